@@ -1,0 +1,5 @@
+"""`python -m mobench` is `mobench`."""
+
+from mobench.cli import main
+
+main()

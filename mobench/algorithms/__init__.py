@@ -1,0 +1,1 @@
+"""Algorithms: one method, one file; `conf/algorithm/<name>.yaml` points at the class."""

@@ -1,0 +1,74 @@
+"""EPO search: weights from a linear program that balances r * F or descends along the ray 1/r.
+
+    rl = r * F,  h = rl / sum(rl),  mu = sum_m h_m log(M h_m)   (non-uniformity)
+    a = r * (log(M h) - mu),  C = K a
+    balance (mu > eps):  max beta' C  s.t. (K beta)_j >= C_j for j with C_j <= 0, (K beta)_{argmax rl} >= 0
+    descent (mu <= eps): max 1' K beta  s.t. K beta >= 0, beta' C >= -max(0, -max_j C_j)
+    beta in the simplex;  d = -gain * max(mu, mu_floor) * J^T beta
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from mobench.core.algorithm import Context, Info, Real, State, Weighting
+from mobench.errors import choose
+from mobench.subproblems import epo_lp, epo_lp_reference
+
+
+@dataclass(frozen=True, kw_only=True)
+class EPO(Weighting):
+    """Exact Pareto optimal search with r along w, so that its ray is the preference ray.
+
+    Fields: `normalize`: r = w/|w| ("norm", as the toy code's (cos, sin)) or r = w ("sum"): the bounds (K beta)_j >= C_j
+    scale with r, so the two differ. `balance_threshold` eps; `gain`, `mu_floor`: the toy code's step factor (10 and 0.1; gain = M, mu_floor
+    null gives M beta, the weights of its image code). `restricted`: the extra constraint of the descent mode.
+    `subproblem`: "exact" (closed form for M = 2, batched simplex method above) or "cvxpy".
+    Departure: a failed LP is counted and fails the run; the public code goes on with the preference as weights.
+    """
+
+    gram: ClassVar[bool] = True
+    positive: ClassVar[bool] = True
+    objectives: ClassVar[tuple[int, int | None]] = (2, None)
+    citation: ClassVar[str] = "Mahapatra and Rajan 2020"
+
+    normalize: str = "norm"
+    balance_threshold: Real = 1e-4
+    gain: Real = 10.0
+    mu_floor: Real | None = 0.1
+    restricted: bool = True
+    subproblem: str = "exact"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        choose("algorithm.subproblem", self.subproblem, ("exact", "cvxpy"))
+        choose("algorithm.normalize", self.normalize, ("sum", "norm"))
+
+    def init(self, ctx: Context) -> State:
+        r = ctx.prefs
+        return {"r": r / torch.linalg.vector_norm(r, dim=-1, keepdim=True) if self.normalize == "norm" else r}
+
+    def weights(
+        self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"] | None, state: State, t: int
+    ) -> tuple[Float[Tensor, "R M"], State, Info]:
+        assert G is not None
+        r = state["r"]
+        rl = r * F
+        Mh = rl * (F.shape[-1] / rl.sum(-1, keepdim=True))
+        log = Mh.log()
+        # h log(M h) -> 0 as h -> 0; xlogy keeps that limit
+        mu = torch.special.xlogy(Mh, Mh).mean(-1, keepdim=True)
+        # a_m multiplies a gradient that may be zero at f_m = 0; clamp keeps the product finite
+        a = r * (log.clamp_min(-700.0) - mu)
+        C = (G @ a.unsqueeze(-1)).squeeze(-1)
+        balance = mu.squeeze(-1) > self.balance_threshold
+        jstar = rl.argmax(-1)
+        solve = epo_lp if self.subproblem == "exact" else epo_lp_reference
+        beta, residual, failed = solve(G, C, balance, jstar, self.restricted)
+        factor = self.gain if self.mu_floor is None else self.gain * mu.clamp_min(self.mu_floor)
+        return factor * beta, state, Info(residual, failed)

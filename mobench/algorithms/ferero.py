@@ -1,0 +1,313 @@
+"""FERERO (Algorithm 1): preference-guided descent from one quadratic subprogram over multipliers.
+
+    minimise_{C_A} F(theta)  s.t.  G = B_g F + b_g <= 0,  H = B_h F + b_h = 0
+    d = -J^T w,  w = A_ag' lambda,  A_ag = [A; B_g; B_h],  lambda = (lf, lg, lh)
+    lambda = argmin 1/2 lambda' Q lambda - lambda' p,  Q = A_ag K A_ag',  p = (0, c_g G, c_h H)           (2.3)
+    over lf >= 0, lg >= 0, lh free and  lf' (A F) = 1' A F  ("adaptive", 2.4)  or  1' lf = 1  ("simplex", Remark 4)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from mobench.algorithms import ferero_geometry as geometry
+from mobench.core.algorithm import Algorithm, Context, Info, Real, State, Weighting
+from mobench.core.preferences import ray
+from mobench.errors import ConfigError, choose
+from mobench.subproblems import project_weighted_simplex, qp, solve_reference
+
+Matrix = Sequence[Sequence[Real]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preferred(Algorithm):
+    """What Algorithms 1 to 3 share: the preference as cone and constraints, and the domain of the multipliers.
+
+    Fields:
+        cone: "pareto" (A = I) or the rows of A (scaled to unit norm). extreme_rays: M rays y_m that span the cone
+            instead. ascend_to: F_target; the cone of controlled ascent from F(theta_0) to it instead.
+        line: the equality constraint. "ray": the preference ray 1/w through 0; "shifted": the line through F(theta_0)
+            along that ray; "through": along that ray through `line_through`; "points": through the two points
+            `line_points`; "matrix": `equality_matrix` F + `equality_offset` = 0; "none".
+        inequality_matrix, inequality_offset: B_g, b_g; upper: f_m <= upper_m (null: no bound), rows of the same.
+        c_g, c_h: rates at which violations are driven to 0 (stable for step_size <= 1/c).
+        domain: "adaptive" or "simplex".
+    """
+
+    positive: ClassVar[bool] = True
+    citation: ClassVar[str] = "Chen et al. 2024 (FERERO)"
+
+    cone: str | Matrix = "pareto"
+    extreme_rays: Matrix | None = None
+    ascend_to: Sequence[Real] | None = None
+    line: str = "ray"
+    line_through: Sequence[Real] | None = None
+    line_points: Matrix | None = None
+    equality_matrix: Matrix | None = None
+    equality_offset: Sequence[Real] | None = None
+    inequality_matrix: Matrix | None = None
+    inequality_offset: Sequence[Real] | None = None
+    upper: Sequence[Real | None] | None = None
+    c_g: Real = 1.0
+    c_h: Real = 1.0
+    domain: str = "adaptive"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        choose("algorithm.domain", self.domain, ("adaptive", "simplex"))
+        choose("algorithm.line", self.line, ("ray", "shifted", "through", "points", "matrix", "none"))
+        if isinstance(self.cone, str):
+            choose("algorithm.cone", self.cone, ("pareto",))
+        if sum([self.cone != "pareto", self.extreme_rays is not None, self.ascend_to is not None]) > 1:
+            raise ConfigError("Give only one of algorithm.cone, algorithm.extreme_rays and algorithm.ascend_to.")
+        for line, key in (("through", "line_through"), ("points", "line_points"), ("matrix", "equality_matrix")):
+            if (self.line == line) != (getattr(self, key) is not None):
+                raise ConfigError(f"algorithm.line={line} and algorithm.{key} go together; found line={self.line}.")
+        if not (self.c_g > 0 and self.c_h > 0):
+            raise ConfigError(f"algorithm.c_g={self.c_g} and algorithm.c_h={self.c_h} must be > 0.")
+
+    def _cone(self, ctx: Context, F0: Float[Tensor, "R M"]) -> Float[Tensor, "R n M"]:
+        M, R = ctx.spec.M, len(F0)
+        if self.extreme_rays is not None:
+            A = geometry.cone_from_rays(geometry.rows_of(self.extreme_rays, M, "extreme_rays", F0))
+        elif self.ascend_to is not None:
+            target = geometry.rows_of([self.ascend_to], M, "ascend_to", F0)  # type: ignore[list-item]
+            cones = [geometry.cone_with_ascent(y) for y in F0 - target]
+            most = max(len(A) for A in cones)
+            # a facet given twice leaves the cone as it is, so runs with fewer facets repeat their last one
+            return torch.stack([torch.cat([A, A[-1:].expand(most - len(A), -1)]) for A in cones])
+        elif self.cone == "pareto":
+            A = torch.eye(M).to(F0)
+        else:
+            A = geometry.unit_rows(geometry.rows_of(self.cone, M, "cone", F0))  # type: ignore[arg-type]
+        return A.expand(R, -1, -1)
+
+    def _equality(self, ctx: Context, F0: Float[Tensor, "R M"]) -> tuple[Tensor, Tensor]:
+        """B_h (R, h, M) and b_h (R, h)."""
+        R, M = F0.shape
+        if self.line == "none" or M == 1:
+            return F0.new_zeros(R, 0, M), F0.new_zeros(R, 0)
+        if self.line == "matrix":
+            B = geometry.rows_of(self.equality_matrix, M, "equality_matrix", F0)  # type: ignore[arg-type]
+            return B.expand(R, -1, -1), _offset(self.equality_offset, B, "equality_offset").expand(R, -1)
+        v, z = ray(ctx.prefs), torch.zeros_like(F0)
+        if self.line == "shifted":
+            z = F0
+        elif self.line == "through":
+            z = geometry.rows_of([self.line_through], M, "line_through", F0).expand(R, -1)  # type: ignore[list-item]
+        elif self.line == "points":
+            ends = geometry.rows_of(self.line_points, M, "line_points", F0)  # type: ignore[arg-type]
+            if len(ends) != 2:
+                raise ConfigError("algorithm.line_points must hold two points.")
+            v, z = (ends[0] - ends[1]).expand(R, -1), ends[1].expand(R, -1)
+        B = geometry.line_basis(v)
+        return B, -(B @ z.unsqueeze(-1)).squeeze(-1)
+
+    def _inequality(self, F0: Float[Tensor, "R M"]) -> tuple[Tensor, Tensor]:
+        """B_g (R, g, M) and b_g (R, g)."""
+        R, M = F0.shape
+        B, b = [F0.new_zeros(0, M)], [F0.new_zeros(0)]
+        if self.inequality_matrix is not None:
+            B.append(geometry.rows_of(self.inequality_matrix, M, "inequality_matrix", F0))
+            b.append(_offset(self.inequality_offset, B[-1], "inequality_offset"))
+        if self.upper is not None:
+            if len(self.upper) != M:
+                raise ConfigError(f"algorithm.upper needs M={M} entries (null where there is no bound).")
+            bounded = [(m, float(u)) for m, u in enumerate(self.upper) if u is not None]
+            eye = torch.eye(M).to(F0)
+            B += [eye[m : m + 1] for m, _ in bounded]
+            b += [F0.new_tensor([-u]) for _, u in bounded]
+        return torch.cat(B).expand(R, -1, -1), torch.cat(b).expand(R, -1)
+
+    def init(self, ctx: Context) -> State:
+        F0 = ctx.exact(ctx.theta)[:, : ctx.spec.M].to(ctx.prefs)
+        A = self._cone(ctx, F0)
+        Bg, bg = self._inequality(F0)
+        Bh, bh = self._equality(ctx, F0)
+        lam = torch.cat([A.new_ones(A.shape[:2]), torch.zeros_like(bg), torch.zeros_like(bh)], dim=1)
+        state = {"A": A, "Bg": Bg, "bg": bg, "Bh": Bh, "bh": bh}
+        # expanded tensors share memory between runs; a checkpoint and a slice need their own
+        state = {k: v.contiguous() for k, v in state.items()}
+        return {**state, "A_ag": torch.cat([A, Bg, Bh], dim=1), "lam": lam}
+
+    def report(self, F: Float[Tensor, "R M"], state: State) -> dict[str, Float[Tensor, " R"]]:
+        out = {}
+        if state["bh"].shape[1]:
+            out["equality_violation"] = torch.linalg.vector_norm(_affine(state["Bh"], F, state["bh"]), dim=-1)
+        if state["bg"].shape[1]:
+            out["inequality_violation"] = _affine(state["Bg"], F, state["bg"]).clamp_min(0).amax(-1)
+        return out
+
+    def _domain(self, F: Float[Tensor, "R M"], state: State) -> tuple[Tensor, Tensor]:
+        """Weights a (R, n) and sum s (R, 1) of lf' a = s."""
+        A = state["A"]
+        if self.domain == "simplex":
+            return A.new_ones(A.shape[:2]), A.new_ones(len(A), 1)
+        AF = (A @ F.unsqueeze(-1)).squeeze(-1)
+        return AF, AF.sum(-1, keepdim=True)
+
+    def _project(self, lam: Tensor, a: Tensor, s: Tensor, g: int) -> Tensor:
+        """Projection onto the domain: weighted simplex for lf, orthant for lg (g of them), lh free."""
+        n = a.shape[1]
+        parts = [project_weighted_simplex(lam[:, :n], a, s), lam[:, n : n + g].clamp_min(0), lam[:, n + g :]]
+        return torch.cat(parts if g else [parts[0], parts[2]], dim=1)
+
+
+def _offset(b: Sequence[Real] | None, B: Tensor, what: str) -> Tensor:
+    if b is None:
+        return B.new_zeros(len(B))
+    if len(b) != len(B):
+        raise ConfigError(f"algorithm.{what} has {len(b)} entries for {len(B)} rows.")
+    return B.new_tensor([float(x) for x in b])
+
+
+def _affine(B: Tensor, F: Tensor, b: Tensor) -> Tensor:
+    """B F + b."""
+    return torch.baddbmm(b.unsqueeze(-1), B, F.unsqueeze(-1)).squeeze(-1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FERERO(Preferred, Weighting):
+    """FERERO, Algorithm 1.
+
+    Fields: `subproblem`: "exact" (lh eliminated, certified), "pgd" (the paper's inner loop: at most `inner_steps`
+    projected gradient steps of size `inner_step`, stopped when the L1 change of w is below `inner_tolerance`) or
+    "cvxpy". `inner_start` of pgd: "warm" continues from the last multipliers re-projected onto the new domain,
+    "cold" starts each solve at lf = 1/M, lh = lg = 1 as the public code does. pgd is inexact by design: its residual
+    is recorded, not failed.
+    """
+
+    gram: ClassVar[bool] = True
+
+    subproblem: str = "exact"
+    inner_steps: int = 250
+    inner_step: Real = 0.1
+    inner_tolerance: Real = 1e-5
+    inner_start: str = "warm"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        choose("algorithm.subproblem", self.subproblem, ("exact", "pgd", "cvxpy"))
+        choose("algorithm.inner_start", self.inner_start, ("warm", "cold"))
+        if self.inner_steps < 1:
+            raise ConfigError(f"algorithm.inner_steps={self.inner_steps} must be at least 1.")
+
+    def weights(
+        self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"] | None, state: State, t: int
+    ) -> tuple[Float[Tensor, "R M"], State, Info]:
+        assert G is not None
+        a, s = self._domain(F, state)
+        cG = self.c_g * _affine(state["Bg"], F, state["bg"]) if state["bg"].shape[1] else None
+        cH = self.c_h * _affine(state["Bh"], F, state["bh"]) if state["bh"].shape[1] else None
+        if self.subproblem == "pgd":
+            return self._pgd(G, a, s, cG, cH, state)
+        w, info = _eliminate(G, state, a, s, cG, cH, reference=self.subproblem == "cvxpy")
+        return w, state, info
+
+    def _pgd(
+        self, K: Tensor, a: Tensor, s: Tensor, cG: Tensor | None, cH: Tensor | None, state: State
+    ) -> tuple[Tensor, State, Info]:
+        A_ag, n, g = state["A_ag"], a.shape[1], state["bg"].shape[1]
+        Q = A_ag @ K @ A_ag.mT
+        p = torch.cat([torch.zeros_like(a)] + [x for x in (cG, cH) if x is not None], dim=1)
+        if self.inner_start == "warm":
+            lam = self._project(state["lam"], a, s, g)
+        else:
+            lam = torch.cat([a.new_full(a.shape, 1.0 / K.shape[-1]), a.new_ones(len(a), Q.shape[-1] - n)], dim=1)
+        step = torch.eye(Q.shape[-1]).to(Q) - self.inner_step * Q
+        shift = self.inner_step * p
+        moving = torch.ones_like(s, dtype=torch.bool)
+        for _ in range(self.inner_steps):
+            new = self._project(torch.baddbmm(shift.unsqueeze(-1), step, lam.unsqueeze(-1)).squeeze(-1), a, s, g)
+            change = ((new - lam).unsqueeze(1) @ A_ag).abs().sum(-1)
+            # the step that meets the tolerance is taken, then the run rests while its neighbours go on
+            lam = torch.where(moving, new, lam)
+            moving = moving & (change >= self.inner_tolerance)
+            if not bool(moving.any()):
+                break
+        w = (lam.unsqueeze(1) @ A_ag).squeeze(1)
+        # natural residual of the multiplier problem in units of the trace, the same for every inner step size
+        trace = Q.diagonal(dim1=-2, dim2=-1).sum(-1, keepdim=True).clamp_min(torch.finfo(Q.dtype).tiny)
+        grad = (Q @ lam.unsqueeze(-1)).squeeze(-1) - p
+        residual = (lam - self._project(lam - grad / trace, a, s, g)).abs().amax(-1)
+        return w, {**state, "lam": lam}, Info(residual, None)
+
+
+def _eliminate(
+    K: Float[Tensor, "R M M"],
+    state: dict[str, Any],
+    a: Float[Tensor, "R n"],
+    s: Float[Tensor, "R 1"],
+    cG: Float[Tensor, "R g"] | None,
+    cH: Float[Tensor, "R h"] | None,
+    reference: bool,
+) -> tuple[Float[Tensor, "R M"], Info]:
+    """Exact multipliers: the free lh is eliminated, the rest is one QP over (lf, lg).
+
+        S = B_h K B_h',  C = A_g K B_h',  A_g = [A; B_g]
+        lh = S^+ (c_h H - C' x),   x = (lf, lg) = argmin 1/2 x' (A_g K A_g' - C S^+ C') x - x' (p_g - C S^+ c_h H)
+    """
+    A = state["A"] if cG is None else torch.cat([state["A"], state["Bg"]], dim=1)
+    b = None
+    if cG is not None:
+        a = torch.nn.functional.pad(a, (0, cG.shape[1]))
+        b = torch.nn.functional.pad(cG, (state["A"].shape[1], 0))
+    if cH is None:
+        Q = A @ K @ A.mT
+        x, residual, failed = _solve(Q, b, a, s, reference)
+        return (x.unsqueeze(1) @ A).squeeze(1), Info(residual, failed)
+    B = state["Bh"]
+    BK = B @ K
+    S = BK @ B.mT
+    C = BK @ A.mT  # (R, h, n), the transpose of the C above
+    rhs = torch.cat([C, cH.unsqueeze(-1)], dim=-1)
+    solved = _pinv_times(S, rhs, K)
+    SC, SH = solved[..., :-1], solved[..., -1:]  # S^+ C', S^+ c_h H
+    AK = A @ K
+    # projecting A onto the complement of B_h in the metric K is more accurate than subtracting two large matrices
+    Ap = A - SC.mT @ B
+    Q = Ap @ K @ Ap.mT
+    linear = -(SC.mT @ cH.unsqueeze(-1)).squeeze(-1)
+    x, residual, failed = _solve(Q, linear if b is None else b + linear, a, s, reference)
+    lh = (SH - SC @ x.unsqueeze(-1)).squeeze(-1)
+    w = (x.unsqueeze(1) @ A + lh.unsqueeze(1) @ B).squeeze(1)
+    # equality row B_h J d + c_h H = 0, relative to its own terms
+    broken = (cH - (BK @ w.unsqueeze(-1)).squeeze(-1)).abs().amax(-1)
+    scale = cH.abs().amax(-1) + (AK.abs().amax((-2, -1)) + BK.abs().amax((-2, -1))) * w.abs().amax(-1)
+    equality = broken / scale.clamp_min(torch.finfo(K.dtype).tiny)
+    residual = torch.maximum(residual, equality)
+    return w, Info(residual, failed | (residual > 1e-9))
+
+
+def _solve(
+    Q: Tensor, b: Tensor | None, a: Tensor, s: Tensor, reference: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    solver = solve_reference if reference else qp
+    x, residual, failed = solver(Q, b, a, s.squeeze(-1))
+    return x, residual, failed
+
+
+def _pinv_times(S: Tensor, rhs: Tensor, K: Tensor) -> Tensor:
+    """S^+ rhs for symmetric positive semidefinite S = B_h K B_h'.
+
+    One row: a division. More: eigenvalues below 1e-13 of the largest are taken as 0, so that an equality that no
+    direction can move (B_h J = 0) leaves its multiplier at 0; whether it holds is then judged by the certificate.
+    """
+    trace = K.diagonal(dim1=-2, dim2=-1).sum(-1)[:, None, None]
+    if S.shape[-1] == 1:
+        zero = S <= 1e-26 * trace
+        return torch.where(zero, 0.0, rhs / torch.where(zero, 1.0, S))
+    # NaN in one run must not stop its neighbours: the eigensolver raises on it
+    finite = S.isfinite().all(-1).all(-1)[:, None, None]
+    safe = torch.where(finite, S / trace, torch.eye(S.shape[-1]).to(S))
+    values, vectors = torch.linalg.eigh(safe)
+    keep = values > 1e-13 * values[:, -1:].clamp_min(0)
+    inverse = torch.where(keep, 1.0 / torch.where(keep, values, 1.0), 0.0)
+    out = vectors @ (inverse.unsqueeze(-1) * (vectors.mT @ rhs)) / trace
+    return torch.where(finite, out, torch.nan)

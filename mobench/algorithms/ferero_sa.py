@@ -1,0 +1,75 @@
+"""FERERO-SA (Algorithms 2 and 3): one loop for parameters and multipliers.
+
+    g = J_1' A_ag' lambda_t,   theta <- theta - alpha g
+    lf <- Proj(lf - gamma A J_2 g),   lh <- lh - gamma (B_h J_2 g - c_h H_1),   lg <- [lg - gamma (B_g J_2 g - c_g G_1)]_+
+
+Algorithm 2 uses one exact sample (J_2 = J_1); Algorithm 3 two independent minibatches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from mobench.algorithms.ferero import Preferred, _affine
+from mobench.core.algorithm import Context, Info, Real, State
+from mobench.core.oracle import Spec
+from mobench.core.point import Point
+from mobench.errors import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True)
+class FEREROSA(Preferred):
+    """Single-loop FERERO, Algorithm 2: both updates read the old theta and the old lambda.
+
+    Fields: `gamma`: step of the multipliers; `gamma_decay`: gamma_t = gamma / (1 + t)^gamma_decay.
+    lf starts at 1 (adaptive) or 1/n (simplex), lh and lg at 0. Departures: the sign of the theta step in (3.4a) as
+    printed is a misprint (minus is meant); inequalities (lg) are our extension by the same rule.
+    """
+
+    gamma: Real = 0.5
+    gamma_decay: Real = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.gamma > 0:
+            raise ConfigError(f"algorithm.gamma={self.gamma} must be > 0.")
+
+    def needs(self, spec: Spec) -> frozenset[str]:
+        return frozenset({"push"})
+
+    def init(self, ctx: Context) -> State:
+        state = super().init(ctx)
+        if self.domain == "simplex":
+            n = state["A"].shape[1]
+            state["lam"][:, :n] = 1.0 / n
+        return state
+
+    def step(
+        self, points: tuple[Point, ...], state: State, t: int, alpha: float
+    ) -> tuple[Float[Tensor, "R P"], State, Info]:
+        first, second = points[0], points[-1]
+        lam, A_ag, n, g = state["lam"], state["A_ag"], state["A"].shape[1], state["bg"].shape[1]
+        h = state["bh"].shape[1]
+        F, M = first.F, first.M
+        grad = first.pull((lam.unsqueeze(1) @ A_ag).squeeze(1))
+        change = (A_ag @ second.push(grad)[:, :M].unsqueeze(-1)).squeeze(-1)  # A_ag J_2 g
+        gamma = self.gamma if self.gamma_decay == 0 else self.gamma / (1.0 + t) ** self.gamma_decay
+        if g:
+            change[:, n : n + g] -= self.c_g * _affine(state["Bg"], F, state["bg"])
+        if h:
+            change[:, n + g :] -= self.c_h * _affine(state["Bh"], F, state["bh"])
+        a, s = self._domain(F, state)
+        lam = self._project(torch.add(lam, change, alpha=-gamma), a, s, g)
+        return -grad, {**state, "lam": lam}, Info()
+
+
+@dataclass(frozen=True, kw_only=True)
+class StochasticFEREROSA(FEREROSA):
+    """Algorithm 3: J_1, G_1, H_1 from one batch, J_2 from an independent one (M + 1 gradients a step)."""
+
+    samples: ClassVar[int] = 2

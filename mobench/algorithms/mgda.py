@@ -1,0 +1,38 @@
+"""MGDA:  d = -J^T lambda*,  lambda* = argmin over the simplex of 1/2 lambda' K lambda,  K = J J^T."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from jaxtyping import Float
+from torch import Tensor
+
+from mobench.core.algorithm import Info, State, Weighting
+from mobench.errors import choose
+from mobench.subproblems import min_norm, solve_reference
+
+
+@dataclass(frozen=True, kw_only=True)
+class MGDA(Weighting):
+    """Multiple gradient descent: the common descent direction of smallest norm; it ignores the preference.
+
+    Fields: `subproblem`: "exact" (batched, certified) or "cvxpy" (one run at a time, for reference).
+    Departure from public two-objective code: weights are not clamped to [0.001, 0.999].
+    """
+
+    gram: ClassVar[bool] = True
+    citation: ClassVar[str] = "Desideri 2012; Fliege and Svaiter 2000"
+
+    subproblem: str = "exact"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        choose("algorithm.subproblem", self.subproblem, ("exact", "cvxpy"))
+
+    def weights(
+        self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"] | None, state: State, t: int
+    ) -> tuple[Float[Tensor, "R M"], State, Info]:
+        assert G is not None
+        lam, residual, failed = min_norm(G) if self.subproblem == "exact" else solve_reference(G, simplex=True)
+        return lam, state, Info(residual, failed)

@@ -1,0 +1,93 @@
+"""Pareto MTL: descent restricted to the sector of the preference ray v among reference rays u_1..u_L.
+
+    W = U - v,  active set a = {j : W_j F / |F| > 0}  (F is nearer to u_j than to v)
+    phase 1 (t < floor(0.2 T)): d = -J^T W_a' s,  s = min-norm weights of the rows W_j J, j in a; d = 0 if a = {}
+    phase 2: d = -J^T (s_f + W_a' s_a), (s_f, s_a) = min-norm weights of the M gradients and the rows W_j J, j in a
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from mobench.algorithms.ferero_geometry import rows_of
+from mobench.core.algorithm import Context, Info, Real, State, Weighting
+from mobench.core.preferences import ray
+from mobench.errors import ConfigError, choose
+from mobench.subproblems import min_norm, solve_reference
+
+
+@dataclass(frozen=True, kw_only=True)
+class PMTL(Weighting):
+    """Pareto multi-task learning in the scalar form of its two phases.
+
+    Fields: `references`: "preferences" (the rays of the whole preference set), a number L (M = 2: L rays at angles
+    evenly from 0 to 90 degrees), or a list of rays. `phase1`: share of the steps spent in phase 1.
+    `subproblem`: "exact" or "cvxpy".
+    """
+
+    gram: ClassVar[bool] = True
+    positive: ClassVar[bool] = True
+    objectives: ClassVar[tuple[int, int | None]] = (2, None)
+    citation: ClassVar[str] = "Lin et al. 2019"
+
+    references: str | int | Sequence[Sequence[Real]] = "preferences"
+    phase1: Real = 0.2
+    subproblem: str = "exact"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        choose("algorithm.subproblem", self.subproblem, ("exact", "cvxpy"))
+        if isinstance(self.references, str):
+            choose("algorithm.references", self.references, ("preferences",))
+        if not 0 <= self.phase1 <= 1:
+            raise ConfigError(f"algorithm.phase1={self.phase1} is a share of the steps: it must lie in [0, 1].")
+
+    def _references(self, ctx: Context) -> Float[Tensor, "L M"]:
+        M = ctx.spec.M
+        if isinstance(self.references, str):
+            return ray(ctx.all_prefs)
+        if isinstance(self.references, int):
+            if M != 2:
+                raise ConfigError(
+                    f"algorithm.references={self.references} spreads rays over a quarter circle and needs M=2 objectives "
+                    f"(the problem has {M}); give a list of rays or references=preferences."
+                )
+            angles = torch.linspace(0.0, math.pi / 2, self.references, dtype=torch.float64).to(ctx.prefs)
+            return torch.stack([angles.cos(), angles.sin()], dim=-1)
+        U = rows_of(self.references, M, "references", ctx.prefs)
+        return U / torch.linalg.vector_norm(U, dim=-1, keepdim=True)
+
+    def init(self, ctx: Context) -> State:
+        W = self._references(ctx) - ray(ctx.prefs).unsqueeze(1)
+        # the preference itself may be among the references: its row is zero up to rounding and must never be active
+        W = torch.where(W.abs().amax(-1, keepdim=True) > 1e-9, W, 0.0)
+        eye = torch.eye(ctx.spec.M).to(W).expand(len(W), -1, -1)
+        R = len(W)
+        last = torch.full((R,), int(self.phase1 * ctx.steps), dtype=torch.int64)
+        return {"W": W, "S": torch.cat([eye, W], dim=1), "phase1_steps": last}
+
+    def weights(
+        self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"] | None, state: State, t: int
+    ) -> tuple[Float[Tensor, "R M"], State, Info]:
+        assert G is not None
+        W = state["W"]
+        # dividing by |F| > 0 does not change the sign
+        active = (W @ F.unsqueeze(-1)).squeeze(-1) > 0
+        if t < int(state["phase1_steps"][0]):
+            S = W
+        else:
+            S = state["S"]
+            active = torch.nn.functional.pad(active, (F.shape[-1], 0), value=True)
+        gram = S @ G @ S.mT
+        if self.subproblem == "exact":
+            s, residual, failed = min_norm(gram, active)
+        else:
+            s, residual, failed = solve_reference(gram, simplex=True, active=active)
+        return (s.unsqueeze(1) @ S).squeeze(1), state, Info(residual, failed)

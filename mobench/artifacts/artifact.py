@@ -1,0 +1,291 @@
+"""From rows to a drawn artifact.
+
+A paper's file `experiments/<paper>.py` registers one function per artifact:
+
+    @artifact("ferero/fig3")
+    def fig3(a: Artifact) -> None:
+        rows = a.jobs["epo"].final
+        a.figure(fig)
+        a.claim("epo-exact", "EPO ends on its rays", "Fig. 3d", published="on the rays", measured=..., holds=...)
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import io
+import json
+import math
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from mobench import provenance
+from mobench.errors import ConfigError, suggest
+from mobench.store import JobFolder, outputs_root, write_atomic, write_json
+
+Verdict = Literal["reproduced", "partial", "not reproduced", "not tested at this scale"]
+Draw = Callable[["Artifact"], None]
+_registry: dict[str, Draw] = {}
+
+
+def artifact(id: str) -> Callable[[Draw], Draw]:
+    """Register the function that draws the artifact `<paper>/<name>`."""
+
+    def decorate(fn: Draw) -> Draw:
+        if id in _registry and _registry[id].__module__ != fn.__module__:
+            raise ValueError(f"artifact {id!r} is registered twice")
+        _registry[id] = fn
+        return fn
+
+    return decorate
+
+
+def registered(id: str) -> Draw:
+    """The drawing function of an artifact; imports `experiments/<paper>.py`."""
+    paper = id.split("/", 1)[0]
+    package = Path(__file__).resolve().parent.parent
+    if (package / "experiments" / f"{paper}.py").exists():
+        module = f"mobench.experiments.{paper}"
+    elif (package.parent / "experiments" / f"{paper}.py").exists():
+        if str(package.parent) not in sys.path:
+            sys.path.append(str(package.parent))
+        module = f"experiments.{paper}"
+    else:
+        raise ConfigError(f"artifact {id!r}: there is no experiments/{paper}.py.")
+    importlib.import_module(module)
+    if id not in _registry:
+        known = sorted(k for k in _registry if k.startswith(paper))
+        raise ConfigError(f"artifact {id!r} is not drawn by experiments/{paper}.py; it has {', '.join(known)}.{suggest(id, known)}")
+    return _registry[id]
+
+
+class JobRows:
+    """Rows of one finished job, read when asked."""
+
+    def __init__(self, folder: JobFolder) -> None:
+        self.folder = folder
+
+    @functools.cached_property
+    def final(self) -> pd.DataFrame:
+        """final.csv: one row per run and output rule."""
+        return self.folder.final()
+
+    @functools.cached_property
+    def history(self) -> pd.DataFrame:
+        """history.parquet: run, step, seed, output, f_1..f_M, extra columns."""
+        return self.folder.history()
+
+    @functools.cached_property
+    def solutions(self) -> dict[str, np.ndarray]:
+        """Decision variables (R, P) per output rule."""
+        return self.folder.solutions()
+
+    @functools.cached_property
+    def meta(self) -> dict[str, Any]:
+        """meta.json."""
+        return self.folder.meta()
+
+    @functools.cached_property
+    def config(self) -> dict[str, Any]:
+        """The resolved configuration that produced the rows."""
+        import yaml
+
+        return dict(yaml.safe_load((self.folder.path / "config.yaml").read_text()))
+
+    @property
+    def weights(self) -> np.ndarray:
+        """Preferences (R, M), by run, of the first output rule."""
+        rows = self.final[self.final["output"] == self.final["output"].iloc[0]]
+        return rows[[c for c in rows if c.startswith("preference_")]].to_numpy()
+
+    @property
+    def counted(self) -> str:
+        """How many of the runs finished: "20 of 20"."""
+        first = self.final[self.final["output"] == self.final["output"].iloc[0]]
+        return f"{int((first['status'] == 'done').sum())} of {len(first)}"
+
+    def paths(self, output: str = "last") -> np.ndarray:
+        """Objective values along the trajectories, (R, recorded steps, M)."""
+        h = self.history
+        h = h[h["output"] == output].sort_values(["run", "step"], kind="stable")
+        F = h[[c for c in h if c.startswith("f_")]].to_numpy()
+        return F.reshape(h["run"].nunique(), -1, F.shape[1])
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One statement of a paper (or of ours), checked."""
+
+    id: str
+    statement: str
+    source: str
+    published: str
+    measured: str
+    tolerance: str
+    scale: str
+    verdict: Verdict
+    reason: str = ""
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no NaN and no NumPy numbers."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+@dataclass
+class Artifact:
+    """What a drawing function gets: rows in, figure, tables and claims out."""
+
+    id: str
+    title: str
+    scale: str
+    jobs: Mapping[str, JobRows]
+    claims: list[Claim] = field(default_factory=list)
+    files: dict[str, bytes] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def claim(
+        self,
+        id: str,
+        statement: str,
+        source: str,
+        *,
+        published: str,
+        measured: str,
+        tolerance: str,
+        holds: bool | Literal["partial"],
+        reason: str = "",
+        any_scale: bool = False,
+    ) -> None:
+        """Check one claim. `holds` is what was measured; at smoke scale only `any_scale` claims get a verdict.
+
+        `reason`: for claims that fail or hold in part, the likely cause; for all, what a reader must know.
+        """
+        verdict: Verdict = "partial" if holds == "partial" else "reproduced" if holds else "not reproduced"
+        if self.scale == "smoke" and not any_scale:
+            verdict = "not tested at this scale"
+        self.claims.append(Claim(id, statement, source, published, measured, tolerance, self.scale, verdict, reason))
+
+    def figure(self, figure: Any) -> None:
+        """The picture: PDF with embedded fonts, and PNG."""
+        for kind in ("pdf", "png"):
+            buffer = io.BytesIO()
+            # no date inside: the same rows give the same bytes
+            metadata = {"CreationDate": None} if kind == "pdf" else {"Software": None}
+            figure.savefig(buffer, format=kind, dpi=200, metadata=metadata)
+            self.files[f"figure.{kind}"] = buffer.getvalue()
+        import matplotlib.pyplot as plt
+
+        plt.close(figure)
+
+    def table(self, frame: pd.DataFrame, float_format: str = "%.4g") -> None:
+        """The table as CSV (full precision), Markdown and LaTeX (rounded)."""
+        shown = frame.map(lambda x: (float_format % x) if isinstance(x, float) and not pd.isna(x) else x)
+        shown = shown.astype(object).where(frame.notna(), "–")
+        self.files["table.csv"] = frame.to_csv(index=False).encode()
+        self.files["table.md"] = markdown(shown).encode()
+        self.files["table.tex"] = latex(shown).encode()
+
+    def note(self, text: str) -> None:
+        """A deviation or decision that a reader must know; shown with the artifact."""
+        self.notes.append(text)
+
+
+def markdown(frame: pd.DataFrame) -> str:
+    """A Markdown table."""
+    cells = [[str(c) for c in frame.columns], *[[str(x) for x in row] for row in frame.itertuples(index=False)]]
+    cells = [[c.replace("|", "\\|") for c in row] for row in cells]
+    lines = ["| " + " | ".join(row) + " |" for row in cells]
+    lines.insert(1, "|" + " --- |" * len(frame.columns))
+    return "\n".join(lines) + "\n"
+
+
+_TEX = {"&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_", "±": r"$\pm$", "–": "--", "^": r"\^{}", "~": r"\~{}"}
+
+
+def latex(frame: pd.DataFrame) -> str:
+    """A LaTeX tabular (booktabs)."""
+
+    def escape(x: Any) -> str:
+        return "".join(_TEX.get(ch, ch) for ch in str(x))
+
+    lines = [r"\begin{tabular}{" + "l" * len(frame.columns) + "}", r"\toprule"]
+    lines.append(" & ".join(escape(c) for c in frame.columns) + r" \\")
+    lines.append(r"\midrule")
+    lines += [" & ".join(escape(x) for x in row) + r" \\" for row in frame.itertuples(index=False)]
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+
+
+def artifact_folder(id: str, root: Path | None = None) -> Path:
+    """outputs/artifacts/<paper>/<name>."""
+    return (root or outputs_root()) / "artifacts" / id
+
+
+def draw(id: str, config: Mapping[str, Any], folders: Mapping[str, JobFolder], root: Path | None = None) -> bool:
+    """Draw an artifact from its jobs' rows and write its folder. False if a job is missing (said by the caller).
+
+    claims.json is written last: a folder with it is complete.
+    """
+    from mobench import session
+
+    missing = [name for name, folder in folders.items() if not folder.done]
+    if missing:
+        session.fail(f"{id} is not drawn: {len(missing)} of {len(folders)} jobs are not finished ({', '.join(missing)}).")
+        return False
+    began = time.time()
+    a = Artifact(id, config["artifact"]["title"] or id, config["scale"]["name"], {k: JobRows(f) for k, f in folders.items()})
+    registered(id)(a)
+    target = artifact_folder(id, root)
+    for name in ("figure.pdf", "figure.png", "table.csv", "table.md", "table.tex", "claims.json"):
+        if name not in a.files:
+            (target / name).unlink(missing_ok=True)
+    for name, data in a.files.items():
+        write_atomic(target / name, data)
+    command = f"mobench +experiment={id}" + ("" if a.scale == "laptop" else f" scale={a.scale}")
+    origin = {
+        "id": id,
+        "title": a.title,
+        "scale": a.scale,
+        "command": command,
+        "jobs": {name: folder.key for name, folder in folders.items()},
+        "runs": {name: rows.counted for name, rows in a.jobs.items()},
+        "seconds_jobs": sum(float(rows.meta["seconds_wall"]) for rows in a.jobs.values()),
+        "seconds_drawing": time.time() - began,
+        "notes": a.notes,
+        **provenance.stamp(),
+    }
+    write_json(target / "provenance.json", origin)
+    claims = [{k: _plain(v) for k, v in vars(c).items()} for c in a.claims]
+    write_json(target / "claims.json", claims)
+    _say(id, a, target)
+    return True
+
+
+def _say(id: str, a: Artifact, target: Path) -> None:
+    counts: dict[str, int] = {}
+    for c in a.claims:
+        counts[c.verdict] = counts.get(c.verdict, 0) + 1
+    said = ", ".join(f"{n} {v}" for v, n in counts.items()) or "no claims"
+    print(f"{id}: {said}; {target}", flush=True)
+    for c in a.claims:
+        if c.verdict in ("partial", "not reproduced"):
+            print(f"  {c.verdict}: {c.id}: {c.statement} (published {c.published}; measured {c.measured})", flush=True)
+
+
+def read(folder: Path) -> dict[str, Any]:
+    """What a drawn artifact's folder says: claims and provenance."""
+    return {
+        "claims": json.loads((folder / "claims.json").read_text()),
+        "provenance": json.loads((folder / "provenance.json").read_text()),
+    }

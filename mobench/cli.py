@@ -1,0 +1,95 @@
+"""`mobench`: a Hydra application. One job, a sweep, or an artifact; see `mobench --help`."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import traceback
+from typing import Any
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
+from hydra.types import RunMode
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
+
+from mobench import config as configuration
+from mobench import overrides, session, sweeper
+from mobench.errors import MobenchError, suggest
+from mobench.runner import Interrupted, Outcome, run_job
+
+configuration.register()
+sweeper.register()
+
+
+def task(cfg: DictConfig) -> Outcome:
+    """One job; also what launchers run in their workers."""
+    config = configuration.plain(cfg)
+    return run_job(config, title=f"{config['artifact']['id'] or ''} {config['artifact']['job'] or ''}".strip())
+
+
+def _single(cfg: DictConfig) -> Any:
+    """One job in this process, without a sweep."""
+    outcome = task(cfg)
+    if HydraConfig.get().mode is RunMode.RUN:
+        session.single(outcome)
+    return outcome
+
+
+def _explain(error: Exception) -> str:
+    """Hydra's message, with the nearest known key or choice."""
+    text = str(error).strip()
+    cause = error.__cause__
+    if isinstance(cause, OmegaConfBaseException):
+        text += f"\n{str(cause).strip()}"
+    missing = re.search(r"Could not find '([\w-]+)/([^']+)'", text)
+    key = re.search(r"Key '([^']+)' (?:is )?not in", text) or re.search(r"Could not override '([^']+)'", text)
+    groups = sorted(p.name for p in configuration.conf_dir().iterdir() if p.is_dir() and p.name != "tuned")
+    if missing:
+        known = configuration.choices(missing[1])
+        return f"{missing[1]}={missing[2]!r} is unknown; choose one of {', '.join(known)}.{suggest(missing[2], known)}"
+    if key:
+        name = key[1]
+        full = re.search(r"full_key: (\S+)", text)
+        known = sorted({*configuration.Root.__dataclass_fields__, *groups} - {"tuned", "jobs"})
+        where = name if full is None else full[1]
+        if full is not None and "." in full[1]:
+            group = full[1].split(".")[0]
+            node = getattr(configuration, f"{group.capitalize()}Config", None)
+            if node is not None:
+                known = sorted(node.__dataclass_fields__)
+            elif group == "preferences":
+                from mobench.core.preferences import KEYS
+
+                known = list(KEYS)
+        return f"{where} is unknown; known keys are {', '.join(known)}.{suggest(name, known)}"
+    return text
+
+
+def main() -> None:
+    """Console entry point."""
+    arguments = sys.argv[1:]
+    own_trace = os.environ.get("HYDRA_FULL_ERROR") == "1"
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # exceptions reach us, and become one clear message below
+    try:
+        arguments, several = overrides.expand_experiments(overrides.normalise(arguments))
+        if several and not {"-m", "--multirun"} & set(arguments):
+            arguments = ["-m", *arguments]
+        sys.argv[1:] = arguments
+        hydra.main(version_base="1.3", config_path=str(configuration.conf_dir()), config_name="config")(_single)()
+    except Interrupted as error:
+        session.fail(str(error), code=130)
+    except MobenchError as error:
+        session.fail(str(error), code=2)
+        if own_trace:
+            traceback.print_exc()
+    except (HydraException, OmegaConfBaseException) as error:
+        session.fail(_explain(error), code=2)
+        if own_trace:
+            traceback.print_exc()
+    except BrokenPipeError:
+        # the reader of our output went away (mobench ... | head)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(session.exit_code)

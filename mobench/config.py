@@ -1,0 +1,269 @@
+"""The configuration: schema, composition, validation of every key, and the objects made from it.
+
+Two layers check a configuration before the first step. The dataclass `Root` refuses unknown keys at the top level and
+in the plain groups. What a `_target_` builds is checked against the constructor's own parameters, recursively, with
+suggestions; so a misspelt key is an error wherever it is written: command line, YAML file, experiment, plug-in.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from hydra.core.config_store import ConfigStore
+from hydra.utils import get_class
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from mobench.core.algorithm import Algorithm
+from mobench.core.oracle import Oracle
+from mobench.core.preferences import Runs, resolve
+from mobench.core.problem import Problem
+from mobench.errors import ConfigError, suggest
+
+MISSING_TARGET = "_target_"
+
+
+@dataclass
+class HardwareConfig:
+    """device: cpu | cuda | cuda:N; threads: torch threads of one job (null: leave torch's choice)."""
+
+    name: str = "cpu"
+    device: str = "cpu"
+    threads: int | None = 1
+
+
+@dataclass
+class ScaleConfig:
+    """smoke | laptop | paper; read by the resolver ${at:smoke,laptop,paper}."""
+
+    name: str = "laptop"
+
+
+@dataclass
+class LoggerConfig:
+    """auto | wandb | local."""
+
+    name: str = "auto"
+    project: str = "mobench"
+    entity: str | None = None
+    tags: list[str] = field(default_factory=list)
+
+
+@dataclass
+class RecordConfig:
+    """history: every `every` steps (0: first and last only); evaluate: also the averaged outputs at those steps."""
+
+    every: int = 1
+    evaluate: bool = False
+
+
+@dataclass
+class CheckpointConfig:
+    """Seconds between checkpoints, and steps between looks at the clock."""
+
+    seconds: float = 30.0
+
+
+@dataclass
+class ArtifactConfig:
+    """What `+experiment=` sets: the artifact's id."""
+
+    id: str | None = None
+    title: str | None = None
+    job: str | None = None  # set by the sweeper: the job's name in `jobs`
+
+
+@dataclass
+class Root:
+    """All top-level keys."""
+
+    problem: Any = None
+    oracle: Any = None
+    algorithm: Any = None
+    tuned: Any = None
+    protocol: str = "none"
+    preferences: Any = field(default_factory=lambda: {"count": 10, "rays_deg": None, "weights": None, "floor": None})
+    seeds: list[int] = field(default_factory=lambda: [0])
+    steps: int = 100
+    dtype: str = "float64"
+    max_failure_share: float = 0.0
+    record: RecordConfig = field(default_factory=RecordConfig)
+    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+    hardware: HardwareConfig = field(default_factory=HardwareConfig)
+    scale: ScaleConfig = field(default_factory=ScaleConfig)
+    logger: LoggerConfig = field(default_factory=LoggerConfig)
+    artifact: ArtifactConfig = field(default_factory=ArtifactConfig)
+    jobs: dict[str, Any] = field(default_factory=dict)
+    data_root: str = "data"
+    rerun: bool = False
+    progress: bool = True
+
+
+def conf_dir() -> Path:
+    """The configuration folder: inside the installed package, or beside it in a checkout."""
+    package = Path(__file__).resolve().parent
+    for candidate in (package / "conf", package.parent / "conf"):
+        if (candidate / "config.yaml").exists():
+            return candidate
+    raise ConfigError(f"The configuration folder was found neither in {package} nor beside it; reinstall mobench.")
+
+
+def register() -> None:
+    """Make the schema and the resolvers known to Hydra; may be called again."""
+    ConfigStore.instance().store(name="schema", node=Root)
+    OmegaConf.register_new_resolver(
+        "at",
+        lambda smoke, laptop, paper, *, _root_: {"smoke": smoke, "laptop": laptop, "paper": paper}[_root_.scale.name],
+        replace=True,
+    )
+
+
+def choices(group: str, extra: Path | None = None) -> list[str]:
+    """Names of a configuration group, nested ones with slashes."""
+    found: set[str] = set()
+    for base in [conf_dir(), *([extra] if extra else [])]:
+        folder = base / group
+        found |= {str(p.relative_to(folder).with_suffix("")) for p in folder.rglob("*.yaml")}
+    return sorted(found)
+
+
+# validation
+
+
+def parameters(cls: type) -> list[str]:
+    """Names of a constructor's configurable parameters."""
+    if dataclasses.is_dataclass(cls):
+        return [f.name for f in dataclasses.fields(cls) if f.init]
+    names = list(inspect.signature(cls).parameters)
+    return [n for n in names if n not in ("problem", "runs", "args", "kwargs")]
+
+
+def load_class(target: str, where: str) -> type:
+    """The class behind a `_target_`; a wrong path is one clear message."""
+    try:
+        return get_class(target)
+    except (ImportError, ValueError, AttributeError, TypeError) as error:
+        raise ConfigError(f"{where}._target_={target!r} cannot be imported: {error}") from error
+
+
+def _target_nodes(node: Any, where: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    if isinstance(node, Mapping):
+        if MISSING_TARGET in node:
+            yield where, node
+        for key, value in node.items():
+            yield from _target_nodes(value, f"{where}.{key}")
+
+
+def validate(config: Mapping[str, Any]) -> None:
+    """Raise ConfigError for an unknown key below any `_target_`, with every problem found."""
+    problems = []
+    for group in ("problem", "oracle", "algorithm"):
+        node = config.get(group)
+        if not isinstance(node, Mapping) or MISSING_TARGET not in node:
+            raise ConfigError(f"{group} is not set; choose {group}=one of {', '.join(choices(group))}.")
+        for where, inner in _target_nodes(node, group):
+            known = parameters(load_class(str(inner[MISSING_TARGET]), where))
+            for key in inner:
+                if key != MISSING_TARGET and key not in known:
+                    problems.append(f"{where}.{key} is unknown; {where} takes {', '.join(known)}.{suggest(key, known)}")
+    if config.get("tuned") is not None:
+        problems.append("tuned files write into other groups (# @package _global_); none may set 'tuned' itself.")
+    if problems:
+        raise ConfigError("\n".join(problems))
+
+
+def plain(cfg: DictConfig) -> dict[str, Any]:
+    """The resolved configuration as nested dicts and lists. Unresolvable interpolations are a ConfigError."""
+    try:
+        out = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
+    except OmegaConfBaseException as error:
+        raise ConfigError(f"The configuration cannot be resolved: {error}") from error
+    assert isinstance(out, dict)
+    return {str(k): v for k, v in out.items() if k != "hydra"}
+
+
+# objects
+
+
+def build(config: Mapping[str, Any], where: str, **extra: Any) -> Any:
+    """Instantiate a `_target_` node; errors of the constructor become ConfigError."""
+    node = dict(config)
+    cls = load_class(str(node.pop(MISSING_TARGET)), where)
+    args = {k: build(v, f"{where}.{k}") if isinstance(v, Mapping) and MISSING_TARGET in v else v for k, v in node.items()}
+    try:
+        return cls(**args, **extra)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{where} ({cls.__name__}) cannot be built from {args}: {error}") from error
+
+
+DTYPES = {"float64": torch.float64, "float32": torch.float32}
+
+
+@dataclass(frozen=True)
+class Job:
+    """The objects of one job, all decided before any number is computed."""
+
+    config: dict[str, Any]
+    problem: Problem
+    algorithm: Algorithm
+    runs: Runs
+    steps: int
+    dtype: torch.dtype
+    device: torch.device
+
+    @property
+    def problem_name(self) -> str:
+        """Short name for folders and tables."""
+        return self.problem.name
+
+    def oracle(self, runs: Runs | None = None) -> Oracle:
+        """The oracle of all runs, or of the given ones."""
+        chosen = (self.runs if runs is None else runs).to(self.device)
+        oracle = build(self.config["oracle"], "oracle", problem=self.problem, runs=chosen)
+        assert isinstance(oracle, Oracle)
+        return oracle
+
+
+def make_job(config: dict[str, Any]) -> Job:
+    """Check a plain configuration and build problem, algorithm and runs."""
+    validate(config)
+    problem = build(config["problem"], "problem")
+    algorithm = build(config["algorithm"], "algorithm")
+    if not isinstance(problem, Problem):
+        raise ConfigError(f"problem._target_ builds {type(problem).__name__}, which is not a mobench Problem.")
+    if not isinstance(algorithm, Algorithm):
+        raise ConfigError(f"algorithm._target_ builds {type(algorithm).__name__}, which is not a mobench Algorithm.")
+    if config["dtype"] not in DTYPES:
+        raise ConfigError(f"dtype={config['dtype']!r} is unknown; choose one of {', '.join(DTYPES)}.")
+    if config["steps"] < 1:
+        raise ConfigError(f"steps={config['steps']} must be at least 1.")
+    if config["record"]["every"] < 0:
+        raise ConfigError(f"record.every={config['record']['every']} must be >= 0.")
+    if not 0 <= config["max_failure_share"] <= 1:
+        raise ConfigError(f"max_failure_share={config['max_failure_share']} is a share: it must lie in [0, 1].")
+    device = config["hardware"]["device"]
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise ConfigError(f"hardware.device={device}, but torch sees no CUDA device; choose hardware=cpu.")
+    runs = Runs.product(resolve(config["preferences"], problem.n_objectives), config["seeds"])
+    return Job(config, problem, algorithm, runs, config["steps"], DTYPES[config["dtype"]], torch.device(device))
+
+
+HASHED = ("problem", "oracle", "algorithm", "preferences", "seeds", "steps", "dtype", "max_failure_share", "record")
+
+
+def identity(job: Job) -> dict[str, Any]:
+    """What decides a job's result: resolved settings and the versions of its parts."""
+    config = {k: job.config[k] for k in HASHED}
+    parts: dict[str, Any] = {"problem": job.problem, "algorithm": job.algorithm}
+    versions = {name: type(part).version for name, part in parts.items()}
+    versions["oracle"] = load_class(job.config["oracle"][MISSING_TARGET], "oracle").version  # type: ignore[attr-defined]
+    # what the preferences resolve to, so that `preferences=4` and the same rays in degrees are one job
+    config["preferences"] = [[round(x, 12) for x in row] for row in job.runs.all.tolist()]
+    kind = job.device.type
+    return {**config, "device": kind, "versions": versions}

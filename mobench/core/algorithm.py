@@ -1,0 +1,126 @@
+"""What an algorithm is: it asks points what it needs and returns a direction.
+
+    theta <- Proj_X(theta + alpha_t d),   (d, state) <- step(points, state, t, alpha_t)
+
+Most methods are a Weighting, d = -J^T w. State is a nested dict of tensors with R first, in and out.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
+
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from mobench.core.oracle import Spec
+from mobench.core.point import Point
+from mobench.core.sets import Set
+from mobench.errors import ConfigError
+
+Real = float | int
+State = dict[str, Any]
+
+
+class Info(NamedTuple):
+    """What a step says about its subproblem: relative KKT residual (R,) and failed solves (R,); None if it has none."""
+
+    kkt: Float[Tensor, " R"] | None = None
+    fail: Bool[Tensor, " R"] | None = None
+
+
+@dataclass(frozen=True)
+class Context:
+    """All that an algorithm learns before the first step.
+
+    Fields: spec of the oracle; prefs (R, M), one preference per run; all_prefs (U, M), the whole set (PMTL needs it);
+    theta (R, P), the start; exact, the oracle's full-sample values as a function of theta.
+    """
+
+    spec: Spec
+    prefs: Float[Tensor, "R M"]
+    all_prefs: Float[Tensor, "U M"]
+    theta: Float[Tensor, "R P"]
+    exact: Callable[[Tensor], Tensor]
+    steps: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Algorithm(ABC):
+    """Base class of all methods. Subclasses are frozen dataclasses: their fields are the keys of the YAML file.
+
+    Class attributes declare what the method can join (see `join`): samples per step, range of the number of
+    constraints and objectives, feasible sets, whether it needs losses >= 0.
+
+    Fields:
+        step_size: alpha, the step of theta. step_decay: alpha_t = alpha / (1 + t)^step_decay.
+        outputs: output rules that listen to the trajectory (last, mean, adaptive).
+    """
+
+    version: ClassVar[int] = 1
+    samples: ClassVar[int] = 1
+    constraints: ClassVar[tuple[int, int | None]] = (0, 0)
+    constraint_kind: ClassVar[str | None] = None
+    objectives: ClassVar[tuple[int, int | None]] = (1, None)
+    sets: ClassVar[type[Set]] = Set
+    positive: ClassVar[bool] = False
+    citation: ClassVar[str] = ""
+
+    step_size: Real = 0.1
+    step_decay: Real = 0.0
+    outputs: Sequence[str] = field(default=("last",))
+
+    def __post_init__(self) -> None:
+        if not self.step_size > 0:
+            raise ConfigError(f"algorithm.step_size={self.step_size} must be > 0.")
+        if not self.step_decay >= 0:
+            raise ConfigError(f"algorithm.step_decay={self.step_decay} must be >= 0.")
+        if len(self.outputs) == 0:
+            raise ConfigError("algorithm.outputs is empty; choose from last, mean, adaptive.")
+
+    def schedule(self, t: int) -> float:
+        """alpha_t."""
+        return self.step_size if self.step_decay == 0 else self.step_size / (1.0 + t) ** self.step_decay
+
+    def needs(self, spec: Spec) -> frozenset[str]:
+        """Subset of {rows, push, hvp}; values and pull are always there."""
+        return frozenset()
+
+    def init(self, ctx: Context) -> State:
+        """All auxiliary variables, and everything made from the preference."""
+        return {}
+
+    @abstractmethod
+    def step(
+        self, points: tuple[Point, ...], state: State, t: int, alpha: float
+    ) -> tuple[Float[Tensor, "R P"], State, Info]:
+        """Direction d, next state, and what the subproblem solver reported."""
+
+    def report(self, F: Float[Tensor, "R M"], state: State) -> dict[str, Float[Tensor, " R"]]:
+        """Extra columns of the history, computed from objective values at recorded steps."""
+        return {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weighting(Algorithm):
+    """d = -J^T w, with w (R, M) a function of F and, where `gram` is set, of J J^T. Any w: negative, unnormalised."""
+
+    gram: ClassVar[bool] = False
+
+    def needs(self, spec: Spec) -> frozenset[str]:
+        return frozenset({"rows"}) if self.gram else frozenset()
+
+    @abstractmethod
+    def weights(
+        self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"] | None, state: State, t: int
+    ) -> tuple[Float[Tensor, "R M"], State, Info]:
+        """Weights of the objectives' gradients."""
+
+    def step(
+        self, points: tuple[Point, ...], state: State, t: int, alpha: float
+    ) -> tuple[Float[Tensor, "R P"], State, Info]:
+        point = points[0]
+        w, state, info = self.weights(point.F, point.gram("f") if self.gram else None, state, t)
+        return -point.pull(w), state, info

@@ -1,0 +1,93 @@
+"""The batched loop: one trajectory of R runs, six lines a step.
+
+State = {t, theta, oracle, alg, out, alive, kkt, fail}: nested dicts of tensors, R first in each. Saving it is the
+checkpoint; continuing from it is bit-identical on a CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from mobench.core.algorithm import Algorithm, Context
+from mobench.core.join import check
+from mobench.core.oracle import Oracle
+from mobench.core.output import Output
+from mobench.core.preferences import Runs
+
+State = dict[str, Any]
+
+
+def start(
+    oracle: Oracle,
+    algorithm: Algorithm,
+    outputs: Mapping[str, Output],
+    theta: Float[Tensor, "R P"],
+    runs: Runs,
+    steps: int,
+) -> State:
+    """The state before the first step. Raises JoinError if the parts do not fit."""
+    spec = oracle.spec
+    check(spec, algorithm)
+    theta = spec.X.project(theta)
+    prefs, everyone = runs.weights.to(theta), runs.all.to(theta)
+    ctx = Context(spec=spec, prefs=prefs, all_prefs=everyone, theta=theta, exact=oracle.exact, steps=steps)
+    R = len(theta)
+    return {
+        "t": 0,
+        "theta": theta,
+        "oracle": oracle.init(theta),
+        "alg": algorithm.init(ctx),
+        "out": {name: rule.init(theta, spec.M) for name, rule in outputs.items()},
+        "alive": torch.ones(R, dtype=torch.bool, device=theta.device),
+        "kkt": torch.full((R,), -1.0, dtype=torch.float64, device=theta.device),
+        "fail": torch.zeros(R, dtype=torch.int64, device=theta.device),
+    }
+
+
+def advance(
+    oracle: Oracle,
+    algorithm: Algorithm,
+    outputs: Mapping[str, Output],
+    state: State,
+    until: int,
+    observe: Callable[[int, State, Any], None] | None = None,
+) -> State:
+    """Run steps t = state["t"] .. until-1. `observe(t, state, point)` sees theta_t before its step, and outputs that already hold it.
+
+    A run whose next iterate is not finite keeps its last finite one and is marked in `alive`: its neighbours do not
+    notice. `kkt` is the largest residual of a run's subproblem solves (-1: it has none), `fail` counts failed ones.
+    """
+    X, samples = oracle.spec.X, range(algorithm.samples)
+    theta, ostate, alg, out = state["theta"], state["oracle"], state["alg"], state["out"]
+    alive, kkt, fail = state["alive"], state["kkt"], state["fail"]
+    t = state["t"]
+    with torch.no_grad():
+        for t in range(state["t"], until):
+            points = tuple([oracle.at(theta, ostate, t, k) for k in samples])
+            for name, rule in outputs.items():
+                out[name] = rule.update(out[name], theta, points[0], t)
+            if observe is not None:
+                observe(t, state, points[0])
+            alpha = algorithm.schedule(t)
+            d, alg, info = algorithm.step(points, alg, t, alpha)
+            proposal = X.project(theta + alpha * d)
+            finite = proposal.sum(-1).isfinite()
+            theta = torch.where(finite.unsqueeze(-1), proposal, theta)
+            alive = alive & finite
+            ostate = points[0].state
+            if info.kkt is not None:
+                kkt = torch.fmax(kkt, info.kkt.to(kkt.dtype))
+            if info.fail is not None:
+                fail = fail + info.fail
+            state |= {"t": t + 1, "theta": theta, "oracle": ostate, "alg": alg, "alive": alive, "kkt": kkt, "fail": fail}
+    return state
+
+
+def finals(outputs: Mapping[str, Output], state: State) -> dict[str, Float[Tensor, "R P"]]:
+    """The answer of each output rule."""
+    return {name: rule.final(state["out"][name], state["theta"]) for name, rule in outputs.items()}

@@ -1,0 +1,166 @@
+"""A Point is one sample at one theta: it answers what an algorithm asks, and computes nothing else.
+
+K = M objectives, then N constraints, stacked. A weight vector may have M or K entries. Requests:
+values, pull (J^T w), rows, gram, push (J v), hvp. Only hvp may be missing.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from mobench.core.sets import Set
+
+Part = Literal["f", "g", "all"]
+
+
+class Point(ABC):
+    """Short-lived, lazy view of the stacked functions at `x`, made by `Oracle.at`.
+
+    Attributes:
+        x: the iterate (R, P). X: the feasible set. M: number of objectives.
+        state: the oracle's next state; the loop reads it after the algorithm has stepped.
+    """
+
+    def __init__(self, x: Float[Tensor, "R P"], X: Set, M: int, state: dict[str, Tensor]) -> None:
+        self.x, self.X, self.M, self.state = x, X, M, state
+
+    @abstractmethod
+    def values(self) -> Float[Tensor, "R K"]:
+        """Losses, then constraint values; detached."""
+
+    @abstractmethod
+    def _rows(self) -> Float[Tensor, "R K P"]:
+        """All K gradients; called at most once per point."""
+
+    @property
+    def F(self) -> Float[Tensor, "R M"]:
+        """Objectives only."""
+        v = self.values()
+        return v if v.shape[-1] == self.M else v[..., : self.M]
+
+    @property
+    def G(self) -> Float[Tensor, "R N"]:
+        """Constraints only."""
+        return self.values()[..., self.M :]
+
+    def rows(self, part: Part = "all") -> Float[Tensor, "R k P"]:
+        """Gradients one by one, of the objectives ("f"), the constraints ("g") or both."""
+        if not hasattr(self, "_cached_rows"):
+            self._cached_rows = self._rows()
+        J = self._cached_rows
+        if part == "all" or (part == "f" and J.shape[-2] == self.M):
+            return J
+        return J[..., : self.M, :] if part == "f" else J[..., self.M :, :]
+
+    def gram(self, part: Part = "all") -> Float[Tensor, "R k k"]:
+        """J J^T of the chosen rows."""
+        J = self.rows(part)
+        return J @ J.mT
+
+    def pull(self, w: Float[Tensor, "R k"]) -> Float[Tensor, "R P"]:
+        """J^T w for k = M or K weights. Default: a product with the rows."""
+        J = self.rows("f" if w.shape[-1] == self.M else "all")
+        return (w.unsqueeze(-2) @ J).squeeze(-2)
+
+    def push(self, v: Float[Tensor, "R P"]) -> Float[Tensor, "R K"]:
+        """J v. Default: the rows times v."""
+        return (self.rows() @ v.unsqueeze(-1)).squeeze(-1)
+
+    def hvp(self, w: Float[Tensor, "R k"], v: Float[Tensor, "R P"]) -> Float[Tensor, "R P"]:
+        """(sum_k w_k Hess_k) v on the same sample."""
+        raise NotImplementedError(f"{type(self).__name__} has no Hessian-vector product")
+
+
+def pad_weights(w: Float[Tensor, "R k"], K: int) -> Float[Tensor, "R K2"]:
+    """Weights for the first k of K functions, zeros behind."""
+    return w if w.shape[-1] == K else torch.nn.functional.pad(w, (0, K - w.shape[-1]))
+
+
+class GraphPoint(Point):
+    """Everything by automatic differentiation of one batched function (R, P) -> (R, K).
+
+    Runs must not interact inside `fn`: then one backward of a sum over runs serves them all.
+    """
+
+    def __init__(
+        self,
+        fn: Callable[[Tensor], Tensor],
+        x: Float[Tensor, "R P"],
+        X: Set,
+        M: int,
+        state: dict[str, Tensor],
+    ) -> None:
+        super().__init__(x, X, M, state)
+        self._fn = fn
+        self._leaf: Tensor | None = None
+
+    def _graph(self) -> tuple[Tensor, Tensor]:
+        if self._leaf is None:
+            self._leaf = self.x.detach().requires_grad_(True)
+            with torch.enable_grad():
+                self._out = self._fn(self._leaf)
+        return self._leaf, self._out
+
+    def values(self) -> Float[Tensor, "R K"]:
+        return self._graph()[1].detach()
+
+    def _rows(self) -> Float[Tensor, "R K P"]:
+        leaf, out = self._graph()
+        K = out.shape[-1]
+        grads = [torch.autograd.grad(out[..., k].sum(), leaf, retain_graph=True)[0] for k in range(K)]
+        return torch.stack(grads, dim=-2)
+
+    def pull(self, w: Float[Tensor, "R k"]) -> Float[Tensor, "R P"]:
+        if hasattr(self, "_cached_rows"):
+            return super().pull(w)
+        leaf, out = self._graph()
+        return torch.autograd.grad(out, leaf, grad_outputs=pad_weights(w, out.shape[-1]), retain_graph=True)[0]
+
+    def hvp(self, w: Float[Tensor, "R k"], v: Float[Tensor, "R P"]) -> Float[Tensor, "R P"]:
+        leaf, out = self._graph()
+        with torch.enable_grad():
+            g = torch.autograd.grad(
+                out, leaf, grad_outputs=pad_weights(w, out.shape[-1]), retain_graph=True, create_graph=True
+            )[0]
+            if not g.requires_grad:  # linear functions: the Hessian is zero
+                return torch.zeros_like(v)
+            h = torch.autograd.grad((g * v).sum(), leaf, retain_graph=True, allow_unused=True)[0]
+        return torch.zeros_like(v) if h is None else h
+
+
+class TablePoint(Point):
+    """Values and rows are at hand (closed form, running averages, clients); `rows` may be a function called on demand.
+
+    `fn`, if given, is the same stacked function for automatic differentiation; it serves hvp.
+    """
+
+    def __init__(
+        self,
+        x: Float[Tensor, "R P"],
+        X: Set,
+        M: int,
+        state: dict[str, Tensor],
+        values: Float[Tensor, "R K"],
+        rows: Tensor | Callable[[], Tensor],
+        fn: Callable[[Tensor], Tensor] | None = None,
+    ) -> None:
+        super().__init__(x, X, M, state)
+        self._values, self._rows_source, self._fn = values, rows, fn
+
+    def values(self) -> Float[Tensor, "R K"]:
+        return self._values
+
+    def _rows(self) -> Float[Tensor, "R K P"]:
+        source = self._rows_source
+        return source if isinstance(source, Tensor) else source()
+
+    def hvp(self, w: Float[Tensor, "R k"], v: Float[Tensor, "R P"]) -> Float[Tensor, "R P"]:
+        if self._fn is None:
+            return super().hvp(w, v)
+        return GraphPoint(self._fn, self.x, self.X, self.M, {}).hvp(w, v)

@@ -1,0 +1,158 @@
+"""Preferences: weight vectors w in the open simplex, and the runs that carry them.
+
+Every method gets the same question: w, or the ray v proportional to 1/w on which all w_m f_m are equal.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from scipy.stats import qmc
+from torch import Tensor
+
+from mobench.errors import ConfigError, PreferenceError
+
+KEYS = ("count", "rays_deg", "weights", "floor")
+
+
+def ray(w: Float[Tensor, "*R M"]) -> Float[Tensor, "*R M"]:
+    """Unit vector along 1/w, the ray on which all w_m f_m are equal."""
+    v = 1.0 / w
+    return v / torch.linalg.vector_norm(v, dim=-1, keepdim=True)
+
+
+def from_rays_deg(angles: Sequence[float]) -> Float[Tensor, "U 2"]:
+    """Weights whose rays make the given angles (degrees, strictly between 0 and 90) with the f_1 axis (M = 2)."""
+    for a in angles:
+        if not 0.0 < a < 90.0:
+            raise PreferenceError(f"preferences.rays_deg holds {a}; a ray must lie strictly between 0 and 90 degrees.")
+    rad = torch.deg2rad(torch.tensor([float(a) for a in angles], dtype=torch.float64))
+    # v = (cos, sin) and w is proportional to 1/v, hence to (sin, cos).
+    w = torch.stack([torch.sin(rad), torch.cos(rad)], dim=-1)
+    return w / w.sum(-1, keepdim=True)
+
+
+def spread(count: int, M: int) -> Float[Tensor, "U M"]:
+    """The default set: for M = 2 rays at angles evenly from 9 to 81 degrees, else low-discrepancy points.
+
+    For M > 2 a Halton sequence (unscrambled, first point skipped) is mapped to the simplex by normalised
+    exponentials, which makes a uniform point of the cube a uniform point of the simplex.
+    """
+    if count < 1:
+        raise PreferenceError(f"preferences={count}: at least one preference is needed.")
+    if M == 2:
+        angles = [45.0] if count == 1 else np.linspace(9.0, 81.0, count).tolist()
+        return from_rays_deg(angles)
+    u = qmc.Halton(d=M, scramble=False).random(count + 1)[1:]
+    e = -np.log(np.clip(u, 1e-12, 1 - 1e-12))
+    w = np.maximum(e / e.sum(1, keepdims=True), 1e-3)
+    return torch.from_numpy(w / w.sum(1, keepdims=True))
+
+
+def check_weights(w: Float[Tensor, "U M2"], M: int, floor: float | None) -> Float[Tensor, "U M2"]:
+    """Raise PreferenceError unless each row has M positive entries with sum 1; `floor` clips to [floor, 1 - floor]."""
+    if w.ndim != 2 or w.shape[-1] != M:
+        raise PreferenceError(
+            f"A preference has {w.shape[-1]} entries but the problem has M={M} objectives; give M weights each."
+        )
+    if not bool(torch.isfinite(w).all()):
+        raise PreferenceError("A preference holds a number that is not finite.")
+    if floor is not None:
+        if not 0.0 < floor < 1.0 / M:
+            raise PreferenceError(f"preferences.floor={floor} must lie strictly between 0 and 1/M={1 / M:.3g}.")
+        w = w.clamp(floor, 1.0 - floor)
+        w = w / w.sum(-1, keepdim=True)
+    for row in w.tolist():
+        if min(row) <= 0.0 or abs(sum(row) - 1.0) > 1e-6:
+            raise PreferenceError(
+                f"Preference {[round(x, 6) for x in row]} is not in the open simplex: each weight must be > 0 and their "
+                f"sum 1. For grids with exact zeros set preferences.floor=0.01."
+            )
+    return w / w.sum(-1, keepdim=True)
+
+
+def resolve(config: Any, M: int) -> Float[Tensor, "U M"]:
+    """The preference set from `preferences: K` or `preferences: {count, rays_deg, weights, floor}`.
+
+    Raises:
+        PreferenceError: not in the open simplex, wrong length, or more than one of count, rays_deg, weights.
+    """
+    if isinstance(config, int):
+        config = {"count": config}
+    config = dict(config)
+    unknown = set(config) - set(KEYS)
+    if unknown:
+        raise ConfigError(f"preferences has unknown keys {sorted(unknown)}; choose from {', '.join(KEYS)}.")
+    rays, weights, floor = config.get("rays_deg"), config.get("weights"), config.get("floor")
+    if rays is not None and weights is not None:
+        raise PreferenceError("Give preferences.rays_deg or preferences.weights, not both.")
+    if weights is not None:
+        if not weights or len({len(row) for row in weights}) != 1:
+            raise PreferenceError("preferences.weights must be a non-empty list of rows of equal length.")
+        return check_weights(torch.tensor(weights, dtype=torch.float64), M, floor)
+    if rays is not None:
+        if M != 2:
+            raise PreferenceError(f"preferences.rays_deg needs M=2 objectives, the problem has M={M}; use weights.")
+        if len(rays) == 0:
+            raise PreferenceError("preferences.rays_deg is empty.")
+        return check_weights(from_rays_deg([float(a) for a in rays]), M, floor)
+    count = config.get("count")
+    return check_weights(spread(10 if count is None else int(count), M), M, floor)
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The R runs of a job, preference-major: run = preference index x number of seeds + seed index.
+
+    Attributes: `weights` (R, M), `seeds` (R,), `index` (R,) the preference's place in `all` (U, M).
+    """
+
+    weights: Float[Tensor, "R M"]
+    seeds: Int[Tensor, " R"]
+    index: Int[Tensor, " R"]
+    all: Float[Tensor, "U M"]
+
+    @staticmethod
+    def product(preferences: Float[Tensor, "U M"], seeds: Sequence[int]) -> Runs:
+        """Every preference with every seed."""
+        if len(seeds) == 0:
+            raise ConfigError("seeds is empty; give at least one, e.g. seeds=[0].")
+        if len(set(seeds)) != len(seeds):
+            raise ConfigError(f"seeds={list(seeds)} holds a seed twice.")
+        U, S = len(preferences), len(seeds)
+        index = torch.arange(U).repeat_interleave(S)
+        return Runs(preferences[index], torch.tensor(list(seeds), dtype=torch.int64).repeat(U), index, preferences)
+
+    def __len__(self) -> int:
+        return len(self.seeds)
+
+    def take(self, which: Sequence[int]) -> Runs:
+        """The chosen runs, with the numbers they have in the whole job."""
+        i = torch.tensor(list(which), dtype=torch.int64)
+        return Runs(self.weights[i], self.seeds[i], self.index[i], self.all)
+
+    def to(self, device: torch.device | str) -> Runs:
+        """The same runs with tensors on another device."""
+        return Runs(*(t.to(device) for t in (self.weights, self.seeds, self.index, self.all)))
+
+    def name(self, run: int) -> str:
+        """The preference of one run as a key for random streams: rounded, so that it survives text files."""
+        return ",".join(f"{x:.9f}" for x in self.weights[run].tolist())
+
+
+def angle_deg(F: Float[Tensor, "*R M"], w: Float[Tensor, "*R M"]) -> Float[Tensor, "*R"]:
+    """Angle in degrees between F and the preference ray 1/w; M = 2 gives |atan2(f_2, f_1) - ray angle|.
+
+    Uses 2 atan2(|a - b|, |a + b|) of the unit vectors, exact near 0 where arccos is not.
+    """
+    v = ray(w)
+    u = F / torch.linalg.vector_norm(F, dim=-1, keepdim=True).clamp_min(1e-300)
+    diff = torch.linalg.vector_norm(u - v, dim=-1)
+    total = torch.linalg.vector_norm(u + v, dim=-1)
+    return torch.atan2(diff, total) * (360.0 / math.pi)

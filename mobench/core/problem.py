@@ -1,0 +1,128 @@
+"""What a problem is: stacked functions of (R, P) decision variables, its start, its set and its own truth."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from mobench.core.preferences import Runs
+from mobench.core.random import generator
+from mobench.core.sets import Free, Set
+from mobench.errors import ConfigError, choose
+
+START_KINDS = {
+    "uniform": ("low", "high"),
+    "constant": ("value",),
+    "alternating": ("scale", "noise"),
+    "alternating_uniform": ("low", "high"),
+    "halves": ("value",),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem(ABC):
+    """Base class of all problems with a flat vector of decision variables.
+
+    Subclasses are frozen dataclasses: their fields are the keys of the YAML file. `version` is part of the job's
+    hash; raise it when results change.
+
+    Fields:
+        start: how theta_0 is drawn, `{kind: ..., per_preference: false, ...}`:
+            uniform(low, high)            each coordinate uniform
+            constant(value)               every coordinate the same
+            alternating(scale, noise)     scale * (+1, -1, +1, ...) + noise * N(0, I)
+            alternating_uniform(low, high)  coordinates uniform, all times (-1)^k for the k-th preference of the set
+            halves(value)                 +value for the first half of the coordinates, -value for the second
+          Draws are keyed by (problem, seed), and by the preference only if `per_preference` is true.
+        steps: default number of iterations.
+    """
+
+    version: ClassVar[int] = 1
+    n_constraints: ClassVar[int] = 0
+    constraint_kind: ClassVar[str] = "inequality"
+    positive: ClassVar[bool] = True  # every objective >= 0
+    n_samples: ClassVar[int] = 0  # 0: deterministic; otherwise the number of terms of the finite sum
+    ref_point: ClassVar[tuple[float, ...] | None] = None
+    citation: ClassVar[str] = ""
+
+    start: Mapping[str, Any] = field(default_factory=lambda: {"kind": "uniform", "low": -1.0, "high": 1.0})
+    steps: int = 1000
+
+    def __post_init__(self) -> None:
+        # null removes a key: configuration files merge, so a start of another kind inherits the old keys
+        options = {k: v for k, v in dict(self.start).items() if v is not None}
+        kind = choose("problem.start.kind", str(options.pop("kind", "")), START_KINDS)
+        options.pop("per_preference", None)
+        wanted = START_KINDS[kind]
+        if set(options) != set(wanted):
+            raise ConfigError(
+                f"problem.start of kind {kind!r} needs the keys {', '.join(wanted)} (optional: per_preference); "
+                f"found {', '.join(sorted(options)) or 'none'}. Set an inherited key to null to remove it."
+            )
+
+    @property
+    @abstractmethod
+    def n_objectives(self) -> int:
+        """M."""
+
+    @property
+    @abstractmethod
+    def dim(self) -> int:
+        """P, the number of decision variables."""
+
+    @property
+    def name(self) -> str:
+        """Key of random streams: the class name, so that variants with other constants share their starts."""
+        return type(self).__name__.lower()
+
+    @property
+    def X(self) -> Set:
+        """Feasible set of the decision variables."""
+        return Free()
+
+    @abstractmethod
+    def values(self, x: Float[Tensor, "R P"], batch: Int[Tensor, "R B"] | None = None) -> Float[Tensor, "R K"]:
+        """Objectives, then constraints; differentiable. `batch` chooses terms of a finite sum, None means all."""
+
+    def linearize(
+        self, x: Float[Tensor, "R P"], batch: Int[Tensor, "R B"] | None = None
+    ) -> tuple[Tensor, Callable[[], Tensor]] | None:
+        """(values, function that returns the rows (R, K, P)) in closed form, or None: then autodiff is used."""
+        return None
+
+    def front(self, k: int) -> Float[Tensor, "k2 M"] | None:
+        """k points (or as many as are not dominated) of the exact Pareto front, or None where it is not known."""
+        return None
+
+    def initial(self, runs: Runs) -> Float[Tensor, "R P"]:
+        """theta_0, float64 on the CPU, each row a function of (problem, seed[, preference]) only."""
+        P = self.dim
+        o = dict(self.start)
+        kind = o["kind"]
+        sign = np.where(np.arange(P) % 2 == 0, 1.0, -1.0)
+        rows = []
+        for r in range(len(runs)):
+            axes: dict[str, object] = {"problem": self.name, "use": "start"}
+            if o.get("per_preference", False):
+                axes["preference"] = runs.name(r)
+            rng = generator(int(runs.seeds[r]), **axes)
+            if kind == "uniform":
+                row = rng.uniform(o["low"], o["high"], P)
+            elif kind == "constant":
+                row = np.full(P, float(o["value"]))
+            elif kind == "alternating":
+                row = o["scale"] * sign + o["noise"] * rng.standard_normal(P)
+            elif kind == "alternating_uniform":
+                row = rng.uniform(o["low"], o["high"], P) * (-1.0) ** int(runs.index[r])
+            else:
+                row = np.where(np.arange(P) < math.ceil(P / 2), 1.0, -1.0) * float(o["value"])
+            rows.append(row)
+        return torch.from_numpy(np.stack(rows))

@@ -1,0 +1,48 @@
+"""Errors that a user can act on: what was found, what was expected, what to do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class MobenchError(Exception):
+    """Base class. The command line prints the message without a traceback and exits with a non-zero code."""
+
+
+class ConfigError(MobenchError):
+    """A key, choice or value of the configuration cannot be used."""
+
+
+class PreferenceError(ConfigError):
+    """A preference is not in the open simplex, or does not fit the number of objectives."""
+
+
+class JoinError(MobenchError, TypeError):
+    """Problem, oracle, algorithm and output rule do not fit together; the message lists every reason."""
+
+
+class SolverError(MobenchError):
+    """Subproblem solves failed more often than `max_failure_share` allows. Nothing is substituted for them."""
+
+
+class StoreError(MobenchError):
+    """A run folder cannot be written or read."""
+
+
+class DataError(MobenchError):
+    """A data file is missing or corrupt."""
+
+
+def suggest(word: str, choices: Iterable[str]) -> str:
+    """`" Did you mean 'epo'?"` for the nearest of the choices, else an empty string."""
+    near = difflib.get_close_matches(word, list(choices), n=3, cutoff=0.55)
+    return f" Did you mean {' or '.join(repr(c) for c in near)}?" if near else ""
+
+
+def choose(what: str, value: str, choices: Iterable[str]) -> str:
+    """Return `value` if it is one of the choices, else raise ConfigError that lists them."""
+    options = list(choices)
+    if value not in options:
+        raise ConfigError(f"{what}={value!r} is unknown; choose one of {', '.join(options)}.{suggest(str(value), options)}")
+    return value

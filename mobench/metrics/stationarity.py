@@ -1,0 +1,112 @@
+"""Pareto-stationarity on a convex set:  |d*|,  d* = argmin_d  max_m <grad f_m, d> + 1/2 |d|^2   s.t.  x + d in X."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from mobench.core.point import Point
+from mobench.errors import MobenchError
+from mobench.subproblems import min_norm, qp
+
+ITERATIONS = 50
+PATIENCE = 3  # iterations without a smaller gap in any run, before rounding is all that is left
+ROUNDING = 1e-15  # gap, relative to the largest squared gradient, at which a run is solved
+CLOSED = 1e-6
+"""Largest accepted error sqrt(2 gap) of d, relative to the largest gradient."""
+
+
+class Descent(NamedTuple):
+    """The steepest common descent direction d (R, P), its weights in the simplex (R, M), and the duality gap (R,).
+
+    The primal objective is strongly convex, therefore |d - d*| <= sqrt(2 gap): the gap is a proof.
+    """
+
+    d: Float[Tensor, "R P"]
+    weights: Float[Tensor, "R M"]
+    gap: Float[Tensor, " R"]
+
+
+def common_descent(point: Point) -> Descent:
+    """Solve the projected steepest descent problem for all runs at once, in float64, through its dual
+
+        max over the simplex of  q(lam) = <J'lam, d> + 1/2 |d|^2,   d = d(lam) = P_X(x - J'lam) - x
+        gradient of q: J d,   generalised Hessian: -J DP J',   DP the projection's derivative at x - J'lam
+        gap = max_m (J d)_m - lam'J d
+
+    Each iteration maximises the quadratic model of q exactly and then searches the segment to that maximiser; q is
+    piecewise quadratic on a box, so that few iterations end it. On X = R^P the first weights (min-norm) are exact.
+
+    Source: Grana Drummond & Iusem 2004, A projected gradient method for vector optimization problems, for the primal
+    problem (Fliege & Svaiter 2000 without X). The dual iteration is ours.
+
+    Raises:
+        MobenchError: the point has functional constraints, which this certificate does not know.
+    """
+    if point.values().shape[-1] > point.M:
+        raise MobenchError("stationarity: the problem has functional constraints; this certificate knows sets X only.")
+    x, J, X = point.x.detach().double(), point.rows("f").detach().double(), point.X
+
+    def at(lam: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """x - J'lam (R, P), d (R, P), J d (R, M) and the gap (R,)."""
+        raw = x - (lam.unsqueeze(1) @ J).squeeze(1)
+        d = X.project(raw) - x
+        slope = (J @ d.unsqueeze(2)).squeeze(2)
+        return raw, d, slope, slope.amax(1) - (lam * slope).sum(1)
+
+    ones = torch.ones_like(J[:, :, 0])
+    solved = ROUNDING * J.square().sum(-1).amax(-1)
+    lam = min_norm(J @ J.mT).x
+    lam = torch.where(lam.isfinite(), lam, ones / point.M)  # a beginning: any weights will do
+    raw, d, slope, gap = at(lam)
+    best, idle = Descent(d, lam, gap), 0
+    for _ in range(ITERATIONS):
+        if idle == PATIENCE or not bool((best.gap > solved).any()):
+            break
+        Q = X.tangent(raw, J) @ J.mT
+        Q = 0.5 * (Q + Q.mT)
+        model = qp(Q, slope + (Q @ lam.unsqueeze(2)).squeeze(2), ones).x
+        step = torch.where(model.isfinite(), model - lam, 0.0)
+        lam = lam + _segment_maximum(lambda t, lam=lam, step=step: (at(lam + t * step)[2] * step).sum(1), d) * step  # type: ignore[misc]  # early binding
+        raw, d, slope, gap = at(lam)
+        better = gap < best.gap
+        keep = better.unsqueeze(1)
+        best = Descent(
+            torch.where(keep, d, best.d), torch.where(keep, lam, best.weights), torch.where(better, gap, best.gap)
+        )
+        idle = 0 if bool(better.any()) else idle + 1
+    return best
+
+
+def _segment_maximum(slope: Callable[[Tensor], Tensor], like: Tensor) -> Float[Tensor, "R 1"]:
+    """The t in [0, 1] where a falling slope(t) changes its sign: 1 if it does not, else 50 halvings."""
+    low = torch.zeros_like(like[:, :1])
+    high = torch.ones_like(low)
+    beyond = slope(high).unsqueeze(1) < 0
+    if not bool(beyond.any()):
+        return high
+    for _ in range(50):
+        t = 0.5 * (low + high)
+        rising = slope(t).unsqueeze(1) > 0
+        low, high = torch.where(rising, t, low), torch.where(rising, high, t)
+    return torch.where(beyond, 0.5 * (low + high), torch.ones_like(low))
+
+
+def stationarity(point: Point) -> Float[Tensor, " R"]:
+    """|d*| (R,), zero exactly where no direction into X improves all objectives to first order.
+
+    It equals min over the simplex of |J'lam| where X does not bind, and |x - P_X(x - J'lam*)| in general: also next to
+    the boundary it is continuous in x, which the norm on the tangent cone is not. Necessary for Pareto optimality, not
+    sufficient: local fronts (ZDT3) and plateaus (VLMOP2 far from its wells, where all gradients vanish) have small
+    values too. It is in the units of a gradient (a unit step), hence not invariant under scaling of objectives.
+
+    NaN for a run whose numbers are not finite, or whose gap leaves an error of more than 1e-6 of its largest gradient.
+    """
+    found = common_descent(point)
+    size = point.rows("f").detach().double().square().sum(-1).amax(-1)
+    proved = 2.0 * found.gap <= CLOSED**2 * size
+    return torch.where(proved, torch.linalg.vector_norm(found.d, dim=-1), torch.nan).to(point.x.dtype)

@@ -1,0 +1,51 @@
+"""Exact oracle: full-sample values and gradients; closed-form rows where the problem has them, else autodiff."""
+
+from __future__ import annotations
+
+from jaxtyping import Float
+from torch import Tensor
+
+from mobench.core.oracle import Oracle, Spec, State
+from mobench.core.point import GraphPoint, Point, TablePoint
+from mobench.core.preferences import Runs
+from mobench.core.problem import Problem
+
+
+class Exact(Oracle):
+    """values f(theta), rows = Jacobian of f at theta. A second sample would equal the first, so it gives one."""
+
+    def __init__(self, problem: Problem, runs: Runs) -> None:
+        self.problem = problem
+        self.spec = problem_spec(problem, len(runs), samples=1)
+
+    def at(self, theta: Float[Tensor, "R P"], state: State, t: int, k: int = 0) -> Point:
+        return self.exact_point(theta)
+
+    def exact(self, theta: Float[Tensor, "R P"]) -> Float[Tensor, "R K"]:
+        return self.problem.values(theta)
+
+    def exact_point(self, theta: Float[Tensor, "R P"]) -> Point:
+        return make_point(self.problem, theta, self.spec)
+
+
+def problem_spec(problem: Problem, R: int, samples: int) -> Spec:
+    """The facts that a problem declares, as an oracle's Spec."""
+    return Spec(
+        R=R,
+        M=problem.n_objectives,
+        N=problem.n_constraints,
+        P=problem.dim,
+        X=problem.X,
+        samples=samples,
+        positive=problem.positive,
+        constraint_kind=problem.constraint_kind,
+    )
+
+
+def make_point(problem: Problem, theta: Tensor, spec: Spec, batch: Tensor | None = None) -> Point:
+    """Point of a problem at theta, on the terms `batch` of its finite sum (None: all)."""
+    closed = problem.linearize(theta, batch)
+    if closed is None:
+        return GraphPoint(lambda x: problem.values(x, batch), theta, spec.X, spec.M, {})
+    values, rows = closed
+    return TablePoint(theta, spec.X, spec.M, {}, values, rows, lambda x: problem.values(x, batch))

@@ -1,0 +1,49 @@
+"""Minibatch oracle of a finite sum: independent samples, each a pure function of (run key, sample number, step)."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from mobench.core.oracle import Oracle, Spec, State
+from mobench.core.point import Point
+from mobench.core.preferences import Runs
+from mobench.core.problem import Problem
+from mobench.core.random import counter_indices, seed_for
+from mobench.errors import JoinError
+from mobench.oracles.exact import make_point, problem_spec
+
+
+class Minibatch(Oracle):
+    """Values and gradients of a batch of `batch_size` terms, drawn with replacement, separately for each run.
+
+    `samples` (1 or 2) is how many independent batches a step may ask for; two give the cross Gram J_1 J_2^T that
+    stochastic min-norm methods need. Keys are (problem, seed): all preferences of a seed see the same batches, so
+    that their differences are not noise.
+    """
+
+    def __init__(self, problem: Problem, runs: Runs, batch_size: int = 32, samples: int = 1) -> None:
+        if problem.n_samples == 0:
+            raise JoinError(
+                f"{type(problem).__name__} has nothing to sample from (it is deterministic). Choose oracle=exact, or a "
+                f"problem with data such as problem=least_squares."
+            )
+        if samples not in (1, 2):
+            raise JoinError(f"oracle.samples={samples}: a step uses 1 or 2 independent batches.")
+        if not 1 <= batch_size <= problem.n_samples:
+            raise JoinError(f"oracle.batch_size={batch_size} must lie in 1..{problem.n_samples}, the number of samples.")
+        self.problem, self.batch_size = problem, batch_size
+        self.spec: Spec = problem_spec(problem, len(runs), samples=samples)
+        keys = [seed_for(int(s), problem=problem.name, use="batches") for s in runs.seeds]
+        self.keys = torch.tensor(keys, dtype=torch.int64, device=runs.seeds.device)
+
+    def at(self, theta: Float[Tensor, "R P"], state: State, t: int, k: int = 0) -> Point:
+        batch = counter_indices(self.keys, f"batch{k}", t, self.batch_size, self.problem.n_samples)
+        return make_point(self.problem, theta, self.spec, batch)
+
+    def exact(self, theta: Float[Tensor, "R P"]) -> Float[Tensor, "R K"]:
+        return self.problem.values(theta)
+
+    def exact_point(self, theta: Float[Tensor, "R P"]) -> Point:
+        return make_point(self.problem, theta, self.spec)

@@ -1,0 +1,67 @@
+"""Where a number comes from: commit, versions, device, date."""
+
+from __future__ import annotations
+
+import functools
+import platform
+import subprocess
+import time
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+PACKAGES = ("mobench", "torch", "numpy", "scipy", "hydra-core", "omegaconf", "cvxpy", "moocore", "pandas", "matplotlib")
+
+
+def _git(*args: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", *args], cwd=Path(__file__).parent, capture_output=True, text=True, timeout=10, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+@functools.cache
+def code() -> dict[str, Any]:
+    """Commit and dirty flag of the checkout (None where there is none)."""
+    sha = _git("rev-parse", "HEAD")
+    status = _git("status", "--porcelain", "--untracked-files=no") if sha else None
+    return {"git_sha": sha, "git_dirty": None if status is None else bool(status)}
+
+
+@functools.cache
+def versions() -> dict[str, str]:
+    """Python and the packages that numbers depend on."""
+    out = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            out[name] = version(name)
+        except PackageNotFoundError:
+            out[name] = "not installed"
+    return out
+
+
+def device_name(device: torch.device) -> str:
+    """What ran it, in words."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    model = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        names = [line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line]
+        model = names[0] if names else model
+    return f"CPU {model}"
+
+
+def stamp(device: torch.device | None = None) -> dict[str, Any]:
+    """Everything above with today's date."""
+    return {
+        **code(),
+        "versions": versions(),
+        "device": device_name(device or torch.device("cpu")),
+        "date": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+    }

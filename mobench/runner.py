@@ -1,0 +1,353 @@
+"""Run one job: skip it if it is finished, resume it if it is half done, write its rows."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import resource
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import torch
+import yaml
+from torch import Tensor
+from tqdm import tqdm
+
+from mobench import metrics, provenance
+from mobench.config import Job, identity, make_job
+from mobench.core import loop
+from mobench.core.join import check
+from mobench.core.oracle import Oracle
+from mobench.core.output import AdaptiveTwoPass, Output, WeightedSum, make_output
+from mobench.core.preferences import angle_deg, ray
+from mobench.errors import MobenchError, SolverError
+from mobench.store import JobFolder, config_hash, outputs_root, write_atomic, write_json
+
+FRONT_POINTS = 20_001  # resolution of `front_distance`: spacing of a front of length 1.5 is below 1e-4
+
+
+class Interrupted(MobenchError):
+    """SIGINT or SIGTERM arrived; the checkpoint is on disk."""
+
+
+@dataclass
+class Outcome:
+    """What became of a job."""
+
+    key: str
+    status: Literal["done", "failed"]
+    folder: Path
+    skipped: bool = False
+    error: str | None = None
+    title: str = ""
+
+
+def folder_of(job: Job, root: Path | None = None) -> JobFolder:
+    """outputs/runs/<problem>-<algorithm>-<hash>."""
+    name = f"{job.problem.name}-{type(job.algorithm).__name__.lower()}-{config_hash(identity(job))}"
+    return JobFolder((root or outputs_root()) / "runs" / name)
+
+
+@contextlib.contextmanager
+def stop_requested() -> Iterator[Callable[[], bool]]:
+    """A flag that SIGINT and SIGTERM raise; the loop looks at it between steps, so state is never half written."""
+    flag = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield flag.is_set
+        return
+    old = {s: signal.signal(s, lambda *_: flag.set()) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield flag.is_set
+    finally:
+        for s, handler in old.items():
+            signal.signal(s, handler)
+
+
+@dataclass
+class Recorder:
+    """History rows as tensors: recorded steps, objective values per output rule, extra columns."""
+
+    every: int
+    evaluate: bool
+    steps: list[int] = field(default_factory=list)
+    columns: dict[str, list[Tensor]] = field(default_factory=dict)
+
+    def wants(self, t: int) -> bool:
+        """Whether step t is recorded; the first always is."""
+        return t == 0 or (self.every > 0 and t % self.every == 0)
+
+    def add(self, t: int, columns: dict[str, Tensor]) -> None:
+        """Append one recorded step."""
+        self.steps.append(t)
+        for name, value in columns.items():
+            self.columns.setdefault(name, []).append(value.detach().to("cpu", torch.float64))
+
+    def state(self) -> dict[str, Any]:
+        """For the checkpoint."""
+        return {"steps": list(self.steps), "columns": {k: torch.stack(v) for k, v in self.columns.items()}}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """From the checkpoint."""
+        self.steps = list(state["steps"])
+        self.columns = {k: list(v.unbind(0)) for k, v in state["columns"].items()}
+
+    def frame(self, job: Job) -> pd.DataFrame:
+        """Tidy rows: run, step, seed, output, f_1..f_M, extra columns."""
+        R, T = len(job.runs), len(self.steps)
+        base = {
+            "run": np.tile(np.arange(R), T),
+            "step": np.repeat(np.array(self.steps, dtype=np.int64), R),
+            "seed": np.tile(job.runs.seeds.numpy(), T),
+        }
+        frames = []
+        rules = sorted({k.split("/")[0] for k in self.columns}, key=lambda r: (r != "last", r))
+        for rule in rules:
+            data: dict[str, Any] = {**base, "output": rule}
+            for name, values in self.columns.items():
+                if name.startswith(f"{rule}/"):
+                    table = torch.stack(values).numpy()
+                    short = name.split("/", 1)[1]
+                    if table.ndim == 3:
+                        data |= {f"{short}_{m + 1}": table[..., m].reshape(-1) for m in range(table.shape[-1])}
+                    else:
+                        data[short] = table.reshape(-1)
+            frames.append(pd.DataFrame(data))
+        return pd.concat(frames, ignore_index=True)
+
+
+def run_job(config: dict[str, Any], root: Path | None = None, title: str = "") -> Outcome:
+    """Run the job of a plain configuration. A failure is an Outcome, never an exception that ends a sweep.
+
+    Raises:
+        ConfigError, PreferenceError, JoinError: before a folder exists.
+        Interrupted: the user stopped it.
+    """
+    job = make_job(config)
+    check(job.oracle().spec, job.algorithm, type(job.problem).__name__)
+    folder = folder_of(job, root)
+    if folder.done and not config["rerun"]:
+        return Outcome(folder.key, "done", folder.path, skipped=True, title=title)
+    with folder.locked():
+        try:
+            _train(job, folder, title)
+        except Interrupted:
+            raise
+        except (MobenchError, RuntimeError, ArithmeticError, ValueError, TypeError, OSError) as error:
+            message = str(error) if isinstance(error, MobenchError) else f"{type(error).__name__}: {error}"
+            # a full disk must not hide the reason
+            with contextlib.suppress(MobenchError):
+                folder.write_status("failed", error=message, traceback=traceback.format_exc())
+            return Outcome(folder.key, "failed", folder.path, error=message, title=title)
+    return Outcome(folder.key, "done", folder.path, title=title)
+
+
+def _progress(job: Job, title: str, start: int, total: int) -> Callable[[int], None]:
+    """A bar on a terminal, plain lines (at most one in five seconds) elsewhere."""
+    label = title or f"{job.problem.name}/{type(job.algorithm).__name__}"
+    if not job.config["progress"]:
+        return lambda t: None
+    if sys.stderr.isatty():
+        bar = tqdm(total=total, initial=start, desc=label, unit="step", leave=False)
+
+        def update(t: int) -> None:
+            bar.update(t - bar.n)
+            if t >= total:
+                bar.close()
+
+        return update
+    last = time.monotonic()
+
+    def line(t: int) -> None:
+        nonlocal last
+        if time.monotonic() - last > 5.0 and t < total:
+            last = time.monotonic()
+            print(f"{label}: step {t} of {total}", file=sys.stderr, flush=True)
+
+    return line
+
+
+def _check_failures(job: Job, state: dict[str, Any]) -> None:
+    fail, t = state["fail"], max(1, state["t"])
+    count = int(fail.sum())
+    if count > job.config["max_failure_share"] * t * len(fail):
+        worst = int(fail.argmax())
+        raise SolverError(
+            f"{count} of {t * len(fail)} subproblem solves failed (first in run {worst}, worst residual "
+            f"{float(state['kkt'].max()):.2e}); the limit is max_failure_share={job.config['max_failure_share']}. No "
+            f"weights are substituted. Try algorithm.subproblem=cvxpy to compare, or raise max_failure_share to go on "
+            f"with these runs frozen."
+        )
+
+
+def _train(job: Job, folder: JobFolder, title: str) -> None:
+    config, oracle, runs = job.config, job.oracle(), job.runs.to(job.device)
+    if config["hardware"]["threads"]:
+        torch.set_num_threads(config["hardware"]["threads"])
+    folder.path.mkdir(parents=True, exist_ok=True)
+    outputs: dict[str, Output] = {name: make_output(name) for name in job.algorithm.outputs}
+    recorder = Recorder(config["record"]["every"], config["record"]["evaluate"])
+    two_pass = [name for name, rule in outputs.items() if isinstance(rule, AdaptiveTwoPass)]
+    # averages whose objective values the history follows; a two-pass average exists only at the end
+    averaged = [n for n in outputs if recorder.evaluate and n != "last" and n not in two_pass]
+
+    def fresh(rules: dict[str, Output]) -> dict[str, Any]:
+        theta = job.problem.initial(job.runs).to(job.device, job.dtype)
+        return loop.start(oracle, job.algorithm, rules, theta, runs, job.steps)
+
+    saved, messages = (None, []) if config["rerun"] else folder.load_checkpoint()
+    for message in messages:
+        print(f"warning: {message}", file=sys.stderr)
+    began, spent = time.time(), 0.0
+    answers: dict[str, Tensor] = {}
+    gamma: Tensor | None = None
+    if saved is None:
+        folder.remove_checkpoints()
+        write_atomic(folder.path / "config.yaml", yaml.safe_dump(config, sort_keys=False).encode())
+        state, second = fresh(outputs), False
+    else:
+        state, second, spent = saved["state"], saved["second"], saved["seconds"]
+        answers, gamma = saved["answers"], saved["gamma"]
+        recorder.load(saved["history"])
+        if second:
+            assert gamma is not None
+    folder.write_status("running", step=state["t"], steps=job.steps, started=began, resumed=saved is not None)
+
+    def observe(t: int, now: dict[str, Any], point: Any) -> None:
+        if not recorder.wants(t):
+            return
+        averages = {n: outputs[n].final(now["out"][n], now["theta"]) for n in averaged}
+        recorder.add(t, _columns(job, oracle, point.F, now["alg"], averages))
+
+    with stop_requested() as stop:
+        while True:
+            rules: dict[str, Output] = outputs
+            if second:
+                assert gamma is not None
+                rules = {name: WeightedSum(gamma) for name in two_pass}
+            show = _progress(job, title + (" (second pass)" if second else ""), state["t"], job.steps)
+            chunk, checked = 1, time.monotonic()
+            while state["t"] < job.steps:
+                tick = time.monotonic()
+                until = min(job.steps, state["t"] + chunk)
+                state = loop.advance(oracle, job.algorithm, rules, state, until, None if second else observe)
+                took = time.monotonic() - tick
+                spent += took
+                chunk = min(2 * chunk, 1024) if took < 0.1 else max(1, chunk // 2)
+                show(state["t"])
+                _check_failures(job, state)
+                wants_stop = stop()
+                if wants_stop or time.monotonic() - checked > config["checkpoint"]["seconds"]:
+                    payload = {"state": state, "second": second, "seconds": spent, "answers": answers, "gamma": gamma}
+                    folder.save_checkpoint({**payload, "history": recorder.state()})
+                    folder.write_status("running", step=state["t"], steps=job.steps, started=began)
+                    checked = time.monotonic()
+                if wants_stop and state["t"] < job.steps:
+                    raise Interrupted(
+                        f"Stopped at step {state['t']} of {job.steps}; the same command continues from there "
+                        f"({folder.path})."
+                    )
+            if second or not two_pass:
+                break
+            first = {name: rule for name, rule in outputs.items() if name not in two_pass}
+            answers = loop.finals(first, state)
+            answers["last"] = state["theta"]
+            rule = outputs[two_pass[0]]
+            assert isinstance(rule, AdaptiveTwoPass)
+            gamma = rule.gamma(state["out"][two_pass[0]], job.steps)
+            second, state = True, fresh({name: WeightedSum(gamma) for name in two_pass})
+        if second:
+            answers |= {name: rules[name].final(state["out"][name], state["theta"]) for name in two_pass}
+        else:
+            answers = {**loop.finals(outputs, state), "last": state["theta"]}
+    _finish(job, oracle, folder, state, answers, averaged, recorder, began, spent)
+
+
+def _columns(
+    job: Job, oracle: Oracle, F: Tensor, alg: dict[str, Any], averages: dict[str, Tensor]
+) -> dict[str, Tensor]:
+    """Columns of one recorded step: objectives of the iterate, the algorithm's own, objectives of averages."""
+    columns = {"last/f": F} | {f"last/{k}": v for k, v in job.algorithm.report(F, alg).items()}
+    return columns | {f"{n}/f": oracle.exact(theta)[:, : oracle.spec.M] for n, theta in averages.items()}
+
+
+def _finish(
+    job: Job,
+    oracle: Oracle,
+    folder: JobFolder,
+    state: dict[str, Any],
+    answers: dict[str, Tensor],
+    averaged: list[str],
+    recorder: Recorder,
+    began: float,
+    spent: float,
+) -> None:
+    """Evaluate, write rows, then mark the folder done; in that order, so that `done` means complete."""
+    tick = time.monotonic()
+    wanted = list(job.algorithm.outputs)
+    with torch.no_grad():
+        F = oracle.exact(answers["last"])[:, : oracle.spec.M]
+        recorder.add(job.steps, _columns(job, oracle, F, state["alg"], {n: answers[n] for n in averaged}))
+        frames = [_rows(job, oracle, name, answers[name], state, spent) for name in wanted]
+    evaluate = time.monotonic() - tick
+    folder.write_table("history.parquet", recorder.frame(job))
+    if oracle.spec.P * len(job.runs) <= 4_000_000:
+        folder.write_solutions({name: answers[name].cpu().numpy() for name in wanted})
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    meta = {
+        **provenance.stamp(job.device),
+        "execution": f"one batch of {len(job.runs)} runs on {job.device}, {torch.get_num_threads()} thread(s)",
+        "dtype": job.config["dtype"],
+        "seconds_train": spent,
+        "seconds_evaluate": evaluate,
+        "seconds_wall": time.time() - began,
+        "peak_memory_mib": peak,
+        "identity": identity(job),
+    }
+    write_json(folder.path / "meta.json", meta)
+    final = pd.concat(frames, ignore_index=True)
+    folder.write_table("final.csv", final)
+    diverged = int((final["status"] == "diverged").sum())
+    folder.write_status("done", step=job.steps, steps=job.steps, started=began, finished=time.time(), diverged=diverged)
+    folder.remove_checkpoints()
+
+
+def _rows(
+    job: Job, oracle: Oracle, output: str, theta: Tensor, state: dict[str, Any], spent: float
+) -> pd.DataFrame:
+    """One row per run for one output rule."""
+    M, runs = oracle.spec.M, job.runs
+    values = oracle.exact(theta)
+    F = values[:, :M].cpu().to(torch.float64)
+    w, v = runs.weights, ray(runs.weights)
+    data: dict[str, Any] = {"run": range(len(runs)), "seed": runs.seeds.numpy(), "output": output}
+    data |= {f"preference_{m + 1}": w[:, m].numpy() for m in range(M)}
+    data |= {f"ray_{m + 1}": v[:, m].numpy() for m in range(M)}
+    data |= {f"f_{m + 1}": F[:, m].numpy() for m in range(M)}
+    data |= {f"g_{n + 1}": values[:, M + n].cpu().numpy() for n in range(oracle.spec.N)}
+    if oracle.spec.positive:
+        data["angle_deg"] = angle_deg(F, w).numpy()
+    front = job.problem.front(FRONT_POINTS)
+    if front is not None:
+        data["front_distance"] = metrics.front_distance(F, front.to(F)).numpy()
+    point = oracle.exact_point(theta)
+    if point is not None:
+        data["stationarity"] = metrics.stationarity(point).cpu().numpy()
+    kkt = state["kkt"].cpu().numpy()
+    alive = state["alive"].cpu().numpy() & np.isfinite(F.numpy()).all(1)
+    failed = state["fail"].cpu().numpy()
+    data |= {
+        "seconds": spent / len(runs),
+        "solver_failures": failed,
+        "kkt_residual_max": np.where(kkt < 0, math.nan, kkt),
+        "status": np.where(failed > 0, "solver_failed", np.where(alive, "done", "diverged")),
+    }
+    return pd.DataFrame(data)

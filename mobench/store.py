@@ -1,0 +1,195 @@
+"""Job folders: the rows on disk are the truth.
+
+    outputs/runs/<problem>-<algorithm>-<hash>/
+      config.yaml status.json final.csv solutions.npz history.parquet meta.json   (checkpoint.pt while it runs)
+
+Everything is written atomically: temporary file, fsync, rename. A finished folder is not run again, a half-finished
+one is resumed, a failed one is run again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import io
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from mobench.errors import StoreError
+
+_MAGIC = b"mobench-checkpoint-1\n"
+
+
+def outputs_root() -> Path:
+    """`$MOBENCH_OUTPUTS`, else `outputs` in the working directory."""
+    return Path(os.environ.get("MOBENCH_OUTPUTS") or "outputs")
+
+
+def _explain(error: OSError, path: Path) -> StoreError:
+    reasons = {13: "permission denied", 30: "the file system is read-only", 28: "no space left on the device"}
+    why = reasons.get(error.errno or 0, error.strerror or str(error))
+    return StoreError(
+        f"Cannot write {path}: {why}. Free space or fix permissions, or choose another folder with MOBENCH_OUTPUTS=DIR. "
+        f"Finished results are untouched; the same command continues from the last checkpoint."
+    )
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Replace `path` by `data`: readers see the old file or the new one, never a part. Raises StoreError."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("wb") as f:
+            f.write(data)
+            f.flush()
+            os.fsync(f.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise _explain(error, path) from error
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Indented JSON, atomically. NaN is refused: it is not JSON."""
+    write_atomic(path, (json.dumps(value, indent=2, allow_nan=False) + "\n").encode())
+
+
+class JobFolder:
+    """One job's folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def key(self) -> str:
+        """Name of the folder."""
+        return self.path.name
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the folder for writing; a second process that wants it gets a StoreError at once."""
+        handle: IO[str] | None = None
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            handle = (self.path / ".lock").open("a+")
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            assert handle is not None
+            handle.close()
+            raise StoreError(f"Another process is running this job ({self.path}); wait for it or stop it.") from error
+        except OSError as error:
+            if handle is not None:
+                handle.close()
+            raise _explain(error, self.path) from error
+        try:
+            yield
+        finally:
+            handle.close()
+
+    # status
+
+    def status(self) -> dict[str, Any]:
+        """status.json, or {"status": "missing"}; an unreadable file counts as failed."""
+        path = self.path / "status.json"
+        try:
+            return dict(json.loads(path.read_text()))
+        except FileNotFoundError:
+            return {"status": "missing"}
+        except (OSError, ValueError) as error:
+            return {"status": "failed", "error": f"unreadable status.json: {error}"}
+
+    def write_status(self, status: str, **fields: Any) -> None:
+        """running | done | failed, with step, times, host, pid and error."""
+        entry = {"status": status, "updated": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "host": socket.gethostname()}
+        write_json(self.path / "status.json", {**entry, "pid": os.getpid(), **fields})
+
+    @property
+    def done(self) -> bool:
+        """Finished and complete on disk."""
+        return self.status()["status"] == "done" and (self.path / "final.csv").exists()
+
+    # checkpoints
+
+    def save_checkpoint(self, payload: dict[str, Any]) -> None:
+        """Write checkpoint.pt with its digest; the previous one is kept as checkpoint.prev.pt."""
+        buffer = io.BytesIO()
+        torch.save(payload, buffer)
+        data = buffer.getvalue()
+        current = self.path / "checkpoint.pt"
+        if current.exists():
+            try:
+                current.replace(self.path / "checkpoint.prev.pt")
+            except OSError as error:
+                raise _explain(error, current) from error
+        write_atomic(current, _MAGIC + sha256(data).digest() + data)
+
+    def load_checkpoint(self) -> tuple[dict[str, Any] | None, list[str]]:
+        """The newest sound checkpoint (or None), and a message for each corrupt one that was skipped."""
+        messages = []
+        for name in ("checkpoint.pt", "checkpoint.prev.pt"):
+            path = self.path / name
+            if not path.exists():
+                continue
+            raw = path.read_bytes()
+            head = len(_MAGIC)
+            digest, data = raw[head : head + 32], raw[head + 32 :]
+            if not raw.startswith(_MAGIC) or sha256(data).digest() != digest:
+                messages.append(f"{path} is corrupt (its digest does not match) and is skipped.")
+                continue
+            return torch.load(io.BytesIO(data), weights_only=True), messages
+        return None, messages
+
+    def remove_checkpoints(self) -> None:
+        """After the rows are on disk."""
+        for name in ("checkpoint.pt", "checkpoint.prev.pt"):
+            (self.path / name).unlink(missing_ok=True)
+
+    # results
+
+    def write_table(self, name: str, frame: pd.DataFrame) -> None:
+        """A CSV (17 significant digits: float64 survives) or Parquet table."""
+        if name.endswith(".csv"):
+            write_atomic(self.path / name, frame.to_csv(index=False, float_format="%.17g").encode())
+        else:
+            buffer = io.BytesIO()
+            frame.to_parquet(buffer, index=False)
+            write_atomic(self.path / name, buffer.getvalue())
+
+    def write_solutions(self, solutions: dict[str, np.ndarray]) -> None:
+        """Decision variables per output rule, (R, P) each."""
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, **{k: v for k, v in solutions.items()})
+        write_atomic(self.path / "solutions.npz", buffer.getvalue())
+
+    def final(self) -> pd.DataFrame:
+        """Rows, one per run and output rule."""
+        return pd.read_csv(self.path / "final.csv")
+
+    def history(self) -> pd.DataFrame:
+        """Tidy rows over recorded steps."""
+        return pd.read_parquet(self.path / "history.parquet")
+
+    def solutions(self) -> dict[str, np.ndarray]:
+        """Decision variables per output rule."""
+        with np.load(self.path / "solutions.npz") as archive:
+            return {k: archive[k] for k in archive.files}
+
+    def meta(self) -> dict[str, Any]:
+        """Provenance and timings."""
+        return dict(json.loads((self.path / "meta.json").read_text()))
+
+
+def config_hash(config: Any) -> str:
+    """First 10 hex digits of the SHA-256 of the canonical JSON of a plain nested configuration."""
+    return sha256(json.dumps(config, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:10]

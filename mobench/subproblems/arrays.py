@@ -1,0 +1,44 @@
+"""NumPy for small problems on the CPU, PyTorch for the rest: one source, two array libraries.
+
+A NumPy operation on a hundred numbers costs a third of a PyTorch one, and these solvers are long chains of small operations.
+The solvers call only what both libraries know under one name (operators, fancy indexing, `where`, `minimum`, `amin`, ...),
+so there is one formula, not two, and the results agree to rounding.
+"""
+
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+Array = Any  # numpy.ndarray or Tensor
+
+SMALL = 4096  # elements of the first array up to which NumPy is faster
+
+
+def arrays(*tensors: Tensor | None) -> tuple[ModuleType, list[Array]]:
+    """The library to use and the inputs in it, as float64 without copying what is float64 already.
+
+    NumPy if the first tensor is on the CPU and has at most `SMALL` elements. None stays None.
+    """
+    first = tensors[0]
+    assert first is not None
+    if first.numel() <= SMALL and first.device.type == "cpu":
+        return np, [None if t is None else t.detach().double().numpy() for t in tensors]
+    return torch, [None if t is None else t.detach().double() for t in tensors]
+
+
+def tensor(x: Array, dtype: torch.dtype | None = None) -> Tensor:
+    """Back to PyTorch, rounded to `dtype`."""
+    out: Tensor = x if isinstance(x, Tensor) else torch.from_numpy(x)
+    return out if dtype is None or out.dtype == dtype else out.to(dtype)
+
+
+def zeros(like: Array, *shape: int) -> Array:
+    return like.new_zeros(shape) if isinstance(like, Tensor) else np.zeros(shape)
+
+
+def integers(like: Array, n: int) -> Array:
+    """0, 1, ..., n - 1 beside `like`."""
+    return torch.arange(n, device=like.device) if isinstance(like, Tensor) else np.arange(n)

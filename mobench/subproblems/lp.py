@@ -1,0 +1,145 @@
+"""Batched LP over the simplex:  x* = argmax c'x   s.t.  Gx >= h,  x >= 0,  1'x = 1;  and the two LPs of EPO.
+
+On the simplex Gx >= h is (G - h 1')x >= 0, so the right-hand side disappears and rows and objective can be scaled one by one.
+Two variables leave an interval, everything else goes through complementary pivoting.
+"""
+
+from types import ModuleType
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from mobench.subproblems.arrays import Array, arrays, integers, zeros
+from mobench.subproblems.pivoting import complementary_pivot
+from mobench.subproblems.solution import GROWTH, TINY, Solution, best_try, certified
+
+SLACK = (
+    2.0**-50
+)  # rows may be violated by this, relative to their largest entry: the rounding of the entries themselves
+ATTEMPTS = (0.0, 1e-13, 1e-12, 1e-11, 1e-10)  # relaxations of the rows, tried in turn
+
+
+def _homogeneous(xp: ModuleType, c: Array, G: Array, h: Array) -> tuple[Array, Array]:
+    """Objective and rows in the form  max c'x, Gx >= 0  with entries of order 1; h = -inf becomes a row of zeros."""
+    off = h == -xp.inf
+    h = xp.where(off, 0.0, h)
+    scale = xp.maximum(xp.amax(abs(G), 2), abs(h))
+    weight = xp.where(off, 0.0, 1 / (scale + TINY))
+    G = (G - h[:, :, None]) * weight[:, :, None]
+    c = (c - c.mean(1)[:, None]) / (xp.amax(abs(c), 1)[:, None] + TINY)
+    return c, G
+
+
+def _residual(xp: ModuleType, x: Array, y: Array, c: Array, G: Array) -> Array:
+    """Certificate of a homogeneous LP: largest of primal infeasibility, |1'x - 1|, negative y and the relative gap."""
+    value = (c * x).sum(1)
+    bound = xp.amax(c + (y[:, None, :] @ G)[:, 0, :], 1)
+    size = xp.amax(abs(y), 1)
+    size = xp.where(size > 1, size, 1.0)
+    size = xp.where(size < GROWTH, size, GROWTH)
+    infeasible = -xp.minimum(xp.amin((G @ x[:, :, None])[:, :, 0], 1), xp.amin(x, 1))
+    infeasible = xp.maximum(infeasible, abs(x.sum(1) - 1))
+    dual = xp.maximum(abs(bound - value), -xp.amin(y, 1)) / size
+    return xp.maximum(infeasible, dual)
+
+
+def _interval(xp: ModuleType, c: Array, G: Array) -> tuple[Array, Array]:
+    """x and y of a homogeneous LP in x = (t, 1 - t): each row is  u t + v (1 - t) >= 0."""
+    u, v = G[:, :, 0] + SLACK, G[:, :, 1] + SLACK
+    root = v / (v - u)
+    above = xp.where((u < 0) & (v >= 0), root, 1.0)
+    below = xp.where((v < 0) & (u >= 0), root, 0.0)
+    above, below = xp.where(above < 1, above, 1.0), xp.where(below > 0, below, 0.0)
+    high, low = xp.amin(above, 1), xp.amax(below, 1)
+    slope = c[:, 0] - c[:, 1]
+    # An empty interval of rounding width is a point; one that is really empty fails the certificate wherever t is.
+    middle = 0.5 * (low + high)
+    t = xp.where(slope > 0, high, xp.where(slope < 0, low, middle))
+    t = xp.where(low > high, middle, t)
+    x = xp.stack((t, 1 - t), 1)
+    runs = integers(t, len(t))
+    row = xp.where(slope > 0, above.argmin(1), below.argmax(1))
+    held = xp.where(slope > 0, high < 1, low > 0)
+    y = zeros(c, *u.shape)
+    y[runs, row] = xp.where(held, abs(slope) / (abs((v - u)[runs, row]) + TINY), 0.0)
+    return x, y
+
+
+def _pivoted(xp: ModuleType, relaxation: float, c: Array, G: Array) -> tuple[Array, Array]:
+    """x and residual of a homogeneous LP by complementary pivoting, from the best vertex of the simplex."""
+    (R, n), k = c.shape, G.shape[1]
+    m = n + 1 + k
+    M, q, free = zeros(c, R, m, m), zeros(c, R, m), zeros(c, R, m) > 0
+    M[:, :n, n], M[:, n, :n] = -1, 1
+    M[:, :n, n + 1 :] = -xp.swapaxes(G, 1, 2)
+    M[:, n + 1 :, :n] = G
+    q[:, :n], q[:, n], q[:, n + 1 :] = -c, -1, relaxation
+    free[:, n] = True
+    z, solved = complementary_pivot(xp, M, q, free, n, c.argmax(1))
+    z = xp.where(solved[:, None], z, xp.nan)
+    x, y = z[:, :n], z[:, n + 1 :]
+    x, y = xp.where(x < 0, 0.0, x), xp.where(y < 0, 0.0, y)
+    return x, _residual(xp, x, y, c, G)
+
+
+def _solve(xp: ModuleType, c: Array, G: Array, h: Array, dtype: torch.dtype) -> Solution:
+    """h may be -inf. A feasible set lost to rounding is tried again with relaxed rows."""
+    probe = c.sum(1) + G.sum((1, 2)) + xp.where(h == -xp.inf, 0.0, h).sum(1)
+    good = probe - probe == 0
+    c, G, h = xp.where(good[:, None], c, 0.0), xp.where(good[:, None, None], G, 0.0), xp.where(good[:, None], h, 0.0)
+    c, G = _homogeneous(xp, c, G, h)
+    if c.shape[1] == 2:
+        x, y = _interval(xp, c, G)
+        return certified(xp, x, _residual(xp, x, y, c, G), probe, dtype)
+    x, residual = best_try(xp, _pivoted, ATTEMPTS, c, G)
+    return certified(xp, x, residual, probe, dtype)
+
+
+def lp(c: Float[Tensor, "R n"], G: Float[Tensor, "R k n"], h: Float[Tensor, "R k"]) -> Solution:
+    """Solve R linear programs over the simplex.
+
+        x* = argmax c'x   s.t.  Gx >= h,  x >= 0,  1'x = 1
+
+    c (R, n), G (R, k, n), h (R, k), -inf where a row is no constraint -> x (R, n).
+    """
+    xp, (c_, G_, h_) = arrays(c, G, h)
+    with np.errstate(all="ignore"):
+        return _solve(xp, c_, G_, h_, c.dtype)
+
+
+def epo_lp(
+    K: Float[Tensor, "R M M"],
+    Ca: Float[Tensor, "R M"],
+    balance: Bool[Tensor, " R"],
+    jstar: Int[Tensor, " R"],
+    restricted: bool = True,
+) -> Solution:
+    """Weights of EPO search: each run balances or descends.
+
+        balance:  max beta'Ca    s.t.  (K beta)_j >= Ca_j  where Ca_j <= 0,  (K beta)_j* >= 0   (some Ca_j > 0)
+                                       K beta >= 0                                              (none)
+        descent:  max 1'K beta   s.t.  K beta >= 0,  and if restricted  beta'Ca >= min(0, max_j Ca_j)
+
+    K (R, M, M) Gram matrix; Ca (R, M) = K a for the adjustment a; balance (R,); jstar (R,) the objective with the largest
+    r_j f_j -> x (R, M) = beta.
+
+    Source: Mahapatra & Rajan 2020, in the form of their public code.
+    """
+    xp, (K_, Ca_) = arrays(K, Ca)
+    mode, j = (balance, jstar) if xp is torch else (balance.numpy(), jstar.numpy())
+    with np.errstate(all="ignore"):
+        positive = Ca_ > 0
+        h = xp.where(positive, -xp.inf, xp.where(positive.any(1)[:, None], Ca_, 0.0))
+        h[integers(h, len(h)), j] = 0.0
+        mode = mode[:, None]
+        h = xp.where(mode, h, 0.0)
+        c = xp.where(mode, Ca_, K_.sum(1))
+        G = K_
+        if restricted:
+            largest = xp.amax(Ca_, 1)[:, None]
+            limit = xp.where(largest < 0, largest, 0.0)
+            G = xp.concatenate((G, Ca_[:, None, :]), 1)
+            h = xp.concatenate((h, xp.where(mode, -xp.inf, limit)), 1)
+        return _solve(xp, c, G, h, K.dtype)

@@ -1,0 +1,160 @@
+"""The sweeper: expands command-line sweeps and an experiment's `jobs`, runs them through any Hydra launcher, draws.
+
+An experiment file lists jobs by name, each a list of overrides:
+
+    jobs:
+      epo: [algorithm=epo, protocol=ferero_fig3]
+      ferero: [algorithm=ferero, protocol=ferero_fig3, algorithm.subproblem=pgd]
+
+Every job is composed and checked before the first one starts; equal jobs, also of different artifacts, run once;
+finished ones are not launched. A failing job does not stop the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hydra._internal.core_plugins.basic_launcher import BasicLauncher
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.config_store import ConfigStore
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.plugins import Plugins
+from hydra.core.utils import JobReturn
+from hydra.plugins.sweeper import Sweeper
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig
+
+from mobench.config import make_job, plain
+from mobench.core.join import check
+from mobench.errors import ConfigError, MobenchError
+from mobench.overrides import normalise
+from mobench.runner import Outcome, folder_of, run_job
+from mobench.store import JobFolder
+
+GROUPS = ("problem", "oracle", "algorithm", "protocol")
+
+
+@dataclass
+class Planned:
+    """One job of a sweep: its overrides, configuration and place in an artifact."""
+
+    overrides: list[str]
+    config: dict[str, Any]
+    folder: JobFolder
+    artifact: str | None = None
+    name: str = ""
+
+
+@dataclass
+class Plan:
+    """All jobs of a sweep, and the artifacts that they belong to (also those without jobs), with their configuration."""
+
+    jobs: list[Planned] = field(default_factory=list)
+    artifacts: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+def _key(override: str) -> str:
+    return override.split("=", 1)[0].lstrip("+~")
+
+
+def merge(job: Sequence[str], command: Sequence[str], name: str) -> list[str]:
+    """Overrides of a job, those of the command line last; a group that the job fixes cannot be chosen again."""
+    fixed = {_key(o): o for o in job}
+    for override in command:
+        key = _key(override)
+        if key in GROUPS and key in fixed:
+            raise ConfigError(
+                f"The experiment fixes {fixed[key]} for its job {name!r}; {override} cannot change it. Change values "
+                f"(seeds=[0], steps=50), or run the job on its own without +experiment."
+            )
+    taken = {_key(o) for o in command}
+    return [o for o in job if _key(o) not in taken] + list(command)
+
+
+class JobsSweeper(Sweeper):
+    """Hydra sweeper of mobench (`hydra/sweeper: jobs`)."""
+
+    def __init__(self, params: dict[str, str] | None = None) -> None:
+        self.params = dict(params or {})
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        self.hydra_context, self.config = hydra_context, config
+        self.launcher = Plugins.instance().instantiate_launcher(
+            hydra_context=hydra_context, task_function=task_function, config=config
+        )
+
+    def _compose(self, overrides: list[str]) -> dict[str, Any]:
+        return plain(self.hydra_context.config_loader.load_sweep_config(self.config, overrides))
+
+    def plan(self, arguments: list[str]) -> Plan:
+        """Compose and check every job. Raises ConfigError or JoinError with all problems, before anything runs."""
+        parser = OverridesParser.create(config_loader=self.hydra_context.config_loader)
+        swept = [f"{k}={v}" for k, v in self.params.items()] + arguments
+        (combinations,) = BasicSweeper.split_arguments(parser.parse_overrides(swept), None)
+        plan, problems = Plan(), []
+        for command in combinations:
+            config = self._compose(command)
+            artifact = config["artifact"]["id"]
+            named: dict[str, list[str]] = {"": command}
+            if artifact is not None:
+                plan.artifacts[artifact] = config
+                named = {
+                    name: [*merge(normalise(list(job)), command, name), f"artifact.job={name}"]
+                    for name, job in config["jobs"].items()
+                }
+            for name, overrides in named.items():
+                composed = self._compose(overrides) if artifact else config
+                try:
+                    job = make_job(composed)
+                    check(job.oracle().spec, job.algorithm, type(job.problem).__name__)
+                except MobenchError as error:
+                    # in a free sweep a pair that does not fit is reported, and the others still run
+                    problems.append(f"{artifact or ' '.join(command)} {name}: {error}".replace(" :", ":"))
+                    if artifact is not None or len(combinations) == 1:
+                        raise type(error)(problems[-1]) from error
+                    continue
+                plan.jobs.append(Planned(overrides, composed, folder_of(job), artifact, name))
+        self.refused = problems
+        return plan
+
+    def sweep(self, arguments: list[str]) -> Any:
+        from mobench import session
+
+        plan = self.plan(arguments)
+        todo: dict[str, Planned] = {}
+        for job in plan.jobs:
+            if job.folder.key not in todo and (job.config["rerun"] or not job.folder.done):
+                todo[job.folder.key] = job
+        session.announce(plan, len(todo))
+        outcomes: dict[str, Outcome] = {}
+        for outcome in self._launch(list(todo.values())):
+            outcomes[outcome.key] = outcome
+        return session.finish(plan, outcomes, self.refused)
+
+    def _launch(self, jobs: list[Planned]) -> list[Outcome]:
+        if isinstance(self.launcher, BasicLauncher):
+            # in this process the composed configuration can be used as it is
+            return [run_job(j.config, title=f"{j.artifact or ''} {j.name}".strip()) for j in jobs]
+        if not jobs:
+            return []
+        returns: Sequence[JobReturn] = self.launcher.launch([j.overrides for j in jobs], initial_job_idx=0)
+        return [_outcome(r, j) for r, j in zip(returns, jobs, strict=True)]
+
+
+def _outcome(returned: JobReturn, job: Planned) -> Outcome:
+    """What a launcher brought back; a worker that died is a failed job like any other."""
+    try:
+        value = returned.return_value
+    except Exception as error:  # noqa: BLE001  whatever a worker raised is this job's failure, and is reported
+        return Outcome(job.folder.key, "failed", job.folder.path, error=f"{type(error).__name__}: {error}")
+    assert isinstance(value, Outcome)
+    return value
+
+
+def register() -> None:
+    """Make the sweeper known to Hydra; may be called again."""
+    Plugins.instance().register(JobsSweeper)
+    node = {"_target_": "mobench.sweeper.JobsSweeper", "params": None}
+    ConfigStore.instance().store(group="hydra/sweeper", name="jobs", node=node)
