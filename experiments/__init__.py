@@ -1,0 +1,1 @@
+"""One file per paper: rows in, figures, tables and claims out."""

@@ -30,9 +30,16 @@ def task(cfg: DictConfig) -> Outcome:
     return run_job(config, title=f"{config['artifact']['id'] or ''} {config['artifact']['job'] or ''}".strip())
 
 
+_raised: list[MobenchError] = []  # of the job function: Hydra would print a line of its own about an exception
+
+
 def _single(cfg: DictConfig) -> Any:
     """One job in this process, without a sweep."""
-    outcome = task(cfg)
+    try:
+        outcome = task(cfg)
+    except MobenchError as error:
+        _raised.append(error)
+        return None
     if HydraConfig.get().mode is RunMode.RUN:
         session.single(outcome)
     return outcome
@@ -79,6 +86,8 @@ def main() -> None:
             arguments = ["-m", *arguments]
         sys.argv[1:] = arguments
         hydra.main(version_base="1.3", config_path=str(configuration.conf_dir()), config_name="config")(_single)()
+        if _raised:
+            raise _raised[0]
     except Interrupted as error:
         session.fail(str(error), code=130)
     except MobenchError as error:

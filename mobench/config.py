@@ -7,6 +7,7 @@ suggestions; so a misspelt key is an error wherever it is written: command line,
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import inspect
 from collections.abc import Iterator, Mapping
@@ -17,7 +18,7 @@ from typing import Any
 import torch
 from hydra.core.config_store import ConfigStore
 from hydra.utils import get_class
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from mobench.core.algorithm import Algorithm
@@ -180,12 +181,21 @@ def validate(config: Mapping[str, Any]) -> None:
 
 def plain(cfg: DictConfig) -> dict[str, Any]:
     """The resolved configuration as nested dicts and lists. Unresolvable interpolations are a ConfigError."""
+    if "hydra" in cfg:  # Hydra's own node has mandatory values that only its help fills
+        cfg = copy.copy(cfg)
+        with open_dict(cfg):
+            del cfg["hydra"]
     try:
         out = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
         raise ConfigError(f"The configuration cannot be resolved: {error}") from error
     assert isinstance(out, dict)
-    return {str(k): v for k, v in out.items() if k != "hydra"}
+    known = [f.name for f in dataclasses.fields(Root)]
+    for key in out:
+        if key not in known:
+            # a + on the command line adds keys that the schema does not know
+            raise ConfigError(f"{key} is unknown; known keys are {', '.join([*known, 'experiment'])}.{suggest(str(key), [*known, 'experiment'])}")
+    return {str(k): v for k, v in out.items()}
 
 
 # objects

@@ -155,6 +155,8 @@ def _outcome(returned: JobReturn, job: Planned) -> Outcome:
 
 def register() -> None:
     """Make the sweeper known to Hydra; may be called again."""
-    Plugins.instance().register(JobsSweeper)
-    node = {"_target_": "mobench.sweeper.JobsSweeper", "params": None}
+    # Hydra looks plug-ins up by a name below `hydra_plugins.`; a package of that name at the top level is not needed
+    name = "hydra_plugins.mobench.JobsSweeper"
+    Plugins.instance().class_name_to_class[name] = JobsSweeper
+    node = {"_target_": name, "params": None}
     ConfigStore.instance().store(group="hydra/sweeper", name="jobs", node=node)

@@ -129,13 +129,13 @@ def pareto_points(problem: Problem) -> torch.Tensor:
         return problem.minimiser(resolve(7, problem.tasks))
     if isinstance(problem, DTLZ2):
         x = torch.full((7, problem.dim), 0.5, dtype=torch.float64)
-        x[:, : problem.M - 1] = t ** torch.arange(1, problem.M)
+        x[:, : problem.M - 1] = 0.2 + 0.6 * ((t + 0.37 * torch.arange(problem.M - 1)) % 1.0)  # away from corners
         return x
     x = torch.zeros(7, problem.dim, dtype=torch.float64)
     x[:, :1] = t
     if isinstance(problem, ZDT3):  # middles and ends of pieces
-        x[:5, 0] = torch.tensor([0.5 * (a + b) for a, b in problem.pieces()])
-        x[5:, 0] = torch.tensor([b for _, b in problem.pieces()][:2])
+        x[:5, 0] = torch.tensor([0.5 * (a + b) for a, b in problem.pieces()], dtype=x.dtype)
+        x[5:, 0] = torch.tensor([b for _, b in problem.pieces()][:2], dtype=x.dtype)
     return x
 
 
@@ -156,9 +156,11 @@ IDS = ["vlmop2", "vlmop2-box", "zdt1", "zdt2", "zdt3", "dtlz2", "dtlz2-5", "leas
 @pytest.mark.parametrize("problem", PROBLEMS, ids=IDS)
 def test_zero_on_the_front_and_only_there(problem: Problem) -> None:
     x = pareto_points(problem)
-    torch.testing.assert_close(residual(problem, x), torch.zeros(7, dtype=torch.float64), rtol=0, atol=1e-7)
-    rng = torch.Generator().manual_seed(4)
-    away = problem.X.project(x + 0.1 * torch.rand(x.shape, dtype=x.dtype, generator=rng))
+    torch.testing.assert_close(residual(problem, x), torch.zeros(7, dtype=torch.float64), rtol=0, atol=1e-12)
+    push = 0.1 * torch.rand(x.shape, dtype=x.dtype, generator=torch.Generator().manual_seed(4))
+    if isinstance(problem, DTLZ2):  # angles at a corner are stationary whatever the others are: leave them
+        push[:, : problem.M - 1] = 0.0
+    away = problem.X.project(x + push)
     assert residual(problem, away).min() > 1e-3
 
 
@@ -185,6 +187,9 @@ def test_at_a_bound_the_projection_decides() -> None:
     assert stationarity(near).item() == pytest.approx(2e-9)  # continuous: |(1e-9, ..., 1e-9)|
 
 
+TOLERANCE = {Free: 1e-10, Box: 1e-10, Ball: 1e-8}  # what CLARABEL reaches, with a cone for the ball
+
+
 def by_cvxpy(x: np.ndarray, J: np.ndarray, X: Set) -> np.ndarray:
     d, c = cp.Variable(len(x)), cp.Variable()
     constraints: list[cp.Constraint] = [J @ d <= c]
@@ -193,7 +198,7 @@ def by_cvxpy(x: np.ndarray, J: np.ndarray, X: Set) -> np.ndarray:
     if isinstance(X, Ball):
         constraints += [cp.norm(x + d) <= X.radius]
     cp.Problem(cp.Minimize(c + 0.5 * cp.sum_squares(d)), constraints).solve(
-        solver=cp.CLARABEL, tol_gap_abs=1e-12, tol_gap_rel=1e-12, tol_feas=1e-12
+        solver=cp.CLARABEL, **dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), TOLERANCE[type(X)])
     )
     return np.asarray(d.value)
 
@@ -212,7 +217,9 @@ def test_direction_equals_a_general_solver(X: Set, M: int, P: int) -> None:
     assert found.weights.min() >= -1e-15
     torch.testing.assert_close(X.project(x + found.d), x + found.d, rtol=0, atol=1e-14)
     for r in range(R):
-        np.testing.assert_allclose(found.d[r].numpy(), by_cvxpy(x[r].numpy(), J[r].numpy(), X), atol=2e-6)
+        np.testing.assert_allclose(
+            found.d[r].numpy(), by_cvxpy(x[r].numpy(), J[r].numpy(), X), atol=TOLERANCE[type(X)] ** 0.5
+        )
 
 
 def test_without_a_set_it_is_the_shortest_convex_combination() -> None:

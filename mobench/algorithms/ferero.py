@@ -20,7 +20,7 @@ from mobench.algorithms import ferero_geometry as geometry
 from mobench.core.algorithm import Algorithm, Context, Info, Real, State, Weighting
 from mobench.core.preferences import ray
 from mobench.errors import ConfigError, choose
-from mobench.subproblems import project_weighted_simplex, qp, solve_reference
+from mobench.subproblems import project_weighted_simplex, qp, reference
 
 Matrix = Sequence[Sequence[Real]]
 
@@ -179,7 +179,7 @@ class FERERO(Preferred, Weighting):
     Fields: `subproblem`: "exact" (lh eliminated, certified), "pgd" (the paper's inner loop: at most `inner_steps`
     projected gradient steps of size `inner_step`, stopped when the L1 change of w is below `inner_tolerance`) or
     "cvxpy". `inner_start` of pgd: "warm" continues from the last multipliers re-projected onto the new domain,
-    "cold" starts each solve at lf = 1/M, lh = lg = 1 as the public code does. pgd is inexact by design: its residual
+    "cold" starts each solve at lf = 1/n, lh = lg = 1 as the public code does (lf projected onto the domain). pgd is inexact by design: its residual
     is recorded, not failed.
     """
 
@@ -207,7 +207,7 @@ class FERERO(Preferred, Weighting):
         cH = self.c_h * _affine(state["Bh"], F, state["bh"]) if state["bh"].shape[1] else None
         if self.subproblem == "pgd":
             return self._pgd(G, a, s, cG, cH, state)
-        w, info = _eliminate(G, state, a, s, cG, cH, reference=self.subproblem == "cvxpy")
+        w, info = _eliminate(G, state, a, s, cG, cH, by_reference=self.subproblem == "cvxpy")
         return w, state, info
 
     def _pgd(
@@ -219,7 +219,8 @@ class FERERO(Preferred, Weighting):
         if self.inner_start == "warm":
             lam = self._project(state["lam"], a, s, g)
         else:
-            lam = torch.cat([a.new_full(a.shape, 1.0 / K.shape[-1]), a.new_ones(len(a), Q.shape[-1] - n)], dim=1)
+            lam = torch.cat([a.new_full(a.shape, 1.0 / n), a.new_ones(len(a), Q.shape[-1] - n)], dim=1)
+            lam = self._project(lam, a, s, g)
         step = torch.eye(Q.shape[-1]).to(Q) - self.inner_step * Q
         shift = self.inner_step * p
         moving = torch.ones_like(s, dtype=torch.bool)
@@ -246,7 +247,7 @@ def _eliminate(
     s: Float[Tensor, "R 1"],
     cG: Float[Tensor, "R g"] | None,
     cH: Float[Tensor, "R h"] | None,
-    reference: bool,
+    by_reference: bool,
 ) -> tuple[Float[Tensor, "R M"], Info]:
     """Exact multipliers: the free lh is eliminated, the rest is one QP over (lf, lg).
 
@@ -260,7 +261,7 @@ def _eliminate(
         b = torch.nn.functional.pad(cG, (state["A"].shape[1], 0))
     if cH is None:
         Q = A @ K @ A.mT
-        x, residual, failed = _solve(Q, b, a, s, reference)
+        x, residual, failed = _solve(Q, b, a, s, by_reference)
         return (x.unsqueeze(1) @ A).squeeze(1), Info(residual, failed)
     B = state["Bh"]
     BK = B @ K
@@ -273,8 +274,14 @@ def _eliminate(
     # projecting A onto the complement of B_h in the metric K is more accurate than subtracting two large matrices
     Ap = A - SC.mT @ B
     Q = Ap @ K @ Ap.mT
+    if A.shape[1] > 2:
+        # at a stationary point K lies in the range of B_h' and Q is zero; what rounding leaves of it is not even
+        # symmetric, and beside the linear term it must not decide (the closed form for two is indifferent to it)
+        noise = 1e-14 * (AK * A).sum((-2, -1))
+        real = Q.diagonal(dim1=-2, dim2=-1).sum(-1) > noise
+        Q = torch.where(real[:, None, None] | Q.isnan(), 0.5 * (Q + Q.mT), 0.0)
     linear = -(SC.mT @ cH.unsqueeze(-1)).squeeze(-1)
-    x, residual, failed = _solve(Q, linear if b is None else b + linear, a, s, reference)
+    x, residual, failed = _solve(Q, linear if b is None else b + linear, a, s, by_reference)
     lh = (SH - SC @ x.unsqueeze(-1)).squeeze(-1)
     w = (x.unsqueeze(1) @ A + lh.unsqueeze(1) @ B).squeeze(1)
     # equality row B_h J d + c_h H = 0, relative to its own terms
@@ -286,9 +293,9 @@ def _eliminate(
 
 
 def _solve(
-    Q: Tensor, b: Tensor | None, a: Tensor, s: Tensor, reference: bool
+    Q: Tensor, b: Tensor | None, a: Tensor, s: Tensor, by_reference: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    solver = solve_reference if reference else qp
+    solver = reference.solve_reference if by_reference else qp
     x, residual, failed = solver(Q, b, a, s.squeeze(-1))
     return x, residual, failed
 

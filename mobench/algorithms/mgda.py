@@ -10,7 +10,7 @@ from torch import Tensor
 
 from mobench.core.algorithm import Info, State, Weighting
 from mobench.errors import choose
-from mobench.subproblems import min_norm, solve_reference
+from mobench.subproblems import min_norm, reference
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,5 +34,5 @@ class MGDA(Weighting):
         self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"] | None, state: State, t: int
     ) -> tuple[Float[Tensor, "R M"], State, Info]:
         assert G is not None
-        lam, residual, failed = min_norm(G) if self.subproblem == "exact" else solve_reference(G, simplex=True)
+        lam, residual, failed = min_norm(G) if self.subproblem == "exact" else reference.solve_reference(G, simplex=True)
         return lam, state, Info(residual, failed)

@@ -20,7 +20,7 @@ from mobench.algorithms.ferero_geometry import rows_of
 from mobench.core.algorithm import Context, Info, Real, State, Weighting
 from mobench.core.preferences import ray
 from mobench.errors import ConfigError, choose
-from mobench.subproblems import min_norm, solve_reference
+from mobench.subproblems import min_norm, reference
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,5 +89,5 @@ class PMTL(Weighting):
         if self.subproblem == "exact":
             s, residual, failed = min_norm(gram, active)
         else:
-            s, residual, failed = solve_reference(gram, simplex=True, active=active)
+            s, residual, failed = reference.solve_reference(gram, simplex=True, active=active)
         return (s.unsqueeze(1) @ S).squeeze(1), state, Info(residual, failed)

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from scipy.stats import qmc
 from torch import Tensor
 
 from mobench.errors import ConfigError, PreferenceError
@@ -49,6 +48,8 @@ def spread(count: int, M: int) -> Float[Tensor, "U M"]:
     if M == 2:
         angles = [45.0] if count == 1 else np.linspace(9.0, 81.0, count).tolist()
         return from_rays_deg(angles)
+    from scipy.stats import qmc  # a second of import time that M = 2 need not pay
+
     u = qmc.Halton(d=M, scramble=False).random(count + 1)[1:]
     e = -np.log(np.clip(u, 1e-12, 1 - 1e-12))
     w = np.maximum(e / e.sum(1, keepdims=True), 1e-3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -14,8 +15,8 @@ from mobench.errors import MobenchError
 from mobench.subproblems import min_norm, qp
 
 ITERATIONS = 50
-PATIENCE = 3  # iterations without a smaller gap in any run, before rounding is all that is left
-ROUNDING = 1e-15  # gap, relative to the largest squared gradient, at which a run is solved
+PATIENCE = 2  # iterations in which no unsolved run halves its gap: only rounding is left
+ROUNDING = 2e-15  # of |J| |d|: a gap that cannot be told from 0
 CLOSED = 1e-6
 """Largest accepted error sqrt(2 gap) of d, relative to the largest gradient."""
 
@@ -52,48 +53,54 @@ def common_descent(point: Point) -> Descent:
     x, J, X = point.x.detach().double(), point.rows("f").detach().double(), point.X
 
     def at(lam: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """x - J'lam (R, P), d (R, P), J d (R, M) and the gap (R,)."""
+        """x - J'lam (R, P), d (R, P), J d less its maximum (R, M), and the gap (R,)."""
         raw = x - (lam.unsqueeze(1) @ J).squeeze(1)
         d = X.project(raw) - x
         slope = (J @ d.unsqueeze(2)).squeeze(2)
-        return raw, d, slope, slope.amax(1) - (lam * slope).sum(1)
+        slope = slope - slope.amax(1, keepdim=True)  # a shift changes nothing on the simplex but rounding
+        return raw, d, slope, -(lam * slope).sum(1)
 
     ones = torch.ones_like(J[:, :, 0])
-    solved = ROUNDING * J.square().sum(-1).amax(-1)
+    size = J.square().sum(-1).amax(-1).sqrt()
     lam = min_norm(J @ J.mT).x
     lam = torch.where(lam.isfinite(), lam, ones / point.M)  # a beginning: any weights will do
     raw, d, slope, gap = at(lam)
     best, idle = Descent(d, lam, gap), 0
     for _ in range(ITERATIONS):
-        if idle == PATIENCE or not bool((best.gap > solved).any()):
+        unsolved = best.gap > ROUNDING * size * torch.linalg.vector_norm(best.d, dim=-1)
+        if idle == PATIENCE or not bool(unsolved.any()):
             break
         Q = X.tangent(raw, J) @ J.mT
         Q = 0.5 * (Q + Q.mT)
         model = qp(Q, slope + (Q @ lam.unsqueeze(2)).squeeze(2), ones).x
         step = torch.where(model.isfinite(), model - lam, 0.0)
-        lam = lam + _segment_maximum(lambda t, lam=lam, step=step: (at(lam + t * step)[2] * step).sum(1), d) * step  # type: ignore[misc]  # early binding
+        lam = lam + _length(partial(_slope_along, at, lam, step), ones[:, :1]) * step
         raw, d, slope, gap = at(lam)
+        idle = 0 if bool((unsolved & (gap < 0.5 * best.gap)).any()) else idle + 1
         better = gap < best.gap
         keep = better.unsqueeze(1)
         best = Descent(
             torch.where(keep, d, best.d), torch.where(keep, lam, best.weights), torch.where(better, gap, best.gap)
         )
-        idle = 0 if bool(better.any()) else idle + 1
     return best
 
 
-def _segment_maximum(slope: Callable[[Tensor], Tensor], like: Tensor) -> Float[Tensor, "R 1"]:
-    """The t in [0, 1] where a falling slope(t) changes its sign: 1 if it does not, else 50 halvings."""
-    low = torch.zeros_like(like[:, :1])
-    high = torch.ones_like(low)
-    beyond = slope(high).unsqueeze(1) < 0
+def _slope_along(at: Callable[[Tensor], tuple[Tensor, ...]], lam: Tensor, step: Tensor, t: Tensor) -> Tensor:
+    """Derivative of q(lam + t step) in t (R, 1)."""
+    return (at(lam + t * step)[2] * step).sum(1, keepdim=True)
+
+
+def _length(slope: Callable[[Tensor], Tensor], one: Float[Tensor, "R 1"]) -> Float[Tensor, "R 1"]:
+    """The t in [0, 1] where the falling function slope(t) changes its sign, by 50 halvings; 1 if it does not."""
+    beyond = slope(one) < 0
     if not bool(beyond.any()):
-        return high
+        return one
+    low, high = torch.zeros_like(one), one
     for _ in range(50):
         t = 0.5 * (low + high)
-        rising = slope(t).unsqueeze(1) > 0
+        rising = slope(t) > 0
         low, high = torch.where(rising, t, low), torch.where(rising, high, t)
-    return torch.where(beyond, 0.5 * (low + high), torch.ones_like(low))
+    return torch.where(beyond, 0.5 * (low + high), one)
 
 
 def stationarity(point: Point) -> Float[Tensor, " R"]:

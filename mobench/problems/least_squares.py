@@ -125,8 +125,7 @@ class LeastSquares(Problem):
             F, rows = self._full(x)
             return F, lambda: rows
         F, residual, A = self._batch(x, batch)
-        # (R, M, 1, B) times (R, M, B, P)
-        return F, lambda: (residual.mT.unsqueeze(-2) @ A.transpose(1, 2)).squeeze(-2) / batch.shape[1]
+        return F, lambda: (residual.unsqueeze(-1) * A).mean(1)
 
     def _full(self, x: Float[Tensor, "R P"]) -> tuple[Float[Tensor, "R M"], Float[Tensor, "R M P"]]:
         d = self.data(x.dtype, x.device)
@@ -137,9 +136,11 @@ class LeastSquares(Problem):
     def _batch(self, x: Float[Tensor, "R P"], batch: Int[Tensor, "R B"]) -> tuple[Tensor, Tensor, Tensor]:
         """f (R, M), residuals (R, B, M) and rows of the data (R, B, M, P) of the chosen terms."""
         d = self.data(x.dtype, x.device)
-        A = d.A[batch]
-        residual = (A @ x[:, None, :, None]).squeeze(-1) - d.b[batch]
-        return 0.5 * residual.square().mean(1), residual, A
+        flat = batch.flatten()
+        A = d.A.index_select(0, flat).view(*batch.shape, self.tasks, self.n)
+        b = d.b.index_select(0, flat).view(*batch.shape, self.tasks)
+        residual = (A * x[:, None, None]).sum(-1) - b
+        return torch.linalg.vecdot(residual, residual, dim=1) * (0.5 / batch.shape[1]), residual, A
 
     def minimiser(self, w: Float[Tensor, "k M"]) -> Float[Tensor, "k P"]:
         """x(w), float64: the only minimiser of sum_m w_m f_m, Pareto optimal for every w >= 0 other than 0."""

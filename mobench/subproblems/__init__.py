@@ -1,4 +1,7 @@
-"""Exact, batched, scale-free subproblems; every solve returns its certificate."""
+"""Exact, batched, scale-free subproblems. Every solve returns its certificate; nothing replaces a failed one.
+
+`mobench.subproblems.reference` (imported on request, needs CVXPY) has the same functions, one run at a time.
+"""
 
 from mobench.subproblems.lp import epo_lp, lp
 from mobench.subproblems.projections import project_simplex, project_weighted_simplex

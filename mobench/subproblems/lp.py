@@ -1,6 +1,6 @@
 """Batched LP over the simplex:  x* = argmax c'x   s.t.  Gx >= h,  x >= 0,  1'x = 1;  and the two LPs of EPO.
 
-On the simplex Gx >= h is (G - h 1')x >= 0, so the right-hand side disappears and rows and objective can be scaled one by one.
+On the simplex Gx >= h is (G - h 1')x >= 0: the right-hand side disappears, and rows and objective get a scale each.
 Two variables leave an interval, everything else goes through complementary pivoting.
 """
 
@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from mobench.subproblems.arrays import Array, arrays, integers, zeros
-from mobench.subproblems.pivoting import complementary_pivot
+from mobench.subproblems.pivoting import complementary_pivot, eliminate
 from mobench.subproblems.solution import GROWTH, TINY, Solution, best_try, certified
 
 SLACK = (
@@ -21,7 +21,7 @@ SLACK = (
 ATTEMPTS = (0.0, 1e-13, 1e-12, 1e-11, 1e-10)  # relaxations of the rows, tried in turn
 
 
-def _homogeneous(xp: ModuleType, c: Array, G: Array, h: Array) -> tuple[Array, Array]:
+def homogeneous(xp: ModuleType, c: Array, G: Array, h: Array) -> tuple[Array, Array]:
     """Objective and rows in the form  max c'x, Gx >= 0  with entries of order 1; h = -inf becomes a row of zeros."""
     off = h == -xp.inf
     h = xp.where(off, 0.0, h)
@@ -32,7 +32,7 @@ def _homogeneous(xp: ModuleType, c: Array, G: Array, h: Array) -> tuple[Array, A
     return c, G
 
 
-def _residual(xp: ModuleType, x: Array, y: Array, c: Array, G: Array) -> Array:
+def homogeneous_residual(xp: ModuleType, x: Array, y: Array, c: Array, G: Array) -> Array:
     """Certificate of a homogeneous LP: largest of primal infeasibility, |1'x - 1|, negative y and the relative gap."""
     value = (c * x).sum(1)
     bound = xp.amax(c + (y[:, None, :] @ G)[:, 0, :], 1)
@@ -70,18 +70,21 @@ def _interval(xp: ModuleType, c: Array, G: Array) -> tuple[Array, Array]:
 def _pivoted(xp: ModuleType, relaxation: float, c: Array, G: Array) -> tuple[Array, Array]:
     """x and residual of a homogeneous LP by complementary pivoting, from the best vertex of the simplex."""
     (R, n), k = c.shape, G.shape[1]
-    m = n + 1 + k
-    M, q, free = zeros(c, R, m, m), zeros(c, R, m), zeros(c, R, m) > 0
-    M[:, :n, n], M[:, n, :n] = -1, 1
-    M[:, :n, n + 1 :] = -xp.swapaxes(G, 1, 2)
-    M[:, n + 1 :, :n] = G
-    q[:, :n], q[:, n], q[:, n + 1 :] = -c, -1, relaxation
-    free[:, n] = True
-    z, solved = complementary_pivot(xp, M, q, free, n, c.argmax(1))
+    one = zeros(c, R, n) + 1
+    v = c.argmax(1)
+    Z, start, skew, _ = eliminate(xp, one, one[:, 0], v)
+    q = -(c - c[integers(c, R), v][:, None]) + start
+    room = (G @ start[:, :, None])[:, :, 0] + relaxation
+    G_ = G @ Z
+    M = xp.concatenate(
+        (xp.concatenate((skew, -xp.swapaxes(G_, 1, 2)), 2), xp.concatenate((G_, zeros(c, R, k, k)), 2)), 1
+    )
+    q = xp.concatenate((q, room), 1)
+    z, solved = complementary_pivot(xp, M, q, q > xp.inf, 1e-9)
     z = xp.where(solved[:, None], z, xp.nan)
-    x, y = z[:, :n], z[:, n + 1 :]
+    x, y = start + (Z @ z[:, :n, None])[:, :, 0], z[:, n:]
     x, y = xp.where(x < 0, 0.0, x), xp.where(y < 0, 0.0, y)
-    return x, _residual(xp, x, y, c, G)
+    return x, homogeneous_residual(xp, x, y, c, G)
 
 
 def _solve(xp: ModuleType, c: Array, G: Array, h: Array, dtype: torch.dtype) -> Solution:
@@ -89,10 +92,10 @@ def _solve(xp: ModuleType, c: Array, G: Array, h: Array, dtype: torch.dtype) -> 
     probe = c.sum(1) + G.sum((1, 2)) + xp.where(h == -xp.inf, 0.0, h).sum(1)
     good = probe - probe == 0
     c, G, h = xp.where(good[:, None], c, 0.0), xp.where(good[:, None, None], G, 0.0), xp.where(good[:, None], h, 0.0)
-    c, G = _homogeneous(xp, c, G, h)
+    c, G = homogeneous(xp, c, G, h)
     if c.shape[1] == 2:
         x, y = _interval(xp, c, G)
-        return certified(xp, x, _residual(xp, x, y, c, G), probe, dtype)
+        return certified(xp, x, homogeneous_residual(xp, x, y, c, G), probe, dtype)
     x, residual = best_try(xp, _pivoted, ATTEMPTS, c, G)
     return certified(xp, x, residual, probe, dtype)
 
@@ -109,6 +112,27 @@ def lp(c: Float[Tensor, "R n"], G: Float[Tensor, "R k n"], h: Float[Tensor, "R k
         return _solve(xp, c_, G_, h_, c.dtype)
 
 
+def epo_data(
+    xp: ModuleType, K: Array, Ca: Array, balance: Array, jstar: Array, restricted: bool
+) -> tuple[Array, Array, Array]:
+    """c, G and h of the LPs of `epo_lp`."""
+    positive = Ca > 0
+    h = xp.where(positive, -xp.inf, xp.where(positive.any(1)[:, None], Ca, 0.0))
+    h[integers(h, len(h)), jstar] = 0.0
+    balance = balance[:, None]
+    h = xp.where(balance, h, 0.0)
+    c = xp.where(balance, Ca, K.sum(1))
+    if not restricted:
+        return c, K, h
+    largest = xp.amax(Ca, 1)[:, None]
+    limit = xp.where(largest < 0, largest, 0.0)
+    return (
+        c,
+        xp.concatenate((K, Ca[:, None, :]), 1),
+        xp.concatenate((h, xp.where(balance, -xp.inf, limit)), 1),
+    )
+
+
 def epo_lp(
     K: Float[Tensor, "R M M"],
     Ca: Float[Tensor, "R M"],
@@ -122,24 +146,12 @@ def epo_lp(
                                        K beta >= 0                                              (none)
         descent:  max 1'K beta   s.t.  K beta >= 0,  and if restricted  beta'Ca >= min(0, max_j Ca_j)
 
-    K (R, M, M) Gram matrix; Ca (R, M) = K a for the adjustment a; balance (R,); jstar (R,) the objective with the largest
-    r_j f_j -> x (R, M) = beta.
+    K (R, M, M) Gram matrix; Ca (R, M) = K a for the adjustment a; balance (R,); jstar (R,) the objective with the
+    largest r_j f_j -> x (R, M) = beta.
 
     Source: Mahapatra & Rajan 2020, in the form of their public code.
     """
     xp, (K_, Ca_) = arrays(K, Ca)
     mode, j = (balance, jstar) if xp is torch else (balance.numpy(), jstar.numpy())
     with np.errstate(all="ignore"):
-        positive = Ca_ > 0
-        h = xp.where(positive, -xp.inf, xp.where(positive.any(1)[:, None], Ca_, 0.0))
-        h[integers(h, len(h)), j] = 0.0
-        mode = mode[:, None]
-        h = xp.where(mode, h, 0.0)
-        c = xp.where(mode, Ca_, K_.sum(1))
-        G = K_
-        if restricted:
-            largest = xp.amax(Ca_, 1)[:, None]
-            limit = xp.where(largest < 0, largest, 0.0)
-            G = xp.concatenate((G, Ca_[:, None, :]), 1)
-            h = xp.concatenate((h, xp.where(mode, -xp.inf, limit)), 1)
-        return _solve(xp, c, G, h, K.dtype)
+        return _solve(xp, *epo_data(xp, K_, Ca_, mode, j, restricted), K.dtype)

@@ -14,7 +14,7 @@ def project_weighted_simplex(
 
     The support is a prefix of the entries sorted by y_i / w_i. Entries with w_i = 0 are not in the equality and are
     only clipped at 0 (FERERO at a weak optimum). If w = 0 and s > 0 the set is empty and the result NaN.
-    Two variables have the closed form  x_1 : x_2 = (s w_1 + w_2 beta)+ : (s w_2 - w_1 beta)+,  beta = w_2 y_1 - w_1 y_2.
+    Two variables:  x_1 : x_2 = (s w_1 + w_2 beta)+ : (s w_2 - w_1 beta)+  with  beta = w_2 y_1 - w_1 y_2.
 
     Source: the sorting rule of Held, Wolfe & Crowder 1974, here with weights.
     """

@@ -1,8 +1,8 @@
 """Batched convex QP:  x* = argmin 1/2 x'Qx - b'x   s.t.  lower <= x <= upper,  a'x = r.
 
 The min-norm problem of MGDA and PMTL is Q = JJ', b = 0, a = 1, r = 1; FERERO's dual after elimination of its free
-multipliers is Q = K_r, b = -l, a = AF, r = 1'AF. Two variables on the segment {x >= 0, a'x = r} have a closed form, everything
-else goes through complementary pivoting.
+multipliers is Q = K_r, b = -l, a = AF, r = 1'AF. Two variables on {x >= 0, a'x = r} have a closed form, everything else
+goes through complementary pivoting.
 """
 
 from types import ModuleType
@@ -13,20 +13,23 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from mobench.subproblems.arrays import Array, arrays, integers, zeros
-from mobench.subproblems.pivoting import complementary_pivot
+from mobench.subproblems.pivoting import complementary_pivot, eliminate
 from mobench.subproblems.solution import GROWTH, TINY, Solution, best_try, certified
+
+FLAT = 1e-16  # Q_ii below this, relative to the largest, is what rounding leaves of a zero
+RIDGES = (0.0, 1e-13, 1e-12, 1e-11, 1e-10)  # tried in turn where Q is singular only up to rounding
 
 
 def _segment(
     xp: ModuleType, Q: Array, b: Array | None, a: Array | None, r: Array | None
 ) -> tuple[tuple[Array, Array], Array, Array]:
-    """Both coordinates, the residual and a probe of: two variables, x >= 0, a'x = r (a = 1, r = 1 if a is None).
+    """Both coordinates, the residual and a probe of: two variables, x >= 0, a'x = r > 0 (a = 1, r = 1 if a is None).
 
         P = a_2 Q_11 - a_1 Q_12,  S = a_1 Q_22 - a_2 Q_12,  beta = a_2 b_1 - a_1 b_2
         V = (r S + a_2 beta)+,    W = (r P - a_1 beta)+,    x = r (V, W) / (a_1 V + a_2 W)
 
-    V and W are the slopes at the two ends (times positive factors), so nothing cancels but the data themselves, both ends
-    are reached exactly, and a_i = 0 (a ray) needs no case of its own. If both vanish every point is optimal.
+    V and W are the slopes at the two ends (times positive factors), so nothing cancels but the data themselves, both
+    ends are reached exactly, and a_i = 0 (a ray) needs no case of its own. If both vanish every point is optimal.
     """
     q11, q12, q22 = Q[:, 0, 0], Q[:, 0, 1], Q[:, 1, 1]
     trace = q11 + q22
@@ -69,43 +72,50 @@ def _segment(
     return (x1, x2), residual, probe + r + top
 
 
-def _residual(
+def program_residual(
     xp: ModuleType, x: Array, Q: Array, b: Array, a: Array | None, r: Array | None, lower: Array, upper: Array | None
 ) -> Array:
-    """The certificate of `qp_residual`, all arrays full size; lower may be -inf, upper +inf."""
+    """The certificate of `qp_residual`; every array has its full size, lower may be -inf, upper +inf."""
     g = (Q @ x[:, :, None])[:, :, 0] - b
     trace = xp.diagonal(Q, 0, 1, 2).sum(1)
     size = xp.amax(abs(x), 1)
     gamma = xp.amax(abs(b), 1)
-    upper = xp.where(lower < xp.inf, xp.inf, lower) if upper is None else upper
-    span = upper - lower
+    span = xp.inf if upper is None else upper - lower
     slope = g[:, None, :]
     unit = size
-    feasible = 0.0
-    if a is not None:
-        assert r is not None
-        top = xp.amax(abs(a), 1)
-        unit = abs(r) / (top + TINY)
+    if a is not None and r is not None:
+        unit = abs(r) / (xp.amax(a, 1) + TINY)
         gamma = xp.maximum(gamma, trace * unit)
-        rest = r - xp.where(a > 0, a * lower, 0.0).sum(1)
-        span = xp.minimum(span, xp.where(a > 0, abs(rest)[:, None] / a, xp.inf))
-        nu = xp.where(a > 0, g / a, 0.0)
-        nu = xp.concatenate((nu, ((x * g).sum(1) / (x * a).sum(1))[:, None]), 1)
-        nu = xp.where(abs(nu) < xp.inf, nu, 0.0)
+        rest = abs(r - xp.where(a > 0, a * lower, 0.0).sum(1))
+        reach = xp.where(a > 0, rest[:, None] / a, xp.inf)
+        span = reach if upper is None else xp.minimum(span, reach)
+        # Complementarity gives the multiplier when there are no upper bounds; else some free entry does, or the ends of
+        # the interval of multipliers that suit a vertex.
+        ratio = xp.where(a > 0, g / a, xp.inf)
+        inner = xp.where(x > lower, x - lower, 0.0)
+        inner = xp.where(inner < xp.inf, inner, 1.0)
+        nu = ((inner * g).sum(1) / (inner * a).sum(1))[:, None]
+        if upper is not None:
+            nu = xp.concatenate((nu, ratio), 1)
+        least = xp.amin(ratio, 1)[:, None]
+        nu = xp.where(abs(nu) < xp.inf, nu, xp.where(least < xp.inf, least, 0.0))
         slope = slope - nu[:, :, None] * a[:, None, :]
-        ax = a * x
-        feasible = abs(ax.sum(1) - r) / (xp.maximum(abs(r), xp.amax(abs(ax), 1)) + TINY)
     gamma = gamma + TINY
-    sigma = xp.where(trace > 0, gamma / (trace + TINY), xp.maximum(unit, size))
-    sigma = (xp.minimum(sigma[:, None], span) + TINY)[:, None, :]
+    sigma = xp.where(trace > 0, gamma / (trace + TINY), xp.maximum(unit, size))[:, None]
+    sigma = sigma + 0 * x if isinstance(span, float) else xp.minimum(sigma, span)
+    sigma = sigma + TINY
     steep = xp.minimum(xp.maximum(trace * size, gamma), GROWTH * gamma)
-    natural = xp.maximum(slope / steep[:, None, None], (x - upper)[:, None, :] / sigma)
-    natural = xp.minimum(natural, (x - lower)[:, None, :] / sigma)
-    stationary = xp.amin(xp.amax(abs(natural), 2), 1)
-    return xp.maximum(stationary, feasible + 0 * stationary)
+    natural = xp.minimum(slope / steep[:, None, None], ((x - lower) / sigma)[:, None, :])
+    if upper is not None:
+        natural = xp.maximum(natural, ((x - upper) / sigma)[:, None, :])
+    residual = xp.amin(xp.amax(abs(natural), 2), 1)
+    if a is None or r is None:
+        return residual
+    ax = a * x
+    return xp.maximum(residual, abs(ax.sum(1) - r) / (xp.maximum(abs(r), xp.amax(abs(ax), 1)) + TINY))
 
 
-def _general(
+def _pivoted(
     xp: ModuleType,
     ridge: float,
     Q: Array,
@@ -115,59 +125,62 @@ def _general(
     lower: Array,
     upper: Array | None,
 ) -> tuple[Array, Array]:
-    """x and residual of the QP by complementary pivoting, in the units in which Q, b, a, r are of order 1."""
+    """x and residual of the QP by complementary pivoting, with `ridge` times the identity added to the scaled Q."""
     R, n = b.shape
-    problem = (Q, b, a, r, lower, upper)
+    i, runs = integers(Q, n), integers(Q, R)
     free = lower == -xp.inf
     base = xp.where(free, 0.0, lower)
-    b = b - (Q @ base[:, :, None])[:, :, 0]
+    g = (Q @ base[:, :, None])[:, :, 0] - b
+    # Rows of very different length: x_i in units D_i in which Q has a unit diagonal. Powers of 2: nothing is rounded.
     diagonal = xp.diagonal(Q, 0, 1, 2)
-    # Rows of very different length: in units of x_i in which Q has a unit diagonal (to a power of 2, so exactly).
-    longest = xp.amax(diagonal, 1)[:, None]
-    D = xp.where(diagonal > EQUI * longest, diagonal / (longest + TINY), EQUI)
-    D = xp.exp2(xp.round(-0.5 * xp.log2(D)))
-    Q = D[:, :, None] * Q * D[:, None, :]
-    b = b * D
-    trace = xp.diagonal(Q, 0, 1, 2).sum(1)
-    bmax = xp.amax(abs(b), 1)
+    longest = xp.amax(diagonal, 1)[:, None] + TINY
+    D = xp.exp2(xp.round(-0.5 * xp.log2(diagonal / longest + FLAT)))
+    P = D[:, :, None] * Q * D[:, None, :]
+    g = g * D
+    trace = xp.diagonal(P, 0, 1, 2).sum(1)
+    steep = xp.amax(abs(g), 1)
     if a is not None:
-        r = r - (a * base).sum(1)
-        a = a * D
-        top = xp.amax(abs(a), 1) + TINY
-        r = r / top
-        a = a / top[:, None]
-        unit = xp.where(r > 0, r, 1.0)
+        rest = r - (a * base).sum(1)
+        aD = a * D
+        unit = rest / xp.amax(abs(aD), 1)
+        unit = xp.where((unit > 0) & (unit < xp.inf), unit, 1.0)
     else:
-        unit = xp.where((trace > 0) & (bmax > 0), bmax / (trace + TINY), 1.0)
-    gamma = xp.maximum(trace * unit, bmax) + TINY
-    m = n + (a is not None) + (n if upper is not None else 0)
-    M, q, unsigned = zeros(Q, R, m, m), zeros(Q, R, m), zeros(Q, R, m) > 0
-    M[:, :n, :n] = Q * (unit / gamma)[:, None, None]
-    q[:, :n] = -b / gamma[:, None]
-    unsigned[:, :n] = free
-    equality, start = None, None
-    if a is not None:
-        equality = n
-        M[:, :n, n], M[:, n, :n] = -a, a
-        q[:, n] = -r / unit
-        unsigned[:, n] = True
-        # The vertex of least value, among those that are no needles.
-        score = xp.where(a > 0.1, (0.5 * xp.diagonal(M, 0, 1, 2)[:, :n] / (a + TINY) + q[:, :n]) / (a + TINY), xp.inf)
-        start = xp.where(free & (a > 0), -xp.inf, score).argmin(1)
-    if upper is not None:
-        k, i = m - n, integers(Q, n)
-        bounded = xp.where(upper < xp.inf, 1.0, 0.0)
-        M[:, i, k + i], M[:, k + i, i] = bounded, -bounded
-        q[:, k:] = xp.where(upper < xp.inf, (upper - base) / (unit[:, None] * D), 1.0)
+        unit = xp.where((trace > 0) & (steep > 0), steep / (trace + TINY), 1.0)
+    gamma = xp.maximum(trace * unit, steep) + TINY
+    P = P * (unit / gamma)[:, None, None]
+    g = g / gamma[:, None]
     if ridge:
-        i = integers(Q, n)
-        M[:, i, i] += ridge
-    z, solved = complementary_pivot(xp, M, q, unsigned, equality, start, 1e-12 if ridge else 1e-9)
-    x = z[:, :n]
-    x = xp.where(~free & (x < 0), 0.0, x) * unit[:, None] * D
+        P[:, i, i] += ridge
+    skew, start = 0.0, 0.0
+    unsigned = free
+    if a is not None:
+        # Start from the vertex of least value, or from a free variable.
+        top = xp.amax(aD, 1)[:, None]
+        score = (0.5 * P[:, i, i] * (rest / unit)[:, None] / aD + g) / aD
+        score = xp.where(aD > 0.1 * top, score, xp.inf)
+        k = xp.where(free & (aD > 0), -xp.inf, score).argmin(1)
+        Z, start, skew, has = eliminate(xp, aD, rest / unit, k)
+        g = (xp.swapaxes(Z, 1, 2) @ (g + (P @ start[:, :, None])[:, :, 0])[:, :, None])[:, :, 0]
+        P = xp.swapaxes(Z, 1, 2) @ P @ Z
+        g[runs, k] = xp.where(has, start[runs, k], g[runs, k])
+    M = P + skew
+    if upper is not None:
+        # Slacks of x <= upper below; +inf is a slack that never changes.
+        E = zeros(Q, R, n, n)
+        E[:, i, i] = 0 * g + (upper < xp.inf)
+        room = xp.where(upper < xp.inf, (upper - base) / (D * unit[:, None]) - start, 1.0)
+        E = E if a is None else E @ Z
+        M = xp.concatenate((xp.concatenate((M, xp.swapaxes(E, 1, 2)), 2), xp.concatenate((-E, 0 * E), 2)), 1)
+        g = xp.concatenate((g, room), 1)
+        unsigned = xp.concatenate((free, free & False), 1)
+    z, solved = complementary_pivot(xp, M, g, unsigned, 1e-12 if ridge else 1e-9)
+    z = z[:, :n]
+    x = z if a is None else start + (Z @ z[:, :, None])[:, :, 0]
+    x = xp.where(free | (x > 0), x, 0.0) * (D * unit[:, None]) + base
+    if upper is not None:
+        x = xp.where(x > upper, upper, x)
     x = xp.where(solved[:, None], x, xp.nan)
-    x = x + base
-    return x, _residual(xp, x, *problem)
+    return x, program_residual(xp, x, Q, b, a, r, lower, upper)
 
 
 def qp(
@@ -182,8 +195,14 @@ def qp(
 
         x* = argmin 1/2 x'Qx - b'x   s.t.  lower <= x <= upper,  a'x = r
 
-    Q (R, n, n) symmetric PSD, possibly singular or zero; b (R, n) or None for 0; a (R, n) >= 0, entries may be 0; r (R,),
-    default 1; lower: number or anything that broadcasts to (R, n), -inf for free variables; upper likewise, +inf allowed.
+    Q (R, n, n) symmetric PSD, possibly singular or zero; b (R, n) or None for 0; a (R, n) >= 0, entries may be 0, or
+    None for no equality; r (R,), default 1; lower and upper: numbers or tensors that broadcast to (R, n), -inf and +inf
+    for no bound. float32 is solved in float64 and rounded.
+
+    n = 2 with an equality, lower = 0 and no upper bound (r > 0) is a closed form. The rest: shift to lower = 0, scale x
+    so that Q has a unit diagonal (rows of very different length), eliminate the equality, pivot; where the certificate
+    shows that rounding has spoilt the answer, again with the smallest ridge that helps. Infeasible and unbounded runs
+    come back as failed. The answer does not depend on the scale of (Q, b), nor on the other runs of the batch.
     """
     R, n = Q.shape[:2]
     dtype = Q.dtype
@@ -204,11 +223,10 @@ def qp(
             probe = probe + a_.sum(1) + r_
         # A diverged run gets a harmless problem, so that nothing it holds can reach its neighbours.
         good = probe - probe == 0
-        problem = [
-            None if p is None else xp.where(good.reshape(-1, *[1] * (p.ndim - 1)), p, 0.0)
-            for p in (Q_, b_, a_, r_, low_, high_)
-        ]
-        x, residual = best_try(xp, _general, RIDGES, *problem)
+        problem = [Q_, b_, a_, r_, low_, high_]
+        if not good.all():
+            problem = [None if p is None else xp.where(good.reshape(-1, *[1] * (p.ndim - 1)), p, 0.0) for p in problem]
+        x, residual = best_try(xp, _pivoted, RIDGES, *problem)
         return certified(xp, x, residual, probe, dtype)
 
 
@@ -221,7 +239,19 @@ def qp_residual(
     lower: float | Tensor = 0.0,
     upper: float | Tensor | None = None,
 ) -> Float[Tensor, " R"]:
-    """Relative KKT residual."""
+    """Certificate of anybody's solution of `qp`: its relative KKT residual, 0 at an exact minimiser.
+
+        natural residual   e = x - Pi(x - (Qx - b - nu a)),  Pi the projection onto lower <= x <= upper
+        result             max(min over nu of |e|_inf, |a'x - r|)           in the scaled problem below
+
+    It covers stationarity, signs of multipliers, complementarity and bounds at once. The scaled problem has unit trace
+    and data of size 1: gradients are measured in gamma = max(tr(Q) r / max(a), |b|_inf) and x_i in gamma / tr(Q), or in
+    the length of its own range if that is shorter. So the value is the same for (s Q, s b) and for x in other units.
+    Gradients are excused by |x| where a solution is larger than its data (nearly singular Q), but by no more than
+    `GROWTH`: a point far out on a ray of an unbounded problem is no solution.
+    nu is any of (x - lower)'g / (x - lower)'a and, if there are upper bounds, the g_i / a_i (g = Qx - b); at a
+    minimiser one of them is the multiplier, and elsewhere the result is an upper bound.
+    """
     R, n = x.shape
     b = torch.zeros_like(x) if b is None else b
     if a is not None and r is None:
@@ -230,7 +260,7 @@ def qp_residual(
     high = torch.as_tensor(torch.inf if upper is None else upper, dtype=x.dtype, device=x.device).expand(R, n)
     xp, (x_, Q_, b_, a_, r_, low_, high_) = arrays(x, Q, b, a, r, low, high)
     with np.errstate(all="ignore"):
-        return torch.as_tensor(_residual(xp, x_, Q_, b_, a_, r_, low_, high_)).to(x.dtype)
+        return torch.as_tensor(program_residual(xp, x_, Q_, b_, a_, r_, low_, high_)).to(x.dtype)
 
 
 def min_norm(gram: Float[Tensor, "R n n"], active: Bool[Tensor, "R n"] | None = None) -> Solution:
@@ -252,5 +282,15 @@ def min_norm(gram: Float[Tensor, "R n n"], active: Bool[Tensor, "R n"] | None = 
             return certified(xp, x, residual, probe, gram.dtype)
     if active is None:
         return qp(gram, None, torch.ones_like(gram[:, 0]))
-    trace = torch.where(active, gram.diagonal(dim1=1, dim2=2), 0).sum(1)
-    raise NotImplementedError
+    # An inactive variable is put on an axis of its own and out of the equality: it can only be 0.
+    inactive = ~active
+    empty = inactive.all(1)
+    gram = gram.detach().masked_fill(inactive.unsqueeze(1) | inactive.unsqueeze(2), 0)
+    diagonal = gram.diagonal(dim1=1, dim2=2)
+    diagonal.add_(inactive * diagonal.sum(1, keepdim=True))
+    solution = qp(gram, None, (active | empty.unsqueeze(1)).to(gram.dtype))
+    return Solution(
+        solution.x.masked_fill(empty.unsqueeze(1), 0),
+        solution.residual.masked_fill(empty, 0),
+        solution.failed & ~empty,
+    )

@@ -11,8 +11,8 @@ from torch import Tensor
 from mobench.subproblems.arrays import Array, tensor
 
 TOLERANCE = 1e-9
-"""Largest relative residual of a solved run. float32 inputs are solved and certified in float64 and only then rounded, so
-they keep this tolerance; the rounding of x (6e-8) comes on top."""
+"""Largest relative residual of a solved run. float32 inputs are solved and certified in float64 and only then rounded:
+same tolerance, and the rounding of x (6e-8) comes on top."""
 
 GOOD = 1e-12  # a run above this is tried again with the next safeguard; the best try counts
 GROWTH = 1e4  # how far a solution may exceed the scale of its data before its residual is no longer relative to it
@@ -43,8 +43,8 @@ def certified(
 ) -> Solution:
     """Judge x, (R, n) or its n columns, by its residual (R,).
 
-    `probe` (R,) is any number that is not finite exactly where the input of the run is not. A residual that is NaN although
-    the input is finite (x itself overflowed) counts as infinite.
+    `probe` (R,) is any number that is not finite exactly where the input of the run is not. A residual that is NaN
+    although the input is finite (x itself is lost) counts as infinite.
     """
     zero = probe - probe  # 0, or NaN
     residual = xp.fmin(residual, 1 / zero) + zero
@@ -56,7 +56,7 @@ def certified(
 def best_try(
     xp: ModuleType, solve: Callable[..., tuple[Array, Array]], tries: Sequence[float], *problem: Array | None
 ) -> tuple[Array, Array]:
-    """x and residual of solve(xp, tries[0], *problem); runs that are not `GOOD` get the next tries, the best one counts."""
+    """x and residual of solve(xp, tries[0], *problem); runs that are not `GOOD` get the next tries, the best counts."""
     x, residual = solve(xp, tries[0], *problem)
     for value in tries[1:]:
         runs = xp.where(residual <= GOOD, 0, 1).nonzero()
