@@ -38,7 +38,7 @@ def fig1(a: Artifact) -> None:
         residual = max(residual, float(np.abs(drawn @ B[0].numpy().T + b[0].numpy()).max()))
         best = F[F[:, 1] <= eps][np.argmin(F[F[:, 1] <= eps][:, 0])]
         ax.plot(*best, "o", color=colour, ms=5, zorder=5)
-        ax.annotate(f"$f_2 \\leq {eps}$", (1.12, eps), ha="right", va="bottom", fontsize=7.5, color=colour)
+        ax.annotate(f"$f_2 \\leq {eps}$", (-0.08, eps), xytext=(0, 2), textcoords="offset points", fontsize=7.5, color=colour)
     ax.set_title("(a) thresholds  $B_g F + b_g \\leq 0$")
     ax = axes[0, 1]
     st.objective_axes(ax)
@@ -262,7 +262,7 @@ def fig4(a: Artifact) -> None:
     for ax, (key, name) in zip(axes.flat, titles.items(), strict=True):
         steps = a.jobs[key].config["steps"]
         kind = "easy" if key in "abc" else "hard"
-        trajectories(ax, a.jobs[key], f"({key}) {name}, {kind}, {steps} iterations", colours=PREFERENCE_COLOURS)
+        trajectories(ax, a.jobs[key], f"({key}) {name}, {kind} starts, T = {steps}", colours=PREFERENCE_COLOURS)
     for ax in axes[0]:
         ax.set_xlabel("")
     for ax in axes[:, 1:].flat:

@@ -16,7 +16,7 @@ from mobench.problems import VLMOP2
 from .toy import front
 
 # the pattern of the caption: 2 is dominated by 1; 3 dominates 1; 4 is incomparable with 3
-SAMPLE = np.array([[0.55, 0.50], [0.85, 0.75], [0.40, 0.35], [0.20, 0.65]])
+SAMPLE = np.array([[0.60, 0.55], [0.85, 0.85], [0.38, 0.25], [0.15, 0.70]])
 
 
 @artifact("omd_tch/fig1")
@@ -48,7 +48,7 @@ def fig1(a: Artifact) -> None:
     mean = sum(found[-1][i + 1] * SAMPLE[i] for i in kept) / 4
     ax.plot(*SAMPLE[kept].T, color=st.GREY, lw=0.9, zorder=1)
     ax.plot(*mean, "*", ms=12, color=st.RED, zorder=4)
-    ax.annotate(r"$\tilde\theta = (3\theta_3 + \theta_4)/4$", mean, xytext=(4, -13), textcoords="offset points", fontsize=8)
+    ax.annotate(r"$\tilde\theta = (3\theta_3 + \theta_4)/4$", mean, xytext=(14, 10), textcoords="offset points", fontsize=8)
     ax.set_title("(e) output")
     for ax in axes[0]:
         st.objective_axes(ax, 0.0, 1.05)

@@ -21,6 +21,7 @@ from mobench.core.algorithm import Algorithm, Context, Info, Real, State, Weight
 from mobench.core.preferences import ray
 from mobench.errors import ConfigError, choose
 from mobench.subproblems import project_weighted_simplex, qp, reference
+from mobench.subproblems.pgd import projected_gradient
 
 Matrix = Sequence[Sequence[Real]]
 
@@ -217,26 +218,13 @@ class FERERO(Preferred, Weighting):
         Q = A_ag @ K @ A_ag.mT
         p = torch.cat([torch.zeros_like(a)] + [x for x in (cG, cH) if x is not None], dim=1)
         if self.inner_start == "warm":
-            lam = self._project(state["lam"], a, s, g)
+            lam = state["lam"]
         else:
             lam = torch.cat([a.new_full(a.shape, 1.0 / n), a.new_ones(len(a), Q.shape[-1] - n)], dim=1)
-            lam = self._project(lam, a, s, g)
-        step = torch.eye(Q.shape[-1]).to(Q) - self.inner_step * Q
-        shift = self.inner_step * p
-        moving = torch.ones_like(s, dtype=torch.bool)
-        for _ in range(self.inner_steps):
-            new = self._project(torch.baddbmm(shift.unsqueeze(-1), step, lam.unsqueeze(-1)).squeeze(-1), a, s, g)
-            change = ((new - lam).unsqueeze(1) @ A_ag).abs().sum(-1)
-            # the step that meets the tolerance is taken, then the run rests while its neighbours go on
-            lam = torch.where(moving, new, lam)
-            moving = moving & (change >= self.inner_tolerance)
-            if not bool(moving.any()):
-                break
+        lam, residual = projected_gradient(
+            Q, p, lam, a, s, A_ag, g, self.inner_step, self.inner_steps, self.inner_tolerance
+        )
         w = (lam.unsqueeze(1) @ A_ag).squeeze(1)
-        # natural residual of the multiplier problem in units of the trace, the same for every inner step size
-        trace = Q.diagonal(dim1=-2, dim2=-1).sum(-1, keepdim=True).clamp_min(torch.finfo(Q.dtype).tiny)
-        grad = (Q @ lam.unsqueeze(-1)).squeeze(-1) - p
-        residual = (lam - self._project(lam - grad / trace, a, s, g)).abs().amax(-1)
         return w, {**state, "lam": lam}, Info(residual, None)
 
 

@@ -115,7 +115,7 @@ class JobRows:
         """Objective values along the trajectories, (R, recorded steps, M)."""
         h = self.history
         h = h[h["output"] == output].sort_values(["run", "step"], kind="stable")
-        F = h[[c for c in h if c.startswith("f_")]].to_numpy()
+        F = h[[c for c in h if c.startswith("f_")]].to_numpy(copy=True)
         return F.reshape(h["run"].nunique(), -1, F.shape[1])
 
 

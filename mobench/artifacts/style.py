@@ -33,11 +33,12 @@ RC = {
 }
 
 
+mpl.rcParams.update(RC)
+
+
 def panels(rows: int, cols: int, size: float = 2.6, **kw: Any) -> tuple[Any, np.ndarray]:
     """A figure with a grid of square panels."""
-    with mpl.rc_context(RC):
-        fig, axes = plt.subplots(rows, cols, figsize=(size * cols, size * rows), squeeze=False, layout="constrained", **kw)
-    return fig, axes
+    return plt.subplots(rows, cols, figsize=(size * cols, size * rows), squeeze=False, layout="constrained", **kw)
 
 
 def objective_axes(ax: Any, low: float = -0.1, high: float = 1.15, labels: tuple[str, str] = ("$f_1$", "$f_2$")) -> None:

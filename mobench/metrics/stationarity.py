@@ -108,8 +108,9 @@ def stationarity(point: Point) -> Float[Tensor, " R"]:
 
     It equals min over the simplex of |J'lam| where X does not bind, and |x - P_X(x - J'lam*)| in general: also next to
     the boundary it is continuous in x, which the norm on the tangent cone is not. Necessary for Pareto optimality, not
-    sufficient: local fronts (ZDT3) and plateaus (VLMOP2 far from its wells, where all gradients vanish) have small
-    values too. It is in the units of a gradient (a unit step), hence not invariant under scaling of objectives.
+    sufficient: weak optima (x_1 = 0 in ZDT1, whatever g is), local fronts (ZDT3) and plateaus (VLMOP2 far from its
+    wells, where all gradients vanish) have zero or small values too. It is in the units of a gradient
+    (a unit step), hence not invariant under scaling of objectives.
 
     NaN for a run whose numbers are not finite, or whose gap leaves an error of more than 1e-6 of its largest gradient.
     """

@@ -39,7 +39,8 @@ class ZDT(Problem):
         dF/dy = ( 1            0         )
                 ( df_2/dx_1    df_2/dg   )
 
-    The set is Pareto optimal where x_2 = ... = x_n = 0, that is g = 1.
+    Pareto optimal points have x_2 = ... = x_n = 0, that is g = 1. Every point with x_1 = 0 is a weak optimum (f_1
+    cannot fall), whatever g is: methods that only ask for stationarity, such as MGDA, may end there.
 
     Fields:
         n: number of decision variables, at least 2.

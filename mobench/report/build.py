@@ -542,7 +542,7 @@ def declared() -> list[str]:
 
 # the page
 
-_GLUED = re.compile(r"[<>≤≥≈±] ?[+−-]?\d[\w.%°·+−-]{0,12}|[+−-]?\d[\d.]*[eE][+-]?\d+")
+_GLUED = re.compile(r"[+−-]?\d[\d.]* ?± ?[\d.]+|[<>≤≥≈±] ?[+−-]?\d[\w.%°·+−-]{0,12}|[+−-]?\d[\d.]*[eE][+-]?\d+")
 
 
 def glue(value: str) -> Markup:

@@ -36,7 +36,9 @@ def _segment(
     probe = trace + q12
     if a is None:
         P, S = q11 - q12, q22 - q12
-        V, W = abs(S) + S + TINY, abs(P) + P + TINY
+        V, W = abs(S) + S, abs(P) + P
+        tie = V + W == 0
+        V, W = V + tie, W + tie
         scale = 1 / (V + W)
         x1, x2 = V * scale, W * scale
         # With nu = x'g the reduced gradients are x_2 delta and -x_1 delta, delta = g_1 - g_2.
@@ -55,7 +57,9 @@ def _segment(
         V, W = V + a2 * beta, W - a1 * beta
         gamma = xp.maximum(gamma, xp.maximum(abs(b1), abs(b2)))
         probe = probe + beta
-    V, W = abs(V) + V + TINY * a1, abs(W) + W + TINY * a2
+    V, W = abs(V) + V, abs(W) + W
+    tie = V + W == 0
+    V, W = V + tie * a1, W + tie * a2
     scale = r / (a1 * V + a2 * W)
     x1, x2 = V * scale, W * scale
     delta = x1 * P - x2 * S
@@ -158,7 +162,7 @@ def _pivoted(
         top = xp.amax(aD, 1)[:, None]
         score = (0.5 * P[:, i, i] * (rest / unit)[:, None] / aD + g) / aD
         score = xp.where(aD > 0.1 * top, score, xp.inf)
-        k = xp.where(free & (aD > 0), -xp.inf, score).argmin(1)
+        k = xp.where(free & (aD > 0), -1 / TINY * (aD / top), score).argmin(1)
         Z, start, skew, has = eliminate(xp, aD, rest / unit, k)
         g = (xp.swapaxes(Z, 1, 2) @ (g + (P @ start[:, :, None])[:, :, 0])[:, :, None])[:, :, 0]
         P = xp.swapaxes(Z, 1, 2) @ P @ Z

@@ -1,0 +1,404 @@
+"""The QP solvers: certificates on every kind of degenerate Jacobian, outside values, invariances, failures."""
+
+import sys
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import nnls
+from torch import Tensor
+
+from mobench.subproblems import TOLERANCE, min_norm, qp, qp_residual, reference
+from mobench.subproblems.solution import Solution
+
+ARRAYS = sys.modules["mobench.subproblems.arrays"]
+DTYPE = torch.float64
+
+FAMILIES = [
+    "random", "low rank", "rank one", "rank one, one side", "duplicated", "zero row", "all zero", "opposed",
+    "scaled rows", "widely scaled rows", "acute", "integer", "tight cluster", "nearly opposed", "stacked",
+]  # fmt: skip
+
+
+def normal(g: torch.Generator, *shape: int) -> Tensor:
+    return torch.randn(*shape, generator=g, dtype=DTYPE)
+
+
+def uniform(g: torch.Generator, *shape: int) -> Tensor:
+    return torch.rand(*shape, generator=g, dtype=DTYPE)
+
+
+def jacobian(family: str, R: int, n: int, seed: int = 0) -> Tensor:
+    g = torch.Generator().manual_seed(1000 * n + seed)
+    J = normal(g, R, n, n + 3)
+    if family == "low rank":
+        J = normal(g, R, n, 2)
+    elif family == "rank one":
+        J = normal(g, R, n, 1) * J[:, :1]
+    elif family == "rank one, one side":
+        J = uniform(g, R, n, 1) * J[:, :1]
+    elif family == "duplicated":
+        J[:, -1] = J[:, 1] = J[:, 0]
+    elif family == "zero row":
+        J[:, 0] = 0
+    elif family == "all zero":
+        J = 0 * J
+    elif family == "opposed":
+        J[:, 1] = -J[:, 0] * uniform(g, R, 1)
+    elif family == "scaled rows":
+        J = J * 10 ** (6 * uniform(g, R, n, 1) - 3)
+    elif family == "widely scaled rows":
+        J = J * 10 ** (16 * uniform(g, R, n, 1) - 8)
+    elif family == "acute":
+        J = J.abs()
+    elif family == "integer":
+        J = torch.randint(-1, 2, (R, n, n + 3), generator=g).to(DTYPE)
+    elif family == "tight cluster":
+        J = 1e-5 * J
+        J[:, :, 0] = 1
+    elif family == "nearly opposed":
+        J[:, n // 2 : 2 * (n // 2)] *= 1e-5
+        J[:, n // 2 : 2 * (n // 2)] -= J[:, : n // 2]
+    elif family == "stacked":
+        J = torch.cat((J[:, :2], normal(g, R, n - 2, 2) @ J[:, :2]), 1)
+    return J
+
+
+def gram(J: Tensor) -> Tensor:
+    return J @ J.mT
+
+
+def direction(J: Tensor, x: Tensor) -> Tensor:
+    """J'x relative to the longest row."""
+    scale = J.norm(dim=2).amax(1, keepdim=True)
+    return (J.mT @ x.unsqueeze(2)).squeeze(2) / torch.where(scale > 0, scale, 1)
+
+
+def assert_solved(solution: Solution, tolerance: float = TOLERANCE) -> None:
+    assert not solution.failed.any()
+    assert solution.x.isfinite().all()
+    assert solution.residual.max() <= tolerance
+
+
+def programs(kind: str, R: int, n: int, rank: int) -> dict:
+    """Random QPs of every shape that the arguments of `qp` allow; all have a solution."""
+    g = torch.Generator().manual_seed(10 * n + rank)
+    Q, z = gram(normal(g, R, n, rank)), normal(g, R, n, 1)
+    b, inside = normal(g, R, n), (Q @ z).squeeze(2)  # the second lies in the range of Q: bounded below everywhere
+    a, r, ones = uniform(g, R, n), uniform(g, R) + 0.1, torch.ones(R, n, dtype=DTYPE)
+    free = torch.zeros(n, dtype=DTYPE)
+    free[-1] = -torch.inf
+    return {
+        "simplex": {"b": b, "a": ones},
+        "weighted": {"b": b, "a": a, "r": r},
+        "zero weights": {"b": inside, "a": a * (torch.arange(n) % 2 == 0), "r": r},
+        "one weight": {"b": inside, "a": ones * (torch.arange(n) == 1), "r": r},
+        "box": {"b": b, "lower": -uniform(g, R, n), "upper": uniform(g, R, n)},
+        "orthant": {"b": inside},
+        "capped": {"b": b, "a": ones, "upper": torch.where(a > 0.5, a + 1 / n, torch.inf)},
+        "pinned": {"b": b, "a": ones, "upper": 1 / n},
+        "shifted": {"b": b, "a": a, "r": r, "lower": -uniform(g, R, n)},
+        "around the mean": {"b": None, "a": ones, "lower": 1 / n - 0.05, "upper": 1 / n + 0.05},
+        "one free": {"b": inside, "a": torch.where(free < 0, 0, a), "r": r, "lower": free},
+        "one free in the equality": {"b": inside, "a": a, "r": r, "lower": free},
+        "all free": {"b": inside, "lower": -torch.inf},
+        "large b": {"b": 1e8 * b, "a": a, "r": r},
+        "small b": {"b": 1e-8 * b, "a": a, "r": r},
+        "zero Q": {"b": b, "a": ones, "Q": 0 * Q},
+        "r = 0": {"b": inside, "a": torch.cat((a, 0 * a), 1)[:, :n] if n > 2 else None, "r": 0 * r if n > 2 else None},
+    }[kind] | ({} if kind == "zero Q" else {"Q": Q})
+
+
+PROGRAMS = [
+    "simplex", "weighted", "zero weights", "one weight", "box", "orthant", "capped", "pinned", "shifted",
+    "around the mean", "one free", "one free in the equality", "all free", "large b", "small b", "zero Q", "r = 0",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("n", [2, 3, 4, 7, 10, 16])
+def test_min_norm_is_certified_at_every_scale(family, n):
+    J = jacobian(family, 60, n)
+    directions = []
+    for scale in (1e-8, 1.0, 1e8):
+        solution = min_norm(gram(scale * J))
+        assert_solved(solution, 2e-12)
+        assert (solution.x >= 0).all()
+        assert (solution.x.sum(1) - 1).abs().max() < 1e-14
+        # the dual certificate of the simplex, independent of qp_residual: x'Gx - min_i (Gx)_i
+        g = (gram(J) @ solution.x.unsqueeze(2)).squeeze(2)
+        gap = (solution.x * g).sum(1) - g.amin(1)
+        assert (gap <= 1e-11 * J.square().sum((1, 2))).all()
+        directions.append(direction(J, solution.x))
+    assert (directions[0] - directions[1]).norm(dim=1).max() < 1e-7
+    assert (directions[2] - directions[1]).norm(dim=1).max() < 1e-7
+
+
+@pytest.mark.parametrize("R", [1, 1000])
+def test_min_norm_of_few_and_of_many_runs(R):
+    for n in (2, 3, 10):
+        assert_solved(min_norm(gram(jacobian("random", R, n))), 1e-13)
+
+
+def test_two_rows_in_closed_form():
+    J = jacobian("random", 200, 2)
+    G = gram(J)
+    u = ((G[:, 1, 1] - G[:, 0, 1]) / (G[:, 0, 0] - 2 * G[:, 0, 1] + G[:, 1, 1])).clamp(0, 1)
+    assert torch.allclose(min_norm(G).x, torch.stack((u, 1 - u), 1), rtol=0, atol=1e-13)
+    assert ((u == 0) | (u == 1)).any()
+    known = torch.tensor([[[1.0, 0.0], [0.0, 3.0]], [[4.0, 2.0], [2.0, 1.0]], [[5.0, 5.0], [5.0, 5.0]]], dtype=DTYPE)
+    assert torch.equal(min_norm(known).x, torch.tensor([[0.75, 0.25], [0.0, 1.0], [0.5, 0.5]], dtype=DTYPE))
+
+
+def test_orthogonal_rows_in_closed_form():
+    d = torch.tensor([[1.0, 2.0, 4.0, 5.0], [1e-3, 1.0, 1e3, 1.0]], dtype=DTYPE)
+    expected = (1 / d) / (1 / d).sum(1, keepdim=True)
+    assert torch.allclose(min_norm(torch.diag_embed(d)).x, expected, rtol=1e-13, atol=0)
+
+
+@pytest.mark.parametrize("n", [2, 3, 6, 10])
+@pytest.mark.parametrize("family", ["random", "low rank", "duplicated", "opposed"])
+def test_min_norm_agrees_with_scipy_nnls(family, n):
+    # min |J'x| over the simplex: solve min_y>=0 |J'y|^2 + (1'y - 1)^2, then x = y / 1'y
+    J = jacobian(family, 20, n)
+    J = J / J.norm(dim=2).amax(1)[:, None, None]
+    x = min_norm(gram(J)).x
+    for j, w in zip(J.numpy(), x.numpy(), strict=True):
+        y, _ = nnls(np.vstack((j.T, np.ones(n))), np.append(np.zeros(j.shape[1]), 1.0))
+        assert np.linalg.norm(j.T @ (w - y / y.sum())) < 1e-7
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_min_norm_agrees_with_cvxpy(n):
+    G = gram(jacobian("random", 8, n))
+    exact, other = min_norm(G), reference.min_norm(G)
+    assert not other.failed.any()
+    assert torch.allclose(exact.x, other.x, rtol=0, atol=1e-5)
+    assert (exact.residual <= other.residual).all()
+
+
+@pytest.mark.parametrize("n", [2, 3, 8])
+@pytest.mark.parametrize("kind", PROGRAMS)
+def test_every_shape_of_program(kind, n):
+    for rank in (n + 2, max(1, n - 2)):
+        p = programs(kind, 30, n, rank)
+        solution = qp(**p)
+        assert_solved(solution, 1e-10)
+        x, Q, b = solution.x, p["Q"], p["b"]
+        b = torch.zeros_like(x) if b is None else b
+        assert (x >= p.get("lower", 0.0)).all()
+        assert p.get("upper") is None or (x <= p["upper"]).all()
+        few = {k: v[:3] if isinstance(v, Tensor) and len(v) == 30 else v for k, v in p.items()}
+        other = reference.qp(**few)
+        assert not other.failed.any()
+
+        def value(x, Q=Q[:3], b=b[:3]):
+            return 0.5 * (x * (Q @ x.unsqueeze(2)).squeeze(2)).sum(1) - (b * x).sum(1)
+
+        difference = value(x[:3]) - value(other.x)
+        assert (difference.abs() <= 1e-8 * (1 + value(x[:3]).abs())).all()
+        for scale in (1e-16, 1e16):
+            scaled = qp(**p | {"Q": scale * Q, "b": scale * b})
+            assert_solved(scaled, 1e-10)
+            change = x - scaled.x
+            length = (change * (Q @ change.unsqueeze(2)).squeeze(2)).sum(1).clamp(min=0).sqrt()
+            unit = Q.diagonal(dim1=1, dim2=2).amax(1).sqrt() * x.abs().amax(1)
+            assert (length <= 1e-7 * unit).all()
+
+
+def test_segment_equals_pivoting():
+    for kind in ("simplex", "weighted", "zero weights", "one weight", "large b", "small b"):
+        for rank in (1, 4):
+            p = programs(kind, 200, 2, rank)
+            closed, pivoted = qp(**p), qp(**p | {"upper": torch.inf})
+            assert_solved(closed, 1e-13)
+            assert_solved(pivoted, 1e-12)
+            d = (p["Q"] @ (closed.x - pivoted.x).unsqueeze(2)).squeeze(2)
+            assert d.abs().max() < 1e-11 * p["b"].abs().max().clamp(min=1)
+            # both residuals, the closed form's own and the general one, judge alike
+            assert (closed.residual - qp_residual(closed.x, **p)).abs().max() < 1e-14
+
+
+def test_weak_optimum_takes_the_ray():
+    # FERERO, (AF)_1 = 0: x_2 = r / a_2, and x_1 >= 0 is not in the equality
+    Q = torch.tensor([[[2.0, -3.0], [-3.0, 8.0]], [[2.0, 3.0], [3.0, 8.0]], [[0.0, 0.0], [0.0, 8.0]]], dtype=DTYPE)
+    a = torch.tensor([[0.0, 2.0]], dtype=DTYPE).expand(3, 2)
+    solution = qp(Q, None, a, torch.full((3,), 2.0, dtype=DTYPE))
+    assert torch.allclose(solution.x, torch.tensor([[1.5, 1.0], [0.0, 1.0], [0.0, 1.0]], dtype=DTYPE))
+    assert_solved(solution, 1e-15)
+
+
+@pytest.mark.parametrize("n", [2, 3, 6])
+def test_permutation_equivariance(n):
+    J = jacobian("random", 50, n)
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(n))
+    x = min_norm(gram(J)).x
+    assert torch.allclose(min_norm(gram(J[:, order])).x, x[:, order], rtol=0, atol=1e-12)
+    p = programs("weighted", 50, n, n + 1)
+    x = qp(**p).x
+    Q = p["Q"][:, order][:, :, order]
+    permuted = qp(Q, p["b"][:, order], p["a"][:, order], p["r"])
+    assert torch.allclose(permuted.x, x[:, order], rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("n", [2, 3, 8])
+@pytest.mark.parametrize("family", ["random", "low rank", "tight cluster", "integer"])
+def test_batched_is_looped(family, n):
+    J = jacobian(family, 25, n)
+    whole = min_norm(gram(J))
+    alone = [min_norm(gram(j)) for j in J.split(1)]
+    assert_solved(whole)
+    x = torch.cat([s.x for s in alone])
+    assert (direction(J, x) - direction(J, whole.x)).norm(dim=1).max() < 1e-7
+    assert family != "random" or torch.allclose(x, whole.x, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("n", [2, 3, 8])
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
+def test_a_diverged_run_is_alone_with_it(n, bad):
+    p = programs("weighted", 7, n, n)
+    before = qp(**p)
+    for where in ("Q", "b", "a", "r"):
+        q = p | {where: p[where].clone()}
+        q[where][3] = bad
+        after = qp(**q)
+        others = torch.arange(7) != 3
+        assert after.x[3].isnan().all()
+        assert after.residual[3].isnan()
+        assert not after.failed.any()
+        assert torch.equal(after.x[others], before.x[others])
+        assert torch.equal(after.residual[others], before.residual[others])
+    G = p["Q"].clone()
+    alone = min_norm(G)
+    G[3, 0, 1] = G[3, 1, 0] = bad
+    assert torch.equal(min_norm(G).x[others], alone.x[others])
+    assert min_norm(G).x[3].isnan().all()
+    assert not min_norm(G).failed.any()
+
+
+def test_inactive_rows_do_not_exist():
+    g = torch.Generator().manual_seed(0)
+    J = jacobian("random", 100, 6)
+    active = uniform(g, 100, 6) > 0.5
+    active[0], active[1], active[2] = False, True, torch.arange(6) == 4
+    J[~active] *= 1e3
+    solution = min_norm(gram(J), active)
+    assert_solved(solution, 1e-13)
+    assert (solution.x[~active] == 0).all()
+    assert (solution.x[0] == 0).all()
+    assert solution.residual[0] == 0
+    for i in range(1, 100):
+        part = J[i : i + 1][:, active[i]]
+        assert torch.allclose(min_norm(gram(part)).x[0], solution.x[i, active[i]], rtol=0, atol=1e-12)
+    other = reference.min_norm(gram(J[:4]), active[:4])
+    assert not other.failed.any()
+    # the reference judges by the trace of all rows it sees
+    assert (direction(J[:4], other.x) - direction(J[:4], solution.x[:4])).norm(dim=1).max() < 1e-6
+    broken = gram(J)
+    broken[5][~active[5]] = torch.nan
+    broken[6][:, ~active[6]] = torch.nan
+    assert torch.equal(min_norm(broken, active).x, solution.x)
+
+
+def test_two_rows_with_an_active_set():
+    G = gram(jacobian("random", 4, 2))
+    active = torch.tensor([[True, True], [True, False], [False, True], [False, False]])
+    x = min_norm(G, active).x
+    assert torch.equal(x[1:], torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]], dtype=DTYPE))
+    assert torch.allclose(x[0], min_norm(G).x[0], rtol=0, atol=1e-15)
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_unbounded_and_infeasible_programs_fail(n):
+    Q = torch.zeros(3, n, n, dtype=DTYPE)
+    Q[:, 0, 0] = 1
+    b = torch.ones(3, n, dtype=DTYPE)
+    b[1, 1:] = -1
+    solution = qp(Q, b)
+    assert solution.failed.tolist() == [True, False, True]
+    assert solution.x[0].isnan().all()
+    assert solution.x[1].tolist() == [1.0] + [0.0] * (n - 1)
+    flat = torch.ones(1, n, n, dtype=DTYPE)  # bounded in no direction of 1'x = const
+    slope = torch.arange(n, dtype=DTYPE)[None]
+    assert qp(flat, slope, lower=-torch.inf).failed.all()
+    on_first = (torch.arange(n) == 0).to(DTYPE)[None]
+    assert qp(0 * flat, 1 - on_first, on_first).failed.all()  # a ray going down
+    full = torch.ones(1, n, dtype=DTYPE)
+    assert qp(flat, None, full, upper=0.5 / n).failed.all()
+    assert qp(flat, None, 0 * full, full[:, 0]).failed.all()
+    assert reference.qp(flat, None, full, upper=0.5 / n).failed.all()
+
+
+def test_a_solver_that_returns_nonsense_is_found_out(monkeypatch):
+    module = sys.modules["mobench.subproblems.qp"]
+    honest = module.complementary_pivot
+
+    def dishonest(xp, M, q, free, tolerance):
+        z, solved = honest(xp, M, q, free, tolerance)
+        z[0] = 0.3 * xp.ones_like(z[0])
+        return z, solved
+
+    G = gram(jacobian("random", 3, 4))
+    assert not min_norm(G).failed.any()
+    monkeypatch.setattr(module, "complementary_pivot", dishonest)
+    solution = min_norm(G)
+    assert solution.failed.tolist() == [True, False, False]
+    assert solution.x[0].isnan().all()
+    assert solution.x[1:].isfinite().all()
+
+
+def test_certificate_sees_every_kind_of_error():
+    p = programs("weighted", 20, 4, 6)
+    solution = qp(**p)
+    assert qp_residual(solution.x, **p).max() < 1e-13
+    assert qp_residual(0.999 * solution.x, **p).min() > 1e-4  # off the equality
+    assert qp_residual(p["r"][:, None] / p["a"].sum(1, keepdim=True) + 0 * solution.x, **p).min() > 1e-4  # not optimal
+    shift = torch.zeros_like(solution.x)
+    shift[:, 0], shift[:, 1] = -1 / p["a"][:, 0], 1 / p["a"][:, 1]
+    assert qp_residual(solution.x + 1e3 * shift, **p).min() > 1e-3  # negative
+    wrong = p | {"b": p["b"] * 1.01}
+    assert qp_residual(solution.x, **wrong).median() > 1e-6
+    for scale in (1e-16, 1e16):  # the same certificate in other units
+        scaled = p | {"Q": scale * p["Q"], "b": scale * p["b"]}
+        assert torch.allclose(qp_residual(0.99 * solution.x, **scaled), qp_residual(0.99 * solution.x, **p))
+    far = torch.tensor([[1e12, -1e12]], dtype=DTYPE)
+    flat = torch.ones(1, 2, 2, dtype=DTYPE)
+    slope = torch.tensor([[1.0, -1.0]], dtype=DTYPE)
+    assert qp_residual(far, flat, slope, lower=-torch.inf) > 1e-5  # far out on a ray
+
+
+def test_numpy_and_torch_agree(monkeypatch):
+    for n in (2, 4):
+        for kind in PROGRAMS:
+            p = programs(kind, 40, n, n + 1)
+            small = qp(**p)
+            monkeypatch.setattr(ARRAYS, "SMALL", 0)
+            large = qp(**p)
+            monkeypatch.undo()
+            assert_solved(large, 1e-10)
+            assert torch.allclose(small.x, large.x, rtol=1e-9, atol=1e-12)
+        active = jacobian("random", 40, n)[:, :, 0] > 0
+        G = gram(jacobian("integer", 40, n))
+        monkeypatch.setattr(ARRAYS, "SMALL", 0)
+        assert_solved(min_norm(G), 1e-12)
+        assert_solved(min_norm(G, active), 1e-12)
+        monkeypatch.undo()
+
+
+@pytest.mark.parametrize("n", [2, 5])
+def test_float32_in_float32_out(n):
+    J = jacobian("random", 30, n).float()
+    solution = min_norm(gram(J))
+    assert solution.x.dtype == solution.residual.dtype == torch.float32
+    assert not solution.failed.any()
+    assert torch.allclose(solution.x.double(), min_norm(gram(J).double()).x, rtol=0, atol=1e-6)
+
+
+def test_inputs_are_left_alone_and_gradients_are_not_tracked():
+    p = programs("weighted", 5, 3, 4)
+    copies = {k: v.clone() for k, v in p.items()}
+    p["Q"].requires_grad_(True)
+    assert not qp(**p).x.requires_grad
+    assert not min_norm(p["Q"]).x.requires_grad
+    assert not min_norm(p["Q"], p["a"] > 0.5).x.requires_grad
+    assert all(torch.equal(p[k].detach(), copies[k]) for k in p)
