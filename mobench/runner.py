@@ -335,9 +335,12 @@ def _rows(
     data |= {f"g_{n + 1}": values[:, M + n].cpu().numpy() for n in range(oracle.spec.N)}
     if oracle.spec.positive:
         data["angle_deg"] = angle_deg(F, w).numpy()
-    front = job.problem.front(FRONT_POINTS)
+    distance = job.problem.distance_to_front(F)
+    front = job.problem.front(FRONT_POINTS) if distance is None else None
     if front is not None:
-        data["front_distance"] = metrics.front_distance(F, front.to(F)).numpy()
+        distance = metrics.front_distance(F, front.to(F))
+    if distance is not None:
+        data["front_distance"] = distance.numpy()
     point = oracle.exact_point(theta)
     if point is not None:
         data["stationarity"] = metrics.stationarity(point).cpu().numpy()

@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hydra._internal.core_plugins.basic_launcher import BasicLauncher
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -134,8 +133,9 @@ class JobsSweeper(Sweeper):
         return session.finish(plan, outcomes, self.refused)
 
     def _launch(self, jobs: list[Planned]) -> list[Outcome]:
-        if isinstance(self.launcher, BasicLauncher):
-            # in this process the composed configuration can be used as it is
+        if type(self.launcher).__name__ == "BasicLauncher":
+            # Hydra imports its plug-ins under their own names, so isinstance does not know it. In this process the
+            # composed configurations can be used as they are.
             return [run_job(j.config, title=f"{j.artifact or ''} {j.name}".strip()) for j in jobs]
         if not jobs:
             return []

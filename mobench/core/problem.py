@@ -49,8 +49,6 @@ class Problem(ABC):
     n_constraints: ClassVar[int] = 0
     constraint_kind: ClassVar[str] = "inequality"
     positive: ClassVar[bool] = True  # every objective >= 0
-    n_samples: ClassVar[int] = 0  # 0: deterministic; otherwise the number of terms of the finite sum
-    ref_point: ClassVar[tuple[float, ...] | None] = None
     citation: ClassVar[str] = ""
 
     start: Mapping[str, Any] = field(default_factory=lambda: {"kind": "uniform", "low": -1.0, "high": 1.0})
@@ -84,6 +82,16 @@ class Problem(ABC):
         return type(self).__name__.lower()
 
     @property
+    def n_samples(self) -> int:
+        """Number of terms of the finite sum that a minibatch is drawn from; 0: deterministic."""
+        return 0
+
+    @property
+    def ref_point(self) -> tuple[float, ...] | None:
+        """Reference point of every hypervolume of this problem, or None: then none is computed."""
+        return None
+
+    @property
     def X(self) -> Set:
         """Feasible set of the decision variables."""
         return Free()
@@ -100,6 +108,10 @@ class Problem(ABC):
 
     def front(self, k: int) -> Float[Tensor, "k2 M"] | None:
         """k points (or as many as are not dominated) of the exact Pareto front, or None where it is not known."""
+        return None
+
+    def distance_to_front(self, F: Float[Tensor, "R M"]) -> Float[Tensor, " R"] | None:
+        """Exact distance of objective values to the front where it has a formula; None: measured against `front`."""
         return None
 
     def initial(self, runs: Runs) -> Float[Tensor, "R P"]:

@@ -97,11 +97,11 @@ class LeastSquares(Problem):
         return self.n
 
     @property
-    def n_samples(self) -> int:  # type: ignore[override]  # a field decides it
+    def n_samples(self) -> int:
         return self.samples
 
     @property
-    def ref_point(self) -> tuple[float, ...]:  # type: ignore[override]  # the data decide it
+    def ref_point(self) -> tuple[float, ...]:
         """1.1 times the largest value that each objective has at the tasks' own minimisers (M = 2: the nadir)."""
         worst = self.values(self.data().z).max(0).values
         return tuple(1.1 * v for v in worst.tolist())

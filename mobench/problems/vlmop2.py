@@ -81,7 +81,7 @@ class VLMOP2(Problem):
         return Free() if self.clip is None else Box(-self.clip, self.clip)
 
     @property
-    def ref_point(self) -> tuple[float, ...]:  # type: ignore[override]  # it grows with `scale`
+    def ref_point(self) -> tuple[float, ...]:
         """(1.1, 1.1) times `scale`; ours: every hypervolume that we print uses it."""
         return tuple(1.1 * s for s in self.scale)
 

@@ -305,7 +305,9 @@ def sheet(raw: str) -> Sheet:
             number(v) if is_number else "–" if v.lower() in ("", "nan") else v
             for v, is_number in zip(values, plain, strict=True)
         ]
-        numeric = all(p or s == "–" or "±" in s for p, s in zip(plain, shown, strict=True)) and any(plain + ["±" in s for s in shown])
+        numeric = all(p or s == "–" or "±" in s for p, s in zip(plain, shown, strict=True)) and any(
+            plain + ["±" in s for s in shown]
+        )
         places = [len(s.partition(".")[2]) if p and "·" not in s else 0 for p, s in zip(plain, shown, strict=True)]
         most = max(places, default=0) if not any("·" in s or "±" in s for s in shown) else 0
         pads = [
@@ -346,7 +348,9 @@ def _claims(value: Sequence[Any], entry: Entry) -> list[Claim]:
             entry.problems.append(f"claims.json: claim {i + 1} lacks {', '.join(missing)}.")
         elif verdict is UNREADABLE:
             entry.problems.append(f"claims.json: claim {i + 1} has the unknown verdict {text(record['verdict'])!r}.")
-        fields = {k: text(record.get(k)) for k in ("statement", "source", "published", "measured", "tolerance", "scale")}
+        fields = {
+            k: text(record.get(k)) for k in ("statement", "source", "published", "measured", "tolerance", "scale")
+        }
         reason = record.get("reason")
         claim = Claim(
             id=text(record.get("id") or f"claim-{i + 1}"),
@@ -435,6 +439,11 @@ def _entry(folder: Path, id: str, assets: dict[str, bytes]) -> Entry:
     return entry
 
 
+def _unbuilt(id: str) -> Entry:
+    paper, _, name = id.partition("/")
+    return Entry(paper, name, built=False)
+
+
 def _natural(name: str) -> tuple[Any, ...]:
     """fig2 before fig10, figures before tables before our own additions."""
     group = 0 if re.match(r"fig\d", name) else 1 if re.match(r"table\d", name) else 2
@@ -509,7 +518,7 @@ def collect(root: Path, expected: Sequence[str] = ()) -> Site:
     assets: dict[str, bytes] = {}
     folders = _folders(root / "artifacts")
     entries = [_entry(folder, id, assets) for id, folder in folders.items()]
-    waiting = [Entry(*id.split("/", 1), built=False) for id in sorted(set(expected) - set(folders)) if "/" in id]
+    waiting = [_unbuilt(id) for id in sorted(set(expected) - set(folders))]
     ids = {e.paper for e in entries + waiting}
     papers = []
     for id in [p for p in PAPERS if p in ids] + sorted(ids - set(PAPERS)):
@@ -655,8 +664,8 @@ def results_markdown(root: Path | None = None, expected: Sequence[str] = ()) -> 
     lines = [
         "# Results",
         "",
-        "Written by `make report` from `outputs/artifacts/`; do not edit. The same with figures, tables and provenance: "
-        "`outputs/report/index.html`.",
+        "Written by `make report` from `outputs/artifacts/`; do not edit. The same with figures, tables and "
+        "provenance: `outputs/report/index.html`.",
         "",
         f"{sum(n for _, n in site.counts)} claims of {len(site.entries)} artifacts: {_tally(site.counts)}.",
         "",

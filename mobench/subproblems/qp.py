@@ -106,8 +106,7 @@ def program_residual(
         slope = slope - nu[:, :, None] * a[:, None, :]
     gamma = gamma + TINY
     sigma = xp.where(trace > 0, gamma / (trace + TINY), xp.maximum(unit, size))[:, None]
-    sigma = sigma + 0 * x if isinstance(span, float) else xp.minimum(sigma, span)
-    sigma = sigma + TINY
+    sigma = (sigma + 0 * x if isinstance(span, float) else xp.where(span > 0, xp.minimum(sigma, span), sigma)) + TINY
     steep = xp.minimum(xp.maximum(trace * size, gamma), GROWTH * gamma)
     natural = xp.minimum(slope / steep[:, None, None], ((x - lower) / sigma)[:, None, :])
     if upper is not None:

@@ -53,9 +53,9 @@ def qp(
         value = default if value is None else value
         return torch.as_tensor(value, dtype=torch.float64, device="cpu").expand(*shape).numpy()
 
-    Q_, b_ = full(Q.detach().cpu(), 0, R, n, n), full(b, 0, R, n)
-    a_, r_ = full(a, 0, R, n), full(r, 1, R)
-    low, high = full(lower, 0, R, n), full(upper, np.inf, R, n)
+    Q_, b_ = full(Q.detach().cpu(), 0.0, R, n, n), full(b, 0.0, R, n)
+    a_, r_ = full(a, 0.0, R, n), full(r, 1.0, R)
+    low, high = full(lower, 0.0, R, n), full(upper, np.inf, R, n)
     x = np.full((R, n), np.nan)
     probe = Q_.sum((1, 2)) + b_.sum(1) + a_.sum(1) + r_
     for i in np.flatnonzero(np.isfinite(probe)):

@@ -287,7 +287,7 @@ def test_inactive_rows_do_not_exist():
     assert (solution.x[~active] == 0).all()
     assert (solution.x[0] == 0).all()
     assert solution.residual[0] == 0
-    for i in range(1, 100):
+    for i in active.any(1).nonzero().flatten().tolist():
         part = J[i : i + 1][:, active[i]]
         assert torch.allclose(min_norm(gram(part)).x[0], solution.x[i, active[i]], rtol=0, atol=1e-12)
     other = reference.min_norm(gram(J[:4]), active[:4])

@@ -29,6 +29,7 @@
   fold();
 
   // claims
+  const search = $("#search");
   const state = { verdict: "", paper: "", words: [] };
   const claims = $$(".claim").map((row) => {
     const entry = row.closest(".artifact");
@@ -55,21 +56,21 @@
     const shown = $("#shown");
     if (shown) shown.textContent = active ? `${n} of ${claims.length} claims${paper}` : "";
     $$(".filters button").forEach((b) => {
-      b.setAttribute("aria-pressed", String(b.dataset.verdict === state.verdict && (b.dataset.verdict !== "" || !state.paper)));
+      b.setAttribute("aria-pressed", String(b.dataset.verdict === state.verdict && (b.dataset.verdict !== "" || !active)));
     });
     $$(".overview .count").forEach((b) => {
       b.setAttribute("aria-pressed", String(active && b.dataset.verdict === state.verdict && b.dataset.paper === state.paper));
     });
   };
   $$("button[data-verdict]").forEach((b) => b.addEventListener("click", () => {
-    const again = b.getAttribute("aria-pressed") === "true";
+    const everything = b.dataset.verdict === "";
+    const again = !everything && b.getAttribute("aria-pressed") === "true";
     state.verdict = again ? "" : b.dataset.verdict;
     state.paper = again ? "" : b.dataset.paper;
-    if (b.dataset.verdict === "" && !again) { state.words = []; $("#search").value = ""; }
+    if (everything) { state.words = []; search.value = ""; }
     apply();
     if (b.classList.contains("count") && !again) $(".filters").scrollIntoView({ block: "start" });
   }));
-  const search = $("#search");
   if (search) search.addEventListener("input", () => {
     state.words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     apply();
