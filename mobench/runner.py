@@ -22,7 +22,7 @@ import yaml
 from torch import Tensor
 from tqdm import tqdm
 
-from mobench import metrics, provenance
+from mobench import loggers, metrics, provenance
 from mobench.config import Job, identity, make_job
 from mobench.core import loop
 from mobench.core.join import check
@@ -147,6 +147,7 @@ def run_job(config: dict[str, Any], root: Path | None = None, title: str = "") -
             with contextlib.suppress(MobenchError):
                 folder.write_status("failed", error=message, traceback=traceback.format_exc())
             return Outcome(folder.key, "failed", folder.path, error=message, title=title)
+    loggers.log_job(config, folder)
     return Outcome(folder.key, "done", folder.path, title=title)
 
 

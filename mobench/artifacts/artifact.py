@@ -26,7 +26,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from mobench import provenance
+from mobench import loggers, provenance
 from mobench.errors import ConfigError, suggest
 from mobench.store import JobFolder, outputs_root, write_atomic, write_json
 
@@ -268,6 +268,7 @@ def draw(id: str, config: Mapping[str, Any], folders: Mapping[str, JobFolder], r
     write_json(target / "provenance.json", origin)
     claims = [{k: _plain(v) for k, v in vars(c).items()} for c in a.claims]
     write_json(target / "claims.json", claims)
+    loggers.log_artifact(config, id, target, claims)
     _say(id, a, target)
     return True
 

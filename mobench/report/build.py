@@ -398,7 +398,7 @@ class Site:
 def _entry(folder: Path, id: str, assets: dict[str, bytes]) -> Entry:
     paper, _, name = id.partition("/")
     entry = Entry(paper, name)
-    unfinished = "the artifact was never drawn to its end. The command below draws it."
+    unfinished = "the artifact was never drawn to its end. Its command draws it again."
     claims = _json(folder / "claims.json", entry, list, unfinished)
     origin = _json(folder / "provenance.json", entry, dict, "nothing says where the numbers come from.")
     entry.claims = _claims(claims or [], entry)

@@ -18,7 +18,7 @@ from mobench.subproblems.solution import GROWTH, TINY, Solution, best_try, certi
 SLACK = (
     2.0**-50
 )  # rows may be violated by this, relative to their largest entry: the rounding of the entries themselves
-ATTEMPTS = (0.0, 1e-13, 1e-12, 1e-11, 1e-10)  # relaxations of the rows, tried in turn
+RELAXATIONS = (0.0, 1e-13, 1e-12, 1e-11, 1e-10)  # relaxations of the rows, tried in turn
 
 
 def homogeneous(xp: ModuleType, c: Array, G: Array, h: Array) -> tuple[Array, Array]:
@@ -96,7 +96,7 @@ def _solve(xp: ModuleType, c: Array, G: Array, h: Array, dtype: torch.dtype) -> 
     if c.shape[1] == 2:
         x, y = _interval(xp, c, G)
         return certified(xp, x, homogeneous_residual(xp, x, y, c, G), probe, dtype)
-    x, residual = best_try(xp, _pivoted, ATTEMPTS, c, G)
+    x, residual = best_try(xp, _pivoted, RELAXATIONS, c, G)
     return certified(xp, x, residual, probe, dtype)
 
 

@@ -16,6 +16,7 @@ from mobench.subproblems.arrays import Array, arrays, integers, zeros
 from mobench.subproblems.pivoting import complementary_pivot, eliminate
 from mobench.subproblems.solution import GROWTH, TINY, Solution, best_try, certified
 
+DUST = 1e-30  # a coordinate of this size, in units of its scale, is a zero that rounding has missed
 FLAT = 1e-16  # Q_ii below this, relative to the largest, is what rounding leaves of a zero
 RIDGES = (0.0, 1e-13, 1e-12, 1e-11, 1e-10)  # tried in turn where Q is singular only up to rounding
 
@@ -179,7 +180,7 @@ def _pivoted(
     z, solved = complementary_pivot(xp, M, g, unsigned, 1e-12 if ridge else 1e-9)
     z = z[:, :n]
     x = z if a is None else start + (Z @ z[:, :, None])[:, :, 0]
-    x = xp.where(free | (x > 0), x, 0.0) * (D * unit[:, None]) + base
+    x = xp.where(free | (x > DUST), x, 0.0) * (D * unit[:, None]) + base
     if upper is not None:
         x = xp.where(x > upper, upper, x)
     x = xp.where(solved[:, None], x, xp.nan)

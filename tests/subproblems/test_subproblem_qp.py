@@ -188,6 +188,9 @@ def test_every_shape_of_program(kind, n):
         b = torch.zeros_like(x) if b is None else b
         assert (x >= p.get("lower", 0.0)).all()
         assert p.get("upper") is None or (x <= p["upper"]).all()
+        if kind == "r = 0" and n > 2:  # only x = 0 is left; an interior-point method stops beside it
+            assert (x == 0).all()
+            continue
         few = {k: v[:3] if isinstance(v, Tensor) and len(v) == 30 else v for k, v in p.items()}
         other = reference.qp(**few)
         assert not other.failed.any()

@@ -1,0 +1,65 @@
+# Targets are documented by the comments behind ##; `make help` shows them.
+SCALE ?= laptop
+HARDWARE ?= cpu
+ID ?= all
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+export OMP_NUM_THREADS ?= 1
+export MPLBACKEND := Agg
+
+.DEFAULT_GOAL := help
+.PHONY: help install reproduce test lint format artifact report benchmark faults doctor learn2learn clean
+
+help:  ## show this list
+	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+install: $(STAMP)  ## make .venv and install mobench with everything that the tests need
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "mobench needs Python >= 3.11; found `$(PYTHON) --version`. Set PYTHON=..."; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -e '.[dev,joblib]'
+	touch $(STAMP)
+
+reproduce: install  ## every artifact at SCALE=laptop (about two minutes), then the report
+	$(BIN)/mobench +experiment=$(ID) scale=$(SCALE) hardware=$(HARDWARE)
+	$(BIN)/python -m mobench.report --results docs/results.md
+	@echo "Open outputs/report/index.html"
+
+test: install  ## lint, types and all tests
+	$(MAKE) --no-print-directory lint
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+lint: install  ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: install  ## apply ruff's formatting
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+artifact: install  ## one table or figure from stored rows: make artifact ID=ferero/fig3 (or ferero/all, all)
+	$(BIN)/mobench +experiment=$(ID) scale=$(SCALE) hardware=$(HARDWARE)
+
+report: install  ## the static page outputs/report/index.html and docs/results.md
+	$(BIN)/python -m mobench.report --results docs/results.md
+
+benchmark: install  ## speed against reference loops, ratios in one run: docs/performance.md
+	$(BIN)/python -m tests.benchmarks --output docs/performance.md --json outputs/benchmark.json
+
+faults: install  ## the tests of bad input, killed processes and broken files
+	$(BIN)/python -m pytest tests/test_cli.py tests/test_store.py tests/test_runner.py
+
+learn2learn: install  ## few-shot episodes (bilevel problems): needs a C compiler
+	$(BIN)/python -m pip install --quiet cython wheel "setuptools<81" requests tqdm scipy gym
+	$(BIN)/python -m pip install --no-build-isolation --no-deps --config-settings="--global-option=build_ext" learn2learn==0.2.0
+
+doctor: install  ## versions, device and folders, for a bug report
+	$(BIN)/python -m mobench.doctor
+
+clean:  ## remove generated outputs (asks nothing, keeps data)
+	rm -rf outputs .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,119 @@
+"""Weights & Biases as a view of the rows on disk: a run per job, a report run per artifact.
+
+logger=auto: online when an API key is configured, else off (said once). logger=wandb: online, or offline without a key.
+logger=local: off. Everything is logged from finished rows, so a network failure can lose a view but never a result.
+"""
+
+from __future__ import annotations
+
+import netrc
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from mobench.store import JobFolder, outputs_root
+
+_said = False
+
+
+def has_key() -> bool:
+    """Whether an API key is configured: WANDB_API_KEY or an entry for api.wandb.ai in the netrc file."""
+    if os.environ.get("WANDB_API_KEY"):
+        return True
+    try:
+        return netrc.netrc().authenticators("api.wandb.ai") is not None
+    except (OSError, netrc.NetrcParseError):
+        return False
+
+
+def mode(config: Mapping[str, Any]) -> str | None:
+    """online, offline, or None for off."""
+    global _said
+    name = config["logger"]["name"]
+    if name == "local":
+        return None
+    if has_key():
+        return os.environ.get("WANDB_MODE", "online")
+    if name == "wandb":
+        return "offline"
+    if not _said:
+        _said = True
+        print("W&B is off: no API key is configured (logger=wandb logs offline, logger=local silences this).", file=sys.stderr)
+    return None
+
+
+def _init(options: Mapping[str, Any], how: str, **fields: Any) -> Any:
+    for name, value in (("WANDB_SILENT", "true"), ("WANDB_CONSOLE", "off"), ("WANDB_ERROR_REPORTING", "false")):
+        os.environ.setdefault(name, value)
+    import wandb
+
+    folder = outputs_root()
+    folder.mkdir(parents=True, exist_ok=True)
+    return wandb.init(
+        project=options["project"],
+        entity=options["entity"],
+        tags=list(options["tags"]) or None,
+        dir=str(folder),
+        mode=how,
+        reinit="finish_previous",
+        settings=wandb.Settings(silent=True, console="off", x_disable_stats=True),
+        **fields,
+    )
+
+
+def _warn(what: str, error: Exception) -> None:
+    print(f"warning: W&B could not log {what}: {error}. The rows on disk are complete.", file=sys.stderr)
+
+
+def log_job(config: Mapping[str, Any], folder: JobFolder) -> None:
+    """Config, curves (mean over runs), the final rows as a table, and summary numbers of a finished job."""
+    how = mode(config)
+    if how is None:
+        return
+    import wandb
+
+    algorithm = str(config["algorithm"]["_target_"]).rsplit(".", 1)[-1]
+    group = config["artifact"]["id"] or f"{config['problem']['_target_'].rsplit('.', 1)[-1]}-{config['protocol']}"
+    try:
+        run = _init(config["logger"], how, id=folder.key, name=folder.key, group=group, job_type=algorithm, config=dict(config))
+        history, final = folder.history(), folder.final()
+        run.define_metric("step")
+        run.define_metric("*", step_metric="step")
+        curves = history[history["output"] == "last"].drop(columns=["run", "seed", "output"]).groupby("step").mean()
+        for step, row in curves.iterrows():
+            run.log({"step": int(step), **{k: float(v) for k, v in row.items() if pd.notna(v)}})  # type: ignore[call-overload]
+        run.log({"final": wandb.Table(dataframe=final)})
+        numbers = final.select_dtypes("number").drop(columns=["run", "seed"]).mean()
+        run.summary.update({f"mean/{k}": float(v) for k, v in numbers.items() if pd.notna(v)})
+        run.summary["runs_done"] = int((final["status"] == "done").sum())
+        run.summary["runs"] = len(final)
+        run.finish()
+    except (wandb.Error, OSError) as error:
+        _warn(folder.key, error)
+
+
+def log_artifact(config: Mapping[str, Any], id: str, folder: Path, claims: list[dict[str, Any]]) -> None:
+    """The figure, the table and the claims of an artifact in one report run."""
+    how = mode(config)
+    if how is None:
+        return
+    import wandb
+
+    try:
+        name = id.replace("/", "-")
+        run = _init(config["logger"], how, id=f"artifact-{name}-{config['scale']['name']}", name=id, group=id, job_type="artifact")
+        entries: dict[str, Any] = {"claims": wandb.Table(dataframe=pd.DataFrame(claims).astype(str))}
+        if (folder / "figure.png").exists():
+            entries["figure"] = wandb.Image(str(folder / "figure.png"))
+        if (folder / "table.csv").exists():
+            entries["table"] = wandb.Table(dataframe=pd.read_csv(folder / "table.csv").astype(str))
+        run.log(entries)
+        verdicts = pd.Series([c["verdict"] for c in claims], dtype=str).value_counts()
+        run.summary.update({f"verdict/{k}": int(v) for k, v in verdicts.items()})
+        run.finish()
+    except (wandb.Error, OSError) as error:
+        _warn(id, error)

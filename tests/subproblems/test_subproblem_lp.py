@@ -1,0 +1,206 @@
+"""The LPs of EPO: HiGHS as outside value, certificates, degenerate Gram matrices, infeasibility."""
+
+import sys
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import linprog
+from torch import Tensor
+
+from mobench.subproblems import TOLERANCE, epo_lp, lp, reference
+from mobench.subproblems.lp import epo_data
+
+ARRAYS = sys.modules["mobench.subproblems.arrays"]
+DTYPE = torch.float64
+FAMILIES = ["random", "low rank", "rank one", "duplicated", "zero row", "opposed", "stationary", "scaled rows", "acute"]
+MODES = ["balance", "descent", "unrestricted"]
+
+
+def inputs(family: str, mode: str, R: int, M: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor, Tensor, bool]:
+    """K, Ca, balance, jstar, restricted of EPO search at random values and preferences."""
+    g = torch.Generator().manual_seed(100 * M + seed)
+
+    def normal(*shape):
+        return torch.randn(*shape, generator=g, dtype=DTYPE)
+
+    J = normal(R, M, M + 2)
+    if family == "low rank":
+        J = normal(R, M, 2)
+    elif family == "rank one":
+        J = normal(R, M, 1) * J[:, :1]
+    elif family == "duplicated":
+        J[:, -1] = J[:, 0]
+    elif family == "zero row":
+        J[:, 0] = 0
+    elif family == "opposed":
+        J[:, 1] = -0.5 * J[:, 0]
+    elif family == "stationary":
+        J[:, 0] = -J[:, 1:].mean(1)
+    elif family == "scaled rows":
+        J = J * 10 ** (4 * torch.rand(R, M, 1, generator=g, dtype=DTYPE) - 2)
+    elif family == "acute":
+        J = J.abs()
+    F, r = (torch.rand(R, M, generator=g, dtype=DTYPE) + 0.05 for _ in range(2))
+    share = r * F / (r * F).sum(1, keepdim=True)
+    excess = (M * share).log()
+    a = r * (excess - (share * excess).sum(1, keepdim=True))
+    K = J @ J.mT
+    Ca = (K @ a.unsqueeze(2)).squeeze(2)
+    return K, Ca, torch.full((R,), mode == "balance"), (r * F).argmax(1), mode != "unrestricted"
+
+
+def highs(c: np.ndarray, G: np.ndarray, h: np.ndarray) -> tuple[int, float]:
+    """Status and value of max c'x, with rows scaled to size 1 as HiGHS's absolute tolerances ask for."""
+    keep = h > -np.inf
+    G, h = G[keep], h[keep]
+    s = np.maximum(np.abs(G).max(1, initial=0), np.abs(h)) + 1e-300
+    size = np.abs(c).max() or 1.0
+    tight = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
+    out = linprog(-c / size, -G / s[:, None], -h / s, np.ones((1, len(c))), [1.0], method="highs", options=tight)
+    return out.status, -out.fun if out.status == 0 else np.nan
+
+
+@pytest.mark.parametrize("M", [2, 3, 5, 10])
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_agrees_with_highs(family, mode, M):
+    R = 12
+    K, Ca, balance, jstar, restricted = inputs(family, mode, R, M)
+    solution = epo_lp(K, Ca, balance, jstar, restricted)
+    c, G, h = (t.numpy() for t in epo_data(torch, K, Ca, balance, jstar, restricted))
+    for i in range(R):
+        status, value = highs(c[i], G[i], h[i])
+        if status == 2 and family != "stationary":
+            assert solution.failed[i]
+        elif status == 0:
+            x = solution.x[i].numpy()
+            assert not solution.failed[i]
+            assert (x >= 0).all()
+            assert abs(x.sum() - 1) < 1e-12
+            assert abs(x @ c[i] / (np.abs(c[i]).max() or 1) - value) < 1e-6
+    if mode != "descent" or M == 2:  # the min-norm point is feasible
+        assert not solution.failed.any()
+        assert solution.residual.max() <= 1e-10
+
+
+@pytest.mark.parametrize("M", [2, 3, 6])
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("family", ["random", "stationary", "scaled rows", "opposed"])
+def test_scale_of_gradients_does_not_matter(family, mode, M):
+    K, Ca, balance, jstar, restricted = inputs(family, mode, 40, M)
+    solution = epo_lp(K, Ca, balance, jstar, restricted)
+    for scale in (1e-16, 1e16):
+        scaled = epo_lp(scale * K, scale * Ca, balance, jstar, restricted)
+        assert torch.equal(scaled.failed, solution.failed)
+        assert torch.allclose(scaled.x, solution.x, rtol=0, atol=1e-7, equal_nan=True)
+
+
+def test_definition_of_the_modes():
+    K = torch.tensor([[2.0, -1.0, 0.5], [-1.0, 3.0, 0.2], [0.5, 0.2, 1.0]], dtype=DTYPE).expand(4, 3, 3)
+    Ca = torch.tensor([[1.0, -0.5, 0.3], [-1.0, -0.5, -2.0], [1.0, -0.5, 0.3], [-1.0, -0.5, -2.0]], dtype=DTYPE)
+    balance = torch.tensor([True, True, False, False])
+    c, G, h = epo_data(torch, K, Ca, balance, torch.tensor([0, 1, 2, 0]), True)
+    inf = torch.inf
+    assert h.tolist() == [[0, -0.5, -inf, -inf], [0, 0, 0, -inf], [0, 0, 0, 0], [0, 0, 0, -0.5]]
+    assert torch.equal(c[:2], Ca[:2])
+    assert torch.allclose(c[2:], K[2:].sum(1))
+    assert torch.equal(G[:, :3], K)
+    assert torch.equal(G[:, 3], Ca)
+    c, G, h = epo_data(torch, K, Ca, balance, torch.tensor([1, 1, 2, 0]), False)
+    assert h[0].tolist() == [-inf, 0, -inf]  # the row of j* is overridden
+    assert G.shape == (4, 3, 3)
+
+
+def test_interval_of_two_objectives():
+    # K beta >= 0 leaves t in [1/3, 2/3]; balance wants an end, descent is indifferent and takes the middle
+    K = torch.tensor([[[1.0, -0.5], [-0.5, 1.0]]], dtype=DTYPE)
+    no, yes, j = torch.tensor([False]), torch.tensor([True]), torch.tensor([0])
+    middle = epo_lp(K, torch.tensor([[1.0, 1.0]], dtype=DTYPE), no, j)
+    assert torch.allclose(middle.x, torch.tensor([[0.5, 0.5]], dtype=DTYPE))
+    low = epo_lp(K, torch.tensor([[-2.0, -1.0]], dtype=DTYPE), yes, j)
+    assert torch.allclose(low.x, torch.tensor([[1 / 3, 2 / 3]], dtype=DTYPE))
+    assert low.residual < 1e-14
+
+
+def test_interval_equals_pivoting():
+    module = sys.modules["mobench.subproblems.lp"]
+    for family in FAMILIES:
+        for mode in MODES:
+            c, G, h = epo_data(torch, *inputs(family, mode, 50, 2))
+            c, G = module.homogeneous(np, c.numpy(), G.numpy(), h.numpy())
+            with np.errstate(all="ignore"):
+                x, residual = module.best_try(np, module._pivoted, module.RELAXATIONS, c, G)
+            assert residual.max() < TOLERANCE
+            y = lp(*(torch.from_numpy(t) for t in (c, G, np.zeros(G.shape[:2])))).x.numpy()
+            assert np.abs((c * (x - y)).sum(1)).max() < 1e-9
+
+
+@pytest.mark.parametrize("M", [2, 4])
+def test_infeasible_program_fails_and_its_neighbours_do_not(M):
+    G = torch.eye(M, dtype=DTYPE).expand(3, M, M)
+    h = torch.full((3, M), 0.5 / M, dtype=DTYPE)
+    h[1] = 2 / M  # the parts must sum to 2
+    c = torch.arange(M, dtype=DTYPE).expand(3, M)
+    solution = lp(c, G, h)
+    assert solution.failed.tolist() == [False, True, False]
+    assert solution.x[1].isnan().all()
+    expected = torch.full((M,), 0.5 / M, dtype=DTYPE)
+    expected[-1] += 0.5
+    assert torch.allclose(solution.x[0], expected)
+    other = reference.lp(c, G, h)
+    assert other.failed.tolist() == [False, True, False]
+    assert torch.allclose(other.x[0], expected)
+
+
+@pytest.mark.parametrize("M", [2, 5])
+@pytest.mark.parametrize("mode", ["balance", "unrestricted"])
+def test_diverged_run_and_batch(M, mode):
+    K, Ca, balance, jstar, restricted = inputs("random", mode, 9, M)
+    before = epo_lp(K, Ca, balance, jstar, restricted)
+    broken = K.clone()
+    broken[4] = torch.nan
+    after = epo_lp(broken, Ca, balance, jstar, restricted)
+    others = torch.arange(9) != 4
+    assert after.x[4].isnan().all()
+    assert after.residual[4].isnan()
+    assert not after.failed.any()
+    assert torch.equal(after.x[others], before.x[others])
+    alone = [epo_lp(K[i : i + 1], Ca[i : i + 1], balance[:1], jstar[i : i + 1], restricted).x for i in range(9)]
+    assert torch.allclose(torch.cat(alone), before.x, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("M", [2, 4])
+def test_reference_numpy_torch_and_float32(M, monkeypatch):
+    for mode in ("balance", "unrestricted"):
+        arguments = inputs("random", mode, 6, M)
+        solution = epo_lp(*arguments)
+        other = reference.epo_lp(*arguments)
+        assert not other.failed.any()
+        c = epo_data(torch, *arguments)[0]
+        value, expected = (c * solution.x).sum(1), (c * other.x).sum(1)
+        assert torch.allclose(value, expected, rtol=1e-6, atol=1e-6)
+        assert torch.equal(reference.solve_reference("epo_lp", *arguments).x, other.x)
+        monkeypatch.setattr(ARRAYS, "SMALL", 0)
+        assert torch.allclose(epo_lp(*arguments).x, solution.x, rtol=0, atol=1e-12)
+        monkeypatch.undo()
+        K, Ca, *rest = arguments
+        single = epo_lp(K.float(), Ca.float(), *rest)
+        assert single.x.dtype == torch.float32
+        assert torch.allclose(single.x.double(), solution.x, rtol=0, atol=1e-4)
+
+
+def test_a_wrong_vertex_is_found_out(monkeypatch):
+    module = sys.modules["mobench.subproblems.lp"]
+    arguments = inputs("random", "balance", 5, 3)
+    assert not epo_lp(*arguments).failed.any()
+    honest = module.complementary_pivot
+
+    def dishonest(xp, M, q, free, tolerance):
+        z, solved = honest(xp, M, q, free, tolerance)
+        z[2] = 0.1
+        return z, solved
+
+    monkeypatch.setattr(module, "complementary_pivot", dishonest)
+    monkeypatch.setattr(module, "RELAXATIONS", (0.0,))
+    assert epo_lp(*arguments).failed.tolist() == [False, False, True, False, False]
