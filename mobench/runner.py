@@ -141,7 +141,7 @@ def run_job(config: dict[str, Any], root: Path | None = None, title: str = "") -
             _train(job, folder, title)
         except Interrupted:
             raise
-        except (MobenchError, RuntimeError, ArithmeticError, ValueError, TypeError, OSError) as error:
+        except Exception as error:  # noqa: BLE001  whatever a method or plug-in raises is this job's failure, reported
             message = str(error) if isinstance(error, MobenchError) else f"{type(error).__name__}: {error}"
             # a full disk must not hide the reason
             with contextlib.suppress(MobenchError):

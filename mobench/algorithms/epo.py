@@ -68,7 +68,7 @@ class EPO(Weighting):
         C = (G @ a.unsqueeze(-1)).squeeze(-1)
         balance = mu.squeeze(-1) > self.balance_threshold
         jstar = rl.argmax(-1)
-        solve = epo_lp if self.subproblem == "exact" else reference.epo_lp_reference
+        solve = epo_lp if self.subproblem == "exact" else reference.epo_lp
         beta, residual, failed = solve(G, C, balance, jstar, self.restricted)
         factor = self.gain if self.mu_floor is None else self.gain * mu.clamp_min(self.mu_floor)
         return factor * beta, state, Info(residual, failed)

@@ -277,13 +277,13 @@ def _eliminate(
     scale = cH.abs().amax(-1) + (AK.abs().amax((-2, -1)) + BK.abs().amax((-2, -1))) * w.abs().amax(-1)
     equality = broken / scale.clamp_min(torch.finfo(K.dtype).tiny)
     residual = torch.maximum(residual, equality)
-    return w, Info(residual, failed | (residual > 1e-9))
+    return w, Info(residual, failed | (equality > 1e-9))
 
 
 def _solve(
     Q: Tensor, b: Tensor | None, a: Tensor, s: Tensor, by_reference: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    solver = reference.solve_reference if by_reference else qp
+    solver = reference.qp if by_reference else qp
     x, residual, failed = solver(Q, b, a, s.squeeze(-1))
     return x, residual, failed
 

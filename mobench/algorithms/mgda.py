@@ -34,5 +34,5 @@ class MGDA(Weighting):
         self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"] | None, state: State, t: int
     ) -> tuple[Float[Tensor, "R M"], State, Info]:
         assert G is not None
-        lam, residual, failed = min_norm(G) if self.subproblem == "exact" else reference.solve_reference(G, simplex=True)
+        lam, residual, failed = (min_norm if self.subproblem == "exact" else reference.min_norm)(G)
         return lam, state, Info(residual, failed)

@@ -86,8 +86,5 @@ class PMTL(Weighting):
             S = state["S"]
             active = torch.nn.functional.pad(active, (F.shape[-1], 0), value=True)
         gram = S @ G @ S.mT
-        if self.subproblem == "exact":
-            s, residual, failed = min_norm(gram, active)
-        else:
-            s, residual, failed = reference.solve_reference(gram, simplex=True, active=active)
+        s, residual, failed = (min_norm if self.subproblem == "exact" else reference.min_norm)(gram, active)
         return (s.unsqueeze(1) @ S).squeeze(1), state, Info(residual, failed)

@@ -1,0 +1,132 @@
+"""`mobench`: the command line in the test's own process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+
+from mobench.store import JobFolder
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+WANDB = ("WANDB_API_KEY", "WANDB_MODE", "WANDB_DIR", "WANDB_PROJECT", "WANDB_ENTITY", "WANDB_RUN_GROUP")
+
+
+@dataclass
+class Result:
+    """What a command left behind: exit code, what it printed, the outputs folder."""
+
+    code: int
+    out: str
+    err: str
+    root: Path
+
+    @property
+    def folders(self) -> list[JobFolder]:
+        """Job folders, by name."""
+        found = sorted((self.root / "runs").glob("*")) if (self.root / "runs").exists() else []
+        return [JobFolder(p) for p in found if p.is_dir()]
+
+    @property
+    def job(self) -> JobFolder:
+        """The only job folder."""
+        (folder,) = self.folders
+        return folder
+
+    @property
+    def rows(self) -> pd.DataFrame:
+        """Rows of the only job."""
+        return self.job.final()
+
+    def refused(self, *words: str, code: int = 2) -> None:
+        """One clear message with these words, the exit code, no traceback, and nothing that looks finished."""
+        assert self.code == code, (self.code, self.out, self.err)
+        assert "Traceback" not in self.out + self.err
+        assert self.err.count("mobench: error:") == 1, self.err
+        for word in words:
+            assert word in self.err, f"{word!r} is not in {self.err!r}"
+
+
+def environment(root: Path, **extra: str) -> dict[str, str]:
+    """For subprocesses: one thread, outputs in `root`, no W&B key, no network."""
+    env = {k: v for k, v in os.environ.items() if k not in WANDB and k != "HYDRA_FULL_ERROR"}
+    threads = {"OMP_NUM_THREADS": "1", "MOBENCH_OUTPUTS": str(root), "NETRC": str(root / "no-netrc"), "HOME": str(root)}
+    # a tool that tries the network fails at once
+    proxies = {k: "http://127.0.0.1:9" for k in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")}
+    return env | threads | proxies | extra
+
+
+def command(*arguments: str) -> list[str]:
+    """`mobench ARGUMENTS` for subprocesses."""
+    return [sys.executable, "-m", "mobench", *arguments]
+
+
+def in_process(root: Path, arguments: tuple[str, ...], patch: pytest.MonkeyPatch) -> int:
+    """Run the console entry point; return its exit code. The caller captures what it prints."""
+    from hydra.core.global_hydra import GlobalHydra
+    from hydra.core.singleton import Singleton
+
+    from mobench import cli, loggers, session
+
+    for name in WANDB:
+        patch.delenv(name, raising=False)
+    patch.setenv("MOBENCH_OUTPUTS", str(root))
+    patch.setenv("NETRC", str(root / "no-netrc"))
+    patch.setenv("HOME", str(root))  # ~/.netrc
+    patch.setenv("HYDRA_FULL_ERROR", "0")
+    patch.setattr(sys, "argv", ["mobench", *arguments])
+    patch.setattr(session, "exit_code", 0)
+    patch.setattr(loggers, "_said", False)
+    cli._raised.clear()
+    state, threads = Singleton.get_state(), torch.get_num_threads()
+    GlobalHydra.instance().clear()
+    try:
+        cli.main()
+    except SystemExit as stop:
+        return int(stop.code or 0) if not isinstance(stop.code, str) else 1
+    finally:
+        GlobalHydra.instance().clear()
+        Singleton.set_state(state)
+        torch.set_num_threads(threads)
+    raise AssertionError("mobench.cli.main returned without an exit code")
+
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def mobench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
+    """`mobench("problem=zdt2", "steps=5")` runs that command and returns its Result."""
+
+    def run(*arguments: str, root: Path | None = None) -> Result:
+        target = root or tmp_path / "outputs"
+        capsys.readouterr()
+        with monkeypatch.context() as patch:
+            code = in_process(target, arguments, patch)
+        captured = capsys.readouterr()
+        return Result(code, captured.out, captured.err, target)
+
+    return run
+
+
+def shell(root: Path, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    """`mobench ARGUMENTS` in a process of its own."""
+    extra = options.pop("env", {})
+    return subprocess.run(
+        command(*arguments),
+        cwd=options.pop("cwd", root.parent),
+        env=environment(root, **extra),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        **options,
+    )
