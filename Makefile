@@ -26,7 +26,7 @@ $(STAMP): pyproject.toml
 
 reproduce: install  ## every artifact at SCALE=laptop (about two minutes), then the report
 	$(BIN)/mobench +experiment=$(ID) scale=$(SCALE) hardware=$(HARDWARE)
-	$(BIN)/python -m mobench.report --results docs/results.md
+	$(BIN)/python -m mobench.report
 	@echo "Open outputs/report/index.html"
 
 test: install  ## lint, types and all tests
@@ -45,8 +45,8 @@ format: install  ## apply ruff's formatting
 artifact: install  ## one table or figure from stored rows: make artifact ID=ferero/fig3 (or ferero/all, all)
 	$(BIN)/mobench +experiment=$(ID) scale=$(SCALE) hardware=$(HARDWARE)
 
-report: install  ## the static page outputs/report/index.html and docs/results.md
-	$(BIN)/python -m mobench.report --results docs/results.md
+report: install  ## the static page outputs/report/index.html, docs/results.md and the README's table
+	$(BIN)/python -m mobench.report --results docs/results.md --readme README.md
 
 benchmark: install  ## speed against reference loops, ratios in one run: docs/performance.md
 	$(BIN)/python -m tests.benchmarks --output docs/performance.md --json outputs/benchmark.json

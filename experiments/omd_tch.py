@@ -16,7 +16,7 @@ from mobench.problems import VLMOP2
 from .toy import front
 
 # the pattern of the caption: 2 is dominated by 1; 3 dominates 1; 4 is incomparable with 3
-SAMPLE = np.array([[0.60, 0.55], [0.85, 0.85], [0.38, 0.25], [0.15, 0.70]])
+SAMPLE = np.array([[0.62, 0.60], [0.87, 0.90], [0.40, 0.33], [0.20, 0.80]])
 
 
 @artifact("omd_tch/fig1")
@@ -33,7 +33,7 @@ def fig1(a: Artifact) -> None:
             stored = gamma[i] > 0
             ax.plot(x, y, "o", ms=6 + 3 * gamma[i], color=st.BLUE if stored else "white", mec=st.BLUE, zorder=3)
             name = rf"$\theta_{i + 1}$" + (rf", $\gamma={gamma[i]:g}$" if stored else "")
-            ax.annotate(name, (x, y), xytext=(0, 11), textcoords="offset points", ha="center", fontsize=8)
+            ax.annotate(name, (x, y), xytext=(0, -17 - 1.5 * gamma[i]), textcoords="offset points", ha="center", fontsize=8)
         ax.set_title(f"({'abcd'[t - 1]}) after $\\theta_{t}$")
     moves = {1: [(1, 0)], 2: [(0, 2)]}
     for t, pairs in moves.items():
@@ -44,7 +44,7 @@ def fig1(a: Artifact) -> None:
     kept = [i for i in range(4) if i + 1 in found[-1]]
     for i in kept:
         ax.plot(*SAMPLE[i], "o", ms=6 + 3 * found[-1][i + 1], color=st.BLUE, zorder=3)
-        ax.annotate(rf"$\theta_{i + 1}$", SAMPLE[i], xytext=(0, 11), textcoords="offset points", ha="center", fontsize=8)
+        ax.annotate(rf"$\theta_{i + 1}$", SAMPLE[i], xytext=(0, -22), textcoords="offset points", ha="center", fontsize=8)
     mean = sum(found[-1][i + 1] * SAMPLE[i] for i in kept) / 4
     ax.plot(*SAMPLE[kept].T, color=st.GREY, lw=0.9, zorder=1)
     ax.plot(*mean, "*", ms=12, color=st.RED, zorder=4)

@@ -11,12 +11,25 @@ from mobench.report.build import build, declared, results_markdown, results_summ
 from mobench.store import write_atomic
 
 
+MARKERS = ("<!-- results: written by make report -->", "<!-- end of results -->")
+
+
+def renew(path: Path, table: str) -> None:
+    """Replace what stands between the two markers of a Markdown file. Raises MobenchError if they are not there."""
+    text = path.read_text()
+    begin, end = text.find(MARKERS[0]), text.find(MARKERS[1])
+    if begin < 0 or end < begin:
+        raise MobenchError(f"{path} lacks the markers {MARKERS[0]} and {MARKERS[1]} (in this order); put them back.")
+    write_atomic(path, (text[: begin + len(MARKERS[0])] + "\n" + table + text[end:]).encode())
+
+
 def main(argv: list[str] | None = None) -> int:
     """Build what was asked for, say where it is; the exit code."""
     parser = argparse.ArgumentParser(prog="python -m mobench.report", description=__doc__)
     parser.add_argument("--outputs", type=Path, help="the outputs folder (default: $MOBENCH_OUTPUTS, else outputs)")
     parser.add_argument("--results", type=Path, metavar="FILE", help="also write the results as Markdown")
     parser.add_argument("--summary", action="store_true", help="only print the short Markdown table, build nothing")
+    parser.add_argument("--readme", type=Path, metavar="FILE", help="also renew the short table between its two markers")
     args = parser.parse_args(argv)
     try:
         expected = declared()
@@ -27,6 +40,9 @@ def main(argv: list[str] | None = None) -> int:
         if args.results is not None:
             write_atomic(args.results, results_markdown(args.outputs, expected).encode())
             print(f"results: {args.results}")
+        if args.readme is not None:
+            renew(args.readme, results_summary_markdown(args.outputs, expected))
+            print(f"readme: {args.readme}")
     except MobenchError as error:
         print(f"mobench.report: error: {error}", file=sys.stderr)
         return 1
