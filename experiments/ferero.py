@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from . import ferero_tables  # noqa: F401  registers the tables
-from .toy import PREFERENCE_COLOURS, ends, front, trajectories, within, worst
 from mobench.algorithms.ferero import FERERO
 from mobench.algorithms.ferero_geometry import cone_from_rays, line_basis
 from mobench.artifacts import Artifact, JobRows, artifact
 from mobench.artifacts import style as st
 from mobench.core.preferences import from_rays_deg, ray
+
+from . import ferero_tables  # noqa: F401  registers the tables
+from .toy import PREFERENCE_COLOURS, ends, front, trajectories, within, worst
 
 START = (
     "Starts are those of the authors' public code, 0.3 (+,-,+,-,...) + 0.1 N(0, I); the printed N(0, 1) per coordinate has "
@@ -40,7 +41,9 @@ def fig1(a: Artifact) -> None:
         residual = max(residual, float(np.abs(drawn @ B[0].numpy().T + b[0].numpy()).max()))
         best = F[F[:, 1] <= eps][np.argmin(F[F[:, 1] <= eps][:, 0])]
         ax.plot(*best, "o", color=colour, ms=5, zorder=5)
-        ax.annotate(f"$f_2 \\leq {eps}$", (-0.08, eps), xytext=(0, 2), textcoords="offset points", fontsize=7.5, color=colour)
+        ax.annotate(
+            f"$f_2 \\leq {eps}$", (-0.08, eps), xytext=(0, 2), textcoords="offset points", fontsize=7.5, color=colour
+        )
     ax.set_title("(a) thresholds  $B_g F + b_g \\leq 0$")
     ax = axes[0, 1]
     st.objective_axes(ax)
@@ -77,7 +80,10 @@ def fig2(a: Artifact) -> None:
     grid = np.linspace(-0.1, 1.15, 501)
     X, Y = np.meshgrid(grid, grid)
     shares = []
-    for ax, A, title in ((axes[0, 0], np.eye(2), "(a) $A = I$"), (axes[0, 1], wide, "(b) $A = [2, 1; 1, 2]/\\sqrt{5}$")):
+    for ax, A, title in (
+        (axes[0, 0], np.eye(2), "(a) $A = I$"),
+        (axes[0, 1], wide, "(b) $A = [2, 1; 1, 2]/\\sqrt{5}$"),
+    ):
         st.objective_axes(ax)
         margin = np.min([A[i, 0] * (F0[0] - X) + A[i, 1] * (F0[1] - Y) for i in range(2)], axis=0)
         ax.contourf(X, Y, margin, levels=[0.0, 10.0], colors=["#D9D9D9"], zorder=0)
@@ -450,7 +456,9 @@ def fig8(a: Artifact) -> None:
             tolerance=f"{limit}°, 1e-3",
             holds="partial" if good and fails else good,
             reason="The step gamma of the multipliers is not printed; with 0.1, the step of the inner loop elsewhere, the "
-            "runs do not arrive." if fails else "",
+            "runs do not arrive."
+            if fails
+            else "",
         )
     sa, alg1 = (a.jobs[k].history.groupby("run")["equality_violation"] for k in ("b_shifted", "b_shifted_alg1"))
     last = sa.last()

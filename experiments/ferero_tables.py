@@ -80,7 +80,13 @@ def table5(a: Artifact) -> None:
     cells = published("ferero_table5")
     change = {name: max(scale_change(m) for m in methods) for name, methods in METHODS.items()}
     steps = {name: [weak_optimum_step(m) for m in methods] for name, methods in METHODS.items()}
-    jobs = {"Linear Scalarization": ["ls"], "(Smooth) Tchebycheff": ["tch", "stch"], "PMTL": ["pmtl"], "EPO": ["epo"], "FERERO": ["ferero"]}
+    jobs = {
+        "Linear Scalarization": ["ls"],
+        "(Smooth) Tchebycheff": ["tch", "stch"],
+        "PMTL": ["pmtl"],
+        "EPO": ["epo"],
+        "FERERO": ["ferero"],
+    }
     share = {name: min(inside(a.jobs[j]) for j in names) for name, names in jobs.items()}
     measured: dict[tuple[str, str], str] = {}
     for name in METHODS:
@@ -123,7 +129,9 @@ def table5(a: Artifact) -> None:
             holds=(norm > 0 and 1 - cos < 1e-9) if moves else norm < 1e-9,
             any_scale=True,
         )
-    a.note("Cells without a measurement are the paper's statements; (X)WC-MGDA was never run by the authors and is quoted.")
+    a.note(
+        "Cells without a measurement are the paper's statements; (X)WC-MGDA was never run by the authors and is quoted."
+    )
     a.note(
         "At the point of the weak-optimality check linear and Tchebycheff scalarization do move, because every weight here "
         "is positive; the published 'no' speaks of their minimisers and is not decided by this check."
@@ -241,7 +249,14 @@ def _settings(a: Artifact, where: str, rows: list[tuple[str, str, str, float, st
         ours = _setting(a.jobs[key], parameter)
         same = ours == printed
         entries.append(
-            {"panel": label, "parameter": parameter, "published": printed, "ours": ours, "equal": "yes" if same else "no", "deviation": "" if same else why}
+            {
+                "panel": label,
+                "parameter": parameter,
+                "published": printed,
+                "ours": ours,
+                "equal": "yes" if same else "no",
+                "deviation": "" if same else why,
+            }
         )
         if not same:
             deviating.append(f"{label} {parameter}: {printed:g} -> {ours:g}")
@@ -255,7 +270,9 @@ def _settings(a: Artifact, where: str, rows: list[tuple[str, str, str, float, st
         measured=f"{agree} of {len(entries)} equal" + (f"; {'; '.join(deviating)}" if deviating else ""),
         tolerance="exact",
         holds=True if not deviating else "partial",
-        reason="; ".join(sorted({why for label, key, p, printed, why in rows if why and _setting(a.jobs[key], p) != printed})),
+        reason="; ".join(
+            sorted({why for label, key, p, printed, why in rows if why and _setting(a.jobs[key], p) != printed})
+        ),
         any_scale=True,
     )
 
@@ -277,7 +294,9 @@ def table7(a: Artifact) -> None:
     keys |= {("Figures 4d-4f", m): k for m, k in zip(("PMTL", "EPO", "FERERO"), "def", strict=True)}
     why = "the printed c_h cannot bring the inner runs to their rays in 200 iterations (Figure 4f, series f_literal)"
     values = published("ferero_table7").to_dict("records")
-    rows = [(f"{r['row']} {r['column']}", keys[r["row"], r["column"]], r["metric"], float(r["value"]), why) for r in values]
+    rows = [
+        (f"{r['row']} {r['column']}", keys[r["row"], r["column"]], r["metric"], float(r["value"]), why) for r in values
+    ]
     _settings(a, "Table 7", rows)
     a.note("Table 7 prints 120 iterations for EPO in Figure 4e, the text and Table 11 print 80; both are run in fig4.")
 
@@ -309,7 +328,9 @@ def table11(a: Artifact) -> None:
             job = a.jobs[f"{tag}_{key}"]
             total, T = float(job.meta["seconds_train"]), int(job.config["steps"])
             time[tag, key], count[tag, key] = total, T
-            paper = {m: _published_time(block, label, m) for m in ("iterations", "per-iteration run time", "total run time")}
+            paper = {
+                m: _published_time(block, label, m) for m in ("iterations", "per-iteration run time", "total run time")
+            }
             rows.append(
                 {
                     "starts": where.removeprefix("Synthetic, "),
@@ -329,7 +350,14 @@ def table11(a: Artifact) -> None:
         rows.append({"starts": "image data (per epoch)", "method": label, "published, ms": _ms(seconds)})
     a.table(pd.DataFrame(rows))
     ours = {(tag, m): count[tag, m] for tag in ("easy", "hard") for m in ("pmtl", "epo", "ferero")}
-    printed = {("easy", "pmtl"): 100, ("easy", "epo"): 60, ("easy", "ferero"): 10, ("hard", "pmtl"): 200, ("hard", "epo"): 80, ("hard", "ferero"): 200}
+    printed = {
+        ("easy", "pmtl"): 100,
+        ("easy", "epo"): 60,
+        ("easy", "ferero"): 10,
+        ("hard", "pmtl"): 200,
+        ("hard", "epo"): 80,
+        ("hard", "ferero"): 200,
+    }
     differ = [f"{tag} {m}: {printed[tag, m]} -> {ours[tag, m]}" for tag, m in ours if ours[tag, m] != printed[tag, m]]
     a.claim(
         "iterations",
@@ -339,7 +367,9 @@ def table11(a: Artifact) -> None:
         measured="equal" if not differ else "; ".join(differ),
         tolerance="exact",
         holds=True if not differ else "partial",
-        reason="Table 7 prints 120 iterations for EPO from hard starts; 80 do not suffice (fig4, series e_80)." if differ else "",
+        reason="Table 7 prints 120 iterations for EPO from hard starts; 80 do not suffice (fig4, series e_80)."
+        if differ
+        else "",
         any_scale=True,
     )
     per = {key: time[key] / count[key] for key in time}
@@ -355,15 +385,15 @@ def table11(a: Artifact) -> None:
         reason="FERERO runs the paper's inner loop. With the closed-form interval LP EPO is the faster of the two "
         f"({1e3 * per['easy', 'epo']:.2g} ms against {1e3 * per['easy', 'ferero']:.2g} ms): the ordering is one of LP solvers.",
     )
-    total = {m: time["easy", m] for m in ("ferero", "pmtl", "epo_generic_lp")}
+    whole = {m: time["easy", m] for m in ("ferero", "pmtl", "epo_generic_lp")}
     a.claim(
         "total-easy",
         "Total time from easy starts: FERERO < PMTL < EPO (generic LP solver)",
         "Table 11, Figures 4a-4c",
         published="0.0075 < 0.0767 < 0.296 s",
-        measured=" < ".join(f"{m} {1e3 * s:.3g} ms" for m, s in sorted(total.items(), key=lambda x: x[1])),
+        measured=" < ".join(f"{m} {1e3 * s:.3g} ms" for m, s in sorted(whole.items(), key=lambda x: x[1])),
         tolerance="ordering",
-        holds=total["ferero"] < total["pmtl"] < total["epo_generic_lp"],
+        holds=whole["ferero"] < whole["pmtl"] < whole["epo_generic_lp"],
     )
     a.note(f"Measured on {a.jobs['easy_ls'].meta['device']}, one thread, R = 1; absolute times are not comparable.")
     a.note("Gradients per iteration: ours needs no further backward pass for the direction (a product with the rows).")

@@ -33,7 +33,9 @@ def fig1(a: Artifact) -> None:
             stored = gamma[i] > 0
             ax.plot(x, y, "o", ms=6 + 3 * gamma[i], color=st.BLUE if stored else "white", mec=st.BLUE, zorder=3)
             name = rf"$\theta_{i + 1}$" + (rf", $\gamma={gamma[i]:g}$" if stored else "")
-            ax.annotate(name, (x, y), xytext=(0, -17 - 1.5 * gamma[i]), textcoords="offset points", ha="center", fontsize=8)
+            ax.annotate(
+                name, (x, y), xytext=(0, -17 - 1.5 * gamma[i]), textcoords="offset points", ha="center", fontsize=8
+            )
         ax.set_title(f"({'abcd'[t - 1]}) after $\\theta_{t}$")
     moves = {1: [(1, 0)], 2: [(0, 2)]}
     for t, pairs in moves.items():
@@ -44,11 +46,15 @@ def fig1(a: Artifact) -> None:
     kept = [i for i in range(4) if i + 1 in found[-1]]
     for i in kept:
         ax.plot(*SAMPLE[i], "o", ms=6 + 3 * found[-1][i + 1], color=st.BLUE, zorder=3)
-        ax.annotate(rf"$\theta_{i + 1}$", SAMPLE[i], xytext=(0, -22), textcoords="offset points", ha="center", fontsize=8)
+        ax.annotate(
+            rf"$\theta_{i + 1}$", SAMPLE[i], xytext=(0, -22), textcoords="offset points", ha="center", fontsize=8
+        )
     mean = sum(found[-1][i + 1] * SAMPLE[i] for i in kept) / 4
     ax.plot(*SAMPLE[kept].T, color=st.GREY, lw=0.9, zorder=1)
     ax.plot(*mean, "*", ms=12, color=st.RED, zorder=4)
-    ax.annotate(r"$\tilde\theta = (3\theta_3 + \theta_4)/4$", mean, xytext=(14, 10), textcoords="offset points", fontsize=8)
+    ax.annotate(
+        r"$\tilde\theta = (3\theta_3 + \theta_4)/4$", mean, xytext=(14, 10), textcoords="offset points", fontsize=8
+    )
     ax.set_title("(e) output")
     for ax in axes[0]:
         st.objective_axes(ax, 0.0, 1.05)
@@ -91,7 +97,9 @@ class Points:
 
     def words(self) -> str:
         """Mean and largest error, mean angle of the eight interior preferences."""
-        return f"mean error {self.error.mean():.4f}, max {self.error.max():.4f}, mean angle {self.angle[1:-1].mean():.2f}°"
+        return (
+            f"mean error {self.error.mean():.4f}, max {self.error.max():.4f}, mean angle {self.angle[1:-1].mean():.2f}°"
+        )
 
 
 def solutions(job: JobRows, output: str, seed: int | None = None) -> Points:
@@ -144,7 +152,9 @@ def fig2(a: Artifact) -> None:
     for ax in axes[0, 1:]:
         ax.set_ylabel("")
     a.figure(fig)
-    a.note("T and the start are not printed: T = 1000 (LS 2000), theta_0 uniform in [-1/sqrt d, 1/sqrt d]^d, per preference and seed.")
+    a.note(
+        "T and the start are not printed: T = 1000 (LS 2000), theta_0 uniform in [-1/sqrt d, 1/sqrt d]^d, per preference and seed."
+    )
     extra = {
         "TCH, unweighted gradient": solutions(a.jobs["tch_unweighted"], "last"),
         "STCH, mu = 0.01": solutions(a.jobs["stch"], "last"),
@@ -270,7 +280,10 @@ def fig4(a: Artifact) -> None:
             f"smallest gap {gap:.3f}",
             tolerance=f"mean error <= {mean}, max <= {largest:g}, mean angle <= {angle}°, gap >= 0.025",
             holds=all(
-                p.error.mean() <= mean and p.error.max() <= largest and p.angle[1:-1].mean() <= angle and p.closest >= 0.025
+                p.error.mean() <= mean
+                and p.error.max() <= largest
+                and p.angle[1:-1].mean() <= angle
+                and p.closest >= 0.025
                 for p in ps
             ),
         )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
+import threading
 import traceback
 from typing import Any
 
@@ -38,6 +40,8 @@ def _single(cfg: DictConfig) -> Any:
     try:
         outcome = task(cfg)
     except MobenchError as error:
+        if HydraConfig.get().mode is RunMode.MULTIRUN:  # in a launcher's worker: the sweeper reports it
+            return str(error)
         _raised.append(error)
         return None
     if HydraConfig.get().mode is RunMode.RUN:
@@ -78,6 +82,8 @@ def _explain(error: Exception) -> str:
 def main() -> None:
     """Console entry point."""
     arguments = sys.argv[1:]
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     own_trace = os.environ.get("HYDRA_FULL_ERROR") == "1"
     os.environ["HYDRA_FULL_ERROR"] = "1"  # exceptions reach us, and become one clear message below
     try:
@@ -90,6 +96,8 @@ def main() -> None:
             raise _raised[0]
     except Interrupted as error:
         session.fail(str(error), code=130)
+    except KeyboardInterrupt:
+        session.fail("Stopped. The same command continues; finished jobs are kept.", code=130)
     except MobenchError as error:
         session.fail(str(error), code=2)
         if own_trace:

@@ -190,11 +190,11 @@ def plain(cfg: DictConfig) -> dict[str, Any]:
     except OmegaConfBaseException as error:
         raise ConfigError(f"The configuration cannot be resolved: {error}") from error
     assert isinstance(out, dict)
-    known = [f.name for f in dataclasses.fields(Root)]
+    known = [*(f.name for f in dataclasses.fields(Root)), "experiment"]
     for key in out:
         if key not in known:
             # a + on the command line adds keys that the schema does not know
-            raise ConfigError(f"{key} is unknown; known keys are {', '.join([*known, 'experiment'])}.{suggest(str(key), [*known, 'experiment'])}")
+            raise ConfigError(f"{key!s} is unknown; known keys are {', '.join(known)}.{suggest(str(key), known)}")
     return {str(k): v for k, v in out.items()}
 
 
@@ -205,7 +205,9 @@ def build(config: Mapping[str, Any], where: str, **extra: Any) -> Any:
     """Instantiate a `_target_` node; errors of the constructor become ConfigError."""
     node = dict(config)
     cls = load_class(str(node.pop(MISSING_TARGET)), where)
-    args = {k: build(v, f"{where}.{k}") if isinstance(v, Mapping) and MISSING_TARGET in v else v for k, v in node.items()}
+    args = {
+        k: build(v, f"{where}.{k}") if isinstance(v, Mapping) and MISSING_TARGET in v else v for k, v in node.items()
+    }
     try:
         return cls(**args, **extra)
     except (TypeError, ValueError) as error:

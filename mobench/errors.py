@@ -44,5 +44,7 @@ def choose(what: str, value: str, choices: Iterable[str]) -> str:
     """Return `value` if it is one of the choices, else raise ConfigError that lists them."""
     options = list(choices)
     if value not in options:
-        raise ConfigError(f"{what}={value!r} is unknown; choose one of {', '.join(options)}.{suggest(str(value), options)}")
+        raise ConfigError(
+            f"{what}={value!r} is unknown; choose one of {', '.join(options)}.{suggest(str(value), options)}"
+        )
     return value

@@ -42,11 +42,14 @@ def mode(config: Mapping[str, Any]) -> str | None:
         return "offline"
     if not _said:
         _said = True
-        print("W&B is off: no API key is configured (logger=wandb logs offline, logger=local silences this).", file=sys.stderr)
+        print(
+            "W&B is off: no API key is configured (logger=wandb logs offline, logger=local silences this).",
+            file=sys.stderr,
+        )
     return None
 
 
-def _init(options: Mapping[str, Any], how: str, **fields: Any) -> Any:
+def _init(options: Mapping[str, Any], how: Any, **fields: Any) -> Any:
     for name, value in (("WANDB_SILENT", "true"), ("WANDB_CONSOLE", "off"), ("WANDB_ERROR_REPORTING", "false")):
         os.environ.setdefault(name, value)
     import wandb
@@ -79,7 +82,9 @@ def log_job(config: Mapping[str, Any], folder: JobFolder) -> None:
     algorithm = str(config["algorithm"]["_target_"]).rsplit(".", 1)[-1]
     group = config["artifact"]["id"] or f"{config['problem']['_target_'].rsplit('.', 1)[-1]}-{config['protocol']}"
     try:
-        run = _init(config["logger"], how, id=folder.key, name=folder.key, group=group, job_type=algorithm, config=dict(config))
+        run = _init(
+            config["logger"], how, id=folder.key, name=folder.key, group=group, job_type=algorithm, config=dict(config)
+        )
         history, final = folder.history(), folder.final()
         run.define_metric("step")
         run.define_metric("*", step_metric="step")
@@ -105,7 +110,14 @@ def log_artifact(config: Mapping[str, Any], id: str, folder: Path, claims: list[
 
     try:
         name = id.replace("/", "-")
-        run = _init(config["logger"], how, id=f"artifact-{name}-{config['scale']['name']}", name=id, group=id, job_type="artifact")
+        run = _init(
+            config["logger"],
+            how,
+            id=f"artifact-{name}-{config['scale']['name']}",
+            name=id,
+            group=id,
+            job_type="artifact",
+        )
         entries: dict[str, Any] = {"claims": wandb.Table(dataframe=pd.DataFrame(claims).astype(str))}
         if (folder / "figure.png").exists():
             entries["figure"] = wandb.Image(str(folder / "figure.png"))

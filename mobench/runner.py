@@ -29,7 +29,7 @@ from mobench.core.join import check
 from mobench.core.oracle import Oracle
 from mobench.core.output import AdaptiveTwoPass, Output, WeightedSum, make_output
 from mobench.core.preferences import angle_deg, ray
-from mobench.errors import MobenchError, SolverError
+from mobench.errors import MobenchError, SolverError, StoreError
 from mobench.store import JobFolder, config_hash, outputs_root, write_atomic, write_json
 
 FRONT_POINTS = 20_001  # resolution of `front_distance`: spacing of a front of length 1.5 is below 1e-4
@@ -64,12 +64,18 @@ def stop_requested() -> Iterator[Callable[[], bool]]:
     if threading.current_thread() is not threading.main_thread():
         yield flag.is_set
         return
-    old = {s: signal.signal(s, lambda *_: flag.set()) for s in (signal.SIGINT, signal.SIGTERM)}
+
+    def handler(*_: Any) -> None:
+        if flag.is_set():  # asked twice: do not wait for the end of a long step
+            raise KeyboardInterrupt
+        flag.set()
+
+    old = {s: signal.signal(s, handler) for s in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield flag.is_set
     finally:
-        for s, handler in old.items():
-            signal.signal(s, handler)
+        for s, previous in old.items():
+            signal.signal(s, previous)
 
 
 @dataclass
@@ -136,18 +142,25 @@ def run_job(config: dict[str, Any], root: Path | None = None, title: str = "") -
     folder = folder_of(job, root)
     if folder.done and not config["rerun"]:
         return Outcome(folder.key, "done", folder.path, skipped=True, title=title)
-    with folder.locked():
-        try:
-            _train(job, folder, title)
-        except Interrupted:
-            raise
-        except Exception as error:  # noqa: BLE001  whatever a method or plug-in raises is this job's failure, reported
-            message = str(error) if isinstance(error, MobenchError) else f"{type(error).__name__}: {error}"
-            # a full disk must not hide the reason
-            with contextlib.suppress(MobenchError):
-                folder.write_status("failed", error=message, traceback=traceback.format_exc())
-            return Outcome(folder.key, "failed", folder.path, error=message, title=title)
+    try:
+        with folder.locked(), stop_requested() as stop:
+            if folder.done and not config["rerun"]:  # another process was faster
+                return Outcome(folder.key, "done", folder.path, skipped=True, title=title)
+            try:
+                _train(job, folder, title, stop)
+            except Interrupted:
+                raise
+            except Exception as error:  # noqa: BLE001  whatever a method or plug-in raises is this job's failure
+                message = str(error) if isinstance(error, MobenchError) else f"{type(error).__name__}: {error}"
+                # a full disk must not hide the reason
+                with contextlib.suppress(MobenchError):
+                    folder.write_status("failed", error=message, traceback=traceback.format_exc())
+                return Outcome(folder.key, "failed", folder.path, error=message, title=title)
+    except StoreError as error:  # another process holds the folder, or it cannot be made
+        return Outcome(folder.key, "failed", folder.path, error=str(error), title=title)
     loggers.log_job(config, folder)
+    if stop():
+        raise Interrupted(f"Stopped; {folder.key} had just finished and is complete ({folder.path}).")
     return Outcome(folder.key, "done", folder.path, title=title)
 
 
@@ -182,14 +195,14 @@ def _check_failures(job: Job, state: dict[str, Any]) -> None:
     if count > job.config["max_failure_share"] * t * len(fail):
         worst = int(fail.argmax())
         raise SolverError(
-            f"{count} of {t * len(fail)} subproblem solves failed (first in run {worst}, worst residual "
+            f"{count} of {t * len(fail)} subproblem solves failed (most in run {worst}, worst residual "
             f"{float(state['kkt'].max()):.2e}); the limit is max_failure_share={job.config['max_failure_share']}. No "
             f"weights are substituted. Try algorithm.subproblem=cvxpy to compare, or raise max_failure_share to go on "
             f"with these runs frozen."
         )
 
 
-def _train(job: Job, folder: JobFolder, title: str) -> None:
+def _train(job: Job, folder: JobFolder, title: str, stop: Callable[[], bool]) -> None:
     config, oracle, runs = job.config, job.oracle(), job.runs.to(job.device)
     if config["hardware"]["threads"]:
         torch.set_num_threads(config["hardware"]["threads"])
@@ -228,47 +241,46 @@ def _train(job: Job, folder: JobFolder, title: str) -> None:
         averages = {n: outputs[n].final(now["out"][n], now["theta"]) for n in averaged}
         recorder.add(t, _columns(job, oracle, point.F, now["alg"], averages))
 
-    with stop_requested() as stop:
-        while True:
-            rules: dict[str, Output] = outputs
-            if second:
-                assert gamma is not None
-                rules = {name: WeightedSum(gamma) for name in two_pass}
-            show = _progress(job, title + (" (second pass)" if second else ""), state["t"], job.steps)
-            chunk, checked = 1, time.monotonic()
-            while state["t"] < job.steps:
-                tick = time.monotonic()
-                until = min(job.steps, state["t"] + chunk)
-                state = loop.advance(oracle, job.algorithm, rules, state, until, None if second else observe)
-                took = time.monotonic() - tick
-                spent += took
-                chunk = min(2 * chunk, 1024) if took < 0.1 else max(1, chunk // 2)
-                show(state["t"])
-                _check_failures(job, state)
-                wants_stop = stop()
-                if wants_stop or time.monotonic() - checked > config["checkpoint"]["seconds"]:
-                    payload = {"state": state, "second": second, "seconds": spent, "answers": answers, "gamma": gamma}
-                    folder.save_checkpoint({**payload, "history": recorder.state()})
-                    folder.write_status("running", step=state["t"], steps=job.steps, started=began)
-                    checked = time.monotonic()
-                if wants_stop and state["t"] < job.steps:
-                    raise Interrupted(
-                        f"Stopped at step {state['t']} of {job.steps}; the same command continues from there "
-                        f"({folder.path})."
-                    )
-            if second or not two_pass:
-                break
-            first = {name: rule for name, rule in outputs.items() if name not in two_pass}
-            answers = loop.finals(first, state)
-            answers["last"] = state["theta"]
-            rule = outputs[two_pass[0]]
-            assert isinstance(rule, AdaptiveTwoPass)
-            gamma = rule.gamma(state["out"][two_pass[0]], job.steps)
-            second, state = True, fresh({name: WeightedSum(gamma) for name in two_pass})
+    while True:
+        rules: dict[str, Output] = outputs
         if second:
-            answers |= {name: rules[name].final(state["out"][name], state["theta"]) for name in two_pass}
-        else:
-            answers = {**loop.finals(outputs, state), "last": state["theta"]}
+            assert gamma is not None
+            rules = {name: WeightedSum(gamma) for name in two_pass}
+        show = _progress(job, title + (" (second pass)" if second else ""), state["t"], job.steps)
+        chunk, checked = 1, time.monotonic()
+        while state["t"] < job.steps:
+            tick = time.monotonic()
+            until = min(job.steps, state["t"] + chunk)
+            state = loop.advance(oracle, job.algorithm, rules, state, until, None if second else observe)
+            took = time.monotonic() - tick
+            spent += took
+            chunk = min(2 * chunk, 1024) if took < 0.1 else max(1, chunk // 2)
+            show(state["t"])
+            _check_failures(job, state)
+            wants_stop = stop()
+            if wants_stop or time.monotonic() - checked > config["checkpoint"]["seconds"]:
+                payload = {"state": state, "second": second, "seconds": spent, "answers": answers, "gamma": gamma}
+                folder.save_checkpoint({**payload, "history": recorder.state()})
+                folder.write_status("running", step=state["t"], steps=job.steps, started=began)
+                checked = time.monotonic()
+            if wants_stop and state["t"] < job.steps:
+                raise Interrupted(
+                    f"Stopped at step {state['t']} of {job.steps}; the same command continues from there "
+                    f"({folder.path})."
+                )
+        if second or not two_pass:
+            break
+        first = {name: rule for name, rule in outputs.items() if name not in two_pass}
+        answers = loop.finals(first, state)
+        answers["last"] = state["theta"]
+        rule = outputs[two_pass[0]]
+        assert isinstance(rule, AdaptiveTwoPass)
+        gamma = rule.gamma(state["out"][two_pass[0]], job.steps)
+        second, state = True, fresh({name: WeightedSum(gamma) for name in two_pass})
+    if second:
+        answers |= {name: rules[name].final(state["out"][name], state["theta"]) for name in two_pass}
+    else:
+        answers = {**loop.finals(outputs, state), "last": state["theta"]}
     _finish(job, oracle, folder, state, answers, averaged, recorder, began, spent)
 
 
@@ -321,9 +333,7 @@ def _finish(
     folder.remove_checkpoints()
 
 
-def _rows(
-    job: Job, oracle: Oracle, output: str, theta: Tensor, state: dict[str, Any], spent: float
-) -> pd.DataFrame:
+def _rows(job: Job, oracle: Oracle, output: str, theta: Tensor, state: dict[str, Any], spent: float) -> pd.DataFrame:
     """One row per run for one output rule."""
     M, runs = oracle.spec.M, job.runs
     values = oracle.exact(theta)

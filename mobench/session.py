@@ -10,7 +10,7 @@ import pandas as pd
 from mobench import metrics
 from mobench.config import build
 from mobench.runner import Outcome
-from mobench.store import JobFolder
+from mobench.store import JobFolder, columns
 
 if TYPE_CHECKING:
     from mobench.sweeper import Plan
@@ -39,9 +39,9 @@ def _cell(values: pd.Series) -> str:
 
 def summary(folder: JobFolder) -> str:
     """A readable table of one job: a line per preference and output rule, mean over the seeds that finished."""
-    config, rows = _config(folder), folder.final()
-    weights = [c for c in rows if c.startswith("preference_")]
-    shown = [c for c in rows if c.startswith("f_")] + [
+    config, rows = folder.config(), folder.final()
+    weights = columns(rows, "preference_")
+    shown = columns(rows, "f_") + [
         c for c in ("angle_deg", "front_distance", "stationarity") if c in rows and rows[c].notna().any()
     ]
     table: dict[str, list[str]] = {c: [] for c in ("preference", "output", *shown, "runs")}
@@ -58,23 +58,19 @@ def summary(folder: JobFolder) -> str:
     lines += _hypervolumes(config, rows)
     if (rows["solver_failures"] > 0).any() or rows["kkt_residual_max"].notna().any():
         worst = rows["kkt_residual_max"].max()
-        lines.append(f"subproblems: {int(rows['solver_failures'].sum())} failed, worst relative KKT residual {worst:.1e}")
+        lines.append(
+            f"subproblems: {int(rows['solver_failures'].sum())} failed, worst relative KKT residual {worst:.1e}"
+        )
     meta = folder.meta()
     lines.append(f"{meta['seconds_train']:.2f} s training, {meta['seconds_evaluate']:.2f} s evaluation; {folder.path}")
     return "\n".join(lines)
-
-
-def _config(folder: JobFolder) -> dict[str, Any]:
-    import yaml
-
-    return dict(yaml.safe_load((folder.path / "config.yaml").read_text()))
 
 
 def _hypervolumes(config: dict[str, Any], rows: pd.DataFrame) -> list[str]:
     problem = build(config["problem"], "problem")
     if problem.ref_point is None or rows["preference_1"].nunique() < 2:
         return []
-    F = [c for c in rows if c.startswith("f_")]
+    F = columns(rows, "f_")
     lines = []
     for output, group in rows.groupby("output", sort=False):
         good = group[group["status"] == "done"]

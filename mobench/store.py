@@ -24,6 +24,7 @@ from typing import IO, Any
 import numpy as np
 import pandas as pd
 import torch
+import yaml
 
 from mobench.errors import StoreError
 
@@ -39,7 +40,7 @@ def _explain(error: OSError, path: Path) -> StoreError:
     reasons = {13: "permission denied", 30: "the file system is read-only", 28: "no space left on the device"}
     why = reasons.get(error.errno or 0, error.strerror or str(error))
     return StoreError(
-        f"Cannot write {path}: {why}. Free space or fix permissions, or choose another folder with MOBENCH_OUTPUTS=DIR. "
+        f"Cannot write {path}: {why}. Free space, fix permissions, or choose another folder with MOBENCH_OUTPUTS=DIR. "
         f"Finished results are untouched; the same command continues from the last checkpoint."
     )
 
@@ -169,8 +170,12 @@ class JobFolder:
     def write_solutions(self, solutions: dict[str, np.ndarray]) -> None:
         """Decision variables per output rule, (R, P) each."""
         buffer = io.BytesIO()
-        np.savez_compressed(buffer, **{k: v for k, v in solutions.items()})
+        np.savez_compressed(buffer, **solutions)  # type: ignore[arg-type]  # the stub takes names for its flag
         write_atomic(self.path / "solutions.npz", buffer.getvalue())
+
+    def config(self) -> dict[str, Any]:
+        """The resolved configuration that produced the rows."""
+        return dict(yaml.safe_load((self.path / "config.yaml").read_text()))
 
     def final(self) -> pd.DataFrame:
         """Rows, one per run and output rule."""
@@ -188,6 +193,11 @@ class JobFolder:
     def meta(self) -> dict[str, Any]:
         """Provenance and timings."""
         return dict(json.loads((self.path / "meta.json").read_text()))
+
+
+def columns(frame: pd.DataFrame, prefix: str) -> list[str]:
+    """Names of the columns that begin with `prefix`, in order: `columns(rows, "f_")`."""
+    return [str(c) for c in frame.columns if str(c).startswith(prefix)]
 
 
 def config_hash(config: Any) -> str:

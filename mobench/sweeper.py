@@ -12,6 +12,8 @@ finished ones are not launched. A failing job does not stop the others.
 
 from __future__ import annotations
 
+import contextlib
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +23,7 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.plugins import Plugins
 from hydra.core.utils import JobReturn
+from hydra.plugins.launcher import Launcher
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
@@ -45,10 +48,15 @@ class Planned:
     artifact: str | None = None
     name: str = ""
 
+    @property
+    def title(self) -> str:
+        """What messages call it."""
+        return f"{self.artifact or ''} {self.name}".strip()
+
 
 @dataclass
 class Plan:
-    """All jobs of a sweep, and the artifacts that they belong to (also those without jobs), with their configuration."""
+    """All jobs of a sweep, and the configuration of each artifact that they belong to (also of those without jobs)."""
 
     jobs: list[Planned] = field(default_factory=list)
     artifacts: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -77,6 +85,10 @@ class JobsSweeper(Sweeper):
 
     def __init__(self, params: dict[str, str] | None = None) -> None:
         self.params = dict(params or {})
+
+    launcher: Launcher
+    hydra_context: HydraContext
+    config: DictConfig
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         self.hydra_context, self.config = hydra_context, config
@@ -136,7 +148,7 @@ class JobsSweeper(Sweeper):
         if type(self.launcher).__name__ == "BasicLauncher":
             # Hydra imports its plug-ins under their own names, so isinstance does not know it. In this process the
             # composed configurations can be used as they are.
-            return [run_job(j.config, title=f"{j.artifact or ''} {j.name}".strip()) for j in jobs]
+            return [run_job(j.config, title=j.title) for j in jobs]
         if not jobs:
             return []
         returns: Sequence[JobReturn] = self.launcher.launch([j.overrides for j in jobs], initial_job_idx=0)
@@ -146,11 +158,13 @@ class JobsSweeper(Sweeper):
 def _outcome(returned: JobReturn, job: Planned) -> Outcome:
     """What a launcher brought back; a worker that died is a failed job like any other."""
     try:
-        value = returned.return_value
+        with contextlib.redirect_stderr(io.StringIO()):  # Hydra prints a line of its own about an exception
+            value = returned.return_value
     except Exception as error:  # noqa: BLE001  whatever a worker raised is this job's failure, and is reported
-        return Outcome(job.folder.key, "failed", job.folder.path, error=f"{type(error).__name__}: {error}")
-    assert isinstance(value, Outcome)
-    return value
+        value = f"{type(error).__name__}: {error}"
+    if isinstance(value, Outcome):
+        return value
+    return Outcome(job.folder.key, "failed", job.folder.path, error=str(value), title=job.title)
 
 
 def register() -> None:

@@ -60,7 +60,7 @@ def environment(root: Path, **extra: str) -> dict[str, str]:
     env = {k: v for k, v in os.environ.items() if k not in WANDB and k != "HYDRA_FULL_ERROR"}
     threads = {"OMP_NUM_THREADS": "1", "MOBENCH_OUTPUTS": str(root), "NETRC": str(root / "no-netrc"), "HOME": str(root)}
     # a tool that tries the network fails at once
-    proxies = {k: "http://127.0.0.1:9" for k in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")}
+    proxies = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), "http://127.0.0.1:9")
     return env | threads | proxies | extra
 
 

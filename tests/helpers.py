@@ -30,7 +30,12 @@ def runs_at(*angles: float, seeds: tuple[int, ...] = (0,)) -> Runs:
 
 
 def simulate(
-    problem: Problem, algorithm: Algorithm, runs: Runs, steps: int, outputs: tuple[str, ...] = ("last",), oracle: Any = None
+    problem: Problem,
+    algorithm: Algorithm,
+    runs: Runs,
+    steps: int,
+    outputs: tuple[str, ...] = ("last",),
+    oracle: Any = None,
 ) -> Path:
     oracle = oracle or Exact(problem, runs)
     rules = {name: make_output(name) for name in outputs}

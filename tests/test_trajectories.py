@@ -59,7 +59,12 @@ CASES: dict[str, tuple[Any, Any, int, Callable[..., Any]]] = {
         300,
         lambda x, w, **k: tchebycheff.tch(REFERENCE, x, w, weighted=False, box=BOX, **k),
     ),
-    "stch": (OMD, STCH(step_size=0.02, mu=0.01), 300, lambda x, w, **k: tchebycheff.stch(REFERENCE, x, w, box=BOX, **k)),
+    "stch": (
+        OMD,
+        STCH(step_size=0.02, mu=0.01),
+        300,
+        lambda x, w, **k: tchebycheff.stch(REFERENCE, x, w, box=BOX, **k),
+    ),
     "mgda": (TOY, MGDA(step_size=0.2), 150, lambda x, w, **k: mgda.run(FAR, x, **k)),
     "pmtl-fig3": (TOY, PMTL(step_size=0.2, references=5), 150, lambda x, w, **k: pmtl.run(FAR, x, w, FIVE, **k)),
     "pmtl-hard": (HARD, PMTL(step_size=0.5), 200, lambda x, w, **k: pmtl.run(FAR, x, w, FOUR, **k)),
@@ -113,7 +118,12 @@ CASES: dict[str, tuple[Any, Any, int, Callable[..., Any]]] = {
         250,
         lambda x, w, **k: ferero.run_sa(FAR, x, line(w), gamma=0.5, c_h=0.1, A=A4_UNIT, **k),
     ),
-    "omd-pgd": (OMD, OMDTCH(step_size=0.02), 300, lambda x, w, **k: omd.run(REFERENCE, x, w, lambda_step=1.0, box=BOX, **k)),
+    "omd-pgd": (
+        OMD,
+        OMDTCH(step_size=0.02),
+        300,
+        lambda x, w, **k: omd.run(REFERENCE, x, w, lambda_step=1.0, box=BOX, **k),
+    ),
     "omd-eg": (
         OMD,
         OMDTCH(step_size=0.02, mirror="eg"),

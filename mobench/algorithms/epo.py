@@ -1,10 +1,10 @@
 """EPO search: weights from a linear program that balances r * F or descends along the ray 1/r.
 
-    rl = r * F,  h = rl / sum(rl),  mu = sum_m h_m log(M h_m)   (non-uniformity)
-    a = r * (log(M h) - mu),  C = K a
-    balance (mu > eps):  max beta' C  s.t. (K beta)_j >= C_j for j with C_j <= 0, (K beta)_{argmax rl} >= 0
-    descent (mu <= eps): max 1' K beta  s.t. K beta >= 0, beta' C >= -max(0, -max_j C_j)
-    beta in the simplex;  d = -gain * max(mu, mu_floor) * J^T beta
+rl = r * F,  h = rl / sum(rl),  mu = sum_m h_m log(M h_m)   (non-uniformity)
+a = r * (log(M h) - mu),  C = K a
+balance (mu > eps):  max beta' C  s.t. (K beta)_j >= C_j for j with C_j <= 0, (K beta)_{argmax rl} >= 0
+descent (mu <= eps): max 1' K beta  s.t. K beta >= 0, beta' C >= -max(0, -max_j C_j)
+beta in the simplex;  d = -gain * max(mu, mu_floor) * J^T beta
 """
 
 from __future__ import annotations

@@ -1,17 +1,19 @@
 """FERERO (Algorithm 1): preference-guided descent from one quadratic subprogram over multipliers.
 
-    minimise_{C_A} F(theta)  s.t.  G = B_g F + b_g <= 0,  H = B_h F + b_h = 0
-    d = -J^T w,  w = A_ag' lambda,  A_ag = [A; B_g; B_h],  lambda = (lf, lg, lh)
-    lambda = argmin 1/2 lambda' Q lambda - lambda' p,  Q = A_ag K A_ag',  p = (0, c_g G, c_h H)           (2.3)
-    over lf >= 0, lg >= 0, lh free and  lf' (A F) = 1' A F  ("adaptive", 2.4)  or  1' lf = 1  ("simplex", Remark 4)
+minimise_{C_A} F(theta)  s.t.  G = B_g F + b_g <= 0,  H = B_h F + b_h = 0
+d = -J^T w,  w = A_ag' lambda,  A_ag = [A; B_g; B_h],  lambda = (lf, lg, lh)
+lambda = argmin 1/2 lambda' Q lambda - lambda' p,  Q = A_ag K A_ag',  p = (0, c_g G, c_h H)           (2.3)
+over lf >= 0, lg >= 0, lh free and  lf' (A F) = 1' A F  ("adaptive", 2.4)  or  1' lf = 1  ("simplex", Remark 4)
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -20,8 +22,10 @@ from mobench.algorithms import ferero_geometry as geometry
 from mobench.core.algorithm import Algorithm, Context, Info, Real, State, Weighting
 from mobench.core.preferences import ray
 from mobench.errors import ConfigError, choose
-from mobench.subproblems import project_weighted_simplex, qp, reference
+from mobench.subproblems import TOLERANCE, project_weighted_simplex, qp, reference
+from mobench.subproblems.arrays import Array, arrays, tensor
 from mobench.subproblems.pgd import projected_gradient
+from mobench.subproblems.solution import TINY
 
 Matrix = Sequence[Sequence[Real]]
 
@@ -78,7 +82,7 @@ class Preferred(Algorithm):
         if self.extreme_rays is not None:
             A = geometry.cone_from_rays(geometry.rows_of(self.extreme_rays, M, "extreme_rays", F0))
         elif self.ascend_to is not None:
-            target = geometry.rows_of([self.ascend_to], M, "ascend_to", F0)  # type: ignore[list-item]
+            target = geometry.rows_of([self.ascend_to], M, "ascend_to", F0)
             cones = [geometry.cone_with_ascent(y) for y in F0 - target]
             most = max(len(A) for A in cones)
             # a facet given twice leaves the cone as it is, so runs with fewer facets repeat their last one
@@ -239,70 +243,86 @@ def _eliminate(
 ) -> tuple[Float[Tensor, "R M"], Info]:
     """Exact multipliers: the free lh is eliminated, the rest is one QP over (lf, lg).
 
-        S = B_h K B_h',  C = A_g K B_h',  A_g = [A; B_g]
-        lh = S^+ (c_h H - C' x),   x = (lf, lg) = argmin 1/2 x' (A_g K A_g' - C S^+ C') x - x' (p_g - C S^+ c_h H)
+        S = B_h K B_h',  C = B_h K A_g',  A_g = [A; B_g],  P = A_g - C' S^+ B_h
+        lh = S^+ (c_h H - C x),   x = (lf, lg) = argmin 1/2 x' P K P' x - x' (p_g - C' S^+ c_h H)
+
+    P K P' is the usual A_g K A_g' - C' S^+ C without its cancellation. Runs are the last axis of the arrays: sums over
+    the short axes are then sums of long vectors, which NumPy (small batches) does several times faster than products of
+    small matrices.
     """
-    A = state["A"] if cG is None else torch.cat([state["A"], state["Bg"]], dim=1)
+    solver = reference.qp if by_reference else qp
+    A, r = state["A"], s.squeeze(-1)
     b = None
     if cG is not None:
+        A = torch.cat([A, state["Bg"]], dim=1)
+        b = torch.nn.functional.pad(cG, (a.shape[1], 0))
         a = torch.nn.functional.pad(a, (0, cG.shape[1]))
-        b = torch.nn.functional.pad(cG, (state["A"].shape[1], 0))
     if cH is None:
         Q = A @ K @ A.mT
-        x, residual, failed = _solve(Q, b, a, s, by_reference)
+        x, residual, failed = solver(Q, b, a, r)
         return (x.unsqueeze(1) @ A).squeeze(1), Info(residual, failed)
-    B = state["Bh"]
-    BK = B @ K
-    S = BK @ B.mT
-    C = BK @ A.mT  # (R, h, n), the transpose of the C above
-    rhs = torch.cat([C, cH.unsqueeze(-1)], dim=-1)
-    solved = _pinv_times(S, rhs, K)
-    SC, SH = solved[..., :-1], solved[..., -1:]  # S^+ C', S^+ c_h H
-    AK = A @ K
-    # projecting A onto the complement of B_h in the metric K is more accurate than subtracting two large matrices
-    Ap = A - SC.mT @ B
-    Q = Ap @ K @ Ap.mT
-    if A.shape[1] > 2:
-        # at a stationary point K lies in the range of B_h' and Q is zero; what rounding leaves of it is not even
-        # symmetric, and beside the linear term it must not decide (the closed form for two is indifferent to it)
-        noise = 1e-14 * (AK * A).sum((-2, -1))
-        real = Q.diagonal(dim1=-2, dim2=-1).sum(-1) > noise
-        Q = torch.where(real[:, None, None] | Q.isnan(), 0.5 * (Q + Q.mT), 0.0)
-    linear = -(SC.mT @ cH.unsqueeze(-1)).squeeze(-1)
-    x, residual, failed = _solve(Q, linear if b is None else b + linear, a, s, by_reference)
-    lh = (SH - SC @ x.unsqueeze(-1)).squeeze(-1)
-    w = (x.unsqueeze(1) @ A + lh.unsqueeze(1) @ B).squeeze(1)
-    # equality row B_h J d + c_h H = 0, relative to its own terms
-    broken = (cH - (BK @ w.unsqueeze(-1)).squeeze(-1)).abs().amax(-1)
-    scale = cH.abs().amax(-1) + (AK.abs().amax((-2, -1)) + BK.abs().amax((-2, -1))) * w.abs().amax(-1)
-    equality = broken / scale.clamp_min(torch.finfo(K.dtype).tiny)
-    residual = torch.maximum(residual, equality)
-    return w, Info(residual, failed | (equality > 1e-9))
+    xp, given = arrays(K, A, state["Bh"], cH)
+    k, A_, B, target = (_runs_last(xp, array) for array in given)
+    with np.errstate(all="ignore"):
+        trace = k[range(len(k)), range(len(k))].sum(0)
+        BK = _times(B, k)
+        C = _times(BK, xp.swapaxes(A_, 0, 1))
+        solved = _pinv_times(xp, _times(BK, xp.swapaxes(B, 0, 1)), xp.concatenate((C, target[:, None]), 1), trace)
+        SC, SH = solved[:, :-1], solved[:, -1]  # S^+ C, S^+ c_h H
+        P = A_ - _times(xp.swapaxes(SC, 0, 1), B)
+        Q_ = _times(_times(P, k), xp.swapaxes(P, 0, 1))
+        AK = _times(A_, k)
+        n = len(A_)
+        if n > 2:
+            # at a stationary point K lies in the range of B_h' and Q is zero; what rounding leaves of it is not even
+            # symmetric, and beside the linear term it must not decide (the closed form for two is indifferent to it)
+            small = Q_[range(n), range(n)].sum(0) <= 1e-14 * (AK * A_).sum(0).sum(0)
+            Q_ = xp.where(small, 0.0, 0.5 * (Q_ + xp.swapaxes(Q_, 0, 1)))
+        linear = tensor(-(SC * target[:, None]).sum(0).T)
+        Q = tensor(Q_).movedim(-1, 0)
+        x, residual, failed = solver(Q, linear if b is None else b + linear, a.double(), r.double())
+        x_ = x.T if xp is torch else x.numpy().T
+        lh = SH - (SC * x_).sum(1)
+        w = (A_ * x_[:, None]).sum(0) + (B * lh[:, None]).sum(0)
+        # equality row B_h J d + c_h H = 0, relative to its own terms
+        broken = xp.amax(abs(target - (BK * w).sum(1)), 0)
+        scale = xp.amax(abs(target), 0) + (_largest(xp, AK) + _largest(xp, BK)) * xp.amax(abs(w), 0)
+        equality = tensor(broken / (scale + TINY))
+    return tensor(w.T, K.dtype), Info(torch.maximum(residual, equality), failed | (equality > TOLERANCE))
 
 
-def _solve(
-    Q: Tensor, b: Tensor | None, a: Tensor, s: Tensor, by_reference: bool
-) -> tuple[Tensor, Tensor, Tensor]:
-    solver = reference.qp if by_reference else qp
-    x, residual, failed = solver(Q, b, a, s.squeeze(-1))
-    return x, residual, failed
+def _runs_last(xp: ModuleType, x: Array) -> Array:
+    """(R, ...) -> (..., R), in memory as well."""
+    if xp is torch:
+        return x.movedim(0, -1).contiguous()
+    return np.ascontiguousarray(x.transpose(*range(1, x.ndim), 0))
 
 
-def _pinv_times(S: Tensor, rhs: Tensor, K: Tensor) -> Tensor:
-    """S^+ rhs for symmetric positive semidefinite S = B_h K B_h'.
+def _times(X: Array, Y: Array) -> Array:
+    """(n, m, R) x (m, k, R) -> (n, k, R), run by run."""
+    return (X[:, :, None] * Y).sum(1)
+
+
+def _largest(xp: ModuleType, X: Array) -> Array:
+    """max |X_ij| of each run."""
+    return xp.amax(abs(X).reshape(-1, X.shape[-1]), 0)
+
+
+def _pinv_times(xp: ModuleType, S: Array, rhs: Array, trace: Array) -> Array:
+    """S^+ rhs for symmetric positive semidefinite S = B_h K B_h' (h, h, R), with tr K (R,).
 
     One row: a division. More: eigenvalues below 1e-13 of the largest are taken as 0, so that an equality that no
     direction can move (B_h J = 0) leaves its multiplier at 0; whether it holds is then judged by the certificate.
     """
-    trace = K.diagonal(dim1=-2, dim2=-1).sum(-1)[:, None, None]
-    if S.shape[-1] == 1:
+    if len(S) == 1:
         zero = S <= 1e-26 * trace
-        return torch.where(zero, 0.0, rhs / torch.where(zero, 1.0, S))
+        return rhs * xp.where(zero, 0.0, 1 / S)
     # NaN in one run must not stop its neighbours: the eigensolver raises on it
-    finite = S.isfinite().all(-1).all(-1)[:, None, None]
-    safe = torch.where(finite, S / trace, torch.eye(S.shape[-1]).to(S))
-    values, vectors = torch.linalg.eigh(safe)
-    keep = values > 1e-13 * values[:, -1:].clamp_min(0)
-    inverse = torch.where(keep, 1.0 / torch.where(keep, values, 1.0), 0.0)
-    out = vectors @ (inverse.unsqueeze(-1) * (vectors.mT @ rhs)) / trace
-    return torch.where(finite, out, torch.nan)
+    finite = (trace - trace == 0)[:, None, None]
+    trace = trace + (trace == 0)
+    S, rhs = xp.moveaxis(S / trace, -1, 0), xp.moveaxis(rhs / trace, -1, 0)
+    values, vectors = xp.linalg.eigh(xp.where(finite, S, 0.0))
+    keep = values > 1e-13 * values[:, -1:]
+    inverse = xp.where(keep & (values > 0), 1 / values, 0.0)
+    out = vectors @ (inverse[:, :, None] * (xp.swapaxes(vectors, 1, 2) @ rhs))
+    return xp.moveaxis(xp.where(finite, out, xp.nan), 0, -1)

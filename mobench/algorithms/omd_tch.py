@@ -1,8 +1,8 @@
 """OMD-TCH:  minimise max over lambda in the simplex of sum_m lambda_m w_m f_m  by online mirror descent.
 
-    c = lambda^(t) * w,   theta^(t+1) = Proj(theta^(t) - eta_theta J^T c)                      (eq. 9)
-    PGD:  lambda^(t+1) = Proj_simplex(lambda^(t) + eta_lambda w * F(theta^(t)))                (eq. 10)
-    EG:   lambda^(t+1) proportional to lambda^(t) * exp(eta_lambda w * F(theta^(t)))           (eq. 11)
+c = lambda^(t) * w,   theta^(t+1) = Proj(theta^(t) - eta_theta J^T c)                      (eq. 9)
+PGD:  lambda^(t+1) = Proj_simplex(lambda^(t) + eta_lambda w * F(theta^(t)))                (eq. 10)
+EG:   lambda^(t+1) proportional to lambda^(t) * exp(eta_lambda w * F(theta^(t)))           (eq. 11)
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Pareto MTL: descent restricted to the sector of the preference ray v among reference rays u_1..u_L.
 
-    W = U - v,  active set a = {j : W_j F / |F| > 0}  (F is nearer to u_j than to v)
-    phase 1 (t < floor(0.2 T)): d = -J^T W_a' s,  s = min-norm weights of the rows W_j J, j in a; d = 0 if a = {}
-    phase 2: d = -J^T (s_f + W_a' s_a), (s_f, s_a) = min-norm weights of the M gradients and the rows W_j J, j in a
+W = U - v,  active set a = {j : W_j F / |F| > 0}  (F is nearer to u_j than to v)
+phase 1 (t < floor(0.2 T)): d = -J^T W_a' s,  s = min-norm weights of the rows W_j J, j in a; d = 0 if a = {}
+phase 2: d = -J^T (s_f + W_a' s_a), (s_f, s_a) = min-norm weights of the M gradients and the rows W_j J, j in a
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ import pandas as pd
 
 from mobench import loggers, provenance
 from mobench.errors import ConfigError, suggest
-from mobench.store import JobFolder, outputs_root, write_atomic, write_json
+from mobench.store import JobFolder, columns, outputs_root, write_atomic, write_json
 
 Verdict = Literal["reproduced", "partial", "not reproduced", "not tested at this scale"]
 Draw = Callable[["Artifact"], None]
@@ -62,7 +62,9 @@ def registered(id: str) -> Draw:
     importlib.import_module(module)
     if id not in _registry:
         known = sorted(k for k in _registry if k.startswith(paper))
-        raise ConfigError(f"artifact {id!r} is not drawn by experiments/{paper}.py; it has {', '.join(known)}.{suggest(id, known)}")
+        raise ConfigError(
+            f"artifact {id!r} is not drawn by experiments/{paper}.py; it has {', '.join(known)}.{suggest(id, known)}"
+        )
     return _registry[id]
 
 
@@ -95,15 +97,13 @@ class JobRows:
     @functools.cached_property
     def config(self) -> dict[str, Any]:
         """The resolved configuration that produced the rows."""
-        import yaml
-
-        return dict(yaml.safe_load((self.folder.path / "config.yaml").read_text()))
+        return self.folder.config()
 
     @property
     def weights(self) -> np.ndarray:
         """Preferences (R, M), by run, of the first output rule."""
         rows = self.final[self.final["output"] == self.final["output"].iloc[0]]
-        return rows[[c for c in rows if c.startswith("preference_")]].to_numpy()
+        return rows[columns(rows, "preference_")].to_numpy()
 
     @property
     def counted(self) -> str:
@@ -115,7 +115,7 @@ class JobRows:
         """Objective values along the trajectories, (R, recorded steps, M)."""
         h = self.history
         h = h[h["output"] == output].sort_values(["run", "step"], kind="stable")
-        F = h[[c for c in h if c.startswith("f_")]].to_numpy(copy=True)
+        F = h[columns(h, "f_")].to_numpy(copy=True)
         return F.reshape(h["run"].nunique(), -1, F.shape[1])
 
 
@@ -241,10 +241,14 @@ def draw(id: str, config: Mapping[str, Any], folders: Mapping[str, JobFolder], r
 
     missing = [name for name, folder in folders.items() if not folder.done]
     if missing:
-        session.fail(f"{id} is not drawn: {len(missing)} of {len(folders)} jobs are not finished ({', '.join(missing)}).")
+        session.fail(
+            f"{id} is not drawn: {len(missing)} of {len(folders)} jobs are not finished ({', '.join(missing)})."
+        )
         return False
     began = time.time()
-    a = Artifact(id, config["artifact"]["title"] or id, config["scale"]["name"], {k: JobRows(f) for k, f in folders.items()})
+    a = Artifact(
+        id, config["artifact"]["title"] or id, config["scale"]["name"], {k: JobRows(f) for k, f in folders.items()}
+    )
     registered(id)(a)
     target = artifact_folder(id, root)
     for name in ("figure.pdf", "figure.png", "table.csv", "table.md", "table.tex", "claims.json"):

@@ -6,17 +6,26 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+from cycler import cycler
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 
 # Okabe and Ito's palette
-BLUE, ORANGE, GREEN, RED, PURPLE, SKY, YELLOW = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#F0E442"
+BLUE, ORANGE, GREEN, RED, PURPLE, SKY, YELLOW = (
+    "#0072B2",
+    "#E69F00",
+    "#009E73",
+    "#D55E00",
+    "#CC79A7",
+    "#56B4E9",
+    "#F0E442",
+)
 BLACK, GREY = "#000000", "#7F7F7F"
 CYCLE = [BLUE, ORANGE, GREEN, RED, PURPLE, SKY]
 MARKERS = ["o", "s", "^", "D", "v", "P"]
 
-RC = {
+RC: dict[Any, Any] = {
     "pdf.fonttype": 42,
     "font.family": "DejaVu Sans",
     "font.size": 9.0,
@@ -25,7 +34,7 @@ RC = {
     "legend.fontsize": 8.0,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.prop_cycle": mpl.cycler(color=CYCLE),
+    "axes.prop_cycle": cycler(color=CYCLE),
     "legend.frameon": False,
     "lines.linewidth": 1.2,
     "savefig.bbox": "tight",
@@ -41,7 +50,9 @@ def panels(rows: int, cols: int, size: float = 2.6, **kw: Any) -> tuple[Any, np.
     return plt.subplots(rows, cols, figsize=(size * cols, size * rows), squeeze=False, layout="constrained", **kw)
 
 
-def objective_axes(ax: Any, low: float = -0.1, high: float = 1.15, labels: tuple[str, str] = ("$f_1$", "$f_2$")) -> None:
+def objective_axes(
+    ax: Any, low: float = -0.1, high: float = 1.15, labels: tuple[str, str] = ("$f_1$", "$f_2$")
+) -> None:
     """Equal axes of a two-objective panel."""
     ax.set_xlim(low, high)
     ax.set_ylim(low, high)

@@ -23,14 +23,11 @@ def reasons(spec: Spec, algorithm: Algorithm) -> list[str]:
     out = []
     missing = algorithm.needs(spec) - spec.provides
     if missing:
-        out.append(
-            f"it asks for {', '.join(sorted(missing))}, the oracle provides {', '.join(sorted(spec.provides)) or 'values and pull only'}"
-        )
+        given = ", ".join(sorted(spec.provides)) or "values and pull only"
+        out.append(f"it asks for {', '.join(sorted(missing))}, the oracle provides {given}")
     if algorithm.samples > spec.samples:
         hint = "; a stateful oracle cannot give them" if spec.stateful else "; set oracle=minibatch"
-        out.append(
-            f"it draws {algorithm.samples} independent samples per step, the oracle gives {spec.samples}{hint}"
-        )
+        out.append(f"it draws {algorithm.samples} independent samples per step, the oracle gives {spec.samples}{hint}")
     if not _inside(spec.N, algorithm.constraints):
         out.append(f"it takes {_range(algorithm.constraints)} constraints, the problem has N={spec.N}")
     elif spec.N and algorithm.constraint_kind not in (None, spec.constraint_kind):

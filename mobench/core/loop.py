@@ -57,9 +57,9 @@ def advance(
     until: int,
     observe: Callable[[int, State, Any], None] | None = None,
 ) -> State:
-    """Run steps t = state["t"] .. until-1. `observe(t, state, point)` sees theta_t before its step, and outputs that already hold it.
+    """Run steps t = state["t"] .. until-1. `observe(t, state, point)` sees theta_t before its step.
 
-    A run whose next iterate is not finite keeps its last finite one and is marked in `alive`: its neighbours do not
+    The outputs that `observe` sees hold theta_t already. A run whose next iterate is not finite keeps its last finite one and is marked in `alive`: its neighbours do not
     notice. `kkt` is the largest residual of a run's subproblem solves (-1: it has none), `fail` counts failed ones.
     """
     X, samples = oracle.spec.X, range(algorithm.samples)
@@ -84,7 +84,15 @@ def advance(
                 kkt = torch.fmax(kkt, info.kkt.to(kkt.dtype))
             if info.fail is not None:
                 fail = fail + info.fail
-            state |= {"t": t + 1, "theta": theta, "oracle": ostate, "alg": alg, "alive": alive, "kkt": kkt, "fail": fail}
+            state |= {
+                "t": t + 1,
+                "theta": theta,
+                "oracle": ostate,
+                "alg": alg,
+                "alive": alive,
+                "kkt": kkt,
+                "fail": fail,
+            }
     return state
 
 

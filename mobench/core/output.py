@@ -83,9 +83,7 @@ def conversion_weights(F: Float[Tensor, "R T M"], weak_ties: bool = False) -> Fl
     return gamma * alive
 
 
-def _absorb(
-    F: Float[Tensor, "R t1 M"], gamma: Tensor, alive: Tensor, t: int, weak_ties: bool
-) -> tuple[Tensor, Tensor]:
+def _absorb(F: Float[Tensor, "R t1 M"], gamma: Tensor, alive: Tensor, t: int, weak_ties: bool) -> tuple[Tensor, Tensor]:
     """One round of Algorithm 2 with slot t as the newcomer; written in place."""
     stored, new = F[:, :t], F[:, t : t + 1]
     le = (stored <= new).all(-1)

@@ -32,7 +32,9 @@ class Minibatch(Oracle):
         if samples not in (1, 2):
             raise JoinError(f"oracle.samples={samples}: a step uses 1 or 2 independent batches.")
         if not 1 <= batch_size <= problem.n_samples:
-            raise JoinError(f"oracle.batch_size={batch_size} must lie in 1..{problem.n_samples}, the number of samples.")
+            raise JoinError(
+                f"oracle.batch_size={batch_size} must lie in 1..{problem.n_samples}, the number of samples."
+            )
         self.problem, self.batch_size = problem, batch_size
         self.spec: Spec = problem_spec(problem, len(runs), samples=samples)
         keys = [seed_for(int(s), problem=problem.name, use="batches") for s in runs.seeds]

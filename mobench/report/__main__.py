@@ -10,7 +10,6 @@ from mobench.errors import MobenchError
 from mobench.report.build import build, declared, results_markdown, results_summary_markdown
 from mobench.store import write_atomic
 
-
 MARKERS = ("<!-- results: written by make report -->", "<!-- end of results -->")
 
 
@@ -29,7 +28,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--outputs", type=Path, help="the outputs folder (default: $MOBENCH_OUTPUTS, else outputs)")
     parser.add_argument("--results", type=Path, metavar="FILE", help="also write the results as Markdown")
     parser.add_argument("--summary", action="store_true", help="only print the short Markdown table, build nothing")
-    parser.add_argument("--readme", type=Path, metavar="FILE", help="also renew the short table between its two markers")
+    parser.add_argument(
+        "--readme", type=Path, metavar="FILE", help="also renew the short table between its two markers"
+    )
     args = parser.parse_args(argv)
     try:
         expected = declared()

@@ -15,10 +15,7 @@ from mobench.subproblems.arrays import Array, arrays, integers, zeros
 from mobench.subproblems.pivoting import complementary_pivot, eliminate
 from mobench.subproblems.solution import GROWTH, TINY, Solution, best_try, certified
 
-SLACK = (
-    2.0**-50
-)  # rows may be violated by this, relative to their largest entry: the rounding of the entries themselves
-RELAXATIONS = (0.0, 1e-13, 1e-12, 1e-11, 1e-10)  # relaxations of the rows, tried in turn
+RELAXATIONS = (0.0, 1e-13, 1e-12, 1e-11, 1e-10)  # of the rows, tried in turn where rounding leaves nothing feasible
 
 
 def homogeneous(xp: ModuleType, c: Array, G: Array, h: Array) -> tuple[Array, Array]:
@@ -47,17 +44,15 @@ def homogeneous_residual(xp: ModuleType, x: Array, y: Array, c: Array, G: Array)
 
 def _interval(xp: ModuleType, c: Array, G: Array) -> tuple[Array, Array]:
     """x and y of a homogeneous LP in x = (t, 1 - t): each row is  u t + v (1 - t) >= 0."""
-    u, v = G[:, :, 0] + SLACK, G[:, :, 1] + SLACK
+    u, v = G[:, :, 0], G[:, :, 1]
     root = v / (v - u)
     above = xp.where((u < 0) & (v >= 0), root, 1.0)
     below = xp.where((v < 0) & (u >= 0), root, 0.0)
     above, below = xp.where(above < 1, above, 1.0), xp.where(below > 0, below, 0.0)
     high, low = xp.amin(above, 1), xp.amax(below, 1)
     slope = c[:, 0] - c[:, 1]
-    # An empty interval of rounding width is a point; one that is really empty fails the certificate wherever t is.
-    middle = 0.5 * (low + high)
-    t = xp.where(slope > 0, high, xp.where(slope < 0, low, middle))
-    t = xp.where(low > high, middle, t)
+    # If low > high by rounding, both ends are solutions to rounding; if really, the certificate fails wherever t is.
+    t = xp.where(slope > 0, high, xp.where(slope < 0, low, 0.5 * (low + high)))
     x = xp.stack((t, 1 - t), 1)
     runs = integers(t, len(t))
     row = xp.where(slope > 0, above.argmin(1), below.argmax(1))

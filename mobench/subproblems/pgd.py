@@ -59,8 +59,8 @@ def projected_gradient(
 ) -> tuple[Float[Tensor, "R n"], Float[Tensor, " R"]]:
     """(lambda, residual) after the inner loop from `start` (projected first); `stacked` is A_ag.
 
-    The residual is max |lambda - Proj(lambda - (Q lambda - p) / tr Q)|, the same measure for every step size. A run that
-    has stopped rests while its neighbours go on; a run with NaN does not disturb them.
+    The residual is max |lambda - Proj(lambda - (Q lambda - p) / tr Q)|, the same for every step size. A run that has
+    stopped rests while its neighbours go on; a run with NaN does not disturb them.
     """
     xp, (q, linear, lam, weight, total, rows) = arrays(Q, p, start, a, s, stacked)
     n, g, total = weight.shape[1], inequalities, total[:, 0]

@@ -225,7 +225,7 @@ def qp(
         probe = Q_.sum((1, 2)) + b_.sum(1)
         if a_ is not None:
             probe = probe + a_.sum(1) + r_
-        # A diverged run gets a harmless problem, so that nothing it holds can reach its neighbours.
+        # A diverged run gets a harmless problem: nothing it holds reaches its neighbours, and nobody waits for it.
         good = probe - probe == 0
         problem = [Q_, b_, a_, r_, low_, high_]
         if not good.all():

@@ -64,7 +64,7 @@ def best_try(
         if len(runs) == 0:
             break
         other, lower = solve(xp, value, *[None if p is None else p[runs] for p in problem])
-        take = ~(lower >= residual[runs])
+        take = (lower < residual[runs]) | xp.isnan(residual[runs])
         x[runs] = xp.where(take[:, None], other, x[runs])
         residual[runs] = xp.where(take, lower, residual[runs])
     return x, residual

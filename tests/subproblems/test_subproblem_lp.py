@@ -36,7 +36,7 @@ def inputs(family: str, mode: str, R: int, M: int, seed: int = 0) -> tuple[Tenso
     elif family == "opposed":
         J[:, 1] = -0.5 * J[:, 0]
     elif family == "stationary":
-        J[:, 0] = -J[:, 1:].mean(1)
+        J[:, 0] = -(J[:, 1:] * torch.rand(R, M - 1, 1, generator=g, dtype=DTYPE)).sum(1)
     elif family == "scaled rows":
         J = J * 10 ** (4 * torch.rand(R, M, 1, generator=g, dtype=DTYPE) - 2)
     elif family == "acute":
@@ -82,6 +82,25 @@ def test_agrees_with_highs(family, mode, M):
     if mode != "descent" or M == 2:  # the min-norm point is feasible
         assert not solution.failed.any()
         assert solution.residual.max() <= 1e-10
+
+
+@pytest.mark.parametrize("M", [2, 4, 10])
+def test_feasible_sets_of_rounding_width(M):
+    # at a Pareto-stationary point K beta >= 0 holds for one beta only, which rounding can make none
+    for mode in ("balance", "unrestricted"):
+        solution = epo_lp(*inputs("stationary", mode, 600, M))
+        assert not solution.failed.any()
+        assert solution.residual.max() < 1e-10
+
+
+def test_restricted_descent_can_be_infeasible():
+    # all Ca < 0 asks for the vertex of the largest, and its gradient harms another objective: three objectives suffice
+    K = torch.tensor([[[4.0, 1.0, -1.0], [1.0, 1.0, 1.0], [-1.0, 1.0, 4.0]]], dtype=DTYPE)
+    Ca = torch.tensor([[-1.0, -3.0, -2.0]], dtype=DTYPE)
+    no, j = torch.tensor([False]), torch.tensor([0])
+    assert epo_lp(K, Ca, no, j).failed.all()
+    assert reference.epo_lp(K, Ca, no, j).failed.all()
+    assert not epo_lp(K, Ca, no, j, restricted=False).failed.any()
 
 
 @pytest.mark.parametrize("M", [2, 3, 6])

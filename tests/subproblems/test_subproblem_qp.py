@@ -134,6 +134,14 @@ def test_min_norm_is_certified_at_every_scale(family, n):
     assert (directions[2] - directions[1]).norm(dim=1).max() < 1e-7
 
 
+def test_first_try_is_enough_without_near_degeneracy(monkeypatch):
+    monkeypatch.setattr(sys.modules["mobench.subproblems.qp"], "RIDGES", (0.0,))
+    for n in (3, 8, 16):
+        for family in FAMILIES:
+            if family not in ("tight cluster", "nearly opposed", "widely scaled rows"):
+                assert_solved(min_norm(gram(jacobian(family, 200, n))), 1e-11)
+
+
 @pytest.mark.parametrize("R", [1, 1000])
 def test_min_norm_of_few_and_of_many_runs(R):
     for n in (2, 3, 10):
