@@ -12,6 +12,7 @@ from mobench.algorithms.ferero_geometry import cone_from_rays, line_basis
 from mobench.artifacts import Artifact, JobRows, artifact
 from mobench.artifacts import style as st
 from mobench.core.preferences import from_rays_deg, ray
+from mobench.problems import VLMOP2
 
 from . import ferero_tables  # noqa: F401  registers the tables
 from .toy import PREFERENCE_COLOURS, ends, front, trajectories, within, worst
@@ -74,7 +75,8 @@ def fig1(a: Artifact) -> None:
 @artifact("ferero/fig2")
 def fig2(a: Artifact) -> None:
     """The set F_0 - C_A that improves on F_0, for the Pareto cone and for a wider one."""
-    F, F0 = front(), np.array([0.8, 0.8])
+    u = torch.linspace(-1.0, 1.0, 2001, dtype=torch.float64)  # the criterion counts points of a uniform grid of u
+    F, F0 = VLMOP2().front_point(u).numpy(), np.array([0.8, 0.8])
     wide = cone_from_rays(torch.tensor([[2.0, -1.0], [-1.0, 2.0]], dtype=torch.float64)).numpy()
     fig, axes = st.panels(1, 2)
     grid = np.linspace(-0.1, 1.15, 501)

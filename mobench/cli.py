@@ -55,19 +55,24 @@ def _explain(error: Exception) -> str:
     cause = error.__cause__
     if isinstance(cause, OmegaConfBaseException):
         text += f"\n{str(cause).strip()}"
-    missing = re.search(r"Could not find '([\w-]+)/([^']+)'", text)
+    missing = re.search(r"Could not find '([\w/-]+)/([^'/]*)'", text)
     key = re.search(r"Key '([^']+)' (?:is )?not in", text) or re.search(r"Could not override '([^']+)'", text)
     groups = sorted(p.name for p in configuration.conf_dir().iterdir() if p.is_dir() and p.name != "tuned")
     if missing:
-        known = configuration.choices(missing[1])
+        listed = text.partition("Config search path")[0]
+        known = re.findall(r"^\t(.+)$", listed, re.MULTILINE)  # with the choices of plug-in folders
+        if missing[1] == "hydra/launcher" and missing[2].startswith("submitit"):
+            return "hardware=slurm needs the submitit launcher; install it with `pip install mobench[slurm]`."
         return f"{missing[1]}={missing[2]!r} is unknown; choose one of {', '.join(known)}.{suggest(missing[2], known)}"
     if key:
         name = key[1]
         full = re.search(r"full_key: (\S+)", text)
-        known = sorted({*configuration.Root.__dataclass_fields__, *groups} - {"tuned", "jobs"})
+        known = sorted({*configuration.Root.__dataclass_fields__, *groups} - {"tuned"})
         where = name if full is None else full[1]
-        if full is not None and "." in full[1]:
-            group = full[1].split(".")[0]
+        if where.startswith("hydra."):
+            return f"{where} is unknown; `mobench --cfg hydra` lists Hydra's own keys."
+        if "." in where:
+            group = where.split(".")[0]
             node = getattr(configuration, f"{group.capitalize()}Config", None)
             if node is not None:
                 known = sorted(node.__dataclass_fields__)
@@ -76,6 +81,10 @@ def _explain(error: Exception) -> str:
 
                 known = list(KEYS)
         return f"{where} is unknown; known keys are {', '.join(known)}.{suggest(name, known)}"
+    if merging := re.search(r"Error merging override (.+)\n(.+)", text):
+        return (
+            f"{merging[1]} does not fit: {merging[2].rstrip('.')}. `mobench --cfg job` shows a value of the right type."
+        )
     return text
 
 

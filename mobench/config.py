@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import inspect
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,9 +24,10 @@ from omegaconf.errors import OmegaConfBaseException
 
 from mobench.core.algorithm import Algorithm
 from mobench.core.oracle import Oracle
+from mobench.core.output import OUTPUTS
 from mobench.core.preferences import Runs, resolve
 from mobench.core.problem import Problem
-from mobench.errors import ConfigError, suggest
+from mobench.errors import ConfigError, PreferenceError, choose, suggest
 
 MISSING_TARGET = "_target_"
 
@@ -190,9 +192,13 @@ def plain(cfg: DictConfig) -> dict[str, Any]:
     except OmegaConfBaseException as error:
         raise ConfigError(f"The configuration cannot be resolved: {error}") from error
     assert isinstance(out, dict)
-    known = [*(f.name for f in dataclasses.fields(Root)), "experiment"]
+    keys = [f.name for f in dataclasses.fields(Root)]
+    known = [*keys, "experiment"]
+    missing = [key for key in keys if key not in out]
+    if missing:
+        raise ConfigError(f"{', '.join(missing)} was removed (~); every key is needed: set a value instead.")
     for key in out:
-        if key not in known:
+        if key not in keys:
             # a + on the command line adds keys that the schema does not know
             raise ConfigError(f"{key!s} is unknown; known keys are {', '.join(known)}.{suggest(str(key), known)}")
     return {str(k): v for k, v in out.items()}
@@ -259,11 +265,34 @@ def make_job(config: dict[str, Any]) -> Job:
         raise ConfigError(f"record.every={config['record']['every']} must be >= 0.")
     if not 0 <= config["max_failure_share"] <= 1:
         raise ConfigError(f"max_failure_share={config['max_failure_share']} is a share: it must lie in [0, 1].")
-    device = config["hardware"]["device"]
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        raise ConfigError(f"hardware.device={device}, but torch sees no CUDA device; choose hardware=cpu.")
-    runs = Runs.product(resolve(config["preferences"], problem.n_objectives), config["seeds"])
-    return Job(config, problem, algorithm, runs, config["steps"], DTYPES[config["dtype"]], torch.device(device))
+    for name in [algorithm.outputs] if isinstance(algorithm.outputs, str) else algorithm.outputs:
+        choose("algorithm.outputs", name, OUTPUTS)
+    if isinstance(algorithm.outputs, str):
+        raise ConfigError(
+            f"algorithm.outputs={algorithm.outputs} must be a list: algorithm.outputs=[{algorithm.outputs}]."
+        )
+    device = _device(config["hardware"]["device"])
+    try:
+        preferences = resolve(config["preferences"], problem.n_objectives)
+    except (TypeError, ValueError) as error:
+        raise PreferenceError(
+            f"preferences={config['preferences']} cannot be read ({error}); give preferences=K, "
+            f"preferences.rays_deg=[30,60] or preferences.weights=[[0.3,0.7],[0.5,0.5]]."
+        ) from error
+    runs = Runs.product(preferences, config["seeds"])
+    return Job(config, problem, algorithm, runs, config["steps"], DTYPES[config["dtype"]], device)
+
+
+def _device(name: str) -> torch.device:
+    """The torch device, present on this machine."""
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
+        raise ConfigError(f"hardware.device={name!r} is unknown; give cpu, cuda or cuda:N.")
+    if name != "cpu":
+        count = torch.cuda.device_count()
+        if int(name.partition(":")[2] or 0) >= count:
+            found = f"only {count}" if count else "no CUDA device"
+            raise ConfigError(f"hardware.device={name}, but torch sees {found}; choose hardware=cpu.")
+    return torch.device(name)
 
 
 HASHED = ("problem", "oracle", "algorithm", "preferences", "seeds", "steps", "dtype", "max_failure_share", "record")

@@ -30,7 +30,7 @@ from mobench.core.oracle import Oracle
 from mobench.core.output import AdaptiveTwoPass, Output, WeightedSum, make_output
 from mobench.core.preferences import angle_deg, ray
 from mobench.errors import MobenchError, SolverError, StoreError
-from mobench.store import JobFolder, config_hash, outputs_root, write_atomic, write_json
+from mobench.store import JobFolder, columns, config_hash, outputs_root, write_atomic, write_json
 
 FRONT_POINTS = 20_001  # resolution of `front_distance`: spacing of a front of length 1.5 is below 1e-4
 
@@ -323,6 +323,7 @@ def _finish(
         "seconds_evaluate": evaluate,
         "seconds_wall": time.time() - began,
         "peak_memory_mib": peak,
+        "hypervolume": _hypervolumes(job, frames),
         "identity": identity(job),
     }
     write_json(folder.path / "meta.json", meta)
@@ -331,6 +332,21 @@ def _finish(
     diverged = int((final["status"] == "diverged").sum())
     folder.write_status("done", step=job.steps, steps=job.steps, started=began, finished=time.time(), diverged=diverged)
     folder.remove_checkpoints()
+
+
+def _hypervolumes(job: Job, frames: list[pd.DataFrame]) -> dict[str, Any] | None:
+    """Per output rule and seed, of the finished runs of all preferences, with the reference point used; else None."""
+    ref = job.problem.ref_point
+    if ref is None or len(job.runs.all) < 2:
+        return None
+    out: dict[str, Any] = {"reference_point": list(ref)}
+    for frame in frames:
+        good = frame[frame["status"] == "done"]
+        out[str(frame["output"].iloc[0])] = {
+            str(seed): metrics.hypervolume(group[columns(frame, "f_")].to_numpy(), ref)
+            for seed, group in good.groupby("seed")
+        }
+    return out
 
 
 def _rows(job: Job, oracle: Oracle, output: str, theta: Tensor, state: dict[str, Any], spent: float) -> pd.DataFrame:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import traceback
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from mobench import metrics
-from mobench.config import build
+from mobench import overrides
+from mobench.errors import MobenchError
 from mobench.runner import Outcome
 from mobench.store import JobFolder, columns
 
@@ -18,11 +20,20 @@ if TYPE_CHECKING:
 exit_code = 0  # of this process; raised by failures, never lowered
 
 
+def say(text: str, stream: Any = None) -> None:
+    """Print a line. A reader that went away (mobench ... | head) does not stop the work."""
+    stream = stream or sys.stdout
+    try:
+        print(text, file=stream, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
 def fail(message: str, code: int = 1) -> None:
     """Print one clear message and remember the exit code."""
     global exit_code
     exit_code = max(exit_code, code)
-    print(f"mobench: error: {message}", file=sys.stderr, flush=True)
+    say(f"mobench: error: {message}", sys.stderr)
 
 
 def _number(x: float) -> str:
@@ -39,7 +50,7 @@ def _cell(values: pd.Series) -> str:
 
 def summary(folder: JobFolder) -> str:
     """A readable table of one job: a line per preference and output rule, mean over the seeds that finished."""
-    config, rows = folder.config(), folder.final()
+    rows, meta = folder.final(), folder.meta()
     weights = columns(rows, "preference_")
     shown = columns(rows, "f_") + [
         c for c in ("angle_deg", "front_distance", "stationarity") if c in rows and rows[c].notna().any()
@@ -55,30 +66,32 @@ def summary(folder: JobFolder) -> str:
             table[c].append(_cell(good[c]))
         table["runs"].append(f"{len(good)} of {len(group)}")
     lines = [_text_table(table)]
-    lines += _hypervolumes(config, rows)
+    first = rows[rows["output"] == rows["output"].iloc[0]]
+    for status, meaning in (
+        ("diverged", "a number that is not finite; smaller steps may help"),
+        ("solver_failed", "with failed subproblem solves"),
+    ):
+        bad = first.loc[first["status"] == status, "run"].tolist()
+        if bad:
+            which = ", ".join(map(str, bad[:10])) + (", ..." if len(bad) > 10 else "")
+            lines.append(f"{status}: {len(bad)} of {len(first)} runs (run {which}): {meaning}")
+    lines += _hypervolumes(meta)
     if (rows["solver_failures"] > 0).any() or rows["kkt_residual_max"].notna().any():
         worst = rows["kkt_residual_max"].max()
         lines.append(
             f"subproblems: {int(rows['solver_failures'].sum())} failed, worst relative KKT residual {worst:.1e}"
         )
-    meta = folder.meta()
     lines.append(f"{meta['seconds_train']:.2f} s training, {meta['seconds_evaluate']:.2f} s evaluation; {folder.path}")
     return "\n".join(lines)
 
 
-def _hypervolumes(config: dict[str, Any], rows: pd.DataFrame) -> list[str]:
-    problem = build(config["problem"], "problem")
-    if problem.ref_point is None or rows["preference_1"].nunique() < 2:
-        return []
-    F = columns(rows, "f_")
-    lines = []
-    for output, group in rows.groupby("output", sort=False):
-        good = group[group["status"] == "done"]
-        volumes = pd.Series(
-            [metrics.hypervolume(g[F].to_numpy(), problem.ref_point) for _, g in good.groupby("seed")], dtype=float
-        )
-        lines.append(f"hypervolume ({output}, reference {list(problem.ref_point)}): {_cell(volumes)}")
-    return lines
+def _hypervolumes(meta: dict[str, Any]) -> list[str]:
+    stored = dict(meta.get("hypervolume") or {})
+    ref = stored.pop("reference_point", None)
+    return [
+        f"hypervolume ({output}, reference {ref}): {_cell(pd.Series(list(values.values()), dtype=float))}"
+        for output, values in stored.items()
+    ]
 
 
 def _text_table(columns: dict[str, list[str]]) -> str:
@@ -93,7 +106,7 @@ def announce(plan: Plan, todo: int) -> None:
     """Say what a sweep is about to do."""
     distinct = len({j.folder.key for j in plan.jobs})
     if plan.jobs:
-        print(f"{distinct} jobs, {distinct - todo} finished before, {todo} to run", flush=True)
+        say(f"{distinct} jobs, {distinct - todo} finished before, {todo} to run")
 
 
 def single(outcome: Outcome) -> None:
@@ -102,8 +115,8 @@ def single(outcome: Outcome) -> None:
         fail(f"{outcome.key} failed: {outcome.error}")
         return
     if outcome.skipped:
-        print("finished before (rerun=true runs it again)")
-    print(summary(JobFolder(outcome.folder)))
+        say("finished before (rerun=true runs it again)")
+    say(summary(JobFolder(outcome.folder)))
 
 
 def finish(plan: Plan, outcomes: dict[str, Outcome], refused: list[str]) -> list[str]:
@@ -117,11 +130,17 @@ def finish(plan: Plan, outcomes: dict[str, Outcome], refused: list[str]) -> list
             shown.add(job.folder.key)
             config = job.config
             name = f"{config['problem']['_target_'].split('.')[-1]} {config['algorithm']['_target_'].split('.')[-1]}"
-            print(f"\n{name}: {' '.join(job.overrides)}\n{summary(job.folder)}", flush=True)
+            say(f"\n{name}: {overrides.shown(job.overrides)}\n{summary(job.folder)}")
     for artifact, config in plan.artifacts.items():
         folders = {j.name: j.folder for j in plan.jobs if j.artifact == artifact}
-        if draw(artifact, config, folders):
-            drawn.append(artifact)
+        try:
+            if draw(artifact, config, folders, plan.commands[artifact]):
+                drawn.append(artifact)
+        except MobenchError as error:
+            fail(f"{artifact} is not drawn: {error}")
+        except Exception as error:  # noqa: BLE001  one drawing's fault must not cost the others
+            traceback.print_exc()
+            fail(f"{artifact} is not drawn: {type(error).__name__}: {error}")
     for outcome in outcomes.values():
         if outcome.status == "failed":
             fail(f"{outcome.title or outcome.key} failed: {outcome.error}\n  rows and status: {outcome.folder}")

@@ -31,7 +31,7 @@ from omegaconf import DictConfig
 from mobench.config import make_job, plain
 from mobench.core.join import check
 from mobench.errors import ConfigError, MobenchError
-from mobench.overrides import normalise
+from mobench.overrides import normalise, shown
 from mobench.runner import Outcome, folder_of, run_job
 from mobench.store import JobFolder
 
@@ -60,6 +60,7 @@ class Plan:
 
     jobs: list[Planned] = field(default_factory=list)
     artifacts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    commands: dict[str, list[str]] = field(default_factory=dict)  # overrides of each artifact
 
 
 def _key(override: str) -> str:
@@ -110,7 +111,7 @@ class JobsSweeper(Sweeper):
             artifact = config["artifact"]["id"]
             named: dict[str, list[str]] = {"": command}
             if artifact is not None:
-                plan.artifacts[artifact] = config
+                plan.artifacts[artifact], plan.commands[artifact] = config, command
                 named = {
                     name: [*merge(normalise(list(job)), command, name), f"artifact.job={name}"]
                     for name, job in config["jobs"].items()
@@ -122,7 +123,7 @@ class JobsSweeper(Sweeper):
                     check(job.oracle().spec, job.algorithm, type(job.problem).__name__)
                 except MobenchError as error:
                     # in a free sweep a pair that does not fit is reported, and the others still run
-                    problems.append(f"{artifact or ' '.join(command)} {name}: {error}".replace(" :", ":"))
+                    problems.append(f"{artifact or shown(command)} {name}: {error}".replace(" :", ":"))
                     if artifact is not None or len(combinations) == 1:
                         raise type(error)(problems[-1]) from error
                     continue

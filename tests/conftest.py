@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ import pytest
 import torch
 
 from mobench.store import JobFolder
+from tests import plugin
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 WANDB = ("WANDB_API_KEY", "WANDB_MODE", "WANDB_DIR", "WANDB_PROJECT", "WANDB_ENTITY", "WANDB_RUN_GROUP")
@@ -72,7 +74,6 @@ def command(*arguments: str) -> list[str]:
 def in_process(root: Path, arguments: tuple[str, ...], patch: pytest.MonkeyPatch) -> int:
     """Run the console entry point; return its exit code. The caller captures what it prints."""
     from hydra.core.global_hydra import GlobalHydra
-    from hydra.core.singleton import Singleton
 
     from mobench import cli, loggers, session
 
@@ -86,7 +87,7 @@ def in_process(root: Path, arguments: tuple[str, ...], patch: pytest.MonkeyPatch
     patch.setattr(session, "exit_code", 0)
     patch.setattr(loggers, "_said", False)
     cli._raised.clear()
-    state, threads = Singleton.get_state(), torch.get_num_threads()
+    threads, terminate = torch.get_num_threads(), signal.getsignal(signal.SIGTERM)
     GlobalHydra.instance().clear()
     try:
         cli.main()
@@ -94,8 +95,8 @@ def in_process(root: Path, arguments: tuple[str, ...], patch: pytest.MonkeyPatch
         return int(stop.code or 0) if not isinstance(stop.code, str) else 1
     finally:
         GlobalHydra.instance().clear()
-        Singleton.set_state(state)
         torch.set_num_threads(threads)
+        signal.signal(signal.SIGTERM, terminate)
     raise AssertionError("mobench.cli.main returned without an exit code")
 
 
@@ -130,3 +131,12 @@ def shell(root: Path, *arguments: str, **options: Any) -> subprocess.CompletedPr
         check=False,
         **options,
     )
+
+
+@pytest.fixture
+def plug_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The override that adds a folder with one problem and three algorithms; their code can be imported."""
+    override = plugin.write(tmp_path / "plugin")
+    monkeypatch.syspath_prepend(str(tmp_path / "plugin" / "code"))
+    yield override
+    sys.modules.pop(plugin.MODULE, None)

@@ -65,6 +65,8 @@ class EPO(Weighting):
         mu = torch.special.xlogy(Mh, Mh).mean(-1, keepdim=True)
         # a_m multiplies a gradient that may be zero at f_m = 0; clamp keeps the product finite
         a = r * (log.clamp_min(-700.0) - mu)
+        # on the ray only rounding is left of a, and its signs must not make the restricted program infeasible
+        a = torch.where(log.abs().amax(-1, keepdim=True) > 1e-14, a, 0.0)
         C = (G @ a.unsqueeze(-1)).squeeze(-1)
         balance = mu.squeeze(-1) > self.balance_threshold
         jstar = rl.argmax(-1)

@@ -8,10 +8,10 @@ over lf >= 0, lg >= 0, lh free and  lf' (A F) = 1' A F  ("adaptive", 2.4)  or  1
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from mobench.algorithms import ferero_geometry as geometry
 from mobench.core.algorithm import Algorithm, Context, Info, Real, State, Weighting
 from mobench.core.preferences import ray
 from mobench.errors import ConfigError, choose
-from mobench.subproblems import TOLERANCE, project_weighted_simplex, qp, reference
+from mobench.subproblems import TOLERANCE, Solution, project_weighted_simplex, qp, reference
 from mobench.subproblems.arrays import Array, arrays, tensor
 from mobench.subproblems.pgd import projected_gradient
 from mobench.subproblems.solution import TINY
@@ -85,8 +85,8 @@ class Preferred(Algorithm):
             target = geometry.rows_of([self.ascend_to], M, "ascend_to", F0)
             cones = [geometry.cone_with_ascent(y) for y in F0 - target]
             most = max(len(A) for A in cones)
-            # a facet given twice leaves the cone as it is, so runs with fewer facets repeat their last one
-            return torch.stack([torch.cat([A, A[-1:].expand(most - len(A), -1)]) for A in cones])
+            # runs with fewer facets get rows of zeros: unlike a facet given twice, these change no step length
+            return torch.stack([torch.nn.functional.pad(A, (0, 0, 0, most - len(A))) for A in cones])
         elif self.cone == "pareto":
             A = torch.eye(M).to(F0)
         else:
@@ -153,7 +153,7 @@ class Preferred(Algorithm):
         """Weights a (R, n) and sum s (R, 1) of lf' a = s."""
         A = state["A"]
         if self.domain == "simplex":
-            return A.new_ones(A.shape[:2]), A.new_ones(len(A), 1)
+            return _facets(A), A.new_ones(len(A), 1)
         AF = (A @ F.unsqueeze(-1)).squeeze(-1)
         return AF, AF.sum(-1, keepdim=True)
 
@@ -162,6 +162,11 @@ class Preferred(Algorithm):
         n = a.shape[1]
         parts = [project_weighted_simplex(lam[:, :n], a, s), lam[:, n : n + g].clamp_min(0), lam[:, n + g :]]
         return torch.cat(parts if g else [parts[0], parts[2]], dim=1)
+
+
+def _facets(A: Float[Tensor, "R n M"]) -> Float[Tensor, "R n"]:
+    """1 for the rows of A, 0 for rows of zeros that only fill up a batch (controlled ascent)."""
+    return (A != 0).any(-1).to(A)
 
 
 def _offset(b: Sequence[Real] | None, B: Tensor, what: str) -> Tensor:
@@ -207,13 +212,75 @@ class FERERO(Preferred, Weighting):
         self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"] | None, state: State, t: int
     ) -> tuple[Float[Tensor, "R M"], State, Info]:
         assert G is not None
+        if self.subproblem != "pgd" and state["bh"].shape[1]:
+            w, info = self._eliminate(G, F, state)
+            return w, state, info
         a, s = self._domain(F, state)
         cG = self.c_g * _affine(state["Bg"], F, state["bg"]) if state["bg"].shape[1] else None
-        cH = self.c_h * _affine(state["Bh"], F, state["bh"]) if state["bh"].shape[1] else None
         if self.subproblem == "pgd":
+            cH = self.c_h * _affine(state["Bh"], F, state["bh"]) if state["bh"].shape[1] else None
             return self._pgd(G, a, s, cG, cH, state)
-        w, info = _eliminate(G, state, a, s, cG, cH, by_reference=self.subproblem == "cvxpy")
-        return w, state, info
+        A = state["A_ag"]
+        b = None
+        if cG is not None:
+            b = torch.nn.functional.pad(cG, (a.shape[1], 0))
+            a = torch.nn.functional.pad(a, (0, cG.shape[1]))
+        x, residual, failed = self._solver(A @ G @ A.mT, b, a, s.squeeze(-1))
+        return (x.unsqueeze(1) @ A).squeeze(1), state, Info(residual, failed)
+
+    @property
+    def _solver(self) -> Callable[..., Solution]:
+        return reference.qp if self.subproblem == "cvxpy" else qp
+
+    def _eliminate(
+        self, K: Float[Tensor, "R M M"], F: Float[Tensor, "R M"], state: State
+    ) -> tuple[Float[Tensor, "R M"], Info]:
+        """Exact weights: the free lh is eliminated, the rest is one QP over x = (lf, lg).
+
+            S = B_h K B_h',  C = B_h K A_g',  A_g = [A; B_g],  P = A_g - C' S^+ B_h
+            lh = S^+ (c_h H - C x),   x = argmin 1/2 x' P K P' x - x' (p_g - C' S^+ c_h H)
+
+        P K P' is the usual A_g K A_g' - C' S^+ C without its cancellation. Runs are the last axis of the arrays: sums
+        over the short axes are then sums of long vectors, which NumPy (small batches) does several times faster than
+        products of small matrices.
+        """
+        n, g = state["A"].shape[1], state["bg"].shape[1]
+        xp, given = arrays(K, F, state["A_ag"], state["bg"], state["bh"])
+        k, f, rows, bg, bh = (runs_last(xp, array) for array in given)
+        e = n + g  # rows of A_g; those of B_h follow
+        with np.errstate(all="ignore"):
+            rows_k = _times(rows, k)
+            BK = rows_k[e:]
+            products = _times(BK, xp.swapaxes(rows, 0, 1))
+            C = products[:, :e]
+            affine = (rows * f).sum(1)
+            target = self.c_h * (affine[e:] + bh)
+            inverse = _pinv(xp, products[:, e:], k)
+            SC, SH = _times(inverse, C), (inverse * target).sum(1)  # S^+ C, S^+ c_h H
+            both = xp.concatenate((rows, rows_k), 1)
+            both = both[:e] - _times(xp.swapaxes(SC, 0, 1), both[e:])  # P and P K
+            M = len(k)
+            Q = _times(both[:, M:], xp.swapaxes(both[:, :M], 0, 1))
+            # at a stationary point K lies in the range of B_h' and Q is zero; what rounding leaves of it is not even
+            # symmetric or positive, and beside the linear term (which is zero too where H = 0) it must not decide
+            small = Q[range(e), range(e)].sum(0) <= 1e-14 * (rows_k[:e] * rows[:e]).sum(0).sum(0)
+            Q = xp.where(small, 0.0, 0.5 * (Q + xp.swapaxes(Q, 0, 1)))
+            a = affine[:n] if self.domain == "adaptive" else 1.0 * (rows[:n] != 0).any(1)
+            r = a.sum(0) if self.domain == "adaptive" else 1.0 + 0.0 * a[0]
+            linear = -(C * SH[:, None]).sum(0)
+            if g:
+                linear[n:] += self.c_g * (affine[n:e] + bg)
+                a = xp.concatenate((a, 0.0 * affine[n:e]), 0)
+            x, residual, failed = self._solver(tensor(xp.moveaxis(Q, -1, 0)), tensor(linear.T), tensor(a.T), tensor(r))
+            x_ = x.T if xp is torch else x.numpy().T
+            lam = xp.concatenate((x_, SH - (SC * x_).sum(1)), 0)
+            w = (rows * lam[:, None]).sum(0)
+            # equality row B_h J d + c_h H = 0, relative to its own terms
+            broken = xp.amax(abs(target - (BK * w).sum(1)), 0)
+            largest = xp.amax(xp.amax(abs(rows_k), 0), 0)
+            equality = tensor(broken / (xp.amax(abs(target), 0) + largest * xp.amax(abs(w), 0) + TINY))
+        info = Info(torch.maximum(residual, equality), failed | (equality > TOLERANCE))
+        return tensor(w.T, K.dtype), info
 
     def _pgd(
         self, K: Tensor, a: Tensor, s: Tensor, cG: Tensor | None, cH: Tensor | None, state: State
@@ -224,7 +291,9 @@ class FERERO(Preferred, Weighting):
         if self.inner_start == "warm":
             lam = state["lam"]
         else:
-            lam = torch.cat([a.new_full(a.shape, 1.0 / n), a.new_ones(len(a), Q.shape[-1] - n)], dim=1)
+            facets = _facets(state["A"])
+            lf = facets / facets.sum(-1, keepdim=True)
+            lam = torch.cat([lf, a.new_ones(len(a), Q.shape[-1] - n)], dim=1)
         lam, residual = projected_gradient(
             Q, p, lam, a, s, A_ag, g, self.inner_step, self.inner_steps, self.inner_tolerance
         )
@@ -232,66 +301,7 @@ class FERERO(Preferred, Weighting):
         return w, {**state, "lam": lam}, Info(residual, None)
 
 
-def _eliminate(
-    K: Float[Tensor, "R M M"],
-    state: dict[str, Any],
-    a: Float[Tensor, "R n"],
-    s: Float[Tensor, "R 1"],
-    cG: Float[Tensor, "R g"] | None,
-    cH: Float[Tensor, "R h"] | None,
-    by_reference: bool,
-) -> tuple[Float[Tensor, "R M"], Info]:
-    """Exact multipliers: the free lh is eliminated, the rest is one QP over (lf, lg).
-
-        S = B_h K B_h',  C = B_h K A_g',  A_g = [A; B_g],  P = A_g - C' S^+ B_h
-        lh = S^+ (c_h H - C x),   x = (lf, lg) = argmin 1/2 x' P K P' x - x' (p_g - C' S^+ c_h H)
-
-    P K P' is the usual A_g K A_g' - C' S^+ C without its cancellation. Runs are the last axis of the arrays: sums over
-    the short axes are then sums of long vectors, which NumPy (small batches) does several times faster than products of
-    small matrices.
-    """
-    solver = reference.qp if by_reference else qp
-    A, r = state["A"], s.squeeze(-1)
-    b = None
-    if cG is not None:
-        A = torch.cat([A, state["Bg"]], dim=1)
-        b = torch.nn.functional.pad(cG, (a.shape[1], 0))
-        a = torch.nn.functional.pad(a, (0, cG.shape[1]))
-    if cH is None:
-        Q = A @ K @ A.mT
-        x, residual, failed = solver(Q, b, a, r)
-        return (x.unsqueeze(1) @ A).squeeze(1), Info(residual, failed)
-    xp, given = arrays(K, A, state["Bh"], cH)
-    k, A_, B, target = (_runs_last(xp, array) for array in given)
-    with np.errstate(all="ignore"):
-        trace = k[range(len(k)), range(len(k))].sum(0)
-        BK = _times(B, k)
-        C = _times(BK, xp.swapaxes(A_, 0, 1))
-        solved = _pinv_times(xp, _times(BK, xp.swapaxes(B, 0, 1)), xp.concatenate((C, target[:, None]), 1), trace)
-        SC, SH = solved[:, :-1], solved[:, -1]  # S^+ C, S^+ c_h H
-        P = A_ - _times(xp.swapaxes(SC, 0, 1), B)
-        Q_ = _times(_times(P, k), xp.swapaxes(P, 0, 1))
-        AK = _times(A_, k)
-        n = len(A_)
-        if n > 2:
-            # at a stationary point K lies in the range of B_h' and Q is zero; what rounding leaves of it is not even
-            # symmetric, and beside the linear term it must not decide (the closed form for two is indifferent to it)
-            small = Q_[range(n), range(n)].sum(0) <= 1e-14 * (AK * A_).sum(0).sum(0)
-            Q_ = xp.where(small, 0.0, 0.5 * (Q_ + xp.swapaxes(Q_, 0, 1)))
-        linear = tensor(-(SC * target[:, None]).sum(0).T)
-        Q = tensor(Q_).movedim(-1, 0)
-        x, residual, failed = solver(Q, linear if b is None else b + linear, a.double(), r.double())
-        x_ = x.T if xp is torch else x.numpy().T
-        lh = SH - (SC * x_).sum(1)
-        w = (A_ * x_[:, None]).sum(0) + (B * lh[:, None]).sum(0)
-        # equality row B_h J d + c_h H = 0, relative to its own terms
-        broken = xp.amax(abs(target - (BK * w).sum(1)), 0)
-        scale = xp.amax(abs(target), 0) + (_largest(xp, AK) + _largest(xp, BK)) * xp.amax(abs(w), 0)
-        equality = tensor(broken / (scale + TINY))
-    return tensor(w.T, K.dtype), Info(torch.maximum(residual, equality), failed | (equality > TOLERANCE))
-
-
-def _runs_last(xp: ModuleType, x: Array) -> Array:
+def runs_last(xp: ModuleType, x: Array) -> Array:
     """(R, ...) -> (..., R), in memory as well."""
     if xp is torch:
         return x.movedim(0, -1).contiguous()
@@ -303,26 +313,20 @@ def _times(X: Array, Y: Array) -> Array:
     return (X[:, :, None] * Y).sum(1)
 
 
-def _largest(xp: ModuleType, X: Array) -> Array:
-    """max |X_ij| of each run."""
-    return xp.amax(abs(X).reshape(-1, X.shape[-1]), 0)
-
-
-def _pinv_times(xp: ModuleType, S: Array, rhs: Array, trace: Array) -> Array:
-    """S^+ rhs for symmetric positive semidefinite S = B_h K B_h' (h, h, R), with tr K (R,).
+def _pinv(xp: ModuleType, S: Array, K: Array) -> Array:
+    """S^+ of symmetric positive semidefinite S = B_h K B_h' (h, h, R).
 
     One row: a division. More: eigenvalues below 1e-13 of the largest are taken as 0, so that an equality that no
     direction can move (B_h J = 0) leaves its multiplier at 0; whether it holds is then judged by the certificate.
     """
+    trace = K[range(len(K)), range(len(K))].sum(0)
     if len(S) == 1:
-        zero = S <= 1e-26 * trace
-        return rhs * xp.where(zero, 0.0, 1 / S)
+        return xp.where(S <= 1e-26 * trace, 0.0, 1 / S)
     # NaN in one run must not stop its neighbours: the eigensolver raises on it
     finite = (trace - trace == 0)[:, None, None]
     trace = trace + (trace == 0)
-    S, rhs = xp.moveaxis(S / trace, -1, 0), xp.moveaxis(rhs / trace, -1, 0)
-    values, vectors = xp.linalg.eigh(xp.where(finite, S, 0.0))
-    keep = values > 1e-13 * values[:, -1:]
-    inverse = xp.where(keep & (values > 0), 1 / values, 0.0)
-    out = vectors @ (inverse[:, :, None] * (xp.swapaxes(vectors, 1, 2) @ rhs))
+    values, vectors = xp.linalg.eigh(xp.where(finite, xp.moveaxis(S / trace, -1, 0), 0.0))
+    keep = (values > 1e-13 * values[:, -1:]) & (values > 0)
+    values = xp.where(keep, 1 / values, 0.0) / trace[:, None]
+    out = (vectors * values[:, None, :]) @ xp.swapaxes(vectors, 1, 2)
     return xp.moveaxis(xp.where(finite, out, xp.nan), 0, -1)

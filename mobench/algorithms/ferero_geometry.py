@@ -82,7 +82,7 @@ def line_basis(v: Float[Tensor, "R M"]) -> Float[Tensor, "R M-1 M"]:
     return reflection[:, 1:]
 
 
-def rows_of(matrix: Sequence[Sequence[float]], M: int, what: str, like: Tensor) -> Float[Tensor, "n M"]:
+def rows_of(matrix: Sequence[Sequence[float | int]], M: int, what: str, like: Tensor) -> Float[Tensor, "n M"]:
     """A list of rows of M numbers as a tensor."""
     if len(matrix) == 0 or any(len(row) != M for row in matrix):
         raise ConfigError(f"algorithm.{what} must be a non-empty list of rows of M={M} numbers.")

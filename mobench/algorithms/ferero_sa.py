@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from mobench.algorithms.ferero import Preferred, _affine
+from mobench.algorithms.ferero import Preferred, _affine, _facets
 from mobench.core.algorithm import Context, Info, Real, State
 from mobench.core.oracle import Spec
 from mobench.core.point import Point
@@ -45,8 +45,8 @@ class FEREROSA(Preferred):
     def init(self, ctx: Context) -> State:
         state = super().init(ctx)
         if self.domain == "simplex":
-            n = state["A"].shape[1]
-            state["lam"][:, :n] = 1.0 / n
+            facets = _facets(state["A"])
+            state["lam"][:, : facets.shape[1]] = facets / facets.sum(-1, keepdim=True)
         return state
 
     def step(

@@ -18,7 +18,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -26,7 +26,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from mobench import loggers, provenance
+from mobench import loggers, overrides, provenance
 from mobench.errors import ConfigError, suggest
 from mobench.store import JobFolder, columns, outputs_root, write_atomic, write_json
 
@@ -154,6 +154,7 @@ class Artifact:
     claims: list[Claim] = field(default_factory=list)
     files: dict[str, bytes] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)  # overrides that are not the artifact's own settings
 
     def claim(
         self,
@@ -173,7 +174,7 @@ class Artifact:
         `reason`: for claims that fail or hold in part, the likely cause; for all, what a reader must know.
         """
         verdict: Verdict = "partial" if holds == "partial" else "reproduced" if holds else "not reproduced"
-        if self.scale == "smoke" and not any_scale:
+        if (self.scale == "smoke" and not any_scale) or self.changed:
             verdict = "not tested at this scale"
         self.claims.append(Claim(id, statement, source, published, measured, tolerance, self.scale, verdict, reason))
 
@@ -232,8 +233,16 @@ def artifact_folder(id: str, root: Path | None = None) -> Path:
     return (root or outputs_root()) / "artifacts" / id
 
 
-def draw(id: str, config: Mapping[str, Any], folders: Mapping[str, JobFolder], root: Path | None = None) -> bool:
+def draw(
+    id: str,
+    config: Mapping[str, Any],
+    folders: Mapping[str, JobFolder],
+    command: Sequence[str] = (),
+    root: Path | None = None,
+) -> bool:
     """Draw an artifact from its jobs' rows and write its folder. False if a job is missing (said by the caller).
+
+    `command`: the overrides that made it. Those that change its jobs are noted, and no claim is judged then.
 
     claims.json is written last: a folder with it is complete.
     """
@@ -249,6 +258,9 @@ def draw(id: str, config: Mapping[str, Any], folders: Mapping[str, JobFolder], r
     a = Artifact(
         id, config["artifact"]["title"] or id, config["scale"]["name"], {k: JobRows(f) for k, f in folders.items()}
     )
+    a.changed = overrides.changed(command)
+    if a.changed:
+        a.note(f"Not the artifact's own settings: {overrides.shown(a.changed)}. No claim is judged.")
     registered(id)(a)
     target = artifact_folder(id, root)
     for name in ("figure.pdf", "figure.png", "table.csv", "table.md", "table.tex", "claims.json"):
@@ -256,12 +268,12 @@ def draw(id: str, config: Mapping[str, Any], folders: Mapping[str, JobFolder], r
             (target / name).unlink(missing_ok=True)
     for name, data in a.files.items():
         write_atomic(target / name, data)
-    command = f"mobench +experiment={id}" + ("" if a.scale == "laptop" else f" scale={a.scale}")
+    default = [f"+experiment={id}", *([] if a.scale == "laptop" else [f"scale={a.scale}"])]
     origin = {
         "id": id,
         "title": a.title,
         "scale": a.scale,
-        "command": command,
+        "command": f"mobench {overrides.shown(command or default)}",
         "jobs": {name: folder.key for name, folder in folders.items()},
         "runs": {name: rows.counted for name, rows in a.jobs.items()},
         "seconds_jobs": sum(float(rows.meta["seconds_wall"]) for rows in a.jobs.values()),
@@ -278,14 +290,16 @@ def draw(id: str, config: Mapping[str, Any], folders: Mapping[str, JobFolder], r
 
 
 def _say(id: str, a: Artifact, target: Path) -> None:
+    from mobench import session
+
     counts: dict[str, int] = {}
     for c in a.claims:
         counts[c.verdict] = counts.get(c.verdict, 0) + 1
     said = ", ".join(f"{n} {v}" for v, n in counts.items()) or "no claims"
-    print(f"{id}: {said}; {target}", flush=True)
+    session.say(f"{id}: {said}; {target}")
     for c in a.claims:
         if c.verdict in ("partial", "not reproduced"):
-            print(f"  {c.verdict}: {c.id}: {c.statement} (published {c.published}; measured {c.measured})", flush=True)
+            session.say(f"  {c.verdict}: {c.id}: {c.statement} (published {c.published}; measured {c.measured})")
 
 
 def read(folder: Path) -> dict[str, Any]:

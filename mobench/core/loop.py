@@ -59,8 +59,9 @@ def advance(
 ) -> State:
     """Run steps t = state["t"] .. until-1. `observe(t, state, point)` sees theta_t before its step.
 
-    The outputs that `observe` sees hold theta_t already. A run whose next iterate is not finite keeps its last finite one and is marked in `alive`: its neighbours do not
-    notice. `kkt` is the largest residual of a run's subproblem solves (-1: it has none), `fail` counts failed ones.
+    The outputs that `observe` sees hold theta_t already. A run whose next iterate is not finite keeps its last finite
+    one for good and is marked in `alive`: its neighbours do not notice. `kkt` is the largest residual of a run's
+    subproblem solves (-1: it has none), `fail` counts failed ones.
     """
     X, samples = oracle.spec.X, range(algorithm.samples)
     theta, ostate, alg, out = state["theta"], state["oracle"], state["alg"], state["out"]
@@ -76,9 +77,8 @@ def advance(
             alpha = algorithm.schedule(t)
             d, alg, info = algorithm.step(points, alg, t, alpha)
             proposal = X.project(theta + alpha * d)
-            finite = proposal.sum(-1).isfinite()
-            theta = torch.where(finite.unsqueeze(-1), proposal, theta)
-            alive = alive & finite
+            alive = alive & proposal.sum(-1).isfinite()  # for good: what is left of its state may be NaN
+            theta = torch.where(alive.unsqueeze(-1), proposal, theta)
             ostate = points[0].state
             if info.kkt is not None:
                 kkt = torch.fmax(kkt, info.kkt.to(kkt.dtype))

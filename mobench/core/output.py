@@ -95,7 +95,7 @@ def _absorb(F: Float[Tensor, "R t1 M"], gamma: Tensor, alive: Tensor, t: int, we
     absorbed = share > 0
     g = gamma[:, :t]
     mass = (g * B).sum(-1, keepdim=True)
-    g += A / share.clamp_min(1)
+    g += A / share.clamp_min(1).to(g.dtype)  # bool / int64 would be float32
     alive[:, :t] &= ~B | absorbed
     gamma[:, t : t + 1] = torch.where(absorbed, 0.0, 1.0 + mass)
     alive[:, t : t + 1] = ~absorbed

@@ -113,8 +113,9 @@ class GraphPoint(Point):
     def _rows(self) -> Float[Tensor, "R K P"]:
         leaf, out = self._graph()
         K = out.shape[-1]
-        grads = [torch.autograd.grad(out[..., k].sum(), leaf, retain_graph=True)[0] for k in range(K)]
-        return torch.stack(grads, dim=-2)
+        with torch.enable_grad():  # the loop runs without: the sums below would have no graph
+            sums = [out[..., k].sum() for k in range(K)]
+        return torch.stack([torch.autograd.grad(total, leaf, retain_graph=True)[0] for total in sums], dim=-2)
 
     def pull(self, w: Float[Tensor, "R k"]) -> Float[Tensor, "R P"]:
         if hasattr(self, "_cached_rows"):

@@ -13,9 +13,7 @@ from torch import Tensor
 
 from mobench.subproblems.arrays import Array, arrays, integers, zeros
 from mobench.subproblems.pivoting import complementary_pivot, eliminate
-from mobench.subproblems.solution import GROWTH, TINY, Solution, best_try, certified
-
-RELAXATIONS = (0.0, 1e-13, 1e-12, 1e-11, 1e-10)  # of the rows, tried in turn where rounding leaves nothing feasible
+from mobench.subproblems.solution import GROWTH, TINY, Solution, certified
 
 
 def homogeneous(xp: ModuleType, c: Array, G: Array, h: Array) -> tuple[Array, Array]:
@@ -33,9 +31,7 @@ def homogeneous_residual(xp: ModuleType, x: Array, y: Array, c: Array, G: Array)
     """Certificate of a homogeneous LP: largest of primal infeasibility, |1'x - 1|, negative y and the relative gap."""
     value = (c * x).sum(1)
     bound = xp.amax(c + (y[:, None, :] @ G)[:, 0, :], 1)
-    size = xp.amax(abs(y), 1)
-    size = xp.where(size > 1, size, 1.0)
-    size = xp.where(size < GROWTH, size, GROWTH)
+    size = xp.clip(xp.amax(abs(y), 1), 1.0, GROWTH)
     infeasible = -xp.minimum(xp.amin((G @ x[:, :, None])[:, :, 0], 1), xp.amin(x, 1))
     infeasible = xp.maximum(infeasible, abs(x.sum(1) - 1))
     dual = xp.maximum(abs(bound - value), -xp.amin(y, 1)) / size
@@ -46,53 +42,49 @@ def _interval(xp: ModuleType, c: Array, G: Array) -> tuple[Array, Array]:
     """x and y of a homogeneous LP in x = (t, 1 - t): each row is  u t + v (1 - t) >= 0."""
     u, v = G[:, :, 0], G[:, :, 1]
     root = v / (v - u)
-    above = xp.where((u < 0) & (v >= 0), root, 1.0)
-    below = xp.where((v < 0) & (u >= 0), root, 0.0)
-    above, below = xp.where(above < 1, above, 1.0), xp.where(below > 0, below, 0.0)
-    high, low = xp.amin(above, 1), xp.amax(below, 1)
+    down, up = u < 0, v < 0
+    above, below = xp.where(down & ~up, root, 1.0), xp.where(up & ~down, root, 0.0)
+    runs, first, last = integers(u, len(u)), above.argmin(1), below.argmax(1)
+    high, low = above[runs, first], below[runs, last]
     slope = c[:, 0] - c[:, 1]
+    rising = slope > 0
     # If low > high by rounding, both ends are solutions to rounding; if really, the certificate fails wherever t is.
-    t = xp.where(slope > 0, high, xp.where(slope < 0, low, 0.5 * (low + high)))
+    t = xp.where(rising, high, xp.where(slope < 0, low, 0.5 * (low + high)))
     x = xp.stack((t, 1 - t), 1)
-    runs = integers(t, len(t))
-    row = xp.where(slope > 0, above.argmin(1), below.argmax(1))
-    held = xp.where(slope > 0, high < 1, low > 0)
+    row = xp.where(rising, first, last)
+    held = xp.where(rising, high < 1, low > 0)
     y = zeros(c, *u.shape)
-    y[runs, row] = xp.where(held, abs(slope) / (abs((v - u)[runs, row]) + TINY), 0.0)
+    y[runs, row] = xp.where(held, abs(slope / (v - u)[runs, row]), 0.0)
     return x, y
 
 
-def _pivoted(xp: ModuleType, relaxation: float, c: Array, G: Array) -> tuple[Array, Array]:
-    """x and residual of a homogeneous LP by complementary pivoting, from the best vertex of the simplex."""
+def _pivoted(xp: ModuleType, c: Array, G: Array) -> tuple[Array, Array]:
+    """x and y of a homogeneous LP by complementary pivoting, from the best vertex of the simplex."""
     (R, n), k = c.shape, G.shape[1]
     one = zeros(c, R, n) + 1
     v = c.argmax(1)
     Z, start, skew, _ = eliminate(xp, one, one[:, 0], v)
     q = -(c - c[integers(c, R), v][:, None]) + start
-    room = (G @ start[:, :, None])[:, :, 0] + relaxation
+    room = (G @ start[:, :, None])[:, :, 0]
     G_ = G @ Z
     M = xp.concatenate(
         (xp.concatenate((skew, -xp.swapaxes(G_, 1, 2)), 2), xp.concatenate((G_, zeros(c, R, k, k)), 2)), 1
     )
     q = xp.concatenate((q, room), 1)
-    z, solved = complementary_pivot(xp, M, q, q > xp.inf, 1e-9)
-    z = xp.where(solved[:, None], z, xp.nan)
+    z = complementary_pivot(xp, M, q, q > xp.inf, 1e-9)
     x, y = start + (Z @ z[:, :n, None])[:, :, 0], z[:, n:]
-    x, y = xp.where(x < 0, 0.0, x), xp.where(y < 0, 0.0, y)
-    return x, homogeneous_residual(xp, x, y, c, G)
+    return xp.where(x < 0, 0.0, x), xp.where(y < 0, 0.0, y)
 
 
 def _solve(xp: ModuleType, c: Array, G: Array, h: Array, dtype: torch.dtype) -> Solution:
-    """h may be -inf. A feasible set lost to rounding is tried again with relaxed rows."""
-    probe = c.sum(1) + G.sum((1, 2)) + xp.where(h == -xp.inf, 0.0, h).sum(1)
-    good = probe - probe == 0
-    c, G, h = xp.where(good[:, None], c, 0.0), xp.where(good[:, None, None], G, 0.0), xp.where(good[:, None], h, 0.0)
+    """The LP with its certificate; h may be -inf."""
     c, G = homogeneous(xp, c, G, h)
-    if c.shape[1] == 2:
-        x, y = _interval(xp, c, G)
-        return certified(xp, x, homogeneous_residual(xp, x, y, c, G), probe, dtype)
-    x, residual = best_try(xp, _pivoted, RELAXATIONS, c, G)
-    return certified(xp, x, residual, probe, dtype)
+    probe = c.sum(1) + G.sum((1, 2))
+    good = probe - probe == 0
+    if not good.all():
+        c, G = xp.where(good[:, None], c, 0.0), xp.where(good[:, None, None], G, 0.0)
+    x, y = _interval(xp, c, G) if c.shape[1] == 2 else _pivoted(xp, c, G)
+    return certified(xp, x, homogeneous_residual(xp, x, y, c, G), probe, dtype)
 
 
 def lp(c: Float[Tensor, "R n"], G: Float[Tensor, "R k n"], h: Float[Tensor, "R k"]) -> Solution:

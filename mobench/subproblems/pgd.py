@@ -8,6 +8,7 @@ Source: FERERO paper, Section 5 (gamma = 0.1, at most 250 steps, 1e-5); what is 
 
 from types import ModuleType
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -45,6 +46,7 @@ def _project(xp: ModuleType, lam: Array, a: Array, s: Array, n: int, g: int) -> 
     return xp.stack(parts, 1)
 
 
+@np.errstate(all="ignore")  # a diverged run is no warning about its neighbours
 def projected_gradient(
     Q: Float[Tensor, "R n n"],
     p: Float[Tensor, "R n"],

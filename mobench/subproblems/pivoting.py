@@ -55,14 +55,16 @@ class _Tableau:
         return full
 
 
-def complementary_pivot(xp: ModuleType, M: Array, q: Array, free: Array, tolerance: float) -> tuple[Array, Array]:
-    """Solve the mixed problem and return z (R, m) and in which runs a basis was found (R,).
+def complementary_pivot(xp: ModuleType, M: Array, q: Array, free: Array, tolerance: float) -> Array:
+    """Solve the mixed problem and return z (R, m).
 
     M (R, m, m), q (R, m); free (R, m): z_i has no sign and w_i = 0, or the other way round (a basic variable without a
     sign is never in the way). Entries of a column up to `tolerance` (relative to its largest) are rounding, no pivots.
 
     Free variables enter the basis first and stay. Then Lemke's covering variable z0 makes the rest feasible and is
-    driven out again. Ties are broken by a second right-hand side, p in q + epsilon p, against cycling.
+    driven out again. Ties are broken by a second right-hand side, p in q + epsilon p, against cycling. If z0 cannot be
+    driven out, the program is infeasible or unbounded and z is no solution, which is for the caller's certificate to say:
+    where only rounding keeps z0 in, at some 1e-12, z is as good as any.
 
     Source: Lemke 1965; Cottle & Dantzig 1968. Departures: one column of perturbations instead of the full lexicographic
     order; two steps of refinement against the original data, which undo the rounding of the pivots.
@@ -86,7 +88,6 @@ def complementary_pivot(xp: ModuleType, M: Array, q: Array, free: Array, toleran
     value = xp.where(free, xp.inf, t.rhs)
     least = xp.amin(value, 1)
     on = least < -TIE
-    solved = ~on
     row = xp.where(value <= least[:, None] + TIE, t.perturbation, xp.inf).argmin(1)
     col = row * 0 + z0
     signed = ~free
@@ -95,14 +96,12 @@ def complementary_pivot(xp: ModuleType, M: Array, q: Array, free: Array, toleran
             break
         leaving = t.basis[runs, row]
         t.pivot(row, col, t.column(col), on)
-        ended = on & (leaving == z0)
-        solved = solved | ended
-        on = on & ~ended
+        on = on & (leaving != z0)
         col = (leaving + m) % z0  # the complement of what has left enters
         entries = t.column(col)
         usable = (entries > tolerance * (1 + xp.amax(abs(entries), 1))[:, None]) & signed
         step = xp.amin(xp.where(usable, t.rhs / entries, xp.inf), 1)
-        on = on & (step < xp.inf)  # no row in the way: the program is infeasible or unbounded
+        on = on & (step < xp.inf)  # else no row is in the way: a ray
         step = 0.5 * (step + abs(step))
         tied = usable & (t.rhs - step[:, None] * entries <= TIE)
         order = xp.where(tied, t.perturbation / entries, xp.inf)
@@ -111,9 +110,9 @@ def complementary_pivot(xp: ModuleType, M: Array, q: Array, free: Array, toleran
     value = t.rhs
     for _ in range(2):
         z = t.solution(value, z0 + 1)
-        error = q + (M @ z[:, :m, None])[:, :, 0] - z[:, m:z0]
+        error = q + (M @ z[:, :m, None])[:, :, 0] - z[:, m:z0] + signed * z[:, z0:]
         value = value + (t.inverse @ error[:, :, None])[:, :, 0]
-    return t.solution(value, z0 + 1)[:, :m], solved
+    return t.solution(value, z0 + 1)[:, :m]
 
 
 def eliminate(xp: ModuleType, a: Array, r: Array, k: Array) -> tuple[Array, Array, Array, Array]:

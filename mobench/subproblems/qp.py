@@ -177,13 +177,12 @@ def _pivoted(
         M = xp.concatenate((xp.concatenate((M, xp.swapaxes(E, 1, 2)), 2), xp.concatenate((-E, 0 * E), 2)), 1)
         g = xp.concatenate((g, room), 1)
         unsigned = xp.concatenate((free, free & False), 1)
-    z, solved = complementary_pivot(xp, M, g, unsigned, 1e-12 if ridge else 1e-9)
+    z = complementary_pivot(xp, M, g, unsigned, 1e-12 if ridge else 1e-9)
     z = z[:, :n]
     x = z if a is None else start + (Z @ z[:, :, None])[:, :, 0]
     x = xp.where(free | (x > DUST), x, 0.0) * (D * unit[:, None]) + base
     if upper is not None:
         x = xp.where(x > upper, upper, x)
-    x = xp.where(solved[:, None], x, xp.nan)
     return x, program_residual(xp, x, Q, b, a, r, lower, upper)
 
 

@@ -1,0 +1,64 @@
+"""`python -m tests.benchmarks [--quick] [--output docs/performance.md] [--json outputs/benchmark.json]`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from mobench.provenance import stamp
+from tests.benchmarks import loops, report, solves
+
+
+def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
+    """Measure, write the files that were asked for, return what the JSON file holds."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
+    parser.add_argument(
+        "--quick", action="store_true", help="a tiny grid: does everything run? Its numbers mean nothing"
+    )
+    parser.add_argument("--output", type=Path, help="Markdown report; the figure is written beside it")
+    parser.add_argument("--json", type=Path, help="all measurements")
+    parser.add_argument("--only", help="comma-separated algorithms, names of files in conf/algorithm (or ferero_pgd)")
+    parser.add_argument("--rounds", type=int, help="how often the cases alternate")
+    parser.add_argument("--steps", type=int, help="iterations of a trajectory")
+    parser.add_argument("--no-solves", action="store_true", help="leave the subproblems out")
+    chosen = parser.parse_args(arguments)
+    quick = chosen.quick
+    settings: dict[str, Any] = {
+        "sizes": [1, 4] if quick else [1, 4, 10, 100, 1000],
+        "steps": chosen.steps or (3 if quick else 100),
+        "rounds": chosen.rounds or (2 if quick else 5),
+        "quick": quick,
+    }
+    torch.set_num_threads(1)
+    only = chosen.only.split(",") if chosen.only else None
+
+    def say(text: str) -> None:
+        print(text, flush=True)
+
+    lines, left_out = loops.measure(settings["sizes"], settings["steps"], settings["rounds"], only, say)
+    rows = []
+    if not chosen.no_solves:
+        kinds = ("min_norm", "epo_lp") if quick else tuple(solves.SOLVERS)
+        dimensions, sizes = ((2,), (1, 4)) if quick else ((2, 3, 10), (1, 100, 1000))
+        rows = solves.measure(kinds, dimensions, sizes, settings["rounds"], 0.001 if quick else 0.05, say)
+    machine = {**stamp(), "cores": os.cpu_count()}
+    result = report.as_json(machine, settings, lines, rows)
+    if chosen.json:
+        chosen.json.parent.mkdir(parents=True, exist_ok=True)
+        chosen.json.write_text(json.dumps(result, indent=1) + "\n")
+    if chosen.output:
+        figure = chosen.output.with_suffix(".png")
+        report.draw(lines, figure)
+        chosen.output.write_text(report.markdown(machine, settings, lines, left_out, rows, figure.name))
+        say(f"wrote {chosen.output} and {figure}")
+    return result
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,322 @@
+"""The measurements as Markdown, JSON and a figure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mobench.artifacts import style
+from tests.benchmarks.loops import PREFERENCES, Line, N
+from tests.benchmarks.solves import Row
+
+plt = style.plt
+
+# Authors' code, ms CPU per iteration and run, n = 20, and LibMOON, ms per epoch for all of 10 preferences: both measured
+# by others on a comparable 2-core machine.
+AUTHORS_MS = {"ferero": 2.1, "ferero_pgd": 2.1, "epo": 4.4, "mgda": 0.48, "pmtl": 0.38, "ls": 0.24}
+LIBMOON_MS = {"epo": 50.9, "pmtl": 7.4, "mgda": 4.2, "tch": 4.5}
+TITLES = {
+    "loop": "the loop alone",
+    "ls": "LS",
+    "tch": "TCH",
+    "stch": "STCH",
+    "mgda": "MGDA",
+    "pmtl": "PMTL",
+    "epo": "EPO",
+    "ferero": "FERERO (exact)",
+    "ferero_pgd": "FERERO (printed PGD)",
+    "ferero_sa": "FERERO-SA",
+    "omd_tch": "OMD-TCH (mean)",
+    "ada_omd_tch": "AdaOMD-TCH (adaptive)",
+}
+
+
+@dataclass(frozen=True)
+class Aim:
+    """`factor` times faster than `quoted` ms per iteration (of one run, or of all 10 preferences for LibMOON)."""
+
+    line: str
+    R: int
+    factor: float
+    quoted: float
+    whose: str
+
+
+AIMS = (
+    *(
+        Aim(line, R, factor, AUTHORS_MS[line], "authors' code")
+        for line in ("ferero", "epo")
+        for R, factor in ((4, 20), (100, 300))
+    ),
+    Aim("ferero_pgd", 100, 15, 2.1, "authors' code"),
+    Aim("epo", 10, 80, 50.9, "LibMOON"),
+    Aim("mgda", 10, 15, 4.2, "LibMOON"),
+    Aim("pmtl", 10, 15, 7.4, "LibMOON"),
+    Aim("tch", 10, 30, 4.5, "LibMOON"),
+)
+
+
+def judge(lines: dict[str, Line]) -> list[dict[str, Any]]:
+    """The aims that were measured: ratio to the authors-style loop of this run, and to the quoted number."""
+    out = []
+    for aim in AIMS:
+        line = lines.get(aim.line)
+        if line is None or line.authors is None or aim.R not in line.batch:
+            continue
+        batch = line.batch[aim.R]
+        quoted_batch = aim.quoted * (1 if aim.whose == "LibMOON" else aim.R)
+        measured, quoted = aim.R * line.authors.over(batch), quoted_batch / (1e3 * batch.typical)
+        out.append(
+            {
+                "line": aim.line,
+                "R": aim.R,
+                "whose": aim.whose,
+                "aim": aim.factor,
+                "batch_ms": 1e3 * batch.typical,
+                "authors_style_ms": 1e3 * aim.R * line.authors.typical,
+                "ratio_measured": measured,
+                "met_measured": measured >= aim.factor,
+                "quoted_ms": quoted_batch,
+                "ratio_quoted": quoted,
+                "met_quoted": quoted >= aim.factor,
+            }
+        )
+    return out
+
+
+def as_json(
+    machine: dict[str, Any], settings: dict[str, Any], lines: dict[str, Line], rows: Sequence[Row]
+) -> dict[str, Any]:
+    """Everything that was measured; times in microseconds."""
+    return {
+        "machine": machine,
+        "settings": settings,
+        "iterations": {
+            name: {
+                "us_batch": {R: 1e6 * s.typical for R, s in line.batch.items()},
+                "us_batch_least": {R: 1e6 * s.least for R, s in line.batch.items()},
+                "us_run": {R: 1e6 * s.typical / R for R, s in line.batch.items()},
+                "us_plain": None if line.plain is None else 1e6 * line.plain.typical,
+                "us_authors_style": None if line.authors is None else 1e6 * line.authors.typical,
+                "failed": line.failed,
+            }
+            for name, line in lines.items()
+        },
+        "solves": [
+            {
+                "kind": row.kind,
+                "M": row.M,
+                "per_second": {R: R / s.typical for R, s in row.batch.items()},
+                "per_second_cvxpy": 1 / row.cvxpy.typical,
+                "ratio": {R: R * row.cvxpy.over(s) for R, s in row.batch.items()},
+                "difference": row.difference,
+            }
+            for row in rows
+        ],
+        "aims": judge(lines),
+    }
+
+
+def number(x: float) -> str:
+    """Three digits; thousands as they are."""
+    if x == 0 or not math.isfinite(x):
+        return str(x)
+    return f"{x:,.0f}" if abs(x) >= 100 else f"{x:.3g}"
+
+
+def table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+    """A Markdown table, first column left, the others right."""
+    rule = ["---", *["---:"] * (len(head) - 1)]
+    return "\n".join("| " + " | ".join(row) + " |" for row in [head, rule, *body])
+
+
+def markdown(
+    machine: dict[str, Any],
+    settings: dict[str, Any],
+    lines: dict[str, Line],
+    left_out: dict[str, str],
+    rows: Sequence[Row],
+    figure: str | None,
+) -> str:
+    """The whole report."""
+    sizes = settings["sizes"]
+    versions = ", ".join(
+        f"{k} {v}" for k, v in machine["versions"].items() if k in ("python", "torch", "numpy", "scipy", "cvxpy")
+    )
+    sha = (machine["git_sha"] or "unknown")[:10] + (" with local changes" if machine["git_dirty"] else "")
+    parts = [
+        "# Performance",
+        "Written by `make benchmark` (`python -m tests.benchmarks`); do not edit.",
+        f"{machine['device']}, {machine['cores']} cores, one thread. {machine['date'][:10]}, commit {sha}, {versions}.",
+        f"VLMOP2 with n = {N}, float64, closed-form rows, recording off, {settings['steps']} iterations from the default start, step sizes of "
+        f"`conf/algorithm`, {PREFERENCES} preferences (R < {PREFERENCES}: some of them; R > {PREFERENCES}: more seeds). "
+        f"Times are medians of {settings['rounds']} rounds in which all cases of an algorithm alternate; ratios are formed "
+        "within a round, then their median is taken. Machines are shared: repeat before you trust a difference of 20 %.",
+        "## Aims",
+        "*Authors-style* are our own loops in `tests/benchmarks/authors_style.py`, one run at a time: automatic differentiation with one "
+        "backward per objective and the subproblem in its published form (EPO: CVXPY with HiGHS; FERERO: 250 cold projected gradient "
+        "steps in NumPy; PMTL: Frank-Wolfe), measured in the same run. *Quoted* are the authors' own code and LibMOON "
+        "on another, comparable 2-core machine: orientation, not measured here. Times are ms per iteration of all R runs.",
+        table(
+            [
+                "method",
+                "R",
+                "against",
+                "aim",
+                "mobench ms",
+                "authors-style ms",
+                "ratio",
+                "met",
+                "quoted ms",
+                "ratio to quoted",
+                "met",
+            ],
+            [
+                [
+                    TITLES[a["line"]],
+                    str(a["R"]),
+                    a["whose"],
+                    f">= {a['aim']:g}x",
+                    number(a["batch_ms"]),
+                    number(a["authors_style_ms"]),
+                    f"{number(a['ratio_measured'])}x",
+                    "yes" if a["met_measured"] else "**no**",
+                    number(a["quoted_ms"]),
+                    f"{number(a['ratio_quoted'])}x",
+                    "yes" if a["met_quoted"] else "**no**",
+                ]
+                for a in judge(lines)
+            ],
+        ),
+        "LibMOON's PMGDA (9.3 ms) has no counterpart here.",
+        "## Microseconds per iteration of the batch",
+        table(
+            ["algorithm", *[f"R = {R}" for R in sizes], f"R = {sizes[-1]} / R = {sizes[0]}", "failed solves (R = 10)"],
+            [
+                [
+                    TITLES.get(name, name),
+                    *[number(1e6 * line.batch[R].typical) for R in sizes],
+                    number(line.batch[sizes[-1]].over(line.batch[sizes[0]])),
+                    str(line.failed),
+                ]
+                for name, line in lines.items()
+            ],
+        ),
+        "## Microseconds per iteration and run, beside one run at a time",
+        "*Plain* are the NumPy/SciPy loops of `tests/reference` (closed-form gradients, no autodiff; EPO through SciPy's HiGHS).",
+        table(
+            [
+                "algorithm",
+                *[f"R = {R}" for R in sizes],
+                "plain",
+                "authors-style",
+                *[f"plain / R = {R}" for R in sizes if R > 1],
+            ],
+            [
+                [
+                    TITLES.get(name, name),
+                    *[number(1e6 * line.batch[R].typical / R) for R in sizes],
+                    "" if line.plain is None else number(1e6 * line.plain.typical),
+                    "" if line.authors is None else number(1e6 * line.authors.typical),
+                    *[
+                        "" if line.plain is None else f"{number(R * line.plain.over(line.batch[R]))}x"
+                        for R in sizes
+                        if R > 1
+                    ],
+                ]
+                for name, line in lines.items()
+            ],
+        ),
+    ]
+    if figure:
+        parts.append(f"![Microseconds per iteration and run against the number of runs]({figure})")
+    if left_out:
+        parts.append("Not measured: " + "; ".join(f"`{name}` ({why})" for name, why in left_out.items()) + ".")
+    if rows:
+        ours = list(rows[0].batch)
+        parts += [
+            "## Subproblems: solves per second",
+            "Batched and certified, against CVXPY with one parametrised (DPP) problem, compiled once, one solve after the "
+            "other: CLARABEL, HIGHS for the LP. `qp` is FERERO's dual after elimination. Last column: largest difference of the solutions.",
+            table(
+                [
+                    "subproblem",
+                    "M",
+                    *[f"R = {R}" for R in ours],
+                    "CVXPY",
+                    *[f"ratio, R = {R}" for R in ours],
+                    "difference",
+                ],
+                [
+                    [
+                        f"`{row.kind}`",
+                        str(row.M),
+                        *[number(R / row.batch[R].typical) for R in ours],
+                        number(1 / row.cvxpy.typical),
+                        *[f"{number(R * row.cvxpy.over(row.batch[R]))}x" for R in ours],
+                        f"{row.difference:.0e}",
+                    ]
+                    for row in rows
+                ],
+            ),
+        ]
+    return "\n\n".join(parts) + "\n"
+
+
+def draw(lines: dict[str, Line], path: Path) -> None:
+    """Small multiples, one per algorithm: cost per iteration and run against R; one run at a time as dashed lines."""
+    shown = {name: line for name, line in lines.items() if name != "loop"}
+    columns = min(4, len(shown))
+    figure, axes = style.panels(math.ceil(len(shown) / columns), columns, size=2.3, sharex=True, sharey=True)
+    for ax in axes.flat[len(shown) :]:
+        ax.set_visible(False)
+    for ax, (name, line) in zip(axes.flat, shown.items(), strict=False):
+        sizes = list(line.batch)
+        ax.plot(
+            sizes,
+            [1e6 * line.batch[R].typical / R for R in sizes],
+            "o-",
+            ms=3.5,
+            color=style.BLUE,
+            label="mobench, batched",
+        )
+        if "loop" in lines:
+            alone = lines["loop"].batch
+            ax.plot(sizes, [1e6 * alone[R].typical / R for R in sizes], ":", color=style.GREY, label="the loop alone")
+        for sample, color, label in (
+            (line.plain, style.GREEN, "plain NumPy/SciPy, one run"),
+            (line.authors, style.RED, "authors-style, one run"),
+        ):
+            if sample is not None:
+                ax.axhline(1e6 * sample.typical, ls="--", lw=1.0, color=color, label=label)
+        ax.set_title(TITLES.get(name, name))
+        ax.set_xscale("log")
+        ax.set_yscale("log")
+        ax.set_xticks(sizes, [str(R) for R in sizes])
+        ax.minorticks_off()
+        ax.grid(alpha=0.25, lw=0.5)
+    for ax in axes[:, 0]:
+        ax.set_ylabel("µs per iteration and run")
+    for column in range(columns):
+        last = max(i for i in range(len(shown)) if i % columns == column)
+        axes.flat[last].set_xlabel("runs R")
+        axes.flat[last].tick_params(labelbottom=True)
+    handles, labels = axes.flat[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=130)
+    plt.close(figure)
+
+
+def finite(value: Any) -> bool:
+    """Whether every number in nested containers is finite."""
+    if isinstance(value, dict):
+        return all(finite(v) for v in value.values())
+    if isinstance(value, (list, tuple)):
+        return all(finite(v) for v in value)
+    return not isinstance(value, float) or bool(np.isfinite(value))

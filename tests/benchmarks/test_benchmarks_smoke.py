@@ -1,0 +1,65 @@
+"""The benchmark runs and its report is complete; nothing here looks at a clock."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from mobench.core import loop
+from mobench.core.output import make_output
+from mobench.oracles import Exact
+from mobench.problems import VLMOP2
+from tests.benchmarks import loops, report
+from tests.benchmarks.__main__ import main
+
+
+def test_quick_benchmark_writes_a_complete_report(tmp_path: Path) -> None:
+    out, data = tmp_path / "performance.md", tmp_path / "benchmark.json"
+    result = main(["--quick", "--output", str(out), "--json", str(data)])
+    assert json.loads(data.read_text())["aims"] == result["aims"]
+    assert report.finite(result)
+    measured = set(result["iterations"])
+    assert measured == {"loop", *loops.algorithms()} - {"ferero_stochastic"}
+    assert set(loops.PLAIN) == set(loops.AUTHORS)
+    assert set(loops.PLAIN) <= measured
+    assert {row["kind"] for row in result["solves"]} == {"min_norm", "epo_lp"}
+    assert all(row["difference"] < 1e-3 for row in result["solves"])
+    assert {a["line"] for a in result["aims"]} == {"ferero", "epo"}  # those at R = 4
+    text = out.read_text()
+    for part in (
+        "## Aims",
+        "iteration of the batch",
+        "iteration and run",
+        "solves per second",
+        "performance.png",
+        "ferero_stochastic",
+    ):
+        assert part in text
+    assert out.with_suffix(".png").stat().st_size > 10_000
+
+
+def test_authors_style_loops_take_the_same_way() -> None:
+    """Gradients and weights are the published ones: after 60 steps the loops are where the batched methods are.
+
+    FERERO is compared through its printed inner loop from a cold start on the simplex. Its PGD and EPO's LP (vertices that
+    rounding chooses) are inexact, hence the tolerances.
+    """
+    problem, runs = VLMOP2(n=20), loops.some_runs(3)
+    x0, steps = problem.initial(runs), 60
+    known = loops.algorithms()
+    for name, tolerance in {
+        "ls": 1e-10, "tch": 1e-10, "stch": 1e-10, "mgda": 1e-10, "pmtl": 1e-3, "epo": 1e-3, "omd_tch": 1e-10, "ada_omd_tch": 1e-10,
+    }.items():  # fmt: skip
+        algorithm = known[name]
+        rules = {rule: make_output(rule) for rule in algorithm.outputs}
+        oracle = Exact(problem, runs)
+        state = loop.start(oracle, algorithm, rules, x0, runs, steps)
+        answers = loop.finals(rules, loop.advance(oracle, algorithm, rules, state, steps))
+        expected = next(iter(answers.values())).numpy()
+        for r in range(len(runs)):
+            other = loops.AUTHORS[name](
+                x0[r].numpy(), runs.weights[r].numpy(), steps=steps, step_size=algorithm.step_size
+            )
+            np.testing.assert_allclose(other, expected[r], rtol=0, atol=tolerance, err_msg=name)

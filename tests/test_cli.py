@@ -1,0 +1,320 @@
+"""The command line: every kind of bad input is one clear message, sweeps, help, what it prints and imports."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from mobench import config as configuration
+from mobench import overrides
+from mobench.errors import ConfigError
+from tests import plugin
+from tests.conftest import Run, command, environment, shell
+
+QUICK = ("preferences=2", "steps=3", "logger=local")
+
+# command line: what the message must contain (found, expected, what to do)
+BAD = {
+    "problem=vlmop3": ["problem='vlmop3'", "choose one of dtlz2", "Did you mean 'vlmop2'?"],
+    "algorithm=feroro": ["algorithm='feroro'", "choose one of ada_omd_tch", "Did you mean 'ferero'"],
+    "scale=tiny": ["scale='tiny'", "laptop, paper, smoke"],
+    "logger=wanbd": ["logger='wanbd'", "Did you mean 'wandb'?"],
+    "protocol=ferero_fg3": ["protocol='ferero_fg3'", "Did you mean 'ferero_fig3'"],
+    "problem=": ["problem", "choose one of dtlz2"],
+    "algorithm=null": ["algorithm=null", "choose one of ada_omd_tch"],
+    "hydra/launcher=jobbib": ["hydra/launcher='jobbib'", "choose one of basic", "Did you mean 'joblib'?"],
+    "problm=zdt2": ["problm is unknown", "known keys are algorithm", "Did you mean 'problem'"],
+    "stepz=4": ["stepz is unknown", "Did you mean 'steps'"],
+    "+stepz=4": ["stepz is unknown", "Did you mean 'steps'"],
+    "+experment=ferero/fig3": ["experment is unknown", "Did you mean 'experiment'"],
+    "+experiment=ferero/fig33": ["experiment='ferero/fig33'", "choose one of ferero/fig1", "Did you mean 'ferero/fig3'"],
+    "+experiment=ferrero/all": ["ferrero/all names no artifact", "ferero/fig1"],
+    "problem.nn=4": ["problem.nn is unknown", "problem takes", "Did you mean 'n'?"],
+    "algorithm.stepsize=1": ["algorithm.stepsize is unknown", "Did you mean 'step_size'"],
+    "oracle.batchsize=3": ["oracle.batchsize is unknown"],
+    "preferences.cout=3": ["preferences.cout is unknown", "count, rays_deg, weights, floor", "Did you mean 'count'?"],
+    "record.evry=3": ["record.evry is unknown", "Did you mean 'every'?"],
+    "hardware.devise=cpu": ["hardware.devise is unknown", "Did you mean 'device'?"],
+    "logger.projct=x": ["logger.projct is unknown", "Did you mean 'project'?"],
+    "hydra.foo=1": ["hydra.foo is unknown", "--cfg hydra"],
+    "~seeds": ["seeds was removed", "set a value"],
+    "bla": ["Error parsing override 'bla'", "EQUAL"],
+    "preferences.weights=[[0.5,0.6]]": ["[0.5, 0.6] is not in the open simplex", "sum 1"],
+    "preferences.weights=[[0.0,1.0]]": ["[0.0, 1.0] is not in the open simplex", "> 0", "preferences.floor=0.01"],
+    "preferences.weights=[[-0.5,1.5]]": ["[-0.5, 1.5] is not in the open simplex"],
+    "preferences.weights=[[0.2,0.3,0.5]]": ["3 entries", "M=2"],
+    "preferences.weights=[[0.2,a]]": ["'a'", "preferences.weights=[["],
+    "preferences.weights=[[0.5,0.5]] preferences.rays_deg=[45]": ["rays_deg or preferences.weights, not both"],
+    "preferences.rays_deg=[10,90]": ["holds 90.0", "strictly between 0 and 90"],
+    "preferences.rays_deg=[30] problem=dtlz2": ["needs M=2", "M=3", "use weights"],
+    "preferences=0": ["at least one preference"],
+    "preferences=many": ["preferences=many", "preferences=K"],
+    "seeds=[]": ["seeds is empty", "seeds=[0]"],
+    "seeds=[1,2,1]": ["seeds=[1, 2, 1]", "twice"],
+    "seeds=3": ["seeds=3 does not fit"],
+    "seeds=[a]": ["'a'", "Integer"],
+    "steps=0": ["steps=0", "at least 1"],
+    "steps=abc": ["steps=abc", "Integer"],
+    "dtype=float16": ["dtype='float16'", "float64, float32"],
+    "max_failure_share=2": ["max_failure_share=2", "[0, 1]"],
+    "record.every=-1": ["record.every=-1", ">= 0"],
+    "hardware.device=quantum": ["'quantum'", "cpu, cuda"],
+    "hardware=slurm": ["submitit", "pip install mobench[slurm]"],
+    "algorithm.step_size=-1": ["algorithm.step_size=-1", "> 0"],
+    "algorithm.subproblem=magic": ["algorithm.subproblem='magic'", "exact, cvxpy"],
+    "algorithm.outputs=[last,men]": ["'men' is unknown", "adaptive_two_pass", "Did you mean 'mean'?"],
+    "algorithm.outputs=mean": ["must be a list", "[mean]"],
+    "algorithm._target_=mobench.algorithms.ls.LSS": ["mobench.algorithms.ls.LSS", "cannot be imported"],
+    "algorithm._target_=mobench.problems.VLMOP2": ["algorithm.step_size is unknown"],
+    "problem.start.kind=here": ["problem.start.kind='here'", "uniform"],
+    "problem.start.low=0": ["problem.start of kind 'alternating'", "scale, noise", "found low"],
+    "algorithm=ferero problem=zdt3": ["FERERO does not fit ZDT3", "objectives >= 0"],
+    "algorithm=ferero_stochastic": ["StochasticFEREROSA does not fit VLMOP2", "2 independent samples", "oracle=minibatch"],
+    "oracle=minibatch": ["VLMOP2", "nothing to sample from", "oracle=exact"],
+}
+
+
+@pytest.mark.parametrize("line", BAD)
+def test_bad_input_is_one_message(mobench: Run, line: str) -> None:
+    result = mobench(*line.split())
+    result.refused(*BAD[line])
+    assert result.folders == []
+
+
+def test_gpu_without_cuda_is_refused(mobench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
+    mobench("hardware=gpu").refused("hardware.device=cuda", "no CUDA device", "hardware=cpu")
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    mobench("hardware=gpu", "hardware.device=cuda:1").refused("hardware.device=cuda:1", "only 1")
+
+
+@pytest.mark.parametrize("algorithm", ["ls", "mgda", "ferero", "omd_tch"])
+def test_float32(mobench: Run, algorithm: str) -> None:
+    result = mobench(f"algorithm={algorithm}", "dtype=float32", "preferences=3", "steps=40", "logger=local")
+    assert result.code == 0, result.err
+    assert (result.rows["status"] == "done").all()
+    exact = mobench(f"algorithm={algorithm}", "preferences=3", "steps=40", "logger=local", root=result.root / "64")
+    F = [c for c in exact.rows if c.startswith("f_")]
+    assert abs(exact.rows[F] - result.rows[F]).to_numpy().max() < 1e-3
+    assert exact.job.key != result.job.key
+
+
+# YAML files of others
+
+
+def test_plug_in_problem_from_outside(tmp_path: Path) -> None:
+    """One Python file and one YAML file make a problem, in a folder of its own and from any working directory."""
+    override = plugin.write(tmp_path / "plugin")
+    (tmp_path / "elsewhere").mkdir()
+    done = shell(
+        tmp_path / "outputs",
+        override,
+        "problem=hole",
+        "algorithm=ls",
+        "preferences=3",
+        "logger=local",
+        cwd=tmp_path / "elsewhere",
+        env={"PYTHONPATH": str(tmp_path / "plugin" / "code")},
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    # a row that met a number that is not finite is final and says so; its neighbours are untouched
+    assert "diverged: 1 of 3 runs (run 0)" in done.stdout
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_plug_in_misspelt_yaml_key(mobench: Run, plug_in: str) -> None:
+    mobench(plug_in, "problem=misspelt").refused("problem.egde is unknown", "Did you mean 'edge'?")
+
+
+def test_plug_in_unknown_choice_lists_plug_ins(mobench: Run, plug_in: str) -> None:
+    mobench(plug_in, "problem=hol").refused("problem='hol'", "dtlz2, hole,", "Did you mean 'hole'?")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("jobs: {a: [algorithm=ls, stepz=3]}", ["stepz", "Did you mean 'steps'"]),
+        ("jobs: {a: [algorithm=ls, algorithm.normalise=sum]}", ["algorithm.normalise", "Did you mean 'normalize'?"]),
+        ("jobs: {a: [algorithm=lss]}", ["algorithm='lss'", "Did you mean 'ls'?"]),
+        ("jobs: {a: [algorithm=ferero, problem=zdt3]}", ["ferero/bad a", "FERERO does not fit ZDT3"]),
+        ("jbos: {a: [algorithm=ls]}", ["jbos", "Did you mean 'jobs'"]),
+        ("problem: {nn: 3}", ["problem.nn is unknown", "Did you mean 'n'?"]),
+        ("seeds: []", ["seeds is empty"]),
+    ],
+)
+def test_misspelt_experiment_file(
+    mobench: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, words: list[str]
+) -> None:
+    conf = tmp_path / "conf"
+    shutil.copytree(configuration.conf_dir(), conf)
+    head = '# @package _global_\nartifact: {id: ferero/bad, title: "Bad"}\nhydra: {mode: MULTIRUN}\n'
+    jobs = "" if "jobs:" in text or "jbos:" in text else "jobs: {a: [algorithm=ls]}\n"
+    (conf / "experiment/ferero/bad.yaml").write_text(head + jobs + text + "\n")
+    monkeypatch.setattr(configuration, "conf_dir", lambda: conf)
+    result = mobench("+experiment=ferero/bad")
+    result.refused(*words)
+    assert result.folders == []
+
+
+# overrides
+
+
+def test_preferences_replace_those_of_a_protocol(mobench: Run) -> None:
+    result = mobench("protocol=ferero_fig3", "algorithm=ls", "seeds=[0]", *QUICK)
+    assert result.code == 0
+    assert len(result.rows) == 2  # not the protocol's four rays
+    result = mobench("protocol=omd_tch_vlmop2", "algorithm=tch", "preferences.rays_deg=[20,40,60]", *QUICK[1:])
+    assert result.code == 0, result.err
+
+
+def test_normalise() -> None:
+    nulls = ["preferences.rays_deg=null", "preferences.weights=null"]
+    assert overrides.normalise(["preferences=4", "a=1"]) == [*nulls, "preferences.count=4", "a=1"]
+    assert overrides.normalise(["preferences.rays_deg=[1]"]) == [nulls[1], "preferences.rays_deg=[1]"]
+    assert overrides.normalise(["algorithm.x=1", "algorithm=ls"]) == ["++algorithm.x=1", "algorithm=ls"]
+    assert overrides.shown(["preferences.weights=null", "++algorithm.x=1"]) == "algorithm.x=1"
+
+
+def test_experiment_lists() -> None:
+    expanded, several = overrides.expand_experiments(["+experiment=omd_tch/all,ferero/fig7", "steps=1"])
+    assert several
+    assert expanded == ["+experiment=omd_tch/fig1,omd_tch/fig2,omd_tch/fig4,ferero/fig7", "steps=1"]
+    assert overrides.expand_experiments(["+experiment=ferero/fig7"]) == (["+experiment=ferero/fig7"], False)
+    with pytest.raises(ConfigError, match="unknown"):
+        overrides.expand_experiments(["+experiment="])
+
+
+def test_changed_overrides() -> None:
+    quiet = ["+experiment=a/b", "scale=smoke", "logger=local", "hydra/launcher=joblib", "rerun=true"]
+    assert overrides.changed([*quiet, "steps=5", "++algorithm.c_h=2"]) == ["steps=5", "++algorithm.c_h=2"]
+
+
+# what a person sees
+
+
+def test_single_job_prints_a_table(mobench: Run) -> None:
+    result = mobench("problem=zdt1", "algorithm=ferero", "seeds=[0,1]", *QUICK)
+    assert result.code == 0
+    lines = result.out.splitlines()
+    assert lines[0].split() == "preference output f_1 f_2 angle_deg front_distance stationarity runs".split()
+    assert [line.split()[-3:] for line in lines[2:4]] == [["2", "of", "2"]] * 2
+    assert "hypervolume (last, reference [1.1, 1.1]):" in result.out
+    assert "subproblems: 0 failed" in result.out
+    assert str(result.job.path) in lines[-1]
+    assert "\x1b" not in result.out + result.err  # not a terminal: plain lines
+    assert result.err == ""
+
+
+def test_progress_is_plain_lines_off_a_terminal(mobench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(0, 10_000, 6))
+    fake = SimpleNamespace(time=time.time, monotonic=lambda: float(next(clock)))
+    monkeypatch.setattr("mobench.runner.time", fake)
+    result = mobench("algorithm=ls", "preferences=1", "steps=3", "logger=local")
+    assert result.err.splitlines() == ["vlmop2/LS: step 1 of 3", "vlmop2/LS: step 2 of 3"]
+    quiet = mobench("algorithm=ls", "preferences=1", "steps=4", "logger=local", "progress=false")
+    assert quiet.err == ""
+
+
+def test_help(mobench: Run) -> None:
+    result = mobench("--help")
+    assert result.code == 0
+    for words in ("algorithm: ada_omd_tch, epo, ferero", "problem: dtlz2", "experiment/ferero: fig1", "scale: laptop"):
+        assert words in result.out
+    assert "mobench +experiment=ferero/fig3" in result.out
+    assert "preferences=K" in result.out
+
+
+def test_cfg_job(mobench: Run) -> None:
+    result = mobench("algorithm=epo", "preferences=7", "--cfg", "job")
+    assert result.code == 0
+    assert "_target_: mobench.algorithms.epo.EPO" in result.out
+    assert "count: 7" in result.out
+    assert result.folders == []
+
+
+def test_unknown_flag(mobench: Run) -> None:
+    mobench("--hlp").refused("--hlp")
+
+
+def test_start_up_imports_and_broken_pipe(tmp_path: Path) -> None:
+    """A plain job imports no plotting, no reference solver, no W&B; a reader that goes away is no error."""
+    listing = tmp_path / "modules.json"
+    code = (
+        "import json, pathlib, sys\n"
+        f"sys.argv = ['mobench', 'algorithm=ferero', 'preferences=2', 'steps=3', 'logger=local']\n"
+        "from mobench.cli import main\n"
+        "try:\n    main()\n"
+        f"finally:\n    pathlib.Path({str(listing)!r}).write_text(json.dumps(sorted(sys.modules)))\n"
+    )
+    env = environment(tmp_path / "outputs") | {"PYTHON": "", "CODE": code}
+    script = f'"{command()[0]}" -c "$CODE" | true; exit ${{PIPESTATUS[0]}}'
+    done = subprocess.run(["bash", "-c", script], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+    roots = {name.split(".")[0] for name in json.loads(listing.read_text())}
+    assert "torch" in roots
+    assert roots & {"matplotlib", "cvxpy", "wandb", "pymoo", "sklearn", "torchvision", "joblib", "IPython"} == set()
+
+
+# sweeps
+
+
+def test_sweep(mobench: Run) -> None:
+    result = mobench("-m", "algorithm=ls,mgda,pmtl,epo,ferero", "problem=zdt2", *QUICK)
+    assert result.code == 0, result.err
+    assert result.out.startswith("5 jobs, 0 finished before, 5 to run")
+    names = ["LS", "MGDA", "PMTL", "EPO", "FERERO"]
+    assert [job.key.split("-")[1] for job in result.folders] == sorted(n.lower() for n in names)
+    assert [f"ZDT2 {n}: algorithm={n.lower()} problem=zdt2 preferences.count=2" in result.out for n in names] == [True] * 5
+    again = mobench("-m", "algorithm=ls,mgda,pmtl,epo,ferero", "problem=zdt2", *QUICK)
+    assert again.out.startswith("5 jobs, 5 finished before, 0 to run")
+    assert again.out.count("hypervolume") == 5
+
+
+def test_sweep_refuses_what_does_not_fit_and_runs_the_rest(mobench: Run) -> None:
+    result = mobench("-m", "algorithm=ls,ferero,ferero_stochastic", "problem=zdt3", *QUICK)
+    assert result.code == 2
+    assert [job.key.split("-")[1] for job in result.folders] == ["ls"]
+    assert result.folders[0].done
+    assert result.err.count("mobench: error: not run:") == 2
+    assert "FERERO does not fit ZDT3:\n  - it needs objectives >= 0" in result.err
+    assert "2 independent samples" in result.err
+    assert "Traceback" not in result.err
+
+
+def test_sweep_with_unknown_choice_runs_nothing(mobench: Run) -> None:
+    result = mobench("-m", "algorithm=ls,mdga", *QUICK)
+    result.refused("algorithm='mdga'", "Did you mean 'mgda'?")
+    assert result.folders == []
+
+
+def test_equal_jobs_of_a_sweep_run_once(mobench: Run) -> None:
+    result = mobench("-m", "algorithm=ls", "scale=smoke,laptop", *QUICK)
+    assert result.out.startswith("1 jobs, 0 finished before, 1 to run")
+    assert len(result.folders) == 1
+
+
+def test_failed_jobs_do_not_stop_a_sweep(mobench: Run, plug_in: str) -> None:
+    result = mobench("-m", plug_in, "algorithm=stubborn,broken,ls", "preferences=2", "steps=5", "logger=local")
+    assert result.code == 1
+    status = {job.key.split("-")[1]: job.status()["status"] for job in result.folders}
+    assert status == {"stubborn": "failed", "broken": "failed", "ls": "done"}
+    errors = [line for line in result.err.splitlines() if line.startswith("mobench: error:")]
+    assert len(errors) == 2  # the list at the end
+    assert "KeyError: 'lost'" in errors[1]
+    assert "1 of " in errors[0]
+    assert str(result.root / "runs" / "vlmop2-broken") in result.err
+
+
+def test_hydra_writes_nothing_of_its_own(mobench: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "cwd").mkdir()
+    monkeypatch.chdir(tmp_path / "cwd")
+    mobench("-m", "algorithm=ls,mgda", *QUICK)
+    assert list((tmp_path / "cwd").iterdir()) == []

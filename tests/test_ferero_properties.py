@@ -1,0 +1,812 @@
+"""FERERO's promises: optimality of the direction, invariances, constraints, weak optima, cones, and Algorithms 2 and 3.
+
+Certificates are computed here from the primal problem (2.1) and from LPs, not from the package's own residuals.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import cvxpy as cp
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import brentq, linprog, nnls
+from torch import Tensor
+
+from mobench.algorithms.epo import EPO
+from mobench.algorithms.ferero import FERERO
+from mobench.algorithms.ferero_geometry import cone_from_rays, cone_with_ascent, line_basis
+from mobench.algorithms.ferero_sa import FEREROSA, StochasticFEREROSA
+from mobench.core import Algorithm, Context, Free, Oracle, Point, Problem, Runs, Spec, TablePoint
+from mobench.core.preferences import ray, spread
+from mobench.core.random import generator
+from mobench.errors import ConfigError
+from mobench.oracles.exact import make_point, problem_spec
+from mobench.problems import VLMOP2, LeastSquares
+from tests.helpers import runs_at, simulate
+from tests.reference.common import min_norm
+
+FLOAT = torch.float64
+A4 = np.array([[1.0, 2.0], [2.0, 1.0]]) / np.sqrt(5.0)
+TOY = VLMOP2(n=20, start={"kind": "alternating", "scale": 0.3, "noise": 0.1, "per_preference": True})
+
+
+@dataclass
+class Solved:
+    """One solve: data, the matrices the algorithm made, weights, direction (all (R, ...), NumPy)."""
+
+    F: np.ndarray
+    J: np.ndarray
+    w: np.ndarray
+    d: np.ndarray
+    state: dict[str, np.ndarray]
+    algorithm: FERERO
+    failed: np.ndarray
+
+
+def state_of(algorithm: Algorithm, F: Tensor, F0: Tensor | None = None, prefs: Tensor | None = None) -> dict[str, Any]:
+    R, M = F.shape
+    prefs = spread(R, M) if prefs is None else prefs
+    start = F if F0 is None else F0
+    spec = Spec(R, M, 0, M + 3, Free())
+    zeros = torch.zeros(R, M + 3, dtype=FLOAT)
+    return algorithm.init(
+        Context(spec=spec, prefs=prefs, all_prefs=prefs, theta=zeros, exact=lambda x: start, steps=100)
+    )
+
+
+def solve(algorithm: FERERO, F: Tensor, J: Tensor, F0: Tensor | None = None, prefs: Tensor | None = None) -> Solved:
+    state = state_of(algorithm, F, F0, prefs)
+    w, _, info = algorithm.weights(F, J @ J.mT, state, 0)
+    d = -(w.unsqueeze(1) @ J).squeeze(1)
+    failed = np.zeros(len(F), dtype=bool) if info.fail is None else info.fail.numpy()
+    return Solved(
+        F.numpy(), J.numpy(), w.numpy(), d.numpy(), {k: v.numpy() for k, v in state.items()}, algorithm, failed
+    )
+
+
+def random(R: int, M: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+    rng = generator(seed, test="ferero", M=M)
+    return torch.from_numpy(rng.uniform(0.2, 1.5, (R, M))), torch.from_numpy(rng.standard_normal((R, M, M + 3)))
+
+
+def domain(s: Solved, r: int) -> tuple[np.ndarray, float]:
+    """Weights and sum of the domain of lf, (2.4) or Remark 4."""
+    AF = s.state["A"][r] @ s.F[r]
+    return (AF, float(AF.sum())) if s.algorithm.domain == "adaptive" else (np.ones_like(AF), 1.0)
+
+
+def certificate(s: Solved, r: int) -> dict[str, float]:
+    """Primal value psi = c + |d|^2/2 of d, its constraint violations, and the gap to the best multipliers for w.
+
+    Relative to the size of the terms. The multipliers with A_ag' lambda = w and the largest lambda'p are an LP.
+    """
+    A, Bg, Bh = s.state["A"][r], s.state["Bg"][r], s.state["Bh"][r]
+    G, H = Bg @ s.F[r] + s.state["bg"][r], Bh @ s.F[r] + s.state["bh"][r]
+    a, total = domain(s, r)
+    change = s.J[r] @ s.d[r]
+    on = a > 0
+    c = float(np.max((A @ change)[on] * total / a[on]))
+    dd = float(s.d[r] @ s.d[r])
+    n, g, h = len(A), len(Bg), len(Bh)
+    p = np.concatenate([np.zeros(n), s.algorithm.c_g * G, s.algorithm.c_h * H])
+    rows = np.vstack([np.vstack([A, Bg, Bh]).T, np.concatenate([a, np.zeros(g + h)])])
+    found = linprog(
+        -p,
+        A_eq=rows,
+        b_eq=np.append(s.w[r], total),
+        bounds=[(0, None)] * (n + g) + [(None, None)] * h,
+        method="highs",
+        options={"primal_feasibility_tolerance": 1e-9},
+    )
+    assert found.status == 0, f"w is no image of feasible multipliers: {found.message}"
+    size = abs(c) + dd + float(np.abs(found.x) @ np.abs(p)) + 1e-300
+    return {
+        "c": c,
+        "psi": c + 0.5 * dd,
+        "dd": dd,
+        "gap": (c + dd + found.fun) / size,
+        "ray": float(np.max((A @ change)[~on], initial=-np.inf)),
+        "equality": float(np.max(np.abs(Bh @ change + s.algorithm.c_h * H), initial=0.0)),
+        "inequality": float(np.max(Bg @ change + s.algorithm.c_g * G, initial=-np.inf)),
+    }
+
+
+SPEECH: dict[str, Any] = {
+    "line": "matrix",
+    "equality_matrix": [[0.0, 1.0, -1.0]],
+    "equality_offset": [-0.5],
+    "inequality_matrix": [[1.0, 0.0, 0.0]],
+    "inequality_offset": [-1.2],
+}
+KINDS: dict[str, tuple[int, dict[str, Any]]] = {
+    "free-2": (2, {"line": "none"}),
+    "free-3": (3, {"line": "none"}),
+    "free-10": (10, {"line": "none"}),
+    "ray-2": (2, {}),
+    "ray-3": (3, {}),
+    "ray-10": (10, {}),
+    "cone-2": (2, {"cone": A4.tolist()}),
+    "wide-cone-3": (3, {"cone": [[1, 0.5, 0], [0, 1, 0.5], [0.5, 0, 1], [1, 1, 1]], "line": "none"}),
+    "threshold-2": (2, {"line": "none", "upper": (None, 0.8)}),
+    "threshold-3": (3, {"line": "none", "upper": (0.6, None, 1.0)}),
+    "ray-and-threshold-2": (2, {"upper": (0.7, None), "cone": A4.tolist()}),
+    "speech": (3, SPEECH),
+    "one-equality-10": (10, {"line": "matrix", "equality_matrix": [[1.0, -1.0] + [0.0] * 8], "upper": [0.9] * 10}),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("domain_name", ["adaptive", "simplex"])
+def test_direction_is_feasible_and_optimal(name: str, domain_name: str) -> None:
+    """f2, b2: equality and inequality rows hold, the duality gap closes, the multipliers are feasible."""
+    M, options = KINDS[name]
+    F, J = random(6, M)
+    s = solve(FERERO(domain=domain_name, c_g=0.7, c_h=0.5, **options), F, J)
+    assert not s.failed.any()
+    G = (s.state["Bg"] @ s.F[:, :, None])[..., 0] + s.state["bg"]
+    if G.shape[1] == 1:
+        assert (G > 0).any()
+        assert (G < 0).any()
+    for r in range(len(F)):
+        found = certificate(s, r)
+        assert abs(found["gap"]) <= 1e-8
+        assert found["equality"] <= 1e-8
+        assert found["inequality"] <= 1e-8
+
+
+@pytest.mark.parametrize("name", ["free-3", "ray-3", "cone-2", "ray-and-threshold-2", "speech", "one-equality-10"])
+@pytest.mark.parametrize("domain_name", ["adaptive", "simplex"])
+def test_direction_equals_the_primal_solution(name: str, domain_name: str) -> None:
+    """(2.1) by CVXPY in (d, c), without any multiplier."""
+    M, options = KINDS[name]
+    F, J = random(2, M, seed=1)
+    s = solve(FERERO(domain=domain_name, c_g=0.7, c_h=0.5, **options), F, J)
+    for r in range(2):
+        a, total = domain(s, r)
+        d, c = cp.Variable(J.shape[2]), cp.Variable()
+        rules: list[Any] = [s.state["A"][r] @ s.J[r] @ d <= c * a / total]
+        for rows, offset, rate, sign in (("Bg", "bg", 0.7, 1), ("Bh", "bh", 0.5, 0)):
+            if len(s.state[rows][r]):
+                left = s.state[rows][r] @ s.J[r] @ d + rate * (s.state[rows][r] @ s.F[r] + s.state[offset][r])
+                rules.append(left <= 0 if sign else left == 0)
+        problem = cp.Problem(cp.Minimize(c + 0.5 * cp.sum_squares(d)), rules)
+        problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-11, tol_gap_rel=1e-11, tol_feas=1e-11)
+        np.testing.assert_allclose(s.d[r], d.value, rtol=0, atol=2e-5)
+        found = certificate(s, r)
+        assert found["psi"] == pytest.approx(float(problem.value), abs=1e-8)
+
+
+@pytest.mark.parametrize("M", [2, 3, 10])
+def test_without_preferences_it_is_mgda(M: int) -> None:
+    """f1: A = I, no constraints, simplex."""
+    F, J = random(8, M)
+    s = solve(FERERO(line="none", domain="simplex"), F, J)
+    assert (s.w >= 0).all()
+    np.testing.assert_allclose(s.w.sum(1), 1.0, rtol=0, atol=1e-12)
+    for r in range(8):
+        expected = min_norm(s.J[r])
+        if M == 2:
+            K = s.J[r] @ s.J[r].T
+            u = np.clip((K[1, 1] - K[0, 1]) / (K[0, 0] - 2 * K[0, 1] + K[1, 1]), 0, 1)
+            np.testing.assert_allclose(s.w[r], [u, 1 - u], rtol=0, atol=1e-12)
+        np.testing.assert_allclose(s.w[r], expected, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", ["free-3", "threshold-2", "ray-2", "ray-and-threshold-2", "speech"])
+@pytest.mark.parametrize("domain_name", ["adaptive", "simplex"])
+def test_paper_s_inner_loop_converges_to_the_exact_direction(name: str, domain_name: str) -> None:
+    """PGD (b5) with a long inner loop, warm and cold."""
+    M, options = KINDS[name]
+    F, J = random(5, M, seed=2)
+    J = J / torch.linalg.norm(J @ J.mT, ord=2, dim=(1, 2))[:, None, None].sqrt()
+    exact = solve(FERERO(domain=domain_name, **options), F, J)
+    for start in ("warm", "cold"):
+        inner: dict[str, Any] = {
+            "inner_steps": 20_000,
+            "inner_step": 0.2,
+            "inner_tolerance": 1e-13,
+            "inner_start": start,
+        }
+        pgd = solve(FERERO(domain=domain_name, subproblem="pgd", **inner, **options), F, J)
+        np.testing.assert_allclose(pgd.d, exact.d, rtol=0, atol=1e-6)
+
+
+# stationarity
+
+
+def on_front(angle: float) -> tuple[float, np.ndarray]:
+    """u of the toy front's point on the ray, by a root finder of its own."""
+    slope = np.tan(np.radians(angle))
+    u = brentq(lambda u: -np.expm1(-((1 + u) ** 2)) + slope * np.expm1(-((1 - u) ** 2)), -1, 1, xtol=1e-15)
+    return u, np.full(20, u / np.sqrt(20))
+
+
+def test_zero_direction_exactly_at_the_preferred_pareto_point() -> None:
+    """f3: d = 0 on front and ray; not beside the ray, not above the front."""
+    angles = (81.0, 57.0, 33.0, 9.0)
+    runs = runs_at(*angles)
+    optimal = torch.from_numpy(np.stack([on_front(a)[1] for a in angles]))
+    across = torch.zeros(20, dtype=FLOAT)
+    across[0], across[1] = 1.0, -1.0
+    places = {
+        "optimal": optimal,
+        "beside": optimal + 0.05,
+        # |x - c|^2 grows by the same amount for both wells: above the front, and near the same ray
+        "above": optimal + 0.2 * across,
+    }
+    for cone in ("pareto", A4.tolist()):
+        for domain_name in ("adaptive", "simplex"):
+            lengths = {}
+            for name, x in places.items():
+                F, rows = TOY.linearize(x)
+                s = solve(FERERO(cone=cone, domain=domain_name), F, rows(), prefs=runs.weights)
+                lengths[name] = np.linalg.norm(s.d, axis=1)
+            assert (lengths["optimal"] < 1e-6).all()
+            assert (lengths["beside"] > 1e-3).all()
+            assert (lengths["above"] > 1e-3).all()
+
+
+def feasible_problem(M: int, seed: int) -> tuple[Tensor, Tensor, FERERO]:
+    """F on one plane H = 0, thresholds with and without slack."""
+    F, J = random(6, M, seed)
+    F[:, 1] = F[:, 0] + 0.1
+    row = [[1.0, -1.0] + [0.0] * (M - 2)]
+    upper = [2.0] * M
+    return F, J, FERERO(line="matrix", equality_matrix=row, equality_offset=[0.1], upper=upper)
+
+
+@pytest.mark.parametrize("M", [3, 10])
+def test_feasible_points_descend(M: int) -> None:
+    """f5: 2 psi <= -|d|^2 < 0 and every A F falls at least as c says."""
+    F, J, algorithm = feasible_problem(M, 3)
+    s = solve(algorithm, F, J)
+    for r in range(len(F)):
+        found = certificate(s, r)
+        assert found["dd"] > 1e-4
+        assert 2 * found["psi"] <= -found["dd"] * (1 - 1e-10)
+        assert found["c"] < 0
+        assert (s.J[r] @ s.d[r] < 0).all()
+
+
+# invariances
+
+
+def cosine_gap(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """1 - cos of the angle, accurate near 0."""
+    ua, ub = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (a, b))
+    return 0.5 * ((ua - ub) ** 2).sum(1)
+
+
+@pytest.mark.parametrize("M", [2, 3, 10])
+def test_adaptive_direction_is_scale_invariant_and_the_simplex_is_not(M: int) -> None:
+    """f4: F -> diag(scale) F, J with it."""
+    F, J = random(20, M, 4)
+    scale = torch.from_numpy(10 ** generator(4, test="scale", M=M).uniform(-2, 2, M))
+    worst = {}
+    for domain_name in ("adaptive", "simplex"):
+        algorithm = FERERO(line="none", domain=domain_name)
+        before, after = solve(algorithm, F, J), solve(algorithm, F * scale, J * scale[:, None])
+        worst[domain_name] = cosine_gap(before.d, after.d).max()
+    assert worst["adaptive"] <= 1e-12
+    assert worst["simplex"] > 0.1
+
+
+def test_scale_invariance_with_an_equality_that_is_rescaled_too() -> None:
+    """f4, second part: H = 0, one row for three objectives, so that the direction is not fixed by the constraint."""
+    F, J, _ = feasible_problem(3, 5)
+    scale = torch.tensor([1.0, 7.0, 0.05], dtype=FLOAT)
+    worst = {}
+    for domain_name in ("adaptive", "simplex"):
+        d = []
+        for factor in (torch.ones(3, dtype=FLOAT), scale):
+            row = (torch.tensor([1.0, -1.0, 0.0], dtype=FLOAT) / factor).tolist()
+            algorithm = FERERO(line="matrix", equality_matrix=[row], equality_offset=[0.1], domain=domain_name)
+            d.append(solve(algorithm, F * factor, J * factor[:, None]).d)
+        worst[domain_name] = cosine_gap(*d).max()
+    assert worst["adaptive"] <= 1e-12
+    assert worst["simplex"] > 0.01
+
+
+def test_line_through_two_points_is_scale_invariant() -> None:
+    """Figure 7: end points agree after undoing the scale. (With M - 1 rows the simplex domain would do the same.)"""
+    paths = []
+    ends = np.array([[0.9391880627, 0.9391880627], [0.6321205588, 0.6321205588]])
+    for factor in (1.0, 2.0):
+        problem = VLMOP2(n=20, scale=(1.0, factor), start={"kind": "halves", "value": 0.3})
+        points = (ends * [1.0, factor]).tolist()
+        algorithm = FERERO(step_size=0.2, line="points", line_points=points)
+        paths.append(simulate(problem, algorithm, runs_at(45.0), 60).f[0] / [1.0, factor])
+    np.testing.assert_allclose(paths[0][-1], paths[1][-1], rtol=0, atol=1e-3)
+    assert np.linalg.norm(paths[0][-1] - [0.6321205588, 0.6321205588]) < 1e-2
+
+
+@pytest.mark.parametrize("domain_name", ["adaptive", "simplex"])
+def test_permuting_objectives_permutes_weights(domain_name: str) -> None:
+    """f10."""
+    order = [2, 0, 1]
+    F, J = random(6, 3, 6)
+    cone = [[1, 0.5, 0], [0, 1, 0.5], [0.5, 0, 1]]
+    Bg, Bh = np.array([[1.0, 0.2, 0.0]]), np.array([[0.0, 1.0, -1.0]])
+    both: dict[str, Any] = {"line": "matrix", "equality_offset": [-0.3], "inequality_offset": [-0.8]}
+    w = []
+    for p in ([0, 1, 2], order):
+        options = {"cone": np.array(cone)[:, p].tolist(), "equality_matrix": Bh[:, p].tolist()}
+        algorithm = FERERO(domain=domain_name, inequality_matrix=Bg[:, p].tolist(), **options, **both)
+        w.append(solve(algorithm, F[:, p], J[:, p]).w)
+    np.testing.assert_allclose(w[0][:, order], w[1], rtol=0, atol=1e-9)
+
+
+def test_common_factor_keeps_the_direction_only_without_violation() -> None:
+    """f10: s F, s J; the constraint part of d does not scale with s."""
+    F, J, algorithm = feasible_problem(3, 7)
+    algorithm = FERERO(line="matrix", equality_matrix=[[1.0, -1.0, 0.0]], equality_offset=[0.1])
+    scaled = FERERO(line="matrix", equality_matrix=[[1.0, -1.0, 0.0]], equality_offset=[0.1 * 50])
+    feasible = cosine_gap(solve(algorithm, F, J).d, solve(scaled, 50 * F, 50 * J).d)
+    assert feasible.max() <= 1e-12
+    off = F + torch.tensor([0.4, 0.0, 0.0], dtype=FLOAT)
+    assert cosine_gap(solve(algorithm, off, J).d, solve(scaled, 50 * off, 50 * J).d).max() > 1e-3
+
+
+@pytest.mark.parametrize("name", ["ray-2", "ray-3", "ray-10", "wide-cone-3", "speech"])
+def test_only_the_gram_matrix_matters_and_runs_do_not_interact(name: str) -> None:
+    """f11: a rotation of the decision space rotates d; each run alone gives the same."""
+    M, options = KINDS[name]
+    F, J = random(8, M, 8)
+    rotation = torch.linalg.qr(torch.from_numpy(generator(0, test="rotation").standard_normal((M + 3, M + 3))))[0]
+    algorithm, prefs = FERERO(**options), spread(8, M)
+    s, rotated = solve(algorithm, F, J, prefs=prefs), solve(algorithm, F, J @ rotation, prefs=prefs)
+    np.testing.assert_allclose(s.d @ rotation.numpy(), rotated.d, rtol=0, atol=1e-9)
+    for r in range(8):
+        alone = solve(algorithm, F[r : r + 1], J[r : r + 1], prefs=prefs[r : r + 1])
+        np.testing.assert_allclose(alone.d[0], s.d[r], rtol=0, atol=1e-10)
+
+
+# constraints over a path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Linear(Problem):
+    """F = offset + C x: constraints contract exactly."""
+
+    start: Mapping[str, Any] = None  # type: ignore[assignment]
+    C: ClassVar[Tensor] = torch.tensor([[1.0, 0.2, 0, 0.5], [0, 1, -0.3, 0.1], [0.2, 0, 1, -0.4]], dtype=FLOAT)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "start", {"kind": "uniform", "low": -0.1, "high": 0.1})
+
+    @property
+    def n_objectives(self) -> int:
+        return 3
+
+    @property
+    def dim(self) -> int:
+        return 4
+
+    def values(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
+        return torch.tensor([2.0, 3.0, 4.0], dtype=x.dtype) + x @ self.C.T
+
+
+@pytest.mark.parametrize("domain_name", ["adaptive", "simplex"])
+def test_linear_objectives_contract_at_exactly_the_stated_rate(domain_name: str) -> None:
+    """f6: |H_i| shrinks by 1 - alpha c_h each step; B_h J d = -c_h H is checked with the certificates."""
+    runs = Runs.product(torch.tensor([[0.2, 0.3, 0.5], [0.6, 0.2, 0.2]], dtype=FLOAT), [0, 1])
+    algorithm = FERERO(step_size=0.02, c_h=0.8, domain=domain_name)
+    path = simulate(Linear(), algorithm, runs, 20)
+    B = line_basis(ray(runs.weights)).numpy()
+    H = np.einsum("rhm,rtm->rth", B, path.f)
+    np.testing.assert_allclose(H[:, 1:] / H[:, :-1], 1 - 0.02 * 0.8, rtol=0, atol=1e-9)
+
+
+def test_smooth_objectives_contract_at_about_the_stated_rate() -> None:
+    """f6: the geometric mean over the Figure 3e path is 0.950 for alpha c_h = 0.05."""
+    runs = runs_at(81.0, 33.0)
+    path = simulate(TOY, FERERO(step_size=0.05), runs, 100)
+    H = np.abs(np.einsum("rm,rtm->rt", line_basis(ray(runs.weights)).numpy()[:, 0], path.f))
+    np.testing.assert_allclose((H[:, -1] / H[:, 0]) ** 0.01, 0.95, rtol=0, atol=0.005)
+
+
+def test_violated_thresholds_fall_and_kept_ones_stay() -> None:
+    """f7 along a path: f_2 <= 0.5 from above and from below."""
+    runs = runs_at(45.0, seeds=(0, 1))
+    path = simulate(TOY, FERERO(step_size=0.1, line="none", upper=(None, 0.5)), runs, 100)
+    G = path.f[..., 1] - 0.5
+    assert (G[:, 0] > 0).all()
+    violated = G[:, :-1] > 1e-9
+    assert (np.diff(G, axis=1)[violated] < 0).all()
+    assert (G[:, -1] < 1e-2).all()
+    loose = simulate(TOY, FERERO(step_size=0.1, line="none", upper=(None, 0.9)), runs, 60)
+    assert (loose.f[:, -1, 1] <= 0.9 + 1e-9).all()
+
+
+def test_speech_surrogate_reaches_both_constraints() -> None:
+    """Three objectives, f_1 <= 1.2 and f_2 - f_3 = 0.5 together, to the certificate of the end point."""
+    problem = LeastSquares(n=4, tasks=3, samples=16, data_seed=3)
+    low = problem.values(problem.data().z).min(0).values
+    bound = float(low[0]) + 0.2
+    options = SPEECH | {"inequality_offset": [-bound], "equality_offset": [-0.1]}
+    runs = Runs.product(torch.full((1, 3), 1 / 3, dtype=FLOAT), [0, 1, 2])
+    path = simulate(problem, FERERO(step_size=0.1, c_g=0.5, c_h=0.5, **options), runs, 300)
+    assert int(path.state["fail"].sum()) == 0
+    end = path.f[:, -1]
+    assert (end[:, 0] <= bound + 1e-2).all()
+    assert (np.abs(end[:, 1] - end[:, 2] - 0.1) < 1e-2).all()
+    assert (np.abs(path.f[:, 0, 1] - path.f[:, 0, 2] - 0.1) > 2e-2).all()
+
+
+def test_offsets_lines_and_thresholds_are_the_rows_that_were_asked_for() -> None:
+    """b9: the matrices themselves."""
+    F = torch.tensor([[0.5, 0.8, 0.3]], dtype=FLOAT)
+    prefs = torch.tensor([[0.2, 0.3, 0.5]], dtype=FLOAT)
+    v = (1 / prefs[0]).numpy()
+    z = np.array([0.1, 0.2, 0.4])
+    ends = [[1.0, 2.0, 3.0], [0.5, 0.1, 0.2]]
+    lines: list[tuple[dict[str, Any], np.ndarray, np.ndarray]] = [
+        ({"line": "ray"}, np.zeros(3), v),
+        ({"line": "shifted"}, F[0].numpy(), v),
+        ({"line": "through", "line_through": z.tolist()}, z, v),
+        ({"line": "points", "line_points": ends}, np.array(ends[0]), np.array(ends[0]) - ends[1]),
+    ]
+    rng = generator(0, test="lines")
+    for options, through, along in lines:
+        state = state_of(FERERO(**options), F, prefs=prefs)
+        B, b = state["Bh"][0].numpy(), state["bh"][0].numpy()
+        np.testing.assert_allclose(B @ B.T, np.eye(2), atol=1e-14)
+        np.testing.assert_allclose(B @ (through + 3.7 * along) + b, 0, atol=1e-13)
+        point = rng.uniform(0, 1, 3)
+        unit = along / np.linalg.norm(along)
+        distance = np.linalg.norm((point - through) - (point - through) @ unit * unit)
+        assert np.linalg.norm(B @ point + b) == pytest.approx(distance, abs=1e-13)
+    algorithm = FERERO(line="none", upper=(None, 0.4, 0.9), inequality_matrix=[[1, 1, 0]], inequality_offset=[-0.3])
+    state = state_of(algorithm, F, prefs=prefs)
+    assert state["Bg"][0].tolist() == [[1, 1, 0], [0, 1, 0], [0, 0, 1]]
+    assert state["bg"][0].tolist() == [-0.3, -0.4, -0.9]
+    report = algorithm.report(F, state)
+    np.testing.assert_allclose(report["inequality_violation"].numpy(), [1.0], atol=1e-15)
+
+
+# weak optima
+
+
+@pytest.mark.parametrize("M", [2, 3, 10])
+@pytest.mark.parametrize("inner", ["exact", "pgd"])
+def test_weak_optimum_is_left_in_the_adaptive_domain_only(M: int, inner: str) -> None:
+    """f12: f_1 = 0 with zero gradient. M = 2: d = -g_2; else the direction of the problem without f_1."""
+    F, J = random(5, M, 9)
+    F[:, 0], J[:, 0] = 0.0, 0.0
+    J = 0.3 * J
+    options: dict[str, Any] = {"line": "none"}
+    if inner == "pgd":
+        options |= {"subproblem": "pgd", "inner_steps": 20_000, "inner_tolerance": 1e-13}
+    adaptive = solve(FERERO(**options), F, J)
+    assert not adaptive.failed.any()
+    if M == 2:
+        np.testing.assert_allclose(adaptive.d, -J[:, 1].numpy(), rtol=0, atol=1e-12)
+    else:
+        rest = solve(FERERO(line="none"), F[:, 1:], J[:, 1:, : M + 2])
+        same = solve(FERERO(line="none"), F[:, 1:], J[:, 1:])
+        assert rest.d.shape != same.d.shape
+        np.testing.assert_allclose(adaptive.d, same.d, rtol=0, atol=1e-7)
+    simplex = solve(FERERO(domain="simplex", **options), F, J)
+    np.testing.assert_allclose(simplex.d, 0.0, atol=1e-5 if inner == "pgd" else 1e-12)
+
+
+def test_weak_optimum_with_a_gradient_is_a_ray_of_multipliers() -> None:
+    """Corrections b4/b3: (AF)_1 = 0, so lf_2 = 1 and lf_1 = max(0, -K_12/K_11): d is -g_2 made harmless to f_1."""
+    F, J = random(40, 2, 10)
+    F[:, 0] = 0.0
+    s = solve(FERERO(line="none"), F, J)
+    assert not s.failed.any()
+    K = np.einsum("rmp,rnp->rmn", s.J, s.J)
+    lf1 = np.maximum(0.0, -K[:, 0, 1] / K[:, 0, 0])
+    assert (lf1 > 0).any()
+    assert (lf1 == 0).any()
+    np.testing.assert_allclose(s.w, np.stack([lf1, np.ones(40)], 1), rtol=0, atol=1e-12)
+    assert ((s.J[:, 0] * s.d).sum(1) <= 1e-12).all()
+
+
+@pytest.mark.parametrize("name", ["free-3", "ray-2", "ray-3", "threshold-3", "speech"])
+def test_weak_optimum_with_constraints_has_no_gap(name: str) -> None:
+    """b2 as corrected: c is a maximum over the rows with (AF)_m > 0, the others must not rise."""
+    M, options = KINDS[name]
+    F, J = random(6, M, 11)
+    F[:, 0] = 0.0
+    s = solve(FERERO(**options), F, J)
+    assert not s.failed.any()
+    for r in range(6):
+        found = certificate(s, r)
+        assert abs(found["gap"]) <= 1e-8
+        assert found["ray"] <= 1e-9
+        assert found["equality"] <= 1e-8
+        assert found["inequality"] <= 1e-8
+
+
+@pytest.mark.parametrize("size", [1e-7, 1e7])
+@pytest.mark.parametrize("name", ["free-3", "ray-2", "ray-3", "ray-10"])
+def test_very_small_and_very_large_gradients(size: float, name: str) -> None:
+    """Without constraints w does not know the scale; with a line its row holds, relative to its own terms."""
+    M, options = KINDS[name]
+    F, J = random(40, M, 12)
+    s = solve(FERERO(**options), F, size * J)
+    assert not s.failed.any()
+    if name == "free-3":
+        np.testing.assert_allclose(s.w, solve(FERERO(**options), F, J).w, rtol=0, atol=1e-9)
+        return
+    H = (s.state["Bh"] @ s.F[:, :, None])[..., 0]
+    BJ = s.state["Bh"] @ s.J
+    row = (BJ @ s.d[:, :, None])[..., 0] + H
+    terms = np.abs(H).max(1) + np.linalg.norm(BJ, axis=(1, 2)) * np.linalg.norm(s.d, axis=1)
+    assert (np.abs(row).max(1) <= 1e-10 * terms).all()
+
+
+@pytest.mark.parametrize("cone", ["pareto", A4.tolist()])
+@pytest.mark.parametrize("domain_name", ["adaptive", "simplex"])
+def test_a_converged_run_goes_on_without_failures(cone: Any, domain_name: str) -> None:
+    """At the optimum H and the reduced Gram matrix are zero up to rounding, of either sign: still a solved program."""
+    path = simulate(TOY, FERERO(step_size=0.5, cone=cone, domain=domain_name), runs_at(57.0, 45.0, 33.0), 200)
+    assert path.state["fail"].tolist() == [0, 0, 0]
+    assert np.abs(path.x[:, -1] - path.x[:, -2]).max() < 1e-12
+
+
+@pytest.mark.parametrize("M", [2, 3])
+def test_a_constraint_that_nothing_can_move_is_reported(M: int) -> None:
+    """J = 0 off the ray: (2.1) is infeasible. That run says so; its neighbour is untouched."""
+    F, J = random(2, M, 13)
+    alone = solve(FERERO(), F, J, prefs=spread(2, M))
+    J[1] = 0.0
+    s = solve(FERERO(), F, J, prefs=spread(2, M))
+    np.testing.assert_allclose(s.w[0], alone.w[0], rtol=0, atol=1e-12)
+    assert s.failed.tolist() == [False, True]
+
+
+# cones
+
+
+@pytest.mark.parametrize("M", [2, 3, 10])
+def test_cone_from_rays_has_the_rays_on_its_facets(M: int) -> None:
+    """f9: A y_j is positive on facet j only."""
+    Y = torch.from_numpy(generator(0, test="cone", M=M).standard_normal((20, M, M)))
+    A = cone_from_rays(Y)
+    product = A @ Y.mT
+    diagonal = product.diagonal(dim1=1, dim2=2)
+    assert (diagonal > 0).all()
+    np.testing.assert_allclose((product - torch.diag_embed(diagonal)).numpy(), 0, atol=1e-9)
+    np.testing.assert_allclose(torch.linalg.norm(A, dim=2).numpy(), 1, atol=1e-14)
+
+
+def test_figure_4_matrix_from_its_rays_and_unit_rows() -> None:
+    F, _ = random(2, 2)
+    rays = state_of(FERERO(extreme_rays=[[2, -1], [-1, 2]]), F)["A"].numpy()
+    for A in (rays[0], rays[1], state_of(FERERO(cone=[[1, 2], [2, 1]]), F)["A"][0].numpy()):
+        np.testing.assert_allclose(np.sort(A, axis=0), np.sort(A4, axis=0), atol=1e-15)
+    with pytest.raises(ConfigError, match="linearly dependent"):
+        state_of(FERERO(extreme_rays=[[1, 2], [2, 4]]), F)
+
+
+def same_rows(A: np.ndarray, B: np.ndarray) -> bool:
+    return A.shape == B.shape and all(np.abs(B - a).max(1).min() < 1e-9 for a in A)
+
+
+def test_controlled_ascent_with_two_objectives() -> None:
+    """b10: y_1 < 0 gives the cone of (y, e_1), y_2 < 0 that of (y, e_2), y >= 0 the Pareto cone."""
+    for y in ([-0.3, 1.0], [-2.0, 0.5], [0.4, -0.9], [1.0, -1e-3]):
+        axis = [1.0, 0.0] if y[0] < 0 else [0.0, 1.0]
+        expected = np.linalg.inv(np.array([y, axis]).T)
+        expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+        A = cone_with_ascent(torch.tensor(y, dtype=FLOAT)).numpy()
+        assert same_rows(A, expected)
+        assert (A >= -1e-12).all()  # a cone with R_+^M inside has A >= 0
+    for y in ([0.3, 0.7], [1.0, 0.0]):
+        assert np.array_equal(cone_with_ascent(torch.tensor(y, dtype=FLOAT)).numpy(), np.eye(2))
+    for y in ([-0.3, -0.1], [-1.0, 0.0]):
+        with pytest.raises(ConfigError, match="half space"):
+            cone_with_ascent(torch.tensor(y, dtype=FLOAT))
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        [-1, 0.5, 0.7],
+        [-1, -0.5, 0.7],
+        [1, -1, 0],
+        [0, -0.2, 1],
+        [-1, 3, -1e-3],
+        [-1, 2, 0.3, -0.5],
+        [1, -1, 0, 0],
+        [1, 0, 0, 0, -1],
+        [0.3, -0.2, 0.5, -0.1, 0.9, -0.4],
+    ],
+)
+def test_controlled_ascent_hull_by_membership(y: list[float]) -> None:
+    """Points are inside A z >= 0 exactly if they are a non-negative combination of the rays e_1..e_M, y.
+
+    Facets of a cone of M + 1 rays with p positive, q negative and z zero entries in y: (1 + q) p + z.
+    """
+    M = len(y)
+    A = cone_with_ascent(torch.tensor(y, dtype=FLOAT)).numpy()
+    rays = np.vstack([np.eye(M), np.array(y) / np.linalg.norm(y)])
+    assert (A >= -1e-12).all()
+    np.testing.assert_allclose(np.linalg.norm(A, axis=1), 1, atol=1e-12)
+    rng = generator(0, test="hull", y=tuple(y))
+    inside = rng.exponential(1.0, (200, M + 1)) * rng.integers(0, 2, (200, M + 1)) @ rays
+    assert (inside @ A.T >= -1e-12).all()
+    points = rng.standard_normal((300, M)) + 0.3
+    far = np.array([nnls(rays.T, z)[1] for z in points])
+    by_facets = (points @ A.T).min(1)
+    assert ((far < 1e-9) == (by_facets > -1e-9)).all()
+    assert 0 < (far < 1e-9).sum() < 300
+    # every row of A is needed: a facet holds M - 1 independent rays
+    for a in A:
+        on = rays[np.abs(rays @ a) < 1e-9]
+        assert np.linalg.matrix_rank(on) == M - 1
+    p, q = sum(v > 0 for v in y), sum(v < 0 for v in y)
+    assert len(A) == (1 + q) * p + (M - p - q)
+
+
+def test_controlled_ascent_of_a_run_does_not_depend_on_its_neighbours() -> None:
+    """Cones with 3 and with 4 facets in one batch: each direction is the one the run has alone."""
+    target = (0.6, 0.2, 0.3)
+    F = torch.tensor([[0.5, 0.6, 0.7], [0.3, 0.1, 0.9], [0.9, 0.8, 0.7]], dtype=FLOAT)  # 4, 3 and 3 facets
+    _, J = random(3, 3, 14)
+    prefs = spread(3, 3)
+    for domain_name in ("adaptive", "simplex"):
+        for options in ({"line": "none"}, {"line": "shifted"}, {"line": "none", "subproblem": "pgd", "inner_steps": 7}):
+            algorithm = FERERO(ascend_to=target, domain=domain_name, **options)  # type: ignore[arg-type]
+            batch = solve(algorithm, F, J, F0=F, prefs=prefs)
+            for r in range(3):
+                i = slice(r, r + 1)
+                alone = solve(algorithm, F[i], J[i], F0=F[i], prefs=prefs[i])
+                np.testing.assert_allclose(alone.d[0], batch.d[r], rtol=0, atol=1e-10)
+        sa = FEREROSA(ascend_to=target, domain=domain_name, line="none")
+        whole = iterate(sa, F, J, 5, prefs)
+        for r in range(3):
+            i = slice(r, r + 1)
+            np.testing.assert_allclose(iterate(sa, F[i], J[i], 5, prefs[i])[0], whole[r], rtol=0, atol=1e-12)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BesideTheFront(VLMOP2):
+    """Starts above the front, nearer to the first well than the target."""
+
+    def initial(self, runs: Runs) -> Tensor:
+        return torch.tensor([0.55, -0.15, 0.55, -0.15], dtype=FLOAT).expand(len(runs), -1).clone()
+
+
+def test_controlled_ascent_reaches_a_target_that_the_pareto_order_forbids() -> None:
+    """On the line to the target f_1 must rise: the Pareto cone rests at once, a wider one arrives.
+
+    The cone must be a little wider than the line asks for: with the target itself in `ascend_to` the line is an edge of
+    the cone, along which one row of A F stands still, and (2.1) rests too.
+    """
+    problem, runs = BesideTheFront(n=4), runs_at(45.0)
+    start, target = problem.values(problem.initial(runs))[0].tolist(), [0.6321205588, 0.6321205588]
+    assert start[0] < target[0] - 0.03
+    line: dict[str, Any] = {"step_size": 0.1, "line": "points", "line_points": [start, target]}
+    pareto = simulate(problem, FERERO(**line), runs, 20)
+    np.testing.assert_allclose(pareto.f[0], np.tile(start, (21, 1)), rtol=0, atol=1e-8)
+    edge = simulate(problem, FERERO(ascend_to=target, **line), runs, 20)
+    np.testing.assert_allclose(edge.f[0], pareto.f[0], rtol=0, atol=1e-8)
+    ascent = simulate(problem, FERERO(ascend_to=[0.75, 0.6], **line), runs, 200)
+    np.testing.assert_allclose(ascent.f[0, -1], target, rtol=0, atol=1e-3)
+
+
+# Algorithms 2 and 3
+
+
+def iterate(algorithm: FEREROSA, F: Tensor, J: Tensor, steps: int, prefs: Tensor | None = None) -> np.ndarray:
+    """The direction after that many multiplier steps at one fixed theta."""
+    state = state_of(algorithm, F, prefs=prefs)
+    x = torch.zeros(J.shape[0], J.shape[2], dtype=FLOAT)
+    point = TablePoint(x, Free(), F.shape[1], {}, F, J)
+    for t in range(steps):
+        _, state, _ = algorithm.step((point,), state, t, 0.1)
+    return algorithm.step((point,), state, steps, 0.1)[0].numpy()
+
+
+MANY_STEPS = [
+    (name, domain_name)
+    for name in ("free-3", "ray-2", "ray-3", "ray-and-threshold-2", "threshold-3", "speech")
+    for domain_name in ("adaptive", "simplex")
+    if (name, domain_name) != ("ray-3", "adaptive")  # the same limit, but slowly
+]
+
+
+@pytest.mark.parametrize(("name", "domain_name"), MANY_STEPS)
+def test_many_multiplier_steps_of_algorithm_2_are_algorithm_1(name: str, domain_name: str) -> None:
+    """f13, with the same domain; the step of the multipliers is 1.8 / (largest eigenvalue of Q)."""
+    M, options = KINDS[name]
+    F, J = random(5, M, 15)
+    J = torch.eye(M, M + 3, dtype=FLOAT) + 0.15 * J  # well conditioned: the multipliers converge fast
+    both: dict[str, Any] = {"domain": domain_name, "c_g": 0.7, "c_h": 0.5, **options}
+    exact = solve(FERERO(**both), F, J)
+    AJ = exact.state["A_ag"] @ exact.J
+    single = FEREROSA(gamma=float(1.8 / np.linalg.norm(AJ, ord=2, axis=(1, 2)).max() ** 2), **both)
+    np.testing.assert_allclose(iterate(single, F, J, 500), exact.d, rtol=0, atol=1e-5)
+    assert np.abs(iterate(single, F, J, 1) - exact.d).max() > 1e-3
+
+
+class FullTwice(Oracle):
+    """Hands the whole data set as a batch, twice: two samples that are equal."""
+
+    def __init__(self, problem: LeastSquares, runs: Runs) -> None:
+        self.problem, self.spec = problem, problem_spec(problem, len(runs), samples=2)
+        self.asked: list[tuple[int, int]] = []
+
+    def at(self, theta: Tensor, state: dict[str, Tensor], t: int, k: int = 0) -> Point:
+        self.asked.append((t, k))
+        batch = torch.arange(self.problem.samples).expand(len(theta), -1)
+        return make_point(self.problem, theta, self.spec, batch)
+
+    def exact(self, theta: Tensor) -> Tensor:
+        return self.problem.values(theta)
+
+
+@pytest.mark.parametrize("tasks", [2, 3])
+def test_algorithm_3_with_the_full_data_twice_is_algorithm_2(tasks: int) -> None:
+    """f13: the whole path."""
+    problem = LeastSquares(n=5, tasks=tasks, samples=40)
+    runs = Runs.product(spread(3, tasks), [0, 1])
+    options: dict[str, Any] = {"step_size": 0.1, "gamma": 0.2, "c_h": 0.5, "domain": "simplex"}
+    oracle = FullTwice(problem, runs)
+    stochastic = simulate(problem, StochasticFEREROSA(**options), runs, 40, oracle=oracle)
+    single = simulate(problem, FEREROSA(**options), runs, 40)
+    assert oracle.asked == list(itertools.product(range(40), (0, 1)))
+    np.testing.assert_allclose(stochastic.x, single.x, rtol=0, atol=1e-10)
+    assert np.abs(single.x[:, -1] - single.x[:, 0]).max() > 0.1
+
+
+def test_algorithm_3_uses_its_samples_as_printed() -> None:
+    """Theta moves along J_1' w; lambda with J_2 of the other sample and H of the first."""
+    F, J = random(3, 2, 16)
+    F2, J2 = random(3, 2, 17)
+    x = torch.zeros(3, 5, dtype=FLOAT)
+    algorithm = StochasticFEREROSA(gamma=0.3, c_h=0.4)
+    state = state_of(algorithm, F)
+    first, second = TablePoint(x, Free(), 2, {}, F, J), TablePoint(x, Free(), 2, {}, F2, J2)
+    d, after, _ = algorithm.step((first, second), state, 0, 0.1)
+    lam, B = state["lam"].numpy(), state["Bh"].numpy()[:, 0]
+    w = lam[:, :2] + lam[:, 2:] * B
+    g = np.einsum("rm,rmp->rp", w, J.numpy())
+    np.testing.assert_allclose(d.numpy(), -g, atol=1e-14)
+    push = np.einsum("rmp,rp->rm", J2.numpy(), g)
+    lh = lam[:, 2] - 0.3 * ((B * push).sum(1) - 0.4 * (B * F.numpy()).sum(1))
+    np.testing.assert_allclose(after["lam"][:, 2].numpy(), lh, atol=1e-14)
+    y, a = lam[:, :2] - 0.3 * push, F.numpy()
+    # projection on {x >= 0, F'x = 1'F}: the KKT conditions
+    lf = after["lam"][:, :2].numpy()
+    np.testing.assert_allclose((lf * a).sum(1), a.sum(1), atol=1e-12)
+    tau = (y - lf) / a
+    for r in range(3):
+        on = lf[r] > 0
+        assert np.ptp(tau[r][on]) < 1e-12
+        assert (tau[r][~on] <= tau[r][on].min() + 1e-12).all()
+
+
+# EPO
+
+
+@pytest.mark.parametrize("M", [2, 3, 10])
+def test_epo_non_uniformity(M: int) -> None:
+    """f14: with gain 1 and no floor the weights sum to mu = sum h log(M h): >= 0, and 0 exactly on the ray."""
+    F, J = random(30, M, 18)
+    prefs = spread(30, M)
+    on_ray = ray(prefs[:10]) * torch.linspace(0.1, 2.0, 10, dtype=FLOAT)[:, None]
+    F[:10] = on_ray
+    F[10, 0] = 0.0
+    algorithm = EPO(gain=1.0, mu_floor=1e-300)
+    state = state_of(algorithm, F, prefs=prefs)
+    for factor in (1.0, 1e3):
+        w, _, info = algorithm.weights(factor * F, J @ J.mT, state, 0)
+        # exactly on the ray the adjustment is rounding noise and must not decide whether the program is feasible
+        assert info.fail is not None
+        assert not bool(info.fail.any())
+        rl = prefs.numpy() * F.numpy()
+        h = rl / rl.sum(1, keepdims=True)
+        mu = (h * np.log(M * np.where(h > 0, h, 1.0))).sum(1)
+        np.testing.assert_allclose(w.sum(1).numpy(), mu, rtol=0, atol=1e-12)
+        assert (w.sum(1)[:10].abs() < 1e-12).all()
+        assert (w.sum(1)[10:] > 1e-4).all()
