@@ -27,7 +27,7 @@ from mobench.core.oracle import Oracle
 from mobench.core.output import OUTPUTS
 from mobench.core.preferences import Runs, resolve
 from mobench.core.problem import Problem
-from mobench.errors import ConfigError, PreferenceError, choose, suggest
+from mobench.errors import ConfigError, MobenchError, PreferenceError, choose, suggest
 
 MISSING_TARGET = "_target_"
 
@@ -216,6 +216,8 @@ def build(config: Mapping[str, Any], where: str, **extra: Any) -> Any:
     }
     try:
         return cls(**args, **extra)
+    except MobenchError:  # a JoinError is a TypeError, and says what to do
+        raise
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{where} ({cls.__name__}) cannot be built from {args}: {error}") from error
 

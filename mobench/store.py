@@ -155,6 +155,8 @@ class JobFolder:
         """After the rows are on disk."""
         for name in ("checkpoint.pt", "checkpoint.prev.pt"):
             (self.path / name).unlink(missing_ok=True)
+        for left in self.path.glob(".*.tmp"):  # of a process that was killed while it wrote
+            left.unlink(missing_ok=True)
 
     # results
 

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from mobench.store import JobFolder
 from tests import plugin
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+FONTS = str(Path(tempfile.gettempdir()) / "mobench-tests-matplotlib")  # else every new HOME lists all fonts again
 WANDB = ("WANDB_API_KEY", "WANDB_MODE", "WANDB_DIR", "WANDB_PROJECT", "WANDB_ENTITY", "WANDB_RUN_GROUP")
 
 
@@ -60,7 +62,13 @@ class Result:
 def environment(root: Path, **extra: str) -> dict[str, str]:
     """For subprocesses: one thread, outputs in `root`, no W&B key, no network."""
     env = {k: v for k, v in os.environ.items() if k not in WANDB and k != "HYDRA_FULL_ERROR"}
-    threads = {"OMP_NUM_THREADS": "1", "MOBENCH_OUTPUTS": str(root), "NETRC": str(root / "no-netrc"), "HOME": str(root)}
+    threads = {
+        "OMP_NUM_THREADS": "1",
+        "MOBENCH_OUTPUTS": str(root),
+        "NETRC": str(root / "no-netrc"),
+        "HOME": str(root),
+        "MPLCONFIGDIR": FONTS,
+    }
     # a tool that tries the network fails at once
     proxies = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), "http://127.0.0.1:9")
     return env | threads | proxies | extra
@@ -80,8 +88,8 @@ def in_process(root: Path, arguments: tuple[str, ...], patch: pytest.MonkeyPatch
     for name in WANDB:
         patch.delenv(name, raising=False)
     patch.setenv("MOBENCH_OUTPUTS", str(root))
-    patch.setenv("NETRC", str(root / "no-netrc"))
     patch.setenv("HOME", str(root))  # ~/.netrc
+    patch.setenv("MPLCONFIGDIR", FONTS)
     patch.setenv("HYDRA_FULL_ERROR", "0")
     patch.setattr(sys, "argv", ["mobench", *arguments])
     patch.setattr(session, "exit_code", 0)
@@ -127,7 +135,7 @@ def shell(root: Path, *arguments: str, **options: Any) -> subprocess.CompletedPr
         env=environment(root, **extra),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=options.pop("timeout", 120),
         check=False,
         **options,
     )

@@ -33,7 +33,11 @@ BAD = {
     "stepz=4": ["stepz is unknown", "Did you mean 'steps'"],
     "+stepz=4": ["stepz is unknown", "Did you mean 'steps'"],
     "+experment=ferero/fig3": ["experment is unknown", "Did you mean 'experiment'"],
-    "+experiment=ferero/fig33": ["experiment='ferero/fig33'", "choose one of ferero/fig1", "Did you mean 'ferero/fig3'"],
+    "+experiment=ferero/fig33": [
+        "experiment='ferero/fig33'",
+        "choose one of ferero/fig1",
+        "Did you mean 'ferero/fig3'",
+    ],
     "+experiment=ferrero/all": ["ferrero/all names no artifact", "ferero/fig1"],
     "problem.nn=4": ["problem.nn is unknown", "problem takes", "Did you mean 'n'?"],
     "algorithm.stepsize=1": ["algorithm.stepsize is unknown", "Did you mean 'step_size'"],
@@ -75,7 +79,11 @@ BAD = {
     "problem.start.kind=here": ["problem.start.kind='here'", "uniform"],
     "problem.start.low=0": ["problem.start of kind 'alternating'", "scale, noise", "found low"],
     "algorithm=ferero problem=zdt3": ["FERERO does not fit ZDT3", "objectives >= 0"],
-    "algorithm=ferero_stochastic": ["StochasticFEREROSA does not fit VLMOP2", "2 independent samples", "oracle=minibatch"],
+    "algorithm=ferero_stochastic": [
+        "StochasticFEREROSA does not fit VLMOP2",
+        "2 independent samples",
+        "oracle=minibatch",
+    ],
     "oracle=minibatch": ["VLMOP2", "nothing to sample from", "oracle=exact"],
 }
 
@@ -203,7 +211,16 @@ def test_single_job_prints_a_table(mobench: Run) -> None:
     result = mobench("problem=zdt1", "algorithm=ferero", "seeds=[0,1]", *QUICK)
     assert result.code == 0
     lines = result.out.splitlines()
-    assert lines[0].split() == "preference output f_1 f_2 angle_deg front_distance stationarity runs".split()
+    assert lines[0].split() == [
+        "preference",
+        "output",
+        "f_1",
+        "f_2",
+        "angle_deg",
+        "front_distance",
+        "stationarity",
+        "runs",
+    ]
     assert [line.split()[-3:] for line in lines[2:4]] == [["2", "of", "2"]] * 2
     assert "hypervolume (last, reference [1.1, 1.1]):" in result.out
     assert "subproblems: 0 failed" in result.out
@@ -244,20 +261,23 @@ def test_unknown_flag(mobench: Run) -> None:
 
 
 def test_start_up_imports_and_broken_pipe(tmp_path: Path) -> None:
-    """A plain job imports no plotting, no reference solver, no W&B; a reader that goes away is no error."""
+    """Plain jobs import no plotting, no reference solver, no W&B; a reader that goes away is no error."""
     listing = tmp_path / "modules.json"
     code = (
         "import json, pathlib, sys\n"
-        f"sys.argv = ['mobench', 'algorithm=ferero', 'preferences=2', 'steps=3', 'logger=local']\n"
+        f"sys.argv = ['mobench', '-m', 'algorithm=ls,ferero', 'preferences=2', 'steps=3', 'logger=local']\n"
         "from mobench.cli import main\n"
         "try:\n    main()\n"
         f"finally:\n    pathlib.Path({str(listing)!r}).write_text(json.dumps(sorted(sys.modules)))\n"
     )
-    env = environment(tmp_path / "outputs") | {"PYTHON": "", "CODE": code}
+    env = environment(tmp_path / "outputs") | {"CODE": code}
+    # the reader is gone before the first line
     script = f'"{command()[0]}" -c "$CODE" | true; exit ${{PIPESTATUS[0]}}'
     done = subprocess.run(["bash", "-c", script], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0
     assert "Traceback" not in done.stderr
     assert "Exception ignored" not in done.stderr
+    assert len(list((tmp_path / "outputs").glob("runs/*/final.csv"))) == 2  # the work went on
     roots = {name.split(".")[0] for name in json.loads(listing.read_text())}
     assert "torch" in roots
     assert roots & {"matplotlib", "cvxpy", "wandb", "pymoo", "sklearn", "torchvision", "joblib", "IPython"} == set()
@@ -272,7 +292,9 @@ def test_sweep(mobench: Run) -> None:
     assert result.out.startswith("5 jobs, 0 finished before, 5 to run")
     names = ["LS", "MGDA", "PMTL", "EPO", "FERERO"]
     assert [job.key.split("-")[1] for job in result.folders] == sorted(n.lower() for n in names)
-    assert [f"ZDT2 {n}: algorithm={n.lower()} problem=zdt2 preferences.count=2" in result.out for n in names] == [True] * 5
+    assert [f"ZDT2 {n}: algorithm={n.lower()} problem=zdt2 preferences.count=2" in result.out for n in names] == [
+        True
+    ] * 5
     again = mobench("-m", "algorithm=ls,mgda,pmtl,epo,ferero", "problem=zdt2", *QUICK)
     assert again.out.startswith("5 jobs, 5 finished before, 0 to run")
     assert again.out.count("hypervolume") == 5

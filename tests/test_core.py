@@ -6,6 +6,7 @@ neighbours, and a checkpoint through a file continues to the bit.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from pathlib import Path
 from typing import Any
@@ -591,6 +592,37 @@ def test_steps_follow_the_schedule_and_the_set() -> None:
         J = problem.linearize(x)[1]()
         x = (x - 0.5 / (1 + t) ** 0.75 * (runs.weights.unsqueeze(1) @ J).squeeze(1)).clamp(-0.6, 0.6)
     np.testing.assert_allclose(path[:, 6], x, rtol=0, atol=1e-14)
+
+
+class Counting(Oracle):
+    """Keeps a count per run between steps; requests of one step do not change it."""
+
+    def __init__(self, problem: Problem, runs: Runs) -> None:
+        self.inner = Exact(problem, runs)
+        self.spec = dataclasses.replace(self.inner.spec, stateful=True)
+        self.seen: list[list[float]] = []
+
+    def init(self, theta: Tensor) -> dict[str, Tensor]:
+        return {"count": torch.arange(len(theta), dtype=FLOAT)}
+
+    def at(self, theta: Tensor, state: dict[str, Tensor], t: int, k: int = 0) -> Point:
+        self.seen.append(state["count"].tolist())
+        point = self.inner.at(theta, state, t, k)
+        point.state = {"count": state["count"] + 1.0}
+        return point
+
+    def exact(self, theta: Tensor) -> Tensor:
+        return self.inner.exact(theta)
+
+
+def test_the_state_of_an_oracle_moves_once_a_step() -> None:
+    runs = runs_of(VLMOP, 2, 1)
+    oracle, algorithm, rules = Counting(VLMOP, runs), algorithm_of("mgda"), {"last": make_output("last")}
+    state = loop.start(oracle, algorithm, rules, VLMOP.initial(runs), runs, 5)
+    state = loop.advance(oracle, algorithm, rules, state, 2)
+    state = loop.advance(oracle, algorithm, rules, state, 5)
+    assert state["oracle"]["count"].tolist() == [5.0, 6.0]
+    assert oracle.seen == [[t, t + 1.0] for t in range(5)]
 
 
 def equal_states(a: Any, b: Any, where: str = "state") -> None:

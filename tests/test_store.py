@@ -25,7 +25,7 @@ def refuse(number: int, when: Callable[[str], bool] = lambda path: True) -> Call
     """An fsync that fails with `number` for files whose path satisfies `when`."""
 
     def fsync(fd: int) -> None:
-        if when(os.readlink(f"/proc/self/fd/{fd}")):
+        if when(str(Path(f"/proc/self/fd/{fd}").readlink())):
             raise OSError(number, os.strerror(number))
 
     return fsync
@@ -38,7 +38,7 @@ def test_write_is_atomic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     target = tmp_path / "deep" / "file"
     write_atomic(target, b"old")
     monkeypatch.setattr(os, "fsync", refuse(errno.ENOSPC))
-    with pytest.raises(StoreError, match="no space left on the device.*Free space.*MOBENCH_OUTPUTS"):
+    with pytest.raises(StoreError, match=r"no space left on the device.*Free space.*MOBENCH_OUTPUTS"):
         write_atomic(target, b"new")
     assert target.read_bytes() == b"old"
     assert [p.name for p in target.parent.iterdir()] == ["file"]  # no temporary file is left

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from mobench.core.algorithm import Context, Info, Real, State, Weighting
 from mobench.errors import choose
-from mobench.subproblems import epo_lp, reference
+from mobench.subproblems import epo_lp, lp, reference
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +29,9 @@ class EPO(Weighting):
     scale with r, so the two differ. `balance_threshold` eps; `gain`, `mu_floor`: the toy code's step factor (10 and 0.1; gain = M, mu_floor
     null gives M beta, the weights of its image code). `restricted`: the extra constraint of the descent mode.
     `subproblem`: "exact" (closed form for M = 2, batched simplex method above) or "cvxpy".
+    For M > 2 the restricted program can be infeasible (1 to 3 % of random gradients); where that is certified, the
+    step is EPO's unrestricted descent (`restricted: false` uses it throughout), and the history counts such steps
+    in `relaxed_descents`.
     Departure: a failed LP is counted and fails the run; the public code goes on with the preference as weights.
     """
 
@@ -51,7 +54,9 @@ class EPO(Weighting):
 
     def init(self, ctx: Context) -> State:
         r = ctx.prefs
-        return {"r": r / torch.linalg.vector_norm(r, dim=-1, keepdim=True) if self.normalize == "norm" else r}
+        if self.normalize == "norm":
+            r = r / torch.linalg.vector_norm(r, dim=-1, keepdim=True)
+        return {"r": r, "relaxed": torch.zeros(len(r), dtype=torch.int64, device=r.device)}
 
     def weights(
         self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"] | None, state: State, t: int
@@ -72,5 +77,26 @@ class EPO(Weighting):
         jstar = rl.argmax(-1)
         solve = epo_lp if self.subproblem == "exact" else reference.epo_lp
         beta, residual, failed = solve(G, C, balance, jstar, self.restricted)
+        # for two objectives the restricted program has never been found infeasible, and the check would cost a sync
+        if self.restricted and F.shape[-1] > 2 and bool(failed.any()):
+            empty = failed & ~balance & infeasible(G, C)
+            relaxed = solve(G, C, balance, jstar, False)
+            beta = torch.where(empty.unsqueeze(-1), relaxed.x, beta)
+            residual, failed = (
+                torch.where(empty, relaxed.residual, residual),
+                torch.where(empty, relaxed.failed, failed),
+            )
+            state = {**state, "relaxed": state["relaxed"] + empty}
         factor = self.gain if self.mu_floor is None else self.gain * mu.clamp_min(self.mu_floor)
         return factor * beta, state, Info(residual, failed)
+
+    def report(self, F: Float[Tensor, "R M"], state: State) -> dict[str, Float[Tensor, " R"]]:
+        return {"relaxed_descents": state["relaxed"].to(F.dtype)} if F.shape[-1] > 2 and self.restricted else {}
+
+
+def infeasible(G: Float[Tensor, "R M M"], C: Float[Tensor, "R M"]) -> Bool[Tensor, " R"]:
+    """Whether the restricted descent program has no point: the largest beta' C subject to G beta >= 0 (always feasible,
+    and certified) stays below the bound min(0, max_j C_j)."""
+    best = lp(C, G, torch.zeros_like(C))
+    reach = (best.x * C).sum(-1)
+    return ~best.failed & (reach < C.amax(-1).clamp_max(0.0) - 1e-9 * C.abs().amax(-1))

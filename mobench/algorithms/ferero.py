@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -25,7 +25,8 @@ from mobench.errors import ConfigError, choose
 from mobench.subproblems import TOLERANCE, Solution, project_weighted_simplex, qp, reference
 from mobench.subproblems.arrays import Array, arrays, tensor
 from mobench.subproblems.pgd import projected_gradient
-from mobench.subproblems.solution import TINY
+from mobench.subproblems.qp import _segment
+from mobench.subproblems.solution import TINY, certified
 
 Matrix = Sequence[Sequence[Real]]
 
@@ -189,8 +190,8 @@ class FERERO(Preferred, Weighting):
     Fields: `subproblem`: "exact" (lh eliminated, certified), "pgd" (the paper's inner loop: at most `inner_steps`
     projected gradient steps of size `inner_step`, stopped when the L1 change of w is below `inner_tolerance`) or
     "cvxpy". `inner_start` of pgd: "warm" continues from the last multipliers re-projected onto the new domain,
-    "cold" starts each solve at lf = 1/n, lh = lg = 1 as the public code does (lf projected onto the domain). pgd is inexact by design: its residual
-    is recorded, not failed.
+    "cold" starts each solve at lf = 1/n, lh = lg = 1 as the public code does (lf projected onto the domain). pgd is
+    inexact by design: its residual is recorded, not failed.
     """
 
     gram: ClassVar[bool] = True
@@ -213,7 +214,7 @@ class FERERO(Preferred, Weighting):
     ) -> tuple[Float[Tensor, "R M"], State, Info]:
         assert G is not None
         if self.subproblem != "pgd" and state["bh"].shape[1]:
-            w, info = self._eliminate(G, F, state)
+            w, info = self._plane(G, F, state) or self._eliminate(G, F, state)
             return w, state, info
         a, s = self._domain(F, state)
         cG = self.c_g * _affine(state["Bg"], F, state["bg"]) if state["bg"].shape[1] else None
@@ -231,6 +232,57 @@ class FERERO(Preferred, Weighting):
     @property
     def _solver(self) -> Callable[..., Solution]:
         return reference.qp if self.subproblem == "cvxpy" else qp
+
+    def _plane(
+        self, K: Float[Tensor, "R M M"], F: Float[Tensor, "R M"], state: State
+    ) -> tuple[Float[Tensor, "R M"], Info] | None:
+        """The result of `_eliminate` for two objectives, one equality and two rows of A, in a third of its time.
+
+            p = K b,  S = b'p,  u = (-p_2, p_1),  m = A (-b_2, b_1)':  w = (c_h H b + (m'x) u) / S  keeps  p'w = c_h H
+            x = argmin 1/2 (u'Ku / S^2) (m'x)^2 + (c_h H / S) p'A'x
+
+        None for all other sizes and for batches too large for NumPy. Runs where S vanishes go through `_eliminate`, and
+        they alone: which formula serves a run does not depend on its neighbours, not even in rounding.
+        """
+        if state["A_ag"].shape[1:] != (3, 2) or state["A"].shape[1] != 2 or self.subproblem != "exact":
+            return None
+        xp, given = arrays(K, F, state["A_ag"], state["bh"])
+        if xp is torch:
+            return None
+        k, f, rows, offset = (runs_last(xp, array) for array in given)
+        A, b = rows[:2], rows[2]
+        with np.errstate(all="ignore"):
+            p = (k * b).sum(1)
+            S = (b * p).sum(0)
+            lost = np.flatnonzero(1e-26 * (k[0, 0] + k[1, 1]) >= S)
+            affine = (rows * f).sum(1)
+            target = self.c_h * (affine[2] + offset[0])
+            m = A[:, 1] * b[0] - A[:, 0] * b[1]
+            p1, p2 = p
+            squares = k[0, 0] * p2 * p2 + k[1, 1] * p1 * p1
+            curvature = squares - 2 * k[0, 1] * p1 * p2
+            noise = 1e-14 * squares  # what rounding leaves of zero must not decide beside the linear term
+            slant = np.where(curvature <= noise, 0.0, curvature / (S * S)) * m
+            a = affine[:2] if self.domain == "adaptive" else 1.0 * (A != 0).any(1)
+            r = a[0] + a[1] if self.domain == "adaptive" else 1.0 + 0.0 * a[0]
+            share = target / S
+            linear = -share * (A * p).sum(1)
+            (x1, x2), residual, probe = _segment(np, (slant[:, None] * m).transpose(2, 0, 1), linear.T, a.T, r)
+            y = (m[0] * x1 + m[1] * x2) / S
+            w1, w2 = share * b[0] - y * p2, share * b[1] + y * p1
+            # equality row B_h J d + c_h H = 0, relative to its own terms
+            terms = abs(share) * (abs(p) * abs(b)).sum(0) + 2 * abs(y * p1 * p2)
+            equality = abs(target - (p1 * w1 + p2 * w2)) / (abs(target) + terms + TINY)
+            w, _, failed = certified(np, (w1, w2), residual, probe, K.dtype)
+            failed |= tensor(equality > TOLERANCE)
+            kkt = tensor(np.maximum(residual + (probe - probe), equality))
+        if len(lost):
+            part = torch.from_numpy(lost)
+            w[part], info = self._eliminate(K[part], F[part], {n: x[part] for n, x in state.items()})
+            assert info.kkt is not None
+            assert info.fail is not None
+            kkt[part], failed[part] = info.kkt, info.fail
+        return w, Info(kkt, failed)
 
     def _eliminate(
         self, K: Float[Tensor, "R M M"], F: Float[Tensor, "R M"], state: State
@@ -263,7 +315,7 @@ class FERERO(Preferred, Weighting):
             Q = _times(both[:, M:], xp.swapaxes(both[:, :M], 0, 1))
             # at a stationary point K lies in the range of B_h' and Q is zero; what rounding leaves of it is not even
             # symmetric or positive, and beside the linear term (which is zero too where H = 0) it must not decide
-            small = Q[range(e), range(e)].sum(0) <= 1e-14 * (rows_k[:e] * rows[:e]).sum(0).sum(0)
+            small = _trace(Q) <= 1e-14 * (rows_k[:e] * rows[:e]).sum(0).sum(0)
             Q = xp.where(small, 0.0, 0.5 * (Q + xp.swapaxes(Q, 0, 1)))
             a = affine[:n] if self.domain == "adaptive" else 1.0 * (rows[:n] != 0).any(1)
             r = a.sum(0) if self.domain == "adaptive" else 1.0 + 0.0 * a[0]
@@ -271,16 +323,17 @@ class FERERO(Preferred, Weighting):
             if g:
                 linear[n:] += self.c_g * (affine[n:e] + bg)
                 a = xp.concatenate((a, 0.0 * affine[n:e]), 0)
-            x, residual, failed = self._solver(tensor(xp.moveaxis(Q, -1, 0)), tensor(linear.T), tensor(a.T), tensor(r))
-            x_ = x.T if xp is torch else x.numpy().T
-            lam = xp.concatenate((x_, SH - (SC * x_).sum(1)), 0)
+            solution: Any = self._solver(tensor(xp.moveaxis(Q, -1, 0)), tensor(linear.T), tensor(a.T), tensor(r))
+            x, residual, failed = solution if xp is torch else (t.numpy() for t in solution)
+            x = x.T
+            lam = xp.concatenate((x, SH - (SC * x).sum(1)), 0)
             w = (rows * lam[:, None]).sum(0)
             # equality row B_h J d + c_h H = 0, relative to its own terms
             broken = xp.amax(abs(target - (BK * w).sum(1)), 0)
             largest = xp.amax(xp.amax(abs(rows_k), 0), 0)
-            equality = tensor(broken / (xp.amax(abs(target), 0) + largest * xp.amax(abs(w), 0) + TINY))
-        info = Info(torch.maximum(residual, equality), failed | (equality > TOLERANCE))
-        return tensor(w.T, K.dtype), info
+            equality = broken / (xp.amax(abs(target), 0) + largest * xp.amax(abs(w), 0) + TINY)
+            info = Info(tensor(xp.maximum(residual, equality)), tensor(failed | (equality > TOLERANCE)))
+        return tensor(w.T, K.dtype).contiguous(), info
 
     def _pgd(
         self, K: Tensor, a: Tensor, s: Tensor, cG: Tensor | None, cH: Tensor | None, state: State
@@ -313,15 +366,21 @@ def _times(X: Array, Y: Array) -> Array:
     return (X[:, :, None] * Y).sum(1)
 
 
+def _trace(X: Array) -> Array:
+    """(n, n, R) -> (R,)."""
+    return sum(X[i, i] for i in range(len(X)))
+
+
 def _pinv(xp: ModuleType, S: Array, K: Array) -> Array:
     """S^+ of symmetric positive semidefinite S = B_h K B_h' (h, h, R).
 
     One row: a division. More: eigenvalues below 1e-13 of the largest are taken as 0, so that an equality that no
     direction can move (B_h J = 0) leaves its multiplier at 0; whether it holds is then judged by the certificate.
     """
-    trace = K[range(len(K)), range(len(K))].sum(0)
+    trace = _trace(K)
     if len(S) == 1:
-        return xp.where(S <= 1e-26 * trace, 0.0, 1 / S)
+        gone = S - 1e-26 * trace <= 0
+        return xp.where(gone, 0.0, 1 / S)
     # NaN in one run must not stop its neighbours: the eigensolver raises on it
     finite = (trace - trace == 0)[:, None, None]
     trace = trace + (trace == 0)

@@ -31,8 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     quick = chosen.quick
     settings: dict[str, Any] = {
         "sizes": [1, 4] if quick else [1, 4, 10, 100, 1000],
-        "steps": chosen.steps or (3 if quick else 100),
-        "rounds": chosen.rounds or (2 if quick else 5),
+        "steps": chosen.steps or (2 if quick else 100),
+        "rounds": chosen.rounds or (1 if quick else 8),
         "quick": quick,
     }
     torch.set_num_threads(1)

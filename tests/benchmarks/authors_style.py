@@ -33,7 +33,8 @@ def objectives(x: Tensor) -> tuple[Tensor, Tensor]:
 def values_and_rows(x: Tensor) -> tuple[Array, Array]:
     """F (2,) and J (2, n): one backward per objective."""
     x.grad = None
-    losses, rows = objectives(x), []
+    losses = objectives(x)
+    rows: list[Array] = []
     for loss in losses:
         x.grad = None
         loss.backward()
@@ -162,7 +163,7 @@ def frank_wolfe(rows: Array, steps: int = 250, tolerance: float = 1e-5) -> Array
         curvature = towards @ G @ towards
         if curvature <= 0.0:
             break
-        step = min(max(-(slope @ towards) / curvature, 0.0), 1.0)
+        step = float(np.clip(-(slope @ towards) / curvature, 0.0, 1.0))
         s = s + step * towards
         if step * np.sum(np.abs(towards)) < tolerance:
             break

@@ -70,15 +70,15 @@ def judge(lines: dict[str, Line]) -> list[dict[str, Any]]:
             continue
         batch = line.batch[aim.R]
         quoted_batch = aim.quoted * (1 if aim.whose == "LibMOON" else aim.R)
-        measured, quoted = aim.R * line.authors.over(batch), quoted_batch / (1e3 * batch.typical)
+        measured, quoted = aim.R * line.authors.over(batch), quoted_batch / (1e3 * batch.least)
         out.append(
             {
                 "line": aim.line,
                 "R": aim.R,
                 "whose": aim.whose,
                 "aim": aim.factor,
-                "batch_ms": 1e3 * batch.typical,
-                "authors_style_ms": 1e3 * aim.R * line.authors.typical,
+                "batch_ms": 1e3 * batch.least,
+                "authors_style_ms": 1e3 * aim.R * line.authors.least,
                 "ratio_measured": measured,
                 "met_measured": measured >= aim.factor,
                 "quoted_ms": quoted_batch,
@@ -98,11 +98,11 @@ def as_json(
         "settings": settings,
         "iterations": {
             name: {
-                "us_batch": {R: 1e6 * s.typical for R, s in line.batch.items()},
-                "us_batch_least": {R: 1e6 * s.least for R, s in line.batch.items()},
-                "us_run": {R: 1e6 * s.typical / R for R, s in line.batch.items()},
-                "us_plain": None if line.plain is None else 1e6 * line.plain.typical,
-                "us_authors_style": None if line.authors is None else 1e6 * line.authors.typical,
+                "us_batch": {R: 1e6 * s.least for R, s in line.batch.items()},
+                "us_batch_median": {R: 1e6 * s.median for R, s in line.batch.items()},
+                "us_run": {R: 1e6 * s.least / R for R, s in line.batch.items()},
+                "us_plain": None if line.plain is None else 1e6 * line.plain.least,
+                "us_authors_style": None if line.authors is None else 1e6 * line.authors.least,
                 "failed": line.failed,
             }
             for name, line in lines.items()
@@ -111,8 +111,8 @@ def as_json(
             {
                 "kind": row.kind,
                 "M": row.M,
-                "per_second": {R: R / s.typical for R, s in row.batch.items()},
-                "per_second_cvxpy": 1 / row.cvxpy.typical,
+                "per_second": {R: R / s.least for R, s in row.batch.items()},
+                "per_second_cvxpy": 1 / row.cvxpy.least,
                 "ratio": {R: R * row.cvxpy.over(s) for R, s in row.batch.items()},
                 "difference": row.difference,
             }
@@ -153,15 +153,17 @@ def markdown(
         "# Performance",
         "Written by `make benchmark` (`python -m tests.benchmarks`); do not edit.",
         f"{machine['device']}, {machine['cores']} cores, one thread. {machine['date'][:10]}, commit {sha}, {versions}.",
-        f"VLMOP2 with n = {N}, float64, closed-form rows, recording off, {settings['steps']} iterations from the default start, step sizes of "
-        f"`conf/algorithm`, {PREFERENCES} preferences (R < {PREFERENCES}: some of them; R > {PREFERENCES}: more seeds). "
-        f"Times are medians of {settings['rounds']} rounds in which all cases of an algorithm alternate; ratios are formed "
-        "within a round, then their median is taken. Machines are shared: repeat before you trust a difference of 20 %.",
+        f"VLMOP2 with n = {N}, float64, closed-form rows, recording off; {settings['steps']} iterations from the default "
+        f"start with the step sizes of `conf/algorithm`; {PREFERENCES} preferences (R < {PREFERENCES}: some of them, "
+        f"R > {PREFERENCES}: more seeds; one run at a time: those of R = 4 in turn). All cases of an algorithm alternate for {settings['rounds']} rounds; every "
+        "number is the least of its rounds, every ratio one of least times. On a shared machine differences below 20 % "
+        "mean nothing.",
         "## Aims",
-        "*Authors-style* are our own loops in `tests/benchmarks/authors_style.py`, one run at a time: automatic differentiation with one "
-        "backward per objective and the subproblem in its published form (EPO: CVXPY with HiGHS; FERERO: 250 cold projected gradient "
-        "steps in NumPy; PMTL: Frank-Wolfe), measured in the same run. *Quoted* are the authors' own code and LibMOON "
-        "on another, comparable 2-core machine: orientation, not measured here. Times are ms per iteration of all R runs.",
+        "*Authors-style* are our own loops in `tests/benchmarks/authors_style.py`, one run at a time: automatic "
+        "differentiation with one backward per objective and the subproblem in its published form (EPO: CVXPY with HiGHS; "
+        "FERERO: up to 250 cold projected gradient steps in NumPy; PMTL: Frank-Wolfe), measured in the same run. *Quoted* "
+        "are the authors' own code and LibMOON on another, comparable 2-core machine: orientation, not measured here. "
+        "Times are ms per iteration of all R runs.",
         table(
             [
                 "method",
@@ -200,7 +202,7 @@ def markdown(
             [
                 [
                     TITLES.get(name, name),
-                    *[number(1e6 * line.batch[R].typical) for R in sizes],
+                    *[number(1e6 * line.batch[R].least) for R in sizes],
                     number(line.batch[sizes[-1]].over(line.batch[sizes[0]])),
                     str(line.failed),
                 ]
@@ -220,9 +222,9 @@ def markdown(
             [
                 [
                     TITLES.get(name, name),
-                    *[number(1e6 * line.batch[R].typical / R) for R in sizes],
-                    "" if line.plain is None else number(1e6 * line.plain.typical),
-                    "" if line.authors is None else number(1e6 * line.authors.typical),
+                    *[number(1e6 * line.batch[R].least / R) for R in sizes],
+                    "" if line.plain is None else number(1e6 * line.plain.least),
+                    "" if line.authors is None else number(1e6 * line.authors.least),
                     *[
                         "" if line.plain is None else f"{number(R * line.plain.over(line.batch[R]))}x"
                         for R in sizes
@@ -241,8 +243,9 @@ def markdown(
         ours = list(rows[0].batch)
         parts += [
             "## Subproblems: solves per second",
-            "Batched and certified, against CVXPY with one parametrised (DPP) problem, compiled once, one solve after the "
-            "other: CLARABEL, HIGHS for the LP. `qp` is FERERO's dual after elimination. Last column: largest difference of the solutions.",
+            "Batched and certified, against CVXPY with one parametrised (DPP) problem, compiled once, one solve after "
+            "the other: CLARABEL, HiGHS for the LP. `qp` is FERERO's dual after elimination. Last column: largest "
+            "difference between the two solutions (LP: between their values).",
             table(
                 [
                     "subproblem",
@@ -256,8 +259,8 @@ def markdown(
                     [
                         f"`{row.kind}`",
                         str(row.M),
-                        *[number(R / row.batch[R].typical) for R in ours],
-                        number(1 / row.cvxpy.typical),
+                        *[number(R / row.batch[R].least) for R in ours],
+                        number(1 / row.cvxpy.least),
                         *[f"{number(R * row.cvxpy.over(row.batch[R]))}x" for R in ours],
                         f"{row.difference:.0e}",
                     ]
@@ -279,7 +282,7 @@ def draw(lines: dict[str, Line], path: Path) -> None:
         sizes = list(line.batch)
         ax.plot(
             sizes,
-            [1e6 * line.batch[R].typical / R for R in sizes],
+            [1e6 * line.batch[R].least / R for R in sizes],
             "o-",
             ms=3.5,
             color=style.BLUE,
@@ -287,13 +290,13 @@ def draw(lines: dict[str, Line], path: Path) -> None:
         )
         if "loop" in lines:
             alone = lines["loop"].batch
-            ax.plot(sizes, [1e6 * alone[R].typical / R for R in sizes], ":", color=style.GREY, label="the loop alone")
+            ax.plot(sizes, [1e6 * alone[R].least / R for R in sizes], ":", color=style.GREY, label="the loop alone")
         for sample, color, label in (
             (line.plain, style.GREEN, "plain NumPy/SciPy, one run"),
             (line.authors, style.RED, "authors-style, one run"),
         ):
             if sample is not None:
-                ax.axhline(1e6 * sample.typical, ls="--", lw=1.0, color=color, label=label)
+                ax.axhline(1e6 * sample.least, ls="--", lw=1.0, color=color, label=label)
         ax.set_title(TITLES.get(name, name))
         ax.set_xscale("log")
         ax.set_yscale("log")

@@ -1,4 +1,4 @@
-"""Alternating measurements: A, B, ..., A, B, ...; ratios are formed within a round, then their median is taken."""
+"""Alternating measurements A, B, ..., A, B, ...: on a shared machine the least of several rounds is what repeats."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ class Sample:
     rounds: tuple[float, ...]
 
     @property
-    def typical(self) -> float:
-        return float(np.median(self.rounds))
-
-    @property
     def least(self) -> float:
         return min(self.rounds)
 
+    @property
+    def median(self) -> float:
+        return float(np.median(self.rounds))
+
     def over(self, other: Sample) -> float:
-        """Median over the rounds of self / other."""
-        return float(np.median(np.array(self.rounds) / np.array(other.rounds)))
+        """Ratio of the least times."""
+        return self.least / other.least
 
 
 def alternate(cases: Mapping[str, Work], rounds: int) -> dict[str, Sample]:

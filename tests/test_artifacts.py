@@ -1,0 +1,268 @@
+"""Artifacts: what their folders hold, who may overwrite them, verdicts, every one at smoke scale, joblib."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mobench.artifacts import Artifact, artifact, registered
+from mobench.artifacts.artifact import _registry as registry
+from mobench.artifacts.artifact import artifact_folder, latex, markdown, read
+from mobench.config import choices
+from mobench.errors import ConfigError
+from tests.conftest import Run, shell
+
+VERDICTS = {"reproduced", "partial", "not reproduced", "not tested at this scale"}
+FIELDS = {"id", "statement", "source", "published", "measured", "tolerance", "scale", "verdict", "reason"}
+FIG7 = ("+experiment=ferero/fig7", "logger=local")
+
+
+def check_folder(folder: Path, scale: str) -> list[dict[str, Any]]:
+    """What every artifact folder must hold. Returns the claims."""
+    names = {p.name for p in folder.iterdir()}
+    assert {"claims.json", "provenance.json"} <= names
+    assert {"figure.pdf", "figure.png"} <= names or {"table.csv", "table.md", "table.tex"} <= names
+    assert not {n for n in names if n.endswith(".tmp")}
+    claims = json.loads((folder / "claims.json").read_text())
+    assert claims
+    for claim in claims:
+        assert set(claim) == FIELDS
+        assert claim["verdict"] in VERDICTS
+        assert claim["scale"] == scale
+        # a claim that fails, also in part, says why
+        assert claim["reason"] or claim["verdict"] not in ("partial", "not reproduced"), claim["id"]
+        for text in ("id", "statement", "source", "measured", "tolerance"):
+            assert claim[text].strip(), (claim["id"], text)
+    assert len({c["id"] for c in claims}) == len(claims)
+    origin = json.loads((folder / "provenance.json").read_text())
+    assert {"command", "jobs", "runs", "git_sha", "versions", "date", "device", "seconds_jobs", "notes"} <= set(origin)
+    assert origin["command"].startswith("mobench +experiment=")
+    if "figure.pdf" in names:
+        check_fonts(folder / "figure.pdf")
+        assert (folder / "figure.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+    if "table.csv" in names:
+        rows = pd.read_csv(folder / "table.csv", keep_default_na=False)
+        assert (folder / "table.md").read_text().count("\n") == len(rows) + 2
+        assert (folder / "table.tex").read_text().startswith("\\begin{tabular}")
+    return list(claims)
+
+
+def check_fonts(path: Path) -> None:
+    """Every font of a PDF is embedded, and none is of Type 3 (bitmaps and outlines that publishers refuse)."""
+    raw = path.read_bytes()
+    assert raw.startswith(b"%PDF-")
+    streams = [raw]
+    for found in re.finditer(rb"stream\r?\n", raw):
+        try:
+            streams.append(zlib.decompressobj().decompress(raw[found.end() :]))
+        except zlib.error:
+            continue
+    text = b"\n".join(streams)
+    assert b"/Subtype /Type3" not in text
+    assert b"/FontFile2" in text
+    if shutil.which("pdffonts"):
+        done = subprocess.run(["pdffonts", str(path)], capture_output=True, text=True, check=True)
+        fonts = [line.split() for line in done.stdout.splitlines()[2:]]
+        assert fonts
+        for font in fonts:
+            assert font[-5:-2][0] == "yes", font  # emb sub uni, object ID
+            assert "3" not in font[2:3], font
+
+
+# one artifact
+
+
+def test_one_artifact(mobench: Run) -> None:
+    result = mobench(*FIG7)
+    assert result.code == 0, result.err
+    folder = result.root / "artifacts/ferero/fig7"
+    claims = check_folder(folder, "laptop")
+    assert "not tested at this scale" not in {c["verdict"] for c in claims}
+    origin = read(folder)["provenance"]
+    assert origin["command"] == "mobench +experiment=ferero/fig7 logger=local"
+    assert sorted(origin["jobs"].values()) == [job.key for job in result.folders]
+    assert set(origin["runs"].values()) == {"1 of 1"}
+    assert origin["notes"] is not None
+    assert result.out.startswith("2 jobs, 0 finished before, 2 to run\nferero/fig7: ")
+    before = {p.name: p.read_bytes() for p in folder.iterdir()}
+    stamps = [(job.path / "final.csv").stat().st_mtime_ns for job in result.folders]
+
+    again = mobench(*FIG7)  # drawn from stored rows
+    assert again.out.startswith("2 jobs, 2 finished before, 0 to run")
+    assert [(job.path / "final.csv").stat().st_mtime_ns for job in again.folders] == stamps
+    after = {p.name: p.read_bytes() for p in folder.iterdir()}
+    assert after.keys() == before.keys()
+    # the same rows give the same bytes, but for the date in the provenance
+    assert [n for n in before if before[n] != after[n]] == ["provenance.json"]
+
+    # an artifact whose job fails is not drawn, and the older one stays as it is
+    bad = pytest.MonkeyPatch()
+    try:
+        bad.setattr("mobench.runner._train", explode_for("scale_2"))
+        failing = mobench(*FIG7, "rerun=true")
+    finally:
+        bad.undo()
+    assert failing.code == 1
+    assert "ferero/fig7 is not drawn: 1 of 2 jobs are not finished (scale_2)" in failing.err
+    assert "ferero/fig7 scale_2 failed: ArithmeticError: no luck" in failing.err
+    assert {p.name: p.read_bytes() for p in folder.iterdir()} == after
+
+
+def explode_for(name: str) -> Any:
+    """A stand-in for the training loop that fails for one job."""
+    from mobench import runner
+
+    original = runner._train
+
+    def train(job: Any, *args: Any) -> None:
+        if job.config["artifact"]["job"] == name:
+            raise ArithmeticError("no luck")
+        original(job, *args)
+
+    return train
+
+
+def test_values_narrow_the_jobs_and_withhold_verdicts(mobench: Run) -> None:
+    """What was changed is in the provenance, and a changed experiment decides no claim."""
+    result = mobench(*FIG7, "seeds=[0]", "steps=5", "algorithm.c_h=0.5")
+    assert result.code == 0, result.err
+    for job in result.folders:
+        assert job.status()["steps"] == 5
+    content = read(result.root / "artifacts/ferero/fig7")
+    assert {c["verdict"] for c in content["claims"]} == {"not tested at this scale"}
+    assert content["provenance"]["command"].endswith("'seeds=[0]' steps=5 algorithm.c_h=0.5")
+    assert "seeds=[0]" in content["provenance"]["notes"][0]
+
+
+@pytest.mark.parametrize("choice", ["algorithm=ls", "protocol=none", "algorithm=ferero"])
+def test_groups_that_jobs_fix_cannot_be_chosen(mobench: Run, choice: str) -> None:
+    result = mobench(*FIG7, choice)
+    result.refused("The experiment fixes", "for its job 'scale_1'", f"{choice} cannot change it", "without +experiment")
+    assert result.folders == []
+
+
+def test_drawing_that_raises_costs_no_other_artifact(mobench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    registered("ferero/table4")
+
+    def broken(a: Artifact) -> None:
+        raise KeyError("column")
+
+    monkeypatch.setitem(registry, "ferero/table4", broken)
+    result = mobench("+experiment=ferero/table4,omd_tch/fig1", "scale=smoke", "logger=local")
+    assert result.code == 1
+    assert "ferero/table4 is not drawn: KeyError: 'column'" in result.err
+    assert not (result.root / "artifacts/ferero/table4").exists()
+    check_folder(result.root / "artifacts/omd_tch/fig1", "smoke")
+
+
+def test_artifact_on_a_full_disk(mobench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = mobench("+experiment=ferero/table4", "logger=local").root / "artifacts/ferero/table4"
+    claims = (folder / "claims.json").read_bytes()
+
+    def fsync(fd: int) -> None:
+        raise OSError(28, os.strerror(28))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    result = mobench("+experiment=ferero/table4", "logger=local")
+    result.refused("ferero/table4 is not drawn", "no space left", code=1)
+    # claims.json is written last: without it the folder does not pass for complete
+    assert not (folder / "claims.json").exists() or (folder / "claims.json").read_bytes() == claims
+
+
+def test_launcher(tmp_path: Path) -> None:
+    """Two processes train, this one draws."""
+    pytest.importorskip("hydra_plugins.hydra_joblib_launcher", reason="needs hydra-joblib-launcher")
+    root = tmp_path / "outputs"
+    done = shell(root, *FIG7, "scale=smoke", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("2 jobs, 0 finished before, 2 to run")
+    check_folder(root / "artifacts/ferero/fig7", "smoke")
+    status = [json.loads(p.read_text()) for p in root.glob("runs/*/status.json")]
+    assert [s["status"] for s in status] == ["done", "done"]
+    assert "Error executing job" not in done.stderr
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["outputs"]
+
+
+# all of them
+
+
+@pytest.mark.timeout(300)
+def test_every_artifact_at_smoke_scale(tmp_path: Path) -> None:
+    """`+experiment=all scale=smoke` draws everything in seconds; what needs the scale says so."""
+    root = tmp_path / "outputs"
+    began = time.monotonic()
+    done = shell(root, "+experiment=all", "scale=smoke", "logger=local", timeout=280)
+    assert done.returncode == 0, done.stderr
+    print(f"all artifacts at smoke scale: {time.monotonic() - began:.0f} s")
+    known = choices("experiment")
+    assert len(known) >= 16
+    counts: dict[str, int] = {}
+    for id in known:
+        for claim in check_folder(root / "artifacts" / id, "smoke"):
+            counts[claim["verdict"]] = counts.get(claim["verdict"], 0) + 1
+    assert counts["not tested at this scale"] > 30
+    # settings, tables of symbols and theory are checked at any scale
+    assert counts["reproduced"] > 5
+    assert "Traceback" not in done.stderr
+    # equal jobs of different artifacts ran once
+    announced = int(done.stdout.split(" jobs")[0])
+    assert announced == len(list(root.glob("runs/*")))
+    planned = sum(len(read(root / "artifacts" / id)["provenance"]["jobs"]) for id in known)
+    assert planned > announced
+
+
+# the parts
+
+
+def test_verdicts() -> None:
+    def verdict(scale: str, holds: Any, changed: bool = False, **kw: Any) -> str:
+        a = Artifact("x/y", "t", scale, {}, changed=["steps=1"] if changed else [])
+        a.claim("id", "s", "Fig", published="1", measured="2", tolerance="0.1", holds=holds, **kw)
+        return a.claims[0].verdict
+
+    assert verdict("laptop", True) == "reproduced"
+    assert verdict("paper", False) == "not reproduced"
+    assert verdict("laptop", "partial") == "partial"
+    assert verdict("smoke", True) == "not tested at this scale"
+    assert verdict("smoke", False, any_scale=True) == "not reproduced"
+    assert verdict("laptop", True, changed=True) == "not tested at this scale"
+
+
+def test_tables() -> None:
+    frame = pd.DataFrame({"a_b": ["x|y", "5 % & more"], "v": [0.123456, np.nan]})
+    assert markdown(frame).splitlines()[0] == "| a_b | v |"
+    assert "x\\|y" in markdown(frame)
+    assert "a\\_b & v \\\\" in latex(frame)
+    assert "5 \\% \\& more" in latex(frame)
+    a = Artifact("x/y", "t", "laptop", {})
+    a.table(frame)
+    assert b"0.123456" in a.files["table.csv"]
+    assert b"| x\\|y | 0.1235 |" in a.files["table.md"]
+    assert "–".encode() in a.files["table.md"]
+
+
+def test_registry(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no experiments/nobody\.py"):
+        registered("nobody/fig1")
+    with pytest.raises(ConfigError, match="Did you mean 'ferero/fig3'"):
+        registered("ferero/fig33")
+    registered("ferero/fig3")
+    with pytest.raises(ValueError, match="twice"):
+        artifact("ferero/fig3")(lambda a: None)
+    assert artifact_folder("a/b", tmp_path) == tmp_path / "artifacts/a/b"
+
+
+def test_every_experiment_file_is_drawn() -> None:
+    for id in choices("experiment"):
+        assert callable(registered(id))

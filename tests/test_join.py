@@ -1,0 +1,512 @@
+"""Every algorithm with every oracle of the project, and with made-up oracles that lack something.
+
+Each pair runs four steps or is refused in words. A recording point checks that what an algorithm declares in `needs` is
+what it asks for. And every YAML file of conf can be built, is documented, and names things that exist.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pytest
+import torch
+import yaml
+from hydra import initialize_config_dir
+from hydra._internal.callbacks import Callbacks
+from hydra.core.global_hydra import GlobalHydra
+from hydra.types import HydraContext, RunMode
+from torch import Tensor
+
+from mobench import config as configuration
+from mobench import sweeper
+from mobench.config import Job, choices, conf_dir, load_class, make_job, parameters, plain
+from mobench.core import Algorithm, Ball, Box, Free, Oracle, Point, Problem, Runs, Set, Spec, Weighting, loop
+from mobench.core.algorithm import Context, Info
+from mobench.core.join import check, reasons
+from mobench.core.output import make_output
+from mobench.core.preferences import spread
+from mobench.errors import ConfigError, JoinError
+from mobench.oracles import Exact, Minibatch
+from mobench.overrides import normalise
+from mobench.problems import DTLZ2, VLMOP2, LeastSquares
+from mobench.runner import folder_of
+
+ALGORITHMS, PROBLEMS, ORACLES = choices("algorithm"), choices("problem"), choices("oracle")
+STEPS = 4
+OPTIONAL = {"rows", "push", "hvp"}
+
+
+# composing
+
+
+@pytest.fixture(scope="module")
+def hydra() -> Iterator[Any]:
+    """Hydra's configuration loader on the project's own folder, as the command line has it."""
+    configuration.register()
+    sweeper.register()
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+        yield GlobalHydra.instance().hydra
+    GlobalHydra.instance().clear()
+
+
+@pytest.fixture(scope="module")
+def compose(hydra: Any) -> Any:
+    """`compose(override, ...)` gives the plain configuration."""
+    seen: dict[tuple[str, ...], dict[str, Any]] = {}
+
+    def run(*overrides: str) -> dict[str, Any]:
+        if overrides not in seen:
+            cfg = hydra.compose_config("config", list(overrides), RunMode.MULTIRUN, with_log_configuration=False)
+            seen[overrides] = plain(cfg)
+        return seen[overrides]
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def parts(compose: Any) -> dict[str, dict[str, dict[str, Any]]]:
+    """Composed nodes and the steps that come with them: group -> option -> keys of the configuration."""
+    return {
+        "algorithm": {name: {"algorithm": compose(f"algorithm={name}")["algorithm"]} for name in ALGORITHMS},
+        "problem": {
+            name: {k: compose(f"problem={name}")[k] for k in ("problem", "steps", "preferences")} for name in PROBLEMS
+        },
+        "oracle": {name: {"oracle": compose(f"oracle={name}")["oracle"]} for name in ORACLES},
+    }
+
+
+def job_of(parts: Any, compose: Any, problem: str, oracle: str, algorithm: str) -> Job:
+    """The job that the command line would make of the three choices."""
+    chosen = [parts["problem"][problem], parts["oracle"][oracle], parts["algorithm"][algorithm]]
+    config = compose("algorithm=mgda") | {k: v for part in chosen for k, v in part.items()}
+    return make_job({**config, "preferences": {"count": 2}, "seeds": [0, 1]})
+
+
+# a recording point
+
+
+class Spy(Point):
+    """Passes requests on and writes them down; what its oracle does not provide it refuses."""
+
+    def __init__(self, inner: Point, asked: set[str], provides: frozenset[str]) -> None:
+        super().__init__(inner.x, inner.X, inner.M, inner.state)
+        self.inner, self.asked, self.provides = inner, asked, provides
+
+    def _note(self, request: str) -> None:
+        assert request not in OPTIONAL or request in self.provides, f"asked for {request}, which is not provided"
+        self.asked.add(request)
+
+    def values(self) -> Tensor:
+        self._note("values")
+        return self.inner.values()
+
+    def _rows(self) -> Tensor:
+        raise AssertionError("the wrapped point answers")
+
+    def rows(self, part: Any = "all") -> Tensor:
+        self._note("rows")
+        return self.inner.rows(part)
+
+    def gram(self, part: Any = "all") -> Tensor:
+        self._note("rows")  # rows and their products are one ability
+        return self.inner.gram(part)
+
+    def pull(self, w: Tensor) -> Tensor:
+        self._note("pull")
+        return self.inner.pull(w)
+
+    def push(self, v: Tensor) -> Tensor:
+        self._note("push")
+        return self.inner.push(v)
+
+    def hvp(self, w: Tensor, v: Tensor) -> Tensor:
+        self._note("hvp")
+        return self.inner.hvp(w, v)
+
+
+class Watched(Oracle):
+    """An oracle whose points record; `changes` to its Spec take abilities away."""
+
+    def __init__(self, inner: Oracle, **changes: Any) -> None:
+        self.inner, self.spec = inner, dataclasses.replace(inner.spec, **changes)
+        self.asked: set[str] = set()
+        self.samples: set[tuple[int, int]] = set()
+
+    def init(self, theta: Tensor) -> dict[str, Tensor]:
+        return self.inner.init(theta)
+
+    def at(self, theta: Tensor, state: dict[str, Tensor], t: int, k: int = 0) -> Point:
+        assert (t, k) not in self.samples, "one point per sample and step"
+        assert k < self.spec.samples
+        self.samples.add((t, k))
+        return Spy(self.inner.at(theta, state, t, k), self.asked, self.spec.provides)
+
+    def exact(self, theta: Tensor) -> Tensor:
+        return self.inner.exact(theta)
+
+
+def four_steps(oracle: Watched, algorithm: Algorithm, problem: Problem, runs: Runs) -> dict[str, Any]:
+    rules = {name: make_output(name) for name in dict.fromkeys(["last", *algorithm.outputs])}
+    state = loop.start(oracle, algorithm, rules, problem.initial(runs), runs, STEPS)
+    oracle.asked.clear()
+    state = loop.advance(oracle, algorithm, {}, {**state, "out": {}}, STEPS)
+    assert state["t"] == STEPS
+    assert state["theta"].isfinite().all()
+    assert state["alive"].all()
+    assert not state["fail"].any()
+    assert torch.equal(oracle.spec.X.project(state["theta"]), state["theta"])
+    return state
+
+
+def refused(spec: Spec, algorithm: Algorithm, oracle: Oracle, problem: Problem, runs: Runs) -> list[str]:
+    """The reasons, if there are any; then `start` refuses with every one of them."""
+    found = reasons(spec, algorithm)
+    if found:
+        with pytest.raises(JoinError) as error:
+            loop.start(oracle, algorithm, {}, problem.initial(runs), runs, STEPS)
+        lines = str(error.value).splitlines()
+        assert type(algorithm).__name__ in lines[0]
+        assert lines[1:] == [f"  - {reason}" for reason in found]
+        assert all(len(reason) > 25 for reason in found)
+    return found
+
+
+@pytest.fixture(scope="module")
+def asked() -> dict[str, set[str]]:
+    """What each algorithm asked for in any join of this module."""
+    return defaultdict(set)
+
+
+@pytest.mark.parametrize("algorithm_name", ALGORITHMS)
+def test_every_pair_of_the_project_runs_or_is_refused(
+    algorithm_name: str, parts: Any, compose: Any, asked: dict[str, set[str]]
+) -> None:
+    ran = 0
+    for problem_name in PROBLEMS:
+        for oracle_name in ORACLES:
+            job = job_of(parts, compose, problem_name, oracle_name, algorithm_name)
+            if oracle_name == "minibatch" and job.problem.n_samples == 0:
+                with pytest.raises(JoinError, match="Choose oracle=exact"):
+                    job.oracle()
+                continue
+            oracle = Watched(job.oracle())
+            if refused(oracle.spec, job.algorithm, oracle, job.problem, job.runs):
+                continue
+            four_steps(oracle, job.algorithm, job.problem, job.runs)
+            assert len(oracle.samples) == STEPS * job.algorithm.samples
+            assert oracle.asked - {"values", "pull"} <= job.algorithm.needs(oracle.spec), problem_name
+            asked[algorithm_name] |= oracle.asked
+            ran += 1
+    assert ran > 0
+
+
+def cheap(name: str, parts: Any, compose: Any) -> Algorithm:
+    """The algorithm with a step that suits the made-up problems."""
+    return job_of(parts, compose, "least_squares", "minibatch", name).algorithm
+
+
+@dataclass(frozen=True, kw_only=True)
+class Constrained(VLMOP2):
+    """VLMOP2 with |x|^2 <= 1 as a functional constraint; no closed-form rows."""
+
+    n_constraints: ClassVar[int] = 1
+
+    def values(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
+        return torch.cat([super().values(x), (x**2).sum(-1, keepdim=True) - 1.0], -1)
+
+    def linearize(self, x: Tensor, batch: Tensor | None = None) -> None:
+        return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gap(Constrained):
+    """The same, said to be a value-function gap."""
+
+    constraint_kind: ClassVar[str] = "gap"
+
+
+@dataclass(frozen=True, kw_only=True)
+class InBall(VLMOP2):
+    """VLMOP2 in a ball that the starts leave."""
+
+    @property
+    def X(self) -> Set:
+        return Ball(0.9)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Autodiff(DTLZ2):
+    """DTLZ2 through automatic differentiation."""
+
+    def linearize(self, x: Tensor, batch: Tensor | None = None) -> None:  # type: ignore[override]
+        return None
+
+
+START = {"kind": "uniform", "low": -0.4, "high": 0.4}
+KNOWN = {
+    "ls",
+    "tch",
+    "stch",
+    "mgda",
+    "epo",
+    "pmtl",
+    "omd_tch",
+    "ada_omd_tch",
+    "ferero",
+    "ferero_sa",
+    "ferero_stochastic",
+}
+LACKS: dict[str, tuple[Problem, dict[str, Any], str, set[str]]] = {
+    # problem, changes of the Spec, words of the reason, and which of the known algorithms it stops
+    "no rows": (LeastSquares(n=4, tasks=3, samples=20), {"provides": frozenset({"push", "hvp"}), "samples": 2},
+                "asks for rows, the oracle provides hvp, push", {"mgda", "epo", "pmtl", "ferero"}),
+    "no push": (LeastSquares(n=4, samples=20), {"provides": frozenset({"rows"}), "samples": 2},
+                "asks for push, the oracle provides rows", {"ferero_sa", "ferero_stochastic"}),
+    "nothing optional": (LeastSquares(n=4, samples=20), {"provides": frozenset(), "samples": 2},
+                         "the oracle provides values and pull only",
+                         {"mgda", "epo", "pmtl", "ferero", "ferero_sa", "ferero_stochastic"}),
+    "stateful, one sample": (VLMOP2(n=4, start=START), {"stateful": True},
+                             "draws 2 independent samples per step, the oracle gives 1; a stateful oracle cannot",
+                             {"ferero_stochastic"}),
+    "one sample": (VLMOP2(n=4, start=START), {},
+                   "draws 2 independent samples per step, the oracle gives 1; set oracle=minibatch",
+                   {"ferero_stochastic"}),
+    "one constraint": (Constrained(n=4, start=START), {}, "takes exactly 0 constraints, the problem has N=1", KNOWN),
+    "a gap": (Gap(n=4, start=START), {}, "takes exactly 0 constraints, the problem has N=1", KNOWN),
+    "signed": (VLMOP2(n=4, start=START), {"positive": False}, "needs objectives >= 0",
+               {"epo", "pmtl", "ferero", "ferero_sa", "ferero_stochastic"}),
+    "one objective": (LeastSquares(n=4, tasks=1, samples=20), {"samples": 2},
+                      "takes at least 2 objectives, the problem has M=1", {"epo", "pmtl"}),
+    "ball": (InBall(n=4, start={"kind": "constant", "value": 0.6}), {"samples": 2}, "", set()),
+    "autodiff": (Autodiff(n=6), {"samples": 2}, "", set()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("lack", LACKS)
+def test_oracles_that_lack_something(lack: str, parts: Any, compose: Any, asked: dict[str, set[str]]) -> None:
+    """The refused ones are exactly those expected; all others run without the missing request."""
+    problem, changes, words, stopped = LACKS[lack]
+    M = problem.n_objectives
+    weights = spread(2, M) if M > 1 else torch.ones(1, 1, dtype=torch.float64)
+    runs = Runs.product(weights, [0, 1])
+    found = set()
+    for name in ALGORITHMS:
+        algorithm = dataclasses.replace(cheap(name, parts, compose), step_size=0.01)
+        oracle = Watched(Exact(problem, runs), **changes)
+        why = refused(oracle.spec, algorithm, oracle, problem, runs)
+        if why:
+            found.add(name)
+            assert name not in KNOWN or any(words in reason for reason in why), why
+        else:
+            four_steps(oracle, algorithm, problem, runs)
+            assert oracle.asked - {"values", "pull"} <= algorithm.needs(oracle.spec)
+            asked[name] |= oracle.asked
+    assert found & KNOWN == stopped
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_everything_declared_is_asked_for(name: str, parts: Any, compose: Any, asked: dict[str, set[str]]) -> None:
+    """After the joins above; alone, this test makes its own."""
+    algorithm = dataclasses.replace(cheap(name, parts, compose), step_size=0.01)
+    problem = LeastSquares(n=4, samples=20)
+    runs = Runs.product(spread(2, 2), [0])
+    oracle = Watched(Minibatch(problem, runs, batch_size=10, samples=2))
+    if not reasons(oracle.spec, algorithm):
+        four_steps(oracle, algorithm, problem, runs)
+        asked[name] |= oracle.asked
+    assert algorithm.needs(oracle.spec) <= asked[name]
+    assert algorithm.needs(oracle.spec) <= OPTIONAL
+
+
+# join itself
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choosy(Weighting):
+    """Declares a bit of everything."""
+
+    samples: ClassVar[int] = 2
+    constraints: ClassVar[tuple[int, int | None]] = (1, 1)
+    constraint_kind: ClassVar[str | None] = "gap"
+    objectives: ClassVar[tuple[int, int | None]] = (3, 4)
+    sets: ClassVar[type[Set]] = Box
+    positive: ClassVar[bool] = True
+
+    def needs(self, spec: Spec) -> frozenset[str]:
+        return frozenset({"hvp", "rows"})
+
+    def init(self, ctx: Context) -> dict[str, Any]:
+        return {}
+
+    def weights(
+        self, F: Tensor, G: Tensor | None, state: dict[str, Any], t: int
+    ) -> tuple[Tensor, dict[str, Any], Info]:
+        return torch.ones_like(F), state, Info()
+
+
+def test_a_refusal_lists_every_reason_at_once() -> None:
+    spec = Spec(1, 2, 0, 5, Free(), provides=frozenset({"rows"}), positive=False)
+    with pytest.raises(JoinError) as error:
+        check(spec, Choosy(), "VLMOP2")
+    assert str(error.value).splitlines() == [
+        "Choosy does not fit VLMOP2:",
+        "  - it asks for hvp, the oracle provides rows",
+        "  - it draws 2 independent samples per step, the oracle gives 1; set oracle=minibatch oracle.samples=2",
+        "  - it takes exactly 1 constraints, the problem has N=0",
+        "  - it takes 3 to 4 objectives, the problem has M=2",
+        "  - its feasible set must be Box, the problem's is Free",
+        "  - it needs objectives >= 0 (shift them by an ideal point), the problem's can be negative",
+    ]
+    good = Spec(1, 3, 1, 5, Box(0.0, 1.0), samples=2, constraint_kind="gap")
+    assert reasons(good, Choosy()) == []
+    kind = reasons(dataclasses.replace(good, constraint_kind="inequality"), Choosy())
+    assert kind == ["its constraints are of kind 'gap', the problem's 'inequality'"]
+    assert reasons(dataclasses.replace(good, M=5), Choosy()) == ["it takes 3 to 4 objectives, the problem has M=5"]
+    assert isinstance(error.value, TypeError)
+
+
+def test_the_kind_of_a_constraint_does_not_matter_without_one() -> None:
+    assert reasons(Spec(1, 2, 0, 5, Free(), constraint_kind="gap"), cheap_ls()) == []
+
+
+def cheap_ls() -> Algorithm:
+    from mobench.algorithms.ls import LS
+
+    return LS()
+
+
+def test_functional_constraints_are_served_by_the_point() -> None:
+    """N = 1 through automatic differentiation: an algorithm that takes constraints gets values and rows of both."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Penalty(Algorithm):
+        """d = -J' w - g grad g."""
+
+        constraints: ClassVar[tuple[int, int | None]] = (0, None)
+
+        def init(self, ctx: Context) -> dict[str, Any]:
+            return {"w": ctx.prefs}
+
+        def step(
+            self, points: tuple[Point, ...], state: dict[str, Any], t: int, alpha: float
+        ) -> tuple[Tensor, dict[str, Any], Info]:
+            point = points[0]
+            return -point.pull(torch.cat([state["w"], point.G.clamp_min(0)], -1)), state, Info()
+
+    problem = Constrained(n=4, start={"kind": "constant", "value": 0.8})
+    runs = Runs.product(spread(2, 2), [0])
+    oracle = Watched(Exact(problem, runs))
+    state = four_steps(oracle, Penalty(step_size=0.2), problem, runs)
+    assert oracle.asked == {"values", "pull"}
+    g = problem.values(state["theta"])[:, 2]
+    assert (g < problem.values(problem.initial(runs))[:, 2] - 0.3).all()
+
+
+# the configuration files
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_algorithm_file_builds_what_it_names(name: str, parts: Any, compose: Any) -> None:
+    node = parts["algorithm"][name]["algorithm"]
+    algorithm = job_of(parts, compose, "least_squares", "exact", name).algorithm
+    for key, value in node.items():
+        if key != "_target_":
+            assert getattr(algorithm, key) == value
+    assert algorithm.citation
+
+
+def documentation(cls: type) -> str:
+    return "\n".join(c.__dict__.get("__doc__") or "" for c in cls.__mro__ if c.__module__.startswith("mobench"))
+
+
+def targets() -> list[tuple[str, str]]:
+    return [(group, name) for group in ("algorithm", "problem", "oracle") for name in choices(group)]
+
+
+@pytest.mark.parametrize(("group", "name"), targets(), ids=lambda v: str(v))
+def test_every_parameter_is_documented(group: str, name: str) -> None:
+    """In the docstring of the class or of a base class, by its name."""
+    node = yaml.safe_load((conf_dir() / group / f"{name}.yaml").read_text())
+    cls = load_class(node["_target_"], group)
+    text = documentation(cls)
+    missing = [p for p in parameters(cls) if not re.search(rf"(?<![\w.]){re.escape(p)}(?!\w)", text)]
+    assert not missing, f"{cls.__name__}: {', '.join(missing)} are not in its docstring"
+    assert inspect.getdoc(cls)
+
+
+def test_names_of_protocols() -> None:
+    for name in choices("protocol"):
+        node = yaml.safe_load((conf_dir() / "protocol" / f"{name}.yaml").read_text())
+        assert node["protocol"] == name
+
+
+def test_tuned_files_belong_to_a_protocol_and_an_algorithm() -> None:
+    files = choices("tuned")
+    assert files
+    for file in files:
+        protocol, algorithm = file.split("/")
+        assert protocol in choices("protocol"), file
+        assert algorithm in ALGORITHMS, file
+        node = yaml.safe_load((conf_dir() / "tuned" / f"{file}.yaml").read_text())
+        assert set(node) <= {"steps", "algorithm", "problem", "oracle"}, file
+        assert (conf_dir() / "tuned" / f"{file}.yaml").read_text().startswith("# @package _global_\n"), file
+
+
+def test_tuned_settings_reach_the_job(compose: Any) -> None:
+    """Later entries of the defaults list win: protocol over problem, tuned over both."""
+    for file in choices("tuned"):
+        protocol, algorithm = file.split("/")
+        config = compose(f"protocol={protocol}", f"algorithm={algorithm}")
+        node = yaml.safe_load((conf_dir() / "tuned" / f"{file}.yaml").read_text())
+        assert config["steps"] == node.get("steps", config["steps"])
+        for group in ("algorithm", "problem"):
+            for key, value in node.get(group, {}).items():
+                if not isinstance(value, dict):
+                    assert config[group][key] == value, file
+        extra = {"line_points": [[0.9, 0.9], [0.6, 0.6]]} if node["algorithm"].get("line") == "points" else {}
+        job = make_job({**config, "algorithm": {**config["algorithm"], **extra}})
+        check(job.oracle().spec, job.algorithm)
+
+
+def test_every_job_of_every_experiment_can_be_made(compose: Any) -> None:
+    """Jobs shared by several artifacts are composed once; their folders are what makes them one job."""
+    jobs: dict[tuple[str, ...], list[str]] = {}
+    for name in choices("experiment"):
+        config = compose(f"+experiment={name}")
+        assert config["artifact"]["id"] == name
+        assert config["artifact"]["title"]
+        for job, overrides in config["jobs"].items():
+            jobs.setdefault(tuple(normalise(list(overrides))), []).append(f"{name} {job}")
+    assert jobs
+    folders = set()
+    for overrides, users in jobs.items():
+        try:
+            job = make_job(compose(*overrides))
+            check(job.oracle().spec, job.algorithm)
+        except (ConfigError, JoinError) as error:
+            raise AssertionError(f"{users}: {error}") from error
+        folders.add(folder_of(job).key)
+    assert len(folders) > 10
+
+
+def test_the_sweeper_plans_an_experiment(hydra: Any, compose: Any) -> None:
+    """Through the planner itself: the same configurations, with the artifact's own keys."""
+    chosen = next(n for n in choices("experiment") if compose(f"+experiment={n}")["jobs"])
+    planner = sweeper.JobsSweeper()
+    planner.hydra_context = HydraContext(config_loader=hydra.config_loader, callbacks=Callbacks())
+    planner.config = hydra.compose_config("config", [], RunMode.MULTIRUN, with_log_configuration=False)
+    plan = planner.plan([f"+experiment={chosen}", "seeds=[3]"])
+    assert [j.name for j in plan.jobs] == list(plan.artifacts[chosen]["jobs"])
+    for job in plan.jobs:
+        assert job.artifact == chosen
+        assert job.config["seeds"] == [3]
+        alone = compose(*normalise(plan.artifacts[chosen]["jobs"][job.name]))
+        assert job.config["algorithm"] == alone["algorithm"]
+        assert job.config["problem"] == alone["problem"]

@@ -1,0 +1,490 @@
+"""One job: skipped, run again, killed and resumed bit for bit; what fails, what diverges, what is written."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import hydra
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import yaml
+
+from mobench import config as configuration
+from mobench import overrides, sweeper
+from mobench.algorithms.ls import LS
+from mobench.core import loop
+from mobench.core.output import WeightedSum
+from mobench.runner import run_job
+from mobench.store import JobFolder
+from tests.conftest import Run, environment
+
+STEPS = 120
+BASE = ("preferences=3", "seeds=[0,1]", f"steps={STEPS}", "checkpoint.seconds=0", "logger=local")
+QUICK = ("algorithm=ls", "preferences=2", "steps=5", "logger=local")
+PGD = ("algorithm=ferero", "algorithm.subproblem=pgd", "algorithm.inner_steps=20")
+TWO_PASS = ("algorithm=omd_tch", "algorithm.outputs=[mean,adaptive,last,adaptive_two_pass]", "record.evaluate=true")
+
+When = Callable[[dict[str, Any], dict[str, Any]], bool]
+
+
+class Killed(BaseException):
+    """What no handler expects: the process is gone."""
+
+
+def first_pass(rules: dict[str, Any], state: dict[str, Any]) -> bool:
+    return state["t"] > 40
+
+
+def second_pass(rules: dict[str, Any], state: dict[str, Any]) -> bool:
+    return state["t"] > 40 and any(isinstance(rule, WeightedSum) for rule in rules.values())
+
+
+def last_chunk(rules: dict[str, Any], state: dict[str, Any]) -> bool:
+    return state["t"] == STEPS
+
+
+def die() -> None:
+    raise Killed
+
+
+def disturb(patch: pytest.MonkeyPatch, when: When, action: Callable[[], None]) -> None:
+    """Do `action` once, after the first steps for which `when` holds and before their checkpoint."""
+    original, pending = loop.advance, [action]
+
+    def advance(oracle: Any, algorithm: Any, rules: Any, *args: Any) -> Any:
+        state = original(oracle, algorithm, rules, *args)
+        if pending and when(rules, state):
+            pending.pop()()
+        return state
+
+    patch.setattr(loop, "advance", advance)
+
+
+@pytest.fixture
+def resumed_at(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, bool]]]:
+    """(step, second pass) of every checkpoint that was continued from."""
+    seen: list[tuple[int, bool]] = []
+    original = JobFolder.load_checkpoint
+
+    def load(self: JobFolder) -> Any:
+        saved, messages = original(self)
+        if saved is not None:
+            seen.append((saved["state"]["t"], saved["second"]))
+        return saved, messages
+
+    monkeypatch.setattr(JobFolder, "load_checkpoint", load)
+    return seen
+
+
+def killed(run: Run, monkeypatch: pytest.MonkeyPatch, when: When, *arguments: str) -> None:
+    with monkeypatch.context() as patch:
+        disturb(patch, when, die)
+        with pytest.raises(Killed):
+            run(*arguments)
+
+
+def composed(*arguments: str) -> dict[str, Any]:
+    """The plain configuration of a command line."""
+    configuration.register()
+    sweeper.register()
+    with hydra.initialize_config_dir(str(configuration.conf_dir()), version_base="1.3"):
+        return configuration.plain(hydra.compose("config", overrides.normalise(arguments)))
+
+
+def same_rows(a: JobFolder, b: JobFolder) -> None:
+    """All rows of both jobs, bit for bit, but for the seconds."""
+    assert a.key == b.key
+    for name in ("final", "history"):
+        left, right = getattr(a, name)(), getattr(b, name)()
+        assert list(left) == list(right)
+        for column in left:
+            if column != "seconds":
+                x, y = left[column].to_numpy(), right[column].to_numpy()
+                same = x.tobytes() == y.tobytes() if x.dtype.kind in "fiub" else (x == y).all()
+                assert same, f"{name}.{column}"
+    for rule, x in a.solutions().items():
+        assert x.tobytes() == b.solutions()[rule].tobytes()
+
+
+# killed and resumed
+
+CASES: dict[str, tuple[tuple[str, ...], When, bool]] = {
+    "omd-first-pass": (TWO_PASS, first_pass, False),
+    "omd-second-pass": (TWO_PASS, second_pass, True),
+    "omd-eg": (("algorithm=omd_tch", "algorithm.mirror=eg", "algorithm.outputs=[mean,adaptive]"), first_pass, False),
+    "ferero-pgd": (PGD, first_pass, False),
+    "ferero-sa": (("algorithm=ferero_sa",), first_pass, False),
+    "pmtl": (("algorithm=pmtl", "algorithm.phase1=0.6"), first_pass, False),
+    "epo": (("algorithm=epo", "problem=zdt2", "problem.n=6"), first_pass, False),
+    "stochastic": (("algorithm=ferero_stochastic", "problem=least_squares", "oracle=minibatch"), first_pass, False),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_killed_and_resumed_bit_for_bit(
+    monkeypatch: pytest.MonkeyPatch, resumed_at: list[tuple[int, bool]], tmp_path: Path, name: str
+) -> None:
+    arguments, when, second = CASES[name]
+    config = composed(*arguments, *BASE)
+    with monkeypatch.context() as patch:
+        disturb(patch, when, die)
+        with pytest.raises(Killed):
+            run_job(config, tmp_path / "killed")
+    assert resumed_at == []
+    done = run_job(config, tmp_path / "killed")
+    assert done.status == "done", done.error
+    ((step, in_second),) = resumed_at
+    assert 0 < step <= 80
+    assert in_second is second
+    assert not list(done.folder.glob("checkpoint*"))
+    undisturbed = run_job(config, tmp_path / "undisturbed")
+    same_rows(JobFolder(done.folder), JobFolder(undisturbed.folder))
+
+
+@pytest.mark.parametrize("case", ["omd-second-pass", "ferero-pgd"])
+def test_sigkill(mobench: Run, resumed_at: list[tuple[int, bool]], tmp_path: Path, case: str) -> None:
+    """The real thing: the process kills itself without notice, another one continues."""
+    arguments, _, second = CASES[case]
+    code = (
+        "import os, signal, sys\n"
+        "from mobench.core import loop\n"
+        "from mobench.core.output import WeightedSum\n"
+        "original = loop.advance\n"
+        "def advance(oracle, algorithm, rules, *args):\n"
+        "    state = original(oracle, algorithm, rules, *args)\n"
+        f"    if state['t'] > 40 and {second} <= any(isinstance(r, WeightedSum) for r in rules.values()):\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    return state\n"
+        "loop.advance = advance\n"
+        "from mobench.cli import main\n"
+        "main()\n"
+    )
+    root = tmp_path / "outputs"
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments, *BASE],
+        env=environment(root),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    (folder,) = (root / "runs").iterdir()
+    status = json.loads((folder / "status.json").read_text())
+    assert (status["status"], status["steps"]) == ("running", STEPS)
+    assert (folder / "checkpoint.pt").exists()
+    result = mobench(*arguments, *BASE)
+    assert result.code == 0, result.err
+    assert [s for _, s in resumed_at] == [second]
+    same_rows(result.job, mobench(*arguments, *BASE, root=tmp_path / "undisturbed").job)
+
+
+def test_killed_while_a_checkpoint_is_written(
+    mobench: Run, monkeypatch: pytest.MonkeyPatch, resumed_at: list[tuple[int, bool]], tmp_path: Path
+) -> None:
+    seen = []
+
+    def fsync(fd: int) -> None:
+        if "checkpoint.pt" in str(Path(f"/proc/self/fd/{fd}").readlink()):
+            seen.append(fd)
+            if len(seen) == 4:
+                os.ftruncate(fd, 100)
+                raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fsync)
+        with pytest.raises(Killed):
+            mobench("algorithm=omd_tch", *BASE)
+    (folder,) = (tmp_path / "outputs/runs").iterdir()
+    assert not (folder / "checkpoint.pt").exists()  # only the previous one
+    (folder / ".checkpoint.pt.99999.tmp").write_bytes(b"half")
+    done = mobench("algorithm=omd_tch", *BASE)
+    assert len(resumed_at) == 1
+    assert not list(folder.glob(".*.tmp"))
+    same_rows(done.job, mobench("algorithm=omd_tch", *BASE, root=tmp_path / "undisturbed").job)
+
+
+@pytest.mark.parametrize("damaged", [("checkpoint.pt",), ("checkpoint.pt", "checkpoint.prev.pt")])
+def test_corrupt_checkpoint(
+    mobench: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    resumed_at: list[tuple[int, bool]],
+    tmp_path: Path,
+    damaged: tuple[str, ...],
+) -> None:
+    killed(mobench, monkeypatch, first_pass, *PGD, *BASE)
+    (folder,) = (tmp_path / "outputs/runs").iterdir()
+    steps = {}
+    for name in ("checkpoint.pt", "checkpoint.prev.pt"):
+        raw = (folder / name).read_bytes()
+        steps[name] = re.search(rb"mobench-checkpoint", raw) is not None
+        if name in damaged:
+            (folder / name).write_bytes(raw[:-50] + b"!" * 50)
+    assert all(steps.values())
+    done = mobench(*PGD, *BASE)
+    assert done.code == 0, done.err
+    assert [line.split(": ")[0] for line in done.err.splitlines()] == ["warning"] * len(damaged)
+    for name in damaged:
+        assert f"{folder / name} is corrupt" in done.err
+    assert len(resumed_at) == 2 - len(damaged)
+    same_rows(done.job, mobench(*PGD, *BASE, root=tmp_path / "undisturbed").job)
+
+
+# asked to stop
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_signals(mobench: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str) -> None:
+    number = getattr(signal, name)
+    handlers = signal.getsignal(signal.SIGINT)
+    with monkeypatch.context() as patch:
+        disturb(patch, first_pass, lambda: os.kill(os.getpid(), number))
+        result = mobench("-m", "algorithm=omd_tch,ls", "checkpoint.seconds=30", *BASE[:3], "logger=local")
+    result.refused("Stopped at step", f"of {STEPS}; the same command continues from there", code=130)
+    folder = result.job  # the second job did not start
+    assert (folder.path / "checkpoint.pt").exists()
+    assert folder.status()["status"] == "running"
+    assert 40 < folder.status()["step"] < STEPS
+    assert signal.getsignal(signal.SIGINT) is handlers
+    done = mobench("algorithm=omd_tch", *BASE)
+    same_rows(done.job, mobench("algorithm=omd_tch", *BASE, root=tmp_path / "undisturbed").job)
+
+
+def test_signal_in_the_last_steps_stops_a_sweep_after_the_job(mobench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        disturb(patch, last_chunk, lambda: os.kill(os.getpid(), signal.SIGTERM))
+        result = mobench("-m", "algorithm=ls,mgda", *BASE)
+    result.refused("Stopped", "had just finished and is complete", code=130)
+    assert result.job.done
+
+
+def test_second_signal_does_not_wait(mobench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def twice() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with monkeypatch.context() as patch:
+        disturb(patch, first_pass, twice)
+        result = mobench("algorithm=ls", *BASE)
+    result.refused("Stopped.", "same command continues", code=130)
+    assert mobench("algorithm=ls", *BASE).job.done
+
+
+def test_stop_outside_of_training(mobench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mobench.runner.make_job", interrupt)
+    mobench("algorithm=ls").refused("Stopped.", code=130)
+
+
+def test_sigint_to_a_process(tmp_path: Path, plug_in: str) -> None:
+    root = tmp_path / "outputs"
+    arguments = [plug_in, "algorithm=slow", "steps=10000", "preferences=1", "logger=local", "checkpoint.seconds=0"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mobench", *arguments],
+        env=environment(root, PYTHONPATH=str(tmp_path / "plugin" / "code")),
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        for _ in range(600):
+            if list(root.glob("runs/*/checkpoint.pt")) or process.poll() is not None:
+                break
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(0.1)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 130, err
+    assert err.count("mobench: error: Stopped at step") == 1
+    assert "Traceback" not in err
+
+
+# skipped, run again
+
+
+def test_finished_job_is_not_run_again(mobench: Run) -> None:
+    first = mobench(*QUICK)
+    final = first.job.path / "final.csv"
+    before = {p.name: p.stat().st_mtime_ns for p in first.job.path.iterdir()}
+    again = mobench(*QUICK)
+    assert again.code == 0
+    assert again.out.startswith("finished before (rerun=true runs it again)\n")
+    assert again.out.removeprefix("finished before (rerun=true runs it again)\n") == first.out
+    assert {p.name: p.stat().st_mtime_ns for p in again.job.path.iterdir()} == before
+    fresh = mobench(*QUICK, "rerun=true")
+    assert "finished before" not in fresh.out
+    assert final.stat().st_mtime_ns != before["final.csv"]
+    same = [c for c in first.rows if c != "seconds"]
+    pd.testing.assert_frame_equal(fresh.rows[same], again.rows[same], check_exact=True)
+
+
+def test_rerun_does_not_continue_a_checkpoint(
+    mobench: Run, monkeypatch: pytest.MonkeyPatch, resumed_at: list[tuple[int, bool]]
+) -> None:
+    killed(mobench, monkeypatch, first_pass, "algorithm=ls", *BASE)
+    assert mobench("algorithm=ls", *BASE, "rerun=true").code == 0
+    assert resumed_at == []
+
+
+def test_same_preferences_said_differently_are_one_job(mobench: Run) -> None:
+    first = mobench(*QUICK, "preferences=4")
+    again = mobench(*QUICK[:1], *QUICK[2:], "preferences.rays_deg=[9,33,57,81]")
+    assert again.out.startswith("finished before")
+    weights = first.rows[["preference_1", "preference_2"]].round(15).to_numpy().tolist()
+    third = mobench(*QUICK[:1], *QUICK[2:], f"preferences.weights={weights}".replace(" ", ""))
+    assert third.out.startswith("finished before")
+
+
+def test_what_is_not_part_of_a_job(mobench: Run) -> None:
+    result = mobench("-m", *QUICK, "scale=smoke,paper", "progress=true,false", "logger.project=a,b")
+    assert result.out.startswith("1 jobs")
+    again = mobench(*QUICK, "hardware.threads=2", "checkpoint.seconds=1", "data_root=elsewhere", "logger=auto")
+    assert again.out.startswith("finished before")
+
+
+def test_what_is_part_of_a_job(mobench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = mobench("-m", *QUICK[:2], "steps=2,3", "seeds=[0],[1]", "dtype=float64,float32", QUICK[3])
+    assert result.out.startswith("8 jobs")
+    assert len(result.folders) == 8
+    again = mobench("-m", *QUICK[:2], "steps=2", QUICK[3])
+    assert again.out.startswith("1 jobs, 1 finished before")
+    monkeypatch.setattr(LS, "version", LS.version + 1)
+    raised = mobench("-m", *QUICK[:2], "steps=2", QUICK[3])
+    assert raised.out.startswith("1 jobs, 0 finished before")
+
+
+# failures and divergence
+
+
+def test_failed_solves_fail_the_job(mobench: Run, plug_in: str) -> None:
+    arguments = (plug_in, "algorithm=stubborn", "preferences=2", "steps=20", "logger=local")
+    result = mobench(*arguments)
+    result.refused(
+        "failed: 1 of ",
+        "subproblem solves failed",
+        "run 1",
+        "1.25e-01",
+        "max_failure_share=0.0",
+        "No weights are",
+        code=1,
+    )
+    status = result.job.status()
+    assert status["status"] == "failed"
+    assert "1 of " in status["error"]
+    assert "SolverError" in status["traceback"]
+    assert not (result.job.path / "final.csv").exists()
+    again = mobench(*arguments)  # not skipped
+    assert again.code == 1
+    # 1 of 2 runs x 20 steps = 0.025
+    short = mobench(*arguments, "max_failure_share=0.02", root=result.root / "short")
+    short.refused("max_failure_share=0.02", "marked solver_failed", code=1)
+    allowed = mobench(*arguments, "max_failure_share=0.025", root=result.root / "allowed")
+    assert allowed.code == 0
+    assert allowed.rows["status"].tolist() == ["done", "solver_failed"]
+    assert allowed.rows["solver_failures"].tolist() == [0, 1]
+    assert "1 failed, worst relative KKT residual 1.2e-01" in allowed.out
+    assert "solver_failed: 1 of 2 runs (run 1)" in allowed.out
+    assert "0 of 1" in allowed.out
+
+
+def test_error_in_a_method_is_its_jobs_failure(mobench: Run, plug_in: str) -> None:
+    result = mobench(plug_in, "algorithm=broken", "preferences=2", "logger=local")
+    result.refused("KeyError: 'lost'", code=1)
+    assert 'raise KeyError("lost")' in result.job.status()["traceback"]
+
+
+@pytest.mark.parametrize("algorithm", ["ls", "mgda", "epo", "pmtl", "omd_tch"])
+def test_nan_objective_is_that_rows_end(mobench: Run, plug_in: str, algorithm: str) -> None:
+    """A row that is not finite is `diverged`, a final answer: the job is done (exit code 0) and neighbours agree."""
+    arguments = (
+        plug_in,
+        "problem=hole",
+        f"algorithm={algorithm}",
+        "preferences=3",
+        "logger=local",
+        "algorithm.step_size=0.15",
+    )
+    result = mobench(*arguments, "problem.edge=0.28")
+    assert result.code == 0, result.err
+    rows, bad = result.rows, result.rows["status"] == "diverged"
+    assert 0 < bad.sum() < len(rows) or algorithm == "mgda", rows
+    assert rows.loc[bad, ["f_1", "f_2"]].isna().all(axis=None)
+    assert rows.loc[~bad, ["f_1", "f_2"]].notna().all(axis=None)
+    assert (rows.loc[~bad, "status"] == "done").all()
+    assert result.job.status()["status"] == "done"
+    assert result.job.status()["diverged"] == bad.sum()
+    if bad.any():
+        assert f"diverged: {bad.sum()} of 3 runs (run {', '.join(map(str, rows['run'][bad]))})" in result.out
+        again = mobench(*arguments, "problem.edge=0.28")
+        assert again.out.startswith("finished before")  # final: not run again
+    whole = mobench(*arguments, "problem.edge=-100", root=result.root / "whole")
+    assert (whole.rows["status"] == "done").all()
+    columns = ["f_1", "f_2", "angle_deg", "stationarity"]
+    assert (whole.rows.loc[~bad, columns].to_numpy() == rows.loc[~bad, columns].to_numpy()).all()
+
+
+# what is written
+
+
+def test_job_folder(mobench: Run) -> None:
+    result = mobench(
+        "algorithm=omd_tch", "algorithm.outputs=[last,mean]", *BASE[:2], "steps=12", "record.every=5", "logger=local"
+    )
+    folder = result.job
+    assert re.fullmatch(r"vlmop2-omdtch-[0-9a-f]{10}", folder.key)
+    names = {p.name for p in folder.path.iterdir()}
+    assert names == {
+        "config.yaml",
+        "status.json",
+        "final.csv",
+        "solutions.npz",
+        "history.parquet",
+        "meta.json",
+        ".lock",
+    }
+    head = ["run", "seed", "output", "preference_1", "preference_2", "ray_1", "ray_2", "f_1", "f_2"]
+    final = folder.final()
+    assert list(final)[:9] == head
+    assert list(final)[-4:] == ["seconds", "solver_failures", "kkt_residual_max", "status"]
+    assert final["run"].tolist() == [*range(6)] * 2
+    assert final["seed"].tolist() == [0, 1] * 6
+    np.testing.assert_allclose(final["ray_1"] * final["preference_1"], final["ray_2"] * final["preference_2"])
+
+    history = folder.history()
+    assert list(history)[:4] == ["run", "step", "seed", "output"]
+    assert sorted(set(history["step"])) == [0, 5, 10, 12]
+    ends = history[history["step"] == 12]
+    last = final[final["output"] == "last"]
+    assert (ends[["f_1", "f_2"]].to_numpy() == last[["f_1", "f_2"]].to_numpy()).all()
+
+    x = torch.from_numpy(folder.solutions()["mean"])
+    from mobench.problems import VLMOP2
+
+    assert (VLMOP2().values(x).numpy() == final[final["output"] == "mean"][["f_1", "f_2"]].to_numpy()).all()
+
+    status = folder.status()
+    assert (status["status"], status["step"], status["steps"], status["diverged"]) == ("done", 12, 12, 0)
+    assert status["finished"] >= status["started"]
+    meta = folder.meta()
+    assert {"git_sha", "git_dirty", "versions", "device", "date", "execution", "peak_memory_mib"} <= set(meta)
+    assert meta["seconds_wall"] >= meta["seconds_train"] > 0
+    assert meta["execution"].startswith("one batch of 6 runs on cpu")
+    assert meta["identity"]["versions"] == {"problem": 1, "oracle": 1, "algorithm": 1}
+    config = yaml.safe_load((folder.path / "config.yaml").read_text())
+    assert (config["steps"], config["seeds"], config["preferences"]["count"]) == (12, [0, 1], 3)

@@ -1,0 +1,190 @@
+"""W&B as a view: an offline run is read back, nothing reaches the network, a failure costs no row."""
+
+from __future__ import annotations
+
+import json
+import math
+import socket
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mobench import loggers
+from tests.conftest import Run, shell
+
+QUICK = ("algorithm=ls", "preferences=2", "steps=3")
+
+
+def records(path: Path) -> Iterator[Any]:
+    """The protobuf records of an offline run: a header of 7 bytes, then LevelDB's log format in blocks of 32 KiB."""
+    from wandb.proto import wandb_internal_pb2
+
+    data = path.read_bytes()
+    assert data.startswith(b":W&B")
+    position, parts = 7, []
+    while position + 7 <= len(data):
+        room = 32768 - position % 32768
+        if room < 7:  # what is left of a block is padding
+            position += room
+            continue
+        _, size, kind = struct.unpack("<IHB", data[position : position + 7])
+        parts.append(data[position + 7 : position + 7 + size])
+        position += 7 + size
+        if kind in (1, 4):  # whole, or last part
+            record = wandb_internal_pb2.Record()
+            record.ParseFromString(b"".join(parts))
+            parts = []
+            yield record
+
+
+def items(entries: Any) -> dict[str, Any]:
+    """key -> value of history, summary or config entries."""
+    return {e.key or "/".join(e.nested_key): json.loads(e.value_json) for e in entries}
+
+
+def content(path: Path) -> dict[str, Any]:
+    """run, config, history (a list) and summary of an offline run."""
+    out: dict[str, Any] = {"history": [], "summary": {}}
+    for record in records(path):
+        kind = record.WhichOneof("record_type")
+        if kind == "run":
+            out["run"], out["config"] = record.run, items(record.run.config.update)
+        elif kind == "history":
+            out["history"].append(items(record.history.item))
+        elif kind == "summary":
+            out["summary"] |= items(record.summary.update)
+    return out
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[tuple[socket.socket, str]]:
+    """A port that would notice any attempt to reach a server or a proxy."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.setblocking(False)
+        yield listening, f"http://127.0.0.1:{listening.getsockname()[1]}"
+
+
+def test_offline_run_is_read_back(tmp_path: Path, server: tuple[socket.socket, str]) -> None:
+    listening, url = server
+    root = tmp_path / "outputs"
+    names = ("WANDB_BASE_URL", "HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "ALL_PROXY")
+    done = shell(
+        root, "+experiment=ferero/fig7", "scale=smoke", "steps=20", "logger=wandb", env=dict.fromkeys(names, url)
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    with pytest.raises(BlockingIOError):
+        listening.accept()  # nobody called
+
+    runs = {p.stem.removeprefix("run-"): content(p) for p in root.glob("wandb/offline-run-*/*.wandb")}
+    provenance = json.loads((root / "artifacts/ferero/fig7/provenance.json").read_text())
+    keys = provenance["jobs"]
+    assert set(runs) == {*keys.values(), "artifact-ferero-fig7-smoke"}
+
+    for key in keys.values():
+        got, run = runs[key], runs[key]["run"]
+        assert (run.run_id, run.display_name, run.run_group, run.job_type) == (key, key, "ferero/fig7", "FERERO")
+        assert run.project == "mobench"
+        assert got["config"]["steps"] == 20
+        assert got["config"]["algorithm"]["_target_"] == "mobench.algorithms.ferero.FERERO"
+        import pandas as pd
+
+        history = pd.read_parquet(root / "runs" / key / "history.parquet")
+        curves = [h for h in got["history"] if "f_1" in h]
+        assert [h["step"] for h in curves] == history["step"].tolist() == list(range(21))
+        assert [h["f_1"] for h in curves] == history["f_1"].tolist()
+        assert [h["equality_violation"] for h in curves] == history["equality_violation"].tolist()
+        final = pd.read_csv(root / "runs" / key / "final.csv")
+        assert math.isclose(got["summary"]["mean/f_2"], final["f_2"].mean(), rel_tol=1e-15)
+        assert (got["summary"]["runs"], got["summary"]["runs_done"]) == (1, 1)
+        assert got["summary"]["final/nrows"] == len(final)
+
+    report = runs["artifact-ferero-fig7-smoke"]
+    assert (report["run"].run_group, report["run"].job_type) == ("ferero/fig7", "artifact")
+    assert report["summary"]["verdict/not tested at this scale"] >= 1
+    (shown,) = report["history"]
+    assert shown["figure/_type"] == "image-file"
+    pictures = list(root.glob("wandb/*artifact*/files/" + shown["figure/path"]))
+    assert [p.read_bytes() for p in pictures] == [(root / "artifacts/ferero/fig7/figure.png").read_bytes()]
+    assert shown["claims/_type"] == "table-file"
+
+
+def test_auto_without_a_key_is_one_line(mobench: Run) -> None:
+    result = mobench("-m", "algorithm=ls,tch", *QUICK[1:], "logger=auto")
+    assert result.code == 0
+    assert result.err.count("\n") == 1
+    assert result.err.startswith("W&B is off: no API key is configured (logger=wandb logs offline, logger=local")
+    assert not (result.root / "wandb").exists()
+
+
+def test_local_is_silent(mobench: Run) -> None:
+    result = mobench(*QUICK, "logger=local")
+    assert result.err == ""
+    assert not (result.root / "wandb").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "set_mode", "expected"),
+    [
+        ("local", True, None, None),
+        ("auto", False, None, None),
+        ("auto", True, None, "online"),
+        ("auto", True, "offline", "offline"),
+        ("wandb", False, None, "offline"),
+        ("wandb", True, None, "online"),
+    ],
+)
+def test_mode(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, key: bool, set_mode: str | None, expected: str | None
+) -> None:
+    for variable in ("WANDB_API_KEY", "WANDB_MODE"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("NETRC", raising=False)
+    if key:
+        (tmp_path / ".netrc").write_text("machine api.wandb.ai\n  login user\n  password " + "x" * 40 + "\n")
+        (tmp_path / ".netrc").chmod(0o600)
+    if set_mode:
+        monkeypatch.setenv("WANDB_MODE", set_mode)
+    assert loggers.has_key() is key
+    assert loggers.mode({"logger": {"name": name}}) == expected
+
+
+def test_key_in_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("WANDB_API_KEY", "x" * 40)
+    assert loggers.has_key()
+    monkeypatch.setenv("WANDB_API_KEY", "")
+    assert not loggers.has_key()
+    (tmp_path / ".netrc").write_text("machine")  # broken
+    (tmp_path / ".netrc").chmod(0o600)
+    assert not loggers.has_key()
+
+
+@pytest.mark.filterwarnings("ignore")  # what W&B's own modules warn about when they are imported
+@pytest.mark.parametrize("where", ["init", "log"])
+def test_failure_of_wandb_leaves_the_job_done(mobench: Run, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    import wandb
+
+    class Refusing:
+        def __getattr__(self, name: str) -> Any:
+            raise wandb.Error("the server is on fire")
+
+    def init(**_: Any) -> Any:
+        if where == "init":
+            raise wandb.Error("the server is on fire")
+        return Refusing()
+
+    monkeypatch.setattr(wandb, "init", init)
+    result = mobench("+experiment=ferero/fig7", "scale=smoke", "steps=3", "logger=wandb")
+    assert result.code == 0
+    assert [job.done for job in result.folders] == [True, True]
+    assert (result.root / "artifacts/ferero/fig7/claims.json").exists()
+    lines = result.err.splitlines()
+    assert len(lines) == 3  # two jobs and the artifact
+    for line in lines:
+        assert line.startswith("warning: W&B could not log ")
+        assert line.endswith(": the server is on fire. The rows on disk are complete.")
