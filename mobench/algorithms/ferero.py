@@ -143,7 +143,7 @@ class Preferred(Algorithm):
         return {**state, "A_ag": torch.cat([A, Bg, Bh], dim=1), "lam": lam}
 
     def report(self, F: Float[Tensor, "R M"], state: State) -> dict[str, Float[Tensor, " R"]]:
-        out = {}
+        F, out = F.double(), {}
         if state["bh"].shape[1]:
             out["equality_violation"] = torch.linalg.vector_norm(_affine(state["Bh"], F, state["bh"]), dim=-1)
         if state["bg"].shape[1]:

@@ -105,7 +105,10 @@ class Algorithm(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Weighting(Algorithm):
-    """d = -J^T w, with w (R, M) a function of F and, where `gram` is set, of J J^T. Any w: negative, unnormalised."""
+    """d = -J^T w, with w (R, M) a function of F and, where `gram` is set, of J J^T. Any w: negative, unnormalised.
+
+    F, the Gram matrix and the weights are float64 whatever the dtype of theta.
+    """
 
     gram: ClassVar[bool] = False
 
@@ -122,5 +125,5 @@ class Weighting(Algorithm):
         self, points: tuple[Point, ...], state: State, t: int, alpha: float
     ) -> tuple[Float[Tensor, "R P"], State, Info]:
         point = points[0]
-        w, state, info = self.weights(point.F, point.gram("f") if self.gram else None, state, t)
-        return -point.pull(w), state, info
+        w, state, info = self.weights(point.F.double(), point.gram("f") if self.gram else None, state, t)
+        return -point.pull(w.to(point.x.dtype)), state, info

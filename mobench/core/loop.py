@@ -34,7 +34,8 @@ def start(
     spec = oracle.spec
     check(spec, algorithm)
     theta = spec.X.project(theta)
-    prefs, everyone = runs.weights.to(theta), runs.all.to(theta)
+    # preferences and weights stay float64 whatever the dtype of theta: they cost nothing and certificates need it
+    prefs, everyone = runs.weights.to(theta.device), runs.all.to(theta.device)
     ctx = Context(spec=spec, prefs=prefs, all_prefs=everyone, theta=theta, exact=oracle.exact, steps=steps)
     R = len(theta)
     return {

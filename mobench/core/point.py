@@ -29,6 +29,7 @@ class Point(ABC):
 
     def __init__(self, x: Float[Tensor, "R P"], X: Set, M: int, state: dict[str, Tensor]) -> None:
         self.x, self.X, self.M, self.state = x, X, M, state
+        self._cached_rows: Tensor | None = None
 
     @abstractmethod
     def values(self) -> Float[Tensor, "R K"]:
@@ -51,26 +52,26 @@ class Point(ABC):
 
     def rows(self, part: Part = "all") -> Float[Tensor, "R k P"]:
         """Gradients one by one, of the objectives ("f"), the constraints ("g") or both."""
-        if not hasattr(self, "_cached_rows"):
-            self._cached_rows = self._rows()
         J = self._cached_rows
+        if J is None:
+            J = self._cached_rows = self._rows()
         if part == "all" or (part == "f" and J.shape[-2] == self.M):
             return J
         return J[..., : self.M, :] if part == "f" else J[..., self.M :, :]
 
     def gram(self, part: Part = "all") -> Float[Tensor, "R k k"]:
-        """J J^T of the chosen rows."""
-        J = self.rows(part)
-        return J @ J.mT
+        """J J^T of the chosen rows in float64: rounded to float32 it would not be positive semidefinite."""
+        J = self.rows(part).double()
+        return torch.bmm(J, J.mT)
 
     def pull(self, w: Float[Tensor, "R k"]) -> Float[Tensor, "R P"]:
         """J^T w for k = M or K weights. Default: a product with the rows."""
         J = self.rows("f" if w.shape[-1] == self.M else "all")
-        return (w.unsqueeze(-2) @ J).squeeze(-2)
+        return torch.bmm(w.unsqueeze(-2), J).squeeze(-2)
 
     def push(self, v: Float[Tensor, "R P"]) -> Float[Tensor, "R K"]:
         """J v. Default: the rows times v."""
-        return (self.rows() @ v.unsqueeze(-1)).squeeze(-1)
+        return torch.bmm(self.rows(), v.unsqueeze(-1)).squeeze(-1)
 
     def hvp(self, w: Float[Tensor, "R k"], v: Float[Tensor, "R P"]) -> Float[Tensor, "R P"]:
         """(sum_k w_k Hess_k) v on the same sample."""
@@ -118,7 +119,7 @@ class GraphPoint(Point):
         return torch.stack([torch.autograd.grad(total, leaf, retain_graph=True)[0] for total in sums], dim=-2)
 
     def pull(self, w: Float[Tensor, "R k"]) -> Float[Tensor, "R P"]:
-        if hasattr(self, "_cached_rows"):
+        if self._cached_rows is not None:
             return super().pull(w)
         leaf, out = self._graph()
         return torch.autograd.grad(out, leaf, grad_outputs=pad_weights(w, out.shape[-1]), retain_graph=True)[0]

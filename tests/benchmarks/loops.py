@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -158,10 +159,9 @@ def measure(
     """Lines by name ("loop" is the loop alone), and why the algorithms that are not there are not."""
     problem, reference = VLMOP2(n=N), problems.VLMOP2(N)
     spec = Exact(problem, some_runs(1)).spec
-    lines: dict[str, Line] = {}
     left_out: dict[str, str] = {}
-    samples = alternate({str(R): idle(R, steps) for R in sizes}, rounds)
-    lines["loop"] = Line({R: samples[str(R)] for R in sizes})
+    cases: dict[str, Work] = {f"loop {R}": idle(R, steps) for R in sizes}
+    measured: dict[str, Algorithm] = {}
     for name, algorithm in algorithms().items():
         if only is not None and name not in only:
             continue
@@ -169,22 +169,27 @@ def measure(
         if why:
             left_out[name] = "; ".join(why)
             continue
-        cases: dict[str, Work] = {str(R): batched(problem, algorithm, R, steps) for R in sizes}
+        measured[name] = algorithm
+        cases |= {f"{name} {R}": batched(problem, algorithm, R, steps) for R in sizes}
         if name in PLAIN:
-            plain = PLAIN[name]
-            cases["plain"] = one_at_a_time(
-                lambda x, w, f=plain, a=algorithm.step_size, **k: f(reference, x, w, step_size=a, **k), problem, steps
+            cases[f"{name} plain"] = one_at_a_time(
+                partial(PLAIN[name], reference), problem, steps, step_size=algorithm.step_size
             )
         if name in AUTHORS:
-            cases["authors"] = one_at_a_time(AUTHORS[name], problem, steps, step_size=algorithm.step_size)
-        samples = alternate(cases, rounds)
-        lines[name] = Line(
-            {R: samples[str(R)] for R in sizes},
-            samples.get("plain"),
-            samples.get("authors"),
-            _failures(problem, algorithm, steps),
+            cases[f"{name} authors"] = one_at_a_time(AUTHORS[name], problem, steps, step_size=algorithm.step_size)
+    samples = alternate(cases, rounds)  # a busy spell of the machine hits one round of everything, not one algorithm
+    lines = {
+        name: Line(
+            {R: samples[f"{name} {R}"] for R in sizes},
+            samples.get(f"{name} plain"),
+            samples.get(f"{name} authors"),
+            _failures(problem, measured[name], steps) if name in measured else 0,
         )
-        say(f"{name}: " + ", ".join(f"{case} {1e6 * s.least:.0f}" for case, s in samples.items()) + " us")
+        for name in ("loop", *measured)
+    }
+    for name in lines:
+        mine = {case.split()[1]: s for case, s in samples.items() if case.split()[0] == name}
+        say(f"{name}: " + ", ".join(f"{case} {1e6 * s.least:.0f}" for case, s in mine.items()) + " us")
     return lines, left_out
 
 

@@ -155,9 +155,9 @@ def markdown(
         f"{machine['device']}, {machine['cores']} cores, one thread. {machine['date'][:10]}, commit {sha}, {versions}.",
         f"VLMOP2 with n = {N}, float64, closed-form rows, recording off; {settings['steps']} iterations from the default "
         f"start with the step sizes of `conf/algorithm`; {PREFERENCES} preferences (R < {PREFERENCES}: some of them, "
-        f"R > {PREFERENCES}: more seeds; one run at a time: those of R = 4 in turn). All cases of an algorithm alternate for {settings['rounds']} rounds; every "
-        "number is the least of its rounds, every ratio one of least times. On a shared machine differences below 20 % "
-        "mean nothing.",
+        f"R > {PREFERENCES}: more seeds; one run at a time: those of R = 4 in turn). "
+        f"All cases alternate for {settings['rounds']} rounds; every number is the least of its rounds, "
+        "every ratio one of least times. On a shared machine differences below 20 % mean nothing.",
         "## Aims",
         "*Authors-style* are our own loops in `tests/benchmarks/authors_style.py`, one run at a time: automatic "
         "differentiation with one backward per objective and the subproblem in its published form (EPO: CVXPY with HiGHS; "
