@@ -10,10 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import ModuleType
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -22,11 +20,9 @@ from mobench.algorithms import ferero_geometry as geometry
 from mobench.core.algorithm import Algorithm, Context, Info, Real, State, Weighting
 from mobench.core.preferences import ray
 from mobench.errors import ConfigError, choose
-from mobench.subproblems import TOLERANCE, Solution, project_weighted_simplex, qp, reference
-from mobench.subproblems.arrays import Array, arrays, tensor
+from mobench.subproblems import Solution, project_weighted_simplex, qp, reference
+from mobench.subproblems.dual import Dual, ferero_dual
 from mobench.subproblems.pgd import projected_gradient
-from mobench.subproblems.qp import _segment
-from mobench.subproblems.solution import TINY, certified
 
 Matrix = Sequence[Sequence[Real]]
 
@@ -214,8 +210,11 @@ class FERERO(Preferred, Weighting):
     ) -> tuple[Float[Tensor, "R M"], State, Info]:
         assert G is not None
         if self.subproblem != "pgd" and state["bh"].shape[1]:
-            w, info = self._plane(G, F, state) or self._eliminate(G, F, state)
-            return w, state, info
+            program = Dual(
+                state["A_ag"], state["bg"], state["bh"], self.c_g, self.c_h, self.domain == "adaptive", self._solver
+            )
+            w, residual, failed = ferero_dual(program, G, F)
+            return w, state, Info(residual, failed)
         a, s = self._domain(F, state)
         cG = self.c_g * _affine(state["Bg"], F, state["bg"]) if state["bg"].shape[1] else None
         if self.subproblem == "pgd":
@@ -232,108 +231,6 @@ class FERERO(Preferred, Weighting):
     @property
     def _solver(self) -> Callable[..., Solution]:
         return reference.qp if self.subproblem == "cvxpy" else qp
-
-    def _plane(
-        self, K: Float[Tensor, "R M M"], F: Float[Tensor, "R M"], state: State
-    ) -> tuple[Float[Tensor, "R M"], Info] | None:
-        """The result of `_eliminate` for two objectives, one equality and two rows of A, in a third of its time.
-
-            p = K b,  S = b'p,  u = (-p_2, p_1),  m = A (-b_2, b_1)':  w = (c_h H b + (m'x) u) / S  keeps  p'w = c_h H
-            x = argmin 1/2 (u'Ku / S^2) (m'x)^2 + (c_h H / S) p'A'x
-
-        None for all other sizes and for batches too large for NumPy. Runs where S vanishes go through `_eliminate`, and
-        they alone: which formula serves a run does not depend on its neighbours, not even in rounding.
-        """
-        if state["A_ag"].shape[1:] != (3, 2) or state["A"].shape[1] != 2 or self.subproblem != "exact":
-            return None
-        xp, given = arrays(K, F, state["A_ag"], state["bh"])
-        if xp is torch:
-            return None
-        k, f, rows, offset = (runs_last(xp, array) for array in given)
-        A, b = rows[:2], rows[2]
-        with np.errstate(all="ignore"):
-            p = (k * b).sum(1)
-            S = (b * p).sum(0)
-            lost = np.flatnonzero(1e-26 * (k[0, 0] + k[1, 1]) >= S)
-            affine = (rows * f).sum(1)
-            target = self.c_h * (affine[2] + offset[0])
-            m = A[:, 1] * b[0] - A[:, 0] * b[1]
-            p1, p2 = p
-            squares = k[0, 0] * p2 * p2 + k[1, 1] * p1 * p1
-            curvature = squares - 2 * k[0, 1] * p1 * p2
-            noise = 1e-14 * squares  # what rounding leaves of zero must not decide beside the linear term
-            slant = np.where(curvature <= noise, 0.0, curvature / (S * S)) * m
-            a = affine[:2] if self.domain == "adaptive" else 1.0 * (A != 0).any(1)
-            r = a[0] + a[1] if self.domain == "adaptive" else 1.0 + 0.0 * a[0]
-            share = target / S
-            linear = -share * (A * p).sum(1)
-            (x1, x2), residual, probe = _segment(np, (slant[:, None] * m).transpose(2, 0, 1), linear.T, a.T, r)
-            y = (m[0] * x1 + m[1] * x2) / S
-            w1, w2 = share * b[0] - y * p2, share * b[1] + y * p1
-            # equality row B_h J d + c_h H = 0, relative to its own terms
-            terms = abs(share) * (abs(p) * abs(b)).sum(0) + 2 * abs(y * p1 * p2)
-            equality = abs(target - (p1 * w1 + p2 * w2)) / (abs(target) + terms + TINY)
-            w, _, failed = certified(np, (w1, w2), residual, probe, K.dtype)
-            failed |= tensor(equality > TOLERANCE)
-            kkt = tensor(np.maximum(residual + (probe - probe), equality))
-        if len(lost):
-            part = torch.from_numpy(lost)
-            w[part], info = self._eliminate(K[part], F[part], {n: x[part] for n, x in state.items()})
-            assert info.kkt is not None
-            assert info.fail is not None
-            kkt[part], failed[part] = info.kkt, info.fail
-        return w, Info(kkt, failed)
-
-    def _eliminate(
-        self, K: Float[Tensor, "R M M"], F: Float[Tensor, "R M"], state: State
-    ) -> tuple[Float[Tensor, "R M"], Info]:
-        """Exact weights: the free lh is eliminated, the rest is one QP over x = (lf, lg).
-
-            S = B_h K B_h',  C = B_h K A_g',  A_g = [A; B_g],  P = A_g - C' S^+ B_h
-            lh = S^+ (c_h H - C x),   x = argmin 1/2 x' P K P' x - x' (p_g - C' S^+ c_h H)
-
-        P K P' is the usual A_g K A_g' - C' S^+ C without its cancellation. Runs are the last axis of the arrays: sums
-        over the short axes are then sums of long vectors, which NumPy (small batches) does several times faster than
-        products of small matrices.
-        """
-        n, g = state["A"].shape[1], state["bg"].shape[1]
-        xp, given = arrays(K, F, state["A_ag"], state["bg"], state["bh"])
-        k, f, rows, bg, bh = (runs_last(xp, array) for array in given)
-        e = n + g  # rows of A_g; those of B_h follow
-        with np.errstate(all="ignore"):
-            rows_k = _times(rows, k)
-            BK = rows_k[e:]
-            products = _times(BK, xp.swapaxes(rows, 0, 1))
-            C = products[:, :e]
-            affine = (rows * f).sum(1)
-            target = self.c_h * (affine[e:] + bh)
-            inverse = _pinv(xp, products[:, e:], k)
-            SC, SH = _times(inverse, C), (inverse * target).sum(1)  # S^+ C, S^+ c_h H
-            both = xp.concatenate((rows, rows_k), 1)
-            both = both[:e] - _times(xp.swapaxes(SC, 0, 1), both[e:])  # P and P K
-            M = len(k)
-            Q = _times(both[:, M:], xp.swapaxes(both[:, :M], 0, 1))
-            # at a stationary point K lies in the range of B_h' and Q is zero; what rounding leaves of it is not even
-            # symmetric or positive, and beside the linear term (which is zero too where H = 0) it must not decide
-            small = _trace(Q) <= 1e-14 * (rows_k[:e] * rows[:e]).sum(0).sum(0)
-            Q = xp.where(small, 0.0, 0.5 * (Q + xp.swapaxes(Q, 0, 1)))
-            a = affine[:n] if self.domain == "adaptive" else 1.0 * (rows[:n] != 0).any(1)
-            r = a.sum(0) if self.domain == "adaptive" else 1.0 + 0.0 * a[0]
-            linear = -(C * SH[:, None]).sum(0)
-            if g:
-                linear[n:] += self.c_g * (affine[n:e] + bg)
-                a = xp.concatenate((a, 0.0 * affine[n:e]), 0)
-            solution: Any = self._solver(tensor(xp.moveaxis(Q, -1, 0)), tensor(linear.T), tensor(a.T), tensor(r))
-            x, residual, failed = solution if xp is torch else (t.numpy() for t in solution)
-            x = x.T
-            lam = xp.concatenate((x, SH - (SC * x).sum(1)), 0)
-            w = (rows * lam[:, None]).sum(0)
-            # equality row B_h J d + c_h H = 0, relative to its own terms
-            broken = xp.amax(abs(target - (BK * w).sum(1)), 0)
-            largest = xp.amax(xp.amax(abs(rows_k), 0), 0)
-            equality = broken / (xp.amax(abs(target), 0) + largest * xp.amax(abs(w), 0) + TINY)
-            info = Info(tensor(xp.maximum(residual, equality)), tensor(failed | (equality > TOLERANCE)))
-        return tensor(w.T, K.dtype).contiguous(), info
 
     def _pgd(
         self, K: Tensor, a: Tensor, s: Tensor, cG: Tensor | None, cH: Tensor | None, state: State
@@ -352,40 +249,3 @@ class FERERO(Preferred, Weighting):
         )
         w = (lam.unsqueeze(1) @ A_ag).squeeze(1)
         return w, {**state, "lam": lam}, Info(residual, None)
-
-
-def runs_last(xp: ModuleType, x: Array) -> Array:
-    """(R, ...) -> (..., R), in memory as well."""
-    if xp is torch:
-        return x.movedim(0, -1).contiguous()
-    return np.ascontiguousarray(x.transpose(*range(1, x.ndim), 0))
-
-
-def _times(X: Array, Y: Array) -> Array:
-    """(n, m, R) x (m, k, R) -> (n, k, R), run by run."""
-    return (X[:, :, None] * Y).sum(1)
-
-
-def _trace(X: Array) -> Array:
-    """(n, n, R) -> (R,)."""
-    return sum(X[i, i] for i in range(len(X)))
-
-
-def _pinv(xp: ModuleType, S: Array, K: Array) -> Array:
-    """S^+ of symmetric positive semidefinite S = B_h K B_h' (h, h, R).
-
-    One row: a division. More: eigenvalues below 1e-13 of the largest are taken as 0, so that an equality that no
-    direction can move (B_h J = 0) leaves its multiplier at 0; whether it holds is then judged by the certificate.
-    """
-    trace = _trace(K)
-    if len(S) == 1:
-        gone = S - 1e-26 * trace <= 0
-        return xp.where(gone, 0.0, 1 / S)
-    # NaN in one run must not stop its neighbours: the eigensolver raises on it
-    finite = (trace - trace == 0)[:, None, None]
-    trace = trace + (trace == 0)
-    values, vectors = xp.linalg.eigh(xp.where(finite, xp.moveaxis(S / trace, -1, 0), 0.0))
-    keep = (values > 1e-13 * values[:, -1:]) & (values > 0)
-    values = xp.where(keep, 1 / values, 0.0) / trace[:, None]
-    out = (vectors * values[:, None, :]) @ xp.swapaxes(vectors, 1, 2)
-    return xp.moveaxis(xp.where(finite, out, xp.nan), 0, -1)

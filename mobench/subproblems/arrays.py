@@ -42,3 +42,10 @@ def zeros(like: Array, *shape: int) -> Array:
 def integers(like: Array, n: int) -> Array:
     """0, 1, ..., n - 1 beside `like`."""
     return torch.arange(n, device=like.device) if isinstance(like, Tensor) else np.arange(n)
+
+
+def runs_last(xp: ModuleType, x: Array) -> Array:
+    """(R, ...) -> (..., R), in memory as well."""
+    if xp is torch:
+        return x.movedim(0, -1).contiguous()
+    return np.ascontiguousarray(x.transpose(*range(1, x.ndim), 0))

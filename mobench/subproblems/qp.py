@@ -21,7 +21,7 @@ FLAT = 1e-16  # Q_ii below this, relative to the largest, is what rounding leave
 RIDGES = (0.0, 1e-13, 1e-12, 1e-11, 1e-10)  # tried in turn where Q is singular only up to rounding
 
 
-def _segment(
+def segment(
     xp: ModuleType, Q: Array, b: Array | None, a: Array | None, r: Array | None
 ) -> tuple[tuple[Array, Array], Array, Array]:
     """Both coordinates, the residual and a probe of: two variables, x >= 0, a'x = r > 0 (a = 1, r = 1 if a is None).
@@ -214,7 +214,7 @@ def qp(
     if n == 2 and a is not None and upper is None and isinstance(lower, (int, float)) and lower == 0:
         xp, (Q_, b_, a_, r_) = arrays(Q, b, a, r)
         with np.errstate(all="ignore"):
-            x, residual, probe = _segment(xp, Q_, b_, a_, r_)
+            x, residual, probe = segment(xp, Q_, b_, a_, r_)
             return certified(xp, x, residual, probe, dtype)
     b = Q.new_zeros(R, n) if b is None else b
     low = torch.as_tensor(lower, dtype=dtype, device=Q.device).expand(R, n)
@@ -281,7 +281,7 @@ def min_norm(gram: Float[Tensor, "R n n"], active: Bool[Tensor, "R n"] | None = 
     if gram.shape[1] == 2 and active is None:
         xp, (Q,) = arrays(gram)
         with np.errstate(all="ignore"):
-            x, residual, probe = _segment(xp, Q, None, None, None)
+            x, residual, probe = segment(xp, Q, None, None, None)
             return certified(xp, x, residual, probe, gram.dtype)
     if active is None:
         return qp(gram, None, torch.ones_like(gram[:, 0]))
