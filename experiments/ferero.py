@@ -181,7 +181,8 @@ def fig3(a: Artifact) -> None:
         "PMTL reaches the front inside or near its sector but not on its ray",
         "Figure 3c",
         published="on the front, off the rays",
-        measured=f"{worst(pmtl)}, mean angle {pmtl['angle_deg'].mean():.3g}°, inner preferences in their sector: {feasible.mean():.0%}",
+        measured=f"{worst(pmtl)}, mean angle {pmtl['angle_deg'].mean():.3g}°, "
+        f"inner preferences in their sector: {feasible.mean():.0%}",
         tolerance="distance 0.02; k = 1, 2 in their sector; angle <= 16°; mean angle >= 3°",
         holds=bool(
             (pmtl["front_distance"] < 0.02).all()

@@ -26,8 +26,9 @@ class EPO(Weighting):
     """Exact Pareto optimal search with r along w, so that its ray is the preference ray.
 
     Fields: `normalize`: r = w/|w| ("norm", as the toy code's (cos, sin)) or r = w ("sum"): the bounds (K beta)_j >= C_j
-    scale with r, so the two differ. `balance_threshold` eps; `gain`, `mu_floor`: the toy code's step factor (10 and 0.1; gain = M, mu_floor
-    null gives M beta, the weights of its image code). `restricted`: the extra constraint of the descent mode.
+    scale with r, so the two differ. `balance_threshold` eps; `gain`, `mu_floor`: the toy code's step factor (10 and
+    0.1; gain = M, mu_floor null gives M beta, the weights of its image code). `restricted`: the extra constraint of
+    the descent mode.
     `subproblem`: "exact" (closed form for M = 2, batched simplex method above) or "cvxpy".
     For M > 2 the restricted program can be infeasible (1 to 3 % of random gradients); where that is certified, the
     step is EPO's unrestricted descent (`restricted: false` uses it throughout), and the history counts such steps

@@ -120,6 +120,45 @@ def epo_data(
     )
 
 
+def _epo_interval(
+    xp: ModuleType, K: Array, Ca: Array, balance: Array, jstar: Array, restricted: bool, dtype: torch.dtype
+) -> Solution:
+    """Both programs of `epo_lp` for two objectives, column by column: x = (t, 1 - t), row i is u_i t + v_i (1 - t) >= 0.
+
+    The same numbers as `epo_data`, `homogeneous` and `_interval` give, in a third of the time. Where a row holds t its
+    multiplier is y = |slope / (v - u)|, and the duality gap is y times that row's value: at t every row's value is
+    zero or above up to rounding exactly if the gap is.
+    """
+    k11, k12, k22 = K[:, 0, 0], K[:, 0, 1], K[:, 1, 1]
+    c1, c2 = Ca[:, 0], Ca[:, 1]
+    probe = k11 + k12 + k22 + c1 + c2
+    wide = xp.maximum(abs(k11), abs(k12)), xp.maximum(abs(k12), abs(k22))
+    some = (c1 > 0) | (c2 > 0)
+    low, high = 0.0 * k11, 0.0 * k11 + 1
+    rows = []
+    for j, c, left, right in ((0, c1, k11, k12), (1, c2, k12, k22)):
+        free = balance & (c > 0) & (jstar != j)
+        h = xp.where(balance & some & (c <= 0) & (jstar != j), c, 0.0)
+        scale = xp.where(free, 0.0, 1 / (xp.maximum(wide[j], abs(h)) + TINY))
+        rows.append(((left - h) * scale, (right - h) * scale))
+    if restricted:
+        limit = xp.minimum(xp.maximum(c1, c2), 0.0 * c1)
+        scale = xp.where(balance, 0.0, 1 / (xp.maximum(abs(c1), abs(c2)) + TINY))
+        rows.append(((c1 - limit) * scale, (c2 - limit) * scale))
+    for u, v in rows:
+        root = v / (v - u)
+        high = xp.where((u < 0) & (v >= 0), xp.minimum(high, root), high)
+        low = xp.where((v < 0) & (u >= 0), xp.maximum(low, root), low)
+    slope = xp.where(balance, c1 - c2, k11 - k22)
+    t = xp.where(slope > 0, high, xp.where(slope < 0, low, 0.5 * (low + high)))
+    least = 0.0 * t
+    for u, v in rows:
+        least = xp.minimum(least, u * t + v * (1 - t))
+    # t is an end of the interval of its rows, so the gap is governed by the same numbers as feasibility
+    residual = xp.maximum(-least, xp.maximum(-t, t - 1))
+    return certified(xp, (t, 1 - t), residual, probe, dtype)
+
+
 def epo_lp(
     K: Float[Tensor, "R M M"],
     Ca: Float[Tensor, "R M"],
@@ -141,4 +180,6 @@ def epo_lp(
     xp, (K_, Ca_) = arrays(K, Ca)
     mode, j = (balance, jstar) if xp is torch else (balance.numpy(), jstar.numpy())
     with np.errstate(all="ignore"):
+        if K.shape[1] == 2:
+            return _epo_interval(xp, K_, Ca_, mode, j, restricted, K.dtype)
         return _solve(xp, *epo_data(xp, K_, Ca_, mode, j, restricted), K.dtype)
