@@ -18,7 +18,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from mobench import config as configuration
-from mobench import overrides, session, sweeper
+from mobench import console, overrides, session, sweeper
 from mobench.errors import MobenchError, suggest
 from mobench.runner import Interrupted, Outcome, run_job
 
@@ -104,18 +104,18 @@ def main() -> None:
         if _raised:
             raise _raised[0]
     except Interrupted as error:
-        session.fail(str(error), code=130)
+        console.fail(str(error), code=130)
     except KeyboardInterrupt:
-        session.fail("Stopped. The same command continues; finished jobs are kept.", code=130)
+        console.fail("Stopped. The same command continues; finished jobs are kept.", code=130)
     except MobenchError as error:
-        session.fail(str(error), code=2)
+        console.fail(str(error), code=2)
         if own_trace:
             traceback.print_exc()
     except (HydraException, OmegaConfBaseException) as error:
-        session.fail(_explain(error), code=2)
+        console.fail(_explain(error), code=2)
         if own_trace:
             traceback.print_exc()
     except BrokenPipeError:
         # the reader of our output went away (mobench ... | head)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    sys.exit(session.exit_code)
+    sys.exit(console.exit_code)

@@ -1,39 +1,18 @@
-"""What a person sees of a command: what will run, a table of what came out, artifacts, failures; and the exit code."""
+"""What a person sees of a command: what will run, a table of what came out, artifacts, failures."""
 
 from __future__ import annotations
 
-import os
-import sys
 import traceback
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
 from mobench import overrides
+from mobench.console import fail, say
 from mobench.errors import MobenchError
+from mobench.plan import Plan
 from mobench.runner import Outcome
 from mobench.store import JobFolder, columns
-
-if TYPE_CHECKING:
-    from mobench.sweeper import Plan
-
-exit_code = 0  # of this process; raised by failures, never lowered
-
-
-def say(text: str, stream: Any = None) -> None:
-    """Print a line. A reader that went away (mobench ... | head) does not stop the work."""
-    stream = stream or sys.stdout
-    try:
-        print(text, file=stream, flush=True)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-
-
-def fail(message: str, code: int = 1) -> None:
-    """Print one clear message and remember the exit code."""
-    global exit_code
-    exit_code = max(exit_code, code)
-    say(f"mobench: error: {message}", sys.stderr)
 
 
 def _number(x: float) -> str:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
@@ -32,35 +31,10 @@ from mobench.config import make_job, plain
 from mobench.core.join import check
 from mobench.errors import ConfigError, MobenchError
 from mobench.overrides import normalise, shown
+from mobench.plan import Plan, Planned
 from mobench.runner import Outcome, folder_of, run_job
-from mobench.store import JobFolder
 
 GROUPS = ("problem", "oracle", "algorithm", "protocol")
-
-
-@dataclass
-class Planned:
-    """One job of a sweep: its overrides, configuration and place in an artifact."""
-
-    overrides: list[str]
-    config: dict[str, Any]
-    folder: JobFolder
-    artifact: str | None = None
-    name: str = ""
-
-    @property
-    def title(self) -> str:
-        """What messages call it."""
-        return f"{self.artifact or ''} {self.name}".strip()
-
-
-@dataclass
-class Plan:
-    """All jobs of a sweep, and the configuration of each artifact that they belong to (also of those without jobs)."""
-
-    jobs: list[Planned] = field(default_factory=list)
-    artifacts: dict[str, dict[str, Any]] = field(default_factory=dict)
-    commands: dict[str, list[str]] = field(default_factory=dict)  # overrides of each artifact
 
 
 def _key(override: str) -> str:

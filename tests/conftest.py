@@ -83,7 +83,7 @@ def in_process(root: Path, arguments: tuple[str, ...], patch: pytest.MonkeyPatch
     """Run the console entry point; return its exit code. The caller captures what it prints."""
     from hydra.core.global_hydra import GlobalHydra
 
-    from mobench import cli, loggers, session
+    from mobench import cli, console, loggers
 
     for name in WANDB:
         patch.delenv(name, raising=False)
@@ -92,7 +92,7 @@ def in_process(root: Path, arguments: tuple[str, ...], patch: pytest.MonkeyPatch
     patch.setenv("MPLCONFIGDIR", FONTS)
     patch.setenv("HYDRA_FULL_ERROR", "0")
     patch.setattr(sys, "argv", ["mobench", *arguments])
-    patch.setattr(session, "exit_code", 0)
+    patch.setattr(console, "exit_code", 0)
     patch.setattr(loggers, "_said", False)
     cli._raised.clear()
     threads, terminate = torch.get_num_threads(), signal.getsignal(signal.SIGTERM)

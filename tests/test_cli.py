@@ -102,7 +102,7 @@ def test_gpu_without_cuda_is_refused(mobench: Run, monkeypatch: pytest.MonkeyPat
     mobench("hardware=gpu", "hardware.device=cuda:1").refused("hardware.device=cuda:1", "only 1")
 
 
-@pytest.mark.parametrize("algorithm", ["ls", "mgda", "ferero", "omd_tch"])
+@pytest.mark.parametrize("algorithm", ["ls", "mgda", "epo", "pmtl", "ferero", "ferero_sa", "omd_tch"])
 def test_float32(mobench: Run, algorithm: str) -> None:
     result = mobench(f"algorithm={algorithm}", "dtype=float32", "preferences=3", "steps=40", "logger=local")
     assert result.code == 0, result.err

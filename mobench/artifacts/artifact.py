@@ -26,7 +26,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from mobench import loggers, overrides, provenance
+from mobench import console, loggers, overrides, provenance
 from mobench.errors import ConfigError, suggest
 from mobench.store import JobFolder, columns, outputs_root, write_atomic, write_json
 
@@ -246,11 +246,9 @@ def draw(
 
     claims.json is written last: a folder with it is complete.
     """
-    from mobench import session
-
     missing = [name for name, folder in folders.items() if not folder.done]
     if missing:
-        session.fail(
+        console.fail(
             f"{id} is not drawn: {len(missing)} of {len(folders)} jobs are not finished ({', '.join(missing)})."
         )
         return False
@@ -290,16 +288,14 @@ def draw(
 
 
 def _say(id: str, a: Artifact, target: Path) -> None:
-    from mobench import session
-
     counts: dict[str, int] = {}
     for c in a.claims:
         counts[c.verdict] = counts.get(c.verdict, 0) + 1
     said = ", ".join(f"{n} {v}" for v, n in counts.items()) or "no claims"
-    session.say(f"{id}: {said}; {target}")
+    console.say(f"{id}: {said}; {target}")
     for c in a.claims:
         if c.verdict in ("partial", "not reproduced"):
-            session.say(f"  {c.verdict}: {c.id}: {c.statement} (published {c.published}; measured {c.measured})")
+            console.say(f"  {c.verdict}: {c.id}: {c.statement} (published {c.published}; measured {c.measured})")
 
 
 def read(folder: Path) -> dict[str, Any]:
