@@ -47,7 +47,8 @@ artifact: install  ## one table or figure from stored rows: make artifact ID=fer
 
 report: install  ## the static page outputs/report/index.html, docs/results.md and the README's table
 	$(BIN)/python -m mobench.report --results docs/results.md --readme README.md
-	mkdir -p docs/images && cp outputs/artifacts/ferero/fig3/figure.png docs/images/ferero_fig3.png
+	mkdir -p docs/images
+	cp outputs/artifacts/ferero/fig3/figure.png docs/images/ferero_fig3.png
 
 benchmark: install  ## speed against reference loops, ratios in one run: docs/performance.md
 	$(BIN)/python -m tests.benchmarks --output docs/performance.md --json outputs/benchmark.json

@@ -233,7 +233,7 @@ def fig3(a: Artifact) -> None:
     hits = first_hit(a.jobs["e"])
     a.claim(
         "e-ferero-first-hit",
-        "FERERO is near its ray and the front well before 100 iterations",
+        "FERERO comes near its ray and the front within the 100 iterations of Table 6",
         "Figure 3e (ours: iteration of the first angle < 1° and distance < 1e-2)",
         published="-",
         measured=f"iterations {hits.min()} to {hits.max()}",
@@ -253,8 +253,8 @@ def fig3(a: Artifact) -> None:
         f"printed step 0.05: largest distance {far['front_distance'].max():.2g}",
         tolerance="|H| < 0.02 on the path, distance 1e-3",
         holds="partial" if good and (far["front_distance"] >= 1e-3).any() else good,
-        reason="With the printed step 0.05 and 100 iterations the two outer lines end 0.4 from the front; four times the "
-        "step (or 400 iterations) reaches it. The step was chosen from the specification before running.",
+        reason=f"With the printed step 0.05 and 100 iterations {int((far['front_distance'] >= 1e-3).sum())} of {len(far)} "
+        f"runs end up to {far['front_distance'].max():.2g} from the front; four times the step reaches it.",
     )
 
 
@@ -316,14 +316,18 @@ def fig4(a: Artifact) -> None:
         holds=within(rows["b"], 1.0, 1e-3),
     )
     hit = first_hit(a.jobs["c"])
+    # iteration of the first hit of the other two; a run that never comes near its ray counts as all iterations
+    slow = {k: np.where(h < 0, a.jobs[k].config["steps"], h) for k in "ab" for h in [first_hit(a.jobs[k])]}
+    others = [int(h.min()) for h in slow.values()]
     a.claim(
         "c-ferero",
         "FERERO reaches its rays in 10 iterations, the fewest of the three",
         "Figure 4c, Table 7",
         published="10 < 60 < 100 iterations",
-        measured=f"{worst(rows['c'])}; first within 1° and 0.01 after {hit.min()} to {hit.max()} iterations",
-        tolerance="0.5°, 1e-3 after 10 iterations",
-        holds=within(rows["c"], 0.5, 1e-3),
+        measured=f"{worst(rows['c'])}; first within 1° and 0.01 after {hit.min()} to "
+        f"{hit.max()} iterations (EPO {slow['b'].min()} to {slow['b'].max()}, PMTL {slow['a'].min()} at the earliest)",
+        tolerance="0.5°, 1e-3 after 10 iterations; slowest first hit before the fastest of EPO and PMTL",
+        holds=within(rows["c"], 0.5, 1e-3) and bool(hit.min() > 0) and hit.max() < min(others),
     )
     d, paths = rows["d"], a.jobs["d"].paths()
     steps, hard = a.jobs["d"].config["steps"], d[d["k"].isin([1, 2])]
@@ -341,6 +345,7 @@ def fig4(a: Artifact) -> None:
         holds=bool((outer["front_distance"] < 1e-2).all() and stuck.all() and (phase2 < 1e-2).all()),
     )
     e, e80, e_sum = rows["e"], rows["e_80"], rows["e_sum"]
+    arrival = first_hit(a.jobs["e"])
     a.claim(
         "e-epo",
         "From hard starts EPO reaches its rays in 120 iterations",
@@ -350,7 +355,7 @@ def fig4(a: Artifact) -> None:
         tolerance="1°, 1e-3",
         holds=within(e, 1.0, 1e-3),
         reason="The bounds (K beta)_j >= C_j scale with r, so the normalisation of r matters; the public code's r has "
-        "|r| = 1. Escape from the far side takes 58 iterations in the median and can take more than 200.",
+        f"|r| = 1. First within 1° and 0.01 after {arrival.min()} to {arrival.max()} iterations (-1: never).",
     )
     a.claim(
         "e-epo-80",
@@ -374,7 +379,7 @@ def fig4(a: Artifact) -> None:
         holds="partial" if good and not within(literal, 1.0, 1e-3) else good,
         reason="With c_h = 0.01 the factor (1 - alpha c_h)^200 leaves 30 % of the initial H, and a near-exact inner solve "
         "forbids the descent of the near objective, which pushes the inner runs to the plateau. A truncated warm inner "
-        "loop with c_h in 0.05..0.2 reaches every ray.",
+        "loop with c_h = 0.1 reaches every ray.",
     )
 
 
@@ -467,14 +472,16 @@ def fig8(a: Artifact) -> None:
     last = sa.last()
     a.claim(
         "b-paths-not-aligned",
-        "Paths of Algorithm 2 do not stay on the line, but end on it",
+        "Paths of Algorithm 2 leave the line on the way and return to it",
         "Figure 8b and text",
         published="paths do not align with the line",
         measured=f"mean |H| on the path {sa.mean().mean():.1e} against {alg1.mean().mean():.1e} for Algorithm 1; "
         f"largest |H| at the end {last.max():.2g}",
         tolerance="larger than Algorithm 1's in every run; |H| < 0.02 at the end",
         holds=bool((sa.mean() > alg1.mean()).all() and (last < 0.02).all()),
-        reason="The outer shifted lines stop about 0.07 from the front at the printed step 0.06 and 100 iterations.",
+        reason=f"At the printed step 0.06 and 100 iterations neither arrives on all lines: largest distance to the front "
+        f"{rows['b_shifted']['front_distance'].max():.2g}, with Algorithm 1 (same step and c_h, exact subproblem) "
+        f"{rows['b_shifted_alg1']['front_distance'].max():.2g}; the claim is about alignment only.",
     )
     c = rows["c"]
     bad = c[c["k"].isin([1, 2]) & ((c["angle_deg"] > 5) | (c["front_distance"] > 0.1))]
@@ -486,5 +493,5 @@ def fig8(a: Artifact) -> None:
         measured=f"{len(bad)} of {int(c['k'].isin([1, 2]).sum())} inner runs are off; {worst(c)}",
         tolerance="at least one inner run with angle > 5° or distance > 0.1",
         holds=len(bad) > 0,
-        reason="Which runs fail depends on the start: about 40 % of the inner ones.",
+        reason="Which runs fail depends on the start.",
     )

@@ -38,8 +38,8 @@ def ends(job: JobRows, output: str | None = None) -> pd.DataFrame:
 
 
 def within(rows: pd.DataFrame, angle: float, distance: float) -> bool:
-    """Whether every run ends within `angle` degrees of its ray and `distance` of the front."""
-    return bool(((rows["angle_deg"] < angle) & (rows["front_distance"] < distance)).all())
+    """Whether every run ends within `angle` degrees of its ray and `distance` of the front; no run is no evidence."""
+    return len(rows) > 0 and bool(((rows["angle_deg"] < angle) & (rows["front_distance"] < distance)).all())
 
 
 def worst(rows: pd.DataFrame) -> str:

@@ -47,6 +47,8 @@ class PMTL(Weighting):
         choose("algorithm.subproblem", self.subproblem, ("exact", "cvxpy"))
         if isinstance(self.references, str):
             choose("algorithm.references", self.references, ("preferences",))
+        elif isinstance(self.references, int) and self.references < 2:
+            raise ConfigError(f"algorithm.references={self.references}: at least 2 reference rays are needed.")
         if not 0 <= self.phase1 <= 1:
             raise ConfigError(f"algorithm.phase1={self.phase1} is a share of the steps: it must lie in [0, 1].")
 

@@ -106,6 +106,11 @@ class JobRows:
         return rows[columns(rows, "preference_")].to_numpy()
 
     @property
+    def complete(self) -> bool:
+        """Whether every run finished."""
+        return bool((self.final["status"] == "done").all())
+
+    @property
     def counted(self) -> str:
         """How many of the runs finished: "20 of 20"."""
         first = self.final[self.final["output"] == self.final["output"].iloc[0]]
@@ -165,16 +170,22 @@ class Artifact:
         published: str,
         measured: str,
         tolerance: str,
-        holds: bool | Literal["partial"],
+        holds: bool | Literal["partial"] | None,
         reason: str = "",
         any_scale: bool = False,
     ) -> None:
         """Check one claim. `holds` is what was measured; at smoke scale only `any_scale` claims get a verdict.
 
+        None: nothing here can decide it. A claim of an artifact with runs that did not finish is partial at best.
         `reason`: for claims that fail or hold in part, the likely cause; for all, what a reader must know.
         """
         verdict: Verdict = "partial" if holds == "partial" else "reproduced" if holds else "not reproduced"
-        if (self.scale == "smoke" and not any_scale) or self.changed:
+        lost = [f"{name}: {job.counted}" for name, job in self.jobs.items() if not job.complete]
+        if lost and verdict == "reproduced":
+            verdict = "partial"
+        if lost:
+            reason = f"Not all runs finished ({', '.join(lost)}); the others are measured. {reason}".strip()
+        if holds is None or (self.scale == "smoke" and not any_scale) or self.changed:
             verdict = "not tested at this scale"
         self.claims.append(Claim(id, statement, source, published, measured, tolerance, self.scale, verdict, reason))
 

@@ -21,6 +21,8 @@ from mobench.core.preferences import Runs
 
 State = dict[str, Any]
 
+FAR = 1e30  # L1 norm of an iterate that counts as diverged: beyond it, squares of gradients overflow
+
 
 def start(
     oracle: Oracle,
@@ -60,8 +62,8 @@ def advance(
 ) -> State:
     """Run steps t = state["t"] .. until-1. `observe(t, state, point)` sees theta_t before its step.
 
-    The outputs that `observe` sees hold theta_t already. A run whose next iterate is not finite keeps its last finite
-    one for good and is marked in `alive`: its neighbours do not notice. `kkt` is the largest residual of a run's
+    The outputs that `observe` sees hold theta_t already. A run whose next iterate is not finite, or longer than FAR,
+    keeps its last one for good and is marked in `alive`: its neighbours do not notice. `kkt` is the largest residual of a run's
     subproblem solves (-1: it has none), `fail` counts failed ones.
     """
     X, samples = oracle.spec.X, range(algorithm.samples)
@@ -78,13 +80,14 @@ def advance(
             alpha = algorithm.schedule(t)
             d, alg, info = algorithm.step(points, alg, t, alpha)
             proposal = X.project(theta + alpha * d)
-            alive = alive & proposal.sum(-1).isfinite()  # for good: what is left of its state may be NaN
+            counted = alive  # a run that has diverged solves nothing worth counting
+            alive = alive & (proposal.abs().sum(-1) < FAR)  # for good: what is left of its state may be NaN
             theta = torch.where(alive.unsqueeze(-1), proposal, theta)
             ostate = points[0].state
             if info.kkt is not None:
-                kkt = torch.fmax(kkt, info.kkt.to(kkt.dtype))
+                kkt = torch.where(counted, torch.fmax(kkt, info.kkt.to(kkt.dtype)), kkt)
             if info.fail is not None:
-                fail = fail + info.fail
+                fail = fail + (info.fail & counted)
             state |= {
                 "t": t + 1,
                 "theta": theta,

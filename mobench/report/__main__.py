@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from mobench.errors import MobenchError
 from mobench.report.build import build, declared, results_markdown, results_summary_markdown
-from mobench.store import write_atomic
+from mobench.store import outputs_root, write_atomic
 
 MARKERS = ("<!-- results: written by make report -->", "<!-- end of results -->")
 
@@ -20,6 +22,21 @@ def renew(path: Path, table: str) -> None:
     if begin < 0 or end < begin:
         raise MobenchError(f"{path} lacks the markers {MARKERS[0]} and {MARKERS[1]} (in this order); put them back.")
     write_atomic(path, (text[: begin + len(MARKERS[0])] + "\n" + table + text[end:]).encode())
+
+
+def complete(outputs: Path | None, expected: Iterable[str]) -> None:
+    """Raise MobenchError unless every artifact is drawn, none at smoke scale: tracked pages are not overwritten by less."""
+    root = (outputs or outputs_root()) / "artifacts"
+    missing = []
+    for id in expected:
+        origin = root / id / "provenance.json"
+        if not origin.exists() or json.loads(origin.read_text())["scale"] == "smoke":
+            missing.append(id)
+    if missing:
+        raise MobenchError(
+            f"--results and --readme need every artifact at laptop or paper scale; missing: {', '.join(missing)}. Run "
+            f"`make reproduce` first (the report itself is built)."
+        )
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -38,6 +55,8 @@ def main(argv: list[str] | None = None) -> int:
             print(results_summary_markdown(args.outputs, expected), end="")
             return 0
         print(f"report: {build(args.outputs, expected)}")
+        if args.results is not None or args.readme is not None:
+            complete(args.outputs, expected)
         if args.results is not None:
             write_atomic(args.results, results_markdown(args.outputs, expected).encode())
             print(f"results: {args.results}")
