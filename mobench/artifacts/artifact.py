@@ -32,6 +32,7 @@ from mobench.store import JobFolder, columns, outputs_root, write_atomic, write_
 
 Verdict = Literal["reproduced", "partial", "not reproduced", "not tested at this scale"]
 Draw = Callable[["Artifact"], None]
+DEFAULTS = ("scale=laptop", "hardware=cpu")  # said by the Makefile, of no use to a reader
 _registry: dict[str, Draw] = {}
 
 
@@ -282,7 +283,7 @@ def draw(
         "id": id,
         "title": a.title,
         "scale": a.scale,
-        "command": f"mobench {overrides.shown(command or default)}",
+        "command": f"mobench {overrides.shown([o for o in command if o not in DEFAULTS] or default)}",
         "jobs": {name: folder.key for name, folder in folders.items()},
         "runs": {name: rows.counted for name, rows in a.jobs.items()},
         "seconds_jobs": sum(float(rows.meta["seconds_wall"]) for rows in a.jobs.values()),
