@@ -326,7 +326,7 @@ def table10(a: Artifact) -> None:
 
 @artifact("ferero/table11")
 def table11(a: Artifact) -> None:
-    """Run time of single runs (R = 1) beside the published values; only ratios and iteration counts are compared."""
+    """Run time of single runs (R = 1, median of three) beside the published values; only ratios and counts are compared."""
     cells = published("ferero_table11")
     labels = {
         "ls": ("LS", 1),
@@ -340,8 +340,9 @@ def table11(a: Artifact) -> None:
     for tag, panel in (("easy", "Synthetic, Figures 4a-4c"), ("hard", "Synthetic, Figures 4d-4f")):
         block = cells[cells["row"] == panel]
         for key, (label, gradients) in labels.items():
-            job = a.jobs[f"{tag}_{key}"]
-            total, T = float(job.meta["seconds_train"]), int(job.config["steps"])
+            jobs = [a.jobs[f"{tag}_{key}_{r}"] for r in range(3)]
+            total = float(np.median([job.meta["seconds_train"] for job in jobs]))
+            T = int(jobs[0].config["steps"])
             time[tag, key], count[tag, key] = total, T
             paper = {
                 m: _published_time(block, label, m) for m in ("iterations", "per-iteration run time", "total run time")
@@ -396,16 +397,20 @@ def table11(a: Artifact) -> None:
         f"({1e3 * per['easy', 'epo']:.2g} ms against {1e3 * per['easy', 'ferero']:.2g} ms): the ordering is one of LP solvers.",
     )
     whole = {m: time["easy", m] for m in ("ferero", "pmtl", "epo_generic_lp")}
+    largest = max(whole["ferero"] / whole["pmtl"], whole["pmtl"] / whole["epo_generic_lp"])
     a.claim(
         "total-easy",
         "Total time from easy starts: FERERO < PMTL < EPO (generic LP solver)",
         "Table 11, Figures 4a-4c",
         published="0.0075 < 0.0767 < 0.296 s",
         measured=" < ".join(f"{m} {1e3 * s:.3g} ms" for m, s in sorted(whole.items(), key=lambda x: x[1])),
-        tolerance="ordering",
-        holds=whole["ferero"] < whole["pmtl"] < whole["epo_generic_lp"],
+        tolerance="each ratio below 0.8; partial between 0.8 and 1.25, which single runs on a shared machine cannot tell apart",
+        holds="partial" if 0.8 <= largest <= 1.25 else largest < 0.8,
+        reason="Medians of three runs of 10, 100 and 60 iterations. FERERO spends its ten iterations in the printed inner loop "
+        f"of up to 250 steps; with the exact subproblem the same ten take {1e3 * time['easy', 'ferero_exact']:.3g} ms. Its "
+        "order against PMTL can turn on a busy machine.",
     )
-    meta = a.jobs["easy_ls"].meta
+    meta = a.jobs["easy_ls_0"].meta
     a.note(f"Measured on {meta['device']}, {meta['execution']}; absolute times are not comparable.")
     a.note("Gradients per iteration: ours needs no further backward pass for the direction (a product with the rows).")
     a.claim(
