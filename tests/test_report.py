@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from mobench.errors import StoreError
+from mobench.errors import MobenchError, StoreError
 from mobench.report import build, results_markdown, results_summary_markdown
-from mobench.report.__main__ import main
+from mobench.report.__main__ import MARKERS, main, renew
 from mobench.report.build import Entry, collect, duration, glue, moment, number, sheet, text
 
 VOID = {"meta", "link", "img", "input", "br", "hr"}
@@ -336,6 +336,30 @@ def test_command(outputs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "index.html" in capsys.readouterr().out
     assert main(["--summary"]) == 0
     assert capsys.readouterr().out.startswith("| artifact |")
+
+
+@DECLARED
+def test_a_page_is_not_overwritten_by_less(
+    outputs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page, readme = tmp_path / "results.md", tmp_path / "README.md"
+    page.write_text("all results")
+    readme.write_text(f"{MARKERS[0]}\nall results\n{MARKERS[1]}\n")
+    monkeypatch.setattr("mobench.report.__main__.declared", lambda: ["ferero/fig3", "ferero/never_drawn"])
+    for option, path in (("--results", page), ("--readme", readme)):
+        assert main([option, str(path)]) == 1
+        assert "missing: " in capsys.readouterr().err
+        assert "all results" in path.read_text()
+
+
+def test_readme_markers(tmp_path: Path) -> None:
+    readme = tmp_path / "README.md"
+    readme.write_text(f"before\n{MARKERS[0]}\nold\n{MARKERS[1]}\nafter\n")
+    renew(readme, "| new |\n")
+    assert readme.read_text() == f"before\n{MARKERS[0]}\n| new |\n{MARKERS[1]}\nafter\n"
+    readme.write_text("no markers")
+    with pytest.raises(MobenchError, match="lacks the markers"):
+        renew(readme, "| new |\n")
 
 
 @DECLARED

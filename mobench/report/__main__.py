@@ -25,7 +25,7 @@ def renew(path: Path, table: str) -> None:
 
 
 def complete(outputs: Path | None, expected: Iterable[str]) -> None:
-    """Raise MobenchError unless every artifact is drawn, none at smoke scale: tracked pages are not overwritten by less."""
+    """Raise MobenchError unless every artifact is drawn, none at smoke scale: a page is not overwritten by less."""
     root = (outputs or outputs_root()) / "artifacts"
     missing = []
     for id in expected:
@@ -55,7 +55,7 @@ def main(argv: list[str] | None = None) -> int:
             print(results_summary_markdown(args.outputs, expected), end="")
             return 0
         print(f"report: {build(args.outputs, expected)}")
-        if args.results is not None or args.readme is not None:
+        if any(page is not None and page.exists() for page in (args.results, args.readme)):
             complete(args.outputs, expected)
         if args.results is not None:
             write_atomic(args.results, results_markdown(args.outputs, expected).encode())
