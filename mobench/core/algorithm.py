@@ -36,7 +36,7 @@ class Context:
     """All that an algorithm learns before the first step.
 
     Fields: spec of the oracle; prefs (R, M), one preference per run; all_prefs (U, M), the whole set (PMTL needs it);
-    theta (R, P), the start; exact, the oracle's full-sample values as a function of theta.
+    theta (R, P), the start; exact, the oracle's full-sample values as a function of theta; ideal, its z or None.
     """
 
     spec: Spec
@@ -45,6 +45,7 @@ class Context:
     theta: Float[Tensor, "R P"]
     exact: Callable[[Tensor], Tensor]
     steps: int
+    ideal: Tensor | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +56,7 @@ class Algorithm(ABC):
     constraints and objectives, feasible sets, whether it needs losses >= 0.
 
     Fields:
-        step_size: alpha, the step of theta. step_decay: alpha_t = alpha / (1 + t)^step_decay.
+        step_size: alpha, the step of theta. step_decay, step_offset: alpha_t = alpha / (step_offset + t)^step_decay.
         outputs: output rules that listen to the trajectory (last, mean, adaptive).
     """
 
@@ -70,6 +71,7 @@ class Algorithm(ABC):
 
     step_size: Real = 0.1
     step_decay: Real = 0.0
+    step_offset: Real = 1.0
     outputs: Sequence[str] = field(default=("last",))
 
     def __post_init__(self) -> None:
@@ -77,12 +79,18 @@ class Algorithm(ABC):
             raise ConfigError(f"algorithm.step_size={self.step_size} must be > 0.")
         if not self.step_decay >= 0:
             raise ConfigError(f"algorithm.step_decay={self.step_decay} must be >= 0.")
+        if not self.step_offset > 0:
+            raise ConfigError(f"algorithm.step_offset={self.step_offset} must be > 0.")
         if len(self.outputs) == 0:
             raise ConfigError("algorithm.outputs is empty; choose from last, mean, adaptive.")
 
     def schedule(self, t: int) -> float:
         """alpha_t."""
-        return self.step_size if self.step_decay == 0 else self.step_size / (1.0 + t) ** self.step_decay
+        return self.step_size if self.step_decay == 0 else self.step_size / (self.step_offset + t) ** self.step_decay
+
+    def advice(self, spec: Spec) -> list[str]:
+        """Conditions of the method's theory that the settings break; a warning each, nothing is refused."""
+        return []
 
     def needs(self, spec: Spec) -> frozenset[str]:
         """Subset of {rows, push, hvp}; values and pull are always there."""
@@ -98,8 +106,8 @@ class Algorithm(ABC):
     ) -> tuple[Float[Tensor, "R P"], State, Info]:
         """Direction d, next state, and what the subproblem solver reported."""
 
-    def report(self, F: Float[Tensor, "R M"], state: State) -> dict[str, Float[Tensor, " R"]]:
-        """Extra columns of the history, computed from objective values at recorded steps."""
+    def report(self, F: Float[Tensor, "R M"], state: State) -> dict[str, Tensor]:
+        """Extra columns (R,) of history and final rows, computed from objective values and state at recorded steps."""
         return {}
 
 

@@ -38,7 +38,8 @@ def start(
     theta = spec.X.project(theta)
     # preferences and weights stay float64 whatever the dtype of theta: they cost nothing and certificates need it
     prefs, everyone = runs.weights.to(theta.device), runs.all.to(theta.device)
-    ctx = Context(spec=spec, prefs=prefs, all_prefs=everyone, theta=theta, exact=oracle.exact, steps=steps)
+    ideal = None if oracle.ideal is None else oracle.ideal.to(prefs)
+    ctx = Context(spec=spec, prefs=prefs, all_prefs=everyone, theta=theta, exact=oracle.exact, steps=steps, ideal=ideal)
     R = len(theta)
     return {
         "t": 0,
@@ -79,6 +80,9 @@ def advance(
                 observe(t, state, points[0])
             alpha = algorithm.schedule(t)
             d, alg, info = algorithm.step(points, alg, t, alpha)
+            moving = points[0].moving
+            if moving is not None:
+                d = torch.where(moving, d, 0.0)
             proposal = X.project(theta + alpha * d)
             counted = alive  # a run that has diverged solves nothing worth counting
             alive = alive & (proposal.abs().sum(-1) < FAR)  # for good: what is left of its state may be NaN

@@ -23,7 +23,8 @@ class Spec:
     Fields: R runs, M objectives, N constraints, P variables; X feasible set; provides: optional requests that it
     serves (rows, push, hvp); stateful: keeps a state between steps; samples: how many independent samples a step may
     ask for; local_steps: its rows are not gradients of its values (several local steps per round); positive: all
-    objectives are >= 0; constraint_kind: "inequality" (g <= 0) or "gap" (a value function gap, bilevel).
+    objectives are >= 0; constraint_kind: "inequality" (g <= 0) or "gap" (a value function gap, bilevel);
+    averaging: exponent a of running averages with weights ~ t^-a, None if it does not average.
     """
 
     R: int
@@ -37,6 +38,7 @@ class Spec:
     local_steps: bool = False
     positive: bool = True
     constraint_kind: str = "inequality"
+    averaging: float | None = None
 
 
 class Oracle(ABC):
@@ -59,6 +61,11 @@ class Oracle(ABC):
 
     def exact_point(self, theta: Float[Tensor, "R P"]) -> Point | None:
         """A full-sample point for certificates at the end, or None where it cannot be had."""
+        return None
+
+    @property
+    def ideal(self) -> Tensor | None:
+        """z, (M,) or (R, M): the ideal point that the problem declares, float64; None if it has none."""
         return None
 
     def transformed(self, fn: Callable[[Tensor], Tensor]) -> Oracle:

@@ -24,11 +24,13 @@ class Point(ABC):
 
     Attributes:
         x: the iterate (R, P). X: the feasible set. M: number of objectives.
+        moving: coordinates (R, P) that this step may change (block methods), None for all.
         state: the oracle's next state; the loop reads it after the algorithm has stepped.
     """
 
     def __init__(self, x: Float[Tensor, "R P"], X: Set, M: int, state: dict[str, Tensor]) -> None:
         self.x, self.X, self.M, self.state = x, X, M, state
+        self.moving: Tensor | None = None
         self._cached_rows: Tensor | None = None
 
     @abstractmethod

@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from mobench.core.preferences import Runs
-from mobench.core.random import generator
+from mobench.core.random import counter_indices, generator
 from mobench.core.sets import Free, Set
 from mobench.errors import ConfigError, choose
 
@@ -82,9 +82,25 @@ class Problem(ABC):
         return type(self).__name__.lower()
 
     @property
-    def n_samples(self) -> int:
-        """Number of terms of the finite sum that a minibatch is drawn from; 0: deterministic."""
+    def n_samples(self) -> float:
+        """Number of terms of the finite sum that a minibatch is drawn from; 0: deterministic, inf: an expectation."""
         return 0
+
+    def draw(self, keys: Int[Tensor, " R"], stream: str, t: int, size: int) -> Tensor:
+        """The sample of step t, (R, size, ...), as `values` takes it: a function of (key, stream, t) alone.
+
+        Default: indices of the terms of a finite sum, with replacement. An expectation overrides it.
+        """
+        return counter_indices(keys, stream, t, size, int(self.n_samples))
+
+    def bind(self, runs: Runs) -> Problem:
+        """The problem with what differs between the runs made (random instances). Default: nothing does."""
+        return self
+
+    @property
+    def ideal_point(self) -> Tensor | None:
+        """z of the Tchebycheff value max_m w_m (f_m - z_m), float64 on the CPU; asked of the bound problem."""
+        return None
 
     @property
     def ref_point(self) -> tuple[float, ...] | None:
@@ -97,11 +113,11 @@ class Problem(ABC):
         return Free()
 
     @abstractmethod
-    def values(self, x: Float[Tensor, "R P"], batch: Int[Tensor, "R B"] | None = None) -> Float[Tensor, "R K"]:
-        """Objectives, then constraints; differentiable. `batch` chooses terms of a finite sum, None means all."""
+    def values(self, x: Float[Tensor, "R P"], batch: Tensor | None = None) -> Float[Tensor, "R K"]:
+        """Objectives, then constraints; differentiable. `batch`: mean over what `draw` gave; None: the expectation."""
 
     def linearize(
-        self, x: Float[Tensor, "R P"], batch: Int[Tensor, "R B"] | None = None
+        self, x: Float[Tensor, "R P"], batch: Tensor | None = None
     ) -> tuple[Tensor, Callable[[], Tensor]] | None:
         """(values, function that returns the rows (R, K, P)) in closed form, or None: then autodiff is used."""
         return None

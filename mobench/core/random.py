@@ -48,12 +48,21 @@ def _splitmix(x: Tensor) -> Tensor:
     return x ^ _shift(x, 31)
 
 
-def counter_uniform(keys: Int[Tensor, " R"], stream: str, t: int, n: int) -> Float[Tensor, "R n"]:
-    """n uniform numbers in [0, 1) for each run: a function of (key, stream, t) alone."""
+def _bits(keys: Int[Tensor, " R"], stream: str, t: int, n: int) -> Int[Tensor, "R n"]:
+    """53 random bits for each number."""
     salt = _signed(seed_for(t, stream=stream))
     counter = torch.arange(n, device=keys.device, dtype=torch.int64) * _GAMMA
-    bits = _splitmix(_splitmix(keys ^ salt).unsqueeze(1) + counter)
-    return _shift(bits, 11).to(torch.float64) * 2.0**-53
+    return _shift(_splitmix(_splitmix(keys ^ salt).unsqueeze(1) + counter), 11)
+
+
+def counter_uniform(keys: Int[Tensor, " R"], stream: str, t: int, n: int) -> Float[Tensor, "R n"]:
+    """n uniform numbers in [0, 1) for each run: a function of (key, stream, t) alone."""
+    return _bits(keys, stream, t, n).to(torch.float64) * 2.0**-53
+
+
+def counter_normal(keys: Int[Tensor, " R"], stream: str, t: int, n: int) -> Float[Tensor, "R n"]:
+    """n standard normal numbers for each run: a function of (key, stream, t) alone. Inverse distribution function."""
+    return torch.special.ndtri((_bits(keys, stream, t, n).to(torch.float64) + 0.5) * 2.0**-53)
 
 
 def counter_indices(keys: Int[Tensor, " R"], stream: str, t: int, n: int, high: int) -> Int[Tensor, "R n"]:

@@ -15,7 +15,7 @@ class Exact(Oracle):
     """values f(theta), rows = Jacobian of f at theta. A second sample would equal the first, so it gives one."""
 
     def __init__(self, problem: Problem, runs: Runs) -> None:
-        self.problem = problem
+        self.problem = problem.bind(runs)
         self.spec = problem_spec(problem, len(runs), samples=1)
 
     def at(self, theta: Float[Tensor, "R P"], state: State, t: int, k: int = 0) -> Point:
@@ -23,6 +23,10 @@ class Exact(Oracle):
 
     def exact(self, theta: Float[Tensor, "R P"]) -> Float[Tensor, "R K"]:
         return self.problem.values(theta)
+
+    @property
+    def ideal(self) -> Tensor | None:
+        return self.problem.ideal_point
 
     def exact_point(self, theta: Float[Tensor, "R P"]) -> Point:
         return make_point(self.problem, theta, self.spec)

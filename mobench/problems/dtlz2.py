@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from scipy.special import ndtri
 from scipy.stats import qmc
 from torch import Tensor
@@ -79,11 +79,11 @@ class DTLZ2(Problem):
         """(1.1, ..., 1.1); ours: every hypervolume that we print uses it."""
         return (1.1,) * self.M
 
-    def values(self, x: Float[Tensor, "R P"], batch: Int[Tensor, "R B"] | None = None) -> Float[Tensor, "R M"]:
+    def values(self, x: Float[Tensor, "R P"], batch: Tensor | None = None) -> Float[Tensor, "R M"]:
         return self._parts(x)[0]
 
     def linearize(
-        self, x: Float[Tensor, "R P"], batch: Int[Tensor, "R B"] | None = None
+        self, x: Float[Tensor, "R P"], batch: Tensor | None = None
     ) -> tuple[Float[Tensor, "R M"], Callable[[], Tensor]]:
         F, s, radius, T, cos, sin, t = self._parts(x)
         has_cos, has_sin, diagonal = _masks(self.M, x.device)

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, ClassVar
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from mobench.core.problem import Problem
@@ -85,11 +85,11 @@ class VLMOP2(Problem):
         """(1.1, 1.1) times `scale`; ours: every hypervolume that we print uses it."""
         return tuple(1.1 * s for s in self.scale)
 
-    def values(self, x: Float[Tensor, "R P"], batch: Int[Tensor, "R B"] | None = None) -> Float[Tensor, "R 2"]:
+    def values(self, x: Float[Tensor, "R P"], batch: Tensor | None = None) -> Float[Tensor, "R 2"]:
         return self._parts(x)[0]
 
     def linearize(
-        self, x: Float[Tensor, "R P"], batch: Int[Tensor, "R B"] | None = None
+        self, x: Float[Tensor, "R P"], batch: Tensor | None = None
     ) -> tuple[Float[Tensor, "R 2"], Callable[[], Tensor]]:
         F, E, D, twice = self._parts(x)
         return F, lambda: (E * twice).unsqueeze(-1) * D

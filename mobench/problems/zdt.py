@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, ClassVar
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from scipy.optimize import brentq
 from torch import Tensor
 
@@ -94,13 +94,13 @@ class ZDT(Problem):
         line = fixed.sqrt() + (x1 - fixed) * (0.5 * self.floor**-0.5)
         return torch.where(fixed < self.floor, line, x1.clamp_min(self.floor).sqrt())
 
-    def values(self, x: Float[Tensor, "R P"], batch: Int[Tensor, "R B"] | None = None) -> Float[Tensor, "R 2"]:
+    def values(self, x: Float[Tensor, "R P"], batch: Tensor | None = None) -> Float[Tensor, "R 2"]:
         B, offset = _constants(self.n, x.dtype, x.device)
         x1, g = torch.addmm(offset, x, B.T).unbind(-1)
         return torch.stack([x1, self.second(x1, g)], dim=-1)
 
     def linearize(
-        self, x: Float[Tensor, "R P"], batch: Int[Tensor, "R B"] | None = None
+        self, x: Float[Tensor, "R P"], batch: Tensor | None = None
     ) -> tuple[Float[Tensor, "R 2"], Callable[[], Tensor]]:
         B, offset = _constants(self.n, x.dtype, x.device)
         x1, g = torch.addmm(offset, x, B.T).unbind(-1)
