@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -300,7 +301,7 @@ def test_gaussian_refusals(options: dict[str, Any], message: str) -> None:
 def test_the_yaml_file_states_the_class_defaults(name: str) -> None:
     config, built = build(name)
     default = type(built)()
-    fields = {f for f, v in default.__dataclass_fields__.items() if v.init}
+    fields = {f.name for f in dataclasses.fields(default) if f.init}
     assert set(config) - {"_target_"} == fields
     for key in fields - {"start"}:
         assert getattr(built, key) == getattr(default, key), key
