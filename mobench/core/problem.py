@@ -82,7 +82,7 @@ class Problem(ABC):
         return type(self).__name__.lower()
 
     @property
-    def n_samples(self) -> float:
+    def n_samples(self) -> float | int:
         """Number of terms of the finite sum that a minibatch is drawn from; 0: deterministic, inf: an expectation."""
         return 0
 
