@@ -19,7 +19,7 @@ from mobench.core import Problem, Runs
 from mobench.core.preferences import resolve
 from mobench.errors import ConfigError
 from mobench.oracles import Exact, Minibatch
-from mobench.problems import ConstrainedGaussian
+from mobench.problems import PLS, ConstrainedGaussian
 
 CONF = Path(__file__).parents[1] / "conf" / "problem"
 F64 = torch.float64
@@ -294,10 +294,332 @@ def test_gaussian_refusals(options: dict[str, Any], message: str) -> None:
         ConstrainedGaussian(**options)
 
 
+# --- beamforming: samples --------------------------------------------------------------------------------------------
+
+
+BEAMS = {
+    "paper": PLS(),
+    "other": PLS(antennas=3, users=3, noise=0.5, noise_eavesdropper=2.0, power=20.0, error_user=0.2, channel_seed=4),
+    "one user": PLS(antennas=1, users=1, error_eavesdropper=0.4),
+}
+
+
+@pytest.fixture(params=list(BEAMS))
+def beams(request: pytest.FixtureRequest) -> PLS:
+    return BEAMS[request.param]
+
+
+def beamformers(p: PLS, R: int = 5, seed: int = 0) -> Tensor:
+    """Some inside the ball, some on its surface."""
+    rng = torch.Generator().manual_seed(seed)
+    return p.X.project(math.sqrt(p.power / p.dim) * torch.randn(R, p.dim, dtype=F64, generator=rng) * 1.2)
+
+
+def matrices(p: PLS, x: Tensor) -> np.ndarray:
+    """W (R, n, m), complex, from the layout that the docstring states."""
+    n, m = p.antennas, p.users
+    v = x.numpy()
+    columns = [v[:, i * n : (i + 1) * n] + 1j * v[:, (m + i) * n : (m + i + 1) * n] for i in range(m)]
+    return np.stack(columns, -1)
+
+
+def one_sample(p: PLS, W: np.ndarray, h: np.ndarray) -> list[float]:
+    """f and g at channels h (m + 1, n), complex, from the definition."""
+    m = p.users
+    f, g = [], []
+    for i in range(m):
+        own = abs(np.vdot(h[i], W[:, i])) ** 2
+        others = sum(abs(np.vdot(h[i], W[:, j])) ** 2 for j in range(m) if j != i)
+        f.append(-np.log2(1 + own / (p.noise + others)))
+        g.append(np.log2(1 + abs(np.vdot(h[m], W[:, i])) ** 2 / p.noise_eavesdropper) - p.leakage)
+    return f + g
+
+
+def complex_channels(p: PLS, noise: np.ndarray) -> np.ndarray:
+    """h (m + 1, n) from the estimate and 2 n (m + 1) standard normal numbers."""
+    n = p.antennas
+    hat, e = p.channels[0].numpy(), noise.reshape(p.users + 1, 2 * n)
+    delta = np.array([[p.error_user]] * p.users + [[p.error_eavesdropper]]) / np.sqrt(2)
+    return (hat + delta * e)[:, :n] + 1j * (hat + delta * e)[:, n:]
+
+
+def test_samples_are_those_of_the_definition(beams: PLS) -> None:
+    x = beamformers(beams)
+    batch = beams.draw(keys_of(5), "batch0", 2, 3)
+    assert batch.shape == (5, 3, 2 * beams.antennas * (beams.users + 1))
+    W = matrices(beams, x)
+    expected = [
+        np.mean([one_sample(beams, W[r], complex_channels(beams, batch[r, k].numpy())) for k in range(3)], 0)
+        for r in range(5)
+    ]
+    torch.testing.assert_close(beams.values(x, batch), torch.from_numpy(np.stack(expected)), rtol=1e-12, atol=1e-13)
+    power = np.linalg.norm(W, axis=(1, 2)) ** 2
+    np.testing.assert_allclose(beams.columns(x, beams.values(x))["power"].numpy(), power)
+    assert (power <= beams.power + 1e-12).all()
+    assert torch.equal(beams.rates(beams.values(x)), -beams.values(x)[:, : beams.users])
+
+
+def test_rows_of_a_sample(beams: PLS) -> None:
+    x = beamformers(beams)
+    batch = beams.draw(keys_of(5), "batch0", 0, 4)
+    found = beams.linearize(x, batch)
+    assert found is not None
+    assert torch.equal(found[0], beams.values(x, batch))
+    rows = found[1]()
+    torch.testing.assert_close(rows, autodiff(lambda y: beams.values(y, batch), x), rtol=1e-12, atol=1e-13)
+    torch.testing.assert_close(rows, differences(lambda y: beams.values(y, batch), x), rtol=1e-6, atol=1e-7)
+    alone = beams.linearize(x[2:3], batch[2:3])
+    assert alone is not None
+    torch.testing.assert_close(alone[1]()[0], rows[2], rtol=1e-13, atol=1e-14)
+
+
+def test_beams_in_float32(beams: PLS) -> None:
+    x = beamformers(beams)
+    batch = beams.draw(keys_of(5), "batch0", 0, 4)
+    V, rows = beams.linearize(x.float(), batch)  # type: ignore[misc]  # a sample has a closed form
+    assert V.dtype == rows().dtype == beams.values(x.float()).dtype == torch.float32
+    torch.testing.assert_close(V.double(), beams.values(x, batch), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(beams.values(x.float()).double(), beams.values(x), rtol=1e-4, atol=1e-5)
+
+
+def test_draws_are_standard_normal_and_keyed_by_run() -> None:
+    p = BEAMS["paper"]
+    e = p.draw(keys_of(3), "batch0", 5, 40_000)
+    assert e.mean().abs() < 0.004
+    assert (e.var() - 1).abs() < 0.004
+    corner = torch.corrcoef(e[0].T) - torch.eye(12, dtype=F64)
+    assert corner.abs().max() < 0.025
+    assert torch.equal(e[1], p.draw(keys_of(3)[1:2], "batch0", 5, 40_000)[0])
+    assert torch.equal(e[:, :7], p.draw(keys_of(3), "batch0", 5, 7))
+    assert p.n_samples == math.inf
+
+
+# --- beamforming: expectations ---------------------------------------------------------------------------------------
+
+
+def product_rule(p: PLS, x: Tensor, nodes: int) -> Tensor:
+    """Expectations by Gauss-Hermite in the 2n real coordinates of each channel's error."""
+    z, w = np.polynomial.hermite_e.hermegauss(nodes)
+    n = 2 * p.antennas
+    Z = np.stack(np.meshgrid(*[z] * n, indexing="ij"), -1).reshape(-1, n)
+    weight = np.prod(np.stack(np.meshgrid(*[w / w.sum()] * n, indexing="ij"), -1).reshape(-1, n), 1)
+    W = matrices(p, x)
+    out = []
+    for r in range(len(x)):
+        each = [one_sample(p, W[r], complex_channels(p, np.tile(row, p.users + 1))) for row in Z]
+        out.append(weight @ np.array(each))
+    return torch.from_numpy(np.stack(out))
+
+
+def test_expectations_equal_a_product_rule() -> None:
+    p = BEAMS["paper"]
+    x = beamformers(p, 3)
+    fine = product_rule(p, x, 6)
+    torch.testing.assert_close(p.values(x), fine, rtol=0, atol=1e-11)
+    assert 1e-10 < (product_rule(p, x, 4) - fine).abs().max() < 1e-8  # the rule converges, and is not exact by accident
+    one = BEAMS["one user"]
+    x = beamformers(one)
+    torch.testing.assert_close(one.values(x), product_rule(one, x, 40), rtol=0, atol=1e-6)  # large errors: slow rule
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"error_user": 1.0, "error_eavesdropper": 2.0}, {"power": 500.0}, {"power": 1e-3}, {"noise": 1e-3}],
+    ids=str,
+)
+def test_the_integral_has_converged(beams: PLS, changes: dict[str, Any]) -> None:
+    p = dataclasses.replace(beams, **changes)
+    x = torch.cat([beamformers(p), torch.zeros(1, p.dim, dtype=F64)])
+    torch.testing.assert_close(p.values(x), p._expected(x, 0.1), rtol=0, atol=1e-9)
+    torch.testing.assert_close(p.values(x[-1:])[0, p.users :], torch.full((p.users,), -0.4, dtype=F64))
+
+
+def test_expectations_lie_within_the_monte_carlo_error(beams: PLS) -> None:
+    x = beamformers(beams, 4)
+    mean, error = beams.monte_carlo(x)
+    assert ((mean - beams.values(x)).abs() <= 4 * error).all()
+    assert (error > 0).all()
+    assert error.max() < 5e-3
+    again, _ = beams.monte_carlo(x[1:2])
+    torch.testing.assert_close(again[0], mean[1], rtol=1e-12, atol=1e-13)  # one held-out set for all runs
+    other, _ = beams.monte_carlo(x, samples=1000, seed=1)
+    assert not torch.allclose(other, mean, rtol=0, atol=1e-6)
+
+
+def test_standard_errors_by_hand() -> None:
+    p = BEAMS["paper"]
+    x = beamformers(p, 2)
+    _, error = p.monte_carlo(x, samples=500)
+    from mobench.problems import pls
+
+    noise = pls._held_out(0, 500, 12)[0]
+    single = torch.stack([p.values(x, noise[k].expand(2, 1, 12)) for k in range(500)])
+    torch.testing.assert_close(error, single.std(0) / math.sqrt(500), rtol=1e-6, atol=0)
+
+
+def test_chunks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    p = BEAMS["paper"]
+    x = beamformers(p, 2)
+    whole = p.monte_carlo(x, samples=1000)
+    monkeypatch.setattr("mobench.problems.pls.CHUNK", 1000)
+    for a, b in zip(whole, p.monte_carlo(x, samples=1000), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-8, atol=1e-12)
+
+
+def test_rows_of_the_expectation_equal_differences(beams: PLS) -> None:
+    x = beamformers(beams)
+    runs = Runs.product(torch.full((1, beams.users), 1.0 / beams.users, dtype=F64), list(range(5)))
+    point = Exact(beams, runs).at(x, {}, 0)
+    torch.testing.assert_close(point.rows(), differences(beams.values, x), rtol=1e-6, atol=1e-7)
+    zero = autodiff(beams.values, torch.zeros(1, beams.dim, dtype=F64))
+    torch.testing.assert_close(zero, torch.zeros_like(zero))
+    v = torch.ones_like(x)
+    plus, minus = (autodiff(beams.values, x + s * 1e-5 * v)[:, : beams.users].mean(1) for s in (1, -1))
+    torch.testing.assert_close(point.hvp(runs.weights, v), (plus - minus) / 2e-5, rtol=1e-6, atol=1e-7)
+
+
+def test_without_channel_errors_nothing_is_random() -> None:
+    p = PLS(error_user=0.0, error_eavesdropper=0.0)
+    x = beamformers(p)
+    exact = [one_sample(p, W, complex_channels(p, np.zeros(12))) for W in matrices(p, x)]
+    torch.testing.assert_close(p.values(x), torch.tensor(exact, dtype=F64), rtol=0, atol=1e-14)
+    torch.testing.assert_close(p.values(x, p.draw(keys_of(5), "batch0", 0, 2)), p.values(x), rtol=0, atol=1e-14)
+    mean, error = p.monte_carlo(x, samples=100)
+    torch.testing.assert_close(mean, p.values(x), rtol=0, atol=1e-13)
+    assert error.max() < 1e-7
+
+
+# --- beamforming: invariances ----------------------------------------------------------------------------------------
+
+
+def test_phases_of_the_columns_do_not_matter(beams: PLS) -> None:
+    x = beamformers(beams)
+    n, m = beams.antennas, beams.users
+    phase = torch.exp(1j * torch.linspace(0.3, 5.0, 5 * m, dtype=F64).view(5, m, 1))
+    w = torch.complex(*x.view(5, 2, m, n).unbind(1)) * phase
+    turned = torch.stack([w.real, w.imag], 1).view(5, -1)
+    batch = beams.draw(keys_of(5), "batch0", 0, 4)
+    for b in (None, batch):
+        torch.testing.assert_close(beams.values(turned, b), beams.values(x, b), rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", ["paper", "other"])
+def test_swapping_two_users_swaps_their_values(name: str) -> None:
+    p = BEAMS[name]
+    n, m = p.antennas, p.users
+    swap = [1, 0, *range(2, m)]
+    x = beamformers(p)
+    mirrored = x.view(5, 2, m, n)[:, :, swap].reshape(5, -1)
+    other = p.with_channels(p.channels[:, [*swap, m]])
+    order = [*swap, *(m + i for i in swap)]
+    batch = p.draw(keys_of(5), "batch0", 0, 4)
+    swapped = batch.view(5, 4, m + 1, 2 * n)[:, :, [*swap, m]].reshape(batch.shape)
+    for a, b in ((None, None), (batch, swapped)):
+        torch.testing.assert_close(other.values(mirrored, b), p.values(x, a)[:, order], rtol=1e-12, atol=1e-13)
+    torch.testing.assert_close(other.ideal_point, p.ideal_point[swap])
+
+
+def test_projection_onto_the_power_budget_is_idempotent() -> None:
+    p = BEAMS["paper"]
+    x = 5.0 * torch.randn(50, 8, dtype=F64, generator=torch.Generator().manual_seed(0))
+    once = p.X.project(x)
+    torch.testing.assert_close(p.X.project(once), once, rtol=1e-15, atol=0)
+    assert (p.columns(once, p.values(once))["power"] <= 5.0 + 1e-12).all()
+
+
+# --- beamforming: instances ------------------------------------------------------------------------------------------
+
+
+def test_one_instance_is_shared_by_all_runs() -> None:
+    runs, p = runs_of(2), PLS(channel_seed=3)
+    assert p.bind(runs) is p
+    assert p.ideal_point.shape == (2,)
+    assert torch.equal(p.channels, PLS(channel_seed=3, power=1.0).channels)
+    assert not torch.equal(p.channels, PLS(channel_seed=2).channels)
+    users = p.channels[0, :2, :].numpy()
+    bound = [-math.log2(1 + 5.0 * (users[i] ** 2).sum()) for i in range(2)]
+    torch.testing.assert_close(p.ideal_point, torch.tensor(bound, dtype=F64))
+    # the first users of more users are the same, and so is the eavesdropper
+    three = PLS(channel_seed=3, users=3)
+    assert torch.equal(three.channels[:, [0, 1, 3]], p.channels)
+    assert PLS(ideal=[-1, -2.5]).ideal_point.tolist() == [-1.0, -2.5]
+    x = p.initial(runs)
+    assert p.values(x).ge(torch.cat([p.ideal_point, torch.full((2,), -p.leakage, dtype=F64)])).all()
+
+
+def test_channels_have_unit_variance() -> None:
+    h = torch.cat([PLS(channel_seed=s, antennas=8).channels for s in range(200)])
+    assert abs(h.square().mean().item() - 0.5) < 0.02  # CN(0, 1): 1/2 for each part
+    assert abs(h.mean().item()) < 0.02
+
+
+def test_a_run_has_the_same_instance_alone_and_in_a_batch() -> None:
+    runs, p = runs_of(2), PLS(channel_seed=None)
+    together, alone = (Minibatch(p, r, batch_size=4) for r in (runs, runs.take([4])))
+    x = p.X.project(p.initial(runs))
+    a, b = together.at(x, {}, 7), alone.at(x[4:5], {}, 7)
+    torch.testing.assert_close(a.rows()[4], b.rows()[0], rtol=1e-13, atol=1e-15)
+    torch.testing.assert_close(together.exact(x)[4], alone.exact(x[4:5])[0], rtol=1e-13, atol=0)
+    z = together.ideal
+    assert z is not None
+    assert alone.ideal is not None
+    assert z.shape == (9, 2)
+    assert torch.equal(z[4], alone.ideal[0])
+    assert torch.equal(z[1], z[4])  # the seed makes the instance, for every preference
+    assert not torch.equal(z[0], z[1])
+    shared = PLS(channel_seed=1)  # seed 1 is run 4's
+    torch.testing.assert_close(shared.values(x[4:5])[0], together.exact(x)[4], rtol=1e-13, atol=0)
+    torch.testing.assert_close(
+        p.bind(runs).monte_carlo(x, samples=50)[0][4], shared.monte_carlo(x[4:5], samples=50)[0][0]
+    )
+
+
+def test_an_instance_per_run_must_be_bound() -> None:
+    p = PLS(channel_seed=None)
+    x = torch.zeros(2, 8, dtype=F64)
+    with pytest.raises(ConfigError, match="call bind"):
+        p.values(x)
+    with pytest.raises(ConfigError, match="bound to 9 runs and asked for values of 2"):
+        p.bind(runs_of(2)).values(x)
+    with pytest.raises(ConfigError, match="expected"):
+        p.with_channels(torch.zeros(1, 2, 4, dtype=F64))
+
+
+def test_starts_are_normal_and_keyed_by_seed() -> None:
+    p = PLS()
+    runs = Runs.product(resolve(2, 2), list(range(500)))
+    x = p.initial(runs)
+    assert torch.equal(x[:500], x[500:])
+    assert abs(x[:500].std().item() - 0.5) < 0.02
+    assert torch.equal(p.initial(runs.take([17]))[0], x[17])
+    with pytest.raises(ConfigError, match="needs the keys scale"):
+        PLS(start={"kind": "normal"})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"antennas": 0}, "antennas=0 must be at least 1"),
+        ({"users": 0}, "users=0 must be at least 1"),
+        ({"noise": 0.0}, "noise=0.0 must be > 0"),
+        ({"noise_eavesdropper": -1.0}, "noise_eavesdropper=-1.0 must be > 0"),
+        ({"power": 0}, "power=0 must be > 0"),
+        ({"error_user": -0.1}, "must be >= 0"),
+        ({"error_eavesdropper": math.nan}, "must be >= 0"),
+        ({"leakage": -0.1}, "leaves no feasible point"),
+        ({"ideal": "bounds"}, "Did you mean 'bound'"),
+        ({"ideal": [1.0]}, "2 finite numbers"),
+    ],
+)
+def test_beam_refusals(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        PLS(**options)
+
+
 # --- configuration files ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["constrained_gaussian"])
+@pytest.mark.parametrize("name", ["constrained_gaussian", "pls"])
 def test_the_yaml_file_states_the_class_defaults(name: str) -> None:
     config, built = build(name)
     default = type(built)()

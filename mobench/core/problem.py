@@ -24,6 +24,7 @@ START_KINDS = {
     "alternating": ("scale", "noise"),
     "alternating_uniform": ("low", "high"),
     "halves": ("value",),
+    "normal": ("scale",),
 }
 
 
@@ -41,6 +42,7 @@ class Problem(ABC):
             alternating(scale, noise)     scale * (+1, -1, +1, ...) + noise * N(0, I)
             alternating_uniform(low, high)  coordinates uniform, all times (-1)^k for the k-th preference of the set
             halves(value)                 +value for the first half of the coordinates, -value for the second
+            normal(scale)                 scale * N(0, I)
           Draws are keyed by (problem, seed), and by the preference only if `per_preference` is true.
         steps: default number of iterations.
     """
@@ -130,6 +132,10 @@ class Problem(ABC):
         """Exact distance of objective values to the front where it has a formula; None: measured against `front`."""
         return None
 
+    def columns(self, x: Float[Tensor, "R P"], values: Float[Tensor, "R K"]) -> dict[str, Tensor]:
+        """Extra columns (R,) of history and final rows, from iterates and their values (objectives, constraints)."""
+        return {}
+
     def initial(self, runs: Runs) -> Float[Tensor, "R P"]:
         """theta_0, float64 on the CPU, each row a function of (problem, seed[, preference]) only."""
         P = self.dim
@@ -150,6 +156,8 @@ class Problem(ABC):
                 row = o["scale"] * sign + o["noise"] * rng.standard_normal(P)
             elif kind == "alternating_uniform":
                 row = rng.uniform(o["low"], o["high"], P) * (-1.0) ** int(runs.index[r])
+            elif kind == "normal":
+                row = o["scale"] * rng.standard_normal(P)
             else:
                 row = np.where(np.arange(P) < math.ceil(P / 2), 1.0, -1.0) * float(o["value"])
             rows.append(row)
