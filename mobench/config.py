@@ -208,11 +208,12 @@ def plain(cfg: DictConfig) -> dict[str, Any]:
 
 
 def build(config: Mapping[str, Any], where: str, **extra: Any) -> Any:
-    """Instantiate a `_target_` node; errors of the constructor become ConfigError."""
+    """Instantiate a `_target_` node and those inside it, all with `extra`; a constructor's errors become ConfigError."""
     node = dict(config)
     cls = load_class(str(node.pop(MISSING_TARGET)), where)
     args = {
-        k: build(v, f"{where}.{k}") if isinstance(v, Mapping) and MISSING_TARGET in v else v for k, v in node.items()
+        k: build(v, f"{where}.{k}", **extra) if isinstance(v, Mapping) and MISSING_TARGET in v else v
+        for k, v in node.items()
     }
     try:
         return cls(**args, **extra)
@@ -305,7 +306,9 @@ def identity(job: Job) -> dict[str, Any]:
     config = {k: job.config[k] for k in HASHED}
     parts: dict[str, Any] = {"problem": job.problem, "algorithm": job.algorithm}
     versions = {name: type(part).version for name, part in parts.items()}
-    versions["oracle"] = load_class(job.config["oracle"][MISSING_TARGET], "oracle").version  # type: ignore[attr-defined]
+    for group in ("oracle", "problem"):
+        for where, node in _target_nodes(config[group], group):
+            versions.setdefault(where, load_class(node[MISSING_TARGET], where).version)  # type: ignore[attr-defined]
     # what the preferences resolve to, so that `preferences=4` and the same rays in degrees are one job
     config["preferences"] = [[round(x, 12) for x in row] for row in job.runs.all.tolist()]
     kind = job.device.type

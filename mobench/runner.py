@@ -138,7 +138,8 @@ def run_job(config: dict[str, Any], root: Path | None = None, title: str = "") -
         Interrupted: the user stopped it.
     """
     job = make_job(config)
-    check(job.oracle().spec, job.algorithm, type(job.problem).__name__)
+    spec = job.oracle().spec
+    check(spec, job.algorithm, type(job.problem).__name__)
     folder = folder_of(job, root)
     if folder.done and not config["rerun"]:
         return Outcome(folder.key, "done", folder.path, skipped=True, title=title)
@@ -146,6 +147,8 @@ def run_job(config: dict[str, Any], root: Path | None = None, title: str = "") -
         with folder.locked(), stop_requested() as stop:
             if folder.done and not config["rerun"]:  # another process was faster
                 return Outcome(folder.key, "done", folder.path, skipped=True, title=title)
+            for line in job.algorithm.advice(spec):
+                print(f"warning: {title + ': ' if title else ''}{line}", file=sys.stderr)
             try:
                 _train(job, folder, title, stop)
             except Interrupted:
@@ -240,7 +243,7 @@ def _train(job: Job, folder: JobFolder, title: str, stop: Callable[[], bool]) ->
         if not recorder.wants(t):
             return
         averages = {n: outputs[n].final(now["out"][n], now["theta"]) for n in averaged}
-        recorder.add(t, _columns(job, oracle, point.F, now["alg"], averages))
+        recorder.add(t, _columns(job, oracle, now["theta"], point.values(), now["alg"], averages))
 
     while True:
         rules: dict[str, Output] = outputs
@@ -286,11 +289,50 @@ def _train(job: Job, folder: JobFolder, title: str, stop: Callable[[], bool]) ->
 
 
 def _columns(
-    job: Job, oracle: Oracle, F: Tensor, alg: dict[str, Any], averages: dict[str, Tensor]
+    job: Job, oracle: Oracle, theta: Tensor, seen: Tensor, alg: dict[str, Any], averages: dict[str, Tensor]
 ) -> dict[str, Tensor]:
-    """Columns of one recorded step: objectives of the iterate, the algorithm's own, objectives of averages."""
-    columns = {"last/f": F} | {f"last/{k}": v for k, v in job.algorithm.report(F, alg).items()}
-    return columns | {f"{n}/f": oracle.exact(theta)[:, : oracle.spec.M] for n, theta in averages.items()}
+    """Columns of one recorded step: values and measures of the iterate, the algorithm's own, values of averages.
+
+    `seen` are the values that the algorithm sees; `record.evaluate` replaces a sample's or an average's by exact ones
+    and keeps the Tchebycheff value of what was seen beside that of what is.
+    """
+    M = oracle.spec.M
+    values = oracle.exact(theta) if job.config["record"]["evaluate"] else seen
+    columns = _measured("last", oracle, job, theta, values) | _report(job, values[:, :M], alg, "last/")
+    if values is not seen and oracle.ideal is not None:
+        columns["last/tchebycheff_seen"] = _tchebycheff(oracle, job, seen)
+    for name, average in averages.items():
+        columns |= _measured(name, oracle, job, average, oracle.exact(average))
+    return columns
+
+
+def _measured(name: str, oracle: Oracle, job: Job, theta: Tensor, values: Tensor) -> dict[str, Tensor]:
+    """f, g and the measures that follow from them, with the name of the output rule in front."""
+    M, N = oracle.spec.M, oracle.spec.N
+    out = {"f": values[:, :M]} | ({"g": values[:, M:]} if N else {})
+    return {f"{name}/{key}": value for key, value in (out | _measures(oracle, job, theta, values)).items()}
+
+
+def _measures(oracle: Oracle, job: Job, theta: Tensor, values: Tensor) -> dict[str, Tensor]:
+    """violation = max(0, max_j g_j), the Tchebycheff value where there is an ideal point, the problem's own."""
+    out = {}
+    if oracle.spec.N:
+        out["violation"] = values[:, oracle.spec.M :].amax(1).clamp_min(0.0)
+    if oracle.ideal is not None:
+        out["tchebycheff"] = _tchebycheff(oracle, job, values)
+    return out | oracle.columns(theta, values)
+
+
+def _tchebycheff(oracle: Oracle, job: Job, values: Tensor) -> Tensor:
+    """max_m w_m (f_m - z_m), w the preference."""
+    assert oracle.ideal is not None
+    w = job.runs.weights.to(values)
+    return (w * (values[:, : oracle.spec.M] - oracle.ideal.to(values))).amax(1)
+
+
+def _report(job: Job, F: Tensor, alg: dict[str, Any], prefix: str = "") -> dict[str, Tensor]:
+    """The algorithm's own columns."""
+    return {f"{prefix}{k}": v for k, v in job.algorithm.report(F, alg).items()}
 
 
 def _finish(
@@ -308,8 +350,9 @@ def _finish(
     tick = time.monotonic()
     wanted = list(job.algorithm.outputs)
     with torch.no_grad():
-        F = oracle.exact(answers["last"])[:, : oracle.spec.M]
-        recorder.add(job.steps, _columns(job, oracle, F, state["alg"], {n: answers[n] for n in averaged}))
+        seen = oracle.exact(answers["last"])
+        averages = {n: answers[n] for n in averaged}
+        recorder.add(job.steps, _columns(job, oracle, answers["last"], seen, state["alg"], averages))
         frames = [_rows(job, oracle, name, answers[name], state, spent) for name in wanted]
     evaluate = time.monotonic() - tick
     folder.write_table("history.parquet", recorder.frame(job))
@@ -369,7 +412,9 @@ def _rows(job: Job, oracle: Oracle, output: str, theta: Tensor, state: dict[str,
         distance = metrics.front_distance(F, front.to(F))
     if distance is not None:
         data["front_distance"] = distance.numpy()
-    point = oracle.exact_point(theta)
+    own = _measures(oracle, job, theta, values) | _report(job, values[:, :M], state["alg"])
+    data |= {name: value.cpu().numpy() for name, value in own.items()}
+    point = oracle.exact_point(theta) if oracle.spec.N == 0 else None
     if point is not None:
         data["stationarity"] = metrics.stationarity(point).cpu().numpy()
     kkt = state["kkt"].cpu().numpy()

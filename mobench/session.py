@@ -32,7 +32,9 @@ def summary(folder: JobFolder) -> str:
     rows, meta = folder.final(), folder.meta()
     weights = columns(rows, "preference_")
     shown = columns(rows, "f_") + [
-        c for c in ("angle_deg", "front_distance", "stationarity") if c in rows and rows[c].notna().any()
+        c
+        for c in ("violation", "tchebycheff", "angle_deg", "front_distance", "stationarity")
+        if c in rows and rows[c].notna().any()
     ]
     table: dict[str, list[str]] = {c: [] for c in ("preference", "output", *shown, "runs")}
     groups = rows.groupby([*weights, "output"], sort=False)

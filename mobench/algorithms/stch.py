@@ -25,7 +25,7 @@ class STCH(Weighting):
     citation: ClassVar[str] = "Lin et al. 2024"
 
     mu: Real = 0.01
-    ideal: Real | Sequence[Real] = 0.0
+    ideal: str | Real | Sequence[Real] = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -33,7 +33,7 @@ class STCH(Weighting):
             raise ConfigError(f"algorithm.mu={self.mu} must be > 0.")
 
     def init(self, ctx: Context) -> State:
-        z = ideal_point(self.ideal, ctx.spec.M, ctx.prefs)
+        z = ideal_point(self.ideal, ctx)
         return {"w": ctx.prefs, "scaled": ctx.prefs / self.mu, "offset": -ctx.prefs * z / self.mu}
 
     def weights(

@@ -14,9 +14,15 @@ from mobench.core.algorithm import Context, Info, Real, State, Weighting
 from mobench.errors import ConfigError, choose
 
 
-def ideal_point(z: Real | Sequence[Real], M: int, like: Tensor) -> Float[Tensor, " M"]:
-    """z as a vector of M entries; a number stands for M equal ones."""
-    out = torch.as_tensor(z, dtype=like.dtype, device=like.device)
+def ideal_point(z: str | Real | Sequence[Real], ctx: Context) -> Float[Tensor, "*R M"]:
+    """z as M entries, or (R, M): "problem" is the ideal point that the problem declares, a number M equal ones."""
+    M = ctx.spec.M
+    if isinstance(z, str):
+        choose("algorithm.ideal", z, ("problem",))
+        if ctx.ideal is None:
+            raise ConfigError("algorithm.ideal=problem, but the problem declares no ideal point; give numbers.")
+        return ctx.ideal.to(ctx.prefs)
+    out = torch.as_tensor(z, dtype=ctx.prefs.dtype, device=ctx.prefs.device)
     if out.ndim == 0:
         out = out.expand(M)
     if out.shape != (M,):
@@ -28,13 +34,13 @@ def ideal_point(z: Real | Sequence[Real], M: int, like: Tensor) -> Float[Tensor,
 class TCH(Weighting):
     """Subgradient descent on the weighted maximum.
 
-    Fields: `ideal`: z, a number or M numbers (the papers use 0, a lower bound of non-negative losses).
+    Fields: `ideal`: z, a number or M numbers (the papers use 0, a lower bound of non-negative losses), or "problem".
     `gradient`: "weighted" keeps the factor w_k (eq. 2 of the OMD-TCH paper), "unweighted" drops it (their public code).
     """
 
     citation: ClassVar[str] = "Bowman 1976"
 
-    ideal: Real | Sequence[Real] = 0.0
+    ideal: str | Real | Sequence[Real] = 0.0
     gradient: str = "weighted"
 
     def __post_init__(self) -> None:
@@ -42,7 +48,7 @@ class TCH(Weighting):
         choose("algorithm.gradient", self.gradient, ("weighted", "unweighted"))
 
     def init(self, ctx: Context) -> State:
-        z = ideal_point(self.ideal, ctx.spec.M, ctx.prefs)
+        z = ideal_point(self.ideal, ctx)
         factor = ctx.prefs if self.gradient == "weighted" else torch.ones_like(ctx.prefs)
         return {"w": ctx.prefs, "factor": factor, "wz": ctx.prefs * z}
 

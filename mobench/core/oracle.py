@@ -68,6 +68,10 @@ class Oracle(ABC):
         """z, (M,) or (R, M): the ideal point that the problem declares, float64; None if it has none."""
         return None
 
+    def columns(self, theta: Float[Tensor, "R P"], values: Float[Tensor, "R K"]) -> dict[str, Tensor]:
+        """The problem's own measures (R,) of iterates and their values, for history and final rows."""
+        return {}
+
     def transformed(self, fn: Callable[[Tensor], Tensor]) -> Oracle:
         """The oracle of fn(f), elementwise. An oracle with local steps must apply fn inside them."""
         raise NotImplementedError(f"{type(self).__name__} cannot transform its objectives")

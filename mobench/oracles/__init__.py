@@ -1,6 +1,8 @@
-"""Oracles: exact, and minibatch with one or two independent samples."""
+"""Oracles: exact, minibatch with one or two independent samples, and running averages."""
 
+from mobench.oracles.ema import EMA
 from mobench.oracles.exact import Exact
+from mobench.oracles.federated_ema import FederatedEMA
 from mobench.oracles.minibatch import Minibatch
 
-__all__ = ["Exact", "Minibatch"]
+__all__ = ["EMA", "Exact", "FederatedEMA", "Minibatch"]

@@ -28,6 +28,9 @@ class Exact(Oracle):
     def ideal(self) -> Tensor | None:
         return self.problem.ideal_point
 
+    def columns(self, theta: Float[Tensor, "R P"], values: Float[Tensor, "R K"]) -> dict[str, Tensor]:
+        return self.problem.columns(theta, values)
+
     def exact_point(self, theta: Float[Tensor, "R P"]) -> Point:
         return make_point(self.problem, theta, self.spec)
 

@@ -1,0 +1,145 @@
+"""Running averages of another oracle's stochastic values and rows: asymptotically exact, one sample a step.
+
+fh <- rho_t f(x_t, xi_t) + (1 - rho_t) fh,   same for every row;   rho_t = min(1, scale / (t + offset)^decay)
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from mobench.core.oracle import Oracle, State
+from mobench.core.point import Point, TablePoint
+from mobench.core.preferences import Runs
+from mobench.core.problem import Problem
+from mobench.core.random import counter_indices, seed_for
+from mobench.core.sets import Ball, Box, Free
+from mobench.errors import ConfigError, JoinError, choose
+
+Real = float | int
+
+
+def averaging_weight(t: int, decay: float, scale: float, offset: float) -> float:
+    """rho_t."""
+    return min(1.0, scale / (t + offset) ** decay)
+
+
+class EMA(Oracle):
+    """Values and rows of `inner`, averaged over the steps (CSMOO (3), (4)); block-wise rows (5)-(7).
+
+    The first sample has weight 1 (offset = scale = 1), so what the averages start from does not matter.
+
+    Parameters:
+        inner: the oracle that is averaged, one sample a step. decay, scale, offset: rho_t.
+        blocks: k blocks of coordinates (contiguous, sizes equal up to one); 1: none. Each step refreshes the rows of one
+            block; values are always refreshed. block_rule: "cyclic" (t mod k) or "random" (uniform, by run).
+        block_rho: "global" (rho_t, as printed: a block first seen at t > 0 starts from a shrunken gradient) or
+            "per_block" (rho of the block's own count of visits).
+        block_move: "selected" (only the refreshed block moves) or "all".
+    Departure: all rows are computed, those of other blocks are thrown away; the block form saves no time here.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        runs: Runs,
+        inner: Oracle,
+        decay: Real = 0.8,
+        scale: Real = 1.0,
+        offset: Real = 1.0,
+        blocks: int = 1,
+        block_rule: str = "cyclic",
+        block_rho: str = "global",
+        block_move: str = "selected",
+    ) -> None:
+        if not isinstance(inner, Oracle):
+            raise ConfigError(f"oracle.inner must be an oracle (a `_target_`), found {inner!r}.")
+        spec = inner.spec
+        if "rows" not in spec.provides:
+            raise JoinError(f"EMA averages rows, which {type(inner).__name__} does not provide.")
+        if spec.stateful:
+            raise JoinError(f"EMA over {type(inner).__name__}: an oracle with a state of its own cannot be averaged.")
+        if not (decay >= 0 and scale > 0 and offset > 0):
+            raise ConfigError(
+                f"oracle.decay={decay} must be >= 0, oracle.scale={scale} and oracle.offset={offset} > 0."
+            )
+        choose("oracle.block_rule", block_rule, ("cyclic", "random"))
+        choose("oracle.block_rho", block_rho, ("global", "per_block"))
+        choose("oracle.block_move", block_move, ("selected", "all"))
+        if not 1 <= blocks <= spec.P:
+            raise ConfigError(f"oracle.blocks={blocks} must lie in 1..{spec.P}, the number of variables.")
+        if blocks > 1 and block_move == "selected" and not isinstance(spec.X, Free | Box | Ball):
+            raise JoinError(
+                f"oracle.blocks={blocks} on a {type(spec.X).__name__}: blocks need X to be Free, Box or Ball; "
+                f"set oracle.block_move=all or oracle.blocks=1."
+            )
+        self.inner, self.decay, self.scale, self.offset = inner, float(decay), float(scale), float(offset)
+        self.blocks, self.block_rule, self.block_rho, self.block_move = blocks, block_rule, block_rho, block_move
+        self.spec = replace(
+            spec,
+            provides=frozenset({"rows", "push"}),
+            stateful=True,
+            samples=1,
+            averaging=self.decay,
+        )
+        self.block_of = torch.arange(spec.P, device=runs.seeds.device) * blocks // spec.P
+        keys = [seed_for(int(s), problem=problem.name, use="blocks") for s in runs.seeds]
+        self.keys = torch.tensor(keys, dtype=torch.int64, device=runs.seeds.device)
+
+    def rho(self, t: int) -> float:
+        """Weight of the sample of step t."""
+        return averaging_weight(t, self.decay, self.scale, self.offset)
+
+    def init(self, theta: Float[Tensor, "R P"]) -> State:
+        R, P = theta.shape
+        K = self.spec.M + self.spec.N
+        state = {"values": theta.new_zeros(R, K), "rows": theta.new_zeros(R, K, P)}
+        if self.blocks > 1:
+            state["visits"] = torch.zeros(R, self.blocks, dtype=torch.int64, device=theta.device)
+        return state
+
+    def at(self, theta: Float[Tensor, "R P"], state: State, t: int, k: int = 0) -> Point:
+        sample = self.inner.at(theta, {}, t, k)
+        rho = self.rho(t)
+        values = torch.lerp(state["values"], sample.values(), rho)
+        if self.blocks == 1:
+            rows = torch.lerp(state["rows"], sample.rows(), rho)
+            new = {"values": values, "rows": rows}
+            return TablePoint(theta, self.spec.X, self.spec.M, new, values, rows)
+        chosen = self.block(t, len(theta))
+        mask = self.block_of == chosen.unsqueeze(1)
+        weight = torch.full_like(values[:, :1], rho)
+        visits = state["visits"]
+        if self.block_rho == "per_block":
+            count = visits.gather(1, chosen.unsqueeze(1)).to(values.dtype)
+            weight = (self.scale / (count + self.offset) ** self.decay).clamp_max(1.0)
+        fresh = state["rows"] + weight.unsqueeze(2) * (sample.rows() - state["rows"])
+        rows = torch.where(mask.unsqueeze(1), fresh, state["rows"])
+        visits = visits + torch.nn.functional.one_hot(chosen, self.blocks)
+        new = {"values": values, "rows": rows, "visits": visits}
+        point = TablePoint(theta, self.spec.X, self.spec.M, new, values, rows)
+        if self.block_move == "selected":
+            point.moving = mask
+        return point
+
+    def block(self, t: int, R: int) -> Int[Tensor, " R"]:
+        """The block that each run refreshes at step t."""
+        if self.block_rule == "random":
+            return counter_indices(self.keys, "block", t, 1, self.blocks)[:, 0]
+        return torch.full((R,), t % self.blocks, dtype=torch.int64, device=self.keys.device)
+
+    def exact(self, theta: Float[Tensor, "R P"]) -> Float[Tensor, "R K"]:
+        return self.inner.exact(theta)
+
+    @property
+    def ideal(self) -> Tensor | None:
+        return self.inner.ideal
+
+    def columns(self, theta: Float[Tensor, "R P"], values: Float[Tensor, "R K"]) -> dict[str, Tensor]:
+        return self.inner.columns(theta, values)
+
+    def exact_point(self, theta: Float[Tensor, "R P"]) -> Point | None:
+        return self.inner.exact_point(theta)
