@@ -5,6 +5,7 @@ fh_k <- rho_t f_k(x_t, xi_kt) + (1 - rho_t) fh_k  at every client k,   fh = sum_
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -54,7 +55,7 @@ class FederatedEMA(Oracle):
             if not 1 <= clients <= total:
                 raise ConfigError(f"oracle.clients={clients} must lie in 1..{total}, the number of samples.")
             edges = [k * int(total) // clients for k in range(clients + 1)]
-            sizes = [b - a for a, b in zip(edges, edges[1:], strict=False)]
+            sizes = [b - a for a, b in itertools.pairwise(edges)]
         else:
             sizes = list(clients)
             if not sizes or min(sizes) < 1 or sum(sizes) != total:

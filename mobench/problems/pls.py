@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
@@ -22,8 +22,11 @@ from mobench.errors import ConfigError, choose
 
 Real = float | int
 LN2 = math.log(2.0)
-IDEALS = ("bound",)
+IDEALS = ("bound", "extremes")
 CHUNK = 2_000_000  # real numbers in the largest tensor of a Monte Carlo chunk: 16 MB, and about a dozen of them live
+
+
+_found: dict[Any, Tensor] = {}  # ideal points of ideal="extremes", by problem and channels
 
 
 @lru_cache(maxsize=256)
@@ -107,7 +110,8 @@ class PLS(Problem):
         leakage: C_th, bits; the same for every user.
         channel_seed: of hhat ~ CN(0, I), one instance for all runs; None: an instance per run, from its seed.
         ideal: z of the Tchebycheff value. "bound": -log2(1 + power |hhat_i|^2 / sigma_i^2), what user i would get
-            alone with full power and no channel error; or m numbers.
+            alone with full power and no channel error; "extremes": the ends of runs with extreme preferences, as in the
+            paper (`mobench.problems.extremes`, once per instance and process, some seconds); or m numbers.
 
     Departure: the paper leaves hhat open; its sigma_e^2 is read as the eavesdropper's noise.
     """
@@ -222,9 +226,24 @@ class PLS(Problem):
         """(M,), or (R, M) where every run has its own channels."""
         if not isinstance(self.ideal, str):
             return torch.tensor(self.ideal, dtype=torch.float64)
+        if self.ideal == "extremes":
+            z = self._extremes()
+            return z if self.channel_seed is None else z.squeeze(0)
         h = self.channels[:, : self.users].cpu()
         z = -torch.log2(1.0 + (self.power / self.noise) * torch.linalg.vecdot(h, h))
         return z if self.channel_seed is None else z.squeeze(0)
+
+    def _extremes(self) -> Float[Tensor, "I M"]:
+        h = self.channels.cpu()
+        shared = replace(self, ideal="bound")
+        key = (repr(shared), h.numpy().tobytes())
+        if key not in _found:
+            from mobench.problems.extremes import extreme_values  # imports algorithms, which nothing else here needs
+
+            different, which = torch.unique(h, dim=0, return_inverse=True)
+            several = shared.with_channels(different.repeat_interleave(self.users, 0))
+            _found[key] = extreme_values(several, len(different))[which]
+        return _found[key]
 
     # samples
 
