@@ -1,4 +1,4 @@
-"""The same subproblems through CVXPY, one run at a time: CLARABEL for the QPs, HIGHS for the LPs.
+"""The same subproblems through CVXPY, one run at a time: CLARABEL for QPs and CSMOO's surrogates, HIGHS for the LPs.
 
 For `subproblem: cvxpy` of an algorithm, and what the batched solvers are tested against. Each problem is normalised
 before CVXPY sees it, because its tolerances are absolute: at gradients of size 1e-6 an unnormalised min-norm problem
@@ -7,6 +7,9 @@ comes back "optimal" with weights that are wrong by 0.03.
 
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -14,10 +17,13 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from mobench.core.sets import Ball, Box, Free
+from mobench.subproblems import surrogate
 from mobench.subproblems.arrays import Array
 from mobench.subproblems.lp import epo_data, homogeneous, homogeneous_residual
 from mobench.subproblems.qp import program_residual
-from mobench.subproblems.solution import Solution, certified
+from mobench.subproblems.solution import TINY, TOLERANCE, Solution, certified
+from mobench.subproblems.surrogate import Surrogate, SurrogateSolution
 
 REFERENCE_TOLERANCE = 1e-6  # of an interior-point solver; the certificate is the same as that of the exact solvers
 CLARABEL = {"tol_gap_abs": 1e-12, "tol_gap_rel": 1e-12, "tol_feas": 1e-12, "tol_ktratio": 1e-10}
@@ -128,6 +134,175 @@ def epo_lp(
 ) -> Solution:
     """As `mobench.subproblems.epo_lp`."""
     return lp(*epo_data(torch, K.detach(), Ca.detach(), balance, jstar, restricted))
+
+
+@dataclass(frozen=True)
+class _Compiled:
+    """(11), or (13) if relaxed, for one shape: solved again with new values of its parameters, not compiled again."""
+
+    problem: Any
+    parameters: dict[str, Any]
+    dx: Any
+    dy: Any
+    rules: Any
+
+    def solve(self, **values: Array) -> tuple[Array, Array, Array] | None:
+        """dx (P,), dy (q,) and multipliers (K,) of the constraints; None where CLARABEL has no answer."""
+        for name, parameter in self.parameters.items():
+            parameter.value = values[name]
+        if not _solved(self.problem, solver="CLARABEL", **CLARABEL) or self.rules.dual_value is None:
+            return None
+        return self.dx.value, self.dy.value, np.maximum(self.rules.dual_value, 0.0)
+
+
+@lru_cache(maxsize=64)
+def _surrogate_problem(
+    K: int, P: int, bounded: tuple[bool, ...], ball: bool, below: bool, above: bool, relaxed: bool
+) -> _Compiled:
+    """Disciplined parametrised program of K constraints in x in R^P and one y for each entry of `bounded`.
+
+    square >= |dx|^2 and the like for y stand for the quadratic terms: one cone for all rows, since they are linear in it.
+    """
+    import cvxpy
+
+    q = len(bounded)
+    sizes: dict[str, Any] = {"c": K, "rows": (K, P), "slopes": (K, q), "low": q}
+    if not relaxed:
+        sizes |= {"slopes_0": q}
+    parameters = {name: cvxpy.Parameter(shape) for name, shape in sizes.items()}
+    curved: dict[str, Any] = {"tau": K, "tau_y": (K, q)} | ({} if relaxed else {"tau_0": 1, "tau_y_0": q})
+    parameters |= {name: cvxpy.Parameter(shape, nonneg=True) for name, shape in curved.items()}
+    p = parameters
+    dx, dy, square, squares = cvxpy.Variable(P), cvxpy.Variable(q), cvxpy.Variable(1), cvxpy.Variable(q)
+    t = cvxpy.Variable() if relaxed else 0.0
+    rules = p["c"] + p["rows"] @ dx + p["slopes"] @ dy + 0.5 * (p["tau"] * square + p["tau_y"] @ squares) <= t
+    conditions = [rules, square >= cvxpy.sum_squares(dx), squares >= cvxpy.square(dy)]
+    free = [k for k in range(q) if bounded[k]]
+    if free:
+        conditions.append(dy[free] >= p["low"][free])
+    if ball:
+        p["x"], p["radius"] = cvxpy.Parameter(P), cvxpy.Parameter(nonneg=True)
+        conditions.append(cvxpy.norm(p["x"] + dx) <= p["radius"])
+    for name, there in (("lower", below), ("upper", above)):
+        if there:
+            p[name] = cvxpy.Parameter(P)
+            conditions.append(dx >= p[name] if name == "lower" else dx <= p[name])
+    cost = t if relaxed else p["slopes_0"] @ dy + 0.5 * (p["tau_0"] @ square + p["tau_y_0"] @ squares)
+    problem = cvxpy.Problem(cvxpy.Minimize(cost), conditions)
+    return _Compiled(problem, parameters, dx, dy, rules)
+
+
+UNITS = (10.0, 1.0, 100.0, 0.1, 1000.0)  # of d, tried until one reaches TOLERANCE: CLARABEL's tolerances are absolute
+
+
+def _surrogate_solution(p: Surrogate, relaxed: bool, unit: float) -> tuple[Tensor, Tensor, Tensor] | None:
+    """dx (1, P), dy (1, q), mu (1, K) of the only run of `p`, from a program in units in which its data are of order 1.
+
+    d in units of max |c_k|/|a_k| (times `unit`), every h_k in units of its largest coefficient and the objective too.
+    """
+    c, rows, low, x = (t[0].cpu().numpy() for t in (p.c, p.rows, p.low, p.x))
+    slopes, tau, tau_y = (t.double().cpu().numpy() for t in (p.slopes, p.tau, p.tau_y))
+    if p.moving is not None:
+        moving = p.moving[0].cpu().numpy()
+        rows = np.where(moving, rows, 0.0)
+    K, P = rows.shape
+    length = np.sqrt((rows**2).sum(1) + (slopes[1:] ** 2).sum(1))
+    ratio = np.abs(c) / (length + TINY)
+    d = unit * float(np.clip(ratio[length > 0].max(initial=0.0), 1e-3, 1e3) or 1.0)
+    rows, slopes, tau, tau_y = rows * d, slopes * d, tau * d * d, tau_y * d * d
+    size = np.max(np.abs(np.column_stack([c, rows, slopes[1:], tau[1:], tau_y[1:]])), axis=1) + TINY
+    if relaxed:  # one unit: t is the same for all
+        size = np.full(K, size.max())
+    top = max(np.abs(slopes[0]).max(), tau[0], tau_y[0].max())
+    values = {
+        "c": c / size,
+        "rows": rows / size[:, None],
+        "slopes": slopes[1:] / size[:, None],
+        "tau": tau[1:] / size,
+        "tau_y": tau_y[1:] / size[:, None],
+        "low": np.where(np.isfinite(low), low, 0.0) / d,
+    }
+    if not relaxed:
+        values |= {"slopes_0": slopes[0] / top, "tau_0": tau[:1] / top, "tau_y_0": tau_y[0] / top}
+    below = above = False
+    if isinstance(p.X, Ball):
+        room = p.X.radius**2
+        if p.moving is not None:
+            room = max(room - float((np.where(moving, 0.0, x) ** 2).sum()), 0.0)
+            x = np.where(moving, x, 0.0)
+        values |= {"x": x / d, "radius": np.sqrt(room) / d}
+    elif isinstance(p.X, Box):
+        below, above = np.isfinite(p.X.lower), np.isfinite(p.X.upper)
+        keep = 1.0 if p.moving is None else moving
+        values |= {"lower": (p.X.lower - x) * keep / d} if below else {}
+        values |= {"upper": (p.X.upper - x) * keep / d} if above else {}
+    compiled = _surrogate_problem(K, P, tuple(np.isfinite(low).tolist()), isinstance(p.X, Ball), below, above, relaxed)
+    answer = compiled.solve(**values)
+    if answer is None:
+        return None
+    ex, ey, mu = answer
+    mu = mu / (mu.sum() + TINY) if relaxed else mu * (top / size)
+    dx, dy, nu = (torch.from_numpy(np.array(v))[None].to(p.c) for v in (ex * d, ey * d, mu))
+    dx = p.X.project(p.x + dx) - p.x  # rounding must not leave the set
+    return dx if p.moving is None else torch.where(p.moving, dx, 0.0), torch.maximum(dy, p.low), nu
+
+
+def _surrogate_judged(p: Surrogate, mu: Tensor, dx: Tensor, dy: Tensor, relaxed: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Largest constraint, residual and proof: violation and duality gap relative to their terms, for anybody's d and mu.
+
+    The gap is h_0(d) minus the dual value q(mu), which holds for every mu >= 0. Of (13): max_k h_k(d) minus q(mu), whose
+    sign is the proof that the constraints cannot be satisfied.
+    """
+    h, size = surrogate._constraints(p, dx, dy)
+    high, scale = h.amax(1), size.amax(1) + TINY
+    ex, ey = surrogate._step(p, mu, objective=not relaxed)
+    dual = (mu * surrogate._constraints(p, ex, ey)[0]).sum(1)
+    if relaxed:
+        return high, (high - dual) / scale, dual > TOLERANCE * scale
+
+    def objective(dx: Tensor, dy: Tensor) -> Tensor:
+        return dy @ p.slopes[0] + 0.5 * (dx.square().sum(1) * p.tau[0] + dy.square() @ p.tau_y[0])
+
+    terms = dy.abs() @ p.slopes[0].abs() + objective(dx, 0 * dy) + (mu * size).sum(1) + TINY
+    gap = (objective(dx, dy) - objective(ex, ey) - dual).abs() / terms
+    violation = (h.clamp_min(0) / (size + TINY)).amax(1)
+    return high, torch.fmax(violation, gap), torch.ones_like(high, dtype=torch.bool)
+
+
+def solve_surrogate(program: Surrogate, warm: Float[Tensor, "R K"] | None = None) -> SurrogateSolution:
+    """As `mobench.subproblems.surrogate.solve_surrogate`, for X Free, Box or Ball; CLARABEL takes no warm start.
+
+    Failed means a residual above `REFERENCE_TOLERANCE`. The multipliers prove how good the step is, and, those of (13),
+    that no point satisfies the constraints; CLARABEL's status alone proves nothing.
+    """
+    if not isinstance(program.X, (Free, Box, Ball)):
+        raise ValueError(f"the CVXPY surrogate needs X to be Free, Box or Ball, not {type(program.X).__name__}")
+    program = replace(program, **{n: getattr(program, n).detach().double() for n in ("c", "rows", "x", "low")})
+    good = torch.isfinite(program.c.sum(1) + program.rows.sum((1, 2)) + program.x.sum(1))
+    dx, dy, mu = (torch.full_like(t, torch.nan) for t in (program.x, program.low, program.c))
+    worst = torch.full_like(dx[:, 0], torch.nan)
+    residual = torch.where(good, torch.inf, worst)
+    infeasible = torch.zeros_like(good)
+    for i in good.nonzero()[:, 0].tolist():
+        one = program.take(torch.tensor([i], device=good.device))
+        for unit, relaxed in product(UNITS, (False, True)):
+            if bool(residual[i] <= TOLERANCE):
+                break
+            if infeasible[i] and not relaxed:  # a proof outweighs a small violation
+                continue
+            found = _surrogate_solution(one, relaxed, unit)
+            if found is None:
+                continue
+            ex, ey, nu = found
+            high, error, proof = _surrogate_judged(one, nu, ex, ey, relaxed)
+            if bool(proof & ((error < residual[i]) | (relaxed and not infeasible[i]))):
+                for whole, piece in ((dx, ex), (dy, ey), (mu, nu), (worst, high), (residual, error)):
+                    whole[i] = piece[0]
+                infeasible[i] = relaxed
+    failed = good & ~(residual <= REFERENCE_TOLERANCE)
+    lost = (failed | ~good)[:, None]
+    dx, dy, mu = (torch.where(lost, torch.nan, whole) for whole in (dx, dy, mu))
+    return SurrogateSolution(dx, dy, mu, worst, residual, infeasible & ~failed, failed)
 
 
 def solve_reference(kind: str, *inputs: Any, **options: Any) -> Solution:
