@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
@@ -17,6 +18,8 @@ from mobench.core.problem import Problem
 from mobench.core.random import generator
 from mobench.errors import ConfigError
 from mobench.problems.curves import evenly
+
+Real = float | int
 
 
 class Data(NamedTuple):
@@ -54,6 +57,17 @@ def _data(N: int, M: int, n: int, noise: float, seed: int, dtype: torch.dtype, d
         return Data(*(t.to(device=device, dtype=dtype) for t in _draw(N, M, n, noise, seed)))
 
 
+@lru_cache(maxsize=16)
+def _capped(caps: tuple[float | None, ...], dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Which objectives are capped, and their caps."""
+    which = [m for m, cap in enumerate(caps) if cap is not None]
+    with torch.inference_mode(False):
+        return (
+            torch.tensor(which, dtype=torch.int64, device=device),
+            torch.tensor([caps[m] for m in which], dtype=dtype, device=device),
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class LeastSquares(Problem):
     """Convex finite sum: the stochastic algorithms' test problem.
@@ -61,12 +75,15 @@ class LeastSquares(Problem):
         f_m(x) = 1/(2N) sum_i (a_mi'x - b_mi)^2 = f_m* + 1/2 (x - z_m)'H_m (x - z_m),   H_m = A_m'A_m / N
         rows:    grad f_m = H_m (x - z_m);   of a batch: 1/B sum over the batch of (a_mi'x - b_mi) a_mi
         front:   minimisers of the weighted sums,  x(w) = (sum_m w_m H_m)^-1 sum_m w_m H_m z_m
+        caps:    g = f_m - cap_m <= 0 for every m that has one; the front is the part of the same front that keeps them
 
     The quadratic form serves the full sum, without a pass over the data; a batch gathers its terms run by run.
 
     Fields:
         n: number of variables. tasks: M. samples: N, terms per task, at least n.
         noise: standard deviation of the targets' noise; data_seed: seed of the data, shared by all runs.
+        caps: M upper bounds of the objectives as functional constraints, None for objectives without; None: no bounds.
+            A cap below the objective's smallest value is refused; caps that only exclude each other are not noticed.
     """
 
     citation: ClassVar[str] = "ours"
@@ -76,6 +93,7 @@ class LeastSquares(Problem):
     samples: int = 256
     noise: float = 0.1
     data_seed: int = 0
+    caps: Sequence[Real | None] | None = None
     start: Mapping[str, Any] = field(default_factory=lambda: {"kind": "uniform", "low": -1.0, "high": 1.0})
     steps: int = 500
 
@@ -87,10 +105,35 @@ class LeastSquares(Problem):
             raise ConfigError(
                 f"problem.samples={self.samples} is less than problem.n={self.n}: the minimisers would not be unique."
             )
+        if self.caps is not None:
+            object.__setattr__(self, "caps", tuple(None if c is None else float(c) for c in self.caps))
+            self._check_caps()
+
+    def _check_caps(self) -> None:
+        """A list of the right length, and no cap that no x can keep."""
+        caps = self._caps
+        if len(caps) != self.tasks or not all(c is None or math.isfinite(c) for c in caps):
+            raise ConfigError(
+                f"problem.caps={list(caps)} must hold problem.tasks={self.tasks} numbers, null for a task without a cap."
+            )
+        for m, (cap, least) in enumerate(zip(caps, self.data().least.tolist(), strict=True)):
+            if cap is not None and cap < least:
+                raise ConfigError(
+                    f"problem.caps[{m}]={cap:g} leaves no feasible point: the smallest value of objective {m + 1} is "
+                    f"{least:.6g}. Choose a cap above it, or null for none."
+                )
 
     @property
     def n_objectives(self) -> int:
         return self.tasks
+
+    @property
+    def _caps(self) -> tuple[float | None, ...]:
+        return () if self.caps is None else tuple(self.caps)
+
+    @property
+    def n_constraints(self) -> int:  # type: ignore[override]  # a constant of the class in most problems
+        return sum(c is not None for c in self._caps)
 
     @property
     def dim(self) -> int:
@@ -103,7 +146,7 @@ class LeastSquares(Problem):
     @property
     def ref_point(self) -> tuple[float, ...]:
         """1.1 times the largest value that each objective has at the tasks' own minimisers (M = 2: the nadir)."""
-        worst = self.values(self.data().z).max(0).values
+        worst = self._full(self.data().z)[0].max(0).values
         return tuple(1.1 * v for v in worst.tolist())
 
     def data(self, dtype: torch.dtype = torch.float64, device: torch.device | str = "cpu") -> Data:
@@ -115,17 +158,25 @@ class LeastSquares(Problem):
         """H_m, the same at every x."""
         return self.data().H
 
-    def values(self, x: Float[Tensor, "R P"], batch: Int[Tensor, "R B"] | None = None) -> Float[Tensor, "R M"]:
-        return self._full(x)[0] if batch is None else self._batch(x, batch)[0]
+    def values(self, x: Float[Tensor, "R P"], batch: Int[Tensor, "R B"] | None = None) -> Float[Tensor, "R K"]:
+        return self._stack((self._full(x) if batch is None else self._batch(x, batch))[0], shift=True)
 
     def linearize(
         self, x: Float[Tensor, "R P"], batch: Int[Tensor, "R B"] | None = None
-    ) -> tuple[Float[Tensor, "R M"], Callable[[], Tensor]]:
+    ) -> tuple[Float[Tensor, "R K"], Callable[[], Tensor]]:
         if batch is None:
             F, rows = self._full(x)
-            return F, lambda: rows
+            return self._stack(F, shift=True), lambda: self._stack(rows)
         F, residual, A = self._batch(x, batch)
-        return F, lambda: (residual.unsqueeze(-1) * A).mean(1)
+        return self._stack(F, shift=True), lambda: self._stack((residual.unsqueeze(-1) * A).mean(1))
+
+    def _stack(self, Y: Float[Tensor, "R M *P"], shift: bool = False) -> Float[Tensor, "R K *P"]:
+        """Values or rows of the objectives, then of the constraints: those of the capped objectives; `shift`: - cap."""
+        if self.n_constraints == 0:
+            return Y
+        which, cap = _capped(self._caps, Y.dtype, Y.device)
+        G = Y.index_select(1, which)
+        return torch.cat([Y, G - cap if shift else G], 1)
 
     def _full(self, x: Float[Tensor, "R P"]) -> tuple[Float[Tensor, "R M"], Float[Tensor, "R M P"]]:
         d = self.data(x.dtype, x.device)
@@ -148,10 +199,21 @@ class LeastSquares(Problem):
         c = torch.einsum("mij,mj->mi", d.H, d.z)
         return torch.linalg.solve(torch.einsum("km,mij->kij", w, d.H), w @ c)
 
-    def front(self, k: int) -> Float[Tensor, "k M"]:
-        """M = 2: k points of the curve f(x(w)), evenly spaced in arc length. M > 2: k low-discrepancy weights w."""
+    def front(self, k: int) -> Float[Tensor, "k2 M"]:
+        """M = 2: k points of the curve f(x(w)), evenly spaced in arc length. M > 2: k low-discrepancy weights w.
+
+        With caps, those of the k points that keep them: whatever dominates such a point keeps them too.
+        """
+        F = self._front(k)
+        for m, cap in enumerate(self._caps):
+            if cap is not None:
+                F = F[F[:, m] <= cap]
+        return F
+
+    def _front(self, k: int) -> Float[Tensor, "k2 M"]:
+        """Without caps."""
         if self.tasks == 1:
             return self.data().least.unsqueeze(0)
         if self.tasks > 2:
-            return self.values(self.minimiser(spread(k, self.tasks)))
-        return evenly(lambda t: self.values(self.minimiser(torch.stack([t, 1.0 - t], dim=-1))), k, [(0.0, 1.0)])
+            return self._full(self.minimiser(spread(k, self.tasks)))[0]
+        return evenly(lambda t: self._full(self.minimiser(torch.stack([t, 1.0 - t], dim=-1)))[0], k, [(0.0, 1.0)])
