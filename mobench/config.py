@@ -60,9 +60,11 @@ class LoggerConfig:
 
 @dataclass
 class RecordConfig:
-    """history: every `every` steps (0: first and last only); evaluate: also the averaged outputs at those steps."""
+    """history: every `every` steps (0: first and last only) and each of the first `dense`; evaluate: exact values of the
+    iterate (instead of the oracle's sample) and of averaged outputs at those steps."""
 
     every: int = 1
+    dense: int = 0
     evaluate: bool = False
 
 
@@ -91,7 +93,9 @@ class Root:
     algorithm: Any = None
     tuned: Any = None
     protocol: str = "none"
-    preferences: Any = field(default_factory=lambda: {"count": 10, "rays_deg": None, "weights": None, "floor": None})
+    preferences: Any = field(
+        default_factory=lambda: {"count": 10, "rays_deg": None, "weights": None, "simplex_steps": None, "floor": None}
+    )
     seeds: list[int] = field(default_factory=lambda: [0])
     steps: int = 100
     dtype: str = "float64"
@@ -264,8 +268,9 @@ def make_job(config: dict[str, Any]) -> Job:
         raise ConfigError(f"dtype={config['dtype']!r} is unknown; choose one of {', '.join(DTYPES)}.")
     if config["steps"] < 1:
         raise ConfigError(f"steps={config['steps']} must be at least 1.")
-    if config["record"]["every"] < 0:
-        raise ConfigError(f"record.every={config['record']['every']} must be >= 0.")
+    for key in ("every", "dense"):
+        if config["record"][key] < 0:
+            raise ConfigError(f"record.{key}={config['record'][key]} must be >= 0.")
     if not 0 <= config["max_failure_share"] <= 1:
         raise ConfigError(f"max_failure_share={config['max_failure_share']} is a share: it must lie in [0, 1].")
     for name in [algorithm.outputs] if isinstance(algorithm.outputs, str) else algorithm.outputs:

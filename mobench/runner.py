@@ -84,12 +84,13 @@ class Recorder:
 
     every: int
     evaluate: bool
+    dense: int = 0
     steps: list[int] = field(default_factory=list)
     columns: dict[str, list[Tensor]] = field(default_factory=dict)
 
     def wants(self, t: int) -> bool:
         """Whether step t is recorded; the first always is."""
-        return t == 0 or (self.every > 0 and t % self.every == 0)
+        return t == 0 or t < self.dense or (self.every > 0 and t % self.every == 0)
 
     def add(self, t: int, columns: dict[str, Tensor]) -> None:
         """Append one recorded step."""
@@ -212,7 +213,7 @@ def _train(job: Job, folder: JobFolder, title: str, stop: Callable[[], bool]) ->
         torch.set_num_threads(config["hardware"]["threads"])
     folder.path.mkdir(parents=True, exist_ok=True)
     outputs: dict[str, Output] = {name: make_output(name) for name in job.algorithm.outputs}
-    recorder = Recorder(config["record"]["every"], config["record"]["evaluate"])
+    recorder = Recorder(config["record"]["every"], config["record"]["evaluate"], config["record"]["dense"])
     two_pass = [name for name, rule in outputs.items() if isinstance(rule, AdaptiveTwoPass)]
     # averages whose objective values the history follows; a two-pass average exists only at the end
     averaged = [n for n in outputs if recorder.evaluate and n != "last" and n not in two_pass]

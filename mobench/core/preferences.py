@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from mobench.errors import ConfigError, PreferenceError
 
-KEYS = ("count", "rays_deg", "weights", "floor")
+KEYS = ("count", "rays_deg", "weights", "simplex_steps", "floor")
 
 
 def ray(w: Float[Tensor, "*R M"]) -> Float[Tensor, "*R M"]:
@@ -56,6 +57,15 @@ def spread(count: int, M: int) -> Float[Tensor, "U M"]:
     return torch.from_numpy(w / w.sum(1, keepdims=True))
 
 
+def simplex_grid(steps: int, M: int) -> Float[Tensor, "U M"]:
+    """All (i_1, .., i_M) / steps with sum 1, zeros included: (steps + M - 1 choose M - 1) points."""
+    if steps < 1:
+        raise PreferenceError(f"preferences.simplex_steps={steps} must be at least 1.")
+    bars = np.array(list(combinations(range(steps + M - 1), M - 1)), dtype=np.int64).reshape(-1, M - 1)
+    edges = np.hstack([np.full((len(bars), 1), -1), bars, np.full((len(bars), 1), steps + M - 1)])
+    return torch.from_numpy((np.diff(edges, axis=1) - 1) / steps)
+
+
 def check_weights(w: Float[Tensor, "U M2"], M: int, floor: float | None) -> Float[Tensor, "U M2"]:
     """Raise PreferenceError unless each row has M positive entries with sum 1; `floor` clips to [floor, 1 - floor]."""
     if w.ndim != 2 or w.shape[-1] != M:
@@ -79,10 +89,10 @@ def check_weights(w: Float[Tensor, "U M2"], M: int, floor: float | None) -> Floa
 
 
 def resolve(config: Any, M: int) -> Float[Tensor, "U M"]:
-    """The preference set from `preferences: K` or `preferences: {count, rays_deg, weights, floor}`.
+    """The preference set from `preferences: K` or `preferences: {count, rays_deg, weights, simplex_steps, floor}`.
 
     Raises:
-        PreferenceError: not in the open simplex, wrong length, or more than one of count, rays_deg, weights.
+        PreferenceError: not in the open simplex, wrong length, or more than one of rays_deg, weights, simplex_steps.
     """
     if isinstance(config, int):
         config = {"count": config}
@@ -91,8 +101,13 @@ def resolve(config: Any, M: int) -> Float[Tensor, "U M"]:
     if unknown:
         raise ConfigError(f"preferences has unknown keys {sorted(unknown)}; choose from {', '.join(KEYS)}.")
     rays, weights, floor = config.get("rays_deg"), config.get("weights"), config.get("floor")
-    if rays is not None and weights is not None:
-        raise PreferenceError("Give preferences.rays_deg or preferences.weights, not both.")
+    steps = config.get("simplex_steps")
+    if sum(choice is not None for choice in (rays, weights, steps)) > 1:
+        raise PreferenceError(
+            "Give preferences.rays_deg or preferences.weights, not both, nor preferences.simplex_steps beside one."
+        )
+    if steps is not None:
+        return check_weights(simplex_grid(int(steps), M), M, floor)
     if weights is not None:
         if not weights or len({len(row) for row in weights}) != 1:
             raise PreferenceError("preferences.weights must be a non-empty list of rows of equal length.")
