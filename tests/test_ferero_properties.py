@@ -543,6 +543,104 @@ def test_very_small_and_very_large_gradients(size: float, name: str) -> None:
     assert (np.abs(row).max(1) <= 1e-10 * terms).all()
 
 
+def relative_certificate(s: Solved, r: int, unit: float) -> dict[str, float]:
+    """`certificate` with every term relative to the sum of its own terms, lambda in units of `unit`.
+
+    Violated rows move J d by O(1) whatever the size of J, so lg, lh and w grow like 1 / |J|^2 and |d|^2 with them.
+    """
+    A, Bg, Bh = s.state["A"][r], s.state["Bg"][r], s.state["Bh"][r]
+    G, H = Bg @ s.F[r] + s.state["bg"][r], Bh @ s.F[r] + s.state["bh"][r]
+    a, total = domain(s, r)
+    change = s.J[r] @ s.d[r]
+    dd, c = float(s.d[r] @ s.d[r]) / unit, float(np.max((A @ change) * total / a)) / unit
+    n, g, h = len(A), len(Bg), len(Bh)
+    p = np.concatenate([np.zeros(n), s.algorithm.c_g * G, s.algorithm.c_h * H])
+    rows = np.vstack([np.vstack([A, Bg, Bh]).T, np.concatenate([a, np.zeros(g + h)])])
+    found = linprog(
+        -p,
+        A_eq=rows,
+        b_eq=np.append(s.w[r], total) / unit,
+        bounds=[(0, None)] * (n + g) + [(None, None)] * h,
+        method="highs",
+        options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
+    )
+    assert found.status == 0, f"w is no image of feasible multipliers: {found.message}"
+    lengths = np.linalg.norm(s.J[r], axis=1)
+    length = np.abs(s.w[r]) @ lengths  # of the terms of d
+    size = abs(c) + length**2 / unit + float(np.abs(found.x) @ np.abs(p))
+    equality = np.abs(Bh @ change + s.algorithm.c_h * H) / (np.abs(H) + np.abs(Bh) @ lengths * length)
+    inequality = (Bg @ change + s.algorithm.c_g * G) / (np.abs(G) + np.abs(Bg) @ lengths * length)
+    return {
+        "gap": (c + dd + found.fun) / size,
+        "equality": float(np.max(equality, initial=0.0)),
+        "inequality": float(np.max(inequality, initial=-np.inf)),
+    }
+
+
+SCALES = [1e-8, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1.0, 1e3, 1e8]
+
+
+@pytest.mark.parametrize("name", ["ray-and-upper-10", "upper-10", "one-equality-10", "ray-and-upper-4", "speech"])
+@pytest.mark.parametrize("domain_name", ["adaptive", "simplex"])
+def test_violated_inequalities_at_every_scale_of_the_gradients(name: str, domain_name: str) -> None:
+    """J of any size beside c_g G of size 1: every run is solved, and the primal agrees."""
+    M, options = {
+        "ray-and-upper-10": (10, {"upper": [0.9] * 10}),
+        "upper-10": (10, {"line": "none", "upper": [0.9] * 10}),
+        "ray-and-upper-4": (4, {"upper": [None, 0.9, 0.5, None]}),
+    }.get(name) or KINDS[name]
+    F, J = random(200, M, 12)
+    for scale in SCALES:
+        s = solve(FERERO(domain=domain_name, **options), F, scale * J)
+        assert not s.failed.any()
+        for r in range(5):
+            found = relative_certificate(s, r, max(1.0, scale**-2))
+            assert abs(found["gap"]) <= 1e-8
+            assert found["equality"] <= 1e-9
+            assert found["inequality"] <= 1e-9
+
+
+@pytest.mark.parametrize("domain_name", ["adaptive", "simplex"])
+def test_an_inequality_with_slack_does_not_matter_however_small_the_gradients(domain_name: str) -> None:
+    """|c_g G| must not be the unit in which the gradients of the objectives are judged: no row, the same weights."""
+    F, J = random(100, 10, 12)
+    for scale in SCALES[:-2]:
+        without = solve(FERERO(line="none", domain=domain_name), F, scale * J)
+        s = solve(FERERO(line="none", upper=[50.0] * 10, domain=domain_name), F, scale * J)
+        assert not s.failed.any()
+        np.testing.assert_allclose(s.w, without.w, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("M", [3, 5, 10])
+@pytest.mark.parametrize("kind", ["zero", "duplicated", "collinear"])
+def test_degenerate_gradients_with_violated_inequalities(M: int, kind: str) -> None:
+    """Every run that (2.1) allows is solved, those it does not are reported. Status by an LP.
+
+    Not for large J: a violation is judged beside |J_i| |J'w|, and there 1e-9 of that is more than c_g G.
+    """
+    F, J = random(30, M, 19)
+    if kind == "zero":
+        J[:, 0] = 0.0
+    elif kind == "duplicated":
+        J[:, -1] = J[:, 0]
+    else:
+        J[:, 1] = -0.7 * J[:, 0]
+    row = [[1.0, -1.0] + [0.0] * (M - 2)]
+    for options in ({"line": "none"}, {"line": "matrix", "equality_matrix": row}):
+        algorithm = FERERO(upper=[1.2] * M, **options)  # type: ignore[arg-type]
+        for scale in (1e-8, 1e-4, 1.0):
+            s = solve(algorithm, F, scale * J)
+            possible = []
+            for r in range(30):
+                Bg, Bh = s.state["Bg"][r], s.state["Bh"][r]
+                rows, G, H = J[r].numpy(), Bg @ s.F[r] + s.state["bg"][r], Bh @ s.F[r] + s.state["bh"][r]
+                equal = {"A_eq": Bh @ rows, "b_eq": -H} if len(Bh) else {}
+                found = linprog(np.zeros(M + 3), Bg @ rows, -G, bounds=(None, None), method="highs", **equal)
+                possible.append(found.status == 0)
+            assert (s.failed == ~np.array(possible)).all()
+            assert any(possible)
+
+
 @pytest.mark.parametrize("cone", ["pareto", A4.tolist()])
 @pytest.mark.parametrize("domain_name", ["adaptive", "simplex"])
 def test_a_converged_run_goes_on_without_failures(cone: Any, domain_name: str) -> None:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from mobench.subproblems.arrays import Array, arrays, runs_last, tensor
 from mobench.subproblems.qp import qp, segment
-from mobench.subproblems.solution import TINY, TOLERANCE, Solution, certified
+from mobench.subproblems.solution import GOOD, TINY, TOLERANCE, Solution, certified
 
 
 @dataclass(frozen=True)
@@ -132,15 +132,29 @@ def _eliminate(program: Dual, K: Float[Tensor, "R M M"], F: Float[Tensor, "R M"]
         if g:
             linear[n:] += program.c_g * (affine[n:e] + bg)
             a = xp.concatenate((a, 0.0 * affine[n:e]), 0)
+            # likewise row by row, since qp gives each lg a unit of its own: of a row that the equalities span (its
+            # direction cannot change it) rounding must leave neither curvature nor a violation
+            length = xp.stack([k[m, m] for m in range(M)]) ** 0.5
+            noise = 1e-14 * (abs(both[:, :M]) * length).sum(1) ** 2 + 1e-26 * (rows_k[:e] * rows[:e]).sum(1)
+            fixed = xp.stack([Q[m, m] for m in range(e)]) <= noise
+            Q = xp.where(fixed[:, None] | fixed, 0.0, Q)
+            terms = program.c_g * (abs(affine[n:e]) + abs(bg)) + abs(C[:, n:] * SH[:, None]).sum(0)
+            linear[n:] = xp.where(fixed[n:] & (abs(linear[n:]) <= 1e-12 * terms), 0.0, linear[n:])
         solution: Any = program.solver(tensor(xp.moveaxis(Q, -1, 0)), tensor(linear.T), tensor(a.T), tensor(r))
         x, residual, failed = solution if xp is torch else (t.numpy() for t in solution)
         x = x.T
         lam = xp.concatenate((x, SH - (SC * x).sum(1)), 0)
         w = (rows * lam[:, None]).sum(0)
         # equality row B_h J d + c_h H = 0, relative to its own terms
-        broken = xp.amax(abs(target - (BK * w).sum(1)), 0)
         largest = xp.amax(xp.amax(abs(rows_k), 0), 0)
-        equality = broken / (xp.amax(abs(target), 0) + largest * xp.amax(abs(w), 0) + TINY)
+        for last in (False, False, True):
+            broken = target - (BK * w).sum(1)
+            equality = xp.amax(abs(broken), 0) / (xp.amax(abs(target), 0) + largest * xp.amax(abs(w), 0) + TINY)
+            poor = equality > GOOD
+            if last or not poor.any():
+                break
+            # rows of B_h J that are nearly dependent: S^+ is good to eps cond(S) only; what it has left is solved for
+            w = w + xp.where(poor, (rows[e:] * (inverse * broken).sum(1)[:, None]).sum(0), 0.0)
         kkt, lost = tensor(xp.maximum(residual, equality)), tensor(failed | (equality > TOLERANCE))
     return Solution(tensor(w.T, K.dtype).contiguous(), kkt, lost)
 

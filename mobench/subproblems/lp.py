@@ -38,6 +38,14 @@ def homogeneous_residual(xp: ModuleType, x: Array, y: Array, c: Array, G: Array)
     return xp.maximum(infeasible, dual)
 
 
+def _best_end(xp: ModuleType, slope: Array, low: Array, high: Array) -> Array:
+    """argmax of slope t over low <= t <= high; the middle where all are equal.
+
+    If low > high by rounding, both ends are solutions to rounding; if really, the certificate fails wherever t is.
+    """
+    return xp.where(slope > 0, high, xp.where(slope < 0, low, 0.5 * (low + high)))
+
+
 def _interval(xp: ModuleType, c: Array, G: Array) -> tuple[Array, Array]:
     """x and y of a homogeneous LP in x = (t, 1 - t): each row is  u t + v (1 - t) >= 0."""
     u, v = G[:, :, 0], G[:, :, 1]
@@ -48,8 +56,7 @@ def _interval(xp: ModuleType, c: Array, G: Array) -> tuple[Array, Array]:
     high, low = above[runs, first], below[runs, last]
     slope = c[:, 0] - c[:, 1]
     rising = slope > 0
-    # If low > high by rounding, both ends are solutions to rounding; if really, the certificate fails wherever t is.
-    t = xp.where(rising, high, xp.where(slope < 0, low, 0.5 * (low + high)))
+    t = _best_end(xp, slope, low, high)
     x = xp.stack((t, 1 - t), 1)
     row = xp.where(rising, first, last)
     held = xp.where(rising, high < 1, low > 0)
@@ -149,7 +156,7 @@ def _epo_interval(
         high = xp.where((u < 0) & (v >= 0), xp.minimum(high, root), high)
         low = xp.where((v < 0) & (u >= 0), xp.maximum(low, root), low)
     slope = xp.where(balance, c1 - c2, k11 - k22)
-    t = xp.where(slope > 0, high, xp.where(slope < 0, low, 0.5 * (low + high)))
+    t = _best_end(xp, slope, low, high)
     # primal feasibility, and optimality: in the direction in which the objective grows, a bound of t or a row must hold it
     least, slack = 0.0 * t, xp.where(slope > 0, 1 - t, xp.where(slope < 0, t, 0.0 * t))
     for u, v in rows:

@@ -77,27 +77,36 @@ def segment(
     return (x1, x2), residual, probe + r + top
 
 
+def _root(xp: ModuleType, x: Array) -> Array:
+    """Square root; 0 of what rounding has left below 0."""
+    return xp.where(x > 0, x, 0.0) ** 0.5
+
+
 def program_residual(
     xp: ModuleType, x: Array, Q: Array, b: Array, a: Array | None, r: Array | None, lower: Array, upper: Array | None
 ) -> Array:
     """The certificate of `qp_residual`; every array has its full size, lower may be -inf, upper +inf."""
     g = (Q @ x[:, :, None])[:, :, 0] - b
-    trace = xp.diagonal(Q, 0, 1, 2).sum(1)
-    size = xp.amax(abs(x), 1)
-    gamma = xp.amax(abs(b), 1)
+    diagonal = xp.diagonal(Q, 0, 1, 2)
+    held = 0 * x > 0 if a is None else a > 0
+    loose = None if held.all() else 1.0 * ~held
+    trace, size, gamma = diagonal, abs(x), abs(b)
+    if loose is not None:
+        trace, size, gamma = trace * held, size * held, gamma * held
+    trace, size, gamma = trace.sum(1), xp.amax(size, 1), xp.amax(gamma, 1)
     span = xp.inf if upper is None else upper - lower
     slope = g[:, None, :]
-    unit = size
+    unit = 0.0 * size
     if a is not None and r is not None:
         unit = abs(r) / (xp.amax(a, 1) + TINY)
         gamma = xp.maximum(gamma, trace * unit)
-        rest = abs(r - xp.where(a > 0, a * lower, 0.0).sum(1))
-        reach = xp.where(a > 0, rest[:, None] / a, xp.inf)
+        rest = abs(r - xp.where(held, a * lower, 0.0).sum(1))
+        reach = xp.where(held, rest[:, None] / a, xp.inf)
         span = reach if upper is None else xp.minimum(span, reach)
         # Complementarity gives the multiplier when there are no upper bounds; else some free entry does, or the ends of
         # the interval of multipliers that suit a vertex.
-        ratio = xp.where(a > 0, g / a, xp.inf)
-        inner = xp.where(x > lower, x - lower, 0.0)
+        ratio = xp.where(held, g / a, xp.inf)
+        inner = xp.where(held & (x > lower), x - lower, 0.0)
         inner = xp.where(inner < xp.inf, inner, 1.0)
         nu = ((inner * g).sum(1) / (inner * a).sum(1))[:, None]
         if upper is not None:
@@ -107,9 +116,24 @@ def program_residual(
         slope = slope - nu[:, :, None] * a[:, None, :]
     gamma = gamma + TINY
     sigma = xp.where(trace > 0, gamma / (trace + TINY), xp.maximum(unit, size))[:, None]
+    steep = xp.minimum(xp.maximum(trace * size, gamma), GROWTH * gamma)[:, None]
+    if loose is not None:
+        # |J_i| and |J'x| of Q = JJ', the latter as the sum of its terms
+        row, length = _root(xp, diagonal), _root(xp, trace)
+        scale, terms, height = length * unit, row * abs(x), abs(b)
+        far = xp.amax(loose * xp.where(row > 0, height / row, 0.0), 1)
+        part = xp.minimum((loose * terms).sum(1), xp.maximum(scale, GROWTH * far))
+        whole = (part + xp.minimum((held * terms).sum(1), GROWTH * scale))[:, None]
+        energy = whole * whole + (loose * height * abs(x)).sum(1)[:, None]
+        steep = xp.where(held, xp.maximum(steep, (length * part)[:, None]), xp.maximum(height, row * whole) + TINY)
+        share = xp.minimum(whole / (row + TINY), energy / (height + TINY))
+        if (scale == 0).any():
+            # nothing else sets a scale: x_i = 0 is told from rounding by b_i / Q_ii
+            alone = xp.where((scale[:, None] == 0) & (row > 0), height / diagonal, 0.0)
+            share = xp.maximum(share, alone)
+        sigma = xp.where(held, sigma, share)
     sigma = (sigma + 0 * x if isinstance(span, float) else xp.where(span > 0, xp.minimum(sigma, span), sigma)) + TINY
-    steep = xp.minimum(xp.maximum(trace * size, gamma), GROWTH * gamma)
-    natural = xp.minimum(slope / steep[:, None, None], ((x - lower) / sigma)[:, None, :])
+    natural = xp.minimum(slope / steep[:, None], ((x - lower) / sigma)[:, None, :])
     if upper is not None:
         natural = xp.maximum(natural, ((x - upper) / sigma)[:, None, :])
     residual = xp.amin(xp.amax(abs(natural), 2), 1)
@@ -119,9 +143,40 @@ def program_residual(
     return xp.maximum(residual, abs(ax.sum(1) - r) / (xp.maximum(abs(r), xp.amax(abs(ax), 1)) + TINY))
 
 
+def _own_units(
+    xp: ModuleType,
+    P: Array,
+    g: Array,
+    held: Array,
+    free: Array,
+    span: Array | None,
+    unit: Array,
+    gamma: Array,
+    length: Array,
+) -> tuple[Array, Array]:
+    """Units of all x_i and of all gradients, (R, n) each, where not every variable is in the equality.
+
+        l = max(length, max |g_i| / sqrt(P_ii)),   u_i = l / sqrt(P_ii),   gamma_i = max(|g_i|, l sqrt(P_ii))
+
+    The maximum is over the variables outside the equality that want to leave their bound: l is how far the gradients
+    of all variables will be moved (|J'x| where P = JJ'). Those in the equality keep `unit`, and `gamma` unless the
+    others move them further. Rows and columns are scaled differently, which a complementarity problem allows.
+    """
+    root = _root(xp, xp.diagonal(P, 0, 1, 2))
+    pull = xp.where(~held & (root > 0), xp.where(free, abs(g), -g) / root, 0.0)
+    length = xp.maximum(length, xp.amax(pull, 1))
+    length = xp.where(length > 0, length, 1.0)[:, None]
+    u = xp.where(root > 0, length / root, 1.0)
+    if span is not None:
+        u = xp.where((span > 0) & (span < u), span, u)
+    u = xp.where(held, unit[:, None], xp.exp2(xp.round(xp.log2(u))))
+    moved = xp.amax(xp.amax(abs(P) * u[:, None, :] * held[:, :, None] * ~held[:, None, :], 2), 1)
+    return u, xp.where(held, xp.maximum(gamma, moved)[:, None], xp.maximum(abs(g), root * length)) + TINY
+
+
 def _pivoted(
     xp: ModuleType,
-    ridge: float,
+    how: tuple[float, bool],
     Q: Array,
     b: Array,
     a: Array | None,
@@ -129,7 +184,12 @@ def _pivoted(
     lower: Array,
     upper: Array | None,
 ) -> tuple[Array, Array]:
-    """x and residual of the QP by complementary pivoting, with `ridge` times the identity added to the scaled Q."""
+    """x and residual of the QP by complementary pivoting.
+
+    how = (ridge, apart): `ridge` times the identity is added to the scaled Q; `apart`: the variables outside the
+    equality get units of their own.
+    """
+    ridge, apart = how
     R, n = b.shape
     i, runs = integers(Q, n), integers(Q, R)
     free = lower == -xp.inf
@@ -138,11 +198,14 @@ def _pivoted(
     # Rows of very different length: x_i in units D_i in which Q has a unit diagonal. Powers of 2: nothing is rounded.
     diagonal = xp.diagonal(Q, 0, 1, 2)
     longest = xp.amax(diagonal, 1)[:, None] + TINY
-    D = xp.exp2(xp.round(-0.5 * xp.log2(diagonal / longest + FLAT)))
+    D = xp.where(diagonal == 0, 1.0, xp.exp2(xp.round(-0.5 * xp.log2(abs(diagonal) / longest + FLAT))))
     P = D[:, :, None] * Q * D[:, None, :]
     g = g * D
-    trace = xp.diagonal(P, 0, 1, 2).sum(1)
-    steep = xp.amax(abs(g), 1)
+    if apart:
+        held = 0 * g > 0 if a is None else a > 0
+        trace, steep = (xp.diagonal(P, 0, 1, 2) * held).sum(1), xp.amax(abs(g) * held, 1)
+    else:
+        trace, steep = xp.diagonal(P, 0, 1, 2).sum(1), xp.amax(abs(g), 1)
     if a is not None:
         rest = r - (a * base).sum(1)
         aD = a * D
@@ -150,11 +213,18 @@ def _pivoted(
         unit = xp.where((unit > 0) & (unit < xp.inf), unit, 1.0)
     else:
         unit = xp.where((trace > 0) & (steep > 0), steep / (trace + TINY), 1.0)
-    gamma = xp.maximum(trace * unit, steep) + TINY
-    P = P * (unit / gamma)[:, None, None]
-    g = g / gamma[:, None]
+    gamma = xp.maximum(trace * unit, steep)
+    U = unit[:, None]
+    if apart:
+        span = None if upper is None else (upper - base) / D
+        U, gamma = _own_units(xp, P, g, held, free, span, unit, gamma, _root(xp, trace) * unit)
+    else:
+        gamma = gamma[:, None] + TINY
+    P = P * (U[:, None, :] / gamma[:, :, None])
     if ridge:
-        P[:, i, i] += ridge
+        P[:, i, i] += ridge * (xp.where(held, 1.0, P[:, i, i]) if apart else 1.0)
+    g = g / gamma
+    U = D * U
     skew, start = 0.0, 0.0
     unsigned = free
     if a is not None:
@@ -172,7 +242,7 @@ def _pivoted(
         # Slacks of x <= upper below; +inf is a slack that never changes.
         E = zeros(Q, R, n, n)
         E[:, i, i] = 0 * g + (upper < xp.inf)
-        room = xp.where(upper < xp.inf, (upper - base) / (D * unit[:, None]) - start, 1.0)
+        room = xp.where(upper < xp.inf, (upper - base) / U - start, 1.0)
         E = E if a is None else E @ Z
         M = xp.concatenate((xp.concatenate((M, xp.swapaxes(E, 1, 2)), 2), xp.concatenate((-E, 0 * E), 2)), 1)
         g = xp.concatenate((g, room), 1)
@@ -180,7 +250,7 @@ def _pivoted(
     z = complementary_pivot(xp, M, g, unsigned, 1e-12 if ridge else 1e-9)
     z = z[:, :n]
     x = z if a is None else start + (Z @ z[:, :, None])[:, :, 0]
-    x = xp.where(free | (x > DUST), x, 0.0) * (D * unit[:, None]) + base
+    x = xp.where(free | (x > DUST), x, 0.0) * U + base
     if upper is not None:
         x = xp.where(x > upper, upper, x)
     return x, program_residual(xp, x, Q, b, a, r, lower, upper)
@@ -204,7 +274,8 @@ def qp(
 
     n = 2 with an equality, lower = 0 and no upper bound (r > 0) is a closed form. The rest: shift to lower = 0, scale x
     so that Q has a unit diagonal (rows of very different length), eliminate the equality, pivot; where the certificate
-    shows that rounding has spoilt the answer, again with the smallest ridge that helps. Infeasible and unbounded runs
+    shows that rounding has spoilt the answer, again with units of their own for variables with a_i = 0, which the
+    equality gives no size, and then with the smallest ridge that helps. Infeasible and unbounded runs
     come back as failed. The answer does not depend on the scale of (Q, b), nor on the other runs of the batch.
     """
     R, n = Q.shape[:2]
@@ -229,7 +300,10 @@ def qp(
         problem = [Q_, b_, a_, r_, low_, high_]
         if not good.all():
             problem = [None if p is None else xp.where(good.reshape(-1, *[1] * (p.ndim - 1)), p, 0.0) for p in problem]
-        x, residual = best_try(xp, _pivoted, RIDGES, *problem)
+        tries = [(ridge, False) for ridge in RIDGES]
+        if a_ is None or not problem[2].all():
+            tries[1:] = [(ridge, True) for ridge in RIDGES]
+        x, residual = best_try(xp, _pivoted, tries, *problem)
         return certified(xp, x, residual, probe, dtype)
 
 
@@ -247,12 +321,24 @@ def qp_residual(
         natural residual   e = x - Pi(x - (Qx - b - nu a)),  Pi the projection onto lower <= x <= upper
         result             max(min over nu of |e|_inf, |a'x - r|)           in the scaled problem below
 
-    It covers stationarity, signs of multipliers, complementarity and bounds at once. The scaled problem has unit trace
-    and data of size 1: gradients are measured in gamma = max(tr(Q) r / max(a), |b|_inf) and x_i in gamma / tr(Q), or in
-    the length of its own range if that is shorter. So the value is the same for (s Q, s b) and for x in other units.
+    It covers stationarity, signs of multipliers, complementarity and bounds at once. Variables in the equality
+    (a_i > 0) are judged together, in units in which their part of the problem has unit trace and data of size 1, the
+    others (which nothing bounds: one may be 1e16 times another) each by its own. Sums and maxima over a_i > 0: E.
+
+        rho_Z = sum over a_i = 0 of sqrt(Q_ii) |x_i|,   rho = rho_Z + E-sum of sqrt(Q_ii) |x_i|
+        a_i > 0:  gradient in  max(tr(Q_E) r / max(a), |b_E|_inf, sqrt(tr(Q_E)) rho_Z)
+                  x_i in       max(tr(Q_E) r / max(a), |b_E|_inf) / tr(Q_E)
+        a_i = 0:  gradient in  max(|b_i|, sqrt(Q_ii) rho)
+                  x_i in       min(rho / sqrt(Q_ii), (rho^2 + sum over a_j = 0 of |b_j x_j|) / |b_i|)
+
+    With Q = JJ' rho is |J'x| before its terms cancel, so a gradient is relative to its own terms, and x_i = 0 is
+    relative to what x_i could add to J'x and to the objective. Or x_i in the length of its own range if that is shorter;
+    or in |b_i| / Q_ii where no variable of the equality sets a scale. The value is the same for (s Q, s b), for x in
+    other units, and for each x_i with a_i = 0 in a unit of its own.
     Gradients are excused by |x| where a solution is larger than its data (nearly singular Q), but by no more than
-    `GROWTH`: a point far out on a ray of an unbounded problem is no solution.
-    nu is any of (x - lower)'g / (x - lower)'a and, if there are upper bounds, the g_i / a_i (g = Qx - b); at a
+    `GROWTH` (rho_Z: than max(sqrt(tr(Q_E)) r / max(a), `GROWTH` max |b_i| / sqrt(Q_ii) over a_i = 0)): a point far out
+    on a ray of an unbounded problem is no solution.
+    nu is any of (x - lower)'g / (x - lower)'a over E and, if there are upper bounds, the g_i / a_i (g = Qx - b); at a
     minimiser one of them is the multiplier, and elsewhere the result is an upper bound.
     """
     R, n = x.shape

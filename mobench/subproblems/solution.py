@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
@@ -54,7 +54,7 @@ def certified(
 
 
 def best_try(
-    xp: ModuleType, solve: Callable[..., tuple[Array, Array]], tries: Sequence[float], *problem: Array | None
+    xp: ModuleType, solve: Callable[..., tuple[Array, Array]], tries: Sequence[Any], *problem: Array | None
 ) -> tuple[Array, Array]:
     """x and residual of solve(xp, tries[0], *problem); runs that are not `GOOD` get the next tries, the best counts."""
     x, residual = solve(xp, tries[0], *problem)

@@ -222,3 +222,48 @@ def test_a_wrong_vertex_is_found_out(monkeypatch):
 
     monkeypatch.setattr(module, "complementary_pivot", dishonest)
     assert epo_lp(*arguments).failed.tolist() == [False, False, True, False, False]
+
+
+def test_the_wrong_end_of_the_interval_is_found_out(monkeypatch):
+    """Two objectives: the feasible end with the other value fails, in `epo_lp` and in `lp`."""
+    module = sys.modules["mobench.subproblems.lp"]
+    honest = module._best_end
+    caught = 0
+    for family in FAMILIES:
+        for mode in MODES:
+            arguments = inputs(family, mode, 200, 2)
+            c, G, h = epo_data(torch, *arguments)
+            slope = (c[:, 0] - c[:, 1]) / c.abs().amax(1).clamp(min=1e-300)
+            for solve in (lambda a=arguments: epo_lp(*a), lambda c=c, G=G, h=h: lp(c, G, h)):
+                right = solve()
+                monkeypatch.setattr(module, "_best_end", lambda xp, slope, low, high: honest(xp, -slope, low, high))
+                wrong = solve()
+                # a tolerance that fails nothing shows where the other end lies
+                monkeypatch.setattr(module, "certified", lambda *a, f=module.certified: f(*a, tolerance=torch.inf))
+                other = solve()
+                monkeypatch.undo()
+                assert not right.failed.any()
+                worse = (slope * (right.x - other.x)[:, 0]) > 1e-8
+                assert wrong.failed[worse].all()
+                assert not wrong.failed[right.x[:, 0] == other.x[:, 0]].any()
+                caught += int(worse.sum())
+    assert caught > 3000
+
+
+def test_two_objectives_agree_with_the_reference():
+    """Status and value on 200 programs; with a negative Gram matrix K beta >= 0 has no solution."""
+    g = torch.Generator().manual_seed(7)
+    K = torch.randn(200, 2, 2, generator=g, dtype=DTYPE)
+    K = K + K.mT  # of any sign: what the M = 2 programs of EPO cannot be, and the interval must say so
+    Ca = torch.randn(200, 2, generator=g, dtype=DTYPE)
+    balance = torch.arange(200) % 2 == 0
+    jstar = torch.arange(200) // 2 % 2
+    for restricted in (True, False):
+        arguments = (K, Ca, balance, jstar, restricted)
+        solution, other = epo_lp(*arguments), reference.epo_lp(*arguments)
+        assert torch.equal(solution.failed, other.failed)
+        assert 20 < int(solution.failed.sum()) < 180
+        ok = ~solution.failed
+        c = epo_data(torch, *arguments)[0]
+        value, expected = (c * solution.x).sum(1)[ok], (c * other.x).sum(1)[ok]
+        assert torch.allclose(value, expected, rtol=1e-7, atol=1e-7)

@@ -378,6 +378,65 @@ def test_certificate_sees_every_kind_of_error():
     assert qp_residual(far, flat, slope, lower=-torch.inf) > 1e-5  # far out on a ray
 
 
+def test_variables_outside_the_equality_have_units_of_their_own():
+    """x_i -> x_i / S_i where a_i = 0 changes neither the answer nor what the certificate says of a wrong one."""
+    for n, out in ((3, 1), (6, 3), (9, 5)):
+        g = torch.Generator().manual_seed(n)
+        Q, b = gram(normal(g, 40, n, n + 2)), normal(g, 40, n)
+        a = uniform(g, 40, n) + 0.1
+        a[:, n - out :] = 0
+        x = qp(Q, b, a).x
+        S = torch.ones(40, n, dtype=DTYPE)
+        S[:, n - out :] = 10 ** (16 * uniform(g, 40, out) - 8)
+        scaled = qp(Q * S[:, :, None] * S[:, None], b * S, a)
+        assert_solved(scaled)
+        assert torch.allclose(scaled.x * S, x, rtol=0, atol=1e-9)
+        off = x + 0.1 * uniform(g, 40, n) * (a == 0)
+        assert qp_residual(off, Q, b, a).min() > 1e-4
+        assert torch.allclose(qp_residual(off / S, Q * S[:, :, None] * S[:, None], b * S, a), qp_residual(off, Q, b, a))
+
+
+@pytest.mark.parametrize("scale", [1e-8, 1e-5, 1e-3, 1.0, 1e4])
+def test_every_other_active_set_is_rejected(scale):
+    """The stationary points on all supports: one is the minimiser, all others have a residual above the tolerance.
+
+    Gradients of length `scale` in Q and of length 1 in b, as FERERO has them; the last two variables are not in the
+    equality. b_E = 0 and both kept (b < 0) is where b must not be the unit of the others' gradients.
+    """
+    g = torch.Generator().manual_seed(3)
+    R, n, out = 30, 5, 2
+    Q, b = scale**2 * gram(normal(g, R, n, n + 2)), normal(g, R, n)
+    b[: R // 2, : n - out] = 0
+    b[: R // 4, n - out :].abs_().neg_()
+    a = uniform(g, R, n) + 0.2
+    a[:, n - out :] = 0
+    best = qp(Q, b, a)
+    assert_solved(best, 1e-12)
+    seen = 0
+    for bits in range(1, 2**n):
+        on = torch.tensor([bits >> i & 1 for i in range(n)], dtype=torch.bool)
+        if not on[: n - out].any():
+            continue
+        k = int(on.sum())
+        # x_i in units u_i, gradients in units v of their largest term, so that the system is well scaled
+        u = torch.where(a[0] > 0, 1.0, max(1.0, scale**-2))[on]
+        v = torch.maximum(b[:, on].abs().amax(1), torch.as_tensor(scale**2))[:, None]
+        kkt = torch.zeros(R, k + 1, k + 1, dtype=DTYPE)
+        kkt[:, :k, :k] = Q[:, on][:, :, on] * u / v[:, :, None]
+        kkt[:, :k, k] = -a[:, on]
+        kkt[:, k, :k] = a[:, on] * u
+        z = torch.linalg.solve(kkt, torch.cat((b[:, on] / v, torch.ones(R, 1, dtype=DTYPE)), 1))[:, :k]
+        x = torch.zeros(R, n, dtype=DTYPE)
+        x[:, on] = z * u
+        residual = qp_residual(x, Q, b, a)
+        support = best.x > 0
+        same = (support == on).all(1)
+        assert (residual[same] <= TOLERANCE).all()
+        assert (residual[~same] > 100 * TOLERANCE).all()
+        seen += int((~same).sum())
+    assert seen > 500
+
+
 def test_numpy_and_torch_agree(monkeypatch):
     for n in (2, 4):
         for kind in PROGRAMS:
