@@ -20,12 +20,14 @@ from mobench.subproblems.solution import TINY
 
 State = tuple[Array, ...]
 
+CANCELLED = 1e-3  # share of the terms |a_k| sum mu_l |a_l| / s, which cancel in a_k'd, that counts as size of h_k
+
 
 class Part(NamedTuple):
     """h (K, R) without c; size (K, R) of its terms; H (K, K, R); size of the terms of the objective (R,).
 
     Of bounds in the interior-point method: sum and number of complementary products, relative dual residual, s (D, R),
-    v + s d (D, R).
+    v + s d (D, R). value (R,): the objective.
     """
 
     h: Array
@@ -37,16 +39,21 @@ class Part(NamedTuple):
     dual: Array = 0.0
     s: Array = None
     v: Array = None
+    value: Array = 0.0
 
 
 class Rows:
     """Variables with bounds low <= d <= high (D, R) and rows a (K + 1, D, R); tau (K + 1, D)."""
 
-    def __init__(self, xp: ModuleType, a: Array, tau: Array, low: Array, high: Array) -> None:
+    def __init__(
+        self, xp: ModuleType, a: Array, tau: Array, low: Array, high: Array, lengths: Array | None = None
+    ) -> None:
         self.xp, self.a, self.tau, self.low, self.high = xp, a, tau[:, :, None], low, high
+        self.lengths = (a * a).sum(1) ** 0.5 if lengths is None else lengths  # (K + 1, R)
 
     def take(self, runs: Array) -> Rows:
-        return Rows(self.xp, self.a[:, :, runs], self.tau[:, :, 0], self.low[:, runs], self.high[:, runs])
+        a, low, high, lengths = self.a[:, :, runs], self.low[:, runs], self.high[:, runs], self.lengths[:, runs]
+        return Rows(self.xp, a, self.tau[:, :, 0], low, high, lengths)
 
     def at(self, mu: Array) -> Part:
         m = mu[:, None]
@@ -63,8 +70,9 @@ class Rows:
             H = JB[:, None, 0] * J[None, :, 0]
             for p in range(1, len(d)):
                 H = H + JB[:, None, p] * J[None, :, p]
-        size = (abs(linear) + quadratic).sum(1)
-        return Part((linear + quadratic)[1:].sum(1), size[1:], H, size[0])
+        size = (abs(linear) + quadratic).sum(1) + CANCELLED * self.lengths * ((self.lengths * mu).sum(0) / s[0])
+        h = (linear + quadratic).sum(1)
+        return Part(h[1:], size[1:], H, size[0], value=h[0])
 
     # the interior-point method keeps d as a variable of its own here: P_Q has kinks
 
@@ -140,6 +148,7 @@ class Gram:
 
     def __init__(self, xp: ModuleType, G: Array, u: Array, xx: Array, square: Array, tau: Array) -> None:
         self.xp, self.G, self.u, self.xx, self.square, self.tau = xp, G, u, xx, square, tau
+        self.lengths = xp.stack([G[k, k] for k in range(len(G))]) ** 0.5
 
     def take(self, runs: Array) -> Gram:
         return Gram(self.xp, self.G[..., runs], self.u[:, runs], self.xx[runs], self.square[runs], self.tau)
@@ -163,7 +172,9 @@ class Gram:
         H = self.G - (ap * inverse)[:, None] * ap
         H = H + tau[:, None] * bent + bent[:, None] * tau + (tau[:, None] * tau) * curved
         quadratic = (0.5 * tau) * dd
-        return Part(linear + quadratic, abs(linear) + quadratic, H * (rho / s), 0.5 * self.tau[0] * dd)
+        zero = 0.5 * self.tau[0] * dd
+        size = abs(linear) + quadratic + CANCELLED * self.lengths * ((self.lengths * m).sum(0) / s)
+        return Part(linear + quadratic, size, H * (rho / s), zero, value=zero)
 
     # in the interior-point method the ball is one more constraint |x + d|^2 <= radius^2, with multiplier nu and slack
     # omega, eliminated here: d = -(v + 2 nu x)/S, S = s + 2 nu, is smooth
@@ -240,8 +251,11 @@ class General:
         dd = d.square().sum(1, keepdim=True)
         quadratic = 0.5 * tau * dd
         zero = 0.5 * self.tau[0] * dd[:, 0]
-        parts = (linear + quadratic, linear.abs() + quadratic, 0.5 * (H + H.mT), zero)
-        return Part(*(runs_last(self.xp, same(self.xp, part)) for part in parts))
+        lengths = self.rows.norm(dim=2)
+        size = linear.abs() + quadratic + CANCELLED * lengths * ((mu_[:, 1:] * lengths).sum(1, keepdim=True) / s)
+        parts = (linear + quadratic, size, 0.5 * (H + H.mT), zero)
+        h, size, H, zero = (runs_last(self.xp, same(self.xp, part)) for part in parts)
+        return Part(h, size, H, zero, value=zero)
 
     def begin(self, mu: Array) -> State:
         return ()

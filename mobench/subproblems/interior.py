@@ -15,9 +15,11 @@ from mobench.subproblems.arrays import Array, zeros
 from mobench.subproblems.blocks import Block, Part, reach
 from mobench.subproblems.solution import GOOD, TINY
 
-NEWTON = 10  # active-set steps: from good multipliers two to five are needed
+NEWTON = 14  # steps of Newton's method: from good multipliers two to five are needed
+MODEL = 4  # active sets tried for the model of one step
 INTERIOR = 60  # interior-point steps: 12 to 20 are needed
-SHIFT = 1e-14  # of the largest entry: keeps the matrix of dependent active constraints regular
+SHIFT = 1e-14  # least damping: keeps the matrix of dependent active constraints regular
+FIRST = 1e-2  # damping after a step that was taken back
 FAR = 1e14  # multipliers beyond this run away: the surrogate is infeasible
 
 
@@ -25,68 +27,112 @@ def indices(xp: ModuleType, mask: Array) -> Array:
     return mask.nonzero()[:, 0] if xp is torch else np.flatnonzero(mask)
 
 
-def _at(c: Array, blocks: Sequence[Block], mu: Array, zero: float = 1.0) -> tuple[Array, Array, Array, Array]:
-    """h, sizes of its terms, H and the size of the objective's terms at mu (K, R)."""
+def _at(c: Array, blocks: Sequence[Block], mu: Array, zero: float = 1.0) -> tuple[Array, Array, Array, Array, Array]:
+    """h, sizes of its terms, H, the objective and the size of its terms at mu (K, R)."""
     xp = blocks[0].xp
     full = xp.concatenate((zeros(c, 1, c.shape[1]) + zero, mu), 0)
     first, *rest = (block.at(full) for block in blocks)
-    h, size, H, objective = first[:4]
+    h, size, H, value, objective = first.h, first.size, first.H, first.value, first.zero
     for part in rest:
-        h, size, H, objective = h + part.h, size + part.size, H + part.H, objective + part.zero
-    return c + h, abs(c) + size, H, objective
+        h, size, H, value, objective = (
+            h + part.h,
+            size + part.size,
+            H + part.H,
+            value + part.value,
+            objective + part.zero,
+        )
+    return c + h, abs(c) + size, H, value, objective
+
+
+def bound(c: Array, blocks: Sequence[Block], mu: Array) -> Array:
+    """A lower bound (R,) of the value of (13), relative to its own terms, from the direction of mu."""
+    mu = mu / mu.sum(0)
+    h, size = _at(c, blocks, mu, 0.0)[:2]
+    return (mu * h).sum(0) / ((mu * size).sum(0) + TINY)
 
 
 def newton(xp: ModuleType, c: Array, blocks: list[Block], mu: Array, relaxed: bool = False) -> tuple[Array, Array]:
-    """Newton's method on min(mu, t - h) = 0 from mu (K, R): the best multipliers seen and their residuals.
+    """Newton's method for max q over mu >= 0 from mu (K, R): the best multipliers seen and their residuals.
 
-    t = 0; `relaxed` (13): mu_0 = 0, sum mu = 1 and t is free. Active are the k with mu_k + (h_k - t)/H_kk > 0; there
-    h = t is linearised, elsewhere mu = 0. Fast and exact where the guess of the active set settles; nothing is promised
-    elsewhere, the residual tells.
+    `relaxed` (13): mu_0 = 0 and sum mu = 1. Each step is for the quadratic model of q at mu, damped by damp * diag(H);
+    where q has not grown it is taken back and damped more, so that kinks of q do no harm.
     """
-    K, R = mu.shape
-    mu = xp.where(mu > 0, mu, 0.0)
+    R = mu.shape[1]
+    trial = xp.where(mu > 0, mu, 0.0)
     if relaxed:
-        mu = mu / mu.sum(0)
-    best, least = mu + 0.0, zeros(c, R) + xp.inf
+        trial = trial / trial.sum(0)
+    best, least = trial + 0.0, zeros(c, R) + xp.inf
     runs = indices(xp, least > 0)
+    damp = zeros(c, R) + SHIFT
     for i in range(NEWTON + 1):
-        h, size, H, objective = _at(c, blocks, mu, 0.0 if relaxed else 1.0)
-        t: Array = (mu * h).sum(0) if relaxed else 0.0
+        h_, size, H_, value, objective = _at(c, blocks, trial, 0.0 if relaxed else 1.0)
+        lagrangian = (trial * h_).sum(0)
         if relaxed:
-            residual = (xp.amax(h, 0) - t) / (xp.amax(size, 0) + TINY)
+            q_, terms = lagrangian, xp.amax(size, 0) + TINY
+            residual_ = (xp.amax(h_, 0) - lagrangian) / terms
         else:
-            violation = xp.amax(xp.where(h > 0, h, 0.0) / (size + TINY), 0)
-            gap = (mu * abs(h)).sum(0) / (objective + (mu * size).sum(0) + TINY)
-            residual = xp.maximum(violation, gap)
-        better = residual < least[runs]
-        least[runs] = xp.where(better, residual, least[runs])
-        best[:, runs] = xp.where(better, mu, best[:, runs])
-        keep = indices(xp, ~(residual <= 0.1 * GOOD))
+            q_, terms = value + lagrangian, objective + (trial * size).sum(0) + TINY
+            violation = xp.amax(xp.where(h_ > 0, h_, 0.0) / (size + TINY), 0)
+            residual_ = xp.maximum(violation, (trial * abs(h_)).sum(0) / terms)
+        better = residual_ < least[runs]
+        least[runs] = xp.where(better, residual_, least[runs])
+        best[:, runs] = xp.where(better, trial, best[:, runs])
+        keep = indices(xp, ~(least[runs] <= 0.1 * GOOD))
         if len(keep) == 0 or i == NEWTON:
             break
+        if i == 0:
+            mu, h, H, q, residual = trial, h_, H_, q_, residual_
+        else:
+            grown = (q_ >= q - 1e-13 * terms) | (residual_ < residual)
+            damp = xp.where(grown, 0.1 * damp, 10 * damp)
+            damp = xp.where(damp > SHIFT, damp, SHIFT)
+            if bool(grown.all()):
+                mu, h, H, q, residual = trial, h_, H_, q_, residual_
+            else:
+                damp = xp.where(grown | (damp > FIRST), damp, FIRST)
+                news, olds = (trial, h_, H_, q_, residual_), (mu, h, H, q, residual)
+                mu, h, H, q, residual = (xp.where(grown, new, old) for new, old in zip(news, olds, strict=True))
         if 2 * len(keep) < len(runs):
             c, mu, h, H, runs = c[:, keep], mu[:, keep], h[:, keep], H[..., keep], runs[keep]
-            t = t[keep] if relaxed else 0.0
+            q, residual, damp = q[keep], residual[keep], damp[keep]
             blocks = [block.take(keep) for block in blocks]
-        diagonal = xp.stack([H[k, k] for k in range(K)])
-        active = mu * diagonal + h - t > 0
+        trial = _model(xp, mu, h, H, damp, relaxed)
+    return best, least
+
+
+def _model(xp: ModuleType, mu: Array, h: Array, H: Array, damp: Array, relaxed: bool) -> Array:
+    """Maximiser x >= 0 of h'(x - mu) - 1/2 (x - mu)'(H + ridge)(x - mu) by active sets; `relaxed`: on sum x = 1.
+
+    Active are the k with x_k + (slope_k - t)/H_kk > 0; there the slope of the model is t (not relaxed: 0), else x = 0.
+    """
+    K = len(mu)
+    diagonal = xp.stack([H[k, k] for k in range(K)])
+    ridge = damp * (diagonal + 1e-4 * xp.amax(diagonal, 0) + TINY)
+    pivots = diagonal + ridge
+    if relaxed:  # of the order of the error: less to cancel in t
+        h = h - (mu * h).sum(0)
+    x, slope, before = mu, h, None
+    for _ in range(MODEL):
+        active = x * pivots + slope > 0
+        if before is not None and bool((active == before).all()):
+            break
+        before = active
         off = xp.where(active, 0.0, mu)
-        rhs = xp.where(active, h - t + (H * off).sum(1), 0.0)
+        rhs = xp.where(active, h + (H * off).sum(1), 0.0)
         M = xp.where(active[:, None] & active[None], H, 0.0)
-        ridge = SHIFT * (xp.amax(diagonal, 0) + TINY)
         for k in range(K):
-            M[k, k] = xp.where(active[k], M[k, k] + ridge, 1.0)
+            M[k, k] = xp.where(active[k], pivots[k], 1.0)
         if relaxed:
             both = _solve(xp, M, xp.stack((rhs, 1.0 * active), 1))
-            rest = 1.0 - xp.where(active, mu, 0.0).sum(0)
-            change = both[:, 0] - both[:, 1] * ((both[:, 0].sum(0) - rest) / both[:, 1].sum(0))
+            t = (both[:, 0].sum(0) - off.sum(0)) / both[:, 1].sum(0)
+            change = both[:, 0] - both[:, 1] * t
         else:
-            change = _solve(xp, M, rhs)
-        mu = xp.where(active, mu + change, 0.0)
-        mu = xp.where(mu > 0, mu, 0.0)
-        if relaxed:
-            mu = mu / mu.sum(0)
-    return best, least
+            t, change = 0.0, _solve(xp, M, rhs)
+        x = xp.where(active, mu + change, 0.0)
+        change = x - mu
+        slope = h - t - (H * change).sum(1) - ridge * change
+    x = xp.where(x > 0, x, 0.0)
+    return x / x.sum(0) if relaxed else x
 
 
 def interior(xp: ModuleType, c: Array, blocks: list[Block], relaxed: bool = False) -> Array:
@@ -108,6 +154,7 @@ def interior(xp: ModuleType, c: Array, blocks: list[Block], relaxed: bool = Fals
     t = xp.amax(h, 0) + floor if relaxed else zeros(c, R)
     w = t - h
     w = xp.where(w > floor, w, floor)
+    done, runs, alive = mu + 0.0, indices(xp, zero[0] < 2.0), zero[0] < 2.0
     for _ in range(INTERIOR):
         pairs = K + sum(part.pairs for part in parts)
         mean = ((mu * w).sum(0) + sum(part.products for part in parts)) / pairs
@@ -115,9 +162,18 @@ def interior(xp: ModuleType, c: Array, blocks: list[Block], relaxed: bool = Fals
         primal = xp.amax(abs(h - t + w) / (size + TINY), 0)
         for part in parts:
             primal = xp.maximum(primal, part.dual)
-        on = ((K * mean > 1e-14 * terms) | (primal > 1e-13)) & (xp.amax(mu, 0) < FAR)
-        if not bool(on.any()):
+        on = alive & ((K * mean > 1e-14 * terms) | (primal > 1e-13)) & (xp.amax(mu, 0) < FAR)
+        keep = indices(xp, on)
+        if len(keep) == 0:
             break
+        if 2 * len(keep) < len(runs):
+            done[:, runs] = mu
+            c, mu, w, h, zero = (a[:, keep] for a in (c, mu, w, h, zero))
+            runs, t, mean, on = (a[keep] for a in (runs, t, mean, on))
+            blocks = [block.take(keep) for block in blocks]
+            states = [tuple(a[..., keep] for a in state) for state in states]
+            full = xp.concatenate((zero, mu), 0)
+            parts = [block.system(state, full) for block, state in zip(blocks, states, strict=True)]
         eps = 0.1 * mean
         pieces = [block.reduce(state, part, eps) for block, state, part in zip(blocks, states, parts, strict=True)]
         M = sum(H for H, _ in pieces[1:]) + pieces[0][0]
@@ -154,8 +210,9 @@ def interior(xp: ModuleType, c: Array, blocks: list[Block], relaxed: bool = Fals
             if not bool(worse.any()):
                 break
             length = xp.where(worse, 0.5 * length, length)
-        mu, w, t, states = new_mu, new_w, new_t, new_states
-    return mu
+        mu, w, t, states, alive = new_mu, new_w, new_t, new_states, on
+    done[:, runs] = mu
+    return done
 
 
 def _sums(c: Array, parts: Sequence[Part]) -> tuple[Array, Array, Array]:

@@ -26,8 +26,11 @@ from torch import Tensor
 from mobench.core.sets import Ball, Box, Free, Set
 from mobench.subproblems.arrays import Array, arrays, runs_last, tensor, zeros
 from mobench.subproblems.blocks import Block, General, Gram, Rows, same
-from mobench.subproblems.interior import indices, interior, newton
+from mobench.subproblems.interior import bound, indices, interior, newton
 from mobench.subproblems.solution import GOOD, TINY, TOLERANCE
+
+CANCELLED = 1e-5  # share of the terms that cancel in d which counts as size of h: TOLERANCE of it is ROUNDING
+ROUNDING = 1e-14  # of the terms that cancel in d: what is not larger may be zero
 
 
 class SurrogateSolution(NamedTuple):
@@ -101,6 +104,9 @@ def solve_surrogate(program: Surrogate, warm: Float[Tensor, "R K"] | None = None
         xp, c, blocks = _blocks(program)
         mu, residual = newton(xp, c, blocks, runs_last(xp, same(xp, start)))
         left = indices(xp, ~(residual <= GOOD))
+        if len(left):  # where multipliers have run away their direction may prove already that (11) is infeasible
+            part = [block.take(left) for block in blocks]
+            left = left[indices(xp, ~(bound(c[:, left], part, mu[:, left]) > TOLERANCE))]
         if len(left):
             part = [block.take(left) for block in blocks]
             inner, lower = newton(xp, c[:, left], part, interior(xp, c[:, left], part))
@@ -116,20 +122,32 @@ def solve_surrogate(program: Surrogate, warm: Float[Tensor, "R K"] | None = None
         sub = program.take(runs)
         with np.errstate(all="ignore"):
             xp, c, blocks = _blocks(sub)
-            inner = newton(xp, c, blocks, interior(xp, c, blocks, relaxed=True), relaxed=True)[0]
+            inner, lower = newton(xp, c, blocks, runs_last(xp, same(xp, mu_[runs])), relaxed=True)
+            left = indices(xp, ~(lower <= GOOD))
+            if len(left):
+                part = [block.take(left) for block in blocks]
+                point = interior(xp, c[:, left], part, relaxed=True)
+                other, least = newton(xp, c[:, left], part, point, relaxed=True)
+                better = (least < lower[left]) | xp.isnan(lower[left])
+                inner[:, left] = xp.where(better, other, inner[:, left])
             relaxed = tensor(inner.swapaxes(0, 1)).contiguous()
         ex, ey = _step(sub, relaxed, objective=False)
         h, size = _constraints(sub, ex, ey)
         below, above = (relaxed * h).sum(1), h.amax(1)  # bounds of the value of (13)
         scale = size.amax(1) + TINY
-        proved = below > TOLERANCE * scale
-        take = runs[proved]
-        infeasible[take] = True
+        proved = below > GOOD * (relaxed * size).sum(1)  # beyond rounding: no point of Q makes mu'h smaller
+        # value 0: the minimiser of (13) is the only point that satisfies the constraints, (11) has no multipliers
+        noise = ROUNDING * _terms(sub, relaxed, objective=False).amax(1)
+        single = ~proved & (torch.fmax(above.abs(), below.abs()) <= noise)
+        scale = torch.where(single, torch.inf, scale)
+        infeasible[runs[proved]] = True
+        settled = proved | single
+        take = runs[settled]
         for whole, piece in ((dx, ex), (dy, ey), (mu_, relaxed), (worst, above)):
-            whole[take] = piece[proved]
-        residual_[take] = ((above - below) / scale)[proved]
+            whole[take] = piece[settled]
+        residual_[take] = ((above - below) / scale)[settled]
     residual_ = torch.where(good, residual_, torch.nan)
-    failed = unsolved & ~(infeasible & (residual_ <= TOLERANCE)) & good
+    failed = ~(residual_ <= TOLERANCE) & good
     lost = (failed | ~good)[:, None]
     infeasible &= ~failed & good
     return SurrogateSolution(
@@ -178,18 +196,35 @@ def _constraints(program: Surrogate, dx: Tensor, dy: Tensor) -> tuple[Tensor, Te
     return p.c + linear + along + bent, p.c.abs() + linear.abs() + dy.abs() @ p.slopes[1:].abs().T + bent
 
 
+def _terms(program: Surrogate, mu: Tensor, objective: bool = True) -> Tensor:
+    """Size (R, K) of the terms that cancel in a_k'd(mu): |a_k| (sum mu_l |a_l| / s + |x|). Rounding is relative to it."""
+    p = program
+    zero = 1.0 if objective else 0.0
+    lengths = (p.rows.square().sum(2) + p.slopes[1:].square().sum(1)).sqrt()
+    pull = (mu * lengths).sum(1) + zero * p.slopes[0].norm()
+    s = torch.minimum(zero * p.tau[0] + mu @ p.tau[1:], (zero * p.tau_y[0] + mu @ p.tau_y[1:]).amin(1))
+    return lengths * (pull / s + p.x.norm(dim=1)).unsqueeze(1)
+
+
 def _certificate(program: Surrogate, mu: Tensor, dx: Tensor, dy: Tensor) -> tuple[Tensor, Tensor]:
     """max_k h_k, and the residual: violation max h_k+ and duality gap |mu'h|, relative to their own terms.
 
-    d(mu) minimises the Lagrangian, therefore h_0(d) - q(mu) = -mu'h is the duality gap.
+    d(mu) minimises the Lagrangian, therefore h_0(d) - q(mu) = -mu'h is the duality gap. At a fixed point d and all its
+    terms vanish; there a small share of what cancels in d counts.
     """
     p = program
     h, size = _constraints(p, dx, dy)
-    bent = 0.5 * (dx.square().sum(1) * p.tau[0] + dy.square() @ p.tau_y[0])
-    zero = (dy.abs() @ p.slopes[0].abs()) + bent
-    violation = (h.clamp_min(0) / (size + TINY)).amax(1)
-    gap = (mu * h).abs().sum(1) / (zero + (mu * size).sum(1) + TINY)
-    return h.amax(1), torch.fmax(violation, gap)
+    zero = dy.abs() @ p.slopes[0].abs() + 0.5 * (dx.square().sum(1) * p.tau[0] + dy.square() @ p.tau_y[0])
+
+    def relative(size: Tensor) -> Tensor:
+        violation = (h.clamp_min(0) / (size + TINY)).amax(1)
+        gap = (mu * h).abs().sum(1) / (zero + (mu * size).sum(1) + TINY)
+        return torch.fmax(violation, gap)
+
+    residual = relative(size)
+    if not bool((residual <= GOOD).all()):
+        residual = relative(size + CANCELLED * _terms(p, mu))
+    return h.amax(1), residual
 
 
 def _blocks(program: Surrogate) -> tuple[ModuleType, Array, list[Block]]:
