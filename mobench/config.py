@@ -94,7 +94,7 @@ class Root:
     tuned: Any = None
     protocol: str = "none"
     preferences: Any = field(
-        default_factory=lambda: {"count": 10, "rays_deg": None, "weights": None, "simplex_steps": None, "floor": None}
+        default_factory=lambda: {"count": 10, "rays_deg": None, "weights": None, "floor": None, "simplex_steps": None}
     )
     seeds: list[int] = field(default_factory=lambda: [0])
     steps: int = 100

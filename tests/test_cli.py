@@ -21,12 +21,12 @@ QUICK = ("preferences=2", "steps=3", "logger=local")
 
 # command line: what the message must contain (found, expected, what to do)
 BAD = {
-    "problem=vlmop3": ["problem='vlmop3'", "choose one of dtlz2", "Did you mean 'vlmop2'?"],
+    "problem=vlmop3": ["problem='vlmop3'", "choose one of constrained_gaussian, dtlz2", "Did you mean 'vlmop2'?"],
     "algorithm=feroro": ["algorithm='feroro'", "choose one of ada_omd_tch", "Did you mean 'ferero'"],
     "scale=tiny": ["scale='tiny'", "laptop, paper, smoke"],
     "logger=wanbd": ["logger='wanbd'", "Did you mean 'wandb'?"],
     "protocol=ferero_fg3": ["protocol='ferero_fg3'", "Did you mean 'ferero_fig3'"],
-    "problem=": ["problem", "choose one of dtlz2"],
+    "problem=": ["problem", "choose one of constrained_gaussian, dtlz2"],
     "algorithm=null": ["algorithm=null", "choose one of ada_omd_tch"],
     "hydra/launcher=jobbib": ["hydra/launcher='jobbib'", "choose one of basic", "Did you mean 'joblib'?"],
     "problm=zdt2": ["problm is unknown", "known keys are algorithm", "Did you mean 'problem'"],
@@ -35,7 +35,7 @@ BAD = {
     "+experment=ferero/fig3": ["experment is unknown", "Did you mean 'experiment'"],
     "+experiment=ferero/fig33": [
         "experiment='ferero/fig33'",
-        "choose one of ferero/fig1",
+        "choose one of csmoo/fig1",
         "Did you mean 'ferero/fig3'",
     ],
     "+experiment=ferrero/all": ["ferrero/all names no artifact", "ferero/fig1"],
@@ -85,6 +85,23 @@ BAD = {
         "oracle=minibatch",
     ],
     "oracle=minibatch": ["VLMOP2", "nothing to sample from", "oracle=exact"],
+    "oracle=ema": ["VLMOP2", "nothing to sample from", "oracle=exact"],
+    "oracle=federated_ema": ["VLMOP2", "finite sum", "problem=least_squares"],
+    "oracle=ema oracle.blocks=9 problem=least_squares problem.n=4": ["oracle.blocks=9", "1..4"],
+    "oracle=ema oracle.inner.batchsize=2 problem=least_squares": ["oracle.inner.batchsize is unknown", "'batch_size'"],
+    "oracle=federated_ema oracle.clients=[3,4] problem=least_squares": ["oracle.clients=[3, 4]", "sum to 256"],
+    "algorithm=mgda problem=constrained_gaussian oracle=ema": ["MGDA does not fit", "exactly 0 constraints", "N=2"],
+    "problem=constrained_gaussian algorithm=csmoo2 problem.bounds=[0.2,0.2]": ["leave no feasible point"],
+    "problem=constrained_gaussian algorithm=csmoo2 problem.variance=0": ["problem.variance=0"],
+    "problem=pls algorithm=csmoo2 problem.noise=0": ["problem.noise=0", "> 0"],
+    "problem=pls algorithm=csmoo2 problem.antennas=0": ["problem.antennas=0", "at least 1"],
+    "problem=pls algorithm=csmoo2 problem.leakage=-0.1": ["problem.leakage=-0.1", "no feasible point"],
+    "algorithm=csmoo2 algorithm.beta=-1": ["algorithm.beta=-1", ">= 0"],
+    "algorithm=csmoo1 algorithm.tau=[0.1]": ["algorithm.tau has 1 entries", "need 3"],
+    "algorithm=csmoo1 algorithm.tau=0": ["algorithm.tau=0", "> 0"],
+    "algorithm=csmoo1 algorithm.step_size=1.5": ["algorithm.step_size=1.5", "<= 1"],
+    "protocol=csmoo_synthetic algorithm=csmoo2 preferences.weights=[[0.0,1.0]]": ["open simplex", "preferences.floor"],
+    "preferences.simplex_steps=4 preferences.rays_deg=[45]": ["preferences.simplex_steps beside one"],
 }
 
 
@@ -216,6 +233,7 @@ def test_single_job_prints_a_table(mobench: Run) -> None:
         "output",
         "f_1",
         "f_2",
+        "tchebycheff",
         "angle_deg",
         "front_distance",
         "stationarity",
@@ -242,7 +260,12 @@ def test_progress_is_plain_lines_off_a_terminal(mobench: Run, monkeypatch: pytes
 def test_help(mobench: Run) -> None:
     result = mobench("--help")
     assert result.code == 0
-    for words in ("algorithm: ada_omd_tch, epo, ferero", "problem: dtlz2", "experiment/ferero: fig1", "scale: laptop"):
+    for words in (
+        "algorithm: ada_omd_tch, csmoo1",
+        "problem: constrained_gaussian, dtlz2",
+        "experiment/ferero: fig1",
+        "scale: laptop",
+    ):
         assert words in result.out
     assert "mobench +experiment=ferero/fig3" in result.out
     assert "preferences=K" in result.out

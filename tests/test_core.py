@@ -513,6 +513,10 @@ class Faulty(Oracle):
     def exact(self, theta: Tensor) -> Tensor:
         return self.inner.exact(theta)
 
+    @property
+    def ideal(self) -> Tensor | None:
+        return self.inner.ideal
+
 
 @pytest.mark.parametrize("name", VARIANTS)
 @pytest.mark.parametrize("kind", ["nan", "inf", "overflow"])

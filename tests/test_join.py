@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator
@@ -151,6 +152,10 @@ class Watched(Oracle):
     def exact(self, theta: Tensor) -> Tensor:
         return self.inner.exact(theta)
 
+    @property
+    def ideal(self) -> Tensor | None:
+        return self.inner.ideal
+
 
 def four_steps(oracle: Watched, algorithm: Algorithm, problem: Problem, runs: Runs) -> dict[str, Any]:
     rules = {name: make_output(name) for name in dict.fromkeys(["last", *algorithm.outputs])}
@@ -192,8 +197,10 @@ def test_every_pair_of_the_project_runs_or_is_refused(
     for problem_name in PROBLEMS:
         for oracle_name in ORACLES:
             job = job_of(parts, compose, problem_name, oracle_name, algorithm_name)
-            if oracle_name == "minibatch" and job.problem.n_samples == 0:
-                with pytest.raises(JoinError, match="Choose oracle=exact"):
+            n = job.problem.n_samples
+            hint = {"exact": "", "federated_ema": "" if 0 < n < math.inf else "Choose a problem with data"}
+            if words := hint.get(oracle_name, "" if n else "Choose oracle=exact"):
+                with pytest.raises(JoinError, match=words):
                     job.oracle()
                 continue
             oracle = Watched(job.oracle())

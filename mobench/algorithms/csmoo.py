@@ -54,9 +54,6 @@ class Penalised(Algorithm):
     step_decay: Real = 0.95
     ideal: str | Real | Sequence[Real] = "problem"
 
-    def needs(self, spec: Spec) -> frozenset[str]:
-        return frozenset({"rows"})
-
     def advice(self, spec: Spec) -> list[str]:
         return conditions(spec, float(self.step_decay), type(self).__name__)
 
@@ -89,17 +86,22 @@ class Surrogated(Penalised):
                 f"algorithm.step_size={self.step_size} is a share of the way to the surrogate's solution: <= 1."
             )
 
+    def needs(self, spec: Spec) -> frozenset[str]:
+        return frozenset({"rows"})
+
     @property
     def _solver(self) -> Callable[..., SurrogateSolution]:
         return reference.solve_surrogate if self.subproblem == "cvxpy" else solve_surrogate
 
+    def misfits(self, spec: Spec) -> list[str]:
+        K = spec.M + spec.N
+        if isinstance(self.tau, (int, float)) or len(self.tau) == K + 1:
+            return []
+        return [f"algorithm.tau has {len(self.tau)} entries; the objective and {K} constraints need {K + 1}"]
+
     def _taus(self, K: int) -> list[float]:
         if isinstance(self.tau, (int, float)):
             return [float(self.tau)] * (K + 1)
-        if len(self.tau) != K + 1:
-            raise ConfigError(
-                f"algorithm.tau has {len(self.tau)} entries; the objective and {K} constraints need {K + 1}."
-            )
         return [float(tau) for tau in self.tau]
 
     @abstractmethod

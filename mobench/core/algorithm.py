@@ -88,6 +88,10 @@ class Algorithm(ABC):
         """alpha_t."""
         return self.step_size if self.step_decay == 0 else self.step_size / (self.step_offset + t) ** self.step_decay
 
+    def misfits(self, spec: Spec) -> list[str]:
+        """Reasons of its own against this oracle, beyond what the class declares; `join` refuses with them."""
+        return []
+
     def advice(self, spec: Spec) -> list[str]:
         """Conditions of the method's theory that the settings break; a warning each, nothing is refused."""
         return []

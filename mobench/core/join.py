@@ -38,7 +38,7 @@ def reasons(spec: Spec, algorithm: Algorithm) -> list[str]:
         out.append(f"its feasible set must be {algorithm.sets.__name__}, the problem's is {type(spec.X).__name__}")
     if algorithm.positive and not spec.positive:
         out.append("it needs objectives >= 0 (shift them by an ideal point), the problem's can be negative")
-    return out
+    return out + algorithm.misfits(spec)
 
 
 def check(spec: Spec, algorithm: Algorithm, problem: str = "this problem") -> None:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from mobench.errors import ConfigError, PreferenceError
 
-KEYS = ("count", "rays_deg", "weights", "simplex_steps", "floor")
+KEYS = ("count", "rays_deg", "weights", "floor", "simplex_steps")
 
 
 def ray(w: Float[Tensor, "*R M"]) -> Float[Tensor, "*R M"]:
@@ -89,7 +89,7 @@ def check_weights(w: Float[Tensor, "U M2"], M: int, floor: float | None) -> Floa
 
 
 def resolve(config: Any, M: int) -> Float[Tensor, "U M"]:
-    """The preference set from `preferences: K` or `preferences: {count, rays_deg, weights, simplex_steps, floor}`.
+    """The preference set from `preferences: K` or `preferences: {count, rays_deg, weights, floor, simplex_steps}`.
 
     Raises:
         PreferenceError: not in the open simplex, wrong length, or more than one of rays_deg, weights, simplex_steps.

@@ -55,13 +55,17 @@ class Ball(Set):
 
     def project(self, p: Float[Tensor, "R P"]) -> Float[Tensor, "R P"]:
         norm = torch.linalg.vector_norm(p, dim=-1, keepdim=True)
-        return p * (self.radius / norm.clamp_min(self.radius))
+        # within rounding of the sphere is inside: so the projection of a projection is itself, bit for bit
+        return torch.where(norm > self._outside(p), p * (self.radius / norm), p)
+
+    def _outside(self, p: Tensor) -> float:
+        return self.radius * (1.0 + 4.0 * torch.finfo(p.dtype).eps)
 
     def tangent(self, p: Float[Tensor, "R P"], V: Float[Tensor, "R k P"]) -> Float[Tensor, "R k P"]:
         norm = torch.linalg.vector_norm(p, dim=-1, keepdim=True).unsqueeze(1)
         unit = p.unsqueeze(1) / norm.clamp_min(torch.finfo(p.dtype).tiny)
         outside = self.radius / norm * (V - (V * unit).sum(-1, keepdim=True) * unit)
-        return torch.where(norm > self.radius, outside, V)
+        return torch.where(norm > self._outside(p), outside, V)
 
 
 @dataclass(frozen=True)

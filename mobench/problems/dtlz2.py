@@ -79,6 +79,11 @@ class DTLZ2(Problem):
         """(1.1, ..., 1.1); ours: every hypervolume that we print uses it."""
         return (1.1,) * self.M
 
+    @property
+    def ideal_point(self) -> Float[Tensor, " M"]:
+        """0: each objective vanishes on the front's border."""
+        return torch.zeros(self.M, dtype=torch.float64)
+
     def values(self, x: Float[Tensor, "R P"], batch: Tensor | None = None) -> Float[Tensor, "R M"]:
         return self._parts(x)[0]
 

@@ -149,6 +149,11 @@ class LeastSquares(Problem):
         worst = self._full(self.data().z)[0].max(0).values
         return tuple(1.1 * v for v in worst.tolist())
 
+    @property
+    def ideal_point(self) -> Float[Tensor, " M"]:
+        """The smallest value of each task."""
+        return self.data().least
+
     def data(self, dtype: torch.dtype = torch.float64, device: torch.device | str = "cpu") -> Data:
         """The data set as tensors; made once per dtype and device."""
         return _data(self.samples, self.tasks, self.n, self.noise, self.data_seed, dtype, torch.device(device))

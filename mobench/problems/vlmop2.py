@@ -85,6 +85,11 @@ class VLMOP2(Problem):
         """(1.1, 1.1) times `scale`; ours: every hypervolume that we print uses it."""
         return tuple(1.1 * s for s in self.scale)
 
+    @property
+    def ideal_point(self) -> Float[Tensor, " M"]:
+        """0: each well has f = 0 at its own centre."""
+        return torch.zeros(2, dtype=torch.float64)
+
     def values(self, x: Float[Tensor, "R P"], batch: Tensor | None = None) -> Float[Tensor, "R 2"]:
         return self._parts(x)[0]
 

@@ -121,6 +121,12 @@ class ZDT(Problem):
         """Intervals of x_1 on which g = 1 is Pareto optimal."""
         return ((0.0, 1.0),)
 
+    @property
+    def ideal_point(self) -> Float[Tensor, " 2"]:
+        """f_1 = 0 and the last point of the front, where f_2 is smallest."""
+        last = torch.tensor([math.sqrt(self.pieces()[-1][1])], dtype=torch.float64)
+        return torch.stack([torch.zeros_like(last), self.curve(last)[:, 1]])[:, 0]
+
     def front(self, k: int) -> Float[Tensor, "k 2"]:
         """k points of the curve g = 1, evenly spaced in arc length over its non-dominated pieces."""
         return evenly(self.curve, k, [(math.sqrt(a), math.sqrt(b)) for a, b in self.pieces()])
