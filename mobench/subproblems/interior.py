@@ -11,11 +11,12 @@ from types import ModuleType
 import numpy as np
 import torch
 
-from mobench.subproblems.arrays import Array, zeros
+from mobench.subproblems.arrays import Array, integers, zeros
 from mobench.subproblems.blocks import Block, Part, reach
-from mobench.subproblems.solution import GOOD, TINY
+from mobench.subproblems.solution import GOOD, TINY, TOLERANCE
 
-NEWTON = 14  # steps of Newton's method: from good multipliers two to five are needed
+NEWTON = 20  # steps of Newton's method: from good multipliers two to five are needed
+PROOF = 8  # the step at which it looks for a proof of infeasibility
 MODEL = 4  # active sets tried for the model of one step
 INTERIOR = 60  # interior-point steps: 12 to 20 are needed
 SHIFT = 1e-14  # least damping: keeps the matrix of dependent active constraints regular
@@ -61,9 +62,8 @@ def newton(xp: ModuleType, c: Array, blocks: list[Block], mu: Array, relaxed: bo
     trial = xp.where(mu > 0, mu, 0.0)
     if relaxed:
         trial = trial / trial.sum(0)
-    best, least = trial + 0.0, zeros(c, R) + xp.inf
-    runs = indices(xp, least > 0)
-    damp = zeros(c, R) + SHIFT
+    runs, whole, residuals = integers(c, R), trial, zeros(c, R)
+    damp = residuals + SHIFT
     for i in range(NEWTON + 1):
         h_, size, H_, value, objective = _at(c, blocks, trial, 0.0 if relaxed else 1.0)
         lagrangian = (trial * h_).sum(0)
@@ -72,65 +72,86 @@ def newton(xp: ModuleType, c: Array, blocks: list[Block], mu: Array, relaxed: bo
             residual_ = (xp.amax(h_, 0) - lagrangian) / terms
         else:
             q_, terms = value + lagrangian, objective + (trial * size).sum(0) + TINY
-            violation = xp.amax(xp.where(h_ > 0, h_, 0.0) / (size + TINY), 0)
-            residual_ = xp.maximum(violation, (trial * abs(h_)).sum(0) / terms)
-        better = residual_ < least[runs]
-        least[runs] = xp.where(better, residual_, least[runs])
-        best[:, runs] = xp.where(better, trial, best[:, runs])
-        keep = indices(xp, ~(least[runs] <= 0.1 * GOOD))
-        if len(keep) == 0 or i == NEWTON:
-            break
+            residual_ = xp.maximum(xp.amax(h_ / (size + TINY), 0), (trial * abs(h_)).sum(0) / terms)
         if i == 0:
+            best, least = trial, xp.where(residual_ < xp.inf, residual_, xp.inf)
             mu, h, H, q, residual = trial, h_, H_, q_, residual_
         else:
+            better = residual_ < least
+            best, least = xp.where(better, trial, best), xp.where(better, residual_, least)
             grown = (q_ >= q - 1e-13 * terms) | (residual_ < residual)
-            damp = xp.where(grown, 0.1 * damp, 10 * damp)
-            damp = xp.where(damp > SHIFT, damp, SHIFT)
             if bool(grown.all()):
+                damp = xp.where(damp > 10 * SHIFT, 0.1 * damp, SHIFT)
                 mu, h, H, q, residual = trial, h_, H_, q_, residual_
             else:
+                damp = xp.where(grown, 0.1 * damp, 10 * damp)
                 damp = xp.where(grown | (damp > FIRST), damp, FIRST)
+                damp = xp.where(damp > SHIFT, damp, SHIFT)
                 news, olds = (trial, h_, H_, q_, residual_), (mu, h, H, q, residual)
                 mu, h, H, q, residual = (xp.where(grown, new, old) for new, old in zip(news, olds, strict=True))
-        if 2 * len(keep) < len(runs):
-            c, mu, h, H, runs = c[:, keep], mu[:, keep], h[:, keep], H[..., keep], runs[keep]
-            q, residual, damp = q[keep], residual[keep], damp[keep]
+        keep = indices(xp, ~(least <= 0.1 * GOOD))
+        proof = i == PROOF and not relaxed and len(keep) > 0
+        if proof:  # multipliers that run away: nothing to wait for
+            keep = keep[indices(xp, ~(bound(c, blocks, mu)[keep] > TOLERANCE))]
+        if len(keep) == 0 or i == NEWTON:
+            break
+        if proof or 2 * len(keep) < len(runs):
+            if len(runs) == R:
+                whole, residuals = best + 0.0, least + 0.0
+            else:
+                whole[:, runs], residuals[runs] = best, least
+            c, mu, h, H, best = (a[..., keep] for a in (c, mu, h, H, best))
+            runs, q, residual, least, damp = (a[keep] for a in (runs, q, residual, least, damp))
             blocks = [block.take(keep) for block in blocks]
         trial = _model(xp, mu, h, H, damp, relaxed)
-    return best, least
+    if len(runs) == R:
+        return best, least
+    whole[:, runs], residuals[runs] = best, least
+    return whole, residuals
 
 
-def _model(xp: ModuleType, mu: Array, h: Array, H: Array, damp: Array, relaxed: bool) -> Array:
+def _model(
+    xp: ModuleType,
+    mu: Array,
+    h: Array,
+    H: Array,
+    damp: Array,
+    relaxed: bool,
+    active: Array = None,
+    tries: int = MODEL,
+) -> Array:
     """Maximiser x >= 0 of h'(x - mu) - 1/2 (x - mu)'(H + ridge)(x - mu) by active sets; `relaxed`: on sum x = 1.
 
     Active are the k with x_k + (slope_k - t)/H_kk > 0; there the slope of the model is t (not relaxed: 0), else x = 0.
     """
-    K = len(mu)
-    diagonal = xp.stack([H[k, k] for k in range(K)])
-    ridge = damp * (diagonal + 1e-4 * xp.amax(diagonal, 0) + TINY)
-    pivots = diagonal + ridge
     if relaxed:  # of the order of the error: less to cancel in t
         h = h - (mu * h).sum(0)
-    x, slope, before = mu, h, None
-    for _ in range(MODEL):
-        active = x * pivots + slope > 0
-        if before is not None and bool((active == before).all()):
-            break
-        before = active
-        off = xp.where(active, 0.0, mu)
-        rhs = xp.where(active, h + (H * off).sum(1), 0.0)
-        M = xp.where(active[:, None] & active[None], H, 0.0)
-        for k in range(K):
-            M[k, k] = xp.where(active[k], pivots[k], 1.0)
-        if relaxed:
-            both = _solve(xp, M, xp.stack((rhs, 1.0 * active), 1))
-            t = (both[:, 0].sum(0) - off.sum(0)) / both[:, 1].sum(0)
-            change = both[:, 0] - both[:, 1] * t
-        else:
-            t, change = 0.0, _solve(xp, M, rhs)
-        x = xp.where(active, mu + change, 0.0)
+    diagonal = xp.diagonal(H, 0, 0, 1).T
+    ridge = damp * (diagonal + 1e-4 * xp.amax(diagonal, 0) + TINY)
+    pivots = diagonal + ridge
+    if active is None:
+        active = mu * pivots + h > 0
+    off = xp.where(active, 0.0, mu)
+    rhs = xp.where(active, h + (H * off).sum(1), 0.0)
+    M = xp.where(active[:, None] & active, H, 0.0)
+    i = integers(M, len(M))
+    M[i, i] = xp.where(active, pivots, 1.0)
+    t: Array = 0.0
+    if relaxed:
+        both = _solve(xp, M, xp.stack((rhs, 1.0 * active), 1))
+        t = (both[:, 0].sum(0) - off.sum(0)) / both[:, 1].sum(0)
+        change = both[:, 0] - both[:, 1] * t
+    else:
+        change = _solve(xp, M, rhs)
+    x = xp.where(active, mu + change, 0.0)
+    if tries > 1:
         change = x - mu
         slope = h - t - (H * change).sum(1) - ridge * change
+        other = x * pivots + slope > 0
+        keep = indices(xp, (other != active).any(0))
+        if len(keep):
+            columns = (a[..., keep] for a in (mu, h, H, damp))
+            x[:, keep] = _model(xp, *columns, relaxed, other[:, keep], tries - 1)
     x = xp.where(x > 0, x, 0.0)
     return x / x.sum(0) if relaxed else x
 

@@ -91,7 +91,8 @@ def solve_surrogate(program: Surrogate, warm: Float[Tensor, "R K"] | None = None
     program = replace(program, **{n: getattr(program, n).detach().double() for n in ("c", "rows", "x", "low")})
     probe = program.c.sum(1) + program.rows.sum((1, 2)) + program.x.sum(1)
     good = torch.isfinite(probe)
-    if not bool(good.all()):  # a diverged run gets a harmless problem, its neighbours do not notice
+    healthy = bool(good.all())
+    if not healthy:  # a diverged run gets a harmless problem, its neighbours do not notice
         program = replace(
             program,
             c=torch.where(good[:, None], program.c, 0.0),
@@ -117,7 +118,10 @@ def solve_surrogate(program: Surrogate, warm: Float[Tensor, "R K"] | None = None
     worst, residual_ = _certificate(program, mu_, dx, dy)
     unsolved = ~(residual_ <= TOLERANCE)
     infeasible = torch.zeros_like(unsolved)
-    if bool(unsolved.any()) and bool((program.tau_y[1:] > 0).all()):
+    hard = bool(unsolved.any())
+    if healthy and not hard:
+        return SurrogateSolution(dx, dy, mu_, worst, residual_, infeasible, unsolved)
+    if hard and bool((program.tau_y[1:] > 0).all()):
         runs = unsolved.nonzero()[:, 0]
         sub = program.take(runs)
         with np.errstate(all="ignore"):
