@@ -189,7 +189,7 @@ class PLS(Problem):
 
     def bind(self, runs: Runs) -> PLS:
         """With channel_seed None, the run's seed makes its channels: all preferences of a seed share them."""
-        if self.channel_seed is not None:
+        if self.channel_seed is not None or hasattr(self, "_given"):  # channels that were given stay
             return self
         h = [_channels(int(s), self.antennas, self.users) for s in runs.seeds]
         return self.with_channels(torch.cat(h).to(runs.seeds.device))
