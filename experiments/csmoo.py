@@ -190,15 +190,31 @@ def judge_curves(a: Artifact, shown: dict[str, Curves], own: str, source: str) -
     c, name = shown[own], METHODS[own]
     x_best, V_best = c.optimum
     dx, dV = limits(c.lam[0])
-    worst, since = float(c.final["violation"].max()), float(c.feasible_since.max())
+    worst, since = float(c.final["violation"].max()), c.feasible_since
     a.claim(
         "feasible",
-        f"{name} drives the largest violation to (nearly) zero and stays feasible",
+        f"{name} drives the largest violation to (nearly) zero",
         source,
         published="(nearly) zero",
-        measured=f"final violation at most {worst:.2g} over {len(c.final)} seeds; 0 for good from step {since:g} on",
-        tolerance="final violation <= 1e-4 in every run, for good within 150 iterations",
-        holds=worst <= FEASIBLE and since <= 150,
+        measured=f"largest final violation over {len(c.final)} seeds {worst:.2g}",
+        tolerance="1e-4 in every run",
+        holds=worst <= FEASIBLE,
+    )
+    in_time = int((since <= 150).sum())
+    late = c.column("violation")[:, c.steps > 150]
+    a.claim(
+        "quickly",
+        f"{name} does so quickly and stays feasible",
+        source,
+        published="quickly; stabilises within the feasible region",
+        measured=f"{in_time} of {len(since)} seeds feasible for good from step 150 on at the latest, all from step "
+        f"{since.max():g} on; largest violation after step 150: {late.max(initial=0.0):.2g}",
+        tolerance="all seeds within 150 iterations (some: partial)",
+        holds=True if in_time == len(since) else ("partial" if in_time else False),
+        reason=""
+        if in_time == len(since)
+        else "The optimum is close to the end of the feasible set, and the noise of single "
+        "samples still moves x by about 0.05 after 150 steps: a run crosses the end of the set again.",
     )
     a.claim(
         "optimum",
@@ -434,9 +450,10 @@ def fig33(a: Artifact) -> None:
         ax.set_xlabel(r"$\beta$")
     for (b, c), colour in zip(betas.items(), st.CYCLE, strict=False):
         axes[0, 2].plot(c.steps + 1, c.column("violation").mean(0), color=colour, label=rf"$\beta={b:g}$")
-    axes[0, 2].set_xlim(1, 150)
+    axes[0, 2].set_xlim(1, 200)
     axes[0, 2].set_xscale("log")
     axes[0, 2].set_yscale("symlog", linthresh=1e-3)
+    axes[0, 2].set_ylim(bottom=0)
     axes[0, 2].set_ylabel("violation, mean over seeds")
     axes[0, 2].set_xlabel("iteration $t + 1$")
     axes[0, 2].legend(fontsize=7)
@@ -521,6 +538,7 @@ def fig33(a: Artifact) -> None:
         + ", ".join(f"{names.get(k, k).replace('$', '')}: {v:.2f}" for k, v in rough.items()),
         tolerance="each at least 1.5 times the standard setting's",
         holds=bool(min(rough[k] for k in others) >= 1.5 * rough["standard"]),
+        reason="A small tau makes one long early step, not an erratic path: later steps are damped by gamma_t alone.",
     )
     a.note("x_0 = 1, 5 seeds, common noise for all beta.")
 
@@ -594,6 +612,8 @@ def compare_three(a: Artifact, shown: dict[str, Curves]) -> None:
             all(roughness["csmoo2"] <= 0.99 * roughness[k] for k in ("basic", "csmoo1"))
             and all(decay["csmoo2"] <= 0.99 * decay[k] for k in ("basic", "csmoo1"))
         ),
+        reason="With the same noise the three take the same steps here: no surrogate is infeasible, and none is held by a "
+        "constraint.",
     )
 
 
@@ -608,25 +628,13 @@ def fig38(a: Artifact) -> None:
     low, high = problem.feasible_set
     xs = torch.linspace(low, high, 400, dtype=torch.float64).unsqueeze(1)
     curve = problem.values(xs)[:, :3].numpy()
-    import matplotlib.pyplot as plt
-
-    fig = plt.figure(figsize=(10.5, 3.6), layout="constrained")
     ends: dict[str, pd.DataFrame] = {}
-    for i, (key, name) in enumerate(METHODS.items()):
+    for key in METHODS:
         rows = a.jobs[key].final
         rows = rows[rows["status"] == "done"].copy()
         rows["x"] = a.jobs[key].solutions["last"][rows["run"].to_numpy(), 0]
         ends[key] = rows
-        ax = fig.add_subplot(1, 3, i + 1, projection="3d")
-        ax.plot(*curve.T, color=st.BLACK, lw=1.2, label="efficient set")
-        ax.scatter(
-            rows["f_1"], rows["f_2"], rows["f_3"], c=rows["preference_3"], cmap="viridis", s=10, depthshade=False
-        )
-        ax.set_xlabel("$E f_1$")
-        ax.set_ylabel("$E f_2$")
-        ax.set_zlabel("$E f_3$")
-        ax.set_title(f"{name} (colour: $\\lambda_3$)")
-    a.figure(fig)
+    _draw_fig38(a, ends, curve)
     feasible = float(max(rows["violation"].max() for rows in ends.values()))
     gap, span = {}, {}
     for key, rows in ends.items():
@@ -677,6 +685,36 @@ def fig38(a: Artifact) -> None:
         holds=rho > 0,
         reason="A larger weight on f_3 makes f_3 smaller: f_3 is minimised, and on the feasible set it rises with f_1.",
     )
+
+
+def _draw_fig38(a: Artifact, ends: dict[str, pd.DataFrame], curve: np.ndarray) -> None:
+    """The curve in three dimensions with all methods, and two of its projections, coloured by the third weight."""
+    import matplotlib.pyplot as plt
+
+    fig = plt.figure(figsize=(10.5, 3.4), layout="constrained")
+    ax = fig.add_subplot(1, 3, 1, projection="3d")
+    ax.plot(*curve.T, color=st.BLACK, lw=1.0)
+    for (key, rows), size in zip(ends.items(), (26, 13, 4), strict=True):
+        F = [rows[f"f_{m}"] for m in (1, 2, 3)]
+        ax.scatter(*F, s=size, facecolors="none", edgecolors=COLOURS[key], lw=0.8, label=METHODS[key], depthshade=False)
+    ax.view_init(elev=22, azim=-120)
+    ax.set_box_aspect((1, 1, 0.8), zoom=0.85)
+    ax.set_xlabel("$E f_1$")
+    ax.set_ylabel("$E f_2$")
+    ax.set_zlabel("$E f_3$")
+    ax.tick_params(labelsize=6)
+    ax.legend(fontsize=7, loc="upper left")
+    rows = ends["csmoo2"]
+    for i, (m, n) in enumerate(((1, 2), (1, 3))):
+        flat = fig.add_subplot(1, 3, i + 2)
+        flat.plot(curve[:, m - 1], curve[:, n - 1], color=st.BLACK, lw=1.0, label="efficient set")
+        shown = flat.scatter(rows[f"f_{m}"], rows[f"f_{n}"], c=rows["preference_3"], cmap="viridis", s=12, zorder=3)
+        flat.set_xlabel(f"$E f_{m}$")
+        flat.set_ylabel(f"$E f_{n}$")
+        flat.set_title("CSMOO-2")
+        flat.legend(fontsize=7)
+    fig.colorbar(shown, ax=flat, label=r"$\lambda_3$")
+    a.figure(fig)
 
 
 @artifact("csmoo/finals")

@@ -349,6 +349,9 @@ def three_figure(number: int, lam1: float) -> None:
             measured=f"largest final violation of the better variant {final:.4f}",
             tolerance="0.02",
             holds=final <= 0.02,
+            reason=""
+            if final <= 0.02
+            else "The proximal variant is pushed back only once an estimate exceeds 0; it swings.",
         )
         rough = {k: float(np.abs(np.diff(c.column("tchebycheff"), axis=1)).sum(1).mean()) for k, c in shown.items()}
         net = {k: float((c.column("tchebycheff")[:, 0] - c.V).mean()) for k, c in shown.items()}

@@ -30,7 +30,7 @@ from mobench.core.oracle import Oracle
 from mobench.core.output import AdaptiveTwoPass, Output, WeightedSum, make_output
 from mobench.core.preferences import angle_deg, ray
 from mobench.errors import MobenchError, SolverError, StoreError
-from mobench.store import JobFolder, columns, config_hash, outputs_root, write_atomic, write_json
+from mobench.store import JobFolder, columns, config_hash, outputs_root, results_root, write_atomic, write_json
 
 FRONT_POINTS = 20_001  # resolution of `front_distance`: spacing of a front of length 1.5 is below 1e-4
 
@@ -52,9 +52,12 @@ class Outcome:
 
 
 def folder_of(job: Job, root: Path | None = None) -> JobFolder:
-    """outputs/runs/<problem>-<algorithm>-<hash>."""
+    """outputs/runs/<problem>-<algorithm>-<hash>, or the same below experiments/results if its rows are kept there."""
     name = f"{job.problem.name}-{type(job.algorithm).__name__.lower()}-{config_hash(identity(job))}"
-    return JobFolder((root or outputs_root()) / "runs" / name)
+    own = JobFolder((root or outputs_root()) / "runs" / name)
+    kept = JobFolder(results_root() / "runs" / name)
+    # rows that took a long machine are kept with the project: they need not be made again, and are never written to
+    return kept if kept.done and not own.done and not job.config["rerun"] else own
 
 
 @contextlib.contextmanager

@@ -36,6 +36,13 @@ def outputs_root() -> Path:
     return Path(os.environ.get("MOBENCH_OUTPUTS") or "outputs")
 
 
+def results_root() -> Path:
+    """experiments/results, beside or inside the package: rows at paper scale that come with the project."""
+    package = Path(__file__).resolve().parent
+    inside = package / "experiments" / "results"
+    return inside if inside.exists() else package.parent / "experiments" / "results"
+
+
 def _explain(error: OSError, path: Path) -> StoreError:
     reasons = {13: "permission denied", 30: "the file system is read-only", 28: "no space left on the device"}
     why = reasons.get(error.errno or 0, error.strerror or str(error))
