@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 export MPLBACKEND := Agg
 
 .DEFAULT_GOAL := help
-.PHONY: help install reproduce test lint format artifact report benchmark faults doctor learn2learn clean
+.PHONY: help install reproduce test lint format artifact keep report benchmark faults doctor learn2learn clean
 
 help:  ## show this list
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -24,7 +24,7 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet -e '.[dev,joblib]'
 	touch $(STAMP)
 
-reproduce: install  ## every artifact at SCALE=laptop (about two minutes), then the report
+reproduce: install  ## every artifact at SCALE=laptop (a few minutes), then the report
 	$(BIN)/mobench +experiment=$(ID) scale=$(SCALE) hardware=$(HARDWARE)
 	$(BIN)/python -m mobench.report
 	@echo "Open outputs/report/index.html"
@@ -44,6 +44,9 @@ format: install  ## apply ruff's formatting
 
 artifact: install  ## one table or figure from stored rows: make artifact ID=ferero/fig3 (or ferero/all, all)
 	$(BIN)/mobench +experiment=$(ID) scale=$(SCALE) hardware=$(HARDWARE)
+
+keep: install  ## keep the rows of a drawn artifact with the project: make keep ID=csmoo/fig38
+	$(BIN)/python -m mobench.keep $(ID)
 
 report: install  ## the static page outputs/report/index.html, docs/results.md and the README's table
 	$(BIN)/python -m mobench.report --results docs/results.md --readme README.md

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from mobench.provenance import stamp
-from tests.benchmarks import loops, report, solves
+from tests.benchmarks import loops, report, solves, surrogates
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
@@ -42,20 +42,23 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
         print(text, flush=True)
 
     lines, left_out = loops.measure(settings["sizes"], settings["steps"], settings["rounds"], only, say)
-    rows = []
+    rows, programs = [], []
     if not chosen.no_solves:
         kinds = ("min_norm", "epo_lp") if quick else tuple(solves.SOLVERS)
         dimensions, sizes = ((2,), (1, 4)) if quick else ((2, 3, 10), (1, 100, 1000))
         rows = solves.measure(kinds, dimensions, sizes, settings["rounds"], 0.001 if quick else 0.05, say)
+        cases = list(surrogates.CASES)[:1] if quick else list(surrogates.CASES)
+        batches = (1, 4) if quick else (1, 10, 100, 1000)
+        programs = surrogates.measure(cases, batches, settings["rounds"], 0.001 if quick else 0.2, say)
     machine = {**stamp(), "cores": os.cpu_count()}
-    result = report.as_json(machine, settings, lines, rows)
+    result = report.as_json(machine, settings, lines, rows, programs)
     if chosen.json:
         chosen.json.parent.mkdir(parents=True, exist_ok=True)
         chosen.json.write_text(json.dumps(result, indent=1) + "\n")
     if chosen.output:
         figure = chosen.output.with_suffix(".png")
         report.draw(lines, figure)
-        chosen.output.write_text(report.markdown(machine, settings, lines, left_out, rows, figure.name))
+        chosen.output.write_text(report.markdown(machine, settings, lines, left_out, rows, figure.name, programs))
         say(f"wrote {chosen.output} and {figure}")
     return result
 

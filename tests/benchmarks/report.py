@@ -13,6 +13,7 @@ import numpy as np
 from mobench.artifacts import style
 from tests.benchmarks.loops import PREFERENCES, Line, N
 from tests.benchmarks.solves import Row
+from tests.benchmarks.surrogates import Row as Surrogates
 
 plt = style.plt
 
@@ -90,7 +91,11 @@ def judge(lines: dict[str, Line]) -> list[dict[str, Any]]:
 
 
 def as_json(
-    machine: dict[str, Any], settings: dict[str, Any], lines: dict[str, Line], rows: Sequence[Row]
+    machine: dict[str, Any],
+    settings: dict[str, Any],
+    lines: dict[str, Line],
+    rows: Sequence[Row],
+    programs: Sequence[Surrogates] = (),
 ) -> dict[str, Any]:
     """Everything that was measured; times in microseconds."""
     return {
@@ -118,6 +123,17 @@ def as_json(
             }
             for row in rows
         ],
+        "surrogates": [
+            {
+                "case": row.case,
+                "us_run_warm": {R: 1e6 * s.least / R for R, s in row.warm.items()},
+                "us_run_cold": {R: 1e6 * s.least / R for R, s in row.cold.items()},
+                "us_cvxpy": 1e6 * row.cvxpy.least,
+                "ratio_warm": {R: R * row.cvxpy.over(s) for R, s in row.warm.items()},
+                "difference": row.difference,
+            }
+            for row in programs
+        ],
         "aims": judge(lines),
     }
 
@@ -142,6 +158,7 @@ def markdown(
     left_out: dict[str, str],
     rows: Sequence[Row],
     figure: str | None,
+    programs: Sequence[Surrogates] = (),
 ) -> str:
     """The whole report."""
     sizes = settings["sizes"]
@@ -268,7 +285,45 @@ def markdown(
                 ],
             ),
         ]
+    if programs:
+        ours = list(programs[0].warm)
+        aims = {1: 1.0, 100: 50.0, 1000: 100.0}
+        parts += [
+            "## CSMOO's surrogate: microseconds per solve and run",
+            "Consecutive surrogates of real trajectories (after 50 steps), certified, from the last step's multipliers "
+            "(cold: from ones), against CVXPY with one parametrised (DPP) problem per shape (CLARABEL), one solve after the "
+            "other, without its certificate. Aims: 1x at R = 1, 50x at R = 100, 100x at R = 1000. Last column: largest "
+            "difference of the steps dx.",
+            table(
+                [
+                    "trajectory",
+                    *[f"R = {R}" for R in ours],
+                    *[f"cold, R = {R}" for R in ours if R in (1, 1000)],
+                    "CVXPY",
+                    *[f"ratio, R = {R}" for R in ours],
+                    "aims met",
+                    "difference",
+                ],
+                [
+                    [
+                        row.case,
+                        *[number(1e6 * row.warm[R].least / R) for R in ours],
+                        *[number(1e6 * row.cold[R].least / R) for R in ours if R in (1, 1000)],
+                        number(1e6 * row.cvxpy.least),
+                        *[f"{number(R * row.cvxpy.over(row.warm[R]))}x" for R in ours],
+                        _met({R: R * row.cvxpy.over(row.warm[R]) for R in ours}, aims),
+                        f"{row.difference:.0e}",
+                    ]
+                    for row in programs
+                ],
+            ),
+        ]
     return "\n\n".join(parts) + "\n"
+
+
+def _met(ratio: dict[int, float], aims: dict[int, float]) -> str:
+    missed = [f"R = {R}" for R, aim in aims.items() if R in ratio and ratio[R] < aim]
+    return f"**not at {', '.join(missed)}**" if missed else "yes"
 
 
 def draw(lines: dict[str, Line], path: Path) -> None:
