@@ -45,6 +45,8 @@ class Part(NamedTuple):
 class Rows:
     """Variables with bounds low <= d <= high (D, R) and rows a (K + 1, D, R); tau (K + 1, D)."""
 
+    smooth = True  # whether the interior-point method sees no kinks
+
     def __init__(
         self, xp: ModuleType, a: Array, tau: Array, low: Array, high: Array, lengths: Array | None = None
     ) -> None:
@@ -146,6 +148,8 @@ class Gram:
     d = rho p - x, rho = min(1, radius/|p|), and B = rho (I - pp'/|p|^2) outside the ball, else I.
     """
 
+    smooth = True  # whether the interior-point method sees no kinks
+
     def __init__(self, xp: ModuleType, G: Array, u: Array, xx: Array, square: Array, tau: Array) -> None:
         self.xp, self.G, self.u, self.xx, self.square, self.tau = xp, G, u, xx, square, tau
         self.lengths = xp.stack([G[k, k] for k in range(len(G))]) ** 0.5
@@ -231,6 +235,8 @@ class Gram:
 
 class General:
     """Variables in any set with a projection and its derivative; runs first inside, as `Set` wants them."""
+
+    smooth = False  # whether the interior-point method sees no kinks
 
     def __init__(self, xp: ModuleType, X: Set, x: Tensor, rows: Tensor, tau: Tensor) -> None:
         self.xp, self.X, self.x, self.rows, self.tau = xp, X, x, rows, tau

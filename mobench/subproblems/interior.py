@@ -16,6 +16,7 @@ from mobench.subproblems.blocks import Block, Part, reach
 from mobench.subproblems.solution import GOOD, TINY, TOLERANCE
 
 NEWTON = 20  # steps of Newton's method: from good multipliers two to five are needed
+PATIENT = 60  # the same where the interior-point method keeps the kinks of the projection and may be of no help
 PROOF = 8  # the step at which it looks for a proof of infeasibility
 MODEL = 4  # active sets tried for the model of one step
 INTERIOR = 60  # interior-point steps: 12 to 20 are needed
@@ -59,12 +60,13 @@ def newton(xp: ModuleType, c: Array, blocks: list[Block], mu: Array, relaxed: bo
     where q has not grown it is taken back and damped more, so that kinks of q do no harm.
     """
     R = mu.shape[1]
+    steps = NEWTON if all(block.smooth for block in blocks) else PATIENT
     trial = xp.where(mu > 0, mu, 0.0)
     if relaxed:
         trial = trial / trial.sum(0)
     runs, whole, residuals = integers(c, R), trial, zeros(c, R)
     damp = residuals + SHIFT
-    for i in range(NEWTON + 1):
+    for i in range(steps + 1):
         h_, size, H_, value, objective = _at(c, blocks, trial, 0.0 if relaxed else 1.0)
         lagrangian = (trial * h_).sum(0)
         if relaxed:
@@ -93,7 +95,7 @@ def newton(xp: ModuleType, c: Array, blocks: list[Block], mu: Array, relaxed: bo
         proof = i == PROOF and not relaxed and len(keep) > 0
         if proof:  # multipliers that run away: nothing to wait for
             keep = keep[indices(xp, ~(bound(c, blocks, mu)[keep] > TOLERANCE))]
-        if len(keep) == 0 or i == NEWTON:
+        if len(keep) == 0 or i == steps:
             break
         if proof or 2 * len(keep) < len(runs):
             if len(runs) == R:
@@ -182,7 +184,7 @@ def interior(xp: ModuleType, c: Array, blocks: list[Block], relaxed: bool = Fals
         terms = objective + (mu * size).sum(0) + TINY
         primal = xp.amax(abs(h - t + w) / (size + TINY), 0)
         for part in parts:
-            primal = xp.maximum(primal, part.dual)
+            primal = xp.maximum(primal, 0.0 * primal + part.dual)
         on = alive & ((K * mean > 1e-14 * terms) | (primal > 1e-13)) & (xp.amax(mu, 0) < FAR)
         keep = indices(xp, on)
         if len(keep) == 0:

@@ -232,7 +232,7 @@ def _surrogate_solution(p: Surrogate, relaxed: bool, unit: float) -> tuple[Tenso
             x = np.where(moving, x, 0.0)
         values |= {"x": x / d, "radius": np.sqrt(room) / d}
     elif isinstance(p.X, Box):
-        below, above = np.isfinite(p.X.lower), np.isfinite(p.X.upper)
+        below, above = bool(np.isfinite(p.X.lower)), bool(np.isfinite(p.X.upper))
         keep = 1.0 if p.moving is None else moving
         values |= {"lower": (p.X.lower - x) * keep / d} if below else {}
         values |= {"upper": (p.X.upper - x) * keep / d} if above else {}

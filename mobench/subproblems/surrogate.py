@@ -127,7 +127,8 @@ def solve_surrogate(program: Surrogate, warm: Float[Tensor, "R K"] | None = None
         with np.errstate(all="ignore"):
             xp, c, blocks = _blocks(sub)
             inner, lower = newton(xp, c, blocks, runs_last(xp, same(xp, mu_[runs])), relaxed=True)
-            left = indices(xp, ~(lower <= GOOD))
+            # a value of zero is to be known as exactly as rounding lets it be
+            left = indices(xp, ~((lower <= GOOD) & (abs(bound(c, blocks, inner)) > GOOD)))
             if len(left):
                 part = [block.take(left) for block in blocks]
                 point = interior(xp, c[:, left], part, relaxed=True)
