@@ -81,7 +81,7 @@ class Surrogate:
 def solve_surrogate(program: Surrogate, warm: Float[Tensor, "R K"] | None = None) -> SurrogateSolution:
     """Solve R surrogates at once; `warm`: multipliers to start from, such as those of the last iteration.
 
-    An active-set Newton iteration from `warm`; runs that it leaves go through a primal-dual interior-point method and
+    A damped Newton iteration from `warm`; runs that it leaves go through a primal-dual interior-point method and
     the same iteration again; runs that this leaves get problem (13) and either a proof of infeasibility or `failed`.
     The certificate is computed from the step itself, by rows, whatever formula found it.
 
@@ -127,8 +127,8 @@ def solve_surrogate(program: Surrogate, warm: Float[Tensor, "R K"] | None = None
         with np.errstate(all="ignore"):
             xp, c, blocks = _blocks(sub)
             inner, lower = newton(xp, c, blocks, runs_last(xp, same(xp, mu_[runs])), relaxed=True)
-            # a value of zero is to be known as exactly as rounding lets it be
-            left = indices(xp, ~((lower <= GOOD) & (abs(bound(c, blocks, inner)) > GOOD)))
+            # a value that is no proof may be zero: it is to be known as exactly as rounding lets it be
+            left = indices(xp, ~((lower <= GOOD) & (bound(c, blocks, inner) > GOOD)))
             if len(left):
                 part = [block.take(left) for block in blocks]
                 point = interior(xp, c[:, left], part, relaxed=True)
