@@ -152,6 +152,9 @@ def test_every_family_is_certified(family, kind):
     for p in programs(family, kind, 20, SHAPES[:-1] if family == "pinned" else SHAPES):
         s = solve_surrogate(p)
         assert_solved(p, s)
+        if family == "pinned":
+            assert not s.infeasible.any()
+            assert torch.maximum(s.dx.abs().amax(1), s.dy.abs().amax(1)).max() < 1e-6
         again = solve_surrogate(p, s.mu)
         assert_solved(p, again)
         assert torch.equal(s.infeasible, again.infeasible)
