@@ -18,7 +18,7 @@ from torch import Tensor
 from mobench.algorithms.csmoo import CSMOO1, CSMOOBasic
 from mobench.algorithms.csmoo2 import CSMOO2
 from mobench.algorithms.penalty_sgd import PenaltySGD
-from mobench.core import Algorithm, Oracle, Problem, Runs, loop
+from mobench.core import Algorithm, Oracle, Runs, loop
 from mobench.core.output import Last
 from mobench.oracles import EMA, Minibatch
 from mobench.problems import PLS, ConstrainedGaussian

@@ -81,9 +81,10 @@ class Surrogated(Penalised):
         taus = [self.tau] if isinstance(self.tau, (int, float)) else list(self.tau)
         if not all(tau > 0 for tau in taus):
             raise ConfigError(f"algorithm.tau={self.tau} must be > 0.")
-        if self.step_size > 1:
+        if self.schedule(0) > 1:
             raise ConfigError(
-                f"algorithm.step_size={self.step_size} is a share of the way to the surrogate's solution: <= 1."
+                f"algorithm.step_size={self.step_size}: the first step, step_size/step_offset^step_decay = "
+                f"{self.schedule(0):g}, is a share of the way to the surrogate's solution: <= 1."
             )
 
     def needs(self, spec: Spec) -> frozenset[str]:
