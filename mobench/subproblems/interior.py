@@ -26,7 +26,10 @@ FAR = 1e14  # multipliers beyond this run away: the surrogate is infeasible
 
 
 def indices(xp: ModuleType, mask: Array) -> Array:
-    return mask.nonzero()[:, 0] if xp is torch else np.flatnonzero(mask)
+    """Where mask (R,) holds. One of several is given twice: sums over the short axes of an array with a single run are
+    added up in another order, and no run may depend on how many others are left, not even in its last digit."""
+    found = mask.nonzero()[:, 0] if xp is torch else np.flatnonzero(mask)
+    return xp.concatenate((found, found)) if len(found) == 1 and len(mask) > 1 else found
 
 
 def _at(c: Array, blocks: Sequence[Block], mu: Array, zero: float = 1.0) -> tuple[Array, Array, Array, Array, Array]:
@@ -59,13 +62,12 @@ def newton(xp: ModuleType, c: Array, blocks: list[Block], mu: Array, relaxed: bo
     `relaxed` (13): mu_0 = 0 and sum mu = 1. Each step is for the quadratic model of q at mu, damped by damp * diag(H);
     where q has not grown it is taken back and damped more, so that kinks of q do no harm.
     """
-    R = mu.shape[1]
     steps = NEWTON if all(block.smooth for block in blocks) else PATIENT
     trial = xp.where(mu > 0, mu, 0.0)
     if relaxed:
         trial = trial / trial.sum(0)
-    runs, whole, residuals = integers(c, R), trial, zeros(c, R)
-    damp = residuals + SHIFT
+    damp = zeros(c, mu.shape[1]) + SHIFT
+    runs: Array = None  # the runs that are left, once some have been taken out
     for i in range(steps + 1):
         h_, size, H_, value, objective = _at(c, blocks, trial, 0.0 if relaxed else 1.0)
         lagrangian = (trial * h_).sum(0)
@@ -79,7 +81,8 @@ def newton(xp: ModuleType, c: Array, blocks: list[Block], mu: Array, relaxed: bo
             best, least = trial, xp.where(residual_ < xp.inf, residual_, xp.inf)
             mu, h, H, q, residual = trial, h_, H_, q_, residual_
         else:
-            better = residual_ < least
+            # a run that has finished takes nothing more from steps that others need
+            better = (residual_ < least) & ~(least <= 0.1 * GOOD)
             best, least = xp.where(better, trial, best), xp.where(better, residual_, least)
             grown = (q_ >= q - 1e-13 * terms) | (residual_ < residual)
             if bool(grown.all()):
@@ -97,16 +100,16 @@ def newton(xp: ModuleType, c: Array, blocks: list[Block], mu: Array, relaxed: bo
             keep = keep[indices(xp, ~(bound(c, blocks, mu)[keep] > TOLERANCE))]
         if len(keep) == 0 or i == steps:
             break
-        if proof or 2 * len(keep) < len(runs):
-            if len(runs) == R:
-                whole, residuals = best + 0.0, least + 0.0
+        if proof or 2 * len(keep) < len(least):
+            if runs is None:
+                whole, residuals, runs = best + 0.0, least + 0.0, integers(c, len(least))
             else:
                 whole[:, runs], residuals[runs] = best, least
             c, mu, h, H, best = (a[..., keep] for a in (c, mu, h, H, best))
             runs, q, residual, least, damp = (a[keep] for a in (runs, q, residual, least, damp))
             blocks = [block.take(keep) for block in blocks]
         trial = _model(xp, mu, h, H, damp, relaxed)
-    if len(runs) == R:
+    if runs is None:
         return best, least
     whole[:, runs], residuals[runs] = best, least
     return whole, residuals
@@ -152,8 +155,8 @@ def _model(
         other = x * pivots + slope > 0
         keep = indices(xp, (other != active).any(0))
         if len(keep):
-            columns = (a[..., keep] for a in (mu, h, H, damp))
-            x[:, keep] = _model(xp, *columns, relaxed, other[:, keep], tries - 1)
+            part = mu[:, keep], h[:, keep], H[..., keep], damp[keep]
+            x[:, keep] = _model(xp, *part, relaxed, other[:, keep], tries - 1)
     x = xp.where(x > 0, x, 0.0)
     return x / x.sum(0) if relaxed else x
 
