@@ -197,7 +197,7 @@ def test_penalty_path_on_the_noisy_variable(variant: str, M: int) -> None:
         agrees(path, r, expected, 1e-9)
 
 
-@pytest.mark.parametrize("algorithm", [CSMOOBasic(), CSMOO1(), CSMOO2()], ids=["basic", "csmoo1", "csmoo2"])
+@pytest.mark.parametrize("algorithm", [CSMOO1(), CSMOO2()], ids=["csmoo1", "csmoo2"])
 def test_cvxpy_gives_the_same_path(algorithm: Algorithm) -> None:
     runs, theta = gaussian_runs(2, [(2.0, 6, 0.5)])
     oracle, _ = gaussian_pair(ConstrainedGaussian(), runs, theta, 1, 1)
