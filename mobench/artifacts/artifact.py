@@ -192,6 +192,8 @@ class Artifact:
 
     def figure(self, figure: Any) -> None:
         """The picture: PDF with embedded fonts, and PNG."""
+        figure.draw_without_rendering()  # the layout is computed once, not for each file again
+        figure.set_layout_engine("none")
         for kind in ("pdf", "png"):
             buffer = io.BytesIO()
             # no date inside: the same rows give the same bytes

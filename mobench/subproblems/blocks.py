@@ -20,7 +20,9 @@ from mobench.subproblems.solution import TINY
 
 State = tuple[Array, ...]
 
-CANCELLED = 1e-3  # share of the terms |a_k| sum mu_l |a_l| / s, which cancel in a_k'd, that counts as size of h_k
+LOOSE = (
+    1e-3  # share of the terms |a_k| sum mu_l |a_l| / s, which cancel in a_k'd, that counts as size of h_k on the way
+)
 
 
 class Part(NamedTuple):
@@ -72,7 +74,7 @@ class Rows:
             H = JB[:, None, 0] * J[None, :, 0]
             for p in range(1, len(d)):
                 H = H + JB[:, None, p] * J[None, :, p]
-        size = (abs(linear) + quadratic).sum(1) + CANCELLED * self.lengths * ((self.lengths * mu).sum(0) / s[0])
+        size = (abs(linear) + quadratic).sum(1) + LOOSE * self.lengths * ((self.lengths * mu).sum(0) / s[0])
         h = (linear + quadratic).sum(1)
         return Part(h[1:], size[1:], H, size[0], value=h[0])
 
@@ -177,7 +179,7 @@ class Gram:
         H = H + tau[:, None] * bent + bent[:, None] * tau + (tau[:, None] * tau) * curved
         quadratic = (0.5 * tau) * dd
         zero = 0.5 * self.tau[0] * dd
-        size = abs(linear) + quadratic + CANCELLED * self.lengths * ((self.lengths * m).sum(0) / s)
+        size = abs(linear) + quadratic + LOOSE * self.lengths * ((self.lengths * m).sum(0) / s)
         return Part(linear + quadratic, size, H * (rho / s), zero, value=zero)
 
     # in the interior-point method the ball is one more constraint |x + d|^2 <= radius^2, with multiplier nu and slack
@@ -258,7 +260,7 @@ class General:
         quadratic = 0.5 * tau * dd
         zero = 0.5 * self.tau[0] * dd[:, 0]
         lengths = self.rows.norm(dim=2)
-        size = linear.abs() + quadratic + CANCELLED * lengths * ((mu_[:, 1:] * lengths).sum(1, keepdim=True) / s)
+        size = linear.abs() + quadratic + LOOSE * lengths * ((mu_[:, 1:] * lengths).sum(1, keepdim=True) / s)
         parts = (linear + quadratic, size, 0.5 * (H + H.mT), zero)
         h, size, H, zero = (runs_last(self.xp, same(self.xp, part)) for part in parts)
         return Part(h, size, H, zero, value=zero)
