@@ -671,7 +671,9 @@ def fig38(a: Artifact) -> None:
         measured=f"largest violation {feasible:.1e}",
         tolerance="1e-4 (a feasible x is on the curve)",
         holds=feasible <= FEASIBLE,
-        reason="" if feasible <= FEASIBLE else "Where f_2 alone matters the optimum is at the end of the feasible set, and the "
+        reason=""
+        if feasible <= FEASIBLE
+        else "Where f_2 alone matters the optimum is at the end of the feasible set, and the "
         "noise of a last iterate with single samples (standard deviation about 0.015 in x) carries some runs beyond it.",
     )
     a.claim(

@@ -64,15 +64,16 @@ class Surrogated(Penalised):
 
     Fields: tau: proximal coefficient, a number or one for the objective and each constraint (m + n + 1 numbers).
     subproblem: "exact" (batched dual, certified) or "cvxpy" (CLARABEL, DPP, one run at a time, as the paper does).
-    block_solve: with an oracle that moves one block of variables a step: "restricted" solves (11) over that block, "full"
-    over all of them, of which then only the block moves.
+    block_solve: with an oracle that moves one block of variables a step: "full" solves (11) over all of them, of which then
+    only the block moves; "restricted" solves over that block, which can end where no block alone improves, short of the
+    optimum (the maximum and the constraints couple the blocks).
     """
 
     citation: ClassVar[str] = "Constrained Stochastic Multi-Objective Optimization (CSMOO), 2025"
 
     tau: Real | Sequence[Real] = 0.08
     subproblem: str = "exact"
-    block_solve: str = "restricted"
+    block_solve: str = "full"
 
     def __post_init__(self) -> None:
         super().__post_init__()
