@@ -17,7 +17,7 @@ from mobench.algorithms.csmoo import Penalised
 from mobench.algorithms.tch import ideal_point
 from mobench.core.algorithm import Context, Info, Real, State
 from mobench.core.point import Point
-from mobench.core.sets import Ball
+from mobench.core.sets import project_moving
 from mobench.errors import ConfigError, choose
 
 
@@ -56,20 +56,5 @@ class PenaltySGD(Penalised):
         violated = (values[:, point.M :] > 0).to(w)
         G = point.pull(torch.cat([share * w, self.beta * violated], dim=1).to(point.x.dtype))
         if self.variant == "prox":
-            return _project(point, point.x - G / self.tau) - point.x, state, Info()
-        if point.moving is None:  # the loop projects
-            return -G, state, Info()
-        return (_project(point, point.x - alpha * G) - point.x) / alpha, state, Info()
-
-
-def _project(point: Point, raw: Float[Tensor, "R P"]) -> Float[Tensor, "R P"]:
-    """P_X over the coordinates that may move, the others fixed: on a ball the whole projection would move them all."""
-    x, X, moving = point.x, point.X, point.moving
-    if moving is None:
-        return X.project(raw)
-    if not isinstance(X, Ball):
-        return torch.where(moving, X.project(raw), x)
-    room = (X.radius**2 - torch.where(moving, 0.0, x).square().sum(1)).clamp_min(0.0)
-    square = torch.where(moving, raw, 0.0).square().sum(1)
-    factor = torch.where(square > room, (room / square).sqrt(), 1.0)
-    return torch.where(moving, raw * factor.unsqueeze(1), x)
+            return project_moving(point.X, point.x - G / self.tau, point.x, point.moving) - point.x, state, Info()
+        return -G, state, Info()  # the loop projects

@@ -18,6 +18,7 @@ from mobench.core.join import check
 from mobench.core.oracle import Oracle
 from mobench.core.output import Output
 from mobench.core.preferences import Runs
+from mobench.core.sets import project_moving
 
 State = dict[str, Any]
 
@@ -80,10 +81,7 @@ def advance(
                 observe(t, state, points[0])
             alpha = algorithm.schedule(t)
             d, alg, info = algorithm.step(points, alg, t, alpha)
-            moving = points[0].moving
-            if moving is not None:
-                d = torch.where(moving, d, 0.0)
-            proposal = X.project(theta + alpha * d)
+            proposal = project_moving(X, theta + alpha * d, theta, points[0].moving)
             counted = alive  # a run that has diverged solves nothing worth counting
             alive = alive & (proposal.abs().sum(-1) < FAR)  # for good: what is left of its state may be NaN
             theta = torch.where(alive.unsqueeze(-1), proposal, theta)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 
@@ -110,3 +110,26 @@ class L1Epigraph(Set):
         ordered = size.sort(-1, descending=True).values
         roots = (ordered.cumsum(-1) - q) / torch.arange(2, self.n + 2, dtype=q.dtype, device=q.device)
         return ordered, torch.cat([-q, roots], -1).amax(-1, keepdim=True).clamp_min(0.0)
+
+
+def project_moving(
+    X: Set, p: Float[Tensor, "R P"], x: Float[Tensor, "R P"], moving: Bool[Tensor, "R P"] | None
+) -> Float[Tensor, "R P"]:
+    """Nearest point of X to p among those that equal x (in X) wherever `moving` is False; None: plain projection.
+
+    For sets whose section by fixed coordinates has a formula: Free, Box, Ball. On a ball the plain projection would move
+    the fixed coordinates as well.
+
+    Raises:
+        ValueError: any other set with fixed coordinates.
+    """
+    if moving is None:
+        return X.project(p)
+    if isinstance(X, Ball):
+        room = (X.radius**2 - torch.where(moving, 0.0, x).square().sum(1)).clamp_min(0.0)
+        square = torch.where(moving, p, 0.0).square().sum(1)
+        factor = torch.where(square > room, (room / square).sqrt(), 1.0)
+        return torch.where(moving, p * factor.unsqueeze(1), x)
+    if not isinstance(X, Free | Box):
+        raise ValueError(f"blocks of variables need X to be Free, Box or Ball, not {type(X).__name__}")
+    return torch.where(moving, X.project(p), x)

@@ -23,7 +23,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from mobench.core.sets import Ball, Box, Free, Set
+from mobench.core.sets import Ball, Box, Free, Set, project_moving
 from mobench.subproblems.arrays import Array, arrays, runs_last, tensor, zeros
 from mobench.subproblems.blocks import Block, General, Gram, Rows, same
 from mobench.subproblems.interior import bound, indices, interior, newton
@@ -176,17 +176,7 @@ def _step(program: Surrogate, mu: Float[Tensor, "R K"], objective: bool = True) 
     s = zero * p.tau[0] + mu @ p.tau[1:]
     v = torch.bmm(mu.unsqueeze(1), p.rows).squeeze(1)
     raw = -v / s.unsqueeze(1)
-    if p.moving is None:
-        dx = p.X.project(p.x + raw) - p.x
-    elif isinstance(p.X, Ball):
-        kept = torch.where(p.moving, 0.0, p.x).square().sum(1)
-        part = torch.where(p.moving, p.x + raw, 0.0)
-        room = (p.X.radius**2 - kept).clamp_min(0.0)
-        long = part.square().sum(1)
-        factor = torch.where(long > room, (room / long).sqrt(), 1.0)
-        dx = torch.where(p.moving, part * factor.unsqueeze(1) - p.x, 0.0)
-    else:
-        dx = torch.where(p.moving, p.X.project(p.x + raw) - p.x, 0.0)
+    dx = project_moving(p.X, p.x + raw, p.x, p.moving) - p.x
     slope = zero * p.slopes[0] + mu @ p.slopes[1:]
     dy = torch.maximum(-slope / (zero * p.tau_y[0] + mu @ p.tau_y[1:]), p.low)
     return dx, dy
