@@ -1,6 +1,9 @@
 # Targets are documented by the comments behind ##; `make help` shows them.
 SCALE ?= laptop
 HARDWARE ?= cpu
+# LAUNCHER=joblib runs the jobs of an artifact in parallel, WORKERS at a time (timings in ferero/table11 want none)
+LAUNCHER ?= basic
+WORKERS ?= 2
 ID ?= all
 PYTHON ?= python3
 VENV := .venv
@@ -42,8 +45,9 @@ format: install  ## apply ruff's formatting
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-artifact: install  ## one table or figure from stored rows: make artifact ID=ferero/fig3 (or ferero/all, all)
-	$(BIN)/mobench +experiment=$(ID) scale=$(SCALE) hardware=$(HARDWARE)
+artifact: install  ## one table or figure, its jobs first: make artifact ID=ferero/fig3 (or ferero/all, all) [LAUNCHER=joblib]
+	$(BIN)/mobench +experiment=$(ID) scale=$(SCALE) hardware=$(HARDWARE) hydra/launcher=$(LAUNCHER) \
+	  $(if $(filter joblib,$(LAUNCHER)),hydra.launcher.n_jobs=$(WORKERS))
 
 keep: install  ## keep the rows of a drawn artifact with the project: make keep ID=csmoo/fig38
 	$(BIN)/python -m mobench.keep $(ID)

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import traceback
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 import pandas as pd
 
-from mobench import overrides
+from mobench import console, loggers, overrides
 from mobench.console import fail, say
 from mobench.errors import MobenchError
 from mobench.plan import Plan
 from mobench.runner import Outcome
 from mobench.store import JobFolder, columns
+
+MANY = 8  # artifacts from which on they are drawn by several processes
+MOST_DRAWERS = 4  # each holds a copy of the libraries: half a gigabyte
+
+Task = tuple[str, dict[str, Any], dict[str, JobFolder], list[str]]  # id, configuration, jobs, overrides of an artifact
 
 
 def _number(x: float) -> str:
@@ -100,10 +109,31 @@ def single(outcome: Outcome) -> None:
     say(summary(JobFolder(outcome.folder)))
 
 
-def finish(plan: Plan, outcomes: dict[str, Outcome], refused: list[str]) -> list[str]:
-    """After the last job: summaries or artifacts, then what failed and why. Returns the ids of drawn artifacts."""
+def _draw(task: Task) -> tuple[str, bool, int]:
+    """Draw one artifact; its id, whether it was drawn, and the exit code of what was said."""
     from mobench.artifacts import draw
 
+    artifact = task[0]
+    try:
+        return artifact, draw(*task), console.exit_code
+    except MobenchError as error:
+        fail(f"{artifact} is not drawn: {error}")
+    except Exception as error:  # noqa: BLE001  one drawing's fault must not cost the others
+        traceback.print_exc()
+        fail(f"{artifact} is not drawn: {type(error).__name__}: {error}")
+    return artifact, False, console.exit_code
+
+
+def _by_many(tasks: Sequence[Task], workers: int) -> Iterator[tuple[str, bool, int]]:
+    """The same in several processes: seconds each, most of them spent in matplotlib. Fresh ones: torch's threads do not
+    survive a fork."""
+    quiet = [(i, {**c, "logger": {**c["logger"], "name": "local"}}, f, o) for i, c, f, o in tasks]
+    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+        yield from pool.map(_draw, quiet)
+
+
+def finish(plan: Plan, outcomes: dict[str, Outcome], refused: list[str]) -> list[str]:
+    """After the last job: summaries or artifacts, then what failed and why. Returns the ids of drawn artifacts."""
     drawn = []
     shown: set[str] = set()
     for job in plan.jobs:
@@ -112,16 +142,18 @@ def finish(plan: Plan, outcomes: dict[str, Outcome], refused: list[str]) -> list
             config = job.config
             name = f"{config['problem']['_target_'].split('.')[-1]} {config['algorithm']['_target_'].split('.')[-1]}"
             say(f"\n{name}: {overrides.shown(job.overrides)}\n{summary(job.folder)}")
+    tasks: list[Task] = []
     for artifact, config in plan.artifacts.items():
         folders = {j.name: j.folder for j in plan.jobs if j.artifact == artifact}
-        try:
-            if draw(artifact, config, folders, plan.commands[artifact]):
-                drawn.append(artifact)
-        except MobenchError as error:
-            fail(f"{artifact} is not drawn: {error}")
-        except Exception as error:  # noqa: BLE001  one drawing's fault must not cost the others
-            traceback.print_exc()
-            fail(f"{artifact} is not drawn: {type(error).__name__}: {error}")
+        tasks.append((artifact, config, folders, plan.commands[artifact]))
+    workers = min(os.cpu_count() or 1, MOST_DRAWERS)
+    online = any(loggers.mode(config) for config in plan.artifacts.values())  # W&B wants its runs in one process
+    for artifact, ok, code in (
+        map(_draw, tasks) if len(tasks) < MANY or workers < 2 or online else _by_many(tasks, workers)
+    ):
+        if ok:
+            drawn.append(artifact)
+        console.exit_code = max(console.exit_code, code)
     for outcome in outcomes.values():
         if outcome.status == "failed":
             fail(f"{outcome.title or outcome.key} failed: {outcome.error}\n  rows and status: {outcome.folder}")

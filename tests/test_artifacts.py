@@ -166,6 +166,26 @@ def test_drawing_that_raises_costs_no_other_artifact(mobench: Run, monkeypatch: 
     check_folder(result.root / "artifacts/omd_tch/fig1", "smoke")
 
 
+def test_several_processes_draw_the_same(mobench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Same files from this process and from fresh ones; a drawing that fails there ends with exit code 1 here."""
+    names = ["ferero/table4", "omd_tch/fig1"]
+    command = (f"+experiment={','.join(names)}", "scale=smoke", "logger=local")
+    here = mobench(*command)
+    monkeypatch.setattr("mobench.session.MANY", 2)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    there = mobench(*command, root=here.root / "there")
+    assert (here.code, there.code) == (0, 0)
+    for name in names:
+        one, two = (folder.root / "artifacts" / name for folder in (here, there))
+        check_folder(two, "smoke")
+        for file in ("claims.json", "figure.png" if (one / "figure.png").exists() else "table.csv"):
+            assert (one / file).read_bytes() == (two / file).read_bytes()
+    (here.root / "blocked").mkdir()
+    (here.root / "blocked" / "artifacts").write_text("a file where the folder should be")
+    broken = mobench(*command, root=here.root / "blocked")
+    assert broken.code == 1
+
+
 def test_artifact_on_a_full_disk(mobench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = mobench("+experiment=ferero/table4", "logger=local").root / "artifacts/ferero/table4"
     claims = (folder / "claims.json").read_bytes()
