@@ -11,15 +11,10 @@ from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
 
 
-class Exact(Oracle):
-    """values f(theta), rows = Jacobian of f at theta. A second sample would equal the first, so it gives one."""
+class OfProblem(Oracle):
+    """What every oracle of one problem answers in the same way: everything that knows no sample."""
 
-    def __init__(self, problem: Problem, runs: Runs) -> None:
-        self.problem = problem.bind(runs)
-        self.spec = problem_spec(problem, len(runs), samples=1)
-
-    def at(self, theta: Float[Tensor, "R P"], state: State, t: int, k: int = 0) -> Point:
-        return self.exact_point(theta)
+    problem: Problem  # bound to the runs
 
     def exact(self, theta: Float[Tensor, "R P"]) -> Float[Tensor, "R K"]:
         return self.problem.values(theta)
@@ -33,6 +28,17 @@ class Exact(Oracle):
 
     def exact_point(self, theta: Float[Tensor, "R P"]) -> Point:
         return make_point(self.problem, theta, self.spec)
+
+
+class Exact(OfProblem):
+    """values f(theta), rows = Jacobian of f at theta. A second sample would equal the first, so it gives one."""
+
+    def __init__(self, problem: Problem, runs: Runs) -> None:
+        self.problem = problem.bind(runs)
+        self.spec = problem_spec(problem, len(runs), samples=1)
+
+    def at(self, theta: Float[Tensor, "R P"], state: State, t: int, k: int = 0) -> Point:
+        return self.exact_point(theta)
 
 
 def problem_spec(problem: Problem, R: int, samples: int) -> Spec:

@@ -13,19 +13,19 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from mobench.core.oracle import Oracle, State
+from mobench.core.oracle import State
 from mobench.core.point import Point, TablePoint
 from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
 from mobench.core.random import counter_indices, seed_for
 from mobench.errors import ConfigError, JoinError
 from mobench.oracles.ema import averaging_weight
-from mobench.oracles.exact import make_point, problem_spec
+from mobench.oracles.exact import OfProblem, make_point, problem_spec
 
 Real = float | int
 
 
-class FederatedEMA(Oracle):
+class FederatedEMA(OfProblem):
     """A finite sum whose terms are split between clients in consecutive ranges; the server sees averages only.
 
     Parameters:
@@ -92,16 +92,3 @@ class FederatedEMA(Oracle):
         share = self.share.to(theta.dtype)
         together = torch.einsum("c,rck->rk", share, values), torch.einsum("c,rckp->rkp", share, rows)
         return TablePoint(theta, self.spec.X, self.spec.M, {"values": values, "rows": rows}, *together)
-
-    def exact(self, theta: Float[Tensor, "R P"]) -> Float[Tensor, "R K"]:
-        return self.problem.values(theta)
-
-    @property
-    def ideal(self) -> Tensor | None:
-        return self.problem.ideal_point
-
-    def columns(self, theta: Float[Tensor, "R P"], values: Float[Tensor, "R K"]) -> dict[str, Tensor]:
-        return self.problem.columns(theta, values)
-
-    def exact_point(self, theta: Float[Tensor, "R P"]) -> Point:
-        return make_point(self.problem, theta, self.spec)

@@ -6,16 +6,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from mobench.core.oracle import Oracle, Spec, State
+from mobench.core.oracle import Spec, State
 from mobench.core.point import Point
 from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
 from mobench.core.random import seed_for
 from mobench.errors import JoinError
-from mobench.oracles.exact import make_point, problem_spec
+from mobench.oracles.exact import OfProblem, make_point, problem_spec
 
 
-class Minibatch(Oracle):
+class Minibatch(OfProblem):
     """Mean values and gradients of `batch_size` samples (of a finite sum: with replacement), separately for each run.
 
     `samples` (1 or 2) is how many independent batches a step may ask for; two give the cross Gram J_1 J_2^T that
@@ -43,16 +43,3 @@ class Minibatch(Oracle):
     def at(self, theta: Float[Tensor, "R P"], state: State, t: int, k: int = 0) -> Point:
         batch = self.problem.draw(self.keys, f"batch{k}", t, self.batch_size)
         return make_point(self.problem, theta, self.spec, batch)
-
-    def exact(self, theta: Float[Tensor, "R P"]) -> Float[Tensor, "R K"]:
-        return self.problem.values(theta)
-
-    @property
-    def ideal(self) -> Tensor | None:
-        return self.problem.ideal_point
-
-    def columns(self, theta: Float[Tensor, "R P"], values: Float[Tensor, "R K"]) -> dict[str, Tensor]:
-        return self.problem.columns(theta, values)
-
-    def exact_point(self, theta: Float[Tensor, "R P"]) -> Point:
-        return make_point(self.problem, theta, self.spec)
