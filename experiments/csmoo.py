@@ -715,7 +715,7 @@ def _draw_fig38(a: Artifact, ends: dict[str, pd.DataFrame], curve: np.ndarray) -
     ax.set_zlabel("$E f_3$")
     ax.tick_params(labelsize=6)
     ax.legend(fontsize=7, loc="upper left")
-    rows = ends["csmoo2"]
+    rows = ends["csmoo2"].sort_values("preference_3")  # what the third weight moves on top
     for i, (m, n) in enumerate(((1, 2), (1, 3))):
         flat = fig.add_subplot(1, 3, i + 2)
         flat.plot(curve[:, m - 1], curve[:, n - 1], color=st.BLACK, lw=1.0, label="efficient set")
