@@ -247,11 +247,6 @@ def artifact_folder(id: str, root: Path | None = None) -> Path:
     return (root or outputs_root()) / "artifacts" / id
 
 
-def _told(override: str) -> bool:
-    """Whether a reader who repeats the command needs it."""
-    return override not in DEFAULTS and not override.startswith("logger")
-
-
 def draw(
     id: str,
     config: Mapping[str, Any],
@@ -290,7 +285,7 @@ def draw(
         "id": id,
         "title": a.title,
         "scale": a.scale,
-        "command": f"mobench {overrides.shown([o for o in command if _told(o)] or default)}",
+        "command": f"mobench {overrides.shown([o for o in command if o not in DEFAULTS] or default)}",
         "jobs": {name: folder.key for name, folder in folders.items()},
         "runs": {name: rows.counted for name, rows in a.jobs.items()},
         "seconds_jobs": sum(float(rows.meta["seconds_wall"]) for rows in a.jobs.values()),
