@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -16,6 +15,8 @@ from mobench.artifacts import style as st
 from mobench.artifacts.artifact import columns
 from mobench.metrics import hypervolume
 from mobench.problems import PLS
+
+from .at_preference import AtPreference, decreases, interval, std
 
 METHODS = {"csmoo2": "CSMOO-2", "csmoo1": "CSMOO-1", "sgd": "baseline, SGD", "prox": "baseline, proximal"}
 COLOURS = {"csmoo2": st.BLUE, "csmoo1": st.SKY, "sgd": st.RED, "prox": st.ORANGE}
@@ -31,42 +32,17 @@ def problem_of(job: JobRows) -> PLS:
     return PLS(**{k: v for k, v in job.config["problem"].items() if k != "_target_"})
 
 
-@dataclass(frozen=True)
-class Curves:
-    """The runs of one job at one lambda_1: recorded steps (T,), columns (S, T), final rows."""
-
-    job: JobRows
-    lam1: float
-
-    @cached_property
-    def final(self) -> pd.DataFrame:
-        """One row per seed."""
-        rows = self.job.final
-        return rows[(np.abs(rows["preference_1"] - self.lam1) < 1e-9) & (rows["status"] == "done")].sort_values("seed")
-
-    @cached_property
-    def history(self) -> pd.DataFrame:
-        """Recorded rows of these runs."""
-        h = self.job.history
-        return h[h["run"].isin(self.final["run"])]
-
-    @cached_property
-    def steps(self) -> np.ndarray:
-        """Recorded steps."""
-        return np.sort(self.history["step"].unique())
-
-    def column(self, name: str) -> np.ndarray:
-        """(S, T)."""
-        return self.history.pivot(index="seed", columns="step", values=name).to_numpy()
-
-    @property
-    def V(self) -> np.ndarray:
-        """Final Tchebycheff values (S,)."""
-        return self.final["tchebycheff"].to_numpy()
+class Curves(AtPreference):
+    """The runs of one job on the beamforming problem at one preference of two users."""
 
     def rate(self, user: int) -> np.ndarray:
         """Final expected rate of a user (S,)."""
         return -self.final[f"f_{user}"].to_numpy()
+
+
+def at(job: JobRows, lam1: float) -> Curves:
+    """The runs at lambda = (lambda_1, 1 - lambda_1)."""
+    return Curves(job, (lam1, 1.0 - lam1))
 
 
 @lru_cache(maxsize=64)
@@ -102,13 +78,13 @@ def reference(lam1: float, z: tuple[float, ...], seed: int = 0) -> tuple[float, 
 
 
 def ideal_of(job: JobRows) -> tuple[float, ...]:
-    """z of the job (two extreme runs, remembered within the process)."""
-    return tuple(float(v) for v in problem_of(job).ideal_point)
+    """z of the job, which all its runs share."""
+    return tuple(float(v) for v in job.meta["ideal_point"])
 
 
 def better(shown: dict[str, Curves]) -> str:
     """The baseline variant with the smaller mean final V."""
-    return min(BASELINES, key=lambda k: float(shown[k].V.mean()))
+    return min(BASELINES, key=lambda k: float(shown[k].V_end.mean()))
 
 
 def no_worse(V: float, other: float) -> bool | Literal["partial"]:
@@ -149,16 +125,14 @@ def draw_curves(a: Artifact, shown: dict[str, Curves], best: tuple[float, float]
 
 def judge_curves(a: Artifact, shown: dict[str, Curves], lam1: float, source: str) -> None:
     """Claims of the figures with Tchebycheff value, violation and power."""
-    from .csmoo import decreases, interval
-
     c, rival = shown["csmoo2"], better(shown)
-    V, other = float(c.V.mean()), float(shown[rival].V.mean())
+    V, other = float(c.V_end.mean()), float(shown[rival].V_end.mean())
     a.claim(
         "better",
         "CSMOO-2 reaches a lower Tchebycheff value than the baseline",
         source,
         published="consistently better",
-        measured=f"CSMOO-2 {interval(c.V)}, {METHODS[rival]} {interval(shown[rival].V)}, ratio {V / other:.3f}",
+        measured=f"CSMOO-2 {interval(c.V_end)}, {METHODS[rival]} {interval(shown[rival].V_end)}, ratio {V / other:.3f}",
         tolerance="at most the better baseline variant's value",
         holds=no_worse(V, other),
         reason="" if other >= V else "The baseline starves the other user and gains little by it: nearly a draw.",
@@ -198,15 +172,15 @@ def judge_curves(a: Artifact, shown: dict[str, Curves], lam1: float, source: str
         reason="W is an average of points on the boundary with weights gamma, so it approaches the boundary from inside.",
     )
     decreases(a, c.steps, c.column("tchebycheff"), source)
-    std = float(c.V.std(ddof=1)) if len(c.V) > 1 else float("nan")
+    spread = std(c.V_end)
     a.claim(
         "stable",
         "The final metrics vary little over runs",
         "Section 5.2",
         published="small standard deviation",
-        measured=f"standard deviation of V over {len(c.V)} seeds {std:.4f}",
+        measured=f"standard deviation of V over {len(c.V_end)} seeds {spread:.4f}",
         tolerance="0.02",
-        holds=std <= 0.02 if len(c.V) > 1 else None,
+        holds=spread <= 0.02 if len(c.V_end) > 1 else None,
     )
 
 
@@ -218,13 +192,10 @@ def table(shown: dict[str, Curves], lam1: float) -> pd.DataFrame:
 
 
 def _final(c: Curves) -> dict[str, float | int]:
-    def std(v: np.ndarray) -> float:
-        return float(v.std(ddof=1)) if len(v) > 1 else float("nan")
-
     return {
-        "lambda_1": c.lam1,
-        "V": float(c.V.mean()),
-        "V std": std(c.V),
+        "lambda_1": c.lam[0],
+        "V": float(c.V_end.mean()),
+        "V std": std(c.V_end),
         "rate 1": float(c.rate(1).mean()),
         "rate 1 std": std(c.rate(1)),
         "rate 2": float(c.rate(2).mean()),
@@ -240,7 +211,7 @@ def curve_figure(number: int, lam1: float) -> None:
 
     @artifact(f"csmoo/fig{number}")
     def draw(a: Artifact) -> None:
-        shown = {k: Curves(job, lam1) for k, job in a.jobs.items()}
+        shown = {k: at(job, lam1) for k, job in a.jobs.items()}
         z = ideal_of(a.jobs["csmoo2"])
         draw_curves(a, shown, reference(lam1, z), z)
         judge_curves(a, shown, lam1, f"Figure {number}")
@@ -252,7 +223,7 @@ def rate_figure(number: int, lam1: float) -> None:
 
     @artifact(f"csmoo/fig{number}")
     def draw(a: Artifact) -> None:
-        shown = {k: Curves(job, lam1) for k, job in a.jobs.items()}
+        shown = {k: at(job, lam1) for k, job in a.jobs.items()}
         fig, axes = st.panels(1, 2, size=3.0, sharey=True)
         for user, ax in zip((1, 2), axes[0], strict=True):
             for key, c in shown.items():
@@ -296,7 +267,7 @@ def rate_figure(number: int, lam1: float) -> None:
                 "punishes: its emphasised rate is higher because it gives up the balance that is asked for.",
             )
             weak = 2 if emphasised == 1 else 1
-            stds = {u: float(c.rate(u).std(ddof=1)) if len(c.V) > 1 else float("nan") for u in (1, 2)}
+            stds = {u: std(c.rate(u)) for u in (1, 2)}
             a.claim(
                 "weak-user-varies",
                 "The de-emphasised user's rate varies more over runs",
@@ -304,7 +275,7 @@ def rate_figure(number: int, lam1: float) -> None:
                 published="visibly larger variability",
                 measured=f"standard deviation over seeds: de-emphasised {stds[weak]:.4f}, emphasised {stds[emphasised]:.4f}",
                 tolerance="larger for the de-emphasised user",
-                holds=stds[weak] > stds[emphasised] if len(c.V) > 1 else None,
+                holds=stds[weak] > stds[emphasised] if len(c.V_end) > 1 else None,
                 reason="One channel instance for all runs here; the paper's runs may draw channels anew.",
             )
 
@@ -314,31 +285,31 @@ def three_figure(number: int, lam1: float) -> None:
 
     @artifact(f"csmoo/fig{number}")
     def draw(a: Artifact) -> None:
-        shown = {k: Curves(job, lam1) for k, job in a.jobs.items()}
+        shown = {k: at(job, lam1) for k, job in a.jobs.items()}
         z = ideal_of(a.jobs["csmoo2"])
         draw_curves(a, shown, reference(lam1, z), z)
         a.table(table(shown, lam1))
         one, two, rival = shown["csmoo1"], shown["csmoo2"], shown[better(shown)]
-        gap = abs(float(one.V.mean() - two.V.mean()))
+        gap = abs(float(one.V_end.mean() - two.V_end.mean()))
         steps = int(one.final["infeasible_steps"].sum())
         a.claim(
             "csmoo1-equals-csmoo2",
             "CSMOO-1 and CSMOO-2 end at the same Tchebycheff value",
             f"Figure {number}",
             published="both better than the baseline, close together",
-            measured=f"CSMOO-1 {one.V.mean():.4f}, CSMOO-2 {two.V.mean():.4f}; {steps} infeasible surrogates of CSMOO-1",
+            measured=f"CSMOO-1 {one.V_end.mean():.4f}, CSMOO-2 {two.V_end.mean():.4f}; {steps} infeasible surrogates of CSMOO-1",
             tolerance="0.02",
             holds=gap <= 0.02,
         )
-        worst = float(max(one.V.mean(), two.V.mean()))
+        worst = float(max(one.V_end.mean(), two.V_end.mean()))
         a.claim(
             "both-better",
             "Both are better than the baseline",
             f"Figure {number}",
             published="better",
-            measured=f"larger of the two {worst:.4f}, better baseline variant {rival.V.mean():.4f}",
+            measured=f"larger of the two {worst:.4f}, better baseline variant {rival.V_end.mean():.4f}",
             tolerance="at most the baseline's",
-            holds=no_worse(worst, float(rival.V.mean())),
+            holds=no_worse(worst, float(rival.V_end.mean())),
         )
         final = float(rival.final["violation"].max())
         a.claim(
@@ -354,7 +325,7 @@ def three_figure(number: int, lam1: float) -> None:
             else "The proximal variant is pushed back only once an estimate exceeds 0; it swings.",
         )
         rough = {k: float(np.abs(np.diff(c.column("tchebycheff"), axis=1)).sum(1).mean()) for k, c in shown.items()}
-        net = {k: float((c.column("tchebycheff")[:, 0] - c.V).mean()) for k, c in shown.items()}
+        net = {k: float((c.column("tchebycheff")[:, 0] - c.V_end).mean()) for k, c in shown.items()}
         a.claim(
             "smoothest",
             "CSMOO-2 has the smoothest Tchebycheff curve",
@@ -385,7 +356,7 @@ def fig5(a: Artifact) -> None:
     """Expected rates over the preferences, CSMOO-2 against the baseline; five channel instances."""
     keys = ("csmoo2", "sgd", "prox")
     lams = lambdas(a.jobs["csmoo2"])
-    points = {k: np.array([[Curves(a.jobs[k], lam1).rate(u).mean() for u in (1, 2)] for lam1 in lams]) for k in keys}
+    points = {k: np.array([[at(a.jobs[k], lam1).rate(u).mean() for u in (1, 2)] for lam1 in lams]) for k in keys}
     fig, axes = st.panels(1, 2, size=3.5)
     for key, marker in zip(keys, "osD", strict=True):
         axes[0, 0].plot(*points[key].T, marker=marker, ms=4, lw=0.9, color=COLOURS[key], label=METHODS[key])
@@ -503,7 +474,7 @@ def final_tables(jobs: dict[str, JobRows]) -> list[pd.DataFrame]:
     rows = []
     for key, job in jobs.items():
         for lam1 in lambdas(job):
-            values = _final(Curves(job, lam1))
+            values = _final(at(job, lam1))
             rows.append(
                 {"problem": "beamforming", "method": METHODS[key], "lambda": f"{lam1:g} {1 - lam1:g}"}
                 | {k: v for k, v in values.items() if k != "lambda_1"}

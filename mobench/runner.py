@@ -372,6 +372,7 @@ def _finish(
         "seconds_wall": time.time() - began,
         "peak_memory_mib": peak,
         "hypervolume": _hypervolumes(job, frames),
+        "ideal_point": None if oracle.ideal is None else oracle.ideal.tolist(),
         "identity": identity(job),
     }
     write_json(folder.path / "meta.json", meta)

@@ -123,7 +123,8 @@ class Surrogated(Penalised):
         R = len(prefs)
 
         def constant(rows: Any) -> Tensor:  # R first, as in every state
-            return torch.tensor(rows, dtype=prefs.dtype, device=prefs.device).expand(R, *_shape(rows)).contiguous()
+            table = torch.tensor(rows, dtype=prefs.dtype, device=prefs.device)
+            return table.expand(R, *table.shape).contiguous()
 
         return {
             "w": prefs,
@@ -180,10 +181,6 @@ class Surrogated(Penalised):
     def report(self, F: Float[Tensor, "R M"], state: State) -> dict[str, Tensor]:
         out = {"infeasible_steps": state["infeasible"].double()}
         return out | {f"y_{k + 1}": state["y"][:, k] for k in range(state["y"].shape[1])}
-
-
-def _shape(rows: Any) -> tuple[int, ...]:
-    return (len(rows), *_shape(rows[0])) if isinstance(rows, (list, tuple)) else ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,73 @@
+"""Rows that come with the project: written by `python -m mobench.keep`, found by `mobench`, never touched by it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from mobench import keep as kept_rows
+from tests.conftest import Run
+
+QUICK = ("problem=zdt1", "algorithm=ls", "preferences=2", "steps=5", "seeds=[0]", "logger=local")
+
+
+@pytest.fixture
+def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that stands for experiments/results."""
+    root = tmp_path / "results"
+    for module in ("mobench.runner", "mobench.keep"):
+        monkeypatch.setattr(f"{module}.results_root", lambda: root)
+    return root
+
+
+def stamps(folder: Path) -> dict[str, tuple[int, bytes]]:
+    return {p.name: (p.stat().st_mtime_ns, p.read_bytes()) for p in folder.iterdir()}
+
+
+def test_kept_rows_are_found_and_left_alone(mobench: Run, results: Path, tmp_path: Path) -> None:
+    first = mobench(*QUICK)
+    assert first.code == 0, first.err
+    kept_rows.keep(first.job, results)
+    folder = results / "runs" / first.job.key
+    before = stamps(folder)
+    assert set(before) == {"config.yaml", "final.csv", "meta.json", "solutions.npz", "status.json"}
+    assert (folder / "final.csv").read_bytes() == (first.job.path / "final.csv").read_bytes()
+    assert not {"host", "pid"} & set(json.loads((folder / "status.json").read_text()))
+
+    elsewhere = tmp_path / "elsewhere"
+    again = mobench(*QUICK, root=elsewhere)
+    assert again.code == 0, again.err
+    assert again.out == f"finished before (rerun=true runs it again)\n{first.out}".replace(
+        str(first.job.path), str(folder)
+    )
+    assert again.folders == []
+    assert stamps(folder) == before
+
+    fresh = mobench(*QUICK, "rerun=true", root=elsewhere)  # rows of its own; those kept stay as they are
+    assert fresh.code == 0
+    assert fresh.job.key == first.job.key
+    assert stamps(folder) == before
+    own = mobench(*QUICK, root=elsewhere)  # own rows win
+    assert "finished before" in own.out
+    assert str(folder) not in own.out
+
+    other = mobench(*QUICK, "steps=6", root=tmp_path / "other")  # another job
+    assert "finished before" not in other.out
+
+
+def test_command_line(
+    mobench: Run, results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    drawn = mobench("+experiment=ferero/fig7", "logger=local")
+    monkeypatch.setenv("MOBENCH_OUTPUTS", str(drawn.root))
+    monkeypatch.setattr(sys, "argv", ["keep", "ferero/fig7", "ferero/nothing"])
+    assert kept_rows.main() == 1
+    said = capsys.readouterr()
+    assert "ferero/nothing is not drawn" in said.err
+    assert "mobench +experiment=ferero/nothing" in said.err
+    assert sorted(p.name for p in (results / "runs").iterdir()) == [job.key for job in drawn.folders]
+    for job in drawn.folders:
+        assert (results / "runs" / job.key / "final.csv").read_bytes() == (job.path / "final.csv").read_bytes()
