@@ -96,8 +96,8 @@ def draw_curves(a: Artifact, shown: dict[str, Curves], own: str) -> None:
     fig, axes = st.panels(1, 3, size=2.7)
     main = shown[own]
     x_best, V_best = main.optimum
-    for key, c in shown.items():
-        colour = COLOURS[key]
+    for key in (own, *(k for k in shown if k != own)):  # dashed on top: the curves often coincide
+        c, colour = shown[key], COLOURS[key]
         for ax, values in zip(axes[0], (c.x, c.column("tchebycheff"), c.column("violation")), strict=True):
             if key == own:
                 ax.plot(c.steps + 1, values.T, color=colour, lw=0.5, alpha=0.4)
@@ -507,9 +507,9 @@ def three_figure(number: int, own: str | None) -> None:
 def compare_three(a: Artifact, shown: dict[str, Curves]) -> None:
     """Figure 37: the three methods in one comparison."""
     fig, axes = st.panels(1, 3, size=2.7)
-    for key, c in shown.items():
+    for (key, c), dash in zip(shown.items(), ("-", (0, (6, 4)), (0, (2, 4))), strict=True):  # the curves coincide
         for ax, values in zip(axes[0], (c.x, c.column("tchebycheff"), c.column("violation")), strict=True):
-            ax.plot(c.steps + 1, values.mean(0), color=COLOURS[key], label=METHODS[key])
+            ax.plot(c.steps + 1, values.mean(0), color=COLOURS[key], ls=dash, label=METHODS[key])
             ax.fill_between(c.steps + 1, values.min(0), values.max(0), color=COLOURS[key], alpha=0.15, lw=0)
     x_best, V_best = shown["basic"].optimum
     axes[0, 0].axhline(x_best, color=st.BLACK, ls=":", lw=1.0, label="exact optimum")
@@ -519,6 +519,7 @@ def compare_three(a: Artifact, shown: dict[str, Curves]) -> None:
         ax.set_xlabel("iteration $t + 1$")
         ax.set_ylabel(name)
     axes[0, 2].set_yscale("symlog", linthresh=1e-3)
+    axes[0, 2].set_ylim(bottom=0)
     axes[0, 0].legend()
     a.figure(fig)
     gaps = [np.abs(c.x_end - d.x_end).max() for c in shown.values() for d in shown.values()]

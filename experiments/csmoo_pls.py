@@ -19,7 +19,7 @@ from mobench.problems import PLS
 from .at_preference import AtPreference, decreases, interval, std
 
 METHODS = {"csmoo2": "CSMOO-2", "csmoo1": "CSMOO-1", "sgd": "baseline, SGD", "prox": "baseline, proximal"}
-COLOURS = {"csmoo2": st.BLUE, "csmoo1": st.SKY, "sgd": st.RED, "prox": st.ORANGE}
+COLOURS = {"csmoo2": st.BLUE, "csmoo1": st.GREEN, "sgd": st.RED, "prox": st.ORANGE}
 BASELINES = ("sgd", "prox")
 CURVES = {3: 0.5, 20: 0.1, 22: 0.3, 24: 0.7, 26: 0.9}
 RATES = {4: 0.5, 21: 0.1, 23: 0.3, 25: 0.7, 27: 0.9}
@@ -95,7 +95,8 @@ def no_worse(V: float, other: float) -> bool | Literal["partial"]:
 def band(ax: object, c: Curves, values: np.ndarray, key: str) -> None:
     """Mean and standard deviation over seeds against the iteration."""
     mean, std = values.mean(0), values.std(0)
-    ax.plot(c.steps + 1, mean, color=COLOURS[key], label=METHODS[key])  # type: ignore[attr-defined]
+    dash = (0, (4, 4)) if key == "csmoo1" else "-"  # it coincides with CSMOO-2
+    ax.plot(c.steps + 1, mean, color=COLOURS[key], ls=dash, label=METHODS[key])  # type: ignore[attr-defined]
     ax.fill_between(c.steps + 1, mean - std, mean + std, color=COLOURS[key], alpha=0.18, lw=0)  # type: ignore[attr-defined]
 
 
