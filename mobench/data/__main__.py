@@ -1,0 +1,76 @@
+"""`python -m mobench.data mnist`: download official files and check them; `--list`: names, and which are found."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from mobench.data.images import (
+    EMBEDDED,
+    LABELS,
+    OFFICIAL,
+    Images,
+    default_root,
+    download,
+    folder_of,
+    load_images,
+    missing_files,
+)
+from mobench.errors import DataError, MobenchError, choose
+
+
+def _found(data: Images) -> str:
+    return f"{len(data.train)} + {len(data.test)} images, sha256 {data.digest[:16]}"
+
+
+def _line(name: str, root: Path) -> str:
+    """State of one set; files that are there are read and checked."""
+    if name in EMBEDDED:
+        return f"embedded, {_found(load_images(name, root))}"
+    missing = missing_files(name, root)
+    if missing:
+        return f"not found: {', '.join(missing)} missing in {folder_of(name, root)}"
+    try:
+        return f"found in {folder_of(name, root)}, {_found(load_images(name, root))}"
+    except DataError as error:
+        return f"broken: {error}"
+
+
+def _bring(name: str, root: Path) -> str:
+    if name in EMBEDDED:
+        return f"embedded, nothing to download: {_found(load_images(name, root))}"
+    try:
+        data = load_images(name, root)
+    except DataError:
+        download(name, root)
+        data = load_images(name, root)
+    return f"in {folder_of(name, root)}, checked: {_found(data)}"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Download or list; the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m mobench.data", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"sets to download: {', '.join(OFFICIAL)}")
+    parser.add_argument("--root", type=Path, help="the folder of data files (default: $MOBENCH_DATA, else data)")
+    parser.add_argument("--list", action="store_true", help="all names, and whether their files are found")
+    args = parser.parse_args(argv)
+    root = args.root or default_root()
+    if not (args.names or args.list):
+        parser.error(f"name a set ({', '.join(OFFICIAL)}) or use --list.")
+    try:
+        for name in args.names:
+            choose("data", name, LABELS)
+        for name in args.names:
+            print(f"{name:14s} {_bring(name, root)}")
+        if args.list:
+            for name in LABELS:
+                print(f"{name:14s} {_line(name, root)}")
+    except MobenchError as error:
+        print(f"mobench.data: error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

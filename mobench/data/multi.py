@@ -1,0 +1,104 @@
+"""The Multi-MNIST family: pictures of two overlapping images, one task for the class of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Int64, UInt8
+from torch import Tensor
+
+from mobench.core.random import generator
+from mobench.data.images import EMBEDDED, SIZE, Images, absolute, digest_of, load_images
+from mobench.errors import ConfigError
+
+SHIFT = 8  # of item 2 against item 1, down and to the right, pixels
+CANVAS = SIZE + SHIFT
+CHUNK = 4096  # pictures composed at once: 3 MB for each of their items
+
+
+@dataclass(frozen=True, eq=False)
+class MultiImages:
+    """Pictures of two images each. The tensors are shared by all who ask for the set: do not write into them.
+
+    Fields:
+        train, test: grey levels, 0 = background.
+        train_labels, test_labels: class of item 1 (upper left) and of item 2 (lower right), 0..9.
+        digest: sha256 of train, train_labels, test, test_labels, little-endian; of the subset, where it is one.
+        label: for figures, a part of a sentence. embedded: no file was read.
+    """
+
+    train: UInt8[Tensor, "N 36 36"]
+    train_labels: Int64[Tensor, "N 2"]
+    test: UInt8[Tensor, "T 36 36"]
+    test_labels: Int64[Tensor, "T 2"]
+    digest: str
+    label: str
+    embedded: bool
+
+
+def multi_images(
+    first: str, second: str, root: str | Path, train_size: int | None = None, test_size: int | None = None
+) -> MultiImages:
+    """Pictures with item 1 from the base set `first` and item 2 from `second`; made once in a process.
+
+    Item 1 lies in rows and columns 0..27, item 2 in 8..35 of 36 x 36 pixels, each pixel the larger of the two. A split
+    with n images of the first set has 2n pictures, in a fixed random order: each image is item 1 of two of them, and
+    each of the m images of the second set is item 2 of 2n/m, rounded down or up. Training pictures are made of training
+    images, test pictures of test images.
+
+    train_size, test_size: the first so many pictures; None: all. Files are looked for below `root`.
+    Raises ConfigError for an unknown name or an impossible size, DataError for missing or changed files.
+    Source: the recipe is our own, after Sabour, Frosst, Hinton (2017) and Lin et al. (2019), "Pareto multi-task
+    learning", whose files of pictures are no longer published; numbers on them cannot be compared digit by digit.
+    """
+    return _multi(first, second, absolute(root), train_size, test_size)
+
+
+@lru_cache(maxsize=4)
+def _multi(first: str, second: str, root: str, train_size: int | None, test_size: int | None) -> MultiImages:
+    one, two = load_images(first, root), load_images(second, root)
+    sizes = {"train": train_size, "test": test_size}
+    for split, size in sizes.items():
+        largest = 2 * len(getattr(one, split))
+        if size is not None and not 1 <= size <= largest:
+            raise ConfigError(
+                f"problem.{split}_size={size} is impossible: data {first} + {second} have {largest} {split} pictures. "
+                f"Choose 1..{largest}, or null for all."
+            )
+    arrays = [a for split, size in sizes.items() for a in _split(one, two, split, size)]
+    with torch.inference_mode(False):
+        x, y, test, test_y = (torch.from_numpy(a) for a in arrays)
+    label = f"overlapping pairs: {one.label} (upper left) and {two.label} (lower right)"
+    if first == second:
+        label = f"overlapping pairs: {one.label}"
+    embedded = first in EMBEDDED and second in EMBEDDED
+    return MultiImages(x, y, test, test_y, digest_of(*arrays), label, embedded)
+
+
+def _pairs(n: int, m: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Indices of item 1 (of n images) and item 2 (of m) for all 2n pictures."""
+    N = 2 * n
+    item1 = np.tile(np.arange(n), 2)
+    item2 = np.concatenate([rng.permutation(m) for _ in range(-(-N // m))])[:N]
+    order = rng.permutation(N)
+    return item1[order], item2[order]
+
+
+def _split(one: Images, two: Images, split: str, size: int | None) -> tuple[np.ndarray, np.ndarray]:
+    """Pictures and labels of one split."""
+    (x1, y1), (x2, y2) = (
+        (getattr(base, split).numpy(), getattr(base, f"{split}_labels").numpy()) for base in (one, two)
+    )
+    rng = generator(0, data="multi", first=one.name, second=two.name, split=split)
+    i, j = (index[:size] for index in _pairs(len(x1), len(x2), rng))
+    pictures = np.zeros((len(i), CANVAS, CANVAS), dtype=np.uint8)
+    for k in range(0, len(i), CHUNK):
+        part = pictures[k : k + CHUNK]
+        part[:, :SIZE, :SIZE] = x1[i[k : k + CHUNK]]
+        corner = part[:, SHIFT:, SHIFT:]
+        np.maximum(corner, x2[j[k : k + CHUNK]], out=corner)
+    return pictures, np.stack([y1[i], y2[j]], 1)

@@ -1,0 +1,675 @@
+"""Image data: pinned digests, the recipe of pictures, and files that are missing, broken or read-only."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+import urllib.error
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from mobench.core.random import generator
+from mobench.data import Images, MultiImages, load_images, multi_images
+from mobench.data import images as base
+from mobench.data import multi as family
+from mobench.data.__main__ import main
+from mobench.errors import ConfigError, DataError
+
+DIGESTS = {
+    "digits": "5eb2ebda67b73ab8b3443123c5d41a591299250e21f4fa82b56c6c59169f95c9",
+    "digits_hard": "ae259427d3d48c2bcd27a9f3b3ed5c0651f2bbec58ce31d8b8980032d1b6872a",
+    "mnist": "1e35582d42a90940c55b956deb61875c020b567ed20e3c5b174f52bf7809ed9b",
+    "fashion_mnist": "ece172613115fb18b120bec8f6c02271af90b8b8f0a5af5c51cbd5ceed68e619",
+}
+PAIRS = {
+    ("digits", "digits"): "4b37491d553e2efc3bd136c124659a54d510c48fe73bb7b44cf7704e01fbe213",
+    ("digits_hard", "digits_hard"): "af33814a594675aaf9e317d14dec3b89704916c00c64fe08f23772a54a5cda88",
+    ("digits", "digits_hard"): "79101eaf2b3d3698ea13cef12b1ac15883db53a4fb18db6bbaa5f2eab565b842",
+    ("mnist", "mnist"): "58105f9d973950b147c508cc31c67e9f49d3e7f6cbe9b0d2e0e363af37acfffe",
+    ("fashion_mnist", "fashion_mnist"): "098a9ed757ee869d9af591a69a79a0cb4aa5895a8f9f6ad776ae2e4369aa2d71",
+    ("mnist", "fashion_mnist"): "213535df24d515c9e4d618609d8abed6e51174b1d0aca089df961f909ea2145d",
+}
+EMBEDDED = [p for p in PAIRS if p[0].startswith("digits")]
+SPLITS = ("train", "test")
+REAL = os.environ.get("MOBENCH_DATA", "")
+real = pytest.mark.skipif(not REAL, reason="MOBENCH_DATA is not set: no official files")
+MNIST_CLASSES = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]  # training images of each class
+
+
+def split_of(data: Any, split: str) -> tuple[np.ndarray, np.ndarray]:
+    return getattr(data, split).numpy(), getattr(data, f"{split}_labels").numpy()
+
+
+# --- embedded base sets ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["digits", "digits_hard"])
+def test_embedded_set(name: str, tmp_path: Path) -> None:
+    data = load_images(name, tmp_path / "nothing")
+    assert (data.name, data.embedded, data.digest) == (name, True, DIGESTS[name])
+    assert data.train.shape == (1437, 28, 28)
+    assert data.test.shape == (360, 28, 28)
+    assert data.train_labels.bincount().tolist() == [136, 154, 151, 135, 143, 143, 151, 153, 138, 133]
+    assert data.test_labels.bincount().tolist() == [42, 28, 26, 48, 38, 39, 30, 26, 36, 47]
+    assert (int(data.train.min()), int(data.train.max())) == (0, 255)
+    assert load_images(name, tmp_path) is data  # read once, whatever the folder
+    assert not list(tmp_path.iterdir())
+
+
+def test_digits_by_hand() -> None:
+    from sklearn.datasets import load_digits
+
+    official, data = load_digits(), load_images("digits", "")
+    place = {"train": 0, "test": 0}
+    for k, (image, label) in enumerate(zip(official.images, official.target, strict=True)):
+        split = "test" if k % 5 == 0 else "train"
+        x, y = split_of(data, split)
+        at = place[split]
+        place[split] += 1
+        assert y[at] == label
+        for row, column in ((0, 3), (4, 4), (7, 2)):
+            block = x[at, 2 + 3 * row : 5 + 3 * row, 2 + 3 * column : 5 + 3 * column]
+            assert (block == round(image[row, column] * 255 / 16 + 1e-9)).all()
+        assert x[at].sum() == x[at, 2:26, 2:26].sum()
+
+
+def test_hard_digits_are_turned_and_noisy() -> None:
+    for split in SPLITS:
+        (x, y), (z, w) = (split_of(load_images(name, ""), split) for name in ("digits", "digits_hard"))
+        assert (y == w).all()
+        # a quarter turn against the clock: the last column becomes the first row
+        turned = x.transpose(0, 2, 1)[:, ::-1].astype(int)
+        noise = z.astype(int) - turned
+        inner = (turned >= 90) & (turned <= 165)  # nothing is clipped
+        assert (noise[inner].min(), noise[inner].max()) == (-90, 90)
+        assert abs(noise[inner].mean()) < 1.0
+        assert abs(noise[inner].std() - np.sqrt(181**2 / 12)) < 1.0
+        assert (noise[turned == 0] >= 0).all()
+        assert 0.45 < (noise[turned == 0] > 0).mean() < 0.55
+
+
+@pytest.mark.parametrize("name", ["digits", "digits_hard"])
+def test_splits_are_disjoint(name: str) -> None:
+    data = load_images(name, "")
+    train, test = ({image.tobytes() for image in split_of(data, s)[0]} for s in SPLITS)
+    assert not train & test
+
+
+def test_digest_covers_every_array_in_its_order() -> None:
+    data = load_images("digits", "")
+    arrays = [a for split in SPLITS for a in split_of(data, split)]
+    assert base.digest_of(*arrays) == hashlib.sha256(b"".join(a.tobytes() for a in arrays)).hexdigest() == data.digest
+    assert base.digest_of(*(a.astype(a.dtype.newbyteorder(">")) for a in arrays)) == data.digest  # values, not bytes
+    for k in range(4):
+        changed = [a.copy() for a in arrays]
+        changed[k].flat[-1] += 1
+        assert base.digest_of(*changed) != data.digest
+
+
+def test_another_process_makes_the_same_data() -> None:
+    code = "from mobench.data import *\nprint(multi_images('digits', 'digits_hard', '').digest)\nimport sys\n"
+    code += "assert 'torchvision' not in sys.modules"  # nor is it imported for embedded data
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)
+    assert done.stdout.strip() == PAIRS["digits", "digits_hard"], done.stderr
+
+
+# --- pictures of two -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pair", EMBEDDED)
+def test_pictures_of_embedded_sets(pair: tuple[str, str]) -> None:
+    data = multi_images(*pair, "")
+    assert (data.embedded, data.digest) == (True, PAIRS[pair])
+    assert data.train.shape == (2 * 1437, 36, 36)
+    assert data.test.shape == (720, 36, 36)
+    assert all(load_images(name, "").label in data.label for name in pair)
+    for split in SPLITS:
+        labels = split_of(data, split)[1]
+        for side, name in enumerate(pair):
+            counts = np.bincount(split_of(load_images(name, ""), split)[1])
+            assert (np.bincount(labels[:, side]) == 2 * counts).all()  # each set is as large as the other
+
+
+def found_items(data: MultiImages, split: str) -> tuple[list[int], list[int]]:
+    """Which noisy images a picture consists of, by the bands that only one of the two reaches: the recipe unused."""
+    x, _ = split_of(load_images("digits_hard", ""), split)
+    upper = {image[:8].tobytes(): k for k, image in enumerate(x)}
+    lower = {image[20:].tobytes(): k for k, image in enumerate(x)}
+    assert len(upper) == len(lower) == len(x)
+    pictures = split_of(data, split)[0]
+    return [upper[p[:8, :28].tobytes()] for p in pictures], [lower[p[28:, 8:].tobytes()] for p in pictures]
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_pictures_are_the_maximum_of_two_items_of_their_split(split: str) -> None:
+    data = multi_images("digits_hard", "digits_hard", "")
+    i, j = found_items(data, split)
+    x, y = split_of(load_images("digits_hard", ""), split)
+    pictures, labels = split_of(data, split)
+    one = np.pad(x[i], ((0, 0), (0, 8), (0, 8)))
+    two = np.pad(x[j], ((0, 0), (8, 0), (8, 0)))
+    assert (pictures == np.maximum(one, two)).all()
+    assert (labels == np.stack([y[i], y[j]], 1)).all()
+    for used in (i, j):
+        assert (np.bincount(used, minlength=len(x)) == 2).all()
+    assert len(set(zip(i, j, strict=True))) > 0.99 * len(i)  # the second use is with another partner
+    assert abs(np.corrcoef(i, range(len(i)))[0, 1]) < 0.15  # shuffled
+    assert abs(np.corrcoef(i, j)[0, 1]) < 0.15
+
+
+def test_the_recipe_with_two_sets() -> None:
+    """The draws in their order: what a picture of a published digest consists of can be told without this package."""
+    data = multi_images("digits", "digits_hard", "")
+    for split in SPLITS:
+        (x, y), (z, w) = (split_of(load_images(name, ""), split) for name in ("digits", "digits_hard"))
+        rng = generator(0, data="multi", first="digits", second="digits_hard", split=split)
+        n = len(x)
+        partners = [*rng.permutation(n), *rng.permutation(n)]
+        order = rng.permutation(2 * n)
+        pictures, labels = split_of(data, split)
+        for k in np.random.default_rng(0).integers(2 * n, size=40):
+            i, j = order[k] % n, partners[order[k]]
+            canvas = np.zeros((36, 36), dtype=np.uint8)
+            for r in range(28):
+                for c in range(28):
+                    canvas[r, c] = max(canvas[r, c], x[i, r, c])
+                    canvas[r + 8, c + 8] = max(canvas[r + 8, c + 8], z[j, r, c])
+            assert (pictures[k] == canvas).all()
+            assert tuple(labels[k]) == (y[i], w[j])
+
+
+@pytest.mark.parametrize(("n", "m"), [(5, 5), (5, 3), (3, 5), (4, 8), (2, 9), (7, 1)])
+def test_use_of_images_is_as_even_as_it_can_be(n: int, m: int) -> None:
+    i, j = family._pairs(n, m, generator(0, use="test", n=n, m=m))
+    assert len(i) == len(j) == 2 * n
+    assert (np.bincount(i, minlength=n) == 2).all()
+    counts = np.bincount(j, minlength=m)
+    assert len(counts) == m
+    assert counts.max() - counts.min() <= 1
+
+
+def test_chunks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = multi_images("digits", "digits_hard", "")
+    for chunk in (1, 7, 1000, 10**6):
+        monkeypatch.setattr(family, "CHUNK", chunk)
+        one, two = (load_images(name, "") for name in ("digits", "digits_hard"))
+        assert (family._split(one, two, "test", None)[0] == whole.test.numpy()).all()
+
+
+@pytest.mark.parametrize("sizes", [(1, 1), (100, 30), (2874, 720), (None, 5), (5, None)])
+def test_a_subset_is_the_beginning(sizes: tuple[int | None, int | None]) -> None:
+    whole, part = multi_images("digits", "digits_hard", ""), multi_images("digits", "digits_hard", "", *sizes)
+    for split, size in zip(SPLITS, sizes, strict=True):
+        (x, y), (z, w) = (split_of(d, split) for d in (whole, part))
+        assert len(z) == len(w) == (len(x) if size is None else size)
+        assert (z == x[:size]).all()
+        assert (w == y[:size]).all()
+    arrays = [a for split in SPLITS for a in split_of(part, split)]
+    assert part.digest == hashlib.sha256(b"".join(a.tobytes() for a in arrays)).hexdigest()
+    assert (part.digest == whole.digest) == (sizes == (2874, 720))
+
+
+def test_pairs_and_splits_are_drawn_independently() -> None:
+    one, two = load_images("digits", ""), load_images("digits_hard", "")
+    draws = [
+        family._pairs(100, 100, generator(0, data="multi", first=a.name, second=b.name, split=split))
+        for a, b in ((one, one), (one, two), (two, one), (two, two))
+        for split in SPLITS
+    ]
+    for k in range(2):
+        assert len({d[k].tobytes() for d in draws}) == len(draws)
+    labels = {multi_images(a, b, "").train_labels.numpy().tobytes() for a, b in [*EMBEDDED, ("digits_hard", "digits")]}
+    assert len(labels) == 4
+
+
+def test_pictures_are_made_once_and_again_the_same() -> None:
+    data = multi_images("digits", "digits", "")
+    assert multi_images("digits", "digits", "") is data
+    family._multi.cache_clear()
+    base._load.cache_clear()
+    again = multi_images("digits", "digits", "")
+    assert again is not data
+    assert again.digest == data.digest
+    assert torch.equal(again.train, data.train)
+
+
+def test_data_can_be_used_with_gradients_whoever_asked_first() -> None:
+    family._multi.cache_clear()
+    base._load.cache_clear()
+    with torch.inference_mode():
+        data = multi_images("digits", "digits", "", 3, 3)
+    for tensor in (data.train, data.train_labels, data.test, data.test_labels, load_images("digits", "").train):
+        assert not tensor.is_inference()
+
+
+@pytest.mark.parametrize(
+    ("split", "size", "largest"),
+    [("train", 0, 2874), ("train", -1, 2874), ("train", 2875, 2874), ("test", 0, 720), ("test", 721, 720)],
+)
+def test_impossible_sizes(split: str, size: int, largest: int) -> None:
+    sizes: dict[str, Any] = {f"{split}_size": size}
+    with pytest.raises(ConfigError, match=rf"problem\.{split}_size={size} is impossible.*Choose 1\.\.{largest}"):
+        multi_images("digits", "digits_hard", "", **sizes)
+
+
+def test_unknown_names() -> None:
+    with pytest.raises(ConfigError, match=r"data='mnits' is unknown.*digits, .*Did you mean 'mnist'"):
+        load_images("mnits", "")
+    for pair in (("digits", "digit"), ("digit", "digits")):
+        with pytest.raises(ConfigError, match=r"data='digit' is unknown.*Did you mean 'digits'"):
+            multi_images(*pair, "")
+
+
+# --- official files, made small --------------------------------------------------------------------------------------
+
+FILES = [f"{split}-{kind}-ubyte" for split in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")]
+SMALL = {"train": 20, "t10k": 10}
+
+
+def idx(a: np.ndarray) -> bytes:
+    """The format of the official files: magic number, sizes, bytes."""
+    head = [0x0800 + a.ndim, *a.shape]
+    return b"".join(n.to_bytes(4, "big") for n in head) + a.astype(np.uint8).tobytes()
+
+
+def contents() -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(3)
+    out = {}
+    for split, n in SMALL.items():
+        x = rng.integers(0, 256, size=(n, 28, 28))
+        x[0, 0, :2] = 0, 255
+        out[f"{split}-images-idx3-ubyte"] = x
+        out[f"{split}-labels-idx1-ubyte"] = np.arange(n) % 10
+    return out
+
+
+@pytest.fixture
+def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A root with packed MNIST and Fashion-MNIST of 20 + 10 random images, which pass for the official ones."""
+    from torchvision.datasets import MNIST, FashionMNIST
+
+    monkeypatch.setattr(base, "COUNTS", SMALL)
+    for kind in (MNIST, FashionMNIST):
+        folder = tmp_path / "root" / kind.__name__ / "raw"
+        folder.mkdir(parents=True)
+        resources = []
+        for name, a in contents().items():
+            packed = gzip.compress(idx(a), mtime=0)
+            (folder / f"{name}.gz").write_bytes(packed)
+            resources.append((f"{name}.gz", hashlib.md5(packed).hexdigest()))
+        monkeypatch.setattr(kind, "resources", resources)
+    return tmp_path / "root"
+
+
+def raw(root: Path, kind: str = "MNIST") -> Path:
+    return root / kind / "raw"
+
+
+def unpack(folder: Path, keep: bool = False) -> None:
+    for packed in sorted(folder.glob("*.gz")):
+        packed.with_suffix("").write_bytes(gzip.decompress(packed.read_bytes()))
+        if not keep:
+            packed.unlink()
+
+
+def same(data: Images) -> None:
+    """The tensors hold what was put into the files."""
+    for split, file in (("train", "train"), ("test", "t10k")):
+        x, y = split_of(data, split)
+        assert (x == contents()[f"{file}-images-idx3-ubyte"]).all()
+        assert (y == contents()[f"{file}-labels-idx1-ubyte"]).all()
+        assert (x.dtype, y.dtype) == (np.uint8, np.int64)
+
+
+def listing(root: Path) -> dict[str, tuple[int, int]]:
+    """Everything below a folder with size and time of change."""
+    return {str(p): (p.stat().st_size, p.stat().st_mtime_ns) for p in sorted([root, *root.rglob("*")])}
+
+
+@pytest.mark.parametrize(("name", "label"), [("mnist", "MNIST"), ("fashion_mnist", "Fashion-MNIST")])
+def test_packed_files_are_read_where_nothing_can_be_written(name: str, label: str, small: Path) -> None:
+    places = [small, *small.rglob("*")]
+    for p in places:
+        p.chmod(0o555 if p.is_dir() else 0o444)
+    before = listing(small)
+    try:
+        data = load_images(name, small)
+        assert listing(small) == before
+    finally:
+        for p in places:
+            p.chmod(0o755 if p.is_dir() else 0o644)
+    same(data)
+    assert (data.name, data.label, data.embedded) == (name, label, False)
+    assert load_images(name, str(small)) is data
+
+
+def test_the_temporary_copy_is_removed(small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(scratch))
+    same(load_images("mnist", small))
+    assert not list(scratch.iterdir())
+    shutil.rmtree(scratch)
+    with pytest.raises(DataError, match=r"temporary folder .*scratch.*TMPDIR"):
+        load_images("fashion_mnist", small)
+
+
+def test_unpacked_files_are_accepted(small: Path) -> None:
+    unpack(raw(small))
+    before = listing(small)
+    same(load_images("mnist", small))
+    assert listing(small) == before
+
+
+def test_packed_files_come_first(small: Path) -> None:
+    unpack(raw(small), keep=True)
+    (raw(small) / "train-images-idx3-ubyte").write_bytes(b"something else")
+    same(load_images("mnist", small))
+
+
+def test_part_packed_part_unpacked(small: Path) -> None:
+    one = raw(small) / "t10k-labels-idx1-ubyte.gz"
+    one.with_suffix("").write_bytes(gzip.decompress(one.read_bytes()))
+    one.unlink()
+    same(load_images("mnist", small))
+
+
+def test_a_relative_root_follows_the_working_directory(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(small.parent)
+    same(load_images("mnist", "root"))
+    (small.parent / "other").mkdir()
+    monkeypatch.chdir(small.parent / "other")
+    with pytest.raises(DataError, match="not found"):
+        load_images("mnist", "root")
+
+
+def test_missing_files_are_named(small: Path) -> None:
+    for name in ("train-labels-idx1-ubyte.gz", "t10k-images-idx3-ubyte.gz"):
+        (raw(small) / name).unlink()
+    with pytest.raises(DataError) as caught:
+        load_images("mnist", small)
+    text = str(caught.value)
+    wanted = (
+        "train-labels-idx1-ubyte.gz, t10k-images-idx3-ubyte.gz in",
+        str(raw(small)),
+        "MOBENCH_DATA",
+        "data_root",
+        f"python -m mobench.data mnist --root {small}",
+        "data=digits",
+    )
+    for part in wanted:
+        assert part in text
+    assert "train-images" not in text
+    (raw(small) / "train-labels-idx1-ubyte.gz").mkdir()  # a folder is no file
+    with pytest.raises(DataError, match=r"train-labels-idx1-ubyte\.gz, t10k-images"):
+        multi_images("digits", "mnist", small)
+
+
+@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("damage", ["flipped", "truncated", "empty"])
+def test_a_changed_archive_is_refused(file: str, damage: str, small: Path) -> None:
+    path = raw(small) / f"{file}.gz"
+    whole = path.read_bytes()
+    expected = hashlib.md5(whole).hexdigest()
+    middle = len(whole) // 2
+    flipped = whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]
+    path.write_bytes({"flipped": flipped, "truncated": whole[:-5], "empty": b""}[damage])
+    found = hashlib.md5(path.read_bytes()).hexdigest()
+    with pytest.raises(DataError, match=rf"{file}\.gz has md5 {found}.* official file has md5 {expected}.*delete it"):
+        load_images("mnist", small)
+    path.write_bytes(whole)  # an error is not remembered
+    same(load_images("mnist", small))
+
+
+UNUSABLE = {
+    "truncated": (lambda a: idx(a)[:-3], "is no complete IDX file"),
+    "longer": (lambda a: idx(a) + b"xxx", "is no complete IDX file"),
+    "empty": (lambda a: b"", "is no complete IDX file"),
+    "only a head": (lambda a: idx(a)[:4], "is no complete IDX file"),
+    "another format": (lambda a: b"\x89PNG" + idx(a), "is no complete IDX file"),
+    "other type": (lambda a: b"\0\0\x09" + idx(a)[3:], "is no complete IDX file"),
+    "unknown type": (lambda a: b"\0\0\x0a" + idx(a)[3:], "is no complete IDX file"),
+    "too few": (lambda a: idx(a[:-1]), "has shape"),
+    "other dimensions": (lambda a: idx(a.reshape(len(a), -1)), "IDX|shape"),
+    "other range": (lambda a: idx(np.minimum(a, 8)), r"has numbers from 0 to 8; the official file has 0 to (255|9)"),
+    "all zero": (lambda a: idx(a * 0), "has numbers from 0 to 0"),
+}
+
+
+@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("damage", list(UNUSABLE))
+def test_a_changed_unpacked_file_is_refused(file: str, damage: str, small: Path) -> None:
+    unpack(raw(small))
+    make, message = UNUSABLE[damage]
+    (raw(small) / file).write_bytes(make(contents()[file]))
+    with pytest.raises(DataError, match=message) as caught:
+        load_images("mnist", small)
+    assert str(raw(small) / file) in str(caught.value)
+    assert f"python -m mobench.data mnist --root {small}" in str(caught.value)
+
+
+@pytest.mark.skipif(os.name != "posix" or os.getuid() == 0, reason="the superuser reads everything")
+def test_a_file_that_may_not_be_read(small: Path) -> None:
+    (raw(small) / FILES[0]).with_suffix(".gz").chmod(0)
+    with pytest.raises(DataError, match="Permission denied"):
+        load_images("mnist", small)
+
+
+def test_a_file_that_cannot_be_read(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(path: Path) -> str:
+        raise OSError(5, "Input/output error", str(path))
+
+    monkeypatch.setattr("torchvision.datasets.utils.calculate_md5", broken)
+    with pytest.raises(DataError, match=r"could not be read.*Input/output error.*train-images"):
+        load_images("mnist", small)
+
+
+def test_the_whole_message_of_a_changed_file_is_one_line(small: Path) -> None:
+    (raw(small) / f"{FILES[0]}.gz").write_bytes(b"")
+    with pytest.raises(DataError) as caught:
+        load_images("mnist", small)
+    assert "\n" not in str(caught.value)
+
+
+# --- python -m mobench.data ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def offline(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """No network; the addresses that were asked for."""
+    asked: list[str] = []
+
+    def refuse(request: Any, *_: Any, **__: Any) -> None:
+        asked.append(request if isinstance(request, str) else request.full_url)
+        raise urllib.error.URLError(socket.gaierror(-3, "Temporary failure in name resolution"))
+
+    monkeypatch.setattr("urllib.request.urlopen", refuse)
+    return asked
+
+
+def test_list(
+    small: Path, capsys: pytest.CaptureFixture[str], offline: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (raw(small, "FashionMNIST") / "t10k-labels-idx1-ubyte.gz").unlink()
+    monkeypatch.setenv("MOBENCH_DATA", str(small))
+    assert main(["--list"]) == 0
+    lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert list(lines) == ["digits", "digits_hard", "mnist", "fashion_mnist"]
+    assert lines["digits"] == f"embedded, 1437 + 360 images, sha256 {DIGESTS['digits'][:16]}"
+    assert lines["mnist"].startswith(f"found in {raw(small)}, 20 + 10 images")
+    assert lines["fashion_mnist"].startswith("not found: t10k-labels-idx1-ubyte.gz missing in")
+    (raw(small, "FashionMNIST") / "t10k-labels-idx1-ubyte.gz").write_bytes(b"")
+    assert main(["--list"]) == 0
+    assert "broken: " in capsys.readouterr().out
+    assert not offline
+
+
+def test_default_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MOBENCH_DATA", raising=False)
+    assert base.default_root() == Path("data")
+    monkeypatch.setenv("MOBENCH_DATA", "/somewhere")
+    assert base.default_root() == Path("/somewhere")
+
+
+def test_download_without_a_network(tmp_path: Path, capsys: pytest.CaptureFixture[str], offline: list[str]) -> None:
+    assert main(["mnist", "--root", str(tmp_path)]) == 1
+    captured = capsys.readouterr()
+    assert len(offline) == 2  # both mirrors
+    assert captured.err.count("\n") == 1
+    assert captured.err.startswith("mobench.data: error: mnist could not be downloaded into")
+    for part in (str(raw(tmp_path)), "name resolution", "train-images-idx3-ubyte.gz", "data=digits"):
+        assert part in captured.err
+    assert not [p for p in tmp_path.rglob("*") if p.is_file()]
+
+
+def test_download_that_breaks_off(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from http.client import IncompleteRead, RemoteDisconnected
+
+    for error in (IncompleteRead(b"abc", 7), RemoteDisconnected("closed"), TimeoutError("timed out")):
+
+        def fail(*_: Any, error: Exception = error, **__: Any) -> None:
+            raise error
+
+        monkeypatch.setattr("urllib.request.urlopen", fail)
+        assert main(["fashion_mnist", "--root", str(tmp_path)]) == 1
+        assert "fashion_mnist could not be downloaded" in capsys.readouterr().err
+
+
+def test_download_where_a_file_is_in_the_way(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], offline: list[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    assert main(["mnist", "--root", str(tmp_path / "file")]) == 1
+    assert "could not be downloaded into" in capsys.readouterr().err
+    assert not offline
+
+
+def test_nothing_is_downloaded_twice(small: Path, capsys: pytest.CaptureFixture[str], offline: list[str]) -> None:
+    before = listing(small)
+    assert main(["mnist", "fashion_mnist", "digits", "--root", str(small)]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in out] == ["mnist", "fashion_mnist", "digits"]
+    assert "checked: 20 + 10 images" in out[0]
+    assert "nothing to download" in out[2]
+    assert listing(small) == before
+    assert not offline
+
+
+@pytest.mark.parametrize("damage", ["missing", "truncated"])
+def test_download(damage: str, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a mirror sends is stored, checked and read; of the other files nothing is asked."""
+    target, source = tmp_path / "target", raw(small)
+    shutil.copytree(source, raw(target))
+    broken = raw(target) / "train-images-idx3-ubyte.gz"
+    if damage == "missing":
+        broken.unlink()
+    else:
+        broken.write_bytes(broken.read_bytes()[:-9])
+    fetched: list[str] = []
+
+    def mirror(url: str, filename: str | Path, *_: Any) -> None:
+        fetched.append(Path(url).name)
+        shutil.copy(source / Path(url).name, filename)
+
+    monkeypatch.setattr("torchvision.datasets.utils._get_redirect_url", lambda url, **_: url)
+    monkeypatch.setattr("torchvision.datasets.utils._urlretrieve", mirror)
+    assert main(["mnist", "--root", str(target)]) == 0
+    assert fetched == ["train-images-idx3-ubyte.gz"]
+    same(load_images("mnist", target))
+
+
+def test_a_mirror_that_sends_something_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def mirror(url: str, filename: str | Path, *_: Any) -> None:
+        Path(filename).write_text("<html>please log in</html>")
+
+    monkeypatch.setattr("torchvision.datasets.utils._get_redirect_url", lambda url, **_: url)
+    monkeypatch.setattr("torchvision.datasets.utils._urlretrieve", mirror)
+    assert main(["mnist", "--root", str(tmp_path)]) == 1
+    captured = capsys.readouterr()
+    assert captured.err.count("\n") == 1
+    assert "File not found or corrupted" in captured.err
+
+
+def test_command_line_mistakes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["mnits"]) == 1
+    assert "Did you mean 'mnist'" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as stop:
+        main([])
+    assert stop.value.code == 2
+    assert "--list" in capsys.readouterr().err
+
+
+# --- the official files ----------------------------------------------------------------------------------------------
+
+
+@real
+@pytest.mark.parametrize("name", ["mnist", "fashion_mnist"])
+def test_official_set(name: str) -> None:
+    folder = base.folder_of(name, REAL)
+    before = listing(folder)
+    data = load_images(name, REAL)
+    assert listing(folder) == before
+    assert (data.digest, data.embedded) == (DIGESTS[name], False)
+    assert data.train.shape == (60_000, 28, 28)
+    assert data.test.shape == (10_000, 28, 28)
+    classes = MNIST_CLASSES if name == "mnist" else [6000] * 10
+    assert data.train_labels.bincount().tolist() == classes
+    mean = {"mnist": 0.1307, "fashion_mnist": 0.2860}[name]  # published by torchvision's examples
+    assert abs(data.train.float().mean().item() / 255 - mean) < 1e-4
+
+
+@real
+@pytest.mark.parametrize("pair", [p for p in PAIRS if p not in EMBEDDED])
+def test_official_pictures(pair: tuple[str, str]) -> None:
+    try:
+        data = multi_images(*pair, REAL)
+        assert (data.digest, data.embedded) == (PAIRS[pair], False)
+        assert data.train.shape == (120_000, 36, 36)
+        assert data.test.shape == (20_000, 36, 36)
+        for side, name in enumerate(pair):
+            classes = load_images(name, REAL).train_labels.bincount()
+            assert torch.equal(data.train_labels[:, side].bincount(), 2 * classes)
+        assert data.label.count("MNIST") == len(set(pair))
+    finally:
+        family._multi.cache_clear()  # 180 MB each
+
+
+@real
+def test_official_files_that_were_changed(tmp_path: Path) -> None:
+    folder = raw(tmp_path)
+    shutil.copytree(base.folder_of("mnist", REAL), folder)
+    for p in (folder, *folder.iterdir()):
+        p.chmod(p.stat().st_mode | stat.S_IWUSR)
+    path = folder / "t10k-images-idx3-ubyte.gz"
+    whole = bytearray(path.read_bytes())
+    whole[len(whole) // 2] ^= 1
+    path.write_bytes(whole)
+    with pytest.raises(DataError, match="9fb629c4189551a2d022fa330f9573f3"):
+        load_images("mnist", tmp_path)
+
+
+@real
+def test_official_files_unpacked(tmp_path: Path) -> None:
+    from torchvision.datasets import MNIST
+
+    folder = raw(tmp_path)
+    folder.mkdir(parents=True)
+    for file, _ in MNIST.resources:
+        packed = base.folder_of("mnist", REAL) / file
+        (folder / file).with_suffix("").write_bytes(gzip.decompress(packed.read_bytes()))
+    assert load_images("mnist", tmp_path).digest == DIGESTS["mnist"]
+    base._load.cache_clear()
