@@ -107,6 +107,7 @@ class Root:
     logger: LoggerConfig = field(default_factory=LoggerConfig)
     artifact: ArtifactConfig = field(default_factory=ArtifactConfig)
     jobs: dict[str, Any] = field(default_factory=dict)
+    data: Any = None
     data_root: str = "data"
     rerun: bool = False
     progress: bool = True
@@ -309,6 +310,7 @@ HASHED = ("problem", "oracle", "algorithm", "preferences", "seeds", "steps", "dt
 def identity(job: Job) -> dict[str, Any]:
     """What decides a job's result: resolved settings and the versions of its parts."""
     config = {k: job.config[k] for k in HASHED}
+    config["problem"] = {k: v for k, v in config["problem"].items() if k not in job.problem.elsewhere}
     parts: dict[str, Any] = {"problem": job.problem, "algorithm": job.algorithm}
     versions = {name: type(part).version for name, part in parts.items()}
     for group in ("oracle", "problem"):

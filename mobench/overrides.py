@@ -48,7 +48,18 @@ def shown(overrides: Sequence[str]) -> str:
 
 def changed(overrides: Sequence[str]) -> list[str]:
     """Those of an artifact's overrides that make its jobs differ from what the artifact says."""
-    harmless = ("experiment", "scale", "hardware", "logger", "rerun", "progress", "checkpoint", "data_root", "hydra")
+    harmless = (
+        "experiment",
+        "scale",
+        "data",
+        "hardware",
+        "logger",
+        "rerun",
+        "progress",
+        "checkpoint",
+        "data_root",
+        "hydra",
+    )
     return [o for o in overrides if re.split(r"[=./]", o.lstrip("+~"))[0] not in harmless]
 
 

@@ -365,7 +365,9 @@ def _finish(
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     meta = {
         **provenance.stamp(job.device),
-        "execution": f"one batch of {len(job.runs)} runs on {job.device}, {torch.get_num_threads()} thread(s)",
+        "execution": f"one batch of {len(job.runs)} runs on {job.device}, {torch.get_num_threads()} thread(s), "
+        f"{job.problem.strategy(job.device)}",
+        **job.problem.facts(),
         "dtype": job.config["dtype"],
         "seconds_train": spent,
         "seconds_evaluate": evaluate,

@@ -20,7 +20,7 @@ from mobench.algorithms.ferero_geometry import rows_of
 from mobench.core.algorithm import Context, Info, Real, State, Weighting
 from mobench.core.preferences import ray
 from mobench.errors import ConfigError, choose
-from mobench.subproblems import min_norm, reference
+from mobench.subproblems import Solution, min_norm, reference
 from mobench.subproblems.plane import plane_min_norm
 
 
@@ -29,7 +29,9 @@ class PMTL(Weighting):
     """Pareto multi-task learning in the scalar form of its two phases.
 
     Fields: `references`: "preferences" (the rays of the whole preference set), a number L (M = 2: L rays at angles
-    evenly from 0 to 90 degrees), or a list of rays. `phase1`: share of the steps spent in phase 1.
+    evenly from 0 to 90 degrees), or a list of rays. `phase1`: share of the steps spent in phase 1, or `phase1_steps`, a
+    number of them. `until_feasible`: a run's phase 1 ends at the first F inside its sector. `normalize`: weights of
+    phase 2 are divided by sum |w|; both as the public code does on images.
     `subproblem`: "exact" or "cvxpy".
     """
 
@@ -40,6 +42,9 @@ class PMTL(Weighting):
 
     references: str | int | Sequence[Sequence[Real]] = "preferences"
     phase1: Real = 0.2
+    phase1_steps: int | None = None
+    until_feasible: bool = False
+    normalize: bool = False
     subproblem: str = "exact"
 
     def __post_init__(self) -> None:
@@ -51,6 +56,8 @@ class PMTL(Weighting):
             raise ConfigError(f"algorithm.references={self.references}: at least 2 reference rays are needed.")
         if not 0 <= self.phase1 <= 1:
             raise ConfigError(f"algorithm.phase1={self.phase1} is a share of the steps: it must lie in [0, 1].")
+        if self.phase1_steps is not None and self.phase1_steps < 0:
+            raise ConfigError(f"algorithm.phase1_steps={self.phase1_steps} must be >= 0 (null: a share, phase1).")
 
     def _references(self, ctx: Context) -> Float[Tensor, "L M"]:
         M = ctx.spec.M
@@ -73,21 +80,48 @@ class PMTL(Weighting):
         W = torch.where(W.abs().amax(-1, keepdim=True) > 1e-9, W, 0.0)
         eye = torch.eye(ctx.spec.M).to(W).expand(len(W), -1, -1)
         R = len(W)
-        last = torch.full((R,), int(self.phase1 * ctx.steps), dtype=torch.int64)
-        return {"W": W, "S": torch.cat([eye, W], dim=1), "phase1_steps": last}
+        steps = int(self.phase1 * ctx.steps) if self.phase1_steps is None else self.phase1_steps
+        last = torch.full((R,), steps, dtype=torch.int64)
+        searching = torch.ones(R, dtype=torch.bool, device=W.device)
+        return {"W": W, "S": torch.cat([eye, W], dim=1), "phase1_steps": last, "searching": searching}
 
     def weights(
         self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"] | None, state: State, t: int
     ) -> tuple[Float[Tensor, "R M"], State, Info]:
         assert G is not None
         W = state["W"]
-        rows = W if t < int(state["phase1_steps"][0]) else state["S"]
-        if F.shape[-1] == 2 and self.subproblem == "exact":
-            w, residual, failed = plane_min_norm(rows, G, F, len(W[0]))
-            return w, state, Info(residual, failed)
+        if t >= int(state["phase1_steps"][0]):
+            return self._phase2(F, G, state)
         # dividing by |F| > 0 does not change the sign
+        outside = ((W @ F.unsqueeze(-1)).squeeze(-1) > 0).any(-1)
+        searching = state["searching"] & outside if self.until_feasible else state["searching"]
+        w, residual, failed = self._min_norm(W, G, F, state)
+        state = {**state, "searching": searching}
+        if not self.until_feasible or bool(searching.all()):
+            return w, state, Info(residual, failed)
+        other, _, found = self._phase2(F, G, state)
+        assert found.kkt is not None
+        assert found.fail is not None
+        w = torch.where(searching.unsqueeze(-1), w, other)
+        return w, state, Info(torch.where(searching, residual, found.kkt), torch.where(searching, failed, found.fail))
+
+    def _phase2(
+        self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"], state: State
+    ) -> tuple[Float[Tensor, "R M"], State, Info]:
+        w, residual, failed = self._min_norm(state["S"], G, F, state)
+        if self.normalize:
+            w = w / w.abs().sum(-1, keepdim=True).clamp_min(1e-300)
+        return w, state, Info(residual, failed)
+
+    def _min_norm(
+        self, rows: Float[Tensor, "R n M"], G: Float[Tensor, "R M M"], F: Float[Tensor, "R M"], state: State
+    ) -> Solution:
+        """Weights of the objectives at the min-norm point of rows J; the sectors' rows count where F is outside of them."""
+        W = state["W"]
+        if F.shape[-1] == 2 and self.subproblem == "exact":
+            return plane_min_norm(rows, G, F, len(W[0]))
         active = (W @ F.unsqueeze(-1)).squeeze(-1) > 0
         active = torch.nn.functional.pad(active, (rows.shape[1] - W.shape[1], 0), value=True)
         gram = rows @ G @ rows.mT
         s, residual, failed = (min_norm if self.subproblem == "exact" else reference.min_norm)(gram, active)
-        return (s.unsqueeze(1) @ rows).squeeze(1), state, Info(residual, failed)
+        return Solution((s.unsqueeze(1) @ rows).squeeze(1), residual, failed)

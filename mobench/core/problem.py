@@ -52,6 +52,8 @@ class Problem(ABC):
     constraint_kind: ClassVar[str] = "inequality"
     positive: ClassVar[bool] = True  # every objective >= 0
     citation: ClassVar[str] = ""
+    start_kinds: ClassVar[Mapping[str, tuple[str, ...]]] = START_KINDS
+    elsewhere: ClassVar[tuple[str, ...]] = ()  # fields that change no result: where data lie, how runs are batched
 
     start: Mapping[str, Any] = field(default_factory=lambda: {"kind": "uniform", "low": -1.0, "high": 1.0})
     steps: int = 1000
@@ -59,12 +61,12 @@ class Problem(ABC):
     def __post_init__(self) -> None:
         # null removes a key: configuration files merge, so a start of another kind inherits the old keys
         options = {k: v for k, v in dict(self.start).items() if v is not None}
-        kind = choose("problem.start.kind", str(options.pop("kind", "")), START_KINDS)
+        kind = choose("problem.start.kind", str(options.pop("kind", "")), self.start_kinds)
         options.pop("per_preference", None)
-        wanted = START_KINDS[kind]
+        wanted = self.start_kinds[kind]
         if set(options) != set(wanted):
             raise ConfigError(
-                f"problem.start of kind {kind!r} needs the keys {', '.join(wanted)} (optional: per_preference); "
+                f"problem.start of kind {kind!r} needs the keys {', '.join(wanted) or 'none'} (optional: per_preference); "
                 f"found {', '.join(sorted(options)) or 'none'}. Set an inherited key to null to remove it."
             )
 
@@ -135,6 +137,14 @@ class Problem(ABC):
     def columns(self, x: Float[Tensor, "R P"], values: Float[Tensor, "R K"]) -> dict[str, Tensor]:
         """Extra columns (R,) of history and final rows, from iterates and their values (objectives, constraints)."""
         return {}
+
+    def facts(self) -> dict[str, Any]:
+        """What a reader of the rows must know and the configuration does not say: data sets with their hashes."""
+        return {}
+
+    def strategy(self, device: torch.device) -> str:
+        """How the axis of runs is executed on the device, for the record; results do not depend on it."""
+        return "stacked"
 
     def initial(self, runs: Runs) -> Float[Tensor, "R P"]:
         """theta_0, float64 on the CPU, each row a function of (problem, seed[, preference]) only."""

@@ -4,8 +4,20 @@ from mobench.problems.constrained_gaussian import ConstrainedGaussian
 from mobench.problems.dtlz2 import DTLZ2
 from mobench.problems.l1_regularized import L1Regularized
 from mobench.problems.least_squares import LeastSquares
+from mobench.problems.multi_mnist import MultiMNIST
 from mobench.problems.pls import PLS
 from mobench.problems.vlmop2 import VLMOP2
 from mobench.problems.zdt import ZDT1, ZDT2, ZDT3
 
-__all__ = ["DTLZ2", "PLS", "VLMOP2", "ZDT1", "ZDT2", "ZDT3", "ConstrainedGaussian", "L1Regularized", "LeastSquares"]
+__all__ = [
+    "DTLZ2",
+    "PLS",
+    "VLMOP2",
+    "ZDT1",
+    "ZDT2",
+    "ZDT3",
+    "ConstrainedGaussian",
+    "L1Regularized",
+    "LeastSquares",
+    "MultiMNIST",
+]

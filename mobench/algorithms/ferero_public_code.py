@@ -1,0 +1,79 @@
+"""FERERO as its public code runs it on images; Algorithm 3 of the paper is `ferero_stochastic`.
+
+A batch is cut into halves 1 and 2; u_t are the weights of the losses at step t, u_0 from lf = 1/n, lh = 1:
+    g = J_2' u_(t-1),   lambda = (1/n, lh_t)                                    lf starts anew at each step
+    lambda+ = Proj(lambda - gamma (A_ag J_1 g - (0, c_h H_1))),   lambda+ = lambda where |A_ag'(lambda+ - lambda)|_1 < tol
+    u_t = A_ag' lambda+ / |A_ag' lambda+|_1,   theta <- theta - alpha (J_1 + J_2)' u_t / 2
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from mobench.algorithms.ferero import _affine, _facets
+from mobench.algorithms.ferero_sa import StochasticFEREROSA
+from mobench.core.algorithm import Context, Info, Real, State
+from mobench.core.oracle import Spec
+from mobench.core.point import Point
+from mobench.errors import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublicCodeFERERO(StochasticFEREROSA):
+    """M + 2 gradients a step. Differences to Algorithm 3: above, and gamma = 1e-5 where the paper prints 1e-4.
+
+    Fields: `tolerance`: a change of the weights below it (L1) is dropped. With gradients of the size that images give
+    it can freeze lambda at its first value: `frozen_steps` in the rows counts such steps.
+    Raises ConfigError with inequalities or the adaptive domain, which that code does not have.
+    """
+
+    domain: str = "simplex"
+    gamma: Real = 1e-5
+    tolerance: Real = 1e-5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.domain != "simplex" or self.inequality_matrix is not None or self.upper is not None:
+            raise ConfigError("ferero_public_code has the simplex domain and no inequalities; use ferero_stochastic.")
+
+    def needs(self, spec: Spec) -> frozenset[str]:
+        return frozenset({"rows", "push"})
+
+    def init(self, ctx: Context) -> State:
+        state = super().init(ctx)
+        n = state["A"].shape[1]
+        state["lam"][:, n:] = 1.0
+        w = _weights(state["lam"], state["A_ag"])
+        return {**state, "u": w, "frozen": torch.zeros(len(w), dtype=torch.int64, device=w.device)}
+
+    def step(
+        self, points: tuple[Point, ...], state: State, t: int, alpha: float
+    ) -> tuple[Float[Tensor, "R P"], State, Info]:
+        first, second = points[0], points[-1]
+        A_ag, n, M = state["A_ag"], state["A"].shape[1], first.M
+        F = first.F.double()
+        facets = _facets(state["A"])
+        lam = torch.cat([facets / facets.sum(-1, keepdim=True), state["lam"][:, n:]], dim=1)
+        g = second.pull(state["u"].to(first.x.dtype))
+        change = (A_ag @ first.push(g)[:, :M].double().unsqueeze(-1)).squeeze(-1)
+        change[:, n:] -= self.c_h * _affine(state["Bh"], F, state["bh"])
+        moved = self._project(torch.add(lam, change, alpha=-self.gamma), *self._domain(F, state), 0)
+        effect = ((moved - lam).unsqueeze(1) @ A_ag).squeeze(1).abs().sum(-1)
+        frozen = effect < self.tolerance
+        lam = torch.where(frozen.unsqueeze(-1), lam, moved)
+        u = _weights(lam, A_ag)
+        w = u.to(first.x.dtype)
+        d = -0.5 * (first.pull(w) + second.pull(w))
+        return d, {**state, "lam": lam, "u": u, "frozen": state["frozen"] + frozen}, Info()
+
+    def report(self, F: Float[Tensor, "R M"], state: State) -> dict[str, Tensor]:
+        return {"frozen_steps": state["frozen"].double()}
+
+
+def _weights(lam: Float[Tensor, "R n"], A_ag: Float[Tensor, "R n M"]) -> Float[Tensor, "R M"]:
+    w = (lam.unsqueeze(1) @ A_ag).squeeze(1)
+    return w / w.abs().sum(-1, keepdim=True).clamp_min(1e-300)

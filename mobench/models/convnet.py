@@ -1,0 +1,179 @@
+"""Small convolutional networks with one head per task, evaluated for R parameter vectors at once.
+
+conv k_1 -> max-pool 2 -> ReLU -> conv k_2 -> max-pool 2 -> ReLU -> linear -> ReLU -> one linear head per task
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as nn
+from jaxtyping import Float
+from torch import Tensor
+
+from mobench.errors import ConfigError, choose
+
+EXECUTIONS = ("patches", "grouped", "loop")
+
+
+class Layer(NamedTuple):
+    """Name, shape of the weight and shape of the bias of one layer; `fan_in` inputs of each unit."""
+
+    name: str
+    weight: tuple[int, ...]
+    fan_in: int
+
+    @property
+    def bias(self) -> tuple[int, ...]:
+        return self.weight[:1]
+
+
+def for_device(execution: str, device: torch.device) -> str:
+    """`auto` by hardware: on a CPU `patches`, on a GPU `grouped`. The results do not depend on it."""
+    if execution == "auto":
+        return "patches" if device.type == "cpu" else "grouped"
+    return choose("problem.execution", execution, EXECUTIONS)
+
+
+@dataclass(frozen=True)
+class ConvNet:
+    """The LeNet of Sener and Koltun (2018), which Pareto MTL, EPO and FERERO use, in three sizes.
+
+    Fields: tasks; canvas: height and width of the (square, grey) pictures; shrink: side of the average-pooling
+    before the first layer; channels, kernels of the two convolutions; hidden: width of the shared linear layer.
+
+    A parameter vector is the weights and biases layer by layer, in the order of PyTorch's modules. ReLU and max-pooling
+    commute; pooling first touches a quarter of the memory.
+
+    execution:
+        patches  the first convolution as one matrix product of the weights of all runs with the patches of the
+                 pictures, which all runs share (its weight gradient is another); the second run by run
+        grouped  the convolutions of all runs as one grouped convolution
+        loop     one run after the other
+    """
+
+    tasks: int = 2
+    canvas: int = 36
+    shrink: int = 1
+    channels: tuple[int, int] = (10, 20)
+    kernels: tuple[int, int] = (9, 5)
+    hidden: int = 50
+    classes: int = 10
+
+    @property
+    def side(self) -> int:
+        """Height and width of what the shared linear layer sees."""
+        first = (self.canvas // self.shrink - self.kernels[0] + 1) // 2
+        return (first - self.kernels[1] + 1) // 2
+
+    @property
+    def layers(self) -> list[Layer]:
+        """All layers in the order of their parameters."""
+        (c1, c2), (k1, k2) = self.channels, self.kernels
+        flat = c2 * self.side**2
+        return [
+            Layer("conv1", (c1, 1, k1, k1), k1 * k1),
+            Layer("conv2", (c2, c1, k2, k2), c1 * k2 * k2),
+            Layer("shared", (self.hidden, flat), flat),
+            *(Layer(f"head{i + 1}", (self.classes, self.hidden), self.hidden) for i in range(self.tasks)),
+        ]
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """Shapes of weights and biases, in order."""
+        return [shape for layer in self.layers for shape in (layer.weight, layer.bias)]
+
+    @property
+    def dim(self) -> int:
+        """P."""
+        return sum(math.prod(s) for s in self.shapes)
+
+    def initial(self, rng: np.random.Generator, kind: str = "default") -> Float[np.ndarray, " P"]:
+        """A parameter vector. default: weights and biases U(-a, a), a = fan_in^(-1/2), as PyTorch's layers; xavier:
+        weights U(-b, b), b = (6 / (fan_in + fan_out))^(1/2), as the public code of linear scalarization."""
+        parts = []
+        for layer in self.layers:
+            bound = layer.fan_in**-0.5
+            fan_out = layer.weight[0] * math.prod(layer.weight[2:])
+            spread = bound if kind == "default" else math.sqrt(6.0 / (layer.fan_in + fan_out))
+            parts += [rng.uniform(-spread, spread, math.prod(layer.weight)), rng.uniform(-bound, bound, layer.bias)]
+        return np.concatenate(parts)
+
+    def split(self, theta: Float[Tensor, "R P"]) -> list[Tensor]:
+        """Weights and biases (R, ...) as views of the parameter vectors."""
+        parts = theta.split([math.prod(s) for s in self.shapes], dim=1)
+        return [part.view(len(theta), *shape) for part, shape in zip(parts, self.shapes, strict=True)]
+
+    def logits(
+        self, theta: Float[Tensor, "R P"], pictures: Float[Tensor, "B H W"], execution: str
+    ) -> Float[Tensor, "R T B C"]:
+        """Scores of all runs for pictures that they share."""
+        if execution == "loop" and len(theta) > 1:
+            # unbind, not theta[r]: the backward of an index writes zeros for all runs, for each run
+            return torch.cat([self.logits(row.unsqueeze(0), pictures, "loop") for row in theta.unbind(0)])
+        W1, b1, W2, b2, W3, b3, *heads = self.split(theta)
+        x = nn.avg_pool2d(pictures.unsqueeze(1), self.shrink) if self.shrink > 1 else pictures.unsqueeze(1)
+        first = _first_by_patches if execution == "patches" else _first_grouped
+        h = first(x, W1, b1)
+        h = _second_grouped(h, W2, b2) if execution == "grouped" else _second_by_run(h, W2, b2)
+        h = torch.relu(torch.baddbmm(b3.unsqueeze(1), h, W3.mT))
+        scores = [torch.baddbmm(b.unsqueeze(1), h, W.mT) for W, b in zip(heads[::2], heads[1::2], strict=True)]
+        return torch.stack(scores, dim=1)
+
+
+def patches(x: Float[Tensor, "B 1 H W"], k: int) -> Float[Tensor, "kk N"]:
+    """All k x k patches of the pictures, one column each."""
+    B, _, H, W = x.shape
+    h, w = H - k + 1, W - k + 1
+    out = x.new_empty(k, k, B, h, w)
+    for i in range(k):
+        for j in range(k):
+            out[i, j].copy_(x[:, 0, i : i + h, j : j + w])
+    return out.view(k * k, B * h * w)
+
+
+def _first_by_patches(x: Tensor, W: Tensor, b: Tensor) -> Float[Tensor, "R B C h w"]:
+    R, C, _, k, _ = W.shape
+    B, side = len(x), x.shape[-1] - k + 1
+    h = W.reshape(R * C, k * k) @ patches(x, k)
+    h = nn.max_pool2d(h.view(R * C, B, side, side), 2)
+    h = torch.relu(h + b.reshape(R * C, 1, 1, 1))
+    return h.view(R, C, B, side // 2, side // 2).transpose(1, 2)
+
+
+def _first_grouped(x: Tensor, W: Tensor, b: Tensor) -> Float[Tensor, "R B C h w"]:
+    R, C = W.shape[:2]
+    h = torch.relu(nn.max_pool2d(nn.conv2d(x, W.flatten(0, 1), b.flatten()), 2))
+    return h.view(len(x), R, C, *h.shape[-2:]).transpose(0, 1)
+
+
+def _second_by_run(h: Tensor, W: Tensor, b: Tensor) -> Float[Tensor, "R B D"]:
+    out = torch.cat([nn.conv2d(x, w, c) for x, w, c in zip(h.unbind(0), W.unbind(0), b.unbind(0), strict=True)])
+    return torch.relu(nn.max_pool2d(out, 2)).view(len(W), h.shape[1], -1)
+
+
+def _second_grouped(h: Tensor, W: Tensor, b: Tensor) -> Float[Tensor, "R B D"]:
+    R, B = h.shape[:2]
+    out = nn.conv2d(h.transpose(0, 1).flatten(1, 2), W.flatten(0, 1), b.flatten(), groups=R)
+    out = torch.relu(nn.max_pool2d(out, 2))
+    return out.view(B, R, -1).transpose(0, 1)
+
+
+MODELS = {
+    "lenet": ConvNet(),
+    "small": ConvNet(shrink=2, channels=(8, 16), kernels=(5, 3), hidden=32),
+    "wide": ConvNet(channels=(20, 40), hidden=100),
+}
+
+
+def model(name: str, tasks: int, canvas: int) -> ConvNet:
+    """The named network for so many tasks and pictures of that size. Raises ConfigError for pictures too small."""
+    chosen = MODELS[choose("problem.model", name, MODELS)]
+    found = ConvNet(tasks, canvas, chosen.shrink, chosen.channels, chosen.kernels, chosen.hidden)
+    if found.side < 1:
+        raise ConfigError(f"problem.model={name} needs larger pictures than {canvas} x {canvas}.")
+    return found

@@ -1,0 +1,73 @@
+"""Epochs over a finite data set: each step takes the next batch of a shuffled order, without replacement."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from mobench.core.oracle import Spec, State
+from mobench.core.point import Point
+from mobench.core.preferences import Runs
+from mobench.core.problem import Problem
+from mobench.core.random import generator
+from mobench.errors import JoinError
+from mobench.oracles.exact import OfProblem, make_point, problem_spec
+
+
+class Batch(NamedTuple):
+    """The terms of a step for R runs of which some share theirs: chosen (S, B), group (R,) the runs' rows of it."""
+
+    chosen: Int[Tensor, "S B"]
+    group: Int[Tensor, " R"]
+
+
+class Epochs(OfProblem):
+    """Batches of `batch_size` terms in an order shuffled anew for each epoch; the last batch of an epoch may be short.
+
+    `samples` is the number of disjoint parts into which a batch is cut: sample k of a step is part k, so that two
+    samples of a batch of 256 are independent halves of 128 and an epoch costs every algorithm the same data.
+    The order is a function of (problem, seed, epoch): all preferences of a seed see the same batches. A rest smaller
+    than `samples` is left out of its epoch.
+    """
+
+    def __init__(self, problem: Problem, runs: Runs, batch_size: int = 256, samples: int = 1) -> None:
+        N = problem.n_samples
+        if not 0 < N < float("inf"):
+            raise JoinError(
+                f"oracle=epochs needs a finite data set, which {type(problem).__name__} is not. Choose oracle=minibatch "
+                f"for an expectation, oracle=exact for a deterministic problem."
+            )
+        if samples not in (1, 2):
+            raise JoinError(f"oracle.samples={samples}: a step uses 1 or 2 independent parts of its batch.")
+        if not samples <= batch_size <= N:
+            raise JoinError(f"oracle.batch_size={batch_size} must lie in {samples}..{N:g}, the number of samples.")
+        self.problem, self.batch_size, self.N = problem.bind(runs), batch_size, int(N)
+        self.spec: Spec = problem_spec(problem, len(runs), samples=samples)
+        self.per_epoch = self.N // batch_size + (self.N % batch_size >= samples)
+        self.seeds, group = torch.unique(runs.seeds, return_inverse=True)
+        self.group = group.to(runs.seeds.device)
+        self._epoch: tuple[int, Tensor] | None = None
+
+    def _order(self, epoch: int) -> Int[Tensor, "S N"]:
+        if self._epoch is None or self._epoch[0] != epoch:
+            rngs = [generator(int(s), problem=self.problem.name, use="epoch", epoch=epoch) for s in self.seeds]
+            order = torch.from_numpy(np.stack([rng.permutation(self.N) for rng in rngs]))
+            self._epoch = (epoch, order.to(self.group.device))
+        return self._epoch[1]
+
+    def batch(self, t: int, k: int = 0) -> Batch:
+        """Part k of the batch of step t."""
+        epoch, i = divmod(t, self.per_epoch)
+        whole = self._order(epoch)[:, i * self.batch_size : (i + 1) * self.batch_size]
+        return Batch(whole.tensor_split(self.spec.samples, dim=1)[k], self.group)
+
+    def at(self, theta: Float[Tensor, "R P"], state: State, t: int, k: int = 0) -> Point:
+        return make_point(self.problem, theta, self.spec, self.batch(t, k))  # type: ignore[arg-type]
+
+    def exact_point(self, theta: Float[Tensor, "R P"]) -> Point | None:  # type: ignore[override]
+        """None: a graph of the whole data set does not fit."""
+        return None

@@ -1,0 +1,179 @@
+"""Two overlapping pictures, two labels:  f_m = mean cross-entropy of head m on the training pictures (Multi-MNIST family)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as nn
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from mobench.core.preferences import Runs
+from mobench.core.problem import Problem
+from mobench.core.random import generator
+from mobench.data.multi import MultiImages, multi_images
+from mobench.errors import ConfigError
+from mobench.models.convnet import ConvNet, for_device, model
+from mobench.oracles.epochs import Batch
+
+Real = float | int
+CHUNK = 2_000_000  # pixels of a forward pass without gradients, for each run
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultiMNIST(Problem):
+    """Classification of the upper left and of the lower right item of a picture by one network with two heads.
+
+        f_m(theta) = (1/N) sum_i  -log softmax(z_m(theta; picture_i))_(label_im),   m = 1, 2
+
+    theta (R, P) are the networks' parameter vectors (LeNet: P = 31,910). `values` of a batch are means over it; without
+    one over all training pictures. History and final rows carry train_accuracy_m, test_loss_m, test_accuracy_m, all means
+    over the whole split.
+    Departure: the public code averages test losses of batches, the short last one with equal weight.
+
+    Fields:
+        data: the base set of the upper left item, second: of the lower right one (null: the same). digits, digits_hard
+            (embedded), mnist, fashion_mnist.
+        data_root: folder of the official files; no part of a job's identity.
+        train_size, test_size: the first so many pictures of the fixed order (null: all).
+        pixels: the value of white. 255: as the public code of Pareto MTL, EPO and FERERO has it, whose step sizes it fits;
+            the first gradients are then hundreds of times larger than later ones.
+        model: lenet | small | wide. tasks: the heads that exist, [0, 1]; [0] or [1] is single-task learning (M = 1).
+        start: {kind: default} PyTorch's initialisation, {kind: xavier}: Xavier-uniform weights.
+        execution: auto (by hardware) or one of patches, grouped, loop; no part of a job's identity.
+    """
+
+    start_kinds: ClassVar[Mapping[str, tuple[str, ...]]] = {"default": (), "xavier": ()}
+    elsewhere: ClassVar[tuple[str, ...]] = ("data_root", "execution")
+    citation: ClassVar[str] = "Sabour et al. 2017; Lin et al. 2019"
+
+    data: str = "digits"
+    second: str | None = None
+    data_root: str = "data"
+    train_size: int | None = None
+    test_size: int | None = None
+    pixels: Real = 255.0
+    model: str = "lenet"
+    tasks: Sequence[int] = (0, 1)
+    execution: str = "auto"
+    start: Mapping[str, Any] = field(default_factory=lambda: {"kind": "default"})
+    steps: int = 1000
+    _kept: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if list(self.tasks) not in ([0], [1], [0, 1]):
+            raise ConfigError(f"problem.tasks={list(self.tasks)} must be [0, 1], or [0] or [1] for one task alone.")
+        if not 0 < self.pixels < float("inf"):
+            raise ConfigError(f"problem.pixels={self.pixels} must be > 0: it is the value of a white pixel.")
+        for_device(self.execution, torch.device("cpu"))
+        self.network  # noqa: B018  a wrong name is an error now
+
+    @property
+    def network(self) -> ConvNet:
+        """The network, a function of stacked parameters."""
+        return model(self.model, len(self.tasks), 36)
+
+    @property
+    def images(self) -> MultiImages:
+        """The pictures; made once per process."""
+        return multi_images(self.data, self.second or self.data, self.data_root, self.train_size, self.test_size)
+
+    @property
+    def n_objectives(self) -> int:
+        return len(self.tasks)
+
+    @property
+    def dim(self) -> int:
+        return self.network.dim
+
+    @property
+    def n_samples(self) -> int:
+        return len(self.images.train)
+
+    def initial(self, runs: Runs) -> Float[Tensor, "R P"]:
+        """Keyed by (problem, seed): all preferences of a seed start from the same network, unless per_preference."""
+        rows = []
+        for r in range(len(runs)):
+            axes = {"preference": runs.name(r)} if self.start.get("per_preference", False) else {}
+            rng = generator(int(runs.seeds[r]), problem=self.name, use="start", model=self.model, **axes)
+            rows.append(torch.from_numpy(self.network.initial(rng, self.start["kind"])))
+        return torch.stack(rows)
+
+    def facts(self) -> dict[str, Any]:
+        data = self.images
+        named = {"data": data.label, "data_sha256": data.digest, "embedded": data.embedded}
+        return {**named, "train_size": len(data.train), "test_size": len(data.test)}
+
+    def strategy(self, device: torch.device) -> str:
+        return for_device(self.execution, device)
+
+    def _split(self, split: str, device: torch.device) -> tuple[Tensor, Int[Tensor, "N T"]]:
+        """Pictures (uint8) and labels of the tasks on the device, moved once."""
+        key = (split, device)
+        if key not in self._kept:
+            data = self.images
+            pictures, labels = (data.train, data.train_labels) if split == "train" else (data.test, data.test_labels)
+            self._kept[key] = (pictures.to(device), labels[:, list(self.tasks)].to(device))
+        found: tuple[Tensor, Tensor] = self._kept[key]
+        return found
+
+    def values(self, x: Float[Tensor, "R P"], batch: Any = None) -> Float[Tensor, "R M"]:
+        """Mean losses. `batch`: a Batch of groups that share pictures, or indices (R, B), or None: all of `train`."""
+        if batch is None:
+            return self._evaluated("train", x)[0]
+        if isinstance(batch, Tensor):
+            batch = Batch(batch, torch.arange(len(batch), device=batch.device))
+        pictures, labels = self._split("train", x.device)
+        order = torch.argsort(batch.group, stable=True)
+        sizes = torch.bincount(batch.group, minlength=len(batch.chosen)).tolist()
+        parts = x[order].split(sizes) if len(sizes) > 1 else [x]
+        losses = [
+            self._losses(part, pictures[i], labels[i]) for part, i in zip(parts, batch.chosen, strict=True) if len(part)
+        ]
+        if len(sizes) == 1:
+            return losses[0]
+        return torch.cat(losses)[torch.argsort(order)]
+
+    def _input(self, pictures: Tensor, x: Tensor) -> Float[Tensor, "B H W"]:
+        grey = pictures.to(x.dtype)
+        return grey if self.pixels == 255 else grey * (self.pixels / 255.0)
+
+    def _losses(self, x: Float[Tensor, "R P"], pictures: Tensor, labels: Int[Tensor, "B T"]) -> Float[Tensor, "R T"]:
+        z = self.network.logits(x, self._input(pictures, x), self.strategy(x.device))
+        return _cross_entropy(z, labels).mean(-1)
+
+    def _evaluated(self, split: str, x: Float[Tensor, "R P"]) -> tuple[Float[Tensor, "R T"], Float[Tensor, "R T"]]:
+        """Mean losses and accuracies over a split, without gradients; those of the last x are remembered."""
+        last = self._kept.get((split, "last"))
+        if last is not None and last[0] is x:
+            return last[1], last[2]
+        pictures, labels = self._split(split, x.device)
+        loss = x.new_zeros(len(x), len(self.tasks), dtype=torch.float64)
+        right = torch.zeros_like(loss)
+        size = max(1, CHUNK // pictures[0].numel() // (1 if x.device.type == "cpu" else 4))
+        with torch.no_grad():
+            for part, given in zip(pictures.split(size), labels.split(size), strict=True):
+                z = self.network.logits(x, self._input(part, x), self.strategy(x.device))
+                loss += _cross_entropy(z, given).double().sum(-1)
+                right += (z.argmax(-1) == given.T).double().sum(-1)
+        found = (loss / len(pictures)).to(x.dtype), (right / len(pictures)).to(x.dtype)
+        self._kept[(split, "last")] = (x, *found)
+        return found
+
+    def columns(self, x: Float[Tensor, "R P"], values: Float[Tensor, "R M"]) -> dict[str, Tensor]:
+        """train_accuracy_m, test_loss_m, test_accuracy_m."""
+        accuracy = self._evaluated("train", x)[1]
+        loss, tested = self._evaluated("test", x)
+        named = {"train_accuracy": accuracy, "test_loss": loss, "test_accuracy": tested}
+        return {f"{name}_{m + 1}": v[:, m] for name, v in named.items() for m in range(len(self.tasks))}
+
+
+def _cross_entropy(z: Float[Tensor, "R T B C"], labels: Int[Tensor, "B T"]) -> Float[Tensor, "R T B"]:
+    """-log softmax(z)_label of each picture."""
+    R, T, B, C = z.shape
+    wanted = labels.T.expand(R, T, B)
+    return nn.cross_entropy(z.reshape(-1, C), wanted.reshape(-1), reduction="none").view(R, T, B)
