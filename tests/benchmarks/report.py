@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from mobench.artifacts import style
+from tests.benchmarks import images
 from tests.benchmarks.loops import PREFERENCES, Line, N
 from tests.benchmarks.solves import Row
 from tests.benchmarks.surrogates import Row as Surrogates
@@ -96,6 +97,7 @@ def as_json(
     lines: dict[str, Line],
     rows: Sequence[Row],
     programs: Sequence[Surrogates] = (),
+    pictures: images.Pictures | None = None,
 ) -> dict[str, Any]:
     """Everything that was measured; times in microseconds."""
     return {
@@ -134,6 +136,7 @@ def as_json(
             }
             for row in programs
         ],
+        "images": None if pictures is None else images.as_json(pictures),
         "aims": judge(lines),
     }
 
@@ -159,6 +162,7 @@ def markdown(
     rows: Sequence[Row],
     figure: str | None,
     programs: Sequence[Surrogates] = (),
+    pictures: images.Pictures | None = None,
 ) -> str:
     """The whole report."""
     sizes = settings["sizes"]
@@ -318,6 +322,8 @@ def markdown(
                 ],
             ),
         ]
+    if pictures is not None:
+        parts += images.markdown(pictures, table, number)
     return "\n\n".join(parts) + "\n"
 
 

@@ -11,7 +11,7 @@ from mobench.core import loop
 from mobench.core.output import make_output
 from mobench.oracles import Exact
 from mobench.problems import VLMOP2
-from tests.benchmarks import loops, report
+from tests.benchmarks import images, loops, report
 from tests.benchmarks.__main__ import main
 
 
@@ -21,14 +21,24 @@ def test_quick_benchmark_writes_a_complete_report(tmp_path: Path) -> None:
     assert json.loads(data.read_text())["aims"] == result["aims"]
     assert report.finite(result)
     measured = set(result["iterations"])
-    assert measured == {"loop", *loops.algorithms()} - {"ferero_stochastic"}
+    assert measured == {"loop", *loops.algorithms()} - {"ferero_stochastic", "ferero_public_code"}  # two samples
     assert set(loops.PLAIN) == set(loops.AUTHORS)
     assert set(loops.PLAIN) <= measured
     assert {row["kind"] for row in result["solves"]} == {"min_norm", "epo_lp"}
     assert all(row["difference"] < 1e-3 for row in result["solves"])
     assert {a["line"] for a in result["aims"]} == {"ferero", "epo"}  # those at R = 4
+    assert {(row["threads"], row["R"]) for row in result["images"]["rows"]} == {(1, 1), (1, 2)}
+    assert set(result["images"]["steps"]) == set(images.METHODS)
     text = out.read_text()
-    for part in ("## Aims", "of the batch", "iteration and run", "solves per second", "performance.png", "stochastic"):
+    for part in (
+        "## Aims",
+        "of the batch",
+        "iteration and run",
+        "solves per second",
+        "performance.png",
+        "stochastic",
+        "Pictures",
+    ):
         assert part in text
     assert out.with_suffix(".png").stat().st_size > 10_000
 

@@ -1,0 +1,264 @@
+"""Pictures: stacked networks against one module after the other, steps of methods against one of LS, peak memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mobench.algorithms.epo import EPO
+from mobench.algorithms.ferero_public_code import PublicCodeFERERO
+from mobench.algorithms.ferero_sa import StochasticFEREROSA
+from mobench.algorithms.ls import LS
+from mobench.algorithms.mgda import MGDA
+from mobench.algorithms.pmtl import PMTL
+from mobench.core import Runs, loop
+from mobench.core.algorithm import Algorithm
+from mobench.core.preferences import from_rays_deg
+from mobench.oracles import Epochs
+from mobench.problems import MultiMNIST
+from tests.benchmarks.timing import Sample, Work, alternate, timed
+from tests.reference import images as plain
+
+STEP = 1e-3
+METHODS: dict[str, Algorithm] = {
+    "ls": LS(step_size=STEP, normalize="norm"),
+    "ferero_stochastic": StochasticFEREROSA(step_size=STEP, gamma=1e-4, c_h=0.5, domain="simplex"),
+    "ferero_public_code": PublicCodeFERERO(step_size=STEP, c_h=0.5),
+    "mgda": MGDA(step_size=STEP),
+    "epo": EPO(step_size=STEP, gain=2.0, mu_floor=None),
+    "pmtl": PMTL(step_size=STEP, references=5, phase1_steps=0, normalize=True),
+}
+TITLES = {
+    "ls": "LS",
+    "ferero_stochastic": "FERERO, Algorithm 3",
+    "ferero_public_code": "FERERO, public code",
+    "mgda": "MGDA",
+    "epo": "EPO",
+    "pmtl": "PMTL (phase 2)",
+}
+AUTHORS = {"ferero_public_code": 3.64, "epo": 3.1, "pmtl": 4.0}
+"""A step of the authors' code over one of its own LS, measured by others."""
+AIM_ROWS, AIM_STEP, AIM_GIB = 2.5, 1.6, 4.0
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """rows[threads][R]: seconds per step of the batch; plain[threads][R]: of as many modules, one after the other;
+    steps[method]: seconds per step at R = `together`; peak: MiB at R = 25, or None; data: what they were measured on."""
+
+    rows: dict[int, dict[int, Sample]]
+    plain: dict[int, dict[int, Sample]]
+    steps: dict[str, Sample]
+    together: int
+    batch: int
+    peak: dict[str, Any] | None
+
+    def faster(self, threads: int, R: int) -> float:
+        """Ratio of medians: modules over the batch."""
+        return self.plain[threads][R].median / self.rows[threads][R].median
+
+    def over_ls(self, method: str) -> float:
+        """Ratio of medians: a step over one of LS."""
+        return self.steps[method].median / self.steps["ls"].median
+
+
+def _problem(quick: bool) -> MultiMNIST:
+    return MultiMNIST(train_size=256 if quick else 2048, test_size=16, model="small" if quick else "lenet")
+
+
+def _runs(R: int) -> Runs:
+    angles = [90.0 * (k + 1) / (R + 1) for k in range(min(R, 5))]
+    return Runs.product(from_rays_deg(angles), list(range(-(-R // 5)))).take(range(R))
+
+
+def _after(threads: int, work: Callable[[], object], units: int = 1) -> Work:
+    def measured(_: int) -> float:
+        torch.set_num_threads(threads)
+        return timed(work, units)
+
+    return measured
+
+
+def _stacked(p: MultiMNIST, R: int, batch: int) -> Callable[[], object]:
+    """Losses and the gradients of both, of R models on the next batch."""
+    runs = _runs(R)
+    oracle, theta, turn = Epochs(p, runs, batch_size=batch), p.initial(runs).float(), count()
+    return lambda: oracle.at(theta, {}, next(turn)).rows()
+
+
+def _modules(p: MultiMNIST, R: int, batch: int) -> Callable[[], object]:
+    """The same of R modules, one after the other; the pictures are floats already."""
+    net = p.network
+    models = [plain.LeNet(net.channels, net.kernels, net.hidden, net.shrink) for _ in range(R)]
+    x, y = p.images.train.float(), p.images.train_labels
+    oracle, turn = Epochs(p, _runs(1), batch_size=batch), count()
+
+    def work() -> None:
+        index = oracle.batch(next(turn)).chosen[0]
+        here, labels = x[index], y[index]
+        for model in models:
+            plain.jacobian(model, here, labels)
+
+    return work
+
+
+def _steps(p: MultiMNIST, algorithm: Algorithm, R: int, batch: int, steps: int) -> Callable[[], object]:
+    """The next steps of one trajectory."""
+    runs = _runs(R)
+    oracle = Epochs(p, runs, batch_size=batch, samples=algorithm.samples)
+    state = loop.start(oracle, algorithm, {}, p.initial(runs).float(), runs, 10**6)
+    return lambda: loop.advance(oracle, algorithm, {}, state, state["t"] + steps)
+
+
+def measure(rounds: int, quick: bool, say: Callable[[str], None]) -> Pictures:
+    """Everything; `quick`: tiny, numbers mean nothing."""
+    p, batch = _problem(quick), 16 if quick else 256
+    sizes, threads, together, steps = ((1, 2), (1,), 2, 1) if quick else ((1, 5), (2, 1), 5, 2)
+    before = torch.get_num_threads()
+    try:
+        cases: dict[str, Work] = {}
+        for n in threads:
+            cases |= {f"rows {n} {R}": _after(n, _stacked(p, R, batch)) for R in sizes}
+            cases |= {f"plain {n} {R}": _after(n, _modules(p, R, batch)) for R in sizes}
+        cases |= {
+            f"step {name}": _after(threads[0], _steps(p, algorithm, together, batch, steps), steps)
+            for name, algorithm in METHODS.items()
+        }
+        samples = alternate(cases, rounds)
+    finally:
+        torch.set_num_threads(before)
+    found = Pictures(
+        {n: {R: samples[f"rows {n} {R}"] for R in sizes} for n in threads},
+        {n: {R: samples[f"plain {n} {R}"] for R in sizes} for n in threads},
+        {name: samples[f"step {name}"] for name in METHODS},
+        together,
+        batch,
+        None if quick else peak(),
+    )
+    for n in threads:
+        say(f"pictures, {n} threads: " + ", ".join(f"R={R} {found.faster(n, R):.2f}x modules" for R in sizes))
+    say("pictures, steps over LS: " + ", ".join(f"{name} {found.over_ls(name):.2f}x" for name in METHODS))
+    if found.peak:
+        say(f"pictures, R = 25: {found.peak['mib']:.0f} MiB on {found.peak['data']}")
+    return found
+
+
+def peak() -> dict[str, Any]:
+    """Peak memory of a fresh process with 25 models: a step of two halves, rows of a batch of 256, a chunk of evaluation."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.benchmarks.images"], capture_output=True, text=True, check=True, timeout=300
+    )
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def _child() -> None:
+    import resource
+
+    root = os.environ.get("MOBENCH_DATA")
+    options: dict[str, Any] = {"data": "mnist", "data_root": root} if root else {}
+    p, runs = MultiMNIST(test_size=1600 if root else None, **options), _runs(25)
+    torch.set_num_threads(2)
+    theta = p.initial(runs).float()
+    seen: dict[str, float] = {}
+
+    def note(name: str) -> None:
+        seen[name] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+    p.values(theta[:1], torch.zeros(1, 1, dtype=torch.int64))
+    note("data")
+    with torch.no_grad():
+        for t in range(2):
+            halves: Sequence[Any] = [Epochs(p, runs, samples=2).at(theta, {}, t, k) for k in (0, 1)]
+            g: Tensor = halves[0].pull(torch.full((25, 2), 0.5))
+            halves[1].push(g)
+            theta = theta - STEP * g
+        note("two halves")
+        Epochs(p, runs).at(theta, {}, 0).rows()
+        note("rows of 256")
+        p._evaluated("test", theta)
+        note("evaluation")
+    print(
+        json.dumps({"data": p.images.label, "pictures": len(p.images.train), "after": seen, "mib": max(seen.values())})
+    )
+
+
+def as_json(found: Pictures) -> dict[str, Any]:
+    """Times in milliseconds, medians."""
+    return {
+        "batch": found.batch,
+        "rows": [
+            {
+                "threads": n,
+                "R": R,
+                "ms_model": 1e3 * sample.median / R,
+                "ms_model_plain": 1e3 * found.plain[n][R].median / R,
+                "ratio": found.faster(n, R),
+            }
+            for n, by_size in found.rows.items()
+            for R, sample in by_size.items()
+        ],
+        "steps": {
+            name: {"R": found.together, "ms": 1e3 * s.median, "over_ls": found.over_ls(name)}
+            for name, s in found.steps.items()
+        },
+        "peak": found.peak,
+    }
+
+
+def markdown(found: Pictures, table: Callable[..., str], number: Callable[[float], str]) -> list[str]:
+    """The section of the report."""
+    steps = [
+        [
+            TITLES[name],
+            number(1e3 * sample.median),
+            f"{found.over_ls(name):.2f}x",
+            f"{AUTHORS[name]}x" if name in AUTHORS else "",
+        ]
+        for name, sample in found.steps.items()
+    ]
+    rows = [
+        [
+            str(n),
+            str(R),
+            number(1e3 * sample.median / R),
+            number(1e3 * found.plain[n][R].median / R),
+            f"{found.faster(n, R):.2f}x",
+            "" if n != 2 else "yes" if found.faster(n, R) >= AIM_ROWS else "**no**",
+        ]
+        for n, by_size in found.rows.items()
+        for R, sample in by_size.items()
+    ]
+    met = "met" if found.over_ls("ferero_stochastic") <= AIM_STEP else "**not met**"
+    parts = [
+        "## Pictures with two labels",
+        f"LeNet (31,910 parameters), float32, batches of {found.batch} pictures of 36 x 36 pixels (embedded digits); numbers of "
+        "this section are medians of the rounds. Losses and the gradients of both, ms per model and step, against PyTorch "
+        f"modules one after the other with `autograd.grad` for each task. Aim: >= {AIM_ROWS:g}x with 2 threads.",
+        table(["threads", "R", "mobench ms", "modules ms", "ratio", "aim met"], rows),
+        f"A step of {found.together} models, 2 threads. Aim: one of Algorithm 3 (two halves of {found.batch // 2}) costs at most "
+        f"{AIM_STEP:g} steps of LS: {met}. Last column: the authors' code over its own LS, measured by others.",
+        table(["method", "ms", "over LS", "authors' code"], steps),
+    ]
+    if found.peak:
+        gib = found.peak["mib"] / 1024
+        verdict = "met" if gib < AIM_GIB else "**not met**"
+        after = ", ".join(f"{name} {number(mib)}" for name, mib in found.peak["after"].items())
+        parts.append(
+            f"Peak memory of a fresh process with 25 models on {found.peak['pictures']:,} pictures ({found.peak['data']}): "
+            f"{gib:.2f} GiB (MiB after each stage: {after}). Aim: < {AIM_GIB:g} GiB, {verdict}."
+        )
+    return parts
+
+
+if __name__ == "__main__":
+    _child()
