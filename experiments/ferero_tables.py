@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -361,9 +362,17 @@ def table11(a: Artifact) -> None:
                 }
             )
     image = cells[cells["row"].str.startswith("Multi")]
-    for label in ("LS", "FERERO", "EPO", "PMTL"):
-        seconds = _published_time(image, label, "per-epoch run time")
-        rows.append({"starts": "image data (per epoch)", "method": label, "published, ms": _ms(seconds)})
+    epoch = {m: image_epoch(a, m) for m in ("ls", "ferero", "epo", "pmtl")}
+    for m, (label, gradients, pictures) in IMAGE_COST.items():
+        rows.append(
+            {
+                "starts": "images (LeNet; iteration: an epoch)",
+                "method": label,
+                "per iteration, ms": 1e3 * epoch[m],
+                "published, ms": _ms(_published_time(image, label, "per-epoch run time")),
+                "gradients per iteration": f"{gradients} a step, {pictures} pictures back-propagated",
+            }
+        )
     a.table(pd.DataFrame(rows))
     ours = {(tag, m): count[tag, m] for tag in ("easy", "hard") for m in ("pmtl", "epo", "ferero")}
     names = {"pmtl": "PMTL", "epo": "EPO", "ferero": "FERERO"}
@@ -413,14 +422,43 @@ def table11(a: Artifact) -> None:
     meta = a.jobs["easy_ls_0"].meta
     a.note(f"Measured on {meta['device']}, {meta['execution']}; absolute times are not comparable.")
     a.note("Gradients per iteration: ours needs no further backward pass for the direction (a product with the rows).")
+    _image_epochs(a, epoch)
+
+
+# method: label, gradients of a step, pictures back-propagated in it (batch 256)
+IMAGE_COST = {"ls": ("LS", 1, 256), "ferero": ("FERERO", 3, 384), "epo": ("EPO", 2, 512), "pmtl": ("PMTL", 2, 512)}
+
+
+EPOCH = 469  # steps of an epoch of 120,000 pictures
+
+
+def image_epoch(a: Artifact, method: str) -> float:
+    """Seconds of an epoch of one network: median of three runs."""
+    jobs = [a.jobs[f"image_{method}_{r}"] for r in range(3)]
+    return float(np.median([EPOCH * job.meta["seconds_train"] / job.config["steps"] for job in jobs]))
+
+
+def _image_epochs(a: Artifact, epoch: dict[str, float]) -> None:
+    meta = a.jobs["image_ls_0"].meta
+    order = sorted(epoch, key=lambda m: epoch[m])
+    clear = ["ls", "ferero", "epo", "pmtl"]
+    pairs = [epoch[m] / epoch[n] for m, n in pairwise(clear)]
     a.claim(
         "image-epochs",
         "An epoch on image data costs LS < FERERO < EPO < PMTL",
         "Table 11, image data",
         published="3.54 < 7.02 < 9.66 < 11.88 s",
-        measured="not run: the image experiments are not part of mobench yet",
-        tolerance="ordering",
-        holds=None,
+        measured=" < ".join(f"{IMAGE_COST[m][0]} {epoch[m]:.3g} s" for m in order)
+        + f", from {a.jobs['image_ls_0'].config['steps']} "
+        f"steps each on {meta['device']}",
+        tolerance="ordering; ratios of neighbours between 0.8 and 1.25 count as equal (partial)",
+        holds=True if max(pairs) < 0.8 else ("partial" if max(pairs) <= 1.25 else False),
+        reason="Both EPO and PMTL take two gradients a step here: the direction is a product with the rows, where the public "
+        "code runs a third backward pass. Their programs of two variables have closed forms, and cost next to nothing.",
+    )
+    a.note(
+        "Pictures back-propagated per step of a batch of 256: the public code LS 256, FERERO 384, EPO and PMTL 768; here LS "
+        "256, FERERO 384, EPO and PMTL 512."
     )
 
 

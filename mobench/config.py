@@ -34,11 +34,13 @@ MISSING_TARGET = "_target_"
 
 @dataclass
 class HardwareConfig:
-    """device: cpu | cuda | cuda:N; threads: torch threads of one job (null: leave torch's choice)."""
+    """device: cpu | cuda | cuda:N; threads: torch threads of one job (null: leave torch's choice); max_batch_runs: networks
+    whose activations are held at once (null: all of a job); fewer need less memory and one more forward pass."""
 
     name: str = "cpu"
     device: str = "cpu"
     threads: int | None = 1
+    max_batch_runs: int | None = None
 
 
 @dataclass

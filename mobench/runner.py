@@ -158,7 +158,7 @@ def run_job(config: dict[str, Any], root: Path | None = None, title: str = "") -
             except Interrupted:
                 raise
             except Exception as error:  # noqa: BLE001  whatever a method or plug-in raises is this job's failure
-                message = str(error) if isinstance(error, MobenchError) else f"{type(error).__name__}: {error}"
+                message = _in_words(error, job)
                 # a full disk must not hide the reason
                 with contextlib.suppress(MobenchError):
                     folder.write_status("failed", error=message, traceback=traceback.format_exc())
@@ -169,6 +169,18 @@ def run_job(config: dict[str, Any], root: Path | None = None, title: str = "") -
     if stop():
         raise Interrupted(f"Stopped; {folder.key} had just finished and is complete ({folder.path}).")
     return Outcome(folder.key, "done", folder.path, title=title)
+
+
+def _in_words(error: Exception, job: Job) -> str:
+    """What went wrong, and what to do where that is known."""
+    if isinstance(error, torch.OutOfMemoryError):
+        now = min(len(job.runs), job.config["hardware"]["max_batch_runs"] or len(job.runs))
+        fits = max(1, now // 2)
+        return (
+            f"{job.device} ran out of memory with {now} of {len(job.runs)} runs at once. hardware.max_batch_runs={fits} needs "
+            f"about half of it and gives the same rows (smaller oracle.batch_size does not). {error}"
+        )
+    return str(error) if isinstance(error, MobenchError) else f"{type(error).__name__}: {error}"
 
 
 def _progress(job: Job, title: str, start: int, total: int) -> Callable[[int], None]:

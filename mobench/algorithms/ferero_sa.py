@@ -70,6 +70,26 @@ class FEREROSA(Preferred):
 
 @dataclass(frozen=True, kw_only=True)
 class StochasticFEREROSA(FEREROSA):
-    """Algorithm 3: J_1, G_1, H_1 from one batch, J_2 from an independent one (M + 1 gradients a step)."""
+    """Algorithm 3: J_1, G_1, H_1 from one batch, J_2 from an independent one (M + 1 gradients a step).
+
+    Fields: `warm_steps`: so many first steps descend the uniform mean of the losses over both batches, with multipliers
+    at their start (the paper's Figure 6 starts near the front; how is not said).
+    """
 
     samples: ClassVar[int] = 2
+
+    warm_steps: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.warm_steps < 0:
+            raise ConfigError(f"algorithm.warm_steps={self.warm_steps} must be >= 0.")
+
+    def step(
+        self, points: tuple[Point, ...], state: State, t: int, alpha: float
+    ) -> tuple[Float[Tensor, "R P"], State, Info]:
+        if t >= self.warm_steps:
+            return super().step(points, state, t, alpha)
+        first, second = points[0], points[-1]
+        w = first.x.new_full((len(first.x), first.M), 0.5 / first.M)
+        return -(first.pull(w) + second.pull(w)), state, Info()

@@ -18,6 +18,7 @@ from torch import Tensor
 from mobench.errors import ConfigError, choose
 
 EXECUTIONS = ("patches", "grouped", "loop")
+PATCHED = 8000000  # entries of a matrix of patches: larger ones are new memory in each step, and page faults with it
 
 
 class Layer(NamedTuple):
@@ -138,11 +139,13 @@ def patches(x: Float[Tensor, "B 1 H W"], k: int) -> Float[Tensor, "kk N"]:
 
 def _first_by_patches(x: Tensor, W: Tensor, b: Tensor) -> Float[Tensor, "R B C h w"]:
     R, C, _, k, _ = W.shape
-    B, side = len(x), x.shape[-1] - k + 1
-    h = W.reshape(R * C, k * k) @ patches(x, k)
-    h = nn.max_pool2d(h.view(R * C, B, side, side), 2)
-    h = torch.relu(h + b.reshape(R * C, 1, 1, 1))
-    return h.view(R, C, B, side // 2, side // 2).transpose(1, 2)
+    side, flat = x.shape[-1] - k + 1, W.reshape(R * C, k * k)
+    pooled = []
+    for part in x.split(max(1, PATCHED // (k * k * side * side))):
+        h = flat @ patches(part, k)
+        pooled.append(nn.max_pool2d(h.view(R * C, len(part), side, side), 2))
+    h = torch.relu(torch.cat(pooled, dim=1) + b.reshape(R * C, 1, 1, 1))
+    return h.view(R, C, len(x), side // 2, side // 2).transpose(1, 2)
 
 
 def _first_grouped(x: Tensor, W: Tensor, b: Tensor) -> Float[Tensor, "R B C h w"]:

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as nn
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
@@ -44,10 +45,12 @@ class MultiMNIST(Problem):
         model: lenet | small | wide. tasks: the heads that exist, [0, 1]; [0] or [1] is single-task learning (M = 1).
         start: {kind: default} PyTorch's initialisation, {kind: xavier}: Xavier-uniform weights.
         execution: auto (by hardware) or one of patches, grouped, loop; no part of a job's identity.
+        max_batch_runs: so many networks at a time; the activations of the others are computed anew in the backward pass.
+            No part of a job's identity.
     """
 
     start_kinds: ClassVar[Mapping[str, tuple[str, ...]]] = {"default": (), "xavier": ()}
-    elsewhere: ClassVar[tuple[str, ...]] = ("data_root", "execution")
+    elsewhere: ClassVar[tuple[str, ...]] = ("data_root", "execution", "max_batch_runs")
     citation: ClassVar[str] = "Sabour et al. 2017; Lin et al. 2019"
 
     data: str = "digits"
@@ -59,6 +62,7 @@ class MultiMNIST(Problem):
     model: str = "lenet"
     tasks: Sequence[int] = (0, 1)
     execution: str = "auto"
+    max_batch_runs: int | None = None
     start: Mapping[str, Any] = field(default_factory=lambda: {"kind": "default"})
     steps: int = 1000
     _kept: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -69,6 +73,10 @@ class MultiMNIST(Problem):
             raise ConfigError(f"problem.tasks={list(self.tasks)} must be [0, 1], or [0] or [1] for one task alone.")
         if not 0 < self.pixels < float("inf"):
             raise ConfigError(f"problem.pixels={self.pixels} must be > 0: it is the value of a white pixel.")
+        if self.max_batch_runs is not None and self.max_batch_runs < 1:
+            raise ConfigError(
+                f"hardware.max_batch_runs={self.max_batch_runs} must be at least 1 (null: all runs at once)."
+            )
         for_device(self.execution, torch.device("cpu"))
         self.network  # noqa: B018  a wrong name is an error now
 
@@ -143,8 +151,14 @@ class MultiMNIST(Problem):
         return grey if self.pixels == 255 else grey * (self.pixels / 255.0)
 
     def _losses(self, x: Float[Tensor, "R P"], pictures: Tensor, labels: Int[Tensor, "B T"]) -> Float[Tensor, "R T"]:
-        z = self.network.logits(x, self._input(pictures, x), self.strategy(x.device))
-        return _cross_entropy(z, labels).mean(-1)
+        grey, how = self._input(pictures, x), self.strategy(x.device)
+
+        def mean(some: Tensor) -> Tensor:
+            return _cross_entropy(self.network.logits(some, grey, how), labels).mean(-1)
+
+        if self.max_batch_runs is None or len(x) <= self.max_batch_runs:
+            return mean(x)
+        return torch.cat([checkpoint(mean, part, use_reentrant=False) for part in x.split(self.max_batch_runs)])
 
     def _evaluated(self, split: str, x: Float[Tensor, "R P"]) -> tuple[Float[Tensor, "R T"], Float[Tensor, "R T"]]:
         """Mean losses and accuracies over a split, without gradients; those of the last x are remembered."""
@@ -157,7 +171,9 @@ class MultiMNIST(Problem):
         size = max(1, CHUNK // pictures[0].numel() // (1 if x.device.type == "cpu" else 4))
         with torch.no_grad():
             for part, given in zip(pictures.split(size), labels.split(size), strict=True):
-                z = self.network.logits(x, self._input(part, x), self.strategy(x.device))
+                grey = self._input(part, x)
+                some = x.split(self.max_batch_runs or len(x))
+                z = torch.cat([self.network.logits(y, grey, self.strategy(x.device)) for y in some])
                 loss += _cross_entropy(z, given).double().sum(-1)
                 right += (z.argmax(-1) == given.T).double().sum(-1)
         found = (loss / len(pictures)).to(x.dtype), (right / len(pictures)).to(x.dtype)
