@@ -294,6 +294,17 @@ def test_a_model_alone_goes_the_way_it_goes_among_others(name: str) -> None:
     assert (together[1, -1] - together[1, 0]).abs().max() > 1e-3
 
 
+@pytest.mark.parametrize("name", ["pmtl", "ferero_public_code"])
+def test_a_new_oracle_continues_in_the_middle_of_an_epoch(name: str) -> None:
+    p, runs, algorithm = tiny(model="small"), runs_at(*RAYS, seeds=(4, 2)), TOGETHER[name]
+    whole, _, _ = advance(p, algorithm, runs, 9)
+    first = Epochs(p, runs, batch_size=16, samples=algorithm.samples)
+    state = loop.start(first, algorithm, {}, p.initial(runs), runs, 9)
+    state = loop.advance(first, algorithm, {}, state, 4)
+    second = Epochs(p, runs, batch_size=16, samples=algorithm.samples)
+    assert torch.equal(loop.advance(second, algorithm, {}, state, 9)["theta"], whole[:, -1])
+
+
 def compare(
     p: MultiMNIST,
     algorithm: Algorithm,
