@@ -4,6 +4,7 @@ HARDWARE ?= cpu
 # LAUNCHER=joblib runs the jobs of an artifact in parallel, WORKERS at a time (timings in ferero/table11 want none)
 LAUNCHER ?= basic
 WORKERS ?= 2
+LAUNCH = hydra/launcher=$(LAUNCHER) $(if $(filter joblib,$(LAUNCHER)),hydra.launcher.n_jobs=$(WORKERS))
 ID ?= all
 PYTHON ?= python3
 VENV := .venv
@@ -27,8 +28,8 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet -e '.[dev,joblib]'
 	touch $(STAMP)
 
-reproduce: install  ## every artifact at SCALE=laptop (a few minutes), then the report
-	$(BIN)/mobench +experiment=$(ID) scale=$(SCALE) hardware=$(HARDWARE)
+reproduce: install  ## every artifact at SCALE=laptop, then the report (LAUNCHER=joblib: two jobs at a time)
+	$(BIN)/mobench +experiment=$(ID) scale=$(SCALE) hardware=$(HARDWARE) $(LAUNCH)
 	$(BIN)/python -m mobench.report
 	@echo "Open outputs/report/index.html"
 
@@ -46,8 +47,7 @@ format: install  ## apply ruff's formatting
 	$(BIN)/ruff format .
 
 artifact: install  ## one table or figure, its jobs first: make artifact ID=ferero/fig3 (or ferero/all, all) [LAUNCHER=joblib]
-	$(BIN)/mobench +experiment=$(ID) scale=$(SCALE) hardware=$(HARDWARE) hydra/launcher=$(LAUNCHER) \
-	  $(if $(filter joblib,$(LAUNCHER)),hydra.launcher.n_jobs=$(WORKERS))
+	$(BIN)/mobench +experiment=$(ID) scale=$(SCALE) hardware=$(HARDWARE) $(LAUNCH)
 
 keep: install  ## keep the rows of a drawn artifact with the project: make keep ID=csmoo/fig38
 	$(BIN)/python -m mobench.keep $(ID)

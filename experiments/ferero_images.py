@@ -29,6 +29,11 @@ RAYS = ("orange ray 22.5 deg", "green ray 45 deg", "red ray 67.5 deg")
 COLOURS = (st.ORANGE, st.GREEN, st.RED)
 ANGLES = (22.5, 45.0, 67.5)
 MEASURES = ("loss", "accuracy")
+STEP_SIZE_NOTE = (
+    "FERERO asks for a rate, B_h J d = -c_h H, and gets it to first order only: where a step is not small against the "
+    "curvature, gradients are dominated by what oscillates, losses fall slower than J d says, and runs stay off their "
+    "lines. The exact subproblem does so as well (docs/architecture.md, Known limits)."
+)
 # "Multi-Fashion accuracy" of Table 9 repeats the losses' row and would make every hypervolume 0; this one makes the
 # drawn points give 1.14 where Table 2 prints 1.17
 FASHION_ACCURACY_NADIR = (0.70, 0.69)
@@ -272,6 +277,7 @@ def _notes(a: Artifact, shown: list[Panel]) -> None:
             f"{config['oracle']['batch_size']} pictures. The published numbers are shown, not compared. The paper's setting: "
             f"scale=paper data=mnist hardware=gpu."
         )
+    a.note(STEP_SIZE_NOTE)
     a.note(
         "Weights sum to 2 (EPO), 1.31 to 1.41 (LS) and 1 (PMTL, FERERO's simplex), as in the public code, and with them the "
         "effective step. Losses are test losses: the public code calls them training losses, and evaluates the test split. "
@@ -566,6 +572,7 @@ def fig6(a: Artifact) -> None:
         "No settings of Figure 6 are printed. Ours: uniform descent first, then Algorithm 3 with the cone of "
         "Figure 4 along the rays through 0.9 times the single-task test losses. Training losses, mean over seeds."
     )
+    a.note(STEP_SIZE_NOTE)
 
 
 def _plain_distance(job: JobRows) -> float:
