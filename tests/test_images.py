@@ -471,7 +471,6 @@ def test_an_evaluation_is_remembered_for_the_same_tensor_only(monkeypatch: pytes
     assert calls == [96, 48, 96, 96, 96]
 
 
-@pytest.mark.xfail(strict=True, reason="_evaluated compares identities only, and averages are updated in place")
 def test_a_tensor_that_was_written_to_is_evaluated_again() -> None:
     p = tiny(model="small")
     theta = p.initial(runs_at(45.0, seeds=(0,)))
@@ -606,7 +605,6 @@ def test_smoke_job(name: str, mobench: Run) -> None:
     assert ("frozen_steps" in rows) == (name == "ferero_public_code")
 
 
-@pytest.mark.xfail(strict=True, reason="gradients of the whole data set end in a RuntimeError of autograd")
 @pytest.mark.parametrize("oracle", ["exact", "minibatch"])
 def test_other_oracles_work_or_are_refused_in_words(oracle: str, mobench: Run) -> None:
     """Without the protocol, whose oracle.batch_size oracle=exact does not know."""

@@ -128,7 +128,8 @@ class Preferred(Algorithm):
         return torch.cat(B).expand(R, -1, -1), torch.cat(b).expand(R, -1)
 
     def init(self, ctx: Context) -> State:
-        F0 = ctx.exact(ctx.theta)[:, : ctx.spec.M].to(ctx.prefs)
+        asked = self.line == "shifted" or self.ascend_to is not None  # an evaluation of all data is not free
+        F0 = ctx.exact(ctx.theta)[:, : ctx.spec.M].to(ctx.prefs) if asked else torch.zeros_like(ctx.prefs)
         A = self._cone(ctx, F0)
         Bg, bg = self._inequality(F0)
         Bh, bh = self._equality(ctx, F0)

@@ -24,7 +24,9 @@ from mobench.errors import ConfigError
 
 @dataclass(frozen=True, kw_only=True)
 class PublicCodeFERERO(StochasticFEREROSA):
-    """M + 2 gradients a step. Differences to Algorithm 3: above, and gamma = 1e-5 where the paper prints 1e-4.
+    """M + 2 gradients a step; halves of equal size (of an odd batch (J_1 + J_2) / 2 is not quite the mean).
+
+    Differences to Algorithm 3: above, and gamma = 1e-5 where the paper prints 1e-4.
 
     Fields: `tolerance`: a change of the weights below it (L1) is dropped. With gradients of the size that images give
     it can freeze lambda at its first value: `frozen_steps` in the rows counts such steps.

@@ -26,7 +26,11 @@ def reasons(spec: Spec, algorithm: Algorithm) -> list[str]:
         given = ", ".join(sorted(spec.provides)) or "values and pull only"
         out.append(f"it asks for {', '.join(sorted(missing))}, the oracle provides {given}")
     if algorithm.samples > spec.samples:
-        hint = "; a stateful oracle cannot give them" if spec.stateful else "; set oracle=minibatch oracle.samples=2"
+        hint = (
+            "; a stateful oracle cannot give them"
+            if spec.stateful
+            else "; set oracle.samples=2 (of oracle=minibatch or epochs)"
+        )
         out.append(f"it draws {algorithm.samples} independent samples per step, the oracle gives {spec.samples}{hint}")
     if not _inside(spec.N, algorithm.constraints):
         out.append(f"it takes {_range(algorithm.constraints)} constraints, the problem has N={spec.N}")

@@ -53,6 +53,7 @@ class Problem(ABC):
     positive: ClassVar[bool] = True  # every objective >= 0
     citation: ClassVar[str] = ""
     start_kinds: ClassVar[Mapping[str, tuple[str, ...]]] = START_KINDS
+    whole: ClassVar[bool] = True  # `values` without a batch can be differentiated
     elsewhere: ClassVar[tuple[str, ...]] = ()  # fields that change no result: where data lie, how runs are batched
 
     start: Mapping[str, Any] = field(default_factory=lambda: {"kind": "uniform", "low": -1.0, "high": 1.0})
@@ -117,12 +118,10 @@ class Problem(ABC):
         return Free()
 
     @abstractmethod
-    def values(self, x: Float[Tensor, "R P"], batch: Tensor | None = None) -> Float[Tensor, "R K"]:
+    def values(self, x: Float[Tensor, "R P"], batch: Any = None) -> Float[Tensor, "R K"]:
         """Objectives, then constraints; differentiable. `batch`: mean over what `draw` gave; None: the expectation."""
 
-    def linearize(
-        self, x: Float[Tensor, "R P"], batch: Tensor | None = None
-    ) -> tuple[Tensor, Callable[[], Tensor]] | None:
+    def linearize(self, x: Float[Tensor, "R P"], batch: Any = None) -> tuple[Tensor, Callable[[], Tensor]] | None:
         """(values, function that returns the rows (R, K, P)) in closed form, or None: then autodiff is used."""
         return None
 

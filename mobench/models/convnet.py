@@ -37,7 +37,7 @@ def for_device(execution: str, device: torch.device) -> str:
     """`auto` by hardware: on a CPU `patches`, on a GPU `grouped`. The results do not depend on it."""
     if execution == "auto":
         return "patches" if device.type == "cpu" else "grouped"
-    return choose("problem.execution", execution, EXECUTIONS)
+    return choose("problem.execution", execution, ("auto", *EXECUTIONS))
 
 
 @dataclass(frozen=True)

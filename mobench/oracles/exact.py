@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from jaxtyping import Float
 from torch import Tensor
 
@@ -9,6 +11,7 @@ from mobench.core.oracle import Oracle, Spec, State
 from mobench.core.point import GraphPoint, Point, TablePoint
 from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
+from mobench.errors import JoinError
 
 
 class OfProblem(Oracle):
@@ -26,19 +29,24 @@ class OfProblem(Oracle):
     def columns(self, theta: Float[Tensor, "R P"], values: Float[Tensor, "R K"]) -> dict[str, Tensor]:
         return self.problem.columns(theta, values)
 
-    def exact_point(self, theta: Float[Tensor, "R P"]) -> Point:
-        return make_point(self.problem, theta, self.spec)
+    def exact_point(self, theta: Float[Tensor, "R P"]) -> Point | None:
+        return make_point(self.problem, theta, self.spec) if self.problem.whole else None
 
 
 class Exact(OfProblem):
     """values f(theta), rows = Jacobian of f at theta. A second sample would equal the first, so it gives one."""
 
     def __init__(self, problem: Problem, runs: Runs) -> None:
+        if not problem.whole:
+            raise JoinError(
+                f"oracle=exact would need a graph of all samples of {type(problem).__name__}, which does not fit into "
+                f"memory. Choose oracle=epochs (or a protocol that does)."
+            )
         self.problem = problem.bind(runs)
         self.spec = problem_spec(problem, len(runs), samples=1)
 
     def at(self, theta: Float[Tensor, "R P"], state: State, t: int, k: int = 0) -> Point:
-        return self.exact_point(theta)
+        return make_point(self.problem, theta, self.spec)
 
 
 def problem_spec(problem: Problem, R: int, samples: int) -> Spec:
@@ -55,7 +63,7 @@ def problem_spec(problem: Problem, R: int, samples: int) -> Spec:
     )
 
 
-def make_point(problem: Problem, theta: Tensor, spec: Spec, batch: Tensor | None = None) -> Point:
+def make_point(problem: Problem, theta: Tensor, spec: Spec, batch: Any = None) -> Point:
     """Point of a problem at theta, on the terms `batch` of its finite sum (None: all)."""
     closed = problem.linearize(theta, batch)
     if closed is None:
