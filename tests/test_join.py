@@ -76,7 +76,8 @@ def compose(hydra: Any) -> Any:
 def parts(compose: Any) -> dict[str, dict[str, dict[str, Any]]]:
     """Composed nodes and the steps that come with them: group -> option -> keys of the configuration."""
     small = {name: [] for name in PROBLEMS} | {
-        name: ["problem.model=small", "problem.train_size=256", "problem.test_size=16"] for name in IMAGES
+        name: ["problem.model=small", "problem.train_size=256", "problem.pixels=1.0", "problem.test_size=16"]
+        for name in IMAGES
     }
     return {
         "algorithm": {name: {"algorithm": compose(f"algorithm={name}")["algorithm"]} for name in ALGORITHMS},
@@ -293,7 +294,7 @@ LACKS: dict[str, tuple[Problem, dict[str, Any], str, set[str]]] = {
                              "draws 2 independent samples per step, the oracle gives 1; a stateful oracle cannot",
                              {"ferero_stochastic"}),
     "one sample": (VLMOP2(n=4, start=START), {},
-                   "draws 2 independent samples per step, the oracle gives 1; set oracle=minibatch",
+                   "draws 2 independent samples per step, the oracle gives 1; set oracle.samples=2",
                    {"ferero_stochastic"}),
     "one constraint": (Constrained(n=4, start=START), {}, "takes exactly 0 constraints, the problem has N=1", KNOWN),
     "a gap": (Gap(n=4, start=START), {}, "takes exactly 0 constraints, the problem has N=1", KNOWN),
@@ -375,7 +376,7 @@ def test_a_refusal_lists_every_reason_at_once() -> None:
     assert str(error.value).splitlines() == [
         "Choosy does not fit VLMOP2:",
         "  - it asks for hvp, the oracle provides rows",
-        "  - it draws 2 independent samples per step, the oracle gives 1; set oracle=minibatch oracle.samples=2",
+        "  - it draws 2 independent samples per step, the oracle gives 1; set oracle.samples=2 (of oracle=minibatch or epochs)",
         "  - it takes exactly 1 constraints, the problem has N=0",
         "  - it takes 3 to 4 objectives, the problem has M=2",
         "  - its feasible set must be Box, the problem's is Free",
@@ -485,9 +486,12 @@ def test_tuned_settings_reach_the_job(compose: Any) -> None:
         assert config["steps"] == node.get("steps", config["steps"])
         for group in ("algorithm", "problem"):
             for key, value in node.get(group, {}).items():
+                if isinstance(value, str) and value.startswith("${at:"):  # the middle one is laptop scale's
+                    value = yaml.safe_load(f"[{value[5:-1]}]")[1]
                 if not isinstance(value, dict):
                     assert config[group][key] == value, file
-        extra = {"line_points": [[0.9, 0.9], [0.6, 0.6]]} if node["algorithm"].get("line") == "points" else {}
+        needed = {"points": {"line_points": [[0.9, 0.9], [0.6, 0.6]]}, "through": {"line_through": [0.1, 0.1]}}
+        extra = needed.get(node["algorithm"].get("line"), {})
         job = make_job({**config, "algorithm": {**config["algorithm"], **extra}})
         check(job.oracle().spec, job.algorithm)
 

@@ -17,7 +17,6 @@ from torch import Tensor
 from mobench.algorithms.ferero import _affine, _facets
 from mobench.algorithms.ferero_sa import StochasticFEREROSA
 from mobench.core.algorithm import Context, Info, Real, State
-from mobench.core.oracle import Spec
 from mobench.core.point import Point
 from mobench.errors import ConfigError
 
@@ -41,9 +40,6 @@ class PublicCodeFERERO(StochasticFEREROSA):
         super().__post_init__()
         if self.domain != "simplex" or self.inequality_matrix is not None or self.upper is not None:
             raise ConfigError("ferero_public_code has the simplex domain and no inequalities; use ferero_stochastic.")
-
-    def needs(self, spec: Spec) -> frozenset[str]:
-        return frozenset({"rows", "push"})
 
     def init(self, ctx: Context) -> State:
         state = super().init(ctx)

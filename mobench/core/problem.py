@@ -54,6 +54,7 @@ class Problem(ABC):
     citation: ClassVar[str] = ""
     start_kinds: ClassVar[Mapping[str, tuple[str, ...]]] = START_KINDS
     whole: ClassVar[bool] = True  # `values` without a batch can be differentiated
+    grouped: ClassVar[bool] = False  # `values` takes a Batch of samples that some runs share
     elsewhere: ClassVar[tuple[str, ...]] = ()  # fields that change no result: where data lie, how runs are batched
 
     start: Mapping[str, Any] = field(default_factory=lambda: {"kind": "uniform", "low": -1.0, "high": 1.0})

@@ -67,4 +67,5 @@ class Epochs(OfProblem):
         return Batch(whole.tensor_split(self.spec.samples, dim=1)[k], self.group)
 
     def at(self, theta: Float[Tensor, "R P"], state: State, t: int, k: int = 0) -> Point:
-        return make_point(self.problem, theta, self.spec, self.batch(t, k))
+        batch = self.batch(t, k)
+        return make_point(self.problem, theta, self.spec, batch if self.problem.grouped else batch.chosen[batch.group])

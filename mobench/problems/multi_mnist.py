@@ -51,6 +51,7 @@ class MultiMNIST(Problem):
 
     start_kinds: ClassVar[Mapping[str, tuple[str, ...]]] = {"default": (), "xavier": ()}
     whole: ClassVar[bool] = False
+    grouped: ClassVar[bool] = True
     elsewhere: ClassVar[tuple[str, ...]] = ("data_root", "execution", "max_batch_runs")
     citation: ClassVar[str] = "Sabour et al. 2017; Lin et al. 2019"
 
@@ -102,6 +103,11 @@ class MultiMNIST(Problem):
     @property
     def n_samples(self) -> int:
         return len(self.images.train)
+
+    @property
+    def ideal_point(self) -> Float[Tensor, " M"]:
+        """0, which a cross-entropy does not fall below."""
+        return torch.zeros(self.n_objectives, dtype=torch.float64)
 
     def initial(self, runs: Runs) -> Float[Tensor, "R P"]:
         """Keyed by (problem, seed): all preferences of a seed start from the same network, unless per_preference."""
