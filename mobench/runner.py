@@ -315,7 +315,7 @@ def _columns(
     M = oracle.spec.M
     values = oracle.exact(theta) if job.config["record"]["evaluate"] else seen
     columns = _measured("last", oracle, job, theta, values) | _report(job, values[:, :M], alg, "last/")
-    if values is not seen and oracle.ideal is not None:
+    if job.config["record"]["evaluate"] and oracle.ideal is not None:
         columns["last/tchebycheff_seen"] = _tchebycheff(oracle, job, seen)
     for name, average in averages.items():
         columns |= _measured(name, oracle, job, average, oracle.exact(average))
