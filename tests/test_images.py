@@ -28,7 +28,7 @@ from mobench.algorithms.pmtl import PMTL
 from mobench.config import conf_dir, identity, make_job, plain
 from mobench.core import Runs, loop
 from mobench.core.algorithm import Algorithm
-from mobench.core.preferences import ray
+from mobench.core.preferences import ray, resolve
 from mobench.data import multi_images
 from mobench.errors import ConfigError, JoinError
 from mobench.models.convnet import EXECUTIONS, MODELS, ConvNet, model
@@ -672,3 +672,41 @@ def test_official_files(problem: str, mobench: Run) -> None:
     meta = json.loads((result.job.path / "meta.json").read_text())
     assert meta["embedded"] is False
     assert meta["train_size"] == 256
+
+
+# memory
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_fewer_networks_at_once_give_the_same(at_once: int) -> None:
+    """Activations are computed anew in the backward pass; values, rows and products are the same."""
+    runs = Runs.product(resolve(3, 2), [0, 1])
+    asked = []
+    for most in (None, at_once):
+        problem = MultiMNIST(model="small", train_size=64, test_size=16, max_batch_runs=most)
+        point = Epochs(problem, runs, 16, 2).at(problem.initial(runs), {}, 1, 1)
+        w = torch.linspace(0.1, 1.0, 12, dtype=torch.float64).view(6, 2)
+        asked.append((point.values(), point.pull(w), point.rows(), *problem.columns(point.x, point.values()).values()))
+    for whole, parts in zip(*asked, strict=True):
+        torch.testing.assert_close(parts, whole, rtol=1e-12, atol=1e-12)
+
+
+def test_out_of_memory_names_what_fits(mobench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def train(*_: Any) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    monkeypatch.setattr("mobench.runner._train", train)
+    result = mobench(*SMOKE, "algorithm=ls", "logger=local")
+    assert result.code == 1
+    assert "ran out of memory with 3 of 3 runs at once" in result.err
+    assert "hardware.max_batch_runs=1" in result.err
+    assert "Traceback" not in result.err
+    smaller = mobench(*SMOKE, "algorithm=ls", "logger=local", "hardware.max_batch_runs=2")
+    assert "ran out of memory with 2 of 3 runs at once" in smaller.err
+    assert smaller.job.key == result.job.key  # the same job
+
+
+def test_impossible_number_of_networks_at_once(mobench: Run) -> None:
+    mobench(*SMOKE, "algorithm=ls", "logger=local", "hardware.max_batch_runs=0").refused(
+        "hardware.max_batch_runs=0", "at least 1"
+    )
