@@ -182,8 +182,7 @@ def validate(config: Mapping[str, Any]) -> None:
             for key in inner:
                 if key != MISSING_TARGET and key not in known:
                     problems.append(
-                        f"{where}.{key} is unknown; {where} ({inner[MISSING_TARGET]}) takes {', '.join(known) or 'no keys'}."
-                        f"{suggest(key, known)}"
+                        f"{where}.{key} is unknown; {where} takes {', '.join(known) or 'no keys'}.{suggest(key, known)}"
                     )
     if config.get("tuned") is not None:
         problems.append("tuned files write into other groups (# @package _global_); none may set 'tuned' itself.")
