@@ -19,10 +19,12 @@ from mobench.oracles.exact import OfProblem, make_point, problem_spec
 
 
 class Batch(NamedTuple):
-    """The terms of a step for R runs of which some share theirs: chosen (S, B), group (R,) the runs' rows of it."""
+    """The terms of a step for R runs of which some share theirs: chosen (S, B), group (R,) the runs' rows of it; sizes:
+    how many runs each group has, as numbers that need not be fetched from a device (None: unknown)."""
 
     chosen: Int[Tensor, "S B"]
     group: Int[Tensor, " R"]
+    sizes: tuple[int, ...] | None = None
 
 
 class Epochs(OfProblem):
@@ -50,7 +52,7 @@ class Epochs(OfProblem):
         self.spec: Spec = problem_spec(problem, len(runs), samples=samples)
         self.per_epoch = self.N // batch_size + (self.N % batch_size >= samples)
         self.seeds, group = torch.unique(runs.seeds, return_inverse=True)
-        self.group = group.to(runs.seeds.device)
+        self.group, self.sizes = group.to(runs.seeds.device), tuple(torch.bincount(group).tolist())
         self._epoch: tuple[int, Tensor] | None = None
 
     def _order(self, epoch: int) -> Int[Tensor, "S N"]:
@@ -64,7 +66,7 @@ class Epochs(OfProblem):
         """Part k of the batch of step t."""
         epoch, i = divmod(t, self.per_epoch)
         whole = self._order(epoch)[:, i * self.batch_size : (i + 1) * self.batch_size]
-        return Batch(whole.tensor_split(self.spec.samples, dim=1)[k], self.group)
+        return Batch(whole.tensor_split(self.spec.samples, dim=1)[k], self.group, self.sizes)
 
     def at(self, theta: Float[Tensor, "R P"], state: State, t: int, k: int = 0) -> Point:
         batch = self.batch(t, k)

@@ -144,8 +144,8 @@ class MultiMNIST(Problem):
             batch = Batch(batch, torch.arange(len(batch), device=batch.device))
         pictures, labels = self._split("train", x.device)
         order = torch.argsort(batch.group, stable=True)
-        sizes = torch.bincount(batch.group, minlength=len(batch.chosen)).tolist()
-        parts = x[order].split(sizes) if len(sizes) > 1 else [x]
+        sizes = batch.sizes or torch.bincount(batch.group, minlength=len(batch.chosen)).tolist()
+        parts = x[order].split(list(sizes)) if len(sizes) > 1 else [x]
         losses = [
             self._losses(part, pictures[i], labels[i]) for part, i in zip(parts, batch.chosen, strict=True) if len(part)
         ]
