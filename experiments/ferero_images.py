@@ -98,6 +98,11 @@ def quoted(panel: Panel, measure: str, method: str) -> np.ndarray:
     return np.array([[value[f"{ray} objective {m}"] for m in (1, 2)] for ray in RAYS])
 
 
+def titled(name: str, embedded: bool, paper: bool) -> str:
+    """A data set's name, or what the pictures are to it."""
+    return name if paper else f"in place of {name}" if embedded else f"{name}, smaller scale"
+
+
 @artifact("ferero/fig5")
 def fig5(a: Artifact) -> None:
     """Test losses and accuracies of four methods at three preferences, three data sets."""
@@ -106,7 +111,7 @@ def fig5(a: Artifact) -> None:
     for column, panel in enumerate(shown):
         for row, measure in enumerate(MEASURES):
             _draw(axes[row, column], panel, measure, panel.paper(a))
-        axes[0, column].set_title(panel.name if panel.paper(a) else f"in place of {panel.name}", fontsize=9)
+        axes[0, column].set_title(titled(panel.name, panel.embedded, panel.paper(a)), fontsize=9)
     ax = axes[0, 0]
     handles = [ax.plot([], [], ls="", marker=MARKERS[m], color=st.GREY, label=name)[0] for m, name in METHODS.items()]
     for colour, degrees in zip(COLOURS, ANGLES, strict=True):
@@ -538,7 +543,8 @@ def fig6(a: Artifact) -> None:
     for ax, key in zip(axes[0], SETS, strict=True):
         lines, plain = Lines(key, a.jobs[f"{key}_lines"]), a.jobs[f"{key}_ferero"]
         start, end = lines.at(lines.warm), lines.at(10**9)
-        name = SETS[key] if not plain.meta["embedded"] else f"in place of {SETS[key]}"
+        paper = not plain.meta["embedded"] and a.scale == "paper"
+        name = titled(SETS[key], plain.meta["embedded"], paper)
         for k, (degrees, colour) in enumerate(zip(ANGLES, COLOURS, strict=True)):
             steps = np.unique(lines.job.history["step"])
             path = np.nanmean([lines.at(s)[k] for s in steps if s >= lines.warm], 1)
@@ -564,7 +570,7 @@ def fig6(a: Artifact) -> None:
         rises = float((np.nanmean(end, 1) - np.nanmean(start, 1)).max())
         rows.append({"data set": SETS[key], "pictures": plain.meta["data"], "distance to the lines": reach,
                      "FERERO of Figure 5 to its rays": usual, "largest rise of a loss": rises})  # fmt: skip
-        _line_claims(a, key, reach, usual, rises, not plain.meta["embedded"] and a.scale == "paper")
+        _line_claims(a, key, reach, usual, rises, paper)
     axes[0, 0].legend(fontsize=7)
     a.figure(fig)
     a.table(pd.DataFrame(rows))
