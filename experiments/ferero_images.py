@@ -1,7 +1,7 @@
 """FERERO's artifacts on images: Figures 5 and 6, Tables 2, 8 and 9. Criteria are the specification's.
 
 The published numbers belong to Multi-MNIST, Multi-Fashion and Multi-Fashion+MNIST at paper scale. Runs on the embedded
-digits or on a subset show what was measured; only our own claim about the picture is judged on them.
+digits or on a subset show what was measured; nothing is judged on them.
 """
 
 from __future__ import annotations
@@ -244,8 +244,8 @@ def _ordered(a: Artifact, panel: Panel) -> None:
         measured="mean angle of the test losses at rays of 22.5, 45 and 67.5 degrees: "
         + "; ".join(f"{METHODS[m]} {', '.join(f'{x:.0f}' for x in v)}" for m, v in means.items()),
         tolerance="rising for every method",
-        holds=not wrong,
-        reason="" if not wrong else f"Not for {', '.join(wrong)}.",
+        holds=not wrong if panel.paper(a) else None,
+        reason="Stated after the first runs at laptop scale had been seen: no evidence there.",
     )
 
 
@@ -280,7 +280,9 @@ def _notes(a: Artifact, shown: list[Panel]) -> None:
         a.note(
             f"Not the paper's data or scale: {sets}. Network {config['problem']['model']}, {config['steps']} steps of "
             f"{config['oracle']['batch_size']} pictures. The published numbers are shown, not compared. The paper's setting: "
-            f"scale=paper data=mnist hardware=gpu."
+            f"scale=paper data=mnist hardware=gpu. Step sizes, gamma, c_h and the white level of smaller scales were chosen by "
+            f"looking at runs that diverged or did not learn; in those runs FERERO was neither in order on all data sets nor "
+            f"nearer to its rays than LS and PMTL."
         )
     a.note(STEP_SIZE_NOTE)
     a.note(

@@ -175,7 +175,12 @@ def _in_words(error: Exception, job: Job) -> str:
     """What went wrong, and what to do where that is known."""
     if isinstance(error, torch.OutOfMemoryError):
         now = min(len(job.runs), job.config["hardware"]["max_batch_runs"] or len(job.runs))
-        fits = max(1, now // 2)
+        if now == 1:
+            return (
+                f"{job.device} ran out of memory with one run at once. A smaller problem.model or oracle.batch_size needs less, "
+                f"and is another job. {error}"
+            )
+        fits = now // 2
         return (
             f"{job.device} ran out of memory with {now} of {len(job.runs)} runs at once. hardware.max_batch_runs={fits} needs "
             f"about half of it and gives the same rows (smaller oracle.batch_size does not). {error}"

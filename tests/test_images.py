@@ -710,3 +710,13 @@ def test_impossible_number_of_networks_at_once(mobench: Run) -> None:
     mobench(*SMOKE, "algorithm=ls", "logger=local", "hardware.max_batch_runs=0").refused(
         "hardware.max_batch_runs=0", "at least 1"
     )
+
+
+def test_out_of_memory_with_one_network(mobench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def train(*_: Any) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    monkeypatch.setattr("mobench.runner._train", train)
+    result = mobench(*SMOKE, "algorithm=ls", "logger=local", "hardware.max_batch_runs=1")
+    assert "ran out of memory with one run at once" in result.err
+    assert "max_batch_runs" not in result.err

@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from scipy.special import ndtri
-from scipy.stats import qmc
 from torch import Tensor
 
 from mobench.core.problem import Problem
@@ -122,6 +121,8 @@ class DTLZ2(Problem):
         """
         if self.M == 2:
             return evenly(lambda a: torch.stack([a.cos(), a.sin()], dim=-1), k, [(0.0, HALF_PI)])
+        from scipy.stats import qmc  # most of a second of import time that only M > 2 need pay
+
         u = qmc.Halton(d=self.M, scramble=False).random(k + 1)[1:]
         z = np.abs(ndtri(u))  # only base 2 ever gives 1/2, so that z is never 0
         return torch.from_numpy(z / np.linalg.norm(z, axis=1, keepdims=True))
