@@ -1,0 +1,396 @@
+"""Shares of clients: the stratified cut, turns, partial classes, digests, and what is refused."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from mobench.data import Images, load_images
+from mobench.data.clients import KINDS, Clients, partition
+from mobench.errors import ConfigError
+
+SPLITS = ("train", "test")
+SCENARIOS: dict[str, dict[str, Any]] = {
+    "stratified": {"kind": "stratified"},
+    "rotation": {"kind": "rotation"},
+    "partial 2": {"kind": "partial", "classes_per_client": 2},
+    "partial 5": {"kind": "partial", "classes_per_client": 5},
+}
+DIGESTS = {  # digits, ten clients, seed 0
+    "stratified": "038d3de6d235bfae1bf3e188b062ecccf24d74e504d7da5e613699392257b355",
+    "rotation": "b25ac5be1a43b5a9601013a2f43e0529cab44b2c9afcfe577cd2675e01c50488",
+    "partial 2": "f435828fdc6f33fb58c0945a9bf18bc1d11fabde1debee2612b61c7375358e31",
+    "partial 5": "c5932f141489a4639ac3a955148a76c8f962af2a730b88f8e5bb1d3e02adc927",
+}
+REAL = os.environ.get("MOBENCH_DATA", "")
+real = pytest.mark.skipif(not REAL, reason="MOBENCH_DATA is not set: no official files")
+
+
+@pytest.fixture(scope="module")
+def digits() -> Images:
+    return load_images("digits", "")
+
+
+def held(clients: Clients, split: str) -> list[np.ndarray]:
+    return [part.numpy() for part in getattr(clients, split)]
+
+
+def labels_of(base: Images, split: str) -> np.ndarray:
+    return getattr(base, f"{split}_labels").numpy()
+
+
+# --- the cut ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", list(SCENARIOS))
+def test_digests_are_pinned(name: str, digits: Images) -> None:
+    found = partition(digits, **SCENARIOS[name])
+    assert found.digest == DIGESTS[name]
+    again = partition(digits, **SCENARIOS[name], seed=0)
+    assert again is not found
+    assert again.digest == found.digest
+    assert partition(digits, **SCENARIOS[name], seed=25).digest != found.digest
+
+
+def test_another_process_draws_the_same() -> None:
+    code = "from mobench.data import load_images\nfrom mobench.data.clients import partition\nimport sys\n"
+    code += "print(partition(load_images('digits', ''), 'partial', classes_per_client=2).digest)\n"
+    code += "assert 'matplotlib' not in sys.modules and 'torchvision' not in sys.modules"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)
+    assert done.stdout.strip() == DIGESTS["partial 2"], done.stderr
+
+
+@pytest.mark.parametrize("name", list(SCENARIOS))
+@pytest.mark.parametrize("M", [1, 3, 10])
+def test_clients_share_no_image(name: str, M: int, digits: Images) -> None:
+    options = SCENARIOS[name] | ({"rotations": [90] * M} if name == "rotation" else {})
+    clients = partition(digits, clients=M, **options)
+    assert len(clients) == len(clients.train) == len(clients.test) == len(clients.turns) == len(clients.classes) == M
+    for split in SPLITS:
+        parts = held(clients, split)
+        together = np.concatenate(parts)
+        assert len(set(together.tolist())) == len(together)
+        assert together.min() >= 0
+        assert together.max() < len(labels_of(digits, split))
+        for part in parts:
+            assert part.dtype == np.int64
+
+
+@pytest.mark.parametrize("kind", ["stratified", "rotation"])
+def test_equal_numbers_of_each_class(kind: str, digits: Images) -> None:
+    clients = partition(digits, kind)
+    for split, total in (("train", 140), ("test", 30)):
+        tenth = np.bincount(labels_of(digits, split)) // 10
+        assert (clients.counts(digits, split) == tenth).all()
+        assert clients.counts(digits, split).sum(1).tolist() == [total] * 10
+        assert [len(part) for part in held(clients, split)] == [total] * 10
+    assert clients.classes == (tuple(range(10)),) * 10
+
+
+def test_counts_by_hand(digits: Images) -> None:
+    clients = partition(digits, "partial", 4, classes_per_client=3, seed=1)
+    for split in SPLITS:
+        counts, labels = clients.counts(digits, split), labels_of(digits, split)
+        assert counts.shape == (4, 10)
+        for i, part in enumerate(held(clients, split)):
+            for c in range(10):
+                assert counts[i, c] == sum(1 for k in part if labels[k] == c)
+    with pytest.raises(ConfigError, match="split='valid' is unknown"):
+        clients.counts(digits, "valid")
+
+
+def test_the_remainder_of_a_class_is_dropped(digits: Images) -> None:
+    parts = partition(digits, "stratified", 7).train
+    used = np.bincount(labels_of(digits, "train")[torch.cat(parts).numpy()])
+    whole = np.bincount(labels_of(digits, "train"))
+    assert (used == whole - whole % 7).all()
+    assert (whole % 7 > 0).any()
+
+
+def test_one_client_has_everything(digits: Images) -> None:
+    only = partition(digits, "stratified", 1)
+    assert sorted(only.train[0].tolist()) == list(range(1437))
+    assert sorted(only.test[0].tolist()) == list(range(360))
+
+
+@pytest.mark.parametrize("seed", [0, 42])
+def test_the_cut_is_the_same_for_all_kinds(seed: int, digits: Images) -> None:
+    whole = partition(digits, "stratified", seed=seed)
+    turned = partition(digits, "rotation", seed=seed)
+    for split in SPLITS:
+        labels = labels_of(digits, split)
+        for i, part in enumerate(held(whole, split)):
+            assert (held(turned, split)[i] == part).all()
+            for C in (1, 5, 10):
+                some = partition(digits, "partial", classes_per_client=C, seed=seed)
+                assert (held(some, split)[i] == part[np.isin(labels[part], some.classes[i])]).all()  # its order as well
+
+
+def test_the_order_in_a_client_is_mixed(digits: Images) -> None:
+    """Statistics of successive images are those of the client: neither sorted by class nor in the order of the set."""
+    for split in SPLITS:
+        labels, parts = labels_of(digits, split), held(partition(digits, "stratified"), split)
+        changes = np.mean([np.diff(labels[part]) != 0 for part in parts])
+        assert 0.85 < changes < 0.95  # 9 of 10 of a random order
+        assert abs(np.mean([np.corrcoef(part, np.arange(len(part)))[0, 1] for part in parts])) < 0.15
+        assert min(len(set(labels[part[: len(part) // 2]].tolist())) for part in parts) >= 5
+
+
+def test_seeds_and_splits_draw_their_own(digits: Images) -> None:
+    firsts = [held(partition(digits, "stratified", seed=s), split)[0] for s in range(4) for split in SPLITS]
+    assert len({part.tobytes() for part in firsts}) == len(firsts)
+    one = [set(part.tolist()) for part in firsts[::2]]
+    for a, b in combinations(one, 2):  # 140 of 1437 each: 14 in common
+        assert len(a & b) < 40
+    alike = partition(digits, "stratified", train_size=300, test_size=300)
+    assert len(set(alike.train[0].tolist()) & set(alike.test[0].tolist())) < 15  # of 27, were it one permutation for both
+
+
+def test_who_gets_an_image_does_not_depend_on_its_place(digits: Images) -> None:
+    """Every image goes to every client about equally often."""
+    seeds = 60
+    owner = np.zeros((10, 1437))
+    for seed in range(seeds):
+        for i, part in enumerate(held(partition(digits, "stratified", seed=seed), "train")):
+            owner[i, part] += 1
+    assert abs(owner[:, :700].mean() - owner[:, 700:].mean()) < 0.03 * owner.mean()
+    assert owner.max() < 0.1 * seeds + 6 * np.sqrt(0.09 * seeds)
+
+
+@pytest.mark.parametrize("sizes", [(200, None), (None, 200), (300, 150)])
+def test_sizes_are_those_of_the_beginning(sizes: tuple[int | None, int | None], digits: Images) -> None:
+    clients = partition(digits, "stratified", 5, train_size=sizes[0], test_size=sizes[1])
+    for split, size in zip(SPLITS, sizes, strict=True):
+        labels = labels_of(digits, split)[:size]
+        assert (clients.counts(digits, split) == np.bincount(labels) // 5).all()
+        assert max(part.max() for part in held(clients, split)) < len(labels)
+    whole = partition(digits, "stratified", 5)
+    for split, size in zip(SPLITS, sizes, strict=True):
+        assert (size is None) == all(
+            np.array_equal(a, b) for a, b in zip(held(clients, split), held(whole, split), strict=True)
+        )
+
+
+# --- turns -----------------------------------------------------------------------------------------------------------
+
+
+def test_turns_of_ten_clients(digits: Images) -> None:
+    assert partition(digits, "rotation").turns == (0, 0, 0, 0, 0, 0, 0, 1, 1, 2)
+    cifar = partition(digits, "rotation", rotations=[0] * 7 + [180] * 3)
+    assert cifar.turns == (0, 0, 0, 0, 0, 0, 0, 2, 2, 2)
+    assert cifar.digest != DIGESTS["rotation"]
+    for kind in ("stratified", "partial"):
+        options = {"classes_per_client": 2} if kind == "partial" else {}
+        assert partition(digits, kind, **options).turns == (0,) * 10
+
+
+def test_degrees_become_quarter_turns(digits: Images) -> None:
+    given = [0, 90, 180.0, 270, 360, -90, 450, -180]
+    assert partition(digits, "rotation", 8, rotations=given).turns == (0, 1, 2, 3, 0, 3, 1, 2)
+
+
+def test_a_turn_is_against_the_clock_and_exact(digits: Images) -> None:
+    """What the field's text says: the last column becomes the first row, pixel by pixel."""
+    x = digits.train[:3]
+    for turns in partition(digits, "rotation", 4, rotations=[0, 90, 180, 270]).turns:
+        expected = x.numpy()
+        for _ in range(turns):
+            expected = np.stack([np.stack([a[:, -1 - k] for k in range(28)]) for a in expected])
+        assert (torch.rot90(x, turns, (-2, -1)).numpy() == expected).all()
+    assert not torch.equal(torch.rot90(x, 1, (-2, -1)), x)
+
+
+# --- partial classes -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("C", [1, 2, 5, 10])
+@pytest.mark.parametrize("seed", [0, 1010])
+def test_partial_has_its_classes_only(C: int, seed: int, digits: Images) -> None:
+    clients = partition(digits, "partial", classes_per_client=C, seed=seed)
+    for i, classes in enumerate(clients.classes):
+        assert len(set(classes)) == C
+        assert list(classes) == sorted(classes)
+        for split in SPLITS:
+            assert np.flatnonzero(clients.counts(digits, split)[i]).tolist() == list(classes)
+            tenth = np.bincount(labels_of(digits, split)) // 10
+            assert (clients.counts(digits, split)[i, list(classes)] == tenth[list(classes)]).all()
+
+
+def test_classes_are_uniform_and_independent(digits: Images) -> None:
+    drawn = np.zeros((300, 10, 10))  # seed, client, class
+    for seed in range(300):
+        for i, classes in enumerate(partition(digits, "partial", classes_per_client=2, seed=seed).classes):
+            drawn[seed, i, list(classes)] = 1
+    assert abs(drawn.mean((0, 1)) - 0.2).max() < 4.5 * np.sqrt(0.16 / 3000)
+    assert abs(drawn.mean(0) - 0.2).max() < 4.5 * np.sqrt(0.16 / 300)
+    same = (drawn[:, 0] * drawn[:, 1]).sum(-1)  # classes that clients 0 and 1 have in common: 0.4 expected
+    assert abs(same.mean() - 0.4) < 4.5 * 0.6 / np.sqrt(300)
+
+
+def test_fewer_classes_are_among_more_and_clients_do_not_matter(digits: Images) -> None:
+    two, five = (partition(digits, "partial", classes_per_client=C, seed=37).classes for C in (2, 5))
+    assert all(set(a) < set(b) for a, b in zip(two, five, strict=True))
+    assert partition(digits, "partial", 4, classes_per_client=2, seed=37).classes == two[:4]
+
+
+# --- digest ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_digest_covers_everything(digits: Images) -> None:
+    clients = partition(digits, "rotation", 2, rotations=[0, 270], train_size=60, test_size=50)
+    parts = [*held(clients, "train"), *held(clients, "test"), clients.turns, *clients.classes]
+    numbers = [len(part) for part in parts] + [int(v) for part in parts for v in part]
+    assert clients.digest == hashlib.sha256(b"".join(v.to_bytes(8, "little") for v in numbers)).hexdigest()
+    others = [
+        partition(digits, "stratified", 2, train_size=60, test_size=50),
+        partition(digits, "rotation", 2, rotations=[90, 270], train_size=60, test_size=50),
+        partition(digits, "rotation", 2, rotations=[0, 270], train_size=61, test_size=50),
+        partition(digits, "rotation", 2, rotations=[0, 270], train_size=60, test_size=49),
+        partition(digits, "partial", 2, classes_per_client=9, train_size=60, test_size=50),
+        partition(digits, "rotation", 2, rotations=[0, 270], train_size=60, test_size=50, seed=1),
+        partition(load_images("digits_hard", ""), "rotation", 2, rotations=[0, 270], train_size=60, test_size=50),
+    ]
+    assert len({clients.digest, *(c.digest for c in others)}) == 8
+
+
+def test_indices_can_be_used_with_gradients(digits: Images) -> None:
+    with torch.inference_mode():
+        clients = partition(digits, "stratified", 3)
+    assert not any(part.is_inference() for part in (*clients.train, *clients.test))
+
+
+# --- what is refused -------------------------------------------------------------------------------------------------
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "unknown kind": ({"kind": "rotations"}, r"problem\.partition='rotations' is unknown.*Did you mean 'rotation'"),
+    "no clients": ({"clients": 0}, r"problem\.clients=0 is impossible.*at least 1"),
+    "C too large": (
+        {"kind": "partial", "classes_per_client": 11},
+        r"problem\.classes_per_client=11 is impossible.*10 classes\. Choose 1\.\.10",
+    ),
+    "C too small": (
+        {"kind": "partial", "classes_per_client": 0},
+        r"problem\.classes_per_client=0 is impossible.*Choose 1\.\.10",
+    ),
+    "C missing": ({"kind": "partial"}, r"problem\.partition=partial needs problem\.classes_per_client.*found null"),
+    "C for rotation": (
+        {"kind": "rotation", "classes_per_client": 2},
+        r"problem\.classes_per_client=2 has no meaning with problem\.partition=rotation.*partition=partial",
+    ),
+    "C for stratified": (
+        {"classes_per_client": 10},
+        r"problem\.classes_per_client=10 has no meaning with problem\.partition=stratified",
+    ),
+    "no quarter turn": (
+        {"kind": "rotation", "clients": 2, "rotations": [0, 45]},
+        r"problem\.rotations=\[0, 45\] holds 45; expected multiples of 90.*0, 90, 180, 270",
+    ),
+    "not a number": (
+        {"kind": "rotation", "clients": 2, "rotations": [0, float("nan")]},
+        r"problem\.rotations=\[0, nan\] holds nan",
+    ),
+    "too few turns": (
+        {"kind": "rotation", "rotations": [0, 90]},
+        r"problem\.rotations=\[0, 90\] has 2 numbers; expected 10, .*problem\.clients=10",
+    ),
+    "too many turns": (
+        {"kind": "rotation", "clients": 2, "rotations": [0, 90, 90]},
+        r"problem\.rotations=.* has 3 numbers; expected 2",
+    ),
+    "no turns for these clients": (
+        {"kind": "rotation", "clients": 9},
+        r"problem\.rotations=null .*fits 10 clients; found problem\.clients=9\. Give 9 numbers",
+    ),
+    "turns for partial": (
+        {"kind": "partial", "classes_per_client": 2, "rotations": [0] * 10},
+        r"problem\.rotations=\[0, .*\] has no meaning with problem\.partition=partial",
+    ),
+    "no training images": (
+        {"train_size": 20},
+        r"problem\.clients=10: client 0 would have no train images.*larger problem\.train_size",
+    ),
+    "no test images": (
+        {"clients": 49},
+        r"problem\.clients=49: client 0 would have no test images.*Choose fewer clients",
+    ),
+    "train_size": (
+        {"train_size": 1438},
+        r"problem\.train_size=1438 is impossible.*1437 train images.*Choose 1\.\.1437",
+    ),
+    "test_size": ({"test_size": 0}, r"problem\.test_size=0 is impossible: data=digits has 360 test"),
+}
+
+
+@pytest.mark.parametrize("name", list(REFUSED))
+def test_refused(name: str, digits: Images) -> None:
+    options, message = REFUSED[name]
+    with pytest.raises(ConfigError, match=message) as caught:
+        partition(digits, **({"kind": "stratified"} | options))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_client_whose_classes_are_too_small(digits: Images) -> None:
+    """With 29 clients classes 1 (28 test images), 2 and 7 (26) are empty everywhere: who draws only them has nothing."""
+    with pytest.raises(
+        ConfigError, match=r"client \d+ would have no test images.* classes \[[127]\] there are at most 2"
+    ):
+        partition(digits, "partial", 29, classes_per_client=1)
+    assert partition(digits, "stratified", 29).counts(digits, "test").sum(1).min() > 0
+
+
+def test_kinds() -> None:
+    assert KINDS == ("stratified", "rotation", "partial")
+
+
+# --- the picture -----------------------------------------------------------------------------------------------------
+
+
+def test_the_picture_shows_the_counts(digits: Images) -> None:
+    import matplotlib.pyplot as plt
+
+    from experiments.partitions_picture import class_counts_figure
+
+    scenarios = {"Rotation": partition(digits, "rotation"), "C = 2": partition(digits, "partial", classes_per_client=2)}
+    for split, what in (("train", "training"), ("test", "test")):
+        figure = class_counts_figure(digits, scenarios, 0, split)
+        try:
+            figure.canvas.draw()
+            assert f"{what} images" in figure.get_suptitle()
+            assert "seed 0" in figure.get_suptitle()
+            assert digits.label in figure.get_suptitle()
+            for ax, (title, clients) in zip(figure.axes, scenarios.items(), strict=True):
+                assert title in ax.get_title()
+                assert clients.digest[:8] in ax.get_title()
+                counts = clients.counts(digits, split)
+                shown = {(round(t.get_position()[0]), round(t.get_position()[1])): t.get_text() for t in ax.texts}
+                for (i, c), n in np.ndenumerate(counts):
+                    assert shown[c, i] == str(n)
+                assert [shown[10, i] for i in range(10)] == [str(n) for n in counts.sum(1)]
+            assert [t.get_text() for t in figure.axes[0].get_yticklabels()][6:] == ["6", "7, 90°", "8, 90°", "9, 180°"]
+        finally:
+            plt.close(figure)
+
+
+# --- the official files ----------------------------------------------------------------------------------------------
+
+
+@real
+def test_mnist() -> None:
+    base = load_images("mnist", REAL)
+    clients = partition(base, "rotation")
+    assert clients.digest == "209477516864318aec7ebf3d7788bd8a73d461ab42c082f079ca2f08a5f5f79e"
+    for split, total in (("train", 5996), ("test", 996)):
+        assert [len(part) for part in held(clients, split)] == [total] * 10
+        assert (clients.counts(base, split) == np.bincount(labels_of(base, split)) // 10).all()
+    for C, train, test in ((2, 1200, 200), (5, 3000, 500)):
+        some = partition(base, "partial", classes_per_client=C)
+        assert all(abs(len(part) - train) < 0.1 * train for part in held(some, "train"))
+        assert all(abs(len(part) - test) < 0.1 * test for part in held(some, "test"))
