@@ -151,7 +151,8 @@ def test_seeds_and_splits_draw_their_own(digits: Images) -> None:
     for a, b in combinations(one, 2):  # 140 of 1437 each: 14 in common
         assert len(a & b) < 40
     alike = partition(digits, "stratified", train_size=300, test_size=300)
-    assert len(set(alike.train[0].tolist()) & set(alike.test[0].tolist())) < 15  # of 27, were it one permutation for both
+    common = set(alike.train[0].tolist()) & set(alike.test[0].tolist())
+    assert len(common) < 15  # of 27, were it one permutation for both
 
 
 def test_who_gets_an_image_does_not_depend_on_its_place(digits: Images) -> None:
