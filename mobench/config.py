@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import inspect
+import itertools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -100,6 +101,7 @@ class Root:
     )
     seeds: list[int] = field(default_factory=lambda: [0])
     steps: int = 100
+    vary: dict[str, Any] = field(default_factory=dict)  # fields of the algorithm -> values; all combinations in one batch
     dtype: str = "float64"
     max_failure_share: float = 0.0
     record: RecordConfig = field(default_factory=RecordConfig)
@@ -246,6 +248,7 @@ class Job:
     steps: int
     dtype: torch.dtype
     device: torch.device
+    varied: dict[str, torch.Tensor] = field(default_factory=dict)  # the value (R,) of each run
 
     @property
     def problem_name(self) -> str:
@@ -264,7 +267,8 @@ def make_job(config: dict[str, Any]) -> Job:
     """Check a plain configuration and build problem, algorithm and runs."""
     validate(config)
     problem = build(config["problem"], "problem")
-    algorithm = build(config["algorithm"], "algorithm")
+    variants = _variants(config["vary"])
+    algorithm = build(config["algorithm"] | (variants[0] if variants else {}), "algorithm")
     if not isinstance(problem, Problem):
         raise ConfigError(f"problem._target_ builds {type(problem).__name__}, which is not a mobench Problem.")
     if not isinstance(algorithm, Algorithm):
@@ -292,8 +296,37 @@ def make_job(config: dict[str, Any]) -> Job:
             f"preferences={config['preferences']} cannot be read ({error}); give preferences=K, "
             f"preferences.rays_deg=[30,60] or preferences.weights=[[0.3,0.7],[0.5,0.5]]."
         ) from error
-    runs = Runs.product(preferences, config["seeds"])
-    return Job(config, problem, algorithm, runs, config["steps"], DTYPES[config["dtype"]], device)
+    runs = Runs.product(preferences, config["seeds"], len(variants) if variants else None)
+    varied: dict[str, torch.Tensor] = {}
+    if variants:
+        for variant in variants:
+            build(config["algorithm"] | variant, "algorithm")  # each value is checked as if it were the only one
+        unable = sorted(set(variants[0]) - algorithm.varies)
+        if unable:
+            raise ConfigError(
+                f"vary.{unable[0]}: {type(algorithm).__name__} cannot hold different values of it in one batch; it can of "
+                f"{', '.join(sorted(algorithm.varies)) or 'none of its fields'}. Sweep it instead: -m algorithm.{unable[0]}=..."
+            )
+        assert runs.variant is not None
+        for name in variants[0]:
+            values = torch.tensor([float(v[name]) for v in variants], dtype=torch.float64)
+            varied[name] = values[runs.variant]
+        algorithm = algorithm.stacked({name: v.to(device).unsqueeze(1) for name, v in varied.items()})
+    return Job(config, problem, algorithm, runs, config["steps"], DTYPES[config["dtype"]], device, varied)
+
+
+def _variants(vary: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """All combinations of the values of `vary`, the last key fastest; none if there is no key."""
+    for name, values in vary.items():
+        if not isinstance(values, list) or not values:
+            raise ConfigError(f"vary.{name}={values} must be a list of values, e.g. vary.{name}=[0.1,1.0].")
+        if not all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in values):
+            raise ConfigError(f"vary.{name}={values} must hold numbers: text and switches make jobs of their own (-m).")
+        if len(set(values)) != len(values):
+            raise ConfigError(f"vary.{name}={values} holds a value twice.")
+    if not vary:
+        return []
+    return [dict(zip(vary, combination, strict=True)) for combination in itertools.product(*vary.values())]
 
 
 def _device(name: str) -> torch.device:
@@ -321,6 +354,8 @@ def identity(job: Job) -> dict[str, Any]:
         for where, node in _target_nodes(config[group], group):
             versions.setdefault(where, load_class(node[MISSING_TARGET], where).version)  # type: ignore[attr-defined]
     # what the preferences resolve to, so that `preferences=4` and the same rays in degrees are one job
+    if job.varied:
+        config["vary"] = {name: [float(v) for v in values] for name, values in job.config["vary"].items()}
     config["preferences"] = [[round(x, 12) for x in row] for row in job.runs.all.tolist()]
     kind = job.device.type
     return {**config, "device": kind, "versions": versions}

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from mobench.config import choices
 from mobench.errors import ConfigError, suggest
 
-_TARGETED = re.compile(r"^(problem|oracle|algorithm)\.")
+_TARGETED = re.compile(r"^(problem|oracle|algorithm|vary)\.")
 _PREFERENCES = re.compile(r"^preferences\.(count|rays_deg|weights)=(?!null$)")
 _NO_CHOICE = re.compile(r"^(problem|oracle|algorithm|protocol|hardware|scale|logger)=(null|[\d.+-]*)$")
 _COUNT = re.compile(r"^preferences=(\d[\d,]*)$")

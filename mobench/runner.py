@@ -318,7 +318,8 @@ def _columns(
     and keeps the Tchebycheff value of what was seen beside that of what is.
     """
     M = oracle.spec.M
-    values = oracle.exact(theta) if job.config["record"]["evaluate"] else seen
+    evaluate = job.config["record"]["evaluate"] or job.algorithm.transforms  # a transformed value is no objective
+    values = oracle.exact(theta) if evaluate else seen
     columns = _measured("last", oracle, job, theta, values) | _report(job, values[:, :M], alg, "last/")
     if job.config["record"]["evaluate"] and oracle.ideal is not None:
         columns["last/tchebycheff_seen"] = _tchebycheff(oracle, job, seen)
@@ -384,7 +385,7 @@ def _finish(
         **provenance.stamp(job.device),
         "execution": f"one batch of {len(job.runs)} runs on {job.device}, {torch.get_num_threads()} thread(s), "
         f"{job.problem.strategy(job.device)}",
-        **job.problem.facts(),
+        **job.problem.facts(job.runs),
         "dtype": job.config["dtype"],
         "seconds_train": spent,
         "seconds_evaluate": evaluate,
@@ -403,9 +404,10 @@ def _finish(
 
 
 def _hypervolumes(job: Job, frames: list[pd.DataFrame]) -> dict[str, Any] | None:
-    """Per output rule and seed, of the finished runs of all preferences, with the reference point used; else None."""
+    """Per output rule and seed, of the finished runs of all preferences, with the reference point used; else None: one
+    preference makes no front, and of a job that varies hyper-parameters each would have its own."""
     ref = job.problem.ref_point
-    if ref is None or len(job.runs.all) < 2:
+    if ref is None or len(job.runs.all) < 2 or job.varied:
         return None
     out: dict[str, Any] = {"reference_point": list(ref)}
     for frame in frames:
@@ -424,6 +426,7 @@ def _rows(job: Job, oracle: Oracle, output: str, theta: Tensor, state: dict[str,
     F = values[:, :M].cpu().to(torch.float64)
     w, v = runs.weights, ray(runs.weights)
     data: dict[str, Any] = {"run": range(len(runs)), "seed": runs.seeds.numpy(), "output": output}
+    data |= {name: values.numpy() for name, values in job.varied.items()}
     data |= {f"preference_{m + 1}": w[:, m].numpy() for m in range(M)}
     data |= {f"ray_{m + 1}": v[:, m].numpy() for m in range(M)}
     data |= {f"f_{m + 1}": F[:, m].numpy() for m in range(M)}

@@ -31,6 +31,7 @@ class OMDTCH(Weighting):
     with step eta_theta / M.
     """
 
+    varies: ClassVar[frozenset[str]] = frozenset({"step_size", "lambda_step"})
     citation: ClassVar[str] = "Liu et al. 2024 (OMD-TCH)"
 
     mirror: str = "pgd"

@@ -22,6 +22,7 @@ class STCH(Weighting):
     Fields: `mu` > 0, the smoothing; mu -> 0 gives Tchebycheff. `ideal`: z as in TCH.
     """
 
+    varies: ClassVar[frozenset[str]] = frozenset({"step_size", "mu"})
     citation: ClassVar[str] = "Lin et al. 2024"
 
     mu: Real = 0.01

@@ -7,10 +7,11 @@ Most methods are a Weighting, d = -J^T w. State is a nested dict of tensors with
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -53,7 +54,8 @@ class Algorithm(ABC):
     """Base class of all methods. Subclasses are frozen dataclasses: their fields are the keys of the YAML file.
 
     Class attributes declare what the method can join (see `join`): samples per step, range of the number of
-    constraints and objectives, feasible sets, whether it needs losses >= 0.
+    constraints and objectives, feasible sets, whether it needs losses >= 0; `varies`: the fields that may differ
+    between the runs of a batch (see `stacked`).
 
     Fields:
         step_size: alpha, the step of theta. step_decay, step_offset: alpha_t = alpha / (step_offset + t)^step_decay.
@@ -67,6 +69,7 @@ class Algorithm(ABC):
     objectives: ClassVar[tuple[int, int | None]] = (1, None)
     sets: ClassVar[type[Set]] = Set
     positive: ClassVar[bool] = False
+    varies: ClassVar[frozenset[str]] = frozenset()
     citation: ClassVar[str] = ""
 
     step_size: Real = 0.1
@@ -88,6 +91,14 @@ class Algorithm(ABC):
         """alpha_t."""
         return self.step_size if self.step_decay == 0 else self.step_size / (self.step_offset + t) ** self.step_decay
 
+    def stacked(self, values: Mapping[str, Float[Tensor, "R 1"]]) -> Self:
+        """The method with fields that differ between the runs, float64 columns; each value was checked by a method of its
+        own. A class that lists a field in `varies` promises to compute with such a column as with a number."""
+        other = copy.copy(self)
+        for name, column in values.items():
+            object.__setattr__(other, name, column)
+        return other
+
     def misfits(self, spec: Spec) -> list[str]:
         """Reasons of its own against this oracle, beyond what the class declares; `join` refuses with them."""
         return []
@@ -99,6 +110,16 @@ class Algorithm(ABC):
     def needs(self, spec: Spec) -> frozenset[str]:
         """Subset of {rows, push, hvp}; values and pull are always there."""
         return frozenset()
+
+    def transform(self, f: Float[Tensor, "R M"]) -> Float[Tensor, "R M"]:
+        """The elementwise function of the objectives that the method descends on; overridden, it makes `step` and the
+        output rules see fn(f) and its gradients. What is recorded stays f."""
+        return f
+
+    @property
+    def transforms(self) -> bool:
+        """Whether `transform` is more than the identity."""
+        return type(self).transform is not Algorithm.transform
 
     def init(self, ctx: Context) -> State:
         """All auxiliary variables, and everything made from the preference."""
@@ -123,6 +144,7 @@ class Weighting(Algorithm):
     """
 
     gram: ClassVar[bool] = False
+    varies: ClassVar[frozenset[str]] = frozenset({"step_size"})
 
     def needs(self, spec: Spec) -> frozenset[str]:
         return frozenset({"rows"}) if self.gram else frozenset()

@@ -25,6 +25,11 @@ State = dict[str, Any]
 FAR = 1e30  # L1 norm of an iterate that counts as diverged: beyond it, squares of gradients overflow
 
 
+def seen_by(algorithm: Algorithm, oracle: Oracle) -> Oracle:
+    """The oracle that the algorithm descends on: of fn(f) where it transforms its objectives."""
+    return oracle.transformed(algorithm.transform) if algorithm.transforms else oracle
+
+
 def start(
     oracle: Oracle,
     algorithm: Algorithm,
@@ -34,6 +39,7 @@ def start(
     steps: int,
 ) -> State:
     """The state before the first step. Raises JoinError if the parts do not fit."""
+    oracle = seen_by(algorithm, oracle)
     spec = oracle.spec
     check(spec, algorithm)
     theta = spec.X.project(theta)
@@ -68,6 +74,7 @@ def advance(
     keeps its last one for good and is marked in `alive`: its neighbours do not notice. `kkt` is the largest residual of a run's
     subproblem solves (-1: it has none), `fail` counts failed ones.
     """
+    oracle = seen_by(algorithm, oracle)
     X, samples = oracle.spec.X, range(algorithm.samples)
     theta, ostate, alg, out = state["theta"], state["oracle"], state["alg"], state["out"]
     alive, kkt, fail = state["alive"], state["kkt"], state["fail"]
@@ -81,6 +88,8 @@ def advance(
                 observe(t, state, points[0])
             alpha = algorithm.schedule(t)
             d, alg, info = algorithm.step(points, alg, t, alpha)
+            if isinstance(alpha, torch.Tensor):  # runs with step sizes of their own
+                alpha = alpha.to(d)
             proposal = project_moving(X, theta + alpha * d, theta, points[0].moving)
             counted = alive  # a run that has diverged solves nothing worth counting
             alive = alive & (proposal.abs().sum(-1) < FAR)  # for good: what is left of its state may be NaN

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -73,5 +74,61 @@ class Oracle(ABC):
         return {}
 
     def transformed(self, fn: Callable[[Tensor], Tensor]) -> Oracle:
-        """The oracle of fn(f), elementwise. An oracle with local steps must apply fn inside them."""
-        raise NotImplementedError(f"{type(self).__name__} cannot transform its objectives")
+        """The oracle whose points show fn(f), elementwise, by the chain rule; an oracle with local steps overrides it,
+        because there fn belongs into each of them. `exact` and what is recorded stay those of f."""
+        return Transformed(self, fn)
+
+
+def slope(fn: Callable[[Tensor], Tensor], F: Tensor) -> tuple[Tensor, Tensor]:
+    """fn(F) and fn'(F) of an elementwise function."""
+    with torch.enable_grad():
+        leaf = F.detach().requires_grad_(True)
+        out = fn(leaf)
+        return out.detach(), torch.autograd.grad(out.sum(), leaf)[0]
+
+
+class Transformed(Oracle):
+    """fn(f_m) for every objective, constraints as they are. Its Hessian is not that of f: it has no hvp."""
+
+    def __init__(self, inner: Oracle, fn: Callable[[Tensor], Tensor]) -> None:
+        self.inner, self.fn = inner, fn
+        self.spec = replace(inner.spec, provides=inner.spec.provides - {"hvp"})
+
+    def init(self, theta: Float[Tensor, "R P"]) -> State:
+        return self.inner.init(theta)
+
+    def at(self, theta: Float[Tensor, "R P"], state: State, t: int, k: int = 0) -> Point:
+        return TransformedPoint(self.inner.at(theta, state, t, k), self.fn)
+
+    def exact(self, theta: Float[Tensor, "R P"]) -> Float[Tensor, "R K"]:
+        return self.inner.exact(theta)
+
+    @property
+    def ideal(self) -> Tensor | None:
+        return self.inner.ideal
+
+    def columns(self, theta: Float[Tensor, "R P"], values: Float[Tensor, "R K"]) -> dict[str, Tensor]:
+        return self.inner.columns(theta, values)
+
+
+class TransformedPoint(Point):
+    """The point of fn(f): values and rows by the chain rule."""
+
+    def __init__(self, inner: Point, fn: Callable[[Tensor], Tensor]) -> None:
+        super().__init__(inner.x, inner.X, inner.M, inner.state)
+        self.inner, self.moving = inner, inner.moving
+        F, self._factor = slope(fn, inner.F)
+        self._values = torch.cat([F, inner.G], dim=-1)
+
+    def values(self) -> Float[Tensor, "R K"]:
+        return self._values
+
+    def _scaled(self, w: Float[Tensor, "R k"]) -> Float[Tensor, "R k"]:
+        return torch.cat([w[:, : self.M] * self._factor.to(w), w[:, self.M :]], dim=-1)
+
+    def _rows(self) -> Float[Tensor, "R K P"]:
+        J = self.inner.rows()
+        return J * self._scaled(J.new_ones(J.shape[:2])).unsqueeze(-1)
+
+    def pull(self, w: Float[Tensor, "R k"]) -> Float[Tensor, "R P"]:
+        return self.inner.pull(self._scaled(w))

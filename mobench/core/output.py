@@ -111,7 +111,7 @@ class Adaptive(Output):
     the last iterate.
     """
 
-    capacity = 64
+    capacity = 8
 
     def __init__(self, weak_ties: bool = False) -> None:
         self.weak_ties = weak_ties
@@ -161,9 +161,12 @@ class Adaptive(Output):
         total = state["count"].to(theta.device).unsqueeze(1)
         if not bool((total > 0).all()):
             return theta
-        weights = (state["gamma"] * state["alive"] / total).unsqueeze(1)
-        # one product per call; the ring may be float32, the weights are not
-        return (weights @ state["theta"].to(torch.float64)).squeeze(1).to(theta.dtype)
+        alive = state["alive"]
+        weights = state["gamma"] * alive / total
+        # only what is stored: a ring of networks is large, and often holds one of them; it may be float32, weights are not
+        stored = torch.argsort(~alive, dim=1, stable=True)[:, : int(alive.sum(1).max())]
+        some = state["theta"].gather(1, stored.unsqueeze(-1).expand(-1, -1, theta.shape[1]))
+        return (weights.gather(1, stored).unsqueeze(1) @ some.to(torch.float64)).squeeze(1).to(theta.dtype)
 
 
 class AdaptiveTwoPass(Output):

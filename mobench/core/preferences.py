@@ -109,6 +109,10 @@ def resolve(config: Any, M: int) -> Float[Tensor, "U M"]:
     if steps is not None:
         return check_weights(simplex_grid(int(steps), M), M, floor)
     if weights is not None:
+        if weights == "uniform":  # every objective alike, however many there are
+            return torch.full((1, M), 1.0 / M, dtype=torch.float64)
+        if isinstance(weights, str):
+            raise PreferenceError(f"preferences.weights={weights} must be uniform or rows of M weights.")
         if not weights or len({len(row) for row in weights}) != 1:
             raise PreferenceError("preferences.weights must be a non-empty list of rows of equal length.")
         return check_weights(torch.tensor(weights, dtype=torch.float64), M, floor)
@@ -124,26 +128,33 @@ def resolve(config: Any, M: int) -> Float[Tensor, "U M"]:
 
 @dataclass(frozen=True)
 class Runs:
-    """The R runs of a job, preference-major: run = preference index x number of seeds + seed index.
+    """The R runs of a job: run = (variant x number of preferences + preference) x number of seeds + seed.
 
-    Attributes: `weights` (R, M), `seeds` (R,), `index` (R,) the preference's place in `all` (U, M).
+    Attributes: `weights` (R, M), `seeds` (R,), `index` (R,) the preference's place in `all` (U, M), `variant` (R,) the
+    place of its hyper-parameters among those that the job varies (None: it varies none).
     """
 
     weights: Float[Tensor, "R M"]
     seeds: Int[Tensor, " R"]
     index: Int[Tensor, " R"]
     all: Float[Tensor, "U M"]
+    variant: Int[Tensor, " R"] | None = None
 
     @staticmethod
-    def product(preferences: Float[Tensor, "U M"], seeds: Sequence[int]) -> Runs:
-        """Every preference with every seed."""
+    def product(preferences: Float[Tensor, "U M"], seeds: Sequence[int], variants: int | None = None) -> Runs:
+        """Every preference with every seed, for each of the variants."""
         if len(seeds) == 0:
             raise ConfigError("seeds is empty; give at least one, e.g. seeds=[0].")
         if len(set(seeds)) != len(seeds):
             raise ConfigError(f"seeds={list(seeds)} holds a seed twice.")
         U, S = len(preferences), len(seeds)
         index = torch.arange(U).repeat_interleave(S)
-        return Runs(preferences[index], torch.tensor(list(seeds), dtype=torch.int64).repeat(U), index, preferences)
+        seed = torch.tensor(list(seeds), dtype=torch.int64).repeat(U)
+        if variants is None:
+            return Runs(preferences[index], seed, index, preferences)
+        variant = torch.arange(variants).repeat_interleave(U * S)
+        index, seed = index.repeat(variants), seed.repeat(variants)
+        return Runs(preferences[index], seed, index, preferences, variant)
 
     def __len__(self) -> int:
         return len(self.seeds)
@@ -151,11 +162,13 @@ class Runs:
     def take(self, which: Sequence[int]) -> Runs:
         """The chosen runs, with the numbers they have in the whole job."""
         i = torch.tensor(list(which), dtype=torch.int64)
-        return Runs(self.weights[i], self.seeds[i], self.index[i], self.all)
+        variant = None if self.variant is None else self.variant[i]
+        return Runs(self.weights[i], self.seeds[i], self.index[i], self.all, variant)
 
     def to(self, device: torch.device | str) -> Runs:
         """The same runs with tensors on another device."""
-        return Runs(*(t.to(device) for t in (self.weights, self.seeds, self.index, self.all)))
+        variant = None if self.variant is None else self.variant.to(device)
+        return Runs(*(t.to(device) for t in (self.weights, self.seeds, self.index, self.all)), variant)
 
     def name(self, run: int) -> str:
         """The preference of one run as a key for random streams: rounded, so that it survives text files."""

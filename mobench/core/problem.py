@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -26,6 +26,14 @@ START_KINDS = {
     "halves": ("value",),
     "normal": ("scale",),
 }
+
+
+class LocalBatch(NamedTuple):
+    """Samples of one local step: index (R, M, B) into each client's own data, of which the first `sizes` (R, M, on the
+    CPU) count; 0: this client does not move any more."""
+
+    index: Int[Tensor, "R M B"]
+    sizes: Int[Tensor, "R M"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,6 +134,29 @@ class Problem(ABC):
         """(values, function that returns the rows (R, K, P)) in closed form, or None: then autodiff is used."""
         return None
 
+    def local_gradients(
+        self, y: Float[Tensor, "R M P"], batch: LocalBatch | None = None
+    ) -> tuple[Float[Tensor, "R M"], Float[Tensor, "R M P"]]:
+        """f_m(y_m) and grad f_m(y_m): each objective at a point of its own, as clients need it that step by themselves.
+
+        Default: objective by objective, each with a gradient through `values`. `batch`: of the clients' own samples
+        (see `client_sizes`); the values and gradients of clients that do not move are 0.
+        """
+        if batch is not None:
+            raise NotImplementedError(f"{type(self).__name__} has no samples of clients")
+        F, rows = [], []
+        for m in range(y.shape[1]):
+            with torch.enable_grad():
+                leaf = y[:, m].detach().requires_grad_(True)
+                f = self.values(leaf)[:, m]
+                rows.append(torch.autograd.grad(f.sum(), leaf)[0])
+            F.append(f.detach())
+        return torch.stack(F, dim=1), torch.stack(rows, dim=1)
+
+    def client_sizes(self, runs: Runs) -> list[list[int]] | None:
+        """Samples of each client, for each run; None where objectives hold none of their own."""
+        return None
+
     def front(self, k: int) -> Float[Tensor, "k2 M"] | None:
         """k points (or as many as are not dominated) of the exact Pareto front, or None where it is not known."""
         return None
@@ -138,7 +169,7 @@ class Problem(ABC):
         """Extra columns (R,) of history and final rows, from iterates and their values (objectives, constraints)."""
         return {}
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self, runs: Runs) -> dict[str, Any]:
         """What a reader of the rows must know and the configuration does not say: data sets with their hashes."""
         return {}
 

@@ -2,6 +2,7 @@
 
 from mobench.problems.constrained_gaussian import ConstrainedGaussian
 from mobench.problems.dtlz2 import DTLZ2
+from mobench.problems.federated_images import FederatedImages
 from mobench.problems.l1_regularized import L1Regularized
 from mobench.problems.least_squares import LeastSquares
 from mobench.problems.multi_mnist import MultiMNIST
@@ -17,6 +18,7 @@ __all__ = [
     "ZDT2",
     "ZDT3",
     "ConstrainedGaussian",
+    "FederatedImages",
     "L1Regularized",
     "LeastSquares",
     "MultiMNIST",

@@ -1,0 +1,143 @@
+"""Local steps in federated learning: objective m belongs to client m, which descends on its own before it answers.
+
+theta_m,0 = theta,   theta_m,s+1 = theta_m,s - eta grad f_m(theta_m,s; batch),   g_m = (theta - theta_m,tau) / eta
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from mobench.core.oracle import State, slope
+from mobench.core.point import Point, TablePoint
+from mobench.core.preferences import Runs
+from mobench.core.problem import LocalBatch, Problem
+from mobench.core.random import generator
+from mobench.errors import ConfigError, JoinError, choose
+from mobench.oracles.exact import OfProblem, problem_spec
+
+Real = float | int
+LOSSES = ("running", "at_start", "at_end")
+
+
+class LocalSteps(OfProblem):
+    """A round of federated learning with all clients: rows are pseudo-gradients g_m, values are the clients' losses.
+
+    A server step theta - eta sum_m c_m g_m with sum_m c_m = 1 is the average sum_m c_m theta_m of the clients' models: the
+    algorithm's step size 1 x eta gives it where its weights sum to 1. With one local step on all data g_m is the gradient.
+
+    Parameters:
+        local_step: eta > 0. local_steps: tau, so many steps a round; or local_epochs: so many passes over the client's
+            data (then tau differs between clients of different sizes).
+        batch_size: samples of a step, without replacement within a pass, the last batch of a pass may be short; null:
+            all data of the client.
+        client_loss: what the values are. running: mean of the losses met in the round's local steps (no pass over the data
+            beyond those); at_start: the loss of the first of them (with all data: f_m(theta)); at_end: the loss at
+            theta_m,tau on all data (one more pass).
+
+    The batches are a function of (problem, seed, client, round): all preferences of a seed see the same.
+    Source: OMD-TCH paper, Section 5.2; the running loss as in the authors' public code.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        runs: Runs,
+        local_step: Real = 0.1,
+        local_steps: int | None = 1,
+        local_epochs: int | None = None,
+        batch_size: int | None = None,
+        client_loss: str = "running",
+    ) -> None:
+        if problem.n_constraints:
+            raise JoinError(
+                f"oracle=local_steps gives each objective a client, and {type(problem).__name__} has "
+                f"{problem.n_constraints} constraints, which belong to none. Choose a problem without constraints."
+            )
+        if not local_step > 0:
+            raise ConfigError(f"oracle.local_step={local_step} must be > 0.")
+        if (local_steps is None) == (local_epochs is None):
+            raise ConfigError(
+                f"oracle.local_steps={local_steps} and oracle.local_epochs={local_epochs}: give one of them, and null "
+                f"for the other."
+            )
+        for key, value in (("local_steps", local_steps), ("local_epochs", local_epochs), ("batch_size", batch_size)):
+            if value is not None and value < 1:
+                raise ConfigError(f"oracle.{key}={value} must be at least 1.")
+        choose("oracle.client_loss", client_loss, LOSSES)
+        self.problem = problem.bind(runs)
+        self.sizes = self.problem.client_sizes(runs)
+        if batch_size is not None and self.sizes is None:
+            raise ConfigError(
+                f"oracle.batch_size={batch_size}: the clients of {type(problem).__name__} hold no samples. Set it to null."
+            )
+        if local_epochs is not None and batch_size is None:  # a pass over all data at once is one step
+            local_steps, local_epochs = local_epochs, None
+        self.eta, self.tau, self.epochs, self.batch_size = float(local_step), local_steps, local_epochs, batch_size
+        self.client_loss, self.seeds = client_loss, [int(s) for s in runs.seeds]
+        self.transform: Callable[[Tensor], Tensor] | None = None
+        spec = problem_spec(problem, len(runs), samples=1)
+        self.spec = replace(spec, provides=frozenset({"rows", "push"}), local_steps=True)
+
+    def transformed(self, fn: Callable[[Tensor], Tensor]) -> LocalSteps:
+        """Clients descend on fn(f_m): its slope enters each of their steps."""
+        other = object.__new__(LocalSteps)
+        other.__dict__.update(self.__dict__)
+        other.transform = fn
+        return other
+
+    def _batches(self, t: int, device: torch.device) -> list[LocalBatch | None]:
+        """The samples of all local steps of round t."""
+        if self.batch_size is None:
+            assert self.tau is not None
+            return [None] * self.tau
+        assert self.sizes is not None
+        B, orders = self.batch_size, {}
+        for r, seed in enumerate(self.seeds):
+            for m, size in enumerate(self.sizes[r]):
+                if (seed, m) in orders:
+                    continue
+                passes = self.epochs if self.epochs is not None else -(-self.tau * B // size)  # type: ignore[operator]
+                rng = generator(seed, problem=self.problem.name, use="local", client=m, round=t)
+                parts = [p for _ in range(passes) for p in np.array_split(rng.permutation(size), range(B, size, B))]
+                orders[seed, m] = parts if self.tau is None else parts[: self.tau]
+        steps = max(len(parts) for parts in orders.values())
+        R, M = len(self.seeds), self.spec.M
+        out: list[LocalBatch | None] = []
+        for s in range(steps):
+            index = np.zeros((R, M, B), dtype=np.int64)
+            sizes = np.zeros((R, M), dtype=np.int64)
+            for r, seed in enumerate(self.seeds):
+                for m in range(M):
+                    part = orders[seed, m][s] if s < len(orders[seed, m]) else ()
+                    index[r, m, : len(part)], sizes[r, m] = part, len(part)
+            out.append(LocalBatch(torch.from_numpy(index).to(device), torch.from_numpy(sizes)))
+        return out
+
+    def at(self, theta: Float[Tensor, "R P"], state: State, t: int, k: int = 0) -> Point:
+        y = theta.unsqueeze(1).expand(-1, self.spec.M, -1)
+        total = count = first = torch.zeros((), dtype=theta.dtype, device=theta.device)
+        for s, batch in enumerate(self._batches(t, theta.device)):
+            F, g = self._own(y, batch)
+            y = torch.add(y, g, alpha=-self.eta)
+            active = torch.ones_like(F) if batch is None else (batch.sizes > 0).to(F)
+            total, count = total + F * active, count + active
+            first = F if s == 0 else first
+        if self.client_loss == "running":
+            values = total / count
+        else:
+            values = first if self.client_loss == "at_start" else self._own(y, None)[0]
+        return TablePoint(theta, self.spec.X, self.spec.M, {}, values, (theta.unsqueeze(1) - y) / self.eta)
+
+    def _own(self, y: Float[Tensor, "R M P"], batch: LocalBatch | None) -> tuple[Tensor, Tensor]:
+        """Losses and gradients of all clients, each at its own parameters."""
+        F, g = self.problem.local_gradients(y, batch)
+        if self.transform is None:
+            return F, g
+        F, factor = slope(self.transform, F)
+        return F, g * factor.unsqueeze(-1)

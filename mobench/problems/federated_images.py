@@ -1,0 +1,409 @@
+"""Classification of images by M clients with data of their own:  f_m = mean cross-entropy on client m's training images."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as nn
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from mobench.core.preferences import Runs
+from mobench.core.problem import LocalBatch, Problem
+from mobench.core.random import generator
+from mobench.data.clients import Clients, partition
+from mobench.data.images import Images, load_images
+from mobench.errors import ConfigError, choose
+from mobench.models.mlp import MLP
+
+NETWORKS = ("mlp",)
+EXECUTIONS = ("batched", "loop")
+SMALL = 256  # images of a client up to which one product for all clients beats one after the other on a CPU
+EVALUATED = 100  # images of a batch whose statistics batch normalisation uses in evaluation
+TABLE = 2048  # images of a forward pass without gradients
+
+
+class Held(NamedTuple):
+    """One client's images of a split: inputs x (n, ...), labels (n,); columns: the pixels that `x` holds, where all others
+    are 0 in every image of the client (None: all)."""
+
+    x: Float[Tensor, "n ..."]
+    labels: Int[Tensor, " n"]
+    columns: Int[Tensor, " D"] | None
+
+
+class Padded(NamedTuple):
+    """All clients of all seeds: x (S, M, n, ...), labels (S, M, n); weight (S, M, n) is 1 / n_m, and 0 behind the end;
+    columns: as in `Held`, of all clients together."""
+
+    x: Float[Tensor, "S M n ..."]
+    labels: Int[Tensor, "S M n"]
+    weight: Float[Tensor, "S M n"]
+    columns: Int[Tensor, " D"] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FederatedImages(Problem):
+    """One network for M clients; client m's loss on its own training images is objective m.
+
+        f_m(theta) = (1/n_m) sum over client m's images of -log softmax(z(theta; image / 255))_label,   m = 1..M
+
+    A run's seed makes its partition and its start. Each client's test images are cut out, turned and filtered like its
+    training images. Needs oracle=local_steps.
+
+    Columns of history and final rows (test images): average_accuracy: of all images of all clients; client_accuracy: mean
+    of the clients' accuracies; accuracy_parity: their standard deviation (ddof 0); all in per cent; agnostic_loss: largest
+    mean loss of a client. Of the training images: worst_train_loss = max_m f_m, train_accuracy.
+
+    Fields:
+        data: digits, digits_hard (embedded), mnist, fashion_mnist, cifar10. data_root: folder of the files; no part of a job's
+            identity. train_size, test_size: the first so many images of the set (null: all).
+        partition: stratified | rotation | partial. clients: M. rotations: degrees of each client (rotation; null: the
+            paper's for 10 clients). classes_per_client: C (partial).
+        shrink: side of the squares of pixels that are averaged before the network (1: none).
+        model: mlp, or one of the residual networks; hidden: width of the mlp.
+            Batch normalisation uses the statistics of the batch, in evaluation of batches of 100: averages of models have
+            no running statistics of their own.
+        execution: auto | batched | loop: all clients in one product, or one after the other; no part of a job's identity.
+        max_batch_runs: with `batched`, so many runs at once; no part of a job's identity.
+
+    Source: OMD-TCH paper, Section 5.2. Departures: pixels are not standardised and images not augmented, as in the runs of
+    the authors' public code.
+    """
+
+    start_kinds: ClassVar[Mapping[str, tuple[str, ...]]] = {"default": ()}
+    whole: ClassVar[bool] = False
+    elsewhere: ClassVar[tuple[str, ...]] = ("data_root", "execution", "max_batch_runs")
+    citation: ClassVar[str] = "McMahan et al. 2017; Liu et al. 2024 (OMD-TCH)"
+
+    data: str = "digits"
+    data_root: str = "data"
+    train_size: int | None = None
+    test_size: int | None = None
+    partition: str = "rotation"
+    clients: int = 10
+    classes_per_client: int | None = None
+    rotations: Sequence[int] | None = None
+    shrink: int = 1
+    model: str = "mlp"
+    hidden: int = 200
+    execution: str = "auto"
+    max_batch_runs: int | None = None
+    start: Mapping[str, Any] = field(default_factory=lambda: {"kind": "default"})
+    steps: int = 300
+    _kept: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        choose("problem.model", self.model, NETWORKS)
+        choose("problem.execution", self.execution, ("auto", *EXECUTIONS))
+        for key in ("hidden", "clients", "shrink"):
+            if getattr(self, key) < 1:
+                raise ConfigError(f"problem.{key}={getattr(self, key)} must be at least 1.")
+        if self.max_batch_runs is not None and self.max_batch_runs < 1:
+            raise ConfigError(
+                f"hardware.max_batch_runs={self.max_batch_runs} must be at least 1 (null: all runs at once)."
+            )
+
+    # what there is
+
+    @property
+    def images(self) -> Images:
+        """The base set; read once in a process."""
+        return load_images(self.data, self.data_root)
+
+    @property
+    def network(self) -> MLP:
+        """The network, a function of stacked parameters."""
+        shape = tuple(self.images.train.shape[1:])
+        channels, side = shape[0] if len(shape) == 3 else 1, shape[-1] // self.shrink
+        if side < 1:
+            raise ConfigError(f"problem.shrink={self.shrink} leaves nothing of images of {shape[-1]} x {shape[-1]} pixels.")
+        return MLP(channels * side * side, self.hidden)
+
+    @property
+    def n_objectives(self) -> int:
+        return self.clients
+
+    @property
+    def dim(self) -> int:
+        return self.network.dim
+
+    @property
+    def ideal_point(self) -> Float[Tensor, " M"]:
+        """0, which a cross-entropy does not fall below."""
+        return torch.zeros(self.clients, dtype=torch.float64)
+
+    def split_of(self, seed: int) -> Clients:
+        """Which images each client holds."""
+        if ("split", seed) not in self._kept:
+            self._kept["split", seed] = partition(
+                self.images,
+                self.partition,
+                clients=self.clients,
+                classes_per_client=self.classes_per_client,
+                rotations=self.rotations,
+                seed=seed,
+                train_size=self.train_size,
+                test_size=self.test_size,
+            )
+        found: Clients = self._kept["split", seed]
+        return found
+
+    def client_sizes(self, runs: Runs) -> list[list[int]]:
+        return [[len(index) for index in self.split_of(int(s)).train] for s in runs.seeds]
+
+    def facts(self, runs: Runs) -> dict[str, Any]:
+        data, seeds = self.images, sorted({int(s) for s in runs.seeds})
+        splits = {seed: self.split_of(seed) for seed in seeds}
+        return {
+            "data": data.label,
+            "data_sha256": data.digest,
+            "embedded": data.embedded,
+            "partition_sha256": {str(seed): split.digest for seed, split in splits.items()},
+            "train_size": {str(seed): [len(i) for i in split.train] for seed, split in splits.items()},
+            "test_size": {str(seed): [len(i) for i in split.test] for seed, split in splits.items()},
+            "classes_held": {
+                str(seed): int((split.counts(data, "train").sum(0) > 0).sum()) for seed, split in splits.items()
+            },
+        }
+
+    def strategy(self, device: torch.device) -> str:
+        if self.execution != "auto":
+            return self.execution
+        if device.type != "cpu":
+            return "batched"
+        n = len(self.images.train) if self.train_size is None else self.train_size
+        kept = (self.classes_per_client or 10) / 10 if self.partition == "partial" else 1.0
+        return "batched" if n * kept / self.clients <= SMALL else "loop"
+
+    def bind(self, runs: Runs) -> FederatedImages:
+        """With the partitions of the runs' seeds."""
+        seeds, group = torch.unique(runs.seeds.cpu(), return_inverse=True)
+        other = copy.copy(self)
+        for seed in seeds.tolist():
+            self.split_of(seed)
+        object.__setattr__(other, "_seeds", seeds.tolist())  # no fields: they are no keys of the configuration
+        object.__setattr__(other, "_group", group)
+        object.__setattr__(other, "_kept", {k: v for k, v in self._kept.items() if k[0] == "split"})
+        return other
+
+    def initial(self, runs: Runs) -> Float[Tensor, "R P"]:
+        """Keyed by (problem, seed, model): all preferences of a seed start from the same network, unless per_preference."""
+        rows = []
+        for r in range(len(runs)):
+            axes = {"preference": runs.name(r)} if self.start.get("per_preference", False) else {}
+            rng = generator(int(runs.seeds[r]), problem=self.name, use="start", model=self.model, **axes)
+            rows.append(torch.from_numpy(self.network.initial(rng)))
+        return torch.stack(rows)
+
+    # data on the device
+
+    def _client(self, split: str, seed: int, m: int, like: Tensor) -> tuple[Tensor, Tensor]:
+        """Inputs in [0, 1] and labels of one client, in the shape that the network takes."""
+        chosen, base = self.split_of(seed), self.images
+        index = (chosen.train if split == "train" else chosen.test)[m]
+        pictures, labels = (base.train, base.train_labels) if split == "train" else (base.test, base.test_labels)
+        x = torch.rot90(pictures[index], chosen.turns[m], (-2, -1)).to(like.device, like.dtype) / 255.0
+        if x.ndim == 3:
+            x = x.unsqueeze(1)
+        if self.shrink > 1:
+            x = nn.avg_pool2d(x, self.shrink)
+        return x.flatten(1) if self.model == "mlp" else x, labels[index].to(like.device)
+
+    def _held(self, split: str, like: Tensor) -> list[list[Held]]:
+        """Client by client, for each seed; without the pixels that a perceptron need not see."""
+        key = ("held", split, like.dtype, like.device)
+        if key not in self._kept:
+            table = []
+            for seed in self._seeds:  # type: ignore[attr-defined]
+                row = []
+                for m in range(self.clients):
+                    x, labels = self._client(split, seed, m, like)
+                    columns = None
+                    if self.model == "mlp":
+                        columns = (x.amax(0) > 0).nonzero().squeeze(1)
+                        x = x[:, columns].contiguous()
+                    row.append(Held(x, labels, columns))
+                table.append(row)
+            self._kept[key] = table
+        found: list[list[Held]] = self._kept[key]
+        return found
+
+    def _padded(self, split: str, like: Tensor) -> Padded:
+        """All clients in one tensor, filled up to the largest."""
+        key = ("padded", split, like.dtype, like.device)
+        if key not in self._kept:
+            parts = [[self._client(split, seed, m, like) for m in range(self.clients)] for seed in self._seeds]  # type: ignore[attr-defined]
+            n = max(len(labels) for row in parts for _, labels in row)
+            shape = parts[0][0][0].shape[1:]
+            S, M = len(parts), self.clients
+            x, labels = like.new_zeros(S, M, n, *shape), torch.zeros(S, M, n, dtype=torch.int64, device=like.device)
+            weight = like.new_zeros(S, M, n)
+            for s, row in enumerate(parts):
+                for m, (some, given) in enumerate(row):
+                    x[s, m, : len(given)], labels[s, m, : len(given)] = some, given
+                    weight[s, m, : len(given)] = 1.0 / len(given)
+            columns = None
+            if self.model == "mlp":
+                columns = (x.amax((0, 1, 2)) > 0).nonzero().squeeze(1)
+                x = x[..., columns].contiguous()
+            self._kept[key] = Padded(x, labels, weight, columns)
+        found: Padded = self._kept[key]
+        return found
+
+    # local steps
+
+    def local_gradients(
+        self, y: Float[Tensor, "R M P"], batch: LocalBatch | None = None
+    ) -> tuple[Float[Tensor, "R M"], Float[Tensor, "R M P"]]:
+        if self.strategy(y.device) == "loop" or self.network.batch_norm and batch is None:
+            return self._one_by_one(y, batch)
+        size = self.max_batch_runs or len(y)
+        parts = [
+            self._all_at_once(
+                y[r : r + size], r, None if batch is None else LocalBatch(*(b[r : r + size] for b in batch))
+            )
+            for r in range(0, len(y), size)
+        ]
+        if len(parts) == 1:
+            return parts[0]
+        return torch.cat([F for F, _ in parts]), torch.cat([g for _, g in parts])
+
+    def _gradients(
+        self, theta: Tensor, x: Tensor, labels: Tensor, weight: Tensor, columns: Tensor | None
+    ) -> tuple[Float[Tensor, " K"], Float[Tensor, "K P"]]:
+        """Loss and gradient of K networks on inputs of their own."""
+        network = self.network
+        if isinstance(network, MLP):
+            return network.gradients(theta, x, labels, weight, columns)
+        with torch.enable_grad():
+            leaf = theta.detach().requires_grad_(True)
+            z = network.logits(leaf, x, "grouped" if len(theta) > 1 else "loop")
+            losses = (_cross_entropy(z, labels) * weight).sum(-1)
+            rows = torch.autograd.grad(losses.sum(), leaf)[0]
+        return losses.detach(), rows
+
+    def _one_by_one(self, y: Tensor, batch: LocalBatch | None) -> tuple[Tensor, Tensor]:
+        R, M, _ = y.shape
+        held = self._held("train", y)
+        F, rows = y.new_zeros(R, M), torch.zeros_like(y)
+        for r, group in enumerate(self._group.tolist()):  # type: ignore[attr-defined]
+            for m in range(M):
+                x, labels, columns = held[group][m]
+                if batch is not None:
+                    n = int(batch.sizes[r, m])
+                    if n == 0:
+                        continue
+                    index = batch.index[r, m, :n]
+                    x, labels = x[index], labels[index]
+                weight = x.new_full((1, len(labels)), 1.0 / len(labels))
+                f, g = self._gradients(y[r, m].unsqueeze(0), x.unsqueeze(0), labels.unsqueeze(0), weight, columns)
+                F[r, m], rows[r, m] = f[0], g[0]
+        return F, rows
+
+    def _all_at_once(self, y: Tensor, first: int, batch: LocalBatch | None) -> tuple[Tensor, Tensor]:
+        R, M, P = y.shape
+        data, group = self._padded("train", y), self._group[first : first + R].to(y.device)  # type: ignore[attr-defined]
+        if batch is None:
+            x, labels, weight = (t.flatten(0, 1) for t in _of_runs(data, group))
+            F, rows = self._gradients(y.reshape(R * M, P), x, labels, weight, data.columns)
+            return F.view(R, M), rows.view(R, M, P)
+        F, rows = y.new_zeros(R, M), torch.zeros_like(y)
+        # batches of one size together: padding would enter the statistics of batch normalisation
+        for n in batch.sizes.unique().tolist():
+            if n == 0:
+                continue
+            r, m = (i.to(y.device) for i in (batch.sizes == n).nonzero(as_tuple=True))
+            index = batch.index[r, m, :n]
+            at = (group[r].unsqueeze(1), m.unsqueeze(1), index)
+            weight = y.new_full(index.shape, 1.0 / n)
+            F[r, m], rows[r, m] = self._gradients(y[r, m], data.x[at], data.labels[at], weight, data.columns)
+        return F, rows
+
+    # evaluation
+
+    def values(self, x: Float[Tensor, "R P"], batch: Any = None) -> Float[Tensor, "R M"]:
+        """Mean training losses of all clients, without gradients."""
+        return self._evaluated("train", x)[0]
+
+    def _evaluated(self, split: str, x: Float[Tensor, "R P"]) -> tuple[Float[Tensor, "R M"], Float[Tensor, "R M"]]:
+        """Mean losses and shares of right answers of the clients; those of the last x are remembered."""
+        last = self._kept.get(("last", split))
+        if last is not None and last[0] is x and last[1] == x._version:  # the same tensor, not written to since
+            return last[2], last[3]
+        loss = x.new_zeros(len(x), self.clients, dtype=torch.float64)
+        right = torch.zeros_like(loss)
+        with torch.no_grad():
+            if self.strategy(x.device) == "loop" or self.network.batch_norm:
+                self._evaluate_one_by_one(split, x, loss, right)
+            else:
+                size = self.max_batch_runs or len(x)
+                for r in range(0, len(x), size):
+                    self._evaluate_at_once(split, x[r : r + size], r, loss, right)
+        found = loss.to(x.dtype), right.to(x.dtype)
+        self._kept["last", split] = (x, x._version, *found)
+        return found
+
+    def _evaluate_one_by_one(self, split: str, x: Tensor, loss: Tensor, right: Tensor) -> None:
+        network, held = self.network, self._held(split, x)
+        size = EVALUATED if network.batch_norm else TABLE
+        for r, group in enumerate(self._group.tolist()):  # type: ignore[attr-defined]
+            theta = x[r : r + 1]
+            for m, (inputs, labels, columns) in enumerate(held[group]):
+                for some, given in zip(inputs.split(size), labels.split(size), strict=True):
+                    if isinstance(network, MLP):
+                        z = network.logits(theta, some.unsqueeze(0), columns=columns)[0]
+                    else:
+                        z = network.logits(theta, some.unsqueeze(0), "loop")[0]
+                    loss[r, m] += nn.cross_entropy(z, given, reduction="sum").double()
+                    right[r, m] += (z.argmax(-1) == given).sum()
+                loss[r, m] /= len(labels)
+                right[r, m] /= len(labels)
+
+    def _evaluate_at_once(self, split: str, x: Tensor, first: int, loss: Tensor, right: Tensor) -> None:
+        data, group = self._padded(split, x), self._group[first : first + len(x)].to(x.device)  # type: ignore[attr-defined]
+        inputs, labels, weight = _of_runs(data, group)
+        network, R = self.network, len(x)
+        assert isinstance(network, MLP)
+        z = network.logits(x, inputs.flatten(1, 2), data.columns).unflatten(1, (self.clients, -1))
+        loss[first : first + R] = (_cross_entropy(z, labels).double() * weight.double()).sum(-1)
+        right[first : first + R] = ((z.argmax(-1) == labels) * weight.double()).sum(-1)
+
+    def columns(self, x: Float[Tensor, "R P"], values: Float[Tensor, "R M"]) -> dict[str, Tensor]:
+        n = {
+            split: torch.tensor(
+                [[len(i) for i in getattr(self.split_of(s), split)] for s in self._seeds],  # type: ignore[attr-defined]
+                dtype=torch.float64,
+                device=x.device,
+            )[self._group.to(x.device)]  # type: ignore[attr-defined]
+            for split in ("train", "test")
+        }
+        trained, (loss, right) = self._evaluated("train", x)[1].double(), self._evaluated("test", x)
+        accuracy = 100.0 * right.double()
+        return {
+            "average_accuracy": (accuracy * n["test"]).sum(-1) / n["test"].sum(-1),
+            "client_accuracy": accuracy.mean(-1),
+            "accuracy_parity": accuracy.std(-1, correction=0),
+            "agnostic_loss": loss.amax(-1),
+            "worst_train_loss": values.amax(-1),
+            "train_accuracy": 100.0 * (trained * n["train"]).sum(-1) / n["train"].sum(-1),
+        }
+
+
+def _of_runs(data: Padded, group: Int[Tensor, " R"]) -> list[Tensor]:
+    """Inputs, labels and weights of each run; not copied where run r holds the data of seed r."""
+    tables = [data.x, data.labels, data.weight]
+    if len(group) == len(data.x) and bool((group == torch.arange(len(group), device=group.device)).all()):
+        return tables
+    return [t[group] for t in tables]
+
+
+def _cross_entropy(z: Float[Tensor, "*K B C"], labels: Int[Tensor, "*K B"]) -> Float[Tensor, "*K B"]:
+    """-log softmax(z)_label."""
+    return torch.logsumexp(z, dim=-1) - z.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
