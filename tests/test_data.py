@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import os
+import pickle
 import shutil
 import socket
 import stat
 import subprocess
 import sys
+import tarfile
 import urllib.error
 from pathlib import Path
 from typing import Any
@@ -30,6 +33,7 @@ DIGESTS = {
     "digits_hard": "ae259427d3d48c2bcd27a9f3b3ed5c0651f2bbec58ce31d8b8980032d1b6872a",
     "mnist": "1e35582d42a90940c55b956deb61875c020b567ed20e3c5b174f52bf7809ed9b",
     "fashion_mnist": "ece172613115fb18b120bec8f6c02271af90b8b8f0a5af5c51cbd5ceed68e619",
+    "cifar10": "666eff18d994f40daec4a918d112a41718bbc77c50677377325cc21ea5416a0f",  # 25,000 training images
 }
 PAIRS = {
     ("digits", "digits"): "4b37491d553e2efc3bd136c124659a54d510c48fe73bb7b44cf7704e01fbe213",
@@ -481,6 +485,253 @@ def test_the_whole_message_of_a_changed_file_is_one_line(small: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
+# --- CIFAR-10, made small ----------------------------------------------------------------------------------------------
+
+BATCHES = [*(f"data_batch_{k}" for k in range(1, 6)), "test_batch"]
+FOLDERS = {"batches": "cifar-10-batches-py", "mosaics": "cifar10"}
+WEBP = {"train": 2, "test": 1}  # files of two rows of five images
+
+
+def colours(n: int, key: int) -> tuple[np.ndarray, np.ndarray]:
+    """n images (n, 3, 32, 32) in which each channel, row and column can be told, and labels."""
+    rng = np.random.default_rng(key)
+    return rng.integers(0, 256, size=(n, 3, 32, 32), dtype=np.uint8), rng.integers(0, 10, size=n)
+
+
+def small_batches(root: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[np.ndarray, ...]:
+    """Six files of seven images in the official format, which pass for the official ones; what `load_images` should give."""
+    from torchvision.datasets import CIFAR10
+
+    folder = root / FOLDERS["batches"]
+    folder.mkdir(parents=True)
+    sums, parts = [], [colours(7, k) for k in range(6)]
+    for name, (x, y) in zip(BATCHES, parts, strict=True):
+        entry = {"batch_label": name, "data": x.reshape(7, 3072), "labels": y.tolist(), "filenames": ["a.png"] * 7}
+        (folder / name).write_bytes(pickle.dumps(entry, protocol=2))
+        sums.append([name, hashlib.md5((folder / name).read_bytes()).hexdigest()])
+    (folder / "batches.meta").write_bytes(pickle.dumps({"label_names": list("abcdefghij")}, protocol=2))
+    meta = hashlib.md5((folder / "batches.meta").read_bytes()).hexdigest()
+    monkeypatch.setattr(CIFAR10, "train_list", sums[:5])
+    monkeypatch.setattr(CIFAR10, "test_list", sums[5:])
+    monkeypatch.setattr(CIFAR10, "meta", CIFAR10.meta | {"md5": meta})
+    train, labels = (np.concatenate(a) for a in zip(*parts[:5], strict=True))
+    return train, labels, *parts[5]
+
+
+def mosaic(x: np.ndarray) -> bytes:
+    """Ten images as two rows of five, placed one by one."""
+    from PIL import Image
+
+    canvas = np.zeros((64, 160, 3), dtype=np.uint8)
+    for k, image in enumerate(x):
+        top, left = 32 * (k // 5), 32 * (k % 5)
+        for channel in range(3):
+            canvas[top : top + 32, left : left + 32, channel] = image[channel]
+    out = io.BytesIO()
+    Image.fromarray(canvas).save(out, "WEBP", lossless=True)
+    return out.getvalue()
+
+
+def npz(**arrays: np.ndarray) -> bytes:
+    out = io.BytesIO()
+    np.savez(out, allow_pickle=True, **arrays)
+    return out.getvalue()
+
+
+def small_mosaics(root: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[np.ndarray, ...]:
+    """Three files of ten images and their labels, which pass for the subset; what `load_images` should give."""
+    folder = root / FOLDERS["mosaics"]
+    folder.mkdir(parents=True)
+    monkeypatch.setattr(base, "MOSAICS", WEBP)
+    monkeypatch.setattr(base, "MOSAIC", (2, 5))
+    (x, y), (z, w) = (colours(10 * n, 7 + n) for n in WEBP.values())
+    for name, part in (("train_00", x[:10]), ("train_01", x[10:]), ("test_00", z)):
+        (folder / f"{name}.webp").write_bytes(mosaic(part))
+    labels = npz(train_labels=y.astype(np.uint8), test_labels=w.astype(np.uint8), train_index=np.arange(20))
+    (folder / "cifar10_labels.npz").write_bytes(labels)
+    whole = hashlib.sha256(b"".join(a.tobytes() for a in (x, y, z, w))).hexdigest()
+    monkeypatch.setattr(base, "SUBSET_DIGEST", whole)
+    return x, y, z, w
+
+
+MAKE = {"batches": small_batches, "mosaics": small_mosaics}
+
+
+def same_colours(data: Images, wanted: tuple[np.ndarray, ...]) -> None:
+    found = (*split_of(data, "train"), *split_of(data, "test"))
+    for a, b in zip(found, wanted, strict=True):
+        assert a.dtype == b.dtype
+        assert np.array_equal(a, b)
+    assert data.digest == hashlib.sha256(b"".join(a.tobytes() for a in wanted)).hexdigest()
+    assert not data.train.is_inference()
+
+
+@pytest.mark.parametrize("kind", list(MAKE))
+def test_cifar_is_read_where_nothing_can_be_written(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = MAKE[kind](tmp_path / "root", monkeypatch)
+    places = [tmp_path / "root", *(tmp_path / "root").rglob("*")]
+    for p in places:
+        p.chmod(0o555 if p.is_dir() else 0o444)
+    before = listing(tmp_path / "root")
+    try:
+        with torch.inference_mode():
+            data = load_images("cifar10", tmp_path / "root")
+        assert listing(tmp_path / "root") == before
+    finally:
+        for p in places:
+            p.chmod(0o755 if p.is_dir() else 0o644)
+    same_colours(data, wanted)
+    label = "CIFAR-10" if kind == "batches" else "CIFAR-10, 25k train subset"
+    assert (data.name, data.label, data.embedded, data.subset) == ("cifar10", label, False, kind == "mosaics")
+    assert load_images("cifar10", tmp_path / "root") is data
+    assert base.folder_of("cifar10", tmp_path / "root") == tmp_path / "root" / FOLDERS[kind]
+
+
+def test_the_whole_set_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small_mosaics(tmp_path, monkeypatch)
+    wanted = small_batches(tmp_path, monkeypatch)
+    same_colours(load_images("cifar10", tmp_path), wanted)
+
+
+@pytest.mark.parametrize("broken", ["test_batch", "data_batch_3"])
+@pytest.mark.parametrize("damage", ["missing", "flipped", "truncated", "empty"])
+def test_a_broken_whole_set_is_no_reason_for_the_subset(
+    broken: str, damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_mosaics(tmp_path, monkeypatch)
+    small_batches(tmp_path, monkeypatch)
+    path = tmp_path / FOLDERS["batches"] / broken
+    whole = path.read_bytes()
+    path.write_bytes({"flipped": whole[:-1] + b"x", "truncated": whole[:-5], "empty": b"", "missing": b""}[damage])
+    message = (
+        f"{broken} has md5 .* official file has md5 {hashlib.md5(whole).hexdigest()}.*delete it.*mobench.data cifar10"
+    )
+    if damage == "missing":
+        path.unlink()
+        message = (
+            rf"data=cifar10 needs {broken} in \S*cifar-10-batches-py \(the official batches, unpacked\); not found"
+        )
+    with pytest.raises(DataError, match=message):
+        load_images("cifar10", tmp_path)
+
+
+def test_a_pickle_without_the_right_checksum_is_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Trap:
+        def __reduce__(self) -> Any:
+            return Path.touch, (tmp_path / "sprung",)
+
+    small_batches(tmp_path, monkeypatch)
+    (tmp_path / FOLDERS["batches"] / "data_batch_2").write_bytes(pickle.dumps(Trap()))
+    with pytest.raises(DataError, match="data_batch_2 has md5"):
+        load_images("cifar10", tmp_path)
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_no_cifar_at_all(tmp_path: Path) -> None:
+    with pytest.raises(DataError) as caught:
+        load_images("cifar10", tmp_path)
+    text = str(caught.value)
+    for part in (
+        *BATCHES,
+        FOLDERS["batches"],
+        str(tmp_path / "cifar10"),
+        "25k train subset",
+        "MOBENCH_DATA",
+        "data=digits",
+    ):
+        assert part in text
+    assert f"python -m mobench.data cifar10 --root {tmp_path}" in text
+    assert "\n" not in text
+
+
+@pytest.mark.parametrize("file", ["train_01.webp", "test_00.webp", "cifar10_labels.npz"])
+def test_a_missing_file_of_the_subset_is_named(file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = small_mosaics(tmp_path, monkeypatch)
+    path = tmp_path / "cifar10" / file
+    whole = path.read_bytes()
+    path.unlink()
+    with pytest.raises(DataError, match=rf"data=cifar10 needs {file} in \S*cifar10 \(the files of the CIFAR-10, 25k"):
+        load_images("cifar10", tmp_path)
+    path.write_bytes(whole)
+    same_colours(load_images("cifar10", tmp_path), wanted)
+
+
+def png() -> bytes:
+    from PIL import Image
+
+    out = io.BytesIO()
+    Image.new("RGB", (160, 64)).save(out, "PNG")
+    return out.getvalue()
+
+
+BROKEN_MOSAICS = {
+    "truncated": (lambda x: mosaic(x)[:-40], "is no complete WebP picture"),
+    "half": (lambda x: mosaic(x)[:9000], "is no complete WebP picture"),
+    "empty": (lambda x: b"", r"\(0 bytes\) is no complete WebP picture"),
+    "text": (lambda x: b"<html>please log in</html>", "is no complete WebP picture"),
+    "another format": (lambda x: png(), "is no complete WebP picture"),
+    "another order": (lambda x: mosaic(x[::-1]), "their pixels and labels have sha256 .* changed or exchanged"),
+    "one pixel": (lambda x: mosaic(np.where(np.arange(x.size).reshape(x.shape) == 9, x ^ 1, x)), "have sha256"),
+}
+
+
+@pytest.mark.parametrize("damage", list(BROKEN_MOSAICS))
+def test_a_changed_mosaic_is_refused(damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    z = small_mosaics(tmp_path, monkeypatch)[2]
+    make, message = BROKEN_MOSAICS[damage]
+    (tmp_path / "cifar10" / "test_00.webp").write_bytes(make(z))
+    with pytest.raises(DataError, match=message) as caught:
+        load_images("cifar10", tmp_path)
+    assert "Copy the folder again" in str(caught.value).replace("copy", "Copy")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_mosaic_of_another_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small_mosaics(tmp_path, monkeypatch)
+    monkeypatch.setattr(base, "MOSAIC", (5, 2))
+    with pytest.raises(DataError, match=r"train_00\.webp is 160 x 64 pixels; expected 64 x 160: 5 rows of 2 images"):
+        load_images("cifar10", tmp_path)
+
+
+LABELS_20 = np.arange(20, dtype=np.uint8) % 10
+BROKEN_LABELS = {
+    "truncated": (npz(train_labels=LABELS_20, test_labels=LABELS_20[:10])[:-30], "is no complete NPZ file"),
+    "empty": (b"", "is no complete NPZ file"),
+    "text": (b"<html>", "is no complete NPZ file"),
+    "one array": (npz(train_labels=LABELS_20), "is no complete NPZ file.*test_labels"),
+    "objects": (npz(train_labels=LABELS_20, test_labels=np.array([{}] * 10, dtype=object)), "is no complete NPZ file"),
+    "too few": (
+        npz(train_labels=LABELS_20[:-1], test_labels=LABELS_20[:10]),
+        r"train_labels has shape \(19,\).*20 whole",
+    ),
+    "too many": (npz(train_labels=LABELS_20, test_labels=LABELS_20), r"test_labels has shape \(20,\).*10 whole"),
+    "columns": (npz(train_labels=LABELS_20.reshape(20, 1), test_labels=LABELS_20[:10]), r"has shape \(20, 1\)"),
+    "an 11th class": (npz(train_labels=LABELS_20 + 1, test_labels=LABELS_20[:10]), r"expected 20 whole numbers 0\.\.9"),
+    "fractions": (npz(train_labels=LABELS_20 / 1.0, test_labels=LABELS_20[:10]), "type float64"),
+    "other labels": (npz(train_labels=LABELS_20, test_labels=LABELS_20[:10]), "have sha256"),
+}
+
+
+@pytest.mark.parametrize("damage", list(BROKEN_LABELS))
+def test_changed_labels_are_refused(damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small_mosaics(tmp_path, monkeypatch)
+    content, message = BROKEN_LABELS[damage]
+    (tmp_path / "cifar10" / "cifar10_labels.npz").write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        load_images("cifar10", tmp_path)
+
+
+@pytest.mark.skipif(os.name != "posix" or os.getuid() == 0, reason="the superuser reads everything")
+@pytest.mark.parametrize(("kind", "file"), [("batches", "test_batch"), ("mosaics", "train_00.webp")])
+def test_a_cifar_file_that_may_not_be_read(
+    kind: str, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    MAKE[kind](tmp_path, monkeypatch)
+    (tmp_path / FOLDERS[kind] / file).chmod(0)
+    with pytest.raises(DataError, match=r"could not be read.*Permission denied"):
+        load_images("cifar10", tmp_path)
+
+
 # --- python -m mobench.data ------------------------------------------------------------------------------------------
 
 
@@ -504,10 +755,11 @@ def test_list(
     monkeypatch.setenv("MOBENCH_DATA", str(small))
     assert main(["--list"]) == 0
     lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
-    assert list(lines) == ["digits", "digits_hard", "mnist", "fashion_mnist"]
+    assert list(lines) == ["digits", "digits_hard", "mnist", "fashion_mnist", "cifar10"]
     assert lines["digits"] == f"embedded, 1437 + 360 images, sha256 {DIGESTS['digits'][:16]}"
     assert lines["mnist"].startswith(f"found in {raw(small)}, 20 + 10 images")
     assert lines["fashion_mnist"].startswith("not found: t10k-labels-idx1-ubyte.gz missing in")
+    assert lines["cifar10"].startswith("not found: data_batch_1, data_batch_2,")
     (raw(small, "FashionMNIST") / "t10k-labels-idx1-ubyte.gz").write_bytes(b"")
     assert main(["--list"]) == 0
     assert "broken: " in capsys.readouterr().out
@@ -604,6 +856,46 @@ def test_a_mirror_that_sends_something_else(
     assert "File not found or corrupted" in captured.err
 
 
+def test_the_subset_is_listed_and_not_taken_for_the_whole_set(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], offline: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_mosaics(tmp_path, monkeypatch)
+    assert main(["--list", "--root", str(tmp_path)]) == 0
+    line = capsys.readouterr().out.splitlines()[-1]
+    assert line.startswith(f"cifar10        found in {tmp_path / 'cifar10'}, 20 + 10 images, sha256 ")
+    assert line.endswith("CIFAR-10, 25k train subset")
+    assert not offline
+    assert main(["cifar10", "--root", str(tmp_path)]) == 1
+    assert len(offline) == 1
+    error = capsys.readouterr().err
+    assert f"cifar10 could not be downloaded into {tmp_path / FOLDERS['batches']}" in error
+    assert "data_batch_1, data_batch_2" in error
+    assert load_images("cifar10", tmp_path).subset  # still of use
+
+
+def test_download_of_cifar(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from torchvision.datasets import CIFAR10
+
+    wanted = small_batches(tmp_path / "source", monkeypatch)
+    small_mosaics(tmp_path / "target", monkeypatch)
+    archive = tmp_path / CIFAR10.filename
+    with tarfile.open(archive, "w:gz") as packed:
+        packed.add(tmp_path / "source" / FOLDERS["batches"], FOLDERS["batches"])
+    monkeypatch.setattr(CIFAR10, "tgz_md5", hashlib.md5(archive.read_bytes()).hexdigest())
+    monkeypatch.setattr("torchvision.datasets.utils._get_redirect_url", lambda url, **_: url)
+    monkeypatch.setattr(
+        "torchvision.datasets.utils._urlretrieve", lambda url, filename, *_: shutil.copy(archive, filename)
+    )
+    assert load_images("cifar10", tmp_path / "target").subset
+    for _ in range(2):
+        assert main(["cifar10", "--root", str(tmp_path / "target")]) == 0
+        out = capsys.readouterr().out
+        assert f"in {tmp_path / 'target' / FOLDERS['batches']}, checked: 35 + 7 images" in out
+        assert "subset" not in out
+        monkeypatch.setattr("torchvision.datasets.utils._urlretrieve", None)  # nothing is downloaded twice
+    same_colours(load_images("cifar10", tmp_path / "target"), wanted)
+
+
 def test_command_line_mistakes(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["mnits"]) == 1
     assert "Did you mean 'mnist'" in capsys.readouterr().err
@@ -673,3 +965,26 @@ def test_official_files_unpacked(tmp_path: Path) -> None:
         (folder / file).with_suffix("").write_bytes(gzip.decompress(packed.read_bytes()))
     assert load_images("mnist", tmp_path).digest == DIGESTS["mnist"]
     base._load.cache_clear()
+
+
+@real
+def test_official_colours() -> None:
+    folder = base.folder_of("cifar10", REAL)
+    if base.missing_files("cifar10", REAL):
+        pytest.skip(f"no CIFAR-10 in {folder}")
+    before = listing(folder)
+    data = load_images("cifar10", REAL)
+    assert listing(folder) == before
+    n = 25_000 if data.subset else 50_000
+    assert data.train.shape == (n, 3, 32, 32)
+    assert data.test.shape == (10_000, 3, 32, 32)
+    assert data.train_labels.bincount().tolist() == [n // 10] * 10
+    assert data.test_labels.bincount().tolist() == [1000] * 10
+    # the first three training images are a frog and two trucks
+    assert data.train_labels[:3].tolist() == [6, 9, 9]
+    mean = (0.4921, 0.4823, 0.4463) if data.subset else (0.4914, 0.4822, 0.4465)
+    for channel, wanted in enumerate(mean):
+        assert abs(data.train[:, channel].double().mean().item() / 255 - wanted) < 1e-4
+    if data.subset:
+        assert data.digest == DIGESTS["cifar10"]
+        assert data.label == "CIFAR-10, 25k train subset"

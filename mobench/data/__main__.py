@@ -21,7 +21,8 @@ from mobench.errors import DataError, MobenchError, choose
 
 
 def _found(data: Images) -> str:
-    return f"{len(data.train)} + {len(data.test)} images, sha256 {data.digest[:16]}"
+    part = f", {data.label}" if data.subset else ""
+    return f"{len(data.train)} + {len(data.test)} images, sha256 {data.digest[:16]}{part}"
 
 
 def _line(name: str, root: Path) -> str:
@@ -42,7 +43,10 @@ def _bring(name: str, root: Path) -> str:
         return f"embedded, nothing to download: {_found(load_images(name, root))}"
     try:
         data = load_images(name, root)
+        whole = not data.subset  # who asks for a set wants all of it
     except DataError:
+        whole = False
+    if not whole:
         download(name, root)
         data = load_images(name, root)
     return f"in {folder_of(name, root)}, checked: {_found(data)}"

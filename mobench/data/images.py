@@ -1,15 +1,22 @@
-"""Base sets of grey 28 x 28 images: two embedded ones, made of scikit-learn's digits, and the official MNIST files."""
+"""Base sets of images: two embedded ones, made of scikit-learn's digits, and the official files of MNIST and CIFAR-10.
+
+MNIST, Fashion-MNIST and the embedded ones are grey and 28 x 28; CIFAR-10 has three channels and 32 x 32.
+"""
 
 from __future__ import annotations
 
 import gzip
 import os
+import pickle
 import shutil
 import tempfile
+import zipfile
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +31,24 @@ from mobench.errors import DataError, choose
 SIZE = 28
 CLASSES = 10
 NOISE = 90  # of digits_hard, grey levels of 255
-COUNTS = {"train": 60_000, "t10k": 10_000}  # images in the official files
+COUNTS = {"train": 60_000, "t10k": 10_000}  # images in the official files of MNIST and Fashion-MNIST
+
+CIFAR_SIZE = 32
+MOSAIC_FOLDER, MOSAIC_LABELS = "cifar10", "cifar10_labels.npz"
+MOSAICS = {"train": 25, "test": 10}  # files of the subset
+MOSAIC = (40, 25)  # rows and columns of images in each
+SUBSET = "CIFAR-10, 25k train subset"
+SUBSET_DIGEST = "666eff18d994f40daec4a918d112a41718bbc77c50677377325cc21ea5416a0f"  # the first 2,500 of each class
 
 LABELS = {
     "digits": "scikit-learn digits, enlarged to 28 x 28",
     "digits_hard": "scikit-learn digits, enlarged, turned by 90 degrees and with noise (stand-in for Fashion-MNIST)",
     "mnist": "MNIST",
     "fashion_mnist": "Fashion-MNIST",
+    "cifar10": "CIFAR-10",
 }
 EMBEDDED = ("digits", "digits_hard")
-OFFICIAL = ("mnist", "fashion_mnist")
+OFFICIAL = ("mnist", "fashion_mnist", "cifar10")
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,19 +57,22 @@ class Images:
 
     Fields:
         name: what `load_images` was asked for. label: for figures, a part of a sentence.
-        train, test: grey levels, 0 = background. train_labels, test_labels: classes 0..9.
+        train, test: grey levels (N, 28, 28), 0 = background; of CIFAR-10 red, green, blue (N, 3, 32, 32).
+        train_labels, test_labels: classes 0..9.
         digest: sha256 of train, train_labels, test, test_labels, little-endian.
         embedded: made of data that come with a dependency; else of files.
+        subset: `train` is but a part of the official training images; the label says so as well.
     """
 
     name: str
     label: str
-    train: UInt8[Tensor, "N 28 28"]
+    train: UInt8[Tensor, "N ..."]
     train_labels: Int64[Tensor, " N"]
-    test: UInt8[Tensor, "T 28 28"]
+    test: UInt8[Tensor, "T ..."]
     test_labels: Int64[Tensor, " T"]
     digest: str
     embedded: bool
+    subset: bool = False
 
 
 def default_root() -> Path:
@@ -86,10 +104,15 @@ def load_images(name: str, root: str | Path) -> Images:
 
 @lru_cache(maxsize=4)
 def _load(name: str, root: str) -> Images:
-    arrays = _embedded(name) if name in EMBEDDED else _official(name, Path(root))
+    subset = False
+    if name == "cifar10":
+        arrays, subset = _cifar10(Path(root))
+    else:
+        arrays = _embedded(name) if name in EMBEDDED else _official(name, Path(root))
+    label = SUBSET if subset else LABELS[name]
     with torch.inference_mode(False):
         x, y, test, test_y = (torch.from_numpy(a) for a in arrays)
-    return Images(name, LABELS[name], x, y, test, test_y, digest_of(*arrays), name in EMBEDDED)
+    return Images(name, label, x, y, test, test_y, digest_of(*arrays), name in EMBEDDED, subset)
 
 
 # embedded
@@ -116,14 +139,15 @@ def _embedded(name: str) -> list[np.ndarray]:
 
 def _torchvision(name: str) -> Any:
     """torchvision's class of the set, for its folder, its file names and its checksums."""
-    from torchvision.datasets import MNIST, FashionMNIST
+    from torchvision.datasets import CIFAR10, MNIST, FashionMNIST
 
-    return {"mnist": MNIST, "fashion_mnist": FashionMNIST}[name]
+    return {"mnist": MNIST, "fashion_mnist": FashionMNIST, "cifar10": CIFAR10}[name]
 
 
 def folder_of(name: str, root: str | Path) -> Path:
-    """Where the files of an official set belong."""
-    return Path(absolute(root)) / _torchvision(name).__name__ / "raw"
+    """Where the files of an official set belong; of CIFAR-10, where files of it are."""
+    base = Path(absolute(root))
+    return base / _cifar_source(base) if name == "cifar10" else base / _torchvision(name).__name__ / "raw"
 
 
 def _again(name: str, root: Path) -> str:
@@ -131,8 +155,10 @@ def _again(name: str, root: Path) -> str:
 
 
 def missing_files(name: str, root: str | Path) -> list[str]:
-    """Archives of an official set that are there neither packed nor unpacked."""
+    """Archives of an official set that are there neither packed nor unpacked; of CIFAR-10 files in the folder of its kind."""
     folder = folder_of(name, root)
+    if name == "cifar10":
+        return [file for file in _cifar_files(folder.name) if not (folder / file).is_file()]
     return [
         file
         for file, _ in _torchvision(name).resources
@@ -213,6 +239,125 @@ def _check(folder: Path, file: str, found: Tensor, shape: tuple[int, ...], ends:
         )
 
 
+# CIFAR-10
+
+
+def _cifar_source(root: Path) -> str:
+    """The folder that is read: of the official batches, else of the mosaics. A broken first is no reason for the second."""
+    official: str = _torchvision("cifar10").base_folder
+    return official if (root / official).is_dir() or not (root / MOSAIC_FOLDER).is_dir() else MOSAIC_FOLDER
+
+
+def _cifar_files(folder: str) -> list[str]:
+    """What belongs into the folder."""
+    if folder == MOSAIC_FOLDER:
+        return [f"{split}_{k:02d}.webp" for split, count in MOSAICS.items() for k in range(count)] + [MOSAIC_LABELS]
+    kind = _torchvision("cifar10")
+    return [file for file, _ in kind.train_list + kind.test_list]
+
+
+def _cifar10(root: Path) -> tuple[list[np.ndarray], bool]:
+    """Train, its labels, test, its labels; whether this is the subset."""
+    folder, again = folder_of("cifar10", root), _again("cifar10", root)
+    subset = folder.name == MOSAIC_FOLDER
+    try:
+        if missing := missing_files("cifar10", root):
+            wanted = f"the files of the {SUBSET}" if subset else "the official batches, unpacked"
+            other = "" if subset else f", nor is there a folder {root / MOSAIC_FOLDER} with the {SUBSET}"
+            raise DataError(
+                f"data=cifar10 needs {', '.join(missing)} in {folder} ({wanted}); not found{other}. The environment "
+                f"variable MOBENCH_DATA or data_root chooses the folder {root}; {again} downloads the official files into "
+                f"it. data=digits is embedded and needs no file."
+            )
+        return (_mosaics(folder) if subset else _batches(folder, again)), subset
+    except OSError as error:
+        raise DataError(f"The files of data=cifar10 in {folder} could not be read: {error}.") from error
+
+
+def _batches(folder: Path, again: str) -> list[np.ndarray]:
+    """The official files. Each is unpickled only if it has the right checksum: a pickle can do anything."""
+    from torchvision.datasets.utils import calculate_md5
+
+    kind = _torchvision("cifar10")
+    parts: list[np.ndarray] = []
+    for files in (kind.train_list, kind.test_list):
+        images, labels = [], []
+        for file, md5 in files:
+            path = folder / file
+            seen = calculate_md5(path)
+            if seen != md5:
+                raise DataError(
+                    f"{path} has md5 {seen}, {path.stat().st_size} bytes; the official file has md5 {md5}. It is "
+                    f"incomplete or changed: delete it, then {again} downloads it again."
+                )
+            with path.open("rb") as source:
+                batch = pickle.load(source, encoding="latin1")
+            images.append(np.asarray(batch["data"], dtype=np.uint8).reshape(-1, 3, CIFAR_SIZE, CIFAR_SIZE))
+            labels.append(np.asarray(batch["labels"], dtype=np.int64))
+        parts += [np.concatenate(images), np.concatenate(labels)]
+    return parts
+
+
+def _mosaics(folder: Path) -> list[np.ndarray]:
+    """A subset with the official pixels in another container: lossless WebP files of 40 rows of 25 images."""
+    given, parts = _mosaic_labels(folder / MOSAIC_LABELS), []
+    for split, count in MOSAICS.items():
+        images = [_mosaic(folder / f"{split}_{k:02d}.webp") for k in range(count)]
+        parts += [np.concatenate(images), given[f"{split}_labels"].astype(np.int64)]
+    if (seen := digest_of(*parts)) != SUBSET_DIGEST:
+        raise DataError(
+            f"The files in {folder} can be read, but their pixels and labels have sha256 {seen}; the {SUBSET} has "
+            f"{SUBSET_DIGEST}. Some of them are changed or exchanged: copy the folder again."
+        )
+    return parts
+
+
+def _mosaic_labels(path: Path) -> dict[str, np.ndarray]:
+    """Labels of both splits, one for each image and class 0..9."""
+    found = {}
+    try:
+        with np.load(BytesIO(path.read_bytes()), allow_pickle=False) as arrays:
+            for split in MOSAICS:
+                found[f"{split}_labels"] = arrays[f"{split}_labels"]
+    except (EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+        raise DataError(
+            f"{path} ({path.stat().st_size} bytes) is no complete NPZ file with the arrays train_labels and test_labels: "
+            f"{error}. Copy the folder again."
+        ) from error
+    for split, count in MOSAICS.items():
+        labels, shape = found[f"{split}_labels"], (count * MOSAIC[0] * MOSAIC[1],)
+        if labels.shape != shape or labels.dtype.kind not in "iu" or not np.isin(labels, range(CLASSES)).all():
+            raise DataError(
+                f"{path}: {split}_labels has shape {labels.shape} and type {labels.dtype}; expected {shape[0]} whole numbers "
+                f"0..{CLASSES - 1}. Copy the folder again."
+            )
+    return found
+
+
+def _mosaic(path: Path) -> UInt8[np.ndarray, "N 3 32 32"]:
+    """The images of one file, row by row."""
+    from PIL import Image
+
+    (rows, columns), content = MOSAIC, path.read_bytes()
+    try:
+        with Image.open(BytesIO(content), formats=["WEBP"]) as picture:
+            size = picture.size
+            pixels = np.asarray(picture.convert("RGB"))
+    except (EOFError, OSError, SyntaxError, ValueError) as error:
+        raise DataError(
+            f"{path} ({len(content)} bytes) is no complete WebP picture, or Pillow was built without WebP: "
+            f"{str(error).split('<')[0].strip()}. Copy the folder again."
+        ) from error
+    wanted = (columns * CIFAR_SIZE, rows * CIFAR_SIZE)
+    if size != wanted:
+        raise DataError(
+            f"{path} is {size[0]} x {size[1]} pixels; expected {wanted[0]} x {wanted[1]}: {rows} rows of {columns} images. "
+            f"Copy the folder again."
+        )
+    tiles = pixels.reshape(rows, CIFAR_SIZE, columns, CIFAR_SIZE, 3).transpose(0, 2, 4, 1, 3)
+    return tiles.reshape(rows * columns, 3, CIFAR_SIZE, CIFAR_SIZE)
+
+
 def download(name: str, root: str | Path) -> None:
     """Bring the official files below `root` by torchvision, from its mirrors; files that are there stay.
 
@@ -220,13 +365,16 @@ def download(name: str, root: str | Path) -> None:
     """
     from http.client import HTTPException
 
-    folder = folder_of(name, root)
+    kind, folder = _torchvision(name), folder_of(name, root)
+    files = [file for file, _ in kind.resources] if name != "cifar10" else _cifar_files(kind.base_folder)
+    if name == "cifar10":
+        folder = folder.parent / kind.base_folder
     try:
-        _torchvision(name)(absolute(root), download=True)
+        kind(absolute(root), download=True)
     except (OSError, RuntimeError, HTTPException) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise DataError(
             f"{name} could not be downloaded into {folder}: {reason.rstrip('.')}. Try again where there is a network, "
-            f"or copy the official files {', '.join(file for file, _ in _torchvision(name).resources)} into that "
-            f"folder. data=digits is embedded and needs no file."
+            f"or copy the official files {', '.join(files)} into that folder. data=digits is embedded and needs no file."
         ) from error
+    _load.cache_clear()  # may hold the subset that was found before
