@@ -13,6 +13,7 @@ from mobench.core.output import conversion_weights
 from mobench.core.preferences import angle_deg
 from mobench.problems import VLMOP2
 
+from . import omd_tch_federated  # noqa: F401  it registers artifacts
 from .toy import front
 
 # the pattern of the caption: 2 is dominated by 1; 3 dominates 1; 4 is incomparable with 3

@@ -142,11 +142,11 @@ def run_job(config: dict[str, Any], root: Path | None = None, title: str = "") -
         Interrupted: the user stopped it.
     """
     job = make_job(config)
-    spec = job.oracle().spec
-    check(spec, job.algorithm, type(job.problem).__name__)
     folder = folder_of(job, root)
     if folder.done and not config["rerun"]:
         return Outcome(folder.key, "done", folder.path, skipped=True, title=title)
+    spec = job.oracle().spec
+    check(spec, job.algorithm, type(job.problem).__name__)
     try:
         with folder.locked(), stop_requested() as stop:
             if folder.done and not config["rerun"]:  # another process was faster

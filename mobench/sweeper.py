@@ -125,14 +125,16 @@ class JobsSweeper(Sweeper):
                 composed = self._compose(overrides) if artifact else config
                 try:
                     job = make_job(composed)
-                    check(job.oracle().spec, job.algorithm, type(job.problem).__name__)
+                    folder = folder_of(job)
+                    if composed["rerun"] or not folder.done:  # finished rows need no data sets to be shown
+                        check(job.oracle().spec, job.algorithm, type(job.problem).__name__)
                 except MobenchError as error:
                     # in a free sweep a pair that does not fit is reported, and the others still run
                     problems.append(f"{artifact or shown(command)} {name}: {error}".replace(" :", ":"))
                     if artifact is not None or len(combinations) == 1:
                         raise type(error)(problems[-1]) from error
                     continue
-                plan.jobs.append(Planned(overrides, composed, folder_of(job), artifact, name))
+                plan.jobs.append(Planned(overrides, composed, folder, artifact, name))
         self.refused = problems
         return plan
 

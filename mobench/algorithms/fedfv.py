@@ -26,9 +26,9 @@ class FedFV(Weighting):
     Fields:
         alpha: share in [0, 1] of clients that keep their gradient: those at positions >= (M - 1)(1 - alpha) of the
             ascending order of losses (ties: the smaller index first).
-        external_from: tau', the round (the first is 1) from which external conflicts are mitigated, 0: never. With all clients in every
-            round the only updates that can conflict are those of the same round: with s the sum of the g_m that have
-            <g_m, v> < 0, v loses its part along s if <v, s> < 0.
+        external_from: tau', the round (the first is 1) from which external conflicts are mitigated, 0: never. With all
+            clients in every round the only updates that can conflict are those of the same round: with s the sum of the
+            g_m that have <g_m, v> < 0, v loses its part along s if <v, s> < 0.
     """
 
     gram: ClassVar[bool] = True

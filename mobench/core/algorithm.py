@@ -11,7 +11,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple
 
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -91,7 +91,7 @@ class Algorithm(ABC):
         """alpha_t."""
         return self.step_size if self.step_decay == 0 else self.step_size / (self.step_offset + t) ** self.step_decay
 
-    def stacked(self, values: Mapping[str, Float[Tensor, "R 1"]]) -> Self:
+    def stacked(self, values: Mapping[str, Float[Tensor, "R 1"]]) -> Algorithm:
         """The method with fields that differ between the runs, float64 columns; each value was checked by a method of its
         own. A class that lists a field in `varies` promises to compute with such a column as with a number."""
         other = copy.copy(self)

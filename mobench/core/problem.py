@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -28,12 +28,17 @@ START_KINDS = {
 }
 
 
-class LocalBatch(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class LocalBatch:
     """Samples of one local step: index (R, M, B) into each client's own data, of which the first `sizes` (R, M, on the
     CPU) count; 0: this client does not move any more."""
 
     index: Int[Tensor, "R M B"]
     sizes: Int[Tensor, "R M"]
+
+    def take(self, runs: slice) -> LocalBatch:
+        """Those of some runs."""
+        return LocalBatch(self.index[runs], self.sizes[runs])
 
 
 @dataclass(frozen=True, kw_only=True)

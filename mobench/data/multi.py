@@ -61,6 +61,13 @@ def multi_images(
 @lru_cache(maxsize=4)
 def _multi(first: str, second: str, root: str, train_size: int | None, test_size: int | None) -> MultiImages:
     one, two = load_images(first, root), load_images(second, root)
+    for base in (one, two):
+        if base.train.shape[1:] != (SIZE, SIZE):
+            shape = " x ".join(str(n) for n in base.train.shape[1:])
+            raise ConfigError(
+                f"problem.data={base.name} has images of {shape}; pairs are made of grey images of {SIZE} x {SIZE}. Choose "
+                f"digits, digits_hard, mnist or fashion_mnist."
+            )
     sizes = {"train": train_size, "test": test_size}
     for split, size in sizes.items():
         largest = 2 * len(getattr(one, split))

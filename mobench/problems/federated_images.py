@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
-import numpy as np
 import torch
 import torch.nn.functional as nn
 from jaxtyping import Float, Int
@@ -20,8 +19,10 @@ from mobench.data.clients import Clients, partition
 from mobench.data.images import Images, load_images
 from mobench.errors import ConfigError, choose
 from mobench.models.mlp import MLP
+from mobench.models.resnet import MODELS as RESNETS
+from mobench.models.resnet import ResNet, resnet
 
-NETWORKS = ("mlp",)
+NETWORKS = ("mlp", *RESNETS)
 EXECUTIONS = ("batched", "loop")
 SMALL = 256  # images of a client up to which one product for all clients beats one after the other on a CPU
 EVALUATED = 100  # images of a batch whose statistics batch normalisation uses in evaluation
@@ -67,7 +68,7 @@ class FederatedImages(Problem):
             paper's for 10 clients). classes_per_client: C (partial).
         shrink: side of the squares of pixels that are averaged before the network (1: none).
         model: mlp, or one of the residual networks; hidden: width of the mlp.
-            Batch normalisation uses the statistics of the batch, in evaluation of batches of 100: averages of models have
+            Batch normalisation uses the statistics of the batch, in evaluation of batches of up to 100: averages of models have
             no running statistics of their own.
         execution: auto | batched | loop: all clients in one product, or one after the other; no part of a job's identity.
         max_batch_runs: with `batched`, so many runs at once; no part of a job's identity.
@@ -118,13 +119,15 @@ class FederatedImages(Problem):
         return load_images(self.data, self.data_root)
 
     @property
-    def network(self) -> MLP:
+    def network(self) -> MLP | ResNet:
         """The network, a function of stacked parameters."""
         shape = tuple(self.images.train.shape[1:])
         channels, side = shape[0] if len(shape) == 3 else 1, shape[-1] // self.shrink
         if side < 1:
-            raise ConfigError(f"problem.shrink={self.shrink} leaves nothing of images of {shape[-1]} x {shape[-1]} pixels.")
-        return MLP(channels * side * side, self.hidden)
+            raise ConfigError(
+                f"problem.shrink={self.shrink} leaves nothing of images of {shape[-1]} x {shape[-1]} pixels."
+            )
+        return MLP(channels * side * side, self.hidden) if self.model == "mlp" else resnet(self.model, channels, side)
 
     @property
     def n_objectives(self) -> int:
@@ -178,6 +181,11 @@ class FederatedImages(Problem):
             return self.execution
         if device.type != "cpu":
             return "batched"
+        if self.model in (
+            "resnet20",
+            "resnet18",
+        ):  # grouped convolutions of this size are slower than one after the other
+            return "loop"
         n = len(self.images.train) if self.train_size is None else self.train_size
         kept = (self.classes_per_client or 10) / 10 if self.partition == "partial" else 1.0
         return "batched" if n * kept / self.clients <= SMALL else "loop"
@@ -262,15 +270,13 @@ class FederatedImages(Problem):
     def local_gradients(
         self, y: Float[Tensor, "R M P"], batch: LocalBatch | None = None
     ) -> tuple[Float[Tensor, "R M"], Float[Tensor, "R M P"]]:
-        if self.strategy(y.device) == "loop" or self.network.batch_norm and batch is None:
+        if self.strategy(y.device) == "loop" or (self.network.batch_norm and batch is None):
             return self._one_by_one(y, batch)
         size = self.max_batch_runs or len(y)
-        parts = [
-            self._all_at_once(
-                y[r : r + size], r, None if batch is None else LocalBatch(*(b[r : r + size] for b in batch))
-            )
-            for r in range(0, len(y), size)
-        ]
+        parts = []
+        for r in range(0, len(y), size):
+            some = slice(r, r + size)
+            parts.append(self._all_at_once(y[some], r, None if batch is None else batch.take(some)))
         if len(parts) == 1:
             return parts[0]
         return torch.cat([F for F, _ in parts]), torch.cat([g for _, g in parts])
@@ -356,7 +362,8 @@ class FederatedImages(Problem):
         for r, group in enumerate(self._group.tolist()):  # type: ignore[attr-defined]
             theta = x[r : r + 1]
             for m, (inputs, labels, columns) in enumerate(held[group]):
-                for some, given in zip(inputs.split(size), labels.split(size), strict=True):
+                parts = -(-len(labels) // size)  # of nearly equal size: a rest of one image would have no statistics
+                for some, given in zip(inputs.tensor_split(parts), labels.tensor_split(parts), strict=True):
                     if isinstance(network, MLP):
                         z = network.logits(theta, some.unsqueeze(0), columns=columns)[0]
                     else:
