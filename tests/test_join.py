@@ -75,10 +75,14 @@ def compose(hydra: Any) -> Any:
 @pytest.fixture(scope="module")
 def parts(compose: Any) -> dict[str, dict[str, dict[str, Any]]]:
     """Composed nodes and the steps that come with them: group -> option -> keys of the configuration."""
-    small = {name: [] for name in PROBLEMS} | {
-        name: ["problem.model=small", "problem.train_size=256", "problem.pixels=1.0", "problem.test_size=16"]
-        for name in IMAGES
-    }
+    small = (
+        {name: [] for name in PROBLEMS}
+        | {
+            name: ["problem.model=small", "problem.train_size=256", "problem.pixels=1.0", "problem.test_size=16"]
+            for name in IMAGES
+        }
+        | {"federated": ["problem.hidden=4", "problem.shrink=4", "problem.train_size=300", "problem.test_size=200"]}
+    )
     return {
         "algorithm": {name: {"algorithm": compose(f"algorithm={name}")["algorithm"]} for name in ALGORITHMS},
         "problem": {
@@ -209,7 +213,12 @@ def test_every_pair_of_the_project_runs_or_is_refused(
                 "exact": "" if job.problem.whole else "Choose oracle=epochs",
                 "federated_ema": "" if data else "Choose a problem with data",
                 "epochs": "" if data else "Choose oracle=minibatch",
+                "local_steps": "" if job.problem.whole else "Choose oracle=epochs",
             }
+            if job.problem.n_constraints:
+                hint["local_steps"] = "Choose a problem without constraints"
+            if problem_name == "federated":
+                hint = dict.fromkeys(ORACLES, "Choose oracle=local_steps") | {"local_steps": ""}
             if words := hint.get(oracle_name, "" if n else "Choose oracle=exact"):
                 with pytest.raises(JoinError, match=words):
                     job.oracle()

@@ -37,6 +37,7 @@ class Exact(OfProblem):
     """values f(theta), rows = Jacobian of f at theta. A second sample would equal the first, so it gives one."""
 
     def __init__(self, problem: Problem, runs: Runs) -> None:
+        refuse_clients(problem, "exact")
         if not problem.whole:
             raise JoinError(
                 f"oracle=exact would need a graph of all samples of {type(problem).__name__}, which does not fit into "
@@ -47,6 +48,15 @@ class Exact(OfProblem):
 
     def at(self, theta: Float[Tensor, "R P"], state: State, t: int, k: int = 0) -> Point:
         return make_point(self.problem, theta, self.spec)
+
+
+def refuse_clients(problem: Problem, oracle: str) -> None:
+    """Raise JoinError for a problem whose data lie with clients."""
+    if problem.by_clients:
+        raise JoinError(
+            f"oracle={oracle} does not know the clients of {type(problem).__name__}, who hold its data. Choose "
+            f"oracle=local_steps (oracle.local_steps=1 gives plain gradients), or protocol=federated."
+        )
 
 
 def problem_spec(problem: Problem, R: int, samples: int) -> Spec:

@@ -28,7 +28,7 @@ LOSSES = ("running", "at_start", "at_end")
 class LocalSteps(OfProblem):
     """A round of federated learning with all clients: rows are pseudo-gradients g_m, values are the clients' losses.
 
-    A server step theta - eta sum_m c_m g_m with sum_m c_m = 1 is the average sum_m c_m theta_m of the clients' models: the
+    Local steps stay in the feasible set (they are projected). A server step theta - eta sum_m c_m g_m with sum_m c_m = 1 is the average sum_m c_m theta_m of the clients' models: the
     algorithm's step size 1 x eta gives it where its weights sum to 1. With one local step on all data g_m is the gradient.
 
     Parameters:
@@ -54,6 +54,11 @@ class LocalSteps(OfProblem):
         batch_size: int | None = None,
         client_loss: str = "running",
     ) -> None:
+        if not (problem.whole or problem.by_clients):
+            raise JoinError(
+                f"oracle=local_steps would need a graph of all samples of {type(problem).__name__}, which does not fit into "
+                f"memory. Choose oracle=epochs."
+            )
         if problem.n_constraints:
             raise JoinError(
                 f"oracle=local_steps gives each objective a client, and {type(problem).__name__} has "
@@ -125,6 +130,7 @@ class LocalSteps(OfProblem):
         for s, batch in enumerate(self._batches(t, theta.device)):
             F, g = self._own(y, batch)
             y = torch.add(y, g, alpha=-self.eta)
+            y = self.spec.X.project(y.flatten(0, 1)).view_as(y)
             active = torch.ones_like(F) if batch is None else (batch.sizes > 0).to(F)
             total, count = total + F * active, count + active
             first = F if s == 0 else first

@@ -79,6 +79,7 @@ class FederatedImages(Problem):
 
     start_kinds: ClassVar[Mapping[str, tuple[str, ...]]] = {"default": ()}
     whole: ClassVar[bool] = False
+    by_clients: ClassVar[bool] = True
     elsewhere: ClassVar[tuple[str, ...]] = ("data_root", "execution", "max_batch_runs")
     citation: ClassVar[str] = "McMahan et al. 2017; Liu et al. 2024 (OMD-TCH)"
 
