@@ -1,0 +1,349 @@
+"""`vary`: hyper-parameters of a method as an axis of the batch. Each run is that of its own job; rows say which it is."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from torch import Tensor
+
+from mobench import config as configuration
+from mobench.config import Job, build, choices, conf_dir, identity, load_class, make_job
+from mobench.core import Algorithm, Runs, loop
+from mobench.core.join import reasons
+from mobench.core.output import make_output
+from mobench.core.preferences import spread
+from mobench.errors import ConfigError, MobenchError
+from mobench.oracles import Exact
+from mobench.overrides import normalise, shown
+from mobench.problems import LeastSquares
+from mobench.runner import folder_of, run_job
+from mobench.store import JobFolder, config_hash
+from tests.conftest import Run
+from tests.test_federated import changed, composed
+
+BASE = ("protocol=federated", "scale=smoke", "logger=local")
+SMALL = {
+    "dtype": "float64",
+    "steps": 3,
+    "seeds": [25, 0],
+    "problem.hidden": 8,
+    "problem.partition": "partial",
+    "problem.classes_per_client": 2,
+    "problem.clients": 4,
+    "problem.train_size": 200,
+    "oracle.batch_size": 4,
+}
+
+
+def trained(job: Job) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Answers of the output rules and the last state, as the runner makes them."""
+    oracle = job.oracle()
+    rules = {name: make_output(name) for name in job.algorithm.outputs}
+    theta = job.problem.initial(job.runs).to(job.dtype)
+    state = loop.start(oracle, job.algorithm, rules, theta, job.runs, job.steps)
+    state = loop.advance(oracle, job.algorithm, rules, state, job.steps)
+    return {**loop.finals(rules, state), "last": state["theta"]}, state
+
+
+# --- each run is its own job -----------------------------------------------------------------------------------------
+
+VARIED: dict[str, tuple[str, dict[str, list[float]], dict[str, Any]]] = {
+    "lambda_step": ("omd_tch", {"lambda_step": [0.3, 0, 3.0]}, {}),
+    "lambda_step eg": ("omd_tch", {"lambda_step": [0.3, 30.0]}, {"algorithm.mirror": "eg"}),
+    "mu": ("stch", {"mu": [0.1, 0.01, 1.0]}, {}),
+    "q": ("qffl", {"q": [0, 0.1, 5.0]}, {}),
+    "baseline": ("propfair", {"baseline": [2.3, 2.53, 4.9]}, {}),
+    "threshold": ("propfair", {"threshold": [0.1, 0.3]}, {"algorithm.baseline": 2.53, "algorithm.below": "huber"}),
+    "epsilon": ("fedmgda_plus", {"epsilon": [0.0, 0.03, 0.7]}, {}),
+    "alpha, external_from": (
+        "fedfv",
+        {"alpha": [0.1, 0.7], "external_from": [0, 1, 2]},
+        {"problem.clients": 11, "problem.test_size": 250},
+    ),
+    "step_size": ("ls", {"step_size": [0.1, 0.05]}, {}),
+    "step_size of tch": ("tch", {"step_size": [1.0, 0.7]}, {}),
+    "step_size of qffl": ("qffl", {"step_size": [0.1, 0.05], "q": [1.0, 0.3]}, {}),
+    "step_size that decays": ("stch", {"mu": [0.1, 0.02], "step_size": [1.0, 0.5]}, {"algorithm.step_decay": 0.5}),
+}
+
+
+@pytest.mark.parametrize("name", list(VARIED))
+def test_each_run_is_that_of_its_own_job(name: str) -> None:
+    algorithm, vary, options = VARIED[name]
+    config = changed(composed(*BASE, f"algorithm={algorithm}"), {**SMALL, **options})
+    job = make_job({**config, "vary": vary})
+    combinations = list(itertools.product(*vary.values()))
+    assert len(job.runs) == 2 * len(combinations)
+    answers, state = trained(job)
+    assert state["alive"].all()
+    assert not state["fail"].any()
+    ends = []
+    for v, values in enumerate(combinations):
+        own = make_job(changed(config, {f"algorithm.{k}": x for k, x in zip(vary, values, strict=True)}))
+        assert own.varied == {}
+        expected, alone = trained(own)
+        for rule, answer in expected.items():
+            torch.testing.assert_close(answers[rule][2 * v : 2 * v + 2], answer, rtol=0, atol=1e-12)
+        F = own.oracle().exact(expected["last"])
+        report, own_report = job.algorithm.report(F.repeat(len(combinations), 1), state["alg"]), own.algorithm.report
+        for column, value in own_report(F, alone["alg"]).items():
+            assert torch.equal(report[column][2 * v : 2 * v + 2], value)
+        ends.append(expected["last"])
+        assert (expected["last"] - own.problem.initial(own.runs)).abs().max() > 1e-3
+    for a, b in itertools.combinations(ends, 2):  # the values matter
+        assert (a - b).abs().max() > 1e-9 or name == "alpha, external_from"
+    assert (ends[0] - ends[-1]).abs().max() > 1e-6
+
+
+SINGLE = {
+    "lambda_step": [0.3, 2.0],
+    "mu": [0.05, 0.3],
+    "q": [0.1, 2.0],
+    "baseline": [3.3, 7.7],
+    "threshold": [0.3, 1.1],
+    "epsilon": [0.03, 0.3],
+    "alpha": [0.1, 0.7],
+    "external_from": [0, 3],
+    "step_size": [0.02, 0.05],
+}
+
+
+def promises() -> list[tuple[str, str]]:
+    """Every field that a method of the project says it can vary."""
+    out = []
+    for name in choices("algorithm"):
+        node = yaml.safe_load((conf_dir() / "algorithm" / f"{name}.yaml").read_text())
+        out += [(name, field) for field in sorted(load_class(node["_target_"], name).varies)]
+    return out
+
+
+@pytest.mark.parametrize(("name", "field"), promises())
+def test_a_field_that_varies_is_computed_with_as_a_number(name: str, field: str) -> None:
+    """Three exact quadratics, several preferences; the promise of `Algorithm.stacked`."""
+    node = yaml.safe_load((conf_dir() / "algorithm" / f"{name}.yaml").read_text())
+    node = node | {"step_size": 0.03}
+    values = SINGLE[field]
+    problem = LeastSquares(n=6, tasks=3, samples=30)
+    runs = Runs.product(spread(2, 3), [0, 1], len(values))
+    assert runs.variant is not None
+    algorithm = build(node, "algorithm")
+    if reasons(Exact(problem, runs).spec, algorithm):
+        pytest.skip("does not fit an exact oracle without constraints")
+    column = torch.tensor(values, dtype=torch.float64)[runs.variant].unsqueeze(1)
+
+    def path(method: Algorithm, some: Runs) -> Tensor:
+        oracle = Exact(problem, some)
+        state = loop.start(oracle, method, {}, problem.initial(some), some, 6)
+        return loop.advance(oracle, method, {}, state, 6)["theta"]
+
+    together = path(algorithm.stacked({field: column}), runs)
+    for v, value in enumerate(values):
+        mine = [r for r in range(len(runs)) if int(runs.variant[r]) == v]
+        alone = path(dataclasses.replace(algorithm, **{field: value}), runs.take(mine))
+        torch.testing.assert_close(together[mine], alone, rtol=0, atol=1e-12)
+    assert getattr(algorithm, field) == node.get(field, getattr(algorithm, field))  # itself unchanged
+
+
+def test_variants_of_runs() -> None:
+    runs = Runs.product(spread(3, 2), [7, 5], 2)
+    assert runs.variant.tolist() == [0] * 6 + [1] * 6
+    assert runs.index.tolist() == [0, 0, 1, 1, 2, 2] * 2
+    assert runs.seeds.tolist() == [7, 5] * 6
+    some = runs.take([9, 2])
+    assert (some.variant.tolist(), some.index.tolist(), some.seeds.tolist()) == ([1, 0], [1, 1], [5, 7])
+    assert runs.to("cpu").variant.tolist() == runs.variant.tolist()
+    plain_runs = Runs.product(spread(3, 2), [7, 5])
+    assert plain_runs.variant is None
+    assert plain_runs.take([1]).variant is None
+    assert plain_runs.to("cpu").variant is None
+    assert torch.equal(runs.weights[6:], plain_runs.weights)
+
+
+# --- rows ------------------------------------------------------------------------------------------------------------
+
+
+def test_rows_say_which_values_they_have(tmp_path: Path) -> None:
+    """Variants first, the last key of `vary` fastest; then preferences, then seeds."""
+    config = changed(
+        composed(*BASE, "algorithm=fedfv"),
+        {**SMALL, "preferences": {"count": 2}, "vary": {"external_from": [2, 0], "alpha": [0.5, 0.1]}},
+    )
+    done = run_job(config, tmp_path)
+    assert done.status == "done", done.error
+    folder = JobFolder(done.folder)
+    rows, U = folder.final(), make_job(config).runs.all.tolist()
+    expected = [
+        (external, alpha, preference[0], seed)
+        for external in (2.0, 0.0) for alpha in (0.5, 0.1) for preference in U for seed in (25, 0)
+    ]  # fmt: skip
+    found = rows[["external_from", "alpha", "preference_1", "seed"]].to_numpy()
+    np.testing.assert_allclose(found, expected, rtol=1e-15)
+    assert rows["run"].tolist() == list(range(16))
+    assert (rows["status"] == "done").all()
+    assert len(folder.history()) == 16 * 4
+    own = changed(config, {"vary": {}, "algorithm.alpha": 0.1, "algorithm.external_from": 2, "seeds": [0]})
+    alone = JobFolder(run_job(own, tmp_path).folder).final()
+    assert "alpha" not in alone
+    shared = [c for c in alone if c not in ("run", "seconds", "status", "output", "kkt_residual_max")]
+    same = rows[(rows["external_from"] == 2) & (rows["alpha"] == 0.1) & (rows["seed"] == 0)]
+    np.testing.assert_allclose(same[shared].to_numpy(float), alone[shared].to_numpy(float), rtol=1e-9, atol=1e-9)
+
+
+def test_no_hypervolume_over_hyper_parameters(tmp_path: Path) -> None:
+    config = composed("problem=vlmop2", "algorithm=stch", "preferences=3", "steps=3", "logger=local")
+    for vary in ({}, {"mu": [0.1, 0.01]}):
+        folder = JobFolder(run_job({**config, "vary": vary}, tmp_path).folder)
+        assert (folder.meta()["hypervolume"] is None) == bool(vary)
+
+
+def test_the_order_of_keys_decides_which_run_is_which(tmp_path: Path) -> None:
+    """Jobs that number their runs differently must not share a folder: one would resume the checkpoint of the other."""
+    config = changed(composed(*BASE, "algorithm=fedfv"), SMALL)
+    one = {"alpha": [0.1, 0.5], "external_from": [0, 1]}
+    jobs = [make_job({**config, "vary": vary}) for vary in (one, dict(reversed(one.items())))]
+    same = torch.equal(jobs[0].varied["alpha"], jobs[1].varied["alpha"])
+    assert same or folder_of(jobs[0], tmp_path).path != folder_of(jobs[1], tmp_path).path
+
+
+# --- identity --------------------------------------------------------------------------------------------------------
+
+
+def test_jobs_that_vary_nothing_keep_their_identity(tmp_path: Path) -> None:
+    config = composed("problem=vlmop2", "algorithm=stch", "preferences=2", "seeds=[0]", "steps=10", "logger=local")
+    assert config["vary"] == {}
+    job = make_job(config)
+    found = identity(job)
+    assert "vary" not in found
+    assert job.varied == {}
+    assert job.runs.variant is None
+    assert set(found) == {*configuration.HASHED, "device", "versions"}
+    # the whole of what is hashed, so that a key that is added to it shows
+    assert found == {
+        "problem": config["problem"],
+        "oracle": {"_target_": "mobench.oracles.Exact"},
+        "algorithm": config["algorithm"],
+        "preferences": [[round(x, 12) for x in row] for row in job.runs.all.tolist()],
+        "seeds": [0],
+        "steps": 10,
+        "dtype": "float64",
+        "max_failure_share": 0.0,
+        "record": config["record"],
+        "device": "cpu",
+        "versions": {"problem": 1, "algorithm": 1, "oracle": 1},
+    }
+    varied = make_job({**config, "vary": {"mu": [0.01]}})
+    assert {k: v for k, v in identity(varied).items() if k != "vary"} == found
+    assert identity(varied)["vary"]
+    assert folder_of(varied, tmp_path).path != folder_of(job, tmp_path).path
+    whole, real = (identity(make_job({**config, "vary": {"mu": mu}})) for mu in ([2, 1], [2.0, 1.0]))
+    assert config_hash(whole) == config_hash(real)
+
+
+@pytest.mark.parametrize("overrides", [("problem=vlmop2", "algorithm=mgda"), (*BASE, "algorithm=ls")])
+def test_a_configuration_of_before_the_key(overrides: tuple[str, ...]) -> None:
+    """The hash is that of the settings without it."""
+    job = make_job(composed(*overrides))
+    before = {key: value for key, value in identity(job).items() if key != "vary"}
+    assert config_hash(identity(job)) == config_hash(before)
+
+
+def test_other_values_are_other_jobs(tmp_path: Path) -> None:
+    config = changed(composed(*BASE, "algorithm=qffl"), SMALL)
+    varies = [{}, {"q": [0.1]}, {"q": [0.1, 1.0]}, {"q": [1.0, 0.1]}, {"step_size": [0.1]}]
+    names = {folder_of(make_job({**config, "vary": vary}), tmp_path).path.name for vary in varies}
+    assert len(names) == len(varies)
+
+
+# --- bad input -------------------------------------------------------------------------------------------------------
+
+BAD: dict[str, tuple[str, dict[str, Any], list[str]]] = {
+    "no list": ("qffl", {"q": 0.1}, ["vary.q=0.1 must be a list of values", "vary.q=[0.1,1.0]"]),
+    "nothing": ("qffl", {"q": None}, ["vary.q=None must be a list of values"]),
+    "empty": ("qffl", {"q": []}, ["vary.q=[] must be a list of values"]),
+    "text": ("propfair", {"below": ["linear", "huber"]}, ["vary.below=['linear', 'huber'] must hold numbers", "(-m)"]),
+    "switches": ("qffl", {"q": [True, False]}, ["vary.q=[True, False] must hold numbers"]),
+    "lists": ("qffl", {"q": [[0.1], [1.0]]}, ["vary.q=[[0.1], [1.0]] must hold numbers"]),
+    "twice": ("qffl", {"q": [0.1, 1.0, 0.1]}, ["vary.q=[0.1, 1.0, 0.1] holds a value twice"]),
+    "twice the same number": ("qffl", {"q": [1, 1.0]}, ["vary.q=[1, 1.0] holds a value twice"]),
+    "cannot vary": (
+        "qffl", {"step_decay": [0.1, 0.5]},
+        ["vary.step_decay: QFFL cannot hold different values", "it can of q, step_size", "-m algorithm.step_decay="],
+    ),
+    "one of two cannot vary": ("qffl", {"q": [1.0], "step_offset": [1.0, 2.0]}, ["vary.step_offset: QFFL cannot"]),
+    "nothing can vary": ("csmoo1", {"step_size": [0.1]}, ["vary.step_size: CSMOO1 cannot", "it can of none of its fields"]),
+    "invalid value": ("qffl", {"q": [0.1, -1.0]}, ["algorithm.q=-1.0 must be a number >= 0"]),
+    "invalid first value": ("stch", {"mu": [0, 0.1]}, ["algorithm.mu=0 must be > 0"]),
+    "invalid together": (
+        "propfair", {"baseline": [5.0, 2.0], "threshold": [0.2, 3.0]},
+        ["algorithm.baseline=2.0 and algorithm.threshold=3.0", "0 < threshold < baseline"],
+    ),
+    "step size": ("ls", {"step_size": [0.1, 0.0]}, ["algorithm.step_size=0.0 must be > 0"]),
+    "misspelt": ("fedmgda_plus", {"epsilonn": [0.1, 0.2]}, ["epsilonn", "epsilon, step_size"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(BAD))
+def test_bad_values_are_one_message(name: str, tmp_path: Path) -> None:
+    algorithm, vary, words = BAD[name]
+    base = BASE if algorithm != "csmoo1" else ("problem=vlmop2", "logger=local")
+    config = {**composed(*base, f"algorithm={algorithm}"), "vary": vary}
+    with pytest.raises(ConfigError) as error:
+        run_job(config, tmp_path)
+    for word in words:
+        assert word in str(error.value)
+    assert "Traceback" not in str(error.value)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "vary"),
+    [("qffl", {"q": [0]}), ("stch", {"mu": [1, 2.5]}), ("fedfv", {"external_from": [0, 1, 3, 10], "alpha": [0, 1]})],
+)
+def test_nothing_else_is_refused(algorithm: str, vary: dict[str, Any]) -> None:
+    job = make_job({**composed(*BASE, f"algorithm={algorithm}"), "vary": vary})
+    for field, values in vary.items():
+        assert sorted(set(job.varied[field].tolist())) == sorted(values)
+        assert getattr(job.algorithm, field).shape == (len(job.runs), 1)
+        assert getattr(job.algorithm, field).dtype == torch.float64
+
+
+def test_a_value_of_the_method_that_is_varied_is_not_checked_against_the_others() -> None:
+    """Only the combinations are: the value in the file is in none of the runs."""
+    config = changed(composed(*BASE, "algorithm=propfair"), {"algorithm.baseline": 0.1})
+    make_job({**config, "vary": {"baseline": [2.0, 5.0]}})
+    with pytest.raises(MobenchError, match="0 < threshold < baseline"):
+        make_job(config)
+
+
+# --- the command line ------------------------------------------------------------------------------------------------
+
+
+def test_the_command_line_composes_lists() -> None:
+    assert composed(*BASE, "algorithm=qffl", "vary.q=[0.1,1.0]")["vary"] == {"q": [0.1, 1.0]}
+    two = composed(*BASE, "algorithm=fedfv", "vary.external_from=[1,3]", "vary.alpha=[0.1,0.2]")
+    assert list(two["vary"].items()) == [("external_from", [1, 3]), ("alpha", [0.1, 0.2])]
+    assert normalise(["vary.q=[0.1,1.0]"]) == ["++vary.q=[0.1,1.0]"]
+    assert shown(normalise(["vary.q=[0.1,1.0]"])) == "'vary.q=[0.1,1.0]'"
+
+
+def test_a_varied_job_of_the_command(mobench: Run) -> None:
+    result = mobench(*BASE, "algorithm=qffl", "vary.q=[0.1,1.0]", "steps=2", "problem.hidden=8", "seeds=[0,25]")
+    assert result.code == 0, result.err
+    assert result.rows["q"].tolist() == [0.1, 0.1, 1.0, 1.0]
+    assert result.rows["seed"].tolist() == [0, 25, 0, 25]
+    again = mobench(*BASE, "algorithm=qffl", "vary.q=[0.1,1.0]", "steps=2", "problem.hidden=8", "seeds=[0,25]")
+    assert again.code == 0
+    assert len(again.folders) == 1  # nothing is run twice
+
+
+def test_bad_values_on_the_command_line(mobench: Run) -> None:
+    result = mobench(*BASE, "algorithm=ls", "vary.q=[0.1,1.0]")
+    result.refused("q", "step_size")
+    assert not result.folders
