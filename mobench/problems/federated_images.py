@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
@@ -144,20 +145,12 @@ class FederatedImages(Problem):
         return torch.zeros(self.clients, dtype=torch.float64)
 
     def split_of(self, seed: int) -> Clients:
-        """Which images each client holds."""
-        if ("split", seed) not in self._kept:
-            self._kept["split", seed] = partition(
-                self.images,
-                self.partition,
-                clients=self.clients,
-                classes_per_client=self.classes_per_client,
-                rotations=self.rotations,
-                seed=seed,
-                train_size=self.train_size,
-                test_size=self.test_size,
-            )
-        found: Clients = self._kept["split", seed]
-        return found
+        """Which images each client holds; drawn once in a process."""
+        turned = None if self.rotations is None else tuple(self.rotations)
+        sizes = self.train_size, self.test_size
+        return _split(
+            self.data, self.data_root, self.partition, self.clients, self.classes_per_client, turned, seed, *sizes
+        )
 
     def client_sizes(self, runs: Runs) -> list[list[int]]:
         return [[len(index) for index in self.split_of(int(s)).train] for s in runs.seeds]
@@ -194,12 +187,12 @@ class FederatedImages(Problem):
     def bind(self, runs: Runs) -> FederatedImages:
         """With the partitions of the runs' seeds."""
         seeds, group = torch.unique(runs.seeds.cpu(), return_inverse=True)
-        other = copy.copy(self)
         for seed in seeds.tolist():
-            self.split_of(seed)
+            self.split_of(seed)  # what cannot be cut is an error now
+        other = copy.copy(self)
         object.__setattr__(other, "_seeds", seeds.tolist())  # no fields: they are no keys of the configuration
         object.__setattr__(other, "_group", group)
-        object.__setattr__(other, "_kept", {k: v for k, v in self._kept.items() if k[0] == "split"})
+        object.__setattr__(other, "_kept", {})
         return other
 
     def initial(self, runs: Runs) -> Float[Tensor, "R P"]:
@@ -402,6 +395,22 @@ class FederatedImages(Problem):
             "worst_train_loss": values.amax(-1),
             "train_accuracy": 100.0 * (trained * n["train"]).sum(-1) / n["train"].sum(-1),
         }
+
+
+@functools.lru_cache(maxsize=256)
+def _split(
+    data: str,
+    data_root: str,
+    kind: str,
+    clients: int,
+    classes_per_client: int | None,
+    rotations: tuple[int, ...] | None,
+    seed: int,
+    train_size: int | None,
+    test_size: int | None,
+) -> Clients:
+    base = load_images(data, data_root)
+    return partition(base, kind, clients, classes_per_client, rotations, seed, train_size, test_size)
 
 
 def _of_runs(data: Padded, group: Int[Tensor, " R"]) -> list[Tensor]:
