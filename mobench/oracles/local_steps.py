@@ -28,8 +28,9 @@ LOSSES = ("running", "at_start", "at_end")
 class LocalSteps(OfProblem):
     """A round of federated learning with all clients: rows are pseudo-gradients g_m, values are the clients' losses.
 
-    Local steps stay in the feasible set (they are projected). A server step theta - eta sum_m c_m g_m with sum_m c_m = 1 is the average sum_m c_m theta_m of the clients' models: the
-    algorithm's step size 1 x eta gives it where its weights sum to 1. With one local step on all data g_m is the gradient.
+    A server step theta - eta sum_m c_m g_m with sum_m c_m = 1 is the average sum_m c_m theta_m of the clients' models; an
+    algorithm takes it where its step size times the sum of its weights is eta. With one local step on all data g_m is the
+    gradient. Local steps stay in the feasible set: they are projected.
 
     Parameters:
         local_step: eta > 0. local_steps: tau, so many steps a round; or local_epochs: so many passes over the client's
