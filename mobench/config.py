@@ -269,7 +269,7 @@ def make_job(config: dict[str, Any]) -> Job:
     """Check a plain configuration and build problem, algorithm and runs."""
     validate(config)
     problem = build(config["problem"], "problem")
-    variants = _variants(config["vary"])
+    variants = _variants(config["vary"], config["algorithm"])
     algorithm = build(config["algorithm"] | (variants[0] if variants else {}), "algorithm")
     if not isinstance(problem, Problem):
         raise ConfigError(f"problem._target_ builds {type(problem).__name__}, which is not a mobench Problem.")
@@ -303,12 +303,6 @@ def make_job(config: dict[str, Any]) -> Job:
     if variants:
         for variant in variants:
             build(config["algorithm"] | variant, "algorithm")  # each value is checked as if it were the only one
-        unable = sorted(set(variants[0]) - algorithm.varies)
-        if unable:
-            raise ConfigError(
-                f"vary.{unable[0]}: {type(algorithm).__name__} cannot hold different values of it in one batch; it can of "
-                f"{', '.join(sorted(algorithm.varies)) or 'none of its fields'}. Sweep it instead: -m algorithm.{unable[0]}=..."
-            )
         assert runs.variant is not None
         for name in variants[0]:
             values = torch.tensor([float(v[name]) for v in variants], dtype=torch.float64)
@@ -317,8 +311,10 @@ def make_job(config: dict[str, Any]) -> Job:
     return Job(config, problem, algorithm, runs, config["steps"], DTYPES[config["dtype"]], device, varied)
 
 
-def _variants(vary: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _variants(vary: Mapping[str, Any], algorithm: Mapping[str, Any]) -> list[dict[str, Any]]:
     """All combinations of the values of `vary`, the last key fastest; none if there is no key."""
+    cls = load_class(str(algorithm[MISSING_TARGET]), "algorithm")
+    able: frozenset[str] = getattr(cls, "varies", frozenset())
     for name, values in vary.items():
         if not isinstance(values, list) or not values:
             raise ConfigError(f"vary.{name}={values} must be a list of values, e.g. vary.{name}=[0.1,1.0].")
@@ -326,6 +322,15 @@ def _variants(vary: Mapping[str, Any]) -> list[dict[str, Any]]:
             raise ConfigError(f"vary.{name}={values} must hold numbers: text and switches make jobs of their own (-m).")
         if len(set(values)) != len(values):
             raise ConfigError(f"vary.{name}={values} holds a value twice.")
+        if name not in able:
+            known = name in parameters(cls)
+            instead = (
+                f"Sweep it instead: -m algorithm.{name}=..." if known else f"It has no such field.{suggest(name, able)}"
+            )
+            raise ConfigError(
+                f"vary.{name}: {cls.__name__} cannot hold different values of it in one batch; it can of "
+                f"{', '.join(sorted(able)) or 'none of its fields'}. {instead}"
+            )
     if not vary:
         return []
     return [dict(zip(vary, combination, strict=True)) for combination in itertools.product(*vary.values())]
@@ -357,7 +362,8 @@ def identity(job: Job) -> dict[str, Any]:
             versions.setdefault(where, load_class(node[MISSING_TARGET], where).version)  # type: ignore[attr-defined]
     # what the preferences resolve to, so that `preferences=4` and the same rays in degrees are one job
     if job.varied:
-        config["vary"] = {name: [float(v) for v in values] for name, values in job.config["vary"].items()}
+        # pairs, because the order of the keys numbers the runs
+        config["vary"] = [[name, [float(v) for v in values]] for name, values in job.config["vary"].items()]
     config["preferences"] = [[round(x, 12) for x in row] for row in job.runs.all.tolist()]
     kind = job.device.type
     return {**config, "device": kind, "versions": versions}

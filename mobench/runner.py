@@ -117,6 +117,7 @@ class Recorder:
             "run": np.tile(np.arange(R), T),
             "step": np.repeat(np.array(self.steps, dtype=np.int64), R),
             "seed": np.tile(job.runs.seeds.numpy(), T),
+            **{name: np.tile(values.numpy(), T) for name, values in job.varied.items()},
         }
         frames = []
         rules = sorted({k.split("/")[0] for k in self.columns}, key=lambda r: (r != "last", r))

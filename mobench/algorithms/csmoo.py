@@ -19,7 +19,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mobench.algorithms.tch import ideal_point
-from mobench.core.algorithm import Algorithm, Context, Info, Real, State
+from mobench.core.algorithm import Algorithm, Context, Info, Real, State, Step
 from mobench.core.oracle import Spec
 from mobench.core.point import Point
 from mobench.errors import ConfigError, choose
@@ -162,7 +162,7 @@ class Surrogated(Penalised):
         return torch.full_like(y, -torch.inf)
 
     def step(
-        self, points: tuple[Point, ...], state: State, t: int, alpha: float
+        self, points: tuple[Point, ...], state: State, t: int, alpha: Step
     ) -> tuple[Float[Tensor, "R P"], State, Info]:
         point = points[0]
         s = self._solver(self._program(point, state), state["mu"])

@@ -46,7 +46,7 @@ class FedMGDAPlus(Weighting):
         length = G.diagonal(dim1=1, dim2=2).clamp_min(0).sqrt()
         scale = torch.where(length > 0, 1.0 / length, 0.0)
         cosines = G * scale.unsqueeze(1) * scale.unsqueeze(2)
-        mean, epsilon = 1.0 / G.shape[-1], torch.as_tensor(self.epsilon).to(G)
+        mean, epsilon = 1.0 / G.shape[-1], torch.as_tensor(self.epsilon, dtype=torch.float64).to(G)
         low, high = (mean - epsilon).clamp_min(0.0), (mean + epsilon).clamp_max(1.0)
         lam, residual, failed = qp(cosines, None, torch.ones_like(F), lower=low, upper=high)
         return lam if self.step_rule == "models" else lam * scale, state, Info(residual, failed)

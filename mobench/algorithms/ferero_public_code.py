@@ -16,7 +16,7 @@ from torch import Tensor
 
 from mobench.algorithms.ferero import _affine, _facets
 from mobench.algorithms.ferero_sa import StochasticFEREROSA
-from mobench.core.algorithm import Context, Info, Real, State
+from mobench.core.algorithm import Context, Info, Real, State, Step
 from mobench.core.point import Point
 from mobench.errors import ConfigError
 
@@ -49,7 +49,7 @@ class PublicCodeFERERO(StochasticFEREROSA):
         return {**state, "u": w, "frozen": torch.zeros(len(w), dtype=torch.int64, device=w.device)}
 
     def step(
-        self, points: tuple[Point, ...], state: State, t: int, alpha: float
+        self, points: tuple[Point, ...], state: State, t: int, alpha: Step
     ) -> tuple[Float[Tensor, "R P"], State, Info]:
         first, second = points[0], points[-1]
         A_ag, n, M = state["A_ag"], state["A"].shape[1], first.M

@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mobench.algorithms.ferero import Preferred, _affine, _facets
-from mobench.core.algorithm import Context, Info, Real, State
+from mobench.core.algorithm import Context, Info, Real, State, Step
 from mobench.core.oracle import Spec
 from mobench.core.point import Point
 from mobench.errors import ConfigError
@@ -50,7 +50,7 @@ class FEREROSA(Preferred):
         return state
 
     def step(
-        self, points: tuple[Point, ...], state: State, t: int, alpha: float
+        self, points: tuple[Point, ...], state: State, t: int, alpha: Step
     ) -> tuple[Float[Tensor, "R P"], State, Info]:
         first, second = points[0], points[-1]
         lam, A_ag, n, g = state["lam"], state["A_ag"], state["A"].shape[1], state["bg"].shape[1]
@@ -86,7 +86,7 @@ class StochasticFEREROSA(FEREROSA):
             raise ConfigError(f"algorithm.warm_steps={self.warm_steps} must be >= 0.")
 
     def step(
-        self, points: tuple[Point, ...], state: State, t: int, alpha: float
+        self, points: tuple[Point, ...], state: State, t: int, alpha: Step
     ) -> tuple[Float[Tensor, "R P"], State, Info]:
         if t >= self.warm_steps:
             return super().step(points, state, t, alpha)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from mobench.algorithms.csmoo import Penalised
 from mobench.algorithms.tch import ideal_point
-from mobench.core.algorithm import Context, Info, Real, State
+from mobench.core.algorithm import Context, Info, Real, State, Step
 from mobench.core.point import Point
 from mobench.core.sets import project_moving
 from mobench.errors import ConfigError, choose
@@ -48,7 +48,7 @@ class PenaltySGD(Penalised):
         return {"w": ctx.prefs, "wz": ctx.prefs * ideal_point(self.ideal, ctx)}
 
     def step(
-        self, points: tuple[Point, ...], state: State, t: int, alpha: float
+        self, points: tuple[Point, ...], state: State, t: int, alpha: Step
     ) -> tuple[Float[Tensor, "R P"], State, Info]:
         point, w = points[0], state["w"]
         values = point.values().double()

@@ -43,9 +43,10 @@ class PropFair(LS):
         choose("algorithm.below", self.below, ("linear", "huber"))
 
     def transform(self, f: Float[Tensor, "R M"]) -> Float[Tensor, "R M"]:
-        baseline, threshold = (torch.as_tensor(v).to(f) for v in (self.baseline, self.threshold))
+        baseline, threshold = (torch.as_tensor(v, dtype=torch.float64).to(f) for v in (self.baseline, self.threshold))
         utility = baseline - f
-        log = torch.log(baseline / torch.maximum(utility, threshold))
+        # not maximum(): it shares the slope between equal arguments
+        log = torch.log(baseline / torch.where(utility >= threshold, utility, threshold))
         if self.below == "linear":
             other = f / baseline
         else:

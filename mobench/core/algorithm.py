@@ -22,6 +22,7 @@ from mobench.core.sets import Set
 from mobench.errors import ConfigError
 
 Real = float | int
+Step = float | int | Tensor  # a number, or a column (R, 1) where `vary` gives runs steps of their own
 State = dict[str, Any]
 
 
@@ -87,7 +88,7 @@ class Algorithm(ABC):
         if len(self.outputs) == 0:
             raise ConfigError("algorithm.outputs is empty; choose from last, mean, adaptive.")
 
-    def schedule(self, t: int) -> float:
+    def schedule(self, t: int) -> Step:
         """alpha_t."""
         return self.step_size if self.step_decay == 0 else self.step_size / (self.step_offset + t) ** self.step_decay
 
@@ -127,7 +128,7 @@ class Algorithm(ABC):
 
     @abstractmethod
     def step(
-        self, points: tuple[Point, ...], state: State, t: int, alpha: float
+        self, points: tuple[Point, ...], state: State, t: int, alpha: Step
     ) -> tuple[Float[Tensor, "R P"], State, Info]:
         """Direction d, next state, and what the subproblem solver reported."""
 
@@ -156,7 +157,7 @@ class Weighting(Algorithm):
         """Weights of the objectives' gradients."""
 
     def step(
-        self, points: tuple[Point, ...], state: State, t: int, alpha: float
+        self, points: tuple[Point, ...], state: State, t: int, alpha: Step
     ) -> tuple[Float[Tensor, "R P"], State, Info]:
         point = points[0]
         w, state, info = self.weights(point.F.double(), point.gram("f") if self.gram else None, state, t)

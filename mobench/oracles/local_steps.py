@@ -65,16 +65,16 @@ class LocalSteps(OfProblem):
                 f"oracle=local_steps gives each objective a client, and {type(problem).__name__} has "
                 f"{problem.n_constraints} constraints, which belong to none. Choose a problem without constraints."
             )
-        if not local_step > 0:
-            raise ConfigError(f"oracle.local_step={local_step} must be > 0.")
+        if not 0 < local_step < float("inf"):
+            raise ConfigError(f"oracle.local_step={local_step} must be > 0 and finite.")
         if (local_steps is None) == (local_epochs is None):
             raise ConfigError(
                 f"oracle.local_steps={local_steps} and oracle.local_epochs={local_epochs}: give one of them, and null "
                 f"for the other."
             )
         for key, value in (("local_steps", local_steps), ("local_epochs", local_epochs), ("batch_size", batch_size)):
-            if value is not None and value < 1:
-                raise ConfigError(f"oracle.{key}={value} must be at least 1.")
+            if value is not None and (value < 1 or value != int(value)):
+                raise ConfigError(f"oracle.{key}={value} must be at least 1, a whole number.")
         choose("oracle.client_loss", client_loss, LOSSES)
         self.problem = problem.bind(runs)
         self.sizes = self.problem.client_sizes(runs)

@@ -346,7 +346,7 @@ class FederatedImages(Problem):
                 size = self.max_batch_runs or len(x)
                 for r in range(0, len(x), size):
                     self._evaluate_at_once(split, x[r : r + size], r, loss, right)
-        found = loss.to(x.dtype), right.to(x.dtype)
+        found = loss.to(x.dtype), right  # shares are counts: they need not share the rounding of float32
         self._kept["last", split] = (x, x._version, *found)
         return found
 
