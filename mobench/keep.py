@@ -1,7 +1,8 @@
-"""Keep the rows of drawn artifacts with the project:  python -m mobench.keep csmoo/fig38 [...]
+"""Keep the rows of drawn artifacts with the project:  python -m mobench.keep csmoo/fig38 [...] [--history]
 
-Copies final.csv, solutions.npz, config.yaml, meta.json and status.json of their jobs to experiments/results/runs, where
-`mobench` finds them before it runs a job again. Histories stay behind: they are large. Host names and paths, too.
+Copies final.csv, config.yaml, meta.json and status.json of their jobs to experiments/results/runs, where `mobench` finds
+them before it runs a job again; solutions.npz too where it is small. Histories stay behind, because they are large, unless
+`--history` asks for them (an artifact that draws curves needs them). Host names and paths stay behind in any case.
 """
 
 from __future__ import annotations
@@ -16,16 +17,18 @@ from mobench.artifacts.artifact import artifact_folder, read
 from mobench.console import fail, say
 from mobench.store import JobFolder, outputs_root, results_root, write_atomic, write_json
 
-COPIED = ("final.csv", "solutions.npz", "meta.json")
+LARGEST = 200_000  # bytes of a solutions.npz: networks belong into no repository
 PRIVATE = ("host", "pid")
 
 
-def keep(folder: JobFolder, root: Path) -> int:
+def keep(folder: JobFolder, root: Path, history: bool = False) -> int:
     """Copy one finished job; returns its size in bytes."""
     target = root / "runs" / folder.key
-    for name in COPIED:
-        if (folder.path / name).exists():
-            write_atomic(target / name, (folder.path / name).read_bytes())
+    solutions = folder.path / "solutions.npz"
+    small = solutions.exists() and solutions.stat().st_size <= LARGEST
+    names = ["final.csv", "meta.json", *(["solutions.npz"] if small else []), *(["history.parquet"] if history else [])]
+    for name in names:
+        write_atomic(target / name, (folder.path / name).read_bytes())
     config = folder.config() | {"data_root": "data"}
     write_atomic(target / "config.yaml", yaml.safe_dump(config, sort_keys=False).encode())
     # last: a folder with this file is complete
@@ -37,8 +40,9 @@ def main() -> int:
     """Keep the jobs of the given artifacts."""
     parser = argparse.ArgumentParser(prog="python -m mobench.keep", description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("ids", nargs="+", metavar="PAPER/ID", help="artifacts drawn before, such as csmoo/fig38")
-    code = 0
-    for id in parser.parse_args().ids:
+    parser.add_argument("--history", action="store_true", help="the recorded steps as well, for curves")
+    code, given = 0, parser.parse_args()
+    for id in given.ids:
         try:
             jobs = read(artifact_folder(id))["provenance"]["jobs"]
         except (OSError, json.JSONDecodeError, KeyError):
@@ -50,7 +54,7 @@ def main() -> int:
             if not folder.done:
                 say(f"{id} {name}: {key} is kept already or not finished; left alone")
                 continue
-            say(f"{id} {name}: {key}, {keep(folder, results_root()) / 1e3:.0f} kB")
+            say(f"{id} {name}: {key}, {keep(folder, results_root(), given.history) / 1e3:.0f} kB")
     return code
 
 

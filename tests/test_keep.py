@@ -71,3 +71,16 @@ def test_command_line(
     assert sorted(p.name for p in (results / "runs").iterdir()) == [job.key for job in drawn.folders]
     for job in drawn.folders:
         assert (results / "runs" / job.key / "final.csv").read_bytes() == (job.path / "final.csv").read_bytes()
+
+
+def test_history_on_request_and_no_large_solutions(
+    mobench: Run, results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = mobench(*QUICK).job
+    kept_rows.keep(job, results, history=True)
+    folder = results / "runs" / job.key
+    assert (folder / "history.parquet").read_bytes() == (job.path / "history.parquet").read_bytes()
+    assert (folder / "solutions.npz").exists()
+    monkeypatch.setattr(kept_rows, "LARGEST", 10)
+    kept_rows.keep(job, results / "again")
+    assert not {"history.parquet", "solutions.npz"} & {p.name for p in (results / "again" / "runs" / job.key).iterdir()}
