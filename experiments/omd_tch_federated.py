@@ -279,11 +279,13 @@ def fig3a(a: Artifact) -> None:
     a.table(_table([s]))
     _curve_claims(a, s)
     _mnist_claims(a, s, "Figure 3 and Table 2, one seed instead of ten")
-    if s.paper(a):
-        _cells(a, s, "one seed against the mean of ten")
+    _cells(a, s, 3.0, "one seed against the mean of ten")
     _finding(a, s)
     _ours(a, [s])
     _notes(a, [s])
+    a.note(
+        "AdaOMDeg-TCH is read from OMDeg-TCH's trajectory (0.1 eta_lambda = 0.3); the value that Table 1 lists for it is 0.1."
+    )
 
 
 @artifact("omd_tch/fig5")
@@ -386,15 +388,16 @@ def _table(shown: Sequence[Scenario]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _cells(a: Artifact, s: Scenario, how: str = "means over seeds") -> None:
-    """Every measured cell of a scenario against the published one."""
+def _cells(a: Artifact, s: Scenario, deviations: float = 1.5, how: str = "means over seeds") -> None:
+    """Every measured cell of a scenario against the published one: within 1.5 printed standard deviations for a mean of ten
+    seeds, within three for a single seed."""
     good, far = 0, []
     shown = [c for c in COLUMNS if s.has(c)]
     for column in shown:
         for metric, name in METRICS.items():
             mean, spread = s.printed(column, metric)
             ours = s.mean(column, name)
-            if abs(ours - mean) <= max(1.5 * spread, TOLERANCE[metric]):
+            if abs(ours - mean) <= max(deviations * spread, TOLERANCE[metric]):
                 good += 1
             else:
                 far.append(f"{column} {metric} {ours:.3f} ({mean:.3f})")
@@ -405,7 +408,7 @@ def _cells(a: Artifact, s: Scenario, how: str = "means over seeds") -> None:
         "Table 2" if s.key[0] == "m" else "authors' result listing (the paper's text lacks this half of Table 2)",
         published="see table",
         measured=f"{good} of {total} cells, {how}" + (f"; not: {'; '.join(far)}" if far else ""),
-        tolerance="max(1.5 printed standard deviations, 0.5 pp, 0.03 nats, 0.5 pp); 80 % of the cells",
+        tolerance=f"{deviations:g} printed standard deviations, or 0.5 pp, 0.03 nats, 0.5 pp if larger; 80 % of the cells",
         holds=good >= 0.8 * total if s.paper(a) else None,
     )
 
