@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mobench.artifacts import style
-from tests.benchmarks import images
+from tests.benchmarks import federated, images
 from tests.benchmarks.loops import PREFERENCES, Line, N
 from tests.benchmarks.solves import Row
 from tests.benchmarks.surrogates import Row as Surrogates
@@ -98,6 +98,7 @@ def as_json(
     rows: Sequence[Row],
     programs: Sequence[Surrogates] = (),
     pictures: images.Pictures | None = None,
+    clients: federated.Federated | None = None,
 ) -> dict[str, Any]:
     """Everything that was measured; times in microseconds."""
     return {
@@ -137,6 +138,7 @@ def as_json(
             for row in programs
         ],
         "images": None if pictures is None else images.as_json(pictures),
+        "federated": None if clients is None else federated.as_json(clients),
         "aims": judge(lines),
     }
 
@@ -163,6 +165,7 @@ def markdown(
     figure: str | None,
     programs: Sequence[Surrogates] = (),
     pictures: images.Pictures | None = None,
+    clients: federated.Federated | None = None,
 ) -> str:
     """The whole report."""
     sizes = settings["sizes"]
@@ -324,6 +327,8 @@ def markdown(
         ]
     if pictures is not None:
         parts += images.markdown(pictures, table, number)
+    if clients is not None:
+        parts += federated.markdown(clients, table, number)
     return "\n\n".join(parts) + "\n"
 
 
