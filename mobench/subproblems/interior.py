@@ -263,8 +263,8 @@ def _solve(xp: ModuleType, M: Array, b: Array) -> Array:
         column = M[j + 1 :, j] / M[j, j]
         M[j + 1 :, j + 1 :] -= column[:, None] * M[j, j + 1 :]
     x = M[:, K:]
-    for j in range(K - 1, 0, -1):
+    x[-1] /= M[K - 1, K - 1]
+    for j in range(K - 2, -1, -1):
+        x[j] -= (M[j, j + 1 : K, None] * x[j + 1 :]).sum(0)
         x[j] /= M[j, j]
-        x[:j] -= M[:j, j, None] * x[j]
-    x[0] /= M[0, 0]
     return x if wide else x[:, 0]
