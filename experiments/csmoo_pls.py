@@ -51,16 +51,21 @@ def reference(lam1: float, z: tuple[float, ...], seed: int = 0) -> tuple[float, 
     problem = PLS(channel_seed=seed, ideal=list(z))
     lam, ideal = torch.tensor([lam1, 1.0 - lam1], dtype=torch.float64), torch.tensor(z, dtype=torch.float64)
 
-    def both(v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        x = torch.from_numpy(v[:-1].copy()).unsqueeze(0).requires_grad_()
-        values = problem.values(x)[0]
-        rows = torch.stack([torch.autograd.grad(f, x, retain_graph=True)[0][0] for f in values])
+    @lru_cache(maxsize=2)  # values and rows are asked for one after the other
+    def evaluated(point: bytes) -> tuple[np.ndarray, np.ndarray]:
+        v = np.frombuffer(point)
+        x = torch.from_numpy(v[:-1].copy()).repeat(4, 1).requires_grad_()  # a copy for each function: one backward pass
+        values = problem.values(x).diagonal()
+        (rows,) = torch.autograd.grad(values.sum(), x)
         w = torch.cat([lam, torch.ones(2, dtype=torch.float64)])
         shift = torch.cat([lam * ideal, torch.zeros(2, dtype=torch.float64)])
         h = (w * values - shift).detach().numpy() - np.array([v[-1], v[-1], 0.0, 0.0])
         J = np.column_stack([(w.unsqueeze(1) * rows).numpy(), [-1.0, -1.0, 0.0, 0.0]])
         power = problem.power - v[:-1] @ v[:-1]
         return np.append(-h, power), np.vstack([-J, np.append(-2.0 * v[:-1], 0.0)])
+
+    def both(v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return evaluated(v.tobytes())
 
     best = (np.inf, np.nan)
     rng = np.random.default_rng(0)

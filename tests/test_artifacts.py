@@ -12,13 +12,15 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
 
 from mobench.artifacts import Artifact, artifact, registered
+from mobench.artifacts.artifact import DPI, artifact_folder, latex, markdown, read
 from mobench.artifacts.artifact import _registry as registry
-from mobench.artifacts.artifact import artifact_folder, latex, markdown, read
+from mobench.artifacts.style import panels
 from mobench.config import choices
 from mobench.errors import ConfigError
 from tests.conftest import Run, shell
@@ -257,6 +259,24 @@ def test_verdicts() -> None:
     assert verdict("smoke", True) == "not tested at this scale"
     assert verdict("smoke", False, any_scale=True) == "not reproduced"
     assert verdict("laptop", True, changed=True) == "not tested at this scale"
+
+
+def test_files_of_a_figure_show_the_same() -> None:
+    """One layout and one margin around everything that is drawn, legends outside the panels included."""
+    a = Artifact("x/y", "", "laptop", {})
+    fig, axes = panels(1, 2, size=2.0)
+    axes[0, 0].plot([0, 1], [0, 1], label="a line")
+    axes[0, 0].legend(loc="lower left", bbox_to_anchor=(0, 1.5))
+    axes[0, 1].set_xscale("log")
+    axes[0, 1].set_ylabel("$f_1$")
+    a.figure(fig)
+    width, height = (int.from_bytes(a.files["figure.png"][i : i + 4], "big") for i in (16, 20))
+    box = re.search(rb"/MediaBox \[ ?0 0 ([\d.]+) ([\d.]+) ?\]", a.files["figure.pdf"])
+    assert box is not None
+    points = [float(v) for v in box.groups()]
+    assert np.allclose(points, [72 * width / DPI, 72 * height / DPI], atol=0.5)
+    assert points[1] > 150  # the legend stands above the figure's own 2 inches, 144 points
+    assert not plt.fignum_exists(fig.number)
 
 
 def test_tables() -> None:

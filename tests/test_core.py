@@ -39,10 +39,11 @@ from mobench.core.algorithm import Info
 from mobench.core.join import reasons
 from mobench.core.output import Last, Mean, make_output
 from mobench.core.preferences import angle_deg, check_weights, from_rays_deg, ray, resolve, spread
-from mobench.core.random import counter_indices, counter_uniform, generator, seed_for
+from mobench.core.random import counter_indices, counter_normal, counter_uniform, generator, seed_for
 from mobench.errors import ConfigError, PreferenceError
 from mobench.oracles import Exact, Minibatch
 from mobench.problems import DTLZ2, VLMOP2, LeastSquares
+from mobench.subproblems.arrays import SMALL
 from tests.helpers import runs_at
 
 FLOAT = torch.float64
@@ -269,6 +270,15 @@ def test_counter_numbers_depend_on_their_own_key_only() -> None:
         assert ((index >= 0) & (index < high)).all()
     spreads = counter_indices(torch.arange(50), "s", 0, 400, 10).flatten().bincount(minlength=10)
     assert stats.chisquare(spreads.numpy()).pvalue > 1e-3
+
+
+def test_small_and_large_draws_are_the_same_numbers() -> None:
+    """Small draws are made by NumPy, large ones by PyTorch."""
+    keys = torch.tensor([0, -1, 2**63 - 1, -(2**63), 987654321])
+    for draw in (counter_uniform, counter_normal):
+        large = draw(keys, "s", 7, 2 * SMALL)
+        assert torch.equal(draw(keys, "s", 7, 5), large[:, :5])
+        assert large.dtype == torch.float64
 
 
 def test_splitmix_matches_its_definition() -> None:

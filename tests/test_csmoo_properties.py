@@ -585,6 +585,21 @@ def test_ideal_points_of_instances_are_those_of_each_instance(monkeypatch: pytes
     torch.testing.assert_close(oracle.ideal, z)
 
 
+def test_an_oracle_asks_once_for_its_ideal_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is a column of every recorded step, and may be costly; another oracle of the problem asks again."""
+    asked = []
+    honest = PLS.ideal_point.fget
+    assert honest is not None
+    monkeypatch.setattr(PLS, "ideal_point", property(lambda self: asked.append(1) or honest(self)))
+    runs = runs_of([[0.5, 0.5]] * 2, [3, 1])
+    first, second = (noisy(runs, PLS(channel_seed=seed), 4) for seed in (None, 0))
+    z = [first.ideal for _ in range(3)] + [second.ideal]
+    assert len(asked) == 2
+    assert torch.equal(z[0], z[2])
+    assert z[0].shape == (2, 2)
+    assert z[3].shape == (2,)
+
+
 # what the command line says and does
 
 

@@ -32,6 +32,7 @@ from mobench.store import JobFolder, columns, outputs_root, write_atomic, write_
 
 Verdict = Literal["reproduced", "partial", "not reproduced", "not tested at this scale"]
 Draw = Callable[["Artifact"], None]
+DPI = 200  # of the PNG
 DEFAULTS = ("scale=laptop", "hardware=cpu")  # said by the Makefile, of no use to a reader
 _registry: dict[str, Draw] = {}
 
@@ -192,16 +193,19 @@ class Artifact:
 
     def figure(self, figure: Any) -> None:
         """The picture: PDF with embedded fonts, and PNG."""
-        figure.draw_without_rendering()  # the layout is computed once, not for each file again
-        figure.set_layout_engine("none")
-        for kind in ("pdf", "png"):
-            buffer = io.BytesIO()
-            # no date inside: the same rows give the same bytes
-            metadata = {"CreationDate": None} if kind == "pdf" else {"Software": None}
-            figure.savefig(buffer, format=kind, dpi=200, metadata=metadata)
-            self.files[f"figure.{kind}"] = buffer.getvalue()
         import matplotlib.pyplot as plt
 
+        # layout and margins are computed once, not for each file again; at the resolution of the PNG, which then finds
+        # its formulas parsed
+        figure.set_dpi(DPI)
+        figure.draw_without_rendering()
+        figure.set_layout_engine(None)  # of "none", savefig would wait for a draw as well
+        box = figure.get_tightbbox().padded(plt.rcParams["savefig.pad_inches"])
+        # no date inside: the same rows give the same bytes
+        for kind, metadata in (("png", {"Software": None}), ("pdf", {"CreationDate": None})):
+            buffer = io.BytesIO()
+            figure.savefig(buffer, format=kind, dpi=DPI, bbox_inches=box, metadata=metadata)
+            self.files[f"figure.{kind}"] = buffer.getvalue()
         plt.close(figure)
 
     def table(self, frame: pd.DataFrame, float_format: str = "%.4g") -> None:

@@ -14,6 +14,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from mobench.subproblems.arrays import SMALL, Array, integers, tensor
+
 
 def seed_for(base: int, **axes: object) -> int:
     """A 63-bit seed that changes only with `base` and the named axes."""
@@ -36,33 +38,35 @@ _MIX1 = _signed(0xBF58476D1CE4E5B9)
 _MIX2 = _signed(0x94D049BB133111EB)
 
 
-def _shift(x: Tensor, k: int) -> Tensor:
+def _shift(x: Array, k: int) -> Array:
     """Logical right shift of int64."""
     return (x >> k) & ((1 << (64 - k)) - 1)
 
 
-def _splitmix(x: Tensor) -> Tensor:
+def _splitmix(x: Array) -> Array:
     x = x + _GAMMA
     x = (x ^ _shift(x, 30)) * _MIX1
     x = (x ^ _shift(x, 27)) * _MIX2
     return x ^ _shift(x, 31)
 
 
-def _bits(keys: Int[Tensor, " R"], stream: str, t: int, n: int) -> Int[Tensor, "R n"]:
-    """53 random bits for each number."""
+def _bits(keys: Int[Tensor, " R"], stream: str, t: int, n: int) -> Float[Tensor, "R n"]:
+    """53 random bits for each number, as whole numbers."""
+    few = keys.device.type == "cpu" and len(keys) * n <= SMALL  # a chain of small operations: NumPy's cost less
+    keys_: Array = keys.numpy() if few else keys
     salt = _signed(seed_for(t, stream=stream))
-    counter = torch.arange(n, device=keys.device, dtype=torch.int64) * _GAMMA
-    return _shift(_splitmix(_splitmix(keys ^ salt).unsqueeze(1) + counter), 11)
+    bits = _shift(_splitmix(_splitmix(keys_ ^ salt)[:, None] + integers(keys_, n) * _GAMMA), 11)
+    return tensor(bits).to(torch.float64)
 
 
 def counter_uniform(keys: Int[Tensor, " R"], stream: str, t: int, n: int) -> Float[Tensor, "R n"]:
     """n uniform numbers in [0, 1) for each run: a function of (key, stream, t) alone."""
-    return _bits(keys, stream, t, n).to(torch.float64) * 2.0**-53
+    return _bits(keys, stream, t, n) * 2.0**-53
 
 
 def counter_normal(keys: Int[Tensor, " R"], stream: str, t: int, n: int) -> Float[Tensor, "R n"]:
     """n standard normal numbers for each run: a function of (key, stream, t) alone. Inverse distribution function."""
-    return torch.special.ndtri((_bits(keys, stream, t, n).to(torch.float64) + 0.5) * 2.0**-53)
+    return torch.special.ndtri((_bits(keys, stream, t, n) + 0.5) * 2.0**-53)
 
 
 def counter_indices(keys: Int[Tensor, " R"], stream: str, t: int, n: int, high: int) -> Int[Tensor, "R n"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 from jaxtyping import Float
@@ -22,8 +23,8 @@ class OfProblem(Oracle):
     def exact(self, theta: Float[Tensor, "R P"]) -> Float[Tensor, "R K"]:
         return self.problem.values(theta)
 
-    @property
-    def ideal(self) -> Tensor | None:
+    @cached_property
+    def ideal(self) -> Tensor | None:  # asked for at every recorded step
         return self.problem.ideal_point
 
     def columns(self, theta: Float[Tensor, "R P"], values: Float[Tensor, "R K"]) -> dict[str, Tensor]:

@@ -286,8 +286,9 @@ def reach(xp: ModuleType, x: Array, dx: Array) -> Array:
     return xp.amin(xp.where(dx < 0, -x / dx, xp.inf), 0)
 
 
-def same(xp: ModuleType, t: Tensor) -> Array:
-    return t if xp is torch else t.numpy()
+def same(xp: ModuleType, t: Array) -> Array:
+    """t, which shares its numbers, in the library xp."""
+    return t.numpy() if xp is np and isinstance(t, Tensor) else t
 
 
 def _first(xp: ModuleType, x: Array) -> Array:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import ModuleType
 
-import numpy as np
 import torch
 
 from mobench.subproblems.arrays import Array, integers, zeros
@@ -28,7 +27,7 @@ FAR = 1e14  # multipliers beyond this run away: the surrogate is infeasible
 def indices(xp: ModuleType, mask: Array) -> Array:
     """Where mask (R,) holds. One of several is given twice: sums over the short axes of an array with a single run are
     added up in another order, and no run may depend on how many others are left, not even in its last digit."""
-    found = mask.nonzero()[:, 0] if xp is torch else np.flatnonzero(mask)
+    found = mask.nonzero()[:, 0] if xp is torch else mask.nonzero()[0]
     return xp.concatenate((found, found)) if len(found) == 1 and len(mask) > 1 else found
 
 
@@ -139,8 +138,8 @@ def _model(
     off = xp.where(active, 0.0, mu)
     rhs = xp.where(active, h + (H * off).sum(1), 0.0)
     M = xp.where(active[:, None] & active, H, 0.0)
-    i = integers(M, len(M))
-    M[i, i] = xp.where(active, pivots, 1.0)
+    for k, pivot in enumerate(xp.where(active, pivots, 1.0)):
+        M[k, k] = pivot
     t: Array = 0.0
     if relaxed:
         both = _solve(xp, M, xp.stack((rhs, 1.0 * active), 1))
@@ -258,16 +257,14 @@ def _solve(xp: ModuleType, M: Array, b: Array) -> Array:
 
     Batched LAPACK takes several times longer for matrices of this size, and gives up on all runs if one is singular.
     """
-    K = len(M)
-    M, x = M + 0.0, b + 0.0
-    wide = b.ndim == 3
+    K, wide = len(M), b.ndim == 3
+    M = xp.concatenate((M, b if wide else b[:, None]), 1)
     for j in range(K - 1):
         column = M[j + 1 :, j] / M[j, j]
-        M[j + 1 :, j + 1 :] -= column[:, None] * M[None, j, j + 1 :]
-        x[j + 1 :] -= (column[:, None] if wide else column) * x[j]
-    for j in range(K - 1, -1, -1):
-        if j < K - 1:
-            row = M[j, j + 1 :]
-            x[j] -= ((row[:, None] if wide else row) * x[j + 1 :]).sum(0)
+        M[j + 1 :, j + 1 :] -= column[:, None] * M[j, j + 1 :]
+    x = M[:, K:]
+    x[-1] /= M[K - 1, K - 1]
+    for j in range(K - 2, -1, -1):
+        x[j] -= (M[j, j + 1 : K, None] * x[j + 1 :]).sum(0)
         x[j] /= M[j, j]
-    return x
+    return x if wide else x[:, 0]

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from types import ModuleType
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -72,10 +72,42 @@ class Surrogate:
     X: Set
     moving: Bool[Tensor, "R P"] | None = None
 
+    xp: ClassVar[ModuleType] = torch
+
     def take(self, runs: Tensor) -> Surrogate:
         """The surrogates of some of the runs."""
         chosen = {name: getattr(self, name)[runs] for name in ("c", "rows", "x", "low")}
         return replace(self, **chosen, moving=None if self.moving is None else self.moving[runs])
+
+
+class _Arrays(NamedTuple):
+    """A surrogate in the array library that suits its size; fields as in `Surrogate`."""
+
+    xp: ModuleType
+    c: Array
+    rows: Array
+    slopes: Array
+    tau: Array
+    tau_y: Array
+    x: Array
+    low: Array
+    X: Set
+    moving: Tensor | None
+
+    def take(self, runs: Array) -> _Arrays:
+        moving = None if self.moving is None else self.moving[torch.as_tensor(runs, device=self.moving.device)]
+        c, rows, x, low = self.c[runs], self.rows[runs], self.x[runs], self.low[runs]
+        return self._replace(c=c, rows=rows, x=x, low=low, moving=moving)
+
+
+Program = Surrogate | _Arrays
+
+
+def _in_arrays(p: Program) -> _Arrays:
+    if isinstance(p, _Arrays):
+        return p
+    xp, (rows, c, slopes, tau, tau_y, x, low) = arrays(p.rows, p.c, p.slopes, p.tau, p.tau_y, p.x, p.low)
+    return _Arrays(xp, c, rows, slopes, tau, tau_y, x, low, p.X, p.moving)
 
 
 def solve_surrogate(program: Surrogate, warm: Float[Tensor, "R K"] | None = None) -> SurrogateSolution:
@@ -88,174 +120,180 @@ def solve_surrogate(program: Surrogate, warm: Float[Tensor, "R K"] | None = None
     Raises:
         ValueError: blocks of variables on a set that is neither Free, Box nor Ball.
     """
-    program = replace(program, **{n: getattr(program, n).detach().double() for n in ("c", "rows", "x", "low")})
-    probe = program.c.sum(1) + program.rows.sum((1, 2)) + program.x.sum(1)
-    good = torch.isfinite(probe)
-    healthy = bool(good.all())
-    if not healthy:  # a diverged run gets a harmless problem, its neighbours do not notice
-        program = replace(
-            program,
-            c=torch.where(good[:, None], program.c, 0.0),
-            rows=torch.where(good[:, None, None], program.rows, 0.0),
-            x=torch.where(good[:, None], program.x, 0.0),
-            low=torch.where(good[:, None], program.low, -1.0),
-        )
-    start = torch.ones_like(program.c) if warm is None else torch.where(torch.isfinite(warm), warm, 1.0).double()
+    p = _in_arrays(program)
+    xp = p.xp
+    start = torch.ones_like(program.c) if warm is None else torch.where(torch.isfinite(warm), warm, 1.0)
     with np.errstate(all="ignore"):
-        xp, c, blocks = _blocks(program)
-        mu, residual = newton(xp, c, blocks, runs_last(xp, same(xp, start)))
-        left = indices(xp, ~(residual <= GOOD))
-        if len(left):  # where multipliers have run away their direction may prove already that (11) is infeasible
-            part = [block.take(left) for block in blocks]
-            left = left[indices(xp, ~(bound(c[:, left], part, mu[:, left]) > TOLERANCE))]
-        if len(left):
-            part = [block.take(left) for block in blocks]
-            inner, lower = newton(xp, c[:, left], part, interior(xp, c[:, left], part))
-            better = (lower < residual[left]) | xp.isnan(residual[left])
-            mu[:, left] = xp.where(better, inner, mu[:, left])
-        mu_ = tensor(mu.swapaxes(0, 1)).contiguous()
-    dx, dy = _step(program, mu_)
-    worst, residual_ = _certificate(program, mu_, dx, dy)
-    unsolved = ~(residual_ <= TOLERANCE)
-    infeasible = torch.zeros_like(unsolved)
-    hard = bool(unsolved.any())
-    if healthy and not hard:
-        return SurrogateSolution(dx, dy, mu_, worst, residual_, infeasible, unsolved)
-    if hard and bool((program.tau_y[1:] > 0).all()):
-        runs = unsolved.nonzero()[:, 0]
-        sub = program.take(runs)
-        with np.errstate(all="ignore"):
-            xp, c, blocks = _blocks(sub)
-            inner, lower = newton(xp, c, blocks, runs_last(xp, same(xp, mu_[runs])), relaxed=True)
-            # a value that is no proof may be zero: it is to be known as exactly as rounding lets it be
-            left = indices(xp, ~((lower <= GOOD) & (bound(c, blocks, inner) > GOOD)))
-            if len(left):
-                part = [block.take(left) for block in blocks]
-                point = interior(xp, c[:, left], part, relaxed=True)
-                other, least = newton(xp, c[:, left], part, point, relaxed=True)
-                better = (least < lower[left]) | xp.isnan(lower[left])
-                inner[:, left] = xp.where(better, other, inner[:, left])
-            relaxed = tensor(inner.swapaxes(0, 1)).contiguous()
-        ex, ey = _step(sub, relaxed, objective=False)
-        h, size = _constraints(sub, ex, ey)
-        below, above = (relaxed * h).sum(1), h.amax(1)  # bounds of the value of (13)
-        scale = size.amax(1) + TINY
-        proved = below > GOOD * (relaxed * size).sum(1)  # beyond rounding: no point of Q makes mu'h smaller
-        # value 0: the minimiser of (13) is the only point that satisfies the constraints, (11) has no multipliers
-        noise = ROUNDING * _terms(sub, relaxed, objective=False).amax(1)
-        single = ~proved & (torch.fmax(above.abs(), below.abs()) <= noise)
-        scale = torch.where(single, torch.inf, scale)
-        infeasible[runs[proved]] = True
-        settled = proved | single
-        take = runs[settled]
-        for whole, piece in ((dx, ex), (dy, ey), (mu_, relaxed), (worst, above)):
-            whole[take] = piece[settled]
-        residual_[take] = ((above - below) / scale)[settled]
-    residual_ = torch.where(good, residual_, torch.nan)
-    failed = ~(residual_ <= TOLERANCE) & good
-    lost = (failed | ~good)[:, None]
-    infeasible &= ~failed & good
-    return SurrogateSolution(
-        torch.where(lost, torch.nan, dx),
-        torch.where(lost, torch.nan, dy),
-        torch.where(lost, torch.nan, mu_),
-        worst,
-        residual_,
-        infeasible,
-        failed,
-    )
+        good = xp.isfinite(p.c.sum(1) + p.rows.sum(2).sum(1) + p.x.sum(1))
+        healthy = bool(good.all())
+        if not healthy:  # a diverged run gets a harmless problem, its neighbours do not notice
+            p = p._replace(
+                c=xp.where(good[:, None], p.c, 0.0),
+                rows=xp.where(good[:, None, None], p.rows, 0.0),
+                x=xp.where(good[:, None], p.x, 0.0),
+                low=xp.where(good[:, None], p.low, -1.0),
+            )
+        mu = _multipliers(p, start.double())
+        dx, dy = _step(p, mu)
+        worst, residual = _certificate(p, mu, dx, dy)
+        unsolved = ~(residual <= TOLERANCE)
+        infeasible = good & False
+        if healthy and not bool(unsolved.any()):
+            return SurrogateSolution(*(tensor(a) for a in (dx, dy, mu, worst, residual, infeasible, unsolved)))
+        if bool(unsolved.any()) and bool((p.tau_y[1:] > 0).all()):
+            runs = indices(xp, unsolved)
+            sub = p.take(runs)
+            relaxed = _relaxed(sub, mu[runs])
+            ex, ey = _step(sub, relaxed, objective=False)
+            h, size = _constraints(sub, ex, ey)
+            below, above = (relaxed * h).sum(1), xp.amax(h, 1)  # bounds of the value of (13)
+            scale = xp.amax(size, 1) + TINY
+            proved = below > GOOD * (relaxed * size).sum(1)  # beyond rounding: no point of Q makes mu'h smaller
+            # value 0: the minimiser of (13) is the only point that satisfies the constraints, (11) has no multipliers
+            noise = ROUNDING * xp.amax(_terms(sub, relaxed, objective=False), 1)
+            single = ~proved & (xp.fmax(abs(above), abs(below)) <= noise)
+            scale = xp.where(single, xp.inf, scale)
+            infeasible[runs[proved]] = True
+            settled = proved | single
+            take = runs[settled]
+            for whole, piece in ((dx, ex), (dy, ey), (mu, relaxed), (worst, above)):
+                whole[take] = piece[settled]
+            residual[take] = ((above - below) / scale)[settled]
+        residual = xp.where(good, residual, xp.nan)
+        failed = ~(residual <= TOLERANCE) & good
+        lost = (failed | ~good)[:, None]
+        infeasible &= ~failed & good
+        dx, dy, mu = (xp.where(lost, xp.nan, a) for a in (dx, dy, mu))
+        return SurrogateSolution(*(tensor(a) for a in (dx, dy, mu, worst, residual, infeasible, failed)))
+
+
+# multipliers
+
+
+def _multipliers(p: _Arrays, start: Float[Tensor, "R K"]) -> Array:
+    """mu (R, K) of (11)."""
+    xp, c, blocks = _blocks(p)
+    mu, residual = newton(xp, c, blocks, runs_last(xp, same(xp, start)))
+    left = indices(xp, ~(residual <= GOOD))
+    if len(left):  # where multipliers have run away their direction may prove already that (11) is infeasible
+        part = [block.take(left) for block in blocks]
+        left = left[indices(xp, ~(bound(c[:, left], part, mu[:, left]) > TOLERANCE))]
+    if len(left):
+        part = [block.take(left) for block in blocks]
+        inner, lower = newton(xp, c[:, left], part, interior(xp, c[:, left], part))
+        better = (lower < residual[left]) | xp.isnan(residual[left])
+        mu[:, left] = xp.where(better, inner, mu[:, left])
+    return _runs_first(p, mu)
+
+
+def _relaxed(p: _Arrays, start: Array) -> Array:
+    """mu (R, K) of (13)."""
+    xp, c, blocks = _blocks(p)
+    mu, residual = newton(xp, c, blocks, runs_last(xp, same(xp, start)), relaxed=True)
+    # a value that is no proof may be zero: it is to be known as exactly as rounding lets it be
+    left = indices(xp, ~((residual <= GOOD) & (bound(c, blocks, mu) > GOOD)))
+    if len(left):
+        part = [block.take(left) for block in blocks]
+        point = interior(xp, c[:, left], part, relaxed=True)
+        other, least = newton(xp, c[:, left], part, point, relaxed=True)
+        better = (least < residual[left]) | xp.isnan(residual[left])
+        mu[:, left] = xp.where(better, other, mu[:, left])
+    return _runs_first(p, mu)
+
+
+def _runs_first(p: _Arrays, mu: Array) -> Array:
+    """(K, R) -> (R, K), in the library of p: the dual of rows that are long may be small."""
+    mu = mu.swapaxes(0, 1)
+    return np.ascontiguousarray(mu) if p.xp is np else tensor(mu).contiguous()
 
 
 # the step of given multipliers, and what it is worth
 
 
-def _step(program: Surrogate, mu: Float[Tensor, "R K"], objective: bool = True) -> tuple[Tensor, Tensor]:
+def _step(p: Program, mu: Array, objective: bool = True) -> tuple[Array, Array]:
     """d(mu): dx (R, P), dy (R, q). `objective=False`: mu_0 = 0, as in (13)."""
-    p = program
     zero = 1.0 if objective else 0.0
     s = zero * p.tau[0] + mu @ p.tau[1:]
-    v = torch.bmm(mu.unsqueeze(1), p.rows).squeeze(1)
-    raw = -v / s.unsqueeze(1)
-    dx = project_moving(p.X, p.x + raw, p.x, p.moving) - p.x
+    raw = (mu[:, None] @ p.rows)[:, 0] / -s[:, None]
+    dx = same(p.xp, project_moving(p.X, tensor(p.x + raw), tensor(p.x), p.moving)) - p.x
     slope = zero * p.slopes[0] + mu @ p.slopes[1:]
-    dy = torch.maximum(-slope / (zero * p.tau_y[0] + mu @ p.tau_y[1:]), p.low)
+    dy = p.xp.maximum(-slope / (zero * p.tau_y[0] + mu @ p.tau_y[1:]), p.low)
     return dx, dy
 
 
-def _constraints(program: Surrogate, dx: Tensor, dy: Tensor) -> tuple[Tensor, Tensor]:
+def _constraints(p: Program, dx: Array, dy: Array) -> tuple[Array, Array]:
     """h (R, K) and the size of its terms (R, K)."""
-    p = program
-    linear = torch.bmm(p.rows, dx.unsqueeze(2)).squeeze(2)
-    along = dy @ p.slopes[1:].T
-    bent = 0.5 * (dx.square().sum(1, keepdim=True) * p.tau[1:] + dy.square() @ p.tau_y[1:].T)
-    return p.c + linear + along + bent, p.c.abs() + linear.abs() + dy.abs() @ p.slopes[1:].abs().T + bent
+    linear = (p.rows @ dx[:, :, None])[:, :, 0]
+    along = dy[:, None] * p.slopes[1:]
+    bent = 0.5 * ((dx * dx).sum(1)[:, None] * p.tau[1:] + ((dy * dy)[:, None] * p.tau_y[1:]).sum(2))
+    return p.c + linear + along.sum(2) + bent, abs(p.c) + abs(linear) + abs(along).sum(2) + bent
 
 
-def _terms(program: Surrogate, mu: Tensor, objective: bool = True) -> Tensor:
+def _terms(p: Program, mu: Array, objective: bool = True) -> Array:
     """Size (R, K) of the terms that cancel in a_k'd(mu): |a_k| (sum mu_l |a_l| / s + |x|). Rounding is relative to it."""
-    p = program
     zero = 1.0 if objective else 0.0
-    lengths = (p.rows.square().sum(2) + p.slopes[1:].square().sum(1)).sqrt()
-    pull = (mu * lengths).sum(1) + zero * p.slopes[0].norm()
-    s = torch.minimum(zero * p.tau[0] + mu @ p.tau[1:], (zero * p.tau_y[0] + mu @ p.tau_y[1:]).amin(1))
-    return lengths * (pull / s + p.x.norm(dim=1)).unsqueeze(1)
+    lengths = ((p.rows * p.rows).sum(2) + (p.slopes[1:] ** 2).sum(1)) ** 0.5
+    pull = (mu * lengths).sum(1) + zero * (p.slopes[0] ** 2).sum() ** 0.5
+    s = p.xp.minimum(zero * p.tau[0] + mu @ p.tau[1:], p.xp.amin(zero * p.tau_y[0] + mu @ p.tau_y[1:], 1))
+    return lengths * (pull / s + (p.x * p.x).sum(1) ** 0.5)[:, None]
 
 
-def _certificate(program: Surrogate, mu: Tensor, dx: Tensor, dy: Tensor) -> tuple[Tensor, Tensor]:
+def _certificate(p: Program, mu: Array, dx: Array, dy: Array) -> tuple[Array, Array]:
     """max_k h_k, and the residual: violation max h_k+ and duality gap |mu'h|, relative to their own terms.
 
     d(mu) minimises the Lagrangian, therefore h_0(d) - q(mu) = -mu'h is the duality gap. At a fixed point d and all its
     terms vanish; there a small share of what cancels in d counts.
     """
-    p = program
+    xp = p.xp
     h, size = _constraints(p, dx, dy)
-    zero = dy.abs() @ p.slopes[0].abs() + 0.5 * (dx.square().sum(1) * p.tau[0] + dy.square() @ p.tau_y[0])
+    zero = abs(dy) @ abs(p.slopes[0]) + 0.5 * ((dx * dx).sum(1) * p.tau[0] + (dy * dy) @ p.tau_y[0])
+    over, products = xp.where(h > 0, h, 0.0 * h), abs(mu * h).sum(1)  # NaN stays NaN
 
-    def relative(size: Tensor) -> Tensor:
-        violation = (h.clamp_min(0) / (size + TINY)).amax(1)
-        gap = (mu * h).abs().sum(1) / (zero + (mu * size).sum(1) + TINY)
-        return torch.fmax(violation, gap)
+    def relative(size: Array) -> Array:
+        return xp.fmax(xp.amax(over / (size + TINY), 1), products / (zero + (mu * size).sum(1) + TINY))
 
     residual = relative(size)
     if not bool((residual <= GOOD).all()):  # run by run: no residual may depend on the neighbours
-        residual = torch.where(residual <= GOOD, residual, relative(size + CANCELLED * _terms(p, mu)))
-    return h.amax(1), residual
+        residual = xp.where(residual <= GOOD, residual, relative(size + CANCELLED * _terms(p, mu)))
+    return xp.amax(h, 1), residual
 
 
-def _blocks(program: Surrogate) -> tuple[ModuleType, Array, list[Block]]:
+def _blocks(p: Program) -> tuple[ModuleType, Array, list[Block]]:
     """The array library, c (K, R) and the blocks of variables. A box shares one block with y."""
-    p = program
+    p = _in_arrays(p)
     gram = isinstance(p.X, (Free, Ball))
-    xp, _ = arrays(p.c if gram else p.rows)  # what decides the size of the problem
+    xp = arrays(tensor(p.c))[0] if gram else p.xp  # what decides the size of the problem
     c, slopes, tau, tau_y, low = (same(xp, t) for t in (p.c, p.slopes, p.tau, p.tau_y, p.low))
-    R, K = p.c.shape
+    R, K = c.shape
     c, low = runs_last(xp, c), runs_last(xp, low)
     a = zeros(c, K + 1, len(low), R) + slopes[:, :, None]
     high = zeros(c, *low.shape) + xp.inf
+    moving = None if p.moving is None else same(p.xp, p.moving)
     if isinstance(p.X, Box):
-        moving = p.moving
         below, above = p.X.lower - p.x, p.X.upper - p.x
         if moving is not None:
-            below, above = torch.where(moving, below, 0.0), torch.where(moving, above, 0.0)
-        rows = runs_last(xp, same(xp, p.rows))
-        whole = zeros(c, K + 1, p.x.shape[1] + len(low), R)
-        whole[1:, : p.x.shape[1]] = rows
-        whole[:, p.x.shape[1] :] = a
-        taus = xp.concatenate((zeros(c, K + 1, p.x.shape[1]) + tau[:, None], tau_y), 1)
-        lows = xp.concatenate((runs_last(xp, same(xp, below)), low), 0)
-        highs = xp.concatenate((runs_last(xp, same(xp, above)), high), 0)
+            below, above = xp.where(moving, below, 0.0), xp.where(moving, above, 0.0)
+        P = p.x.shape[1]
+        whole = zeros(c, K + 1, P + len(low), R)
+        whole[1:, :P] = runs_last(xp, p.rows)
+        whole[:, P:] = a
+        taus = xp.concatenate((zeros(c, K + 1, P) + tau[:, None], tau_y), 1)
+        lows = xp.concatenate((runs_last(xp, below), low), 0)
+        highs = xp.concatenate((runs_last(xp, above), high), 0)
         return xp, c, [Rows(xp, whole, taus, lows, highs)]
     y = Rows(xp, a, tau_y, low, high)
     if not gram:
-        if p.moving is not None:
+        if moving is not None:
             raise ValueError(f"blocks of variables need X to be Free, Box or Ball, not {type(p.X).__name__}")
-        return xp, c, [General(xp, p.X, p.x, p.rows, p.tau), y]
-    rows_, x_ = p.rows, p.x
-    square = torch.full_like(p.c[:, 0], torch.inf if isinstance(p.X, Free) else p.X.radius**2)  # type: ignore[attr-defined]
-    if p.moving is not None:
-        square = (square - torch.where(p.moving, 0.0, p.x).square().sum(1)).clamp_min(0.0)
-        rows_, x_ = torch.where(p.moving[:, None], rows_, 0.0), torch.where(p.moving, x_, 0.0)
-    G = torch.bmm(rows_, rows_.mT)
-    u = torch.bmm(rows_, x_.unsqueeze(2)).squeeze(2)
-    G_, u_, xx, r2 = (runs_last(xp, same(xp, t)) for t in (G, u, x_.square().sum(1), square))
-    return xp, c, [Gram(xp, G_, u_, xx, r2, tau), y]
+        return xp, c, [General(xp, p.X, tensor(p.x), tensor(p.rows), tensor(p.tau)), y]
+    rows, x = p.rows, p.x
+    square = zeros(p.c, R) + (np.inf if isinstance(p.X, Free) else p.X.radius**2)  # type: ignore[attr-defined]
+    if moving is not None:
+        still = p.xp.where(moving, 0.0, x)
+        square = square - (still * still).sum(1)
+        square = p.xp.where(square > 0, square, 0.0)
+        rows, x = p.xp.where(moving[:, None], rows, 0.0), p.xp.where(moving, x, 0.0)
+    G = rows @ rows.swapaxes(1, 2)
+    u = (rows @ x[:, :, None])[:, :, 0]
+    G, u, xx, square = (runs_last(xp, same(xp, t)) for t in (G, u, (x * x).sum(1), square))
+    return xp, c, [Gram(xp, G, u, xx, square, tau), y]
