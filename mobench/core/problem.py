@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -39,6 +39,41 @@ class LocalBatch:
     def take(self, runs: slice) -> LocalBatch:
         """Those of some runs."""
         return LocalBatch(self.index[runs], self.sizes[runs])
+
+
+class Descent(NamedTuple):
+    """What clients come back with: pseudo-gradients (start - end) / eta, the mean of the losses that each has met, and the
+    first of them."""
+
+    rows: Float[Tensor, "R M P"]
+    running: Float[Tensor, "R M"]
+    first: Float[Tensor, "R M"]
+
+
+Change = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+
+
+def descend(
+    gradients: Callable[[Tensor, LocalBatch | None], tuple[Tensor, Tensor]],
+    start: Float[Tensor, "R M P"],
+    batches: Sequence[LocalBatch | None],
+    eta: float,
+    change: Change,
+    X: Set,
+) -> Descent:
+    """y <- Proj_X(y - eta g) for each of the batches; `change` makes what is descended on of losses and gradients."""
+    y, first = start, None
+    total = count = start.new_zeros(())
+    for batch in batches:
+        F, g = change(*gradients(y, batch))
+        y = torch.add(y, g, alpha=-eta) if first is None else y.add_(g, alpha=-eta)
+        if not isinstance(X, Free):
+            y = X.project(y.flatten(0, 1)).view_as(y)
+        active = torch.ones_like(F) if batch is None else (batch.sizes > 0).to(F)
+        total, count = total + F * active, count + active
+        first = F if first is None else first
+    assert first is not None
+    return Descent((start - y) / eta, total / count, first)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,6 +195,13 @@ class Problem(ABC):
                 rows.append(torch.autograd.grad(f.sum(), leaf)[0])
             F.append(f.detach())
         return torch.stack(F, dim=1), torch.stack(rows, dim=1)
+
+    def local_descent(
+        self, theta: Float[Tensor, "R P"], batches: Sequence[LocalBatch | None], eta: float, change: Change
+    ) -> Descent:
+        """All local steps of a round, every client from theta: `descend` by `local_gradients`."""
+        start = theta.unsqueeze(1).expand(-1, self.n_objectives, -1)
+        return descend(self.local_gradients, start, batches, eta, change, self.X)
 
     def client_sizes(self, runs: Runs) -> list[list[int]] | None:
         """Samples of each client, for each run; None where objectives hold none of their own."""

@@ -48,6 +48,21 @@ class MLP:
         parts = theta.split([math.prod(s) for s in self.shapes], dim=1)
         return [part.view(len(theta), *shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
+    def narrow(self, theta: Float[Tensor, "*K P"], columns: Int[Tensor, " D2"]) -> Float[Tensor, "*K P2"]:
+        """The parameters of the network that sees these inputs only, `MLP(D2, hidden, classes)`."""
+        first, rest = theta.tensor_split([self.hidden * self.inputs], dim=-1)
+        seen = first.unflatten(-1, (self.hidden, self.inputs)).index_select(-1, columns)
+        return torch.cat([seen.flatten(-2), rest], dim=-1)
+
+    def widen(self, rows: Float[Tensor, "*K P2"], columns: Int[Tensor, " D2"]) -> Float[Tensor, "*K P"]:
+        """Gradients of such a network as gradients of this one: 0 at the inputs that it does not see."""
+        first, rest = rows.tensor_split([self.hidden * len(columns)], dim=-1)
+        out = rows.new_zeros(*rows.shape[:-1], self.dim)
+        seen = first.unflatten(-1, (self.hidden, len(columns)))
+        out[..., : self.hidden * self.inputs].unflatten(-1, (self.hidden, self.inputs)).index_copy_(-1, columns, seen)
+        out[..., self.hidden * self.inputs :] = rest
+        return out
+
     def logits(
         self, theta: Float[Tensor, "K P"], x: Float[Tensor, "K B D2"], columns: Int[Tensor, " D2"] | None = None
     ) -> Float[Tensor, "K B C"]:

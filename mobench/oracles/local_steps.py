@@ -126,24 +126,15 @@ class LocalSteps(OfProblem):
         return out
 
     def at(self, theta: Float[Tensor, "R P"], state: State, t: int, k: int = 0) -> Point:
-        y = theta.unsqueeze(1).expand(-1, self.spec.M, -1)
-        total = count = first = torch.zeros((), dtype=theta.dtype, device=theta.device)
-        for s, batch in enumerate(self._batches(t, theta.device)):
-            F, g = self._own(y, batch)
-            y = torch.add(y, g, alpha=-self.eta)
-            y = self.spec.X.project(y.flatten(0, 1)).view_as(y)
-            active = torch.ones_like(F) if batch is None else (batch.sizes > 0).to(F)
-            total, count = total + F * active, count + active
-            first = F if s == 0 else first
-        if self.client_loss == "running":
-            values = total / count
-        else:
-            values = first if self.client_loss == "at_start" else self._own(y, None)[0]
-        return TablePoint(theta, self.spec.X, self.spec.M, {}, values, (theta.unsqueeze(1) - y) / self.eta)
+        rows, values, first = self.problem.local_descent(theta, self._batches(t, theta.device), self.eta, self._change)
+        if self.client_loss == "at_start":
+            values = first
+        elif self.client_loss == "at_end":
+            values = self._change(*self.problem.local_gradients(theta.unsqueeze(1) - self.eta * rows))[0]
+        return TablePoint(theta, self.spec.X, self.spec.M, {}, values, rows)
 
-    def _own(self, y: Float[Tensor, "R M P"], batch: LocalBatch | None) -> tuple[Tensor, Tensor]:
-        """Losses and gradients of all clients, each at its own parameters."""
-        F, g = self.problem.local_gradients(y, batch)
+    def _change(self, F: Float[Tensor, "R M"], g: Float[Tensor, "R M P"]) -> tuple[Tensor, Tensor]:
+        """Losses and gradients of what the clients descend on."""
         if self.transform is None:
             return F, g
         F, factor = slope(self.transform, F)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from mobench.core.preferences import Runs
-from mobench.core.problem import LocalBatch, Problem
+from mobench.core.problem import Change, Descent, LocalBatch, Problem, descend
 from mobench.core.random import generator
 from mobench.data.clients import Clients, partition
 from mobench.data.images import Images, load_images
@@ -266,20 +266,41 @@ class FederatedImages(Problem):
     ) -> tuple[Float[Tensor, "R M"], Float[Tensor, "R M P"]]:
         if self.strategy(y.device) == "loop" or (self.network.batch_norm and batch is None):
             return self._one_by_one(y, batch)
+        return self._in_parts(y, batch, self.network, self._padded("train", y).columns)
+
+    def local_descent(
+        self, theta: Float[Tensor, "R P"], batches: Sequence[LocalBatch | None], eta: float, change: Change
+    ) -> Descent:
+        network = self.network
+        if self.strategy(theta.device) == "loop" or not isinstance(network, MLP):
+            return super().local_descent(theta, batches, eta, change)
+        # weights of pixels that nobody has do not move: all steps are taken without them
+        columns = self._padded("train", theta).columns
+        assert columns is not None
+        small = replace(network, inputs=len(columns))
+        start = network.narrow(theta, columns).unsqueeze(1).expand(-1, self.clients, -1)
+        found = descend(lambda y, batch: self._in_parts(y, batch, small, None), start, batches, eta, change, self.X)
+        return found._replace(rows=network.widen(found.rows, columns))
+
+    def _in_parts(
+        self, y: Tensor, batch: LocalBatch | None, network: MLP | ResNet, columns: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """All clients of some runs at a time."""
         size = self.max_batch_runs or len(y)
         parts = []
         for r in range(0, len(y), size):
             some = slice(r, r + size)
-            parts.append(self._all_at_once(y[some], r, None if batch is None else batch.take(some)))
+            own = None if batch is None else batch.take(some)
+            parts.append(self._all_at_once(y[some], r, own, network, columns))
         if len(parts) == 1:
             return parts[0]
         return torch.cat([F for F, _ in parts]), torch.cat([g for _, g in parts])
 
+    @staticmethod
     def _gradients(
-        self, theta: Tensor, x: Tensor, labels: Tensor, weight: Tensor, columns: Tensor | None
+        network: MLP | ResNet, theta: Tensor, x: Tensor, labels: Tensor, weight: Tensor, columns: Tensor | None
     ) -> tuple[Float[Tensor, " K"], Float[Tensor, "K P"]]:
         """Loss and gradient of K networks on inputs of their own."""
-        network = self.network
         if isinstance(network, MLP):
             return network.gradients(theta, x, labels, weight, columns)
         with torch.enable_grad():
@@ -291,7 +312,7 @@ class FederatedImages(Problem):
 
     def _one_by_one(self, y: Tensor, batch: LocalBatch | None) -> tuple[Tensor, Tensor]:
         R, M, _ = y.shape
-        held = self._held("train", y)
+        held, network = self._held("train", y), self.network
         F, rows = y.new_zeros(R, M), torch.zeros_like(y)
         for r, group in enumerate(self._group.tolist()):  # type: ignore[attr-defined]
             for m in range(M):
@@ -303,16 +324,19 @@ class FederatedImages(Problem):
                     index = batch.index[r, m, :n]
                     x, labels = x[index], labels[index]
                 weight = x.new_full((1, len(labels)), 1.0 / len(labels))
-                f, g = self._gradients(y[r, m].unsqueeze(0), x.unsqueeze(0), labels.unsqueeze(0), weight, columns)
+                own = y[r, m].unsqueeze(0), x.unsqueeze(0), labels.unsqueeze(0)
+                f, g = self._gradients(network, *own, weight, columns)
                 F[r, m], rows[r, m] = f[0], g[0]
         return F, rows
 
-    def _all_at_once(self, y: Tensor, first: int, batch: LocalBatch | None) -> tuple[Tensor, Tensor]:
+    def _all_at_once(
+        self, y: Tensor, first: int, batch: LocalBatch | None, network: MLP | ResNet, columns: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         R, M, P = y.shape
         data, group = self._padded("train", y), self._group[first : first + R].to(y.device)  # type: ignore[attr-defined]
         if batch is None:
             x, labels, weight = (t.flatten(0, 1) for t in _of_runs(data, group))
-            F, rows = self._gradients(y.reshape(R * M, P), x, labels, weight, data.columns)
+            F, rows = self._gradients(network, y.reshape(R * M, P), x, labels, weight, columns)
             return F.view(R, M), rows.view(R, M, P)
         F, rows = y.new_zeros(R, M), torch.zeros_like(y)
         # batches of one size together: padding would enter the statistics of batch normalisation
@@ -323,7 +347,7 @@ class FederatedImages(Problem):
             index = batch.index[r, m, :n]
             at = (group[r].unsqueeze(1), m.unsqueeze(1), index)
             weight = y.new_full(index.shape, 1.0 / n)
-            F[r, m], rows[r, m] = self._gradients(y[r, m], data.x[at], data.labels[at], weight, data.columns)
+            F[r, m], rows[r, m] = self._gradients(network, y[r, m], data.x[at], data.labels[at], weight, columns)
         return F, rows
 
     # evaluation
