@@ -662,7 +662,7 @@ def table1(a: Artifact) -> None:
             chosen = best if isinstance(best, tuple) else (best,)
             cell = cells[(cells["row"] == row) & (cells["column"] == s.name)]
             printed = {m.split()[0]: float(v) for m, v in zip(cell["metric"], cell["value"], strict=True)}
-            theirs = [printed[metric] / factor, *([printed["tau"]] if row == "FedFV" else [])]
+            theirs = [round(printed[metric] / factor, 9), *([printed["tau"]] if row == "FedFV" else [])]
             paper = float(scores.loc[tuple(theirs) if row == "FedFV" else theirs[0]])
             grid = sorted(final[field].unique())
             steps = abs(grid.index(chosen[0]) - int(np.argmin(np.abs(np.array(grid) - theirs[0]))))

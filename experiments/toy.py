@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ PUBLISHED = Path(__file__).parent / "published"
 PREFERENCE_COLOURS = [st.BLUE, st.ORANGE, st.GREEN, st.RED]
 
 
+@functools.cache
 def published(name: str) -> pd.DataFrame:
-    """A table of published numbers: artifact, row, column, metric, value, std, unit, note."""
+    """A table of published numbers: artifact, row, column, metric, value, std, unit, note. Shared: do not write into it."""
     return pd.read_csv(PUBLISHED / f"{name}.csv", dtype=str, keep_default_na=False)
 
 

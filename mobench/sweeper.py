@@ -51,12 +51,16 @@ def _is_group(loader: Any, key: str) -> bool:
 
 @functools.cache
 def _jobs_only(name: str) -> dict[str, Any] | None:
-    """The file of an experiment, if it sets nothing but its artifact and its jobs (the mode is known: a sweep)."""
+    """The file of an experiment, if it sets nothing but its artifact and its jobs (the mode is known: a sweep).
+
+    Values of a job may hold interpolations: each job is composed with them as with any override."""
     path = conf_dir() / "experiment" / f"{name}.yaml"
-    if not path.exists() or "${" in path.read_text():
+    if not path.exists():
         return None
     node = OmegaConf.to_container(OmegaConf.load(path))
     if not isinstance(node, dict) or set(node) - {"artifact", "jobs", "hydra"}:
+        return None
+    if "${" in str({key: value for key, value in node.items() if key != "jobs"}):
         return None
     return {str(key): node[key] for key in ("artifact", "jobs") if key in node}
 

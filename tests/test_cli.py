@@ -210,7 +210,9 @@ def test_normalise() -> None:
 def test_experiment_lists() -> None:
     expanded, several = overrides.expand_experiments(["+experiment=omd_tch/all,ferero/fig7", "steps=1"])
     assert several
-    assert expanded == ["+experiment=omd_tch/fig1,omd_tch/fig2,omd_tch/fig4,ferero/fig7", "steps=1"]
+    figures, others = ("1", "2", "3", "3a", "4", "5", "6", "7"), ("partitions", "table1", "table2")
+    names = [f"omd_tch/fig{k}" for k in figures] + [f"omd_tch/{name}" for name in others]
+    assert expanded == [f"+experiment={','.join(names)},ferero/fig7", "steps=1"]
     assert overrides.expand_experiments(["+experiment=ferero/fig7"]) == (["+experiment=ferero/fig7"], False)
     with pytest.raises(ConfigError, match="unknown"):
         overrides.expand_experiments(["+experiment="])
