@@ -30,6 +30,8 @@ def keep(folder: JobFolder, root: Path, history: bool = False) -> int:
     for name in names:
         write_atomic(target / name, (folder.path / name).read_bytes())
     config = folder.config() | {"data_root": "data"}
+    if "data_root" in config["problem"]:
+        config["problem"] = config["problem"] | {"data_root": "data"}
     write_atomic(target / "config.yaml", yaml.safe_dump(config, sort_keys=False).encode())
     # last: a folder with this file is complete
     write_json(target / "status.json", {k: v for k, v in folder.status().items() if k not in PRIVATE})

@@ -84,3 +84,13 @@ def test_history_on_request_and_no_large_solutions(
     monkeypatch.setattr(kept_rows, "LARGEST", 10)
     kept_rows.keep(job, results / "again")
     assert not {"history.parquet", "solutions.npz"} & {p.name for p in (results / "again" / "runs" / job.key).iterdir()}
+
+
+def test_folders_of_data_stay_behind(
+    mobench: Run, results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = mobench("protocol=federated", "algorithm=ls", "scale=smoke", f"data_root={tmp_path}", "logger=local").job
+    assert str(tmp_path) in (job.path / "config.yaml").read_text()
+    kept_rows.keep(job, results, history=True)
+    for path in (results / "runs" / job.key).glob("*.*[ln]"):
+        assert str(tmp_path) not in path.read_text()
