@@ -712,5 +712,10 @@ def test_spec_is_frozen_and_the_base_classes_refuse_politely() -> None:
         spec.M = 3  # type: ignore[misc]
     oracle = Exact(VLMOP, runs_at(45.0))
     assert oracle.init(torch.zeros(1, 6, dtype=FLOAT)) == {}
-    with pytest.raises(NotImplementedError, match="transform"):
-        oracle.transformed(torch.log)
+    # any oracle can show fn(f); what it no longer has is refused
+    x = torch.full((1, 6), 0.1, dtype=FLOAT)
+    point = oracle.transformed(torch.log).at(x, {}, 0)
+    torch.testing.assert_close(point.values(), oracle.exact(x).log())
+    assert "hvp" not in oracle.transformed(torch.log).spec.provides
+    with pytest.raises(NotImplementedError, match="Hessian"):
+        point.hvp(torch.ones(1, 2, dtype=FLOAT), x)

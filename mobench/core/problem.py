@@ -219,8 +219,9 @@ class Problem(ABC):
         """Extra columns (R,) of history and final rows, from iterates and their values (objectives, constraints)."""
         return {}
 
-    def facts(self, runs: Runs) -> dict[str, Any]:
-        """What a reader of the rows must know and the configuration does not say: data sets with their hashes."""
+    def facts(self, runs: Runs | None = None) -> dict[str, Any]:
+        """What a reader of the rows must know and the configuration does not say: data sets with their hashes, and, for
+        these runs, what their seeds have made of them."""
         return {}
 
     def strategy(self, device: torch.device) -> str:

@@ -155,8 +155,8 @@ class FederatedImages(Problem):
     def client_sizes(self, runs: Runs) -> list[list[int]]:
         return [[len(index) for index in self.split_of(int(s)).train] for s in runs.seeds]
 
-    def facts(self, runs: Runs) -> dict[str, Any]:
-        data, seeds = self.images, sorted({int(s) for s in runs.seeds})
+    def facts(self, runs: Runs | None = None) -> dict[str, Any]:
+        data, seeds = self.images, sorted({int(s) for s in runs.seeds} if runs is not None else ())
         splits = {seed: self.split_of(seed) for seed in seeds}
         return {
             "data": data.label,

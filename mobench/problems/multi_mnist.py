@@ -118,7 +118,7 @@ class MultiMNIST(Problem):
             rows.append(torch.from_numpy(self.network.initial(rng, self.start["kind"])))
         return torch.stack(rows)
 
-    def facts(self, runs: Runs) -> dict[str, Any]:
+    def facts(self, runs: Runs | None = None) -> dict[str, Any]:
         data = self.images
         named = {"data": data.label, "data_sha256": data.digest, "embedded": data.embedded}
         return {**named, "train_size": len(data.train), "test_size": len(data.test)}
