@@ -101,9 +101,7 @@ class Root:
     )
     seeds: list[int] = field(default_factory=lambda: [0])
     steps: int = 100
-    vary: dict[str, Any] = field(
-        default_factory=dict
-    )  # fields of the algorithm -> values; all combinations in one batch
+    vary: dict[str, Any] = field(default_factory=dict)  # algorithm's field -> values, all combinations in one batch
     dtype: str = "float64"
     max_failure_share: float = 0.0
     record: RecordConfig = field(default_factory=RecordConfig)

@@ -102,9 +102,7 @@ class Problem(ABC):
     citation: ClassVar[str] = ""
     start_kinds: ClassVar[Mapping[str, tuple[str, ...]]] = START_KINDS
     whole: ClassVar[bool] = True  # `values` without a batch can be differentiated
-    by_clients: ClassVar[bool] = (
-        False  # objectives are sums over the data of clients: only oracle=local_steps knows these
-    )
+    by_clients: ClassVar[bool] = False  # data lie with clients, whom only oracle=local_steps knows
     grouped: ClassVar[bool] = False  # `values` takes a Batch of samples that some runs share
     elsewhere: ClassVar[tuple[str, ...]] = ()  # fields that change no result: where data lie, how runs are batched
 

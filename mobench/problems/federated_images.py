@@ -333,7 +333,7 @@ class FederatedImages(Problem):
         self, y: Tensor, first: int, batch: LocalBatch | None, network: MLP | ResNet, columns: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         R, M, P = y.shape
-        data, group = self._padded("train", y), self._group[first : first + R].to(y.device)  # type: ignore[attr-defined]
+        data, group = self._padded("train", y), self._group[first : first + R]  # type: ignore[attr-defined]
         if batch is None:
             x, labels, weight = (t.flatten(0, 1) for t in _of_runs(data, group))
             F, rows = self._gradients(network, y.reshape(R * M, P), x, labels, weight, columns)
@@ -345,7 +345,7 @@ class FederatedImages(Problem):
                 continue
             r, m = (i.to(y.device) for i in (batch.sizes == n).nonzero(as_tuple=True))
             index = batch.index[r, m, :n]
-            at = (group[r].unsqueeze(1), m.unsqueeze(1), index)
+            at = (group.to(y.device)[r].unsqueeze(1), m.unsqueeze(1), index)
             weight = y.new_full(index.shape, 1.0 / n)
             F[r, m], rows[r, m] = self._gradients(network, y[r, m], data.x[at], data.labels[at], weight, columns)
         return F, rows
@@ -392,7 +392,7 @@ class FederatedImages(Problem):
                 right[r, m] /= len(labels)
 
     def _evaluate_at_once(self, split: str, x: Tensor, first: int, loss: Tensor, right: Tensor) -> None:
-        data, group = self._padded(split, x), self._group[first : first + len(x)].to(x.device)  # type: ignore[attr-defined]
+        data, group = self._padded(split, x), self._group[first : first + len(x)]  # type: ignore[attr-defined]
         inputs, labels, weight = _of_runs(data, group)
         network, R = self.network, len(x)
         assert isinstance(network, MLP)
@@ -440,9 +440,9 @@ def _split(
 def _of_runs(data: Padded, group: Int[Tensor, " R"]) -> list[Tensor]:
     """Inputs, labels and weights of each run; not copied where run r holds the data of seed r."""
     tables = [data.x, data.labels, data.weight]
-    if len(group) == len(data.x) and bool((group == torch.arange(len(group), device=group.device)).all()):
+    if len(group) == len(data.x) and group.tolist() == list(range(len(group))):  # on the CPU: asked in each local step
         return tables
-    return [t[group] for t in tables]
+    return [t[group.to(t.device)] for t in tables]
 
 
 def _cross_entropy(z: Float[Tensor, "*K B C"], labels: Int[Tensor, "*K B"]) -> Float[Tensor, "*K B"]:
