@@ -304,7 +304,7 @@ def wc_mhgd(
 ) -> WCTrajectory:
     """K times: D inner steps, hypergradients at (x, y_D), lambda from (5), x <- x - beta sum_s r_s lambda_s grad_s.
 
-    hypergradient: "cg" (N steps from the v_s of the step before, at first 0), "itd" or "neumann" (eta, Q, full Hessian).
+    hypergradient: "cg" (N steps from the v_s of the step before, first 0), "itd" or "neumann" (eta, Q, full Hessian).
     r None is r_s = 1, without the factor r_s: Algorithm 4 for u = 0. MOML is Algorithm 4 with "itd" and warm_start
     False: y starts from y0 in every outer step instead of from the last y_D. v is carried over either way. u may
     differ from step to step (K values). phi in (5) is f_s(x, y_D), where the hypergradients are taken.
@@ -339,7 +339,7 @@ def wc_mhgd(
 
 @dataclass
 class ForumTrajectory:
-    """w (K+1, p+q), w = (x, y). Per step: lambdas (K, S) averaged, duals (K, S) the QP's own, nu (K,), grad_q, d (K, p+q).
+    """w (K+1, p+q), w = (x, y). lambdas (K, S) averaged, duals (K, S) the QP's own; nu (K,), grad_q, d (K, p+q).
 
     w[k+1] = w[k] + (beta d_x, alpha d_y).
     """
@@ -358,7 +358,7 @@ def forum_pi(grads: Array, grad_q: Array, target: float, eps: float) -> Array:
 
 
 def forum_dual(grads: Array, grad_q: Array, rho: float, variant: str, eps: float, phi_factor: float = 1.0) -> Array:
-    """The dual's lambda~ on the simplex; grads (S, P) as the variant wants them, grad_q (P,). nu is in units of 1/|grad q|.
+    """The dual's lambda~ on the simplex; grads (S, P) as the variant wants them, grad_q (P,). Solved in nu |grad q|.
 
     exact: min |sum lambda_s grad F_s + nu grad q|^2 - 2 nu phi_factor rho |grad q|^2 over nu >= 0, the dual of
     min_d max_s <grad F_s, d> + |d|^2 / 2 subject to <grad q, d> <= -phi_factor rho |grad q|^2.
@@ -434,7 +434,7 @@ def forum(
 
 @dataclass
 class MocoTrajectory:
-    """x (K+1, p), y (K+1, q), starts first. Per step: h (K, S, p), Y (K, S, p) and lambdas (K, S) after their updates."""
+    """x (K+1, p), y (K+1, q), starts first; h (K, S, p), Y (K, S, p) and lambdas (K, S) after their updates."""
 
     x: Array
     y: Array
@@ -516,9 +516,10 @@ def sigmoid(x: Array) -> Array:
 
 @dataclass(frozen=True)
 class HyperCleaning:
-    """S tasks on the same inputs with labels of their own: a weight sigmoid(x_j) per training sample, shared by the tasks.
+    """S tasks on the same inputs, each with its labels; a weight sigmoid(x_j) per training sample, shared by the tasks.
 
-    g_s = (1/n) sum_j sigmoid(x_j) CE(X_j W_s, labels_sj) + reg |W_s|^2, g = sum_s g_s (no 1/S), f_s = mean CE(X_v W_s, y_v).
+    g_s = (1/n) sum_j sigmoid(x_j) CE(X_j W_s, labels_sj) + reg |W_s|^2, g = sum_s g_s (no 1/S),
+    f_s = mean CE(X_v W_s, y_v).
     X (n, d), labels (S, n), X_v (m, d), y_v (m,); W (S, d, classes), no bias; x (n,). Rows: a batch, then n or m is its
     size (a row that is listed twice counts twice), None for all.
     """
