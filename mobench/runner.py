@@ -28,6 +28,7 @@ from mobench.core import loop
 from mobench.core.join import check
 from mobench.core.oracle import Oracle
 from mobench.core.output import AdaptiveTwoPass, Output, WeightedSum, make_output
+from mobench.core.point import Point
 from mobench.core.preferences import angle_deg, ray
 from mobench.errors import MobenchError, SolverError, StoreError
 from mobench.store import JobFolder, columns, config_hash, outputs_root, results_root, write_atomic, write_json
@@ -240,7 +241,7 @@ def _train(job: Job, folder: JobFolder, title: str, stop: Callable[[], bool]) ->
     averaged = [n for n in outputs if recorder.evaluate and n != "last" and n not in two_pass]
 
     def fresh(rules: dict[str, Output]) -> dict[str, Any]:
-        theta = job.problem.initial(job.runs).to(job.device, job.dtype)
+        theta = oracle.initial(job.runs).to(job.device, job.dtype)
         return loop.start(oracle, job.algorithm, rules, theta, runs, job.steps)
 
     saved, messages = (None, []) if config["rerun"] else folder.load_checkpoint()
@@ -265,7 +266,7 @@ def _train(job: Job, folder: JobFolder, title: str, stop: Callable[[], bool]) ->
         if not recorder.wants(t):
             return
         averages = {n: outputs[n].final(now["out"][n], now["theta"]) for n in averaged}
-        recorder.add(t, _columns(job, oracle, now["theta"], point.values(), now["alg"], averages))
+        recorder.add(t, _columns(job, oracle, now["theta"], point.values(), now["alg"], averages, point))
 
     while True:
         rules: dict[str, Output] = outputs
@@ -311,7 +312,13 @@ def _train(job: Job, folder: JobFolder, title: str, stop: Callable[[], bool]) ->
 
 
 def _columns(
-    job: Job, oracle: Oracle, theta: Tensor, seen: Tensor, alg: dict[str, Any], averages: dict[str, Tensor]
+    job: Job,
+    oracle: Oracle,
+    theta: Tensor,
+    seen: Tensor,
+    alg: dict[str, Any],
+    averages: dict[str, Tensor],
+    point: Point | None,
 ) -> dict[str, Tensor]:
     """Columns of one recorded step: values and measures of the iterate, the algorithm's own, values of averages.
 
@@ -321,7 +328,7 @@ def _columns(
     M = oracle.spec.M
     evaluate = job.config["record"]["evaluate"] or job.algorithm.transforms  # a transformed value is no objective
     values = oracle.exact(theta) if evaluate else seen
-    columns = _measured("last", oracle, job, theta, values) | _report(job, values[:, :M], alg, "last/")
+    columns = _measured("last", oracle, job, theta, values, point) | _report(job, values[:, :M], alg, "last/")
     if job.config["record"]["evaluate"] and oracle.ideal is not None:
         columns["last/tchebycheff_seen"] = _tchebycheff(oracle, job, seen)
     for name, average in averages.items():
@@ -329,21 +336,23 @@ def _columns(
     return columns
 
 
-def _measured(name: str, oracle: Oracle, job: Job, theta: Tensor, values: Tensor) -> dict[str, Tensor]:
+def _measured(
+    name: str, oracle: Oracle, job: Job, theta: Tensor, values: Tensor, point: Point | None = None
+) -> dict[str, Tensor]:
     """f, g and the measures that follow from them, with the name of the output rule in front."""
     M, N = oracle.spec.M, oracle.spec.N
     out = {"f": values[:, :M]} | ({"g": values[:, M:]} if N else {})
-    return {f"{name}/{key}": value for key, value in (out | _measures(oracle, job, theta, values)).items()}
+    return {f"{name}/{key}": value for key, value in (out | _measures(oracle, job, theta, values, point)).items()}
 
 
-def _measures(oracle: Oracle, job: Job, theta: Tensor, values: Tensor) -> dict[str, Tensor]:
+def _measures(oracle: Oracle, job: Job, theta: Tensor, values: Tensor, point: Point | None = None) -> dict[str, Tensor]:
     """violation = max(0, max_j g_j), the Tchebycheff value where there is an ideal point, the problem's own."""
     out = {}
     if oracle.spec.N:
         out["violation"] = values[:, oracle.spec.M :].amax(1).clamp_min(0.0)
     if oracle.ideal is not None:
         out["tchebycheff"] = _tchebycheff(oracle, job, values)
-    return out | oracle.columns(theta, values)
+    return out | oracle.columns(theta, values, point)
 
 
 def _tchebycheff(oracle: Oracle, job: Job, values: Tensor) -> Tensor:
@@ -373,9 +382,10 @@ def _finish(
     tick = time.monotonic()
     wanted = list(job.algorithm.outputs)
     with torch.no_grad():
-        seen = oracle.exact(answers["last"])
+        point = oracle.last_point(answers["last"], state["oracle"], job.steps)
+        seen = oracle.exact(answers["last"]) if point is None else point.values()
         averages = {n: answers[n] for n in averaged}
-        recorder.add(job.steps, _columns(job, oracle, answers["last"], seen, state["alg"], averages))
+        recorder.add(job.steps, _columns(job, oracle, answers["last"], seen, state["alg"], averages, point))
         frames = [_rows(job, oracle, name, answers[name], state, spent) for name in wanted]
     evaluate = time.monotonic() - tick
     folder.write_table("history.parquet", recorder.frame(job))

@@ -5,16 +5,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from mobench.core.point import Point
+from mobench.core.preferences import Runs
 from mobench.core.sets import Set
 
-State = dict[str, Tensor]
+State = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -64,13 +65,25 @@ class Oracle(ABC):
         """A full-sample point for certificates at the end, or None where it cannot be had."""
         return None
 
+    def initial(self, runs: Runs) -> Float[Tensor, "R P"]:
+        """theta_0, float64 on the CPU: the problem's start, and that of variables which the oracle adds to it."""
+        raise NotImplementedError(f"{type(self).__name__} has no start")
+
+    def last_point(self, theta: Float[Tensor, "R P"], state: State, t: int) -> Point | None:
+        """What a step after the last one would see, for the last row of the history, where values belong to a state; None:
+        the exact values."""
+        return None
+
     @property
     def ideal(self) -> Tensor | None:
         """z, (M,) or (R, M): the ideal point that the problem declares, float64; None if it has none."""
         return None
 
-    def columns(self, theta: Float[Tensor, "R P"], values: Float[Tensor, "R K"]) -> dict[str, Tensor]:
-        """The problem's own measures (R,) of iterates and their values, for history and final rows."""
+    def columns(
+        self, theta: Float[Tensor, "R P"], values: Float[Tensor, "R K"], point: Point | None = None
+    ) -> dict[str, Tensor]:
+        """The problem's own measures (R,) of iterates and their values, for history and final rows. `point`: what the
+        algorithm saw there, None in final rows."""
         return {}
 
     def transformed(self, fn: Callable[[Tensor], Tensor]) -> Oracle:
@@ -107,8 +120,13 @@ class Transformed(Oracle):
     def ideal(self) -> Tensor | None:
         return self.inner.ideal
 
-    def columns(self, theta: Float[Tensor, "R P"], values: Float[Tensor, "R K"]) -> dict[str, Tensor]:
-        return self.inner.columns(theta, values)
+    def initial(self, runs: Runs) -> Float[Tensor, "R P"]:
+        return self.inner.initial(runs)
+
+    def columns(
+        self, theta: Float[Tensor, "R P"], values: Float[Tensor, "R K"], point: Point | None = None
+    ) -> dict[str, Tensor]:
+        return self.inner.columns(theta, values, point and (point.inner or point))
 
 
 class TransformedPoint(Point):
@@ -116,7 +134,8 @@ class TransformedPoint(Point):
 
     def __init__(self, inner: Point, fn: Callable[[Tensor], Tensor]) -> None:
         super().__init__(inner.x, inner.X, inner.M, inner.state)
-        self.inner, self.moving = inner, inner.moving
+        self.inner: Point = inner
+        self.moving = inner.moving
         F, self._factor = slope(fn, inner.F)
         self._values = torch.cat([F, inner.G], dim=-1)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
@@ -26,9 +26,12 @@ class Point(ABC):
         x: the iterate (R, P). X: the feasible set. M: number of objectives.
         moving: coordinates (R, P) that this step may change (block methods), None for all.
         state: the oracle's next state; the loop reads it after the algorithm has stepped.
+        inner: the point that this one is made of, None if it is made of none.
     """
 
-    def __init__(self, x: Float[Tensor, "R P"], X: Set, M: int, state: dict[str, Tensor]) -> None:
+    inner: Point | None = None
+
+    def __init__(self, x: Float[Tensor, "R P"], X: Set, M: int, state: dict[str, Any]) -> None:
         self.x, self.X, self.M, self.state = x, X, M, state
         self.moving: Tensor | None = None
         self._cached_rows: Tensor | None = None
@@ -97,7 +100,7 @@ class GraphPoint(Point):
         x: Float[Tensor, "R P"],
         X: Set,
         M: int,
-        state: dict[str, Tensor],
+        state: dict[str, Any],
     ) -> None:
         super().__init__(x, X, M, state)
         self._fn = fn
@@ -149,7 +152,7 @@ class TablePoint(Point):
         x: Float[Tensor, "R P"],
         X: Set,
         M: int,
-        state: dict[str, Tensor],
+        state: dict[str, Any],
         values: Float[Tensor, "R K"],
         rows: Tensor | Callable[[], Tensor],
         fn: Callable[[Tensor], Tensor] | None = None,

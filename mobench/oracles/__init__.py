@@ -1,10 +1,13 @@
-"""Oracles: exact, minibatch with one or two independent samples, running averages, and local steps of clients."""
+"""Oracles: exact, minibatch with one or two independent samples, running averages, local steps of clients, and both forms
+of bilevel problems."""
 
 from mobench.oracles.ema import EMA
 from mobench.oracles.epochs import Epochs
 from mobench.oracles.exact import Exact
 from mobench.oracles.federated_ema import FederatedEMA
+from mobench.oracles.hypergradient import Hypergradient
 from mobench.oracles.local_steps import LocalSteps
 from mobench.oracles.minibatch import Minibatch
+from mobench.oracles.value_gap import ValueGap
 
-__all__ = ["EMA", "Epochs", "Exact", "FederatedEMA", "LocalSteps", "Minibatch"]
+__all__ = ["EMA", "Epochs", "Exact", "FederatedEMA", "Hypergradient", "LocalSteps", "Minibatch", "ValueGap"]

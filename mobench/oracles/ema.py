@@ -60,8 +60,6 @@ class EMA(Oracle):
         spec = inner.spec
         if "rows" not in spec.provides:
             raise JoinError(f"EMA averages rows, which {type(inner).__name__} does not provide.")
-        if spec.stateful:
-            raise JoinError(f"EMA over {type(inner).__name__}: an oracle with a state of its own cannot be averaged.")
         if not (decay >= 0 and scale > 0 and offset > 0):
             raise ConfigError(
                 f"oracle.decay={decay} must be >= 0, oracle.scale={scale} and oracle.offset={offset} > 0."
@@ -96,19 +94,25 @@ class EMA(Oracle):
     def init(self, theta: Float[Tensor, "R P"]) -> State:
         R, P = theta.shape
         K = self.spec.M + self.spec.N
-        state = {"values": theta.new_zeros(R, K), "rows": theta.new_zeros(R, K, P)}
+        state: State = {"values": theta.new_zeros(R, K), "rows": theta.new_zeros(R, K, P)}
+        if self.inner.spec.stateful:
+            state["inner"] = self.inner.init(theta)
         if self.blocks > 1:
             state["visits"] = torch.zeros(R, self.blocks, dtype=torch.int64, device=theta.device)
         return state
 
     def at(self, theta: Float[Tensor, "R P"], state: State, t: int, k: int = 0) -> Point:
-        sample = self.inner.at(theta, {}, t, k)
+        sample = self.inner.at(theta, state.get("inner", {}), t, k)
         rho = self.rho(t)
         values = torch.lerp(state["values"], sample.values(), rho)
+        fresh = sample.rows()
+        inner = {"inner": sample.state} if self.inner.spec.stateful else {}  # asked only now: rows are part of it
         if self.blocks == 1:
-            rows = torch.lerp(state["rows"], sample.rows(), rho)
-            new = {"values": values, "rows": rows}
-            return TablePoint(theta, self.spec.X, self.spec.M, new, values, rows)
+            rows = torch.lerp(state["rows"], fresh, rho)
+            new = {"values": values, "rows": rows, **inner}
+            point = TablePoint(theta, self.spec.X, self.spec.M, new, values, rows)
+            point.inner = sample
+            return point
         chosen = self.block(t, len(theta))
         mask = self.block_of == chosen.unsqueeze(1)
         weight = torch.full_like(values[:, :1], rho)
@@ -116,11 +120,13 @@ class EMA(Oracle):
         if self.block_rho == "per_block":
             count = visits.gather(1, chosen.unsqueeze(1)).to(values.dtype)
             weight = (self.scale / (count + self.offset) ** self.decay).clamp_max(1.0)
-        fresh = state["rows"] + weight.unsqueeze(2) * (sample.rows() - state["rows"])
-        rows = torch.where(mask.unsqueeze(1), fresh, state["rows"])
+        rows = torch.where(
+            mask.unsqueeze(1), state["rows"] + weight.unsqueeze(2) * (fresh - state["rows"]), state["rows"]
+        )
         visits = visits + torch.nn.functional.one_hot(chosen, self.blocks)
-        new = {"values": values, "rows": rows, "visits": visits}
+        new = {"values": values, "rows": rows, "visits": visits, **inner}
         point = TablePoint(theta, self.spec.X, self.spec.M, new, values, rows)
+        point.inner = sample
         if self.block_move == "selected":
             point.moving = mask
         return point
@@ -138,8 +144,16 @@ class EMA(Oracle):
     def ideal(self) -> Tensor | None:
         return self.inner.ideal
 
-    def columns(self, theta: Float[Tensor, "R P"], values: Float[Tensor, "R K"]) -> dict[str, Tensor]:
-        return self.inner.columns(theta, values)
+    def initial(self, runs: Runs) -> Float[Tensor, "R P"]:
+        return self.inner.initial(runs)
+
+    def last_point(self, theta: Float[Tensor, "R P"], state: State, t: int) -> Point | None:
+        return self.inner.last_point(theta, state.get("inner", {}), t)
+
+    def columns(
+        self, theta: Float[Tensor, "R P"], values: Float[Tensor, "R K"], point: Point | None = None
+    ) -> dict[str, Tensor]:
+        return self.inner.columns(theta, values, point and (point.inner or point))
 
     def exact_point(self, theta: Float[Tensor, "R P"]) -> Point | None:
         return self.inner.exact_point(theta)

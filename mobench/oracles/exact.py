@@ -27,7 +27,12 @@ class OfProblem(Oracle):
     def ideal(self) -> Tensor | None:  # asked for at every recorded step
         return self.problem.ideal_point
 
-    def columns(self, theta: Float[Tensor, "R P"], values: Float[Tensor, "R K"]) -> dict[str, Tensor]:
+    def initial(self, runs: Runs) -> Float[Tensor, "R P"]:
+        return self.problem.initial(runs)
+
+    def columns(
+        self, theta: Float[Tensor, "R P"], values: Float[Tensor, "R K"], point: Point | None = None
+    ) -> dict[str, Tensor]:
         return self.problem.columns(theta, values)
 
     def exact_point(self, theta: Float[Tensor, "R P"]) -> Point | None:

@@ -1,5 +1,6 @@
 """Problems with a flat vector of decision variables: one family, one small file."""
 
+from mobench.problems.bilevel_quadratic import BilevelQuadratic
 from mobench.problems.constrained_gaussian import ConstrainedGaussian
 from mobench.problems.dtlz2 import DTLZ2
 from mobench.problems.federated_images import FederatedImages
@@ -17,6 +18,7 @@ __all__ = [
     "ZDT1",
     "ZDT2",
     "ZDT3",
+    "BilevelQuadratic",
     "ConstrainedGaussian",
     "FederatedImages",
     "L1Regularized",

@@ -1,0 +1,66 @@
+"""WC-MHGD:  d = -sum_s r_s lambda_s grad phi_s
+
+lambda = argmin over the simplex of  |sum_s lambda_s r_s grad phi_s|^2 - u sum_s lambda_s r_s phi_s
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from mobench.core.algorithm import Context, Info, Real, State, Weighting
+from mobench.errors import ConfigError, choose
+from mobench.subproblems import qp
+
+
+@dataclass(frozen=True, kw_only=True)
+class WCMHGD(Weighting):
+    """Weighted-Chebyshev multi-hypergradient descent; the preference is r, and r * phi is what it equalises.
+
+    With u = 0 it is the min-norm method on r_s grad phi_s, where phi_s falls at a rate proportional to 1 / r_s: the most preferred
+    objective falls most slowly. Fixed points for any u > 0 are those of min_x max_s r_s phi_s, whatever u is.
+    Without preference (all r_s alike, u = 0) it is MGDA with a step S times smaller: use algorithm=mgda.
+
+    Fields: `trade_off`: u >= 0. `subproblem`: "exact" (batched, certified) or "cvxpy" (one run at a time, for reference).
+    Column `lambda_1`..: the weights at the recorded step.
+    Source: multi-objective bilevel learning paper, Algorithm 1, equation (5). Departure: the square root K of the Gram matrix is
+    not formed; only K'K enters.
+    """
+
+    gram: ClassVar[bool] = True
+    varies: ClassVar[frozenset[str]] = frozenset({"step_size", "trade_off"})
+    citation: ClassVar[str] = "multi-objective bilevel learning paper (WC-MHGD)"
+
+    trade_off: Real = 10.0
+    subproblem: str = "exact"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.trade_off >= 0:
+            raise ConfigError(f"algorithm.trade_off={self.trade_off} must be >= 0.")
+        choose("algorithm.subproblem", self.subproblem, ("exact", "cvxpy"))
+
+    def init(self, ctx: Context) -> State:
+        return {"r": ctx.prefs, "lam": torch.full_like(ctx.prefs, 1.0 / ctx.spec.M)}
+
+    def weights(
+        self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"] | None, state: State, t: int
+    ) -> tuple[Float[Tensor, "R M"], State, Info]:
+        assert G is not None
+        r = state["r"]
+        solve: Any = qp
+        if self.subproblem == "cvxpy":
+            from mobench.subproblems import reference
+
+            solve = reference.qp
+        lam, residual, failed = solve(
+            2.0 * r.unsqueeze(1) * G * r.unsqueeze(2), self.trade_off * r * F, torch.ones_like(F)
+        )
+        return r * lam, {**state, "lam": lam}, Info(residual, failed)
+
+    def report(self, F: Float[Tensor, "R M"], state: State) -> dict[str, Tensor]:
+        return {f"lambda_{s + 1}": state["lam"][:, s] for s in range(F.shape[1])}

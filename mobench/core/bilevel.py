@@ -1,0 +1,208 @@
+"""Bilevel problems:  phi_s(x) = f_s(x, y*(x)),   y*(x) = argmin_y g(x, y),   g strongly convex in y.
+
+    grad phi_s = grad_x f_s - J_xy H^-1 grad_y f_s        at (x, y*),   H = d2g/dy2 (q x q),  J_xy = d2g/dxdy (P x q)
+
+y has B blocks of q numbers. B = 1: all objectives share y. B = S: objective s sees block s alone, and g = sum_s g_s(x, y_s).
+Vectors in the space of y come as columns v (R, k, q): any k where B = 1, k = S (column s belongs to block s) where B = S.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from mobench.core.preferences import Runs
+from mobench.core.problem import Problem
+from mobench.errors import SolverError
+from mobench.subproblems.cg import conjugate_gradients
+
+Step = tuple[Tensor, Tensor]  # y (R, B, q) and columns v (R, S, q)
+NEWTON_STEPS, HALVINGS, CG_STEPS = 60, 30, 200  # of the exact solution of a lower level
+ARMIJO = 1e-4
+
+
+class View(ABC):
+    """Both levels at one x, on one sample of each: what hypergradients are made of. Nothing has a graph."""
+
+    @abstractmethod
+    def lower(self, y: Float[Tensor, "R B q"]) -> Float[Tensor, "R B"]:
+        """g, block by block."""
+
+    @abstractmethod
+    def lower_gradient(self, y: Float[Tensor, "R B q"]) -> Float[Tensor, "R B q"]:
+        """grad_y g."""
+
+    @abstractmethod
+    def lower_hvp(self, y: Float[Tensor, "R B q"], v: Float[Tensor, "R k q"]) -> Float[Tensor, "R k q"]:
+        """H v, column by column."""
+
+    @abstractmethod
+    def upper(self, y: Float[Tensor, "R B q"]) -> tuple[Float[Tensor, "R S"], Float[Tensor, "R S q"]]:
+        """f_s(x, y) and the part of grad_y f_s that is not 0."""
+
+    @abstractmethod
+    def rows(self, y: Float[Tensor, "R B q"], steps: Sequence[Step]) -> Float[Tensor, "R S P"]:
+        """grad_x f_s(x, y) - sum over (y_t, v_t) of J_xy(x, y_t) v_t,s."""
+
+    @abstractmethod
+    def lower_x(self, y: Float[Tensor, "R B q"]) -> Float[Tensor, "R P"]:
+        """grad_x g, all blocks together."""
+
+
+class GraphView(View):
+    """By automatic differentiation of two batched functions, f(x, y) (R, S) and g(x, y) (R, B); runs do not interact."""
+
+    def __init__(self, x: Tensor, f: Callable[[Tensor, Tensor], Tensor], g: Callable[[Tensor, Tensor], Tensor]) -> None:
+        self.x, self.f, self.g = x.detach(), f, g
+
+    def lower(self, y: Float[Tensor, "R B q"]) -> Float[Tensor, "R B"]:
+        return self.g(self.x, y)
+
+    def _slope(self, x: Tensor, y: Tensor) -> Tensor:
+        found: Tensor = torch.func.grad(lambda y_: self.g(x, y_).sum())(y)
+        return found
+
+    def lower_gradient(self, y: Float[Tensor, "R B q"]) -> Float[Tensor, "R B q"]:
+        return self._slope(self.x, y)
+
+    def lower_hvp(self, y: Float[Tensor, "R B q"], v: Float[Tensor, "R k q"]) -> Float[Tensor, "R k q"]:
+        def one(column: Tensor) -> Tensor:
+            product: Tensor = torch.func.jvp(lambda y_: self._slope(self.x, y_), (y,), (column,))[1]
+            return product
+
+        if y.shape[1] > 1 or v.shape[1] == 1:
+            return one(v)
+        columns: Tensor = torch.func.vmap(one)(v.transpose(0, 1).unsqueeze(2))
+        return columns.squeeze(2).transpose(0, 1)
+
+    def upper(self, y: Float[Tensor, "R B q"]) -> tuple[Float[Tensor, "R S"], Float[Tensor, "R S q"]]:
+        F = self.f(self.x, y)
+        if y.shape[1] > 1:
+            slopes: Tensor = torch.func.grad(lambda y_: self.f(self.x, y_).sum())(y)
+            return F, slopes
+        rows = [torch.func.grad(lambda y_, s=s: self.f(self.x, y_)[:, s].sum())(y)[:, 0] for s in range(F.shape[1])]
+        return F, torch.stack(rows, dim=1)
+
+    def rows(self, y: Float[Tensor, "R B q"], steps: Sequence[Step]) -> Float[Tensor, "R S P"]:
+        S = self.f(self.x, y).shape[1]
+
+        def total(x: Tensor, s: int) -> Tensor:
+            out = self.f(x, y)[:, s].sum()
+            for y_t, v in steps:
+                own = s if y.shape[1] > 1 else 0
+                out = out - (self._slope(x, y_t)[:, own] * v[:, s]).sum()
+            return out
+
+        return torch.stack([torch.func.grad(lambda x, s=s: total(x, s))(self.x) for s in range(S)], dim=1)
+
+    def lower_x(self, y: Float[Tensor, "R B q"]) -> Float[Tensor, "R P"]:
+        found: Tensor = torch.func.grad(lambda x: self.g(x, y).sum())(self.x)
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bilevel(Problem):
+    """Base class of bilevel problems; the decision variables are x. Needs oracle=hypergradient or oracle=value_gap.
+
+    A subclass says `blocks`, `lower_dim` and either `f` and `g` (differentiable; both batched over runs) or `view`. Data: see
+    `draw`; `view` gets what it has drawn, None stands for all of them.
+
+    `values` is phi at the exact y*(x) (`solve`), without a gradient: `oracle=exact` joins only problems with a closed form.
+    """
+
+    whole: ClassVar[bool] = False
+    level_samples: ClassVar[tuple[str, str]] = ("lower", "upper")
+
+    start_lower: float = field(default=0.0)  # every y starts here
+
+    @property
+    @abstractmethod
+    def blocks(self) -> int:
+        """B: 1 or S."""
+
+    @property
+    @abstractmethod
+    def lower_dim(self) -> int:
+        """q, the length of a block of y."""
+
+    @property
+    def lower_samples(self) -> int:
+        """Terms of the lower level's finite sum, for each run; 0: it has none."""
+        return 0
+
+    @property
+    def convexity(self) -> float:
+        """mu_g, the strong convexity of g in y; 0: not known."""
+        return 0.0
+
+    def f(self, x: Float[Tensor, "R P"], y: Float[Tensor, "R B q"]) -> Float[Tensor, "R S"]:
+        """Upper level."""
+        raise NotImplementedError(f"{type(self).__name__} has neither f nor a view of its own")
+
+    def g(self, x: Float[Tensor, "R P"], y: Float[Tensor, "R B q"]) -> Float[Tensor, "R B"]:
+        """Lower level, block by block."""
+        raise NotImplementedError(f"{type(self).__name__} has neither g nor a view of its own")
+
+    def view(self, x: Float[Tensor, "R P"], batch: Int[Tensor, "R b"] | None = None) -> View:
+        """Both levels at x. `batch`: terms of the lower level's sum for each run; None: all."""
+        return GraphView(x, self.f, self.g)
+
+    def initial_lower(self, runs: Runs) -> Float[Tensor, "R B q"]:
+        """y_0, float64 on the CPU."""
+        return torch.full((len(runs), self.blocks, self.lower_dim), float(self.start_lower), dtype=torch.float64)
+
+    def solve(self, x: Float[Tensor, "R P"]) -> Float[Tensor, "R B q"]:
+        """y*(x) by Newton's method, see `newton`. Raises SolverError where it does not get there."""
+        y = x.new_full((len(x), self.blocks, self.lower_dim), float(self.start_lower))
+        return newton(self.view(x), y, type(self).__name__)
+
+    def values(self, x: Float[Tensor, "R P"], batch: Any = None) -> Float[Tensor, "R S"]:
+        return self.view(x).upper(self.solve(x))[0]
+
+    def columns_at(self, x: Float[Tensor, "R P"], y: Float[Tensor, "R B q"]) -> dict[str, Tensor]:
+        """The problem's own measures (R,) of a pair (x, y)."""
+        return {}
+
+
+def newton(view: View, y: Float[Tensor, "R B q"], what: str) -> Float[Tensor, "R B q"]:
+    """argmin_y g(x, y), every block of every run on its own: Newton steps by CG, halved until g falls (Armijo).
+
+    Stops at |grad_y g| <= 1e-10 (float32: 1e-5) times (1 + its length at the start). Runs whose numbers are not finite are
+    left as they are. Raises SolverError if a block is not there after 60 steps.
+    """
+    single = y.dtype == torch.float32
+    close, rounding = (1e-5, 1e-6) if single else (1e-10, 1e-14)
+    slope = view.lower_gradient(y)
+    length = torch.linalg.vector_norm(slope, dim=-1)
+    goal = close * (1.0 + length)
+    for _ in range(NEWTON_STEPS):
+        open_ = (length > goal) & torch.isfinite(length)
+        if not bool(open_.any()):
+            return y
+        forcing = (0.5 * length.sqrt()).clamp(1e-3 if single else 1e-8, 0.1)
+        found = conjugate_gradients(partial(view.lower_hvp, y), slope, steps=CG_STEPS, relative=forcing)
+        direction = torch.where(open_.unsqueeze(-1), found, 0.0)
+        fall, value = (slope * direction).sum(-1), view.lower(y)
+        size = torch.ones_like(length)
+        for _ in range(HALVINGS):
+            trial = y - size.unsqueeze(-1) * direction
+            bad = open_ & ~(view.lower(trial) <= value - ARMIJO * size * fall + rounding * (1.0 + value.abs()))
+            if not bool(bad.any()):
+                break
+            size = torch.where(bad, 0.5 * size, size)
+        y = trial
+        slope = view.lower_gradient(y)
+        length = torch.linalg.vector_norm(slope, dim=-1)
+    if bool((length > goal).any()):
+        raise SolverError(
+            f"The lower level of {what} was not solved in {NEWTON_STEPS} Newton steps: |grad_y g| = "
+            f"{float(length.max()):.1e}, wanted {float(goal.max()):.1e}. Is it strongly convex?"
+        )
+    return y

@@ -1,0 +1,58 @@
+"""Batched conjugate gradients:  H v = b,  H symmetric positive definite, given as a function of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from mobench.errors import SolverError
+
+SETTLED = 1e-28  # squared residual at which a column is solved
+
+
+def conjugate_gradients(
+    apply: Callable[[Tensor], Tensor],
+    b: Float[Tensor, "R k q"],
+    start: Float[Tensor, "R k q"] | None = None,
+    steps: int = 10,
+    relative: Float[Tensor, "R k"] | None = None,
+) -> Float[Tensor, "R k q"]:
+    """`steps` steps of conjugate gradients on H v = b, each of the R x k columns on its own.
+
+    apply: V -> H V. start: first guess (None: 0); a solution is returned unchanged. A column stops for good when its squared
+    residual is below 1e-28, or its residual below `relative` times |b|. Exact after q steps up to rounding (Hestenes and
+    Stiefel 1952).
+
+    Raises SolverError where p'Hp <= 0 for a search direction p: H is not positive definite. A column whose numbers are not
+    finite does not move, and is no reason to stop.
+    """
+    v = torch.zeros_like(b) if start is None else start
+    r = b - apply(v) if start is not None else b
+    p, rho = r, (r * r).sum(-1)
+    enough = torch.full_like(rho, SETTLED)
+    if relative is not None:
+        enough = torch.maximum(enough, relative.square() * (b * b).sum(-1))
+    for _ in range(steps):
+        active = (rho > enough) & torch.isfinite(rho)
+        if not bool(active.any()):
+            break
+        Hp = apply(p)
+        curvature = (p * Hp).sum(-1)
+        negative = active & (curvature <= 0)
+        if bool(negative.any()):
+            run, column = (int(i) for i in negative.nonzero()[0])
+            quotient = float(curvature[run, column] / (p * p).sum(-1)[run, column])
+            raise SolverError(
+                f"Conjugate gradients met a direction of curvature {quotient:.2e} <= 0 (run {run}, column {column + 1}): the "
+                f"lower level is not strongly convex in y there. A larger regulariser, or a smaller oracle.inner_step, "
+                f"may help; oracle.method=itd does not need convexity."
+            )
+        alpha = torch.where(active, rho / curvature, 0.0).unsqueeze(-1)
+        v, r = v + alpha * p, r - alpha * Hp
+        fresh = (r * r).sum(-1)
+        p = r + torch.where(active, fresh / rho, 0.0).unsqueeze(-1) * p
+        rho = torch.where(active, fresh, rho)
+    return v
