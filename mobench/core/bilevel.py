@@ -73,8 +73,10 @@ class GraphView(View):
         return self._slope(self.x, y)
 
     def lower_hvp(self, y: Float[Tensor, "R B q"], v: Float[Tensor, "R k q"]) -> Float[Tensor, "R k q"]:
+        pull = torch.func.vjp(lambda y_: self._slope(self.x, y_), y)[1]  # H is symmetric
+
         def one(column: Tensor) -> Tensor:
-            product: Tensor = torch.func.jvp(lambda y_: self._slope(self.x, y_), (y,), (column,))[1]
+            product: Tensor = pull(column)[0]
             return product
 
         if y.shape[1] > 1 or v.shape[1] == 1:

@@ -36,7 +36,8 @@ class BilevelQuadratic(Bilevel):
 
     Fields: tasks: S. variables: P. lower: q. residuals: k, rows of C_s and E_s. spectrum: smallest and largest eigenvalue of A,
     the others lie evenly between. data_seed: the constants. A is a random rotation of its spectrum; B, C, E have standard normal
-    entries over the root of the number of columns, c standard normal ones, t_s any direction and length target k^(1/2). offset: added to each f_s, so that losses stay positive.
+    entries over the root of the number of columns, c standard normal ones, t_s any direction and length target k^(1/2).
+    offset: added to each f_s.
     """
 
     whole: ClassVar[bool] = True

@@ -1,0 +1,341 @@
+"""Data hyper-cleaning: one weight for each training image, S copies of its labels with more and more of them wrong.
+
+g_s(x, W_s) = (1/n) sum_j sigmoid(x_j) CE(W_s a_j, label_s,j) + reg |W_s|^2,     f_s(W_s) = mean CE(W_s a, label), validation
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as nn
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from mobench.core.bilevel import Bilevel, Step, View
+from mobench.core.preferences import Runs
+from mobench.core.random import generator
+from mobench.data.images import CLASSES, Images, digest_of, load_images
+from mobench.errors import ConfigError, choose
+
+MASKS = ("independent", "nested")
+PART = 4096  # images of a product of which only a sum is kept
+
+
+class Labels(NamedTuple):
+    """Of one seed: which images of the base set train and validate, the labels of each task, which of them are wrong."""
+
+    train: Int[Tensor, " n"]
+    validation: Int[Tensor, " m"]
+    given: Int[Tensor, "S n"]
+    wrong: Int[Tensor, "S n"]
+    digest: str
+
+
+class Sets(NamedTuple):
+    """Of one seed, on the device: pixels (n, d), one-hot labels of all tasks (n, S 10); the same of validation (m, 10)."""
+
+    train: Float[Tensor, "n d"]
+    given: Float[Tensor, "n K"]
+    validation: Float[Tensor, "m d"]
+    truth: Float[Tensor, "m 10"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class HyperCleaning(Bilevel):
+    """S tasks with corruption rates p_s share the weights x of the training images; task s fits a linear softmax W_s (10, d)
+    without bias to its own labels. y has S blocks. All derivatives are closed forms.
+
+    With P = softmax(A W_s'), E = P - onehot(label_s), and n terms (or those of a batch):
+        grad_W g_s = (1/n) sum_j sigmoid(x_j) E_j a_j' + 2 reg W_s
+        H v        = (1/n) sum_j sigmoid(x_j) (P_j * z_j - P_j <P_j, z_j>) a_j' + 2 reg v,   z = A v'
+        [J_xy v]_j = sigmoid'(x_j) <E_j, z_j> / n
+
+    A run's seed makes the split of the base set's training images, which labels are wrong, and which class they show instead
+    (each of the other nine alike). mu_g = 2 reg.
+
+    Columns: test_loss_s, test_accuracy_s (per cent) on the test images, their means test_loss, test_accuracy; weight_wrong_s and
+    weight_right_s, means of sigmoid(x_j) over the images whose label of task s is wrong, right (NaN where there is none).
+
+    Fields:
+        data: digits, digits_hard (embedded), mnist, fashion_mnist. data_root: folder of the files; no part of a job's identity.
+        train_size, validation_size: images of either set, from the base set's training images. test_size: null: all.
+        rates: p_s, in [0, 1). masks: independent (each task draws its own) | nested (a wrong label stays wrong at higher rates).
+        reg: of |W|^2, > 0. shrink: side of the squares of pixels that are averaged (1: none).
+
+    Source: multi-objective bilevel learning paper, Section 6. Departure: g has no factor 1/S.
+    """
+
+    start_kinds: ClassVar[Mapping[str, tuple[str, ...]]] = {"constant": ("value",), "normal": ("scale",)}
+    elsewhere: ClassVar[tuple[str, ...]] = ("data_root",)
+    citation: ClassVar[str] = "Franceschi et al. 2017 (data hyper-cleaning); multi-objective bilevel learning paper"
+
+    data: str = "digits"
+    data_root: str = "data"
+    train_size: int = 1000
+    validation_size: int = 400
+    test_size: int | None = None
+    rates: Sequence[float] = (0.0, 0.15, 0.3, 0.45, 0.6)
+    masks: str = "independent"
+    reg: float = 0.1
+    shrink: int = 1
+    start: Mapping[str, Any] = field(default_factory=lambda: {"kind": "constant", "value": 0.0})
+    steps: int = 150
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        choose("problem.masks", self.masks, MASKS)
+        for key in ("train_size", "validation_size", "shrink"):
+            if getattr(self, key) < 1:
+                raise ConfigError(f"problem.{key}={getattr(self, key)} must be at least 1.")
+        if self.test_size is not None and self.test_size < 1:
+            raise ConfigError(f"problem.test_size={self.test_size} must be at least 1 (null: all).")
+        if not self.rates or not all(0 <= p < 1 for p in self.rates):
+            raise ConfigError(
+                f"problem.rates={list(self.rates)} must be corruption rates in [0, 1), one for each task."
+            )
+        if not self.reg > 0:
+            raise ConfigError(f"problem.reg={self.reg} must be > 0: the lower level is strongly convex.")
+
+    # what there is
+
+    @property
+    def images(self) -> Images:
+        """The base set; read once in a process."""
+        found = load_images(self.data, self.data_root)
+        wanted, there = self.train_size + self.validation_size, len(found.train)
+        if wanted > there:
+            raise ConfigError(
+                f"problem.train_size={self.train_size} and problem.validation_size={self.validation_size} need {wanted} images; "
+                f"{found.label} has {there} for training."
+            )
+        return found
+
+    @property
+    def n_objectives(self) -> int:
+        return len(self.rates)
+
+    @property
+    def dim(self) -> int:
+        return self.train_size
+
+    @property
+    def blocks(self) -> int:
+        return len(self.rates)
+
+    @property
+    def pixels(self) -> int:
+        """d."""
+        return (self.images.train.shape[-1] // self.shrink) ** 2
+
+    @property
+    def lower_dim(self) -> int:
+        return CLASSES * self.pixels
+
+    @property
+    def lower_samples(self) -> int:
+        return self.train_size
+
+    @property
+    def convexity(self) -> float:
+        return 2.0 * self.reg
+
+    @property
+    def ideal_point(self) -> Float[Tensor, " S"]:
+        """0, which a cross-entropy does not fall below."""
+        return torch.zeros(len(self.rates), dtype=torch.float64)
+
+    def labels_of(self, seed: int) -> Labels:
+        """Split and corrupted labels; drawn once in a process."""
+        sizes = self.train_size, self.validation_size
+        return _labels(
+            self.data, self.data_root, *sizes, tuple(float(p) for p in self.rates), self.masks, seed, self.name
+        )
+
+    def facts(self, runs: Runs | None = None) -> dict[str, Any]:
+        base, seeds = self.images, sorted({int(s) for s in runs.seeds} if runs is not None else ())
+        return {
+            "data": base.label,
+            "data_sha256": base.digest,
+            "embedded": base.embedded,
+            "labels_sha256": {str(seed): self.labels_of(seed).digest for seed in seeds},
+        }
+
+    def bind(self, runs: Runs) -> HyperCleaning:
+        """With the labels of the runs' seeds."""
+        seeds, group = torch.unique(runs.seeds.cpu(), return_inverse=True)
+        for seed in seeds.tolist():
+            self.labels_of(seed)  # what cannot be had is an error now
+        other = copy.copy(self)
+        object.__setattr__(other, "_seeds", seeds.tolist())  # no fields: they are no keys of the configuration
+        object.__setattr__(other, "_runs", [(group == g).nonzero().squeeze(1) for g in range(len(seeds))])
+        object.__setattr__(other, "_kept", {})
+        return other
+
+    # on the device
+
+    def _pixels(self, images: Tensor, like: Tensor) -> Float[Tensor, "n d"]:
+        x = images.to(like.device, like.dtype) / 255.0
+        return (nn.avg_pool2d(x.unsqueeze(1), self.shrink) if self.shrink > 1 else x).flatten(1)
+
+    def groups(self, like: Tensor) -> Iterator[tuple[Tensor, Sets]]:
+        """Runs of each seed, and its images."""
+        kept: dict[Any, list[Sets]] = self._kept  # type: ignore[attr-defined]
+        key = (like.dtype, like.device)
+        if key not in kept:
+            base, found = self.images, []
+            for seed in self._seeds:  # type: ignore[attr-defined]
+                own = self.labels_of(seed)
+                given = nn.one_hot(own.given, CLASSES).transpose(0, 1).flatten(1)
+                truth = nn.one_hot(base.train_labels[own.validation], CLASSES)
+                pixels = (self._pixels(base.train[index], like) for index in (own.train, own.validation))
+                train, validation = pixels
+                found.append(Sets(train, given.to(like), validation, truth.to(like)))
+            kept[key] = found
+        for runs, sets in zip(self._runs, kept[key], strict=True):  # type: ignore[attr-defined]
+            yield runs.to(like.device), sets
+
+    def view(self, x: Float[Tensor, "R P"], batch: Int[Tensor, "R b"] | None = None) -> View:
+        return _Linear(self, x, batch)
+
+    def columns_at(self, x: Float[Tensor, "R P"], y: Float[Tensor, "R B q"]) -> dict[str, Tensor]:
+        base, S = self.images, len(self.rates)
+        A = self._pixels(base.test[: self.test_size], x)
+        labels = base.test_labels[: self.test_size].to(x.device)
+        loss, right = x.new_zeros(2, len(x), S).unbind(0)
+        for part in torch.arange(len(A), device=x.device).split(PART):
+            z = (y.view(-1, A.shape[1]) @ A[part].mT).view(len(x), S, CLASSES, len(part))
+            chosen = z.gather(2, labels[part].expand(len(x), S, 1, -1)).squeeze(2)
+            loss += (z.logsumexp(2) - chosen).sum(2) / len(A)
+            right += (z.argmax(2) == labels[part]).sum(2) * (100.0 / len(A))
+        out = {f"test_loss_{s + 1}": loss[:, s] for s in range(S)}
+        out |= {f"test_accuracy_{s + 1}": right[:, s] for s in range(S)}
+        out |= {"test_loss": loss.mean(1), "test_accuracy": right.mean(1)}
+        weights = torch.sigmoid(x)
+        for kind in ("wrong", "right"):
+            for s in range(S):
+                mean = torch.empty_like(weights[:, 0])
+                for (runs, _), seed in zip(self.groups(x), self._seeds, strict=True):  # type: ignore[attr-defined]
+                    mask = (
+                        self.labels_of(seed).wrong[s].to(x)
+                        if kind == "wrong"
+                        else 1.0 - self.labels_of(seed).wrong[s].to(x)
+                    )
+                    mean[runs] = (weights[runs] @ mask) / mask.sum()
+                out[f"weight_{kind}_{s + 1}"] = mean
+        return out
+
+
+@lru_cache(maxsize=32)
+def _labels(data: str, root: str, n: int, m: int, rates: tuple[float, ...], masks: str, seed: int, name: str) -> Labels:
+    base = load_images(data, root)
+    order = generator(seed, problem=name, use="split").permutation(len(base.train))
+    train, validation = order[:n].copy(), order[n : n + m].copy()
+    truth = base.train_labels.numpy()[train]
+    given, wrong = [], []
+    for s, p in enumerate(rates):
+        rng = generator(seed, problem=name, use="corruption", task=0 if masks == "nested" else s)
+        mask = rng.random(n) < p
+        other = (truth + rng.integers(1, CLASSES, size=n)) % CLASSES  # never the right one
+        given.append(np.where(mask, other, truth))
+        wrong.append(mask)
+    tables = [np.stack(given), np.stack(wrong).astype(np.int64)]
+    digest = digest_of(train.astype(np.int64), validation.astype(np.int64), *tables)
+    first, second, third, fourth = (torch.from_numpy(a) for a in (train, validation, *tables))
+    return Labels(first, second, third, fourth, digest)
+
+
+class _Linear(View):
+    """Closed forms; runs of a seed share each product with its images."""
+
+    def __init__(self, problem: HyperCleaning, x: Tensor, batch: Tensor | None) -> None:
+        self.problem, self.x, self.batch = problem, x, batch
+        self.S, self.d = len(problem.rates), problem.pixels
+        self._last: tuple[Tensor, list[Tensor]] | None = None  # y, and its probabilities
+        self._parts: list[tuple[Tensor, Tensor, Tensor, Tensor]] | None = None
+
+    def _groups(self) -> list[tuple[Tensor, Tensor, Tensor, Tensor]]:
+        """Runs, images A (b, d), one-hot labels (S, 10, b), sigmoid(x_j) / b (r, 1, 1, b)."""
+        if self._parts is None:
+            self._parts = []
+            for runs, sets in self.problem.groups(self.x):
+                x, A, truth = self.x[runs], sets.train, sets.given
+                if self.batch is not None:
+                    index = self.batch[runs[0]]  # runs of a seed draw the same
+                    x, A, truth = x[:, index], A[index], truth[index]
+                share = torch.sigmoid(x) / len(A)
+                self._parts.append((runs, A, truth.mT.view(self.S, CLASSES, len(A)), share[:, None, None]))
+        return self._parts
+
+    def _scores(self, v: Float[Tensor, "r S q"], A: Float[Tensor, "b d"]) -> Float[Tensor, "r S 10 b"]:
+        return (v.reshape(-1, self.d) @ A.mT).view(len(v), self.S, CLASSES, len(A))
+
+    def _probabilities(self, y: Float[Tensor, "R S q"]) -> list[Tensor]:
+        if self._last is None or self._last[0] is not y:
+            self._last = y, [self._scores(y[runs], A).softmax(2) for runs, A, _, _ in self._groups()]
+        return self._last[1]
+
+    def lower(self, y: Float[Tensor, "R B q"]) -> Float[Tensor, "R B"]:
+        out = self.problem.reg * y.square().sum(-1)
+        for runs, A, truth, share in self._groups():
+            z = self._scores(y[runs], A)
+            out[runs] += ((z.logsumexp(2) - (z * truth).sum(2)) * share.squeeze(1)).sum(2)
+        return out
+
+    def lower_gradient(self, y: Float[Tensor, "R B q"]) -> Float[Tensor, "R B q"]:
+        out = (2.0 * self.problem.reg) * y
+        for (runs, A, truth, share), P in zip(self._groups(), self._probabilities(y), strict=True):
+            out[runs] += (((P - truth) * share).view(-1, len(A)) @ A).view(len(runs), self.S, -1)
+        return out
+
+    def lower_hvp(self, y: Float[Tensor, "R B q"], v: Float[Tensor, "R k q"]) -> Float[Tensor, "R k q"]:
+        out = (2.0 * self.problem.reg) * v
+        for (runs, A, _, share), P in zip(self._groups(), self._probabilities(y), strict=True):
+            z = self._scores(v[runs], A).mul_(P)
+            z = torch.addcmul(z, P, z.sum(2, keepdim=True), value=-1).mul_(share)
+            out[runs] += (z.view(-1, len(A)) @ A).view(len(runs), self.S, -1)
+        return out
+
+    def upper(self, y: Float[Tensor, "R B q"]) -> tuple[Float[Tensor, "R S"], Float[Tensor, "R S q"]]:
+        F, slopes = y.new_empty(y.shape[:2]), torch.empty_like(y)
+        for runs, sets in self.problem.groups(y):
+            truth = sets.truth.mT
+            z = self._scores(y[runs], sets.validation)
+            log = z.log_softmax(2)
+            F[runs] = -(log * truth).sum((2, 3)) / len(sets.validation)
+            E = (log.exp_() - truth).view(-1, len(sets.validation))
+            slopes[runs] = (E @ sets.validation).view(len(runs), self.S, -1) / len(sets.validation)
+        return F, slopes
+
+    def rows(self, y: Float[Tensor, "R B q"], steps: Sequence[Step]) -> Float[Tensor, "R S P"]:
+        R, n = self.x.shape
+        out = y.new_zeros(R, self.S, n)
+        if not steps:
+            return out
+        for runs, sets in self.problem.groups(self.x):
+            x = self.x[runs]
+            weight = (torch.sigmoid(x) * torch.sigmoid(-x)).unsqueeze(1) / n
+            total = y.new_zeros(len(runs), self.S, n)
+            for start in range(0, n, PART):
+                A, truth = sets.train[start : start + PART], sets.given[start : start + PART]
+                truth = truth.mT.view(self.S, CLASSES, len(A))
+                for y_t, v in steps:
+                    E = self._scores(y_t[runs], A).softmax(2) - truth
+                    total[..., start : start + PART] += (E * self._scores(v[runs], A)).sum(2)
+            out[runs] = total.mul_(weight).neg_()
+        return out
+
+    def lower_x(self, y: Float[Tensor, "R B q"]) -> Float[Tensor, "R P"]:
+        n = self.x.shape[1]
+        out = torch.empty_like(self.x)
+        for runs, sets in self.problem.groups(self.x):
+            x = self.x[runs]
+            z = self._scores(y[runs], sets.train)
+            losses = z.logsumexp(2) - (z * sets.given.mT.view(self.S, CLASSES, n)).sum(2)
+            out[runs] = losses.sum(1) * torch.sigmoid(x) * torch.sigmoid(-x) / n
+        return out

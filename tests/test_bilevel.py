@@ -1,0 +1,721 @@
+"""Bilevel problems, hypergradient oracles and their methods: against tests/reference/bilevel.py (NumPy loops written from the
+specification without sight of the package), closed forms, automatic differentiation and CVXPY. Numbers in brackets: the
+property of the specification."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from mobench.algorithms.forum import FORUM
+from mobench.algorithms.mgda import MGDA
+from mobench.algorithms.moco import MoCo
+from mobench.algorithms.wc_mhgd import WCMHGD
+from mobench.core import Runs, loop
+from mobench.core.bilevel import GraphView, newton
+from mobench.core.join import check
+from mobench.core.preferences import resolve
+from mobench.errors import ConfigError, JoinError, PreferenceError, SolverError
+from mobench.oracles import EMA, Exact, Hypergradient, ValueGap
+from mobench.oracles import hypergradient as hypergradient_module
+from mobench.problems import VLMOP2, BilevelQuadratic, HyperCleaning
+from mobench.subproblems.cg import conjugate_gradients
+from tests.reference import bilevel as reference
+
+S, P, Q = 5, 8, 6
+R_1 = [0.8, 0.05, 0.05, 0.05, 0.05]
+R_3 = [0.05, 0.05, 0.8, 0.05, 0.05]
+UNIFORM = [0.2] * 5
+
+
+def runs_of(*weights: list[float], seeds: tuple[int, ...] = (0,)) -> Runs:
+    return Runs.product(torch.tensor(weights, dtype=torch.float64), seeds)
+
+
+def numpy_of(problem: BilevelQuadratic) -> reference.QuadraticBilevel:
+    c = problem.constants()
+    return reference.QuadraticBilevel(*(t.numpy() for t in (c.A, c.B, c.c, c.C, c.E, c.t)))
+
+
+def trained(
+    oracle: Any, algorithm: Any, theta: Tensor, runs: Runs, steps: int
+) -> tuple[Tensor, dict[str, Any], list[Any]]:
+    """Iterates (steps + 1, R, P), the last state, and the algorithm's states before each step."""
+    state = loop.start(oracle, algorithm, {}, theta, runs, steps)
+    path, states = [], []
+
+    def observe(t: int, now: dict[str, Any], point: Any) -> None:
+        path.append(now["theta"].clone())
+        states.append({k: v.clone() for k, v in now["alg"].items()})
+
+    state = loop.advance(oracle, algorithm, {}, state, steps, observe)
+    return torch.stack([*path, state["theta"]]), state, states
+
+
+@pytest.fixture(scope="module")
+def quadratic() -> BilevelQuadratic:
+    return BilevelQuadratic(tasks=S, variables=P, lower=Q)
+
+
+@pytest.fixture(scope="module")
+def two(quadratic: BilevelQuadratic) -> tuple[Runs, Tensor]:
+    runs = runs_of(R_1, R_3, seeds=(0, 1))
+    return runs, quadratic.initial(runs)
+
+
+# hypergradients
+
+
+def test_closed_forms_are_those_of_automatic_differentiation(quadratic: BilevelQuadratic) -> None:
+    rng = torch.Generator().manual_seed(0)
+    x, y = torch.randn(3, P, generator=rng).double(), torch.randn(3, 1, Q, generator=rng).double()
+    v = torch.randn(3, S, Q, generator=rng).double()
+    closed, graph = quadratic.view(x), GraphView(x, quadratic.f, quadratic.g)
+    torch.testing.assert_close(closed.lower(y), graph.lower(y))
+    torch.testing.assert_close(closed.lower_gradient(y), graph.lower_gradient(y))
+    torch.testing.assert_close(closed.lower_hvp(y, v), graph.lower_hvp(y, v))
+    torch.testing.assert_close(closed.lower_x(y), graph.lower_x(y))
+    for a, b in zip(closed.upper(y), graph.upper(y), strict=True):
+        torch.testing.assert_close(a, b)
+    torch.testing.assert_close(closed.rows(y, []), graph.rows(y, []))
+    torch.testing.assert_close(closed.rows(y, [(y, v), (2 * y, v * v)]), graph.rows(y, [(y, v), (2 * y, v * v)]))
+
+
+def test_exact_values_and_cg_in_q_steps_are_the_closed_form(
+    quadratic: BilevelQuadratic, two: tuple[Runs, Tensor]
+) -> None:
+    """[1]"""
+    runs, x = two
+    plain = numpy_of(quadratic)
+    oracle = Hypergradient(quadratic, runs, method="cg", cg_steps=Q, inner_steps=400, inner_step=0.4)
+    point = oracle.at(x, oracle.init(x), 0)
+    exact = Exact(quadratic, runs).at(x, {}, 0)
+    for r in range(len(runs)):
+        np.testing.assert_allclose(point.rows()[r], plain.hypergradients(x[r].numpy()), rtol=1e-10, atol=1e-10)
+        np.testing.assert_allclose(exact.rows()[r], plain.hypergradients(x[r].numpy()), rtol=1e-10, atol=1e-10)
+        np.testing.assert_allclose(oracle.exact(x)[r], plain.phi(x[r].numpy()), rtol=1e-12)
+
+
+def test_hypergradients_agree_with_finite_differences_of_phi(
+    quadratic: BilevelQuadratic, two: tuple[Runs, Tensor]
+) -> None:
+    """[1]"""
+    runs, x = two
+    oracle = Hypergradient(quadratic, runs, method="cg", cg_steps=Q, inner_steps=400, inner_step=0.4)
+    rows, h = oracle.at(x, oracle.init(x), 0).rows(), 1e-5
+    for p in range(P):
+        e = torch.zeros(P, dtype=torch.float64)
+        e[p] = h
+        slope = (oracle.exact(x + e) - oracle.exact(x - e)) / (2 * h)
+        torch.testing.assert_close(rows[:, :, p], slope, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("D", [1, 4, 16])
+def test_itd_is_the_derivative_of_the_inner_steps(
+    quadratic: BilevelQuadratic, two: tuple[Runs, Tensor], D: int
+) -> None:
+    """[1] Implementation A against B: reverse mode through the unrolled loop; and against the reference."""
+    runs, x = two
+    oracle = Hypergradient(quadratic, runs, inner_steps=D, inner_step=0.4)
+    rows = oracle.at(x, oracle.init(x), 0).rows()
+    leaf = x.clone().requires_grad_(True)
+    y = torch.zeros(len(x), 1, Q, dtype=torch.float64)
+    for _ in range(D):
+        y = y - 0.4 * torch.func.grad(lambda y_: quadratic.g(leaf, y_).sum())(y)
+    F = quadratic.f(leaf, y)
+    unrolled = torch.stack([torch.autograd.grad(F[:, s].sum(), leaf, retain_graph=True)[0] for s in range(S)], dim=1)
+    torch.testing.assert_close(rows, unrolled, rtol=1e-11, atol=1e-11)
+    plain = numpy_of(quadratic)
+    for r in range(len(runs)):
+        ys = plain.inner(x[r].numpy(), np.zeros(Q), 0.4, D)
+        np.testing.assert_allclose(rows[r], plain.itd_hypergradients(x[r].numpy(), ys, 0.4), rtol=1e-11, atol=1e-11)
+
+
+def test_itd_error_falls_as_the_bound_says(quadratic: BilevelQuadratic, two: tuple[Runs, Tensor]) -> None:
+    """[1] Error <= C (1 - alpha mu)^D from an inner loop that has converged."""
+    runs, x = two
+    plain, alpha, errors = numpy_of(quadratic), 0.4, []
+    exact = np.stack([plain.hypergradients(x[r].numpy()) for r in range(len(runs))])
+    for D in (4, 8, 16, 32, 64):
+        oracle = Hypergradient(quadratic, runs, inner_steps=D, inner_step=alpha)
+        rows = oracle.at(x, {"y": quadratic.solve(x)}, 0).rows().numpy()
+        errors.append(np.abs(rows - exact).max() / (1 - alpha * 0.5) ** D)
+    assert max(errors) <= 1.5 * errors[0]
+    assert errors[-1] * (1 - alpha * 0.5) ** 64 < 1e-5
+
+
+def test_cg_residuals_fall_and_a_solution_is_returned_unchanged() -> None:
+    """[2] Error in the A-norm nonincreasing; exact in q steps; warm start."""
+    rng = np.random.default_rng(0)
+    root = rng.standard_normal((4, 3, 12, 12))
+    H = torch.from_numpy(root @ root.swapaxes(-1, -2) / 12 + 0.1 * np.eye(12))
+    b = torch.from_numpy(rng.standard_normal((4, 3, 12)))
+
+    def apply(v: Tensor) -> Tensor:
+        return (H @ v.unsqueeze(-1)).squeeze(-1)
+
+    exact = torch.linalg.solve(H, b.unsqueeze(-1)).squeeze(-1)
+    norms = []
+    for n in range(1, 13):
+        error = conjugate_gradients(apply, b, steps=n) - exact
+        norms.append((error * apply(error)).sum(-1))
+    falls = torch.stack(norms)
+    assert (falls[1:] <= falls[:-1] * (1 + 1e-9) + 1e-20).all()
+    torch.testing.assert_close(conjugate_gradients(apply, b, steps=24), exact, rtol=1e-8, atol=1e-8)
+    solved = conjugate_gradients(apply, b, steps=60)
+    assert torch.equal(conjugate_gradients(apply, b, solved, steps=60), solved)
+    some = conjugate_gradients(apply, b, torch.ones_like(b), steps=5)
+    for r in range(4):
+        for k in range(3):
+            single = reference.conjugate_gradient(
+                lambda v, r=r, k=k: H[r, k].numpy() @ v, b[r, k].numpy(), np.ones(12), 5
+            )
+            np.testing.assert_allclose(some[r, k], single[-1], rtol=1e-9, atol=1e-9)
+
+
+def test_cg_stops_at_negative_curvature_and_not_at_nan() -> None:
+    H = torch.diag(torch.tensor([1.0, -2.0, 3.0], dtype=torch.float64)).expand(2, 3, 3)
+    b = torch.ones(2, 1, 3, dtype=torch.float64)
+    with pytest.raises(SolverError, match=r"curvature .* <= 0 \(run 0, column 1\).*not strongly convex"):
+        conjugate_gradients(lambda v: v @ H, torch.tensor([[[0.0, 1.0, 0.0]]] * 2, dtype=torch.float64))
+    b[0] = torch.nan
+    b[1] = torch.tensor([1.0, 0.0, 1.0])
+    found = conjugate_gradients(lambda v: v @ H, b, steps=4)
+    torch.testing.assert_close(found[1, 0], torch.tensor([1.0, 0.0, 1.0 / 3.0], dtype=torch.float64))
+
+
+def test_a_lower_level_that_is_not_convex_is_a_failed_solve() -> None:
+    class Saddle(BilevelQuadratic):
+        """g with one direction of negative curvature; no closed form."""
+
+        def g(self, x: Tensor, y: Tensor) -> Tensor:
+            return super().g(x, y) - 3.0 * y[..., 0].square()
+
+        def view(self, x: Tensor, batch: Tensor | None = None) -> Any:
+            return GraphView(x, self.f, self.g)
+
+    problem = Saddle()
+    runs = runs_of(UNIFORM)
+    oracle = Hypergradient(problem, runs, method="cg", inner_steps=1)
+    x = problem.initial(runs)
+    with pytest.raises(SolverError, match="not strongly convex"):
+        oracle.at(x, oracle.init(x), 0).rows()
+
+
+@pytest.mark.parametrize("terms", [0, 1, 3, 30])
+def test_neumann_series_is_its_polynomial(quadratic: BilevelQuadratic, two: tuple[Runs, Tensor], terms: int) -> None:
+    """[3] With full batches: v = eta sum_{i <= Q} (I - eta H)^i v0."""
+    runs, x = two
+    plain = numpy_of(quadratic)
+    oracle = Hypergradient(quadratic, runs, method="neumann", neumann_steps=terms, inner_steps=3, inner_step=0.4)
+    rows = oracle.at(x, oracle.init(x), 0).rows()
+    for r in range(len(runs)):
+        y = plain.inner(x[r].numpy(), np.zeros(Q), 0.4, 3)[-1]
+        v = 0.5 * sum(np.linalg.matrix_power(np.eye(Q) - 0.5 * plain.hyy(), i) for i in range(terms + 1))
+        wanted = plain.grad_x_f(x[r].numpy(), y) - plain.grad_y_f(x[r].numpy(), y) @ v @ plain.jxy().T
+        np.testing.assert_allclose(rows[r], wanted, rtol=1e-11, atol=1e-11)
+        other = plain.neumann_hypergradients(x[r].numpy(), y, 0.5, terms)
+        np.testing.assert_allclose(rows[r], other, rtol=1e-11, atol=1e-11)
+
+
+def test_neumann_batches_shrink_and_hold_at_least_one() -> None:
+    """[3]"""
+    sizes = hypergradient_module.batch_sizes(100, 3, 0.5, 0.2, 20000)
+    assert sizes == [300, 270, 243]
+    assert np.abs(np.array(sizes) - reference.neumann_batch_sizes(100, 3, 0.5, 0.2)).max() < 1
+    assert hypergradient_module.batch_sizes(1, 12, 0.9, 1.0, 20000)[-1] == 1
+    assert hypergradient_module.batch_sizes(100, 3, 0.5, 0.2, 250) == [250, 250, 243]
+
+
+# the weights
+
+
+@pytest.mark.parametrize("u", [0.0, 0.1, 10.0, 1e4])
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e3])
+def test_weights_are_those_of_enumeration_and_cvxpy(u: float, scale: float) -> None:
+    """[4] [6] [7]"""
+    rng = np.random.default_rng(1)
+    for trial in range(12):
+        J = scale * rng.standard_normal((S, 10)) + (2.0 * scale * rng.standard_normal(10) if trial % 2 else 0.0)
+        phi, r = rng.uniform(0.1, 3.0, S), rng.dirichlet(np.ones(S)) + 1e-3
+        if trial % 3 == 0:
+            r = np.array([0.01, 0.01, 0.96, 0.01, 0.01])
+        r /= r.sum()
+        state = {"r": torch.from_numpy(r)[None], "lam": torch.zeros(1, S)}
+        F, G = torch.from_numpy(phi)[None], torch.from_numpy(J @ J.T)[None]
+        w, state, info = WCMHGD(trade_off=u).weights(F, G, state, 0)
+        lam = state["lam"][0].numpy()
+        assert info.fail is not None
+        assert not bool(info.fail.any())
+        np.testing.assert_allclose(w[0], r * lam)
+        assert abs(lam.sum() - 1) < 1e-12
+        assert (lam >= 0).all()
+        assert reference.wc_kkt(J, phi, r, u, lam) < 1e-8
+        wanted = reference.wc_weights(J, phi, r, u)
+        np.testing.assert_allclose(w[0].numpy() @ J, (r * wanted) @ J, rtol=1e-6, atol=1e-8 * scale)
+
+        def value(z: np.ndarray, J: Any = J, r: Any = r, phi: Any = phi) -> float:
+            return float(np.square((r * z) @ J).sum() - u * (r * phi) @ z)
+
+        assert all(value(lam) <= value(e) + 1e-12 * (1 + abs(value(e))) for e in np.eye(S))
+        # 2 r_s <d, grad phi_s> >= 2 |d|^2 + u (r_s phi_s - lambda'(r phi)), equality on the support
+        d = (r * lam) @ J
+        gap = 2 * r * (J @ d) - 2 * d @ d - u * (r * phi - lam @ (r * phi))
+        unit = np.abs(2 * r * (J @ d)).max() + 2 * d @ d + u * (r * phi).max()
+        assert gap.min() >= -1e-6 * unit
+        assert np.abs(gap[lam > 1e-9]).max() <= 1e-6 * unit
+        if trial < 3:
+            reference_weights = WCMHGD(trade_off=u, subproblem="cvxpy").weights(F, G, state, 0)[0][0].numpy()
+            assert value(lam) <= value(reference_weights / r) + 1e-7 * (abs(value(lam)) + scale**2)
+
+
+def test_weights_in_the_limits() -> None:
+    """[4] u = 0 with uniform r is min-norm, two objectives have a closed form, large u picks the largest r_s phi_s; [5]."""
+    rng = np.random.default_rng(2)
+    J = torch.from_numpy(rng.standard_normal((1, S, 9)))
+    F, r = torch.from_numpy(rng.uniform(0.5, 2.0, (1, S))), torch.full((1, S), 0.2, dtype=torch.float64)
+    G = J @ J.mT
+    state = {"r": r, "lam": r}
+    w = WCMHGD(trade_off=0.0).weights(F, G, state, 0)[0]
+    torch.testing.assert_close(5.0 * w, MGDA().weights(F, G, {}, 0)[0], rtol=1e-8, atol=1e-10)
+    state["r"] = torch.tensor([[0.1, 0.2, 0.3, 0.15, 0.25]], dtype=torch.float64)
+    w = WCMHGD(trade_off=1e12).weights(F, G, state, 0)[0]
+    assert int(w.argmax()) == int((state["r"] * F).argmax())
+    assert int((w > 0).sum()) == 1
+    T = torch.linalg.qr(torch.from_numpy(rng.standard_normal((9, 9))))[0]
+    a, b = (WCMHGD(trade_off=1.0).weights(F, X @ X.mT, state, 0)[0] for X in (J, J @ T))
+    torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-11)
+    g1, g2 = J[0, 0] * 0.7, J[0, 1] * 0.3
+    lam = float(((g2 - g1) @ g2 / (g2 - g1).square().sum()).clamp(0, 1))
+    pair = {"r": torch.tensor([[0.7, 0.3]], dtype=torch.float64), "lam": r[:, :2]}
+    w = WCMHGD(trade_off=0.0).weights(F[:, :2], G[:, :2, :2], pair, 0)[0][0]
+    np.testing.assert_allclose(w, [0.7 * lam, 0.3 * (1 - lam)], rtol=1e-9)
+
+
+def test_small_trade_offs_descend_all(quadratic: BilevelQuadratic, two: tuple[Runs, Tensor]) -> None:
+    """[6] Lemma 5.4 for small u, [8] with u = 0 and small steps every phi_s is nonincreasing."""
+    runs, x = two
+    oracle, algorithm = Exact(quadratic, runs), WCMHGD(trade_off=0.0, step_size=0.01)
+    path, _, _ = trained(oracle, algorithm, x, runs, 200)
+    phi = torch.stack([quadratic.values(theta) for theta in path])
+    assert float((phi[1:] - phi[:-1]).max()) <= 1e-12
+    point = oracle.at(x, {}, 0)
+    for u in (1e-4, 1e-3, 1e-2, 0.1, 1.0):
+        state = {"r": runs.weights, "lam": runs.weights}
+        w, state, _ = WCMHGD(trade_off=u).weights(point.F, point.gram("f"), state, 0)
+        lam, r, d = state["lam"], runs.weights, torch.einsum("rs,rsp->rp", w, point.rows("f"))
+        size = d.square().sum(1, keepdim=True)
+        excess = (lam * r * point.F).sum(1, keepdim=True) - r * point.F
+        small = (u * excess <= size).all(1)
+        left, right = size, 2 * r.amax(1, keepdim=True) * torch.einsum("rsp,rp->rs", point.rows("f"), d)
+        assert bool(((left <= right + 1e-8).all(1) | ~small).all())
+
+
+def test_a_zero_of_the_weighted_direction_is_pareto_stationary() -> None:
+    """[9] RMR lambda = 0 makes r * lambda, renormalised, a certificate."""
+    J = np.zeros((3, 4))
+    J[0], J[1], J[2] = [1, 0, 0, 0], [-2, 0, 0, 0], [0, 1, 0, 0]
+    r = np.array([0.2, 0.5, 0.3])
+    lam = reference.wc_weights(J, np.ones(3), r, 0.0)
+    w = r * lam / (r * lam).sum()
+    np.testing.assert_allclose(w @ J, 0, atol=1e-12)
+    assert abs(w.sum() - 1) < 1e-12
+    assert w.min() >= 0
+
+
+# trajectories
+
+
+@pytest.mark.parametrize("method", ["cg", "itd", "neumann"])
+@pytest.mark.parametrize("warm", [True, False])
+def test_wc_mhgd_follows_the_reference(
+    quadratic: BilevelQuadratic, two: tuple[Runs, Tensor], method: str, warm: bool
+) -> None:
+    runs, x = two
+    oracle = Hypergradient(
+        quadratic, runs, inner_steps=8, inner_step=0.4, warm_start=warm, method=method, cg_steps=4, neumann_steps=5
+    )
+    path, state, _ = trained(oracle, WCMHGD(trade_off=0.5), x, runs, 40)
+    for run in range(len(runs)):
+        wanted = reference.wc_mhgd(
+            numpy_of(quadratic),
+            x[run].numpy(),
+            np.zeros(Q),
+            40,
+            8,
+            alpha=0.4,
+            beta=0.1,
+            r=runs.weights[run].numpy(),
+            u=0.5,
+            hypergradient=method,
+            N=4,
+            eta=0.5,
+            Q=5,
+            warm_start=warm,
+        )
+        np.testing.assert_allclose(path[:, run], wanted.x[: len(path)], rtol=1e-8, atol=1e-8)
+    assert int(state["fail"].sum()) == 0
+
+
+def test_moml_is_min_norm_on_hypergradients(quadratic: BilevelQuadratic, two: tuple[Runs, Tensor]) -> None:
+    """[12] Warm started it is Algorithm 4 to the last bit; the restarted one is the reference's."""
+    runs, x = two
+    kept: dict[bool, Tensor] = {}
+    for warm in (True, False):
+        oracle = Hypergradient(quadratic, runs, inner_steps=8, inner_step=0.4, warm_start=warm)
+        kept[warm] = trained(oracle, MGDA(step_size=0.1), x, runs, 40)[0]
+        wanted = reference.wc_mhgd(
+            numpy_of(quadratic),
+            x[0].numpy(),
+            np.zeros(Q),
+            40,
+            8,
+            alpha=0.4,
+            beta=0.1,
+            hypergradient="itd",
+            warm_start=warm,
+        )
+        np.testing.assert_allclose(kept[warm][:, 0], wanted.x[:41], rtol=1e-8, atol=1e-8)
+    again = Hypergradient(quadratic, runs, inner_steps=8, inner_step=0.4)
+    assert torch.equal(trained(again, MGDA(step_size=0.1), x, runs, 40)[0], kept[True])
+    assert not torch.allclose(kept[True], kept[False])
+
+
+def test_preference_needs_the_trade_off(quadratic: BilevelQuadratic) -> None:
+    """[10] u >= 1: the preferred phi is smaller than MGDA's; u = 0: it is not (the reversal)."""
+    runs = runs_of(R_1, R_3)
+    x = quadratic.initial(runs)
+
+    def final(algorithm: Any) -> Tensor:
+        oracle = Hypergradient(quadratic, runs, inner_steps=32, inner_step=0.4)
+        return oracle.exact(trained(oracle, algorithm, x, runs, 500)[1]["theta"])
+
+    mgda = final(MGDA(step_size=0.1))
+    for u in (0.0, 1.0, 10.0):
+        phi = final(WCMHGD(trade_off=u))
+        for run, preferred in ((0, 0), (1, 2)):
+            if u == 0:
+                assert phi[run, preferred] >= mgda[run, preferred] - 1e-9
+            else:
+                assert phi[run, preferred] < mgda[run, preferred]
+                assert int(phi[run].argmin()) == preferred
+
+
+def test_the_limit_does_not_depend_on_the_trade_off(quadratic: BilevelQuadratic) -> None:
+    """[11] K = 5000."""
+    runs = runs_of(R_1, R_3, R_1, R_3)
+    both = torch.tensor([1.0, 1.0, 10.0, 10.0], dtype=torch.float64).unsqueeze(1)
+    algorithm = WCMHGD().stacked({"trade_off": both})
+    ends = quadratic.values(trained(Exact(quadratic, runs), algorithm, quadratic.initial(runs), runs, 5000)[1]["theta"]).split(2)
+    weighted = runs.weights[:2] * ends[0]
+    assert float((ends[0] - ends[1]).abs().max()) < 1e-3 * float(ends[0].max())
+    # the Chebyshev point: the largest r_s phi_s is that of several objectives
+    assert bool(((weighted > (1 - 1e-2) * weighted.amax(1, keepdim=True)).sum(1) >= 2).all())
+
+
+@pytest.mark.parametrize("variant", ["exact", "official"])
+def test_forum_follows_the_reference(
+    quadratic: BilevelQuadratic, two: tuple[Runs, Tensor], variant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mobench.algorithms.forum.SMALL", 0.0)
+    runs, x = two
+    oracle = ValueGap(quadratic, runs, inner_steps=8, inner_step=0.05)
+    theta = torch.cat([x, torch.zeros(len(x), Q, dtype=torch.float64)], dim=1)
+    path, state, _ = trained(oracle, FORUM(variant=variant, step_size=0.05), theta, runs, 60)
+    for run in range(2):
+        wanted = reference.forum(
+            numpy_of(quadratic), x[run].numpy(), np.zeros(Q), 60, 8, alpha=0.05, beta=0.05, variant=variant, eps=0.0
+        )
+        np.testing.assert_allclose(path[:, run], wanted.w[:61], rtol=1e-6, atol=1e-7)
+    assert int(state["fail"].sum()) == 0
+
+
+def test_forum_lowers_the_gap_as_it_promises_and_is_mgda_without_one(
+    quadratic: BilevelQuadratic, two: tuple[Runs, Tensor]
+) -> None:
+    """[13] <grad q, dir> <= -rho |grad q|^2 where nu > 0; a lower level that is constant leaves MGDA on (x, y)."""
+    runs, x = two
+    oracle = ValueGap(quadratic, runs, inner_steps=8, inner_step=0.05)
+    theta = torch.cat([x, torch.randn(len(x), Q, generator=torch.Generator().manual_seed(1)).double()], dim=1)
+    algorithm = FORUM(variant="exact", step_size=0.05)
+    state = loop.start(oracle, algorithm, {}, theta, runs, 5)["alg"]
+    for t in range(5):
+        point = oracle.at(theta, {}, t)
+        d, state, _ = algorithm.step((point,), state, t, 0.05)
+        slope = point.rows("g")[:, 0]
+        size = slope.square().sum(1)
+        assert bool((state["nu"] > 0).any())
+        assert bool(((slope * d).sum(1) <= -2.0 * size + 1e-7 * (1 + size)).all())
+        theta = theta + 0.05 * d
+    J = torch.randn(3, S + 1, 7, generator=torch.Generator().manual_seed(2)).double()
+    J[:, S] = 0.0
+    from mobench.algorithms.forum import exact_weights, official_weights
+
+    G = J @ J.mT
+    lam = MGDA().weights(torch.ones(3, S), G[:, :S, :S], {}, 0)[0]
+    G[:, S, S] = 1e-8
+    for solve in (exact_weights, official_weights):
+        found = solve(G, torch.full((3, S), 2.0, dtype=torch.float64), torch.full((3,), 2.0, dtype=torch.float64))
+        torch.testing.assert_close(found.x, lam, rtol=1e-5, atol=1e-6)
+
+
+def test_forum_programs_against_enumeration() -> None:
+    from mobench.algorithms.forum import exact_weights, official_weights
+
+    rng, kinks = np.random.default_rng(3), 0
+    for trial in range(40):
+        J, q = rng.standard_normal((3, 6)), rng.standard_normal(6) * 10.0 ** rng.uniform(-1, 1)
+        rho = float(10.0 ** rng.uniform(-1.5, 0.3))
+        if trial == 0:  # grad F = (lambda, 2 lambda - 1), pi'lambda = rho - lambda: the kink lies between both slopes
+            rho, q, J = 0.42, np.eye(6)[0], np.zeros((3, 6))
+            J[0, :2], J[1, :2], J[2, :2] = (1, 1), (0, -1), (0, -9)
+        elif trial % 2:
+            J += 3.0 * q / np.linalg.norm(q) * rng.uniform(0, 1)
+        every = torch.from_numpy(np.vstack([J, q]))[None]
+        G = every @ every.mT
+        pi = rho - torch.from_numpy(J @ q / (q @ q))[None]
+        for variant, solve in (("exact", exact_weights), ("official", official_weights)):
+            found = solve(G, pi, torch.tensor([rho], dtype=torch.float64))
+            wanted = reference.forum_dual(J, q, rho, variant, 0.0)
+            lam = np.asarray(wanted.z if hasattr(wanted, "z") else wanted)[:3]
+            assert not bool(found.failed.any())
+
+            def value(
+                lam: np.ndarray, variant: str = variant, J: Any = J, q: Any = q, rho: float = rho, pi: Any = pi
+            ) -> float:
+                nu = max(float(pi[0].numpy() @ lam), 0.0)
+                return float(np.square(lam @ J + nu * q).sum() - (2 if variant == "exact" else 1) * nu * rho * q @ q)
+
+            assert value(found.x[0].numpy()) <= value(lam) + 1e-8 * (1 + abs(value(lam)))
+            kinks += variant == "official" and abs(float(pi[0].numpy() @ found.x[0].numpy())) < 1e-9
+    assert kinks > 0  # all three branches were taken
+
+
+def test_moco_follows_the_reference(quadratic: BilevelQuadratic, two: tuple[Runs, Tensor]) -> None:
+    runs, x = two
+    inner = Hypergradient(
+        quadratic, runs, method="neumann", inner_steps=1, inner_step=0.4, neumann_steps=3, neumann_step=0.5
+    )
+    oracle = EMA(quadratic, runs, inner, decay=0.5, scale=0.5, offset=1.0)
+    path, _, _ = trained(oracle, MoCo(weight_step=0.1, step_size=0.1), x, runs, 60)
+    for run in range(2):
+        wanted = reference.moco(
+            numpy_of(quadratic), x[run].numpy(), np.zeros(Q), 60, alpha=0.4, beta=0.1, eta=0.5, Q=3, b0=0.5, gamma0=0.1
+        )
+        np.testing.assert_allclose(path[:, run], wanted.x[:61], rtol=1e-8, atol=1e-8)
+
+
+def test_moco_with_exact_weights_is_mgda() -> None:
+    """[13] b = 1 leaves the sample; many weight steps on it end at the min-norm weights."""
+    J = torch.randn(2, S, 9, generator=torch.Generator().manual_seed(5)).double()
+    G, F = J @ J.mT, torch.ones(2, S)
+    method, state = MoCo(weight_step=0.05, weight_decay=0.0), {"lam": torch.full((2, S), 0.2, dtype=torch.float64)}
+    for t in range(4000):
+        w, state, _ = method.weights(F, G, state, t)
+    torch.testing.assert_close(w, MGDA().weights(F, G, {}, 0)[0], rtol=1e-5, atol=1e-6)
+
+
+def test_a_run_is_the_same_alone_and_in_a_batch(quadratic: BilevelQuadratic, two: tuple[Runs, Tensor]) -> None:
+    runs, x = two
+    for method in ("cg", "itd", "neumann"):
+        oracle = Hypergradient(quadratic, runs, inner_steps=6, inner_step=0.4, method=method)
+        whole = trained(oracle, WCMHGD(), x, runs, 20)[0]
+        alone = Hypergradient(quadratic, runs.take([2]), inner_steps=6, inner_step=0.4, method=method)
+        single = trained(alone, WCMHGD(), x[2:3], runs.take([2]), 20)[0]
+        torch.testing.assert_close(whole[:, 2:3], single, rtol=1e-10, atol=1e-10)
+
+
+# data hyper-cleaning
+
+
+@pytest.fixture(scope="module")
+def cleaning() -> HyperCleaning:
+    return HyperCleaning(train_size=40, validation_size=30, test_size=20, rates=(0.0, 0.3, 0.6), shrink=7, reg=0.1)
+
+
+def plain_cleaning(problem: HyperCleaning, seed: int) -> reference.HyperCleaning:
+    base, own = problem.images, problem.labels_of(seed)
+
+    def pixels(index: Tensor) -> np.ndarray:
+        x = base.train[index].double() / 255.0
+        side = x.shape[-1] // problem.shrink
+        return x.view(len(index), side, problem.shrink, side, problem.shrink).mean((2, 4)).flatten(1).numpy()
+
+    labels = base.train_labels[own.validation].numpy()
+    return reference.HyperCleaning(
+        pixels(own.train), own.given.numpy(), pixels(own.validation), labels, 10, problem.reg
+    )
+
+
+def matrices(y: Tensor, d: int) -> np.ndarray:
+    """(S, q) as the reference's (S, d, 10)."""
+    return y.view(len(y), 10, d).transpose(1, 2).numpy()
+
+
+def test_cleaning_agrees_with_the_reference(cleaning: HyperCleaning) -> None:
+    """[14] Values, gradients, Hessian products and cross products, for two seeds in one batch, full and on a batch."""
+    runs = runs_of([0.2, 0.3, 0.5], [0.5, 0.3, 0.2], seeds=(0, 4))
+    bound = cleaning.bind(runs)
+    d, rng = cleaning.pixels, torch.Generator().manual_seed(0)
+    x = torch.randn(4, cleaning.dim, generator=rng).double()
+    y, v = (torch.randn(4, 3, cleaning.lower_dim, generator=rng).double() for _ in range(2))
+    batch = torch.randint(0, 40, (2, 9), generator=rng)[torch.tensor([0, 1, 0, 1])]
+    for index in (None, batch):
+        view = bound.view(x, index)
+        F, slopes = view.upper(y)
+        gradient, product = view.lower_gradient(y), view.lower_hvp(y, v)
+        for run in range(4):
+            plain = plain_cleaning(cleaning, int(runs.seeds[run]))
+            W, V, some = matrices(y[run], d), matrices(v[run], d), None if index is None else index[run].numpy()
+            close = {"rtol": 1e-10, "atol": 1e-12}
+            np.testing.assert_allclose(view.lower(y)[run], plain.lower(x[run].numpy(), W, some), **close)
+            np.testing.assert_allclose(matrices(gradient[run], d), plain.lower_grad(x[run].numpy(), W, some), **close)
+            np.testing.assert_allclose(F[run], plain.upper(W), **close)
+            np.testing.assert_allclose(matrices(slopes[run], d), plain.upper_grad(W), **close)
+            for s in range(3):
+                wanted = plain.hvp(x[run].numpy(), W, s, V[s], some)
+                np.testing.assert_allclose(product[run, s].view(10, d).T, wanted, **close)
+                if index is None:
+                    cross = -plain.jxy(x[run].numpy(), W, s, V[s])
+                    np.testing.assert_allclose(view.rows(y, [(y, v)])[run, s], cross, **close)
+
+
+def test_cleaning_agrees_with_automatic_differentiation(cleaning: HyperCleaning) -> None:
+    """[14] [15]"""
+    runs = runs_of([0.2, 0.3, 0.5])
+    bound, own, d = cleaning.bind(runs), cleaning.labels_of(0), cleaning.pixels
+    (_, sets), *_ = bound.groups(torch.zeros(1, dtype=torch.float64))
+
+    def g(x: Tensor, y: Tensor) -> Tensor:
+        log = (sets.train @ y.view(1, 3, 10, d).mT).log_softmax(-1)  # (1, S, n, 10)
+        losses = -log.gather(3, own.given[None, :, :, None]).squeeze(3)
+        return (torch.sigmoid(x)[:, None] * losses).mean(2) + cleaning.reg * y.square().sum(-1)
+
+    def f(x: Tensor, y: Tensor) -> Tensor:
+        log = (sets.validation @ y.view(1, 3, 10, d).mT).log_softmax(-1)
+        return -(log * sets.truth).sum(3).mean(2)
+
+    rng = torch.Generator().manual_seed(1)
+    x = torch.randn(1, 40, generator=rng).double()
+    y, v = (torch.randn(1, 3, 10 * d, generator=rng).double() for _ in range(2))
+    closed, graph = bound.view(x), GraphView(x, f, g)
+    for name in ("lower", "lower_gradient", "lower_x"):
+        torch.testing.assert_close(getattr(closed, name)(y), getattr(graph, name)(y))
+    torch.testing.assert_close(closed.lower_hvp(y, v), graph.lower_hvp(y, v))
+    torch.testing.assert_close(closed.rows(y, [(y, v), (v, y)]), graph.rows(y, [(y, v), (v, y)]))
+    for a, b in zip(closed.upper(y), graph.upper(y), strict=True):
+        torch.testing.assert_close(a, b)
+    # [15] objective s sees block s alone
+    leaf = y.clone().requires_grad_(True)
+    slope = torch.autograd.grad(f(x, leaf)[:, 0].sum(), leaf)[0]
+    assert float(slope[:, 1:].abs().max()) == 0.0
+
+
+def test_cleaning_series_on_batches_is_the_reference(cleaning: HyperCleaning) -> None:
+    """[3] Algorithm 3 with its own batches; preferences of a seed see the same."""
+    runs = runs_of([0.2, 0.3, 0.5], [0.6, 0.2, 0.2])
+    oracle = Hypergradient(
+        cleaning, runs, inner_steps=4, lower_batch=7, method="neumann", neumann_steps=3, neumann_batch=3
+    )
+    x = torch.randn(2, 40, generator=torch.Generator().manual_seed(3)).double()
+    x[1] = x[0]
+    point = oracle.at(x, oracle.init(x), 5)
+    assert torch.equal(point.rows()[0], point.rows()[1])
+    plain, d = plain_cleaning(cleaning, 0), cleaning.pixels
+    batches = list(oracle._draw("lower", 5, 28)[0].view(4, 7).numpy())
+    W = plain.inner(x[0].numpy(), np.zeros((3, d, 10)), 0.1, 4, batches)[-1]
+    np.testing.assert_allclose(matrices(point.y[0], d), W, rtol=1e-10, atol=1e-12)
+    assert oracle.sizes is not None
+    chosen = [oracle._draw(f"neumann{i}", 5, size)[0].numpy() for i, size in zip((3, 2, 1), oracle.sizes, strict=True)]
+    wanted = plain.neumann(x[0].numpy(), W, 0.5, 3, chosen)
+    np.testing.assert_allclose(point.rows()[0], wanted, rtol=1e-9, atol=1e-12)
+
+
+def test_cleaning_hypergradient_is_the_slope_of_phi(cleaning: HyperCleaning) -> None:
+    runs = runs_of([0.2, 0.3, 0.5])
+    oracle = Hypergradient(cleaning, runs, method="cg", cg_steps=300, inner_steps=1)
+    x = torch.randn(1, 40, generator=torch.Generator().manual_seed(3)).double()
+    rows = oracle.at(x, {"y": oracle.solve(x), "v": torch.zeros(1, 3, cleaning.lower_dim).double()}, 0).rows()
+    for j in (0, 7, 39):
+        e = torch.zeros(40, dtype=torch.float64)
+        e[j] = 1e-4
+        slope = (oracle.exact(x + e) - oracle.exact(x - e)) / 2e-4
+        torch.testing.assert_close(rows[:, :, j], slope, rtol=1e-5, atol=1e-9)
+
+
+def test_labels_are_wrong_where_they_should_be() -> None:
+    """[14] lambda = 0 gives all weights 1/2; shares within 3 sigma; a wrong label differs; nested masks grow."""
+    problem = HyperCleaning(train_size=1000, validation_size=400, shrink=7)
+    assert float(torch.sigmoid(problem.initial(runs_of(UNIFORM))).min()) == 0.5
+    own = problem.labels_of(0)
+    truth = problem.images.train_labels[own.train]
+    for s, p in enumerate(problem.rates):
+        share = float(own.wrong[s].double().mean())
+        assert abs(share - p) <= 3 * (p * (1 - p) / 1000) ** 0.5
+        assert bool(((own.given[s] != truth) == own.wrong[s].bool()).all())
+    assert not set(own.train.tolist()) & set(own.validation.tolist())
+    nested = HyperCleaning(train_size=1000, validation_size=400, shrink=7, masks="nested").labels_of(0).wrong
+    assert bool((nested[:-1] <= nested[1:]).all())
+    assert own.digest != problem.labels_of(1).digest
+
+
+def test_cleaning_columns_and_newton(cleaning: HyperCleaning) -> None:
+    runs = runs_of([0.2, 0.3, 0.5])
+    oracle = Hypergradient(cleaning, runs, inner_steps=2)
+    x = cleaning.initial(runs)
+    y = oracle.solve(x)
+    assert float(oracle.problem.view(x).lower_gradient(y).abs().max()) < 1e-9
+    columns = oracle.columns(x, oracle.exact(x))
+    assert columns["weight_right_1"].tolist() == [0.5]
+    assert bool(columns["weight_wrong_1"].isnan())
+    assert columns["weight_wrong_3"].tolist() == [0.5]
+    single = newton(oracle.problem.view(x.float()), y.float() * 0, "x")
+    torch.testing.assert_close(single.double(), y, rtol=1e-3, atol=1e-4)
+
+
+# what does not fit
+
+
+def test_refusals() -> None:
+    quadratic, runs = BilevelQuadratic(), runs_of(UNIFORM)
+    with pytest.raises(JoinError, match="no lower level"):
+        Hypergradient(VLMOP2(), Runs.product(torch.tensor([[0.5, 0.5]]).double(), [0]))
+    with pytest.raises(JoinError, match="graph of all samples"):
+        Exact(HyperCleaning(shrink=7), runs)
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"inner_steps": 0}, "inner_steps=0 must be at least 1"),
+        ({"inner_step": 0.0}, "inner_step=0.0 must be > 0"),
+        ({"method": "newton"}, "oracle.method='newton' is unknown"),
+        ({"cg_steps": 0}, "cg_steps=0"),
+        ({"neumann_steps": -1}, "neumann_steps=-1"),
+        ({"neumann_step": 0.0}, "neumann_step=0.0"),
+        ({"lower_batch": 5}, "it is deterministic"),
+        ({"neumann_batch": 5}, "neumann_batch=5 must lie in 1..0"),
+    ]
+    for options, message in cases:
+        with pytest.raises(ConfigError, match=message):
+            Hypergradient(quadratic, runs, **options)
+    with pytest.raises(ConfigError, match="itd differentiates inner steps on all samples"):
+        Hypergradient(HyperCleaning(shrink=7), runs, lower_batch=5)
+    with pytest.raises(JoinError, match="exactly 1 constraints"):
+        check(Hypergradient(quadratic, runs).spec, FORUM())
+    with pytest.raises(JoinError, match="constraints"):
+        check(ValueGap(quadratic, runs).spec, WCMHGD())
+    with pytest.raises(PreferenceError, match="open simplex"):
+        resolve({"weights": [[0.0, 0.25, 0.25, 0.25, 0.25]]}, 5)
+    for options, message in (
+        ({"rates": (0.0, 1.0)}, "rates"),
+        ({"reg": 0.0}, "reg=0.0 must be > 0"),
+        ({"masks": "none"}, "masks"),
+        ({"train_size": 0}, "train_size=0"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            HyperCleaning(**options)
+    with pytest.raises(ConfigError, match=r"need 2000 images; scikit-learn digits.* has 1437"):
+        _ = HyperCleaning(train_size=1500, validation_size=500).images
+    with pytest.raises(ConfigError, match="spectrum"):
+        BilevelQuadratic(spectrum=(0.0, 1.0))
