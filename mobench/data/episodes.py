@@ -6,7 +6,7 @@ import contextlib
 import io
 import random
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import ModuleType
 
@@ -96,8 +96,8 @@ def draw_episodes(
     items, classes = draw(fewshot, members, seed, split, tasks, ways, total)
     parts = [part.reshape(tasks, -1) for part in np.split(items, [support, support + query], axis=2)]
     with torch.inference_mode(False):
-        tensors = [torch.from_numpy(a.copy()) for a in (*parts, classes)]
-    return Episodes(*tensors, digest=digest_of(*parts, classes))
+        first, second, third, chosen = (torch.from_numpy(a.copy()) for a in (*parts, classes))
+    return Episodes(first, second, third, chosen, digest_of(*parts, classes))
 
 
 def _members(fewshot: FewShot, split: str) -> dict[int, Int64[np.ndarray, " _"]]:
@@ -157,20 +157,20 @@ def _by_learn2learn(
 ) -> Drawn:
     """Items and classes, task after task. Other classes are left out of the data set, not by FilterLabels: behind it, NWays
     of 0.2.0 draws from a set, which Python has refused since 3.11."""
-    data = _learn2learn()
-    transforms = data.transforms
     classes = np.empty((tasks, ways), dtype=np.int64)
     items = np.empty((tasks, ways, total), dtype=np.int64)
     left = dict(members)
-    with _seeded(seed_for(seed, data="episodes", images=fewshot.name, split=split, use="learn2learn")):
+    with _global_randomness() as seed_all:
+        data = _learn2learn()
+        seed_all(seed_for(seed, data="episodes", images=fewshot.name, split=split, use="learn2learn"))
         for s in range(tasks):
             source = _Items(left)
             dataset = data.MetaDataset(source, indices_to_labels=dict(enumerate(source.labels)))
             steps = [
-                transforms.NWays(dataset, n=ways),
-                transforms.KShots(dataset, k=total),
-                transforms.LoadData(dataset),
-                transforms.RemapLabels(dataset),
+                data.transforms.NWays(dataset, n=ways),
+                data.transforms.KShots(dataset, k=total),
+                data.transforms.LoadData(dataset),
+                data.transforms.RemapLabels(dataset),
             ]
             found, labels = data.Taskset(dataset, task_transforms=steps, num_tasks=1)[0]
             for w in range(ways):
@@ -198,15 +198,18 @@ def _learn2learn() -> ModuleType:
 
 
 @contextlib.contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    """The global generators of Python, NumPy and PyTorch (CPU) seeded inside, and as they were afterwards."""
+def _global_randomness() -> Iterator[Callable[[int], None]]:
+    """The global generators of Python, NumPy and PyTorch (CPU), to be seeded by what this gives; put back afterwards."""
     cpu = torch.random.default_generator
     states = random.getstate(), np.random.get_state(), cpu.get_state()  # noqa: NPY002
-    random.seed(seed)
-    np.random.seed(seed % 2**32)  # noqa: NPY002
-    cpu.manual_seed(seed)
+
+    def seed_all(seed: int) -> None:
+        random.seed(seed)
+        np.random.seed(seed % 2**32)  # noqa: NPY002
+        cpu.manual_seed(seed)
+
     try:
-        yield
+        yield seed_all
     finally:
         random.setstate(states[0])
         np.random.set_state(states[1])  # noqa: NPY002

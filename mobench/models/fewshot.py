@@ -1,0 +1,286 @@
+"""The convolutional network of few-shot learning, with gradients of several tasks at the cost of one backward pass.
+
+four times:  conv 3 x 3 -> batch normalisation -> ReLU -> max-pool 2,      features: the last map, flat
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as nn
+from jaxtyping import Float
+from torch import Tensor
+
+from mobench.errors import ConfigError
+
+BLOCKS = 4
+SMALL = 16  # pixels of a map below which weight gradients of all tasks are one product, on a CPU
+CHUNK = (
+    24 << 20
+)  # bytes of the largest map of one chunk: larger tensors are new memory each time, and page faults with it
+
+
+class Block(NamedTuple):
+    """Channels in and out."""
+
+    inner: int
+    outer: int
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """Weight and bias of the convolution, weight and bias of the normalisation: PyTorch's order."""
+        return [(self.outer, self.inner, 3, 3), (self.outer,), (self.outer,), (self.outer,)]
+
+
+class Part(NamedTuple):
+    """Images of s tasks, pixels before channels in memory, with the mean m of their 3 x 3 patches (zeros around the images)
+    and a factor L of the covariance LL' of these, task by task: all that the first normalisation must know."""
+
+    images: Float[Tensor, "s n C H W"]
+    mean: Float[Tensor, "s 1 patch"]
+    factor: Float[Tensor, "s patch patch"]
+
+
+class Saved(NamedTuple):
+    """What a block keeps for its backward pass, for s tasks of n images, pixels before channels in memory.
+
+    x: its input (s n, C, h, w). z: centred output of the convolution, with weights times sign(gamma); None in the first
+    block. p: z after max-pooling, at: where the maxima lie. out: its output. r: 1 / standard deviation of z (s, 1, C).
+    """
+
+    x: Tensor
+    z: Tensor | None
+    p: Tensor
+    at: Tensor
+    out: Tensor
+    r: Tensor
+
+
+class Weights(NamedTuple):
+    """Of one block: weights times sign(gamma), sign(gamma), |gamma|, beta."""
+
+    weight: Tensor
+    sign: Tensor
+    gamma: Tensor
+    beta: Tensor
+
+
+Tape = list[list[Saved]]  # of each part, block by block
+
+
+@dataclass(frozen=True)
+class FewShotNet:
+    """The network of Vinyals et al. (2016) and of the papers on MAML without its last layer, for S tasks that share it.
+
+    Fields: channels, side of the (square) images; filters of each convolution. A parameter vector is weight and bias of the
+    convolution, weight and bias of the normalisation, block after block.
+
+    Batch normalisation uses the statistics of the set that is passed, for each task its own, always; there are no running
+    averages. Hence the bias of a convolution has no effect, and gradient 0.
+
+    Both passes are written by hand. With m, r the mean and 1 / standard deviation of a channel of one task's set,
+        out = relu(|gamma| r maxpool(z) + beta),   z = sign(gamma) (conv(x) - m)
+    because max-pooling commutes with increasing functions, so all but the convolution and two sums works on a quarter of
+    the pixels. Where e is the slope at the pooled maxima (0 where relu cuts), N pixels of a channel, a = |gamma| r:
+        d beta = sum e,   d |gamma| = r sum e p,   dz = unpool(a e) - a d beta / N - z a r d|gamma| / N
+    Convolutions of all tasks (and the way back to x) are one; weight gradients are taken task by task.
+    """
+
+    eps: ClassVar[float] = 1e-5  # as PyTorch's layers
+
+    channels: int = 3
+    side: int = 32
+    filters: int = 64
+
+    def __post_init__(self) -> None:
+        if self.side < 16 or self.side % 16:
+            raise ConfigError(
+                f"The network halves its maps four times: images must have 16, 32, 48, .. pixels a side; found {self.side}. "
+                f"Choose another problem.shrink."
+            )
+        if self.filters < 1:
+            raise ConfigError(f"problem.filters={self.filters} must be at least 1.")
+
+    @property
+    def blocks(self) -> list[Block]:
+        """All blocks in order."""
+        return [Block(self.channels if k == 0 else self.filters, self.filters) for k in range(BLOCKS)]
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """Shapes of all tensors, in order."""
+        return [shape for block in self.blocks for shape in block.shapes]
+
+    @property
+    def dim(self) -> int:
+        """P."""
+        return sum(math.prod(s) for s in self.shapes)
+
+    @property
+    def features(self) -> int:
+        """F."""
+        return self.filters * (self.side // 16) ** 2
+
+    def initial(self, rng: np.random.Generator) -> Float[np.ndarray, " P"]:
+        """Convolutions U(-a, a), a = fan_in^(-1/2), weight and bias; normalisation ones and zeros: PyTorch's layers."""
+        parts = []
+        for block in self.blocks:
+            bound = (9 * block.inner) ** -0.5
+            weight, bias = (rng.uniform(-bound, bound, math.prod(s)) for s in block.shapes[:2])
+            parts += [weight, bias, np.ones(block.outer), np.zeros(block.outer)]
+        return np.concatenate(parts)
+
+    def split(self, theta: Float[Tensor, " P"]) -> list[Tensor]:
+        """All tensors as views of the parameter vector."""
+        shapes = self.shapes
+        parts = theta.split([math.prod(s) for s in shapes])
+        return [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
+
+    def parts(self, images: Float[Tensor, "S n C H W"]) -> list[Part]:
+        """The images of some tasks at a time, as `forward` takes them; made once."""
+        n = images.shape[1]
+        size = max(1, CHUNK // (n * self.filters * self.side**2 * images.element_size()))
+        moments = [_moments(own) for own in images]
+        means, factors = (torch.stack(some) for some in zip(*moments, strict=True))
+        return [
+            Part(_pixels_first(x.flatten(0, 1)).unflatten(0, (-1, n)), m, f)
+            for x, m, f in zip(images.split(size), means.split(size), factors.split(size), strict=True)
+        ]
+
+    def held(self, parts: Sequence[Part]) -> int:
+        """Bytes of the tape of a pass: for each entry of the largest maps one number and a third of an index."""
+        images = sum(part.images.shape[:2].numel() for part in parts)
+        return images * self.filters * self.side**2 * (3 * parts[0].images.element_size() + 8) // 3
+
+    def _weights(self, theta: Float[Tensor, " P"]) -> list[Weights]:
+        tensors, found = self.split(theta), []
+        for k in range(BLOCKS):
+            weight, _, gamma, beta = tensors[4 * k : 4 * k + 4]
+            sign = torch.where(gamma < 0, -1.0, 1.0).to(gamma)
+            found.append(Weights(_pixels_first(weight * sign.view(-1, 1, 1, 1)), sign, gamma.abs(), beta))
+        return found
+
+    def forward(
+        self, theta: Float[Tensor, " P"], parts: Sequence[Part], keep: bool = False
+    ) -> tuple[Float[Tensor, "S n F"], Tape | None]:
+        """Features of all tasks' images; with `keep` also what `backward` needs."""
+        weights, found, tape = self._weights(theta), [], []
+        for part in parts:
+            s, n = part.images.shape[:2]
+            x, blocks = part.images.flatten(0, 1), []
+            for k in range(BLOCKS):
+                saved = self._block(x, s, weights[k], None if k else part)
+                x = saved.out
+                if keep:
+                    blocks.append(saved)
+            found.append(x.reshape(s, n, self.features))
+            tape.append(blocks)
+        return torch.cat(found), tape if keep else None
+
+    def _block(self, x: Tensor, s: int, own: Weights, part: Part | None) -> Saved:
+        z = _pixels_first(nn.conv2d(x, own.weight, padding=1))
+        if part is None:
+            Z = _rows(z, s)
+            Z.sub_(Z.mean(1, keepdim=True))
+            variance = (Z * Z).mean(1, keepdim=True)
+            p, at = nn.max_pool2d(z, 2, return_indices=True)
+            P = _rows(p, s)
+        else:
+            flat = own.weight.flatten(1)
+            p, at = nn.max_pool2d(z, 2, return_indices=True)
+            P = _rows(p, s).sub_(part.mean @ flat.mT)
+            variance = (flat @ part.factor).square().sum(2).unsqueeze(1)
+        r = (variance + self.eps).rsqrt_()
+        out = torch.addcmul(own.beta, P, own.gamma * r).relu_()
+        return Saved(x, z if part is None else None, p, at, _maps(out, p), r)
+
+    def backward(
+        self, theta: Float[Tensor, " P"], parts: Sequence[Part], tape: Tape, slopes: Float[Tensor, "S n F"]
+    ) -> Float[Tensor, "S P"]:
+        """Rows: gradient of <slopes_s, features_s> with respect to theta, for each task s."""
+        weights, rows, first = self._weights(theta), [], 0
+        for part, blocks in zip(parts, tape, strict=True):
+            s = len(part.images)
+            e = _pixels_first(slopes[first : first + s].reshape(blocks[-1].out.shape))
+            first += s
+            found: list[Tensor] = []
+            for k in reversed(range(BLOCKS)):
+                e, own = self._back(e, s, blocks[k], weights[k], None if k else part)
+                found = own + found
+            rows.append(torch.cat([own.reshape(s, -1) for own in found], dim=1))
+        return torch.cat(rows)
+
+    def _back(self, e: Tensor, s: int, saved: Saved, own: Weights, part: Part | None) -> tuple[Tensor, list[Tensor]]:
+        """Slope with respect to x, and gradients (s, ...) of the block's four tensors."""
+        x, z, p, at, out, r = saved
+        E, a = _rows(torch.where(out > 0, e, 0.0), s), own.gamma * r
+        dbeta, dgamma = E.sum(1, keepdim=True), (E * _rows(p, s)).sum(1, keepdim=True) * r
+        # of the first block's z only the shape is known, and wanted
+        shape = x.new_empty(len(x), *x.shape[2:], p.shape[1]).permute(0, 3, 1, 2) if z is None else z
+        unpool = torch.ops.aten.max_pool2d_with_indices_backward
+        dz = unpool(_maps(E * a, p), shape, [2, 2], [2, 2], [0, 0], [1, 1], False, at)
+        dz = _pixels_first(dz)
+        if part is None:
+            assert z is not None
+            Z = _rows(z, s)
+            _rows(dz, s).addcmul_(Z, dgamma * a * r / -Z.shape[1]).sub_(dbeta * a / Z.shape[1])
+        dweight = _by_task(dz, x, own.weight, s)
+        if part is not None:  # what has not been put into dz: its products with the patches are moments
+            flat = own.weight.flatten(1)
+            curved = (dgamma * a * r).mT * (flat @ part.factor @ part.factor.mT)
+            dweight = dweight - (curved + (dbeta * a).mT * part.mean).view_as(dweight)
+        dx = _convolution_backward(dz, x, own.weight, 0) if part is None else e
+        return dx, [dweight * own.sign.view(-1, 1, 1, 1), torch.zeros_like(dbeta), dgamma * own.sign, dbeta]
+
+
+def _moments(images: Float[Tensor, "n C H W"]) -> tuple[Float[Tensor, "1 patch"], Float[Tensor, "patch patch"]]:
+    """Mean and factor of the covariance of all 3 x 3 patches."""
+    patches = nn.unfold(images.double(), 3, padding=1).transpose(1, 2).flatten(0, 1)
+    mean = patches.mean(0, keepdim=True)
+    values, vectors = torch.linalg.eigh((patches - mean).mT @ (patches - mean) / len(patches))
+    return mean.to(images), (vectors * values.clamp_min(0.0).sqrt()).to(images)
+
+
+def _pixels_first(x: Float[Tensor, "N C h w"]) -> Float[Tensor, "N C h w"]:
+    """The same numbers, pixels before channels in memory: there vector instructions work on channels."""
+    N, C, h, w = x.shape
+    # flat in between: with one channel, strides would be those of the other order, and convolutions follow strides
+    return x.permute(0, 2, 3, 1).contiguous().view(-1).view(N, h, w, C).permute(0, 3, 1, 2)
+
+
+def _rows(x: Float[Tensor, "N C h w"], s: int) -> Float[Tensor, "s M C"]:
+    """A view: all pixels of each of s tasks."""
+    return x.permute(0, 2, 3, 1).view(s, -1, x.shape[1])
+
+
+def _maps(rows: Float[Tensor, "s M C"], like: Float[Tensor, "N C h w"]) -> Float[Tensor, "N C h w"]:
+    """The way back."""
+    N, C, h, w = like.shape
+    return rows.view(N, h, w, C).permute(0, 3, 1, 2)
+
+
+def _convolution_backward(dz: Tensor, x: Tensor, weight: Tensor, which: int) -> Tensor:
+    """Slope with respect to x (0) or to the weight (1)."""
+    mask = [which == 0, which == 1, False]
+    found: Tensor = torch.ops.aten.convolution_backward(
+        dz, x, weight, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, mask
+    )[which]
+    return found
+
+
+def _by_task(dz: Tensor, x: Tensor, weight: Tensor, s: int) -> Float[Tensor, "s O I 3 3"]:
+    """Slopes with respect to the weight for each task: one after the other, on small maps as one product with patches."""
+    N, C, h, w = x.shape
+    if h * w > SMALL:
+        some = zip(dz.chunk(s), x.chunk(s), strict=True)
+        return torch.stack([_convolution_backward(d, i, weight, 1) for d, i in some])
+    wide = x.new_zeros(N, h + 2, w + 2, C)
+    wide[:, 1:-1, 1:-1] = x.permute(0, 2, 3, 1)
+    line = (w + 2) * C
+    patches = wide.as_strided((N, h, w, 3, 3 * C), ((h + 2) * line, line, C, line, 1)).reshape(s, -1, 9 * C)
+    return (_rows(dz, s).mT @ patches).view(s, -1, 3, 3, C).permute(0, 1, 4, 2, 3)

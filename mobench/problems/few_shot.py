@@ -1,0 +1,359 @@
+"""Few-shot meta-learning as a bilevel problem: the network is shared, every task has a linear head of its own."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as nn
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from mobench.core.bilevel import Bilevel, Step, View
+from mobench.core.preferences import Runs
+from mobench.core.random import generator
+from mobench.data.episodes import SAMPLERS, Episodes, draw_episodes
+from mobench.data.fewshot import SPLITS, FewShot, load_fewshot
+from mobench.errors import ConfigError, choose
+from mobench.models.fewshot import FewShotNet, Part, Tape
+
+HELD = 1 << 30  # bytes of activations that are kept for the backward pass; those of further runs are computed anew
+
+
+@dataclass(frozen=True, kw_only=True)
+class FewShotLearning(Bilevel):
+    """S tasks of a few classes; x are the weights of a convolutional network, y_s = w_s those of task s's linear head.
+
+        f_s(x, w_s) = mean over the query set D_s of CE(w_s; z(x)),
+        g_s(x, w_s) = mean over the support set S_s of CE(w_s; z(x)) + ll_reg |w_s|^2,       g = sum_s g_s (no 1/S)
+
+    z(x) are the features of an image, with the batch statistics of its set; w_s is (ways, F + 1), the bias last and
+    regularised as well, q = ways (F + 1). x are all weights of convolutions and normalisations (113,088 with 64 filters on
+    coloured images). The lower level is a softmax regression on fixed features: its gradients and Hessian products are
+    closed forms, and a hypergradient takes one forward and one backward pass. A run's seed makes its episodes and its
+    start (PyTorch's default initialisation); heads start from `start_lower`.
+
+    Columns of history and final rows: train_accuracy_s on D_s and test_accuracy_s on T_s (other images of the same
+    classes), their means train_accuracy and test_accuracy, all in per cent; test_loss, the mean over tasks of CE on T_s.
+
+    Fields:
+        data: digits (embedded), mnist, fashion_mnist: 40 classes, digits in four rotations; cifar100: 60 train, 20
+            validation and 20 test classes as in FC100. data_root: folder of the files; no part of a job's identity.
+        split: train | validation | test classes (cifar100 alone has the others).
+        tasks: S. ways: classes of a task. support_per_class, query_per_class, test_per_class: images of S_s, D_s, T_s.
+        episodes: learn2learn | named: who draws them.
+        filters: channels of the four convolutions. shrink: side of the squares of pixels that are averaged before the
+            network. Pixels lie in [0, 1], are not standardised, and grey images get a frame of zeros (28 -> 32).
+        ll_reg: of g.
+        max_batch_runs: runs whose activations are held at once, the others need one more forward pass (null: as many as
+            need 1 GiB); no part of a job's identity.
+
+    Source: multi-objective bilevel learning paper, Section 6 and equation (47). That heads alone are the lower level, ll_reg,
+    fixed episodes and no 1/S are our reading of it.
+    """
+
+    start_kinds: ClassVar[Mapping[str, tuple[str, ...]]] = {"default": ()}
+    whole: ClassVar[bool] = False
+    elsewhere: ClassVar[tuple[str, ...]] = ("data_root", "max_batch_runs")
+    citation: ClassVar[str] = "multi-objective bilevel learning paper; FC100: Oreshkin et al. 2018"
+
+    data: str = "digits"
+    data_root: str = "data"
+    split: str = "train"
+    tasks: int = 5
+    ways: int = 5
+    support_per_class: int = 5
+    query_per_class: int = 15
+    test_per_class: int = 15
+    episodes: str = "learn2learn"
+    filters: int = 64
+    shrink: int = 1
+    ll_reg: float = 0.01
+    max_batch_runs: int | None = None
+    start: Mapping[str, Any] = field(default_factory=lambda: {"kind": "default"})
+    steps: int = 500
+    _kept: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        choose("problem.split", self.split, SPLITS)
+        choose("problem.episodes", self.episodes, SAMPLERS)
+        for key in ("tasks", "ways", "filters", "shrink"):
+            if getattr(self, key) < 1:
+                raise ConfigError(f"problem.{key}={getattr(self, key)} must be at least 1.")
+        if not 0 < self.ll_reg < float("inf"):
+            raise ConfigError(
+                f"problem.ll_reg={self.ll_reg} must be > 0 and finite: without it the lower level is not strongly convex."
+            )
+        if self.max_batch_runs is not None and self.max_batch_runs < 1:
+            raise ConfigError(
+                f"hardware.max_batch_runs={self.max_batch_runs} must be at least 1 (null: as many as fit into 1 GiB)."
+            )
+
+    # what there is
+
+    @property
+    def images(self) -> FewShot:
+        """The classes; read once in a process."""
+        return load_fewshot(self.data, self.data_root)
+
+    @property
+    def network(self) -> FewShotNet:
+        """The network, a function of parameter vectors."""
+        channels, size = self.images.images.shape[1:3]
+        return FewShotNet(channels, (size + -size % 16) // self.shrink, self.filters)
+
+    @property
+    def n_objectives(self) -> int:
+        return self.tasks
+
+    @property
+    def dim(self) -> int:
+        return self.network.dim
+
+    @property
+    def blocks(self) -> int:
+        return self.tasks
+
+    @property
+    def lower_dim(self) -> int:
+        return self.ways * (self.network.features + 1)
+
+    @property
+    def convexity(self) -> float:
+        return 2.0 * self.ll_reg
+
+    @property
+    def ideal_point(self) -> Float[Tensor, " M"]:
+        """0, which a cross-entropy does not fall below."""
+        return torch.zeros(self.tasks, dtype=torch.float64)
+
+    def episodes_of(self, seed: int) -> Episodes:
+        """The tasks of a seed; drawn once in a process."""
+        sizes = self.support_per_class, self.query_per_class, self.test_per_class
+        return _episodes(self.data, self.data_root, seed, self.tasks, self.ways, *sizes, self.split, self.episodes)
+
+    def facts(self, runs: Runs | None = None) -> dict[str, Any]:
+        data, seeds = self.images, sorted({int(s) for s in runs.seeds} if runs is not None else ())
+        drawn = {str(seed): self.episodes_of(seed) for seed in seeds}
+        return {
+            "data": data.label,
+            "data_sha256": data.digest,
+            "embedded": data.embedded,
+            "episodes_sha256": {seed: own.digest for seed, own in drawn.items()},
+            "classes": {seed: own.classes.tolist() for seed, own in drawn.items()},
+        }
+
+    def strategy(self, device: torch.device) -> str:
+        return "loop"
+
+    def bind(self, runs: Runs) -> FewShotLearning:
+        """With the episodes of the runs' seeds."""
+        seeds, group = torch.unique(runs.seeds.cpu(), return_inverse=True)
+        for seed in seeds.tolist():
+            self.episodes_of(seed)  # what cannot be drawn is an error now
+        other = copy.copy(self)
+        object.__setattr__(other, "_seeds", seeds.tolist())  # no fields: they are no keys of the configuration
+        object.__setattr__(other, "_group", group.tolist())
+        object.__setattr__(other, "_kept", {})
+        return other
+
+    def initial(self, runs: Runs) -> Float[Tensor, "R P"]:
+        """Keyed by (problem, seed): all preferences of a seed start from the same network, unless per_preference."""
+        rows = []
+        for r in range(len(runs)):
+            axes = {"preference": runs.name(r)} if self.start.get("per_preference", False) else {}
+            rng = generator(int(runs.seeds[r]), problem=self.name, use="start", **axes)
+            rows.append(torch.from_numpy(self.network.initial(rng)))
+        return torch.stack(rows)
+
+    # data on the device
+
+    def prepared(self, part: str, run: int, like: Tensor) -> list[Part]:
+        """Images of a part (support, query, test) of a run's tasks, as the network takes them; shared by runs of a seed."""
+        group = self._group[run]  # type: ignore[attr-defined]
+        key = (part, group, like.dtype, like.device)
+        if key not in self._kept:
+            items = getattr(self.episodes_of(self._seeds[group]), part)  # type: ignore[attr-defined]
+            pictures = self.images.take(items.flatten()).to(like.device, like.dtype) / 255.0
+            frame = -pictures.shape[-1] % 16
+            if frame:
+                pictures = nn.pad(pictures, (frame // 2, frame - frame // 2) * 2)
+            if self.shrink > 1:
+                pictures = nn.avg_pool2d(pictures, self.shrink)
+            self._kept[key] = self.network.parts(pictures.unflatten(0, items.shape))
+        found: list[Part] = self._kept[key]
+        return found
+
+    def labels(self, part: str, like: Tensor) -> Int[Tensor, " n"]:
+        """Labels of a part, the same for all tasks and runs."""
+        return self.episodes_of(self._seeds[0]).labels(part).to(like.device)  # type: ignore[attr-defined]
+
+    # both levels
+
+    def view(self, x: Float[Tensor, "R P"], batch: Int[Tensor, "R b"] | None = None) -> View:
+        """That of the last x is kept: all who ask share its features."""
+        return self._view(x)
+
+    def _view(self, x: Float[Tensor, "R P"]) -> Heads:
+        last: Heads | None = self._kept.get("view")
+        if last is not None:
+            if last.x.dtype == x.dtype and last.x.device == x.device and torch.equal(last.x, x):
+                return last
+            last.forget()
+        made = self._kept["view"] = Heads(self, x.detach().clone())
+        return made
+
+    def columns_at(self, x: Float[Tensor, "R P"], y: Float[Tensor, "R B q"]) -> dict[str, Tensor]:
+        view = self._view(x)
+        out: dict[str, Tensor] = {}
+        for name, part in (("train", "query"), ("test", "test")):
+            loss, right = view.evaluated(part, y)
+            accuracy = 100.0 * right
+            out |= {f"{name}_accuracy_{s + 1}": accuracy[:, s] for s in range(self.tasks)}
+            out[f"{name}_accuracy"] = accuracy.mean(1)
+        return out | {"test_loss": loss.mean(1)}
+
+
+@lru_cache(maxsize=64)
+def _episodes(
+    data: str,
+    data_root: str,
+    seed: int,
+    tasks: int,
+    ways: int,
+    support: int,
+    query: int,
+    test: int,
+    split: str,
+    sampler: str,
+) -> Episodes:
+    return draw_episodes(load_fewshot(data, data_root), seed, tasks, ways, support, query, test, split, sampler)
+
+
+class Heads(View):
+    """Softmax regressions on the features of one x. With Z (n, F + 1) the features and a 1, A = Z w', P = softmax(A), labels
+    as rows Y of the unit matrix, and B = Z v':
+
+    grad_w CE = (P - Y)'Z / n,    H v = C'Z + 2 ll_reg v,   C = (P * B - P * sum(P * B)) / n
+    d CE / dZ = (P - Y) w / n,    d<grad_w g, v> / dZ = (P - Y) v / n + C w
+
+    Features are computed when they are first asked for. What the backward pass needs is kept for some runs (see
+    `max_batch_runs`), and until `forget`; else it is computed anew.
+    """
+
+    def __init__(self, problem: FewShotLearning, x: Float[Tensor, "R P"]) -> None:
+        self.problem, self.network, self.x = problem, problem.network, x
+        self._features: dict[str, Tensor] = {}
+        self._tapes: dict[str, list[Tape | None]] = {}
+
+    # features
+
+    @cached_property
+    def _keeps(self) -> int:
+        """Runs whose tapes are kept."""
+        if self.problem.max_batch_runs is not None:
+            return self.problem.max_batch_runs
+        size = sum(self.network.held(self.problem.prepared(part, 0, self.x)) for part in ("support", "query"))
+        return max(1, HELD // size)
+
+    def forget(self) -> None:
+        """Let go of what is kept for backward passes."""
+        self._tapes.clear()
+
+    def features(self, part: str) -> Float[Tensor, "R S n F1"]:
+        """Z of all runs and tasks."""
+        if part not in self._features:
+            found, tapes = [], []
+            for r, theta in enumerate(self.x.unbind(0)):
+                keep = part != "test" and r < self._keeps
+                features, tape = self.network.forward(theta, self.problem.prepared(part, r, self.x), keep)
+                found.append(nn.pad(features, (0, 1), value=1.0))
+                tapes.append(tape)
+            self._features[part], self._tapes[part] = torch.stack(found), tapes
+        return self._features[part]
+
+    def _pulled(self, part: str, slopes: Float[Tensor, "R S n F"]) -> list[Tensor]:
+        """Rows (S, P) of each run from slopes with respect to the features."""
+        out = []
+        for r, theta in enumerate(self.x.unbind(0)):
+            images = self.problem.prepared(part, r, self.x)
+            tape = self._tapes[part][r] if part in self._tapes else None
+            if tape is None:
+                tape = self.network.forward(theta, images, keep=True)[1]
+                assert tape is not None
+            out.append(self.network.backward(theta, images, tape, slopes[r]))
+        return out
+
+    # heads
+
+    def _weights(self, y: Float[Tensor, "R k q"]) -> Float[Tensor, "R k ways F1"]:
+        return y.unflatten(2, (self.problem.ways, -1))
+
+    @cached_property
+    def _rows_of_labels(self) -> dict[str, Tensor]:
+        labels = {part: self.problem.labels(part, self.x) for part in ("support", "query", "test")}
+        return {part: nn.one_hot(own, self.problem.ways).to(self.x) for part, own in labels.items()}
+
+    def _errors(self, part: str, y: Float[Tensor, "R S q"]) -> Float[Tensor, "R S n ways"]:
+        """(P - Y) / n."""
+        Z, Y = self.features(part), self._rows_of_labels[part]
+        return (torch.softmax(Z @ self._weights(y).mT, dim=-1) - Y) / len(Y)
+
+    def _losses(self, part: str, y: Float[Tensor, "R S q"]) -> tuple[Tensor, Tensor]:
+        """Scores (R, S, n, ways) and mean cross-entropies (R, S)."""
+        scores = self.features(part) @ self._weights(y).mT
+        own = (scores * self._rows_of_labels[part]).sum(-1)
+        return scores, (torch.logsumexp(scores, dim=-1) - own).mean(-1)
+
+    def evaluated(self, part: str, y: Float[Tensor, "R S q"]) -> tuple[Float[Tensor, "R S"], Float[Tensor, "R S"]]:
+        """Mean cross-entropy and share of right answers, float64."""
+        scores, loss = self._losses(part, y)
+        right = scores.argmax(-1) == self.problem.labels(part, self.x)
+        return loss.double(), right.double().mean(-1)
+
+    def lower(self, y: Float[Tensor, "R B q"]) -> Float[Tensor, "R B"]:
+        return self._losses("support", y)[1] + self.problem.ll_reg * y.square().sum(-1)
+
+    def lower_gradient(self, y: Float[Tensor, "R B q"]) -> Float[Tensor, "R B q"]:
+        slope = (self._errors("support", y).mT @ self.features("support")).flatten(2)
+        return slope.add_(y, alpha=2.0 * self.problem.ll_reg)
+
+    def lower_hvp(self, y: Float[Tensor, "R B q"], v: Float[Tensor, "R k q"]) -> Float[Tensor, "R k q"]:
+        Z = self.features("support")
+        P = torch.softmax(Z @ self._weights(y).mT, dim=-1)
+        B = P * (Z @ self._weights(v).mT)
+        C = torch.addcmul(B, P, B.sum(-1, keepdim=True), value=-1.0).div_(Z.shape[2])
+        return (C.mT @ Z).flatten(2).add_(v, alpha=2.0 * self.problem.ll_reg)
+
+    def upper(self, y: Float[Tensor, "R B q"]) -> tuple[Float[Tensor, "R S"], Float[Tensor, "R S q"]]:
+        F = self._losses("query", y)[1]
+        return F, (self._errors("query", y).mT @ self.features("query")).flatten(2)
+
+    # with respect to x
+
+    def rows(self, y: Float[Tensor, "R B q"], steps: Sequence[Step]) -> Float[Tensor, "R S P"]:
+        rows = self._pulled("query", (self._errors("query", y) @ self._weights(y))[..., :-1])
+        if steps:
+            for own, other in zip(rows, self._pulled("support", self._along(steps)), strict=True):
+                own.sub_(other)
+        return torch.stack(rows)
+
+    def _along(self, steps: Sequence[Step]) -> Float[Tensor, "R S n F"]:
+        """sum over (y_t, v_t) of d<grad_w g(y_t), v_t> / dZ: all steps at once, as if they were more ways."""
+        Z, Y = self.features("support"), self._rows_of_labels["support"]
+        w = torch.cat([self._weights(y) for y, _ in steps], dim=2)
+        v = torch.cat([self._weights(v) for _, v in steps], dim=2)
+        P = torch.softmax((Z @ w.mT).unflatten(3, (len(steps), -1)), dim=-1)
+        B = P * (Z @ v.mT).unflatten(3, (len(steps), -1))
+        C = B - P * B.sum(-1, keepdim=True)
+        slopes = (P - Y.unsqueeze(1)).flatten(3) @ v + C.flatten(3) @ w
+        return slopes[..., :-1] / len(Y)
+
+    def lower_x(self, y: Float[Tensor, "R B q"]) -> Float[Tensor, "R P"]:
+        slopes = (self._errors("support", y) @ self._weights(y))[..., :-1]
+        return torch.stack([rows.sum(0) for rows in self._pulled("support", slopes)])
