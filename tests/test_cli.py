@@ -21,12 +21,12 @@ QUICK = ("preferences=2", "steps=3", "logger=local")
 
 # command line: what the message must contain (found, expected, what to do)
 BAD = {
-    "problem=vlmop3": ["problem='vlmop3'", "choose one of constrained_gaussian, dtlz2", "Did you mean 'vlmop2'?"],
+    "problem=vlmop3": ["problem='vlmop3'", "choose one of bilevel_quadratic, constrained_gaussian", "Did you mean 'vlmop2'?"],
     "algorithm=feroro": ["algorithm='feroro'", "choose one of ada_omd_tch", "Did you mean 'ferero'"],
     "scale=tiny": ["scale='tiny'", "laptop, paper, smoke"],
     "logger=wanbd": ["logger='wanbd'", "Did you mean 'wandb'?"],
     "protocol=ferero_fg3": ["protocol='ferero_fg3'", "Did you mean 'ferero_fig3'"],
-    "problem=": ["problem", "choose one of constrained_gaussian, dtlz2"],
+    "problem=": ["problem", "choose one of bilevel_quadratic, constrained_gaussian"],
     "algorithm=null": ["algorithm=null", "choose one of ada_omd_tch"],
     "hydra/launcher=jobbib": ["hydra/launcher='jobbib'", "choose one of basic", "Did you mean 'joblib'?"],
     "problm=zdt2": ["problm is unknown", "known keys are algorithm", "Did you mean 'problem'"],
@@ -264,7 +264,7 @@ def test_help(mobench: Run) -> None:
     assert result.code == 0
     for words in (
         "algorithm: ada_omd_tch, csmoo1",
-        "problem: constrained_gaussian, dtlz2",
+        "problem: bilevel_quadratic, constrained_gaussian",
         "experiment/ferero: fig1",
         "scale: laptop",
     ):

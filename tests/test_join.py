@@ -29,6 +29,7 @@ from mobench import sweeper
 from mobench.config import Job, choices, conf_dir, load_class, make_job, parameters, plain
 from mobench.core import Algorithm, Ball, Box, Free, Oracle, Point, Problem, Runs, Set, Spec, Weighting, loop
 from mobench.core.algorithm import Context, Info
+from mobench.core.bilevel import Bilevel
 from mobench.core.join import check, reasons
 from mobench.core.output import make_output
 from mobench.core.preferences import spread
@@ -39,6 +40,7 @@ from mobench.problems import DTLZ2, VLMOP2, LeastSquares
 from mobench.runner import folder_of
 
 ALGORITHMS, PROBLEMS, ORACLES = choices("algorithm"), choices("problem"), choices("oracle")
+BILEVEL = ["hypergradient", "moco", "value_gap"]
 IMAGES = ["multi_mnist", "multi_fashion", "multi_fashion_mnist"]
 STEPS = 4
 OPTIONAL = {"rows", "push", "hvp"}
@@ -80,6 +82,14 @@ def parts(compose: Any) -> dict[str, dict[str, dict[str, Any]]]:
         | {
             name: ["problem.model=small", "problem.train_size=256", "problem.pixels=1.0", "problem.test_size=16"]
             for name in IMAGES
+        }
+        | {
+            "hyper_cleaning": [
+                "problem.train_size=60",
+                "problem.validation_size=40",
+                "problem.test_size=20",
+                "problem.shrink=7",
+            ]
         }
         | {"federated": ["problem.hidden=4", "problem.shrink=4", "problem.train_size=300", "problem.test_size=200"]}
     )
@@ -150,6 +160,9 @@ class Watched(Oracle):
         self.asked: set[str] = set()
         self.samples: set[tuple[int, int]] = set()
 
+    def initial(self, runs: Runs) -> Tensor:
+        return self.inner.initial(runs)
+
     def init(self, theta: Tensor) -> dict[str, Tensor]:
         return self.inner.init(theta)
 
@@ -169,7 +182,7 @@ class Watched(Oracle):
 
 def four_steps(oracle: Watched, algorithm: Algorithm, problem: Problem, runs: Runs) -> dict[str, Any]:
     rules = {name: make_output(name) for name in dict.fromkeys(["last", *algorithm.outputs])}
-    state = loop.start(oracle, algorithm, rules, problem.initial(runs), runs, STEPS)
+    state = loop.start(oracle, algorithm, rules, oracle.initial(runs), runs, STEPS)
     oracle.asked.clear()
     state = loop.advance(oracle, algorithm, {}, {**state, "out": {}}, STEPS)
     assert state["t"] == STEPS
@@ -219,6 +232,12 @@ def test_every_pair_of_the_project_runs_or_is_refused(
                 hint["local_steps"] = "Choose a problem without constraints"
             if problem_name == "federated":
                 hint = dict.fromkeys(ORACLES, "Choose oracle=local_steps") | {"local_steps": ""}
+            if isinstance(job.problem, Bilevel):
+                hint |= dict.fromkeys(BILEVEL, "")
+                if not job.problem.whole:
+                    hint = dict.fromkeys(ORACLES, "Choose oracle=hypergradient") | dict.fromkeys(BILEVEL, "")
+            else:
+                hint |= dict.fromkeys(BILEVEL, "has no lower level")
             if words := hint.get(oracle_name, "" if n else "Choose oracle=exact"):
                 with pytest.raises(JoinError, match=words):
                     job.oracle()

@@ -25,7 +25,8 @@ class WCMHGD(Weighting):
     objective falls most slowly. Fixed points for any u > 0 are those of min_x max_s r_s phi_s, whatever u is.
     Without preference (all r_s alike, u = 0) it is MGDA with a step S times smaller: use algorithm=mgda.
 
-    Fields: `trade_off`: u >= 0. `subproblem`: "exact" (batched, certified) or "cvxpy" (one run at a time, for reference).
+    Fields: `trade_off`: u >= 0. `trade_off_decay`: a >= 0, u_k = u / (k + 1)^a: the rate of convergence is proved for a u that
+    vanishes with the gradients. `subproblem`: "exact" (batched, certified) or "cvxpy" (one run at a time, for reference).
     Column `lambda_1`..: the weights at the recorded step.
     Source: multi-objective bilevel learning paper, Algorithm 1, equation (5). Departure: the square root K of the Gram matrix is
     not formed; only K'K enters.
@@ -36,12 +37,15 @@ class WCMHGD(Weighting):
     citation: ClassVar[str] = "multi-objective bilevel learning paper (WC-MHGD)"
 
     trade_off: Real = 10.0
+    trade_off_decay: Real = 0.0
     subproblem: str = "exact"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.trade_off >= 0:
             raise ConfigError(f"algorithm.trade_off={self.trade_off} must be >= 0.")
+        if not self.trade_off_decay >= 0:
+            raise ConfigError(f"algorithm.trade_off_decay={self.trade_off_decay} must be >= 0.")
         choose("algorithm.subproblem", self.subproblem, ("exact", "cvxpy"))
 
     def init(self, ctx: Context) -> State:
@@ -51,14 +55,14 @@ class WCMHGD(Weighting):
         self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"] | None, state: State, t: int
     ) -> tuple[Float[Tensor, "R M"], State, Info]:
         assert G is not None
-        r = state["r"]
+        r, u = state["r"], self.trade_off / (t + 1.0) ** self.trade_off_decay
         solve: Any = qp
         if self.subproblem == "cvxpy":
             from mobench.subproblems import reference
 
             solve = reference.qp
         lam, residual, failed = solve(
-            2.0 * r.unsqueeze(1) * G * r.unsqueeze(2), self.trade_off * r * F, torch.ones_like(F)
+            2.0 * r.unsqueeze(1) * G * r.unsqueeze(2), u * r * F, torch.ones_like(F)
         )
         return r * lam, {**state, "lam": lam}, Info(residual, failed)
 

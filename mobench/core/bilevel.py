@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
@@ -113,16 +113,17 @@ class GraphView(View):
 class Bilevel(Problem):
     """Base class of bilevel problems; the decision variables are x. Needs oracle=hypergradient or oracle=value_gap.
 
-    A subclass says `blocks`, `lower_dim` and either `f` and `g` (differentiable; both batched over runs) or `view`. Data: see
-    `draw`; `view` gets what it has drawn, None stands for all of them.
+    A subclass says `blocks`, `lower_dim` and either `f` and `g` (differentiable; both batched over runs) or `view`. `view` gets
+    the indices of the terms of the lower level that a step uses, None stands for all of them.
+
+    Fields: `start_lower`: every entry of y_0.
 
     `values` is phi at the exact y*(x) (`solve`), without a gradient: `oracle=exact` joins only problems with a closed form.
     """
 
     whole: ClassVar[bool] = False
-    level_samples: ClassVar[tuple[str, str]] = ("lower", "upper")
 
-    start_lower: float = field(default=0.0)  # every y starts here
+    start_lower: float = 0.0
 
     @property
     @abstractmethod

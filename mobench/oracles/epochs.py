@@ -15,7 +15,7 @@ from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
 from mobench.core.random import generator
 from mobench.errors import JoinError
-from mobench.oracles.exact import OfProblem, make_point, problem_spec, refuse_clients
+from mobench.oracles.exact import OfProblem, make_point, problem_spec, refuse_unfit
 
 
 class Batch(NamedTuple):
@@ -38,7 +38,7 @@ class Epochs(OfProblem):
     """
 
     def __init__(self, problem: Problem, runs: Runs, batch_size: int = 256, samples: int = 1) -> None:
-        refuse_clients(problem, "epochs")
+        refuse_unfit(problem, "epochs")
         N = problem.n_samples
         if not 0 < N < float("inf"):
             raise JoinError(

@@ -8,6 +8,7 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
+from mobench.core.bilevel import Bilevel
 from mobench.core.oracle import Oracle, Spec, State
 from mobench.core.point import GraphPoint, Point, TablePoint
 from mobench.core.preferences import Runs
@@ -43,7 +44,7 @@ class Exact(OfProblem):
     """values f(theta), rows = Jacobian of f at theta. A second sample would equal the first, so it gives one."""
 
     def __init__(self, problem: Problem, runs: Runs) -> None:
-        refuse_clients(problem, "exact")
+        refuse_unfit(problem, "exact")
         if not problem.whole:
             raise JoinError(
                 f"oracle=exact would need a graph of all samples of {type(problem).__name__}, which does not fit into "
@@ -56,8 +57,13 @@ class Exact(OfProblem):
         return make_point(self.problem, theta, self.spec)
 
 
-def refuse_clients(problem: Problem, oracle: str) -> None:
-    """Raise JoinError for a problem whose data lie with clients."""
+def refuse_unfit(problem: Problem, oracle: str) -> None:
+    """Raise JoinError for a problem whose data lie with clients, or whose lower level has no closed form."""
+    if isinstance(problem, Bilevel) and not problem.whole:
+        raise JoinError(
+            f"oracle={oracle} does not solve the lower level of {type(problem).__name__}. Choose oracle=hypergradient (moco: its "
+            f"running averages), or oracle=value_gap for algorithm=forum."
+        )
     if problem.by_clients:
         raise JoinError(
             f"oracle={oracle} does not know the clients of {type(problem).__name__}, who hold its data. Choose "

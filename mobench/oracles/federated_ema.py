@@ -20,7 +20,7 @@ from mobench.core.problem import Problem
 from mobench.core.random import counter_indices, seed_for
 from mobench.errors import ConfigError, JoinError
 from mobench.oracles.ema import averaging_weight
-from mobench.oracles.exact import OfProblem, make_point, problem_spec, refuse_clients
+from mobench.oracles.exact import OfProblem, make_point, problem_spec, refuse_unfit
 
 Real = float | int
 
@@ -45,7 +45,7 @@ class FederatedEMA(OfProblem):
         scale: Real = 1.0,
         offset: Real = 1.0,
     ) -> None:
-        refuse_clients(problem, "federated_ema")
+        refuse_unfit(problem, "federated_ema")
         total = problem.n_samples
         if not 0 < total < float("inf"):
             raise JoinError(

@@ -13,13 +13,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from mobench.core.bilevel import Bilevel
 from mobench.core.oracle import State, slope
 from mobench.core.point import Point, TablePoint
 from mobench.core.preferences import Runs
 from mobench.core.problem import LocalBatch, Problem
 from mobench.core.random import generator
 from mobench.errors import ConfigError, JoinError, choose
-from mobench.oracles.exact import OfProblem, problem_spec
+from mobench.oracles.exact import OfProblem, problem_spec, refuse_unfit
 
 Real = float | int
 LOSSES = ("running", "at_start", "at_end")
@@ -55,6 +56,8 @@ class LocalSteps(OfProblem):
         batch_size: int | None = None,
         client_loss: str = "running",
     ) -> None:
+        if isinstance(problem, Bilevel):
+            refuse_unfit(problem, "local_steps")
         if not (problem.whole or problem.by_clients):
             raise JoinError(
                 f"oracle=local_steps would need a graph of all samples of {type(problem).__name__}, which does not fit into "

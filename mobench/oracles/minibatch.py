@@ -12,7 +12,7 @@ from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
 from mobench.core.random import seed_for
 from mobench.errors import JoinError
-from mobench.oracles.exact import OfProblem, make_point, problem_spec, refuse_clients
+from mobench.oracles.exact import OfProblem, make_point, problem_spec, refuse_unfit
 
 
 class Minibatch(OfProblem):
@@ -24,7 +24,7 @@ class Minibatch(OfProblem):
     """
 
     def __init__(self, problem: Problem, runs: Runs, batch_size: int = 32, samples: int = 1) -> None:
-        refuse_clients(problem, "minibatch")
+        refuse_unfit(problem, "minibatch")
         if problem.n_samples == 0:
             raise JoinError(
                 f"{type(problem).__name__} has nothing to sample from (it is deterministic). Choose oracle=exact, or a "

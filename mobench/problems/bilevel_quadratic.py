@@ -17,6 +17,7 @@ from torch import Tensor
 from mobench.core.bilevel import Bilevel, Step, View
 from mobench.core.random import generator
 from mobench.errors import ConfigError
+from mobench.subproblems import min_norm
 
 
 class Constants(NamedTuple):
@@ -38,6 +39,8 @@ class BilevelQuadratic(Bilevel):
     the others lie evenly between. data_seed: the constants. A is a random rotation of its spectrum; B, C, E have standard normal
     entries over the root of the number of columns, c standard normal ones, t_s any direction and length target k^(1/2).
     offset: added to each f_s.
+
+    Column `min_norm_square`: the squared length of the shortest convex combination of the exact hypergradients.
     """
 
     whole: ClassVar[bool] = True
@@ -87,6 +90,11 @@ class BilevelQuadratic(Bilevel):
     def convexity(self) -> float:
         return float(self.spectrum[0])
 
+    @property
+    def ideal_point(self) -> Float[Tensor, " S"]:
+        """The offset, which a sum of squares does not fall below."""
+        return torch.full((self.tasks,), float(self.offset), dtype=torch.float64)
+
     def constants(self, like: Tensor | None = None) -> Constants:
         """Made once in a process; float64 on the CPU unless `like` says otherwise."""
         sizes = self.tasks, self.variables, self.lower, self.residuals
@@ -115,6 +123,14 @@ class BilevelQuadratic(Bilevel):
 
     def values(self, x: Float[Tensor, "R P"], batch: Any = None) -> Float[Tensor, "R S"]:
         return self.f(x, self.solve(x))
+
+    def columns_at(self, x: Float[Tensor, "R P"], y: Float[Tensor, "R B q"]) -> dict[str, Tensor]:
+        """min_norm_square: the squared length of the shortest convex combination of the exact hypergradients at x."""
+        c = self.constants(x)
+        e = self._residual(c, x, self.solve(x))
+        J = torch.einsum("skp,rsk->rsp", c.C + c.E @ torch.linalg.solve(c.A, c.B), e).double()
+        lam = min_norm(J @ J.mT).x.unsqueeze(1)
+        return {"min_norm_square": (lam @ J).square().sum((1, 2))}
 
     def minimiser(self, w: Float[Tensor, "k M"]) -> Float[Tensor, "k P"]:
         """A minimiser of sum_s w_s phi_s, float64 (the shortest, where there are several)."""

@@ -1,0 +1,72 @@
+"""Radar charts: values of S objectives on equally spaced axes, polygons, what they cover, and their areas."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mobench.artifacts import style as st
+
+ROTATION = math.pi / 2  # the first axis points up
+
+
+def polygon_area(values: np.ndarray) -> float:
+    """Area of the polygon with these radii on S >= 3 equally spaced axes from 0."""
+    n = len(values)
+    return 0.5 * math.sin(2 * math.pi / n) * float(values @ np.roll(values, -1))
+
+
+def hull(polygons: np.ndarray) -> np.ndarray:
+    """Per-axis maximum of the rows: what a set of runs covers together."""
+    found: np.ndarray = polygons.max(axis=0)
+    return found
+
+
+def radar_axes(fig: Any, position: Any, labels: Sequence[str], low: float, high: float, ticks: Sequence[float]) -> Any:
+    """A polar panel with one axis for each label, from `low` at the centre to `high`."""
+    ax = fig.add_subplot(position, projection="polar")
+    ax.set_theta_offset(ROTATION)
+    ax.set_theta_direction(-1)
+    angles = np.arange(len(labels)) * 2 * np.pi / len(labels)
+    ax.set_xticks(angles, labels)
+    ax.set_ylim(low, high)
+    ax.set_yticks(list(ticks))
+    ax.set_yticklabels([f"{t:g}" for t in ticks], fontsize=6.5, color=st.GREY)
+    ax.set_rlabel_position(180 / len(labels))
+    ax.grid(lw=0.4, color="#CCCCCC")
+    ax.spines["polar"].set_visible(False)
+    ax.tick_params(pad=1)
+    return ax
+
+
+def draw_polygon(
+    ax: Any, values: np.ndarray, label: str | None, color: str, spread: np.ndarray | None = None, **kw: Any
+) -> None:
+    """One run; `spread`: standard errors, as bars along the axes."""
+    angles = np.arange(len(values)) * 2 * np.pi / len(values)
+    closed = np.append(angles, angles[0]), np.append(values, values[0])
+    ax.plot(*closed, **({"color": color, "lw": 1.3, "label": label, "marker": "o", "ms": 2.6} | kw))
+    if spread is not None and np.isfinite(spread).all():
+        ax.errorbar(angles, values, yerr=spread, fmt="none", ecolor=color, elinewidth=0.9, alpha=0.8)
+
+
+def draw_hull(ax: Any, values: np.ndarray, label: str | None, color: str = "#BBBBBB") -> None:
+    """What is covered, filled."""
+    angles = np.arange(len(values)) * 2 * np.pi / len(values)
+    ax.fill(angles, values, color=color, alpha=0.45, lw=0, label=label, zorder=0)
+
+
+def limits(values: np.ndarray) -> tuple[float, float, list[float]]:
+    """Lower and upper end and ticks of the axes for these values, with the differences visible."""
+    low, high = float(values.min()), float(values.max())
+    step = 10 ** math.floor(math.log10(max(high - low, 1e-9)))
+    for size in (0.5 * step, step, 2 * step):
+        bottom = max(0.0, (math.floor(low / size) - 1) * size)
+        top = math.ceil(high / size) * size
+        ticks = np.arange(bottom + size, top + size / 2, size)
+        if len(ticks) <= 5:
+            break
+    return bottom, top, [round(float(t), 10) for t in ticks]
