@@ -236,11 +236,13 @@ def _episodes(
 
 
 class Heads(View):
-    """Softmax regressions on the features of one x. With Z (n, F + 1) the features and a 1, A = Z w', P = softmax(A), labels
-    as rows Y of the unit matrix, and B = Z v':
+    """Softmax regressions on the features of one x. With Z (n, F + 1) the features and a 1, A = w Z' (ways, n), P the softmax
+    of its columns, labels as columns Y of the unit matrix, and B = v Z':
 
-    grad_w CE = (P - Y)'Z / n,    H v = C'Z + 2 ll_reg v,   C = (P * B - P * sum(P * B)) / n
-    d CE / dZ = (P - Y) w / n,    d<grad_w g, v> / dZ = (P - Y) v / n + C w
+    grad_w CE = (P - Y) Z / n,     H v = C Z + 2 ll_reg v,   C = (P * B - P * sum(P * B)) / n
+    d CE / dZ = (P - Y)'w / n,     d<grad_w g, v> / dZ = (P - Y)'v / n + C'w
+
+    (Classes before images: the softmax of a few numbers that lie side by side is slow.)
 
     Features are computed when they are first asked for. What the backward pass needs is kept for some runs (see
     `max_batch_runs`), and until `forget`; else it is computed anew.
@@ -295,49 +297,54 @@ class Heads(View):
         return y.unflatten(2, (self.problem.ways, -1))
 
     @cached_property
-    def _rows_of_labels(self) -> dict[str, Tensor]:
+    def _of_labels(self) -> dict[str, Tensor]:
+        """Y of each part."""
         labels = {part: self.problem.labels(part, self.x) for part in ("support", "query", "test")}
-        return {part: nn.one_hot(own, self.problem.ways).to(self.x) for part, own in labels.items()}
+        return {part: nn.one_hot(own, self.problem.ways).to(self.x).mT.contiguous() for part, own in labels.items()}
 
-    def _errors(self, part: str, y: Float[Tensor, "R S q"]) -> Float[Tensor, "R S n ways"]:
+    def _scores(self, part: str, w: Float[Tensor, "R k ways F1"]) -> Float[Tensor, "R k ways n"]:
+        """A."""
+        return w @ self.features(part).mT
+
+    def _errors(self, part: str, y: Float[Tensor, "R S q"]) -> Float[Tensor, "R S ways n"]:
         """(P - Y) / n."""
-        Z, Y = self.features(part), self._rows_of_labels[part]
-        return (torch.softmax(Z @ self._weights(y).mT, dim=-1) - Y) / len(Y)
+        Y = self._of_labels[part]
+        return (torch.softmax(self._scores(part, self._weights(y)), dim=-2) - Y) / Y.shape[1]
 
     def _losses(self, part: str, y: Float[Tensor, "R S q"]) -> tuple[Tensor, Tensor]:
-        """Scores (R, S, n, ways) and mean cross-entropies (R, S)."""
-        scores = self.features(part) @ self._weights(y).mT
-        own = (scores * self._rows_of_labels[part]).sum(-1)
-        return scores, (torch.logsumexp(scores, dim=-1) - own).mean(-1)
+        """A and mean cross-entropies (R, S)."""
+        scores = self._scores(part, self._weights(y))
+        own = (scores * self._of_labels[part]).sum(-2)
+        return scores, (torch.logsumexp(scores, dim=-2) - own).mean(-1)
 
     def evaluated(self, part: str, y: Float[Tensor, "R S q"]) -> tuple[Float[Tensor, "R S"], Float[Tensor, "R S"]]:
         """Mean cross-entropy and share of right answers, float64."""
         scores, loss = self._losses(part, y)
-        right = scores.argmax(-1) == self.problem.labels(part, self.x)
+        right = scores.argmax(-2) == self.problem.labels(part, self.x)
         return loss.double(), right.double().mean(-1)
 
     def lower(self, y: Float[Tensor, "R B q"]) -> Float[Tensor, "R B"]:
         return self._losses("support", y)[1] + self.problem.ll_reg * y.square().sum(-1)
 
     def lower_gradient(self, y: Float[Tensor, "R B q"]) -> Float[Tensor, "R B q"]:
-        slope = (self._errors("support", y).mT @ self.features("support")).flatten(2)
+        slope = (self._errors("support", y) @ self.features("support")).flatten(2)
         return slope.add_(y, alpha=2.0 * self.problem.ll_reg)
 
     def lower_hvp(self, y: Float[Tensor, "R B q"], v: Float[Tensor, "R k q"]) -> Float[Tensor, "R k q"]:
         Z = self.features("support")
-        P = torch.softmax(Z @ self._weights(y).mT, dim=-1)
-        B = P * (Z @ self._weights(v).mT)
-        C = torch.addcmul(B, P, B.sum(-1, keepdim=True), value=-1.0).div_(Z.shape[2])
-        return (C.mT @ Z).flatten(2).add_(v, alpha=2.0 * self.problem.ll_reg)
+        P = torch.softmax(self._scores("support", self._weights(y)), dim=-2)
+        B = P * self._scores("support", self._weights(v))
+        C = torch.addcmul(B, P, B.sum(-2, keepdim=True), value=-1.0).div_(Z.shape[2])
+        return (C @ Z).flatten(2).add_(v, alpha=2.0 * self.problem.ll_reg)
 
     def upper(self, y: Float[Tensor, "R B q"]) -> tuple[Float[Tensor, "R S"], Float[Tensor, "R S q"]]:
         F = self._losses("query", y)[1]
-        return F, (self._errors("query", y).mT @ self.features("query")).flatten(2)
+        return F, (self._errors("query", y) @ self.features("query")).flatten(2)
 
     # with respect to x
 
     def rows(self, y: Float[Tensor, "R B q"], steps: Sequence[Step]) -> Float[Tensor, "R S P"]:
-        rows = self._pulled("query", (self._errors("query", y) @ self._weights(y))[..., :-1])
+        rows = self._pulled("query", (self._errors("query", y).mT @ self._weights(y))[..., :-1])
         if steps:
             for own, other in zip(rows, self._pulled("support", self._along(steps)), strict=True):
                 own.sub_(other)
@@ -345,15 +352,15 @@ class Heads(View):
 
     def _along(self, steps: Sequence[Step]) -> Float[Tensor, "R S n F"]:
         """sum over (y_t, v_t) of d<grad_w g(y_t), v_t> / dZ: all steps at once, as if they were more ways."""
-        Z, Y = self.features("support"), self._rows_of_labels["support"]
+        Y, shape = self._of_labels["support"], (len(steps), self.problem.ways)
         w = torch.cat([self._weights(y) for y, _ in steps], dim=2)
         v = torch.cat([self._weights(v) for _, v in steps], dim=2)
-        P = torch.softmax((Z @ w.mT).unflatten(3, (len(steps), -1)), dim=-1)
-        B = P * (Z @ v.mT).unflatten(3, (len(steps), -1))
-        C = B - P * B.sum(-1, keepdim=True)
-        slopes = (P - Y.unsqueeze(1)).flatten(3) @ v + C.flatten(3) @ w
-        return slopes[..., :-1] / len(Y)
+        P = torch.softmax(self._scores("support", w).unflatten(2, shape), dim=-2)
+        B = P * self._scores("support", v).unflatten(2, shape)
+        C = B - P * B.sum(-2, keepdim=True)
+        slopes = (P - Y).flatten(2, 3).mT @ v + C.flatten(2, 3).mT @ w
+        return slopes[..., :-1] / Y.shape[1]
 
     def lower_x(self, y: Float[Tensor, "R B q"]) -> Float[Tensor, "R P"]:
-        slopes = (self._errors("support", y) @ self._weights(y))[..., :-1]
+        slopes = (self._errors("support", y).mT @ self._weights(y))[..., :-1]
         return torch.stack([rows.sum(0) for rows in self._pulled("support", slopes)])
