@@ -10,6 +10,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# its shipped C files are too old for Python 3.11: Cython has to make them anew, which no package metadata can ask for
+BUILD_LEARN2LEARN = $(BIN)/python -m pip install --quiet cython wheel "setuptools<81" requests tqdm scipy gym \
+	&& $(BIN)/python -m pip install --quiet --no-build-isolation --no-deps --config-settings="--global-option=build_ext" learn2learn==0.2.0
 export OMP_NUM_THREADS ?= 1
 export MPLBACKEND := Agg
 
@@ -26,6 +29,7 @@ $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet -e '.[dev,joblib]'
+	$(BUILD_LEARN2LEARN) || echo "learn2learn could not be built (it needs a C compiler; see the lines above). Everything else works; few-shot problems then need problem.episodes=named. Try again with: make learn2learn"
 	touch $(STAMP)
 
 reproduce: install  ## every artifact at SCALE=laptop, then the report (LAUNCHER=joblib: two jobs at a time)
@@ -63,9 +67,8 @@ benchmark: install  ## speed against reference loops, ratios in one run: docs/pe
 faults: install  ## the tests of bad input, killed processes and broken files
 	$(BIN)/python -m pytest tests/test_cli.py tests/test_store.py tests/test_runner.py
 
-learn2learn: install  ## few-shot episodes (bilevel problems): needs a C compiler
-	$(BIN)/python -m pip install --quiet cython wheel "setuptools<81" requests tqdm scipy gym
-	$(BIN)/python -m pip install --no-build-isolation --no-deps --config-settings="--global-option=build_ext" learn2learn==0.2.0
+learn2learn: install  ## few-shot episodes (bilevel problems), if `make install` could not build them: needs a C compiler
+	$(BUILD_LEARN2LEARN)
 
 doctor: install  ## versions, device and folders, for a bug report
 	$(BIN)/python -m mobench.doctor

@@ -38,7 +38,8 @@ def radar_axes(fig: Any, position: Any, labels: Sequence[str], low: float, high:
     ax.set_rlabel_position(180 / len(labels))
     ax.grid(lw=0.4, color="#CCCCCC")
     ax.spines["polar"].set_visible(False)
-    ax.tick_params(pad=1)
+    ax.tick_params(axis="x", pad=4)
+    ax.tick_params(axis="y", pad=1)
     return ax
 
 

@@ -41,6 +41,7 @@ from mobench.runner import folder_of
 
 ALGORITHMS, PROBLEMS, ORACLES = choices("algorithm"), choices("problem"), choices("oracle")
 BILEVEL = ["hypergradient", "moco", "value_gap"]
+INNER = ["hypergradient", "value_gap"]
 IMAGES = ["multi_mnist", "multi_fashion", "multi_fashion_mnist"]
 STEPS = 4
 OPTIONAL = {"rows", "push", "hvp"}
@@ -84,12 +85,19 @@ def parts(compose: Any) -> dict[str, dict[str, dict[str, Any]]]:
             for name in IMAGES
         }
         | {
+            "few_shot": [
+                "problem.filters=2",
+                "problem.shrink=2",
+                "problem.episodes=named",
+                "problem.query_per_class=2",
+                "problem.test_per_class=2",
+            ],
             "hyper_cleaning": [
                 "problem.train_size=60",
                 "problem.validation_size=40",
                 "problem.test_size=20",
                 "problem.shrink=7",
-            ]
+            ],
         }
         | {"federated": ["problem.hidden=4", "problem.shrink=4", "problem.train_size=300", "problem.test_size=200"]}
     )
@@ -99,7 +107,10 @@ def parts(compose: Any) -> dict[str, dict[str, dict[str, Any]]]:
             name: {k: compose(f"problem={name}", *small[name])[k] for k in ("problem", "steps", "preferences")}
             for name in PROBLEMS
         },
-        "oracle": {name: {"oracle": compose(f"oracle={name}")["oracle"]} for name in ORACLES},
+        "oracle": {
+            name: {"oracle": compose(f"oracle={name}", *(["oracle.inner_steps=2"] if name in INNER else []))["oracle"]}
+            for name in ORACLES
+        },
     }
 
 

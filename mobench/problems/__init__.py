@@ -4,6 +4,7 @@ from mobench.problems.bilevel_quadratic import BilevelQuadratic
 from mobench.problems.constrained_gaussian import ConstrainedGaussian
 from mobench.problems.dtlz2 import DTLZ2
 from mobench.problems.federated_images import FederatedImages
+from mobench.problems.few_shot import FewShotLearning
 from mobench.problems.hyper_cleaning import HyperCleaning
 from mobench.problems.l1_regularized import L1Regularized
 from mobench.problems.least_squares import LeastSquares
@@ -22,6 +23,7 @@ __all__ = [
     "BilevelQuadratic",
     "ConstrainedGaussian",
     "FederatedImages",
+    "FewShotLearning",
     "HyperCleaning",
     "L1Regularized",
     "LeastSquares",
