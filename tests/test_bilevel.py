@@ -410,7 +410,9 @@ def test_the_limit_does_not_depend_on_the_trade_off(quadratic: BilevelQuadratic)
     runs = runs_of(R_1, R_3, R_1, R_3)
     both = torch.tensor([1.0, 1.0, 10.0, 10.0], dtype=torch.float64).unsqueeze(1)
     algorithm = WCMHGD().stacked({"trade_off": both})
-    ends = quadratic.values(trained(Exact(quadratic, runs), algorithm, quadratic.initial(runs), runs, 5000)[1]["theta"]).split(2)
+    ends = quadratic.values(
+        trained(Exact(quadratic, runs), algorithm, quadratic.initial(runs), runs, 5000)[1]["theta"]
+    ).split(2)
     weighted = runs.weights[:2] * ends[0]
     assert float((ends[0] - ends[1]).abs().max()) < 1e-3 * float(ends[0].max())
     # the Chebyshev point: the largest r_s phi_s is that of several objectives

@@ -21,7 +21,11 @@ QUICK = ("preferences=2", "steps=3", "logger=local")
 
 # command line: what the message must contain (found, expected, what to do)
 BAD = {
-    "problem=vlmop3": ["problem='vlmop3'", "choose one of bilevel_quadratic, constrained_gaussian", "Did you mean 'vlmop2'?"],
+    "problem=vlmop3": [
+        "problem='vlmop3'",
+        "choose one of bilevel_quadratic, constrained_gaussian",
+        "Did you mean 'vlmop2'?",
+    ],
     "algorithm=feroro": ["algorithm='feroro'", "choose one of ada_omd_tch", "Did you mean 'ferero'"],
     "scale=tiny": ["scale='tiny'", "laptop, paper, smoke"],
     "logger=wanbd": ["logger='wanbd'", "Did you mean 'wandb'?"],

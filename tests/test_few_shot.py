@@ -33,6 +33,7 @@ from mobench.models.fewshot import FewShotNet
 from mobench.oracles import Hypergradient, ValueGap
 from mobench.problems.few_shot import FewShotLearning
 from tests.conftest import Run
+from tests.reference.bilevel import SoftmaxHead
 
 DIGESTS = {
     "digits": "750b44ed07d1b1488ecaaad78edb2c5cd99819674e67e7108bb1cb63b744fe01",
@@ -110,7 +111,8 @@ def test_cifar100() -> None:
     assert torch.equal(data.take(index), data.images[index])
 
 
-FINE, ABOVE = np.arange(100), np.arange(100) % 20  # a made-up hierarchy
+ABOVE = np.arange(100) % 20  # a made-up hierarchy
+FC100 = {"validation": {8, 11, 13, 16}, "test": {0, 7, 12, 14}}  # superclasses; the others are train
 
 
 def pictures(n: int, key: int) -> tuple[np.ndarray, np.ndarray]:
@@ -170,7 +172,8 @@ def test_cifar100_from_either_container(kind: str, tmp_path: Path, monkeypatch: 
     assert np.array_equal(data.labels.numpy(), y)
     assert data.digest == hashlib.sha256(b"".join(a.tobytes() for a in (x, y, ABOVE))).hexdigest()
     assert (data.subset, "220 of 600" in data.label) == ((True, True) if kind == "mosaics" else (False, False))
-    for split, above in source.SPLITS.items():
+    superclasses = {"train": set(range(20)) - FC100["validation"] - FC100["test"], **FC100}
+    for split, above in superclasses.items():
         assert data.classes(split) == tuple(c for c in range(100) if ABOVE[c] in above)
     assert load_fewshot("cifar100", tmp_path) is data
 
@@ -582,6 +585,44 @@ def test_an_objective_knows_its_own_head_alone() -> None:
         for one, two in zip(found, (values, slopes, rows), strict=True):
             torch.testing.assert_close(one[:, others], two[:, others], rtol=1e-13, atol=1e-15)
             assert not torch.isclose(one[:, i], two[:, i]).all()
+
+
+def test_heads_are_those_of_the_reference() -> None:
+    problem = tiny()
+    bound = problem.bind(RUNS)
+    x, y = starts(problem, RUNS)
+    v = torch.randn_like(y)
+    view = bound.view(x)
+    found = [view.lower(y), view.lower_gradient(y), view.lower_hvp(y, v), *view.upper(y)]
+    along = view._along([(y, v), (v, y)])
+    for r, seed in enumerate(RUNS.seeds.tolist()):
+        for s in range(3):
+            w, own, heads = y[r, s].view(3, -1).numpy(), v[r, s].view(3, -1).numpy(), []
+            for part, reg in (("support", problem.ll_reg), ("query", 0.0)):
+                z = plain(problem.network, x[r], images_of(problem, seed, part)[s]).numpy()
+                heads.append(SoftmaxHead(z, problem.episodes_of(seed).labels(part).numpy(), reg))
+            lower, upper = heads
+            wanted = [lower.loss(w), lower.grad(w), lower.hvp(w, own), upper.loss(w), upper.grad(w)]
+            for one, two in zip(found, wanted, strict=True):
+                np.testing.assert_allclose(
+                    one[r, s].numpy(), np.ravel(two).reshape(one[r, s].shape), rtol=1e-9, atol=1e-12
+                )
+            both = lower.jxy(w, own) + lower.jxy(own, w)
+            np.testing.assert_allclose(along[r, s].numpy(), both, rtol=1e-9, atol=1e-12)
+
+
+def test_a_run_that_diverges_stays_alone() -> None:
+    problem = tiny()
+    bound = problem.bind(RUNS)
+    x, y = starts(problem, RUNS)
+    broken = x.clone()
+    broken[1, 7] = torch.nan
+    good = [0, 2, 3]
+    torch.testing.assert_close(bound.values(broken)[good], bound.values(x)[good], rtol=1e-8, atol=0.0)
+    rows, wanted = (bound.view(z).rows(y, [(y, y)]) for z in (broken, x))
+    assert torch.equal(rows[good], wanted[good])
+    assert bound.values(broken)[1].isnan().all()
+    assert bound.columns_at(broken, y)["test_loss"].isnan().tolist() == [False, True, False, False]
 
 
 @pytest.mark.parametrize("batch_runs", [1, 3, None])

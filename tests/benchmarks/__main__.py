@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from mobench.provenance import stamp
-from tests.benchmarks import federated, images, loops, report, solves, surrogates
+from tests.benchmarks import bilevel, federated, images, loops, report, solves, surrogates
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
@@ -29,6 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--no-solves", action="store_true", help="leave the subproblems out")
     parser.add_argument("--no-images", action="store_true", help="leave the networks out")
     parser.add_argument("--no-federated", action="store_true", help="leave the clients out")
+    parser.add_argument("--no-bilevel", action="store_true", help="leave the bilevel problems out")
     chosen = parser.parse_args(arguments)
     quick = chosen.quick
     settings: dict[str, Any] = {
@@ -54,15 +55,18 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
         programs = surrogates.measure(cases, batches, settings["rounds"], 0.001 if quick else 0.2, say)
     pictures = None if chosen.no_images else images.measure(settings["rounds"], quick, say)
     clients = None if chosen.no_federated else federated.measure(settings["rounds"], quick, say)
+    levels = None if chosen.no_bilevel else bilevel.measure(settings["rounds"], quick, say)
     machine = {**stamp(), "cores": os.cpu_count()}
-    result = report.as_json(machine, settings, lines, rows, programs, pictures, clients)
+    result = report.as_json(machine, settings, lines, rows, programs, pictures, clients, levels)
     if chosen.json:
         chosen.json.parent.mkdir(parents=True, exist_ok=True)
         chosen.json.write_text(json.dumps(result, indent=1) + "\n")
     if chosen.output:
         figure = chosen.output.with_suffix(".png")
         report.draw(lines, figure)
-        text = report.markdown(machine, settings, lines, left_out, rows, figure.name, programs, pictures, clients)
+        text = report.markdown(
+            machine, settings, lines, left_out, rows, figure.name, programs, pictures, clients, levels
+        )
         chosen.output.write_text(text)
         say(f"wrote {chosen.output} and {figure}")
     return result

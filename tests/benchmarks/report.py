@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mobench.artifacts import style
-from tests.benchmarks import federated, images
+from tests.benchmarks import bilevel, federated, images
 from tests.benchmarks.loops import PREFERENCES, Line, N
 from tests.benchmarks.solves import Row
 from tests.benchmarks.surrogates import Row as Surrogates
@@ -99,6 +99,7 @@ def as_json(
     programs: Sequence[Surrogates] = (),
     pictures: images.Pictures | None = None,
     clients: federated.Federated | None = None,
+    levels: bilevel.Levels | None = None,
 ) -> dict[str, Any]:
     """Everything that was measured; times in microseconds."""
     return {
@@ -139,6 +140,7 @@ def as_json(
         ],
         "images": None if pictures is None else images.as_json(pictures),
         "federated": None if clients is None else federated.as_json(clients),
+        "bilevel": None if levels is None else bilevel.as_json(levels),
         "aims": judge(lines),
     }
 
@@ -166,6 +168,7 @@ def markdown(
     programs: Sequence[Surrogates] = (),
     pictures: images.Pictures | None = None,
     clients: federated.Federated | None = None,
+    levels: bilevel.Levels | None = None,
 ) -> str:
     """The whole report."""
     sizes = settings["sizes"]
@@ -329,6 +332,8 @@ def markdown(
         parts += images.markdown(pictures, table, number)
     if clients is not None:
         parts += federated.markdown(clients, table, number)
+    if levels is not None:
+        parts += bilevel.markdown(levels, table, number)
     return "\n\n".join(parts) + "\n"
 
 

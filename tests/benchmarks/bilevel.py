@@ -1,0 +1,190 @@
+"""Bilevel learning: tasks in one batch against one after the other, hypergradients in units of a lower-level gradient, memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mobench.core import Runs
+from mobench.core.bilevel import Bilevel
+from mobench.oracles import Hypergradient
+from mobench.oracles.hypergradient import HyperPoint
+from mobench.problems.bilevel_quadratic import BilevelQuadratic
+from mobench.problems.few_shot import FewShotLearning
+from mobench.problems.hyper_cleaning import HyperCleaning
+from tests.benchmarks.timing import Sample, Work, alternate
+
+S, D = 5, 32
+RATES = (0.0, 0.15, 0.3, 0.45, 0.6)
+AIM = 3.0  # all tasks at once against a loop over them
+METHODS: dict[str, dict[str, Any]] = {
+    "itd": {"method": "itd", "inner_steps": D},
+    "cg": {"method": "cg", "inner_steps": D, "cg_steps": 10},
+    "neumann": {"method": "neumann", "inner_steps": D, "neumann_steps": 3},
+}
+TITLES = {"itd": f"ITD, D = {D}", "cg": "CG, N = 10", "neumann": "Neumann series, Q = 3"}
+
+
+@dataclass(frozen=True)
+class Levels:
+    """`races`: case -> (batched, loop) CPU seconds of an outer step. `costs`: (case, method) -> (hypergradients, one lower-level
+    gradient). `memory`: bytes that the adjoint keeps, and that a graph of the inner steps keeps."""
+
+    races: dict[str, tuple[Sample, Sample]]
+    costs: dict[tuple[str, str], tuple[Sample, Sample]]
+    memory: dict[str, tuple[int, int]]
+
+
+def _work(step: Callable[[], object], calls: int) -> Work:
+    def many(_: int) -> float:
+        start = time.process_time()
+        for _ in range(calls):
+            step()
+        return (time.process_time() - start) / calls
+
+    return many
+
+
+def _runs(tasks: int, seeds: int = 1) -> Runs:
+    return Runs.product(torch.full((1, tasks), 1.0 / tasks, dtype=torch.float64), range(seeds))
+
+
+def _outer(problem: Bilevel, tasks: int, options: dict[str, Any]) -> Callable[[], object]:
+    """One outer step without its weights: inner steps and all rows."""
+    runs = _runs(tasks)
+    oracle = Hypergradient(problem, runs, **options)
+    x = oracle.initial(runs).float()
+    state = oracle.init(x)
+    return lambda: oracle.at(x, state, 0).rows()
+
+
+def _cases(quick: bool) -> dict[str, tuple[Bilevel, list[Bilevel], dict[str, Any]]]:
+    """All tasks, the same one by one, and the oracle."""
+    width = 4 if quick else 16
+    few = {"filters": width, "shrink": 2, "episodes": "named"}
+    sizes: dict[str, dict[str, Any]] = {
+        "hyper-cleaning, 49 pixels": {"train_size": 1000, "validation_size": 400, "shrink": 4}
+    }
+    if not quick:
+        sizes["hyper-cleaning, 784 pixels"] = {"train_size": 1000, "validation_size": 400}
+    out: dict[str, tuple[Bilevel, list[Bilevel], dict[str, Any]]] = {}
+    for name, size in sizes.items():
+        options = {"method": "neumann", "inner_steps": 20, "lower_batch": 250, "neumann_batch": 100}
+        out[name] = HyperCleaning(rates=RATES, **size), [HyperCleaning(rates=(p,), **size) for p in RATES], options
+    single: list[Bilevel] = [FewShotLearning(tasks=1, **few) for _ in range(S)]
+    out[f"few-shot, {width} filters"] = FewShotLearning(tasks=S, **few), single, {"method": "itd", "inner_steps": D}
+    return out
+
+
+def _cost(problem: Bilevel, tasks: int, method: str) -> tuple[Callable[[], object], Callable[[], object]]:
+    """Rows from a finished inner loop, and one gradient of the lower level."""
+    runs = _runs(tasks)
+    oracle = Hypergradient(problem, runs, **METHODS[method])
+    x = oracle.initial(runs).float()
+    made = oracle.at(x, oracle.init(x), 0)
+    assert isinstance(made, HyperPoint)
+    path, y = made.path, made.y
+
+    def rows() -> object:
+        return HyperPoint(oracle, x, path, oracle.init(x), 0).rows()
+
+    view = oracle.problem.view(x)
+    view.lower_gradient(y)
+
+    def gradient() -> object:
+        return view.lower_gradient(y.clone())  # a copy: nothing of the last call may be kept
+
+    return rows, gradient
+
+
+def _graph_bytes(steps: int) -> tuple[int, int]:
+    """Hyper-cleaning on 49 pixels: iterates of the inner loop, and what a graph of it saves for its backward pass."""
+    problem = HyperCleaning(rates=RATES, train_size=1000, validation_size=400, shrink=4)
+    runs = _runs(S)
+    bound = problem.bind(runs)
+    x = problem.initial(runs).float().requires_grad_(True)
+    (_, sets), *_ = bound.groups(x.detach())
+    labels = problem.labels_of(0).given
+    y = torch.zeros(1, S, problem.lower_dim)
+    kept: dict[int, int] = {}
+
+    def pack(saved: Tensor) -> Tensor:
+        kept[saved.untyped_storage().data_ptr()] = saved.untyped_storage().nbytes()
+        return saved
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda saved: saved):
+        w = y.requires_grad_(True)
+        for _ in range(steps):
+            log = (sets.train @ w.view(1, S, 10, -1).mT).log_softmax(-1)
+            losses = -log.gather(3, labels[None, :, :, None]).squeeze(3)
+            g = (torch.sigmoid(x)[:, None] * losses).mean(2).sum() + problem.reg * w.square().sum()
+            w = w - 0.1 * torch.autograd.grad(g, w, create_graph=True)[0]
+    return (steps + 1) * y.numel() * y.element_size(), sum(kept.values())
+
+
+def measure(rounds: int, quick: bool, say: Callable[[str], None]) -> Levels:
+    """Everything; `quick`: tiny, its numbers mean nothing."""
+    say("bilevel: tasks")
+    races, costs = {}, {}
+    calls = 1 if quick else 3
+    for name, (whole, single, options) in _cases(quick).items():
+        one_by_one = [_outer(p, 1, options) for p in single]
+
+        def loop(parts: list[Callable[[], object]] = one_by_one) -> object:
+            return [part() for part in parts]
+
+        found = alternate({"batched": _work(_outer(whole, S, options), calls), "loop": _work(loop, calls)}, rounds)
+        races[name] = found["batched"], found["loop"]
+    say("bilevel: hypergradients")
+    problems: dict[str, Bilevel] = {"quadratic, q = 6": BilevelQuadratic()}
+    problems |= {name: whole for name, (whole, _, _) in _cases(quick).items()}
+    for name, problem in problems.items():
+        for method in METHODS:
+            rows, gradient = _cost(problem, S, method)
+            found = alternate({"rows": _work(rows, calls), "gradient": _work(gradient, 5 * calls)}, rounds)
+            costs[name, method] = found["rows"], found["gradient"]
+    memory = {f"D = {steps}": _graph_bytes(steps) for steps in ((4,) if quick else (32, 200))}
+    return Levels(races, costs, memory)
+
+
+def as_json(found: Levels) -> dict[str, Any]:
+    """For outputs/benchmark.json."""
+    return {
+        "tasks": {
+            k: {"batched_s": a.least, "loop_s": b.least, "ratio": b.over(a)} for k, (a, b) in found.races.items()
+        },
+        "hypergradients": [
+            {"problem": p, "method": m, "rows_s": a.least, "lower_gradient_s": b.least, "lower_gradients": a.over(b)}
+            for (p, m), (a, b) in found.costs.items()
+        ],
+        "memory": {k: {"adjoint_bytes": a, "graph_bytes": b} for k, (a, b) in found.memory.items()},
+    }
+
+
+def markdown(found: Levels, table: Callable[..., str], number: Callable[[float], str]) -> list[str]:
+    """The section of docs/performance.md."""
+    tasks = [
+        [name, number(1e3 * a.least), number(1e3 * b.least), f"{b.over(a):.2f}", "yes" if b.over(a) >= AIM else "no"]
+        for name, (a, b) in found.races.items()
+    ]
+    problems = list(dict.fromkeys(name for name, _ in found.costs))
+    costs = [
+        [name, *(f"{found.costs[name, m][0].over(found.costs[name, m][1]):.1f}" for m in METHODS)] for name in problems
+    ]
+    memory = [[k, f"{a / 2**20:.2f}", f"{b / 2**20:.1f}", f"{b / a:.0f}"] for k, (a, b) in found.memory.items()]
+    return [
+        "## Bilevel learning",
+        f"CPU time on one thread, R = 1, S = {S}. An outer step without its weights: {D} (hyper-cleaning: 20) inner steps and the "
+        "hypergradients of all tasks, in one batch and task after task with the same code.",
+        table(["problem", "batched, ms", "loop over tasks, ms", "ratio", f"aim {AIM:g}x"], tasks),
+        "Hypergradients of all tasks after the inner loop, J_xy included, in units of one gradient of the lower level (all tasks):",
+        table(["problem", *TITLES.values()], costs),
+        "What reverse mode through the inner loop keeps, hyper-cleaning on 49 pixels, 1000 images: the iterates (the adjoint "
+        "here), or all that a graph of the inner steps saves.",
+        table(["inner steps", "iterates, MiB", "graph, MiB", "ratio"], memory),
+    ]
