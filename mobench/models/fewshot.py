@@ -19,10 +19,8 @@ from torch import Tensor
 from mobench.errors import ConfigError
 
 BLOCKS = 4
-SMALL = 16  # pixels of a map below which weight gradients of all tasks are one product, on a CPU
-CHUNK = (
-    24 << 20
-)  # bytes of the largest map of one chunk: larger tensors are new memory each time, and page faults with it
+SMALL = 16  # pixels of a map up to which weight gradients of all tasks are one product
+CHUNK = 24 << 20  # bytes of the largest map of one chunk; larger tensors are new memory each time, and page faults
 
 
 class Block(NamedTuple):
@@ -88,7 +86,9 @@ class FewShotNet:
     because max-pooling commutes with increasing functions, so all but the convolution and two sums works on a quarter of
     the pixels. Where e is the slope at the pooled maxima (0 where relu cuts), N pixels of a channel, a = |gamma| r:
         d beta = sum e,   d |gamma| = r sum e p,   dz = unpool(a e) - a d beta / N - z a r d|gamma| / N
-    Convolutions of all tasks (and the way back to x) are one; weight gradients are taken task by task.
+    In the first block mean and variance follow from the moments of the images' patches, which do not change, and so do the
+    last two terms of dz: there z is not kept. Convolutions of all tasks (and the way back to x) are one; weight gradients
+    are taken task by task.
     """
 
     eps: ClassVar[float] = 1e-5  # as PyTorch's layers
