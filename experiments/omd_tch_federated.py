@@ -302,7 +302,9 @@ def fig3a(a: Artifact) -> None:
     if not s.has("OMDeg-TCH"):
         a.note("The trajectories with EG are not among these jobs; omd_tch/fig3 has them.")
     elif "ada_eg" not in s.jobs:
-        a.note("AdaOMDeg is read off OMDeg's trajectory (lambda step 3.0, OMDeg's winner in Table 1); its own winner is 1.0.")
+        a.note(
+            "AdaOMDeg is read off OMDeg's trajectory (lambda step 3.0, OMDeg's winner in Table 1); its own winner is 1.0."
+        )
 
 
 @artifact("omd_tch/fig5")
