@@ -234,7 +234,8 @@ def fig9(a: Artifact) -> None:
         "With the step as printed x does not move, and preferences make no difference",
         "ours",
         published="preferences differ (Figure 9a)",
-        measured=f"mean weights of wrong and of right labels move by at most {moved:.1e} from 1/2; 1/L of the five preferences differs by at most {100 * apart:.2f} % on any axis",
+        measured=f"mean weights of wrong and of right labels move by at most {moved:.1e} from 1/2; 1/L of the five "
+        f"preferences differs by at most {100 * apart:.2f} % on any axis",
         tolerance="0.0125 (|x_j| = 0.05) and 2 %",
         holds=moved < 0.0125 and apart < 0.02,
     )
