@@ -675,8 +675,34 @@ def test_cleaning_columns_and_newton(cleaning: HyperCleaning) -> None:
     assert columns["weight_right_1"].tolist() == [0.5]
     assert bool(columns["weight_wrong_1"].isnan())
     assert columns["weight_wrong_3"].tolist() == [0.5]
-    single = newton(oracle.problem.view(x.float()), y.float() * 0, "x")
+    single = newton(oracle.problem.view(x.float()), y.float() * 0)
     torch.testing.assert_close(single.double(), y, rtol=1e-3, atol=1e-4)
+
+
+def test_a_lower_level_that_is_not_solved_is_said_and_nothing_else_is_lost(capsys: pytest.CaptureFixture[str]) -> None:
+    class Flat(BilevelQuadratic):
+        """g without a minimum for runs with x_1 > 0; no closed form."""
+
+        def g(self, x: Tensor, y: Tensor) -> Tensor:
+            return (
+                super().g(x, y) * torch.where(x[:, :1] > 0, 0.0, 1.0) + torch.where(x[:, :1] > 0, 1.0, 0.0) * y[..., 0]
+            )
+
+        def view(self, x: Tensor, batch: Tensor | None = None) -> Any:
+            return GraphView(x, self.f, self.g)
+
+        def solve(self, x: Tensor) -> Tensor:
+            return newton(self.view(x), x.new_zeros(len(x), 1, Q))
+
+    problem, runs = Flat(), runs_of(UNIFORM, UNIFORM)
+    x = problem.initial(runs)
+    x[0, 0], x[1, 0] = 1.0, -1.0
+    oracle = Hypergradient(problem, runs)
+    values = oracle.exact(x)
+    assert bool(values[0].isnan().all())
+    wanted = problem.f(x, BilevelQuadratic.solve(problem, x))
+    torch.testing.assert_close(values[1], wanted[1], rtol=1e-8, atol=1e-8)
+    assert "was not solved exactly for runs [0]" in capsys.readouterr().err
 
 
 # what does not fit

@@ -61,9 +61,7 @@ class WCMHGD(Weighting):
             from mobench.subproblems import reference
 
             solve = reference.qp
-        lam, residual, failed = solve(
-            2.0 * r.unsqueeze(1) * G * r.unsqueeze(2), u * r * F, torch.ones_like(F)
-        )
+        lam, residual, failed = solve(2.0 * r.unsqueeze(1) * G * r.unsqueeze(2), u * r * F, torch.ones_like(F))
         return r * lam, {**state, "lam": lam}, Info(residual, failed)
 
     def report(self, F: Float[Tensor, "R M"], state: State) -> dict[str, Tensor]:

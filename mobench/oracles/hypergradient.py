@@ -9,6 +9,7 @@ neumann  v_s = eta sum_{i=0}^{Q} nu_i,   nu_Q = grad_y f_s,   nu_{i-1} = nu_i - 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -66,7 +67,15 @@ class OfBilevel(OfProblem):
     def solve(self, x: Float[Tensor, "R P"]) -> Float[Tensor, "R B q"]:
         """y*(x); that of the last x is kept, because several columns are made of it."""
         if self._solved is None or self._solved[0].shape != x.shape or not torch.equal(self._solved[0], x):
-            self._solved = x.clone(), self.problem.solve(x)
+            y = self.problem.solve(x)
+            lost = (~torch.isfinite(y).flatten(1).all(1) & torch.isfinite(x).all(1)).nonzero().squeeze(1).tolist()
+            if lost:
+                print(
+                    f"warning: the lower level of {type(self.problem).__name__} was not solved exactly for runs {lost} (is it "
+                    f"strongly convex there?): their exact values are missing.",
+                    file=sys.stderr,
+                )
+            self._solved = x.clone(), y
         return self._solved[1]
 
     def exact(self, theta: Float[Tensor, "R P"]) -> Float[Tensor, "R K"]:

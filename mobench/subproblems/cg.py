@@ -19,6 +19,7 @@ def conjugate_gradients(
     start: Float[Tensor, "R k q"] | None = None,
     steps: int = 10,
     relative: Float[Tensor, "R k"] | None = None,
+    strict: bool = True,
 ) -> Float[Tensor, "R k q"]:
     """`steps` steps of conjugate gradients on H v = b, each of the R x k columns on its own.
 
@@ -26,8 +27,8 @@ def conjugate_gradients(
     residual is below 1e-28, or its residual below `relative` times |b|. Exact after q steps up to rounding (Hestenes and
     Stiefel 1952).
 
-    Raises SolverError where p'Hp <= 0 for a search direction p: H is not positive definite. A column whose numbers are not
-    finite does not move, and is no reason to stop.
+    Raises SolverError where p'Hp <= 0 for a search direction p: H is not positive definite; with `strict` false the column
+    stops there instead. A column whose numbers are not finite does not move, and is no reason to stop.
     """
     v = torch.zeros_like(b) if start is None else start
     r = b - apply(v) if start is not None else b
@@ -35,14 +36,17 @@ def conjugate_gradients(
     enough = torch.full_like(rho, SETTLED)
     if relative is not None:
         enough = torch.maximum(enough, relative.square() * (b * b).sum(-1))
+    stuck = torch.zeros_like(rho, dtype=torch.bool)
     for _ in range(steps):
-        active = (rho > enough) & torch.isfinite(rho)
+        active = (rho > enough) & torch.isfinite(rho) & ~stuck
         if not bool(active.any()):
             break
         Hp = apply(p)
         curvature = (p * Hp).sum(-1)
         negative = active & (curvature <= 0)
-        if bool(negative.any()):
+        if not strict:
+            stuck, active = stuck | negative, active & ~negative
+        elif bool(negative.any()):
             run, column = (int(i) for i in negative.nonzero()[0])
             quotient = float(curvature[run, column] / (p * p).sum(-1)[run, column])
             raise SolverError(
