@@ -4,6 +4,9 @@ property of the specification."""
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +19,7 @@ from mobench.algorithms.mgda import MGDA
 from mobench.algorithms.moco import MoCo
 from mobench.algorithms.wc_mhgd import WCMHGD
 from mobench.core import Runs, loop
-from mobench.core.bilevel import GraphView, newton
+from mobench.core.bilevel import Bilevel, GraphView, newton
 from mobench.core.join import check
 from mobench.core.preferences import resolve
 from mobench.errors import ConfigError, JoinError, PreferenceError, SolverError
@@ -703,6 +706,22 @@ def test_a_lower_level_that_is_not_solved_is_said_and_nothing_else_is_lost(capsy
     wanted = problem.f(x, BilevelQuadratic.solve(problem, x))
     torch.testing.assert_close(values[1], wanted[1], rtol=1e-8, atol=1e-8)
     assert "was not solved exactly for runs [0]" in capsys.readouterr().err
+
+
+def test_the_example_of_contributing_is_a_problem() -> None:
+    text = (Path(__file__).parent.parent / "CONTRIBUTING.md").read_text()
+    found = re.search(r"```python\n(@dataclass\(frozen=True, kw_only=True\)\nclass Ridge.*?)```", text, re.DOTALL)
+    assert found is not None
+    rng = torch.Generator().manual_seed(0)
+    A, b = torch.randn(3, 5, 4, generator=rng).double(), torch.randn(3, 5, generator=rng).double()
+    names: dict[str, Any] = {"dataclass": dataclass, "Bilevel": Bilevel, "torch": torch, "A": A, "b": b}
+    exec(found.group(1), names)
+    problem, runs = names["Ridge"](), runs_of([0.6, 0.2, 0.2], seeds=(0, 1))
+    x = problem.initial(runs)
+    oracle = Hypergradient(problem, runs, method="cg", inner_step=0.005, inner_steps=2000)
+    rows = oracle.at(x, oracle.init(x), 0).rows().squeeze(2)
+    slope = (oracle.exact(x + 1e-5) - oracle.exact(x - 1e-5)) / 2e-5
+    torch.testing.assert_close(rows, slope, rtol=1e-5, atol=1e-6)
 
 
 # what does not fit
