@@ -21,14 +21,20 @@ LARGEST = 200_000  # bytes of a solutions.npz: networks belong into no repositor
 PRIVATE = ("host", "pid")
 
 
-def keep(folder: JobFolder, root: Path, history: bool = False) -> int:
-    """Copy one finished job; returns its size in bytes."""
+def keep(folder: JobFolder, root: Path, history: bool = False, every: int = 1) -> int:
+    """Copy one finished job; returns its size in bytes. Of its history, steps that are multiples of `every`, and the last."""
     target = root / "runs" / folder.key
     solutions = folder.path / "solutions.npz"
     small = solutions.exists() and solutions.stat().st_size <= LARGEST
-    names = ["final.csv", "meta.json", *(["solutions.npz"] if small else []), *(["history.parquet"] if history else [])]
+    names = ["final.csv", "meta.json", *(["solutions.npz"] if small else [])]
     for name in names:
         write_atomic(target / name, (folder.path / name).read_bytes())
+    if history and every > 1:
+        steps = folder.history()
+        thinned = steps[(steps["step"] % every == 0) | (steps["step"] == steps["step"].max())]
+        JobFolder(target).write_table("history.parquet", thinned.reset_index(drop=True))
+    elif history:
+        write_atomic(target / "history.parquet", (folder.path / "history.parquet").read_bytes())
     config = folder.config() | {"data_root": "data"}
     if "data_root" in config["problem"]:
         config["problem"] = config["problem"] | {"data_root": "data"}
@@ -43,7 +49,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m mobench.keep", description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("ids", nargs="+", metavar="PAPER/ID", help="artifacts drawn before, such as csmoo/fig38")
     parser.add_argument("--history", action="store_true", help="the recorded steps as well, for curves")
+    parser.add_argument(
+        "--every", type=int, default=1, metavar="N", help="of the recorded steps every N-th, and the last"
+    )
     code, given = 0, parser.parse_args()
+    if given.every < 1:
+        parser.error(f"--every={given.every} must be at least 1")
     for id in given.ids:
         try:
             jobs = read(artifact_folder(id))["provenance"]["jobs"]
@@ -56,7 +67,7 @@ def main() -> int:
             if not folder.done:
                 say(f"{id} {name}: {key} is kept already or not finished; left alone")
                 continue
-            say(f"{id} {name}: {key}, {keep(folder, results_root(), given.history) / 1e3:.0f} kB")
+            say(f"{id} {name}: {key}, {keep(folder, results_root(), given.history, given.every) / 1e3:.0f} kB")
     return code
 
 

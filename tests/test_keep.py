@@ -6,9 +6,11 @@ import json
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from mobench import keep as kept_rows
+from mobench.store import JobFolder
 from tests.conftest import Run
 
 QUICK = ("problem=zdt1", "algorithm=ls", "preferences=2", "steps=5", "seeds=[0]", "logger=local")
@@ -84,6 +86,15 @@ def test_history_on_request_and_no_large_solutions(
     monkeypatch.setattr(kept_rows, "LARGEST", 10)
     kept_rows.keep(job, results / "again")
     assert not {"history.parquet", "solutions.npz"} & {p.name for p in (results / "again" / "runs" / job.key).iterdir()}
+
+
+def test_histories_can_be_thinned(mobench: Run, results: Path) -> None:
+    first = mobench(*QUICK, "record.every=1")
+    kept_rows.keep(first.job, results, history=True, every=2)
+    thin = JobFolder(results / "runs" / first.job.key).history()
+    assert sorted(set(thin["step"])) == [0, 2, 4, 5]
+    whole = first.job.history()
+    pd.testing.assert_frame_equal(thin, whole[whole["step"].isin([0, 2, 4, 5])].reset_index(drop=True))
 
 
 def test_folders_of_data_stay_behind(
