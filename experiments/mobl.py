@@ -44,7 +44,7 @@ def table1(a: Artifact) -> None:
     a.table(pd.DataFrame(NOTATION, columns=["symbol", "meaning"]))
     a.claim(
         "present",
-        "The notation is that of the paper",
+        "The symbols of the paper's notation table are explained",
         "Table 1",
         published="13 symbols",
         measured=f"{len(NOTATION)} lines, with the step sizes and counts that its algorithms use",
@@ -173,7 +173,7 @@ def fig3(a: Artifact) -> None:
         measured=f"lambda = ({lam[0]:.3g}, {lam[1]:.3g}), |d + r_1 grad phi_1| = "
         f"{np.abs(large + 0.7 * J[0].numpy()).max():.1e}",
         tolerance="a vertex of the simplex",
-        holds=bool(lam.max() > 1 - 1e-9),
+        holds=bool(lam[int((r * F).argmax())] > 1 - 1e-9),
         any_scale=True,
     )
     d0, _, _ = arrows["weighted, $u = 0$"]
@@ -191,15 +191,18 @@ def fig3(a: Artifact) -> None:
     a.note("Computed with the method's own program; every arrow is 0.45 times its direction.")
 
 
-def _mean_square(job: JobRows, run: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """k + 1 and the running mean over k of the squared min-norm of exact hypergradients, mean over seeds."""
-    h = job.history
-    if run is not None:
-        h = h[h["run"] == run]
-    table = h.pivot_table(index="step", columns="run", values="min_norm_square")
-    steps = table.index.to_numpy() + 1
-    running = table.to_numpy().cumsum(axis=0) / np.arange(1, len(table) + 1)[:, None]
-    return steps, running.mean(axis=1)
+def _mean_square(job: JobRows, column: str) -> tuple[np.ndarray, np.ndarray]:
+    """K and the mean over k < K of a column, mean over seeds. The direction of a step is in the row after it."""
+    table = job.history.pivot_table(index="step", columns="run", values=column)
+    values = table.to_numpy()[1:] if column == "direction_square" else table.to_numpy()[:-1]
+    steps = np.arange(1, len(values) + 1)
+    return steps, (values.cumsum(axis=0) / steps[:, None]).mean(axis=1)
+
+
+def _slope(steps: np.ndarray, mean: np.ndarray) -> float:
+    """Of the last nine tenths, in logarithms."""
+    late = steps >= max(2, steps[-1] // 10)
+    return float(np.polyfit(np.log(steps[late]), np.log(mean[late]), 1)[0])
 
 
 @artifact("mobl/theory")
@@ -215,24 +218,28 @@ def theory(a: Artifact) -> None:
     ax = axes[0]
     slopes = {}
     for name, (label, color, line) in shown.items():
-        steps, mean = _mean_square(a.jobs[name])
-        late = steps >= max(2, steps[-1] // 10)
-        slopes[name] = float(np.polyfit(np.log(steps[late]), np.log(mean[late]), 1)[0])
+        steps, mean = _mean_square(a.jobs[name], "direction_square")
+        slopes[name] = _slope(steps, mean)
         ax.loglog(steps, mean, color=color, ls=line, label=f"{label}: slope {slopes[name]:.2f}")
-    steps, mean = _mean_square(a.jobs["mgda"])
+    steps, mean = _mean_square(a.jobs["mgda"], "direction_square")
     ax.loglog(steps, mean[0] / steps, color=st.GREY, ls=":", lw=0.9, label="$1/K$")
     ax.set_xlabel("$K$")
-    ax.set_ylabel("mean over $k < K$ of $\\min_\\lambda |\\nabla\\Phi(x_k)\\lambda|^2$")
+    ax.set_ylabel("mean over $k < K$ of $|d_k|^2$")
     ax.legend()
-    for name in ("mgda", "cg", "falling"):
+    for name in shown:
+        least = _slope(*_mean_square(a.jobs[name], "min_norm_square"))
         a.claim(
             f"rate-{name}",
-            f"The mean squared min-norm falls like 1/K: {shown[name][0].replace('$', '')}",
+            f"The mean of |d_k|^2 falls like 1/K: {shown[name][0].replace('$', '')}",
             "Theorem 5.5",
             published="O(1/K)",
-            measured=f"slope {slopes[name]:.2f} over the last nine tenths",
+            measured=f"slope {slopes[name]:.2f} over the last nine tenths (min-norm of exact hypergradients: {least:.2f})",
             tolerance="slope <= -0.8",
             holds=slopes[name] <= -0.8,
+            reason="In the min-norm regime, into which a falling u returns, d combines r_s grad phi_s with r_s down to .05: "
+            "its steps are up to 16 times shorter, and 500 of them are still the transient."
+            if name == "falling"
+            else "",
         )
     job = a.jobs["reversal"]
     final = job.final.assign(preferred=job.weights.argmax(axis=1) + 1)

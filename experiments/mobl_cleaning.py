@@ -51,10 +51,15 @@ class Cleaning:
         return str(self.rows.meta["data"])
 
     @cached_property
+    def history(self) -> pd.DataFrame:
+        """Of the runs that finished."""
+        final, h = self.rows.final, self.rows.history
+        return h[h["run"].isin(final.loc[final["status"] == "done", "run"])]
+
+    @cached_property
     def last(self) -> pd.DataFrame:
-        """The last recorded step of every run, with its preference and hyper-parameters."""
-        h = self.rows.history
-        h = h[h["step"] == h["step"].max()]
+        """The last recorded step of every finished run, with its preference, seed and hyper-parameters."""
+        h = self.history[self.history["step"] == self.history["step"].max()]
         extra = [c for c in self.rows.final.columns if c.startswith("preference_") or c not in h.columns]
         return h.merge(self.rows.final[["run", *extra]], on="run")
 
@@ -65,7 +70,7 @@ class Cleaning:
 
     def curve(self, column: str, where: Sequence[int] | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Steps and (steps, runs) of a column."""
-        h = self.rows.history
+        h = self.history
         if where is not None:
             h = h[h["run"].isin(where)]
         table = h.pivot_table(index="step", columns="run", values=column)
@@ -88,6 +93,25 @@ def inverse(losses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     values = 1.0 / losses
     error = values.std(axis=0, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.full(values.shape[1], np.nan)
     return values.mean(axis=0), error
+
+
+def exact_inverse(job: Cleaning, task: int | None = None) -> np.ndarray:
+    """Mean over finished runs (that prefer a task) of 1/L at the exact y*(x)."""
+    final = job.rows.final[job.rows.final["status"] == "done"]
+    if task is not None:
+        final = final[final[[f"preference_{s + 1}" for s in range(job.S)]].to_numpy().argmax(axis=1) == task]
+    if "weight_step" in final:
+        final = final[final["weight_step"] == final["weight_step"].max()]
+    found: np.ndarray = (1.0 / final[[f"f_{s + 1}" for s in range(job.S)]].to_numpy()).mean(axis=0)
+    return found
+
+
+def paired(job: Cleaning, column: str, first: float, last: float) -> tuple[float, float]:
+    """Mean over seeds and its standard error of 1/column with the last trade-off minus that with the first."""
+    table = 1.0 / job.last.pivot_table(index="seed", columns="trade_off", values=column)
+    difference = (table[last] - table[first]).dropna().to_numpy()
+    error = difference.std(ddof=1) / np.sqrt(len(difference)) if len(difference) > 1 else np.nan
+    return float(difference.mean()), float(error)
 
 
 def by_preference(job: Cleaning) -> list[tuple[int, np.ndarray, np.ndarray]]:
@@ -188,19 +212,18 @@ def fig9(a: Artifact) -> None:
         reason=elsewhere(a, pref),
     )
     first, last_u = 0.1, 20.0
-    slope = float(lines[last_u][0][-1] - lines[first][0][-1])
-    se = float(np.hypot(lines[last_u][1][-1], lines[first][1][-1]))
-    flat = abs(slope) <= se or not np.isfinite(se)
+    slope, se = paired(trade, f"f_{trade.S}", first, last_u)
+    flat = abs(slope) <= max(se, 1e-4)
     a.claim(
         "trade-off",
         f"(b) 1/L of the preferred task grows with u from {first:g} to {last_u:g}",
         "Figure 9b",
         published="grows",
         measured=", ".join(f"u = {u:g}: {lines[u][0][-1]:.4f}" for u in us if u > 0)
-        + f"; difference {slope:+.4f}, standard error {se:.4f}"
+        + f"; difference {slope:+.1e}, its standard error over seeds {se:.0e}"
         + (": flat" if flat else ""),
-        tolerance="more than one standard error: holds; within: flat (partial); falls: fails",
-        holds=judged(a, trade, "partial" if flat else slope > 0),
+        tolerance="more than one standard error and 1e-4: holds; within: flat (partial); falls: fails",
+        holds=judged(a, trade, "partial" if flat else slope > 0) if np.isfinite(se) else None,
         reason="For u > 0 the last task's r_s phi_s is the largest along the whole path, so the weights sit on it from the first "
         f"step: u has nothing left to decide (u = 0: {lines[0.0][0][-1]:.4f}). {elsewhere(a, trade)}".strip(),
     )
@@ -231,12 +254,12 @@ def fig9(a: Artifact) -> None:
     moved = float(np.nanmax(np.abs(shares - 0.5)))
     a.claim(
         "literal",
-        "With the step as printed x does not move, and preferences make no difference",
+        "With the step as printed the weights of images do not move, and preferences make no difference",
         "ours",
         published="preferences differ (Figure 9a)",
         measured=f"mean weights of wrong and of right labels move by at most {moved:.1e} from 1/2; 1/L of the five "
         f"preferences differs by at most {100 * apart:.2f} % on any axis",
-        tolerance="0.0125 (|x_j| = 0.05) and 2 %",
+        tolerance="0.0125 and 2 %",
         holds=moved < 0.0125 and apart < 0.02,
     )
     a.note(TRANSIENT)
@@ -298,6 +321,13 @@ def _task_curves(ax: Any, job: Cleaning, kind: str, of: Any) -> None:
         _curves(ax, steps, of(values), f"$p = {job.rates[s]:.3g}$", colors[s])
 
 
+def _still_moving(job: Cleaning) -> str:
+    """What the weights of wrong labels of the last task do at the end."""
+    steps, values = job.curve(f"weight_wrong_{job.S}")
+    late = values.mean(axis=1)[steps >= 0.8 * steps[-1]]
+    return f"Mean weight of the last task's wrong labels in the last fifth: from {late[0]:.3f} to {late[-1]:.3f}."
+
+
 @artifact("mobl/fig10")
 def fig10(a: Artifact) -> None:
     """Losses of all tasks without preference."""
@@ -318,9 +348,7 @@ def fig10(a: Artifact) -> None:
                 measured=f"largest change of a task in the last fifth of {int(steps[-1])} steps {100 * max(changes):.2f} %",
                 tolerance="2 %",
                 holds=judged(a, job, max(changes) < 0.02),
-                reason=elsewhere(a, job)
-                or "At the default step (10 n times the printed one) the weights of wrong labels are still falling when "
-                "the run ends.",
+                reason=elsewhere(a, job) or _still_moving(job),
             )
     _notes(a, Cleaning(a.jobs["s5"]))
 
@@ -367,21 +395,21 @@ def fig12(a: Artifact) -> None:
     found = by_preference(pref)
     polygons = np.stack([mean for _, mean, _ in found])
     tried = []
-    for name in ("moco_01", "moco_05", "moco_1", "moco_inner"):
+    apart = 0.0  # between the two weight steps
+    for name in ("moco_01", "moco_05", "moco_1", "moco_inner_01", "moco_inner_05", "moco_inner_1"):
         job = Cleaning(a.jobs[name])
-        for gamma in sorted(job.last["weight_step"].unique()):
-            mean, error = inverse(job.losses(job.last["weight_step"] == gamma))
-            scale, inner = job.rows.config["oracle"]["scale"], job.rows.config["oracle"]["inner"]["inner_steps"]
-            tried.append(
-                (
-                    float(mean.mean()),
-                    f"$b_0 = {scale:g}$, $\\gamma_0 = {gamma:g}$, {inner} inner step{'s' if inner > 1 else ''}",
-                    mean,
-                    error,
-                )
-            )
-    tried.sort(key=lambda entry: -entry[0])
-    _, words, moco, moco_error = tried[0]
+        scale, inner = job.rows.config["oracle"]["scale"], job.rows.config["oracle"]["inner"]["inner_steps"]
+        words = f"$b_0 = {scale:g}$, {inner} inner step{'s' if inner > 1 else ''}"
+        if "weight_step" in job.last:
+            few, many = (job.losses(job.last["weight_step"] == gamma) for gamma in (0.01, 0.1))
+            apart = max(apart, float(np.abs(few - many).max()))
+        else:
+            many = job.losses()
+        tried.append((words, *inverse(many), exact_inverse(job)))
+    tried.sort(key=lambda entry: -entry[1].mean())
+    words, moco, moco_error, _ = tried[0]
+    later = max(tried, key=lambda entry: entry[3].mean())
+    own_exact = np.stack([exact_inverse(pref, s) for s, _, _ in found])
     fig = st.plt.figure(figsize=(5.2, 4.6), layout="constrained")
     low, high, ticks = limits(np.vstack([polygons, moco]))
     ax = radar_axes(fig, 111, axis_labels(pref), low, high, ticks)
@@ -392,27 +420,14 @@ def fig12(a: Artifact) -> None:
     ax.set_title(f"$1/L$ on {pref.data}", pad=14)
     ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.04))
     a.figure(fig)
-    frame = pd.DataFrame(
-        [
-            {
-                "method": "MoCo",
-                "setting": w.replace("$", ""),
-                **{f"1/L, p = {p:.3g}": round(float(v), 4) for p, v in zip(pref.rates, m, strict=True)},
-            }
-            for _, w, m, _ in tried
-        ]
-    )
-    mine = pd.DataFrame(
-        [
-            {
-                "method": "WC-MHGD",
-                "setting": f"r_{s + 1} = .9",
-                **{f"1/L, p = {p:.3g}": round(float(v), 4) for p, v in zip(pref.rates, m, strict=True)},
-            }
-            for s, m, _ in found
-        ]
-    )
-    a.table(pd.concat([mine, frame], ignore_index=True))
+
+    def line(method: str, setting: str, values: np.ndarray, exact: np.ndarray) -> dict[str, Any]:
+        cells = {f"1/L, p = {p:.3g}": f"{v:.4f} ({e:.4f})" for p, v, e in zip(pref.rates, values, exact, strict=True)}
+        return {"method": method, "setting": setting, **cells}
+
+    mine = [line("WC-MHGD", f"r_{s + 1} = .9", m, e) for (s, m, _), e in zip(found, own_exact, strict=True)]
+    a.table(pd.DataFrame([*mine, *(line("MoCo", w.replace("$", ""), m, e) for w, m, _, e in tried)]))
+    a.note("Table: 1/L at (x, y_D), in parentheses at the exact y*(x).")
     own = np.array([mean[s] for s, mean, _ in found])
     better = own > moco
     a.claim(
@@ -426,6 +441,20 @@ def fig12(a: Artifact) -> None:
         holds=judged(a, pref, bool(better.all())),
         reason=elsewhere(a, pref),
     )
+    mine_exact = np.array([e[s] for (s, _, _), e in zip(found, own_exact, strict=True)])
+    better_exact = mine_exact > later[3]
+    a.claim(
+        "better-exact",
+        "The same at the exact y*(x), MoCo's setting chosen there",
+        "ours: MoCo's y lags with one inner step",
+        published="not stated",
+        measured=f"{int(better_exact.sum())} of {len(better_exact)}: "
+        + ", ".join(f"{x:.3f} / {y:.3f}" for x, y in zip(mine_exact, later[3], strict=True))
+        + f" (MoCo: {later[0].replace('$', '')})",
+        tolerance="5 of 5, means over seeds",
+        holds=bool(better_exact.all()),
+        reason="What counts is x: a validation loss at y_D also measures how far y is behind.",
+    )
     single = (polygons > moco).sum(axis=1)
     a.claim(
         "single",
@@ -437,5 +466,9 @@ def fig12(a: Artifact) -> None:
         holds=bool((single == pref.S).any()),
         reason="The comparison above takes on each axis the best of five runs against one run of MoCo.",
     )
-    a.note("MoCo's parameters are not printed: the best of 8 settings by its own mean 1/L is drawn (table: all).")
+    a.note(
+        "MoCo's parameters are not printed: the best of six settings by its own mean 1/L is drawn (table: all). Its weight steps "
+        f"of 0.01 and 0.1 give losses that differ by at most {apart:.0e}: the Gram matrix of means over n images is so small "
+        "that its weights stay at 1/S."
+    )
     _notes(a, pref)

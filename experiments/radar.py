@@ -62,7 +62,7 @@ def draw_hull(ax: Any, values: np.ndarray, label: str | None, color: str = "#BBB
 
 def limits(values: np.ndarray) -> tuple[float, float, list[float]]:
     """Lower and upper end and ticks of the axes for these values, with the differences visible."""
-    low, high = float(values.min()), float(values.max())
+    low, high = float(np.nanmin(values)), float(np.nanmax(values))
     step = 10 ** math.floor(math.log10(max(high - low, 1e-9)))
     for size in (0.5 * step, step, 2 * step):
         bottom = max(0.0, (math.floor(low / size) - 1) * size)

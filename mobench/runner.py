@@ -266,7 +266,8 @@ def _train(job: Job, folder: JobFolder, title: str, stop: Callable[[], bool]) ->
         if not recorder.wants(t):
             return
         averages = {n: outputs[n].final(now["out"][n], now["theta"]) for n in averaged}
-        recorder.add(t, _columns(job, oracle, now["theta"], point.values(), now["alg"], averages, point))
+        seen = point.values() if point.recorded is None else point.recorded
+        recorder.add(t, _columns(job, oracle, now["theta"], seen, now["alg"], averages, point))
 
     while True:
         rules: dict[str, Output] = outputs

@@ -8,7 +8,7 @@ from typing import ClassVar
 from jaxtyping import Float
 from torch import Tensor
 
-from mobench.core.algorithm import Info, State, Weighting
+from mobench.core.algorithm import Context, Info, State, Weighting
 from mobench.errors import choose
 from mobench.subproblems import min_norm, reference
 
@@ -17,6 +17,7 @@ from mobench.subproblems import min_norm, reference
 class MGDA(Weighting):
     """Multiple gradient descent: the common descent direction of smallest norm; it ignores the preference.
 
+    Column `direction_square`: |d|^2 of the step before the recorded one (0 in the first row).
     Fields: `subproblem`: "exact" (batched, certified) or "cvxpy" (one run at a time, for reference).
     Departure from public two-objective code: weights are not clamped to [0.001, 0.999].
     """
@@ -30,9 +31,20 @@ class MGDA(Weighting):
         super().__post_init__()
         choose("algorithm.subproblem", self.subproblem, ("exact", "cvxpy"))
 
+    def init(self, ctx: Context) -> State:
+        return {"square": ctx.prefs.new_zeros(len(ctx.prefs))}
+
     def weights(
         self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"] | None, state: State, t: int
     ) -> tuple[Float[Tensor, "R M"], State, Info]:
         assert G is not None
         lam, residual, failed = (min_norm if self.subproblem == "exact" else reference.min_norm)(G)
-        return lam, state, Info(residual, failed)
+        return lam, {**state, "square": squared_length(lam, G)}, Info(residual, failed)
+
+    def report(self, F: Float[Tensor, "R M"], state: State) -> dict[str, Tensor]:
+        return {"direction_square": state["square"]}
+
+
+def squared_length(w: Float[Tensor, "R M"], G: Float[Tensor, "R M M"]) -> Float[Tensor, " R"]:
+    """|J'w|^2 from G = JJ'."""
+    return (w * (G @ w.unsqueeze(-1)).squeeze(-1)).sum(-1)

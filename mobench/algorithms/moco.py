@@ -25,6 +25,7 @@ class MoCo(Weighting):
     The order of a step is: gradients, lambda, x; each uses the newest of the others.
 
     Fields: `weight_step`: gamma > 0. `weight_decay`: exponent of its decay. `regularization`: rho >= 0.
+    Columns `lambda_1`..: the weights of the step before the recorded one.
     Source: Fernando et al. 2022. Departure: the projection of their paper, not the softmax of common code.
     """
 
@@ -63,3 +64,6 @@ class MoCo(Weighting):
         slope = (G @ lam.unsqueeze(-1)).squeeze(-1) + self.regularization * lam
         lam = project_simplex(lam - step * slope)
         return lam, {"lam": lam}, Info()
+
+    def report(self, F: Float[Tensor, "R M"], state: State) -> dict[str, Tensor]:
+        return {f"lambda_{s + 1}": state["lam"][:, s] for s in range(F.shape[1])}

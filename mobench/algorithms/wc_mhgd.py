@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from mobench.algorithms.mgda import squared_length
 from mobench.core.algorithm import Context, Info, Real, State, Weighting
 from mobench.errors import ConfigError, choose
 from mobench.subproblems import qp
@@ -27,7 +28,7 @@ class WCMHGD(Weighting):
 
     Fields: `trade_off`: u >= 0. `trade_off_decay`: a >= 0, u_k = u / (k + 1)^a: the rate of convergence is proved for a u that
     vanishes with the gradients. `subproblem`: "exact" (batched, certified) or "cvxpy" (one run at a time, for reference).
-    Column `lambda_1`..: the weights at the recorded step.
+    Columns `lambda_1`..: the weights of the step before the recorded one; `direction_square`: |d|^2 of that step.
     Source: multi-objective bilevel learning paper, Algorithm 1, equation (5). Departure: the square root K of the Gram matrix is
     not formed; only K'K enters.
     """
@@ -49,7 +50,8 @@ class WCMHGD(Weighting):
         choose("algorithm.subproblem", self.subproblem, ("exact", "cvxpy"))
 
     def init(self, ctx: Context) -> State:
-        return {"r": ctx.prefs, "lam": torch.full_like(ctx.prefs, 1.0 / ctx.spec.M)}
+        zero = ctx.prefs.new_zeros(len(ctx.prefs))
+        return {"r": ctx.prefs, "lam": torch.full_like(ctx.prefs, 1.0 / ctx.spec.M), "square": zero}
 
     def weights(
         self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"] | None, state: State, t: int
@@ -62,7 +64,9 @@ class WCMHGD(Weighting):
 
             solve = reference.qp
         lam, residual, failed = solve(2.0 * r.unsqueeze(1) * G * r.unsqueeze(2), u * r * F, torch.ones_like(F))
-        return r * lam, {**state, "lam": lam}, Info(residual, failed)
+        w = r * lam
+        return w, {**state, "lam": lam, "square": squared_length(w, G)}, Info(residual, failed)
 
     def report(self, F: Float[Tensor, "R M"], state: State) -> dict[str, Tensor]:
-        return {f"lambda_{s + 1}": state["lam"][:, s] for s in range(F.shape[1])}
+        weights = {f"lambda_{s + 1}": state["lam"][:, s] for s in range(F.shape[1])}
+        return weights | {"direction_square": state["square"]}

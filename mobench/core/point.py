@@ -27,9 +27,11 @@ class Point(ABC):
         moving: coordinates (R, P) that this step may change (block methods), None for all.
         state: the oracle's next state; the loop reads it after the algorithm has stepped.
         inner: the point that this one is made of, None if it is made of none.
+        recorded: values for the history where they are not those that the algorithm sees; None: they are.
     """
 
     inner: Point | None = None
+    recorded: Tensor | None = None
 
     def __init__(self, x: Float[Tensor, "R P"], X: Set, M: int, state: dict[str, Any]) -> None:
         self.x, self.X, self.M, self.state = x, X, M, state

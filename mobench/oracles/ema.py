@@ -30,7 +30,8 @@ def averaging_weight(t: int, decay: float, scale: float, offset: float) -> float
 class EMA(Oracle):
     """Values and rows of `inner`, averaged over the steps (CSMOO (3), (4)); block-wise rows (5)-(7).
 
-    The first sample has weight 1 (offset = scale = 1), so what the averages start from does not matter.
+    With offset = scale = 1 the first sample has weight 1; else averages begin at 0.
+    An inner oracle with a state (hypergradients) keeps it here, and histories show its own values.
 
     Parameters:
         inner: the oracle that is averaged, one sample a step. decay, scale, offset: rho_t.
@@ -111,8 +112,7 @@ class EMA(Oracle):
             rows = torch.lerp(state["rows"], fresh, rho)
             new = {"values": values, "rows": rows, **inner}
             point = TablePoint(theta, self.spec.X, self.spec.M, new, values, rows)
-            point.inner = sample
-            return point
+            return self._over(point, sample)
         chosen = self.block(t, len(theta))
         mask = self.block_of == chosen.unsqueeze(1)
         weight = torch.full_like(values[:, :1], rho)
@@ -126,9 +126,14 @@ class EMA(Oracle):
         visits = visits + torch.nn.functional.one_hot(chosen, self.blocks)
         new = {"values": values, "rows": rows, "visits": visits, **inner}
         point = TablePoint(theta, self.spec.X, self.spec.M, new, values, rows)
-        point.inner = sample
         if self.block_move == "selected":
             point.moving = mask
+        return self._over(point, sample)
+
+    def _over(self, point: Point, sample: Point) -> Point:
+        """Averages of an oracle that has a state: its own values are what the state is worth."""
+        point.inner = sample
+        point.recorded = sample.values() if self.inner.spec.stateful else None
         return point
 
     def block(self, t: int, R: int) -> Int[Tensor, " R"]:

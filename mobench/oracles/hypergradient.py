@@ -72,7 +72,7 @@ class OfBilevel(OfProblem):
             if lost:
                 print(
                     f"warning: the lower level of {type(self.problem).__name__} was not solved exactly for runs {lost} (is it "
-                    f"strongly convex there?): their exact values are missing.",
+                    f"strongly convex there?): their exact values are missing, and final rows call them diverged.",
                     file=sys.stderr,
                 )
             self._solved = x.clone(), y
@@ -152,7 +152,8 @@ class Hypergradient(OfBilevel):
         if neumann_batch is not None and not 1 <= neumann_batch <= self.problem.lower_samples:
             raise ConfigError(
                 f"oracle.neumann_batch={neumann_batch} must lie in 1..{self.problem.lower_samples}, the samples of the lower "
-                f"level of {type(problem).__name__}."
+                f"level of {type(problem).__name__}"
+                + ("." if self.problem.lower_samples else " (it is deterministic: set it to null).")
             )
         self.warm_start, self.method, self.cg_steps = bool(warm_start), method, cg_steps
         self.neumann_steps, self.neumann_step = int(neumann_steps), float(neumann_step)

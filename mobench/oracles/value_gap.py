@@ -70,6 +70,9 @@ class ValueGap(OfBilevel):
     def last_point(self, theta: Float[Tensor, "R P"], state: State, t: int) -> Point:
         return self.at(theta, state, t)
 
+    def exact_point(self, theta: Float[Tensor, "R P"]) -> Point | None:
+        return None  # the problem knows x alone
+
     def exact(self, theta: Float[Tensor, "R P"]) -> Float[Tensor, "R K"]:
         x, y = self.split(theta)
         view = self.problem.view(x)

@@ -131,7 +131,10 @@ class HyperCleaning(Bilevel):
     @property
     def pixels(self) -> int:
         """d."""
-        return (self.images.train.shape[-1] // self.shrink) ** 2
+        side = self.images.train.shape[-1]
+        if self.shrink > side:
+            raise ConfigError(f"problem.shrink={self.shrink} leaves nothing of images of {side} x {side} pixels.")
+        return (side // self.shrink) ** 2
 
     @property
     def lower_dim(self) -> int:
@@ -152,6 +155,7 @@ class HyperCleaning(Bilevel):
 
     def labels_of(self, seed: int) -> Labels:
         """Split and corrupted labels; drawn once in a process."""
+        _ = self.images  # too few of them is an error in words
         sizes = self.train_size, self.validation_size
         return _labels(
             self.data, self.data_root, *sizes, tuple(float(p) for p in self.rates), self.masks, seed, self.name
@@ -171,6 +175,7 @@ class HyperCleaning(Bilevel):
         seeds, group = torch.unique(runs.seeds.cpu(), return_inverse=True)
         for seed in seeds.tolist():
             self.labels_of(seed)  # what cannot be had is an error now
+        _ = self.pixels
         other = copy.copy(self)
         object.__setattr__(other, "_seeds", seeds.tolist())  # no fields: they are no keys of the configuration
         object.__setattr__(other, "_runs", [(group == g).nonzero().squeeze(1) for g in range(len(seeds))])

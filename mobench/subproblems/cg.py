@@ -51,8 +51,8 @@ def conjugate_gradients(
             quotient = float(curvature[run, column] / (p * p).sum(-1)[run, column])
             raise SolverError(
                 f"Conjugate gradients met a direction of curvature {quotient:.2e} <= 0 (run {run}, column {column + 1}): the "
-                f"lower level is not strongly convex in y there. A larger regulariser, or a smaller oracle.inner_step, "
-                f"may help; oracle.method=itd does not need convexity."
+                f"lower level is not strongly convex in y there. A larger regulariser may help; "
+                f"oracle.method=itd does not need convexity. Runs are counted from 0; others can be run without this one."
             )
         alpha = torch.where(active, rho / curvature, 0.0).unsqueeze(-1)
         v, r = v + alpha * p, r - alpha * Hp
