@@ -59,7 +59,7 @@ class FewShot:
     def runs(self, task: int | None = None, u: float | None = None) -> list[int]:
         """Numbers of the finished runs that prefer a task, or have a trade-off."""
         final = self.rows.final
-        keep = (final["status"] == "done").to_numpy()
+        keep = (final["status"] == "done").to_numpy(copy=True)
         if task is not None:
             keep &= self.preferred == task
         if u is not None:
