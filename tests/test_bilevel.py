@@ -468,6 +468,17 @@ def test_forum_lowers_the_gap_as_it_promises_and_is_mgda_without_one(
         torch.testing.assert_close(found.x, lam, rtol=1e-5, atol=1e-6)
 
 
+def test_forum_with_several_rho_in_a_batch(quadratic: BilevelQuadratic, two: tuple[Runs, Tensor]) -> None:
+    runs, x = two
+    theta = torch.cat([x, torch.zeros(len(x), Q, dtype=torch.float64)], dim=1)
+    rho = torch.tensor([0.5, 2.0, 0.5, 2.0], dtype=torch.float64).unsqueeze(1)
+    ends = trained(ValueGap(quadratic, runs), FORUM(step_size=0.05).stacked({"rho": rho}), theta, runs, 10)[1]["theta"]
+    for r in range(4):
+        some = runs.take([r])
+        alone = trained(ValueGap(quadratic, some), FORUM(step_size=0.05, rho=float(rho[r])), theta[r : r + 1], some, 10)
+        torch.testing.assert_close(ends[r : r + 1], alone[1]["theta"], rtol=1e-10, atol=1e-10)
+
+
 def test_forum_programs_against_enumeration() -> None:
     from mobench.algorithms.forum import exact_weights, official_weights
 
@@ -731,7 +742,9 @@ def test_refusals() -> None:
     quadratic, runs = BilevelQuadratic(), runs_of(UNIFORM)
     with pytest.raises(JoinError, match="no lower level"):
         Hypergradient(VLMOP2(), Runs.product(torch.tensor([[0.5, 0.5]]).double(), [0]))
-    with pytest.raises(JoinError, match="graph of all samples"):
+    with pytest.raises(
+        JoinError, match=r"does not solve the lower level of HyperCleaning. Choose oracle=hypergradient"
+    ):
         Exact(HyperCleaning(shrink=7), runs)
     cases: list[tuple[dict[str, Any], str]] = [
         ({"inner_steps": 0}, "inner_steps=0 must be at least 1"),
@@ -741,7 +754,7 @@ def test_refusals() -> None:
         ({"neumann_steps": -1}, "neumann_steps=-1"),
         ({"neumann_step": 0.0}, "neumann_step=0.0"),
         ({"lower_batch": 5}, "it is deterministic"),
-        ({"neumann_batch": 5}, "neumann_batch=5 must lie in 1..0"),
+        ({"neumann_batch": 5}, "neumann_batch=5 must lie in 1..0.*deterministic: set it to null"),
     ]
     for options, message in cases:
         with pytest.raises(ConfigError, match=message):
@@ -764,5 +777,9 @@ def test_refusals() -> None:
             HyperCleaning(**options)
     with pytest.raises(ConfigError, match=r"need 2000 images; scikit-learn digits.* has 1437"):
         _ = HyperCleaning(train_size=1500, validation_size=500).images
+    with pytest.raises(ConfigError, match="need 100400 images"):
+        HyperCleaning(train_size=100000).bind(runs)
+    with pytest.raises(ConfigError, match="shrink=100 leaves nothing"):
+        HyperCleaning(shrink=100).bind(runs)
     with pytest.raises(ConfigError, match="spectrum"):
         BilevelQuadratic(spectrum=(0.0, 1.0))

@@ -163,7 +163,7 @@ def test_plug_in_misspelt_yaml_key(mobench: Run, plug_in: str) -> None:
 
 
 def test_plug_in_unknown_choice_lists_plug_ins(mobench: Run, plug_in: str) -> None:
-    mobench(plug_in, "problem=hol").refused("problem='hol'", "federated, hole,", "Did you mean 'hole'?")
+    mobench(plug_in, "problem=hol").refused("problem='hol'", "few_shot, hole,", "Did you mean 'hole'?")
 
 
 @pytest.mark.parametrize(

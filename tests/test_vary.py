@@ -112,6 +112,10 @@ SINGLE = {
     "alpha": [0.1, 0.7],
     "external_from": [0, 3],
     "step_size": [0.02, 0.05],
+    "trade_off": [0.1, 10.0],
+    "weight_step": [0.1, 0.3],
+    "regularization": [0.0, 0.5],
+    "rho": [0.5, 2.0],
 }
 
 
