@@ -765,7 +765,7 @@ def test_newton_solves_heads() -> None:
     bound = problem.bind(RUNS)
     x, y = starts(problem, RUNS)
     best = bound.solve(x)
-    close(newton(bound.view(x), y, "x"), best, 1e-7)
+    close(newton(bound.view(x), y), best, 1e-7)
     assert (bound.view(x).lower(best) < bound.view(x).lower(y)).all()
 
 
