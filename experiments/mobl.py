@@ -225,7 +225,8 @@ def theory(a: Artifact) -> None:
     ax.loglog(steps, mean[0] / steps, color=st.GREY, ls=":", lw=0.9, label="$1/K$")
     ax.set_xlabel("$K$")
     ax.set_ylabel("mean over $k < K$ of $|d_k|^2$")
-    ax.legend()
+    ax.set_ylim(top=20 * ax.get_ylim()[1])
+    ax.legend(loc="upper right")
     for name in shown:
         least = _slope(*_mean_square(a.jobs[name], "min_norm_square"))
         a.claim(

@@ -292,8 +292,9 @@ def _table(jobs: dict[str, Cleaning]) -> pd.DataFrame:
                 line[f"1/L, p = {p:.3g}"] = f"{mean[k]:.3f}" + (f" ± {error[k]:.3f}" if np.isfinite(error[k]) else "")
             line["1/L at y*, preferred"] = f"{(1.0 / exact[mask][:, s]).mean():.3f}"
             line["test accuracy, preferred"] = f"{some[f'test_accuracy_{s + 1}'].mean():.1f} %"
+            wrong, right = (some[f"weight_{kind}_{s + 1}"].mean() for kind in ("wrong", "right"))
             line["weight wrong / right, preferred"] = (
-                f"{some[f'weight_wrong_{s + 1}'].mean():.2f} / {some[f'weight_right_{s + 1}'].mean():.2f}"
+                f"{'–' if np.isnan(wrong) else format(wrong, '.2f')} / {right:.2f}"
             )
             rows.append(line)
     return pd.DataFrame(rows)
