@@ -374,10 +374,11 @@ def test_everything_declared_is_asked_for(name: str, parts: Any, compose: Any, a
     algorithm = dataclasses.replace(cheap(name, parts, compose), step_size=0.01)
     problem = LeastSquares(n=4, samples=20)
     runs = Runs.product(spread(2, 2), [0])
-    oracle = Watched(Minibatch(problem, runs, batch_size=10, samples=2))
-    if not reasons(oracle.spec, algorithm):
-        four_steps(oracle, algorithm, problem, runs)
-        asked[name] |= oracle.asked
+    oracle, gap = Watched(Minibatch(problem, runs, batch_size=10, samples=2)), Gap(n=4, start=START)
+    for some in (oracle, Watched(Exact(gap, runs))):
+        if not reasons(some.spec, algorithm):
+            four_steps(some, algorithm, problem, runs)
+            asked[name] |= some.asked
     assert algorithm.needs(oracle.spec) <= asked[name]
     assert algorithm.needs(oracle.spec) <= OPTIONAL
 
