@@ -7,21 +7,18 @@ at the exact y*(x) beside it. Claims are orderings; where images stand in for MN
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from mobench.artifacts import Artifact, JobRows, artifact
+from mobench.artifacts import Artifact, artifact
 from mobench.artifacts import style as st
 
+from .mobl_rows import COLOURS, HULL, Tasks, band, grows, mean_error, paired
 from .radar import draw_hull, draw_polygon, hull, limits, polygon_area, radar_axes
 
-COLOURS = [st.BLUE, st.SKY, st.GREEN, st.ORANGE, st.RED]
-HULL = 1.1  # a hull contains every polygon: how much larger than the largest its area must be
 TRANSIENT = (
     "Literal settings: the hypergradient's components are means over n images, so the printed step 0.1 leaves x where it starts "
     "and every preference gives the same radar chart. With the step times 10 n (only the step, not the Gram matrix) the preferred "
@@ -30,10 +27,8 @@ TRANSIENT = (
 
 
 @dataclass(frozen=True)
-class Cleaning:
-    """One job."""
-
-    rows: JobRows
+class Cleaning(Tasks):
+    """One job of data hyper-cleaning."""
 
     @property
     def rates(self) -> np.ndarray:
@@ -42,100 +37,26 @@ class Cleaning:
 
     @property
     def S(self) -> int:
-        """Number of tasks."""
         return len(self.rates)
 
     @property
-    def data(self) -> str:
-        """What the images are."""
-        return str(self.rows.meta["data"])
-
-    @cached_property
-    def history(self) -> pd.DataFrame:
-        """Of the runs that finished."""
-        final, h = self.rows.final, self.rows.history
-        return h[h["run"].isin(final.loc[final["status"] == "done", "run"])]
-
-    @cached_property
-    def last(self) -> pd.DataFrame:
-        """The last recorded step of every finished run, with its preference, seed and hyper-parameters."""
-        h = self.history[self.history["step"] == self.history["step"].max()]
-        extra = [c for c in self.rows.final.columns if c.startswith("preference_") or c not in h.columns]
-        return h.merge(self.rows.final[["run", *extra]], on="run")
-
-    def losses(self, where: pd.Series | None = None, prefix: str = "f_") -> np.ndarray:
-        """(runs, S) at the end, of the chosen runs."""
-        rows = self.last if where is None else self.last[where]
-        return rows[[f"{prefix}{s + 1}" for s in range(self.S)]].to_numpy(dtype=float)
-
-    def curve(self, column: str, where: Sequence[int] | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Steps and (steps, runs) of a column."""
-        h = self.history
-        if where is not None:
-            h = h[h["run"].isin(where)]
-        table = h.pivot_table(index="step", columns="run", values=column)
-        return table.index.to_numpy(), table.to_numpy()
-
-
-def judged(a: Artifact, job: Cleaning, holds: bool | Literal["partial"]) -> bool | Literal["partial"]:
-    """On the paper's data and scale what was found; elsewhere at best "partial"."""
-    exact = a.scale == "paper" and job.data == "MNIST"
-    return holds if exact or not holds else "partial"
-
-
-def elsewhere(a: Artifact, job: Cleaning) -> str:
-    """For claims that were not judged on the paper's data and scale."""
-    return "" if a.scale == "paper" and job.data == "MNIST" else f"Run on {job.data}, at {a.scale} scale."
+    def complete_data(self) -> bool:
+        return self.data == "MNIST"
 
 
 def inverse(losses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard error over seeds of 1/L."""
-    values = 1.0 / losses
-    error = values.std(axis=0, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.full(values.shape[1], np.nan)
-    return values.mean(axis=0), error
-
-
-def exact_inverse(job: Cleaning, task: int | None = None) -> np.ndarray:
-    """Mean over finished runs (that prefer a task) of 1/L at the exact y*(x)."""
-    final = job.rows.final[job.rows.final["status"] == "done"]
-    if task is not None:
-        final = final[final[[f"preference_{s + 1}" for s in range(job.S)]].to_numpy().argmax(axis=1) == task]
-    if "weight_step" in final:
-        final = final[final["weight_step"] == final["weight_step"].max()]
-    found: np.ndarray = (1.0 / final[[f"f_{s + 1}" for s in range(job.S)]].to_numpy()).mean(axis=0)
-    return found
-
-
-def paired(job: Cleaning, column: str, first: float, last: float) -> tuple[float, float]:
-    """Mean over seeds and its standard error of 1/column with the last trade-off minus that with the first."""
-    table = 1.0 / job.last.pivot_table(index="seed", columns="trade_off", values=column)
-    difference = (table[last] - table[first]).dropna().to_numpy()
-    error = difference.std(ddof=1) / np.sqrt(len(difference)) if len(difference) > 1 else np.nan
-    return float(difference.mean()), float(error)
+    return mean_error(1.0 / losses)
 
 
 def by_preference(job: Cleaning) -> list[tuple[int, np.ndarray, np.ndarray]]:
     """For each preferred task: its number, mean and standard error of 1/L on all axes."""
-    weights = job.last[[f"preference_{s + 1}" for s in range(job.S)]].to_numpy()
-    preferred = weights.argmax(axis=1)
-    return [
-        (s, *inverse(job.losses(pd.Series(preferred == s, index=job.last.index))))
-        for s in sorted(set(preferred.tolist()))
-    ]
+    return [(s, *inverse(job.ends("f_", job.runs(s)))) for s in sorted(set(job.final["preferred"]))]
 
 
 def axis_labels(job: Cleaning) -> list[str]:
     """The tasks."""
     return [f"$p = {p:.3g}$" for p in job.rates]
-
-
-def _curves(ax: Any, steps: np.ndarray, values: np.ndarray, label: str | None, color: Any, **kw: Any) -> None:
-    """Mean over runs, with a band of one standard error."""
-    mean = values.mean(axis=1)
-    ax.plot(steps, mean, color=color, label=label, **kw)
-    if values.shape[1] > 1:
-        error = values.std(axis=1, ddof=1) / np.sqrt(values.shape[1])
-        ax.fill_between(steps, mean - error, mean + error, color=color, alpha=0.2, lw=0)
 
 
 @artifact("mobl/fig9")
@@ -154,7 +75,7 @@ def fig9(a: Artifact) -> None:
     ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.06), ncols=3)
 
     us = sorted(trade.last["trade_off"].unique())
-    lines = {u: inverse(trade.losses(trade.last["trade_off"] == u)) for u in us}
+    lines = {u: inverse(trade.ends("f_", trade.runs(trade_off=u))) for u in us}
     low, high, ticks = limits(np.stack([mean for mean, _ in lines.values()]))
     ax = radar_axes(fig, 132, axis_labels(trade), low, high, ticks)
     for u, color in zip(us, [st.GREY, *COLOURS], strict=False):
@@ -163,18 +84,18 @@ def fig9(a: Artifact) -> None:
     ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.06), ncols=3)
 
     ax = fig.add_subplot(133)
-    own = pref.last.loc[pref.last[f"preference_{pref.S}"] > 0.5, "run"].tolist()
+    own = pref.runs(pref.S - 1)
     ends = {}
     for name, job, where in (
         ("d_short", Cleaning(a.jobs["d_short"]), None),
         ("d_middle", Cleaning(a.jobs["d_middle"]), None),
         ("pref", pref, own),
     ):
-        D = int(job.rows.config["oracle"]["inner_steps"])
+        D = job.D
         parts = [job.curve(f"f_{s + 1}", where) for s in range(job.S)]
         steps, values = parts[0][0], np.mean([v for _, v in parts], axis=0)
         color = {"d_short": st.ORANGE, "d_middle": st.GREEN, "pref": st.BLUE}[name]
-        _curves(ax, steps, values, f"$D = {D}$", color)
+        band(ax, steps, values, f"$D = {D}$", color)
         ends[D] = (float(values[-1].mean()), bool(values[-1].mean() < values[0].mean()))
     ax.set_xlabel("outer step $k$")
     ax.set_ylabel("mean of the validation losses")
@@ -196,8 +117,8 @@ def fig9(a: Artifact) -> None:
             for s, mean, _ in found
         ),
         tolerance=">= 4 of 5 axes",
-        holds=judged(a, pref, sum(best) >= 4),
-        reason=elsewhere(a, pref),
+        holds=pref.judged(a, sum(best) >= 4),
+        reason=pref.elsewhere(a),
     )
     areas = [polygon_area(p) for p in polygons]
     covered = polygon_area(hull(polygons))
@@ -208,12 +129,14 @@ def fig9(a: Artifact) -> None:
         published="clearly larger",
         measured=f"area {covered:.3f}, largest single polygon {max(areas):.3f}: {covered / max(areas):.2f} times",
         tolerance=f"{HULL} times (a hull contains every polygon)",
-        holds=judged(a, pref, covered >= HULL * max(areas)),
-        reason=elsewhere(a, pref),
+        holds=pref.judged(a, covered >= HULL * max(areas)),
+        reason=pref.elsewhere(a),
     )
     first, last_u = 0.1, 20.0
-    slope, se = paired(trade, f"f_{trade.S}", first, last_u)
-    flat = abs(slope) <= max(se, 1e-4)
+    table = 1.0 / trade.last.pivot_table(index="seed", columns="trade_off", values=f"f_{trade.S}")
+    slope, se = paired(table, first, last_u)
+    # an increase beyond one standard error passes, a fall of 1 % fails: both of the specification; so 1 % is flat either way
+    verdict = grows(slope, se, 0.01 * float(table[first].mean()))
     a.claim(
         "trade-off",
         f"(b) 1/L of the preferred task grows with u from {first:g} to {last_u:g}",
@@ -221,11 +144,12 @@ def fig9(a: Artifact) -> None:
         published="grows",
         measured=", ".join(f"u = {u:g}: {lines[u][0][-1]:.4f}" for u in us if u > 0)
         + f"; difference {slope:+.1e}, its standard error over seeds {se:.0e}"
-        + (": flat" if flat else ""),
-        tolerance="more than one standard error and 1e-4: holds; within: flat (partial); falls: fails",
-        holds=judged(a, trade, "partial" if flat else slope > 0) if np.isfinite(se) else None,
+        + (": flat" if verdict == "partial" else "")
+        + f" ({len(table)} seeds)",
+        tolerance="more than one standard error and 1 %: holds; within: flat (partial); falls: fails",
+        holds=trade.judged(a, verdict),
         reason="For u > 0 the last task's r_s phi_s is the largest along the whole path, so the weights sit on it from the first "
-        f"step: u has nothing left to decide (u = 0: {lines[0.0][0][-1]:.4f}). {elsewhere(a, trade)}".strip(),
+        f"step: u has nothing left to decide (u = 0: {lines[0.0][0][-1]:.4f}). {trade.elsewhere(a)}".strip(),
     )
     a.claim(
         "trade-off-zero",
@@ -245,8 +169,8 @@ def fig9(a: Artifact) -> None:
         published="smaller for larger D",
         measured=", ".join(f"D = {D}: {ends[D][0]:.4f}" for D in order),
         tolerance="nonincreasing",
-        holds=judged(a, pref, falling and all(e[1] for e in ends.values())),
-        reason=f"y is warm-started, so few inner steps track y*(x) almost as well as many. {elsewhere(a, pref)}".strip(),
+        holds=pref.judged(a, falling and all(e[1] for e in ends.values())),
+        reason=f"y is warm-started, so few inner steps track y*(x) almost as well as many. {pref.elsewhere(a)}".strip(),
     )
     spread = np.stack([mean for _, mean, _ in by_preference(literal)])
     apart = float((np.ptp(spread, axis=0) / spread.mean(axis=0)).max())
@@ -279,18 +203,14 @@ def _table(jobs: dict[str, Cleaning]) -> pd.DataFrame:
     """1/L on every axis, the losses at the exact y*, test accuracy, and what became of the wrong labels' weights."""
     rows = []
     for name, job in jobs.items():
-        weights = job.last[[f"preference_{s + 1}" for s in range(job.S)]].to_numpy()
-        exact = job.rows.final.set_index("run").loc[job.last["run"], [f"f_{s + 1}" for s in range(job.S)]].to_numpy()
-        for s in range(job.S):
-            mask = (weights.argmax(axis=1) == s) & (weights.max(axis=1) > 1.5 / job.S)
-            if not mask.any():
-                continue
-            mean, error = inverse(job.losses(pd.Series(mask, index=job.last.index)))
-            some = job.last[mask]
-            line: dict[str, Any] = {"method": name, "preferred": f"p = {job.rates[s]:.3g}", "seeds": int(mask.sum())}
+        for s in sorted(set(job.final["preferred"])):
+            runs = job.runs(s)
+            mean, error = inverse(job.ends("f_", runs))
+            some = job.last[job.last["run"].isin(runs)]
+            line: dict[str, Any] = {"method": name, "preferred": f"p = {job.rates[s]:.3g}", "seeds": len(runs)}
             for k, p in enumerate(job.rates):
                 line[f"1/L, p = {p:.3g}"] = f"{mean[k]:.3f}" + (f" ± {error[k]:.3f}" if np.isfinite(error[k]) else "")
-            line["1/L at y*, preferred"] = f"{(1.0 / exact[mask][:, s]).mean():.3f}"
+            line["1/L at y*, preferred"] = f"{inverse(job.solved('f_', runs))[0][s]:.3f}"
             line["test accuracy, preferred"] = f"{some[f'test_accuracy_{s + 1}'].mean():.1f} %"
             wrong, right = (some[f"weight_{kind}_{s + 1}"].mean() for kind in ("wrong", "right"))
             line["weight wrong / right, preferred"] = (
@@ -319,7 +239,7 @@ def _task_curves(ax: Any, job: Cleaning, kind: str, of: Any) -> None:
     colors = st.plt.get_cmap("viridis")(np.linspace(0.0, 0.9, job.S))
     for s in range(job.S):
         steps, values = job.curve(f"f_{s + 1}" if kind == "validation" else f"test_loss_{s + 1}")
-        _curves(ax, steps, of(values), f"$p = {job.rates[s]:.3g}$", colors[s])
+        band(ax, steps, of(values), f"$p = {job.rates[s]:.3g}$", colors[s])
 
 
 def _still_moving(job: Cleaning) -> str:
@@ -348,8 +268,8 @@ def fig10(a: Artifact) -> None:
                 published="fewer than 150 steps",
                 measured=f"largest change of a task in the last fifth of {int(steps[-1])} steps {100 * max(changes):.2f} %",
                 tolerance="2 %",
-                holds=judged(a, job, max(changes) < 0.02),
-                reason=elsewhere(a, job) or _still_moving(job),
+                holds=job.judged(a, max(changes) < 0.02),
+                reason=job.elsewhere(a) or _still_moving(job),
             )
     _notes(a, Cleaning(a.jobs["s5"]))
 
@@ -361,7 +281,7 @@ def fig11(a: Artifact) -> None:
     for name in ("s5", "s10"):
         job = Cleaning(a.jobs[name])
         for kind, prefix in (("validation", "f_"), ("test", "test_loss_")):
-            values = 1.0 / job.losses(prefix=prefix)
+            values = 1.0 / job.ends(prefix)
             winners = sorted(set(values.argmax(axis=1).tolist()))
             mean = values.mean(axis=0)
             a.claim(
@@ -372,9 +292,9 @@ def fig11(a: Artifact) -> None:
                 measured=f"largest 1/L in the seeds: {', '.join(f'p = {job.rates[w]:.3g}' for w in winners)}; means "
                 + ", ".join(f"{v:.3f}" for v in mean),
                 tolerance="not the same task in all seeds",
-                holds=judged(a, job, len(winners) > 1),
+                holds=job.judged(a, len(winners) > 1),
                 reason="1/L follows the corruption rate: the task with the fewest wrong labels is the easiest. "
-                + elsewhere(a, job),
+                + job.elsewhere(a),
             )
             a.claim(
                 f"follows-{job.S}-{kind}",
@@ -396,21 +316,22 @@ def fig12(a: Artifact) -> None:
     found = by_preference(pref)
     polygons = np.stack([mean for _, mean, _ in found])
     tried = []
-    apart = 0.0  # between the two weight steps
+    apart, moved = 0.0, 0.0  # between the two weight steps; of the weights from 1/S, where they were recorded
     for name in ("moco_01", "moco_05", "moco_1", "moco_inner_01", "moco_inner_05", "moco_inner_1"):
         job = Cleaning(a.jobs[name])
-        scale, inner = job.rows.config["oracle"]["scale"], job.rows.config["oracle"]["inner"]["inner_steps"]
-        words = f"$b_0 = {scale:g}$, {inner} inner step{'s' if inner > 1 else ''}"
-        if "weight_step" in job.last:
-            few, many = (job.losses(job.last["weight_step"] == gamma) for gamma in (0.01, 0.1))
-            apart = max(apart, float(np.abs(few - many).max()))
-        else:
-            many = job.losses()
-        tried.append((words, *inverse(many), exact_inverse(job)))
+        runs = job.runs()
+        if "weight_step" in job.final:
+            few, runs = job.runs(weight_step=0.01), job.runs(weight_step=0.1)
+            apart = max(apart, float(np.abs(job.ends("f_", few) - job.ends("f_", runs)).max()))
+        if "lambda_1" in job.last:
+            moved = max(moved, float(np.abs(job.ends("lambda_", runs) - 1 / job.S).max()))
+        scale = job.rows.config["oracle"]["scale"]
+        words = f"$b_0 = {scale:g}$, {job.D} inner step{'s' if job.D > 1 else ''}, {len(runs)} seeds"
+        tried.append((words, *inverse(job.ends("f_", runs)), inverse(job.solved("f_", runs))[0]))
     tried.sort(key=lambda entry: -entry[1].mean())
     words, moco, moco_error, _ = tried[0]
     later = max(tried, key=lambda entry: entry[3].mean())
-    own_exact = np.stack([exact_inverse(pref, s) for s, _, _ in found])
+    own_exact = np.stack([inverse(pref.solved("f_", pref.runs(s)))[0] for s, _, _ in found])
     fig = st.plt.figure(figsize=(5.2, 4.6), layout="constrained")
     low, high, ticks = limits(np.vstack([polygons, moco]))
     ax = radar_axes(fig, 111, axis_labels(pref), low, high, ticks)
@@ -439,8 +360,8 @@ def fig12(a: Artifact) -> None:
         measured=f"{int(better.sum())} of {len(better)}: "
         + ", ".join(f"{x:.3f} / {y:.3f}" for x, y in zip(own, moco, strict=True)),
         tolerance="5 of 5, means over seeds",
-        holds=judged(a, pref, bool(better.all())),
-        reason=elsewhere(a, pref),
+        holds=pref.judged(a, bool(better.all())),
+        reason=pref.elsewhere(a),
     )
     mine_exact = np.array([e[s] for (s, _, _), e in zip(found, own_exact, strict=True)])
     better_exact = mine_exact > later[3]
@@ -469,7 +390,7 @@ def fig12(a: Artifact) -> None:
     )
     a.note(
         "MoCo's parameters are not printed: the best of six settings by its own mean 1/L is drawn (table: all). Its weight steps "
-        f"of 0.01 and 0.1 give losses that differ by at most {apart:.0e}: the Gram matrix of means over n images is so small "
-        "that its weights stay at 1/S."
+        f"of 0.01 and 0.1 give losses that differ by at most {apart:.0e}: the Gram matrix of means over n images is small, and the "
+        f"weights end within {moved:.0e} of 1/S where they were recorded."
     )
     _notes(a, pref)

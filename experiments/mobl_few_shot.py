@@ -8,21 +8,18 @@ FC-100, or the scale is not the paper's, a claim that holds is "partial".
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from mobench.artifacts import Artifact, JobRows, artifact
+from mobench.artifacts import Artifact, artifact
 from mobench.artifacts import style as st
 
+from .mobl_rows import COLOURS, HULL, Tasks, band, grows, mean_error, paired
 from .radar import draw_hull, draw_polygon, hull, limits, polygon_area, radar_axes
 
-COLOURS = [st.BLUE, st.SKY, st.GREEN, st.ORANGE, st.RED]
-HULL = 1.1  # a hull contains every polygon: how much larger than the largest its area must be
 FULL = "CIFAR-100"  # label of the complete data set
 NEAR = 2.0  # percentage points within which an accuracy counts as the best
 STEP = 1.0
@@ -30,74 +27,16 @@ CLOSE = 3.0
 
 
 @dataclass(frozen=True)
-class FewShot:
-    """One job."""
-
-    rows: JobRows
+class FewShot(Tasks):
+    """One job of few-shot learning."""
 
     @property
     def S(self) -> int:
-        """Number of tasks."""
         return int(self.rows.config["problem"]["tasks"])
 
     @property
-    def D(self) -> int:
-        """Inner steps."""
-        return int(self.rows.config["oracle"]["inner_steps"])
-
-    @property
-    def data(self) -> str:
-        """What the images are."""
-        return str(self.rows.meta["data"])
-
-    @cached_property
-    def preferred(self) -> np.ndarray:
-        """By run: the task with the largest weight."""
-        found: np.ndarray = self.rows.weights.argmax(axis=1)
-        return found
-
-    def runs(self, task: int | None = None, u: float | None = None) -> list[int]:
-        """Numbers of the finished runs that prefer a task, or have a trade-off."""
-        final = self.rows.final
-        keep = (final["status"] == "done").to_numpy(copy=True)
-        if task is not None:
-            keep &= self.preferred == task
-        if u is not None:
-            keep &= (final["trade_off"] == u).to_numpy()
-        return [int(r) for r in final.loc[keep, "run"]]
-
-    def curve(self, column: str, runs: Sequence[int] | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Steps and (steps, runs) of a column of the history, of finished runs."""
-        h = self.rows.history
-        h = h[h["run"].isin(self.runs() if runs is None else runs)]
-        table = h.pivot_table(index="step", columns="run", values=column)
-        return table.index.to_numpy(), table.to_numpy()
-
-    def ends(self, prefix: str, runs: Sequence[int] | None = None) -> np.ndarray:
-        """(runs, S) after the last step: "train_accuracy_", "test_accuracy_" or "f_"."""
-        return np.stack([self.curve(f"{prefix}{s + 1}", runs)[1][-1] for s in range(self.S)], axis=1)
-
-
-def mean_error(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard error over the runs."""
-    n = len(values)
-    error = values.std(axis=0, ddof=1) / np.sqrt(n) if n > 1 else np.full(values.shape[1:], np.nan)
-    return values.mean(axis=0), error
-
-
-def paper(a: Artifact, job: FewShot) -> bool:
-    """Whether this is the paper's data at the paper's scale."""
-    return a.scale == "paper" and job.data.split(",")[0] == FULL and "of 600" not in job.data
-
-
-def judged(a: Artifact, job: FewShot, holds: bool | Literal["partial"]) -> bool | Literal["partial"]:
-    """On the paper's data and scale what was found; elsewhere at best "partial"."""
-    return holds if paper(a, job) or not holds else "partial"
-
-
-def elsewhere(a: Artifact, job: FewShot) -> str:
-    """For claims that were not judged on the paper's data and scale."""
-    return "" if paper(a, job) else f"Run on {job.data}, at {a.scale} scale."
+    def complete_data(self) -> bool:
+        return self.data.split(",")[0] == FULL and "of 600" not in self.data
 
 
 def polygons(job: FewShot, prefix: str = "train_accuracy_") -> tuple[np.ndarray, np.ndarray]:
@@ -106,24 +45,9 @@ def polygons(job: FewShot, prefix: str = "train_accuracy_") -> tuple[np.ndarray,
     return np.stack([m for m, _ in found]), np.stack([e for _, e in found])
 
 
-def exact(job: FewShot, prefix: str) -> np.ndarray:
-    """(S,) means over finished runs at the exact y*(x)."""
-    final = job.rows.final[job.rows.final["status"] == "done"]
-    found: np.ndarray = final[[f"{prefix}{s + 1}" for s in range(job.S)]].to_numpy().mean(axis=0)
-    return found
-
-
 def labels(S: int) -> list[str]:
     """Axes of a radar chart."""
     return [f"task {s + 1}" for s in range(S)]
-
-
-def _curves(ax: Any, steps: np.ndarray, values: np.ndarray, label: str | None, color: Any, **kw: Any) -> None:
-    """Mean over runs, with a band of one standard error."""
-    mean, error = mean_error(values.T)
-    ax.plot(steps, mean, color=color, label=label, **kw)
-    if np.isfinite(error).all():
-        ax.fill_between(steps, mean - error, mean + error, color=color, alpha=0.2, lw=0)
 
 
 def _notes(a: Artifact, job: FewShot) -> None:
@@ -131,7 +55,7 @@ def _notes(a: Artifact, job: FewShot) -> None:
         "Training accuracy: on the query set of the upper level; test accuracy: on other images of the same classes."
     )
     a.note("Episodes are fixed for a seed; batch normalisation uses the statistics of each set.")
-    if not paper(a, job):
+    if not job.paper(a):
         a.note(f"Images: {job.data}. `data=cifar100 scale=paper` runs FC-100's classes at the paper's settings.")
 
 
@@ -159,13 +83,13 @@ def _preference_claims(a: Artifact, pref: FewShot, extreme: FewShot, source: str
             + ", ".join(f"{mean[s, s]:.1f} % (others {np.delete(mean[:, s], s).max():.1f} %)" for s in range(pref.S))
             + f"; within its run the best or within {NEAR:g} pp in {sum(inside)}",
             tolerance=">= 4 of 5 axes, and >= 3 of 5 runs",
-            holds=judged(a, pref, sum(best) >= 4 and sum(inside) >= 3),
+            holds=pref.judged(a, sum(best) >= 4 and sum(inside) >= 3),
             reason=(
                 "Accuracies on the query sets, on which the network is trained, are near 100 % for all tasks. "
                 if kind == "training"
                 else ""
             )
-            + elsewhere(a, pref),
+            + pref.elsewhere(a),
         )
         own, own_far = np.diagonal(mean).mean(), np.diagonal(far).mean()
         a.claim(
@@ -176,8 +100,8 @@ def _preference_claims(a: Artifact, pref: FewShot, extreme: FewShot, source: str
             measured=f"mean over tasks {own_far:.1f} % with .96, {own:.1f} % with .8; the other tasks "
             f"{far[~np.eye(pref.S, dtype=bool)].mean():.1f} % and {mean[~np.eye(pref.S, dtype=bool)].mean():.1f} %",
             tolerance=f"not lower by more than {STEP:g} pp",
-            holds=judged(a, pref, bool(own_far >= own - STEP)),
-            reason=elsewhere(a, pref),
+            holds=pref.judged(a, bool(own_far >= own - STEP)),
+            reason=pref.elsewhere(a),
         )
     losses = polygons(pref, "f_")[0]
     lowest = [bool(losses[s, s] == losses[:, s].min()) for s in range(pref.S)]
@@ -203,8 +127,8 @@ def _area_claim(a: Artifact, pref: FewShot, extreme: FewShot, source: str) -> No
         published="explores a large set",
         measured=f"area {covered:.3f}, largest single polygon {single:.3f}: {covered / single:.2f} times",
         tolerance=f"{HULL} times (a hull contains every polygon)",
-        holds=judged(a, pref, covered >= HULL * single),
-        reason="An accuracy is at most 1, and single runs are near it on all axes. " + elsewhere(a, pref),
+        holds=pref.judged(a, covered >= HULL * single),
+        reason="An accuracy is at most 1, and single runs are near it on all axes. " + pref.elsewhere(a),
     )
 
 
@@ -288,7 +212,7 @@ def fig2(a: Artifact) -> None:
         ax.set_title(f"{kind} accuracy, %", pad=14)
         covered, single = polygon_area(hull(every) / 100), [polygon_area(p / 100) for p in every]
         areas = {label: polygon_area(mean / 100) for label, (mean, _) in lines.items()}
-        solved = {label: polygon_area(exact(job, prefix) / 100) for label, job in jobs.items()}
+        solved = {label: polygon_area(job.solved(prefix).mean(axis=0) / 100) for label, job in jobs.items()}
         rows.append(
             {
                 "accuracy": kind,
@@ -310,10 +234,10 @@ def fig2(a: Artifact) -> None:
                 + (f" (exact dual {areas['FORUM (exact dual)']:.3f})" if label == "FORUM" else "")
                 + f"; at the exact y*(x) {label} {solved[label]:.3f}",
                 tolerance="hull larger",
-                holds=judged(a, pref, bool(covered > areas[label])),
+                holds=pref.judged(a, bool(covered > areas[label])),
                 reason="The hull of ten runs is compared with one run; single areas are beside it. "
                 + ("FORUM moves y once in a step of x, and its accuracy is read there. " if label == "FORUM" else "")
-                + elsewhere(a, pref),
+                + pref.elsewhere(a),
             )
     fig.legend(*fig.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize=7.5)
     fig.suptitle(pref.data, fontsize=10)
@@ -327,26 +251,11 @@ def fig2(a: Artifact) -> None:
 
 def _trade_off_radar(fig: Any, position: Any, job: FewShot) -> None:
     us = sorted(job.rows.final["trade_off"].unique())
-    found = {u: mean_error(job.ends("train_accuracy_", job.runs(u=u))) for u in us}
+    found = {u: mean_error(job.ends("train_accuracy_", job.runs(trade_off=u))) for u in us}
     low, high, ticks = limits(np.stack([m for m, _ in found.values()]))
     ax = radar_axes(fig, position, labels(job.S), low, high, ticks)
     for (u, (mean, error)), color in zip(found.items(), (st.GREY, st.SKY, st.BLUE, st.RED), strict=True):
         draw_polygon(ax, mean, f"$u = {u:g}$", color, error)
-
-
-def _paired(job: FewShot, column: str, first: float, last: float) -> tuple[float, float]:
-    """Mean over seeds of the last trade-off's final value minus the first's, and its standard error."""
-    h = job.rows.history
-    h = h[(h["step"] == h["step"].max()) & h["run"].isin(job.runs())]
-    table = h.pivot_table(index="seed", columns="trade_off", values=column)
-    difference = (table[last] - table[first]).dropna().to_numpy()
-    error = difference.std(ddof=1) / np.sqrt(len(difference)) if len(difference) > 1 else np.nan
-    return float(difference.mean()), float(error)
-
-
-def _three(slope: float, error: float) -> bool | Literal["partial"]:
-    """More than one standard error: holds; within: flat; else it fails."""
-    return "partial" if abs(slope) <= error else slope > 0
 
 
 def _by_steps(a: Artifact, pref: FewShot) -> list[tuple[FewShot, list[int] | None]]:
@@ -368,7 +277,7 @@ def fig4(a: Artifact) -> None:
     ax, areas = fig.add_subplot(133), {}
     for (job, runs), color in zip(_by_steps(a, pref), (st.ORANGE, st.GREEN, st.BLUE), strict=True):
         steps, values = job.curve("train_accuracy", runs)
-        _curves(ax, steps, values, f"$D = {job.D}$", color)
+        band(ax, steps, values, f"$D = {job.D}$", color)
         areas[job.D] = float(np.trapezoid(values.mean(axis=1), steps) / steps[-1])
     ax.set_xlabel("outer step $k$")
     ax.set_ylabel("mean training accuracy, %")
@@ -378,11 +287,13 @@ def fig4(a: Artifact) -> None:
     a.figure(fig)
     _preference_claims(a, pref, extreme, "Figure 4a (a copy of Figure 1)")
     _area_claim(a, pref, extreme, "Figure 4a")
-    own = {u: mean_error(trade.ends("train_accuracy_", trade.runs(u=u))[:, 0]) for u in (1.0, 5.0, 10.0, 20.0)}
-    slope, error = _paired(trade, "train_accuracy_1", 1.0, 20.0)
-    focus = {u: trade.curve("lambda_1", trade.runs(u=u))[1][1:].mean() for u in own}
-    highest = {u: trade.ends("train_accuracy_", trade.runs(u=u)).mean(axis=0) for u in own}
-    loss = {u: trade.ends("f_", trade.runs(u=u))[:, 0].mean() for u in own}
+    own = {u: mean_error(trade.ends("train_accuracy_", trade.runs(trade_off=u))[:, 0]) for u in (1.0, 5.0, 10.0, 20.0)}
+    slope, error = paired(
+        trade.last.pivot_table(index="seed", columns="trade_off", values="train_accuracy_1"), 1.0, 20.0
+    )
+    focus = {u: trade.curve("lambda_1", trade.runs(trade_off=u))[1][1:].mean() for u in own}
+    highest = {u: trade.ends("train_accuracy_", trade.runs(trade_off=u)).mean(axis=0) for u in own}
+    loss = {u: trade.ends("f_", trade.runs(trade_off=u))[:, 0].mean() for u in own}
     a.claim(
         "trade-off",
         "(b) The training accuracy of task 1 grows with u, r_1 = .96",
@@ -394,10 +305,10 @@ def fig4(a: Artifact) -> None:
         + "; its mean weight "
         + ", ".join(f"{v:.2f}" for v in focus.values())
         + f"; the highest axis with u >= 10: {'yes' if all(highest[u][0] >= highest[u].max() for u in (10.0, 20.0)) else 'no'}",
-        tolerance="more than one standard error: holds; within: flat (partial); falls: fails",
-        holds=judged(a, trade, _three(slope, error)) if np.isfinite(error) else None,
+        tolerance=f"more than one standard error and {STEP:g} pp: holds; within: flat (partial); falls: fails",
+        holds=trade.judged(a, grows(slope, error, STEP)),
         reason="A larger u puts more weight on task 1 while the run lasts, and its loss falls further; the accuracy saturates. "
-        + elsewhere(a, trade),
+        + trade.elsewhere(a),
     )
     order = sorted(areas)
     a.claim(
@@ -407,8 +318,8 @@ def fig4(a: Artifact) -> None:
         published="larger D converges faster",
         measured=", ".join(f"D = {D}: {areas[D]:.1f} %" for D in order),
         tolerance=f"not smaller by more than {STEP:g} pp for each larger D",
-        holds=judged(a, pref, all(areas[n] >= areas[m] - STEP for m, n in itertools.pairwise(order))),
-        reason=elsewhere(a, pref),
+        holds=pref.judged(a, all(areas[n] >= areas[m] - STEP for m, n in itertools.pairwise(order))),
+        reason=pref.elsewhere(a),
     )
     _notes(a, pref)
 
@@ -447,13 +358,13 @@ def fig5(a: Artifact) -> None:
             measured=f"in {sum(near)} of {len(near)} runs: "
             + ", ".join(f"{mean[s, s]:.1f} % of at most {mean[s].max():.1f} %" for s in range(pref.S)),
             tolerance=f"within {NEAR:g} pp in >= 4 of 5",
-            holds=judged(a, pref, sum(near) >= 4),
+            holds=pref.judged(a, sum(near) >= 4),
             reason=(
                 "Tasks differ in difficulty on new images by more than the preference moves them. "
                 if kind == "test"
                 else ""
             )
-            + elsewhere(a, pref),
+            + pref.elsewhere(a),
         )
     axes[1].legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
     fig.suptitle(f"{pref.data}; the preferred task is outlined", fontsize=10)
@@ -472,8 +383,8 @@ def fig6(a: Artifact) -> None:
     ends: dict[str, dict[float, tuple[float, float]]] = {}
     for ax, column, title in zip(axes, columns, names, strict=True):
         for u, color in zip(us, (st.GREY, st.SKY, st.BLUE, st.RED), strict=True):
-            steps, values = job.curve(column, job.runs(u=u))
-            _curves(ax, steps, values, f"$u = {u:g}$", color, ls="--" if u == 0 else "-")
+            steps, values = job.curve(column, job.runs(trade_off=u))
+            band(ax, steps, values, f"$u = {u:g}$", color, ls="--" if u == 0 else "-")
             m, e = mean_error(values[-1][:, None])
             ends.setdefault(column, {})[u] = float(m[0]), float(e[0])
         ax.set_xlabel("outer step $k$")
@@ -491,8 +402,8 @@ def fig6(a: Artifact) -> None:
         published="better",
         measured=words + "; loss " + ", ".join(f"{loss[u][0]:.4f}" for u in us),
         tolerance=f"not lower by more than {STEP:g} pp",
-        holds=judged(a, job, all(train[u][0] >= train[1.0][0] - STEP for u in (10.0, 20.0))),
-        reason=elsewhere(a, job),
+        holds=job.judged(a, all(train[u][0] >= train[1.0][0] - STEP for u in (10.0, 20.0))),
+        reason=job.elsewhere(a),
     )
     a.claim(
         "alike",
@@ -501,10 +412,10 @@ def fig6(a: Artifact) -> None:
         published="little difference",
         measured=f"{train[10.0][0]:.1f} % and {train[20.0][0]:.1f} %",
         tolerance=f"{CLOSE:g} pp",
-        holds=judged(a, job, abs(train[10.0][0] - train[20.0][0]) <= CLOSE),
-        reason=elsewhere(a, job),
+        holds=job.judged(a, abs(train[10.0][0] - train[20.0][0]) <= CLOSE),
+        reason=job.elsewhere(a),
     )
-    slope, error = _paired(job, "test_accuracy_1", 1.0, 20.0)
+    slope, error = paired(job.last.pivot_table(index="seed", columns="trade_off", values="test_accuracy_1"), 1.0, 20.0)
     a.claim(
         "test",
         "(b) The test accuracy of task 1 grows with u",
@@ -513,8 +424,8 @@ def fig6(a: Artifact) -> None:
         measured=", ".join(f"u = {u:g}: {test[u][0]:.1f} %" for u in us)
         + f"; from 1 to 20 {slope:+.1f} pp, standard error {error:.1f}",
         tolerance="more than one standard error: holds; within: flat (partial); falls: fails",
-        holds=judged(a, job, _three(slope, error)),
-        reason=elsewhere(a, job),
+        holds=job.judged(a, grows(slope, error)),
+        reason=job.elsewhere(a),
     )
     a.claim(
         "reversal",
@@ -537,7 +448,7 @@ def fig7(a: Artifact) -> None:
         ends, spreads = {}, {}
         for (job, runs), color in zip(_by_steps(a, pref), (st.ORANGE, st.GREEN, st.BLUE), strict=True):
             steps, values = job.curve(column, runs)
-            _curves(ax, steps, values, f"$D = {job.D}$", color)
+            band(ax, steps, values, f"$D = {job.D}$", color)
             ends[job.D] = float(values[-1].mean())
             spreads[job.D] = float(values.std(axis=1, ddof=1).mean()) if values.shape[1] > 1 else float("nan")
         ax.set_xlabel("outer step $k$")
@@ -551,8 +462,8 @@ def fig7(a: Artifact) -> None:
             published="grows with D",
             measured=", ".join(f"D = {D}: {ends[D]:.1f} %" for D in order),
             tolerance=f"{STEP:g} pp for each larger D",
-            holds=judged(a, pref, all(ends[n] >= ends[m] - STEP for m, n in itertools.pairwise(order))),
-            reason=elsewhere(a, pref),
+            holds=pref.judged(a, all(ends[n] >= ends[m] - STEP for m, n in itertools.pairwise(order))),
+            reason=pref.elsewhere(a),
         )
         a.claim(
             f"spread-{kind}",
@@ -562,10 +473,10 @@ def fig7(a: Artifact) -> None:
             measured=", ".join(f"D = {D}: {spreads[D]:.2f} pp" for D in order)
             + " (standard deviation of seeds, mean over k)",
             tolerance="smallest D not below largest D",
-            holds=judged(a, pref, spreads[order[0]] >= spreads[order[-1]])
+            holds=pref.judged(a, spreads[order[0]] >= spreads[order[-1]])
             if np.isfinite(list(spreads.values())).all()
             else None,
-            reason=elsewhere(a, pref),
+            reason=pref.elsewhere(a),
         )
     axes[0].legend(loc="lower right")
     fig.suptitle(f"{pref.data}, $r_1 = .8$", fontsize=10)
@@ -581,7 +492,7 @@ def fig8(a: Artifact) -> None:
         job, ax = FewShot(a.jobs[name]), axes[k]
         colors = st.plt.get_cmap("tab10")(np.arange(job.S))
         for s in range(job.S):
-            _curves(ax, *job.curve(f"{kind}_accuracy_{s + 1}"), f"task {s + 1}", colors[s])
+            band(ax, *job.curve(f"{kind}_accuracy_{s + 1}"), f"task {s + 1}", colors[s])
         ax.set_title(f"({'abcd'[k]}) $S = {job.S}$, {'training' if kind == 'train' else 'test'}")
         ax.set_xlabel("outer step $k$")
         ends = job.ends(f"{kind}_accuracy_")
@@ -594,8 +505,8 @@ def fig8(a: Artifact) -> None:
             published="no objective dominates",
             measured=f"alone the best in all {len(ends)} seeds: " + (", ".join(f"task {s}" for s in always) or "none"),
             tolerance="none",
-            holds=judged(a, job, not always if len(ends) > 1 else "partial"),
-            reason=elsewhere(a, job),
+            holds=job.judged(a, not always if len(ends) > 1 else "partial"),
+            reason=job.elsewhere(a),
         )
     for name in ("s5", "s_more"):
         job = FewShot(a.jobs[name])
@@ -607,8 +518,8 @@ def fig8(a: Artifact) -> None:
             published="converges",
             measured=f"from {square[1]:.2e} to {square[-1]:.2e}: {square[1] / square[-1]:.0f} times",
             tolerance=">= 10 times",
-            holds=judged(a, job, bool(square[1] >= 10 * square[-1])),
-            reason=elsewhere(a, job),
+            holds=job.judged(a, bool(square[1] >= 10 * square[-1])),
+            reason=job.elsewhere(a),
         )
     axes[0].set_ylabel("accuracy, %")
     for k in (1, 3):

@@ -234,9 +234,9 @@ def test_every_artifact_at_smoke_scale(paper: str, tmp_path: Path) -> None:
     for id in known:
         for claim in check_folder(root / "artifacts" / id, "smoke"):
             counts[claim["verdict"]] = counts.get(claim["verdict"], 0) + 1
-    assert counts["not tested at this scale"] >= 18
-    # settings, tables of symbols and theory are checked at any scale
-    assert counts.get("reproduced", 0) >= (0 if paper == "csmoo" else 1)  # it has no tables of symbols
+    assert counts["not tested at this scale"] >= 50
+    # settings, tables of symbols and theory are checked at any scale; csmoo has none of them
+    assert counts.get("reproduced", 0) >= {"csmoo": 0, "ferero": 10, "omd_tch": 2}.get(paper, 1)
     assert "Traceback" not in done.stderr
     # equal jobs of different artifacts ran once
     announced = int(done.stdout.split(" jobs")[0])

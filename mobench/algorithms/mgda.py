@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -32,17 +33,19 @@ class MGDA(Weighting):
         choose("algorithm.subproblem", self.subproblem, ("exact", "cvxpy"))
 
     def init(self, ctx: Context) -> State:
-        return {"square": ctx.prefs.new_zeros(len(ctx.prefs))}
+        R, M = ctx.prefs.shape
+        gram = ctx.prefs.new_zeros(R, M, M)  # of the last step, for `report`
+        return {"lam": torch.full_like(ctx.prefs, 1.0 / M), "gram": gram}
 
     def weights(
         self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"] | None, state: State, t: int
     ) -> tuple[Float[Tensor, "R M"], State, Info]:
         assert G is not None
         lam, residual, failed = (min_norm if self.subproblem == "exact" else reference.min_norm)(G)
-        return lam, {**state, "square": squared_length(lam, G)}, Info(residual, failed)
+        return lam, {"lam": lam, "gram": G}, Info(residual, failed)
 
     def report(self, F: Float[Tensor, "R M"], state: State) -> dict[str, Tensor]:
-        return {"direction_square": state["square"]}
+        return {"direction_square": squared_length(state["lam"], state["gram"])}
 
 
 def squared_length(w: Float[Tensor, "R M"], G: Float[Tensor, "R M M"]) -> Float[Tensor, " R"]:

@@ -6,7 +6,7 @@ lambda = argmin over the simplex of  |sum_s lambda_s r_s grad phi_s|^2 - u sum_s
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -15,7 +15,7 @@ from torch import Tensor
 from mobench.algorithms.mgda import squared_length
 from mobench.core.algorithm import Context, Info, Real, State, Weighting
 from mobench.errors import ConfigError, choose
-from mobench.subproblems import qp
+from mobench.subproblems import qp, reference
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,23 +50,19 @@ class WCMHGD(Weighting):
         choose("algorithm.subproblem", self.subproblem, ("exact", "cvxpy"))
 
     def init(self, ctx: Context) -> State:
-        zero = ctx.prefs.new_zeros(len(ctx.prefs))
-        return {"r": ctx.prefs, "lam": torch.full_like(ctx.prefs, 1.0 / ctx.spec.M), "square": zero}
+        R, M = ctx.prefs.shape
+        gram = ctx.prefs.new_zeros(R, M, M)  # of the last step, for `report`
+        return {"r": ctx.prefs, "lam": torch.full_like(ctx.prefs, 1.0 / M), "gram": gram}
 
     def weights(
         self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"] | None, state: State, t: int
     ) -> tuple[Float[Tensor, "R M"], State, Info]:
         assert G is not None
         r, u = state["r"], self.trade_off / (t + 1.0) ** self.trade_off_decay
-        solve: Any = qp
-        if self.subproblem == "cvxpy":
-            from mobench.subproblems import reference
-
-            solve = reference.qp
+        solve = qp if self.subproblem == "exact" else reference.qp
         lam, residual, failed = solve(2.0 * r.unsqueeze(1) * G * r.unsqueeze(2), u * r * F, torch.ones_like(F))
-        w = r * lam
-        return w, {**state, "lam": lam, "square": squared_length(w, G)}, Info(residual, failed)
+        return r * lam, {**state, "lam": lam, "gram": G}, Info(residual, failed)
 
     def report(self, F: Float[Tensor, "R M"], state: State) -> dict[str, Tensor]:
         weights = {f"lambda_{s + 1}": state["lam"][:, s] for s in range(F.shape[1])}
-        return weights | {"direction_square": state["square"]}
+        return weights | {"direction_square": squared_length(state["r"] * state["lam"], state["gram"])}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -17,6 +18,8 @@ from mobench.core.preferences import Runs
 from mobench.core.random import counter_indices, generator
 from mobench.core.sets import Free, Set
 from mobench.errors import ConfigError, choose
+
+P = TypeVar("P", bound="Problem")
 
 START_KINDS = {
     "uniform": ("low", "high"),
@@ -74,6 +77,18 @@ def descend(
         first = F if first is None else first
     assert first is not None
     return Descent((start - y) / eta, total / count, first)
+
+
+def by_seed(problem: P, runs: Runs, drawn: Callable[[int], object]) -> P:
+    """A copy of the problem that knows the seeds of its runs: `_seeds`, `_group` (R,) the place of each run's among them, and
+    an empty `_kept` for what is made of them. `drawn` is asked for each seed: what cannot be had is an error now."""
+    seeds, group = torch.unique(runs.seeds.cpu(), return_inverse=True)
+    for seed in seeds.tolist():
+        drawn(seed)
+    other = copy.copy(problem)
+    for name, value in (("_seeds", seeds.tolist()), ("_group", group), ("_kept", {})):
+        object.__setattr__(other, name, value)  # no fields: they are no keys of the configuration
+    return other
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,6 +237,12 @@ class Problem(ABC):
         these runs, what their seeds have made of them."""
         return {}
 
+    def start_generator(self, runs: Runs, run: int, **axes: object) -> np.random.Generator:
+        """What the start of a run is drawn from: keyed by (problem, seed), `axes`, and the preference if `start` says so."""
+        if self.start.get("per_preference", False):
+            axes["preference"] = runs.name(run)
+        return generator(int(runs.seeds[run]), problem=self.name, use="start", **axes)
+
     def strategy(self, device: torch.device) -> str:
         """How the axis of runs is executed on the device, for the record; results do not depend on it."""
         return "stacked"
@@ -234,10 +255,7 @@ class Problem(ABC):
         sign = np.where(np.arange(P) % 2 == 0, 1.0, -1.0)
         rows = []
         for r in range(len(runs)):
-            axes: dict[str, object] = {"problem": self.name, "use": "start"}
-            if o.get("per_preference", False):
-                axes["preference"] = runs.name(r)
-            rng = generator(int(runs.seeds[r]), **axes)
+            rng = self.start_generator(runs, r)
             if kind == "uniform":
                 row = rng.uniform(o["low"], o["high"], P)
             elif kind == "constant":

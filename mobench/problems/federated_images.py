@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,8 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from mobench.core.preferences import Runs
-from mobench.core.problem import Change, Descent, LocalBatch, Problem, descend
-from mobench.core.random import generator
+from mobench.core.problem import Change, Descent, LocalBatch, Problem, by_seed, descend
 from mobench.data.clients import Clients, partition
 from mobench.data.images import Images, load_images
 from mobench.errors import ConfigError, choose
@@ -186,23 +184,12 @@ class FederatedImages(Problem):
 
     def bind(self, runs: Runs) -> FederatedImages:
         """With the partitions of the runs' seeds."""
-        seeds, group = torch.unique(runs.seeds.cpu(), return_inverse=True)
-        for seed in seeds.tolist():
-            self.split_of(seed)  # what cannot be cut is an error now
-        other = copy.copy(self)
-        object.__setattr__(other, "_seeds", seeds.tolist())  # no fields: they are no keys of the configuration
-        object.__setattr__(other, "_group", group)
-        object.__setattr__(other, "_kept", {})
-        return other
+        return by_seed(self, runs, self.split_of)
 
     def initial(self, runs: Runs) -> Float[Tensor, "R P"]:
         """Keyed by (problem, seed, model): all preferences of a seed start from the same network, unless per_preference."""
-        rows = []
-        for r in range(len(runs)):
-            axes = {"preference": runs.name(r)} if self.start.get("per_preference", False) else {}
-            rng = generator(int(runs.seeds[r]), problem=self.name, use="start", model=self.model, **axes)
-            rows.append(torch.from_numpy(self.network.initial(rng)))
-        return torch.stack(rows)
+        draws = (self.network.initial(self.start_generator(runs, r, model=self.model)) for r in range(len(runs)))
+        return torch.stack([torch.from_numpy(row) for row in draws])
 
     # data on the device
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -15,7 +14,7 @@ from torch import Tensor
 
 from mobench.core.bilevel import Bilevel, Step, View
 from mobench.core.preferences import Runs
-from mobench.core.random import generator
+from mobench.core.problem import by_seed
 from mobench.data.episodes import SAMPLERS, Episodes, draw_episodes
 from mobench.data.fewshot import SPLITS, FewShot, load_fewshot
 from mobench.errors import ConfigError, choose
@@ -153,29 +152,18 @@ class FewShotLearning(Bilevel):
 
     def bind(self, runs: Runs) -> FewShotLearning:
         """With the episodes of the runs' seeds."""
-        seeds, group = torch.unique(runs.seeds.cpu(), return_inverse=True)
-        for seed in seeds.tolist():
-            self.episodes_of(seed)  # what cannot be drawn is an error now
-        other = copy.copy(self)
-        object.__setattr__(other, "_seeds", seeds.tolist())  # no fields: they are no keys of the configuration
-        object.__setattr__(other, "_group", group.tolist())
-        object.__setattr__(other, "_kept", {})
-        return other
+        return by_seed(self, runs, self.episodes_of)
 
     def initial(self, runs: Runs) -> Float[Tensor, "R P"]:
         """Keyed by (problem, seed): all preferences of a seed start from the same network, unless per_preference."""
-        rows = []
-        for r in range(len(runs)):
-            axes = {"preference": runs.name(r)} if self.start.get("per_preference", False) else {}
-            rng = generator(int(runs.seeds[r]), problem=self.name, use="start", **axes)
-            rows.append(torch.from_numpy(self.network.initial(rng)))
-        return torch.stack(rows)
+        draws = (self.network.initial(self.start_generator(runs, r)) for r in range(len(runs)))
+        return torch.stack([torch.from_numpy(row) for row in draws])
 
     # data on the device
 
     def prepared(self, part: str, run: int, like: Tensor) -> list[Part]:
         """Images of a part (support, query, test) of a run's tasks, as the network takes them; shared by runs of a seed."""
-        group = self._group[run]  # type: ignore[attr-defined]
+        group = int(self._group[run])  # type: ignore[attr-defined]
         key = (part, group, like.dtype, like.device)
         if key not in self._kept:
             items = getattr(self.episodes_of(self._seeds[group]), part)  # type: ignore[attr-defined]

@@ -5,7 +5,6 @@ g_s(x, W_s) = (1/n) sum_j sigmoid(x_j) CE(W_s a_j, label_s,j) + reg |W_s|^2,    
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -19,6 +18,7 @@ from torch import Tensor
 
 from mobench.core.bilevel import Bilevel, Step, View
 from mobench.core.preferences import Runs
+from mobench.core.problem import by_seed
 from mobench.core.random import generator
 from mobench.data.images import CLASSES, Images, digest_of, load_images
 from mobench.errors import ConfigError, choose
@@ -38,10 +38,14 @@ class Labels(NamedTuple):
 
 
 class Sets(NamedTuple):
-    """Of one seed, on the device: pixels (n, d), one-hot labels of all tasks (n, S 10); the same of validation (m, 10)."""
+    """Of one seed, on the device: its runs, pixels (n, d), one-hot labels of all tasks (n, S 10), 1 where a label is wrong;
+    pixels and one-hot labels of validation (m, 10)."""
+
+    runs: Int[Tensor, " r"]
 
     train: Float[Tensor, "n d"]
     given: Float[Tensor, "n K"]
+    wrong: Float[Tensor, "S n"]
     validation: Float[Tensor, "m d"]
     truth: Float[Tensor, "m 10"]
 
@@ -172,15 +176,8 @@ class HyperCleaning(Bilevel):
 
     def bind(self, runs: Runs) -> HyperCleaning:
         """With the labels of the runs' seeds."""
-        seeds, group = torch.unique(runs.seeds.cpu(), return_inverse=True)
-        for seed in seeds.tolist():
-            self.labels_of(seed)  # what cannot be had is an error now
-        _ = self.pixels
-        other = copy.copy(self)
-        object.__setattr__(other, "_seeds", seeds.tolist())  # no fields: they are no keys of the configuration
-        object.__setattr__(other, "_runs", [(group == g).nonzero().squeeze(1) for g in range(len(seeds))])
-        object.__setattr__(other, "_kept", {})
-        return other
+        _ = self.pixels  # a shrink that leaves nothing is an error now
+        return by_seed(self, runs, self.labels_of)
 
     # on the device
 
@@ -190,28 +187,36 @@ class HyperCleaning(Bilevel):
 
     def groups(self, like: Tensor) -> Iterator[tuple[Tensor, Sets]]:
         """Runs of each seed, and its images."""
-        kept: dict[Any, list[Sets]] = self._kept  # type: ignore[attr-defined]
-        key = (like.dtype, like.device)
+        kept = self._kept  # type: ignore[attr-defined]
+        key = ("sets", like.dtype, like.device)
         if key not in kept:
             base, found = self.images, []
-            for seed in self._seeds:  # type: ignore[attr-defined]
+            for g, seed in enumerate(self._seeds):  # type: ignore[attr-defined]
                 own = self.labels_of(seed)
                 given = nn.one_hot(own.given, CLASSES).transpose(0, 1).flatten(1)
                 truth = nn.one_hot(base.train_labels[own.validation], CLASSES)
-                pixels = (self._pixels(base.train[index], like) for index in (own.train, own.validation))
-                train, validation = pixels
-                found.append(Sets(train, given.to(like), validation, truth.to(like)))
+                train, validation = (self._pixels(base.train[index], like) for index in (own.train, own.validation))
+                runs = (self._group == g).nonzero().squeeze(1).to(like.device)  # type: ignore[attr-defined]
+                found.append(Sets(runs, train, given.to(like), own.wrong.to(like), validation, truth.to(like)))
             kept[key] = found
-        for runs, sets in zip(self._runs, kept[key], strict=True):  # type: ignore[attr-defined]
-            yield runs.to(like.device), sets
+        for sets in kept[key]:
+            yield sets.runs, sets
+
+    def _test(self, like: Tensor) -> tuple[Float[Tensor, "T d"], Int[Tensor, " T"]]:
+        """Test images and labels on the device."""
+        kept, key = self._kept, ("test", like.dtype, like.device)  # type: ignore[attr-defined]
+        if key not in kept:
+            labels = self.images.test_labels[: self.test_size].to(like.device)
+            kept[key] = self._pixels(self.images.test[: self.test_size], like), labels
+        found: tuple[Tensor, Tensor] = kept[key]
+        return found
 
     def view(self, x: Float[Tensor, "R P"], batch: Int[Tensor, "R b"] | None = None) -> View:
         return _Linear(self, x, batch)
 
     def columns_at(self, x: Float[Tensor, "R P"], y: Float[Tensor, "R B q"]) -> dict[str, Tensor]:
-        base, S = self.images, len(self.rates)
-        A = self._pixels(base.test[: self.test_size], x)
-        labels = base.test_labels[: self.test_size].to(x.device)
+        S = len(self.rates)
+        A, labels = self._test(x)
         loss, right = x.new_zeros(2, len(x), S).unbind(0)
         for part in torch.arange(len(A), device=x.device).split(PART):
             z = (y.view(-1, A.shape[1]) @ A[part].mT).view(len(x), S, CLASSES, len(part))
@@ -222,17 +227,11 @@ class HyperCleaning(Bilevel):
         out |= {f"test_accuracy_{s + 1}": right[:, s] for s in range(S)}
         out |= {"test_loss": loss.mean(1), "test_accuracy": right.mean(1)}
         weights = torch.sigmoid(x)
-        for kind in ("wrong", "right"):
-            for s in range(S):
-                mean = torch.empty_like(weights[:, 0])
-                for (runs, _), seed in zip(self.groups(x), self._seeds, strict=True):  # type: ignore[attr-defined]
-                    mask = (
-                        self.labels_of(seed).wrong[s].to(x)
-                        if kind == "wrong"
-                        else 1.0 - self.labels_of(seed).wrong[s].to(x)
-                    )
-                    mean[runs] = (weights[runs] @ mask) / mask.sum()
-                out[f"weight_{kind}_{s + 1}"] = mean
+        means = {"wrong": torch.empty_like(loss), "right": torch.empty_like(loss)}
+        for runs, sets in self.groups(x):
+            for kind, mask in (("wrong", sets.wrong), ("right", 1.0 - sets.wrong)):
+                means[kind][runs] = weights[runs] @ mask.mT / mask.sum(1)
+        out |= {f"weight_{kind}_{s + 1}": mean[:, s] for kind, mean in means.items() for s in range(S)}
         return out
 
 

@@ -14,7 +14,6 @@ from torch.utils.checkpoint import checkpoint
 
 from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
-from mobench.core.random import generator
 from mobench.data.multi import MultiImages, multi_images
 from mobench.errors import ConfigError
 from mobench.models.convnet import ConvNet, for_device, model
@@ -111,12 +110,9 @@ class MultiMNIST(Problem):
 
     def initial(self, runs: Runs) -> Float[Tensor, "R P"]:
         """Keyed by (problem, seed): all preferences of a seed start from the same network, unless per_preference."""
-        rows = []
-        for r in range(len(runs)):
-            axes = {"preference": runs.name(r)} if self.start.get("per_preference", False) else {}
-            rng = generator(int(runs.seeds[r]), problem=self.name, use="start", model=self.model, **axes)
-            rows.append(torch.from_numpy(self.network.initial(rng, self.start["kind"])))
-        return torch.stack(rows)
+        kind = self.start["kind"]
+        draws = (self.network.initial(self.start_generator(runs, r, model=self.model), kind) for r in range(len(runs)))
+        return torch.stack([torch.from_numpy(row) for row in draws])
 
     def facts(self, runs: Runs | None = None) -> dict[str, Any]:
         data = self.images
