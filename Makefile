@@ -28,7 +28,7 @@ $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "mobench needs Python >= 3.11; found `$(PYTHON) --version`. Set PYTHON=..."; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet -e '.[dev,joblib]'
+	$(BIN)/python -m pip install --quiet -e '.[dev,joblib,slurm]'
 	$(BUILD_LEARN2LEARN) || echo "learn2learn could not be built (it needs a C compiler; see the lines above). Everything else works; few-shot problems then need problem.episodes=named. Try again with: make learn2learn"
 	touch $(STAMP)
 
@@ -64,13 +64,14 @@ report: install  ## the static page outputs/report/index.html, docs/results.md a
 benchmark: install  ## speed against reference loops, ratios in one run: docs/performance.md
 	$(BIN)/python -m tests.benchmarks --output docs/performance.md --json outputs/benchmark.json
 
-faults: install  ## the tests of bad input, killed processes and broken files
-	$(BIN)/python -m pytest tests/test_cli.py tests/test_store.py tests/test_runner.py
+KILLS ?= 200
+faults: install  ## kill jobs, workers and Slurm jobs at random (KILLS=200), compare the rows: docs/reliability.md
+	$(BIN)/python -m tests.faults --kills $(KILLS) --output docs/reliability.md
 
 learn2learn: install  ## few-shot episodes (bilevel problems), if `make install` could not build them: needs a C compiler
 	$(BUILD_LEARN2LEARN)
 
-doctor: install  ## versions, device and folders, for a bug report
+doctor: install  ## what works here and what to do about the rest: solvers, devices, data, disk, locks, W&B, Slurm
 	$(BIN)/python -m mobench.doctor
 
 clean:  ## remove generated outputs (asks nothing, keeps data)

@@ -17,17 +17,17 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from mobench import config as configuration
-from mobench import console, overrides, session, sweeper
-from mobench.errors import MobenchError, suggest
-from mobench.runner import Interrupted, Outcome, run_job
+from mobench import console, overrides, plugin, usage
+from mobench import schema as configuration
+from mobench.errors import Interrupted, MobenchError, suggest
 
-configuration.register()
-sweeper.register()
+plugin.register()
 
 
-def task(cfg: DictConfig) -> Outcome:
-    """One job; also what launchers run in their workers."""
+def task(cfg: DictConfig) -> Any:
+    """The Outcome of one job; also what launchers run in their workers."""
+    from mobench.runner import run_job  # torch: `--help` need not wait for it
+
     config = configuration.plain(cfg)
     return run_job(config, title=f"{config['artifact']['id'] or ''} {config['artifact']['job'] or ''}".strip())
 
@@ -45,6 +45,8 @@ def _single(cfg: DictConfig) -> Any:
         _raised.append(error)
         return None
     if HydraConfig.get().mode is RunMode.RUN:
+        from mobench import session
+
         session.single(outcome)
     return outcome
 
@@ -88,17 +90,15 @@ def _explain(error: Exception) -> str:
     return text
 
 
-def main() -> None:
-    """Console entry point."""
-    arguments = sys.argv[1:]
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+def run(arguments: list[str]) -> int:
+    """A command line; its exit code. Whatever goes wrong is one clear message."""
     own_trace = os.environ.get("HYDRA_FULL_ERROR") == "1"
     os.environ["HYDRA_FULL_ERROR"] = "1"  # exceptions reach us, and become one clear message below
     try:
         arguments, several = overrides.expand_experiments(overrides.normalise(arguments))
-        if several and not {"-m", "--multirun"} & set(arguments):
-            arguments = ["-m", *arguments]
+        if several or {"-m", "--multirun"} & set(arguments):
+            # in front: Hydra's parser takes no flag between two overrides
+            arguments = ["-m", *(a for a in arguments if a not in ("-m", "--multirun"))]
         sys.argv[1:] = arguments
         hydra.main(version_base="1.3", config_path=str(configuration.conf_dir()), config_name="config")(_single)()
         if _raised:
@@ -118,4 +118,15 @@ def main() -> None:
     except BrokenPipeError:
         # the reader of our output went away (mobench ... | head)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    sys.exit(console.exit_code)
+    return console.exit_code
+
+
+def main() -> None:
+    """Console entry point."""
+    arguments = sys.argv[1:]
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if {"-h", "--help"} & set(arguments):
+        console.say(usage.text(arguments))
+        sys.exit(0)
+    sys.exit(run(arguments))

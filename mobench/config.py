@@ -1,4 +1,4 @@
-"""The configuration: schema, composition, validation of every key, and the objects made from it.
+"""The configuration: validation of every key, and the objects made from it; `mobench.schema` has the keys themselves.
 
 Two layers check a configuration before the first step. The dataclass `Root` refuses unknown keys at the top level and
 in the plain groups. What a `_target_` builds is checked against the constructor's own parameters, recursively, with
@@ -7,21 +7,16 @@ suggestions; so a misspelt key is an error wherever it is written: command line,
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import inspect
 import itertools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
-from hydra.core.config_store import ConfigStore
 from hydra.utils import get_class
-from omegaconf import DictConfig, OmegaConf, open_dict
-from omegaconf.errors import OmegaConfBaseException
 
 from mobench.core.algorithm import Algorithm
 from mobench.core.oracle import Oracle
@@ -29,120 +24,10 @@ from mobench.core.output import OUTPUTS
 from mobench.core.preferences import Runs, resolve
 from mobench.core.problem import Problem
 from mobench.errors import ConfigError, MobenchError, PreferenceError, choose, suggest
+from mobench.schema import choices
 
 MISSING_TARGET = "_target_"
-
-
-@dataclass
-class HardwareConfig:
-    """device: cpu | cuda | cuda:N; threads: torch threads of one job (null: leave torch's choice); max_batch_runs: networks
-    whose activations are held at once (null: all of a job); fewer need less memory and one more forward pass."""
-
-    name: str = "cpu"
-    device: str = "cpu"
-    threads: int | None = 1
-    max_batch_runs: int | None = None
-
-
-@dataclass
-class ScaleConfig:
-    """smoke | laptop | paper; read by the resolver ${at:smoke,laptop,paper}."""
-
-    name: str = "laptop"
-
-
-@dataclass
-class LoggerConfig:
-    """auto | wandb | local."""
-
-    name: str = "auto"
-    project: str = "mobench"
-    entity: str | None = None
-    tags: list[str] = field(default_factory=list)
-
-
-@dataclass
-class RecordConfig:
-    """history: every `every` steps (0: first and last only) and each of the first `dense`; evaluate: exact values of the
-    iterate (instead of the oracle's sample) and of averaged outputs at those steps."""
-
-    every: int = 1
-    dense: int = 0
-    evaluate: bool = False
-
-
-@dataclass
-class CheckpointConfig:
-    """Seconds between checkpoints, and steps between looks at the clock."""
-
-    seconds: float = 30.0
-
-
-@dataclass
-class ArtifactConfig:
-    """What `+experiment=` sets: the artifact's id."""
-
-    id: str | None = None
-    title: str | None = None
-    job: str | None = None  # set by the sweeper: the job's name in `jobs`
-
-
-@dataclass
-class Root:
-    """All top-level keys."""
-
-    problem: Any = None
-    oracle: Any = None
-    algorithm: Any = None
-    tuned: Any = None
-    protocol: str = "none"
-    preferences: Any = field(
-        default_factory=lambda: {"count": 10, "rays_deg": None, "weights": None, "floor": None, "simplex_steps": None}
-    )
-    seeds: list[int] = field(default_factory=lambda: [0])
-    steps: int = 100
-    vary: dict[str, Any] = field(default_factory=dict)  # algorithm's field -> values, all combinations in one batch
-    dtype: str = "float64"
-    max_failure_share: float = 0.0
-    record: RecordConfig = field(default_factory=RecordConfig)
-    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
-    hardware: HardwareConfig = field(default_factory=HardwareConfig)
-    scale: ScaleConfig = field(default_factory=ScaleConfig)
-    logger: LoggerConfig = field(default_factory=LoggerConfig)
-    artifact: ArtifactConfig = field(default_factory=ArtifactConfig)
-    jobs: dict[str, Any] = field(default_factory=dict)
-    data: Any = None
-    data_root: str = "data"
-    rerun: bool = False
-    progress: bool = True
-
-
-def conf_dir() -> Path:
-    """The configuration folder: inside the installed package, or beside it in a checkout."""
-    package = Path(__file__).resolve().parent
-    for candidate in (package / "conf", package.parent / "conf"):
-        if (candidate / "config.yaml").exists():
-            return candidate
-    raise ConfigError(f"The configuration folder was found neither in {package} nor beside it; reinstall mobench.")
-
-
-def register() -> None:
-    """Make the schema and the resolvers known to Hydra; may be called again."""
-    ConfigStore.instance().store(name="schema", node=Root)
-    OmegaConf.register_new_resolver(
-        "at",
-        lambda smoke, laptop, paper, *, _root_: {"smoke": smoke, "laptop": laptop, "paper": paper}[_root_.scale.name],
-        replace=True,
-    )
-
-
-def choices(group: str, extra: Path | None = None) -> list[str]:
-    """Names of a configuration group, nested ones with slashes."""
-    found: set[str] = set()
-    for base in [conf_dir(), *([extra] if extra else [])]:
-        folder = base / group
-        found |= {str(p.relative_to(folder).with_suffix("")) for p in folder.rglob("*.yaml")}
-    return sorted(found)
+SIGNALS = ("USR2", "USR1", "TERM")
 
 
 # validation
@@ -190,29 +75,6 @@ def validate(config: Mapping[str, Any]) -> None:
         problems.append("tuned files write into other groups (# @package _global_); none may set 'tuned' itself.")
     if problems:
         raise ConfigError("\n".join(problems))
-
-
-def plain(cfg: DictConfig) -> dict[str, Any]:
-    """The resolved configuration as nested dicts and lists. Unresolvable interpolations are a ConfigError."""
-    if "hydra" in cfg:  # Hydra's own node has mandatory values that only its help fills
-        cfg = copy.copy(cfg)
-        with open_dict(cfg):
-            del cfg["hydra"]
-    try:
-        out = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
-    except OmegaConfBaseException as error:
-        raise ConfigError(f"The configuration cannot be resolved: {error}") from error
-    assert isinstance(out, dict)
-    keys = [f.name for f in dataclasses.fields(Root)]
-    known = [*keys, "experiment"]
-    missing = [key for key in keys if key not in out]
-    if missing:
-        raise ConfigError(f"{', '.join(missing)} was removed (~); every key is needed: set a value instead.")
-    for key in out:
-        if key not in keys:
-            # a + on the command line adds keys that the schema does not know
-            raise ConfigError(f"{key!s} is unknown; known keys are {', '.join(known)}.{suggest(str(key), known)}")
-    return {str(k): v for k, v in out.items()}
 
 
 # objects
@@ -263,8 +125,11 @@ class Job:
         return oracle
 
 
-def make_job(config: dict[str, Any]) -> Job:
-    """Check a plain configuration and build problem, algorithm and runs."""
+def make_job(config: dict[str, Any], planned: bool = False) -> Job:
+    """Check a plain configuration and build problem, algorithm and runs.
+
+    `planned`: only to be checked and named. It is placed on the CPU then, because another machine may be the one that runs it.
+    """
     validate(config)
     problem = build(config["problem"], "problem")
     variants = _variants(config["vary"], config["algorithm"])
@@ -288,7 +153,15 @@ def make_job(config: dict[str, Any]) -> Job:
         raise ConfigError(
             f"algorithm.outputs={algorithm.outputs} must be a list: algorithm.outputs=[{algorithm.outputs}]."
         )
-    device = _device(config["hardware"]["device"])
+    for group, key, least in (
+        ("hardware", "jobs_per_device", 1),
+        ("hardware", "retries", 0),
+        ("checkpoint", "seconds", 0),
+    ):
+        if config[group][key] < least:
+            raise ConfigError(f"{group}.{key}={config[group][key]} must be at least {least}.")
+    choose("checkpoint.signal", config["checkpoint"]["signal"], SIGNALS)
+    device = _device(config["hardware"]["device"], here=not planned)
     try:
         preferences = resolve(config["preferences"], problem.n_objectives)
     except (TypeError, ValueError) as error:
@@ -334,10 +207,12 @@ def _variants(vary: Mapping[str, Any], algorithm: Mapping[str, Any]) -> list[dic
     return [dict(zip(vary, combination, strict=True)) for combination in itertools.product(*vary.values())]
 
 
-def _device(name: str) -> torch.device:
-    """The torch device, present on this machine."""
+def _device(name: str, here: bool) -> torch.device:
+    """The torch device, present on this machine; the CPU if it is not to be used `here`."""
     if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
         raise ConfigError(f"hardware.device={name!r} is unknown; give cpu, cuda or cuda:N.")
+    if not here:
+        return torch.device("cpu")
     if name != "cpu":
         count = torch.cuda.device_count()
         if int(name.partition(":")[2] or 0) >= count:
@@ -363,5 +238,5 @@ def identity(job: Job) -> dict[str, Any]:
         # pairs, because the order of the keys numbers the runs
         config["vary"] = [[name, [float(v) for v in values]] for name, values in job.config["vary"].items()]
     config["preferences"] = [[round(x, 12) for x in row] for row in job.runs.all.tolist()]
-    kind = job.device.type
+    kind = job.config["hardware"]["device"].partition(":")[0]
     return {**config, "device": kind, "versions": versions}

@@ -30,6 +30,10 @@ class StoreError(MobenchError):
     """A run folder cannot be written or read."""
 
 
+class Interrupted(MobenchError):
+    """A signal asked to stop; the checkpoint is on disk."""
+
+
 class DataError(MobenchError):
     """A data file is missing or corrupt."""
 

@@ -15,8 +15,10 @@ from typing import Any
 
 import pandas as pd
 
+from mobench.errors import ConfigError
 from mobench.store import JobFolder, outputs_root
 
+MODES = ("online", "offline", "disabled", "shared", "dryrun", "run")
 _said = False
 
 
@@ -30,6 +32,14 @@ def has_key() -> bool:
         return False
 
 
+def asked() -> str:
+    """WANDB_MODE, online if it is not set. Raises ConfigError if W&B would not know it, which it says only after the job."""
+    found = os.environ.get("WANDB_MODE", "online")
+    if found not in MODES:  # not shown: it may be a key in the wrong place
+        raise ConfigError(f"WANDB_MODE is none of {', '.join(MODES)}; unset it or choose one.")
+    return found
+
+
 def mode(config: Mapping[str, Any]) -> str | None:
     """online, offline, or None for off."""
     global _said
@@ -37,7 +47,7 @@ def mode(config: Mapping[str, Any]) -> str | None:
     if name == "local":
         return None
     if has_key():
-        return os.environ.get("WANDB_MODE", "online")
+        return asked()
     if name == "wandb":
         return "offline"
     if not _said:

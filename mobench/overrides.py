@@ -6,8 +6,8 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from mobench.config import choices
 from mobench.errors import ConfigError, suggest
+from mobench.schema import choices
 
 _TARGETED = re.compile(r"^(problem|oracle|algorithm|vary)\.")
 _PREFERENCES = re.compile(r"^preferences\.(count|rays_deg|weights)=(?!null$)")

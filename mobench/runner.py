@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import resource
-import signal
 import sys
-import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -22,7 +21,7 @@ import yaml
 from torch import Tensor
 from tqdm import tqdm
 
-from mobench import loggers, metrics, provenance
+from mobench import loggers, metrics, provenance, signals, slots
 from mobench.config import Job, identity, make_job
 from mobench.core import loop
 from mobench.core.join import check
@@ -30,14 +29,11 @@ from mobench.core.oracle import Oracle
 from mobench.core.output import AdaptiveTwoPass, Output, WeightedSum, make_output
 from mobench.core.point import Point
 from mobench.core.preferences import angle_deg, ray
-from mobench.errors import MobenchError, SolverError, StoreError
+from mobench.errors import Interrupted, MobenchError, SolverError, StoreError
 from mobench.store import JobFolder, columns, config_hash, outputs_root, results_root, write_atomic, write_json
 
+PARALLEL = "MOBENCH_PARALLEL"  # how many jobs a sweep runs at once on this machine; its workers inherit it
 FRONT_POINTS = 20_001  # resolution of `front_distance`: spacing of a front of length 1.5 is below 1e-4
-
-
-class Interrupted(MobenchError):
-    """SIGINT or SIGTERM arrived; the checkpoint is on disk."""
 
 
 @dataclass
@@ -59,27 +55,6 @@ def folder_of(job: Job, root: Path | None = None) -> JobFolder:
     kept = JobFolder(results_root() / "runs" / name)
     # rows that took a long machine are kept with the project: they need not be made again, and are never written to
     return kept if kept.done and not own.done and not job.config["rerun"] else own
-
-
-@contextlib.contextmanager
-def stop_requested() -> Iterator[Callable[[], bool]]:
-    """A flag that SIGINT and SIGTERM raise; the loop looks at it between steps, so state is never half written."""
-    flag = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield flag.is_set
-        return
-
-    def handler(*_: Any) -> None:
-        if flag.is_set():  # asked twice: do not wait for the end of a long step
-            raise KeyboardInterrupt
-        flag.set()
-
-    old = {s: signal.signal(s, handler) for s in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield flag.is_set
-    finally:
-        for s, previous in old.items():
-            signal.signal(s, previous)
 
 
 @dataclass
@@ -143,20 +118,29 @@ def run_job(config: dict[str, Any], root: Path | None = None, title: str = "") -
         ConfigError, PreferenceError, JoinError: before a folder exists.
         Interrupted: the user stopped it.
     """
-    job = make_job(config)
-    folder = folder_of(job, root)
+    folder = folder_of(make_job(config, planned=True), root)
     if folder.done and not config["rerun"]:
         return Outcome(folder.key, "done", folder.path, skipped=True, title=title)
+    hardware = config["hardware"]
+    with slots.device(hardware["device"], hardware["jobs_per_device"], title) as device:
+        return _run(make_job({**config, "hardware": {**hardware, "device": device}}), folder, title)
+
+
+def _run(job: Job, folder: JobFolder, title: str) -> Outcome:
+    """Run a job that has its device."""
+    config = job.config
+    if config["logger"]["name"] != "local" and loggers.has_key():
+        loggers.asked()
     spec = job.oracle().spec
     check(spec, job.algorithm, type(job.problem).__name__)
     try:
-        with folder.locked(), stop_requested() as stop:
+        with folder.locked(), signals.caught() as arrived:
             if folder.done and not config["rerun"]:  # another process was faster
                 return Outcome(folder.key, "done", folder.path, skipped=True, title=title)
             for line in job.algorithm.advice(spec):
                 print(f"warning: {title + ': ' if title else ''}{line}", file=sys.stderr)
             try:
-                _train(job, folder, title, stop)
+                _train(job, folder, title, arrived)
             except Interrupted:
                 raise
             except Exception as error:  # noqa: BLE001  whatever a method or plug-in raises is this job's failure
@@ -168,7 +152,7 @@ def run_job(config: dict[str, Any], root: Path | None = None, title: str = "") -
     except StoreError as error:  # another process holds the folder, or it cannot be made
         return Outcome(folder.key, "failed", folder.path, error=str(error), title=title)
     loggers.log_job(config, folder)
-    if stop():
+    if arrived.deliver():
         raise Interrupted(f"Stopped; {folder.key} had just finished and is complete ({folder.path}).")
     return Outcome(folder.key, "done", folder.path, title=title)
 
@@ -229,10 +213,17 @@ def _check_failures(job: Job, state: dict[str, Any]) -> None:
         )
 
 
-def _train(job: Job, folder: JobFolder, title: str, stop: Callable[[], bool]) -> None:
-    config, oracle, runs = job.config, job.oracle(), job.runs.to(job.device)
+def _threads(config: dict[str, Any]) -> int:
+    """Of one job: as configured, else its share of the cores that this process may use beside other jobs of the sweep."""
     if config["hardware"]["threads"]:
-        torch.set_num_threads(config["hardware"]["threads"])
+        return int(config["hardware"]["threads"])
+    cores = int(os.environ.get("SLURM_CPUS_PER_TASK") or len(os.sched_getaffinity(0)))
+    return max(1, min(torch.get_num_threads(), cores // int(os.environ.get(PARALLEL) or 1)))
+
+
+def _train(job: Job, folder: JobFolder, title: str, arrived: signals.Signals) -> None:
+    config, oracle, runs = job.config, job.oracle(), job.runs.to(job.device)
+    torch.set_num_threads(_threads(config))
     folder.path.mkdir(parents=True, exist_ok=True)
     outputs: dict[str, Output] = {name: make_output(name) for name in job.algorithm.outputs}
     recorder = Recorder(config["record"]["every"], config["record"]["evaluate"], config["record"]["dense"])
@@ -247,7 +238,7 @@ def _train(job: Job, folder: JobFolder, title: str, stop: Callable[[], bool]) ->
     saved, messages = (None, []) if config["rerun"] else folder.load_checkpoint()
     for message in messages:
         print(f"warning: {message}", file=sys.stderr)
-    began, spent = time.time(), 0.0
+    began, woke, spent, before = time.time(), time.monotonic(), 0.0, 0.0
     answers: dict[str, Tensor] = {}
     gamma: Tensor | None = None
     if saved is None:
@@ -255,12 +246,24 @@ def _train(job: Job, folder: JobFolder, title: str, stop: Callable[[], bool]) ->
         write_atomic(folder.path / "config.yaml", yaml.safe_dump(config, sort_keys=False).encode())
         state, second = fresh(outputs), False
     else:
-        state, second, spent = saved["state"], saved["second"], saved["seconds"]
+        state, second, spent, before = saved["state"], saved["second"], saved["seconds"], saved.get("seconds_wall", 0.0)
         answers, gamma = saved["answers"], saved["gamma"]
         recorder.load(saved["history"])
         if second:
             assert gamma is not None
-    folder.write_status("running", step=state["t"], steps=job.steps, started=began, resumed=saved is not None)
+    passes = 2 if two_pass else 1
+
+    def beat() -> None:
+        """The sign of life that `mobench-status` reads."""
+        progress = (state["t"] / job.steps + second) / passes
+        known: dict[str, Any] = {"step": state["t"], "steps": job.steps, "progress": progress, "seconds": spent}
+        folder.write_status("running", **known, started=began, resumed=saved is not None, runs=len(runs))
+
+    def wall() -> float:
+        """Seconds since the job first began, without the time between its processes; a clock that is set does not matter."""
+        return before + time.monotonic() - woke
+
+    beat()
 
     def observe(t: int, now: dict[str, Any], point: Any) -> None:
         if not recorder.wants(t):
@@ -285,13 +288,12 @@ def _train(job: Job, folder: JobFolder, title: str, stop: Callable[[], bool]) ->
             chunk = min(2 * chunk, 1024) if took < 0.1 else max(1, chunk // 2)
             show(state["t"])
             _check_failures(job, state)
-            wants_stop = stop()
-            if wants_stop or time.monotonic() - checked > config["checkpoint"]["seconds"]:
+            if arrived.pending or time.monotonic() - checked > config["checkpoint"]["seconds"]:
                 payload = {"state": state, "second": second, "seconds": spent, "answers": answers, "gamma": gamma}
-                folder.save_checkpoint({**payload, "history": recorder.state()})
-                folder.write_status("running", step=state["t"], steps=job.steps, started=began)
+                folder.save_checkpoint({**payload, "seconds_wall": wall(), "history": recorder.state()})
+                beat()
                 checked = time.monotonic()
-            if wants_stop and state["t"] < job.steps:
+            if state["t"] < job.steps and arrived.deliver():
                 raise Interrupted(
                     f"Stopped at step {state['t']} of {job.steps}; the same command continues from there "
                     f"({folder.path})."
@@ -309,7 +311,7 @@ def _train(job: Job, folder: JobFolder, title: str, stop: Callable[[], bool]) ->
         answers |= {name: rules[name].final(state["out"][name], state["theta"]) for name in two_pass}
     else:
         answers = {**loop.finals(outputs, state), "last": state["theta"]}
-    _finish(job, oracle, folder, state, answers, averaged, recorder, began, spent)
+    _finish(job, oracle, folder, state, answers, averaged, recorder, began, spent, wall)
 
 
 def _columns(
@@ -378,6 +380,7 @@ def _finish(
     recorder: Recorder,
     began: float,
     spent: float,
+    wall: Callable[[], float],
 ) -> None:
     """Evaluate, write rows, then mark the folder done; in that order, so that `done` means complete."""
     tick = time.monotonic()
@@ -401,7 +404,7 @@ def _finish(
         "dtype": job.config["dtype"],
         "seconds_train": spent,
         "seconds_evaluate": evaluate,
-        "seconds_wall": time.time() - began,
+        "seconds_wall": wall(),
         "peak_memory_mib": peak,
         "hypervolume": _hypervolumes(job, frames),
         "ideal_point": None if oracle.ideal is None else oracle.ideal.tolist(),
@@ -410,8 +413,9 @@ def _finish(
     write_json(folder.path / "meta.json", meta)
     final = pd.concat(frames, ignore_index=True)
     folder.write_table("final.csv", final)
-    diverged = int((final["status"] == "diverged").sum())
-    folder.write_status("done", step=job.steps, steps=job.steps, started=began, finished=time.time(), diverged=diverged)
+    diverged = int((frames[0]["status"] == "diverged").sum())
+    times = {"started": began, "finished": time.time(), "seconds": spent}
+    folder.write_status("done", step=job.steps, steps=job.steps, **times, diverged=diverged, runs=len(job.runs))
     folder.remove_checkpoints()
 
 

@@ -132,6 +132,14 @@ def _by_many(tasks: Sequence[Task], workers: int) -> Iterator[tuple[str, bool, i
         yield from pool.map(_draw, quiet)
 
 
+def failures(failed: Sequence[Outcome], of: int) -> None:
+    """What failed and why."""
+    if len(failed) > 1:
+        say(f"\n{len(failed)} of {of} jobs failed; `mobench-status --failed` runs them again.")
+    for o in failed:
+        fail(f"{o.title or o.key} failed: {o.error}\n  rows and status: {o.folder}")
+
+
 def finish(plan: Plan, outcomes: dict[str, Outcome], refused: list[str]) -> list[str]:
     """After the last job: summaries or artifacts, then what failed and why. Returns the ids of drawn artifacts."""
     drawn = []
@@ -154,9 +162,7 @@ def finish(plan: Plan, outcomes: dict[str, Outcome], refused: list[str]) -> list
         if ok:
             drawn.append(artifact)
         console.exit_code = max(console.exit_code, code)
-    for outcome in outcomes.values():
-        if outcome.status == "failed":
-            fail(f"{outcome.title or outcome.key} failed: {outcome.error}\n  rows and status: {outcome.folder}")
+    failures([outcome for outcome in outcomes.values() if outcome.status == "failed"], len(outcomes))
     for reason in refused:
         fail(f"not run: {reason}", code=2)
     return drawn

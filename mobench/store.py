@@ -16,6 +16,7 @@ import json
 import os
 import socket
 import time
+import zipfile
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -91,7 +92,14 @@ class JobFolder:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             handle = (self.path / ".lock").open("a+")
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for wait in (0.05, 0.05, 0.0):  # `held` takes the lock for an instant
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if not wait:
+                        raise
+                    time.sleep(wait)
         except BlockingIOError as error:
             assert handle is not None
             handle.close()
@@ -104,6 +112,18 @@ class JobFolder:
             yield
         finally:
             handle.close()
+
+    @property
+    def held(self) -> bool:
+        """Whether some process is running this job: it holds the lock, which ends with it however it ends."""
+        try:
+            with (self.path / ".lock").open("r") as handle:
+                fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
 
     # status
 
@@ -119,8 +139,8 @@ class JobFolder:
 
     def write_status(self, status: str, **fields: Any) -> None:
         """running | done | failed, with step, times, host, pid and error."""
-        entry = {"status": status, "updated": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "host": socket.gethostname()}
-        write_json(self.path / "status.json", {**entry, "pid": os.getpid(), **fields})
+        entry = {"status": status, "updated": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "time": time.time()}
+        write_json(self.path / "status.json", {**entry, "host": socket.gethostname(), "pid": os.getpid(), **fields})
 
     @property
     def done(self) -> bool:
@@ -182,26 +202,41 @@ class JobFolder:
         np.savez_compressed(buffer, **solutions)  # type: ignore[arg-type]  # the stub takes names for its flag
         write_atomic(self.path / "solutions.npz", buffer.getvalue())
 
+    @contextlib.contextmanager
+    def _reading(self, name: str) -> Iterator[Path]:
+        """A file of the folder; one that is missing or broken is a StoreError that says what to do."""
+        path = self.path / name
+        try:
+            yield path
+        except (OSError, ValueError, KeyError, TypeError, EOFError, yaml.YAMLError, zipfile.BadZipFile) as error:
+            missing = isinstance(error, FileNotFoundError)
+            why = "is missing" if missing else f"cannot be read ({type(error).__name__}: {error})"
+            raise StoreError(f"{path} {why}. Run the job again with rerun=true, or delete its folder first.") from error
+
     def config(self) -> dict[str, Any]:
         """The resolved configuration that produced the rows."""
-        return dict(yaml.safe_load((self.path / "config.yaml").read_text()))
+        with self._reading("config.yaml") as path:
+            return dict(yaml.safe_load(path.read_text()))
 
     def final(self) -> pd.DataFrame:
         """Rows, one per run and output rule."""
-        return pd.read_csv(self.path / "final.csv")
+        with self._reading("final.csv") as path:
+            return pd.read_csv(path)
 
     def history(self) -> pd.DataFrame:
         """Tidy rows over recorded steps."""
-        return pd.read_parquet(self.path / "history.parquet")
+        with self._reading("history.parquet") as path:
+            return pd.read_parquet(path)
 
     def solutions(self) -> dict[str, np.ndarray]:
         """Decision variables per output rule."""
-        with np.load(self.path / "solutions.npz") as archive:
+        with self._reading("solutions.npz") as path, path.open("rb") as file, np.load(file) as archive:
             return {k: archive[k] for k in archive.files}
 
     def meta(self) -> dict[str, Any]:
         """Provenance and timings."""
-        return dict(json.loads((self.path / "meta.json").read_text()))
+        with self._reading("meta.json") as path:
+            return dict(json.loads(path.read_text()))
 
 
 def columns(frame: pd.DataFrame, prefix: str) -> list[str]:

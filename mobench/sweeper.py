@@ -16,12 +16,17 @@ import contextlib
 import copy
 import functools
 import io
-from collections.abc import Sequence
-from typing import Any
+import os
+import shutil
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import BrokenExecutor
+from typing import Any, ClassVar
+from unittest.mock import patch
 
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
-from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.plugins import Plugins
 from hydra.core.utils import JobReturn
@@ -30,12 +35,15 @@ from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from mobench.config import conf_dir, make_job, plain
+from mobench.config import make_job
+from mobench.console import say
 from mobench.core.join import check
 from mobench.errors import ConfigError, MobenchError
 from mobench.overrides import normalise, shown
 from mobench.plan import Plan, Planned
-from mobench.runner import Outcome, folder_of, run_job
+from mobench.runner import PARALLEL, Outcome, folder_of, run_job
+from mobench.schema import conf_dir, plain
+from mobench.store import outputs_root
 
 GROUPS = ("problem", "oracle", "algorithm", "protocol")
 
@@ -82,6 +90,8 @@ def merge(job: Sequence[str], command: Sequence[str], name: str) -> list[str]:
 class JobsSweeper(Sweeper):
     """Hydra sweeper of mobench (`hydra/sweeper: jobs`)."""
 
+    only: ClassVar[list[Plan] | None] = None  # takes the plan, and nothing runs
+
     def __init__(self, params: dict[str, str] | None = None) -> None:
         self.params = dict(params or {})
         self._plain: dict[tuple[str, ...], dict[str, Any]] = {}
@@ -96,6 +106,11 @@ class JobsSweeper(Sweeper):
         self.launcher = Plugins.instance().instantiate_launcher(
             hydra_context=hydra_context, task_function=task_function, config=config
         )
+
+    @property
+    def far(self) -> bool:
+        """Whether other machines run the jobs."""
+        return type(getattr(self, "launcher", None)).__name__ == "SlurmLauncher"
 
     def _composed(self, overrides: Sequence[str]) -> dict[str, Any]:
         """What Hydra composes, which takes a fifth of a second: once for equal choices of groups. Values are laid over it as
@@ -146,7 +161,7 @@ class JobsSweeper(Sweeper):
             for name, overrides in named.items():
                 composed = self._compose(overrides) if artifact else config
                 try:
-                    job = make_job(composed)
+                    job = make_job(composed, planned=self.far)
                     folder = folder_of(job)
                     if composed["rerun"] or not folder.done:  # finished rows need no data sets to be shown
                         check(job.oracle().spec, job.algorithm, type(job.problem).__name__)
@@ -164,6 +179,9 @@ class JobsSweeper(Sweeper):
         from mobench import session
 
         plan = self.plan(arguments)
+        if self.only is not None:
+            self.only.append(plan)
+            return []
         todo: dict[str, Planned] = {}
         for job in plan.jobs:
             if job.folder.key not in todo and (job.config["rerun"] or not job.folder.done):
@@ -179,28 +197,121 @@ class JobsSweeper(Sweeper):
             # Hydra imports its plug-ins under their own names, so isinstance does not know it. In this process the
             # composed configurations can be used as they are.
             return [run_job(j.config, title=j.title) for j in jobs]
-        if not jobs:
-            return []
-        returns: Sequence[JobReturn] = self.launcher.launch([j.overrides for j in jobs], initial_job_idx=0)
-        return [_outcome(r, j) for r, j in zip(returns, jobs, strict=True)]
+        outcomes: dict[str, Outcome] = {}
+        tries: Counter[str] = Counter()
+        groups = [jobs] if jobs else []
+        while groups:
+            group = groups.pop(0)
+            found = self._launched(group)
+            outcomes |= {outcome.key: outcome for outcome in found}
+            lost = [job for job, o in zip(group, found, strict=True) if isinstance(o, Lost)]
+            # with joblib all of a pool's jobs are lost with one worker: those that had begun are suspects, and run alone then
+            begun = [job for job in lost if job.folder.status()["status"] == "running"] or lost
+            tries.update(job.folder.key for job in begun)
+            again = [job for job in begun if tries[job.folder.key] <= job.config["hardware"]["retries"]]
+            waiting = [job for job in lost if job not in begun]
+            if again or waiting:
+                gone = "killed, out of memory or with its machine"
+                say(f"{len(lost)} jobs lost their worker ({gone}); launched again: {len(again + waiting)}")
+            apart = [[job] for job in again] if hasattr(self.launcher, "joblib") else [again]
+            groups += [g for g in (waiting, *apart) if g]
+        return list(outcomes.values())
+
+    def _launched(self, jobs: list[Planned]) -> list[Outcome]:
+        """One Outcome for each job, whatever became of the launcher's workers."""
+        if self.far and shutil.which("sbatch") is None:
+            raise ConfigError(
+                "hardware=slurm needs Slurm's commands, and sbatch is not on the PATH: call mobench on a login node of the "
+                "cluster, or choose hardware=cpu, with hydra/launcher=joblib for several jobs at a time."
+            )
+        began = time.time()
+        params = getattr(self.launcher, "params", {})
+        if "/.submitit/" in str(params.get("submitit_folder")):  # the default: in the working folder
+            params["submitit_folder"] = str(outputs_root() / "submitit" / "%j")
+        os.environ["SUBMITIT_PREEMPT_SIGNAL"] = jobs[0].config["checkpoint"]["signal"]
+        os.environ[PARALLEL] = str(at_once(self.launcher, len(jobs)))
+        try:
+            with answering():
+                returns: Sequence[JobReturn | Exception] = self.launcher.launch(
+                    [j.overrides for j in jobs], initial_job_idx=0
+                )
+        except Exception as error:  # noqa: BLE001  a worker that dies takes joblib's pool with it: the folders know what was done
+            returns = [error] * len(jobs)
+        finally:
+            del os.environ[PARALLEL]
+        return [_outcome(r, j, began) for r, j in zip(returns, jobs, strict=True)]
 
 
-def _outcome(returned: JobReturn, job: Planned) -> Outcome:
-    """What a launcher brought back; a worker that died is a failed job like any other."""
+class Lost(Outcome):
+    """The worker died and left no answer."""
+
+
+def at_once(launcher: Launcher, jobs: int) -> int:
+    """How many of the jobs a launcher runs beside each other on one machine."""
+    limit = getattr(launcher, "joblib", {}).get("n_jobs")
+    if limit is not None:
+        return min(jobs, limit if limit > 0 else max(1, (os.cpu_count() or 1) + 1 + limit))
+    return jobs if type(launcher).__name__ == "LocalLauncher" else 1
+
+
+@contextlib.contextmanager
+def answering() -> Iterator[None]:
+    """submitit's launcher asks its jobs for results one after the other, and the first that died ends the asking while others
+    still run. Here such a job answers with its error."""
     try:
-        with contextlib.redirect_stderr(io.StringIO()):  # Hydra prints a line of its own about an exception
-            value = returned.return_value
-    except Exception as error:  # noqa: BLE001  whatever a worker raised is this job's failure, and is reported
-        value = f"{type(error).__name__}: {error}"
+        import submitit
+        from submitit.core.utils import FailedJobError, UncompletedJobError
+    except ImportError:
+        yield
+        return
+
+    class Answer:
+        def __init__(self, job: Any) -> None:
+            self.job = job
+
+        def results(self) -> list[Any]:
+            try:
+                return list(self.job.results())
+            except UncompletedJobError as error:  # no answer: the worker died
+                return [error]
+            except FailedJobError as error:  # an exception that no job of ours lets through
+                return [str(error)]
+
+    original = submitit.AutoExecutor.map_array
+
+    def map_array(*args: Any, **kwargs: Any) -> list[Any]:
+        return [Answer(job) for job in original(*args, **kwargs)]
+
+    with patch.object(submitit.AutoExecutor, "map_array", map_array):
+        yield
+
+
+def _outcome(returned: JobReturn | Exception, job: Planned, began: float) -> Outcome:
+    """What a launcher brought back. Where a worker left no answer, its folder has one, or the job is lost."""
+    folder = job.folder
+    value: Any = returned
+    if isinstance(value, JobReturn):
+        try:
+            with contextlib.redirect_stderr(io.StringIO()):  # Hydra prints a line of its own about an exception
+                value = value.return_value
+        except Exception as error:  # noqa: BLE001  whatever a worker raised is this job's failure, and is reported
+            value = f"{type(error).__name__}: {error}"
     if isinstance(value, Outcome):
         return value
-    return Outcome(job.folder.key, "failed", job.folder.path, error=str(value), title=job.title)
-
-
-def register() -> None:
-    """Make the sweeper known to Hydra; may be called again."""
-    # Hydra looks plug-ins up by a name below `hydra_plugins.`; a package of that name at the top level is not needed
-    name = "hydra_plugins.mobench.JobsSweeper"
-    Plugins.instance().class_name_to_class[name] = JobsSweeper
-    node = {"_target_": name, "params": None}
-    ConfigStore.instance().store(group="hydra/sweeper", name="jobs", node=node)
+    if isinstance(value, Exception):
+        status = folder.status()
+        if folder.done:
+            return Outcome(folder.key, "done", folder.path, title=job.title)
+        if status["status"] == "failed" and status.get("time", 0.0) >= began:
+            return Outcome(folder.key, "failed", folder.path, error=str(status.get("error")), title=job.title)
+        last = f"{type(value).__name__}: {(str(value).strip().splitlines() or [''])[-1]}"
+        if not isinstance(value, BrokenExecutor) and type(value).__name__ != "UncompletedJobError":
+            return Outcome(folder.key, "failed", folder.path, error=f"the launcher failed ({last})", title=job.title)
+        return Lost(
+            folder.key,
+            "failed",
+            folder.path,
+            error=f"its worker died ({last})",
+            title=job.title,
+        )
+    return Outcome(folder.key, "failed", folder.path, error=str(value), title=job.title)

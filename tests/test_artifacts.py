@@ -21,8 +21,8 @@ from mobench.artifacts import Artifact, artifact, registered
 from mobench.artifacts.artifact import DPI, artifact_folder, latex, markdown, read
 from mobench.artifacts.artifact import _registry as registry
 from mobench.artifacts.style import panels
-from mobench.config import choices
 from mobench.errors import ConfigError
+from mobench.schema import choices
 from tests.conftest import Run, shell
 
 VERDICTS = {"reproduced", "partial", "not reproduced", "not tested at this scale"}

@@ -10,9 +10,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from hydra.errors import HydraException
 
-from mobench import config as configuration
-from mobench import overrides
+from mobench import cli, overrides, schema
 from mobench.errors import ConfigError
 from tests import plugin
 from tests.conftest import Run, command, environment, shell
@@ -73,7 +73,6 @@ BAD = {
     "max_failure_share=2": ["max_failure_share=2", "[0, 1]"],
     "record.every=-1": ["record.every=-1", ">= 0"],
     "hardware.device=quantum": ["'quantum'", "cpu, cuda"],
-    "hardware=slurm": ["submitit", "pip install mobench[slurm]"],
     "algorithm.step_size=-1": ["algorithm.step_size=-1", "> 0"],
     "algorithm.subproblem=magic": ["algorithm.subproblem='magic'", "exact, cvxpy"],
     "algorithm.outputs=[last,men]": ["'men' is unknown", "adaptive_two_pass", "Did you mean 'mean'?"],
@@ -113,6 +112,16 @@ BAD = {
 def test_bad_input_is_one_message(mobench: Run, line: str) -> None:
     result = mobench(*line.split())
     result.refused(*BAD[line])
+    assert result.folders == []
+
+
+def test_slurm_needs_its_launcher_and_its_commands(mobench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    absent = HydraException("Could not find 'hydra/launcher/submitit_slurm'\n\nConfig search path:")
+    assert "pip install mobench[slurm]" in cli._explain(absent)
+    pytest.importorskip("hydra_plugins.hydra_submitit_launcher", reason="needs hydra-submitit-launcher")
+    monkeypatch.setenv("PATH", "")
+    result = mobench("hardware=slurm")
+    result.refused("hardware=slurm needs Slurm's commands", "sbatch is not on the PATH")
     assert result.folders == []
 
 
@@ -182,11 +191,11 @@ def test_misspelt_experiment_file(
     mobench: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, words: list[str]
 ) -> None:
     conf = tmp_path / "conf"
-    shutil.copytree(configuration.conf_dir(), conf)
+    shutil.copytree(schema.conf_dir(), conf)
     head = '# @package _global_\nartifact: {id: ferero/bad, title: "Bad"}\nhydra: {mode: MULTIRUN}\n'
     jobs = "" if "jobs:" in text or "jbos:" in text else "jobs: {a: [algorithm=ls]}\n"
     (conf / "experiment/ferero/bad.yaml").write_text(head + jobs + text + "\n")
-    monkeypatch.setattr(configuration, "conf_dir", lambda: conf)
+    monkeypatch.setattr(schema, "conf_dir", lambda: conf)
     result = mobench("+experiment=ferero/bad")
     result.refused(*words)
     assert result.folders == []

@@ -18,7 +18,7 @@ from omegaconf import OmegaConf
 from scipy import stats
 from torch import Tensor
 
-from mobench.config import build, conf_dir
+from mobench.config import build
 from mobench.core import (
     Algorithm,
     Ball,
@@ -43,6 +43,7 @@ from mobench.core.random import counter_indices, counter_normal, counter_uniform
 from mobench.errors import ConfigError, PreferenceError
 from mobench.oracles import Exact, Minibatch
 from mobench.problems import DTLZ2, VLMOP2, LeastSquares
+from mobench.schema import conf_dir
 from mobench.subproblems.arrays import SMALL
 from tests.helpers import runs_at
 

@@ -18,8 +18,7 @@ from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from torch import Tensor
 
-from mobench import config as configuration
-from mobench import sweeper
+from mobench import plugin as hydra_plugin
 from mobench.algorithms.fedfv import FedFV
 from mobench.algorithms.fedmgda_plus import FedMGDAPlus
 from mobench.algorithms.ls import LS
@@ -28,7 +27,7 @@ from mobench.algorithms.propfair import PropFair
 from mobench.algorithms.qffl import QFFL
 from mobench.algorithms.stch import STCH
 from mobench.algorithms.tch import TCH
-from mobench.config import conf_dir, make_job, plain
+from mobench.config import make_job
 from mobench.core import Algorithm, Free, Problem, Runs, Spec, Weighting, loop
 from mobench.core.algorithm import Context
 from mobench.core.join import check
@@ -44,6 +43,7 @@ from mobench.oracles import Epochs, Exact, FederatedEMA, LocalSteps, Minibatch
 from mobench.overrides import normalise
 from mobench.problems import VLMOP2, ZDT1, FederatedImages, LeastSquares, MultiMNIST
 from mobench.runner import folder_of, run_job
+from mobench.schema import conf_dir, plain
 from mobench.store import JobFolder
 from tests.conftest import Run
 from tests.helpers import runs_at
@@ -994,8 +994,7 @@ SMALL = ("problem.hidden=8", "steps=2")
 @functools.cache
 def composed(*overrides: str) -> dict[str, Any]:
     """The plain configuration of a command line; not to be written into."""
-    configuration.register()
-    sweeper.register()
+    hydra_plugin.register()
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(conf_dir()), version_base="1.3"):
         return plain(compose("config", normalise(overrides)))

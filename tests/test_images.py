@@ -17,15 +17,14 @@ from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from torch import Tensor
 
-from mobench import config as configuration
-from mobench import sweeper
+from mobench import plugin as hydra_plugin
 from mobench.algorithms.epo import EPO
 from mobench.algorithms.ferero_public_code import PublicCodeFERERO
 from mobench.algorithms.ferero_sa import StochasticFEREROSA
 from mobench.algorithms.ls import LS
 from mobench.algorithms.mgda import MGDA
 from mobench.algorithms.pmtl import PMTL
-from mobench.config import conf_dir, identity, make_job, plain
+from mobench.config import identity, make_job
 from mobench.core import Runs, loop
 from mobench.core.algorithm import Algorithm
 from mobench.core.preferences import ray, resolve
@@ -37,6 +36,7 @@ from mobench.oracles.epochs import Batch
 from mobench.problems import VLMOP2, ConstrainedGaussian, MultiMNIST
 from mobench.problems import multi_mnist as source
 from mobench.runner import folder_of
+from mobench.schema import conf_dir, plain
 from tests.conftest import Run
 from tests.helpers import runs_at
 from tests.reference import images as plain_loops
@@ -555,8 +555,7 @@ SMOKE = ("protocol=multi_mnist", "scale=smoke")
 @pytest.fixture(scope="module")
 def config_of() -> Iterator[Callable[..., dict[str, Any]]]:
     """The plain configuration of a command line."""
-    configuration.register()
-    sweeper.register()
+    hydra_plugin.register()
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(conf_dir()), version_base="1.3"):
         yield lambda *overrides: plain(compose("config", list(overrides)))

@@ -24,9 +24,9 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.types import HydraContext, RunMode
 from torch import Tensor
 
-from mobench import config as configuration
+from mobench import plugin as hydra_plugin
 from mobench import sweeper
-from mobench.config import Job, choices, conf_dir, load_class, make_job, parameters, plain
+from mobench.config import Job, load_class, make_job, parameters
 from mobench.core import Algorithm, Ball, Box, Free, Oracle, Point, Problem, Runs, Set, Spec, Weighting, loop
 from mobench.core.algorithm import Context, Info
 from mobench.core.bilevel import Bilevel
@@ -38,6 +38,7 @@ from mobench.oracles import Exact, Minibatch
 from mobench.overrides import normalise
 from mobench.problems import DTLZ2, VLMOP2, LeastSquares
 from mobench.runner import folder_of
+from mobench.schema import choices, conf_dir, plain
 
 ALGORITHMS, PROBLEMS, ORACLES = choices("algorithm"), choices("problem"), choices("oracle")
 BILEVEL = ["hypergradient", "moco", "value_gap"]
@@ -53,8 +54,7 @@ OPTIONAL = {"rows", "push", "hvp"}
 @pytest.fixture(scope="module")
 def hydra() -> Iterator[Any]:
     """Hydra's configuration loader on the project's own folder, as the command line has it."""
-    configuration.register()
-    sweeper.register()
+    hydra_plugin.register()
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(conf_dir()), version_base="1.3"):
         yield GlobalHydra.instance().hydra

@@ -19,8 +19,8 @@ import pytest
 import torch
 import yaml
 
-from mobench import config as configuration
-from mobench import overrides, sweeper
+from mobench import overrides, schema
+from mobench import plugin as hydra_plugin
 from mobench.algorithms.ls import LS
 from mobench.core import loop
 from mobench.core.output import WeightedSum
@@ -95,10 +95,9 @@ def killed(run: Run, monkeypatch: pytest.MonkeyPatch, when: When, *arguments: st
 
 def composed(*arguments: str) -> dict[str, Any]:
     """The plain configuration of a command line."""
-    configuration.register()
-    sweeper.register()
-    with hydra.initialize_config_dir(str(configuration.conf_dir()), version_base="1.3"):
-        return configuration.plain(hydra.compose("config", overrides.normalise(arguments)))
+    hydra_plugin.register()
+    with hydra.initialize_config_dir(str(schema.conf_dir()), version_base="1.3"):
+        return schema.plain(hydra.compose("config", overrides.normalise(arguments)))
 
 
 def same_rows(a: JobFolder, b: JobFolder) -> None:
@@ -281,7 +280,7 @@ def test_second_signal_does_not_wait(mobench: Run, monkeypatch: pytest.MonkeyPat
 
 
 def test_stop_outside_of_training(mobench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(*_: Any) -> None:
+    def interrupt(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("mobench.runner.make_job", interrupt)

@@ -14,7 +14,7 @@ import yaml
 from torch import Tensor
 
 from mobench import config as configuration
-from mobench.config import Job, build, choices, conf_dir, identity, load_class, make_job
+from mobench.config import Job, build, identity, load_class, make_job
 from mobench.core import Algorithm, Runs, loop
 from mobench.core.join import reasons
 from mobench.core.output import make_output
@@ -24,6 +24,7 @@ from mobench.oracles import Exact
 from mobench.overrides import normalise, shown
 from mobench.problems import LeastSquares
 from mobench.runner import folder_of, run_job
+from mobench.schema import choices, conf_dir
 from mobench.store import JobFolder, config_hash
 from tests.conftest import Run
 from tests.test_federated import changed, composed

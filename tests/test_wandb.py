@@ -188,3 +188,15 @@ def test_failure_of_wandb_leaves_the_job_done(mobench: Run, monkeypatch: pytest.
     for line in lines:
         assert line.startswith("warning: W&B could not log ")
         assert line.endswith(": the server is on fire. The rows on disk are complete.")
+
+
+@pytest.mark.parametrize("value", ["", "onlien", "0123456789abcdef0123456789abcdef01234567"])
+def test_unknown_mode_is_refused_before_the_job(mobench: Run, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    """W&B itself says so only when the job is done; what was found is not shown, because it may be a key."""
+    monkeypatch.setattr(loggers, "has_key", lambda: True)
+    real = loggers.os.environ.get
+    monkeypatch.setattr(loggers.os.environ, "get", lambda k, d=None: value if k == "WANDB_MODE" else real(k, d))
+    result = mobench("algorithm=ls", "preferences=2", "steps=3", "logger=auto")
+    result.refused("WANDB_MODE is none of online, offline", code=2)
+    assert not value or value not in result.out + result.err
+    assert result.folders == []

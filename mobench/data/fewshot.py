@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ import torch
 from jaxtyping import Int, Int64, UInt8
 from torch import Tensor
 
-from mobench.data.images import CIFAR_SIZE, EMBEDDED, _mosaic, absolute, digest_of, load_images
+from mobench.data.images import CIFAR_SIZE, EMBEDDED, _mosaic, absolute, digest_of, load_images, unpickled
 from mobench.errors import DataError, choose
 
 TURNS = 4
@@ -151,20 +150,11 @@ def _cifar100(root: Path) -> FewShot:
 
 
 def _batches(folder: Path, sums: Mapping[str, str], again: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Images, labels, superclass of each class. A file is unpickled only if it has the right checksum."""
-    from torchvision.datasets.utils import calculate_md5
-
+    """Images, labels, superclass of each class."""
+    advice = f"delete the folder, then {again} downloads it again. data=digits is embedded and needs no file."
     images, labels, above = [], [], np.zeros(FINE, dtype=np.int64)
     for file, md5 in sums.items():
-        path = folder / file
-        seen = calculate_md5(path)
-        if seen != md5:
-            raise DataError(
-                f"{path} has md5 {seen}, {path.stat().st_size} bytes; the official file has md5 {md5}. It is incomplete or "
-                f"changed: delete the folder, then {again} downloads it again. data=digits is embedded and needs no file."
-            )
-        with path.open("rb") as source:
-            batch = pickle.load(source, encoding="latin1")
+        batch = unpickled(folder / file, md5, advice)
         images.append(np.asarray(batch["data"], dtype=np.uint8).reshape(-1, 3, CIFAR_SIZE, CIFAR_SIZE))
         labels.append(np.asarray(batch["fine_labels"], dtype=np.int64))
         above[labels[-1]] = np.asarray(batch["coarse_labels"], dtype=np.int64)

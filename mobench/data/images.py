@@ -6,6 +6,7 @@ MNIST, Fashion-MNIST and the embedded ones are grey and 28 x 28; CIFAR-10 has th
 from __future__ import annotations
 
 import gzip
+import hashlib
 import os
 import pickle
 import shutil
@@ -15,7 +16,6 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -87,7 +87,7 @@ def absolute(root: str | Path) -> str:
 
 def digest_of(*arrays: np.ndarray) -> str:
     """sha256 of the bytes of all arrays, in this order; the same on every machine."""
-    total = sha256()
+    total = hashlib.sha256()
     for a in arrays:
         total.update(np.ascontiguousarray(a, dtype=a.dtype.newbyteorder("<")).data)
     return total.hexdigest()
@@ -275,27 +275,30 @@ def _cifar10(root: Path) -> tuple[list[np.ndarray], bool]:
 
 
 def _batches(folder: Path, again: str) -> list[np.ndarray]:
-    """The official files. Each is unpickled only if it has the right checksum: a pickle can do anything."""
-    from torchvision.datasets.utils import calculate_md5
-
+    """The official files."""
     kind = _torchvision("cifar10")
     parts: list[np.ndarray] = []
     for files in (kind.train_list, kind.test_list):
         images, labels = [], []
         for file, md5 in files:
-            path = folder / file
-            seen = calculate_md5(path)
-            if seen != md5:
-                raise DataError(
-                    f"{path} has md5 {seen}, {path.stat().st_size} bytes; the official file has md5 {md5}. It is "
-                    f"incomplete or changed: delete it, then {again} downloads it again."
-                )
-            with path.open("rb") as source:
-                batch = pickle.load(source, encoding="latin1")
+            batch = unpickled(folder / file, md5, f"delete it, then {again} downloads it again.")
             images.append(np.asarray(batch["data"], dtype=np.uint8).reshape(-1, 3, CIFAR_SIZE, CIFAR_SIZE))
             labels.append(np.asarray(batch["labels"], dtype=np.int64))
         parts += [np.concatenate(images), np.concatenate(labels)]
     return parts
+
+
+def unpickled(path: Path, md5: str, advice: str) -> dict[str, Any]:
+    """The content of an official file, which is unpickled only if it has the right checksum: a pickle can do anything."""
+    content = path.read_bytes()  # once: a file could be exchanged after its checksum
+    seen = hashlib.md5(content, usedforsecurity=False).hexdigest()
+    if seen != md5:
+        raise DataError(
+            f"{path} has md5 {seen}, {len(content)} bytes; the official file has md5 {md5}. It is incomplete or changed: "
+            f"{advice}"
+        )
+    found: dict[str, Any] = pickle.loads(content, encoding="latin1")
+    return found
 
 
 def _mosaics(folder: Path) -> list[np.ndarray]:

@@ -539,7 +539,7 @@ def collect(root: Path, expected: Sequence[str] = ()) -> Site:
 
 def declared() -> list[str]:
     """Ids of all artifacts that the configuration declares: conf/experiment/<paper>/<name>.yaml."""
-    from mobench.config import conf_dir
+    from mobench.schema import conf_dir
 
     try:
         base = conf_dir() / "experiment"

@@ -1,0 +1,156 @@
+"""The schema of the configuration and where its files lie. Nothing here needs torch, so that `mobench --help` is quick."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hydra.core.config_store import ConfigStore
+from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
+
+from mobench.errors import ConfigError, suggest
+
+
+@dataclass
+class HardwareConfig:
+    """device: cpu | cuda | cuda:N, where cuda takes a free GPU of the machine, or waits for one; jobs_per_device: how many
+    jobs share a GPU; threads: torch threads of one job (null: its share of the cores); max_batch_runs: networks whose
+    activations are held at once (null: all of a job), fewer need less memory and one more forward pass; retries: how often a
+    sweep launches a job again whose worker died."""
+
+    name: str = "cpu"
+    device: str = "cpu"
+    jobs_per_device: int = 1
+    threads: int | None = 1
+    max_batch_runs: int | None = None
+    retries: int = 2
+
+
+@dataclass
+class ScaleConfig:
+    """smoke | laptop | paper; read by the resolver ${at:smoke,laptop,paper}."""
+
+    name: str = "laptop"
+
+
+@dataclass
+class LoggerConfig:
+    """auto | wandb | local."""
+
+    name: str = "auto"
+    project: str = "mobench"
+    entity: str | None = None
+    tags: list[str] = field(default_factory=list)
+
+
+@dataclass
+class RecordConfig:
+    """history: every `every` steps (0: first and last only) and each of the first `dense`; evaluate: exact values of the
+    iterate (instead of the oracle's sample) and of averaged outputs at those steps."""
+
+    every: int = 1
+    dense: int = 0
+    evaluate: bool = False
+
+
+@dataclass
+class CheckpointConfig:
+    """seconds between checkpoints, which are also a running job's signs of life; signal: what Slurm sends before it takes a
+    node away (USR2, USR1 or TERM)."""
+
+    seconds: float = 30.0
+    signal: str = "USR2"
+
+
+@dataclass
+class ArtifactConfig:
+    """What `+experiment=` sets: the artifact's id."""
+
+    id: str | None = None
+    title: str | None = None
+    job: str | None = None  # set by the sweeper: the job's name in `jobs`
+
+
+@dataclass
+class Root:
+    """All top-level keys."""
+
+    problem: Any = None
+    oracle: Any = None
+    algorithm: Any = None
+    tuned: Any = None
+    protocol: str = "none"
+    preferences: Any = field(
+        default_factory=lambda: {"count": 10, "rays_deg": None, "weights": None, "floor": None, "simplex_steps": None}
+    )
+    seeds: list[int] = field(default_factory=lambda: [0])
+    steps: int = 100
+    vary: dict[str, Any] = field(default_factory=dict)  # algorithm's field -> values, all combinations in one batch
+    dtype: str = "float64"
+    max_failure_share: float = 0.0
+    record: RecordConfig = field(default_factory=RecordConfig)
+    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+    hardware: HardwareConfig = field(default_factory=HardwareConfig)
+    scale: ScaleConfig = field(default_factory=ScaleConfig)
+    logger: LoggerConfig = field(default_factory=LoggerConfig)
+    artifact: ArtifactConfig = field(default_factory=ArtifactConfig)
+    jobs: dict[str, Any] = field(default_factory=dict)
+    data: Any = None
+    data_root: str = "data"
+    rerun: bool = False
+    progress: bool = True
+
+
+def conf_dir() -> Path:
+    """The configuration folder: inside the installed package, or beside it in a checkout."""
+    package = Path(__file__).resolve().parent
+    for candidate in (package / "conf", package.parent / "conf"):
+        if (candidate / "config.yaml").exists():
+            return candidate
+    raise ConfigError(f"The configuration folder was found neither in {package} nor beside it; reinstall mobench.")
+
+
+def register() -> None:
+    """Make the schema and the resolvers known to Hydra; may be called again."""
+    ConfigStore.instance().store(name="schema", node=Root)
+    OmegaConf.register_new_resolver(
+        "at",
+        lambda smoke, laptop, paper, *, _root_: {"smoke": smoke, "laptop": laptop, "paper": paper}[_root_.scale.name],
+        replace=True,
+    )
+
+
+def choices(group: str, extra: Path | None = None) -> list[str]:
+    """Names of a configuration group, nested ones with slashes."""
+    found: set[str] = set()
+    for base in [conf_dir(), *([extra] if extra else [])]:
+        folder = base / group
+        found |= {str(p.relative_to(folder).with_suffix("")) for p in folder.rglob("*.yaml")}
+    return sorted(found)
+
+
+def plain(cfg: DictConfig) -> dict[str, Any]:
+    """The resolved configuration as nested dicts and lists. Unresolvable interpolations are a ConfigError."""
+    if "hydra" in cfg:  # Hydra's own node has mandatory values that only its help fills
+        cfg = copy.copy(cfg)
+        with open_dict(cfg):
+            del cfg["hydra"]
+    try:
+        out = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
+    except OmegaConfBaseException as error:
+        raise ConfigError(f"The configuration cannot be resolved: {error}") from error
+    assert isinstance(out, dict)
+    keys = [f.name for f in dataclasses.fields(Root)]
+    known = [*keys, "experiment"]
+    missing = [key for key in keys if key not in out]
+    if missing:
+        raise ConfigError(f"{', '.join(missing)} was removed (~); every key is needed: set a value instead.")
+    for key in out:
+        if key not in keys:
+            # a + on the command line adds keys that the schema does not know
+            raise ConfigError(f"{key!s} is unknown; known keys are {', '.join(known)}.{suggest(str(key), known)}")
+    return {str(k): v for k, v in out.items()}

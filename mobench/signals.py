@@ -1,0 +1,63 @@
+"""Signals while a job runs: first a checkpoint, then what the process would have done anyway.
+
+A handler only notes the signal; the loop looks between steps, so state is never half written. After the checkpoint:
+INT and TERM stop the job; USR1 and USR2 let it go on. Where somebody else handles the signal (submitit does: USR2 puts a job back
+into Slurm's queue, TERM is passed over because Slurm sends it along with USR2), that handler decides.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+STOP = (signal.SIGINT, signal.SIGTERM)
+SAVE = (signal.SIGUSR1, signal.SIGUSR2)
+
+
+class Signals:
+    """Those that arrived."""
+
+    def __init__(self) -> None:
+        self.pending: list[int] = []
+        self.before: Mapping[int, Any] = {}
+
+    def note(self, number: int, frame: object = None) -> None:
+        """The handler."""
+        if number in STOP and number in self.pending and self._own(number):
+            raise KeyboardInterrupt  # asked twice: do not wait for the end of a long step
+        self.pending.append(number)
+
+    def _own(self, number: int) -> bool:
+        """Whether nobody but Python handled the signal before."""
+        before = self.before.get(number)
+        return before is signal.default_int_handler or not callable(before)
+
+    def deliver(self) -> bool:
+        """Hand the signals on; True if the job has to stop. A handler may end the process."""
+        stop, arrived = False, list(dict.fromkeys(self.pending))
+        self.pending.clear()
+        for number in arrived:
+            if self._own(number):
+                stop = stop or number in STOP
+            else:
+                handler: Callable[[int, object], Any] = self.before[number]
+                handler(number, None)
+        return stop
+
+
+@contextlib.contextmanager
+def caught() -> Iterator[Signals]:
+    """Note signals instead of dying of them. Outside the main thread Python allows no handlers: nothing is caught there."""
+    found = Signals()
+    if threading.current_thread() is not threading.main_thread():
+        yield found
+        return
+    found.before = {number: signal.signal(number, found.note) for number in (*STOP, *SAVE)}
+    try:
+        yield found
+    finally:
+        for number, before in found.before.items():
+            signal.signal(number, before if before is not None else signal.SIG_DFL)

@@ -1,0 +1,71 @@
+"""One GPU for each job: locks in a folder of the machine, so that jobs of any process or launcher never share one by accident.
+
+The operating system takes a lock back when its process ends, however it ends. Under Slurm the scheduler hands out GPUs
+(`gres`), and nothing is locked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import torch
+
+WAIT = 1.0  # seconds between looks
+
+
+def folder() -> Path:
+    """Locks of this user on this machine: never on a file system that other machines share."""
+    return Path(tempfile.gettempdir()) / f"mobench-slots-{os.getuid()}"
+
+
+def visible() -> list[str]:
+    """What identifies each CUDA device that this process sees, wherever CUDA_VISIBLE_DEVICES puts it in the order."""
+    found = (torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count()))
+    return [str(getattr(p, "uuid", i)) for i, p in enumerate(found)]
+
+
+@contextlib.contextmanager
+def take(ids: Sequence[str], each: int = 1, title: str = "", root: Path | None = None) -> Iterator[int]:
+    """The number of a device in `ids` that fewer than `each` jobs hold, until the end of the block. Waits for one.
+
+    The devices are tried from the least used on: with each = 2 no GPU gets a second job while another has none.
+    """
+    base = root or folder()
+    base.mkdir(mode=0o700, parents=True, exist_ok=True)
+    said = False
+    while True:
+        for place in range(each):
+            for number, name in enumerate(ids):
+                handle = (base / f"{name}.{place}.lock").open("a")
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    handle.close()
+                    continue
+                try:
+                    yield number
+                finally:
+                    handle.close()
+                return
+        if not said:
+            said = True
+            where = f"{len(ids)} GPU{'s are' if len(ids) > 1 else ' is'}"
+            print(f"{title or 'job'}: waiting, {where} in use (locks in {base})", file=sys.stderr, flush=True)
+        time.sleep(WAIT)
+
+
+@contextlib.contextmanager
+def device(name: str, each: int = 1, title: str = "") -> Iterator[str]:
+    """The device of a job: `cuda` becomes a free `cuda:N`. Others are left as they are, and so is `cuda` under Slurm."""
+    if name != "cuda" or "SLURM_JOB_ID" in os.environ or torch.cuda.device_count() == 0:
+        yield name
+        return
+    with take(visible(), each, title) as number:
+        yield f"cuda:{number}"

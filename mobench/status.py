@@ -1,0 +1,208 @@
+"""mobench-status: what has become of jobs, and how to finish them.
+
+    mobench-status                                      every job folder in outputs/runs
+    mobench-status ferero/fig3 ferero/table2 scale=paper      the jobs of artifacts; PAPER/all and all too
+    mobench-status algorithm=ls,mgda problem=zdt2       the jobs of a sweep
+    mobench-status --failed [...]                       run again what failed, and go on with what died
+
+States: done; diverged (done, but some of its runs left the finite numbers); running; dead (its process is gone: killed, or
+its machine); failed (with a reason); missing (never started). Exit code 1 if something failed or died.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import socket
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mobench import console
+from mobench.console import fail, say
+from mobench.errors import ConfigError, Interrupted, MobenchError
+from mobench.store import JobFolder, outputs_root
+
+ORDER = ("failed", "dead", "running", "missing", "diverged", "done")
+BEATS = 10  # a job on another machine that missed so many checkpoints is dead
+LEAST = 300.0  # seconds: steps can be long
+
+
+@dataclass(frozen=True)
+class State:
+    """Of one job."""
+
+    folder: JobFolder
+    name: str
+    state: str
+    words: str
+    fields: dict[str, Any] = field(default_factory=dict)
+
+
+def duration(seconds: float) -> str:
+    """3 s, 12 min, 4.5 h, 2.1 days."""
+    for size, unit in ((86400.0, "days"), (3600.0, "h")):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds / 60:.0f} min" if seconds >= 120 else f"{max(seconds, 0):.0f} s"
+
+
+def alive(folder: JobFolder, status: dict[str, Any]) -> bool:
+    """Whether a `running` job has a process. On this machine the lock tells. Elsewhere it does where the file system shares locks;
+    else the time since its last sign of life, a checkpoint or the start, does."""
+    if folder.held:
+        return True
+    if status.get("host") == socket.gethostname():
+        return False
+    every = float(folder.config()["checkpoint"]["seconds"])
+    return time.time() - float(status.get("time", 0.0)) < max(LEAST, BEATS * every)
+
+
+def look(folder: JobFolder, name: str = "") -> State:
+    """The state of a job, in a word and in words."""
+    s = folder.status()
+    state = str(s["status"])
+    if state == "running":
+        state = "running" if alive(folder, s) else "dead"
+        part, spent = float(s.get("progress", 0.0)), float(s.get("seconds", 0.0))
+        left = f", about {duration(spent / part - spent)} left" if part > 0 and state == "running" else ""
+        where = f"{s.get('host')}, process {s.get('pid')}"
+        words = f"step {s.get('step')} of {s.get('steps')}, {100 * part:.0f} %{left} ({where}, seen {s.get('updated')})"
+        if state == "dead":
+            words += "; goes on from its checkpoint"
+    elif state == "done" and not folder.done:
+        state, words = "failed", "final.csv is gone; run it again"
+    elif state == "done":
+        lost = int(s.get("diverged", 0))
+        state = "diverged" if lost else state
+        words = f"{lost} of {s.get('runs', '?')} runs diverged, " if lost else ""
+        words += duration(float(s.get("seconds", s.get("finished", 0.0) - s.get("started", 0.0))))
+    elif state == "failed":
+        words = str(s.get("error", "no reason written"))
+    else:
+        words = ""
+    return State(folder, name or folder.key, state, words, s)
+
+
+def table(states: Sequence[State], everything: bool) -> list[str]:
+    """Lines, what needs attention first; of finished jobs only their number, unless `everything` is wanted."""
+    shown = sorted((s for s in states if everything or s.state != "done"), key=lambda s: ORDER.index(s.state))
+    width = max((len(s.name) for s in shown), default=0)
+    return [f"  {s.state:8s} {s.name:{width}s}  {s.words.splitlines()[0] if s.words else ''}".rstrip() for s in shown]
+
+
+def counted(states: Iterable[State]) -> str:
+    """3 done, 1 failed of 4 jobs."""
+    found = Counter(s.state for s in states)
+    parts = ", ".join(f"{found[state]} {state}" for state in reversed(ORDER) if found[state])
+    return f"{parts or 'no jobs'} of {found.total()}"
+
+
+def folders() -> list[JobFolder]:
+    """All job folders in outputs/runs."""
+    root = outputs_root() / "runs"
+    return [JobFolder(p) for p in sorted(root.iterdir()) if p.is_dir()] if root.is_dir() else []
+
+
+def planned(arguments: Sequence[str]) -> tuple[list[tuple[str, str, list[State]]], dict[str, dict[str, Any]]]:
+    """For each artifact (or for the sweep): its name, the command that finishes it, its jobs; and each job's configuration."""
+    from mobench import cli, overrides
+    from mobench.plan import Plan
+    from mobench.sweeper import JobsSweeper
+
+    ids = [a for a in arguments if "=" not in a and not a.startswith("-")]
+    rest = [a for a in arguments if a not in ids]
+    command = [*([f"+experiment={','.join(ids)}"] if ids else []), *rest]
+    plans: list[Plan] = []
+    JobsSweeper.only = plans
+    try:
+        code = cli.run(["-m", *command])
+    finally:
+        JobsSweeper.only = None
+    if code or not plans:
+        raise SystemExit(code or 2)  # the reason is on the screen
+    (plan,) = plans
+    groups: list[tuple[str, str, list[State]]] = []
+    configs: dict[str, dict[str, Any]] = {}
+    for job in plan.jobs:
+        configs.setdefault(job.folder.key, job.config)
+    for artifact in dict.fromkeys(job.artifact for job in plan.jobs):
+        jobs = [job for job in plan.jobs if job.artifact == artifact]
+        states = [look(job.folder, job.name or overrides.shown(job.overrides)) for job in jobs]
+        how = [f"+experiment={artifact}", *rest] if artifact else ["-m", *command]
+        groups.append((artifact or "sweep", f"mobench {overrides.shown(how)}", states))
+    return groups, configs
+
+
+def rerun(states: Iterable[State], configs: dict[str, dict[str, Any]]) -> None:
+    """Run again, one after the other, what failed or died."""
+    from mobench.runner import run_job
+
+    chosen = {s.folder.key: s for s in states if s.state in ("failed", "dead")}
+    say(f"\n{len(chosen)} to run again")
+    for key, state in chosen.items():
+        try:
+            config = configs.get(key) or state.folder.config()
+            outcome = run_job({**config, "rerun": False}, root=state.folder.path.parent.parent, title=state.name)
+        except Interrupted:
+            raise
+        except (MobenchError, OSError) as error:
+            fail(f"{state.name} cannot be run again: {error}")
+            continue
+        if outcome.status == "failed":
+            fail(f"{state.name} failed again: {outcome.error}")
+        elif outcome.key != key:
+            say(f"  {state.name}: the code has changed; its new folder is {outcome.folder}")
+        else:
+            say(f"  {state.name}: done")
+
+
+def main() -> None:
+    """Console entry point."""
+    parser = argparse.ArgumentParser(
+        "mobench-status", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument(
+        "what", nargs="*", help="artifacts (ferero/fig3) and overrides (scale=paper); nothing: all folders"
+    )
+    parser.add_argument("--failed", action="store_true", help="run again what failed, go on with what died")
+    parser.add_argument("--all", action="store_true", help="list finished jobs too")
+    parser.add_argument("--json", action="store_true", help="for programs: a list of jobs with all fields")
+    given = parser.parse_args()
+    try:
+        if given.what:
+            groups, configs = planned(given.what)
+        else:
+            groups, configs = (
+                [(str(outputs_root() / "runs"), "mobench-status --failed", [look(f) for f in folders()])],
+                {},
+            )
+        states = [state for _, _, group in groups for state in group]
+        if given.json:
+            rows = [
+                {"group": group, "name": s.name, "state": s.state, "folder": str(s.folder.path), **s.fields}
+                for group, _, listed in groups
+                for s in listed
+            ]
+            say(json.dumps(rows, indent=2))
+        else:
+            for name, command, group in groups:
+                say("\n".join([f"{name}: {counted(group)}", *table(group, given.all)]))
+                if any(s.state in ("missing", "dead", "failed") for s in group):
+                    say(f"  to finish: {command}")
+        if given.failed:
+            rerun(states, configs)
+        elif any(s.state in ("failed", "dead") for s in states):
+            console.exit_code = max(console.exit_code, 1)
+    except (Interrupted, KeyboardInterrupt) as error:
+        fail(str(error) or "Stopped.", code=130)
+    except ConfigError as error:
+        fail(str(error), code=2)
+    sys.exit(console.exit_code)
+
+
+if __name__ == "__main__":
+    main()

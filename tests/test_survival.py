@@ -1,0 +1,465 @@
+"""Runs that survive: signals, workers that die under every launcher, GPU slots, shares of cores, `mobench-status`."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+import torch
+from hydra.plugins.launcher import Launcher
+
+from mobench import runner, signals, slots, status, sweeper
+from mobench.store import JobFolder
+from tests.conftest import Run, environment, shell
+from tests.test_runner import BASE, STEPS, composed, disturb, first_pass, killed, resumed_at, same_rows
+
+__all__ = ["resumed_at"]  # a fixture
+
+QUICK = ("preferences=2", "seeds=[0]", f"steps={STEPS}", "checkpoint.seconds=0", "logger=local")
+
+
+# signals
+
+
+@pytest.mark.parametrize("number", signals.SAVE)
+def test_usr_saves_and_goes_on(mobench: Run, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    saved = []
+    save = JobFolder.save_checkpoint
+    monkeypatch.setattr(JobFolder, "save_checkpoint", lambda self, p: (saved.append(p["state"]["t"]), save(self, p)))
+    with monkeypatch.context() as patch:
+        disturb(patch, first_pass, lambda: os.kill(os.getpid(), number))
+        result = mobench("algorithm=omd_tch", *BASE[:3], "checkpoint.seconds=1000", "logger=local")
+    assert result.code == 0, result.err
+    assert result.job.done
+    (step,) = saved
+    assert 40 < step < STEPS
+
+
+@pytest.mark.parametrize("number", [signal.SIGUSR2, signal.SIGTERM])
+def test_foreign_handler_decides_after_the_checkpoint(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, number: int
+) -> None:
+    """What submitit does: USR2 ends the process after it is back in the queue, TERM is passed over."""
+    seen = []
+
+    def requeue(got: int, frame: FrameType | None) -> None:
+        (folder,) = (tmp_path / "outputs/runs").iterdir()
+        seen.append((got, (folder / "checkpoint.pt").exists()))
+        if got == signal.SIGUSR2:
+            sys.exit(-1)
+
+    before = signal.signal(number, requeue)
+    try:
+        config = composed("algorithm=omd_tch", *BASE[:3], "checkpoint.seconds=1000", "logger=local")
+        with monkeypatch.context() as patch:
+            disturb(patch, first_pass, lambda: os.kill(os.getpid(), number))
+            if number == signal.SIGUSR2:
+                with pytest.raises(SystemExit):
+                    runner.run_job(config, tmp_path / "outputs")
+            else:
+                assert runner.run_job(config, tmp_path / "outputs").status == "done"
+        assert seen == [(number, True)]
+        assert signal.getsignal(number) is requeue
+    finally:
+        signal.signal(number, before)
+    done = runner.run_job(config, tmp_path / "outputs")
+    same_rows(JobFolder(done.folder), JobFolder(runner.run_job(config, tmp_path / "undisturbed").folder))
+
+
+def test_signals_are_left_alone_outside_of_jobs() -> None:
+    before = [signal.getsignal(number) for number in (*signals.STOP, *signals.SAVE)]
+    with signals.caught() as found:
+        os.kill(os.getpid(), signal.SIGUSR1)
+        assert found.pending == [signal.SIGUSR1]
+        assert found.deliver() is False
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert found.deliver() is True
+        assert found.pending == []
+    assert [signal.getsignal(number) for number in (*signals.STOP, *signals.SAVE)] == before
+
+
+# workers that die
+
+WORKER = '''
+"""A method that kills its process once, in the middle."""
+
+import os
+import pathlib
+import signal
+from dataclasses import dataclass
+
+import torch
+
+from mobench.core.algorithm import Info, Weighting
+
+
+@dataclass(frozen=True, kw_only=True)
+class Victim(Weighting):
+    """The process that first comes to step `at` is killed."""
+
+    once: str = ""
+    at: int = 60
+    always: bool = False
+
+    def weights(self, F, G, state, t):
+        mark = pathlib.Path(self.once)
+        if t == self.at and (self.always or not mark.exists()):
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return torch.full_like(F, 0.5), state, Info()
+'''
+
+
+@pytest.fixture
+def victim(tmp_path: Path) -> dict[str, str]:
+    """The environment in which workers find the method."""
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code/mobench_victim.py").write_text(WORKER)
+    folder = tmp_path / "conf/algorithm"
+    folder.mkdir(parents=True)
+    (folder / "victim.yaml").write_text(
+        f"_target_: mobench_victim.Victim\nstep_size: 0.05\nonce: {tmp_path / 'killed'}\n"
+    )
+    return {"PYTHONPATH": str(tmp_path / "code"), "SEARCH": f"hydra.searchpath=[file://{tmp_path / 'conf'}]"}
+
+
+LAUNCHERS = {
+    "joblib": ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2"),
+    "submitit_local": ("hydra/launcher=submitit_local",),
+}
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_killed_worker_costs_nothing(tmp_path: Path, victim: dict[str, str], launcher: str) -> None:
+    """One of two jobs is killed by the system: the sweep launches it again, and it goes on from its checkpoint."""
+    pytest.importorskip(f"hydra_plugins.hydra_{launcher.split('_')[0]}_launcher", reason="launcher is not installed")
+    root = tmp_path / "outputs"
+    command = (victim["SEARCH"], "-m", "algorithm=victim,ls", *QUICK)
+    done = shell(root, *command, *LAUNCHERS[launcher], env=victim, timeout=200)
+    assert (tmp_path / "killed").exists()
+    assert done.returncode == 0, done.stderr
+    assert "jobs lost their worker" in done.stdout
+    folders = [JobFolder(p) for p in sorted((root / "runs").iterdir())]
+    assert [f.done for f in folders] == [True] * 2
+    alone = shell(tmp_path / "alone", *command, env=victim)
+    assert alone.returncode == 0, alone.stderr
+    for folder in folders:
+        same_rows(folder, JobFolder(tmp_path / "alone/runs" / folder.key))
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["alone", "code", "conf", "killed", "outputs"]
+
+
+def test_job_that_kills_every_worker_fails_alone(tmp_path: Path, victim: dict[str, str]) -> None:
+    pytest.importorskip("hydra_plugins.hydra_joblib_launcher", reason="launcher is not installed")
+    root = tmp_path / "outputs"
+    command = (
+        victim["SEARCH"],
+        "-m",
+        "algorithm=victim",
+        "++algorithm.always=true",
+        "seeds=[0],[1]",
+        *QUICK[:1],
+        *QUICK[2:],
+    )
+    done = shell(root, *command, *LAUNCHERS["joblib"], "hardware.retries=1", env=victim, timeout=200)
+    assert done.returncode == 1
+    assert "2 of 2 jobs failed" in done.stdout
+    assert done.stderr.count("its worker died") == 2
+    assert "Traceback" not in done.stderr
+    listed = shell_status(root, env=victim)
+    assert listed.returncode == 1
+    assert listed.stdout.count("\n  dead ") == 2
+
+
+def test_error_of_a_launcher_is_no_dead_worker(mobench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("hydra_plugins.hydra_joblib_launcher", reason="launcher is not installed")
+    calls = []
+
+    def broken(self: Any, *args: Any, **kwargs: Any) -> Any:
+        calls.append(args)
+        raise OSError("no processes left")
+
+    from hydra_plugins.hydra_joblib_launcher.joblib_launcher import JoblibLauncher
+
+    monkeypatch.setattr(JoblibLauncher, "launch", broken)
+    result = mobench("-m", "algorithm=ls,mgda", *QUICK, *LAUNCHERS["joblib"])
+    assert result.code == 1
+    assert "2 of 2 jobs failed" in result.out
+    assert result.err.count("the launcher failed (OSError: no processes left)") == 2
+    assert len(calls) == 1
+
+
+# GPU slots, with names for devices
+
+
+def _hold(root: Path, ids: list[str], each: int, out: Any, go: Path) -> None:
+    slots.WAIT = 0.02
+    with slots.take(ids, each, root=root) as number:
+        out.put((number, os.getpid()))
+        while not go.exists():
+            time.sleep(0.02)
+
+
+@pytest.mark.parametrize(("devices", "each"), [(4, 1), (2, 2)])
+def test_every_job_has_its_own_gpu(tmp_path: Path, devices: int, each: int) -> None:
+    context = multiprocessing.get_context("fork")
+    out, go = context.Queue(), tmp_path / "go"
+    ids = [f"gpu-{k}" for k in range(devices)]
+    jobs = [context.Process(target=_hold, args=(tmp_path, ids, each, out, go)) for _ in range(devices * each + 1)]
+    for job in jobs[:devices]:
+        job.start()
+    first = [out.get(timeout=30) for _ in range(devices)]
+    assert sorted(n for n, _ in first) == list(range(devices))  # a GPU gets no second job while another is free
+    for job in jobs[devices:]:
+        job.start()
+    rest = [out.get(timeout=30) for _ in range(devices * (each - 1))]
+    assert sorted(n for n, _ in rest) == list(range(devices)) * (each - 1)
+    time.sleep(0.2)
+    assert out.empty()  # the last one waits
+    number, pid = first[1]
+    os.kill(pid, signal.SIGKILL)  # however a job ends, its GPU is free
+    assert out.get(timeout=30)[0] == number
+    go.touch()
+    for job in jobs:
+        job.join(30)
+    assert sorted(job.exitcode or 0 for job in jobs) == sorted([-signal.SIGKILL] + [0] * (len(jobs) - 1))
+
+
+def test_waiting_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    looks = []
+
+    def sleep(seconds: float) -> None:
+        looks.append(seconds)
+        if len(looks) == 3:
+            held.close()
+
+    held = slots.take(["a"], root=tmp_path).gen  # type: ignore[attr-defined]
+    next(held)
+    monkeypatch.setattr(time, "sleep", sleep)
+    with slots.take(["a"], title="ferero/fig5 fashion", root=tmp_path) as number:
+        assert number == 0
+    assert capsys.readouterr().err == f"ferero/fig5 fashion: waiting, 1 GPU is in use (locks in {tmp_path})\n"
+    assert len(looks) == 3
+
+
+def test_device_of_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`cuda` becomes a free number, everything else stays; under Slurm the scheduler has chosen."""
+    monkeypatch.setattr(slots, "folder", lambda: tmp_path)
+    monkeypatch.setattr(slots, "visible", lambda: ["x", "y"])
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with slots.device("cuda") as a, slots.device("cuda") as b, slots.device("cpu") as c, slots.device("cuda:1") as d:
+        assert (a, b, c, d) == ("cuda:0", "cuda:1", "cpu", "cuda:1")
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    with slots.device("cuda") as a:
+        assert a == "cuda"
+
+
+def test_job_is_the_same_on_every_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The number of the GPU is no part of a job; its kind is."""
+    from mobench.config import identity, make_job
+
+    keys = set()
+    for device in ("cuda", "cuda:0", "cuda:1"):
+        keys.add(json.dumps(identity(make_job(composed("algorithm=ls", f"hardware.device={device}"), planned=True))))
+    assert len(keys) == 1
+    assert json.dumps(identity(make_job(composed("algorithm=ls")))) not in keys
+
+
+# shares of cores
+
+
+def test_parallel_jobs_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(16)))
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 16)
+    free, fixed = {"hardware": {"threads": None}}, {"hardware": {"threads": 3}}
+    assert runner._threads(free) == 16
+    monkeypatch.setenv(runner.PARALLEL, "4")
+    assert runner._threads(free) == 4
+    assert runner._threads(fixed) == 3
+    monkeypatch.setenv(runner.PARALLEL, "40")
+    assert runner._threads(free) == 1
+    monkeypatch.delenv(runner.PARALLEL)
+    monkeypatch.setenv("SLURM_CPUS_PER_TASK", "2")
+    assert runner._threads(free) == 2
+
+
+def test_how_many_jobs_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+
+    class Some(Launcher):
+        def setup(self, **kwargs: Any) -> None: ...
+
+        def launch(self, *args: Any, **kwargs: Any) -> Any: ...
+
+    class JoblibLauncher(Some):
+        def __init__(self, n_jobs: int) -> None:
+            self.joblib = {"n_jobs": n_jobs}
+
+    class LocalLauncher(Some):
+        pass
+
+    class SlurmLauncher(Some):
+        pass
+
+    def count(launcher: Launcher, jobs: int) -> int:
+        return sweeper.at_once(launcher, jobs)
+
+    assert [count(JoblibLauncher(n), 100) for n in (2, -1, -2)] == [2, 8, 7]
+    assert count(JoblibLauncher(4), 3) == 3
+    assert count(LocalLauncher(), 5) == 5
+    assert count(SlurmLauncher(), 5) == 1
+
+
+# mobench-status
+
+
+def shell_status(root: Path, *arguments: str, env: dict[str, str] | None = None) -> Any:
+    import subprocess
+
+    return subprocess.run(
+        [sys.executable, "-m", "mobench.status", *arguments],
+        env=environment(root, **(env or {})),
+        cwd=root.parent,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.fixture
+def look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    """`mobench-status ARGUMENTS` in this process: exit code, what it printed, its errors."""
+    from hydra.core.global_hydra import GlobalHydra
+
+    from mobench import console
+
+    def call(*arguments: str, root: Path | None = None) -> tuple[int, str, str]:
+        capsys.readouterr()
+        with monkeypatch.context() as patch:
+            patch.setenv("MOBENCH_OUTPUTS", str(root or tmp_path / "outputs"))
+            patch.setattr(sys, "argv", ["mobench-status", *arguments])
+            patch.setattr(console, "exit_code", 0)
+            GlobalHydra.instance().clear()
+            with pytest.raises(SystemExit) as stop:
+                status.main()
+            GlobalHydra.instance().clear()
+        captured = capsys.readouterr()
+        return int(stop.value.code or 0), captured.out, captured.err
+
+    return call
+
+
+def test_status_of_everything(
+    mobench: Run, monkeypatch: pytest.MonkeyPatch, plug_in: str, look: Any, tmp_path: Path
+) -> None:
+    assert look() == (0, f"{tmp_path / 'outputs/runs'}: no jobs of 0\n", "")
+    mobench("algorithm=ls", *QUICK)
+    mobench(plug_in, "algorithm=broken", *QUICK)
+    mobench(plug_in, "problem=hole", "algorithm=ls", "preferences=3", "steps=20", "logger=local")
+    killed(mobench, monkeypatch, first_pass, "algorithm=omd_tch", *QUICK)
+    code, out, _ = look()
+    assert code == 1
+    lines = out.splitlines()
+    assert lines[0].endswith("1 done, 1 diverged, 1 dead, 1 failed of 4")
+    assert [line.split()[0] for line in lines[1:4]] == ["failed", "dead", "diverged"]
+    assert "KeyError: 'lost'" in lines[1]
+    assert "of 120" in lines[2]
+    assert "goes on from its checkpoint" in lines[2]
+    assert "of 3 runs diverged" in lines[3]
+    assert lines[4].strip() == "to finish: mobench-status --failed"
+    assert len(lines) == 5
+    assert len(look("--all")[1].splitlines()) == 6
+    rows = json.loads(look("--json")[1])
+    assert sorted(row["state"] for row in rows) == ["dead", "diverged", "done", "failed"]
+    assert all(Path(row["folder"]).is_dir() for row in rows)
+
+
+def test_failed_and_dead_jobs_run_again(
+    mobench: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    resumed_at: list[tuple[int, bool]],
+    plug_in: str,
+    look: Any,
+    tmp_path: Path,
+) -> None:
+    mobench(plug_in, "algorithm=broken", *QUICK)
+    killed(mobench, monkeypatch, first_pass, "algorithm=omd_tch", *QUICK)
+    code, out, err = look("--failed")
+    assert code == 1
+    assert "2 to run again" in out
+    assert err.count("failed again: KeyError: 'lost'") == 1
+    assert max(resumed_at)[0] > 30
+    folders = {f.name.split("-")[1]: JobFolder(f) for f in (tmp_path / "outputs/runs").iterdir()}
+    assert folders["omdtch"].done
+    same_rows(folders["omdtch"], mobench("algorithm=omd_tch", *QUICK, root=tmp_path / "undisturbed").job)
+
+
+def test_status_of_an_artifact(mobench: Run, look: Any, tmp_path: Path) -> None:
+    code, out, _ = look("ferero/fig7", "scale=smoke")
+    assert code == 0  # nothing has failed
+    assert "2 missing of 2" in out
+    assert "to finish: mobench +experiment=ferero/fig7 scale=smoke" in out
+    assert not (tmp_path / "outputs").exists()  # looking writes nothing
+    mobench("+experiment=ferero/fig7", "scale=smoke", "logger=local")
+    code, out, _ = look("ferero/fig7", "scale=smoke")
+    assert (code, out) == (0, "ferero/fig7: 2 done of 2\n")
+
+
+def test_status_of_a_sweep(mobench: Run, look: Any) -> None:
+    mobench("algorithm=ls", *QUICK)
+    code, out, _ = look("algorithm=ls,mgda", *QUICK)
+    assert code == 0
+    assert out.startswith("sweep: 1 done, 1 missing of 2")
+    assert "mobench -m algorithm=ls,mgda" in out
+    code, _, err = look("algorithm=lss")
+    assert code == 2
+    assert "Did you mean" in err
+
+
+def test_a_job_that_runs_is_not_dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = JobFolder(tmp_path / "job")
+    with folder.locked():
+        folder.write_status("running", step=1, steps=4, progress=0.25, seconds=60.0, started=0.0)
+        (folder.path / "config.yaml").write_text("checkpoint: {seconds: 30}\n")
+        state = status.look(folder)
+        assert state.state == "running"
+        assert "25 %, about 3 min left" in state.words
+    assert status.look(folder).state == "dead"
+    # on another machine, where the file system may share no locks, the last sign of life decides
+    monkeypatch.setattr(status.socket, "gethostname", lambda: "elsewhere")
+    assert status.look(folder).state == "running"
+    now = time.time()
+    monkeypatch.setattr(status.time, "time", lambda: now + 400)
+    assert status.look(folder).state == "dead"
+    assert not folder.held
+
+
+def test_looking_never_refuses_a_job(tmp_path: Path) -> None:
+    """`held` takes the lock for an instant; a job that starts then waits for it."""
+    folder = JobFolder(tmp_path / "job")
+    context = multiprocessing.get_context("fork")
+    stop = context.Event()
+
+    def watch() -> None:
+        while not stop.is_set():
+            assert JobFolder(tmp_path / "job").held in (True, False)
+
+    with folder.locked():
+        pass
+    process = context.Process(target=watch)
+    process.start()
+    try:
+        for _ in range(300):
+            with folder.locked():
+                pass
+    finally:
+        stop.set()
+        process.join(30)
