@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from mobench.artifacts import Artifact, JobRows, artifact
+from mobench.artifacts import Artifact, JobRows, artifact, short
 from mobench.artifacts import style as st
 from mobench.metrics import hypervolume
 from mobench.problems import MultiMNIST
@@ -332,7 +332,8 @@ def table2(a: Artifact) -> None:
             found = {m: volumes(panel, m, measure, nadir) for m in METHODS}
             line: dict[str, Any] = {"data set": f"{panel.name} {measure}", "pictures": panel.data, "reference": origin}
             for m, name in METHODS.items():
-                line[name] = f"{found[m].mean():.3g} ± {std(found[m]):.2g}"
+                points = np.isfinite(panel.points(m, measure)).all(2)
+                line[name] = f"{found[m].mean():.3g} ± {std(found[m]):.2g}" + short(int(points.sum()), points.size)
             block = cells[cells["row"] == f"{panel.name} {measure}"].set_index("column")["value"].astype(float)
             for name in ("LS", "PMTL", "EPO", "XWC-MGDA", "FERERO"):
                 line[f"{name}, printed"] = block[name]

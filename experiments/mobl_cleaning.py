@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mobench.artifacts import Artifact, artifact
+from mobench.artifacts import Artifact, artifact, short
 from mobench.artifacts import style as st
 
 from .mobl_rows import COLOURS, HULL, Tasks, band, grows, mean_error, paired
@@ -209,7 +209,8 @@ def _table(jobs: dict[str, Cleaning]) -> pd.DataFrame:
             some = job.last[job.last["run"].isin(runs)]
             line: dict[str, Any] = {"method": name, "preferred": f"p = {job.rates[s]:.3g}", "seeds": len(runs)}
             for k, p in enumerate(job.rates):
-                line[f"1/L, p = {p:.3g}"] = f"{mean[k]:.3f}" + (f" ± {error[k]:.3f}" if np.isfinite(error[k]) else "")
+                spread = f" ± {error[k]:.3f}" if np.isfinite(error[k]) else ""
+                line[f"1/L, p = {p:.3g}"] = f"{mean[k]:.3f}" + spread + short(len(runs), job.planned(s))
             line["1/L at y*, preferred"] = f"{inverse(job.solved('f_', runs))[0][s]:.3f}"
             line["test accuracy, preferred"] = f"{some[f'test_accuracy_{s + 1}'].mean():.1f} %"
             wrong, right = (some[f"weight_{kind}_{s + 1}"].mean() for kind in ("wrong", "right"))

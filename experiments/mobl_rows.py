@@ -68,6 +68,10 @@ class Tasks(ABC):
             rows = rows[rows[name] == value]
         return [int(r) for r in rows["run"]]
 
+    def planned(self, task: int) -> int:
+        """How many runs prefer a task, whether they finished or not."""
+        return int((self.rows.weights.argmax(axis=1) == task).sum())
+
     def curve(self, column: str, runs: Sequence[int] | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Steps and (steps, runs) of a column of the history."""
         h = self.rows.history

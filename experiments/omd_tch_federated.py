@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from matplotlib import ticker
 
-from mobench.artifacts import Artifact, JobRows, artifact
+from mobench.artifacts import Artifact, JobRows, artifact, short
 from mobench.artifacts import style as st
 from mobench.data.clients import Clients
 from mobench.problems import FederatedImages
@@ -134,6 +134,12 @@ class Scenario:
         rows = job.final
         rows = rows[(rows["output"] == output) & (rows["status"] == "done")].sort_values("seed")
         return rows[name].to_numpy(dtype=float)
+
+    def planned(self, column: str) -> int:
+        """Seeds of a column, whether they finished or not."""
+        found = self.source(column)
+        assert found is not None
+        return int((found[0].final["output"] == found[1]).sum())
 
     def mean(self, column: str, name: str) -> float:
         """Mean over seeds."""
@@ -398,7 +404,8 @@ def _table(shown: Sequence[Scenario]) -> pd.DataFrame:
             line: dict[str, Any] = {"scenario": s.name, "images": s.data, "method": column}
             for metric, name in METRICS.items():
                 values, (mean, spread) = s.values(column, name), s.printed(column, metric)
-                line[metric] = f"{values.mean():.3f}" + (f" ± {values.std():.3f}" if len(values) > 1 else "")
+                spreads = f" ± {values.std():.3f}" if len(values) > 1 else ""
+                line[metric] = f"{values.mean():.3f}" + spreads + short(len(values), s.planned(column))
                 line[f"{metric}, published"] = "–" if np.isnan(mean) else f"{mean:.3f} ± {spread:.3f}"
             worst = s.values(column, "worst_train_loss")
             line["worst client's training loss"] = f"{worst.mean():.3f}"

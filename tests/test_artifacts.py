@@ -245,6 +245,26 @@ def test_every_artifact_at_smoke_scale(paper: str, tmp_path: Path) -> None:
     assert planned > announced
 
 
+def test_lost_runs_are_counted_in_cells_claims_and_notes(mobench: Run) -> None:
+    command = ("+experiment=ferero/table2", "scale=smoke", "logger=local")
+    first = mobench(*command)
+    folder = first.root / "artifacts/ferero/table2"
+    assert " of " not in (folder / "table.md").read_text()
+    key = read(folder)["provenance"]["jobs"]["mm_ls"]
+    path = first.root / "runs" / key / "final.csv"
+    path.write_text(path.read_text().replace(",done", ",diverged", 1))
+    assert mobench(*command).code == 0
+    table = pd.read_csv(folder / "table.csv")
+    cells = table[table["data set"].str.startswith("Multi-MNIST")]
+    assert cells["LS"].str.endswith(" (2 of 3)").all()
+    assert not table.drop(cells.index)["LS"].str.contains(" of ").any()
+    assert not table["PMTL"].str.contains(" of ").any()
+    made = read(folder)
+    assert made["provenance"]["runs"]["mm_ls"] == "2 of 3"
+    assert any("Runs that finished: mm_ls 2 of 3" in note for note in made["provenance"]["notes"])
+    assert all("mm_ls: 2 of 3" in claim["reason"] for claim in made["claims"])
+
+
 # the parts
 
 

@@ -221,6 +221,11 @@ class Artifact:
         self.notes.append(text)
 
 
+def short(finished: int, planned: int) -> str:
+    """For a cell that averages over runs: " (19 of 20)" where not all of them finished, else nothing."""
+    return "" if finished == planned else f" ({finished} of {planned})"
+
+
 def markdown(frame: pd.DataFrame) -> str:
     """A Markdown table."""
     cells = [[str(c) for c in frame.columns], *[[str(x) for x in row] for row in frame.itertuples(index=False)]]
@@ -277,6 +282,9 @@ def draw(
     a.changed = overrides.changed(command)
     if a.changed:
         a.note(f"Not the artifact's own settings: {overrides.shown(a.changed)}. No claim is judged.")
+    lost = [f"{name} {job.counted}" for name, job in a.jobs.items() if not job.complete]
+    if lost:
+        a.note(f"Runs that finished: {', '.join(lost)}, all of the other jobs. Only those are measured.")
     registered(id)(a)
     target = artifact_folder(id, root)
     for name in ("figure.pdf", "figure.png", "table.csv", "table.md", "table.tex", "claims.json"):
