@@ -192,14 +192,10 @@ def kill_sweeps(
         target = root / f"killed-{tally.jobs}"
         code = 1
         for attempt in range(30):
-            process = subprocess.Popen(
-                command(*line, *launcher),
-                env=environment(target),
-                cwd=root,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
+            with (root / "sweep.log").open("w") as log:  # no pipe: workers that outlive their sweep would hold it open
+                process = subprocess.Popen(
+                    command(*line, *launcher), env=environment(target), cwd=root, stdout=log, stderr=subprocess.STDOUT
+                )
             while process.poll() is None and attempt < 20 and tally.kills < kills:
                 time.sleep(rng.uniform(1.0, 8.0))
                 if process.poll() is None:
@@ -207,8 +203,7 @@ def kill_sweeps(
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(rng.choice(victims), signal.SIGKILL)
                         tally.kills += 1
-            _, errors = process.communicate(timeout=300)
-            code = process.returncode
+            code = process.wait(300)
             for path in (target / "runs").glob("*"):
                 inspect(JobFolder(path), None, tally)
             until = time.monotonic() + 60  # workers whose sweep is gone end on their own
@@ -217,7 +212,7 @@ def kill_sweeps(
             if code == 0:
                 break
         if code != 0:
-            tally.faults.append(f"the sweep never ended well: {errors[-500:]}")
+            tally.faults.append(f"the sweep never ended well: {(root / 'sweep.log').read_text()[-1000:]}")
         for path in sorted((root / "whole/runs").iterdir()):
             same(path, target / "runs" / path.name, tally)
         tally.jobs += 8

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from mobench.provenance import stamp
-from tests.benchmarks import bilevel, federated, images, loops, report, solves, surrogates
+from tests.benchmarks import bilevel, federated, images, loops, overhead, report, solves, surrogates
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
@@ -30,6 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--no-images", action="store_true", help="leave the networks out")
     parser.add_argument("--no-federated", action="store_true", help="leave the clients out")
     parser.add_argument("--no-bilevel", action="store_true", help="leave the bilevel problems out")
+    parser.add_argument("--no-overhead", action="store_true", help="leave out what a run costs beside its steps")
     chosen = parser.parse_args(arguments)
     quick = chosen.quick
     settings: dict[str, Any] = {
@@ -56,8 +57,9 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     pictures = None if chosen.no_images else images.measure(settings["rounds"], quick, say)
     clients = None if chosen.no_federated else federated.measure(settings["rounds"], quick, say)
     levels = None if chosen.no_bilevel else bilevel.measure(settings["rounds"], quick, say)
+    beside = None if chosen.no_overhead else overhead.measure(settings["rounds"], quick, say)
     machine = {**stamp(), "cores": os.cpu_count()}
-    result = report.as_json(machine, settings, lines, rows, programs, pictures, clients, levels)
+    result = report.as_json(machine, settings, lines, rows, programs, pictures, clients, levels, beside)
     if chosen.json:
         chosen.json.parent.mkdir(parents=True, exist_ok=True)
         chosen.json.write_text(json.dumps(result, indent=1) + "\n")
@@ -65,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
         figure = chosen.output.with_suffix(".png")
         report.draw(lines, figure)
         text = report.markdown(
-            machine, settings, lines, left_out, rows, figure.name, programs, pictures, clients, levels
+            machine, settings, lines, left_out, rows, figure.name, programs, pictures, clients, levels, beside
         )
         chosen.output.write_text(text)
         say(f"wrote {chosen.output} and {figure}")

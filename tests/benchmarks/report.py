@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mobench.artifacts import style
-from tests.benchmarks import bilevel, federated, images
+from tests.benchmarks import bilevel, federated, images, overhead
 from tests.benchmarks.loops import PREFERENCES, Line, N
 from tests.benchmarks.solves import Row
 from tests.benchmarks.surrogates import Row as Surrogates
@@ -100,6 +100,7 @@ def as_json(
     pictures: images.Pictures | None = None,
     clients: federated.Federated | None = None,
     levels: bilevel.Levels | None = None,
+    beside: overhead.Overhead | None = None,
 ) -> dict[str, Any]:
     """Everything that was measured; times in microseconds."""
     return {
@@ -141,6 +142,7 @@ def as_json(
         "images": None if pictures is None else images.as_json(pictures),
         "federated": None if clients is None else federated.as_json(clients),
         "bilevel": None if levels is None else bilevel.as_json(levels),
+        "overhead": None if beside is None else overhead.as_json(beside),
         "aims": judge(lines),
     }
 
@@ -169,6 +171,7 @@ def markdown(
     pictures: images.Pictures | None = None,
     clients: federated.Federated | None = None,
     levels: bilevel.Levels | None = None,
+    beside: overhead.Overhead | None = None,
 ) -> str:
     """The whole report."""
     sizes = settings["sizes"]
@@ -334,6 +337,8 @@ def markdown(
         parts += federated.markdown(clients, table, number)
     if levels is not None:
         parts += bilevel.markdown(levels, table, number)
+    if beside is not None:
+        parts += overhead.markdown(beside, table, number)
     return "\n\n".join(parts) + "\n"
 
 

@@ -43,6 +43,7 @@ def test_quick_benchmark_writes_a_complete_report(tmp_path: Path) -> None:
         "stochastic",
         "Pictures",
         "Bilevel learning",
+        "Beside the steps",
     ):
         assert part in text
     assert out.with_suffix(".png").stat().st_size > 10_000

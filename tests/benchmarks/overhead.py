@@ -1,0 +1,184 @@
+"""What a run costs beside its steps: start of the command, a job that is done already, checkpoints."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mobench import runner
+from mobench.store import JobFolder
+from tests.benchmarks.timing import Sample
+from tests.conftest import REPOSITORY, command, environment
+from tests.test_runner import composed
+
+START, DONE, SHARE = 2.0, 0.05, 0.02  # aims: seconds, seconds, share of a training run
+EVERY = 30.0  # seconds between checkpoints
+DIGITS = "scale=laptop"
+CASES: dict[str, tuple[str, ...]] = {
+    "VLMOP2, 300 runs, every step recorded": ("algorithm=mgda", "preferences=10", "seeds=${range:30}", "steps=3000"),
+    "VLMOP2, 30 runs, OMD-TCH with three averages": (
+        "algorithm=omd_tch",
+        "algorithm.outputs=[mean,adaptive,last]",
+        "preferences=10",
+        "seeds=[0,1,2]",
+        "steps=3000",
+    ),
+    "15 LeNets on pictures with two labels": (
+        "protocol=multi_mnist",
+        "problem.model=lenet",
+        "algorithm=ls",
+        "seeds=[0,1,2,3,4]",
+        "steps=4",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """Seconds: of `mobench --help`, of a job that is done, of one in a sweep; by case bytes and seconds of a checkpoint."""
+
+    start: Sample
+    done: Sample
+    planned: Sample
+    checkpoints: dict[str, tuple[int, Sample]]
+
+
+def _help(rounds: int) -> Sample:
+    env = environment(Path(tempfile.gettempdir()) / "mobench-none")
+    seen = []
+    for _ in range(rounds):
+        tick = time.perf_counter()
+        subprocess.run(command("--help"), env=env, cwd=REPOSITORY, stdout=subprocess.DEVNULL, check=True)
+        seen.append(time.perf_counter() - tick)
+    return Sample(tuple(seen))
+
+
+def _done(rounds: int, root: Path) -> Sample:
+    """`run_job` of a job whose rows exist."""
+    config = composed("algorithm=ferero", "preferences=10", "steps=5", "logger=local", "progress=false")
+    runner.run_job(config, root)
+    seen = []
+    for _ in range(rounds + 1):
+        tick = time.perf_counter()
+        assert runner.run_job(config, root).skipped
+        seen.append(time.perf_counter() - tick)
+    return Sample(tuple(seen[1:]))
+
+
+def _planned(rounds: int, root: Path) -> Sample:
+    """A sweep of 40 finished jobs less one of 20: what each costs, its summary included."""
+    code = (
+        "import sys, time\n"
+        "from mobench import cli, sweeper, session\n"
+        "from hydra.core.global_hydra import GlobalHydra\n"
+        "def sweep(n):\n"
+        "    GlobalHydra.instance().clear()\n"
+        "    seeds = ','.join(f'[{k}]' for k in range(n))\n"
+        "    tick = time.perf_counter()\n"
+        "    cli.run(['-m', 'algorithm=ls', f'seeds={seeds}', 'preferences=2', 'steps=2', 'logger=local', 'progress=false'])\n"
+        "    return time.perf_counter() - tick\n"
+        "sweep(40)\n"
+        f"found = [(sweep(40) - sweep(20)) / 20 for _ in range({rounds})]\n"
+        "print('found', *found)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment(root), cwd=REPOSITORY, capture_output=True, text=True, check=True
+    )
+    return Sample(tuple(float(x) for x in done.stdout.splitlines()[-1].split()[1:]))
+
+
+def _checkpoints(line: tuple[str, ...], rounds: int, root: Path) -> tuple[int, Sample]:
+    """Size, and seconds of the last checkpoints of a run, when its history is longest."""
+    words = [w.replace("${range:30}", str(list(range(30)))) for w in line]
+    config = composed(
+        *(w.replace(" ", "") for w in words), "logger=local", "progress=false", "checkpoint.seconds=0", DIGITS
+    )
+    seen: list[float] = []
+    sizes: list[int] = []
+    save = JobFolder.save_checkpoint
+
+    def timed(self: JobFolder, payload: dict[str, Any]) -> None:
+        tick = time.perf_counter()
+        save(self, payload)
+        seen.append(time.perf_counter() - tick)
+        sizes.append((self.path / "checkpoint.pt").stat().st_size)
+
+    stack: list[float] = []
+    state = runner.Recorder.state
+
+    def timed_state(self: runner.Recorder) -> dict[str, Any]:
+        tick = time.perf_counter()
+        found = state(self)
+        stack.append(time.perf_counter() - tick)
+        return found
+
+    JobFolder.save_checkpoint, runner.Recorder.state = timed, timed_state  # type: ignore[method-assign]
+    try:
+        outcome = runner.run_job(config, root)
+    finally:
+        JobFolder.save_checkpoint, runner.Recorder.state = save, state  # type: ignore[method-assign]
+    assert outcome.status == "done", outcome.error
+    last = max(1, min(rounds, len(seen)))
+    return sizes[-1], Sample(tuple(a + b for a, b in zip(seen[-last:], stack[-last:], strict=True)))
+
+
+def measure(rounds: int, quick: bool, say: Callable[[str], None]) -> Overhead:
+    """All of it."""
+    with tempfile.TemporaryDirectory(prefix="mobench-overhead-", dir=os.environ.get("MOBENCH_OUTPUTS")) as folder:
+        root = Path(folder)
+        start, done = _help(rounds), _done(rounds, root / "done")
+        say(f"--help {start.least:.2f} s, a finished job {1000 * done.least:.1f} ms")
+        planned = _planned(min(rounds, 3), root / "planned")
+        say(f"a finished job of a sweep {1000 * planned.least:.1f} ms")
+        checkpoints = {}
+        for name, line in list(CASES.items())[: 1 if quick else None]:
+            short = (*line[:-1], "steps=20") if quick else line
+            checkpoints[name] = _checkpoints(short, rounds, root / "checkpoints")
+            say(
+                f"checkpoint, {name}: {checkpoints[name][0] / 2**20:.1f} MiB, {1000 * checkpoints[name][1].least:.0f} ms"
+            )
+    return Overhead(start, done, planned, checkpoints)
+
+
+def as_json(found: Overhead) -> dict[str, Any]:
+    """Seconds of every round."""
+    return {
+        "help": found.start.rounds,
+        "done": found.done.rounds,
+        "planned": found.planned.rounds,
+        "checkpoints": {name: {"bytes": size, "seconds": s.rounds} for name, (size, s) in found.checkpoints.items()},
+    }
+
+
+def markdown(found: Overhead, table: Callable[..., str], number: Callable[[float], str]) -> list[str]:
+    """The section of docs/performance.md."""
+
+    def met(value: float, aim: float) -> str:
+        return "met" if value <= aim else "**missed**"
+
+    rows = [
+        [
+            name,
+            f"{size / 2**20:.1f}",
+            number(1000 * s.median),
+            f"{100 * s.median / EVERY:.2f} %",
+            met(s.median / EVERY, SHARE),
+        ]
+        for name, (size, s) in found.checkpoints.items()
+    ]
+    return [
+        "## Beside the steps",
+        f"`mobench --help`: {found.start.least:.2f} s (aim {START:g} s, {met(found.start.least, START)}). A job that is done "
+        f"already, after imports: {1000 * found.done.least:.1f} ms (aim {1000 * DONE:g} ms, {met(found.done.least, DONE)}); as one "
+        f"more job of a sweep, its summary included: {1000 * found.planned.least:.1f} ms.",
+        f"Checkpoints (atomic, with fsync), median of the last ones of a run; the share is that of one every {EVERY:g} s, the "
+        f"default. Aim: {100 * SHARE:g} %.",
+        table(["job", "MiB", "ms", "share", "aim"], rows),
+    ]
