@@ -72,8 +72,8 @@ def _done(rounds: int, root: Path) -> Sample:
     return Sample(tuple(seen[1:]))
 
 
-def _planned(rounds: int, root: Path) -> Sample:
-    """A sweep of 40 finished jobs less one of 20: what each costs, its summary included."""
+def _planned(rounds: int, root: Path, jobs: int) -> Sample:
+    """A sweep of 2 `jobs` finished jobs less one of `jobs`: what each costs, its summary included."""
     code = (
         "import sys, time\n"
         "from mobench import cli, sweeper, session\n"
@@ -84,8 +84,8 @@ def _planned(rounds: int, root: Path) -> Sample:
         "    tick = time.perf_counter()\n"
         "    cli.run(['-m', 'algorithm=ls', f'seeds={seeds}', 'preferences=2', 'steps=2', 'logger=local', 'progress=false'])\n"
         "    return time.perf_counter() - tick\n"
-        "sweep(40)\n"
-        f"found = [(sweep(40) - sweep(20)) / 20 for _ in range({rounds})]\n"
+        f"sweep({2 * jobs})\n"
+        f"found = [(sweep({2 * jobs}) - sweep({jobs})) / {jobs} for _ in range({rounds})]\n"
         "print('found', *found)\n"
     )
     done = subprocess.run(
@@ -135,7 +135,7 @@ def measure(rounds: int, quick: bool, say: Callable[[str], None]) -> Overhead:
         root = Path(folder)
         start, done = _help(rounds), _done(rounds, root / "done")
         say(f"--help {start.least:.2f} s, a finished job {1000 * done.least:.1f} ms")
-        planned = _planned(min(rounds, 3), root / "planned")
+        planned = _planned(min(rounds, 3), root / "planned", 2 if quick else 20)
         say(f"a finished job of a sweep {1000 * planned.least:.1f} ms")
         checkpoints = {}
         for name, line in list(CASES.items())[: 1 if quick else None]:
