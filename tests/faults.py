@@ -51,9 +51,22 @@ CASES: dict[str, tuple[str, ...]] = {
     "forum": ("problem=bilevel_quadratic", "oracle=value_gap", "algorithm=forum", "steps=200"),
     "epochs": ("algorithm=ls", "problem=least_squares", "oracle=epochs", "steps=1500"),
     "ema": ("algorithm=mgda", "problem=least_squares", "oracle=ema", "steps=1000"),
+    "ema-local": (
+        "algorithm=mgda",
+        "problem=least_squares",
+        "oracle=federated_ema",
+        "oracle.clients=[128,128]",
+        "steps=500",
+    ),
+    "hyper-cleaning": ("protocol=mobl_hyper_cleaning", "algorithm=wc_mhgd", "scale=smoke", "steps=60"),
+    "few-shot": ("protocol=mobl_few_shot", "algorithm=mgda", "problem.episodes=named", "scale=smoke", "steps=10"),
+    "networks": ("protocol=multi_mnist", "algorithm=ferero_public_code", "scale=smoke", "steps=60"),
     "fedavg": ("protocol=federated", "algorithm=ls", "scale=smoke", "steps=20"),
     "fedfv": ("protocol=federated", "algorithm=fedfv", "scale=smoke", "steps=20"),
     "qffl": ("protocol=federated", "algorithm=qffl", "scale=smoke", "steps=20"),
+    "propfair": ("protocol=federated", "algorithm=propfair", "scale=smoke", "steps=20"),
+    "fedmgda-plus": ("protocol=federated", "algorithm=fedmgda_plus", "scale=smoke", "steps=20"),
+    "ada-omd-tch": ("protocol=federated", "algorithm=ada_omd_tch", "scale=smoke", "steps=20"),
 }
 
 
@@ -125,7 +138,8 @@ def kill_jobs(
         for name in cases:
             if tally.kills >= kills:
                 break
-            config = composed(*CASES[name], *(SMALL if "federated" not in CASES[name][0] else SMALL[2:]))
+            own = CASES[name][0].startswith("protocol=")  # brings preferences and seeds of its own
+            config = composed(*CASES[name], *(SMALL[2:] if own else SMALL))
             whole = run_job(config, root / f"whole-{round_}")
             assert whole.status == "done", whole.error
             length = float(JobFolder(whole.folder).meta()["seconds_wall"])

@@ -13,25 +13,34 @@ from pathlib import Path
 import pytest
 
 from mobench.errors import StoreError
+from mobench.schema import choices
 from mobench.store import JobFolder
 from tests.conftest import REPOSITORY, Run, environment, shell
 from tests.faults import CASES
-from tests.test_runner import same_rows
+from tests.test_runner import composed, same_rows
 
 QUICK = ("algorithm=ls", "preferences=2", "seeds=[0]", "steps=20", "logger=local")
 
 
 def test_kills_at_random_moments(tmp_path: Path) -> None:
-    """Each kind of job is killed twice; `make faults` kills 200 times. Other moments in every run of the tests."""
-    line = [sys.executable, "-m", "tests.faults", "--only", "jobs", "--kills", str(2 * len(CASES)), "--each", "2"]
+    """Each kind of job is killed once; `make faults` kills 200 times. Other moments in every run of the tests."""
+    line = [sys.executable, "-m", "tests.faults", "--only", "jobs", "--kills", str(len(CASES)), "--each", "1"]
     env = environment(tmp_path / "outputs")
     seed = ["--seed", str(time.time_ns())]
     done = subprocess.run(
         [*line, *seed], cwd=REPOSITORY, env=env, capture_output=True, text=True, timeout=280, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert f"; {2 * len(CASES)} of {2 * len(CASES)}\n" in done.stdout
+    assert f"; {len(CASES)} of {len(CASES)}\n" in done.stdout
     assert "- fault" not in done.stdout
+
+
+def test_every_method_and_oracle_is_killed() -> None:
+    """All algorithms, and all oracles: those with a state of their own, and the others."""
+    words = [word for line in CASES.values() for word in line]
+    assert {w.split("=")[1] for w in words if w.startswith("algorithm=")} == set(choices("algorithm"))
+    used = {composed(*line)["oracle"]["_target_"] for line in CASES.values()}
+    assert used == {composed(f"oracle={name}")["oracle"]["_target_"] for name in choices("oracle")}
 
 
 def test_truncated_files_say_what_to_do(mobench: Run) -> None:
