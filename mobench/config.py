@@ -125,10 +125,11 @@ class Job:
         return oracle
 
 
-def make_job(config: dict[str, Any], planned: bool = False) -> Job:
+def make_job(config: dict[str, Any], planned: bool = False, device: str | None = None) -> Job:
     """Check a plain configuration and build problem, algorithm and runs.
 
     `planned`: only to be checked and named. It is placed on the CPU then, because another machine may be the one that runs it.
+    `device`: the one that the job was given, where the configuration leaves the choice.
     """
     validate(config)
     problem = build(config["problem"], "problem")
@@ -161,7 +162,7 @@ def make_job(config: dict[str, Any], planned: bool = False) -> Job:
         if config[group][key] < least:
             raise ConfigError(f"{group}.{key}={config[group][key]} must be at least {least}.")
     choose("checkpoint.signal", config["checkpoint"]["signal"], SIGNALS)
-    device = _device(config["hardware"]["device"], here=not planned)
+    place = _device(device or config["hardware"]["device"], here=not planned)
     try:
         preferences = resolve(config["preferences"], problem.n_objectives)
     except (TypeError, ValueError) as error:
@@ -178,8 +179,8 @@ def make_job(config: dict[str, Any], planned: bool = False) -> Job:
         for name in variants[0]:
             values = torch.tensor([float(v[name]) for v in variants], dtype=torch.float64)
             varied[name] = values[runs.variant]
-        algorithm = algorithm.stacked({name: v.to(device).unsqueeze(1) for name, v in varied.items()})
-    return Job(config, problem, algorithm, runs, config["steps"], DTYPES[config["dtype"]], device, varied)
+        algorithm = algorithm.stacked({name: v.to(place).unsqueeze(1) for name, v in varied.items()})
+    return Job(config, problem, algorithm, runs, config["steps"], DTYPES[config["dtype"]], place, varied)
 
 
 def _variants(vary: Mapping[str, Any], algorithm: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -33,6 +33,7 @@ from mobench.errors import Interrupted, MobenchError, SolverError, StoreError
 from mobench.store import JobFolder, columns, config_hash, outputs_root, results_root, write_atomic, write_json
 
 PARALLEL = "MOBENCH_PARALLEL"  # how many jobs a sweep runs at once on this machine; its workers inherit it
+SINCE = "MOBENCH_SINCE"  # when a sweep began; its workers inherit it
 FRONT_POINTS = 20_001  # resolution of `front_distance`: spacing of a front of length 1.5 is below 1e-4
 
 
@@ -119,11 +120,21 @@ def run_job(config: dict[str, Any], root: Path | None = None, title: str = "") -
         Interrupted: the user stopped it.
     """
     folder = folder_of(make_job(config, planned=True), root)
-    if folder.done and not config["rerun"]:
+    if folder.done and not again(config, folder):
         return Outcome(folder.key, "done", folder.path, skipped=True, title=title)
     hardware = config["hardware"]
-    with slots.device(hardware["device"], hardware["jobs_per_device"], title) as device:
-        return _run(make_job({**config, "hardware": {**hardware, "device": device}}), folder, title)
+    try:
+        with slots.device(hardware["device"], hardware["jobs_per_device"], title) as device:
+            return _run(make_job(config, device=device), folder, title)
+    except StoreError as error:  # no lock can be had: of the folder, which another process may hold, or of a GPU
+        return Outcome(folder.key, "failed", folder.path, error=str(error), title=title)
+
+
+def again(config: dict[str, Any], folder: JobFolder) -> bool:
+    """Whether rows and checkpoints do not count: `rerun=true`, but not for what this very sweep has written already. A job that
+    Slurm puts back into its queue, or whose worker died, goes on."""
+    since = os.environ.get(SINCE)
+    return bool(config["rerun"]) and not (since and float(folder.status().get("time", 0.0)) >= float(since))
 
 
 def _run(job: Job, folder: JobFolder, title: str) -> Outcome:
@@ -133,26 +144,25 @@ def _run(job: Job, folder: JobFolder, title: str) -> Outcome:
         loggers.asked()
     spec = job.oracle().spec
     check(spec, job.algorithm, type(job.problem).__name__)
-    try:
-        with folder.locked(), signals.caught() as arrived:
-            if folder.done and not config["rerun"]:  # another process was faster
-                return Outcome(folder.key, "done", folder.path, skipped=True, title=title)
-            for line in job.algorithm.advice(spec):
-                print(f"warning: {title + ': ' if title else ''}{line}", file=sys.stderr)
-            try:
-                _train(job, folder, title, arrived)
-            except Interrupted:
-                raise
-            except Exception as error:  # noqa: BLE001  whatever a method or plug-in raises is this job's failure
-                message = _in_words(error, job)
-                # a full disk must not hide the reason
-                with contextlib.suppress(MobenchError):
-                    folder.write_status("failed", error=message, traceback=traceback.format_exc())
-                return Outcome(folder.key, "failed", folder.path, error=message, title=title)
-    except StoreError as error:  # another process holds the folder, or it cannot be made
-        return Outcome(folder.key, "failed", folder.path, error=str(error), title=title)
+    with folder.locked(), signals.caught() as arrived:
+        if folder.done and not again(config, folder):  # another process was faster
+            return Outcome(folder.key, "done", folder.path, skipped=True, title=title)
+        for line in job.algorithm.advice(spec):
+            print(f"warning: {title + ': ' if title else ''}{line}", file=sys.stderr)
+        try:
+            _train(job, folder, title, arrived)
+        except Interrupted:
+            raise
+        except Exception as error:
+            message = _in_words(error, job)
+            # a full disk must not hide the reason
+            with contextlib.suppress(MobenchError):
+                folder.write_status("failed", error=message, traceback=traceback.format_exc())
+            if arrived.stop:
+                raise Interrupted(f"Stopped; {folder.key} had just failed: {message}") from error
+            return Outcome(folder.key, "failed", folder.path, error=message, title=title)
     loggers.log_job(config, folder)
-    if arrived.deliver():
+    if arrived.stop:
         raise Interrupted(f"Stopped; {folder.key} had just finished and is complete ({folder.path}).")
     return Outcome(folder.key, "done", folder.path, title=title)
 
@@ -235,7 +245,7 @@ def _train(job: Job, folder: JobFolder, title: str, arrived: signals.Signals) ->
         theta = oracle.initial(job.runs).to(job.device, job.dtype)
         return loop.start(oracle, job.algorithm, rules, theta, runs, job.steps)
 
-    saved, messages = (None, []) if config["rerun"] else folder.load_checkpoint()
+    saved, messages = (None, []) if again(config, folder) else folder.load_checkpoint()
     for message in messages:
         print(f"warning: {message}", file=sys.stderr)
     began, woke, spent, before = time.time(), time.monotonic(), 0.0, 0.0
@@ -288,12 +298,13 @@ def _train(job: Job, folder: JobFolder, title: str, arrived: signals.Signals) ->
             chunk = min(2 * chunk, 1024) if took < 0.1 else max(1, chunk // 2)
             show(state["t"])
             _check_failures(job, state)
-            if arrived.pending or time.monotonic() - checked > config["checkpoint"]["seconds"]:
+            asked = bool(arrived.pending)  # what comes after the checkpoint waits for the next one
+            if asked or time.monotonic() - checked > config["checkpoint"]["seconds"]:
                 payload = {"state": state, "second": second, "seconds": spent, "answers": answers, "gamma": gamma}
                 folder.save_checkpoint({**payload, "seconds_wall": wall(), "history": recorder.state()})
                 beat()
                 checked = time.monotonic()
-            if state["t"] < job.steps and arrived.deliver():
+            if asked and state["t"] < job.steps and arrived.deliver():
                 raise Interrupted(
                     f"Stopped at step {state['t']} of {job.steps}; the same command continues from there "
                     f"({folder.path})."

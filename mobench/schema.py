@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -154,3 +155,18 @@ def plain(cfg: DictConfig) -> dict[str, Any]:
             # a + on the command line adds keys that the schema does not know
             raise ConfigError(f"{key!s} is unknown; known keys are {', '.join(known)}.{suggest(str(key), known)}")
     return {str(k): v for k, v in out.items()}
+
+
+def completed(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A stored configuration with the keys that have come since it was written, at their defaults."""
+    found = OmegaConf.to_container(OmegaConf.structured(Root))
+    assert isinstance(found, dict)
+    defaults = {str(key): value for key, value in found.items()}
+    groups = {k: {**v, **(config.get(k) or {})} for k, v in defaults.items() if dataclasses.is_dataclass(_type(k))}
+    return {**defaults, **config, **groups}
+
+
+def _type(key: str) -> Any:
+    """What the default of a key of Root is."""
+    (field_,) = (f for f in dataclasses.fields(Root) if f.name == key)
+    return None if field_.default_factory is dataclasses.MISSING else field_.default_factory

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 STOP = (signal.SIGINT, signal.SIGTERM)
@@ -37,15 +37,20 @@ class Signals:
 
     def deliver(self) -> bool:
         """Hand the signals on; True if the job has to stop. A handler may end the process."""
-        stop, arrived = False, list(dict.fromkeys(self.pending))
-        self.pending.clear()
-        for number in arrived:
-            if self._own(number):
-                stop = stop or number in STOP
-            else:
+        arrived, self.pending = self.pending, []
+        for number in dict.fromkeys(arrived):
+            if not self._own(number):
                 handler: Callable[[int, object], Any] = self.before[number]
                 handler(number, None)
-        return stop
+        return self._stop(arrived)
+
+    @property
+    def stop(self) -> bool:
+        """Whether a signal that nobody else handles asks to stop: for a job that has ended, and needs nothing put back."""
+        return self._stop(self.pending)
+
+    def _stop(self, numbers: Sequence[int]) -> bool:
+        return any(number in STOP and self._own(number) for number in numbers)
 
 
 @contextlib.contextmanager

@@ -1,7 +1,7 @@
 """One GPU for each job: locks in a folder of the machine, so that jobs of any process or launcher never share one by accident.
 
 The operating system takes a lock back when its process ends, however it ends. Under Slurm the scheduler hands out GPUs
-(`gres`), and nothing is locked.
+(`gres`); only several in one allocation are locked.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
+
+from mobench.errors import StoreError
 
 WAIT = 1.0  # seconds between looks
 
@@ -38,7 +40,12 @@ def take(ids: Sequence[str], each: int = 1, title: str = "", root: Path | None =
     The devices are tried from the least used on: with each = 2 no GPU gets a second job while another has none.
     """
     base = root or folder()
-    base.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        base.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(
+            f"The locks of GPUs cannot be kept in {base}: {error.strerror}. Set TMPDIR to a folder of yours."
+        ) from error
     said = False
     while True:
         for place in range(each):
@@ -63,8 +70,9 @@ def take(ids: Sequence[str], each: int = 1, title: str = "", root: Path | None =
 
 @contextlib.contextmanager
 def device(name: str, each: int = 1, title: str = "") -> Iterator[str]:
-    """The device of a job: `cuda` becomes a free `cuda:N`. Others are left as they are, and so is `cuda` under Slurm."""
-    if name != "cuda" or "SLURM_JOB_ID" in os.environ or torch.cuda.device_count() == 0:
+    """The device of a job: `cuda` becomes a free `cuda:N`. Others stay, and so does `cuda` where Slurm gave the job one GPU."""
+    count = torch.cuda.device_count() if name == "cuda" else 0
+    if count == 0 or (count == 1 and "SLURM_JOB_ID" in os.environ):
         yield name
         return
     with take(visible(), each, title) as number:

@@ -23,7 +23,8 @@ from typing import Any
 
 from mobench import console
 from mobench.console import fail, say
-from mobench.errors import ConfigError, Interrupted, MobenchError
+from mobench.errors import Interrupted, MobenchError, StoreError
+from mobench.schema import completed
 from mobench.store import JobFolder, outputs_root
 
 ORDER = ("failed", "dead", "running", "missing", "diverged", "done")
@@ -57,7 +58,10 @@ def alive(folder: JobFolder, status: dict[str, Any]) -> bool:
         return True
     if status.get("host") == socket.gethostname():
         return False
-    every = float(folder.config()["checkpoint"]["seconds"])
+    try:
+        every = float(folder.config()["checkpoint"]["seconds"])
+    except (StoreError, KeyError):
+        every = 0.0
     return time.time() - float(status.get("time", 0.0)) < max(LEAST, BEATS * every)
 
 
@@ -82,6 +86,8 @@ def look(folder: JobFolder, name: str = "") -> State:
         words += duration(float(s.get("seconds", s.get("finished", 0.0) - s.get("started", 0.0))))
     elif state == "failed":
         words = str(s.get("error", "no reason written"))
+    elif (folder.path / "config.yaml").exists() and not folder.held:
+        state, words = "dead", "stopped before its first step"
     else:
         words = ""
     return State(folder, name or folder.key, state, words, s)
@@ -104,7 +110,9 @@ def counted(states: Iterable[State]) -> str:
 def folders() -> list[JobFolder]:
     """All job folders in outputs/runs."""
     root = outputs_root() / "runs"
-    return [JobFolder(p) for p in sorted(root.iterdir()) if p.is_dir()] if root.is_dir() else []
+    marks = ("config.yaml", "status.json")
+    found = sorted(root.iterdir()) if root.is_dir() else []
+    return [JobFolder(p) for p in found if any((p / name).exists() for name in marks)]
 
 
 def planned(arguments: Sequence[str]) -> tuple[list[tuple[str, str, list[State]]], dict[str, dict[str, Any]]]:
@@ -145,7 +153,7 @@ def rerun(states: Iterable[State], configs: dict[str, dict[str, Any]]) -> None:
     say(f"\n{len(chosen)} to run again")
     for key, state in chosen.items():
         try:
-            config = configs.get(key) or state.folder.config()
+            config = configs.get(key) or completed(state.folder.config())
             outcome = run_job({**config, "rerun": False}, root=state.folder.path.parent.parent, title=state.name)
         except Interrupted:
             raise
@@ -171,7 +179,9 @@ def main() -> None:
     parser.add_argument("--failed", action="store_true", help="run again what failed, go on with what died")
     parser.add_argument("--all", action="store_true", help="list finished jobs too")
     parser.add_argument("--json", action="store_true", help="for programs: a list of jobs with all fields")
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
+    if given.json and given.failed:
+        parser.error("--json shows what is, --failed changes it: give one of them")
     try:
         if given.what:
             groups, configs = planned(given.what)
@@ -199,7 +209,7 @@ def main() -> None:
             console.exit_code = max(console.exit_code, 1)
     except (Interrupted, KeyboardInterrupt) as error:
         fail(str(error) or "Stopped.", code=130)
-    except ConfigError as error:
+    except MobenchError as error:
         fail(str(error), code=2)
     sys.exit(console.exit_code)
 

@@ -131,11 +131,14 @@ class JobFolder:
         """status.json, or {"status": "missing"}; an unreadable file counts as failed."""
         path = self.path / "status.json"
         try:
-            return dict(json.loads(path.read_text()))
+            found = json.loads(path.read_text())
         except FileNotFoundError:
             return {"status": "missing"}
         except (OSError, ValueError) as error:
             return {"status": "failed", "error": f"unreadable status.json: {error}"}
+        if not isinstance(found, dict) or found.get("status") not in ("running", "done", "failed"):
+            return {"status": "failed", "error": f"unreadable status.json: it says {str(found)[:40]}"}
+        return found
 
     def write_status(self, status: str, **fields: Any) -> None:
         """running | done | failed, with step, times, host, pid and error."""

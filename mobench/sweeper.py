@@ -25,6 +25,7 @@ from concurrent.futures import BrokenExecutor
 from typing import Any, ClassVar
 from unittest.mock import patch
 
+import torch
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -36,12 +37,12 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from mobench.config import make_job
-from mobench.console import say
+from mobench.console import fail, say
 from mobench.core.join import check
-from mobench.errors import ConfigError, MobenchError
+from mobench.errors import ConfigError, Interrupted, MobenchError
 from mobench.overrides import normalise, shown
 from mobench.plan import Plan, Planned
-from mobench.runner import PARALLEL, Outcome, folder_of, run_job
+from mobench.runner import PARALLEL, SINCE, Outcome, folder_of, run_job
 from mobench.schema import conf_dir, plain
 from mobench.store import outputs_root
 
@@ -161,9 +162,10 @@ class JobsSweeper(Sweeper):
             for name, overrides in named.items():
                 composed = self._compose(overrides) if artifact else config
                 try:
-                    job = make_job(composed, planned=self.far)
+                    job = make_job(composed, planned=self.far or self.only is not None)
                     folder = folder_of(job)
-                    if composed["rerun"] or not folder.done:  # finished rows need no data sets to be shown
+                    # to show what is there needs no data sets
+                    if self.only is None and (composed["rerun"] or not folder.done):
                         check(job.oracle().spec, job.algorithm, type(job.problem).__name__)
                 except MobenchError as error:
                     # in a free sweep a pair that does not fit is reported, and the others still run
@@ -181,15 +183,20 @@ class JobsSweeper(Sweeper):
         plan = self.plan(arguments)
         if self.only is not None:
             self.only.append(plan)
+            for reason in self.refused:
+                fail(f"not run: {reason}", code=2)
             return []
         todo: dict[str, Planned] = {}
         for job in plan.jobs:
             if job.folder.key not in todo and (job.config["rerun"] or not job.folder.done):
                 todo[job.folder.key] = job
         session.announce(plan, len(todo))
-        outcomes: dict[str, Outcome] = {}
-        for outcome in self._launch(list(todo.values())):
-            outcomes[outcome.key] = outcome
+        began = time.time()
+        held = [job for job in todo.values() if job.folder.held]
+        if held:
+            say(f"{len(held)} of them are being run by other processes; they are waited for")
+        outcomes = {o.key: o for o in self._launch([job for job in todo.values() if job not in held])}
+        outcomes |= {job.folder.key: _waited(job, began) for job in held}
         return session.finish(plan, outcomes, self.refused)
 
     def _launch(self, jobs: list[Planned]) -> list[Outcome]:
@@ -197,24 +204,42 @@ class JobsSweeper(Sweeper):
             # Hydra imports its plug-ins under their own names, so isinstance does not know it. In this process the
             # composed configurations can be used as they are.
             return [run_job(j.config, title=j.title) for j in jobs]
+        os.environ[SINCE] = str(time.time())
+        try:
+            return self._until_answered(jobs)
+        except KeyboardInterrupt:
+            if self.far:
+                raise Interrupted(
+                    "Stopped waiting. Jobs that are in Slurm's queue go on (`squeue --me`; `scancel` stops them); `mobench-status` "
+                    "shows them, and once they have ended the same command does the rest."
+                ) from None
+            raise
+        finally:
+            del os.environ[SINCE]
+
+    def _until_answered(self, jobs: list[Planned]) -> list[Outcome]:
+        """Launch jobs, and again those whose workers died."""
         outcomes: dict[str, Outcome] = {}
         tries: Counter[str] = Counter()
         groups = [jobs] if jobs else []
         while groups:
-            group = groups.pop(0)
+            group, began = groups.pop(0), time.time()
             found = self._launched(group)
             outcomes |= {outcome.key: outcome for outcome in found}
             lost = [job for job, o in zip(group, found, strict=True) if isinstance(o, Lost)]
-            # with joblib all of a pool's jobs are lost with one worker: those that had begun are suspects, and run alone then
-            begun = [job for job in lost if job.folder.status()["status"] == "running"] or lost
+            # with joblib all of a pool's jobs are lost with one worker: those that had begun are suspects
+            begun = [job for job in lost if job.folder.status().get("time", 0.0) >= began] or lost
             tries.update(job.folder.key for job in begun)
-            again = [job for job in begun if tries[job.folder.key] <= job.config["hardware"]["retries"]]
-            waiting = [job for job in lost if job not in begun]
-            if again or waiting:
+            left = {job.folder.key: job.config["hardware"]["retries"] - tries[job.folder.key] for job in lost}
+            # the last time they run alone, so that no job fails for its neighbour
+            alone = [
+                [job] for job in lost if left[job.folder.key] == 0 and job in begun and hasattr(self.launcher, "joblib")
+            ]
+            together = [job for job in lost if left[job.folder.key] >= 0 and [job] not in alone]
+            groups += [g for g in (together, *alone) if g]
+            if groups and lost:
                 gone = "killed, out of memory or with its machine"
-                say(f"{len(lost)} jobs lost their worker ({gone}); launched again: {len(again + waiting)}")
-            apart = [[job] for job in again] if hasattr(self.launcher, "joblib") else [again]
-            groups += [g for g in (waiting, *apart) if g]
+                say(f"{len(lost)} jobs lost their worker ({gone}); launched again: {len(together) + len(alone)}")
         return list(outcomes.values())
 
     def _launched(self, jobs: list[Planned]) -> list[Outcome]:
@@ -228,11 +253,13 @@ class JobsSweeper(Sweeper):
         params = getattr(self.launcher, "params", {})
         if "/.submitit/" in str(params.get("submitit_folder")):  # the default: in the working folder
             params["submitit_folder"] = str(outputs_root() / "submitit" / "%j")
+        if type(self.launcher).__name__ == "LocalLauncher" and jobs[0].config["hardware"]["device"].startswith("cuda"):
+            params["gpus_per_node"] = torch.cuda.device_count()  # else submitit hides all of them
         os.environ["SUBMITIT_PREEMPT_SIGNAL"] = jobs[0].config["checkpoint"]["signal"]
         os.environ[PARALLEL] = str(at_once(self.launcher, len(jobs)))
         try:
             with answering():
-                returns: Sequence[JobReturn | Exception] = self.launcher.launch(
+                returns: Sequence[JobReturn | Exception | str] = self.launcher.launch(
                     [j.overrides for j in jobs], initial_job_idx=0
                 )
         except Exception as error:  # noqa: BLE001  a worker that dies takes joblib's pool with it: the folders know what was done
@@ -260,7 +287,7 @@ def answering() -> Iterator[None]:
     still run. Here such a job answers with its error."""
     try:
         import submitit
-        from submitit.core.utils import FailedJobError, UncompletedJobError
+        from submitit.core.utils import FailedJobError
     except ImportError:
         yield
         return
@@ -272,10 +299,10 @@ def answering() -> Iterator[None]:
         def results(self) -> list[Any]:
             try:
                 return list(self.job.results())
-            except UncompletedJobError as error:  # no answer: the worker died
-                return [error]
             except FailedJobError as error:  # an exception that no job of ours lets through
                 return [str(error)]
+            except Exception as error:  # noqa: BLE001  no answer, or none that can be read; others still run, and are asked
+                return [error]
 
     original = submitit.AutoExecutor.map_array
 
@@ -286,7 +313,7 @@ def answering() -> Iterator[None]:
         yield
 
 
-def _outcome(returned: JobReturn | Exception, job: Planned, began: float) -> Outcome:
+def _outcome(returned: JobReturn | Exception | str, job: Planned, began: float) -> Outcome:
     """What a launcher brought back. Where a worker left no answer, its folder has one, or the job is lost."""
     folder = job.folder
     value: Any = returned
@@ -298,20 +325,37 @@ def _outcome(returned: JobReturn | Exception, job: Planned, began: float) -> Out
             value = f"{type(error).__name__}: {error}"
     if isinstance(value, Outcome):
         return value
+    done = _written(job, began)
+    if done is not None:
+        return done
+    text = str(value)
+    last = text.strip().splitlines()[-1] if text.strip() else ""
     if isinstance(value, Exception):
-        status = folder.status()
-        if folder.done:
-            return Outcome(folder.key, "done", folder.path, title=job.title)
-        if status["status"] == "failed" and status.get("time", 0.0) >= began:
-            return Outcome(folder.key, "failed", folder.path, error=str(status.get("error")), title=job.title)
-        last = f"{type(value).__name__}: {(str(value).strip().splitlines() or [''])[-1]}"
-        if not isinstance(value, BrokenExecutor) and type(value).__name__ != "UncompletedJobError":
-            return Outcome(folder.key, "failed", folder.path, error=f"the launcher failed ({last})", title=job.title)
-        return Lost(
-            folder.key,
-            "failed",
-            folder.path,
-            error=f"its worker died ({last})",
-            title=job.title,
-        )
-    return Outcome(folder.key, "failed", folder.path, error=str(value), title=job.title)
+        cancelled = "state: CANCELLED" in text
+        text = f"{type(value).__name__}: {last}"
+        if (isinstance(value, BrokenExecutor) or type(value).__name__ == "UncompletedJobError") and not cancelled:
+            return Lost(folder.key, "failed", folder.path, error=f"its worker died ({text})", title=job.title)
+        text = "it was cancelled (scancel)" if cancelled else f"the launcher failed ({text})"
+    if "timed-out too many times" in text:
+        text = f"its time limit ended too often; raise hydra.launcher.max_num_timeout or timeout_min. {last}"
+    return Outcome(folder.key, "failed", folder.path, error=text, title=job.title)
+
+
+def _written(job: Planned, began: float) -> Outcome | None:
+    """What the job's folder says of this sweep: done, failed, or nothing."""
+    folder, status = job.folder, job.folder.status()
+    now = float(status.get("time", 0.0)) >= began
+    if folder.done and (now or not job.config["rerun"]):
+        return Outcome(folder.key, "done", folder.path, title=job.title)
+    if status["status"] == "failed" and now:
+        return Outcome(folder.key, "failed", folder.path, error=str(status.get("error")), title=job.title)
+    return None
+
+
+def _waited(job: Planned, began: float) -> Outcome:
+    """The end of a job that another process runs."""
+    while job.folder.held:
+        time.sleep(1.0)
+    lost = "the process that ran it has ended without its rows; the same command goes on from its checkpoint"
+    failed = Outcome(job.folder.key, "failed", job.folder.path, error=lost, title=job.title)
+    return _written(job, began) or failed

@@ -43,5 +43,4 @@ def text(arguments: Sequence[str] = ()) -> str:
     """What `--help` prints; `arguments` may name plug-in folders."""
     template = OmegaConf.load(conf_dir() / "config.yaml").hydra.help
     groups = "\n".join(_groups([conf_dir(), *_plug_ins(arguments)]))
-    body = string.Template(template.template.replace("${hydra.help.header}", template.header))
-    return body.substitute(APP_CONFIG_GROUPS=groups).replace("${hydra.help.footer}", template.footer)
+    return string.Template(template.template).substitute(APP_CONFIG_GROUPS=groups)

@@ -149,7 +149,7 @@ def kill_jobs(
             for _ in range(each):
                 if tally.kills >= kills or folder.done:
                     break
-                if forked(lambda c=config, t=target: run_job(c, t), rng.uniform(0.0, 0.5 * length)):  # type: ignore[misc]
+                if forked(lambda c=config, t=target: run_job(c, t), rng.uniform(0.0, 1.1 * length)):  # type: ignore[misc]
                     tally.kills, here = tally.kills + 1, here + 1
                 else:
                     tally.finished_before += 1
@@ -158,6 +158,8 @@ def kill_jobs(
             if done.status != "done":
                 tally.faults.append(f"{folder.key} did not finish: {done.error}")
                 continue
+            final = inspect(folder, final, tally)
+            run_job(config, target)  # finished: nothing may be written again
             inspect(folder, final, tally)
             same(whole.folder, done.folder, tally)
             tally.jobs += 1
@@ -187,7 +189,7 @@ def children(pid: int) -> list[int]:
 
 SWEEP = (
     "algorithm=ls,mgda,ferero,epo,pmtl,omd_tch,tch,stch",
-    "steps=2000",
+    "steps=8000",
     *SMALL[:2],
     "checkpoint.seconds=0.1",
     *SMALL[3:],
@@ -205,6 +207,7 @@ def kill_sweeps(
     while tally.kills < kills:
         target = root / f"killed-{tally.jobs}"
         code = 1
+        finals: dict[str, bytes | None] = {}
         for attempt in range(30):
             with (root / "sweep.log").open("w") as log:  # no pipe: workers that outlive their sweep would hold it open
                 process = subprocess.Popen(
@@ -219,7 +222,7 @@ def kill_sweeps(
                         tally.kills += 1
             code = process.wait(300)
             for path in (target / "runs").glob("*"):
-                inspect(JobFolder(path), None, tally)
+                finals[path.name] = inspect(JobFolder(path), finals.get(path.name), tally)
             until = time.monotonic() + 60  # workers whose sweep is gone end on their own
             while any(JobFolder(p).held for p in (target / "runs").glob("*")) and time.monotonic() < until:
                 time.sleep(0.5)
@@ -236,7 +239,7 @@ def kill_sweeps(
 
 
 @contextlib.contextmanager
-def slurm(base: Path, port: int = 16817) -> Iterator[dict[str, str]]:
+def slurm(base: Path) -> Iterator[dict[str, str]]:
     """A Slurm of our own; the environment in which its commands find it. Raises RuntimeError with the reason if it cannot be."""
     if os.getuid() != 0:
         raise RuntimeError("starting Slurm's daemons needs root")
@@ -245,7 +248,7 @@ def slurm(base: Path, port: int = 16817) -> Iterator[dict[str, str]]:
         raise RuntimeError(f"{', '.join(missing)} not found (Debian: slurm-wlm and munge)")
     scripts = REPOSITORY / "tests/slurm"
     try:
-        start = [str(scripts / "start.sh"), str(base), str(port)]
+        start = [str(scripts / "start.sh"), str(base), str(random.SystemRandom().randrange(20000, 30000, 2))]
         done = subprocess.run(start, capture_output=True, text=True, timeout=60, check=False)
         if done.returncode:
             raise RuntimeError(f"Slurm did not start: {done.stderr[-2000:]}")
@@ -279,6 +282,7 @@ def disturb_slurm(
     plan = ["kill"] * kills + ["signal"] * preemptions + ["evict"] * evictions
     rng.shuffle(plan)
     done_early: dict[str, bytes] = {}
+    disturbed: dict[str, int] = {}
     with log.open("w") as out:
         process = subprocess.Popen(
             command(*line, *ON_SLURM), env=environment(target, **env), cwd=root, stdout=out, stderr=subprocess.STDOUT
@@ -297,9 +301,10 @@ def disturb_slurm(
                 continue
             folder = rng.choice(at_work)
             now = folder.status()
-            if not (folder.path / "checkpoint.pt").exists():
+            # one that was disturbed may still be on its way out: it is left alone until another process has it
+            if not (folder.path / "checkpoint.pt").exists() or disturbed.get(folder.key) == now["pid"]:
                 continue
-            what = plan.pop()
+            what = plan[-1]
             with contextlib.suppress(ProcessLookupError):
                 if what == "kill":
                     os.kill(int(now["pid"]), signal.SIGKILL)
@@ -308,6 +313,9 @@ def disturb_slurm(
                 else:
                     hold = ["sbatch", "-p", "high", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 3"]
                     subprocess.run(hold, env=environment(target, **env), capture_output=True, check=True)
+                hit = at_work if what == "evict" else [folder]
+                disturbed |= {f.key: int(f.status().get("pid", 0)) for f in hit}
+                plan.pop()
                 tally.kills += 1
                 say(f"{what}: {folder.key} at step {now.get('step')}")
     asked = ["scontrol", "--oneliner", "show", "jobs"]
@@ -405,7 +413,10 @@ def page(rows: Sequence[tuple[str, Tally]], kills: int, seed: int) -> str:
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for name, t in rows:
-        seen = [t.resumed, t.writing, "–"] if "Slurm" not in name else ["all", "–", t.requeued]
+        on_disk = (
+            [t.resumed, t.writing] if name.startswith("single") else ["all", "–"] if "Slurm" in name else ["–", "–"]
+        )
+        seen = [*on_disk, t.requeued if "Slurm" in name else "–"]
         numbers = [t.kills, *seen, t.jobs, len(t.faults), f"{t.seconds / 60:.1f}"]
         lines.append(f"| {name} | {' | '.join(map(str, numbers))} |")
     lines += ["", *(f"- fault: {fault}" for _, t in rows for fault in t.faults)]

@@ -2,24 +2,43 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import multiprocessing
 import os
 import signal
 import sys
 import time
+from collections.abc import Iterator
+from concurrent.futures import BrokenExecutor
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
 import torch
+import yaml
 from hydra.plugins.launcher import Launcher
 
 from mobench import runner, signals, slots, status, sweeper
+from mobench.errors import StoreError
+from mobench.plan import Planned
 from mobench.store import JobFolder
 from tests.conftest import Run, environment, shell
-from tests.test_runner import BASE, STEPS, composed, disturb, first_pass, killed, resumed_at, same_rows
+from tests.faults import LAUNCHERS
+from tests.test_runner import (
+    BASE,
+    STEPS,
+    Killed,
+    composed,
+    die,
+    disturb,
+    first_pass,
+    killed,
+    last_chunk,
+    resumed_at,
+    same_rows,
+)
 
 __all__ = ["resumed_at"]  # a fixture
 
@@ -86,6 +105,53 @@ def test_signals_are_left_alone_outside_of_jobs() -> None:
     assert [signal.getsignal(number) for number in (*signals.STOP, *signals.SAVE)] == before
 
 
+def test_a_job_that_has_ended_is_not_put_back(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A signal in the last steps: the foreign handler, which would requeue the job, is not called."""
+    seen: list[int] = []
+    before = signal.signal(signal.SIGUSR2, lambda number, frame: seen.append(number))
+    try:
+        with monkeypatch.context() as patch:
+            disturb(patch, last_chunk, lambda: os.kill(os.getpid(), signal.SIGUSR2))
+            done = runner.run_job(composed("algorithm=ls", *QUICK), tmp_path)
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+    assert done.status == "done"
+    assert seen == []
+
+
+def test_rerun_goes_on_when_it_is_put_back(
+    monkeypatch: pytest.MonkeyPatch, resumed_at: list[tuple[int, bool]], tmp_path: Path
+) -> None:
+    """rerun=true is about rows from before the sweep, not about what a requeued or relaunched worker finds of its own."""
+    config = composed("algorithm=omd_tch", *QUICK, "rerun=true")
+    first = runner.run_job(config, tmp_path)
+    old = (first.folder / "final.csv").read_bytes()
+    monkeypatch.setenv(runner.SINCE, str(time.time()))
+    with monkeypatch.context() as patch:
+        disturb(patch, first_pass, die)
+        with pytest.raises(Killed):
+            runner.run_job(config, tmp_path)
+    assert resumed_at == []  # from before the sweep
+    assert not runner.run_job(config, tmp_path).skipped
+    assert len(resumed_at) == 1
+    assert (first.folder / "final.csv").read_bytes() != old
+    assert runner.run_job(config, tmp_path).skipped
+    monkeypatch.setenv(runner.SINCE, str(time.time()))
+    assert not runner.run_job(config, tmp_path).skipped
+
+
+def test_stop_is_not_lost_when_the_job_fails(mobench: Run, plug_in: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop_and_fail() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise ValueError("by itself")
+
+    with monkeypatch.context() as patch:
+        disturb(patch, first_pass, stop_and_fail)
+        result = mobench("-m", "algorithm=ls,mgda", *QUICK)
+    result.refused("Stopped", "had just failed: ValueError: by itself", code=130)
+    assert result.job.status()["status"] == "failed"  # the second job did not start
+
+
 # workers that die
 
 WORKER = '''
@@ -129,12 +195,6 @@ def victim(tmp_path: Path) -> dict[str, str]:
         f"_target_: mobench_victim.Victim\nstep_size: 0.05\nonce: {tmp_path / 'killed'}\n"
     )
     return {"PYTHONPATH": str(tmp_path / "code"), "SEARCH": f"hydra.searchpath=[file://{tmp_path / 'conf'}]"}
-
-
-LAUNCHERS = {
-    "joblib": ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2"),
-    "submitit_local": ("hydra/launcher=submitit_local",),
-}
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
@@ -189,11 +249,69 @@ def test_error_of_a_launcher_is_no_dead_worker(mobench: Run, monkeypatch: pytest
     from hydra_plugins.hydra_joblib_launcher.joblib_launcher import JoblibLauncher
 
     monkeypatch.setattr(JoblibLauncher, "launch", broken)
-    result = mobench("-m", "algorithm=ls,mgda", *QUICK, *LAUNCHERS["joblib"])
+    for options in ((), ("rerun=true",)):  # rows from before the sweep are no answer to rerun=true
+        mobench("-m", "algorithm=ls,mgda", *QUICK, *options)
+    calls.clear()
+    result = mobench("-m", "algorithm=ls,mgda", *QUICK, *LAUNCHERS["joblib"], "rerun=true")
     assert result.code == 1
     assert "2 of 2 jobs failed" in result.out
     assert result.err.count("the launcher failed (OSError: no processes left)") == 2
     assert len(calls) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "lost", "words"),
+    [
+        (BrokenExecutor("gone"), True, "its worker died (BrokenExecutor: gone)"),
+        (RuntimeError("Job 7 has not produced any output"), False, "the launcher failed"),
+        ("Stopped at step 3", False, "Stopped at step 3"),
+        ("Job not requeued because: timed-out too many times.", False, "raise hydra.launcher.max_num_timeout"),
+    ],
+)
+def test_answers_of_workers(tmp_path: Path, answer: Any, lost: bool, words: str) -> None:
+    folder = JobFolder(tmp_path / "job")
+    job = Planned([], {"rerun": False}, folder)
+    began = time.time()
+    found = sweeper._outcome(answer, job, began)
+    assert (isinstance(found, sweeper.Lost), found.status) == (lost, "failed")
+    assert words in str(found.error)
+    # whatever the answer: the folder knows
+    folder.write_status("failed", error="its own reason")
+    assert sweeper._outcome(answer, job, began).error == "its own reason"
+    folder.write_status("done")
+    (folder.path / "final.csv").write_text("run\n0\n")
+    assert sweeper._outcome(answer, job, began).status == "done"
+    assert sweeper._outcome(answer, Planned([], {"rerun": True}, folder), time.time() + 1).status == "failed"
+
+
+def test_cancelled_jobs_are_not_launched_again(tmp_path: Path) -> None:
+    submitit = pytest.importorskip("submitit", reason="needs submitit")
+    error = submitit.core.utils.UncompletedJobError("Job 3 has not produced any output (state: CANCELLED by 1000)")
+    found = sweeper._outcome(error, Planned([], {"rerun": False}, JobFolder(tmp_path / "job")), time.time())
+    assert not isinstance(found, sweeper.Lost)
+    assert "cancelled" in str(found.error)
+
+
+def test_jobs_of_other_processes_are_waited_for(mobench: Run, tmp_path: Path) -> None:
+    folder = mobench("algorithm=ls", *QUICK).job
+    (folder.path / "final.csv").rename(tmp_path / "final.csv")
+    context = multiprocessing.get_context("fork")
+    ready = context.Event()
+
+    def other() -> None:
+        with JobFolder(folder.path).locked():
+            ready.set()
+            time.sleep(3)
+            (tmp_path / "final.csv").rename(folder.path / "final.csv")
+
+    process = context.Process(target=other)
+    process.start()
+    assert ready.wait(30)
+    result = mobench("-m", "algorithm=ls,mgda", *QUICK)
+    process.join(30)
+    assert result.code == 0, result.err
+    assert "1 of them are being run by other processes" in result.out
+    assert [f.done for f in result.folders] == [True, True]
 
 
 # GPU slots, with names for devices
@@ -256,9 +374,30 @@ def test_device_of_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     with slots.device("cuda") as a, slots.device("cuda") as b, slots.device("cpu") as c, slots.device("cuda:1") as d:
         assert (a, b, c, d) == ("cuda:0", "cuda:1", "cpu", "cuda:1")
-    monkeypatch.setenv("SLURM_JOB_ID", "7")
-    with slots.device("cuda") as a:
-        assert a == "cuda"
+    monkeypatch.setenv("SLURM_JOB_ID", "7")  # an allocation of two, shared by the jobs of a sweep inside
+    with slots.device("cuda") as a, slots.device("cuda") as b:
+        assert (a, b) == ("cuda:0", "cuda:1")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with slots.device("cuda") as a, slots.device("cuda") as b:
+        assert (a, b) == ("cuda", "cuda")
+
+
+def test_slots_without_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match="Set TMPDIR"), slots.take(["a"], root=tmp_path / "file/locks"):
+        pass
+
+
+def test_the_choice_of_a_gpu_is_not_stored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Else a job that is run again would insist on that one."""
+
+    @contextlib.contextmanager
+    def given(*_: Any) -> Iterator[str]:
+        yield "cpu"
+
+    monkeypatch.setattr(slots, "device", given)
+    done = runner.run_job(composed("algorithm=ls", *QUICK, "hardware.device=cuda"), tmp_path)
+    assert JobFolder(done.folder).config()["hardware"]["device"] == "cuda"
 
 
 def test_job_is_the_same_on_every_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -424,6 +563,51 @@ def test_status_of_a_sweep(mobench: Run, look: Any) -> None:
     assert "Did you mean" in err
 
 
+def test_old_folders_run_again(mobench: Run, monkeypatch: pytest.MonkeyPatch, look: Any) -> None:
+    """Of a version that knew fewer keys."""
+    killed(mobench, monkeypatch, first_pass, "algorithm=ls", *QUICK)
+    (folder,) = mobench("--help").folders
+    config = folder.config()
+    del config["vary"], config["hardware"]["retries"], config["checkpoint"]["signal"]
+    (folder.path / "config.yaml").write_text(yaml.safe_dump(config))
+    code, out, err = look("--failed")
+    assert code == 0, err
+    assert "done" in out
+    assert folder.done
+
+
+@pytest.mark.parametrize("text", ["null", "{}", '{"status": "odd"}', '{"status"', ""])
+def test_broken_folders_are_listed(mobench: Run, look: Any, text: str) -> None:
+    folder = mobench("algorithm=ls", *QUICK).job
+    (folder.path / "status.json").write_text(text)
+    (folder.path / "config.yaml").unlink()
+    (folder.path.parent / "stray").mkdir()
+    code, out, _ = look()
+    assert code == 1
+    assert "1 failed of 1" in out
+    assert "unreadable status.json" in out
+
+
+def test_killed_before_the_first_status(mobench: Run, look: Any) -> None:
+    folder = mobench("algorithm=ls", *QUICK).job
+    for name in ("status.json", "final.csv"):
+        (folder.path / name).unlink()
+    code, out, _ = look()
+    assert code == 1
+    assert "stopped before its first step" in out
+    assert look("--failed")[0] == 0
+    assert folder.done
+
+
+def test_looking_says_what_does_not_fit(look: Any) -> None:
+    code, out, err = look("algorithm=csmoo2,ls", "problem=vlmop2", "algorithm.nothing=1")
+    assert code == 2
+    assert err.count("not run:") == 2
+    code, out, _ = look("ferero/fig5", "scale=smoke", "data=mnist", "hardware=gpu")  # neither is here
+    assert code == 0
+    assert "missing" in out
+
+
 def test_a_job_that_runs_is_not_dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = JobFolder(tmp_path / "job")
     with folder.locked():
@@ -435,6 +619,8 @@ def test_a_job_that_runs_is_not_dead(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert status.look(folder).state == "dead"
     # on another machine, where the file system may share no locks, the last sign of life decides
     monkeypatch.setattr(status.socket, "gethostname", lambda: "elsewhere")
+    assert status.look(folder).state == "running"
+    (folder.path / "config.yaml").unlink()
     assert status.look(folder).state == "running"
     now = time.time()
     monkeypatch.setattr(status.time, "time", lambda: now + 400)
@@ -463,3 +649,4 @@ def test_looking_never_refuses_a_job(tmp_path: Path) -> None:
     finally:
         stop.set()
         process.join(30)
+    assert process.exitcode == 0
