@@ -28,7 +28,7 @@ def test_kills_at_random_moments(tmp_path: Path) -> None:
     env = environment(tmp_path / "outputs")
     seed = ["--seed", str(time.time_ns())]
     done = subprocess.run(
-        [*line, *seed], cwd=REPOSITORY, env=env, capture_output=True, text=True, timeout=280, check=False
+        [*line, *seed], cwd=REPOSITORY, env=env, capture_output=True, text=True, timeout=900, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"; {len(CASES)} of {len(CASES)}\n" in done.stdout
