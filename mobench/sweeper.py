@@ -191,12 +191,7 @@ class JobsSweeper(Sweeper):
             if job.folder.key not in todo and (job.config["rerun"] or not job.folder.done):
                 todo[job.folder.key] = job
         session.announce(plan, len(todo))
-        began = time.time()
-        held = [job for job in todo.values() if job.folder.held]
-        if held:
-            say(f"{len(held)} of them are being run by other processes; they are waited for")
-        outcomes = {o.key: o for o in self._launch([job for job in todo.values() if job not in held])}
-        outcomes |= {job.folder.key: _waited(job, began) for job in held}
+        outcomes = {outcome.key: outcome for outcome in self._launch(list(todo.values()))}
         return session.finish(plan, outcomes, self.refused)
 
     def _launch(self, jobs: list[Planned]) -> list[Outcome]:
@@ -350,12 +345,3 @@ def _written(job: Planned, began: float) -> Outcome | None:
     if status["status"] == "failed" and now:
         return Outcome(folder.key, "failed", folder.path, error=str(status.get("error")), title=job.title)
     return None
-
-
-def _waited(job: Planned, began: float) -> Outcome:
-    """The end of a job that another process runs."""
-    while job.folder.held:
-        time.sleep(1.0)
-    lost = "the process that ran it has ended without its rows; the same command goes on from its checkpoint"
-    failed = Outcome(job.folder.key, "failed", job.folder.path, error=lost, title=job.title)
-    return _written(job, began) or failed

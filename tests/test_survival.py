@@ -292,28 +292,6 @@ def test_cancelled_jobs_are_not_launched_again(tmp_path: Path) -> None:
     assert "cancelled" in str(found.error)
 
 
-def test_jobs_of_other_processes_are_waited_for(mobench: Run, tmp_path: Path) -> None:
-    folder = mobench("algorithm=ls", *QUICK).job
-    (folder.path / "final.csv").rename(tmp_path / "final.csv")
-    context = multiprocessing.get_context("fork")
-    ready = context.Event()
-
-    def other() -> None:
-        with JobFolder(folder.path).locked():
-            ready.set()
-            time.sleep(3)
-            (tmp_path / "final.csv").rename(folder.path / "final.csv")
-
-    process = context.Process(target=other)
-    process.start()
-    assert ready.wait(30)
-    result = mobench("-m", "algorithm=ls,mgda", *QUICK)
-    process.join(30)
-    assert result.code == 0, result.err
-    assert "1 of them are being run by other processes" in result.out
-    assert [f.done for f in result.folders] == [True, True]
-
-
 # GPU slots, with names for devices
 
 
