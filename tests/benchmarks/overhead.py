@@ -22,7 +22,12 @@ START, DONE, SHARE = 2.0, 0.05, 0.02  # aims: seconds, seconds, share of a train
 EVERY = 30.0  # seconds between checkpoints
 DIGITS = "scale=laptop"
 CASES: dict[str, tuple[str, ...]] = {
-    "VLMOP2, 300 runs, every step recorded": ("algorithm=mgda", "preferences=10", "seeds=${range:30}", "steps=3000"),
+    "VLMOP2, 300 runs, every step recorded": (
+        "algorithm=mgda",
+        "preferences=10",
+        f"seeds={list(range(30))}",
+        "steps=3000",
+    ),
     "VLMOP2, 30 runs, OMD-TCH with three averages": (
         "algorithm=omd_tch",
         "algorithm.outputs=[mean,adaptive,last]",
@@ -96,9 +101,8 @@ def _planned(rounds: int, root: Path, jobs: int) -> Sample:
 
 def _checkpoints(line: tuple[str, ...], rounds: int, root: Path) -> tuple[int, Sample]:
     """Size, and seconds of the last checkpoints of a run, when its history is longest."""
-    words = [w.replace("${range:30}", str(list(range(30)))) for w in line]
     config = composed(
-        *(w.replace(" ", "") for w in words), "logger=local", "progress=false", "checkpoint.seconds=0", DIGITS
+        *(w.replace(" ", "") for w in line), "logger=local", "progress=false", "checkpoint.seconds=0", DIGITS
     )
     seen: list[float] = []
     sizes: list[int] = []
