@@ -27,6 +27,7 @@ from mobench.errors import ConfigError, MobenchError, PreferenceError, choose, s
 from mobench.schema import choices
 
 MISSING_TARGET = "_target_"
+LAYERS = ("constraint", "space")  # optional groups: what an oracle wears, in this order
 SIGNALS = ("USR2", "USR1", "TERM")
 
 
@@ -38,7 +39,7 @@ def parameters(cls: type) -> list[str]:
     if dataclasses.is_dataclass(cls):
         return [f.name for f in dataclasses.fields(cls) if f.init]
     names = list(inspect.signature(cls).parameters)
-    return [n for n in names if n not in ("problem", "runs", "args", "kwargs")]
+    return [n for n in names if n not in ("oracle", "problem", "runs", "args", "kwargs")]
 
 
 def load_class(target: str, where: str) -> type:
@@ -57,11 +58,27 @@ def _target_nodes(node: Any, where: str) -> Iterator[tuple[str, Mapping[str, Any
             yield from _target_nodes(value, f"{where}.{key}")
 
 
+def worn(config: Mapping[str, Any], layer: str) -> bool:
+    """Whether a layer is chosen. Keys of one that is not, other than null, are an error: somebody thinks that it is."""
+    node = config.get(layer) or {}
+    if MISSING_TARGET in node:
+        return True
+    if left := {k: v for k, v in node.items() if v is not None}:
+        (key, value), *_ = left.items()
+        options = [name for name in choices(layer) if name != "none"]
+        raise ConfigError(
+            f"{layer}.{key}={value}, but {layer}=none. Choose {layer}=one of {', '.join(options)}, or set {layer}.{key}=null."
+        )
+    return False
+
+
 def validate(config: Mapping[str, Any]) -> None:
     """Raise ConfigError for an unknown key below any `_target_`, with every problem found."""
     problems = []
-    for group in ("problem", "oracle", "algorithm"):
+    for group in ("problem", "oracle", "algorithm", *LAYERS):
         node = config.get(group)
+        if group in LAYERS and not worn(config, group):
+            continue
         if not isinstance(node, Mapping) or MISSING_TARGET not in node:
             raise ConfigError(f"{group} is not set; choose {group}=one of {', '.join(choices(group))}.")
         for where, inner in _target_nodes(node, group):
@@ -121,6 +138,9 @@ class Job:
         """The oracle of all runs, or of the given ones."""
         chosen = (self.runs if runs is None else runs).to(self.device)
         oracle = build(self.config["oracle"], "oracle", problem=self.problem, runs=chosen)
+        for layer in LAYERS:
+            if worn(self.config, layer):
+                oracle = build(self.config[layer], layer, oracle=oracle, problem=self.problem, runs=chosen)
         assert isinstance(oracle, Oracle)
         return oracle
 
@@ -227,12 +247,14 @@ HASHED = ("problem", "oracle", "algorithm", "preferences", "seeds", "steps", "dt
 
 def identity(job: Job) -> dict[str, Any]:
     """What decides a job's result: resolved settings and the versions of its parts."""
-    config = {k: job.config[k] for k in HASHED}
+    # a layer that is not worn is not named, nor a switch at its default: jobs from before there were any keep their rows
+    config = {k: job.config[k] for k in HASHED} | {k: job.config[k] for k in LAYERS if worn(job.config, k)}
+    config["record"] = {k: v for k, v in config["record"].items() if (k, v) != ("measures", True)}
     config["problem"] = {k: v for k, v in config["problem"].items() if k not in job.problem.elsewhere}
     parts: dict[str, Any] = {"problem": job.problem, "algorithm": job.algorithm}
     versions = {name: type(part).version for name, part in parts.items()}
-    for group in ("oracle", "problem"):
-        for where, node in _target_nodes(config[group], group):
+    for group in ("oracle", "problem", *LAYERS):
+        for where, node in _target_nodes(config.get(group), group):  # absent where it is not worn
             versions.setdefault(where, load_class(node[MISSING_TARGET], where).version)  # type: ignore[attr-defined]
     # what the preferences resolve to, so that `preferences=4` and the same rays in degrees are one job
     if job.varied:

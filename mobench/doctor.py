@@ -226,6 +226,7 @@ def data() -> Iterator[Line]:
     folder, missing, part = (root, None, "") if empty else _cifar100(root)
     code = f"from torchvision.datasets import CIFAR100; CIFAR100({json.dumps(str(root))}, download=True)"
     yield _set("cifar100", folder, missing, "problem=few_shot data=cifar100", part, f"python -c {shlex.quote(code)}")
+    yield from _own_files(root)
 
 
 def _set(name: str, folder: Path, missing: list[str] | None, option: str, part: str, command: str) -> Line:
@@ -235,6 +236,26 @@ def _set(name: str, folder: Path, missing: list[str] | None, option: str, part: 
     more = f" and {len(missing) - 1} more" if missing and len(missing) > 1 else ""
     lost = f"no {missing[0]}{more}" if missing else "no file"
     return Line(name, MISSING, f"{lost} in {folder}; {option} needs it: `{command}`, or MOBENCH_DATA=DIR")
+
+
+def _own_files(root: Path) -> Iterator[Line]:
+    """Sets that nothing here downloads."""
+    from mobench.data import celeba, river_flow
+
+    path, where = river_flow.found_file(root), root / river_flow.FOLDER
+    if path is not None:
+        yield Line("rf1", OK, f"in {path.parent}; its content is checked when it is read")
+    else:
+        use = "problem=river_flow data=rf1 needs it: copy it there, or MOBENCH_DATA=DIR; problem.data=generated works without"
+        yield Line("rf1", MISSING, f"no {river_flow.FILE} in {where}; {use}")
+    lost, where = celeba.missing_files(root), root / celeba.FOLDER
+    if not lost:
+        yield Line("celeba", OK, f"in {where}; its content is checked when it is read")
+    else:
+        more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
+        use = "problem=face_attributes data=celeba needs it: unpack the official files there, or MOBENCH_DATA=DIR; "
+        use += "problem.data=celeba_synth works without"
+        yield Line("celeba", MISSING, f"no {lost[0]}{more} in {where}; {use}")
 
 
 def _cifar100(root: Path) -> tuple[Path, list[str], str]:

@@ -22,13 +22,14 @@ from torch import Tensor
 from tqdm import tqdm
 
 from mobench import loggers, metrics, provenance, signals, slots
-from mobench.config import Job, identity, make_job
+from mobench.config import Job, identity, make_job, worn
 from mobench.core import loop
 from mobench.core.join import check
 from mobench.core.oracle import Oracle
 from mobench.core.output import AdaptiveTwoPass, Output, WeightedSum, make_output
 from mobench.core.point import Point
 from mobench.core.preferences import angle_deg, ray
+from mobench.core.sets import Free
 from mobench.errors import Interrupted, MobenchError, SolverError, StoreError
 from mobench.store import JobFolder, columns, config_hash, outputs_root, results_root, write_atomic, write_json
 
@@ -342,7 +343,8 @@ def _columns(
     M = oracle.spec.M
     evaluate = job.config["record"]["evaluate"] or job.algorithm.transforms  # a transformed value is no objective
     values = oracle.exact(theta) if evaluate else seen
-    columns = _measured("last", oracle, job, theta, values, point) | _report(job, values[:, :M], alg, "last/")
+    own = bool(job.config["record"]["measures"])
+    columns = _measured("last", oracle, job, theta, values, point, own) | _report(job, values[:, :M], alg, "last/")
     if job.config["record"]["evaluate"] and oracle.ideal is not None:
         columns["last/tchebycheff_seen"] = _tchebycheff(oracle, job, seen)
     for name, average in averages.items():
@@ -351,22 +353,30 @@ def _columns(
 
 
 def _measured(
-    name: str, oracle: Oracle, job: Job, theta: Tensor, values: Tensor, point: Point | None = None
+    name: str,
+    oracle: Oracle,
+    job: Job,
+    theta: Tensor,
+    values: Tensor,
+    point: Point | None = None,
+    own: bool = True,
 ) -> dict[str, Tensor]:
     """f, g and the measures that follow from them, with the name of the output rule in front."""
     M, N = oracle.spec.M, oracle.spec.N
     out = {"f": values[:, :M]} | ({"g": values[:, M:]} if N else {})
-    return {f"{name}/{key}": value for key, value in (out | _measures(oracle, job, theta, values, point)).items()}
+    return {f"{name}/{key}": value for key, value in (out | _measures(oracle, job, theta, values, point, own)).items()}
 
 
-def _measures(oracle: Oracle, job: Job, theta: Tensor, values: Tensor, point: Point | None = None) -> dict[str, Tensor]:
-    """violation = max(0, max_j g_j), the Tchebycheff value where there is an ideal point, the problem's own."""
+def _measures(
+    oracle: Oracle, job: Job, theta: Tensor, values: Tensor, point: Point | None = None, own: bool = True
+) -> dict[str, Tensor]:
+    """violation = max(0, max_j g_j), the Tchebycheff value where there is an ideal point, and, if `own`, the problem's."""
     out = {}
     if oracle.spec.N:
         out["violation"] = values[:, oracle.spec.M :].amax(1).clamp_min(0.0)
     if oracle.ideal is not None:
         out["tchebycheff"] = _tchebycheff(oracle, job, values)
-    return out | oracle.columns(theta, values, point)
+    return out | oracle.columns(theta, values, point) if own else out
 
 
 def _tchebycheff(oracle: Oracle, job: Job, values: Tensor) -> Tensor:
@@ -460,17 +470,20 @@ def _rows(job: Job, oracle: Oracle, output: str, theta: Tensor, state: dict[str,
     data |= {f"g_{n + 1}": values[:, M + n].cpu().numpy() for n in range(oracle.spec.N)}
     if oracle.spec.positive:
         data["angle_deg"] = angle_deg(F, w).numpy()
-    distance = job.problem.distance_to_front(F)
-    front = job.problem.front(FRONT_POINTS) if distance is None else None
+    own_front = not worn(job.config, "constraint")  # other constraints, another front
+    distance = job.problem.distance_to_front(F) if own_front else None
+    front = job.problem.front(FRONT_POINTS) if distance is None and own_front else None
     if front is not None:
         distance = metrics.front_distance(F, front.to(F))
     if distance is not None:
         data["front_distance"] = distance.numpy()
     own = _measures(oracle, job, theta, values) | _report(job, values[:, :M], state["alg"])
     data |= {name: value.cpu().numpy() for name, value in own.items()}
-    point = oracle.exact_point(theta) if oracle.spec.N == 0 else None
-    if point is not None:
+    point = oracle.exact_point(theta) if oracle.spec.N == 0 or isinstance(oracle.spec.X, Free) else None
+    if point is not None and oracle.spec.N == 0:
         data["stationarity"] = metrics.stationarity(point).cpu().numpy()
+    elif point is not None and oracle.spec.constraint_kind == "inequality":
+        data["kkt"] = metrics.constrained_kkt(point).cpu().numpy()
     kkt = state["kkt"].cpu().numpy()
     alive = state["alive"].cpu().numpy() & np.isfinite(F.numpy()).all(1)
     failed = state["fail"].cpu().numpy()

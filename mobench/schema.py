@@ -51,11 +51,13 @@ class LoggerConfig:
 @dataclass
 class RecordConfig:
     """history: every `every` steps (0: first and last only) and each of the first `dense`; evaluate: exact values of the
-    iterate (instead of the oracle's sample) and of averaged outputs at those steps."""
+    iterate (instead of the oracle's sample) and of averaged outputs at those steps; measures: the problem's own columns at
+    those steps, which for data sets mean a pass over all samples."""
 
     every: int = 1
     dense: int = 0
     evaluate: bool = False
+    measures: bool = True
 
 
 @dataclass
@@ -83,6 +85,8 @@ class Root:
     problem: Any = None
     oracle: Any = None
     algorithm: Any = None
+    constraint: Any = None  # functions of the objectives or of theta, added to the problem's own constraints
+    space: Any = None  # decision variables instead of theta
     tuned: Any = None
     protocol: str = "none"
     preferences: Any = field(

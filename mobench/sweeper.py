@@ -46,7 +46,7 @@ from mobench.runner import PARALLEL, SINCE, Outcome, folder_of, run_job
 from mobench.schema import conf_dir, plain
 from mobench.store import outputs_root
 
-GROUPS = ("problem", "oracle", "algorithm", "protocol")
+GROUPS = ("problem", "oracle", "algorithm", "constraint", "space", "protocol")
 
 
 def _key(override: str) -> str:

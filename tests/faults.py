@@ -67,6 +67,34 @@ CASES: dict[str, tuple[str, ...]] = {
     "propfair": ("protocol=federated", "algorithm=propfair", "scale=smoke", "steps=20"),
     "fedmgda-plus": ("protocol=federated", "algorithm=fedmgda_plus", "scale=smoke", "steps=20"),
     "ada-omd-tch": ("protocol=federated", "algorithm=ada_omd_tch", "scale=smoke", "steps=20"),
+    "mlm-cmoo": ("algorithm=mlm_cmoo", "problem=ball_and_half_space", "steps=300"),
+    "mlm-cmoo-capped": (
+        "algorithm=mlm_cmoo",
+        "problem=least_squares",
+        "oracle=epochs",
+        "constraint=loss_cap",
+        "constraint.value=2.0",
+        "algorithm.step_size=0.005",
+        "steps=200",
+    ),
+    "nsga2": ("algorithm=nsga2", "problem=zdt1", "problem.n=6", "steps=100"),
+    "nsga2-hybrid": (
+        "algorithm=nsga2",
+        "problem=least_squares",
+        "oracle=epochs",
+        "space=hybrid",
+        "space.step=0.01",
+        "steps=80",
+    ),
+    "psl": (
+        "algorithm=psl",
+        "algorithm.n_init=9",
+        "algorithm.updates=5",
+        "problem=vlmop2",
+        "space=subspace",
+        "space.k=3",
+        "steps=4",
+    ),
 }
 
 

@@ -219,30 +219,41 @@ def test_launcher(tmp_path: Path) -> None:
 # all of them
 
 
+DRAWN = "MOBENCH_SMOKE"  # where CI's `make reproduce SCALE=smoke` has just drawn everything: it is looked at, not made again
+FEWEST = {"mlm_cmoo": (5, 10)}  # artifacts and claims that wait for a larger scale; of the other papers 11 and 50
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("paper", sorted({id.split("/")[0] for id in choices("experiment")}))
 def test_every_artifact_at_smoke_scale(paper: str, tmp_path: Path) -> None:
     """`+experiment=<paper>/all scale=smoke` draws everything in seconds; what needs the scale says so."""
-    root = tmp_path / "outputs"
-    began = time.monotonic()
-    done = shell(root, f"+experiment={paper}/all", "scale=smoke", "logger=local", timeout=280)
-    assert done.returncode == 0, done.stderr
-    print(f"{paper} at smoke scale: {time.monotonic() - began:.0f} s")
+    root, announced = tmp_path / "outputs", None
+    if DRAWN in os.environ:
+        root = Path(os.environ[DRAWN])
+    else:
+        began = time.monotonic()
+        done = shell(root, f"+experiment={paper}/all", "scale=smoke", "logger=local", timeout=280)
+        assert done.returncode == 0, done.stderr
+        assert "Traceback" not in done.stderr
+        announced = int(done.stdout.split(" jobs")[0])
+        print(f"{paper} at smoke scale: {time.monotonic() - began:.0f} s")
     known = [id for id in choices("experiment") if id.startswith(f"{paper}/")]
-    assert len(known) >= 11
+    artifacts, waiting = FEWEST.get(paper, (11, 50))
+    assert len(known) >= artifacts
     counts: dict[str, int] = {}
     for id in known:
         for claim in check_folder(root / "artifacts" / id, "smoke"):
             counts[claim["verdict"]] = counts.get(claim["verdict"], 0) + 1
-    assert counts["not tested at this scale"] >= 50
-    # settings, tables of symbols and theory are checked at any scale; csmoo has none of them
-    assert counts.get("reproduced", 0) >= {"csmoo": 0, "ferero": 10, "omd_tch": 2}.get(paper, 1)
-    assert "Traceback" not in done.stderr
+    assert counts["not tested at this scale"] >= waiting
+    # settings, tables of symbols and theory are checked at any scale; csmoo and mlm_cmoo have none of them
+    assert counts.get("reproduced", 0) >= {"csmoo": 0, "mlm_cmoo": 0, "ferero": 10, "omd_tch": 2}.get(paper, 1)
     # equal jobs of different artifacts ran once
-    announced = int(done.stdout.split(" jobs")[0])
-    assert announced == len(list(root.glob("runs/*")))
-    planned = sum(len(read(root / "artifacts" / id)["provenance"]["jobs"]) for id in known)
-    assert planned > announced
+    jobs = [key for id in known for key in read(root / "artifacts" / id)["provenance"]["jobs"].values()]
+    made = {p.name for p in root.glob("runs/*")}
+    assert set(jobs) <= made
+    if announced is not None:
+        assert announced == len(made)
+    assert len(jobs) > len(set(jobs))
 
 
 def test_lost_runs_are_counted_in_cells_claims_and_notes(mobench: Run) -> None:

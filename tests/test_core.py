@@ -484,7 +484,11 @@ def compare(alone: Any, whole: Any, part: list[int], tolerance: float, where: st
         assert alone == whole, where
 
 
-@pytest.mark.parametrize("name", [n for n in VARIANTS if algorithm_of(n).constraints[0] == 0])
+# members of a population interact, within a seed (tests/test_populations.py), and need a box
+ALONE = [n for n in VARIANTS if algorithm_of(n).constraints[0] == 0 and not algorithm_of(n).derivative_free]
+
+
+@pytest.mark.parametrize("name", ALONE)
 @pytest.mark.parametrize("problem", [TASKS, TASKS3], ids=["M=2", "M=3"])
 def test_a_stochastic_run_is_the_same_alone_and_in_a_batch(name: str, problem: LeastSquares) -> None:
     runs = runs_of(problem, 4, 3)

@@ -416,7 +416,13 @@ def wanted_by_the_loader(name: str, root: Path) -> bool:
 def test_no_data(here: Path) -> None:
     found = look(doctor.data)
     assert found.pop("digits") == Line("digits", OK, "data=digits always works: digits, digits_hard are embedded")
-    assert list(found) == [*OFFICIAL, "cifar100"]
+    assert list(found) == [*OFFICIAL, "cifar100", "rf1", "celeba"]
+    for name in ("rf1", "celeba"):
+        line = found.pop(name)
+        assert line.state == MISSING
+        assert f"data={name} needs it" in line.text
+        assert f"in {here}" in line.text
+        assert "problem.data=" in line.text  # what works without
     for name, line in found.items():
         assert line.state == MISSING
         assert f"data={name} needs it" in line.text
@@ -448,6 +454,27 @@ def test_a_set_is_present_or_not_as_its_loader_finds_it(name: str, kind: str, he
         assert path.name in line.text
         assert wanted_by_the_loader(name, here)
         path.write_bytes(b"")
+
+
+@pytest.mark.parametrize(
+    ("name", "files", "folder"),
+    [
+        ("rf1", ["river_flow/rf1.arff"], "river_flow"),
+        ("rf1", ["rf1.arff"], "."),
+        (
+            "celeba",
+            ["celeba/list_attr_celeba.txt", "celeba/list_eval_partition.txt", "celeba/img_align_celeba/000001.jpg"],
+            "celeba",
+        ),
+    ],
+)
+def test_files_that_nobody_downloads(name: str, files: list[str], folder: str, here: Path) -> None:
+    for file in files:
+        assert look(doctor.data)[name].state == MISSING
+        (here / file).parent.mkdir(parents=True, exist_ok=True)
+        (here / file).write_bytes(b"")
+    line = look(doctor.data)[name]
+    assert (line.state, f"in {here / folder}" in line.text) == (OK, True)
 
 
 @pytest.mark.parametrize("name", ["cifar10", "cifar100"])
@@ -561,7 +588,18 @@ def test_this_machine(root: Path) -> None:
     assert len(found) == len(lines)
     for name in ("python", "torch", "commit", "cpu", "gpu", "conf", "disk", "outputs", "locks", "digits", "W&B"):
         assert found[name][0] == OK, found[name]
-    assert {"CLARABEL", "HIGHS", "joblib", "submitit", "learn2learn", "slurm", *OFFICIAL, "cifar100"} <= set(found)
+    assert {
+        "CLARABEL",
+        "HIGHS",
+        "joblib",
+        "submitit",
+        "learn2learn",
+        "slurm",
+        *OFFICIAL,
+        "cifar100",
+        "rf1",
+        "celeba",
+    } <= set(found)
     assert found["W&B"][1] == "API key configured: logger=auto is offline"
     for name, (state, text) in found.items():
         assert state in STATES

@@ -92,6 +92,13 @@ def parts(compose: Any) -> dict[str, dict[str, dict[str, Any]]]:
                 "problem.query_per_class=2",
                 "problem.test_per_class=2",
             ],
+            "river_flow": ["problem.hidden=4", "problem.train_size=256", "problem.test_size=32"],
+            "face_attributes": [
+                "problem.hidden=4",
+                "problem.train_size=256",
+                "problem.test_size=32",
+                "problem.attributes=[0,1,2,3]",
+            ],
             "hyper_cleaning": [
                 "problem.train_size=60",
                 "problem.validation_size=40",

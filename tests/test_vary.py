@@ -117,6 +117,12 @@ SINGLE = {
     "weight_step": [0.1, 0.3],
     "regularization": [0.0, 0.5],
     "rho": [0.5, 2.0],
+    "eta": [0.01, 0.1],
+    "beta": [0.01, 0.1],
+    "gamma1": [0.5, 2.0],
+    "gamma2": [0.5, 2.0],
+    "c0": [0.5, 2.0],
+    "penalty_power": [0.0, 0.4],
 }
 
 
@@ -239,7 +245,11 @@ def test_jobs_that_vary_nothing_keep_their_identity(tmp_path: Path) -> None:
         "steps": 10,
         "dtype": "float64",
         "max_failure_share": 0.0,
-        "record": config["record"],
+        "record": {
+            "every": 1,
+            "dense": 0,
+            "evaluate": False,
+        },  # `measures` only where it is off: older jobs keep their names
         "device": "cpu",
         "versions": {"problem": 1, "algorithm": 1, "oracle": 1},
     }

@@ -38,11 +38,15 @@ class Preferred(Algorithm):
             along that ray; "through": along that ray through `line_through`; "points": through the two points
             `line_points`; "matrix": `equality_matrix` F + `equality_offset` = 0; "none".
         inequality_matrix, inequality_offset: B_g, b_g; upper: f_m <= upper_m (null: no bound), rows of the same.
+        Constraints g <= 0 of the problem are further rows of G, with gradients of their own: F becomes (F, g) in all that
+            follows, with zeros for g in A and B_h.
         c_g, c_h: rates at which violations are driven to 0 (stable for step_size <= 1/c).
         domain: "adaptive" or "simplex".
     """
 
     positive: ClassVar[bool] = True
+    constraints: ClassVar[tuple[int, int | None]] = (0, None)
+    constraint_kind: ClassVar[str | None] = "inequality"
     citation: ClassVar[str] = "Chen et al. 2024 (FERERO)"
 
     cone: str | Matrix = "pareto"
@@ -133,6 +137,11 @@ class Preferred(Algorithm):
         A = self._cone(ctx, F0)
         Bg, bg = self._inequality(F0)
         Bh, bh = self._equality(ctx, F0)
+        if N := ctx.spec.N:
+            pad = torch.nn.functional.pad
+            A, Bh = pad(A, (0, N)), pad(Bh, (0, N))
+            own = pad(torch.eye(N).to(F0), (ctx.spec.M, 0)).expand(len(F0), -1, -1)
+            Bg, bg = torch.cat([pad(Bg, (0, N)), own], dim=1), pad(bg, (0, N))
         lam = torch.cat([A.new_ones(A.shape[:2]), torch.zeros_like(bg), torch.zeros_like(bh)], dim=1)
         state = {"A": A, "Bg": Bg, "bg": bg, "Bh": Bh, "bh": bh}
         # expanded tensors share memory between runs; a checkpoint and a slice need their own
@@ -140,11 +149,13 @@ class Preferred(Algorithm):
         return {**state, "A_ag": torch.cat([A, Bg, Bh], dim=1), "lam": lam}
 
     def report(self, F: Float[Tensor, "R M"], state: State) -> dict[str, Float[Tensor, " R"]]:
-        F, out = F.double(), {}
+        F, out, M = F.double(), {}, F.shape[1]
         if state["bh"].shape[1]:
-            out["equality_violation"] = torch.linalg.vector_norm(_affine(state["Bh"], F, state["bh"]), dim=-1)
-        if state["bg"].shape[1]:
-            out["inequality_violation"] = _affine(state["Bg"], F, state["bg"]).clamp_min(0).amax(-1)
+            out["equality_violation"] = torch.linalg.vector_norm(_affine(state["Bh"][..., :M], F, state["bh"]), dim=-1)
+        own = state["bg"].shape[1] - (state["A"].shape[-1] - M)  # those of the problem have a column of their own
+        if own:
+            Bg, bg = state["Bg"][:, :own, :M], state["bg"][:, :own]
+            out["inequality_violation"] = _affine(Bg, F, bg).clamp_min(0).amax(-1)
         return out
 
     def _domain(self, F: Float[Tensor, "R M"], state: State) -> tuple[Tensor, Tensor]:
@@ -192,6 +203,7 @@ class FERERO(Preferred, Weighting):
     """
 
     gram: ClassVar[bool] = True
+    weighs_constraints: ClassVar[bool] = True
 
     subproblem: str = "exact"
     inner_steps: int = 250

@@ -9,6 +9,7 @@ A batch is cut into halves 1 and 2; u_t are the weights of the losses at step t,
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -31,6 +32,8 @@ class PublicCodeFERERO(StochasticFEREROSA):
     it can freeze lambda at its first value: `frozen_steps` in the rows counts such steps.
     Raises ConfigError with inequalities or the adaptive domain, which that code does not have.
     """
+
+    constraints: ClassVar[tuple[int, int | None]] = (0, 0)
 
     domain: str = "simplex"
     gamma: Real = 1e-5

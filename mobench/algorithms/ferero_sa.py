@@ -55,9 +55,9 @@ class FEREROSA(Preferred):
         first, second = points[0], points[-1]
         lam, A_ag, n, g = state["lam"], state["A_ag"], state["A"].shape[1], state["bg"].shape[1]
         h = state["bh"].shape[1]
-        F, M = first.F.double(), first.M
+        F = first.values().double()
         grad = first.pull((lam.unsqueeze(1) @ A_ag).squeeze(1).to(first.x.dtype))
-        change = (A_ag @ second.push(grad)[:, :M].double().unsqueeze(-1)).squeeze(-1)  # A_ag J_2 g
+        change = (A_ag @ second.push(grad).double().unsqueeze(-1)).squeeze(-1)  # A_ag J_2 g
         gamma = self.gamma if self.gamma_decay == 0 else self.gamma / (1.0 + t) ** self.gamma_decay
         if g:
             change[:, n : n + g] -= self.c_g * _affine(state["Bg"], F, state["bg"])

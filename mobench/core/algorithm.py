@@ -11,9 +11,9 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from mobench.core.oracle import Spec
@@ -38,7 +38,8 @@ class Context:
     """All that an algorithm learns before the first step.
 
     Fields: spec of the oracle; prefs (R, M), one preference per run; all_prefs (U, M), the whole set (PMTL needs it);
-    theta (R, P), the start; exact, the oracle's full-sample values as a function of theta; ideal, its z or None.
+    theta (R, P), the start; exact, the oracle's full-sample values as a function of theta; ideal, its z or None; seeds (R,),
+    which of the runs belong together where a method lets the runs of a seed interact.
     """
 
     spec: Spec
@@ -48,6 +49,7 @@ class Context:
     exact: Callable[[Tensor], Tensor]
     steps: int
     ideal: Tensor | None = None
+    seeds: Int[Tensor, " R"] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +73,7 @@ class Algorithm(ABC):
     sets: ClassVar[type[Set]] = Set
     positive: ClassVar[bool] = False
     varies: ClassVar[frozenset[str]] = frozenset()
+    derivative_free: ClassVar[bool] = False  # it asks points for values alone: no graph is built
     citation: ClassVar[str] = ""
 
     step_size: Real = 0.1
@@ -109,7 +112,7 @@ class Algorithm(ABC):
         return []
 
     def needs(self, spec: Spec) -> frozenset[str]:
-        """Subset of {rows, push, hvp}; values and pull are always there."""
+        """Subset of {rows, push, hvp, moved}; values and pull are always there."""
         return frozenset()
 
     def transform(self, f: Float[Tensor, "R M"]) -> Float[Tensor, "R M"]:
@@ -145,6 +148,7 @@ class Weighting(Algorithm):
     """
 
     gram: ClassVar[bool] = False
+    weighs_constraints: ClassVar[bool] = False  # F, G and the weights are those of all K functions
     varies: ClassVar[frozenset[str]] = frozenset({"step_size"})
 
     def needs(self, spec: Spec) -> frozenset[str]:
@@ -160,5 +164,7 @@ class Weighting(Algorithm):
         self, points: tuple[Point, ...], state: State, t: int, alpha: Step
     ) -> tuple[Float[Tensor, "R P"], State, Info]:
         point = points[0]
-        w, state, info = self.weights(point.F.double(), point.gram("f") if self.gram else None, state, t)
+        part: Literal["f", "all"]
+        F, part = (point.values(), "all") if self.weighs_constraints else (point.F, "f")
+        w, state, info = self.weights(F.double(), point.gram(part) if self.gram else None, state, t)
         return -point.pull(w.to(point.x.dtype)), state, info

@@ -46,7 +46,16 @@ def start(
     # preferences and weights stay float64 whatever the dtype of theta: they cost nothing and certificates need it
     prefs, everyone = runs.weights.to(theta.device), runs.all.to(theta.device)
     ideal = None if oracle.ideal is None else oracle.ideal.to(prefs)
-    ctx = Context(spec=spec, prefs=prefs, all_prefs=everyone, theta=theta, exact=oracle.exact, steps=steps, ideal=ideal)
+    ctx = Context(
+        spec=spec,
+        prefs=prefs,
+        all_prefs=everyone,
+        theta=theta,
+        exact=oracle.exact,
+        steps=steps,
+        ideal=ideal,
+        seeds=runs.seeds.to(theta.device),
+    )
     R = len(theta)
     return {
         "t": 0,
@@ -82,6 +91,8 @@ def advance(
     with torch.no_grad():
         for t in range(state["t"], until):
             points = tuple([oracle.at(theta, ostate, t, k) for k in samples])
+            for point in points:
+                point.graph = not algorithm.derivative_free
             for name, rule in outputs.items():
                 out[name] = rule.update(out[name], theta, points[0], t)
             if observe is not None:

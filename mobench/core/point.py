@@ -1,7 +1,7 @@
 """A Point is one sample at one theta: it answers what an algorithm asks, and computes nothing else.
 
 K = M objectives, then N constraints, stacked. A weight vector may have M or K entries. Requests:
-values, pull (J^T w), rows, gram, push (J v), hvp. Only hvp may be missing.
+values, pull (J^T w), rows, gram, push (J v), hvp, moved. Only the last two may be missing.
 """
 
 from __future__ import annotations
@@ -28,10 +28,14 @@ class Point(ABC):
         state: the oracle's next state; the loop reads it after the algorithm has stepped.
         inner: the point that this one is made of, None if it is made of none.
         recorded: values for the history where they are not those that the algorithm sees; None: they are.
+        elsewhere: makes the point of the same sample at other iterates, None where that cannot be had.
+        graph: whether gradients may be asked for; the loop clears it for derivative-free methods, which save the memory.
     """
 
     inner: Point | None = None
     recorded: Tensor | None = None
+    graph: bool = True
+    elsewhere: Callable[[Tensor], Point] | None = None
 
     def __init__(self, x: Float[Tensor, "R P"], X: Set, M: int, state: dict[str, Any]) -> None:
         self.x, self.X, self.M, self.state = x, X, M, state
@@ -84,6 +88,12 @@ class Point(ABC):
         """(sum_k w_k Hess_k) v on the same sample."""
         raise NotImplementedError(f"{type(self).__name__} has no Hessian-vector product")
 
+    def moved(self, x: Float[Tensor, "R P"]) -> Point:
+        """The same sample at other iterates."""
+        if self.elsewhere is None:
+            raise NotImplementedError(f"{type(self).__name__} knows its sample at one iterate only")
+        return self.elsewhere(x)
+
 
 def pad_weights(w: Float[Tensor, "R k"], K: int) -> Float[Tensor, "R K2"]:
     """Weights for the first k of K functions, zeros behind."""
@@ -107,6 +117,7 @@ class GraphPoint(Point):
         super().__init__(x, X, M, state)
         self._fn = fn
         self._leaf: Tensor | None = None
+        self._plain: Tensor | None = None
 
     def _graph(self) -> tuple[Tensor, Tensor]:
         if self._leaf is None:
@@ -116,7 +127,12 @@ class GraphPoint(Point):
         return self._leaf, self._out
 
     def values(self) -> Float[Tensor, "R K"]:
-        return self._graph()[1].detach()
+        if self.graph or self._leaf is not None:
+            return self._graph()[1].detach()
+        if self._plain is None:
+            with torch.no_grad():
+                self._plain = self._fn(self.x)
+        return self._plain
 
     def _rows(self) -> Float[Tensor, "R K P"]:
         leaf, out = self._graph()
@@ -146,7 +162,8 @@ class GraphPoint(Point):
 class TablePoint(Point):
     """Values and rows are at hand (closed form, running averages, clients); `rows` may be a function called on demand.
 
-    `fn`, if given, is the same stacked function for automatic differentiation; it serves hvp.
+    `fn`, if given, is the same stacked function for automatic differentiation; it serves hvp where no closed form
+    `hessian` (w, v) is given.
     """
 
     def __init__(
@@ -158,9 +175,11 @@ class TablePoint(Point):
         values: Float[Tensor, "R K"],
         rows: Tensor | Callable[[], Tensor],
         fn: Callable[[Tensor], Tensor] | None = None,
+        hessian: Callable[[Tensor, Tensor], Tensor] | None = None,
     ) -> None:
         super().__init__(x, X, M, state)
-        self._values, self._rows_source, self._fn = values, rows, fn
+        self._values, self._rows_source, self._fn, self._hessian = values, rows, fn, hessian
+        self._lifted: Point | None = None
 
     def values(self) -> Float[Tensor, "R K"]:
         return self._values
@@ -170,6 +189,10 @@ class TablePoint(Point):
         return source if isinstance(source, Tensor) else source()
 
     def hvp(self, w: Float[Tensor, "R k"], v: Float[Tensor, "R P"]) -> Float[Tensor, "R P"]:
+        if self._hessian is not None:
+            return self._hessian(pad_weights(w, self._values.shape[-1]), v)
         if self._fn is None:
             return super().hvp(w, v)
-        return GraphPoint(self._fn, self.x, self.X, self.M, {}).hvp(w, v)
+        if self._lifted is None:
+            self._lifted = GraphPoint(self._fn, self.x, self.X, self.M, {})
+        return self._lifted.hvp(w, v)

@@ -17,7 +17,7 @@ from torch import Tensor
 from mobench.core.preferences import Runs
 from mobench.core.random import counter_indices, generator
 from mobench.core.sets import Free, Set
-from mobench.errors import ConfigError, choose
+from mobench.errors import ConfigError, JoinError, choose
 
 P = TypeVar("P", bound="Problem")
 
@@ -173,6 +173,27 @@ class Problem(ABC):
         return None
 
     @property
+    def constant_losses(self) -> Float[Tensor, " M"] | None:
+        """What the best constant predictor loses in each objective, float64; None where that means nothing."""
+        return None
+
+    @property
+    def head_variables(self) -> int:
+        """k, the variables that `with_heads` takes: a shift and a scale for the head of each task; 0: it has no such heads."""
+        return 0
+
+    def with_heads(self, theta: Float[Tensor, "R P"], a: Float[Tensor, "R k"]) -> Float[Tensor, "R P"]:
+        """theta with its heads changed by a = (b_1 .. b_m, s_1 .. s_m), k = 2m: b_i is added to the bias of head i, whose weights
+        are multiplied by exp(s_i). a = 0 changes nothing; differentiable in a.
+
+        Raises: JoinError: the problem has no such heads.
+        """
+        raise JoinError(
+            f"{type(self).__name__} has no task heads with one output each, whose biases and scales could be variables. Choose "
+            f"space=subspace or space=full."
+        )
+
+    @property
     def ref_point(self) -> tuple[float, ...] | None:
         """Reference point of every hypervolume of this problem, or None: then none is computed."""
         return None
@@ -186,8 +207,9 @@ class Problem(ABC):
     def values(self, x: Float[Tensor, "R P"], batch: Any = None) -> Float[Tensor, "R K"]:
         """Objectives, then constraints; differentiable. `batch`: mean over what `draw` gave; None: the expectation."""
 
-    def linearize(self, x: Float[Tensor, "R P"], batch: Any = None) -> tuple[Tensor, Callable[[], Tensor]] | None:
-        """(values, function that returns the rows (R, K, P)) in closed form, or None: then autodiff is used."""
+    def linearize(self, x: Float[Tensor, "R P"], batch: Any = None) -> tuple[Any, ...] | None:
+        """(values, function that returns the rows (R, K, P)) in closed form, or None: then autodiff is used. A third entry,
+        where it is simple: the function (w, v) -> (sum_k w_k Hess_k) v of w (R, K), v (R, P)."""
         return None
 
     def local_gradients(

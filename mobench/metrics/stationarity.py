@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mobench.core.point import Point
+from mobench.core.sets import Free
 from mobench.errors import MobenchError
 from mobench.subproblems import min_norm, qp
 
@@ -118,3 +119,31 @@ def stationarity(point: Point) -> Float[Tensor, " R"]:
     size = point.rows("f").detach().double().square().sum(-1).amax(-1)
     proved = 2.0 * found.gap <= CLOSED**2 * size
     return torch.where(proved, torch.linalg.vector_norm(found.d, dim=-1), torch.nan).to(point.x.dtype)
+
+
+def constrained_kkt(point: Point, active: float = 5e-3) -> Float[Tensor, " R"]:
+    """min |J_f'lam + J_g'nu|  over lam in the simplex, nu >= 0, nu_j = 0 where g_j < -active:  (R,), for X = R^P.
+
+    0 exactly at the Karush-Kuhn-Tucker points of the constrained problem, where `active` tells which constraints bind; whether
+    x is feasible is another question (violation). In the units of a gradient. Iterates of penalty methods end a little inside
+    of a constraint (1e-4 to 1e-3): with a smaller `active` its multiplier would count as 0.
+
+    NaN for a run whose numbers are not finite or whose program is not solved.
+
+    Raises:
+        MobenchError: X is not the whole space.
+    """
+    if not isinstance(point.X, Free):
+        raise MobenchError(
+            f"constrained_kkt: the feasible set must be the whole space, found {type(point.X).__name__}."
+        )
+    K = point.gram("all")
+    M = point.M
+    one = torch.ones_like(K[:, :M, 0])
+    a = torch.cat([one, torch.zeros_like(K[:, M:, 0])], dim=1)
+    live = torch.cat([one, (-active <= point.G).to(K)], dim=1)
+    # a constraint that is left out has a unit of its own in the program, whose solution is 0
+    scale = K.diagonal(dim1=1, dim2=2).amax(1, keepdim=True).clamp_min(torch.finfo(K.dtype).tiny)
+    x = qp(K * live.unsqueeze(1) * live.unsqueeze(2) + torch.diag_embed(scale * (live == 0)), None, a).x
+    d = (x.unsqueeze(1) @ point.rows().double()).squeeze(1)
+    return torch.linalg.vector_norm(d, dim=1).to(point.x.dtype)

@@ -87,8 +87,16 @@ def problem_spec(problem: Problem, R: int, samples: int) -> Spec:
 
 def make_point(problem: Problem, theta: Tensor, spec: Spec, batch: Any = None) -> Point:
     """Point of a problem at theta, on the terms `batch` of its finite sum (None: all)."""
+
+    def fn(x: Tensor) -> Tensor:
+        return problem.values(x, batch)
+
     closed = problem.linearize(theta, batch)
+    point: Point
     if closed is None:
-        return GraphPoint(lambda x: problem.values(x, batch), theta, spec.X, spec.M, {})
-    values, rows = closed
-    return TablePoint(theta, spec.X, spec.M, {}, values, rows, lambda x: problem.values(x, batch))
+        point = GraphPoint(fn, theta, spec.X, spec.M, {})
+    else:
+        values, rows, *hessian = closed
+        point = TablePoint(theta, spec.X, spec.M, {}, values, rows, fn, *hessian)
+    point.elsewhere = lambda x: make_point(problem, x, spec, batch)
+    return point

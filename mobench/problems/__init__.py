@@ -2,7 +2,9 @@
 
 from mobench.problems.bilevel_quadratic import BilevelQuadratic
 from mobench.problems.constrained_gaussian import ConstrainedGaussian
+from mobench.problems.constrained_toys import BallAndHalfSpace, HalfPlane
 from mobench.problems.dtlz2 import DTLZ2
+from mobench.problems.face_attributes import FaceAttributes
 from mobench.problems.federated_images import FederatedImages
 from mobench.problems.few_shot import FewShotLearning
 from mobench.problems.hyper_cleaning import HyperCleaning
@@ -10,6 +12,7 @@ from mobench.problems.l1_regularized import L1Regularized
 from mobench.problems.least_squares import LeastSquares
 from mobench.problems.multi_mnist import MultiMNIST
 from mobench.problems.pls import PLS
+from mobench.problems.river_flow import RiverFlow
 from mobench.problems.vlmop2 import VLMOP2
 from mobench.problems.zdt import ZDT1, ZDT2, ZDT3
 
@@ -20,12 +23,16 @@ __all__ = [
     "ZDT1",
     "ZDT2",
     "ZDT3",
+    "BallAndHalfSpace",
     "BilevelQuadratic",
     "ConstrainedGaussian",
+    "FaceAttributes",
     "FederatedImages",
     "FewShotLearning",
+    "HalfPlane",
     "HyperCleaning",
     "L1Regularized",
     "LeastSquares",
     "MultiMNIST",
+    "RiverFlow",
 ]

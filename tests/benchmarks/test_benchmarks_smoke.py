@@ -25,7 +25,9 @@ def test_quick_benchmark_writes_a_complete_report(tmp_path: Path) -> None:
         "ferero_stochastic",
         "ferero_public_code",
         "forum",
-    }  # two samples, a gap
+        "nsga2",
+        "psl",
+    }  # two samples, a gap, a box
     assert set(loops.PLAIN) == set(loops.AUTHORS)
     assert set(loops.PLAIN) <= measured
     assert {row["kind"] for row in result["solves"]} == {"min_norm", "epo_lp"}

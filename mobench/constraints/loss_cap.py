@@ -1,0 +1,67 @@
+"""Caps on the objectives:  g_m = f_m - kappa_m <= 0,  m = 1..M."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from mobench.constraints.base import Constrained
+from mobench.core.oracle import Oracle
+from mobench.core.preferences import Runs
+from mobench.core.problem import Problem
+from mobench.errors import ConfigError
+
+Real = float | int
+
+
+class LossCap(Constrained):
+    """One constraint per objective. Gradients are the objectives' own.
+
+    Parameters: value: kappa, a number or M numbers. ratio: kappa_m = ratio times what a constant predictor loses
+    (`Problem.constant_losses`: entropy of labels, variance of targets), where the problem knows it. One of the two.
+    Raises: ConfigError: a cap that no theta can meet, because it lies at or below the problem's ideal point.
+    """
+
+    version = 1
+
+    def __init__(
+        self,
+        oracle: Oracle,
+        problem: Problem,
+        runs: Runs,
+        value: Real | Sequence[Real] | None = None,
+        ratio: Real | None = None,
+    ) -> None:
+        M = oracle.spec.M
+        if (value is None) == (ratio is None):
+            raise ConfigError(
+                f"constraint.value={value} and constraint.ratio={ratio}: give one of them, the other is null."
+            )
+        if value is not None:
+            kappa = torch.tensor([float(value)] * M if isinstance(value, (int, float)) else [float(v) for v in value])
+            if len(kappa) != M:
+                raise ConfigError(
+                    f"constraint.value has {len(kappa)} caps; {type(problem).__name__} has M={M} objectives."
+                )
+        else:
+            constant = problem.constant_losses
+            if constant is None:
+                raise ConfigError(
+                    f"constraint.ratio: {type(problem).__name__} does not know what a constant predictor loses. Give "
+                    f"constraint.value."
+                )
+            kappa = float(ratio or 0.0) * constant.double()
+        kappa = kappa.double()
+        ideal = oracle.ideal
+        if ideal is None and oracle.spec.positive:
+            ideal = torch.zeros(M, dtype=torch.float64)
+        if ideal is not None:
+            least = ideal.double().cpu().reshape(-1, M).amin(0)
+            for m in range(M):
+                if not float(kappa[m]) > float(least[m]):
+                    raise ConfigError(
+                        f"constraint: the cap {float(kappa[m]):g} on f_{m + 1} cannot be met, f_{m + 1} is above "
+                        f"{float(least[m]):g} everywhere. Raise constraint.{'value' if ratio is None else 'ratio'}."
+                    )
+        super().__init__(oracle, torch.eye(M), -kappa)

@@ -1,0 +1,33 @@
+"""No objective much larger than the others:  g_m = f_m - rho mean_k f_k <= 0."""
+
+from __future__ import annotations
+
+import torch
+
+from mobench.constraints.base import Constrained
+from mobench.core.oracle import Oracle
+from mobench.core.preferences import Runs
+from mobench.core.problem import Problem
+from mobench.errors import ConfigError
+
+
+class LossRatio(Constrained):
+    """A fairness constraint for each objective; for objectives >= 0.
+
+    Parameters: rho > 1.
+    Raises: ConfigError: rho <= 1, which only equal objectives could meet; objectives that can be negative.
+    """
+
+    version = 1
+
+    def __init__(self, oracle: Oracle, problem: Problem, runs: Runs, rho: float | int = 2.0) -> None:
+        M = oracle.spec.M
+        if not rho > 1:
+            raise ConfigError(
+                f"constraint.rho={rho} cannot be met: the largest f_m is at least the mean. Choose rho > 1."
+            )
+        if not oracle.spec.positive:
+            raise ConfigError(
+                f"constraint=loss_ratio compares objectives >= 0; those of {type(problem).__name__} can be negative."
+            )
+        super().__init__(oracle, torch.eye(M) - torch.full((M, M), float(rho) / M), torch.zeros(M))

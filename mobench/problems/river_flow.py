@@ -1,0 +1,183 @@
+"""Regression of eight river flows:  f_m = mean squared error of output m on the training rows, in units of its variance (RF1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from mobench.core.preferences import Runs
+from mobench.core.problem import Problem
+from mobench.data.river_flow import INPUTS, TARGETS, RiverFlows, river_flows
+from mobench.errors import ConfigError
+from mobench.models.tanh import TanhMLP
+from mobench.oracles.epochs import Batch
+
+PART = 1024  # rows of a product of which only a sum is kept
+
+
+@dataclass(frozen=True, kw_only=True)
+class RiverFlow(Problem):
+    """The flow at eight gauges 48 hours ahead, from all flows now and up to 60 hours before, by one perceptron 64-hidden-8.
+
+        f_m(theta) = (1/N) sum_i  (W_2 tanh(W_1 x_i + b_1) + b_2 - y_i)_m^2,   m = 1..8
+
+    theta (R, P) = (W_1, b_1, W_2, b_2) in the order of PyTorch's modules, P = 65 hidden + 8 (hidden + 1): 2,344. x and y are
+    clipped and in z units of the training part (`mobench.data.river_flow`). Rows are closed forms. `values` of a batch are means
+    over it; without one over all training rows.
+    History and final rows carry test_loss_1 .. test_loss_8, their mean test_loss_mean and largest test_loss_max, in the same unit.
+
+    Fields:
+        data: generated (embedded, made up) | rf1 (a file). data_root: its folder; no part of a job's identity.
+        split: random | chronological.
+        train_size, test_size: the first so many rows of either part (null: all).
+        clip: columns are clipped to the clip .. 1 - clip quantiles of the training part; 0: not.
+        hidden: width of the hidden layer.
+        start: {kind: default} PyTorch's initialisation.
+
+    Source: MLM-CMOO paper, Section 5. It says neither network nor preparation nor split: all of them are our choice.
+    """
+
+    start_kinds: ClassVar[Mapping[str, tuple[str, ...]]] = {"default": ()}
+    grouped: ClassVar[bool] = True
+    elsewhere: ClassVar[tuple[str, ...]] = ("data_root",)
+    citation: ClassVar[str] = "Spyromitros-Xioufis et al. 2016 (RF1); MLM-CMOO paper"
+
+    data: str = "generated"
+    data_root: str = "data"
+    split: str = "random"
+    train_size: int | None = None
+    test_size: int | None = None
+    clip: float | int = 0.005
+    hidden: int = 32
+    start: Mapping[str, Any] = field(default_factory=lambda: {"kind": "default"})
+    steps: int = 1500
+    _kept: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.hidden < 1:
+            raise ConfigError(f"problem.hidden={self.hidden} must be at least 1: it is the width of the hidden layer.")
+
+    @property
+    def network(self) -> TanhMLP:
+        """The network, a function of stacked parameters."""
+        return TanhMLP(len(INPUTS), self.hidden, len(TARGETS))
+
+    @property
+    def flows(self) -> RiverFlows:
+        """The rows; made once per process."""
+        return river_flows(
+            self.data, self.data_root, self.split, self.train_size, self.test_size, clip=float(self.clip)
+        )
+
+    @property
+    def n_objectives(self) -> int:
+        return len(TARGETS)
+
+    @property
+    def dim(self) -> int:
+        return self.network.dim
+
+    @property
+    def n_samples(self) -> int:
+        return len(self.flows.train)
+
+    @property
+    def ideal_point(self) -> Float[Tensor, " M"]:
+        """0, which a square does not fall below."""
+        return torch.zeros(self.n_objectives, dtype=torch.float64)
+
+    @property
+    def constant_losses(self) -> Float[Tensor, " M"]:
+        """Variance of the training targets in z units: 1, but for a limited train_size."""
+        return self.flows.train_targets.var(0, correction=0)
+
+    def bind(self, runs: Runs) -> RiverFlow:
+        """The same; a missing file or an impossible size is an error now, not in the first step."""
+        _ = self.flows
+        return self
+
+    def initial(self, runs: Runs) -> Float[Tensor, "R P"]:
+        """Keyed by (problem, seed): all preferences of a seed start from the same network, unless per_preference."""
+        draws = (self.network.initial(self.start_generator(runs, r)) for r in range(len(runs)))
+        return torch.stack([torch.from_numpy(row) for row in draws])
+
+    def facts(self, runs: Runs | None = None) -> dict[str, Any]:
+        data = self.flows
+        return {
+            "data": data.label,
+            "data_sha256": data.digest,
+            "embedded": data.embedded,
+            "rows": data.rows,
+            "rows_dropped": data.dropped,
+            "cells_clipped": data.clipped,
+            "train_size": len(data.train),
+            "test_size": len(data.test),
+        }
+
+    # on the device
+
+    def _split(self, split: str, like: Tensor) -> tuple[Float[Tensor, "N D"], Float[Tensor, "N M"]]:
+        """Inputs and targets on the device, moved once."""
+        key = (split, like.dtype, like.device)
+        if key not in self._kept:
+            data = self.flows
+            x, y = (data.train, data.train_targets) if split == "train" else (data.test, data.test_targets)
+            with torch.inference_mode(False):  # autodiff will need them
+                self._kept[key] = x.to(like.device, like.dtype), y.to(like.device, like.dtype)
+        found: tuple[Tensor, Tensor] = self._kept[key]
+        return found
+
+    def _rows_of(self, batch: Any, x: Float[Tensor, "R P"]) -> tuple[Float[Tensor, "R B D"], Float[Tensor, "R B M"]]:
+        """Inputs and targets of each run: of a Batch of groups that share rows, of indices (R, B), or all of `train`."""
+        inputs, targets = self._split("train", x)
+        if isinstance(batch, Batch) and len(batch.chosen) > 1:
+            batch = batch.chosen[batch.group]
+        if isinstance(batch, Tensor):
+            return inputs[batch], targets[batch]
+        if batch is not None:
+            inputs, targets = inputs[batch.chosen[0]], targets[batch.chosen[0]]
+        return inputs.expand(len(x), -1, -1), targets.expand(len(x), -1, -1)
+
+    def values(self, x: Float[Tensor, "R P"], batch: Any = None) -> Float[Tensor, "R M"]:
+        """Mean squared errors. `batch`: a Batch of groups that share rows, or indices (R, B), or None: all of `train`."""
+        inputs, targets = self._rows_of(batch, x)
+        return (self.network.forward(x, inputs)[0] - targets).square().mean(1)
+
+    def linearize(
+        self, x: Float[Tensor, "R P"], batch: Any = None
+    ) -> tuple[Float[Tensor, "R M"], Callable[[], Tensor]]:
+        """Losses, and the rows on demand: with error_im = (2 / B) (z - y)_im, see `TanhMLP.rows`."""
+        network = self.network
+        inputs, targets = self._rows_of(batch, x)
+        with torch.no_grad():
+            z, h = network.forward(x, inputs)
+            error = z - targets
+            F = error.square().mean(1)
+
+        def rows() -> Float[Tensor, "R M P"]:
+            with torch.no_grad():
+                scaled, B = error * (2.0 / error.shape[1]), error.shape[1]
+                if B <= PART:
+                    return network.rows(x, inputs, h, scaled)
+                total = x.new_zeros(len(x), len(TARGETS), network.dim)
+                for k in range(0, B, PART):
+                    part = slice(k, k + PART)
+                    total += network.rows(x, inputs[:, part], h[:, part], scaled[:, part])
+                return total
+
+        return F, rows
+
+    def columns(self, x: Float[Tensor, "R P"], values: Float[Tensor, "R M"]) -> dict[str, Tensor]:
+        """test_loss_1 .. test_loss_8, test_loss_mean, test_loss_max."""
+        inputs, targets = self._split("test", x)
+        with torch.no_grad():
+            z = self.network.forward(x, inputs.expand(len(x), -1, -1))[0]
+            loss = (z - targets).square().mean(1)
+        named = {f"test_loss_{m + 1}": loss[:, m] for m in range(len(TARGETS))}
+        return named | {"test_loss_mean": loss.mean(1), "test_loss_max": loss.amax(1)}

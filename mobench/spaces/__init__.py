@@ -1,0 +1,8 @@
+"""Decision variables a instead of theta: an oracle of a problem's variables, worn as an oracle of few or of bounded ones."""
+
+from mobench.spaces.full import Boxed
+from mobench.spaces.head_bias import HeadBias
+from mobench.spaces.hybrid import Hybrid
+from mobench.spaces.subspace import Subspace
+
+__all__ = ["Boxed", "HeadBias", "Hybrid", "Subspace"]

@@ -1,0 +1,506 @@
+"""River flow: the reader of ARFF files, the clean-up, the generated stand-in, the stacked network and whole jobs."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from mobench.constraints import LossCap
+from mobench.core import Runs
+from mobench.core.point import GraphPoint
+from mobench.core.preferences import resolve
+from mobench.core.sets import Free
+from mobench.data import river_flow as source
+from mobench.data.river_flow import INPUTS, SITES, TARGETS, RiverFlows, generated, read_arff, river_flows
+from mobench.errors import ConfigError, DataError
+from mobench.oracles import Epochs, Exact, Minibatch
+from mobench.oracles.epochs import Batch
+from mobench.problems import RiverFlow
+from mobench.problems import river_flow as module
+from tests.conftest import Run
+
+F64 = torch.float64
+DIGEST = "d1dd00d9"  # of the generated rows, random split
+REAL = os.environ.get("MOBENCH_DATA", "")
+real = pytest.mark.skipif(not REAL, reason="MOBENCH_DATA is not set: no rf1.arff")
+
+
+def runs_of(count: int, seeds: tuple[int, ...] = (0,)) -> Runs:
+    return Runs.product(resolve(count, 8), list(seeds))
+
+
+# --- the reader ------------------------------------------------------------------------------------------------------
+
+
+def written(folder: Path, *lines: str) -> Path:
+    path = folder / "some.arff"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_what_the_reader_understands(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        "% a comment",
+        "@RELATION 'a name: -C 1'",
+        "",
+        "@attribute a numeric",
+        "  @Attribute\t'b c'\tREAL",
+        '@ATTRIBUTE "d" Integer',
+        "@DATA",
+        "1,2.5,-3",
+        "% between rows",
+        " +.5 , ? ,\t1e-3",
+        "",
+        "?,2.,4E2",
+    )
+    found = read_arff(path)
+    assert found.names == ["a", "b c", "d"]
+    np.testing.assert_array_equal(found.table, [[1, 2.5, -3], [0.5, np.nan, 1e-3], [np.nan, 2, 400]])
+    assert (found.name_lines, found.row_lines) == ([4, 5, 6], [8, 10, 12])
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))  # as Windows writes it
+    np.testing.assert_array_equal(read_arff(path).table, found.table)
+
+
+HEAD = ("@relation r", "@attribute a numeric", "@attribute b numeric", "@data")
+BAD: dict[str, tuple[tuple[str, ...], str]] = {
+    "no relation": (HEAD[1:], r"line 1: the header has '@attribute a numeric'; expected @relation NAME"),
+    "two relations": ((HEAD[0], *HEAD), "line 2: the header has '@relation r'; expected @attribute"),
+    "relation without a name": (("@relation", *HEAD[1:]), "line 1.*expected @relation NAME"),
+    "no attributes": ((HEAD[0], "@data", "1"), "line 2: the header has '@data'; expected @attribute NAME numeric"),
+    "other keyword": ((HEAD[0], "@input a", *HEAD[1:]), "line 2: the header has '@input a'"),
+    "numbers before @data": (
+        (*HEAD[:3], "1,2"),
+        "line 4: the header has '1,2'; expected @attribute NAME numeric or @data",
+    ),
+    "words after @data": ((*HEAD[:3], "@data 1,2"), "line 4: the header has '@data 1,2'"),
+    "no type": ((HEAD[0], "@attribute a"), "line 2: @attribute has 'a'; expected NAME numeric"),
+    "no space before the type": ((HEAD[0], "@attribute 'a'numeric"), "line 2: @attribute has"),
+    "open quote": ((HEAD[0], "@attribute 'a numeric"), "line 2: @attribute has"),
+    "text": (
+        (HEAD[0], "@attribute a string"),
+        "line 2: attribute a is of type 'string'; expected one of numeric, real",
+    ),
+    "classes": ((HEAD[0], "@attribute a {x,y}"), "line 2: attribute a is of type '{x,y}'"),
+    "one name twice": ((*HEAD[:3], "@attribute 'b' numeric"), "line 4: attribute b is declared a second time"),
+    "too few cells": ((*HEAD, "1,2", "1"), "line 6: the row has 1 cells; expected 2"),
+    "too many cells": ((*HEAD, "1,2,3"), "line 5: the row has 3 cells; expected 2"),
+    "weights": ((*HEAD, "1,2,{5}"), "line 5: the row has 3 cells"),
+    "sparse": ((*HEAD, "{0 1, 1 2}"), r"line 5: the row '\{0 1, 1 2\}' is in the sparse format; expected 2 numbers"),
+    "word": ((*HEAD, "1,2", "% x", "1,two"), "line 7: b is 'two'; expected a finite number, or . for a missing one"),
+    "empty cell": ((*HEAD, "1,"), "line 5: b is ''"),
+    "two marks": ((*HEAD, "??,1"), r"line 5: a is '\?\?'"),
+    "nan": ((*HEAD, "1,nan"), "line 5: b is 'nan'"),
+    "inf": ((*HEAD, "inf,1"), "line 5: a is 'inf'"),
+    "too large": ((*HEAD, "1,1e999"), "line 5: b is '1e999'"),
+    "underscore": ((*HEAD, "1_0,1"), "line 5: a is '1_0'"),
+    "two numbers": ((*HEAD, "1 2,1"), "line 5: a is '1 2'"),
+    "no rows": (HEAD, "line 4: the file ends here; expected rows after @data"),
+    "no @data": (HEAD[:3], "line 3: the file ends here; expected a header that ends with @data"),
+    "empty": ((), "the file ends here; expected a header"),
+}
+
+
+@pytest.mark.parametrize("case", list(BAD))
+def test_bad_files_are_one_message_with_the_line(case: str, tmp_path: Path) -> None:
+    lines, message = BAD[case]
+    with pytest.raises(DataError, match=message) as caught:
+        read_arff(written(tmp_path, *lines))
+    assert str(tmp_path) in str(caught.value)
+    assert "Copy it again" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_bytes_that_are_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "some.arff"
+    path.write_bytes(b"@relation \xff\xfe\n")
+    with pytest.raises(DataError, match="could not be read as text"):
+        read_arff(path)
+
+
+# --- the clean-up ----------------------------------------------------------------------------------------------------
+
+
+def small(root: Path, monkeypatch: pytest.MonkeyPatch, n: int = 40, place: str = "river_flow") -> np.ndarray:
+    """A file with the right columns, out of order, with two rows that lack inputs; its table, inputs first."""
+    rng = np.random.default_rng(n)
+    table = np.round(rng.gamma(2.0, 10.0, size=(n, 72)), 2)
+    table[[3, 17], [63, 8]] = np.nan
+    names = (*INPUTS, *TARGETS)
+    order = rng.permutation(72)
+    lines = ["@relation x", *(f"@attribute '{names[k]}' numeric" for k in order), "@data"]
+    lines += [",".join("?" if np.isnan(row[k]) else repr(float(row[k])) for k in order) for row in table]
+    (root / place).mkdir(parents=True, exist_ok=True)
+    (root / place / "rf1.arff").write_text("\n".join(lines))
+    monkeypatch.setattr(source, "ROWS", n)
+    return table
+
+
+@pytest.mark.parametrize("place", ["river_flow", "."])
+def test_a_file_is_cleaned_as_the_docstring_says(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = small(tmp_path, monkeypatch, place=place)
+    kept = np.delete(table, [3, 17], axis=0)
+    data = river_flows("rf1", tmp_path, split="chronological", clip=0.1)
+    assert (data.name, data.label, data.embedded, data.rows, data.dropped) == ("rf1", "RF1 (river flow)", False, 40, 2)
+    assert (len(data.train), len(data.test)) == (26, 12)  # 38 * .7 = 26.6
+    low, high = np.quantile(kept[:26], [0.1, 0.9], axis=0)
+    clipped = np.minimum(np.maximum(kept, low), high)
+    mean, sd = clipped[:26].mean(0), clipped[:26].std(0)
+    z = (clipped - mean) / sd
+    for found, wanted in (
+        (data.train, z[:26, :64]),
+        (data.train_targets, z[:26, 64:]),
+        (data.test, z[26:, :64]),
+        (data.test_targets, z[26:, 64:]),
+        (data.mean, mean),
+        (data.scale, sd),
+    ):
+        np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-12, atol=1e-13)
+        assert found.is_contiguous()
+        assert not found.is_inference()
+    assert data.clipped == int((kept != clipped).sum())
+    assert river_flows("rf1", tmp_path, split="chronological", clip=0.1) is data
+    assert data.digest != river_flows("rf1", tmp_path).digest
+
+
+def test_parts_are_disjoint_and_limits_leave_the_unit() -> None:
+    whole = {split: river_flows("generated", "", split) for split in source.SPLITS}
+    sets = []
+    for data in whole.values():
+        rows = [row.tobytes() for part in (data.train, data.test) for row in (part * data.scale[:64]).round().numpy()]
+        assert len(rows) == 1500
+        raw = [data.mean + data.scale * torch.cat(both, 1) for both in pairs(data)]
+        sets.append([{row.tobytes() for row in part.numpy().round(6)} for part in raw])
+        assert not sets[-1][0] & sets[-1][1]
+    assert whole["random"].digest.startswith(DIGEST)
+    assert whole["chronological"].digest != whole["random"].digest
+    few = river_flows("generated", "", train_size=50, test_size=7)
+    assert torch.equal(few.train, whole["random"].train[:50])
+    assert torch.equal(few.test_targets, whole["random"].test_targets[:7])
+    assert torch.equal(few.scale, whole["random"].scale)
+    assert few.digest != whole["random"].digest
+    assert few.dropped == 60
+
+
+def pairs(data: RiverFlows) -> list[tuple[Tensor, Tensor]]:
+    return [(data.train, data.train_targets), (data.test, data.test_targets)]
+
+
+def test_training_part_has_mean_0_and_variance_1() -> None:
+    data = river_flows("generated", "")
+    for part in (data.train, data.train_targets):
+        torch.testing.assert_close(part.mean(0), torch.zeros(part.shape[1], dtype=F64), rtol=0, atol=1e-12)
+        torch.testing.assert_close(part.std(0, correction=0), torch.ones(part.shape[1], dtype=F64), rtol=1e-12, atol=0)
+    loose = river_flows("generated", "", clip=0.0)
+    assert loose.clipped == 0 < data.clipped
+    assert loose.train.abs().max() > data.train.abs().max()
+
+
+def changed(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert text.count(old) >= 1
+    path.write_text(text.replace(old, new, 1))
+
+
+def test_wrong_tables_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = small(tmp_path, monkeypatch)
+    path = tmp_path / "river_flow" / "rf1.arff"
+    good = path.read_text()
+    spoiled = good.splitlines()
+    line = len(spoiled) - 40 + 5  # the sixth row: its first target becomes missing
+    order = [row.split("'")[1] for row in spoiled if row.startswith("@attribute")]
+    cells = spoiled[line].split(",")
+    cells[order.index(TARGETS[0])] = "?"
+    cases = {
+        f"line {line + 1}: no {TARGETS[0]}; 1 targets are missing, expected none": "\n".join(
+            [*spoiled[:line], ",".join(cells), *spoiled[line + 1 :]]
+        ),
+        "lines 2 to 73: 72 attributes, unexpected CHSI2_now, missing CHSI2__0; expected the 64 inputs": good.replace(
+            "CHSI2__0", "CHSI2_now"
+        ),
+        "has 39 rows of data, the last in line 113; the whole file has 40": "\n".join(spoiled[:-1]),
+    }
+    for message, text in cases.items():
+        path.write_text(text)
+        source._table.cache_clear()
+        with pytest.raises(DataError, match=message) as caught:
+            river_flows("rf1", tmp_path)
+        assert "problem.data=generated is embedded" in str(caught.value)
+    constant = table.copy()
+    constant[:, 2] = 4.0
+    monkeypatch.setattr(source, "_table", lambda name, root: constant)
+    with pytest.raises(DataError, match="column EADM7__0 is constant in the training part"):
+        river_flows("rf1", tmp_path)
+    monkeypatch.setattr(source, "_table", lambda name, root: table[:1])
+    with pytest.raises(DataError, match="has 1 complete rows"):
+        river_flows("rf1", tmp_path)
+
+
+def test_a_missing_file_is_named_with_its_place_and_what_works_without(tmp_path: Path) -> None:
+    with pytest.raises(DataError) as caught:
+        river_flows("rf1", tmp_path)
+    for word in ("data=rf1 needs rf1.arff", str(tmp_path / "river_flow"), "MOBENCH_DATA", "problem.data=generated"):
+        assert word in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"name": "rf2"}, r"problem\.data='rf2' is unknown; choose one of generated, rf1"),
+        ({"split": "time"}, r"problem\.split='time' is unknown; choose one of random, chronological"),
+        ({"train_size": 0}, r"problem\.train_size=0.*1050 train rows"),
+        ({"test_size": 451}, r"problem\.test_size=451.*450 test rows.*null for all"),
+        ({"clip": 0.5}, r"problem\.clip=0\.5 must lie in \[0, 0\.5\)"),
+        ({"clip": -0.1}, "problem.clip=-0.1"),
+    ],
+)
+def test_impossible_choices(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        river_flows(**({"name": "generated", "root": ""} | options))
+
+
+# --- the stand-in ----------------------------------------------------------------------------------------------------
+
+
+def test_generated_flows_have_the_lags_of_the_real_ones() -> None:
+    table = generated()
+    assert table.shape == (1560, 72)
+    series = table[:, :8]
+    for k, lag in enumerate(source.LAGS):
+        column = table[:, 8 * k : 8 * k + 8]
+        assert np.isnan(column[:lag]).all()
+        np.testing.assert_array_equal(column[lag:], series[: len(series) - lag])
+    np.testing.assert_array_equal(table[:-48, 64:], series[48:])
+    assert INPUTS[8] == "CHSI2__n6"
+    assert INPUTS[-1] == "DLDI4__n60"
+    assert tuple(f"{site}_48H__0" for site in SITES) == TARGETS
+    assert (table[60:] > 0).all()
+    data = river_flows("generated", "")
+    assert data.embedded
+    assert "stand-in" in data.label
+    assert data.rows == 1560
+    # flows of neighbouring hours are alike, and the task is neither trivial nor hopeless
+    for m in range(8):
+        assert np.corrcoef(series[1:, m], series[:-1, m])[0, 1] > 0.95
+    error = ridge(data)
+    assert (error > 0.02).all()
+    assert (error < 0.5).all()
+
+
+def ridge(data: RiverFlows, penalty: float = 1e-2) -> np.ndarray:
+    """Test mean squared error of a linear fit without intercept in z units."""
+    (X, Y), (Z, W) = ((a.numpy(), b.numpy()) for a, b in pairs(data))
+    weights = np.linalg.solve(X.T @ X + penalty * np.eye(64), X.T @ Y)
+    return ((Z @ weights - W) ** 2).mean(0)
+
+
+# --- the real file ---------------------------------------------------------------------------------------------------
+
+
+@real
+def test_the_real_file() -> None:
+    """Numbers of the specification. Its means are those of all 9,125 rows; its ridge errors those without clipping."""
+    table = source._table("rf1", source.absolute(REAL))
+    assert table.shape == (9125, 72)
+    assert np.isnan(table).sum() == 3264
+    assert [int(np.isnan(table[:, 8 * k]).sum()) for k in range(8)] == [0, 12, 24, 36, 48, 72, 96, 120]
+    mean, sd = table[:, 64:].mean(0), table[:, 64:].std(0)
+    np.testing.assert_allclose(mean, [162.7, 3.49, 159.4, 77.6, 65.9, 12.4, 60.2, 46.5], rtol=0, atol=0.051)
+    np.testing.assert_allclose(sd, [61.6, 0.89, 56.2, 33.4, 32.1, 6.9, 22.6, 22.3], rtol=0, atol=0.051)
+    assert abs(mean[1] - 3.49) < 0.005
+    assert abs(sd[1] - 0.89) < 0.0051
+    assert table[:, 65].max() == 78.9
+    data = river_flows("rf1", REAL, split="chronological", clip=0.0)
+    assert (data.rows, data.dropped, len(data.train), len(data.test)) == (9125, 120, 6303, 2702)
+    np.testing.assert_allclose(ridge(data), [0.030, 0.043, 0.097, 0.162, 0.071, 0.087, 0.012, 0.143], rtol=0, atol=5e-4)
+    clipped = river_flows("rf1", REAL, split="chronological")
+    measured = [0.0212, 0.1145, 0.0845, 0.1664, 0.0860, 0.0663, 0.0133, 0.1359]
+    np.testing.assert_allclose(ridge(clipped), measured, rtol=0, atol=1e-4)
+    torch.testing.assert_close(RiverFlow(data="rf1", data_root=REAL).constant_losses, torch.ones(8, dtype=F64))
+
+
+@real
+def test_a_job_on_the_real_file(mobench: Run) -> None:
+    result = mobench("problem=river_flow", "data=rf1", "scale=smoke", "oracle=epochs", "oracle.batch_size=64", "steps=20",
+                     "preferences=1", "algorithm=mgda", "logger=local")  # fmt: skip
+    assert result.code == 0, result.err
+    meta = json.loads((result.job.path / "meta.json").read_text())
+    assert (meta["embedded"], meta["rows_dropped"], meta["train_size"], meta["test_size"]) == (False, 120, 300, 2702)
+
+
+# --- the problem -----------------------------------------------------------------------------------------------------
+
+
+def net(theta: Tensor, hidden: int = 32) -> nn.Sequential:
+    """PyTorch's modules with these parameters."""
+    out = nn.Sequential(nn.Linear(64, hidden), nn.Tanh(), nn.Linear(hidden, 8)).double()
+    nn.utils.vector_to_parameters(theta.double(), out.parameters())
+    return out
+
+
+def by_hand(theta: Tensor, x: Tensor, y: Tensor, hidden: int = 32) -> tuple[Tensor, Tensor]:
+    """Losses and rows of one network."""
+    own = net(theta, hidden)
+    losses = ((own(x) - y) ** 2).mean(0)
+    rows = [
+        torch.cat([g.flatten() for g in torch.autograd.grad(f, list(own.parameters()), retain_graph=True)])
+        for f in losses
+    ]
+    return losses.detach(), torch.stack(rows)
+
+
+def test_sizes() -> None:
+    p = RiverFlow()
+    assert (p.n_objectives, p.dim, p.n_samples) == (8, 2344, 1050)
+    assert p.dim == sum(a.numel() for a in net(torch.zeros(2344)).parameters())
+    assert p.network.shapes == [tuple(a.shape) for a in net(torch.zeros(2344)).parameters()]
+    assert torch.equal(p.ideal_point, torch.zeros(8, dtype=F64))
+    torch.testing.assert_close(p.constant_losses, torch.ones(8, dtype=F64))
+    few = RiverFlow(train_size=60)
+    torch.testing.assert_close(few.constant_losses, few.flows.train_targets.var(0, correction=0))
+    assert p.ref_point is None
+    assert p.front(10) is None
+
+
+@pytest.mark.parametrize("part", [1024, 7])
+@pytest.mark.parametrize("kind", ["one group", "groups", "indices", "all"])
+def test_losses_and_rows_are_those_of_single_networks(kind: str, part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PART", part)
+    p = RiverFlow(train_size=60, hidden=5)
+    theta = 3.0 * p.initial(runs_of(2, (4, 2)))
+    chosen = torch.randint(0, 60, (4, 20), generator=torch.Generator().manual_seed(1))
+    batch: Any = {
+        "one group": Batch(chosen[:1], torch.zeros(4, dtype=torch.int64)),
+        "groups": Batch(chosen[:3], torch.tensor([2, 0, 2, 1])),
+        "indices": chosen,
+        "all": None,
+    }[kind]
+    F, rows = p.linearize(theta, batch)
+    torch.testing.assert_close(F, p.values(theta, batch), rtol=1e-14, atol=0)
+    J = rows()
+    graph = GraphPoint(lambda x: p.values(x, batch), theta, Free(), 8, {})
+    torch.testing.assert_close(J, graph.rows(), rtol=1e-11, atol=1e-13)
+    for r in range(4):
+        index = {"one group": chosen[0], "groups": chosen[(2, 0, 2, 1)[r]], "indices": chosen[r]}.get(
+            kind, torch.arange(60)
+        )
+        f, g = by_hand(theta[r], p.flows.train[index], p.flows.train_targets[index], 5)
+        torch.testing.assert_close(F[r], f, rtol=1e-13, atol=0)
+        torch.testing.assert_close(J[r], g, rtol=1e-11, atol=1e-13)
+
+
+def test_other_derivatives_and_float32() -> None:
+    p, runs = RiverFlow(train_size=80), runs_of(2)
+    theta = p.initial(runs)
+    for oracle in (Exact(p, runs), Epochs(p, runs, 16), Minibatch(p, runs, 16)):
+        point = oracle.at(theta, {}, 0)
+        v = torch.randn(theta.shape, dtype=F64, generator=torch.Generator().manual_seed(0))
+        slope = (oracle.at(theta + 1e-6 * v, {}, 0)) if not isinstance(oracle, Minibatch) else None
+        torch.testing.assert_close(point.pull(runs.weights), torch.einsum("rm,rmp->rp", runs.weights, point.rows()))
+        if slope is not None:
+            change = (slope.pull(runs.weights) - point.pull(runs.weights)) / 1e-6
+            torch.testing.assert_close(point.hvp(runs.weights, v), change, rtol=1e-3, atol=1e-4)
+        single = oracle.at(theta.float(), {}, 0)
+        assert single.F.dtype == single.rows().dtype == torch.float32
+        torch.testing.assert_close(single.rows().double(), point.rows(), rtol=1e-3, atol=1e-5)
+
+
+def test_a_run_does_not_notice_its_neighbours() -> None:
+    p, runs = RiverFlow(train_size=80), runs_of(2, (3, 0))
+    together, theta = Epochs(p, runs, 16).at(p.initial(runs), {}, 7), p.initial(runs)
+    for r in range(4):
+        alone = Epochs(p, runs.take([r]), 16).at(theta[r : r + 1], {}, 7)
+        torch.testing.assert_close(alone.F[0], together.F[r], rtol=1e-13, atol=0)
+        torch.testing.assert_close(alone.rows()[0], together.rows()[r], rtol=1e-10, atol=1e-13)
+
+
+def test_rows_fetched_in_inference_mode_serve_autodiff_later() -> None:
+    p = RiverFlow(train_size=30)
+    theta = p.initial(runs_of(1)).float()
+    with torch.inference_mode():
+        p.values(theta)
+    leaf = theta.requires_grad_(True)
+    assert torch.autograd.grad(p.values(leaf).sum(), leaf)[0].isfinite().all()
+
+
+def test_columns_are_errors_on_the_test_part() -> None:
+    p = RiverFlow(train_size=40, test_size=30)
+    theta = p.initial(runs_of(2))
+    columns = p.columns(theta, p.values(theta))
+    assert list(columns) == [*(f"test_loss_{m}" for m in range(1, 9)), "test_loss_mean", "test_loss_max"]
+    for r in range(2):
+        f, _ = by_hand(theta[r], p.flows.test, p.flows.test_targets)
+        found = torch.stack([columns[f"test_loss_{m}"][r] for m in range(1, 9)])
+        torch.testing.assert_close(found, f, rtol=1e-13, atol=0)
+        torch.testing.assert_close(columns["test_loss_mean"][r], f.mean())
+        torch.testing.assert_close(columns["test_loss_max"][r], f.max())
+
+
+def test_starts() -> None:
+    p, runs = RiverFlow(), runs_of(2, (0, 3))
+    theta = p.initial(runs)
+    assert theta.dtype == F64
+    assert torch.equal(theta[0], theta[2])
+    assert not torch.equal(theta[0], theta[1])
+    assert torch.equal(p.initial(runs.take([3]))[0], theta[3])
+    assert not torch.equal(*RiverFlow(start={"kind": "default", "per_preference": True}).initial(runs)[::2])
+    for found, bound in zip(p.network.split(theta), (64**-0.5, 64**-0.5, 32**-0.5, 32**-0.5), strict=True):
+        assert 0.7 * bound < found.abs().max() <= bound
+    with pytest.raises(ConfigError, match=r"problem\.start\.kind='xavier'"):
+        RiverFlow(start={"kind": "xavier"})
+    with pytest.raises(ConfigError, match=r"problem\.hidden=0"):
+        RiverFlow(hidden=0)
+
+
+def test_caps_in_multiples_of_the_constant_losses() -> None:
+    p, runs = RiverFlow(train_size=100), runs_of(1)
+    capped = LossCap(Exact(p, runs), p, runs, ratio=0.25)
+    point = capped.at(p.initial(runs), {}, 0)
+    torch.testing.assert_close(point.G, point.F - 0.25 * p.constant_losses)
+
+
+# --- jobs ------------------------------------------------------------------------------------------------------------
+
+
+def test_smoke_job(mobench: Run) -> None:
+    result = mobench("problem=river_flow", "scale=smoke", "oracle=epochs", "oracle.batch_size=64", "algorithm=mgda", "steps=60",
+                     "algorithm.step_size=0.1", "preferences=1", "seeds=[0,1]", "logger=local")  # fmt: skip
+    assert result.code == 0, result.err
+    meta = json.loads((result.job.path / "meta.json").read_text())
+    assert meta["embedded"] is True
+    assert "stand-in" in meta["data"]
+    assert (meta["rows"], meta["rows_dropped"], meta["train_size"], meta["test_size"]) == (1560, 60, 300, 450)
+    assert meta["data_sha256"] == river_flows("generated", "", train_size=300).digest
+    rows = result.rows
+    assert len(rows) == 2
+    assert (rows["status"] == "done").all()
+    assert (rows["test_loss_mean"] < 0.8).all()  # a constant loses about 1
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("problem.data=rf2", ["problem.data='rf2'", "generated, rf1"]),
+        ("problem.split=randm", ["problem.split='randm'", "Did you mean 'random'"]),
+        ("problem.train_size=5000", ["problem.train_size=5000", "1050 train rows"]),
+        ("problem.clip=0.7", ["problem.clip=0.7", "[0, 0.5)"]),
+        ("problem.hidden=0", ["problem.hidden=0", "at least 1"]),
+        ("problem.width=8", ["problem.width is unknown"]),
+        ("data=rf1", ["data=rf1 needs rf1.arff", "river_flow", "problem.data=generated"]),
+    ],
+)
+def test_bad_input_is_one_message(
+    line: str, words: list[str], mobench: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MOBENCH_DATA", str(tmp_path / "empty"))
+    result = mobench("problem=river_flow", "algorithm=ls", "steps=2", "preferences=1", "logger=local", line)
+    result.refused(*words)
+    assert not result.folders
