@@ -23,14 +23,14 @@ QUICK = ("preferences=2", "steps=3", "logger=local")
 BAD = {
     "problem=vlmop3": [
         "problem='vlmop3'",
-        "choose one of bilevel_quadratic, constrained_gaussian",
+        "choose one of ball_and_half_space, bilevel_quadratic",
         "Did you mean 'vlmop2'?",
     ],
     "algorithm=feroro": ["algorithm='feroro'", "choose one of ada_omd_tch", "Did you mean 'ferero'"],
     "scale=tiny": ["scale='tiny'", "laptop, paper, smoke"],
     "logger=wanbd": ["logger='wanbd'", "Did you mean 'wandb'?"],
     "protocol=ferero_fg3": ["protocol='ferero_fg3'", "Did you mean 'ferero_fig3'"],
-    "problem=": ["problem", "choose one of bilevel_quadratic, constrained_gaussian"],
+    "problem=": ["problem", "choose one of ball_and_half_space, bilevel_quadratic"],
     "algorithm=null": ["algorithm=null", "choose one of ada_omd_tch"],
     "hydra/launcher=jobbib": ["hydra/launcher='jobbib'", "choose one of basic", "Did you mean 'joblib'?"],
     "problm=zdt2": ["problm is unknown", "known keys are algorithm", "Did you mean 'problem'"],
@@ -172,7 +172,7 @@ def test_plug_in_misspelt_yaml_key(mobench: Run, plug_in: str) -> None:
 
 
 def test_plug_in_unknown_choice_lists_plug_ins(mobench: Run, plug_in: str) -> None:
-    mobench(plug_in, "problem=hol").refused("problem='hol'", "few_shot, hole,", "Did you mean 'hole'?")
+    mobench(plug_in, "problem=hol").refused("problem='hol'", "few_shot, half_plane, hole,", "Did you mean 'hole'?")
 
 
 @pytest.mark.parametrize(
@@ -277,7 +277,7 @@ def test_help(mobench: Run) -> None:
     assert result.code == 0
     for words in (
         "algorithm: ada_omd_tch, csmoo1",
-        "problem: bilevel_quadratic, constrained_gaussian",
+        "problem: ball_and_half_space, bilevel_quadratic",
         "experiment/ferero: fig1",
         "scale: laptop",
     ):

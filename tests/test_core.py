@@ -503,7 +503,7 @@ def test_a_stochastic_run_is_the_same_alone_and_in_a_batch(name: str, problem: L
             whole = state
         np.testing.assert_allclose(state["theta"], whole["theta"][part], rtol=0, atol=1e-8)
     # some methods do not know the preference, as their docstrings say, and inactive thresholds leave it out too
-    blind = name in ("mgda", "qffl", "fedfv", "fedmgda_plus", "moco", "ferero-threshold")
+    blind = name in ("mgda", "qffl", "fedfv", "fedmgda_plus", "moco", "mlm_cmoo", "ferero-threshold")
     assert len({tuple(row) for row in whole["theta"].tolist()}) == (3 if blind else 12)
 
 
@@ -524,7 +524,7 @@ class Faulty(Oracle):
         else:
             bad = math.nan if self.kind == "nan" else math.inf
             F[self.run], J[self.run] = bad, bad
-        return TablePoint(theta, point.X, point.M, {}, F, J)
+        return TablePoint(theta, point.X, point.M, {}, F, J, hessian=point.hvp)
 
     def exact(self, theta: Tensor) -> Tensor:
         return self.inner.exact(theta)

@@ -473,3 +473,15 @@ def test_every_problem_carries_its_truth(name: str) -> None:
     assert p.positive == bool((F >= 0).all())
     assert isinstance(p.X, Box) == (name.startswith(("zdt", "dtlz")) or name == "vlmop2-scaled")
     assert isinstance(VLMOP2().X, Free)
+
+
+def test_second_derivatives_of_dtlz2_at_a_corner() -> None:
+    """x_1 = 1, where a factor of two objectives is 6e-17: Hessian products against differences of closed-form rows."""
+    problem = DTLZ2(M=3, n=6)
+    runs = Runs.product(torch.full((1, 3), 1 / 3, dtype=torch.float64), [0])
+    oracle = Exact(problem, runs)
+    x = torch.tensor([[1.0, 0.4, 0.3, 0.6, 0.2, 0.7]], dtype=torch.float64)
+    w, v = torch.tensor([[0.2, 0.5, 0.3]], dtype=torch.float64), torch.linspace(-1, 1, 6, dtype=torch.float64).unsqueeze(0)
+    found = oracle.at(x, {}, 0).hvp(w, v)
+    ahead, back = (oracle.at(x + s * 1e-6 * v, {}, 0).pull(w) for s in (1.0, -1.0))
+    torch.testing.assert_close(found, (ahead - back) / 2e-6, rtol=1e-6, atol=1e-8)

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from mobench.algorithms import ferero_geometry as geometry
 from mobench.core.algorithm import Algorithm, Context, Info, Real, State, Weighting
+from mobench.core.oracle import Spec
 from mobench.core.preferences import ray
 from mobench.errors import ConfigError, choose
 from mobench.subproblems import Solution, project_weighted_simplex, qp, reference
@@ -77,6 +78,15 @@ class Preferred(Algorithm):
                 raise ConfigError(f"algorithm.line={line} and algorithm.{key} go together; found line={self.line}.")
         if not (self.c_g > 0 and self.c_h > 0):
             raise ConfigError(f"algorithm.c_g={self.c_g} and algorithm.c_h={self.c_h} must be > 0.")
+
+    def misfits(self, spec: Spec) -> list[str]:
+        h = 0 if self.line == "none" else spec.M - 1
+        if spec.N and h + spec.N > spec.P:
+            return [
+                f"its direction has to meet {h} equalities (algorithm.line={self.line}) and {spec.N} constraints to first order, "
+                f"for which the problem has only P={spec.P} variables"
+            ]
+        return []
 
     def _cone(self, ctx: Context, F0: Float[Tensor, "R M"]) -> Float[Tensor, "R n M"]:
         M, R = ctx.spec.M, len(F0)

@@ -21,7 +21,8 @@ from mobench.errors import ConfigError, choose
 from mobench.subproblems import min_norm, project_simplex, qp
 from mobench.subproblems.prox_norm import prox_norm, prox_norm_free
 
-TINY = 1e-12  # |G lam| below this times the largest gradient is 0: its derivative is taken as 0
+TINY = 1e-8  # |G lam| below this times the largest gradient is rounding, of which the square root of a Gram matrix leaves so much
+TIE = 1e-7
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +35,9 @@ class MLMCMOO(Algorithm):
         lam+ = P(lam - alpha ((lam - lam') / c_t + n(lam) - (lam - theta+) / gamma_1))
         z+ = clip(z + beta / gamma_2 (mu+ - z), 0, r)
 
-    P projects onto the simplex. The multiplier of g is nu = c_t mu. It ignores the preference.
+    P projects onto the simplex. With three objectives or more lam' minimises |G v|^2 + 1e-7 tr M |v - lam|^2: where gradients
+    depend on each other the shortest combination has many weights, of which rounding would choose; fixed points are the
+    same. The multiplier of g is nu = c_t mu. The method ignores the preference.
 
     Fields:
         variant: "corrected", as above; "literal", as printed: mu descends, h and n are proximal points (of x and of the
@@ -154,7 +157,7 @@ class MLMCMOO(Algorithm):
         point, c = points[0], self.penalty(t)
         gram, g = point.gram("f"), point.G.double()
         lam, theta, mu, z = state["lam"], state["theta"], state["mu"], state["z"]
-        target, residual, failed = self._target(point, gram, g)
+        target, residual, failed = self._target(point, gram, g, lam)
         at_lam, at_theta = self._norm(gram, lam), self._norm(gram, theta)
         if self.variant == "literal":
             d, told = self._literal(point, state, gram, g, target, c, alpha)
@@ -185,10 +188,13 @@ class MLMCMOO(Algorithm):
         new["z"] = (z + self.beta / self.gamma2 * (mu - z)).clamp(0.0, self.r)
         return -ascent, {**state, **new, **told}, Info(residual, failed)
 
-    def _target(self, point: Point, gram: Tensor, g: Tensor) -> Any:
+    def _target(self, point: Point, gram: Tensor, g: Tensor, lam: Tensor) -> Any:
         """lam' with residual and failures."""
         if self.lam_target == "unconstrained" or not g.shape[1]:
-            return min_norm(gram)
+            if gram.shape[1] == 2:
+                return min_norm(gram)
+            ridge = TIE * gram.diagonal(dim1=1, dim2=2).sum(1, keepdim=True)
+            return qp(gram + torch.diag_embed(ridge.expand_as(lam)), ridge * lam, torch.ones_like(lam))
         K = point.gram("all")
         M = gram.shape[1]
         live = torch.cat([torch.ones_like(gram[:, 0]), (g >= -self.active).to(K)], dim=1)
