@@ -481,7 +481,10 @@ def test_second_derivatives_of_dtlz2_at_a_corner() -> None:
     runs = Runs.product(torch.full((1, 3), 1 / 3, dtype=torch.float64), [0])
     oracle = Exact(problem, runs)
     x = torch.tensor([[1.0, 0.4, 0.3, 0.6, 0.2, 0.7]], dtype=torch.float64)
-    w, v = torch.tensor([[0.2, 0.5, 0.3]], dtype=torch.float64), torch.linspace(-1, 1, 6, dtype=torch.float64).unsqueeze(0)
+    w, v = (
+        torch.tensor([[0.2, 0.5, 0.3]], dtype=torch.float64),
+        torch.linspace(-1, 1, 6, dtype=torch.float64).unsqueeze(0),
+    )
     found = oracle.at(x, {}, 0).hvp(w, v)
     ahead, back = (oracle.at(x + s * 1e-6 * v, {}, 0).pull(w) for s in (1.0, -1.0))
     torch.testing.assert_close(found, (ahead - back) / 2e-6, rtol=1e-6, atol=1e-8)
