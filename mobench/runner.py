@@ -276,12 +276,17 @@ def _train(job: Job, folder: JobFolder, title: str, arrived: signals.Signals) ->
 
     beat()
 
+    recording = 0.0  # seconds of this process: evaluation is no training
+
     def observe(t: int, now: dict[str, Any], point: Any) -> None:
+        nonlocal recording
         if not recorder.wants(t):
             return
+        tick = time.monotonic()
         averages = {n: outputs[n].final(now["out"][n], now["theta"]) for n in averaged}
         seen = point.values() if point.recorded is None else point.recorded
         recorder.add(t, _columns(job, oracle, now["theta"], seen, now["alg"], averages, point))
+        recording += time.monotonic() - tick
 
     while True:
         rules: dict[str, Output] = outputs
@@ -291,11 +296,11 @@ def _train(job: Job, folder: JobFolder, title: str, arrived: signals.Signals) ->
         show = _progress(job, title + (" (second pass)" if second else ""), state["t"], job.steps)
         chunk, checked = 1, time.monotonic()
         while state["t"] < job.steps:
-            tick = time.monotonic()
+            tick, recorded = time.monotonic(), recording
             until = min(job.steps, state["t"] + chunk)
             state = loop.advance(oracle, job.algorithm, rules, state, until, None if second else observe)
             took = time.monotonic() - tick
-            spent += took
+            spent += took - (recording - recorded)
             chunk = min(2 * chunk, 1024) if took < 0.1 else max(1, chunk // 2)
             show(state["t"])
             _check_failures(job, state)

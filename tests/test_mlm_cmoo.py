@@ -453,8 +453,11 @@ def test_columns_and_certificates_of_a_job(mobench: Run) -> None:
     }
     assert wanted <= set(done.rows)
     history = done.job.history()
-    assert history["inner_error"].iloc[1:].notna().all()
-    assert history["inner_error"].nunique() == 4  # of steps 0, 5, 10, 15; what a row says is of the step before it
+    errors = history.set_index("step")["inner_error"]
+    assert errors.loc[:4].isna().all()
+    assert errors.loc[5:].notna().all()
+    assert errors.nunique() == 4  # a row says what the step before it found: those of 5, 10, 15 and 20 are new
+    assert history["own_residual"].isna().tolist() == [True] + [False] * 20  # there is no step before the first
 
 
 def test_kkt_of_constraints_against_cvxpy() -> None:

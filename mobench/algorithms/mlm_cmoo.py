@@ -119,8 +119,8 @@ class MLMCMOO(Algorithm):
                 raise ConfigError(f"algorithm.{name}={getattr(self, name)} is an option of variant=corrected.")
         if self.variant == "corrected" and not self.projections:
             raise ConfigError("algorithm.projections=false is an option of variant=literal.")
-        if self.nabla_h == "prox" and self.h_power == 2:
-            raise ConfigError("algorithm.nabla_h=prox is defined for h_power=1.")
+        if self.nabla_h == "prox" and (self.h_power == 2 or self.inner == "exact" or self.diagnose):
+            raise ConfigError("algorithm.nabla_h=prox is defined for h_power=1, inner=gradient and diagnose=0.")
 
     def _stable(self, step: str, size: Real, proximal: str, gamma: Real) -> None:
         if not size / gamma < 2.0:
@@ -141,7 +141,7 @@ class MLMCMOO(Algorithm):
     def init(self, ctx: Context) -> State:
         R, M = ctx.prefs.shape
         uniform, none = torch.full_like(ctx.prefs, 1.0 / M), ctx.prefs.new_zeros(R, ctx.spec.N)
-        told = {name: ctx.prefs.new_zeros(R) for name in ("own", "comp", "u_ratio", "inner_ratio")}
+        told = {name: ctx.prefs.new_full((R,), torch.nan) for name in ("own", "comp", "u_ratio", "inner_ratio")}
         if self.diagnose:
             told |= {name: ctx.prefs.new_full((R,), torch.nan) for name in ("stationarity_t", "inner_error")}
         weights = {"lam": uniform, "theta": uniform.clone()}
@@ -181,7 +181,7 @@ class MLMCMOO(Algorithm):
             if self.u_clip is not None:
                 U = U * (self.u_clip * own / size.clamp_min(torch.finfo(own.dtype).tiny)).clamp_max(1.0).unsqueeze(1)
             ascent = main + U
-        if self.diagnose and t % self.diagnose == 0:
+        if self.diagnose and (t + 1) % self.diagnose == 0:  # a row of step t + 1 shows what this step found
             told |= self._diagnosed(point, gram, g, state, theta, mu, target, c, at_lam)
         pull = (lam - target) / c + self._slope(gram, lam, at_lam) - (lam - theta) / self.gamma1
         new = {"lam": project_simplex(lam - alpha * pull), "theta": theta, "mu": mu}
@@ -249,7 +249,9 @@ class MLMCMOO(Algorithm):
     def _told(self, gram: Tensor, main: Tensor, mu: Tensor, g: Tensor, c: Any, length: Tensor) -> dict[str, Tensor]:
         """What `report` says: own residual c |G lam / c + J mu|, complementarity, nu, eta against its bound."""
         scale = c.squeeze(1) if isinstance(c, Tensor) else c
-        steepness = 1.0 / self.gamma1 + gram.diagonal(dim1=1, dim2=2).sum(1, keepdim=True) / length
+        steepness = 1.0 / self.gamma1 + gram.diagonal(dim1=1, dim2=2).sum(1, keepdim=True) / (
+            1.0 if self.h_power == 2 else length
+        )
         nu = c * mu
         comp = (nu * g).abs().amax(1) if g.shape[1] else torch.zeros_like(g.sum(1))
         return {

@@ -39,7 +39,8 @@ class LossCap(Constrained):
                 f"constraint.value={value} and constraint.ratio={ratio}: give one of them, the other is null."
             )
         if value is not None:
-            kappa = torch.tensor([float(value)] * M if isinstance(value, (int, float)) else [float(v) for v in value])
+            caps = [float(value)] * M if isinstance(value, (int, float)) else [float(v) for v in value]
+            kappa = torch.tensor(caps, dtype=torch.float64)
             if len(kappa) != M:
                 raise ConfigError(
                     f"constraint.value has {len(kappa)} caps; {type(problem).__name__} has M={M} objectives."
@@ -64,4 +65,4 @@ class LossCap(Constrained):
                         f"constraint: the cap {float(kappa[m]):g} on f_{m + 1} cannot be met, f_{m + 1} is above "
                         f"{float(least[m]):g} everywhere. Raise constraint.{'value' if ratio is None else 'ratio'}."
                     )
-        super().__init__(oracle, torch.eye(M), -kappa)
+        super().__init__(oracle, torch.eye(M, dtype=torch.float64), -kappa)

@@ -30,4 +30,5 @@ class LossRatio(Constrained):
             raise ConfigError(
                 f"constraint=loss_ratio compares objectives >= 0; those of {type(problem).__name__} can be negative."
             )
-        super().__init__(oracle, torch.eye(M) - torch.full((M, M), float(rho) / M), torch.zeros(M))
+        eye, mean = torch.eye(M, dtype=torch.float64), torch.full((M, M), float(rho) / M, dtype=torch.float64)
+        super().__init__(oracle, eye - mean, torch.zeros(M, dtype=torch.float64))
