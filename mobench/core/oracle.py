@@ -105,7 +105,7 @@ class Transformed(Oracle):
 
     def __init__(self, inner: Oracle, fn: Callable[[Tensor], Tensor]) -> None:
         self.inner, self.fn = inner, fn
-        self.spec = replace(inner.spec, provides=inner.spec.provides - {"hvp", "moved"})
+        self.spec = replace(inner.spec, provides=inner.spec.provides - {"hvp"})
 
     def init(self, theta: Float[Tensor, "R P"]) -> State:
         return self.inner.init(theta)
@@ -135,6 +135,7 @@ class TransformedPoint(Point):
     def __init__(self, inner: Point, fn: Callable[[Tensor], Tensor]) -> None:
         super().__init__(inner.x, inner.X, inner.M, inner.state)
         self.inner: Point = inner
+        self.elsewhere = lambda x: TransformedPoint(inner.moved(x), fn)
         self.moving = inner.moving
         F, self._factor = slope(fn, inner.F)
         self._values = torch.cat([F, inner.G], dim=-1)
