@@ -134,9 +134,8 @@ class MLMCMOO(Algorithm):
         return self.eta if self.eta_mu is None else self.eta_mu
 
     def needs(self, spec: Spec) -> frozenset[str]:
-        prox = self.variant == "literal" or self.nabla_h == "prox"
-        extra = {"hvp", "moved"} if prox else {"hvp"} if self.use_u or self.diagnose else set()
-        return frozenset({"rows"} | extra)
+        second = self.use_u or self.diagnose or self.variant == "literal" or self.nabla_h == "prox"
+        return frozenset({"rows", "hvp"} if second else {"rows"})
 
     def init(self, ctx: Context) -> State:
         R, M = ctx.prefs.shape

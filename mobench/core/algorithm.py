@@ -112,7 +112,7 @@ class Algorithm(ABC):
         return []
 
     def needs(self, spec: Spec) -> frozenset[str]:
-        """Subset of {rows, push, hvp, moved}; values and pull are always there."""
+        """Subset of {rows, push, hvp}; values and pull are always there."""
         return frozenset()
 
     def transform(self, f: Float[Tensor, "R M"]) -> Float[Tensor, "R M"]:

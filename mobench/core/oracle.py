@@ -23,7 +23,8 @@ class Spec:
     """What an oracle is, before any number is computed.
 
     Fields: R runs, M objectives, N constraints, P variables; X feasible set; provides: optional requests that it
-    serves (rows, push, hvp, moved); stateful: keeps a state between steps; samples: how many independent samples a step may
+    serves (rows, push, hvp, and with hvp `moved`); stateful: keeps a state between steps; samples: how many independent
+    samples a step may
     ask for; local_steps: its rows are not gradients of its values (several local steps per round); positive: all
     objectives are >= 0; constraint_kind: "inequality" (g <= 0) or "gap" (a value function gap, bilevel);
     averaging: exponent a of running averages with weights ~ t^-a, None if it does not average.
@@ -34,7 +35,7 @@ class Spec:
     N: int
     P: int
     X: Set
-    provides: frozenset[str] = frozenset({"rows", "push", "hvp", "moved"})
+    provides: frozenset[str] = frozenset({"rows", "push", "hvp"})
     stateful: bool = False
     samples: int = 1
     local_steps: bool = False
