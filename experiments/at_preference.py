@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from mobench.artifacts import Artifact, JobRows
+from mobench.artifacts import Artifact, JobRows, Runs
 from mobench.artifacts.artifact import columns
 
 
@@ -21,11 +21,21 @@ class AtPreference:
     lam: tuple[float, ...]
 
     @cached_property
-    def final(self) -> pd.DataFrame:
-        """Rows of the runs with this preference, one per seed."""
+    def planned(self) -> pd.DataFrame:
+        """Rows of the runs with this preference, one per seed, finished or not."""
         rows = self.job.final
         near = np.abs(rows[columns(rows, "preference_")].to_numpy() - np.array(self.lam)).max(1) < 1e-9
-        return rows[near & (rows["status"] == "done")].sort_values("seed")
+        return rows[near].sort_values("seed")
+
+    @cached_property
+    def final(self) -> pd.DataFrame:
+        """Those that finished."""
+        return self.planned[self.planned["status"] == "done"]
+
+    @property
+    def runs(self) -> Runs:
+        """How many of them finished."""
+        return Runs.of(self.planned)
 
     @cached_property
     def history(self) -> pd.DataFrame:

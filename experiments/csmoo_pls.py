@@ -10,7 +10,7 @@ import pandas as pd
 import torch
 from scipy.optimize import minimize
 
-from mobench.artifacts import Artifact, JobRows, artifact
+from mobench.artifacts import Artifact, JobRows, Runs, artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.artifact import columns
 from mobench.metrics import hypervolume
@@ -197,7 +197,7 @@ def table(shown: dict[str, Curves], lam1: float) -> pd.DataFrame:
     return pd.DataFrame([*rows, {"method": "reference (SLSQP)", "lambda_1": lam1, "V": best, "power": power}])
 
 
-def _final(c: Curves) -> dict[str, float | int]:
+def _final(c: Curves) -> dict[str, float | Runs]:
     return {
         "lambda_1": c.lam[0],
         "V": float(c.V_end.mean()),
@@ -208,7 +208,7 @@ def _final(c: Curves) -> dict[str, float | int]:
         "rate 2 std": std(c.rate(2)),
         "violation": float(c.final["violation"].max()),
         "power": float(c.final["power"].mean()),
-        "runs": len(c.final),
+        "runs": c.runs,
     }
 
 
@@ -221,7 +221,7 @@ def curve_figure(number: int, lam1: float) -> None:
         z = ideal_of(a.jobs["csmoo2"])
         draw_curves(a, shown, reference(lam1, z), z)
         judge_curves(a, shown, lam1, f"Figure {number}")
-        a.table(table(shown, lam1))
+        a.table(table(shown, lam1), given=("method", "lambda_1"))
 
 
 def rate_figure(number: int, lam1: float) -> None:
@@ -240,7 +240,7 @@ def rate_figure(number: int, lam1: float) -> None:
         axes[0, 0].set_ylabel("expected rate (bit/s/Hz)")
         axes[0, 0].legend(fontsize=7)
         a.figure(fig)
-        a.table(table(shown, lam1))
+        a.table(table(shown, lam1), given=("method", "lambda_1"))
         c, rival = shown["csmoo2"], shown[better(shown)]
         gains = [float(c.rate(u).mean() - rival.rate(u).mean()) for u in (1, 2)]
         said = ", ".join(f"user {u}: {c.rate(u).mean():.3f} against {rival.rate(u).mean():.3f}" for u in (1, 2))
@@ -294,7 +294,7 @@ def three_figure(number: int, lam1: float) -> None:
         shown = {k: at(job, lam1) for k, job in a.jobs.items()}
         z = ideal_of(a.jobs["csmoo2"])
         draw_curves(a, shown, reference(lam1, z), z)
-        a.table(table(shown, lam1))
+        a.table(table(shown, lam1), given=("method", "lambda_1"))
         one, two, rival = shown["csmoo1"], shown["csmoo2"], shown[better(shown)]
         gap = abs(float(one.V_end.mean() - two.V_end.mean()))
         steps = int(one.final["infeasible_steps"].sum())
@@ -381,7 +381,7 @@ def fig5(a: Artifact) -> None:
     axes[0, 1].set_title("five channel instances", fontsize=8)
     axes[0, 1].legend(fontsize=7)
     a.figure(fig)
-    a.table(table)
+    a.table(table, given=("instance", "lambda_1"))
     two = points["csmoo2"]
     inside = [i for i in range(len(two)) if np.any(np.all(two >= two[i] + 0.03, axis=1))]
     a.claim(
@@ -437,13 +437,12 @@ def _channels(a: Artifact) -> tuple[pd.DataFrame, dict[int, dict[float, float]]]
     for seed in sorted(jobs["csmoo2"].final["seed"].unique()):
         ratio[int(seed)] = {}
         for lam1 in lambdas(jobs["csmoo2"]):
-            V = {}
-            for key, job in jobs.items():
-                r = job.final
-                V[key] = float(
-                    r[(r["seed"] == seed) & (np.abs(r["preference_1"] - lam1) < 1e-9)]["tchebycheff"].iloc[0]
-                )
-            rival = min(V[k] for k in BASELINES)
+            runs = {
+                k: j.final[(j.final["seed"] == seed) & (np.abs(j.final["preference_1"] - lam1) < 1e-9)]
+                for k, j in jobs.items()
+            }
+            V = {k: float(r["tchebycheff"].where(r["status"] == "done").iloc[0]) for k, r in runs.items()}
+            rival = float(np.min([V[k] for k in BASELINES]))  # NaN where one of them did not finish
             ratio[int(seed)][lam1] = V["csmoo2"] / rival
             rows.append(
                 {
@@ -451,6 +450,7 @@ def _channels(a: Artifact) -> tuple[pd.DataFrame, dict[int, dict[float, float]]]
                     "lambda_1": lam1,
                     **{f"V {METHODS[k]}": v for k, v in V.items()},
                     "V CSMOO-2 - baseline": V["csmoo2"] - rival,
+                    "runs": Runs.of(pd.concat(runs.values())),
                 }
             )
     return pd.DataFrame(rows), ratio
@@ -461,7 +461,7 @@ def _held_out_check(a: Artifact) -> None:
     job = a.jobs["csmoo2"]
     x = torch.from_numpy(job.solutions["last"])
     mean, error = problem_of(job).monte_carlo(x, HELD_OUT)
-    exact = torch.from_numpy(job.final[columns(job.final, "f_") + columns(job.final, "g_")].to_numpy())
+    exact = torch.from_numpy(job.final[columns(job.final, "f_") + columns(job.final, "g_")].to_numpy(copy=True))
     worst = float(((mean - exact).abs() / error).max())
     a.claim(
         "held-out",

@@ -14,13 +14,13 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from mobench.artifacts import Artifact, JobRows, artifact, short
+from mobench.artifacts import Artifact, JobRows, Runs, artifact
 from mobench.artifacts import style as st
 from mobench.metrics import hypervolume
 from mobench.problems import MultiMNIST
 
 from .at_preference import interval, std
-from .toy import published
+from .toy import finite_mean, published
 
 SETS = {"mm": "Multi-MNIST", "mf": "Multi-Fashion", "fm": "Multi-F+M"}
 METHODS = {"ls": "LS", "pmtl": "PMTL", "epo": "EPO", "ferero": "FERERO"}
@@ -77,8 +77,9 @@ class Panel:
         return np.where(good[..., None], out, np.nan)
 
     def alone(self, measure: str) -> np.ndarray:
-        """(2, seeds): what a network for one task reaches."""
-        return np.stack([job.final.sort_values("seed")[f"test_{measure}_1"].to_numpy() for job in self.single])
+        """(2, seeds): what a network for one task reaches; NaN where a run was lost."""
+        rows = [job.final.sort_values("seed") for job in self.single]
+        return np.stack([r[f"test_{measure}_1"].where(r["status"] == "done").to_numpy() for r in rows])
 
 
 def panels(a: Artifact) -> list[Panel]:
@@ -119,7 +120,10 @@ def fig5(a: Artifact) -> None:
     handles += ax.plot([], [], color=st.GREY, lw=0.8, label="single task")
     fig.legend(handles=handles, loc="outside lower center", ncols=8, fontsize=8)
     a.figure(fig)
-    a.table(_points_table(shown))
+    a.table(
+        _points_table(shown),
+        given=("data set", "pictures", "measure", "method", "preference", "published task 1", "published task 2"),
+    )
     for panel in shown:
         _single_task(a, panel)
         _near_published(a, panel)
@@ -133,11 +137,11 @@ def _draw(ax: Any, panel: Panel, measure: str, paper: bool) -> None:
         points = panel.points(m, measure)
         for k, colour in enumerate(COLOURS):
             ax.plot(*points[k].T, ls="", marker=MARKERS[m], ms=3, color=colour, alpha=0.35)
-            ax.plot(*np.nanmean(points[k], 0), ls="", marker=MARKERS[m], ms=7, color=colour, mec="k", mew=0.5)
+            ax.plot(*finite_mean(points[k], 0), ls="", marker=MARKERS[m], ms=7, color=colour, mec="k", mew=0.5)
             if paper and m == "ferero":
                 ax.plot(*quoted(panel, measure, "FERERO")[k], ls="", marker="x", ms=7, color=colour)
     for task, line in enumerate((ax.axvline, ax.axhline)):
-        line(panel.alone(measure)[task].mean(), color=st.GREY, lw=0.8)
+        line(finite_mean(panel.alone(measure)[task]), color=st.GREY, lw=0.8)
     if measure == "loss":
         _rays(ax, np.zeros(2))
     ax.set_xlabel(f"test {measure}, task 1")
@@ -161,6 +165,7 @@ def _points_table(shown: list[Panel]) -> pd.DataFrame:
             for m, name in METHODS.items():
                 points, paper = panel.points(m, measure), quoted(panel, measure, name)
                 for k, ray in enumerate(RAYS):
+                    good = np.isfinite(points[k]).all(1)
                     rows.append(
                         {
                             "data set": panel.name,
@@ -168,13 +173,13 @@ def _points_table(shown: list[Panel]) -> pd.DataFrame:
                             "measure": measure,
                             "method": name,
                             "preference": ray,
-                            "task 1": np.nanmean(points[k, :, 0]),
-                            "std 1": std(points[k, :, 0]),
-                            "task 2": np.nanmean(points[k, :, 1]),
-                            "std 2": std(points[k, :, 1]),
+                            "task 1": finite_mean(points[k, :, 0]),
+                            "std 1": std(points[k, good, 0]),
+                            "task 2": finite_mean(points[k, :, 1]),
+                            "std 2": std(points[k, good, 1]),
                             "published task 1": paper[k, 0],
                             "published task 2": paper[k, 1],
-                            "seeds": points.shape[1],
+                            "runs": Runs(int(good.sum()), points.shape[1]),
                         }
                     )
     return pd.DataFrame(rows)
@@ -187,7 +192,7 @@ def _single_task(a: Artifact, panel: Panel) -> None:
     for m in (0, 1):
         for measure, tolerance in (("loss", 0.05), ("accuracy", 0.02)):
             found = rows[(rows["column"] == f"task {m + 1}") & (rows["metric"] == f"test {measure} after 100 epochs")]
-            paper, ours = float(found["value"].iloc[0]), float(panel.alone(measure)[m].mean())
+            paper, ours = float(found["value"].iloc[0]), float(finite_mean(panel.alone(measure)[m]))
             words.append(f"task {m + 1} {measure} {ours:.4f} (published {paper:.4f})")
             good = good and abs(ours - paper) <= tolerance
     a.claim(
@@ -203,7 +208,7 @@ def _single_task(a: Artifact, panel: Panel) -> None:
 
 def _near_published(a: Artifact, panel: Panel) -> None:
     gap = {
-        m: float(np.abs(np.nanmean(panel.points("ferero", m), 1) - quoted(panel, m, "FERERO")).max()) for m in MEASURES
+        m: float(np.abs(finite_mean(panel.points("ferero", m), 1) - quoted(panel, m, "FERERO")).max()) for m in MEASURES
     }
     a.claim(
         f"{panel.key}-points",
@@ -224,7 +229,7 @@ def polar(panel: Panel, method: str) -> np.ndarray:
 
 
 def _ordered(a: Artifact, panel: Panel) -> None:
-    points = np.nanmean(panel.points("ferero", "loss"), 1)
+    points = finite_mean(panel.points("ferero", "loss"), 1)
     a.claim(
         f"{panel.key}-ordered",
         f"FERERO's three points are ordered as their preferences, {panel.name}",
@@ -234,7 +239,7 @@ def _ordered(a: Artifact, panel: Panel) -> None:
         tolerance="strictly, for the means over seeds",
         holds=bool(np.all(np.diff(points[:, 0]) < 0) and np.all(np.diff(points[:, 1]) > 0)) if panel.paper(a) else None,
     )
-    means = {m: np.nanmean(polar(panel, m), 1) for m in METHODS}
+    means = {m: finite_mean(polar(panel, m), 1) for m in METHODS}
     wrong = [METHODS[m] for m, v in means.items() if not np.all(np.diff(v) > 0)]
     a.claim(
         f"{panel.key}-picture",
@@ -250,7 +255,7 @@ def _ordered(a: Artifact, panel: Panel) -> None:
 
 
 def _spread(a: Artifact, panel: Panel) -> None:
-    off = {m: float(np.nanmean(np.abs(polar(panel, m) - np.array(ANGLES)[:, None]))) for m in METHODS}
+    off = {m: float(finite_mean(np.abs(polar(panel, m) - np.array(ANGLES)[:, None]))) for m in METHODS}
     a.claim(
         f"{panel.key}-rays",
         f"FERERO's points are nearer to their preference rays than those of LS and PMTL, {panel.name}",
@@ -261,7 +266,7 @@ def _spread(a: Artifact, panel: Panel) -> None:
         tolerance="FERERO <= LS and PMTL",
         holds=off["ferero"] <= min(off["ls"], off["pmtl"]) if panel.paper(a) else None,
     )
-    width = {m: float(np.ptp(np.nanmean(panel.points(m, "loss"), 1), axis=0).max()) for m in ("epo", "ferero")}
+    width = {m: float(np.ptp(finite_mean(panel.points(m, "loss"), 1), axis=0).max()) for m in ("epo", "ferero")}
     a.claim(
         f"{panel.key}-spread",
         f"FERERO's points lie closer together than EPO's, {panel.name}",
@@ -299,7 +304,7 @@ def reference(a: Artifact, panel: Panel, measure: str) -> tuple[np.ndarray, str]
     """Nadir point of the hypervolumes: Table 9's where the published numbers apply, else ours from single tasks."""
     if panel.paper(a):
         return published_nadir(panel, measure), "Table 9"
-    alone = panel.alone(measure).mean(1)
+    alone = finite_mean(panel.alone(measure), 1)
     return (3.0 * alone, "3 x single-task loss") if measure == "loss" else (alone - 0.3, "single-task accuracy - 0.3")
 
 
@@ -313,9 +318,11 @@ def published_nadir(panel: Panel, measure: str) -> np.ndarray:
 
 
 def volumes(panel: Panel, method: str, measure: str, nadir: np.ndarray) -> np.ndarray:
-    """Hypervolume x 100 of each seed's points (seeds,)."""
+    """Hypervolume x 100 of each seed's points (seeds,); NaN without a reference point."""
     sign = 1.0 if measure == "loss" else -1.0
     points = sign * panel.points(method, measure)
+    if not np.isfinite(nadir).all():  # no single-task network finished
+        return np.full(points.shape[1], np.nan)
     point = tuple(float(v) for v in sign * nadir)
     good = [points[:, s][np.isfinite(points[:, s]).all(1)] for s in range(points.shape[1])]
     return np.array([100.0 * hypervolume(p, point) if len(p) else 0.0 for p in good])
@@ -333,7 +340,7 @@ def table2(a: Artifact) -> None:
             line: dict[str, Any] = {"data set": f"{panel.name} {measure}", "pictures": panel.data, "reference": origin}
             for m, name in METHODS.items():
                 points = np.isfinite(panel.points(m, measure)).all(2)
-                line[name] = f"{found[m].mean():.3g} ± {std(found[m]):.2g}" + short(int(points.sum()), points.size)
+                line[name] = f"{found[m].mean():.3g} ± {std(found[m]):.2g}" + Runs(int(points.sum()), points.size).short
             block = cells[cells["row"] == f"{panel.name} {measure}"].set_index("column")["value"].astype(float)
             for name in ("LS", "PMTL", "EPO", "XWC-MGDA", "FERERO"):
                 line[f"{name}, printed"] = block[name]
@@ -393,7 +400,7 @@ def table9(a: Artifact) -> None:
         for measure in MEASURES:
             cells = published("ferero_table9")
             printed = cells[cells["row"] == f"{panel.name} {measure}"]["value"].astype(float).to_numpy()
-            used, alone = published_nadir(panel, measure), panel.alone(measure).mean(1)
+            used, alone = published_nadir(panel, measure), finite_mean(panel.alone(measure), 1)
             ours = reference(a, panel, measure)[0]
             rows.append(
                 {
@@ -403,9 +410,10 @@ def table9(a: Artifact) -> None:
                     "our single-task networks": f"({alone[0]:.3f}, {alone[1]:.3f})",
                     "reference of this run": f"({ours[0]:.3f}, {ours[1]:.3f})",
                     "pictures": panel.data,
+                    "runs": panel.single[0].runs + panel.single[1].runs,
                 }
             )
-    a.table(pd.DataFrame(rows))
+    a.table(pd.DataFrame(rows), given=("data set", "printed", "used with published points", "pictures"))
     zero = 100 * hypervolume(-_points_of("Multi-Fashion accuracy"), (-0.84, -0.80))
     fixed = 100 * hypervolume(-_points_of("Multi-Fashion accuracy"), tuple(-v for v in FASHION_ACCURACY_NADIR))
     a.claim(
@@ -475,7 +483,7 @@ def pictures(a: Artifact) -> None:
         problem = MultiMNIST(**{k: v for k, v in job.config["problem"].items() if k != "_target_"})
         data = problem.images
         for column, ax in enumerate(axes[row]):
-            ax.imshow(data.train[column], cmap="gray_r", vmin=0, vmax=255)
+            ax.imshow(data.train[column].numpy(), cmap="gray_r", vmin=0, vmax=255)
             ax.set_title(" ".join(str(int(v)) for v in data.train_labels[column]), fontsize=7)
             ax.set_axis_off()
         counts = np.stack([np.bincount(data.train_labels[:, t], minlength=10) for t in (0, 1)])
@@ -550,11 +558,11 @@ def fig6(a: Artifact) -> None:
         name = titled(SETS[key], plain.meta["embedded"], paper)
         for k, (degrees, colour) in enumerate(zip(ANGLES, COLOURS, strict=True)):
             steps = np.unique(lines.job.history["step"])
-            path = np.nanmean([lines.at(s)[k] for s in steps if s >= lines.warm], 1)
+            path = finite_mean(np.stack([lines.at(s)[k] for s in steps if s >= lines.warm]), 1)
             ax.plot(*path.T, "-", color=colour, lw=0.8)
             ax.plot(*end[k].T, ls="", marker="X", ms=4, color=colour, alpha=0.5)
             ax.plot(
-                *np.nanmean(end[k], 0),
+                *finite_mean(end[k], 0),
                 ls="",
                 marker="X",
                 ms=8,
@@ -563,20 +571,21 @@ def fig6(a: Artifact) -> None:
                 mew=0.5,
                 label=f"ray {degrees:g}°",
             )
-        ax.plot(*np.nanmean(start, (0, 1)), "o", color=st.BLACK, ms=6, label="warm start (mean)")
+        ax.plot(*finite_mean(start, (0, 1)), "o", color=st.BLACK, ms=6, label="warm start (mean)")
         ax.plot(*lines.through, "+", color=st.BLACK, ms=8, label="point of the lines")
         _rays(ax, lines.through)
         ax.set_title(name, fontsize=9)
         ax.set_xlabel("training loss, task 1")
         ax.set_ylabel("training loss, task 2")
-        reach, usual = float(np.nanmean(to_lines(end, lines.through))), _plain_distance(plain)
-        rises = float((np.nanmean(end, 1) - np.nanmean(start, 1)).max())
+        reach, usual = float(finite_mean(to_lines(end, lines.through))), _plain_distance(plain)
+        rises = float((finite_mean(end, 1) - finite_mean(start, 1)).max())
         rows.append({"data set": SETS[key], "pictures": plain.meta["data"], "distance to the lines": reach,
-                     "FERERO of Figure 5 to its rays": usual, "largest rise of a loss": rises})  # fmt: skip
+                     "FERERO of Figure 5 to its rays": usual, "largest rise of a loss": rises,
+                     "runs": lines.job.runs + plain.runs})  # fmt: skip
         _line_claims(a, key, reach, usual, rises, paper)
     axes[0, 0].legend(fontsize=7)
     a.figure(fig)
-    a.table(pd.DataFrame(rows))
+    a.table(pd.DataFrame(rows), given=("data set", "pictures"))
     a.note(
         "No settings of Figure 6 are printed. Ours: uniform descent first, then Algorithm 3 with the cone of "
         "Figure 4 along the rays through 0.9 times the single-task test losses. Training losses, mean over seeds."
@@ -588,7 +597,7 @@ def _plain_distance(job: JobRows) -> float:
     """Mean distance of the training losses of Figure 5's FERERO runs to their rays."""
     rows = job.final.sort_values(["ray_2", "seed"], kind="stable")
     F = rows[["f_1", "f_2"]].to_numpy().reshape(len(ANGLES), -1, 2)
-    return float(np.nanmean(to_lines(F, np.zeros(2))))
+    return float(finite_mean(to_lines(F, np.zeros(2))))
 
 
 def _line_claims(a: Artifact, key: str, reach: float, usual: float, rises: float, paper: bool) -> None:

@@ -18,7 +18,7 @@ from mobench.algorithms.ls import LS
 from mobench.algorithms.pmtl import PMTL
 from mobench.algorithms.stch import STCH
 from mobench.algorithms.tch import TCH
-from mobench.artifacts import Artifact, JobRows, artifact
+from mobench.artifacts import Artifact, JobRows, Runs, artifact
 from mobench.core import Context, Free, Spec, TablePoint, Weighting
 
 from .toy import ends, published, within, worst
@@ -94,7 +94,7 @@ def table5(a: Artifact) -> None:
     share = {name: min(inside(a.jobs[j]) for j in names) for name, names in jobs.items()}
     measured: dict[tuple[str, str], str] = {}
     for name in METHODS:
-        measured[name, "nonconvex front"] = f"{share[name][0]:.0%} of runs end inside the front"
+        measured[name, "nonconvex front"] = f"{share[name][0]:.0%} of runs{lost(a, jobs[name])} end inside the front"
         measured[name, "scale invariance"] = f"max 1 - cos = {change[name]:.1e}"
         moved = min(s for s, _ in steps[name])
         measured[name, "escapes weak optimal"] = f"|d| = {moved:.2g} at a weakly optimal point"
@@ -151,14 +151,14 @@ def table1(a: Artifact) -> None:
     for name, job in names.items():
         rows, hard = ends(a.jobs[job]), a.jobs[f"{job}_hard"]
         exact = within(rows, 1.0, 1e-3)
-        measured[name, "exactness"] = worst(rows)
+        measured[name, "exactness"] = worst(rows) + lost(a, [job])
         expected = _cell(cells, name, "exactness")
         a.claim(
             f"exact-{job}",
             f"{name} {'ends' if expected == 'yes' else 'does not end'} on its rays",
             "Table 1, exactness",
             published=expected,
-            measured=worst(rows),
+            measured=measured[name, "exactness"],
             tolerance="yes: every run within 1° and 1e-3; no: some run is not (runs of Figure 3)",
             holds=exact == (expected == "yes"),
         )
@@ -167,7 +167,9 @@ def table1(a: Artifact) -> None:
         rise = np.array([(np.maximum.accumulate(paths[r][::-1], 0)[::-1] - paths[r]).max() for r in inner["run"]])
         arrived = (inner["angle_deg"] < 5) & (inner["front_distance"] < 1e-2)
         used = bool(((rise > 0.01) & arrived.to_numpy()).all())
-        measured[name, "controlled ascent"] = f"{arrived.mean():.0%} of hard inner runs arrive, rise {rise.max():.2g}"
+        measured[name, "controlled ascent"] = (
+            f"{arrived.mean():.0%} of hard inner runs{lost(a, [f'{job}_hard'])} arrive, rise {rise.max():.2g}"
+        )
         expected = _cell(cells, name, "controlled ascent")
         a.claim(
             f"ascent-{job}",
@@ -181,6 +183,11 @@ def table1(a: Artifact) -> None:
         )
     a.table(_properties(cells, measured))
     a.note("Rates of convergence and flexibility are the paper's statements and are not decided by runs.")
+
+
+def lost(a: Artifact, jobs: list[str]) -> str:
+    """How many of the jobs' runs finished, where not all did."""
+    return sum((a.jobs[j].runs for j in jobs), Runs(0, 0)).short
 
 
 def _cell(cells: pd.DataFrame, row: str, column: str) -> str:
@@ -359,6 +366,7 @@ def table11(a: Artifact) -> None:
                     "total, ms": 1e3 * total,
                     "published total, ms": _ms(paper["total run time"]),
                     "gradients per iteration": gradients,
+                    "runs": sum((job.runs for job in jobs), Runs(0, 0)),
                 }
             )
     image = cells[cells["row"].str.startswith("Multi")]
@@ -371,9 +379,11 @@ def table11(a: Artifact) -> None:
                 "per iteration, ms": 1e3 * epoch[m],
                 "published, ms": _ms(_published_time(image, label, "per-epoch run time")),
                 "gradients per iteration": f"{gradients} a step, {pictures} pictures back-propagated",
+                "runs": sum((a.jobs[f"image_{m}_{r}"].runs for r in range(3)), Runs(0, 0)),
             }
         )
-    a.table(pd.DataFrame(rows))
+    printed_columns = ("published iterations", "published, ms", "published total, ms")
+    a.table(pd.DataFrame(rows), given=("starts", "method", "iterations", *printed_columns, "gradients per iteration"))
     ours = {(tag, m): count[tag, m] for tag in ("easy", "hard") for m in ("pmtl", "epo", "ferero")}
     names = {"pmtl": "PMTL", "epo": "EPO", "ferero": "FERERO"}
     where = {"easy": "Synthetic, Figures 4a-4c", "hard": "Synthetic, Figures 4d-4f"}

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mobench.artifacts import Artifact, JobRows, artifact, short
+from mobench.artifacts import Artifact, JobRows, Runs, artifact
 from mobench.artifacts import style as st
 from mobench.data.celeba import LABELS
 
@@ -72,7 +72,7 @@ def rate(a: Artifact) -> None:
         ax.set_ylabel(label)
         ax.legend()
     a.figure(fig)
-    a.table(_ends(a))
+    a.table(_ends(a), given=("problem", "method", "steps"))
     a.note(
         "Curves: geometric mean over the instances of the running minimum, recorded every 20 steps; slopes: least squares from "
         "5 % of the steps on, of the slowest instance. The table's own residual is |G lam + c J mu|; kkt is the distance to "
@@ -149,13 +149,14 @@ def _ends(a: Artifact) -> pd.DataFrame:
             shown.append(
                 {
                     "problem": name[:2].upper(),
-                    "method": label + short(len(good), len(part)),
+                    "method": label,
                     "steps": job.config["steps"],
                     "violation (max)": good["violation"].max(),
                     "kkt (max)": good["kkt"].max(),
                     "own residual (max)": named(good, "own_residual").max(),
                     "complementarity (max)": named(good, "complementarity").max(),
                     "ms per step": 1e3 * job.meta["seconds_train"] / job.config["steps"],
+                    "runs": Runs.of(part),
                 }
             )
     return pd.DataFrame(shown)
@@ -240,7 +241,7 @@ def _multiple(runs: list[Timed], own: list[Timed], task: str, level: float) -> C
     ]
     if not pairs:
         return Cell("MLM-CMOO did not arrive")
-    whole = short(len(pairs), len(runs))
+    whole = Runs(len(pairs), len(runs)).short
     least = float(np.mean([(run.total if t is None else t) / unit for run, t, unit in pairs]))
     faster = tuple(t / unit for _, t, unit in pairs if t is not None and t <= unit)
     cut = sum(t is None for _, t, _ in pairs)
@@ -276,7 +277,7 @@ def table1(a: Artifact) -> None:
             known = published[(published["task"] == task) & (published["level"] == (1e-2, 1e-3)[k])]
             reached = [run.seconds(task, level) for run in own]
             done = [t for t in reached if t is not None]
-            text = "not reached" if not done else f"{np.mean(done):.1f} s{short(len(done), len(reached))}"
+            text = "not reached" if not done else f"{np.mean(done):.1f} s{Runs(len(done), len(reached)).short}"
             lines = {"MLM-CMOO": ("-", text)}
             for name, (space, runs) in others.items():
                 multiple = _multiple(runs, own, task, level)
@@ -465,9 +466,8 @@ def fig1c(a: Artifact) -> None:
     table = []
     for m, label in titles.items():
         job = a.jobs[m]
-        planned = job.final["seed"].nunique()
         line: dict[str, Any] = {
-            "method": label + short(len(picked[m]), planned),
+            "method": label,
             "baseline_space": (job.config.get("space") or {}).get("_target_", "-").rsplit(".", 1)[-1].lower(),
         }
         line |= dict(zip(SITES, means[m], strict=True))
@@ -475,8 +475,9 @@ def fig1c(a: Artifact) -> None:
         line["violation (train)"] = picked[m]["violation"].mean() if "violation" in picked[m] else np.nan
         line["median |U|/|rest|"] = job.history["u_ratio"].median() if "u_ratio" in job.history else np.nan
         line["ms per step"] = 1e3 * job.meta["seconds_train"] / job.config["steps"]
+        line["runs"] = Runs(len(picked[m]), job.final["seed"].nunique())
         table.append(line)
-    a.table(pd.DataFrame(table))
+    a.table(pd.DataFrame(table), given=("method", "baseline_space"))
     meta = a.jobs["mlm_cmoo"].meta
     real = meta["data"].startswith("RF1")
     a.note(f"Data: {meta['data']}. Test losses: mean squared errors of z-scored flows, mean over seeds.")

@@ -6,12 +6,14 @@ The paper prints no number: its claims are orderings, and their acceptance is th
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import torch
 
 from mobench.algorithms.wc_mhgd import WCMHGD
-from mobench.artifacts import Artifact, JobRows, artifact
+from mobench.artifacts import Artifact, JobRows, Runs, artifact
 from mobench.artifacts import style as st
 
 from . import mobl_cleaning, mobl_few_shot  # noqa: F401  they register their artifacts
@@ -243,14 +245,27 @@ def theory(a: Artifact) -> None:
             else "",
         )
     job = a.jobs["reversal"]
-    final = job.final.assign(preferred=job.weights.argmax(axis=1) + 1)
+    planned = job.final.assign(preferred=job.weights.argmax(axis=1) + 1)
+    final = planned[planned["status"] == "done"]
     names = [f"f_{s}" for s in range(1, 6)]
 
-    def mean_of(s: int, u: float) -> pd.Series:
-        return final.loc[(final["preferred"] == s) & (final["trade_off"] == u), names].mean()
+    def of(rows: pd.DataFrame, s: int, u: float) -> pd.DataFrame:
+        return rows[(rows["preferred"] == s) & (rows["trade_off"] == u)]
 
-    plain = a.jobs["mgda"].final[[f"f_{s}" for s in range(1, 6)]].mean()
-    rows = [{"method": "Algorithm 4 (no preference)", "preferred": "–", "u": "–", **plain.round(3).to_dict()}]
+    def mean_of(s: int, u: float) -> pd.Series:
+        return of(final, s, u)[names].mean()
+
+    plain_rows = a.jobs["mgda"].final
+    plain = plain_rows.loc[plain_rows["status"] == "done", names].mean()
+    rows: list[dict[str, Any]] = [
+        {
+            "method": "Algorithm 4 (no preference)",
+            "preferred": "–",
+            "u": "–",
+            **{n: round(float(plain[n]), 3) for n in names},
+            "runs": a.jobs["mgda"].runs,
+        }
+    ]
     ax, width = axes[1], 0.8 / 6
     us = sorted(job.final["trade_off"].unique())
     colors = [st.GREY, st.SKY, st.BLUE, st.GREEN, st.ORANGE, st.RED]
@@ -264,7 +279,8 @@ def theory(a: Artifact) -> None:
                     "method": "WC-MHGD, r_s = .8",
                     "preferred": str(s),
                     "u": f"{u:g}",
-                    **mean_of(s, u).round(3).to_dict(),
+                    **{n: round(float(v), 3) for n, v in zip(names, mean_of(s, u), strict=True)},
+                    "runs": Runs.of(of(planned, s, u)),
                 }
             )
     ax.axhline(1.0, color=st.BLACK, lw=0.8)
@@ -273,7 +289,7 @@ def theory(a: Artifact) -> None:
     ax.set_ylabel("final $\\phi_s$ of the preferred / of Algorithm 4")
     ax.legend(ncols=2)
     a.figure(fig)
-    a.table(pd.DataFrame(rows))
+    a.table(pd.DataFrame(rows), given=("method", "preferred", "u"))
     for s in groups:
         own = {u: float(mean_of(s, u)[f"f_{s}"]) for u in us}
         base = float(plain[f"f_{s}"])

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mobench.artifacts import Artifact, artifact, short
+from mobench.artifacts import Artifact, Runs, artifact
 from mobench.artifacts import style as st
 
 from .mobl_rows import COLOURS, HULL, Tasks, band, grows, mean_error, paired
@@ -51,7 +51,7 @@ def inverse(losses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def by_preference(job: Cleaning) -> list[tuple[int, np.ndarray, np.ndarray]]:
     """For each preferred task: its number, mean and standard error of 1/L on all axes."""
-    return [(s, *inverse(job.ends("f_", job.runs(s)))) for s in sorted(set(job.final["preferred"]))]
+    return [(s, *inverse(job.ends("f_", job.runs(s)))) for s in sorted(set(job.rows.weights.argmax(axis=1)))]
 
 
 def axis_labels(job: Cleaning) -> list[str]:
@@ -74,7 +74,7 @@ def fig9(a: Artifact) -> None:
     ax.set_title("(a) $1/L$, one task preferred", pad=14)
     ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.06), ncols=3)
 
-    us = sorted(trade.last["trade_off"].unique())
+    us = sorted(trade.rows.final["trade_off"].unique())
     lines = {u: inverse(trade.ends("f_", trade.runs(trade_off=u))) for u in us}
     low, high, ticks = limits(np.stack([mean for mean, _ in lines.values()]))
     ax = radar_axes(fig, 132, axis_labels(trade), low, high, ticks)
@@ -103,7 +103,7 @@ def fig9(a: Artifact) -> None:
     ax.legend()
     fig.suptitle(f"Data hyper-cleaning on {pref.data}", fontsize=10)
     a.figure(fig)
-    a.table(_table({"WC-MHGD": pref, "WC-MHGD, step as printed": literal}))
+    a.table(_table({"WC-MHGD": pref, "WC-MHGD, step as printed": literal}), given=("method", "preferred"))
 
     best = [int(polygons[:, s].argmax() == k) for k, (s, _, _) in enumerate(found)]
     a.claim(
@@ -203,20 +203,21 @@ def _table(jobs: dict[str, Cleaning]) -> pd.DataFrame:
     """1/L on every axis, the losses at the exact y*, test accuracy, and what became of the wrong labels' weights."""
     rows = []
     for name, job in jobs.items():
-        for s in sorted(set(job.final["preferred"])):
+        for s in sorted(set(job.rows.weights.argmax(axis=1))):
             runs = job.runs(s)
             mean, error = inverse(job.ends("f_", runs))
             some = job.last[job.last["run"].isin(runs)]
-            line: dict[str, Any] = {"method": name, "preferred": f"p = {job.rates[s]:.3g}", "seeds": len(runs)}
+            line: dict[str, Any] = {"method": name, "preferred": f"p = {job.rates[s]:.3g}"}
             for k, p in enumerate(job.rates):
                 spread = f" ± {error[k]:.3f}" if np.isfinite(error[k]) else ""
-                line[f"1/L, p = {p:.3g}"] = f"{mean[k]:.3f}" + spread + short(len(runs), job.planned(s))
+                line[f"1/L, p = {p:.3g}"] = f"{mean[k]:.3f}" + spread
             line["1/L at y*, preferred"] = f"{inverse(job.solved('f_', runs))[0][s]:.3f}"
             line["test accuracy, preferred"] = f"{some[f'test_accuracy_{s + 1}'].mean():.1f} %"
             wrong, right = (some[f"weight_{kind}_{s + 1}"].mean() for kind in ("wrong", "right"))
             line["weight wrong / right, preferred"] = (
                 f"{'–' if np.isnan(wrong) else format(wrong, '.2f')} / {right:.2f}"
             )
+            line["runs"] = Runs(len(runs), job.planned(s))
             rows.append(line)
     return pd.DataFrame(rows)
 
@@ -328,9 +329,9 @@ def fig12(a: Artifact) -> None:
             moved = max(moved, float(np.abs(job.ends("lambda_", runs) - 1 / job.S).max()))
         scale = job.rows.config["oracle"]["scale"]
         words = f"$b_0 = {scale:g}$, {job.D} inner step{'s' if job.D > 1 else ''}, {len(runs)} seeds"
-        tried.append((words, *inverse(job.ends("f_", runs)), inverse(job.solved("f_", runs))[0]))
+        tried.append((words, *inverse(job.ends("f_", runs)), inverse(job.solved("f_", runs))[0], job.rows.runs))
     tried.sort(key=lambda entry: -entry[1].mean())
-    words, moco, moco_error, _ = tried[0]
+    words, moco, moco_error = tried[0][:3]
     later = max(tried, key=lambda entry: entry[3].mean())
     own_exact = np.stack([inverse(pref.solved("f_", pref.runs(s)))[0] for s, _, _ in found])
     fig = st.plt.figure(figsize=(5.2, 4.6), layout="constrained")
@@ -344,12 +345,16 @@ def fig12(a: Artifact) -> None:
     ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.04))
     a.figure(fig)
 
-    def line(method: str, setting: str, values: np.ndarray, exact: np.ndarray) -> dict[str, Any]:
+    def line(method: str, setting: str, values: np.ndarray, exact: np.ndarray, runs: Runs) -> dict[str, Any]:
         cells = {f"1/L, p = {p:.3g}": f"{v:.4f} ({e:.4f})" for p, v, e in zip(pref.rates, values, exact, strict=True)}
-        return {"method": method, "setting": setting, **cells}
+        return {"method": method, "setting": setting, **cells, "runs": runs}
 
-    mine = [line("WC-MHGD", f"r_{s + 1} = .9", m, e) for (s, m, _), e in zip(found, own_exact, strict=True)]
-    a.table(pd.DataFrame([*mine, *(line("MoCo", w.replace("$", ""), m, e) for w, m, _, e in tried)]))
+    mine = [
+        line("WC-MHGD", f"r_{s + 1} = .9", m, e, Runs(len(pref.runs(s)), pref.planned(s)))
+        for (s, m, _), e in zip(found, own_exact, strict=True)
+    ]
+    moco_lines = [line("MoCo", w.replace("$", ""), m, e, runs) for w, m, _, e, runs in tried]
+    a.table(pd.DataFrame([*mine, *moco_lines]), given=("method", "setting"))
     a.note("Table: 1/L at (x, y_D), in parentheses at the exact y*(x).")
     own = np.array([mean[s] for s, mean, _ in found])
     better = own > moco

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mobench.artifacts import Artifact, artifact
+from mobench.artifacts import Artifact, Runs, artifact
 from mobench.artifacts import style as st
 
 from .mobl_rows import COLOURS, HULL, Tasks, band, grows, mean_error, paired
@@ -160,13 +160,13 @@ def fig1(a: Artifact) -> None:
         )
     ax.set_xticks(x, labels(pref.S))
     ax.set_yscale("log")
-    ax.set_ylim(top=6 * low.max())
+    ax.set_ylim(top=6 * float(np.fmax.reduce(low, axis=None)))
     ax.set_ylabel("1 / upper-level loss")
     ax.legend(loc="upper center")
     fig.legend(*fig.axes[0].get_legend_handles_labels(), loc="outside lower left", ncols=6, fontsize=7)
     fig.suptitle(pref.data, fontsize=10)
     a.figure(fig)
-    a.table(_accuracies({"r = .8": pref, "r = .96": extreme}))
+    a.table(_accuracies({"r = .8": pref, "r = .96": extreme}), given=("preference", "preferred"))
     _preference_claims(a, pref, extreme, "Figure 1")
     _area_claim(a, pref, extreme, "Figure 1")
     _notes(a, pref)
@@ -177,16 +177,16 @@ def _accuracies(jobs: dict[str, FewShot]) -> pd.DataFrame:
     rows = []
     for name, job in jobs.items():
         for task in range(job.S):
-            runs = job.runs(task)
-            if not runs:
+            if not job.planned(task):
                 continue
-            train, test = (job.ends(f"{k}_accuracy_", runs).mean(axis=0) for k in ("train", "test"))
-            loss = job.ends("f_", runs).mean(axis=0)
-            exact = job.rows.final.set_index("run").loc[runs, [f"f_{s + 1}" for s in range(job.S)]].mean()
-            line: dict[str, Any] = {"preference": name, "preferred": f"task {task + 1}", "seeds": len(runs)}
+            runs = job.runs(task)
+            train, test = (mean_error(job.ends(f"{k}_accuracy_", runs))[0] for k in ("train", "test"))
+            loss, exact = mean_error(job.ends("f_", runs))[0], mean_error(job.solved("f_", runs))[0]
+            line: dict[str, Any] = {"preference": name, "preferred": f"task {task + 1}"}
             line |= {f"train / test accuracy, task {s + 1}": f"{train[s]:.1f} / {test[s]:.1f}" for s in range(job.S)}
-            line |= {"loss, preferred": f"{loss[task]:.4f}", "loss at y*, preferred": f"{exact.iloc[task]:.4f}"}
+            line |= {"loss, preferred": f"{loss[task]:.4f}", "loss at y*, preferred": f"{exact[task]:.4f}"}
             line["loss, mean of the others"] = f"{np.delete(loss, task).mean():.4f}"
+            line["runs"] = Runs(len(runs), job.planned(task))
             rows.append(line)
     return pd.DataFrame(rows)
 
@@ -221,6 +221,7 @@ def fig2(a: Artifact) -> None:
                 "WC-MHGD, single: median": float(np.median(single)),
                 **areas,
                 **{f"{label} at y*": area for label, area in solved.items()},
+                "runs": sum((job.rows.runs for job in (pref, extreme, *jobs.values())), Runs(0, 0)),
             }
         )
         for label in ("MOML", "FORUM"):
@@ -242,7 +243,7 @@ def fig2(a: Artifact) -> None:
     fig.legend(*fig.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize=7.5)
     fig.suptitle(pref.data, fontsize=10)
     a.figure(fig)
-    a.table(pd.DataFrame(rows).round(4))
+    a.table(pd.DataFrame(rows).round(4), given=("accuracy",))
     _notes(a, pref)
     a.note(
         "FORUM: the public code's program is drawn with the exact dual beside it; its variables are (x, y), one step size."
@@ -346,7 +347,7 @@ def fig5(a: Artifact) -> None:
             bars[s].set_edgecolor(st.BLACK)
             bars[s].set_linewidth(1.2)
         ax.set_xticks(range(pref.S), [f"$r_{s + 1} = .8$" for s in range(pref.S)])
-        ax.set_ylim(max(0.0, mean.min() - 12), 100.5)
+        ax.set_ylim(max(0.0, float(np.fmin.reduce(mean, axis=None)) - 12), 100.5)
         ax.set_ylabel(f"{kind} accuracy, %")
         ax.set_title(f"({'ab'[kind == 'test']})")
         near = [bool(mean[s, s] >= mean[s].max() - NEAR) for s in range(pref.S)]

@@ -22,7 +22,7 @@ Verdict = bool | Literal["partial"]
 
 @dataclass(frozen=True)
 class Tasks(ABC):
-    """One job with S tasks as objectives; runs that did not finish are in no mean."""
+    """One job with S tasks as objectives; runs that did not finish are in no mean, and values of no runs at all are NaN."""
 
     rows: JobRows
 
@@ -78,6 +78,9 @@ class Tasks(ABC):
         table = h[h["run"].isin(self.runs() if runs is None else runs)].pivot_table(
             index="step", columns="run", values=column
         )
+        if table.empty:
+            steps = np.sort(h["step"].unique())
+            return steps, np.full((len(steps), 1), np.nan)
         return table.index.to_numpy(), table.to_numpy()
 
     def ends(self, prefix: str, runs: Sequence[int] | None = None) -> np.ndarray:
@@ -90,7 +93,8 @@ class Tasks(ABC):
 
     def _tasks(self, rows: pd.DataFrame, prefix: str, runs: Sequence[int] | None) -> np.ndarray:
         chosen = rows if runs is None else rows[rows["run"].isin(runs)]
-        return chosen[[f"{prefix}{s + 1}" for s in range(self.S)]].to_numpy(dtype=float)
+        found = chosen[[f"{prefix}{s + 1}" for s in range(self.S)]].to_numpy(dtype=float)
+        return found if len(found) else np.full((1, self.S), np.nan)
 
     def judged(self, a: Artifact, holds: Verdict | None) -> Verdict | None:
         """On the paper's data and scale what was found; elsewhere at best "partial"."""
@@ -106,8 +110,10 @@ class Tasks(ABC):
 
 
 def mean_error(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard error over the first axis."""
+    """Mean and standard error over the first axis; NaN of nothing."""
     n = len(values)
+    if n == 0:
+        return np.full(values.shape[1:], np.nan), np.full(values.shape[1:], np.nan)
     error = values.std(axis=0, ddof=1) / np.sqrt(n) if n > 1 else np.full(values.shape[1:], np.nan)
     return values.mean(axis=0), error
 
@@ -122,6 +128,7 @@ def band(ax: Any, steps: np.ndarray, values: np.ndarray, label: str | None, colo
 
 def paired(table: pd.DataFrame, first: float, last: float) -> tuple[float, float]:
     """Mean over seeds (rows) and standard error of the last trade-off (column) minus the first."""
+    table = table.reindex(columns=[first, last])  # a trade-off without any finished run has no column
     mean, error = mean_error((table[last] - table[first]).dropna().to_numpy())
     return float(mean), float(error)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from mobench.artifacts import Artifact, JobRows, artifact
+from mobench.artifacts import Artifact, JobRows, Runs, artifact
 from mobench.artifacts import style as st
 from mobench.core.output import conversion_weights
 from mobench.core.preferences import angle_deg
@@ -83,12 +83,13 @@ class Points:
     F: np.ndarray
     error: np.ndarray
     angle: np.ndarray
+    runs: Runs
 
     @property
     def closest(self) -> float:
         """Smallest distance between two of the solutions."""
         gaps = np.linalg.norm(self.F[:, None] - self.F[None], axis=-1)
-        return float(gaps[np.triu_indices(len(self.F), 1)].min())
+        return float(np.nanmin(gaps[np.triu_indices(len(self.F), 1)]))
 
     @property
     def to_end(self) -> np.ndarray:
@@ -104,21 +105,22 @@ class Points:
 
 
 def solutions(job: JobRows, output: str, seed: int | None = None) -> Points:
-    """Solutions of one seed, or of the decision variables averaged over the seeds, as the paper does."""
+    """Solutions of one seed, or of the decision variables averaged over the seeds, as the paper does; of finished runs."""
     problem = VLMOP2(n=int(job.config["problem"]["n"]))
     rows = job.final
     rows = rows[rows["output"] == output].reset_index(drop=True)
-    theta = torch.from_numpy(job.solutions[output])
+    done = torch.from_numpy((rows["status"] == "done").to_numpy(copy=True))
+    theta = torch.from_numpy(job.solutions[output]).where(done.unsqueeze(-1), torch.nan)
     seeds = rows["seed"].nunique()
     grid = theta.reshape(-1, seeds, theta.shape[-1])
     w = torch.from_numpy(rows[["preference_1", "preference_2"]].to_numpy(copy=True))[::seeds]
     if seed is None:
-        x = grid.mean(1)
+        x, runs = grid.nanmean(1), Runs.of(rows)
     else:
-        x = grid[:, list(rows["seed"].iloc[:seeds]).index(seed)]
+        x, runs = grid[:, list(rows["seed"].iloc[:seeds]).index(seed)], Runs.of(rows[rows["seed"] == seed])
     F = problem.values(x)
     target = problem.tchebycheff_target(w)
-    return Points(F.numpy(), (F - target).abs().amax(-1).numpy(), angle_deg(F, w).numpy())
+    return Points(F.numpy(), (F - target).abs().amax(-1).numpy(), angle_deg(F, w).numpy(), runs)
 
 
 def panel(ax, points: Points, weights: np.ndarray, title: str) -> None:  # type: ignore[no-untyped-def]
@@ -161,7 +163,7 @@ def fig2(a: Artifact) -> None:
         "STCH, mu = 0.01": solutions(a.jobs["stch"], "last"),
         "OMD-TCH (PGD), last iterate": solutions(a.jobs["omd_gd"], "last"),
     }
-    a.table(_table(points | extra, "average"))
+    a.table(_table(points | extra, "average"), given=("method", "seed"))
     seeds = list(a.jobs["ls"].final["seed"].unique())
     worst = max(solutions(a.jobs["ls"], "last", s).to_end.max() for s in seeds)
     inside = int((points["LS"].to_end > 0.03).sum())
@@ -215,10 +217,11 @@ def _table(points: dict[str, Points], where: str):  # type: ignore[no-untyped-de
         {
             "method": name,
             "seed": where,
-            "mean error": p.error.mean(),
-            "max error": p.error.max(),
-            "mean angle (deg), interior": p.angle[1:-1].mean(),
+            "mean error": np.nanmean(p.error),
+            "max error": np.nanmax(p.error),
+            "mean angle (deg), interior": np.nanmean(p.angle[1:-1]),
             "smallest gap": p.closest,
+            "runs": p.runs,
         }
         for name, p in points.items()
     ]
@@ -252,7 +255,7 @@ def fig4(a: Artifact) -> None:
         ax.set_ylabel("")
     a.figure(fig)
     tables = [_table({m: points[m, s] for m in shown}, "average" if s is None else str(s)) for s in seeds]
-    a.table(pd.concat(tables, ignore_index=True))
+    a.table(pd.concat(tables, ignore_index=True), given=("method", "seed"))
     single = [s for s in seeds if s is not None]
     ls = max(points["LS", s].to_end.max() for s in single)
     a.claim(

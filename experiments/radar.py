@@ -21,7 +21,7 @@ def polygon_area(values: np.ndarray) -> float:
 
 def hull(polygons: np.ndarray) -> np.ndarray:
     """Per-axis maximum of the rows: what a set of runs covers together."""
-    found: np.ndarray = polygons.max(axis=0)
+    found: np.ndarray = np.fmax.reduce(polygons, axis=0)
     return found
 
 
@@ -62,6 +62,8 @@ def draw_hull(ax: Any, values: np.ndarray, label: str | None, color: str = "#BBB
 
 def limits(values: np.ndarray) -> tuple[float, float, list[float]]:
     """Lower and upper end and ticks of the axes for these values, with the differences visible."""
+    if not np.isfinite(values).any():
+        return 0.0, 1.0, [1.0]
     low, high = float(np.nanmin(values)), float(np.nanmax(values))
     step = 10 ** math.floor(math.log10(max(high - low, 1e-9)))
     for size in (0.5 * step, step, 2 * step):

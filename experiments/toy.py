@@ -30,6 +30,13 @@ def front(n: int = 20) -> np.ndarray:
     return points.numpy()
 
 
+def finite_mean(values: np.ndarray, axis: int | tuple[int, ...] | None = None) -> Any:
+    """Mean of what is finite; NaN of nothing, without a warning."""
+    good = np.isfinite(values)
+    count = good.sum(axis)
+    return np.where(count > 0, np.where(good, values, 0.0).sum(axis) / np.maximum(count, 1), np.nan)[()]
+
+
 def ends(job: JobRows, output: str | None = None) -> pd.DataFrame:
     """Finished rows with `k`, the preference's number, and `polar`, the angle of (f_1, f_2) in degrees."""
     rows = job.final

@@ -3,6 +3,6 @@
 outputs/artifacts/<paper>/<id>/  figure.pdf figure.png table.csv table.md table.tex claims.json provenance.json
 """
 
-from mobench.artifacts.artifact import Artifact, Claim, JobRows, artifact, draw, registered, short
+from mobench.artifacts.artifact import Artifact, Claim, JobRows, Runs, artifact, draw, registered
 
-__all__ = ["Artifact", "Claim", "JobRows", "artifact", "draw", "registered", "short"]
+__all__ = ["Artifact", "Claim", "JobRows", "Runs", "artifact", "draw", "registered"]

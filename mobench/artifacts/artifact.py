@@ -70,6 +70,30 @@ def registered(id: str) -> Draw:
     return _registry[id]
 
 
+@dataclass(frozen=True)
+class Runs:
+    """How many of the planned runs a number rests on; in a column `runs` of a table it speaks for the numbers of its row."""
+
+    finished: int
+    planned: int
+
+    def __str__(self) -> str:
+        return f"{self.finished} of {self.planned}"
+
+    def __add__(self, other: Runs) -> Runs:
+        return Runs(self.finished + other.finished, self.planned + other.planned)
+
+    @property
+    def short(self) -> str:
+        """For a cell: " (19 of 20)" where not all of them finished, else nothing."""
+        return "" if self.finished == self.planned else f" ({self})"
+
+    @classmethod
+    def of(cls, rows: pd.DataFrame) -> Runs:
+        """Of final rows, one per run."""
+        return cls(int((rows["status"] == "done").sum()), len(rows))
+
+
 class JobRows:
     """Rows of one finished job, read when asked."""
 
@@ -105,7 +129,7 @@ class JobRows:
     def weights(self) -> np.ndarray:
         """Preferences (R, M), by run, of the first output rule."""
         rows = self.final[self.final["output"] == self.final["output"].iloc[0]]
-        return rows[columns(rows, "preference_")].to_numpy()
+        return rows[columns(rows, "preference_")].to_numpy(copy=True)
 
     @property
     def complete(self) -> bool:
@@ -113,10 +137,9 @@ class JobRows:
         return bool((self.final["status"] == "done").all())
 
     @property
-    def counted(self) -> str:
-        """How many of the runs finished: "20 of 20"."""
-        first = self.final[self.final["output"] == self.final["output"].iloc[0]]
-        return f"{int((first['status'] == 'done').sum())} of {len(first)}"
+    def runs(self) -> Runs:
+        """How many of the runs finished."""
+        return Runs.of(self.final[self.final["output"] == self.final["output"].iloc[0]])
 
     def paths(self, output: str = "last") -> np.ndarray:
         """Objective values along the trajectories, (R, recorded steps, M)."""
@@ -172,7 +195,7 @@ class Artifact:
         published: str,
         measured: str,
         tolerance: str,
-        holds: bool | Literal["partial"] | None,
+        holds: bool | np.bool_ | Literal["partial"] | None,
         reason: str = "",
         any_scale: bool = False,
     ) -> None:
@@ -182,7 +205,7 @@ class Artifact:
         `reason`: for claims that fail or hold in part, the likely cause; for all, what a reader must know.
         """
         verdict: Verdict = "partial" if holds == "partial" else "reproduced" if holds else "not reproduced"
-        lost = [f"{name}: {job.counted}" for name, job in self.jobs.items() if not job.complete]
+        lost = [f"{name}: {job.runs}" for name, job in self.jobs.items() if not job.complete]
         if lost and verdict == "reproduced":
             verdict = "partial"
         if lost:
@@ -208,10 +231,21 @@ class Artifact:
             self.files[f"figure.{kind}"] = buffer.getvalue()
         plt.close(figure)
 
-    def table(self, frame: pd.DataFrame, float_format: str = "%.4g") -> None:
-        """The table as CSV (full precision), Markdown and LaTeX (rounded)."""
+    def table(self, frame: pd.DataFrame, float_format: str = "%.4g", given: Sequence[str] = ()) -> None:
+        """The table as CSV (full precision), Markdown and LaTeX (rounded).
+
+        A column `runs` of `Runs` says how many runs each row rests on. Where some did not finish, every cell of the row says
+        so, but those of the columns `given`: names, settings, published or exact values, which no run measures.
+        """
         shown = frame.map(lambda x: (float_format % x) if isinstance(x, float) and not pd.isna(x) else x)
         shown = shown.astype(object).where(frame.notna(), "–")
+        unknown = [name for name in given if name not in frame]
+        if unknown:
+            raise ValueError(f"given: the table has no columns {unknown}; it has {list(frame)}")
+        if "runs" in frame:
+            notes = [r.short if isinstance(r, Runs) else "" for r in frame["runs"]]
+            for name in [n for n in frame if n not in (*given, "runs")]:
+                shown[name] = [f"{x}{note}" for x, note in zip(shown[name], notes, strict=True)]
         self.files["table.csv"] = frame.to_csv(index=False).encode()
         self.files["table.md"] = markdown(shown).encode()
         self.files["table.tex"] = latex(shown).encode()
@@ -219,11 +253,6 @@ class Artifact:
     def note(self, text: str) -> None:
         """A deviation or decision that a reader must know; shown with the artifact."""
         self.notes.append(text)
-
-
-def short(finished: int, planned: int) -> str:
-    """For a cell that averages over runs: " (19 of 20)" where not all of them finished, else nothing."""
-    return "" if finished == planned else f" ({finished} of {planned})"
 
 
 def markdown(frame: pd.DataFrame) -> str:
@@ -282,7 +311,7 @@ def draw(
     a.changed = overrides.changed(command)
     if a.changed:
         a.note(f"Not the artifact's own settings: {overrides.shown(a.changed)}. No claim is judged.")
-    lost = [f"{name} {job.counted}" for name, job in a.jobs.items() if not job.complete]
+    lost = [f"{name} {job.runs}" for name, job in a.jobs.items() if not job.complete]
     if lost:
         a.note(f"Runs that finished: {', '.join(lost)}, all of the other jobs. Only those are measured.")
     registered(id)(a)
@@ -299,7 +328,7 @@ def draw(
         "scale": a.scale,
         "command": f"mobench {overrides.shown([o for o in command if o not in DEFAULTS] or default)}",
         "jobs": {name: folder.key for name, folder in folders.items()},
-        "runs": {name: rows.counted for name, rows in a.jobs.items()},
+        "runs": {name: str(rows.runs) for name, rows in a.jobs.items()},
         "seconds_jobs": sum(float(rows.meta["seconds_wall"]) for rows in a.jobs.values()),
         "seconds_drawing": time.time() - began,
         "notes": a.notes,
