@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from mobench.errors import ConfigError, suggest
 from mobench.schema import choices
 
-_TARGETED = re.compile(r"^(problem|oracle|algorithm|constraint|space|vary)\.")
+_TARGETED = re.compile(r"^(problem|oracle|algorithm|constraint|space|vary|cross)\.")
 _PREFERENCES = re.compile(r"^preferences\.(count|rays_deg|weights)=(?!null$)")
 _NO_CHOICE = re.compile(r"^(problem|oracle|algorithm|constraint|space|protocol|hardware|scale|logger)=(null|[\d.+-]*)$")
 _COUNT = re.compile(r"^preferences=(\d[\d,]*)$")

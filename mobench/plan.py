@@ -31,3 +31,4 @@ class Plan:
     jobs: list[Planned] = field(default_factory=list)
     artifacts: dict[str, dict[str, Any]] = field(default_factory=dict)
     commands: dict[str, list[str]] = field(default_factory=dict)  # overrides of each artifact
+    refused: dict[str, dict[str, str]] = field(default_factory=dict)  # of a cross table: pairs that do not fit, and why

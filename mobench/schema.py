@@ -104,6 +104,7 @@ class Root:
     logger: LoggerConfig = field(default_factory=LoggerConfig)
     artifact: ArtifactConfig = field(default_factory=ArtifactConfig)
     jobs: dict[str, Any] = field(default_factory=dict)
+    cross: dict[str, Any] = field(default_factory=dict)  # algorithms x problems instead of jobs (mobench/cross.py)
     data: Any = None
     data_root: str = "data"
     rerun: bool = False

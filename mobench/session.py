@@ -153,7 +153,8 @@ def finish(plan: Plan, outcomes: dict[str, Outcome], refused: list[str]) -> list
     tasks: list[Task] = []
     for artifact, config in plan.artifacts.items():
         folders = {j.name: j.folder for j in plan.jobs if j.artifact == artifact}
-        tasks.append((artifact, config, folders, plan.commands[artifact]))
+        found = {**config, "refused": plan.refused.get(artifact, {})}
+        tasks.append((artifact, found, folders, plan.commands[artifact]))
     workers = min(os.cpu_count() or 1, MOST_DRAWERS)
     online = any(loggers.mode(config) for config in plan.artifacts.values())  # W&B wants its runs in one process
     for artifact, ok, code in (

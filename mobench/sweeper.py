@@ -22,6 +22,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import BrokenExecutor
+from pathlib import Path
 from typing import Any, ClassVar
 from unittest.mock import patch
 
@@ -36,14 +37,15 @@ from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from mobench import cross
 from mobench.config import make_job
 from mobench.console import fail, say
 from mobench.core.join import check
-from mobench.errors import ConfigError, Interrupted, MobenchError
+from mobench.errors import ConfigError, Interrupted, JoinError, MobenchError
 from mobench.overrides import normalise, shown
 from mobench.plan import Plan, Planned
 from mobench.runner import PARALLEL, SINCE, Outcome, folder_of, run_job
-from mobench.schema import conf_dir, plain
+from mobench.schema import choices, conf_dir, plain
 from mobench.store import outputs_root
 
 GROUPS = ("problem", "oracle", "algorithm", "constraint", "space", "protocol")
@@ -60,18 +62,25 @@ def _is_group(loader: Any, key: str) -> bool:
 
 @functools.cache
 def _jobs_only(name: str) -> dict[str, Any] | None:
-    """The file of an experiment, if it sets nothing but its artifact and its jobs (the mode is known: a sweep).
+    """The file of an experiment, if it sets nothing but its artifact and its jobs or cross table (the mode is known: a sweep).
 
     Values of a job may hold interpolations: each job is composed with them as with any override."""
     path = conf_dir() / "experiment" / f"{name}.yaml"
     if not path.exists():
         return None
     node = OmegaConf.to_container(OmegaConf.load(path))
-    if not isinstance(node, dict) or set(node) - {"artifact", "jobs", "hydra"}:
+    if not isinstance(node, dict) or set(node) - {"artifact", "jobs", "cross", "hydra"}:
         return None
-    if "${" in str({key: value for key, value in node.items() if key != "jobs"}):
+    if "${" in str({key: value for key, value in node.items() if key not in ("jobs", "cross")}):
         return None
-    return {str(key): node[key] for key in ("artifact", "jobs") if key in node}
+    return {str(key): node[key] for key in ("artifact", "jobs", "cross") if key in node}
+
+
+def _at_scale(node: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:
+    """The node with ${at:...} resolved for the scale of a configuration."""
+    found = OmegaConf.to_container(OmegaConf.create({"scale": config["scale"], "node": node}), resolve=True)
+    assert isinstance(found, dict)
+    return dict(found["node"])
 
 
 def merge(job: Sequence[str], command: Sequence[str], name: str) -> list[str]:
@@ -121,15 +130,38 @@ class JobsSweeper(Sweeper):
             loader = self.hydra_context.config_loader
             parsed = OverridesParser.create(config_loader=loader).parse_overrides(list(overrides))
             chosen = [o for o in parsed if o.get_key_element().startswith("hydra") or _is_group(loader, o.key_or_group)]
-            lines = tuple(str(o.input_line) for o in chosen)
-            if lines not in self._bases:
-                self._bases[lines] = loader.load_sweep_config(self.config, list(lines))
-                with open_dict(self._bases[lines]):
-                    del self._bases[lines]["hydra"]
-            config = copy.deepcopy(self._bases[lines])
+            lines = [str(o.input_line) for o in chosen]
+            config = self._laid(lines) or copy.deepcopy(self._base(lines))
             ConfigLoaderImpl._apply_overrides_to_config([o for o in parsed if o not in chosen], config)
             self._plain[key] = plain(config)
         return self._plain[key]
+
+    def _base(self, lines: Sequence[str]) -> DictConfig:
+        """What Hydra composes from choices of groups."""
+        if tuple(lines) not in self._bases:
+            base = self.hydra_context.config_loader.load_sweep_config(self.config, list(lines))
+            with open_dict(base):
+                del base["hydra"]
+            self._bases[tuple(lines)] = base
+        return self._bases[tuple(lines)]
+
+    def _laid(self, lines: Sequence[str]) -> DictConfig | None:
+        """The same for one algorithm of many on the same problem: its file in place of another one's, where no protocol has
+        tuned settings for it and the file is nothing but keys."""
+        (own, rest) = ([o for o in lines if _key(o) == "algorithm"], [o for o in lines if _key(o) != "algorithm"])
+        if len(own) != 1 or own[0][0] in "+~":
+            return None
+        name, repository = own[0].split("=", 1)[1], self.hydra_context.config_loader.repository  # type: ignore[attr-defined]
+        base = self._base(rest)
+        if base["protocol"] != "none" or repository.config_exists(f"tuned/none/{name}"):
+            return None
+        found = repository.load_config(f"algorithm/{name}")
+        if found is None or found.header["package"] is not None or "defaults" in found.config:
+            return None
+        config = copy.deepcopy(base)
+        with open_dict(config):
+            config["algorithm"] = copy.deepcopy(found.config)
+        return config
 
     def _compose(self, overrides: list[str]) -> dict[str, Any]:
         """The plain configuration. An experiment that does nothing but list jobs is laid over what the rest composes."""
@@ -141,7 +173,28 @@ class JobsSweeper(Sweeper):
         rest = [o for o in overrides if o not in chosen and _key(o) != "artifact.job"]
         config = self._composed(rest)
         artifact = config["artifact"] | listed.get("artifact", {}) | ({"job": named[-1]} if named else {})
-        return {**config, "artifact": artifact, "jobs": listed.get("jobs", {})}
+        table = _at_scale(listed.get("cross", {}), config) | config["cross"]
+        return {**config, "artifact": artifact, "jobs": listed.get("jobs", {}), "cross": table}
+
+    def _jobs(self, config: dict[str, Any]) -> dict[str, list[str]]:
+        """The named jobs of an artifact, or the pairs of its cross table."""
+        if not config["cross"]:
+            return {name: list(job) for name, job in config["jobs"].items()}
+        repository = self.hydra_context.config_loader.repository  # type: ignore[attr-defined]
+
+        def target(name: str) -> str:
+            found = repository.load_config(f"algorithm/{name}")  # None: in a folder of hydra.searchpath
+            return str((found.config if found else self._base([f"algorithm={name}"])["algorithm"])["_target_"])
+
+        def suite(name: str) -> dict[str, Any]:
+            found = (_jobs_only(name) or {}).get("cross")
+            if not found:
+                raise ConfigError(f"cross.suites: {name!r} is no experiment with a cross table.")
+            return _at_scale(found, config)
+
+        folders = [Path(p.removeprefix("file://")) for p in self.config.hydra.searchpath if p.startswith("file://")]
+        algorithms = sorted({name for extra in (None, *folders) for name in choices("algorithm", extra)})
+        return cross.pairs(config["cross"], algorithms, target, suite)
 
     def plan(self, arguments: list[str]) -> Plan:
         """Compose and check every job. Raises ConfigError or JoinError with all problems, before anything runs."""
@@ -157,7 +210,7 @@ class JobsSweeper(Sweeper):
                 plan.artifacts[artifact], plan.commands[artifact] = config, command
                 named = {
                     name: [*merge(normalise(list(job)), command, name), f"artifact.job={name}"]
-                    for name, job in config["jobs"].items()
+                    for name, job in self._jobs(config).items()
                 }
             for name, overrides in named.items():
                 composed = self._compose(overrides) if artifact else config
@@ -165,9 +218,12 @@ class JobsSweeper(Sweeper):
                     job = make_job(composed, planned=self.far or self.only is not None)
                     folder = folder_of(job)
                     # to show what is there needs no data sets
-                    if self.only is None and (composed["rerun"] or not folder.done):
+                    if (self.only is None or config["cross"]) and (composed["rerun"] or not folder.done):
                         check(job.oracle().spec, job.algorithm, type(job.problem).__name__)
                 except MobenchError as error:
+                    if config["cross"] and isinstance(error, JoinError):  # shown in the table
+                        plan.refused.setdefault(str(artifact), {})[name] = str(error)
+                        continue
                     # in a free sweep a pair that does not fit is reported, and the others still run
                     problems.append(f"{artifact or shown(command)} {name}: {error}".replace(" :", ":"))
                     if artifact is not None or len(combinations) == 1:

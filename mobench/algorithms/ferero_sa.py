@@ -31,6 +31,8 @@ class FEREROSA(Preferred):
     printed is a misprint (minus is meant); inequalities (lg) are our extension by the same rule.
     """
 
+    varies: ClassVar[frozenset[str]] = frozenset({"step_size"})
+
     gamma: Real = 0.5
     gamma_decay: Real = 0.0
 

@@ -185,6 +185,7 @@ class Artifact:
     files: dict[str, bytes] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)  # overrides that are not the artifact's own settings
+    refused: Mapping[str, str] = field(default_factory=dict)  # of a cross table: pairs that do not fit, and why
 
     def claim(
         self,
@@ -198,17 +199,19 @@ class Artifact:
         holds: bool | np.bool_ | Literal["partial"] | None,
         reason: str = "",
         any_scale: bool = False,
+        counts_lost: bool = False,
     ) -> None:
         """Check one claim. `holds` is what was measured; at smoke scale only `any_scale` claims get a verdict.
 
-        None: nothing here can decide it. A claim of an artifact with runs that did not finish is partial at best.
+        None: nothing here can decide it. A claim of an artifact with runs that did not finish is partial at best, unless it
+        counts them itself (`counts_lost`).
         `reason`: for claims that fail or hold in part, the likely cause; for all, what a reader must know.
         """
         verdict: Verdict = "partial" if holds == "partial" else "reproduced" if holds else "not reproduced"
         lost = [f"{name}: {job.runs}" for name, job in self.jobs.items() if not job.complete]
-        if lost and verdict == "reproduced":
+        if lost and verdict == "reproduced" and not counts_lost:
             verdict = "partial"
-        if lost:
+        if lost and not counts_lost:
             reason = f"Not all runs finished ({', '.join(lost)}); the others are measured. {reason}".strip()
         if holds is None or (self.scale == "smoke" and not any_scale) or self.changed:
             verdict = "not tested at this scale"
@@ -308,7 +311,7 @@ def draw(
     a = Artifact(
         id, config["artifact"]["title"] or id, config["scale"]["name"], {k: JobRows(f) for k, f in folders.items()}
     )
-    a.changed = overrides.changed(command)
+    a.changed, a.refused = overrides.changed(command), config.get("refused", {})
     if a.changed:
         a.note(f"Not the artifact's own settings: {overrides.shown(a.changed)}. No claim is judged.")
     lost = [f"{name} {job.runs}" for name, job in a.jobs.items() if not job.complete]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -94,6 +95,11 @@ class MultiMNIST(Problem):
     @property
     def n_objectives(self) -> int:
         return len(self.tasks)
+
+    @property
+    def ref_point(self) -> tuple[float, ...]:
+        """The cross entropy of a uniform guess, log 10, for every task (ours)."""
+        return (math.log(10),) * self.n_objectives
 
     @property
     def dim(self) -> int:

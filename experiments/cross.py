@@ -1,0 +1,419 @@
+"""Every algorithm on every problem that it fits: shares of the attainable hypervolume, alignment, worst objective, stationarity,
+violation, time, and ranks with bootstrap intervals over the seeds. Ours; the protocol and the tolerances were fixed before any run.
+
+Protocol. All methods get the same starts, preferences, seeds and number of steps. Where runs of a batch can differ in their
+step size, all of `cross.step_sizes` are run, the best on the first seeds (two of five) is chosen, and the other seeds are reported;
+methods with a schedule of their own keep it. Seeds that choose are reported for no method.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import moocore
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from mobench.artifacts import Artifact, JobRows, Runs, artifact
+from mobench.artifacts import style as st
+from mobench.artifacts.artifact import columns
+from mobench.config import build
+from mobench.metrics import hypervolume
+from mobench.schema import choices
+
+FEASIBLE = 1e-3  # of max_j g_j: points beyond it do not count
+BOOTSTRAP = 2000
+FRONT = 2000  # points of a front, whose hypervolume is the unit
+GRID = "step_size"
+
+
+def choosing(seeds: int) -> int:
+    """How many of the seeds choose the step size; none of a single one."""
+    return 0 if seeds == 1 else max(1, 2 * seeds // 5)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The runs of one algorithm on one problem."""
+
+    problem: str
+    algorithm: str
+    job: JobRows
+
+    @cached_property
+    def rows(self) -> pd.DataFrame:
+        """Final rows of the method's own output, with `counts`: finished and feasible."""
+        rows = self.job.final
+        rows = rows[rows["output"] == rows["output"].iloc[0]].copy()
+        good = rows["status"] == "done"
+        if "violation" in rows:
+            good &= rows["violation"].fillna(0.0) <= FEASIBLE
+        rows["counts"] = good
+        return rows
+
+    @cached_property
+    def seeds(self) -> list[int]:
+        """All seeds, in the order of the command."""
+        return [int(s) for s in dict.fromkeys(self.rows["seed"])]
+
+    @cached_property
+    def sizes(self) -> list[float | None]:
+        """Step sizes that were run; [None] where the method has its own."""
+        return sorted(self.rows[GRID].unique()) if GRID in self.rows else [None]
+
+    def at(self, size: float | None) -> pd.DataFrame:
+        """Rows of one step size."""
+        return self.rows if size is None else self.rows[self.rows[GRID] == size]
+
+    def points(self, rows: pd.DataFrame, seed: int) -> np.ndarray:
+        """Objective values of what counts (k, M)."""
+        chosen = rows[(rows["seed"] == seed) & rows["counts"]]
+        return chosen[columns(rows, "f_")].to_numpy(dtype=float)
+
+
+class Table:
+    """All pairs on one problem, scored on the same scale."""
+
+    def __init__(self, name: str, pairs: list[Pair]) -> None:
+        self.name, self.pairs = name, {p.algorithm: p for p in pairs}
+        self.seeds = pairs[0].seeds
+        first = pairs[0].rows
+        self.M = len(columns(first, "f_"))
+        self.fronts = len(first.drop_duplicates(columns(first, "preference_"))) > 1
+        self.few, self.report = self.seeds[: choosing(len(self.seeds))], self.seeds[choosing(len(self.seeds)) :]
+        self.chosen = {a: self._choose(p) for a, p in self.pairs.items()}
+        self.scores = np.array(
+            [[self.score(p, p.at(self.chosen[a]), s) for s in self.report] for a, p in self.pairs.items()]
+        )
+
+    @cached_property
+    def problem(self) -> Any:
+        """The problem, without the layers that an oracle wears."""
+        return build(next(iter(self.pairs.values())).job.config["problem"], "problem")
+
+    @property
+    def measure(self) -> str:
+        """What ranks: share of a hypervolume (larger is better), or worst objective where one preference makes no front."""
+        return "share of the hypervolume" if self.fronts else "worst objective"
+
+    @cached_property
+    def _unit(self) -> dict[int, tuple[tuple[float, ...], float]]:
+        """By seed: reference point, and the hypervolume that counts as 1. Of the front, or where none is known (or constraints
+        leave a part of it) of all methods' points together, with a tenth of their extent beyond the worst nondominated ones."""
+        ref, known = self.problem.ref_point, None
+        if ref is not None and not self.problem.n_constraints and (front := self.problem.front(FRONT)) is not None:
+            known = hypervolume(front.numpy(), ref)
+        out = {}
+        for seed in self.seeds:
+            every = np.concatenate([p.points(p.rows, seed) for p in self.pairs.values()] or [np.empty((0, self.M))])
+            corner = tuple(ref) if ref is not None else _corner(every)
+            volume = known if known is not None else (hypervolume(every, corner) if len(every) else np.nan)
+            out[seed] = corner, float(volume)
+        return out
+
+    def score(self, pair: Pair, rows: pd.DataFrame, seed: int) -> float:
+        """Of one seed. Runs that do not count are points that are not there; all of them lost is the worst there is."""
+        F = pair.points(rows, seed)
+        if self.fronts:
+            corner, unit = self._unit[seed]
+            return hypervolume(F, corner) / unit if len(F) and unit > 0 else 0.0  # nobody below the reference point
+        return float(F.max(1).mean()) if len(F) else np.inf
+
+    def _choose(self, pair: Pair) -> float | None:
+        if len(pair.sizes) == 1 or not self.few:
+            return pair.sizes[0]
+        sign = 1.0 if self.fronts else -1.0
+        mean = {s: sign * np.mean([self.score(pair, pair.at(s), seed) for seed in self.few]) for s in pair.sizes}
+        return max(mean, key=lambda s: mean[s])
+
+    @cached_property
+    def ranks(self) -> tuple[np.ndarray, np.ndarray]:
+        """Ranks of the means over seeds (A,) and of resampled seeds (BOOTSTRAP, A), 1 the best; methods that agree to six
+        digits share a rank."""
+        rng = np.random.default_rng(0)
+        draws = rng.integers(0, len(self.report), (BOOTSTRAP, len(self.report)))
+        return self._rank(self.scores.mean(1)), np.stack([self._rank(self.scores[:, d].mean(1)) for d in draws])
+
+    def _rank(self, means: np.ndarray) -> np.ndarray:
+        rounded = np.array([float(f"{v:.6g}") for v in means])
+        out: np.ndarray = stats.rankdata(-rounded if self.fronts else rounded)
+        return out
+
+    def lines(self) -> list[dict[str, Any]]:
+        """A row of the table for each method."""
+        ranks, draws = self.ranks
+        low, high = np.quantile(draws, [0.025, 0.975], axis=0)
+        out = []
+        for i, (name, pair) in enumerate(self.pairs.items()):
+            rows = pair.at(self.chosen[name])
+            rows = rows[rows["seed"].isin(self.report)]
+            done = rows[rows["status"] == "done"]
+            least = next((done[c].median() for c in ("stationarity", "kkt") if c in done), np.nan)
+            values = self.scores[i]
+            out.append(
+                {
+                    "problem": self.name,
+                    "algorithm": name,
+                    "share of hypervolume": values.mean() if self.fronts else np.nan,
+                    "std": np.std(values, ddof=1) if len(values) > 1 and np.isfinite(values).all() else np.nan,
+                    "rank": f"{ranks[i]:g} [{low[i]:g}, {high[i]:g}]",
+                    "angle to preference (deg)": done["angle_deg"].mean()
+                    if "angle_deg" in done and self.fronts
+                    else np.nan,
+                    "worst objective": done[columns(done, "f_")].max(axis=1).mean(),
+                    "stationarity (median)": least,
+                    "violation (max)": done["violation"].max() if "violation" in done else np.nan,
+                    "us per step and run": 1e6
+                    * pair.job.meta["seconds_train"]
+                    / pair.job.config["steps"]
+                    / len(pair.rows),
+                    "step size": self.chosen[name]
+                    if self.chosen[name] is not None
+                    else pair.job.config["algorithm"].get(GRID, np.nan),
+                    "steps": pair.job.config["steps"],
+                    "runs": Runs.of(rows),
+                    "note": "" if pair.job.config["steps"] == self._usual else f"{pair.job.config['steps']} steps",
+                }
+            )
+        return out
+
+    @cached_property
+    def _usual(self) -> int:
+        steps = [p.job.config["steps"] for p in self.pairs.values()]
+        return max(set(steps), key=steps.count)
+
+
+def _corner(F: np.ndarray) -> tuple[float, ...]:
+    """Reference point: worst of the nondominated points and a tenth of their extent."""
+    if not len(F):
+        return (1.0,) * F.shape[1]
+    best = F[moocore.is_nondominated(F)]
+    corner = best.max(0) + 0.1 * np.maximum(np.ptp(best, axis=0), 1e-12)
+    return tuple(float(v) for v in corner)
+
+
+def tables(a: Artifact) -> list[Table]:
+    """The problems of a suite."""
+    found: dict[str, list[Pair]] = {}
+    for name, job in a.jobs.items():
+        problem, algorithm = name.split(".", 1)
+        found.setdefault(problem, []).append(Pair(problem, algorithm, job))
+    return [Table(problem, pairs) for problem, pairs in found.items()]
+
+
+def _reason(text: str) -> str:
+    """The reasons of a refusal in one line."""
+    return "; ".join(line.strip().removeprefix("- ") for line in text.splitlines()[1:])
+
+
+def draw(a: Artifact) -> None:
+    """Table, heat map and ranks of a suite."""
+    shown = tables(a)
+    refused = {tuple(name.split(".", 1)): _reason(text) for name, text in a.refused.items()}
+    rows = [line for t in shown for line in t.lines()]
+    rows += [{"problem": p, "algorithm": m, "note": f"does not fit: {reason}"} for (p, m), reason in refused.items()]
+    frame = pd.DataFrame(rows)
+    frame["note"] = frame.pop("note")  # last
+    frame = frame.dropna(axis=1, how="all")
+    given = [c for c in ("problem", "algorithm", "step size", "steps", "note") if c in frame]
+    a.table(frame, given=given)
+    _picture(a, shown, refused)
+    _claims(a, shown, refused)
+    _notes(a, shown)
+
+
+def mean_ranks(shown: list[Table]) -> dict[str, tuple[float, float, float, int]]:
+    """Mean over problems of rank / number of methods there, with a bootstrap interval, and on how many problems."""
+    out: dict[str, tuple[float, float, float, int]] = {}
+    for name in sorted({m for t in shown for m in t.pairs}):
+        parts = [(t, list(t.pairs).index(name)) for t in shown if name in t.pairs]
+        whole = np.mean([t.ranks[0][i] / len(t.pairs) for t, i in parts])
+        draws = np.mean([t.ranks[1][:, i] / len(t.pairs) for t, i in parts], axis=0)
+        low, high = np.quantile(draws, [0.025, 0.975])
+        out[name] = float(whole), float(low), float(high), len(parts)
+    return dict(sorted(out.items(), key=lambda item: item[1][0]))
+
+
+def _picture(a: Artifact, shown: list[Table], refused: dict[Any, str]) -> None:
+    """Scores as a heat map, methods by their mean relative rank, which the right panel shows with its interval."""
+    order = mean_ranks(shown)
+    methods = list(order)
+    nowhere = sorted({m for _, m in refused} - set(order))
+    refused = {pair: _first(reason) for pair, reason in refused.items()}
+    letters = {reason: chr(97 + i) for i, reason in enumerate(dict.fromkeys(refused.values()))}
+    width = max(1.1 * len(shown), 2.2)
+    fig, (ax, right) = st.plt.subplots(
+        1,
+        2,
+        figsize=(width + 4.6, 0.27 * len(methods) + 1.6),
+        width_ratios=[width, 2.2],
+        layout="constrained",
+        sharey=True,
+    )
+    colours = np.full((len(methods), len(shown)), np.nan)
+    for j, t in enumerate(shown):
+        best = t.scores.mean(1).max() if t.fronts else t.scores.mean(1).min()
+        for i, m in enumerate(methods):
+            if m in t.pairs:
+                k = list(t.pairs).index(m)
+                value = t.scores[k].mean()
+                colours[i, j] = max(0.0, value / best) if t.fronts else (best / value if value > 0 else 1.0)
+                text = f"{value:.3f}" if np.isfinite(value) else "–"
+                ax.text(
+                    j, i, text, ha="center", va="center", fontsize=7, color="white" if colours[i, j] < 0.6 else "black"
+                )
+            else:
+                reason = refused.get((t.name, m))
+                ax.add_patch(st.plt.Rectangle((j - 0.5, i - 0.5), 1, 1, color="#F0F0F0", lw=0))
+                ax.text(
+                    j,
+                    i,
+                    letters[reason] if reason else "",
+                    ha="center",
+                    va="center",
+                    fontsize=7,
+                    color=st.GREY,
+                    style="italic",
+                )
+    ax.imshow(colours, cmap="viridis", vmin=0.0, vmax=1.0, aspect="auto")
+    names = [f"{t.name}\n({'share' if t.fronts else 'worst loss'})" for t in shown]
+    ax.set_xticks(range(len(shown)), names, fontsize=7.5)
+    ax.set_yticks(range(len(methods)), methods, fontsize=8)
+    ax.tick_params(length=0)
+    for side in ax.spines.values():
+        side.set_visible(False)
+    for i, (value, low, high, n) in enumerate(order.values()):
+        right.errorbar(
+            value,
+            i,
+            xerr=[[max(0.0, value - low)], [max(0.0, high - value)]],
+            fmt="o",
+            ms=3.5,
+            color=st.BLUE,
+            elinewidth=1.0,
+        )
+        if len(shown) > 1:
+            right.annotate(
+                str(n), (1.06, i), xycoords=right.get_yaxis_transform(), fontsize=7, color=st.GREY, va="center"
+            )
+    right.set_xlim(0, 1.02)
+    right.set_xlabel(
+        "mean of rank / methods\n(95 % bootstrap interval" + ("; right: problems)" if len(shown) > 1 else ")"),
+        fontsize=7.5,
+    )
+    right.grid(axis="x", lw=0.4, color="#CCCCCC")
+    if letters:
+        words = [f"{letter}: {reason}" for reason, letter in letters.items()]
+        for key in dict.fromkeys(_letters(m, refused, letters) for m in nowhere):
+            same = [m for m in nowhere if _letters(m, refused, letters) == key]
+            words.append(f"on none of these ({key}): {', '.join(same)}")
+        fig.supxlabel(
+            "\n".join(w if len(w) <= 150 else w[:147] + "..." for w in words),
+            fontsize=6.2,
+            x=0.01,
+            ha="left",
+            color=st.GREY,
+        )
+    a.figure(fig)
+
+
+def _first(reason: str) -> str:
+    """The first of several reasons, without numbers that differ between problems."""
+    return re.sub(r", the problem has [NMP]=\d+", "", reason.split(";")[0])
+
+
+def _letters(method: str, refused: dict[Any, str], letters: dict[str, str]) -> str:
+    """The reasons why a method is on no problem."""
+    return ", ".join(sorted({letters[reason] for (_, m), reason in refused.items() if m == method}))
+
+
+def _claims(a: Artifact, shown: list[Table], refused: dict[Any, str]) -> None:
+    ran = sum(len(t.pairs) for t in shown)
+    empty = [
+        f"{m} on {t.name}"
+        for t in shown
+        for m, p in t.pairs.items()
+        if not (p.at(t.chosen[m])["status"] == "done").any()
+    ]
+    a.claim(
+        "complete",
+        "Every algorithm runs on every problem that it fits; where it does not fit the reason is said",
+        "ours",
+        published="-",
+        measured=f"{ran} pairs ran, {len(refused)} refused with a reason; without any finished run: {', '.join(empty) or 'none'}",
+        tolerance="every pair that ran has a finished run at the chosen step size",
+        holds=not empty,
+        reason=""
+        if not empty
+        else "All runs of these pairs diverged, at every step size of the grid; their other settings are the "
+        "defaults of conf/algorithm, and none was tuned here.",
+        any_scale=True,
+        counts_lost=True,
+    )
+    known = [t for t in shown if t.fronts and np.isfinite(t.scores).all()]
+    if known:
+        top = max((float(t.scores.max()), t.name) for t in known)
+        a.claim(
+            "below-front",
+            "No method has more than the whole hypervolume",
+            "ours: a check of fronts, reference points and evaluations",
+            published="-",
+            measured=f"largest share {top[0]:.6f} ({top[1]})",
+            tolerance="1 + 1e-3 (fronts are samples)",
+            holds=top[0] <= 1 + 1e-3,
+            any_scale=True,
+            counts_lost=True,
+        )
+    bound = {(t.name, m): p for t in shown for m, p in t.pairs.items() if "violation" in p.rows}
+    if bound:
+        late = {}
+        for (name, m), p in bound.items():
+            t = next(t for t in shown if t.name == name)
+            rows = p.at(t.chosen[m])
+            rows = rows[rows["seed"].isin(t.report)]
+            lost = int((~rows["counts"]).sum())
+            if lost:
+                late[f"{m} on {name}"] = f"{lost} of {len(rows)}"
+        a.claim(
+            "feasible",
+            "Methods for constraints end feasible at the step size that was chosen",
+            "ours",
+            published="-",
+            measured="all" if not late else "runs that do not: " + ", ".join(f"{k}: {v}" for k, v in late.items()),
+            tolerance=f"violation <= {FEASIBLE:g} in every reported run",
+            holds=not late,
+            reason=""
+            if not late
+            else "Points that are not feasible count nothing in the shares; steps, schedules and penalties are each "
+            "method's own or chosen from the common grid, and no method was tuned further.",
+            counts_lost=True,
+        )
+
+
+def _notes(a: Artifact, shown: list[Table]) -> None:
+    t = shown[0]
+    seen = {m for t in shown for m in t.pairs} | {name.split(".", 1)[1] for name in a.refused}
+    left = [m for m in choices("algorithm") if m not in seen]
+    if left:
+        a.note(f"Not in this table (cross.without): {', '.join(left)}.")
+    a.note(
+        f"Same starts, preferences and steps for all. Step sizes are chosen on seeds {t.few or 'none'}, everything shown is of "
+        f"seeds {t.report}. Colours compare with the best of a column."
+    )
+    a.note(
+        "Population methods evaluate as many points in a step as there are preferences; at small scales they get fewer steps (the "
+        "column says how many)."
+    )
+    a.note(
+        "Share: hypervolume of the finished, feasible points of a seed over that of the exact front, or of all methods' points "
+        "together where no front is known or constraints bind. Ranks: of the mean over seeds, with 95 % of the ranks when seeds "
+        f"are drawn again ({BOOTSTRAP} times). Every run is in outputs/runs under the key that provenance.json names."
+    )
+
+
+for _suite in ("zoo", "constrained", "bilevel", "federated", "multi_task", "summary"):
+    artifact(f"cross/{_suite}")(draw)

@@ -1,0 +1,97 @@
+"""A cross table: every algorithm on every problem of a suite. An experiment lists parts instead of jobs:
+
+    cross:
+      all: [preferences=10, "seeds=[0,1,2]"]                  # overrides of every pair
+      problems: {vlmop2: [problem=vlmop2], zdt1: [problem=zdt1]}
+      algorithms: all                                         # every file of the group, a plug-in's too; or [ls, epo]
+      without: [ferero_public_code]                           # of all
+      settings: {psl: [steps=20]}                             # of an algorithm on every problem
+      pairs: {bilevel.forum: [oracle=value_gap]}              # of one pair
+      step_sizes: [0.03, 0.1, 0.3]                            # all in one batch where the method can (vary.step_size)
+      suites: [cross/zoo, cross/bilevel]                      # the pairs of other experiments, instead of all of these
+
+The job of a pair is called <problem>.<algorithm>. Pairs that do not fit are left out with the reasons that `join` gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from mobench.config import load_class
+from mobench.errors import ConfigError, suggest
+
+KEYS = ("all", "problems", "algorithms", "without", "settings", "pairs", "step_sizes", "suites")
+Load = Callable[[str], Mapping[str, Any]]
+
+
+def pairs(
+    node: Mapping[str, Any], algorithms: Sequence[str], target: Callable[[str], str], suite: Load
+) -> dict[str, list[str]]:
+    """Overrides of every pair, in the order problem by problem.
+
+    algorithms: what the group has; target: the `_target_` of one of them; suite: the `cross` of another experiment.
+
+    Raises ConfigError for keys, algorithms or pairs that are not there.
+    """
+    _known("cross", node, KEYS)
+    if node.get("suites"):
+        others = {name: pairs({**suite(name), **_narrowed(node)}, algorithms, target, suite) for name in node["suites"]}
+        return {name: overrides for found in others.values() for name, overrides in found.items()}
+    problems: Mapping[str, Sequence[str]] = node.get("problems") or {}
+    if not problems:
+        raise ConfigError(
+            "cross.problems is empty: give each problem a name and its overrides, e.g. {zdt1: [problem=zdt1]}."
+        )
+    names = _names(node.get("algorithms", "all"), node.get("without") or [], algorithms)
+    settings, special = node.get("settings") or {}, node.get("pairs") or {}
+    _known("cross.settings", settings, algorithms)
+    _known("cross.pairs", special, [f"{p}.{a}" for p in problems for a in algorithms])
+    grid = node.get("step_sizes")
+    out = {}
+    for problem, chosen in problems.items():
+        for name in names:
+            own = [*settings.get(name, []), *special.get(f"{problem}.{name}", [])]
+            steps = (
+                [f"vary.step_size={list(grid)}".replace(" ", "")] if grid and _takes_steps(target(name), own) else []
+            )
+            out[f"{problem}.{name}"] = _last([*node.get("all", []), *chosen, f"algorithm={name}", *steps, *own])
+    return out
+
+
+def _narrowed(node: Mapping[str, Any]) -> dict[str, Any]:
+    """What a table of several suites says for all of them."""
+    return {key: node[key] for key in ("algorithms", "without") if key in node}
+
+
+def _names(wanted: Any, without: Sequence[str], algorithms: Sequence[str]) -> list[str]:
+    _known("cross.without", without, algorithms)
+    if wanted == "all":
+        return [name for name in algorithms if name not in without]
+    if not isinstance(wanted, Sequence) or isinstance(wanted, str):
+        raise ConfigError(f"cross.algorithms={wanted} must be all or a list of algorithms.")
+    _known("cross.algorithms", wanted, algorithms)
+    return list(wanted)
+
+
+def _known(where: str, names: Any, known: Sequence[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise ConfigError(f"{where}: there is no {name!r}; there is {', '.join(known)}.{suggest(str(name), known)}")
+
+
+def _takes_steps(target: str, own: Sequence[str]) -> bool:
+    """Whether the runs of a batch may have step sizes of their own, and the suite gives none."""
+    varies: frozenset[str] = getattr(load_class(target, "algorithm"), "varies", frozenset())
+    return "step_size" in varies and not any(o.startswith(("algorithm.step_size=", "vary.step_size=")) for o in own)
+
+
+def _last(overrides: Sequence[str]) -> list[str]:
+    """Of several values of a key the last; a group that is chosen again forgets the values below it."""
+    out: dict[str, str] = {}
+    for override in overrides:
+        key = override.split("=", 1)[0]
+        if key in out:
+            out = {k: o for k, o in out.items() if not k.startswith(f"{key}.")}
+        out[key] = override
+    return list(out.values())

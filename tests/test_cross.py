@@ -1,0 +1,218 @@
+"""The cross table: which pairs there are and with which settings, scores, ranks, and what does not fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pandas as pd
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+
+from experiments.cross import Pair, Table, choosing, mean_ranks
+from mobench import cross, plugin
+from mobench.artifacts import JobRows
+from mobench.errors import ConfigError
+from mobench.schema import choices, conf_dir, plain
+from mobench.sweeper import JobsSweeper
+from tests.conftest import Run
+from tests.plugin import write
+
+TARGETS = {
+    "ls": "mobench.algorithms.ls.LS",
+    "csmoo2": "mobench.algorithms.csmoo2.CSMOO2",
+    "forum": "mobench.algorithms.forum.FORUM",
+}
+
+
+def pairs(node: dict[str, Any], suites: dict[str, Any] | None = None) -> dict[str, list[str]]:
+    return cross.pairs(node, sorted(TARGETS), TARGETS.__getitem__, (suites or {}).__getitem__)
+
+
+# which pairs
+
+
+def test_pairs_and_their_overrides() -> None:
+    found = pairs(
+        {
+            "all": ["steps=5", "seeds=[0]"],
+            "problems": {
+                "a": ["problem=zdt1", "steps=7"],
+                "b": ["problem=bilevel_quadratic", "oracle=hypergradient", "oracle.inner_steps=3"],
+            },
+            "algorithms": "all",
+            "without": ["csmoo2"],
+            "settings": {"ls": ["seeds=[1]"]},
+            "pairs": {"b.forum": ["oracle=value_gap"]},
+            "step_sizes": [0.1, 0.3],
+        }
+    )
+    assert list(found) == ["a.forum", "a.ls", "b.forum", "b.ls"]
+    # of a key the last value; the method's step sizes in one batch
+    assert found["a.ls"] == ["steps=7", "seeds=[1]", "problem=zdt1", "algorithm=ls", "vary.step_size=[0.1,0.3]"]
+    # another oracle forgets what was said of the first one
+    assert "oracle=value_gap" in found["b.forum"]
+    assert not any(o.startswith("oracle.") for o in found["b.forum"])
+    assert "oracle.inner_steps=3" in found["b.ls"]
+
+
+def test_a_step_size_of_its_own_is_no_grid() -> None:
+    node = {"problems": {"a": ["problem=zdt1"]}, "settings": {"ls": ["algorithm.step_size=1.0"]}, "step_sizes": [0.1]}
+    found = pairs(node)
+    assert not any("vary" in o for o in found["a.ls"])
+    assert not any("vary" in o for o in found["a.csmoo2"])  # its runs share one
+    assert "vary.step_size=[0.1]" in found["a.forum"]
+
+
+def test_several_suites() -> None:
+    suites = {"one": {"problems": {"a": ["problem=zdt1"]}}, "two": {"problems": {"b": ["problem=zdt2"]}}}
+    assert list(pairs({"suites": ["one", "two"], "algorithms": ["ls"]}, suites)) == ["a.ls", "b.ls"]
+
+
+@pytest.mark.parametrize(
+    ("node", "words"),
+    [
+        ({}, "cross.problems is empty"),
+        ({"problem": {"a": []}}, "cross: there is no 'problem'.*Did you mean 'problems'"),
+        ({"problems": {"a": []}, "algorithms": ["lss"]}, "cross.algorithms: there is no 'lss'.*Did you mean 'ls'"),
+        ({"problems": {"a": []}, "algorithms": "ls"}, "must be all or a list"),
+        ({"problems": {"a": []}, "without": ["x"]}, "cross.without: there is no 'x'"),
+        ({"problems": {"a": []}, "settings": {"x": []}}, "cross.settings: there is no 'x'"),
+        ({"problems": {"a": []}, "pairs": {"b.ls": []}}, r"cross.pairs: there is no 'b\.ls'"),
+    ],
+)
+def test_bad_suites(node: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        pairs(node)
+
+
+def test_an_algorithm_laid_over_a_problem_is_what_hydra_composes() -> None:
+    """Composing takes a fifth of a second; a table has hundreds of pairs."""
+    plugin.register()
+    sweeper = JobsSweeper()
+    with initialize_config_dir(config_dir=str(conf_dir()), version_base=None):
+        loader = GlobalHydra.instance().config_loader()
+        sweeper.config = compose("config", return_hydra_config=True)
+        sweeper.hydra_context = cast(Any, type("C", (), {"config_loader": loader}))
+        for name in choices("algorithm"):
+            laid = sweeper._laid(["problem=zdt1", "oracle=minibatch", f"algorithm={name}"])
+            assert laid is not None
+            if name in ("epo", "mlm_cmoo", "psl"):
+                full = loader.load_sweep_config(
+                    sweeper.config, ["problem=zdt1", "oracle=minibatch", f"algorithm={name}"]
+                )
+                assert plain(laid) == plain(full)
+        # tuned settings of a protocol lie between the files
+        assert sweeper._laid(["protocol=ferero_fig3", "algorithm=epo"]) is None
+        assert sweeper._laid(["problem=zdt1"]) is None
+
+
+# scores
+
+
+class Rows:
+    """Final rows of a job, made by hand."""
+
+    def __init__(self, rows: pd.DataFrame) -> None:
+        self.final, self.meta = rows, {"seconds_train": 1.0}
+        self.config = {
+            "steps": 10,
+            "algorithm": {"step_size": 0.1},
+            "problem": {"_target_": "mobench.problems.ZDT1", "n": 3},
+        }
+
+
+def pair(name: str, points: dict[int, list[tuple[float, float]]], **columns: Any) -> Pair:
+    """Points by seed; one preference each."""
+    rows = pd.DataFrame(
+        [
+            {
+                "run": 0,
+                "seed": s,
+                "output": "last",
+                "preference_1": k,
+                "preference_2": 1.0,
+                "f_1": p[0],
+                "f_2": p[1],
+                "status": "done",
+            }
+            for s, ps in points.items()
+            for k, p in enumerate(ps)
+        ]
+    ).assign(**columns)
+    return Pair("zdt1", name, cast(JobRows, Rows(rows)))
+
+
+def test_seeds_that_choose() -> None:
+    assert [choosing(n) for n in (1, 2, 3, 5, 10)] == [0, 1, 1, 2, 4]
+
+
+def test_shares_are_of_the_front_and_lost_or_infeasible_points_count_nothing() -> None:
+    corner = [(0.0, 1.0), (1.0, 0.0)]  # with (1.1, 1.1): 0.11 + 0.11 - 0.01 of the front's 0.21 + integral
+    whole = 1.1**2 - 1 / 3 - 0.0  # of f_2 = 1 - sqrt(f_1): 1.21 - int_0^1 (1 - sqrt) = 1.21 - 1/3
+    a, b = pair("a", {0: corner, 1: corner}), pair("b", {0: corner, 1: corner})
+    b.rows.loc[b.rows["f_1"] == 1.0, "counts"] = False
+    table = Table("zdt1", [a, b])
+    assert table.report == [1]
+    np.testing.assert_allclose(table.scores[:, 0], [0.21 / whole, 0.11 / whole], rtol=2e-3)
+    lost = pair("c", {0: corner, 1: corner}, status="diverged")
+    late = pair("d", {0: corner, 1: corner}, violation=0.01)
+    assert Table("zdt1", [a, lost, late]).scores[1:, 0].tolist() == [0.0, 0.0]
+
+
+def test_the_step_size_is_chosen_on_seeds_that_are_not_reported() -> None:
+    good, bad = [(0.0, 1.0), (0.25, 0.5)], [(0.0, 1.0), (1.0, 1.0)]
+    small, large = (
+        pair("a", {0: good, 1: bad, 2: bad}, step_size=0.1),
+        pair("a", {0: bad, 1: good, 2: good}, step_size=0.3),
+    )
+    both = Pair("zdt1", "a", cast(JobRows, Rows(pd.concat([small.job.final, large.job.final]))))
+    table = Table("zdt1", [both])
+    assert (table.few, table.report) == ([0], [1, 2])
+    assert table.chosen == {"a": 0.1}  # the best on seed 0, although the other is better on what is shown
+    assert table.lines()[0]["step size"] == 0.1
+
+
+def test_ranks_and_their_intervals() -> None:
+    near, far = [(0.25, 0.5), (0.0, 1.0)], [(1.0, 1.0), (0.0, 1.05)]
+    first, last = pair("first", dict.fromkeys(range(5), near)), pair("last", dict.fromkeys(range(5), far))
+    twin = pair("twin", dict.fromkeys(range(5), near))
+    mixed = pair("mixed", {0: near, 1: near, 2: near, 3: far, 4: far})
+    table = Table("zdt1", [first, last, twin, mixed])
+    ranks, draws = table.ranks
+    assert ranks.tolist() == [1.5, 4.0, 1.5, 3.0]
+    # of three reported seeds two are far: with all three draws alike, mixed is level with the best or the worst
+    assert set(draws[:, 3]) == {2.0, 3.0, 3.5}
+    share = (draws[:, 3] == 2.0).mean()
+    assert abs(share - 1 / 27) < 0.015
+    assert list(mean_ranks([table]))[-1] == "last"
+
+
+def test_one_preference_is_ranked_by_its_worst_objective() -> None:
+    a, b = pair("a", {0: [(0.2, 0.9)]}), pair("b", {0: [(0.5, 0.6)]})
+    table = Table("zdt1", [a, b])
+    assert table.measure == "worst objective"
+    assert table.scores[:, 0].tolist() == [0.9, 0.6]
+    assert table.ranks[0].tolist() == [2.0, 1.0]
+
+
+# the command
+
+
+def test_a_plugin_joins_the_table_and_what_does_not_fit_says_why(
+    mobench: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search = write(tmp_path / "plugin")
+    monkeypatch.syspath_prepend(str(tmp_path / "plugin" / "code"))
+    chosen = "cross.algorithms=[ls,slow,psl,mlm_cmoo]"
+    result = mobench("+experiment=cross/bilevel", "scale=smoke", "logger=local", chosen, search)
+    assert result.code == 0, result.err
+    table = (result.root / "artifacts/cross/bilevel/table.md").read_text()
+    assert "| bilevel | slow |" in table
+    assert "does not fit: it asks for hvp, the oracle provides push, rows" in table
+    assert sorted({f.config()["algorithm"]["_target_"].split(".")[-1] for f in result.folders}) == ["LS", "PSL", "Slow"]
+    claims = (result.root / "artifacts/cross/bilevel/claims.json").read_text()
+    assert "3 pairs ran, 1 refused with a reason" in claims
+    assert "not tested at this scale" in claims  # other algorithms than the artifact's own
