@@ -299,6 +299,8 @@ def test_alone_and_in_a_batch(algorithm: str) -> None:
     F = columns(together, "f_")
     np.testing.assert_allclose(alone[F].to_numpy()[0], [row[f] for f in F], rtol=1e-9)
     assert together["f_1"].nunique() == 4
+    x = torch.from_numpy(mobench.load(together).solutions["last"])
+    np.testing.assert_allclose(together[F], torch.stack([x.square().sum(1), (x - 1.0).square().sum(1)], 1), rtol=1e-12)
 
 
 def test_a_stopped_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
