@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import sys
 import threading
@@ -19,7 +18,8 @@ from omegaconf.errors import OmegaConfBaseException
 
 from mobench import console, overrides, plugin, usage
 from mobench import schema as configuration
-from mobench.errors import Interrupted, MobenchError, suggest
+from mobench.compose import explain as _explain
+from mobench.errors import Interrupted, MobenchError
 
 plugin.register()
 
@@ -49,45 +49,6 @@ def _single(cfg: DictConfig) -> Any:
 
         session.single(outcome)
     return outcome
-
-
-def _explain(error: Exception) -> str:
-    """Hydra's message, with the nearest known key or choice."""
-    text = str(error).strip()
-    cause = error.__cause__
-    if isinstance(cause, OmegaConfBaseException):
-        text += f"\n{str(cause).strip()}"
-    missing = re.search(r"Could not find '([\w/-]+)/([^'/]*)'", text)
-    key = re.search(r"Key '([^']+)' (?:is )?not in", text) or re.search(r"Could not override '([^']+)'", text)
-    groups = sorted(p.name for p in configuration.conf_dir().iterdir() if p.is_dir() and p.name != "tuned")
-    if missing:
-        listed = text.partition("Config search path")[0]
-        known = re.findall(r"^\t(.+)$", listed, re.MULTILINE)  # with the choices of plug-in folders
-        if missing[1] == "hydra/launcher" and missing[2].startswith("submitit"):
-            return "hardware=slurm needs the submitit launcher; install it with `pip install mobench[slurm]`."
-        return f"{missing[1]}={missing[2]!r} is unknown; choose one of {', '.join(known)}.{suggest(missing[2], known)}"
-    if key:
-        name = key[1]
-        full = re.search(r"full_key: (\S+)", text)
-        known = sorted({*configuration.Root.__dataclass_fields__, *groups} - {"tuned"})
-        where = name if full is None else full[1]
-        if where.startswith("hydra."):
-            return f"{where} is unknown; `mobench --cfg hydra` lists Hydra's own keys."
-        if "." in where:
-            group = where.split(".")[0]
-            node = getattr(configuration, f"{group.capitalize()}Config", None)
-            if node is not None:
-                known = sorted(node.__dataclass_fields__)
-            elif group == "preferences":
-                from mobench.core.preferences import KEYS
-
-                known = list(KEYS)
-        return f"{where} is unknown; known keys are {', '.join(known)}.{suggest(name, known)}"
-    if merging := re.search(r"Error merging override (.+)\n(.+)", text):
-        return (
-            f"{merging[1]} does not fit: {merging[2].rstrip('.')}. `mobench --cfg job` shows a value of the right type."
-        )
-    return text
 
 
 def run(arguments: list[str]) -> int:

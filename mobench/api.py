@@ -1,0 +1,248 @@
+"""mobench from Python: `run` one job, `load` its rows, make a problem of `objectives` of one's own.
+
+    rows = mobench.run(problem="vlmop2", algorithm="ferero", preferences=10, seeds=[0, 1, 2], steps=200)
+    mobench.load(rows).history
+
+Names and values are those of the command line; so are configuration, folder and messages.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+
+from mobench import compose, store
+from mobench.artifacts.artifact import JobRows
+from mobench.errors import ConfigError, MobenchError, StoreError, suggest
+from mobench.fingerprint import Opaque, fingerprint
+from mobench.problems.own import Function, Functions, Own, serving
+from mobench.runner import run_job
+from mobench.store import JobFolder
+
+GROUPS = ("problem", "oracle", "algorithm", "constraint", "space", "protocol", "hardware", "scale", "logger", "data")
+ATTRIBUTE = "mobench_folder"  # of the rows that `run` returns
+
+
+class Run(JobRows):
+    """A job folder, read when asked.
+
+    Attributes:
+        final: DataFrame, a row per run and output rule: run, seed, preference_1.., f_1.., status, measures.
+        history: DataFrame, a row per run, output rule and recorded step: run, step, seed, f_1...
+        solutions: {output rule: decision variables (R, P)}, R in the order of the column `run`.
+        meta: provenance, timings, hypervolume, identity. config: the configuration that made the rows.
+        path: the folder.
+
+    Raises:
+        StoreError: from any attribute whose file is missing or broken (a job that has not finished has no rows).
+    """
+
+    @property
+    def path(self) -> Path:
+        """The folder."""
+        return self.folder.path
+
+    def __repr__(self) -> str:
+        return f"<mobench run {self.path}: {self.folder.status()['status']}; final, history, solutions, meta, config>"
+
+
+@dataclass(frozen=True, eq=False)
+class Objectives:
+    """What `objectives` returns: functions, and the keys of the problem made of them."""
+
+    functions: Functions
+    keys: Mapping[str, Any]
+
+    @contextlib.contextmanager
+    def chosen(self) -> Iterator[list[str]]:
+        """The overrides that choose this problem, which holds inside the block."""
+        served = (self.functions.objectives, self.functions.constraints, self.functions.start)
+        try:
+            code = fingerprint(served)
+        except Opaque as reason:
+            code = f"unknown-{uuid.uuid4().hex}"
+            print(
+                f"warning: these functions are run anew each time, in a folder of their own: {reason}", file=sys.stderr
+            )
+        keys = {"_target_": f"{Own.__module__}.{Own.__qualname__}", "code": code, **self.keys}
+        with serving(code, self.functions):
+            yield ["~problem", *(f"++problem.{key}={compose.text(value, key)}" for key, value in keys.items())]
+
+
+def objectives(
+    f: Function | Sequence[Function],
+    *,
+    dim: int | None = None,
+    start: Any = None,
+    constraints: Function | Sequence[Function] = (),
+    bounds: Sequence[float | int] | None = None,
+    positive: bool = False,
+    ideal: Sequence[float | int] | None = None,
+    reference: Sequence[float | int] | None = None,
+    name: str = "own",
+) -> Objectives:
+    """A problem made of torch functions, for `run(problem=...)`:  minimise f(x) over x in R^P with g(x) <= 0.
+
+    Functions are written for one x, a float64 tensor (P,), and batched over the runs by torch.func.vmap: values from torch
+    operations, torch.where instead of `if` on values, no random numbers. A run is the same alone and in a batch, up to rounding.
+
+    Args:
+        f: x (P,) -> (M,), or a list of functions with values () or (k,), which are put in a row.
+        dim: P; may be left out if `start` is a vector.
+        start: theta_0 (P,) of every run; or a function of a numpy Generator, keyed by the seed, that draws it; or a mapping as
+            `problem.start` has it. Default: uniform in `bounds`, else in [-1, 1].
+        constraints: g, x (P,) -> () or (N,), or a list: g(x) <= 0, for csmoo2, mlm_cmoo, ferero and others that take them.
+        bounds: (lower, upper) of every coordinate; iterates are projected.
+        positive: promise that every f_m >= 0, which EPO and others ask for.
+        ideal: z (M,) of Tchebycheff values. reference: point (M,) of hypervolumes.
+        name: of the folder; it also keys random starts, so that variants of a function share theirs.
+
+    When rows count as those of the same problem: a job is keyed by a hash of what the functions compute
+    (`mobench.fingerprint`): bytecode, constants, captured values and the globals that they name, through modules of the
+    user's own, with the versions of installed packages. It is taken at each `run`: change a line or a captured tensor, and
+    the job is another. Where no hash can be had (an open file, `eval`) the job gets a key that nothing else has and always
+    runs anew, which a warning says. Files and the environment are not part of the hash.
+
+    Raises:
+        ConfigError: functions that fail, have the wrong shape or type, cannot be differentiated or batched; no dim.
+    """
+    keys: dict[str, Any] = {
+        "title": name,
+        "bounds": bounds,
+        "positive": positive,
+        "ideal": ideal,
+        "reference": reference,
+    }
+    sampler = None
+    if start is None:
+        low, high = bounds if bounds is not None and len(bounds) == 2 else (-1.0, 1.0)
+        keys["start"] = {"kind": "uniform", "low": low, "high": high}
+    elif isinstance(start, Mapping):
+        keys["start"] = dict(start)
+    elif callable(start):
+        sampler, keys["start"] = start, {"kind": "sampler"}
+    else:
+        try:
+            vector = torch.as_tensor(start, dtype=torch.float64)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise ConfigError(f"start={start!r} is no vector, function of a generator or mapping: {error}") from error
+        if vector.ndim != 1 or not bool(torch.isfinite(vector).all()):
+            raise ConfigError(
+                f"start has shape {tuple(vector.shape)}; give a finite vector (P,), a function or a mapping."
+            )
+        keys["start"] = {"kind": "given", "value": vector.tolist()}
+        dim = len(vector) if dim is None else dim
+    if dim is None:
+        raise ConfigError("objectives(...) needs dim=, the number of variables, or a start= vector.")
+    keys |= {"variables": dim, "steps": Own.steps}
+    made = Objectives(Functions(_functions("f", f), _functions("constraints", constraints), sampler), keys)
+    if not made.functions.objectives:
+        raise ConfigError("objectives(...) needs at least one function.")
+    with serving("checked", made.functions):  # a mistake is found here, where it was made
+        Own(code="checked", **keys)
+    return made
+
+
+def _functions(what: str, given: Any) -> tuple[Function, ...]:
+    found = tuple(given) if isinstance(given, tuple | list) else (given,)
+    for fn in found:
+        if not callable(fn):
+            raise ConfigError(f"{what} holds {fn!r}; it must be a function of x, or a list of such functions.")
+    return found
+
+
+def _override(key: str, value: Any) -> str:
+    if key in GROUPS and not isinstance(value, str):
+        how = f'{key}="NAME"' + (", or mobench.objectives(f, dim=...)" if key == "problem" else "")
+        raise ConfigError(
+            f"{key}={value!r} ({type(value).__name__}) is no choice: give {how}. Keys inside are "
+            f'**{{"{key}.KEY": VALUE}} or "{key}.KEY=VALUE"; several choices are several calls of run.'
+        )
+    return f"{key}={compose.text(value, key)}"
+
+
+def run(*overrides: str, **keys: Any) -> pd.DataFrame:
+    """Run one job in this process and return its final rows, as `mobench ARGUMENTS` would: the same configuration, checks, folder.
+
+        run(problem="zdt2", algorithm="epo", preferences=10, seeds=[0, 1, 2], steps=200)
+        run("algorithm.step_size=0.05", problem="zdt2")                the command line's own words
+        run(problem="zdt2", **{"algorithm.step_size": 0.05})           a key inside of a group, with a Python value
+        run(problem=mobench.objectives(fn, dim=2), algorithm="mgda")   functions of one's own
+
+    A finished job is not run again but read (`rerun=True`: it is run again); a stopped one continues from its checkpoint. Rows lie
+    in outputs/runs, or $MOBENCH_OUTPUTS/runs. No working directory, signal handler, thread count or Hydra state is left changed.
+
+    Args:
+        overrides: as on the command line, `hydra.searchpath=[file:///my/conf]` included; no sweeps, no artifacts, no flags.
+        keys: the same as Python values; None is null, arrays and tensors become lists.
+
+    Returns:
+        The rows of final.csv, R * (number of output rules) of them: run, seed, preference_1.., f_1.., status, measures. Runs that
+        diverged are rows with that status. `mobench.load(rows)` has history, solutions, meta and config.
+
+    Raises:
+        ConfigError, PreferenceError: unknown key, choice or value; the message lists what there is.
+        JoinError: problem and algorithm do not fit; every reason.
+        Interrupted: Ctrl-C; the same call continues.
+        MobenchError: the job failed; with the reason, and the folder whose status.json has the traceback.
+    """
+    for override in overrides:
+        if not isinstance(override, str):
+            raise ConfigError(
+                f'{override!r} is no override; give text such as "algorithm.step_size=0.05", or key=value.'
+            )
+    problem = keys.get("problem")
+    if callable(problem):
+        raise ConfigError(
+            "problem is a function: say how many variables it has, problem=mobench.objectives(fn, dim=...)."
+        )
+    if not isinstance(problem, Objectives):
+        return _run([*overrides, *(_override(k, v) for k, v in keys.items())])
+    with problem.chosen() as chosen:
+        return _run([*chosen, *overrides, *(_override(k, v) for k, v in keys.items() if k != "problem")])
+
+
+def _run(arguments: list[str]) -> pd.DataFrame:
+    config = compose.compose(arguments)
+    threads = torch.get_num_threads()
+    try:
+        outcome = run_job(config)
+    finally:
+        torch.set_num_threads(threads)
+    if outcome.status == "failed":
+        raise MobenchError(f"{outcome.key} failed: {outcome.error}\n  rows and status: {outcome.folder}")
+    rows = JobFolder(outcome.folder).final()
+    rows.attrs[ATTRIBUTE] = str(outcome.folder.resolve())
+    return rows
+
+
+def load(run: str | os.PathLike[str] | pd.DataFrame) -> Run:
+    """A run that is on disk: `load(...).final`, `.history`, `.solutions`, `.meta`, `.config`, `.path`.
+
+    Args:
+        run: a folder; or its name in outputs/runs (or among the rows that come with mobench); or the rows that `run` returned.
+
+    Raises:
+        StoreError: there is no such run; with the nearest names.
+    """
+    if isinstance(run, pd.DataFrame):
+        if ATTRIBUTE not in run.attrs:
+            raise StoreError("These rows do not say where they come from; give the folder of the run, or its name.")
+        run = str(run.attrs[ATTRIBUTE])
+    places = [root / "runs" for root in (store.outputs_root(), store.results_root())]
+    for path in (Path(run), *(place / run for place in places)):
+        if (path / "status.json").is_file():
+            return Run(JobFolder(path))
+    known = sorted({p.name for place in places if place.is_dir() for p in place.iterdir()})
+    raise StoreError(
+        f"There is no run {os.fspath(run)!r}: neither a folder nor a name in {places[0]}.{suggest(Path(run).name, known)}"
+    )

@@ -1,0 +1,166 @@
+"""The configuration of one job, composed in any Python process: what Hydra's command line reads, and no state left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from hydra import version
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.utils import create_config_search_path
+from hydra.core.config_store import ConfigStore
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.plugins import Plugins
+from hydra.errors import HydraException
+from hydra.types import RunMode
+from omegaconf import DictConfig
+from omegaconf.basecontainer import BaseContainer
+from omegaconf.errors import OmegaConfBaseException
+
+from mobench import overrides as conveniences
+from mobench import plugin, schema
+from mobench.errors import ConfigError, suggest
+
+WORD = re.compile(r"[A-Za-z_][\w./-]*")
+SPECIAL = {"null", "true", "false", "nan", "inf"}  # words that are no text to Hydra
+
+
+def explain(error: Exception) -> str:
+    """Hydra's message, with the nearest known key or choice."""
+    text = str(error).strip()
+    cause = error.__cause__
+    if isinstance(cause, OmegaConfBaseException):
+        text += f"\n{str(cause).strip()}"
+    missing = re.search(r"Could not find '([\w/-]+)/([^'/]*)'", text)
+    key = re.search(r"Key '([^']+)' (?:is )?not in", text) or re.search(r"Could not override '([^']+)'", text)
+    groups = sorted(p.name for p in schema.conf_dir().iterdir() if p.is_dir() and p.name != "tuned")
+    if missing:
+        listed = text.partition("Config search path")[0]
+        known = re.findall(r"^\t(.+)$", listed, re.MULTILINE)  # with the choices of plug-in folders
+        if missing[1] == "hydra/launcher" and missing[2].startswith("submitit"):
+            return "hardware=slurm needs the submitit launcher; install it with `pip install mobench[slurm]`."
+        return f"{missing[1]}={missing[2]!r} is unknown; choose one of {', '.join(known)}.{suggest(missing[2], known)}"
+    if key:
+        name = key[1]
+        full = re.search(r"full_key: (\S+)", text)
+        known = sorted({*schema.Root.__dataclass_fields__, *groups} - {"tuned"})
+        where = name if full is None else full[1]
+        if where.startswith("hydra."):
+            return f"{where} is unknown; `mobench --cfg hydra` lists Hydra's own keys."
+        if "." in where:
+            group = where.split(".")[0]
+            node = getattr(schema, f"{group.capitalize()}Config", None)
+            if node is not None:
+                known = sorted(node.__dataclass_fields__)
+            elif group == "preferences":
+                from mobench.core.preferences import KEYS
+
+                known = list(KEYS)
+        return f"{where} is unknown; known keys are {', '.join(known)}.{suggest(name, known)}"
+    if merging := re.search(r"Error merging override (.+)\n(.+)", text):
+        return (
+            f"{merging[1]} does not fit: {merging[2].rstrip('.')}. `mobench --cfg job` shows a value of the right type."
+        )
+    return text
+
+
+def text(value: Any, key: str = "value") -> str:
+    """A Python value in Hydra's grammar: `[0, 1]`, `null`, `'a b'`; NumPy's and torch's become lists and numbers.
+
+    Raises:
+        ConfigError: a configuration cannot hold it.
+    """
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    if isinstance(value, str):
+        if WORD.fullmatch(value) and value.lower() not in SPECIAL:
+            return value
+        # a backslash is special in front of a quote only
+        inner = re.sub(r"(\\*)('|\Z)", lambda found: found[1] * 2 + (r"\'" if found[2] else ""), value)
+        return f"'{inner}'"
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{_word(k, key)}:{text(v, key)}" for k, v in value.items()) + "}"
+    if isinstance(value, list | tuple | range):
+        return "[" + ",".join(text(v, key) for v in value) + "]"
+    raise ConfigError(
+        f"{key}={value!r} ({type(value).__name__}) fits into no configuration: give numbers, text, lists or mappings."
+    )
+
+
+def _word(name: object, key: str) -> str:
+    if not isinstance(name, str) or not WORD.fullmatch(name):
+        raise ConfigError(f"{key} has the key {name!r}; keys are words.")
+    return name
+
+
+@contextlib.contextmanager
+def _hydra() -> Iterator[None]:
+    """Hydra as mobench's command line sets it up; whatever this process made of Hydra comes back afterwards."""
+    Plugins.instance()  # Hydra's own plug-ins enter the store when they are first looked for, and have to stay there
+    store, base = ConfigStore.instance(), version.VersionBase.instance()
+    repo, resolvers, before = copy.deepcopy(store.repo), dict(BaseContainer._resolvers), base.version_base
+    try:
+        plugin.register()
+        version.setbase("1.3")
+        yield
+    finally:
+        store.repo, base.version_base = repo, before
+        BaseContainer._resolvers.clear()
+        BaseContainer._resolvers.update(resolvers)
+
+
+def _one_job(arguments: Sequence[str]) -> None:
+    """Raise ConfigError for what makes several jobs, or none."""
+    for argument in arguments:
+        if argument.startswith("-"):
+            raise ConfigError(
+                f"{argument} is a flag of the command line; give overrides such as 'algorithm.step_size=0.05'."
+            )
+        if argument.lstrip("+").startswith("experiment="):
+            raise ConfigError(
+                f"{argument} is an artifact, not one job: `mobench {argument}` in a shell makes and draws it."
+            )
+    for override in OverridesParser.create().parse_overrides(list(arguments)):
+        if override.is_sweep_override():
+            raise ConfigError(
+                f"{override.input_line} is several jobs: call run once for each value, or `mobench -m {override.input_line}`."
+            )
+
+
+def compose(arguments: Sequence[str]) -> dict[str, Any]:
+    """The plain configuration of `mobench ARGUMENTS`, the same dict that the command line runs.
+
+    Raises:
+        ConfigError: an unknown key or choice, a value that does not fit, several jobs; with the command line's messages.
+    """
+    try:
+        with _hydra():
+            normal = conveniences.normalise(arguments)
+            _one_job(normal)
+            loader = ConfigLoaderImpl(config_search_path=create_config_search_path(str(schema.conf_dir())))
+            # Hydra keeps a name of the program for the whole process, or takes it from its own node
+            config = loader.load_configuration("config", ["hydra.job.name=mobench", *normal], RunMode.RUN)
+            return _plain(config)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ConfigError(explain(error)) from error
+
+
+def _plain(config: DictConfig) -> dict[str, Any]:
+    launcher = str(config.hydra.runtime.choices.get("hydra/launcher"))
+    if config.hydra.mode is RunMode.MULTIRUN or launcher != "basic":
+        raise ConfigError(
+            f"This job would go to Hydra's launcher {launcher}: `mobench` in a shell does that; run() works in this process."
+        )
+    return schema.plain(config)

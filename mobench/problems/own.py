@@ -1,0 +1,271 @@
+"""Objectives that a user's program holds as Python functions; `mobench.objectives` makes them.
+
+A configuration cannot hold a function. It holds `code`, the hash of what the functions compute (`mobench.fingerprint`), and
+the functions themselves are found under that name while `serving` is open: in this process, during a run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from mobench.core.preferences import Runs
+from mobench.core.problem import Problem
+from mobench.core.random import generator
+from mobench.core.sets import Box, Free, Set
+from mobench.errors import ConfigError
+
+Function = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Functions:
+    """f(x) and g(x) of one x (P,), each a tensor () or (k,), and what draws a start (P,) from a NumPy generator."""
+
+    objectives: tuple[Function, ...]
+    constraints: tuple[Function, ...] = ()
+    start: Callable[[np.random.Generator], Any] | None = None
+
+    @property
+    def all(self) -> tuple[Function, ...]:
+        """Objectives, then constraints."""
+        return self.objectives + self.constraints
+
+    def stacked(self, x: Float[Tensor, " P"]) -> Float[Tensor, " K"]:
+        """All values at one x, in a row."""
+        return torch.cat([torch.atleast_1d(fn(x)) for fn in self.all]).to(x.dtype)
+
+    def source(self) -> list[str]:
+        """Text of each function, as far as Python can find it; for a reader of the rows."""
+        out = []
+        functions: list[Callable[..., Any]] = [*self.all, *([] if self.start is None else [self.start])]
+        for fn in functions:
+            try:
+                out.append(inspect.getsource(fn))
+            except (OSError, TypeError):
+                out.append(f"{fn!r} (no source text)")
+        return out
+
+
+_served: dict[str, Functions] = {}
+
+
+@contextlib.contextmanager
+def serving(code: str, functions: Functions) -> Iterator[None]:
+    """Let jobs with this `code` find their functions, until the end of the block."""
+    before = _served.get(code)
+    _served[code] = functions
+    try:
+        yield
+    finally:
+        del _served[code]
+        if before is not None:
+            _served[code] = before
+
+
+@dataclass(frozen=True, kw_only=True)
+class Own(Problem):
+    """f_1 .. f_M and g_1 .. g_N <= 0 of a user's own, batched over the runs by torch.func.vmap.
+
+        values (R, P) -> (R, M + N),  row r: (f(x_r), g(x_r));  rows by automatic differentiation
+
+    Fields:
+        code: hash of the functions. title: name of the folder and key of the starts.
+        variables: P. bounds: [lower, upper] of every coordinate, or null. positive: whether every objective is >= 0.
+        ideal: z (M,) of Tchebycheff values, or null. reference: point (M,) of hypervolumes, or null.
+        start: as of any problem, or {kind: given, value: [x_1, .., x_P]}, or {kind: sampler}: drawn by a function.
+
+    Raises:
+        ConfigError: no functions are served under `code`; or they do not give values that can be used at the start.
+    """
+
+    start_kinds: ClassVar[Mapping[str, tuple[str, ...]]] = {**Problem.start_kinds, "given": ("value",), "sampler": ()}
+    citation: ClassVar[str] = "the user's own"
+
+    code: str
+    variables: int
+    title: str = "own"
+    bounds: Sequence[float | int] | None = None
+    positive: bool = False  # type: ignore[misc]  # a constant of the class in most problems
+    ideal: Sequence[float | int] | None = None
+    reference: Sequence[float | int] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.code not in _served:
+            raise ConfigError(
+                f"problem.code={self.code}: the functions of this problem live in the Python program that made them; run it "
+                f"there again, with mobench.run(problem=mobench.objectives(...))."
+            )
+        if self.variables < 1:
+            raise ConfigError(f"problem.variables={self.variables} must be at least 1.")
+        if self.bounds is not None and (len(self.bounds) != 2 or not self.bounds[0] < self.bounds[1]):
+            raise ConfigError(
+                f"problem.bounds={list(self.bounds)} must be two numbers, lower < upper, for all coordinates."
+            )
+        if self.start["kind"] == "given" and len(self.start["value"]) != self.variables:
+            raise ConfigError(
+                f"problem.start has {len(self.start['value'])} coordinates, but there are {self.variables} variables."
+            )
+        functions = _served[self.code]
+        object.__setattr__(self, "_functions", functions)
+        object.__setattr__(self, "_batched", torch.func.vmap(functions.stacked))
+        x = self.X.project(self._theta(0).unsqueeze(0))[0]
+        sizes = [_size(fn, x, _called(fn, m, len(functions.objectives))) for m, fn in enumerate(functions.all)]
+        M = sum(sizes[: len(functions.objectives)])
+        object.__setattr__(self, "_counts", (M, sum(sizes) - M))
+        self._check_values(x)
+        for key, value in (("ideal", self.ideal), ("reference", self.reference)):
+            if value is not None and len(value) != M:
+                raise ConfigError(f"problem.{key}={list(value)} must have {M} entries, one per objective.")
+
+    def _check_values(self, x: Float[Tensor, " P"]) -> None:
+        """Values and gradients near the start, as a batch: raises ConfigError for what no method could use."""
+        M, N = self._counts  # type: ignore[attr-defined]
+        names = [f"f_{m + 1}" for m in range(M)] + [f"g_{n + 1}" for n in range(N)]
+        rng = generator(0, use="probe")
+        step = torch.from_numpy(rng.standard_normal((2, self.variables)))
+        near = x + 1e-2 * step[0]  # not the start itself, where symmetry may make a gradient 0
+        h = 1e-4
+        points = torch.stack([x, near, near + h * step[1], near - h * step[1]]).requires_grad_(True)
+        try:
+            with torch.enable_grad():
+                values = self.values(points)
+        except Exception as error:  # whatever a user's function raises is an error of the configuration
+            raise ConfigError(
+                f"The functions can be evaluated at one x but not at many at once by torch.func.vmap: {error}\nBranches on values "
+                f"(if x[0] > 0) become torch.where, .item() and NumPy become torch, random numbers have to be made before."
+            ) from error
+        if not bool(torch.isfinite(values[0]).all()):
+            bad = [f"{n} = {v}" for n, v in zip(names, values[0].tolist(), strict=True) if not math.isfinite(v)]
+            raise ConfigError(f"{', '.join(bad)} at the start {_shown(x)}: choose another start=.")
+        if self.positive and min(values[0, :M].tolist()) < 0.0:
+            raise ConfigError(f"positive=True, but f = {_shown(values[0, :M])} at the start {_shown(x)}.")
+        plain = values.detach()
+        slopes = ((plain[2] - plain[3]) / (2.0 * h)).tolist()
+        sizes = plain[1].abs().tolist()
+        for k, (name, slope, size) in enumerate(zip(names, slopes, sizes, strict=True)):
+            row = torch.autograd.grad(values[1, k], points, retain_graph=True)[0][1]
+            # 1e-10 |f| is the rounding of a difference at this step
+            if not bool(row.any()) and abs(slope) > 1e-6 * (1.0 + size):
+                raise ConfigError(
+                    f"{name} changes with x (slope {slope:.3g} near the start), but its gradient is 0: part of it is detached "
+                    f"from x, or not differentiable. Compute it by torch operations, without .detach() or torch.no_grad()."
+                )
+
+    @property
+    def name(self) -> str:
+        return self.title
+
+    @property
+    def n_objectives(self) -> int:
+        return int(self._counts[0])  # type: ignore[attr-defined]
+
+    @property
+    def n_constraints(self) -> int:  # type: ignore[override]  # a constant of the class in most problems
+        return int(self._counts[1])  # type: ignore[attr-defined]
+
+    @property
+    def dim(self) -> int:
+        return self.variables
+
+    @property
+    def X(self) -> Set:
+        return Free() if self.bounds is None else Box(float(self.bounds[0]), float(self.bounds[1]))
+
+    @property
+    def ideal_point(self) -> Tensor | None:
+        return None if self.ideal is None else torch.tensor([float(z) for z in self.ideal], dtype=torch.float64)
+
+    @property
+    def ref_point(self) -> tuple[float, ...] | None:
+        return None if self.reference is None else tuple(float(z) for z in self.reference)
+
+    def values(self, x: Float[Tensor, "R P"], batch: Any = None) -> Float[Tensor, "R K"]:
+        values: Tensor = self._batched(x)  # type: ignore[attr-defined]
+        return values
+
+    def _theta(self, seed: int) -> Float[Tensor, " P"]:
+        """The start of a seed."""
+        kind = self.start["kind"]
+        if kind == "given":
+            return torch.tensor([float(v) for v in self.start["value"]], dtype=torch.float64)
+        if kind != "sampler":
+            return super().initial(Runs.product(torch.ones(1, 1, dtype=torch.float64), [seed]))[0]
+        functions: Functions = self._functions  # type: ignore[attr-defined]
+        if functions.start is None:
+            raise ConfigError("problem.start.kind=sampler needs a function: mobench.objectives(..., start=function).")
+        drawn = functions.start(generator(seed, problem=self.name, use="start"))
+        try:
+            row = torch.as_tensor(drawn, dtype=torch.float64)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise ConfigError(f"start(rng) returned {type(drawn).__name__}, which is no vector: {error}") from error
+        if row.shape != (self.variables,) or not bool(torch.isfinite(row).all()):
+            raise ConfigError(
+                f"start(rng) returned {_shown(row)}; it must be a finite vector of shape ({self.variables},)."
+            )
+        return row.detach()
+
+    def initial(self, runs: Runs) -> Float[Tensor, "R P"]:
+        if self.start["kind"] in ("given", "sampler"):
+            return torch.stack([self._theta(int(seed)) for seed in runs.seeds])
+        return super().initial(runs)
+
+    def facts(self, runs: Runs | None = None) -> dict[str, Any]:
+        functions: Functions = self._functions  # type: ignore[attr-defined]
+        return {"functions": functions.source()}
+
+
+def _shown(x: Tensor) -> str:
+    """A vector in a message."""
+    values = [f"{v:.4g}" for v in x.detach().reshape(-1)[:6].tolist()]
+    return f"({', '.join(values)}{', ...' if x.numel() > 6 else ''})" if x.ndim == 1 else f"of shape {tuple(x.shape)}"
+
+
+def _called(fn: Function, place: int, objectives: int) -> str:
+    """What a message calls a function."""
+    kind, number = ("objective", place) if place < objectives else ("constraint", place - objectives)
+    return f"{kind} function {number + 1} ({getattr(fn, '__name__', type(fn).__name__)})"
+
+
+def _size(fn: Function, x: Float[Tensor, " P"], name: str) -> int:
+    """How many values a function has.
+
+    Raises:
+        ConfigError: it fails, is no function of x alone, or returns anything but a vector that can be differentiated.
+    """
+    takes = f"It is called with x of shape ({len(x)},), {x.dtype}"
+    x = x.detach().requires_grad_(True)
+    try:
+        with torch.enable_grad():
+            value, again = fn(x), fn(x)
+    except Exception as error:
+        raise ConfigError(
+            f"{name} fails at the start {_shown(x)}: {type(error).__name__}: {error}\n{takes}."
+        ) from error
+    if not isinstance(value, torch.Tensor):
+        what = "torch.stack([...]) makes one of several" if isinstance(value, tuple | list) else f"{takes}"
+        raise ConfigError(f"{name} returns {type(value).__name__}; a tensor is needed. {what}.")
+    if value.ndim > 1 or value.numel() == 0:
+        raise ConfigError(f"{name} returns shape {tuple(value.shape)}; () or (k,) is needed for one x. {takes}.")
+    if value.dtype != x.dtype:
+        raise ConfigError(f"{name} returns {value.dtype}. {takes}: keep that type (tensors of your own: .to(x)).")
+    if not value.requires_grad:
+        raise ConfigError(
+            f"{name} cannot be differentiated: its value does not depend on x by torch operations (NumPy, .item(), .detach() and "
+            f"torch.no_grad() cut it off)."
+        )
+    if not torch.equal(value, again) and bool(torch.isfinite(value).all()):
+        raise ConfigError(
+            f"{name} gives other values at the same x. Random numbers have to be made before, and captured."
+        )
+    return value.numel()

@@ -1,0 +1,513 @@
+"""`mobench.run`, `mobench.load`, `mobench.objectives`: the command line's jobs from Python, and problems of one's own."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import re
+import subprocess
+import sys
+import textwrap
+import types
+import unittest
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hydra.core.override_parser.overrides_parser import OverridesParser
+
+import mobench
+from mobench import api, compose, runner
+from mobench.api import objectives, run
+from mobench.errors import ConfigError, Interrupted, JoinError, MobenchError, StoreError
+from mobench.fingerprint import Opaque, fingerprint
+from mobench.store import JobFolder, columns
+from tests.conftest import REPOSITORY, WANDB, Run, environment
+
+QUIET: dict[str, Any] = {"logger": "local"}
+each = pytest.mark.parametrize
+
+
+@pytest.fixture(autouse=True)
+def outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the rows of a test go; the command line of the same test writes there as well."""
+    for name in WANDB:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path / "outputs"))
+    return tmp_path / "outputs"
+
+
+def folders(root: Path) -> list[JobFolder]:
+    return [JobFolder(p) for p in sorted((root / "runs").iterdir())] if (root / "runs").exists() else []
+
+
+def wells(a: float | torch.Tensor = 1.0) -> Callable[[torch.Tensor], torch.Tensor]:
+    """|x - a e_1|^2 / 2 and |x + a e_1|^2 / 2: Pareto set {(s, 0, ..), |s| <= a}."""
+
+    def values(x: torch.Tensor) -> torch.Tensor:
+        rest = x[1:].square().sum()
+        return 0.5 * torch.stack([(x[0] - a) ** 2 + rest, (x[0] + a) ** 2 + rest])
+
+    return values
+
+
+# the same jobs as the command line
+
+
+@each(
+    ("arguments", "overrides", "keys"),
+    [
+        (
+            ["problem=vlmop2", "algorithm=epo", "preferences=2", "seeds=[0,1]", "steps=2", "algorithm.step_size=0.05"],
+            [],
+            {
+                "problem": "vlmop2",
+                "algorithm": "epo",
+                "preferences": 2,
+                "seeds": range(2),
+                "steps": np.int64(2),
+                "algorithm.step_size": 0.05,
+            },
+        ),
+        (
+            ["protocol=ferero_fig3", "algorithm=ls", "preferences.rays_deg=[30,60]", "steps=2", "dtype=float32",
+             "problem.start={kind:constant,value:0.3,low:null,high:null}", "record.evaluate=true"],
+            ["protocol=ferero_fig3", "steps=2"],
+            {
+                "algorithm": "ls",
+                "preferences.rays_deg": torch.tensor([30, 60]),
+                "problem.start": {"kind": "constant", "value": 0.3, "low": None, "high": None},
+                "dtype": "float32",
+                "record.evaluate": True,
+            },
+        ),
+    ],
+)  # fmt: skip
+def test_same_job_as_the_command_line(
+    mobench: Run, outputs: Path, arguments: list[str], overrides: list[str], keys: dict[str, Any]
+) -> None:
+    """One folder for both; the second reads what the first has written."""
+    rows = run(*overrides, **keys, **QUIET)
+    (folder,) = folders(outputs)
+    written = (folder.path / "final.csv").stat().st_mtime_ns
+    told = mobench(*arguments, "logger=local")
+    assert told.code == 0, told.err
+    assert "finished before" in told.out
+    assert [f.key for f in told.folders] == [folder.key]
+    pd.testing.assert_frame_equal(rows, told.rows)
+    assert (folder.path / "final.csv").stat().st_mtime_ns == written
+    assert compose.compose([*arguments, "logger=local"]) == folder.config()
+
+
+def test_finished_jobs_are_read_and_rerun_makes_them_again(outputs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job: dict[str, Any] = {**QUIET, "problem": "zdt1", "preferences": 2, "steps": 3}
+    threads, here = torch.get_num_threads(), Path.cwd()
+    torch.set_num_threads(2)
+    try:
+        first = run(**job)
+        assert torch.get_num_threads() == 2  # hardware.threads=1 is the job's, not its caller's
+    finally:
+        torch.set_num_threads(threads)
+    assert Path.cwd() == here
+    (folder,) = folders(outputs)
+    folder.write_table("final.csv", first.assign(f_1=7.0))  # a mark that only reading can find
+    assert set(run(**job)["f_1"]) == {7.0}
+    pd.testing.assert_frame_equal(run(**job, rerun=True).drop(columns="seconds"), first.drop(columns="seconds"))
+    assert capsys.readouterr().out == ""
+
+
+def test_load(outputs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MOBENCH_OUTPUTS", outputs.name)
+    rows = run(**QUIET, problem="zdt1", preferences=2, steps=3)
+    (folder,) = folders(outputs)
+    for what in (rows, folder.key, str(folder.path), folder.path):
+        found = mobench.load(what)
+        pd.testing.assert_frame_equal(found.final, rows)
+        assert sorted(set(found.history["step"])) == [0, 1, 2, 3]
+        assert found.solutions["last"].shape == (2, found.config["problem"]["n"])
+        assert found.meta["identity"]["steps"] == 3
+        assert found.path.resolve() == folder.path.resolve()
+        assert "history" in repr(found)
+    with pytest.raises(StoreError, match=f"no run '{folder.key[:-1]}'.*Did you mean '{folder.key}'"):
+        mobench.load(folder.key[:-1])
+    with pytest.raises(StoreError, match="where they come from"):
+        mobench.load(pd.DataFrame({"f_1": [1.0]}))
+    (folder.path / "history.parquet").unlink()
+    with pytest.raises(StoreError, match="is missing"):
+        _ = mobench.load(rows).history
+    monkeypatch.chdir("/")  # rows know their folder from anywhere
+    assert len(mobench.load(rows).final) == 2
+
+
+@each(
+    ("overrides", "keys", "words"),
+    [
+        ([], {"problm": "zdt1"}, ["problm is unknown", "known keys are algorithm", "Did you mean 'problem'"]),
+        ([], {"problem": "zdt"}, ["problem='zdt' is unknown", "zdt1", "Did you mean"]),
+        ([], {"algorithm.stepsize": 1.0}, ["algorithm.stepsize is unknown", "Did you mean 'step_size'"]),
+        ([], {"algorithm": ["ls", "mgda"]}, ["is no choice", "several calls of run"]),
+        ([], {"algorithm": {"name": "ls"}}, ["is no choice", "algorithm.KEY"]),
+        ([], {"problem": None}, ["is no choice", "mobench.objectives"]),
+        ([], {"problem": wells()}, ["problem=mobench.objectives(fn, dim=...)"]),
+        ([], {"steps": "many"}, ["steps=many does not fit"]),
+        ([], {"seeds": {1, 2}}, ["seeds={1, 2} (set) fits into no configuration"]),
+        ([], {"hardware": "slurm"}, ["launcher submitit_slurm"]),
+        (["algorithm=ls,mgda"], {}, ["algorithm=ls,mgda is several jobs", "mobench -m"]),
+        (["hydra/launcher=joblib"], {}, ["launcher joblib"]),
+        (["-m"], {}, ["-m is a flag"]),
+        (["+experiment=ferero/fig3"], {}, ["is an artifact", "in a shell"]),
+    ],
+)  # fmt: skip
+def test_bad_arguments(outputs: Path, overrides: list[str], keys: dict[str, Any], words: list[str]) -> None:
+    with pytest.raises(ConfigError) as refused:
+        run(*overrides, **keys)
+    for word in words:
+        assert word in str(refused.value), str(refused.value)
+    assert folders(outputs) == []
+
+
+def test_a_pair_that_does_not_fit_and_a_job_that_fails(plug_in: str) -> None:
+    with pytest.raises(JoinError, match="FERERO does not fit ZDT3"):
+        run(**QUIET, problem="zdt3", algorithm="ferero")
+    with pytest.raises(MobenchError, match=r"(?s)-broken-.* failed: KeyError: 'lost'.*rows and status: "):
+        run(plug_in, **QUIET, algorithm="broken", preferences=2)
+
+
+@each(
+    "value",
+    [
+        "a b",
+        "it's",
+        "back\\",
+        "back\\'s",
+        "null",
+        "1e3",
+        "x/y-z.w",
+        "",
+        "a,b",
+        1e-07,
+        10**20,
+        True,
+        None,
+        [],
+        {"a": [1]},
+    ],
+)
+def test_values_survive_hydras_grammar(value: Any) -> None:  # fmt: skip
+    (parsed,) = OverridesParser.create().parse_overrides([f"key={compose.text(value)}"])
+    assert parsed.value() == value
+    assert type(parsed.value()) is type(value)
+
+
+CLEAN = """
+    import sys, mobench
+    assert {"run", "load", "objectives"} <= set(dir(mobench))
+    assert not {"torch", "pandas", "hydra"} & set(sys.modules), "import mobench must stay light"
+    from hydra import compose, initialize_config_dir, version
+    from hydra.core.config_store import ConfigStore
+    from hydra.core.global_hydra import GlobalHydra
+    from omegaconf import OmegaConf
+    ConfigStore.instance().store(name="schema", node={"mine": 1})  # of a program that uses Hydra itself
+    with initialize_config_dir(config_dir=sys.argv[1], version_base="1.2"):
+        mine = GlobalHydra.instance().hydra
+        for _ in range(2):
+            mobench.run(problem="vlmop2", preferences=2, steps=2, logger="local")
+            assert GlobalHydra.instance().hydra is mine
+            assert str(version.getbase()) == "1.2"
+            assert not OmegaConf.has_resolver("at")
+            assert compose("schema") == {"mine": 1}
+            assert compose("app") == {"theirs": 2}
+    assert not GlobalHydra.instance().is_initialized()
+"""
+
+
+def test_light_import_and_no_state_of_hydra_left(tmp_path: Path) -> None:
+    (tmp_path / "app.yaml").write_text("theirs: 2\n")
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(CLEAN), str(tmp_path)],
+        env=environment(tmp_path / "outputs", PYTHONPATH=str(REPOSITORY)),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    with pytest.raises(AttributeError, match="no attribute 'solve'"):
+        _ = mobench.solve
+
+
+# objectives of one's own
+
+
+def test_two_quadratics_end_on_the_segment() -> None:
+    """MGDA from any start: x_2 = 0 and |x_1| <= 1, where a convex combination of the gradients is 0."""
+    own = objectives(wells(), dim=3, bounds=(-4, 4), reference=(9, 9))
+    rows = run(
+        **QUIET, problem=own, algorithm="mgda", preferences=1, seeds=[0, 1, 2], steps=60, **{"algorithm.step_size": 0.3}
+    )
+    x = mobench.load(rows).solutions["last"]
+    assert x.shape == (3, 3)
+    assert np.abs(x[:, 1:]).max() < 1e-6
+    assert np.abs(x[:, 0]).max() <= 1 + 1e-6
+    assert rows["stationarity"].max() < 1e-6
+    assert len(set(x[:, 0])) == 3  # starts are keyed by the seed
+    np.testing.assert_allclose(rows[["f_1", "f_2"]], torch.func.vmap(wells())(torch.from_numpy(x)), atol=1e-14)
+    assert "0.5 * torch.stack" in mobench.load(rows).meta["functions"][0]
+
+
+def test_iterates_stay_in_the_box() -> None:
+    """On [0.5, 2]^2 the Pareto set of the quadratics is {(s, 0.5), s <= 1}."""
+    own = objectives(wells(), dim=2, bounds=(0.5, 2.0))
+    rows = run(**QUIET, problem=own, algorithm="ls", preferences=1, steps=20, **{"algorithm.step_size": 0.5})
+    found = mobench.load(rows).solutions["last"]
+    np.testing.assert_allclose(found, [[0.5, 0.5]], atol=1e-9)
+
+
+def test_constrained_quadratics_end_where_they_must() -> None:
+    """csmoo2 on f = |x -+ e_1|^2 / 2, g = 1 - x_2 <= 0, weights (1, 1)/2, z = 0: x = (0, 1), f = (1, 1)."""
+    own = objectives([wells()], constraints=lambda x: 1.0 - x[1], start=[0.3, -1.0], ideal=[0, 0])
+    rows = run(
+        **QUIET, problem=own, algorithm="csmoo2", preferences=1, steps=60,
+        **{"record.every": 0, "algorithm.step_size": 0.9, "algorithm.step_decay": 0.6},
+    )  # fmt: skip
+    np.testing.assert_allclose(mobench.load(rows).solutions["last"], [[0.0, 1.0]], atol=1e-2)
+    np.testing.assert_allclose(rows[["f_1", "f_2", "tchebycheff"]], [[1.0, 1.0, 0.5]], atol=2e-2)
+    assert abs(rows["g_1"].item()) < 1e-2
+    with pytest.raises(JoinError, match="it takes exactly 0 constraints"):
+        run(**QUIET, problem=own, algorithm="mgda")
+
+
+@each("algorithm", ["epo", "ferero"])
+def test_alone_and_in_a_batch(algorithm: str) -> None:
+    """A run alone has the path that it has among others, up to rounding; starts come from a function."""
+    both: list[Callable[[torch.Tensor], torch.Tensor]] = [
+        lambda x: x.square().sum(),
+        lambda x: (x - 1.0).square().sum(),
+    ]
+    own = objectives(both, dim=4, start=lambda rng: rng.normal(size=4), positive=True)
+    weights = [[0.3, 0.7], [0.6, 0.4]]
+    job: dict[str, Any] = {**QUIET, "problem": own, "algorithm": algorithm, "steps": 3}
+    together = run(**job, seeds=[0, 5], **{"preferences.weights": weights})
+    assert (together["status"] == "done").all()
+    (row,) = together[(together["seed"] == 5) & (abs(together["preference_1"] - 0.6) < 1e-9)].to_dict("records")
+    alone = run(**job, seeds=[5], **{"preferences.weights": weights[1:]})
+    F = columns(together, "f_")
+    np.testing.assert_allclose(alone[F].to_numpy()[0], [row[f] for f in F], rtol=1e-9)
+    assert together["f_1"].nunique() == 4
+    x = torch.from_numpy(mobench.load(together).solutions["last"])
+    np.testing.assert_allclose(together[F], torch.stack([x.square().sum(1), (x - 1.0).square().sum(1)], 1), rtol=1e-12)
+
+
+def test_a_stopped_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stopped after a checkpoint and called again, the rows are those of a run that was never stopped, bit for bit."""
+    job: dict[str, Any] = {
+        **QUIET,
+        "problem": objectives(wells(), dim=2),
+        "preferences": 2,
+        "steps": 12,
+        "checkpoint.seconds": 0,
+    }
+    whole = mobench.load(run(**job, **{"algorithm.step_size": 0.1}))
+    history, solutions = whole.history, whole.solutions["last"]
+    save, steps = JobFolder.save_checkpoint, []
+
+    def stop(self: JobFolder, payload: dict[str, Any]) -> None:
+        save(self, payload)
+        if payload["state"]["t"] >= 3:
+            raise Interrupted("here")
+
+    monkeypatch.setattr(JobFolder, "save_checkpoint", stop)
+    with pytest.raises(Interrupted):
+        run(**job, rerun=True, **{"algorithm.step_size": 0.1})
+    monkeypatch.setattr(JobFolder, "save_checkpoint", save)
+    advance = runner.loop.advance
+    monkeypatch.setattr(runner.loop, "advance", lambda *a: (steps.append(a[3]["t"]), advance(*a))[1])
+    (whole.path / "status.json").write_text('{"status": "running"}')
+    resumed = mobench.load(run(**job, **{"algorithm.step_size": 0.1}))
+    assert steps[0] >= 3
+    pd.testing.assert_frame_equal(resumed.history, history)
+    assert np.array_equal(resumed.solutions["last"], solutions)
+
+
+def test_job_of_own_objectives_follows_the_function(outputs: Path) -> None:
+    """Another constant, another captured tensor, another line: other jobs. The same function made again: the same job."""
+    shift = torch.zeros((), dtype=torch.float64)
+
+    def moved(x: torch.Tensor) -> torch.Tensor:
+        return wells()(x - shift)
+
+    def rows(f: Any) -> pd.DataFrame:
+        return run(**QUIET, problem=objectives(f, dim=2, name="mine"), preferences=1, steps=2)
+
+    first = rows(wells(1.0))
+    assert rows(wells(1.0))["seconds"].item() == first["seconds"].item()  # read, not run
+    assert [f.key[:9] for f in folders(outputs)] == ["mine-mgda"]
+    assert rows(wells(2.0))["f_1"].item() != first["f_1"].item()
+    before = rows(moved)
+    shift += 0.5
+    assert rows(moved)["f_1"].item() != before["f_1"].item()
+    assert len(folders(outputs)) == 4
+
+
+def test_functions_that_cannot_be_hashed_always_run_anew(outputs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    numbers = (i for i in range(3))
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return x.square() if numbers else x
+
+    own = objectives(f, dim=2)
+    for _ in range(2):
+        run(**QUIET, problem=own, preferences=1, steps=1)
+    assert len(folders(outputs)) == 2
+    said = capsys.readouterr().err
+    assert said.count("warning: these functions are run anew each time") == 2
+    assert "type generator cannot be described" in said
+
+
+def test_rows_of_own_objectives_are_no_job_for_others(mobench: Run, outputs: Path) -> None:
+    """Their configuration names functions that only the program has: a message, not a guess."""
+    run(**QUIET, problem=objectives(wells(), dim=2), preferences=1, steps=1)
+    (folder,) = folders(outputs)
+    config = folder.config()
+    with pytest.raises(ConfigError, match="live in the Python program that made them"):
+        runner.run_job({**config, "rerun": True})
+
+
+@each(
+    ("f", "options", "words"),
+    [
+        (lambda x: 3.0, {"dim": 2}, "returns float; a tensor is needed"),
+        (lambda x: (x[0], x[1]), {"dim": 2}, "returns tuple; .* torch.stack"),
+        (lambda x: torch.outer(x, x), {"dim": 2}, r"returns shape \(2, 2\)"),
+        (lambda x: x.float(), {"dim": 2}, "returns torch.float32"),
+        (lambda x: x[7], {"dim": 2}, r"fails at the start .*IndexError.*\n.*shape \(2,\)"),
+        (lambda x: x.detach(), {"dim": 2}, "cannot be differentiated"),
+        (lambda x: torch.stack([x[0], x[1].detach()]), {"dim": 2}, "f_2 changes with x .* its gradient is 0"),
+        (lambda x: torch.from_numpy(np.sin(x.detach().numpy())), {"dim": 2}, "cannot be differentiated"),
+        (lambda x: x if x[0] > 0 else -x, {"dim": 2}, "(?s)torch.func.vmap.*torch.where"),
+        (lambda x: x + torch.rand(2), {"dim": 2}, "other values at the same x"),
+        (lambda x: x.log(), {"start": [-1.0, 1.0]}, "f_1 = nan at the start"),
+        (lambda x: -x, {"dim": 2, "start": [1.0, 1.0], "positive": True}, "positive=True, but"),
+        ([], {"dim": 2}, "at least one function"),
+        (lambda x: x, {}, "needs dim="),
+        (lambda x: x, {"dim": 0}, "variables=0 must be at least 1"),
+        (lambda x: x, {"dim": 2, "start": [1.0, 2.0, 3.0]}, "3 coordinates, but there are 2 variables"),
+        (lambda x: x, {"dim": 2, "start": "here"}, "is no vector"),
+        (lambda x: x, {"start": [[1.0]]}, r"start has shape \(1, 1\)"),
+        (lambda x: x, {"dim": 2, "start": {"kind": "far"}}, "problem.start.kind='far'"),
+        (lambda x: x, {"dim": 2, "start": lambda rng: rng.normal(size=3)}, r"it must be a finite vector of shape \(2,\)"),
+        (lambda x: x, {"dim": 2, "bounds": (1, 0)}, "lower < upper"),
+        (lambda x: x, {"dim": 2, "ideal": [0.0]}, "must have 2 entries"),
+        (lambda x: x, {"dim": 2, "constraints": lambda x: x.detach()}, "constraint function 1 .* cannot be differentiated"),
+    ],
+)  # fmt: skip
+def test_bad_functions(f: Any, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        objectives(f, **options)
+    assert re.search(words, str(refused.value)), str(refused.value)
+
+
+def test_what_is_no_function() -> None:
+    for wrong in (3, [lambda x: x, None]):  # (the type checker of the tests would refuse them before `objectives` can)
+        with pytest.raises(ConfigError, match=r"f holds (3|None); it must be a function of x"):
+            api._functions("f", wrong)
+
+
+# the hash
+
+
+class Scale:
+    """A callable object with state."""
+
+    def __init__(self, by: object) -> None:
+        self.by = by
+
+    def __call__(self, x: Any) -> Any:
+        return x * self.by
+
+
+def capturing(a: object) -> Callable[[Any], Any]:
+    return lambda x: x * a
+
+
+DIFFERENT = [
+    (lambda x: x[0], lambda x: x[1]),  # one line of source for both
+    (lambda x: x + 1, lambda x: x * 1),
+    (lambda x: x + 1, lambda x: x + 1.0),
+    (lambda x, p=2: x**p, lambda x, p=3: x**p),
+    (capturing(1), capturing(True)),
+    (capturing(torch.ones(2)), capturing(torch.ones(2, dtype=torch.float64))),
+    (capturing(torch.ones(2)), capturing(torch.ones(1, 2))),
+    (capturing(np.zeros(3)), capturing(np.array([0.0, 0.0, 1e-300]))),
+    (capturing([1, [2]]), capturing([[1], 2])),
+    (capturing({"a": 1}), capturing({"a": 2})),
+    (capturing(capturing(1)), capturing(capturing(2))),
+    (Scale(1), Scale(2)),
+    (Scale([1]).__call__, Scale([2]).__call__),
+    (torch.func.vmap(capturing(1)), torch.func.vmap(capturing(2))),
+    (functools.lru_cache(capturing(1)), functools.lru_cache(capturing(2))),
+    (unittest.skip("a"), unittest.skip("b")),  # closures of a package
+    (torch.exp, torch.log),
+    (np.sin, np.cos),
+    (torch.nn.functional.relu, torch.nn.functional.gelu),
+]
+
+
+@each("pair", DIFFERENT)
+def test_hash_tells_functions_apart(pair: tuple[Any, Any]) -> None:
+    assert fingerprint(pair[0]) != fingerprint(pair[1])
+    assert fingerprint(list(pair)) != fingerprint(list(reversed(pair)))
+    assert fingerprint(pair[0]) == fingerprint(pair[0])
+
+
+def test_hash_is_of_content_and_of_a_process_of_its_own() -> None:
+    network = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Tanh())
+    twin = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Tanh())
+    assert fingerprint(network) != fingerprint(twin)
+    twin.load_state_dict(network.state_dict())
+    assert fingerprint(network) == fingerprint(twin)
+    assert fingerprint(capturing({1, 2, 3})) == fingerprint(capturing({3, 2, 1}))
+    assert fingerprint(capturing(types)) == fingerprint(capturing(types))  # a module of the standard library
+    for hidden in (lambda x: eval("x"), capturing(i for i in [1]), np.frompyfunc(capturing(1), 1, 1)):
+        with pytest.raises(Opaque):
+            fingerprint(hidden)
+
+
+def test_hash_looks_into_modules_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a function takes from a module of one's own counts, also through another module; the rest of it does not."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    names = ("mobench_test_helper", "mobench_test_deeper")
+    seen = []
+    for power, unused in ((2, 1), (3, 1), (3, 2)):
+        (tmp_path / f"{names[1]}.py").write_text(f"POWER = {power}\nUNUSED = {unused}\n")
+        (tmp_path / f"{names[0]}.py").write_text(f"import {names[1]}\ndef f(x):\n    return x ** {names[1]}.POWER\n")
+        for name in names:
+            sys.modules.pop(name, None)
+        importlib.invalidate_caches()
+        helper = importlib.import_module(names[0])
+        seen.append(fingerprint(lambda x, h=helper.f: h(x)))
+    for name in names:
+        sys.modules.pop(name)
+    assert seen[0] != seen[1] == seen[2]
+
+
+# what the README says
+
+
+def test_readme(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The block about one's own objectives, as a person would paste it."""
+    (block,) = re.findall(r"```python\n(.*?)```", (REPOSITORY / "README.md").read_text(), re.DOTALL)
+    assert sum(bool(line) for line in block.splitlines()) <= 10
+    monkeypatch.chdir(tmp_path)
+    place: dict[str, Any] = {}
+    exec(compile(block.replace("steps=200", "steps=20"), "README.md", "exec"), place)
+    rows = place["rows"]
+    assert len(rows) == 30
+    assert (rows["status"] == "done").all()
+    assert rows["violation"].max() < 0.5

@@ -1,0 +1,135 @@
+"""The wheel outside of the checkout: it finds its own configuration, experiments, kept rows and templates.
+
+What hatchling puts into the wheel follows from three entries of pyproject.toml, which are read here, so that no network and no
+build backend is needed; where hatchling is installed, its own wheel has to hold the same files.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import textwrap
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.conftest import REPOSITORY, environment
+
+# every file that Python opens is noted, if it lies in the checkout; the interpreter's own packages may lie there as well
+WATCH = """
+import os, sys
+
+def note(event, arguments):
+    if event == "open" and isinstance(arguments[0], str):
+        path = os.path.abspath(arguments[0])
+        if path.startswith({root!r} + os.sep) and not path.startswith({prefix!r}):
+            with os.fdopen(os.open({log!r}, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "a") as log:
+                log.write(path + "\\n")
+
+sys.addaudithook(note)
+"""
+
+
+def listed() -> dict[str, Path]:
+    """Path in the wheel -> file in the checkout, as [tool.hatch.build.targets.wheel] says."""
+    wheel = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert set(wheel) == {"packages", "force-include"}, "this test reads no other entries"
+    folders = {name: name for name in wheel["packages"]} | wheel["force-include"]
+    return {
+        f"{target}/{path.relative_to(REPOSITORY / source)}": path
+        for source, target in folders.items()
+        for path in sorted((REPOSITORY / source).rglob("*"))
+        if path.is_file() and "__pycache__" not in path.parts and ".git" not in path.name
+    }
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The unpacked wheel; two of its files differ from the checkout's, which rows and drawings have to show."""
+    root = tmp_path_factory.mktemp("wheel")
+    for name, source in listed().items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, root / name)
+    head = "from __future__ import annotations\n"
+    for name, old, new in (
+        ("conf/problem/vlmop2.yaml", "noise: 0.1", "noise: 0.125"),
+        ("experiments/ferero.py", head, f"{head}print('drawn by the wheel')\n"),
+    ):
+        path = root / "mobench" / name
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new, 1))
+    return root
+
+
+def python(wheel: Path, here: Path, *arguments: str) -> str:
+    """Run Python in the folder `here` with nothing but the wheel on the path; nothing may be opened in the checkout."""
+    log = here / "opened"
+    watch = WATCH.format(root=str(REPOSITORY), prefix=str(Path(sys.prefix)), log=str(log))
+    (wheel / "sitecustomize.py").write_text(watch)
+    env = environment(here / "outputs", PYTHONPATH=str(wheel), MPLBACKEND="Agg")
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=here, env=env, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not log.exists(), log.read_text()
+    return done.stdout
+
+
+def test_a_job_outside_of_the_checkout(wheel: Path, tmp_path: Path) -> None:
+    """The command and the Python interface in one process: the second reads what the first has written."""
+    program = """
+        import mobench, mobench.cli
+        options = dict(problem="vlmop2", steps=3, preferences=2, logger="local")
+        assert mobench.cli.run([f"{key}={value}" for key, value in options.items()]) == 0
+        rows = mobench.run(**options)
+        print("START", mobench.load(rows).config["problem"]["start"]["noise"])
+        print("FROM", mobench.__file__)
+    """
+    said = python(wheel, tmp_path, "-c", textwrap.dedent(program))
+    assert "START 0.125" in said
+    assert f"FROM {wheel / 'mobench'}" in said
+    (folder,) = (tmp_path / "outputs" / "runs").iterdir()
+    assert yaml.safe_load((folder / "config.yaml").read_text())["steps"] == 3
+
+
+def test_an_artifact_outside_of_the_checkout(wheel: Path, tmp_path: Path) -> None:
+    """Smoke scale, from `python -m mobench` to the figure and the claims."""
+    said = python(wheel, tmp_path, "-m", "mobench", "+experiment=ferero/fig7", "scale=smoke", "logger=local")
+    assert "drawn by the wheel" in said
+    drawn = tmp_path / "outputs" / "artifacts" / "ferero" / "fig7"
+    assert (drawn / "figure.png").stat().st_size > 1000
+    assert json.loads((drawn / "claims.json").read_text())
+    assert len(list((tmp_path / "outputs" / "runs").iterdir())) == 2
+
+
+def test_what_belongs_into_the_wheel() -> None:
+    names = set(listed())
+    for name in (
+        "mobench/conf/config.yaml",
+        "mobench/conf/experiment/ferero/fig7.yaml",
+        "mobench/experiments/ferero.py",
+        "mobench/experiments/published/ferero_table1.csv",
+        "mobench/report/templates/report.html",
+        "mobench/__main__.py",
+    ):
+        assert name in names
+    assert any(name.startswith("mobench/experiments/results/runs/") for name in names)  # rows at paper scale
+    assert not any(name.endswith((".pt", ".lock", ".ckpt")) for name in names)
+
+
+def test_hatchlings_wheel_holds_these_files(tmp_path: Path) -> None:
+    pytest.importorskip("hatchling", reason="hatchling is not installed; the list of files is read from pyproject.toml")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(command, cwd=REPOSITORY, capture_output=True, timeout=120, check=True)
+    (built,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(built) as archive:
+        files = {n for n in archive.namelist() if ".dist-info/" not in n}
+        entry_points = next(archive.read(n).decode() for n in archive.namelist() if n.endswith("entry_points.txt"))
+    assert files == set(listed())
+    assert "mobench = mobench.cli:main" in entry_points

@@ -1,0 +1,104 @@
+"""docs/plugins.md, as a person would follow it: its files are written, its commands and its program run."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mobench.errors import ConfigError
+from mobench.store import JobFolder
+from tests.conftest import REPOSITORY, environment
+
+PAGE = REPOSITORY / "docs" / "plugins.md"
+MODULE = "my_parts"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the page's files."""
+    folder = tmp_path_factory.mktemp("plugins")
+    for name, text in re.findall(r"`(mine/[\w./]+)`[^`]*\n\n```\w+\n(.*?)```", PAGE.read_text(), re.DOTALL):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    assert len(list(folder.rglob("*.*"))) == 3
+    return folder
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(), re.DOTALL)
+
+
+def test_commands(place: Path) -> None:
+    (commands,) = blocks("bash")
+    _, sweep = [line for line in commands.splitlines() if line.startswith("mobench ")]
+    # what the shell would find on the PATH; a sweep imports nothing that the single job does not
+    script = commands.replace(sweep, "").replace("mine/code", f"mine/code:{REPOSITORY}")
+    script = f'set -e\nmobench() {{ "{sys.executable}" -m mobench "$@"; }}\n{script}'
+    done = subprocess.run(
+        ["bash", "-c", script],
+        cwd=place,
+        env=environment(place / "outputs"),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    (folder,) = [JobFolder(p) for p in (place / "outputs" / "runs").iterdir()]
+    assert folder.key.startswith("ellipsoids-balanced-")
+    rows = folder.final()
+    assert len(rows) == 3
+    assert rows["f_1"].is_monotonic_decreasing  # more weight, less loss
+
+
+def test_sweep_and_program(place: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mobench: Any) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path, str(place / "mine" / "code")])
+    monkeypatch.chdir(place)
+    (commands,) = blocks("bash")
+    sweep = commands.splitlines()[-1].replace("$PWD", str(place)).replace('"', "").split()
+    result = mobench(*sweep[1:], "preferences=2")
+    assert result.code == 0, result.err
+    assert {f.key.rsplit("-", 1)[0] for f in result.folders} == {
+        f"{problem}-{algorithm}" for problem in ("ellipsoids", "vlmop2") for algorithm in ("balanced", "mgda")
+    }
+    mobench(sweep[2], "problem=elipsoids").refused("problem='elipsoids'", "Did you mean 'ellipsoids'?")
+    mobench(sweep[2], "problem=ellipsoids", "problem.conditoin=3").refused("Did you mean 'condition'?")
+    monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path / "python"))
+    scope: dict[str, Any] = {}
+    exec(compile(blocks("python")[-1].replace("steps=50", "steps=10"), str(PAGE), "exec"), scope)
+    rows = scope["rows"]
+    assert sorted(set(rows["algorithm"])) == ["balanced", "epo"]
+    assert (rows["status"] == "done").all()
+    with pytest.raises(ConfigError, match="Did you mean 'ellipsoids'"):
+        scope["mobench"].run(scope["folder"], problem="elipsoids")
+    with pytest.raises(ConfigError, match="problem='ellipsoids' is unknown"):  # the folder was for the other calls only
+        scope["mobench"].run(problem="ellipsoids")
+    sys.modules.pop(MODULE, None)
+
+
+def test_the_methods_equation(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One step of the page's method from x = 0 by hand: both gradients are equally long there, so w is the preference."""
+    monkeypatch.setattr(sys, "path", [*sys.path, str(place / "mine" / "code")])
+    monkeypatch.setenv("MOBENCH_OUTPUTS", str(place / "equation"))
+    from mobench import load, run
+
+    rows = run(
+        f"hydra.searchpath=[file://{place}/mine/conf]",
+        problem="ellipsoids",
+        algorithm="balanced",
+        steps=1,
+        logger="local",
+        **{
+            "preferences.weights": [[0.3, 0.7]],
+            "problem.start": {"kind": "constant", "value": 0.0, "low": None, "high": None},
+        },
+    )
+    a = 10.0 ** np.linspace(0, 1, 5)
+    np.testing.assert_allclose(load(rows).solutions["last"][0], 0.02 * 2 * (0.3 * a - 0.7 * a[::-1]), rtol=1e-12)
+    sys.modules.pop(MODULE, None)
