@@ -60,6 +60,7 @@ report: install  ## the static page outputs/report/index.html, docs/results.md a
 	$(BIN)/python -m mobench.report --results docs/results.md --readme README.md
 	mkdir -p docs/images
 	cp outputs/artifacts/ferero/fig3/figure.png docs/images/ferero_fig3.png
+	cp outputs/artifacts/cross/summary/figure.png docs/images/cross_summary.png
 
 benchmark: install  ## speed against reference loops, ratios in one run: docs/performance.md
 	$(BIN)/python -m tests.benchmarks --output docs/performance.md --json outputs/benchmark.json

@@ -39,7 +39,7 @@ BAD = {
     "+experment=ferero/fig3": ["experment is unknown", "Did you mean 'experiment'"],
     "+experiment=ferero/fig33": [
         "experiment='ferero/fig33'",
-        "choose one of csmoo/fig1",
+        "choose one of cross/bilevel",
         "Did you mean 'ferero/fig3'",
     ],
     "+experiment=ferrero/all": ["ferrero/all names no artifact", "ferero/fig1"],

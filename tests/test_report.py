@@ -16,7 +16,7 @@ import pytest
 from mobench.errors import MobenchError, StoreError
 from mobench.report import build, results_markdown, results_summary_markdown
 from mobench.report.__main__ import MARKERS, main, renew
-from mobench.report.build import Entry, collect, duration, glue, moment, number, sheet, text
+from mobench.report.build import Entry, collect, duration, glue, moment, number, papers_markdown, sheet, text
 
 VOID = {"meta", "link", "img", "input", "br", "hr"}
 EVIL = "<script>document.title = 'owned'</script> & \"quotes\" 'too'"
@@ -326,6 +326,13 @@ def test_results_summary(outputs: Path) -> None:
     assert lines[2] == "| ferero/fig2 | 1 | – | – | – | `mobench +experiment=ferero/fig2` |"
     assert lines[3] == "| ferero/fig10 | 1 | 1 | 1 | 1 | `mobench +experiment=ferero/fig10` |"
     assert lines[-1] == "| **all** | 3 | 1 | 1 | 1 | `make reproduce` |"
+
+
+def test_table_of_papers(outputs: Path) -> None:
+    lines = papers_markdown(expected=["ferero/never_drawn"]).splitlines()
+    assert lines[2] == "| FERERO | 2 of 3 | 2 | 1 | 1 | 1 | `mobench +experiment=ferero/all` |"
+    assert lines[-1].startswith("| **all** | ")
+    assert lines[-1].endswith(" | 3 | 1 | 1 | 1 | `make reproduce` |")
 
 
 @DECLARED

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from mobench.errors import MobenchError
-from mobench.report.build import build, declared, results_markdown, results_summary_markdown
+from mobench.report.build import build, declared, papers_markdown, results_markdown, results_summary_markdown
 from mobench.store import outputs_root, write_atomic
 
 MARKERS = ("<!-- results: written by make report -->", "<!-- end of results -->")
@@ -46,7 +46,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--results", type=Path, metavar="FILE", help="also write the results as Markdown")
     parser.add_argument("--summary", action="store_true", help="only print the short Markdown table, build nothing")
     parser.add_argument(
-        "--readme", type=Path, metavar="FILE", help="also renew the short table between its two markers"
+        "--readme", type=Path, metavar="FILE", help="also renew the table of papers between its two markers"
     )
     args = parser.parse_args(argv)
     try:
@@ -61,7 +61,7 @@ def main(argv: list[str] | None = None) -> int:
             write_atomic(args.results, results_markdown(args.outputs, expected).encode())
             print(f"results: {args.results}")
         if args.readme is not None:
-            renew(args.readme, results_summary_markdown(args.outputs, expected))
+            renew(args.readme, papers_markdown(args.outputs, expected))
             print(f"readme: {args.readme}")
     except MobenchError as error:
         print(f"mobench.report: error: {error}", file=sys.stderr)

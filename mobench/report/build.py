@@ -36,6 +36,7 @@ PAPERS = {
     "csmoo": ("CSMOO", "Constrained Stochastic Multi-Objective Optimization"),
     "mobl": ("WC-MHGD", "Multi-Objective Bilevel Learning"),
     "mlm_cmoo": ("MLM-CMOO", "Gradient-Based Constrained Multi-Objective Optimization"),
+    "cross": ("Cross tables", "every algorithm on every problem that it fits (ours)"),
 }
 
 
@@ -637,6 +638,29 @@ def results_summary_markdown(root: Path | None = None, expected: Sequence[str] =
     """A line per artifact: id, verdict counts, command."""
     site = collect(root or outputs_root(), expected)
     return _summary(site)
+
+
+def papers_markdown(root: Path | None = None, expected: Sequence[str] = ()) -> str:
+    """A line per paper: artifacts, verdict counts, the command that draws them all."""
+    site = collect(root or outputs_root(), expected)
+    heads = [v.name for v in VERDICTS.values()]
+    lines = [
+        f"| paper | artifacts | {' | '.join(heads)} | command |",
+        "| --- |" + " ---: |" * (len(heads) + 1) + " --- |",
+    ]
+
+    def line(name: str, drawn: int, known: int, counts: Iterable[tuple[Verdict, int]], command: str) -> str:
+        cells = [str(n) if n else "–" for v, n in counts if v is not UNREADABLE]
+        of = f"{drawn}" if drawn == known else f"{drawn} of {known}"
+        return f"| {name} | {of} | {' | '.join(cells)} | {_code(command)} |"
+
+    for paper in site.papers:
+        drawn = sum(e.built for e in paper.entries)
+        known = len(paper.entries) + len(paper.waiting)
+        lines.append(line(_md(paper.short), drawn, known, paper.counts, f"mobench +experiment={paper.id}/all"))
+    drawn, known = sum(e.built for e in site.entries), sum(len(p.entries) + len(p.waiting) for p in site.papers)
+    lines.append(line("**all**", drawn, known, site.counts, "make reproduce"))
+    return "\n".join(lines) + "\n"
 
 
 def _summary(site: Site) -> str:
