@@ -37,8 +37,13 @@ reproduce: install  ## every artifact at SCALE=laptop, then the report (LAUNCHER
 	$(BIN)/python -m mobench.report
 	@echo "Open outputs/report/index.html"
 
-test: install  ## lint, types and all tests
+# shapes and types of every call, at ten times the cost of a step: every algorithm on every problem, all subproblems and metrics
+TYPED = --jaxtyping-packages=mobench,beartype.beartype \
+	tests/test_join.py::test_every_pair_of_the_project_runs_or_is_refused tests/subproblems tests/test_metrics.py tests/test_constraints.py
+
+test: install  ## lint, types, shapes, and all tests
 	$(MAKE) --no-print-directory lint
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(TYPED)
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: install  ## ruff and mypy

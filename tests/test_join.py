@@ -544,33 +544,44 @@ def test_tuned_settings_reach_the_job(compose: Any) -> None:
         check(job.oracle().spec, job.algorithm)
 
 
-def test_every_job_of_every_experiment_can_be_made(compose: Any) -> None:
+@pytest.fixture(scope="module")
+def planner(hydra: Any) -> sweeper.JobsSweeper:
+    """The sweeper, which composes equal choices of groups once."""
+    planner = sweeper.JobsSweeper()
+    planner.hydra_context = HydraContext(config_loader=hydra.config_loader, callbacks=Callbacks())
+    planner.config = hydra.compose_config("config", [], RunMode.MULTIRUN, with_log_configuration=False)
+    return planner
+
+
+def test_every_job_of_every_experiment_can_be_made(planner: sweeper.JobsSweeper) -> None:
     """Jobs shared by several artifacts are composed once; their folders are what makes them one job."""
     jobs: dict[tuple[str, ...], list[str]] = {}
+    refused = 0
     for name in choices("experiment"):
-        config = compose(f"+experiment={name}")
+        config = planner._compose([f"+experiment={name}"])
         assert config["artifact"]["id"] == name
         assert config["artifact"]["title"]
-        for job, overrides in config["jobs"].items():
-            jobs.setdefault(tuple(normalise(list(overrides))), []).append(f"{name} {job}")
+        for job, overrides in planner._jobs(config).items():
+            jobs.setdefault(tuple(normalise(overrides)), []).append(f"{name} {job}")
     assert jobs
     folders = set()
     for overrides, users in jobs.items():
         try:
-            job = make_job(compose(*overrides))
+            job = make_job(planner._compose(list(overrides)))
             check(job.oracle().spec, job.algorithm)
         except (ConfigError, JoinError) as error:
+            if isinstance(error, JoinError) and users[0].startswith("cross/"):  # the table shows why
+                refused += 1
+                continue
             raise AssertionError(f"{users}: {error}") from error
         folders.add(folder_of(job).key)
-    assert len(folders) > 10
+    assert len(folders) > 400
+    assert refused < 100
 
 
-def test_the_sweeper_plans_an_experiment(hydra: Any, compose: Any) -> None:
+def test_the_sweeper_plans_an_experiment(planner: sweeper.JobsSweeper, compose: Any) -> None:
     """Through the planner itself: the same configurations, with the artifact's own keys."""
     chosen = next(n for n in choices("experiment") if compose(f"+experiment={n}")["jobs"])
-    planner = sweeper.JobsSweeper()
-    planner.hydra_context = HydraContext(config_loader=hydra.config_loader, callbacks=Callbacks())
-    planner.config = hydra.compose_config("config", [], RunMode.MULTIRUN, with_log_configuration=False)
     plan = planner.plan([f"+experiment={chosen}", "seeds=[3]"])
     assert [j.name for j in plan.jobs] == list(plan.artifacts[chosen]["jobs"])
     for job in plan.jobs:
