@@ -37,14 +37,14 @@ reproduce: install  ## every artifact at SCALE=laptop, then the report (LAUNCHER
 	$(BIN)/python -m mobench.report
 	@echo "Open outputs/report/index.html"
 
-# shapes and types of every call, at ten times the cost of a step: every algorithm on every problem, all subproblems and metrics
+# shapes and types of every call, at ten times the cost of a step: every algorithm on every problem, metrics, the batched quadratic program
 TYPED = --jaxtyping-packages=mobench,beartype.beartype \
-	tests/test_join.py::test_every_pair_of_the_project_runs_or_is_refused tests/subproblems tests/test_metrics.py tests/test_constraints.py
+	tests/test_join.py::test_every_pair_of_the_project_runs_or_is_refused tests/test_metrics.py tests/subproblems/test_subproblem_qp.py
 
 test: install  ## lint, types, shapes, and all tests
 	$(MAKE) --no-print-directory lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(TYPED)
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 2 --dist worksteal --durations=12
 
 lint: install  ## ruff and mypy
 	$(BIN)/ruff check .

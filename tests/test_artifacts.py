@@ -232,8 +232,11 @@ GIVEN = {
 }
 
 
+COUNTING = {"complete", "below-front", "feasible"}  # claims of cross tables, which count lost runs themselves
+
+
 def lost_runs_are_said(root: Path, known: list[str]) -> None:
-    """With the first seed or run of every job lost everything is still drawn, and tables and claims say so."""
+    """With the last seed or run of every job lost everything is still drawn, and tables and claims say so."""
     seen: set[Any] = set()
     for id in known:
         drawing = registered(id)
@@ -243,7 +246,8 @@ def lost_runs_are_said(root: Path, known: list[str]) -> None:
         keys = read(root / "artifacts" / id)["provenance"]["jobs"]
         a = Artifact(id, id, "smoke", {name: JobRows(JobFolder(root / "runs" / key)) for name, key in keys.items()})
         drawing(a)
-        assert all(c.reason.startswith("Not all runs finished") for c in a.claims if a.jobs), id
+        unsaid = {c.id for c in a.claims if a.jobs and not c.reason.startswith("Not all runs finished")}
+        assert unsaid <= (COUNTING if id.startswith("cross/") else set()), id
         if "table.md" not in a.files or id in GIVEN:
             continue
         head, _, *lines = [
@@ -289,7 +293,7 @@ def test_every_artifact_at_smoke_scale(paper: str, tmp_path: Path, monkeypatch: 
     def lost(self: JobFolder) -> pd.DataFrame:
         rows = whole(self).copy()
         of = "seed" if rows["seed"].nunique() > 1 else "run"
-        rows.loc[rows[of] == rows[of].min(), "status"] = "diverged"
+        rows.loc[rows[of] == rows[of].max(), "status"] = "diverged"
         return rows
 
     whole = JobFolder.final
