@@ -136,11 +136,15 @@ class Table:
         digits share a rank."""
         rng = np.random.default_rng(0)
         draws = rng.integers(0, len(self.report), (BOOTSTRAP, len(self.report)))
-        return self._rank(self.scores.mean(1)), np.stack([self._rank(self.scores[:, d].mean(1)) for d in draws])
+        return self._rank(self.scores.mean(1)[None])[0], self._rank(self.scores.T[draws].mean(1))
 
     def _rank(self, means: np.ndarray) -> np.ndarray:
-        rounded = np.array([float(f"{v:.6g}") for v in means])
-        out: np.ndarray = stats.rankdata(-rounded if self.fronts else rounded)
+        """Ranks (draws, A) of means (draws, A), rounded to six digits."""
+        size = 10.0 ** np.floor(
+            np.log10(np.maximum(np.abs(means), 1e-300), where=np.isfinite(means), out=np.zeros_like(means))
+        )
+        rounded = np.where(np.isfinite(means), np.round(means / size, 5) * size, means)
+        out: np.ndarray = stats.rankdata(-rounded if self.fronts else rounded, axis=1)
         return out
 
     def lines(self) -> list[dict[str, Any]]:
@@ -261,7 +265,8 @@ def _picture(a: Artifact, shown: list[Table], refused: dict[Any, str]) -> None:
             if m in t.pairs:
                 k = list(t.pairs).index(m)
                 value = t.scores[k].mean()
-                colours[i, j] = max(0.0, value / best) if t.fronts else (best / value if value > 0 else 1.0)
+                good, bad = (value, best) if t.fronts else (best, value)
+                colours[i, j] = max(0.0, good / bad) if bad > 0 else 1.0
                 text = f"{value:.3f}" if np.isfinite(value) else "–"
                 ax.text(
                     j, i, text, ha="center", va="center", fontsize=7, color="white" if colours[i, j] < 0.6 else "black"
