@@ -1,7 +1,7 @@
 """Every algorithm on every problem that it fits: shares of the attainable hypervolume, alignment, worst objective, stationarity,
-violation, time, and ranks with bootstrap intervals over the seeds. Ours. The rules and tolerances were fixed before any run; settings of
-the suites were changed after the first ones: the slowest decay of their theory for CSMOO and its baseline where there is no noise (the
-paper's stops too early there), boxes of the population methods, numbers of steps, step sizes for the pictures.
+violation, time, and ranks with bootstrap intervals over the seeds. Ours. The rules and tolerances were fixed before any run;
+settings of the suites were changed after the first ones: the slowest decay of their theory for CSMOO and its baseline where there is
+no noise (the paper's stops too early there), boxes of the population methods, numbers of steps, step sizes for the pictures.
 
 Protocol. All methods get the same starts, preferences, seeds and number of steps. Where runs of a batch can differ in their
 step size, all of `cross.step_sizes` are run, the best on the first seeds (two of five) is chosen, and the other seeds are reported;
@@ -405,8 +405,8 @@ def _notes(a: Artifact, shown: list[Table]) -> None:
     t = shown[0]
     seen = {m for t in shown for m in t.pairs} | {name.split(".", 1)[1] for name in a.refused}
     a.note(
-        "Settings of single methods are listed in the suite's YAML (cross.settings, cross.pairs); some were changed after first runs: decays of "
-        "CSMOO and its baseline without noise, boxes of population methods, numbers of steps."
+        "Settings of single methods are listed in the suite's YAML (cross.settings, cross.pairs); some were changed after first "
+        "runs: decays of CSMOO and its baseline without noise, boxes of population methods, numbers of steps."
     )
     left = [m for m in choices("algorithm") if m not in seen]
     if left:
