@@ -1,6 +1,6 @@
 """Every algorithm on every problem that it fits: shares of the attainable hypervolume, alignment, worst objective, stationarity,
 violation, time, and ranks with bootstrap intervals over the seeds. Ours. The rules and tolerances were fixed before any run;
-settings of the suites were changed after the first ones: the slowest decay of their theory for CSMOO and its baseline where there is
+settings of the suites were changed after the first ones: the slowest decay of theory for CSMOO and its baseline where there is
 no noise (the paper's stops too early there), boxes of the population methods, numbers of steps, step sizes for the pictures.
 
 Protocol. All methods get the same starts, preferences, seeds and number of steps. Where runs of a batch can differ in their
