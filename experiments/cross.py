@@ -100,20 +100,27 @@ class Table:
     @property
     def measure(self) -> str:
         """What ranks: share of a hypervolume (larger is better), or worst objective where one preference makes no front."""
-        return "share of the hypervolume" if self.fronts else "worst objective"
+        return "share" if self.fronts else "worst objective"
+
+    @cached_property
+    def front(self) -> float | None:
+        """Hypervolume of the exact front; None where none is known, or constraints leave a part of it."""
+        ref = self.problem.ref_point
+        if not self.fronts or ref is None or self.problem.n_constraints:
+            return None
+        front = self.problem.front(FRONT)
+        return None if front is None else hypervolume(front.numpy(), ref)
 
     @cached_property
     def _unit(self) -> dict[int, tuple[tuple[float, ...], float]]:
         """By seed: reference point, and the hypervolume that counts as 1. Of the front, or where none is known (or constraints
         leave a part of it) of all methods' points together, with a tenth of their extent beyond the worst nondominated ones."""
-        ref, known = self.problem.ref_point, None
-        if ref is not None and not self.problem.n_constraints and (front := self.problem.front(FRONT)) is not None:
-            known = hypervolume(front.numpy(), ref)
+        ref = self.problem.ref_point
         out = {}
         for seed in self.seeds:
             every = np.concatenate([p.points(p.rows, seed) for p in self.pairs.values()] or [np.empty((0, self.M))])
             corner = tuple(ref) if ref is not None else _corner(every)
-            volume = known if known is not None else (hypervolume(every, corner) if len(every) else np.nan)
+            volume = self.front if self.front is not None else (hypervolume(every, corner) if len(every) else np.nan)
             out[seed] = corner, float(volume)
         return out
 
@@ -182,15 +189,10 @@ class Table:
                     else pair.job.config["algorithm"].get(GRID, np.nan),
                     "steps": pair.job.config["steps"],
                     "runs": Runs.of(rows),
-                    "note": "" if pair.job.config["steps"] == self._usual else f"{pair.job.config['steps']} steps",
+                    "note": "",
                 }
             )
         return out
-
-    @cached_property
-    def _usual(self) -> int:
-        steps = [p.job.config["steps"] for p in self.pairs.values()]
-        return max(set(steps), key=steps.count)
 
 
 def _corner(F: np.ndarray) -> tuple[float, ...]:
@@ -287,7 +289,7 @@ def _picture(a: Artifact, shown: list[Table], refused: dict[Any, str]) -> None:
                     style="italic",
                 )
     ax.imshow(colours, cmap="viridis", vmin=0.0, vmax=1.0, aspect="auto")
-    names = [f"{t.name}\n({'share' if t.fronts else 'worst loss'})" for t in shown]
+    names = [f"{t.name}\n({t.measure})" for t in shown]
     ax.set_xticks(range(len(shown)), names, fontsize=7.5)
     ax.set_yticks(range(len(methods)), methods, fontsize=8)
     ax.tick_params(length=0)
@@ -356,12 +358,12 @@ def _claims(a: Artifact, shown: list[Table], refused: dict[Any, str]) -> None:
         holds=not empty,
         reason=""
         if not empty
-        else "All runs of these pairs diverged, at every step size of the grid; their other settings are the "
+        else "No run of these pairs finished at the chosen step size; their other settings are the "
         "defaults of conf/algorithm, and none was tuned here.",
         any_scale=True,
         counts_lost=True,
     )
-    known = [t for t in shown if t.fronts and np.isfinite(t.scores).all()]
+    known = [t for t in shown if t.front is not None]  # elsewhere the unit holds all points: no share can be larger
     if known:
         top = max((float(t.scores.max()), t.name) for t in known)
         a.claim(
