@@ -14,7 +14,7 @@ from mobench.artifacts import style as st
 from mobench.core.preferences import from_rays_deg, ray
 from mobench.problems import VLMOP2
 
-from . import ferero_images, ferero_tables  # noqa: F401  they register artifacts
+from . import ferero_images, ferero_speech, ferero_tables  # noqa: F401  they register artifacts
 from .toy import PREFERENCE_COLOURS, ends, front, trajectories, within, worst
 
 START = (

@@ -99,6 +99,7 @@ def parts(compose: Any) -> dict[str, dict[str, dict[str, Any]]]:
                 "problem.test_size=32",
                 "problem.attributes=[0,1,2,3]",
             ],
+            "speech": ["problem.model=tiny", "problem.train_size=40", "problem.test_size=2", "problem.masks=0"],
             "hyper_cleaning": [
                 "problem.train_size=60",
                 "problem.validation_size=40",
@@ -241,10 +242,10 @@ def test_every_pair_of_the_project_runs_or_is_refused(
             n = job.problem.n_samples
             data = 0 < n < math.inf
             hint = {
-                "exact": "" if job.problem.whole else "Choose oracle=epochs",
+                "exact": "" if job.problem.whole else f"Choose oracle={'epochs' if data else 'minibatch'}",
                 "federated_ema": "" if data else "Choose a problem with data",
                 "epochs": "" if data else "Choose oracle=minibatch",
-                "local_steps": "" if job.problem.whole else "Choose oracle=epochs",
+                "local_steps": "" if job.problem.whole else f"Choose oracle={'epochs' if data else 'minibatch'}",
             }
             if job.problem.n_constraints:
                 hint["local_steps"] = "Choose a problem without constraints"

@@ -114,6 +114,7 @@ class Problem(ABC):
     n_constraints: ClassVar[int] = 0
     constraint_kind: ClassVar[str] = "inequality"
     positive: ClassVar[bool] = True  # every objective >= 0
+    twice: ClassVar[bool] = True  # `values` can be differentiated twice: Hessian products exist
     citation: ClassVar[str] = ""
     start_kinds: ClassVar[Mapping[str, tuple[str, ...]]] = START_KINDS
     whole: ClassVar[bool] = True  # `values` without a batch can be differentiated

@@ -48,7 +48,7 @@ class Exact(OfProblem):
         if not problem.whole:
             raise JoinError(
                 f"oracle=exact would need a graph of all samples of {type(problem).__name__}, which does not fit into "
-                f"memory. Choose oracle=epochs (or a protocol that does)."
+                f"memory. Choose oracle={'epochs' if problem.grouped else 'minibatch'} (or a protocol that does)."
             )
         self.problem = problem.bind(runs)
         self.spec = problem_spec(problem, len(runs), samples=1)
@@ -79,6 +79,7 @@ def problem_spec(problem: Problem, R: int, samples: int) -> Spec:
         N=problem.n_constraints,
         P=problem.dim,
         X=problem.X,
+        provides=frozenset({"rows", "push", "hvp"} if problem.twice else {"rows", "push"}),
         samples=samples,
         positive=problem.positive,
         constraint_kind=problem.constraint_kind,

@@ -61,7 +61,7 @@ class LocalSteps(OfProblem):
         if not (problem.whole or problem.by_clients):
             raise JoinError(
                 f"oracle=local_steps would need a graph of all samples of {type(problem).__name__}, which does not fit into "
-                f"memory. Choose oracle=epochs."
+                f"memory. Choose oracle={'epochs' if problem.grouped else 'minibatch'}."
             )
         if problem.n_constraints:
             raise JoinError(

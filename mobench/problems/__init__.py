@@ -1,6 +1,7 @@
 """Problems with a flat vector of decision variables: one family, one small file."""
 
 from mobench.problems.bilevel_quadratic import BilevelQuadratic
+from mobench.problems.bilingual_speech import BilingualSpeech
 from mobench.problems.constrained_gaussian import ConstrainedGaussian
 from mobench.problems.constrained_toys import BallAndHalfSpace, HalfPlane
 from mobench.problems.dtlz2 import DTLZ2
@@ -13,6 +14,7 @@ from mobench.problems.least_squares import LeastSquares
 from mobench.problems.multi_mnist import MultiMNIST
 from mobench.problems.pls import PLS
 from mobench.problems.river_flow import RiverFlow
+from mobench.problems.speech_surrogate import SpeechSurrogate
 from mobench.problems.vlmop2 import VLMOP2
 from mobench.problems.zdt import ZDT1, ZDT2, ZDT3
 
@@ -25,6 +27,7 @@ __all__ = [
     "ZDT3",
     "BallAndHalfSpace",
     "BilevelQuadratic",
+    "BilingualSpeech",
     "ConstrainedGaussian",
     "FaceAttributes",
     "FederatedImages",
@@ -35,4 +38,5 @@ __all__ = [
     "LeastSquares",
     "MultiMNIST",
     "RiverFlow",
+    "SpeechSurrogate",
 ]

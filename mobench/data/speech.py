@@ -1,0 +1,317 @@
+"""Speech in Mandarin and English: transcripts and where their audio lies; audio is read when a batch asks for it.
+
+generated: syllables made of tones, embedded. small: two little sets of real words. librispeech_aishell: the official folders.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from mobench.core.random import generator
+from mobench.data.images import absolute
+from mobench.errors import ConfigError, DataError, choose
+
+LANGUAGES = ("zh", "en")
+LABELS = {
+    "generated": "generated bilingual syllables (no speech)",
+    "small": "spoken digits (English) and words (Mandarin), a functional test only",
+    "librispeech_aishell": "LibriSpeech train-clean-100 and AISHELL-1",
+}
+EMBEDDED = ("generated",)
+RATES = {"generated": 8000, "small": 8000, "librispeech_aishell": 16000}
+INSTEAD = "problem.data=generated is embedded and needs no file."
+
+FOLDER, ENGLISH, MANDARIN = "speech", "english_digits.npz", "mandarin_words.npz"
+LIBRISPEECH = {"train": "train-clean-100", "test": "test-clean"}
+AISHELL, TRANSCRIPT = "data_aishell", "transcript/aishell_transcript_v0.8.txt"
+UNLISTED = 0.01  # share of AISHELL's recordings that may lack a transcript: the official ones lack 325 of 141,925
+SIZES = {"train": 96, "test": 32}  # generated utterances of each language
+LETTERS, CHARACTERS = "abcdefgh", "一二三四五六七八"
+
+
+class Utterance(NamedTuple):
+    """Its name, what is said, and where its audio is: a file, or samples start..stop of an array in memory."""
+
+    name: str
+    text: str
+    path: Path | None = None
+    start: int = 0
+    stop: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Speech:
+    """Utterances of both languages; the lists are shared by all who ask for the set: do not write into them.
+
+    Fields:
+        name, label: what was asked for; for figures, a part of a sentence. rate: samples per second.
+        utterances: language -> split -> list. digest: sha256 of names and texts, and of audio that is in memory.
+        embedded: no file was read. unlisted: recordings without a transcript, left out.
+    """
+
+    name: str
+    label: str
+    rate: int
+    utterances: Mapping[str, Mapping[str, Sequence[Utterance]]]
+    digest: str
+    embedded: bool
+    unlisted: int = 0
+    _audio: Mapping[str, Float[np.ndarray, " n"]] = field(default_factory=dict)
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether the set is so small that it is held."""
+        return bool(self._audio)
+
+    def samples(self, language: str, utterance: Utterance) -> Float[Tensor, " n"]:
+        """Its audio in [-1, 1], float32. Raises DataError for a file that is missing, broken, empty or of another rate."""
+        if utterance.path is None:
+            wave = self._audio[language][utterance.start : utterance.stop]
+        else:
+            wave = read(utterance.path, self.rate)
+        if len(wave) == 0:
+            raise DataError(f"The utterance {utterance.name} is empty (no samples). Copy it again. {INSTEAD}")
+        return torch.from_numpy(np.ascontiguousarray(wave))
+
+
+def speech(name: str, root: str | Path, train_size: int | None = None, test_size: int | None = None) -> Speech:
+    """The set `name` below `root`, an index made once in a process; train_size, test_size: the first so many utterances of a
+    fixed random order, of each language (null: all).
+
+    Raises ConfigError for an unknown name or size, DataError for missing folders, files, transcripts.
+    """
+    choose("problem.data", name, LABELS)
+    return _speech(name, "" if name in EMBEDDED else absolute(root), train_size, test_size)
+
+
+@lru_cache(maxsize=4)
+def _speech(name: str, root: str, train_size: int | None, test_size: int | None) -> Speech:
+    audio: dict[str, np.ndarray] = {}
+    unlisted = 0
+    found: dict[str, dict[str, list[Utterance]]]
+    if name == "generated":
+        found, audio = generated()
+    elif name == "small":
+        found, audio = _small(Path(root))
+    else:
+        chinese, unlisted = _aishell(Path(root))
+        found = {"zh": chinese, "en": _librispeech(Path(root))}
+    total, kept = sha256(), {language: dict(found[language]) for language in LANGUAGES}
+    for language in LANGUAGES:
+        for split, size in (("train", train_size), ("test", test_size)):
+            have = found[language][split]
+            if size is not None and not 1 <= size <= len(have):
+                raise ConfigError(
+                    f"problem.{split}_size={size} is impossible: {LABELS[name]} has {len(have)} {split} utterances in language "
+                    f"{language}. Choose 1..{len(have)}, or null for all."
+                )
+            if name != "generated":  # official files are sorted by speaker
+                order = generator(0, data=name, use="order", language=language, split=split).permutation(len(have))
+                have = [have[i] for i in order]
+            kept[language][split] = have[:size]
+            for one in have[:size]:
+                total.update(f"{one.name}|{one.text}\n".encode())
+                if one.path is None:
+                    total.update(audio[language][one.start : one.stop].astype("<f4").tobytes())
+    return Speech(name, LABELS[name], RATES[name], kept, total.hexdigest(), name in EMBEDDED, unlisted, audio)
+
+
+def read(path: Path, rate: int) -> Float[np.ndarray, " n"]:
+    """One audio file (flac, wav). Raises DataError for what cannot be used."""
+    try:
+        import soundfile
+    except ImportError as error:
+        raise ConfigError(
+            "Audio files are read with soundfile, which is not installed: pip install 'mobench[speech]'."
+        ) from error
+    if not path.is_file():
+        raise DataError(f"{path} does not exist any more, the index had it. Unpack it again. {INSTEAD}")
+    try:
+        wave, found = soundfile.read(path, dtype="float32")
+    except (RuntimeError, OSError) as error:
+        raise DataError(f"{path} could not be read as audio: {error}. Unpack it again. {INSTEAD}") from error
+    if found != rate:
+        raise DataError(
+            f"{path} has {found} samples a second, expected {rate} (the official files). Use them as they come."
+        )
+    if wave.ndim != 1:
+        raise DataError(f"{path} has {wave.shape[1]} channels, expected one. Use the official files as they come.")
+    return wave
+
+
+# the official folders
+
+
+def _absent(path: Path, root: Path, what: str) -> DataError:
+    return DataError(
+        f"data=librispeech_aishell needs {path} ({what}); not found. The environment variable MOBENCH_DATA or data_root chooses "
+        f"the folder {root}; archives from https://openslr.org/12 and https://openslr.org/33 are unpacked there. {INSTEAD}"
+    )
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str, str]]:
+    """Number, name and text of each line `NAME TEXT`."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    name, _, text = line.strip().partition(" ")
+                    yield number, name, text.strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} could not be read as text: {error}. Unpack it again. {INSTEAD}") from error
+
+
+def _librispeech(root: Path) -> dict[str, list[Utterance]]:
+    """LibriSpeech/<part>/SPEAKER/CHAPTER/SPEAKER-CHAPTER.trans.txt, the recordings beside it."""
+    found: dict[str, list[Utterance]] = {}
+    for split, part in LIBRISPEECH.items():
+        folder = root / "LibriSpeech" / part
+        if not folder.is_dir():
+            raise _absent(folder, root, f"{part}.tar.gz of LibriSpeech")
+        found[split] = []
+        for path in sorted(folder.glob("*/*")):
+            files = {file.stem: file for file in sorted(path.glob("*.flac"))}
+            texts = path / f"{path.parent.name}-{path.name}.trans.txt"
+            if files and not texts.is_file():
+                raise DataError(f"{texts} is missing, {path} has {len(files)} recordings. Unpack {part}.tar.gz again.")
+            said = {name: text for _, name, text in _lines(texts)} if files else {}
+            if lost := sorted(files.keys() - said.keys()) or sorted(said.keys() - files.keys()):
+                what = "transcript" if lost[0] in files else "recording (.flac)"
+                raise DataError(
+                    f"{texts}: {len(lost)} utterances have no {what}, the first {lost[0]}; expected one for each. Unpack "
+                    f"{part}.tar.gz again."
+                )
+            for name, text in said.items():
+                found[split].append(Utterance(name, _text(text.lower(), name, texts), files[name]))
+        if not found[split]:
+            raise _absent(folder / "SPEAKER/CHAPTER/*.flac", root, f"recordings of {part}")
+    return found
+
+
+def _aishell(root: Path) -> tuple[dict[str, list[Utterance]], int]:
+    """data_aishell/wav/<split>/SPEAKER/NAME.wav, all transcripts in one file; its number of recordings without."""
+    base = root / AISHELL
+    if not (base / TRANSCRIPT).is_file():
+        raise _absent(base / TRANSCRIPT, root, "data_aishell.tgz of AISHELL-1")
+    said: dict[str, str] = {}
+    for number, name, text in _lines(base / TRANSCRIPT):
+        if name in said:
+            raise DataError(f"{base / TRANSCRIPT}, line {number}: {name} comes a second time. Unpack it again.")
+        said[name] = _text(text.replace(" ", ""), name, base / TRANSCRIPT)
+    found: dict[str, list[Utterance]] = {}
+    unlisted: list[str] = []
+    recordings = 0
+    for split in ("train", "test"):
+        folder = base / "wav" / split
+        if not folder.is_dir():
+            raise _absent(folder, root, f"the speakers' archives of wav/, unpacked to {split}/SPEAKER/NAME.wav")
+        files = sorted(folder.glob("*/*.wav"))
+        if not files:
+            raise _absent(folder / "SPEAKER/NAME.wav", root, "recordings; the speakers' archives must be unpacked too")
+        recordings += len(files)
+        unlisted += [file.stem for file in files if file.stem not in said]
+        found[split] = [Utterance(file.stem, said[file.stem], file) for file in files if file.stem in said]
+    if len(unlisted) > UNLISTED * recordings:
+        raise DataError(
+            f"{base / TRANSCRIPT} has no transcript of {len(unlisted)} of {recordings} recordings, the first {unlisted[0]}; "
+            f"expected at most {UNLISTED:.0%} (the official set lacks a few hundred). Unpack it again."
+        )
+    return found, len(unlisted)
+
+
+def _text(text: str, name: str, path: Path) -> str:
+    if not text:
+        raise DataError(f"{path}: the transcript of {name} is empty. Unpack it again. {INSTEAD}")
+    return text
+
+
+# the small sets
+
+
+def _small(root: Path) -> tuple[dict[str, dict[str, list[Utterance]]], dict[str, np.ndarray]]:
+    """speech/english_digits.npz and speech/mandarin_words.npz: `audio` of all clips, `offsets`, `text`. English has its official
+    split; of the Mandarin words, of which there is one recording each, every fifth tests, so test words are not in training."""
+    found, audio = {}, {}
+    for language, file in (("en", ENGLISH), ("zh", MANDARIN)):
+        path = root / FOLDER / file
+        if not path.is_file():
+            raise DataError(
+                f"data=speech_small needs {file} in {path.parent}; not found. The environment variable MOBENCH_DATA or data_root "
+                f"chooses the folder {root}. {INSTEAD}"
+            )
+        try:
+            with np.load(path, allow_pickle=False) as table:
+                sound, cut, text, rate = (table[key] for key in ("audio", "offsets", "text", "sample_rate"))
+                test = table["is_test"] if "is_test" in table else np.arange(len(text)) % 5 == 4
+        except (OSError, ValueError, KeyError) as error:
+            raise DataError(f"{path} is not the expected set: {error}. Copy it again. {INSTEAD}") from error
+        if len(cut) != len(text) + 1 or cut[-1] != len(sound) or int(rate) != RATES["small"]:
+            raise DataError(
+                f"{path} has {len(text)} texts, {len(cut)} offsets up to {cut[-1]} of {len(sound)} samples, {int(rate)} a second; "
+                f"expected one offset more than texts, the last the end, {RATES['small']} a second. Copy it again. {INSTEAD}"
+            )
+        audio[language] = sound.astype(np.float32) / 32768.0
+        every = [
+            Utterance(f"{file} clip {i}", _text(str(text[i]), f"clip {i}", path), None, int(cut[i]), int(cut[i + 1]))
+            for i in range(len(text))
+        ]
+        found[language] = {
+            "train": [u for u, held in zip(every, test, strict=True) if not held],
+            "test": [u for u, held in zip(every, test, strict=True) if held],
+        }
+    return found, audio
+
+
+# the stand-in
+
+
+@lru_cache(maxsize=1)
+def generated() -> tuple[dict[str, dict[str, list[Utterance]]], dict[str, np.ndarray]]:
+    """Utterances of 1 to 3 syllables of 100 to 160 ms at 8 kHz. An English letter is two steady tones (as two formants), a
+    Mandarin character one tone with its third harmonic that rises or falls (as a pitch contour). A speaker shifts all
+    frequencies by up to 5 %; noise 30 dB below."""
+    rng = generator(0, data="speech", use="generated")
+    found: dict[str, dict[str, list[Utterance]]] = {}
+    audio = {}
+    for language, alphabet in (("zh", CHARACTERS), ("en", LETTERS)):
+        waves, at = [], 0
+        found[language] = {}
+        for split, count in SIZES.items():
+            found[language][split] = []
+            for i in range(count):
+                said = rng.integers(len(alphabet), size=rng.integers(1, 4))
+                shift = rng.uniform(0.95, 1.05)
+                wave = np.concatenate([_syllable(language, int(k), shift, rng) for k in said])
+                wave = (wave + 0.03 * rng.standard_normal(len(wave))).astype(np.float32)
+                text = "".join(alphabet[k] for k in said)
+                found[language][split].append(
+                    Utterance(f"generated {language} {split} {i}", text, None, at, at + len(wave))
+                )
+                waves.append(wave)
+                at += len(wave)
+        audio[language] = np.concatenate(waves)
+    return found, audio
+
+
+def _syllable(language: str, k: int, shift: float, rng: np.random.Generator) -> np.ndarray:
+    n = int(RATES["generated"] * rng.uniform(0.10, 0.16))
+    t = np.arange(n) / RATES["generated"]
+    if language == "en":
+        tones = np.sin(2 * math.pi * shift * (300 + 90 * (k % 4)) * t)
+        tones += 0.7 * np.sin(2 * math.pi * shift * (1200 + 700 * (k // 4) + 150 * (k % 2)) * t)
+    else:
+        pitch = shift * (250 + 110 * (k % 4)) * (1 + (0.6 if k < 4 else -0.35) * t / t[-1])
+        phase = 2 * math.pi * np.cumsum(pitch) / RATES["generated"]
+        tones = np.sin(phase) + 0.5 * np.sin(3 * phase)
+    return 0.5 * np.hanning(n) * tones

@@ -1,0 +1,96 @@
+"""A start that linear scalarization has trained: so many steps of AdamW on the mean of the objectives, kept on disk."""
+
+from __future__ import annotations
+
+import io
+import time
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from mobench.core.preferences import Runs
+from mobench.core.problem import Problem
+from mobench.core.random import seed_for
+from mobench.data.celeba import cache_root
+from mobench.errors import ConfigError
+from mobench.store import write_atomic
+
+SAVED = 60.0  # seconds between two states of a long training
+
+
+def descended(
+    problem: Problem, key: str, runs: Runs, theta: Float[Tensor, "R P"], steps: int, step_size: float, batch_size: int
+) -> Float[Tensor, "R P"]:
+    """theta after `steps` steps of AdamW on the mean of the objectives over minibatches, float32; the step size rises linearly
+    to step_size over the first 30 % and falls linearly to 0 (as the public code of FERERO's speech experiment does).
+
+    Each seed's is trained by itself and kept in the cache folder under what it depends on (`key`: all of the problem): methods
+    that start there start from the same numbers, and a long training goes on where it was stopped. The folder may be deleted
+    at any time.
+    Raises ConfigError for settings that cannot train, or do not.
+    """
+    if steps < 1 or batch_size < 1 or not step_size > 0:
+        raise ConfigError(
+            f"problem.start: steps={steps} and batch_size={batch_size} must be at least 1, step_size={step_size} > 0."
+        )
+    rows: dict[tuple[int, bytes], Tensor] = {}
+    out = []
+    for r, seed in enumerate(runs.seeds.tolist()):
+        first = theta[r : r + 1]
+        same = (seed, first.numpy().tobytes())  # preferences of a seed share it, unless their starts differ
+        if same not in rows:
+            rows[same] = _row(problem, key, seed, first, steps, step_size, batch_size)
+        out.append(rows[same])
+    return torch.cat(out)
+
+
+def _row(
+    problem: Problem, key: str, seed: int, theta: Float[Tensor, "1 P"], steps: int, step_size: float, batch_size: int
+) -> Float[Tensor, "1 P"]:
+    axes = {"problem": key, "steps": steps, "step_size": step_size, "batch_size": batch_size}
+    own = seed_for(seed, use="start", first=theta.norm().item(), **axes)
+    kept = cache_root() / f"start-{problem.name}-{own:016x}.npy"
+    if kept.is_file():
+        return torch.from_numpy(np.load(kept, allow_pickle=False)).double()
+    x = theta.float().clone().requires_grad_(True)
+    optimizer = torch.optim.AdamW([x], lr=step_size, foreach=False)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, step_size, total_steps=steps + 1, anneal_strategy="linear", cycle_momentum=False
+    )
+    partial, t = kept.with_suffix(".pt"), 0
+    if partial.is_file():
+        state = torch.load(partial, weights_only=True)
+        x.data.copy_(state["x"])
+        optimizer.load_state_dict(state["optimizer"])
+        schedule.load_state_dict(state["schedule"])
+        t = state["t"]
+    keys = torch.tensor([seed_for(seed, problem=problem.name, use="start batches")], dtype=torch.int64)
+    saved = time.monotonic()
+    with torch.enable_grad():
+        while t < steps:
+            loss = problem.values(x, problem.draw(keys, "batch", t, batch_size)).mean()
+            (x.grad,) = torch.autograd.grad(loss, x)
+            optimizer.step()
+            schedule.step()
+            t += 1
+            if time.monotonic() - saved > SAVED:
+                now = {"x": x.data, "optimizer": optimizer.state_dict(), "schedule": schedule.state_dict(), "t": t}
+                _write(partial, lambda buffer, now=now: torch.save(now, buffer))
+                saved = time.monotonic()
+    found = x.detach()
+    if not bool(found.isfinite().all()):
+        raise ConfigError(
+            f"The start of {problem.name} diverged (seed {seed}): choose problem.start.step_size below {step_size}."
+        )
+    _write(kept, lambda buffer: np.save(buffer, found.numpy(), allow_pickle=False))
+    partial.unlink(missing_ok=True)
+    return found.double()
+
+
+def _write(path: Any, save: Any) -> None:
+    buffer = io.BytesIO()
+    save(buffer)
+    write_atomic(path, buffer.getvalue())
