@@ -15,6 +15,7 @@ from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
 from mobench.core.random import seed_for
 from mobench.data.celeba import cache_root
+from mobench.data.images import digest_of
 from mobench.errors import ConfigError
 from mobench.store import write_atomic
 
@@ -51,7 +52,7 @@ def _row(
     problem: Problem, key: str, seed: int, theta: Float[Tensor, "1 P"], steps: int, step_size: float, batch_size: int
 ) -> Float[Tensor, "1 P"]:
     axes = {"problem": key, "steps": steps, "step_size": step_size, "batch_size": batch_size}
-    own = seed_for(seed, use="start", first=theta.norm().item(), **axes)
+    own = seed_for(seed, use="start", first=digest_of(theta.numpy()), **axes)
     kept = cache_root() / f"start-{problem.name}-{own:016x}.npy"
     if kept.is_file():
         return torch.from_numpy(np.load(kept, allow_pickle=False)).double()
