@@ -240,7 +240,7 @@ def _set(name: str, folder: Path, missing: list[str] | None, option: str, part: 
 
 def _own_files(root: Path) -> Iterator[Line]:
     """Sets that nothing here downloads."""
-    from mobench.data import celeba, river_flow
+    from mobench.data import celeba, river_flow, speech
 
     path, where = river_flow.found_file(root), root / river_flow.FOLDER
     if path is not None:
@@ -256,6 +256,14 @@ def _own_files(root: Path) -> Iterator[Line]:
         use = "problem=face_attributes data=celeba needs it: unpack the official files there, or MOBENCH_DATA=DIR; "
         use += "problem.data=celeba_synth works without"
         yield Line("celeba", MISSING, f"no {lost[0]}{more} in {where}; {use}")
+    for option, name in (("speech_small", "small"), ("librispeech_aishell", "librispeech_aishell")):
+        lost = speech.missing_files(name, root)
+        if not lost:
+            yield Line(option, OK, f"in {root}; its content is checked when it is read")
+            continue
+        more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
+        use = f"problem=speech data={option} needs it: unpack it there, or MOBENCH_DATA=DIR; problem.data=generated works without"
+        yield Line(option, MISSING, f"no {lost[0]}{more} in {root}; {use}")
 
 
 def _cifar100(root: Path) -> tuple[Path, list[str], str]:

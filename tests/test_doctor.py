@@ -416,8 +416,8 @@ def wanted_by_the_loader(name: str, root: Path) -> bool:
 def test_no_data(here: Path) -> None:
     found = look(doctor.data)
     assert found.pop("digits") == Line("digits", OK, "data=digits always works: digits, digits_hard are embedded")
-    assert list(found) == [*OFFICIAL, "cifar100", "rf1", "celeba"]
-    for name in ("rf1", "celeba"):
+    assert list(found) == [*OFFICIAL, "cifar100", "rf1", "celeba", "speech_small", "librispeech_aishell"]
+    for name in ("rf1", "celeba", "speech_small", "librispeech_aishell"):
         line = found.pop(name)
         assert line.state == MISSING
         assert f"data={name} needs it" in line.text
@@ -465,6 +465,18 @@ def test_a_set_is_present_or_not_as_its_loader_finds_it(name: str, kind: str, he
             "celeba",
             ["celeba/list_attr_celeba.txt", "celeba/list_eval_partition.txt", "celeba/img_align_celeba/000001.jpg"],
             "celeba",
+        ),
+        ("speech_small", ["speech/english_digits.npz", "speech/mandarin_words.npz"], "."),
+        (
+            "librispeech_aishell",
+            [
+                "LibriSpeech/train-clean-100/SPEAKERS",
+                "LibriSpeech/test-clean/SPEAKERS",
+                "data_aishell/transcript/aishell_transcript_v0.8.txt",
+                "data_aishell/wav/train/SPEAKERS",
+                "data_aishell/wav/test/SPEAKERS",
+            ],
+            ".",
         ),
     ],
 )
@@ -599,6 +611,8 @@ def test_this_machine(root: Path) -> None:
         "cifar100",
         "rf1",
         "celeba",
+        "speech_small",
+        "librispeech_aishell",
     } <= set(found)
     assert found["W&B"][1] == "API key configured: logger=auto is offline"
     for name, (state, text) in found.items():

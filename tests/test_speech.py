@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from mobench.algorithms.ferero import FERERO
+from mobench.algorithms.ferero_sa import FEREROSA
 from mobench.algorithms.ls import LS
 from mobench.algorithms.mlm_cmoo import MLMCMOO
 from mobench.core import loop
@@ -153,13 +154,13 @@ def test_ctc_is_the_sum_over_all_paths() -> None:
     """Of the problem's own call: losses of short clips by enumeration."""
     p = problem(objectives=["zh", "en"])
     x = p.initial(runs(0, 1, M=2))
-    clips = p.clips({"en": torch.tensor([[0, 1], [2, 3]])}, "train", x)
+    clips = p.clips("en", torch.tensor([[0, 1], [2, 3]]), "train", x)
     keep = 14  # frames: 7 of the network
     clips = clips._replace(mel=clips.mel[:, :, :keep], frames=clips.frames.clamp_max(keep))
     targets = torch.tensor([2, 3, 2, 2, 3])
-    clips = clips._replace(targets={"en": targets}, sizes={"en": torch.tensor([[1, 1], [2, 1]])})
+    clips = clips._replace(targets=targets, sizes=torch.tensor([[1, 1], [2, 1]]))
     heard: dict[str, tuple[Tensor, Tensor]] = {}
-    loss = p.losses(x, clips, heard)["en"]
+    loss = p.losses(x, {"en": clips}, heard)["en"]
     log = torch.log_softmax(heard["en"][0][..., :4], dim=-1).numpy()  # four units: 4^7 paths
     parts = iter(targets.split([1, 1, 2, 1]))
     for r, b in itertools.product(range(2), range(2)):
@@ -233,11 +234,11 @@ def test_heads_take_smaller_steps() -> None:
 def test_losses_do_not_depend_on_the_batch() -> None:
     p = problem(train_size=6)
     x = p.initial(runs(0))
-    every = {language: torch.arange(6).unsqueeze(0) for language in corpora.LANGUAGES}
-    together = p.losses(x, p.clips(every, "train", x))
+    every = torch.arange(6).unsqueeze(0)
+    together = p.losses(x, {language: p.clips(language, every, "train", x) for language in corpora.LANGUAGES})
     for language in corpora.LANGUAGES:
         for i in range(6):
-            alone = p.losses(x, p.clips({language: torch.tensor([[i]])}, "train", x))
+            alone = p.losses(x, {language: p.clips(language, torch.tensor([[i]]), "train", x)})
             at = i if language == "zh" else 6 + i
             torch.testing.assert_close(alone["cpc"][0, 0], together["cpc"][0, at], atol=1e-12, rtol=0)
             torch.testing.assert_close(alone[language][0, 0], together[language][0, i], atol=1e-12, rtol=0)
@@ -288,6 +289,15 @@ def test_prefix_beam_is_exact_with_all_prefixes() -> None:
         assert tuple(prefix_beam(log, 1000)) == best
         differs += tuple(greedy(log)) != best
     assert differs > 0  # else the search would add nothing
+
+
+def test_decoding_is_a_choice() -> None:
+    """Two frames, blank .4 and a unit .35 each: the path of blanks is the likeliest, the unit the likelier text."""
+    frame = torch.tensor([0.4, 0.0, 0.35, 0.25]).clamp_min(1e-9).log()
+    log, lengths = frame.expand(1, 1, 4, 4), torch.tensor([[2]])  # frames behind the end do not count
+    unit = problem().units["zh"].decode([2])
+    assert problem().decode("zh", log, lengths) == [[""]]
+    assert problem(beam=4).decode("zh", log, lengths) == [[unit]]
 
 
 def test_greedy_joins_and_drops() -> None:
@@ -580,3 +590,23 @@ def test_the_surrogate_ends_on_both_constraints() -> None:
     assert float(f[0]) <= 1.2 + 1e-2
     assert abs(float(f[1] - f[2]) - 0.5) < 1e-2
     assert not state["fail"].any()
+
+
+def test_the_single_loop_ends_there_too() -> None:
+    """Algorithm 2 with an inequality (our extension) and an equality, from the same start; without the bound it ends above it."""
+    p, ends = SpeechSurrogate(), []
+    for upper in ((1.2, None, None), None):
+        method = FEREROSA(
+            upper=upper,
+            line="matrix",
+            equality_matrix=[[0.0, 1.0, -1.0]],
+            equality_offset=[-0.5],
+            step_size=0.02,
+            gamma=0.05,
+        )
+        oracle = Exact(p, runs(0))
+        state = loop.start(oracle, method, {}, p.initial(runs(0)), runs(0), 3000)
+        ends.append(p.values(loop.advance(oracle, method, {}, state, 3000)["theta"])[0])
+    for f in ends:
+        assert abs(float(f[1] - f[2]) - 0.5) < 1e-2
+    assert float(ends[0][0]) <= 1.2 + 1e-2 < float(ends[1][0])

@@ -150,6 +150,16 @@ def read(path: Path, rate: int) -> Float[np.ndarray, " n"]:
     return wave
 
 
+def missing_files(name: str, root: str | Path) -> list[str]:
+    """What of a set is not below `root`; single recordings are not looked for."""
+    base = Path(absolute(root))
+    wanted = [f"{FOLDER}/{ENGLISH}", f"{FOLDER}/{MANDARIN}"]
+    if name == "librispeech_aishell":
+        wanted = [f"LibriSpeech/{part}" for part in LIBRISPEECH.values()]
+        wanted += [f"{AISHELL}/{TRANSCRIPT}", f"{AISHELL}/wav/train", f"{AISHELL}/wav/test"]
+    return [path for path in wanted if not (base / path).exists()]
+
+
 # the official folders
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -36,20 +37,18 @@ SHARD = 32  # utterances of a language that are evaluated at once
 
 
 class Clips(NamedTuple):
-    """Utterances of R runs, those of Mandarin first: features, their frames, and targets one behind the other."""
+    """Utterances of one language for R runs: features, their frames, and targets one behind the other with their sizes."""
 
-    mel: Float[Tensor, "R N T F"]
-    frames: Int[Tensor, "R N"]
-    targets: dict[str, Int[Tensor, " U"]]
-    sizes: dict[str, Int[Tensor, "R B"]]
+    mel: Float[Tensor, "R B T F"]
+    frames: Int[Tensor, "R B"]
+    targets: Int[Tensor, " U"]
+    sizes: Int[Tensor, "R B"]
 
     def runs(self, some: slice) -> Clips:
         """Those of some runs."""
-        targets = {}
-        for language, size in self.sizes.items():
-            before = int(size[: some.start].sum())
-            targets[language] = self.targets[language][before : before + int(size[some].sum())]
-        return Clips(self.mel[some], self.frames[some], targets, {k: v[some] for k, v in self.sizes.items()})
+        first = int(self.sizes[: some.start].sum())
+        targets = self.targets[first : first + int(self.sizes[some].sum())]
+        return Clips(self.mel[some], self.frames[some], targets, self.sizes[some])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,6 +184,12 @@ class BilingualSpeech(Problem):
         """0, below which a negative log-likelihood does not fall."""
         return torch.zeros(self.n_objectives, dtype=torch.float64)
 
+    def bind(self, runs: Runs) -> BilingualSpeech:
+        """Knows the device of its runs, on which a start is trained."""
+        other = copy.copy(self)
+        object.__setattr__(other, "_device", runs.seeds.device)  # no field: it is no key of the configuration
+        return other
+
     def _scale(self, x: Tensor, power: float) -> Tensor:
         """The heads times head_rate^power, the rest as it is."""
         body, heads = x.tensor_split([self.dim - self.network.head_dim], dim=1)
@@ -200,7 +205,8 @@ class BilingualSpeech(Problem):
         if options["kind"] == "default":
             return fresh
         settings = int(options["steps"]), options["step_size"], int(options["batch_size"])
-        return descended(self, self._key(), runs, fresh, *settings)
+        device = getattr(self, "_device", torch.device("cpu"))
+        return descended(self, self._key(), runs, fresh, *settings, device)
 
     def _of_file(self, path: Path) -> Float[Tensor, "1 P"]:
         try:
@@ -259,34 +265,29 @@ class BilingualSpeech(Problem):
             self._kept[key] = (mel, said)
         return mel, said
 
-    def clips(self, chosen: Mapping[str, Int[Tensor, "R B"]], split: str, x: Tensor) -> Clips:
+    def clips(self, language: str, numbers: Int[Tensor, "R B"], split: str, x: Tensor) -> Clips:
         """The utterances with these numbers, padded."""
-        mels, targets, sizes = [], {}, {}
-        R = len(x)
-        per_run: list[list[Tensor]] = [[] for _ in range(R)]
-        for language, numbers in chosen.items():
-            known = {i: self.features(language, split, i) for i in numbers.unique().tolist()}
-            said: list[int] = []
-            for r, row in enumerate(numbers.tolist()):
-                per_run[r] += [known[i][0] for i in row]
-                said += [c for i in row for c in known[i][1]]
-            targets[language] = torch.tensor(said, device=x.device)
-            sizes[language] = torch.tensor([[len(known[i][1]) for i in row] for row in numbers.tolist()])
-        mels = [mel for row in per_run for mel in row]
-        frames = torch.tensor([len(mel) for mel in mels]).view(R, -1)
-        padded = pad_sequence(mels, batch_first=True)
-        return Clips(padded.view(R, -1, *padded.shape[1:]).to(x.device, x.dtype), frames.to(x.device), targets, sizes)
+        rows = numbers.tolist()
+        known = {i: self.features(language, split, i) for i in {i for row in rows for i in row}}
+        mels = [known[i][0] for row in rows for i in row]
+        frames = torch.tensor([len(mel) for mel in mels]).view(len(rows), -1)
+        targets = torch.tensor([c for row in rows for i in row for c in known[i][1]])
+        sizes = torch.tensor([[len(known[i][1]) for i in row] for row in rows])
+        mel = pad_sequence(mels, batch_first=True).unflatten(0, (len(rows), -1))
+        return Clips(mel.to(x.device, x.dtype), frames.to(x.device), targets.to(x.device), sizes)
 
-    def _taken(self, batch: Float[Tensor, "R B 2 k"], x: Tensor) -> Clips:
+    def _taken(self, batch: Float[Tensor, "R B 2 k"], x: Tensor) -> dict[str, Clips]:
         """Clips of what `draw` gave, masked."""
-        chosen = {language: batch[:, :, k, 0].long() for k, language in enumerate(LANGUAGES)}
-        clips = self.clips(chosen, "train", x)
-        if not self.masks:
-            return clips
-        u = batch[..., 1:].transpose(1, 2).flatten(1, 2).unflatten(-1, (self.masks, 4))
-        T, F = clips.mel.shape[2:]
-        hidden = spec_augment(u, clips.frames, T, F, float(self.mask_time), float(self.mask_frequency))
-        return clips._replace(mel=clips.mel.masked_fill(hidden, 0.0))
+        found = {}
+        for k, language in enumerate(LANGUAGES):
+            clips = self.clips(language, batch[:, :, k, 0].long(), "train", x)
+            if self.masks:
+                u = batch[:, :, k, 1:].unflatten(-1, (self.masks, 4))
+                T, F = clips.mel.shape[2:]
+                hidden = spec_augment(u, clips.frames, T, F, float(self.mask_time), float(self.mask_frequency))
+                clips = clips._replace(mel=clips.mel.masked_fill(hidden, 0.0))
+            found[language] = clips
+        return found
 
     # losses
 
@@ -297,42 +298,38 @@ class BilingualSpeech(Problem):
         clips, size = self._taken(batch, x), self.max_batch_runs
         if size is None or len(x) <= size:
             return self._means(x, clips)
-        parts = [(x[r : r + size], clips.runs(slice(r, r + size))) for r in range(0, len(x), size)]
-        return torch.cat([checkpoint(self._means, *part, use_reentrant=False) for part in parts])
+        parts = [slice(r, r + size) for r in range(0, len(x), size)]
+        own = [{language: some.runs(part) for language, some in clips.items()} for part in parts]
+        found = [checkpoint(self._means, x[r], c, use_reentrant=False) for r, c in zip(parts, own, strict=True)]
+        return torch.cat(found)
 
-    def _means(self, x: Float[Tensor, "R P"], clips: Clips) -> Float[Tensor, "R M"]:
+    def _means(self, x: Float[Tensor, "R P"], clips: Mapping[str, Clips]) -> Float[Tensor, "R M"]:
         each = self.losses(x, clips)
         return torch.stack([each[o].mean(1) for o in self.objectives], dim=1)
 
     def losses(
-        self, x: Float[Tensor, "R P"], clips: Clips, heard: dict[str, tuple[Tensor, Tensor]] | None = None
-    ) -> dict[str, Float[Tensor, "R B"]]:
-        """Each clip's losses; `heard` is given log-probabilities (R, B, T, C) and lengths of each language."""
+        self,
+        x: Float[Tensor, "R P"],
+        clips: Mapping[str, Clips],
+        heard: dict[str, tuple[Tensor, Tensor]] | None = None,
+    ) -> dict[str, Float[Tensor, "R _"]]:
+        """Losses of each clip, f_cpc of all languages in a row; `heard` is given log-probabilities (R, B, T, C) and lengths."""
         net, R = self.network, len(x)
-        w = net.split(self._scale(x, 0.5))
-        z, lengths = net.front(w, clips.mel, clips.frames)
-        out = {}
-        if "cpc" in self.objectives:
-            context = net.encode(w, z, lengths, past=True)
-            out["cpc"] = contrastive(net.predicted(w, context), z, lengths, self.negatives, float(self.temperature))
-        if any(language in self.objectives for language in LANGUAGES) or heard is not None:
-            encoded, at = net.encode(w, z, lengths), 0
-            for language, size in clips.sizes.items():
-                B = size.shape[1]
-                own, T = slice(at, at + B), lengths[:, at : at + B]
-                at += B
-                log = torch.log_softmax(net.scores(w, encoded[:, own], language), dim=-1)
-                if heard is not None:
-                    heard[language] = (log, T)
-                loss = nn.ctc_loss(
-                    log.flatten(0, 1).transpose(0, 1),
-                    clips.targets[language],
-                    T.flatten(),
-                    size.flatten().to(T.device),
-                    reduction="none",
-                )
-                out[language] = loss.view(R, B) / size.to(loss)
-        return out
+        w, out, cpc = net.split(self._scale(x, 0.5)), {}, []
+        for language, own in clips.items():  # each language padded by itself: clips do not know their neighbours
+            z, lengths = net.front(w, own.mel, own.frames)
+            if "cpc" in self.objectives:
+                context = net.predicted(w, net.encode(w, z, lengths, past=True))
+                cpc.append(contrastive(context, z, lengths, self.negatives, float(self.temperature)))
+            if language not in self.objectives and heard is None:
+                continue
+            log = torch.log_softmax(net.scores(w, net.encode(w, z, lengths), language), dim=-1)
+            if heard is not None:
+                heard[language] = (log, lengths)
+            rows, sizes = log.flatten(0, 1).transpose(0, 1), own.sizes.to(log.device)
+            loss = nn.ctc_loss(rows, own.targets, lengths.flatten(), sizes.flatten(), reduction="none")
+            out[language] = loss.view(R, -1) / sizes.to(loss)
+        return out | ({"cpc": torch.cat(cpc, dim=1)} if cpc else {})
 
     # evaluation
 
@@ -353,7 +350,7 @@ class BilingualSpeech(Problem):
                 for first in range(0, len(every), SHARD):
                     numbers = torch.arange(first, min(first + SHARD, len(every))).expand(len(x), -1)
                     heard: dict[str, tuple[Tensor, Tensor]] | None = {} if split == "test" else None
-                    losses = self.losses(x, self.clips({language: numbers}, split, x), heard)
+                    losses = self.losses(x, {language: self.clips(language, numbers, split, x)}, heard)
                     for o, loss in losses.items():
                         sums[o] += loss.double().sum(1)
                         counts[o] += loss.shape[1]

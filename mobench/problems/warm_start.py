@@ -23,7 +23,14 @@ SAVED = 60.0  # seconds between two states of a long training
 
 
 def descended(
-    problem: Problem, key: str, runs: Runs, theta: Float[Tensor, "R P"], steps: int, step_size: float, batch_size: int
+    problem: Problem,
+    key: str,
+    runs: Runs,
+    theta: Float[Tensor, "R P"],
+    steps: int,
+    step_size: float,
+    batch_size: int,
+    device: torch.device,
 ) -> Float[Tensor, "R P"]:
     """theta after `steps` steps of AdamW on the mean of the objectives over minibatches, float32; the step size rises linearly
     to step_size over the first 30 % and falls linearly to 0 (as the public code of FERERO's speech experiment does).
@@ -43,32 +50,39 @@ def descended(
         first = theta[r : r + 1]
         same = (seed, first.numpy().tobytes())  # preferences of a seed share it, unless their starts differ
         if same not in rows:
-            rows[same] = _row(problem, key, seed, first, steps, step_size, batch_size)
+            rows[same] = _row(problem, key, seed, first, steps, step_size, batch_size, device)
         out.append(rows[same])
     return torch.cat(out)
 
 
 def _row(
-    problem: Problem, key: str, seed: int, theta: Float[Tensor, "1 P"], steps: int, step_size: float, batch_size: int
+    problem: Problem,
+    key: str,
+    seed: int,
+    theta: Float[Tensor, "1 P"],
+    steps: int,
+    step_size: float,
+    batch_size: int,
+    device: torch.device,
 ) -> Float[Tensor, "1 P"]:
     axes = {"problem": key, "steps": steps, "step_size": step_size, "batch_size": batch_size}
     own = seed_for(seed, use="start", first=digest_of(theta.numpy()), **axes)
     kept = cache_root() / f"start-{problem.name}-{own:016x}.npy"
     if kept.is_file():
         return torch.from_numpy(np.load(kept, allow_pickle=False)).double()
-    x = theta.float().clone().requires_grad_(True)
+    x = theta.to(device, torch.float32, copy=True).requires_grad_(True)
     optimizer = torch.optim.AdamW([x], lr=step_size, foreach=False)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
         optimizer, step_size, total_steps=steps + 1, anneal_strategy="linear", cycle_momentum=False
     )
     partial, t = kept.with_suffix(".pt"), 0
     if partial.is_file():
-        state = torch.load(partial, weights_only=True)
+        state = torch.load(partial, weights_only=True, map_location=device)
         x.data.copy_(state["x"])
         optimizer.load_state_dict(state["optimizer"])
         schedule.load_state_dict(state["schedule"])
         t = state["t"]
-    keys = torch.tensor([seed_for(seed, problem=problem.name, use="start batches")], dtype=torch.int64)
+    keys = torch.tensor([seed_for(seed, problem=problem.name, use="start batches")], dtype=torch.int64, device=device)
     saved = time.monotonic()
     with torch.enable_grad():
         while t < steps:
@@ -81,7 +95,7 @@ def _row(
                 now = {"x": x.data, "optimizer": optimizer.state_dict(), "schedule": schedule.state_dict(), "t": t}
                 _write(partial, lambda buffer, now=now: torch.save(now, buffer))
                 saved = time.monotonic()
-    found = x.detach()
+    found = x.detach().cpu()
     if not bool(found.isfinite().all()):
         raise ConfigError(
             f"The start of {problem.name} diverged (seed {seed}): choose problem.start.step_size below {step_size}."
