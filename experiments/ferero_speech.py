@@ -121,7 +121,8 @@ def _figure(a: Artifact, tuned: dict[str, Tuned], data: str) -> None:
         F = np.where((found.job.final["status"] == "done").to_numpy()[:, None, None], F, np.nan)
         for ax, values in ((left, F[..., 0]), (middle, violations(F)[1])):
             ax.plot(steps, values.T, color=COLOURS[key], lw=0.6, alpha=0.4)
-            ax.plot(steps, finite_mean(values, 0), color=COLOURS[key], lw=1.6, label=METHODS[key])
+            style = "--" if key == "omd_tch" else "-"  # it covers LS
+            ax.plot(steps, finite_mean(values, 0), style, color=COLOURS[key], lw=1.6, label=METHODS[key])
     left.axhline(EPS1, color=st.BLACK, lw=0.8, ls="--")
     left.annotate("upper bound 1.2", (0, EPS1), xytext=(2, 3), textcoords="offset points", fontsize=7.5, color=st.BLACK)
     left.set_title("(a) contrastive loss $f_{cpc}$")
@@ -189,7 +190,8 @@ def _constraint_claims(a: Artifact, tuned: dict[str, Tuned], embedded: bool) -> 
         ("cpc", "f_cpc above 1.2", g, g_ls),
     ):
         both = np.isfinite(ours) & np.isfinite(theirs)
-        better = (ours < theirs) | ((ours == 0) & (theirs == 0))
+        better = bool((ours < theirs)[both].all())
+        idle = bool((theirs[both] == 0).all())  # also where nothing is left
         a.claim(
             f"{key}-below-ls",
             f"FERERO's fine-tuning ends with a smaller {name} than linear scalarization's, in every seed",
@@ -197,15 +199,17 @@ def _constraint_claims(a: Artifact, tuned: dict[str, Tuned], embedded: bool) -> 
             published="constraints hold, no numbers",
             measured="by seed: "
             + ", ".join(f"{x:.3f} against {y:.3f}" for x, y in zip(ours[both], theirs[both], strict=True)),
-            tolerance="smaller in every seed, or both 0",
-            holds=None if embedded or not both.any() else bool(better[both].all()),
-            reason=_why(a, key, bool(better[both].all()), embedded),
+            tolerance="smaller in every seed",
+            holds=None if embedded or idle else better,
+            reason=_why(better, idle, embedded),
         )
 
 
-def _why(a: Artifact, key: str, holds: bool, embedded: bool) -> str:
+def _why(holds: bool, idle: bool, embedded: bool) -> str:
     if embedded:
         return "Generated syllables are no speech: shown, not judged."
+    if idle:
+        return "Not active here: linear scalarization keeps this bound by itself, so nothing can be smaller."
     if holds:
         return "A functional test on small sets of words."
     return (

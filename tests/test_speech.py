@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +29,7 @@ from mobench.errors import ConfigError, DataError, JoinError
 from mobench.metrics.recognition import error_rate, greedy, prefix_beam
 from mobench.models.conformer import MODELS, Conformer, shifted
 from mobench.oracles import Exact, Minibatch
-from mobench.problems import BilingualSpeech, SpeechSurrogate
+from mobench.problems import BilingualSpeech, SpeechSurrogate, warm_start
 from mobench.problems.bilingual_speech import contrastive
 from tests.conftest import Run
 
@@ -550,6 +552,24 @@ def test_an_interrupted_start_goes_on(cache: Path, monkeypatch: pytest.MonkeyPat
     assert torch.equal(problem(start=start).initial(runs(0)), whole)
     assert len(calls) == 6 + 3  # five steps were kept
     assert not list(cache.glob("*.pt"))
+
+
+def test_who_needs_a_start_that_is_being_trained_waits(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trained: list[int] = []
+    original = warm_start._train
+
+    def slow(*args: Any) -> None:
+        trained.append(1)
+        time.sleep(0.2)
+        original(*args)
+
+    monkeypatch.setattr(warm_start, "_train", slow)
+    p = problem(start={"kind": "ls", "steps": 2, "step_size": 0.02, "batch_size": 2})
+    p.initial(runs(1))  # what is made once per process is made
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(lambda _: p.initial(runs(0)), range(3)))
+    assert len(trained) == 2
+    assert all(torch.equal(x, found[0]) for x in found)
 
 
 def test_a_start_from_a_file(tmp_path: Path) -> None:

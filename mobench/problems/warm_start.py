@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import io
 import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +20,7 @@ from mobench.core.problem import Problem
 from mobench.core.random import seed_for
 from mobench.data.celeba import cache_root
 from mobench.data.images import digest_of
-from mobench.errors import ConfigError
+from mobench.errors import ConfigError, DataError
 from mobench.store import write_atomic
 
 SAVED = 60.0  # seconds between two states of a long training
@@ -68,8 +72,37 @@ def _row(
     axes = {"problem": key, "steps": steps, "step_size": step_size, "batch_size": batch_size}
     own = seed_for(seed, use="start", first=digest_of(theta.numpy()), **axes)
     kept = cache_root() / f"start-{problem.name}-{own:016x}.npy"
-    if kept.is_file():
+    with _alone(kept):  # jobs of a sweep that start there wait for the one that trains it
+        if not kept.is_file():
+            _train(problem, seed, theta, steps, step_size, batch_size, device, kept)
         return torch.from_numpy(np.load(kept, allow_pickle=False)).double()
+
+
+@contextlib.contextmanager
+def _alone(kept: Path) -> Iterator[None]:
+    """Hold a file for writing; others wait. The lock ends with its process however that ends."""
+    try:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        handle = kept.with_suffix(".lock").open("a")
+    except OSError as error:
+        raise DataError(
+            f"The start could not be kept in {kept.parent}: {error}. Choose another folder with MOBENCH_CACHE=DIR."
+        ) from error
+    with handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def _train(
+    problem: Problem,
+    seed: int,
+    theta: Float[Tensor, "1 P"],
+    steps: int,
+    step_size: float,
+    batch_size: int,
+    device: torch.device,
+    kept: Path,
+) -> None:
     x = theta.to(device, torch.float32, copy=True).requires_grad_(True)
     optimizer = torch.optim.AdamW([x], lr=step_size, foreach=False)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
@@ -102,10 +135,9 @@ def _row(
         )
     _write(kept, lambda buffer: np.save(buffer, found.numpy(), allow_pickle=False))
     partial.unlink(missing_ok=True)
-    return found.double()
 
 
-def _write(path: Any, save: Any) -> None:
+def _write(path: Path, save: Any) -> None:
     buffer = io.BytesIO()
     save(buffer)
     write_atomic(path, buffer.getvalue())
