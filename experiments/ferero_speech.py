@@ -266,7 +266,7 @@ def _notes(a: Artifact, data: str) -> None:
     )
     a.note(
         "At full size, with LibriSpeech and AISHELL-1 below DIR: mobench +experiment=ferero/table3 scale=paper "
-        "data=librispeech_aishell data_root=DIR hardware=gpu. Memory and time of such a step: docs/performance.md."
+        "data=librispeech_aishell data_root=DIR hardware=gpu. Memory and time of such a step: docs/speech.md."
     )
     a.note(
         "Panel (c) is a convex problem with the same two constraints, from the exact minimiser of the mean; it has no speech."
