@@ -27,6 +27,7 @@ from .toy import finite_mean, published
 METHODS = {"ls": "LS-FT", "mgda": "MGDA-FT", "omd_tch": "OMD-TCH-FT", "ferero": "FERERO-FT"}
 COLOURS = {"ls": st.GREY, "mgda": st.GREEN, "omd_tch": st.ORANGE, "ferero": st.BLUE}
 EPS1, EPS2, TOLERANCE = 1.2, 0.5, 1e-2
+TIGHT = 0.8  # below what small starts reach (about 0.87), where 1.2 asks for nothing
 PRINTED = ("Komatsu et al.", "w/o CPC", "Init. (M2ASR)", "LS-FT", "FERERO-FT")
 
 
@@ -67,9 +68,9 @@ class Tuned:
         return np.stack([self.column(n) if n else np.full(len(self.rows), np.nan) for n in names], axis=1)
 
 
-def violations(F: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """max(0, f_cpc - 1.2) and |f_zh - f_en - 0.5| of losses (..., 3)."""
-    return np.maximum(F[..., 0] - EPS1, 0.0), np.abs(F[..., 1] - F[..., 2] - EPS2)
+def violations(F: np.ndarray, bound: float = EPS1) -> tuple[np.ndarray, np.ndarray]:
+    """max(0, f_cpc - 1.2), or with another bound, and |f_zh - f_en - 0.5| of losses (..., 3)."""
+    return np.maximum(F[..., 0] - bound, 0.0), np.abs(F[..., 1] - F[..., 2] - EPS2)
 
 
 @artifact("ferero/table3")
@@ -94,6 +95,7 @@ def _rows(a: Artifact, tuned: dict[str, Tuned], data: str) -> pd.DataFrame:
                      "Chinese CER": numbers["Chinese"], "average": numbers["Average"]})  # fmt: skip
     measured = {"Init. (AdamW on the mean)": Tuned(a.jobs["ls"], 0), "LS w/o CPC": Tuned(a.jobs["ls_no_cpc"])}
     measured |= {METHODS[key]: found for key, found in tuned.items()}
+    measured[f"FERERO-FT, f_cpc <= {TIGHT}"] = Tuned(a.jobs["ferero_bound"])
     for name, found in measured.items():
         wer, cer = (100.0 * found.column(f"test_{kind}") for kind in ("wer_en", "cer_zh"))
         F = found.losses()
@@ -185,9 +187,13 @@ def _direction(job: JobRows) -> float:
 
 def _constraint_claims(a: Artifact, tuned: dict[str, Tuned], embedded: bool) -> None:
     (g, h), (g_ls, h_ls) = (violations(tuned[key].losses()) for key in ("ferero", "ls"))
+    tight, h_tight = violations(Tuned(a.jobs["ferero_bound"]).losses(), TIGHT)
+    tight_ls, _ = violations(tuned["ls"].losses(), TIGHT)
     for key, name, ours, theirs in (
         ("gap", "|f_zh - f_en - 0.5|", h, h_ls),
         ("cpc", "f_cpc above 1.2", g, g_ls),
+        ("tight-gap", f"|f_zh - f_en - 0.5|, with f_cpc <= {TIGHT} for 1.2,", h_tight, h_ls),
+        ("tight-cpc", f"f_cpc above {TIGHT}, with that bound,", tight, tight_ls),
     ):
         both = np.isfinite(ours) & np.isfinite(theirs)
         better = bool((ours < theirs)[both].all())
@@ -195,7 +201,7 @@ def _constraint_claims(a: Artifact, tuned: dict[str, Tuned], embedded: bool) -> 
         a.claim(
             f"{key}-below-ls",
             f"FERERO's fine-tuning ends with a smaller {name} than linear scalarization's, in every seed",
-            "Section 5, the purpose of eq. (5.2)",
+            "Section 5, the purpose of eq. (5.2)" + (", with a bound of ours" if key.startswith("tight") else ""),
             published="constraints hold, no numbers",
             measured="by seed: "
             + ", ".join(f"{x:.3f} against {y:.3f}" for x, y in zip(ours[both], theirs[both], strict=True)),
@@ -263,6 +269,10 @@ def _notes(a: Artifact, data: str) -> None:
         f"mean of the objectives make (w/o CPC: of the two CTC losses), and take {config['steps']} plain gradient steps. Step "
         f"sizes, gamma and c_h of smaller scales are ours. Error rates in percent: words in English, characters in Mandarin; "
         f"greedy decoding. Losses are exact, of all training utterances; CTC losses are per unit of the transcript."
+    )
+    a.note(
+        f"Small starts keep f_cpc <= 1.2 by themselves, so that bound asks for nothing there; a second FERERO run has {TIGHT} in "
+        f"its place, set before its first run."
     )
     a.note(
         "At full size, with LibriSpeech and AISHELL-1 below DIR: mobench +experiment=ferero/table3 scale=paper "
