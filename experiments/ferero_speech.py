@@ -27,7 +27,7 @@ from .toy import finite_mean, published
 METHODS = {"ls": "LS-FT", "mgda": "MGDA-FT", "omd_tch": "OMD-TCH-FT", "ferero": "FERERO-FT"}
 COLOURS = {"ls": st.GREY, "mgda": st.GREEN, "omd_tch": st.ORANGE, "ferero": st.BLUE}
 EPS1, EPS2, TOLERANCE = 1.2, 0.5, 1e-2
-TIGHT = 0.8  # below what small starts reach (about 0.87), where 1.2 asks for nothing
+TIGHT = 0.8  # of table3_bound: below what small starts reach (about 0.87), where 1.2 asks for nothing
 PRINTED = ("Komatsu et al.", "w/o CPC", "Init. (M2ASR)", "LS-FT", "FERERO-FT")
 
 
@@ -81,7 +81,7 @@ def table3(a: Artifact) -> None:
     a.table(_rows(a, tuned, str(meta["data"])), given=("row", "data"))
     _figure(a, tuned, str(meta["data"]))
     _surrogate_claims(a)
-    _constraint_claims(a, tuned, bool(meta["embedded"]))
+    _constraint_claims(a, tuned["ferero"], tuned["ls"], bool(meta["embedded"]))
     _published_claims(a, tuned, bool(meta["embedded"]))
     _notes(a, str(meta["data"]))
 
@@ -95,16 +95,18 @@ def _rows(a: Artifact, tuned: dict[str, Tuned], data: str) -> pd.DataFrame:
                      "Chinese CER": numbers["Chinese"], "average": numbers["Average"]})  # fmt: skip
     measured = {"Init. (AdamW on the mean)": Tuned(a.jobs["ls"], 0), "LS w/o CPC": Tuned(a.jobs["ls_no_cpc"])}
     measured |= {METHODS[key]: found for key, found in tuned.items()}
-    measured[f"FERERO-FT, f_cpc <= {TIGHT}"] = Tuned(a.jobs["ferero_bound"])
-    for name, found in measured.items():
-        wer, cer = (100.0 * found.column(f"test_{kind}") for kind in ("wer_en", "cer_zh"))
-        F = found.losses()
-        g, h = violations(F)
-        columns = {"English WER": wer, "Chinese CER": cer, "average": (wer + cer) / 2, "f_cpc": F[:, 0], "f_zh": F[:, 1],
-                   "f_en": F[:, 2], "f_cpc above 1.2": g, "|f_zh - f_en - 0.5|": h}  # fmt: skip
-        row: dict[str, object] = {"row": f"{name}, measured", "data": data}
-        rows.append(row | {k: _cell(v) for k, v in columns.items()} | {"runs": found.runs})
+    rows += [_measured(f"{name}, measured", data, found) for name, found in measured.items()]
     return pd.DataFrame(rows)
+
+
+def _measured(name: str, data: str, found: Tuned, bound: float = EPS1) -> dict[str, object]:
+    """One row of a table."""
+    wer, cer = (100.0 * found.column(f"test_{kind}") for kind in ("wer_en", "cer_zh"))
+    F = found.losses()
+    g, h = violations(F, bound)
+    columns = {"English WER": wer, "Chinese CER": cer, "average": (wer + cer) / 2, "f_cpc": F[:, 0], "f_zh": F[:, 1],
+               "f_en": F[:, 2], f"f_cpc above {bound}": g, "|f_zh - f_en - 0.5|": h}  # fmt: skip
+    return {"row": name, "data": data} | {k: _cell(v) for k, v in columns.items()} | {"runs": found.runs}
 
 
 def _cell(values: np.ndarray) -> str:
@@ -126,7 +128,7 @@ def _figure(a: Artifact, tuned: dict[str, Tuned], data: str) -> None:
             style = "--" if key == "omd_tch" else "-"  # it covers LS
             ax.plot(steps, finite_mean(values, 0), style, color=COLOURS[key], lw=1.6, label=METHODS[key])
     left.axhline(EPS1, color=st.BLACK, lw=0.8, ls="--")
-    left.annotate("upper bound 1.2", (0, EPS1), xytext=(2, 3), textcoords="offset points", fontsize=7.5, color=st.BLACK)
+    left.annotate(f"bound {EPS1}", (0, EPS1), xytext=(2, 3), textcoords="offset points", fontsize=7.5)
     left.set_title("(a) contrastive loss $f_{cpc}$")
     middle.set_title("(b) $|f_{zh} - f_{en} - 0.5|$")
     middle.set_ylim(bottom=0)
@@ -185,39 +187,39 @@ def _direction(job: JobRows) -> float:
     return float(torch.linalg.vector_norm(d))
 
 
-def _constraint_claims(a: Artifact, tuned: dict[str, Tuned], embedded: bool) -> None:
-    (g, h), (g_ls, h_ls) = (violations(tuned[key].losses()) for key in ("ferero", "ls"))
-    tight, h_tight = violations(Tuned(a.jobs["ferero_bound"]).losses(), TIGHT)
-    tight_ls, _ = violations(tuned["ls"].losses(), TIGHT)
+def _constraint_claims(a: Artifact, ferero: Tuned, ls: Tuned, embedded: bool, bound: float = EPS1) -> None:
+    (g, h), (g_ls, h_ls) = (violations(found.losses(), bound) for found in (ferero, ls))
     for key, name, ours, theirs in (
         ("gap", "|f_zh - f_en - 0.5|", h, h_ls),
-        ("cpc", "f_cpc above 1.2", g, g_ls),
-        ("tight-gap", f"|f_zh - f_en - 0.5|, with f_cpc <= {TIGHT} for 1.2,", h_tight, h_ls),
-        ("tight-cpc", f"f_cpc above {TIGHT}, with that bound,", tight, tight_ls),
+        ("cpc", f"f_cpc above {bound}", g, g_ls),
     ):
-        both = np.isfinite(ours) & np.isfinite(theirs)
-        better = bool((ours < theirs)[both].all())
-        idle = bool((theirs[both] == 0).all())  # also where nothing is left
+        better = bool((ours < theirs).all())  # a lost run is not smaller
+        idle = not (theirs > 0).any()
+        pairs = [f"{x:.3f} against {y:.3f}" for x, y in zip(ours, theirs, strict=True)]
         a.claim(
             f"{key}-below-ls",
             f"FERERO's fine-tuning ends with a smaller {name} than linear scalarization's, in every seed",
-            "Section 5, the purpose of eq. (5.2)" + (", with a bound of ours" if key.startswith("tight") else ""),
+            "Section 5, the purpose of eq. (5.2)" + ("" if bound == EPS1 else f" (the bound {bound} is ours)"),
             published="constraints hold, no numbers",
-            measured="by seed: "
-            + ", ".join(f"{x:.3f} against {y:.3f}" for x, y in zip(ours[both], theirs[both], strict=True)),
+            measured="by seed: " + ", ".join(pairs).replace("nan", "lost"),
             tolerance="smaller in every seed",
             holds=None if embedded or idle else better,
-            reason=_why(better, idle, embedded),
+            reason=_why(better, idle, embedded, bool(np.isnan(ours).any())),
         )
 
 
-def _why(holds: bool, idle: bool, embedded: bool) -> str:
+def _why(holds: bool, idle: bool, embedded: bool, lost: bool) -> str:
     if embedded:
         return "Generated syllables are no speech: shown, not judged."
     if idle:
         return "Not active here: linear scalarization keeps this bound by itself, so nothing can be smaller."
     if holds:
         return "A functional test on small sets of words."
+    if lost:
+        return (
+            "A run diverged. The gap asks for a larger f_zh, whose gradient grows on the way up; two batches of eight tell the "
+            "multipliers late, and they overshoot. The same happens on generated syllables for larger gamma."
+        )
     return (
         "Algorithm 3 moves its multipliers by gamma times what two small batches say; in so few steps they have not "
         "settled. The exact subproblem on the surrogate ends on both constraints."
@@ -271,8 +273,7 @@ def _notes(a: Artifact, data: str) -> None:
         f"greedy decoding. Losses are exact, of all training utterances; CTC losses are per unit of the transcript."
     )
     a.note(
-        f"Small starts keep f_cpc <= 1.2 by themselves, so that bound asks for nothing there; a second FERERO run has {TIGHT} in "
-        f"its place, set before its first run."
+        f"Small starts keep f_cpc <= {EPS1} by themselves, so that bound asks for nothing there: ferero/table3_bound has another."
     )
     a.note(
         "At full size, with LibriSpeech and AISHELL-1 below DIR: mobench +experiment=ferero/table3 scale=paper "
@@ -280,4 +281,18 @@ def _notes(a: Artifact, data: str) -> None:
     )
     a.note(
         "Panel (c) is a convex problem with the same two constraints, from the exact minimiser of the mean; it has no speech."
+    )
+
+
+@artifact("ferero/table3_bound")
+def table3_bound(a: Artifact) -> None:
+    """The same fine-tuning with f_cpc <= 0.8: the published bound holds at small starts without being asked for."""
+    ls, ferero = Tuned(a.jobs["ls"]), Tuned(a.jobs["ferero"])
+    meta = a.jobs["ferero"].meta
+    rows = {"Init. (AdamW on the mean)": Tuned(a.jobs["ls"], 0), "LS-FT": ls, f"FERERO-FT, f_cpc <= {TIGHT}": ferero}
+    frame = pd.DataFrame([_measured(name, str(meta["data"]), found, TIGHT) for name, found in rows.items()])
+    a.table(frame, given=("row", "data"))
+    _constraint_claims(a, ferero, ls, bool(meta["embedded"]), TIGHT)
+    a.note(
+        f"Ours. {TIGHT} was set before its first run, all other settings are those of ferero/table3, and none was changed after it."
     )
