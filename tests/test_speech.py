@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -317,12 +318,14 @@ def test_units() -> None:
     assert u.table == ("", "\ufffd", "a", "b")
     assert u.encode("bax") == [3, 2, 1]
     assert u.decode([3, 2]) == "ba"
+    assert u.decode([2, 4, 99]) == "a\ufffd\ufffd"  # a head of the paper's size has outputs that no unit needs
     texts = ["the cat sat on the mat", "the dog sat"] * 5
     s = subwords(texts, 24)
     assert len(s) <= 24
     assert min(s.encode(texts[0])) >= 1
     assert s.decode(s.encode(texts[1])) == texts[1]
     assert subwords(texts, 24).table == s.table
+    assert s.decode([*s.encode(texts[1]), 1000]).startswith(texts[1])
 
 
 # official folders
@@ -484,6 +487,21 @@ def test_the_small_set(tmp_path: Path) -> None:
     (folder / "english_digits.npz").unlink()
     with pytest.raises(DataError, match=r"data=speech_small needs english_digits\.npz"):
         corpora.speech("small", tmp_path)
+
+
+@pytest.mark.skipif(
+    "MOBENCH_DATA" not in os.environ or corpora.missing_files("small", os.environ["MOBENCH_DATA"]) != [],
+    reason="the small sets are not below MOBENCH_DATA",
+)
+def test_the_real_small_set() -> None:
+    p = BilingualSpeech(data="small", data_root=os.environ["MOBENCH_DATA"], model="laptop")
+    facts = p.facts()
+    assert [facts[f"{split}_{k}"] for k in corpora.LANGUAGES for split in ("train", "test")] == [161, 40, 300, 300]
+    for language in corpora.LANGUAGES:
+        for split in ("train", "test"):
+            for i in range(facts[f"{split}_{language}"]):
+                p.features(language, split, i)  # none is refused
+    assert p.units["en"].decode(p.units["en"].encode("seven")) == "seven"
 
 
 def test_generated_is_the_same_everywhere() -> None:

@@ -32,7 +32,8 @@ class Units:
         return [place.get(c, 1) for c in text]
 
     def decode(self, indices: Sequence[int]) -> str:
-        """The text of indices >= 1."""
+        """The text of indices >= 1; a head may have more outputs than there are units, and they are unknown."""
+        indices = [i if i < len(self.table) else 1 for i in indices]
         if self.pieces is not None:
             return str(self.pieces.decode([i - 1 for i in indices]))
         return "".join(self.table[i] for i in indices)
