@@ -206,6 +206,8 @@ class JobsSweeper(Sweeper):
             config = self._compose(command)
             artifact = config["artifact"]["id"]
             named: dict[str, list[str]] = {"": command}
+            if config["artifact"]["depicts"] not in (None, "data"):
+                raise ConfigError(f"artifact.depicts is 'data' or nothing, not {config['artifact']['depicts']!r}.")
             if artifact is not None:
                 plan.artifacts[artifact], plan.commands[artifact] = config, command
                 named = {

@@ -51,6 +51,7 @@ def check_folder(folder: Path, scale: str) -> list[dict[str, Any]]:
     origin = json.loads((folder / "provenance.json").read_text())
     assert {"command", "jobs", "runs", "git_sha", "versions", "date", "device", "seconds_jobs", "notes"} <= set(origin)
     assert origin["command"].startswith("mobench +experiment=")
+    assert origin["depicts"] == ("data" if origin["id"] in ("ferero/pictures", "omd_tch/partitions") else None)
     if "figure.pdf" in names:
         check_fonts(folder / "figure.pdf")
         assert (folder / "figure.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from mobench.errors import MobenchError
-from mobench.report.build import build, declared, papers_markdown, results_markdown, results_summary_markdown
+from mobench.report import build, declared, papers_markdown, results_markdown, results_summary_markdown
 from mobench.store import outputs_root, write_atomic
 
 MARKERS = ("<!-- results: written by make report -->", "<!-- end of results -->")

@@ -1,0 +1,204 @@
+"""The HTML pages of the report, each as its address and bytes. Dates and the present commit stand on the overview alone:
+the other pages change only with the rows that they show."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import jinja2
+
+from mobench import provenance
+from mobench.report.model import VERDICTS, DataSet, Entry, Job, Paper, Site, two_workers
+from mobench.report.words import commit, duration, glue, moment, size, text
+
+OPEN_JOBS = 12  # a longer list of an artifact's jobs is folded
+NAVIGATION = (("index.html", "Overview"), ("claims.html", "Claims"), ("runs.html", "Runs"), ("data.html", "Data"))
+STATES = {"done": "✓", "running": "…", "failed": "✗"}
+
+
+def _environment() -> jinja2.Environment:
+    loader = jinja2.FileSystemLoader(Path(__file__).parent / "templates")
+    env = jinja2.Environment(
+        loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    env.filters |= {"text": text, "glue": glue, "duration": duration, "moment": moment, "size": size, "url": quote}
+    env.globals |= {
+        "navigation": NAVIGATION,
+        "verdicts": list(VERDICTS.values()),
+        "states": STATES,
+        "open_jobs": OPEN_JOBS,
+    }
+    return env
+
+
+def styles() -> dict[str, bytes]:
+    """What all pages share."""
+    env = _environment()
+    return {f"assets/{name}": env.get_template(name).render().encode() for name in ("style.css", "script.js")}
+
+
+def pages(site: Site, thumbnails: dict[str, str]) -> Iterator[tuple[str, bytes]]:
+    """Every page of the report; `thumbnails`: address of the small figure by artifact."""
+    env = _environment()
+
+    def page(address: str, template: str, **values: Any) -> tuple[str, bytes]:
+        base = "../" * address.count("/")
+        return address, env.get_template(template).render(site=site, base=base, **values).encode()
+
+    commits = sorted({e.commit for e in site.entries if e.origin})
+    scales = sorted({e.scale for e in site.entries if e.scale != "–"})
+    head = {"commit": commit(provenance.code()), "commits": commits, "scales": scales}
+    yield page(
+        "index.html",
+        "index.html",
+        here="index.html",
+        thumbnails=thumbnails,
+        built=time.strftime("%Y-%m-%d %H:%M %z"),
+        **head,
+    )
+    yield page("claims.html", "claims.html", here="claims.html")
+    yield page("runs.html", "runs.html", here="runs.html", choices=_choices(site))
+    yield page(
+        "data.html",
+        "data.html",
+        here="data.html",
+        thumbnails=thumbnails,
+        without=sum(job.key not in site.data_of for job in site.jobs),
+    )
+    for paper in site.papers:
+        for i, entry in enumerate(paper.entries):
+            around = (paper.entries[i - 1] if i else None, paper.entries[i + 1] if i + 1 < len(paper.entries) else None)
+            own = {"paper": paper, "e": entry, "around": around, "runtime": runtime(entry, site)}
+            yield page(f"artifacts/{entry.id}.html", "artifact.html", here="", **own)
+    settings = {e.id: _settings(site.by_key[k] for k in e.jobs.values() if k in site.by_key) for e in site.entries}
+    for job in site.jobs:
+        yield page(f"runs/{job.key}.html", "job.html", here="", job=job, apart=_apart(job, settings))
+    for data in site.data:
+        yield page(
+            data.page, "dataset.html", here="", data=data, sizes=_sizes(data), drawn=_by_paper(data.entries, site)
+        )
+
+
+# what is said on the pages
+
+
+def runtime(entry: Entry, site: Site) -> list[tuple[str, str]]:
+    """What to expect of its command, as measured: where, and how long. Only what rows know."""
+    jobs = [site.by_key[key] for key in dict.fromkeys(entry.jobs.values()) if key in site.by_key]
+    drawing = f"then {duration(entry.origin.get('seconds_drawing'))} for drawing"
+    if not jobs:
+        whole = duration(entry.origin.get("seconds_jobs"))
+        return (
+            [("Jobs", f"{whole} in all when it was drawn (their folders are not here), {drawing}")]
+            if entry.jobs
+            else []
+        )
+    lines = []
+    timed = [job for job in jobs if job.seconds is not None]
+    cpu, gpu = [j for j in timed if not j.on_gpu], [j for j in timed if j.on_gpu]
+    if cpu:
+        times = [job.seconds or 0.0 for job in cpu]
+        threads = sorted({job.threads for job in cpu if job.threads is not None})
+        cores = "one core" if threads == [1] else f"{' to '.join(map(str, threads[:1] + threads[1:][-1:]))} threads"
+        names = ", ".join(sorted({job.device for job in cpu}))
+        said = f"{duration(sum(times))} for {_jobs(len(cpu))} on {names}, {drawing}"
+        lines.append((cores[:1].upper() + cores[1:] if threads else "CPU", said))
+        if len(cpu) > 1 and not gpu:
+            said = (
+                f"about {duration(two_workers(times))} for the jobs, in the order of the list; the longest one takes "
+            )
+            lines.append(("Two workers", said + duration(max(times))))
+    if gpu:
+        names = ", ".join(sorted({job.device for job in gpu}))
+        said = f"{duration(sum(job.seconds or 0.0 for job in gpu))} for {_jobs(len(gpu))} on {names}"
+        lines.append(("One GPU", said + ("" if cpu else f", {drawing}")))
+    else:
+        lines.append(("One GPU", "not measured: none of its jobs ran on one"))
+    lost = len(dict.fromkeys(entry.jobs.values())) - len(timed)
+    if lost:
+        lines.append(("Not known", f"the time of {_jobs(lost)}: no folder here, or no time in it"))
+    shared = sum(len(job.entries) > 1 for job in jobs)
+    if shared:
+        lines.append(
+            ("Shared", f"{shared} of {_jobs(len(jobs))} also serve other artifacts; a finished job is not run again")
+        )
+    return lines
+
+
+def _jobs(n: int) -> str:
+    return f"{n} job{'s' if n != 1 else ''}"
+
+
+def _choices(site: Site) -> dict[str, list[tuple[str, str]]]:
+    """What the run browser can be filtered by: (value, label) per attribute."""
+
+    def plain(values: Iterable[str]) -> list[tuple[str, str]]:
+        return [(v, v) for v in sorted(set(values) - {"", "–"})]
+
+    used = {entry.id for job in site.jobs for entry in job.entries}
+    return {
+        "problem": plain(job.problem for job in site.jobs),
+        "algorithm": plain(job.algorithm for job in site.jobs),
+        "scale": plain(job.scale for job in site.jobs),
+        "artifact": [(e.id, f"{p.short}: {e.label}") for p in site.papers for e in p.entries if e.id in used],
+        "data": [(data.slug, data.label) for data in site.data],
+    }
+
+
+def _flat(value: Any, at: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            yield from _flat(inner, f"{at}.{key}" if at else str(key))
+    else:
+        yield at.removesuffix("._target_"), value
+
+
+def _identity(job: Job) -> dict[str, str]:
+    """What determines a job's rows, a line per setting."""
+    identity = job.origin.get("identity")
+    if not isinstance(identity, dict):
+        return {}
+    flat = {key: value for key, value in _flat(identity) if not key.startswith("versions.")}
+    said = {
+        k: v.rsplit(".", 1)[-1] if isinstance(v, str) else json.dumps(v, ensure_ascii=False) for k, v in flat.items()
+    }
+    return {k: v if len(v) <= 120 else f"{v[:110]} … ({len(flat[k])} entries)" for k, v in said.items()}
+
+
+def _apart(job: Job, settings: dict[str, dict[str, set[str | None]]]) -> tuple[Entry, list[tuple[str, str]]] | None:
+    """What sets a job apart from the others of an artifact: of the one with whose jobs it has most in common."""
+    own = _identity(job)
+    found = [(e, [(k, v) for k, v in own.items() if settings[e.id][k] != {v}]) for e in job.entries]
+    return min((f for f in found if f[1]), key=lambda f: len(f[1]), default=None)
+
+
+def _settings(jobs: Iterable[Job]) -> dict[str, set[str | None]]:
+    """Per setting, the values that these jobs have; None where one lacks it."""
+    found = [_identity(job) for job in jobs]
+    return {key: {own.get(key) for own in found} for key in {key for own in found for key in own}}
+
+
+def _sizes(data: DataSet) -> dict[str, list[tuple[str, str]]]:
+    """Per SHA-256, what its jobs say of it: train_size and the like, each different answer once."""
+    out = {}
+    for sha, jobs in data.versions.items():
+        said: dict[str, list[str]] = {}
+        for job in jobs:
+            for key, value in job.facts.items():
+                if key not in ("data", "data_sha256", "embedded") and not key.endswith("_sha256"):
+                    seen = said.setdefault(key.replace("_", " "), [])
+                    seen += [shown] if (shown := size(value)) not in seen else []
+        out[sha] = [
+            (key, "; ".join(v[:4]) + (f"; and {len(v) - 4} more" if len(v) > 4 else "")) for key, v in said.items()
+        ]
+    return out
+
+
+def _by_paper(entries: list[Entry], site: Site) -> list[tuple[Paper, list[Entry]]]:
+    ids = {e.id for e in entries}
+    return [(p, mine) for p in site.papers if (mine := [e for e in p.entries if e.id in ids])]
