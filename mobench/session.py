@@ -37,7 +37,7 @@ def _cell(values: pd.Series) -> str:
 
 
 def summary(folder: JobFolder) -> str:
-    """A readable table of one job: a line per preference and output rule, mean over the seeds that finished."""
+    """A readable table of one job: a line per preference, varied value and output rule, mean over the seeds that finished."""
     rows, meta = folder.final(), folder.meta()
     weights = columns(rows, "preference_")
     shown = columns(rows, "f_") + [
@@ -45,12 +45,15 @@ def summary(folder: JobFolder) -> str:
         for c in ("violation", "tchebycheff", "angle_deg", "front_distance", "stationarity")
         if c in rows and rows[c].notna().any()
     ]
-    table: dict[str, list[str]] = {c: [] for c in ("preference", "output", *shown, "runs")}
-    groups = rows.groupby([*weights, "output"], sort=False)
+    varied = [name for name in folder.config().get("vary", {}) if name in rows]
+    table: dict[str, list[str]] = {c: [] for c in ("preference", *varied, "output", *shown, "runs")}
+    groups = rows.groupby([*weights, *varied, "output"], sort=False)
     for key, group in groups:
         assert isinstance(key, tuple)
         good = group[group["status"] == "done"]
-        table["preference"].append(" ".join(f"{w:.3f}" for w in key[:-1]))
+        table["preference"].append(" ".join(f"{w:.3f}" for w in key[: len(weights)]))
+        for name, value in zip(varied, key[len(weights) : -1], strict=True):
+            table[name].append(_number(float(str(value))))
         table["output"].append(str(key[-1]))
         for c in shown:
             table[c].append(_cell(good[c]))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from mobench.report.model import FAILING, UNREADABLE, VERDICTS, Site, Verdict
 from mobench.report.reading import artifacts
+from mobench.report.words import duration
 from mobench.store import outputs_root
 
 
@@ -60,6 +61,22 @@ def papers_markdown(root: Path | None = None, expected: Sequence[str] = ()) -> s
     return "\n".join(lines) + "\n"
 
 
+def paper_markdown(id: str, root: Path | None = None, expected: Sequence[str] = ()) -> str:
+    """A line per artifact of one paper: what it is, its verdicts, what it took to run and draw, its command."""
+    site = artifacts(root or outputs_root(), expected)
+    lines = ["| artifact | what | verdicts | took | command |", "| --- | --- | --- | --- | --- |"]
+    for entry in (e for p in site.papers if p.id == id for e in [*p.entries, *p.waiting]):
+        verdicts = " ".join(f"{v.symbol}&nbsp;{n}" for v, n in entry.counts if n) if entry.built else "not drawn yet"
+        times = [entry.origin.get(key) for key in ("seconds_jobs", "seconds_drawing")]
+        seconds = duration(sum(float(t) for t in times if t is not None)) if None not in times else "–"
+        scale = "" if entry.scale in ("–", "laptop") else f" ({entry.scale})"
+        cells = [_md(entry.name), _md(entry.title), verdicts or "–", seconds + scale, _code(entry.command)]
+        lines.append(f"| {' | '.join(cells)} |")
+    legend = ", ".join(f"{v.symbol} {v.name}" for v in VERDICTS.values())
+    took = "*took*: wall time of its jobs one after the other, shared ones included, and of drawing; measured where it was drawn."
+    return "\n".join([*lines, "", f"{legend}; {took}"]) + "\n"
+
+
 def _summary(site: Site) -> str:
     if not site.papers:
         return "No artifact has been drawn yet.\n"
@@ -97,7 +114,7 @@ def results_markdown(root: Path | None = None, expected: Sequence[str] = ()) -> 
         _summary(site).rstrip(),
     ]
     for paper in site.papers:
-        lines += ["", f"## {_md(paper.short)}" + (f": {_md(paper.title)}" if paper.title else ""), ""]
+        lines += ["", f"## {_md(paper.short)}", "", *([f"*{_md(paper.title)}*", ""] if paper.title else [])]
         scales = sorted({e.scale for e in paper.entries if e.scale != "–"})
         commits = sorted({e.commit for e in paper.entries if e.origin})
         origin = [f"scale {', '.join(scales)}"] if scales else []

@@ -109,7 +109,9 @@ class Entry:
     @property
     def command(self) -> str:
         """The command that makes it; where its rows are logged is left to the reader (provenance.json has all of it)."""
-        return re.sub(r" logger=\S+", "", text(self.origin.get("command") or f"mobench +experiment={self.id}"))
+        return re.sub(
+            r" (logger|progress)=\S+", "", text(self.origin.get("command") or f"mobench +experiment={self.id}")
+        )
 
     @property
     def scale(self) -> str:
