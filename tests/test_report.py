@@ -118,7 +118,7 @@ def job(
         states = ["done"] * done + ["diverged"] * (total - done)
         # two output rules: runs are counted once
         rows = [
-            f"{i},0,{rule},{(i + 1) / total},0.5,{1 / (i + 3)},{i % 2},{'' if i else '1.5e-9'},{s}"
+            f"{i},0,{rule},{(i + 1) / total},0.5,{1 / (i + 3)},{i % 2},{('1.5e-9', '1e-12', '')[min(i, 2)]},{s}"
             for rule in ("last", "mean")
             for i, s in enumerate(states)
         ]
@@ -958,7 +958,7 @@ def test_in_a_browser(outputs: Path, tmp_path: Path, dark: bool) -> None:
     assert did["claims"] == {
         "linked": [1, "1 of 8 claims", "ferero"],
         "yes": [3, "#verdict=yes&paper=ferero"],
-        "reset": [8, "", "", 0],
+        "reset": [8, "", "8 claims", 0],
         "searched": [3, "#q=step+SIZE"],
         "changed": [2, ""],
         "none": [0, 1],
@@ -973,7 +973,7 @@ def test_in_a_browser(outputs: Path, tmp_path: Path, dark: bool) -> None:
         "names": ["epo", "ls", "ls", "ls", "ls", "ls", "omd_tch", "pmtl"],
         "found": ["runs/vlmop2-epo-aaaaaaaaaa.html"],
     }
-    assert did["job"] == {"residual": ["1.5·10⁻⁹", "1.5·10⁻⁹"], "f": ["0.04545", "0.3333"], "open": 1}
+    assert did["job"] == {"residual": ["1·10⁻¹²", "1.5·10⁻⁹"], "f": ["0.04545", "0.3333"], "open": 1}
     assert did["artifact"]["copied"] in ("Copied", "Select it")
     assert did["artifact"] | {"copied": ""} == {
         "claims": 4,

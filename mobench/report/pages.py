@@ -170,17 +170,20 @@ def _identity(job: Job) -> dict[str, str]:
     return {k: v if len(v) <= 120 else f"{v[:110]} … ({len(flat[k])} entries)" for k, v in said.items()}
 
 
-def _apart(job: Job, settings: dict[str, dict[str, set[str | None]]]) -> tuple[Entry, list[tuple[str, str]]] | None:
+def _apart(job: Job, settings: dict[str, dict[str, set[str]]]) -> tuple[Entry, list[tuple[str, str]]] | None:
     """What sets a job apart from the others of an artifact: of the one with whose jobs it has most in common."""
     own = _identity(job)
     found = [(e, [(k, v) for k, v in own.items() if settings[e.id][k] != {v}]) for e in job.entries]
     return min((f for f in found if f[1]), key=lambda f: len(f[1]), default=None)
 
 
-def _settings(jobs: Iterable[Job]) -> dict[str, set[str | None]]:
-    """Per setting, the values that these jobs have; None where one lacks it."""
-    found = [_identity(job) for job in jobs]
-    return {key: {own.get(key) for own in found} for key in {key for own in found for key in own}}
+def _settings(jobs: Iterable[Job]) -> dict[str, set[str]]:
+    """Per setting, the values that those of these jobs have that have it."""
+    values: dict[str, set[str]] = {}
+    for job in jobs:
+        for key, value in _identity(job).items():
+            values.setdefault(key, set()).add(value)
+    return values
 
 
 def _sizes(data: DataSet) -> dict[str, list[tuple[str, str]]]:

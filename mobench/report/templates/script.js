@@ -48,7 +48,7 @@
         if (fits) n += 1;
       }
       for (const g of groups) g.hidden = state.length > 0 && !$$(form.dataset.items, g).some((e) => !e.hidden);
-      output.textContent = state.length ? `${n} of ${items.length} ${form.dataset.word}` : "";
+      output.textContent = `${state.length ? `${n} of ` : ""}${items.length} ${form.dataset.word}`;
       if (none) none.hidden = n > 0;
       $$("[type=reset]", form).forEach((b) => { b.disabled = state.length === 0; });
     };
