@@ -342,7 +342,7 @@ def test_damaged_folders_are_shown_with_the_reason(outputs: Path) -> None:
         ("provenance.json", b"[]", "provenance.json holds list"),
         ("figure.png", b"GIF89a", "figure.png cannot be shown: it is no PNG"),
         ("figure.png", png()[:-14], "figure.png cannot be shown: it is cut off"),
-        ("figure.png", png().replace(b"IDAT", b"IDAS"), "figure.png cannot be shown: it is damaged"),
+        ("figure.png", png()[:-14] + b"xx" + png()[-12:], "figure.png cannot be shown: it is damaged"),
         ("table.csv", b"a,b\n1\n", "row 1 has 1 cells, its head 2"),
         ("table.csv", b"", "table.csv cannot be shown: it is empty"),
         ("table.csv", b'a\n"x', "table.csv cannot be shown"),
@@ -528,6 +528,9 @@ def test_many_rows_of_a_job_are_cut_and_say_so(tmp_path: Path) -> None:
 def test_data_sets(outputs: Path) -> None:
     job(outputs, "multimnist-epo-0000000005", "done", 1, 1, 2.0, {**DIGITS, "data_sha256": "9" * 64, "train_size": 8})
     job(outputs, "x-y-0000000006", "done", 1, 1, 2.0, {**DIGITS, "data": "Digits (enlarged)"})  # the same file name
+    artifact(
+        outputs, "ferero/fig11", [], jobs={"a": "multimnist-ls-0000000001"}
+    )  # uses the data and does not show them
     site = collect(outputs)
     found = {d.label: (d.slug, d.kind, len(d.jobs), len(d.versions)) for d in site.data}
     assert found == {
@@ -762,15 +765,17 @@ const general = async (address, width) => {
   // Tab goes through a page in its order: nothing is left out, nothing jumps the queue, and one sees where one is
   out.unreachable = reach.filter((e) => {
     e.focus({ focusVisible: true });
-    const ring = (x) => x && p.w.getComputedStyle(x).outlineStyle !== "none";
-    const seen = ring(e) || ring(e.nextElementSibling) || p.w.getComputedStyle(e, "::after").outlineStyle !== "none";
+    const ring = (x, part) => x && p.w.getComputedStyle(x, part).outlineStyle !== "none"
+      && parseFloat(p.w.getComputedStyle(x, part).outlineWidth) > 0;
+    const seen = ring(e) || ring(e.nextElementSibling) || ring(e, "::after");
     return e.tabIndex !== 0 || p.d.activeElement !== e || !seen;
   }).map((e) => e.outerHTML.slice(0, 120));
   out.first = reach[0].className;
   const labelled = (e) => [...(e.labels || [])].some((label) => label.textContent.trim());
   out.unnamed = p.all("a, button, input, select, summary, [role=region]")
     .filter((e) => !e.getAttribute("aria-label") && !e.hasAttribute("aria-labelledby"))
-    .filter((e) => !labelled(e) && !e.textContent.trim() && !e.querySelector("img[alt]:not([alt=''])"))
+    .filter((e) => e.matches("[role=region]") || !labelled(e) && !e.textContent.trim()
+      && !e.querySelector("img[alt]:not([alt=''])"))
     .map((e) => e.outerHTML.slice(0, 120));
   out.unscrollable = p.shown("main *")
     .filter((e) => e.scrollWidth > e.clientWidth + 1 && /auto|scroll/.test(p.w.getComputedStyle(e).overflowX))
@@ -826,10 +831,10 @@ const scenarios = {
     out.data = p.shown("tbody tr").length;
     p.click("[type=reset]");
     await wait(30);
+    out.names = p.sort(1);
     out.up = p.sort(4);
     out.said = p.d.querySelector("thead th:nth-child(5)").getAttribute("aria-sort");
     out.down = p.sort(4);
-    out.names = p.sort(1);
     p.type(".filter [name=q]", "vlmop2 epo");
     out.found = p.shown("tbody tr th a").map((a) => a.getAttribute("href"));
     return [out, p];
