@@ -23,7 +23,7 @@ from mobench.report.model import Entry, two_workers
 from mobench.report.pages import runtime
 from mobench.report.reading import collect
 from mobench.report.sheets import sheet
-from mobench.report.words import duration, glue, moment, number, size, text
+from mobench.report.words import duration, fact, glue, moment, number, text
 
 VOID = {"meta", "link", "img", "input", "br", "hr"}
 EVIL = "<script>document.title = 'owned'</script> & \"quotes\" 'too'"
@@ -474,6 +474,28 @@ def test_jobs(outputs: Path) -> None:
     assert "There is no config.yaml to read" in opened(outputs, "runs/odd.html").text
 
 
+def test_rows_that_come_with_the_project(outputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are shown where an artifact draws them and they were not run here."""
+    kept = tmp_path / "kept"
+    monkeypatch.setattr("mobench.report.reading.results_root", lambda: kept)
+    for key in ("vlmop2-ls-eeeeeeeeee", "vlmop2-epo-aaaaaaaaaa", "vlmop2-ls-9999999999"):
+        job(kept, key, "done", 1, 1, 7.0)
+    assert {j.key: j.kept for j in collect(outputs).jobs if j.problem == "vlmop2"} == {
+        "vlmop2-epo-aaaaaaaaaa": False,
+        "vlmop2-ls-eeeeeeeeee": True,
+        "vlmop2-pmtl-bbbbbbbbbb": False,
+    }
+    site = collect(outputs)
+    (entry,) = [e for e in site.entries if e.id == "ferero/fig10"]
+    assert dict(runtime(entry, site))["Kept"] == "the rows of 1 of 3 jobs come with the project: they are not run again"
+    build()
+    assert "(folder not here)" not in opened(outputs, "artifacts/ferero/fig10.html").text
+    page = opened(outputs, "runs/vlmop2-ls-eeeeeeeeee.html").text
+    assert "kept with the project" in page
+    assert "experiments/results/runs/vlmop2-ls-eeeeeeeeee/final.csv" in page
+    assert "and those whose rows come with the project" in opened(outputs, "runs.html").text
+
+
 @pytest.mark.parametrize(
     ("file", "data", "said"),
     [
@@ -705,9 +727,11 @@ def test_words() -> None:
     assert glue("<b> < 1e-3") == '&lt;b&gt; <span class="nb">&lt; 1e-3</span>'
     labels = [Entry("p", n).label for n in ("fig3", "fig1a", "table11", "cross_table", "theory")]
     assert labels == ["Figure 3", "Figure 1a", "Table 11", "Cross table", "Theory"]
-    assert size({"0": [5, 5], "1": [5, 5]}) == "10 in 2 parts of 5"
-    assert size({"0": 3, "1": [1, 2]}) == "seed 0: 3; seed 1: 3 in 2 parts of 1 to 2"
-    assert size(60000) == "60000"
+    assert fact("train_size", {"0": [5, 5], "1": [5, 5]}) == "10 in 2 parts of 5"
+    assert fact("train_size", {"0": 3, "1": [1, 2]}) == "seed 0: 3; seed 1: 3 in 2 parts of 1 to 2"
+    assert fact("test_size", 60000) == "60000"
+    assert fact("classes", {"0": [5, 7]}) == "5, 7"  # no sizes: nothing is added up
+    assert fact("attributes", ["a" * 300]).endswith("a …")
 
 
 # in a browser

@@ -186,6 +186,7 @@ class Job:
     failures: int | None = None  # of its subproblems' solver
     residual: float | None = None  # worst KKT residual of its subproblems
     rows: Rows | None = None
+    kept: bool = False  # its rows come with the project, it was not run here
     used: list[tuple[Entry, str]] = field(default_factory=list)  # artifacts that draw it, and the name they give it
 
     @property
@@ -212,6 +213,11 @@ class Job:
     def page(self) -> str:
         """Address of its page, from the report's folder."""
         return quote(f"runs/{self.key}.html")
+
+    @property
+    def place(self) -> str:
+        """Where its folder lies."""
+        return f"{'experiments/results' if self.kept else 'outputs'}/runs/{self.key}"
 
     @property
     def seconds(self) -> float | None:

@@ -14,7 +14,7 @@ import jinja2
 
 from mobench import provenance
 from mobench.report.model import VERDICTS, DataSet, Entry, Job, Paper, Site, two_workers
-from mobench.report.words import commit, duration, glue, moment, size, text
+from mobench.report.words import commit, duration, fact, glue, moment, text
 
 OPEN_JOBS = 12  # a longer list of an artifact's jobs is folded
 NAVIGATION = (("index.html", "Overview"), ("claims.html", "Claims"), ("runs.html", "Runs"), ("data.html", "Data"))
@@ -26,7 +26,7 @@ def _environment() -> jinja2.Environment:
     env = jinja2.Environment(
         loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    env.filters |= {"text": text, "glue": glue, "duration": duration, "moment": moment, "size": size, "url": quote}
+    env.filters |= {"text": text, "glue": glue, "duration": duration, "moment": moment, "fact": fact, "url": quote}
     env.globals |= {
         "navigation": NAVIGATION,
         "verdicts": list(VERDICTS.values()),
@@ -122,6 +122,11 @@ def runtime(entry: Entry, site: Site) -> list[tuple[str, str]]:
     lost = len(dict.fromkeys(entry.jobs.values())) - len(timed)
     if lost:
         lines.append(("Not known", f"the time of {_jobs(lost)}: no folder here, or no time in it"))
+    kept = sum(job.kept for job in jobs)
+    if kept:
+        lines.append(
+            ("Kept", f"the rows of {kept} of {_jobs(len(jobs))} come with the project: they are not run again")
+        )
     shared = sum(len(job.entries) > 1 for job in jobs)
     if shared:
         lines.append(
@@ -193,9 +198,10 @@ def _sizes(data: DataSet) -> dict[str, list[tuple[str, str]]]:
         said: dict[str, list[str]] = {}
         for job in jobs:
             for key, value in job.facts.items():
-                if key not in ("data", "data_sha256", "embedded") and not key.endswith("_sha256"):
+                drawn = "[" in fact(key, value)  # lists of lists: what a job's seeds made of the data, not the data
+                if key not in ("data", "embedded") and not key.endswith("_sha256") and not drawn:
                     seen = said.setdefault(key.replace("_", " "), [])
-                    seen += [shown] if (shown := size(value)) not in seen else []
+                    seen += [shown] if (shown := fact(key, value)) not in seen else []
         out[sha] = [
             (key, "; ".join(v[:4]) + (f"; and {len(v) - 4} more" if len(v) > 4 else "")) for key, v in said.items()
         ]

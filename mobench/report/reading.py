@@ -16,6 +16,7 @@ from mobench.errors import MobenchError
 from mobench.report.model import PAPERS, UNREADABLE, VERDICTS, Claim, Entry, Figure, Job, Paper, Site
 from mobench.report.sheets import job_rows, parsed, sheet
 from mobench.report.words import measured, moment, text
+from mobench.store import results_root
 
 # of a job's configuration: what its rows do not depend on, or what its page says elsewhere
 _ASIDE = frozenset(
@@ -178,8 +179,8 @@ def _settings(raw: str) -> tuple[str, str]:
     return "".join(kept).rstrip("\n"), scale[1] if scale else "–"
 
 
-def _job(folder: Path) -> Job:
-    job = Job(folder.name, "unreadable")
+def _job(folder: Path, kept: bool) -> Job:
+    job = Job(folder.name, "unreadable", kept=kept)
 
     def load(name: str) -> dict[str, Any]:
         try:
@@ -240,11 +241,16 @@ def _final(raw: str, job: Job) -> None:
 
 
 def collect(root: Path, expected: Sequence[str] = ()) -> Site:
-    """Read artifact and job folders under `root`; `expected` ids without a folder are listed as not drawn."""
+    """Read artifact and job folders under `root`, and kept rows that artifacts draw; `expected` ids without a folder are
+    listed as not drawn."""
     site = artifacts(root, expected)
     base = root / "runs"
-    folders = sorted(p for p in base.iterdir() if p.is_dir() and not p.name.startswith(".")) if base.is_dir() else []
-    site.jobs = [_job(p) for p in folders]
+    folders = [p for p in base.iterdir() if p.is_dir() and not p.name.startswith(".")] if base.is_dir() else []
+    # rows that come with the project serve artifacts that were never run here
+    kept = results_root() / "runs"
+    drawn = {key for entry in site.entries for key in entry.jobs.values()} - {p.name for p in folders}
+    folders += [kept / key for key in drawn if Path(key).name == key and (kept / key).is_dir()]
+    site.jobs = [_job(p, p.parent == kept) for p in sorted(folders, key=lambda p: p.name)]
     for entry in site.entries:
         for name, key in entry.jobs.items():
             if key in site.by_key:

@@ -80,15 +80,21 @@ def number(raw: str) -> str:
     return shown.replace("-", "−")
 
 
-def size(value: Any) -> str:
-    """How many: 256, or of lists (a part per client) and seeds `104 in 10 parts of 10 to 11`."""
+def fact(key: str, value: Any) -> str:
+    """What a problem says of its data. Alike for all seeds it is said once; sizes per client are counted together:
+    `104 in 10 parts of 10 to 11`; long lists are cut."""
     if isinstance(value, dict):
-        each = list(dict.fromkeys(size(v) for v in value.values()))
-        return each[0] if len(each) == 1 else "; ".join(f"seed {k}: {size(v)}" for k, v in value.items()) or "–"
-    if isinstance(value, list) and value and all(isinstance(v, int) for v in value):
+        each = {k: fact(key, v) for k, v in value.items()}
+        return (
+            next(iter(each.values()))
+            if len(set(each.values())) == 1
+            else "; ".join(f"seed {k}: {v}" for k, v in each.items())
+        )
+    if key.endswith("size") and isinstance(value, list) and value and all(isinstance(v, int) for v in value):
         low, high = min(value), max(value)
         return f"{sum(value)} in {len(value)} parts of {low}" + (f" to {high}" if high > low else "")
-    return text(value)
+    said = ", ".join(map(str, value)) if isinstance(value, list) and value else text(value)
+    return said if len(said) <= 200 else f"{said[:190]} …"
 
 
 def slug(value: str) -> str:
