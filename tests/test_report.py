@@ -545,6 +545,14 @@ def test_page_of_a_job(outputs: Path) -> None:
         assert said in single.text, said
 
 
+def test_rows_of_a_job_are_escaped(tmp_path: Path) -> None:
+    folder = job(tmp_path, "vlmop2-epo-aaaaaaaaaa", "done", 2, 2)
+    (folder / "final.csv").write_text("run,word,number\n0,<i>&amp;,<b>±1\n1,x,2\n")
+    build(tmp_path)
+    source = (tmp_path / "report" / "runs" / "vlmop2-epo-aaaaaaaaaa.html").read_text()
+    assert "<tr><td>0<td class=words>&lt;i>&amp;amp;<td>&lt;b>±1\n" in source
+
+
 def test_many_rows_of_a_job_are_cut_and_say_so(tmp_path: Path) -> None:
     job(tmp_path, "vlmop2-epo-aaaaaaaaaa", "done", 200, 200)
     build(tmp_path)

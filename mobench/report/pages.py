@@ -11,9 +11,11 @@ from typing import Any
 from urllib.parse import quote
 
 import jinja2
+from markupsafe import Markup
 
 from mobench import provenance
 from mobench.report.model import VERDICTS, DataSet, Entry, Job, Paper, Site, two_workers
+from mobench.report.sheets import Sheet
 from mobench.report.words import commit, duration, fact, glue, moment, text
 
 OPEN_JOBS = 12  # a longer list of an artifact's jobs is folded
@@ -26,7 +28,15 @@ def _environment() -> jinja2.Environment:
     env = jinja2.Environment(
         loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    env.filters |= {"text": text, "glue": glue, "duration": duration, "moment": moment, "fact": fact, "url": quote}
+    env.filters |= {
+        "text": text,
+        "glue": glue,
+        "duration": duration,
+        "moment": moment,
+        "fact": fact,
+        "body": body,
+        "url": quote,
+    }
     env.globals |= {
         "navigation": NAVIGATION,
         "verdicts": list(VERDICTS.values()),
@@ -34,6 +44,18 @@ def _environment() -> jinja2.Environment:
         "open_jobs": OPEN_JOBS,
     }
     return env
+
+
+def body(table: Sheet) -> Markup:
+    """Rows of a job. A thousand jobs must stay small and quick: cells are numbers unless said otherwise, and HTML lets their
+    end tags be left out."""
+    starts = ["<td>" if column.numeric else "<td class=words>" for column in table.columns]
+
+    def cell(start: str, text: str) -> str:
+        return start + text.replace("&", "&amp;").replace("<", "&lt;")  # ten times as quick as Markup.escape
+
+    rows = ("".join(cell(start, c.text) for start, c in zip(starts, row, strict=True)) for row in table.rows)
+    return Markup("\n".join(f"<tr>{row}" for row in rows))
 
 
 def styles() -> dict[str, bytes]:

@@ -60,8 +60,8 @@ def sheet(raw: str) -> Sheet:
     return rounded(*parsed(raw), TABLE_ROWS)
 
 
-def rounded(head: Sequence[str], body: Sequence[Sequence[str]], most_rows: int) -> Sheet:
-    """The first rows, with numbers as a reader wants them."""
+def rounded(head: Sequence[str], body: Sequence[Sequence[str]], most_rows: int, aligned: bool = True) -> Sheet:
+    """The first rows, with numbers as a reader wants them; `aligned` at the decimal point."""
     columns: list[Column] = []
     cells: list[list[Cell]] = []
     for j, name in enumerate(head):
@@ -74,8 +74,10 @@ def rounded(head: Sequence[str], body: Sequence[Sequence[str]], most_rows: int) 
         numeric = all(p or s == "–" or "±" in s for p, s in zip(plain, shown, strict=True)) and any(
             plain + ["±" in s for s in shown]
         )
-        places = [len(s.partition(".")[2]) if p and "·" not in s else 0 for p, s in zip(plain, shown, strict=True)]
-        most = max(places, default=0) if not any("·" in s or "±" in s for s in shown) else 0
+        places = [
+            len(s.partition(".")[2]) if aligned and p and "·" not in s else 0 for p, s in zip(plain, shown, strict=True)
+        ]
+        most = max(places, default=0) if aligned and not any("·" in s or "±" in s for s in shown) else 0
         pads = [
             ("." if most and not n else "") + "0" * max(0, most - n) if p and numeric else ""
             for p, n in zip(plain, places, strict=True)
@@ -103,4 +105,6 @@ def job_rows(head: Sequence[str], body: Sequence[Sequence[str]]) -> Rows:
     common = (
         [(c.name, cell.text) for c, cell in zip(first.columns, first.rows[0], strict=True)] if first and same else []
     )
-    return Rows(common, rounded([head[j] for j in own], [[row[j] for j in own] for row in body], JOB_ROWS))
+    return Rows(
+        common, rounded([head[j] for j in own], [[row[j] for j in own] for row in body], JOB_ROWS, aligned=False)
+    )
