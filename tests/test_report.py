@@ -904,6 +904,9 @@ const scenarios = {
   async narrow() {
     const p = await open("artifacts/ferero/fig10.html", 390), out = {};
     out.list = p.shown(".list").length;
+    const index = await open("index.html", 390), overview = index.d.querySelector(".overview").parentNode;
+    out.overview = overview.scrollWidth <= overview.clientWidth;
+    index.frame.remove();
     out.labels = p.w.getComputedStyle(p.d.querySelector("td[data-label]"), "::before").content;
     return [out, p];
   },
@@ -1028,4 +1031,4 @@ def test_in_a_browser(outputs: Path, tmp_path: Path, dark: bool) -> None:
         "target": "no",
         "list": 4,
     }
-    assert did["narrow"] == {"list": 0, "labels": '"Published"'}
+    assert did["narrow"] == {"list": 0, "overview": True, "labels": '"Published"'}
