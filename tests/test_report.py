@@ -19,9 +19,9 @@ from PIL import Image
 from mobench.errors import MobenchError, StoreError
 from mobench.report import build, papers_markdown, results_markdown, results_summary_markdown
 from mobench.report.__main__ import MARKERS, main, renew
-from mobench.report.model import Entry, two_workers
-from mobench.report.pages import runtime
+from mobench.report.model import Entry
 from mobench.report.reading import collect
+from mobench.report.runtime import runtime, two_workers
 from mobench.report.sheets import sheet
 from mobench.report.words import duration, fact, glue, moment, number, text
 
@@ -245,10 +245,11 @@ def test_pages_are_sound_and_self_contained(outputs: Path) -> None:
         assert not re.search(r"@import|url\(|https?://", (path.parent / "assets" / asset).read_text())
 
 
-def test_every_link_leads_somewhere(outputs: Path) -> None:
-    """Files and fragments; a fragment that filters names a choice of the page that it leads to."""
-    report, seen = build().parent, set()
-    pages = every(outputs)
+def followed(root: Path) -> set[str]:
+    """Follow every link of every page: files and fragments; a fragment that filters names a choice of the page that it leads
+    to. Returns what is filtered by."""
+    report, seen = root / "report", set()
+    pages = every(root)
     for name, page in pages.items():
         for address in page.loads + page.links:
             if address == "data:,":
@@ -266,7 +267,23 @@ def test_every_link_leads_somewhere(outputs: Path) -> None:
             elif parts.fragment:
                 ids = pages[str(target.resolve().relative_to(report.resolve()))].ids
                 assert parts.fragment in ids, f"{name}: {address}"
-    assert seen == {"verdict", "paper", "artifact", "problem", "data"}
+    return seen
+
+
+FILTERS = {"verdict", "paper", "artifact", "problem", "data"}
+
+
+def test_every_link_leads_somewhere(outputs: Path) -> None:
+    build()
+    assert followed(outputs) == FILTERS
+
+
+def test_every_link_leads_somewhere_when_there_is_one_of_each(tmp_path: Path) -> None:
+    job(tmp_path, "multimnist-ls-0000000001", "done", 1, 1, 60.0, DIGITS)
+    jobs = {"a b/c": "multimnist-ls-0000000001"}
+    artifact(tmp_path, "my paper/fig 1?", [claim("seen", "partial")], table="a\n1\n", jobs=jobs, depicts="data")
+    build(tmp_path)
+    assert followed(tmp_path) == FILTERS
 
 
 def test_order_labels_and_provenance(outputs: Path) -> None:
@@ -303,7 +320,7 @@ def test_expected_runtime_is_what_rows_know(outputs: Path) -> None:
     said = {e.id: dict(runtime(e, site)) for e in site.entries}
     assert said["ferero/fig10"] == {
         "One core": "16 s for 2 jobs on CPU Z, then 0.5 s for drawing",
-        "Two workers": "about 12 s for the jobs, in the order of the list; the longest one takes 12 s",
+        "Two workers": "about 12 s for the jobs, in the order of the list; the longest takes 12 s",
         "One GPU": "not measured: none of its jobs ran on one",
         "Not known": "the time of 1 job: no folder here, or no time in it",
     }
@@ -322,6 +339,14 @@ def test_expected_runtime_is_what_rows_know(outputs: Path) -> None:
     ]
     build()
     assert "1 min 15 s in all when it was drawn" in opened(outputs, "artifacts/ferero/fig10.html").text
+    threads = [("1 thread(s)", "2 thread(s)"), ("4 thread(s)", "4 thread(s)"), ("", "")]
+    for n, executions in enumerate(threads):
+        for i, execution in enumerate(executions):
+            job(outputs, f"p-a-{n}{i}", "done", 1, 1, 2.0, {"execution": execution})
+        artifact(outputs, f"mobl/fig{n}", [], jobs={"a": f"p-a-{n}0", "b": f"p-a-{n}1"})
+    site = collect(outputs)
+    said = {e.id: runtime(e, site)[0][0] for e in site.entries if e.paper == "mobl"}
+    assert said == {"mobl/fig0": "1 to 2 threads", "mobl/fig1": "4 threads", "mobl/fig2": "CPU"}
     assert [two_workers(x) for x in ([], [3.0], [1.0, 1.0, 1.0], [1.0, 2.0, 4.0])] == [0.0, 3.0, 2.0, 5.0]
 
 

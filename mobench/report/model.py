@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 from urllib.parse import quote
 
 from mobench.report.sheets import Rows, Sheet
-from mobench.report.words import commit, slug, text
+from mobench.report.words import commit, measured, slug, text
 
 # short name and title; papers that are not listed appear under their id, after these
 PAPERS = {
@@ -222,8 +222,7 @@ class Job:
     @property
     def seconds(self) -> float | None:
         """Wall time."""
-        seconds = self.origin.get("seconds_wall")
-        return float(seconds) if isinstance(seconds, (int, float)) and not isinstance(seconds, bool) else None
+        return measured(self.origin.get("seconds_wall"))
 
     @property
     def commit(self) -> str:
@@ -374,11 +373,3 @@ def count(entries: Iterable[Entry]) -> list[tuple[Verdict, int]]:
             numbers[claim.verdict.name] += 1
     shown = list(VERDICTS.values()) + ([UNREADABLE] if numbers[UNREADABLE.name] else [])
     return [(v, numbers[v.name]) for v in shown]
-
-
-def two_workers(seconds: Sequence[float]) -> float:
-    """How long two workers take that share a queue of jobs with these times."""
-    busy = [0.0, 0.0]
-    for s in seconds:
-        busy[busy.index(min(busy))] += s
-    return max(busy)

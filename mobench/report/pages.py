@@ -14,7 +14,8 @@ import jinja2
 from markupsafe import Markup
 
 from mobench import provenance
-from mobench.report.model import VERDICTS, DataSet, Entry, Job, Paper, Site, two_workers
+from mobench.report.model import VERDICTS, DataSet, Entry, Job, Paper, Site
+from mobench.report.runtime import runtime
 from mobench.report.sheets import Sheet
 from mobench.report.words import commit, duration, fact, glue, moment, text
 
@@ -109,58 +110,6 @@ def pages(site: Site, thumbnails: dict[str, str]) -> Iterator[tuple[str, bytes]]
 # what is said on the pages
 
 
-def runtime(entry: Entry, site: Site) -> list[tuple[str, str]]:
-    """What to expect of its command, as measured: where, and how long. Only what rows know."""
-    jobs = [site.by_key[key] for key in dict.fromkeys(entry.jobs.values()) if key in site.by_key]
-    drawing = f"then {duration(entry.origin.get('seconds_drawing'))} for drawing"
-    if not jobs:
-        whole = duration(entry.origin.get("seconds_jobs"))
-        return (
-            [("Jobs", f"{whole} in all when it was drawn (their folders are not here), {drawing}")]
-            if entry.jobs
-            else []
-        )
-    lines = []
-    timed = [job for job in jobs if job.seconds is not None]
-    cpu, gpu = [j for j in timed if not j.on_gpu], [j for j in timed if j.on_gpu]
-    if cpu:
-        times = [job.seconds or 0.0 for job in cpu]
-        threads = sorted({job.threads for job in cpu if job.threads is not None})
-        cores = "one core" if threads == [1] else f"{' to '.join(map(str, threads[:1] + threads[1:][-1:]))} threads"
-        names = ", ".join(sorted({job.device for job in cpu}))
-        said = f"{duration(sum(times))} for {_jobs(len(cpu))} on {names}, {drawing}"
-        lines.append((cores[:1].upper() + cores[1:] if threads else "CPU", said))
-        if len(cpu) > 1 and not gpu:
-            said = (
-                f"about {duration(two_workers(times))} for the jobs, in the order of the list; the longest one takes "
-            )
-            lines.append(("Two workers", said + duration(max(times))))
-    if gpu:
-        names = ", ".join(sorted({job.device for job in gpu}))
-        said = f"{duration(sum(job.seconds or 0.0 for job in gpu))} for {_jobs(len(gpu))} on {names}"
-        lines.append(("One GPU", said + ("" if cpu else f", {drawing}")))
-    else:
-        lines.append(("One GPU", "not measured: none of its jobs ran on one"))
-    lost = len(dict.fromkeys(entry.jobs.values())) - len(timed)
-    if lost:
-        lines.append(("Not known", f"the time of {_jobs(lost)}: no folder here, or no time in it"))
-    kept = sum(job.kept for job in jobs)
-    if kept:
-        lines.append(
-            ("Kept", f"the rows of {kept} of {_jobs(len(jobs))} come with the project: they are not run again")
-        )
-    shared = sum(len(job.entries) > 1 for job in jobs)
-    if shared:
-        lines.append(
-            ("Shared", f"{shared} of {_jobs(len(jobs))} also serve other artifacts; a finished job is not run again")
-        )
-    return lines
-
-
-def _jobs(n: int) -> str:
-    return f"{n} job{'s' if n != 1 else ''}"
-
-
 def _choices(site: Site) -> dict[str, list[tuple[str, str]]]:
     """What the run browser can be filtered by: (value, label) per attribute."""
 
@@ -194,7 +143,7 @@ def _identity(job: Job) -> dict[str, str]:
     said = {
         k: v.rsplit(".", 1)[-1] if isinstance(v, str) else json.dumps(v, ensure_ascii=False) for k, v in flat.items()
     }
-    return {k: v if len(v) <= 120 else f"{v[:110]} … ({len(flat[k])} entries)" for k, v in said.items()}
+    return {k: v if len(v) <= 120 else f"{v[:110]} …" for k, v in said.items()}
 
 
 def _apart(job: Job, settings: dict[str, dict[str, set[str]]]) -> tuple[Entry, list[tuple[str, str]]] | None:
