@@ -55,7 +55,8 @@
     const write = () => {
       apply();
       const state = new URLSearchParams(chosen()).toString().replaceAll("%2F", "/");
-      history.replaceState(null, "", state ? `#${state}` : location.pathname + location.search);
+      const address = state ? `#${state}` : location.pathname + location.search;
+      try { history.replaceState(null, "", address); } catch (e) { /* not every browser lets a file do so: it filters all the same */ }
     };
     const read = () => {
       const hash = location.hash.slice(1);
