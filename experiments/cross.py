@@ -431,8 +431,8 @@ def _notes(a: Artifact, shown: list[Table]) -> None:
     if any(p.first_order_gap for t in shown for p in t.pairs.values()):
         a.note(
             "FORUM takes one step in y where the others solve the lower level in each step of x, and its official step has "
-            "gradients of unit length: with as many steps it is further from the end. Its rows are phi(x) at y*(x), so that a gap which is "
-            "left at (x, y) is no violation of a constraint here."
+            "gradients of unit length: with as many steps it is further from the end. Its rows are phi(x) at y*(x), so a gap that "
+            "is left at (x, y) is no violation of a constraint here."
         )
     a.note(
         "Share: hypervolume of the finished, feasible points of a seed over that of the exact front, or of all methods' points "
