@@ -91,7 +91,9 @@ def summary(target: str) -> str:
     text = inspect.getdoc(found) or ""
     if not text or text.startswith(f"{found.__name__}("):  # made by @dataclass
         text = inspect.getdoc(inspect.getmodule(found)) or ""
-    return re.split(r"(?<=[.:])\s|\n\n|\n(?=\S.*  )", text.strip(), maxsplit=1)[0].rstrip(":").replace("\n", " ")
+    return (
+        re.split(r"(?<=[.:])(?<!al\.)\s+(?=[A-Z])|\n\n|\n(?=\S.*  )", text.strip(), maxsplit=1)[0].rstrip(":").replace("\n", " ")
+    )
 
 
 def choices() -> str:
@@ -105,7 +107,7 @@ def choices() -> str:
             content = yaml.safe_load(text) or {}
             target = content.get("_target_", "")
             link = f" ({link_to(target)})" if target else ""
-            out.append(f"- **`{path.stem}`**{link}: {inline(summary(target) if target else comment(text))}")
+            out.append(f"- **`{path.stem}`**{link}: {inline(comment(text) or (summary(target) if target else ''))}")
             keys = {k: v for k, v in content.items() if k not in ("_target_", "defaults", "hydra")}
             if target and keys:
                 out += ["", "  " + ", ".join(f"`{k}: {flat(v)}`" for k, v in keys.items())]
@@ -114,11 +116,11 @@ def choices() -> str:
 
 
 def comment(text: str) -> str:
-    """The comment that opens a YAML file; else the one behind its first line."""
+    """The comment that opens a YAML file; of a file without `_target_` else the one behind its first line."""
     lines = [line[1:].strip() for line in text.splitlines() if line.startswith("#") and "@package" not in line]
-    if lines:
-        return re.split(r"(?<=[.])\s", " ".join(lines), maxsplit=1)[0]
-    match = re.search(r"\S +# *(.*)", text)
+    if lines and text.lstrip().startswith("#"):
+        return re.split(r"(?<=[.])(?<!al\.)\s", " ".join(lines), maxsplit=1)[0]
+    match = re.search(r"\S +# *(.*)", text) if "_target_" not in text else None
     return match[1] if match else ""
 
 

@@ -16,7 +16,7 @@ from mobench.console import fail, say
 from mobench.errors import MobenchError
 from mobench.plan import Plan
 from mobench.runner import Outcome
-from mobench.store import JobFolder, columns
+from mobench.store import JobFolder, columns, outputs_root
 
 MANY = 8  # artifacts from which on they are drawn by several processes
 MOST_DRAWERS = 4  # each holds a copy of the libraries: half a gigabyte
@@ -100,6 +100,18 @@ def announce(plan: Plan, todo: int) -> None:
     distinct = len({j.folder.key for j in plan.jobs})
     if plan.jobs:
         say(f"{distinct} jobs, {distinct - todo} finished before, {todo} to run")
+    if len(plan.unchanged) >= MANY:
+        say(
+            f"{len(plan.unchanged)} artifacts unchanged, in {outputs_root() / 'artifacts'} (rerun=true runs them again)"
+        )
+    elif plan.unchanged:
+        from mobench.artifacts.artifact import artifact_folder, read, tally
+
+        for id, since in plan.unchanged.items():
+            said = tally(claim["verdict"] for claim in read(artifact_folder(id))["claims"])
+            say(
+                f"{id}: {said}; {artifact_folder(id)}, unchanged since {since[:16].replace('T', ' ')} (rerun=true runs it again)"
+            )
 
 
 def single(outcome: Outcome) -> None:
