@@ -570,6 +570,14 @@ def test_page_of_a_job(outputs: Path) -> None:
         assert said in single.text, said
 
 
+def test_a_job_with_a_single_row_has_no_table(tmp_path: Path) -> None:
+    folder = job(tmp_path, "vlmop2-epo-aaaaaaaaaa", "done", 1, 1)
+    (folder / "final.csv").write_text("run,output,f_1,status\n0,last,0.25,done\n")
+    build(tmp_path)
+    page = opened(tmp_path, "runs/vlmop2-epo-aaaaaaaaaa.html")
+    assert "Rows run 0 output last f_1 0.25 status done Rounded; full precision" in page.text
+
+
 def test_rows_of_a_job_are_escaped(tmp_path: Path) -> None:
     folder = job(tmp_path, "vlmop2-epo-aaaaaaaaaa", "done", 2, 2)
     (folder / "final.csv").write_text("run,word,number\n0,<i>&amp;,<b>±1\n1,x,2\n")
