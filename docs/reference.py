@@ -92,7 +92,9 @@ def summary(target: str) -> str:
     if not text or text.startswith(f"{found.__name__}("):  # made by @dataclass
         text = inspect.getdoc(inspect.getmodule(found)) or ""
     return (
-        re.split(r"(?<=[.:])(?<!al\.)\s+(?=[A-Z])|\n\n|\n(?=\S.*  )", text.strip(), maxsplit=1)[0].rstrip(":").replace("\n", " ")
+        re.split(r"(?<=[.:])(?<!al\.)\s+(?=[A-Z])|\n\n|\n(?=\S.*  )", text.strip(), maxsplit=1)[0]
+        .rstrip(":")
+        .replace("\n", " ")
     )
 
 

@@ -88,6 +88,7 @@ def test_code_is_all_that_can_draw(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert after(experiments / "toy.py") == (True, True)  # both import it
     assert after(experiments / "ferero_images.py") == (True, False)
     assert after(experiments / "csmoo_pls.py") == (False, True)
+    assert after(package / "report" / "pages.py") == (False, False)  # it shows, and draws nothing
     (experiments / "other.py").write_text("")
     assert hashes() == hashes()
     unchanged._library.cache_clear()

@@ -49,7 +49,8 @@ def _digest(paths: Iterable[Path], base: Path) -> str:
 @functools.cache
 def _library() -> str:
     """Of configuration, package and versions."""
-    code = (p for p in package().rglob("*.py") if "experiments" not in p.relative_to(package()).parts)
+    # the report shows what was drawn, it does not draw
+    code = (p for p in package().rglob("*.py") if p.relative_to(package()).parts[0] not in ("experiments", "report"))
     parts = [_digest(code, package()), _digest(conf_dir().rglob("*.yaml"), conf_dir()), json.dumps(versions())]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
