@@ -17,7 +17,7 @@ export OMP_NUM_THREADS ?= 1
 export MPLBACKEND := Agg
 
 .DEFAULT_GOAL := help
-.PHONY: help install reproduce test lint format artifact keep report benchmark faults doctor learn2learn clean
+.PHONY: help install reproduce test lint format artifact keep report docs benchmark faults doctor learn2learn clean
 
 help:  ## show this list
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -28,7 +28,7 @@ $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "mobench needs Python >= 3.11; found `$(PYTHON) --version`. Set PYTHON=..."; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet -e '.[dev,joblib,slurm,baselines,speech]'
+	$(BIN)/python -m pip install --quiet -e '.[dev,docs,joblib,slurm,baselines,speech]'
 	$(BUILD_LEARN2LEARN) || echo "learn2learn could not be built (it needs a C compiler; see the lines above). Everything else works; few-shot problems then need problem.episodes=named. Try again with: make learn2learn"
 	touch $(STAMP)
 
@@ -61,11 +61,15 @@ artifact: install  ## one table or figure, its jobs first: make artifact ID=fere
 keep: install  ## keep the rows of a drawn artifact with the project: make keep ID=csmoo/fig38
 	$(BIN)/python -m mobench.keep $(ID)
 
-report: install  ## the static page outputs/report/index.html, docs/results.md and the README's table
-	$(BIN)/python -m mobench.report --results docs/results.md --readme README.md
+report: install  ## the static site outputs/report/index.html, docs/results.md and the tables of README and docs/papers
+	$(BIN)/python -m mobench.report --results docs/results.md --readme README.md --papers docs/papers
 	mkdir -p docs/images
 	cp outputs/artifacts/ferero/fig3/figure.png docs/images/ferero_fig3.png
 	cp outputs/artifacts/cross/summary/figure.png docs/images/cross_summary.png
+
+docs: install  ## the documentation as a site, outputs/docs/index.html
+	$(BIN)/python -m sphinx -W --keep-going -q -j auto -b html docs outputs/docs
+	@echo "Open outputs/docs/index.html"
 
 benchmark: install  ## speed against reference loops, ratios in one run: docs/performance.md
 	$(BIN)/python -m tests.benchmarks --output docs/performance.md --json outputs/benchmark.json

@@ -32,3 +32,6 @@ class Plan:
     artifacts: dict[str, dict[str, Any]] = field(default_factory=dict)
     commands: dict[str, list[str]] = field(default_factory=dict)  # overrides of each artifact
     refused: dict[str, dict[str, str]] = field(default_factory=dict)  # of a cross table: pairs that do not fit, and why
+    unchanged: dict[str, str] = field(
+        default_factory=dict
+    )  # artifacts that lie there as they would come out, and since when

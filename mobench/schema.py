@@ -71,10 +71,12 @@ class CheckpointConfig:
 
 @dataclass
 class ArtifactConfig:
-    """What `+experiment=` sets: the artifact's id."""
+    """What `+experiment=` sets: the artifact's id and title; depicts: `data` if its figure is a picture of its jobs' data,
+    which the report then shows with them."""
 
     id: str | None = None
     title: str | None = None
+    depicts: str | None = None
     job: str | None = None  # set by the sweeper: the job's name in `jobs`
 
 

@@ -16,7 +16,7 @@ from mobench.console import fail, say
 from mobench.errors import MobenchError
 from mobench.plan import Plan
 from mobench.runner import Outcome
-from mobench.store import JobFolder, columns
+from mobench.store import JobFolder, columns, outputs_root
 
 MANY = 8  # artifacts from which on they are drawn by several processes
 MOST_DRAWERS = 4  # each holds a copy of the libraries: half a gigabyte
@@ -37,7 +37,7 @@ def _cell(values: pd.Series) -> str:
 
 
 def summary(folder: JobFolder) -> str:
-    """A readable table of one job: a line per preference and output rule, mean over the seeds that finished."""
+    """A readable table of one job: a line per preference, varied value and output rule, mean over the seeds that finished."""
     rows, meta = folder.final(), folder.meta()
     weights = columns(rows, "preference_")
     shown = columns(rows, "f_") + [
@@ -45,12 +45,15 @@ def summary(folder: JobFolder) -> str:
         for c in ("violation", "tchebycheff", "angle_deg", "front_distance", "stationarity")
         if c in rows and rows[c].notna().any()
     ]
-    table: dict[str, list[str]] = {c: [] for c in ("preference", "output", *shown, "runs")}
-    groups = rows.groupby([*weights, "output"], sort=False)
+    varied = [name for name in folder.config().get("vary", {}) if name in rows]
+    table: dict[str, list[str]] = {c: [] for c in ("preference", *varied, "output", *shown, "runs")}
+    groups = rows.groupby([*weights, *varied, "output"], sort=False)
     for key, group in groups:
         assert isinstance(key, tuple)
         good = group[group["status"] == "done"]
-        table["preference"].append(" ".join(f"{w:.3f}" for w in key[:-1]))
+        table["preference"].append(" ".join(f"{w:.3f}" for w in key[: len(weights)]))
+        for name, value in zip(varied, key[len(weights) : -1], strict=True):
+            table[name].append(_number(float(str(value))))
         table["output"].append(str(key[-1]))
         for c in shown:
             table[c].append(_cell(good[c]))
@@ -97,6 +100,18 @@ def announce(plan: Plan, todo: int) -> None:
     distinct = len({j.folder.key for j in plan.jobs})
     if plan.jobs:
         say(f"{distinct} jobs, {distinct - todo} finished before, {todo} to run")
+    if len(plan.unchanged) >= MANY:
+        say(
+            f"{len(plan.unchanged)} artifacts unchanged, in {outputs_root() / 'artifacts'} (rerun=true runs them again)"
+        )
+    elif plan.unchanged:
+        from mobench.artifacts.artifact import artifact_folder, read, tally
+
+        for id, since in plan.unchanged.items():
+            said = tally(claim["verdict"] for claim in read(artifact_folder(id))["claims"])
+            say(
+                f"{id}: {said}; {artifact_folder(id)}, unchanged since {since[:16].replace('T', ' ')} (rerun=true runs it again)"
+            )
 
 
 def single(outcome: Outcome) -> None:

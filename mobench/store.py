@@ -53,15 +53,18 @@ def _explain(error: OSError, path: Path) -> StoreError:
     )
 
 
-def write_atomic(path: Path, data: bytes) -> None:
-    """Replace `path` by `data`: readers see the old file or the new one, never a part. Raises StoreError."""
+def write_atomic(path: Path, data: bytes, *, durable: bool = True) -> None:
+    """Replace `path` by `data`: readers see the old file or the new one, never a part. Raises StoreError.
+
+    `durable`: it survives a power cut, too. What can be made again in no time need not wait for the disk."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with temporary.open("wb") as f:
             f.write(data)
-            f.flush()
-            os.fsync(f.fileno())
+            if durable:
+                f.flush()
+                os.fsync(f.fileno())
         temporary.replace(path)
     except OSError as error:
         with contextlib.suppress(OSError):

@@ -196,6 +196,22 @@ class JobsSweeper(Sweeper):
         algorithms = sorted({name for extra in (None, *folders) for name in choices("algorithm", extra)})
         return cross.pairs(config["cross"], algorithms, target, suite)
 
+    def _unchanged(self, command: list[str]) -> dict[str, str]:
+        """The command's artifact and when it was drawn, if neither its rows nor any code has changed since."""
+        chosen = [o.split("=", 1)[1] for o in command if _key(o) == "experiment"]
+        # whether jobs would run again, or hold code from elsewhere, is not known
+        if (
+            len(chosen) != 1
+            or self.only is not None
+            or self.config.hydra.searchpath
+            or any(_key(o) == "rerun" for o in command)
+        ):
+            return {}
+        from mobench.artifacts import unchanged
+
+        since = unchanged.unchanged(chosen[0], command)
+        return {} if since is None else {chosen[0]: since}
+
     def plan(self, arguments: list[str]) -> Plan:
         """Compose and check every job. Raises ConfigError or JoinError with all problems, before anything runs."""
         parser = OverridesParser.create(config_loader=self.hydra_context.config_loader)
@@ -203,9 +219,14 @@ class JobsSweeper(Sweeper):
         (combinations,) = BasicSweeper.split_arguments(parser.parse_overrides(swept), None)
         plan, problems = Plan(), []
         for command in combinations:
+            if since := self._unchanged(command):
+                plan.unchanged |= since
+                continue
             config = self._compose(command)
             artifact = config["artifact"]["id"]
             named: dict[str, list[str]] = {"": command}
+            if config["artifact"]["depicts"] not in (None, "data"):
+                raise ConfigError(f"artifact.depicts is 'data' or nothing, not {config['artifact']['depicts']!r}.")
             if artifact is not None:
                 plan.artifacts[artifact], plan.commands[artifact] = config, command
                 named = {

@@ -15,7 +15,14 @@ from typing import Any
 import pandas as pd
 import pytest
 import torch
+from hydra import initialize_config_dir
+from hydra._internal.callbacks import Callbacks
+from hydra.core.global_hydra import GlobalHydra
+from hydra.types import HydraContext, RunMode
 
+from mobench import plugin as plugin_of_hydra
+from mobench import sweeper
+from mobench.schema import conf_dir
 from mobench.store import JobFolder
 from tests import plugin
 
@@ -81,8 +88,6 @@ def command(*arguments: str) -> list[str]:
 
 def in_process(root: Path, arguments: tuple[str, ...], patch: pytest.MonkeyPatch) -> int:
     """Run the console entry point; return its exit code. The caller captures what it prints."""
-    from hydra.core.global_hydra import GlobalHydra
-
     from mobench import cli, console, loggers
 
     for name in WANDB:
@@ -148,3 +153,22 @@ def plug_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.syspath_prepend(str(tmp_path / "plugin" / "code"))
     yield override
     sys.modules.pop(plugin.MODULE, None)
+
+
+@pytest.fixture(scope="module")
+def hydra() -> Iterator[Any]:
+    """Hydra's configuration loader on the project's own folder, as the command line has it."""
+    plugin_of_hydra.register()
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+        yield GlobalHydra.instance().hydra
+    GlobalHydra.instance().clear()
+
+
+@pytest.fixture(scope="module")
+def planner(hydra: Any) -> sweeper.JobsSweeper:
+    """The sweeper, which composes equal choices of groups once."""
+    planner = sweeper.JobsSweeper()
+    planner.hydra_context = HydraContext(config_loader=hydra.config_loader, callbacks=Callbacks())
+    planner.config = hydra.compose_config("config", [], RunMode.MULTIRUN, with_log_configuration=False)
+    return planner

@@ -51,6 +51,7 @@ def check_folder(folder: Path, scale: str) -> list[dict[str, Any]]:
     origin = json.loads((folder / "provenance.json").read_text())
     assert {"command", "jobs", "runs", "git_sha", "versions", "date", "device", "seconds_jobs", "notes"} <= set(origin)
     assert origin["command"].startswith("mobench +experiment=")
+    assert origin["depicts"] == ("data" if origin["id"] in ("ferero/pictures", "omd_tch/partitions") else None)
     if "figure.pdf" in names:
         check_fonts(folder / "figure.pdf")
         assert (folder / "figure.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
@@ -101,6 +102,13 @@ def test_one_artifact(mobench: Run) -> None:
     before = {p.name: p.read_bytes() for p in folder.iterdir()}
     stamps = [(job.path / "final.csv").stat().st_mtime_ns for job in result.folders]
 
+    same = mobench(*FIG7)  # nothing has changed, nothing is done
+    assert same.code == 0
+    assert same.out.startswith("ferero/fig7: 1 reproduced; ")
+    assert same.out.endswith("(rerun=true runs it again)\n")
+    assert {p.name: p.read_bytes() for p in folder.iterdir()} == before
+
+    (folder / "claims.json").unlink()
     again = mobench(*FIG7)  # drawn from stored rows
     assert again.out.startswith("2 jobs, 2 finished before, 0 to run")
     assert [(job.path / "final.csv").stat().st_mtime_ns for job in again.folders] == stamps
@@ -192,6 +200,7 @@ def test_several_processes_draw_the_same(mobench: Run, monkeypatch: pytest.Monke
 def test_artifact_on_a_full_disk(mobench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = mobench("+experiment=ferero/table4", "logger=local").root / "artifacts/ferero/table4"
     claims = (folder / "claims.json").read_bytes()
+    (folder / "table.csv").write_bytes(b"")  # else there is nothing to write: it would come out the same
 
     def fsync(fd: int) -> None:
         raise OSError(28, os.strerror(28))

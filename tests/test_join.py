@@ -11,20 +11,15 @@ import inspect
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pytest
 import torch
 import yaml
-from hydra import initialize_config_dir
-from hydra._internal.callbacks import Callbacks
-from hydra.core.global_hydra import GlobalHydra
-from hydra.types import HydraContext, RunMode
+from hydra.types import RunMode
 from torch import Tensor
 
-from mobench import plugin as hydra_plugin
 from mobench import sweeper
 from mobench.config import Job, load_class, make_job, parameters
 from mobench.core import Algorithm, Ball, Box, Free, Oracle, Point, Problem, Runs, Set, Spec, Weighting, loop
@@ -49,16 +44,6 @@ OPTIONAL = {"rows", "push", "hvp"}
 
 
 # composing
-
-
-@pytest.fixture(scope="module")
-def hydra() -> Iterator[Any]:
-    """Hydra's configuration loader on the project's own folder, as the command line has it."""
-    hydra_plugin.register()
-    GlobalHydra.instance().clear()
-    with initialize_config_dir(str(conf_dir()), version_base="1.3"):
-        yield GlobalHydra.instance().hydra
-    GlobalHydra.instance().clear()
 
 
 @pytest.fixture(scope="module")
@@ -543,15 +528,6 @@ def test_tuned_settings_reach_the_job(compose: Any) -> None:
         extra = needed.get(node["algorithm"].get("line"), {})
         job = make_job({**config, "algorithm": {**config["algorithm"], **extra}})
         check(job.oracle().spec, job.algorithm)
-
-
-@pytest.fixture(scope="module")
-def planner(hydra: Any) -> sweeper.JobsSweeper:
-    """The sweeper, which composes equal choices of groups once."""
-    planner = sweeper.JobsSweeper()
-    planner.hydra_context = HydraContext(config_loader=hydra.config_loader, callbacks=Callbacks())
-    planner.config = hydra.compose_config("config", [], RunMode.MULTIRUN, with_log_configuration=False)
-    return planner
 
 
 def test_every_job_of_every_experiment_can_be_made(planner: sweeper.JobsSweeper) -> None:

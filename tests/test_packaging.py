@@ -115,7 +115,7 @@ def test_what_belongs_into_the_wheel() -> None:
         "mobench/conf/experiment/ferero/fig7.yaml",
         "mobench/experiments/ferero.py",
         "mobench/experiments/published/ferero_table1.csv",
-        "mobench/report/templates/report.html",
+        "mobench/report/templates/index.html",
         "mobench/__main__.py",
     ):
         assert name in names

@@ -1,6 +1,7 @@
-"""The report: what is shown, what is said about damaged folders, escaping, Markdown, and the page in a browser."""
+"""The report: what is shown, what is said about damaged folders, escaping, Markdown, and its pages in a browser."""
 
 import html
+import io
 import json
 import re
 import shutil
@@ -10,13 +11,19 @@ import zlib
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 import pytest
+from PIL import Image
 
 from mobench.errors import MobenchError, StoreError
-from mobench.report import build, results_markdown, results_summary_markdown
+from mobench.report import build, papers_markdown, results_markdown, results_summary_markdown
 from mobench.report.__main__ import MARKERS, main, renew
-from mobench.report.build import Entry, collect, duration, glue, moment, number, papers_markdown, sheet, text
+from mobench.report.model import Entry
+from mobench.report.reading import collect
+from mobench.report.runtime import runtime, two_workers
+from mobench.report.sheets import sheet
+from mobench.report.words import duration, fact, glue, moment, number, text
 
 VOID = {"meta", "link", "img", "input", "br", "hr"}
 EVIL = "<script>document.title = 'owned'</script> & \"quotes\" 'too'"
@@ -72,18 +79,57 @@ def artifact(root: Path, id: str, claims: Any, *, figure: bool = True, table: st
     return folder
 
 
-def job(root: Path, key: str, status: str, done: int = 0, total: int = 0, seconds: float = 1.0, **fields: Any) -> None:
+CONFIG = """problem:
+  _target_: mobench.problems.vlmop2.VLMOP2
+algorithm:
+  _target_: mobench.algorithms.epo.EPO
+  step_size: {step}
+constraint: {{}}
+tuned: null
+steps: 100
+scale:
+  name: laptop
+artifact:
+  id: somewhere/else
+data_root: /home/somebody
+"""
+
+
+def job(
+    root: Path,
+    key: str,
+    status: str,
+    done: int = 0,
+    total: int = 0,
+    seconds: float = 1.0,
+    meta: dict[str, Any] | None = None,
+    **fields: Any,
+) -> Path:
     """A job folder's head."""
     folder = root / "runs" / key
     folder.mkdir(parents=True)
     (folder / "status.json").write_text(json.dumps({"status": status, **fields}))
     if total:
-        meta = {"seconds_wall": seconds, "git_sha": "b" * 40, "git_dirty": False, "date": "2025-01-02T03:04:05+0000"}
-        (folder / "meta.json").write_text(json.dumps(meta))
+        base = {"seconds_wall": seconds, "git_sha": "b" * 40, "git_dirty": False, "date": "2025-01-02T03:04:05+0000"}
+        base |= {"device": "CPU Z", "execution": f"one batch of {total} runs on cpu, 1 thread(s), stacked"}
+        base |= {"identity": {"algorithm": {"_target_": "a.b.EPO", "step_size": seconds}, "steps": 100}}
+        (folder / "meta.json").write_text(json.dumps(base | (meta or {})))
+        (folder / "config.yaml").write_text(CONFIG.format(step=seconds))
         states = ["done"] * done + ["diverged"] * (total - done)
         # two output rules: runs are counted once
-        rows = [f"{i},{rule},{s}" for rule in ("last", "mean") for i, s in enumerate(states)]
-        (folder / "final.csv").write_text("\n".join(["run,output,status", *rows]) + "\n")
+        rows = [
+            f"{i},0,{rule},{(i + 1) / total},0.5,{1 / (i + 3)},{i % 2},{('1.5e-9', '1e-12', '')[min(i, 2)]},{s}"
+            for rule in ("last", "mean")
+            for i, s in enumerate(states)
+        ]
+        head = "run,seed,output,preference_1,ray_1,f_1,solver_failures,kkt_residual_max,status"
+        (folder / "final.csv").write_text("\n".join([head, *rows]) + "\n")
+    return folder
+
+
+DIGITS = {"data": "digits, enlarged", "data_sha256": "d" * 64, "embedded": True, "train_size": {"0": [3, 4]}}
+RIVER = {"data": "generated flows", "data_sha256": "e" * 64, "embedded": True, "rows": 90}
+FILES = {"data": "MNIST", "data_sha256": "f" * 64, "embedded": False, "train_size": 60000}
 
 
 @pytest.fixture
@@ -93,16 +139,22 @@ def outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(root))
     job(root, "vlmop2-epo-aaaaaaaaaa", "done", 20, 20, 12.5)
     job(root, "vlmop2-pmtl-bbbbbbbbbb", "done", 17, 20, 3.5)
+    job(root, "multimnist-ls-0000000001", "done", 1, 1, 60.0, DIGITS)
+    job(root, "multimnist-ls-0000000002", "done", 1, 1, 30.0, {**DIGITS, "device": "NVIDIA H100"})
+    job(root, "riverflow-ls-0000000003", "done", 1, 1, 1.0, RIVER)
+    job(root, "multimnist-ls-0000000004", "done", 1, 1, 2.0, FILES)
     job(root, "zdt1-omd_tch-cccccccccc", "failed", error="the solver <gave up>")
     job(root, "zdt2-ls-dddddddddd", "running", step=3, steps=10)
     claims = [claim(f"c{i}", v, reason="because of the step size" if i else "") for i, v in enumerate(VERDICTS)]
-    jobs = {"epo": "vlmop2-epo-aaaaaaaaaa", "gone": "vlmop2-ls-eeeeeeeeee"}
+    jobs = {"epo": "vlmop2-epo-aaaaaaaaaa", "pmtl": "vlmop2-pmtl-bbbbbbbbbb", "gone": "vlmop2-ls-eeeeeeeeee"}
     runs = {"epo": "20 of 20", "gone": "17 of 20"}
     artifact(root, "ferero/fig10", claims, jobs=jobs, runs=runs, notes=["starts differ"])
     evil = claim("evil", "reproduced", statement=EVIL, measured="a | b")
     artifact(
         root, "ferero/fig2", [evil], table=f"method,ours,published\n{EVIL.replace(chr(34), '')},0.123456,0.5\nLS,,1\n"
     )
+    samples = {"a": "multimnist-ls-0000000001", "b": "multimnist-ls-0000000002"}
+    artifact(root, "ferero/pictures", [claim("seen", "reproduced")], jobs=samples, depicts="data")
     artifact(root, "omd_tch/table1", '[{"id": "x", ', figure=False)
     lost = artifact(root, "omd_tch/fig1", [claim("ok", "reproduced")], figure=False)
     (lost / "figure.pdf").write_bytes(b"%PDF-1.4")
@@ -121,6 +173,7 @@ class Page(HTMLParser):
         self.ids: list[str] = []
         self.images: list[dict[str, str | None]] = []
         self.scripts = 0
+        self.choices: dict[str, set[str]] = {}  # of the filter, by name
         self.words: list[str] = []
         self.feed(source)
         self.close()
@@ -128,17 +181,28 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         values = dict(attrs)
+        if tag in ("td", "tr") and self.stack[-1] == "td":  # HTML lets the end tags of cells and rows be left out
+            self.stack.pop()
+        if tag == "tr" and self.stack[-1] == "tr":
+            self.stack.pop()
         if tag not in VOID:
             self.stack.append(tag)
         if tag == "a":
             self.links.append(str(values["href"]))
         elif tag == "img":
             self.images.append(values)
+        elif tag in ("input", "select") and values.get("name"):
+            self.control = str(values["name"])
+            self.choices.setdefault(self.control, set()).add(str(values.get("value") or ""))
+        elif tag == "option":
+            self.choices[self.control].add(str(values["value"]))
         self.scripts += tag == "script"
         self.loads += [str(v) for k, v in attrs if k in ("src", "srcset") or (k == "href" and tag != "a")]
         self.ids += [str(values["id"])] if "id" in values else []
 
     def handle_endtag(self, tag: str) -> None:
+        while tag == "tbody" and self.stack[-1] in ("td", "tr"):
+            self.stack.pop()
         assert self.stack.pop() == tag
 
     def handle_data(self, data: str) -> None:
@@ -150,54 +214,153 @@ class Page(HTMLParser):
         return " ".join(" ".join(self.words).split())
 
 
-def test_page_is_sound_and_self_contained(outputs: Path) -> None:
+def opened(root: Path, page: str) -> Page:
+    """A page of the report under `root`."""
+    return Page((root / "report" / page).read_text())
+
+
+def every(root: Path) -> dict[str, Page]:
+    """All pages of the report under `root`."""
+    report = root / "report"
+    return {str(p.relative_to(report)): Page(p.read_text()) for p in sorted(report.rglob("*.html"))}
+
+
+def test_pages_are_sound_and_self_contained(outputs: Path) -> None:
     path = build()
     assert path == outputs / "report" / "index.html"
-    source = path.read_text()
-    page = Page(source)
-    assert len(page.ids) == len(set(page.ids))
-    assert page.scripts == 2
-    for address in page.loads + [a for a in page.links if not a.startswith("#")]:
-        assert address == "data:," or (path.parent / address).is_file(), address
-    assert {a[1:] for a in page.links if a.startswith("#")} <= set(page.ids)
-    assert not re.search(r"@import|url\(|https?://", source)
-    assert all(i["alt"] and i["width"] == "4" and i["height"] == "3" for i in page.images)
-    assert "<script>document.title" not in source
-    assert html.unescape(EVIL) in page.text
+    pages = every(outputs)
+    kinds = {name.split("/")[0] for name in pages}
+    assert kinds == {"index.html", "claims.html", "runs.html", "data.html", "artifacts", "runs", "data"}
+    for name, page in pages.items():
+        source = (path.parent / name).read_text()
+        assert len(page.ids) == len(set(page.ids)), name
+        assert page.scripts == 2, name
+        assert not re.search(r"@import|url\(|https?://", source), name
+        assert "<script>document.title" not in source, name
+        assert all("alt" in i and i["width"] == "4" and i["height"] == "3" for i in page.images), name
+        assert all(i["alt"] for i in page.images if i.get("loading") != "lazy"), name
+    assert html.unescape(EVIL) in pages["artifacts/ferero/fig2.html"].text
+    assert html.unescape(EVIL) in pages["claims.html"].text
+    for asset in ("style.css", "script.js"):
+        assert not re.search(r"@import|url\(|https?://", (path.parent / "assets" / asset).read_text())
+
+
+def followed(root: Path) -> set[str]:
+    """Follow every link of every page: files and fragments; a fragment that filters names a choice of the page that it leads
+    to. Returns what is filtered by."""
+    report, seen = root / "report", set()
+    pages = every(root)
+    for name, page in pages.items():
+        for address in page.loads + page.links:
+            if address == "data:,":
+                continue
+            parts = urlsplit(address)
+            assert not parts.scheme, f"{name}: {address}"
+            assert not parts.netloc, f"{name}: {address}"
+            target = (report / name).parent / unquote(parts.path) if parts.path else report / name
+            assert target.is_file(), f"{name}: {address}"
+            if parts.fragment and "=" in parts.fragment:
+                choices = pages[str(target.resolve().relative_to(report.resolve()))].choices
+                for key, value in parse_qsl(parts.fragment, strict_parsing=True):
+                    assert value in choices[key], f"{name}: {address}"
+                    seen.add(key)
+            elif parts.fragment:
+                ids = pages[str(target.resolve().relative_to(report.resolve()))].ids
+                assert parts.fragment in ids, f"{name}: {address}"
+    return seen
+
+
+FILTERS = {"verdict", "paper", "artifact", "problem", "data"}
+
+
+def test_every_link_leads_somewhere(outputs: Path) -> None:
+    build()
+    assert followed(outputs) == FILTERS
+
+
+def test_every_link_leads_somewhere_when_there_is_one_of_each(tmp_path: Path) -> None:
+    job(tmp_path, "multimnist-ls-0000000001", "done", 1, 1, 60.0, DIGITS)
+    jobs = {"a b/c": "multimnist-ls-0000000001"}
+    artifact(tmp_path, "my paper/fig 1?", [claim("seen", "partial")], table="a\n1\n", jobs=jobs, depicts="data")
+    build(tmp_path)
+    assert followed(tmp_path) == FILTERS
 
 
 def test_order_labels_and_provenance(outputs: Path) -> None:
-    page = Page(build().read_text())
-    places = [page.text.index(t) for t in ("Title of ferero/fig2", "Title of ferero/fig10", "Title of omd_tch/fig1")]
+    build()
+    index, page = opened(outputs, "index.html"), opened(outputs, "artifacts/ferero/fig10.html")
+    places = [index.text.index(t) for t in ("Title of ferero/fig2", "Title of ferero/fig10", "Title of omd_tch/fig1")]
     assert places == sorted(places)
+    for said in ("Figure 10", "Flexible Framework", "newpaper"):
+        assert said in index.text, said
     for said in (
-        "Figure 10",
-        "Flexible Framework",
-        "newpaper",
+        "Overview FERERO Figure 10",
         "mobench +experiment=ferero/fig10",
         "a" * 40 + " with uncommitted changes",
         "torch 2.10",
         "CPU Z",
         "2025-01-02 03:04 +0000",
-        "1 min 15 s",
-        "20 of 20 runs",
-        "17 of 20 runs",
+        "20 of 20",
+        "17 of 20",
         "(folder not here)",
         "starts differ",
         "because of the step size",
-        "the solver <gave up>",
-        "step 3 of 10",
-        "3 diverged",
+        "← Previous Figure 2",
+        "Next → Pictures",
     ):
         assert said in page.text, said
+    runs = opened(outputs, "runs.html")
+    for said in ("the solver <gave up>", "step 3 of 10", "3 diverged"):
+        assert said in runs.text, said
+    assert "the solver <gave up>" in opened(outputs, "runs/zdt1-omd_tch-cccccccccc.html").text
+
+
+def test_expected_runtime_is_what_rows_know(outputs: Path) -> None:
+    site = collect(outputs)
+    said = {e.id: dict(runtime(e, site)) for e in site.entries}
+    assert said["ferero/fig10"] == {
+        "One core": "16 s for 2 jobs on CPU Z, then 0.5 s for drawing",
+        "Two workers": "about 12 s for the jobs, in the order of the list; the longest takes 12 s",
+        "One GPU": "not measured: none of its jobs ran on one",
+        "Not known": "the time of 1 job: no folder here, or no time in it",
+    }
+    # one job on each device: neither line speaks for the whole, and nothing is said about two workers
+    assert said["ferero/pictures"] == {
+        "One core": "1 min 0 s for 1 job on CPU Z, then 0.5 s for drawing",
+        "One GPU": "30 s for 1 job on NVIDIA H100",
+    }
+    assert said["ferero/fig2"] == {}
+    for key in ("vlmop2-epo-aaaaaaaaaa", "vlmop2-pmtl-bbbbbbbbbb"):
+        shutil.rmtree(outputs / "runs" / key)
+    site = collect(outputs)
+    (lost,) = [e for e in site.entries if e.id == "ferero/fig10"]
+    assert runtime(lost, site) == [
+        ("Jobs", "1 min 15 s in all when it was drawn (their folders are not here), then 0.5 s for drawing")
+    ]
+    build()
+    assert "1 min 15 s in all when it was drawn" in opened(outputs, "artifacts/ferero/fig10.html").text
+    threads = [("1 thread(s)", "2 thread(s)"), ("4 thread(s)", "4 thread(s)"), ("", "")]
+    for n, executions in enumerate(threads):
+        for i, execution in enumerate(executions):
+            job(outputs, f"p-a-{n}{i}", "done", 1, 1, 2.0, {"execution": execution})
+        artifact(outputs, f"mobl/fig{n}", [], jobs={"a": f"p-a-{n}0", "b": f"p-a-{n}1"})
+    site = collect(outputs)
+    said = {e.id: runtime(e, site)[0][0] for e in site.entries if e.paper == "mobl"}
+    assert said == {"mobl/fig0": "1 to 2 threads", "mobl/fig1": "4 threads", "mobl/fig2": "CPU"}
+    assert [two_workers(x) for x in ([], [3.0], [1.0, 1.0, 1.0], [1.0, 2.0, 4.0])] == [0.0, 3.0, 2.0, 5.0]
 
 
 def test_damaged_folders_are_shown_with_the_reason(outputs: Path) -> None:
-    page = Page(build().read_text())
-    assert "claims.json cannot be read" in page.text
-    assert "figure.png is missing, figure.pdf is there" in page.text
-    assert "claims.json is missing: the artifact was never drawn to its end" in page.text
-    assert "3 artifacts are damaged or incomplete: omd_tch/fig1 , omd_tch/table1 , newpaper/fig1" in page.text
+    build()
+    index = opened(outputs, "index.html")
+    for id, said in (
+        ("omd_tch/table1", "claims.json cannot be read"),
+        ("omd_tch/fig1", "figure.png is missing, figure.pdf is there"),
+        ("newpaper/fig1", "claims.json is missing: the artifact was never drawn to its end"),
+    ):
+        assert said in index.text
+        assert said in opened(outputs, f"artifacts/{id}.html").text
+    assert "3 artifacts are damaged or incomplete: omd_tch/fig1 , omd_tch/table1 , newpaper/fig1" in index.text
 
 
 @pytest.mark.parametrize(
@@ -210,6 +373,7 @@ def test_damaged_folders_are_shown_with_the_reason(outputs: Path) -> None:
         ("provenance.json", b"[]", "provenance.json holds list"),
         ("figure.png", b"GIF89a", "figure.png cannot be shown: it is no PNG"),
         ("figure.png", png()[:-14], "figure.png cannot be shown: it is cut off"),
+        ("figure.png", png()[:-14] + b"xx" + png()[-12:], "figure.png cannot be shown: it is damaged"),
         ("table.csv", b"a,b\n1\n", "row 1 has 1 cells, its head 2"),
         ("table.csv", b"", "table.csv cannot be shown: it is empty"),
         ("table.csv", b'a\n"x', "table.csv cannot be shown"),
@@ -218,9 +382,10 @@ def test_damaged_folders_are_shown_with_the_reason(outputs: Path) -> None:
 def test_every_kind_of_damage(tmp_path: Path, file: str, data: bytes, said: str) -> None:
     folder = artifact(tmp_path, "ferero/fig1", [claim("ok", "reproduced")], table="a,b\n1,2\n")
     (folder / file).write_bytes(data)
-    page = Page(build(tmp_path).read_text())
-    assert said in page.text
-    assert "1 artifact is damaged" in page.text
+    index = Page(build(tmp_path).read_text())
+    assert said in index.text
+    assert said in opened(tmp_path, "artifacts/ferero/fig1.html").text
+    assert "1 artifact is damaged" in index.text
     assert said.split(":")[0].replace("_", "") in results_markdown(tmp_path).replace("\\", "").replace("_", "")
 
 
@@ -234,40 +399,76 @@ def test_unknown_verdict_is_never_counted_as_one_of_the_four(tmp_path: Path) -> 
 def test_verdict_counts(outputs: Path) -> None:
     site = collect(outputs)
     ours = {p.id: [n for _, n in p.counts] for p in site.papers}
-    assert ours == {"ferero": [2, 1, 1, 1], "omd_tch": [1, 0, 0, 0], "newpaper": [0, 0, 0, 0]}
+    assert ours == {"ferero": [3, 1, 1, 1], "omd_tch": [1, 0, 0, 0], "newpaper": [0, 0, 0, 0]}
     source = build().read_text()
-    buttons = re.findall(r'class="count v-\w+" data-verdict="(\w+)" data-paper="(\w*)"[^>]*>(\d+)<', source)
-    assert ("yes", "ferero", "2") in buttons
-    assert ("no", "ferero", "1") in buttons
-    assert ("yes", "", "3") in buttons
-    assert source.count('<tr class="claim"') == 6
+    counts = re.findall(r'class="count v-\w+" href="claims.html#([^"]+)"[^>]*>(\d+)<', source)
+    assert ("verdict=yes&amp;paper=ferero", "3") in counts
+    assert ("verdict=no&amp;paper=ferero", "1") in counts
+    assert ("verdict=yes", "4") in counts
+    assert (outputs / "report" / "claims.html").read_text().count('<tr class="claim"') == 7
 
 
-def test_the_same_inputs_give_the_same_bytes(outputs: Path) -> None:
-    def lines() -> list[str]:
-        return [line for line in build().read_text().splitlines() if "<span>built " not in line]
+def test_the_same_inputs_give_the_same_bytes_and_nothing_is_written_again(outputs: Path) -> None:
+    def files() -> dict[str, tuple[bytes, int]]:
+        return {str(p): (p.read_bytes(), p.stat().st_mtime_ns) for p in build().parent.rglob("*") if p.is_file()}
 
-    first, before = lines(), results_markdown()
-    assert first == lines()
+    def undated(source: bytes) -> list[str]:
+        return [line for line in source.decode().splitlines() if "<span>built " not in line]
+
+    first, before = files(), results_markdown()
+    again = files()
+    index = str(outputs / "report" / "index.html")
+    assert undated(first.pop(index)[0]) == undated(again.pop(index)[0])
+    assert first == again  # times, too
     assert before == results_markdown()
+    # elsewhere and from nothing, the same
+    shutil.rmtree(outputs / "report")
+    assert {name: data for name, (data, _) in files().items() if name != index} == {n: d for n, (d, _) in first.items()}
 
 
-def test_assets_follow_the_artifacts(outputs: Path) -> None:
-    page = build()
-    assets = page.parent / "assets"
+def test_files_and_pages_follow_the_artifacts(outputs: Path) -> None:
+    report = build().parent
+    assets = report / "assets"
     assert (assets / "ferero/fig2/figure.png").read_bytes() == png()
     assert (assets / "ferero/fig2/table.csv").exists()
+    (before,) = (assets / "ferero/fig10").glob("small-*.webp")
     shutil.rmtree(outputs / "artifacts" / "ferero" / "fig2")
+    shutil.rmtree(outputs / "runs" / "zdt2-ls-dddddddddd")
+    shutil.rmtree(outputs / "runs" / "riverflow-ls-0000000003")
     (outputs / "artifacts" / "ferero" / "fig10" / "figure.png").write_bytes(png(8, 8))
+    (report / "mine.txt").write_text("of a reader")
     build()
     assert not (assets / "ferero/fig2").exists()
+    assert not (report / "artifacts" / "ferero" / "fig2.html").exists()
+    assert not (report / "runs" / "zdt2-ls-dddddddddd.html").exists()
+    assert not (report / "data" / "generated-flows.html").exists()
     assert (assets / "ferero/fig10/figure.png").read_bytes() == png(8, 8)
+    (after,) = (assets / "ferero/fig10").glob("small-*.webp")
+    assert after != before
+    assert (report / "mine.txt").exists()
+    shutil.rmtree(outputs / "artifacts")
+    build()
+    assert not list((report / "artifacts").rglob("*"))
+
+
+def test_small_figures(tmp_path: Path) -> None:
+    folder = artifact(tmp_path, "ferero/fig1", [])
+    buffer = io.BytesIO()
+    Image.effect_noise((1600, 800), 60).save(buffer, "PNG")
+    (folder / "figure.png").write_bytes(buffer.getvalue())
+    report = build(tmp_path).parent
+    (small,) = report.glob("assets/ferero/fig1/small-*.webp")
+    with Image.open(small) as image:
+        assert image.size == (480, 240)
+    (shown,) = opened(tmp_path, "index.html").images
+    assert (shown["src"], shown["loading"]) == (small.relative_to(report).as_posix(), "lazy")
 
 
 def test_nothing_there_yet(tmp_path: Path) -> None:
-    page = Page(build(tmp_path).read_text())
-    assert "No artifact has been drawn yet" in page.text
-    assert "There are no job folders" in page.text
+    assert "No artifact has been drawn yet" in Page(build(tmp_path).read_text()).text
+    assert "There are no claims yet" in opened(tmp_path, "claims.html").text
+    assert "There are no job folders" in opened(tmp_path, "runs.html").text
+    assert "No job names a data set" in opened(tmp_path, "data.html").text
     assert "No artifact" in results_markdown(tmp_path)
 
 
@@ -275,29 +476,173 @@ def test_declared_artifacts_without_a_folder_are_listed(outputs: Path) -> None:
     expected = ["ferero/fig2", "ferero/table7", "mobl/theory"]
     page = Page(build(outputs, expected).read_text())
     assert "mobench +experiment=ferero/table7" in page.text
-    assert "2 artifacts, 1 not drawn yet" in page.text
+    assert "3 artifacts, 1 not drawn yet" in page.text
     assert (
         "| mobl/theory (not drawn yet) | – | – | – | – | `mobench +experiment=mobl/theory` |"
         in results_summary_markdown(outputs, expected)
     )
 
 
-def test_runs(outputs: Path) -> None:
+def test_jobs(outputs: Path) -> None:
     (outputs / "runs" / "odd").mkdir()
     (outputs / "runs" / "zdt3-ls-ffffffffff").mkdir()
     (outputs / "runs" / "zdt3-ls-ffffffffff" / "status.json").write_text('{"status": "done"}')
-    runs = {r.key: r for r in collect(outputs).runs}
-    epo = runs["vlmop2-epo-aaaaaaaaaa"]
+    jobs = {j.key: j for j in collect(outputs).jobs}
+    epo = jobs["vlmop2-epo-aaaaaaaaaa"]
     assert (epo.problem, epo.algorithm, epo.digest) == ("vlmop2", "epo", "aaaaaaaaaa")
     assert (epo.finished, epo.total, epo.seconds, epo.commit) == (20, 20, 12.5, "b" * 10)
-    assert [e.id for e in epo.artifacts] == ["ferero/fig10"]
-    assert (runs["vlmop2-pmtl-bbbbbbbbbb"].finished, runs["vlmop2-pmtl-bbbbbbbbbb"].total) == (17, 20)
-    assert (runs["odd"].status, runs["odd"].detail) == ("unreadable", "status.json is missing")
-    assert (runs["zdt3-ls-ffffffffff"].status, runs["zdt3-ls-ffffffffff"].detail) == (
+    assert (epo.scale, epo.threads, epo.on_gpu, epo.failures, epo.residual) == ("laptop", 1, False, 10, 1.5e-9)
+    assert [(e.id, name) for e, name in epo.used] == [("ferero/fig10", "epo")]
+    assert (jobs["vlmop2-pmtl-bbbbbbbbbb"].finished, jobs["vlmop2-pmtl-bbbbbbbbbb"].total) == (17, 20)
+    assert jobs["multimnist-ls-0000000002"].on_gpu
+    assert (jobs["odd"].status, jobs["odd"].detail) == ("unreadable", "status.json is missing")
+    assert (jobs["zdt3-ls-ffffffffff"].status, jobs["zdt3-ls-ffffffffff"].detail) == (
         "unreadable",
         "final.csv is missing",
     )
-    Page(build().read_text())
+    build()
+    assert "final.csv is missing" in opened(outputs, "runs/zdt3-ls-ffffffffff.html").text
+    assert "There is no config.yaml to read" in opened(outputs, "runs/odd.html").text
+
+
+def test_rows_that_come_with_the_project(outputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are shown where an artifact draws them and they were not run here."""
+    kept = tmp_path / "kept"
+    monkeypatch.setattr("mobench.report.reading.results_root", lambda: kept)
+    for key in ("vlmop2-ls-eeeeeeeeee", "vlmop2-epo-aaaaaaaaaa", "vlmop2-ls-9999999999"):
+        job(kept, key, "done", 1, 1, 7.0)
+    assert {j.key: j.kept for j in collect(outputs).jobs if j.problem == "vlmop2"} == {
+        "vlmop2-epo-aaaaaaaaaa": False,
+        "vlmop2-ls-eeeeeeeeee": True,
+        "vlmop2-pmtl-bbbbbbbbbb": False,
+    }
+    site = collect(outputs)
+    (entry,) = [e for e in site.entries if e.id == "ferero/fig10"]
+    assert dict(runtime(entry, site))["Kept"] == "the rows of 1 of 3 jobs come with the project: they are not run again"
+    build()
+    assert "(folder not here)" not in opened(outputs, "artifacts/ferero/fig10.html").text
+    page = opened(outputs, "runs/vlmop2-ls-eeeeeeeeee.html").text
+    assert "kept with the project" in page
+    assert "experiments/results/runs/vlmop2-ls-eeeeeeeeee/final.csv" in page
+    assert "and those whose rows come with the project" in opened(outputs, "runs.html").text
+
+
+@pytest.mark.parametrize(
+    ("file", "data", "said"),
+    [
+        ("status.json", b"[]", "status.json cannot be read (no object)"),
+        ("meta.json", b"{", "meta.json cannot be read"),
+        ("final.csv", b"run,status\n1\n", "final.csv cannot be read (row 1 has 1 cells, its head 2)"),
+        ("final.csv", b"", "final.csv cannot be read (it is empty)"),
+        ("final.csv", b"run,solver_failures\n0,many\n", "final.csv cannot be read"),
+        ("config.yaml", b"\xff", "config.yaml cannot be read"),
+    ],
+)
+def test_damaged_jobs_are_shown_with_the_reason(tmp_path: Path, file: str, data: bytes, said: str) -> None:
+    folder = job(tmp_path, "vlmop2-epo-aaaaaaaaaa", "done", 2, 2)
+    (folder / file).write_bytes(data)
+    build(tmp_path)
+    assert said in opened(tmp_path, "runs.html").text
+    assert said in opened(tmp_path, "runs/vlmop2-epo-aaaaaaaaaa.html").text
+
+
+def test_page_of_a_job(outputs: Path) -> None:
+    build()
+    page = opened(outputs, "runs/vlmop2-epo-aaaaaaaaaa.html")
+    for said in (
+        "vlmop2 with epo",
+        "laptop scale",
+        "Drawn in ferero/fig10 as epo",
+        "Runs finished 20 of 20",
+        "10 failures, worst KKT residual 1.5·10⁻⁹",
+        "b" * 40,
+        "outputs/runs/vlmop2-epo-aaaaaaaaaa/final.csv",
+        "In all rows: seed 0 status done",
+        "What sets it apart from other jobs of ferero/fig10 : algorithm.step_size 12.5 All that determine its rows",
+        "_target_: mobench.algorithms.epo.EPO",
+        "steps: 100",
+    ):
+        assert said in page.text, said
+    for aside in ("somewhere/else", "/home/somebody", "constraint", "tuned", "ray_1"):
+        assert aside not in page.text, aside
+    single = opened(outputs, "runs/multimnist-ls-0000000001.html")
+    for said in ("digits, enlarged", "d" * 64, "train size 7 in 2 parts of 3 to 4"):
+        assert said in single.text, said
+
+
+def test_a_job_with_a_single_row_has_no_table(tmp_path: Path) -> None:
+    folder = job(tmp_path, "vlmop2-epo-aaaaaaaaaa", "done", 1, 1)
+    (folder / "final.csv").write_text("run,output,f_1,status\n0,last,0.25,done\n")
+    build(tmp_path)
+    page = opened(tmp_path, "runs/vlmop2-epo-aaaaaaaaaa.html")
+    assert "Rows run 0 output last f_1 0.25 status done Rounded; full precision" in page.text
+
+
+def test_rows_of_a_job_are_escaped(tmp_path: Path) -> None:
+    folder = job(tmp_path, "vlmop2-epo-aaaaaaaaaa", "done", 2, 2)
+    (folder / "final.csv").write_text("run,word,number\n0,<i>&amp;,<b>±1\n1,x,2\n")
+    build(tmp_path)
+    source = (tmp_path / "report" / "runs" / "vlmop2-epo-aaaaaaaaaa.html").read_text()
+    assert "<tr><td>0<td class=words>&lt;i>&amp;amp;<td>&lt;b>±1\n" in source
+
+
+def test_many_rows_of_a_job_are_cut_and_say_so(tmp_path: Path) -> None:
+    job(tmp_path, "vlmop2-epo-aaaaaaaaaa", "done", 200, 200)
+    build(tmp_path)
+    source = (tmp_path / "report" / "runs" / "vlmop2-epo-aaaaaaaaaa.html").read_text()
+    assert "The first 60 of 400 rows" in source
+    assert source.count("<tr>") == 1 + 60
+
+
+def test_data_sets(outputs: Path) -> None:
+    job(outputs, "multimnist-epo-0000000005", "done", 1, 1, 2.0, {**DIGITS, "data_sha256": "9" * 64, "train_size": 8})
+    job(outputs, "x-y-0000000006", "done", 1, 1, 2.0, {**DIGITS, "data": "Digits (enlarged)"})  # the same file name
+    artifact(
+        outputs, "ferero/fig11", [], jobs={"a": "multimnist-ls-0000000001"}
+    )  # uses the data and does not show them
+    site = collect(outputs)
+    found = {d.label: (d.slug, d.kind, len(d.jobs), len(d.versions)) for d in site.data}
+    assert found == {
+        "Digits (enlarged)": ("digits-enlarged", "embedded", 1, 1),
+        "MNIST": ("mnist", "official files", 1, 1),
+        "digits, enlarged": ("digits-enlarged-2", "embedded", 3, 2),
+        "generated flows": ("generated-flows", "generated", 1, 1),
+    }
+    build()
+    page = opened(outputs, "data/digits-enlarged-2.html")
+    for said in (
+        "d" * 64,
+        "9" * 64,
+        "train size 7 in 2 parts of 3 to 4",
+        "3 jobs",
+        "Pictures Title of ferero/pictures",
+    ):
+        assert said in page.text, said
+    assert [i["src"] for i in page.images] == ["../assets/ferero/pictures/figure.png"]
+    assert opened(outputs, "data/mnist.html").images == []
+    assert "No artifact draws them" in opened(outputs, "data/mnist.html").text
+    listed = opened(outputs, "data.html")
+    assert "5 of 10 jobs name no data set" not in listed.text
+    assert "4 of 10 jobs name no data set" in listed.text
+
+
+def test_a_thousand_jobs_stay_small(tmp_path: Path) -> None:
+    """With tables as long and wide as they get, drawn in ten artifacts; sizes are a matter of bytes, not of the machine."""
+    keys = [f"problem{i % 20}-algorithm{i % 30}-{i:010x}" for i in range(1000)]
+    first = job(tmp_path, keys[0], "done", 30, 30, 1.0, DIGITS)
+    head = ",".join(["run", "seed", "output", "status", *(f"measure_{j}" for j in range(16))])
+    rows = [f"{i},{i},last,done," + ",".join(str(0.1234567 * (i + j)) for j in range(16)) for i in range(100)]
+    (first / "final.csv").write_text("\n".join([head, *rows]))
+    for key in keys[1:]:
+        shutil.copytree(first, tmp_path / "runs" / key)
+    for i in range(10):
+        artifact(tmp_path, f"ferero/fig{i}", [], jobs={str(k): key for k, key in enumerate(keys[i::10])})
+    report = build(tmp_path).parent
+    jobs = list((report / "runs").glob("*.html"))
+    assert len(jobs) == 1000
+    assert sum(p.stat().st_size for p in jobs) < 15e6
+    assert (report / "runs.html").stat().st_size < 1.2e6
+    assert (report / "runs.html").read_text().count("<tr data-status") == 1000
 
 
 def test_results_markdown(outputs: Path) -> None:
@@ -325,14 +670,14 @@ def test_results_summary(outputs: Path) -> None:
     assert lines[0] == "| artifact | reproduced | partial | not reproduced | not tested at this scale | command |"
     assert lines[2] == "| ferero/fig2 | 1 | – | – | – | `mobench +experiment=ferero/fig2` |"
     assert lines[3] == "| ferero/fig10 | 1 | 1 | 1 | 1 | `mobench +experiment=ferero/fig10` |"
-    assert lines[-1] == "| **all** | 3 | 1 | 1 | 1 | `make reproduce` |"
+    assert lines[-1] == "| **all** | 4 | 1 | 1 | 1 | `make reproduce` |"
 
 
 def test_table_of_papers(outputs: Path) -> None:
     lines = papers_markdown(expected=["ferero/never_drawn"]).splitlines()
-    assert lines[2] == "| FERERO | 2 of 3 | 2 | 1 | 1 | 1 | `mobench +experiment=ferero/all` |"
+    assert lines[2] == "| FERERO | 3 of 4 | 3 | 1 | 1 | 1 | `mobench +experiment=ferero/all` |"
     assert lines[-1].startswith("| **all** | ")
-    assert lines[-1].endswith(" | 3 | 1 | 1 | 1 | `make reproduce` |")
+    assert lines[-1].endswith(" | 4 | 1 | 1 | 1 | `make reproduce` |")
 
 
 @DECLARED
@@ -414,8 +759,8 @@ def test_tables_align_without_inventing_digits() -> None:
 
 def test_long_tables_are_cut_and_say_so(tmp_path: Path) -> None:
     artifact(tmp_path, "ferero/table1", [claim("a", "reproduced")], table="x\n" + "1.5\n" * 1000)
-    page = Page(build(tmp_path).read_text())
-    assert "The first 400 of 1000 rows" in page.text
+    build(tmp_path)
+    assert "The first 400 of 1000 rows" in opened(tmp_path, "artifacts/ferero/table1.html").text
 
 
 def test_words() -> None:
@@ -430,8 +775,13 @@ def test_words() -> None:
     assert moment("2025-01-02T03:04:05+0100") == "2025-01-02 03:04 +0100"
     assert (text(None), text(0.12345678), text([1, "a"]), text(True)) == ("–", "0.1235", '[1, "a"]', "yes")
     assert glue("<b> < 1e-3") == '&lt;b&gt; <span class="nb">&lt; 1e-3</span>'
-    labels = [Entry("p", n).label for n in ("fig3", "table11", "cross_table", "theory")]
-    assert labels == ["Figure 3", "Table 11", "Cross table", "Theory"]
+    labels = [Entry("p", n).label for n in ("fig3", "fig1a", "table11", "cross_table", "theory")]
+    assert labels == ["Figure 3", "Figure 1a", "Table 11", "Cross table", "Theory"]
+    assert fact("train_size", {"0": [5, 5], "1": [5, 5]}) == "10 in 2 parts of 5"
+    assert fact("train_size", {"0": 3, "1": [1, 2]}) == "seed 0: 3; seed 1: 3 in 2 parts of 1 to 2"
+    assert fact("test_size", 60000) == "60000"
+    assert fact("classes", {"0": [5, 7]}) == "5, 7"  # no sizes: nothing is added up
+    assert fact("attributes", ["a" * 300]).endswith("a …")
 
 
 # in a browser
@@ -440,64 +790,168 @@ WATCH = """<script>
 window.seen = [];
 addEventListener("error", (e) => seen.push("error: " + (e.message || e.target.src || e.target.href)), true);
 addEventListener("unhandledrejection", (e) => seen.push("rejection: " + e.reason));
-console.error = (...a) => seen.push("console: " + a.join(" "));
+console.error = console.warn = (...a) => seen.push("console: " + a.join(" "));
 </script>"""
 
-PROBE = r"""<script>
+# one browser looks at all pages, each in a frame of its own, as narrow as it likes
+HARNESS = r"""<!doctype html><html><head><meta charset="utf-8"></head><body><script>
+const wait = (ms) => new Promise((r) => setTimeout(r, ms));
+const open = async (address, width) => {
+  const frame = document.createElement("iframe");
+  frame.style.cssText = `width:${width}px;height:900px;border:0`;
+  const loaded = new Promise((r) => { frame.onload = r; });
+  frame.src = address;
+  document.body.append(frame);
+  await loaded;
+  await wait(30);
+  const w = frame.contentWindow, d = w.document;
+  const all = (q) => [...d.querySelectorAll(q)];
+  return {
+    frame, w, d, all,
+    shown: (q) => all(q).filter((e) => e.getClientRects().length > 0),
+    click: (q) => d.querySelector(q).click(),
+    type: (q, s) => {
+      d.querySelector(q).value = s;
+      d.querySelector(q).dispatchEvent(new w.Event("input", { bubbles: true }));
+    },
+    text: (q) => d.querySelector(q).textContent.trim(),
+    sort: (i) => {
+      d.querySelector(`thead th:nth-child(${i + 1}) button`).click();
+      return all("tbody tr").map((r) => r.cells[i].textContent.trim());
+    },
+    go: async (hash) => { w.location.hash = hash; await wait(30); },
+  };
+};
+const general = async (address, width) => {
+  const p = await open(address, width);
+  const out = { address, width };
+  out.wide = p.d.documentElement.scrollWidth - p.w.innerWidth;
+  const themes = {};
+  for (let i = 0; i < 3; i++) {
+    const style = p.w.getComputedStyle(p.d.body);
+    themes[p.d.documentElement.dataset.theme] = [style.backgroundColor, style.color];
+    p.click("#theme");
+  }
+  out.themes = themes;
+  out.theme = p.d.documentElement.dataset.theme;
+  const reach = p.shown("a, button, input, select, summary, [tabindex='0']").filter((e) => !e.disabled);
+  out.reached = reach.length;
+  // Tab goes through a page in its order: nothing is left out, nothing jumps the queue, and one sees where one is
+  out.unreachable = reach.filter((e) => {
+    e.focus({ focusVisible: true });
+    const ring = (x, part) => x && p.w.getComputedStyle(x, part).outlineStyle !== "none"
+      && parseFloat(p.w.getComputedStyle(x, part).outlineWidth) > 0;
+    const seen = ring(e) || ring(e.nextElementSibling) || ring(e, "::after");
+    return e.tabIndex !== 0 || p.d.activeElement !== e || !seen;
+  }).map((e) => e.outerHTML.slice(0, 120));
+  out.first = reach[0].className;
+  const labelled = (e) => [...(e.labels || [])].some((label) => label.textContent.trim());
+  out.unnamed = p.all("a, button, input, select, summary, [role=region]")
+    .filter((e) => !e.getAttribute("aria-label") && !e.hasAttribute("aria-labelledby"))
+    .filter((e) => e.matches("[role=region]") || !labelled(e) && !e.textContent.trim()
+      && !e.querySelector("img[alt]:not([alt=''])"))
+    .map((e) => e.outerHTML.slice(0, 120));
+  out.unscrollable = p.shown("main *")
+    .filter((e) => e.scrollWidth > e.clientWidth + 1 && /auto|scroll/.test(p.w.getComputedStyle(e).overflowX))
+    .filter((e) => e.tabIndex < 0 && !e.matches("code, select"))
+    .map((e) => e.outerHTML.slice(0, 120));
+  p.w.dispatchEvent(new p.w.Event("beforeprint"));
+  out.folded = p.all("main details:not([open])").length;
+  p.w.dispatchEvent(new p.w.Event("afterprint"));
+  await wait(30);
+  out.broken = p.all("img").filter((i) => i.complete && !i.naturalWidth).length;
+  out.requests = p.w.performance.getEntriesByType("resource").map((e) => e.name).filter((n) => !/^(file|data):/.test(n));
+  out.seen = p.w.seen;
+  p.frame.remove();
+  return out;
+};
+const scenarios = {
+  async index() {
+    const p = await open("index.html", 1200), out = {};
+    out.cards = p.shown(".card").length;
+    p.type(".filter [name=q]", "ferero FIG10");
+    out.found = [p.shown(".card").length, p.shown(".paper").length, p.text("output"), p.w.location.hash];
+    p.type(".filter [name=q]", "nothing has this");
+    out.none = [p.shown(".card").length, p.shown(".nothing").length];
+    await p.go("#p-omd_tch");
+    out.revealed = [p.shown(".card").length, p.d.querySelector(".filter [name=q]").value];
+    p.d.body.dispatchEvent(new p.w.KeyboardEvent("keydown", { key: "/", bubbles: true, cancelable: true }));
+    out.slash = p.d.activeElement.name;
+    return [out, p];
+  },
+  async claims() {
+    const p = await open("claims.html#verdict=no&paper=ferero", 1200), out = {};
+    out.linked = [p.shown(".claim").length, p.text("output"), p.d.querySelector("[name=paper]").value];
+    p.click("[name=verdict][value=yes]");
+    p.d.querySelector("[name=verdict][value=yes]").dispatchEvent(new p.w.Event("input", { bubbles: true }));
+    out.yes = [p.shown(".claim").length, p.w.location.hash];
+    p.click("[type=reset]");
+    await wait(30);
+    out.reset = [p.shown(".claim").length, p.w.location.hash, p.text("output"), p.shown("[type=reset]").length];
+    p.type(".filter [name=q]", "step SIZE");
+    out.searched = [p.shown(".claim").length, p.w.location.hash];
+    await p.go("#verdict=part");
+    out.changed = [p.shown(".claim").length, p.d.querySelector("[name=q]").value];
+    p.type(".filter [name=q]", "nothing has this");
+    out.none = [p.shown(".claim").length, p.shown(".nothing").length];
+    return [out, p];
+  },
+  async runs() {
+    const p = await open("runs.html#status=failed", 1200), out = {};
+    out.linked = p.shown("tbody tr").map((r) => r.cells[0].textContent);
+    await p.go("#artifact=ferero/pictures");
+    out.artifact = p.shown("tbody tr").length;
+    await p.go("#problem=multimnist&data=mnist");
+    out.data = p.shown("tbody tr").length;
+    p.click("[type=reset]");
+    await wait(30);
+    out.names = p.sort(1);
+    out.up = p.sort(4);
+    out.said = p.d.querySelector("thead th:nth-child(5)").getAttribute("aria-sort");
+    out.down = p.sort(4);
+    p.type(".filter [name=q]", "vlmop2 epo");
+    out.found = p.shown("tbody tr th a").map((a) => a.getAttribute("href"));
+    return [out, p];
+  },
+  async job() {
+    const p = await open("runs/vlmop2-epo-aaaaaaaaaa.html", 1200), out = {};
+    const residual = p.all("thead th").findIndex((th) => th.textContent === "kkt_residual_max");
+    out.residual = [p.sort(residual)[0], p.sort(residual)[0]];
+    const f = p.all("thead th").findIndex((th) => th.textContent === "f_1");
+    out.f = [p.sort(f)[0], p.sort(f)[0]];
+    p.click("summary");
+    out.open = p.shown("pre").length;
+    return [out, p];
+  },
+  async artifact() {
+    const p = await open("artifacts/ferero/fig10.html#claim-3", 1200), out = {};
+    out.claims = p.shown(".claim").length;
+    out.pictures = p.all("main img").map((i) => i.naturalWidth);
+    p.click(".copy");
+    await wait(200);
+    out.copied = p.text(".copy");
+    out.target = p.d.querySelector(":target").dataset.verdict;
+    out.list = p.shown(".list li").length;
+    return [out, p];
+  },
+  async narrow() {
+    const p = await open("artifacts/ferero/fig10.html", 390), out = {};
+    out.list = p.shown(".list").length;
+    const index = await open("index.html", 390), overview = index.d.querySelector(".overview").parentNode;
+    out.overview = overview.scrollWidth <= overview.clientWidth;
+    index.frame.remove();
+    out.labels = p.w.getComputedStyle(p.d.querySelector("td[data-label]"), "::before").content;
+    return [out, p];
+  },
+};
 (async () => {
-  const wait = (ms) => new Promise((r) => setTimeout(r, ms));
-  const all = (q) => [...document.querySelectorAll(q)];
-  const shown = (q) => all(q).filter((e) => e.getClientRects().length > 0);
-  const click = (q) => document.querySelector(q).click();
-  const type = (q, s) => { const i = document.querySelector(q); i.value = s; i.dispatchEvent(new Event("input")); };
-  const column = (i) => all(".runs tbody tr").map((r) => r.cells[i].textContent.trim());
-  const sort = (i) => { click(`.runs thead th:nth-child(${i + 1}) button`); return column(i); };
-  const out = {};
-  await wait(50);
-  out.claims = shown(".claim").length;
-  out.controls = shown("#theme, .filters, .runfilters").length;
-  click('.filters [data-verdict="no"]');
-  out.no = [shown(".claim").length, shown(".artifact").length, document.querySelector("#shown").textContent];
-  out.pressed = all('.filters [aria-pressed="true"]').map((b) => b.dataset.verdict);
-  click('.filters [data-verdict="no"]');
-  out.again = shown(".claim").length;
-  click('.overview .count[data-verdict="yes"][data-paper="ferero"]');
-  out.ferero = [shown(".claim").length, shown(".paper").map((p) => p.dataset.paper)];
-  out.said = document.querySelector("#shown").textContent;
-  type("#search", "nothing has this");
-  out.none = [shown(".claim").length, shown("#nothing").length];
-  location.hash = "#a-omd_tch-fig1";
-  await wait(50);
-  out.revealed = shown("#a-omd_tch-fig1").length;
-  type("#search", "step SIZE");
-  out.searched = shown(".claim").length;
-  click('.filters [data-verdict=""]');
-  out.all = shown(".claim").length;
-  out.up = sort(4); out.sorted = document.querySelector(".runs thead th:nth-child(5)").getAttribute("aria-sort");
-  out.down = sort(4);
-  out.names = sort(1);
-  click('.runfilters [data-status="failed"]');
-  out.failed = shown(".runs tbody tr").length;
-  click('.runfilters [data-status=""]');
-  type("#runsearch", "vlmop2 epo");
-  out.found = shown(".runs tbody tr").map((r) => r.id);
-  const back = () => getComputedStyle(document.body).backgroundColor;
-  const themes = [];
-  for (let i = 0; i < 3; i++) { themes.push([document.documentElement.dataset.theme, back()]); click("#theme"); }
-  out.themes = themes; out.theme = document.documentElement.dataset.theme;
-  click(".copy");
-  await wait(200);
-  out.copied = document.querySelector(".copy").textContent;
-  dispatchEvent(new Event("beforeprint"));
-  out.printed = all("main details:not([open])").length;
-  dispatchEvent(new Event("afterprint"));
-  out.closed = all("main details:not([open])").length;
-  out.pictures = all("img").map((i) => i.naturalWidth);
-  out.wide = document.documentElement.scrollWidth <= innerWidth;
-  out.unnamed = all("button, input").filter((e) => !(e.textContent || e.labels[0].textContent).trim()).length;
-  out.requests = performance.getEntriesByType("resource").map((e) => e.name).filter((n) => !/^(file|data):/.test(n));
-  out.title = document.title;
-  out.seen = seen;
+  const out = { general: [], scenarios: {} };
+  for (const address of PAGES) for (const width of [1200, 390]) out.general.push(await general(address, width));
+  for (const [name, play] of Object.entries(scenarios)) {
+    const [found, p] = await play();
+    out.scenarios[name] = { ...found, seen: p.w.seen };
+    p.frame.remove();
+  }
   return out;
 })().catch((e) => ({ crashed: String(e.stack) })).then((out) => {
   const pre = document.createElement("pre");
@@ -505,7 +959,7 @@ PROBE = r"""<script>
   pre.textContent = JSON.stringify(out);
   document.body.append(pre);
 });
-</script></body>"""
+</script></body></html>"""
 
 
 def chromium() -> str:
@@ -517,49 +971,97 @@ def chromium() -> str:
     return found
 
 
-def probed(page: Path, profile: Path, *flags: str) -> dict[str, Any]:
-    """Run the probe in a copy of the page and return what it saw."""
-    source = page.read_text()
-    copy = page.with_name("probe.html")
-    copy.write_text(source.replace("<head>", "<head>" + WATCH).replace("</body>", PROBE))
+def probed(report: Path, profile: Path, pages: list[str], *flags: str) -> dict[str, Any]:
+    """Run the harness beside the pages, each of which notes its errors, and return what it saw."""
+    for page in report.rglob("*.html"):
+        page.write_text(page.read_text().replace("<head>", "<head>" + WATCH))
+    harness = report / "harness.html"
+    harness.write_text(HARNESS.replace("PAGES", json.dumps(pages)))
     quiet = ("--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync")
     command = [chromium(), "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", *quiet, *flags]
-    command += [f"--user-data-dir={profile}", "--virtual-time-budget=5000", "--dump-dom", copy.resolve().as_uri()]
+    command += ["--allow-file-access-from-files", "--window-size=1280,1000"]  # frames of files may be looked into
+    command += [f"--user-data-dir={profile}", "--virtual-time-budget=60000", "--dump-dom", harness.resolve().as_uri()]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     match = re.search(r'<pre id="probe">(.*?)</pre>', done.stdout, re.DOTALL)
     assert match is not None, done.stderr[-2000:]
-    answer = json.loads(html.unescape(match[1]))
+    answer: dict[str, Any] = json.loads(html.unescape(match[1]))
     assert "crashed" not in answer, answer
     return answer
 
 
+ONE_OF_EACH = [
+    "index.html",
+    "claims.html",
+    "runs.html",
+    "data.html",
+    "artifacts/ferero/fig10.html",
+    "artifacts/ferero/fig2.html",
+    "artifacts/newpaper/fig1.html",
+    "runs/vlmop2-epo-aaaaaaaaaa.html",
+    "runs/multimnist-ls-0000000001.html",
+    "data/digits-enlarged.html",
+]
+
+
 @pytest.mark.browser
-@pytest.mark.parametrize("width", [1400, 500])
-def test_in_a_browser(outputs: Path, tmp_path: Path, width: int) -> None:
-    saw = probed(build(), tmp_path / "profile", f"--window-size={width},900")
-    assert saw["seen"] == []
-    assert saw["requests"] == []
-    assert saw["title"] == "mobench: results"
-    assert saw["claims"] == saw["again"] == saw["all"] == 6
-    assert saw["controls"] == 3
-    assert saw["no"] == [1, 1, "1 of 6 claims"]
-    assert saw["pressed"] == ["no"]
-    assert saw["ferero"] == [2, ["ferero"]]
-    assert saw["said"] == "2 of 6 claims in FERERO"
-    assert saw["none"] == [0, 1]
-    assert saw["revealed"] == 1
-    assert saw["searched"] == 3
-    assert saw["up"] == ["–", "–", "3.50", "12.50"]
-    assert saw["sorted"] == "ascending"
-    assert saw["down"] == ["12.50", "3.50", "–", "–"]
-    assert saw["names"] == ["epo", "ls", "omd_tch", "pmtl"]
-    assert saw["failed"] == 1
-    assert saw["found"] == ["run-vlmop2-epo-aaaaaaaaaa"]
-    assert saw["theme"] == "auto"
-    assert dict(saw["themes"])["light"] != dict(saw["themes"])["dark"]
-    assert saw["copied"] in ("Copied", "Select it")
-    assert saw["printed"] == 0
-    assert saw["closed"] > 0
-    assert saw["pictures"] == [4, 4]
-    assert saw["wide"]
-    assert saw["unnamed"] == 0
+@pytest.mark.parametrize("dark", [False, True])
+def test_in_a_browser(outputs: Path, tmp_path: Path, dark: bool) -> None:
+    long = "a_name_that_has_no_end_" * 8
+    artifact(outputs, f"ferero/{long}", [claim(long, "partial", measured=long, reason=long)], table=f"{long}\n{long}\n")
+    report = build(expected=["mobl/fig1", f"mobl/{long}"]).parent
+    pages = [*ONE_OF_EACH, f"artifacts/ferero/{long}.html"]
+    saw = probed(report, tmp_path / "profile", pages, *(["--blink-settings=preferredColorScheme=0"] if dark else []))
+    assert [(p["address"], p["width"]) for p in saw["general"]] == [(name, w) for name in pages for w in (1200, 390)]
+    for page in saw["general"]:
+        where = f"{page['address']} at {page['width']}"
+        assert page["seen"] == [], where
+        assert page["requests"] == [], where
+        assert page["wide"] <= 0, where
+        assert page["unreachable"] == [], where
+        assert page["first"] == "skip", where
+        assert page["reached"] > 5, where
+        assert page["unnamed"] == [], where
+        assert page["unscrollable"] == [], where
+        assert page["folded"] == 0, where
+        assert page["broken"] == 0, where
+        assert page["theme"] == "auto", where
+        themes = page["themes"]
+        assert themes["auto"] == themes["dark" if dark else "light"], where
+        assert themes["light"] != themes["dark"], where
+    did = saw["scenarios"]
+    assert {name: did[name].pop("seen") for name in did} == {name: [] for name in did}
+    assert did["index"] == {
+        "cards": 7,
+        "found": [1, 1, "1 of 9 artifacts", "#q=ferero+FIG10"],
+        "none": [0, 1],
+        "revealed": [7, ""],
+        "slash": "q",
+    }
+    assert did["claims"] == {
+        "linked": [1, "1 of 8 claims", "ferero"],
+        "yes": [3, "#verdict=yes&paper=ferero"],
+        "reset": [8, "", "8 claims", 0],
+        "searched": [3, "#q=step+SIZE"],
+        "changed": [2, ""],
+        "none": [0, 1],
+    }
+    assert did["runs"] == {
+        "linked": ["zdt1cccccccccc"],
+        "artifact": 2,
+        "data": 1,
+        "up": ["1.00", "2.00", "3.50", "12.50", "30.00", "60.00", "–", "–"],  # what is not known stays at the end
+        "said": "ascending",
+        "down": ["60.00", "30.00", "12.50", "3.50", "2.00", "1.00", "–", "–"],
+        "names": ["epo", "ls", "ls", "ls", "ls", "ls", "omd_tch", "pmtl"],
+        "found": ["runs/vlmop2-epo-aaaaaaaaaa.html"],
+    }
+    assert did["job"] == {"residual": ["1·10⁻¹²", "1.5·10⁻⁹"], "f": ["0.04545", "0.3333"], "open": 1}
+    assert did["artifact"]["copied"] in ("Copied", "Select it")
+    assert did["artifact"] | {"copied": ""} == {
+        "claims": 4,
+        "pictures": [4],
+        "copied": "",
+        "target": "no",
+        "list": 4,
+    }
+    assert did["narrow"] == {"list": 0, "overview": True, "labels": '"Published"'}

@@ -18,7 +18,8 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -27,6 +28,7 @@ import numpy as np
 import pandas as pd
 
 from mobench import console, loggers, overrides, provenance
+from mobench.artifacts import unchanged
 from mobench.errors import ConfigError, suggest
 from mobench.store import JobFolder, columns, outputs_root, write_atomic, write_json
 
@@ -52,16 +54,15 @@ def artifact(id: str) -> Callable[[Draw], Draw]:
 def registered(id: str) -> Draw:
     """The drawing function of an artifact; imports `experiments/<paper>.py`."""
     paper = id.split("/", 1)[0]
-    package = Path(__file__).resolve().parent.parent
-    if (package / "experiments" / f"{paper}.py").exists():
-        module = f"mobench.experiments.{paper}"
-    elif (package.parent / "experiments" / f"{paper}.py").exists():
-        if str(package.parent) not in sys.path:
-            sys.path.append(str(package.parent))
-        module = f"experiments.{paper}"
-    else:
+    folder = unchanged.experiments()
+    if not (folder / f"{paper}.py").exists():
         raise ConfigError(f"artifact {id!r}: there is no experiments/{paper}.py.")
-    importlib.import_module(module)
+    if folder.parent == unchanged.package():
+        importlib.import_module(f"mobench.experiments.{paper}")
+    else:
+        if str(folder.parent) not in sys.path:
+            sys.path.append(str(folder.parent))
+        importlib.import_module(f"experiments.{paper}")
     if id not in _registry:
         known = sorted(k for k in _registry if k.startswith(paper))
         raise ConfigError(
@@ -329,12 +330,14 @@ def draw(
         "id": id,
         "title": a.title,
         "scale": a.scale,
+        "depicts": config["artifact"].get("depicts"),
         "command": f"mobench {overrides.shown([o for o in command if o not in DEFAULTS] or default)}",
         "jobs": {name: folder.key for name, folder in folders.items()},
         "runs": {name: str(rows.runs) for name, rows in a.jobs.items()},
         "seconds_jobs": sum(float(rows.meta["seconds_wall"]) for rows in a.jobs.values()),
         "seconds_drawing": time.time() - began,
         "notes": a.notes,
+        "inputs": unchanged.inputs(id, command, {name: folder.key for name, folder in folders.items()}, a.files, root),
         **provenance.stamp(),
     }
     write_json(target / "provenance.json", origin)
@@ -345,12 +348,13 @@ def draw(
     return True
 
 
+def tally(verdicts: Iterable[str]) -> str:
+    """How many of each, in words."""
+    return ", ".join(f"{n} {v}" for v, n in Counter(verdicts).items()) or "no claims"
+
+
 def _say(id: str, a: Artifact, target: Path) -> None:
-    counts: dict[str, int] = {}
-    for c in a.claims:
-        counts[c.verdict] = counts.get(c.verdict, 0) + 1
-    said = ", ".join(f"{n} {v}" for v, n in counts.items()) or "no claims"
-    console.say(f"{id}: {said}; {target}")
+    console.say(f"{id}: {tally(c.verdict for c in a.claims)}; {target}")
     for c in a.claims:
         if c.verdict in ("partial", "not reproduced"):
             console.say(f"  {c.verdict}: {c.id}: {c.statement} (published {c.published}; measured {c.measured})")

@@ -257,5 +257,5 @@ MODELS = {
 
 
 def conformer(name: str, zh: int, en: int) -> Conformer:
-    """The named size with heads for so many units; the paper's has its 5000 and 1000."""
-    return MODELS[name] if name == "paper" else replace(MODELS[name], zh=zh, en=en)
+    """The named size with heads for so many units."""
+    return replace(MODELS[name], zh=zh, en=en)

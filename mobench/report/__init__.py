@@ -1,8 +1,10 @@
-"""The report: every artifact with its claims on one static page, and the same results as Markdown.
+"""The report: a static site of artifacts, claims, jobs and data sets, and the same results as Markdown.
 
 python -m mobench.report [--results docs/results.md]
 """
 
-from mobench.report.build import build, declared, results_markdown, results_summary_markdown
+from mobench.report.build import build
+from mobench.report.markdown import paper_markdown, papers_markdown, results_markdown, results_summary_markdown
+from mobench.report.reading import declared
 
-__all__ = ["build", "declared", "results_markdown", "results_summary_markdown"]
+__all__ = ["build", "declared", "paper_markdown", "papers_markdown", "results_markdown", "results_summary_markdown"]

@@ -9,7 +9,14 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from mobench.errors import MobenchError
-from mobench.report.build import build, declared, papers_markdown, results_markdown, results_summary_markdown
+from mobench.report import (
+    build,
+    declared,
+    paper_markdown,
+    papers_markdown,
+    results_markdown,
+    results_summary_markdown,
+)
 from mobench.store import outputs_root, write_atomic
 
 MARKERS = ("<!-- results: written by make report -->", "<!-- end of results -->")
@@ -34,7 +41,7 @@ def complete(outputs: Path | None, expected: Iterable[str]) -> None:
             missing.append(id)
     if missing:
         raise MobenchError(
-            f"--results and --readme need every artifact at laptop or paper scale; missing: {', '.join(missing)}. Run "
+            f"--results, --readme and --papers need every artifact at laptop or paper scale; missing: {', '.join(missing)}. Run "
             f"`make reproduce` first (the report itself is built)."
         )
 
@@ -48,6 +55,12 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--readme", type=Path, metavar="FILE", help="also renew the table of papers between its two markers"
     )
+    parser.add_argument(
+        "--papers",
+        type=Path,
+        metavar="DIR",
+        help="also renew the table of artifacts in DIR/<paper>.md, between the same markers",
+    )
     args = parser.parse_args(argv)
     try:
         expected = declared()
@@ -55,7 +68,8 @@ def main(argv: list[str] | None = None) -> int:
             print(results_summary_markdown(args.outputs, expected), end="")
             return 0
         print(f"report: {build(args.outputs, expected)}")
-        if any(page is not None and page.exists() for page in (args.results, args.readme)):
+        pages = sorted(args.papers.glob("*.md")) if args.papers is not None else []
+        if any(page is not None and page.exists() for page in (args.results, args.readme, *pages)):
             complete(args.outputs, expected)
         if args.results is not None:
             write_atomic(args.results, results_markdown(args.outputs, expected).encode())
@@ -63,6 +77,9 @@ def main(argv: list[str] | None = None) -> int:
         if args.readme is not None:
             renew(args.readme, papers_markdown(args.outputs, expected))
             print(f"readme: {args.readme}")
+        for page in pages:
+            renew(page, paper_markdown(page.stem, args.outputs, expected))
+            print(f"paper: {page}")
     except MobenchError as error:
         print(f"mobench.report: error: {error}", file=sys.stderr)
         return 1

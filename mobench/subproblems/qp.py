@@ -250,7 +250,14 @@ def _pivoted(
     z = complementary_pivot(xp, M, g, unsigned, 1e-12 if ridge else 1e-9)
     z = z[:, :n]
     x = z if a is None else start + (Z @ z[:, :, None])[:, :, 0]
-    x = xp.where(free | (x > DUST), x, 0.0) * U + base
+    x = xp.where(free | (x > DUST), x, 0.0) * U
+    if upper is None and a is not None:
+        # Coordinates that rounding had put below 0 are 0 now: the others pay for them, or a'x exceeds r by as much.
+        total = (a * x).sum(1)
+        off = abs(total - rest)
+        spoilt = (off > 2e-15 * total) & (off < 1e-9 * total) & ~free.any(1)
+        x = x * xp.where(spoilt, rest / total, 1.0)[:, None]
+    x = x + base
     if upper is not None:
         x = xp.where(x > upper, upper, x)
     return x, program_residual(xp, x, Q, b, a, r, lower, upper)

@@ -3,15 +3,14 @@
   const $ = (q, e = document) => e.querySelector(q);
   const $$ = (q, e = document) => [...e.querySelectorAll(q)];
   const root = document.documentElement;
-  // what needs this script is hidden without it
-  $$("#theme, .filters, .runfilters").forEach((e) => { e.hidden = false; });
 
-  // theme: auto follows the system
+  // theme: auto follows the system. What needs this script is hidden without it
   const theme = $("#theme");
   const named = () => {
     theme.textContent = `Theme: ${root.dataset.theme}`;
     theme.setAttribute("aria-label", `Theme: ${root.dataset.theme}. Change it.`);
   };
+  theme.hidden = false;
   theme.addEventListener("click", () => {
     const dark = matchMedia("(prefers-color-scheme: dark)").matches;
     const order = dark ? ["auto", "light", "dark"] : ["auto", "dark", "light"];
@@ -21,98 +20,84 @@
   });
   named();
 
-  // contents: folded on narrow screens
-  const toc = $(".toc details");
-  const wide = matchMedia("(min-width: 1180px)");
-  const fold = () => { toc.open = wide.matches; };
-  wide.addEventListener("change", fold);
-  fold();
+  // the form that filters the page: choices compare with data-<name> of the items, words are looked for in their text.
+  // Its state is the fragment, #verdict=no&paper=ferero, so that links lead to a filtered page
+  const form = $("form.filter");
+  let show = () => {};
+  if (form) {
+    form.hidden = false;
+    const items = $$(form.dataset.items).map((e) => ({ e, text: null }));
+    const groups = form.dataset.groups ? $$(form.dataset.groups) : [];
+    const output = $("output", form);
+    const none = $(".nothing");
+    const controls = () => [...form.elements].filter((c) => c.name);
+    const chosen = () => [...new FormData(form)].filter(([, value]) => value.trim() !== "");
+    const text = (item) => {
+      if (item.text === null) item.text = `${item.e.textContent} ${item.e.dataset.words || ""}`.toLowerCase();
+      return item.text;
+    };
+    const apply = () => {
+      const state = chosen();
+      const words = state.filter(([k]) => k === "q").flatMap(([, v]) => v.toLowerCase().split(/\s+/).filter(Boolean));
+      const wanted = state.filter(([k]) => k !== "q");
+      let n = 0;
+      for (const item of items) {
+        const fits = wanted.every(([k, v]) => item.e.dataset[k] === v || (item.e.dataset[k] || "").split(" ").includes(v))
+          && words.every((w) => text(item).includes(w));
+        item.e.hidden = !fits;
+        if (fits) n += 1;
+      }
+      for (const g of groups) g.hidden = state.length > 0 && !$$(form.dataset.items, g).some((e) => !e.hidden);
+      output.textContent = `${state.length ? `${n} of ` : ""}${items.length} ${form.dataset.word}`;
+      if (none) none.hidden = n > 0;
+      $$("[type=reset]", form).forEach((b) => { b.disabled = state.length === 0; });
+    };
+    const write = () => {
+      apply();
+      const state = new URLSearchParams(chosen()).toString().replaceAll("%2F", "/");
+      const address = state ? `#${state}` : location.pathname + location.search;
+      try { history.replaceState(null, "", address); } catch (e) { /* not every browser lets a file do so: it filters all the same */ }
+    };
+    const read = () => {
+      const hash = location.hash.slice(1);
+      if (!hash.includes("=")) return;
+      const state = new URLSearchParams(hash);
+      for (const c of controls()) {
+        const value = state.get(c.name) || "";
+        if (c.type === "radio") c.checked = c.value === value;
+        else c.value = value;
+      }
+      apply();
+    };
+    show = () => { form.reset(); apply(); };
+    form.addEventListener("input", write);
+    form.addEventListener("submit", (e) => e.preventDefault());
+    form.addEventListener("reset", () => setTimeout(write));
+    addEventListener("hashchange", read);
+    apply();
+    read();
+    addEventListener("keydown", (e) => {
+      if (e.key !== "/" || e.ctrlKey || e.metaKey || e.altKey || e.target.closest("input, select, textarea")) return;
+      e.preventDefault();
+      form.elements.q.focus();
+    });
+  }
 
-  // claims
-  const search = $("#search");
-  const state = { verdict: "", paper: "", words: [] };
-  const claims = $$(".claim").map((row) => {
-    const entry = row.closest(".artifact");
-    const paper = entry.closest(".paper");
-    const text = `${row.textContent} ${$("header", entry).textContent} ${$("h2", paper).textContent}`.toLowerCase();
-    return { row, entry, paper, verdict: row.dataset.verdict, text };
-  });
-  const apply = () => {
-    const active = state.verdict !== "" || state.paper !== "" || state.words.length > 0;
-    const keep = new Set();
-    let n = 0;
-    for (const c of claims) {
-      const fits = (!state.verdict || c.verdict === state.verdict)
-        && (!state.paper || c.paper.dataset.paper === state.paper)
-        && state.words.every((w) => c.text.includes(w));
-      c.row.hidden = !fits;
-      if (fits) { n += 1; keep.add(c.entry); keep.add(c.paper); }
-    }
-    $$(".artifact, .paper").forEach((e) => { e.hidden = active && !keep.has(e); });
-    $$(".waiting").forEach((e) => { e.hidden = active; });
-    const none = $("#nothing");
-    if (none) none.hidden = !active || n > 0;
-    const paper = state.paper ? ` in ${$("a", $(`.overview button[data-paper="${CSS.escape(state.paper)}"]`).closest("tr")).textContent}` : "";
-    const shown = $("#shown");
-    if (shown) shown.textContent = active ? `${n} of ${claims.length} claims${paper}` : "";
-    $$(".filters button").forEach((b) => {
-      b.setAttribute("aria-pressed", String(b.dataset.verdict === state.verdict && (b.dataset.verdict !== "" || !active)));
-    });
-    $$(".overview .count").forEach((b) => {
-      b.setAttribute("aria-pressed", String(active && b.dataset.verdict === state.verdict && b.dataset.paper === state.paper));
-    });
-  };
-  $$("button[data-verdict]").forEach((b) => b.addEventListener("click", () => {
-    const everything = b.dataset.verdict === "";
-    const again = !everything && b.getAttribute("aria-pressed") === "true";
-    state.verdict = again ? "" : b.dataset.verdict;
-    state.paper = again ? "" : b.dataset.paper;
-    if (everything) { state.words = []; search.value = ""; }
-    apply();
-    if (b.classList.contains("count") && !again) $(".filters").scrollIntoView({ block: "start" });
-  }));
-  if (search) search.addEventListener("input", () => {
-    state.words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
-    apply();
-  });
-  if (claims.length) apply();
   // a link to something that the filter hides shows everything again
   const reveal = () => {
+    if (!location.hash || location.hash.includes("=")) return;
     let target = null;
     try { target = document.getElementById(decodeURIComponent(location.hash.slice(1))); } catch (e) { return; }
-    const hidden = target && target.closest("[hidden]");
-    if (!hidden) return;
-    if (hidden.closest(".runs")) { runs.status = ""; runs.words = []; $("#runsearch").value = ""; applyRuns(); }
-    else { state.verdict = state.paper = ""; state.words = []; if (search) search.value = ""; apply(); }
-    target.scrollIntoView();
+    if (target && target.closest("[hidden]")) { show(); target.scrollIntoView(); }
   };
   addEventListener("hashchange", reveal);
 
-  // runs
-  const runs = { status: "", words: [] };
-  const rows = $$(".runs tbody tr").map((row) => ({ row, text: `${row.textContent} ${row.id}`.toLowerCase() }));
-  const applyRuns = () => {
-    let n = 0;
-    for (const r of rows) {
-      const fits = (!runs.status || r.row.dataset.status === runs.status) && runs.words.every((w) => r.text.includes(w));
-      r.row.hidden = !fits;
-      if (fits) n += 1;
-    }
-    $("#runshown").textContent = n < rows.length ? `${n} of ${rows.length} jobs` : "";
-    $$(".runfilters button").forEach((b) => b.setAttribute("aria-pressed", String(b.dataset.status === runs.status)));
-  };
-  $$(".runfilters button").forEach((b) => b.addEventListener("click", () => { runs.status = b.dataset.status; applyRuns(); }));
-  const runsearch = $("#runsearch");
-  if (runsearch) runsearch.addEventListener("input", () => {
-    runs.words = runsearch.value.toLowerCase().split(/\s+/).filter(Boolean);
-    applyRuns();
-  });
-
-  // sorting: heads become buttons
+  // sorting: heads become buttons; what is not known stays at the end
+  const SUPER = "⁰¹²³⁴⁵⁶⁷⁸⁹";
   const collator = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
-  const value = (tr, i) => {
-    const cell = tr.cells[i];
-    return cell.dataset.value === undefined ? cell.textContent.trim() : Number(cell.dataset.value);
+  const number = (s) => {
+    const plain = s.replace(/−/g, "-").replace(/·10([⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)/, (_, e) => `e${[...e].map((c) => (c === "⁻" ? "-" : SUPER.indexOf(c))).join("")}`);
+    return plain.startsWith("∞") ? Infinity : plain.startsWith("-∞") ? -Infinity : Number.parseFloat(plain);
   };
   $$("table.sortable").forEach((table) => $$("thead th", table).forEach((th, i) => {
     const button = document.createElement("button");
@@ -123,13 +108,15 @@
       const up = th.getAttribute("aria-sort") !== "ascending";
       $$("thead th", table).forEach((other) => other.removeAttribute("aria-sort"));
       th.setAttribute("aria-sort", up ? "ascending" : "descending");
-      const sign = up ? 1 : -1;
-      const order = [...table.tBodies[0].rows].sort((a, b) => {
-        const x = value(a, i);
-        const y = value(b, i);
-        return sign * (typeof x === "number" && typeof y === "number" ? x - y : collator.compare(String(x), String(y)));
+      const numeric = th.classList.contains("num");
+      const rows = [...table.tBodies[0].rows].map((row) => {
+        const said = row.cells[i].textContent.trim();
+        const value = numeric ? number(said) : said;
+        return { row, value, known: numeric ? !Number.isNaN(value) : said !== "–" };
       });
-      table.tBodies[0].append(...order);
+      const compare = (x, y) => (numeric ? (x < y ? -1 : x > y ? 1 : 0) : collator.compare(x, y));
+      rows.sort((a, b) => b.known - a.known || (a.known ? (up ? 1 : -1) * compare(a.value, b.value) : 0));
+      table.tBodies[0].append(...rows.map((r) => r.row));
     });
   }));
 
@@ -154,11 +141,12 @@
     setTimeout(() => { b.textContent = "Copy"; }, 1500);
   }));
 
-  // paper has no folds
+  // paper has no folds, and what is loaded when it is scrolled to would be missing
   let opened = [];
   addEventListener("beforeprint", () => {
     opened = $$("main details:not([open])");
     opened.forEach((d) => { d.open = true; });
+    $$("img[loading=lazy]").forEach((i) => { i.loading = "eager"; });
   });
   addEventListener("afterprint", () => opened.forEach((d) => { d.open = false; }));
   reveal();

@@ -1,0 +1,128 @@
+"""Whether an artifact would come out as it lies there: then nothing is composed, run or drawn.
+
+It is unchanged if it was drawn by the same command, from the same rows, by the same code: all files of the configuration and of the
+package, the paper's file in `experiments/` with what it imports there, and the versions of the packages that numbers depend on.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mobench.provenance import versions
+from mobench.schema import conf_dir
+from mobench.store import outputs_root, results_root
+
+ROWS = ("final.csv", "history.parquet", "solutions.npz", "meta.json")
+# what a command may say without changing what is drawn
+ASIDE = re.compile(
+    r"(hydra/launcher|(progress|logger|hydra|checkpoint)(\.[\w.]+)?)=.*|scale=laptop|hardware=cpu", re.DOTALL
+)
+
+
+def package() -> Path:
+    """The folder of mobench."""
+    return Path(__file__).resolve().parent.parent
+
+
+def experiments() -> Path:
+    """The folder `experiments`: inside of an installed package, beside it in a checkout."""
+    inside = package() / "experiments"
+    return inside if inside.exists() else package().parent / "experiments"
+
+
+def _digest(paths: Iterable[Path], base: Path) -> str:
+    out = hashlib.sha256()
+    for path in sorted(paths):
+        data = path.read_bytes()
+        out.update(f"{path.relative_to(base).as_posix()} {len(data)}\n".encode())
+        out.update(data)
+    return out.hexdigest()
+
+
+@functools.cache
+def _library() -> str:
+    """Of configuration, package and versions."""
+    # the report shows what was drawn, it does not draw
+    code = (p for p in package().rglob("*.py") if p.relative_to(package()).parts[0] not in ("experiments", "report"))
+    parts = [_digest(code, package()), _digest(conf_dir().rglob("*.yaml"), conf_dir()), json.dumps(versions())]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def drawn_by(paper: str) -> list[Path]:
+    """`experiments/<paper>.py` and, from file to file, what it imports beside it; published values (CSV)."""
+    folder = experiments()
+    found: dict[str, Path] = {}
+    queue = [paper]
+    while queue:
+        name = queue.pop()
+        path = folder / f"{name}.py"
+        if name in found or not path.exists():
+            continue
+        found[name] = path
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            if isinstance(node, ast.ImportFrom) and node.level == 1:
+                queue += [node.module.split(".")[0]] if node.module else [alias.name for alias in node.names]
+    values = (p for p in folder.rglob("*.csv") if "results" not in p.relative_to(folder).parts)
+    return [*found.values(), *values]
+
+
+@functools.cache
+def code(paper: str) -> str:
+    """Hash of everything that decides what an artifact of the paper looks like, but its rows."""
+    return hashlib.sha256(f"{_library()} {_digest(drawn_by(paper), experiments())}".encode()).hexdigest()
+
+
+def rows(keys: Iterable[str], root: Path | None = None) -> str | None:
+    """Hash of sizes and times of the rows of jobs; None if a folder is not there."""
+    out = hashlib.sha256()
+    places = ((root or outputs_root()) / "runs", results_root() / "runs")
+    for key in sorted(set(keys)):
+        folder = next((place / key for place in places if (place / key / "final.csv").exists()), None)
+        if folder is None:
+            return None
+        for name in ROWS:
+            path = folder / name
+            if path.exists():
+                found = path.stat()
+                out.update(f"{key}/{name} {found.st_size} {found.st_mtime_ns}\n".encode())
+    return out.hexdigest()
+
+
+def said(command: Sequence[str]) -> list[str]:
+    """The overrides that matter."""
+    return sorted(o for o in command if not ASIDE.fullmatch(o))
+
+
+def inputs(
+    id: str, command: Sequence[str], jobs: Mapping[str, str], files: Mapping[str, bytes], root: Path | None = None
+) -> dict[str, Any]:
+    """What `unchanged` compares; part of provenance.json. jobs: folder's name of each; files: what was drawn."""
+    return {
+        "command": said(command),
+        "code": code(id.split("/")[0]),
+        "rows": rows(jobs.values(), root),
+        "files": {name: len(data) for name, data in files.items()},
+    }
+
+
+def unchanged(id: str, command: Sequence[str], root: Path | None = None) -> str | None:
+    """When the artifact was drawn, if it would come out the same; else None."""
+    folder = (root or outputs_root()) / "artifacts" / id
+    try:
+        origin = json.loads((folder / "provenance.json").read_text())
+        then, jobs = origin["inputs"], origin["jobs"]
+        whole = (folder / "claims.json").exists() and all(
+            (folder / name).stat().st_size == size for name, size in then["files"].items()
+        )
+        now = {"command": said(command), "code": code(id.split("/")[0]), "rows": rows(jobs.values(), root)}
+        same = whole and now["rows"] is not None and now == {key: then.get(key) for key in now}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None  # never drawn to its end, by an older version, or damaged: it is drawn (again)
+    return str(origin.get("date")) if same else None

@@ -1,0 +1,375 @@
+"""What the report shows: papers, artifacts with claims, jobs, data sets, and how they hang together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+from urllib.parse import quote
+
+from mobench.report.sheets import Rows, Sheet
+from mobench.report.words import commit, measured, slug, text
+
+# short name and title; papers that are not listed appear under their id, after these
+PAPERS = {
+    "ferero": ("FERERO", "A Flexible Framework for Preference-Guided Multi-Objective Learning"),
+    "omd_tch": ("OMD-TCH", "Online Mirror Descent for Tchebycheff Scalarization in Multi-Objective Optimization"),
+    "csmoo": ("CSMOO", "Constrained Stochastic Multi-Objective Optimization"),
+    "mobl": ("WC-MHGD", "Multi-Objective Bilevel Learning"),
+    "mlm_cmoo": ("MLM-CMOO", "Gradient-Based Constrained Multi-Objective Optimization"),
+    "cross": ("Cross tables", "every algorithm on every problem that it fits (ours)"),
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One of the four verdicts of a claim, or `unreadable`: how it looks and what it means."""
+
+    key: str
+    name: str
+    symbol: str
+    meaning: str
+
+
+VERDICTS = {
+    v.name: v
+    for v in (
+        Verdict("yes", "reproduced", "✓", "measured, and inside the tolerance that was fixed beforehand"),
+        Verdict("part", "partial", "◐", "holds in part; the reason says which part does not"),
+        Verdict("no", "not reproduced", "✗", "measured, and it does not hold: a finding, with its likely cause"),
+        Verdict("skip", "not tested at this scale", "○", "needs a larger scale than the one that was run"),
+    )
+}
+UNREADABLE = Verdict("bad", "unreadable", "!", "the claim's record is damaged; draw the artifact again")
+FAILING = ("partial", "not reproduced")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A row of claims.json, as text."""
+
+    id: str
+    statement: str
+    source: str
+    published: str
+    measured: str
+    tolerance: str
+    scale: str
+    verdict: Verdict
+    reason: str
+
+
+@dataclass(frozen=True)
+class Figure:
+    """figure.png with its size in pixels."""
+
+    png: str
+    pdf: str | None
+    width: int
+    height: int
+
+
+@dataclass
+class Entry:
+    """One artifact."""
+
+    paper: str
+    name: str
+    title: str = ""
+    built: bool = True
+    problems: list[str] = field(default_factory=list)
+    claims: list[Claim] = field(default_factory=list)
+    figure: Figure | None = None
+    table: Sheet | None = None
+    csv: str | None = None
+    notes: list[str] = field(default_factory=list)
+    origin: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        """<paper>/<name>."""
+        return f"{self.paper}/{self.name}" if self.name else self.paper
+
+    @property
+    def page(self) -> str:
+        """Address of its page, from the report's folder."""
+        return quote(f"artifacts/{self.id}.html")
+
+    @property
+    def label(self) -> str:
+        """fig3 -> Figure 3; our own additions keep their name."""
+        match = re.fullmatch(r"(fig|table)(\d+[a-z]?)", self.name)
+        if match is None:
+            words = self.name.replace("_", " ").replace("/", ", ")
+            return words[:1].upper() + words[1:] or self.id
+        return f"{'Figure' if match[1] == 'fig' else 'Table'} {match[2]}"
+
+    @property
+    def command(self) -> str:
+        """The command that makes it; where its rows are logged is left to the reader (provenance.json has all of it)."""
+        return re.sub(
+            r" (logger|progress)=\S+", "", text(self.origin.get("command") or f"mobench +experiment={self.id}")
+        )
+
+    @property
+    def scale(self) -> str:
+        """Scale that was run."""
+        scales = sorted({c.scale for c in self.claims if c.scale != "–"})
+        return text(self.origin.get("scale") or " and ".join(scales))
+
+    @property
+    def commit(self) -> str:
+        """Short commit, with the dirty flag."""
+        return commit(self.origin)
+
+    @property
+    def alt(self) -> str:
+        """What the picture is, for those who do not see it."""
+        words = f"{self.label} of {PAPERS.get(self.paper, (self.paper, ''))[0]}, drawn from our runs"
+        verdicts = ", ".join(f"{n} {v.name}" for v, n in self.counts if n)
+        return f"{words}: {self.title}." + (f" Claims: {verdicts}." if verdicts else "")
+
+    @property
+    def counts(self) -> list[tuple[Verdict, int]]:
+        """Claims per verdict."""
+        return count([self])
+
+    @property
+    def jobs(self) -> dict[str, str]:
+        """Keys of its jobs by name."""
+        jobs = self.origin.get("jobs")
+        return {str(name): str(key) for name, key in jobs.items()} if isinstance(jobs, dict) else {}
+
+    @property
+    def finished(self) -> dict[str, str]:
+        """By name of a job, how many of its runs finished when the artifact was drawn."""
+        runs = self.origin.get("runs")
+        return {str(name): text(said) for name, said in runs.items()} if isinstance(runs, dict) else {}
+
+    @property
+    def shows_data(self) -> bool:
+        """Whether its figure is a picture of the data (`artifact.depicts: data` in its configuration)."""
+        return self.figure is not None and self.origin.get("depicts") == "data"
+
+
+@dataclass(frozen=True)
+class Paper:
+    """One paper."""
+
+    id: str
+    short: str
+    title: str
+    entries: list[Entry]
+    waiting: list[Entry]
+
+    @property
+    def counts(self) -> list[tuple[Verdict, int]]:
+        """Claims per verdict."""
+        return count(self.entries)
+
+
+@dataclass
+class Job:
+    """A job folder. `origin` is its meta.json, `settings` what of its configuration determines its rows, as YAML."""
+
+    key: str
+    status: str
+    detail: str = ""
+    origin: dict[str, Any] = field(default_factory=dict)
+    settings: str = ""
+    scale: str = "–"
+    date: str = "–"
+    finished: int | None = None
+    total: int | None = None
+    failures: int | None = None  # of its subproblems' solver
+    residual: float | None = None  # worst KKT residual of its subproblems
+    rows: Rows | None = None
+    kept: bool = False  # its rows come with the project, it was not run here
+    used: list[tuple[Entry, str]] = field(default_factory=list)  # artifacts that draw it, and the name they give it
+
+    @property
+    def _parts(self) -> list[str]:
+        parts = self.key.rsplit("-", 2)
+        return parts if len(parts) == 3 else [self.key, "", ""]
+
+    @property
+    def problem(self) -> str:
+        """First part of the key."""
+        return self._parts[0]
+
+    @property
+    def algorithm(self) -> str:
+        """Second part of the key."""
+        return self._parts[1]
+
+    @property
+    def digest(self) -> str:
+        """Last part of the key: the hash of the configuration."""
+        return self._parts[2]
+
+    @property
+    def page(self) -> str:
+        """Address of its page, from the report's folder."""
+        return quote(f"runs/{self.key}.html")
+
+    @property
+    def place(self) -> str:
+        """Where its folder lies."""
+        return f"{'experiments/results' if self.kept else 'outputs'}/runs/{self.key}"
+
+    @property
+    def seconds(self) -> float | None:
+        """Wall time."""
+        return measured(self.origin.get("seconds_wall"))
+
+    @property
+    def commit(self) -> str:
+        """Short commit, with the dirty flag."""
+        return commit(self.origin) if self.origin else "–"
+
+    @property
+    def device(self) -> str:
+        """What ran it."""
+        return text(self.origin.get("device"))
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether it ran on a GPU: provenance names a CPU as such."""
+        return self.device != "–" and not self.device.startswith("CPU")
+
+    @property
+    def threads(self) -> int | None:
+        """Threads of a job on a CPU, as far as `execution` says."""
+        match = re.search(r"(\d+) thread", text(self.origin.get("execution")))
+        return int(match[1]) if match else None
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the problem said of itself and of its data: all of meta.json that is not the runner's."""
+        return {k: v for k, v in self.origin.items() if k not in RUNNERS_KEYS}
+
+    @property
+    def entries(self) -> list[Entry]:
+        """Artifacts that draw it."""
+        return list({entry.id: entry for entry, _ in self.used}.values())
+
+
+RUNNERS_KEYS = frozenset(
+    {
+        "git_sha",
+        "git_dirty",
+        "versions",
+        "device",
+        "date",
+        "execution",
+        "dtype",
+        "hypervolume",
+        "ideal_point",
+        "identity",
+    }
+    | {"seconds_train", "seconds_evaluate", "seconds_wall", "peak_memory_mib"}
+)
+
+
+@dataclass
+class DataSet:
+    """What jobs call by the same label; `versions`: its jobs by SHA-256."""
+
+    slug: str
+    label: str
+    versions: dict[str, list[Job]]
+
+    @property
+    def page(self) -> str:
+        """Address of its page, from the report's folder."""
+        return f"data/{self.slug}.html"
+
+    @property
+    def jobs(self) -> list[Job]:
+        """All that used it."""
+        return [job for jobs in self.versions.values() for job in jobs]
+
+    @property
+    def kind(self) -> str:
+        """Where it comes from. Problems say whether files were read; a label says if the data are made up."""
+        if not all(job.facts.get("embedded") for job in self.jobs):
+            return "official files"
+        return "generated" if self.label.startswith("generated") else "embedded"
+
+    @property
+    def problems(self) -> dict[str, int]:
+        """Jobs per problem."""
+        names = sorted(job.problem for job in self.jobs)
+        return {name: names.count(name) for name in dict.fromkeys(names)}
+
+    @property
+    def entries(self) -> list[Entry]:
+        """Artifacts that rest on it."""
+        return list({entry.id: entry for job in self.jobs for entry in job.entries}.values())
+
+    @property
+    def pictures(self) -> list[Entry]:
+        """Artifacts whose figure shows it."""
+        return [entry for entry in self.entries if entry.shows_data]
+
+
+@dataclass
+class Site:
+    """Everything that the report shows, and the files that go with it."""
+
+    papers: list[Paper]
+    jobs: list[Job]
+    assets: dict[str, bytes]
+
+    @property
+    def entries(self) -> list[Entry]:
+        """All artifacts that have a folder."""
+        return [e for p in self.papers for e in p.entries]
+
+    @property
+    def waiting(self) -> list[Entry]:
+        """Artifacts that are declared and have no folder."""
+        return [e for p in self.papers for e in p.waiting]
+
+    @property
+    def counts(self) -> list[tuple[Verdict, int]]:
+        """Claims per verdict."""
+        return count(self.entries)
+
+    @cached_property
+    def by_key(self) -> dict[str, Job]:
+        """Jobs by their folders' names."""
+        return {job.key: job for job in self.jobs}
+
+    @cached_property
+    def data(self) -> list[DataSet]:
+        """Data sets that jobs name, by label."""
+        found: dict[str, dict[str, list[Job]]] = {}
+        for job in self.jobs:
+            if isinstance(job.facts.get("data"), str):
+                sha = text(job.facts.get("data_sha256"))
+                found.setdefault(job.facts["data"], {}).setdefault(sha, []).append(job)
+        out: list[DataSet] = []
+        for label in sorted(found):
+            short = slug(label)[:60].strip("-")
+            taken = {d.slug for d in out}
+            free = next(s for n in range(1, len(out) + 2) if (s := short if n == 1 else f"{short}-{n}") not in taken)
+            out.append(DataSet(free, label, found[label]))
+        return out
+
+    @cached_property
+    def data_of(self) -> dict[str, DataSet]:
+        """The data set of a job's key."""
+        return {job.key: data for data in self.data for job in data.jobs}
+
+
+def count(entries: Iterable[Entry]) -> list[tuple[Verdict, int]]:
+    """Claims per verdict; an artifact or claim that cannot be read counts as one `unreadable`."""
+    numbers = {v.name: 0 for v in VERDICTS.values()} | {UNREADABLE.name: 0}
+    for entry in entries:
+        for claim in entry.claims:
+            numbers[claim.verdict.name] += 1
+    shown = list(VERDICTS.values()) + ([UNREADABLE] if numbers[UNREADABLE.name] else [])
+    return [(v, numbers[v.name]) for v in shown]

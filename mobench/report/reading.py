@@ -1,0 +1,270 @@
+"""Artifact and job folders -> what the report shows. What cannot be read is shown with the reason; nothing is dropped."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from mobench.errors import MobenchError
+from mobench.report.model import PAPERS, UNREADABLE, VERDICTS, Claim, Entry, Figure, Job, Paper, Site
+from mobench.report.sheets import job_rows, parsed, sheet
+from mobench.report.words import measured, moment, text
+from mobench.store import results_root
+
+# of a job's configuration: what its rows do not depend on, or what its page says elsewhere
+_ASIDE = frozenset(
+    ("artifact", "checkpoint", "cross", "data", "data_root", "jobs", "logger", "progress", "rerun", "scale", "tuned")
+)
+
+
+def _json(path: Path, entry: Entry, kind: type, why: str) -> Any:
+    """The file's value, or None and a problem of the entry."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        entry.problems.append(f"{path.name} is missing: {why}")
+    except (OSError, ValueError) as error:
+        entry.problems.append(f"{path.name} cannot be read ({error}).")
+    else:
+        if isinstance(value, kind):
+            return value
+        expected = "a list of claims" if kind is list else "an object"
+        entry.problems.append(f"{path.name} holds {type(value).__name__}, expected {expected}.")
+    return None
+
+
+def _claims(value: Sequence[Any], entry: Entry) -> list[Claim]:
+    claims = []
+    for i, raw in enumerate(value):
+        record = raw if isinstance(raw, dict) else {}
+        missing = [k for k in ("id", "statement", "published", "measured", "verdict") if k not in record]
+        verdict = VERDICTS.get(str(record.get("verdict")), UNREADABLE)
+        if not isinstance(raw, dict):
+            entry.problems.append(f"claims.json: claim {i + 1} is no object.")
+        elif missing:
+            entry.problems.append(f"claims.json: claim {i + 1} lacks {', '.join(missing)}.")
+        elif verdict is UNREADABLE:
+            entry.problems.append(f"claims.json: claim {i + 1} has the unknown verdict {text(record['verdict'])!r}.")
+        fields = {
+            k: text(record.get(k)) for k in ("statement", "source", "published", "measured", "tolerance", "scale")
+        }
+        reason = record.get("reason")
+        claim = Claim(
+            id=text(record.get("id") or f"claim-{i + 1}"),
+            verdict=UNREADABLE if missing else verdict,
+            reason=text(reason) if reason else "",
+            **fields,
+        )
+        claims.append(claim)
+    return claims
+
+
+def png_size(data: bytes) -> tuple[int, int]:
+    """Width and height. Raises ValueError if the bytes are no PNG, or a damaged one."""
+    if data[:8] != b"\x89PNG\r\n\x1a\n" or len(data) < 24:
+        raise ValueError("it is no PNG")
+    if b"IEND" not in data[-16:]:
+        raise ValueError("it is cut off")
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            width, height = image.size
+            image.verify()
+    except (OSError, SyntaxError, ValueError) as error:  # Pillow's word for a broken checksum is SyntaxError
+        raise ValueError(f"it is damaged ({error})") from error
+    return width, height
+
+
+def _entry(folder: Path, id: str, assets: dict[str, bytes]) -> Entry:
+    paper, _, name = id.partition("/")
+    entry = Entry(paper, name)
+    unfinished = "the artifact was never drawn to its end. Its command draws it again."
+    claims = _json(folder / "claims.json", entry, list, unfinished)
+    origin = _json(folder / "provenance.json", entry, dict, "nothing says where the numbers come from.")
+    entry.claims = _claims(claims or [], entry)
+    entry.origin = origin or {}
+    entry.title = text(entry.origin["title"]) if entry.origin.get("title") else ""
+    notes = entry.origin.get("notes")
+    entry.notes = [text(n) for n in notes] if isinstance(notes, list) else [text(notes)] if notes else []
+    files: dict[str, bytes] = {}
+    for file in ("figure.png", "figure.pdf", "table.csv"):
+        try:
+            files[file] = (folder / file).read_bytes()
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            entry.problems.append(f"{file} cannot be read ({error}).")
+    base = "assets/" + id
+    if "figure.png" in files:
+        try:
+            width, height = png_size(files["figure.png"])
+        except ValueError as error:
+            entry.problems.append(f"figure.png cannot be shown: {error}.")
+        else:
+            pdf = f"{base}/figure.pdf" if "figure.pdf" in files else None
+            entry.figure = Figure(f"{base}/figure.png", pdf, width, height)
+    elif "figure.pdf" in files:
+        entry.problems.append("figure.png is missing, figure.pdf is there.")
+    if "table.csv" in files:
+        entry.csv = f"{base}/table.csv"
+        try:
+            entry.table = sheet(files["table.csv"].decode())
+        except (ValueError, csv.Error) as error:
+            entry.problems.append(f"table.csv cannot be shown: {error}.")
+    elif (folder / "table.md").exists():
+        entry.problems.append("table.csv is missing, table.md is there.")
+    if not files and (not entry.claims or entry.label.startswith(("Figure ", "Table "))):
+        entry.problems.append("There is neither a figure nor a table.")
+    assets.update({f"{base}/{file}": data for file, data in files.items()})
+    return entry
+
+
+def _unbuilt(id: str) -> Entry:
+    paper, _, name = id.partition("/")
+    return Entry(paper, name, built=False)
+
+
+def _natural(name: str) -> tuple[Any, ...]:
+    """fig2 before fig10, figures before tables before our own additions."""
+    group = 0 if re.match(r"fig\d", name) else 1 if re.match(r"table\d", name) else 2
+    parts = [(0, int(x), "") if x.isdigit() else (1, 0, x) for x in re.split(r"(\d+)", name) if x]
+    return (group, parts, name)
+
+
+def _folders(base: Path) -> dict[str, Path]:
+    """Artifact folders by id: <paper>/<name>, and whatever else lies under artifacts/ and holds files."""
+    found = {}
+    for folder in base.rglob("*") if base.is_dir() else ():
+        parts = folder.relative_to(base).parts
+        if not folder.is_dir() or any(p.startswith(".") for p in parts):
+            continue
+        children = [c for c in folder.iterdir() if not c.name.startswith(".")]
+        if any(c.is_file() for c in children) or (not children and len(parts) > 1):
+            found["/".join(parts)] = folder
+    return found
+
+
+def artifacts(root: Path, expected: Sequence[str] = ()) -> Site:
+    """Read artifact folders under `root`, but no jobs; `expected` ids without a folder are listed as not drawn."""
+    assets: dict[str, bytes] = {}
+    folders = _folders(root / "artifacts")
+    entries = [_entry(folder, id, assets) for id, folder in folders.items()]
+    waiting = [_unbuilt(id) for id in sorted(set(expected) - set(folders))]
+    ids = {e.paper for e in entries + waiting}
+    found = []
+    for id in [p for p in PAPERS if p in ids] + sorted(ids - set(PAPERS)):
+        short, title = PAPERS.get(id, (id, ""))
+        mine, others = (
+            sorted((e for e in group if e.paper == id), key=lambda e: _natural(e.name)) for group in (entries, waiting)
+        )
+        found.append(Paper(id, short, title, mine, others))
+    return Site(found, [], assets)
+
+
+# jobs
+
+
+def _settings(raw: str) -> tuple[str, str]:
+    """Of config.yaml: what determines the rows, and the name of the scale. By lines: to parse a thousand takes half a minute."""
+    blocks = re.split(r"^(?=[^\s-])", raw, flags=re.MULTILINE)
+    keys = [block.partition(":")[0] for block in blocks]
+    kept = [b for k, b in zip(keys, blocks, strict=True) if k not in _ASIDE and b.strip() not in ("", f"{k}: {{}}")]
+    scale = re.search(r"^scale:\n  name: (\S+)$", raw, flags=re.MULTILINE)
+    return "".join(kept).rstrip("\n"), scale[1] if scale else "–"
+
+
+def _job(folder: Path, kept: bool) -> Job:
+    job = Job(folder.name, "unreadable", kept=kept)
+
+    def load(name: str) -> dict[str, Any]:
+        try:
+            value = json.loads((folder / name).read_text(encoding="utf-8"))
+            if not isinstance(value, dict):
+                raise ValueError("no object")
+            return value
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            job.detail = f"{name} cannot be read ({error})"
+            return {}
+
+    status, job.origin = load("status.json"), load("meta.json")
+    job.status = str(status.get("status") or "unreadable")
+    if job.status == "unreadable":
+        job.detail = job.detail or "status.json is missing"
+    elif status.get("error"):
+        job.detail = text(status["error"])
+    elif job.status == "running" and "step" in status:
+        job.detail = f"step {text(status['step'])} of {text(status.get('steps'))}"
+    job.date = moment(job.origin.get("date") or status.get("updated"))
+    try:
+        job.settings, job.scale = _settings((folder / "config.yaml").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        pass  # its page says so
+    except (OSError, ValueError) as error:
+        job.detail = job.detail or f"config.yaml cannot be read ({error})"
+    try:
+        _final((folder / "final.csv").read_text(encoding="utf-8"), job)
+    except FileNotFoundError:
+        if job.status == "done":
+            job.status, job.detail = "unreadable", "final.csv is missing"
+    except (OSError, ValueError, csv.Error) as error:
+        job.detail = f"final.csv cannot be read ({error})"
+    return job
+
+
+def _final(raw: str, job: Job) -> None:
+    """Rows of final.csv and what they say of the whole job. Runs are counted once, whatever the number of output rules."""
+    head, body = parsed(raw)
+    job.rows = job_rows(head, body)
+
+    def column(name: str, rows: list[list[str]]) -> list[str]:
+        return [row[head.index(name)] for row in rows] if name in head else [""] * len(rows)
+
+    rules = column("output", body)
+    first = [row for row, rule in zip(body, rules, strict=True) if rule == rules[0]]
+    states = column("status", first)
+    job.finished, job.total = states.count("done"), len(first)
+    bad = sorted(set(states) - {"done"})
+    if bad and not job.detail:
+        job.detail = ", ".join(f"{states.count(s)} {s.replace('_', ' ')}" for s in bad)
+    failed = [int(x) for x in column("solver_failures", first) if x]
+    residuals = [value for x in column("kkt_residual_max", first) if x and (value := measured(float(x))) is not None]
+    job.failures = sum(failed) if failed else None
+    job.residual = max(residuals) if residuals else None
+
+
+def collect(root: Path, expected: Sequence[str] = ()) -> Site:
+    """Read artifact and job folders under `root`, and kept rows that artifacts draw; `expected` ids without a folder are
+    listed as not drawn."""
+    site = artifacts(root, expected)
+    base = root / "runs"
+    folders = [p for p in base.iterdir() if p.is_dir() and not p.name.startswith(".")] if base.is_dir() else []
+    # rows that come with the project serve artifacts that were never run here
+    kept = results_root() / "runs"
+    drawn = {key for entry in site.entries for key in entry.jobs.values()} - {p.name for p in folders}
+    folders += [kept / key for key in drawn if Path(key).name == key and (kept / key).is_dir()]
+    site.jobs = [_job(p, p.parent == kept) for p in sorted(folders, key=lambda p: p.name)]
+    for entry in site.entries:
+        for name, key in entry.jobs.items():
+            if key in site.by_key:
+                site.by_key[key].used.append((entry, name))
+    return site
+
+
+def declared() -> list[str]:
+    """Ids of all artifacts that the configuration declares: conf/experiment/<paper>/<name>.yaml."""
+    from mobench.schema import conf_dir
+
+    try:
+        base = conf_dir() / "experiment"
+    except MobenchError:
+        return []
+    ids = (f"{p.parent.name}/{p.stem}" for p in base.glob("*/*.yaml"))
+    return sorted(id for id in ids if not id.endswith("/all") and not id.split("/")[1].startswith("_"))

@@ -1,0 +1,70 @@
+"""How long the command of an artifact takes, and on what: only what the rows of its jobs know."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mobench.report.model import Entry, Job, Site
+from mobench.report.words import duration
+
+
+def runtime(entry: Entry, site: Site) -> list[tuple[str, str]]:
+    """Where, and how long; then what a reader of these times must know."""
+    keys = dict.fromkeys(entry.jobs.values())
+    jobs = [site.by_key[key] for key in keys if key in site.by_key]
+    drawing = f"then {duration(entry.origin.get('seconds_drawing'))} for drawing"
+    if not keys:
+        return []
+    if not jobs:
+        whole = duration(entry.origin.get("seconds_jobs"))
+        return [("Jobs", f"{whole} in all when it was drawn (their folders are not here), {drawing}")]
+    timed = [job for job in jobs if job.seconds is not None]
+    cpu, gpu = [job for job in timed if not job.on_gpu], [job for job in timed if job.on_gpu]
+    lines = []
+    if cpu:
+        lines.append((_cores(cpu), f"{_sum(cpu)}, {drawing}"))
+        if len(cpu) > 1 and not gpu:
+            times = [job.seconds or 0.0 for job in cpu]
+            both, longest = duration(two_workers(times)), duration(max(times))
+            lines.append(
+                ("Two workers", f"about {both} for the jobs, in the order of the list; the longest takes {longest}")
+            )
+    if gpu:
+        lines.append(("One GPU", _sum(gpu) if cpu else f"{_sum(gpu)}, {drawing}"))
+    else:
+        lines.append(("One GPU", "not measured: none of its jobs ran on one"))
+    of = _jobs(len(jobs))
+    if len(keys) > len(timed):
+        lines.append(("Not known", f"the time of {_jobs(len(keys) - len(timed))}: no folder here, or no time in it"))
+    if kept := sum(job.kept for job in jobs):
+        lines.append(("Kept", f"the rows of {kept} of {of} come with the project: they are not run again"))
+    if shared := sum(len(job.entries) > 1 for job in jobs):
+        lines.append(("Shared", f"{shared} of {of} also serve other artifacts; a finished job is not run again"))
+    return lines
+
+
+def two_workers(seconds: Sequence[float]) -> float:
+    """How long two workers take that share a queue of jobs with these times."""
+    busy = [0.0, 0.0]
+    for s in seconds:
+        busy[busy.index(min(busy))] += s
+    return max(busy)
+
+
+def _jobs(n: int) -> str:
+    return f"{n} job{'s' if n != 1 else ''}"
+
+
+def _sum(jobs: Sequence[Job]) -> str:
+    devices = ", ".join(sorted({job.device for job in jobs}))
+    return f"{duration(sum(job.seconds or 0.0 for job in jobs))} for {_jobs(len(jobs))} on {devices}"
+
+
+def _cores(jobs: Sequence[Job]) -> str:
+    threads = {job.threads for job in jobs if job.threads is not None}
+    if threads == {1}:
+        return "One core"
+    if not threads:
+        return "CPU"
+    low, high = min(threads), max(threads)
+    return f"{low} threads" if low == high else f"{low} to {high} threads"

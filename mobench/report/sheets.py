@@ -1,0 +1,110 @@
+"""CSV files rounded for reading: the tables of artifacts and the rows of jobs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mobench.report.words import number
+
+TABLE_ROWS = 400  # longer tables are cut on the page; table.csv beside it has all rows
+JOB_ROWS = 60  # of a job's final.csv; a report of a thousand jobs must stay small
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A table cell: text, and the decimals that it lacks to align with its column."""
+
+    text: str
+    pad: str = ""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A table column's head."""
+
+    name: str
+    numeric: bool
+    published: bool
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A CSV file, rounded for reading; `total` rows, of which the first ones are here."""
+
+    columns: list[Column]
+    rows: list[list[Cell]]
+    total: int
+
+
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+
+
+def parsed(raw: str) -> tuple[list[str], list[list[str]]]:
+    """Head and body. Raises ValueError if it is no table."""
+    lines = [row for row in csv.reader(io.StringIO(raw), strict=True) if row]
+    if not lines:
+        raise ValueError("it is empty")
+    head, body = lines[0], lines[1:]
+    for i, row in enumerate(body):
+        if len(row) != len(head):
+            raise ValueError(f"row {i + 1} has {len(row)} cells, its head {len(head)}")
+    return head, body
+
+
+def sheet(raw: str) -> Sheet:
+    """Parse table.csv. Raises ValueError if it is no table."""
+    return rounded(*parsed(raw), TABLE_ROWS)
+
+
+def rounded(head: Sequence[str], body: Sequence[Sequence[str]], most_rows: int, aligned: bool = True) -> Sheet:
+    """The first rows, with numbers as a reader wants them; `aligned` at the decimal point."""
+    columns: list[Column] = []
+    cells: list[list[Cell]] = []
+    for j, name in enumerate(head):
+        values = [row[j].strip() for row in body[:most_rows]]
+        plain = [bool(_NUMBER.fullmatch(v)) for v in values]
+        shown = [
+            number(v) if is_number else "–" if v.lower() in ("", "nan") else v
+            for v, is_number in zip(values, plain, strict=True)
+        ]
+        numeric = all(p or s == "–" or "±" in s for p, s in zip(plain, shown, strict=True)) and any(
+            plain + ["±" in s for s in shown]
+        )
+        places = [
+            len(s.partition(".")[2]) if aligned and p and "·" not in s else 0 for p, s in zip(plain, shown, strict=True)
+        ]
+        most = max(places, default=0) if aligned and not any("·" in s or "±" in s for s in shown) else 0
+        pads = [
+            ("." if most and not n else "") + "0" * max(0, most - n) if p and numeric else ""
+            for p, n in zip(plain, places, strict=True)
+        ]
+        published = bool(re.search(r"published|\bpaper\b", name, re.IGNORECASE))
+        columns.append(Column(name, numeric, published))
+        cells.append([Cell(s, pad) for s, pad in zip(shown, pads, strict=True)])
+    return Sheet(columns, [list(row) for row in zip(*cells, strict=True)], len(body))
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A job's final.csv: what all rows have in common, and a table of what they do not."""
+
+    common: list[tuple[str, str]]
+    table: Sheet
+
+
+def job_rows(head: Sequence[str], body: Sequence[Sequence[str]]) -> Rows:
+    """Without the columns ray_*, which follow from the preferences. A single row is all in `common`."""
+    kept = [j for j, name in enumerate(head) if not name.startswith("ray_")]
+    same = [j for j in kept if len({row[j] for row in body}) == 1]
+    own = [j for j in kept if j not in same]
+    first = rounded([head[j] for j in same], [[body[0][j] for j in same]], 1) if body else None
+    common = (
+        [(c.name, cell.text) for c, cell in zip(first.columns, first.rows[0], strict=True)] if first and same else []
+    )
+    return Rows(
+        common, rounded([head[j] for j in own], [[row[j] for j in own] for row in body], JOB_ROWS, aligned=False)
+    )

@@ -1,0 +1,114 @@
+"""Values of rows in a reader's words: numbers, durations, dates, commits."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any
+
+from markupsafe import Markup
+
+
+def text(value: Any) -> str:
+    """Any JSON value as a reader's text."""
+    if value is None or value == "":
+        return "–"
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (int, float)):
+        return number(repr(value))
+    return json.dumps(value, ensure_ascii=False, sort_keys=True)
+
+
+def commit(origin: dict[str, Any]) -> str:
+    """`abc123def`, `abc123def + changes`, or `unknown commit`."""
+    sha = origin.get("git_sha")
+    if not isinstance(sha, str) or not sha:
+        return "unknown commit"
+    return sha[:10] + (" + changes" if origin.get("git_dirty") else "")
+
+
+def measured(value: Any) -> float | None:
+    """A finite number of a JSON file, or None: what is not one is not measured."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def duration(seconds: Any) -> str:
+    """3.2 s, 4 min 12 s, 2 h 5 min."""
+    value = measured(seconds)
+    if value is None:
+        return "–"
+    if value < 60:
+        return f"{value:.2g} s" if value < 10 else f"{value:.0f} s"
+    minutes, rest = divmod(round(value), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+def moment(value: Any) -> str:
+    """ISO time with a space and without seconds."""
+    return re.sub(r"^(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(?::\d\d(?:\.\d+)?)?(.*)$", r"\1 \2 \3", text(value)).strip()
+
+
+_INTEGER = re.compile(r"[+-]?\d{1,15}")
+_SUPER = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def number(raw: str) -> str:
+    """Four significant digits; integers as they are; powers of ten only for very small and very large numbers."""
+    if _INTEGER.fullmatch(raw):
+        return raw.replace("-", "−")
+    value = float(raw)
+    if not math.isfinite(value):
+        return "–" if math.isnan(value) else ("∞" if value > 0 else "−∞")
+    size = abs(value)
+    if size and not 1e-4 <= size < 1e6:
+        mantissa, exponent = f"{value:.3e}".split("e")
+        mantissa = mantissa.rstrip("0").rstrip(".")
+        shown = f"{mantissa}·10{str(int(exponent)).translate(_SUPER)}"
+    elif size >= 1e3:
+        shown = f"{value:.1f}".removesuffix(".0") if size < 1e4 else f"{value:.0f}"
+    else:
+        shown = f"{value:.4g}"
+    # "-" inside 10⁻⁵ is a superscript already
+    return shown.replace("-", "−")
+
+
+def fact(key: str, value: Any) -> str:
+    """What a problem says of its data. Alike for all seeds it is said once; sizes per client are counted together:
+    `104 in 10 parts of 10 to 11`; long lists are cut."""
+    if isinstance(value, dict):
+        each = {k: fact(key, v) for k, v in value.items()}
+        return (
+            next(iter(each.values()))
+            if len(set(each.values())) == 1
+            else "; ".join(f"seed {k}: {v}" for k, v in each.items())
+        )
+    if key.endswith("size") and isinstance(value, list) and value and all(isinstance(v, int) for v in value):
+        low, high = min(value), max(value)
+        return f"{sum(value)} in {len(value)} parts of {low}" + (f" to {high}" if high > low else "")
+    said = ", ".join(map(str, value)) if isinstance(value, list) and value else text(value)
+    return said if len(said) <= 200 else f"{said[:190]} …"
+
+
+def slug(value: str) -> str:
+    """Letters, digits and hyphens: a file's name."""
+    return re.sub(r"[^a-z0-9]+", "-", value.lower()).strip("-") or "unnamed"
+
+
+_GLUED = re.compile(r"[+−-]?\d[\d.]* ?± ?[\d.]+|[<>≤≥≈±] ?[+−-]?\d[\w.%°·+−-]{0,12}|[+−-]?\d[\d.]*[eE][+-]?\d+")
+
+
+def glue(value: str) -> Markup:
+    """Escaped text whose numbers do not break over lines: `< 1e-3`, `± 0.2`."""
+    out, at = Markup(""), 0
+    for match in _GLUED.finditer(value):
+        out += Markup.escape(value[at : match.start()]) + Markup('<span class="nb">{}</span>').format(match[0])
+        at = match.end()
+    return out + Markup.escape(value[at:])

@@ -1,0 +1,250 @@
+"""The documentation: its tutorial is followed, every command on its pages can be planned, and the site is built without a warning.
+
+`docs/plugins.md` is followed by tests/test_plugins.py, the README's program by tests/test_api.py.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from mobench import sweeper
+from mobench.overrides import normalise
+from mobench.report.__main__ import main as report
+from mobench.store import JobFolder
+from tests.conftest import REPOSITORY, Result, Run, environment
+from tests.test_slurm import cluster  # noqa: F401  a fixture
+
+DOCS = REPOSITORY / "docs"
+TUTORIAL = DOCS / "tutorial.md"
+PAGES = [
+    REPOSITORY / "README.md",
+    REPOSITORY / "CONTRIBUTING.md",
+    *sorted(DOCS.glob("*.md")),
+    *sorted(DOCS.glob("papers/*.md")),
+]
+GENERATED = ("index.md", "contributing.md", "changelog.md")  # copies, made by the build
+PARTS = "tutorial_parts"
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+
+
+def commands(page: Path) -> Iterator[tuple[list[str], bool]]:
+    """Arguments of each `mobench` line of a page's shell blocks, and whether the page says that it is refused."""
+    for block in blocks(page, "bash"):
+        for line in block.splitlines():
+            words = shlex.split(line, comments=True)
+            if words[:1] == ["mobench"]:
+                yield words[1:], "exit code 2" in line
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the files that the tutorial writes."""
+    folder = tmp_path_factory.mktemp("tutorial")
+    text = TUTORIAL.read_text()
+    files = re.findall(r"`(mine/[\w./]+)`[^`]*\n\n```\w+\n(.*?)```", text, re.DOTALL)
+    for name, content in files:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(content)
+    assert sorted(Path(name).name for name, _ in files) == ["heavy_ball.yaml", "tutorial_parts.py", "valley.yaml"]
+    return folder
+
+
+def expanded(words: list[str], place: Path) -> list[str]:
+    return [word.replace("$PWD", str(place)) for word in words]
+
+
+def test_the_tutorial(
+    place: Path, mobench: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All of its commands and programs, in the order of the page; the one for Slurm has a test of its own."""
+    monkeypatch.chdir(place)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(place / "mine" / "code")])
+    root = place / "outputs"
+    monkeypatch.setenv("MOBENCH_OUTPUTS", str(root))
+    seen: list[str] = []
+    printed: list[str] = []
+    scope: dict[str, Any] = {}
+    first: Result | None = None
+    began = 0.0
+    for language, block in re.findall(r"^```(bash|python)\n(.*?)^```", TUTORIAL.read_text(), re.DOTALL | re.MULTILINE):
+        if language == "python":
+            began = time.time() if not printed else began
+            if "class Valley" not in block:
+                exec(compile(block, str(TUTORIAL), "exec"), scope)
+                printed.append(capsys.readouterr().out)
+            continue
+        for line in block.splitlines():
+            words = expanded(shlex.split(line, comments=True), place)
+            seen.append(words[0])
+            if words[0] == "mobench" and "hardware=slurm" not in words:
+                result = mobench(*words[1:], root=root)
+                first = first or result
+                assert result.code == (2 if "exit code 2" in line else 0), (line, result.err)
+                if result.code:
+                    assert "Did you mean 'vlmop2'?" in result.err
+            elif words[0] == "python":
+                assert words[1:] == ["-m", "mobench.report"]
+                assert report([]) == 0
+            elif words[0] == "mobench-status":
+                from mobench import status
+
+                monkeypatch.setattr(sys, "argv", ["mobench-status"])
+                with pytest.raises(SystemExit) as stop:
+                    status.main()
+                assert stop.value.code == 0
+                assert "failed" not in capsys.readouterr().out
+            else:
+                assert words[0] in ("mobench", "export"), line
+    sys.modules.pop(PARTS, None)
+    assert seen.count("mobench") == 8
+    assert first is not None
+    (path,) = re.findall(r"^(\S+vlmop2-ferero-\w+)", printed[0], re.MULTILINE)
+    assert Path(path).name in first.out  # the job of the command line, read and not run again
+    assert (Path(path) / "final.csv").stat().st_mtime < began
+    assert "0.63212" in printed[0]  # the middle preference ends where both wells weigh the same, at 1 - 1/e
+    folders = [JobFolder(path) for path in (root / "runs").iterdir()]
+    keys = [folder.key.rpartition("-")[0] for folder in folders]
+    assert {"valley-heavyball", "valley-mgda", "vlmop2-heavyball", "own-mgda"} <= set(keys)
+    assert all((folder.final()["status"] == "done").all() for folder in folders if folder.key.startswith("valley"))
+    varied = next(f for f in folders if "beta" in f.final() and f.key.startswith("valley"))
+    assert sorted(varied.final()["beta"]) == [0.0, 0.5, 0.9]
+    table = pd.read_csv(root / "artifacts" / "cross" / "zoo" / "table.csv")
+    assert "heavy_ball" in table.to_string()
+    assert (root / "report" / "index.html").exists()
+
+
+@pytest.mark.timeout(300)
+def test_the_tutorial_on_slurm(place: Path, tmp_path: Path, cluster: dict[str, str]) -> None:  # noqa: F811
+    (words,) = [w for w, _ in commands(TUTORIAL) if "hardware=slurm" in w]
+    env = environment(tmp_path / "outputs", PYTHONPATH=os.pathsep.join([str(place / "mine" / "code"), str(REPOSITORY)]))
+    done = subprocess.run(
+        [sys.executable, "-m", "mobench", *expanded(words, place)],
+        cwd=place,
+        env=env | cluster,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = [JobFolder(path) for path in (tmp_path / "outputs" / "runs").iterdir()]
+    assert {f.key.rpartition("-")[0] for f in found} == {"valley-heavyball", "vlmop2-heavyball"}
+    assert all((f.final()["status"] == "done").all() for f in found)
+
+
+def test_every_command_can_be_planned(planner: sweeper.JobsSweeper) -> None:
+    """Names, keys and values exist, and pairs fit; nothing is run."""
+    checked = 0
+    for page in PAGES:
+        if page.parent == DOCS and page.name in (*GENERATED, "results.md"):
+            continue  # commands of results were recorded when they ran
+        for words, refused in commands(page):
+            # a folder of one's own, a group of artifacts (which are planned one by one elsewhere), flags
+            if refused or any(
+                "searchpath" in w or w.endswith("/all") or w.startswith("--") or "..." in w for w in words
+            ):
+                continue
+            arguments = normalise([w for w in words if w != "-m" and not w.startswith(("hardware=", "hydra"))])
+            try:
+                if any(w.startswith("+experiment=") for w in arguments):
+                    config = planner._compose(arguments)  # its jobs are made in tests/test_join.py
+                    assert config["artifact"]["id"]
+                else:
+                    assert planner.plan(arguments).jobs
+                    assert not planner.refused
+            except Exception as error:
+                raise AssertionError(f"{page.name}: mobench {shlex.join(words)}: {error}") from error
+            checked += 1
+    assert checked > 50
+
+
+# the site
+
+
+class Page(HTMLParser):
+    """What a page asks the browser for."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.loads: list[str] = []
+        self.text = text
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        for name in ("src", "href"):
+            if found.get(name) and (name == "src" or tag == "link"):
+                self.loads.append(str(found[name]))
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("sphinx", reason="pip install 'mobench[docs]'")
+    out = tmp_path_factory.mktemp("site")
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "sphinx",
+            "-W",
+            "--keep-going",
+            "-q",
+            "-b",
+            "html",
+            "-d",
+            f"{out}/trees",
+            str(DOCS),
+            f"{out}/html",
+        ],
+        env=environment(out),
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr  # a warning is an error: missing pages, links and anchors among them
+    return out / "html"
+
+
+@pytest.mark.timeout(400)
+def test_the_site(site: Path) -> None:
+    pages = {path.relative_to(site).as_posix(): Page(path.read_text()) for path in sorted(site.rglob("*.html"))}
+    assert {"index.html", "tutorial.html", "papers/ferero.html", "results.html", "api/algorithms.html"} <= set(pages)
+    for name, page in pages.items():
+        outside = [link for link in page.loads if re.match(r"(https?:)?//", link)]
+        assert outside == [], (name, outside)  # reads without a network
+    # every module has its place in the reference, every class that a configuration names is linked to it
+    reference = "".join(page.text for name, page in pages.items() if name.startswith("api/"))
+    for path in sorted((REPOSITORY / "mobench").rglob("*.py")):
+        if not path.stem.startswith("_") and "conf" not in path.parts:
+            module = ".".join(path.relative_to(REPOSITORY).with_suffix("").parts)
+            assert f'id="module-{module}"' in reference, module
+    choices = pages["api/choices.html"].text
+    targets = {
+        target
+        for path in (REPOSITORY / "conf").rglob("*.yaml")
+        for target in re.findall(r"^_target_: (mobench\.\S+)", path.read_text(), re.MULTILINE)
+        if path.parent.name in ("problem", "algorithm", "oracle", "constraint", "space")
+    }
+    linked = re.findall(r'href="[\w.]+#(mobench\.[\w.]+)"', choices)
+    assert len(set(linked)) > 50
+    assert all(f'id="{name}"' in reference for name in linked)
+    assert len(targets) <= len(linked)
+    # the paper's pages are those of the experiments
+    experiments = {path.name for path in (REPOSITORY / "conf" / "experiment").iterdir() if path.is_dir()}
+    assert experiments == {path.stem for path in DOCS.glob("papers/*.md")}

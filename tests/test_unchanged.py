@@ -1,0 +1,101 @@
+"""An artifact is run and drawn again exactly where something that decides about it has changed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from mobench.artifacts import unchanged
+from tests.conftest import Run
+
+TABLE = ("+experiment=ferero/fig7", "scale=smoke", "logger=local")
+
+
+def drawn_again(mobench: Run, *overrides: str) -> bool:
+    result = mobench(*TABLE, *overrides)
+    assert result.code == 0, result.err
+    assert ("unchanged since" in result.out) != (" jobs, " in result.out)
+    return " jobs, " in result.out
+
+
+def test_what_makes_it_anew(mobench: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "outputs" / "artifacts" / "ferero" / "fig7"
+    assert drawn_again(mobench)
+    assert not drawn_again(mobench)
+    assert not drawn_again(mobench, "progress=false")  # says nothing about what comes out
+    for name in ("figure.png", "figure.pdf", "claims.json", "provenance.json"):
+        (folder / name).unlink()
+        assert drawn_again(mobench), name
+        assert not drawn_again(mobench), name
+    (folder / "figure.png").write_bytes((folder / "figure.png").read_bytes()[:-1])
+    assert drawn_again(mobench)
+    assert drawn_again(mobench, "rerun=true")
+    assert drawn_again(mobench, "rerun=true")
+    assert drawn_again(mobench, "seeds=[7]")  # the same folder, other jobs
+    assert drawn_again(mobench)
+    origin = json.loads((folder / "provenance.json").read_text())
+    (job, *_) = origin["jobs"].values()
+    rows = tmp_path / "outputs" / "runs" / job / "final.csv"
+    os.utime(rows, ns=(1, 1))
+    assert drawn_again(mobench)
+    for damage in ({"inputs": None}, {"inputs": {**origin["inputs"], "code": "0"}}, {"jobs": ["no mapping"]}):
+        (folder / "provenance.json").write_text(json.dumps({**origin, **damage}))
+        assert drawn_again(mobench), damage
+    assert not drawn_again(mobench)
+    shutil.rmtree(rows.parent)
+    assert drawn_again(mobench)
+
+
+def test_several_at_once_and_only_what_changed(mobench: Run, tmp_path: Path) -> None:
+    both = ("+experiment=ferero/table4,ferero/fig7", "scale=smoke", "logger=local")
+    assert mobench(*both).code == 0
+    (tmp_path / "outputs/artifacts/ferero/fig7/figure.png").unlink()
+    again = mobench(*both)
+    assert again.out.startswith("2 jobs, 2 finished before, 0 to run")
+    assert "ferero/table4: 1 reproduced; " in again.out
+    assert again.out.count("unchanged since") == 1
+
+
+def test_code_is_all_that_can_draw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy of the project: each kind of file counts, a paper's drawing only for that paper."""
+    package, experiments = tmp_path / "mobench", tmp_path / "experiments"
+    shutil.copytree(unchanged.experiments(), experiments, ignore=shutil.ignore_patterns("results", "__pycache__"))
+    shutil.copytree(unchanged.package(), package, ignore=shutil.ignore_patterns("__pycache__", "experiments", "conf"))
+    shutil.copytree(unchanged.conf_dir(), tmp_path / "conf")
+    monkeypatch.setattr(unchanged, "package", lambda: package)
+    monkeypatch.setattr(unchanged, "conf_dir", lambda: tmp_path / "conf")
+
+    def hashes() -> tuple[str, str]:
+        unchanged._library.cache_clear()
+        unchanged.code.cache_clear()
+        return unchanged.code("ferero"), unchanged.code("csmoo")
+
+    def after(path: Path) -> tuple[bool, bool]:
+        before = hashes()
+        path.write_text(path.read_text() + "\n")
+        now = hashes()
+        return before[0] != now[0], before[1] != now[1]
+
+    assert hashes() == hashes()
+    assert after(package / "metrics" / "hypervolume.py") == (True, True)
+    assert after(tmp_path / "conf" / "algorithm" / "epo.yaml") == (True, True)
+    assert after(experiments / "published" / "csmoo.csv") == (True, True)
+    assert after(experiments / "ferero_tables.py") == (True, False)
+    assert after(experiments / "toy.py") == (True, True)  # both import it
+    assert after(experiments / "ferero_images.py") == (True, False)
+    assert after(experiments / "csmoo_pls.py") == (False, True)
+    assert after(package / "report" / "pages.py") == (False, False)  # it shows, and draws nothing
+    (experiments / "other.py").write_text("")
+    assert hashes() == hashes()
+    unchanged._library.cache_clear()
+    unchanged.code.cache_clear()
+
+
+def test_every_file_of_experiments_is_part_of_a_paper() -> None:
+    papers = {path.name for path in (unchanged.conf_dir() / "experiment").iterdir() if path.is_dir()}
+    found = {path for paper in papers for path in unchanged.drawn_by(paper)}
+    assert {p for p in unchanged.experiments().glob("*.py") if p.stem != "__init__"} <= found
