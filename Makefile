@@ -1,10 +1,10 @@
 # Targets are documented by the comments behind ##; `make help` shows them.
 SCALE ?= laptop
 HARDWARE ?= cpu
-# LAUNCHER=joblib runs the jobs of an artifact in parallel, WORKERS at a time (timings in ferero/table11 want none)
-LAUNCHER ?= basic
+# LAUNCHER=joblib: WORKERS jobs at a time (those that are timed run alone); basic: one after the other; Slurm has its own
+LAUNCHER ?= $(if $(filter cpu,$(HARDWARE)),joblib,basic)
 WORKERS ?= 2
-LAUNCH = hydra/launcher=$(LAUNCHER) $(if $(filter joblib,$(LAUNCHER)),hydra.launcher.n_jobs=$(WORKERS))
+LAUNCH = $(if $(filter slurm%,$(HARDWARE)),,hydra/launcher=$(LAUNCHER) $(if $(filter joblib,$(LAUNCHER)),hydra.launcher.n_jobs=$(WORKERS)))
 ID ?= all
 PYTHON ?= python3
 VENV := .venv
@@ -32,7 +32,7 @@ $(STAMP): pyproject.toml
 	$(BUILD_LEARN2LEARN) || echo "learn2learn could not be built (it needs a C compiler; see the lines above). Everything else works; few-shot problems then need problem.episodes=named. Try again with: make learn2learn"
 	touch $(STAMP)
 
-reproduce: install  ## every artifact at SCALE=laptop, then the report (LAUNCHER=joblib: two jobs at a time)
+reproduce: install  ## every artifact at SCALE=laptop, WORKERS=2 jobs at a time, then the report
 	$(BIN)/mobench +experiment=$(ID) scale=$(SCALE) hardware=$(HARDWARE) $(LAUNCH)
 	$(BIN)/python -m mobench.report
 	@echo "Open outputs/report/index.html"
@@ -55,7 +55,7 @@ format: install  ## apply ruff's formatting
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-artifact: install  ## one table or figure, its jobs first: make artifact ID=ferero/fig3 (or ferero/all, all) [LAUNCHER=joblib]
+artifact: install  ## one table or figure, its jobs first: make artifact ID=ferero/fig3 (or ferero/all, all) [WORKERS=4]
 	$(BIN)/mobench +experiment=$(ID) scale=$(SCALE) hardware=$(HARDWARE) $(LAUNCH)
 
 keep: install  ## keep the rows of a drawn artifact with the project: make keep ID=csmoo/fig38

@@ -72,11 +72,13 @@ class CheckpointConfig:
 @dataclass
 class ArtifactConfig:
     """What `+experiment=` sets: the artifact's id and title; depicts: `data` if its figure is a picture of its jobs' data,
-    which the report then shows with them."""
+    which the report then shows with them; alone: its jobs are timed, so they run one after the other when all others have
+    ended (on a cluster, whose jobs have cores of their own, with them)."""
 
     id: str | None = None
     title: str | None = None
     depicts: str | None = None
+    alone: bool = False
     job: str | None = None  # set by the sweeper: the job's name in `jobs`
 
 

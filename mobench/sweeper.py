@@ -268,7 +268,13 @@ class JobsSweeper(Sweeper):
             if job.folder.key not in todo and (job.config["rerun"] or not job.folder.done):
                 todo[job.folder.key] = job
         session.announce(plan, len(todo))
-        outcomes = {outcome.key: outcome for outcome in self._launch(list(todo.values()))}
+        beside: list[Planned] = []
+        alone: list[Planned] = []
+        for job in todo.values():
+            timed = job.artifact is not None and plan.artifacts[job.artifact]["artifact"]["alone"] and not self.far
+            (alone if timed else beside).append(job)
+        groups = ([beside] if beside else []) + [[job] for job in alone]
+        outcomes = {outcome.key: outcome for group in groups for outcome in self._launch(group)}
         return session.finish(plan, outcomes, self.refused)
 
     def _launch(self, jobs: list[Planned]) -> list[Outcome]:

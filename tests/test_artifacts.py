@@ -226,6 +226,19 @@ def test_launcher(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["outputs"]
 
 
+def test_timed_jobs_run_alone(mobench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever launches them: first all others together, then each by itself."""
+    groups = []
+    monkeypatch.setattr(
+        "mobench.sweeper.JobsSweeper._launch", lambda self, jobs: groups.append([job.artifact for job in jobs]) or []
+    )
+    result = mobench("+experiment=ferero/table11,ferero/fig7", "scale=smoke", "logger=local")
+    assert "is not drawn" in result.err  # nothing has run
+    assert groups[0] == ["ferero/fig7"] * 2
+    assert len(groups) > 30
+    assert all(group == ["ferero/table11"] for group in groups[1:])
+
+
 # all of them
 
 
