@@ -371,6 +371,20 @@ def test_fedfv_on_conflicts(alpha: float, P: int) -> None:
     assert ((J @ J.mT) < 0).any()
 
 
+def test_fedfv_where_gradients_cancel() -> None:
+    """The mean is 0, and |mean|^2 of the Gram matrix what rounding leaves, of either sign: no step, and a finite one."""
+    rng = np.random.default_rng(0)
+    J = rng.standard_normal((200, 3, 5))
+    J[:, 2] = -J[:, 0] - J[:, 1]
+    J = torch.from_numpy(J)
+    G = J @ J.mT
+    assert bool((G.sum((1, 2)) < 0).any())
+    w, _, _ = FedFV(alpha=0.1).weights(torch.rand(200, 3, dtype=torch.float64), G, {}, 0)
+    d = torch.einsum("rm,rmp->rp", w, J)
+    assert bool(d.isfinite().all())
+    assert float(torch.linalg.vector_norm(d, dim=1).max()) < 1e-6
+
+
 def test_fedfv_external_conflicts_start_in_their_round() -> None:
     F, J = round_of(0, 3, R=40)
     never, later = ([server_step(FedFV(alpha=1.0, external_from=n), F, J, t) for t in range(4)] for n in (0, 3))
