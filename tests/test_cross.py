@@ -121,6 +121,7 @@ class Rows:
             "steps": 10,
             "algorithm": {"step_size": 0.1},
             "problem": {"_target_": "mobench.problems.ZDT1", "n": 3},
+            "oracle": {"_target_": "mobench.oracles.Exact"},
         }
 
 
@@ -160,6 +161,11 @@ def test_shares_are_of_the_front_and_lost_or_infeasible_points_count_nothing() -
     lost = pair("c", {0: corner, 1: corner}, status="diverged")
     late = pair("d", {0: corner, 1: corner}, violation=0.01)
     assert Table("zdt1", [a, lost, late]).scores[1:, 0].tolist() == [0.0, 0.0]
+    # the gap of a lower level at (x, y) is no constraint on rows that are phi(x) at y*(x)
+    gap = pair("e", {0: corner, 1: corner}, violation=0.01)
+    gap.job.config["oracle"] = {"_target_": "mobench.oracles.ValueGap"}
+    table = Table("zdt1", [a, gap])
+    assert table.scores[1].tolist() == table.scores[0].tolist()
 
 
 def test_the_step_size_is_chosen_on_seeds_that_are_not_reported() -> None:
