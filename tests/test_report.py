@@ -315,6 +315,13 @@ def test_order_labels_and_provenance(outputs: Path) -> None:
     assert "the solver <gave up>" in opened(outputs, "runs/zdt1-omd_tch-cccccccccc.html").text
 
 
+def test_timed_jobs_are_not_shared_by_workers(outputs: Path) -> None:
+    site = collect(outputs)
+    entry = next(e for e in site.entries if e.id == "ferero/fig10")
+    entry.origin["alone"] = True
+    assert dict(runtime(entry, site))["Two workers"] == "the same: its jobs are timed, and run one after the other"
+
+
 def test_expected_runtime_is_what_rows_know(outputs: Path) -> None:
     site = collect(outputs)
     said = {e.id: dict(runtime(e, site)) for e in site.entries}

@@ -46,6 +46,12 @@ def test_what_makes_it_anew(mobench: Run, tmp_path: Path) -> None:
         (folder / "provenance.json").write_text(json.dumps({**origin, **damage}))
         assert drawn_again(mobench), damage
     assert not drawn_again(mobench)
+    (folder / "claims.json").write_text("[{")
+    assert drawn_again(mobench)
+    # its rows are still there, but it failed when it was run again
+    status = rows.with_name("status.json")
+    status.write_text(json.dumps({**json.loads(status.read_text()), "status": "failed"}))
+    assert drawn_again(mobench)
     shutil.rmtree(rows.parent)
     assert drawn_again(mobench)
 

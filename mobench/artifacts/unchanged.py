@@ -17,7 +17,7 @@ from typing import Any
 
 from mobench.provenance import versions
 from mobench.schema import conf_dir
-from mobench.store import outputs_root, results_root
+from mobench.store import JobFolder, outputs_root, results_root
 
 ROWS = ("final.csv", "history.parquet", "solutions.npz", "meta.json")
 # what a command may say without changing what is drawn
@@ -80,11 +80,11 @@ def code(paper: str) -> str:
 
 
 def rows(keys: Iterable[str], root: Path | None = None) -> str | None:
-    """Hash of sizes and times of the rows of jobs; None if a folder is not there."""
+    """Hash of sizes and times of the rows of jobs; None if one of them is not finished, or failed when it was run again."""
     out = hashlib.sha256()
     places = ((root or outputs_root()) / "runs", results_root() / "runs")
     for key in sorted(set(keys)):
-        folder = next((place / key for place in places if (place / key / "final.csv").exists()), None)
+        folder = next((place / key for place in places if JobFolder(place / key).done), None)
         if folder is None:
             return None
         for name in ROWS:
@@ -118,7 +118,7 @@ def unchanged(id: str, command: Sequence[str], root: Path | None = None) -> str 
     try:
         origin = json.loads((folder / "provenance.json").read_text())
         then, jobs = origin["inputs"], origin["jobs"]
-        whole = (folder / "claims.json").exists() and all(
+        whole = isinstance(json.loads((folder / "claims.json").read_text()), list) and all(
             (folder / name).stat().st_size == size for name, size in then["files"].items()
         )
         now = {"command": said(command), "code": code(id.split("/")[0]), "rows": rows(jobs.values(), root)}

@@ -25,7 +25,7 @@ from mobench.data.images import digest_of
 from mobench.data.logmel import log_mel, spec_augment
 from mobench.data.speech import LABELS, LANGUAGES, Speech, speech
 from mobench.data.speech_units import KINDS, Units, units
-from mobench.errors import ConfigError, DataError, choose
+from mobench.errors import ConfigError, DataError, check_batch_runs, choose
 from mobench.metrics.recognition import error_rate, greedy, prefix_beam
 from mobench.models.conformer import MODELS, Conformer, conformer
 from mobench.problems.warm_start import descended
@@ -140,10 +140,7 @@ class BilingualSpeech(Problem):
         for name, least in (("negatives", 1), ("masks", 0), ("beam", 0)):
             if getattr(self, name) < least:
                 raise ConfigError(f"problem.{name}={getattr(self, name)} must be at least {least}.")
-        if self.max_batch_runs is not None and self.max_batch_runs < 1:
-            raise ConfigError(
-                f"hardware.max_batch_runs={self.max_batch_runs} must be at least 1 (null: all runs at once)."
-            )
+        check_batch_runs(self.max_batch_runs)
 
     # what there is
 

@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
 from mobench.data.celeba import LABELS, SIZES, Faces, faces, names_of
-from mobench.errors import ConfigError, choose, suggest
+from mobench.errors import ConfigError, check_batch_runs, choose, suggest
 from mobench.models.resnet import EXECUTIONS, ResNet, resnet
 from mobench.models.tanh import TanhMLP
 from mobench.oracles.epochs import Batch
@@ -81,10 +81,7 @@ class FaceAttributes(Problem):
         choose("problem.execution", self.execution, ("auto", *EXECUTIONS))
         if self.hidden < 1:
             raise ConfigError(f"problem.hidden={self.hidden} must be at least 1: it is the width of the hidden layer.")
-        if self.max_batch_runs is not None and self.max_batch_runs < 1:
-            raise ConfigError(
-                f"hardware.max_batch_runs={self.max_batch_runs} must be at least 1 (null: all runs at once)."
-            )
+        check_batch_runs(self.max_batch_runs)
         self.chosen  # noqa: B018  a wrong name is an error now
 
     # what there is

@@ -16,7 +16,7 @@ from mobench.core.preferences import Runs
 from mobench.core.problem import Change, Descent, LocalBatch, Problem, by_seed, descend
 from mobench.data.clients import Clients, partition
 from mobench.data.images import Images, load_images
-from mobench.errors import ConfigError, choose
+from mobench.errors import ConfigError, check_batch_runs, choose
 from mobench.models.mlp import MLP
 from mobench.models.resnet import MODELS as RESNETS
 from mobench.models.resnet import ResNet, resnet
@@ -106,10 +106,7 @@ class FederatedImages(Problem):
         for key in ("hidden", "clients", "shrink"):
             if getattr(self, key) < 1:
                 raise ConfigError(f"problem.{key}={getattr(self, key)} must be at least 1.")
-        if self.max_batch_runs is not None and self.max_batch_runs < 1:
-            raise ConfigError(
-                f"hardware.max_batch_runs={self.max_batch_runs} must be at least 1 (null: all runs at once)."
-            )
+        check_batch_runs(self.max_batch_runs)
 
     # what there is
 

@@ -17,7 +17,7 @@ from mobench.core.preferences import Runs
 from mobench.core.problem import by_seed
 from mobench.data.episodes import SAMPLERS, Episodes, draw_episodes
 from mobench.data.fewshot import SPLITS, FewShot, load_fewshot
-from mobench.errors import ConfigError, choose
+from mobench.errors import ConfigError, check_batch_runs, choose
 from mobench.models.fewshot import FewShotNet, Part, Tape
 
 HELD = 1 << 30  # bytes of activations that are kept for the backward pass; those of further runs are computed anew
@@ -88,10 +88,7 @@ class FewShotLearning(Bilevel):
             raise ConfigError(
                 f"problem.ll_reg={self.ll_reg} must be > 0 and finite: without it the lower level is not strongly convex."
             )
-        if self.max_batch_runs is not None and self.max_batch_runs < 1:
-            raise ConfigError(
-                f"hardware.max_batch_runs={self.max_batch_runs} must be at least 1 (null: as many as fit into 1 GiB)."
-            )
+        check_batch_runs(self.max_batch_runs, "as many as fit into 1 GiB")
 
     # what there is
 

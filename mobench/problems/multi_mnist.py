@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
 from mobench.data.multi import MultiImages, multi_images
-from mobench.errors import ConfigError
+from mobench.errors import ConfigError, check_batch_runs
 from mobench.models.convnet import ConvNet, for_device, model
 from mobench.oracles.epochs import Batch
 
@@ -75,10 +75,7 @@ class MultiMNIST(Problem):
             raise ConfigError(f"problem.tasks={list(self.tasks)} must be [0, 1], or [0] or [1] for one task alone.")
         if not 0 < self.pixels < float("inf"):
             raise ConfigError(f"problem.pixels={self.pixels} must be > 0: it is the value of a white pixel.")
-        if self.max_batch_runs is not None and self.max_batch_runs < 1:
-            raise ConfigError(
-                f"hardware.max_batch_runs={self.max_batch_runs} must be at least 1 (null: all runs at once)."
-            )
+        check_batch_runs(self.max_batch_runs)
         for_device(self.execution, torch.device("cpu"))
         self.network  # noqa: B018  a wrong name is an error now
 

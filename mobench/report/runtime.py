@@ -23,7 +23,9 @@ def runtime(entry: Entry, site: Site) -> list[tuple[str, str]]:
     lines = []
     if cpu:
         lines.append((_cores(cpu), f"{_sum(cpu)}, {drawing}"))
-        if len(cpu) > 1 and not gpu:
+        if entry.origin.get("alone"):
+            lines.append(("Two workers", "the same: its jobs are timed, and run one after the other"))
+        elif len(cpu) > 1 and not gpu:
             times = [job.seconds or 0.0 for job in cpu]
             both, longest = duration(two_workers(times)), duration(max(times))
             lines.append(
