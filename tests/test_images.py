@@ -593,7 +593,7 @@ def test_smoke_job(name: str, mobench: Run) -> None:
     assert meta["embedded"] is True
     assert (meta["train_size"], meta["test_size"]) == (256, 128)
     assert meta["execution"].startswith("one batch of 3 runs on cpu")
-    assert meta["execution"].endswith("patches")
+    assert meta["execution"].endswith("products")
     rows = result.rows
     assert len(rows) == 3
     assert (rows["status"] == "done").all()
@@ -638,7 +638,7 @@ BAD = {
     "problem.pixels=0": ["problem.pixels=0", "> 0"],
     "problem.pixels=-1": ["problem.pixels=-1", "> 0"],
     "problem.pixels=inf": ["problem.pixels=inf"],
-    "problem.execution=gpu": ["problem.execution='gpu'", "patches, grouped, loop"],
+    "problem.execution=gpu": ["problem.execution='gpu'", "products, grouped, loop"],
     "problem.data=digit": ["'digit'", "Did you mean 'digits'"],
     "data=minst": ["data='minst'", "Did you mean 'mnist'"],
     "oracle.batch_size=1000": ["oracle.batch_size=1000", "1..256"],

@@ -2,7 +2,7 @@
 
 from mobench.core.algorithm import Algorithm, Context, Info, Weighting
 from mobench.core.oracle import Oracle, Spec
-from mobench.core.point import GraphPoint, Point, TablePoint
+from mobench.core.point import GraphPoint, Linear, LinearPoint, Point, TablePoint
 from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
 from mobench.core.sets import Ball, Box, Free, Set
@@ -15,6 +15,8 @@ __all__ = [
     "Free",
     "GraphPoint",
     "Info",
+    "Linear",
+    "LinearPoint",
     "Oracle",
     "Point",
     "Problem",

@@ -159,6 +159,48 @@ class GraphPoint(Point):
         return torch.zeros_like(v) if h is None else h
 
 
+class Linear(ABC):
+    """Values and derivatives of the stacked functions at one x in closed form, each computed when it is asked for."""
+
+    @abstractmethod
+    def values(self, keep: bool) -> Float[Tensor, "R K"]:
+        """Losses, then constraints; `keep`: derivatives may be asked for later."""
+
+    @abstractmethod
+    def rows(self) -> Float[Tensor, "R K P"]:
+        """All gradients."""
+
+    @abstractmethod
+    def pull(self, w: Float[Tensor, "R K"]) -> Float[Tensor, "R P"]:
+        """J^T w."""
+
+    @abstractmethod
+    def hvp(self, w: Float[Tensor, "R K"], v: Float[Tensor, "R P"]) -> Float[Tensor, "R P"]:
+        """(sum_k w_k Hess_k) v."""
+
+
+class LinearPoint(Point):
+    """What a `Linear` answers."""
+
+    def __init__(self, linear: Linear, x: Float[Tensor, "R P"], X: Set, M: int, state: dict[str, Any]) -> None:
+        super().__init__(x, X, M, state)
+        self._linear = linear
+
+    def values(self) -> Float[Tensor, "R K"]:
+        return self._linear.values(self.graph)
+
+    def _rows(self) -> Float[Tensor, "R K P"]:
+        return self._linear.rows()
+
+    def pull(self, w: Float[Tensor, "R k"]) -> Float[Tensor, "R P"]:
+        if self._cached_rows is not None:
+            return super().pull(w)
+        return self._linear.pull(pad_weights(w, self.values().shape[-1]))
+
+    def hvp(self, w: Float[Tensor, "R k"], v: Float[Tensor, "R P"]) -> Float[Tensor, "R P"]:
+        return self._linear.hvp(pad_weights(w, self.values().shape[-1]), v)
+
+
 class TablePoint(Point):
     """Values and rows are at hand (closed form, running averages, clients); `rows` may be a function called on demand.
 

@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from mobench.core.point import Linear
 from mobench.core.preferences import Runs
 from mobench.core.random import counter_indices, generator
 from mobench.core.sets import Free, Set
@@ -208,9 +209,10 @@ class Problem(ABC):
     def values(self, x: Float[Tensor, "R P"], batch: Any = None) -> Float[Tensor, "R K"]:
         """Objectives, then constraints; differentiable. `batch`: mean over what `draw` gave; None: the expectation."""
 
-    def linearize(self, x: Float[Tensor, "R P"], batch: Any = None) -> tuple[Any, ...] | None:
+    def linearize(self, x: Float[Tensor, "R P"], batch: Any = None) -> tuple[Any, ...] | Linear | None:
         """(values, function that returns the rows (R, K, P)) in closed form, or None: then autodiff is used. A third entry,
-        where it is simple: the function (w, v) -> (sum_k w_k Hess_k) v of w (R, K), v (R, P)."""
+        where it is simple: the function (w, v) -> (sum_k w_k Hess_k) v of w (R, K), v (R, P). A `Linear` where J^T w costs
+        less than the rows."""
         return None
 
     def local_gradients(

@@ -16,9 +16,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mobench.errors import ConfigError, choose
+from mobench.models import convnet_products
 
-EXECUTIONS = ("patches", "grouped", "loop")
-PATCHED = 8000000  # entries of a matrix of patches: larger ones are new memory in each step, and page faults with it
+EXECUTIONS = ("products", "grouped", "loop")
 
 
 class Layer(NamedTuple):
@@ -34,9 +34,9 @@ class Layer(NamedTuple):
 
 
 def for_device(execution: str, device: torch.device) -> str:
-    """`auto` by hardware: on a CPU `patches`, on a GPU `grouped`. The results do not depend on it."""
+    """`auto` by hardware: on a CPU `products`, on a GPU `grouped`. The results do not depend on it."""
     if execution == "auto":
-        return "patches" if device.type == "cpu" else "grouped"
+        return "products" if device.type == "cpu" else "grouped"
     return choose("problem.execution", execution, ("auto", *EXECUTIONS))
 
 
@@ -51,10 +51,9 @@ class ConvNet:
     commute; pooling first touches a quarter of the memory.
 
     execution:
-        patches  the first convolution as one matrix product of the weights of all runs with the patches of the
-                 pictures, which all runs share (its weight gradient is another); the second run by run
-        grouped  the convolutions of all runs as one grouped convolution
-        loop     one run after the other
+        products  everything as matrix products on chunks of pictures, with derivatives in closed form (`convnet_products`)
+        grouped   the convolutions of all runs as one grouped convolution
+        loop      one run after the other
     """
 
     tasks: int = 2
@@ -112,51 +111,26 @@ class ConvNet:
     def logits(
         self, theta: Float[Tensor, "R P"], pictures: Float[Tensor, "B H W"], execution: str
     ) -> Float[Tensor, "R T B C"]:
-        """Scores of all runs for pictures that they share."""
-        if execution == "loop" and len(theta) > 1:
+        """Scores of all runs for pictures that they share. `products` knows no graph: where one is asked for, run by run."""
+        graph = torch.is_grad_enabled() and theta.requires_grad
+        if execution == "products" and not graph:
+            z = convnet_products.forward(self, convnet_products.weights(self, theta), pictures, keep=False)[0]
+            return z.view(len(theta), self.tasks, self.classes, -1).transpose(2, 3)
+        if execution != "grouped" and len(theta) > 1:
             # unbind, not theta[r]: the backward of an index writes zeros for all runs, for each run
-            return torch.cat([self.logits(row.unsqueeze(0), pictures, "loop") for row in theta.unbind(0)])
+            return torch.cat([self.logits(row.unsqueeze(0), pictures, execution) for row in theta.unbind(0)])
         W1, b1, W2, b2, W3, b3, *heads = self.split(theta)
         x = nn.avg_pool2d(pictures.unsqueeze(1), self.shrink) if self.shrink > 1 else pictures.unsqueeze(1)
-        first = _first_by_patches if execution == "patches" else _first_grouped
-        h = first(x, W1, b1)
-        h = _second_grouped(h, W2, b2) if execution == "grouped" else _second_by_run(h, W2, b2)
+        h = _second_grouped(_first_grouped(x, W1, b1), W2, b2)
         h = torch.relu(torch.baddbmm(b3.unsqueeze(1), h, W3.mT))
         scores = [torch.baddbmm(b.unsqueeze(1), h, W.mT) for W, b in zip(heads[::2], heads[1::2], strict=True)]
         return torch.stack(scores, dim=1)
-
-
-def patches(x: Float[Tensor, "B 1 H W"], k: int) -> Float[Tensor, "kk N"]:
-    """All k x k patches of the pictures, one column each."""
-    B, _, H, W = x.shape
-    h, w = H - k + 1, W - k + 1
-    out = x.new_empty(k, k, B, h, w)
-    for i in range(k):
-        for j in range(k):
-            out[i, j].copy_(x[:, 0, i : i + h, j : j + w])
-    return out.view(k * k, B * h * w)
-
-
-def _first_by_patches(x: Tensor, W: Tensor, b: Tensor) -> Float[Tensor, "R B C h w"]:
-    R, C, _, k, _ = W.shape
-    side, flat = x.shape[-1] - k + 1, W.reshape(R * C, k * k)
-    pooled = []
-    for part in x.split(max(1, PATCHED // (k * k * side * side))):
-        h = flat @ patches(part, k)
-        pooled.append(nn.max_pool2d(h.view(R * C, len(part), side, side), 2))
-    h = torch.relu(torch.cat(pooled, dim=1) + b.reshape(R * C, 1, 1, 1))
-    return h.view(R, C, len(x), side // 2, side // 2).transpose(1, 2)
 
 
 def _first_grouped(x: Tensor, W: Tensor, b: Tensor) -> Float[Tensor, "R B C h w"]:
     R, C = W.shape[:2]
     h = torch.relu(nn.max_pool2d(nn.conv2d(x, W.flatten(0, 1), b.flatten()), 2))
     return h.view(len(x), R, C, *h.shape[-2:]).transpose(0, 1)
-
-
-def _second_by_run(h: Tensor, W: Tensor, b: Tensor) -> Float[Tensor, "R B D"]:
-    out = torch.cat([nn.conv2d(x, w, c) for x, w, c in zip(h.unbind(0), W.unbind(0), b.unbind(0), strict=True)])
-    return torch.relu(nn.max_pool2d(out, 2)).view(len(W), h.shape[1], -1)
 
 
 def _second_grouped(h: Tensor, W: Tensor, b: Tensor) -> Float[Tensor, "R B D"]:

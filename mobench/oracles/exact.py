@@ -10,7 +10,7 @@ from torch import Tensor
 
 from mobench.core.bilevel import Bilevel
 from mobench.core.oracle import Oracle, Spec, State
-from mobench.core.point import GraphPoint, Point, TablePoint
+from mobench.core.point import GraphPoint, Linear, LinearPoint, Point, TablePoint
 from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
 from mobench.errors import JoinError
@@ -96,6 +96,8 @@ def make_point(problem: Problem, theta: Tensor, spec: Spec, batch: Any = None) -
     point: Point
     if closed is None:
         point = GraphPoint(fn, theta, spec.X, spec.M, {})
+    elif isinstance(closed, Linear):
+        point = LinearPoint(closed, theta, spec.X, spec.M, {})
     else:
         values, rows, *hessian = closed
         point = TablePoint(theta, spec.X, spec.M, {}, values, rows, fn, *hessian)

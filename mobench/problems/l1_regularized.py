@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from mobench.core.point import Linear
 from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
 from mobench.core.sets import Free, L1Epigraph, Set
@@ -118,7 +119,7 @@ class L1Regularized(Problem):
         inner = self.problem.linearize(x[:, :-1], batch)
         if inner is None:
             return None
-        values, rows = inner
+        values, rows = (inner.values(keep=True), inner.rows) if isinstance(inner, Linear) else inner[:2]
 
         def padded() -> Float[Tensor, "R K P"]:
             J = rows()

@@ -13,11 +13,13 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from mobench.core.point import Linear
 from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
 from mobench.data.multi import MultiImages, multi_images
 from mobench.errors import ConfigError, check_batch_runs
 from mobench.models.convnet import ConvNet, for_device, model
+from mobench.models.convnet_products import CrossEntropies, Part
 from mobench.oracles.epochs import Batch
 
 Real = float | int
@@ -44,8 +46,8 @@ class MultiMNIST(Problem):
             the first gradients are then hundreds of times larger than later ones.
         model: lenet | small | wide. tasks: the heads that exist, [0, 1]; [0] or [1] is single-task learning (M = 1).
         start: {kind: default} PyTorch's initialisation, {kind: xavier}: Xavier-uniform weights.
-        execution: auto (by hardware) or one of patches, grouped, loop; no part of a job's identity.
-        max_batch_runs: so many networks at a time; the activations of the others are computed anew in the backward pass.
+        execution: auto (by hardware) or one of products, grouped, loop; no part of a job's identity.
+        max_batch_runs: so many networks at a time; the activations are then computed anew in the backward pass.
             No part of a job's identity.
     """
 
@@ -142,15 +144,28 @@ class MultiMNIST(Problem):
         if isinstance(batch, Tensor):
             batch = Batch(batch, torch.arange(len(batch), device=batch.device))
         pictures, labels = self._split("train", x.device)
-        order = torch.argsort(batch.group, stable=True)
-        sizes = batch.sizes or torch.bincount(batch.group, minlength=len(batch.chosen)).tolist()
-        parts = x[order].split(list(sizes)) if len(sizes) > 1 else [x]
+        order, sizes = _groups(batch)
+        parts = x[order].split(sizes) if len(sizes) > 1 else [x]
         losses = [
             self._losses(part, pictures[i], labels[i]) for part, i in zip(parts, batch.chosen, strict=True) if len(part)
         ]
         if len(sizes) == 1:
             return losses[0]
         return torch.cat(losses)[torch.argsort(order)]
+
+    def linearize(self, x: Float[Tensor, "R P"], batch: Any = None) -> Linear | None:
+        """With execution=products, of a batch: everything in closed form, see `CrossEntropies`."""
+        if batch is None or self.strategy(x.device) != "products":
+            return None
+        if isinstance(batch, Tensor):
+            batch = Batch(batch, torch.arange(len(batch), device=batch.device))
+        pictures, labels = self._split("train", x.device)
+        order, sizes = _groups(batch)
+        parts = []
+        for runs, i in zip(order.split(sizes), batch.chosen, strict=True):
+            seen = self._input(pictures[i], x), labels[i].T
+            parts += [Part(some, *seen) for some in runs.split(self.max_batch_runs or max(1, len(runs))) if len(some)]
+        return CrossEntropies(self.network, x, parts, keep=self.max_batch_runs is None or len(x) <= self.max_batch_runs)
 
     def _input(self, pictures: Tensor, x: Tensor) -> Float[Tensor, "B H W"]:
         grey = pictures.to(x.dtype)
@@ -192,6 +207,12 @@ class MultiMNIST(Problem):
         loss, tested = self._evaluated("test", x)
         named = {"train_accuracy": accuracy, "test_loss": loss, "test_accuracy": tested}
         return {f"{name}_{m + 1}": v[:, m] for name, v in named.items() for m in range(len(self.tasks))}
+
+
+def _groups(batch: Batch) -> tuple[Int[Tensor, " R"], list[int]]:
+    """The runs group by group, and how many each group has."""
+    sizes = batch.sizes or torch.bincount(batch.group, minlength=len(batch.chosen)).tolist()
+    return torch.argsort(batch.group, stable=True), list(sizes)
 
 
 def _cross_entropy(z: Float[Tensor, "R T B C"], labels: Int[Tensor, "B T"]) -> Float[Tensor, "R T B"]:
