@@ -38,12 +38,13 @@ class Weights(NamedTuple):
 
 
 class Maps(NamedTuple):
-    """What one chunk leaves for its derivatives. at1, at2: 1 where a window of the pooling has its maximum, else 0."""
+    """What one chunk leaves for its derivatives. at1, at2: 1 where a window of the pooling has its maximum, else 0. Columns
+    are split into even and odd ones, so that the four corners of all windows of a row lie side by side."""
 
-    x: Float[Tensor, "H W n"]
-    at1: Float[Tensor, "R h C w n"]
+    rows: Float[Tensor, "h kk wn"]
+    at1: Float[Tensor, "R h C 2 v n"]
     h1: Float[Tensor, "R g C v n"]
-    at2: Float[Tensor, "R h C w n"]
+    at2: Float[Tensor, "R h C 2 v n"]
     h2: Float[Tensor, "R g C v n"]
     h3: Float[Tensor, "R H n"]
 
@@ -80,54 +81,62 @@ def vector(net: ConvNet, w: Weights) -> Float[Tensor, "R P"]:
     return torch.cat(parts, dim=1)
 
 
-def shifted(x: Tensor, k: int) -> Tensor:
-    """(..., h, C, W, n) -> (..., h, kC, W-k+1, n): each row k times, shifted by 0 .. k-1 columns."""
-    *lead, h, C, W, n = x.shape
-    out = x.new_empty(*lead, h, k, C, W - k + 1, n)
-    out.copy_(x.unfold(-2, W - k + 1, 1).movedim(-3, -4).transpose(-1, -2))
-    return out.view(*lead, h, k * C, W - k + 1, n)
+def shifted(x: Float[Tensor, "H C W n"], k: int, split: bool = False) -> Float[Tensor, "H kC w n"]:
+    """Each row k times, shifted by 0 .. k-1 columns, of which an even number w <= W - k + 1 is kept: the pooling sees no
+    other. `split`: even columns before odd ones."""
+    H, C, W, n = x.shape
+    v = (W - k + 1) // 2
+    out = x.new_empty(H, k, C, 2 * v, n)
+    if split:
+        for odd in (0, 1):
+            taken = x[:, :, odd:].unfold(2, 2 * v - 1, 1)[:, :, :k, :, ::2]  # (H, C, k, n, v)
+            out[..., odd * v : (odd + 1) * v, :].copy_(taken.permute(0, 2, 1, 4, 3))
+    else:
+        out.copy_(x.unfold(2, 2 * v, 1)[:, :, :k].permute(0, 2, 1, 4, 3))
+    return out.view(H, k * C, 2 * v, n)
 
 
-def windows(x: Float[Tensor, "... h kC w n"], k: int) -> Float[Tensor, "... g kkC wn"]:
-    """k consecutive rows at a time, one below the other: an overlapping view."""
-    *lead, h, rows, w, n = x.shape
+def windows(x: Float[Tensor, "H kC w n"], k: int) -> Float[Tensor, "h kkC wn"]:
+    """k consecutive rows at a time, one below the other: an overlapping view. An even number h <= H - k + 1 of them."""
+    H, rows, w, n = x.shape
     step = rows * w * n
-    return x.as_strided((*lead, h - k + 1, k * rows, w * n), (*x.stride()[:-4], step, w * n, 1))
+    return x.as_strided(((H - k + 1) // 2 * 2, k * rows, w * n), (step, w * n, 1))
 
 
-def corners(x: Float[Tensor, "... h C w n"]) -> list[Tensor]:
-    """The four entries of each 2 x 2 window, row by row; a last odd row or column has none."""
-    h, w = x.shape[-4] // 2 * 2, x.shape[-2] // 2 * 2
-    return [x[..., i:h:2, :, j:w:2, :] for i in (0, 1) for j in (0, 1)]
+def halves(x: Float[Tensor, "R h C w n"]) -> Float[Tensor, "R h C 2 v n"]:
+    """Even and odd columns: a view."""
+    return x.unflatten(3, (-1, 2)).transpose(3, 4)
 
 
-def pooled(x: Float[Tensor, "R h C w n"], bias: Float[Tensor, "R 1 C 1 1"], keep: bool) -> Float[Tensor, "R g C v n"]:
-    """ReLU of the maxima of 2 x 2 windows plus the bias. With `keep` x becomes 1 at the maximum of each window (the first
+def corners(x: Float[Tensor, "R h C 2 v n"]) -> list[Float[Tensor, "R g C v n"]]:
+    """The four entries of each 2 x 2 window, row by row."""
+    return [x[:, i::2, :, j] for i in (0, 1) for j in (0, 1)]
+
+
+def pooled(z: Float[Tensor, "R h C 2 v n"], bias: Float[Tensor, "R 1 C 1 1"], keep: bool) -> Float[Tensor, "R g C v n"]:
+    """ReLU of the maxima of 2 x 2 windows plus the bias. With `keep` z becomes 1 at the maximum of each window (the first
     of equal ones, as PyTorch's max-pooling), 0 elsewhere."""
-    a, b, c, d = corners(x)
-    upper, lower = torch.maximum(a, b), torch.maximum(c, d)
-    out = torch.maximum(upper, lower)
+    a, b, c, d = corners(z)
+    R, g, C, v, n = a.shape
+    upper, lower, out = z.new_empty(3, R, g, C, v, n)
+    torch.maximum(a, b, out=upper)
+    torch.maximum(c, d, out=lower)
+    torch.maximum(upper, lower, out=out)
     if keep:
         above = upper.ge_(lower)
         torch.sub(above, a.ge_(b).mul_(above), out=b)
-        below = 1.0 - above
+        below = torch.sub(1.0, above, out=lower)
         torch.sub(below, c.ge_(d).mul_(below), out=d)
-        if x.shape[1] % 2:
-            x[:, -1].zero_()
-        if x.shape[3] % 2:
-            x[:, :, :, -1].zero_()
     return out.add_(bias).relu_()
 
 
-def spread(g: Float[Tensor, "R g C v n"], at: Float[Tensor, "R h C w n"], out: Float[Tensor, "R h C w n"]) -> None:
+def spread(g: Float[Tensor, "R g C v n"], at: Float[Tensor, "R h C 2 v n"], out: Float[Tensor, "R h C 2 v n"]) -> None:
     """The adjoint of the pooling: each entry of g at the maximum of its window, 0 elsewhere."""
-    if at.shape[1] % 2 or at.shape[3] % 2:
-        out.zero_()
     for mark, part in zip(corners(at), corners(out), strict=True):
         torch.mul(mark, g, out=part)
 
 
-def gathered(z: Float[Tensor, "R h C w n"], at: Float[Tensor, "R h C w n"]) -> Float[Tensor, "R g C v n"]:
+def gathered(z: Float[Tensor, "R h C 2 v n"], at: Float[Tensor, "R h C 2 v n"]) -> Float[Tensor, "R g C v n"]:
     """The entries of z at the maxima."""
     first, *others = zip(corners(at), corners(z), strict=True)
     found = first[0] * first[1]
@@ -138,7 +147,8 @@ def gathered(z: Float[Tensor, "R h C w n"], at: Float[Tensor, "R h C w n"]) -> F
 
 def alive(g: Tensor, h: Tensor) -> Tensor:
     """g where the ReLU h is above 0, else 0."""
-    return torch.ops.aten.threshold_backward(g, h, 0)
+    found: Tensor = torch.ops.aten.threshold_backward(g, h, 0)
+    return found
 
 
 def forward(
@@ -155,34 +165,45 @@ def forward(
     return torch.cat(scores, dim=2), kept
 
 
-def _first(net: ConvNet, weight: Tensor, x: Float[Tensor, "H W n"]) -> Float[Tensor, "R h C w n"]:
+def _first(
+    net: ConvNet, weight: Float[Tensor, "RC kk"], rows: Float[Tensor, "h kk wn"]
+) -> Float[Tensor, "R h C 2 v n"]:
     """The first convolution of all runs."""
-    rows = windows(shifted(x.unsqueeze(1), net.kernels[0]), net.kernels[0])
-    h, n = len(rows), x.shape[2]
-    return torch.bmm(weight.expand(h, -1, -1), rows).view(h, -1, net.channels[0], h, n).transpose(0, 1)
+    h = len(rows)
+    return (
+        torch.bmm(weight.expand(h, -1, -1), rows)
+        .view(h, -1, net.channels[0], 2, h // 2, rows.shape[2] // h)
+        .transpose(0, 1)
+    )
 
 
-def _second(net: ConvNet, terms: list[tuple[Tensor, Tensor]]) -> Float[Tensor, "R h C w n"]:
-    """Sum of second convolutions: of weights (R, C, kkC) and the windows (R, h, kkC, wn) of a map."""
-    R, h, _, wide = terms[0][1].shape
-    out = terms[0][1].new_empty(R, h, net.channels[1], wide)
-    for r in range(R):
-        for k, (weight, rows) in enumerate(terms):
-            if k:
-                out[r].baddbmm_(weight[r].expand(h, -1, -1), rows[r])
-            else:
-                torch.bmm(weight[r].expand(h, -1, -1), rows[r], out=out[r])
-    return out.view(R, h, net.channels[1], h, wide // h)
+def _second(terms: list[tuple[Tensor, Tensor]], out: Float[Tensor, "h C w n"]) -> None:
+    """out: sum of second convolutions of one run, of weights (C, kkC) and windows (h, kkC, wn) of a map."""
+    flat = out.flatten(2)
+    for k, (weight, rows) in enumerate(terms):
+        if k:
+            flat.baddbmm_(weight.expand(len(rows), -1, -1), rows)
+        else:
+            torch.bmm(weight.expand(len(rows), -1, -1), rows, out=flat)
+
+
+def _second_maps(net: ConvNet, h1: Float[Tensor, "R H C W n"]) -> Float[Tensor, "R h C w n"]:
+    """Memory for the results of second convolutions."""
+    even = (h1.shape[1] - net.kernels[1] + 1) // 2 * 2
+    return h1.new_empty(len(h1), even, net.channels[1], even, h1.shape[4])
 
 
 def _forward(net: ConvNet, w: Weights, x: Float[Tensor, "H W n"], keep: bool) -> tuple[Tensor, Maps]:
-    k = net.kernels[1]
-    z1 = _first(net, w.first, x)
+    k1, k = net.kernels
+    rows = windows(shifted(x.unsqueeze(1), k1, split=True), k1)  # the pictures' only trace in `Maps`
+    z1 = _first(net, w.first, rows)
     h1 = pooled(z1, w.first_bias, keep)
-    z2 = _second(net, [(w.second, windows(shifted(h1, k), k))])
-    h2 = pooled(z2, w.second_bias, keep)
-    h3 = torch.baddbmm(w.shared_bias, w.shared, h2.view(len(h2), -1, x.shape[2])).relu_()
-    return torch.baddbmm(w.heads_bias, w.heads, h3), Maps(x, z1, h1, z2, h2, h3)
+    z2 = _second_maps(net, h1)
+    for r, seen in enumerate(h1):
+        _second([(w.second[r], windows(shifted(seen, k), k))], z2[r])
+    h2 = pooled(halves(z2), w.second_bias, keep)
+    h3 = torch.baddbmm(w.shared_bias, w.shared, h2.flatten(1, 3)).relu_()
+    return torch.baddbmm(w.heads_bias, w.heads, h3), Maps(rows, z1, h1, halves(z2), h2, h3)
 
 
 def backward(net: ConvNet, w: Weights, kept: list[Maps], slopes: Sequence[Float[Tensor, "R TC B"]]) -> list[Weights]:
@@ -199,25 +220,30 @@ def _zeros(w: Weights) -> Weights:
 
 
 def _backward(net: ConvNet, w: Weights, maps: Maps, slopes: list[Tensor], totals: list[Weights]) -> None:
-    x, at1, h1, at2, h2, h3 = maps
-    R, h, C, _, n = at2.shape
-    f, S = h2.view(R, -1, n), len(slopes)
-    up = at2.new_empty(R, h, S, C, h, n)
+    rows, at1, h1, at2, h2, h3 = maps
+    R, h, C, _, v, n = at2.shape
+    f, S = h2.flatten(1, 3), len(slopes)
+    up = at2.new_empty(R, h, S, C, 2 * v, n)
     for s, (dz, total) in enumerate(zip(slopes, totals, strict=True)):
         d = alive(torch.bmm(w.heads.mT, dz), h3)
         _affine(total.heads, total.heads_bias, dz, h3)
         _affine(total.shared, total.shared_bias, d, f)
         d = alive(torch.bmm(w.shared.mT, d).view_as(h2), h2)
         total.second_bias.add_(d.sum((1, 3, 4), keepdim=True))
-        spread(d, at2, up[:, :, s])
-    weight = _second_weight(up, shifted(h1, net.kernels[1]), net)
+        spread(d, at2, halves(up[:, :, s]))
+    for r, seen in enumerate(h1):
+        weight = _second_weight(up[r].flatten(1, 2), windows(shifted(seen, net.kernels[1]), net.kernels[1]))
+        for total, part in zip(totals, weight.split(C), strict=True):
+            total.second[r].add_(part)
     onto = at1.new_empty(at1.shape[1], S, R, *at1.shape[2:])
     for s, total in enumerate(totals):
-        total.second.add_(weight[:, s * C : (s + 1) * C])
-        d = alive(_second_input([(w.second, up[:, :, s])], net), h1)
+        d = torch.empty_like(h1)
+        for r in range(R):
+            _second_input(net, [(w.second[r], up[r, :, s])], d[r])
+        d = alive(d, h1)
         total.first_bias.add_(d.sum((1, 3, 4), keepdim=True))
         spread(d, at1, onto[:, s].transpose(0, 1))
-    for total, part in zip(totals, _first_weight(onto, x, net).view(S, *w.first.shape), strict=True):
+    for total, part in zip(totals, _first_weight(onto, rows).view(S, *w.first.shape), strict=True):
         total.first.add_(part)
 
 
@@ -227,32 +253,25 @@ def _affine(weight: Tensor, bias: Tensor, d: Float[Tensor, "R a n"], h: Float[Te
     bias.add_(d.sum(2, keepdim=True))
 
 
-def _first_weight(onto: Float[Tensor, "h *RC w n"], x: Float[Tensor, "H W n"], net: ConvNet) -> Float[Tensor, "SRC kk"]:
-    h, n, k = len(onto), x.shape[2], net.kernels[0]
-    return torch.bmm(onto.view(h, -1, h * n), windows(shifted(x.unsqueeze(1), k), k).mT).sum(0)
+def _first_weight(onto: Float[Tensor, "h *RC 2 v n"], rows: Float[Tensor, "h kk wn"]) -> Float[Tensor, "SRC kk"]:
+    return torch.bmm(onto.view(len(rows), -1, rows.shape[2]), rows.mT).sum(0)
 
 
-def _second_weight(
-    up: Float[Tensor, "R h S C w n"], rows: Float[Tensor, "R H kC w n"], net: ConvNet
-) -> Float[Tensor, "R SC kkC"]:
-    R, h = up.shape[:2]
-    flat, seen = up.view(R, h, -1, up.shape[4] * up.shape[5]), windows(rows, net.kernels[1])
-    return torch.stack([torch.bmm(flat[r], seen[r].mT).sum(0) for r in range(R)])
+def _second_weight(up: Float[Tensor, "h SC w n"], rows: Float[Tensor, "h kkC wn"]) -> Float[Tensor, "SC kkC"]:
+    return torch.bmm(up.flatten(2), rows.mT).sum(0)
 
 
-def _second_input(terms: list[tuple[Tensor, Tensor]], net: ConvNet) -> Float[Tensor, "R H C W n"]:
-    """Sum of adjoints of second convolutions in their input: of weights (R, C2, kkC) and slopes (R, h, C2, w, n)."""
-    (R, h, _, w, n), k, C = terms[0][1].shape, net.kernels[1], net.channels[0]
-    rows = terms[0][1].new_zeros(R, (h + k - 1) * k * C, w * n)
-    for r in range(R):
-        for weight, up in terms:
-            for y in range(h):  # k consecutive rows of the map, k shifts of each
-                rows[r, y * k * C : (y + k) * k * C].addmm_(weight[r].mT, up[r, y].reshape(-1, w * n))
-    shifts = rows.view(R, h + k - 1, k, C, w, n)
-    out = shifts.new_zeros(R, h + k - 1, C, w + k - 1, n)
+def _second_input(net: ConvNet, terms: list[tuple[Tensor, Tensor]], out: Float[Tensor, "H C W n"]) -> None:
+    """out: sum of adjoints of second convolutions of one run in their input, of weights (C2, kkC) and slopes (h, C2, w, n)."""
+    (h, _, w, n), k, C = terms[0][1].shape, net.kernels[1], net.channels[0]
+    rows = out.new_zeros((h + k - 1) * k * C, w * n)
+    for weight, up in terms:
+        for y in range(h):  # k consecutive rows of the map, k shifts of each
+            rows[y * k * C : (y + k) * k * C].addmm_(weight.mT, up[y].flatten(1))
+    shifts = rows.view(h + k - 1, k, C, w, n)
+    out.zero_()
     for j in range(k):
-        out[..., j : j + w, :].add_(shifts[:, :, j])
-    return out
+        out[: h + k - 1, :, j : j + w].add_(shifts[:, j])
 
 
 def curvature(
@@ -271,7 +290,7 @@ def curvature(
     """
     total = _zeros(w)
     for k, maps in enumerate(kept):
-        here = slice(k * CHUNK, k * CHUNK + maps.x.shape[2])
+        here = slice(k * CHUNK, k * CHUNK + maps.h3.shape[2])
         _curvature(net, w, maps, v, slopes[..., here].contiguous(), partial(bent, here=here), total)
     return total
 
@@ -279,14 +298,15 @@ def curvature(
 def _curvature(
     net: ConvNet, w: Weights, maps: Maps, v: Weights, dz: Tensor, bent: Callable[[Tensor], Tensor], total: Weights
 ) -> None:
-    x, at1, h1, at2, h2, h3 = maps
-    R, n, k = len(h1), x.shape[2], net.kernels[1]
-    f = h2.view(R, -1, n)
+    rows, at1, h1, at2, h2, h3 = maps
+    R, k, f = len(h1), net.kernels[1], h2.flatten(1, 3)
     # changes along v, layer by layer
-    t1 = alive(gathered(_first(net, v.first, x), at1).add_(v.first_bias), h1)
-    seen, moved = shifted(h1, k), shifted(t1, k)
-    z2 = _second(net, [(v.second, windows(seen, k)), (w.second, windows(moved, k))])
-    t2 = alive(gathered(z2, at2).add_(v.second_bias), h2).view(R, -1, n)
+    t1 = alive(gathered(_first(net, v.first, rows), at1).add_(v.first_bias), h1)
+    z2 = _second_maps(net, h1)
+    for r in range(R):
+        seen, moved = windows(shifted(h1[r], k), k), windows(shifted(t1[r], k), k)
+        _second([(v.second[r], seen), (w.second[r], moved)], z2[r])
+    t2 = alive(gathered(halves(z2), at2).add_(v.second_bias), h2).flatten(1, 3)
     t3 = alive(torch.baddbmm(v.shared_bias, v.shared, f).baddbmm_(w.shared, t2), h3)
     turned = bent(torch.baddbmm(v.heads_bias, v.heads, h3).baddbmm_(w.heads, t3))
     # slopes d and their changes e, back again
@@ -298,15 +318,18 @@ def _curvature(
     e = alive(torch.bmm(v.shared.mT, d).baddbmm_(w.shared.mT, e).view_as(h2), h2)
     d = alive(torch.bmm(w.shared.mT, d).view_as(h2), h2)
     total.second_bias.add_(e.sum((1, 3, 4), keepdim=True))
-    up, turned = torch.empty_like(at2), torch.empty_like(at2)
-    spread(d, at2, up)
-    spread(e, at2, turned)
-    total.second.add_(_second_weight(turned.unsqueeze(2), seen, net)).add_(_second_weight(up.unsqueeze(2), moved, net))
-    e = alive(_second_input([(v.second, up), (w.second, turned)], net), h1)
+    up, turned, back = _second_maps(net, h1), _second_maps(net, h1), torch.empty_like(h1)
+    spread(d, at2, halves(up))
+    spread(e, at2, halves(turned))
+    for r in range(R):
+        seen, moved = windows(shifted(h1[r], k), k), windows(shifted(t1[r], k), k)
+        total.second[r].add_(_second_weight(turned[r], seen)).add_(_second_weight(up[r], moved))
+        _second_input(net, [(v.second[r], up[r]), (w.second[r], turned[r])], back[r])
+    e = alive(back, h1)
     total.first_bias.add_(e.sum((1, 3, 4), keepdim=True))
     onto = at1.new_empty(at1.shape[1], R, *at1.shape[2:])
     spread(e, at1, onto.transpose(0, 1))
-    total.first.add_(_first_weight(onto, x, net))
+    total.first.add_(_first_weight(onto, rows))
 
 
 class Part(NamedTuple):
