@@ -30,6 +30,7 @@ from mobench.core.algorithm import Algorithm
 from mobench.core.preferences import ray, resolve
 from mobench.data import multi_images
 from mobench.errors import ConfigError, JoinError
+from mobench.models import convnet_products as products
 from mobench.models.convnet import EXECUTIONS, MODELS, ConvNet, model
 from mobench.oracles import Epochs
 from mobench.oracles.epochs import Batch
@@ -131,6 +132,57 @@ def test_losses_and_gradients_are_those_of_single_models(name: str, R: int, pixe
         close(rows[r], J, 1e-10)
         close(pulled[r], weights[r] @ J, 1e-10)
     assert R == 1 or not torch.equal(batch.chosen[0], batch.chosen[1])
+
+
+@pytest.mark.parametrize("limit", [None, 2])
+@pytest.mark.parametrize("execution", EXECUTIONS)
+@pytest.mark.parametrize("name", list(NETS))
+def test_hessian_products_are_those_of_single_models(name: str, execution: str, limit: int | None) -> None:
+    """More pictures than a chunk has, and a rest; runs of two seeds in parts of at most `limit`."""
+    p, reference = tiny(model=name, execution=execution, max_batch_runs=limit), module(name)
+    runs = runs_at(*RAYS, seeds=(3, 1)).take([5, 0, 3, 2, 1])
+    oracle, data, g = Epochs(p, runs, batch_size=40), data_of(p), torch.Generator().manual_seed(1)
+    theta = p.initial(runs)
+    point, batch = oracle.at(theta, {}, 1), oracle.batch(1)
+    w, v = torch.randn(5, 2, dtype=F64, generator=g), torch.randn(5, p.dim, dtype=F64, generator=g)
+    found, rows = point.hvp(w, v), point.rows()
+    for r in range(5):
+        index = batch.chosen[batch.group[r]].numpy()
+        plain_loops.load(reference, theta[r])
+        close(found[r], plain_loops.hessian_product(reference, data.x[index], data.y[index], w[r], v[r]), 1e-10)
+        close(rows[r], plain_loops.jacobian(reference, data.x[index], data.y[index])[1], 1e-10)
+
+
+@pytest.mark.parametrize(("h", "w"), [(4, 6), (2, 2)])
+def test_pooling_is_that_of_pytorch_where_entries_are_equal(h: int, w: int) -> None:
+    """Small integers: most windows have several maxima, of which the first counts."""
+    g = torch.Generator().manual_seed(0)
+    z = torch.randint(-1, 2, (3, h, 2, w, 5), generator=g).double()  # (R, h, C, w, n)
+    bias = torch.randint(-1, 2, (3, 1, 2, 1, 1), generator=g).double()
+    slope = torch.randn(3, h // 2, 2, w // 2, 5, dtype=F64, generator=g)
+    leaf = z.permute(0, 4, 2, 1, 3).reshape(15, 2, h, w).requires_grad_(True)
+    expected = torch.nn.functional.max_pool2d(leaf, 2)
+    back = torch.autograd.grad(expected, leaf, slope.permute(0, 4, 2, 1, 3).reshape(expected.shape))[0]
+    marks = z.clone()
+    found = products.pooled(products.halves(marks), bias, keep=True)
+    shape = (3, 5, 2, h // 2, w // 2)
+    assert torch.equal(found, torch.relu(expected.detach().view(shape).permute(0, 3, 2, 4, 1) + bias))
+    out = torch.full_like(z, torch.nan)
+    products.spread(slope, products.halves(marks), products.halves(out))
+    assert torch.equal(out, back.view(3, 5, 2, h, w).permute(0, 3, 2, 4, 1))
+    taken = products.gathered(products.halves(z), products.halves(marks))
+    assert torch.equal(taken, expected.detach().view(shape).permute(0, 3, 2, 4, 1))
+
+
+def test_a_network_in_closed_form_knows_no_graph_but_its_scores_can_be_differentiated() -> None:
+    p, theta = tiny(model="small", execution="products"), tiny(model="small").initial(runs_at(45.0, seeds=(0, 1)))
+    batch = torch.arange(20).view(2, 10)
+    leaf = theta.clone().requires_grad_(True)
+    J = torch.autograd.grad(p.values(leaf, batch)[:, 0].sum(), leaf)[0]
+    linear = p.linearize(theta, batch)
+    assert linear is not None
+    close(linear.rows()[:, 0], J, 1e-12)
+    assert not linear.values(keep=True).requires_grad
 
 
 def test_groups_without_runs_and_one_batch_for_each_run() -> None:

@@ -76,6 +76,15 @@ def losses(net: nn.Module, x: Tensor, y: Tensor) -> list[Tensor]:
     return [nn.functional.cross_entropy(z, y[:, m]) for m, z in enumerate(net(x))]
 
 
+def hessian_product(net: nn.Module, x: Tensor, y: Tensor, w: Tensor, v: Tensor) -> Tensor:
+    """(sum_m w_m Hess_m) v by differentiating twice."""
+    some = list(net.parameters())
+    total = sum(w[m] * f for m, f in enumerate(losses(net, x, y)))
+    first = torch.autograd.grad(total, some, create_graph=True)
+    slope = (torch.cat([g.flatten() for g in first]) * v).sum()
+    return flat(torch.autograd.grad(slope, some), net)
+
+
 def jacobian(net: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """Losses (M,) and their gradients (M, P), one backward pass each."""
     found, parameters = losses(net, x, y), list(net.parameters())
