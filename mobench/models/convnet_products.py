@@ -21,7 +21,9 @@ from mobench.core.point import Linear
 if TYPE_CHECKING:
     from mobench.models.convnet import ConvNet
 
-CHUNK = 32  # pictures: the first layer's shifted rows (1.2 MB for 36 x 36 pixels in float32) stay in a cache of 2 MB
+CACHED = (
+    1_200_000  # bytes of the first layer's shifted rows in a chunk: they stay in a cache of 2 MB (32 pictures of LeNet)
+)
 
 
 class Weights(NamedTuple):
@@ -151,12 +153,20 @@ def alive(g: Tensor, h: Tensor) -> Tensor:
     return found
 
 
+def chunk(net: ConvNet, pictures: Float[Tensor, "B H W"]) -> int:
+    """Pictures of a chunk: all chunks of a batch have nearly as many."""
+    side, k = pictures.shape[2] // net.shrink, net.kernels[0]
+    most = max(1, CACHED // (side * k * (side - k + 1) * pictures.element_size()))
+    chunks = -(-len(pictures) // most)
+    return -(-len(pictures) // chunks)
+
+
 def forward(
     net: ConvNet, w: Weights, pictures: Float[Tensor, "B H W"], keep: bool
 ) -> tuple[Float[Tensor, "R TC B"], list[Maps]]:
     """Scores of all runs; with `keep` what their derivatives need."""
     scores, kept = [], []
-    for part in pictures.split(CHUNK):
+    for part in pictures.split(chunk(net, pictures)):
         x = nn.avg_pool2d(part.unsqueeze(1), net.shrink).squeeze(1) if net.shrink > 1 else part
         z, maps = _forward(net, w, x.permute(1, 2, 0).contiguous(), keep)
         scores.append(z)
@@ -209,7 +219,7 @@ def _forward(net: ConvNet, w: Weights, x: Float[Tensor, "H W n"], keep: bool) ->
 def backward(net: ConvNet, w: Weights, kept: list[Maps], slopes: Sequence[Float[Tensor, "R TC B"]]) -> list[Weights]:
     """For each of `slopes`: sum over pictures and scores of the slope times the gradient of the score, for each run."""
     totals = [_zeros(w) for _ in slopes]
-    parts = [part.split(CHUNK, dim=2) for part in slopes]
+    parts = [part.split([maps.h3.shape[2] for maps in kept], dim=2) for part in slopes]
     for k, maps in enumerate(kept):
         _backward(net, w, maps, [part[k].contiguous() for part in parts], totals)
     return totals
@@ -289,8 +299,9 @@ def curvature(
     Pooling and ReLU are linear where they stand, as in automatic differentiation.
     """
     total = _zeros(w)
-    for k, maps in enumerate(kept):
-        here = slice(k * CHUNK, k * CHUNK + maps.h3.shape[2])
+    end = 0
+    for maps in kept:
+        here = slice(end, end := end + maps.h3.shape[2])
         _curvature(net, w, maps, v, slopes[..., here].contiguous(), partial(bent, here=here), total)
     return total
 
