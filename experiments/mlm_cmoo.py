@@ -492,16 +492,22 @@ def fig1c(a: Artifact) -> None:
     )
     paper = a.scale == "paper" and real
     why = "" if paper else "A generated stand-in or a short run: not the paper's setting."
-    areas = {m: polygon_area(means[m] / top) for m in METHODS}
+    areas = {m: polygon_area(means[m] / top) for m in (*METHODS, "faster_eta")}
+    ratio = a.jobs["mlm_cmoo"].history["u_ratio"].median()
+    slow = why or (
+        f"With the printed eta = 0.001 the weights theta lag behind lambda: |U| is {ratio:.0f} times the rest of the "
+        f"step in the median. With eta = 0.05 the area is {areas['faster_eta']:.2f}."
+    )
     a.claim(
         "smallest-area",
         "MLM-CMOO has the smallest losses over all sites",
         "Figure 1c; criterion of the specification: area of the polygon",
         published="below both baselines",
-        measured=", ".join(f"{METHODS[m]} {v:.2f}" for m, v in areas.items()),
+        measured=", ".join(f"{title} {areas[m]:.2f}" for m, title in METHODS.items()),
         tolerance="smallest area of the three",
         holds=all(areas["mlm_cmoo"] < areas[m] for m in ("nsga2", "psl")) if paper else None,
-        reason=why,
+        reason=slow,
+        rests_on=METHODS,
     )
     wins = int(sum(means["mlm_cmoo"][i] < min(means["nsga2"][i], means["psl"][i]) for i in range(len(SITES))))
     a.claim(
@@ -512,7 +518,8 @@ def fig1c(a: Artifact) -> None:
         measured=f"{wins} of 8",
         tolerance="at least 6 of 8",
         holds=wins >= 6 if paper else None,
-        reason=why,
+        reason=slow,
+        rests_on=METHODS,
     )
     rival = min(("ls", "mgda"), key=lambda m: np.nan_to_num(means[m].sum(), nan=np.inf))
     a.claim(
@@ -524,6 +531,7 @@ def fig1c(a: Artifact) -> None:
         tolerance="the finding: the better of the two has the smaller sum",
         holds=bool(means[rival].sum() < means["mlm_cmoo"].sum()) if paper else None,
         reason=why,
+        rests_on=("mlm_cmoo", "ls", "mgda"),
     )
 
 

@@ -10,6 +10,7 @@ import subprocess
 import time
 import zlib
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -255,6 +256,24 @@ GIVEN = {
 
 
 COUNTING = {"complete", "below-front", "feasible"}  # claims of cross tables, which count lost runs themselves
+
+
+def test_a_claim_rests_on_the_jobs_that_it_names() -> None:
+    said = {"published": "-", "measured": "-", "tolerance": "-", "holds": True}
+    jobs: Any = {
+        "ours": SimpleNamespace(complete=True, runs="3 of 3"),
+        "other": SimpleNamespace(complete=False, runs="0 of 3"),
+    }
+    a = Artifact("x/y", "x", "laptop", jobs)
+    for id, names in (("all", None), ("ours", ("ours",)), ("both", ("ours", "other"))):
+        a.claim(id, "", "", rests_on=names, **said)
+    assert [(c.verdict, "other: 0 of 3" in c.reason) for c in a.claims] == [
+        ("partial", True),
+        ("reproduced", False),
+        ("partial", True),
+    ]
+    with pytest.raises(ValueError, match=r"no jobs \['theirs'\].*ours"):
+        a.claim("wrong", "", "", rests_on=("ours", "theirs"), **said)
 
 
 def lost_runs_are_said(root: Path, known: list[str]) -> None:

@@ -19,7 +19,7 @@ import math
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -201,15 +201,19 @@ class Artifact:
         reason: str = "",
         any_scale: bool = False,
         counts_lost: bool = False,
+        rests_on: Collection[str] | None = None,
     ) -> None:
         """Check one claim. `holds` is what was measured; at smoke scale only `any_scale` claims get a verdict.
 
         None: nothing here can decide it. A claim of an artifact with runs that did not finish is partial at best, unless it
-        counts them itself (`counts_lost`).
+        counts them itself (`counts_lost`) or they are not of the jobs that it `rests_on` (None: all).
         `reason`: for claims that fail or hold in part, the likely cause; for all, what a reader must know.
         """
         verdict: Verdict = "partial" if holds == "partial" else "reproduced" if holds else "not reproduced"
-        lost = [f"{name}: {job.runs}" for name, job in self.jobs.items() if not job.complete]
+        if unknown := set(rests_on or ()) - set(self.jobs):
+            raise ValueError(f"rests_on: {self.id} has no jobs {sorted(unknown)}; it has {list(self.jobs)}")
+        used = {name: job for name, job in self.jobs.items() if rests_on is None or name in rests_on}
+        lost = [f"{name}: {job.runs}" for name, job in used.items() if not job.complete]
         if lost and verdict == "reproduced" and not counts_lost:
             verdict = "partial"
         if lost and not counts_lost:
