@@ -245,15 +245,13 @@ def _backward(net: ConvNet, w: Weights, maps: Maps, slopes: list[Tensor], totals
         weight = _second_weight(up[r].flatten(1, 2), windows(shifted(seen, net.kernels[1]), net.kernels[1]))
         for total, part in zip(totals, weight.split(C), strict=True):
             total.second[r].add_(part)
-    onto = at1.new_empty(at1.shape[1], S, R, *at1.shape[2:])
+    below = h1.new_empty(S, *h1.shape)
     for s, total in enumerate(totals):
-        d = torch.empty_like(h1)
         for r in range(R):
-            _second_input(net, [(w.second[r], up[r, :, s])], d[r])
-        d = alive(d, h1)
-        total.first_bias.add_(d.sum((1, 3, 4), keepdim=True))
-        spread(d, at1, onto[:, s].transpose(0, 1))
-    for total, part in zip(totals, _first_weight(onto, rows).view(S, *w.first.shape), strict=True):
+            _second_input(net, [(w.second[r], up[r, :, s])], below[s, r])
+        below[s] = alive(below[s], h1)
+        total.first_bias.add_(below[s].sum((1, 3, 4), keepdim=True))
+    for total, part in zip(totals, _first_weight(below, at1, rows).split(len(w.first)), strict=True):
         total.first.add_(part)
 
 
@@ -263,8 +261,18 @@ def _affine(weight: Tensor, bias: Tensor, d: Float[Tensor, "R a n"], h: Float[Te
     bias.add_(d.sum(2, keepdim=True))
 
 
-def _first_weight(onto: Float[Tensor, "h *RC 2 v n"], rows: Float[Tensor, "h kk wn"]) -> Float[Tensor, "SRC kk"]:
-    return torch.bmm(onto.view(len(rows), -1, rows.shape[2]), rows.mT).sum(0)
+def _first_weight(
+    d: Float[Tensor, "S R g C v n"], at: Float[Tensor, "R h C 2 v n"], rows: Float[Tensor, "h kk wn"]
+) -> Float[Tensor, "SRC kk"]:
+    """Two rows at a time, `spread` and the product with it, while what is spread is in the cache."""
+    marks, pairs = at.transpose(0, 1).unflatten(0, (-1, 2)), rows.mT.unflatten(0, (-1, 2))
+    S, R, _, C, v, n = d.shape
+    onto = d.new_empty(2, S, R, C, 2, v, n)
+    out = d.new_zeros(2, S * R * C, rows.shape[1])
+    for y in range(len(marks)):
+        torch.mul(marks[y].unsqueeze(1), d[:, :, y].unsqueeze(3), out=onto)
+        out.baddbmm_(onto.flatten(1, 3).flatten(2), pairs[y])
+    return out.sum(0)
 
 
 def _second_weight(up: Float[Tensor, "h SC w n"], rows: Float[Tensor, "h kkC wn"]) -> Float[Tensor, "SC kkC"]:
@@ -338,9 +346,7 @@ def _curvature(
         _second_input(net, [(v.second[r], up[r]), (w.second[r], turned[r])], back[r])
     e = alive(back, h1)
     total.first_bias.add_(e.sum((1, 3, 4), keepdim=True))
-    onto = at1.new_empty(at1.shape[1], R, *at1.shape[2:])
-    spread(e, at1, onto.transpose(0, 1))
-    total.first.add_(_first_weight(onto, rows))
+    total.first.add_(_first_weight(e.unsqueeze(0), at1, rows))
 
 
 class Part(NamedTuple):
