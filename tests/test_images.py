@@ -141,12 +141,12 @@ def test_hessian_products_are_those_of_single_models(
     name: str, execution: str, limit: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three chunks, the last one shorter; runs of two seeds in parts of at most `limit`."""
-    monkeypatch.setattr(products, "CACHED", products.CACHED // (8 if name == "small" else 1))
+    monkeypatch.setattr(products, "CACHED", products.CACHED // (6 if name == "small" else 1))
     p, reference = tiny(model=name, execution=execution, max_batch_runs=limit), module(name)
     runs = runs_at(*RAYS, seeds=(3, 1)).take([5, 0, 3, 2, 1])
     oracle, data, g = Epochs(p, runs, batch_size=40), data_of(p), torch.Generator().manual_seed(1)
     theta = p.initial(runs)
-    assert products.chunk(p.network, data.x[:40]) == 14
+    assert products.chunk(p.network, data.x[:40]) == 16
     point, batch = oracle.at(theta, {}, 1), oracle.batch(1)
     w, v = torch.randn(5, 2, dtype=F64, generator=g), torch.randn(5, p.dim, dtype=F64, generator=g)
     found, rows = point.hvp(w, v), point.rows()

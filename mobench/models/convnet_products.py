@@ -154,11 +154,11 @@ def alive(g: Tensor, h: Tensor) -> Tensor:
 
 
 def chunk(net: ConvNet, pictures: Float[Tensor, "B H W"]) -> int:
-    """Pictures of a chunk: all chunks of a batch have nearly as many."""
+    """Pictures of a chunk: as many as `CACHED` allows, in chunks of nearly equal size, a multiple of 16 (whole vectors)."""
     side, k = pictures.shape[2] // net.shrink, net.kernels[0]
-    most = max(1, CACHED // (side * k * (side - k + 1) * pictures.element_size()))
+    most = max(16, CACHED // (side * k * (side - k + 1) * pictures.element_size()) // 16 * 16)
     chunks = -(-len(pictures) // most)
-    return -(-len(pictures) // chunks)
+    return -(-len(pictures) // chunks // 16) * 16
 
 
 def forward(
