@@ -28,6 +28,7 @@ from torch import Tensor
 
 from mobench.console import say
 from mobench.core.random import generator
+from mobench.data.cache import cache_root
 from mobench.data.images import absolute, digest_of
 from mobench.errors import ConfigError, DataError, choose
 
@@ -277,14 +278,6 @@ def _present(folder: Path, files: Sequence[str]) -> None:
 
 
 # decoding
-
-
-def cache_root() -> Path:
-    """The folder of decoded pictures: $MOBENCH_CACHE, else `cache` in the outputs folder; not beside the originals, which may be
-    read-only. It may be deleted at any time."""
-    from mobench.store import outputs_root
-
-    return Path(os.environ.get("MOBENCH_CACHE") or outputs_root() / "cache").absolute()
 
 
 def decoded(files: Sequence[Path], side: int) -> tuple[UInt8[np.ndarray, "N 3 S S"], str]:

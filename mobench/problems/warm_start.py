@@ -18,7 +18,7 @@ from torch import Tensor
 from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
 from mobench.core.random import seed_for
-from mobench.data.celeba import cache_root
+from mobench.data.cache import cache_root
 from mobench.data.images import digest_of
 from mobench.errors import ConfigError, DataError
 from mobench.store import write_atomic
