@@ -21,9 +21,8 @@ from mobench.core.point import Linear
 if TYPE_CHECKING:
     from mobench.models.convnet import ConvNet
 
-CACHED = (
-    1_200_000  # bytes of the first layer's shifted rows in a chunk: they stay in a cache of 2 MB (32 pictures of LeNet)
-)
+# bytes of the first layer's shifted rows in a chunk, which stay in a cache of 2 MB: 32 pictures of LeNet in float32
+CACHED = 1_200_000
 
 
 class Weights(NamedTuple):
