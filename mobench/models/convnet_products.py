@@ -244,11 +244,12 @@ def _backward(net: ConvNet, w: Weights, maps: Maps, slopes: list[Tensor], totals
         weight = _second_weight(up[r].flatten(1, 2), windows(shifted(seen, net.kernels[1]), net.kernels[1]))
         for total, part in zip(totals, weight.split(C), strict=True):
             total.second[r].add_(part)
-    below = h1.new_empty(S, *h1.shape)
+    below = []
     for s, total in enumerate(totals):
+        d = torch.empty_like(h1)
         for r in range(R):
-            _second_input(net, [(w.second[r], up[r, :, s])], below[s, r])
-        below[s] = alive(below[s], h1)
+            _second_input(net, [(w.second[r], up[r, :, s])], d[r])
+        below.append(alive(d, h1))
         total.first_bias.add_(below[s].sum((1, 3, 4), keepdim=True))
     for total, part in zip(totals, _first_weight(below, at1, rows).split(len(w.first)), strict=True):
         total.first.add_(part)
@@ -261,21 +262,22 @@ def _affine(weight: Tensor, bias: Tensor, d: Float[Tensor, "R a n"], h: Float[Te
 
 
 def _first_weight(
-    d: Float[Tensor, "S R g C v n"], at: Float[Tensor, "R h C 2 v n"], rows: Float[Tensor, "h kk wn"]
+    slopes: list[Float[Tensor, "R g C v n"]], at: Float[Tensor, "R h C 2 v n"], rows: Float[Tensor, "h kk wn"]
 ) -> Float[Tensor, "SRC kk"]:
     """Two rows at a time, `spread` and the product with it, while what is spread is in the cache."""
     marks, pairs = at.transpose(0, 1).unflatten(0, (-1, 2)), rows.mT.unflatten(0, (-1, 2))
-    S, R, _, C, v, n = d.shape
-    onto = d.new_empty(2, S, R, C, 2, v, n)
-    out = d.new_zeros(2, S * R * C, rows.shape[1])
+    R, _, C, v, n = slopes[0].shape
+    onto = rows.new_empty(2, len(slopes), R, C, 2, v, n)
+    out = rows.new_zeros(2, len(slopes) * R * C, rows.shape[1])
     for y in range(len(marks)):
-        torch.mul(marks[y].unsqueeze(1), d[:, :, y].unsqueeze(3), out=onto)
+        for s, d in enumerate(slopes):
+            torch.mul(marks[y], d[:, y].unsqueeze(2), out=onto[:, s])
         out.baddbmm_(onto.flatten(1, 3).flatten(2), pairs[y])
     return out.sum(0)
 
 
 def _second_weight(up: Float[Tensor, "h SC w n"], rows: Float[Tensor, "h kkC wn"]) -> Float[Tensor, "SC kkC"]:
-    return torch.bmm(up.flatten(2), rows.mT).sum(0)
+    return torch.bmm(rows, up.flatten(2).mT).sum(0).mT
 
 
 def _second_input(net: ConvNet, terms: list[tuple[Tensor, Tensor]], out: Float[Tensor, "H C W n"]) -> None:
@@ -286,8 +288,10 @@ def _second_input(net: ConvNet, terms: list[tuple[Tensor, Tensor]], out: Float[T
         for y in range(h):  # k consecutive rows of the map, k shifts of each
             rows[y * k * C : (y + k) * k * C].addmm_(weight.mT, up[y].flatten(1))
     shifts = rows.view(h + k - 1, k, C, w, n)
-    out.zero_()
-    for j in range(k):
+    out[:, :, w:].zero_()
+    out[h + k - 1 :].zero_()
+    out[: h + k - 1, :, :w] = shifts[:, 0]
+    for j in range(1, k):
         out[: h + k - 1, :, j : j + w].add_(shifts[:, j])
 
 
@@ -345,7 +349,7 @@ def _curvature(
         _second_input(net, [(v.second[r], up[r]), (w.second[r], turned[r])], back[r])
     e = alive(back, h1)
     total.first_bias.add_(e.sum((1, 3, 4), keepdim=True))
-    total.first.add_(_first_weight(e.unsqueeze(0), at1, rows))
+    total.first.add_(_first_weight([e], at1, rows))
 
 
 class Part(NamedTuple):
