@@ -72,6 +72,8 @@ class FederatedImages(Problem):
             Batch normalisation uses the statistics of the batch, in evaluation of batches of up to 100: averages of models have
             no running statistics of their own.
         execution: auto | batched | loop: all clients in one product, or one after the other; no part of a job's identity.
+            `batched` takes several steps on all data by the products of a client's images with each other where these are
+            fewer than twice their pixels, see `MLP.descent`.
         max_batch_runs: with `batched`, so many runs at once; no part of a job's identity.
 
     Source: OMD-TCH paper, Section 5.2. Departures: pixels are not standardised and images not augmented, as in the runs of
