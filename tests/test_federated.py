@@ -553,7 +553,12 @@ def test_steps_by_products_of_images_are_steps_by_gradients(
         theta = p.initial(runs) + torch.arange(4, dtype=F64).unsqueeze(1) / 100
         points[execution] = oracle.at(theta, {}, 0)
         assert taken == ([] if execution == "loop" else [1] * 4 if cache == 1 else [4])
+    w = torch.rand(4, M, dtype=F64, generator=torch.Generator().manual_seed(0))
+    pulled = (w.unsqueeze(1) @ points["loop"].rows()).squeeze(1)
+    close(points["batched"].pull(w), pulled, 1e-12)
+    assert points["batched"]._cached_rows is None  # they were not needed
     close(points["batched"].rows(), points["loop"].rows(), 1e-12)
+    close(points["batched"].pull(w), pulled, 1e-12)
     close(points["batched"].F, points["loop"].F, 1e-13)
     for r in range(4):
         clients = [plain_loops.mlp_client(x, y, 8, 10) for x, y in by_hand(p, int(runs.seeds[r]), "train")]

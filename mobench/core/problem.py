@@ -45,12 +45,13 @@ class LocalBatch:
 
 
 class Descent(NamedTuple):
-    """What clients come back with: pseudo-gradients (start - end) / eta, the mean of the losses that each has met, and the
-    first of them."""
+    """What clients come back with: pseudo-gradients (start - end) / eta (R, M, P), or what makes them; the mean of the losses
+    that each has met, and the first of them; `pull`: w (R, M) -> the rows' sum with these weights, where it needs no rows."""
 
-    rows: Float[Tensor, "R M P"]
+    rows: Tensor | Callable[[], Tensor]
     running: Float[Tensor, "R M"]
     first: Float[Tensor, "R M"]
+    pull: Callable[[Tensor], Tensor] | None = None
 
 
 Change = Callable[[Tensor, slice], tuple[Tensor, Tensor]]

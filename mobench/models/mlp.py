@@ -113,18 +113,17 @@ class MLP:
         weight: Float[Tensor, "R M B"],
         steps: int,
         eta: float,
-        out: Float[Tensor, "R M P"],
-        change: Callable[[Tensor], tuple[Tensor, Tensor]] | None = None,
-    ) -> list[Float[Tensor, "R M"]]:
-        """`steps` of gradient descent of M networks from each theta_r: the losses that they meet; `out`: (start - end) / eta.
+        change: Callable[[Tensor], tuple[Tensor, Tensor | None]],
+    ) -> tuple[list[Float[Tensor, "R M"]], Moves]:
+        """`steps` of gradient descent of M networks from each theta_r: the losses that they meet, and how far they come.
 
         W_1 moves by combinations of the B inputs, W_1 = W_1(0) - eta A'x with A the sum of all H so far, so what enters the
         hidden layer moves by
 
             Z <- Z - eta (x x' + 1) H,      Z(0) = x W_1(0)' + b_1(0),      gram = x x' + 1
 
-        A step takes 2 B B H operations instead of 4 B D H and touches no W_1, which is made once, at the end: less of both
-        where B < 2 D. `change`: F -> fn(F), fn'(F): descends on fn of the losses.
+        A step takes 2 B B H operations instead of 4 B D H and touches no W_1, which is made once, when it is asked for: less
+        of both where B < 2 D. `change`: F -> fn(F), fn'(F) where it descends on fn of the losses, else F, None.
         """
         R, M, B, _ = x.shape
         K, H = R * M, self.hidden
@@ -138,9 +137,8 @@ class MLP:
         for step in range(steps):
             torch.clamp_min(Z, 0.0, out=h)
             F, error = _errors(_scores(h, W2, b2), labels, weight)
-            F = F.view(R, M)
-            if change is not None:
-                F, factor = change(F)
+            F, factor = change(F.view(R, M))
+            if factor is not None:
                 error *= factor.reshape(K, 1, 1)
             losses.append(F)
             torch.bmm(error.mT, W2, out=back)
@@ -150,12 +148,35 @@ class MLP:
             if step < steps - 1:
                 W2, b2 = torch.add(first, g2, alpha=-eta), torch.add(bias, c2, alpha=-eta)
                 Z.baddbmm_(gram, back, alpha=-eta)
-        parts = self.split(out.flatten(0, 1))
-        torch.bmm(A.mT, x.flatten(0, 1), out=parts[0])
-        torch.sum(A, 1, out=parts[1])
-        parts[2].copy_(g2)
-        parts[3].copy_(c2)
-        return losses
+        return losses, Moves(self, x, *(t.unflatten(0, (R, M)) for t in (A, g2, c2)))
+
+
+@dataclass(frozen=True)
+class Moves:
+    """(start - end) / eta of M networks of each of R, not multiplied out: their rows are (A'x, A'1, W, b)."""
+
+    network: MLP
+    x: Float[Tensor, "R M B D"]
+    A: Float[Tensor, "R M B H"]
+    W: Float[Tensor, "R M C H"]
+    b: Float[Tensor, "R M C"]
+
+    def rows(self, out: Float[Tensor, "R M P"]) -> None:
+        """All of them."""
+        g1, c1, g2, c2 = self.network.split(out.flatten(0, 1))
+        torch.bmm(self.A.flatten(0, 1).mT, self.x.flatten(0, 1), out=g1)
+        torch.sum(self.A.flatten(0, 1), 1, out=c1)
+        g2.copy_(self.W.flatten(0, 1))
+        c2.copy_(self.b.flatten(0, 1))
+
+    def pull(self, w: Float[Tensor, "R M"], out: Float[Tensor, "R P"]) -> None:
+        """sum_m w_m row_m in one product, without the rows: these are M times as much memory, and read only once."""
+        g1, c1, g2, c2 = self.network.split(out)
+        weighted = (self.A * w[:, :, None, None]).flatten(1, 2)
+        torch.bmm(weighted.mT, self.x.flatten(1, 2), out=g1)
+        torch.sum(weighted, 1, out=c1)
+        g2.copy_(torch.bmm(w.unsqueeze(1), self.W.flatten(2)).view_as(g2))
+        c2.copy_(torch.bmm(w.unsqueeze(1), self.b).squeeze(1))
 
 
 def _scores(h: Float[Tensor, "K B H"], W2: Float[Tensor, "K C H"], b2: Float[Tensor, "K C"]) -> Float[Tensor, "K C B"]:

@@ -130,13 +130,15 @@ class LocalSteps(OfProblem):
 
     def at(self, theta: Float[Tensor, "R P"], state: State, t: int, k: int = 0) -> Point:
         change = None if self.transform is None else self._change
-        rows, values, first = self.problem.local_descent(theta, self._batches(t, theta.device), self.eta, change)
+        found = self.problem.local_descent(theta, self._batches(t, theta.device), self.eta, change)
+        rows, values = found.rows, found.running
         if self.client_loss == "at_start":
-            values = first
+            values = found.first
         elif self.client_loss == "at_end":
+            rows = rows if isinstance(rows, Tensor) else rows()
             values = self.problem.local_gradients(theta.unsqueeze(1) - self.eta * rows)[0]
             values = changed(change, slice(None), values)[0]
-        return TablePoint(theta, self.spec.X, self.spec.M, {}, values, rows)
+        return TablePoint(theta, self.spec.X, self.spec.M, {}, values, rows, pull=found.pull)
 
     def _change(self, F: Float[Tensor, "r M"], runs: slice) -> tuple[Tensor, Tensor]:
         """fn(f_m) and its slope, of some runs. fn may have a number of its own for each run: it is always asked for all."""

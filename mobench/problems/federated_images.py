@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from mobench.core.preferences import Runs
-from mobench.core.problem import Change, Descent, LocalBatch, Problem, by_seed, descend
+from mobench.core.problem import Change, Descent, LocalBatch, Problem, by_seed, changed, descend
 from mobench.core.sets import Free
 from mobench.data.clients import Clients, partition
 from mobench.data.images import Images, load_images
@@ -271,20 +271,18 @@ class FederatedImages(Problem):
         data, M, R = self._padded("train", theta), self.clients, len(theta)
         columns, n = data.columns, data.x.shape[2]
         assert columns is not None
-        found = Descent(theta.new_empty(R, M, self.dim), *theta.new_empty(2, R, M).unbind())
         if tau > 1 and n < 2 * len(columns) and isinstance(self.X, Free) and all(batch is None for batch in batches):
-            for some in self._chunks(theta, M * n * (n + 4 * network.hidden)):
-                self._by_products(theta[some], some, tau, eta, change, Descent(*(t[some] for t in found)))
-            return found
+            return self._by_products(theta, tau, eta, change)
         # weights of pixels that nobody has do not move: all steps are taken without them
         small = replace(network, inputs=len(columns))
+        rows, running, first = theta.new_empty(R, M, self.dim), theta.new_empty(R, M), theta.new_empty(R, M)
         for some in self._chunks(theta, M * (2 * small.dim + n * network.hidden)):
             start, own = network.narrow(theta[some], columns), [batch and batch.take(some) for batch in batches]
             gradients = functools.partial(self._all_at_once, first=some.start, network=small, columns=None)
             end = descend(gradients, start.unsqueeze(1).expand(-1, M, -1), own, eta, change, self.X, some)
-            found.rows[some] = network.widen(end.rows, columns)
-            found.running[some], found.first[some] = end.running, end.first
-        return found
+            assert isinstance(end.rows, Tensor)
+            rows[some], running[some], first[some] = network.widen(end.rows, columns), end.running, end.first
+        return Descent(rows, running, first)
 
     def _chunks(self, like: Tensor, numbers: int) -> list[slice]:
         """Runs that take all their local steps before the next ones do: so many as stay in the cache, which the others
@@ -295,9 +293,7 @@ class FederatedImages(Problem):
             size = max(1, min(size, CACHE // (numbers * like.element_size())))
         return [slice(r, min(r + size, R)) for r in range(0, R, size)]
 
-    def _by_products(
-        self, theta: Float[Tensor, "r P"], runs: slice, steps: int, eta: float, change: Change | None, out: Descent
-    ) -> None:
+    def _by_products(self, theta: Float[Tensor, "R P"], steps: int, eta: float, change: Change | None) -> Descent:
         """Steps on all data by the products of the images with each other, see `MLP.descent`; with all pixels: what comes
         out need not be spread over the parameters then, which takes longer than products with zeros."""
         network, data, key = self.network, self._padded("train", theta), ("gram", theta.dtype, theta.device)
@@ -306,12 +302,29 @@ class FederatedImages(Problem):
         if key not in self._kept:
             x = data.x.new_zeros(*data.x.shape[:-1], network.inputs).index_copy_(-1, data.columns, data.x)
             self._kept[key] = x, (x @ x.mT).add_(1.0)
-        group = self._group[runs]  # type: ignore[attr-defined]
-        x, gram, labels, weight = _of_runs([*self._kept[key], data.labels, data.weight], group)
-        own = None if change is None else lambda F: change(F, runs)
-        losses = network.descent(theta, x, gram, labels, weight, steps, eta, out.rows, own)
-        torch.mean(torch.stack(losses), 0, out=out.running)
-        out.first.copy_(losses[0])
+        R, M, n = len(theta), self.clients, data.x.shape[2]
+        moves, running, first = [], theta.new_empty(R, M), theta.new_empty(R, M)
+        for some in self._chunks(theta, M * n * (n + 4 * network.hidden)):
+            group = self._group[some]  # type: ignore[attr-defined]
+            x, gram, labels, weight = _of_runs([*self._kept[key], data.labels, data.weight], group)
+            own = functools.partial(changed, change, some)
+            losses, made = network.descent(theta[some], x, gram, labels, weight, steps, eta, own)
+            running[some], first[some] = torch.stack(losses).mean(0), losses[0]
+            moves.append((some, made))
+
+        def rows() -> Tensor:
+            out = theta.new_empty(R, M, network.dim)
+            for some, made in moves:
+                made.rows(out[some])
+            return out
+
+        def pull(w: Tensor) -> Tensor:
+            out = torch.empty_like(theta)
+            for some, made in moves:
+                made.pull(w[some], out[some])
+            return out
+
+        return Descent(rows, running, first, pull)
 
     def _in_parts(
         self, y: Tensor, batch: LocalBatch | None, network: MLP | ResNet, columns: Tensor | None
