@@ -530,8 +530,67 @@ def test_a_run_alone_goes_the_way_it_goes_among_others(kind: str, batched: bool)
             torch.testing.assert_close(alone[0].double(), together[2], rtol=0, atol=atol)
 
 
+@pytest.mark.parametrize("cache", [1, 1 << 30], ids=["run by run", "all at once"])
+@pytest.mark.parametrize("loss", ["running", "at_start", "at_end"])
+@pytest.mark.parametrize("transform", [False, True], ids=["loss", "fn of the loss"])
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_steps_by_products_of_images_are_steps_by_gradients(
+    kind: str, transform: bool, loss: str, cache: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs out of order, with fn of their own; clients of other sizes are filled up."""
+    monkeypatch.setattr("mobench.problems.federated_images.CACHE", cache)
+    runs, taken, descent = many_runs(), [], MLP.descent
+    monkeypatch.setattr(MLP, "descent", lambda *given: taken.append(len(given[1])) or descent(*given))
+    baseline = torch.tensor([[2.6], [3.0], [4.0], [2.8]], dtype=F64)
+    points = {}
+    for execution in ("loop", "batched"):
+        p = tiny(kind, execution=execution)
+        oracle: Oracle = LocalSteps(p, runs, local_step=0.5, local_steps=4, client_loss=loss)
+        if transform:  # a column of numbers, as `vary` makes it
+            algorithm = PropFair()
+            object.__setattr__(algorithm, "baseline", baseline)
+            oracle = oracle.transformed(algorithm.transform)
+        theta = p.initial(runs) + torch.arange(4, dtype=F64).unsqueeze(1) / 100
+        points[execution] = oracle.at(theta, {}, 0)
+        assert taken == ([] if execution == "loop" else [1] * 4 if cache == 1 else [4])
+    w = torch.rand(4, M, dtype=F64, generator=torch.Generator().manual_seed(0))
+    pulled = (w.unsqueeze(1) @ points["loop"].rows()).squeeze(1)
+    close(points["batched"].pull(w), pulled, 1e-12)
+    assert points["batched"]._cached_rows is None  # they were not needed
+    close(points["batched"].rows(), points["loop"].rows(), 1e-12)
+    close(points["batched"].pull(w), pulled, 1e-12)
+    close(points["batched"].F, points["loop"].F, 1e-13)
+    for r in range(4):
+        clients = [plain_loops.mlp_client(x, y, 8, 10) for x, y in by_hand(p, int(runs.seeds[r]), "train")]
+        fn = plain_loops.propfair_transform(float(baseline[r, 0])) if transform else None
+        local = plain_loops.local_round(theta[r].numpy(), clients, 0.5, 4, transform=fn)
+        np.testing.assert_allclose(points["batched"].rows()[r].numpy(), local.g, rtol=0, atol=1e-12)
+
+
+def test_products_of_images_are_for_few_images_and_several_steps_on_all_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    taken, descent, runs = [], MLP.descent, uniform(0)
+    monkeypatch.setattr(MLP, "descent", lambda *given: taken.append(1) or descent(*given))
+
+    def used(local_steps: int = 2, batch_size: int | None = None, **options: Any) -> bool:
+        taken.clear()
+        p = tiny(**options)
+        LocalSteps(p, runs, ETA, local_steps, batch_size=batch_size).at(p.initial(runs), {}, 0)
+        return bool(taken)
+
+    assert used()
+    assert not used(local_steps=1)
+    assert not used(batch_size=21)
+    assert not used(train_size=600)  # 120 images of 49 pixels
+    assert not used(execution="loop")
+
+
 def test_the_faster_execution_is_chosen_and_named() -> None:
     assert tiny().strategy(CPU) == "batched"
+    assert tiny(train_size=1437, clients=4, rotations=[0] * 4, shrink=1).strategy(CPU) == "batched"
+    assert tiny(train_size=1437, clients=3, rotations=[0] * 3, shrink=1).strategy(CPU) == "loop"
+    assert tiny(train_size=1437, clients=5).strategy(CPU) == "loop"  # of few pixels
     assert tiny(data="digits", train_size=None, clients=2, rotations=[0, 90]).strategy(CPU) == "loop"
     assert tiny(execution="loop").strategy(CPU) == "loop"
     assert tiny(execution="auto").strategy(torch.device("cuda")) == "batched"

@@ -202,7 +202,8 @@ class LinearPoint(Point):
 
 
 class TablePoint(Point):
-    """Values and rows are at hand (closed form, running averages, clients); `rows` may be a function called on demand.
+    """Values and rows are at hand (closed form, running averages, clients); `rows` may be a function called on demand, and
+    `pull` one that computes J^T w of the M objectives without them.
 
     `fn`, if given, is the same stacked function for automatic differentiation; it serves hvp where no closed form
     `hessian` (w, v) is given.
@@ -218,9 +219,11 @@ class TablePoint(Point):
         rows: Tensor | Callable[[], Tensor],
         fn: Callable[[Tensor], Tensor] | None = None,
         hessian: Callable[[Tensor, Tensor], Tensor] | None = None,
+        pull: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         super().__init__(x, X, M, state)
         self._values, self._rows_source, self._fn, self._hessian = values, rows, fn, hessian
+        self._pull = pull
         self._lifted: Point | None = None
 
     def values(self) -> Float[Tensor, "R K"]:
@@ -229,6 +232,11 @@ class TablePoint(Point):
     def _rows(self) -> Float[Tensor, "R K P"]:
         source = self._rows_source
         return source if isinstance(source, Tensor) else source()
+
+    def pull(self, w: Float[Tensor, "R k"]) -> Float[Tensor, "R P"]:
+        if self._pull is None or self._cached_rows is not None or w.shape[-1] != self.M:
+            return super().pull(w)
+        return self._pull(w)
 
     def hvp(self, w: Float[Tensor, "R k"], v: Float[Tensor, "R P"]) -> Float[Tensor, "R P"]:
         if self._hessian is not None:

@@ -46,15 +46,22 @@ class LocalBatch:
 
 
 class Descent(NamedTuple):
-    """What clients come back with: pseudo-gradients (start - end) / eta, the mean of the losses that each has met, and the
-    first of them."""
+    """What clients come back with: pseudo-gradients (start - end) / eta (R, M, P), or what makes them; the mean of the losses
+    that each has met, and the first of them; `pull`: w (R, M) -> the rows' sum with these weights, where it needs no rows."""
 
-    rows: Float[Tensor, "R M P"]
+    rows: Tensor | Callable[[], Tensor]
     running: Float[Tensor, "R M"]
     first: Float[Tensor, "R M"]
+    pull: Callable[[Tensor], Tensor] | None = None
 
 
-Change = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+Change = Callable[[Tensor, slice], tuple[Tensor, Tensor]]
+"""Losses F (r, M) of some runs, and which -> fn(F) and fn'(F), where clients descend on fn(f_m)."""
+
+
+def changed(change: Change | None, runs: slice, F: Float[Tensor, "r M"]) -> tuple[Tensor, Tensor | None]:
+    """fn(F) and fn'(F); F and None where clients descend on their losses."""
+    return (F, None) if change is None else change(F, runs)
 
 
 def descend(
@@ -62,14 +69,18 @@ def descend(
     start: Float[Tensor, "R M P"],
     batches: Sequence[LocalBatch | None],
     eta: float,
-    change: Change,
+    change: Change | None,
     X: Set,
+    runs: slice = slice(None),
 ) -> Descent:
-    """y <- Proj_X(y - eta g) for each of the batches; `change` makes what is descended on of losses and gradients."""
+    """y <- Proj_X(y - eta g) for each of the batches; `change` makes what these runs descend on of their losses."""
     y, first = start, None
     total = count = start.new_zeros(())
     for batch in batches:
-        F, g = change(*gradients(y, batch))
+        F, g = gradients(y, batch)
+        F, factor = changed(change, runs, F)
+        if factor is not None:
+            g = g * factor.unsqueeze(-1)
         y = torch.add(y, g, alpha=-eta) if first is None else y.add_(g, alpha=-eta)
         if not isinstance(X, Free):
             y = X.project(y.flatten(0, 1)).view_as(y)
@@ -235,7 +246,11 @@ class Problem(ABC):
         return torch.stack(F, dim=1), torch.stack(rows, dim=1)
 
     def local_descent(
-        self, theta: Float[Tensor, "R P"], batches: Sequence[LocalBatch | None], eta: float, change: Change
+        self,
+        theta: Float[Tensor, "R P"],
+        batches: Sequence[LocalBatch | None],
+        eta: float,
+        change: Change | None = None,
     ) -> Descent:
         """All local steps of a round, every client from theta: `descend` by `local_gradients`."""
         start = theta.unsqueeze(1).expand(-1, self.n_objectives, -1)

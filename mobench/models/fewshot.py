@@ -218,12 +218,12 @@ class FewShotNet:
     def _back(self, e: Tensor, s: int, saved: Saved, own: Weights, part: Part | None) -> tuple[Tensor, list[Tensor]]:
         """Slope with respect to x, and gradients (s, ...) of the block's four tensors."""
         x, z, p, at, out, r = saved
-        E, a = _rows(torch.where(out > 0, e, 0.0), s), own.gamma * r
+        E, a = _rows(torch.ops.aten.threshold_backward(e, out, 0), s), own.gamma * r
         dbeta, dgamma = E.sum(1, keepdim=True), (E * _rows(p, s)).sum(1, keepdim=True) * r
         # of the first block's z only the shape is known, and wanted
         shape = x.new_empty(len(x), *x.shape[2:], p.shape[1]).permute(0, 3, 1, 2) if z is None else z
         unpool = torch.ops.aten.max_pool2d_with_indices_backward
-        dz = unpool(_maps(E * a, p), shape, [2, 2], [2, 2], [0, 0], [1, 1], False, at)
+        dz = unpool(_maps(E.mul_(a), p), shape, [2, 2], [2, 2], [0, 0], [1, 1], False, at)
         dz = _pixels_first(dz)
         if part is None:
             assert z is not None

@@ -17,7 +17,7 @@ from mobench.core.bilevel import Bilevel
 from mobench.core.oracle import State, slope
 from mobench.core.point import Point, TablePoint
 from mobench.core.preferences import Runs
-from mobench.core.problem import LocalBatch, Problem
+from mobench.core.problem import LocalBatch, Problem, changed
 from mobench.core.random import generator
 from mobench.errors import ConfigError, JoinError, choose
 from mobench.oracles.exact import OfProblem, problem_spec, refuse_unfit
@@ -129,16 +129,21 @@ class LocalSteps(OfProblem):
         return out
 
     def at(self, theta: Float[Tensor, "R P"], state: State, t: int, k: int = 0) -> Point:
-        rows, values, first = self.problem.local_descent(theta, self._batches(t, theta.device), self.eta, self._change)
+        change = None if self.transform is None else self._change
+        found = self.problem.local_descent(theta, self._batches(t, theta.device), self.eta, change)
+        rows, values = found.rows, found.running
         if self.client_loss == "at_start":
-            values = first
+            values = found.first
         elif self.client_loss == "at_end":
-            values = self._change(*self.problem.local_gradients(theta.unsqueeze(1) - self.eta * rows))[0]
-        return TablePoint(theta, self.spec.X, self.spec.M, {}, values, rows)
+            rows = rows if isinstance(rows, Tensor) else rows()
+            values = self.problem.local_gradients(theta.unsqueeze(1) - self.eta * rows)[0]
+            values = changed(change, slice(None), values)[0]
+        return TablePoint(theta, self.spec.X, self.spec.M, {}, values, rows, pull=found.pull)
 
-    def _change(self, F: Float[Tensor, "R M"], g: Float[Tensor, "R M P"]) -> tuple[Tensor, Tensor]:
-        """Losses and gradients of what the clients descend on."""
-        if self.transform is None:
-            return F, g
-        F, factor = slope(self.transform, F)
-        return F, g * factor.unsqueeze(-1)
+    def _change(self, F: Float[Tensor, "r M"], runs: slice) -> tuple[Tensor, Tensor]:
+        """fn(f_m) and its slope, of some runs. fn may have a number of its own for each run: it is always asked for all."""
+        assert self.transform is not None
+        whole = F.new_zeros(len(self.seeds), F.shape[1])
+        whole[runs] = F
+        found, factor = slope(self.transform, whole)
+        return found[runs], factor[runs]

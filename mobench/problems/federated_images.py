@@ -13,7 +13,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from mobench.core.preferences import Runs
-from mobench.core.problem import Change, Descent, LocalBatch, Problem, by_seed, descend
+from mobench.core.problem import Change, Descent, LocalBatch, Problem, by_seed, changed, descend
+from mobench.core.sets import Free
 from mobench.data.clients import Clients, partition
 from mobench.data.images import Images, load_images
 from mobench.errors import ConfigError, check_batch_runs, choose
@@ -24,6 +25,7 @@ from mobench.models.resnet import ResNet, resnet
 NETWORKS = ("mlp", *RESNETS)
 EXECUTIONS = ("batched", "loop")
 SMALL = 256  # images of a client up to which one product for all clients beats one after the other on a CPU
+CACHE = 8 << 20  # bytes of the second level of a CPU's cache and what is near it: runs that work on more go one by one
 EVALUATED = 100  # images of a batch whose statistics batch normalisation uses in evaluation
 TABLE = 2048  # images of a forward pass without gradients
 
@@ -70,6 +72,8 @@ class FederatedImages(Problem):
             Batch normalisation uses the statistics of the batch, in evaluation of batches of up to 100: averages of models have
             no running statistics of their own.
         execution: auto | batched | loop: all clients in one product, or one after the other; no part of a job's identity.
+            `batched` takes several steps on all data by the products of a client's images with each other where these are
+            fewer than twice their pixels, see `MLP.descent`.
         max_batch_runs: with `batched`, so many runs at once; no part of a job's identity.
 
     Source: OMD-TCH paper, Section 5.2. Departures: pixels are not standardised and images not augmented, as in the runs of
@@ -177,7 +181,9 @@ class FederatedImages(Problem):
             return "loop"
         n = len(self.images.train) if self.train_size is None else self.train_size
         kept = (self.classes_per_client or 10) / 10 if self.partition == "partial" else 1.0
-        return "batched" if n * kept / self.clients <= SMALL else "loop"
+        # steps on all data by the products of so few images with each other, see `MLP.descent`, need half as long or less
+        few = max(SMALL, self.network.inputs // 2) if isinstance(self.network, MLP) else SMALL
+        return "batched" if n * kept / self.clients <= few else "loop"
 
     def bind(self, runs: Runs) -> FederatedImages:
         """With the partitions of the runs' seeds."""
@@ -253,18 +259,72 @@ class FederatedImages(Problem):
         return self._in_parts(y, batch, self.network, self._padded("train", y).columns)
 
     def local_descent(
-        self, theta: Float[Tensor, "R P"], batches: Sequence[LocalBatch | None], eta: float, change: Change
+        self,
+        theta: Float[Tensor, "R P"],
+        batches: Sequence[LocalBatch | None],
+        eta: float,
+        change: Change | None = None,
     ) -> Descent:
-        network = self.network
+        network, tau = self.network, len(batches)
         if self.strategy(theta.device) == "loop" or not isinstance(network, MLP):
             return super().local_descent(theta, batches, eta, change)
-        # weights of pixels that nobody has do not move: all steps are taken without them
-        columns = self._padded("train", theta).columns
+        data, M, R = self._padded("train", theta), self.clients, len(theta)
+        columns, n = data.columns, data.x.shape[2]
         assert columns is not None
+        if tau > 1 and n < 2 * len(columns) and isinstance(self.X, Free) and all(batch is None for batch in batches):
+            return self._by_products(theta, tau, eta, change)
+        # weights of pixels that nobody has do not move: all steps are taken without them
         small = replace(network, inputs=len(columns))
-        start = network.narrow(theta, columns).unsqueeze(1).expand(-1, self.clients, -1)
-        found = descend(lambda y, batch: self._in_parts(y, batch, small, None), start, batches, eta, change, self.X)
-        return found._replace(rows=network.widen(found.rows, columns))
+        rows, running, first = theta.new_empty(R, M, self.dim), theta.new_empty(R, M), theta.new_empty(R, M)
+        for some in self._chunks(theta, M * (2 * small.dim + n * network.hidden)):
+            start, own = network.narrow(theta[some], columns), [batch and batch.take(some) for batch in batches]
+            gradients = functools.partial(self._all_at_once, first=some.start, network=small, columns=None)
+            end = descend(gradients, start.unsqueeze(1).expand(-1, M, -1), own, eta, change, self.X, some)
+            assert isinstance(end.rows, Tensor)
+            rows[some], running[some], first[some] = network.widen(end.rows, columns), end.running, end.first
+        return Descent(rows, running, first)
+
+    def _chunks(self, like: Tensor, numbers: int) -> list[slice]:
+        """Runs that take all their local steps before the next ones do: so many as stay in the cache, which the others
+        would drive them out of in each step. `numbers`: what one of them works on."""
+        R = len(like)
+        size = min(self.max_batch_runs or R, R)
+        if like.device.type == "cpu":
+            size = max(1, min(size, CACHE // (numbers * like.element_size())))
+        return [slice(r, min(r + size, R)) for r in range(0, R, size)]
+
+    def _by_products(self, theta: Float[Tensor, "R P"], steps: int, eta: float, change: Change | None) -> Descent:
+        """Steps on all data by the products of the images with each other, see `MLP.descent`; with all pixels: what comes
+        out need not be spread over the parameters then, which takes longer than products with zeros."""
+        network, data, key = self.network, self._padded("train", theta), ("gram", theta.dtype, theta.device)
+        assert isinstance(network, MLP)
+        assert data.columns is not None
+        if key not in self._kept:
+            x = data.x.new_zeros(*data.x.shape[:-1], network.inputs).index_copy_(-1, data.columns, data.x)
+            self._kept[key] = x, (x @ x.mT).add_(1.0)
+        R, M, n = len(theta), self.clients, data.x.shape[2]
+        moves, running, first = [], theta.new_empty(R, M), theta.new_empty(R, M)
+        for some in self._chunks(theta, M * n * (n + 4 * network.hidden)):
+            group = self._group[some]  # type: ignore[attr-defined]
+            x, gram, labels, weight = _of_runs([*self._kept[key], data.labels, data.weight], group)
+            own = functools.partial(changed, change, some)
+            losses, made = network.descent(theta[some], x, gram, labels, weight, steps, eta, own)
+            running[some], first[some] = torch.stack(losses).mean(0), losses[0]
+            moves.append((some, made))
+
+        def rows() -> Tensor:
+            out = theta.new_empty(R, M, network.dim)
+            for some, made in moves:
+                made.rows(out[some])
+            return out
+
+        def pull(w: Tensor) -> Tensor:
+            out = torch.empty_like(theta)
+            for some, made in moves:
+                made.pull(w[some], out[some])
+            return out
+
+        return Descent(rows, running, first, pull)
 
     def _in_parts(
         self, y: Tensor, batch: LocalBatch | None, network: MLP | ResNet, columns: Tensor | None
@@ -275,7 +335,7 @@ class FederatedImages(Problem):
         for r in range(0, len(y), size):
             some = slice(r, r + size)
             own = None if batch is None else batch.take(some)
-            parts.append(self._all_at_once(y[some], r, own, network, columns))
+            parts.append(self._all_at_once(y[some], own, r, network, columns))
         if len(parts) == 1:
             return parts[0]
         return torch.cat([F for F, _ in parts]), torch.cat([g for _, g in parts])
@@ -314,12 +374,12 @@ class FederatedImages(Problem):
         return F, rows
 
     def _all_at_once(
-        self, y: Tensor, first: int, batch: LocalBatch | None, network: MLP | ResNet, columns: Tensor | None
+        self, y: Tensor, batch: LocalBatch | None, first: int, network: MLP | ResNet, columns: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         R, M, P = y.shape
         data, group = self._padded("train", y), self._group[first : first + R]  # type: ignore[attr-defined]
         if batch is None:
-            x, labels, weight = (t.flatten(0, 1) for t in _of_runs(data, group))
+            x, labels, weight = (t.flatten(0, 1) for t in _of_runs([data.x, data.labels, data.weight], group))
             F, rows = self._gradients(network, y.reshape(R * M, P), x, labels, weight, columns)
             return F.view(R, M), rows.view(R, M, P)
         F, rows = y.new_zeros(R, M), torch.zeros_like(y)
@@ -377,7 +437,7 @@ class FederatedImages(Problem):
 
     def _evaluate_at_once(self, split: str, x: Tensor, first: int, loss: Tensor, right: Tensor) -> None:
         data, group = self._padded(split, x), self._group[first : first + len(x)]  # type: ignore[attr-defined]
-        inputs, labels, weight = _of_runs(data, group)
+        inputs, labels, weight = _of_runs([data.x, data.labels, data.weight], group)
         network, R = self.network, len(x)
         assert isinstance(network, MLP)
         z = network.logits(x, inputs.flatten(1, 2), data.columns).unflatten(1, (self.clients, -1))
@@ -421,11 +481,11 @@ def _split(
     return partition(base, kind, clients, classes_per_client, rotations, seed, train_size, test_size)
 
 
-def _of_runs(data: Padded, group: Int[Tensor, " R"]) -> list[Tensor]:
-    """Inputs, labels and weights of each run; not copied where run r holds the data of seed r."""
-    tables = [data.x, data.labels, data.weight]
-    if len(group) == len(data.x) and group.tolist() == list(range(len(group))):  # on the CPU: asked in each local step
-        return tables
+def _of_runs(tables: Sequence[Tensor], group: Int[Tensor, " R"]) -> list[Tensor]:
+    """The rows of each run of tables with a row for each seed; not copied where the runs' seeds lie side by side."""
+    first = int(group[0])
+    if group.tolist() == list(range(first, first + len(group))):  # on the CPU: asked in each local step
+        return [t[first : first + len(group)] for t in tables]
     return [t[group.to(t.device)] for t in tables]
 
 

@@ -37,11 +37,15 @@ class Labels(NamedTuple):
     digest: str
 
 
+Place = slice | Int[Tensor, " r"]
+"""Runs of a seed: a slice where they lie at equal distances, since what a slice reads is not copied."""
+
+
 class Sets(NamedTuple):
     """Of one seed, on the device: its runs, pixels (n, d), one-hot labels of all tasks (n, S 10), 1 where a label is wrong;
     pixels and one-hot labels of validation (m, 10)."""
 
-    runs: Int[Tensor, " r"]
+    runs: Place
 
     train: Float[Tensor, "n d"]
     given: Float[Tensor, "n K"]
@@ -185,7 +189,7 @@ class HyperCleaning(Bilevel):
         x = images.to(like.device, like.dtype) / 255.0
         return (nn.avg_pool2d(x.unsqueeze(1), self.shrink) if self.shrink > 1 else x).flatten(1)
 
-    def groups(self, like: Tensor) -> Iterator[tuple[Tensor, Sets]]:
+    def groups(self, like: Tensor) -> Iterator[tuple[Place, Sets]]:
         """Runs of each seed, and its images."""
         kept = self._kept  # type: ignore[attr-defined]
         key = ("sets", like.dtype, like.device)
@@ -196,7 +200,7 @@ class HyperCleaning(Bilevel):
                 given = nn.one_hot(own.given, CLASSES).transpose(0, 1).flatten(1)
                 truth = nn.one_hot(base.train_labels[own.validation], CLASSES)
                 train, validation = (self._pixels(base.train[index], like) for index in (own.train, own.validation))
-                runs = (self._group == g).nonzero().squeeze(1).to(like.device)  # type: ignore[attr-defined]
+                runs = _place((self._group == g).nonzero().squeeze(1), like.device)  # type: ignore[attr-defined]
                 found.append(Sets(runs, train, given.to(like), own.wrong.to(like), validation, truth.to(like)))
             kept[key] = found
         for sets in kept[key]:
@@ -235,6 +239,14 @@ class HyperCleaning(Bilevel):
         return out
 
 
+def _place(index: Int[Tensor, " r"], device: torch.device) -> Place:
+    first, last = int(index[0]), int(index[-1])
+    apart = int(index[1]) - first if len(index) > 1 else 1
+    if index.tolist() == list(range(first, last + 1, apart)):
+        return slice(first, last + 1, apart)
+    return index.to(device)
+
+
 @lru_cache(maxsize=32)
 def _labels(data: str, root: str, n: int, m: int, rates: tuple[float, ...], masks: str, seed: int, name: str) -> Labels:
     base = load_images(data, root)
@@ -261,17 +273,17 @@ class _Linear(View):
         self.problem, self.x, self.batch = problem, x, batch
         self.S, self.d = len(problem.rates), problem.pixels
         self._last: tuple[Tensor, list[Tensor]] | None = None  # y, and its probabilities
-        self._parts: list[tuple[Tensor, Tensor, Tensor, Tensor]] | None = None
+        self._parts: list[tuple[Place, Tensor, Tensor, Tensor]] | None = None
 
-    def _groups(self) -> list[tuple[Tensor, Tensor, Tensor, Tensor]]:
+    def _groups(self) -> list[tuple[Place, Tensor, Tensor, Tensor]]:
         """Runs, images A (b, d), one-hot labels (S, 10, b), sigmoid(x_j) / b (r, 1, 1, b)."""
         if self._parts is None:
             self._parts = []
             for runs, sets in self.problem.groups(self.x):
                 x, A, truth = self.x[runs], sets.train, sets.given
                 if self.batch is not None:
-                    index = self.batch[runs[0]]  # runs of a seed draw the same
-                    x, A, truth = x[:, index], A[index], truth[index]
+                    index = self.batch[runs][0]  # runs of a seed draw the same
+                    x, A, truth = x.index_select(1, index), A.index_select(0, index), truth.index_select(0, index)
                 share = torch.sigmoid(x) / len(A)
                 self._parts.append((runs, A, truth.mT.view(self.S, CLASSES, len(A)), share[:, None, None]))
         return self._parts
@@ -294,7 +306,7 @@ class _Linear(View):
     def lower_gradient(self, y: Float[Tensor, "R B q"]) -> Float[Tensor, "R B q"]:
         out = (2.0 * self.problem.reg) * y
         for (runs, A, truth, share), P in zip(self._groups(), self._probabilities(y), strict=True):
-            out[runs] += (((P - truth) * share).view(-1, len(A)) @ A).view(len(runs), self.S, -1)
+            out[runs] += (((P - truth) * share).view(-1, len(A)) @ A).view(len(P), self.S, -1)
         return out
 
     def lower_hvp(self, y: Float[Tensor, "R B q"], v: Float[Tensor, "R k q"]) -> Float[Tensor, "R k q"]:
@@ -302,7 +314,7 @@ class _Linear(View):
         for (runs, A, _, share), P in zip(self._groups(), self._probabilities(y), strict=True):
             z = self._scores(v[runs], A).mul_(P)
             z = torch.addcmul(z, P, z.sum(2, keepdim=True), value=-1).mul_(share)
-            out[runs] += (z.view(-1, len(A)) @ A).view(len(runs), self.S, -1)
+            out[runs] += (z.view(-1, len(A)) @ A).view(len(z), self.S, -1)
         return out
 
     def upper(self, y: Float[Tensor, "R B q"]) -> tuple[Float[Tensor, "R S"], Float[Tensor, "R S q"]]:
@@ -313,7 +325,7 @@ class _Linear(View):
             log = z.log_softmax(2)
             F[runs] = -(log * truth).sum((2, 3)) / len(sets.validation)
             E = (log.exp_() - truth).view(-1, len(sets.validation))
-            slopes[runs] = (E @ sets.validation).view(len(runs), self.S, -1) / len(sets.validation)
+            slopes[runs] = (E @ sets.validation).view(len(z), self.S, -1) / len(sets.validation)
         return F, slopes
 
     def rows(self, y: Float[Tensor, "R B q"], steps: Sequence[Step]) -> Float[Tensor, "R S P"]:
@@ -324,7 +336,7 @@ class _Linear(View):
         for runs, sets in self.problem.groups(self.x):
             x = self.x[runs]
             weight = (torch.sigmoid(x) * torch.sigmoid(-x)).unsqueeze(1) / n
-            total = y.new_zeros(len(runs), self.S, n)
+            total = y.new_zeros(len(x), self.S, n)
             for start in range(0, n, PART):
                 A, truth = sets.train[start : start + PART], sets.given[start : start + PART]
                 truth = truth.mT.view(self.S, CLASSES, len(A))

@@ -6,12 +6,13 @@ import json
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from mobench.core import loop
 from mobench.core.output import make_output
 from mobench.oracles import Exact
 from mobench.problems import VLMOP2
-from tests.benchmarks import images, loops, report
+from tests.benchmarks import floor, images, loops, report
 from tests.benchmarks.__main__ import main
 
 
@@ -49,6 +50,25 @@ def test_quick_benchmark_writes_a_complete_report(tmp_path: Path) -> None:
     ):
         assert part in text
     assert out.with_suffix(".png").stat().st_size > 10_000
+
+
+def test_products_are_those_of_the_work_in_its_order_and_its_operands_are_left_alone() -> None:
+    a, b, out = torch.eye(3), torch.ones(4, 3, 2), torch.zeros(3, 3)
+
+    def work() -> None:
+        torch.mm(a, a.mT, out=out)
+        out.add_(1.0).addmm_(a, a, alpha=2.0)
+        torch.bmm(b[:1].expand(4, 3, 2), b.mT).relu_()
+
+    seen, again = floor.Seen(), floor.products(work)
+    kept = out.clone()
+    with seen:
+        again()
+    assert torch.equal(out, kept)
+    assert [str(func) for func, _, _ in seen.calls] == ["aten.mm.out", "aten.addmm_.default", "aten.bmm.default"]
+    assert [tuple(value.shape) for value in seen.calls[2][1]] == [(4, 3, 2), (4, 2, 3)]
+    assert [value.stride() for value in seen.calls[2][1]] == [(0, 2, 1), (6, 1, 2)]
+    assert seen.calls[1][2] == {"alpha": 2.0}
 
 
 def test_authors_style_loops_take_the_same_way() -> None:
