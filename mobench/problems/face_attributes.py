@@ -16,8 +16,8 @@ from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
 from mobench.data.celeba import LABELS, SIZES, Faces, faces, names_of
 from mobench.errors import ConfigError, check_batch_runs, choose, suggest
+from mobench.models.mlp import TanhMLP
 from mobench.models.resnet import EXECUTIONS, ResNet, resnet
-from mobench.models.tanh import TanhMLP
 from mobench.oracles.epochs import Batch
 
 MODELS = ("small", "resnet18")

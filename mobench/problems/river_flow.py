@@ -14,7 +14,7 @@ from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
 from mobench.data.river_flow import INPUTS, TARGETS, RiverFlows, river_flows
 from mobench.errors import ConfigError
-from mobench.models.tanh import TanhMLP
+from mobench.models.mlp import TanhMLP
 from mobench.oracles.epochs import Batch
 
 PART = 1024  # rows of a product of which only a sum is kept
