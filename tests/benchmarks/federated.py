@@ -190,7 +190,7 @@ def _plain(p: FederatedImages, R: int, tau: int) -> tuple[Callable[[], object], 
     data = [[bound._client("train", seed, m, start) for m in range(M)] for seed in range(R)]
     models = []
     for row in start:
-        layers = torch.nn.Linear(network.inputs, network.hidden), torch.nn.Linear(network.hidden, network.classes)
+        layers = torch.nn.Linear(network.inputs, network.hidden), torch.nn.Linear(network.hidden, network.outputs)
         model = torch.nn.Sequential(layers[0], torch.nn.ReLU(), layers[1])
         torch.nn.utils.vector_to_parameters(row, model.parameters())
         models.append(model)

@@ -56,8 +56,9 @@ AIM_ROWS, AIM_STEP, AIM_GIB = 2.5, 1.6, 4.0
 class Pictures:
     """Seconds per step, and peak memory at R = 25 or None.
 
-    rows[threads][R]: losses and gradients of the batch; bare[threads][R]: the matrix products of that alone; plain[threads]: of one module; pair[R]: two jobs of R models at the same
-    time, a thread each, as `LAUNCHER=joblib` runs them; steps[method]: R = `together`.
+    rows[threads][R]: losses and gradients of the batch; bare[threads][R]: the matrix products of that alone; plain[threads]: of
+    one module; pair[R]: two jobs of R models at the same time, a thread each, as `LAUNCHER=joblib` runs them; steps[method]:
+    R = `together`.
     """
 
     rows: dict[int, dict[int, Sample]]
@@ -311,7 +312,7 @@ def markdown(found: Pictures, table: Callable[..., str], number: Callable[[float
         f"LeNet (31,910 parameters), float32, batches of {found.batch} pictures of 36 x 36 pixels (embedded digits); numbers of "
         "this section are medians of the rounds. Losses and the gradients of both, ms per model and step, against PyTorch "
         f"modules one after the other with `autograd.grad` for each task. Aim: >= {AIM_ROWS:g}x on 2 cores, with 2 threads or in "
-        "two jobs at the same time (`hydra/launcher=joblib`) against modules with 2 threads. Last ratio but one: that of the matrix "
+        "two jobs at the same time (`hydra/launcher=joblib`) against modules with 2 threads. Last ratio: that of the matrix "
         "products alone, which nothing that computes these gradients with them can exceed.",
         table(["threads", "R", "mobench ms", "modules ms", "ratio", "of the products", "aim met"], rows),
         f"A step of {found.together} models, 2 threads. Aim: one of Algorithm 3 (two halves of {found.batch // 2}) costs at most "
