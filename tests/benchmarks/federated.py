@@ -231,7 +231,7 @@ def _parts(p: FederatedImages) -> dict[str, Callable[[], object]]:
     assert isinstance(network, MLP)
     held = bound._held("train", theta)[0]
     full = [bound._client("train", 0, m, theta) for m in range(M)]
-    H, C = network.hidden, network.classes
+    H, C = network.hidden, network.outputs
     first = [torch.randn(H, one.x.shape[1]) for one in held]
     second, hidden, error = torch.randn(C, H), torch.randn(len(full[0][1]), H), torch.randn(len(full[0][1]), C)
     spare = torch.empty_like(hidden)
