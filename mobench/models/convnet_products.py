@@ -196,7 +196,7 @@ def _second(terms: list[tuple[Tensor, Tensor]], out: Float[Tensor, "h C w n"]) -
             torch.bmm(weight.expand(len(rows), -1, -1), rows, out=flat)
 
 
-def _second_maps(net: ConvNet, h1: Float[Tensor, "R H C W n"]) -> Float[Tensor, "R h C w n"]:
+def _second_maps(net: ConvNet, h1: Float[Tensor, "R H C1 W n"]) -> Float[Tensor, "R h C w n"]:
     """Memory for the results of second convolutions."""
     even = (h1.shape[1] - net.kernels[1] + 1) // 2 * 2
     return h1.new_empty(len(h1), even, net.channels[1], even, h1.shape[4])
