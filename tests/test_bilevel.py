@@ -27,6 +27,7 @@ from mobench.oracles import EMA, Exact, Hypergradient, ValueGap
 from mobench.oracles import hypergradient as hypergradient_module
 from mobench.problems import VLMOP2, BilevelQuadratic, HyperCleaning
 from mobench.subproblems.cg import conjugate_gradients
+from tests.benchmarks.bilevel import plain_loop
 from tests.reference import bilevel as reference
 
 S, P, Q = 5, 8, 6
@@ -666,6 +667,19 @@ def test_cleaning_series_on_batches_is_the_reference(cleaning: HyperCleaning) ->
     chosen = [oracle._draw(f"neumann{i}", 5, size)[0].numpy() for i, size in zip((3, 2, 1), oracle.sizes, strict=True)]
     wanted = plain.neumann(x[0].numpy(), W, 0.5, 3, chosen)
     np.testing.assert_allclose(point.rows()[0], wanted, rtol=1e-9, atol=1e-12)
+
+
+def test_cleaning_is_the_plain_loop_of_the_benchmark(cleaning: HyperCleaning) -> None:
+    """What tests/benchmarks/bilevel.py compares: the same batches give the same rows."""
+    runs = runs_of([0.2, 0.3, 0.5])
+    oracle = Hypergradient(
+        cleaning, runs, inner_steps=20, lower_batch=15, method="neumann", neumann_steps=3, neumann_batch=5
+    )
+    x = torch.randn(1, 40, generator=torch.Generator().manual_seed(5)).double()
+    point = oracle.at(x, oracle.init(x), 0)
+    values, rows = plain_loop(oracle, x)()
+    torch.testing.assert_close(values, point.values()[0], rtol=1e-12, atol=0.0)
+    torch.testing.assert_close(rows, point.rows()[0], rtol=1e-11, atol=1e-15)
 
 
 def test_cleaning_hypergradient_is_the_slope_of_phi(cleaning: HyperCleaning) -> None:

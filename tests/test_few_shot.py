@@ -32,6 +32,7 @@ from mobench.models import fewshot as model
 from mobench.models.fewshot import FewShotNet
 from mobench.oracles import Hypergradient, ValueGap
 from mobench.problems.few_shot import FewShotLearning
+from tests.benchmarks.bilevel import plain_loop
 from tests.conftest import Run
 from tests.reference.bilevel import SoftmaxHead
 
@@ -684,6 +685,19 @@ def test_hypergradients_are_those_of_an_unrolled_inner_loop(D: int) -> None:
     for s in range(3):
         (row,) = torch.autograd.grad(values[:, s].sum(), leaf, retain_graph=True)
         close(point.rows()[:, s], row, 1e-8)
+
+
+@pytest.mark.parametrize("shrink", [1, 2])
+def test_hypergradients_are_those_of_the_benchmarks_plain_loop(shrink: int) -> None:
+    """What tests/benchmarks/bilevel.py compares: the same episodes give the same rows."""
+    problem, runs = tiny(filters=4, shrink=shrink), runs_of(0)
+    oracle = Hypergradient(problem, runs, inner_steps=32, inner_step=0.3)
+    x, _ = starts(problem, runs)
+    point = oracle.at(x, oracle.init(x), 0)
+    values, rows = plain_loop(oracle, x)()
+    close(values, point.values()[0], 1e-11)
+    for row, wanted in zip(rows, point.rows()[0], strict=True):
+        close(row, wanted, 1e-10)
 
 
 def test_hypergradients_are_slopes_of_phi() -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from itertools import cycle
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.utils import vector_to_parameters
 
 from mobench.core import Runs
 from mobench.core.bilevel import Bilevel
@@ -19,6 +22,7 @@ from mobench.problems.few_shot import FewShotLearning
 from mobench.problems.hyper_cleaning import HyperCleaning
 from tests.benchmarks.floor import products
 from tests.benchmarks.timing import Sample, Work, alternate
+from tests.reference.bilevel_torch import Cleaning, Episode, backbone, cleaning_row, few_shot_row
 
 S, D = 5, 32
 RATES = (0.0, 0.15, 0.3, 0.45, 0.6)
@@ -33,12 +37,13 @@ TITLES = {"itd": f"ITD, D = {D}", "cg": "CG, N = 10", "neumann": "Neumann series
 
 @dataclass(frozen=True)
 class Levels:
-    """`races`: case -> (batched, loop) CPU seconds of an outer step; `bare`: of their products alone. `costs`: (case, method) ->
-    (hypergradients, one lower-level gradient). `memory`: bytes that the adjoint keeps, and that a graph of the inner steps
-    keeps."""
+    """`races`: case -> (batched, loop) CPU seconds of an outer step; `bare`: of their products alone. `plain`: case -> (batched,
+    plain PyTorch task after task), from an x that is new. `costs`: (case, method) -> (hypergradients, one lower-level
+    gradient). `memory`: bytes that the adjoint keeps, and that a graph of the inner steps keeps."""
 
     races: dict[str, tuple[Sample, Sample]]
     bare: dict[str, tuple[Sample, Sample]]
+    plain: dict[str, tuple[Sample, Sample]]
     costs: dict[tuple[str, str], tuple[Sample, Sample]]
     memory: dict[str, tuple[int, int]]
 
@@ -64,6 +69,74 @@ def _outer(problem: Bilevel, tasks: int, options: dict[str, Any]) -> Callable[[]
     x = oracle.initial(runs).float()
     state = oracle.init(x)
     return lambda: oracle.at(x, state, 0).rows()
+
+
+def _anew(problem: Bilevel, tasks: int, options: dict[str, Any]) -> Callable[[], object]:
+    """`_outer` with another x at every call, as on the way of an algorithm: nothing of the last one can be used again."""
+    runs = _runs(tasks)
+    oracle = Hypergradient(problem, runs, **options)
+    x = oracle.initial(runs).float()
+    state, xs = oracle.init(x), cycle([x, 1.01 * x + 0.01])
+    return lambda: oracle.at(next(xs), state, 0).rows()
+
+
+def plain_loop(oracle: Hypergradient, x: Tensor) -> Callable[[], tuple[Tensor, Tensor]]:
+    """Values (S,) and rows (S, P) of the first outer step of a single run from x (1, P): plain PyTorch, task after task. Data
+    are at hand, samples drawn."""
+    problem, start = oracle.problem, oracle.start.to(x)[0]
+    work: list[Callable[[], tuple[Tensor, Tensor]]]
+    if isinstance(problem, HyperCleaning):
+        ((_, sets),) = problem.groups(x)
+        labels, truth = sets.given.unflatten(1, (len(start), -1)).argmax(2).T.contiguous(), sets.truth.argmax(1)
+        assert oracle.lower_batch is not None
+        assert oracle.sizes is not None
+        batches = oracle._draw("lower", 0, oracle.inner_steps * oracle.lower_batch)[0].view(oracle.inner_steps, -1)
+        streams = reversed(range(1, oracle.neumann_steps + 1))
+        series = [oracle._draw(f"neumann{i}", 0, size)[0] for i, size in zip(streams, oracle.sizes, strict=True)]
+        steps = {"inner_step": oracle.inner_step, "neumann_step": oracle.neumann_step, "reg": problem.reg}
+        work = [
+            partial(
+                cleaning_row,
+                x[0],
+                W.view(-1, problem.pixels),
+                Cleaning(sets.train, own, sets.validation, truth),
+                batches.unbind(0),
+                series,
+                **steps,
+            )
+            for W, own in zip(start, labels, strict=True)
+        ]
+    else:
+        assert isinstance(problem, FewShotLearning)
+        images = [torch.cat([part.images for part in problem.prepared(name, 0, x)]) for name in ("support", "query")]
+        support, query = (some.contiguous() for some in images)
+        a, b = (problem.labels(name, x) for name in ("support", "query"))
+        net = backbone(support.shape[2], problem.filters).to(x)
+        vector_to_parameters(x[0], net.parameters())
+        work = [
+            partial(
+                few_shot_row,
+                net,
+                start[s].view(problem.ways, -1),
+                Episode(support[s], a, query[s], b),
+                inner_steps=oracle.inner_steps,
+                inner_step=oracle.inner_step,
+                reg=problem.ll_reg,
+            )
+            for s in range(problem.tasks)
+        ]
+
+    def step() -> tuple[Tensor, Tensor]:
+        values, rows = zip(*(one() for one in work), strict=True)
+        return torch.stack(values), torch.stack(rows)
+
+    return step
+
+
+def _plain(problem: Bilevel, tasks: int, options: dict[str, Any]) -> Callable[[], object]:
+    runs = _runs(tasks)
+    oracle = Hypergradient(problem, runs, **options)
+    return plain_loop(oracle, oracle.initial(runs).float())
 
 
 def _cases(quick: bool) -> dict[str, tuple[Bilevel, list[Bilevel], dict[str, Any]]]:
@@ -133,7 +206,7 @@ def _graph_bytes(steps: int) -> tuple[int, int]:
 def measure(rounds: int, quick: bool, say: Callable[[str], None]) -> Levels:
     """Everything; `quick`: tiny, its numbers mean nothing."""
     say("bilevel: tasks")
-    races, bare, costs = {}, {}, {}
+    races, bare, plain, costs = {}, {}, {}, {}
     calls = 1 if quick else 3
     for name, (whole, single, options) in _cases(quick).items():
         one_by_one = [_outer(p, 1, options) for p in single]
@@ -148,6 +221,9 @@ def measure(rounds: int, quick: bool, say: Callable[[str], None]) -> Levels:
             cases |= {way: _work(work, calls), f"bare {way}": _work(products(work), calls)}
         found = alternate(cases, rounds)
         races[name], bare[name] = (found["batched"], found["loop"]), (found["bare batched"], found["bare loop"])
+        cases = {"new": _work(_anew(whole, S, options), calls), "plain": _work(_plain(whole, S, options), calls)}
+        found = alternate(cases, rounds)
+        plain[name] = found["new"], found["plain"]
     say("bilevel: hypergradients")
     problems: dict[str, Bilevel] = {"quadratic, q = 6": BilevelQuadratic()}
     problems |= {name: whole for name, (whole, _, _) in _cases(quick).items()}
@@ -157,7 +233,7 @@ def measure(rounds: int, quick: bool, say: Callable[[str], None]) -> Levels:
             found = alternate({"rows": _work(rows, calls), "gradient": _work(gradient, 5 * calls)}, rounds)
             costs[name, method] = found["rows"], found["gradient"]
     memory = {f"D = {steps}": _graph_bytes(steps) for steps in ((4,) if quick else (32, 200))}
-    return Levels(races, bare, costs, memory)
+    return Levels(races, bare, plain, costs, memory)
 
 
 def as_json(found: Levels) -> dict[str, Any]:
@@ -170,6 +246,11 @@ def as_json(found: Levels) -> dict[str, Any]:
                 "ratio": b.over(a),
                 "batched_products_s": found.bare[k][0].least,
                 "loop_products_s": found.bare[k][1].least,
+                "batched_new_s": found.plain[k][0].least,
+                "plain_s": found.plain[k][1].least,
+                "plain_ratio": found.plain[k][1].over(found.plain[k][0]),
+                "plain_aim": AIM,
+                "plain_met": found.plain[k][1].over(found.plain[k][0]) >= AIM,
             }
             for k, (a, b) in found.races.items()
         },
@@ -192,6 +273,9 @@ def markdown(found: Levels, table: Callable[..., str], number: Callable[[float],
             *(number(1e3 * bare.least) for bare in found.bare[name]),
             f"{found.bare[name][1].over(found.bare[name][0]):.2f}",
             "yes" if b.over(a) >= AIM else "no",
+            *(number(1e3 * of.least) for of in found.plain[name]),
+            f"{found.plain[name][1].over(found.plain[name][0]):.2f}",
+            "yes" if found.plain[name][1].over(found.plain[name][0]) >= AIM else "no",
         ]
         for name, (a, b) in found.races.items()
     ]
@@ -206,6 +290,10 @@ def markdown(found: Levels, table: Callable[..., str], number: Callable[[float],
         "hypergradients of all tasks, in one batch and task after task with the same code; then the matrix products and "
         "convolutions of either alone. These are as many numbers times each other in both: a batch saves calls and copies, and "
         "the faster the rest becomes, the nearer is the ratio to that of the products.",
+        "Two loops over tasks: *loop over tasks* runs the same optimised code with one task at a time; *plain PyTorch* is what "
+        "one would write without this package (tests/reference/bilevel_torch.py): layers, losses and automatic differentiation, "
+        "one task at a time. The last four columns are of a step from a new x, which includes the network's forward pass in "
+        "few-shot learning; those before repeat a step from the same x, whose features are known.",
         table(
             [
                 "problem",
@@ -214,6 +302,10 @@ def markdown(found: Levels, table: Callable[..., str], number: Callable[[float],
                 "ratio",
                 "its products, ms",
                 "of the loop, ms",
+                "ratio",
+                f"aim {AIM:g}x",
+                "batched, new x, ms",
+                "plain PyTorch, ms",
                 "ratio",
                 f"aim {AIM:g}x",
             ],

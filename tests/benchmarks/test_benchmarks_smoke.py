@@ -46,6 +46,7 @@ def test_quick_benchmark_writes_a_complete_report(tmp_path: Path) -> None:
         "stochastic",
         "Pictures",
         "Bilevel learning",
+        "plain PyTorch, ms",
         "Beside the steps",
     ):
         assert part in text
