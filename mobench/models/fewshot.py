@@ -36,12 +36,10 @@ class Block(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Images of s tasks, pixels before channels in memory, and their 3 x 3 patches (zeros around the images), M = n H W of each
-    task: the first convolution is a product with them. With their mean m and a factor L of their covariance LL', task by task:
-    all that the first normalisation must know."""
+    """Images of s tasks, pixels before channels in memory, with the mean m of their 3 x 3 patches (zeros around the images)
+    and a factor L of the covariance LL' of these, task by task: all that the first normalisation must know."""
 
     images: Float[Tensor, "s n C H W"]
-    patches: Float[Tensor, "s M patch"]
     mean: Float[Tensor, "s 1 patch"]
     factor: Float[Tensor, "s patch patch"]
 
@@ -147,12 +145,11 @@ class FewShotNet:
         """The images of some tasks at a time, as `forward` takes them; made once."""
         n = images.shape[1]
         size = max(1, CHUNK // (n * self.filters * self.side**2 * images.element_size()))
-        patches = torch.stack([_patches(own) for own in images])
-        means, factors = (torch.stack(some) for some in zip(*(_moments(own) for own in patches), strict=True))
-        split = (t.split(size) for t in (images, patches, means, factors))
+        moments = [_moments(own) for own in images]
+        means, factors = (torch.stack(some) for some in zip(*moments, strict=True))
         return [
-            Part(_pixels_first(x.flatten(0, 1)).unflatten(0, (-1, n)), rows, m, f)
-            for x, rows, m, f in zip(*split, strict=True)
+            Part(_pixels_first(x.flatten(0, 1)).unflatten(0, (-1, n)), m, f)
+            for x, m, f in zip(images.split(size), means.split(size), factors.split(size), strict=True)
         ]
 
     def held(self, parts: Sequence[Part]) -> int:
@@ -186,8 +183,8 @@ class FewShotNet:
         return torch.cat(found), tape if keep else None
 
     def _block(self, x: Tensor, s: int, own: Weights, part: Part | None) -> Saved:
+        z = _pixels_first(nn.conv2d(x, own.weight, padding=1))
         if part is None:
-            z = _pixels_first(nn.conv2d(x, own.weight, padding=1))
             Z = _rows(z, s)
             Z.sub_(Z.mean(1, keepdim=True))
             variance = (Z * Z).mean(1, keepdim=True)
@@ -195,7 +192,6 @@ class FewShotNet:
             P = _rows(p, s)
         else:
             flat = own.weight.flatten(1)
-            z = (part.patches.flatten(0, 1) @ flat.mT).view(len(x), *x.shape[2:], -1).permute(0, 3, 1, 2)
             p, at = nn.max_pool2d(z, 2, return_indices=True)
             P = _rows(p, s).sub_(part.mean @ flat.mT)
             variance = (flat @ part.factor).square().sum(2).unsqueeze(1)
@@ -233,27 +229,21 @@ class FewShotNet:
             assert z is not None
             Z = _rows(z, s)
             _rows(dz, s).addcmul_(Z, dgamma * a * r / -Z.shape[1]).sub_(dbeta * a / Z.shape[1])
-            dweight = _by_task(dz, x, own.weight, s)
-        else:  # what has not been put into dz: its products with the patches are moments
+        dweight = _by_task(dz, x, own.weight, s)
+        if part is not None:  # what has not been put into dz: its products with the patches are moments
             flat = own.weight.flatten(1)
             curved = (dgamma * a * r).mT * (flat @ part.factor @ part.factor.mT)
-            whole = _rows(dz, s).mT @ part.patches - curved - (dbeta * a).mT * part.mean
-            dweight = whole.view(s, *own.weight.shape)
+            dweight = dweight - (curved + (dbeta * a).mT * part.mean).view_as(dweight)
         dx = _convolution_backward(dz, x, own.weight, 0) if part is None else e
         return dx, [dweight * own.sign.view(-1, 1, 1, 1), torch.zeros_like(dbeta), dgamma * own.sign, dbeta]
 
 
-def _patches(images: Float[Tensor, "n C H W"]) -> Float[Tensor, "M patch"]:
-    """All 3 x 3 patches, in the order of a weight's entries."""
-    return nn.unfold(images, 3, padding=1).transpose(1, 2).flatten(0, 1)
-
-
-def _moments(patches: Float[Tensor, "M patch"]) -> tuple[Float[Tensor, "1 patch"], Float[Tensor, "patch patch"]]:
-    """Mean and factor of the covariance."""
-    x = patches.double()
-    mean = x.mean(0, keepdim=True)
-    values, vectors = torch.linalg.eigh((x - mean).mT @ (x - mean) / len(x))
-    return mean.to(patches), (vectors * values.clamp_min(0.0).sqrt()).to(patches)
+def _moments(images: Float[Tensor, "n C H W"]) -> tuple[Float[Tensor, "1 patch"], Float[Tensor, "patch patch"]]:
+    """Mean and factor of the covariance of all 3 x 3 patches."""
+    patches = nn.unfold(images.double(), 3, padding=1).transpose(1, 2).flatten(0, 1)
+    mean = patches.mean(0, keepdim=True)
+    values, vectors = torch.linalg.eigh((patches - mean).mT @ (patches - mean) / len(patches))
+    return mean.to(images), (vectors * values.clamp_min(0.0).sqrt()).to(images)
 
 
 def _pixels_first(x: Float[Tensor, "N C h w"]) -> Float[Tensor, "N C h w"]:
