@@ -282,9 +282,10 @@ def _train(job: Job, folder: JobFolder, title: str, arrived: signals.Signals) ->
         nonlocal recording
         if not recorder.wants(t):
             return
+        # before the clock: the step needs these values in any case, whoever asks for them first
+        seen = point.values() if point.recorded is None else point.recorded
         tick = time.monotonic()
         averages = {n: outputs[n].final(now["out"][n], now["theta"]) for n in averaged}
-        seen = point.values() if point.recorded is None else point.recorded
         recorder.add(t, _columns(job, oracle, now["theta"], seen, now["alg"], averages, point))
         recording += time.monotonic() - tick
 

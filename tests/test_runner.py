@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from mobench import plugin as hydra_plugin
 from mobench.algorithms.ls import LS
 from mobench.core import loop
 from mobench.core.output import WeightedSum
+from mobench.problems import VLMOP2
 from mobench.runner import run_job
 from mobench.store import JobFolder
 from tests.conftest import Run, environment
@@ -487,3 +489,18 @@ def test_job_folder(mobench: Run) -> None:
     assert meta["identity"]["versions"] == {"problem": 1, "oracle": 1, "algorithm": 1}
     config = yaml.safe_load((folder.path / "config.yaml").read_text())
     assert (config["steps"], config["seeds"], config["preferences"]["count"]) == (12, [0, 1], 3)
+
+
+def test_objectives_are_training_also_where_the_record_asks_for_them_first(
+    mobench: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = VLMOP2.values
+
+    def slow(self: VLMOP2, *given: Any) -> torch.Tensor:
+        time.sleep(0.1)
+        return values(self, *given)
+
+    monkeypatch.setattr(VLMOP2, "values", slow)
+    monkeypatch.setattr(VLMOP2, "linearize", lambda *given: None)  # then values are computed when they are asked for
+    result = mobench("problem=vlmop2", "algorithm=ls", "steps=10", "record.every=1", "logger=local")
+    assert json.loads((result.job.path / "meta.json").read_text())["seconds_train"] >= 10 * 0.1
