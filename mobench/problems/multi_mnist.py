@@ -141,13 +141,11 @@ class MultiMNIST(Problem):
         """Mean losses. `batch`: a Batch of groups that share pictures, or indices (R, B), or None: all of `train`."""
         if batch is None:
             return self._evaluated("train", x)[0]
-        if isinstance(batch, Tensor):
-            batch = Batch(batch, torch.arange(len(batch), device=batch.device))
         pictures, labels = self._split("train", x.device)
-        order, sizes = _groups(batch)
+        chosen, order, sizes = _groups(batch)
         parts = x[order].split(sizes) if len(sizes) > 1 else [x]
         losses = [
-            self._losses(part, pictures[i], labels[i]) for part, i in zip(parts, batch.chosen, strict=True) if len(part)
+            self._losses(part, pictures[i], labels[i]) for part, i in zip(parts, chosen, strict=True) if len(part)
         ]
         if len(sizes) == 1:
             return losses[0]
@@ -157,12 +155,10 @@ class MultiMNIST(Problem):
         """With execution=products, of a batch: everything in closed form, see `CrossEntropies`."""
         if batch is None or self.strategy(x.device) != "products":
             return None
-        if isinstance(batch, Tensor):
-            batch = Batch(batch, torch.arange(len(batch), device=batch.device))
         pictures, labels = self._split("train", x.device)
-        order, sizes = _groups(batch)
+        chosen, order, sizes = _groups(batch)
         parts = []
-        for runs, i in zip(order.split(sizes), batch.chosen, strict=True):
+        for runs, i in zip(order.split(sizes), chosen, strict=True):
             seen = self._input(pictures[i], x), labels[i].T
             parts += [Part(some, *seen) for some in runs.split(self.max_batch_runs or max(1, len(runs))) if len(some)]
         return CrossEntropies(self.network, x, parts, keep=self.max_batch_runs is None or len(x) <= self.max_batch_runs)
@@ -209,10 +205,12 @@ class MultiMNIST(Problem):
         return {f"{name}_{m + 1}": v[:, m] for name, v in named.items() for m in range(len(self.tasks))}
 
 
-def _groups(batch: Batch) -> tuple[Int[Tensor, " R"], list[int]]:
-    """The runs group by group, and how many each group has."""
+def _groups(batch: Batch | Int[Tensor, "R B"]) -> tuple[Int[Tensor, "S B"], Int[Tensor, " R"], list[int]]:
+    """The pictures of each group, the runs group by group, and how many each group has. Indices: each run is a group."""
+    if isinstance(batch, Tensor):
+        batch = Batch(batch, torch.arange(len(batch), device=batch.device))
     sizes = batch.sizes or torch.bincount(batch.group, minlength=len(batch.chosen)).tolist()
-    return torch.argsort(batch.group, stable=True), list(sizes)
+    return batch.chosen, torch.argsort(batch.group, stable=True), list(sizes)
 
 
 def _cross_entropy(z: Float[Tensor, "R T B C"], labels: Int[Tensor, "B T"]) -> Float[Tensor, "R T B"]:
