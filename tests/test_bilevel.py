@@ -682,6 +682,20 @@ def test_cleaning_is_the_plain_loop_of_the_benchmark(cleaning: HyperCleaning) ->
     torch.testing.assert_close(rows, point.rows()[0], rtol=1e-11, atol=1e-15)
 
 
+@pytest.mark.parametrize("chosen", [[0, 1, 2, 3, 4, 5], [1, 0, 3, 4], [4, 1, 5], [0, 1, 2, 5, 4]])
+def test_cleaning_runs_may_lie_in_any_order(cleaning: HyperCleaning, chosen: list[int]) -> None:
+    """Runs of a seed at equal distances are read by slices, others by indices: the rows are those of each run alone."""
+    runs = runs_of([0.2, 0.3, 0.5], [0.5, 0.3, 0.2], [0.1, 0.1, 0.8], seeds=(0, 4))
+    options: dict[str, Any] = {"inner_steps": 4, "lower_batch": 15, "method": "neumann", "neumann_batch": 5}
+    x = torch.randn(6, 40, generator=torch.Generator().manual_seed(5)).double()
+    oracle = Hypergradient(cleaning, runs.take(chosen), **options)
+    rows = oracle.at(x[chosen], oracle.init(x[chosen]), 0).rows()
+    for k, r in enumerate(chosen):
+        alone = Hypergradient(cleaning, runs.take([r]), **options)
+        own = alone.at(x[r : r + 1], alone.init(x[r : r + 1]), 0).rows()
+        torch.testing.assert_close(rows[k], own[0], rtol=1e-10, atol=1e-15)
+
+
 def test_cleaning_hypergradient_is_the_slope_of_phi(cleaning: HyperCleaning) -> None:
     runs = runs_of([0.2, 0.3, 0.5])
     oracle = Hypergradient(cleaning, runs, method="cg", cg_steps=300, inner_steps=1)
