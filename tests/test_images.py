@@ -140,9 +140,10 @@ def test_losses_and_gradients_are_those_of_single_models(name: str, R: int, pixe
 def test_hessian_products_are_those_of_single_models(
     name: str, execution: str, limit: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three chunks, the last one shorter; runs of two seeds in parts of at most `limit`."""
-    monkeypatch.setattr(products, "CACHED", products.CACHED // (6 if name == "small" else 1))
+    """Three chunks, the last one shorter; runs of two seeds in parts of at most `limit`, and of at most three."""
+    monkeypatch.setattr(products, "CACHED", products.CACHED // (12 if name == "small" else 2))
     p, reference = tiny(model=name, execution=execution, max_batch_runs=limit), module(name)
+    monkeypatch.setattr(products, "STACKED", 3 * p.network.channels[0])
     runs = runs_at(*RAYS, seeds=(3, 1)).take([5, 0, 3, 2, 1])
     oracle, data, g = Epochs(p, runs, batch_size=40), data_of(p), torch.Generator().manual_seed(1)
     theta = p.initial(runs)
@@ -161,21 +162,23 @@ def test_hessian_products_are_those_of_single_models(
 def test_pooling_is_that_of_pytorch_where_entries_are_equal(h: int, w: int) -> None:
     """Small integers: most windows have several maxima, of which the first counts."""
     g = torch.Generator().manual_seed(0)
-    z = torch.randint(-1, 2, (3, h, 2, w, 5), generator=g).double()  # (R, h, C, w, n)
-    bias = torch.randint(-1, 2, (3, 1, 2, 1, 1), generator=g).double()
-    slope = torch.randn(3, h // 2, 2, w // 2, 5, dtype=F64, generator=g)
-    leaf = z.permute(0, 4, 2, 1, 3).reshape(15, 2, h, w).requires_grad_(True)
+    z = torch.randint(-1, 2, (h, 6, w, 5), generator=g).double()  # (h, C, w, n)
+    bias = torch.randint(-1, 2, (6, 1, 1), generator=g).double()
+    slopes = torch.randn(h // 2, 3, 6, w // 2, 5, dtype=F64, generator=g)  # three at once
+    leaf = z.permute(3, 1, 0, 2).clone().requires_grad_(True)
     expected = torch.nn.functional.max_pool2d(leaf, 2)
-    back = torch.autograd.grad(expected, leaf, slope.permute(0, 4, 2, 1, 3).reshape(expected.shape))[0]
-    marks = z.clone()
-    found = products.pooled(products.halves(marks), bias, keep=True)
-    shape = (3, 5, 2, h // 2, w // 2)
-    assert torch.equal(found, torch.relu(expected.detach().view(shape).permute(0, 3, 2, 4, 1) + bias))
-    out = torch.full_like(z, torch.nan)
-    products.spread(slope, products.halves(marks), products.halves(out))
-    assert torch.equal(out, back.view(3, 5, 2, h, w).permute(0, 3, 2, 4, 1))
-    taken = products.gathered(products.halves(z), products.halves(marks))
-    assert torch.equal(taken, expected.detach().view(shape).permute(0, 3, 2, 4, 1))
+    found, at = torch.full((2, h // 2, 6, w // 2, 5), torch.nan, dtype=F64)
+    products.pooled(products.corners(products.halves(z.clone())), bias, found, at)
+    marks = products.halves(torch.full_like(z, torch.nan))
+    products.marked(at, products.corners(marks))
+    biased = expected.detach().permute(2, 1, 3, 0) + bias
+    assert torch.equal(found, torch.relu(biased))
+    out = torch.full((h, 3, 6, w, 5), torch.nan, dtype=F64)
+    products.spread(slopes, marks, products.halves(out))
+    for s in range(3):
+        back = torch.autograd.grad(expected, leaf, slopes[:, s].permute(3, 1, 0, 2), retain_graph=True)[0]
+        assert torch.equal(out[:, s], back.permute(2, 1, 3, 0))
+    assert torch.equal(products.gathered(products.corners(products.halves(z)), products.corners(marks), bias), biased)
 
 
 def test_a_network_in_closed_form_knows_no_graph_but_its_scores_can_be_differentiated() -> None:

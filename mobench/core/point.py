@@ -160,7 +160,9 @@ class GraphPoint(Point):
 
 
 class Linear(ABC):
-    """Values and derivatives of the stacked functions at one x in closed form, each computed when it is asked for."""
+    """Values and derivatives of the `count` stacked functions at one x in closed form, each computed when it is asked for."""
+
+    count: int
 
     @abstractmethod
     def values(self, keep: bool) -> Float[Tensor, "R K"]:
@@ -195,10 +197,10 @@ class LinearPoint(Point):
     def pull(self, w: Float[Tensor, "R k"]) -> Float[Tensor, "R P"]:
         if self._cached_rows is not None:
             return super().pull(w)
-        return self._linear.pull(pad_weights(w, self.values().shape[-1]))
+        return self._linear.pull(pad_weights(w, self._linear.count))
 
     def hvp(self, w: Float[Tensor, "R k"], v: Float[Tensor, "R P"]) -> Float[Tensor, "R P"]:
-        return self._linear.hvp(pad_weights(w, self.values().shape[-1]), v)
+        return self._linear.hvp(pad_weights(w, self._linear.count), v)
 
 
 class TablePoint(Point):

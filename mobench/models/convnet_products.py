@@ -7,8 +7,8 @@ overlapping view: nothing is copied k^2 times, and max-pooling, ReLU and sums ov
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -22,16 +22,20 @@ if TYPE_CHECKING:
     from mobench.models.convnet import ConvNet
 
 # bytes of the first layer's shifted rows in a chunk, which stay in a cache of 2 MB: 32 pictures of LeNet in float32
-CACHED = 1_200_000
+CACHED = 2_400_000
+# bytes of rows of the first layer of all runs that are pooled at a time
+BLOCK = 500_000
+# maps of the first layer of all runs that are computed together
+STACKED = 64
 
 
 class Weights(NamedTuple):
     """Parameters in the order in which products take them; the heads of all tasks below each other."""
 
     first: Float[Tensor, "RC kk"]
-    first_bias: Float[Tensor, "R 1 C 1 1"]
+    first_bias: Float[Tensor, "RC 1 1"]
     second: Float[Tensor, "R C kkC"]
-    second_bias: Float[Tensor, "R 1 C 1 1"]
+    second_bias: Float[Tensor, "R C 1 1"]
     shared: Float[Tensor, "R H D"]
     shared_bias: Float[Tensor, "R H 1"]
     heads: Float[Tensor, "R TC H"]
@@ -39,14 +43,14 @@ class Weights(NamedTuple):
 
 
 class Maps(NamedTuple):
-    """What one chunk leaves for its derivatives. at1, at2: 1 where a window of the pooling has its maximum, else 0. Columns
-    are split into even and odd ones, so that the four corners of all windows of a row lie side by side."""
+    """What one chunk leaves for its derivatives. at1, at2: which corner of each window of the pooling is its maximum, in the
+    numbering of `marked`. Columns of the first layer are split into even and odd ones."""
 
     rows: Float[Tensor, "h kk wn"]
-    at1: Float[Tensor, "R h C 2 v n"]
-    h1: Float[Tensor, "R g C v n"]
-    at2: Float[Tensor, "R h C 2 v n"]
-    h2: Float[Tensor, "R g C v n"]
+    at1: Float[Tensor, "g RC v n"]
+    h1: Float[Tensor, "g RC v n"]
+    at2: Float[Tensor, "R g C v n"]
+    h2: Float[Tensor, "R D n"]
     h3: Float[Tensor, "R H n"]
 
 
@@ -56,9 +60,9 @@ def weights(net: ConvNet, theta: Float[Tensor, "R P"]) -> Weights:
     R, side = len(theta), net.side
     return Weights(
         W1.reshape(R * net.channels[0], -1),
-        b1.view(R, 1, -1, 1, 1),
+        b1.reshape(-1, 1, 1),
         W2.permute(0, 1, 3, 4, 2).reshape(R, net.channels[1], -1),
-        b2.view(R, 1, -1, 1, 1),
+        b2.view(R, -1, 1, 1),
         W3.view(R, net.hidden, net.channels[1], side, side).transpose(2, 3).reshape(R, net.hidden, -1),
         b3.unsqueeze(2),
         torch.cat(heads[::2], dim=1),
@@ -82,19 +86,16 @@ def vector(net: ConvNet, w: Weights) -> Float[Tensor, "R P"]:
     return torch.cat(parts, dim=1)
 
 
-def shifted(x: Float[Tensor, "H C W n"], k: int, split: bool = False) -> Float[Tensor, "H kC w n"]:
-    """Each row k times, shifted by 0 .. k-1 columns, of which an even number w <= W - k + 1 is kept: the pooling sees no
-    other. `split`: even columns before odd ones."""
-    H, C, W, n = x.shape
+def shifted(x: Float[Tensor, "H W n"], k: int) -> Float[Tensor, "H k w n"]:
+    """Each row k times, shifted by 0 .. k-1 columns, of which an even number w <= W - k + 1 is kept (the pooling sees no
+    other), even columns before odd ones."""
+    H, W, n = x.shape
     v = (W - k + 1) // 2
-    out = x.new_empty(H, k, C, 2 * v, n)
-    if split:
-        for odd in (0, 1):
-            taken = x[:, :, odd:].unfold(2, 2 * v - 1, 1)[:, :, :k, :, ::2]  # (H, C, k, n, v)
-            out[..., odd * v : (odd + 1) * v, :].copy_(taken.permute(0, 2, 1, 4, 3))
-    else:
-        out.copy_(x.unfold(2, 2 * v, 1)[:, :, :k].permute(0, 2, 1, 4, 3))
-    return out.view(H, k * C, 2 * v, n)
+    out = x.new_empty(H, k, 2 * v, n)
+    for odd in (0, 1):
+        taken = x[:, odd:].unfold(1, 2 * v - 1, 1)[:, :k, :, ::2]  # (H, k, n, v)
+        out[:, :, odd * v : (odd + 1) * v].copy_(taken.permute(0, 1, 3, 2))
+    return out
 
 
 def windows(x: Float[Tensor, "H kC w n"], k: int) -> Float[Tensor, "h kkC wn"]:
@@ -104,51 +105,59 @@ def windows(x: Float[Tensor, "H kC w n"], k: int) -> Float[Tensor, "h kkC wn"]:
     return x.as_strided(((H - k + 1) // 2 * 2, k * rows, w * n), (step, w * n, 1))
 
 
-def halves(x: Float[Tensor, "R h C w n"]) -> Float[Tensor, "R h C 2 v n"]:
+def halves(x: Float[Tensor, "*h C w n"]) -> Float[Tensor, "*h C 2 v n"]:
     """Even and odd columns: a view."""
-    return x.unflatten(3, (-1, 2)).transpose(3, 4)
+    return x.unflatten(-2, (-1, 2)).transpose(-3, -2)
 
 
-def corners(x: Float[Tensor, "R h C 2 v n"]) -> list[Float[Tensor, "R g C v n"]]:
+def corners(x: Float[Tensor, "h C 2 v n"]) -> list[Float[Tensor, "g C v n"]]:
     """The four entries of each 2 x 2 window, row by row."""
-    return [x[:, i::2, :, j] for i in (0, 1) for j in (0, 1)]
+    return [x[i::2, :, j] for i in (0, 1) for j in (0, 1)]
 
 
-def pooled(z: Float[Tensor, "R h C 2 v n"], bias: Float[Tensor, "R 1 C 1 1"], keep: bool) -> Float[Tensor, "R g C v n"]:
-    """ReLU of the maxima of 2 x 2 windows plus the bias. With `keep` z becomes 1 at the maximum of each window (the first
-    of equal ones, as PyTorch's max-pooling), 0 elsewhere."""
-    a, b, c, d = corners(z)
-    R, g, C, v, n = a.shape
-    upper, lower, out = z.new_empty(3, R, g, C, v, n)
-    torch.maximum(a, b, out=upper)
-    torch.maximum(c, d, out=lower)
-    torch.maximum(upper, lower, out=out)
-    if keep:
-        above = upper.ge_(lower)
-        torch.sub(above, a.ge_(b).mul_(above), out=b)
-        below = torch.sub(1.0, above, out=lower)
-        torch.sub(below, c.ge_(d).mul_(below), out=d)
-    return out.add_(bias).relu_()
+def pooled(
+    z: Sequence[Float[Tensor, "g C v n"]],
+    bias: Float[Tensor, "C 1 1"],
+    out: Float[Tensor, "g C v n"],
+    at: Float[Tensor, "g C v n"] | None = None,
+) -> None:
+    """out: ReLU of the maxima of 2 x 2 windows, given by their corners, plus the bias. at: the corner of each maximum (the
+    first of equal ones, as PyTorch's max-pooling), for `marked`. z is used up."""
+    a, b, c, d = z
+    upper, lower = torch.maximum(a, b), torch.maximum(c, d)
+    torch.add(torch.maximum(upper, lower), bias, out=out).relu_()
+    if at is not None:
+        torch.lerp(c.ge_(d), a.ge_(b).add_(2.0), upper.ge_(lower), out=at)  # weights 0 and 1: exact
 
 
-def spread(g: Float[Tensor, "R g C v n"], at: Float[Tensor, "R h C 2 v n"], out: Float[Tensor, "R h C 2 v n"]) -> None:
-    """The adjoint of the pooling: each entry of g at the maximum of its window, 0 elsewhere."""
-    for mark, part in zip(corners(at), corners(out), strict=True):
-        torch.mul(mark, g, out=part)
+def marked(at: Float[Tensor, "g C v n"], out: Sequence[Float[Tensor, "g C v n"]]) -> None:
+    """out: for each corner 1 where it is the maximum of its window, 0 elsewhere."""
+    for corner, number in zip(out, (3.0, 2.0, 1.0, 0.0), strict=True):
+        torch.eq(at, number, out=corner)
 
 
-def gathered(z: Float[Tensor, "R h C 2 v n"], at: Float[Tensor, "R h C 2 v n"]) -> Float[Tensor, "R g C v n"]:
-    """The entries of z at the maxima."""
-    first, *others = zip(corners(at), corners(z), strict=True)
-    found = first[0] * first[1]
-    for mark, part in others:
-        found.addcmul_(mark, part)
+def gathered(
+    z: Sequence[Float[Tensor, "g C v n"]], marks: Sequence[Float[Tensor, "g C v n"]], bias: Float[Tensor, "C 1 1"]
+) -> Float[Tensor, "g C v n"]:
+    """The maxima of windows, given by their corners and where they were marked, plus the bias."""
+    found = bias
+    for mark, corner in zip(marks, z, strict=True):
+        found = torch.addcmul(found, mark, corner)
     return found
 
 
-def alive(g: Tensor, h: Tensor) -> Tensor:
+def spread(d: Float[Tensor, "g S C v n"], marks: Float[Tensor, "h C 2 v n"], out: Float[Tensor, "h S C 2 v n"]) -> None:
+    """The adjoint of the pooling along S slopes: each entry of d at the maximum of its window, 0 elsewhere."""
+    torch.mul(marks.unflatten(0, (-1, 2)).unsqueeze(2), d.unsqueeze(1).unsqueeze(4), out=out.unflatten(0, (-1, 2)))
+
+
+def alive(g: Tensor, h: Tensor, out: Tensor | None = None) -> Tensor:
     """g where the ReLU h is above 0, else 0."""
-    found: Tensor = torch.ops.aten.threshold_backward(g, h, 0)
+    found: Tensor = (
+        torch.ops.aten.threshold_backward(g, h, 0)
+        if out is None
+        else torch.ops.aten.threshold_backward(g, h, 0, grad_input=out)
+    )
     return found
 
 
@@ -162,194 +171,231 @@ def chunk(net: ConvNet, pictures: Float[Tensor, "B H W"]) -> int:
 
 def forward(
     net: ConvNet, w: Weights, pictures: Float[Tensor, "B H W"], keep: bool
-) -> tuple[Float[Tensor, "R TC B"], list[Maps]]:
-    """Scores of all runs; with `keep` what their derivatives need."""
-    scores, kept = [], []
+) -> Iterator[tuple[Float[Tensor, "R TC n"], Maps | None]]:
+    """Scores of all runs, chunk after chunk; with `keep` what their derivatives need."""
     for part in pictures.split(chunk(net, pictures)):
         x = nn.avg_pool2d(part.unsqueeze(1), net.shrink).squeeze(1) if net.shrink > 1 else part
-        z, maps = _forward(net, w, x.permute(1, 2, 0).contiguous(), keep)
-        scores.append(z)
-        if keep:
-            kept.append(maps)
-    return torch.cat(scores, dim=2), kept
+        maps = _maps(net, w, x.permute(1, 2, 0).contiguous(), keep)
+        yield torch.baddbmm(w.heads_bias, w.heads, maps.h3), maps if keep else None
 
 
-def _first(
-    net: ConvNet, weight: Float[Tensor, "RC kk"], rows: Float[Tensor, "h kk wn"]
-) -> Float[Tensor, "R h C 2 v n"]:
-    """The first convolution of all runs."""
-    h = len(rows)
-    return (
-        torch.bmm(weight.expand(h, -1, -1), rows)
-        .view(h, -1, net.channels[0], 2, h // 2, rows.shape[2] // h)
-        .transpose(0, 1)
-    )
+def _blocks(
+    weight: Float[Tensor, "RC kk"], rows: Float[Tensor, "h kk wn"]
+) -> Iterator[tuple[slice, list[Float[Tensor, "b RC v n"]]]]:
+    """The first convolution of all runs: corners of the windows of some rows of them (the slice) at a time, in the same
+    memory again and again."""
+    (h, _, wn), RC = rows.shape, len(weight)
+    step = 2 * min(h // 2, max(1, BLOCK // (2 * RC * wn * rows.element_size())))
+    memory = rows.new_empty(step, RC, wn)
+    for y, some in zip(range(0, h, step), rows.split(step), strict=True):
+        z = memory[: len(some)]
+        torch.bmm(weight.expand(len(z), -1, -1), some, out=z)
+        yield slice(y // 2, (y + len(z)) // 2), corners(z.view(len(z), RC, 2, h // 2, -1))
 
 
-def _second(terms: list[tuple[Tensor, Tensor]], out: Float[Tensor, "h C w n"]) -> None:
-    """out: sum of second convolutions of one run, of weights (C, kkC) and windows (h, kkC, wn) of a map."""
-    flat = out.flatten(2)
-    for k, (weight, rows) in enumerate(terms):
-        if k:
-            flat.baddbmm_(weight.expand(len(rows), -1, -1), rows)
-        else:
-            torch.bmm(weight.expand(len(rows), -1, -1), rows, out=flat)
+class _Second:
+    """The second convolution of one run after the other, in the same memory."""
+
+    def __init__(self, net: ConvNet, h1: Float[Tensor, "g RC v n"]) -> None:
+        (H, _, _, n), C, k = h1.shape, net.channels[0], net.kernels[1]
+        self.even = even = (H - k + 1) // 2 * 2
+        self._shifts = h1.new_empty(H, k, C, even, n)
+        space = self._shifts.view(H, k * C, even, n)
+        self.seen: Float[Tensor, "h kkC wn"] = windows(space, k)
+        rows = space.view(H * k * C, even * n)
+        self._rows = [rows[y * k * C : (y + k) * k * C] for y in range(even)]
+        self._fresh = range(0, even // k * k, k)  # a k-th row is the first one to arrive where it does
+        self._later = [y for y in range(even) if y not in self._fresh]
+        self._rest = rows[len(self._fresh) * k * k * C :]
+
+    def see(self, h1: Float[Tensor, "H C v n"]) -> Float[Tensor, "h kkC wn"]:
+        """What it sees of the maps of a run: k shifts of each row, k rows at a time."""
+        H, k, C, w, n = self._shifts.shape
+        apart, across, _, _ = h1.stride()
+        taken = h1.as_strided((H, k, C, w * n), (apart, n, across, 1))
+        self._shifts.flatten(3).copy_(taken)
+        return self.seen
+
+    def back(self, weight: Float[Tensor, "kkC K"], up: Float[Tensor, "h K wn"], out: Float[Tensor, "H C v n"]) -> None:
+        """out: the adjoint in its input, of slopes `up`, in the columns that it reaches. What was seen is overwritten."""
+        above = up.unbind()
+        self._rest.zero_()
+        for y in self._fresh:
+            torch.mm(weight, above[y], out=self._rows[y])
+        for y in self._later:
+            self._rows[y].addmm_(weight, above[y])
+        _, k, _, w, _ = self._shifts.shape
+        out[:, :, w : w + k - 1].zero_()
+        first, *others = self._shifts.unbind(1)
+        out[:, :, :w].copy_(first)
+        for j, moved in enumerate(others, start=1):
+            out[:, :, j : j + w].add_(moved)
 
 
-def _second_maps(net: ConvNet, h1: Float[Tensor, "R H C1 W n"]) -> Float[Tensor, "R h C w n"]:
-    """Memory for the results of second convolutions."""
-    even = (h1.shape[1] - net.kernels[1] + 1) // 2 * 2
-    return h1.new_empty(len(h1), even, net.channels[1], even, h1.shape[4])
+def _maps(net: ConvNet, w: Weights, x: Float[Tensor, "H W n"], keep: bool) -> Maps:
+    """One chunk, up to the last layer but one. Without `keep` the maxima's places mean nothing."""
+    k1, (C1, C2), R, n = net.kernels[0], net.channels, len(w.second), x.shape[2]
+    rows = windows(shifted(x, k1), k1)  # the pictures' only trace in `Maps`
+    g = len(rows) // 2
+    h1 = x.new_empty(g, R * C1, g, n)
+    at1 = torch.empty_like(h1)
+    for here, z1 in _blocks(w.first, rows):
+        pooled(z1, w.first_bias, h1[here], at1[here] if keep else None)
+    second = _Second(net, h1)
+    h, v = second.even, second.even // 2
+    h2 = x.new_empty(R, v, C2, v, n)
+    at2, z2 = torch.empty_like(h2), x.new_empty(h, C2, h, n)
+    corners2 = corners(halves(z2))
+    for r, maps in enumerate(h1.split(C1, dim=1)):
+        torch.bmm(w.second[r].expand(h, -1, -1), second.see(maps), out=z2.flatten(2))
+        pooled(corners2, w.second_bias[r], h2[r], at2[r] if keep else None)
+    h2 = h2.flatten(1, 3)
+    return Maps(rows, at1, h1, at2, h2, torch.baddbmm(w.shared_bias, w.shared, h2).relu_())
 
 
-def _forward(net: ConvNet, w: Weights, x: Float[Tensor, "H W n"], keep: bool) -> tuple[Tensor, Maps]:
-    k1, k = net.kernels
-    rows = windows(shifted(x.unsqueeze(1), k1, split=True), k1)  # the pictures' only trace in `Maps`
-    z1 = _first(net, w.first, rows)
-    h1 = pooled(z1, w.first_bias, keep)
-    z2 = _second_maps(net, h1)
-    for r, seen in enumerate(h1):
-        _second([(w.second[r], windows(shifted(seen, k), k))], z2[r])
-    h2 = pooled(halves(z2), w.second_bias, keep)
-    h3 = torch.baddbmm(w.shared_bias, w.shared, h2.flatten(1, 3)).relu_()
-    return torch.baddbmm(w.heads_bias, w.heads, h3), Maps(rows, z1, h1, halves(z2), h2, h3)
+class Sums(NamedTuple):
+    """Gradients along S slopes, summed over chunks of pictures, in the shapes in which products add to them."""
+
+    first: Float[Tensor, "2SRC kk+k"]
+    first_bias: Float[Tensor, " SRC"]
+    second: Float[Tensor, "R h kkC SC"]
+    second_bias: Float[Tensor, "S R C 1 1"]
+    shared: Float[Tensor, "S R H D"]
+    shared_bias: Float[Tensor, "S R H 1"]
+    heads: Float[Tensor, "S R TC H"]
+    heads_bias: Float[Tensor, "S R TC 1"]
+    below: Float[Tensor, "g S RC g n"]
+    """No sum: memory for slopes of the first maps, 0 where no window of the second convolution reaches."""
+
+    @classmethod
+    def zero(cls, net: ConvNet, w: Weights, S: int, pictures: Float[Tensor, "B H W"]) -> Sums:
+        R, (C1, C2), (k1, k), new = len(w.second), net.channels, net.kernels, w.second.new_zeros
+        g = (pictures.shape[2] // net.shrink - k1 + 1) // 2
+        second_bias, shared, shared_bias, heads, heads_bias = (new(S, *part.shape) for part in w[3:])
+        return cls(
+            new(2 * S * R * C1, k1 * k1 + k1),
+            new(S * R * C1),
+            new(R, 2 * net.side, k * k * C1, S * C2),
+            second_bias,
+            shared,
+            shared_bias,
+            heads,
+            heads_bias,
+            new(g, S, R * C1, g, chunk(net, pictures)),
+        )
+
+    def gradients(self, S: int) -> list[Weights]:
+        """Along each slope."""
+        upper, lower = self.first.chunk(2)
+        k = (math.isqrt(1 + 4 * self.first.shape[1]) - 1) // 2
+        first = (upper[:, : k * k] + lower[:, k:]).chunk(S)
+        first_bias = self.first_bias.view(-1, 1, 1).chunk(S)
+        second = self.second.sum(1).mT.chunk(S, dim=1)
+        return [Weights(first[s], first_bias[s], second[s], *(part[s] for part in self[3:8])) for s in range(S)]
+
+    def affine(self, s: int, maps: Maps, d3: Float[Tensor, "R H n"], dz: Float[Tensor, "R TC n"]) -> None:
+        """Adds those of the last two layers."""
+        self.heads[s].baddbmm_(dz, maps.h3.mT)
+        self.heads_bias[s].add_(dz.sum(2, keepdim=True))
+        self.shared[s].baddbmm_(d3, maps.h2.mT)
+        self.shared_bias[s].add_(d3.sum(2, keepdim=True))
 
 
-def backward(net: ConvNet, w: Weights, kept: list[Maps], slopes: Sequence[Float[Tensor, "R TC B"]]) -> list[Weights]:
-    """For each of `slopes`: sum over pictures and scores of the slope times the gradient of the score, for each run."""
-    totals = [_zeros(w) for _ in slopes]
-    parts = [part.split([maps.h3.shape[2] for maps in kept], dim=2) for part in slopes]
-    for k, maps in enumerate(kept):
-        _backward(net, w, maps, [part[k].contiguous() for part in parts], totals)
-    return totals
+def backward(net: ConvNet, w: Weights, maps: Maps, slopes: Sequence[Float[Tensor, "R TC n"]], sums: Sums) -> None:
+    """Adds, for each of `slopes`, the sum over a chunk's pictures and scores of the slope times the gradient of the score."""
+    _, _, h1, at2, h2, h3 = maps
+    (R, v, C2, _, n), C, S = at2.shape, net.channels[0], len(slopes)
+    d2 = h2.new_empty(S, R, v, C2, v, n)
+    for s, dz in enumerate(slopes):
+        d3 = alive(torch.bmm(w.heads.mT, dz), h3)
+        sums.affine(s, maps, d3, dz)
+        alive(torch.bmm(w.shared.mT, d3), h2, out=d2[s].view_as(h2))
+    sums.second_bias.add_(d2.sum((2, 4, 5))[..., None, None])
+    second, up = _Second(net, h1), h1.new_empty(2 * v, S, C2, 2 * v, n)
+    marks, into = halves(h1.new_empty(2 * v, C2, 2 * v, n)), halves(up)
+    parts, joint, each = corners(marks), up.flatten(1, 2).flatten(2).mT, up.flatten(3).unbind(1)
+    for r, (own, below) in enumerate(zip(h1.split(C, dim=1), sums.below[..., :n].split(C, dim=2), strict=True)):
+        marked(at2[r], parts)
+        spread(d2[:, r].transpose(0, 1), marks, into)
+        sums.second[r].baddbmm_(second.see(own), joint)
+        weight = w.second[r].mT
+        for s in range(S):
+            second.back(weight, each[s], below[:, s])
+    _first_backward(maps, sums)
 
 
-def _zeros(w: Weights) -> Weights:
-    return Weights(*(torch.zeros(part.shape, dtype=part.dtype, device=part.device) for part in w))
-
-
-def _backward(net: ConvNet, w: Weights, maps: Maps, slopes: list[Tensor], totals: list[Weights]) -> None:
-    rows, at1, h1, at2, h2, h3 = maps
-    R, h, C, _, v, n = at2.shape
-    f, S = h2.flatten(1, 3), len(slopes)
-    up = at2.new_empty(R, h, S, C, 2 * v, n)
-    for s, (dz, total) in enumerate(zip(slopes, totals, strict=True)):
-        d = alive(torch.bmm(w.heads.mT, dz), h3)
-        _affine(total.heads, total.heads_bias, dz, h3)
-        _affine(total.shared, total.shared_bias, d, f)
-        d = alive(torch.bmm(w.shared.mT, d).view_as(h2), h2)
-        total.second_bias.add_(d.sum((1, 3, 4), keepdim=True))
-        spread(d, at2, halves(up[:, :, s]))
-    for r, seen in enumerate(h1):
-        weight = _second_weight(up[r].flatten(1, 2), windows(shifted(seen, net.kernels[1]), net.kernels[1]))
-        for total, part in zip(totals, weight.split(C), strict=True):
-            total.second[r].add_(part)
-    below = []
-    for s, total in enumerate(totals):
-        d = torch.empty_like(h1)
-        for r in range(R):
-            _second_input(net, [(w.second[r], up[r, :, s])], d[r])
-        below.append(alive(d, h1))
-        total.first_bias.add_(below[s].sum((1, 3, 4), keepdim=True))
-    for total, part in zip(totals, _first_weight(below, at1, rows).split(len(w.first)), strict=True):
-        total.first.add_(part)
-
-
-def _affine(weight: Tensor, bias: Tensor, d: Float[Tensor, "R a n"], h: Float[Tensor, "R b n"]) -> None:
-    """Adds the gradients of weights and biases of a linear layer with input h."""
-    weight.baddbmm_(d, h.mT)
-    bias.add_(d.sum(2, keepdim=True))
-
-
-def _first_weight(
-    slopes: list[Float[Tensor, "R g C v n"]], at: Float[Tensor, "R h C 2 v n"], rows: Float[Tensor, "h kk wn"]
-) -> Float[Tensor, "SRC kk"]:
-    """Two rows at a time, `spread` and the product with it, while what is spread is in the cache."""
-    marks, pairs = at.transpose(0, 1).unflatten(0, (-1, 2)), rows.mT.unflatten(0, (-1, 2))
-    R, _, C, v, n = slopes[0].shape
-    onto = rows.new_empty(2, len(slopes), R, C, 2, v, n)
-    out = rows.new_zeros(2, len(slopes) * R * C, rows.shape[1])
-    for y in range(len(marks)):
-        for s, d in enumerate(slopes):
-            torch.mul(marks[y], d[:, y].unsqueeze(2), out=onto[:, s])
-        out.baddbmm_(onto.flatten(1, 3).flatten(2), pairs[y])
-    return out.sum(0)
-
-
-def _second_weight(up: Float[Tensor, "h SC w n"], rows: Float[Tensor, "h kkC wn"]) -> Float[Tensor, "SC kkC"]:
-    return torch.bmm(rows, up.flatten(2).mT).sum(0).mT
-
-
-def _second_input(net: ConvNet, terms: list[tuple[Tensor, Tensor]], out: Float[Tensor, "H C W n"]) -> None:
-    """out: sum of adjoints of second convolutions of one run in their input, of weights (C2, kkC) and slopes (h, C2, w, n)."""
-    (h, _, w, n), k, C = terms[0][1].shape, net.kernels[1], net.channels[0]
-    rows = out.new_zeros((h + k - 1) * k * C, w * n)
-    for weight, up in terms:
-        for y in range(h):  # k consecutive rows of the map, k shifts of each
-            rows[y * k * C : (y + k) * k * C].addmm_(weight.mT, up[y].flatten(1))
-    shifts = rows.view(h + k - 1, k, C, w, n)
-    out[:, :, w:].zero_()
-    out[h + k - 1 :].zero_()
-    out[: h + k - 1, :, :w] = shifts[:, 0]
-    for j in range(1, k):
-        out[: h + k - 1, :, j : j + w].add_(shifts[:, j])
+def _first_backward(maps: Maps, sums: Sums) -> None:
+    """Two rows at a time while they are in the cache: ReLU, pooling, and the product with all rows that either of them saw,
+    of which the last k are not the upper one's and the first k not the lower one's."""
+    rows, h1 = maps.rows, maps.h1
+    h, kk, wn = rows.shape
+    k = math.isqrt(kk)
+    pairs = rows.as_strided((h // 2, wn, kk + k), (2 * k * wn, 1, wn))
+    below = sums.below[..., : h1.shape[3]]
+    g, S, RC, v, n = below.shape
+    onto, marks = below.new_empty(2, S, RC, 2, v, n), below.new_empty(2, RC, 2, v, n)
+    flat, parts = onto.view(2 * S * RC, wn), corners(marks)
+    reached = h1.unsqueeze(1).expand(g, S, RC, v, n)
+    for d, h, at, pair in zip(below.split(1), reached.split(1), maps.at1.split(1), pairs, strict=True):
+        alive(d, h, out=d)
+        marked(at, parts)
+        spread(d, marks, onto)
+        sums.first.addmm_(flat, pair)
+    sums.first_bias.add_(below.sum((0, 3, 4)).flatten())
 
 
 def curvature(
     net: ConvNet,
     w: Weights,
-    kept: list[Maps],
+    maps: Maps,
     v: Weights,
-    slopes: Float[Tensor, "R TC B"],
-    bent: Callable[..., Tensor],
-) -> Weights:
-    """Hessian product of a function of the scores (Pearlmutter 1994): the change along v of `backward` with slopes that
-    change with the scores. bent(dz, here=slice): change of the slopes of some pictures when their scores change by dz, both
-    (R, TC, n).
+    dz: Float[Tensor, "R TC n"],
+    bent: Callable[[Tensor], Tensor],
+    sums: Sums,
+) -> None:
+    """Adds one chunk's part of the Hessian product of a function of the scores (Pearlmutter 1994): the change along v of
+    `backward` with slopes dz that change with the scores. bent(change of scores): change of dz.
 
     Pooling and ReLU are linear where they stand, as in automatic differentiation.
     """
-    total = _zeros(w)
-    end = 0
-    for maps in kept:
-        here = slice(end, end := end + maps.h3.shape[2])
-        _curvature(net, w, maps, v, slopes[..., here].contiguous(), partial(bent, here=here), total)
-    return total
-
-
-def _curvature(
-    net: ConvNet, w: Weights, maps: Maps, v: Weights, dz: Tensor, bent: Callable[[Tensor], Tensor], total: Weights
-) -> None:
     rows, at1, h1, at2, h2, h3 = maps
-    R, k, f = len(h1), net.kernels[1], h2.flatten(1, 3)
+    (R, half, C2, _, n), C = at2.shape, net.channels[0]
+    second, change, h = _Second(net, h1), _Second(net, h1), 2 * half
     # changes along v, layer by layer
-    t1 = alive(gathered(_first(net, v.first, rows), at1).add_(v.first_bias), h1)
-    z2 = _second_maps(net, h1)
+    t1 = torch.empty_like(h1)
+    for here, z1 in _blocks(v.first, rows):
+        marks1 = [torch.empty_like(corner) for corner in z1]
+        marked(at1[here], marks1)
+        alive(gathered(z1, marks1, v.first_bias), h1[here], out=t1[here])
+    own, moved, below = (x.split(C, dim=dim) for x, dim in ((h1, 1), (t1, 1), (sums.below[:, 0, ..., :n], 1)))
+    t2, z2, marks = h2.new_empty(R, half, C2, half, n), h1.new_empty(h, C2, h, n), halves(h1.new_empty(h, C2, h, n))
+    corners2, flat, parts = corners(halves(z2)), z2.flatten(2), corners(marks)
     for r in range(R):
-        seen, moved = windows(shifted(h1[r], k), k), windows(shifted(t1[r], k), k)
-        _second([(v.second[r], seen), (w.second[r], moved)], z2[r])
-    t2 = alive(gathered(halves(z2), at2).add_(v.second_bias), h2).flatten(1, 3)
-    t3 = alive(torch.baddbmm(v.shared_bias, v.shared, f).baddbmm_(w.shared, t2), h3)
-    turned = bent(torch.baddbmm(v.heads_bias, v.heads, h3).baddbmm_(w.heads, t3))
+        torch.bmm(v.second[r].expand(h, -1, -1), second.see(own[r]), out=flat)
+        flat.baddbmm_(w.second[r].expand(h, -1, -1), change.see(moved[r]))
+        marked(at2[r], parts)
+        t2[r] = gathered(corners2, parts, v.second_bias[r])
+    t2 = alive(t2.view_as(h2), h2)
+    t3 = alive(torch.baddbmm(v.shared_bias, v.shared, h2).baddbmm_(w.shared, t2), h3)
+    ez = bent(torch.baddbmm(v.heads_bias, v.heads, h3).baddbmm_(w.heads, t3))
     # slopes d and their changes e, back again
-    _affine(total.heads, total.heads_bias, turned, h3)
-    total.heads.baddbmm_(dz, t3.mT)
-    d, e = alive(torch.bmm(w.heads.mT, dz), h3), alive(torch.bmm(v.heads.mT, dz).baddbmm_(w.heads.mT, turned), h3)
-    _affine(total.shared, total.shared_bias, e, f)
-    total.shared.baddbmm_(d, t2.mT)
-    e = alive(torch.bmm(v.shared.mT, d).baddbmm_(w.shared.mT, e).view_as(h2), h2)
-    d = alive(torch.bmm(w.shared.mT, d).view_as(h2), h2)
-    total.second_bias.add_(e.sum((1, 3, 4), keepdim=True))
-    up, turned, back = _second_maps(net, h1), _second_maps(net, h1), torch.empty_like(h1)
-    spread(d, at2, halves(up))
-    spread(e, at2, halves(turned))
+    d3 = alive(torch.bmm(w.heads.mT, dz), h3)
+    e3 = alive(torch.bmm(v.heads.mT, dz).baddbmm_(w.heads.mT, ez), h3)
+    sums.affine(0, maps, e3, ez)
+    sums.heads[0].baddbmm_(dz, t3.mT)
+    sums.shared[0].baddbmm_(d3, t2.mT)
+    both = h2.new_empty(2, R, half, C2, half, n)
+    alive(torch.bmm(w.shared.mT, d3), h2, out=both[0].view_as(h2))
+    alive(torch.bmm(v.shared.mT, d3).baddbmm_(w.shared.mT, e3), h2, out=both[1].view_as(h2))
+    sums.second_bias.add_(both[1:].sum((2, 4, 5))[..., None, None])
+    up = h1.new_empty(h, 2, C2, h, n)
+    (d, e), into, joint = up.flatten(3).unbind(1), halves(up), up.flatten(1, 2).flatten(2)
     for r in range(R):
-        seen, moved = windows(shifted(h1[r], k), k), windows(shifted(t1[r], k), k)
-        total.second[r].add_(_second_weight(turned[r], seen)).add_(_second_weight(up[r], moved))
-        _second_input(net, [(v.second[r], up[r]), (w.second[r], turned[r])], back[r])
-    e = alive(back, h1)
-    total.first_bias.add_(e.sum((1, 3, 4), keepdim=True))
-    total.first.add_(_first_weight([e], at1, rows))
+        marked(at2[r], parts)
+        spread(both[:, r].transpose(0, 1), marks, into)
+        sums.second[r].baddbmm_(second.see(own[r]), e.mT).baddbmm_(change.see(moved[r]), d.mT)
+        second.back(torch.cat([v.second[r], w.second[r]]).mT, joint, below[r])
+    _first_backward(maps, sums)
 
 
 class Part(NamedTuple):
@@ -360,56 +406,75 @@ class Part(NamedTuple):
     labels: Int[Tensor, "T B"]
 
 
-class _Pass(NamedTuple):
-    """A forward pass of a part: weights, maps, losses, probabilities and slopes (p - label) / B of the scores."""
+class _Seen(NamedTuple):
+    """A chunk of a part: maps, probabilities and slopes (p - label) / B of the scores."""
 
-    w: Weights
-    maps: list[Maps]
-    losses: Float[Tensor, "r T"]
-    p: Float[Tensor, "r T C B"]
-    slopes: Float[Tensor, "r T C B"]
+    maps: Maps
+    p: Float[Tensor, "r T C n"]
+    slopes: Float[Tensor, "r T C n"]
 
 
 class CrossEntropies(Linear):
     """f_m = (1/B) sum_i -log softmax(z_m(theta; picture_i))_(label_im) of R networks, and its derivatives.
 
-    `keep`: one forward pass serves all answers; else each answer makes its own, part by part, and memory holds one part.
+    Gradients that are asked for first are computed chunk after chunk and nothing is kept. Else, with `keep`, one forward pass
+    serves all answers; without it each answer makes its own.
     """
 
     def __init__(self, net: ConvNet, x: Float[Tensor, "R P"], parts: Sequence[Part], keep: bool) -> None:
-        self.net, self.x, self.parts, self.keep = net, x.detach(), parts, keep
-        self._passes: list[_Pass | None] = [None] * len(parts)
+        self.net, self.x, self.keep, self.count = net, x.detach(), keep, net.tasks
+        most = max(1, STACKED // net.channels[0])
+        self.parts = [
+            Part(runs, part.pictures, part.labels)
+            for part in parts
+            for runs in part.runs.tensor_split(-(-len(part.runs) // most))
+        ]
+        self._kept: list[tuple[Weights, list[_Seen]]] | None = None
         self._values: Tensor | None = None
 
-    def _pass(self, k: int, keep: bool = True) -> _Pass:
-        found = self._passes[k]
-        if found is None:
-            part = self.parts[k]
-            w = weights(self.net, self.x[part.runs])
-            z, maps = forward(self.net, w, part.pictures, keep)
-            log_p = nn.log_softmax(z.view(len(part.runs), self.net.tasks, self.net.classes, -1), dim=2)
-            wanted = part.labels.expand(len(z), *part.labels.shape).unsqueeze(2)
-            losses = -log_p.gather(2, wanted).squeeze(2).mean(2)
-            p = log_p.exp_()
-            slopes = p.scatter_add(2, wanted, p.new_full((), -1.0).expand(wanted.shape)) / p.shape[3]
-            found = _Pass(w, maps, losses, p, slopes)
-            if keep and self.keep:
-                self._passes[k] = found
-        return found
+    def _chunks(self, w: Weights, part: Part, losses: Float[Tensor, "R T"], derive: bool) -> Iterator[_Seen]:
+        """A forward pass of a part, which adds to its losses."""
+        (runs, pictures, labels), net, end = part, self.net, 0
+        for z, maps in forward(net, w, pictures, keep=derive):
+            log_p = nn.log_softmax(z.view(len(runs), net.tasks, net.classes, -1), dim=2)
+            start, end = end, end + log_p.shape[3]
+            wanted = labels[:, start:end].expand(len(runs), -1, -1).unsqueeze(2)
+            losses[runs] -= log_p.gather(2, wanted).sum((2, 3)) / len(pictures)
+            if maps is not None:
+                p = log_p.exp_()
+                slopes = p.scatter_add(2, wanted, p.new_full((), -1.0).expand(wanted.shape)) / len(pictures)
+                yield _Seen(maps, p, slopes)
 
+    def _passes(self, keep: bool, derive: bool = True) -> Iterator[tuple[Part, Weights, Iterable[_Seen]]]:
+        """Part after part: what is kept, or a forward pass; the last one done, the losses are known."""
+        if self._kept is not None:
+            for part, (w, chunks) in zip(self.parts, self._kept, strict=True):
+                yield part, w, chunks
+            return
+        losses, kept = self.x.new_zeros(len(self.x), self.count), []
+        for part in self.parts:
+            w = weights(self.net, self.x[part.runs])
+            found: Iterable[_Seen] = self._chunks(w, part, losses, derive)
+            if keep:
+                kept.append((w, found := list(found)))
+            yield part, w, found
+        self._values = losses
+        if keep:
+            self._kept = kept
+
+    @torch.no_grad()
     def values(self, keep: bool) -> Float[Tensor, "R M"]:
         if self._values is None:
-            out = self.x.new_empty(len(self.x), self.net.tasks)
-            with torch.no_grad():
-                for k, part in enumerate(self.parts):
-                    out[part.runs] = self._pass(k, keep and self.keep).losses
-            self._values = out
+            wanted = keep and self.keep
+            for _, _, chunks in self._passes(wanted, derive=wanted):
+                for _ in chunks:
+                    pass
+        assert self._values is not None
         return self._values
 
     def rows(self) -> Float[Tensor, "R M P"]:
-        T = self.net.tasks
-        units = torch.eye(T, dtype=self.x.dtype, device=self.x.device)
-        return torch.stack(self._pulled([units[m].expand(len(self.x), T) for m in range(T)]), dim=1)
+        units = torch.eye(self.count, dtype=self.x.dtype, device=self.x.device)
+        return torch.stack(self._pulled([unit.expand(len(self.x), -1) for unit in units]), dim=1)
 
     def pull(self, w: Float[Tensor, "R M"]) -> Float[Tensor, "R P"]:
         return self._pulled([w])[0]
@@ -417,27 +482,32 @@ class CrossEntropies(Linear):
     @torch.no_grad()
     def _pulled(self, weightings: Sequence[Float[Tensor, "R M"]]) -> list[Float[Tensor, "R P"]]:
         """J^T w for each of some w."""
-        out = [torch.empty_like(self.x) for _ in weightings]
-        for k, part in enumerate(self.parts):
-            own = self._pass(k)
-            slopes = [(own.slopes * w[part.runs, :, None, None]).flatten(1, 2) for w in weightings]
-            for target, found in zip(out, backward(self.net, own.w, own.maps, slopes), strict=True):
+        out, S = [torch.empty_like(self.x) for _ in weightings], len(weightings)
+        for part, w, chunks in self._passes(keep=False):
+            sums = Sums.zero(self.net, w, S, part.pictures)
+            for maps, _, slopes in chunks:
+                backward(self.net, w, maps, [_weighted(slopes, some[part.runs]) for some in weightings], sums)
+            for target, found in zip(out, sums.gradients(S), strict=True):
                 target[part.runs] = vector(self.net, found)
         return out
 
     @torch.no_grad()
     def hvp(self, w: Float[Tensor, "R M"], v: Float[Tensor, "R P"]) -> Float[Tensor, "R P"]:
         out = torch.empty_like(self.x)
-        for k, part in enumerate(self.parts):
-            own, some = self._pass(k), w[part.runs, :, None, None]
+        for part, at, chunks in self._passes(self.keep):
+            sums, along = Sums.zero(self.net, at, 1, part.pictures), weights(self.net, v[part.runs])
+            some, mean = w[part.runs], w[part.runs] / len(part.pictures)
+            for maps, p, slopes in chunks:
 
-            def bent(dz: Tensor, here: slice, own: _Pass = own, some: Tensor = some) -> Tensor:
-                p = own.p[..., here]
-                moved = p * dz.view_as(p)
-                moved -= p * moved.sum(2, keepdim=True)
-                return (moved * (some / own.p.shape[3])).flatten(1, 2)
+                def bent(dz: Tensor, p: Tensor = p, mean: Tensor = mean) -> Tensor:
+                    moved = p * dz.view_as(p)
+                    return _weighted(moved.sub_(p * moved.sum(2, keepdim=True)), mean)
 
-            slopes = (own.slopes * some).flatten(1, 2)
-            along = weights(self.net, v[part.runs])
-            out[part.runs] = vector(self.net, curvature(self.net, own.w, own.maps, along, slopes, bent))
+                curvature(self.net, at, maps, along, _weighted(slopes, some), bent, sums)
+            out[part.runs] = vector(self.net, sums.gradients(1)[0])
         return out
+
+
+def _weighted(slopes: Float[Tensor, "r T C n"], w: Float[Tensor, "r T"]) -> Float[Tensor, "r TC n"]:
+    """Slopes of a weighted sum of the losses."""
+    return (slopes * w[..., None, None]).flatten(1, 2)
