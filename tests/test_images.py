@@ -31,6 +31,7 @@ from mobench.core.preferences import ray, resolve
 from mobench.data import multi_images
 from mobench.errors import ConfigError, JoinError
 from mobench.models import convnet_products as products
+from mobench.models import pooling
 from mobench.models.convnet import EXECUTIONS, MODELS, ConvNet, model
 from mobench.oracles import Epochs
 from mobench.oracles.epochs import Batch
@@ -170,7 +171,7 @@ def test_pooling_is_that_of_pytorch_where_entries_are_equal(h: int, w: int) -> N
     found, at = torch.full((2, h // 2, 6, w // 2, 5), torch.nan, dtype=F64)
     products.pooled(products.corners(products.halves(z.clone())), bias, found, at)
     marks = products.halves(torch.full_like(z, torch.nan))
-    products.marked(at, products.corners(marks))
+    pooling.marked(at, products.corners(marks))
     biased = expected.detach().permute(2, 1, 3, 0) + bias
     assert torch.equal(found, torch.relu(biased))
     out = torch.full((h, 3, 6, w, 5), torch.nan, dtype=F64)

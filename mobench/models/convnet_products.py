@@ -17,6 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from mobench.core.point import Linear
+from mobench.models.pooling import marked, maxima
 
 if TYPE_CHECKING:
     from mobench.models.convnet import ConvNet
@@ -44,7 +45,7 @@ class Weights(NamedTuple):
 
 class Maps(NamedTuple):
     """What one chunk leaves for its derivatives. at1, at2: which corner of each window of the pooling is its maximum, in the
-    numbering of `marked`. Columns of the first layer are split into even and odd ones."""
+    numbering of `pooling`. Columns of the first layer are split into even and odd ones."""
 
     rows: Float[Tensor, "h kk wn"]
     at1: Float[Tensor, "g RC v n"]
@@ -121,19 +122,8 @@ def pooled(
     out: Float[Tensor, "g C v n"],
     at: Float[Tensor, "g C v n"] | None = None,
 ) -> None:
-    """out: ReLU of the maxima of 2 x 2 windows, given by their corners, plus the bias. at: the corner of each maximum (the
-    first of equal ones, as PyTorch's max-pooling), for `marked`. z is used up."""
-    a, b, c, d = z
-    upper, lower = torch.maximum(a, b), torch.maximum(c, d)
-    torch.add(torch.maximum(upper, lower), bias, out=out).relu_()
-    if at is not None:
-        torch.lerp(c.ge_(d), a.ge_(b).add_(2.0), upper.ge_(lower), out=at)  # weights 0 and 1: exact
-
-
-def marked(at: Float[Tensor, "g C v n"], out: Sequence[Float[Tensor, "g C v n"]]) -> None:
-    """out: for each corner 1 where it is the maximum of its window, 0 elsewhere."""
-    for corner, number in zip(out, (3.0, 2.0, 1.0, 0.0), strict=True):
-        torch.eq(at, number, out=corner)
+    """out: ReLU of the maxima of windows, given by their corners, plus the bias. at: see `maxima`. z is used up."""
+    torch.add(maxima(z, at), bias, out=out).relu_()
 
 
 def gathered(

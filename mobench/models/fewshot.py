@@ -6,7 +6,7 @@ four times:  conv 3 x 3 -> batch normalisation -> ReLU -> max-pool 2,      featu
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -17,10 +17,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mobench.errors import ConfigError
+from mobench.models.pooling import marked, maxima
 
 BLOCKS = 4
 SMALL = 16  # pixels of a map up to which weight gradients of all tasks are one product
 CHUNK = 24 << 20  # bytes of the largest map of one chunk; larger tensors are new memory each time, and page faults
+PIECE = 3 << 19  # bytes of the first block's z, four times the size of others, made at a time: they stay in the cache
 
 
 class Block(NamedTuple):
@@ -36,22 +38,31 @@ class Block(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Images of s tasks, pixels before channels in memory, with the mean m of their 3 x 3 patches (zeros around the images)
-    and a factor L of the covariance LL' of these, task by task: all that the first normalisation must know."""
+    """Images of s tasks as the first block takes them: the 3 x 3 patches (zeros around the images) of the four pixels of each
+    2 x 2 window that is pooled, with the mean m of all patches and a factor L of their covariance LL', task by task: all that
+    the first normalisation must know."""
 
-    images: Float[Tensor, "s n C H W"]
+    patches: Float[Tensor, "s 4 n g v patch"]
     mean: Float[Tensor, "s 1 patch"]
     factor: Float[Tensor, "s patch patch"]
+
+    @property
+    def images(self) -> Float[Tensor, "s n C H W"]:
+        """The middle of the patches."""
+        s, _, n, g, v, _ = self.patches.shape
+        pixels = self.patches[..., 4::9].view(s, 2, 2, n, g, v, -1)
+        return pixels.permute(0, 3, 6, 4, 1, 5, 2).reshape(s, n, -1, 2 * g, 2 * v)
 
 
 class Saved(NamedTuple):
     """What a block keeps for its backward pass, for s tasks of n images, pixels before channels in memory.
 
-    x: its input (s n, C, h, w). z: centred output of the convolution, with weights times sign(gamma); None in the first
-    block. p: z after max-pooling, at: where the maxima lie. out: its output. r: 1 / standard deviation of z (s, 1, C).
+    x: its input (s n, C, h, w). z: centred output of the convolution, with weights times sign(gamma). Both are None in the
+    first block. p: z after max-pooling, at: where the maxima lie (in the first block the numbers of `pooling`). out: its
+    output. r: 1 / standard deviation of z (s, 1, C).
     """
 
-    x: Tensor
+    x: Tensor | None
     z: Tensor | None
     p: Tensor
     at: Tensor
@@ -148,14 +159,18 @@ class FewShotNet:
         moments = [_moments(own) for own in images]
         means, factors = (torch.stack(some) for some in zip(*moments, strict=True))
         return [
-            Part(_pixels_first(x.flatten(0, 1)).unflatten(0, (-1, n)), m, f)
+            Part(_patches(x), m, f)
             for x, m, f in zip(images.split(size), means.split(size), factors.split(size), strict=True)
         ]
 
     def held(self, parts: Sequence[Part]) -> int:
-        """Bytes of the tape of a pass: for each entry of the largest maps one number and a third of an index."""
-        images = sum(part.images.shape[:2].numel() for part in parts)
-        return images * self.filters * self.side**2 * (3 * parts[0].images.element_size() + 8) // 3
+        """Bytes of the tape of a pass: of the first block three pooled maps; of the others z, two pooled maps and indices."""
+        images, size = (
+            sum(part.patches.shape[0] * part.patches.shape[2] for part in parts),
+            parts[0].mean.element_size(),
+        )
+        windows = [(self.side >> k) ** 2 // 4 for k in range(BLOCKS)]
+        return images * self.filters * (3 * size * windows[0] + (6 * size + 8) * sum(windows[1:]))
 
     def _weights(self, theta: Float[Tensor, " P"]) -> list[Weights]:
         tensors, found = self.split(theta), []
@@ -171,33 +186,49 @@ class FewShotNet:
         """Features of all tasks' images; with `keep` also what `backward` needs."""
         weights, found, tape = self._weights(theta), [], []
         for part in parts:
-            s, n = part.images.shape[:2]
-            x, blocks = part.images.flatten(0, 1), []
-            for k in range(BLOCKS):
-                saved = self._block(x, s, weights[k], None if k else part)
-                x = saved.out
-                if keep:
-                    blocks.append(saved)
-            found.append(x.reshape(s, n, self.features))
+            s, n = part.patches.shape[0], part.patches.shape[2]
+            blocks = [self._first(part, weights[0], keep)]
+            for own in weights[1:]:
+                blocks.append(self._block(blocks[-1].out, s, own))
+                if not keep:
+                    del blocks[0]
+            found.append(blocks[-1].out.reshape(s, n, self.features))
             tape.append(blocks)
         return torch.cat(found), tape if keep else None
 
-    def _block(self, x: Tensor, s: int, own: Weights, part: Part | None) -> Saved:
+    def _first(self, part: Part, own: Weights, keep: bool) -> Saved:
+        """The first block, some tasks at a time, see `PIECE`."""
+        s, _, n, g, v, _ = part.patches.shape
+        flat = own.weight.flatten(1)
+        p = flat.new_empty(s, n * g * v, self.filters)
+        at = torch.empty_like(p) if keep else None
+        for here, z in self._pieces(part):
+            torch.mm(part.patches[here].flatten(0, 4), flat.mT, out=z.flatten(0, 2))
+            p[here] = maxima(z.unbind(1), None if at is None else at[here])
+        p.sub_(part.mean @ flat.mT)
+        r = ((flat @ part.factor).square().sum(2).unsqueeze(1) + self.eps).rsqrt_()
+        out = torch.addcmul(own.beta, p, own.gamma * r).relu_()
+        maps = p.view(s * n, g, v, -1).permute(0, 3, 1, 2)
+        return Saved(None, None, maps, p if at is None else at, _maps(out, maps), r)
+
+    def _pieces(self, part: Part) -> Iterator[tuple[slice, Float[Tensor, "t 4 ngv filters"]]]:
+        """Some tasks, and memory for their z, the same again and again."""
+        s, _, n, g, v, _ = part.patches.shape
+        size = s
+        if part.patches.device.type == "cpu":
+            size = min(s, max(1, PIECE // (4 * n * g * v * self.filters * part.patches.element_size())))
+        z = part.patches.new_empty(size, 4, n * g * v, self.filters)
+        for start in range(0, s, size):
+            yield slice(start, start + size), z[: s - start]
+
+    def _block(self, x: Tensor, s: int, own: Weights) -> Saved:
         z = _pixels_first(nn.conv2d(x, own.weight, padding=1))
-        if part is None:
-            Z = _rows(z, s)
-            Z.sub_(Z.mean(1, keepdim=True))
-            variance = (Z * Z).mean(1, keepdim=True)
-            p, at = nn.max_pool2d(z, 2, return_indices=True)
-            P = _rows(p, s)
-        else:
-            flat = own.weight.flatten(1)
-            p, at = nn.max_pool2d(z, 2, return_indices=True)
-            P = _rows(p, s).sub_(part.mean @ flat.mT)
-            variance = (flat @ part.factor).square().sum(2).unsqueeze(1)
-        r = (variance + self.eps).rsqrt_()
-        out = torch.addcmul(own.beta, P, own.gamma * r).relu_()
-        return Saved(x, z if part is None else None, p, at, _maps(out, p), r)
+        Z = _rows(z, s)
+        Z.sub_(Z.mean(1, keepdim=True))
+        r = ((Z * Z).mean(1, keepdim=True) + self.eps).rsqrt_()
+        p, at = nn.max_pool2d(z, 2, return_indices=True)
+        out = torch.addcmul(own.beta, _rows(p, s), own.gamma * r).relu_()
+        return Saved(x, z, p, at, _maps(out, p), r)
 
     def backward(
         self, theta: Float[Tensor, " P"], parts: Sequence[Part], tape: Tape, slopes: Float[Tensor, "S n F"]
@@ -205,37 +236,61 @@ class FewShotNet:
         """Rows: gradient of <slopes_s, features_s> with respect to theta, for each task s."""
         weights, rows, first = self._weights(theta), [], 0
         for part, blocks in zip(parts, tape, strict=True):
-            s = len(part.images)
+            s = len(part.patches)
             e = _pixels_first(slopes[first : first + s].reshape(blocks[-1].out.shape))
             first += s
             found: list[Tensor] = []
-            for k in reversed(range(BLOCKS)):
-                e, own = self._back(e, s, blocks[k], weights[k], None if k else part)
-                found = own + found
+            for saved, own in zip(blocks[:0:-1], weights[:0:-1], strict=True):
+                e, some = self._back(e, s, saved, own)
+                found = some + found
+            found = self._back_first(e, part, blocks[0], weights[0]) + found
             rows.append(torch.cat([own.reshape(s, -1) for own in found], dim=1))
         return torch.cat(rows)
 
-    def _back(self, e: Tensor, s: int, saved: Saved, own: Weights, part: Part | None) -> tuple[Tensor, list[Tensor]]:
+    def _affine(self, e: Tensor, s: int, saved: Saved, own: Weights) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """e where relu does not cut, times a; a; d beta, d |gamma|."""
+        E, a = _rows(torch.ops.aten.threshold_backward(e, saved.out, 0), s), own.gamma * saved.r
+        dbeta, dgamma = E.sum(1, keepdim=True), (E * _rows(saved.p, s)).sum(1, keepdim=True) * saved.r
+        return E.mul_(a), a, dbeta, dgamma
+
+    def _back(self, e: Tensor, s: int, saved: Saved, own: Weights) -> tuple[Tensor, list[Tensor]]:
         """Slope with respect to x, and gradients (s, ...) of the block's four tensors."""
-        x, z, p, at, out, r = saved
-        E, a = _rows(torch.ops.aten.threshold_backward(e, out, 0), s), own.gamma * r
-        dbeta, dgamma = E.sum(1, keepdim=True), (E * _rows(p, s)).sum(1, keepdim=True) * r
-        # of the first block's z only the shape is known, and wanted
-        shape = x.new_empty(len(x), *x.shape[2:], p.shape[1]).permute(0, 3, 1, 2) if z is None else z
+        x, z, p, at, _, r = saved
+        assert x is not None
+        assert z is not None
+        E, a, dbeta, dgamma = self._affine(e, s, saved, own)
         unpool = torch.ops.aten.max_pool2d_with_indices_backward
-        dz = unpool(_maps(E.mul_(a), p), shape, [2, 2], [2, 2], [0, 0], [1, 1], False, at)
-        dz = _pixels_first(dz)
-        if part is None:
-            assert z is not None
-            Z = _rows(z, s)
-            _rows(dz, s).addcmul_(Z, dgamma * a * r / -Z.shape[1]).sub_(dbeta * a / Z.shape[1])
-        dweight = _by_task(dz, x, own.weight, s)
-        if part is not None:  # what has not been put into dz: its products with the patches are moments
-            flat = own.weight.flatten(1)
-            curved = (dgamma * a * r).mT * (flat @ part.factor @ part.factor.mT)
-            dweight = dweight - (curved + (dbeta * a).mT * part.mean).view_as(dweight)
-        dx = _convolution_backward(dz, x, own.weight, 0) if part is None else e
-        return dx, [dweight * own.sign.view(-1, 1, 1, 1), torch.zeros_like(dbeta), dgamma * own.sign, dbeta]
+        dz = _pixels_first(unpool(_maps(E, p), z, [2, 2], [2, 2], [0, 0], [1, 1], False, at))
+        Z = _rows(z, s)
+        _rows(dz, s).addcmul_(Z, dgamma * a * r / -Z.shape[1]).sub_(dbeta * a / Z.shape[1])
+        dweight = _by_task(dz, x, own.weight, s) * own.sign.view(-1, 1, 1, 1)
+        return _convolution_backward(dz, x, own.weight, 0), [
+            dweight,
+            torch.zeros_like(dbeta),
+            dgamma * own.sign,
+            dbeta,
+        ]
+
+    def _back_first(self, e: Tensor, part: Part, saved: Saved, own: Weights) -> list[Tensor]:
+        """Gradients (s, ...) of the first block's four tensors."""
+        E, a, dbeta, dgamma = self._affine(e, len(part.patches), saved, own)
+        found = []
+        for here, dz in self._pieces(part):
+            marked(saved.at[here], dz.unbind(1))
+            dz.mul_(E[here].unsqueeze(1))
+            found.append(dz.flatten(1, 2).mT @ part.patches[here].flatten(1, 4))
+        # the rest of dz is not made: its products with the patches are moments
+        flat = own.weight.flatten(1)
+        curved = (dgamma * a * saved.r).mT * (flat @ part.factor @ part.factor.mT)
+        dweight = torch.cat(found) - curved - (dbeta * a).mT * part.mean
+        return [dweight * own.sign.view(-1, 1), torch.zeros_like(dbeta), dgamma * own.sign, dbeta]
+
+
+def _patches(images: Float[Tensor, "s n C H W"]) -> Float[Tensor, "s 4 n g v patch"]:
+    """Of the four pixels of each 2 x 2 window, row by row."""
+    around = nn.pad(images, (1, 1, 1, 1)).unfold(3, 3, 1).unfold(4, 3, 1)  # (s, n, C, H, W, 3, 3)
+    corners = [around[:, :, :, i::2, j::2] for i in (0, 1) for j in (0, 1)]
+    return torch.stack([own.permute(0, 1, 3, 4, 2, 5, 6).flatten(4) for own in corners], dim=1)
 
 
 def _moments(images: Float[Tensor, "n C H W"]) -> tuple[Float[Tensor, "1 patch"], Float[Tensor, "patch patch"]]:

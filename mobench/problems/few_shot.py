@@ -237,6 +237,7 @@ class Heads(View):
         self.problem, self.network, self.x = problem, problem.network, x
         self._features: dict[str, Tensor] = {}
         self._tapes: dict[str, list[Tape | None]] = {}
+        self._flat: dict[str, tuple[Tensor, Tensor]] = {}
 
     # features
 
@@ -311,16 +312,29 @@ class Heads(View):
     def lower(self, y: Float[Tensor, "R B q"]) -> Float[Tensor, "R B"]:
         return self._losses("support", y)[1] + self.problem.ll_reg * y.square().sum(-1)
 
+    def _stacked(self, part: str) -> tuple[Float[Tensor, "RS n F1"], Float[Tensor, "ways n"]]:
+        """Z of all runs and tasks below each other, and Y: what the many small steps of the heads take, in few calls."""
+        if part not in self._flat:
+            self._flat[part] = self.features(part).flatten(0, 1), self._of_labels[part]
+        return self._flat[part]
+
     def lower_gradient(self, y: Float[Tensor, "R B q"]) -> Float[Tensor, "R B q"]:
-        slope = (self._errors("support", y) @ self.features("support")).flatten(2)
-        return slope.add_(y, alpha=2.0 * self.problem.ll_reg)
+        Z, Y = self._stacked("support")
+        w = y.reshape(len(Z), len(Y), -1)
+        E = torch.softmax(torch.bmm(w, Z.mT), dim=1).sub_(Y)
+        return torch.baddbmm(w, E, Z, beta=2.0 * self.problem.ll_reg, alpha=1.0 / Z.shape[1]).view(y.shape)
 
     def lower_hvp(self, y: Float[Tensor, "R B q"], v: Float[Tensor, "R k q"]) -> Float[Tensor, "R k q"]:
-        Z = self.features("support")
-        P = torch.softmax(self._scores("support", self._weights(y)), dim=-2)
-        B = P * self._scores("support", self._weights(v))
-        C = torch.addcmul(B, P, B.sum(-2, keepdim=True), value=-1.0).div_(Z.shape[2])
-        return (C @ Z).flatten(2).add_(v, alpha=2.0 * self.problem.ll_reg)
+        Z, Y = self._stacked("support")
+        w, u, Zt = (
+            y.reshape(len(Z), len(Y), -1),
+            v.reshape(len(Z), -1, Z.shape[2]),
+            Z.mT,
+        )  # columns of a block as more ways
+        P = torch.softmax(torch.bmm(w, Zt), dim=1).unsqueeze(1)
+        B = torch.bmm(u, Zt).view(len(Z), -1, *Y.shape).mul_(P)
+        C = B.addcmul_(P, B.sum(2, keepdim=True), value=-1.0).flatten(1, 2)
+        return torch.baddbmm(u, C, Z, beta=2.0 * self.problem.ll_reg, alpha=1.0 / Z.shape[1]).view(v.shape)
 
     def upper(self, y: Float[Tensor, "R B q"]) -> tuple[Float[Tensor, "R S"], Float[Tensor, "R S q"]]:
         F = self._losses("query", y)[1]
