@@ -114,8 +114,7 @@ class ConvNet:
         """Scores of all runs for pictures that they share. `products` knows no graph: where one is asked for, run by run."""
         graph = torch.is_grad_enabled() and theta.requires_grad
         if execution == "products" and not graph:
-            chunks = convnet_products.forward(self, convnet_products.weights(self, theta), pictures, keep=False)
-            z = torch.cat([part for part, _ in chunks], dim=2)
+            z = convnet_products.scores(self, theta, pictures)
             return z.view(len(theta), self.tasks, self.classes, -1).transpose(2, 3)
         if execution != "grouped" and len(theta) > 1:
             # unbind, not theta[r]: the backward of an index writes zeros for all runs, for each run
