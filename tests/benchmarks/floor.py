@@ -54,7 +54,7 @@ def products(work: Callable[[], object]) -> Callable[[], object]:
     calls = seen.calls
 
     def again() -> object:
-        with torch.no_grad():
+        with torch.inference_mode():  # operands of work done in that mode cannot be written to out of it
             for func, args, kwargs in calls:
                 func(*args, **kwargs)
         return calls

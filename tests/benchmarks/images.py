@@ -136,22 +136,25 @@ class _Jobs:
     def __init__(self, quick: bool, kind: str, R: int, batch: int, threads: int, count: int = 1) -> None:
         context = multiprocessing.get_context("spawn")
         self._seconds = 1e-9 if quick else SECONDS
-        self._ends = [context.Pipe() for _ in range(count)]
+        pipes = [context.Pipe() for _ in range(count)]
+        self._ends = [here for here, _ in pipes]
         self._jobs = [
             context.Process(target=_serve, args=(there, quick, kind, R, batch, threads), daemon=True)
-            for _, there in self._ends
+            for _, there in pipes
         ]
-        for job in self._jobs:
+        for job, (_, there) in zip(self._jobs, pipes, strict=True):
             job.start()
+            there.close()  # so that a job that died is the end of the file, not a wait for ever
 
     def __call__(self, _: int) -> float:
-        for here, _there in self._ends:
+        for here in self._ends:
             here.send(self._seconds)
-        return float(np.mean([here.recv() for here, _there in self._ends]))
+        return float(np.mean([here.recv() for here in self._ends]))
 
     def stop(self) -> None:
-        for (here, _), job in zip(self._ends, self._jobs, strict=True):
-            here.send(0)
+        for here, job in zip(self._ends, self._jobs, strict=True):
+            if job.is_alive():
+                here.send(0)
             job.join(30)
 
 
