@@ -50,12 +50,16 @@ class Outcome:
     title: str = ""
 
 
-def folder_of(job: Job, root: Path | None = None) -> JobFolder:
-    """outputs/runs/<problem>-<algorithm>-<hash>, or the same below experiments/results if its rows are kept there."""
+def places_of(job: Job, root: Path | None = None) -> tuple[JobFolder, JobFolder]:
+    """outputs/runs/<problem>-<algorithm>-<hash>, and the same below experiments/results, where rows that took a long machine
+    are kept with the project: they need not be made again, and are never written to."""
     name = f"{job.problem.name}-{type(job.algorithm).__name__.lower()}-{config_hash(identity(job))}"
-    own = JobFolder((root or outputs_root()) / "runs" / name)
-    kept = JobFolder(results_root() / "runs" / name)
-    # rows that took a long machine are kept with the project: they need not be made again, and are never written to
+    return JobFolder((root or outputs_root()) / "runs" / name), JobFolder(results_root() / "runs" / name)
+
+
+def folder_of(job: Job, root: Path | None = None) -> JobFolder:
+    """The first of both, or the second if rows are kept there alone."""
+    own, kept = places_of(job, root)
     return kept if kept.done and not own.done and not job.config["rerun"] else own
 
 
@@ -428,6 +432,9 @@ def _finish(
         "execution": f"one batch of {len(job.runs)} runs on {job.device}, {torch.get_num_threads()} thread(s), "
         f"{job.problem.strategy(job.device)}",
         **job.problem.facts(job.runs),
+        "at_once": int(
+            os.environ.get(PARALLEL) or 1
+        ),  # jobs of the sweep on this machine: its neighbours may cost time
         "dtype": job.config["dtype"],
         "seconds_train": spent,
         "seconds_evaluate": evaluate,

@@ -44,7 +44,7 @@ from mobench.core.join import check
 from mobench.errors import ConfigError, Interrupted, JoinError, MobenchError
 from mobench.overrides import normalise, shown
 from mobench.plan import Plan, Planned
-from mobench.runner import PARALLEL, SINCE, Outcome, folder_of, run_job
+from mobench.runner import PARALLEL, SINCE, Outcome, folder_of, places_of, run_job
 from mobench.schema import choices, conf_dir, plain
 from mobench.store import outputs_root
 
@@ -212,6 +212,14 @@ class JobsSweeper(Sweeper):
         since = unchanged.unchanged(chosen[0], command)
         return {} if since is None else {chosen[0]: since}
 
+    def _kept_together(self, config: dict[str, Any], command: list[str], jobs: dict[str, list[str]]) -> bool:
+        """Whether an artifact that runs its jobs again, since it compares their times, is drawn from rows that come with the
+        project: if those of all of its jobs do, which were timed together, and there are none of this machine's."""
+        if not config["rerun"] or any(_key(o) == "rerun" for o in command):
+            return False
+        places = (places_of(make_job(self._compose(overrides), planned=True)) for overrides in jobs.values())
+        return all(kept.done and not own.done for own, kept in places)  # most often the first has none
+
     def plan(self, arguments: list[str]) -> Plan:
         """Compose and check every job. Raises ConfigError or JoinError with all problems, before anything runs."""
         parser = OverridesParser.create(config_loader=self.hydra_context.config_loader)
@@ -233,8 +241,11 @@ class JobsSweeper(Sweeper):
                     name: [*merge(normalise(list(job)), command, name), f"artifact.job={name}"]
                     for name, job in self._jobs(config).items()
                 }
+            kept = artifact is not None and self._kept_together(config, command, named)
             for name, overrides in named.items():
                 composed = self._compose(overrides) if artifact else config
+                if kept:
+                    composed = {**composed, "rerun": False}
                 try:
                     job = make_job(composed, planned=self.far or self.only is not None)
                     folder = folder_of(job)

@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from mobench import keep as keep_rows
 from mobench.artifacts import Artifact, JobRows, Runs, artifact, registered
 from mobench.artifacts.artifact import DPI, artifact_folder, latex, markdown, read
 from mobench.artifacts.artifact import _registry as registry
@@ -238,6 +239,35 @@ def test_timed_jobs_run_alone(mobench: Run, monkeypatch: pytest.MonkeyPatch) -> 
     assert groups[0] == ["ferero/fig7"] * 2
     assert len(groups) > 30
     assert all(group == ["ferero/table11"] for group in groups[1:])
+
+
+def test_timed_jobs_are_read_where_all_were_kept(mobench: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows in outputs never count; rows that come with the project do, if they come all together and nothing else is there."""
+    results = tmp_path / "results"
+    for module in ("mobench.runner", "mobench.keep", "mobench.artifacts.unchanged"):
+        monkeypatch.setattr(f"{module}.results_root", lambda: results)
+    command = ("+experiment=mlm_cmoo/table1", "scale=smoke", "logger=local", "progress=false")
+    first = mobench(*command)
+    assert first.code == 0, first.err
+    jobs = first.folders
+    assert len(jobs) == 15
+    assert all(job.meta()["at_once"] == 1 for job in jobs)
+    for job in jobs:
+        keep_rows.keep(job, results, history=True)
+    again = mobench(*command, root=tmp_path / "again")
+    assert again.code == 0, again.err
+    assert again.out.startswith("15 jobs, 15 finished before, 0 to run")
+    assert again.folders == []
+    drawn = "artifacts/mlm_cmoo/table1/table.csv"
+    assert (tmp_path / "again" / drawn).read_bytes() == (first.root / drawn).read_bytes()
+
+    monkeypatch.setattr("mobench.sweeper.JobsSweeper._launch", lambda self, jobs: [])  # what would be run is said
+    planned = "15 jobs, 0 finished before, 15 to run"
+    assert mobench(*command, "rerun=true", root=tmp_path / "told").out.startswith(planned)
+    (first.root / "artifacts/mlm_cmoo/table1/claims.json").unlink()  # else nothing has changed
+    assert mobench(*command, root=first.root).out.startswith(planned)  # rows of this machine are not mixed with those
+    shutil.rmtree(results / "runs" / jobs[-1].key)
+    assert mobench(*command, root=tmp_path / "partly").out.startswith(planned)
 
 
 # all of them

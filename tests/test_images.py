@@ -216,8 +216,8 @@ def test_executions_agree_in_float32(name: str) -> None:
         assert point.F.dtype == point.rows().dtype == torch.float32
         seen.append((point.F, point.rows()))
     for F, J in seen[1:]:
-        close(F, seen[0][0], 1e-5)
-        close(J, seen[0][1], 1e-5)
+        close(F, seen[0][0], 1e-6)
+        close(J, seen[0][1], 1e-6)
 
 
 def test_white_is_pixels() -> None:

@@ -259,7 +259,9 @@ class Heads(View):
             found, tapes = [], []
             for r, theta in enumerate(self.x.unbind(0)):
                 keep = part != "test" and r < self._keeps
-                features, tape = self.network.forward(theta, self.problem.prepared(part, r, self.x), keep)
+                images = self.problem.prepared(part, r, self.x)
+                with torch.inference_mode():  # small calls cost a little less
+                    features, tape = self.network.forward(theta, images, keep)
                 found.append(nn.pad(features, (0, 1), value=1.0))
                 tapes.append(tape)
             self._features[part], self._tapes[part] = torch.stack(found), tapes
@@ -271,10 +273,11 @@ class Heads(View):
         for r, theta in enumerate(self.x.unbind(0)):
             images = self.problem.prepared(part, r, self.x)
             tape = self._tapes[part][r] if part in self._tapes else None
-            if tape is None:
-                tape = self.network.forward(theta, images, keep=True)[1]
-                assert tape is not None
-            out.append(self.network.backward(theta, images, tape, slopes[r]))
+            with torch.inference_mode():
+                if tape is None:
+                    tape = self.network.forward(theta, images, keep=True)[1]
+                    assert tape is not None
+                out.append(self.network.backward(theta, images, tape, slopes[r]))
         return out
 
     # heads
@@ -345,8 +348,8 @@ class Heads(View):
     def rows(self, y: Float[Tensor, "R B q"], steps: Sequence[Step]) -> Float[Tensor, "R S P"]:
         rows = self._pulled("query", (self._errors("query", y).mT @ self._weights(y))[..., :-1])
         if steps:
-            for own, other in zip(rows, self._pulled("support", self._along(steps)), strict=True):
-                own.sub_(other)
+            others = self._pulled("support", self._along(steps))
+            rows = [own - other for own, other in zip(rows, others, strict=True)]
         return torch.stack(rows)
 
     def _along(self, steps: Sequence[Step]) -> Float[Tensor, "R S n F"]:
