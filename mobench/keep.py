@@ -2,13 +2,15 @@
 
 Copies final.csv, config.yaml, meta.json and status.json of their jobs to experiments/results/runs, where `mobench` finds
 them before it runs a job again; solutions.npz too where it is small. Histories stay behind, because they are large, unless
-`--history` asks for them (an artifact that draws curves needs them). Host names and paths stay behind in any case.
+`--history` asks for them (an artifact that draws curves needs them): whole, or each N-th step (`--every`) and some
+`--columns`. Host names and paths stay behind in any case.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import yaml
@@ -18,21 +20,27 @@ from mobench.console import fail, say
 from mobench.store import JobFolder, outputs_root, results_root, write_atomic, write_json
 
 LARGEST = 200_000  # bytes of a solutions.npz: networks belong into no repository
+KEYS = ("run", "step", "seed", "output")
 PRIVATE = ("host", "pid")
 
 
-def keep(folder: JobFolder, root: Path, history: bool = False, every: int = 1) -> int:
-    """Copy one finished job; returns its size in bytes. Of its history, steps that are multiples of `every`, and the last."""
+def keep(
+    folder: JobFolder, root: Path, history: bool = False, every: int = 1, columns: Sequence[str] | None = None
+) -> int:
+    """Copy one finished job; returns its size in bytes. Of its history, steps that are multiples of `every`, and the last;
+    of its columns, those of which run and step they are, and those that begin with one of `columns` (None: all)."""
     target = root / "runs" / folder.key
     solutions = folder.path / "solutions.npz"
     small = solutions.exists() and solutions.stat().st_size <= LARGEST
     names = ["final.csv", "meta.json", *(["solutions.npz"] if small else [])]
     for name in names:
         write_atomic(target / name, (folder.path / name).read_bytes())
-    if history and every > 1:
+    if history and (every > 1 or columns is not None):
         steps = folder.history()
-        thinned = steps[(steps["step"] % every == 0) | (steps["step"] == steps["step"].max())]
-        JobFolder(target).write_table("history.parquet", thinned.reset_index(drop=True))
+        steps = steps[(steps["step"] % every == 0) | (steps["step"] == steps["step"].max())]
+        if columns is not None:
+            steps = steps[[name for name in steps if name in KEYS or name.startswith(tuple(columns))]]
+        JobFolder(target).write_table("history.parquet", steps.reset_index(drop=True))
     elif history:
         write_atomic(target / "history.parquet", (folder.path / "history.parquet").read_bytes())
     config = folder.config() | {"data_root": "data"}
@@ -52,9 +60,14 @@ def main() -> int:
     parser.add_argument(
         "--every", type=int, default=1, metavar="N", help="of the recorded steps every N-th, and the last"
     )
+    parser.add_argument(
+        "--columns", nargs="+", metavar="PREFIX", help="of the recorded columns those that begin so, such as f_ violation"
+    )
     code, given = 0, parser.parse_args()
     if given.every < 1:
         parser.error(f"--every={given.every} must be at least 1")
+    if not given.history and (given.every > 1 or given.columns):
+        parser.error("--every and --columns are about the history: add --history")
     for id in given.ids:
         try:
             jobs = read(artifact_folder(id))["provenance"]["jobs"]
@@ -67,7 +80,7 @@ def main() -> int:
             if not folder.done:
                 say(f"{id} {name}: {key} is kept already or not finished; left alone")
                 continue
-            say(f"{id} {name}: {key}, {keep(folder, results_root(), given.history, given.every) / 1e3:.0f} kB")
+            say(f"{id} {name}: {key}, {keep(folder, results_root(), given.history, given.every, given.columns) / 1e3:.0f} kB")
     return code
 
 

@@ -97,6 +97,25 @@ def test_histories_can_be_thinned(mobench: Run, results: Path) -> None:
     pd.testing.assert_frame_equal(thin, whole[whole["step"].isin([0, 2, 4, 5])].reset_index(drop=True))
 
 
+def test_columns_can_be_chosen(mobench: Run, results: Path) -> None:
+    first = mobench(*QUICK, "record.every=1", "record.evaluate=true")
+    kept_rows.keep(first.job, results, history=True, columns=("f_", "viol"))
+    some, whole = JobFolder(results / "runs" / first.job.key).history(), first.job.history()
+    assert list(some) == ["run", "step", "seed", "output", "f_1", "f_2"]
+    assert set(whole) > set(some)
+    pd.testing.assert_frame_equal(some, whole[list(some)])
+
+
+@pytest.mark.parametrize("option", [("--every", "2"), ("--columns", "f_")])
+def test_parts_of_a_history_that_is_left_behind(
+    option: tuple[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["keep", "ferero/fig7", *option])
+    with pytest.raises(SystemExit):
+        kept_rows.main()
+    assert "add --history" in capsys.readouterr().err
+
+
 def test_folders_of_data_stay_behind(
     mobench: Run, results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
