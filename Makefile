@@ -58,7 +58,7 @@ format: install  ## apply ruff's formatting
 artifact: install  ## one table or figure, its jobs first: make artifact ID=ferero/fig3 (or ferero/all, all) [WORKERS=4]
 	$(BIN)/mobench +experiment=$(ID) scale=$(SCALE) hardware=$(HARDWARE) $(LAUNCH)
 
-keep: install  ## keep the rows of a drawn artifact with the project: make keep ID=csmoo/fig38
+keep: install  ## keep the rows of a drawn artifact with the project: make keep ID=csmoo/fig38 (or ID="csmoo/fig2 --history")
 	$(BIN)/python -m mobench.keep $(ID)
 
 report: install  ## the static site outputs/report/index.html, docs/results.md and the tables of README and docs/papers

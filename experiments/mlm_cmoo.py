@@ -14,6 +14,7 @@ import pandas as pd
 from mobench.artifacts import Artifact, JobRows, Runs, artifact
 from mobench.artifacts import style as st
 from mobench.data.celeba import LABELS
+from mobench.errors import StoreError
 
 from .radar import draw_polygon, polygon_area, radar_axes
 
@@ -195,6 +196,10 @@ class Timed:
         members have had so far, each task alone."""
         h = self.rows.history
         if h["run"].nunique() == 1 and "warm_seconds" not in self.rows.final and not self.rows.config.get("space"):
+            if (np.diff(h["step"]) != 1).any():
+                raise StoreError(
+                    f"{self.rows.folder.path}: a running mean over batches needs all steps in history.parquet."
+                )
             table = h.set_index("step")[["f_1", "f_2"]].rolling(self.window).mean()
         else:
             good = h[h["violation"] <= 0]
@@ -241,10 +246,11 @@ def _multiple(runs: list[Timed], own: list[Timed], task: str, level: float) -> C
         if (unit := mine.seconds(task, level)) is not None
     ]
     if not pairs:
-        found = [run.seconds(task, level) for run in runs]
-        done = [t for t in found if t is not None]
-        text = f"{np.mean(done):.1f} s{Runs(len(done), len(found)).short}" if done else "nor did this"
-        return Cell(f"{text}; MLM-CMOO did not arrive" if done else f"MLM-CMOO did not arrive, {text}")
+        missing = "MLM-CMOO did not arrive" + ("" if len(runs) == len(own) else " with this seed")
+        done = [t for run in runs if (t := run.seconds(task, level)) is not None]
+        if not done:
+            return Cell(f"{missing}, nor did this")
+        return Cell(f"{np.mean(done):.1f} s{Runs(len(done), len(runs)).short}; {missing}")
     whole = Runs(len(pairs), len(runs)).short
     least = float(np.mean([(run.total if t is None else t) / unit for run, t, unit in pairs]))
     faster = tuple(t / unit for _, t, unit in pairs if t is not None and t <= unit)
@@ -306,14 +312,14 @@ def table1(a: Artifact) -> None:
     a.table(pd.DataFrame(shown))
     best = min(run.losses.min().min() for run in own)
     a.note(
-        f"Loss: running mean over {WINDOWS[a.scale]} batches (MLM-CMOO), or the best of the feasible members on the generation's "
-        "batch (populations; hybrid: on all samples). Time: training alone, warm starts charged to the baselines; a run's time is "
-        "spread evenly over its steps, although PSL's first ones, without a model, are cheaper. Jobs that ran at the same "
-        f"time, on a core each: {max(run.rows.meta.get('at_once', 1) for run in own)}."
+        f"Loss: running mean over {WINDOWS[a.scale]} batches (single trajectories), or the best of the feasible members on the "
+        "generation's batch (populations; hybrid: on all samples). Time: training alone, warm starts charged to the baselines; "
+        "a run's time is spread evenly over its steps, although PSL's first ones, without a model, are cheaper. Jobs at a time "
+        f"on the machine: {', '.join(sorted({str(job.meta.get('at_once', 'not known')) for job in a.jobs.values()}))}."
     )
     if EASIER[a.scale]:
         easier = " and ".join(f"{level:g}" for level in EASIER[a.scale])
-        a.note(f"Losses {easier} are not the paper's: times to losses that are reached. They are in no claim.")
+        a.note(f"The losses {easier} are ours, not the paper's; no claim is about them.")
     a.note(
         "Equal weights: plain descent on the same batches, without constraints: what these step sizes reach in as many steps."
     )

@@ -3,24 +3,25 @@
 Copies final.csv, config.yaml, meta.json and status.json of their jobs to experiments/results/runs, where `mobench` finds
 them before it runs a job again; solutions.npz too where it is small. Histories stay behind, because they are large, unless
 `--history` asks for them (an artifact that draws curves needs them): whole, or each N-th step (`--every`) and some
-`--columns`. Host names and paths stay behind in any case.
+`--columns`. Host names and paths stay behind in any case. Then the artifact is drawn from what is kept, and compared.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import yaml
 
-from mobench.artifacts.artifact import artifact_folder, read
+from mobench.artifacts.artifact import Artifact, JobRows, artifact_folder, read, registered
 from mobench.console import fail, say
+from mobench.errors import StoreError
 from mobench.store import JobFolder, outputs_root, results_root, write_atomic, write_json
 
 LARGEST = 200_000  # bytes of a solutions.npz: networks belong into no repository
-KEYS = ("run", "step", "seed", "output")
 PRIVATE = ("host", "pid")
 
 
@@ -28,7 +29,7 @@ def keep(
     folder: JobFolder, root: Path, history: bool = False, every: int = 1, columns: Sequence[str] | None = None
 ) -> int:
     """Copy one finished job; returns its size in bytes. Of its history, steps that are multiples of `every`, and the last;
-    of its columns, those of which run and step they are, and those that begin with one of `columns` (None: all)."""
+    of its columns, those that say of which run and step they are, and those that begin with one of `columns` (None: all)."""
     target = root / "runs" / folder.key
     solutions = folder.path / "solutions.npz"
     small = solutions.exists() and solutions.stat().st_size <= LARGEST
@@ -39,7 +40,8 @@ def keep(
         steps = folder.history()
         steps = steps[(steps["step"] % every == 0) | (steps["step"] == steps["step"].max())]
         if columns is not None:
-            steps = steps[[name for name in steps if name in KEYS or name.startswith(tuple(columns))]]
+            keys = list(steps).index("output") + 1  # run, step, seed, varied fields of the algorithm, output
+            steps = steps[[n for k, n in enumerate(steps) if k < keys or n.startswith(tuple(columns))]]
         JobFolder(target).write_table("history.parquet", steps.reset_index(drop=True))
     elif history:
         write_atomic(target / "history.parquet", (folder.path / "history.parquet").read_bytes())
@@ -52,6 +54,27 @@ def keep(
     return sum(f.stat().st_size for f in target.iterdir())
 
 
+def fault(id: str, origin: Mapping[str, Any], drawn: Path, root: Path) -> str | None:
+    """Why an artifact cannot be drawn from kept rows as it was drawn (`origin`: its provenance), or None."""
+    claims = json.loads((drawn / "claims.json").read_text())
+    a = Artifact(
+        id,
+        origin["title"],
+        origin["scale"],
+        {name: JobRows(JobFolder(root / "runs" / key)) for name, key in origin["jobs"].items()},
+    )
+    try:
+        registered(id)(a)
+    except (StoreError, KeyError) as error:
+        return f"it cannot be drawn from them: {error}"
+    then, now = drawn / "table.csv", a.files.get("table.csv")
+    if (then.read_bytes() if then.exists() else None) != now:
+        return "its table comes out different"
+    if [c["measured"] for c in claims] != [c.measured for c in a.claims]:
+        return "its claims come out different"
+    return None
+
+
 def main() -> int:
     """Keep the jobs of the given artifacts."""
     parser = argparse.ArgumentParser(prog="python -m mobench.keep", description=(__doc__ or "").split("\n\n")[0])
@@ -61,7 +84,10 @@ def main() -> int:
         "--every", type=int, default=1, metavar="N", help="of the recorded steps every N-th, and the last"
     )
     parser.add_argument(
-        "--columns", nargs="+", metavar="PREFIX", help="of the recorded columns those that begin so, such as f_ violation"
+        "--columns",
+        nargs="+",
+        metavar="PREFIX",
+        help="of the recorded columns those that begin so, such as f_ violation",
     )
     code, given = 0, parser.parse_args()
     if given.every < 1:
@@ -70,7 +96,8 @@ def main() -> int:
         parser.error("--every and --columns are about the history: add --history")
     for id in given.ids:
         try:
-            jobs = read(artifact_folder(id))["provenance"]["jobs"]
+            origin = read(artifact_folder(id))["provenance"]
+            jobs = origin["jobs"]
         except (OSError, json.JSONDecodeError, KeyError):
             fail(f"{id} is not drawn in {outputs_root()}; draw it first: mobench +experiment={id}")
             code = 1
@@ -80,7 +107,16 @@ def main() -> int:
             if not folder.done:
                 say(f"{id} {name}: {key} is kept already or not finished; left alone")
                 continue
-            say(f"{id} {name}: {key}, {keep(folder, results_root(), given.history, given.every, given.columns) / 1e3:.0f} kB")
+            say(
+                f"{id} {name}: {key}, {keep(folder, results_root(), given.history, given.every, given.columns) / 1e3:.0f} kB"
+            )
+        if all(JobFolder(results_root() / "runs" / key).done for key in jobs.values()) and (
+            why := fault(id, origin, artifact_folder(id), results_root())
+        ):
+            fail(
+                f"The kept rows of {id} are not enough: {why}. Keep more of its history: --history, --every, --columns."
+            )
+            code = 1
     return code
 
 

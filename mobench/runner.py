@@ -432,9 +432,8 @@ def _finish(
         "execution": f"one batch of {len(job.runs)} runs on {job.device}, {torch.get_num_threads()} thread(s), "
         f"{job.problem.strategy(job.device)}",
         **job.problem.facts(job.runs),
-        "at_once": int(
-            os.environ.get(PARALLEL) or 1
-        ),  # jobs of the sweep on this machine: its neighbours may cost time
+        # workers of the sweep on this machine (under Slurm 1): neighbours may cost time
+        "at_once": int(os.environ.get(PARALLEL) or 1),
         "dtype": job.config["dtype"],
         "seconds_train": spent,
         "seconds_evaluate": evaluate,

@@ -214,11 +214,19 @@ class JobsSweeper(Sweeper):
 
     def _kept_together(self, config: dict[str, Any], command: list[str], jobs: dict[str, list[str]]) -> bool:
         """Whether an artifact that runs its jobs again, since it compares their times, is drawn from rows that come with the
-        project: if those of all of its jobs do, which were timed together, and there are none of this machine's."""
+        project: if those of all of its jobs do, from one machine and one commit, and none are in `outputs`."""
         if not config["rerun"] or any(_key(o) == "rerun" for o in command):
             return False
-        places = (places_of(make_job(self._compose(overrides), planned=True)) for overrides in jobs.values())
-        return all(kept.done and not own.done for own, kept in places)  # most often the first has none
+        origins = set()
+        for overrides in jobs.values():
+            try:
+                own, kept = places_of(make_job(self._compose(overrides), planned=True))
+            except MobenchError:
+                return False  # the caller meets it again and says of which job
+            if own.done or not kept.done:
+                return False
+            origins.add(tuple(str(kept.meta().get(name)) for name in ("device", "git_sha", "versions")))
+        return len(origins) == 1
 
     def plan(self, arguments: list[str]) -> Plan:
         """Compose and check every job. Raises ConfigError or JoinError with all problems, before anything runs."""

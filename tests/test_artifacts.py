@@ -28,6 +28,7 @@ from mobench.schema import choices
 from mobench.store import JobFolder
 from tests.conftest import Run, shell
 
+SCALES = ("smoke", "laptop", "paper")
 VERDICTS = {"reproduced", "partial", "not reproduced", "not tested at this scale"}
 FIELDS = {"id", "statement", "source", "published", "measured", "tolerance", "scale", "verdict", "reason"}
 FIG7 = ("+experiment=ferero/fig7", "logger=local")
@@ -224,12 +225,18 @@ def test_launcher(tmp_path: Path) -> None:
     check_folder(root / "artifacts/ferero/fig7", "smoke")
     status = [json.loads(p.read_text()) for p in root.glob("runs/*/status.json")]
     assert [s["status"] for s in status] == ["done", "done"]
+    assert [json.loads(p.read_text())["at_once"] for p in root.glob("runs/*/meta.json")] == [2, 2]
     assert "Error executing job" not in done.stderr
     assert sorted(p.name for p in tmp_path.iterdir()) == ["outputs"]
 
 
-def test_timed_jobs_run_alone(mobench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever launches them: first all others together, then each by itself."""
+def test_timed_jobs_run_alone(mobench: Run, planner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever launches them: first all others together, then each by itself. Not where that takes hours."""
+    alone = {
+        scale: planner._compose(["+experiment=mlm_cmoo/table1", f"scale={scale}"])["artifact"]["alone"]
+        for scale in SCALES
+    }
+    assert alone == {"smoke": True, "laptop": True, "paper": False}
     groups = []
     monkeypatch.setattr(
         "mobench.sweeper.JobsSweeper._launch", lambda self, jobs: groups.append([job.artifact for job in jobs]) or []
@@ -251,9 +258,11 @@ def test_timed_jobs_are_read_where_all_were_kept(mobench: Run, tmp_path: Path, m
     assert first.code == 0, first.err
     jobs = first.folders
     assert len(jobs) == 15
-    assert all(job.meta()["at_once"] == 1 for job in jobs)
     for job in jobs:
-        keep_rows.keep(job, results, history=True)
+        keep_rows.keep(job, results, history=True, columns=("f_", "violation"))
+    drawn_from = (first.root / "artifacts/mlm_cmoo/table1", results)
+    origin = read(drawn_from[0])["provenance"]
+    assert keep_rows.fault("mlm_cmoo/table1", origin, *drawn_from) is None
     again = mobench(*command, root=tmp_path / "again")
     assert again.code == 0, again.err
     assert again.out.startswith("15 jobs, 15 finished before, 0 to run")
@@ -261,13 +270,35 @@ def test_timed_jobs_are_read_where_all_were_kept(mobench: Run, tmp_path: Path, m
     drawn = "artifacts/mlm_cmoo/table1/table.csv"
     assert (tmp_path / "again" / drawn).read_bytes() == (first.root / drawn).read_bytes()
 
+    own = next(job for job in jobs if "mlmcmoo" in job.key)
+    for history, columns, why in (
+        (True, ("f_",), None),
+        (True, ("violation",), "f_1"),
+        (False, None, "history.parquet"),
+    ):
+        shutil.rmtree(results / "runs" / own.key)
+        keep_rows.keep(own, results, history=history, columns=columns)
+        found = keep_rows.fault("mlm_cmoo/table1", origin, *drawn_from)
+        assert found is None if why is None else why in str(found)
+    keep_rows.keep(own, results, history=True, every=2)
+    assert "needs all steps" in str(keep_rows.fault("mlm_cmoo/table1", origin, *drawn_from))
+    keep_rows.keep(own, results, history=True)
+    table = drawn_from[0] / "table.csv"
+    table.write_text(table.read_text().replace("MLM-CMOO", "another method"))
+    assert "table comes out different" in str(keep_rows.fault("mlm_cmoo/table1", origin, *drawn_from))
+
     monkeypatch.setattr("mobench.sweeper.JobsSweeper._launch", lambda self, jobs: [])  # what would be run is said
     planned = "15 jobs, 0 finished before, 15 to run"
     assert mobench(*command, "rerun=true", root=tmp_path / "told").out.startswith(planned)
     (first.root / "artifacts/mlm_cmoo/table1/claims.json").unlink()  # else nothing has changed
     assert mobench(*command, root=first.root).out.startswith(planned)  # rows of this machine are not mixed with those
-    shutil.rmtree(results / "runs" / jobs[-1].key)
+    elsewhere = own.meta() | {"device": "another machine"}
+    (results / "runs" / own.key / "meta.json").write_text(json.dumps(elsewhere))
+    assert mobench(*command, root=tmp_path / "mixed").out.startswith(planned)
+    shutil.rmtree(results / "runs" / own.key)
     assert mobench(*command, root=tmp_path / "partly").out.startswith(planned)
+    wrong = mobench(*command, "problem.model=none", root=tmp_path / "wrong")
+    assert "mlm_cmoo/table1 mlm_cmoo_0: " in wrong.err
 
 
 # all of them

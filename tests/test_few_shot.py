@@ -409,11 +409,15 @@ NETS = {
 }
 
 
-@pytest.mark.parametrize("chunk", [0, 24 << 20])
+@pytest.mark.parametrize(("chunk", "pieces"), [(0, 1), (24 << 20, 1), (24 << 20, 2)])
 @pytest.mark.parametrize("case", list(NETS))
-def test_passes_are_those_of_a_loop_over_tasks(case: str, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_passes_are_those_of_a_loop_over_tasks(
+    case: str, chunk: int, pieces: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(model, "CHUNK", chunk)
     net, S, n = NETS[case]
+    if pieces == 2:  # the second one shorter, or as long where there are two tasks
+        monkeypatch.setattr(model, "PIECE", -(-S // 2) * n * net.side**2 * net.filters * 8)
     torch.manual_seed(0)
     theta = start_of(net)
     images = torch.rand(S, n, net.channels, net.side, net.side, dtype=torch.float64)
@@ -421,6 +425,7 @@ def test_passes_are_those_of_a_loop_over_tasks(case: str, chunk: int, monkeypatc
     slopes = torch.randn(S, n, net.features, dtype=torch.float64)
     parts = net.parts(images)
     assert len(parts) == (S if chunk == 0 else 1)
+    assert len(list(net._pieces(parts[0]))) == pieces
     features, tape = net.forward(theta, parts, keep=True)
     assert tape is not None
     rows = net.backward(theta, parts, tape, slopes)

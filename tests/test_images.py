@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import json
 import math
 import os
@@ -99,8 +100,9 @@ def test_parameters_are_those_of_the_module_in_its_order(name: str, P: int) -> N
 
 @pytest.mark.parametrize("execution", EXECUTIONS)
 @pytest.mark.parametrize("name", list(NETS))
-def test_scores_are_those_of_the_module(name: str, execution: str) -> None:
+def test_scores_are_those_of_the_module(name: str, execution: str, monkeypatch: pytest.MonkeyPatch) -> None:
     p, reference = tiny(model=name), module(name)
+    monkeypatch.setattr(products, "STACKED", 2 * p.network.channels[0])  # two runs together, then one
     x = torch.cat([data_of(p).x[:4], torch.rand(3, 36, 36, dtype=F64, generator=torch.Generator().manual_seed(0))])
     theta = p.initial(runs_at(45.0, seeds=(0, 1, 2)))
     found = p.network.logits(theta, x, execution)
@@ -141,10 +143,11 @@ def test_losses_and_gradients_are_those_of_single_models(name: str, R: int, pixe
 def test_hessian_products_are_those_of_single_models(
     name: str, execution: str, limit: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three chunks, the last one shorter; runs of two seeds in parts of at most `limit`, and of at most three."""
+    """Three chunks, the last one shorter; runs of two seeds in parts of at most `limit`, and of at most two."""
     monkeypatch.setattr(products, "CACHED", products.CACHED // (12 if name == "small" else 2))
     p, reference = tiny(model=name, execution=execution, max_batch_runs=limit), module(name)
-    monkeypatch.setattr(products, "STACKED", 3 * p.network.channels[0])
+    monkeypatch.setattr(products, "STACKED", 2 * p.network.channels[0])
+    assert products.stacked(p.network, 3) == 2
     runs = runs_at(*RAYS, seeds=(3, 1)).take([5, 0, 3, 2, 1])
     oracle, data, g = Epochs(p, runs, batch_size=40), data_of(p), torch.Generator().manual_seed(1)
     theta = p.initial(runs)
@@ -157,6 +160,35 @@ def test_hessian_products_are_those_of_single_models(
         plain_loops.load(reference, theta[r])
         close(found[r], plain_loops.hessian_product(reference, data.x[index], data.y[index], w[r], v[r]), 1e-10)
         close(rows[r], plain_loops.jacobian(reference, data.x[index], data.y[index])[1], 1e-10)
+
+
+@pytest.mark.parametrize("limit", [None, 2])
+def test_answers_do_not_depend_on_those_before(limit: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a point in closed form, in any order and again: memory is reused within an answer, never by the next."""
+    monkeypatch.setattr(products, "CACHED", products.CACHED // 12)
+    p, runs = tiny(model="small", execution="products", max_batch_runs=limit), runs_at(*RAYS, seeds=(3, 1))
+    oracle, theta, g = Epochs(p, runs, batch_size=40), p.initial(runs), torch.Generator().manual_seed(1)
+    w, v = torch.randn(6, 2, dtype=F64, generator=g), torch.randn(6, p.dim, dtype=F64, generator=g)
+    answers: dict[str, Any] = {
+        "values": lambda linear: linear.values(keep=False),
+        "values, kept": lambda linear: linear.values(keep=True),
+        "rows": lambda linear: linear.rows(),
+        "pull": lambda linear: linear.pull(w),
+        "hvp": lambda linear: linear.hvp(w, v),
+    }
+
+    def fresh() -> Any:
+        linear = p.linearize(theta, oracle.batch(1))
+        assert linear is not None
+        return linear
+
+    wanted = {name: answer(fresh()).clone() for name, answer in answers.items()}
+    for pair in itertools.permutations(answers, 2):
+        linear = fresh()
+        found = [(name, answers[name](linear)) for name in (*pair, *pair)]
+        for name, answer in found:  # looked at when all are there: none may have been written over
+            assert torch.equal(answer, wanted[name]), (pair, name)
+            assert not answer.is_inference()
 
 
 @pytest.mark.parametrize(("h", "w"), [(4, 6), (2, 2)])

@@ -21,8 +21,10 @@ from mobench.models.pooling import marked, maxima
 
 BLOCKS = 4
 SMALL = 16  # pixels of a map up to which weight gradients of all tasks are one product
-CHUNK = 24 << 20  # bytes of the largest map of one chunk; larger tensors are new memory each time, and page faults
-PIECE = 3 << 19  # bytes of the first block's z, four times the size of others, made at a time: they stay in the cache
+CHUNK = (
+    24 << 20
+)  # bytes of the first convolution's output in a chunk; larger tensors are new memory each time, and page faults
+PIECE = 3 << 19  # bytes of that output made at a time, one task at least: with few filters it stays in the cache
 
 
 class Block(NamedTuple):
@@ -58,14 +60,14 @@ class Saved(NamedTuple):
     """What a block keeps for its backward pass, for s tasks of n images, pixels before channels in memory.
 
     x: its input (s n, C, h, w). z: centred output of the convolution, with weights times sign(gamma). Both are None in the
-    first block. p: z after max-pooling, at: where the maxima lie (in the first block the numbers of `pooling`). out: its
-    output. r: 1 / standard deviation of z (s, 1, C).
+    first block. p: z after max-pooling, at: where the maxima lie (in the first block the numbers of `pooling`; None there where
+    nothing is kept). out: its output. r: 1 / standard deviation of z (s, 1, C).
     """
 
     x: Tensor | None
     z: Tensor | None
     p: Tensor
-    at: Tensor
+    at: Tensor | None
     out: Tensor
     r: Tensor
 
@@ -98,8 +100,8 @@ class FewShotNet:
     the pixels. Where e is the slope at the pooled maxima (0 where relu cuts), N pixels of a channel, a = |gamma| r:
         d beta = sum e,   d |gamma| = r sum e p,   dz = unpool(a e) - a d beta / N - z a r d|gamma| / N
     In the first block mean and variance follow from the moments of the images' patches, which do not change, and so do the
-    last two terms of dz: there z is not kept. Convolutions of all tasks (and the way back to x) are one; weight gradients
-    are taken task by task.
+    last two terms of dz: there z is not kept, and the convolution is a product with patches, made once for each set of images.
+    The other convolutions of all tasks (and the way back to x) are one; weight gradients are taken task by task.
     """
 
     eps: ClassVar[float] = 1e-5  # as PyTorch's layers
@@ -209,7 +211,7 @@ class FewShotNet:
         r = ((flat @ part.factor).square().sum(2).unsqueeze(1) + self.eps).rsqrt_()
         out = torch.addcmul(own.beta, p, own.gamma * r).relu_()
         maps = p.view(s * n, g, v, -1).permute(0, 3, 1, 2)
-        return Saved(None, None, maps, p if at is None else at, _maps(out, maps), r)
+        return Saved(None, None, maps, at, _maps(out, maps), r)
 
     def _pieces(self, part: Part) -> Iterator[tuple[slice, Float[Tensor, "t 4 ngv filters"]]]:
         """Some tasks, and memory for their z, the same again and again."""
@@ -258,6 +260,7 @@ class FewShotNet:
         x, z, p, at, _, r = saved
         assert x is not None
         assert z is not None
+        assert at is not None
         E, a, dbeta, dgamma = self._affine(e, s, saved, own)
         unpool = torch.ops.aten.max_pool2d_with_indices_backward
         dz = _pixels_first(unpool(_maps(E, p), z, [2, 2], [2, 2], [0, 0], [1, 1], False, at))
@@ -274,9 +277,10 @@ class FewShotNet:
     def _back_first(self, e: Tensor, part: Part, saved: Saved, own: Weights) -> list[Tensor]:
         """Gradients (s, ...) of the first block's four tensors."""
         E, a, dbeta, dgamma = self._affine(e, len(part.patches), saved, own)
-        found = []
+        at, found = saved.at, []
+        assert at is not None
         for here, dz in self._pieces(part):
-            marked(saved.at[here], dz.unbind(1))
+            marked(at[here], dz.unbind(1))
             dz.mul_(E[here].unsqueeze(1))
             found.append(dz.flatten(1, 2).mT @ part.patches[here].flatten(1, 4))
         # the rest of dz is not made: its products with the patches are moments

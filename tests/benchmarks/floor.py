@@ -39,6 +39,10 @@ class Seen(TorchDispatchMode):
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        with self:  # in inference mode `@` and convolutions arrive whole
+            whole = func.decompose(*args, **kwargs)
+        if whole is not NotImplemented:
+            return whole
         out = func(*args, **kwargs)
         if func.overloadpacket in PRODUCTS:
             given = [self._stand_in((func, i), value) for i, value in enumerate(args)]

@@ -185,11 +185,12 @@ def measure(rounds: int, quick: bool, say: Callable[[str], None]) -> Pictures:
     p, batch = _problem(quick), 16 if quick else 256
     sizes, threads, together, steps = ((1, 2), (1,), 2, 1) if quick else ((1, 5), (2, 1), 5, 1)
     before = torch.get_num_threads()
-    jobs = {f"pair {R}": _Jobs(quick, "rows", R, batch, 1, count=2) for R in sizes[-1:]}
-    for n in threads:
-        jobs |= {f"{kind} {n} {R}": _Jobs(quick, kind, R, batch, n) for kind in ("rows", "bare") for R in sizes}
-        jobs[f"plain {n}"] = _Jobs(quick, "plain", 1, batch, n)
+    jobs: dict[str, _Jobs] = {}
     try:
+        jobs |= {f"pair {R}": _Jobs(quick, "rows", R, batch, 1, count=2) for R in sizes[-1:]}
+        for n in threads:
+            jobs |= {f"{kind} {n} {R}": _Jobs(quick, kind, R, batch, n) for kind in ("rows", "bare") for R in sizes}
+            jobs[f"plain {n}"] = _Jobs(quick, "plain", 1, batch, n)
         cases: dict[str, Work] = {**jobs}
         cases |= {
             f"step {name}": _after(threads[0], _steps(p, algorithm, together, batch, steps), steps)
@@ -326,8 +327,8 @@ def markdown(found: Pictures, table: Callable[..., str], number: Callable[[float
         "## Pictures with two labels",
         f"LeNet (31,910 parameters), float32, batches of {found.batch} pictures of 36 x 36 pixels (embedded digits); numbers of "
         "this section are medians of the rounds. Losses and the gradients of both, ms per model and step, against PyTorch "
-        "modules one after the other with `autograd.grad` for each task, each case in a process of its own that has settled. "
-        f"Aim: >= {AIM_ROWS:g}x on 2 cores, with 2 threads or in two jobs at the same time (`hydra/launcher=joblib`) against "
+        "modules one after the other with `autograd.grad` for each task, each case of this table in a process of its own that has "
+        f"settled. Aim: >= {AIM_ROWS:g}x on 2 cores, with 2 threads or in two jobs at a time (`hydra/launcher=joblib`) against "
         "modules with 2 threads. Last ratio: that of the matrix products alone, which nothing that computes these gradients "
         "with them can exceed.",
         table(["threads", "R", "mobench ms", "modules ms", "ratio", "of the products", "aim met"], rows),
