@@ -214,7 +214,7 @@ class JobsSweeper(Sweeper):
 
     def _kept_together(self, config: dict[str, Any], command: list[str], jobs: dict[str, list[str]]) -> bool:
         """Whether an artifact that runs its jobs again, since it compares their times, is drawn from rows that come with the
-        project: if those of all of its jobs do, from one machine and one commit, and none are in `outputs`."""
+        project: if those of all of its jobs do, from one model of processor and one commit, and none are in `outputs`."""
         if not config["rerun"] or any(_key(o) == "rerun" for o in command):
             return False
         origins = set()

@@ -328,11 +328,8 @@ class Heads(View):
 
     def lower_hvp(self, y: Float[Tensor, "R B q"], v: Float[Tensor, "R k q"]) -> Float[Tensor, "R k q"]:
         Z, Y = self._support
-        w, u, Zt = (
-            y.reshape(len(Z), len(Y), -1),
-            v.reshape(len(Z), -1, Z.shape[2]),
-            Z.mT,
-        )  # columns of a block as more ways
+        # columns of a block of v as more ways
+        w, u, Zt = y.reshape(len(Z), len(Y), -1), v.reshape(len(Z), -1, Z.shape[2]), Z.mT
         P = torch.softmax(torch.bmm(w, Zt), dim=1).unsqueeze(1)
         B = torch.bmm(u, Zt).view(len(Z), -1, *Y.shape).mul_(P)
         C = B.addcmul_(P, B.sum(2, keepdim=True), value=-1.0).flatten(1, 2)

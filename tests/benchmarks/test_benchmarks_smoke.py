@@ -95,3 +95,11 @@ def test_authors_style_loops_take_the_same_way() -> None:
                 x0[r].numpy(), runs.weights[r].numpy(), steps=steps, step_size=algorithm.step_size
             )
             np.testing.assert_allclose(other, expected[r], rtol=0, atol=tolerance, err_msg=name)
+
+
+def test_products_that_arrive_whole_in_inference_mode_are_counted() -> None:
+    a, x, w = torch.ones(4, 3, 3), torch.ones(2, 1, 5, 5), torch.ones(2, 1, 3, 3)
+    for mode in (torch.no_grad, torch.inference_mode):
+        with mode(), floor.Seen() as seen:
+            _ = a @ a, a[0] @ a[0], torch.nn.functional.conv2d(x, w)
+        assert [str(func.overloadpacket) for func, _, _ in seen.calls] == ["aten.bmm", "aten.mm", "aten.convolution"]
