@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-
-from mobench.artifacts import style as st
+from matplotlib.patheffects import withStroke
 
 ROTATION = math.pi / 2  # the first axis points up
 
@@ -34,12 +33,23 @@ def radar_axes(fig: Any, position: Any, labels: Sequence[str], low: float, high:
     ax.set_xticks(angles, labels)
     ax.set_ylim(low, high)
     ax.set_yticks(list(ticks))
-    ax.set_yticklabels([f"{t:g}" for t in ticks], fontsize=6.5, color=st.GREY)
-    ax.set_rlabel_position(180 / len(labels))
+    ax.set_yticklabels([])
+    for t in ticks:  # on top of the polygons, which pass over an axis' own labels
+        halo = [withStroke(linewidth=2, foreground="white")]
+        ax.text(
+            np.pi / len(labels),
+            t,
+            f"{t:g}",
+            fontsize=6.5,
+            color="#555555",
+            ha="center",
+            va="center",
+            path_effects=halo,
+            zorder=4,
+        )
     ax.grid(lw=0.4, color="#CCCCCC")
     ax.spines["polar"].set_visible(False)
     ax.tick_params(axis="x", pad=4)
-    ax.tick_params(axis="y", pad=1)
     return ax
 
 

@@ -17,6 +17,7 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 from mobench.core import Problem, Runs
+from mobench.core.point import Linear
 from mobench.core.preferences import resolve
 from mobench.core.sets import L1Epigraph
 from mobench.errors import ConfigError
@@ -757,6 +758,44 @@ def test_composite_values_and_rows(size: int | None) -> None:
     assert (REGULAR.n_objectives, REGULAR.n_constraints, REGULAR.dim) == (2, 1, 6)
     assert REGULAR.n_samples == 30
     assert REGULAR.columns(x, V)["norm"].tolist() == x[:, :5].abs().sum(1).tolist()
+
+
+def test_composites_of_a_problem_that_answers_with_products() -> None:
+    """A `Linear` is asked for its values with `keep`, as the rows may follow; without it a network drops what they need."""
+    asked: list[bool] = []
+
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Products(LeastSquares):
+        def linearize(self, x: Tensor, batch: Tensor | None = None) -> Linear:  # type: ignore[override]
+            outer, f = super(), self.values
+            inner = outer.linearize(x, batch)
+            assert inner is not None
+
+            class Answer(Linear):
+                count = 3
+
+                def values(self, keep: bool) -> Tensor:
+                    asked.append(keep)
+                    return f(x, batch)
+
+                def rows(self) -> Tensor:
+                    return inner[1]()
+
+                def pull(self, w: Tensor) -> Tensor:
+                    raise AssertionError
+
+                def hvp(self, w: Tensor, v: Tensor) -> Tensor:
+                    raise AssertionError
+
+            return Answer()
+
+    p = L1Regularized(problem=Products(n=5, samples=30, caps=[None, 2.0]), weights=[0.1, 0.3, 0.2])
+    x = torch.randn(3, 6, dtype=F64, generator=torch.Generator().manual_seed(0))
+    V, rows = p.linearize(x)  # type: ignore[misc]
+    expected, expected_rows = REGULAR.linearize(x)  # type: ignore[misc]
+    torch.testing.assert_close(V, expected)
+    torch.testing.assert_close(rows(), expected_rows())
+    assert asked == [True]
 
 
 def test_the_start_is_the_inner_one_and_feasible() -> None:
