@@ -257,7 +257,7 @@ def test_timed_jobs_are_read_where_all_were_kept(mobench: Run, tmp_path: Path, m
     first = mobench(*command)
     assert first.code == 0, first.err
     jobs = first.folders
-    assert len(jobs) == 15
+    assert len(jobs) == 16
     for job in jobs:
         keep_rows.keep(job, results, history=True, columns=("f_", "violation"))
     drawn_from = (first.root / "artifacts/mlm_cmoo/table1", results)
@@ -265,7 +265,7 @@ def test_timed_jobs_are_read_where_all_were_kept(mobench: Run, tmp_path: Path, m
     assert keep_rows.fault("mlm_cmoo/table1", origin, *drawn_from) is None
     again = mobench(*command, root=tmp_path / "again")
     assert again.code == 0, again.err
-    assert again.out.startswith("15 jobs, 15 finished before, 0 to run")
+    assert again.out.startswith("16 jobs, 16 finished before, 0 to run")
     assert again.folders == []
     drawn = "artifacts/mlm_cmoo/table1/table.csv"
     assert (tmp_path / "again" / drawn).read_bytes() == (first.root / drawn).read_bytes()
@@ -288,7 +288,7 @@ def test_timed_jobs_are_read_where_all_were_kept(mobench: Run, tmp_path: Path, m
     assert "table comes out different" in str(keep_rows.fault("mlm_cmoo/table1", origin, *drawn_from))
 
     monkeypatch.setattr("mobench.sweeper.JobsSweeper._launch", lambda self, jobs: [])  # what would be run is said
-    planned = "15 jobs, 0 finished before, 15 to run"
+    planned = "16 jobs, 0 finished before, 16 to run"
     assert mobench(*command, "rerun=true", root=tmp_path / "told").out.startswith(planned)
     (first.root / "artifacts/mlm_cmoo/table1/claims.json").unlink()  # else nothing has changed
     assert mobench(*command, root=first.root).out.startswith(planned)  # rows of this machine are not mixed with those

@@ -52,7 +52,7 @@ def test_seeds_where_mlm_cmoo_did_not_arrive_are_counted() -> None:
     assert (cell.text, cell.value) == ("x3.00 (2 of 3)", None)
     nobody: Any = [Fake(10, None)] * 3
     assert _multiple(runs, nobody, "L", 0.1).text == "8.0 s; MLM-CMOO did not arrive"
-    assert _multiple(nobody, nobody, "L", 0.1).text == "MLM-CMOO did not arrive, nor did this"
+    assert _multiple(nobody, nobody, "L", 0.1).text == "MLM-CMOO did not arrive, nor did this in 10 s"
     first: Any = [nobody[0], *runs[1:]]  # where others arrived, the text must not say that nobody did
     assert _multiple(runs[:1], first, "L", 0.1).text == "8.0 s; MLM-CMOO did not arrive with this seed"
 
