@@ -44,7 +44,9 @@ class MLMCMOO(Algorithm):
             weights) instead of gradients, U has the opposite sign, the weights' update subtracts a proximal point of x, which
             is defined for M = P only (left out elsewhere). It does not see its constraints; kept for the record.
         projections: false leaves out P and the clips of "literal", which prints none.
-        inner: "gradient", as above; "exact": theta+ and mu+ solve their problems (gamma_2 <= 0.1 then on networks).
+        inner: "gradient", as above; "exact": theta+ and mu+ solve their problems. mu+ is then gamma_2 g
+            at once, and the step alpha (1 + sum of mu): networks need gamma_2 <= 0.1 (River Flow with alpha = 0.1
+            diverges even so).
         lam_target: "unconstrained" lam', or "constrained": that of min |G lam + J nu|, nu >= 0 on constraints with
             g >= -active.
         nabla_h: "gradient", as above; "prox": gradients of Moreau envelopes (a point less its proximal point) in theta+, lam+ and
@@ -53,7 +55,8 @@ class MLMCMOO(Algorithm):
             which is smooth where |G v| = 0: where no constraint binds iterates end there, and those of h_power = 1 oscillate.
         eta, eta_mu (null: eta), beta, gamma1, gamma2, r, c0, penalty_power p: as above.
         diagnose: every so many steps the stationarity R_t (distance of 0 to gradient plus normal cone of the penalised problem
-            in x, lam and z) and the inner error |(theta+, mu+) - (theta*, mu*)|; 0: never.
+            at the top, times c_t, in x, lam and z; the theorem's has the signs that are mended here) and the inner error
+            |(theta+, mu+) - (theta*, mu*)|; 0: never.
 
     Raises ConfigError for steps outside of their stable range: eta / gamma_1, eta_mu / gamma_2 and beta / gamma_2 below 2.
     Departures: the signs of the mu step, U and the multiplier term, and the second term of the weights' update are corrected
@@ -113,7 +116,14 @@ class MLMCMOO(Algorithm):
             own, step = ("eta", self.eta) if self.eta_mu is None else ("eta_mu", self.eta_mu)
             self._stable(own, step, "gamma2", self.gamma2)
         self._stable("beta", self.beta, "gamma2", self.gamma2)
-        literal = {"inner": "gradient", "nabla_h": "gradient", "use_u": True, "h_power": 1, "u_clip": None}
+        literal = {
+            "inner": "gradient",
+            "nabla_h": "gradient",
+            "use_u": True,
+            "h_power": 1,
+            "u_clip": None,
+            "diagnose": 0,
+        }
         for name, value in literal.items():
             if self.variant == "literal" and getattr(self, name) != value:
                 raise ConfigError(f"algorithm.{name}={getattr(self, name)} is an option of variant=corrected.")

@@ -130,9 +130,15 @@ def results_markdown(root: Path | None = None, expected: Sequence[str] = ()) -> 
                 lines.append(f"| {_md(entry.id)} | – | – | – | {why} | {_code(entry.command)} |")
         for entry in paper.waiting:
             lines.append(f"| {_md(entry.id)} | – | – | – | not drawn yet | {_code(entry.command)} |")
-        failing = [(e, c) for e in paper.entries for c in e.claims if c.verdict.name in FAILING]
+        # at the paper's own scale a claim that is not tested has a cause, too
+        failing = [
+            (e, c)
+            for e in paper.entries
+            for c in e.claims
+            if c.verdict.name in FAILING or (c.verdict.key == "skip" and c.scale == "paper")
+        ]
         if failing:
-            lines += ["", "Why claims fail or hold in part:", ""]
+            lines += ["", "Why claims fail, hold in part or are not decided at the scale of the paper:", ""]
             lines += [
                 f"- {_md(e.id)}, {_md(c.id)} ({_mark(c.verdict)}): {_md(c.reason) or 'no reason is on record.'}"
                 for e, c in failing

@@ -39,7 +39,12 @@ VERDICTS = {
         Verdict("yes", "reproduced", "✓", "measured, and inside the tolerance that was fixed beforehand"),
         Verdict("part", "partial", "◐", "holds in part; the reason says which part does not"),
         Verdict("no", "not reproduced", "✗", "measured, and it does not hold: a finding, with its likely cause"),
-        Verdict("skip", "not tested at this scale", "○", "needs a larger scale than the one that was run"),
+        Verdict(
+            "skip",
+            "not tested at this scale",
+            "○",
+            "these runs cannot decide it: they are too small, or what the reason names is missing",
+        ),
     )
 }
 UNREADABLE = Verdict("bad", "unreadable", "!", "the claim's record is damaged; draw the artifact again")
