@@ -14,7 +14,7 @@ from torch import Tensor
 
 from mobench.algorithms.mgda import MGDA
 from mobench.algorithms.mlm_cmoo import MLMCMOO, tangent_to_simplex
-from mobench.constraints import LossCap
+from mobench.constraints import LossCap, LossRatio, WeightBall
 from mobench.core import GraphPoint, Runs, loop
 from mobench.errors import ConfigError
 from mobench.metrics import constrained_kkt
@@ -173,7 +173,7 @@ def test_exact_multipliers_solve_their_problem() -> None:
 
 
 def test_hessian_term_is_the_gradient_of_the_norm() -> None:
-    """HV(v) against finite differences of |G(x) l|; U = 0 where theta+ = lam."""
+    """HV(v) against finite differences of |G(x) l|."""
     runs = Runs.product(THIRDS, [0, 2])
     oracle = Exact(BallAndHalfSpace(), runs)
     algorithm, v = MLMCMOO(), torch.tensor([[0.2, 0.5, 0.3], [0.6, 0.1, 0.3]], dtype=F64)
@@ -191,6 +191,46 @@ def test_hessian_term_is_the_gradient_of_the_norm() -> None:
         torch.testing.assert_close(found[:, i], (norm(x + e) - norm(x - e)) / 2e-6, rtol=1e-5, atol=1e-7)
     graph = GraphPoint(lambda y: oracle.problem.values(y), x, oracle.spec.X, 3, {})
     torch.testing.assert_close(algorithm._h(graph, v, norm(x).unsqueeze(1)), found)
+
+
+def test_hessian_term_is_zero_where_both_weight_vectors_agree() -> None:
+    """U = 0 where theta+ = lam: at x = (0, -1) of P1 both gradients are equally steep, so that equal weights stay."""
+    oracle, start = Exact(HalfPlane(), ONE), torch.tensor([[0.0, -1.0]], dtype=F64)
+    point = make_point(oracle.problem, start, oracle.spec)
+    steps = []
+    for use_u in (True, False):
+        algorithm = MLMCMOO(use_u=use_u)
+        d, told, _ = algorithm.step(
+            (point,), loop.start(oracle, algorithm, {}, start, ONE, 20)["alg"], 0, algorithm.step_size
+        )
+        torch.testing.assert_close(told["theta"], EVEN)
+        steps.append(d)
+        assert not use_u or float(told["u_ratio"]) < 1e-15
+    torch.testing.assert_close(steps[0], steps[1])
+
+
+def test_multiplier_term_is_the_gradient_of_the_augmented_lagrangian() -> None:
+    """x -> A(g(x), z): J clip(z + gamma_2 g, 0, r), which line 6 adds, against finite differences; also at the clips."""
+    problem, gamma2, r = BallAndHalfSpace(), 0.5, 2.0
+    runs = Runs.product(THIRDS, [0, 1, 2])
+    oracle = Exact(problem, runs)
+    z = torch.tensor([[0.3, 0.1], [0.0, 0.0], [1.9, 0.0]], dtype=F64)
+    x = torch.tensor([[0.5], [-0.2], [2.0]], dtype=F64).expand(3, 6) + 0.01 * oracle.initial(runs)
+
+    def envelope(x: Tensor) -> Tensor:
+        g = oracle.at(x, {}, 0).G
+        mu = (z + gamma2 * g).clamp(0.0, r)
+        return (mu * g - (mu - z) ** 2 / (2 * gamma2)).sum(1)
+
+    point = oracle.at(x, {}, 0)
+    mu = (z + gamma2 * point.G).clamp(0.0, r)
+    assert (mu == 0.0).any()
+    assert (mu == r).any()
+    found = point.pull(torch.cat([torch.zeros(3, 3, dtype=F64), mu], dim=1))
+    for i in range(x.shape[1]):
+        e = torch.zeros(x.shape[1], dtype=F64)
+        e[i] = 1e-6
+        torch.testing.assert_close(found[:, i], (envelope(x + e) - envelope(x - e)) / 2e-6, rtol=1e-6, atol=1e-7)
 
 
 # 6: known answers, in processes of their own: type checks of the test suite cost ten times the steps
@@ -259,6 +299,36 @@ def test_literal_does_not_see_its_constraint(tmp_path: FilePath) -> None:
     assert rows["violation"][0] > 0.5
     assert rows["multiplier_1"][0] == 0.0
     assert abs(x[0, 1]) < 0.05  # a Pareto point of the problem without constraint
+
+
+def test_literal_does_not_see_the_constraints_of_p2() -> None:
+    """Instances with minima outside of the ball; the specification's, of another generator: 16.5 and 4.4."""
+    runs = Runs.product(THIRDS, [0, 1])
+    oracle = Exact(BallAndHalfSpace(), runs)
+    literal = MLMCMOO(variant="literal", prox_steps=5, step_size=0.05, eta=0.05, beta=0.05)
+    state = loop.start(oracle, literal, {}, oracle.initial(runs), runs, 300)
+    state = loop.advance(oracle, literal, {}, state, 300)
+    assert float(oracle.at(state["theta"], {}, 0).G.amax(1).min()) > 1.0
+    assert float(state["alg"]["mu"].max()) == 0.0
+
+
+@pytest.mark.parametrize("family", ["ball", "ratio"])
+def test_other_families_of_constraints_are_met(family: str) -> None:
+    """Violated along plain descent from the same start, met at the end with multipliers."""
+    problem, runs = LeastSquares(), Runs.product(EVEN, [0, 1])
+    plain = Exact(problem, runs)
+    start = torch.full((2, problem.dim), 0.5, dtype=F64)
+    free = follow(plain, MLMCMOO(step_size=0.05, eta=0.05, beta=0.05), runs, 2000, start)[0][-1]
+    if family == "ball":
+        radius = 0.7 * float(free.norm(dim=1).min())
+        oracle: Any = WeightBall(plain, problem, runs, factor=None, radius=radius)
+    else:
+        oracle = LossRatio(plain, problem, runs, rho=1.01)
+    unconstrained = oracle.at(free, {}, 0).G.amax(1)
+    assert float(unconstrained.min()) > 0.01
+    end, states, _ = follow(oracle, MLMCMOO(step_size=0.05, eta=0.05, beta=0.05), runs, 2000, start)
+    assert float(oracle.at(end[-1], {}, 0).G.amax()) < 1e-3
+    assert float(states[-1]["mu"].amax(1).min()) > 0.0
 
 
 def test_literal_without_projections_diverges() -> None:
@@ -425,6 +495,7 @@ def test_tangent_cone_of_the_simplex_against_cvxpy() -> None:
         ({"penalty_power": 0.5}, "must lie in"),
         ({"gamma1": 0.0}, "algorithm.gamma1=0.0 must be > 0"),
         ({"variant": "literal", "inner": "exact"}, "option of variant=corrected"),
+        ({"variant": "literal", "diagnose": 5}, "option of variant=corrected"),
         ({"projections": False}, "option of variant=literal"),
         ({"variant": "printed"}, "corrected, literal"),
         ({"h_power": 3}, "must be 1"),

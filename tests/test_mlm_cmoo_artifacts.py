@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from experiments.mlm_cmoo import _chosen, _followed, _multiple, slope
+from experiments.mlm_cmoo import TASKS, _chosen, _followed, _multiple, _table1_claims, slope
 
 
 @dataclass
@@ -55,6 +56,117 @@ def test_seeds_where_mlm_cmoo_did_not_arrive_are_counted() -> None:
     assert _multiple(nobody, nobody, "L", 0.1).text == "MLM-CMOO did not arrive, nor did this in 10 s"
     first: Any = [nobody[0], *runs[1:]]  # where others arrived, the text must not say that nobody did
     assert _multiple(runs[:1], first, "L", 0.1).text == "8.0 s; MLM-CMOO did not arrive with this seed"
+
+
+def test_a_baseline_that_arrives_where_mlm_cmoo_does_not_is_faster() -> None:
+    own: Any = [Fake(10, None), Fake(10, 4.0), Fake(10, None)]
+    assert _multiple([Fake(50, 8.0), Fake(50, 8.0), Fake(50, 12.0)], own, "L", 0.1).faster == (0.8,)  # type: ignore[list-item]
+    nobody: Any = [Fake(10, None)]
+    assert _multiple([Fake(50, 5.0)], nobody, "L", 0.1).faster == (0.5,)  # type: ignore[list-item]
+
+
+@dataclass
+class Levels:
+    """A run that reached each loss at a time of its own."""
+
+    total: float
+    when: dict[tuple[str, float], float | None]
+    seconds_per_step: float = 1.0
+
+    @property
+    def losses(self) -> pd.DataFrame:
+        return pd.DataFrame({t: [0.5, 0.05] for t in TASKS})
+
+    @property
+    def rows(self) -> Any:
+        return SimpleNamespace(config={"steps": 1024, "algorithm": {"c0": 1.0, "penalty_power": 0.1}})
+
+    def seconds(self, task: str, level: float) -> float | None:
+        return self.when[task, level]
+
+
+class Claims:
+    """As much of an artifact as claims need."""
+
+    scale = "paper"
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, Any] = {}
+        self.said: dict[str, dict[str, Any]] = {}
+
+    def claim(self, id: str, statement: str, source: str, **kw: Any) -> None:
+        self.said[id] = kw
+
+    def note(self, text: str) -> None:
+        pass
+
+
+def judged(own: list[Levels], nsga2: list[Levels], psl: list[Levels]) -> dict[str, dict[str, Any]]:
+    """What Table 1 says of such runs at the paper's scale."""
+    a: Any = Claims()
+    ours: Any = own
+    unit, multiples = {}, {}
+    for t in TASKS:
+        for v in (0.01, 0.001):
+            times = [run.seconds(t, v) for run in own]
+            unit[t, v] = None if None in times else float(np.mean(times))  # type: ignore[arg-type]
+            for name, runs in (("NSGA-II", nsga2), ("PSL", psl)):
+                multiples[name, t, v] = _multiple(runs, ours, t, v)  # type: ignore[arg-type]
+    _table1_claims(a, (0.01, 0.001), unit, multiples, ours)
+    found: dict[str, dict[str, Any]] = a.said
+    return found
+
+
+def at(total: float, *times: float | None) -> Levels:
+    """Times of L at both losses, then of R."""
+    return Levels(total, dict(zip([(t, v) for t in TASKS for v in (0.01, 0.001)], times, strict=True)))
+
+
+IDS = ("reaches", "growth", "balance", "slower", "order", "ratios-grow")
+
+
+@pytest.mark.parametrize(
+    ("own", "nsga2", "psl", "holds"),
+    [
+        # as published: 1302, 2057, 1322, 2104 s; x2.2, x3.2, x2.3, x3.1; x1.8, x2.03, x1.7, x2.1
+        (
+            at(3000, 1302, 2057, 1322, 2104),
+            at(9000, 2.2 * 1302, 3.2 * 2057, 2.3 * 1322, 3.1 * 2104),
+            at(9000, 1.8 * 1302, 2.03 * 2057, 1.7 * 1322, 2.1 * 2104),
+            (True, True, True, True, True, True),
+        ),
+        # nobody arrives: one claim fails, and nothing can be said of the others
+        (at(10, *[None] * 4), at(9, *[None] * 4), at(1, *[None] * 4), (False, None, None, None, None, None)),
+        # MLM-CMOO arrives at one loss alone; what is known of the other claims holds, but is not all of it
+        (at(10, 4, None, 4, None), at(20, *[None] * 4), at(20, *[None] * 4), (False, None, None, None, None, None)),
+        # what is known contradicts a claim
+        (
+            at(10, 4, None, 8, None),
+            at(20, 2, None, 9, None),
+            at(20, *[None] * 4),
+            (False, None, False, False, None, None),
+        ),
+        # a baseline arrives where MLM-CMOO does not
+        (at(10, *[None] * 4), at(9, 5, None, None, None), at(1, *[None] * 4), (False, None, None, False, None, None)),
+        # baselines that are cut off late enough are slower; the claims about their multiples stay open
+        (at(10, 2, 4, 2, 4), at(20, *[None] * 4), at(20, *[None] * 4), (True, True, True, True, None, None)),
+        (at(10, 2, 4, 2, 4), at(3, *[None] * 4), at(20, *[None] * 4), (True, True, True, None, None, None)),
+    ],
+)
+def test_verdicts_of_table_1(own: Levels, nsga2: Levels, psl: Levels, holds: tuple[bool | None, ...]) -> None:
+    said = judged([own], [nsga2], [psl])
+    assert tuple(said[id]["holds"] for id in IDS) == holds
+    for id in IDS:
+        assert said[id]["measured"]
+        assert said[id]["reason"] or said[id]["holds"] is not None or id == "growth"
+
+
+def test_table_1_says_where_runs_ended() -> None:
+    nobody = [at(10, *[None] * 4)] * 2
+    said = judged(nobody, nobody, nobody)["reaches"]
+    assert said["measured"] == "not reached by all seeds: L at 0.01, L at 0.001, R at 0.01, R at 0.001"
+    assert "end of 1024 steps, seed 0: MLM-CMOO 0.05 and 0.05. " in said["reason"]
+    assert "by then 2 times smaller" in said["reason"]
 
 
 def test_slopes() -> None:
