@@ -85,6 +85,10 @@ def rate(a: Artifact) -> None:
         "points inside, where |G lam| = 0 is not smooth: iterates then oscillate at kkt of about 0.1 for any fixed eta, and "
         "algorithm.h_power=2 ends at 1e-4 or below."
     )
+    a.note(
+        "R_t: distance of 0 to the gradient, plus normal cone, of the function that the corrected method descends on; the "
+        "theorem's is that of the printed one."
+    )
     inner = {p: s for p, s in found["inner_error"].items() if p > 0}
     a.claim(
         "inner-rate",
