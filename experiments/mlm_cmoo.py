@@ -362,6 +362,8 @@ def table1(a: Artifact) -> None:
     a.note(
         "baseline_space: what NSGA-II and PSL search; the paper does not say. subspace: 50 random directions around a warm start "
         "by equal-weight gradient descent. full: all weights. hybrid: weights of the tasks, each evaluation an epoch of training."
+        f" Gradient steps inside: {_sizes(others, 'subspace', 'warm_step')} in warm starts, {_sizes(others, 'hybrid', 'step')} in "
+        "those epochs."
     )
     config = own[0].rows.config
     a.note(
@@ -369,6 +371,12 @@ def table1(a: Artifact) -> None:
         f"(ours: the paper gives neither). Smallest running mean of a loss that MLM-CMOO reached: {best:.3g}."
     )
     _table1_claims(a, levels, unit, multiples, own)
+
+
+def _sizes(others: Mapping[str, tuple[str, list[Timed]]], kind: str, name: str) -> str:
+    """Step sizes of the gradient descent inside of a search space."""
+    found = {run.rows.config["space"][name] for space, runs in others.values() if space == kind for run in runs}
+    return " and ".join(f"{size:g}" for size in sorted(found))
 
 
 def _all(met: list[bool], of: int) -> bool | None:
