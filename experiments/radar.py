@@ -31,6 +31,9 @@ def radar_axes(fig: Any, position: Any, labels: Sequence[str], low: float, high:
     ax.set_theta_direction(-1)
     angles = np.arange(len(labels)) * 2 * np.pi / len(labels)
     ax.set_xticks(angles, labels)
+    for text, angle in zip(ax.get_xticklabels(), angles, strict=True):  # beside the rings, not across them
+        side = round(math.sin(angle), 9)
+        text.set_horizontalalignment("center" if side == 0 else "left" if side > 0 else "right")
     ax.set_ylim(low, high)
     ax.set_yticks(list(ticks))
     ax.set_yticklabels([])
@@ -49,7 +52,7 @@ def radar_axes(fig: Any, position: Any, labels: Sequence[str], low: float, high:
         )
     ax.grid(lw=0.4, color="#CCCCCC")
     ax.spines["polar"].set_visible(False)
-    ax.tick_params(axis="x", pad=4)
+    ax.tick_params(axis="x", pad=0)
     return ax
 
 
