@@ -532,7 +532,7 @@ def fig1c(a: Artifact) -> None:
     top = np.nanmax([means[m] for m in METHODS], axis=0)
     fig = st.plt.figure(figsize=(4.6, 4.2), layout="constrained")
     reach = max(1.0, *(float((means[m] / top).max()) for m in ("ls", "mgda")))
-    ax = radar_axes(fig, 111, SITES, 0.0, reach, [0.25, 0.5, 0.75, 1.0])
+    ax = radar_axes(fig, 111, SITES, 0.0, reach, [0.25, 0.5, 0.75, 1.0], beside=True)
     for m, label in METHODS.items():
         draw_polygon(ax, means[m] / top, label, COLOURS[m])
     for m, label in (("ls", "equal weights (ours)"), ("mgda", "MGDA (ours)")):

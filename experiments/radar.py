@@ -24,21 +24,31 @@ def hull(polygons: np.ndarray) -> np.ndarray:
     return found
 
 
-def radar_axes(fig: Any, position: Any, labels: Sequence[str], low: float, high: float, ticks: Sequence[float]) -> Any:
-    """A polar panel with one axis for each label, from `low` at the centre to `high`."""
+def radar_axes(
+    fig: Any,
+    position: Any,
+    labels: Sequence[str],
+    low: float,
+    high: float,
+    ticks: Sequence[float],
+    beside: bool = False,
+) -> Any:
+    """A polar panel with one axis for each label, from `low` at the centre to `high`. `beside`: labels start outside of the
+    rings, which takes width; else they are centred at the ends of the axes."""
     ax = fig.add_subplot(position, projection="polar")
     ax.set_theta_offset(ROTATION)
     ax.set_theta_direction(-1)
     angles = np.arange(len(labels)) * 2 * np.pi / len(labels)
     ax.set_xticks(angles, labels)
-    for text, angle in zip(ax.get_xticklabels(), angles, strict=True):  # beside the rings, not across them
-        side = round(math.sin(angle), 9)
-        text.set_horizontalalignment("center" if side == 0 else "left" if side > 0 else "right")
+    if beside:
+        for text, angle in zip(ax.get_xticklabels(), angles, strict=True):
+            side = round(math.sin(angle), 9)
+            text.set_horizontalalignment("center" if side == 0 else "left" if side > 0 else "right")
     ax.set_ylim(low, high)
     ax.set_yticks(list(ticks))
     ax.set_yticklabels([])
+    halo = [withStroke(linewidth=2, foreground="white")]
     for t in ticks:  # on top of the polygons, which pass over an axis' own labels
-        halo = [withStroke(linewidth=2, foreground="white")]
         ax.text(
             np.pi / len(labels),
             t,
@@ -52,7 +62,7 @@ def radar_axes(fig: Any, position: Any, labels: Sequence[str], low: float, high:
         )
     ax.grid(lw=0.4, color="#CCCCCC")
     ax.spines["polar"].set_visible(False)
-    ax.tick_params(axis="x", pad=0)
+    ax.tick_params(axis="x", pad=0 if beside else 4)
     return ax
 
 
