@@ -104,6 +104,7 @@ class JobsSweeper(Sweeper):
 
     def __init__(self, params: dict[str, str] | None = None) -> None:
         self.params = dict(params or {})
+        self.told: str | None = None  # number of jobs at a time that joblib's workers were started with
         self._plain: dict[tuple[str, ...], dict[str, Any]] = {}
         self._bases: dict[tuple[str, ...], DictConfig] = {}
 
@@ -353,7 +354,12 @@ class JobsSweeper(Sweeper):
         if type(self.launcher).__name__ == "LocalLauncher" and jobs[0].config["hardware"]["device"].startswith("cuda"):
             params["gpus_per_node"] = torch.cuda.device_count()  # else submitit hides all of them
         os.environ["SUBMITIT_PREEMPT_SIGNAL"] = jobs[0].config["checkpoint"]["signal"]
-        os.environ[PARALLEL] = str(at_once(self.launcher, len(jobs)))
+        count = str(at_once(self.launcher, len(jobs)))
+        if self.told not in (None, count) and hasattr(self.launcher, "joblib"):
+            from joblib.externals.loky import get_reusable_executor
+
+            get_reusable_executor().shutdown(wait=True)  # its workers keep the environment in which they were started
+        os.environ[PARALLEL] = self.told = count
         try:
             with answering():
                 returns: Sequence[JobReturn | Exception | str] = self.launcher.launch(

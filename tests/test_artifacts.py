@@ -248,6 +248,18 @@ def test_timed_jobs_run_alone(mobench: Run, planner: Any, monkeypatch: pytest.Mo
     assert all(group == ["ferero/table11"] for group in groups[1:])
 
 
+def test_jobs_know_their_neighbours(tmp_path: Path) -> None:
+    """joblib's workers live on from the jobs that ran beside each other to those that run alone; what they were told must not."""
+    pytest.importorskip("hydra_plugins.hydra_joblib_launcher", reason="needs hydra-joblib-launcher")
+    two = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "logger=local", "progress=false")
+    done = shell(tmp_path / "outputs", "+experiment=ferero/fig7,mlm_cmoo/table1", "scale=smoke", *two, timeout=600)
+    assert done.returncode == 0, done.stderr
+    told: dict[bool, set[int]] = {True: set(), False: set()}
+    for path in (tmp_path / "outputs").glob("runs/*/meta.json"):
+        told[path.parent.name.startswith("multimnist")].add(json.loads(path.read_text())["at_once"])
+    assert told == {True: {1}, False: {2}}
+
+
 def test_timed_jobs_are_read_where_all_were_kept(mobench: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows in outputs never count; rows that come with the project do, if they come all together and nothing else is there."""
     results = tmp_path / "results"
