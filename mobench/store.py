@@ -95,7 +95,7 @@ class JobFolder:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             handle = (self.path / ".lock").open("a+")
-            for wait in (0.05, 0.05, 0.0):  # `held` takes the lock for an instant
+            for wait in (*[0.01] * 10, 0.0):  # `held` takes the lock for an instant, a busy machine may stretch it
                 try:
                     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     break
