@@ -17,7 +17,7 @@ export OMP_NUM_THREADS ?= 1
 export MPLBACKEND := Agg
 
 .DEFAULT_GOAL := help
-.PHONY: help install reproduce test lint format artifact keep report docs benchmark faults doctor learn2learn clean
+.PHONY: help install reproduce test test-data lint format artifact keep kept report docs benchmark faults doctor learn2learn clean
 
 help:  ## show this list
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -32,8 +32,9 @@ $(STAMP): pyproject.toml
 	$(BUILD_LEARN2LEARN) || echo "learn2learn could not be built (it needs a C compiler; see the lines above). Everything else works; few-shot problems then need problem.episodes=named. Try again with: make learn2learn"
 	touch $(STAMP)
 
-reproduce: install  ## every artifact at SCALE=laptop, WORKERS=2 jobs at a time, then the report
+reproduce: install  ## every artifact at SCALE=laptop, WORKERS=2 jobs at a time, those with kept rows, then the report
 	$(BIN)/mobench +experiment=$(ID) scale=$(SCALE) hardware=$(HARDWARE) $(LAUNCH)
+	$(BIN)/python -m mobench.keep --draw
 	$(BIN)/python -m mobench.report
 	@echo "Open outputs/report/index.html"
 
@@ -45,6 +46,9 @@ test: install  ## lint, types, shapes, and all tests
 	$(MAKE) --no-print-directory lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(TYPED)
 	$(BIN)/python -m pytest -n 2 --dist worksteal --durations=12
+
+test-data: install  ## the tests that need official files, and no others: make test-data MOBENCH_DATA=DIR
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m data -rs
 
 lint: install  ## ruff and mypy
 	$(BIN)/ruff check .
@@ -61,7 +65,10 @@ artifact: install  ## one table or figure, its jobs first: make artifact ID=fere
 keep: install  ## keep the rows of a drawn artifact with the project: make keep ID=csmoo/fig38 (or ID="csmoo/fig2 --history")
 	$(BIN)/python -m mobench.keep $(ID)
 
-report: install  ## the static site outputs/report/index.html, docs/results.md and the tables of README and docs/papers
+kept: install  ## draw every artifact whose rows at paper scale come with mobench, into outputs/kept: trains nothing, needs no data
+	$(BIN)/python -m mobench.keep --draw
+
+report: install kept  ## the static site outputs/report/index.html, docs/results.md and the tables of README and docs/papers
 	$(BIN)/python -m mobench.report --results docs/results.md --readme README.md --papers docs/papers
 	mkdir -p docs/images
 	cp outputs/artifacts/ferero/fig3/figure.png docs/images/ferero_fig3.png

@@ -1,11 +1,12 @@
 """Every algorithm on every problem that it fits: shares of the attainable hypervolume, alignment, worst objective, stationarity,
 violation, time, and ranks with bootstrap intervals over the seeds. Ours. The rules and tolerances were fixed before any run;
 settings of the suites were changed after the first ones: the slowest decay of theory for CSMOO and its baseline where there is
-no noise (the paper's stops too early there), boxes of the population methods, numbers of steps, step sizes for the pictures.
+no noise (the paper's stops too early there), boxes of the population methods, numbers of steps, step sizes for the images.
 
 Protocol. All methods get the same starts, preferences, seeds and number of steps. Where runs of a batch can differ in their
-step size, all of `cross.step_sizes` are run, the best on the first seeds (two of five) is chosen, and the other seeds are reported;
-methods with a schedule of their own keep it. Seeds that choose are reported for no method.
+step size, all of `cross.step_sizes` are run and one is chosen on the first seeds (two of five): the one with the most finished,
+feasible runs, among equals the one with the best score; none if no run counts at any of them. The other seeds are reported.
+Methods with a schedule of their own keep it. Seeds that choose are reported for no method.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from scipy import stats
 from mobench.artifacts import Artifact, JobRows, Runs, artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.artifact import columns
-from mobench.config import build
+from mobench.config import build, load_class
 from mobench.metrics import hypervolume
 from mobench.schema import choices
 
@@ -31,6 +32,14 @@ FEASIBLE = 1e-3  # of max_j g_j: points beyond it do not count
 BOOTSTRAP = 2000
 FRONT = 2000  # points of a front, whose hypervolume is the unit
 GRID = "step_size"
+INTERVAL = 5  # fewest reported seeds of which an interval is given
+SUITES = {  # which checks each suite makes; the summary shows the same tables and refers to them
+    "zoo": ("complete", "below-front"),
+    "constrained": ("complete", "feasible"),
+    "bilevel": ("complete",),
+    "federated": ("complete",),
+    "multi_task": ("complete",),
+}
 
 
 def choosing(seeds: int) -> int:
@@ -63,6 +72,11 @@ class Pair:
         return str(self.job.config["oracle"]["_target_"]).endswith(".ValueGap")
 
     @cached_property
+    def enforces(self) -> bool:
+        """True if the method uses the problem's constraints in its search; False if it only accepts such problems."""
+        return bool(load_class(str(self.job.config["algorithm"]["_target_"]), "algorithm").enforces)  # type: ignore[attr-defined]
+
+    @cached_property
     def seeds(self) -> list[int]:
         """All seeds, in the order of the command."""
         return [int(s) for s in dict.fromkeys(self.rows["seed"])]
@@ -73,7 +87,7 @@ class Pair:
         return sorted(self.rows[GRID].unique()) if GRID in self.rows else [None]
 
     def at(self, size: float | None) -> pd.DataFrame:
-        """Rows of one step size."""
+        """Rows of one step size; none of NaN, which stands for "no step size qualified"."""
         return self.rows if size is None else self.rows[self.rows[GRID] == size]
 
     def points(self, rows: pd.DataFrame, seed: int) -> np.ndarray:
@@ -138,11 +152,20 @@ class Table:
         return float(F.max(1).mean()) if len(F) else np.inf
 
     def _choose(self, pair: Pair) -> float | None:
+        """The step size with the most runs that count on the choosing seeds, among equals the best score; NaN if none counts."""
         if len(pair.sizes) == 1 or not self.few:
             return pair.sizes[0]
         sign = 1.0 if self.fronts else -1.0
-        mean = {s: sign * np.mean([self.score(pair, pair.at(s), seed) for seed in self.few]) for s in pair.sizes}
-        return max(mean, key=lambda s: mean[s])
+        best: tuple[float, float] = (0.0, -np.inf)
+        chosen: float | None = np.nan
+        for size in pair.sizes:
+            rows = pair.at(size)
+            counted = float(rows.loc[rows["seed"].isin(self.few), "counts"].sum())
+            score = sign * float(np.mean([self.score(pair, rows, seed) for seed in self.few]))
+            if counted > 0 and (counted, score) > best:
+                best = (counted, score)
+                chosen = size
+        return chosen
 
     @cached_property
     def ranks(self) -> tuple[np.ndarray, np.ndarray]:
@@ -165,6 +188,7 @@ class Table:
         """A row of the table for each method."""
         ranks, draws = self.ranks
         low, high = np.quantile(draws, [0.025, 0.975], axis=0)
+        wide = len(self.report) >= INTERVAL
         out = []
         for i, (name, pair) in enumerate(self.pairs.items()):
             rows = pair.at(self.chosen[name])
@@ -177,8 +201,8 @@ class Table:
                     "problem": self.name,
                     "algorithm": name,
                     "share of hypervolume": values.mean() if self.fronts else np.nan,
-                    "std": np.std(values, ddof=1) if len(values) > 1 and np.isfinite(values).all() else np.nan,
-                    "rank": f"{ranks[i]:g} [{low[i]:g}, {high[i]:g}]",
+                    "std": np.std(values, ddof=1) if wide and np.isfinite(values).all() else np.nan,
+                    "rank": f"{ranks[i]:g} [{low[i]:g}, {high[i]:g}]" if wide else f"{ranks[i]:g}",
                     "angle to preference (deg)": done["angle_deg"].mean()
                     if "angle_deg" in done and self.fronts
                     else np.nan,
@@ -193,8 +217,10 @@ class Table:
                     if self.chosen[name] is not None
                     else pair.job.config["algorithm"].get(GRID, np.nan),
                     "steps": pair.job.config["steps"],
-                    "runs": Runs.of(rows),
-                    "note": "",
+                    "runs": Runs.of(rows)
+                    if len(rows)
+                    else Runs(0, len(pair.at(pair.sizes[0])) * len(self.report) // len(self.seeds)),
+                    "note": "" if len(rows) else "no step size qualified on the choosing seeds",
                 }
             )
         return out
@@ -235,7 +261,7 @@ def draw(a: Artifact) -> None:
     given = [c for c in ("problem", "algorithm", "step size", "steps", "note") if c in frame]
     a.table(frame, given=given)
     _picture(a, shown, refused)
-    _claims(a, shown, refused)
+    _checks(a, shown, refused)
     _notes(a, shown)
 
 
@@ -247,6 +273,8 @@ def mean_ranks(shown: list[Table]) -> dict[str, tuple[float, float, float, int]]
         whole = np.mean([t.ranks[0][i] / len(t.pairs) for t, i in parts])
         draws = np.mean([t.ranks[1][:, i] / len(t.pairs) for t, i in parts], axis=0)
         low, high = np.quantile(draws, [0.025, 0.975])
+        if any(len(t.report) < INTERVAL for t, _ in parts):
+            low = high = np.nan  # a bootstrap of so few seeds is no interval
         out[name] = float(whole), float(low), float(high), len(parts)
     return dict(sorted(out.items(), key=lambda item: item[1][0]))
 
@@ -276,7 +304,7 @@ def _picture(a: Artifact, shown: list[Table], refused: dict[Any, str]) -> None:
                 value = t.scores[k].mean()
                 good, bad = (value, best) if t.fronts else (best, value)
                 colours[i, j] = max(0.0, good / bad) if bad > 0 else 1.0
-                text = f"{value:.3f}" if np.isfinite(value) else "–"
+                text = "–" if not np.isfinite(value) else f"{value:.3f}" if abs(value) < 1000 else f"{value:.1e}"
                 ax.text(
                     j, i, text, ha="center", va="center", fontsize=7, color="white" if colours[i, j] < 0.6 else "black"
                 )
@@ -304,7 +332,7 @@ def _picture(a: Artifact, shown: list[Table], refused: dict[Any, str]) -> None:
         right.errorbar(
             value,
             i,
-            xerr=[[max(0.0, value - low)], [max(0.0, high - value)]],
+            xerr=None if np.isnan(low) else [[max(0.0, value - low)], [max(0.0, high - value)]],
             fmt="o",
             ms=3.5,
             color=st.BLUE,
@@ -316,7 +344,9 @@ def _picture(a: Artifact, shown: list[Table], refused: dict[Any, str]) -> None:
             )
     right.set_xlim(0, 1.02)
     right.set_xlabel(
-        "mean of rank / methods\n(95 % bootstrap interval" + ("; right: problems)" if len(shown) > 1 else ")"),
+        "mean of rank / methods\n(95 % bootstrap interval"
+        + (f" where {INTERVAL} seeds or more are reported" if any(len(t.report) < INTERVAL for t in shown) else "")
+        + ("; right: problems)" if len(shown) > 1 else ")"),
         fontsize=7.5,
     )
     right.grid(axis="x", lw=0.4, color="#CCCCCC")
@@ -345,84 +375,126 @@ def _letters(method: str, refused: dict[Any, str], letters: dict[str, str]) -> s
     return ", ".join(sorted({letters[reason] for (_, m), reason in refused.items() if m == method}))
 
 
-def _claims(a: Artifact, shown: list[Table], refused: dict[Any, str]) -> None:
+def _checks(a: Artifact, shown: list[Table], refused: dict[Any, str]) -> None:
+    if a.id == "cross/summary":
+        for suite, ids in SUITES.items():
+            a.refer(f"cross/{suite}", *ids)
+        return
     ran = sum(len(t.pairs) for t in shown)
-    empty = [
-        f"{m} on {t.name}"
+    empty = {
+        f"{m} on {t.name}": _lost(t, p)
         for t in shown
         for m, p in t.pairs.items()
         if not (p.at(t.chosen[m])["status"] == "done").any()
-    ]
-    a.claim(
+    }
+    a.check(
         "complete",
         "Every algorithm runs on every problem that it fits; where it does not fit the reason is said",
-        "ours",
-        published="-",
-        measured=f"{ran} pairs ran, {len(refused)} refused with a reason; without any finished run: {', '.join(empty) or 'none'}",
+        measured=f"{ran} pairs ran, {len(refused)} refused with a reason; without a finished run: {', '.join(empty) or 'none'}",
         tolerance="every pair that ran has a finished run at the chosen step size",
         holds=not empty,
-        reason=""
-        if not empty
-        else "No run of these pairs finished at the chosen step size; their other settings are the "
-        "defaults of conf/algorithm, and none was tuned here.",
+        reason="; ".join(f"{pair}: {why}" for pair, why in empty.items()),
         any_scale=True,
-        counts_lost=True,
     )
     known = [t for t in shown if t.front is not None]  # elsewhere the unit holds all points: no share can be larger
     if known:
         top = max((float(t.scores.max()), t.name) for t in known)
-        a.claim(
+        a.check(
             "below-front",
-            "No method has more than the whole hypervolume",
-            "ours: a check of fronts, reference points and evaluations",
-            published="-",
+            "No method has more than the whole hypervolume: a check of fronts, reference points and evaluations",
             measured=f"largest share {top[0]:.6f} ({top[1]})",
             tolerance="1 + 1e-3 (fronts are samples)",
             holds=top[0] <= 1 + 1e-3,
+            reason="" if top[0] <= 1 + 1e-3 else f"The front or the reference point of {top[1]} is wrong.",
             any_scale=True,
-            counts_lost=True,
         )
-    bound = {
-        (t.name, m): p for t in shown for m, p in t.pairs.items() if "violation" in p.rows and not p.first_order_gap
-    }
+    bound = [(t, m, p) for t in shown for m, p in t.pairs.items() if "violation" in p.rows and not p.first_order_gap]
     if bound:
         late = {}
-        for (name, m), p in bound.items():
-            t = next(t for t in shown if t.name == name)
+        for t, m, p in bound:
             rows = p.at(t.chosen[m])
             rows = rows[rows["seed"].isin(t.report)]
-            lost = int((~rows["counts"]).sum())
-            if lost:
-                late[f"{m} on {name}"] = f"{lost} of {len(rows)}"
-        a.claim(
+            if p.enforces and (not len(rows) or not rows["counts"].all()):
+                late[f"{m} on {t.name}"] = _infeasible(t, m, rows)
+        ignoring = sorted({m for _, m, p in bound if not p.enforces})
+        a.check(
             "feasible",
-            "Methods for constraints end feasible at the step size that was chosen",
-            "ours",
-            published="-",
-            measured="all" if not late else "runs that do not: " + ", ".join(f"{k}: {v}" for k, v in late.items()),
+            "Methods that use constraints end feasible at the step size that was chosen",
+            measured=("all" if not late else f"runs that do not: {', '.join(f'{k}: {v}' for k, v in late.items())}")
+            + (
+                f" (not counted, as constraints are not passed on to their search: {', '.join(ignoring)})"
+                if ignoring
+                else ""
+            ),
             tolerance=f"violation <= {FEASIBLE:g} in every reported run",
             holds=not late,
-            reason=""
-            if not late
-            else "Points that are not feasible count nothing in the shares; steps, schedules and penalties are each "
-            "method's own or chosen from the common grid, and no method was tuned further.",
-            counts_lost=True,
+            reason=_why_infeasible([(t, m, p) for t, m, p in bound if f"{m} on {t.name}" in late]) if late else "",
         )
+
+
+def _lost(t: Table, pair: Pair) -> str:
+    """Why a pair has no finished run at the chosen step size."""
+    statuses = pair.rows["status"].value_counts()
+    seen = ", ".join(f"{n} {status}" for status, n in statuses.items())
+    if np.isnan(t.chosen[pair.algorithm] or 0.0):
+        return f"no run counts on the choosing seeds at any step size (all runs: {seen})"
+    return f"its runs: {seen}"
+
+
+def _infeasible(t: Table, m: str, rows: pd.DataFrame) -> str:
+    """How many of the reported runs do not count, and how far the worst finished one is off."""
+    if not len(rows):
+        return "no step size qualified"
+    lost = int((~rows["counts"]).sum())
+    done = rows[rows["status"] == "done"]
+    return f"{lost} of {len(rows)}" + (f" (violation up to {done['violation'].max():.1g})" if len(done) else "")
+
+
+def _listed(sizes: list[float]) -> str:
+    return " and ".join(f"{size:g}" for size in sizes)
+
+
+def _why_infeasible(pairs: list[tuple[Table, str, Pair]]) -> str:
+    """The likely cause, method by method: runs that did not finish, or a step size at which all runs are feasible."""
+    said = []
+    for t, m, p in pairs:
+        rows = p.at(t.chosen[m])
+        rows = rows[rows["seed"].isin(t.report)]
+        lost = int((rows["status"] != "done").sum())
+        other = [
+            size
+            for size in p.sizes
+            if size is not None and p.at(size).loc[p.at(size)["seed"].isin(t.report), "counts"].all()
+        ]
+        text = f"{m} on {t.name}"
+        if not len(rows):
+            text += ": no run counts at any step size"
+        elif lost:
+            text += f": {lost} of {len(rows)} did not finish"
+        if other:
+            text += f"{', but' if lost else ':'} all reported runs are feasible at step {_listed(other)}"
+        elif not lost and len(rows):
+            text += f": not there after {p.job.config['steps']} steps, at no step size in all runs"
+        said.append(text)
+    return "; ".join(said) + "."
 
 
 def _notes(a: Artifact, shown: list[Table]) -> None:
     t = shown[0]
     seen = {m for t in shown for m in t.pairs} | {name.split(".", 1)[1] for name in a.refused}
     a.note(
-        "Settings of single methods are listed in the suite's YAML (cross.settings, cross.pairs); some were changed after first "
-        "runs: decays of CSMOO and its baseline without noise, boxes of population methods, numbers of steps."
+        "Settings of single methods are listed in the suite's YAML (cross.settings, cross.pairs). The decays of CSMOO and its "
+        "baseline without noise were changed after first results, as were boxes of population methods and numbers of steps; no "
+        "other method's were, so CSMOO has an advantage here. FERERO-SA's gamma is 1 / lambda_max(A_ag J J' A_ag') at the starts "
+        "(its multipliers are stable below twice that), rounded down to one digit; to a power of ten, as at first, multipliers of "
+        "constraints hardly moved within these steps."
     )
     left = [m for m in choices("algorithm") if m not in seen]
     if left:
         a.note(f"Not in this table (cross.without): {', '.join(left)}.")
     a.note(
-        f"Same starts, preferences and steps for all. Step sizes are chosen on seeds {t.few or 'none'}, everything shown is of "
-        f"seeds {t.report}. Colours compare with the best of a column."
+        f"Same starts, preferences and steps for all. Step sizes are chosen on seeds {t.few or 'none'}, by the number of finished, "
+        f"feasible runs and then by score; everything shown is of seeds {t.report}. Colours compare with the best of a column."
     )
     a.note(
         "Population methods evaluate as many points in a step as there are preferences; at small scales they get fewer steps (the "

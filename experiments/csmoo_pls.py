@@ -1,9 +1,15 @@
-"""CSMOO's figures on beamforming with physical layer security. Criteria are the specification's."""
+"""CSMOO's figures on beamforming with physical layer security.
+
+The paper describes its baseline in words; its step size and penalty are not printed. Three are compared: projected SGD and its
+proximal form with CSMOO-2's step sizes and penalty, and projected SGD with those that did best elsewhere. "Best" was fixed
+before the runs that judge: the least mean V over channel instances 100 to 109 and five preferences among 42 settings (both
+forms; gamma_0 of .1, .4, 1 and, of SGD, 2; b of .6, .75, .95; beta of 3, 10) whose mean final violation is at most .01.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -12,19 +18,35 @@ from scipy.optimize import minimize
 
 from mobench.artifacts import Artifact, JobRows, Runs, artifact
 from mobench.artifacts import style as st
-from mobench.artifacts.artifact import columns
+from mobench.artifacts.artifact import Holds, columns
 from mobench.metrics import hypervolume
 from mobench.problems import PLS
 
 from .at_preference import AtPreference, decreases, interval, std
+from .csmoo_violation import judge_violation, unless
 
-METHODS = {"csmoo2": "CSMOO-2", "csmoo1": "CSMOO-1", "sgd": "baseline, SGD", "prox": "baseline, proximal"}
-COLOURS = {"csmoo2": st.BLUE, "csmoo1": st.GREEN, "sgd": st.RED, "prox": st.ORANGE}
-BASELINES = ("sgd", "prox")
+METHODS = {
+    "csmoo2": "CSMOO-2",
+    "csmoo1": "CSMOO-1",
+    "sgd": "baseline, SGD",
+    "prox": "baseline, proximal",
+    "tuned": "baseline, tuned SGD",
+}
+COLOURS = {"csmoo2": st.BLUE, "csmoo1": st.GREEN, "sgd": st.RED, "prox": st.ORANGE, "tuned": st.PURPLE}
+SAME = ("sgd", "prox")  # with CSMOO-2's step sizes and penalty
+BASELINES = (*SAME, "tuned")
+MODERATE = (0.2, 0.8)  # lambda_1 between them
+MOST = 0.9  # share of channel instances (and preferences) that "consistently" asks for
 CURVES = {3: 0.5, 20: 0.1, 22: 0.3, 24: 0.7, 26: 0.9}
 RATES = {4: 0.5, 21: 0.1, 23: 0.3, 25: 0.7, 27: 0.9}
 THREE = {28: 0.5, 29: 0.1, 30: 0.3, 31: 0.7, 32: 0.9}
+KEPT = 0.05  # bit/s/Hz: what a rate may lose and still count as preserved
 HELD_OUT = 150_000
+# causes that were tested by a longer run, by lambda_1
+LONGER = {
+    0.9: " Tested: ten times the steps, `mobench protocol=csmoo_pls algorithm=csmoo2 preferences.weights=[[0.9,0.1]] "
+    "seeds=[0,1,2,3,4] steps=20000`, bring CSMOO-2 to V = 0.2436 (standard deviation 0.0004), below the baseline."
+}
 
 
 def problem_of(job: JobRows) -> PLS:
@@ -39,15 +61,29 @@ class Curves(AtPreference):
         """Final expected rate of a user (S,)."""
         return -self.final[f"f_{user}"].to_numpy()
 
+    @property
+    def leakage(self) -> float:
+        """C_th, the bound of both constraints."""
+        return float(self.job.config["problem"]["leakage"])
+
 
 def at(job: JobRows, lam1: float) -> Curves:
     """The runs at lambda = (lambda_1, 1 - lambda_1)."""
     return Curves(job, (lam1, 1.0 - lam1))
 
 
+@dataclass(frozen=True)
+class Reference:
+    """V, power and rates of both users at the optimum of the scalarised problem."""
+
+    V: float
+    power: float
+    rates: tuple[float, float]
+
+
 @lru_cache(maxsize=64)
-def reference(lam1: float, z: tuple[float, ...], seed: int = 0) -> tuple[float, float]:
-    """V and power of the best of six SLSQP solutions of the exact problem: an answer by another method."""
+def reference(lam1: float, z: tuple[float, ...], seed: int = 0) -> Reference:
+    """The best of six SLSQP solutions of the exact problem: an answer by another method."""
     problem = PLS(channel_seed=seed, ideal=list(z))
     lam, ideal = torch.tensor([lam1, 1.0 - lam1], dtype=torch.float64), torch.tensor(z, dtype=torch.float64)
 
@@ -67,7 +103,7 @@ def reference(lam1: float, z: tuple[float, ...], seed: int = 0) -> tuple[float, 
     def both(v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return evaluated(v.tobytes())
 
-    best = (np.inf, np.nan)
+    best = Reference(np.inf, np.nan, (np.nan, np.nan))
     rng = np.random.default_rng(0)
     for _ in range(6):
         start = np.append(0.5 * rng.standard_normal(8), 1.0)
@@ -77,8 +113,10 @@ def reference(lam1: float, z: tuple[float, ...], seed: int = 0) -> tuple[float, 
             lambda v: v[-1], start, jac=lambda v, g=gradient: g, method="SLSQP", constraints=[rules],
             options={"maxiter": 300, "ftol": 1e-10},
         )  # fmt: skip
-        if both(found.x)[0].min() > -1e-7 and found.x[-1] < best[0]:
-            best = (float(found.x[-1]), float(found.x[:-1] @ found.x[:-1]))
+        if both(found.x)[0].min() > -1e-7 and found.x[-1] < best.V:
+            W = found.x[:-1]
+            rates = -problem.values(torch.from_numpy(W.copy()).unsqueeze(0))[0, :2]
+            best = Reference(float(found.x[-1]), float(W @ W), (float(rates[0]), float(rates[1])))
     return best
 
 
@@ -88,13 +126,8 @@ def ideal_of(job: JobRows) -> tuple[float, ...]:
 
 
 def better(shown: dict[str, Curves]) -> str:
-    """The baseline variant with the smaller mean final V."""
+    """The baseline with the smallest mean final V."""
     return min(BASELINES, key=lambda k: float(shown[k].V_end.mean()))
-
-
-def no_worse(V: float, other: float) -> bool | Literal["partial"]:
-    """V <= other; in part up to 0.01 above it."""
-    return "partial" if other < V <= other + 0.01 else other >= V
 
 
 def band(ax: object, c: Curves, values: np.ndarray, key: str) -> None:
@@ -105,14 +138,14 @@ def band(ax: object, c: Curves, values: np.ndarray, key: str) -> None:
     ax.fill_between(c.steps + 1, mean - std, mean + std, color=COLOURS[key], alpha=0.18, lw=0)  # type: ignore[attr-defined]
 
 
-def draw_curves(a: Artifact, shown: dict[str, Curves], best: tuple[float, float], z: tuple[float, ...]) -> None:
+def draw_curves(a: Artifact, shown: dict[str, Curves], best: Reference, z: tuple[float, ...]) -> None:
     """Tchebycheff value, violation and power against t."""
     fig, axes = st.panels(1, 3, size=2.9)
     for key, c in shown.items():
         for ax, name in zip(axes[0], ("tchebycheff", "violation", "power"), strict=True):
             band(ax, c, c.column(name), key)
-    axes[0, 0].axhline(best[0], color=st.BLACK, ls=":", lw=1.0, label="reference (SLSQP)")
-    axes[0, 2].axhline(best[1], color=st.BLACK, ls=":", lw=1.0)
+    axes[0, 0].axhline(best.V, color=st.BLACK, ls=":", lw=1.0, label="reference (SLSQP)")
+    axes[0, 2].axhline(best.power, color=st.BLACK, ls=":", lw=1.0)
     axes[0, 2].axhline(5.0, color=st.GREY, lw=0.8)
     axes[0, 2].text(1.2, 5.05, "budget", fontsize=7, color=st.GREY)
     labels = ("Tchebycheff value", "max constraint violation (bit/s/Hz)", r"power $\|W\|_F^2$")
@@ -132,53 +165,34 @@ def draw_curves(a: Artifact, shown: dict[str, Curves], best: tuple[float, float]
 def judge_curves(a: Artifact, shown: dict[str, Curves], lam1: float, source: str) -> None:
     """Claims of the figures with Tchebycheff value, violation and power."""
     c, rival = shown["csmoo2"], better(shown)
-    V, other = float(c.V_end.mean()), float(shown[rival].V_end.mean())
-    a.claim(
-        "better",
-        "CSMOO-2 reaches a lower Tchebycheff value than the baseline",
-        source,
-        published="consistently better",
-        measured=f"CSMOO-2 {interval(c.V_end)}, {METHODS[rival]} {interval(shown[rival].V_end)}, ratio {V / other:.3f}",
-        tolerance="at most the better baseline variant's value",
-        holds=no_worse(V, other),
-        reason="" if other >= V else "The baseline starves the other user and gains little by it: nearly a draw.",
-    )
-    best, power = reference(lam1, ideal_of(c.job))
-    a.claim(
+    best = reference(lam1, ideal_of(c.job))
+    judge_better(a, "better", c, "CSMOO-2", shown, best, source)
+    V = float(c.V_end.mean())
+    near = abs(V - best.V) <= 0.02
+    a.check(
         "near-optimal",
-        "CSMOO-2 solves the scalarised problem (ours: against SLSQP on exact expectations)",
-        "ours",
-        published="-",
-        measured=f"V = {V:.4f}, reference {best:.4f}",
+        "CSMOO-2 solves the scalarised problem: against SLSQP on exact expectations",
+        measured=f"V = {V:.4f}, reference {best.V:.4f}",
         tolerance="|difference| <= 0.02",
-        holds=abs(V - best) <= 0.02,
+        holds=near,
+        reason=unless(near, "W is still on its way after the last step: its power has not reached the optimum's."),
     )
-    violation, late = (
-        float(c.final["violation"].max()),
-        float(c.column("violation")[:, c.steps >= c.steps[-1] / 4].max()),
-    )
-    a.claim(
+    late = float(c.column("violation")[:, c.steps >= c.steps[-1] / 4].max())
+    judge_violation(
+        a,
         "feasible",
         "CSMOO-2 drives the leakage violation to (nearly) zero",
         source,
-        published="(nearly) zero",
-        measured=f"largest over seeds: {violation:.4f} at the end, {late:.4f} after a quarter of the steps",
-        tolerance="0.02 at the end, 0.05 after T/4",
-        holds=violation <= 0.02 and late <= 0.05,
+        c.final["violation"].to_numpy(),
+        c.leakage,
+        more=f"; after a quarter of the steps at most {late:.4f}",
+        reason="The leakage bound is active at the optimum, so the error of its estimate shows as violation and falls with it.",
     )
-    spent = float(c.final["power"].mean())
-    a.claim(
-        "power",
-        "The transmit power remains at the budget",
-        source,
-        published="at the budget boundary (5)",
-        measured=f"final power {spent:.3f}; {power:.3f} at the reference optimum",
-        tolerance="|power - reference| <= 0.6, and power >= 4.5 where the reference uses the budget",
-        holds=abs(spent - power) <= 0.6 and (spent >= 4.5 or power < 4.9),
-        reason="W is an average of points on the boundary with weights gamma, so it approaches the boundary from inside.",
-    )
+    judge_power(a, c, shown[rival], METHODS[rival], best, source)
     decreases(a, c.steps, c.column("tchebycheff"), source)
     spread = std(c.V_end)
+    several = len(c.V_end) > 1
+    small = spread <= 0.02
     a.claim(
         "stable",
         "The final metrics vary little over runs",
@@ -186,15 +200,72 @@ def judge_curves(a: Artifact, shown: dict[str, Curves], lam1: float, source: str
         published="small standard deviation",
         measured=f"standard deviation of V over {len(c.V_end)} seeds {spread:.4f}",
         tolerance="0.02",
-        holds=spread <= 0.02 if len(c.V_end) > 1 else None,
+        holds=small if several else None,
+        reason=unless(small, "The channel errors of single samples still show at the end.")
+        if several
+        else "One run finished; two are needed.",
+    )
+
+
+def judge_better(
+    a: Artifact, id: str, c: Curves, name: str, shown: dict[str, Curves], best: Reference, source: str
+) -> None:
+    """A method's V against that of the best baseline."""
+    rival = better(shown)
+    V, other = float(c.V_end.mean()), float(shown[rival].V_end.mean())
+    same = min(float(shown[k].V_end.mean()) for k in SAME)
+    spent, theirs = (float(m.final["power"].mean()) for m in (c, shown[rival]))
+    holds: Holds = True if other >= V else "partial" if same >= V else False
+    part = (
+        "Better than the baselines with its own step sizes and penalty, not than the tuned one. " if same >= V else ""
+    )
+    a.claim(
+        id,
+        f"{name} reaches a lower Tchebycheff value than the baseline",
+        f"{source}, Section 5.2",
+        published="strictly better",
+        measured=f"{name} {interval(c.V_end)}; "
+        + ", ".join(f"{METHODS[k]} {interval(shown[k].V_end)}" for k in BASELINES),
+        tolerance="at most the best baseline's value (partial: only those of the baselines with CSMOO-2's step sizes and penalty)",
+        holds=holds,
+        reason=unless(
+            holds,
+            f"{part}{name} is still on its way after {c.job.config['steps']} steps (the paper prints no number): it transmits "
+            f"with power {spent:.2f}, the optimum (V = {best.V:.4f}) with {best.power:.2f}, the best baseline with {theirs:.2f}."
+            + LONGER.get(round(c.lam[0], 9), ""),
+        ),
+    )
+
+
+def judge_power(a: Artifact, c: Curves, rival: Curves, rival_name: str, best: Reference, source: str) -> None:
+    """Section 5.2: the power remains at the budget."""
+    budget = float(c.job.config["problem"]["power"])
+    late = c.column("power")[:, c.steps >= c.steps[-1] / 4].mean(0)
+    spent, theirs = (float(m.final["power"].mean()) for m in (c, rival))
+    at_budget = bool(late.min() >= 0.99 * budget)
+    a.claim(
+        "power",
+        "The transmit power remains at the budget boundary",
+        f"{source}, Section 5.2",
+        published="at the budget boundary (5), due to the explicit projection",
+        measured=f"CSMOO-2, seed means: {late.min():.3f} at the least over the last three quarters of the steps, {spent:.3f} at "
+        f"the end; {rival_name} {theirs:.3f}; {best.power:.3f} at the optimum",
+        tolerance=f"within 1 % of {budget:g} over the last three quarters of the steps",
+        holds=at_budget,
+        reason=unless(
+            at_budget,
+            "No projection follows a step of CSMOO-2: W moves by the share gamma_t towards points that satisfy the budget, so it "
+            "nears the boundary from inside, and what remains falls like exp(-sum of gamma_t) only.",
+        ),
     )
 
 
 def table(shown: dict[str, Curves], lam1: float) -> pd.DataFrame:
     """Final values, one line per method."""
-    best, power = reference(lam1, ideal_of(shown["csmoo2"].job))
+    best = reference(lam1, ideal_of(shown["csmoo2"].job))
     rows = [{"method": METHODS[k], **_final(c)} for k, c in shown.items()]
-    return pd.DataFrame([*rows, {"method": "reference (SLSQP)", "lambda_1": lam1, "V": best, "power": power}])
+    exact = {"lambda_1": lam1, "V": best.V, "power": best.power, "rate 1": best.rates[0], "rate 2": best.rates[1]}
+    return pd.DataFrame([*rows, {"method": "reference (SLSQP)", **exact}])
 
 
 def _final(c: Curves) -> dict[str, float | Runs]:
@@ -217,7 +288,7 @@ def curve_figure(number: int, lam1: float) -> None:
 
     @artifact(f"csmoo/fig{number}")
     def draw(a: Artifact) -> None:
-        shown = {k: at(job, lam1) for k, job in a.jobs.items()}
+        shown = {k: at(job, lam1) for k, job in a.jobs.items() if k in METHODS}
         z = ideal_of(a.jobs["csmoo2"])
         draw_curves(a, shown, reference(lam1, z), z)
         judge_curves(a, shown, lam1, f"Figure {number}")
@@ -229,7 +300,7 @@ def rate_figure(number: int, lam1: float) -> None:
 
     @artifact(f"csmoo/fig{number}")
     def draw(a: Artifact) -> None:
-        shown = {k: at(job, lam1) for k, job in a.jobs.items()}
+        shown = {k: at(job, lam1) for k, job in a.jobs.items() if k in METHODS}
         fig, axes = st.panels(1, 2, size=3.0, sharey=True)
         for user, ax in zip((1, 2), axes[0], strict=True):
             for key, c in shown.items():
@@ -241,49 +312,90 @@ def rate_figure(number: int, lam1: float) -> None:
         axes[0, 0].legend(fontsize=7)
         a.figure(fig)
         a.table(table(shown, lam1), given=("method", "lambda_1"))
-        c, rival = shown["csmoo2"], shown[better(shown)]
-        gains = [float(c.rate(u).mean() - rival.rate(u).mean()) for u in (1, 2)]
-        said = ", ".join(f"user {u}: {c.rate(u).mean():.3f} against {rival.rate(u).mean():.3f}" for u in (1, 2))
-        if 0.2 < lam1 < 0.8:
-            a.claim(
-                "both-rates",
-                "CSMOO-2 attains higher expected rates of both users than the baseline",
-                f"Figure {number}, Section 5.2",
-                published="higher for the emphasised user, not lower for the other",
-                measured=said,
-                tolerance="both rates at least the better baseline variant's - 0.05",
-                holds=min(gains) >= -0.05,
-                reason=""
-                if min(gains) >= -0.05
-                else "Lower weighted maximum, not both rates: the methods trade differently.",
-            )
-        else:
-            emphasised = 1 if lam1 > 0.5 else 2
-            a.claim(
-                "emphasised-rate",
-                "Even at extreme preferences CSMOO-2 gives the emphasised user a higher rate than the baseline",
-                f"Figure {number}, Appendix E.2",
-                published="higher",
-                measured=said,
-                tolerance="emphasised user's rate at least the better baseline variant's",
-                holds=gains[emphasised - 1] >= 0,
-                reason=""
-                if gains[emphasised - 1] >= 0
-                else "The baseline starves the other user, which the weighted maximum "
-                "punishes: its emphasised rate is higher because it gives up the balance that is asked for.",
-            )
-            weak = 2 if emphasised == 1 else 1
-            stds = {u: std(c.rate(u)) for u in (1, 2)}
-            a.claim(
-                "weak-user-varies",
-                "The de-emphasised user's rate varies more over runs",
-                f"Figure {number}, Appendix E.2",
-                published="visibly larger variability",
-                measured=f"standard deviation over seeds: de-emphasised {stds[weak]:.4f}, emphasised {stds[emphasised]:.4f}",
-                tolerance="larger for the de-emphasised user",
-                holds=stds[weak] > stds[emphasised] if len(c.V_end) > 1 else None,
-                reason="One channel instance for all runs here; the paper's runs may draw channels anew.",
-            )
+        judge_rates(a, shown, lam1, number)
+
+
+def judge_rates(a: Artifact, shown: dict[str, Curves], lam1: float, number: int) -> None:
+    """The rates of both users against the best baseline's: in the drawn instance, and in how many others."""
+    c, rival = shown["csmoo2"], better(shown)
+    best = reference(lam1, ideal_of(c.job))
+    moderate = MODERATE[0] < lam1 < MODERATE[1]
+    strong = [u for u, w in ((1, lam1), (2, 1.0 - lam1)) if w >= 0.5]
+    weak = [u for u in (1, 2) if u not in strong]
+    said = "; ".join(
+        f"user {u}: CSMOO-2 {c.rate(u).mean():.3f}, {METHODS[rival]} {shown[rival].rate(u).mean():.3f}, exact optimum "
+        f"{best.rates[u - 1]:.3f}"
+        for u in (1, 2)
+    )
+    others = instances(a)
+    others = others[np.abs(others["lambda_1"] - lam1) < 1e-9].dropna()
+
+    def met(users: list[int], least: float) -> tuple[bool, float]:
+        """Whether all these users' gains are at least that in the drawn instance, and in which share of all instances."""
+        here = all(float(c.rate(u).mean() - shown[rival].rate(u).mean()) >= least for u in users)
+        there = np.all([others[f"gain of rate {u}"] >= least for u in users], axis=0)
+        return here, float(there.mean()) if len(others) else float("nan")
+
+    higher, share = met(strong, 0.0)
+    first = higher and share >= MOST
+    which = "Emphasised rate" if weak else "Both rates"
+    measured = f"{said}. {which} higher in {100 * share:.0f} % of {len(others)} channel instances"
+    second = first
+    if moderate and weak:
+        kept, share_kept = met(weak, -KEPT)
+        second = kept and share_kept >= MOST
+        measured += f", the other's preserved in {100 * share_kept:.0f} %"
+    holds: Holds = True if first and second else "partial" if first or second else False
+    part = ""
+    if holds == "partial":
+        part = (
+            "The other user's rate is lower. "
+            if first
+            else "The other user's rate is preserved, the emphasised one's not higher. "
+        )
+    missed = [u for u in strong if shown[rival].rate(u).mean() > best.rates[u - 1]]
+    why = "The methods trade differently: in some instances the baseline gives the emphasised user more and the other less."
+    if missed:
+        why = (
+            f"At the exact optimum of the weighted maximum user {missed[0]} has {best.rates[missed[0] - 1]:.3f}, less than the "
+            f"baseline's {shown[rival].rate(missed[0]).mean():.3f}: the baseline starves the other user and misses the optimum, so "
+            f"a method that solves the problem cannot have the higher rate."
+        )
+    a.claim(
+        "both-rates" if moderate else "emphasised-rate",
+        "CSMOO-2 attains a higher expected rate of the emphasised user than the baseline and preserves the other's"
+        if moderate and weak
+        else "CSMOO-2 attains higher expected rates of both users than the baseline"
+        if moderate
+        else "Even at extreme preferences CSMOO-2 gives the emphasised user a higher expected rate than the baseline",
+        f"Figure {number}, {'Section 5.2' if moderate else 'Appendix E.2'}",
+        published="consistently higher for the emphasised user, preserved or improved for the other"
+        if moderate
+        else "higher",
+        measured=measured,
+        tolerance=f"in the drawn instance and in at least {100 * MOST:.0f} % of all: {which.lower()} at least the best baseline's"
+        + (f", the other's at least that less {KEPT} (partial: one of the two)" if moderate and weak else ""),
+        holds=holds,
+        reason=unless(holds, part + why),
+    )
+    if moderate:
+        return
+    spread = {u: std(c.rate(u)) for u in (1, 2)}
+    enough = len(c.V_end) > 2
+    wider = spread[weak[0]] >= 1.5 * spread[strong[0]]
+    a.claim(
+        "weak-user-varies",
+        "The de-emphasised user's rate varies more over runs",
+        f"Figure {number}, Appendix E.2",
+        published="visibly larger variability",
+        measured=f"standard deviation over {len(c.V_end)} seeds: de-emphasised {spread[weak[0]]:.4f}, emphasised "
+        f"{spread[strong[0]]:.4f}",
+        tolerance="at least 1.5 times as large",
+        holds=wider if enough else None,
+        reason=unless(wider, "One channel instance for all runs here; the paper's runs may draw channels anew.")
+        if enough
+        else "Standard deviations of fewer than three runs; more seeds decide.",
+    )
 
 
 def three_figure(number: int, lam1: float) -> None:
@@ -291,62 +403,34 @@ def three_figure(number: int, lam1: float) -> None:
 
     @artifact(f"csmoo/fig{number}")
     def draw(a: Artifact) -> None:
-        shown = {k: at(job, lam1) for k, job in a.jobs.items()}
+        shown = {k: at(job, lam1) for k, job in a.jobs.items() if k in METHODS}
         z = ideal_of(a.jobs["csmoo2"])
         draw_curves(a, shown, reference(lam1, z), z)
         a.table(table(shown, lam1), given=("method", "lambda_1"))
-        one, two, rival = shown["csmoo1"], shown["csmoo2"], shown[better(shown)]
-        gap = abs(float(one.V_end.mean() - two.V_end.mean()))
+        one, two, rival = shown["csmoo1"], shown["csmoo2"], better(shown)
+        close = abs(float(one.V_end.mean() - two.V_end.mean())) <= 0.02
         steps = int(one.final["infeasible_steps"].sum())
         a.claim(
             "csmoo1-equals-csmoo2",
             "CSMOO-1 and CSMOO-2 end at the same Tchebycheff value",
             f"Figure {number}",
-            published="both better than the baseline, close together",
+            published="close together",
             measured=f"CSMOO-1 {one.V_end.mean():.4f}, CSMOO-2 {two.V_end.mean():.4f}; {steps} infeasible surrogates of CSMOO-1",
             tolerance="0.02",
-            holds=gap <= 0.02,
+            holds=close,
+            reason=unless(close, "Infeasible surrogates send them different ways."),
         )
-        worst = float(max(one.V_end.mean(), two.V_end.mean()))
-        best, full = reference(lam1, z)
-        spent, theirs = (float(m.final["power"].mean()) for m in (two, rival))
-        a.claim(
-            "both-better",
-            "Both are better than the baseline",
-            f"Figure {number}",
-            published="better",
-            measured=f"larger of the two {worst:.4f}, better baseline variant {rival.V_end.mean():.4f}",
-            tolerance="at most the baseline's",
-            holds=no_worse(worst, float(rival.V_end.mean())),
-            reason=""
-            if worst <= float(rival.V_end.mean())
-            else f"CSMOO-2 is still on its way after {two.job.config['steps']} steps: it transmits with power {spent:.2f}, the "
-            f"optimum (V = {best:.4f}) with {full:.2f}, the baseline with {theirs:.2f}.",
-        )
-        final = float(rival.final["violation"].max())
-        a.claim(
+        judge_better(a, "csmoo1-better", one, "CSMOO-1", shown, reference(lam1, z), f"Figure {number}")
+        a.refer(f"csmoo/fig{next(n for n, lam in CURVES.items() if lam == lam1)}", "better")
+        judge_violation(
+            a,
             "baseline-feasible",
-            "The baseline's violation goes to (nearly) zero as well",
-            f"Figure {number}",
-            published="(nearly) zero",
-            measured=f"largest final violation of the better variant {final:.4f}",
-            tolerance="0.02",
-            holds=final <= 0.02,
-            reason=""
-            if final <= 0.02
-            else "The proximal variant is pushed back only once an estimate exceeds 0; it swings.",
-        )
-        rough = {k: float(np.abs(np.diff(c.column("tchebycheff"), axis=1)).sum(1).mean()) for k, c in shown.items()}
-        net = {k: float((c.column("tchebycheff")[:, 0] - c.V_end).mean()) for k, c in shown.items()}
-        a.claim(
-            "smoothest",
-            "CSMOO-2 has the smoothest Tchebycheff curve",
-            f"Figure {number}, Appendix E",
-            published="smooth and monotone",
-            measured="total variation over net decrease: "
-            + ", ".join(f"{METHODS[k]} {rough[k] / abs(net[k]):.2f}" for k in shown),
-            tolerance="CSMOO-2's ratio not larger than the baseline's (both variants)",
-            holds=all(rough["csmoo2"] / abs(net["csmoo2"]) <= rough[k] / abs(net[k]) for k in BASELINES),
+            f"The baseline's violation goes to (nearly) zero as well, lambda_1 = {lam1:g}",
+            f"Figure {number}, Appendix E.2",
+            shown[rival].final["violation"].to_numpy(),
+            two.leakage,
+            more=f" ({METHODS[rival]})",
+            reason="It is pushed back only once an estimate exceeds 0, and swings around the bound.",
         )
 
 
@@ -365,12 +449,12 @@ def lambdas(job: JobRows) -> list[float]:
 
 @artifact("csmoo/fig5")
 def fig5(a: Artifact) -> None:
-    """Expected rates over the preferences, CSMOO-2 against the baseline; five channel instances."""
-    keys = ("csmoo2", "sgd", "prox")
+    """Expected rates over the preferences, CSMOO-2 against the baseline; then other channel instances."""
+    keys = ("csmoo2", *BASELINES)
     lams = lambdas(a.jobs["csmoo2"])
     points = {k: np.array([[at(a.jobs[k], lam1).rate(u).mean() for u in (1, 2)] for lam1 in lams]) for k in keys}
     fig, axes = st.panels(1, 2, size=3.5)
-    for key, marker in zip(keys, "osD", strict=True):
+    for key, marker in zip(keys, "osD^", strict=True):
         axes[0, 0].plot(*points[key].T, marker=marker, ms=4, lw=0.9, color=COLOURS[key], label=METHODS[key])
     for lam1, (x, y) in zip(lams, points["csmoo2"], strict=True):
         axes[0, 0].annotate(f"{lam1:g}", (x, y), xytext=(3, 3), textcoords="offset points", fontsize=6)
@@ -378,13 +462,16 @@ def fig5(a: Artifact) -> None:
     axes[0, 0].set_ylabel("expected rate, user 2 (bit/s/Hz)")
     axes[0, 0].set_title(r"numbers: $\lambda_1$", fontsize=8)
     axes[0, 0].legend()
-    table, ratio = _channels(a)
-    for seed, line in ratio.items():
-        axes[0, 1].plot(list(line), list(line.values()), "o-", ms=3, lw=0.9, label=f"instance {seed}")
+    table = instances(a)
+    for seed, line in table.groupby("instance"):
+        label = "one line per instance" if seed == table["instance"].min() else None
+        axes[0, 1].plot(line["lambda_1"], line["ratio"], "-", color=st.BLUE, lw=0.6, alpha=0.5, label=label)
+    middle = table.groupby("lambda_1")["ratio"].median()
+    axes[0, 1].plot(middle.index, middle, "o-", color=st.BLACK, ms=4, label="median")
     axes[0, 1].axhline(1.0, color=st.BLACK, lw=0.8)
     axes[0, 1].set_xlabel(r"$\lambda_1$")
-    axes[0, 1].set_ylabel("V of CSMOO-2 / V of the better baseline")
-    axes[0, 1].set_title("five channel instances", fontsize=8)
+    axes[0, 1].set_ylabel("V of CSMOO-2 / V of the best baseline")
+    axes[0, 1].set_title(f"{table['instance'].nunique()} channel instances", fontsize=8)
     axes[0, 1].legend(fontsize=7)
     a.figure(fig)
     a.table(table, given=("instance", "lambda_1"))
@@ -398,6 +485,7 @@ def fig5(a: Artifact) -> None:
         measured=f"{len(inside)} of {len(two)} points dominated by more than 0.03 in both rates",
         tolerance="none",
         holds=not inside,
+        reason=unless(not inside, "Neighbouring preferences end further apart by noise than by preference."),
     )
     monotone = bool(np.all(np.diff(two[:, 0]) >= -0.03) and np.all(np.diff(two[:, 1]) <= 0.03))
     a.claim(
@@ -408,58 +496,90 @@ def fig5(a: Artifact) -> None:
         measured=f"rate 1 from {two[0, 0]:.3f} to {two[-1, 0]:.3f}, rate 2 from {two[0, 1]:.3f} to {two[-1, 1]:.3f}",
         tolerance="monotone up to 0.03",
         holds=monotone,
+        reason=unless(monotone, "Neighbouring preferences end further apart by noise than by preference."),
     )
     volume = {k: hypervolume(-points[k], (0.0, 0.0)) for k in keys}
+    above = volume["csmoo2"] >= max(volume[k] for k in BASELINES)
     a.claim(
         "hypervolume",
         "CSMOO-2's front is above the baseline's",
         "Figure 5, Section 5.2",
         published="consistently higher rate pairs",
         measured=", ".join(f"{METHODS[k]}: {v:.4f}" for k, v in volume.items()) + " (reference: rates 0)",
-        tolerance="hypervolume at least the better baseline's",
-        holds=volume["csmoo2"] >= max(volume[k] for k in BASELINES),
+        tolerance="hypervolume at least the best baseline's",
+        holds=above,
+        reason=unless(above, "The tuned baseline covers more of the front."),
     )
-    good = {s: all(r <= 0.97 for lam1, r in line.items() if 0.2 < lam1 < 0.8) for s, line in ratio.items()}
-    extra = {s: max(table[(table.instance == s)]["V CSMOO-2 - baseline"]) for s in ratio}
-    a.claim(
-        "instances",
-        "CSMOO-2 is better than the baseline, whatever the channels",
-        "Section 5.2",
-        published="consistently better",
-        measured=f"ratio <= 0.97 at lambda_1 in {{.3, .5, .7}} in {sum(good.values())} of {len(good)} instances; "
-        f"largest V(CSMOO-2) - V(better baseline) over all lambda_1 {max(extra.values()):.4f}",
-        tolerance="4 of 5 instances; difference <= 0.01 everywhere",
-        holds=sum(good.values()) >= 4 and max(extra.values()) <= 0.01
-        if len(good) >= 5
-        else None,
-    )  # fmt: skip
+    judge_instances(a, table)
     _held_out_check(a)
 
 
-def _channels(a: Artifact) -> tuple[pd.DataFrame, dict[int, dict[float, float]]]:
-    """V of the methods by instance and lambda_1, and the ratio to the better baseline."""
-    jobs = {k: a.jobs[f"channels_{k}"] for k in ("csmoo2", "sgd", "prox")}
-    rows, ratio = [], dict[int, dict[float, float]]()
+def judge_instances(a: Artifact, table: pd.DataFrame) -> None:
+    """Section 5.2: better than the baseline, whatever the channels."""
+    whole = table.dropna()
+    inside = whole[whole["lambda_1"].between(*MODERATE)]
+    wins = {k: float((inside["V CSMOO-2"] < inside[f"V {METHODS[k]}"]).mean()) for k in BASELINES}
+    everywhere = {k: float((whole["V CSMOO-2"] < whole[f"V {METHODS[k]}"]).mean()) for k in BASELINES}
+    ratio = {k: float((inside["V CSMOO-2"] / inside[f"V {METHODS[k]}"]).median()) for k in BASELINES}
+    same, tuned = all(wins[k] >= MOST for k in SAME), wins["tuned"] >= MOST
+    holds: Holds = True if same and tuned else "partial" if same or tuned else False
+    excess = {k: float(whole[f"violation {METHODS[k]}"].mean()) for k in ("csmoo2", *BASELINES)}
+    count = whole["instance"].nunique()
+    why = (
+        "Not against the tuned baseline: the margin over the others is in part that of their step sizes and penalty, which are "
+        "CSMOO-2's own."
+        if same
+        else "The baselines win some instances, where CSMOO-2's power is still short of the optimum's."
+    )
+    a.claim(
+        "instances",
+        "CSMOO-2 ends at a strictly lower Tchebycheff value than the baseline, whatever the channels",
+        "Section 5.2",
+        published="consistently; strictly better at moderate preferences, under the same feasibility level",
+        measured=f"lambda_1 in {{.3, .5, .7}}, {count} instances: lower in "
+        + ", ".join(f"{100 * wins[k]:.0f} % (median ratio {ratio[k]:.3f}) against {METHODS[k]}" for k in BASELINES)
+        + "; all five lambda_1: "
+        + ", ".join(f"{100 * everywhere[k]:.0f} %" for k in BASELINES)
+        + "; mean final violation: "
+        + ", ".join(f"{METHODS[k]} {v:.4f}" for k, v in excess.items()),
+        tolerance=f"lambda_1 in {{.3, .5, .7}}: in at least {100 * MOST:.0f} % of the pairs, against each baseline (partial: "
+        f"against the two with CSMOO-2's step sizes, or the tuned one)",
+        holds=holds if count >= 10 else None,
+        reason=unless(holds, why) if count >= 10 else "Fewer than ten channel instances finished; more seeds decide.",
+    )
+
+
+def instances(a: Artifact) -> pd.DataFrame:
+    """V, violation and rates by channel instance and lambda_1, against the baseline with the smallest V there.
+
+    NaN where one of the runs did not finish.
+    """
+    keys = ("csmoo2", *BASELINES)
+    jobs = {k: a.jobs[f"channels_{k}"] for k in keys}
+    rows = []
     for seed in sorted(jobs["csmoo2"].final["seed"].unique()):
-        ratio[int(seed)] = {}
         for lam1 in lambdas(jobs["csmoo2"]):
             runs = {
                 k: j.final[(j.final["seed"] == seed) & (np.abs(j.final["preference_1"] - lam1) < 1e-9)]
                 for k, j in jobs.items()
             }
-            V = {k: float(r["tchebycheff"].where(r["status"] == "done").iloc[0]) for k, r in runs.items()}
-            rival = float(np.min([V[k] for k in BASELINES]))  # NaN where one of them did not finish
-            ratio[int(seed)][lam1] = V["csmoo2"] / rival
+            done = {k: r.where(r["status"] == "done").iloc[0] for k, r in runs.items()}
+            V = {k: float(row["tchebycheff"]) for k, row in done.items()}
+            whole = bool(np.isfinite(list(V.values())).all())
+            rival = min(BASELINES, key=lambda k: V[k])
+            gain = {u: float(done[rival][f"f_{u}"] - done["csmoo2"][f"f_{u}"]) if whole else np.nan for u in (1, 2)}
             rows.append(
                 {
                     "instance": int(seed),
                     "lambda_1": lam1,
-                    **{f"V {METHODS[k]}": v for k, v in V.items()},
-                    "V CSMOO-2 - baseline": V["csmoo2"] - rival,
+                    **{f"V {METHODS[k]}": V[k] for k in keys},
+                    "ratio": V["csmoo2"] / V[rival] if whole else np.nan,
+                    **{f"gain of rate {u}": gain[u] for u in (1, 2)},
+                    **{f"violation {METHODS[k]}": float(done[k]["violation"]) for k in keys},
                     "runs": Runs.of(pd.concat(runs.values())),
                 }
             )
-    return pd.DataFrame(rows), ratio
+    return pd.DataFrame(rows)
 
 
 def _held_out_check(a: Artifact) -> None:
@@ -469,15 +589,16 @@ def _held_out_check(a: Artifact) -> None:
     mean, error = problem_of(job).monte_carlo(x, HELD_OUT)
     exact = torch.from_numpy(job.final[columns(job.final, "f_") + columns(job.final, "g_")].to_numpy(copy=True))
     worst = float(((mean - exact).abs() / error).max())
-    a.claim(
+    a.check(
         "held-out",
-        "Exact expectations agree with the paper's evaluation on a held-out set (ours)",
-        "ours",
-        published=f"about {HELD_OUT} samples",
+        f"Exact expectations agree with the paper's way of evaluation, a held-out set (about {HELD_OUT} samples)",
         measured=f"{len(x)} solutions, {HELD_OUT} samples: largest deviation {float((mean - exact).abs().max()):.1e}, "
         f"{worst:.1f} standard errors",
         tolerance="4.5 standard errors",
         holds=worst <= 4.5,
+        reason=unless(
+            worst <= 4.5, "One of the two evaluations is wrong, or a deviation of a few in a million occurred."
+        ),
     )
 
 
@@ -492,9 +613,3 @@ def final_tables(jobs: dict[str, JobRows]) -> list[pd.DataFrame]:
                 | {k: v for k, v in values.items() if k != "lambda_1"}
             )
     return [pd.DataFrame(rows)]
-
-
-def noise_of_batches(single: pd.DataFrame, batches: pd.DataFrame) -> tuple[float, float]:
-    """Mean standard deviation of x over preferences: CSMOO-2 with single samples and with batches."""
-    one = single[single["method"] == "CSMOO-2"]
-    return float(one["x std"].mean()), float(batches["x std"].mean())

@@ -1,13 +1,15 @@
-"""FERERO's Table 3: speech recognition with f_cpc <= 1.2 and f_zh - f_en = 0.5. Criteria are the specification's and issue's.
+"""FERERO's Table 3: speech recognition with f_cpc <= 1.2 and f_zh - f_en = 0.5.
 
-Published rows are of 1,100 hours and an initial model that is not released. Measured rows are of a small network on what data
-there are; nothing published is judged on them. The convex surrogate has the same two constraints and is solved exactly.
+Published rows are of 1,100 hours and an initial model that is not released, and are error rates alone: whether the constraints
+hold is not said, so that what is measured of them are checks of ours. Measured rows are of a small network on what data there
+are; nothing published is judged on them. The convex surrogate has the same two constraints and is solved exactly.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -80,9 +82,9 @@ def table3(a: Artifact) -> None:
     meta = a.jobs["ferero"].meta
     a.table(_rows(a, tuned, str(meta["data"])), given=("row", "data"))
     _figure(a, tuned, str(meta["data"]))
-    _surrogate_claims(a)
-    _constraint_claims(a, tuned["ferero"], tuned["ls"], bool(meta["embedded"]))
-    _published_claims(a, tuned, bool(meta["embedded"]))
+    _surrogate_checks(a)
+    _constraint_checks(a, tuned["ferero"], tuned["ls"], bool(meta["embedded"]))
+    _published_claims(a, tuned)
     _notes(a, str(meta["data"]))
 
 
@@ -149,26 +151,25 @@ def _figure(a: Artifact, tuned: dict[str, Tuned], data: str) -> None:
     a.figure(fig)
 
 
-def _surrogate_claims(a: Artifact) -> None:
+def _surrogate_checks(a: Artifact) -> None:
     job = a.jobs["surrogate"]
     path = job.paths()[0]
     (_, g1), (h0, h1) = (v[[0, -1]] for v in violations(path))
-    a.claim(
+    a.check(
         "surrogate-constraints",
-        "Algorithm 1 brings a linear-scalarization solution onto both constraints of eq. (5.2), convex surrogate",
-        "Section 5, eq. (5.2); a surrogate of our own, no speech",
-        published="f_cpc <= 1.2, f_zh - f_en = 0.5",
-        measured=f"f_1 = {path[-1, 0]:.6f}, |f_2 - f_3 - 0.5| = {h1:.1e}; at the start f_1 = {path[0, 0]:.3f}, {h0:.3f}",
+        "Algorithm 1 brings a linear-scalarization solution onto both constraints of eq. (5.2), convex "
+        "surrogate without speech",
+        measured=f"f_1 = {path[-1, 0]:.6f}, |f_2 - f_3 - 0.5| = {h1:.1e}; at the start f_1 = {path[0, 0]:.3f}, "
+        f"{h0:.3f}",
         tolerance="f_1 <= 1.2 + 1e-2, |f_2 - f_3 - 0.5| < 1e-2, and below that of the start",
         holds=bool(g1 <= TOLERANCE and h1 < TOLERANCE and h1 < h0),
         any_scale=True,
     )
     length = _direction(job)
-    a.claim(
+    a.check(
         "surrogate-kkt",
-        "It ends where no direction improves all objectives and keeps the constraints (a KKT point), convex surrogate",
-        "Theorem 1",
-        published="|d| falls to 0",
+        "It ends where no direction improves all objectives and keeps the constraints (a KKT point, Theorem "
+        "1), convex surrogate",
         measured=f"|d| = {length:.1e}, d of the exact subproblem at the end",
         tolerance="1e-3",
         holds=length < 1e-3,
@@ -187,59 +188,82 @@ def _direction(job: JobRows) -> float:
     return float(torch.linalg.vector_norm(d))
 
 
-def _constraint_claims(a: Artifact, ferero: Tuned, ls: Tuned, embedded: bool, bound: float = EPS1) -> None:
+def _constraint_checks(a: Artifact, ferero: Tuned, ls: Tuned, embedded: bool, bound: float = EPS1) -> None:
+    """Whether both constraints hold, and whether FERERO is nearer to them than linear scalarization; the paper says neither."""
     (g, h), (g_ls, h_ls) = (violations(found.losses(), bound) for found in (ferero, ls))
     for key, name, ours, theirs in (
         ("gap", "|f_zh - f_en - 0.5|", h, h_ls),
         ("cpc", f"f_cpc above {bound}", g, g_ls),
     ):
-        better = bool((ours < theirs).all())  # a lost run is not smaller
+        lost = bool(np.isnan(ours).any())
         idle = not (theirs > 0).any()
         pairs = [f"{x:.3f} against {y:.3f}" for x, y in zip(ours, theirs, strict=True)]
-        a.claim(
+        words = "by seed, against LS: " + ", ".join(pairs).replace("nan", "lost")
+        within, better = bool((ours <= TOLERANCE).all()), bool((ours < theirs).all())  # a lost run is neither
+        a.check(
+            f"{key}-holds",
+            f"FERERO's fine-tuning ends on its constraint, in every seed: {name}",
+            measured=words,
+            tolerance=f"at most {TOLERANCE:g}",
+            holds=None if embedded or idle else within,
+            reason=_why(within, idle, embedded, lost),
+        )
+        a.check(
             f"{key}-below-ls",
-            f"FERERO's fine-tuning ends with a smaller {name} than linear scalarization's, in every seed",
-            "Section 5, the purpose of eq. (5.2)" + ("" if bound == EPS1 else f" (the bound {bound} is ours)"),
-            published="constraints hold, no numbers",
-            measured="by seed: " + ", ".join(pairs).replace("nan", "lost"),
+            f"FERERO's fine-tuning ends nearer to its constraint than linear scalarization, in every seed: {name}",
+            measured=words,
             tolerance="smaller in every seed",
             holds=None if embedded or idle else better,
-            reason=_why(better, idle, embedded, bool(np.isnan(ours).any())),
+            reason=_why(better, idle, embedded, lost),
         )
 
 
 def _why(holds: bool, idle: bool, embedded: bool, lost: bool) -> str:
     if embedded:
-        return "Generated syllables are no speech: shown, not judged."
+        return (
+            "Generated syllables are no speech: shown, not judged. Decided by data=speech_small, or "
+            "librispeech_aishell."
+        )
     if idle:
-        return "Not active here: linear scalarization keeps this bound by itself, so nothing can be smaller."
+        return "Not active here: linear scalarization keeps this bound by itself. Decided by: ferero/table3_bound."
     if holds:
         return "A functional test on small sets of words."
     if lost:
         return (
-            "A run diverged. The gap asks for a larger f_zh, whose gradient grows on the way up; two batches of eight tell the "
-            "multipliers late, and they overshoot. The same happens on generated syllables for larger gamma."
+            "A run diverged. The gap asks for a larger f_zh, whose gradient grows on the way up; two batches of "
+            "eight tell the multipliers late, and they overshoot. The same happens on generated syllables for "
+            "larger gamma."
         )
     return (
-        "Algorithm 3 moves its multipliers by gamma times what two small batches say; in so few steps they have not "
-        "settled. The exact subproblem on the surrogate ends on both constraints."
+        "Algorithm 3 moves its multipliers by gamma times what two small batches say; in so few steps they have "
+        "not settled. The exact subproblem on the surrogate ends on both constraints."
     )
 
 
-def _published_claims(a: Artifact, tuned: dict[str, Tuned], embedded: bool) -> None:
+def _published_claims(a: Artifact, tuned: dict[str, Tuned]) -> None:
     cells = published("ferero_table3").set_index(["row", "column"])["value"]
     average = {name: float(cells[name, "Average"]) for name in PRINTED[1:]}
-    rate = {m: float(finite_mean(50.0 * (t.column("test_wer_en") + t.column("test_cer_zh")))) for m, t in tuned.items()}
+    found = {"w/o CPC": Tuned(a.jobs["ls_no_cpc"]), "Init. (M2ASR)": Tuned(a.jobs["ls"], 0)}
+    found |= {"LS-FT": tuned["ls"], "FERERO-FT": tuned["ferero"]}
+    rate = {
+        name: float(finite_mean(50.0 * (t.column("test_wer_en") + t.column("test_cer_zh"))))
+        for name, t in found.items()
+    }
+    steps = [rate[one] > rate[two] for one, two in pairwise(found)]
     a.claim(
         "error-rates",
         "Average error rate: FERERO-FT below LS-FT below the initial model below training without CPC",
-        "Table 3",
+        "Table 3, Section 5.2",
         published=", ".join(f"{name} {value:g} %" for name, value in average.items()),
-        measured=", ".join(f"{METHODS[m]} {value:.1f} %" for m, value in rate.items()) + " (other data, another size)",
-        tolerance="the same order, at paper scale on LibriSpeech and AISHELL-1",
-        holds=None,
-        reason="1,100 hours of audio and the initial model cannot be had here.",
+        measured=", ".join(f"{name} {value:.1f} %" for name, value in rate.items()),
+        tolerance="the same order of the means over seeds; partial if some neighbours are in order",
+        holds=True if all(steps) else ("partial" if any(steps) else False),
+        reason="Not in order: "
+        + ", ".join(f"{two} below {one}" for (one, two), good in zip(pairwise(found), steps, strict=True) if not good)
+        + ". The initial model of the paper is not released; ours is trained here.",
+        rests_on=("ls", "ls_no_cpc", "ferero"),
     )
+    _language_gap(a, tuned)
     gains = [
         round(x - y, 2)
         for x, y in (
@@ -251,13 +275,40 @@ def _published_claims(a: Artifact, tuned: dict[str, Tuned], embedded: bool) -> N
     a.claim(
         "gains-of-the-text",
         "The gains of the text (4.2, 0.3 and 1.3 points) are differences of the table's averages",
-        "Section 5 with Table 3",
+        "Section 5.2 with Table 3",
         published="4.2, 0.3, 1.3",
         measured=", ".join(f"{x:.1f}" for x in gains),
         tolerance="equal as printed",
         holds="partial" if gains != [4.2, 0.3, 1.3] else True,
         reason="Only 4.2 differs: of the unrounded averages (11.0 and 6.75) it is 4.25." if gains[0] != 4.2 else "",
         any_scale=True,
+        rests_on=(),
+    )
+
+
+def _language_gap(a: Artifact, tuned: dict[str, Tuned]) -> None:
+    cells = published("ferero_table3").set_index(["row", "column"])["value"]
+    printed = {
+        name: float(cells[name, "English"]) - float(cells[name, "Chinese"])
+        for name in ("Init. (M2ASR)", "LS-FT", "FERERO-FT")
+    }
+    ours = {
+        key: 100.0 * (tuned[key].column("test_wer_en") - tuned[key].column("test_cer_zh")) for key in ("ls", "ferero")
+    }
+    means = {key: abs(float(finite_mean(gap))) for key, gap in ours.items()}
+    a.claim(
+        "language-gap",
+        "The gap between the languages' error rates is smaller after FERERO's fine-tuning than after linear "
+        "scalarization's",
+        "Section 5.2, Table 3",
+        published=", ".join(f"{name} {gap:.1f} points" for name, gap in printed.items()),
+        measured=f"|English - Mandarin| of the means over seeds: LS-FT {means['ls']:.1f}, FERERO-FT "
+        f"{means['ferero']:.1f} points",
+        tolerance="smaller",
+        holds=means["ferero"] < means["ls"],
+        reason="f_zh - f_en = 0.5 asks for a gap of the losses, and error rates of words and of characters "
+        "need not follow it.",
+        rests_on=("ls", "ferero"),
     )
 
 
@@ -267,20 +318,23 @@ def _notes(a: Artifact, data: str) -> None:
     a.note(
         f"Data: {data}; {job.meta['train_en']} English and {job.meta['train_zh']} Mandarin training utterances, "
         f"{job.meta['test_en']} and {job.meta['test_zh']} for tests. Network {config['problem']['model']} "
-        f"({job.meta['parameters']:,} parameters). All methods start from the model that {start['steps']} steps of AdamW on the "
-        f"mean of the objectives make (w/o CPC: of the two CTC losses), and take {config['steps']} plain gradient steps. Step "
-        f"sizes, gamma and c_h of smaller scales are ours. Error rates in percent: words in English, characters in Mandarin; "
-        f"greedy decoding. Losses are exact, of all training utterances; CTC losses are per unit of the transcript."
+        f"({job.meta['parameters']:,} parameters). All methods start from the model that {start['steps']} steps "
+        "of AdamW on the mean of the objectives make (w/o CPC: of the two CTC losses), and take "
+        f"{config['steps']} plain gradient steps. Step sizes, gamma and c_h of smaller scales are ours. Error "
+        "rates in percent: words in English, characters in Mandarin; greedy decoding. Losses are exact, of all "
+        "training utterances; CTC losses are per unit of the transcript."
     )
     a.note(
-        f"Small starts keep f_cpc <= {EPS1} by themselves, so that bound asks for nothing there: ferero/table3_bound has another."
+        f"Small starts keep f_cpc <= {EPS1} by themselves, so that bound asks for nothing there: "
+        "ferero/table3_bound has another."
     )
     a.note(
         "At full size, with LibriSpeech and AISHELL-1 below DIR: mobench +experiment=ferero/table3 scale=paper "
         "data=librispeech_aishell data_root=DIR hardware=gpu. Memory and time of such a step: docs/speech.md."
     )
     a.note(
-        "Panel (c) is a convex problem with the same two constraints, from the exact minimiser of the mean; it has no speech."
+        "Panel (c) is a convex problem with the same two constraints, from the exact minimiser of the mean; it "
+        "has no speech."
     )
 
 
@@ -292,7 +346,8 @@ def table3_bound(a: Artifact) -> None:
     rows = {"Init. (AdamW on the mean)": Tuned(a.jobs["ls"], 0), "LS-FT": ls, f"FERERO-FT, f_cpc <= {TIGHT}": ferero}
     frame = pd.DataFrame([_measured(name, str(meta["data"]), found, TIGHT) for name, found in rows.items()])
     a.table(frame, given=("row", "data"))
-    _constraint_claims(a, ferero, ls, bool(meta["embedded"]), TIGHT)
+    _constraint_checks(a, ferero, ls, bool(meta["embedded"]), TIGHT)
     a.note(
-        f"Ours. {TIGHT} was set before its first run, all other settings are those of ferero/table3, and none was changed after it."
+        f"Ours. {TIGHT} was set before its first run, all other settings are those of ferero/table3, and none "
+        "was changed after it."
     )

@@ -1,4 +1,9 @@
-"""What the artifacts of both bilevel applications share: rows of finished runs, means with standard errors, verdicts."""
+"""What the artifacts of both bilevel applications share: rows of finished runs, means with standard errors, effects.
+
+An effect is a difference between two settings, paired by seed. It counts where it is larger than a threshold fixed before the
+runs and its 95 % interval over the seeds does not hold 0; all else is flat, and a paper's "grows" or "is larger" is not
+reproduced by a flat effect, wherever it is met.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +11,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
-from mobench.artifacts import Artifact, JobRows
+from mobench.artifacts import JobRows
 from mobench.artifacts import style as st
 
 COLOURS = [st.BLUE, st.SKY, st.GREEN, st.ORANGE, st.RED]
 HULL = 1.1  # a hull contains every polygon: how much larger than the largest its area must be
-
-Verdict = bool | Literal["partial"]
 
 
 @dataclass(frozen=True)
@@ -30,11 +34,6 @@ class Tasks(ABC):
     @abstractmethod
     def S(self) -> int:
         """Number of tasks."""
-
-    @property
-    @abstractmethod
-    def complete_data(self) -> bool:
-        """Whether the images are the paper's."""
 
     @property
     def data(self) -> str:
@@ -96,18 +95,6 @@ class Tasks(ABC):
         found = chosen[[f"{prefix}{s + 1}" for s in range(self.S)]].to_numpy(dtype=float)
         return found if len(found) else np.full((1, self.S), np.nan)
 
-    def judged(self, a: Artifact, holds: Verdict | None) -> Verdict | None:
-        """On the paper's data and scale what was found; elsewhere at best "partial"."""
-        return holds if self.paper(a) or not holds else "partial"
-
-    def paper(self, a: Artifact) -> bool:
-        """Whether this is the paper's data at the paper's scale."""
-        return a.scale == "paper" and self.complete_data
-
-    def elsewhere(self, a: Artifact) -> str:
-        """For claims that were not judged on the paper's data and scale."""
-        return "" if self.paper(a) else f"Run on {self.data}, at {a.scale} scale."
-
 
 def mean_error(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard error over the first axis; NaN of nothing."""
@@ -126,15 +113,75 @@ def band(ax: Any, steps: np.ndarray, values: np.ndarray, label: str | None, colo
         ax.fill_between(steps, mean - error, mean + error, color=color, alpha=0.2, lw=0)
 
 
-def paired(table: pd.DataFrame, first: float, last: float) -> tuple[float, float]:
-    """Mean over seeds (rows) and standard error of the last trade-off (column) minus the first."""
-    table = table.reindex(columns=[first, last])  # a trade-off without any finished run has no column
-    mean, error = mean_error((table[last] - table[first]).dropna().to_numpy())
-    return float(mean), float(error)
+def cause(holds: Any, text: str) -> str:
+    """Why a statement does not hold, or not in all parts; nothing where it does."""
+    return "" if isinstance(holds, bool | np.bool_) and holds else text
 
 
-def grows(slope: float, error: float, near: float = 0.0) -> Verdict | None:
-    """More than one standard error, and than `near`: holds; within: flat, "partial"; else it fails. None with one seed."""
-    if not np.isfinite(error):
-        return None
-    return "partial" if abs(slope) <= max(error, near) else slope > 0
+def by_seed(rows: pd.DataFrame, column: str, of: str = "seed") -> pd.Series:
+    """A column's mean for each seed."""
+    found: pd.Series = rows.groupby(of)[column].mean()
+    return found
+
+
+@dataclass(frozen=True)
+class Effect:
+    """A difference, one value for each seed, and the size below which it does not count.
+
+    From three seeds on the interval is Student's. Fewer have none, and then all of them must agree.
+    """
+
+    values: np.ndarray
+    near: float = 0.0
+
+    @classmethod
+    def between(cls, first: pd.Series, last: pd.Series, near: float = 0.0) -> Effect:
+        """`last` minus `first`, paired by seed; seeds that have only one of them are left out."""
+        return cls((last - first).dropna().to_numpy(dtype=float), near)
+
+    @property
+    def mean(self) -> float:
+        return float(self.values.mean()) if len(self.values) else float("nan")
+
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        """Of the 95 % interval of the mean; None from fewer than three seeds."""
+        n = len(self.values)
+        if n < 3:
+            return None
+        half = float(stats.t.ppf(0.975, n - 1) * self.values.std(ddof=1) / np.sqrt(n))
+        return self.mean - half, self.mean + half
+
+    @property
+    def kind(self) -> str:
+        """grows | flat | falls | unknown (of no seed)."""
+        if not len(self.values) or not np.isfinite(self.values).all():
+            return "unknown"
+        low, high = self.bounds or (float(self.values.min()), float(self.values.max()))
+        if low > 0 and self.mean > self.near:
+            return "grows"
+        if high < 0 and self.mean < -self.near:
+            return "falls"
+        return "flat"
+
+    @property
+    def grows(self) -> bool | None:
+        """Whether it counts and is positive; None if nothing was measured."""
+        return None if self.kind == "unknown" else self.kind == "grows"
+
+    def words(self, digits: str = "+.2f", unit: str = "") -> str:
+        """The mean and its interval."""
+        n = len(self.values)
+        said = f"{self.mean:{digits}}{unit}"
+        if self.bounds is None:
+            return f"{said} ({'one seed' if n == 1 else f'{n} seeds'}, no interval): {self.kind}"
+        low, high = self.bounds
+        return f"{said} (95 % interval over {n} seeds {low:{digits}} to {high:{digits}}): {self.kind}"
+
+
+def interval(values: np.ndarray, digits: str = ".3f", unit: str = "") -> str:
+    """A 95 % interval of the mean of one value for each seed, in words."""
+    bounds = Effect(values).bounds
+    if bounds is None:
+        return "one seed, no interval" if len(values) == 1 else f"{len(values)} seeds, no interval"
+    return f"95 % interval over seeds {bounds[0]:{digits}} to {bounds[1]:{digits}}{unit}"

@@ -1,22 +1,25 @@
 """OMD-TCH's federated artifacts: Figures 3, 5, 6, 7 and Tables 1, 2. Criteria are the specification's, fixed before any run.
 
-The published numbers belong to MNIST and CIFAR-10 at paper scale. Runs on the embedded digits or on a subset show what was
-measured; the paper's claims are not judged on them, the orderings that are meant to hold on any data ("ours") are.
+The published numbers belong to MNIST and CIFAR-10 at paper scale: on other data or at another scale the statements are shown,
+not judged. Each statement is judged in one place. What concerns FedAvg, TCH and the OMD family on MNIST Rotation is judged in
+fig3a, whose rows are kept; the same of the other scenarios, and all other methods, in table2; figures 3 and 6 refer to both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Literal
+from functools import cache, cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib import ticker
+from scipy import stats
 
 from mobench.artifacts import Artifact, JobRows, Runs, artifact
 from mobench.artifacts import style as st
+from mobench.artifacts.artifact import columns
 from mobench.data.clients import Clients
 from mobench.problems import FederatedImages
 
@@ -32,7 +35,7 @@ SCENARIOS = {
     "c5": "CIFAR10 C=5",
 }
 SEEDS = 10  # of the paper's means
-FEW = "The statement is about means of ten seeds; fewer were run."
+FULL = ("MNIST", "CIFAR-10")  # labels of the paper's data at their full size
 METRICS = {
     "average accuracy": "average_accuracy",
     "agnostic loss": "agnostic_loss",
@@ -85,37 +88,43 @@ class Scenario:
         return str(self.jobs["ls"].meta["data"])
 
     @property
-    def few(self) -> bool:
-        """Whether fewer seeds were run than the paper's means are of."""
-        return len(self.jobs["ls"].config["seeds"]) < SEEDS
-
-    def verdict(self, holds: bool) -> bool | Literal["partial"]:
-        """What fewer seeds can say of a statement about means over ten."""
-        return "partial" if holds and self.few else holds
+    def seeds(self) -> int:
+        """How many were run."""
+        return len(self.jobs["ls"].config["seeds"])
 
     @cached_property
     def embedded(self) -> bool:
         """Whether the images are the stand-ins that come with the project."""
         return bool(self.jobs["ls"].meta["embedded"])
 
-    def paper(self, a: Artifact) -> bool:
-        """Whether the published numbers are about this: the paper's scale on the whole of the paper's data."""
-        return a.scale == "paper" and self.data in ("MNIST", "CIFAR-10")
-
     @property
     def titled(self) -> str:
         """For a panel: the paper's name, or what stands for it."""
-        return (
-            self.name
-            if self.data in ("MNIST", "CIFAR-10")
-            else f"{self.name}: {'stand-in' if self.embedded else 'subset'}"
-        )
+        return self.name if self.data in FULL else f"{self.name}: {'stand-in' if self.embedded else 'subset'}"
+
+    def job(self, column: str) -> str | None:
+        """Name of a column's job; where OMD and AdaOMD have one step, they share one. None: not run here."""
+        name = (COLUMNS | LAST)[column][0]
+        return next((n for n in (name, name.replace("ada", "omd")) if n in self.jobs), None)
+
+    def names(self, *shown: str) -> set[str]:
+        """What the artifact calls the jobs of these columns (none given: all of the scenario's)."""
+        jobs = self.jobs if not shown else [self.job(column) for column in shown]
+        return {f"{self.key}_{name}" for name in jobs}
+
+    def borrowed(self, column: str) -> bool:
+        """Whether AdaOMD is read off a trajectory with another lambda step than its own winner of Table 1."""
+        found = self.source(column)
+        if found is None or not column.startswith("Ada"):
+            return False
+        cells = published("omd_tch_table1")
+        cell = cells[(cells["row"] == column) & (cells["column"] == self.name)]
+        return not np.isclose(0.1 * float(found[0].config["algorithm"]["lambda_step"]), float(cell["value"].iloc[0]))
 
     def source(self, column: str) -> tuple[JobRows, str] | None:
-        """Job and output rule of a column; where OMD and AdaOMD have one step, they share a job. None: not run here."""
-        job, output = (COLUMNS | LAST)[column]
-        found = self.jobs.get(job) or self.jobs.get(job.replace("ada", "omd"))
-        return None if found is None else (found, output)
+        """Job and output rule of a column. None: not run here."""
+        name = self.job(column)
+        return None if name is None else (self.jobs[name], (COLUMNS | LAST)[column][1])
 
     def has(self, *columns: str) -> bool:
         """Whether all of the columns were run."""
@@ -141,6 +150,11 @@ class Scenario:
         assert found is not None
         return Runs.of(found[0].final[found[0].final["output"] == found[1]])
 
+    def paired(self, one: str, other: str, name: str, sign: float = -1.0) -> np.ndarray:
+        """One column plus `sign` times another, seed by seed; no values where a run of either was lost."""
+        a, b = self.values(one, name), self.values(other, name)
+        return a + sign * b if len(a) == len(b) == self.seeds else np.array([])
+
     def mean(self, column: str, name: str) -> float:
         """Mean over seeds."""
         return float(self.values(column, name).mean())
@@ -161,11 +175,16 @@ class Scenario:
 
     def printed(self, column: str, metric: str) -> tuple[float, float]:
         """Published mean and standard deviation; of CIFAR-10 those of the authors' result listing. NaN: none."""
-        rows = published("omd_tch_table2" if self.key[0] == "m" else "omd_tch_table2_cifar10_reference")
-        rows = rows[(rows["row"] == self.name) & (rows["column"] == column) & (rows["metric"] == metric)]
-        if rows.empty:
-            return float("nan"), float("nan")
-        return float(rows["value"].iloc[0]), float(rows["std"].iloc[0])
+        cells = _cells_of("omd_tch_table2" if self.key[0] == "m" else "omd_tch_table2_cifar10_reference")
+        return cells.get((self.name, column, metric), (float("nan"), float("nan")))
+
+
+@cache
+def _cells_of(name: str) -> dict[tuple[str, str, str], tuple[float, float]]:
+    """Mean and standard deviation by scenario, column and metric."""
+    rows = published(name)
+    keys = zip(rows["row"], rows["column"], rows["metric"], strict=True)
+    return dict(zip(keys, zip(rows["value"].astype(float), rows["std"].astype(float), strict=True), strict=True))
 
 
 def scenarios(a: Artifact) -> list[Scenario]:
@@ -181,11 +200,11 @@ def scenarios(a: Artifact) -> list[Scenario]:
 def _notes(a: Artifact, shown: Sequence[Scenario]) -> None:
     """What a reader must know about data and scale."""
     words = dict.fromkeys(f"{s.name.split()[0]}: {s.data}" for s in shown)
-    if not all(s.paper(a) for s in shown):
+    if not a.on_papers_data():
         first = shown[0].jobs["ls"].config
         a.note(
             f"Not the paper's data or scale. In place of {'; '.join(words)}. {first['steps']} rounds, "
-            f"{len(first['seeds'])} seeds. The published numbers are shown, not compared. The paper's setting: scale=paper "
+            f"{_seeds(shown[0])}. The published numbers are shown, not compared. The paper's setting: scale=paper "
             f"data=mnist."
         )
     a.note(
@@ -280,8 +299,11 @@ def fig3(a: Artifact) -> None:
     a.figure(fig)
     a.table(_table(shown))
     for s in shown:
-        _curve_claims(a, s)
-        (_mnist_claims if s.key[0] == "m" else _cifar_claims)(a, s, "Figure 3")
+        if s.key == "mr":
+            _refer(a, "omd_tch/fig3a", s, [*_of_curves(s), *_of_means(s)])
+        else:
+            _judge(a, s, _of_curves(s))
+            _refer(a, "omd_tch/table2", s, _of_means(s))
     _notes(a, shown)
 
 
@@ -299,17 +321,16 @@ def fig3a(a: Artifact) -> None:
     _legend(fig, axes[0, 0])
     a.figure(fig)
     a.table(_table([s]))
-    _curve_claims(a, s)
-    _mnist_claims(a, s, "Figure 3 and Table 2, one seed instead of ten")
-    _cells(a, s, 3.0, "one seed against the mean of ten")
+    _judge(a, s, [*_of_curves(s), *_of_means(s)])
+    _fairer_in_rotation(a, s)
+    _stored(a, s)
+    _cells(a, s, COMPARED, f"{s.key}-cells")
     _finding(a, s)
-    _ours(a, [s])
     _notes(a, [s])
-    if not s.has("OMDeg-TCH"):
-        a.note("The trajectories with EG are not among these jobs; omd_tch/fig3 has them.")
-    elif "ada_eg" not in s.jobs:
+    if s.borrowed("AdaOMDeg-TCH"):
         a.note(
-            "AdaOMDeg is read off OMDeg's trajectory (lambda step 3.0, OMDeg's winner in Table 1); its own winner is 1.0."
+            "AdaOMDeg is read off OMDeg's trajectory (lambda step 3.0, OMDeg's winner in Table 1); its own winner is 1.0. "
+            "Statements about AdaOMDeg are partial at best."
         )
 
 
@@ -340,7 +361,8 @@ def fig5(a: Artifact) -> None:
             measured=f"in {sum(good)} of {len(good)} scenarios: "
             + ", ".join(f"{s.name} {'yes' if g else 'no'}" for s, g in zip(shown, good, strict=True)),
             tolerance=">= 5 of 6 scenarios",
-            holds=sum(good) >= 5 if all(s.paper(a) for s in shown) else None,
+            holds=sum(good) >= 5,
+            interval=_seeds_alone(shown),
         )
     _notes(a, shown)
 
@@ -357,7 +379,8 @@ def fig6(a: Artifact) -> None:
     a.figure(fig)
     a.table(_table(shown))
     for s in shown:
-        (_mnist_claims if s.key[0] == "m" else _cifar_claims)(a, s, "Figure 6")
+        _refer(a, "omd_tch/fig3a" if s.key == "mr" else "omd_tch/table2", s, _of_means(s))
+    _fairer(a, shown)
     _notes(a, shown)
 
 
@@ -385,8 +408,12 @@ def fig7(a: Artifact) -> None:
         published="Table 2",
         measured=f"{cells - len(far)} of {cells} within one standard deviation"
         + (f"; not: {'; '.join(far[:8])}{' ...' if len(far) > 8 else ''}" if far else ""),
-        tolerance="one printed standard deviation, every cell",
-        holds=not far if all(s.paper(a) for s in shown if s.key[0] == "m") else None,
+        # of ten seeds and ten others 5 % of the cells miss by chance, and cells of a scenario share their seeds: 4,000 simulated
+        # tables have 84 % of their cells within (1 in 1,000: seeds explain half of the variance; 76 %: nine tenths)
+        tolerance="one printed standard deviation; 80 % of the cells",
+        holds=len(far) <= 0.2 * cells,
+        interval=_seeds_alone(shown),
+        rests_on=set().union(*(s.names() for s in shown if s.key[0] == "m")),
     )
     _notes(a, shown)
 
@@ -414,11 +441,12 @@ def _table(shown: Sequence[Scenario]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _cells(a: Artifact, s: Scenario, deviations: float = 1.5, how: str = "means over seeds") -> None:
-    """Every measured cell of a scenario against the published one: within 1.5 printed standard deviations for a mean of ten
-    seeds, within three for a single seed."""
+def _cells(a: Artifact, s: Scenario, chosen: Sequence[str], id: str, others: str = "") -> None:
+    """The measured cells of some columns against the published ones: within 1.5 printed standard deviations for a mean of ten
+    seeds, within three for fewer."""
+    deviations, how = (1.5, "means over seeds") if s.seeds >= SEEDS else (3.0, f"{_seeds(s)} against the mean of ten")
     good, far = 0, []
-    shown = [c for c in COLUMNS if s.has(c)]
+    shown = [c for c in chosen if s.has(c)]
     for column in shown:
         for metric, name in METRICS.items():
             mean, spread = s.printed(column, metric)
@@ -428,15 +456,18 @@ def _cells(a: Artifact, s: Scenario, deviations: float = 1.5, how: str = "means 
             else:
                 far.append(f"{column} {metric} {ours:.3f} ({mean:.3f})")
     total = 3 * len(shown)
+    enough = good >= 0.8 * total
     a.claim(
-        f"{s.key}-cells",
-        f"Cells of Table 2 are reproduced, {s.name}",
+        id,
+        f"Cells of Table 2 are reproduced{others}, {s.name}",
         "Table 2" if s.key[0] == "m" else "authors' result listing (the paper's text lacks this half of Table 2)",
         published="see table",
         measured=f"{good} of {total} cells, {how}" + (f"; not: {'; '.join(far)}" if far else ""),
         tolerance=f"{deviations:g} printed standard deviations, or 0.5 pp, 0.03 nats, 0.5 pp if larger; 80 % of the cells",
-        holds=s.verdict(good >= 0.8 * total) if s.paper(a) else None,
-        reason=FEW if s.paper(a) and s.few else "",
+        holds="partial" if enough and any(s.borrowed(c) for c in shown) else enough,
+        reason=_borrowed(s, shown),
+        interval=_alone(s),
+        rests_on=s.names(*shown),
     )
 
 
@@ -446,10 +477,16 @@ def table2(a: Artifact) -> None:
     shown = scenarios(a)
     a.table(_table(shown))
     for s in shown:
-        _cells(a, s)
-        (_mnist_claims if s.key[0] == "m" else _cifar_claims)(a, s, "Table 2")
+        if s.key == "mr":
+            others = [c for c in COLUMNS if c not in COMPARED]
+            _cells(a, s, others, f"{s.key}-cells-others", " by the five methods that fig3a does not run")
+            _refer(a, "omd_tch/fig3a", s, _of_means(s), "cells")
+        else:
+            _cells(a, s, list(COLUMNS), f"{s.key}-cells")
+            _judge(a, s, _of_means(s))
         _finding(a, s)
     _best(a, [s for s in shown if s.key[0] == "m"])
+    _text_against_table(a)
     _tch_on_cifar(a, [s for s in shown if s.key[0] == "c"])
     _ours(a, shown)
     _notes(a, shown)
@@ -459,116 +496,379 @@ def table2(a: Artifact) -> None:
     )
 
 
-def _claim(
-    a: Artifact,
-    s: Scenario,
-    id: str,
-    statement: str,
-    source: str,
-    published: str,
-    measured: str,
-    tolerance: str,
-    holds: bool,
-    means: bool = True,
-) -> None:
-    """`means`: the statement is about means over the paper's seeds."""
-    a.claim(
-        f"{s.key}-{id}",
-        f"{statement}, {s.name}",
-        source,
-        published=published,
-        measured=measured,
-        tolerance=tolerance,
-        holds=(s.verdict(holds) if means else holds) if s.paper(a) else None,
-        reason=FEW if means and s.paper(a) and s.few else "",
+# statements
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What the paper says of one scenario, with what was measured.
+
+    shown: the columns that it compares; per_seed: the measured difference seed by seed, in `unit` (None: not of one number);
+    seeds: of how many of the paper's seeds it is (None: the ten of the means); adaptive: the adaptive average on whose
+    account it is made.
+    """
+
+    id: str
+    text: str
+    source: str
+    published: str
+    measured: str
+    tolerance: str
+    holds: bool
+    shown: tuple[str, ...]
+    per_seed: np.ndarray | None = None
+    unit: str = ""
+    seeds: int | None = None
+    adaptive: str | None = None
+
+
+def _judge(a: Artifact, s: Scenario, statements: Sequence[Statement]) -> None:
+    for x in statements:
+        reason = [_borrowed(s, x.shown)]
+        if x.adaptive is not None:
+            reason.append(_same_as_last(s, x.adaptive))
+        a.claim(
+            f"{s.key}-{x.id}",
+            f"{x.text}, {s.name}",
+            x.source,
+            published=x.published,
+            measured=x.measured,
+            tolerance=x.tolerance,
+            holds="partial" if x.holds and reason[0] else x.holds,
+            reason=" ".join(part for part in reason if part),
+            interval=_alone(s) if x.per_seed is None else _interval(x.per_seed, x.unit),
+            rests_on=s.names(*x.shown),
+            seeds=x.seeds,
+        )
+
+
+def _refer(a: Artifact, artifact: str, s: Scenario, statements: Sequence[Statement], *more: str) -> None:
+    a.refer(artifact, *(f"{s.key}-{x.id}" for x in statements), *(f"{s.key}-{id}" for id in more))
+
+
+def _seeds(s: Scenario) -> str:
+    return "one seed" if s.seeds == 1 else f"{s.seeds} seeds"
+
+
+def _alone(s: Scenario) -> str:
+    """In place of an interval, of what is not one number."""
+    return f"{_seeds(s)}, no interval" if s.seeds < 3 else "not one number, no interval"
+
+
+def _seeds_alone(shown: Sequence[Scenario]) -> str:
+    return _alone(min(shown, key=lambda s: s.seeds))
+
+
+def _interval(values: np.ndarray, unit: str = "") -> str:
+    """The 95 % t interval of the mean over seeds, in words; none from fewer than three."""
+    if len(values) < 3:
+        return f"{'one seed' if len(values) == 1 else f'{len(values)} seeds'}, no interval"
+    half = stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
+    return f"95 % interval {values.mean() - half:.3g} to {values.mean() + half:.3g}{unit} over {len(values)} seeds"
+
+
+def _borrowed(s: Scenario, shown: Sequence[str]) -> str:
+    """Which adaptive average has another step than the paper's."""
+    named = [column for column in shown if s.borrowed(column)]
+    return f"{' and '.join(named)} with OMD's lambda step, not with the winner of its own in Table 1." if named else ""
+
+
+def _same_as_last(s: Scenario, column: str) -> str:
+    """How often the adaptive average is the last iterate, if that is in most rounds: all that the statement then supports."""
+    same, total, end = _rounds_alone(s, column)
+    if 2 * same <= total:
+        return ""
+    return (
+        f"AdaOMD's average is the last iterate in {same} of {total} recorded rounds"
+        + (" and the last evaluated one at the end" if end else "")
+        + ": this shows that the last iterate beats the uniform average, not what the adaptive weights are worth."
     )
 
 
-def _curve_claims(a: Artifact, s: Scenario) -> None:
-    """What Figure 3a (or 3c) shows of the training loss of the worst client; first seed."""
+def _rounds_alone(s: Scenario, column: str) -> tuple[int, int, bool]:
+    """In how many recorded rounds (all seeds) an adaptive average has exactly the last iterate's values of all objectives
+    and metrics, of how many; and whether the one after round T has those of theta^(T) for every seed."""
+    found = s.source(column)
+    assert found is not None
+    rows = found[0].history
+    names = [*columns(rows, "f_"), *METRICS.values()]
+    adaptive, last = (
+        rows[rows["output"] == o].set_index(["seed", "step"])[names].sort_index() for o in (found[1], "last")
+    )
+    same = (adaptive == last).all(axis=1)
+    T = rows["step"].max()
+    evaluated = last.index.get_level_values("step")[last.index.get_level_values("step") < T].max()
+    end = np.array_equal(adaptive.xs(T, level="step").to_numpy(), last.xs(evaluated, level="step").to_numpy())
+    return int(same.sum()), len(same), end and evaluated == T - 1
+
+
+def _of_curves(s: Scenario) -> list[Statement]:
+    """What Figure 3a (or 3c) shows of the training loss of the worst client; the first seed, as the panel draws it."""
     seed = int(s.jobs["ls"].final["seed"].iloc[0])
     curves = {c: s.curve(c, "worst_train_loss", seed) for c in COMPARED if s.has(c)}
     tch, ls = curves["TCH"][1], curves["LS(FedAvg)"][1]
-    for kind, (plain, adaptive) in s.pairs.items():
+    out: list[Statement] = []
+
+    def add(
+        id: str,
+        text: str,
+        source: str,
+        published: str,
+        measured: str,
+        tolerance: str,
+        holds: bool,
+        shown: tuple[str, ...],
+        adaptive: str | None = None,
+    ) -> None:
+        text = f"{text} ({id.rpartition('-')[2]}), seed {seed}"
+        out.append(
+            Statement(id, text, source, published, measured, tolerance, holds, shown, seeds=1, adaptive=adaptive)
+        )
+
+    for kind, (plain, ada) in s.pairs.items():
         steps, one = curves[plain]
-        other = curves[adaptive][1]
-        words = f"last {plain} {one[-1]:.3f}, {adaptive} {other[-1]:.3f}, LS {ls[-1]:.3f}"
+        other = curves[ada][1]
+        words = f"last {plain} {one[-1]:.3f}, {ada} {other[-1]:.3f}, LS {ls[-1]:.3f}"
         if s.key[0] == "m":
             good = other[-1] < one[-1] and other[-1] < ls[-1]
-            _claim(a, s, f"lower-{kind}", f"AdaOMD ends below OMD and below LS ({kind}), seed {seed}", "Figure 3a",
-                   "below", words, "strictly", bool(good),
-                   means=False)  # fmt: skip
+            add(f"lower-{kind}", "AdaOMD ends below OMD and below LS", "Figure 3a", "below", words, "strictly", bool(good),
+                shown=("LS(FedAvg)", plain, ada), adaptive=ada)  # fmt: skip
             area = np.trapezoid(one, steps), np.trapezoid(other, steps)
-            _claim(a, s, f"area-{kind}", f"The area under AdaOMD's curve is smaller than under OMD's ({kind}), seed {seed}",
-                   "Figure 3a", "smaller", f"{area[1]:.1f} against {area[0]:.1f}", "strictly", bool(area[1] < area[0]),
-                   means=False)  # fmt: skip
+            add(f"area-{kind}", "The area under AdaOMD's curve is smaller than under OMD's", "Figure 3a", "smaller",
+                f"{area[1]:.1f} against {area[0]:.1f}", "strictly", bool(area[1] < area[0]),
+                shown=(plain, ada), adaptive=ada)  # fmt: skip
             falls = float((np.diff(other[steps >= steps[-1] / 3]) < 0).mean())
-            _claim(a, s, f"falls-{kind}", f"AdaOMD's curve falls steadily in the last two thirds ({kind}), seed {seed}",
-                   "Figure 3a", "smooth", f"in {100 * falls:.1f} % of the rounds", ">= 90 %", falls >= 0.9,
-                   means=False)  # fmt: skip
+            add(f"falls-{kind}", "AdaOMD's curve falls steadily in the last two thirds", "Figure 3a", "smooth",
+                f"in {100 * falls:.1f} % of the rounds", ">= 90 %", falls >= 0.9, shown=(ada,))  # fmt: skip
         else:
-            _claim(a, s, f"lower-{kind}", f"AdaOMD ends below OMD ({kind}), seed {seed}", "Figure 3c", "below", words,
-                   "strictly", bool(other[-1] < one[-1]),
-                   means=False)  # fmt: skip
+            add(f"lower-{kind}", "AdaOMD ends below OMD", "Figure 3c", "below", words, "strictly", bool(other[-1] < one[-1]),
+                shown=(plain, ada), adaptive=ada)  # fmt: skip
         bend = np.abs(np.diff(tch, 2)).mean(), np.abs(np.diff(other, 2)).mean()
-        _claim(a, s, f"oscillates-{kind}", f"TCH oscillates, AdaOMD does not ({kind}), seed {seed}",
-               "Figure 3a, c", "TCH oscillates", f"mean |second difference|: TCH {bend[0]:.2e}, AdaOMD {bend[1]:.2e}, "
-               f"ratio {bend[0] / bend[1]:.1f}", "ratio >= 5", bool(bend[0] >= 5 * bend[1]),
-               means=False)  # fmt: skip
+        panel = "Figure 3a" if s.key[0] == "m" else "Figure 3c"
+        add(f"oscillates-{kind}", "TCH oscillates, AdaOMD does not", panel, "TCH oscillates",
+            f"mean |second difference|: TCH {bend[0]:.2e}, AdaOMD {bend[1]:.2e}, ratio {bend[0] / bend[1]:.1f}",
+            "ratio >= 5", bool(bend[0] >= 5 * bend[1]), shown=("TCH", ada))  # fmt: skip
+    return out
 
 
-def _mnist_claims(a: Artifact, s: Scenario, source: str) -> None:
+def _of_means(s: Scenario) -> list[Statement]:
+    """What Table 2, the figures drawn from it and the text say of a scenario's means."""
+    return (_of_mnist if s.key[0] == "m" else _of_cifar)(s)
+
+
+def _of_mnist(s: Scenario) -> list[Statement]:
     """Claims 1 to 5, 7 and 8 of the specification, for one scenario on MNIST."""
     least = {"mr": 3.0, "m2": 0.8, "m5": 1.0}[s.key]
     acc, agn, par = (lambda c, n=n: s.mean(c, n) for n in METRICS.values())
-    fed = "LS(FedAvg)"
+    accuracy, agnostic, parity = METRICS.values()
+    fed, source = "LS(FedAvg)", "Table 2, Figure 3b" if s.key == "mr" else "Table 2, Figure 6"
+    out = []
     for kind, (plain, ada) in s.pairs.items():
         gap = acc(ada) - acc(plain)
-        _claim(a, s, f"accuracy-{kind}", f"1: AdaOMD is more accurate than OMD ({kind})", source,
-               f"{_printed(s, ada, plain, 'average accuracy'):+.1f} pp", f"{gap:+.2f} pp",
-               f">= {least} pp", gap >= least)  # fmt: skip
+        out.append(Statement(
+            f"accuracy-{kind}", f"1: AdaOMD is more accurate than OMD ({kind})", source,
+            f"{_printed(s, ada, plain, 'average accuracy'):+.1f} pp", f"{gap:+.2f} pp", f">= {least} pp", gap >= least,
+            (plain, ada), s.paired(ada, plain, accuracy), " pp", adaptive=ada,
+        ))  # fmt: skip
         ratio = agn(ada) / agn(plain)
-        _claim(a, s, f"agnostic-{kind}", f"2: AdaOMD has a smaller agnostic loss than OMD ({kind})", source,
-               "ratio 0.64 to 0.78", f"ratio {ratio:.2f}", "ratio <= 0.85", ratio <= 0.85)  # fmt: skip
-        _claim(a, s, f"parity-{kind}", f"3: AdaOMD has a smaller parity than OMD ({kind})", source, "smaller",
-               f"{par(ada):.2f} against {par(plain):.2f} pp", "strictly", par(ada) < par(plain))  # fmt: skip
+        printed = [s.printed(c, "agnostic loss")[0] for c in (ada, plain)]
+        out.append(Statement(
+            f"agnostic-{kind}", f"2: AdaOMD has a smaller agnostic loss than OMD ({kind})", source,
+            f"ratio {printed[0] / printed[1]:.2f}", f"ratio {ratio:.2f}", "ratio <= 0.85", ratio <= 0.85,
+            (plain, ada), s.paired(ada, plain, agnostic), adaptive=ada,
+        ))  # fmt: skip
+        printed = [s.printed(c, "accuracy parity")[0] for c in (ada, plain)]
+        out.append(Statement(
+            f"parity-{kind}", f"3: AdaOMD has a smaller parity than OMD, against the text of Section 4.2 ({kind})", source,
+            f"{printed[0]:.2f} against {printed[1]:.2f} pp in Table 2; slightly higher in the text, of Figure 3e",
+            f"{par(ada):.2f} against {par(plain):.2f} pp", "strictly", par(ada) < par(plain),
+            (plain, ada), s.paired(ada, plain, parity), " pp", adaptive=ada,
+        ))  # fmt: skip
         # the published means of C = 5, EG differ by less than one standard deviation
         slack = s.printed(ada, "agnostic loss")[1] if (s.key, kind) == ("m5", "eg") else 0.0
         gap = abs(acc(ada) - acc(fed))
-        _claim(a, s, f"fedavg-{kind}", f"4: AdaOMD is as accurate as FedAvg with a smaller agnostic loss ({kind})", source,
-               "within 1 pp, smaller", f"difference {gap:.2f} pp; agnostic {agn(ada):.3f} against {agn(fed):.3f}",
-               "<= 1 pp, strictly" if slack == 0 else f"<= 1 pp, within one printed standard deviation ({slack:g})",
-               gap <= 1.0 and agn(ada) < agn(fed) + slack)  # fmt: skip
+        out.append(Statement(
+            f"fedavg-{kind}", f"4: AdaOMD is as accurate as FedAvg with a smaller agnostic loss ({kind})", source,
+            f"{_printed(s, ada, fed, 'average accuracy'):+.2f} pp, {_printed(s, ada, fed, 'agnostic loss'):+.3f}",
+            f"difference {gap:.2f} pp; agnostic {agn(ada):.3f} against {agn(fed):.3f}",
+            "<= 1 pp, strictly" if slack == 0 else f"<= 1 pp, within one printed standard deviation ({slack:g})",
+            gap <= 1.0 and agn(ada) < agn(fed) + slack, (fed, ada), s.paired(ada, fed, accuracy), " pp of accuracy",
+        ))  # fmt: skip
         gap = acc(fed) - acc(plain)
-        _claim(a, s, f"lags-{kind}", f"5: OMD's uniform average is less accurate than FedAvg ({kind})", source,
-               f"{_printed(s, fed, plain, 'average accuracy'):.1f} pp", f"{gap:.2f} pp", ">= 1 pp", gap >= 1.0)  # fmt: skip
+        out.append(Statement(
+            f"lags-{kind}", f"5: OMD's uniform average is less accurate than FedAvg ({kind})", source,
+            f"{_printed(s, fed, plain, 'average accuracy'):.1f} pp", f"{gap:.2f} pp", ">= 1 pp", gap >= 1.0,
+            (fed, plain), s.paired(fed, plain, accuracy), " pp",
+        ))  # fmt: skip
         gap = abs(acc("TCH") - acc(ada))
-        _claim(a, s, f"tch-{kind}", f"8: TCH is as accurate as AdaOMD ({kind})", source,
-               f"{abs(_printed(s, 'TCH', ada, 'average accuracy')):.2f} pp", f"{gap:.2f} pp", "<= 1.5 pp", gap <= 1.5)  # fmt: skip
+        out.append(Statement(
+            f"tch-{kind}", f"8: TCH is as accurate as AdaOMD ({kind})", source,
+            f"{abs(_printed(s, 'TCH', ada, 'average accuracy')):.2f} pp", f"{gap:.2f} pp", "<= 1.5 pp", gap <= 1.5,
+            ("TCH", ada), s.paired("TCH", ada, accuracy), " pp",
+        ))  # fmt: skip
     for what, (gd, eg) in {"OMD": ("OMDgd-TCH(AFL)", "OMDeg-TCH"), "AdaOMD": ("AdaOMDgd-TCH", "AdaOMDeg-TCH")}.items():
         if not s.has(gd, eg):
             continue
         gap = abs(acc(gd) - acc(eg))
-        _claim(a, s, f"mirror-{what.lower()}", f"7: {what} with PGD and with EG are equally accurate", source,
-               f"{abs(_printed(s, gd, eg, 'average accuracy')):.2f} pp", f"{gap:.2f} pp", "<= 1 pp", gap <= 1.0)  # fmt: skip
+        out.append(Statement(
+            f"mirror-{what.lower()}", f"7: {what} with PGD and with EG are equally accurate",
+            f"Sections 3.1 and 3.3, {source}", f"{abs(_printed(s, gd, eg, 'average accuracy')):.2f} pp", f"{gap:.2f} pp",
+            "<= 1 pp", gap <= 1.0, (gd, eg), s.paired(gd, eg, accuracy), " pp",
+        ))  # fmt: skip
+    return out
 
 
 def _printed(s: Scenario, one: str, other: str, metric: str) -> float:
     return s.printed(one, metric)[0] - s.printed(other, metric)[0]
 
 
-def _cifar_claims(a: Artifact, s: Scenario, source: str) -> None:
+def _of_cifar(s: Scenario) -> list[Statement]:
     """What the authors' listing allows to ask for on CIFAR-10."""
     acc, agn, par = (lambda c, n=n: s.mean(c, n) for n in METRICS.values())
-    fed = "LS(FedAvg)"
+    accuracy, _, parity = METRICS.values()
+    fed, source = (
+        "LS(FedAvg)",
+        "Figure 3d, authors' result listing" if s.key == "cr" else "Figure 6, authors' result listing",
+    )
+    out = []
     for kind, (plain, ada) in s.pairs.items():
-        _claim(a, s, f"accuracy-{kind}", f"AdaOMD is more accurate than OMD with a smaller agnostic loss ({kind})", source,
-               "yes", f"{acc(ada):.2f} against {acc(plain):.2f} %; {agn(ada):.3f} against {agn(plain):.3f}", "strictly",
-               acc(ada) > acc(plain) and agn(ada) < agn(plain))  # fmt: skip
+        out.append(Statement(
+            f"accuracy-{kind}", f"AdaOMD is more accurate than OMD with a smaller agnostic loss ({kind})", source,
+            f"{_printed(s, ada, plain, 'average accuracy'):+.1f} pp, {_printed(s, ada, plain, 'agnostic loss'):+.3f}",
+            f"{acc(ada):.2f} against {acc(plain):.2f} %; {agn(ada):.3f} against {agn(plain):.3f}", "strictly",
+            acc(ada) > acc(plain) and agn(ada) < agn(plain),
+            (plain, ada), s.paired(ada, plain, accuracy), " pp of accuracy", adaptive=ada,
+        ))  # fmt: skip
         gap = abs(acc(ada) - acc(fed))
-        _claim(a, s, f"fedavg-{kind}", f"AdaOMD is as accurate as FedAvg with a smaller parity ({kind})", source, "yes",
-               f"difference {gap:.2f} pp; parity {par(ada):.2f} against {par(fed):.2f} pp", "<= 3 pp, strictly",
-               gap <= 3.0 and par(ada) < par(fed))  # fmt: skip
+        out.append(Statement(
+            f"fedavg-{kind}", f"AdaOMD is as accurate as FedAvg with a smaller parity ({kind})", source,
+            f"{_printed(s, ada, fed, 'average accuracy'):+.2f} pp, parity {_printed(s, ada, fed, 'accuracy parity'):+.2f} pp",
+            f"difference {gap:.2f} pp; parity {par(ada):.2f} against {par(fed):.2f} pp", "<= 3 pp, strictly",
+            gap <= 3.0 and par(ada) < par(fed), (fed, ada), s.paired(ada, fed, accuracy), " pp of accuracy",
+        ))  # fmt: skip
+        if s.key == "cr":  # the one scenario whose printed means say what the text says of Figure 3e
+            gap = par(ada) - par(plain)
+            out.append(Statement(
+                f"parity-{kind}", f"AdaOMD's parity is slightly higher than OMD's ({kind})", f"Section 4.2, {source}",
+                f"{_printed(s, ada, plain, 'accuracy parity'):+.2f} pp", f"{gap:+.2f} pp", "0 to 2 pp", 0 < gap <= 2,
+                (plain, ada), s.paired(ada, plain, parity), " pp",
+            ))  # fmt: skip
+    return out
+
+
+# fairness, and what the text says of it
+
+
+FAIRNESS = ("agnostic loss", "accuracy parity")
+
+
+def _unlike(found: Mapping[str, bool]) -> str:
+    """Those that do not hold."""
+    no = [name for name, good in found.items() if not good]
+    return f"; not: {', '.join(no)}" if no else ""
+
+
+def _fairer(a: Artifact, shown: Sequence[Scenario]) -> None:
+    """The text's sentence on OMD-TCH and FedAvg, over all scenarios."""
+    found = {
+        f"{s.name} {kind} {metric}": s.mean(plain, METRICS[metric]) < s.mean("LS(FedAvg)", METRICS[metric])
+        for s in shown
+        for kind, (plain, _) in s.pairs.items()
+        for metric in FAIRNESS
+    }
+    a.claim(
+        "fairer",
+        "OMD-TCH's uniform average is fairer than FedAvg in most cases",
+        "Section 4.2, text; Figures 5 and 6",
+        published="in most cases",
+        measured=f"smaller in {sum(found.values())} of {len(found)} (scenario, mirror map, fairness metric){_unlike(found)}",
+        tolerance="agnostic loss or accuracy parity, means over seeds: more than half",
+        holds=2 * sum(found.values()) > len(found),
+        interval=_seeds_alone(shown),
+        rests_on=set().union(*(s.names("LS(FedAvg)", *(p for p, _ in s.pairs.values())) for s in shown)),
+    )
+
+
+def _fairer_in_rotation(a: Artifact, s: Scenario) -> None:
+    """The same sentence where Figure 3b shows it."""
+    for kind, (plain, _) in s.pairs.items():
+        agn, par = ([s.mean(c, METRICS[m]) for c in (plain, "LS(FedAvg)")] for m in FAIRNESS)
+        a.claim(
+            f"{s.key}-fairer-{kind}",
+            f"OMD-TCH's uniform average is fairer than FedAvg ({kind}), {s.name}",
+            "Section 4.2, text; Figure 3b",
+            published=f"agnostic loss {_printed(s, plain, 'LS(FedAvg)', 'agnostic loss'):+.3f}, "
+            f"parity {_printed(s, plain, 'LS(FedAvg)', 'accuracy parity'):+.2f} pp",
+            measured=f"agnostic loss {agn[0]:.3f} against {agn[1]:.3f}, parity {par[0]:.2f} against {par[1]:.2f} pp",
+            tolerance="both strictly smaller",
+            holds=agn[0] < agn[1] and par[0] < par[1],
+            interval=_interval(s.paired(plain, "LS(FedAvg)", "accuracy_parity"), " pp of parity"),
+            rests_on=s.names(plain, "LS(FedAvg)"),
+        )
+
+
+def _text_against_table(a: Artifact) -> None:
+    """Two sentences of Section 4.2 by the means that are printed (CIFAR-10: in the authors' listing)."""
+    whole = [Scenario(key, {}) for key in SCENARIOS]
+    count = {
+        s.name: [_printed(s, plain, "LS(FedAvg)", metric) < 0 for plain, _ in PAIRS.values() for metric in FAIRNESS]
+        for s in whole
+    }
+    every = [good for goods in count.values() for good in goods]
+    rotation = [good for name, goods in count.items() if name.endswith("Rotation") for good in goods]
+    mnist = [good for name, goods in count.items() if name.startswith("MNIST") for good in goods]
+    most = 2 * sum(mnist) > len(mnist) and 2 * sum(every) > len(every)
+    a.claim(
+        "fairer-in-print",
+        "The printed means bear out that OMD-TCH is fairer than FedAvg in most cases",
+        "Section 4.2, text; Table 2",
+        published="in most cases",
+        measured=f"smaller agnostic loss or parity in {sum(mnist)} of {len(mnist)} (MNIST) and {sum(every)} of "
+        f"{len(every)} (with the authors' listing of CIFAR-10): "
+        + ", ".join(f"{name} {sum(goods)} of {len(goods)}" for name, goods in count.items()),
+        tolerance="more than half, of MNIST's and of all",
+        holds=most or ("partial" if all(rotation) else False),
+        reason="It holds in Rotation, which Figure 3 shows, in every case; under partial classes in few.",
+        any_scale=True,
+    )
+    gaps = {
+        f"{s.name} {kind}": _printed(s, ada, plain, "accuracy parity")
+        for s in whole
+        for kind, (plain, ada) in PAIRS.items()
+    }
+    higher = [name for name, gap in gaps.items() if gap > 0]
+    a.claim(
+        "parity-in-print",
+        "The printed means bear out that AdaOMD-TCH's parity is slightly higher than OMD-TCH's",
+        "Section 4.2, text on Figure 3e; Table 2",
+        published="slightly higher",
+        measured=", ".join(f"{name} {gap:+.2f} pp" for name, gap in gaps.items()),
+        tolerance="0 to 2 pp, every scenario",
+        holds=all(0 < gap <= 2 for gap in gaps.values())
+        or ("partial" if any(0 < g <= 2 for g in gaps.values()) else False),
+        reason=f"It holds in {', '.join(higher)} of the authors' listing; everywhere else, in all of Table 2's MNIST half, "
+        "AdaOMD's parity is the smaller one. The caption of Figure 3 does not say whose data panel (e) draws.",
+        any_scale=True,
+    )
+
+
+def _stored(a: Artifact, s: Scenario) -> None:
+    """How many iterates Algorithm 2 stores: one where the average has the last iterate's values."""
+    for kind, (_, ada) in s.pairs.items():
+        same, total, end = _rounds_alone(s, ada)
+        alone = same + s.seeds * end
+        a.claim(
+            f"{s.key}-stored-{kind}",
+            f"The newest iterate dominates all stored ones in most rounds, so that little is stored ({kind}), {s.name}",
+            "Section 3.2, complexity analysis",
+            published="most are replaced at once, a small set",
+            measured=f"the average is one iterate in {alone} of {total} recorded rounds",
+            tolerance="in more than half of the rounds",
+            holds="partial" if 2 * alone > total and s.borrowed(ada) else 2 * alone > total,
+            reason=_borrowed(s, (ada,)),
+            interval=_alone(s),
+            rests_on=s.names(ada),
+        )
 
 
 def _best(a: Artifact, shown: Sequence[Scenario]) -> None:
@@ -579,7 +879,7 @@ def _best(a: Artifact, shown: Sequence[Scenario]) -> None:
     least = {s.name: min(s.mean(c, "accuracy_parity") for c in COLUMNS) for s in shown}
     ours = {s.name: s.mean("FedMGDA+", "accuracy_parity") for s in shown}
     spread = {s.name: float(s.values("FedMGDA+", "accuracy_parity").std()) for s in shown}
-    paper = all(s.paper(a) for s in shown)
+    jobs = set().union(*(s.names() for s in shown))
     a.claim(
         "fedfv-best",
         "6: FedFV has the highest average accuracy in all MNIST scenarios",
@@ -587,7 +887,9 @@ def _best(a: Artifact, shown: Sequence[Scenario]) -> None:
         published="FedFV",
         measured=", ".join(f"{k}: {v}" for k, v in tops.items()),
         tolerance="all three",
-        holds=all(v == "FedFV" for v in tops.values()) if paper else None,
+        holds=all(v == "FedFV" for v in tops.values()),
+        interval=_seeds_alone(shown),
+        rests_on=jobs,
     )
     a.claim(
         "fedmgda-parity",
@@ -596,7 +898,9 @@ def _best(a: Artifact, shown: Sequence[Scenario]) -> None:
         published="FedMGDA+",
         measured=", ".join(f"{k}: {ours[k]:.2f}, lowest {least[k]:.2f}" for k in ours),
         tolerance="within one of its standard deviations of the lowest",
-        holds=all(ours[k] <= least[k] + spread[k] for k in ours) if paper else None,
+        holds=all(ours[k] <= least[k] + spread[k] for k in ours),
+        interval=_seeds_alone(shown),
+        rests_on=jobs,
     )
 
 
@@ -612,7 +916,9 @@ def _tch_on_cifar(a: Artifact, shown: Sequence[Scenario]) -> None:
         published="3.6, 15.9 and 17.2 pp",
         measured=", ".join(f"{k}: {v:.2f} pp" for k, v in gaps.items()),
         tolerance=">= 2 pp in all scenarios",
-        holds=all(v >= 2 for v in gaps.values()) if all(s.paper(a) for s in shown) else None,
+        holds=all(v >= 2 for v in gaps.values()),
+        interval=_seeds_alone(shown),
+        rests_on=set().union(*(s.names("TCH", "AdaOMDgd-TCH") for s in shown)),
     )
 
 
@@ -629,39 +935,40 @@ def _finding(a: Artifact, s: Scenario) -> None:
 
 
 def _ours(a: Artifact, shown: Sequence[Scenario]) -> None:
-    """Orderings that are meant to hold on any data: those that the specification saw at a fifth and a twentieth of MNIST."""
+    """Checks of ours: orderings that the specification saw at a fifth and a twentieth of MNIST, whatever the data."""
 
-    def ordering(id: str, statement: str, test: Callable[[Scenario, str, str], bool]) -> None:
+    def ordering(id: str, statement: str, test: Callable[[Scenario, str, str], bool], why: str = "") -> None:
         found = {f"{s.name} {kind}": test(s, *pair) for s in shown for kind, pair in s.pairs.items()}
-        a.claim(
+        good = all(found.values())
+        a.check(
             id,
-            statement,
-            "ours, after Table 2",
-            published="-",
-            measured=f"{sum(found.values())} of {len(found)}"
-            + (f"; not: {', '.join(k for k, v in found.items() if not v)}" if not all(found.values()) else ""),
+            f"{statement}, on these data",
+            measured=f"{sum(found.values())} of {len(found)}{_unlike(found)}",
             tolerance="mean over seeds, every scenario",
-            holds=all(found.values()),
-            reason=""
-            if all(s.paper(a) for s in shown)
-            else "Hyper-parameters are the paper's, chosen for 300 (45) rounds of MNIST (CIFAR-10); for these data and fewer "
-            "rounds nothing was chosen anew.",
+            holds=good,
+            reason="" if good or a.scale != "laptop" else why,
         )
 
     ordering(
-        "ours-train",
-        "AdaOMD's average has a smaller training loss of the worst client than OMD's uniform average, on these data",
+        "train",
+        "AdaOMD's average has a smaller training loss of the worst client than OMD's uniform average",
         lambda s, plain, ada: s.mean(ada, "worst_train_loss") < s.mean(plain, "worst_train_loss"),
     )
     ordering(
-        "ours-accuracy",
-        "AdaOMD's average is more accurate than OMD's uniform average, on these data",
+        "accuracy",
+        "AdaOMD's average is more accurate than OMD's uniform average",
         lambda s, plain, ada: s.mean(ada, "average_accuracy") > s.mean(plain, "average_accuracy"),
+        "Each average has the lambda step that won on MNIST in 300 rounds: with C = 2 and C = 5, 10 for AdaOMD and 0.1 for OMD. "
+        "For 30 rounds of these data they do not suit: in table1's grid (seed 0) AdaOMD is at least as accurate in both "
+        "scenarios at each of the seven steps, when OMD has the same step.",
     )
     ordering(
-        "ours-fedavg",
-        "AdaOMD's average has a smaller training loss of the worst client than FedAvg, on these data",
+        "fedavg",
+        "AdaOMD's average has a smaller training loss of the worst client than FedAvg",
         lambda s, plain, ada: s.mean(ada, "worst_train_loss") < s.mean("LS(FedAvg)", "worst_train_loss"),
+        "The lambda steps won on MNIST in 300 rounds. In table1's grid (seed 0, these data) another step is below FedAvg in "
+        "MNIST C=2 (0.60 against 0.84) and CIFAR10 C=5 (0.91 against 1.02). In MNIST C=5 none is (0.49 against 0.48), nor any "
+        "last iterate: after 30 rounds none of these trajectories is below FedAvg there.",
     )
 
 
@@ -685,7 +992,7 @@ def table1(a: Artifact) -> None:
     """The paper's rule on its grids: smallest final training loss of the worst client, mean over seeds."""
     shown = scenarios(a)
     cells, rows = published("omd_tch_table1"), []
-    near: dict[str, list[bool]] = {s.key: [] for s in shown}
+    agrees: dict[str, dict[str, bool]] = {s.key: {} for s in shown}
     for row, (metric, job, field, output, factor) in GRIDS.items():
         for s in shown:
             planned = s.jobs[job].final
@@ -701,10 +1008,14 @@ def table1(a: Artifact) -> None:
             paper = float(
                 scores.get(tuple(theirs) if row == "FedFV" else theirs[0], np.nan)
             )  # every run of it may be lost
-            grid = sorted(final[field].unique())
-            steps = abs(grid.index(chosen[0]) - int(np.argmin(np.abs(np.array(grid) - theirs[0]))))
-            good = steps <= 1 or paper <= 1.03 * float(scores.min())
-            near[s.key].append(good)
+            if row == "FedFV":
+                # alpha has three values and the printed one is the middle one: within one step of it is everything
+                near = list(chosen) == theirs
+            else:
+                grid = sorted(final[field].unique())
+                near = abs(grid.index(chosen[0]) - int(np.argmin(np.abs(np.array(grid) - theirs[0])))) <= 1
+            good = near or paper <= 1.03 * float(scores.min())
+            agrees[s.key][row] = good
             name = f"{metric}, tau'" if row == "FedFV" else metric
             rows.append(
                 {
@@ -732,9 +1043,12 @@ def table1(a: Artifact) -> None:
             f"The selection rule chooses the published values, {s.name}",
             "Table 1",
             published="see table",
-            measured=f"{sum(near[s.key])} of {len(near[s.key])}",
-            tolerance="within one step of the grid, or the published value scores within 3 % of the best; every method",
-            holds=all(near[s.key]) if s.paper(a) else None,
+            measured=f"{sum(agrees[s.key].values())} of {len(agrees[s.key])}{_unlike(agrees[s.key])}",
+            tolerance="within one step of the grid (FedFV: the printed pair), or the published value scores within 3 % of the "
+            "best; every method",
+            holds=all(agrees[s.key].values()),
+            interval=_alone(s),
+            rests_on=s.names(),
         )
     a.note(
         "Score: largest training loss of a client after the last round, mean over seeds. The grid of a method is one batch "
@@ -776,13 +1090,14 @@ def partitions(a: Artifact) -> None:
     assert base is not None
     a.figure(class_counts_figure(base, splits, int(shown[0].jobs["ls"].config["seeds"][0])))
     a.table(pd.DataFrame(rows))
-    a.claim(
+    a.check(
         "same",
         "The partitions of the runs are those shown",
-        "ours",
-        published="-",
         measured=f"{sum(r['sha256'] == r['sha256 of the run'] for r in rows)} of {len(rows)} hashes equal",
         tolerance="all",
         holds=all(r["sha256"] == r["sha256 of the run"] for r in rows),
+        reason=""
+        if all(r["sha256"] == r["sha256 of the run"] for r in rows)
+        else "The split that is made here is not the one that the rows were trained on.",
         any_scale=True,
     )

@@ -79,12 +79,20 @@ def trajectories(
     chosen = int(rows["seed"].iloc[0]) if seed is None else seed
     first = rows[rows["output"] == rows["output"].iloc[0]].reset_index(drop=True)
     seeds = first["seed"].nunique()
-    for r in range(len(first)):
-        k = r // seeds
-        colour = (colours or [st.BLUE] * 99)[k]
-        if first.loc[r, "seed"] != chosen:
-            ax.plot(*paths[r, -1], marker="o", ms=2.2, color=colour, alpha=0.35, ls="none", zorder=2.5)
-            continue
+    others = (first["seed"] != chosen).to_numpy()
+    for k in range(len(first) // seeds):
+        rest = np.flatnonzero(others & (first.index.to_numpy() // seeds == k))
+        ax.plot(
+            *paths[rest, -1].T,
+            marker="o",
+            ms=2.2,
+            color=(colours or [st.BLUE] * 99)[k],
+            alpha=0.35,
+            ls="none",
+            zorder=2.5,
+        )
+    for r in np.flatnonzero(~others):
+        colour = (colours or [st.BLUE] * 99)[r // seeds]
         if lines:
             v = first.loc[r, ["ray_1", "ray_2"]].to_numpy(dtype=float)
             if shifted:

@@ -4,25 +4,32 @@ In a shell `mobench --help`; in Python `mobench.run`, `mobench.load` and `mobenc
 """
 
 import os
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    __version__: str
     from mobench.api import Run, load, objectives, run
 
 # torch reads it at its first large allocation: activations on huge pages, else page faults are a third of a step
 os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 
-try:
-    __version__ = version("mobench")
-except PackageNotFoundError:  # imported from a checkout that was never installed
-    __version__ = "0+unknown"
-
 __all__ = ["Run", "load", "objectives", "run"]
+
+
+def _version() -> str:
+    """Of the installed package; looked up when it is asked for, which takes longer than all else here."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("mobench")
+    except PackageNotFoundError:  # imported from a checkout that was never installed
+        return "0+unknown"
 
 
 def __getattr__(name: str) -> Any:
     """The Python interface, imported when it is asked for: it needs torch, for which `mobench --help` need not wait."""
+    if name == "__version__":
+        return _version()
     if name in __all__:
         from mobench import api
 

@@ -12,6 +12,7 @@ import contextlib
 import os
 import sys
 import uuid
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,7 +125,8 @@ def objectives(
     }
     sampler = None
     if start is None:
-        low, high = bounds if bounds is not None and len(bounds) == 2 else (-1.0, 1.0)
+        two = bounds is not None and hasattr(bounds, "__len__") and len(bounds) == 2  # anything else is refused below
+        low, high = bounds if bounds is not None and two else (-1.0, 1.0)
         keys["start"] = {"kind": "uniform", "low": low, "high": high}
     elif isinstance(start, Mapping):
         keys["start"] = dict(start)
@@ -147,7 +149,7 @@ def objectives(
     made = Objectives(Functions(_functions("f", f), _functions("constraints", constraints), sampler), keys)
     if not made.functions.objectives:
         raise ConfigError("objectives(...) needs at least one function.")
-    with serving("checked", made.functions):  # a mistake is found here, where it was made
+    with compose.ALONE, serving("checked", made.functions):  # a mistake is found here, where it was made
         Own(code="checked", **keys)
     return made
 
@@ -181,8 +183,12 @@ def run(*overrides: str, **keys: Any) -> pd.DataFrame:
     A finished job is not run again but read (`rerun=True`: it is run again); a stopped one continues from its checkpoint. Rows lie
     in outputs/runs, or $MOBENCH_OUTPUTS/runs. No working directory, signal handler, thread count or Hydra state is left changed.
 
+    Threads may call it: their jobs run one after the other, with the rows that they have alone, since random streams, warnings and
+    Hydra's state belong to the whole process. Jobs beside each other need processes: a sweep with `hydra/launcher=joblib`.
+
     Args:
-        overrides: as on the command line, `hydra.searchpath=[file:///my/conf]` included; no sweeps, no artifacts, no flags.
+        overrides: as on the command line, `hydra.searchpath=[file:///my/conf]` included, and `+experiment=NAME` of one's own if
+            it is one job; no sweeps, no artifacts, no flags.
         keys: the same as Python values; None is null, arrays and tensors become lists.
 
     Returns:
@@ -206,8 +212,9 @@ def run(*overrides: str, **keys: Any) -> pd.DataFrame:
             "problem is a function: say how many variables it has, problem=mobench.objectives(fn, dim=...)."
         )
     if not isinstance(problem, Objectives):
-        return _run([*overrides, *(_override(k, v) for k, v in keys.items())])
-    with problem.chosen() as chosen:
+        with compose.ALONE:
+            return _run([*overrides, *(_override(k, v) for k, v in keys.items())])
+    with compose.ALONE, problem.chosen() as chosen:
         return _run([*chosen, *overrides, *(_override(k, v) for k, v in keys.items() if k != "problem")])
 
 
@@ -220,6 +227,8 @@ def _run(arguments: list[str]) -> pd.DataFrame:
         torch.set_num_threads(threads)
     if outcome.status == "failed":
         raise MobenchError(f"{outcome.key} failed: {outcome.error}\n  rows and status: {outcome.folder}")
+    if outcome.error:
+        warnings.warn(f"{outcome.key}: {outcome.error}", stacklevel=3)
     rows = JobFolder(outcome.folder).final()
     rows.attrs[ATTRIBUTE] = str(outcome.folder.resolve())
     return rows

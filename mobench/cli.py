@@ -1,93 +1,62 @@
-"""`mobench`: a Hydra application. One job, a sweep, or an artifact; see `mobench --help`."""
+"""The console entry point `mobench`. It imports nothing heavy, so that Ctrl-C is answered from the first moment."""
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
 import threading
-import traceback
-from typing import Any
 
-import hydra
-from hydra.core.hydra_config import HydraConfig
-from hydra.errors import HydraException
-from hydra.types import RunMode
-from omegaconf import DictConfig
-from omegaconf.errors import OmegaConfBaseException
+STOPPED = 130  # of a process that Ctrl-C stopped
 
-from mobench import console, overrides, plugin, usage
-from mobench import schema as configuration
-from mobench.compose import explain as _explain
-from mobench.errors import Interrupted, MobenchError
-
-plugin.register()
-
-
-def task(cfg: DictConfig) -> Any:
-    """The Outcome of one job; also what launchers run in their workers."""
-    from mobench.runner import run_job  # torch: `--help` need not wait for it
-
-    config = configuration.plain(cfg)
-    return run_job(config, title=f"{config['artifact']['id'] or ''} {config['artifact']['job'] or ''}".strip())
-
-
-_raised: list[MobenchError] = []  # of the job function: Hydra would print a line of its own about an exception
-
-
-def _single(cfg: DictConfig) -> Any:
-    """One job in this process, without a sweep."""
-    try:
-        outcome = task(cfg)
-    except MobenchError as error:
-        if HydraConfig.get().mode is RunMode.MULTIRUN:  # in a launcher's worker: the sweeper reports it
-            return str(error)
-        _raised.append(error)
-        return None
-    if HydraConfig.get().mode is RunMode.RUN:
-        from mobench import session
-
-        session.single(outcome)
-    return outcome
+_code = 0  # of this process, once it is known
 
 
 def run(arguments: list[str]) -> int:
     """A command line; its exit code. Whatever goes wrong is one clear message."""
-    own_trace = os.environ.get("HYDRA_FULL_ERROR") == "1"
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # exceptions reach us, and become one clear message below
-    try:
-        arguments, several = overrides.expand_experiments(overrides.normalise(arguments))
-        if several or {"-m", "--multirun"} & set(arguments):
-            # in front: Hydra's parser takes no flag between two overrides
-            arguments = ["-m", *(a for a in arguments if a not in ("-m", "--multirun"))]
-        sys.argv[1:] = arguments
-        hydra.main(version_base="1.3", config_path=str(configuration.conf_dir()), config_name="config")(_single)()
-        if _raised:
-            raise _raised[0]
-    except Interrupted as error:
-        console.fail(str(error), code=130)
-    except KeyboardInterrupt:
-        console.fail("Stopped. The same command continues; finished jobs are kept.", code=130)
-    except MobenchError as error:
-        console.fail(str(error), code=2)
-        if own_trace:
-            traceback.print_exc()
-    except (HydraException, OmegaConfBaseException) as error:
-        console.fail(_explain(error), code=2)
-        if own_trace:
-            traceback.print_exc()
-    except BrokenPipeError:
-        # the reader of our output went away (mobench ... | head)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return console.exit_code
+    from mobench import application  # Hydra, and torch for some commands: they take a moment
+
+    return application.run(arguments)
+
+
+def interrupted(error: BaseException | None) -> bool:
+    """Whether Ctrl-C is behind an error: what runs while it arrives may make another error of it."""
+    seen = 0
+    while error is not None and seen < 100:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__cause__ or error.__context__
+        seen += 1
+    return False
+
+
+def _leave() -> None:
+    """Python ends with the signal, not with the exit code, where Ctrl-C came in the middle of an `exec`, as imports have many."""
+    if _code == STOPPED:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(STOPPED)
 
 
 def main() -> None:
     """Console entry point."""
+    global _code
     arguments = sys.argv[1:]
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
-    if {"-h", "--help"} & set(arguments):
-        console.say(usage.text(arguments))
-        sys.exit(0)
-    sys.exit(run(arguments))
+    if getattr(sys.modules["__main__"], "main", None) is main:  # a process of its own, no test's
+        atexit.register(_leave)  # first of all, so that it is called last
+    try:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, signal.default_int_handler)
+        if {"-h", "--help"} & set(arguments):
+            from mobench import application
+
+            _code = application.help(arguments)
+        else:
+            _code = run(arguments)
+    except (KeyboardInterrupt, Exception) as error:  # any other error goes on
+        if not interrupted(error):
+            raise
+        sys.stderr.write("mobench: error: Stopped before the first job began.\n")
+        _code = STOPPED
+    sys.exit(_code)

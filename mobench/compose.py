@@ -6,9 +6,12 @@ import contextlib
 import copy
 import os
 import re
+import threading
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+import yaml
 from hydra import version
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.utils import create_config_search_path
@@ -21,11 +24,13 @@ from omegaconf import DictConfig
 from omegaconf.basecontainer import BaseContainer
 from omegaconf.errors import OmegaConfBaseException
 
+from mobench import broken, plugin, schema, searchpath
 from mobench import overrides as conveniences
-from mobench import plugin, schema
 from mobench.errors import ConfigError, suggest
 
 WORD = re.compile(r"[A-Za-z_][\w./-]*")
+# Hydra keeps one store, one version and one set of resolvers for the whole process; jobs, too, have random streams of others' code
+ALONE = threading.RLock()
 SPECIAL = {"null", "true", "false", "nan", "inf"}  # words that are no text to Hydra
 
 
@@ -35,6 +40,13 @@ def explain(error: Exception) -> str:
     cause = error.__cause__
     if isinstance(cause, OmegaConfBaseException):
         text += f"\n{str(cause).strip()}"
+    if removed := re.search(r"Error resolving interpolation '([^']*)', possible interpolation keys: (.*)", text):
+        gone = [name for name in re.findall(r"\$\{(\w+)\}", removed[1]) if name not in removed[2].split(", ")]
+        return "\n".join(
+            f"~{name} removes a group that others are chosen by; choose {name}="
+            f"{'none: it is the same without one' if name == 'protocol' else 'NAME instead'}."
+            for name in gone
+        )
     missing = re.search(r"Could not find '([\w/-]+)/([^'/]*)'", text)
     key = re.search(r"Key '([^']+)' (?:is )?not in", text) or re.search(r"Could not override '([^']+)'", text)
     groups = sorted(p.name for p in schema.conf_dir().iterdir() if p.is_dir() and p.name != "tuned")
@@ -62,6 +74,9 @@ def explain(error: Exception) -> str:
                 known = list(KEYS)
         return f"{where} is unknown; known keys are {', '.join(known)}.{suggest(name, known)}"
     if merging := re.search(r"Error merging override (.+)\n(.+)", text):
+        name, _, value = merging[1].partition("=")
+        if "is not a ListConfig" in merging[2]:
+            return f"{merging[1]} does not fit: {name} is a list; give {name}=[{value}]."
         return (
             f"{merging[1]} does not fit: {merging[2].rstrip('.')}. `mobench --cfg job` shows a value of the right type."
         )
@@ -128,10 +143,6 @@ def _one_job(arguments: Sequence[str]) -> None:
             raise ConfigError(
                 f"{argument} is a flag of the command line; give overrides such as 'algorithm.step_size=0.05'."
             )
-        if argument.lstrip("+").startswith("experiment="):
-            raise ConfigError(
-                f"{argument} is an artifact, not one job: `mobench {argument}` in a shell makes and draws it."
-            )
     for override in OverridesParser.create().parse_overrides(list(arguments)):
         if override.is_sweep_override():
             raise ConfigError(
@@ -146,21 +157,54 @@ def compose(arguments: Sequence[str]) -> dict[str, Any]:
         ConfigError: an unknown key or choice, a value that does not fit, several jobs; with the command line's messages.
     """
     try:
-        with _hydra():
+        with ALONE, _hydra():
             normal = conveniences.normalise(arguments)
             _one_job(normal)
+            normal = _experiment(normal)
             loader = ConfigLoaderImpl(config_search_path=create_config_search_path(str(schema.conf_dir())))
             # Hydra keeps a name of the program for the whole process, or takes it from its own node
             config = loader.load_configuration("config", ["hydra.job.name=mobench", *normal], RunMode.RUN)
             return _plain(config)
     except (HydraException, OmegaConfBaseException) as error:
-        raise ConfigError(explain(error)) from error
+        raise ConfigError(broken.described(error, _places(arguments)) or explain(error)) from error
+    except (yaml.YAMLError, ValueError, OSError) as error:
+        message = broken.described(error, _places(arguments))
+        if message is None:  # no file of a configuration is to blame
+            raise
+        raise ConfigError(message) from error
+
+
+def _places(arguments: Sequence[str]) -> list[Path]:
+    return [*searchpath.folders(arguments), schema.conf_dir()]
+
+
+def _experiment(arguments: Sequence[str]) -> list[str]:
+    """An experiment of the user's own may be one job; an artifact never is.
+
+    Raises:
+        ConfigError: it is an artifact, unknown, or there are several.
+    """
+    artifacts = schema.choices("experiment")
+    for argument in arguments:
+        key, _, name = argument.partition("=")
+        if key in ("+experiment", "experiment") and (name in artifacts or name.endswith("all")):
+            raise ConfigError(
+                f"{argument} is an artifact, not one job: `mobench {argument}` in a shell makes and draws it."
+            )
+    out, several = conveniences.expand_experiments(arguments, searchpath.experiments(searchpath.folders(arguments)))
+    if several:
+        raise ConfigError("Several experiments are several jobs: call run once for each.")
+    return out
 
 
 def _plain(config: DictConfig) -> dict[str, Any]:
     launcher = str(config.hydra.runtime.choices.get("hydra/launcher"))
+    if config.hydra.mode is RunMode.MULTIRUN and launcher == "basic":
+        raise ConfigError("This is a sweep (hydra.mode=MULTIRUN): `mobench` in a shell runs it; run() makes one job.")
     if config.hydra.mode is RunMode.MULTIRUN or launcher != "basic":
         raise ConfigError(
             f"This job would go to Hydra's launcher {launcher}: `mobench` in a shell does that; run() works in this process."
         )
-    return schema.plain(config)
+    found = schema.plain(config)
+    conveniences.check_single(found)
+    return found

@@ -8,8 +8,11 @@ suggestions; so a misspelt key is an error wherever it is written: command line,
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import inspect
 import itertools
+import math
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -18,17 +21,21 @@ from typing import Any
 import torch
 from hydra.utils import get_class
 
+from mobench import memory
 from mobench.core.algorithm import Algorithm
 from mobench.core.oracle import Oracle
 from mobench.core.output import OUTPUTS
 from mobench.core.preferences import Runs, resolve
 from mobench.core.problem import Problem
 from mobench.errors import ConfigError, MobenchError, PreferenceError, choose, suggest
+from mobench.fingerprint import Opaque, is_own, of_class
 from mobench.schema import choices
 
 MISSING_TARGET = "_target_"
 LAYERS = ("constraint", "space")  # optional groups: what an oracle wears, in this order
 SIGNALS = ("USR2", "USR1", "TERM")
+NUMBERS = {"float", "int", "Real", "None"}  # names of types in annotations
+HASHED = ("problem", "oracle", "algorithm", "preferences", "seeds", "steps", "dtype", "max_failure_share", "record")
 
 
 # validation
@@ -47,7 +54,19 @@ def load_class(target: str, where: str) -> type:
     try:
         return get_class(target)
     except (ImportError, ValueError, AttributeError, TypeError) as error:
-        raise ConfigError(f"{where}._target_={target!r} cannot be imported: {error}") from error
+        raise ConfigError(f"{where}._target_={target!r} cannot be imported: {_why(target, error)}") from error
+
+
+def _why(target: str, error: Exception) -> str:
+    """Why a class cannot be imported; of a module that Python does not find, where Python looks."""
+    top = target.partition(".")[0]
+    if "." not in target or not top.isidentifier() or importlib.util.find_spec(top) is not None:
+        return str(error)
+    given = os.environ.get("PYTHONPATH")
+    return (
+        f"there is no module {top!r}. If {top}.py is yours, name the folder that holds it: export PYTHONPATH=FOLDER "
+        f"({'now it is ' + given if given else 'now it is not set'}). Workers of a launcher need the same."
+    )
 
 
 def _target_nodes(node: Any, where: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -80,18 +99,61 @@ def validate(config: Mapping[str, Any]) -> None:
         if group in LAYERS and not worn(config, group):
             continue
         if not isinstance(node, Mapping) or MISSING_TARGET not in node:
-            raise ConfigError(f"{group} is not set; choose {group}=one of {', '.join(choices(group))}.")
+            raise ConfigError(_without_target(group, node))
         for where, inner in _target_nodes(node, group):
-            known = parameters(load_class(str(inner[MISSING_TARGET]), where))
+            cls = load_class(str(inner[MISSING_TARGET]), where)
+            known = parameters(cls)
+            problems += _no_numbers(cls, inner, where)
             for key in inner:
                 if key != MISSING_TARGET and key not in known:
                     problems.append(
                         f"{where}.{key} is unknown; {where} takes {', '.join(known) or 'no keys'}.{suggest(key, known)}"
                     )
+    for key in (*HASHED, *LAYERS, "vary"):
+        problems += [
+            f"{where}={value}: numbers of a configuration must be finite."
+            for where, value in _endless(config.get(key), key)
+        ]
     if config.get("tuned") is not None:
         problems.append("tuned files write into other groups (# @package _global_); none may set 'tuned' itself.")
     if problems:
         raise ConfigError("\n".join(problems))
+
+
+def _without_target(group: str, node: Any) -> str:
+    """What to say of a group that builds nothing: its file names no class, or nothing was chosen."""
+    if not node:
+        return f"{group} is not set, or its file is empty; choose {group}=one of {', '.join(choices(group))}."
+    found = f"only {', '.join(map(str, node))}" if isinstance(node, Mapping) else f"but is {node!r}"
+    return (
+        f"{group} has no _target_, {found}: the YAML file of a choice has to name its class, e.g. "
+        f"`_target_: my_parts.My{group.capitalize()}`, and its fields as `key: value` lines."
+    )
+
+
+def _endless(node: Any, where: str) -> Iterator[tuple[str, float]]:
+    """Numbers that are not finite: no identity and no meta.json can hold them."""
+    if isinstance(node, float) and not math.isfinite(node):
+        yield where, node
+    elif isinstance(node, Mapping):
+        for key, value in node.items():
+            yield from _endless(value, f"{where}.{key}")
+    elif isinstance(node, list):
+        for value in node:
+            yield from _endless(value, where)
+
+
+def _no_numbers(cls: type, node: Mapping[str, Any], where: str) -> list[str]:
+    """Text, lists and mappings where the constructor's annotation names nothing but numbers."""
+    found = []
+    for name, parameter in inspect.signature(cls).parameters.items():
+        kind = parameter.annotation
+        words = (kind if isinstance(kind, str) else getattr(kind, "__name__", str(kind))).split("|")
+        kinds = {word.strip().rpartition(".")[2] for word in words}
+        if name in node and kinds <= NUMBERS and isinstance(node[name], str | list | Mapping):
+            such = f", such as {parameter.default}" if isinstance(parameter.default, int | float) else ""
+            found.append(f"{where}.{name}={node[name]!r} must be a number{such}.")
+    return found
 
 
 # objects
@@ -128,6 +190,8 @@ class Job:
     dtype: torch.dtype
     device: torch.device
     varied: dict[str, torch.Tensor] = field(default_factory=dict)  # the value (R,) of each run
+    code: dict[str, str] = field(default_factory=dict)  # of each class of the user's own: what it computes, as a hash
+    opaque: dict[str, str] = field(default_factory=dict)  # and of which that cannot be known, and why
 
     @property
     def problem_name(self) -> str:
@@ -183,6 +247,7 @@ def make_job(config: dict[str, Any], planned: bool = False, device: str | None =
             raise ConfigError(f"{group}.{key}={config[group][key]} must be at least {least}.")
     choose("checkpoint.signal", config["checkpoint"]["signal"], SIGNALS)
     place = _device(device or config["hardware"]["device"], here=not planned)
+    memory.check_preferences(config["preferences"], problem.n_objectives)
     try:
         preferences = resolve(config["preferences"], problem.n_objectives)
     except (TypeError, ValueError) as error:
@@ -190,6 +255,11 @@ def make_job(config: dict[str, Any], planned: bool = False, device: str | None =
             f"preferences={config['preferences']} cannot be read ({error}); give preferences=K, "
             f"preferences.rays_deg=[30,60] or preferences.weights=[[0.3,0.7],[0.5,0.5]]."
         ) from error
+    for seed in config["seeds"]:
+        if not -(2**63) <= seed < 2**63:
+            raise ConfigError(
+                f"seeds holds {seed}, which does not fit into 64 bits; give numbers below 2^63, e.g. seeds=[0,1,2]."
+            )
     runs = Runs.product(preferences, config["seeds"], len(variants) if variants else None)
     varied: dict[str, torch.Tensor] = {}
     if variants:
@@ -200,7 +270,31 @@ def make_job(config: dict[str, Any], planned: bool = False, device: str | None =
             values = torch.tensor([float(v[name]) for v in variants], dtype=torch.float64)
             varied[name] = values[runs.variant]
         algorithm = algorithm.stacked({name: v.to(place).unsqueeze(1) for name, v in varied.items()})
-    return Job(config, problem, algorithm, runs, config["steps"], DTYPES[config["dtype"]], place, varied)
+    code, opaque = _code(config)
+    dtype = DTYPES[config["dtype"]]
+    return Job(config, problem, algorithm, runs, config["steps"], dtype, place, varied, code, opaque)
+
+
+def own_classes(config: Mapping[str, Any]) -> dict[str, type]:
+    """Classes outside of mobench that a configuration names, and where: {"problem": my_parts.Ellipsoids}."""
+    nodes = [
+        (where, str(node[MISSING_TARGET]))
+        for group in ("problem", "oracle", "algorithm", *LAYERS)
+        for where, node in _target_nodes(config.get(group), group)
+    ]
+    found = {where: load_class(target, where) for where, target in nodes if not target.startswith("mobench.")}
+    return {where: cls for where, cls in found.items() if is_own(cls)}
+
+
+def _code(config: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
+    """The fingerprint of each of them, and why one has none."""
+    code, opaque = {}, {}
+    for where, cls in own_classes(config).items():
+        try:
+            code[where] = of_class(cls)
+        except Opaque as reason:
+            code[where], opaque[where] = "unknown", f"{cls.__name__}: {reason}"
+    return code, opaque
 
 
 def _variants(vary: Mapping[str, Any], algorithm: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -242,11 +336,8 @@ def _device(name: str, here: bool) -> torch.device:
     return torch.device(name)
 
 
-HASHED = ("problem", "oracle", "algorithm", "preferences", "seeds", "steps", "dtype", "max_failure_share", "record")
-
-
 def identity(job: Job) -> dict[str, Any]:
-    """What decides a job's result: resolved settings and the versions of its parts."""
+    """What decides a job's result: resolved settings, the versions of its parts, and the code of those outside of mobench."""
     # a layer that is not worn is not named, nor a switch at its default: jobs from before there were any keep their rows
     config = {k: job.config[k] for k in HASHED} | {k: job.config[k] for k in LAYERS if worn(job.config, k)}
     config["record"] = {k: v for k, v in config["record"].items() if (k, v) != ("measures", True)}
@@ -262,4 +353,6 @@ def identity(job: Job) -> dict[str, Any]:
         config["vary"] = [[name, [float(v) for v in values]] for name, values in job.config["vary"].items()]
     config["preferences"] = [[round(x, 12) for x in row] for row in job.runs.all.tolist()]
     kind = job.config["hardware"]["device"].partition(":")[0]
+    if job.code:  # mobench's own classes are known by their version
+        config["code"] = job.code
     return {**config, "device": kind, "versions": versions}

@@ -10,6 +10,9 @@
       step_sizes: [0.03, 0.1, 0.3]                            # all in one batch where the method can (vary.step_size)
       suites: [cross/zoo, cross/bilevel]                      # the pairs of other experiments, instead of all of these
 
+A command adds to the problems, settings and pairs of its experiment: `+cross.problems.ten=[problem=ten]` is one problem more,
+`~cross.problems.zdt1` (or `cross.problems.zdt1=null`) one less.
+
 The job of a pair is called <problem>.<algorithm>. Pairs that do not fit are left out with the reasons that `join` gives.
 """
 
@@ -22,7 +25,37 @@ from mobench.config import load_class
 from mobench.errors import ConfigError, suggest
 
 KEYS = ("all", "problems", "algorithms", "without", "settings", "pairs", "step_sizes", "suites")
+ADDED = ("problems", "settings", "pairs")  # mappings, to which a command adds
+NARROWS = ("algorithms", "without", "suites")  # what a table of several suites takes from a command
 Load = Callable[[str], Mapping[str, Any]]
+
+
+def merged(experiment: Mapping[str, Any], command: Mapping[str, Any]) -> dict[str, Any]:
+    """The table of an experiment with what a command says: mappings are added to, everything else is replaced."""
+    out = {**experiment, **command}
+    for key in ADDED:
+        (before, said) = (_entries(key, experiment.get(key)), _entries(key, command.get(key)))
+        if before is None or said is None:
+            continue
+        _known(f"~cross.{key}", [name for name, value in said.items() if value is None], list(before))
+        out[key] = {**before, **said}
+    return out
+
+
+def _entries(key: str, node: Any) -> dict[str, Any] | None:
+    """A mapping of the table, or None for what is none."""
+    if not isinstance(node, Mapping):
+        return None
+    return _by_pair(node) if key == "pairs" else dict(node)
+
+
+def _by_pair(node: Mapping[str, Any]) -> dict[str, Any]:
+    """`{a.ls: [..]}` of a file, which a command line writes as `{a: {ls: [..]}}`; the command's come last."""
+    out: dict[str, Any] = {name: value for name, value in node.items() if not isinstance(value, Mapping)}
+    for problem, inner in node.items():
+        if isinstance(inner, Mapping):
+            out |= {f"{problem}.{name}": value for name, value in inner.items()}
+    return out
 
 
 def pairs(
@@ -36,27 +69,55 @@ def pairs(
     """
     _known("cross", node, KEYS)
     if node.get("suites"):
+        beside = [key for key in node if key not in NARROWS]
+        if beside:
+            raise ConfigError(
+                f"cross.{beside[0]} beside cross.suites: say it of one suite, e.g. +experiment={node['suites'][0]}. Of all suites "
+                f"only cross.algorithms and cross.without can be said."
+            )
         others = {name: pairs({**suite(name), **_narrowed(node)}, algorithms, target, suite) for name in node["suites"]}
         return {name: overrides for found in others.values() for name, overrides in found.items()}
-    problems: Mapping[str, Sequence[str]] = node.get("problems") or {}
+    given: Mapping[str, Sequence[str] | None] = node.get("problems") or {}
+    problems = {name: chosen for name, chosen in given.items() if chosen is not None}
     if not problems:
         raise ConfigError(
             "cross.problems is empty: give each problem a name and its overrides, e.g. {zdt1: [problem=zdt1]}."
         )
     names = _names(node.get("algorithms", "all"), node.get("without") or [], algorithms)
-    settings, special = node.get("settings") or {}, node.get("pairs") or {}
+    for name, chosen in problems.items():
+        _check_problem(name, chosen)
+    settings, special = node.get("settings") or {}, _by_pair(node.get("pairs") or {})
     _known("cross.settings", settings, algorithms)
-    _known("cross.pairs", special, [f"{p}.{a}" for p in problems for a in algorithms])
+    # those of a problem that was taken out remain, and nothing asks for them
+    _known("cross.pairs", special, [f"{p}.{a}" for p in given for a in algorithms])
     grid = node.get("step_sizes")
     out = {}
     for problem, chosen in problems.items():
         for name in names:
-            own = [*settings.get(name, []), *special.get(f"{problem}.{name}", [])]
+            own = [*(settings.get(name) or []), *(special.get(f"{problem}.{name}") or [])]
             steps = (
                 [f"vary.step_size={list(grid)}".replace(" ", "")] if grid and _takes_steps(target(name), own) else []
             )
             out[f"{problem}.{name}"] = _last([*node.get("all", []), *chosen, f"algorithm={name}", *steps, *own])
     return out
+
+
+def _check_problem(name: str, overrides: Any) -> None:
+    """Raise ConfigError unless a problem of the table is a list of overrides that chooses one."""
+    if (
+        isinstance(overrides, str)
+        or not isinstance(overrides, Sequence)
+        or not all(isinstance(o, str) for o in overrides)
+    ):
+        raise ConfigError(
+            f"cross.problems.{name}={overrides} must be a list of overrides, e.g. '+cross.problems.{name}=[problem={name}]'."
+        )
+    if "." in name:
+        raise ConfigError(f"cross.problems: {name!r} holds a dot; jobs are called PROBLEM.ALGORITHM.")
+    if overrides and not any(o.startswith(("problem=", "protocol=")) for o in overrides):
+        raise ConfigError(
+            f"cross.problems.{name}={list(overrides)} chooses no problem; begin with problem=NAME (or protocol=NAME)."
+        )
 
 
 def _narrowed(node: Mapping[str, Any]) -> dict[str, Any]:

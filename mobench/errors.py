@@ -23,7 +23,8 @@ class JoinError(MobenchError, TypeError):
 
 
 class SolverError(MobenchError):
-    """Subproblem solves failed more often than `max_failure_share` allows. Nothing is substituted for them."""
+    """A linear system of a method is not the one it needs, so nothing of the batch can go on. (A run whose subproblem fails is no
+    error: it ends there, and its row says so.)"""
 
 
 class StoreError(MobenchError):

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from mobench.errors import ConfigError, suggest
 from mobench.schema import choices
 
 _TARGETED = re.compile(r"^(problem|oracle|algorithm|constraint|space|vary|cross)\.")
 _PREFERENCES = re.compile(r"^preferences\.(count|rays_deg|weights)=(?!null$)")
+_WAYS = re.compile(r"^preferences(?:=\d|\.(?:count|rays_deg|weights|simplex_steps)=(?!null$))")
 _NO_CHOICE = re.compile(r"^(problem|oracle|algorithm|constraint|space|protocol|hardware|scale|logger)=(null|[\d.+-]*)$")
+_FOLDER = re.compile(r"^\+{0,2}hydra\.run\.dir=")
+_REMOVED = re.compile(r"^~cross\.((?:problems|settings|pairs)\.[^=]+)$")
+_ADDED = re.compile(r"^\+(cross\.)")
+_LISTED = re.compile(r"^(\+{0,2}(?:cross|jobs)\.[^=]+=)\[(.*)\]$", re.DOTALL)  # lists of overrides
 _COUNT = re.compile(r"^preferences=(\d[\d,]*)$")
 
 
@@ -24,7 +30,22 @@ def normalise(overrides: Sequence[str]) -> list[str]:
     """
     out = []
     given = {o.partition("=")[0] for o in overrides}
+    ways = [o for o in overrides if _WAYS.match(o)]
+    counted = [o for o in ways if o.startswith(("preferences=", "preferences.count="))]
+    if counted and len(ways) > len(counted):
+        other = next(o for o in ways if o not in counted)
+        raise ConfigError(f"{counted[0]} and {other} both say which preferences there are; give one of them.")
     for override in overrides:
+        if _FOLDER.match(override):
+            raise ConfigError(
+                f"{override} has no effect: a job's folder is named by its settings and lies in $MOBENCH_OUTPUTS/runs (else in "
+                f"outputs/runs). Choose another place with MOBENCH_OUTPUTS=FOLDER."
+            )
+        if match := _REMOVED.match(override):
+            override = f"cross.{match[1]}=null"
+        override = _ADDED.sub(r"\1", override)  # whether it is one more, or another value, is decided by what is there
+        if match := _LISTED.match(override):
+            override = f"{match[1]}[{','.join(_quoted(part) for part in _parts(match[2]))}]"
         if match := _NO_CHOICE.match(override):
             raise ConfigError(f"{override} is no choice; choose one of {', '.join(choices(match[1]))}.")
         if match := _COUNT.match(override):
@@ -36,6 +57,32 @@ def normalise(overrides: Sequence[str]) -> list[str]:
             override = f"++{override}"
         out.append(override)
     return out
+
+
+def _parts(text: str) -> list[str]:
+    """The elements of a list, as they were written: `a=[1,2],b` is two."""
+    out, depth, quote = [""], 0, ""
+    for letter in text:
+        if quote:
+            quote = "" if letter == quote and not out[-1].endswith("\\") else quote
+        elif letter in "'\"":
+            quote = letter
+        elif letter in "[{(":
+            depth += 1
+        elif letter in "]})":
+            depth -= 1
+        elif letter == "," and depth == 0:
+            out.append("")
+            continue
+        out[-1] += letter
+    return [part.strip() for part in out if part.strip()]
+
+
+def _quoted(part: str) -> str:
+    """An override inside of a list is text for Hydra: `problem=ten` needs quotes, which a shell may have taken."""
+    if "=" not in part or part[0] in "'\"[{":
+        return part
+    return f'"{part}"' if '"' not in part else f"'{part}'"
 
 
 def shown(overrides: Sequence[str]) -> str:
@@ -63,28 +110,32 @@ def changed(overrides: Sequence[str]) -> list[str]:
     return [o for o in overrides if re.split(r"[=./]", o.lstrip("+~"))[0] not in harmless]
 
 
-def expand_experiments(overrides: Sequence[str]) -> tuple[list[str], bool]:
+def expand_experiments(overrides: Sequence[str], own: Sequence[str] = ()) -> tuple[list[str], bool]:
     """`+experiment=ferero/all` and `+experiment=all` become the list of artifacts; True if there are several.
 
-    Raises ConfigError for an unknown artifact, with a suggestion.
+    own: names of a user's own experiments, in folders of the search path. `all` means the project's; `GROUP/all` takes both.
+
+    Raises ConfigError for an unknown one, with a suggestion.
     """
     out, several = [], False
     for override in overrides:
         key, _, value = override.partition("=")
         if key in ("+experiment", "experiment"):
-            known = choices("experiment")
+            artifacts = choices("experiment")
+            known = sorted({*artifacts, *own})
             chosen: list[str] = []
             for name in value.split(","):
-                if name == "all":
-                    chosen += known
-                elif name.endswith("/all"):
+                if name == "all" and name not in own:
+                    chosen += artifacts
+                elif name.endswith("/all") and name not in own:
                     chosen += [k for k in known if k.startswith(name[:-3])]
                 elif name in known:
                     chosen.append(name)
                 else:
                     raise ConfigError(
                         f"experiment={name!r} is unknown; choose one of {', '.join(known)}, PAPER/all or all."
-                        f"{suggest(name, known)}"
+                        f"{suggest(name, known)} Files of your own are found in CONF/experiment with --config-dir CONF or "
+                        f"hydra.searchpath=[file://CONF]."
                     )
             if not chosen:
                 raise ConfigError(f"{override} names no artifact; known are {', '.join(known)}.")
@@ -92,3 +143,13 @@ def expand_experiments(overrides: Sequence[str]) -> tuple[list[str], bool]:
             override = f"+experiment={','.join(dict.fromkeys(chosen))}"
         out.append(override)
     return out, several
+
+
+def check_single(config: Mapping[str, Any]) -> None:
+    """Raise ConfigError if a configuration that is to run as one job lists several."""
+    listed = next((key for key in ("jobs", "cross") if config[key]), None)
+    if listed:
+        raise ConfigError(
+            f"The experiment lists several jobs ({listed}), and this runs one: add `hydra: {{mode: MULTIRUN}}` to its file, or "
+            f"call mobench with -m."
+        )

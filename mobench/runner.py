@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 import os
 import resource
@@ -21,26 +22,30 @@ import yaml
 from torch import Tensor
 from tqdm import tqdm
 
-from mobench import loggers, metrics, provenance, signals, slots
-from mobench.config import Job, identity, make_job, worn
+from mobench import loggers, memory, metrics, provenance, signals, slots
+from mobench.config import Job, identity, make_job, own_classes, worn
 from mobench.core import loop
+from mobench.core.algorithm import Algorithm
 from mobench.core.join import check
 from mobench.core.oracle import Oracle
 from mobench.core.output import AdaptiveTwoPass, Output, WeightedSum, make_output
 from mobench.core.point import Point
 from mobench.core.preferences import angle_deg, ray
 from mobench.core.sets import Free
-from mobench.errors import Interrupted, MobenchError, SolverError, StoreError
+from mobench.errors import ConfigError, Interrupted, MobenchError, StoreError
+from mobench.rehearsal import rehearse
 from mobench.store import JobFolder, columns, config_hash, outputs_root, results_root, write_atomic, write_json
 
 PARALLEL = "MOBENCH_PARALLEL"  # how many jobs a sweep runs at once on this machine; its workers inherit it
 SINCE = "MOBENCH_SINCE"  # when a sweep began; its workers inherit it
+BEAT = 5.0  # seconds between signs of life where checkpoints are rarer
 FRONT_POINTS = 20_001  # resolution of `front_distance`: spacing of a front of length 1.5 is below 1e-4
 
 
 @dataclass
 class Outcome:
-    """What became of a job."""
+    """What became of a job. One that is done has an error too where more of its runs than `max_failure_share` ended with a
+    failed solve: its rows are complete, and say which; the command ends with exit code 1."""
 
     key: str
     status: Literal["done", "failed"]
@@ -48,6 +53,11 @@ class Outcome:
     skipped: bool = False
     error: str | None = None
     title: str = ""
+
+
+def finished(folder: JobFolder, skipped: bool = False, title: str = "") -> Outcome:
+    """The outcome of a job whose rows are on disk."""
+    return Outcome(folder.key, "done", folder.path, skipped, folder.status().get("error"), title)
 
 
 def places_of(job: Job, root: Path | None = None) -> tuple[JobFolder, JobFolder]:
@@ -79,6 +89,12 @@ class Recorder:
 
     def add(self, t: int, columns: dict[str, Tensor]) -> None:
         """Append one recorded step."""
+        if self.steps and columns.keys() != self.columns.keys():
+            changed = ", ".join(sorted(columns.keys() ^ self.columns.keys()))
+            raise MobenchError(
+                f"Step {t} has other columns than step {self.steps[0]}: {changed}. `columns` of the problem and `report` of the "
+                f"algorithm must return the same names in every step (nan where there is no number)."
+            )
         self.steps.append(t)
         for name, value in columns.items():
             self.columns.setdefault(name, []).append(value.detach().to("cpu", torch.float64))
@@ -124,13 +140,22 @@ def run_job(config: dict[str, Any], root: Path | None = None, title: str = "") -
         ConfigError, PreferenceError, JoinError: before a folder exists.
         Interrupted: the user stopped it.
     """
-    folder = folder_of(make_job(config, planned=True), root)
+    planned = make_job(config, planned=True)
+    if planned.opaque:  # code that cannot be told from other code: no rows or checkpoint are known to be its own
+        config = {**config, "rerun": True}
+    folder = folder_of(planned, root)
     if folder.done and not again(config, folder):
-        return Outcome(folder.key, "done", folder.path, skipped=True, title=title)
+        return finished(folder, skipped=True, title=title)
+    for place in places_of(planned, root):
+        if (damage := place.damage) is not None:
+            print(f"warning: {title + ': ' if title else ''}{damage} The job is run again.", file=sys.stderr)
     hardware = config["hardware"]
     try:
         with slots.device(hardware["device"], hardware["jobs_per_device"], title) as device:
-            return _run(make_job(config, device=device), folder, title)
+            job = make_job(config, device=device)
+            if (too_large := memory.refusal(job)) is not None:  # other jobs of a sweep may fit
+                return Outcome(folder.key, "failed", folder.path, error=too_large, title=title)
+            return _run(job, folder, title)
     except StoreError as error:  # no lock can be had: of the folder, which another process may hold, or of a GPU
         return Outcome(folder.key, "failed", folder.path, error=str(error), title=title)
 
@@ -151,8 +176,11 @@ def _run(job: Job, folder: JobFolder, title: str) -> Outcome:
     check(spec, job.algorithm, type(job.problem).__name__)
     with folder.locked(), signals.caught() as arrived:
         if folder.done and not again(config, folder):  # another process was faster
-            return Outcome(folder.key, "done", folder.path, skipped=True, title=title)
-        for line in job.algorithm.advice(spec):
+            return finished(folder, skipped=True, title=title)
+        unknown = [
+            f"this job runs anew each time, because code cannot be fingerprinted: {r}" for r in job.opaque.values()
+        ]
+        for line in [*unknown, *job.algorithm.advice(spec)]:
             print(f"warning: {title + ': ' if title else ''}{line}", file=sys.stderr)
         try:
             _train(job, folder, title, arrived)
@@ -169,7 +197,7 @@ def _run(job: Job, folder: JobFolder, title: str) -> Outcome:
     loggers.log_job(config, folder)
     if arrived.stop:
         raise Interrupted(f"Stopped; {folder.key} had just finished and is complete ({folder.path}).")
-    return Outcome(folder.key, "done", folder.path, title=title)
+    return finished(folder, title=title)
 
 
 def _in_words(error: Exception, job: Job) -> str:
@@ -186,7 +214,32 @@ def _in_words(error: Exception, job: Job) -> str:
             f"{job.device} ran out of memory with {now} of {len(job.runs)} runs at once. hardware.max_batch_runs={fits} needs "
             f"about half of it and gives the same rows (smaller oracle.batch_size does not). {error}"
         )
-    return str(error) if isinstance(error, MobenchError) else f"{type(error).__name__}: {error}"
+    if isinstance(error, MobenchError):
+        return str(error)
+    notes = "".join(f", {note}" for note in getattr(error, "__notes__", ()))
+    return f"{type(error).__name__}: {error}{_place(error, job)}{notes}"
+
+
+def _place(error: Exception, job: Job) -> str:
+    """File and line of the user's own code where it was raised, "" if it has no part in it."""
+    tops = {cls.__module__.partition(".")[0] for cls in own_classes(job.config).values()}
+    frames = traceback.walk_tb(error.__traceback__)
+    found = [(f, line) for f, line in frames if str(f.f_globals.get("__name__")).partition(".")[0] in tops]
+    if not found:
+        return ""
+    frame, line = found[-1]
+    return f" ({frame.f_code.co_filename}:{line}, in {frame.f_code.co_qualname})"
+
+
+def advice_for(algorithm: Algorithm) -> str:
+    """What can be tried where solves fail: the reference solver, if the method has one that it does not use yet; else nothing."""
+    try:
+        other = dataclasses.replace(algorithm, subproblem="cvxpy")  # type: ignore[call-arg]
+    except (TypeError, ConfigError):  # no such field, or no such choice
+        return ""
+    if getattr(algorithm, "subproblem", None) == other.subproblem:  # type: ignore[attr-defined]
+        return ""
+    return "algorithm.subproblem=cvxpy compares with another solver; "
 
 
 def _progress(job: Job, title: str, start: int, total: int) -> Callable[[int], None]:
@@ -214,18 +267,35 @@ def _progress(job: Job, title: str, start: int, total: int) -> Callable[[int], N
     return line
 
 
-def _check_failures(job: Job, state: dict[str, Any]) -> None:
-    """Stop once the share is exceeded for good; of all the job's solves, so that no timing decides."""
-    fail, t = state["fail"], state["t"]
-    count = int(fail.sum())
-    if count > job.config["max_failure_share"] * job.steps * len(fail):
-        worst = int(fail.argmax())
-        raise SolverError(
-            f"{count} of {t * len(fail)} subproblem solves failed (most in run {worst}, worst residual "
-            f"{float(state['kkt'].max()):.2e}); the limit is max_failure_share={job.config['max_failure_share']}. No "
-            f"weights are substituted. Try algorithm.subproblem=cvxpy to compare, or raise max_failure_share to finish: "
-            f"rows with failed solves are then marked solver_failed and left out of every mean."
-        )
+def _unsolved(state: dict[str, Any]) -> list[dict[str, Any]]:
+    """The runs that ended with a failed solve: run, the step whose solve it was, its residual (None if there is none), and
+    whether the program is proved to have no solution."""
+    found = []
+    for run in state["fail"].nonzero().squeeze(1).tolist():
+        kkt = float(state["kkt"][run])
+        residual = kkt if 0 <= kkt < math.inf else None
+        step, proved = int(state["stopped"][run]), bool(state["unsolvable"][run])
+        found.append({"run": run, "step": step, "residual": residual, "no_solution": proved})
+    return found
+
+
+def _too_many_failed(job: Job, unsolved: list[dict[str, Any]]) -> str | None:
+    """What to say of a job in which more runs than `max_failure_share` ended with a failed solve; else None."""
+    share, runs = job.config["max_failure_share"], len(job.runs)
+    if len(unsolved) <= share * runs:
+        return None
+    first = ", ".join(f"run {u['run']} at step {u['step']}" for u in unsolved[:5])
+    first += ", ..." if len(unsolved) > 5 else ""
+    proved = sum(u["no_solution"] for u in unsolved)
+    why = f" {proved} of these subproblems are proved to have no solution." if proved else ""
+    worst = max((u["residual"] for u in unsolved if u["residual"] is not None), default=None)
+    size = "" if worst is None else f", worst residual {worst:.2e}"
+    return (
+        f"{len(unsolved)} of {runs} runs ended with a failed subproblem solve ({first}{size}).{why} They stay where that solve "
+        f"failed: no step is taken from it and nothing is substituted. Their rows are marked solver_failed and are left out of "
+        f"every mean; the other runs are complete. {advice_for(job.algorithm)}max_failure_share={share} is the share of runs that "
+        f"may end so without an error."
+    )
 
 
 def _threads(config: dict[str, Any]) -> int:
@@ -257,11 +327,14 @@ def _train(job: Job, folder: JobFolder, title: str, arrived: signals.Signals) ->
     answers: dict[str, Tensor] = {}
     gamma: Tensor | None = None
     if saved is None:
+        for message in rehearse(job):
+            print(f"warning: {title + ': ' if title else ''}{message}", file=sys.stderr)
         folder.remove_checkpoints()
         write_atomic(folder.path / "config.yaml", yaml.safe_dump(config, sort_keys=False).encode())
         state, second = fresh(outputs), False
     else:
-        state, second, spent, before = saved["state"], saved["second"], saved["seconds"], saved.get("seconds_wall", 0.0)
+        state, second, spent = saved["state"], saved["second"], saved["seconds"]
+        before = saved.get("seconds_wall", spent)  # checkpoints of older versions carry the time of training alone
         answers, gamma = saved["answers"], saved["gamma"]
         recorder.load(saved["history"])
         if second:
@@ -300,6 +373,7 @@ def _train(job: Job, folder: JobFolder, title: str, arrived: signals.Signals) ->
             rules = {name: WeightedSum(gamma) for name in two_pass}
         show = _progress(job, title + (" (second pass)" if second else ""), state["t"], job.steps)
         chunk, checked = 1, time.monotonic()
+        told = checked
         while state["t"] < job.steps:
             tick, recorded = time.monotonic(), recording
             until = min(job.steps, state["t"] + chunk)
@@ -308,13 +382,15 @@ def _train(job: Job, folder: JobFolder, title: str, arrived: signals.Signals) ->
             spent += took - (recording - recorded)
             chunk = min(2 * chunk, 1024) if took < 0.1 else max(1, chunk // 2)
             show(state["t"])
-            _check_failures(job, state)
             asked = bool(arrived.pending)  # what comes after the checkpoint waits for the next one
             if asked or time.monotonic() - checked > config["checkpoint"]["seconds"]:
                 payload = {"state": state, "second": second, "seconds": spent, "answers": answers, "gamma": gamma}
                 folder.save_checkpoint({**payload, "seconds_wall": wall(), "history": recorder.state()})
                 beat()
-                checked = time.monotonic()
+                checked = told = time.monotonic()
+            elif time.monotonic() - told > BEAT:
+                beat()
+                told = time.monotonic()
             if asked and state["t"] < job.steps and arrived.deliver():
                 raise Interrupted(
                     f"Stopped at step {state['t']} of {job.steps}; the same command continues from there "
@@ -440,7 +516,9 @@ def _finish(
         "seconds_wall": wall(),
         "peak_memory_mib": peak,
         "hypervolume": _hypervolumes(job, frames),
+        "final_rows": sum(map(len, frames)),
         "ideal_point": None if oracle.ideal is None else oracle.ideal.tolist(),
+        "unsolved": _unsolved(state),
         "identity": identity(job),
     }
     write_json(folder.path / "meta.json", meta)
@@ -448,7 +526,10 @@ def _finish(
     folder.write_table("final.csv", final)
     diverged = int((frames[0]["status"] == "diverged").sum())
     times = {"started": began, "finished": time.time(), "seconds": spent}
-    folder.write_status("done", step=job.steps, steps=job.steps, **times, diverged=diverged, runs=len(job.runs))
+    ended: dict[str, Any] = {"diverged": diverged, "solver_failed": len(meta["unsolved"])}
+    if words := _too_many_failed(job, meta["unsolved"]):
+        ended["error"] = words
+    folder.write_status("done", step=job.steps, steps=job.steps, **times, **ended, runs=len(job.runs))
     folder.remove_checkpoints()
 
 

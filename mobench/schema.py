@@ -70,13 +70,26 @@ class CheckpointConfig:
 
 
 @dataclass
+class PaperConfig:
+    """Which runs may judge an artifact's claims. data: labels of the paper's data sets at their full size, as jobs name them in
+    meta.json (empty: none is needed); seeds: how many the paper's means are of,
+    for all jobs or by a job's name (null: the artifact's own are enough);
+    overrides: what to add to the artifact's command so that its claims are judged."""
+
+    data: list[str] = field(default_factory=list)
+    seeds: Any = None
+    overrides: str = ""
+
+
+@dataclass
 class ArtifactConfig:
-    """What `+experiment=` sets: the artifact's id and title; depicts: `data` if its figure is a picture of its jobs' data,
-    which the report then shows with them; alone: its jobs are timed, so they run one after the other when all others have
-    ended (on a cluster, whose jobs have cores of their own, with them)."""
+    """What `+experiment=` sets: the artifact's id and title. paper: which runs may judge its claims. depicts: `data` if its
+    figure is a picture of its jobs' data, which the report then shows with them. alone: its jobs are timed, so they run one
+    after the other when all others have ended (on a cluster, whose jobs have cores of their own, with them)."""
 
     id: str | None = None
     title: str | None = None
+    paper: PaperConfig = field(default_factory=PaperConfig)
     depicts: str | None = None
     alone: bool = False
     job: str | None = None  # set by the sweeper: the job's name in `jobs`
@@ -109,6 +122,7 @@ class Root:
     artifact: ArtifactConfig = field(default_factory=ArtifactConfig)
     jobs: dict[str, Any] = field(default_factory=dict)
     cross: dict[str, Any] = field(default_factory=dict)  # algorithms x problems instead of jobs (mobench/cross.py)
+    objective: Any = None  # what a job returns to another sweeper than mobench's: hypervolume, a column, or a list
     data: Any = None
     data_root: str = "data"
     rerun: bool = False
@@ -134,10 +148,10 @@ def register() -> None:
     )
 
 
-def choices(group: str, extra: Path | None = None) -> list[str]:
-    """Names of a configuration group, nested ones with slashes."""
+def choices(group: str, *extra: Path, alone: bool = False) -> list[str]:
+    """Names of a configuration group, nested ones with slashes; with those of further folders, or `alone` of these."""
     found: set[str] = set()
-    for base in [conf_dir(), *([extra] if extra else [])]:
+    for base in [*([] if alone else [conf_dir()]), *extra]:
         folder = base / group
         found |= {str(p.relative_to(folder).with_suffix("")) for p in folder.rglob("*.yaml")}
     return sorted(found)

@@ -16,7 +16,7 @@ from mobench.console import fail, say
 from mobench.errors import MobenchError
 from mobench.plan import Plan
 from mobench.runner import Outcome
-from mobench.store import JobFolder, columns, outputs_root
+from mobench.store import JobFolder, columns, outputs_root, results_root
 
 MANY = 8  # artifacts from which on they are drawn by several processes
 MOST_DRAWERS = 4  # each holds a copy of the libraries: half a gigabyte
@@ -62,7 +62,7 @@ def summary(folder: JobFolder) -> str:
     first = rows[rows["output"] == rows["output"].iloc[0]]
     for status, meaning in (
         ("diverged", "a number that is not finite; smaller steps may help"),
-        ("solver_failed", "with failed subproblem solves"),
+        ("solver_failed", "a subproblem solve failed, and they stay where it did"),
     ):
         bad = first.loc[first["status"] == status, "run"].tolist()
         if bad:
@@ -117,11 +117,13 @@ def announce(plan: Plan, todo: int) -> None:
 def single(outcome: Outcome) -> None:
     """Report a single job."""
     if outcome.status == "failed":
-        fail(f"{outcome.key} failed: {outcome.error}")
+        fail(f"{outcome.key} failed: {outcome.error}\n  rows and status, with the traceback: {outcome.folder}")
         return
     if outcome.skipped:
         say("finished before (rerun=true runs it again)")
     say(summary(JobFolder(outcome.folder)))
+    if outcome.error:
+        fail(f"{outcome.key}: {outcome.error}")
 
 
 def _draw(task: Task) -> tuple[str, bool, int]:
@@ -155,6 +157,21 @@ def failures(failed: Sequence[Outcome], of: int) -> None:
         fail(f"{o.title or o.key} failed: {o.error}\n  rows and status: {o.folder}")
 
 
+def _finished(plan: Plan) -> dict[str, JobFolder]:
+    """Jobs whose rows are there, each once, by what they are called: of this sweep, and of artifacts that are left as they are."""
+    from mobench.artifacts.artifact import artifact_folder, read
+
+    found: dict[str, JobFolder] = {}
+    for job in plan.jobs:
+        if job.folder.done and job.folder.path not in [folder.path for folder in found.values()]:
+            found[f"{job.artifact or ''} {job.name or job.folder.key}".strip()] = job.folder
+    for id in plan.unchanged:
+        for name, key in read(artifact_folder(id))["provenance"]["jobs"].items():
+            places = (JobFolder(root / "runs" / key) for root in (outputs_root(), results_root()))
+            found |= {f"{id} {name}": folder for folder in places if folder.done}
+    return found
+
+
 def finish(plan: Plan, outcomes: dict[str, Outcome], refused: list[str]) -> list[str]:
     """After the last job: summaries or artifacts, then what failed and why. Returns the ids of drawn artifacts."""
     drawn = []
@@ -179,6 +196,9 @@ def finish(plan: Plan, outcomes: dict[str, Outcome], refused: list[str]) -> list
             drawn.append(artifact)
         console.exit_code = max(console.exit_code, code)
     failures([outcome for outcome in outcomes.values() if outcome.status == "failed"], len(outcomes))
+    for name, folder in _finished(plan).items():
+        if error := folder.status().get("error"):
+            fail(f"{name}: {error}\n  rows: {folder.path}")
     for reason in refused:
         fail(f"not run: {reason}", code=2)
     return drawn

@@ -19,7 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mobench import console
 from mobench.console import fail, say
@@ -27,7 +27,10 @@ from mobench.errors import Interrupted, MobenchError, StoreError
 from mobench.schema import completed
 from mobench.store import JobFolder, outputs_root
 
-ORDER = ("failed", "dead", "running", "missing", "diverged", "done")
+if TYPE_CHECKING:
+    from mobench.plan import Plan
+
+ORDER = ("failed", "dead", "running", "missing", "unsolved", "diverged", "done")
 BEATS = 10  # a job on another machine that missed so many checkpoints is dead
 LEAST = 300.0  # seconds: steps can be long
 
@@ -78,11 +81,14 @@ def look(folder: JobFolder, name: str = "") -> State:
         if state == "dead":
             words += "; goes on from its checkpoint"
     elif state == "done" and not folder.done:
-        state, words = "failed", "final.csv is gone; run it again"
+        state, words = "failed", f"{folder.damage or 'final.csv is gone.'} Run it again"
     elif state == "done":
         lost = int(s.get("diverged", 0))
         state = "diverged" if lost else state
         words = f"{lost} of {s.get('runs', '?')} runs diverged, " if lost else ""
+        if unsolved := int(s.get("solver_failed", 0)):
+            state = "unsolved"
+            words += f"{unsolved} of {s.get('runs', '?')} runs ended with a failed solve, "
         words += duration(float(s.get("seconds", s.get("finished", 0.0) - s.get("started", 0.0))))
     elif state == "failed":
         words = str(s.get("error", "no reason written"))
@@ -115,30 +121,42 @@ def folders() -> list[JobFolder]:
     return [JobFolder(p) for p in found if any((p / name).exists() for name in marks)]
 
 
-def planned(arguments: Sequence[str]) -> tuple[list[tuple[str, str, list[State]]], dict[str, dict[str, Any]]]:
-    """For each artifact (or for the sweep): its name, the command that finishes it, its jobs; and each job's configuration."""
-    from mobench import cli, overrides
-    from mobench.plan import Plan
+def plan(command: Sequence[str]) -> Plan:
+    """What `mobench -m COMMAND` would run and draw; nothing is run. Raises SystemExit where the command is refused."""
+    from mobench import cli
     from mobench.sweeper import JobsSweeper
 
-    ids = [a for a in arguments if "=" not in a and not a.startswith("-")]
-    rest = [a for a in arguments if a not in ids]
-    command = [*([f"+experiment={','.join(ids)}"] if ids else []), *rest]
     plans: list[Plan] = []
+    before = console.exit_code
+    arguments = sys.argv[:]
     JobsSweeper.only = plans
+    console.exit_code = 0
     try:
         code = cli.run(["-m", *command])
     finally:
         JobsSweeper.only = None
+        sys.argv[:] = arguments  # Hydra reads the command from there
+        console.exit_code = max(console.exit_code, before)
     if code or not plans:
         raise SystemExit(code or 2)  # the reason is on the screen
-    (plan,) = plans
+    (found,) = plans
+    return found
+
+
+def planned(arguments: Sequence[str]) -> tuple[list[tuple[str, str, list[State]]], dict[str, dict[str, Any]]]:
+    """For each artifact (or for the sweep): its name, the command that finishes it, its jobs; and each job's configuration."""
+    from mobench import overrides
+
+    ids = [a for a in arguments if "=" not in a and not a.startswith("-")]
+    rest = [a for a in arguments if a not in ids]
+    command = [*([f"+experiment={','.join(ids)}"] if ids else []), *rest]
+    found = plan(command)
     groups: list[tuple[str, str, list[State]]] = []
     configs: dict[str, dict[str, Any]] = {}
-    for job in plan.jobs:
+    for job in found.jobs:
         configs.setdefault(job.folder.key, job.config)
-    for artifact in dict.fromkeys(job.artifact for job in plan.jobs):
-        jobs = [job for job in plan.jobs if job.artifact == artifact]
+    for artifact in dict.fromkeys(job.artifact for job in found.jobs):
+        jobs = [job for job in found.jobs if job.artifact == artifact]
         states = [look(job.folder, job.name or overrides.shown(job.overrides)) for job in jobs]
         how = [f"+experiment={artifact}", *rest] if artifact else ["-m", *command]
         groups.append((artifact or "sweep", f"mobench {overrides.shown(how)}", states))
@@ -205,7 +223,7 @@ def main() -> None:
                     say(f"  to finish: {command}")
         if given.failed:
             rerun(states, configs)
-        elif any(s.state in ("failed", "dead") for s in states):
+        elif any(s.state in ("failed", "dead") or s.fields.get("error") for s in states):
             console.exit_code = max(console.exit_code, 1)
     except (Interrupted, KeyboardInterrupt) as error:
         fail(str(error) or "Stopped.", code=130)

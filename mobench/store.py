@@ -13,6 +13,7 @@ import contextlib
 import fcntl
 import io
 import json
+import math
 import os
 import socket
 import time
@@ -30,6 +31,7 @@ import yaml
 from mobench.errors import StoreError
 
 _MAGIC = b"mobench-checkpoint-1\n"
+KEPT = "kept"  # below outputs: artifacts drawn from rows that come with the project
 
 
 def outputs_root() -> Path:
@@ -151,7 +153,42 @@ class JobFolder:
     @property
     def done(self) -> bool:
         """Finished and complete on disk."""
-        return self.status()["status"] == "done" and (self.path / "final.csv").exists()
+        return self.status()["status"] == "done" and self._missing() is None
+
+    @property
+    def damage(self) -> str | None:
+        """What is wrong with a folder that says of itself that it is done, in a sentence; else None."""
+        if self.status()["status"] != "done" or (why := self._missing()) is None:
+            return None
+        return f"{self.path / 'final.csv'} {why}."
+
+    def _missing(self) -> str | None:
+        """What final.csv lacks of a row for every run and output rule; None: nothing.
+
+        A job whose rows are not all there is not finished: as one without final.csv, it is run again."""
+        try:
+            data = (self.path / "final.csv").read_bytes()
+        except FileNotFoundError:
+            return "is gone"
+        except OSError:
+            return None  # whoever reads the rows says why they cannot be
+        expected, found = self._expected(), max(data.count(b"\n") - 1, 0)
+        if expected is None or (found == expected and data.endswith(b"\n")):
+            return None
+        part = "" if data.endswith(b"\n") else " and a part of one"
+        return f"has {found} rows{part}, but {expected} are expected: one for every run and output rule"
+
+    def _expected(self) -> int | None:
+        """Number of rows, as meta.json says, which is written before them; None: it does not."""
+        try:
+            meta = json.loads((self.path / "meta.json").read_text())
+            if "final_rows" in meta:
+                return int(meta["final_rows"])
+            job = meta["identity"]  # of older folders
+            runs = len(job["preferences"]) * len(job["seeds"]) * math.prod(len(v) for _, v in job.get("vary", []))
+            return runs * len(job["algorithm"].get("outputs", ["last"]))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return None
 
     # checkpoints
 
@@ -226,6 +263,8 @@ class JobFolder:
 
     def final(self) -> pd.DataFrame:
         """Rows, one per run and output rule."""
+        if (damage := self.damage) is not None and (self.path / "final.csv").exists():
+            raise StoreError(f"{damage} Run the job again (the same command does), or copy the file back.")
         with self._reading("final.csv") as path:
             return pd.read_csv(path)
 

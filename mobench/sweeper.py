@@ -22,7 +22,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import BrokenExecutor
-from pathlib import Path
 from typing import Any, ClassVar
 from unittest.mock import patch
 
@@ -37,14 +36,14 @@ from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from mobench import cross
+from mobench import cross, searchpath
 from mobench.config import make_job
 from mobench.console import fail, say
 from mobench.core.join import check
 from mobench.errors import ConfigError, Interrupted, JoinError, MobenchError
 from mobench.overrides import normalise, shown
 from mobench.plan import Plan, Planned
-from mobench.runner import PARALLEL, SINCE, Outcome, folder_of, places_of, run_job
+from mobench.runner import PARALLEL, SINCE, Outcome, finished, folder_of, places_of, run_job
 from mobench.schema import choices, conf_dir, plain
 from mobench.store import outputs_root
 
@@ -95,6 +94,17 @@ def merge(job: Sequence[str], command: Sequence[str], name: str) -> list[str]:
             )
     taken = {_key(o) for o in command}
     return [o for o in job if _key(o) not in taken] + list(command)
+
+
+def _drawn_here(artifact: str, command: Sequence[str]) -> None:
+    """Raise ConfigError for an experiment of a user's own that calls itself an artifact: nothing draws it, and claims of the
+    project's artifacts are made for the project's settings."""
+    own = [o.split("=", 1)[1] for o in command if _key(o) == "experiment"]
+    if own and not set(own) & set(choices("experiment")):
+        raise ConfigError(
+            f"The experiment {own[0]!r} sets artifact.id={artifact}, but artifacts are drawn by the files of experiments/ that "
+            f"come with mobench. Leave `artifact` away (or set artifact: {{id: null}}): its jobs run all the same."
+        )
 
 
 class JobsSweeper(Sweeper):
@@ -174,7 +184,7 @@ class JobsSweeper(Sweeper):
         rest = [o for o in overrides if o not in chosen and _key(o) != "artifact.job"]
         config = self._composed(rest)
         artifact = config["artifact"] | listed.get("artifact", {}) | ({"job": named[-1]} if named else {})
-        table = _at_scale(listed.get("cross", {}), config) | config["cross"]
+        table = cross.merged(_at_scale(listed.get("cross", {}), config), config["cross"])
         return {**config, "artifact": artifact, "jobs": listed.get("jobs", {}), "cross": table}
 
     def _jobs(self, config: dict[str, Any]) -> dict[str, list[str]]:
@@ -193,9 +203,15 @@ class JobsSweeper(Sweeper):
                 raise ConfigError(f"cross.suites: {name!r} is no experiment with a cross table.")
             return _at_scale(found, config)
 
-        folders = [Path(p.removeprefix("file://")) for p in self.config.hydra.searchpath if p.startswith("file://")]
-        algorithms = sorted({name for extra in (None, *folders) for name in choices("algorithm", extra)})
+        added = [searchpath.folder(name) for name in self._added]
+        algorithms = choices("algorithm", *(path for path in added if path is not None))
         return cross.pairs(config["cross"], algorithms, target, suite)
+
+    @property
+    def _added(self) -> list[str]:
+        """What `--config-dir` and `hydra.searchpath` add to the project's folder of configuration."""
+        given = self.hydra_context.config_loader.get_search_path().get_path()
+        return [item.path for item in given if item.provider == "command-line"] + list(self.config.hydra.searchpath)
 
     def _unchanged(self, command: list[str]) -> dict[str, str]:
         """The command's artifact and when it was drawn, if neither its rows nor any code has changed since."""
@@ -204,8 +220,8 @@ class JobsSweeper(Sweeper):
         if (
             len(chosen) != 1
             or self.only is not None
-            or self.config.hydra.searchpath
-            or any(_key(o) == "rerun" for o in command)
+            or self._added
+            or any(_key(o) == "rerun" or "_target_" in o for o in command)
         ):
             return {}
         from mobench.artifacts import unchanged
@@ -229,12 +245,33 @@ class JobsSweeper(Sweeper):
             origins.add(tuple(str(kept.meta().get(name)) for name in ("device", "git_sha", "versions")))
         return len(origins) == 1
 
+    def _swept(self, command: list[str]) -> list[list[str]]:
+        """A command with what the user's own experiment in it sweeps (`hydra.sweeper.params`)."""
+        own = [o for o in command if _key(o) == "experiment" and o.split("=", 1)[1] not in choices("experiment")]
+        if not own:
+            return [command]
+        loader = self.hydra_context.config_loader
+        params = loader.load_sweep_config(self.config, own)["hydra"]["sweeper"]["params"] or {}
+        swept = [*normalise([f"{k}={v}" for k, v in params.items()]), *command]
+        (combinations,) = BasicSweeper.split_arguments(
+            OverridesParser.create(config_loader=loader).parse_overrides(swept), None
+        )
+        return list(combinations)
+
     def plan(self, arguments: list[str]) -> Plan:
         """Compose and check every job. Raises ConfigError or JoinError with all problems, before anything runs."""
+        if str(self.config.hydra.sweep.dir) != ".":
+            raise ConfigError(
+                f"hydra.sweep.dir={self.config.hydra.sweep.dir} has no effect: jobs lie in $MOBENCH_OUTPUTS/runs (else in "
+                f"outputs/runs), named by their settings. Choose another place with MOBENCH_OUTPUTS=FOLDER."
+            )
         parser = OverridesParser.create(config_loader=self.hydra_context.config_loader)
-        swept = [f"{k}={v}" for k, v in self.params.items()] + arguments
+        swept = [*normalise([f"{k}={v}" for k, v in self.params.items()]), *arguments]
         (combinations,) = BasicSweeper.split_arguments(parser.parse_overrides(swept), None)
         plan, problems = Plan(), []
+        chosen = {o for command in combinations for o in command if _key(o) == "experiment"}
+        if len(chosen) > 1:  # of one experiment Hydra has read the parameters already
+            combinations = [found for command in combinations for found in self._swept(command)]
         for command in combinations:
             if since := self._unchanged(command):
                 plan.unchanged |= since
@@ -242,32 +279,38 @@ class JobsSweeper(Sweeper):
             config = self._compose(command)
             artifact = config["artifact"]["id"]
             named: dict[str, list[str]] = {"": command}
+            listed = artifact is not None or bool(config["jobs"] or config["cross"])
             if config["artifact"]["depicts"] not in (None, "data"):
                 raise ConfigError(f"artifact.depicts is 'data' or nothing, not {config['artifact']['depicts']!r}.")
             if artifact is not None:
+                _drawn_here(artifact, command)
                 plan.artifacts[artifact], plan.commands[artifact] = config, command
+            if listed:
                 named = {
                     name: [*merge(normalise(list(job)), command, name), f"artifact.job={name}"]
                     for name, job in self._jobs(config).items()
                 }
             kept = artifact is not None and self._kept_together(config, command, named)
             for name, overrides in named.items():
-                composed = self._compose(overrides) if artifact else config
+                composed = self._compose(overrides) if listed else config
                 if kept:
                     composed = {**composed, "rerun": False}
                 try:
                     job = make_job(composed, planned=self.far or self.only is not None)
+                    if job.opaque:  # no rows are known to be those of this code
+                        composed = {**composed, "rerun": True}
                     folder = folder_of(job)
                     # to show what is there needs no data sets
                     if (self.only is None or config["cross"]) and (composed["rerun"] or not folder.done):
                         check(job.oracle().spec, job.algorithm, type(job.problem).__name__)
                 except MobenchError as error:
-                    if config["cross"] and isinstance(error, JoinError):  # shown in the table
+                    if config["cross"] and artifact is not None and isinstance(error, JoinError):  # shown in the table
                         plan.refused.setdefault(str(artifact), {})[name] = str(error)
                         continue
                     # in a free sweep a pair that does not fit is reported, and the others still run
                     problems.append(f"{artifact or shown(command)} {name}: {error}".replace(" :", ":"))
-                    if artifact is not None or len(combinations) == 1:
+                    alone = len(combinations) == 1 and not config["cross"]
+                    if artifact is not None or alone:
                         raise type(error)(problems[-1]) from error
                     continue
                 plan.jobs.append(Planned(overrides, composed, folder, artifact, name))
@@ -449,7 +492,7 @@ def _written(job: Planned, began: float) -> Outcome | None:
     folder, status = job.folder, job.folder.status()
     now = float(status.get("time", 0.0)) >= began
     if folder.done and (now or not job.config["rerun"]):
-        return Outcome(folder.key, "done", folder.path, title=job.title)
+        return finished(folder, title=job.title)
     if status["status"] == "failed" and now:
         return Outcome(folder.key, "failed", folder.path, error=str(status.get("error")), title=job.title)
     return None

@@ -11,15 +11,8 @@ from pathlib import Path
 
 from omegaconf import OmegaConf
 
+from mobench import searchpath
 from mobench.schema import conf_dir
-
-SEARCHPATH = re.compile(r"^\+?hydra\.searchpath=\[(.*)\]$")
-
-
-def _plug_ins(arguments: Sequence[str]) -> list[Path]:
-    """Folders that `hydra.searchpath=[file:///...]` adds."""
-    listed = [part for a in arguments if (found := SEARCHPATH.match(a)) for part in found[1].split(",")]
-    return [Path(part.strip().removeprefix("file://")) for part in listed if not part.strip().startswith("pkg://")]
 
 
 def _natural(name: str) -> str:
@@ -42,5 +35,5 @@ def _groups(bases: Sequence[Path]) -> Iterator[str]:
 def text(arguments: Sequence[str] = ()) -> str:
     """What `--help` prints; `arguments` may name plug-in folders."""
     template = OmegaConf.load(conf_dir() / "config.yaml").hydra.help
-    groups = "\n".join(_groups([conf_dir(), *_plug_ins(arguments)]))
+    groups = "\n".join(_groups([conf_dir(), *searchpath.folders(arguments)]))
     return string.Template(template.template).substitute(APP_CONFIG_GROUPS=groups)

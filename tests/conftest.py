@@ -1,7 +1,8 @@
-"""`mobench`: the command line in the test's own process."""
+"""`mobench`: the command line in the test's own process. And official data, which only tests marked `data` see."""
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +22,91 @@ from hydra._internal.callbacks import Callbacks
 from hydra.core.global_hydra import GlobalHydra
 from hydra.types import HydraContext, RunMode
 
+from mobench import console, doctor, sweeper
 from mobench import plugin as plugin_of_hydra
-from mobench import sweeper
 from mobench.schema import conf_dir
 from mobench.store import JobFolder
 from tests import plugin
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-FONTS = str(Path(tempfile.gettempdir()) / "mobench-tests-matplotlib")  # else every new HOME lists all fonts again
 WANDB = ("WANDB_API_KEY", "WANDB_MODE", "WANDB_DIR", "WANDB_PROJECT", "WANDB_ENTITY", "WANDB_RUN_GROUP")
+# settings of the shell that pytest was started in, a Slurm job's among them: no test may depend on them
+FOREIGN = ("MOBENCH_", "WANDB_", "HYDRA_", "SLURM_", "SUBMITIT_")
+OURS = ("MOBENCH_SMOKE", "MOBENCH_REPRODUCED")  # tests/test_artifacts.py, tests/test_results_pages.py
+DATA = os.environ.get("MOBENCH_DATA", "")  # read before any fixture points it elsewhere
+# a list of fonts for all tests, made before the first: every new HOME would make it again, and a command that takes long to
+# make it says so on stderr. A folder for each user, since nobody may write in another's.
+FONTS = os.environ["MPLCONFIGDIR"] = str(Path(tempfile.gettempdir()) / f"mobench-tests-matplotlib-{os.getuid()}")
+importlib.import_module("matplotlib.font_manager")
+
+
+# official data
+
+
+@cache
+def looked_for() -> dict[str, doctor.Line]:
+    """What `mobench.doctor` says of each data set below the folder that MOBENCH_DATA named when pytest was started."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MOBENCH_DATA", DATA)
+        return {line.name: line for line in doctor.data()}
+
+
+def why_not(sets: tuple[str, ...]) -> str | None:
+    """Why a test that needs these official data sets cannot run here; None if it can."""
+    if not DATA:
+        return f"needs official files ({', '.join(sets)}): set MOBENCH_DATA to the folder that holds them"
+    if not Path(DATA).is_dir():
+        return f"needs official files ({', '.join(sets)}): MOBENCH_DATA={DATA} is no folder"
+    absent = [looked_for()[name].text for name in sets if looked_for()[name].state != doctor.OK]
+    return f"needs official files: {'; '.join(absent)}" if absent else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests marked `data` are skipped, with the reason, where one of their data sets is not."""
+    for item in items:
+        sets = tuple(dict.fromkeys(name for mark in item.iter_markers("data") for name in mark.args))
+        if not sets and item.get_closest_marker("data"):
+            raise pytest.UsageError(f"{item.nodeid}: @pytest.mark.data names the data sets that the test needs.")
+        if sets and (reason := why_not(sets)):
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder without data, which MOBENCH_DATA names: a test does not depend on what is on the machine, nor on the shell."""
+    folder = tmp_path_factory.mktemp("without-data")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith(FOREIGN) and name not in OURS]:
+            patch.delenv(name)
+        patch.setenv("MOBENCH_DATA", str(folder))
+        yield folder
+
+
+@pytest.fixture(autouse=True)
+def data_folder(request: pytest.FixtureRequest, no_data: Path) -> Iterator[Path]:
+    """What MOBENCH_DATA names: for tests marked `data` what it named when pytest was started, for others the empty folder."""
+    if request.node.get_closest_marker("data") is None:
+        yield no_data
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MOBENCH_DATA", str(Path(DATA).resolve()))
+        yield Path(DATA).resolve()
+
+
+@pytest.fixture(autouse=True)
+def process_state() -> Iterator[None]:
+    """What one test leaves in the process is gone before the next: the exit code, which failures raise and nothing lowers,
+    and environment variables (W&B's, Hydra's), which commands set for processes that they start."""
+    before = dict(os.environ)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(console, "exit_code", 0)
+        yield
+    for name in [name for name in os.environ if name not in before and name != "PYTEST_CURRENT_TEST"]:
+        del os.environ[name]
+    os.environ.update({name: value for name, value in before.items() if name != "PYTEST_CURRENT_TEST"})
+
+
+# the command line
 
 
 @dataclass
@@ -88,7 +166,7 @@ def command(*arguments: str) -> list[str]:
 
 def in_process(root: Path, arguments: tuple[str, ...], patch: pytest.MonkeyPatch) -> int:
     """Run the console entry point; return its exit code. The caller captures what it prints."""
-    from mobench import cli, console, loggers
+    from mobench import application, cli, loggers
 
     for name in WANDB:
         patch.delenv(name, raising=False)
@@ -99,7 +177,7 @@ def in_process(root: Path, arguments: tuple[str, ...], patch: pytest.MonkeyPatch
     patch.setattr(sys, "argv", ["mobench", *arguments])
     patch.setattr(console, "exit_code", 0)
     patch.setattr(loggers, "_said", False)
-    cli._raised.clear()
+    application._raised.clear()
     threads, terminate = torch.get_num_threads(), signal.getsignal(signal.SIGTERM)
     GlobalHydra.instance().clear()
     try:

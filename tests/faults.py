@@ -51,6 +51,7 @@ CASES: dict[str, tuple[str, ...]] = {
     "forum": ("problem=bilevel_quadratic", "oracle=value_gap", "algorithm=forum", "steps=200"),
     "epochs": ("algorithm=ls", "problem=least_squares", "oracle=epochs", "steps=1500"),
     "ema": ("algorithm=mgda", "problem=least_squares", "oracle=ema", "steps=1000"),
+    "ema-tracked": ("algorithm=csmoo2", "problem=constrained_gaussian", "oracle=tracked_ema", "steps=150"),
     "ema-local": (
         "algorithm=mgda",
         "problem=least_squares",

@@ -369,6 +369,15 @@ def test_functions_that_cannot_be_hashed_always_run_anew(outputs: Path, capsys: 
     assert "type generator cannot be described" in said
 
 
+def test_a_failed_solve_is_a_row_and_a_warning(outputs: Path) -> None:
+    hard = {"protocol": "ferero_fig4_hard", "algorithm": "ferero", "seeds": [0], "steps": 20, **QUIET}
+    for _ in range(2):  # also when the job is read
+        with pytest.warns(UserWarning, match=r"2 of 4 runs ended with a failed subproblem solve .*proved to have no"):
+            rows = run("algorithm.subproblem=exact", **hard)
+        assert rows["status"].tolist() == ["done", "solver_failed", "solver_failed", "done"]
+    assert len(folders(outputs)) == 1
+
+
 def test_rows_of_own_objectives_are_no_job_for_others(mobench: Run, outputs: Path) -> None:
     """Their configuration names functions that only the program has: a message, not a guess."""
     run(**QUIET, problem=objectives(wells(), dim=2), preferences=1, steps=1)
@@ -402,6 +411,10 @@ def test_rows_of_own_objectives_are_no_job_for_others(mobench: Run, outputs: Pat
         (lambda x: x, {"dim": 2, "start": {"kind": "far"}}, "problem.start.kind='far'"),
         (lambda x: x, {"dim": 2, "start": lambda rng: rng.normal(size=3)}, r"it must be a finite vector of shape \(2,\)"),
         (lambda x: x, {"dim": 2, "bounds": (1, 0)}, "lower < upper"),
+        (lambda x: x, {"dim": 2, "bounds": ([0, 0], [1, 1])}, r"bounds=\(\[0, 0\], \[1, 1\]\) .* must be two numbers"),
+        (lambda x: x, {"dim": 2, "bounds": 1.0}, r"bounds=1.0 .* must be two numbers"),
+        (lambda x: x, {"dim": "2"}, r"dim='2' .* must be a whole number"),
+        (lambda x: x, {"dim": 2.5}, r"dim=2.5 .* must be a whole number"),
         (lambda x: x, {"dim": 2, "ideal": [0.0]}, "must have 2 entries"),
         (lambda x: x, {"dim": 2, "constraints": lambda x: x.detach()}, "constraint function 1 .* cannot be differentiated"),
     ],
@@ -410,6 +423,14 @@ def test_bad_functions(f: Any, options: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError) as refused:
         objectives(f, **options)
     assert re.search(words, str(refused.value)), str(refused.value)
+
+
+def test_arguments_that_a_method_lacks_are_named() -> None:
+    own = objectives(lambda x: torch.stack([(x**2).sum() - 1.0, ((x - 1) ** 2).sum()]), dim=2)
+    with pytest.raises(MobenchError, match=r"mobench.objectives\(..., positive=True\)"):
+        run(problem=own, algorithm="epo", steps=2)
+    with pytest.raises(MobenchError, match=r"mobench.objectives\(..., ideal=\[0, 0\]\)"):
+        run(problem=own, algorithm="csmoo2", steps=2)
 
 
 def test_what_is_no_function() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import time
@@ -12,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 from hydra.errors import HydraException
 
-from mobench import cli, overrides, schema
+from mobench import compose, overrides, schema
 from mobench.errors import ConfigError
 from tests import plugin
 from tests.conftest import Run, command, environment, shell
@@ -59,13 +60,25 @@ BAD = {
     "preferences.weights=[[0.2,0.3,0.5]]": ["3 entries", "M=2"],
     "preferences.weights=[[0.2,a]]": ["'a'", "preferences.weights=[["],
     "preferences.weights=[[0.5,0.5]] preferences.rays_deg=[45]": ["rays_deg or preferences.weights, not both"],
+    "preferences=5 preferences.weights=[[0.3,0.7]]": [
+        "preferences=5",
+        "preferences.weights=[[0.3,0.7]]",
+        "one of them",
+    ],
+    "preferences.rays_deg=[30] preferences.count=2": [
+        "preferences.count=2",
+        "preferences.rays_deg=[30]",
+        "one of them",
+    ],
+    "preferences.count=2 preferences.simplex_steps=4": ["preferences.simplex_steps=4", "one of them"],
     "preferences.rays_deg=[10,90]": ["holds 90.0", "strictly between 0 and 90"],
     "preferences.rays_deg=[30] problem=dtlz2": ["needs M=2", "M=3", "use weights"],
     "preferences=0": ["at least one preference"],
     "preferences=many": ["preferences=many", "preferences=K"],
     "seeds=[]": ["seeds is empty", "seeds=[0]"],
     "seeds=[1,2,1]": ["seeds=[1, 2, 1]", "twice"],
-    "seeds=3": ["seeds=3 does not fit"],
+    "seeds=3": ["seeds=3 does not fit", "seeds is a list", "seeds=[3]"],
+    "seeds=[0,123456789012345678901234567890]": ["seeds holds 123456789012345678901234567890", "64 bits"],
     "seeds=[a]": ["'a'", "Integer"],
     "steps=0": ["steps=0", "at least 1"],
     "steps=abc": ["steps=abc", "Integer"],
@@ -73,6 +86,13 @@ BAD = {
     "max_failure_share=2": ["max_failure_share=2", "[0, 1]"],
     "record.every=-1": ["record.every=-1", ">= 0"],
     "hardware.device=quantum": ["'quantum'", "cpu, cuda"],
+    "algorithm.step_size=inf": ["algorithm.step_size=inf", "must be finite"],
+    "algorithm.step_size=abc": ["algorithm.step_size='abc' must be a number", "such as 0.1"],
+    "algorithm.step_size=[0.1]": ["algorithm.step_size=[0.1] must be a number"],
+    "problem.n=many": ["problem.n='many' must be a number"],
+    "oracle=minibatch oracle.batch_size=all problem=least_squares": ["oracle.batch_size='all' must be a number"],
+    "vary.step_size=[0.1,inf]": ["vary.step_size=inf", "must be finite"],
+    "problem.start={kind:alternating,scale:nan,noise:0.1}": ["problem.start.scale=nan", "must be finite"],
     "algorithm.step_size=-1": ["algorithm.step_size=-1", "> 0"],
     "algorithm.subproblem=magic": ["algorithm.subproblem='magic'", "exact, cvxpy"],
     "algorithm.outputs=[last,men]": ["'men' is unknown", "adaptive_two_pass", "Did you mean 'mean'?"],
@@ -81,7 +101,7 @@ BAD = {
     "algorithm._target_=mobench.problems.VLMOP2": ["algorithm.step_size is unknown"],
     "problem.start.kind=here": ["problem.start.kind='here'", "uniform"],
     "problem.start.low=0": ["problem.start of kind 'alternating'", "scale, noise", "found low"],
-    "algorithm=ferero problem=zdt3": ["FERERO does not fit ZDT3", "objectives >= 0"],
+    "algorithm=ferero problem=zdt3": ["FERERO does not fit ZDT3", "objectives >= 0", "positive=True"],
     "algorithm=ferero_stochastic": [
         "StochasticFEREROSA does not fit VLMOP2",
         "2 independent samples",
@@ -104,6 +124,17 @@ BAD = {
     "algorithm=csmoo1 algorithm.tau=0": ["algorithm.tau=0", "> 0"],
     "algorithm=csmoo1 algorithm.step_size=1.5": ["algorithm.step_size=1.5", "<= 1"],
     "protocol=csmoo_synthetic algorithm=csmoo2 preferences.weights=[[0.0,1.0]]": ["open simplex", "preferences.floor"],
+    "~protocol": ["~protocol removes a group", "protocol=none"],
+    "~algorithm": ["~algorithm removes a group", "algorithm=NAME"],
+    "hydra.run.dir=elsewhere": ["hydra.run.dir=elsewhere has no effect", "MOBENCH_OUTPUTS=FOLDER"],
+    "-m hydra.sweep.dir=elsewhere": ["hydra.sweep.dir=elsewhere has no effect", "MOBENCH_OUTPUTS=FOLDER"],
+    "-m steps=2,3 --cfg job": ["--cfg shows one job", "leave -m away"],
+    "+experiment=ferero/all --cfg job": ["--cfg shows one job", "name one experiment"],
+    "--experimental-rerun none.pickle": ["none.pickle: there is no such file"],
+    "--cfg": ["--cfg needs a value", "--cfg job"],
+    "--multirun --run": ["exclude each other"],
+    "--resolve steps=2": ["--resolve belongs to --cfg"],
+    "--cgf job": ["--cgf is no flag", "Did you mean '--cfg'"],
     "preferences.simplex_steps=4 preferences.rays_deg=[45]": ["preferences.simplex_steps beside one"],
 }
 
@@ -117,7 +148,7 @@ def test_bad_input_is_one_message(mobench: Run, line: str) -> None:
 
 def test_slurm_needs_its_launcher_and_its_commands(mobench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     absent = HydraException("Could not find 'hydra/launcher/submitit_slurm'\n\nConfig search path:")
-    assert "pip install mobench[slurm]" in cli._explain(absent)
+    assert "pip install mobench[slurm]" in compose.explain(absent)
     pytest.importorskip("hydra_plugins.hydra_submitit_launcher", reason="needs hydra-submitit-launcher")
     monkeypatch.setenv("PATH", "")
     result = mobench("hardware=slurm")
@@ -224,7 +255,7 @@ def test_experiment_lists() -> None:
     expanded, several = overrides.expand_experiments(["+experiment=omd_tch/all,ferero/fig7", "steps=1"])
     assert several
     figures, others = ("1", "2", "3", "3a", "4", "5", "6", "7"), ("partitions", "table1", "table2")
-    names = [f"omd_tch/fig{k}" for k in figures] + [f"omd_tch/{name}" for name in others]
+    names = ["omd_tch/bounds", *(f"omd_tch/fig{k}" for k in figures), *(f"omd_tch/{name}" for name in others)]
     assert expanded == [f"+experiment={','.join(names)},ferero/fig7", "steps=1"]
     assert overrides.expand_experiments(["+experiment=ferero/fig7"]) == (["+experiment=ferero/fig7"], False)
     with pytest.raises(ConfigError, match="unknown"):
@@ -292,6 +323,20 @@ def test_cfg_job(mobench: Run) -> None:
     assert "_target_: mobench.algorithms.epo.EPO" in result.out
     assert "count: 7" in result.out
     assert result.folders == []
+
+
+def test_flags_between_overrides(mobench: Run) -> None:
+    result = mobench("algorithm=epo", "--cfg", "job", "preferences=7")
+    assert result.code == 0, result.err
+    assert "count: 7" in result.out
+    swept = mobench("algorithm=ls", "-m", *QUICK)
+    assert swept.code == 0, swept.err
+
+
+def test_version(mobench: Run) -> None:
+    result = mobench("--version")
+    assert result.code == 0
+    assert re.fullmatch(r"mobench \S+ \(Hydra 1\.3\.\d+, Python 3\.\d+\.\d+\)\n", result.out)
 
 
 def test_unknown_flag(mobench: Run) -> None:
@@ -371,11 +416,11 @@ def test_failed_jobs_do_not_stop_a_sweep(mobench: Run, plug_in: str) -> None:
     result = mobench("-m", plug_in, "algorithm=stubborn,broken,ls", "preferences=2", "steps=5", "logger=local")
     assert result.code == 1
     status = {job.key.split("-")[1]: job.status()["status"] for job in result.folders}
-    assert status == {"stubborn": "failed", "broken": "failed", "ls": "done"}
+    assert status == {"stubborn": "done", "broken": "failed", "ls": "done"}  # a failed solve ends its run alone
     errors = [line for line in result.err.splitlines() if line.startswith("mobench: error:")]
     assert len(errors) == 2  # the list at the end
-    assert "KeyError: 'lost'" in errors[1]
-    assert "1 of " in errors[0]
+    assert "KeyError: 'lost'" in errors[0]
+    assert "1 of 2 runs ended with a failed subproblem solve (run 1 at step 3" in errors[1]
     assert str(result.root / "runs" / "vlmop2-broken") in result.err
 
 

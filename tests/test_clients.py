@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import subprocess
 import sys
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,8 +30,6 @@ DIGESTS = {  # digits, ten clients, seed 0
     "partial 2": "f435828fdc6f33fb58c0945a9bf18bc1d11fabde1debee2612b61c7375358e31",
     "partial 5": "c5932f141489a4639ac3a955148a76c8f962af2a730b88f8e5bb1d3e02adc927",
 }
-REAL = os.environ.get("MOBENCH_DATA", "")
-real = pytest.mark.skipif(not REAL, reason="MOBENCH_DATA is not set: no official files")
 
 
 @pytest.fixture(scope="module")
@@ -383,9 +381,9 @@ def test_the_picture_shows_the_counts(digits: Images) -> None:
 # --- the official files ----------------------------------------------------------------------------------------------
 
 
-@real
-def test_mnist() -> None:
-    base = load_images("mnist", REAL)
+@pytest.mark.data("mnist")
+def test_mnist(data_folder: Path) -> None:
+    base = load_images("mnist", data_folder)
     clients = partition(base, "rotation")
     assert clients.digest == "209477516864318aec7ebf3d7788bd8a73d461ab42c082f079ca2f08a5f5f79e"
     for split, total in (("train", 5996), ("test", 996)):

@@ -588,14 +588,32 @@ class Failing(Weighting):
     def weights(self, F: Tensor, G: Tensor | None, state: Any, t: int) -> tuple[Tensor, Any, Info]:
         w = torch.ones_like(F)
         kkt = torch.tensor([0.1 * t, math.nan if t == 2 else 0.0, 1e-3], dtype=FLOAT)
-        return w, state, Info(kkt, torch.tensor([False, t % 2 == 0, False]))
+        return w, state, Info(kkt, torch.tensor([False, t >= 3, False]))
+
+
+class Solving(Failing):
+    """The same steps without a failed solve."""
+
+    def weights(self, F: Tensor, G: Tensor | None, state: Any, t: int) -> tuple[Tensor, Any, Info]:
+        w, state, info = super().weights(F, G, state, t)
+        return w, state, Info(info.kkt)
 
 
 def test_residuals_and_failures_are_counted_per_run() -> None:
     runs = runs_of(VLMOP, 3, 1)
     state, _ = advance(Failing(), VLMOP, Exact(VLMOP, runs), runs, 5)
     np.testing.assert_allclose(state["kkt"], [0.4, 0.0, 1e-3], rtol=0, atol=1e-15)
-    assert state["fail"].tolist() == [0, 3, 0]
+    assert state["fail"].tolist() == [0, 1, 0]
+    assert state["stopped"].tolist() == [-1, 3, -1]
+    assert state["alive"].tolist() == [True, False, True]
+    assert not state["unsolvable"].any()
+    # the run stays where its solve failed, and its neighbours do not notice
+    before, _ = advance(Failing(), VLMOP, Exact(VLMOP, runs), runs, 3)
+    assert before["alive"].all()
+    assert torch.equal(state["theta"][1], before["theta"][1])
+    whole, _ = advance(Solving(), VLMOP, Exact(VLMOP, runs), runs, 5)
+    assert torch.equal(state["theta"][[0, 2]], whole["theta"][[0, 2]])
+    assert not torch.equal(whole["theta"][1], before["theta"][1])
     plain, _ = advance(algorithm_of("ls"), VLMOP, Exact(VLMOP, runs), runs, 5)
     assert plain["kkt"].tolist() == [-1.0] * 3
 

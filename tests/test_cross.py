@@ -11,10 +11,11 @@ import pytest
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 
-from experiments.cross import Pair, Table, choosing, mean_ranks
+from experiments.cross import SUITES, Pair, Table, _checks, choosing, mean_ranks
 from mobench import cross, plugin
-from mobench.artifacts import JobRows
+from mobench.artifacts import Artifact, JobRows
 from mobench.errors import ConfigError
+from mobench.overrides import normalise
 from mobench.schema import choices, conf_dir, plain
 from mobench.sweeper import JobsSweeper
 from tests.conftest import Run
@@ -109,6 +110,65 @@ def test_an_algorithm_laid_over_a_problem_is_what_hydra_composes() -> None:
         assert sweeper._laid(["problem=zdt1"]) is None
 
 
+def test_a_command_adds_and_removes() -> None:
+    """Problems, settings and pairs are added to; what is removed takes its pairs along."""
+    suite = {
+        "problems": {"a": ["problem=zdt1"], "b": ["problem=zdt2"]},
+        "algorithms": ["ls", "forum"],
+        "settings": {"ls": ["steps=3"]},
+        "pairs": {"a.forum": ["space=full"], "b.forum": ["space=full"]},
+    }
+    assert cross.merged(suite, {}) == suite
+    more = cross.merged(suite, {"problems": {"ten": ["problem=ten"]}, "pairs": {"ten": {"ls": ["steps=9"]}}})
+    found = pairs(more)
+    assert list(found) == [f"{p}.{a}" for p in ("a", "b", "ten") for a in ("ls", "forum")]
+    assert found["ten.ls"] == ["problem=ten", "algorithm=ls", "steps=9"]
+    assert "steps=3" in found["a.ls"]
+    fewer = pairs(
+        cross.merged(suite, {"problems": {"a": None}, "settings": {"ls": None}, "pairs": {"b": {"forum": None}}})
+    )
+    assert fewer == {"b.ls": ["problem=zdt2", "algorithm=ls"], "b.forum": ["problem=zdt2", "algorithm=forum"]}
+    with pytest.raises(ConfigError, match=r"~cross.problems: there is no 'c'; there is a, b"):
+        cross.merged(suite, {"problems": {"c": None}})
+    with pytest.raises(ConfigError, match="say it of one suite"):
+        pairs({"suites": ["one"], "problems": {"a": ["problem=zdt1"]}}, {"one": suite})
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [("problem=ten", "must be a list of overrides"), (["steps=3"], "chooses no problem"), ([3], "must be a list")],
+)
+def test_bad_problems(given: Any, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        pairs({"problems": {"ten": given}})
+
+
+def test_overrides_in_a_list_need_no_inner_quotes() -> None:
+    written = ["+cross.problems.ten=[problem=ten,preferences.weights=[[0.5,0.5]],'steps=3']", "~cross.problems.zdt1"]
+    assert normalise(written) == [
+        '++cross.problems.ten=["problem=ten","preferences.weights=[[0.5,0.5]]",\'steps=3\']',
+        "++cross.problems.zdt1=null",
+    ]
+    assert normalise(["cross.algorithms=[ls,epo]"]) == ["++cross.algorithms=[ls,epo]"]
+
+
+def test_a_problem_of_ones_own_in_the_zoo(mobench: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    search = write(tmp_path / "plugin")
+    monkeypatch.syspath_prepend(str(tmp_path / "plugin" / "code"))
+    own = ["+cross.problems.hole=[problem=hole,problem.edge=-9.0,preferences=3]", "~cross.problems.zdt1"]
+    base = ["+experiment=cross/zoo", "cross.algorithms=[ls,nsga2]", "scale=smoke", "logger=local", search]
+    result = mobench(*base, *own, "cross.pairs.hole.nsga2=[space=full,space.bound=2.0]")
+    assert result.code == 0, result.err
+    table = pd.read_csv(result.root / "artifacts/cross/zoo/table.csv")
+    assert list(dict.fromkeys(table["problem"])) == ["vlmop2", "zdt2", "zdt3", "dtlz2", "hole"]
+    assert set(table.loc[table["problem"] == "hole", "algorithm"]) == {"ls", "nsga2"}
+    claims = (result.root / "artifacts/cross/zoo/claims.json").read_text()
+    assert "reproduced" not in claims.replace(
+        "not reproduced", ""
+    )  # another table than the project's: nothing is judged
+    mobench(*base, "~cross.problems.zdt9").refused("there is no 'zdt9'", "Did you mean")
+
+
 # scores
 
 
@@ -119,7 +179,7 @@ class Rows:
         self.final, self.meta = rows, {"seconds_train": 1.0}
         self.config = {
             "steps": 10,
-            "algorithm": {"step_size": 0.1},
+            "algorithm": {"_target_": "mobench.algorithms.ls.LS", "step_size": 0.1},
             "problem": {"_target_": "mobench.problems.ZDT1", "n": 3},
             "oracle": {"_target_": "mobench.oracles.Exact"},
         }
@@ -181,6 +241,87 @@ def test_the_step_size_is_chosen_on_seeds_that_are_not_reported() -> None:
     assert table.lines()[0]["step size"] == 0.1
 
 
+def _sizes(**points: tuple[dict[int, list[tuple[float, float]]], float]) -> Pair:
+    """One method at two step sizes: points by seed, and the violation of all of its runs."""
+    parts = []
+    for name, (found, violation) in points.items():
+        size = {"small": 0.1, "large": 0.3}[name]
+        parts.append(pair("a", found, step_size=size, violation=violation).job.final)
+    return Pair("zdt1", "a", cast(JobRows, Rows(pd.concat(parts))))
+
+
+def test_feasible_runs_come_before_hypervolume_in_the_choice_of_a_step_size() -> None:
+    """An unconverged point can have more hypervolume than a feasible one that is further along."""
+    good, bad = [(0.0, 1.0), (0.25, 0.5)], [(1.0, 0.9), (0.9, 1.0)]
+    seeds = range(5)
+    both = _sizes(small=(dict.fromkeys(seeds, good), 0.0), large=(dict.fromkeys(seeds, bad), 0.0))
+    both.rows.loc[(both.rows["step_size"] == 0.1) & (both.rows["run"] == 0) & (both.rows["seed"] == 1), "counts"] = (
+        False
+    )
+    table = Table("zdt1", [both])
+    assert table.few == [0, 1]
+    assert table.score(both, both.at(0.1), 0) > table.score(both, both.at(0.3), 0)
+    assert table.chosen == {"a": 0.3}
+
+
+def test_no_step_size_is_chosen_where_no_run_counts() -> None:
+    near = {seed: [(0.25, 0.5), (0.0, 1.0)] for seed in range(5)}
+    never = _sizes(small=(near, 0.5), large=(near, 0.5))
+    never.job.config["algorithm"]["_target_"] = "mobench.algorithms.ls.LS"
+    table = Table("zdt1", [pair("b", near), never])
+    assert np.isnan(cast(float, table.chosen["a"]))
+    assert table.scores[1].tolist() == [0.0, 0.0, 0.0]
+    line = table.lines()[1]
+    assert line["note"] == "no step size qualified on the choosing seeds"
+    assert str(line["runs"]) == "0 of 6"
+    assert np.isnan(line["step size"])
+    a = Artifact("cross/x", "t", "laptop", {})
+    _checks(a, [table], {})
+    said = {c.id: c for c in a.claims}
+    assert said["complete"].verdict == "check failed"
+    assert (
+        "a on zdt1: no run counts on the choosing seeds at any step size (all runs: 20 done)" in said["complete"].reason
+    )
+    assert "a on zdt1: no step size qualified" in said["feasible"].measured
+
+
+def test_methods_that_ignore_constraints_are_not_counted_among_those_that_use_them() -> None:
+    points = {seed: [(0.25, 0.5)] for seed in range(5)}
+    found = []
+    for name, target in (("ls", "mobench.algorithms.ls.LS"), ("nsga2", "mobench.algorithms.nsga2.NSGAII")):
+        one = pair(name, points, violation=0.0 if name == "ls" else 0.7)
+        one.job.config["algorithm"]["_target_"] = target
+        found.append(one)
+    a = Artifact("cross/x", "t", "laptop", {})
+    _checks(a, [Table("zdt1", found)], {})
+    (feasible,) = (c for c in a.claims if c.id == "feasible")
+    assert feasible.verdict == "check passed"
+    assert "not counted, as constraints are not passed on to their search: nsga2" in feasible.measured
+
+
+def test_no_interval_from_fewer_than_five_seeds() -> None:
+    near = [(0.25, 0.5), (0.0, 1.0)]
+    few = Table("zdt1", [pair("a", dict.fromkeys(range(5), near)), pair("b", dict.fromkeys(range(5), near[:1]))])
+    many = Table("zdt1", [pair("a", dict.fromkeys(range(9), near)), pair("b", dict.fromkeys(range(9), near[:1]))])
+    assert (len(few.report), len(many.report)) == (3, 6)
+    assert few.lines()[0]["rank"] == "1"
+    assert np.isnan(few.lines()[0]["std"])
+    assert many.lines()[0]["rank"] == "1 [1, 1]"
+    assert np.isnan(mean_ranks([few, many])["a"][1])
+    assert mean_ranks([many])["a"][1] == 0.5
+
+
+def test_the_summary_refers_to_the_suites_and_judges_nothing() -> None:
+    a = Artifact("cross/summary", "t", "laptop", {})
+    _checks(a, [], {})
+    assert a.claims == []
+    assert a.references == {f"cross/{suite}": list(ids) for suite, ids in SUITES.items()}
+    plugin.register()
+    with initialize_config_dir(config_dir=str(conf_dir()), version_base=None):
+        node = compose("config", overrides=["+experiment=cross/summary"]).cross
+    assert list(node.suites) == [f"cross/{suite}" for suite in SUITES]
+
+
 def test_ranks_and_their_intervals() -> None:
     near, far = [(0.25, 0.5), (0.0, 1.0)], [(1.0, 1.0), (0.0, 1.05)]
     first, last = pair("first", dict.fromkeys(range(5), near)), pair("last", dict.fromkeys(range(5), far))
@@ -221,4 +362,4 @@ def test_a_plugin_joins_the_table_and_what_does_not_fit_says_why(
     assert sorted({f.config()["algorithm"]["_target_"].split(".")[-1] for f in result.folders}) == ["LS", "PSL", "Slow"]
     claims = (result.root / "artifacts/cross/bilevel/claims.json").read_text()
     assert "3 pairs ran, 1 refused with a reason" in claims
-    assert "not tested at this scale" in claims  # other algorithms than the artifact's own
+    assert "inconclusive" in claims  # other algorithms than the artifact's own

@@ -45,8 +45,6 @@ PAIRS = {
 }
 EMBEDDED = [p for p in PAIRS if p[0].startswith("digits")]
 SPLITS = ("train", "test")
-REAL = os.environ.get("MOBENCH_DATA", "")
-real = pytest.mark.skipif(not REAL, reason="MOBENCH_DATA is not set: no official files")
 MNIST_CLASSES = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]  # training images of each class
 
 
@@ -908,12 +906,16 @@ def test_command_line_mistakes(capsys: pytest.CaptureFixture[str]) -> None:
 # --- the official files ----------------------------------------------------------------------------------------------
 
 
-@real
-@pytest.mark.parametrize("name", ["mnist", "fashion_mnist"])
-def test_official_set(name: str) -> None:
-    folder = base.folder_of(name, REAL)
+def needing(*sets: str) -> Any:
+    """A case of a parametrised test, and the data sets that it needs."""
+    return pytest.param(sets[0] if len(sets) == 1 else sets, marks=pytest.mark.data(*sets))
+
+
+@pytest.mark.parametrize("name", [needing("mnist"), needing("fashion_mnist")])
+def test_official_set(name: str, data_folder: Path) -> None:
+    folder = base.folder_of(name, data_folder)
     before = listing(folder)
-    data = load_images(name, REAL)
+    data = load_images(name, data_folder)
     assert listing(folder) == before
     assert (data.digest, data.embedded) == (DIGESTS[name], False)
     assert data.train.shape == (60_000, 28, 28)
@@ -924,26 +926,25 @@ def test_official_set(name: str) -> None:
     assert abs(data.train.float().mean().item() / 255 - mean) < 1e-4
 
 
-@real
-@pytest.mark.parametrize("pair", [p for p in PAIRS if p not in EMBEDDED])
-def test_official_pictures(pair: tuple[str, str]) -> None:
+@pytest.mark.parametrize("pair", [needing(*p) for p in PAIRS if p not in EMBEDDED])
+def test_official_pictures(pair: tuple[str, str], data_folder: Path) -> None:
     try:
-        data = multi_images(*pair, REAL)
+        data = multi_images(*pair, data_folder)
         assert (data.digest, data.embedded) == (PAIRS[pair], False)
         assert data.train.shape == (120_000, 36, 36)
         assert data.test.shape == (20_000, 36, 36)
         for side, name in enumerate(pair):
-            classes = load_images(name, REAL).train_labels.bincount()
+            classes = load_images(name, data_folder).train_labels.bincount()
             assert torch.equal(data.train_labels[:, side].bincount(), 2 * classes)
         assert data.label.count("MNIST") == len(set(pair))
     finally:
         family._multi.cache_clear()  # 180 MB each
 
 
-@real
-def test_official_files_that_were_changed(tmp_path: Path) -> None:
+@pytest.mark.data("mnist")
+def test_official_files_that_were_changed(tmp_path: Path, data_folder: Path) -> None:
     folder = raw(tmp_path)
-    shutil.copytree(base.folder_of("mnist", REAL), folder)
+    shutil.copytree(base.folder_of("mnist", data_folder), folder)
     for p in (folder, *folder.iterdir()):
         p.chmod(p.stat().st_mode | stat.S_IWUSR)
     path = folder / "t10k-images-idx3-ubyte.gz"
@@ -954,26 +955,24 @@ def test_official_files_that_were_changed(tmp_path: Path) -> None:
         load_images("mnist", tmp_path)
 
 
-@real
-def test_official_files_unpacked(tmp_path: Path) -> None:
+@pytest.mark.data("mnist")
+def test_official_files_unpacked(tmp_path: Path, data_folder: Path) -> None:
     from torchvision.datasets import MNIST
 
     folder = raw(tmp_path)
     folder.mkdir(parents=True)
     for file, _ in MNIST.resources:
-        packed = base.folder_of("mnist", REAL) / file
+        packed = base.folder_of("mnist", data_folder) / file
         (folder / file).with_suffix("").write_bytes(gzip.decompress(packed.read_bytes()))
     assert load_images("mnist", tmp_path).digest == DIGESTS["mnist"]
     base._load.cache_clear()
 
 
-@real
-def test_official_colours() -> None:
-    folder = base.folder_of("cifar10", REAL)
-    if base.missing_files("cifar10", REAL):
-        pytest.skip(f"no CIFAR-10 in {folder}")
+@pytest.mark.data("cifar10")
+def test_official_colours(data_folder: Path) -> None:
+    folder = base.folder_of("cifar10", data_folder)
     before = listing(folder)
-    data = load_images("cifar10", REAL)
+    data = load_images("cifar10", data_folder)
     assert listing(folder) == before
     n = 25_000 if data.subset else 50_000
     assert data.train.shape == (n, 3, 32, 32)

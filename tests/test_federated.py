@@ -1191,7 +1191,7 @@ def test_propfair_on_a_problem_without_clients(tmp_path: Path) -> None:
 BAD: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     "no local step": ("ls", {"oracle.local_step": 0}, ["oracle.local_step=0 must be > 0"]),
     "negative local step": ("ls", {"oracle.local_step": -0.1}, ["oracle.local_step=-0.1 must be > 0"]),
-    "no number": ("ls", {"oracle.local_step": float("nan")}, ["oracle.local_step=nan must be > 0"]),
+    "no number": ("ls", {"oracle.local_step": float("nan")}, ["oracle.local_step=nan: numbers of a configuration must be finite"]),
     "neither steps nor epochs": (
         "ls", {"oracle.local_steps": None}, ["oracle.local_steps=None and oracle.local_epochs=None", "give one"],
     ),

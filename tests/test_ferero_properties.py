@@ -661,6 +661,67 @@ def test_a_constraint_that_nothing_can_move_is_reported(M: int) -> None:
     assert s.failed.tolist() == [False, True]
 
 
+@pytest.mark.parametrize("M", [2, 3, 5])
+def test_no_solution_is_proved_where_highs_finds_none(M: int) -> None:
+    """B_h J with rows that vanish or depend on each other, on and off the ray: proved exactly where the LP is infeasible."""
+    R = 40
+    F, J = random(R, M, 17)
+    prefs = spread(R, M)
+    B = torch.as_tensor(state_of(FERERO(), F, prefs=prefs)["Bh"])
+    on_ray = torch.arange(R) % 4 == 1
+    F[on_ray] = ray(prefs)[on_ray]
+    lost = torch.arange(R) % 2 == 1
+    if M == 2:  # of one row a Gram matrix shows only that it is zero
+        J[lost] = 0.0
+    J[lost] -= B[lost, :1].mT @ (B[lost, :1] @ J[lost])  # the first equality is out of reach of every direction
+    J[::8] = 0.0
+    algorithm = FERERO()
+    state = state_of(algorithm, F, prefs=prefs)
+    _, _, info = algorithm.weights(F, J @ J.mT, state, 0)
+    H = (B @ F.unsqueeze(2)).squeeze(2)
+    possible = []
+    for rows, h in zip((B @ J).numpy(), H.numpy(), strict=True):
+        free = {"bounds": (None, None), "method": "highs"}
+        possible.append(linprog(np.zeros(M + 3), A_eq=np.round(rows, 12), b_eq=-np.round(h, 12), **free).status == 0)
+    assert info.fail is not None
+    assert info.unsolvable is not None
+    assert info.unsolvable.tolist() == [not p for p in possible]
+    assert (info.fail | ~info.unsolvable).all()
+    assert 0 < sum(possible) < R
+
+
+def test_hard_starts_end_where_no_direction_exists() -> None:
+    """Figure 4f with exact multipliers. H = v_2 f_1 - v_1 f_2 falls by raising the f that is lower, until both are 1: J = 0
+    there, |H| = .294, and H + B_h J d = 0 has no solution. The runs end, with a proof; the others arrive as they do alone.
+    """
+    hard = VLMOP2(n=20, start={"kind": "alternating_uniform", "low": 0.15, "high": 0.5, "per_preference": True})
+    algorithm = FERERO(step_size=0.6, c_h=0.1, cone=A4.tolist())
+    path = simulate(hard, algorithm, runs_at(81.0, 57.0, 33.0, 9.0, seeds=(0, 1, 2, 3, 4)), 200)
+    inner = np.isin(np.arange(20) // 5, [1, 2])  # five seeds of 81, 57, 33 and 9 degrees
+    ended = path.state["fail"].numpy() > 0
+    assert (path.state["unsolvable"].numpy() == ended).all()
+    assert ended.sum() == 6
+    assert inner[ended].all()
+    # three more leave through a step that is longer than FAR, one arrives
+    assert (inner & path.state["alive"].numpy()).sum() == 1
+    for r in np.flatnonzero(ended):
+        stop = int(path.state["stopped"][r])
+        assert (path.x[r, stop:] == path.x[r, stop]).all()
+        assert path.f[r, stop].tolist() == [1.0, 1.0]
+        B = path.state["alg"]["Bh"][r].numpy()
+        H = B @ path.f[r, stop]
+        assert abs(H[0]) == pytest.approx(np.sin(np.radians(57)) - np.cos(np.radians(57)), abs=1e-12)
+        x = torch.from_numpy(path.x[r : r + 1, stop]).requires_grad_(True)
+        J = np.stack([torch.autograd.grad(f, x, retain_graph=True)[0][0].numpy() for f in hard.values(x)[0]])
+        assert (J == 0).all()
+        found = linprog(np.zeros(20), A_eq=B @ J, b_eq=-0.1 * H, bounds=(None, None), method="highs")
+        assert found.status == 2  # infeasible
+    assert path.state["alive"][torch.from_numpy(~inner)].all()
+    outer = np.flatnonzero(~inner).tolist()
+    alone = simulate(hard, algorithm, runs_at(81.0, 57.0, 33.0, 9.0, seeds=(0, 1, 2, 3, 4)).take(outer), 200)
+    np.testing.assert_allclose(path.x[~inner], alone.x, rtol=0, atol=1e-12)
+
+
 # cones
 
 

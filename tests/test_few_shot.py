@@ -46,8 +46,6 @@ EPISODES = {
     "named": "196c0282882650429d728ed5bad70254c15f549d8ec52a01b5c5594451398e03",
     "learn2learn": "86862de8522156bdaed16f91f7cb6262d98e174df188f87114012ee06d76697a",
 }
-REAL = os.environ.get("MOBENCH_DATA", "")
-real = pytest.mark.skipif(not REAL, reason="MOBENCH_DATA is not set: no official files")
 built = pytest.mark.skipif(find_spec("learn2learn") is None, reason="learn2learn is not installed: `make learn2learn`")
 SAMPLERS = [pytest.param("learn2learn", marks=built), "named"]
 
@@ -85,17 +83,18 @@ def test_digits_in_four_rotations(tmp_path: Path) -> None:
         load_fewshot("cifar10", tmp_path)
 
 
-@real
-@pytest.mark.parametrize("name", ["mnist", "fashion_mnist"])
-def test_official_grey_sets(name: str) -> None:
-    data = load_fewshot(name, REAL)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.data(name)) for name in ("mnist", "fashion_mnist")]
+)
+def test_official_grey_sets(name: str, data_folder: Path) -> None:
+    data = load_fewshot(name, data_folder)
     assert (data.embedded, len(data.images), data.digest) == (False, 70000, DIGESTS[name])
     assert data.classes("train") == tuple(range(40))
 
 
-@real
-def test_cifar100() -> None:
-    data = load_fewshot("cifar100", REAL)
+@pytest.mark.data("cifar100")
+def test_cifar100(data_folder: Path) -> None:
+    data = load_fewshot("cifar100", data_folder)
     if not data.subset:
         assert len(data.images) == 60000
         return
@@ -103,7 +102,7 @@ def test_cifar100() -> None:
     assert data.label == "CIFAR-100, 220 of 600 images per class, classes of FC100"
     assert data.images.shape == (22000, 3, 32, 32)
     assert data.labels.bincount().tolist() == [220] * 100
-    given = np.load(Path(REAL) / "cifar100" / "cifar100_labels.npz")
+    given = np.load(data_folder / "cifar100" / "cifar100_labels.npz")
     for split, key, count in (("train", "train", 60), ("validation", "val", 20), ("test", "test", 20)):
         assert list(data.classes(split)) == sorted(given[f"fc100_{key}_classes"].tolist())
         assert len(data.classes(split)) == count
@@ -837,9 +836,9 @@ def test_data_by_one_word(mobench: Run, tmp_path: Path) -> None:
     )
 
 
-@real
-def test_ten_tasks_of_cifar100() -> None:
-    problem = FewShotLearning(data="cifar100", data_root=REAL, tasks=10, filters=2, episodes="named")
+@pytest.mark.data("cifar100")
+def test_ten_tasks_of_cifar100(data_folder: Path) -> None:
+    problem = FewShotLearning(data="cifar100", data_root=str(data_folder), tasks=10, filters=2, episodes="named")
     runs = runs_of(0, M=10)
     bound = problem.bind(runs)
     assert problem.dim == FewShotNet(3, 32, 2).dim

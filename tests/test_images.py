@@ -6,7 +6,6 @@ import ast
 import itertools
 import json
 import math
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -755,8 +754,13 @@ def test_missing_files_are_named_before_anything_runs(
     assert not result.folders
 
 
-@pytest.mark.skipif(not os.environ.get("MOBENCH_DATA"), reason="MOBENCH_DATA is not set: no official files")
-@pytest.mark.parametrize("problem", ["multi_mnist", "multi_fashion_mnist"])
+@pytest.mark.parametrize(
+    "problem",
+    [
+        pytest.param("multi_mnist", marks=pytest.mark.data("mnist")),
+        pytest.param("multi_fashion_mnist", marks=pytest.mark.data("mnist", "fashion_mnist")),
+    ],
+)
 def test_official_files(problem: str, mobench: Run) -> None:
     result = mobench(*SMOKE, "data=mnist", f"problem={problem}", "algorithm=ferero_stochastic", "logger=local")
     assert result.code == 0, result.err

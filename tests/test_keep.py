@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -20,7 +21,7 @@ QUICK = ("problem=zdt1", "algorithm=ls", "preferences=2", "steps=5", "seeds=[0]"
 def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that stands for experiments/results."""
     root = tmp_path / "results"
-    for module in ("mobench.runner", "mobench.keep"):
+    for module in ("mobench.runner", "mobench.keep", "mobench.artifacts.unchanged"):
         monkeypatch.setattr(f"{module}.results_root", lambda: root)
     return root
 
@@ -124,3 +125,34 @@ def test_folders_of_data_stay_behind(
     kept_rows.keep(job, results, history=True)
     for path in (results / "runs" / job.key).glob("*.*[ln]"):
         assert str(tmp_path) not in path.read_text()
+
+
+def test_kept_rows_are_drawn_without_training(
+    mobench: Run, results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Keeping notes the overrides; --draw draws with them, and refuses where rows are missing instead of training."""
+    drawn = mobench("+experiment=ferero/fig7", "steps=3", "logger=local")
+    monkeypatch.setenv("MOBENCH_OUTPUTS", str(drawn.root))
+    monkeypatch.setattr(sys, "argv", ["keep", "ferero/fig7", "--history"])
+    assert kept_rows.main() == 0
+    assert kept_rows.drawings() == {"ferero/fig7": ["steps=3"]}
+    empty = tmp_path / "empty"
+    monkeypatch.setenv("MOBENCH_OUTPUTS", str(empty))
+    monkeypatch.setattr(sys, "argv", ["keep", "--draw"])
+    assert kept_rows.main() == 0
+    made = empty / "kept/artifacts/ferero/fig7"
+    assert (made / "figure.png").exists()
+    assert not (empty / "runs").exists()
+    drawn_at = (made / "figure.png").stat().st_mtime_ns
+    capsys.readouterr()
+    assert kept_rows.main() == 0
+    assert "unchanged since" in capsys.readouterr().out
+    assert (made / "figure.png").stat().st_mtime_ns == drawn_at
+    shutil.rmtree(next((results / "runs").iterdir()))
+    capsys.readouterr()
+    assert kept_rows.main() == 1
+    assert "ferero/fig7 cannot be drawn from kept rows" in capsys.readouterr().err
+    assert not (empty / "runs").exists()
+    monkeypatch.setattr(sys, "argv", ["keep", "--draw", "ferero/fig3"])
+    assert kept_rows.main() == 2
+    assert "No rows are kept for ferero/fig3" in capsys.readouterr().err

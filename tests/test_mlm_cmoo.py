@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -552,7 +551,7 @@ def test_kkt_of_constraints_against_cvxpy() -> None:
         assert abs(problem.value - float(found[r])) < 1e-6
 
 
-@pytest.mark.skipif(not os.environ.get("MOBENCH_DATA"), reason="MOBENCH_DATA is not set: no rf1.arff")
+@pytest.mark.data("rf1")
 def test_evidence_of_the_specification_on_river_flows(mobench: Run) -> None:
     """RF1, 1500 steps, eta = .05, sums of test errors. With the clip .671 in the specification (one seed, a split and a start of
     its own): within a quarter of it. Without, 2.137 there and 1.06 here, 1.4 times the clipped sum where 1.5 had been expected

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments.mlm_cmoo import TASKS, _chosen, _followed, _multiple, _table1_claims, slope
+from experiments.mlm_cmoo import TASKS, _chosen, _followed, _multiple, _table1_claims, slope, steps_for
 
 
 @dataclass
@@ -135,19 +135,19 @@ IDS = ("reaches", "growth", "balance", "slower", "order", "ratios-grow")
             at(9000, 1.8 * 1302, 2.03 * 2057, 1.7 * 1322, 2.1 * 2104),
             (True, True, True, True, True, True),
         ),
-        # nobody arrives: one claim fails, and nothing can be said of the others
-        (at(10, *[None] * 4), at(9, *[None] * 4), at(1, *[None] * 4), (False, None, None, None, None, None)),
+        # nobody arrives: all runs are cut off, and nothing can be said
+        (at(10, *[None] * 4), at(9, *[None] * 4), at(1, *[None] * 4), (None, None, None, None, None, None)),
         # MLM-CMOO arrives at one loss alone; what is known of the other claims holds, but is not all of it
-        (at(10, 4, None, 4, None), at(20, *[None] * 4), at(20, *[None] * 4), (False, None, None, None, None, None)),
+        (at(10, 4, None, 4, None), at(20, *[None] * 4), at(20, *[None] * 4), (None, None, None, None, None, None)),
         # what is known contradicts a claim
         (
             at(10, 4, None, 8, None),
             at(20, 2, None, 9, None),
             at(20, *[None] * 4),
-            (False, None, False, False, None, None),
+            (None, None, False, False, None, None),
         ),
         # a baseline arrives where MLM-CMOO does not
-        (at(10, *[None] * 4), at(9, 5, None, None, None), at(1, *[None] * 4), (False, None, None, False, None, None)),
+        (at(10, *[None] * 4), at(9, 5, None, None, None), at(1, *[None] * 4), (None, None, None, False, None, None)),
         # baselines that are cut off late enough are slower; the claims about their multiples stay open
         (at(10, 2, 4, 2, 4), at(20, *[None] * 4), at(20, *[None] * 4), (True, True, True, True, None, None)),
         (at(10, 2, 4, 2, 4), at(3, *[None] * 4), at(20, *[None] * 4), (True, True, True, None, None, None)),
@@ -165,8 +165,16 @@ def test_table_1_says_where_runs_ended() -> None:
     nobody = [at(10, *[None] * 4)] * 2
     said = judged(nobody, nobody, nobody)["reaches"]
     assert said["measured"] == "not reached by all seeds: L at 0.01, L at 0.001, R at 0.01, R at 0.001"
-    assert "end of 1024 steps, seed 0: MLM-CMOO 0.05 and 0.05. " in said["reason"]
+    assert "Running means of L and R at the end, seed 0: MLM-CMOO 0.05 and 0.05. " in said["reason"]
     assert "by then 2 times smaller" in said["reason"]
+    assert "Cut off: the paper prints neither T nor c_t, 1024 steps are ours" in said["reason"]
+
+
+@pytest.mark.parametrize("power", [0.0, 0.1, 0.4])
+def test_steps_until_the_steps_add_up(power: float) -> None:
+    T = steps_for(50.0, 0.01, 2.0, power)
+    c = 2.0 * (np.arange(round(T)) + 1.0) ** power
+    assert (0.01 / c).sum() == pytest.approx(50.0, rel=1e-3)
 
 
 def test_slopes() -> None:

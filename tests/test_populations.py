@@ -662,7 +662,8 @@ def test_a_fit_that_fails_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(botorch.fit, "fit_gpytorch_mll", fails)
     runs = members(3, 0, 1)
     state, _, _ = path(Exact(ZDT, runs), PSL(**TINY), runs, 5)
-    assert state["fail"].tolist() == [3] * 6  # steps 1, 2 and 3 fit; the last one chooses
+    assert state["fail"].tolist() == [1] * 6  # step 1 is the first to fit, and the last of this population
+    assert state["stopped"].tolist() == [1] * 6
 
 
 # Pareto set learning

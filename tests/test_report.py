@@ -17,19 +17,20 @@ import pytest
 from PIL import Image
 
 from mobench.errors import MobenchError, StoreError
-from mobench.report import build, papers_markdown, results_markdown, results_summary_markdown
+from mobench.report import build, paper_markdown, papers_markdown, results_markdown, results_summary_markdown
 from mobench.report.__main__ import MARKERS, main, renew
 from mobench.report.model import Entry
 from mobench.report.reading import collect
 from mobench.report.runtime import runtime, two_workers
 from mobench.report.sheets import sheet
 from mobench.report.words import duration, fact, glue, moment, number, text
+from mobench.store import KEPT
 
 VOID = {"meta", "link", "img", "input", "br", "hr"}
 EVIL = "<script>document.title = 'owned'</script> & \"quotes\" 'too'"
 # mobench.config annotates with OmegaConf's own types, which beartype finds old-fashioned
 DECLARED = pytest.mark.filterwarnings("ignore::beartype.roar.BeartypeDecorHintPep585DeprecationWarning")
-VERDICTS = ("reproduced", "partial", "not reproduced", "not tested at this scale")
+VERDICTS = ("reproduced", "partial", "not reproduced", "inconclusive", "check passed", "check failed")
 
 
 def png(width: int = 4, height: int = 3) -> bytes:
@@ -396,7 +397,7 @@ def test_every_kind_of_damage(tmp_path: Path, file: str, data: bytes, said: str)
     assert said.split(":")[0].replace("_", "") in results_markdown(tmp_path).replace("\\", "").replace("_", "")
 
 
-def test_unknown_verdict_is_never_counted_as_one_of_the_four(tmp_path: Path) -> None:
+def test_unknown_verdict_is_never_counted_as_a_known_one(tmp_path: Path) -> None:
     artifact(tmp_path, "ferero/fig1", [claim("a", "reproduced"), claim("b", "excellent")])
     site = collect(tmp_path)
     assert {v.name: n for v, n in site.counts} == {**dict.fromkeys(VERDICTS, 0), "reproduced": 1, "unreadable": 1}
@@ -406,13 +407,13 @@ def test_unknown_verdict_is_never_counted_as_one_of_the_four(tmp_path: Path) -> 
 def test_verdict_counts(outputs: Path) -> None:
     site = collect(outputs)
     ours = {p.id: [n for _, n in p.counts] for p in site.papers}
-    assert ours == {"ferero": [3, 1, 1, 1], "omd_tch": [1, 0, 0, 0], "newpaper": [0, 0, 0, 0]}
+    assert ours == {"ferero": [3, 1, 1, 1, 1, 1], "omd_tch": [1, 0, 0, 0, 0, 0], "newpaper": [0, 0, 0, 0, 0, 0]}
     source = build().read_text()
     counts = re.findall(r'class="count v-\w+" href="claims.html#([^"]+)"[^>]*>(\d+)<', source)
     assert ("verdict=yes&amp;paper=ferero", "3") in counts
     assert ("verdict=no&amp;paper=ferero", "1") in counts
     assert ("verdict=yes", "4") in counts
-    assert (outputs / "report" / "claims.html").read_text().count('<tr class="claim"') == 7
+    assert (outputs / "report" / "claims.html").read_text().count('<tr class="claim"') == 9
 
 
 def test_the_same_inputs_give_the_same_bytes_and_nothing_is_written_again(outputs: Path) -> None:
@@ -485,7 +486,7 @@ def test_declared_artifacts_without_a_folder_are_listed(outputs: Path) -> None:
     assert "mobench +experiment=ferero/table7" in page.text
     assert "3 artifacts, 1 not drawn yet" in page.text
     assert (
-        "| mobl/theory (not drawn yet) | – | – | – | – | `mobench +experiment=mobl/theory` |"
+        "| mobl/theory (not drawn yet) | – | – | – | – | – | – | – | `mobench +experiment=mobl/theory` |"
         in results_summary_markdown(outputs, expected)
     )
 
@@ -661,7 +662,8 @@ def test_results_markdown(outputs: Path) -> None:
     )
     assert "- ferero/fig10, c2 (✗ not reproduced): because of the step size" in page
     assert "- ferero/fig10, c1 (◐ partial): because of the step size" in page
-    assert "c3 (" not in page
+    assert "- ferero/fig10, c3 (○ inconclusive): because of the step size" in page
+    assert "c0 (" not in page
     assert "&lt;script&gt;" in page
     assert "<script>" not in page
     assert "a \\| b" in page
@@ -669,22 +671,54 @@ def test_results_markdown(outputs: Path) -> None:
     assert "- omd_tch/table1: claims.json cannot be read" in page
     for line in page.splitlines():
         if line.startswith("|"):
-            assert len(re.findall(r"(?<!\\)\|", line)) == 7, line
+            assert len(re.findall(r"(?<!\\)\|", line)) in (7, 10), line
 
 
 def test_results_summary(outputs: Path) -> None:
     lines = results_summary_markdown().splitlines()
-    assert lines[0] == "| artifact | reproduced | partial | not reproduced | not tested at this scale | command |"
-    assert lines[2] == "| ferero/fig2 | 1 | – | – | – | `mobench +experiment=ferero/fig2` |"
-    assert lines[3] == "| ferero/fig10 | 1 | 1 | 1 | 1 | `mobench +experiment=ferero/fig10` |"
-    assert lines[-1] == "| **all** | 4 | 1 | 1 | 1 | `make reproduce` |"
+    assert (
+        lines[0]
+        == "| artifact | scale | reproduced | partial | not reproduced | inconclusive | check passed | check failed "
+        "| command |"
+    )
+    assert lines[2] == "| ferero/fig2 | laptop | 1 | – | – | – | – | – | `mobench +experiment=ferero/fig2` |"
+    assert lines[3] == "| ferero/fig10 | laptop | 1 | 1 | 1 | 1 | 1 | 1 | `mobench +experiment=ferero/fig10` |"
+    assert lines[-1] == "| **all** | laptop | 4 | 1 | 1 | 1 | 1 | 1 | `make reproduce` |"
 
 
 def test_table_of_papers(outputs: Path) -> None:
+    checks = [claim("a", "check passed"), claim("b", "check failed"), claim("c", "check passed")]
+    artifact(outputs / KEPT, "ferero/fig2", [claim("c1", "partial"), *checks], scale="paper")
     lines = papers_markdown(expected=["ferero/never_drawn"]).splitlines()
-    assert lines[2] == "| FERERO | 3 of 4 | 3 | 1 | 1 | 1 | `mobench +experiment=ferero/all` |"
-    assert lines[-1].startswith("| **all** | ")
-    assert lines[-1].endswith(" | 4 | 1 | 1 | 1 | `make reproduce` |")
+    assert "`make reproduce` (laptop scale) | kept rows (paper scale)" in lines[0]
+    all_four = "✓&nbsp;3 ◐&nbsp;1 ✗&nbsp;1 ○&nbsp;1"
+    assert (
+        lines[2]
+        == f"| FERERO | 3 of 4 | {all_four} | ◐&nbsp;1 | 3 passed, 2 failed | `mobench +experiment=ferero/all` |"
+    )
+    total = next(line for line in lines if line.startswith("| **all** | "))
+    assert total.endswith(" | ✓&nbsp;4 ◐&nbsp;1 ✗&nbsp;1 ○&nbsp;1 | ◐&nbsp;1 | 3 passed, 2 failed | `make reproduce` |")
+
+
+def test_kept_drawings_stand_beside_those_of_make_reproduce(outputs: Path) -> None:
+    """Two pages of one artifact, two columns of counts; a claim that is judged elsewhere is a link there."""
+    shown = {"ferero/fig10": ["c1", "c2"], "ferero/gone": ["x"]}
+    artifact(outputs / KEPT, "ferero/fig2", [claim("kept", "partial")], scale="paper", references=shown, figure=True)
+    index = build()
+    site = collect(outputs)
+    assert [n for _, n in site.counts] == [4, 1, 1, 1, 1, 1]
+    assert [n for _, n in site.kept_counts] == [0, 1, 0, 0, 0, 0]
+    page = Page((index.parent / "kept/ferero/fig2.html").read_text())
+    assert "../../artifacts/ferero/fig10.html" in page.links
+    assert "ferero/gone: x" in page.text
+    assert "../../artifacts/ferero/fig2.html" in page.links
+    assert "../../kept/ferero/fig2.html" in Page((index.parent / "artifacts/ferero/fig2.html").read_text()).links
+    assert 'data-rows="kept"' in (index.parent / "claims.html").read_text()
+    assert "claims.html#verdict=part&paper=ferero&rows=kept" in Page(index.read_text()).links
+    assert "- ferero/fig2 (kept rows), kept (◐ partial)" in results_markdown()
+    assert "- ferero/fig2 (kept rows) shows c1, c2 of ferero/fig10" in results_markdown()
+    assert "| fig2 |" in paper_markdown("ferero")
+    assert "| paper, kept rows | ◐&nbsp;1 |" in paper_markdown("ferero")
 
 
 @DECLARED
@@ -1045,10 +1079,10 @@ def test_in_a_browser(outputs: Path, tmp_path: Path, dark: bool) -> None:
         "slash": "q",
     }
     assert did["claims"] == {
-        "linked": [1, "1 of 8 claims", "ferero"],
+        "linked": [1, "1 of 10 claims", "ferero"],
         "yes": [3, "#verdict=yes&paper=ferero"],
-        "reset": [8, "", "8 claims", 0],
-        "searched": [3, "#q=step+SIZE"],
+        "reset": [10, "", "10 claims", 0],
+        "searched": [5, "#q=step+SIZE"],
         "changed": [2, ""],
         "none": [0, 1],
     }
@@ -1065,7 +1099,7 @@ def test_in_a_browser(outputs: Path, tmp_path: Path, dark: bool) -> None:
     assert did["job"] == {"residual": ["1·10⁻¹²", "1.5·10⁻⁹"], "f": ["0.04545", "0.3333"], "open": 1}
     assert did["artifact"]["copied"] in ("Copied", "Select it")
     assert did["artifact"] | {"copied": ""} == {
-        "claims": 4,
+        "claims": 6,
         "pictures": [4],
         "copied": "",
         "target": "no",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +27,6 @@ from tests.conftest import Run
 
 F64 = torch.float64
 DIGEST = "d1dd00d9"  # of the generated rows, random split
-REAL = os.environ.get("MOBENCH_DATA", "")
-real = pytest.mark.skipif(not REAL, reason="MOBENCH_DATA is not set: no rf1.arff")
 
 
 def runs_of(count: int, seeds: tuple[int, ...] = (0,)) -> Runs:
@@ -305,10 +302,10 @@ def ridge(data: RiverFlows, penalty: float = 1e-2) -> np.ndarray:
 # --- the real file ---------------------------------------------------------------------------------------------------
 
 
-@real
-def test_the_real_file() -> None:
+@pytest.mark.data("rf1")
+def test_the_real_file(data_folder: Path) -> None:
     """Numbers of the specification. Its means are those of all 9,125 rows; its ridge errors those without clipping."""
-    table = source._table("rf1", source.absolute(REAL))
+    table = source._table("rf1", source.absolute(data_folder))
     assert table.shape == (9125, 72)
     assert np.isnan(table).sum() == 3264
     assert [int(np.isnan(table[:, 8 * k]).sum()) for k in range(8)] == [0, 12, 24, 36, 48, 72, 96, 120]
@@ -318,16 +315,18 @@ def test_the_real_file() -> None:
     assert abs(mean[1] - 3.49) < 0.005
     assert abs(sd[1] - 0.89) < 0.0051
     assert table[:, 65].max() == 78.9
-    data = river_flows("rf1", REAL, split="chronological", clip=0.0)
+    data = river_flows("rf1", data_folder, split="chronological", clip=0.0)
     assert (data.rows, data.dropped, len(data.train), len(data.test)) == (9125, 120, 6303, 2702)
     np.testing.assert_allclose(ridge(data), [0.030, 0.043, 0.097, 0.162, 0.071, 0.087, 0.012, 0.143], rtol=0, atol=5e-4)
-    clipped = river_flows("rf1", REAL, split="chronological")
+    clipped = river_flows("rf1", data_folder, split="chronological")
     measured = [0.0212, 0.1145, 0.0845, 0.1664, 0.0860, 0.0663, 0.0133, 0.1359]
     np.testing.assert_allclose(ridge(clipped), measured, rtol=0, atol=1e-4)
-    torch.testing.assert_close(RiverFlow(data="rf1", data_root=REAL).constant_losses, torch.ones(8, dtype=F64))
+    torch.testing.assert_close(
+        RiverFlow(data="rf1", data_root=str(data_folder)).constant_losses, torch.ones(8, dtype=F64)
+    )
 
 
-@real
+@pytest.mark.data("rf1")
 def test_a_job_on_the_real_file(mobench: Run) -> None:
     result = mobench("problem=river_flow", "data=rf1", "scale=smoke", "oracle=epochs", "oracle.batch_size=64", "steps=20",
                      "preferences=1", "algorithm=mgda", "logger=local")  # fmt: skip

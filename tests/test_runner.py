@@ -20,7 +20,7 @@ import pytest
 import torch
 import yaml
 
-from mobench import overrides, schema
+from mobench import overrides, schema, status
 from mobench import plugin as hydra_plugin
 from mobench.algorithms.ls import LS
 from mobench.core import loop
@@ -373,35 +373,91 @@ def test_what_is_part_of_a_job(mobench: Run, monkeypatch: pytest.MonkeyPatch) ->
 # failures and divergence
 
 
-def test_failed_solves_fail_the_job(mobench: Run, plug_in: str) -> None:
+def test_a_failed_solve_ends_its_run_alone(mobench: Run, plug_in: str) -> None:
+    arguments = (plug_in, "algorithm=stubborn", "preferences=2", "record.every=1", "logger=local")
+    result = mobench(*arguments, "steps=20")
+    assert result.code == 1
+    for words in (
+        "1 of 2 runs ended with a failed subproblem solve (run 1 at step 3, worst residual 1.25e-01)",
+        "nothing is substituted",
+        "marked solver_failed",
+        "max_failure_share=0.0",
+    ):
+        assert words in result.err
+    assert "cvxpy" not in result.err  # this method has no such solver
+    assert "solver_failed: 1 of 2 runs (run 1)" in result.out
+    assert "1 failed, worst relative KKT residual 1.2e-01" in result.out
+    assert "1 of 1" in result.out  # finished runs of a preference
+    assert "0 of 1" in result.out
+    status = result.job.status()
+    assert status["status"] == "done"
+    assert status["solver_failed"] == 1
+    assert status["error"] in result.err
+    unsolved = [{"run": 1, "step": 3, "residual": 0.125, "no_solution": False}]
+    assert result.job.meta()["unsolved"] == unsolved
+    assert result.rows["status"].tolist() == ["done", "solver_failed"]
+    assert result.rows["solver_failures"].tolist() == [0, 1]
+
+    # the run that failed is where it was before step 3, its neighbour where it is without it
+    values = ["f_1", "f_2"]
+    whole = mobench(*arguments, "steps=20", "algorithm.fails_at=-1", root=result.root / "whole")
+    short = mobench(*arguments, "steps=3", root=result.root / "short")
+    assert whole.code == short.code == 0
+    assert result.rows.loc[0, values].equals(whole.rows.loc[0, values])
+    assert result.rows.loc[1, values].equals(short.rows.loc[1, values])
+    paths, other = result.job.history(), whole.job.history()
+    assert paths[paths["run"] == 0].equals(other[other["run"] == 0])
+    rest = paths[(paths["run"] == 1) & (paths["step"] >= 3)]
+    assert len(rest) == 18
+    assert len(rest[values].drop_duplicates()) == 1
+    assert np.array_equal(result.job.solutions()["last"][0], whole.job.solutions()["last"][0])
+
+
+def test_a_job_with_failed_solves_is_complete_and_never_silent(mobench: Run, plug_in: str) -> None:
     arguments = (plug_in, "algorithm=stubborn", "preferences=2", "steps=20", "logger=local")
     result = mobench(*arguments)
-    result.refused(
-        "failed: 1 of ",
-        "subproblem solves failed",
-        "run 1",
-        "1.25e-01",
-        "max_failure_share=0.0",
-        "No weights are",
-        code=1,
-    )
-    status = result.job.status()
-    assert status["status"] == "failed"
-    assert "1 of " in status["error"]
-    assert "SolverError" in status["traceback"]
-    assert not (result.job.path / "final.csv").exists()
-    again = mobench(*arguments)  # not skipped
+    written = result.job.status()["time"]
+    again = mobench(*arguments)  # the same solve would fail again: not run, but said
     assert again.code == 1
-    # 1 of 2 runs x 20 steps = 0.025
-    short = mobench(*arguments, "max_failure_share=0.02", root=result.root / "short")
-    short.refused("max_failure_share=0.02", "marked solver_failed", code=1)
-    allowed = mobench(*arguments, "max_failure_share=0.025", root=result.root / "allowed")
+    assert "finished before" in again.out
+    assert "run 1 at step 3" in again.err
+    assert again.job.status()["time"] == written
+    sweep = mobench("-m", *arguments, "seeds=[0]")
+    assert sweep.out.startswith("1 jobs, 1 finished before, 0 to run")
+    assert sweep.code == 1
+    assert "run 1 at step 3" in sweep.err
+    repeated = mobench(*arguments, "rerun=true")
+    assert repeated.code == 1
+    assert repeated.job.status()["time"] > written
+    # a share of the runs
+    short = mobench(*arguments, "max_failure_share=0.49", root=result.root / "short")
+    assert short.code == 1
+    allowed = mobench(*arguments, "max_failure_share=0.5", root=result.root / "allowed")
     assert allowed.code == 0
-    assert allowed.rows["status"].tolist() == ["done", "solver_failed"]
-    assert allowed.rows["solver_failures"].tolist() == [0, 1]
-    assert "1 failed, worst relative KKT residual 1.2e-01" in allowed.out
+    assert allowed.err == ""
     assert "solver_failed: 1 of 2 runs (run 1)" in allowed.out
-    assert "0 of 1" in allowed.out
+    assert allowed.job.status()["solver_failed"] == 1
+    assert "error" not in allowed.job.status()
+    assert allowed.rows["status"].tolist() == ["done", "solver_failed"]
+    assert allowed.rows.drop(columns="seconds").equals(result.rows.drop(columns="seconds"))
+
+
+def test_an_artifact_says_each_time_which_of_its_runs_have_no_answer(mobench: Run) -> None:
+    """FERERO's hard starts with exact multipliers: drawn from the runs that finished, and exit code 1, also when left as it is."""
+    arguments = ("+experiment=ferero/fig4", "algorithm.subproblem=exact", "steps=20", "seeds=[0]", "logger=local")
+    for unchanged in (False, True):
+        result = mobench(*arguments)
+        assert result.code == 1
+        assert "ferero/fig4 f: 2 of 4 runs ended with a failed subproblem solve" in result.err
+        assert "2 of these subproblems are proved to have no solution" in result.err
+        assert "algorithm.subproblem=cvxpy compares" in result.err
+        assert ("unchanged since" in result.out) == unchanged
+    drawn = json.loads((result.root / "artifacts/ferero/fig4/provenance.json").read_text())
+    folder = JobFolder(result.root / "runs" / drawn["jobs"]["f"])
+    assert [u["no_solution"] for u in folder.meta()["unsolved"]] == [True, True]
+    seen = status.look(folder)
+    assert seen.state == "unsolved"
+    assert "2 of 4 runs ended with a failed solve" in seen.words
 
 
 def test_error_in_a_method_is_its_jobs_failure(mobench: Run, plug_in: str) -> None:

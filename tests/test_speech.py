@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -489,12 +488,9 @@ def test_the_small_set(tmp_path: Path) -> None:
         corpora.speech("small", tmp_path)
 
 
-@pytest.mark.skipif(
-    "MOBENCH_DATA" not in os.environ or corpora.missing_files("small", os.environ["MOBENCH_DATA"]) != [],
-    reason="the small sets are not below MOBENCH_DATA",
-)
-def test_the_real_small_set() -> None:
-    p = BilingualSpeech(data="small", data_root=os.environ["MOBENCH_DATA"], model="laptop")
+@pytest.mark.data("speech_small")
+def test_the_real_small_set(data_folder: Path) -> None:
+    p = BilingualSpeech(data="small", data_root=str(data_folder), model="laptop")
     facts = p.facts()
     assert [facts[f"{split}_{k}"] for k in corpora.LANGUAGES for split in ("train", "test")] == [161, 40, 300, 300]
     for language in corpora.LANGUAGES:

@@ -212,3 +212,61 @@ def test_second_process_is_refused(mobench: Run) -> None:
         assert json.loads((folder.path / "status.json").read_text()) == status
         assert [j.done for j in result.folders] == [True, True]
     assert mobench(*LS, "rerun=true").code == 0
+
+
+# rows that are not all there
+
+
+CUTS = {
+    "a row": (lambda text: text[: text.rindex("\n", 0, -1) + 1], "has 5 rows, but 6 are expected"),
+    "half a row": (lambda text: text[:-20], "has 5 rows and a part of one, but 6 are expected"),
+    "all but the head": (lambda text: text[: text.index("\n") + 1], "has 0 rows, but 6 are expected"),
+    "everything": (lambda text: "", "has 0 rows and a part of one, but 6 are expected"),
+}
+
+
+@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize("old", [False, True])
+def test_truncated_rows_are_not_finished(mobench: Run, cut: str, old: bool) -> None:
+    """Said, and the job is run again, as one whose rows are gone; also in a folder whose meta.json has no number of rows."""
+    command = (*LS, "seeds=[0,1,2]", "progress=false")
+    job = mobench(*command).job
+    path, whole = job.path / "final.csv", job.final()
+    if old:
+        meta = job.meta()
+        assert meta.pop("final_rows") == 6
+        write_json(job.path / "meta.json", meta)
+    shorten, words = CUTS[cut]
+    path.write_text(shorten(path.read_text()))
+    assert not job.done
+    assert words in str(job.damage)
+    with pytest.raises(StoreError, match=words):
+        job.final()
+    again = mobench(*command)
+    assert again.code == 0
+    assert "finished before" not in again.out
+    assert f"warning: {path} {words}" in again.err
+    assert "run again" in again.err
+    np.testing.assert_array_equal(again.rows["f_1"], whole["f_1"])
+
+
+def test_rows_of_several_output_rules_and_variants(mobench: Run) -> None:
+    options = ("algorithm.outputs=[last,mean]", "vary.step_size=[0.1,0.01]")
+    job = mobench(*LS, *options).job
+    assert job.meta()["final_rows"] == len(job.final()) == 2 * 2 * 2
+    meta = job.meta()
+    del meta["final_rows"]
+    write_json(job.path / "meta.json", meta)
+    assert job.done
+    assert job.damage is None
+
+
+def test_the_state_of_truncated_rows(mobench: Run) -> None:
+    from mobench.status import look
+
+    job = mobench(*LS).job
+    assert look(job).state == "done"
+    path = job.path / "final.csv"
+    path.write_text(path.read_text()[:-1])
+    assert look(job).state == "failed"
+    assert "has 1 rows and a part of one, but 2 are expected" in look(job).words

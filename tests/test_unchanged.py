@@ -62,7 +62,7 @@ def test_several_at_once_and_only_what_changed(mobench: Run, tmp_path: Path) -> 
     (tmp_path / "outputs/artifacts/ferero/fig7/figure.png").unlink()
     again = mobench(*both)
     assert again.out.startswith("2 jobs, 2 finished before, 0 to run")
-    assert "ferero/table4: 1 reproduced; " in again.out
+    assert "ferero/table4: 1 check passed; " in again.out
     assert again.out.count("unchanged since") == 1
 
 

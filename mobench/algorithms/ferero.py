@@ -22,7 +22,7 @@ from mobench.core.oracle import Spec
 from mobench.core.preferences import ray
 from mobench.errors import ConfigError, choose
 from mobench.subproblems import Solution, project_weighted_simplex, qp, reference
-from mobench.subproblems.dual import Dual, ferero_dual
+from mobench.subproblems.dual import Dual, ferero_dual, unreachable
 from mobench.subproblems.pgd import projected_gradient
 
 Matrix = Sequence[Sequence[Real]]
@@ -196,6 +196,16 @@ def _offset(b: Sequence[Real] | None, B: Tensor, what: str) -> Tensor:
     return B.new_tensor([float(x) for x in b])
 
 
+def _proved(program: Dual, G: Tensor, F: Tensor, failed: Tensor) -> Tensor | None:
+    """Which of the failed programs are proved to have no solution; None if none has failed."""
+    runs = failed.nonzero().squeeze(1)
+    if len(runs) == 0:
+        return None
+    out = torch.zeros_like(failed)
+    out[runs] = unreachable(program.take(runs), G[runs], F[runs])
+    return out
+
+
 def _affine(B: Tensor, F: Tensor, b: Tensor) -> Tensor:
     """B F + b."""
     return torch.baddbmm(b.unsqueeze(-1), B, F.unsqueeze(-1)).squeeze(-1)
@@ -237,7 +247,7 @@ class FERERO(Preferred, Weighting):
                 state["A_ag"], state["bg"], state["bh"], self.c_g, self.c_h, self.domain == "adaptive", self._solver
             )
             w, residual, failed = ferero_dual(program, G, F)
-            return w, state, Info(residual, failed)
+            return w, state, Info(residual, failed, _proved(program, G, F, failed))
         a, s = self._domain(F, state)
         cG = self.c_g * _affine(state["Bg"], F, state["bg"]) if state["bg"].shape[1] else None
         if self.subproblem == "pgd":

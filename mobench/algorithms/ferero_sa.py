@@ -33,7 +33,7 @@ class FEREROSA(Preferred):
 
     varies: ClassVar[frozenset[str]] = frozenset({"step_size"})
 
-    gamma: Real = 0.5
+    gamma: Real = 0.1
     gamma_decay: Real = 0.0
 
     def __post_init__(self) -> None:

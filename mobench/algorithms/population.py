@@ -64,9 +64,11 @@ class Population(Algorithm):
     """
 
     constraints: ClassVar[tuple[int, int | None]] = (0, None)
+    enforces: ClassVar[bool] = False
     objectives: ClassVar[tuple[int, int | None]] = (2, None)
     sets: ClassVar[type[Set]] = Box
     derivative_free: ClassVar[bool] = True
+    together: ClassVar[bool] = True
     packages: ClassVar[tuple[str, ...]] = ()  # of the extra `baselines`
 
     step_size: Real = 1.0

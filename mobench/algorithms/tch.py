@@ -20,7 +20,10 @@ def ideal_point(z: str | Real | Sequence[Real], ctx: Context) -> Float[Tensor, "
     if isinstance(z, str):
         choose("algorithm.ideal", z, ("problem",))
         if ctx.ideal is None:
-            raise ConfigError("algorithm.ideal=problem, but the problem declares no ideal point; give numbers.")
+            raise ConfigError(
+                "algorithm.ideal=problem, but the problem declares no ideal point. Give one number for each objective, "
+                "algorithm.ideal=[0,0], or declare it: mobench.objectives(..., ideal=[0, 0]), `ideal_point` in a problem's class."
+            )
         return ctx.ideal.to(ctx.prefs)
     out = torch.as_tensor(z, dtype=ctx.prefs.dtype, device=ctx.prefs.device)
     if out.ndim == 0:

@@ -7,6 +7,7 @@ A paper's file `experiments/<paper>.py` registers one function per artifact:
         rows = a.jobs["epo"].final
         a.figure(fig)
         a.claim("epo-exact", "EPO ends on its rays", "Fig. 3d", published="on the rays", measured=..., holds=...)
+        a.check("drawn", "The drawn rays are the ones that the method uses", measured=..., tolerance=..., holds=...)
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,9 +33,11 @@ from mobench.artifacts import unchanged
 from mobench.errors import ConfigError, suggest
 from mobench.store import JobFolder, columns, outputs_root, write_atomic, write_json
 
-Verdict = Literal["reproduced", "partial", "not reproduced", "not tested at this scale"]
+Verdict = Literal["reproduced", "partial", "not reproduced", "inconclusive", "check passed", "check failed"]
+Holds = bool | np.bool_ | Literal["partial"] | None
 Draw = Callable[["Artifact"], None]
 DPI = 200  # of the PNG
+UNKNOWN = "The cause is not known."  # a test finds claims that say so
 DEFAULTS = ("scale=laptop", "hardware=cpu")  # said by the Makefile, of no use to a reader
 _registry: dict[str, Draw] = {}
 
@@ -127,6 +130,22 @@ class JobRows:
         return self.folder.config()
 
     @property
+    def seconds(self) -> float:
+        """Wall time of the job, all of its sessions together.
+
+        Rows of a job that was resumed before checkpoints carried the wall time name that of the last session alone: then
+        training and evaluation, which were always carried, say more.
+        """
+        parts = float(self.meta["seconds_train"]) + float(self.meta["seconds_evaluate"])
+        return max(float(self.meta["seconds_wall"]), parts)
+
+    @property
+    def data(self) -> str | None:
+        """What its data are, as the problem names them; None if it has none."""
+        label = self.meta.get("data")
+        return None if label is None else str(label)
+
+    @property
     def weights(self) -> np.ndarray:
         """Preferences (R, M), by run, of the first output rule."""
         rows = self.final[self.final["output"] == self.final["output"].iloc[0]]
@@ -152,7 +171,10 @@ class JobRows:
 
 @dataclass(frozen=True)
 class Claim:
-    """One statement of a paper (or of ours), checked."""
+    """One statement of a paper, or a consistency check of ours, with what was measured.
+
+    timed: the verdict depends on how fast the machine is, so it may differ between machines.
+    """
 
     id: str
     statement: str
@@ -163,6 +185,22 @@ class Claim:
     scale: str
     verdict: Verdict
     reason: str = ""
+    timed: bool = False
+
+
+@dataclass(frozen=True)
+class Paper:
+    """What an artifact's paper used, as `artifact.paper` of its configuration says; decides which runs may judge its claims.
+
+    data: labels of the paper's data sets at their full size, as jobs name them in meta.json (empty: none is needed).
+    seeds: number of seeds of the paper's means, for all jobs or by the name of a job (None, or a job that is not named: the
+    configuration's own seeds are enough at every scale).
+    overrides: what to add to the artifact's command so that its claims are judged.
+    """
+
+    data: Sequence[str] = ()
+    seeds: int | Mapping[str, int] | None = None
+    overrides: str = ""
 
 
 def _plain(value: Any) -> Any:
@@ -187,6 +225,8 @@ class Artifact:
     notes: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)  # overrides that are not the artifact's own settings
     refused: Mapping[str, str] = field(default_factory=dict)  # of a cross table: pairs that do not fit, and why
+    paper: Paper = field(default_factory=Paper)
+    references: dict[str, list[str]] = field(default_factory=dict)  # claims of other artifacts that this one shows, too
 
     def claim(
         self,
@@ -197,30 +237,144 @@ class Artifact:
         published: str,
         measured: str,
         tolerance: str,
-        holds: bool | np.bool_ | Literal["partial"] | None,
+        holds: Holds,
         reason: str = "",
+        interval: str = "",
         any_scale: bool = False,
         counts_lost: bool = False,
         rests_on: Collection[str] | None = None,
+        seeds: int | None = None,
+        timed: bool = False,
     ) -> None:
-        """Check one claim. `holds` is what was measured; at smoke scale only `any_scale` claims get a verdict.
+        """Judge one statement of the paper. What is our own, and in no paper, is a `check`.
 
-        None: nothing here can decide it. A claim of an artifact with runs that did not finish is partial at best, unless it
-        counts them itself (`counts_lost`) or they are not of the jobs that it `rests_on` (None: all).
-        `reason`: for claims that fail or hold in part, the likely cause; for all, what a reader must know.
+        Args:
+            holds: what was measured; "partial" if a part of the statement holds; None if these rows cannot decide it, and
+                then `reason` says why and what would.
+            reason: the cause of every verdict but "reproduced"; with "reproduced" what a reader must know.
+            interval: a 95 % interval of what was measured over the seeds, in words; shown where fewer seeds ran than in the paper.
+            any_scale: neither steps nor data matter (arithmetic on printed numbers, shapes of constraints).
+            counts_lost: the statement counts runs that did not finish itself; otherwise they make it partial at best.
+            rests_on: names of the jobs that were measured (None: all of the artifact's).
+            seeds: how many seeds of the paper's this statement is about (a panel that draws one); None: `Paper.seeds`.
+            timed: the verdict depends on the machine's speed.
+
+        The verdict is "inconclusive" whatever was measured where these runs cannot judge the paper's statement: at smoke scale,
+        with overrides that change the jobs, on data other than the paper's (`Paper.data`), or on the paper's data at a smaller
+        scale. With fewer seeds than the paper's it is "partial" at best.
         """
+        used = self._used(rests_on)
         verdict: Verdict = "partial" if holds == "partial" else "reproduced" if holds else "not reproduced"
+        lost = [f"{name}: {job.runs}" for name, job in used.items() if not job.complete]
+        before = []
+        if lost and not counts_lost:
+            before.append(f"Not all runs finished ({', '.join(lost)}); the others are measured.")
+        if few := None if any_scale else self._few(used, seeds):
+            before.append(f"{few}{': ' if interval else ''}{interval}.")
+        if before and verdict == "reproduced":
+            verdict = "partial"
+        why = None if any_scale and not self.changed else self._undecidable(used)
+        if why is not None:
+            verdict = "inconclusive"
+            reason = why
+        elif holds is None:
+            verdict = "inconclusive"
+        reason = " ".join(part for part in (*before, reason) if part)
+        self._add(Claim(id, statement, source, published, measured, tolerance, self.scale, verdict, reason, timed))
+
+    def check(
+        self,
+        id: str,
+        statement: str,
+        *,
+        measured: str,
+        tolerance: str,
+        holds: bool | np.bool_ | None,
+        reason: str = "",
+        any_scale: bool = False,
+        timed: bool = False,
+    ) -> None:
+        """A consistency check of ours, which no paper claims; counted apart from claims. `reason`: why it fails, or (holds None)
+        why these runs cannot decide it. At smoke scale only `any_scale` checks are decided."""
+        verdict: Verdict = "check passed" if holds else "check failed"
+        why = self._other_settings() if any_scale or self.scale != "smoke" else self._undecidable({})
+        if why is not None:
+            verdict = "inconclusive"
+            reason = why
+        elif holds is None:
+            verdict = "inconclusive"
+        self._add(Claim(id, statement, "ours", "–", measured, tolerance, self.scale, verdict, reason, timed))
+
+    def refer(self, artifact: str, *claims: str) -> None:
+        """Name claims of another artifact that this one shows as well: a claim is judged, and counted, in one place."""
+        self.references.setdefault(artifact, []).extend(claims)
+
+    def _add(self, claim: Claim) -> None:
+        if claim.id in {c.id for c in self.claims}:
+            raise ValueError(f"{self.id} has two claims with the id {claim.id!r}")
+        if not claim.reason and claim.verdict not in ("reproduced", "check passed"):
+            claim = replace(claim, reason=UNKNOWN)
+        self.claims.append(claim)
+
+    def _used(self, rests_on: Collection[str] | None) -> dict[str, JobRows]:
         if unknown := set(rests_on or ()) - set(self.jobs):
             raise ValueError(f"rests_on: {self.id} has no jobs {sorted(unknown)}; it has {list(self.jobs)}")
-        used = {name: job for name, job in self.jobs.items() if rests_on is None or name in rests_on}
-        lost = [f"{name}: {job.runs}" for name, job in used.items() if not job.complete]
-        if lost and verdict == "reproduced" and not counts_lost:
-            verdict = "partial"
-        if lost and not counts_lost:
-            reason = f"Not all runs finished ({', '.join(lost)}); the others are measured. {reason}".strip()
-        if holds is None or (self.scale == "smoke" and not any_scale) or self.changed:
-            verdict = "not tested at this scale"
-        self.claims.append(Claim(id, statement, source, published, measured, tolerance, self.scale, verdict, reason))
+        return {name: job for name, job in self.jobs.items() if rests_on is None or name in rests_on}
+
+    @property
+    def decides(self) -> str:
+        """The command that judges this artifact's claims."""
+        return f"mobench +experiment={self.id} {self.paper.overrides}".strip()
+
+    def stand_ins(self, rests_on: Collection[str] | None = None) -> list[str]:
+        """Labels of the data of these jobs that are not the paper's, each once."""
+        labels = [job.data for job in self._used(rests_on).values() if job.data is not None]
+        return sorted({label for label in labels if label not in self.paper.data})
+
+    def on_papers_data(self, rests_on: Collection[str] | None = None) -> bool:
+        """Whether these jobs ran at the paper's scale on the paper's data."""
+        return self.scale == "paper" and not self.stand_ins(rests_on)
+
+    def _undecidable(self, used: Mapping[str, JobRows]) -> str | None:
+        """Why these jobs cannot judge a statement of the paper, and what would; None if they can."""
+        if self.scale == "smoke":
+            return f"Smoke scale takes a few steps only. Decided by: {self._at('laptop')}."
+        if why := self._other_settings():
+            return why
+        stand_ins = sorted(
+            {job.data for job in used.values() if job.data is not None and job.data not in self.paper.data}
+        )
+        if stand_ins:
+            papers = " and ".join(self.paper.data) or "other data"
+            return f"The paper's data are {papers}; measured on {'; '.join(stand_ins)}. Decided by: {self.decides}."
+        if self.scale != "paper" and any(job.data is not None for job in used.values()):
+            return (
+                f"The paper's data at {self.scale} scale: fewer steps or smaller networks. Decided by: {self.decides}."
+            )
+        return None
+
+    def _other_settings(self) -> str | None:
+        if not self.changed or self._only_seeds:
+            return None
+        return f"Run with other settings than the artifact's ({overrides.shown(self.changed)}). Decided by: {self.decides}."
+
+    def _at(self, scale: str) -> str:
+        return self.decides if self.paper.overrides else f"mobench +experiment={self.id} scale={scale}"
+
+    @property
+    def _only_seeds(self) -> bool:
+        """Whether the only settings that differ are the seeds, at the paper's scale."""
+        return self.scale == "paper" and all(o.lstrip("+").startswith("seeds=") for o in self.changed)
+
+    def _few(self, used: Mapping[str, JobRows], seeds: int | None) -> str | None:
+        """How many of the paper's seeds ran, if fewer; None if all did."""
+        said = []
+        for name, job in used.items():
+            planned = self.paper.seeds.get(name) if isinstance(self.paper.seeds, Mapping) else self.paper.seeds
+            planned = planned if seeds is None else seeds
+            if planned is not None and (own := len(job.config["seeds"])) < planned:
+                said.append(f"{own} of the paper's {planned} seeds")
+        return min(said, key=len) if said else None
 
     def figure(self, figure: Any) -> None:
         """The picture: PDF with embedded fonts, and PNG."""
@@ -316,9 +470,12 @@ def draw(
     a = Artifact(
         id, config["artifact"]["title"] or id, config["scale"]["name"], {k: JobRows(f) for k, f in folders.items()}
     )
-    a.changed, a.refused = overrides.changed(command), config.get("refused", {})
+    a.changed = overrides.changed(command)
+    a.refused = config.get("refused", {})
+    a.paper = Paper(**config["artifact"]["paper"])
     if a.changed:
-        a.note(f"Not the artifact's own settings: {overrides.shown(a.changed)}. No claim is judged.")
+        judged = "Claims are partial at best." if a._only_seeds else "No claim is judged."
+        a.note(f"Not the artifact's own settings: {overrides.shown(a.changed)}. {judged}")
     lost = [f"{name} {job.runs}" for name, job in a.jobs.items() if not job.complete]
     if lost:
         a.note(f"Runs that finished: {', '.join(lost)}, all of the other jobs. Only those are measured.")
@@ -339,9 +496,10 @@ def draw(
         "command": f"mobench {overrides.shown([o for o in command if o not in DEFAULTS] or default)}",
         "jobs": {name: folder.key for name, folder in folders.items()},
         "runs": {name: str(rows.runs) for name, rows in a.jobs.items()},
-        "seconds_jobs": sum(float(rows.meta["seconds_wall"]) for rows in a.jobs.values()),
+        "seconds_jobs": sum(rows.seconds for rows in a.jobs.values()),
         "seconds_drawing": time.time() - began,
         "notes": a.notes,
+        "references": a.references,
         "inputs": unchanged.inputs(id, command, {name: folder.key for name, folder in folders.items()}, a.files, root),
         **provenance.stamp(),
     }
@@ -361,7 +519,7 @@ def tally(verdicts: Iterable[str]) -> str:
 def _say(id: str, a: Artifact, target: Path) -> None:
     console.say(f"{id}: {tally(c.verdict for c in a.claims)}; {target}")
     for c in a.claims:
-        if c.verdict in ("partial", "not reproduced"):
+        if c.verdict in ("partial", "not reproduced", "check failed"):
             console.say(f"  {c.verdict}: {c.id}: {c.statement} (published {c.published}; measured {c.measured})")
 
 

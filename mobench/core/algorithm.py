@@ -27,10 +27,15 @@ State = dict[str, Any]
 
 
 class Info(NamedTuple):
-    """What a step says about its subproblem: relative KKT residual (R,) and failed solves (R,); None if it has none."""
+    """What a step says about its subproblem, None where it has nothing to say.
+
+    Fields: kkt (R,), relative KKT residuals; fail (R,), failed solves: the loop takes no step from one; unsolvable (R,), those
+    of the failed whose program is proved to have no solution.
+    """
 
     kkt: Float[Tensor, " R"] | None = None
     fail: Bool[Tensor, " R"] | None = None
+    unsolvable: Bool[Tensor, " R"] | None = None
 
 
 @dataclass(frozen=True)
@@ -68,12 +73,14 @@ class Algorithm(ABC):
     version: ClassVar[int] = 1
     samples: ClassVar[int] = 1
     constraints: ClassVar[tuple[int, int | None]] = (0, 0)
+    enforces: ClassVar[bool] = True  # False: it joins problems with constraints, but does not use them
     constraint_kind: ClassVar[str | None] = None
     objectives: ClassVar[tuple[int, int | None]] = (1, None)
     sets: ClassVar[type[Set]] = Set
     positive: ClassVar[bool] = False
     varies: ClassVar[frozenset[str]] = frozenset()
     derivative_free: ClassVar[bool] = False  # it asks points for values alone: no graph is built
+    together: ClassVar[bool] = False  # the runs of a seed see each other: they are a population
     citation: ClassVar[str] = ""
 
     step_size: Real = 0.1

@@ -41,7 +41,10 @@ def reasons(spec: Spec, algorithm: Algorithm) -> list[str]:
     if not isinstance(spec.X, algorithm.sets):
         out.append(f"its feasible set must be {algorithm.sets.__name__}, the problem's is {type(spec.X).__name__}")
     if algorithm.positive and not spec.positive:
-        out.append("it needs objectives >= 0 (shift them by an ideal point), the problem's can be negative")
+        out.append(
+            "it needs objectives >= 0 (shift them by an ideal point), the problem's can be negative; where they never are, say so: "
+            "mobench.objectives(..., positive=True), or `positive: ClassVar[bool] = True` in the problem's class"
+        )
     return out + algorithm.misfits(spec)
 
 

@@ -1,7 +1,7 @@
 """The batched loop: one trajectory of R runs, six lines a step.
 
-State = {t, theta, oracle, alg, out, alive, kkt, fail}: nested dicts of tensors, R first in each. Saving it is the
-checkpoint; continuing from it is bit-identical on a CPU.
+State = {t, theta, oracle, alg, out, alive, kkt, fail, stopped, unsolvable}: nested dicts of tensors, R first in each.
+Saving it is the checkpoint; continuing from it is bit-identical on a CPU.
 """
 
 from __future__ import annotations
@@ -66,6 +66,8 @@ def start(
         "alive": torch.ones(R, dtype=torch.bool, device=theta.device),
         "kkt": torch.full((R,), -1.0, dtype=torch.float64, device=theta.device),
         "fail": torch.zeros(R, dtype=torch.int64, device=theta.device),
+        "stopped": torch.full((R,), -1, dtype=torch.int64, device=theta.device),
+        "unsolvable": torch.zeros(R, dtype=torch.bool, device=theta.device),
     }
 
 
@@ -79,14 +81,18 @@ def advance(
 ) -> State:
     """Run steps t = state["t"] .. until-1. `observe(t, state, point)` sees theta_t before its step.
 
-    The outputs that `observe` sees hold theta_t already. A run whose next iterate is not finite, or longer than FAR,
-    keeps its last one for good and is marked in `alive`: its neighbours do not notice. `kkt` is the largest residual of a run's
-    subproblem solves (-1: it has none), `fail` counts failed ones.
+    The outputs that `observe` sees hold theta_t already. A run whose solve fails, or whose next iterate is not finite or
+    longer than FAR, keeps its last one for good and is marked in `alive`: its neighbours do not notice. `kkt` is the largest
+    residual of a run's subproblem solves (-1: it has none), `fail` counts failed ones (0 or 1, since no step follows),
+    `stopped` is the step of that solve (-1: there is none), `unsolvable` says that its program is proved to have no solution.
     """
     oracle = seen_by(algorithm, oracle)
     X, samples = oracle.spec.X, range(algorithm.samples)
     theta, ostate, alg, out = state["theta"], state["oracle"], state["alg"], state["out"]
     alive, kkt, fail = state["alive"], state["kkt"], state["fail"]
+    # a checkpoint of an older version has neither
+    stopped = state.get("stopped", torch.full_like(fail, -1))
+    unsolvable = state.get("unsolvable", torch.zeros_like(alive))
     t = state["t"]
     with torch.no_grad():
         for t in range(state["t"], until):
@@ -102,14 +108,19 @@ def advance(
             if isinstance(alpha, torch.Tensor):  # runs with step sizes of their own
                 alpha = alpha.to(d)
             proposal = project_moving(X, theta + alpha * d, theta, points[0].moving)
-            counted = alive  # a run that has diverged solves nothing worth counting
+            counted = alive  # a run that has ended solves nothing worth counting
             alive = alive & (proposal.abs().sum(-1) < FAR)  # for good: what is left of its state may be NaN
+            if info.fail is not None:
+                ended = info.fail & counted
+                alive = alive & ~ended  # nothing takes the place of a failed solve
+                fail = fail + ended
+                stopped = torch.where(ended, t, stopped)
+                if info.unsolvable is not None:
+                    unsolvable = unsolvable | (ended & info.unsolvable)
             theta = torch.where(alive.unsqueeze(-1), proposal, theta)
             ostate = points[0].state
             if info.kkt is not None:
                 kkt = torch.where(counted, torch.fmax(kkt, info.kkt.to(kkt.dtype)), kkt)
-            if info.fail is not None:
-                fail = fail + (info.fail & counted)
             state |= {
                 "t": t + 1,
                 "theta": theta,
@@ -118,6 +129,8 @@ def advance(
                 "alive": alive,
                 "kkt": kkt,
                 "fail": fail,
+                "stopped": stopped,
+                "unsolvable": unsolvable,
             }
     return state
 

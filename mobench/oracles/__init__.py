@@ -8,6 +8,17 @@ from mobench.oracles.federated_ema import FederatedEMA
 from mobench.oracles.hypergradient import Hypergradient
 from mobench.oracles.local_steps import LocalSteps
 from mobench.oracles.minibatch import Minibatch
+from mobench.oracles.tracked_ema import TrackedEMA
 from mobench.oracles.value_gap import ValueGap
 
-__all__ = ["EMA", "Epochs", "Exact", "FederatedEMA", "Hypergradient", "LocalSteps", "Minibatch", "ValueGap"]
+__all__ = [
+    "EMA",
+    "Epochs",
+    "Exact",
+    "FederatedEMA",
+    "Hypergradient",
+    "LocalSteps",
+    "Minibatch",
+    "TrackedEMA",
+    "ValueGap",
+]

@@ -1,6 +1,7 @@
 """Quadratic bilevel problem with closed forms.
 
 f_s(x, y) = 1/2 |C_s x + E_s y - t_s|^2 + offset,    g(x, y) = 1/2 y'Ay - y'(Bx + c),    y*(x) = A^-1 (Bx + c)
+With samples:  G(x, y; i) = (1 + a_i)/2 y'Ay - y'(Bx + c + z_i),   the mean of all a_i is 0, that of all z_i as well
 """
 
 from __future__ import annotations
@@ -31,6 +32,13 @@ class Constants(NamedTuple):
     t: Float[Tensor, "S k"]
 
 
+class Samples(NamedTuple):
+    """What the terms of the lower level add to g: a (n,) to the Hessian, in units of A, and z (n, q) to c."""
+
+    a: Float[Tensor, " n"]
+    z: Float[Tensor, "n q"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class BilevelQuadratic(Bilevel):
     """All S objectives share y. phi_s is a convex quadratic, so linear scalarization gives the whole Pareto front.
@@ -38,9 +46,12 @@ class BilevelQuadratic(Bilevel):
     Fields: tasks: S. variables: P. lower: q. residuals: k, rows of C_s and E_s. spectrum: smallest and largest eigenvalue of A,
     the others lie evenly between. data_seed: the constants. A is a random rotation of its spectrum; B, C, E have standard normal
     entries over the root of the number of columns, c standard normal ones, t_s any direction and length target k^(1/2).
-    offset: added to each f_s.
+    offset: added to each f_s. samples: n, terms of the lower level's finite sum (0: it is deterministic). noise: in [0, 1), of
+    these terms: a_i is uniform in noise [-1, 1], z_i normal with standard deviation noise; each term is strongly convex in y.
+    gram: whether the columns `gram_s_t` are recorded.
 
-    Column `min_norm_square`: the squared length of the shortest convex combination of the exact hypergradients.
+    Columns: `min_norm_square`, the squared length of the shortest convex combination of the exact hypergradients; with `gram` the
+    inner products of the exact hypergradients, `gram_s_t` for s <= t.
     """
 
     whole: ClassVar[bool] = True
@@ -53,6 +64,9 @@ class BilevelQuadratic(Bilevel):
     spectrum: Sequence[float] = (0.5, 2.0)
     target: float = 3.0
     offset: float = 0.0
+    samples: int = 0
+    noise: float = 0.3
+    gram: bool = False
     data_seed: int = 0
     start: Mapping[str, Any] = field(default_factory=lambda: {"kind": "normal", "scale": 0.5})
     steps: int = 500
@@ -69,6 +83,10 @@ class BilevelQuadratic(Bilevel):
             )
         if not self.offset >= 0:
             raise ConfigError(f"problem.offset={self.offset} must be >= 0.")
+        if self.samples < 0:
+            raise ConfigError(f"problem.samples={self.samples} must be >= 0 (0: the lower level is deterministic).")
+        if not 0 <= self.noise < 1:
+            raise ConfigError(f"problem.noise={self.noise} must lie in [0, 1): every term is strongly convex in y.")
 
     @property
     def n_objectives(self) -> int:
@@ -87,6 +105,10 @@ class BilevelQuadratic(Bilevel):
         return self.lower
 
     @property
+    def lower_samples(self) -> int:
+        return self.samples
+
+    @property
     def convexity(self) -> float:
         return float(self.spectrum[0])
 
@@ -102,6 +124,11 @@ class BilevelQuadratic(Bilevel):
         dtype, device = (torch.float64, torch.device("cpu")) if like is None else (like.dtype, like.device)
         return _constants(self.data_seed, self.name, *sizes, *spectrum, float(self.target), dtype, device)
 
+    def terms(self, like: Tensor | None = None) -> Samples:
+        """What the terms of the lower level add; made once in a process."""
+        dtype, device = (torch.float64, torch.device("cpu")) if like is None else (like.dtype, like.device)
+        return _terms(self.data_seed, self.name, self.samples, self.lower, float(self.noise), dtype, device)
+
     def f(self, x: Float[Tensor, "R P"], y: Float[Tensor, "R B q"]) -> Float[Tensor, "R S"]:
         c = self.constants(x)
         return 0.5 * self._residual(c, x, y).square().sum(-1) + self.offset
@@ -115,7 +142,7 @@ class BilevelQuadratic(Bilevel):
         return 0.5 * ((y @ c.A) * y).sum(-1) - (y * (x @ c.B.mT + c.c).unsqueeze(1)).sum(-1)
 
     def view(self, x: Float[Tensor, "R P"], batch: Int[Tensor, "R b"] | None = None) -> View:
-        return _Closed(self, x)
+        return _Closed(self, x, batch)
 
     def solve(self, x: Float[Tensor, "R P"]) -> Float[Tensor, "R B q"]:
         c = self.constants(x)
@@ -125,12 +152,16 @@ class BilevelQuadratic(Bilevel):
         return self.f(x, self.solve(x))
 
     def columns_at(self, x: Float[Tensor, "R P"], y: Float[Tensor, "R B q"]) -> dict[str, Tensor]:
-        """min_norm_square: the squared length of the shortest convex combination of the exact hypergradients at x."""
+        """min_norm_square and, if wanted, gram_s_t: of the exact hypergradients at x."""
         c = self.constants(x)
         e = self._residual(c, x, self.solve(x))
         J = torch.einsum("skp,rsk->rsp", c.C + c.E @ torch.linalg.solve(c.A, c.B), e).double()
-        lam = min_norm(J @ J.mT).x.unsqueeze(1)
-        return {"min_norm_square": (lam @ J).square().sum((1, 2))}
+        G = J @ J.mT
+        lam = min_norm(G).x.unsqueeze(1)
+        out = {"min_norm_square": (lam @ J).square().sum((1, 2))}
+        if self.gram:
+            out |= {f"gram_{s + 1}_{t + 1}": G[:, s, t] for s in range(self.tasks) for t in range(s, self.tasks)}
+        return out
 
     def minimiser(self, w: Float[Tensor, "k M"]) -> Float[Tensor, "k P"]:
         """A minimiser of sum_s w_s phi_s, float64 (the shortest, where there are several)."""
@@ -165,20 +196,38 @@ def _constants(
     return Constants((0.5 * (A + A.mT)).to(device, dtype), B / P**0.5, c, C / P**0.5, E / q**0.5, t)
 
 
-class _Closed(View):
-    """Closed forms."""
+@lru_cache(maxsize=16)
+def _terms(seed: int, name: str, n: int, q: int, noise: float, dtype: torch.dtype, device: torch.device) -> Samples:
+    rng = generator(seed, problem=name, use="terms")
+    a = torch.from_numpy(rng.uniform(-1.0, 1.0, n))
+    z = torch.from_numpy(rng.standard_normal((n, q)))
+    return Samples(*(noise * (t - t.mean(0)).to(device, dtype) for t in (a, z)))
 
-    def __init__(self, problem: BilevelQuadratic, x: Tensor) -> None:
+
+class _Closed(View):
+    """Closed forms, on all terms of the lower level or on a batch of them."""
+
+    def __init__(self, problem: BilevelQuadratic, x: Tensor, batch: Tensor | None = None) -> None:
         self.problem, self.x, self.c = problem, x, problem.constants(x)
+        self.bend: Tensor | None = None  # 1 + the mean of a_i
+        self.linear = (x @ self.c.B.mT + self.c.c).unsqueeze(1)  # Bx + c + the mean of z_i
+        if batch is not None:
+            terms = problem.terms(x)
+            self.bend = 1.0 + terms.a[batch].mean(1)[:, None, None]
+            self.linear = self.linear + terms.z[batch].mean(1, keepdim=True)
+
+    def _bent(self, v: Float[Tensor, "R k q"]) -> Float[Tensor, "R k q"]:
+        product = v @ self.c.A
+        return product if self.bend is None else product * self.bend
 
     def lower(self, y: Float[Tensor, "R B q"]) -> Float[Tensor, "R B"]:
-        return self.problem.g(self.x, y)
+        return 0.5 * (self._bent(y) * y).sum(-1) - (y * self.linear).sum(-1)
 
     def lower_gradient(self, y: Float[Tensor, "R B q"]) -> Float[Tensor, "R B q"]:
-        return y @ self.c.A - (self.x @ self.c.B.mT + self.c.c).unsqueeze(1)
+        return self._bent(y) - self.linear
 
     def lower_hvp(self, y: Float[Tensor, "R B q"], v: Float[Tensor, "R k q"]) -> Float[Tensor, "R k q"]:
-        return v @ self.c.A
+        return self._bent(v)
 
     def upper(self, y: Float[Tensor, "R B q"]) -> tuple[Float[Tensor, "R S"], Float[Tensor, "R S q"]]:
         e = self.problem._residual(self.c, self.x, y)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import math
+import numbers
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -100,6 +101,13 @@ class Own(Problem):
     reference: Sequence[float | int] | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.variables, numbers.Integral) or isinstance(self.variables, bool):
+            raise ConfigError(f"dim={self.variables!r} (problem.variables) must be a whole number, the length of x.")
+        if self.bounds is not None and not _two_numbers(self.bounds):
+            raise ConfigError(
+                f"bounds={self.bounds!r} (problem.bounds) must be two numbers, (lower, upper), the same for all coordinates. Where "
+                f"they differ, scale x inside of the functions."
+            )
         super().__post_init__()
         if self.code not in _served:
             raise ConfigError(
@@ -108,7 +116,7 @@ class Own(Problem):
             )
         if self.variables < 1:
             raise ConfigError(f"problem.variables={self.variables} must be at least 1.")
-        if self.bounds is not None and (len(self.bounds) != 2 or not self.bounds[0] < self.bounds[1]):
+        if self.bounds is not None and not self.bounds[0] < self.bounds[1]:
             raise ConfigError(
                 f"problem.bounds={list(self.bounds)} must be two numbers, lower < upper, for all coordinates."
             )
@@ -223,6 +231,13 @@ class Own(Problem):
     def facts(self, runs: Runs | None = None) -> dict[str, Any]:
         functions: Functions = self._functions  # type: ignore[attr-defined]
         return {"functions": functions.source()}
+
+
+def _two_numbers(bounds: Any) -> bool:
+    try:
+        return len(bounds) == 2 and not any(isinstance(b, str) or math.isnan(float(b)) for b in bounds)
+    except (TypeError, ValueError):
+        return False
 
 
 def _shown(x: Tensor) -> str:

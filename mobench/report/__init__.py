@@ -4,7 +4,21 @@ python -m mobench.report [--results docs/results.md]
 """
 
 from mobench.report.build import build
-from mobench.report.markdown import paper_markdown, papers_markdown, results_markdown, results_summary_markdown
+from mobench.report.markdown import (
+    paper_markdown,
+    papers_markdown,
+    results_markdown,
+    results_summary_markdown,
+    verdicts,
+)
 from mobench.report.reading import declared
 
-__all__ = ["build", "declared", "paper_markdown", "papers_markdown", "results_markdown", "results_summary_markdown"]
+__all__ = [
+    "build",
+    "declared",
+    "paper_markdown",
+    "papers_markdown",
+    "results_markdown",
+    "results_summary_markdown",
+    "verdicts",
+]

@@ -16,8 +16,9 @@ from mobench.report import (
     papers_markdown,
     results_markdown,
     results_summary_markdown,
+    verdicts,
 )
-from mobench.store import outputs_root, write_atomic
+from mobench.store import KEPT, outputs_root, write_atomic
 
 MARKERS = ("<!-- results: written by make report -->", "<!-- end of results -->")
 
@@ -33,7 +34,17 @@ def renew(path: Path, table: str) -> None:
 
 def complete(outputs: Path | None, expected: Iterable[str]) -> None:
     """Raise MobenchError unless every artifact is drawn, none at smoke scale: a page is not overwritten by less."""
+    from mobench.keep import drawings
+
     root = (outputs or outputs_root()) / "artifacts"
+    undrawn = [
+        id for id in drawings() if not ((outputs or outputs_root()) / KEPT / "artifacts" / id / "claims.json").exists()
+    ]
+    if undrawn:
+        raise MobenchError(
+            f"--results, --readme and --papers need what is drawn from kept rows, too; missing: {', '.join(undrawn)}. Run "
+            f"`make kept` first (the report itself is built)."
+        )
     missing = []
     for id in expected:
         origin = root / id / "provenance.json"
@@ -73,7 +84,10 @@ def main(argv: list[str] | None = None) -> int:
             complete(args.outputs, expected)
         if args.results is not None:
             write_atomic(args.results, results_markdown(args.outputs, expected).encode())
-            print(f"results: {args.results}")
+            record = [json.dumps(v) for v in verdicts(args.outputs)]
+            listed = "[\n" + ",\n".join(record) + "\n]\n"
+            write_atomic(args.results.with_suffix(".json"), listed.encode())
+            print(f"results: {args.results}, {args.results.with_suffix('.json')}")
         if args.readme is not None:
             renew(args.readme, papers_markdown(args.outputs, expected))
             print(f"readme: {args.readme}")

@@ -1,7 +1,8 @@
 """From outputs/ to a static site that opens from disk. Reads artifact and job folders, computes nothing new.
 
     outputs/report/index.html              papers and their artifacts; claims.html, runs.html, data.html: all of a kind
-    outputs/report/artifacts/<id>.html     a page per artifact; runs/<key>.html per job, data/<name>.html per data set
+    outputs/report/artifacts/<id>.html     a page per artifact; kept/<id>.html per artifact that is drawn from kept rows
+    outputs/report/runs/<key>.html         a page per job; data/<name>.html per data set
     outputs/report/assets/                 style, script, copies of figures and tables: the folder can be zipped and sent
 
 The same inputs give the same bytes, except for the line of index.html with the build date. Only what changed is written.
@@ -34,9 +35,10 @@ def build(root: Path | None = None, expected: Sequence[str] = ()) -> Path:
     site = collect(root, expected)
     names = _thumbnails(site)
     written = [_write(target, name, data) for name, data in (styles() | site.assets).items()]
-    for id, name in names.items():
+    for page, name in names.items():
         if not (target / name).is_file():  # its name holds the figure's digest: what is there is right
-            _write(target, name, _thumbnail(site.assets[f"assets/{id}/figure.png"]))
+            (entry,) = (e for e in site.everything if e.page == page)
+            _write(target, name, _thumbnail(site.assets[f"{entry.assets}/figure.png"]))
         written.append(name)
     written += [_write(target, name, data) for name, data in pages(site, names)]
     _remove_stale(target, written)
@@ -52,9 +54,10 @@ def _write(target: Path, name: str, data: bytes) -> str:
 
 
 def _thumbnails(site: Site) -> dict[str, str]:
-    """The address of each artifact's small figure."""
-    drawn = {e.id: site.assets[f"assets/{e.id}/figure.png"] for e in site.entries if e.figure}
-    return {id: f"assets/{id}/small-{sha256(data).hexdigest()[:12]}.webp" for id, data in drawn.items()}
+    """The address of each artifact's small figure, by the artifact's page."""
+    drawn = {e.page: e for e in site.everything if e.figure}
+    digests = {page: sha256(site.assets[f"{e.assets}/figure.png"]).hexdigest()[:12] for page, e in drawn.items()}
+    return {page: f"{e.assets}/small-{digests[page]}.webp" for page, e in drawn.items()}
 
 
 def _thumbnail(png: bytes) -> bytes:
@@ -69,7 +72,7 @@ def _thumbnail(png: bytes) -> bytes:
 def _remove_stale(target: Path, written: Iterable[str]) -> None:
     """Pages and files of artifacts and jobs that are gone."""
     known = set(written)
-    for part in ("assets", "artifacts", "runs", "data"):
+    for part in ("assets", "artifacts", "kept", "runs", "data"):
         for path in sorted((target / part).rglob("*"), reverse=True):
             if path.is_dir():
                 if not any(path.iterdir()):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
-from mobench.report.model import FAILING, UNREADABLE, VERDICTS, Site, Verdict
+from mobench.report.model import FAILING, UNREADABLE, VERDICTS, Entry, Site, Verdict, count
 from mobench.report.reading import artifacts
 from mobench.report.words import duration
 from mobench.store import outputs_root
@@ -33,48 +34,81 @@ def _mark(verdict: Verdict) -> str:
     return f"{verdict.symbol} {verdict.name}"
 
 
+CLAIMS = ("yes", "part", "no", "skip")  # keys of the verdicts of claims; the others are of checks
+
+
+def _cell(counts: Iterable[tuple[Verdict, int]]) -> str:
+    """Claims per verdict, in one cell: ✓ 45 ◐ 10 ✗ 6 ○ 36."""
+    parts = [f"{v.symbol}&nbsp;{n}" for v, n in counts if n and v.key in CLAIMS]
+    return " ".join(parts) or "–"
+
+
+def _checks(counts: Iterable[tuple[Verdict, int]]) -> str:
+    """Our own checks: 12 passed, 1 failed."""
+    by = {v.key: n for v, n in counts}
+    passed = by.get("pass", 0)
+    failed = by.get("fail", 0)
+    if not passed + failed:
+        return "–"
+    return f"{passed} passed" + (f", {failed} failed" if failed else "")
+
+
 def results_summary_markdown(root: Path | None = None, expected: Sequence[str] = ()) -> str:
     """A line per artifact: id, verdict counts, command."""
     return _summary(artifacts(root or outputs_root(), expected))
 
 
+LEGEND = ", ".join(f"{v.symbol} {v.name}" for v in VERDICTS.values() if v.key in CLAIMS)
+
+
 def papers_markdown(root: Path | None = None, expected: Sequence[str] = ()) -> str:
-    """A line per paper: artifacts, verdict counts, the command that draws them all."""
+    """A line per paper: what `make reproduce` prints, what kept rows say, the command that draws all of its artifacts."""
     site = artifacts(root or outputs_root(), expected)
-    heads = [v.name for v in VERDICTS.values()]
+    scales = ", ".join(_scales(site.entries)) or "–"
+    kept = ", ".join(_scales(site.kept)) or "–"
     lines = [
-        f"| paper | artifacts | {' | '.join(heads)} | command |",
-        "| --- |" + " ---: |" * (len(heads) + 1) + " --- |",
+        f"| paper | artifacts | `make reproduce` ({scales} scale) | kept rows ({kept} scale) | own checks | command |",
+        "| --- | ---: | --- | --- | --- | --- |",
     ]
 
-    def line(name: str, drawn: int, known: int, counts: Iterable[tuple[Verdict, int]], command: str) -> str:
-        cells = [str(n) if n else "–" for v, n in counts if v is not UNREADABLE]
+    def line(name: str, known: int, entries: Sequence[Entry], own: Sequence[Entry], command: str) -> str:
+        drawn = sum(e.built for e in entries)
         of = f"{drawn}" if drawn == known else f"{drawn} of {known}"
+        cells = [_cell(count(entries)), _cell(count(own)), _checks(count([*entries, *own]))]
         return f"| {name} | {of} | {' | '.join(cells)} | {_code(command)} |"
 
     for paper in site.papers:
-        drawn = sum(e.built for e in paper.entries)
         known = len(paper.entries) + len(paper.waiting)
-        lines.append(line(_md(paper.short), drawn, known, paper.counts, f"mobench +experiment={paper.id}/all"))
-    drawn, known = sum(e.built for e in site.entries), sum(len(p.entries) + len(p.waiting) for p in site.papers)
-    lines.append(line("**all**", drawn, known, site.counts, "make reproduce"))
-    return "\n".join(lines) + "\n"
+        lines.append(line(_md(paper.short), known, paper.entries, paper.kept, f"mobench +experiment={paper.id}/all"))
+    known = sum(len(p.entries) + len(p.waiting) for p in site.papers)
+    lines.append(line("**all**", known, site.entries, site.kept, "make reproduce"))
+    return (
+        "\n".join([*lines, "", f"{LEGEND}. Each claim is counted once; checks are ours and no paper claims them."])
+        + "\n"
+    )
+
+
+def _scales(entries: Iterable[Entry]) -> list[str]:
+    order = ("smoke", "laptop", "paper")
+    return sorted({e.scale for e in entries if e.scale in order}, key=order.index)
 
 
 def paper_markdown(id: str, root: Path | None = None, expected: Sequence[str] = ()) -> str:
-    """A line per artifact of one paper: what it is, its verdicts, what it took to run and draw, its command."""
+    """A line per artifact of one paper and scale: what it is, its verdicts, what it took to run and draw, its command."""
     site = artifacts(root or outputs_root(), expected)
-    lines = ["| artifact | what | verdicts | took | command |", "| --- | --- | --- | --- | --- |"]
-    for entry in (e for p in site.papers if p.id == id for e in [*p.entries, *p.waiting]):
-        verdicts = " ".join(f"{v.symbol}&nbsp;{n}" for v, n in entry.counts if n) if entry.built else "not drawn yet"
+    lines = [
+        "| artifact | what | scale | claims | checks | took | command |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for entry in (e for p in site.papers if p.id == id for e in [*p.entries, *p.waiting, *p.kept]):
+        verdicts = _cell(entry.counts) if entry.built else "not drawn yet"
         times = [entry.origin.get(key) for key in ("seconds_jobs", "seconds_drawing")]
         seconds = duration(sum(float(t) for t in times if t is not None)) if None not in times else "–"
-        scale = "" if entry.scale in ("–", "laptop") else f" ({entry.scale})"
-        cells = [_md(entry.name), _md(entry.title), verdicts or "–", seconds + scale, _code(entry.command)]
-        lines.append(f"| {' | '.join(cells)} |")
-    legend = ", ".join(f"{v.symbol} {v.name}" for v in VERDICTS.values())
-    took = "*took*: wall time of its jobs one after the other, shared ones included, and of drawing; measured where it was drawn."
-    return "\n".join([*lines, "", f"{legend}; {took}"]) + "\n"
+        scale = f"{entry.scale}{', kept rows' if entry.kept else ''}"
+        cells = [_md(entry.name), _md(entry.title), scale, verdicts, _checks(entry.counts), seconds]
+        lines.append(f"| {' | '.join(cells)} | {_code(entry.command)} |")
+    took = "*took*: wall time of its jobs one after the other, shared ones included, and of drawing; measured where it was run."
+    return "\n".join([*lines, "", f"{LEGEND}; {took}"]) + "\n"
 
 
 def _summary(site: Site) -> str:
@@ -82,18 +116,33 @@ def _summary(site: Site) -> str:
         return "No artifact has been drawn yet.\n"
     heads = [v.name for v in VERDICTS.values()]
     lines = [
-        f"| artifact | {' | '.join(heads)} | command |",
-        "| --- |" + " ---: |" * len(heads) + " --- |",
+        f"| artifact | scale | {' | '.join(heads)} | command |",
+        "| --- | --- |" + " ---: |" * len(heads) + " --- |",
     ]
     for paper in site.papers:
-        for entry in [*paper.entries, *paper.waiting]:
+        for entry in [*paper.entries, *paper.waiting, *paper.kept]:
             cells = [str(n) if n else "–" for v, n in entry.counts if v is not UNREADABLE]
             state = "" if entry.built else " (not drawn yet)"
             state = " (damaged: see the report)" if entry.problems else state
-            lines.append(f"| {_md(entry.id)}{state} | {' | '.join(cells)} | {_code(entry.command)} |")
+            scale = f"{entry.scale}{', kept rows' if entry.kept else ''}"
+            lines.append(f"| {_md(entry.id)}{state} | {scale} | {' | '.join(cells)} | {_code(entry.command)} |")
     total = [str(n) for v, n in site.counts if v is not UNREADABLE]
-    lines.append(f"| **all** | {' | '.join(total)} | `make reproduce` |")
+    lines.append(f"| **all** | {', '.join(_scales(site.entries))} | {' | '.join(total)} | `make reproduce` |")
+    if site.kept:
+        total = [str(n) for v, n in site.kept_counts if v is not UNREADABLE]
+        scales = ", ".join(_scales(site.kept))
+        lines.append(f"| **all** | {scales}, kept rows | {' | '.join(total)} | `make kept` |")
     return "\n".join(lines) + "\n"
+
+
+def verdicts(root: Path | None = None) -> list[dict[str, Any]]:
+    """Every claim of both columns with its verdict, for the test that recomputes them."""
+    site = artifacts(root or outputs_root())
+    return [
+        {"artifact": e.id, "kept": e.kept, "claim": c.id, "verdict": c.verdict.name, "timed": c.timed}
+        for e in site.everything
+        for c in e.claims
+    ]
 
 
 def results_markdown(root: Path | None = None, expected: Sequence[str] = ()) -> str:
@@ -102,10 +151,13 @@ def results_markdown(root: Path | None = None, expected: Sequence[str] = ()) -> 
     lines = [
         "# Results",
         "",
-        "Written by `make report` from `outputs/artifacts/`; do not edit. The same with figures, tables and "
-        "provenance: `outputs/report/index.html`.",
+        "Written by `make report` from `outputs/artifacts/` (what `make reproduce` draws) and `outputs/kept/` (what `make kept` "
+        "draws from rows that come with the project); do not edit. The same with figures, tables and provenance: "
+        "`outputs/report/index.html`.",
         "",
-        f"{sum(n for _, n in site.counts)} claims of {len(site.entries)} artifacts: {_tally(site.counts)}.",
+        f"`make reproduce`, {', '.join(_scales(site.entries)) or '–'} scale, {len(site.entries)} artifacts: {_tally(site.counts)}. "
+        f"Kept rows, {', '.join(_scales(site.kept)) or '–'} scale, {len(site.kept)} artifacts: {_tally(site.kept_counts)}. "
+        "Each claim is judged in one artifact; others refer to it. Checks are ours; no paper claims them.",
         "",
         *[f"- **{_mark(v)}**: {v.meaning}." for v in VERDICTS.values()],
         "",
@@ -115,35 +167,56 @@ def results_markdown(root: Path | None = None, expected: Sequence[str] = ()) -> 
     ]
     for paper in site.papers:
         lines += ["", f"## {_md(paper.short)}", "", *([f"*{_md(paper.title)}*", ""] if paper.title else [])]
-        scales = sorted({e.scale for e in paper.entries if e.scale != "–"})
-        commits = sorted({e.commit for e in paper.entries if e.origin})
-        origin = [f"scale {', '.join(scales)}"] if scales else []
-        origin += [f"drawn from {', '.join(commits)}"] if commits else []
-        lines += [_md("; ".join([_tally(paper.counts), *origin])) + ".", ""]
-        lines += ["| artifact | claim | published | measured | verdict | command |", "|" + " --- |" * 6]
-        for entry in paper.entries:
-            for c in entry.claims:
-                cells = [_md(x) for x in (entry.id, c.statement, c.published, c.measured, _mark(c.verdict))]
-                lines.append(f"| {' | '.join(cells)} | {_code(entry.command)} |")
-            if not entry.claims:
-                why = "damaged, see below" if entry.problems else "no claims"
-                lines.append(f"| {_md(entry.id)} | – | – | – | {why} | {_code(entry.command)} |")
-        for entry in paper.waiting:
-            lines.append(f"| {_md(entry.id)} | – | – | – | not drawn yet | {_code(entry.command)} |")
-        # at the paper's own scale a claim that is not tested has a cause, too
+        for title, entries in (("`make reproduce`", paper.entries), ("Kept rows", paper.kept)):
+            if not entries:
+                continue
+            commits = sorted({e.commit for e in entries if e.origin})
+            origin = [f"scale {', '.join(_scales(entries))}"] if _scales(entries) else []
+            origin += [f"drawn from {', '.join(commits)}"] if commits else []
+            lines += [f"**{title}**: {_md('; '.join([_tally(count(entries)), *origin]))}.", ""]
+            lines += ["| artifact | claim | published | measured | verdict | command |", "|" + " --- |" * 6]
+            for entry in entries:
+                for c in entry.claims:
+                    cells = [_md(x) for x in (entry.id, c.statement, c.published, c.measured, _mark(c.verdict))]
+                    lines.append(f"| {' | '.join(cells)} | {_code(entry.command)} |")
+                if not entry.claims:
+                    why = (
+                        "damaged, see below"
+                        if entry.problems
+                        else "judged elsewhere"
+                        if entry.references
+                        else "no claims"
+                    )
+                    lines.append(f"| {_md(entry.id)} | – | – | – | {why} | {_code(entry.command)} |")
+            lines.append("")
+        if paper.waiting:
+            lines += ["Not drawn yet:", ""]
+            lines += [f"- {_md(entry.id)}: {_code(entry.command)}" for entry in paper.waiting]
+            lines.append("")
         failing = [
             (e, c)
-            for e in paper.entries
+            for e in (*paper.entries, *paper.kept)
             for c in e.claims
-            if c.verdict.name in FAILING or (c.verdict.key == "skip" and c.scale == "paper")
+            if c.verdict.name in FAILING or c.verdict.key == "skip"
         ]
         if failing:
-            lines += ["", "Why claims fail, hold in part or are not decided at the scale of the paper:", ""]
+            lines += ["Why claims fail, hold in part, or are not decided:", ""]
             lines += [
-                f"- {_md(e.id)}, {_md(c.id)} ({_mark(c.verdict)}): {_md(c.reason) or 'no reason is on record.'}"
+                f"- {_md(e.id)}{' (kept rows)' if e.kept else ''}, {_md(c.id)} ({_mark(c.verdict)}): "
+                f"{_md(c.reason) or 'no reason is on record.'}"
                 for e, c in failing
             ]
-        damaged = [(e, p) for e in paper.entries for p in e.problems]
+            lines.append("")
+        shown = [(e, id, claims) for e in (*paper.entries, *paper.kept) for id, claims in e.references.items()]
+        if shown:
+            lines += ["Claims that are shown here and judged elsewhere:", ""]
+            lines += [
+                f"- {_md(e.id)}{' (kept rows)' if e.kept else ''} shows {_md(', '.join(claims))} of {_md(id)}"
+                for e, id, claims in shown
+            ]
+            lines.append("")
+        damaged = [(e, p) for e in (*paper.entries, *paper.kept) for p in e.problems]
         if damaged:
-            lines += ["", "What could not be read:", "", *[f"- {_md(e.id)}: {_md(p)}" for e, p in damaged]]
+            lines += ["What could not be read:", "", *[f"- {_md(e.id)}: {_md(p)}" for e, p in damaged], ""]
+        lines.pop()
     return "\n".join(lines) + "\n"

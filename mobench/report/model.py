@@ -25,7 +25,7 @@ PAPERS = {
 
 @dataclass(frozen=True)
 class Verdict:
-    """One of the four verdicts of a claim, or `unreadable`: how it looks and what it means."""
+    """One of the verdicts of a claim or a check, or `unreadable`: how it looks and what it means."""
 
     key: str
     name: str
@@ -41,14 +41,16 @@ VERDICTS = {
         Verdict("no", "not reproduced", "✗", "measured, and it does not hold: a finding, with its likely cause"),
         Verdict(
             "skip",
-            "not tested at this scale",
+            "inconclusive",
             "○",
-            "these runs cannot decide it: they are too small, or what the reason names is missing",
+            "these runs cannot decide it; the reason says why (too small, cut off, other data) and what would",
         ),
+        Verdict("pass", "check passed", "•", "a consistency check of ours, which no paper claims"),
+        Verdict("fail", "check failed", "!", "a consistency check of ours that fails, with its likely cause"),
     )
 }
-UNREADABLE = Verdict("bad", "unreadable", "!", "the claim's record is damaged; draw the artifact again")
-FAILING = ("partial", "not reproduced")
+UNREADABLE = Verdict("bad", "unreadable", "?", "the claim's record is damaged; draw the artifact again")
+FAILING = ("partial", "not reproduced", "check failed")
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,7 @@ class Claim:
     scale: str
     verdict: Verdict
     reason: str
+    timed: bool = False
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,7 @@ class Entry:
     name: str
     title: str = ""
     built: bool = True
+    kept: bool = False  # drawn from rows that come with the project, beside the one that `make reproduce` draws
     problems: list[str] = field(default_factory=list)
     claims: list[Claim] = field(default_factory=list)
     figure: Figure | None = None
@@ -98,9 +102,25 @@ class Entry:
         return f"{self.paper}/{self.name}" if self.name else self.paper
 
     @property
+    def file(self) -> str:
+        """Its page, from the report's folder."""
+        return f"{'kept' if self.kept else 'artifacts'}/{self.id}.html"
+
+    @property
     def page(self) -> str:
         """Address of its page, from the report's folder."""
-        return quote(f"artifacts/{self.id}.html")
+        return quote(self.file)
+
+    @property
+    def assets(self) -> str:
+        """Folder of its files in the report."""
+        return f"assets/{'kept/' if self.kept else ''}{self.id}"
+
+    @property
+    def references(self) -> dict[str, list[str]]:
+        """Claims of other artifacts that it shows, too, by artifact."""
+        found = self.origin.get("references")
+        return {str(k): [str(c) for c in v] for k, v in found.items()} if isinstance(found, dict) else {}
 
     @property
     def label(self) -> str:
@@ -168,11 +188,17 @@ class Paper:
     title: str
     entries: list[Entry]
     waiting: list[Entry]
+    kept: list[Entry] = field(default_factory=list)
 
     @property
     def counts(self) -> list[tuple[Verdict, int]]:
-        """Claims per verdict."""
+        """Claims per verdict of what `make reproduce` draws."""
         return count(self.entries)
+
+    @property
+    def kept_counts(self) -> list[tuple[Verdict, int]]:
+        """Claims per verdict of what is drawn from kept rows."""
+        return count(self.kept)
 
 
 @dataclass
@@ -226,8 +252,10 @@ class Job:
 
     @property
     def seconds(self) -> float | None:
-        """Wall time."""
-        return measured(self.origin.get("seconds_wall"))
+        """Wall time of all sessions; at least training and evaluation, where the rows name the last session's alone."""
+        wall = measured(self.origin.get("seconds_wall"))
+        parts = [measured(self.origin.get(name)) or 0.0 for name in ("seconds_train", "seconds_evaluate")]
+        return None if wall is None else max(wall, sum(parts))
 
     @property
     def commit(self) -> str:
@@ -258,7 +286,7 @@ class Job:
     @property
     def entries(self) -> list[Entry]:
         """Artifacts that draw it."""
-        return list({entry.id: entry for entry, _ in self.used}.values())
+        return list({(entry.kept, entry.id): entry for entry, _ in self.used}.values())
 
 
 RUNNERS_KEYS = frozenset(
@@ -312,7 +340,7 @@ class DataSet:
     @property
     def entries(self) -> list[Entry]:
         """Artifacts that rest on it."""
-        return list({entry.id: entry for job in self.jobs for entry in job.entries}.values())
+        return list({(entry.kept, entry.id): entry for job in self.jobs for entry in job.entries}.values())
 
     @property
     def pictures(self) -> list[Entry]:
@@ -330,8 +358,28 @@ class Site:
 
     @property
     def entries(self) -> list[Entry]:
-        """All artifacts that have a folder."""
+        """All artifacts that have a folder in outputs/artifacts."""
         return [e for p in self.papers for e in p.entries]
+
+    @property
+    def kept(self) -> list[Entry]:
+        """All artifacts that were drawn from kept rows."""
+        return [e for p in self.papers for e in p.kept]
+
+    @property
+    def everything(self) -> list[Entry]:
+        """Both."""
+        return [*self.entries, *self.kept]
+
+    @property
+    def kept_counts(self) -> list[tuple[Verdict, int]]:
+        """Claims per verdict of what is drawn from kept rows."""
+        return count(self.kept)
+
+    @property
+    def all_counts(self) -> list[tuple[Verdict, int]]:
+        """Claims per verdict of both."""
+        return count(self.everything)
 
     @property
     def waiting(self) -> list[Entry]:
@@ -340,7 +388,7 @@ class Site:
 
     @property
     def counts(self) -> list[tuple[Verdict, int]]:
-        """Claims per verdict."""
+        """Claims per verdict of what `make reproduce` draws."""
         return count(self.entries)
 
     @cached_property

@@ -73,8 +73,8 @@ def pages(site: Site, thumbnails: dict[str, str]) -> Iterator[tuple[str, bytes]]
         base = "../" * address.count("/")
         return address, env.get_template(template).render(site=site, base=base, **values).encode()
 
-    commits = sorted({e.commit for e in site.entries if e.origin})
-    scales = sorted({e.scale for e in site.entries if e.scale != "–"})
+    commits = sorted({e.commit for e in site.everything if e.origin})
+    scales = sorted({e.scale for e in site.everything if e.scale != "–"})
     head = {"commit": commit(provenance.code()), "commits": commits, "scales": scales}
     yield page(
         "index.html",
@@ -93,12 +93,16 @@ def pages(site: Site, thumbnails: dict[str, str]) -> Iterator[tuple[str, bytes]]
         thumbnails=thumbnails,
         without=sum(job.key not in site.data_of for job in site.jobs),
     )
+    pages_of = {(e.kept, e.id): e.page for e in site.everything}
     for paper in site.papers:
-        for i, entry in enumerate(paper.entries):
-            around = (paper.entries[i - 1] if i else None, paper.entries[i + 1] if i + 1 < len(paper.entries) else None)
-            own = {"paper": paper, "e": entry, "around": around, "runtime": runtime(entry, site)}
-            yield page(f"artifacts/{entry.id}.html", "artifact.html", here="", **own)
-    settings = {e.id: _settings(site.by_key[k] for k in e.jobs.values() if k in site.by_key) for e in site.entries}
+        for group in (paper.entries, paper.kept):
+            for i, entry in enumerate(group):
+                around = (group[i - 1] if i else None, group[i + 1] if i + 1 < len(group) else None)
+                other = pages_of.get((not entry.kept, entry.id))
+                shown = {id: (pages_of.get((False, id)), claims) for id, claims in entry.references.items()}
+                own = {"paper": paper, "e": entry, "around": around, "runtime": runtime(entry, site), "group": group}
+                yield page(entry.file, "artifact.html", here="", other=other, shown=shown, **own)
+    settings = {e.page: _settings(site.by_key[k] for k in e.jobs.values() if k in site.by_key) for e in site.everything}
     for job in site.jobs:
         yield page(f"runs/{job.key}.html", "job.html", here="", job=job, apart=_apart(job, settings))
     for data in site.data:
@@ -121,7 +125,14 @@ def _choices(site: Site) -> dict[str, list[tuple[str, str]]]:
         "problem": plain(job.problem for job in site.jobs),
         "algorithm": plain(job.algorithm for job in site.jobs),
         "scale": plain(job.scale for job in site.jobs),
-        "artifact": [(e.id, f"{p.short}: {e.label}") for p in site.papers for e in p.entries if e.id in used],
+        "artifact": list(
+            {
+                e.id: (e.id, f"{p.short}: {e.label}")
+                for p in site.papers
+                for e in (*p.entries, *p.kept)
+                if e.id in used
+            }.values()
+        ),
         "data": [(data.slug, data.label) for data in site.data],
     }
 
@@ -149,7 +160,7 @@ def _identity(job: Job) -> dict[str, str]:
 def _apart(job: Job, settings: dict[str, dict[str, set[str]]]) -> tuple[Entry, list[tuple[str, str]]] | None:
     """What sets a job apart from the others of an artifact: of the one with whose jobs it has most in common."""
     own = _identity(job)
-    found = [(e, [(k, v) for k, v in own.items() if settings[e.id][k] != {v}]) for e in job.entries]
+    found = [(e, [(k, v) for k, v in own.items() if settings[e.page][k] != {v}]) for e in job.entries]
     return min((f for f in found if f[1]), key=lambda f: len(f[1]), default=None)
 
 
@@ -180,5 +191,5 @@ def _sizes(data: DataSet) -> dict[str, list[tuple[str, str]]]:
 
 
 def _by_paper(entries: list[Entry], site: Site) -> list[tuple[Paper, list[Entry]]]:
-    ids = {e.id for e in entries}
-    return [(p, mine) for p in site.papers if (mine := [e for e in p.entries if e.id in ids])]
+    pages = {e.page for e in entries}
+    return [(p, mine) for p in site.papers if (mine := [e for e in (*p.entries, *p.kept) if e.page in pages])]

@@ -16,7 +16,7 @@ from mobench.errors import MobenchError
 from mobench.report.model import PAPERS, UNREADABLE, VERDICTS, Claim, Entry, Figure, Job, Paper, Site
 from mobench.report.sheets import job_rows, parsed, sheet
 from mobench.report.words import measured, moment, text
-from mobench.store import results_root
+from mobench.store import KEPT, results_root
 
 # of a job's configuration: what its rows do not depend on, or what its page says elsewhere
 _ASIDE = frozenset(
@@ -60,6 +60,7 @@ def _claims(value: Sequence[Any], entry: Entry) -> list[Claim]:
             id=text(record.get("id") or f"claim-{i + 1}"),
             verdict=UNREADABLE if missing else verdict,
             reason=text(reason) if reason else "",
+            timed=bool(record.get("timed")),
             **fields,
         )
         claims.append(claim)
@@ -81,9 +82,9 @@ def png_size(data: bytes) -> tuple[int, int]:
     return width, height
 
 
-def _entry(folder: Path, id: str, assets: dict[str, bytes]) -> Entry:
+def _entry(folder: Path, id: str, assets: dict[str, bytes], kept: bool = False) -> Entry:
     paper, _, name = id.partition("/")
-    entry = Entry(paper, name)
+    entry = Entry(paper, name, kept=kept)
     unfinished = "the artifact was never drawn to its end. Its command draws it again."
     claims = _json(folder / "claims.json", entry, list, unfinished)
     origin = _json(folder / "provenance.json", entry, dict, "nothing says where the numbers come from.")
@@ -100,7 +101,7 @@ def _entry(folder: Path, id: str, assets: dict[str, bytes]) -> Entry:
             continue
         except OSError as error:
             entry.problems.append(f"{file} cannot be read ({error}).")
-    base = "assets/" + id
+    base = entry.assets
     if "figure.png" in files:
         try:
             width, height = png_size(files["figure.png"])
@@ -151,19 +152,22 @@ def _folders(base: Path) -> dict[str, Path]:
 
 
 def artifacts(root: Path, expected: Sequence[str] = ()) -> Site:
-    """Read artifact folders under `root`, but no jobs; `expected` ids without a folder are listed as not drawn."""
+    """Read artifact folders under `root` and those drawn from kept rows (`root/kept`), but no jobs; `expected` ids without a
+    folder are listed as not drawn."""
     assets: dict[str, bytes] = {}
     folders = _folders(root / "artifacts")
     entries = [_entry(folder, id, assets) for id, folder in folders.items()]
+    kept = [_entry(folder, id, assets, kept=True) for id, folder in _folders(root / KEPT / "artifacts").items()]
     waiting = [_unbuilt(id) for id in sorted(set(expected) - set(folders))]
-    ids = {e.paper for e in entries + waiting}
+    ids = {e.paper for e in entries + waiting + kept}
     found = []
     for id in [p for p in PAPERS if p in ids] + sorted(ids - set(PAPERS)):
         short, title = PAPERS.get(id, (id, ""))
-        mine, others = (
-            sorted((e for e in group if e.paper == id), key=lambda e: _natural(e.name)) for group in (entries, waiting)
+        mine, others, own = (
+            sorted((e for e in group if e.paper == id), key=lambda e: _natural(e.name))
+            for group in (entries, waiting, kept)
         )
-        found.append(Paper(id, short, title, mine, others))
+        found.append(Paper(id, short, title, mine, others, own))
     return Site(found, [], assets)
 
 
@@ -248,10 +252,10 @@ def collect(root: Path, expected: Sequence[str] = ()) -> Site:
     folders = [p for p in base.iterdir() if p.is_dir() and not p.name.startswith(".")] if base.is_dir() else []
     # rows that come with the project serve artifacts that were never run here
     kept = results_root() / "runs"
-    drawn = {key for entry in site.entries for key in entry.jobs.values()} - {p.name for p in folders}
+    drawn = {key for entry in site.everything for key in entry.jobs.values()} - {p.name for p in folders}
     folders += [kept / key for key in drawn if Path(key).name == key and (kept / key).is_dir()]
     site.jobs = [_job(p, p.parent == kept) for p in sorted(folders, key=lambda p: p.name)]
-    for entry in site.entries:
+    for entry in site.everything:
         for name, key in entry.jobs.items():
             if key in site.by_key:
                 site.by_key[key].used.append((entry, name))

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from mobench.subproblems.arrays import Array, arrays, runs_last, tensor
@@ -45,6 +45,30 @@ def ferero_dual(program: Dual, K: Float[Tensor, "R M M"], F: Float[Tensor, "R M"
     """Weights w = A_ag' lambda of the objectives at Gram matrix K and values F, with the certificate of the QP and of the
     equality row B_h J d + c_h H = 0 (relative to its own terms)."""
     return _plane(program, K, F) or _eliminate(program, K, F)
+
+
+def unreachable(program: Dual, K: Float[Tensor, "R M M"], F: Float[Tensor, "R M"]) -> Bool[Tensor, " R"]:
+    """Runs whose equalities no direction meets: proved by a y with y' B_h J = 0 and y'H != 0 (Farkas).
+
+    y is the part of H in the null space of S = B_h K B_h' = (B_h J)(B_h J)'. B_h J d = -c_h H has no solution then, the
+    program of the direction is infeasible and its dual unbounded along y. Zero is what rounding leaves of it: |y' B_h J|
+    up to 1e-13 of |J| (one row; more: eigenvalues up to 1e-13 of the largest), y'H up to `TOLERANCE` of its terms.
+    """
+    h = program.bh.shape[1]
+    if h == 0:
+        return torch.zeros_like(F[:, 0], dtype=torch.bool)
+    B, F = program.rows[:, -h:].double(), F.double()
+    K = K.double()
+    H = (B @ F.unsqueeze(2)).squeeze(2) + program.bh
+    size = ((B.abs() @ F.abs().unsqueeze(2)).squeeze(2) + program.bh.abs()).amax(1)
+    trace = K.diagonal(dim1=1, dim2=2).sum(1)
+    # NaN in one run must not stop its neighbours: the eigensolver raises on it
+    finite = (trace + H.sum(1)).isfinite()
+    unit = torch.where(finite & (trace > 0), trace, 1.0)[:, None, None]
+    values, vectors = torch.linalg.eigh(torch.where(finite[:, None, None], B @ K @ B.mT / unit, 0.0))
+    null = (values <= 1e-26) | (values <= 1e-13 * values[:, -1:]) & (values < values[:, -1:])
+    y = (vectors.mT @ torch.where(finite[:, None], H, 0.0).unsqueeze(2)).squeeze(2) * null
+    return finite & (y.norm(dim=1) > TOLERANCE * size)
 
 
 def _plane(program: Dual, K: Float[Tensor, "R M M"], F: Float[Tensor, "R M"]) -> Solution | None:

@@ -6,6 +6,7 @@ goes through complementary pivoting.
 """
 
 from types import ModuleType
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ from mobench.subproblems.solution import GROWTH, TINY, Solution, best_try, certi
 
 DUST = 1e-30  # a coordinate of this size, in units of its scale, is a zero that rounding has missed
 FLAT = 1e-16  # Q_ii below this, relative to the largest, is what rounding leaves of a zero
+DROPS = 3  # solves without bounds that are far from x: each shows more of them
 RIDGES = (0.0, 1e-13, 1e-12, 1e-11, 1e-10)  # tried in turn where Q is singular only up to rounding
 
 
@@ -82,6 +84,29 @@ def _root(xp: ModuleType, x: Array) -> Array:
     return xp.where(x > 0, x, 0.0) ** 0.5
 
 
+def _bounded_size(xp: ModuleType, x: Array, homogeneous: Array, lower: Array, upper: Array | None) -> Array | None:
+    """How much of |x_i| the bounds account for, (R, n); None for 0, which is the case of lower = 0 without upper bounds.
+
+    On a side of 0 that a bound closes: |x_i|, up to that bound. On a side that is open: the distance of 0 from the bounds.
+    In a `homogeneous` program (R,), b = 0 and r = 0, at least the shortest bound: nothing else gives it a scale.
+    """
+    if upper is None and (lower == 0).all():
+        return None
+    least = xp.where(lower > 0, lower, 0.0)
+    most = xp.where(lower > -xp.inf, -lower, 0.0)
+    if upper is not None:
+        least = xp.where(upper < xp.inf, upper, least)
+        most = xp.where(lower > -xp.inf, -lower, -upper)
+    size = xp.where(x > 0, xp.minimum(x, least), xp.minimum(-x, most))
+    size = xp.where(size > 0, size, 0.0)
+    if homogeneous.any():
+        ends = abs(lower) if upper is None else xp.concatenate((abs(lower), abs(upper)), 1)
+        shortest = xp.amin(xp.where(ends > 0, ends, xp.inf), 1)
+        shortest = xp.where(homogeneous & (shortest < xp.inf), shortest, 0.0)
+        size = xp.maximum(size, shortest[:, None])
+    return size
+
+
 def program_residual(
     xp: ModuleType, x: Array, Q: Array, b: Array, a: Array | None, r: Array | None, lower: Array, upper: Array | None
 ) -> Array:
@@ -91,9 +116,15 @@ def program_residual(
     held = 0 * x > 0 if a is None else a > 0
     loose = None if held.all() else 1.0 * ~held
     trace, size, gamma = diagonal, abs(x), abs(b)
+    idle = xp.amax(gamma, 1) == 0
+    bounded = _bounded_size(xp, x, idle if a is None or r is None else idle & (r == 0), lower, upper)
     if loose is not None:
         trace, size, gamma = trace * held, size * held, gamma * held
     trace, size, gamma = trace.sum(1), xp.amax(size, 1), xp.amax(gamma, 1)
+    reached = abs(x)
+    if bounded is not None:
+        gamma = xp.maximum(gamma, trace * xp.amax(bounded * held, 1))
+        reached = xp.maximum(reached, bounded)
     span = xp.inf if upper is None else upper - lower
     slope = g[:, None, :]
     unit = 0.0 * size
@@ -120,13 +151,18 @@ def program_residual(
     if loose is not None:
         # |J_i| and |J'x| of Q = JJ', the latter as the sum of its terms
         row, length = _root(xp, diagonal), _root(xp, trace)
-        scale, terms, height = length * unit, row * abs(x), abs(b)
+        scale, terms, height = length * unit, row * reached, abs(b)
         far = xp.amax(loose * xp.where(row > 0, height / row, 0.0), 1)
+        if bounded is not None:
+            far = xp.maximum(far, (row * bounded).sum(1))
         part = xp.minimum((loose * terms).sum(1), xp.maximum(scale, GROWTH * far))
         whole = (part + xp.minimum((held * terms).sum(1), GROWTH * scale))[:, None]
         energy = whole * whole + (loose * height * abs(x)).sum(1)[:, None]
         steep = xp.where(held, xp.maximum(steep, (length * part)[:, None]), xp.maximum(height, row * whole) + TINY)
-        share = xp.minimum(whole / (row + TINY), energy / (height + TINY))
+        share = whole / (row + TINY)
+        if bounded is not None:
+            share = xp.where(row > 0, share, xp.inf)  # Q_ii = 0: the objective alone says how far x_i matters
+        share = xp.minimum(share, energy / (height + TINY))
         if (scale == 0).any():
             # nothing else sets a scale: x_i = 0 is told from rounding by b_i / Q_ii
             alone = xp.where((scale[:, None] == 0) & (row > 0), height / diagonal, 0.0)
@@ -139,8 +175,7 @@ def program_residual(
     residual = xp.amin(xp.amax(abs(natural), 2), 1)
     if a is None or r is None:
         return residual
-    ax = a * x
-    return xp.maximum(residual, abs(ax.sum(1) - r) / (xp.maximum(abs(r), xp.amax(abs(ax), 1)) + TINY))
+    return xp.maximum(residual, abs((a * x).sum(1) - r) / (xp.maximum(abs(r), xp.amax(a * reached, 1)) + TINY))
 
 
 def _own_units(
@@ -174,9 +209,21 @@ def _own_units(
     return u, xp.where(held, xp.maximum(gamma, moved)[:, None], xp.maximum(abs(g), root * length)) + TINY
 
 
+class How(NamedTuple):
+    """A way to solve: `ridge` times the identity is added to the scaled Q; `apart`: the variables outside the equality get
+    units of their own; `dropping`: bounds that are far from a small x_i, whose digits are lost beside them, are dropped, and
+    what is left is solved again; `levelled`: how far rows of Q of different length are made alike (1: to one length, 0: not at
+    all), at which the equality and the bounds become unlike."""
+
+    ridge: float = 0.0
+    apart: bool = False
+    dropping: bool = False
+    levelled: float = 1.0
+
+
 def _pivoted(
     xp: ModuleType,
-    how: tuple[float, bool],
+    how: How,
     Q: Array,
     b: Array,
     a: Array | None,
@@ -184,33 +231,80 @@ def _pivoted(
     lower: Array,
     upper: Array | None,
 ) -> tuple[Array, Array]:
-    """x and residual of the QP by complementary pivoting.
+    """x and residual of the QP by complementary pivoting. Whatever `how` drops or adds, the certificate knows the program."""
+    x = _pivot(xp, how, Q, b, a, r, lower, upper)
+    below = lower
+    above = upper
+    for _ in range(DROPS if how.dropping else 0):
+        size = 2 * abs(x)
+        far = (abs(below) > size) & (below > -xp.inf)
+        below = xp.where(far, -xp.inf, below)
+        if above is not None:
+            beyond = (abs(above) > size) & (above < xp.inf)
+            above = xp.where(beyond, xp.inf, above)
+            far = far | beyond
+        if not far.any():
+            break
+        x = _pivot(xp, how, Q, b, a, r, below, above)
+        x = xp.where(x < lower, lower, x)
+        if upper is not None:
+            x = xp.where(x > upper, upper, x)
+    # x = 0 where the bounds allow it and nothing pulls: there is nothing to round
+    still = ((b == 0) & (lower <= 0)).all(1)
+    if upper is not None:
+        still = still & (upper >= 0).all(1)
+    if r is not None:
+        still = still & (r == 0)
+    x = xp.where(still[:, None], 0.0, x)
+    return x, program_residual(xp, x, Q, b, a, r, lower, upper)
 
-    how = (ridge, apart): `ridge` times the identity is added to the scaled Q; `apart`: the variables outside the
-    equality get units of their own.
-    """
-    ridge, apart = how
+
+def _pivot(
+    xp: ModuleType,
+    how: How,
+    Q: Array,
+    b: Array,
+    a: Array | None,
+    r: Array | None,
+    lower: Array,
+    upper: Array | None,
+) -> Array:
+    """x of the QP by complementary pivoting."""
+    ridge, apart = how.ridge, how.apart
     R, n = b.shape
     i, runs = integers(Q, n), integers(Q, R)
     free = lower == -xp.inf
+    mirror: Array = 1.0
+    if upper is not None and (free & (upper < xp.inf)).any():
+        # a variable with an upper bound alone: its negative has a lower bound, from which pivoting can start
+        turned = free & (upper < xp.inf)
+        mirror = xp.where(turned, -1.0, 1.0)
+        Q, b = mirror[:, :, None] * Q * mirror[:, None, :], mirror * b
+        a = None if a is None else mirror * a
+        lower, upper = xp.where(turned, -upper, lower), xp.where(turned, xp.inf, upper)
+        free = lower == -xp.inf
     base = xp.where(free, 0.0, lower)
     g = (Q @ base[:, :, None])[:, :, 0] - b
     # Rows of very different length: x_i in units D_i in which Q has a unit diagonal. Powers of 2: nothing is rounded.
     diagonal = xp.diagonal(Q, 0, 1, 2)
     longest = xp.amax(diagonal, 1)[:, None] + TINY
-    D = xp.where(diagonal == 0, 1.0, xp.exp2(xp.round(-0.5 * xp.log2(abs(diagonal) / longest + FLAT))))
+    D = xp.where(diagonal == 0, 1.0, xp.exp2(xp.round(-0.5 * how.levelled * xp.log2(abs(diagonal) / longest + FLAT))))
     P = D[:, :, None] * Q * D[:, None, :]
     g = g * D
     if apart:
-        held = 0 * g > 0 if a is None else a > 0
+        held = 0 * g > 0 if a is None else a != 0
         trace, steep = (xp.diagonal(P, 0, 1, 2) * held).sum(1), xp.amax(abs(g) * held, 1)
     else:
         trace, steep = xp.diagonal(P, 0, 1, 2).sum(1), xp.amax(abs(g), 1)
     if a is not None:
         rest = r - (a * base).sum(1)
         aD = a * D
-        unit = rest / xp.amax(abs(aD), 1)
+        unit = abs(rest) / xp.amax(abs(aD), 1)
         unit = xp.where((unit > 0) & (unit < xp.inf), unit, 1.0)
+        # a'x = r limits no variable of its own where one of them is free, or where they come with both signs.
+        endless = (free & (a != 0)).any(1) | ((a > 0).any(1) & (a < 0).any(1))
+        endless = endless & (trace * unit < steep) & (trace > 0)
+        unit = xp.where(endless, steep / (trace + TINY), unit)
     else:
         unit = xp.where((trace > 0) & (steep > 0), steep / (trace + TINY), 1.0)
     gamma = xp.maximum(trace * unit, steep)
@@ -229,10 +323,11 @@ def _pivoted(
     unsigned = free
     if a is not None:
         # Start from the vertex of least value, or from a free variable.
-        top = xp.amax(aD, 1)[:, None]
-        score = (0.5 * P[:, i, i] * (rest / unit)[:, None] / aD + g) / aD
-        score = xp.where(aD > 0.1 * top, score, xp.inf)
-        k = xp.where(free & (aD > 0), -1 / TINY * (aD / top), score).argmin(1)
+        size = abs(aD)
+        top = xp.amax(size, 1)[:, None]
+        score = (0.5 * P[:, i, i] * (rest / unit)[:, None] / aD + g) / aD * xp.where(rest < 0, -1.0, 1.0)[:, None]
+        score = xp.where(size > 0.1 * top, score, xp.inf)
+        k = xp.where(free & (size > 0), -1 / TINY * (size / top), score).argmin(1)
         Z, start, skew, has = eliminate(xp, aD, rest / unit, k)
         g = (xp.swapaxes(Z, 1, 2) @ (g + (P @ start[:, :, None])[:, :, 0])[:, :, None])[:, :, 0]
         P = xp.swapaxes(Z, 1, 2) @ P @ Z
@@ -260,7 +355,7 @@ def _pivoted(
     x = x + base
     if upper is not None:
         x = xp.where(x > upper, upper, x)
-    return x, program_residual(xp, x, Q, b, a, r, lower, upper)
+    return x * mirror
 
 
 def qp(
@@ -281,9 +376,11 @@ def qp(
 
     n = 2 with an equality, lower = 0 and no upper bound (r > 0) is a closed form. The rest: shift to lower = 0, scale x
     so that Q has a unit diagonal (rows of very different length), eliminate the equality, pivot; where the certificate
-    shows that rounding has spoilt the answer, again with units of their own for variables with a_i = 0, which the
-    equality gives no size, and then with the smallest ridge that helps. Infeasible and unbounded runs
-    come back as failed. The answer does not depend on the scale of (Q, b), nor on the other runs of the batch.
+    shows that rounding has spoilt the answer, again without the bounds that are far from x and with rows nearer to their lengths,
+    then with units of their own for variables with a_i = 0, which the equality gives no size, and then with the smallest
+    ridge that helps.
+    Infeasible and unbounded runs come back as failed. The answer does not depend on the scale of (Q, b), nor on the
+    other runs of the batch.
     """
     R, n = Q.shape[:2]
     dtype = Q.dtype
@@ -307,9 +404,12 @@ def qp(
         problem = [Q_, b_, a_, r_, low_, high_]
         if not good.all():
             problem = [None if p is None else xp.where(good.reshape(-1, *[1] * (p.ndim - 1)), p, 0.0) for p in problem]
-        tries = [(ridge, False) for ridge in RIDGES]
-        if a_ is None or not problem[2].all():
-            tries[1:] = [(ridge, True) for ridge in RIDGES]
+        apart = a_ is None or not problem[2].all()
+        tries = [How()]
+        if upper is not None or (low_ != 0).any():
+            tries += [How(dropping=True, levelled=part) for part in (1.0, 0.0, 0.5)]
+            tries += [How(apart=True, dropping=True)] * apart
+        tries += [How(ridge, apart) for ridge in RIDGES[not apart :]]
         x, residual = best_try(xp, _pivoted, tries, *problem)
         return certified(xp, x, residual, probe, dtype)
 
@@ -345,6 +445,9 @@ def qp_residual(
     Gradients are excused by |x| where a solution is larger than its data (nearly singular Q), but by no more than
     `GROWTH` (rho_Z: than max(sqrt(tr(Q_E)) r / max(a), `GROWTH` max |b_i| / sqrt(Q_ii) over a_i = 0)): a point far out
     on a ray of an unbounded problem is no solution.
+    Bounds are data, too. With s_i for the part of |x_i| that they account for (`|x_i|` as far as a bound closes that
+    side of 0, else the distance of 0 from the bounds; if b = 0 and r = 0 no less than the shortest bound), tr(Q_E) max s_i
+    joins the maxima over a_i > 0, and the sum of sqrt(Q_ii) s_i that over a_i = 0; |x_i| is not less than s_i anywhere.
     nu is any of (x - lower)'g / (x - lower)'a over E and, if there are upper bounds, the g_i / a_i (g = Qx - b); at a
     minimiser one of them is the multiplier, and elsewhere the result is an upper bound.
     """

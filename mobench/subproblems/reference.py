@@ -42,6 +42,12 @@ def _solved(problem: Any, **options: Any) -> bool:
     return problem.status in ("optimal", "optimal_inaccurate")
 
 
+def _shortest(*bounds: Array) -> float:
+    """The smallest finite |bound| that is not 0; 0 if there is none."""
+    size = np.abs(np.concatenate(bounds))
+    return float(min(size[(size > 0) & (size < np.inf)], default=0.0))
+
+
 def qp(
     Q: Float[Tensor, "R n n"],
     b: Float[Tensor, "R n"] | None,
@@ -68,10 +74,11 @@ def qp(
         # In units of x and of the objective in which the data are of order 1.
         trace, steep = np.trace(Q_[i]), np.abs(b_[i]).max()
         top = a_[i].max() or 1.0
+        outside = np.maximum(np.maximum(low[i], -high[i]), 0).max()  # how far the bounds keep x from 0
         if a is not None:
-            unit = r_[i] / top or 1.0
+            unit = max(abs(r_[i]) / top, outside) or 1.0
         else:
-            unit = steep / trace if trace > 0 and steep > 0 else 1.0
+            unit = max(steep / trace if trace > 0 else 0.0, outside) or _shortest(low[i], high[i]) or 1.0
         gamma = max(trace * unit, steep) or 1.0
         y = cvxpy.Variable(n)
         P, q = Q_[i] * (unit / gamma), b_[i] / gamma

@@ -1,6 +1,8 @@
 """The QP solvers: certificates on every kind of degenerate Jacobian, outside values, invariances, failures."""
 
 import sys
+from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import pytest
@@ -88,6 +90,10 @@ def programs(kind: str, R: int, n: int, rank: int) -> dict:
     a, r, ones = uniform(g, R, n), uniform(g, R) + 0.1, torch.ones(R, n, dtype=DTYPE)
     free = torch.zeros(n, dtype=DTYPE)
     free[-1] = -torch.inf
+    off = normal(g, R, n)  # bounds that keep x from 0
+    off[:, 0].abs_()
+    last = torch.arange(n) == n - 1
+    highest = torch.where(last, -uniform(g, R, n), torch.inf)
     return {
         "simplex": {"b": b, "a": ones},
         "weighted": {"b": b, "a": a, "r": r},
@@ -105,13 +111,31 @@ def programs(kind: str, R: int, n: int, rank: int) -> dict:
         "large b": {"b": 1e8 * b, "a": a, "r": r},
         "small b": {"b": 1e-8 * b, "a": a, "r": r},
         "zero Q": {"b": b, "a": ones, "Q": 0 * Q},
+        "lower, no b": {"b": None, "lower": off},
+        "lower 1, no b": {"b": None, "lower": torch.eye(n, dtype=DTYPE)[torch.arange(R) % n]},
+        "0 inside, no b": {"b": None, "lower": -uniform(g, R, n)},
+        "lower, small b": {"b": 1e-4 * inside, "lower": off},
+        "large lower": {"b": inside, "lower": 1e3 * off},
+        "far bounds": {"b": inside, "lower": -1e3 - uniform(g, R, n), "upper": 1e3 * a + 1e2},
+        "upper alone": {"b": inside, "lower": -torch.inf, "upper": normal(g, R, n)},
+        "upper alone, equality": {"b": b, "a": a, "r": r, "lower": free, "upper": 10 * r[:, None] / a},
+        "lower above 0, r = 0": {
+            "b": None,
+            "a": a + 0.1,
+            "r": 0 * r,
+            "lower": torch.where(off == off[:, :1], 1.0, -1e2),
+        },
+        "upper alone, zero Q": {"b": uniform(g, R, n), "lower": -torch.inf, "upper": highest.clamp(max=1), "Q": 0 * Q},
+        "lower, r = 0": {"b": None, "a": a, "r": 0 * r, "lower": -uniform(g, R, n)},
         "r = 0": {"b": inside, "a": torch.cat((a, 0 * a), 1)[:, :n] if n > 2 else None, "r": 0 * r if n > 2 else None},
-    }[kind] | ({} if kind == "zero Q" else {"Q": Q})
+    }[kind] | ({} if "zero Q" in kind else {"Q": Q})
 
 
 PROGRAMS = [
     "simplex", "weighted", "zero weights", "one weight", "box", "orthant", "capped", "pinned", "shifted",
     "around the mean", "one free", "one free in the equality", "all free", "large b", "small b", "zero Q", "r = 0",
+    "lower, no b", "lower 1, no b", "0 inside, no b", "lower, small b", "large lower", "far bounds", "upper alone",
+    "upper alone, equality", "upper alone, zero Q", "lower above 0, r = 0", "lower, r = 0",
 ]  # fmt: skip
 
 
@@ -196,8 +220,8 @@ def test_every_shape_of_program(kind, n):
         b = torch.zeros_like(x) if b is None else b
         assert (x >= p.get("lower", 0.0)).all()
         assert p.get("upper") is None or (x <= p["upper"]).all()
-        if kind == "r = 0" and n > 2:  # only x = 0 is left; an interior-point method stops beside it
-            assert (x == 0).all()
+        if kind in ("0 inside, no b", "lower, r = 0") or (kind == "r = 0" and n > 2):
+            assert (x == 0).all()  # an interior-point method stops beside it
             continue
         few = {k: v[:3] if isinstance(v, Tensor) and len(v) == 30 else v for k, v in p.items()}
         other = reference.qp(**few)
@@ -213,8 +237,174 @@ def test_every_shape_of_program(kind, n):
             assert_solved(scaled, 1e-10)
             change = x - scaled.x
             length = (change * (Q @ change.unsqueeze(2)).squeeze(2)).sum(1).clamp(min=0).sqrt()
-            unit = Q.diagonal(dim1=1, dim2=2).amax(1).sqrt() * x.abs().amax(1)
+            size = torch.maximum(x.abs(), scaled.x.abs()).amax(1)  # both may be any of many solutions
+            unit = Q.diagonal(dim1=1, dim2=2).amax(1).sqrt() * size
             assert (length <= 1e-7 * unit).all()
+
+
+def test_the_least_program_with_a_lower_bound():
+    """Without b and without an equality the bound alone gives the program its size."""
+    Q = torch.tensor([[3.925057207034454, -0.5429448317875465], [-0.5429448317875465, 2.5083475017139474]], dtype=DTYPE)
+    lower = torch.tensor([1.0, 0.0], dtype=DTYPE)
+    expected = torch.stack((lower[0], -Q[0, 1] / Q[1, 1]))
+    for scale in 10.0 ** torch.arange(-8, 9, dtype=DTYPE):
+        for size in (1e-8, 1.0, 1e8):
+            solution = qp(scale * Q[None], None, lower=size * lower)
+            assert_solved(solution, 1e-15)
+            assert torch.allclose(solution.x[0], size * expected, rtol=1e-15, atol=0)
+            off = size * torch.tensor([[1.0, 0.21]], dtype=DTYPE)
+            assert qp_residual(off, scale * Q[None], lower=size * lower) > 1e-3
+            inside = torch.full((1, 2), 1e-12 * size, dtype=DTYPE)  # beside 0, in a box of another size
+            assert qp_residual(inside, scale * Q[None], lower=-size) < 1e-11
+            assert qp_residual(1e9 * inside, scale * Q[None], lower=-size) > 1e-4
+
+
+def test_an_equality_that_bounds_nothing():
+    """x_1 >= l, x_2 <= u and x_1 + x_2 = r: both may be as large as b makes them, whatever r is."""
+    J = torch.tensor([[1.0, 3.0], [2.0, 1.0], [-1.0, 0.5]], dtype=DTYPE)
+    Q = 1e-5 * J[:, :, None] * J[:, None]
+    t = torch.tensor([4e8, 3e8, 1e8], dtype=DTYPE)
+    z = torch.stack((t, 0.25 - t), 1)
+    b = (Q @ z.unsqueeze(2)).squeeze(2)
+    lower = torch.tensor([-0.25, -torch.inf], dtype=DTYPE)
+    upper = torch.tensor([torch.inf, -0.5], dtype=DTYPE)
+    solution = qp(Q, b, torch.ones_like(b), torch.full((3,), 0.25, dtype=DTYPE), lower=lower, upper=upper)
+    assert_solved(solution, 1e-12)
+    assert torch.allclose(solution.x, z, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 7, 10, 16])
+def test_boxes_in_the_simplex_with_rows_of_very_different_length(n):
+    """Rows 1e-8 to 1e8 long: levelled they suit Q, but not the bounds, which the short rows reach."""
+    R = 200
+    G, ones = gram(jacobian("widely scaled rows", R, n)), torch.ones(R, n, dtype=DTYPE)
+    for width in (0.05, 0.1, 0.5):
+        lower, upper = max(0.0, 1 / n - width), min(1.0, 1 / n + width)
+        for bounds in ({"upper": upper}, {"lower": lower}, {"lower": lower, "upper": upper}):
+            solution = qp(G, None, ones, **bounds)
+            assert_solved(solution)
+            x = solution.x
+            # the dual certificate, independent of qp_residual: no transfer from one variable to another lowers the value
+            g = (G @ x.unsqueeze(2)).squeeze(2)
+            dearest = torch.where(x > bounds.get("lower", 0.0) + 1e-12, g, -torch.inf).amax(1)
+            cheapest = torch.where(x < bounds.get("upper", torch.inf) - 1e-12, g, torch.inf).amin(1)
+            assert (dearest - cheapest <= 1e-9 * G.diagonal(dim1=1, dim2=2).sum(1)).all()
+
+
+@pytest.mark.parametrize("family", ["random", "low rank", "rank one", "duplicated", "opposed", "tight cluster"])
+@pytest.mark.parametrize("n", [2, 3, 7])
+def test_projection_onto_the_dual_cone(family, n):
+    """UPGrad (Quinton and Rey 2024):  d = J' mean_i w_i,  w_i = argmin |J'w|  s.t.  w >= e_i.
+
+    J'w_i is the projection of row i onto the dual cone {d : Jd >= 0}. SciPy's nnls finds it from the other end: with
+    w = e_i + z, z >= 0, it is |J'z + J_i|.
+    """
+    R = 20
+    J = jacobian(family, R, n)
+    scale = J.norm(dim=2).amax(1)[:, None, None]
+    J = J / torch.where(scale > 0, scale, 1)
+    units = torch.eye(n, dtype=DTYPE)
+    solution = qp(gram(J).repeat_interleave(n, 0), None, lower=units.repeat(R, 1))
+    assert_solved(solution, 1e-10)
+    weights = solution.x.reshape(R, n, n)
+    assert (weights >= units).all()
+    projected = weights @ J
+    for j, rows in zip(J.numpy(), projected.numpy(), strict=True):
+        for i in range(n):
+            z, _ = nnls(j.T, -j[i], maxiter=1000)
+            assert np.linalg.norm(rows[i] - j[i] - j.T @ z) < 1e-7
+    assert (J @ projected.mean(1).unsqueeze(2)).amin() > -1e-9  # no objective grows
+
+
+def exact_minimum(Q, b, a, r, lower, upper):
+    """The minimum and a minimiser in rational arithmetic: the best of the stationary points of all active sets."""
+    n = len(b)
+    best = None
+    for state in product((None, lower, upper), repeat=n):
+        x = [Fraction(0) if end is None else end[i] for i, end in enumerate(state)]
+        if any(value is None for value in x):
+            continue
+        inside = [i for i in range(n) if state[i] is None]
+        system = [[Q[i][j] for j in inside] + [-a[i]] * (r is not None) for i in inside]
+        right = [b[i] - sum(Q[i][j] * x[j] for j in range(n)) for i in inside]
+        if r is not None:
+            system.append([a[j] for j in inside] + [Fraction(0)])
+            right.append(r - sum(p * q for p, q in zip(a, x, strict=True)))
+        z = eliminated(system, right)
+        if z is None:
+            continue
+        for i, value in zip(inside, z, strict=False):
+            x[i] = value
+        if all((low is None or v >= low) and (u is None or v <= u) for v, low, u in zip(x, lower, upper, strict=True)):
+            value = energy(Q, b, x)
+            best = (value, x) if best is None or value < best[0] else best
+    return best
+
+
+def eliminated(system, right):
+    """Gauss-Jordan elimination of a square system; None if it is singular."""
+    n = len(right)
+    rows = [[*row, end] for row, end in zip(system, right, strict=True)]
+    for c in range(n):
+        pivot = next((i for i in range(c, n) if rows[i][c] != 0), None)
+        if pivot is None:
+            return None
+        rows[c], rows[pivot] = rows[pivot], rows[c]
+        rows[c] = [value / rows[c][c] for value in rows[c]]
+        for i in range(n):
+            if i != c:
+                rows[i] = [p - rows[i][c] * q for p, q in zip(rows[i], rows[c], strict=True)]
+    return [row[n] for row in rows]
+
+
+def energy(Q, b, x):
+    """1/2 x'Qx - b'x."""
+    n = len(x)
+    return sum(x[i] * Q[i][j] * x[j] for i in range(n) for j in range(n)) / 2 - sum(
+        p * q for p, q in zip(b, x, strict=True)
+    )
+
+
+@pytest.mark.parametrize("equality", [False, True])
+@pytest.mark.parametrize("linear", [0.0, 1e-8, 1.0, 1e8])
+def test_bounds_of_all_kinds_against_rational_arithmetic(linear, equality):
+    g = torch.Generator().manual_seed(7)
+
+    def fractions(values):
+        return [Fraction(float(v)) if abs(float(v)) < np.inf else None for v in values]
+
+    R, seen = 12, 0
+    for n, size, ends, scale in product((1, 2, 3), (1e-8, 1.0, 1e8), ("lower", "upper", "both"), (1e-8, 1e8)):
+        Q = scale * gram(normal(g, R, n, n + 2))
+        b = linear * size * (Q @ normal(g, R, n, 1)).squeeze(2)
+        lower, length = size * normal(g, R, n), size * uniform(g, R, n)
+        lower[: R // 3] = size * torch.eye(n, dtype=DTYPE)[0]
+        lower[R // 3 : R // 2] = -size * uniform(g, R // 2 - R // 3, n)
+        upper = lower + length
+        inner = lower + 0.5 * length
+        if ends == "lower":
+            upper[:] = torch.inf
+        if ends == "upper":
+            lower[:] = -torch.inf
+        a = uniform(g, R, n) + 0.1
+        arguments = (a, (a * inner).sum(1)) if equality else ()
+        solution = qp(Q, b if linear else None, *arguments, lower=lower, upper=upper)
+        assert_solved(solution, 1e-10)
+        assert (solution.x >= lower).all()
+        assert (solution.x <= upper).all()
+        for i in range(R):
+            rows, p = [fractions(row) for row in Q[i]], fractions(b[i])
+            r = Fraction(float(arguments[1][i])) if equality else None
+            found = exact_minimum(rows, p, fractions(a[i]), r, fractions(lower[i]), fractions(upper[i]))
+            if found is None:  # r is rounded: a point with all its variables at bounds misses it
+                continue
+            value, best = found
+            lengths = [abs(float(x)) * float(Q[i, k, k]) ** 0.5 for k, x in enumerate(best)]
+            terms = sum(lengths) ** 2 + sum(abs(float(s * t)) for s, t in zip(p, best, strict=True))
+            off = abs(float(energy(rows, p, fractions(solution.x[i])) - value))
+            assert off <= 1e-11 * terms
+            seen += 1
+    assert seen > 600
 
 
 def test_segment_equals_pivoting():
@@ -437,6 +627,31 @@ def test_every_other_active_set_is_rejected(scale):
     assert seen > 500
 
 
+@pytest.mark.parametrize("size", [1e-8, 1.0, 1e8])
+@pytest.mark.parametrize("linear", [0.0, 1e-6, 1.0])
+def test_every_other_active_set_of_lower_bounds_is_rejected(size, linear):
+    """Without an equality: x_i = lower_i for some i, the others stationary; one choice is the minimiser."""
+    g = torch.Generator().manual_seed(11)
+    R, n, seen = 40, 4, 0
+    Q = gram(normal(g, R, n, n + 2))
+    b, lower = linear * size * normal(g, R, n), size * normal(g, R, n)
+    best = qp(Q, b, lower=lower)
+    assert_solved(best, 1e-12)
+    for bits in range(2**n):
+        at = torch.tensor([bits >> i & 1 for i in range(n)], dtype=torch.bool)
+        x = lower.clone()
+        x[:, ~at] = 0
+        right = (b - (Q @ x.unsqueeze(2)).squeeze(2))[:, ~at]
+        if not at.all():
+            x[:, ~at] = torch.linalg.solve(Q[:, ~at][:, :, ~at], right)
+        residual = qp_residual(x, Q, b, lower=lower)
+        same = ((best.x == lower) == at).all(1)
+        assert (residual[same] <= TOLERANCE).all()
+        assert (residual[~same] > 100 * TOLERANCE).all()
+        seen += int((~same).sum())
+    assert seen == R * (2**n - 1)
+
+
 def test_numpy_and_torch_agree(monkeypatch):
     for n in (2, 4):
         for kind in PROGRAMS:
@@ -446,7 +661,8 @@ def test_numpy_and_torch_agree(monkeypatch):
             large = qp(**p)
             monkeypatch.undo()
             assert_solved(large, 1e-10)
-            assert torch.allclose(small.x, large.x, rtol=1e-9, atol=1e-12)
+            size = 1e3 if kind == "far bounds" else 1.0  # of the bounds, from which x is reckoned
+            assert torch.allclose(small.x, large.x, rtol=1e-9, atol=1e-12 * size)
         active = jacobian("random", 40, n)[:, :, 0] > 0
         G = gram(jacobian("integer", 40, n))
         monkeypatch.setattr(ARRAYS, "SMALL", 0)

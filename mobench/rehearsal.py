@@ -1,0 +1,340 @@
+"""A rehearsal of a job with code of the user's own, on a few of its runs, before the first step.
+
+Shapes: what each part returns, against what the loop will do with it. And that runs do not meet: each of the few runs alone
+must give the values, gradients, measures and steps that it gives beside the others, from starts moved by 1e-2 N(0, I), since
+equal starts would hide a mean over runs.
+
+mobench's own parts are not rehearsed: tests compare them, in all pairs. The cost is that of some twenty steps of a single run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mobench.config import LAYERS, Job, own_classes
+from mobench.core import loop
+from mobench.core.algorithm import Algorithm, Info, Weighting
+from mobench.core.oracle import Oracle
+from mobench.core.point import Point
+from mobench.core.preferences import Runs
+from mobench.core.problem import Problem
+from mobench.core.random import generator
+from mobench.errors import MobenchError
+
+MOST = 3  # runs at once
+STEPS = 2  # a state that mixes the runs shows in the second
+SHIFT = 1e-2
+ROUNDING = 100.0  # a difference counts beyond so many times what rounding of the start does
+FUNCTIONS = ("problem", "oracle", *LAYERS)
+
+Parts = Mapping[str, type]  # where in the configuration: a class
+
+
+class RehearsalError(MobenchError):
+    """A part of the user's own returns the wrong shape, or mixes the runs."""
+
+
+@dataclass(frozen=True)
+class Cast:
+    """Some runs of the job, as if they were all, and what they start with."""
+
+    job: Job
+    which: Sequence[int]
+    runs: Runs
+    oracle: Oracle
+    algorithm: Algorithm
+    theta: Tensor
+
+    def start(self) -> dict[str, Any]:
+        """The state before the first step."""
+        return loop.start(self.oracle, self.algorithm, {}, self.theta, self.runs, self.job.steps)
+
+    def points(self) -> tuple[Point, ...]:
+        """What the first step sees."""
+        seen, state = loop.seen_by(self.algorithm, self.oracle), self.oracle.init(self.theta)
+        points = tuple([seen.at(self.theta, state, 0, k) for k in range(self.algorithm.samples)])
+        for point in points:
+            point.graph = not self.algorithm.derivative_free
+        return points
+
+    def values(self) -> Tensor:
+        """Of every sample of the first step, (n, samples * K)."""
+        return torch.cat([point.values() for point in self.points()], dim=1)
+
+    def gradients(self) -> Tensor:
+        """J^T w of every sample, with weights w of each run's own: (n, samples * P)."""
+        found = []
+        for point in self.points():
+            rows = [generator(r, use="rehearsal").uniform(0.5, 1.5, point.M) for r in self.which]
+            w = torch.stack([torch.from_numpy(row) for row in rows]).to(self.theta)
+            found.append(point.pull(w))
+        return torch.cat(found, dim=1)
+
+    def measures(self) -> dict[str, Tensor]:
+        """The problem's own columns."""
+        if not self.job.config["record"]["measures"]:
+            return {}
+        point = self.oracle.at(self.theta, self.oracle.init(self.theta), 0)
+        point.graph = False
+        return self.oracle.columns(self.theta, point.values(), None)
+
+    def steps(self) -> Tensor:
+        """Iterates after the first steps."""
+        until = min(STEPS, self.job.steps)
+        theta: Tensor = loop.advance(self.oracle, self.algorithm, {}, self.start(), until)["theta"]
+        return theta
+
+
+def cast(job: Job, which: Sequence[int], parts: Parts) -> Cast:
+    """The chosen runs of a job."""
+    runs = job.runs.take(which)
+    rows = torch.tensor(list(which), device=job.device)
+    columns = {name: getattr(job.algorithm, name)[rows] for name in job.varied}
+    algorithm = job.algorithm.stacked(columns) if columns else job.algorithm
+    oracle = job.oracle(runs)
+    theta = oracle.initial(runs)
+    _check(theta, (len(runs), oracle.spec.P), _named(parts, FUNCTIONS, "initial"), "theta_0, a row for each run")
+    return Cast(
+        job, which, runs.to(job.device), oracle, algorithm, oracle.spec.X.project(theta.to(job.device, job.dtype))
+    )
+
+
+def rehearse(job: Job, parts: Parts | None = None) -> list[str]:
+    """Check the user's own parts of a job, or the given ones. Returns warnings.
+
+    Raises:
+        RehearsalError: a wrong shape, or runs that are mixed: which part, what was found, what to do.
+    """
+    parts = own_classes(job.config) if parts is None else parts
+    if not parts:
+        return []
+    groups = {where.partition(".")[0] for where in parts}
+    with torch.no_grad():
+        few = _few(job)
+        try:
+            given = cast(job, few, parts)
+            units = _units(given, parts)
+            if groups & set(FUNCTIONS):
+                _function_shapes(given, parts)
+            _step_shapes(units[0][1] if given.algorithm.together else given, parts)
+            return _apart(given, units, parts) if len(job.runs) > 1 else []
+        except MobenchError:
+            raise
+        except Exception as error:
+            error.add_note(f"before the first step, with {len(few)} of the {len(job.runs)} runs")
+            raise
+
+
+def _few(job: Job) -> list[int]:
+    """Some of the runs, far apart; not as many as there are functions or variables, so that no axis passes for another."""
+    R, M = len(job.runs), job.problem.n_objectives
+    taken = {M, M + job.problem.n_constraints, job.problem.dim}
+    n = next((n for n in (MOST, 2) if n <= R and n not in taken), min(R, MOST))
+    return sorted({round(k * (R - 1) / max(n - 1, 1)) for k in range(n)})
+
+
+def _units(given: Cast, parts: Parts) -> list[tuple[list[int], Cast]]:
+    """What takes a step by itself, with its rows among the others: a run, or a population, which is all runs of a seed."""
+    if not given.algorithm.together:
+        return [([k], cast(given.job, [r], parts)) for k, r in enumerate(given.which)]
+    seeds = given.job.runs.seeds.tolist()
+    both = list(dict.fromkeys((seeds[0], seeds[-1])))
+    members = {seed: [r for r, s in enumerate(seeds) if s == seed] for seed in both}
+    chosen = [r for r, seed in enumerate(seeds) if seed in both]
+    return [([chosen.index(r) for r in own], cast(given.job, own, parts)) for own in members.values()]
+
+
+# shapes
+
+
+def _named(parts: Parts, groups: Sequence[str], method: str) -> str:
+    """Ellipsoids.values"""
+    names = [cls.__name__ for where, cls in parts.items() if where.partition(".")[0] in groups]
+    return " or ".join(f"{name}.{method}" for name in names) or method
+
+
+def _check(found: object, wanted: tuple[int, ...], where: str, what: str, hint: str = "") -> None:
+    """Raise RehearsalError unless `found` is a tensor of that shape."""
+    if isinstance(found, Tensor) and tuple(found.shape) == wanted:
+        return
+    shape = f"shape {tuple(found.shape)}" if isinstance(found, Tensor) else f"{type(found).__name__}, no tensor"
+    raise RehearsalError(f"{where} returns {shape}; expected {wanted}: {what}.{hint}")
+
+
+def _function_shapes(given: Cast, parts: Parts) -> None:
+    """Values, gradients and measures."""
+    job, spec, n = given.job, given.oracle.spec, len(given.runs)
+    closed = "problem" in parts and type(job.problem).linearize is not Problem.linearize
+    where = _named(parts, FUNCTIONS, "linearize (or values)" if closed else "values")
+    point = given.oracle.at(given.theta, given.oracle.init(given.theta), 0)
+    point.graph = not given.algorithm.derivative_free
+    K = spec.M + spec.N
+    try:
+        values = point.values()
+    except AttributeError as error:
+        if "no attribute 'detach'" not in str(error):
+            raise
+        raise RehearsalError(
+            f"{where} returns no tensor ({error}); torch.stack([...], dim=1) makes one of several."
+        ) from error
+    hint = ""
+    if isinstance(values, Tensor) and values.ndim == 2 and len(values) == n and values.shape[1] != K:
+        hint = f" Return {K} columns, or declare what they are: n_objectives={values.shape[1] - spec.N}"
+        hint += f", or n_constraints={values.shape[1] - spec.M}." if values.shape[1] > spec.M else "."
+    what = f"{n} runs, then {spec.M} objectives (n_objectives) and {spec.N} constraints (n_constraints)"
+    _check(values, (n, K), where, what, hint)
+    if not given.algorithm.derivative_free:
+        try:
+            found = given.points()[0].pull(torch.ones_like(values[:, : spec.M]))
+        except RuntimeError as error:
+            if "does not require grad" not in str(error) and "not have been used in the graph" not in str(error):
+                raise
+            raise RehearsalError(
+                f"{where} cannot be differentiated: the values do not depend on x by torch operations (NumPy, .item(), .detach() "
+                f"and torch.no_grad() cut them off)."
+            ) from error
+        _check(found, tuple(given.theta.shape), where, f"J^T w, from rows ({n}, {K}, {spec.P})")
+    for key, column in given.measures().items():
+        _check(column, (n,), _named(parts, FUNCTIONS, "columns"), f"the measure {key!r}, a number for each run")
+
+
+def _step_shapes(given: Cast, parts: Parts) -> None:
+    """Weights, direction and columns of the method."""
+    algorithm, spec, n = given.algorithm, given.oracle.spec, len(given.runs)
+    name = type(algorithm).__name__
+    if isinstance(algorithm, Weighting) and type(algorithm).step is Weighting.step:
+        point, state = given.points()[0], given.start()
+        F = (point.values() if algorithm.weighs_constraints else point.F).double()
+        G = point.gram("all" if algorithm.weighs_constraints else "f") if algorithm.gram else None
+        w = _triple(algorithm.weights(F, G, state["alg"], 0), f"{name}.weights", "(w, state, Info())")
+        if not (isinstance(w, Tensor) and tuple(w.shape) == (n, spec.M + spec.N)):
+            _check(w, (n, spec.M), f"{name}.weights", f"{n} runs, then a weight for each of {spec.M} objectives")
+    state = given.start()
+    found = algorithm.step(given.points(), state["alg"], 0, algorithm.schedule(0))
+    d = _triple(found, f"{name}.step", "(d, state, Info())")
+    _check(d, (n, spec.P), f"{name}.step", f"{n} runs, then a direction in {spec.P} variables")
+    for key, column in algorithm.report(given.points()[0].F, state["alg"]).items():
+        _check(column, (n,), f"{name}.report", f"the column {key!r}, a number for each run")
+
+
+def _triple(answer: object, where: str, wanted: str) -> object:
+    """The first of (tensor, state, Info)."""
+    if isinstance(answer, tuple) and len(answer) == 3 and isinstance(answer[2], Info):
+        return answer[0]
+    found = f"a tuple of {len(answer)}" if isinstance(answer, tuple) else type(answer).__name__
+    raise RehearsalError(f"{where} returns {found}; expected {wanted}.")
+
+
+# runs apart
+
+
+def _apart(given: Cast, units: list[tuple[list[int], Cast]], parts: Parts) -> list[str]:
+    """Each of the runs alone against all of them; a warning where randomness forbids it."""
+    groups = {where.partition(".")[0] for where in parts}
+    functions = " or ".join(f"{w} {c.__name__}" for w, c in parts.items() if w.partition(".")[0] in FUNCTIONS)
+    methods = " or ".join(
+        f"{w} {c.__name__}" for w, c in parts.items() if w.partition(".")[0] in ("algorithm", "oracle")
+    )
+    checks: list[tuple[str, str, Callable[[Cast], Tensor], Cast, list[tuple[list[int], Cast]]]] = []
+    if groups & set(FUNCTIONS):
+        singles = [([k], cast(given.job, [r], parts)) for k, r in enumerate(given.which)]
+        checks.append((functions, "values", Cast.values, given, singles))
+        if not given.algorithm.derivative_free:
+            checks.append((functions, "gradients", Cast.gradients, given, singles))
+        for key in given.measures():
+            column = _column(key)
+            checks.append((functions, f"measure {key!r}", column, given, singles))
+    if groups & {"algorithm", "oracle"} and len(units) > 1:
+        several = given
+        if given.algorithm.together:
+            several = cast(given.job, sorted(r for _, part in units for r in part.which), parts)
+        checks.append((methods, "steps", Cast.steps, several, units))
+    warnings = []
+    for where, what, answer, several, singles in checks:
+        found = _met(answer, several, singles)
+        if found == "random":
+            warnings.append(
+                f"{where}: {what} differ from call to call. Random numbers that are not keyed by run and step (see "
+                f"mobench.core.random) make rows that can neither be repeated nor continued, and hide whether runs meet."
+            )
+        elif found:
+            populations = given.algorithm.together and what == "steps"
+            hint = " A method whose runs of one seed belong together declares `together: ClassVar[bool] = True`."
+            alone = "one seed" if populations else "one run"
+            raise RehearsalError(
+                f"{where} mixes the runs: {what} of {alone} alone differ from those beside others ({found}). The first axis "
+                f"holds the runs, which must not meet: sums, means, maxima and norms go over the other axes (dim=1), never over "
+                f"dim=0 or all entries.{hint if what == 'steps' and not populations else ''}"
+            )
+    return warnings
+
+
+def _column(key: str) -> Callable[[Cast], Tensor]:
+    return lambda some: some.measures()[key].to(some.theta).unsqueeze(1)
+
+
+def _moved(given: Cast, number: int) -> Tensor:
+    """A start of its own for each of the runs, in the feasible set."""
+    rows = []
+    for r in given.which:
+        rng = generator(int(given.job.runs.seeds[r]), use="rehearsal", run=r, number=number)
+        rows.append(torch.from_numpy(rng.standard_normal(given.theta.shape[1])))
+    return given.oracle.spec.X.project(given.theta + SHIFT * torch.stack(rows).to(given.theta))
+
+
+def _met(answer: Callable[[Cast], Tensor], given: Cast, units: list[tuple[list[int], Cast]]) -> str:
+    """How far runs alone are from runs together, in words; "" if they agree, "random" if two equal calls do not.
+
+    sqrt(eps) of the largest entry is half of the digits: sums in another order cost a few of them, runs that meet nearly all.
+    Where a step is ill-conditioned (a vertex of a linear program), rounding costs more: a difference counts only beyond what
+    rounding of the start does, and from two different starts."""
+    worst = ""
+    for number in range(2):
+        here = dataclasses.replace(given, theta=_moved(given, number))
+        try:
+            together = answer(here)
+        except Exception:  # noqa: BLE001  not a point that the job would meet: the start itself is, and may be refused
+            here = given
+            together = answer(here)
+        for rows, unit in units:
+            part = dataclasses.replace(unit, theta=here.theta[rows])
+            try:
+                own = answer(part)
+            except MobenchError:
+                raise
+            except Exception as error:
+                error.add_note(f"of {len(rows)} of the runs by themselves; {len(given.runs)} at once had worked")
+                raise
+            gap = _gap(together[rows], own)
+            if gap > 1.0:
+                break
+        else:
+            return ""
+        if _gap(together, answer(here)) > 1.0:
+            return "random"
+        eps = torch.finfo(part.theta.dtype).eps
+        noise = torch.randn(part.theta.shape, generator=torch.Generator().manual_seed(number)).to(part.theta)
+        theta = part.oracle.spec.X.project(part.theta * (1.0 + eps * noise))
+        if gap <= ROUNDING * _gap(own, answer(dataclasses.replace(part, theta=theta))):
+            return ""
+        worst = f"relative difference {gap * torch.finfo(own.dtype).eps ** 0.5:.1g}"
+    return worst
+
+
+def _gap(a: Tensor, b: Tensor) -> float:
+    """Largest difference in any run, over sqrt(eps) of its largest entry; infinite where only one of both is finite."""
+    if a.numel() == 0:
+        return 0.0
+    finite = a.isfinite()
+    if bool((finite != b.isfinite()).any()):
+        return float("inf")
+    a, b = torch.where(finite, a, 0.0), torch.where(finite, b, 0.0)
+    size = torch.maximum(a.abs(), b.abs()).amax(1)
+    size = size.clamp_min(1e-3 * float(size.max())).clamp_min(torch.finfo(a.dtype).tiny)
+    return float(((a - b).abs().amax(1) / size).max()) / torch.finfo(a.dtype).eps ** 0.5

@@ -1,0 +1,76 @@
+"""Folders of configuration that a command line adds to the project's own, and what they hold.
+
+    --config-dir mine/conf
+    hydra.searchpath=[file:///home/me/mine/conf,pkg://my_package.conf]
+
+Hydra looks into them itself. Here they are read for what has to be known before Hydra composes anything: the experiments that
+there are, the text of `--help`, completion, and the file that a message is about.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+
+from mobench.schema import choices
+
+KEY = "hydra.searchpath="
+FLAGS = ("--config-dir", "-cd")
+
+
+def named(arguments: Sequence[str]) -> list[str]:
+    """What `--config-dir` and `hydra.searchpath` name, as it was written. What cannot be read is left for Hydra to refuse."""
+    found: list[str] = []
+    for i, argument in enumerate(arguments):
+        if argument in FLAGS:
+            found += arguments[i + 1 : i + 2]
+        elif argument.startswith("--config-dir="):
+            found.append(argument.partition("=")[2])
+        elif argument.lstrip("+").startswith(KEY):
+            try:
+                value = OverridesParser.create().parse_override(argument).value()
+            except HydraException:
+                continue
+            found += [str(part) for part in value] if isinstance(value, list) else []
+    return found
+
+
+def folder(name: str) -> Path | None:
+    """The folder on disk behind `file://...`, `pkg://...` or a path; None where there is none."""
+    scheme, separator, rest = name.partition("://")
+    if separator and scheme == "pkg":
+        return _package(rest)
+    if separator and scheme != "file":
+        return None
+    path = Path(rest if separator else name)
+    return path if path.is_dir() else None
+
+
+def _package(name: str) -> Path | None:
+    """Where a package lies, `my_package.conf` or `my_package/conf`; its last parts may be folders without Python in them."""
+    parts = [part for part in name.replace("/", ".").split(".") if part]
+    for length in range(len(parts), 0, -1):
+        try:
+            spec = importlib.util.find_spec(".".join(parts[:length]))
+        except (ImportError, ValueError):
+            continue
+        for place in (spec.submodule_search_locations or []) if spec else []:
+            path = Path(place, *parts[length:])
+            if path.is_dir():
+                return path
+    return None
+
+
+def folders(arguments: Sequence[str]) -> list[Path]:
+    """Those of a command line that exist."""
+    found = (folder(name) for name in named(arguments))
+    return [path for path in found if path is not None]
+
+
+def experiments(extra: Sequence[Path]) -> list[str]:
+    """Names of experiments in folders of a user's own."""
+    return sorted({name for path in extra for name in choices("experiment", path, alone=True)})

@@ -1,0 +1,335 @@
+"""Broken files, sizes that exhaust memory, threads, terminals and folders that are not what they should be."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import mobench as api
+from mobench import cli, compose, console, memory, runner
+from mobench.config import make_job
+from mobench.errors import ConfigError, MobenchError
+from mobench.store import JobFolder
+from tests.conftest import REPOSITORY, Run, command, environment, shell
+
+# files of a plug-in: what they hold, and what the message must say besides the file's name
+BROKEN = {
+    "bracket": ("_target_: x.Y\nn: [1, 2\nsteps: 3\n", ["line 3, column 6", "expected ',' or ']'"]),
+    "tab": ("_target_: x.Y\n\tn: 3\n", ["line 2, column 1", "cannot start any token", "indented with spaces"]),
+    "twice": ("_target_: x.Y\nn: 3\nn: 4\n", ["line 3, column 1", "duplicate key n"]),
+    "sign": ("_target_: x.Y\nn: '\x07'\n", ["special characters are not allowed", "character 19"]),
+    "latin": (b"_target_: x.Y\nn: \xff\xfe\n", ["not UTF-8", "byte 18 is 0xff"]),
+    "open": ("_target_: x.Y\nn: ${foo\n", ["'${foo'"]),
+    "number": ("3\n", ["holds a single value"]),
+    "defaults": ("defaults: foo\nn: 3\n", ["defaults must be a list", "one entry a line"]),
+}
+
+
+@pytest.fixture
+def broken(tmp_path: Path) -> Path:
+    """A folder of configuration whose problems cannot be read."""
+    folder = tmp_path / "broken" / "problem"
+    folder.mkdir(parents=True)
+    for name, (text, _) in BROKEN.items():
+        data = text if isinstance(text, bytes) else text.encode()
+        (folder / f"{name}.yaml").write_bytes(data)
+    return folder.parent
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_file_is_one_message(mobench: Run, broken: Path, name: str) -> None:
+    where = [f"{broken}/problem/{name}.yaml", *BROKEN[name][1]]
+    result = mobench(f"hydra.searchpath=['{broken}']", f"problem={name}", "steps=2")
+    result.refused(*where)
+    with pytest.raises(ConfigError) as caught:
+        api.run(f"hydra.searchpath=['{broken}']", problem=name)
+    assert all(word in str(caught.value) for word in where)
+
+
+def test_a_broken_file_that_nobody_chose_does_not_matter(mobench: Run, broken: Path) -> None:
+    result = mobench("--config-dir", str(broken), "algorithm=ls", "preferences=2", "steps=2", "logger=local")
+    assert result.code == 0, result.err
+
+
+def test_files_that_name_no_class(mobench: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "conf" / "problem"
+    folder.mkdir(parents=True)
+    (folder / "keys.yaml").write_text("n: 3\nsteps: 10\n")
+    (folder / "empty.yaml").write_text("")
+    (folder / "absent.yaml").write_text("_target_: no_such_module_of_mine.Thing\nsteps: 10\n")
+    search = f"hydra.searchpath=['{folder.parent}']"
+    mobench(search, "problem=keys").refused("problem has no _target_, only n, steps", "`_target_: my_parts.MyProblem`")
+    mobench(search, "problem=empty", "steps=2").refused("problem is not set, or its file is empty")
+    words = ["there is no module 'no_such_module_of_mine'", "export PYTHONPATH=FOLDER"]
+    mobench(search, "problem=absent").refused(*words)
+
+
+# sizes
+
+
+def test_preferences_that_exhaust_memory_are_refused_before_one_is_made(mobench: Run) -> None:
+    began = time.monotonic()
+    result = mobench("preferences=1000000000")
+    result.refused("1,000,000,000 preferences of 2 objectives need at least 275.7 GiB", "available", "Ask for fewer")
+    assert result.folders == []
+    assert time.monotonic() - began < 20.0
+    mobench("problem=dtlz2", "preferences.count=null", "preferences.simplex_steps=100000").refused("5,000,150,001")
+
+
+def test_runs_that_exhaust_memory_fail_with_the_estimate(mobench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    quick = ["algorithm=ls", "preferences=4", "logger=local"]
+    monkeypatch.setattr(memory, "available", lambda: 2**20)
+    long = mobench(*quick, "steps=20000")
+    long.refused("4 runs of 20 variables over 20,000 steps", "0.0 GiB are available", "record.every=20", code=1)
+    wide = mobench(*quick, "steps=2", "problem.n=100000")
+    wide.refused("variables", "fewer preferences (4) or seeds (1)", code=1)
+    assert long.folders + wide.folders == []
+    fits = mobench(*quick, "steps=20000", "record.every=0")  # the others of a sweep run
+    assert fits.code == 0, fits.err
+    root = fits.root / "sweep"
+    sweep = mobench("-m", *quick, "steps=2,20000", root=root)
+    assert sweep.code == 1
+    assert len(sweep.folders) == 1
+
+
+def test_finished_jobs_are_read_however_little_memory_there_is(mobench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = ["algorithm=ls", "preferences=4", "steps=300", "logger=local"]
+    assert mobench(*job).code == 0
+    monkeypatch.setattr(memory, "available", lambda: 2**14)
+    again = mobench(*job)
+    assert again.code == 0, again.err
+    assert "finished before" in again.out
+
+
+def test_nobody_says_how_much_memory_there_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(memory, "MEMINFO", tmp_path / "none")
+    assert memory.available() is None
+    memory.check_preferences(10**12, 2)  # nothing is refused
+
+
+def test_what_is_available(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "meminfo").write_text("MemTotal: 900 kB\nMemAvailable: 500 kB\nSwapFree: 100 kB\n")
+    monkeypatch.setattr(memory, "MEMINFO", tmp_path / "meminfo")
+    monkeypatch.setattr(memory, "CGROUP", tmp_path)
+    assert memory.available() == 600 * 1024
+    for name, text in {
+        "memory.max": "400000",
+        "memory.current": "300000",
+        "memory.stat": "anon 1\ninactive_file 20000\nactive_file 10000\n",
+        "memory.swap.max": "0",
+    }.items():
+        (tmp_path / name).write_text(text)
+    assert memory.available() == 400000 - 300000 + 30000
+    (tmp_path / "memory.max").write_text("max\n")  # no limit
+    assert memory.available() == 600 * 1024
+
+
+def test_recorded_steps_are_counted() -> None:
+    for steps, every, dense in itertools.product(range(1, 14), range(7), range(16)):
+        wanted = runner.Recorder(every, False, dense)
+        assert memory.recorded(steps, every, dense) == sum(wanted.wants(t) for t in range(steps)) + 1
+
+
+@pytest.mark.parametrize(
+    "settings", [["preferences=3000", "steps=200"], ["preferences=400", "problem.n=20000", "steps=2"]]
+)
+def test_the_estimate_is_a_lower_bound(tmp_path: Path, settings: list[str]) -> None:
+    """The growth of a process that runs the job is more than the estimate, which is no trifle either."""
+    code = (
+        "import re, sys\nfrom mobench import compose, memory\nfrom mobench.config import make_job\n"
+        "from mobench.runner import run_job\nfrom mobench.metrics import stationarity\n"
+        "quiet = ['algorithm=ls', 'logger=local', 'progress=false']\n"
+        "run_job(compose.compose([*quiet, 'preferences=2', 'steps=2']))\n"  # what is imported and kept in any case
+        # the peak of this process: ru_maxrss would begin with that of the process that it was forked from
+        "peak = lambda: int(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1])\n"
+        "before = peak()\n"
+        "config = compose.compose([*quiet, *sys.argv[1:]])\n"
+        "need = sum(memory.of_runs(make_job(config)).values())\n"
+        "assert run_job(config).status == 'done'\n"
+        "print(need, 1024 * (peak() - before))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *settings],
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    need, grown = map(int, done.stdout.split())
+    assert 20e6 < need < grown
+
+
+# threads
+
+
+def test_threads_give_the_rows_of_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ["ls", "epo", "mgda", "mgda", "ferero"]
+
+    def job(name: str) -> Any:
+        return api.run(problem="vlmop2", algorithm=name, preferences=2, steps=30, logger="local").drop(
+            columns="seconds"
+        )
+
+    monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path / "one"))
+    expected = {name: job(name) for name in dict.fromkeys(names)}
+    monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path / "threads"))
+    found: list[tuple[str, Any]] = []
+    start = threading.Barrier(len(names))
+
+    def work(name: str) -> None:
+        start.wait(30)
+        try:
+            found.append((name, job(name)))
+        except MobenchError as error:
+            found.append((name, error))
+
+    workers = [threading.Thread(target=work, args=(name,)) for name in names]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert sorted(name for name, _ in found) == sorted(names)
+    for name, rows in found:
+        assert not isinstance(rows, MobenchError), f"{name}: {rows}"
+        assert rows.equals(expected[name])
+
+
+def test_two_threads_on_one_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second reads what the first has made, however long that takes."""
+    monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))
+    answers: list[Any] = []
+
+    def work() -> None:
+        try:
+            answers.append(api.run(problem="vlmop2", algorithm="epo", preferences=2, steps=2500, logger="local"))
+        except MobenchError as error:
+            answers.append(error)
+
+    workers = [threading.Thread(target=work) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    first, second = answers
+    assert not isinstance(first, MobenchError), first
+    assert not isinstance(second, MobenchError), second
+    assert first.equals(second)  # also in the seconds that it took
+    assert len(list(tmp_path.glob("runs/*"))) == 1
+
+
+def test_functions_of_ones_own_in_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same functions in two threads: the first to end does not take them from the other."""
+    import torch
+
+    monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))
+    own = api.objectives([lambda x: (x - 1).square().sum(), lambda x: torch.exp(x).sum()], dim=2)
+    answers: list[Any] = []
+
+    def work(steps: int) -> None:
+        try:
+            answers.append(len(api.run(problem=own, algorithm="mgda", preferences=2, steps=steps, logger="local")))
+        except MobenchError as error:
+            answers.append(error)
+
+    workers = [threading.Thread(target=work, args=(steps,)) for steps in (2, 300, 5, 200)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert answers == [2, 2, 2, 2]
+
+
+# terminals, folders, signals
+
+
+def test_a_terminal_without_unicode(tmp_path: Path) -> None:
+    arguments = ["algorithm=ls", "preferences=2", "seeds=[0,1]", "steps=2", "logger=local"]
+    done = shell(tmp_path / "outputs", *arguments, env={"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"})
+    assert done.returncode == 0, done.stderr
+    assert " +- " in done.stdout
+
+
+def test_signs_that_a_stream_lacks() -> None:
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding="latin-1")
+    console.say("1 ± 2 … ✓ µ 数", stream)
+    assert raw.getvalue().decode("latin-1") == "1 +- 2 ... + µ ?\n"
+
+
+def test_a_working_folder_that_is_gone(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    script = 'cd "$1" && rmdir "$1" && shift && exec "$@"'
+    done = subprocess.run(
+        ["bash", "-c", script, "bash", str(gone), *command("preferences=2")],
+        env=environment(tmp_path / "outputs", PYTHONPATH=os.pathsep.join(p for p in sys.path if p)),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert "The working folder does not exist any more" in done.stderr
+
+
+def test_ctrl_c_while_the_program_is_imported(tmp_path: Path) -> None:
+    """Its exit code is 130, also where what is being imported makes another error of it, or Python remembers the signal."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import signal, sys\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # what nohup and background jobs ignore
+        "class Stop:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'hydra':\n"
+        "            exec('import os, signal; os.kill(os.getpid(), signal.SIGINT); [0 for _ in range(9999)]')\n"
+        "sys.meta_path.insert(0, Stop())\n"
+    )
+    env = environment(tmp_path, PYTHONPATH=os.pathsep.join([str(tmp_path), str(REPOSITORY)]))
+    line = command("preferences=2")  # python -m: there Python remembers the signal
+    done = subprocess.run(line, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (130, "mobench: error: Stopped before the first job began.\n")
+
+
+def test_who_interrupted() -> None:
+    error = RuntimeError("Error calling __set_name__")
+    error.__cause__ = KeyboardInterrupt()
+    assert cli.interrupted(error)
+    assert not cli.interrupted(ValueError("x"))
+    assert not cli.interrupted(None)
+
+
+def test_a_running_job_says_where_it_is(tmp_path: Path) -> None:
+    """Between two checkpoints, too: without one `mobench-status` would say step 0."""
+    arguments = ["algorithm=ls", "preferences=2", "steps=3000000", "record.every=0", "checkpoint.seconds=3600"]
+    code = (
+        "import sys\nfrom mobench import cli, runner\nrunner.BEAT = 0.2\n"
+        f"sys.argv[1:] = {[*arguments, 'logger=local']}\ncli.main()\n"
+    )
+    job = subprocess.Popen([sys.executable, "-c", code], env=environment(tmp_path), stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 60.0
+        step = 0
+        while step == 0 and time.monotonic() < deadline and job.poll() is None:
+            time.sleep(0.1)
+            step = max((int(JobFolder(p).status().get("step", 0)) for p in tmp_path.glob("runs/*")), default=0)
+    finally:
+        job.send_signal(signal.SIGKILL)
+        job.wait()
+    assert step > 0
+
+
+def test_make_job_is_not_refused_for_ordinary_sizes() -> None:
+    config = compose.compose(["preferences=1000", "seeds=[0,1,2]"])
+    assert memory.refusal(make_job(config)) is None

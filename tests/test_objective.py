@@ -1,0 +1,186 @@
+"""Numbers for sweepers of other people: what a job returns to them."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from hydra.core.config_store import ConfigStore
+from hydra.core.plugins import Plugins
+from hydra.core.utils import JobReturn
+from hydra.plugins.sweeper import Sweeper
+
+from mobench import compose, objective
+from mobench.config import make_job
+from mobench.errors import ConfigError
+from mobench.metrics import hypervolume
+from mobench.runner import folder_of
+from mobench.store import JobFolder
+from tests.conftest import Run
+
+QUICK = ("preferences=3", "seeds=[0,1]", "steps=3", "logger=local")
+
+
+class Seeker(Sweeper):
+    """Two trials of algorithm.step_size; keeps what came back."""
+
+    returned: ClassVar[list[Any]] = []
+
+    def __init__(self, direction: Any = None) -> None:
+        self.direction = direction
+
+    def setup(self, *, hydra_context: Any, task_function: Any, config: Any) -> None:
+        self.launcher = Plugins.instance().instantiate_launcher(
+            hydra_context=hydra_context, task_function=task_function, config=config
+        )
+
+    def sweep(self, arguments: list[str]) -> None:
+        trials = [[*arguments, f"++algorithm.step_size={size}"] for size in (0.1, 0.2)]
+        for back in self.launcher.launch(trials, initial_job_idx=0):
+            assert isinstance(back, JobReturn)
+            self.returned.append(back.return_value)
+
+
+@pytest.fixture
+def seek(mobench: Run) -> Iterator[Any]:
+    """`seek("problem=zdt1")` gives the command's Result and what the sweeper was told."""
+    name = "hydra_plugins.of_the_tests.Seeker"
+    Plugins.instance().class_name_to_class[name] = Seeker
+    ConfigStore.instance().store(group="hydra/sweeper", name="seeker", node={"_target_": name, "direction": None})
+
+    def run(*arguments: str) -> tuple[Any, list[Any]]:
+        Seeker.returned.clear()
+        result = mobench("-m", "hydra/sweeper=seeker", *arguments)
+        return result, list(Seeker.returned)
+
+    yield run
+    del Plugins.instance().class_name_to_class[name]
+    ConfigStore.instance().repo["hydra"]["sweeper"].pop("seeker.yaml")
+
+
+def by_step(folders: list[JobFolder]) -> list[JobFolder]:
+    return sorted(folders, key=lambda folder: float(folder.config()["algorithm"]["step_size"]))
+
+
+def test_hypervolume_is_the_default(seek: Any) -> None:
+    result, told = seek("problem=vlmop2", "algorithm=epo", "hydra.sweeper.direction=maximize", *QUICK)
+    assert result.code == 0, result.err
+    volumes = [folder.meta()["hypervolume"]["last"] for folder in by_step(result.folders)]
+    assert told == pytest.approx([(v["0"] + v["1"]) / 2 for v in volumes], rel=1e-14)
+    assert min(told) > 0
+    assert f"hypervolume {told[0]:.6g}" in result.out
+    assert "algorithm.step_size=0.1" in result.out
+
+
+def test_a_column_and_several(seek: Any) -> None:
+    result, told = seek("problem=zdt1", "objective=f_2", "hydra.sweeper.direction=minimize", *QUICK)
+    assert result.code == 0, result.err
+    assert told == [float(folder.final()["f_2"].mean()) for folder in by_step(result.folders)]
+    result, told = seek("problem=zdt1", "objective=[f_1,stationarity]", *QUICK)
+    rows = [folder.final() for folder in by_step(result.folders)]
+    assert told == [[float(r["f_1"].mean()), float(r["stationarity"].mean())] for r in rows]
+
+
+@pytest.mark.parametrize(("direction", "worst"), [("minimize", math.inf), ("maximize", -math.inf), (None, math.nan)])
+def test_runs_that_are_lost_are_not_left_out(seek: Any, plug_in: str, direction: str | None, worst: float) -> None:
+    given = [] if direction is None else [f"hydra.sweeper.direction={direction}"]
+    arguments = ["problem=hole", "algorithm=ls", "preferences=3", "logger=local", "steps=30", "objective=f_1"]
+    result, told = seek(plug_in, *arguments, *given)
+    assert result.code == 0, result.err
+    lost = [(folder.final()["status"] == "diverged").sum() for folder in by_step(result.folders)]
+    assert all(0 < n < 3 for n in lost)  # some came back: their mean would look good
+    assert all(value == worst or (math.isnan(value) and math.isnan(worst)) for value in told)
+    assert f"{lost[0]} of 3 runs diverged" in result.out
+
+
+def test_a_seed_that_is_lost_counts_as_no_hypervolume(seek: Any) -> None:
+    result, _ = seek("problem=vlmop2", "algorithm=epo", "hydra.sweeper.direction=maximize", *QUICK)
+    folder = result.folders[0]
+    whole = objective.value(folder, "hypervolume")
+    rows = folder.final()
+    rows.loc[rows["seed"] == 1, "status"] = "diverged"
+    folder.write_table("final.csv", rows)
+    first = rows[rows["seed"] == 0]
+    expected = hypervolume(first[["f_1", "f_2"]].to_numpy(), (1.1, 1.1)) / 2
+    assert objective.value(folder, "hypervolume") == pytest.approx(expected, rel=1e-14)
+    assert objective.value(folder, "hypervolume") < whole
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["hydra.sweeper.direction=minimize"], ["better the larger it is", "hydra.sweeper.direction=maximize"]),
+        (["preferences=1"], ["one preference makes no front", "objective=f_1"]),
+        (["vary.step_size=[0.1,0.2]"], ["a job with vary"]),
+        (["objective=3"], ["objective=3 must be hypervolume, a column"]),
+        (
+            ["objective=f_3"],
+            ["objective='f_3' is no column", "hypervolume, preference_1", "Did you mean 'f_2' or 'f_1'?"],
+        ),
+        (["objective=[f_1,f_2]", "hydra.sweeper.direction=minimize"], ["has 1 entries and objective has 2"]),
+        (["algorithm=ferero_stochastic"], ["2 independent samples"]),
+        (["+experiment=ferero/fig3"], ["lists jobs of its own"]),
+    ],
+)
+def test_what_has_no_number_is_refused(seek: Any, arguments: list[str], words: list[str]) -> None:
+    result, told = seek("problem=vlmop2", *QUICK, *arguments)
+    result.refused(*words)
+    assert told == []
+
+
+def test_a_job_that_fails_is_an_error(seek: Any, plug_in: str) -> None:
+    result, told = seek(plug_in, "algorithm=broken", "objective=f_1", *QUICK)
+    result.refused("failed: KeyError: 'lost'", "rows and status")
+    assert told == []
+
+
+def test_a_trial_that_another_worker_runs_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))
+    config = compose.compose(["problem=zdt1", "objective=f_1", *QUICK])
+    folder = folder_of(make_job(config, planned=True))
+    begun, end = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with folder.locked():
+            begun.set()
+            end.wait(20)
+
+    worker = threading.Thread(target=hold)
+    worker.start()
+    assert begun.wait(20)
+    timer = threading.Timer(0.5, end.set)
+    timer.start()
+    began = time.monotonic()
+    number = objective.of_job(config, {"_target_": "x"}, [])
+    worker.join()
+    assert time.monotonic() - began > 0.4
+    assert number == float(folder.final()["f_1"].mean())
+
+
+def test_hydras_own_sweeper(mobench: Run, tmp_path: Path) -> None:
+    place = f"hydra.sweep.dir={tmp_path / 'sweep'}"  # where it writes a file of its own
+    result = mobench("-m", "hydra/sweeper=basic", place, "algorithm=ls,mgda", "objective=f_1", *QUICK)
+    assert result.code == 0, result.err
+    assert {f.key.split("-")[1] for f in result.folders} == {"ls", "mgda"}
+    assert result.out.count(": f_1 ") == 2
+
+
+def test_optuna(mobench: Run, tmp_path: Path) -> None:
+    pytest.importorskip("hydra_plugins.hydra_optuna_sweeper", reason="needs hydra-optuna-sweeper")
+    settings = ["hydra.sweeper.n_trials=3", "hydra.sweeper.direction=maximize", f"hydra.sweep.dir={tmp_path}"]
+    result = mobench("-m", "hydra/sweeper=optuna", "algorithm.step_size=interval(0.01,0.5)", *settings, *QUICK)
+    assert result.code == 0, result.err
+    best = max(objective.value(folder, "hypervolume") for folder in result.folders)
+    assert f"Best value: {best}" in result.out
+
+
+def test_directions() -> None:
+    assert objective.directions({}, 2) == [None, None]
+    assert objective.directions({"direction": "maximize"}, 1) == ["maximize"]
+    with pytest.raises(ConfigError, match="one direction for each"):
+        objective.directions({"direction": ["minimize"]}, 2)

@@ -1,0 +1,110 @@
+"""The verdicts on the pages are those that the rows give: kept rows, and those of `make reproduce`."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mobench import keep
+from mobench.artifacts.artifact import UNKNOWN
+from mobench.report import verdicts
+from mobench.report.__main__ import MARKERS
+from mobench.report.model import PAPERS, VERDICTS
+from tests.conftest import REPOSITORY as ROOT
+from tests.conftest import Run
+
+REPRODUCED = "MOBENCH_REPRODUCED"  # an outputs folder in which `make reproduce` has drawn everything at laptop scale
+SAMPLE = ("csmoo/active", "ferero/fig7", "ferero/fig8", "mobl/fig3", "omd_tch/fig1", "omd_tch/fig4")
+RECORD = ROOT / "docs/results.json"
+SHOWN = {v.name: v.symbol for v in VERDICTS.values() if v.key in ("yes", "part", "no", "skip")}
+
+
+def record() -> list[dict[str, Any]]:
+    """Every claim with its verdict, as `make report` wrote it."""
+    return list(json.loads(RECORD.read_text()))
+
+
+def cell(rows: list[dict[str, Any]]) -> str:
+    """What a page's cell says of claims."""
+    counts = Counter(row["verdict"] for row in rows)
+    return " ".join(f"{symbol}&nbsp;{counts[name]}" for name, symbol in SHOWN.items() if counts[name]) or "–"
+
+
+def table(path: Path) -> list[list[str]]:
+    """Cells of the rows that `make report` writes between the markers."""
+    begin, end = (path.read_text().index(marker) for marker in MARKERS)
+    lines = path.read_text()[begin:end].splitlines()
+    return [[c.strip() for c in line.strip("|").split("|")] for line in lines if line.startswith("|")][2:]
+
+
+def test_readme_counts_the_recorded_verdicts() -> None:
+    rows = {line[0]: line for line in table(ROOT / "README.md")}
+    names = {id: short for id, (short, _) in PAPERS.items()}
+    for id, name in [*names.items(), ("", "**all**")]:
+        own = [r for r in record() if r["artifact"].startswith(id)]
+        assert rows[name][2] == cell([r for r in own if not r["kept"]]), name
+        assert rows[name][3] == cell([r for r in own if r["kept"]]), name
+
+
+@pytest.mark.parametrize("paper", list(PAPERS))
+def test_paper_pages_count_the_recorded_verdicts(paper: str) -> None:
+    for name, _, scale, claims, *_ in table(ROOT / f"docs/papers/{paper}.md"):
+        own = [
+            r
+            for r in record()
+            if r["artifact"] == f"{paper}/{name.replace(chr(92), '')}" and r["kept"] == ("kept" in scale)
+        ]
+        assert claims == cell(own), name
+
+
+def test_results_page_lists_the_recorded_verdicts() -> None:
+    marks = "".join(v.symbol for v in VERDICTS.values())
+    text = (ROOT / "docs/results.md").read_text()
+    listed = re.findall(rf"^\| \S+/\S+ \|.* \| [{marks}] ([a-z ]+) \| `mobench", text, re.M)
+    assert Counter(listed) == Counter(row["verdict"] for row in record())
+
+
+def test_kept_rows_give_the_recorded_verdicts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))
+    assert keep.draw_all([]) == 0
+    assert verdicts(tmp_path) == [row for row in record() if row["kept"]]
+    for path in (tmp_path / "kept/artifacts").rglob("claims.json"):
+        check_reasons(path)
+
+
+def test_a_sample_of_make_reproduce_gives_the_recorded_verdicts(mobench: Run) -> None:
+    """At laptop scale, as a newcomer runs it: some of the artifacts that take seconds. The next test compares all of them."""
+    result = mobench(f"+experiment={','.join(SAMPLE)}", "logger=local", "progress=false")
+    assert result.code == 0, result.err
+    assert verdicts(result.root) == [row for row in record() if row["artifact"] in SAMPLE and not row["kept"]]
+
+
+def test_make_reproduce_gives_the_recorded_verdicts() -> None:
+    """Verdicts that depend on the machine's speed may differ on another machine."""
+    if REPRODUCED not in os.environ:
+        pytest.skip(f"{REPRODUCED} names no outputs folder in which `make reproduce` has drawn everything")
+    root = Path(os.environ[REPRODUCED])
+
+    def steady(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [row for row in rows if not row["kept"] and not row["timed"]]
+
+    assert steady(verdicts(root)) == steady(record())
+    seen: dict[tuple[str, str, str], str] = {}
+    for path in sorted((root / "artifacts").rglob("claims.json")):
+        check_reasons(path)
+        for claim in json.loads(path.read_text()):
+            key = (path.parent.parent.name, claim["statement"], claim["measured"])
+            assert seen.setdefault(key, str(path)) == str(path), f"{claim['id']} is judged twice"
+
+
+def check_reasons(path: Path) -> None:
+    """Every verdict but a plain yes has a reason."""
+    for claim in json.loads(path.read_text()):
+        if claim["verdict"] not in ("reproduced", "check passed"):
+            assert claim["reason"] not in ("", UNKNOWN), (path, claim["id"])
