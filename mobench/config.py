@@ -336,8 +336,32 @@ def _device(name: str, here: bool) -> torch.device:
     return torch.device(name)
 
 
+def registered_name(cls: type) -> str:
+    """The name of a part in a job's identity. It says nothing of the file that the class lives in, so files can move.
+
+    A class of mobench has its own name, which no other part of mobench has (a test holds that) and which, with its
+    `version`, is what rows are found by; a user's class has its name too, and its code is part of the identity; a class
+    of any other package has the package's name in front.
+    """
+    top = cls.__module__.partition(".")[0]
+    return cls.__qualname__ if top == "mobench" or is_own(cls) else f"{top}.{cls.__qualname__}"
+
+
+def _by_name(node: Any, where: str) -> Any:
+    """A configuration with the registered name (`class`) of each part in place of its import path (`_target_`)."""
+    if isinstance(node, Mapping):
+        out = {k: _by_name(v, f"{where}.{k}") for k, v in node.items() if k != MISSING_TARGET}
+        if MISSING_TARGET in node:
+            out["class"] = registered_name(load_class(str(node[MISSING_TARGET]), where))
+        return out
+    if isinstance(node, list):
+        return [_by_name(value, where) for value in node]
+    return node
+
+
 def identity(job: Job) -> dict[str, Any]:
-    """What decides a job's result: resolved settings, the versions of its parts, and the code of those outside of mobench."""
+    """What decides a job's result: resolved settings, names and versions of its parts, and the code of those that are the
+    user's own. Import paths are no part of it."""
     # a layer that is not worn is not named, nor a switch at its default: jobs from before there were any keep their rows
     config = {k: job.config[k] for k in HASHED} | {k: job.config[k] for k in LAYERS if worn(job.config, k)}
     config["record"] = {k: v for k, v in config["record"].items() if (k, v) != ("measures", True)}
@@ -355,4 +379,5 @@ def identity(job: Job) -> dict[str, Any]:
     kind = job.config["hardware"]["device"].partition(":")[0]
     if job.code:  # mobench's own classes are known by their version
         config["code"] = job.code
-    return {**config, "device": kind, "versions": versions}
+    named = {key: _by_name(value, key) for key, value in config.items()}
+    return {**named, "device": kind, "versions": versions}

@@ -34,7 +34,16 @@ from mobench.core.preferences import angle_deg, ray
 from mobench.core.sets import Free
 from mobench.errors import ConfigError, Interrupted, MobenchError, StoreError
 from mobench.rehearsal import rehearse
-from mobench.store import JobFolder, columns, config_hash, outputs_root, results_root, write_atomic, write_json
+from mobench.store import (
+    JobFolder,
+    columns,
+    config_hash,
+    outputs_root,
+    refuse_older,
+    results_root,
+    write_atomic,
+    write_json,
+)
 
 PARALLEL = "MOBENCH_PARALLEL"  # how many jobs a sweep runs at once on this machine; its workers inherit it
 SINCE = "MOBENCH_SINCE"  # when a sweep began; its workers inherit it
@@ -62,7 +71,9 @@ def finished(folder: JobFolder, skipped: bool = False, title: str = "") -> Outco
 
 def places_of(job: Job, root: Path | None = None) -> tuple[JobFolder, JobFolder]:
     """outputs/runs/<problem>-<algorithm>-<hash>, and the same below experiments/results, where rows that took a long machine
-    are kept with the project: they need not be made again, and are never written to."""
+    are kept with the project: they need not be made again, and are never written to. Raises StoreError if `root` is of an
+    older mobench."""
+    refuse_older(root or outputs_root())
     name = f"{job.problem.name}-{type(job.algorithm).__name__.lower()}-{config_hash(identity(job))}"
     return JobFolder((root or outputs_root()) / "runs" / name), JobFolder(results_root() / "runs" / name)
 

@@ -46,6 +46,21 @@ def results_root() -> Path:
     return inside if inside.exists() else package.parent / "experiments" / "results"
 
 
+def refuse_older(root: Path) -> None:
+    """Raise StoreError if the job folders below `root` carry the import paths of their parts in their identity, as those
+    written before November 2026 do: none of them would be found, and all jobs would run again without a word."""
+    runs = root / "runs"
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+        with os.scandir(runs) as entries:
+            found = next((meta for entry in entries if (meta := Path(entry.path) / "meta.json").exists()), None)
+        if found is not None and "_target_" in json.loads(found.read_text())["identity"]["problem"]:
+            raise StoreError(
+                f"The jobs in {runs} were written by an older mobench, which named their folders otherwise, so none of them "
+                f"would be found. Move them away (mv {runs} {runs}-before), or choose another folder with "
+                f"MOBENCH_OUTPUTS=DIR."
+            )
+
+
 def _explain(error: OSError, path: Path) -> StoreError:
     reasons = {13: "permission denied", 30: "the file system is read-only", 28: "no space left on the device"}
     why = reasons.get(error.errno or 0, error.strerror or str(error))

@@ -113,7 +113,7 @@ def job(
     if total:
         base = {"seconds_wall": seconds, "git_sha": "b" * 40, "git_dirty": False, "date": "2025-01-02T03:04:05+0000"}
         base |= {"device": "CPU Z", "execution": f"one batch of {total} runs on cpu, 1 thread(s), stacked"}
-        base |= {"identity": {"algorithm": {"_target_": "a.b.EPO", "step_size": seconds}, "steps": 100}}
+        base |= {"identity": {"algorithm": {"class": "EPO", "step_size": seconds}, "steps": 100}}
         (folder / "meta.json").write_text(json.dumps(base | (meta or {})))
         (folder / "config.yaml").write_text(CONFIG.format(step=seconds))
         states = ["done"] * done + ["diverged"] * (total - done)

@@ -142,7 +142,7 @@ def _flat(value: Any, at: str = "") -> Iterator[tuple[str, Any]]:
         for key, inner in value.items():
             yield from _flat(inner, f"{at}.{key}" if at else str(key))
     else:
-        yield at.removesuffix("._target_"), value
+        yield at.removesuffix(".class"), value
 
 
 def _identity(job: Job) -> dict[str, str]:

@@ -1,0 +1,86 @@
+"""A job's identity: what its folder is named by, and what it is not."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pkgutil
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+import mobench
+from mobench.config import identity, make_job, registered_name
+from mobench.core.algorithm import Algorithm
+from mobench.core.oracle import Oracle
+from mobench.core.problem import Problem
+from mobench.errors import StoreError
+from mobench.runner import folder_of
+from mobench.store import config_hash, results_root
+from tests.test_runner import composed
+
+OWN = """
+from mobench.algorithms.ls import LS
+from mobench.core.algorithm import Info
+
+
+class Halved(LS):
+    def weights(self, F, G, state, t):
+        return 0.5 * state["w"], state, Info()
+"""
+
+
+def test_identity_is_free_of_import_paths(tmp_path: Path) -> None:
+    job = make_job(composed("problem=hyper_cleaning", "algorithm=wc_mhgd", "protocol=mobl_hyper_cleaning"))
+    assert "mobench." not in json.dumps(identity(job))
+    assert identity(job)["problem"]["class"] == "HyperCleaning"
+
+
+def test_names_of_parts_are_unique() -> None:
+    """Two parts of one name and one version would share folders."""
+    named = defaultdict(set)
+    for module in pkgutil.walk_packages(mobench.__path__, "mobench."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    waiting: list[type] = [Problem, Algorithm, Oracle]
+    while waiting:
+        cls = waiting.pop()
+        waiting += cls.__subclasses__()
+        if cls.__module__.startswith("mobench."):
+            named[registered_name(cls)].add(cls)
+    assert len(named) > 60
+    assert {name: found for name, found in named.items() if len(found) > 1} == {}
+
+
+def test_a_users_file_can_move(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    names = []
+    for module in ("parts_here", "parts_there"):
+        (tmp_path / f"{module}.py").write_text(OWN)
+        config = composed("problem=vlmop2", "algorithm=ls", "seeds=[0]", "steps=3", "logger=local")
+        config["algorithm"] = {**config["algorithm"], "_target_": f"{module}.Halved"}
+        names.append(folder_of(make_job(config), tmp_path).key)
+        sys.modules.pop(module)
+    assert names[0] == names[1]
+
+
+def test_kept_rows_are_named_by_their_identity() -> None:
+    folders = sorted((results_root() / "runs").iterdir())
+    assert len(folders) > 50
+    for folder in folders:
+        found = json.loads((folder / "meta.json").read_text())["identity"]
+        assert config_hash(found) == folder.name.rsplit("-", 1)[1], folder.name
+
+
+def test_outputs_of_an_older_mobench_are_refused(tmp_path: Path) -> None:
+    """None of their folders would be found: all jobs would run again without a word."""
+    job = make_job(composed("problem=vlmop2", "algorithm=ls", "seeds=[0]", "steps=3", "logger=local"))
+    older = tmp_path / "runs" / "vlmop2-ls-0123456789"
+    older.mkdir(parents=True)
+    (older / "meta.json").write_text(json.dumps({"identity": {"problem": {"_target_": "mobench.problems.VLMOP2"}}}))
+    with pytest.raises(StoreError, match=r"older mobench.*MOBENCH_OUTPUTS"):
+        folder_of(job, tmp_path)
+    (older / "meta.json").write_text(json.dumps({"identity": identity(job)}))
+    assert folder_of(job, tmp_path).path.parent == tmp_path / "runs"
