@@ -70,7 +70,7 @@ def build(folder: Path) -> None:
             found.insert(0, f"mobench.{name}")
         pages[name] = page(title, about, found)
     pages["python"] = page(
-        "Python interface", "`import mobench`.", ["mobench.api", "mobench.errors", "mobench.fingerprint"]
+        "Python interface", "`import mobench`.", ["mobench.api", "mobench.errors", "mobench.jobs.fingerprint"]
     )
     top = [n for n in modules(ROOT / "mobench") if n.rpartition(".")[2] not in ("api", "errors", "fingerprint")]
     pages["runner"] = page("Command line and runner", "Composition, sweeps, jobs and their folders.", top)

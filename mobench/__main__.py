@@ -1,5 +1,5 @@
 """`python -m mobench` is `mobench`."""
 
-from mobench.cli import main
+from mobench.cli.entry import main
 
 main()

@@ -21,13 +21,14 @@ from typing import Any
 import pandas as pd
 import torch
 
-from mobench import compose, store
 from mobench.artifacts.artifact import JobRows
+from mobench.config import compose
 from mobench.errors import ConfigError, MobenchError, StoreError, suggest
-from mobench.fingerprint import Opaque, fingerprint
+from mobench.jobs.fingerprint import Opaque, fingerprint
+from mobench.jobs.runner import run_job
+from mobench.jobs.store import JobFolder
 from mobench.problems.own import Function, Functions, Own, serving
-from mobench.runner import run_job
-from mobench.store import JobFolder
+from mobench.system.paths import outputs_root, results_root
 
 GROUPS = ("problem", "oracle", "algorithm", "constraint", "space", "protocol", "hardware", "scale", "logger", "data")
 ATTRIBUTE = "mobench_folder"  # of the rows that `run` returns
@@ -108,7 +109,7 @@ def objectives(
         name: of the folder; it also keys random starts, so that variants of a function share theirs.
 
     When rows count as those of the same problem: a job is keyed by a hash of what the functions compute
-    (`mobench.fingerprint`): bytecode, constants, captured values and the globals that they name, through modules of the
+    (`mobench.jobs.fingerprint`): bytecode, constants, captured values and the globals that they name, through modules of the
     user's own, with the versions of installed packages. It is taken at each `run`: change a line or a captured tensor, and
     the job is another. Where no hash can be had (an open file, `eval`) the job gets a key that nothing else has and always
     runs anew, which a warning says. Files and the environment are not part of the hash.
@@ -247,7 +248,7 @@ def load(run: str | os.PathLike[str] | pd.DataFrame) -> Run:
         if ATTRIBUTE not in run.attrs:
             raise StoreError("These rows do not say where they come from; give the folder of the run, or its name.")
         run = str(run.attrs[ATTRIBUTE])
-    places = [root / "runs" for root in (store.outputs_root(), store.results_root())]
+    places = [root / "runs" for root in (outputs_root(), results_root())]
     for path in (Path(run), *(place / run for place in places)):
         if (path / "status.json").is_file():
             return Run(JobFolder(path))

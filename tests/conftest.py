@@ -22,10 +22,12 @@ from hydra._internal.callbacks import Callbacks
 from hydra.core.global_hydra import GlobalHydra
 from hydra.types import HydraContext, RunMode
 
-from mobench import console, doctor, sweeper
-from mobench import plugin as plugin_of_hydra
-from mobench.schema import conf_dir
-from mobench.store import JobFolder
+from mobench.cli import doctor
+from mobench.config.schema import conf_dir
+from mobench.jobs.store import JobFolder
+from mobench.sweep import plugin as plugin_of_hydra
+from mobench.sweep import sweeper
+from mobench.system import console
 from tests import plugin
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -45,7 +47,7 @@ importlib.import_module("matplotlib.font_manager")
 
 @cache
 def looked_for() -> dict[str, doctor.Line]:
-    """What `mobench.doctor` says of each data set below the folder that MOBENCH_DATA named when pytest was started."""
+    """What `mobench.cli.doctor` says of each data set below the folder that MOBENCH_DATA named when pytest was started."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MOBENCH_DATA", DATA)
         return {line.name: line for line in doctor.data()}
@@ -166,7 +168,8 @@ def command(*arguments: str) -> list[str]:
 
 def in_process(root: Path, arguments: tuple[str, ...], patch: pytest.MonkeyPatch) -> int:
     """Run the console entry point; return its exit code. The caller captures what it prints."""
-    from mobench import application, cli, loggers
+    from mobench.cli import application, entry
+    from mobench.jobs import wandb_log
 
     for name in WANDB:
         patch.delenv(name, raising=False)
@@ -176,19 +179,19 @@ def in_process(root: Path, arguments: tuple[str, ...], patch: pytest.MonkeyPatch
     patch.setenv("HYDRA_FULL_ERROR", "0")
     patch.setattr(sys, "argv", ["mobench", *arguments])
     patch.setattr(console, "exit_code", 0)
-    patch.setattr(loggers, "_said", False)
+    patch.setattr(wandb_log, "_said", False)
     application._raised.clear()
     threads, terminate = torch.get_num_threads(), signal.getsignal(signal.SIGTERM)
     GlobalHydra.instance().clear()
     try:
-        cli.main()
+        entry.main()
     except SystemExit as stop:
         return int(stop.code or 0) if not isinstance(stop.code, str) else 1
     finally:
         GlobalHydra.instance().clear()
         torch.set_num_threads(threads)
         signal.signal(signal.SIGTERM, terminate)
-    raise AssertionError("mobench.cli.main returned without an exit code")
+    raise AssertionError("mobench.cli.entry.main returned without an exit code")
 
 
 Run = Callable[..., Result]

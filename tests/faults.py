@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mobench.runner import run_job
-from mobench.store import JobFolder
+from mobench.jobs.runner import run_job
+from mobench.jobs.store import JobFolder
 from tests.conftest import REPOSITORY, command, environment
 from tests.test_runner import composed, same_rows
 
@@ -423,7 +423,7 @@ def main() -> int:
 
 def page(rows: Sequence[tuple[str, Tally]], kills: int, seed: int) -> str:
     """docs/reliability.md."""
-    from mobench import provenance
+    from mobench.system import provenance
 
     where = provenance.stamp()
     lines = [

@@ -21,11 +21,13 @@ import torch
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 import mobench
-from mobench import api, compose, runner
+from mobench import api
 from mobench.api import objectives, run
+from mobench.config import compose
 from mobench.errors import ConfigError, Interrupted, JoinError, MobenchError, StoreError
-from mobench.fingerprint import Opaque, fingerprint
-from mobench.store import JobFolder, columns
+from mobench.jobs import runner
+from mobench.jobs.fingerprint import Opaque, fingerprint
+from mobench.jobs.store import JobFolder, columns
 from tests.conftest import REPOSITORY, WANDB, Run, environment
 
 QUIET: dict[str, Any] = {"logger": "local"}

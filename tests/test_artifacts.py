@@ -18,14 +18,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mobench import keep as keep_rows
 from mobench.artifacts import Artifact, JobRows, Runs, artifact, registered
 from mobench.artifacts.artifact import DPI, UNKNOWN, Paper, artifact_folder, latex, markdown, read
 from mobench.artifacts.artifact import _registry as registry
 from mobench.artifacts.style import panels
+from mobench.cli import keep as keep_rows
+from mobench.config.schema import choices
 from mobench.errors import ConfigError
-from mobench.schema import choices
-from mobench.store import JobFolder
+from mobench.jobs.store import JobFolder
 from tests.conftest import REPOSITORY, Run, shell
 
 SCALES = ("smoke", "laptop", "paper")
@@ -123,7 +123,7 @@ def test_one_artifact(mobench: Run) -> None:
     # an artifact whose job fails is not drawn, and the older one stays as it is
     bad = pytest.MonkeyPatch()
     try:
-        bad.setattr("mobench.runner._train", explode_for("scale_2"))
+        bad.setattr("mobench.jobs.runner._train", explode_for("scale_2"))
         failing = mobench(*FIG7, "rerun=true")
     finally:
         bad.undo()
@@ -135,7 +135,7 @@ def test_one_artifact(mobench: Run) -> None:
 
 def explode_for(name: str) -> Any:
     """A stand-in for the training loop that fails for one job."""
-    from mobench import runner
+    from mobench.jobs import runner
 
     original = runner._train
 
@@ -185,7 +185,7 @@ def test_several_processes_draw_the_same(mobench: Run, monkeypatch: pytest.Monke
     names = ["ferero/table4", "omd_tch/fig1"]
     command = (f"+experiment={','.join(names)}", "scale=smoke", "logger=local")
     here = mobench(*command)
-    monkeypatch.setattr("mobench.session.MANY", 2)
+    monkeypatch.setattr("mobench.sweep.messages.MANY", 2)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     there = mobench(*command, root=here.root / "there")
     assert (here.code, there.code) == (0, 0)
@@ -239,7 +239,8 @@ def test_timed_jobs_run_alone(mobench: Run, planner: Any, monkeypatch: pytest.Mo
     assert alone == {"smoke": True, "laptop": True, "paper": False}
     groups = []
     monkeypatch.setattr(
-        "mobench.sweeper.JobsSweeper._launch", lambda self, jobs: groups.append([job.artifact for job in jobs]) or []
+        "mobench.sweep.sweeper.JobsSweeper._launch",
+        lambda self, jobs: groups.append([job.artifact for job in jobs]) or [],
     )
     result = mobench("+experiment=ferero/table11,ferero/fig7", "scale=smoke", "logger=local")
     assert "is not drawn" in result.err  # nothing has run
@@ -263,7 +264,7 @@ def test_jobs_know_their_neighbours(tmp_path: Path) -> None:
 def test_timed_jobs_are_read_where_all_were_kept(mobench: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows in outputs never count; rows that come with the project do, if they come all together and nothing else is there."""
     results = tmp_path / "results"
-    for module in ("mobench.runner", "mobench.keep", "mobench.artifacts.unchanged"):
+    for module in ("mobench.jobs.runner", "mobench.keep", "mobench.artifacts.freshness"):
         monkeypatch.setattr(f"{module}.results_root", lambda: results)
     command = ("+experiment=mlm_cmoo/table1", "scale=smoke", "logger=local", "progress=false")
     first = mobench(*command)
@@ -299,7 +300,7 @@ def test_timed_jobs_are_read_where_all_were_kept(mobench: Run, tmp_path: Path, m
     table.write_text(table.read_text().replace("MLM-CMOO", "another method"))
     assert "table comes out different" in str(keep_rows.fault("mlm_cmoo/table1", origin, *drawn_from))
 
-    monkeypatch.setattr("mobench.sweeper.JobsSweeper._launch", lambda self, jobs: [])  # what would be run is said
+    monkeypatch.setattr("mobench.sweep.sweeper.JobsSweeper._launch", lambda self, jobs: [])  # what would be run is said
     planned = "16 jobs, 0 finished before, 16 to run"
     assert mobench(*command, "rerun=true", root=tmp_path / "told").out.startswith(planned)
     (first.root / "artifacts/mlm_cmoo/table1/claims.json").unlink()  # else nothing has changed

@@ -20,13 +20,13 @@ from mobench.algorithms.moco import MoCo
 from mobench.algorithms.wc_mhgd import WCMHGD
 from mobench.core import Runs, loop
 from mobench.core.bilevel import Bilevel, GraphView, newton
-from mobench.core.join import check
+from mobench.core.cg import conjugate_gradients
+from mobench.core.compatibility import check
 from mobench.core.preferences import resolve
 from mobench.errors import ConfigError, JoinError, PreferenceError, SolverError
 from mobench.oracles import EMA, Exact, Hypergradient, ValueGap
 from mobench.oracles import hypergradient as hypergradient_module
 from mobench.problems import VLMOP2, BilevelQuadratic, HyperCleaning
-from mobench.subproblems.cg import conjugate_gradients
 from tests.benchmarks.bilevel import plain_loop
 from tests.reference import bilevel as reference
 

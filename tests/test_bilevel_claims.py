@@ -18,9 +18,10 @@ from mobench.artifacts.artifact import Paper, registered
 from mobench.core import Runs, loop
 from mobench.core.bilevel import GraphView
 from mobench.errors import ConfigError
+from mobench.jobs.store import JobFolder
 from mobench.oracles import Exact, Hypergradient
 from mobench.problems import BilevelQuadratic
-from mobench.store import JobFolder, results_root
+from mobench.system.paths import results_root
 
 S = 5
 PAPERS = Paper(data=("CIFAR-100",), seeds=2)

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 from hydra.errors import HydraException
 
-from mobench import compose, overrides, schema
+from mobench.config import compose, overrides, schema
 from mobench.errors import ConfigError
 from tests import plugin
 from tests.conftest import Run, command, environment, shell
@@ -296,7 +296,7 @@ def test_single_job_prints_a_table(mobench: Run) -> None:
 def test_progress_is_plain_lines_off_a_terminal(mobench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(0, 10_000, 6))
     fake = SimpleNamespace(time=time.time, monotonic=lambda: float(next(clock)))
-    monkeypatch.setattr("mobench.runner.time", fake)
+    monkeypatch.setattr("mobench.jobs.runner.time", fake)
     result = mobench("algorithm=ls", "preferences=1", "steps=3", "logger=local")
     assert result.err.splitlines() == ["vlmop2/LS: step 1 of 3", "vlmop2/LS: step 2 of 3"]
     quiet = mobench("algorithm=ls", "preferences=1", "steps=4", "logger=local", "progress=false")
@@ -349,7 +349,7 @@ def test_start_up_imports_and_broken_pipe(tmp_path: Path) -> None:
     code = (
         "import json, pathlib, sys\n"
         f"sys.argv = ['mobench', '-m', 'algorithm=ls,ferero', 'preferences=2', 'steps=3', 'logger=local']\n"
-        "from mobench.cli import main\n"
+        "from mobench.cli.entry import main\n"
         "try:\n    main()\n"
         f"finally:\n    pathlib.Path({str(listing)!r}).write_text(json.dumps(sorted(sys.modules)))\n"
     )

@@ -10,11 +10,11 @@ import torch
 
 from mobench.algorithms.ferero import FERERO
 from mobench.algorithms.ferero_sa import FEREROSA
-from mobench.config import identity, make_job
 from mobench.constraints import LossCap, LossRatio, WeightBall
 from mobench.core import Point, Runs, loop
 from mobench.core.oracle import Oracle
 from mobench.errors import ConfigError, JoinError
+from mobench.jobs.job import identity, make_job
 from mobench.oracles import EMA, Epochs, Exact, LocalSteps
 from mobench.problems import BallAndHalfSpace, HalfPlane, LeastSquares
 from tests.conftest import Run

@@ -18,7 +18,7 @@ from omegaconf import OmegaConf
 from scipy import stats
 from torch import Tensor
 
-from mobench.config import build
+from mobench.config.schema import conf_dir
 from mobench.core import (
     Algorithm,
     Ball,
@@ -36,15 +36,15 @@ from mobench.core import (
     loop,
 )
 from mobench.core.algorithm import Info
-from mobench.core.join import reasons
+from mobench.core.arrays import SMALL
+from mobench.core.compatibility import reasons
 from mobench.core.output import Last, Mean, make_output
 from mobench.core.preferences import angle_deg, check_weights, from_rays_deg, ray, resolve, spread
 from mobench.core.random import counter_indices, counter_normal, counter_uniform, generator, seed_for
 from mobench.errors import ConfigError, PreferenceError
+from mobench.jobs.job import build
 from mobench.oracles import Exact, Minibatch
 from mobench.problems import DTLZ2, VLMOP2, LeastSquares
-from mobench.schema import conf_dir
-from mobench.subproblems.arrays import SMALL
 from tests.helpers import runs_at
 
 FLOAT = torch.float64

@@ -12,12 +12,13 @@ from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 
 from experiments.cross import SUITES, Pair, Table, _checks, choosing, mean_ranks
-from mobench import cross, plugin
 from mobench.artifacts import Artifact, JobRows
+from mobench.config import hydra_plugin
+from mobench.config.overrides import normalise
+from mobench.config.schema import choices, conf_dir, plain
 from mobench.errors import ConfigError
-from mobench.overrides import normalise
-from mobench.schema import choices, conf_dir, plain
-from mobench.sweeper import JobsSweeper
+from mobench.sweep import cross_table
+from mobench.sweep.sweeper import JobsSweeper
 from tests.conftest import Run
 from tests.plugin import write
 
@@ -29,7 +30,7 @@ TARGETS = {
 
 
 def pairs(node: dict[str, Any], suites: dict[str, Any] | None = None) -> dict[str, list[str]]:
-    return cross.pairs(node, sorted(TARGETS), TARGETS.__getitem__, (suites or {}).__getitem__)
+    return cross_table.pairs(node, sorted(TARGETS), TARGETS.__getitem__, (suites or {}).__getitem__)
 
 
 # which pairs
@@ -91,7 +92,7 @@ def test_bad_suites(node: dict[str, Any], words: str) -> None:
 
 def test_an_algorithm_laid_over_a_problem_is_what_hydra_composes() -> None:
     """Composing takes a fifth of a second; a table has hundreds of pairs."""
-    plugin.register()
+    hydra_plugin.register()
     sweeper = JobsSweeper()
     with initialize_config_dir(config_dir=str(conf_dir()), version_base=None):
         loader = GlobalHydra.instance().config_loader()
@@ -118,18 +119,18 @@ def test_a_command_adds_and_removes() -> None:
         "settings": {"ls": ["steps=3"]},
         "pairs": {"a.forum": ["space=full"], "b.forum": ["space=full"]},
     }
-    assert cross.merged(suite, {}) == suite
-    more = cross.merged(suite, {"problems": {"ten": ["problem=ten"]}, "pairs": {"ten": {"ls": ["steps=9"]}}})
+    assert cross_table.merged(suite, {}) == suite
+    more = cross_table.merged(suite, {"problems": {"ten": ["problem=ten"]}, "pairs": {"ten": {"ls": ["steps=9"]}}})
     found = pairs(more)
     assert list(found) == [f"{p}.{a}" for p in ("a", "b", "ten") for a in ("ls", "forum")]
     assert found["ten.ls"] == ["problem=ten", "algorithm=ls", "steps=9"]
     assert "steps=3" in found["a.ls"]
     fewer = pairs(
-        cross.merged(suite, {"problems": {"a": None}, "settings": {"ls": None}, "pairs": {"b": {"forum": None}}})
+        cross_table.merged(suite, {"problems": {"a": None}, "settings": {"ls": None}, "pairs": {"b": {"forum": None}}})
     )
     assert fewer == {"b.ls": ["problem=zdt2", "algorithm=ls"], "b.forum": ["problem=zdt2", "algorithm=forum"]}
-    with pytest.raises(ConfigError, match=r"~cross.problems: there is no 'c'; there is a, b"):
-        cross.merged(suite, {"problems": {"c": None}})
+    with pytest.raises(ConfigError, match=r"~cross_table.problems: there is no 'c'; there is a, b"):
+        cross_table.merged(suite, {"problems": {"c": None}})
     with pytest.raises(ConfigError, match="say it of one suite"):
         pairs({"suites": ["one"], "problems": {"a": ["problem=zdt1"]}}, {"one": suite})
 
@@ -144,18 +145,21 @@ def test_bad_problems(given: Any, words: str) -> None:
 
 
 def test_overrides_in_a_list_need_no_inner_quotes() -> None:
-    written = ["+cross.problems.ten=[problem=ten,preferences.weights=[[0.5,0.5]],'steps=3']", "~cross.problems.zdt1"]
-    assert normalise(written) == [
-        '++cross.problems.ten=["problem=ten","preferences.weights=[[0.5,0.5]]",\'steps=3\']',
-        "++cross.problems.zdt1=null",
+    written = [
+        "+cross_table.problems.ten=[problem=ten,preferences.weights=[[0.5,0.5]],'steps=3']",
+        "~cross_table.problems.zdt1",
     ]
-    assert normalise(["cross.algorithms=[ls,epo]"]) == ["++cross.algorithms=[ls,epo]"]
+    assert normalise(written) == [
+        '++cross_table.problems.ten=["problem=ten","preferences.weights=[[0.5,0.5]]",\'steps=3\']',
+        "++cross_table.problems.zdt1=null",
+    ]
+    assert normalise(["cross.algorithms=[ls,epo]"]) == ["++cross_table.algorithms=[ls,epo]"]
 
 
 def test_a_problem_of_ones_own_in_the_zoo(mobench: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     search = write(tmp_path / "plugin")
     monkeypatch.syspath_prepend(str(tmp_path / "plugin" / "code"))
-    own = ["+cross.problems.hole=[problem=hole,problem.edge=-9.0,preferences=3]", "~cross.problems.zdt1"]
+    own = ["+cross_table.problems.hole=[problem=hole,problem.edge=-9.0,preferences=3]", "~cross_table.problems.zdt1"]
     base = ["+experiment=cross/zoo", "cross.algorithms=[ls,nsga2]", "scale=smoke", "logger=local", search]
     result = mobench(*base, *own, "cross.pairs.hole.nsga2=[space=full,space.bound=2.0]")
     assert result.code == 0, result.err
@@ -166,7 +170,7 @@ def test_a_problem_of_ones_own_in_the_zoo(mobench: Run, tmp_path: Path, monkeypa
     assert "reproduced" not in claims.replace(
         "not reproduced", ""
     )  # another table than the project's: nothing is judged
-    mobench(*base, "~cross.problems.zdt9").refused("there is no 'zdt9'", "Did you mean")
+    mobench(*base, "~cross_table.problems.zdt9").refused("there is no 'zdt9'", "Did you mean")
 
 
 # scores
@@ -316,7 +320,7 @@ def test_the_summary_refers_to_the_suites_and_judges_nothing() -> None:
     _checks(a, [], {})
     assert a.claims == []
     assert a.references == {f"cross/{suite}": list(ids) for suite, ids in SUITES.items()}
-    plugin.register()
+    hydra_plugin.register()
     with initialize_config_dir(config_dir=str(conf_dir()), version_base=None):
         node = compose("config", overrides=["+experiment=cross/summary"]).cross
     assert list(node.suites) == [f"cross/{suite}" for suite in SUITES]

@@ -20,11 +20,11 @@ import pandas as pd
 import pytest
 import yaml
 
-from mobench import sweeper
-from mobench.overrides import normalise
+from mobench.config.overrides import normalise
+from mobench.config.schema import conf_dir
+from mobench.jobs.store import JobFolder
 from mobench.report.__main__ import main as report
-from mobench.schema import conf_dir
-from mobench.store import JobFolder
+from mobench.sweep import sweeper
 from tests.conftest import REPOSITORY, Result, Run, environment
 from tests.test_slurm import cluster  # noqa: F401  a fixture
 
@@ -103,7 +103,8 @@ def test_the_tutorial(
                 assert words[1:] == ["-m", "mobench.report"]
                 assert report([]) == 0
             elif words[0] == "mobench-status":
-                from mobench import console, status
+                from mobench.cli import status
+                from mobench.system import console
 
                 monkeypatch.setattr(sys, "argv", ["mobench-status"])
                 monkeypatch.setattr(console, "exit_code", 0)  # other tests of this process have failed on purpose

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 import torch
 
-from mobench import doctor
+from mobench.cli import doctor
+from mobench.cli.doctor import MISSING, OK, PROBLEM, Check, Line
 from mobench.data.fewshot import load_fewshot
 from mobench.data.images import OFFICIAL, load_images
-from mobench.doctor import MISSING, OK, PROBLEM, Check, Line
 from mobench.errors import DataError
 from tests.conftest import environment
 
@@ -194,7 +194,7 @@ def test_a_folder_of_the_same_name_is_no_package(tmp_path: Path, monkeypatch: py
 
 
 def test_packages(monkeypatch: pytest.MonkeyPatch) -> None:
-    from mobench import provenance
+    from mobench.system import provenance
 
     monkeypatch.setattr(provenance, "versions", lambda: {"torch": "2.10", "moocore": "not installed"})
     found = look(doctor.packages)
@@ -587,7 +587,7 @@ def test_this_machine(root: Path) -> None:
     """It can run jobs, since it runs these tests. Slow imports are left out, and the key is never shown."""
     key = secrets.token_hex(20)
     code = (
-        "import sys; from mobench import doctor; code = doctor.main([]); "
+        "import sys; from mobench.cli import doctor; code = doctor.main([]); "
         "slow = {'wandb', 'torchvision', 'cvxpy', 'learn2learn', 'matplotlib', 'sklearn'}; "
         "sys.exit(code or ', '.join(slow & set(sys.modules)) or 0)"
     )

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import mobench as api
-from mobench import completion, flags, searchpath
+from mobench.cli import completion, flags
+from mobench.config import searchpath
 from mobench.errors import ConfigError
 from tests.conftest import REPOSITORY, Run
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from mobench.config.schema import choices
 from mobench.errors import StoreError
-from mobench.schema import choices
-from mobench.store import JobFolder
+from mobench.jobs.store import JobFolder
 from tests.conftest import REPOSITORY, Run, environment, shell
 from tests.faults import CASES
 from tests.test_runner import composed, same_rows

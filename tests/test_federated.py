@@ -18,7 +18,6 @@ from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from torch import Tensor
 
-from mobench import plugin as hydra_plugin
 from mobench.algorithms.fedfv import FedFV
 from mobench.algorithms.fedmgda_plus import FedMGDAPlus
 from mobench.algorithms.ls import LS
@@ -27,10 +26,12 @@ from mobench.algorithms.propfair import PropFair
 from mobench.algorithms.qffl import QFFL
 from mobench.algorithms.stch import STCH
 from mobench.algorithms.tch import TCH
-from mobench.config import make_job
+from mobench.config import hydra_plugin
+from mobench.config.overrides import normalise
+from mobench.config.schema import conf_dir, plain
 from mobench.core import Algorithm, Free, Problem, Runs, Spec, Weighting, loop
 from mobench.core.algorithm import Context
-from mobench.core.join import check
+from mobench.core.compatibility import check
 from mobench.core.oracle import Oracle, Transformed, slope
 from mobench.core.output import make_output
 from mobench.core.preferences import resolve, spread
@@ -38,13 +39,12 @@ from mobench.core.problem import LocalBatch
 from mobench.data import load_images
 from mobench.data.clients import partition
 from mobench.errors import ConfigError, JoinError, PreferenceError
+from mobench.jobs.job import make_job
+from mobench.jobs.runner import folder_of, run_job
+from mobench.jobs.store import JobFolder
 from mobench.models.mlp import MLP
 from mobench.oracles import Epochs, Exact, FederatedEMA, LocalSteps, Minibatch
-from mobench.overrides import normalise
 from mobench.problems import VLMOP2, ZDT1, FederatedImages, LeastSquares, MultiMNIST
-from mobench.runner import folder_of, run_job
-from mobench.schema import conf_dir, plain
-from mobench.store import JobFolder
 from tests.conftest import Run
 from tests.helpers import runs_at
 from tests.reference import federated as plain_loops

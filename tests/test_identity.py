@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 
 import mobench
-from mobench.config import identity, make_job, registered_name
 from mobench.core.algorithm import Algorithm
 from mobench.core.oracle import Oracle
 from mobench.core.problem import Problem
 from mobench.errors import StoreError
-from mobench.runner import folder_of
-from mobench.store import config_hash, results_root
+from mobench.jobs.job import identity, make_job, registered_name
+from mobench.jobs.runner import folder_of
+from mobench.jobs.store import config_hash
+from mobench.system.paths import results_root
 from tests.test_runner import composed
 
 OWN = """

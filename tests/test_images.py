@@ -17,28 +17,28 @@ from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from torch import Tensor
 
-from mobench import plugin as hydra_plugin
 from mobench.algorithms.epo import EPO
 from mobench.algorithms.ferero_public_code import PublicCodeFERERO
 from mobench.algorithms.ferero_sa import StochasticFEREROSA
 from mobench.algorithms.ls import LS
 from mobench.algorithms.mgda import MGDA
 from mobench.algorithms.pmtl import PMTL
-from mobench.config import identity, make_job
+from mobench.config import hydra_plugin
+from mobench.config.schema import conf_dir, plain
 from mobench.core import Runs, loop
 from mobench.core.algorithm import Algorithm
 from mobench.core.preferences import ray, resolve
 from mobench.data import multi_images
 from mobench.errors import ConfigError, JoinError
-from mobench.models import convnet_products as products
-from mobench.models import pooling
+from mobench.jobs.job import identity, make_job
+from mobench.jobs.runner import folder_of
+from mobench.kernels import convnet as products
+from mobench.kernels import pooling
 from mobench.models.convnet import EXECUTIONS, MODELS, ConvNet, model
 from mobench.oracles import Epochs
 from mobench.oracles.epochs import Batch
 from mobench.problems import VLMOP2, ConstrainedGaussian, MultiMNIST
 from mobench.problems import multi_mnist as source
-from mobench.runner import folder_of
-from mobench.schema import conf_dir, plain
 from tests.conftest import Run
 from tests.helpers import runs_at
 from tests.reference import images as plain_loops
@@ -790,7 +790,7 @@ def test_out_of_memory_names_what_fits(mobench: Run, monkeypatch: pytest.MonkeyP
     def train(*_: Any) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
 
-    monkeypatch.setattr("mobench.runner._train", train)
+    monkeypatch.setattr("mobench.jobs.runner._train", train)
     result = mobench(*SMOKE, "algorithm=ls", "logger=local")
     assert result.code == 1
     assert "ran out of memory with 3 of 3 runs at once" in result.err
@@ -811,7 +811,7 @@ def test_out_of_memory_with_one_network(mobench: Run, monkeypatch: pytest.Monkey
     def train(*_: Any) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory.")
 
-    monkeypatch.setattr("mobench.runner._train", train)
+    monkeypatch.setattr("mobench.jobs.runner._train", train)
     result = mobench(*SMOKE, "algorithm=ls", "logger=local", "hardware.max_batch_runs=1")
     assert "ran out of memory with one run at once" in result.err
     assert "max_batch_runs" not in result.err

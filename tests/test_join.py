@@ -20,21 +20,21 @@ import yaml
 from hydra.types import RunMode
 from torch import Tensor
 
-from mobench import sweeper
-from mobench.config import Job, load_class, make_job, parameters
+from mobench.config.overrides import normalise
+from mobench.config.schema import choices, conf_dir, plain
 from mobench.core import Algorithm, Ball, Box, Free, Oracle, Point, Problem, Runs, Set, Spec, Weighting, loop
 from mobench.core.algorithm import Context, Info
 from mobench.core.bilevel import Bilevel
-from mobench.core.join import check, reasons
+from mobench.core.compatibility import check, reasons
 from mobench.core.output import make_output
 from mobench.core.preferences import spread
 from mobench.errors import ConfigError, JoinError
+from mobench.jobs.job import Job, load_class, make_job, parameters
+from mobench.jobs.rehearsal import rehearse
+from mobench.jobs.runner import folder_of
 from mobench.oracles import Exact, Minibatch
-from mobench.overrides import normalise
 from mobench.problems import DTLZ2, VLMOP2, LeastSquares
-from mobench.rehearsal import rehearse
-from mobench.runner import folder_of
-from mobench.schema import choices, conf_dir, plain
+from mobench.sweep import sweeper
 
 ALGORITHMS, PROBLEMS, ORACLES = choices("algorithm"), choices("problem"), choices("oracle")
 BILEVEL = ["hypergradient", "moco", "value_gap"]

@@ -10,8 +10,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from mobench import keep as kept_rows
-from mobench.store import JobFolder
+from mobench.cli import keep as kept_rows
+from mobench.jobs.store import JobFolder
 from tests.conftest import Run
 
 QUICK = ("problem=zdt1", "algorithm=ls", "preferences=2", "steps=5", "seeds=[0]", "logger=local")
@@ -21,7 +21,7 @@ QUICK = ("problem=zdt1", "algorithm=ls", "preferences=2", "steps=5", "seeds=[0]"
 def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that stands for experiments/results."""
     root = tmp_path / "results"
-    for module in ("mobench.runner", "mobench.keep", "mobench.artifacts.unchanged"):
+    for module in ("mobench.jobs.runner", "mobench.keep", "mobench.artifacts.freshness"):
         monkeypatch.setattr(f"{module}.results_root", lambda: root)
     return root
 

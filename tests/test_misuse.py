@@ -16,10 +16,13 @@ from typing import Any
 import pytest
 
 import mobench as api
-from mobench import cli, compose, console, memory, runner
-from mobench.config import make_job
+from mobench.cli import entry
+from mobench.config import compose
 from mobench.errors import ConfigError, MobenchError
-from mobench.store import JobFolder
+from mobench.jobs import memory, runner
+from mobench.jobs.job import make_job
+from mobench.jobs.store import JobFolder
+from mobench.system import console
 from tests.conftest import REPOSITORY, Run, command, environment, shell
 
 # files of a plug-in: what they hold, and what the message must say besides the file's name
@@ -146,8 +149,9 @@ def test_recorded_steps_are_counted() -> None:
 def test_the_estimate_is_a_lower_bound(tmp_path: Path, settings: list[str]) -> None:
     """The growth of a process that runs the job is more than the estimate, which is no trifle either."""
     code = (
-        "import re, sys\nfrom mobench import compose, memory\nfrom mobench.config import make_job\n"
-        "from mobench.runner import run_job\nfrom mobench.metrics import stationarity\n"
+        "import re, sys\nfrom mobench.config import compose\nfrom mobench.jobs import memory\n"
+        "from mobench.jobs.job import make_job\n"
+        "from mobench.jobs.runner import run_job\nfrom mobench.metrics import stationarity\n"
         "quiet = ['algorithm=ls', 'logger=local', 'progress=false']\n"
         "run_job(compose.compose([*quiet, 'preferences=2', 'steps=2']))\n"  # what is imported and kept in any case
         # the peak of this process: ru_maxrss would begin with that of the process that it was forked from
@@ -305,16 +309,16 @@ def test_ctrl_c_while_the_program_is_imported(tmp_path: Path) -> None:
 def test_who_interrupted() -> None:
     error = RuntimeError("Error calling __set_name__")
     error.__cause__ = KeyboardInterrupt()
-    assert cli.interrupted(error)
-    assert not cli.interrupted(ValueError("x"))
-    assert not cli.interrupted(None)
+    assert entry.interrupted(error)
+    assert not entry.interrupted(ValueError("x"))
+    assert not entry.interrupted(None)
 
 
 def test_a_running_job_says_where_it_is(tmp_path: Path) -> None:
     """Between two checkpoints, too: without one `mobench-status` would say step 0."""
     arguments = ["algorithm=ls", "preferences=2", "steps=3000000", "record.every=0", "checkpoint.seconds=3600"]
     code = (
-        "import sys\nfrom mobench import cli, runner\nrunner.BEAT = 0.2\n"
+        "import sys\nfrom mobench.cli import entry; from mobench.jobs import runner\nrunner.BEAT = 0.2\n"
         f"sys.argv[1:] = {[*arguments, 'logger=local']}\ncli.main()\n"
     )
     job = subprocess.Popen([sys.executable, "-c", code], env=environment(tmp_path), stderr=subprocess.DEVNULL)

@@ -16,11 +16,11 @@ from mobench.algorithms.mlm_cmoo import MLMCMOO, tangent_to_simplex
 from mobench.constraints import LossCap, LossRatio, WeightBall
 from mobench.core import GraphPoint, Runs, loop
 from mobench.errors import ConfigError
+from mobench.jobs.store import JobFolder
 from mobench.metrics import constrained_kkt
 from mobench.oracles import Exact
 from mobench.oracles.exact import make_point
 from mobench.problems import BallAndHalfSpace, HalfPlane, LeastSquares
-from mobench.store import JobFolder
 from mobench.subproblems import min_norm
 from tests.conftest import Run, shell
 

@@ -15,12 +15,13 @@ from hydra.core.plugins import Plugins
 from hydra.core.utils import JobReturn
 from hydra.plugins.sweeper import Sweeper
 
-from mobench import compose, objective
-from mobench.config import make_job
+from mobench.config import compose
 from mobench.errors import ConfigError
+from mobench.jobs.job import make_job
+from mobench.jobs.runner import folder_of
+from mobench.jobs.store import JobFolder
 from mobench.metrics import hypervolume
-from mobench.runner import folder_of
-from mobench.store import JobFolder
+from mobench.sweep import objective
 from tests.conftest import Run
 
 QUICK = ("preferences=3", "seeds=[0,1]", "steps=3", "logger=local")

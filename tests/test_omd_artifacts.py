@@ -22,11 +22,11 @@ from experiments.omd_tch_federated import COLUMNS, GRIDS, METRICS, Scenario
 from mobench.algorithms.omd_tch import OMDTCH
 from mobench.artifacts import Artifact, JobRows, registered
 from mobench.artifacts.artifact import Paper, read
+from mobench.config.schema import conf_dir
 from mobench.core import Runs
+from mobench.jobs.store import JobFolder
 from mobench.problems import VLMOP2
 from mobench.report.model import Job
-from mobench.schema import conf_dir
-from mobench.store import JobFolder
 from tests.conftest import REPOSITORY, Run
 from tests.helpers import simulate
 from tests.test_runner import BASE, first_pass, killed

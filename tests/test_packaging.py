@@ -84,9 +84,9 @@ def python(wheel: Path, here: Path, *arguments: str) -> str:
 def test_a_job_outside_of_the_checkout(wheel: Path, tmp_path: Path) -> None:
     """The command and the Python interface in one process: the second reads what the first has written."""
     program = """
-        import mobench, mobench.cli
+        import mobench, mobench.cli.entry
         options = dict(problem="vlmop2", steps=3, preferences=2, logger="local")
-        assert mobench.cli.run([f"{key}={value}" for key, value in options.items()]) == 0
+        assert mobench.cli.entry.run([f"{key}={value}" for key, value in options.items()]) == 0
         rows = mobench.run(**options)
         print("START", mobench.load(rows).config["problem"]["start"]["noise"])
         print("FROM", mobench.__file__)
@@ -132,4 +132,4 @@ def test_hatchlings_wheel_holds_these_files(tmp_path: Path) -> None:
         files = {n for n in archive.namelist() if ".dist-info/" not in n}
         entry_points = next(archive.read(n).decode() for n in archive.namelist() if n.endswith("entry_points.txt"))
     assert files == set(listed())
-    assert "mobench = mobench.cli:main" in entry_points
+    assert "mobench = mobench.cli.entry:main" in entry_points

@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mobench import fingerprint
-from mobench.config import identity, make_job
-from mobench.fingerprint import Opaque, of_class
-from mobench.schema import completed
-from mobench.store import JobFolder, config_hash, results_root
+from mobench.config.schema import completed
+from mobench.jobs import fingerprint
+from mobench.jobs.fingerprint import Opaque, of_class
+from mobench.jobs.job import identity, make_job
+from mobench.jobs.store import JobFolder, config_hash
+from mobench.system.paths import results_root
 from tests.conftest import REPOSITORY, Run, environment
 
 PARTS, HELP = "mobench_test_parts", "mobench_test_help"
@@ -240,7 +241,7 @@ PROGRAM = """
 import sys
 sys.dont_write_bytecode = True
 sys.path[:0] = sys.argv[1:]
-from mobench.fingerprint import of_class
+from mobench.jobs.fingerprint import of_class
 import mobench_test_parts
 print(of_class(mobench_test_parts.Bowls))
 """

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from mobench.errors import ConfigError
-from mobench.store import JobFolder
+from mobench.jobs.store import JobFolder
 from tests.conftest import REPOSITORY, environment
 
 PAGE = REPOSITORY / "docs" / "plugins.md"

@@ -26,19 +26,19 @@ from mobench.algorithms.population_surrogate import _fitted, fit
 from mobench.algorithms.psl import PSL, ParetoSet, latin_hypercube, reference_point, standardised
 from mobench.constraints import LossCap, WeightBall
 from mobench.core import Algorithm, Box, Context, Oracle, Problem, Runs, loop
-from mobench.core.join import reasons
+from mobench.core.compatibility import reasons
 from mobench.core.output import make_output
 from mobench.core.preferences import spread
 from mobench.core.random import generator
 from mobench.errors import ConfigError, JoinError
+from mobench.jobs.runner import run_job
+from mobench.jobs.store import JobFolder
 from mobench.metrics.hypervolume import hypervolume
 from mobench.oracles import EMA, Epochs, Exact, Minibatch
 from mobench.problems import VLMOP2, ZDT1, LeastSquares
 from mobench.problems.multi_mnist import MultiMNIST
-from mobench.runner import run_job
 from mobench.spaces import Boxed, HeadBias, Hybrid, Subspace
 from mobench.spaces.hybrid import task_weights
-from mobench.store import JobFolder
 from tests.conftest import Run
 from tests.test_runner import When, composed, die, disturb, same_rows
 
@@ -389,7 +389,7 @@ def test_spaces_refuse_in_words(make: Any, error: type[Exception], words: str) -
 
 
 def test_spaces_do_not_know_clients(tmp_path: Path) -> None:
-    from mobench.config import make_job
+    from mobench.jobs.job import make_job
 
     for space in ("full", "subspace", "hybrid"):
         config = composed("problem=least_squares", "oracle=local_steps", f"space={space}", "problem.n=60")

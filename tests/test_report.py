@@ -24,11 +24,11 @@ from mobench.report.reading import collect
 from mobench.report.runtime import runtime, two_workers
 from mobench.report.sheets import sheet
 from mobench.report.words import duration, fact, glue, moment, number, text
-from mobench.store import KEPT
+from mobench.system.paths import KEPT
 
 VOID = {"meta", "link", "img", "input", "br", "hr"}
 EVIL = "<script>document.title = 'owned'</script> & \"quotes\" 'too'"
-# mobench.config annotates with OmegaConf's own types, which beartype finds old-fashioned
+# mobench.jobs.job annotates with OmegaConf's own types, which beartype finds old-fashioned
 DECLARED = pytest.mark.filterwarnings("ignore::beartype.roar.BeartypeDecorHintPep585DeprecationWarning")
 VERDICTS = ("reproduced", "partial", "not reproduced", "inconclusive", "check passed", "check failed")
 

@@ -20,14 +20,14 @@ import pytest
 import torch
 import yaml
 
-from mobench import overrides, schema, status
-from mobench import plugin as hydra_plugin
 from mobench.algorithms.ls import LS
+from mobench.cli import status
+from mobench.config import hydra_plugin, overrides, schema
 from mobench.core import loop
 from mobench.core.output import WeightedSum
+from mobench.jobs.runner import run_job
+from mobench.jobs.store import JobFolder
 from mobench.problems import VLMOP2
-from mobench.runner import run_job
-from mobench.store import JobFolder
 from tests.conftest import Run, environment
 
 STEPS = 120
@@ -167,7 +167,7 @@ def test_sigkill(mobench: Run, resumed_at: list[tuple[int, bool]], tmp_path: Pat
         "        os.kill(os.getpid(), signal.SIGKILL)\n"
         "    return state\n"
         "loop.advance = advance\n"
-        "from mobench.cli import main\n"
+        "from mobench.cli.entry import main\n"
         "main()\n"
     )
     root = tmp_path / "outputs"
@@ -285,7 +285,7 @@ def test_stop_outside_of_training(mobench: Run, monkeypatch: pytest.MonkeyPatch)
     def interrupt(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mobench.runner.make_job", interrupt)
+    monkeypatch.setattr("mobench.jobs.runner.make_job", interrupt)
     mobench("algorithm=ls").refused("Stopped.", code=130)
 
 

@@ -15,7 +15,8 @@ import pytest
 import torch
 
 from mobench.errors import StoreError
-from mobench.store import JobFolder, config_hash, outputs_root, write_atomic, write_json
+from mobench.jobs.store import JobFolder, config_hash, write_atomic, write_json
+from mobench.system.paths import outputs_root
 from tests.conftest import Run
 
 LS = ("algorithm=ls", "preferences=2", "steps=5", "logger=local")
@@ -262,7 +263,7 @@ def test_rows_of_several_output_rules_and_variants(mobench: Run) -> None:
 
 
 def test_the_state_of_truncated_rows(mobench: Run) -> None:
-    from mobench.status import look
+    from mobench.cli.status import look
 
     job = mobench(*LS).job
     assert look(job).state == "done"

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from mobench import console
-from mobench.schema import conf_dir
+from mobench.config.schema import conf_dir
+from mobench.system import console
 from tests import conftest
 from tests.conftest import REPOSITORY
 

@@ -20,10 +20,13 @@ import torch
 import yaml
 from hydra.plugins.launcher import Launcher
 
-from mobench import runner, signals, slots, status, sweeper
+from mobench.cli import status
 from mobench.errors import StoreError
-from mobench.plan import Planned
-from mobench.store import JobFolder
+from mobench.jobs import runner
+from mobench.jobs.store import JobFolder
+from mobench.sweep import sweeper
+from mobench.sweep.plan import Planned
+from mobench.system import gpu_lock, signals
 from tests.conftest import Run, environment, shell
 from tests.faults import LAUNCHERS
 from tests.test_runner import (
@@ -296,8 +299,8 @@ def test_cancelled_jobs_are_not_launched_again(tmp_path: Path) -> None:
 
 
 def _hold(root: Path, ids: list[str], each: int, out: Any, go: Path) -> None:
-    slots.WAIT = 0.02
-    with slots.take(ids, each, root=root) as number:
+    gpu_lock.WAIT = 0.02
+    with gpu_lock.take(ids, each, root=root) as number:
         out.put((number, os.getpid()))
         while not go.exists():
             time.sleep(0.02)
@@ -336,10 +339,10 @@ def test_waiting_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
         if len(looks) == 3:
             held.close()
 
-    held = slots.take(["a"], root=tmp_path).gen  # type: ignore[attr-defined]
+    held = gpu_lock.take(["a"], root=tmp_path).gen  # type: ignore[attr-defined]
     next(held)
     monkeypatch.setattr(time, "sleep", sleep)
-    with slots.take(["a"], title="ferero/fig5 fashion", root=tmp_path) as number:
+    with gpu_lock.take(["a"], title="ferero/fig5 fashion", root=tmp_path) as number:
         assert number == 0
     assert capsys.readouterr().err == f"ferero/fig5 fashion: waiting, 1 GPU is in use (locks in {tmp_path})\n"
     assert len(looks) == 3
@@ -347,22 +350,27 @@ def test_waiting_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 
 def test_device_of_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`cuda` becomes a free number, everything else stays; under Slurm the scheduler has chosen."""
-    monkeypatch.setattr(slots, "folder", lambda: tmp_path)
-    monkeypatch.setattr(slots, "visible", lambda: ["x", "y"])
+    monkeypatch.setattr(gpu_lock, "folder", lambda: tmp_path)
+    monkeypatch.setattr(gpu_lock, "visible", lambda: ["x", "y"])
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    with slots.device("cuda") as a, slots.device("cuda") as b, slots.device("cpu") as c, slots.device("cuda:1") as d:
+    with (
+        gpu_lock.device("cuda") as a,
+        gpu_lock.device("cuda") as b,
+        gpu_lock.device("cpu") as c,
+        gpu_lock.device("cuda:1") as d,
+    ):
         assert (a, b, c, d) == ("cuda:0", "cuda:1", "cpu", "cuda:1")
     monkeypatch.setenv("SLURM_JOB_ID", "7")  # an allocation of two, shared by the jobs of a sweep inside
-    with slots.device("cuda") as a, slots.device("cuda") as b:
+    with gpu_lock.device("cuda") as a, gpu_lock.device("cuda") as b:
         assert (a, b) == ("cuda:0", "cuda:1")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    with slots.device("cuda") as a, slots.device("cuda") as b:
+    with gpu_lock.device("cuda") as a, gpu_lock.device("cuda") as b:
         assert (a, b) == ("cuda", "cuda")
 
 
 def test_slots_without_a_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(StoreError, match="Set TMPDIR"), slots.take(["a"], root=tmp_path / "file/locks"):
+    with pytest.raises(StoreError, match="Set TMPDIR"), gpu_lock.take(["a"], root=tmp_path / "file/locks"):
         pass
 
 
@@ -373,14 +381,14 @@ def test_the_choice_of_a_gpu_is_not_stored(monkeypatch: pytest.MonkeyPatch, tmp_
     def given(*_: Any) -> Iterator[str]:
         yield "cpu"
 
-    monkeypatch.setattr(slots, "device", given)
+    monkeypatch.setattr(gpu_lock, "device", given)
     done = runner.run_job(composed("algorithm=ls", *QUICK, "hardware.device=cuda"), tmp_path)
     assert JobFolder(done.folder).config()["hardware"]["device"] == "cuda"
 
 
 def test_job_is_the_same_on_every_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """The number of the GPU is no part of a job; its kind is."""
-    from mobench.config import identity, make_job
+    from mobench.jobs.job import identity, make_job
 
     keys = set()
     for device in ("cuda", "cuda:0", "cuda:1"):
@@ -441,7 +449,7 @@ def shell_status(root: Path, *arguments: str, env: dict[str, str] | None = None)
     import subprocess
 
     return subprocess.run(
-        [sys.executable, "-m", "mobench.status", *arguments],
+        [sys.executable, "-m", "mobench.cli.status", *arguments],
         env=environment(root, **(env or {})),
         cwd=root.parent,
         capture_output=True,
@@ -456,7 +464,7 @@ def look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     """`mobench-status ARGUMENTS` in this process: exit code, what it printed, its errors."""
     from hydra.core.global_hydra import GlobalHydra
 
-    from mobench import console
+    from mobench.system import console
 
     def call(*arguments: str, root: Path | None = None) -> tuple[int, str, str]:
         capsys.readouterr()

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from mobench.artifacts import unchanged
+from mobench.artifacts import freshness
+from mobench.system import paths
 from tests.conftest import Run
 
 TABLE = ("+experiment=ferero/fig7", "scale=smoke", "logger=local")
@@ -69,16 +70,16 @@ def test_several_at_once_and_only_what_changed(mobench: Run, tmp_path: Path) -> 
 def test_code_is_all_that_can_draw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A copy of the project: each kind of file counts, a paper's drawing only for that paper."""
     package, experiments = tmp_path / "mobench", tmp_path / "experiments"
-    shutil.copytree(unchanged.experiments(), experiments, ignore=shutil.ignore_patterns("results", "__pycache__"))
-    shutil.copytree(unchanged.package(), package, ignore=shutil.ignore_patterns("__pycache__", "experiments", "conf"))
-    shutil.copytree(unchanged.conf_dir(), tmp_path / "conf")
-    monkeypatch.setattr(unchanged, "package", lambda: package)
-    monkeypatch.setattr(unchanged, "conf_dir", lambda: tmp_path / "conf")
+    shutil.copytree(paths.experiments(), experiments, ignore=shutil.ignore_patterns("results", "__pycache__"))
+    shutil.copytree(paths.package(), package, ignore=shutil.ignore_patterns("__pycache__", "experiments", "conf"))
+    shutil.copytree(freshness.conf_dir(), tmp_path / "conf")
+    monkeypatch.setattr(freshness, "package", lambda: package)
+    monkeypatch.setattr(freshness, "conf_dir", lambda: tmp_path / "conf")
 
     def hashes() -> tuple[str, str]:
-        unchanged._library.cache_clear()
-        unchanged.code.cache_clear()
-        return unchanged.code("ferero"), unchanged.code("csmoo")
+        freshness._library.cache_clear()
+        freshness.code.cache_clear()
+        return freshness.code("ferero"), freshness.code("csmoo")
 
     def after(path: Path) -> tuple[bool, bool]:
         before = hashes()
@@ -97,11 +98,11 @@ def test_code_is_all_that_can_draw(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert after(package / "report" / "pages.py") == (False, False)  # it shows, and draws nothing
     (experiments / "other.py").write_text("")
     assert hashes() == hashes()
-    unchanged._library.cache_clear()
-    unchanged.code.cache_clear()
+    freshness._library.cache_clear()
+    freshness.code.cache_clear()
 
 
 def test_every_file_of_experiments_is_part_of_a_paper() -> None:
-    papers = {path.name for path in (unchanged.conf_dir() / "experiment").iterdir() if path.is_dir()}
-    found = {path for paper in papers for path in unchanged.drawn_by(paper)}
-    assert {p for p in unchanged.experiments().glob("*.py") if p.stem != "__init__"} <= found
+    papers = {path.name for path in (freshness.conf_dir() / "experiment").iterdir() if path.is_dir()}
+    found = {path for paper in papers for path in freshness.drawn_by(paper)}
+    assert {p for p in paths.experiments().glob("*.py") if p.stem != "__init__"} <= found

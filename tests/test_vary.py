@@ -13,19 +13,19 @@ import torch
 import yaml
 from torch import Tensor
 
-from mobench import config as configuration
-from mobench.config import Job, build, identity, load_class, make_job
+from mobench.config.overrides import normalise, shown
+from mobench.config.schema import choices, conf_dir
 from mobench.core import Algorithm, Runs, loop
-from mobench.core.join import reasons
+from mobench.core.compatibility import reasons
 from mobench.core.output import make_output
 from mobench.core.preferences import spread
 from mobench.errors import ConfigError, MobenchError
+from mobench.jobs import job as configuration
+from mobench.jobs.job import Job, build, identity, load_class, make_job
+from mobench.jobs.runner import folder_of, run_job
+from mobench.jobs.store import JobFolder, config_hash
 from mobench.oracles import Exact
-from mobench.overrides import normalise, shown
 from mobench.problems import LeastSquares
-from mobench.runner import folder_of, run_job
-from mobench.schema import choices, conf_dir
-from mobench.store import JobFolder, config_hash
 from tests.conftest import Run
 from tests.test_federated import changed, composed
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mobench import loggers
+from mobench.jobs import wandb_log
 from tests.conftest import Run, shell
 
 QUICK = ("algorithm=ls", "preferences=2", "steps=3")
@@ -149,19 +149,19 @@ def test_mode(
         (tmp_path / ".netrc").chmod(0o600)
     if set_mode:
         monkeypatch.setenv("WANDB_MODE", set_mode)
-    assert loggers.has_key() is key
-    assert loggers.mode({"logger": {"name": name}}) == expected
+    assert wandb_log.has_key() is key
+    assert wandb_log.mode({"logger": {"name": name}}) == expected
 
 
 def test_key_in_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("WANDB_API_KEY", "x" * 40)
-    assert loggers.has_key()
+    assert wandb_log.has_key()
     monkeypatch.setenv("WANDB_API_KEY", "")
-    assert not loggers.has_key()
+    assert not wandb_log.has_key()
     (tmp_path / ".netrc").write_text("machine")  # broken
     (tmp_path / ".netrc").chmod(0o600)
-    assert not loggers.has_key()
+    assert not wandb_log.has_key()
 
 
 @pytest.mark.filterwarnings("ignore")  # what W&B's own modules warn about when they are imported
@@ -193,9 +193,9 @@ def test_failure_of_wandb_leaves_the_job_done(mobench: Run, monkeypatch: pytest.
 @pytest.mark.parametrize("value", ["", "onlien", "0123456789abcdef0123456789abcdef01234567"])
 def test_unknown_mode_is_refused_before_the_job(mobench: Run, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     """W&B itself says so only when the job is done; what was found is not shown, because it may be a key."""
-    monkeypatch.setattr(loggers, "has_key", lambda: True)
-    real = loggers.os.environ.get
-    monkeypatch.setattr(loggers.os.environ, "get", lambda k, d=None: value if k == "WANDB_MODE" else real(k, d))
+    monkeypatch.setattr(wandb_log, "has_key", lambda: True)
+    real = wandb_log.os.environ.get
+    monkeypatch.setattr(wandb_log.os.environ, "get", lambda k, d=None: value if k == "WANDB_MODE" else real(k, d))
     result = mobench("algorithm=ls", "preferences=2", "steps=3", "logger=auto")
     result.refused("WANDB_MODE is none of online, offline", code=2)
     assert not value or value not in result.out + result.err

@@ -28,10 +28,13 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from mobench import console, loggers, overrides, provenance
-from mobench.artifacts import unchanged
+from mobench.artifacts import freshness
+from mobench.config import overrides
 from mobench.errors import ConfigError, suggest
-from mobench.store import JobFolder, columns, outputs_root, write_atomic, write_json
+from mobench.jobs import wandb_log
+from mobench.jobs.store import JobFolder, columns, write_atomic, write_json
+from mobench.system import console, paths, provenance
+from mobench.system.paths import outputs_root
 
 Verdict = Literal["reproduced", "partial", "not reproduced", "inconclusive", "check passed", "check failed"]
 Holds = bool | np.bool_ | Literal["partial"] | None
@@ -57,10 +60,10 @@ def artifact(id: str) -> Callable[[Draw], Draw]:
 def registered(id: str) -> Draw:
     """The drawing function of an artifact; imports `experiments/<paper>.py`."""
     paper = id.split("/", 1)[0]
-    folder = unchanged.experiments()
+    folder = paths.experiments()
     if not (folder / f"{paper}.py").exists():
         raise ConfigError(f"artifact {id!r}: there is no experiments/{paper}.py.")
-    if folder.parent == unchanged.package():
+    if folder.parent == paths.package():
         importlib.import_module(f"mobench.experiments.{paper}")
     else:
         if str(folder.parent) not in sys.path:
@@ -500,13 +503,13 @@ def draw(
         "seconds_drawing": time.time() - began,
         "notes": a.notes,
         "references": a.references,
-        "inputs": unchanged.inputs(id, command, {name: folder.key for name, folder in folders.items()}, a.files, root),
+        "inputs": freshness.inputs(id, command, {name: folder.key for name, folder in folders.items()}, a.files, root),
         **provenance.stamp(),
     }
     write_json(target / "provenance.json", origin)
     claims = [{k: _plain(v) for k, v in vars(c).items()} for c in a.claims]
     write_json(target / "claims.json", claims)
-    loggers.log_artifact(config, id, target, claims)
+    wandb_log.log_artifact(config, id, target, claims)
     _say(id, a, target)
     return True
 

@@ -18,9 +18,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from mobench.core.cg import conjugate_gradients
 from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
-from mobench.subproblems.cg import conjugate_gradients
 
 Step = tuple[Tensor, Tensor]  # y (R, B, q) and columns v (R, S, q)
 NEWTON_STEPS, HALVINGS, CG_STEPS = 60, 30, 200  # of the exact solution of a lower level

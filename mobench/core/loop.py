@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mobench.core.algorithm import Algorithm, Context
-from mobench.core.join import check
+from mobench.core.compatibility import check
 from mobench.core.oracle import Oracle
 from mobench.core.output import Output
 from mobench.core.preferences import Runs

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from mobench.subproblems.arrays import SMALL, Array, integers, tensor
+from mobench.core.arrays import SMALL, Array, integers, tensor
 
 
 def seed_for(base: int, **axes: object) -> int:

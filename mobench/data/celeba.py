@@ -26,11 +26,11 @@ import torch
 from jaxtyping import Int8, UInt8
 from torch import Tensor
 
-from mobench.console import say
 from mobench.core.random import generator
 from mobench.data.cache import cache_root
 from mobench.data.images import absolute, digest_of
 from mobench.errors import ConfigError, DataError, choose
+from mobench.system.console import say
 
 FOLDER = "celeba"
 IMAGES, LIST, PARTITION = "img_align_celeba", "list_attr_celeba.txt", "list_eval_partition.txt"

@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mobench.errors import ConfigError, choose
-from mobench.models import convnet_products
+from mobench.kernels import convnet as products
 
 EXECUTIONS = ("products", "grouped", "loop")
 
@@ -51,7 +51,7 @@ class ConvNet:
     commute; pooling first touches a quarter of the memory.
 
     execution:
-        products  everything as matrix products on chunks of pictures, with derivatives in closed form (`convnet_products`)
+        products  everything as matrix products on chunks of pictures, with derivatives in closed form (`mobench.kernels.convnet`)
         grouped   the convolutions of all runs as one grouped convolution
         loop      one run after the other
     """
@@ -114,7 +114,7 @@ class ConvNet:
         """Scores of all runs for pictures that they share. `products` knows no graph: where one is asked for, run by run."""
         graph = torch.is_grad_enabled() and theta.requires_grad
         if execution == "products" and not graph:
-            z = convnet_products.scores(self, theta, pictures)
+            z = products.scores(self, theta, pictures)
             return z.view(len(theta), self.tasks, self.classes, -1).transpose(2, 3)
         if execution != "grouped" and len(theta) > 1:
             # unbind, not theta[r]: the backward of an index writes zeros for all runs, for each run

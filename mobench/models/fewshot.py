@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mobench.errors import ConfigError
-from mobench.models.pooling import marked, maxima
+from mobench.kernels.pooling import marked, maxima
 
 BLOCKS = 4
 SMALL = 16  # pixels of a map up to which weight gradients of all tasks are one product

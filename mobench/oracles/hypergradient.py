@@ -18,6 +18,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from mobench.core.bilevel import Bilevel, Step, View
+from mobench.core.cg import conjugate_gradients
 from mobench.core.oracle import State
 from mobench.core.point import Point
 from mobench.core.preferences import Runs
@@ -25,7 +26,6 @@ from mobench.core.problem import Problem
 from mobench.core.random import counter_indices, seed_for
 from mobench.errors import ConfigError, JoinError, choose
 from mobench.oracles.exact import OfProblem, problem_spec
-from mobench.subproblems.cg import conjugate_gradients
 
 Real = float | int
 METHODS = ("itd", "cg", "neumann")

@@ -18,8 +18,8 @@ from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
 from mobench.data.multi import MultiImages, multi_images
 from mobench.errors import ConfigError, check_batch_runs
+from mobench.kernels.convnet import CrossEntropies, Part
 from mobench.models.convnet import ConvNet, for_device, model
-from mobench.models.convnet_products import CrossEntropies, Part
 from mobench.oracles.epochs import Batch
 
 Real = float | int

@@ -1,6 +1,6 @@
 """Objectives that a user's program holds as Python functions; `mobench.objectives` makes them.
 
-A configuration cannot hold a function. It holds `code`, the hash of what the functions compute (`mobench.fingerprint`), and
+A configuration cannot hold a function. It holds `code`, the hash of what the functions compute (`mobench.jobs.fingerprint`), and
 the functions themselves are found under that name while `serving` is open: in this process, during a run.
 """
 

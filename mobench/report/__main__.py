@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from mobench.errors import MobenchError
+from mobench.jobs.store import write_atomic
 from mobench.report import (
     build,
     declared,
@@ -18,7 +19,7 @@ from mobench.report import (
     results_summary_markdown,
     verdicts,
 )
-from mobench.store import KEPT, outputs_root, write_atomic
+from mobench.system.paths import KEPT, outputs_root
 
 MARKERS = ("<!-- results: written by make report -->", "<!-- end of results -->")
 
@@ -34,7 +35,7 @@ def renew(path: Path, table: str) -> None:
 
 def complete(outputs: Path | None, expected: Iterable[str]) -> None:
     """Raise MobenchError unless every artifact is drawn, none at smoke scale: a page is not overwritten by less."""
-    from mobench.keep import drawings
+    from mobench.cli.keep import drawings
 
     root = (outputs or outputs_root()) / "artifacts"
     undrawn = [

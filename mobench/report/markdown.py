@@ -10,7 +10,7 @@ from typing import Any
 from mobench.report.model import FAILING, UNREADABLE, VERDICTS, Entry, Site, Verdict, count
 from mobench.report.reading import artifacts
 from mobench.report.words import duration
-from mobench.store import outputs_root
+from mobench.system.paths import outputs_root
 
 
 def _md(value: str) -> str:

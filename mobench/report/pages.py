@@ -13,11 +13,11 @@ from urllib.parse import quote
 import jinja2
 from markupsafe import Markup
 
-from mobench import provenance
 from mobench.report.model import VERDICTS, DataSet, Entry, Job, Paper, Site
 from mobench.report.runtime import runtime
 from mobench.report.sheets import Sheet
 from mobench.report.words import commit, duration, fact, glue, moment, text
+from mobench.system import provenance
 
 OPEN_JOBS = 12  # a longer list of an artifact's jobs is folded
 NAVIGATION = (("index.html", "Overview"), ("claims.html", "Claims"), ("runs.html", "Runs"), ("data.html", "Data"))

@@ -16,7 +16,7 @@ from mobench.errors import MobenchError
 from mobench.report.model import PAPERS, UNREADABLE, VERDICTS, Claim, Entry, Figure, Job, Paper, Site
 from mobench.report.sheets import job_rows, parsed, sheet
 from mobench.report.words import measured, moment, text
-from mobench.store import KEPT, results_root
+from mobench.system.paths import KEPT, results_root
 
 # of a job's configuration: what its rows do not depend on, or what its page says elsewhere
 _ASIDE = frozenset(
@@ -264,7 +264,7 @@ def collect(root: Path, expected: Sequence[str] = ()) -> Site:
 
 def declared() -> list[str]:
     """Ids of all artifacts that the configuration declares: conf/experiment/<paper>/<name>.yaml."""
-    from mobench.schema import conf_dir
+    from mobench.config.schema import conf_dir
 
     try:
         base = conf_dir() / "experiment"

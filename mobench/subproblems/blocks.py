@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mobench.core.arrays import Array, runs_last, tensor
 from mobench.core.sets import Set
-from mobench.subproblems.arrays import Array, runs_last, tensor
 from mobench.subproblems.solution import TINY
 
 State = tuple[Array, ...]

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from mobench.subproblems.arrays import Array, arrays, runs_last, tensor
+from mobench.core.arrays import Array, arrays, runs_last, tensor
 from mobench.subproblems.qp import qp, segment
 from mobench.subproblems.solution import GOOD, TINY, TOLERANCE, Solution, certified
 

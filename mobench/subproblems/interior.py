@@ -10,7 +10,7 @@ from types import ModuleType
 
 import torch
 
-from mobench.subproblems.arrays import Array, integers, zeros
+from mobench.core.arrays import Array, integers, zeros
 from mobench.subproblems.blocks import Block, Part, reach
 from mobench.subproblems.solution import GOOD, TINY, TOLERANCE
 

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from mobench.subproblems.arrays import Array, arrays, integers, zeros
+from mobench.core.arrays import Array, arrays, integers, zeros
 from mobench.subproblems.pivoting import complementary_pivot, eliminate
 from mobench.subproblems.solution import GROWTH, TINY, Solution, certified
 

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from mobench.subproblems.arrays import Array, arrays, tensor
+from mobench.core.arrays import Array, arrays, tensor
 
 TINY = 1e-300
 

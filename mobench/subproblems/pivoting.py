@@ -7,7 +7,7 @@ and approaches nothing. All runs pivot together; a run that has finished pivots 
 
 from types import ModuleType
 
-from mobench.subproblems.arrays import Array, integers, zeros
+from mobench.core.arrays import Array, integers, zeros
 
 TIE = 1e-14  # basic variables that a step leaves below this are tied, and the perturbation decides
 RANK = 1e-2  # times the tolerance: a largest diagonal below this is the end of a singular block of free variables

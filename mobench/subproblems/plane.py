@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from mobench.subproblems.arrays import Array, arrays, integers, runs_last, zeros
+from mobench.core.arrays import Array, arrays, integers, runs_last, zeros
 from mobench.subproblems.solution import TINY, Solution, certified
 
 

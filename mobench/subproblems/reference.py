@@ -17,9 +17,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from mobench.core.arrays import Array
 from mobench.core.sets import Ball, Box, Free
 from mobench.subproblems import surrogate
-from mobench.subproblems.arrays import Array
 from mobench.subproblems.lp import epo_data, homogeneous, homogeneous_residual
 from mobench.subproblems.qp import program_residual
 from mobench.subproblems.solution import TINY, TOLERANCE, Solution, certified

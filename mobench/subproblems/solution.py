@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from mobench.subproblems.arrays import Array, tensor
+from mobench.core.arrays import Array, tensor
 
 TOLERANCE = 1e-9
 """Largest relative residual of a solved run. float32 inputs are solved and certified in float64 and only then rounded:

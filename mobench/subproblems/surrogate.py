@@ -23,8 +23,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from mobench.core.arrays import Array, arrays, runs_last, tensor, zeros
 from mobench.core.sets import Ball, Box, Free, Set, project_moving
-from mobench.subproblems.arrays import Array, arrays, runs_last, tensor, zeros
 from mobench.subproblems.blocks import Block, General, Gram, Rows, same
 from mobench.subproblems.interior import bound, indices, interior, newton
 from mobench.subproblems.solution import GOOD, TINY, TOLERANCE

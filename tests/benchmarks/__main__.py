@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from mobench.provenance import stamp
+from mobench.system.provenance import stamp
 from tests.benchmarks import bilevel, federated, images, loops, overhead, report, solves, surrogates
 
 

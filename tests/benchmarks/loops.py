@@ -15,7 +15,7 @@ from omegaconf import OmegaConf
 
 from mobench.core import Runs, loop
 from mobench.core.algorithm import Algorithm, Info
-from mobench.core.join import reasons
+from mobench.core.compatibility import reasons
 from mobench.core.oracle import Oracle, Spec
 from mobench.core.output import make_output
 from mobench.core.point import Point, TablePoint

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mobench import runner
-from mobench.store import JobFolder
+from mobench.jobs import runner
+from mobench.jobs.store import JobFolder
 from tests.benchmarks.timing import Sample
 from tests.conftest import REPOSITORY, command, environment
 from tests.test_runner import composed
@@ -81,13 +81,13 @@ def _planned(rounds: int, root: Path, jobs: int) -> Sample:
     """A sweep of 2 `jobs` finished jobs less one of `jobs`: what each costs, its summary included."""
     code = (
         "import sys, time\n"
-        "from mobench import cli, sweeper, session\n"
+        "from mobench.cli import entry; from mobench.sweep import messages, sweeper\n"
         "from hydra.core.global_hydra import GlobalHydra\n"
         "def sweep(n):\n"
         "    GlobalHydra.instance().clear()\n"
         "    seeds = ','.join(f'[{k}]' for k in range(n))\n"
         "    tick = time.perf_counter()\n"
-        "    cli.run(['-m', 'algorithm=ls', f'seeds={seeds}', 'preferences=2', 'steps=2', 'logger=local', 'progress=false'])\n"
+        "    entry.run(['-m', 'algorithm=ls', f'seeds={seeds}', 'preferences=2', 'steps=2', 'logger=local', 'progress=false'])\n"
         "    return time.perf_counter() - tick\n"
         f"sweep({2 * jobs})\n"
         f"found = [(sweep({2 * jobs}) - sweep({jobs})) / {jobs} for _ in range({rounds})]\n"

@@ -11,7 +11,7 @@ from torch import Tensor
 from mobench.subproblems import TOLERANCE, epo_lp, lp, reference
 from mobench.subproblems.lp import epo_data
 
-ARRAYS = sys.modules["mobench.subproblems.arrays"]
+ARRAYS = sys.modules["mobench.core.arrays"]
 DTYPE = torch.float64
 FAMILIES = ["random", "low rank", "rank one", "duplicated", "zero row", "opposed", "stationary", "scaled rows", "acute"]
 MODES = ["balance", "descent", "unrestricted"]

@@ -13,7 +13,7 @@ from torch import Tensor
 from mobench.subproblems import TOLERANCE, min_norm, qp, qp_residual, reference
 from mobench.subproblems.solution import Solution
 
-ARRAYS = sys.modules["mobench.subproblems.arrays"]
+ARRAYS = sys.modules["mobench.core.arrays"]
 DTYPE = torch.float64
 
 FAMILIES = [

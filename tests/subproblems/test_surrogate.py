@@ -13,7 +13,7 @@ from mobench.subproblems import TOLERANCE, reference
 from mobench.subproblems.surrogate import Surrogate, SurrogateSolution, solve_surrogate
 from tests.reference import csmoo
 
-ARRAYS = sys.modules["mobench.subproblems.arrays"]
+ARRAYS = sys.modules["mobench.core.arrays"]
 MODULE = sys.modules["mobench.subproblems.surrogate"]
 DTYPE = torch.float64
 

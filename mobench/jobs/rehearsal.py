@@ -17,7 +17,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mobench.config import LAYERS, Job, own_classes
 from mobench.core import loop
 from mobench.core.algorithm import Algorithm, Info, Weighting
 from mobench.core.oracle import Oracle
@@ -26,6 +25,7 @@ from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
 from mobench.core.random import generator
 from mobench.errors import MobenchError
+from mobench.jobs.job import LAYERS, Job, own_classes
 
 MOST = 3  # runs at once
 STEPS = 2  # a state that mixes the runs shows in the second

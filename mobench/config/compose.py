@@ -24,8 +24,8 @@ from omegaconf import DictConfig
 from omegaconf.basecontainer import BaseContainer
 from omegaconf.errors import OmegaConfBaseException
 
-from mobench import broken, plugin, schema, searchpath
-from mobench import overrides as conveniences
+from mobench.config import hydra_plugin, schema, searchpath, yaml_errors
+from mobench.config import overrides as conveniences
 from mobench.errors import ConfigError, suggest
 
 WORD = re.compile(r"[A-Za-z_][\w./-]*")
@@ -127,7 +127,7 @@ def _hydra() -> Iterator[None]:
     store, base = ConfigStore.instance(), version.VersionBase.instance()
     repo, resolvers, before = copy.deepcopy(store.repo), dict(BaseContainer._resolvers), base.version_base
     try:
-        plugin.register()
+        hydra_plugin.register()
         version.setbase("1.3")
         yield
     finally:
@@ -166,9 +166,9 @@ def compose(arguments: Sequence[str]) -> dict[str, Any]:
             config = loader.load_configuration("config", ["hydra.job.name=mobench", *normal], RunMode.RUN)
             return _plain(config)
     except (HydraException, OmegaConfBaseException) as error:
-        raise ConfigError(broken.described(error, _places(arguments)) or explain(error)) from error
+        raise ConfigError(yaml_errors.described(error, _places(arguments)) or explain(error)) from error
     except (yaml.YAMLError, ValueError, OSError) as error:
-        message = broken.described(error, _places(arguments))
+        message = yaml_errors.described(error, _places(arguments))
         if message is None:  # no file of a configuration is to blame
             raise
         raise ConfigError(message) from error

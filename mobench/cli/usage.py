@@ -11,8 +11,8 @@ from pathlib import Path
 
 from omegaconf import OmegaConf
 
-from mobench import searchpath
-from mobench.schema import conf_dir
+from mobench.config import searchpath
+from mobench.config.schema import conf_dir
 
 
 def _natural(name: str) -> str:

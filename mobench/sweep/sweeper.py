@@ -36,16 +36,17 @@ from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from mobench import cross, searchpath
-from mobench.config import make_job
-from mobench.console import fail, say
-from mobench.core.join import check
+from mobench.config import searchpath
+from mobench.config.overrides import normalise, shown
+from mobench.config.schema import choices, conf_dir, plain
+from mobench.core.compatibility import check
 from mobench.errors import ConfigError, Interrupted, JoinError, MobenchError
-from mobench.overrides import normalise, shown
-from mobench.plan import Plan, Planned
-from mobench.runner import PARALLEL, SINCE, Outcome, finished, folder_of, places_of, run_job
-from mobench.schema import choices, conf_dir, plain
-from mobench.store import outputs_root
+from mobench.jobs.job import make_job
+from mobench.jobs.runner import PARALLEL, SINCE, Outcome, finished, folder_of, places_of, run_job
+from mobench.sweep import cross_table
+from mobench.sweep.plan import Plan, Planned
+from mobench.system.console import fail, say
+from mobench.system.paths import outputs_root
 
 GROUPS = ("problem", "oracle", "algorithm", "constraint", "space", "protocol")
 
@@ -184,7 +185,7 @@ class JobsSweeper(Sweeper):
         rest = [o for o in overrides if o not in chosen and _key(o) != "artifact.job"]
         config = self._composed(rest)
         artifact = config["artifact"] | listed.get("artifact", {}) | ({"job": named[-1]} if named else {})
-        table = cross.merged(_at_scale(listed.get("cross", {}), config), config["cross"])
+        table = cross_table.merged(_at_scale(listed.get("cross", {}), config), config["cross"])
         return {**config, "artifact": artifact, "jobs": listed.get("jobs", {}), "cross": table}
 
     def _jobs(self, config: dict[str, Any]) -> dict[str, list[str]]:
@@ -205,7 +206,7 @@ class JobsSweeper(Sweeper):
 
         added = [searchpath.folder(name) for name in self._added]
         algorithms = choices("algorithm", *(path for path in added if path is not None))
-        return cross.pairs(config["cross"], algorithms, target, suite)
+        return cross_table.pairs(config["cross"], algorithms, target, suite)
 
     @property
     def _added(self) -> list[str]:
@@ -224,9 +225,9 @@ class JobsSweeper(Sweeper):
             or any(_key(o) == "rerun" or "_target_" in o for o in command)
         ):
             return {}
-        from mobench.artifacts import unchanged
+        from mobench.artifacts import freshness
 
-        since = unchanged.unchanged(chosen[0], command)
+        since = freshness.unchanged(chosen[0], command)
         return {} if since is None else {chosen[0]: since}
 
     def _kept_together(self, config: dict[str, Any], command: list[str], jobs: dict[str, list[str]]) -> bool:
@@ -318,7 +319,7 @@ class JobsSweeper(Sweeper):
         return plan
 
     def sweep(self, arguments: list[str]) -> Any:
-        from mobench import session
+        from mobench.sweep import messages
 
         plan = self.plan(arguments)
         if self.only is not None:
@@ -330,7 +331,7 @@ class JobsSweeper(Sweeper):
         for job in plan.jobs:
             if job.folder.key not in todo and (job.config["rerun"] or not job.folder.done):
                 todo[job.folder.key] = job
-        session.announce(plan, len(todo))
+        messages.announce(plan, len(todo))
         beside: list[Planned] = []
         alone: list[Planned] = []
         for job in todo.values():
@@ -338,7 +339,7 @@ class JobsSweeper(Sweeper):
             (alone if timed else beside).append(job)
         groups = ([beside] if beside else []) + [[job] for job in alone]
         outcomes = {outcome.key: outcome for group in groups for outcome in self._launch(group)}
-        return session.finish(plan, outcomes, self.refused)
+        return messages.finish(plan, outcomes, self.refused)
 
     def _launch(self, jobs: list[Planned]) -> list[Outcome]:
         if type(self.launcher).__name__ == "BasicLauncher":

@@ -16,7 +16,8 @@ from typing import Any
 import pandas as pd
 
 from mobench.errors import ConfigError
-from mobench.store import JobFolder, outputs_root
+from mobench.jobs.store import JobFolder
+from mobench.system.paths import outputs_root
 
 MODES = ("online", "offline", "disabled", "shared", "dryrun", "run")
 _said = False

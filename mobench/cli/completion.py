@@ -6,8 +6,8 @@ import os
 import re
 from collections.abc import Sequence
 
-from mobench import searchpath
-from mobench.schema import choices
+from mobench.config import searchpath
+from mobench.config.schema import choices
 
 WORD = re.compile(r"(\+?experiment=)((?:[^,]*,)*)([^,]*)")
 

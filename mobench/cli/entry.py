@@ -15,7 +15,7 @@ _code = 0  # of this process, once it is known
 
 def run(arguments: list[str]) -> int:
     """A command line; its exit code. Whatever goes wrong is one clear message."""
-    from mobench import application  # Hydra, and torch for some commands: they take a moment
+    from mobench.cli import application  # Hydra, and torch for some commands: they take a moment
 
     return application.run(arguments)
 
@@ -49,7 +49,7 @@ def main() -> None:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, signal.default_int_handler)
         if {"-h", "--help"} & set(arguments):
-            from mobench import application
+            from mobench.cli import application
 
             _code = application.help(arguments)
         else:

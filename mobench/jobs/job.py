@@ -1,4 +1,4 @@
-"""The configuration: validation of every key, and the objects made from it; `mobench.schema` has the keys themselves.
+"""The configuration: validation of every key, and the objects made from it; `mobench.config.schema` has the keys themselves.
 
 Two layers check a configuration before the first step. The dataclass `Root` refuses unknown keys at the top level and
 in the plain groups. What a `_target_` builds is checked against the constructor's own parameters, recursively, with
@@ -21,15 +21,15 @@ from typing import Any
 import torch
 from hydra.utils import get_class
 
-from mobench import memory
+from mobench.config.schema import choices
 from mobench.core.algorithm import Algorithm
 from mobench.core.oracle import Oracle
 from mobench.core.output import OUTPUTS
 from mobench.core.preferences import Runs, resolve
 from mobench.core.problem import Problem
 from mobench.errors import ConfigError, MobenchError, PreferenceError, choose, suggest
-from mobench.fingerprint import Opaque, is_own, of_class
-from mobench.schema import choices
+from mobench.jobs import memory
+from mobench.jobs.fingerprint import Opaque, is_own, of_class
 
 MISSING_TARGET = "_target_"
 LAYERS = ("constraint", "space")  # optional groups: what an oracle wears, in this order

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from mobench.store import JobFolder
+from mobench.jobs.store import JobFolder
 
 
 @dataclass

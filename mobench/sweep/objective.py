@@ -18,13 +18,14 @@ from typing import Any
 
 import pandas as pd
 
-from mobench import console, metrics
-from mobench.config import make_job
-from mobench.core.join import check
+from mobench import metrics
+from mobench.config.overrides import shown
+from mobench.core.compatibility import check
 from mobench.errors import ConfigError, MobenchError, suggest
-from mobench.overrides import shown
-from mobench.runner import run_job
-from mobench.store import JobFolder, columns
+from mobench.jobs.job import make_job
+from mobench.jobs.runner import run_job
+from mobench.jobs.store import JobFolder, columns
+from mobench.system import console
 
 HYPERVOLUME = "hypervolume"
 WAIT = 0.2  # seconds between looks at a job that another worker runs

@@ -15,26 +15,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mobench.provenance import versions
-from mobench.schema import conf_dir
-from mobench.store import JobFolder, outputs_root, results_root
+from mobench.config.schema import conf_dir
+from mobench.jobs.store import JobFolder
+from mobench.system.paths import experiments, outputs_root, package, results_root
+from mobench.system.provenance import versions
 
 ROWS = ("final.csv", "history.parquet", "solutions.npz", "meta.json")
 # what a command may say without changing what is drawn
 ASIDE = re.compile(
     r"(hydra/launcher|(progress|logger|hydra|checkpoint)(\.[\w.]+)?)=.*|scale=laptop|hardware=cpu", re.DOTALL
 )
-
-
-def package() -> Path:
-    """The folder of mobench."""
-    return Path(__file__).resolve().parent.parent
-
-
-def experiments() -> Path:
-    """The folder `experiments`: inside of an installed package, beside it in a checkout."""
-    inside = package() / "experiments"
-    return inside if inside.exists() else package().parent / "experiments"
 
 
 def _digest(paths: Iterable[Path], base: Path) -> str:

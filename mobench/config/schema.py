@@ -14,6 +14,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from mobench.errors import ConfigError, suggest
+from mobench.system import paths
 
 
 @dataclass
@@ -121,7 +122,9 @@ class Root:
     logger: LoggerConfig = field(default_factory=LoggerConfig)
     artifact: ArtifactConfig = field(default_factory=ArtifactConfig)
     jobs: dict[str, Any] = field(default_factory=dict)
-    cross: dict[str, Any] = field(default_factory=dict)  # algorithms x problems instead of jobs (mobench/cross.py)
+    cross: dict[str, Any] = field(
+        default_factory=dict
+    )  # algorithms x problems instead of jobs (mobench/sweep/cross_table.py)
     objective: Any = None  # what a job returns to another sweeper than mobench's: hypervolume, a column, or a list
     data: Any = None
     data_root: str = "data"
@@ -131,11 +134,12 @@ class Root:
 
 def conf_dir() -> Path:
     """The configuration folder: inside the installed package, or beside it in a checkout."""
-    package = Path(__file__).resolve().parent
-    for candidate in (package / "conf", package.parent / "conf"):
-        if (candidate / "config.yaml").exists():
-            return candidate
-    raise ConfigError(f"The configuration folder was found neither in {package} nor beside it; reinstall mobench.")
+    found = paths.beside("conf")
+    if not (found / "config.yaml").exists():
+        raise ConfigError(
+            f"The configuration folder was found neither in {paths.package()} nor beside it; reinstall mobench."
+        )
+    return found
 
 
 def register() -> None:

@@ -1,14 +1,10 @@
-"""What Hydra has to know before a command line is read: the schema, the resolver `at`, the sweeper."""
+"""What Hydra has to know before a command line is read: the schema, the resolver `at`, the sweeper's name."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from hydra.core.config_store import ConfigStore
-from hydra.core.plugins import Plugins
-from hydra.plugins.sweeper import Sweeper
 
-from mobench import schema
+from mobench.config import schema
 
 # Hydra looks plug-ins up by a name below `hydra_plugins.`; a package of that name at the top level is not needed
 SWEEPER = "hydra_plugins.mobench.JobsSweeper"
@@ -29,19 +25,9 @@ LOGGING = {
 }
 
 
-class JobsSweeper(Sweeper):
-    """Stands for `mobench.sweeper.JobsSweeper` until there is a sweep: it imports torch, for which `--help` need not wait."""
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        from mobench import sweeper
-
-        return sweeper.JobsSweeper(*args, **kwargs)
-
-
 def register() -> None:
     """May be called again."""
     schema.register()
-    Plugins.instance().class_name_to_class[SWEEPER] = JobsSweeper
     store = ConfigStore.instance()
     store.store(group="hydra/sweeper", name="jobs", node={"_target_": SWEEPER, "params": None})
     for group in ("hydra/hydra_logging", "hydra/job_logging"):  # a job would switch off what its sweeper switched on

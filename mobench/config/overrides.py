@@ -7,8 +7,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mobench.config.schema import choices
 from mobench.errors import ConfigError, suggest
-from mobench.schema import choices
 
 _TARGETED = re.compile(r"^(problem|oracle|algorithm|constraint|space|vary|cross)\.")
 _PREFERENCES = re.compile(r"^preferences\.(count|rays_deg|weights)=(?!null$)")

@@ -16,7 +16,7 @@ from pathlib import Path
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
-from mobench.schema import choices
+from mobench.config.schema import choices
 
 KEY = "hydra.searchpath="
 FLAGS = ("--config-dir", "-cd")

@@ -21,14 +21,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from mobench import console
-from mobench.console import fail, say
+from mobench.config.schema import completed
 from mobench.errors import Interrupted, MobenchError, StoreError
-from mobench.schema import completed
-from mobench.store import JobFolder, outputs_root
+from mobench.jobs.store import JobFolder
+from mobench.system import console
+from mobench.system.console import fail, say
+from mobench.system.paths import outputs_root
 
 if TYPE_CHECKING:
-    from mobench.plan import Plan
+    from mobench.sweep.plan import Plan
 
 ORDER = ("failed", "dead", "running", "missing", "unsolved", "diverged", "done")
 BEATS = 10  # a job on another machine that missed so many checkpoints is dead
@@ -123,8 +124,8 @@ def folders() -> list[JobFolder]:
 
 def plan(command: Sequence[str]) -> Plan:
     """What `mobench -m COMMAND` would run and draw; nothing is run. Raises SystemExit where the command is refused."""
-    from mobench import cli
-    from mobench.sweeper import JobsSweeper
+    from mobench.cli import entry
+    from mobench.sweep.sweeper import JobsSweeper
 
     plans: list[Plan] = []
     before = console.exit_code
@@ -132,7 +133,7 @@ def plan(command: Sequence[str]) -> Plan:
     JobsSweeper.only = plans
     console.exit_code = 0
     try:
-        code = cli.run(["-m", *command])
+        code = entry.run(["-m", *command])
     finally:
         JobsSweeper.only = None
         sys.argv[:] = arguments  # Hydra reads the command from there
@@ -145,7 +146,7 @@ def plan(command: Sequence[str]) -> Plan:
 
 def planned(arguments: Sequence[str]) -> tuple[list[tuple[str, str, list[State]]], dict[str, dict[str, Any]]]:
     """For each artifact (or for the sweep): its name, the command that finishes it, its jobs; and each job's configuration."""
-    from mobench import overrides
+    from mobench.config import overrides
 
     ids = [a for a in arguments if "=" not in a and not a.startswith("-")]
     rest = [a for a in arguments if a not in ids]
@@ -165,7 +166,7 @@ def planned(arguments: Sequence[str]) -> tuple[list[tuple[str, str, list[State]]
 
 def rerun(states: Iterable[State], configs: dict[str, dict[str, Any]]) -> None:
     """Run again, one after the other, what failed or died."""
-    from mobench.runner import run_job
+    from mobench.jobs.runner import run_job
 
     chosen = {s.folder.key: s for s in states if s.state in ("failed", "dead")}
     say(f"\n{len(chosen)} to run again")

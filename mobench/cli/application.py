@@ -17,11 +17,14 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from mobench import broken, completion, console, flags, overrides, plugin, searchpath, usage
-from mobench import schema as configuration
-from mobench.cli import STOPPED, interrupted
-from mobench.compose import explain
+from mobench.cli import completion, flags, usage
+from mobench.cli.entry import STOPPED, interrupted
+from mobench.config import hydra_plugin, overrides, searchpath, yaml_errors
+from mobench.config import schema as configuration
+from mobench.config.compose import explain
 from mobench.errors import ConfigError, Interrupted, MobenchError
+from mobench.sweep import plugin
+from mobench.system import console
 
 FAULT = 2  # exit code of a command that cannot be run
 
@@ -30,7 +33,7 @@ plugin.register()
 
 def task(cfg: DictConfig) -> Any:
     """The Outcome of one job; also what launchers run in their workers."""
-    from mobench.runner import run_job  # torch: `--help` need not wait for it
+    from mobench.jobs.runner import run_job  # torch: `--help` need not wait for it
 
     config = configuration.plain(cfg)
     return run_job(config, title=f"{config['artifact']['id'] or ''} {config['artifact']['job'] or ''}".strip())
@@ -42,8 +45,8 @@ _raised: list[MobenchError] = []  # of the job function: Hydra would print a lin
 def _single(cfg: DictConfig) -> Any:
     """One job in this process, or in a launcher's worker."""
     node = HydraConfig.get()
-    if node.mode is RunMode.MULTIRUN and node.sweeper["_target_"] != plugin.SWEEPER:
-        from mobench import objective
+    if node.mode is RunMode.MULTIRUN and node.sweeper["_target_"] != hydra_plugin.SWEEPER:
+        from mobench.sweep import objective
 
         return objective.of_job(configuration.plain(cfg), node.sweeper, list(node.overrides.task))
     try:
@@ -56,9 +59,9 @@ def _single(cfg: DictConfig) -> Any:
         _raised.append(error)
         return None
     if node.mode is RunMode.RUN:
-        from mobench import session
+        from mobench.sweep import messages
 
-        session.single(outcome)
+        messages.single(outcome)
     return outcome
 
 
@@ -130,9 +133,9 @@ def _told(error: BaseException, arguments: Sequence[str]) -> tuple[str, int] | N
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return "", 0
     if isinstance(error, HydraException | OmegaConfBaseException):
-        return broken.described(error, _places(arguments)) or explain(error), FAULT
+        return yaml_errors.described(error, _places(arguments)) or explain(error), FAULT
     if isinstance(error, yaml.YAMLError | ValueError | OSError):
-        message = broken.described(error, _places(arguments))
+        message = yaml_errors.described(error, _places(arguments))
         return None if message is None else (message, FAULT)
     return None
 

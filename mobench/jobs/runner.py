@@ -22,28 +22,22 @@ import yaml
 from torch import Tensor
 from tqdm import tqdm
 
-from mobench import loggers, memory, metrics, provenance, signals, slots
-from mobench.config import Job, identity, make_job, own_classes, worn
+from mobench import metrics
 from mobench.core import loop
 from mobench.core.algorithm import Algorithm
-from mobench.core.join import check
+from mobench.core.compatibility import check
 from mobench.core.oracle import Oracle
 from mobench.core.output import AdaptiveTwoPass, Output, WeightedSum, make_output
 from mobench.core.point import Point
 from mobench.core.preferences import angle_deg, ray
 from mobench.core.sets import Free
 from mobench.errors import ConfigError, Interrupted, MobenchError, StoreError
-from mobench.rehearsal import rehearse
-from mobench.store import (
-    JobFolder,
-    columns,
-    config_hash,
-    outputs_root,
-    refuse_older,
-    results_root,
-    write_atomic,
-    write_json,
-)
+from mobench.jobs import memory, wandb_log
+from mobench.jobs.job import Job, identity, make_job, own_classes, worn
+from mobench.jobs.rehearsal import rehearse
+from mobench.jobs.store import JobFolder, columns, config_hash, refuse_older, write_atomic, write_json
+from mobench.system import gpu_lock, provenance, signals
+from mobench.system.paths import outputs_root, results_root
 
 PARALLEL = "MOBENCH_PARALLEL"  # how many jobs a sweep runs at once on this machine; its workers inherit it
 SINCE = "MOBENCH_SINCE"  # when a sweep began; its workers inherit it
@@ -162,7 +156,7 @@ def run_job(config: dict[str, Any], root: Path | None = None, title: str = "") -
             print(f"warning: {title + ': ' if title else ''}{damage} The job is run again.", file=sys.stderr)
     hardware = config["hardware"]
     try:
-        with slots.device(hardware["device"], hardware["jobs_per_device"], title) as device:
+        with gpu_lock.device(hardware["device"], hardware["jobs_per_device"], title) as device:
             job = make_job(config, device=device)
             if (too_large := memory.refusal(job)) is not None:  # other jobs of a sweep may fit
                 return Outcome(folder.key, "failed", folder.path, error=too_large, title=title)
@@ -181,8 +175,8 @@ def again(config: dict[str, Any], folder: JobFolder) -> bool:
 def _run(job: Job, folder: JobFolder, title: str) -> Outcome:
     """Run a job that has its device."""
     config = job.config
-    if config["logger"]["name"] != "local" and loggers.has_key():
-        loggers.asked()
+    if config["logger"]["name"] != "local" and wandb_log.has_key():
+        wandb_log.asked()
     spec = job.oracle().spec
     check(spec, job.algorithm, type(job.problem).__name__)
     with folder.locked(), signals.caught() as arrived:
@@ -205,7 +199,7 @@ def _run(job: Job, folder: JobFolder, title: str) -> Outcome:
             if arrived.stop:
                 raise Interrupted(f"Stopped; {folder.key} had just failed: {message}") from error
             return Outcome(folder.key, "failed", folder.path, error=message, title=title)
-    loggers.log_job(config, folder)
+    wandb_log.log_job(config, folder)
     if arrived.stop:
         raise Interrupted(f"Stopped; {folder.key} had just finished and is complete ({folder.path}).")
     return finished(folder, title=title)

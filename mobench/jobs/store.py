@@ -31,19 +31,6 @@ import yaml
 from mobench.errors import StoreError
 
 _MAGIC = b"mobench-checkpoint-1\n"
-KEPT = "kept"  # below outputs: artifacts drawn from rows that come with the project
-
-
-def outputs_root() -> Path:
-    """`$MOBENCH_OUTPUTS`, else `outputs` in the working directory."""
-    return Path(os.environ.get("MOBENCH_OUTPUTS") or "outputs")
-
-
-def results_root() -> Path:
-    """experiments/results, beside or inside the package: rows at paper scale that come with the project."""
-    package = Path(__file__).resolve().parent
-    inside = package / "experiments" / "results"
-    return inside if inside.exists() else package.parent / "experiments" / "results"
 
 
 def refuse_older(root: Path) -> None:

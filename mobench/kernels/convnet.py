@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from mobench.core.point import Linear
-from mobench.models.pooling import marked, maxima
+from mobench.kernels.pooling import marked, maxima
 
 if TYPE_CHECKING:
     from mobench.models.convnet import ConvNet

@@ -11,12 +11,15 @@ from typing import Any
 
 import pandas as pd
 
-from mobench import console, loggers, overrides
-from mobench.console import fail, say
+from mobench.config import overrides
 from mobench.errors import MobenchError
-from mobench.plan import Plan
-from mobench.runner import Outcome
-from mobench.store import JobFolder, columns, outputs_root, results_root
+from mobench.jobs import wandb_log
+from mobench.jobs.runner import Outcome
+from mobench.jobs.store import JobFolder, columns
+from mobench.sweep.plan import Plan
+from mobench.system import console
+from mobench.system.console import fail, say
+from mobench.system.paths import outputs_root, results_root
 
 MANY = 8  # artifacts from which on they are drawn by several processes
 MOST_DRAWERS = 4  # each holds a copy of the libraries: half a gigabyte
@@ -188,7 +191,7 @@ def finish(plan: Plan, outcomes: dict[str, Outcome], refused: list[str]) -> list
         found = {**config, "refused": plan.refused.get(artifact, {})}
         tasks.append((artifact, found, folders, plan.commands[artifact]))
     workers = min(os.cpu_count() or 1, MOST_DRAWERS)
-    online = any(loggers.mode(config) for config in plan.artifacts.values())  # W&B wants its runs in one process
+    online = any(wandb_log.mode(config) for config in plan.artifacts.values())  # W&B wants its runs in one process
     for artifact, ok, code in (
         map(_draw, tasks) if len(tasks) < MANY or workers < 2 or online else _by_many(tasks, workers)
     ):

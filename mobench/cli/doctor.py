@@ -1,0 +1,382 @@
+"""`python -m mobench.doctor`: what this machine has for mobench, what is missing, and what to do about it.
+
+Nothing that takes long to import is imported before the check that needs it: a package that is missing costs a line, not
+all of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from functools import cache
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+from mobench.errors import MobenchError, StoreError
+from mobench.system.console import say
+
+OK, MISSING, PROBLEM = "ok", "missing", "problem"  # missing: something that can be done without
+
+VITAL = ("torch", "CLARABEL", "outputs", "locks")  # no job runs unless each of these lines is ok
+LEAST = 2.0  # GiB free
+SOLVERS = {"CLARABEL": "clarabel", "HIGHS": "highspy", "SCS": "scs", "OSQP": "osqp", "SCIPY": "scipy"}  # and packages
+SOLVING = [sys.executable, "-c", "from mobench.cli.doctor import solve_all; solve_all()"]
+SOLVERS_SECONDS = 60.0
+SLURM_SECONDS = 5.0
+OPTIONAL = {  # modules, what they are for, how to get them
+    "joblib": (
+        ("hydra_plugins.hydra_joblib_launcher", "joblib"),
+        "hydra/launcher=joblib",
+        "pip install mobench[joblib]",
+    ),
+    "submitit": (("hydra_plugins.hydra_submitit_launcher", "submitit"), "hardware=slurm", "pip install mobench[slurm]"),
+    "learn2learn": (("learn2learn",), "problem.episodes=learn2learn", "make learn2learn"),
+}
+
+
+class Line(NamedTuple):
+    """What was looked at, its state, and in words what was found and what to do."""
+
+    name: str
+    state: str
+    text: str
+
+
+Check = Callable[[], Iterator[Line]]
+
+
+def packages() -> Iterator[Line]:
+    """Versions of Python and of the packages that numbers depend on; commit"""
+    from mobench.system import provenance  # imports torch
+
+    for name, found in provenance.versions().items():
+        state = PROBLEM if found == "not installed" else OK
+        yield Line(name, state, found + ("" if state == OK else f": `pip install {name}`"))
+    code = provenance.code()
+    yield Line("commit", OK, f"{code['git_sha'] or 'no checkout'}{' (modified)' if code['git_dirty'] else ''}")
+
+
+def devices() -> Iterator[Line]:
+    """Processor and CUDA devices with their memory"""
+    import torch
+
+    from mobench.system import provenance
+
+    yield Line("cpu", OK, f"{provenance.device_name(torch.device('cpu'))}, {os.cpu_count()} cores")
+    try:
+        gpus = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
+    except RuntimeError as error:
+        yield Line("gpu", PROBLEM, f"CUDA does not start ({error}). Look at the driver; hardware=cpu works without")
+        return
+    names = ", ".join(f"{gpu.name} ({gpu.total_memory / 2**30:.0f} GiB)" for gpu in gpus)
+    yield Line("gpu", OK, f"{len(gpus)}: {names}; hardware=gpu" if gpus else "no CUDA device: hardware=cpu")
+
+
+def configuration() -> Iterator[Line]:
+    """The configuration folder"""
+    from mobench.config.schema import choices, conf_dir
+
+    yield Line("conf", OK, f"{conf_dir()}, {len(choices('experiment'))} artifacts")
+
+
+# solvers
+
+
+def solve_all() -> None:
+    """In a process of its own: a line of JSON for each solver as soon as it is known."""
+    for line in examined(_solved, "solvers"):
+        print(json.dumps(line), flush=True)
+
+
+def _solved() -> Iterator[Line]:
+    """min x_1 + x_2 over x >= 1."""
+    import cvxpy
+
+    installed = cvxpy.installed_solvers()
+    for name, package in SOLVERS.items():
+        if name not in installed:
+            needed = name == "CLARABEL"
+            yield Line(name, PROBLEM if needed else MISSING, f"CVXPY does not find it: `pip install {package}`")
+            continue
+        x = cvxpy.Variable(2)
+        try:
+            value = cvxpy.Problem(cvxpy.Minimize(cvxpy.sum(x)), [x >= 1]).solve(solver=name)
+        except cvxpy.SolverError as error:
+            value = error
+        if isinstance(value, float) and abs(value - 2) < 1e-3:
+            yield Line(name, OK, f"{package} {version(package)} solves a test problem")
+        else:
+            text = f"{package} {version(package)} gives {value} for a problem whose solution is 2"
+            yield Line(name, PROBLEM, f"{text}: `pip install --force-reinstall {package}`")
+
+
+@cache
+def _solving() -> subprocess.Popen[str]:
+    """The process of `solve_all`. It shares the time of the imports here, and may crash on its own."""
+    return subprocess.Popen(SOLVING, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
+
+
+def solvers() -> Iterator[Line]:
+    """CVXPY's solvers, each on a small problem"""
+    process = _solving()
+    _solving.cache_clear()
+    try:
+        out, err = process.communicate(timeout=SOLVERS_SECONDS)
+        end = f"exit code {process.returncode}"
+    except subprocess.TimeoutExpired:
+        process.kill()
+        out, err = process.communicate()
+        end = f"no answer within {SOLVERS_SECONDS:g} s"
+    for line in out.splitlines():
+        if line.startswith('["'):  # a solver may print what it likes
+            yield Line(*json.loads(line))
+    if process.returncode:
+        why = (err.strip().splitlines() or ["no message"])[-1]
+        yield Line("solvers", PROBLEM, f"trying them ended with {end}: {why}. `pip install --upgrade cvxpy clarabel`")
+
+
+# optional parts
+
+
+def _found(module: str) -> bool:
+    """Whether it is installed; it is not imported, which may take seconds."""
+    try:
+        spec = find_spec(module)
+    except ModuleNotFoundError:  # nor is the package around it
+        return False
+    return spec is not None and spec.origin is not None  # of a mere folder of that name there is no origin
+
+
+def optional() -> Iterator[Line]:
+    """Launchers (joblib, submitit) and learn2learn"""
+    for name, (modules, use, command) in OPTIONAL.items():
+        lacking = [module for module in modules if not _found(module)]
+        yield Line(name, MISSING, f"{use} needs it: `{command}`") if lacking else Line(name, OK, f"for {use}")
+
+
+def wandb() -> Iterator[Line]:
+    """W&B: package, API key (never shown) and mode"""
+    from mobench.jobs.wandb_log import MODES, has_key
+
+    mode = os.environ.get("WANDB_MODE", "online")
+    if not _found("wandb"):
+        yield Line("W&B", PROBLEM, "the package is not installed: `pip install wandb`; logger=local works without")
+    elif mode not in MODES:  # whatever it is instead, it is not shown
+        yield Line("W&B", PROBLEM, f"WANDB_MODE is none of {', '.join(MODES)}: unset it or choose one")
+    elif not has_key():
+        text = "no API key, so logger=auto is off: `wandb login`, or logger=wandb, which logs offline without a key"
+        yield Line("W&B", MISSING, text)
+    else:
+        yield Line("W&B", OK, f"API key configured: logger=auto is {mode}")
+
+
+def slurm() -> Iterator[Line]:
+    """Slurm: whether sinfo is there and answers"""
+    if shutil.which("sinfo") is None:
+        yield Line("slurm", MISSING, "no sinfo on the PATH: hardware=slurm needs a machine with Slurm's commands")
+        return
+    command = ["sinfo", "--noheader", "--format=%R"]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=SLURM_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        text = f"sinfo does not answer within {SLURM_SECONDS:g} s: is Slurm's controller up? hardware=cpu works without"
+        yield Line("slurm", PROBLEM, text)
+        return
+    if done.returncode:
+        why = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        yield Line("slurm", PROBLEM, f"sinfo fails: {why}. Ask who runs Slurm here; hardware=cpu works without")
+        return
+    partitions = sorted(set(done.stdout.split()))
+    yield Line("slurm", OK, f"{len(partitions)} partitions ({', '.join(partitions)}): hardware=slurm")
+
+
+# data
+
+
+def data() -> Iterator[Line]:
+    """Data sets, present or not"""
+    from mobench.data.images import EMBEDDED, OFFICIAL, SUBSET, absolute, default_root, folder_of, missing_files
+
+    root = Path(absolute(default_root()))
+    if _found("sklearn"):
+        yield Line("digits", OK, f"data=digits always works: {', '.join(EMBEDDED)} are embedded")
+    else:
+        yield Line("digits", PROBLEM, "data=digits is read from scikit-learn: `pip install scikit-learn`")
+    # every set has a folder of its own; torchvision knows their files, but takes seconds to import
+    empty = not any(path.is_dir() for path in root.glob("*"))
+    for name in OFFICIAL:
+        missing = None if empty else missing_files(name, root)
+        folder = root if empty else folder_of(name, root)
+        part = f", {SUBSET}" if name == "cifar10" and folder.name == name else ""
+        option = "problem=federated problem.data=cifar10" if name == "cifar10" else f"data={name}"
+        yield _set(name, folder, missing, option, part, f"python -m mobench.data {name}")
+    folder, missing, part = (root, None, "") if empty else _cifar100(root)
+    code = f"from torchvision.datasets import CIFAR100; CIFAR100({json.dumps(str(root))}, download=True)"
+    yield _set("cifar100", folder, missing, "problem=few_shot data=cifar100", part, f"python -c {shlex.quote(code)}")
+    yield from _own_files(root)
+
+
+def _set(name: str, folder: Path, missing: list[str] | None, option: str, part: str, command: str) -> Line:
+    """missing: files that are; None: all of them."""
+    if missing == []:
+        return Line(name, OK, f"in {folder}{part}; `python -m mobench.data --list` checks more than its names")
+    more = f" and {len(missing) - 1} more" if missing and len(missing) > 1 else ""
+    lost = f"no {missing[0]}{more}" if missing else "no file"
+    return Line(name, MISSING, f"{lost} in {folder}; {option} needs it: `{command}`, or MOBENCH_DATA=DIR")
+
+
+def _own_files(root: Path) -> Iterator[Line]:
+    """Sets that nothing here downloads."""
+    from mobench.data import celeba, river_flow, speech
+
+    path, where = river_flow.found_file(root), root / river_flow.FOLDER
+    if path is not None:
+        yield Line("rf1", OK, f"in {path.parent}; its content is checked when it is read")
+    else:
+        use = "problem=river_flow data=rf1 needs it: copy it there, or MOBENCH_DATA=DIR; problem.data=generated works without"
+        yield Line("rf1", MISSING, f"no {river_flow.FILE} in {where}; {use}")
+    lost, where = celeba.missing_files(root), root / celeba.FOLDER
+    if not lost:
+        yield Line("celeba", OK, f"in {where}; its content is checked when it is read")
+    else:
+        more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
+        use = "problem=face_attributes data=celeba needs it: unpack the official files there, or MOBENCH_DATA=DIR; "
+        use += "problem.data=celeba_synth works without"
+        yield Line("celeba", MISSING, f"no {lost[0]}{more} in {where}; {use}")
+    for option, name in (("speech_small", "small"), ("librispeech_aishell", "librispeech_aishell")):
+        lost = speech.missing_files(name, root)
+        if not lost:
+            yield Line(option, OK, f"in {root}; its content is checked when it is read")
+            continue
+        more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
+        use = f"problem=speech data={option} needs it: unpack it there, or MOBENCH_DATA=DIR; problem.data=generated works without"
+        yield Line(option, MISSING, f"no {lost[0]}{more} in {root}; {use}")
+
+
+def _cifar100(root: Path) -> tuple[Path, list[str], str]:
+    """The folder that `load_fewshot` reads, what it would miss there, and a note of the subset."""
+    from torchvision.datasets import CIFAR100
+
+    from mobench.data.fewshot import MOSAIC_FOLDER, MOSAIC_LABELS, MOSAICS, SUBSET
+
+    folder = root / CIFAR100.base_folder
+    files, part = [file for file, _ in CIFAR100.train_list + CIFAR100.test_list], ""
+    if not folder.is_dir() and (root / MOSAIC_FOLDER).is_dir():
+        folder, part = root / MOSAIC_FOLDER, f", {SUBSET}"
+        files = [f"{split}_{k:02d}.webp" for split, count in MOSAICS.items() for k in range(count)] + [MOSAIC_LABELS]
+    return folder, [file for file in files if not (folder / file).is_file()], part
+
+
+# outputs
+
+
+def outputs() -> Iterator[Line]:
+    """The outputs folder: space, a file that is really written, locks that really hold"""
+    from mobench.jobs.store import write_atomic
+    from mobench.system.paths import outputs_root
+
+    root = outputs_root().absolute()
+    folder = next(path for path in (root, *root.parents) if path.exists())
+    free = shutil.disk_usage(folder).free / 2**30
+    space = f"{free:.1f} GiB free for {root}"
+    elsewhere = "choose another folder with MOBENCH_OUTPUTS=DIR"
+    if free < LEAST:
+        yield Line("disk", PROBLEM, f"{space}, less than {LEAST:g} GiB: free space, or {elsewhere}")
+    else:
+        yield Line("disk", OK, space)
+    try:
+        with tempfile.TemporaryDirectory(prefix=".mobench-doctor-", dir=folder) as scratch:
+            write_atomic(Path(scratch) / "file", bytes(4096))
+            reason = _locks(Path(scratch) / "job")
+    except (OSError, StoreError) as error:
+        yield Line("outputs", PROBLEM, f"cannot write in {folder} ({error.__cause__ or error}): {elsewhere}")
+        yield Line("locks", PROBLEM, "not tried, as nothing can be written")
+        return
+    yield Line("outputs", OK, f"{root} can be written")
+    if reason is None:
+        yield Line("locks", OK, "a second process on the same job is refused")
+    else:
+        local = "job folders need flock: choose a folder on a local disk with MOBENCH_OUTPUTS=DIR"
+        yield Line("locks", PROBLEM, f"file locks do not work in {folder} ({reason}); {local}")
+
+
+def _locks(path: Path) -> str | None:
+    """Why a job folder there would not be safe from a second process; None: it would be."""
+    from mobench.jobs.store import JobFolder
+
+    with ExitStack() as held:
+
+        def refusal() -> BaseException | None:
+            try:
+                held.enter_context(JobFolder(path).locked())
+            except StoreError as error:
+                return error.__cause__
+            return None
+
+        first, second = refusal(), refusal()
+    if first is None and isinstance(second, BlockingIOError):
+        return None
+    return str(first or second or "a second handle got the lock, too")
+
+
+CHECKS: tuple[Check, ...] = (
+    packages,
+    devices,
+    configuration,
+    solvers,
+    optional,
+    outputs,
+    data,
+    wandb,
+    slurm,
+)
+
+
+def examined(check: Check, name: str) -> Iterator[Line]:
+    """The lines of a check; what keeps it from its work is a line as well."""
+    try:
+        yield from check()
+    except ImportError as error:
+        yield Line(name, PROBLEM, f"{error}: `pip install mobench` (in a checkout: `make install`) brings it")
+    except (OSError, MobenchError) as error:
+        yield Line(
+            name, PROBLEM, f"cannot be examined ({error}): put that right, then `python -m mobench.doctor` again"
+        )
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Print a line for everything; 0 if jobs can run here, else 1."""
+    parser = argparse.ArgumentParser(
+        prog="python -m mobench.doctor",
+        description="What this machine has for mobench: ok, missing (can be done without) or problem, and what to do.",
+        epilog="It looks at:\n"
+        + "".join(f"  {check.__doc__}\n" for check in CHECKS)
+        + f"\nExit code 0 if jobs can run here ({', '.join(VITAL)} are ok), else 1.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.parse_args(argv)
+    with suppress(OSError):  # which the check will meet again, and say
+        _solving()
+    good = set()
+    for check in CHECKS:
+        for line in examined(check, check.__name__):
+            say(
+                f"{line.name:14s} {line.state:8s} {' '.join(line.text.split())}"
+            )  # a package's own message may have many lines
+            if line.state == OK:
+                good.add(line.name)
+    wrong = [name for name in VITAL if name not in good]
+    say(f"Jobs cannot run here: not ok are {', '.join(wrong)}." if wrong else "Jobs can run here.")
+    return 1 if wrong else 0

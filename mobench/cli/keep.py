@@ -1,0 +1,200 @@
+"""Keep the rows of drawn artifacts with the project:  python -m mobench.keep csmoo/fig38 [...] [--history]
+Draw all artifacts whose rows are kept:                python -m mobench.keep --draw [csmoo/fig38 ...]
+
+Copies final.csv, config.yaml, meta.json and status.json of their jobs to experiments/results/runs, where `mobench` finds
+them before it runs a job again; solutions.npz too where it is small. Histories stay behind, because they are large, unless
+`--history` asks for them (an artifact that draws curves needs them): whole, or each N-th step (`--every`) and some
+`--columns`. Host names and paths stay behind in any case. Then the artifact is drawn from what is kept, and compared, and
+experiments/results/artifacts.yaml notes the overrides that it was run with, with which `--draw` draws it again into
+outputs/kept: nothing is trained, and no data are needed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from mobench.artifacts.artifact import Artifact, JobRows, artifact_folder, read, registered
+from mobench.errors import MobenchError, StoreError
+from mobench.jobs.store import JobFolder, write_atomic, write_json
+from mobench.system.console import fail, say
+from mobench.system.paths import KEPT, outputs_root, results_root
+
+LARGEST = 200_000  # bytes of a solutions.npz: networks belong into no repository
+PRIVATE = ("host", "pid")
+MANIFEST = "artifacts.yaml"  # in experiments/results
+HEAD = """# Artifacts that are drawn from the rows beside this file, with the overrides that they were run with.
+# Written by python -m mobench.keep; python -m mobench.keep --draw draws all of them.
+"""
+
+
+def keep(
+    folder: JobFolder, root: Path, history: bool = False, every: int = 1, columns: Sequence[str] | None = None
+) -> int:
+    """Copy one finished job; returns its size in bytes. Of its history, steps that are multiples of `every`, and the last;
+    of its columns, those that say of which run and step they are, and those that begin with one of `columns` (None: all)."""
+    target = root / "runs" / folder.key
+    solutions = folder.path / "solutions.npz"
+    small = solutions.exists() and solutions.stat().st_size <= LARGEST
+    names = ["final.csv", "meta.json", *(["solutions.npz"] if small else [])]
+    for name in names:
+        write_atomic(target / name, (folder.path / name).read_bytes())
+    if history and (every > 1 or columns is not None):
+        steps = folder.history()
+        steps = steps[(steps["step"] % every == 0) | (steps["step"] == steps["step"].max())]
+        if columns is not None:
+            keys = list(steps).index("output") + 1  # run, step, seed, varied fields of the algorithm, output
+            steps = steps[[n for k, n in enumerate(steps) if k < keys or n.startswith(tuple(columns))]]
+        JobFolder(target).write_table("history.parquet", steps.reset_index(drop=True))
+    elif history:
+        write_atomic(target / "history.parquet", (folder.path / "history.parquet").read_bytes())
+    config = folder.config() | {"data_root": "data"}
+    if "data_root" in config["problem"]:
+        config["problem"] = config["problem"] | {"data_root": "data"}
+    write_atomic(target / "config.yaml", yaml.safe_dump(config, sort_keys=False).encode())
+    # last: a folder with this file is complete
+    write_json(target / "status.json", {k: v for k, v in folder.status().items() if k not in PRIVATE})
+    return sum(f.stat().st_size for f in target.iterdir())
+
+
+def fault(id: str, origin: Mapping[str, Any], drawn: Path, root: Path) -> str | None:
+    """Why an artifact cannot be drawn from kept rows as it was drawn (`origin`: its provenance), or None."""
+    claims = json.loads((drawn / "claims.json").read_text())
+    a = Artifact(
+        id,
+        origin["title"],
+        origin["scale"],
+        {name: JobRows(JobFolder(root / "runs" / key)) for name, key in origin["jobs"].items()},
+    )
+    try:
+        registered(id)(a)
+    except (StoreError, KeyError) as error:
+        return f"it cannot be drawn from them: {error}"
+    then, now = drawn / "table.csv", a.files.get("table.csv")
+    if (then.read_bytes() if then.exists() else None) != now:
+        return "its table comes out different"
+    if [c["measured"] for c in claims] != [c.measured for c in a.claims]:
+        return "its claims come out different"
+    return None
+
+
+def drawings(root: Path | None = None) -> dict[str, list[str]]:
+    """Artifacts that are drawn from kept rows, each with its overrides: experiments/results/artifacts.yaml."""
+    path = (root or results_root()) / MANIFEST
+    if not path.exists():
+        return {}
+    found = yaml.safe_load(path.read_text())
+    if not isinstance(found, dict) or not all(isinstance(v, list) for v in found.values()):
+        raise StoreError(
+            f"{path} holds no mapping from an artifact's id to a list of overrides; restore it from version control."
+        )
+    return {str(id): [str(o) for o in overrides] for id, overrides in found.items()}
+
+
+def note(id: str, command: str, root: Path) -> None:
+    """Note with which overrides a kept artifact was drawn."""
+    given = [o for o in shlex.split(command)[1:] if not o.startswith(("+experiment=", "logger=", "progress="))]
+    listed = "".join(f"{name}: [{', '.join(own)}]\n" for name, own in sorted((drawings(root) | {id: given}).items()))
+    write_atomic(root / MANIFEST, (HEAD + listed).encode())
+
+
+def draw_kept(id: str, overrides: Sequence[str], root: Path) -> None:
+    """Draw an artifact into `root` from kept rows alone, unless it would come out as it lies there. Raises StoreError if rows of a
+    job are missing."""
+    from mobench.artifacts import draw, freshness
+    from mobench.cli.status import plan
+
+    command = [f"+experiment={id}", *overrides, "logger=local"]
+    if (since := freshness.unchanged(id, command, root)) is not None:
+        say(f"{id}: {artifact_folder(id, root)}, unchanged since {since[:16].replace('T', ' ')}")
+        return
+    found = plan(command)
+    kept = {job.name: JobFolder(results_root() / "runs" / job.folder.key) for job in found.jobs}
+    missing = [name for name, folder in kept.items() if not folder.done]
+    if missing:
+        raise StoreError(
+            f"{id} cannot be drawn from kept rows: those of {', '.join(missing)} are not in {results_root() / 'runs'}. The job's "
+            f"settings or its code have changed since they were kept, or its folder is gone. Run `mobench {shlex.join(command)}` "
+            f"and keep its rows again, or take {id} out of {results_root() / MANIFEST}."
+        )
+    config = {**found.artifacts[id], "refused": found.refused.get(id, {})}
+    draw(id, config, kept, found.commands[id], root)
+
+
+def draw_all(ids: Sequence[str]) -> int:
+    """Draw the given artifacts, or all, from kept rows; the exit code."""
+    known = drawings()
+    unknown = [id for id in ids if id not in known]
+    if unknown:
+        fail(f"No rows are kept for {', '.join(unknown)}; rows are kept for {', '.join(known)}.")
+        return 2
+    code = 0
+    for id in ids or known:
+        try:
+            draw_kept(id, known[id], outputs_root() / KEPT)
+        except MobenchError as error:
+            fail(str(error))
+            code = 1
+    return code
+
+
+def main() -> int:
+    """Keep the jobs of the given artifacts, or draw what is kept."""
+    parser = argparse.ArgumentParser(prog="python -m mobench.keep", description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("ids", nargs="*", metavar="PAPER/ID", help="artifacts drawn before, such as csmoo/fig38")
+    parser.add_argument(
+        "--draw", action="store_true", help="draw them (or all) from kept rows into outputs/kept; keep nothing"
+    )
+    parser.add_argument("--history", action="store_true", help="the recorded steps as well, for curves")
+    parser.add_argument(
+        "--every", type=int, default=1, metavar="N", help="of the recorded steps every N-th, and the last"
+    )
+    parser.add_argument(
+        "--columns",
+        nargs="+",
+        metavar="PREFIX",
+        help="of the recorded columns those that begin so, such as f_ violation",
+    )
+    code = 0
+    given = parser.parse_args()
+    if given.draw:
+        return draw_all(given.ids)
+    if not given.ids:
+        parser.error("name the artifacts whose rows are to be kept, or give --draw")
+    if given.every < 1:
+        parser.error(f"--every={given.every} must be at least 1")
+    if not given.history and (given.every > 1 or given.columns):
+        parser.error("--every and --columns are about the history: add --history")
+    for id in given.ids:
+        try:
+            origin = read(artifact_folder(id))["provenance"]
+            jobs = origin["jobs"]
+        except (OSError, json.JSONDecodeError, KeyError):
+            fail(f"{id} is not drawn in {outputs_root()}; draw it first: mobench +experiment={id}")
+            code = 1
+            continue
+        for name, key in jobs.items():
+            folder = JobFolder(outputs_root() / "runs" / key)
+            if not folder.done:
+                say(f"{id} {name}: {key} is kept already or not finished; left alone")
+                continue
+            say(
+                f"{id} {name}: {key}, {keep(folder, results_root(), given.history, given.every, given.columns) / 1e3:.0f} kB"
+            )
+        if not all(JobFolder(results_root() / "runs" / key).done for key in jobs.values()):
+            continue
+        why = fault(id, origin, artifact_folder(id), results_root())
+        if why is None:
+            note(id, origin["command"], results_root())
+        else:
+            fail(
+                f"The kept rows of {id} are not enough: {why}. Keep more of its history: --history, --every, --columns."
+            )
+            code = 1
+    return code

@@ -1,0 +1,34 @@
+"""Where the files of mobench and of its user lie."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+KEPT = "kept"  # below outputs: artifacts drawn from rows that come with the project
+
+
+def package() -> Path:
+    """The folder of the package `mobench`."""
+    return Path(__file__).resolve().parent.parent
+
+
+def beside(name: str) -> Path:
+    """A folder that an installed package holds, and that lies beside the package in a checkout."""
+    inside = package() / name
+    return inside if inside.exists() else package().parent / name
+
+
+def experiments() -> Path:
+    """The folder `experiments`: one package per paper."""
+    return beside("experiments")
+
+
+def results_root() -> Path:
+    """experiments/results: rows at paper scale that come with the project."""
+    return experiments() / "results"
+
+
+def outputs_root() -> Path:
+    """`$MOBENCH_OUTPUTS`, else `outputs` in the working directory."""
+    return Path(os.environ.get("MOBENCH_OUTPUTS") or "outputs")
