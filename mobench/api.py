@@ -198,7 +198,7 @@ def run(*overrides: str, **keys: Any) -> pd.DataFrame:
 
     Raises:
         ConfigError, PreferenceError: unknown key, choice or value; the message lists what there is.
-        JoinError: problem and algorithm do not fit; every reason.
+        CompatibilityError: problem and algorithm do not fit; every reason.
         Interrupted: Ctrl-C; the same call continues.
         MobenchError: the job failed; with the reason, and the folder whose status.json has the traceback.
     """

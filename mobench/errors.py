@@ -18,7 +18,7 @@ class PreferenceError(ConfigError):
     """A preference is not in the open simplex, or does not fit the number of objectives."""
 
 
-class JoinError(MobenchError, TypeError):
+class CompatibilityError(MobenchError, TypeError):
     """Problem, oracle, algorithm and output rule do not fit together; the message lists every reason."""
 
 

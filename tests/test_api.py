@@ -24,7 +24,7 @@ import mobench
 from mobench import api
 from mobench.api import objectives, run
 from mobench.config import compose
-from mobench.errors import ConfigError, Interrupted, JoinError, MobenchError, StoreError
+from mobench.errors import CompatibilityError, ConfigError, Interrupted, MobenchError, StoreError
 from mobench.jobs import runner
 from mobench.jobs.fingerprint import Opaque, fingerprint
 from mobench.jobs.store import JobFolder, columns
@@ -174,7 +174,7 @@ def test_bad_arguments(outputs: Path, overrides: list[str], keys: dict[str, Any]
 
 
 def test_a_pair_that_does_not_fit_and_a_job_that_fails(plug_in: str) -> None:
-    with pytest.raises(JoinError, match="FERERO does not fit ZDT3"):
+    with pytest.raises(CompatibilityError, match="FERERO does not fit ZDT3"):
         run(**QUIET, problem="zdt3", algorithm="ferero")
     with pytest.raises(MobenchError, match=r"(?s)-broken-.* failed: KeyError: 'lost'.*rows and status: "):
         run(plug_in, **QUIET, algorithm="broken", preferences=2)
@@ -280,7 +280,7 @@ def test_constrained_quadratics_end_where_they_must() -> None:
     np.testing.assert_allclose(mobench.load(rows).solutions["last"], [[0.0, 1.0]], atol=1e-2)
     np.testing.assert_allclose(rows[["f_1", "f_2", "tchebycheff"]], [[1.0, 1.0, 0.5]], atol=2e-2)
     assert abs(rows["g_1"].item()) < 1e-2
-    with pytest.raises(JoinError, match="it takes exactly 0 constraints"):
+    with pytest.raises(CompatibilityError, match="it takes exactly 0 constraints"):
         run(**QUIET, problem=own, algorithm="mgda")
 
 

@@ -23,7 +23,7 @@ from mobench.core.bilevel import Bilevel, GraphView, newton
 from mobench.core.cg import conjugate_gradients
 from mobench.core.compatibility import check
 from mobench.core.preferences import resolve
-from mobench.errors import ConfigError, JoinError, PreferenceError, SolverError
+from mobench.errors import CompatibilityError, ConfigError, PreferenceError, SolverError
 from mobench.oracles import EMA, Exact, Hypergradient, ValueGap
 from mobench.oracles import hypergradient as hypergradient_module
 from mobench.problems import VLMOP2, BilevelQuadratic, HyperCleaning
@@ -85,8 +85,10 @@ def test_closed_forms_are_those_of_automatic_differentiation(quadratic: BilevelQ
     torch.testing.assert_close(closed.lower_x(y), graph.lower_x(y))
     for a, b in zip(closed.upper(y), graph.upper(y), strict=True):
         torch.testing.assert_close(a, b)
-    torch.testing.assert_close(closed.rows(y, []), graph.rows(y, []))
-    torch.testing.assert_close(closed.rows(y, [(y, v), (2 * y, v * v)]), graph.rows(y, [(y, v), (2 * y, v * v)]))
+    torch.testing.assert_close(closed.jacobian(y, []), graph.jacobian(y, []))
+    torch.testing.assert_close(
+        closed.jacobian(y, [(y, v), (2 * y, v * v)]), graph.jacobian(y, [(y, v), (2 * y, v * v)])
+    )
 
 
 def test_exact_values_and_cg_in_q_steps_are_the_closed_form(
@@ -99,8 +101,8 @@ def test_exact_values_and_cg_in_q_steps_are_the_closed_form(
     point = oracle.at(x, oracle.init(x), 0)
     exact = Exact(quadratic, runs).at(x, {}, 0)
     for r in range(len(runs)):
-        np.testing.assert_allclose(point.rows()[r], plain.hypergradients(x[r].numpy()), rtol=1e-10, atol=1e-10)
-        np.testing.assert_allclose(exact.rows()[r], plain.hypergradients(x[r].numpy()), rtol=1e-10, atol=1e-10)
+        np.testing.assert_allclose(point.jacobian()[r], plain.hypergradients(x[r].numpy()), rtol=1e-10, atol=1e-10)
+        np.testing.assert_allclose(exact.jacobian()[r], plain.hypergradients(x[r].numpy()), rtol=1e-10, atol=1e-10)
         np.testing.assert_allclose(oracle.exact(x)[r], plain.phi(x[r].numpy()), rtol=1e-12)
 
 
@@ -110,7 +112,7 @@ def test_hypergradients_agree_with_finite_differences_of_phi(
     """[1]"""
     runs, x = two
     oracle = Hypergradient(quadratic, runs, method="cg", cg_steps=Q, inner_steps=400, inner_step=0.4)
-    rows, h = oracle.at(x, oracle.init(x), 0).rows(), 1e-5
+    rows, h = oracle.at(x, oracle.init(x), 0).jacobian(), 1e-5
     for p in range(P):
         e = torch.zeros(P, dtype=torch.float64)
         e[p] = h
@@ -125,7 +127,7 @@ def test_itd_is_the_derivative_of_the_inner_steps(
     """[1] Implementation A against B: reverse mode through the unrolled loop; and against the reference."""
     runs, x = two
     oracle = Hypergradient(quadratic, runs, inner_steps=D, inner_step=0.4)
-    rows = oracle.at(x, oracle.init(x), 0).rows()
+    rows = oracle.at(x, oracle.init(x), 0).jacobian()
     leaf = x.clone().requires_grad_(True)
     y = torch.zeros(len(x), 1, Q, dtype=torch.float64)
     for _ in range(D):
@@ -146,7 +148,7 @@ def test_itd_error_falls_as_the_bound_says(quadratic: BilevelQuadratic, two: tup
     exact = np.stack([plain.hypergradients(x[r].numpy()) for r in range(len(runs))])
     for D in (4, 8, 16, 32, 64):
         oracle = Hypergradient(quadratic, runs, inner_steps=D, inner_step=alpha)
-        rows = oracle.at(x, {"y": quadratic.solve(x)}, 0).rows().numpy()
+        rows = oracle.at(x, {"y": quadratic.solve(x)}, 0).jacobian().numpy()
         errors.append(np.abs(rows - exact).max() / (1 - alpha * 0.5) ** D)
     assert max(errors) <= 1.5 * errors[0]
     assert errors[-1] * (1 - alpha * 0.5) ** 64 < 1e-5
@@ -207,7 +209,7 @@ def test_a_lower_level_that_is_not_convex_is_a_failed_solve() -> None:
     oracle = Hypergradient(problem, runs, method="cg", inner_steps=1)
     x = problem.initial(runs)
     with pytest.raises(SolverError, match="not strongly convex"):
-        oracle.at(x, oracle.init(x), 0).rows()
+        oracle.at(x, oracle.init(x), 0).jacobian()
 
 
 @pytest.mark.parametrize("terms", [0, 1, 3, 30])
@@ -216,7 +218,7 @@ def test_neumann_series_is_its_polynomial(quadratic: BilevelQuadratic, two: tupl
     runs, x = two
     plain = numpy_of(quadratic)
     oracle = Hypergradient(quadratic, runs, method="neumann", neumann_steps=terms, inner_steps=3, inner_step=0.4)
-    rows = oracle.at(x, oracle.init(x), 0).rows()
+    rows = oracle.at(x, oracle.init(x), 0).jacobian()
     for r in range(len(runs)):
         y = plain.inner(x[r].numpy(), np.zeros(Q), 0.4, 3)[-1]
         v = 0.5 * sum(np.linalg.matrix_power(np.eye(Q) - 0.5 * plain.hyy(), i) for i in range(terms + 1))
@@ -310,12 +312,12 @@ def test_small_trade_offs_descend_all(quadratic: BilevelQuadratic, two: tuple[Ru
     point = oracle.at(x, {}, 0)
     for u in (1e-4, 1e-3, 1e-2, 0.1, 1.0):
         state = {"r": runs.weights, "lam": runs.weights}
-        w, state, _ = WCMHGD(trade_off=u).weights(point.F, point.gram("f"), state, 0)
-        lam, r, d = state["lam"], runs.weights, torch.einsum("rs,rsp->rp", w, point.rows("f"))
+        w, state, _ = WCMHGD(trade_off=u).weights(point.F, point.gramian("f"), state, 0)
+        lam, r, d = state["lam"], runs.weights, torch.einsum("rs,rsp->rp", w, point.jacobian("f"))
         size = d.square().sum(1, keepdim=True)
         excess = (lam * r * point.F).sum(1, keepdim=True) - r * point.F
         small = (u * excess <= size).all(1)
-        left, right = size, 2 * r.amax(1, keepdim=True) * torch.einsum("rsp,rp->rs", point.rows("f"), d)
+        left, right = size, 2 * r.amax(1, keepdim=True) * torch.einsum("rsp,rp->rs", point.jacobian("f"), d)
         assert bool(((left <= right + 1e-8).all(1) | ~small).all())
 
 
@@ -469,7 +471,7 @@ def test_forum_lowers_the_gap_as_it_promises_and_is_mgda_without_one(
     for t in range(5):
         point = oracle.at(theta, {}, t)
         d, state, _ = algorithm.step((point,), state, t, 0.05)
-        slope = point.rows("g")[:, 0]
+        slope = point.jacobian("g")[:, 0]
         size = slope.square().sum(1)
         assert bool((state["nu"] > 0).any())
         assert bool(((slope * d).sum(1) <= -2.0 * size + 1e-7 * (1 + size)).all())
@@ -615,7 +617,7 @@ def test_cleaning_agrees_with_the_reference(cleaning: HyperCleaning) -> None:
                 np.testing.assert_allclose(product[run, s].view(10, d).T, wanted, **close)
                 if index is None:
                     cross = -plain.jxy(x[run].numpy(), W, s, V[s])
-                    np.testing.assert_allclose(view.rows(y, [(y, v)])[run, s], cross, **close)
+                    np.testing.assert_allclose(view.jacobian(y, [(y, v)])[run, s], cross, **close)
 
 
 def test_cleaning_agrees_with_automatic_differentiation(cleaning: HyperCleaning) -> None:
@@ -640,7 +642,7 @@ def test_cleaning_agrees_with_automatic_differentiation(cleaning: HyperCleaning)
     for name in ("lower", "lower_gradient", "lower_x"):
         torch.testing.assert_close(getattr(closed, name)(y), getattr(graph, name)(y))
     torch.testing.assert_close(closed.lower_hvp(y, v), graph.lower_hvp(y, v))
-    torch.testing.assert_close(closed.rows(y, [(y, v), (v, y)]), graph.rows(y, [(y, v), (v, y)]))
+    torch.testing.assert_close(closed.jacobian(y, [(y, v), (v, y)]), graph.jacobian(y, [(y, v), (v, y)]))
     for a, b in zip(closed.upper(y), graph.upper(y), strict=True):
         torch.testing.assert_close(a, b)
     # [15] objective s sees block s alone
@@ -658,7 +660,7 @@ def test_cleaning_series_on_batches_is_the_reference(cleaning: HyperCleaning) ->
     x = torch.randn(2, 40, generator=torch.Generator().manual_seed(3)).double()
     x[1] = x[0]
     point = oracle.at(x, oracle.init(x), 5)
-    assert torch.equal(point.rows()[0], point.rows()[1])
+    assert torch.equal(point.jacobian()[0], point.jacobian()[1])
     plain, d = plain_cleaning(cleaning, 0), cleaning.pixels
     batches = list(oracle._draw("lower", 5, 28)[0].view(4, 7).numpy())
     W = plain.inner(x[0].numpy(), np.zeros((3, d, 10)), 0.1, 4, batches)[-1]
@@ -666,7 +668,7 @@ def test_cleaning_series_on_batches_is_the_reference(cleaning: HyperCleaning) ->
     assert oracle.sizes is not None
     chosen = [oracle._draw(f"neumann{i}", 5, size)[0].numpy() for i, size in zip((3, 2, 1), oracle.sizes, strict=True)]
     wanted = plain.neumann(x[0].numpy(), W, 0.5, 3, chosen)
-    np.testing.assert_allclose(point.rows()[0], wanted, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(point.jacobian()[0], wanted, rtol=1e-9, atol=1e-12)
 
 
 def test_cleaning_is_the_plain_loop_of_the_benchmark(cleaning: HyperCleaning) -> None:
@@ -679,7 +681,7 @@ def test_cleaning_is_the_plain_loop_of_the_benchmark(cleaning: HyperCleaning) ->
     point = oracle.at(x, oracle.init(x), 0)
     values, rows = plain_loop(oracle, x)()
     torch.testing.assert_close(values, point.values()[0], rtol=1e-12, atol=0.0)
-    torch.testing.assert_close(rows, point.rows()[0], rtol=1e-11, atol=1e-15)
+    torch.testing.assert_close(rows, point.jacobian()[0], rtol=1e-11, atol=1e-15)
 
 
 @pytest.mark.parametrize("chosen", [[0, 1, 2, 3, 4, 5], [1, 0, 3, 4], [4, 1, 5], [0, 1, 2, 5, 4]])
@@ -689,10 +691,10 @@ def test_cleaning_runs_may_lie_in_any_order(cleaning: HyperCleaning, chosen: lis
     options: dict[str, Any] = {"inner_steps": 4, "lower_batch": 15, "method": "neumann", "neumann_batch": 5}
     x = torch.randn(6, 40, generator=torch.Generator().manual_seed(5)).double()
     oracle = Hypergradient(cleaning, runs.take(chosen), **options)
-    rows = oracle.at(x[chosen], oracle.init(x[chosen]), 0).rows()
+    rows = oracle.at(x[chosen], oracle.init(x[chosen]), 0).jacobian()
     for k, r in enumerate(chosen):
         alone = Hypergradient(cleaning, runs.take([r]), **options)
-        own = alone.at(x[r : r + 1], alone.init(x[r : r + 1]), 0).rows()
+        own = alone.at(x[r : r + 1], alone.init(x[r : r + 1]), 0).jacobian()
         torch.testing.assert_close(rows[k], own[0], rtol=1e-10, atol=1e-15)
 
 
@@ -700,7 +702,7 @@ def test_cleaning_hypergradient_is_the_slope_of_phi(cleaning: HyperCleaning) -> 
     runs = runs_of([0.2, 0.3, 0.5])
     oracle = Hypergradient(cleaning, runs, method="cg", cg_steps=300, inner_steps=1)
     x = torch.randn(1, 40, generator=torch.Generator().manual_seed(3)).double()
-    rows = oracle.at(x, {"y": oracle.solve(x), "v": torch.zeros(1, 3, cleaning.lower_dim).double()}, 0).rows()
+    rows = oracle.at(x, {"y": oracle.solve(x), "v": torch.zeros(1, 3, cleaning.lower_dim).double()}, 0).jacobian()
     for j in (0, 7, 39):
         e = torch.zeros(40, dtype=torch.float64)
         e[j] = 1e-4
@@ -775,7 +777,7 @@ def test_the_example_of_contributing_is_a_problem() -> None:
     problem, runs = names["Ridge"](), runs_of([0.6, 0.2, 0.2], seeds=(0, 1))
     x = problem.initial(runs)
     oracle = Hypergradient(problem, runs, method="cg", inner_step=0.005, inner_steps=2000)
-    rows = oracle.at(x, oracle.init(x), 0).rows().squeeze(2)
+    rows = oracle.at(x, oracle.init(x), 0).jacobian().squeeze(2)
     slope = (oracle.exact(x + 1e-5) - oracle.exact(x - 1e-5)) / 2e-5
     torch.testing.assert_close(rows, slope, rtol=1e-5, atol=1e-6)
 
@@ -785,10 +787,10 @@ def test_the_example_of_contributing_is_a_problem() -> None:
 
 def test_refusals() -> None:
     quadratic, runs = BilevelQuadratic(), runs_of(UNIFORM)
-    with pytest.raises(JoinError, match="no lower level"):
+    with pytest.raises(CompatibilityError, match="no lower level"):
         Hypergradient(VLMOP2(), Runs.product(torch.tensor([[0.5, 0.5]]).double(), [0]))
     with pytest.raises(
-        JoinError, match=r"does not solve the lower level of HyperCleaning. Choose oracle=hypergradient"
+        CompatibilityError, match=r"does not solve the lower level of HyperCleaning. Choose oracle=hypergradient"
     ):
         Exact(HyperCleaning(shrink=7), runs)
     cases: list[tuple[dict[str, Any], str]] = [
@@ -806,9 +808,9 @@ def test_refusals() -> None:
             Hypergradient(quadratic, runs, **options)
     with pytest.raises(ConfigError, match="itd differentiates inner steps on all samples"):
         Hypergradient(HyperCleaning(shrink=7), runs, lower_batch=5)
-    with pytest.raises(JoinError, match="exactly 1 constraints"):
+    with pytest.raises(CompatibilityError, match="exactly 1 constraints"):
         check(Hypergradient(quadratic, runs).spec, FORUM())
-    with pytest.raises(JoinError, match="constraints"):
+    with pytest.raises(CompatibilityError, match="constraints"):
         check(ValueGap(quadratic, runs).spec, WCMHGD())
     with pytest.raises(PreferenceError, match="open simplex"):
         resolve({"weights": [[0.0, 0.25, 0.25, 0.25, 0.25]]}, 5)

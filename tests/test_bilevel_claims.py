@@ -194,7 +194,7 @@ def test_exact_squares_are_those_of_the_directions() -> None:
     def observe(t: int, now: dict[str, Any], point: Any) -> None:
         theta = now["theta"]
         columns = problem.columns_at(theta, problem.solve(theta)) | algorithm.report(theta.new_zeros(2, S), now["alg"])
-        points.append(Exact(problem, runs).at(theta, {}, 0).rows())
+        points.append(Exact(problem, runs).at(theta, {}, 0).jacobian())
         weights.append(now["alg"]["lam"])
         lines.extend({"run": r, "step": t, **{k: float(v[r]) for k, v in columns.items()}} for r in range(2))
 

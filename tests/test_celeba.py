@@ -404,7 +404,7 @@ def test_losses_and_rows_are_those_of_single_networks(kind: str, model: str) -> 
     graph = GraphPoint(lambda x: p.values(x, batch), theta, Free(), M, {})
     closed = p.linearize(theta, batch)
     assert (closed is None) == (model == "resnet18")
-    J = graph.rows()
+    J = graph.jacobian()
     if closed is not None:
         torch.testing.assert_close(closed[0], graph.values(), rtol=1e-14, atol=0)
         torch.testing.assert_close(closed[1](), J, rtol=1e-11, atol=1e-14)
@@ -424,7 +424,7 @@ def test_executions_and_fewer_networks_at_once_give_the_same() -> None:
         assert p.strategy(torch.device("cpu")) == options.get("execution", "loop")
         point = Epochs(p, runs, 4).at(p.initial(runs), {}, 1)
         columns = p.columns(point.x, point.values())
-        asked.append((point.values(), point.pull(runs.weights), torch.stack(list(columns.values()))))
+        asked.append((point.values(), point.vjp(runs.weights), torch.stack(list(columns.values()))))
     for other in asked[1:]:
         for found, wanted in zip(other, asked[0], strict=True):
             torch.testing.assert_close(found, wanted, rtol=1e-8, atol=1e-11)
@@ -441,9 +441,9 @@ def test_other_oracles_and_float32() -> None:
         point = oracle.at(theta, {}, 0)
         assert point.hvp(runs.weights, v).isfinite().all()
         single = oracle.at(theta.float(), {}, 0)
-        assert single.F.dtype == single.rows().dtype == torch.float32
-        torch.testing.assert_close(single.rows().double(), point.rows(), rtol=1e-3, atol=1e-5)
-    plus, minus = (Epochs(p, runs, 16).at(theta + h * v, {}, 0).pull(runs.weights) for h in (1e-5, -1e-5))
+        assert single.F.dtype == single.jacobian().dtype == torch.float32
+        torch.testing.assert_close(single.jacobian().double(), point.jacobian(), rtol=1e-3, atol=1e-5)
+    plus, minus = (Epochs(p, runs, 16).at(theta + h * v, {}, 0).vjp(runs.weights) for h in (1e-5, -1e-5))
     found = Epochs(p, runs, 16).at(theta, {}, 0).hvp(runs.weights, v)
     torch.testing.assert_close(found, (plus - minus) / 2e-5, rtol=1e-5, atol=1e-7)
 
@@ -464,7 +464,7 @@ def test_a_run_does_not_notice_its_neighbours() -> None:
     for r in range(4):
         alone = Epochs(p, runs.take([r]), 16).at(theta[r : r + 1], {}, 7)
         torch.testing.assert_close(alone.F[0], together.F[r], rtol=1e-13, atol=0)
-        torch.testing.assert_close(alone.rows()[0], together.rows()[r], rtol=1e-10, atol=1e-13)
+        torch.testing.assert_close(alone.jacobian()[0], together.jacobian()[r], rtol=1e-10, atol=1e-13)
 
 
 @pytest.mark.parametrize("model", ["small", "resnet18"])

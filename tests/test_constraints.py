@@ -13,7 +13,7 @@ from mobench.algorithms.ferero_sa import FEREROSA
 from mobench.constraints import LossCap, LossRatio, WeightBall
 from mobench.core import Point, Runs, loop
 from mobench.core.oracle import Oracle
-from mobench.errors import ConfigError, JoinError
+from mobench.errors import CompatibilityError, ConfigError
 from mobench.jobs.job import identity, make_job
 from mobench.oracles import EMA, Epochs, Exact, LocalSteps
 from mobench.problems import BallAndHalfSpace, HalfPlane, LeastSquares
@@ -60,12 +60,12 @@ def test_values_and_derivatives_against_autodiff(name: str) -> None:
     torch.testing.assert_close(oracle.exact(x), every(x))
     K = oracle.spec.M + oracle.spec.N
     rows = torch.autograd.functional.jacobian(lambda y: every(y).sum(0), x).transpose(0, 1)
-    torch.testing.assert_close(point.rows(), rows)
-    torch.testing.assert_close(point.rows("g"), rows[:, oracle.spec.M :])
+    torch.testing.assert_close(point.jacobian(), rows)
+    torch.testing.assert_close(point.jacobian("g"), rows[:, oracle.spec.M :])
     w, v = torch.rand(len(x), K, dtype=F64), torch.rand_like(x)
-    torch.testing.assert_close(point.pull(w), torch.einsum("rk,rkp->rp", w, rows))
-    torch.testing.assert_close(point.pull(w[:, :2]), torch.einsum("rk,rkp->rp", w[:, :2], rows[:, :2]))
-    torch.testing.assert_close(point.push(v), torch.einsum("rkp,rp->rk", rows, v))
+    torch.testing.assert_close(point.vjp(w), torch.einsum("rk,rkp->rp", w, rows))
+    torch.testing.assert_close(point.vjp(w[:, :2]), torch.einsum("rk,rkp->rp", w[:, :2], rows[:, :2]))
+    torch.testing.assert_close(point.jvp(v), torch.einsum("rkp,rp->rk", rows, v))
     gradient = lambda y: torch.autograd.functional.jacobian(lambda z: (w * every(z)).sum(), y, create_graph=True)  # noqa: E731
     _, hv = torch.autograd.functional.vjp(gradient, x, v)
     torch.testing.assert_close(point.hvp(w, v), hv)
@@ -119,7 +119,7 @@ def test_what_cannot_be_met_is_refused(family: Any, options: dict[str, Any], wor
 
 def test_local_steps_are_refused() -> None:
     oracle = LocalSteps(PROBLEM, RUNS, local_steps=2, local_step=0.1)
-    with pytest.raises(JoinError, match="local steps"):
+    with pytest.raises(CompatibilityError, match="local steps"):
         LossCap(oracle, PROBLEM, RUNS, value=1.0)
 
 
@@ -167,9 +167,9 @@ def test_toys_have_their_closed_forms() -> None:
         x = oracle.initial(own) + 0.3
         point: Point = oracle.at(x, {}, 0)
         rows = torch.autograd.functional.jacobian(lambda y, o=oracle: o.problem.values(y).sum(0), x).transpose(0, 1)
-        torch.testing.assert_close(point.rows(), rows)
+        torch.testing.assert_close(point.jacobian(), rows)
         w, v = torch.rand(len(x), rows.shape[1], dtype=F64), torch.rand_like(x)
-        ahead, back = (oracle.at(x + s * 1e-5 * v, {}, 0).pull(w) for s in (1.0, -1.0))
+        ahead, back = (oracle.at(x + s * 1e-5 * v, {}, 0).vjp(w) for s in (1.0, -1.0))
         torch.testing.assert_close(point.hvp(w, v), (ahead - back) / 2e-5, rtol=1e-6, atol=1e-8)
     oracle = Exact(BallAndHalfSpace(), runs)
     x = torch.ones(2, 6, dtype=F64)

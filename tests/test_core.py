@@ -115,7 +115,9 @@ def stacked(x: Tensor) -> Tensor:
 def points() -> list[Point]:
     x = torch.from_numpy(generator(0, test="points").standard_normal((4, 3)))
     graph = GraphPoint(stacked, x, Free(), 2, {})
-    table = TablePoint(x, Free(), 2, {"a": x}, graph.values(), GraphPoint(stacked, x, Free(), 2, {}).rows(), stacked)
+    table = TablePoint(
+        x, Free(), 2, {"a": x}, graph.values(), GraphPoint(stacked, x, Free(), 2, {}).jacobian(), stacked
+    )
     return [graph, table]
 
 
@@ -130,15 +132,15 @@ def test_point_answers_agree_with_finite_differences(which: int) -> None:
     v = torch.from_numpy(rng.standard_normal((4, 3)))
     np.testing.assert_allclose(point.values(), stacked(x), rtol=0, atol=1e-15)
     assert not point.values().requires_grad
-    np.testing.assert_allclose(point.push(v), central(stacked, x, v), rtol=0, atol=1e-8)
+    np.testing.assert_allclose(point.jvp(v), central(stacked, x, v), rtol=0, atol=1e-8)
     J = torch.stack([central(stacked, x, e.expand(4, -1)) for e in torch.eye(3, dtype=FLOAT)], -1)
-    np.testing.assert_allclose(point.rows(), J, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(point.jacobian(), J, rtol=0, atol=1e-8)
     for k in (2, 3):
         w = torch.from_numpy(rng.standard_normal((4, k)))
-        np.testing.assert_allclose(point.pull(w), (w.unsqueeze(1) @ J[:, :k]).squeeze(1), rtol=0, atol=1e-8)
+        np.testing.assert_allclose(point.vjp(w), (w.unsqueeze(1) @ J[:, :k]).squeeze(1), rtol=0, atol=1e-8)
 
         def gradient(z: Tensor, w: Tensor = w) -> Tensor:
-            return GraphPoint(stacked, z, Free(), 2, {}).pull(w)
+            return GraphPoint(stacked, z, Free(), 2, {}).vjp(w)
 
         np.testing.assert_allclose(point.hvp(w, v), central(gradient, x, v), rtol=0, atol=1e-7)
 
@@ -146,26 +148,26 @@ def test_point_answers_agree_with_finite_differences(which: int) -> None:
 @pytest.mark.parametrize("which", [0, 1])
 def test_point_parts_and_products(which: int) -> None:
     point = points()[which]
-    J = point.rows()
+    J = point.jacobian()
     assert torch.equal(point.F, point.values()[:, :2])
     assert torch.equal(point.G, point.values()[:, 2:])
-    assert torch.equal(point.rows("f"), J[:, :2])
-    assert torch.equal(point.rows("g"), J[:, 2:])
+    assert torch.equal(point.jacobian("f"), J[:, :2])
+    assert torch.equal(point.jacobian("g"), J[:, 2:])
     for part in ("f", "g", "all"):
-        rows = point.rows(part)
-        np.testing.assert_allclose(point.gram(part), rows @ rows.mT, rtol=0, atol=1e-14)
+        rows = point.jacobian(part)
+        np.testing.assert_allclose(point.gramian(part), rows @ rows.mT, rtol=0, atol=1e-14)
     v = torch.ones(4, 3, dtype=FLOAT)
-    np.testing.assert_allclose(point.push(v), (J @ v.unsqueeze(-1)).squeeze(-1), rtol=0, atol=1e-14)
+    np.testing.assert_allclose(point.jvp(v), (J @ v.unsqueeze(-1)).squeeze(-1), rtol=0, atol=1e-14)
     assert point.state == ({} if which == 0 else {"a": point.x})
 
 
 def test_graph_point_works_where_gradients_are_switched_off() -> None:
     """The loop runs under no_grad."""
     v = torch.ones(4, 3, dtype=FLOAT)
-    for first in ("values", "rows", "pull", "push", "gram", "hvp"):
+    for first in ("values", "jacobian", "vjp", "jvp", "gramian", "hvp"):
         inside, outside = points()[0], points()[0]
-        for request in (first, "rows", "push", "hvp"):
-            arguments: dict[str, tuple[Tensor, ...]] = {"pull": (v[:, :2],), "push": (v,), "hvp": (v[:, :2], v)}
+        for request in (first, "jacobian", "jvp", "hvp"):
+            arguments: dict[str, tuple[Tensor, ...]] = {"vjp": (v[:, :2],), "jvp": (v,), "hvp": (v[:, :2], v)}
             with torch.no_grad():
                 answer = getattr(inside, request)(*arguments.get(request, ()))
             np.testing.assert_allclose(answer, getattr(outside, request)(*arguments.get(request, ())), atol=1e-14)
@@ -175,8 +177,8 @@ def test_graph_point_works_where_gradients_are_switched_off() -> None:
 def test_pull_before_and_after_rows_agrees() -> None:
     point, other = points()[0], points()[0]
     w = torch.ones(4, 2, dtype=FLOAT)
-    other.rows()
-    np.testing.assert_allclose(point.pull(w), other.pull(w), rtol=0, atol=1e-14)
+    other.jacobian()
+    np.testing.assert_allclose(point.vjp(w), other.vjp(w), rtol=0, atol=1e-14)
 
 
 def test_rows_are_made_once_and_only_on_request() -> None:
@@ -190,9 +192,9 @@ def test_rows_are_made_once_and_only_on_request() -> None:
     point = TablePoint(x, Free(), 2, {}, torch.ones(2, 2, dtype=FLOAT), rows)
     point.values()
     assert not calls
-    point.gram()
-    point.push(x)
-    point.pull(torch.ones(2, 2, dtype=FLOAT))
+    point.gramian()
+    point.jvp(x)
+    point.vjp(torch.ones(2, 2, dtype=FLOAT))
     assert len(calls) == 1
     with pytest.raises(NotImplementedError, match="Hessian-vector"):
         point.hvp(torch.ones(2, 2, dtype=FLOAT), x)
@@ -208,7 +210,7 @@ def test_runs_do_not_interact_inside_a_graph_point() -> None:
     point = points()[0]
     for r in range(4):
         alone = GraphPoint(stacked, point.x[r : r + 1], Free(), 2, {})
-        np.testing.assert_allclose(alone.rows()[0], point.rows()[r], rtol=0, atol=1e-14)
+        np.testing.assert_allclose(alone.jacobian()[0], point.jacobian()[r], rtol=0, atol=1e-14)
 
 
 # sets
@@ -518,7 +520,7 @@ class Faulty(Oracle):
         point = self.inner.at(theta, state, t, k)
         if not self.begin <= t < self.end:
             return point
-        F, J = point.values().clone(), point.rows().clone()
+        F, J = point.values().clone(), point.jacobian().clone()
         if self.kind == "overflow":
             J[self.run] = 1e308 * torch.sign(J[self.run])
         else:

@@ -30,7 +30,7 @@ TARGETS = {
 
 
 def pairs(node: dict[str, Any], suites: dict[str, Any] | None = None) -> dict[str, list[str]]:
-    return cross_table.pairs(node, sorted(TARGETS), TARGETS.__getitem__, (suites or {}).__getitem__)
+    return cross.pairs(node, sorted(TARGETS), TARGETS.__getitem__, (suites or {}).__getitem__)
 
 
 # which pairs
@@ -129,7 +129,7 @@ def test_a_command_adds_and_removes() -> None:
         cross_table.merged(suite, {"problems": {"a": None}, "settings": {"ls": None}, "pairs": {"b": {"forum": None}}})
     )
     assert fewer == {"b.ls": ["problem=zdt2", "algorithm=ls"], "b.forum": ["problem=zdt2", "algorithm=forum"]}
-    with pytest.raises(ConfigError, match=r"~cross_table.problems: there is no 'c'; there is a, b"):
+    with pytest.raises(ConfigError, match=r"~cross.problems: there is no 'c'; there is a, b"):
         cross_table.merged(suite, {"problems": {"c": None}})
     with pytest.raises(ConfigError, match="say it of one suite"):
         pairs({"suites": ["one"], "problems": {"a": ["problem=zdt1"]}}, {"one": suite})
@@ -146,20 +146,20 @@ def test_bad_problems(given: Any, words: str) -> None:
 
 def test_overrides_in_a_list_need_no_inner_quotes() -> None:
     written = [
-        "+cross_table.problems.ten=[problem=ten,preferences.weights=[[0.5,0.5]],'steps=3']",
-        "~cross_table.problems.zdt1",
+        "+cross.problems.ten=[problem=ten,preferences.weights=[[0.5,0.5]],'steps=3']",
+        "~cross.problems.zdt1",
     ]
     assert normalise(written) == [
-        '++cross_table.problems.ten=["problem=ten","preferences.weights=[[0.5,0.5]]",\'steps=3\']',
-        "++cross_table.problems.zdt1=null",
+        '++cross.problems.ten=["problem=ten","preferences.weights=[[0.5,0.5]]",\'steps=3\']',
+        "++cross.problems.zdt1=null",
     ]
-    assert normalise(["cross.algorithms=[ls,epo]"]) == ["++cross_table.algorithms=[ls,epo]"]
+    assert normalise(["cross.algorithms=[ls,epo]"]) == ["++cross.algorithms=[ls,epo]"]
 
 
 def test_a_problem_of_ones_own_in_the_zoo(mobench: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     search = write(tmp_path / "plugin")
     monkeypatch.syspath_prepend(str(tmp_path / "plugin" / "code"))
-    own = ["+cross_table.problems.hole=[problem=hole,problem.edge=-9.0,preferences=3]", "~cross_table.problems.zdt1"]
+    own = ["+cross.problems.hole=[problem=hole,problem.edge=-9.0,preferences=3]", "~cross.problems.zdt1"]
     base = ["+experiment=cross/zoo", "cross.algorithms=[ls,nsga2]", "scale=smoke", "logger=local", search]
     result = mobench(*base, *own, "cross.pairs.hole.nsga2=[space=full,space.bound=2.0]")
     assert result.code == 0, result.err
@@ -170,7 +170,7 @@ def test_a_problem_of_ones_own_in_the_zoo(mobench: Run, tmp_path: Path, monkeypa
     assert "reproduced" not in claims.replace(
         "not reproduced", ""
     )  # another table than the project's: nothing is judged
-    mobench(*base, "~cross_table.problems.zdt9").refused("there is no 'zdt9'", "Did you mean")
+    mobench(*base, "~cross.problems.zdt9").refused("there is no 'zdt9'", "Did you mean")
 
 
 # scores
@@ -362,7 +362,7 @@ def test_a_plugin_joins_the_table_and_what_does_not_fit_says_why(
     assert result.code == 0, result.err
     table = (result.root / "artifacts/cross/bilevel/table.md").read_text()
     assert "| bilevel | slow |" in table
-    assert "does not fit: it asks for hvp, the oracle provides push, rows" in table
+    assert "does not fit: it asks for hvp, the oracle provides jacobian, jvp" in table
     assert sorted({f.config()["algorithm"]["_target_"].split(".")[-1] for f in result.folders}) == ["LS", "PSL", "Slow"]
     claims = (result.root / "artifacts/cross/bilevel/claims.json").read_text()
     assert "3 pairs ran, 1 refused with a reason" in claims

@@ -319,7 +319,7 @@ def test_tracked_averages_are_those_of_ema_and_their_errors_exact(problem: Any) 
 
         def see(t: int, s: dict[str, Any], point: Any, oracle: Any = oracle, seen: list[Any] = seen) -> None:
             columns = oracle.columns(point.x, point.values(), point)
-            seen.append((point.x.clone(), point.values().clone(), point.rows().clone(), columns))
+            seen.append((point.x.clone(), point.values().clone(), point.jacobian().clone(), columns))
 
         state = loop.start(oracle, CSMOO2(), {"last": Last()}, problem.initial(runs), runs, 8)
         loop.advance(oracle, CSMOO2(), {"last": Last()}, state, 8, see)

@@ -140,7 +140,7 @@ def test_gaussian_samples_are_the_same_alone_and_in_a_batch(gaussian: Constraine
     x = gaussian.initial(runs)
     assert (x == 1.0).all()
     a, b = together.at(x, {}, 7), alone.at(x[4:5], {}, 7)
-    torch.testing.assert_close(a.rows()[4], b.rows()[0], rtol=1e-14, atol=0)
+    torch.testing.assert_close(a.jacobian()[4], b.jacobian()[0], rtol=1e-14, atol=0)
     assert torch.equal(a.values()[1], a.values()[4])  # all preferences of a seed see the same samples
     assert not torch.equal(a.values()[0], a.values()[1])
     assert not torch.equal(a.values(), together.at(x, {}, 8).values())
@@ -473,7 +473,7 @@ def test_rows_of_the_expectation_equal_differences(beams: PLS) -> None:
     x = beamformers(beams)
     runs = Runs.product(torch.full((1, beams.users), 1.0 / beams.users, dtype=F64), list(range(5)))
     point = Exact(beams, runs).at(x, {}, 0)
-    torch.testing.assert_close(point.rows(), differences(beams.values, x), rtol=1e-6, atol=1e-7)
+    torch.testing.assert_close(point.jacobian(), differences(beams.values, x), rtol=1e-6, atol=1e-7)
     zero = autodiff(beams.values, torch.zeros(1, beams.dim, dtype=F64))
     torch.testing.assert_close(zero, torch.zeros_like(zero))
     v = torch.ones_like(x)
@@ -561,7 +561,7 @@ def test_a_run_has_the_same_instance_alone_and_in_a_batch() -> None:
     together, alone = (Minibatch(p, r, batch_size=4) for r in (runs, runs.take([4])))
     x = p.X.project(p.initial(runs))
     a, b = together.at(x, {}, 7), alone.at(x[4:5], {}, 7)
-    torch.testing.assert_close(a.rows()[4], b.rows()[0], rtol=1e-13, atol=1e-15)
+    torch.testing.assert_close(a.jacobian()[4], b.jacobian()[0], rtol=1e-13, atol=1e-15)
     torch.testing.assert_close(together.exact(x)[4], alone.exact(x[4:5])[0], rtol=1e-13, atol=0)
     z = together.ideal
     assert z is not None
@@ -778,10 +778,10 @@ def test_composites_of_a_problem_that_answers_with_products() -> None:
                     asked.append(keep)
                     return f(x, batch)
 
-                def rows(self) -> Tensor:
+                def jacobian(self) -> Tensor:
                     return inner[1]()
 
-                def pull(self, w: Tensor) -> Tensor:
+                def vjp(self, w: Tensor) -> Tensor:
                     raise AssertionError
 
                 def hvp(self, w: Tensor, v: Tensor) -> Tensor:
@@ -833,7 +833,7 @@ def test_composites_bind_their_inner_problem() -> None:
     torch.testing.assert_close(bound.values(x), inner + 0.1 * x[:, 3:])
     torch.testing.assert_close(bound.columns(x, bound.values(x))["first"], inner[:, 0])
     assert bound.linearize(x) is None
-    rows = Exact(p, runs).at(x, {}, 0).rows()
+    rows = Exact(p, runs).at(x, {}, 0).jacobian()
     torch.testing.assert_close(rows[:, :, 3], torch.full((9, 2), 0.1, dtype=F64))
 
 

@@ -79,7 +79,7 @@ def averages(values: Tensor, rows: Tensor, **options: Any) -> tuple[Tensor, Tens
     state, found = oracle.init(theta), []
     for t in range(T):
         point = oracle.at(theta, state, t)
-        found.append((point.values(), point.rows()))
+        found.append((point.values(), point.jacobian()))
         state = point.state
     return torch.stack([v for v, _ in found]), torch.stack([J for _, J in found])
 
@@ -178,11 +178,11 @@ def test_clients_count_by_their_numbers_of_samples() -> None:
             batch = first + counter_indices(oracle.keys, f"client{c}", t, 2, n)
             assert first <= int(batch.min()) <= int(batch.max()) < first + n
             sample = make_point(problem, theta, oracle.spec, batch)
-            value, J = value + n / 60 * sample.values(), J + n / 60 * sample.rows()
+            value, J = value + n / 60 * sample.values(), J + n / 60 * sample.jacobian()
             first += n
         expected, rows = (1 - rho) * expected + rho * value, (1 - rho) * rows + rho * J
         torch.testing.assert_close(point.values(), expected, rtol=0, atol=1e-13)
-        torch.testing.assert_close(point.rows(), rows, rtol=0, atol=1e-13)
+        torch.testing.assert_close(point.jacobian(), rows, rtol=0, atol=1e-13)
         state, theta = point.state, theta + 0.1
     # the estimate has the right mean: shares by number, not one third each
     many = FederatedEMA(problem, runs, clients=sizes, batch_size=20000)

@@ -38,7 +38,7 @@ from mobench.core.preferences import resolve, spread
 from mobench.core.problem import LocalBatch
 from mobench.data import load_images
 from mobench.data.clients import partition
-from mobench.errors import ConfigError, JoinError, PreferenceError
+from mobench.errors import CompatibilityError, ConfigError, PreferenceError
 from mobench.jobs.job import make_job
 from mobench.jobs.runner import folder_of, run_job
 from mobench.jobs.store import JobFolder
@@ -339,7 +339,7 @@ def server_step(algorithm: Algorithm, F: Tensor, J: Tensor, t: int = 0) -> Tenso
     """alpha d of round t for uniform preferences."""
     assert isinstance(algorithm, Weighting)
     state = algorithm.init(context(torch.full_like(F, 1 / F.shape[1])))
-    w, _, info = algorithm.weights(F, J @ J.mT if algorithm.gram else None, state, t)
+    w, _, info = algorithm.weights(F, J @ J.mT if algorithm.gramian else None, state, t)
     assert info.fail is None or not info.fail.any()
     return -algorithm.schedule(t) * (w.unsqueeze(1) @ J).squeeze(1)
 
@@ -554,17 +554,17 @@ def test_steps_by_products_of_images_are_steps_by_gradients(
         points[execution] = oracle.at(theta, {}, 0)
         assert taken == ([] if execution == "loop" else [1] * 4 if cache == 1 else [4])
     w = torch.rand(4, M, dtype=F64, generator=torch.Generator().manual_seed(0))
-    pulled = (w.unsqueeze(1) @ points["loop"].rows()).squeeze(1)
-    close(points["batched"].pull(w), pulled, 1e-12)
-    assert points["batched"]._cached_rows is None  # they were not needed
-    close(points["batched"].rows(), points["loop"].rows(), 1e-12)
-    close(points["batched"].pull(w), pulled, 1e-12)
+    pulled = (w.unsqueeze(1) @ points["loop"].jacobian()).squeeze(1)
+    close(points["batched"].vjp(w), pulled, 1e-12)
+    assert points["batched"]._cached_jacobian is None  # they were not needed
+    close(points["batched"].jacobian(), points["loop"].jacobian(), 1e-12)
+    close(points["batched"].vjp(w), pulled, 1e-12)
     close(points["batched"].F, points["loop"].F, 1e-13)
     for r in range(4):
         clients = [plain_loops.mlp_client(x, y, 8, 10) for x, y in by_hand(p, int(runs.seeds[r]), "train")]
         fn = plain_loops.propfair_transform(float(baseline[r, 0])) if transform else None
         local = plain_loops.local_round(theta[r].numpy(), clients, 0.5, 4, transform=fn)
-        np.testing.assert_allclose(points["batched"].rows()[r].numpy(), local.g, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(points["batched"].jacobian()[r].numpy(), local.g, rtol=0, atol=1e-12)
 
 
 def test_products_of_images_are_for_few_images_and_several_steps_on_all_of_them(
@@ -619,11 +619,11 @@ def test_local_steps_have_a_closed_form_on_quadratics() -> None:
         losses = [plain_loops.quadratic_loss_and_grad(x, H, z, least)[0] for x in path]
         expected = {"running": np.mean(losses[:-1]), "at_start": losses[0], "at_end": losses[-1]}
         for loss, point in points.items():
-            np.testing.assert_allclose(point.rows()[r, m].numpy(), (path[0] - path[-1]) / 0.2, rtol=0, atol=1e-12)
+            np.testing.assert_allclose(point.jacobian()[r, m].numpy(), (path[0] - path[-1]) / 0.2, rtol=0, atol=1e-12)
             np.testing.assert_allclose(float(point.F[r, m]), expected[loss], rtol=1e-12)
     w = torch.tensor([[0.2, 0.5, 0.3]], dtype=F64).expand(4, 3).contiguous()
     point = points["running"]
-    torch.testing.assert_close(point.pull(w), (w.unsqueeze(1) @ point.rows()).squeeze(1))
+    torch.testing.assert_close(point.vjp(w), (w.unsqueeze(1) @ point.jacobian()).squeeze(1))
     assert point.state == {}
 
 
@@ -640,10 +640,10 @@ def test_one_step_on_all_data_is_the_gradient(problem: str, loss: str) -> None:
         p, runs = (quadratics()[0], quadratics()[1]) if problem == "quadratics" else (VLMOP2(n=4), runs_at(30.0, 60.0))
         theta = p.initial(runs)
         exact = Exact(p, runs).at(theta, {}, 0)
-        F, J = exact.F, exact.rows()
+        F, J = exact.F, exact.jacobian()
     point = LocalSteps(p, runs, local_step=0.03, local_steps=1, client_loss=loss).at(theta, {}, 0)
     close(point.F, F, 1e-12)
-    close(point.rows(), J, 1e-12)
+    close(point.jacobian(), J, 1e-12)
 
 
 def test_the_default_gradient_reads_each_objective_at_its_own_point() -> None:
@@ -674,7 +674,7 @@ def test_local_epochs(kind: str, batch_size: int, epochs: int) -> None:
             clients = [plain_loops.mlp_client(x, y, 8, 10) for x, y in by_hand(p, seed, "train")]
             samples = rows_of(oracle, r, 4)
             local = plain_loops.local_round(theta[r].numpy(), clients, ETA, 0, samples)
-            np.testing.assert_allclose(point.rows()[r].numpy(), local.g, rtol=0, atol=1e-12)
+            np.testing.assert_allclose(point.jacobian()[r].numpy(), local.g, rtol=0, atol=1e-12)
             np.testing.assert_allclose(point.F[r].numpy(), local.ell if loss == "running" else local.at_end, rtol=1e-12)
             for m, (x, _) in enumerate(by_hand(p, seed, "train")):
                 assert len(samples[m]) == epochs * -(-len(x) // batch_size)
@@ -687,7 +687,7 @@ def test_an_epoch_of_all_data_is_one_step() -> None:
     theta = tiny().initial(runs)
     one = LocalSteps(tiny(), runs, ETA, local_steps=None, local_epochs=3).at(theta, {}, 0)
     other = LocalSteps(tiny(), runs, ETA, local_steps=3).at(theta, {}, 0)
-    assert torch.equal(one.rows(), other.rows())
+    assert torch.equal(one.jacobian(), other.jacobian())
     assert torch.equal(one.F, other.F)
 
 
@@ -750,7 +750,7 @@ def test_a_new_oracle_continues_in_the_middle() -> None:
 def test_what_local_steps_declare() -> None:
     spec = LocalSteps(tiny(), uniform(0), ETA, 2).spec
     assert (spec.M, spec.N, spec.P, spec.local_steps, spec.samples) == (M, 0, tiny().dim, True, 1)
-    assert spec.provides == frozenset({"rows", "push"})
+    assert spec.provides == frozenset({"jacobian", "jvp"})
     assert not spec.stateful
     assert spec.positive
 
@@ -794,7 +794,7 @@ def test_fedavg_is_the_average_of_the_models() -> None:
     runs = uniform(0)
     oracle = LocalSteps(tiny(), runs, ETA, 3)
     path = advance(oracle, LS(step_size=ETA), runs, 1)[0][0]
-    models = path[0] - ETA * oracle.at(path[:1], {}, 0).rows()[0]
+    models = path[0] - ETA * oracle.at(path[:1], {}, 0).jacobian()[0]
     torch.testing.assert_close(path[1], models.mean(0), rtol=0, atol=1e-14)
 
 
@@ -803,7 +803,7 @@ def test_propfair_with_a_far_baseline_divides_by_it() -> None:
     B, theta = 1e6, p.initial(runs)
     found = LocalSteps(p, runs, B * ETA, 3).transformed(PropFair(baseline=B).transform).at(theta, {}, 0)
     expected = LocalSteps(p, runs, ETA, 3).at(theta, {}, 0)
-    close(B * found.rows(), expected.rows(), 1e-5)
+    close(B * found.jacobian(), expected.jacobian(), 1e-5)
     close(B * found.F, expected.F, 1e-5)
     path = advance(LocalSteps(p, runs, B * ETA, 3), PropFair(step_size=B * ETA, baseline=B), runs, 3)[0]
     mean = advance(LocalSteps(p, runs, ETA, 3), LS(step_size=ETA), runs, 3)[0]
@@ -903,7 +903,7 @@ def test_the_slope_enters_each_local_step(tau: int, same: bool) -> None:
     oracle = LocalSteps(p, runs, ETA, tau)
     inside = oracle.transformed(algorithm.transform).at(theta, {}, 0)
     outside = Transformed(oracle, algorithm.transform).at(theta, {}, 0)
-    apart = (inside.rows() - outside.rows()).abs().max() / inside.rows().abs().max()
+    apart = (inside.jacobian() - outside.jacobian()).abs().max() / inside.jacobian().abs().max()
     assert (apart < 1e-12) == same
     assert same or apart > 1e-3
     assert oracle.transform is None  # the oracle itself is as it was
@@ -914,7 +914,7 @@ def test_the_slope_enters_each_local_step(tau: int, same: bool) -> None:
         local = plain_loops.local_round(
             theta[r].numpy(), clients, ETA, tau, transform=plain_loops.propfair_transform(3.0)
         )
-        np.testing.assert_allclose(inside.rows()[r].numpy(), local.g, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(inside.jacobian()[r].numpy(), local.g, rtol=0, atol=1e-12)
         shown = [np.mean([plain_loops.propfair_transform(3.0)(f)[0] for f in met]) for met in local.met]
         np.testing.assert_allclose(inside.F[r].numpy(), shown, rtol=1e-12)
 
@@ -940,15 +940,15 @@ def test_transformed_exact_oracle_against_autograd(problem: Problem) -> None:
     J = torch.stack([torch.autograd.grad(out[:, k].sum(), leaf, retain_graph=True)[0] for k in range(K)], 1)
     fresh = lambda: oracle.at(theta, oracle.init(theta), 0)  # noqa: E731
     torch.testing.assert_close(fresh().values(), out.detach(), rtol=1e-13, atol=0)
-    torch.testing.assert_close(fresh().rows(), J, rtol=1e-12, atol=1e-13)
-    torch.testing.assert_close(fresh().rows("g"), J[:, 2:], rtol=1e-12, atol=1e-13)
+    torch.testing.assert_close(fresh().jacobian(), J, rtol=1e-12, atol=1e-13)
+    torch.testing.assert_close(fresh().jacobian("g"), J[:, 2:], rtol=1e-12, atol=1e-13)
     torch.testing.assert_close(fresh().G, problem.values(theta)[:, 2:], rtol=0, atol=0)
     assert fresh().G.shape == (4, N)
     for k in {2, K}:
         w = torch.randn(4, k, dtype=F64, generator=torch.Generator().manual_seed(k))
-        torch.testing.assert_close(fresh().pull(w), (w.unsqueeze(1) @ J[:, :k]).squeeze(1), rtol=1e-12, atol=1e-13)
+        torch.testing.assert_close(fresh().vjp(w), (w.unsqueeze(1) @ J[:, :k]).squeeze(1), rtol=1e-12, atol=1e-13)
     v = torch.randn(4, 4, dtype=F64, generator=torch.Generator().manual_seed(9))
-    torch.testing.assert_close(fresh().push(v), (J @ v.unsqueeze(-1)).squeeze(-1), rtol=1e-12, atol=1e-13)
+    torch.testing.assert_close(fresh().jvp(v), (J @ v.unsqueeze(-1)).squeeze(-1), rtol=1e-12, atol=1e-13)
     assert oracle.spec.provides == Exact(problem, runs).spec.provides - {"hvp"}
     with pytest.raises(NotImplementedError, match="no Hessian-vector product"):
         fresh().hvp(torch.ones(4, 2, dtype=F64), v)
@@ -965,7 +965,7 @@ class Curved(PropFair):
 
 def test_hessians_of_transformed_objectives_are_refused() -> None:
     p, runs = VLMOP2(n=4), runs_at(30.0)
-    with pytest.raises(JoinError, match="asks for hvp, the oracle provides push, rows"):
+    with pytest.raises(CompatibilityError, match="asks for hvp, the oracle provides jacobian, jvp"):
         loop.start(Exact(p, runs), Curved(), {}, p.initial(runs), runs, 3)
     check(Exact(p, runs).spec, Curved())  # without the transform it is there
 
@@ -1269,13 +1269,13 @@ def test_bad_input_is_one_message_of_the_command(overrides: tuple[str, ...], wor
 
 @pytest.mark.parametrize("make", [Exact, Minibatch, Epochs, FederatedEMA])
 def test_other_oracles_say_what_clients_need(make: Any) -> None:
-    with pytest.raises(JoinError, match="oracle=local_steps"):
+    with pytest.raises(CompatibilityError, match="oracle=local_steps"):
         make(tiny(), uniform(0))
 
 
 def test_local_steps_refuse_constraints() -> None:
     with pytest.raises(
-        JoinError, match=r"LeastSquares has 1 constraints, which belong to none. Choose a problem without"
+        CompatibilityError, match=r"LeastSquares has 1 constraints, which belong to none. Choose a problem without"
     ):
         LocalSteps(CAPPED, runs_at(45.0))
 
@@ -1291,7 +1291,7 @@ def test_local_steps_refuse_batches_of_nothing() -> None:
 def test_local_steps_refuse_a_problem_that_cannot_be_differentiated() -> None:
     """Values of many images are computed without a graph: refused when the oracle is made, not in the first round."""
     with pytest.raises(
-        JoinError, match=r"oracle=local_steps would need a graph of all samples of MultiMNIST.*oracle=epochs"
+        CompatibilityError, match=r"oracle=local_steps would need a graph of all samples of MultiMNIST.*oracle=epochs"
     ):
         LocalSteps(MultiMNIST(model="small", train_size=64, test_size=16), runs_at(45.0))
 
@@ -1309,7 +1309,7 @@ def test_local_steps_stay_in_the_feasible_set() -> None:
             met.append(f.item())
             x = (x - 0.2 * torch.autograd.grad(f, leaf)[0]).clamp(0.0, 1.0)
         touched = touched or bool(((x == 0.0) & (theta[r] > 0.0)).any())
-        torch.testing.assert_close(point.rows()[r, m], (theta[r] - x[0]) / 0.2, rtol=0, atol=1e-12)
+        torch.testing.assert_close(point.jacobian()[r, m], (theta[r] - x[0]) / 0.2, rtol=0, atol=1e-12)
         assert float(point.F[r, m]) == pytest.approx(np.mean(met), rel=1e-12)
     assert touched
 

@@ -558,10 +558,10 @@ def test_the_view_is_that_of_autograd(tasks: int) -> None:
     close(view.lower_hvp(y, steps[0][0]), other.lower_hvp(y, steps[0][0]))
     for found, wanted in zip(view.upper(y), other.upper(y), strict=True):
         close(found, wanted)
-    close(view.rows(y, []), other.rows(y, []))
-    close(view.rows(y, steps), other.rows(y, steps))
+    close(view.jacobian(y, []), other.jacobian(y, []))
+    close(view.jacobian(y, steps), other.jacobian(y, steps))
     close(view.lower_x(y), other.lower_x(y))
-    close(bound.view(x).rows(y, steps[:1]), other.rows(y, steps[:1]))  # the tape is still there
+    close(bound.view(x).jacobian(y, steps[:1]), other.jacobian(y, steps[:1]))  # the tape is still there
 
 
 def test_columns_of_one_block() -> None:
@@ -579,13 +579,13 @@ def test_an_objective_knows_its_own_head_alone() -> None:
     bound = problem.bind(RUNS)
     x, y = starts(problem, RUNS)
     steps = [(torch.randn_like(y), torch.randn_like(y))]
-    values, slopes, rows = *bound.view(x).upper(y), bound.view(x).rows(y, steps)
+    values, slopes, rows = *bound.view(x).upper(y), bound.view(x).jacobian(y, steps)
     for i in range(3):
         changed, moved = y.clone(), [tuple(t.clone() for t in steps[0])]
         for t in (changed, *moved[0]):
             t[:, i] += torch.randn_like(t[:, i])
         others = [s for s in range(3) if s != i]
-        found = *bound.view(x).upper(changed), bound.view(x).rows(changed, moved)
+        found = *bound.view(x).upper(changed), bound.view(x).jacobian(changed, moved)
         for one, two in zip(found, (values, slopes, rows), strict=True):
             torch.testing.assert_close(one[:, others], two[:, others], rtol=1e-13, atol=1e-15)
             assert not torch.isclose(one[:, i], two[:, i]).all()
@@ -623,7 +623,7 @@ def test_a_run_that_diverges_stays_alone() -> None:
     broken[1, 7] = torch.nan
     good = [0, 2, 3]
     torch.testing.assert_close(bound.values(broken)[good], bound.values(x)[good], rtol=1e-8, atol=0.0)
-    rows, wanted = (bound.view(z).rows(y, [(y, y)]) for z in (broken, x))
+    rows, wanted = (bound.view(z).jacobian(y, [(y, y)]) for z in (broken, x))
     assert torch.equal(rows[good], wanted[good])
     assert bound.values(broken)[1].isnan().all()
     assert bound.columns_at(broken, y)["test_loss"].isnan().tolist() == [False, True, False, False]
@@ -643,7 +643,7 @@ def test_runs_do_not_interact(batch_runs: int | None) -> None:
             for a, b in zip(*((t if isinstance(t, tuple) else (t,)) for t in (one, two)), strict=True):
                 torch.testing.assert_close(a[r : r + 1], b, rtol=1e-13, atol=1e-15)
         torch.testing.assert_close(
-            together.rows(y, steps)[r : r + 1], alone.rows(y[r : r + 1], own), rtol=1e-12, atol=1e-15
+            together.jacobian(y, steps)[r : r + 1], alone.jacobian(y[r : r + 1], own), rtol=1e-12, atol=1e-15
         )
 
 
@@ -655,17 +655,17 @@ def test_the_last_view_is_kept_and_others_still_work(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(FewShotNet, "forward", lambda *a, **k: passes.append(1) or inner(*a, **k))
     first = problem.view(x)
     assert problem.view(x.clone()) is first
-    rows = first.rows(y, [(y, y)])
+    rows = first.jacobian(y, [(y, y)])
     assert len(passes) == 2 * len(RUNS)  # one of each set, for all that was asked
     first.upper(y), first.lower_gradient(y), problem.columns_at(x, y)
     assert len(passes) == 3 * len(RUNS)  # the test set
     assert problem.view(x + 1.0) is not first
-    assert torch.equal(first.rows(y, [(y, y)]), rows)  # passed again
+    assert torch.equal(first.jacobian(y, [(y, y)]), rows)  # passed again
     assert len(passes) == 5 * len(RUNS)
     moved = x.clone()
     second = problem.view(moved)
     moved += 1.0  # in place: nobody's view changes
-    assert torch.equal(second.rows(y, [(y, y)]), rows)
+    assert torch.equal(second.jacobian(y, [(y, y)]), rows)
     assert problem.view(moved) is not second
     assert x.requires_grad is False
 
@@ -687,7 +687,7 @@ def test_hypergradients_are_those_of_an_unrolled_inner_loop(D: int) -> None:
     assert start.grad is None
     for s in range(3):
         (row,) = torch.autograd.grad(values[:, s].sum(), leaf, retain_graph=True)
-        close(point.rows()[:, s], row, 1e-8)
+        close(point.jacobian()[:, s], row, 1e-8)
 
 
 @pytest.mark.parametrize("shrink", [1, 2])
@@ -699,7 +699,7 @@ def test_hypergradients_are_those_of_the_benchmarks_plain_loop(shrink: int) -> N
     point = oracle.at(x, oracle.init(x), 0)
     values, rows = plain_loop(oracle, x)()
     close(values, point.values()[0], 1e-11)
-    for row, wanted in zip(rows, point.rows()[0], strict=True):
+    for row, wanted in zip(rows, point.jacobian()[0], strict=True):
         close(row, wanted, 1e-10)
 
 
@@ -711,7 +711,7 @@ def test_hypergradients_are_slopes_of_phi() -> None:
     best = oracle.solve(x)
     bound = oracle.problem
     assert float(bound.view(x).lower_gradient(best).norm()) < 1e-8
-    rows = oracle.at(x, {"y": best, "v": torch.zeros_like(y)}, 0).rows()
+    rows = oracle.at(x, {"y": best, "v": torch.zeros_like(y)}, 0).jacobian()
     for direction in (torch.randn_like(x), torch.eye(x.shape[1], dtype=x.dtype)[[3]]):
         h = 1e-5 / float(direction.norm())
         slope = (bound.values(x + h * direction) - bound.values(x - h * direction)) / (2 * h)
@@ -731,7 +731,7 @@ def test_the_value_gap_joins() -> None:
         near = near - 0.3 * other.lower_gradient(near)
     close(point.values()[:, :3], f(x, y), 1e-11)
     close(point.values()[:, 3], (g(x, y) - g(x, near)).sum(1), 1e-9)
-    close(point.rows()[:, 3, : problem.dim], other.lower_x(y) - other.lower_x(near), 1e-8)
+    close(point.jacobian()[:, 3, : problem.dim], other.lower_x(y) - other.lower_x(near), 1e-8)
 
 
 def test_measures_by_hand() -> None:
@@ -843,6 +843,6 @@ def test_ten_tasks_of_cifar100(data_folder: Path) -> None:
     bound = problem.bind(runs)
     assert problem.dim == FewShotNet(3, 32, 2).dim
     x = problem.initial(runs).float()
-    rows = bound.view(x).rows(bound.initial_lower(runs).float(), [])
+    rows = bound.view(x).jacobian(bound.initial_lower(runs).float(), [])
     assert rows.shape == (1, 10, problem.dim)
     assert torch.isfinite(rows).all()

@@ -29,7 +29,7 @@ from mobench.core import Runs, loop
 from mobench.core.algorithm import Algorithm
 from mobench.core.preferences import ray, resolve
 from mobench.data import multi_images
-from mobench.errors import ConfigError, JoinError
+from mobench.errors import CompatibilityError, ConfigError
 from mobench.jobs.job import identity, make_job
 from mobench.jobs.runner import folder_of
 from mobench.kernels import convnet as products
@@ -124,8 +124,8 @@ def test_losses_and_gradients_are_those_of_single_models(name: str, R: int, pixe
     theta = p.initial(runs) + 0.01 * torch.randn(R, p.dim, dtype=F64, generator=torch.Generator().manual_seed(R))
     point, batch = oracle.at(theta, {}, 2), oracle.batch(2)
     weights = torch.tensor([[0.3, -1.7]], dtype=F64).expand(R, 2).contiguous()
-    pulled = point.pull(weights)  # before the rows: its own backward pass
-    rows = point.rows()
+    pulled = point.vjp(weights)  # before the rows: its own backward pass
+    rows = point.jacobian()
     for r in range(R):
         index = batch.chosen[batch.group[r]].numpy()
         plain_loops.load(reference, theta[r])
@@ -153,7 +153,7 @@ def test_hessian_products_are_those_of_single_models(
     assert products.chunk(p.network, data.x[:40]) == 16
     point, batch = oracle.at(theta, {}, 1), oracle.batch(1)
     w, v = torch.randn(5, 2, dtype=F64, generator=g), torch.randn(5, p.dim, dtype=F64, generator=g)
-    found, rows = point.hvp(w, v), point.rows()
+    found, rows = point.hvp(w, v), point.jacobian()
     for r in range(5):
         index = batch.chosen[batch.group[r]].numpy()
         plain_loops.load(reference, theta[r])
@@ -171,8 +171,8 @@ def test_answers_do_not_depend_on_those_before(limit: int | None, monkeypatch: p
     answers: dict[str, Any] = {
         "values": lambda linear: linear.values(keep=False),
         "values, kept": lambda linear: linear.values(keep=True),
-        "rows": lambda linear: linear.rows(),
-        "pull": lambda linear: linear.pull(w),
+        "rows": lambda linear: linear.jacobian(),
+        "vjp": lambda linear: linear.vjp(w),
         "hvp": lambda linear: linear.hvp(w, v),
     }
 
@@ -220,7 +220,7 @@ def test_a_network_in_closed_form_knows_no_graph_but_its_scores_can_be_different
     J = torch.autograd.grad(p.values(leaf, batch)[:, 0].sum(), leaf)[0]
     linear = p.linearize(theta, batch)
     assert linear is not None
-    close(linear.rows()[:, 0], J, 1e-12)
+    close(linear.jacobian()[:, 0], J, 1e-12)
     assert not linear.values(keep=True).requires_grad
 
 
@@ -244,8 +244,8 @@ def test_executions_agree_in_float32(name: str) -> None:
     for execution in EXECUTIONS:
         p = tiny(model=name, execution=execution)
         point = Epochs(p, runs, batch_size=16).at(p.initial(runs).float(), {}, 0)
-        assert point.F.dtype == point.rows().dtype == torch.float32
-        seen.append((point.F, point.rows()))
+        assert point.F.dtype == point.jacobian().dtype == torch.float32
+        seen.append((point.F, point.jacobian()))
     for F, J in seen[1:]:
         close(F, seen[0][0], 1e-6)
         close(J, seen[0][1], 1e-6)
@@ -343,7 +343,7 @@ def test_a_seed_has_the_same_batches_for_all_preferences_alone_and_among_others(
     ],
 )
 def test_epochs_refusals(make: Any, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(JoinError, match=message):
+    with pytest.raises(CompatibilityError, match=message):
         Epochs(make(), runs_at(45.0), **options)
 
 
@@ -781,7 +781,9 @@ def test_fewer_networks_at_once_give_the_same(at_once: int) -> None:
         problem = MultiMNIST(model="small", train_size=64, test_size=16, max_batch_runs=most)
         point = Epochs(problem, runs, 16, 2).at(problem.initial(runs), {}, 1, 1)
         w = torch.linspace(0.1, 1.0, 12, dtype=torch.float64).view(6, 2)
-        asked.append((point.values(), point.pull(w), point.rows(), *problem.columns(point.x, point.values()).values()))
+        asked.append(
+            (point.values(), point.vjp(w), point.jacobian(), *problem.columns(point.x, point.values()).values())
+        )
     for whole, parts in zip(*asked, strict=True):
         torch.testing.assert_close(parts, whole, rtol=1e-12, atol=1e-12)
 

@@ -28,7 +28,7 @@ from mobench.core.bilevel import Bilevel
 from mobench.core.compatibility import check, reasons
 from mobench.core.output import make_output
 from mobench.core.preferences import spread
-from mobench.errors import ConfigError, JoinError
+from mobench.errors import CompatibilityError, ConfigError
 from mobench.jobs.job import Job, load_class, make_job, parameters
 from mobench.jobs.rehearsal import rehearse
 from mobench.jobs.runner import folder_of
@@ -42,7 +42,7 @@ INNER = ["hypergradient", "value_gap"]
 IMAGES = ["multi_mnist", "multi_fashion", "multi_fashion_mnist"]
 NETWORKS = [*IMAGES, "face_attributes", "federated", "few_shot", "hyper_cleaning", "river_flow", "speech"]
 STEPS = 4
-OPTIONAL = {"rows", "push", "hvp"}
+OPTIONAL = {"jacobian", "jvp", "hvp"}
 
 
 # composing
@@ -134,24 +134,24 @@ class Spy(Point):
         self._note("values")
         return self.inner.values()
 
-    def _rows(self) -> Tensor:
+    def _jacobian(self) -> Tensor:
         raise AssertionError("the wrapped point answers")
 
-    def rows(self, part: Any = "all") -> Tensor:
-        self._note("rows")
-        return self.inner.rows(part)
+    def jacobian(self, part: Any = "all") -> Tensor:
+        self._note("jacobian")
+        return self.inner.jacobian(part)
 
-    def gram(self, part: Any = "all") -> Tensor:
-        self._note("rows")  # rows and their products are one ability
-        return self.inner.gram(part)
+    def gramian(self, part: Any = "all") -> Tensor:
+        self._note("jacobian")  # rows and their products are one ability
+        return self.inner.gramian(part)
 
-    def pull(self, w: Tensor) -> Tensor:
-        self._note("pull")
-        return self.inner.pull(w)
+    def vjp(self, w: Tensor) -> Tensor:
+        self._note("vjp")
+        return self.inner.vjp(w)
 
-    def push(self, v: Tensor) -> Tensor:
-        self._note("push")
-        return self.inner.push(v)
+    def jvp(self, v: Tensor) -> Tensor:
+        self._note("jvp")
+        return self.inner.jvp(v)
 
     def hvp(self, w: Tensor, v: Tensor) -> Tensor:
         self._note("hvp")
@@ -203,7 +203,7 @@ def refused(spec: Spec, algorithm: Algorithm, oracle: Oracle, problem: Problem, 
     """The reasons, if there are any; then `start` refuses with every one of them."""
     found = reasons(spec, algorithm)
     if found:
-        with pytest.raises(JoinError) as error:
+        with pytest.raises(CompatibilityError) as error:
             loop.start(oracle, algorithm, {}, problem.initial(runs), runs, STEPS)
         lines = str(error.value).splitlines()
         assert type(algorithm).__name__ in lines[0]
@@ -245,7 +245,7 @@ def test_every_pair_of_the_project_runs_or_is_refused(
             else:
                 hint |= dict.fromkeys(BILEVEL, "has no lower level")
             if words := hint.get(oracle_name, "" if n else "Choose oracle=exact"):
-                with pytest.raises(JoinError, match=words):
+                with pytest.raises(CompatibilityError, match=words):
                     job.oracle()
                 continue
             oracle = Watched(job.oracle())
@@ -253,7 +253,7 @@ def test_every_pair_of_the_project_runs_or_is_refused(
                 continue
             four_steps(oracle, job.algorithm, job.problem, job.runs)
             assert len(oracle.samples) == STEPS * job.algorithm.samples
-            assert oracle.asked - {"values", "pull"} <= job.algorithm.needs(oracle.spec), problem_name
+            assert oracle.asked - {"values", "vjp"} <= job.algorithm.needs(oracle.spec), problem_name
             asked[algorithm_name] |= oracle.asked
             ran += 1
     assert ran > 0
@@ -272,7 +272,7 @@ def test_no_pair_of_the_project_mixes_its_runs(algorithm_name: str, parts: Any, 
             job = job_of(parts, compose, problem_name, oracle_name, algorithm_name)
             try:
                 oracle = job.oracle()
-            except JoinError:
+            except CompatibilityError:
                 continue
             if not reasons(oracle.spec, job.algorithm):
                 classes = {"problem": type(job.problem), "oracle": type(oracle), "algorithm": type(job.algorithm)}
@@ -348,12 +348,12 @@ KNOWN = {
 }
 LACKS: dict[str, tuple[Problem, dict[str, Any], str, set[str]]] = {
     # problem, changes of the Spec, words of the reason, and which of the known algorithms it stops
-    "no rows": (LeastSquares(n=4, tasks=3, samples=20), {"provides": frozenset({"push", "hvp"}), "samples": 2},
-                "asks for rows, the oracle provides hvp, push", {"mgda", "epo", "pmtl", "ferero"}),
-    "no push": (LeastSquares(n=4, samples=20), {"provides": frozenset({"rows"}), "samples": 2},
-                "asks for push, the oracle provides rows", {"ferero_sa", "ferero_stochastic"}),
+    "no rows": (LeastSquares(n=4, tasks=3, samples=20), {"provides": frozenset({"jvp", "hvp"}), "samples": 2},
+                "asks for jacobian, the oracle provides hvp, jvp", {"mgda", "epo", "pmtl", "ferero"}),
+    "no jvp": (LeastSquares(n=4, samples=20), {"provides": frozenset({"jacobian"}), "samples": 2},
+                "asks for jvp, the oracle provides jacobian", {"ferero_sa", "ferero_stochastic"}),
     "nothing optional": (LeastSquares(n=4, samples=20), {"provides": frozenset(), "samples": 2},
-                         "the oracle provides values and pull only",
+                         "the oracle provides values and vjp only",
                          {"mgda", "epo", "pmtl", "ferero", "ferero_sa", "ferero_stochastic"}),
     "stateful, one sample": (VLMOP2(n=4, start=START), {"stateful": True},
                              "draws 2 independent samples per step, the oracle gives 1; a stateful oracle cannot",
@@ -390,7 +390,7 @@ def test_oracles_that_lack_something(lack: str, parts: Any, compose: Any, asked:
             assert name not in KNOWN or any(words in reason for reason in why), why
         else:
             four_steps(oracle, algorithm, problem, runs)
-            assert oracle.asked - {"values", "pull"} <= algorithm.needs(oracle.spec)
+            assert oracle.asked - {"values", "vjp"} <= algorithm.needs(oracle.spec)
             asked[name] |= oracle.asked
     assert found & KNOWN == stopped
 
@@ -425,7 +425,7 @@ class Choosy(Weighting):
     positive: ClassVar[bool] = True
 
     def needs(self, spec: Spec) -> frozenset[str]:
-        return frozenset({"hvp", "rows"})
+        return frozenset({"hvp", "jacobian"})
 
     def init(self, ctx: Context) -> dict[str, Any]:
         return {}
@@ -437,12 +437,12 @@ class Choosy(Weighting):
 
 
 def test_a_refusal_lists_every_reason_at_once() -> None:
-    spec = Spec(1, 2, 0, 5, Free(), provides=frozenset({"rows"}), positive=False)
-    with pytest.raises(JoinError) as error:
+    spec = Spec(1, 2, 0, 5, Free(), provides=frozenset({"jacobian"}), positive=False)
+    with pytest.raises(CompatibilityError) as error:
         check(spec, Choosy(), "VLMOP2")
     assert str(error.value).splitlines() == [
         "Choosy does not fit VLMOP2:",
-        "  - it asks for hvp, the oracle provides rows",
+        "  - it asks for hvp, the oracle provides jacobian",
         "  - it draws 2 independent samples per step, the oracle gives 1; set oracle.samples=2 (of oracle=minibatch or epochs)",
         "  - it takes exactly 1 constraints, the problem has N=0",
         "  - it takes 3 to 4 objectives, the problem has M=2",
@@ -484,13 +484,13 @@ def test_functional_constraints_are_served_by_the_point() -> None:
             self, points: tuple[Point, ...], state: dict[str, Any], t: int, alpha: float
         ) -> tuple[Tensor, dict[str, Any], Info]:
             point = points[0]
-            return -point.pull(torch.cat([state["w"], point.G.clamp_min(0)], -1)), state, Info()
+            return -point.vjp(torch.cat([state["w"], point.G.clamp_min(0)], -1)), state, Info()
 
     problem = Constrained(n=4, start={"kind": "constant", "value": 0.8})
     runs = Runs.product(spread(2, 2), [0])
     oracle = Watched(Exact(problem, runs))
     state = four_steps(oracle, Penalty(step_size=0.2), problem, runs)
-    assert oracle.asked == {"values", "pull"}
+    assert oracle.asked == {"values", "vjp"}
     g = problem.values(state["theta"])[:, 2]
     assert (g < problem.values(problem.initial(runs))[:, 2] - 0.3).all()
 
@@ -580,8 +580,8 @@ def test_every_job_of_every_experiment_can_be_made(planner: sweeper.JobsSweeper)
         try:
             job = make_job(planner._compose(list(overrides)))
             check(job.oracle().spec, job.algorithm)
-        except (ConfigError, JoinError) as error:
-            if isinstance(error, JoinError) and users[0].startswith("cross/"):  # the table shows why
+        except (ConfigError, CompatibilityError) as error:
+            if isinstance(error, CompatibilityError) and users[0].startswith("cross/"):  # the table shows why
                 refused += 1
                 continue
             raise AssertionError(f"{users}: {error}") from error

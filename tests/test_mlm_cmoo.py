@@ -180,7 +180,7 @@ def test_hessian_term_is_the_gradient_of_the_norm() -> None:
     point = oracle.at(x, {}, 0)
 
     def norm(x: Tensor) -> Tensor:
-        return oracle.at(x, {}, 0).pull(v).norm(dim=1)
+        return oracle.at(x, {}, 0).vjp(v).norm(dim=1)
 
     found = algorithm._h(point, v, norm(x).unsqueeze(1))
 
@@ -226,7 +226,7 @@ def test_multiplier_term_is_the_gradient_of_the_augmented_lagrangian() -> None:
     d, told, _ = algorithm.step((point,), state, 0, algorithm.step_size)
     assert (told["mu"] == 0.0).any()
     assert (told["mu"] == 2.0).any()
-    found = -d - point.pull(state["lam"])  # c_0 = 1
+    found = -d - point.vjp(state["lam"])  # c_0 = 1
     for i in range(x.shape[1]):
         e = torch.zeros(x.shape[1], dtype=F64)
         e[i] = 1e-4
@@ -374,9 +374,9 @@ def test_step_without_constraints_at_min_norm_weights_is_that_of_mgda() -> None:
         algorithm = MLMCMOO(use_u=False)
         state = loop.start(oracle, algorithm, {}, start, runs, 20)["alg"]
         d, _, _ = algorithm.step((point,), state, t, 0.02)
-        weights, _, _ = MGDA().weights(point.F, point.gram("f"), {}, t)
-        torch.testing.assert_close(d, -point.pull(weights) / (t + 1.0) ** 0.25)
-        torch.testing.assert_close(min_norm(point.gram("f")).x, weights)
+        weights, _, _ = MGDA().weights(point.F, point.gramian("f"), {}, t)
+        torch.testing.assert_close(d, -point.vjp(weights) / (t + 1.0) ** 0.25)
+        torch.testing.assert_close(min_norm(point.gramian("f")).x, weights)
 
 
 def test_violation_ends_and_multipliers_return_to_zero() -> None:
@@ -461,7 +461,7 @@ def test_clip_of_the_hessian_term() -> None:
         state["theta"] = torch.tensor([[1.0, 0.0, 0.0]], dtype=F64).repeat(3, 1)  # far from lam
         point = oracle.at(x, {}, 0)
         d, told, _ = algorithm.step((point,), state, 3, 0.02)
-        main = -point.pull(torch.cat([state["lam"] / 4**0.25, told["mu"]], dim=1))
+        main = -point.vjp(torch.cat([state["lam"] / 4**0.25, told["mu"]], dim=1))
         lengths[clip] = ((d - main).norm(dim=1) / main.norm(dim=1), told["u_ratio"])
     torch.testing.assert_close(lengths[None][0], lengths[None][1])
     assert float(lengths[None][0].max()) > 0.2
@@ -542,7 +542,7 @@ def test_kkt_of_constraints_against_cvxpy() -> None:
     x[0, 0] = 0.2
     point = oracle.exact_point(x)
     assert point is not None
-    found, rows, g = constrained_kkt(point), point.rows().numpy(), point.G.numpy()
+    found, rows, g = constrained_kkt(point), point.jacobian().numpy(), point.G.numpy()
     for r in range(2):
         lam, nu = cp.Variable(3), cp.Variable(2)
         held = [lam >= 0, cp.sum(lam) == 1, nu >= 0, *[nu[j] == 0 for j in range(2) if g[r, j] < -5e-3]]

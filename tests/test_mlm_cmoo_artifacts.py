@@ -78,7 +78,7 @@ class Levels:
         return pd.DataFrame({t: [0.5, 0.05] for t in TASKS})
 
     @property
-    def rows(self) -> Any:
+    def jacobian(self) -> Any:
         return SimpleNamespace(config={"steps": 1024, "algorithm": {"c0": 1.0, "penalty_power": 0.1}})
 
     def seconds(self, task: str, level: float) -> float | None:

@@ -30,7 +30,7 @@ from mobench.core.compatibility import reasons
 from mobench.core.output import make_output
 from mobench.core.preferences import spread
 from mobench.core.random import generator
-from mobench.errors import ConfigError, JoinError
+from mobench.errors import CompatibilityError, ConfigError
 from mobench.jobs.runner import run_job
 from mobench.jobs.store import JobFolder
 from mobench.metrics.hypervolume import hypervolume
@@ -154,14 +154,14 @@ def test_points_of_a_space_agree_with_finite_differences(space: str) -> None:
 
     point = oracle.at(a, state, 0)
     torch.testing.assert_close(point.values(), oracle.exact(a), rtol=0, atol=1e-12)
-    torch.testing.assert_close(point.push(v), central(values, a, v), rtol=1e-7, atol=1e-7)
+    torch.testing.assert_close(point.jvp(v), central(values, a, v), rtol=1e-7, atol=1e-7)
     rows = torch.stack([central(values, a, e.expand(6, -1)) for e in torch.eye(k, dtype=FLOAT)], -1)
-    torch.testing.assert_close(point.rows(), rows, rtol=1e-7, atol=1e-7)
+    torch.testing.assert_close(point.jacobian(), rows, rtol=1e-7, atol=1e-7)
     for n in {oracle.spec.M, K}:
         w = torch.from_numpy(rng.standard_normal((6, n)))
-        torch.testing.assert_close(point.pull(w), (w.unsqueeze(1) @ rows[:, :n]).squeeze(1), rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(point.vjp(w), (w.unsqueeze(1) @ rows[:, :n]).squeeze(1), rtol=1e-6, atol=1e-6)
         if "hvp" in oracle.spec.provides:
-            expected = central(lambda b, w=w: oracle.at(b, state, 0).pull(w), a, v)
+            expected = central(lambda b, w=w: oracle.at(b, state, 0).vjp(w), a, v)
             torch.testing.assert_close(point.hvp(w, v), expected, rtol=1e-6, atol=1e-6)
         else:
             with pytest.raises(NotImplementedError, match="Hessian"):
@@ -170,7 +170,7 @@ def test_points_of_a_space_agree_with_finite_differences(space: str) -> None:
     torch.testing.assert_close(moved.values(), values(a + 0.1 * v), rtol=0, atol=1e-12)
     exact = oracle.exact_point(a)
     assert exact is not None
-    torch.testing.assert_close(exact.rows(), rows, rtol=1e-7, atol=1e-7)
+    torch.testing.assert_close(exact.jacobian(), rows, rtol=1e-7, atol=1e-7)
     assert ("hvp" in oracle.spec.provides) == (space != "head_bias")
 
 
@@ -225,7 +225,7 @@ def test_warm_up_is_equal_weight_descent_on_the_samples_of_the_oracle() -> None:
         state = oracle.init(zero)
         by_hand, x = make(TASKS, runs), TASKS.initial(runs)
         for t in range(25):
-            x = x - 0.02 * by_hand.at(x, {}, t).pull(torch.full((6, 2), 0.5, dtype=FLOAT))
+            x = x - 0.02 * by_hand.at(x, {}, t).vjp(torch.full((6, 2), 0.5, dtype=FLOAT))
         torch.testing.assert_close(state["reference"], x, rtol=0, atol=1e-12)
         assert (oracle.exact(zero).mean(1) < TASKS.values(TASKS.initial(runs)).mean(1)).all()
         few = runs.take([5, 2])
@@ -278,7 +278,7 @@ def test_methods_with_gradients_run_in_a_subspace() -> None:
 def test_blocks_of_variables_need_the_variables_themselves() -> None:
     runs = members(2)
     inner = EMA(TASKS, runs, Minibatch(TASKS, runs, batch_size=8), blocks=2)
-    with pytest.raises(JoinError, match="block_move=all"):
+    with pytest.raises(CompatibilityError, match="block_move=all"):
         path(Subspace(inner, TASKS, runs, k=3), MGDA(), runs, 1)
     oracle = Boxed(inner, TASKS, runs, bound=5.0, start="reference")
     _, xs, _ = path(oracle, MGDA(step_size=0.1), runs, 1)
@@ -315,7 +315,7 @@ def test_hybrid_trains_a_network_in_each_slot() -> None:
     for t in range(3):
         w = xs[t].clamp_min(1e-3)
         for e in range(4):
-            x = x - 0.02 * inner.at(x, {}, 4 * t + e).pull(w / w.sum(1, keepdim=True))
+            x = x - 0.02 * inner.at(x, {}, 4 * t + e).vjp(w / w.sum(1, keepdim=True))
         torch.testing.assert_close(fs[t], TASKS.values(x), rtol=0, atol=1e-12)
     torch.testing.assert_close(state["oracle"]["networks"], x, rtol=0, atol=1e-12)
     torch.testing.assert_close(oracle.exact(state["theta"]), TASKS.values(x), rtol=0, atol=1e-12)
@@ -343,9 +343,9 @@ def test_hybrid_keeps_constraints_and_the_state_below() -> None:
 def test_hybrid_refuses_gradients() -> None:
     runs = members(2)
     oracle = Hybrid(Epochs(TASKS, runs, batch_size=8), TASKS, runs)
-    with pytest.raises(JoinError, match="algorithm=nsga2"):
+    with pytest.raises(CompatibilityError, match="algorithm=nsga2"):
         path(oracle, LS(), runs, 1)
-    with pytest.raises(JoinError, match="asks for rows"):
+    with pytest.raises(CompatibilityError, match="asks for jacobian"):
         path(oracle, MGDA(), runs, 1)
 
 
@@ -360,8 +360,8 @@ class Far(LeastSquares):
 @pytest.mark.parametrize(
     ("make", "error", "words"),
     [
-        (lambda r: Boxed(Exact(ZDT, r), ZDT, r), JoinError, "lie in a Box already. Choose space=none"),
-        (lambda r: Subspace(Exact(ZDT, r), ZDT, r, k=2), JoinError, "ZDT1 lie in a Box already"),
+        (lambda r: Boxed(Exact(ZDT, r), ZDT, r), CompatibilityError, "lie in a Box already. Choose space=none"),
+        (lambda r: Subspace(Exact(ZDT, r), ZDT, r, k=2), CompatibilityError, "ZDT1 lie in a Box already"),
         (lambda r: Boxed(Exact(TASKS, r), TASKS, r, bound=0.0), ConfigError, "space.bound=0.0 must be > 0"),
         (lambda r: Boxed(Exact(TASKS, r), TASKS, r, bound=math.inf), ConfigError, "finite"),
         (lambda r: Boxed(Exact(Far(n=2), r), Far(n=2), r).initial(r), ConfigError, "large as 0.7.*Raise space.bound"),
@@ -375,8 +375,8 @@ class Far(LeastSquares):
             ConfigError,
             "warm-up diverged within 40 steps. Lower space.warm_step",
         ),
-        (lambda r: HeadBias(Exact(TASKS, r), TASKS, r), JoinError, "LeastSquares has none.*space=subspace"),
-        (lambda r: TASKS.with_heads(torch.zeros(1, 8), torch.zeros(1, 4)), JoinError, "no task heads"),
+        (lambda r: HeadBias(Exact(TASKS, r), TASKS, r), CompatibilityError, "LeastSquares has none.*space=subspace"),
+        (lambda r: TASKS.with_heads(torch.zeros(1, 8), torch.zeros(1, 4)), CompatibilityError, "no task heads"),
         (lambda r: Hybrid(Exact(TASKS, r), TASKS, r), ConfigError, "Exact has none. Give space.epoch_steps"),
         (lambda r: Hybrid(Exact(TASKS, r), TASKS, r, epoch_steps=0), ConfigError, "epoch_steps=0 must be >= 1"),
         (lambda r: Hybrid(Exact(TASKS, r), TASKS, r, epoch_steps=1, step=-1.0), ConfigError, "space.step=-1.0"),
@@ -393,12 +393,14 @@ def test_spaces_do_not_know_clients(tmp_path: Path) -> None:
 
     for space in ("full", "subspace", "hybrid"):
         config = composed("problem=least_squares", "oracle=local_steps", f"space={space}", "problem.n=60")
-        with pytest.raises(JoinError, match=f"space={space}: with local steps"):
+        with pytest.raises(CompatibilityError, match=f"space={space}: with local steps"):
             make_job(config).oracle()
     # a warm-up draws samples itself
     lower = ("problem=bilevel_quadratic", "oracle=hypergradient", "space=subspace", "space.k=2")
     job = make_job(composed(*lower, "space.warm_steps=3"))
-    with pytest.raises(JoinError, match=r"oracle=exact, minibatch and epochs, not of Hypergradient.*warm_steps=0"):
+    with pytest.raises(
+        CompatibilityError, match=r"oracle=exact, minibatch and epochs, not of Hypergradient.*warm_steps=0"
+    ):
         job.oracle()
     assert make_job(composed(*lower)).oracle().spec.P == 2
 

@@ -108,7 +108,7 @@ def test_hessian_vector_product_exists_and_is_the_slope_of_pull(problem: Problem
     runs = runs_of(problem.n_objectives, 1, (0, 1))
     oracle = Exact(problem, runs)
     w, v, h = runs.weights, torch.randn(x.shape, dtype=x.dtype, generator=torch.Generator().manual_seed(3)), 1e-6
-    plus, minus = (oracle.at(x + s * h * v, {}, 0).pull(w) for s in (1, -1))
+    plus, minus = (oracle.at(x + s * h * v, {}, 0).vjp(w) for s in (1, -1))
     torch.testing.assert_close(oracle.at(x, {}, 0).hvp(w, v), (plus - minus) / (2 * h), rtol=1e-5, atol=1e-5)
 
 
@@ -439,7 +439,7 @@ def test_minibatch_oracle_serves_it() -> None:
     a, b = oracle.at(x, {}, 0, 0), oracle.at(x, {}, 0, 1)
     assert not torch.equal(a.values(), b.values())
     alone = Minibatch(p, runs.take([4]), batch_size=16, samples=2).at(x[4:5], {}, 0, 1)
-    torch.testing.assert_close(alone.rows()[0], b.rows()[4])
+    torch.testing.assert_close(alone.jacobian()[0], b.jacobian()[4])
     assert a.hvp(runs.weights, x).isfinite().all()
 
 
@@ -486,5 +486,5 @@ def test_second_derivatives_of_dtlz2_at_a_corner() -> None:
         torch.linspace(-1, 1, 6, dtype=torch.float64).unsqueeze(0),
     )
     found = oracle.at(x, {}, 0).hvp(w, v)
-    ahead, back = (oracle.at(x + s * 1e-6 * v, {}, 0).pull(w) for s in (1.0, -1.0))
+    ahead, back = (oracle.at(x + s * 1e-6 * v, {}, 0).vjp(w) for s in (1.0, -1.0))
     torch.testing.assert_close(found, (ahead - back) / 2e-6, rtol=1e-6, atol=1e-8)

@@ -80,7 +80,7 @@ class Bowls(Problem):
 class Balanced(Weighting):
     """Weights over lengths of gradients, spoilt in the way that `how` names."""
 
-    gram: ClassVar[bool] = True
+    gramian: ClassVar[bool] = True
     how: str = ""
 
     def init(self, ctx: Any) -> dict[str, Tensor]:
@@ -115,7 +115,7 @@ class Turned(Algorithm):
     """A direction of the wrong shape."""
 
     def step(self, points: Any, state: Any, t: int, alpha: Any) -> Any:
-        return points[0].pull(torch.ones_like(points[0].F)).T, state, Info()
+        return points[0].vjp(torch.ones_like(points[0].F)).T, state, Info()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -386,7 +386,7 @@ def test_losses_and_rows_are_those_of_single_networks(kind: str, part: int, monk
     torch.testing.assert_close(F, p.values(theta, batch), rtol=1e-14, atol=0)
     J = rows()
     graph = GraphPoint(lambda x: p.values(x, batch), theta, Free(), 8, {})
-    torch.testing.assert_close(J, graph.rows(), rtol=1e-11, atol=1e-13)
+    torch.testing.assert_close(J, graph.jacobian(), rtol=1e-11, atol=1e-13)
     for r in range(4):
         index = {"one group": chosen[0], "groups": chosen[(2, 0, 2, 1)[r]], "indices": chosen[r]}.get(
             kind, torch.arange(60)
@@ -403,13 +403,13 @@ def test_other_derivatives_and_float32() -> None:
         point = oracle.at(theta, {}, 0)
         v = torch.randn(theta.shape, dtype=F64, generator=torch.Generator().manual_seed(0))
         slope = (oracle.at(theta + 1e-6 * v, {}, 0)) if not isinstance(oracle, Minibatch) else None
-        torch.testing.assert_close(point.pull(runs.weights), torch.einsum("rm,rmp->rp", runs.weights, point.rows()))
+        torch.testing.assert_close(point.vjp(runs.weights), torch.einsum("rm,rmp->rp", runs.weights, point.jacobian()))
         if slope is not None:
-            change = (slope.pull(runs.weights) - point.pull(runs.weights)) / 1e-6
+            change = (slope.vjp(runs.weights) - point.vjp(runs.weights)) / 1e-6
             torch.testing.assert_close(point.hvp(runs.weights, v), change, rtol=1e-3, atol=1e-4)
         single = oracle.at(theta.float(), {}, 0)
-        assert single.F.dtype == single.rows().dtype == torch.float32
-        torch.testing.assert_close(single.rows().double(), point.rows(), rtol=1e-3, atol=1e-5)
+        assert single.F.dtype == single.jacobian().dtype == torch.float32
+        torch.testing.assert_close(single.jacobian().double(), point.jacobian(), rtol=1e-3, atol=1e-5)
 
 
 def test_a_run_does_not_notice_its_neighbours() -> None:
@@ -418,7 +418,7 @@ def test_a_run_does_not_notice_its_neighbours() -> None:
     for r in range(4):
         alone = Epochs(p, runs.take([r]), 16).at(theta[r : r + 1], {}, 7)
         torch.testing.assert_close(alone.F[0], together.F[r], rtol=1e-13, atol=0)
-        torch.testing.assert_close(alone.rows()[0], together.rows()[r], rtol=1e-10, atol=1e-13)
+        torch.testing.assert_close(alone.jacobian()[0], together.jacobian()[r], rtol=1e-10, atol=1e-13)
 
 
 def test_rows_fetched_in_inference_mode_serve_autodiff_later() -> None:

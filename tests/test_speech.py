@@ -25,7 +25,7 @@ from mobench.core.preferences import Runs
 from mobench.data import logmel
 from mobench.data import speech as corpora
 from mobench.data.speech_units import characters, subwords
-from mobench.errors import ConfigError, DataError, JoinError
+from mobench.errors import CompatibilityError, ConfigError, DataError
 from mobench.metrics.recognition import error_rate, greedy, prefix_beam
 from mobench.models.conformer import MODELS, Conformer, shifted
 from mobench.oracles import Exact, Minibatch
@@ -205,14 +205,14 @@ def test_gradients_against_finite_differences() -> None:
     x = p.initial(runs(0, 1))
     point = Minibatch(p, runs(0, 1), 2).at(x, {}, 0)
     batch = p.draw(Minibatch(p, runs(0, 1), 2).keys, "batch0", 0, 2)
-    rows, h = point.rows(), 1e-6
+    rows, h = point.jacobian(), 1e-6
     rng = np.random.default_rng(0)
     heads = torch.zeros_like(x)
     heads[:, -p.network.head_dim :] = 1.0
     for v in (torch.from_numpy(rng.standard_normal(x.shape)), heads * torch.from_numpy(rng.standard_normal(x.shape))):
         wanted = (p.values(x + h * v, batch) - p.values(x - h * v, batch)) / (2 * h)
         torch.testing.assert_close(torch.einsum("rmp,rp->rm", rows, v), wanted, atol=1e-6, rtol=1e-6)
-        torch.testing.assert_close(point.push(v), wanted, atol=1e-6, rtol=1e-6)
+        torch.testing.assert_close(point.jvp(v), wanted, atol=1e-6, rtol=1e-6)
     assert float(rows[:, 0, -p.network.head_dim :].abs().max()) == 0.0  # CPC does not know the heads
 
 
@@ -257,7 +257,7 @@ def test_all_ways_of_computing_agree() -> None:
         alone = Minibatch(p, runs(r), 2).at(x[r : r + 1], {}, 5)
         torch.testing.assert_close(together.values()[r : r + 1], alone.values(), atol=1e-12, rtol=0)
     parts = Minibatch(problem(max_batch_runs=1), runs(0, 1, 2), 2).at(x, {}, 5)
-    torch.testing.assert_close(parts.rows(), together.rows(), atol=1e-12, rtol=0)
+    torch.testing.assert_close(parts.jacobian(), together.jacobian(), atol=1e-12, rtol=0)
 
 
 def test_draws_depend_on_key_and_step_alone() -> None:
@@ -271,7 +271,7 @@ def test_draws_depend_on_key_and_step_alone() -> None:
 
 def test_no_hessians() -> None:
     oracle, theta = Minibatch(problem(), runs(0), 2), problem().initial(runs(0))
-    with pytest.raises(JoinError, match="it asks for hvp, the oracle provides push, rows"):
+    with pytest.raises(CompatibilityError, match="it asks for hvp, the oracle provides jacobian, jvp"):
         loop.start(oracle, MLMCMOO(), {}, theta, runs(0), 1)
 
 
@@ -604,7 +604,7 @@ def test_the_surrogate_ends_on_both_constraints() -> None:
     p = SpeechSurrogate()
     x0 = p.initial(runs(0))
     point = Exact(p, runs(0)).at(x0, {}, 0)
-    assert float(point.rows().mean(1).abs().max()) < 1e-12  # the start minimises the mean
+    assert float(point.jacobian().mean(1).abs().max()) < 1e-12  # the start minimises the mean
     half = (p.values(x0 + 1e-4) + p.values(x0 - 1e-4) - 2 * p.values(x0)) / 1e-8  # 1'Hess 1
     hessian = torch.stack([point.hvp(w, torch.ones_like(x0)).sum(1) for w in torch.eye(3).double().unsqueeze(1)], dim=1)
     torch.testing.assert_close(hessian, half, atol=1e-5, rtol=1e-5)

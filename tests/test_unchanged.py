@@ -74,6 +74,7 @@ def test_code_is_all_that_can_draw(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     shutil.copytree(paths.package(), package, ignore=shutil.ignore_patterns("__pycache__", "experiments", "conf"))
     shutil.copytree(freshness.conf_dir(), tmp_path / "conf")
     monkeypatch.setattr(freshness, "package", lambda: package)
+    monkeypatch.setattr(freshness, "experiments", lambda: experiments)
     monkeypatch.setattr(freshness, "conf_dir", lambda: tmp_path / "conf")
 
     def hashes() -> tuple[str, str]:

@@ -89,7 +89,7 @@ class Surrogated(Penalised):
             )
 
     def needs(self, spec: Spec) -> frozenset[str]:
-        return frozenset({"rows"})
+        return frozenset({"jacobian"})
 
     @property
     def _solver(self) -> Callable[..., SurrogateSolution]:
@@ -140,7 +140,7 @@ class Surrogated(Penalised):
     def _program(self, point: Point, state: State) -> Surrogate:
         """(10) at the point's values and rows."""
         w, y, slopes = state["w"], state["y"], state["slopes"][0]
-        values, rows = point.values().double(), point.rows().double()
+        values, rows = point.values().double(), point.jacobian().double()
         N = values.shape[1] - w.shape[1]
         c = torch.cat([w * values[:, : point.M] - state["wz"], values[:, point.M :]], dim=1) + y @ slopes[1:].T
         scale = torch.cat([w, w.new_ones(len(w), N)], dim=1)

@@ -36,7 +36,7 @@ class EPO(Weighting):
     Departure: a failed LP is counted and fails the run; the public code goes on with the preference as weights.
     """
 
-    gram: ClassVar[bool] = True
+    gramian: ClassVar[bool] = True
     positive: ClassVar[bool] = True
     objectives: ClassVar[tuple[int, int | None]] = (2, None)
     citation: ClassVar[str] = "Mahapatra and Rajan 2020"

@@ -31,7 +31,7 @@ class FedFV(Weighting):
             g_m that have <g_m, v> < 0, v loses its part along s if <v, s> < 0.
     """
 
-    gram: ClassVar[bool] = True
+    gramian: ClassVar[bool] = True
     varies: ClassVar[frozenset[str]] = frozenset({"step_size", "alpha", "external_from"})
     citation: ClassVar[str] = "Wang et al. 2021 (FedFV)"
 

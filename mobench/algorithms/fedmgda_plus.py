@@ -26,7 +26,7 @@ class FedMGDAPlus(Weighting):
     d = -sum lambda*_m g_m / |g_m| (the method's own paper). A gradient of length 0 counts as it is.
     """
 
-    gram: ClassVar[bool] = True
+    gramian: ClassVar[bool] = True
     varies: ClassVar[frozenset[str]] = frozenset({"step_size", "epsilon"})
     citation: ClassVar[str] = "Hu et al. 2022 (FedMGDA+)"
 

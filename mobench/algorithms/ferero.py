@@ -222,7 +222,7 @@ class FERERO(Preferred, Weighting):
     inexact by design: its residual is recorded, not failed.
     """
 
-    gram: ClassVar[bool] = True
+    gramian: ClassVar[bool] = True
     weighs_constraints: ClassVar[bool] = True
 
     subproblem: str = "exact"

@@ -59,8 +59,8 @@ class PublicCodeFERERO(StochasticFEREROSA):
         F = first.F.double()
         facets = _facets(state["A"])
         lam = torch.cat([facets / facets.sum(-1, keepdim=True), state["lam"][:, n:]], dim=1)
-        g = second.pull(state["u"].to(first.x.dtype))
-        change = (A_ag @ first.push(g)[:, :M].double().unsqueeze(-1)).squeeze(-1)
+        g = second.vjp(state["u"].to(first.x.dtype))
+        change = (A_ag @ first.jvp(g)[:, :M].double().unsqueeze(-1)).squeeze(-1)
         change[:, n:] -= self.c_h * _affine(state["Bh"], F, state["bh"])
         moved = self._project(torch.add(lam, change, alpha=-self.gamma), *self._domain(F, state), 0)
         effect = ((moved - lam).unsqueeze(1) @ A_ag).squeeze(1).abs().sum(-1)
@@ -68,7 +68,7 @@ class PublicCodeFERERO(StochasticFEREROSA):
         lam = torch.where(frozen.unsqueeze(-1), lam, moved)
         u = _weights(lam, A_ag)
         w = u.to(first.x.dtype)
-        d = -0.5 * (first.pull(w) + second.pull(w))
+        d = -0.5 * (first.vjp(w) + second.vjp(w))
         return d, {**state, "lam": lam, "u": u, "frozen": state["frozen"] + frozen}, Info()
 
     def report(self, F: Float[Tensor, "R M"], state: State) -> dict[str, Tensor]:

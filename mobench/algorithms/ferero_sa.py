@@ -42,7 +42,7 @@ class FEREROSA(Preferred):
             raise ConfigError(f"algorithm.gamma={self.gamma} must be > 0.")
 
     def needs(self, spec: Spec) -> frozenset[str]:
-        return frozenset({"push"})
+        return frozenset({"jvp"})
 
     def init(self, ctx: Context) -> State:
         state = super().init(ctx)
@@ -58,8 +58,8 @@ class FEREROSA(Preferred):
         lam, A_ag, n, g = state["lam"], state["A_ag"], state["A"].shape[1], state["bg"].shape[1]
         h = state["bh"].shape[1]
         F = first.values().double()
-        grad = first.pull((lam.unsqueeze(1) @ A_ag).squeeze(1).to(first.x.dtype))
-        change = (A_ag @ second.push(grad).double().unsqueeze(-1)).squeeze(-1)  # A_ag J_2 g
+        grad = first.vjp((lam.unsqueeze(1) @ A_ag).squeeze(1).to(first.x.dtype))
+        change = (A_ag @ second.jvp(grad).double().unsqueeze(-1)).squeeze(-1)  # A_ag J_2 g
         gamma = self.gamma if self.gamma_decay == 0 else self.gamma / (1.0 + t) ** self.gamma_decay
         if g:
             change[:, n : n + g] -= self.c_g * _affine(state["Bg"], F, state["bg"])
@@ -94,4 +94,4 @@ class StochasticFEREROSA(FEREROSA):
             return super().step(points, state, t, alpha)
         first, second = points[0], points[-1]
         w = first.x.new_full((len(first.x), first.M), 0.5 / first.M)
-        return -(first.pull(w) + second.pull(w)), state, Info()
+        return -(first.vjp(w) + second.vjp(w)), state, Info()

@@ -57,13 +57,13 @@ class FORUM(Algorithm):
         return {"lam": torch.full_like(ctx.prefs, first), "nu": ctx.prefs.new_zeros(len(ctx.prefs))}
 
     def needs(self, spec: Spec) -> frozenset[str]:
-        return frozenset({"rows"})
+        return frozenset({"jacobian"})
 
     def step(
         self, points: tuple[Point, ...], state: State, t: int, alpha: Step
     ) -> tuple[Float[Tensor, "R P"], State, Info]:
         point = points[0]
-        K, M, lam = point.gram("all"), point.M, state["lam"]
+        K, M, lam = point.gramian("all"), point.M, state["lam"]
         scale = torch.ones_like(K[:, 0])
         if self.variant == "official":
             length = K.diagonal(dim1=1, dim2=2)[:, :M].clamp_min(0).sqrt()
@@ -77,7 +77,7 @@ class FORUM(Algorithm):
         lam = (1.0 - share) * lam + share * solution.x
         nu = (lam * pi).sum(1).clamp_min(0.0)
         w = torch.cat([lam, nu.unsqueeze(1)], dim=1) * scale
-        return -point.pull(w.to(point.x.dtype)), {"lam": lam, "nu": nu}, Info(solution.residual, solution.failed)
+        return -point.vjp(w.to(point.x.dtype)), {"lam": lam, "nu": nu}, Info(solution.residual, solution.failed)
 
     def report(self, F: Float[Tensor, "R M"], state: State) -> dict[str, Tensor]:
         return {"nu": state["nu"]}

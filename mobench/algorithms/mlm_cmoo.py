@@ -145,7 +145,7 @@ class MLMCMOO(Algorithm):
 
     def needs(self, spec: Spec) -> frozenset[str]:
         second = self.use_u or self.diagnose or self.variant == "literal" or self.nabla_h == "prox"
-        return frozenset({"rows", "hvp"} if second else {"rows"})
+        return frozenset({"jacobian", "hvp"} if second else {"jacobian"})
 
     def init(self, ctx: Context) -> State:
         R, M = ctx.prefs.shape
@@ -164,7 +164,7 @@ class MLMCMOO(Algorithm):
         self, points: tuple[Point, ...], state: State, t: int, alpha: Step
     ) -> tuple[Float[Tensor, "R P"], State, Info]:
         point, c = points[0], self.penalty(t)
-        gram, g = point.gram("f"), point.G.double()
+        gram, g = point.gramian("f"), point.G.double()
         lam, theta, mu, z = state["lam"], state["theta"], state["mu"], state["z"]
         target, residual, failed = self._target(point, gram, g, lam)
         at_lam, at_theta = self._norm(gram, lam), self._norm(gram, theta)
@@ -180,7 +180,7 @@ class MLMCMOO(Algorithm):
             slope = self._slope(gram, theta, at_theta) + (theta - lam) / self.gamma1
             theta = project_simplex(theta - self.eta * slope)
             mu = (mu + self._eta_mu * (g - (mu - z) / self.gamma2)).clamp(0.0, self.r)
-        main = point.pull(torch.cat([lam / c, mu], dim=1).to(point.x.dtype))
+        main = point.vjp(torch.cat([lam / c, mu], dim=1).to(point.x.dtype))
         told = self._told(gram, main, mu, g, c, at_theta[1])
         ascent = main
         if self.use_u:
@@ -204,7 +204,7 @@ class MLMCMOO(Algorithm):
                 return min_norm(gram)
             ridge = TIE * gram.diagonal(dim1=1, dim2=2).sum(1, keepdim=True)
             return qp(gram + torch.diag_embed(ridge.expand_as(lam)), ridge * lam, torch.ones_like(lam))
-        K = point.gram("all")
+        K = point.gramian("all")
         M = gram.shape[1]
         live = torch.cat([torch.ones_like(gram[:, 0]), (g >= -self.active).to(K)], dim=1)
         scale = K.diagonal(dim1=1, dim2=2).amax(1, keepdim=True).clamp_min(torch.finfo(K.dtype).tiny)
@@ -233,7 +233,7 @@ class MLMCMOO(Algorithm):
         if self.nabla_h == "prox":
             return point.x - self._prox_x(point, v)
         w = v.to(point.x.dtype)
-        d = point.pull(w)
+        d = point.vjp(w)
         return point.hvp(w, d if self.h_power == 2 else d / length.to(d))
 
     def _prox_x(self, point: Point, v: Float[Tensor, "R M"]) -> Float[Tensor, "R P"]:
@@ -242,7 +242,7 @@ class MLMCMOO(Algorithm):
         u = x
         for _ in range(self.prox_steps):
             at = point.moved(u)
-            d = at.pull(w)
+            d = at.vjp(w)
             unit = d / torch.linalg.vector_norm(d, dim=1, keepdim=True).clamp_min(torch.finfo(d.dtype).tiny)
             u = u - self.prox_step * (at.hvp(w, unit) + u - x)
         return u
@@ -286,7 +286,7 @@ class MLMCMOO(Algorithm):
         lam, z = state["lam"], state["z"]
         best, top = self._prox_weights(gram, lam).x, (z + self.gamma2 * g).clamp(0.0, self.r)
         inner = torch.cat([theta - best, mu - top], dim=1)
-        grad_x = point.pull(torch.cat([lam, c * top], dim=1).to(point.x.dtype))
+        grad_x = point.vjp(torch.cat([lam, c * top], dim=1).to(point.x.dtype))
         grad_x = grad_x + c * (self._h(point, lam, at_lam[1]) - self._h(point, best, self._norm(gram, best)[1]))
         grad_lam = lam - target + c * (self._slope(gram, lam, at_lam) - (lam - best) / self.gamma1)
         parts = [grad_x.double(), tangent_to_simplex(lam, -grad_lam), c / self.gamma2 * (top - z)]
@@ -306,7 +306,7 @@ class MLMCMOO(Algorithm):
         theta = simplex(theta - self.eta * (prox_norm_free(gram, theta) + (theta - lam) / self.gamma1))
         mu = box(mu - self._eta_mu * (g - (mu - z) / self.gamma2))
         near = self._prox_x(point, theta)
-        main = point.pull(torch.cat([lam / c, mu], dim=1).to(point.x.dtype))
+        main = point.vjp(torch.cat([lam / c, mu], dim=1).to(point.x.dtype))
         V = prox_norm_free(gram, lam)
         if V.shape[1] == near.shape[1]:
             V = V - near.double()

@@ -29,7 +29,7 @@ class MoCo(Weighting):
     Source: Fernando et al. 2022. Departure: the projection of their paper, not the softmax of common code.
     """
 
-    gram: ClassVar[bool] = True
+    gramian: ClassVar[bool] = True
     varies: ClassVar[frozenset[str]] = frozenset({"step_size", "weight_step", "regularization"})
     citation: ClassVar[str] = "Fernando et al. 2022 (MoCo)"
 

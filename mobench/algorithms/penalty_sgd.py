@@ -55,7 +55,7 @@ class PenaltySGD(Penalised):
         values = point.values().double()
         share = torch.softmax((w * values[:, : point.M] - state["wz"]) / self.smoothing, dim=1)
         violated = (values[:, point.M :] > 0).to(w)
-        G = point.pull(torch.cat([share * w, self.beta * violated], dim=1).to(point.x.dtype))
+        G = point.vjp(torch.cat([share * w, self.beta * violated], dim=1).to(point.x.dtype))
         if self.variant == "prox":
             return project_moving(point.X, point.x - G / self.tau, point.x, point.moving) - point.x, state, Info()
         return -G, state, Info()  # the loop projects

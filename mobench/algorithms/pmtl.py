@@ -35,7 +35,7 @@ class PMTL(Weighting):
     `subproblem`: "exact" or "cvxpy".
     """
 
-    gram: ClassVar[bool] = True
+    gramian: ClassVar[bool] = True
     positive: ClassVar[bool] = True
     objectives: ClassVar[tuple[int, int | None]] = (2, None)
     citation: ClassVar[str] = "Lin et al. 2019"

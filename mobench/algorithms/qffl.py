@@ -24,7 +24,7 @@ class QFFL(Weighting):
     Fields: `q` >= 0. The step size alpha enters as 1 / L; in federated learning it is the clients' local step.
     """
 
-    gram: ClassVar[bool] = True
+    gramian: ClassVar[bool] = True
     positive: ClassVar[bool] = True
     varies: ClassVar[frozenset[str]] = frozenset({"step_size", "q"})
     citation: ClassVar[str] = "Li et al. 2020 (q-FFL)"

@@ -33,7 +33,7 @@ class WCMHGD(Weighting):
     not formed; only K'K enters.
     """
 
-    gram: ClassVar[bool] = True
+    gramian: ClassVar[bool] = True
     varies: ClassVar[frozenset[str]] = frozenset({"step_size", "trade_off"})
     citation: ClassVar[str] = "multi-objective bilevel learning paper (WC-MHGD)"
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from mobench.core.oracle import Oracle, State
 from mobench.core.point import Point, pad_weights
 from mobench.core.preferences import Runs
-from mobench.errors import JoinError
+from mobench.errors import CompatibilityError
 
 
 class Constrained(Oracle):
@@ -25,7 +25,7 @@ class Constrained(Oracle):
     objectives: g mixes them, so J_g'w = J_f'(A'w), whatever the sample.
 
     Raises:
-        JoinError: the oracle takes local steps; its rows are no gradients that could be mixed.
+        CompatibilityError: the oracle takes local steps; its rows are no gradients that could be mixed.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Constrained(Oracle):
         radius: Float[Tensor, "R 1"] | None = None,
     ) -> None:
         if oracle.spec.local_steps:
-            raise JoinError(
+            raise CompatibilityError(
                 "constraint: an oracle with local steps gives no gradients of the objectives, of which constraints could be made. "
                 "Choose oracle.local_steps=1 of another problem, or constraint=none."
             )
@@ -124,8 +124,8 @@ class ConstrainedPoint(Point):
             return own, None
         return own, 2.0 * new.sum(1, keepdim=True) / self._family.square.to(w)
 
-    def rows(self, part: str = "all") -> Float[Tensor, "R k P"]:
-        J = self.inner.rows("f" if part == "f" else "all")
+    def jacobian(self, part: str = "all") -> Float[Tensor, "R k P"]:
+        J = self.inner.jacobian("f" if part == "f" else "all")
         if part == "f":
             return J
         A, _ = self._family._mixing(J)
@@ -135,16 +135,16 @@ class ConstrainedPoint(Point):
         every = torch.cat([J, new], dim=1)
         return every if part == "all" else every[:, self.M :]
 
-    def _rows(self) -> Float[Tensor, "R K P"]:
-        return self.rows("all")
+    def _jacobian(self) -> Float[Tensor, "R K P"]:
+        return self.jacobian("all")
 
-    def pull(self, w: Float[Tensor, "R k"]) -> Float[Tensor, "R P"]:
+    def vjp(self, w: Float[Tensor, "R k"]) -> Float[Tensor, "R P"]:
         own, along = self._fold(w)
-        d = self.inner.pull(own)
+        d = self.inner.vjp(own)
         return d if along is None else d + along * self.x
 
-    def push(self, v: Float[Tensor, "R P"]) -> Float[Tensor, "R K"]:
-        inner = self.inner.push(v)
+    def jvp(self, v: Float[Tensor, "R P"]) -> Float[Tensor, "R K"]:
+        inner = self.inner.jvp(v)
         A, _ = self._family._mixing(inner)
         new = inner[:, : self.M] @ A.T
         if self._family.square is not None:

@@ -119,7 +119,7 @@ class Algorithm(ABC):
         return []
 
     def needs(self, spec: Spec) -> frozenset[str]:
-        """Subset of {rows, push, hvp}; values and pull are always there."""
+        """Subset of {jacobian, jvp, hvp}; values and vjp are always there."""
         return frozenset()
 
     def transform(self, f: Float[Tensor, "R M"]) -> Float[Tensor, "R M"]:
@@ -149,17 +149,17 @@ class Algorithm(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Weighting(Algorithm):
-    """d = -J^T w, with w (R, M) a function of F and, where `gram` is set, of J J^T. Any w: negative, unnormalised.
+    """d = -J^T w, with w (R, M) a function of F and, where `gramian` is set, of J J^T. Any w: negative, unnormalised.
 
     F, the Gram matrix and the weights are float64 whatever the dtype of theta.
     """
 
-    gram: ClassVar[bool] = False
+    gramian: ClassVar[bool] = False
     weighs_constraints: ClassVar[bool] = False  # F, G and the weights are those of all K functions
     varies: ClassVar[frozenset[str]] = frozenset({"step_size"})
 
     def needs(self, spec: Spec) -> frozenset[str]:
-        return frozenset({"rows"}) if self.gram else frozenset()
+        return frozenset({"jacobian"}) if self.gramian else frozenset()
 
     @abstractmethod
     def weights(
@@ -173,5 +173,5 @@ class Weighting(Algorithm):
         point = points[0]
         part: Literal["f", "all"]
         F, part = (point.values(), "all") if self.weighs_constraints else (point.F, "f")
-        w, state, info = self.weights(F.double(), point.gram(part) if self.gram else None, state, t)
-        return -point.pull(w.to(point.x.dtype)), state, info
+        w, state, info = self.weights(F.double(), point.gramian(part) if self.gramian else None, state, t)
+        return -point.vjp(w.to(point.x.dtype)), state, info

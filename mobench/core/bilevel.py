@@ -47,7 +47,7 @@ class View(ABC):
         """f_s(x, y) and the part of grad_y f_s that is not 0."""
 
     @abstractmethod
-    def rows(self, y: Float[Tensor, "R B q"], steps: Sequence[Step]) -> Float[Tensor, "R S P"]:
+    def jacobian(self, y: Float[Tensor, "R B q"], steps: Sequence[Step]) -> Float[Tensor, "R S P"]:
         """grad_x f_s(x, y) - sum over (y_t, v_t) of J_xy(x, y_t) v_t,s."""
 
     @abstractmethod
@@ -91,7 +91,7 @@ class GraphView(View):
         rows = [torch.func.grad(lambda y_, s=s: self.f(self.x, y_)[:, s].sum())(y)[:, 0] for s in range(F.shape[1])]
         return F, torch.stack(rows, dim=1)
 
-    def rows(self, y: Float[Tensor, "R B q"], steps: Sequence[Step]) -> Float[Tensor, "R S P"]:
+    def jacobian(self, y: Float[Tensor, "R B q"], steps: Sequence[Step]) -> Float[Tensor, "R S P"]:
         S = self.f(self.x, y).shape[1]
 
         def total(x: Tensor, s: int) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mobench.core.algorithm import Algorithm
 from mobench.core.oracle import Spec
-from mobench.errors import JoinError
+from mobench.errors import CompatibilityError
 
 
 def _range(bounds: tuple[int, int | None]) -> str:
@@ -23,7 +23,7 @@ def reasons(spec: Spec, algorithm: Algorithm) -> list[str]:
     out = []
     missing = algorithm.needs(spec) - spec.provides
     if missing:
-        given = ", ".join(sorted(spec.provides)) or "values and pull only"
+        given = ", ".join(sorted(spec.provides)) or "values and vjp only"
         out.append(f"it asks for {', '.join(sorted(missing))}, the oracle provides {given}")
     if algorithm.samples > spec.samples:
         hint = (
@@ -49,8 +49,8 @@ def reasons(spec: Spec, algorithm: Algorithm) -> list[str]:
 
 
 def check(spec: Spec, algorithm: Algorithm, problem: str = "this problem") -> None:
-    """Raise JoinError with all reasons unless the algorithm fits the oracle."""
+    """Raise CompatibilityError with all reasons unless the algorithm fits the oracle."""
     found = reasons(spec, algorithm)
     if found:
         name = type(algorithm).__name__
-        raise JoinError(f"{name} does not fit {problem}:\n" + "\n".join(f"  - {reason}" for reason in found))
+        raise CompatibilityError(f"{name} does not fit {problem}:\n" + "\n".join(f"  - {reason}" for reason in found))

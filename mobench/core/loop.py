@@ -38,7 +38,7 @@ def start(
     runs: Runs,
     steps: int,
 ) -> State:
-    """The state before the first step. Raises JoinError if the parts do not fit."""
+    """The state before the first step. Raises CompatibilityError if the parts do not fit."""
     oracle = seen_by(algorithm, oracle)
     spec = oracle.spec
     check(spec, algorithm)

@@ -23,7 +23,7 @@ class Spec:
     """What an oracle is, before any number is computed.
 
     Fields: R runs, M objectives, N constraints, P variables; X feasible set; provides: optional requests that it
-    serves (rows, push, hvp, and with hvp `moved`); stateful: keeps a state between steps; samples: how many independent
+    serves (jacobian, jvp, hvp, and with hvp `moved`); stateful: keeps a state between steps; samples: how many independent
     samples a step may
     ask for; local_steps: its rows are not gradients of its values (several local steps per round); positive: all
     objectives are >= 0; constraint_kind: "inequality" (g <= 0) or "gap" (a value function gap, bilevel);
@@ -35,7 +35,7 @@ class Spec:
     N: int
     P: int
     X: Set
-    provides: frozenset[str] = frozenset({"rows", "push", "hvp"})
+    provides: frozenset[str] = frozenset({"jacobian", "jvp", "hvp"})
     stateful: bool = False
     samples: int = 1
     local_steps: bool = False
@@ -147,9 +147,9 @@ class TransformedPoint(Point):
     def _scaled(self, w: Float[Tensor, "R k"]) -> Float[Tensor, "R k"]:
         return torch.cat([w[:, : self.M] * self._factor.to(w), w[:, self.M :]], dim=-1)
 
-    def _rows(self) -> Float[Tensor, "R K P"]:
-        J = self.inner.rows()
+    def _jacobian(self) -> Float[Tensor, "R K P"]:
+        J = self.inner.jacobian()
         return J * self._scaled(J.new_ones(J.shape[:2])).unsqueeze(-1)
 
-    def pull(self, w: Float[Tensor, "R k"]) -> Float[Tensor, "R P"]:
-        return self.inner.pull(self._scaled(w))
+    def vjp(self, w: Float[Tensor, "R k"]) -> Float[Tensor, "R P"]:
+        return self.inner.vjp(self._scaled(w))

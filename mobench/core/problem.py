@@ -18,7 +18,7 @@ from mobench.core.point import Linear
 from mobench.core.preferences import Runs
 from mobench.core.random import counter_indices, generator
 from mobench.core.sets import Free, Set
-from mobench.errors import ConfigError, JoinError, choose
+from mobench.errors import CompatibilityError, ConfigError, choose
 
 P = TypeVar("P", bound="Problem")
 
@@ -47,12 +47,12 @@ class LocalBatch:
 
 class Descent(NamedTuple):
     """What clients come back with: pseudo-gradients (start - end) / eta (R, M, P), or what makes them; the mean of the losses
-    that each has met, and the first of them; `pull`: w (R, M) -> the rows' sum with these weights, where it needs no rows."""
+    that each has met, and the first of them; `vjp`: w (R, M) -> the rows' sum with these weights, where it needs no rows."""
 
     rows: Tensor | Callable[[], Tensor]
     running: Float[Tensor, "R M"]
     first: Float[Tensor, "R M"]
-    pull: Callable[[Tensor], Tensor] | None = None
+    vjp: Callable[[Tensor], Tensor] | None = None
 
 
 Change = Callable[[Tensor, slice], tuple[Tensor, Tensor]]
@@ -199,9 +199,9 @@ class Problem(ABC):
         """theta with its heads changed by a = (b_1 .. b_m, s_1 .. s_m), k = 2m: b_i is added to the bias of head i, whose weights
         are multiplied by exp(s_i). a = 0 changes nothing; differentiable in a.
 
-        Raises: JoinError: the problem has no such heads.
+        Raises: CompatibilityError: the problem has no such heads.
         """
-        raise JoinError(
+        raise CompatibilityError(
             f"{type(self).__name__} has no task heads with one output each, whose biases and scales could be variables. Choose "
             f"space=subspace or space=full."
         )

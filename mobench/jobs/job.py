@@ -169,7 +169,7 @@ def build(config: Mapping[str, Any], where: str, **extra: Any) -> Any:
     }
     try:
         return cls(**args, **extra)
-    except MobenchError:  # a JoinError is a TypeError, and says what to do
+    except MobenchError:  # a CompatibilityError is a TypeError, and says what to do
         raise
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{where} ({cls.__name__}) cannot be built from {args}: {error}") from error

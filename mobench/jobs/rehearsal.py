@@ -73,7 +73,7 @@ class Cast:
         for point in self.points():
             rows = [generator(r, use="rehearsal").uniform(0.5, 1.5, point.M) for r in self.which]
             w = torch.stack([torch.from_numpy(row) for row in rows]).to(self.theta)
-            found.append(point.pull(w))
+            found.append(point.vjp(w))
         return torch.cat(found, dim=1)
 
     def measures(self) -> dict[str, Tensor]:
@@ -191,7 +191,7 @@ def _function_shapes(given: Cast, parts: Parts) -> None:
     _check(values, (n, K), where, what, hint)
     if not given.algorithm.derivative_free:
         try:
-            found = given.points()[0].pull(torch.ones_like(values[:, : spec.M]))
+            found = given.points()[0].vjp(torch.ones_like(values[:, : spec.M]))
         except RuntimeError as error:
             if "does not require grad" not in str(error) and "not have been used in the graph" not in str(error):
                 raise
@@ -211,7 +211,7 @@ def _step_shapes(given: Cast, parts: Parts) -> None:
     if isinstance(algorithm, Weighting) and type(algorithm).step is Weighting.step:
         point, state = given.points()[0], given.start()
         F = (point.values() if algorithm.weighs_constraints else point.F).double()
-        G = point.gram("all" if algorithm.weighs_constraints else "f") if algorithm.gram else None
+        G = point.gramian("all" if algorithm.weighs_constraints else "f") if algorithm.gramian else None
         w = _triple(algorithm.weights(F, G, state["alg"], 0), f"{name}.weights", "(w, state, Info())")
         if not (isinstance(w, Tensor) and tuple(w.shape) == (n, spec.M + spec.N)):
             _check(w, (n, spec.M), f"{name}.weights", f"{n} runs, then a weight for each of {spec.M} objectives")

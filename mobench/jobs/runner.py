@@ -142,7 +142,7 @@ def run_job(config: dict[str, Any], root: Path | None = None, title: str = "") -
     """Run the job of a plain configuration. A failure is an Outcome, never an exception that ends a sweep.
 
     Raises:
-        ConfigError, PreferenceError, JoinError: before a folder exists.
+        ConfigError, PreferenceError, CompatibilityError: before a folder exists.
         Interrupted: the user stopped it.
     """
     planned = make_job(config, planned=True)

@@ -478,11 +478,11 @@ class CrossEntropies(Linear):
         assert self._values is not None
         return self._values
 
-    def rows(self) -> Float[Tensor, "R M P"]:
+    def jacobian(self) -> Float[Tensor, "R M P"]:
         units = torch.eye(self.count, dtype=self.x.dtype, device=self.x.device)
         return torch.stack(self._pulled([unit.expand(len(self.x), -1) for unit in units]), dim=1)
 
-    def pull(self, w: Float[Tensor, "R M"]) -> Float[Tensor, "R P"]:
+    def vjp(self, w: Float[Tensor, "R M"]) -> Float[Tensor, "R P"]:
         return self._pulled([w])[0]
 
     def _pulled(self, weightings: Sequence[Float[Tensor, "R M"]]) -> list[Float[Tensor, "R P"]]:

@@ -51,7 +51,7 @@ def common_descent(point: Point) -> Descent:
     """
     if point.values().shape[-1] > point.M:
         raise MobenchError("stationarity: the problem has functional constraints; this certificate knows sets X only.")
-    x, J, X = point.x.detach().double(), point.rows("f").detach().double(), point.X
+    x, J, X = point.x.detach().double(), point.jacobian("f").detach().double(), point.X
 
     def at(lam: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """x - J'lam (R, P), d (R, P), J d less its maximum (R, M), and the gap (R,)."""
@@ -116,7 +116,7 @@ def stationarity(point: Point) -> Float[Tensor, " R"]:
     NaN for a run whose numbers are not finite, or whose gap leaves an error of more than 1e-6 of its largest gradient.
     """
     found = common_descent(point)
-    size = point.rows("f").detach().double().square().sum(-1).amax(-1)
+    size = point.jacobian("f").detach().double().square().sum(-1).amax(-1)
     proved = 2.0 * found.gap <= CLOSED**2 * size
     return torch.where(proved, torch.linalg.vector_norm(found.d, dim=-1), torch.nan).to(point.x.dtype)
 
@@ -137,7 +137,7 @@ def constrained_kkt(point: Point, active: float = 5e-3) -> Float[Tensor, " R"]:
         raise MobenchError(
             f"constrained_kkt: the feasible set must be the whole space, found {type(point.X).__name__}."
         )
-    K = point.gram("all")
+    K = point.gramian("all")
     M = point.M
     one = torch.ones_like(K[:, :M, 0])
     a = torch.cat([one, torch.zeros_like(K[:, M:, 0])], dim=1)
@@ -145,5 +145,5 @@ def constrained_kkt(point: Point, active: float = 5e-3) -> Float[Tensor, " R"]:
     # a constraint that is left out has a unit of its own in the program, whose solution is 0
     scale = K.diagonal(dim1=1, dim2=2).amax(1, keepdim=True).clamp_min(torch.finfo(K.dtype).tiny)
     x = qp(K * live.unsqueeze(1) * live.unsqueeze(2) + torch.diag_embed(scale * (live == 0)), None, a).x
-    d = (x.unsqueeze(1) @ point.rows().double()).squeeze(1)
+    d = (x.unsqueeze(1) @ point.jacobian().double()).squeeze(1)
     return torch.linalg.vector_norm(d, dim=1).to(point.x.dtype)

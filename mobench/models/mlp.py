@@ -166,7 +166,7 @@ class TanhMLP(OneHidden):
         h = torch.baddbmm(b1.unsqueeze(1), x, W1.mT).tanh()
         return torch.baddbmm(b2.unsqueeze(1), h, W2.mT), h
 
-    def rows(
+    def jacobian(
         self,
         theta: Float[Tensor, "K P"],
         x: Float[Tensor, "K B D"],
@@ -204,7 +204,7 @@ class Moves:
     W: Float[Tensor, "R M C H"]
     b: Float[Tensor, "R M C"]
 
-    def rows(self, out: Float[Tensor, "R M P"]) -> None:
+    def jacobian(self, out: Float[Tensor, "R M P"]) -> None:
         """All of them."""
         g1, c1, g2, c2 = self.network.split(out.flatten(0, 1))
         torch.bmm(self.A.flatten(0, 1).mT, self.x.flatten(0, 1), out=g1)
@@ -212,7 +212,7 @@ class Moves:
         g2.copy_(self.W.flatten(0, 1))
         c2.copy_(self.b.flatten(0, 1))
 
-    def pull(self, w: Float[Tensor, "R M"], out: Float[Tensor, "R P"]) -> None:
+    def vjp(self, w: Float[Tensor, "R M"], out: Float[Tensor, "R P"]) -> None:
         """sum_m w_m row_m in one product, without the rows: these are M times as much memory, and read only once."""
         g1, c1, g2, c2 = self.network.split(out)
         weighted = (self.A * w[:, :, None, None]).flatten(1, 2)

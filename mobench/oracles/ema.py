@@ -17,7 +17,7 @@ from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
 from mobench.core.random import counter_indices, seed_for
 from mobench.core.sets import Ball, Box, Free
-from mobench.errors import ConfigError, JoinError, choose
+from mobench.errors import CompatibilityError, ConfigError, choose
 
 Real = float | int
 
@@ -59,8 +59,8 @@ class EMA(Oracle):
         if not isinstance(inner, Oracle):
             raise ConfigError(f"oracle.inner must be an oracle (a `_target_`), found {inner!r}.")
         spec = inner.spec
-        if "rows" not in spec.provides:
-            raise JoinError(f"EMA averages rows, which {type(inner).__name__} does not provide.")
+        if "jacobian" not in spec.provides:
+            raise CompatibilityError(f"EMA averages rows, which {type(inner).__name__} does not provide.")
         if not (decay >= 0 and scale > 0 and offset > 0):
             raise ConfigError(
                 f"oracle.decay={decay} must be >= 0, oracle.scale={scale} and oracle.offset={offset} > 0."
@@ -71,7 +71,7 @@ class EMA(Oracle):
         if not 1 <= blocks <= spec.P:
             raise ConfigError(f"oracle.blocks={blocks} must lie in 1..{spec.P}, the number of variables.")
         if blocks > 1 and block_move == "selected" and not isinstance(spec.X, Free | Box | Ball):
-            raise JoinError(
+            raise CompatibilityError(
                 f"oracle.blocks={blocks} on a {type(spec.X).__name__}: blocks need X to be Free, Box or Ball; "
                 f"set oracle.block_move=all or oracle.blocks=1."
             )
@@ -79,7 +79,7 @@ class EMA(Oracle):
         self.blocks, self.block_rule, self.block_rho, self.block_move = blocks, block_rule, block_rho, block_move
         self.spec = replace(
             spec,
-            provides=frozenset({"rows", "push"}),
+            provides=frozenset({"jacobian", "jvp"}),
             stateful=True,
             samples=1,
             averaging=self.decay,
@@ -106,7 +106,7 @@ class EMA(Oracle):
         sample = self.inner.at(theta, state.get("inner", {}), t, k)
         rho = self.rho(t)
         values = torch.lerp(state["values"], sample.values(), rho)
-        fresh = sample.rows()
+        fresh = sample.jacobian()
         inner = {"inner": sample.state} if self.inner.spec.stateful else {}  # asked only now: rows are part of it
         if self.blocks == 1:
             rows = torch.lerp(state["rows"], fresh, rho)

@@ -14,7 +14,7 @@ from mobench.core.point import Point
 from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
 from mobench.core.random import generator
-from mobench.errors import JoinError
+from mobench.errors import CompatibilityError
 from mobench.oracles.exact import OfProblem, make_point, problem_spec, refuse_unfit
 
 
@@ -41,14 +41,16 @@ class Epochs(OfProblem):
         refuse_unfit(problem, "epochs")
         N = problem.n_samples
         if not 0 < N < float("inf"):
-            raise JoinError(
+            raise CompatibilityError(
                 f"oracle=epochs needs a finite data set, which {type(problem).__name__} is not. Choose oracle=minibatch "
                 f"for an expectation, oracle=exact for a deterministic problem."
             )
         if samples not in (1, 2):
-            raise JoinError(f"oracle.samples={samples}: a step uses 1 or 2 independent parts of its batch.")
+            raise CompatibilityError(f"oracle.samples={samples}: a step uses 1 or 2 independent parts of its batch.")
         if not samples <= batch_size <= N:
-            raise JoinError(f"oracle.batch_size={batch_size} must lie in {samples}..{N:g}, the number of samples.")
+            raise CompatibilityError(
+                f"oracle.batch_size={batch_size} must lie in {samples}..{N:g}, the number of samples."
+            )
         self.problem, self.batch_size, self.N = problem.bind(runs), batch_size, int(N)
         self.spec: Spec = problem_spec(problem, len(runs), samples=samples)
         self.per_epoch = self.N // batch_size + (self.N % batch_size >= samples)

@@ -13,7 +13,7 @@ from mobench.core.oracle import Oracle, Spec, State
 from mobench.core.point import GraphPoint, Linear, LinearPoint, Point, TablePoint
 from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
-from mobench.errors import JoinError
+from mobench.errors import CompatibilityError
 
 
 class OfProblem(Oracle):
@@ -46,7 +46,7 @@ class Exact(OfProblem):
     def __init__(self, problem: Problem, runs: Runs) -> None:
         refuse_unfit(problem, "exact")
         if not problem.whole:
-            raise JoinError(
+            raise CompatibilityError(
                 f"oracle=exact would need a graph of all samples of {type(problem).__name__}, which does not fit into "
                 f"memory. Choose oracle={'epochs' if problem.grouped else 'minibatch'} (or a protocol that does)."
             )
@@ -58,14 +58,14 @@ class Exact(OfProblem):
 
 
 def refuse_unfit(problem: Problem, oracle: str) -> None:
-    """Raise JoinError for a problem whose data lie with clients, or whose lower level has no closed form."""
+    """Raise CompatibilityError for a problem whose data lie with clients, or whose lower level has no closed form."""
     if isinstance(problem, Bilevel) and not problem.whole:
-        raise JoinError(
+        raise CompatibilityError(
             f"oracle={oracle} does not solve the lower level of {type(problem).__name__}. Choose oracle=hypergradient (moco: its "
             f"running averages), or oracle=value_gap for algorithm=forum."
         )
     if problem.by_clients:
-        raise JoinError(
+        raise CompatibilityError(
             f"oracle={oracle} does not know the clients of {type(problem).__name__}, who hold its data. Choose "
             f"oracle=local_steps (oracle.local_steps=1 gives plain gradients), or protocol=federated."
         )
@@ -79,7 +79,7 @@ def problem_spec(problem: Problem, R: int, samples: int) -> Spec:
         N=problem.n_constraints,
         P=problem.dim,
         X=problem.X,
-        provides=frozenset({"rows", "push", "hvp"} if problem.twice else {"rows", "push"}),
+        provides=frozenset({"jacobian", "jvp", "hvp"} if problem.twice else {"jacobian", "jvp"}),
         samples=samples,
         positive=problem.positive,
         constraint_kind=problem.constraint_kind,

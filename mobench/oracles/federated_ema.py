@@ -18,7 +18,7 @@ from mobench.core.point import Point, TablePoint
 from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
 from mobench.core.random import counter_indices, seed_for
-from mobench.errors import ConfigError, JoinError
+from mobench.errors import CompatibilityError, ConfigError
 from mobench.oracles.ema import averaging_weight
 from mobench.oracles.exact import OfProblem, make_point, problem_spec, refuse_unfit
 
@@ -48,7 +48,7 @@ class FederatedEMA(OfProblem):
         refuse_unfit(problem, "federated_ema")
         total = problem.n_samples
         if not 0 < total < float("inf"):
-            raise JoinError(
+            raise CompatibilityError(
                 f"FederatedEMA splits a finite sum between clients; {type(problem).__name__} is none. Choose a problem "
                 f"with data, such as problem=least_squares."
             )
@@ -70,7 +70,7 @@ class FederatedEMA(OfProblem):
         self.problem, self.batch_size = problem.bind(runs), batch_size
         self.sizes, self.schedule = sizes, (float(decay), float(scale), float(offset))
         spec = problem_spec(problem, len(runs), samples=1)
-        self.spec = replace(spec, provides=frozenset({"rows", "push"}), stateful=True, averaging=float(decay))
+        self.spec = replace(spec, provides=frozenset({"jacobian", "jvp"}), stateful=True, averaging=float(decay))
         device = runs.seeds.device
         self.share = torch.tensor(sizes, dtype=torch.float64, device=device) / sum(sizes)
         keys = [seed_for(int(s), problem=problem.name, use="clients") for s in runs.seeds]
@@ -89,7 +89,7 @@ class FederatedEMA(OfProblem):
             first += size
         rho = averaging_weight(t, *self.schedule)
         values = torch.lerp(state["values"], torch.stack([p.values() for p in samples], dim=1), rho)
-        rows = torch.lerp(state["rows"], torch.stack([p.rows() for p in samples], dim=1), rho)
+        rows = torch.lerp(state["rows"], torch.stack([p.jacobian() for p in samples], dim=1), rho)
         share = self.share.to(theta.dtype)
         together = torch.einsum("c,rck->rk", share, values), torch.einsum("c,rckp->rkp", share, rows)
         return TablePoint(theta, self.spec.X, self.spec.M, {"values": values, "rows": rows}, *together)

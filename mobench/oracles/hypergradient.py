@@ -24,7 +24,7 @@ from mobench.core.point import Point
 from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
 from mobench.core.random import counter_indices, seed_for
-from mobench.errors import ConfigError, JoinError, choose
+from mobench.errors import CompatibilityError, ConfigError, choose
 from mobench.oracles.exact import OfProblem, problem_spec
 
 Real = float | int
@@ -40,7 +40,7 @@ class OfBilevel(OfProblem):
         self, problem: Problem, runs: Runs, inner_steps: int, inner_step: Real, lower_batch: int | None, name: str
     ) -> None:
         if not isinstance(problem, Bilevel):
-            raise JoinError(
+            raise CompatibilityError(
                 f"oracle={name} needs a bilevel problem; {type(problem).__name__} has no lower level. Choose oracle=exact, or a "
                 f"problem with one such as problem=bilevel_quadratic."
             )
@@ -165,7 +165,7 @@ class Hypergradient(OfBilevel):
             )
         )
         spec = problem_spec(self.problem, len(runs), samples=1)
-        self.spec = replace(spec, provides=frozenset({"rows", "push"}), stateful=True)
+        self.spec = replace(spec, provides=frozenset({"jacobian", "jvp"}), stateful=True)
 
     def init(self, theta: Float[Tensor, "R P"]) -> State:
         state: State = {"y": self.start.to(theta)}
@@ -234,7 +234,7 @@ class HyperPoint(Point):
     def values(self) -> Float[Tensor, "R S"]:
         return self._at_upper()[0]
 
-    def _rows(self) -> Float[Tensor, "R S P"]:
+    def _jacobian(self) -> Float[Tensor, "R S P"]:
         slopes = self._at_upper()[1]
         steps = self.oracle.weighted_steps(self.view, self.path, slopes, self.state, self.t, self.x)
-        return self.view.rows(self.y, steps)
+        return self.view.jacobian(self.y, steps)

@@ -19,7 +19,7 @@ from mobench.core.point import Point, TablePoint
 from mobench.core.preferences import Runs
 from mobench.core.problem import LocalBatch, Problem, changed
 from mobench.core.random import generator
-from mobench.errors import ConfigError, JoinError, choose
+from mobench.errors import CompatibilityError, ConfigError, choose
 from mobench.oracles.exact import OfProblem, problem_spec, refuse_unfit
 
 Real = float | int
@@ -59,12 +59,12 @@ class LocalSteps(OfProblem):
         if isinstance(problem, Bilevel):
             refuse_unfit(problem, "local_steps")
         if not (problem.whole or problem.by_clients):
-            raise JoinError(
+            raise CompatibilityError(
                 f"oracle=local_steps would need a graph of all samples of {type(problem).__name__}, which does not fit into "
                 f"memory. Choose oracle={'epochs' if problem.grouped else 'minibatch'}."
             )
         if problem.n_constraints:
-            raise JoinError(
+            raise CompatibilityError(
                 f"oracle=local_steps gives each objective a client, and {type(problem).__name__} has "
                 f"{problem.n_constraints} constraints, which belong to none. Choose a problem without constraints."
             )
@@ -91,7 +91,7 @@ class LocalSteps(OfProblem):
         self.client_loss, self.seeds = client_loss, [int(s) for s in runs.seeds]
         self.transform: Callable[[Tensor], Tensor] | None = None
         spec = problem_spec(problem, len(runs), samples=1)
-        self.spec = replace(spec, provides=frozenset({"rows", "push"}), local_steps=True)
+        self.spec = replace(spec, provides=frozenset({"jacobian", "jvp"}), local_steps=True)
 
     def transformed(self, fn: Callable[[Tensor], Tensor]) -> LocalSteps:
         """Clients descend on fn(f_m): its slope enters each of their steps."""
@@ -138,7 +138,7 @@ class LocalSteps(OfProblem):
             rows = rows if isinstance(rows, Tensor) else rows()
             values = self.problem.local_gradients(theta.unsqueeze(1) - self.eta * rows)[0]
             values = changed(change, slice(None), values)[0]
-        return TablePoint(theta, self.spec.X, self.spec.M, {}, values, rows, pull=found.pull)
+        return TablePoint(theta, self.spec.X, self.spec.M, {}, values, rows, vjp=found.vjp)
 
     def _change(self, F: Float[Tensor, "r M"], runs: slice) -> tuple[Tensor, Tensor]:
         """fn(f_m) and its slope, of some runs. fn may have a number of its own for each run: it is always asked for all."""

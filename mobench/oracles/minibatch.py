@@ -11,7 +11,7 @@ from mobench.core.point import Point
 from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
 from mobench.core.random import seed_for
-from mobench.errors import JoinError
+from mobench.errors import CompatibilityError
 from mobench.oracles.exact import OfProblem, make_point, problem_spec, refuse_unfit
 
 
@@ -26,14 +26,14 @@ class Minibatch(OfProblem):
     def __init__(self, problem: Problem, runs: Runs, batch_size: int = 32, samples: int = 1) -> None:
         refuse_unfit(problem, "minibatch")
         if problem.n_samples == 0:
-            raise JoinError(
+            raise CompatibilityError(
                 f"{type(problem).__name__} has nothing to sample from (it is deterministic). Choose oracle=exact, or a "
                 f"problem with data such as problem=least_squares."
             )
         if samples not in (1, 2):
-            raise JoinError(f"oracle.samples={samples}: a step uses 1 or 2 independent batches.")
+            raise CompatibilityError(f"oracle.samples={samples}: a step uses 1 or 2 independent batches.")
         if not 1 <= batch_size <= problem.n_samples:
-            raise JoinError(
+            raise CompatibilityError(
                 f"oracle.batch_size={batch_size} must lie in 1..{problem.n_samples:g}, the number of samples."
             )
         self.problem, self.batch_size = problem.bind(runs), batch_size

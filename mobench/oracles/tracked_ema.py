@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mobench.core.point import Point
-from mobench.errors import JoinError
+from mobench.errors import CompatibilityError
 from mobench.oracles.ema import EMA
 
 
@@ -30,9 +30,9 @@ class TrackedEMA(EMA):
             return own | self._named(unknown, unknown)
         exact = self.exact_point(theta)
         if exact is None:
-            raise JoinError("TrackedEMA compares averages with exact rows, which this problem does not have.")
+            raise CompatibilityError("TrackedEMA compares averages with exact rows, which this problem does not have.")
         value = (point.values() - exact.values()).square()
-        row = (point.rows() - exact.rows()).square().sum(-1)
+        row = (point.jacobian() - exact.jacobian()).square().sum(-1)
         return own | self._named(value, row)
 
     def _named(self, value: Float[Tensor, "R K"], row: Float[Tensor, "R K"]) -> dict[str, Tensor]:

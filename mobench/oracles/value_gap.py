@@ -36,7 +36,7 @@ class ValueGap(OfBilevel):
         self._bind(problem, runs, inner_steps, inner_step, None, "value_gap")
         spec = problem_spec(self.problem, len(runs), samples=1)
         P = spec.P + self.problem.blocks * self.problem.lower_dim
-        self.spec = replace(spec, N=1, P=P, provides=frozenset({"rows", "push"}), constraint_kind="gap")
+        self.spec = replace(spec, N=1, P=P, provides=frozenset({"jacobian", "jvp"}), constraint_kind="gap")
 
     def initial(self, runs: Runs) -> Float[Tensor, "R P"]:
         return torch.cat([self.problem.initial(runs), self.start.cpu().flatten(1)], dim=1)
@@ -61,7 +61,7 @@ class ValueGap(OfBilevel):
             else:
                 own = torch.arange(M, device=theta.device)
                 parts[:, own, own] = slopes
-            upper = torch.cat([view.rows(y, []), parts.flatten(2)], dim=2)
+            upper = torch.cat([view.jacobian(y, []), parts.flatten(2)], dim=2)
             lower = torch.cat([view.lower_x(y) - view.lower_x(near), view.lower_gradient(y).flatten(1)], dim=1)
             return torch.cat([upper, lower.unsqueeze(1)], dim=1)
 

@@ -233,7 +233,7 @@ class _Closed(View):
         e = self.problem._residual(self.c, self.x, y)
         return 0.5 * e.square().sum(-1) + self.problem.offset, torch.einsum("skq,rsk->rsq", self.c.E, e)
 
-    def rows(self, y: Float[Tensor, "R B q"], steps: Sequence[Step]) -> Float[Tensor, "R S P"]:
+    def jacobian(self, y: Float[Tensor, "R B q"], steps: Sequence[Step]) -> Float[Tensor, "R S P"]:
         e = self.problem._residual(self.c, self.x, y)
         own = torch.einsum("skp,rsk->rsp", self.c.C, e)
         return own + torch.stack([v for _, v in steps]).sum(0) @ self.c.B if steps else own  # J_xy = -B'

@@ -238,7 +238,7 @@ class FaceAttributes(Problem):
     def linearize(
         self, x: Float[Tensor, "R P"], batch: Any = None
     ) -> tuple[Float[Tensor, "R M"], Callable[[], Tensor]] | None:
-        """Of `small`: losses, and the rows on demand with error_im = (sigmoid(z) - label)_im / B, see `TanhMLP.rows`."""
+        """Of `small`: losses, and the rows on demand with error_im = (sigmoid(z) - label)_im / B, see `TanhMLP.jacobian`."""
         network = self.network
         if batch is None or not isinstance(network, TanhMLP):
             return None
@@ -248,7 +248,7 @@ class FaceAttributes(Problem):
 
         def rows() -> Float[Tensor, "R M P"]:
             with torch.no_grad():
-                return network.rows(x, seen, h, (torch.sigmoid(z) - labels) / z.shape[1])
+                return network.jacobian(x, seen, h, (torch.sigmoid(z) - labels) / z.shape[1])
 
         return _losses(z, labels).mean(1), rows
 

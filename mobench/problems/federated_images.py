@@ -315,16 +315,16 @@ class FederatedImages(Problem):
         def rows() -> Tensor:
             out = theta.new_empty(R, M, network.dim)
             for some, made in moves:
-                made.rows(out[some])
+                made.jacobian(out[some])
             return out
 
-        def pull(w: Tensor) -> Tensor:
+        def vjp(w: Tensor) -> Tensor:
             out = torch.empty_like(theta)
             for some, made in moves:
-                made.pull(w[some], out[some])
+                made.vjp(w[some], out[some])
             return out
 
-        return Descent(rows, running, first, pull)
+        return Descent(rows, running, first, vjp)
 
     def _in_parts(
         self, y: Tensor, batch: LocalBatch | None, network: MLP | ResNet, columns: Tensor | None

@@ -341,7 +341,7 @@ class Heads(View):
 
     # with respect to x
 
-    def rows(self, y: Float[Tensor, "R B q"], steps: Sequence[Step]) -> Float[Tensor, "R S P"]:
+    def jacobian(self, y: Float[Tensor, "R B q"], steps: Sequence[Step]) -> Float[Tensor, "R S P"]:
         rows = self._pulled("query", (self._errors("query", y).mT @ self._weights(y))[..., :-1])
         if steps:
             others = self._pulled("support", self._along(steps))

@@ -328,7 +328,7 @@ class _Linear(View):
             slopes[runs] = (E @ sets.validation).view(len(z), self.S, -1) / len(sets.validation)
         return F, slopes
 
-    def rows(self, y: Float[Tensor, "R B q"], steps: Sequence[Step]) -> Float[Tensor, "R S P"]:
+    def jacobian(self, y: Float[Tensor, "R B q"], steps: Sequence[Step]) -> Float[Tensor, "R S P"]:
         R, n = self.x.shape
         out = y.new_zeros(R, self.S, n)
         if not steps:

@@ -119,7 +119,7 @@ class L1Regularized(Problem):
         inner = self.problem.linearize(x[:, :-1], batch)
         if inner is None:
             return None
-        values, rows = (inner.values(keep=True), inner.rows) if isinstance(inner, Linear) else inner[:2]
+        values, rows = (inner.values(keep=True), inner.jacobian) if isinstance(inner, Linear) else inner[:2]
 
         def padded() -> Float[Tensor, "R K P"]:
             J = rows()

@@ -152,7 +152,7 @@ class RiverFlow(Problem):
     def linearize(
         self, x: Float[Tensor, "R P"], batch: Any = None
     ) -> tuple[Float[Tensor, "R M"], Callable[[], Tensor]]:
-        """Losses, and the rows on demand: with error_im = (2 / B) (z - y)_im, see `TanhMLP.rows`."""
+        """Losses, and the rows on demand: with error_im = (2 / B) (z - y)_im, see `TanhMLP.jacobian`."""
         network = self.network
         inputs, targets = self._rows_of(batch, x)
         with torch.no_grad():
@@ -164,11 +164,11 @@ class RiverFlow(Problem):
             with torch.no_grad():
                 scaled, B = error * (2.0 / error.shape[1]), error.shape[1]
                 if B <= PART:
-                    return network.rows(x, inputs, h, scaled)
+                    return network.jacobian(x, inputs, h, scaled)
                 total = x.new_zeros(len(x), len(TARGETS), network.dim)
                 for k in range(0, B, PART):
                     part = slice(k, k + PART)
-                    total += network.rows(x, inputs[:, part], h[:, part], scaled[:, part])
+                    total += network.jacobian(x, inputs[:, part], h[:, part], scaled[:, part])
                 return total
 
         return F, rows

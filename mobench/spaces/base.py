@@ -19,7 +19,7 @@ from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
 from mobench.core.random import generator
 from mobench.core.sets import Box, Free
-from mobench.errors import ConfigError, JoinError, choose
+from mobench.errors import CompatibilityError, ConfigError, choose
 from mobench.oracles.epochs import Epochs
 from mobench.oracles.exact import Exact
 from mobench.oracles.minibatch import Minibatch
@@ -29,18 +29,18 @@ STARTS = ("spread", "reference")
 
 
 def refuse_local(oracle: Oracle, space: str) -> None:
-    """Raise JoinError for an oracle whose rows are not gradients of its values."""
+    """Raise CompatibilityError for an oracle whose rows are not gradients of its values."""
     if oracle.spec.local_steps:
-        raise JoinError(
+        raise CompatibilityError(
             f"space={space}: with local steps the clients move the problem's own variables, which other variables cannot "
             f"follow. Choose space=none."
         )
 
 
 def refuse_set(oracle: Oracle, problem: Problem, space: str) -> None:
-    """Raise JoinError for a problem whose variables have a feasible set of their own."""
+    """Raise CompatibilityError for a problem whose variables have a feasible set of their own."""
     if not isinstance(oracle.spec.X, Free):
-        raise JoinError(
+        raise CompatibilityError(
             f"space={space} is for problems without a feasible set; the variables of {type(problem).__name__} lie in a "
             f"{type(oracle.spec.X).__name__} already. Choose space=none."
         )
@@ -148,7 +148,7 @@ class MappedPoint(Point):
         super().__init__(a, space.spec.X, inner.M, state)
         self.recorded = inner.recorded
         if inner.moving is not None and a is not inner.x:
-            raise JoinError(
+            raise CompatibilityError(
                 f"space: the oracle moves some of the problem's variables in a step, of which the {a.shape[1]} here are mixtures. "
                 f"Set oracle.block_move=all or oracle.blocks=1."
             )
@@ -158,14 +158,14 @@ class MappedPoint(Point):
         self.inner.graph = self.graph
         return self.inner.values()
 
-    def _rows(self) -> Float[Tensor, "R K k"]:
-        return self._space.back(self.x, self.inner.rows())
+    def _jacobian(self) -> Float[Tensor, "R K k"]:
+        return self._space.back(self.x, self.inner.jacobian())
 
-    def pull(self, w: Float[Tensor, "R j"]) -> Float[Tensor, "R k"]:
-        return self._space.back(self.x, self.inner.pull(w).unsqueeze(1)).squeeze(1)
+    def vjp(self, w: Float[Tensor, "R j"]) -> Float[Tensor, "R k"]:
+        return self._space.back(self.x, self.inner.vjp(w).unsqueeze(1)).squeeze(1)
 
-    def push(self, v: Float[Tensor, "R k"]) -> Float[Tensor, "R K"]:
-        return self.inner.push(self._space.along(self.x, v))
+    def jvp(self, v: Float[Tensor, "R k"]) -> Float[Tensor, "R K"]:
+        return self.inner.jvp(self._space.along(self.x, v))
 
     def hvp(self, w: Float[Tensor, "R j"], v: Float[Tensor, "R k"]) -> Float[Tensor, "R k"]:
         if not self._space.linear:
@@ -221,7 +221,7 @@ class Referenced(Space):
             return type(base)(self.problem, few, base.batch_size if batch is None else batch)
         if isinstance(base, Exact):
             return Exact(self.problem, few)
-        raise JoinError(
+        raise CompatibilityError(
             f"space.warm_steps={self.warm_steps}: a warm-up knows the samples of oracle=exact, minibatch and epochs, not of "
             f"{type(base).__name__}. Set space.warm_steps=0."
         )
@@ -234,7 +234,7 @@ class Referenced(Space):
             w = x.new_full((len(x), self.sampler.spec.M), 1.0 / self.sampler.spec.M)
             with torch.no_grad():
                 for t in range(self.warm_steps):
-                    x = x - self.warm_step * self.sampler.at(x, {}, t).pull(w)
+                    x = x - self.warm_step * self.sampler.at(x, {}, t).vjp(w)
             if not bool(torch.isfinite(x).all()):  # waits for a GPU, too: the time is right
                 raise ConfigError(
                     f"space.warm_step={self.warm_step}: the warm-up diverged within {self.warm_steps} steps. Lower space.warm_step."

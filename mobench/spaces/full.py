@@ -17,7 +17,7 @@ class Boxed(Space):
     """All variables, for methods that search in a box. The reference is the problem's start.
 
     Parameters: bound: half width of the box. start: spread | reference (see `Space`).
-    Raises: JoinError: the problem has a feasible set already, or clients. ConfigError: its start lies outside of the box.
+    Raises: CompatibilityError: the problem has a feasible set already, or clients. ConfigError: its start lies outside of the box.
     Source: MLM-CMOO paper, baselines on all weights; the box is our choice (it gives none).
     """
 

@@ -10,7 +10,7 @@ from mobench.core.oracle import Oracle
 from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
 from mobench.core.sets import Box
-from mobench.errors import JoinError
+from mobench.errors import CompatibilityError
 from mobench.spaces.base import Real, Referenced, at_least, refuse_local, refuse_set
 
 
@@ -20,8 +20,8 @@ class HeadBias(Referenced):
 
     Parameters: bound: half width of the box. warm_steps, warm_step, warm_batch: x_ref (see `Referenced`). start: spread |
         reference.
-    Raises: JoinError: the problem has no heads with one output (a shift of all scores of a softmax changes nothing), a feasible
-        set, or clients.
+    Raises: CompatibilityError: the problem has no heads with one output (a shift of all scores of a softmax changes
+        nothing), a feasible set, or clients.
     Source: our setting 3 for the MLM-CMOO paper's baselines; it gives none. Departure: no Hessian products, the map is not linear.
     """
 
@@ -43,7 +43,7 @@ class HeadBias(Referenced):
         refuse_set(oracle, problem, "head_bias")
         at_least(bound, 0, "bound", strict=True)
         if not problem.head_variables:
-            raise JoinError(
+            raise CompatibilityError(
                 f"space=head_bias needs a problem whose tasks have a head with one output each; {type(problem).__name__} has none "
                 f"(of a softmax, a common shift of all scores changes nothing). Choose space=subspace or space=full."
             )

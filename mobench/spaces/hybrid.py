@@ -17,7 +17,7 @@ from mobench.core.point import Point
 from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
 from mobench.core.sets import Box, Free
-from mobench.errors import ConfigError, JoinError, choose
+from mobench.errors import CompatibilityError, ConfigError, choose
 from mobench.oracles.epochs import Epochs
 from mobench.spaces.base import STARTS, Real, at_least, refuse_local, spread_out
 
@@ -41,7 +41,7 @@ class Hybrid(Oracle):
 
     Parameters: step: of the networks. epoch_steps: steps of an evaluation; null: an epoch of oracle=epochs. start: spread (the
     first preference of a seed has equal weights, others uniform ones) | reference (all have equal weights).
-    Raises: JoinError: clients. ConfigError: no epoch_steps and an oracle that has no epochs.
+    Raises: CompatibilityError: clients. ConfigError: no epoch_steps and an oracle that has no epochs.
     Source: our setting 4 for the MLM-CMOO paper's baselines; it gives none.
     """
 
@@ -91,7 +91,7 @@ class Hybrid(Oracle):
         with torch.no_grad():
             for e in range(self.epoch_steps):
                 point = self.inner.at(x, inner, t * self.epoch_steps + e)
-                x = x - self.step * point.pull(w)
+                x = x - self.step * point.vjp(w)
                 if not isinstance(self.inner.spec.X, Free):
                     x = self.inner.spec.X.project(x)
                 inner = point.state
@@ -131,13 +131,13 @@ class TrainedPoint(Point):
         return self._values
 
     def _refuse(self) -> Never:
-        raise JoinError(
+        raise CompatibilityError(
             "space=hybrid trains networks with weights of tasks and knows no gradient with respect to these. Choose "
             "algorithm=nsga2 or algorithm=psl, or space=none."
         )
 
-    def _rows(self) -> Float[Tensor, "R K M"]:
+    def _jacobian(self) -> Float[Tensor, "R K M"]:
         self._refuse()
 
-    def pull(self, w: Float[Tensor, "R k"]) -> Float[Tensor, "R M"]:
+    def vjp(self, w: Float[Tensor, "R k"]) -> Float[Tensor, "R M"]:
         self._refuse()

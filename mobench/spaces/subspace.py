@@ -26,7 +26,7 @@ class Subspace(Referenced):
 
     Parameters: k: number of variables. scale: see above. warm_steps, warm_step: x_ref (see `Referenced`); 0 steps: x_ref is the
     problem's start. warm_batch: samples of a warm-up step (null: as many as the oracle's). start: spread | reference.
-    Raises: JoinError: the problem has a feasible set, or clients, or an oracle whose samples the warm-up does not know.
+    Raises: CompatibilityError: the problem has a feasible set, or clients, or an oracle whose samples the warm-up does not know.
     Source: our setting 2 for the MLM-CMOO paper's baselines (random embeddings: Wang et al. 2016); it gives none.
     """
 

@@ -40,7 +40,7 @@ from mobench.config import searchpath
 from mobench.config.overrides import normalise, shown
 from mobench.config.schema import choices, conf_dir, plain
 from mobench.core.compatibility import check
-from mobench.errors import ConfigError, Interrupted, JoinError, MobenchError
+from mobench.errors import CompatibilityError, ConfigError, Interrupted, MobenchError
 from mobench.jobs.job import make_job
 from mobench.jobs.runner import PARALLEL, SINCE, Outcome, finished, folder_of, places_of, run_job
 from mobench.sweep import cross_table
@@ -260,7 +260,7 @@ class JobsSweeper(Sweeper):
         return list(combinations)
 
     def plan(self, arguments: list[str]) -> Plan:
-        """Compose and check every job. Raises ConfigError or JoinError with all problems, before anything runs."""
+        """Compose and check every job. Raises ConfigError or CompatibilityError with all problems, before anything runs."""
         if str(self.config.hydra.sweep.dir) != ".":
             raise ConfigError(
                 f"hydra.sweep.dir={self.config.hydra.sweep.dir} has no effect: jobs lie in $MOBENCH_OUTPUTS/runs (else in "
@@ -305,7 +305,9 @@ class JobsSweeper(Sweeper):
                     if (self.only is None or config["cross"]) and (composed["rerun"] or not folder.done):
                         check(job.oracle().spec, job.algorithm, type(job.problem).__name__)
                 except MobenchError as error:
-                    if config["cross"] and artifact is not None and isinstance(error, JoinError):  # shown in the table
+                    if (
+                        config["cross"] and artifact is not None and isinstance(error, CompatibilityError)
+                    ):  # shown in the table
                         plan.refused.setdefault(str(artifact), {})[name] = str(error)
                         continue
                     # in a free sweep a pair that does not fit is reported, and the others still run

@@ -68,7 +68,7 @@ def _outer(problem: Bilevel, tasks: int, options: dict[str, Any]) -> Callable[[]
     oracle = Hypergradient(problem, runs, **options)
     x = oracle.initial(runs).float()
     state = oracle.init(x)
-    return lambda: oracle.at(x, state, 0).rows()
+    return lambda: oracle.at(x, state, 0).jacobian()
 
 
 def _anew(problem: Bilevel, tasks: int, options: dict[str, Any]) -> Callable[[], object]:
@@ -77,7 +77,7 @@ def _anew(problem: Bilevel, tasks: int, options: dict[str, Any]) -> Callable[[],
     oracle = Hypergradient(problem, runs, **options)
     x = oracle.initial(runs).float()
     state, xs = oracle.init(x), cycle([x, 1.01 * x + 0.01])
-    return lambda: oracle.at(next(xs), state, 0).rows()
+    return lambda: oracle.at(next(xs), state, 0).jacobian()
 
 
 def plain_loop(oracle: Hypergradient, x: Tensor) -> Callable[[], tuple[Tensor, Tensor]]:
@@ -167,7 +167,7 @@ def _cost(problem: Bilevel, tasks: int, method: str) -> tuple[Callable[[], objec
     path, y = made.path, made.y
 
     def rows() -> object:
-        return HyperPoint(oracle, x, path, oracle.init(x), 0).rows()
+        return HyperPoint(oracle, x, path, oracle.init(x), 0).jacobian()
 
     view = oracle.problem.view(x)
     view.lower_gradient(y)

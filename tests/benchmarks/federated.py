@@ -277,7 +277,7 @@ def _server(p: FederatedImages) -> dict[str, Callable[[], object]]:
     oracle, theta = LocalSteps(p, runs, local_step=STEP, local_steps=TAU), p.initial(runs).float()
     with torch.no_grad():
         answer = oracle.at(theta, {}, 0)
-        F, rows = answer.values(), answer.rows()
+        F, rows = answer.values(), answer.jacobian()
 
     def point(factor: float = 1.0) -> TablePoint:
         return TablePoint(theta, oracle.spec.X, M, {}, factor * F, rows)

@@ -112,7 +112,7 @@ def _stacked(p: MultiMNIST, R: int, batch: int) -> Callable[[], object]:
     """Losses and the gradients of both, of R models on the next batch."""
     runs = _runs(R)
     oracle, theta, turn = Epochs(p, runs, batch_size=batch), p.initial(runs).float(), count()
-    return lambda: oracle.at(theta, {}, next(turn)).rows()
+    return lambda: oracle.at(theta, {}, next(turn)).jacobian()
 
 
 def _serve(pipe: Any, quick: bool, kind: str, R: int, batch: int, threads: int) -> None:
@@ -246,11 +246,11 @@ def _child() -> None:
     with torch.no_grad():
         for t in range(2):
             halves: Sequence[Any] = [Epochs(p, runs, samples=2).at(theta, {}, t, k) for k in (0, 1)]
-            g: Tensor = halves[0].pull(torch.full((25, 2), 0.5))
-            halves[1].push(g)
+            g: Tensor = halves[0].vjp(torch.full((25, 2), 0.5))
+            halves[1].jvp(g)
             theta = theta - STEP * g
         note("two halves")
-        Epochs(p, runs).at(theta, {}, 0).rows()
+        Epochs(p, runs).at(theta, {}, 0).jacobian()
         note("rows of 256")
         p._evaluated("test", theta)
         note("evaluation")

@@ -38,7 +38,7 @@ class Box:
     def project(self, x: Array) -> Array:
         return np.minimum(np.maximum(x, self.lower), self.upper)
 
-    def rows(self, x: Array) -> tuple[Array, Array, Array]:
+    def jacobian(self, x: Array) -> tuple[Array, Array, Array]:
         """(c, A, q) with c + A dx + 1/2 sum_i q_i dx_i^2 <= 0 iff x + dx lies in the set."""
         lower, upper = np.broadcast_to(self.lower, x.shape), np.broadcast_to(self.upper, x.shape)
         c = np.concatenate([x - upper, lower - x])
@@ -58,7 +58,7 @@ class Ball:
         radius = np.sqrt(self.power)
         return x.copy() if norm <= radius else x * (radius / norm)
 
-    def rows(self, x: Array) -> tuple[Array, Array, Array]:
+    def jacobian(self, x: Array) -> tuple[Array, Array, Array]:
         return np.array([x @ x - self.power]), 2.0 * x[None, :], np.full((1, len(x)), 2.0)
 
 
@@ -166,7 +166,7 @@ def _constraints(
     if curvature.ndim < 2:
         curvature = np.broadcast_to(curvature, (K + 1,))[:, None] * np.ones(D)
     lower = np.broadcast_to(np.asarray(y_lower, dtype=np.float64), (D - P,))
-    c_x, A_x, Q_x = region.rows(x)
+    c_x, A_x, Q_x = region.jacobian(x)
     below = np.flatnonzero(np.isfinite(lower))
     c_all = np.concatenate([c, c_x, lower[below]])
     A_all = np.zeros((len(c_all), D))
