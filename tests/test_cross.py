@@ -30,7 +30,7 @@ TARGETS = {
 
 
 def pairs(node: dict[str, Any], suites: dict[str, Any] | None = None) -> dict[str, list[str]]:
-    return cross.pairs(node, sorted(TARGETS), TARGETS.__getitem__, (suites or {}).__getitem__)
+    return cross_table.pairs(node, sorted(TARGETS), TARGETS.__getitem__, (suites or {}).__getitem__)
 
 
 # which pairs
