@@ -365,7 +365,7 @@ def identity(job: Job) -> dict[str, Any]:
     # a layer that is not worn is not named, nor a switch at its default: jobs from before there were any keep their rows
     config = {k: job.config[k] for k in HASHED} | {k: job.config[k] for k in LAYERS if worn(job.config, k)}
     config["record"] = {k: v for k, v in config["record"].items() if (k, v) != ("measures", True)}
-    config["problem"] = {k: v for k, v in config["problem"].items() if k not in job.problem.elsewhere}
+    config["problem"] = {k: v for k, v in config["problem"].items() if k not in job.problem.execution_fields}
     parts: dict[str, Any] = {"problem": job.problem, "algorithm": job.algorithm}
     versions = {name: type(part).version for name, part in parts.items()}
     for group in ("oracle", "problem", *LAYERS):

@@ -17,12 +17,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from mobench.core.preferences import Runs
-from mobench.core.problem import Problem
 from mobench.core.random import counter_normal, generator, seed_for
+from mobench.core.sampled import Sampled
 from mobench.core.sets import Ball, Set
+from mobench.core.types import Real
 from mobench.errors import ConfigError, choose
 
-Real = float | int
 LN2 = math.log(2.0)
 IDEALS = ("bound", "extremes")
 # real numbers in the largest tensor of a Monte Carlo chunk: 16 MB, and about a dozen of them live
@@ -94,7 +94,7 @@ def _systems(
 
 
 @dataclass(frozen=True, kw_only=True)
-class PLS(Problem):
+class PLS(Sampled):
     """Rates of m users against leakage to an eavesdropper, channels known up to an error: eqs. (16), (17).
 
         h_i = hhat_i + e_i,  h_e = hhat_e + e_e,   e ~ CN(0, delta^2 I): real and imaginary parts
