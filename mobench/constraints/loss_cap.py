@@ -19,9 +19,9 @@ class LossCap(Constrained):
     """One constraint per objective. Gradients are the objectives' own.
 
     Parameters: value: kappa, a number or M numbers. ratio: kappa_m = ratio times what a constant predictor
-    loses (`ConstantPredictor.constant_losses`: entropy of labels, variance of targets), where the problem knows it. One
-    of the two. Raises: ConfigError: a cap that no theta can meet, because it lies at or below the problem's
-    ideal point.
+    loses (`ConstantPredictor.constant_losses`: entropy of labels, variance of targets), where the problem
+    knows it. One of the two. Raises: ConfigError: a cap that no theta can meet, because it lies at or below
+    the problem's ideal point.
     """
 
     version = 1

@@ -30,7 +30,8 @@ class Cache:
         return cast(T, self._made[key])
 
     def at(self, x: Tensor, key: Hashable, compute: Callable[[], T]) -> T:
-        """Returns what `compute` gives at x; it is not called again while x is the same tensor, not written to since.
+        """Returns what `compute` gives at x; it is not called again while x is the same tensor, not written
+        to since.
 
         Only the value at the last x of each key is kept.
         """

@@ -19,5 +19,7 @@ class ChoosesExecution(Protocol):
 
 
 def execution_of(problem: Problem, device: torch.device) -> str:
-    """The way in which a problem executes its runs on a device: "stacked" (one tensor axis) unless it chooses."""
+    """The way in which a problem executes its runs on a device:
+    "stacked" (one tensor axis) unless it chooses.
+    """
     return problem.strategy(device) if isinstance(problem, ChoosesExecution) else "stacked"

@@ -1,4 +1,6 @@
-"""Federated problems: objective m belongs to client m, which takes steps by itself on data that it alone holds."""
+"""Federated problems: objective m belongs to client m,
+which takes steps by itself on data that it alone holds.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,8 @@ from mobench.core.sets import Free, Set
 class LocalBatch:
     """Samples of one local step.
 
-    Fields: index (R, M, B) into each client's own data, of which the first `sizes` (R, M, on the CPU) count; 0: this
-    client does not move any more.
+    Fields: index (R, M, B) into each client's own data, of which the first `sizes` (R, M, on the CPU) count;
+    0: this client does not move any more.
     """
 
     index: Int[Tensor, "R M B"]
@@ -35,9 +37,9 @@ class LocalBatch:
 class Descent(NamedTuple):
     """What clients return after their local steps.
 
-    Fields: rows (R, M, P), the pseudo-gradients (start - end) / eta, or a function that makes them; running, the mean
-    of the losses that each client has met; first, the first of them; vjp: w (R, M) -> the rows' sum with these
-    weights, where it needs no rows.
+    Fields: rows (R, M, P), the pseudo-gradients (start - end) / eta, or a function that makes them; running,
+    the mean of the losses that each client has met; first, the first of them; vjp: w (R, M) -> the rows' sum
+    with these weights, where it needs no rows.
     """
 
     rows: Tensor | Callable[[], Tensor]
@@ -64,7 +66,9 @@ def descend(
     X: Set,
     runs: slice = slice(None),
 ) -> Descent:
-    """y <- Proj_X(y - eta g) for each of the batches; `change` makes what these runs descend on of their losses."""
+    """y <- Proj_X(y - eta g) for each of the batches;
+    `change` makes what these runs descend on of their losses.
+    """
     y = start
     first = None
     total = count = start.new_zeros(())
@@ -136,7 +140,8 @@ class ObjectivesAsClients:
         """f_m(y_m) and grad f_m(y_m), objective by objective, each with a gradient through `values`."""
         if batch is not None:
             raise NotImplementedError(f"{type(self.problem).__name__} has no samples of clients")
-        F, rows = [], []
+        F = []
+        rows = []
         for m in range(y.shape[1]):
             with torch.enable_grad():
                 leaf = y[:, m].detach().requires_grad_(True)

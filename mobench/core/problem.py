@@ -1,7 +1,7 @@
 """What a problem is: stacked functions of (R, P) decision variables, their start and their feasible set.
 
-What one family of problems needs beyond this is a module of its own: `sampled`, `federated`, `bilevel`, `seeds`,
-`heads`, `truth`, `execution`.
+What one family of problems needs beyond this is a module of its own: `sampled`, `federated`, `bilevel`,
+`seeds`, `heads`, `truth`, `execution`.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ from mobench.core.start import START_KINDS, check_start, drawn_start
 class Problem(ABC):
     """Base class of all problems with a flat vector of decision variables.
 
-    Subclasses are frozen dataclasses: their fields are the keys of the YAML file. `version` is part of the job's
-    hash; raise it when results change.
+    Subclasses are frozen dataclasses: their fields are the keys of the YAML file. `version` is part of the
+    job's hash; raise it when results change.
 
     Fields:
         start: how theta_0 is drawn, `{kind: ..., per_preference: false, ...}`:
             uniform(low, high)            each coordinate uniform
             constant(value)               every coordinate the same
             alternating(scale, noise)     scale * (+1, -1, +1, ...) + noise * N(0, I)
-            alternating_uniform(low, high)  coordinates uniform, all times (-1)^k for the k-th preference of the set
+            alternating_uniform(low, high)  coordinates uniform, all times (-1)^k for the k-th preference of
+            the set
             halves(value)                 +value for the first half of the coordinates, -value for the second
             normal(scale)                 scale * N(0, I)
           Draws are keyed by (problem, seed), and by the preference only if `per_preference` is true.
@@ -65,14 +66,18 @@ class Problem(ABC):
 
     @abstractmethod
     def values(self, x: Float[Tensor, "R P"], batch: Any = None) -> Float[Tensor, "R K"]:
-        """Objectives, then constraints; differentiable. `batch`: mean over these samples; None: over all of them."""
+        """Objectives, then constraints; differentiable.
+
+        `batch`: mean over these samples; None: over all of them.
+        """
 
     def linearize(self, x: Float[Tensor, "R P"], batch: Any = None) -> tuple[Any, ...] | Linear | None:
         """Values and derivatives in closed form, or None: then automatic differentiation is used.
 
         Returns:
-            (values, function that returns the rows (R, K, P)); a third entry, where it is simple, is the function
-            (w, v) -> (sum_k w_k Hess_k) v of w (R, K), v (R, P). A `Linear` where J^T w costs less than the rows.
+            (values, function that returns the rows (R, K, P)); a third entry, where it is simple, is the
+            function (w, v) -> (sum_k w_k Hess_k) v of w (R, K), v (R, P). A `Linear` where J^T w costs less
+            than the rows.
         """
         return None
 
@@ -96,7 +101,9 @@ class Problem(ABC):
 
     @property
     def ideal_point(self) -> Tensor | None:
-        """z of the Tchebycheff value max_m w_m (f_m - z_m), float64 on the CPU; asked of the bound problem."""
+        """z of the Tchebycheff value max_m w_m (f_m - z_m), float64 on the CPU;
+        asked of the bound problem.
+        """
         return None
 
     @property
@@ -105,10 +112,13 @@ class Problem(ABC):
         return None
 
     def columns(self, x: Float[Tensor, "R P"], values: Float[Tensor, "R K"]) -> dict[str, Tensor]:
-        """Extra columns (R,) of history and final rows, from iterates and their values (objectives, constraints)."""
+        """Extra columns (R,) of history and final rows,
+        from iterates and their values (objectives, constraints).
+        """
         return {}
 
     def facts(self, runs: Runs | None = None) -> dict[str, Any]:
-        """What a reader of the rows must know and the configuration does not say: data sets with their hashes, and,
-        for these runs, what their seeds have made of them."""
+        """What a reader of the rows must know and the configuration does not say: data sets with their
+        hashes, and, for these runs, what their seeds have made of them.
+        """
         return {}

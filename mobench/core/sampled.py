@@ -15,8 +15,8 @@ from mobench.core.random import counter_indices
 class Batch(NamedTuple):
     """Terms of a finite sum for R runs of which some share theirs.
 
-    Fields: chosen (S, B), the terms of each group of runs; group (R,), each run's row of it; sizes: how many runs each
-    group has, as numbers that need not be fetched from a device (None: unknown).
+    Fields: chosen (S, B), the terms of each group of runs; group (R,), each run's row of it; sizes: how many
+    runs each group has, as numbers that need not be fetched from a device (None: unknown).
     """
 
     chosen: Int[Tensor, "S B"]
@@ -25,7 +25,9 @@ class Batch(NamedTuple):
 
 
 class Sampled(Problem):
-    """Base class of problems whose functions are means over samples; `values` takes the samples as `batch`."""
+    """Base class of problems whose functions are means over samples;
+    `values` takes the samples as `batch`.
+    """
 
     @property
     @abstractmethod
@@ -42,7 +44,8 @@ class Sampled(Problem):
     def take(self, batch: Batch) -> Any:
         """The samples of a batch of an epoch, as `values` takes them.
 
-        Default: indices (R, B). A problem whose runs can share the work on samples that they share takes the `Batch`.
+        Default: indices (R, B). A problem whose runs can share the work on samples that they share takes the
+        `Batch`.
         """
         return batch.chosen[batch.group]
 

@@ -22,8 +22,8 @@ T = TypeVar("T")
 class PerSeed(Cached, Problem, Generic[T]):
     """Base class of problems with an instance for each seed, which all runs of the seed share.
 
-    Of a bound problem `seeds` are the different seeds of its runs in rising order, and `group` (R,) is the place of
-    each run's seed among them, on the CPU. `cache` keeps what is made of the instances.
+    Of a bound problem `seeds` are the different seeds of its runs in rising order, and `group` (R,) is the
+    place of each run's seed among them, on the CPU. `cache` keeps what is made of the instances.
     """
 
     seeds: tuple[int, ...] = field(default=(), init=False, repr=False, compare=False)

@@ -37,13 +37,16 @@ def check_start(start: Mapping[str, Any], kinds: Mapping[str, tuple[str, ...]]) 
     wanted = kinds[kind]
     if set(options) != set(wanted):
         raise ConfigError(
-            f"problem.start of kind {kind!r} needs the keys {', '.join(wanted) or 'none'} (optional: per_preference); "
-            f"found {', '.join(sorted(options)) or 'none'}. Set an inherited key to null to remove it."
+            f"problem.start of kind {kind!r} needs the keys {', '.join(wanted) or 'none'} (optional: "
+            f"per_preference); found {', '.join(sorted(options)) or 'none'}. "
+            "Set an inherited key to null to remove it."
         )
 
 
 def start_generator(problem: Problem, runs: Runs, run: int, **axes: object) -> np.random.Generator:
-    """The generator of a run's start: keyed by (problem, seed), `axes`, and the preference if `start` says so."""
+    """The generator of a run's start: keyed by (problem, seed), `axes`,
+    and the preference if `start` says so.
+    """
     if problem.start.get("per_preference", False):
         axes["preference"] = runs.name(run)
     return generator(int(runs.seeds[run]), problem=problem.name, use="start", **axes)

@@ -1,4 +1,5 @@
-"""What some problems know about themselves beyond their ideal and reference points; each question is a protocol.
+"""What some problems know about themselves beyond their ideal and reference points; each question is a
+protocol.
 
 A problem that has the method knows the answer; nothing has to be inherited.
 """
@@ -19,16 +20,18 @@ if TYPE_CHECKING:
 class KnownFront(Protocol):
     """Problems whose exact Pareto front can be sampled."""
 
-    def front(self, k: int) -> Float[Tensor, "k2 M"]:
-        """k points of the exact Pareto front, or as many of them as are not dominated."""
+    def front(self, k: int) -> Float[Tensor, "k2 M"] | None:
+        """k points of the exact Pareto front, or as many of them as are not dominated; None:
+        not known here.
+        """
 
 
 @runtime_checkable
 class FrontDistance(Protocol):
     """Problems with a formula for the distance to their front."""
 
-    def distance_to_front(self, F: Float[Tensor, "R M"]) -> Float[Tensor, " R"]:
-        """Exact Euclidean distance of objective values to the front."""
+    def distance_to_front(self, F: Float[Tensor, "R M"]) -> Float[Tensor, " R"] | None:
+        """Exact Euclidean distance of objective values to the front; None: not known here."""
 
 
 @runtime_checkable
@@ -45,4 +48,6 @@ class IdealByRuns(Protocol):
     """Problems whose ideal point may be what runs of an algorithm find; who makes a job says which."""
 
     def with_ideal_by(self, solve: Callable[[Problem, int], Float[Tensor, "I M"]]) -> Problem:
-        """The same problem with its ideal point from `solve`, a function of problem and number of instances."""
+        """The same problem with its ideal point from `solve`,
+        a function of problem and number of instances.
+        """

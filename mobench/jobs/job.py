@@ -29,6 +29,7 @@ from mobench.core.oracle import Oracle
 from mobench.core.output import OUTPUTS
 from mobench.core.preferences import Runs, resolve
 from mobench.core.problem import Problem
+from mobench.core.truth import IdealByRuns
 from mobench.errors import ConfigError, MobenchError, PreferenceError, choose, suggest
 from mobench.jobs import memory
 from mobench.jobs.fingerprint import Opaque, is_own, of_class
@@ -232,6 +233,13 @@ class Job:
         return oracle
 
 
+def _extreme_values(problem: Problem, instances: int) -> torch.Tensor:
+    """Ideal points of a problem's instances."""
+    from mobench.jobs.extremes import extreme_values  # imports an algorithm, which few jobs need
+
+    return extreme_values(problem, instances)
+
+
 def make_job(config: dict[str, Any], planned: bool = False, device: str | None = None) -> Job:
     """Check a plain configuration and build problem, algorithm and runs.
 
@@ -246,6 +254,8 @@ def make_job(config: dict[str, Any], planned: bool = False, device: str | None =
         raise ConfigError(
             f"problem._target_ builds {type(problem).__name__}, which is not a mobench Problem."
         )
+    if isinstance(problem, IdealByRuns):
+        problem = problem.with_ideal_by(_extreme_values)
     if not isinstance(algorithm, Algorithm):
         raise ConfigError(
             f"algorithm._target_ builds {type(algorithm).__name__}, which is not a mobench Algorithm."

@@ -26,11 +26,14 @@ from mobench import metrics
 from mobench.core import loop
 from mobench.core.algorithm import Algorithm
 from mobench.core.compatibility import check
+from mobench.core.execution import execution_of
 from mobench.core.oracle import Oracle
 from mobench.core.output import AdaptiveTwoPass, Output, WeightedSum, make_output
 from mobench.core.point import Point
 from mobench.core.preferences import angle_deg, ray
+from mobench.core.problem import Problem
 from mobench.core.sets import Free
+from mobench.core.truth import FrontDistance, KnownFront
 from mobench.errors import ConfigError, Interrupted, MobenchError, StoreError
 from mobench.jobs import memory, wandb_log
 from mobench.jobs.job import Job, identity, make_job, own_classes, worn
@@ -570,7 +573,7 @@ def _finish(
     meta = {
         **provenance.stamp(job.device),
         "execution": f"one batch of {len(job.runs)} runs on {job.device}, {torch.get_num_threads()} "
-        f"thread(s), {job.problem.strategy(job.device)}",
+        f"thread(s), {execution_of(job.problem, job.device)}",
         **job.problem.facts(job.runs),
         # workers of the sweep on this machine (under Slurm 1): neighbours may cost time
         "at_once": int(os.environ.get(PARALLEL) or 1),
@@ -614,6 +617,17 @@ def _hypervolumes(job: Job, frames: list[pd.DataFrame]) -> dict[str, Any] | None
     return out
 
 
+def _front_distance(problem: Problem, F: Tensor) -> Tensor | None:
+    """Distance to the problem's exact front: by its formula, or to points of it;
+    None where it is not known.
+    """
+    distance = problem.distance_to_front(F) if isinstance(problem, FrontDistance) else None
+    if distance is None and isinstance(problem, KnownFront):
+        front = problem.front(FRONT_POINTS)
+        return None if front is None else metrics.front_distance(F, front.to(F))
+    return distance
+
+
 def _rows(
     job: Job, oracle: Oracle, output: str, theta: Tensor, state: dict[str, Any], spent: float
 ) -> pd.DataFrame:
@@ -633,10 +647,7 @@ def _rows(
     if oracle.spec.positive:
         data["angle_deg"] = angle_deg(F, w).numpy()
     own_front = not worn(job.config, "constraint")  # other constraints, another front
-    distance = job.problem.distance_to_front(F) if own_front else None
-    front = job.problem.front(FRONT_POINTS) if distance is None and own_front else None
-    if front is not None:
-        distance = metrics.front_distance(F, front.to(F))
+    distance = _front_distance(job.problem, F) if own_front else None
     if distance is not None:
         data["front_distance"] = distance.numpy()
     own = _measures(oracle, job, theta, values) | _report(job, values[:, :M], state["alg"])

@@ -77,8 +77,9 @@ def refuse_unfit(problem: Problem, oracle: str) -> None:
         )
     if isinstance(problem, Federated):
         raise CompatibilityError(
-            f"oracle={oracle} does not support federated problems such as {name}, whose data lie with clients. "
-            f"Choose oracle=local_steps (oracle.local_steps=1 gives plain gradients), or protocol=federated."
+            f"oracle={oracle} does not support federated problems such as {name}, whose data lie with "
+            "clients. Choose oracle=local_steps (oracle.local_steps=1 gives plain gradients), "
+            "or protocol=federated."
         )
 
 
@@ -87,8 +88,8 @@ def refuse_large(problem: Problem, oracle: str) -> None:
     if isinstance(problem, BatchGradients):
         finite = samples_of(problem) < float("inf")
         raise CompatibilityError(
-            f"oracle={oracle} would need a graph of all samples of {type(problem).__name__}, which does not fit "
-            f"into memory. Choose oracle={'epochs' if finite else 'minibatch'} (or a protocol that does)."
+            f"oracle={oracle} would need a graph of all samples of {type(problem).__name__}, which does not "
+            f"fit into memory. Choose oracle={'epochs' if finite else 'minibatch'} (or a protocol that does)."
         )
 
 

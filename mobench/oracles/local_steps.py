@@ -85,9 +85,11 @@ class LocalSteps(OfProblem):
                 raise ConfigError(f"oracle.{key}={value} must be at least 1, a whole number.")
         choose("oracle.client_loss", client_loss, LOSSES)
         self.problem = problem.bind(runs)
-        federated = isinstance(self.problem, Federated)
-        self.clients = self.problem if federated else ObjectivesAsClients(self.problem)
-        self.sizes = self.problem.client_sizes(runs) if federated else None
+        self.clients: Federated | ObjectivesAsClients = ObjectivesAsClients(self.problem)
+        self.sizes: list[list[int]] | None = None
+        if isinstance(self.problem, Federated):
+            self.clients = self.problem
+            self.sizes = self.problem.client_sizes(runs)
         if batch_size is not None and self.sizes is None:
             raise ConfigError(
                 f"oracle.batch_size={batch_size}: the clients of {type(problem).__name__} hold no samples. "

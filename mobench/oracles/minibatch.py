@@ -33,8 +33,8 @@ class Minibatch(OfProblem):
         if N == 0:
             raise CompatibilityError(
                 f"{type(problem).__name__} has nothing to sample from: it is deterministic (a problem with "
-                f"samples derives from mobench.core.Sampled). Choose oracle=exact, or a problem with data such as "
-                f"problem=least_squares."
+                "samples derives from mobench.core.Sampled). Choose oracle=exact, or a problem with data "
+                f"such as problem=least_squares."
             )
         if samples not in (1, 2):
             raise CompatibilityError(f"oracle.samples={samples}: a step uses 1 or 2 independent batches.")

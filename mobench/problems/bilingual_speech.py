@@ -57,8 +57,9 @@ class Clips(NamedTuple):
 
 
 class Scored(NamedTuple):
-    """What the network makes of clips: losses (R, B) by objective, and of each language that it recognises the
-    log-probabilities (R, B, T, C) of its units with the lengths (R, B) of the clips."""
+    """What the network makes of clips: losses (R, B) by objective, and of each language that it recognises
+    the log-probabilities (R, B, T, C) of its units with the lengths (R, B) of the clips.
+    """
 
     losses: dict[str, Tensor]
     heard: dict[str, tuple[Tensor, Tensor]]
@@ -336,7 +337,9 @@ class BilingualSpeech(DataProblem, BatchGradients):
         """Losses of each clip, f_cpc of all languages in a row."""
         return self.scored(x, clips, self.objectives).losses
 
-    def scored(self, x: Float[Tensor, "R P"], clips: Mapping[str, Clips], recognised: Sequence[str]) -> Scored:
+    def scored(
+        self, x: Float[Tensor, "R P"], clips: Mapping[str, Clips], recognised: Sequence[str]
+    ) -> Scored:
         """Losses and scores of each clip; those of CTC for the languages that are `recognised`."""
         net = self.network
         w = net.split(self._scale(x, 0.5))

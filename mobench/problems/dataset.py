@@ -1,4 +1,6 @@
-"""What all problems with a data set share: its place and hash, starts of networks, and means over chunks of it."""
+"""What all problems with a data set share: its place and hash, starts of networks,
+and means over chunks of it.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +41,8 @@ class DataSet(Protocol):
 class DataProblem(Cached, Problem):
     """Base class of problems with a data set and losses >= 0.
 
-    A subclass gives `data_set`, and with it `facts` records where the numbers of a job come from. `small` are settings
-    with which a step takes milliseconds; tests of every combination of parts use them.
+    A subclass gives `data_set`, and with it `facts` records where the numbers of a job come from. `small` are
+    settings with which a step takes milliseconds; tests of every combination of parts use them.
 
     Fields:
         data: name of the data set.
@@ -101,7 +103,10 @@ class TrainTest(DataProblem, Sampled):
 
 
 def network_starts(
-    problem: Problem, runs: Runs, draw: Callable[[np.random.Generator], Float[np.ndarray, " P"]], **axes: object
+    problem: Problem,
+    runs: Runs,
+    draw: Callable[[np.random.Generator], Float[np.ndarray, " P"]],
+    **axes: object,
 ) -> Float[Tensor, "R P"]:
     """Parameter vectors that `draw` makes, keyed by (problem, seed, axes), float64 on the CPU.
 

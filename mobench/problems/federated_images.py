@@ -457,7 +457,9 @@ class FederatedImages(DataProblem, PerSeed[Clients], Federated):
         """Mean losses and shares of right answers of the clients; those of the last x are remembered."""
         return self.cache.at(x, split, lambda: self._evaluate(split, x))
 
-    def _evaluate(self, split: str, x: Float[Tensor, "R P"]) -> tuple[Float[Tensor, "R M"], Float[Tensor, "R M"]]:
+    def _evaluate(
+        self, split: str, x: Float[Tensor, "R P"]
+    ) -> tuple[Float[Tensor, "R M"], Float[Tensor, "R M"]]:
         loss = x.new_zeros(len(x), self.clients, dtype=torch.float64)
         right = torch.zeros_like(loss)
         with torch.no_grad():

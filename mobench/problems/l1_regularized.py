@@ -16,6 +16,7 @@ from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
 from mobench.core.sampled import Sampled, samples_of
 from mobench.core.sets import Free, L1Epigraph, Set
+from mobench.core.truth import IdealByRuns
 from mobench.core.types import Real
 from mobench.errors import ConfigError
 from mobench.problems.least_squares import LeastSquares
@@ -98,6 +99,12 @@ class L1Regularized(Sampled):
     @property
     def ideal_point(self) -> Tensor | None:
         return self.problem.ideal_point
+
+    def with_ideal_by(self, solve: Callable[[Problem, int], Tensor]) -> Self:
+        """The inner problem's ideal point from `solve`, where it asks for that."""
+        if not isinstance(self.problem, IdealByRuns):
+            return self
+        return replace(self, problem=self.problem.with_ideal_by(solve))
 
     def draw(self, keys: Int[Tensor, " R"], stream: str, t: int, size: int) -> Tensor:
         assert isinstance(self.problem, Sampled)  # else there are 0 samples, and nobody draws

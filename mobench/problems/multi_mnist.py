@@ -130,9 +130,11 @@ class MultiMNIST(TrainTest, BatchGradients):
     def part(self, split: str, like: Tensor) -> tuple[Tensor, Int[Tensor, "N T"]]:
         """Pictures (uint8) and labels of the tasks."""
         data = self.images
-        pictures, labels = data.train, data.train_labels
+        pictures = data.train
+        labels = data.train_labels
         if split != "train":
-            pictures, labels = data.test, data.test_labels
+            pictures = data.test
+            labels = data.test_labels
         return pictures.to(like.device), labels[:, list(self.tasks)].to(like.device)
 
     def values(self, x: Float[Tensor, "R P"], batch: Any = None) -> Float[Tensor, "R M"]:
