@@ -18,8 +18,8 @@ from mobench.core import Runs
 from mobench.core.point import GraphPoint
 from mobench.core.preferences import resolve
 from mobench.core.sampled import Batch
-from mobench.core.truth import KnownFront
 from mobench.core.sets import Free
+from mobench.core.truth import KnownFront
 from mobench.data import river_flow as source
 from mobench.data.river_flow import INPUTS, SITES, TARGETS, RiverFlows, generated, read_arff, river_flows
 from mobench.errors import ConfigError, DataError

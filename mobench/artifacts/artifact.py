@@ -33,8 +33,9 @@ from mobench.artifacts import freshness
 from mobench.config import overrides
 from mobench.errors import ConfigError, suggest
 from mobench.jobs import wandb_log
-from mobench.jobs.store import JobFolder, columns, write_atomic, write_json
+from mobench.jobs.store import JobFolder, columns
 from mobench.system import console, paths, provenance
+from mobench.system.files import write_atomic, write_json
 from mobench.system.paths import outputs_root
 
 Verdict = Literal["reproduced", "partial", "not reproduced", "inconclusive", "check passed", "check failed"]

@@ -38,8 +38,9 @@ from mobench.errors import ConfigError, Interrupted, MobenchError, StoreError
 from mobench.jobs import memory, wandb_log
 from mobench.jobs.job import Job, identity, make_job, own_classes, worn
 from mobench.jobs.rehearsal import rehearse
-from mobench.jobs.store import JobFolder, columns, config_hash, refuse_older, write_atomic, write_json
+from mobench.jobs.store import JobFolder, columns, config_hash, refuse_older
 from mobench.system import gpu_lock, provenance, signals
+from mobench.system.files import write_atomic, write_json
 from mobench.system.paths import outputs_root, results_root
 
 PARALLEL = "MOBENCH_PARALLEL"  # how many jobs a sweep runs at once on this machine; its workers inherit it

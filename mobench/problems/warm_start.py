@@ -23,7 +23,7 @@ from mobench.core.sampled import Sampled
 from mobench.data.cache import cache_root
 from mobench.data.images import digest_of
 from mobench.errors import ConfigError, DataError
-from mobench.jobs.store import write_atomic
+from mobench.system.files import write_atomic
 
 SAVED = 60.0  # seconds between two states of a long training
 
