@@ -1,6 +1,4 @@
-"""Hand-derived derivatives of networks for CPUs.
+"""Hand-derived derivatives of networks for CPUs. A plain path exists for each of them, and tests compare both.
 
-A plain path exists for each of them, and tests compare both.
-
-May import: errors.
+May import: core.
 """
