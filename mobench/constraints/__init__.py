@@ -1,4 +1,5 @@
-"""Families of constraints that any problem can take: g(theta) <= 0, made of the objectives or of the variables.
+"""Families of constraints that any problem can take: g(theta) <= 0, made of the objectives or of the
+variables.
 
 May import: core, errors.
 """

@@ -1,4 +1,5 @@
-"""The vocabulary of every method: points, oracles, algorithms, output rules, preferences, and the batched loop.
+"""The vocabulary of every method: points, oracles, algorithms, output rules, preferences, and the batched
+loop.
 
 It knows of no problem, subproblem, model, file or framework.
 
