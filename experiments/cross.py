@@ -23,10 +23,10 @@ from scipy import stats
 
 from mobench.artifacts import Artifact, JobRows, Runs, artifact
 from mobench.artifacts import style as st
-from mobench.artifacts.artifact import columns
 from mobench.config import build, load_class
 from mobench.metrics import hypervolume
 from mobench.schema import choices
+from mobench.store import columns
 
 FEASIBLE = 1e-3  # of max_j g_j: points beyond it do not count
 BOOTSTRAP = 2000

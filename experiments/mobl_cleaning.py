@@ -23,9 +23,9 @@ import pandas as pd
 
 from mobench.artifacts import Artifact, Runs, artifact
 from mobench.artifacts import style as st
+from mobench.artifacts.radar import draw_hull, draw_polygon, hull, limits, polygon_area, radar_axes
 
 from .mobl_rows import COLOURS, HULL, Effect, Tasks, band, by_seed, cause, interval, mean_error
-from .radar import draw_hull, draw_polygon, hull, limits, polygon_area, radar_axes
 
 ONLY, BOTH = "the step alone", "step and Gram matrix"  # what is multiplied, of the two readings
 SAME = 0.01  # a change of 1/L or of a loss by at most 1 % counts as none

@@ -19,9 +19,9 @@ from scipy import stats
 
 from mobench.artifacts import Artifact, JobRows, Runs, artifact
 from mobench.artifacts import style as st
-from mobench.artifacts.artifact import columns
 from mobench.data.clients import Clients
 from mobench.problems import FederatedImages
+from mobench.store import columns
 
 from .partitions_picture import class_counts_figure
 from .toy import published

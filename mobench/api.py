@@ -22,7 +22,7 @@ import pandas as pd
 import torch
 
 from mobench import compose, store
-from mobench.artifacts.artifact import JobRows
+from mobench.artifacts.rows import JobRows
 from mobench.errors import ConfigError, MobenchError, StoreError, suggest
 from mobench.fingerprint import Opaque, fingerprint
 from mobench.problems.own import Function, Functions, Own, serving

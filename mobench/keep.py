@@ -20,7 +20,9 @@ from typing import Any
 
 import yaml
 
-from mobench.artifacts.artifact import Artifact, JobRows, artifact_folder, read, registered
+from mobench.artifacts.artifact import Artifact, registered
+from mobench.artifacts.drawing import artifact_folder, read
+from mobench.artifacts.rows import JobRows
 from mobench.console import fail, say
 from mobench.errors import MobenchError, StoreError
 from mobench.store import KEPT, JobFolder, outputs_root, results_root, write_atomic, write_json

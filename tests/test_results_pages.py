@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from mobench import keep
-from mobench.artifacts.artifact import UNKNOWN
+from mobench.artifacts.claims import UNKNOWN
 from mobench.report import verdicts
 from mobench.report.__main__ import MARKERS
 from mobench.report.model import PAPERS, VERDICTS

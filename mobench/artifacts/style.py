@@ -47,7 +47,9 @@ mpl.rcParams.update(RC)
 
 def panels(rows: int, cols: int, size: float = 2.6, **kw: Any) -> tuple[Any, np.ndarray]:
     """A figure with a grid of square panels."""
-    return plt.subplots(rows, cols, figsize=(size * cols, size * rows), squeeze=False, layout="constrained", **kw)
+    return plt.subplots(
+        rows, cols, figsize=(size * cols, size * rows), squeeze=False, layout="constrained", **kw
+    )
 
 
 def objective_axes(
@@ -66,7 +68,9 @@ def draw_front(ax: Any, front: np.ndarray, label: str | None = "Pareto front") -
     ax.plot(front[:, 0], front[:, 1], color=BLACK, lw=1.6, zorder=2, label=label)
 
 
-def draw_ray(ax: Any, direction: np.ndarray, origin: np.ndarray | None = None, reach: float = 2.0, **kw: Any) -> None:
+def draw_ray(
+    ax: Any, direction: np.ndarray, origin: np.ndarray | None = None, reach: float = 2.0, **kw: Any
+) -> None:
     """A dashed line from `origin` along `direction`."""
     start = np.zeros(2) if origin is None else origin
     end = start + reach * direction / np.linalg.norm(direction)

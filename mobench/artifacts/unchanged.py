@@ -1,7 +1,8 @@
 """Whether an artifact would come out as it lies there: then nothing is composed, run or drawn.
 
-It is unchanged if it was drawn by the same command, from the same rows, by the same code: all files of the configuration and of the
-package, the paper's file in `experiments/` with what it imports there, and the versions of the packages that numbers depend on.
+It is unchanged if it was drawn by the same command, from the same rows, by the same code: all files of the
+configuration and of the package, the paper's package in `experiments/` with what it imports there, and the
+versions of the packages that numbers depend on.
 """
 
 from __future__ import annotations
@@ -50,27 +51,50 @@ def _digest(paths: Iterable[Path], base: Path) -> str:
 def _library() -> str:
     """Of configuration, package and versions."""
     # the report shows what was drawn, it does not draw
-    code = (p for p in package().rglob("*.py") if p.relative_to(package()).parts[0] not in ("experiments", "report"))
-    parts = [_digest(code, package()), _digest(conf_dir().rglob("*.yaml"), conf_dir()), json.dumps(versions())]
+    code = (
+        p
+        for p in package().rglob("*.py")
+        if p.relative_to(package()).parts[0] not in ("experiments", "report")
+    )
+    parts = [
+        _digest(code, package()),
+        _digest(conf_dir().rglob("*.yaml"), conf_dir()),
+        json.dumps(versions()),
+    ]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
 def drawn_by(paper: str) -> list[Path]:
-    """`experiments/<paper>.py` and, from file to file, what it imports beside it; published values (CSV)."""
+    """Returns what draws a paper's artifacts: all files of its package, and what they import beside it.
+
+    That is code, claims.yaml and published values. A paper that is a single file has those of
+    `experiments/published`.
+    """
     folder = experiments()
-    found: dict[str, Path] = {}
-    queue = [paper]
+    found: dict[Path, None] = {}
+    queue = [folder / paper if (folder / paper).is_dir() else folder / f"{paper}.py"]
     while queue:
-        name = queue.pop()
-        path = folder / f"{name}.py"
-        if name in found or not path.exists():
-            continue
-        found[name] = path
-        for node in ast.walk(ast.parse(path.read_bytes())):
-            if isinstance(node, ast.ImportFrom) and node.level == 1:
-                queue += [node.module.split(".")[0]] if node.module else [alias.name for alias in node.names]
-    values = (p for p in folder.rglob("*.csv") if "results" not in p.relative_to(folder).parts)
-    return [*found.values(), *values]
+        path = queue.pop()
+        if path.is_dir():
+            queue += [p for p in path.rglob("*") if p.suffix in (".py", ".yaml", ".csv")]
+        elif path not in found and path.exists():
+            found[path] = None
+            if path.suffix == ".py":
+                queue += imported(path)
+    values = [] if (folder / paper).is_dir() else (folder / "published").glob("*.csv")
+    return [*found, *values]
+
+
+def imported(path: Path) -> list[Path]:
+    """Returns the files and packages that a file imports with leading dots; some of them may not exist."""
+    out = []
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = path.parents[node.level - 1]
+            names = [node.module.split(".")[0]] if node.module else [alias.name for alias in node.names]
+            for name in names:
+                out += [base / f"{name}.py"] if not (base / name).is_dir() else [base / name]
+    return out
 
 
 @functools.cache
@@ -80,7 +104,7 @@ def code(paper: str) -> str:
 
 
 def rows(keys: Iterable[str], root: Path | None = None) -> str | None:
-    """Hash of sizes and times of the rows of jobs; None if one of them is not finished, or failed when it was run again."""
+    """Hash of sizes and times of the rows of jobs; None if one is not finished, or failed later."""
     out = hashlib.sha256()
     places = ((root or outputs_root()) / "runs", results_root() / "runs")
     for key in sorted(set(keys)):
@@ -101,9 +125,16 @@ def said(command: Sequence[str]) -> list[str]:
 
 
 def inputs(
-    id: str, command: Sequence[str], jobs: Mapping[str, str], files: Mapping[str, bytes], root: Path | None = None
+    id: str,
+    command: Sequence[str],
+    jobs: Mapping[str, str],
+    files: Mapping[str, bytes],
+    root: Path | None = None,
 ) -> dict[str, Any]:
-    """What `unchanged` compares; part of provenance.json. jobs: folder's name of each; files: what was drawn."""
+    """What `unchanged` compares; part of provenance.json.
+
+    jobs: folder's name of each; files: what was drawn.
+    """
     return {
         "command": said(command),
         "code": code(id.split("/")[0]),
