@@ -89,6 +89,23 @@ class TrainTest(DataProblem, Sampled):
 
         return self.cache.made((split, like.dtype, like.device), moved)
 
+    def samples(self, batch: Any, x: Float[Tensor, "R P"]) -> tuple[Tensor, Tensor]:
+        """Training inputs and targets of each run, (R, B, ...).
+
+        Args:
+            batch: a `Batch` of groups of runs that share samples, indices (R, B), or None: all samples.
+            x: parameters of the runs.
+        """
+        inputs, targets = self.of_split("train", x)
+        if isinstance(batch, Batch) and len(batch.chosen) > 1:
+            batch = batch.chosen[batch.group]
+        if isinstance(batch, Tensor):
+            return inputs[batch], targets[batch]
+        if batch is not None:
+            inputs = inputs[batch.chosen[0]]
+            targets = targets[batch.chosen[0]]
+        return inputs.expand(len(x), *inputs.shape), targets.expand(len(x), *targets.shape)
+
     def take(self, batch: Batch) -> Batch:
         """The batch as it is: runs of a group share its samples."""
         return batch

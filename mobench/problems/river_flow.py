@@ -13,7 +13,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mobench.core.preferences import Runs
-from mobench.core.sampled import Batch
 from mobench.data.river_flow import INPUTS, TARGETS, RiverFlows, river_flows
 from mobench.errors import ConfigError
 from mobench.models.mlp import TanhMLP
@@ -125,28 +124,12 @@ class RiverFlow(TrainTest):
         x, y = (data.train, data.train_targets) if split == "train" else (data.test, data.test_targets)
         return x.to(like.device, like.dtype), y.to(like.device, like.dtype)
 
-    def _rows_of(
-        self, batch: Any, x: Float[Tensor, "R P"]
-    ) -> tuple[Float[Tensor, "R B D"], Float[Tensor, "R B M"]]:
-        """Inputs and targets of each run: of a Batch of groups that share rows, of indices (R, B),
-        or all of `train`.
-        """
-        inputs, targets = self.of_split("train", x)
-        if isinstance(batch, Batch) and len(batch.chosen) > 1:
-            batch = batch.chosen[batch.group]
-        if isinstance(batch, Tensor):
-            return inputs[batch], targets[batch]
-        if batch is not None:
-            inputs = inputs[batch.chosen[0]]
-            targets = targets[batch.chosen[0]]
-        return inputs.expand(len(x), -1, -1), targets.expand(len(x), -1, -1)
-
     def values(self, x: Float[Tensor, "R P"], batch: Any = None) -> Float[Tensor, "R M"]:
         """Mean squared errors.
 
         `batch`: a Batch of groups that share rows, or indices (R, B), or None: all of `train`.
         """
-        inputs, targets = self._rows_of(batch, x)
+        inputs, targets = self.samples(batch, x)
         return (self.network.forward(x, inputs)[0] - targets).square().mean(1)
 
     def linearize(
@@ -154,7 +137,7 @@ class RiverFlow(TrainTest):
     ) -> tuple[Float[Tensor, "R M"], Callable[[], Tensor]]:
         """Losses, and the rows on demand: with error_im = (2 / B) (z - y)_im, see `TanhMLP.jacobian`."""
         network = self.network
-        inputs, targets = self._rows_of(batch, x)
+        inputs, targets = self.samples(batch, x)
         with torch.no_grad():
             z, h = network.forward(x, inputs)
             error = z - targets
