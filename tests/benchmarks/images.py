@@ -324,7 +324,7 @@ def markdown(found: Pictures, table: Callable[..., str], number: Callable[[float
     ]
     met = "met" if found.over_ls("ferero_stochastic") <= AIM_STEP else "**not met**"
     parts = [
-        "## Pictures with two labels",
+        "## Images with two labels",
         f"LeNet (31,910 parameters), float32, batches of {found.batch} pictures of 36 x 36 pixels (embedded digits); numbers of "
         "this section are medians of the rounds. Losses and the gradients of both, ms per model and step, against PyTorch "
         "modules one after the other with `autograd.grad` for each task, each case of this table in a process of its own that has "
