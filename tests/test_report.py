@@ -526,7 +526,10 @@ def test_rows_that_come_with_the_project(outputs: Path, tmp_path: Path, monkeypa
     }
     site = collect(outputs)
     (entry,) = [e for e in site.entries if e.id == "ferero/fig10"]
-    assert dict(runtime(entry, site))["Kept"] == "the rows of 1 of 3 jobs come with the repository, so these jobs are not run again"
+    assert (
+        dict(runtime(entry, site))["Kept"]
+        == "the rows of 1 of 3 jobs come with the repository, so these jobs are not run again"
+    )
     build()
     assert "(folder missing)" not in opened(outputs, "artifacts/ferero/fig10.html").text
     page = opened(outputs, "runs/vlmop2-ls-eeeeeeeeee.html").text

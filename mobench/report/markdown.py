@@ -83,10 +83,7 @@ def papers_markdown(root: Path | None = None, expected: Sequence[str] = ()) -> s
         lines.append(line(_md(paper.short), known, paper.entries, paper.kept, f"mobench +experiment={paper.id}/all"))
     known = sum(len(p.entries) + len(p.waiting) for p in site.papers)
     lines.append(line("**all**", known, site.entries, site.kept, "make reproduce"))
-    return (
-        "\n".join([*lines, "", f"{LEGEND}. {COUNTED}"])
-        + "\n"
-    )
+    return "\n".join([*lines, "", f"{LEGEND}. {COUNTED}"]) + "\n"
 
 
 def _scales(entries: Iterable[Entry]) -> list[str]:
