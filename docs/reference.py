@@ -38,7 +38,18 @@ PACKAGES = {
     "system": ("System", "The process and the machine: console, paths, signals, GPU locks, provenance."),
     "cli": ("Commands", "The implementation of the command line."),
 }
-GROUPS = ("problem", "algorithm", "oracle", "constraint", "space", "data", "protocol", "hardware", "scale", "logger")
+GROUPS = (
+    "problem",
+    "algorithm",
+    "oracle",
+    "constraint",
+    "space",
+    "data",
+    "protocol",
+    "hardware",
+    "scale",
+    "logger",
+)
 
 
 def write(path: Path, text: str) -> None:
@@ -59,7 +70,15 @@ def page(title: str, about: str, names: list[str]) -> str:
     out = [title, "=" * len(title), "", escape(about), ""]
     for name in names:
         short = name.removeprefix("mobench.").rpartition(".")[2]
-        out += [short, "-" * len(short), "", f".. automodule:: {name}", "   :members:", "   :show-inheritance:", ""]
+        out += [
+            short,
+            "-" * len(short),
+            "",
+            f".. automodule:: {name}",
+            "   :members:",
+            "   :show-inheritance:",
+            "",
+        ]
     return "\n".join(out)
 
 
@@ -111,7 +130,9 @@ def choices() -> str:
             content = yaml.safe_load(text) or {}
             target = content.get("_target_", "")
             link = f" ({link_to(target)})" if target else ""
-            out.append(f"- **`{path.stem}`**{link}: {inline(comment(text) or (summary(target) if target else ''))}")
+            out.append(
+                f"- **`{path.stem}`**{link}: {inline(comment(text) or (summary(target) if target else ''))}"
+            )
             keys = {k: v for k, v in content.items() if k not in ("_target_", "defaults", "hydra")}
             if target and keys:
                 out += ["", "  " + ", ".join(f"`{k}: {flat(v)}`" for k, v in keys.items())]

@@ -18,13 +18,15 @@ class PreferenceError(ConfigError):
     """A preference is not in the open simplex, or does not fit the number of objectives."""
 
 
-class JoinError(MobenchError, TypeError):
+class CompatibilityError(MobenchError, TypeError):
     """Problem, oracle, algorithm and output rule do not fit together; the message lists every reason."""
 
 
 class SolverError(MobenchError):
-    """A linear system of a method is not the one it needs, so nothing of the batch can go on. (A run whose subproblem fails is no
-    error: it ends there, and its row says so.)"""
+    """A linear system of a method is not the one it needs, so nothing of the batch can go on.
+
+    (A run whose subproblem fails is no error: it ends there, and its row says so.)
+    """
 
 
 class StoreError(MobenchError):

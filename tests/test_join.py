@@ -1,7 +1,8 @@
 """Every algorithm with every oracle of the project, and with made-up oracles that lack something.
 
-Each pair runs four steps or is refused in words. A recording point checks that what an algorithm declares in `needs` is
-what it asks for. And every YAML file of conf can be built, is documented, and names things that exist.
+Each pair runs four steps or is refused in words. A recording point checks that what an algorithm declares in
+`needs` is what it asks for. And every YAML file of conf can be built, is documented, and names things that
+exist.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from mobench.core.bilevel import Bilevel
 from mobench.core.compatibility import check, reasons
 from mobench.core.output import make_output
 from mobench.core.preferences import spread
-from mobench.errors import ConfigError, JoinError
+from mobench.errors import CompatibilityError, ConfigError
 from mobench.jobs.job import Job, load_class, make_job, parameters
 from mobench.jobs.rehearsal import rehearse
 from mobench.jobs.runner import folder_of
@@ -36,13 +37,15 @@ from mobench.oracles import Exact, Minibatch
 from mobench.problems import DTLZ2, VLMOP2, LeastSquares
 from mobench.sweep import sweeper
 
-ALGORITHMS, PROBLEMS, ORACLES = choices("algorithm"), choices("problem"), choices("oracle")
+ALGORITHMS = choices("algorithm")
+PROBLEMS = choices("problem")
+ORACLES = choices("oracle")
 BILEVEL = ["hypergradient", "moco", "value_gap"]
 INNER = ["hypergradient", "value_gap"]
 IMAGES = ["multi_mnist", "multi_fashion", "multi_fashion_mnist"]
 NETWORKS = [*IMAGES, "face_attributes", "federated", "few_shot", "hyper_cleaning", "river_flow", "speech"]
 STEPS = 4
-OPTIONAL = {"rows", "push", "hvp"}
+OPTIONAL = {"jacobian", "jvp", "hvp"}
 
 
 # composing
@@ -55,7 +58,9 @@ def compose(hydra: Any) -> Any:
 
     def run(*overrides: str) -> dict[str, Any]:
         if overrides not in seen:
-            cfg = hydra.compose_config("config", list(overrides), RunMode.MULTIRUN, with_log_configuration=False)
+            cfg = hydra.compose_config(
+                "config", list(overrides), RunMode.MULTIRUN, with_log_configuration=False
+            )
             seen[overrides] = plain(cfg)
         return seen[overrides]
 
@@ -68,7 +73,12 @@ def parts(compose: Any) -> dict[str, dict[str, dict[str, Any]]]:
     small = (
         {name: [] for name in PROBLEMS}
         | {
-            name: ["problem.model=small", "problem.train_size=256", "problem.pixels=1.0", "problem.test_size=16"]
+            name: [
+                "problem.model=small",
+                "problem.train_size=256",
+                "problem.pixels=1.0",
+                "problem.test_size=16",
+            ]
             for name in IMAGES
         }
         | {
@@ -86,7 +96,12 @@ def parts(compose: Any) -> dict[str, dict[str, dict[str, Any]]]:
                 "problem.test_size=32",
                 "problem.attributes=[0,1,2,3]",
             ],
-            "speech": ["problem.model=tiny", "problem.train_size=40", "problem.test_size=2", "problem.masks=0"],
+            "speech": [
+                "problem.model=tiny",
+                "problem.train_size=40",
+                "problem.test_size=2",
+                "problem.masks=0",
+            ],
             "hyper_cleaning": [
                 "problem.train_size=60",
                 "problem.validation_size=40",
@@ -94,16 +109,29 @@ def parts(compose: Any) -> dict[str, dict[str, dict[str, Any]]]:
                 "problem.shrink=7",
             ],
         }
-        | {"federated": ["problem.hidden=4", "problem.shrink=4", "problem.train_size=300", "problem.test_size=200"]}
+        | {
+            "federated": [
+                "problem.hidden=4",
+                "problem.shrink=4",
+                "problem.train_size=300",
+                "problem.test_size=200",
+            ]
+        }
     )
     return {
         "algorithm": {name: {"algorithm": compose(f"algorithm={name}")["algorithm"]} for name in ALGORITHMS},
         "problem": {
-            name: {k: compose(f"problem={name}", *small[name])[k] for k in ("problem", "steps", "preferences")}
+            name: {
+                k: compose(f"problem={name}", *small[name])[k] for k in ("problem", "steps", "preferences")
+            }
             for name in PROBLEMS
         },
         "oracle": {
-            name: {"oracle": compose(f"oracle={name}", *(["oracle.inner_steps=2"] if name in INNER else []))["oracle"]}
+            name: {
+                "oracle": compose(f"oracle={name}", *(["oracle.inner_steps=2"] if name in INNER else []))[
+                    "oracle"
+                ]
+            }
             for name in ORACLES
         },
     }
@@ -124,34 +152,38 @@ class Spy(Point):
 
     def __init__(self, inner: Point, asked: set[str], provides: frozenset[str]) -> None:
         super().__init__(inner.x, inner.X, inner.M, inner.state)
-        self.inner, self.asked, self.provides = inner, asked, provides
+        self.inner = inner
+        self.asked = asked
+        self.provides = provides
 
     def _note(self, request: str) -> None:
-        assert request not in OPTIONAL or request in self.provides, f"asked for {request}, which is not provided"
+        assert request not in OPTIONAL or request in self.provides, (
+            f"asked for {request}, which is not provided"
+        )
         self.asked.add(request)
 
     def values(self) -> Tensor:
         self._note("values")
         return self.inner.values()
 
-    def _rows(self) -> Tensor:
+    def _jacobian(self) -> Tensor:
         raise AssertionError("the wrapped point answers")
 
-    def rows(self, part: Any = "all") -> Tensor:
-        self._note("rows")
-        return self.inner.rows(part)
+    def jacobian(self, part: Any = "all") -> Tensor:
+        self._note("jacobian")
+        return self.inner.jacobian(part)
 
-    def gram(self, part: Any = "all") -> Tensor:
-        self._note("rows")  # rows and their products are one ability
-        return self.inner.gram(part)
+    def gramian(self, part: Any = "all") -> Tensor:
+        self._note("jacobian")  # rows and their products are one ability
+        return self.inner.gramian(part)
 
-    def pull(self, w: Tensor) -> Tensor:
-        self._note("pull")
-        return self.inner.pull(w)
+    def vjp(self, w: Tensor) -> Tensor:
+        self._note("vjp")
+        return self.inner.vjp(w)
 
-    def push(self, v: Tensor) -> Tensor:
-        self._note("push")
-        return self.inner.push(v)
+    def jvp(self, v: Tensor) -> Tensor:
+        self._note("jvp")
+        return self.inner.jvp(v)
 
     def hvp(self, w: Tensor, v: Tensor) -> Tensor:
         self._note("hvp")
@@ -162,7 +194,8 @@ class Watched(Oracle):
     """An oracle whose points record; `changes` to its Spec take abilities away."""
 
     def __init__(self, inner: Oracle, **changes: Any) -> None:
-        self.inner, self.spec = inner, dataclasses.replace(inner.spec, **changes)
+        self.inner = inner
+        self.spec = dataclasses.replace(inner.spec, **changes)
         self.asked: set[str] = set()
         self.samples: set[tuple[int, int]] = set()
 
@@ -203,7 +236,7 @@ def refused(spec: Spec, algorithm: Algorithm, oracle: Oracle, problem: Problem, 
     """The reasons, if there are any; then `start` refuses with every one of them."""
     found = reasons(spec, algorithm)
     if found:
-        with pytest.raises(JoinError) as error:
+        with pytest.raises(CompatibilityError) as error:
             loop.start(oracle, algorithm, {}, problem.initial(runs), runs, STEPS)
         lines = str(error.value).splitlines()
         assert type(algorithm).__name__ in lines[0]
@@ -232,7 +265,9 @@ def test_every_pair_of_the_project_runs_or_is_refused(
                 "exact": "" if job.problem.whole else f"Choose oracle={'epochs' if data else 'minibatch'}",
                 "federated_ema": "" if data else "Choose a problem with data",
                 "epochs": "" if data else "Choose oracle=minibatch",
-                "local_steps": "" if job.problem.whole else f"Choose oracle={'epochs' if data else 'minibatch'}",
+                "local_steps": ""
+                if job.problem.whole
+                else f"Choose oracle={'epochs' if data else 'minibatch'}",
             }
             if job.problem.n_constraints:
                 hint["local_steps"] = "Choose a problem without constraints"
@@ -245,7 +280,7 @@ def test_every_pair_of_the_project_runs_or_is_refused(
             else:
                 hint |= dict.fromkeys(BILEVEL, "has no lower level")
             if words := hint.get(oracle_name, "" if n else "Choose oracle=exact"):
-                with pytest.raises(JoinError, match=words):
+                with pytest.raises(CompatibilityError, match=words):
                     job.oracle()
                 continue
             oracle = Watched(job.oracle())
@@ -253,7 +288,7 @@ def test_every_pair_of_the_project_runs_or_is_refused(
                 continue
             four_steps(oracle, job.algorithm, job.problem, job.runs)
             assert len(oracle.samples) == STEPS * job.algorithm.samples
-            assert oracle.asked - {"values", "pull"} <= job.algorithm.needs(oracle.spec), problem_name
+            assert oracle.asked - {"values", "vjp"} <= job.algorithm.needs(oracle.spec), problem_name
             asked[algorithm_name] |= oracle.asked
             ran += 1
     assert ran > 0
@@ -261,10 +296,12 @@ def test_every_pair_of_the_project_runs_or_is_refused(
 
 @pytest.mark.parametrize("algorithm_name", ALGORITHMS)
 def test_no_pair_of_the_project_mixes_its_runs(algorithm_name: str, parts: Any, compose: Any) -> None:
-    """What plug-ins must pass before their first step, mobench's own parts pass: each run alone as beside others.
+    """What plug-ins must pass before their first step, mobench's own parts pass: each run alone as beside
+    others.
 
-    Problems with networks with one method and one oracle each: all their pairs were compared when this was written, and take
-    minutes."""
+    Problems with networks with one method and one oracle each: all their pairs were compared when this was
+    written, and take minutes.
+    """
     ran = 0
     chosen = [p for p in PROBLEMS if p not in IMAGES[1:] and (p not in NETWORKS or algorithm_name == "mgda")]
     for problem_name in chosen:
@@ -272,10 +309,14 @@ def test_no_pair_of_the_project_mixes_its_runs(algorithm_name: str, parts: Any, 
             job = job_of(parts, compose, problem_name, oracle_name, algorithm_name)
             try:
                 oracle = job.oracle()
-            except JoinError:
+            except CompatibilityError:
                 continue
             if not reasons(oracle.spec, job.algorithm):
-                classes = {"problem": type(job.problem), "oracle": type(oracle), "algorithm": type(job.algorithm)}
+                classes = {
+                    "problem": type(job.problem),
+                    "oracle": type(oracle),
+                    "algorithm": type(job.algorithm),
+                }
                 assert rehearse(job, classes) == [], (problem_name, oracle_name)
                 ran += 1
                 if problem_name in NETWORKS:
@@ -348,29 +389,58 @@ KNOWN = {
 }
 LACKS: dict[str, tuple[Problem, dict[str, Any], str, set[str]]] = {
     # problem, changes of the Spec, words of the reason, and which of the known algorithms it stops
-    "no rows": (LeastSquares(n=4, tasks=3, samples=20), {"provides": frozenset({"push", "hvp"}), "samples": 2},
-                "asks for rows, the oracle provides hvp, push", {"mgda", "epo", "pmtl", "ferero"}),
-    "no push": (LeastSquares(n=4, samples=20), {"provides": frozenset({"rows"}), "samples": 2},
-                "asks for push, the oracle provides rows", {"ferero_sa", "ferero_stochastic"}),
-    "nothing optional": (LeastSquares(n=4, samples=20), {"provides": frozenset(), "samples": 2},
-                         "the oracle provides values and pull only",
-                         {"mgda", "epo", "pmtl", "ferero", "ferero_sa", "ferero_stochastic"}),
-    "stateful, one sample": (VLMOP2(n=4, start=START), {"stateful": True},
-                             "draws 2 independent samples per step, the oracle gives 1; a stateful oracle cannot",
-                             {"ferero_stochastic"}),
-    "one sample": (VLMOP2(n=4, start=START), {},
-                   "draws 2 independent samples per step, the oracle gives 1; set oracle.samples=2",
-                   {"ferero_stochastic"}),
-    "one constraint": (Constrained(n=4, start=START), {"samples": 2}, "takes exactly 0 constraints, the problem has N=1",
-                       KNOWN - {"ferero", "ferero_sa", "ferero_stochastic"}),
+    "no rows": (
+        LeastSquares(n=4, tasks=3, samples=20),
+        {"provides": frozenset({"jvp", "hvp"}), "samples": 2},
+        "asks for jacobian, the oracle provides hvp, jvp",
+        {"mgda", "epo", "pmtl", "ferero"},
+    ),
+    "no jvp": (
+        LeastSquares(n=4, samples=20),
+        {"provides": frozenset({"jacobian"}), "samples": 2},
+        "asks for jvp, the oracle provides jacobian",
+        {"ferero_sa", "ferero_stochastic"},
+    ),
+    "nothing optional": (
+        LeastSquares(n=4, samples=20),
+        {"provides": frozenset(), "samples": 2},
+        "the oracle provides values and vjp only",
+        {"mgda", "epo", "pmtl", "ferero", "ferero_sa", "ferero_stochastic"},
+    ),
+    "stateful, one sample": (
+        VLMOP2(n=4, start=START),
+        {"stateful": True},
+        "draws 2 independent samples per step, the oracle gives 1; a stateful oracle cannot",
+        {"ferero_stochastic"},
+    ),
+    "one sample": (
+        VLMOP2(n=4, start=START),
+        {},
+        "draws 2 independent samples per step, the oracle gives 1; set oracle.samples=2",
+        {"ferero_stochastic"},
+    ),
+    "one constraint": (
+        Constrained(n=4, start=START),
+        {"samples": 2},
+        "takes exactly 0 constraints, the problem has N=1",
+        KNOWN - {"ferero", "ferero_sa", "ferero_stochastic"},
+    ),
     "a gap": (Gap(n=4, start=START), {"samples": 2}, "constraints", KNOWN),
-    "signed": (VLMOP2(n=4, start=START), {"positive": False}, "needs objectives >= 0",
-               {"epo", "pmtl", "ferero", "ferero_sa", "ferero_stochastic"}),
-    "one objective": (LeastSquares(n=4, tasks=1, samples=20), {"samples": 2},
-                      "takes at least 2 objectives, the problem has M=1", {"epo", "pmtl"}),
+    "signed": (
+        VLMOP2(n=4, start=START),
+        {"positive": False},
+        "needs objectives >= 0",
+        {"epo", "pmtl", "ferero", "ferero_sa", "ferero_stochastic"},
+    ),
+    "one objective": (
+        LeastSquares(n=4, tasks=1, samples=20),
+        {"samples": 2},
+        "takes at least 2 objectives, the problem has M=1",
+        {"epo", "pmtl"},
+    ),
     "ball": (InBall(n=4, start={"kind": "constant", "value": 0.6}), {"samples": 2}, "", set()),
     "autodiff": (Autodiff(n=6), {"samples": 2}, "", set()),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("lack", LACKS)
@@ -390,18 +460,21 @@ def test_oracles_that_lack_something(lack: str, parts: Any, compose: Any, asked:
             assert name not in KNOWN or any(words in reason for reason in why), why
         else:
             four_steps(oracle, algorithm, problem, runs)
-            assert oracle.asked - {"values", "pull"} <= algorithm.needs(oracle.spec)
+            assert oracle.asked - {"values", "vjp"} <= algorithm.needs(oracle.spec)
             asked[name] |= oracle.asked
     assert found & KNOWN == stopped
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_everything_declared_is_asked_for(name: str, parts: Any, compose: Any, asked: dict[str, set[str]]) -> None:
+def test_everything_declared_is_asked_for(
+    name: str, parts: Any, compose: Any, asked: dict[str, set[str]]
+) -> None:
     """After the joins above; alone, this test makes its own."""
     algorithm = dataclasses.replace(cheap(name, parts, compose), step_size=0.01)
     problem = LeastSquares(n=4, samples=20)
     runs = Runs.product(spread(2, 2), [0])
-    oracle, gap = Watched(Minibatch(problem, runs, batch_size=10, samples=2)), Gap(n=4, start=START)
+    oracle = Watched(Minibatch(problem, runs, batch_size=10, samples=2))
+    gap = Gap(n=4, start=START)
     for some in (oracle, Watched(Exact(gap, runs))):
         if not reasons(some.spec, algorithm):
             four_steps(some, algorithm, problem, runs)
@@ -425,7 +498,7 @@ class Choosy(Weighting):
     positive: ClassVar[bool] = True
 
     def needs(self, spec: Spec) -> frozenset[str]:
-        return frozenset({"hvp", "rows"})
+        return frozenset({"hvp", "jacobian"})
 
     def init(self, ctx: Context) -> dict[str, Any]:
         return {}
@@ -437,24 +510,30 @@ class Choosy(Weighting):
 
 
 def test_a_refusal_lists_every_reason_at_once() -> None:
-    spec = Spec(1, 2, 0, 5, Free(), provides=frozenset({"rows"}), positive=False)
-    with pytest.raises(JoinError) as error:
+    spec = Spec(1, 2, 0, 5, Free(), provides=frozenset({"jacobian"}), positive=False)
+    with pytest.raises(CompatibilityError) as error:
         check(spec, Choosy(), "VLMOP2")
     assert str(error.value).splitlines() == [
         "Choosy does not fit VLMOP2:",
-        "  - it asks for hvp, the oracle provides rows",
-        "  - it draws 2 independent samples per step, the oracle gives 1; set oracle.samples=2 (of oracle=minibatch or epochs)",
+        "  - it asks for hvp, the oracle provides jacobian",
+        (
+            "  - it draws 2 independent samples per step, the oracle gives 1; set oracle.samples=2 (of "
+            "oracle=minibatch or epochs)"
+        ),
         "  - it takes exactly 1 constraints, the problem has N=0",
         "  - it takes 3 to 4 objectives, the problem has M=2",
         "  - its feasible set must be Box, the problem's is Free",
-        "  - it needs objectives >= 0 (shift them by an ideal point), the problem's can be negative; where they never are, say "
-        "so: mobench.objectives(..., positive=True), or `positive: ClassVar[bool] = True` in the problem's class",
+        "  - it needs objectives >= 0 (shift them by an ideal point), the problem's can be negative; where "
+        "they never are, say so: mobench.objectives(..., positive=True), or `positive: ClassVar[bool] = "
+        "True` in the problem's class",
     ]
     good = Spec(1, 3, 1, 5, Box(0.0, 1.0), samples=2, constraint_kind="gap")
     assert reasons(good, Choosy()) == []
     kind = reasons(dataclasses.replace(good, constraint_kind="inequality"), Choosy())
     assert kind == ["its constraints are of kind 'gap', the problem's 'inequality'"]
-    assert reasons(dataclasses.replace(good, M=5), Choosy()) == ["it takes 3 to 4 objectives, the problem has M=5"]
+    assert reasons(dataclasses.replace(good, M=5), Choosy()) == [
+        "it takes 3 to 4 objectives, the problem has M=5"
+    ]
     assert isinstance(error.value, TypeError)
 
 
@@ -469,7 +548,9 @@ def cheap_ls() -> Algorithm:
 
 
 def test_functional_constraints_are_served_by_the_point() -> None:
-    """N = 1 through automatic differentiation: an algorithm that takes constraints gets values and rows of both."""
+    """N = 1 through automatic differentiation: an algorithm that takes constraints gets values and rows of
+    both.
+    """
 
     @dataclass(frozen=True, kw_only=True)
     class Penalty(Algorithm):
@@ -484,13 +565,13 @@ def test_functional_constraints_are_served_by_the_point() -> None:
             self, points: tuple[Point, ...], state: dict[str, Any], t: int, alpha: float
         ) -> tuple[Tensor, dict[str, Any], Info]:
             point = points[0]
-            return -point.pull(torch.cat([state["w"], point.G.clamp_min(0)], -1)), state, Info()
+            return -point.vjp(torch.cat([state["w"], point.G.clamp_min(0)], -1)), state, Info()
 
     problem = Constrained(n=4, start={"kind": "constant", "value": 0.8})
     runs = Runs.product(spread(2, 2), [0])
     oracle = Watched(Exact(problem, runs))
     state = four_steps(oracle, Penalty(step_size=0.2), problem, runs)
-    assert oracle.asked == {"values", "pull"}
+    assert oracle.asked == {"values", "vjp"}
     g = problem.values(state["theta"])[:, 2]
     assert (g < problem.values(problem.initial(runs))[:, 2] - 0.3).all()
 
@@ -509,7 +590,9 @@ def test_every_algorithm_file_builds_what_it_names(name: str, parts: Any, compos
 
 
 def documentation(cls: type) -> str:
-    return "\n".join(c.__dict__.get("__doc__") or "" for c in cls.__mro__ if c.__module__.startswith("mobench"))
+    return "\n".join(
+        c.__dict__.get("__doc__") or "" for c in cls.__mro__ if c.__module__.startswith("mobench")
+    )
 
 
 def targets() -> list[tuple[str, str]]:
@@ -558,7 +641,10 @@ def test_tuned_settings_reach_the_job(compose: Any) -> None:
                     value = yaml.safe_load(f"[{value[5:-1]}]")[1]
                 if not isinstance(value, dict):
                     assert config[group][key] == value, file
-        needed = {"points": {"line_points": [[0.9, 0.9], [0.6, 0.6]]}, "through": {"line_through": [0.1, 0.1]}}
+        needed = {
+            "points": {"line_points": [[0.9, 0.9], [0.6, 0.6]]},
+            "through": {"line_through": [0.1, 0.1]},
+        }
         extra = needed.get(node["algorithm"].get("line"), {})
         job = make_job({**config, "algorithm": {**config["algorithm"], **extra}})
         check(job.oracle().spec, job.algorithm)
@@ -580,8 +666,8 @@ def test_every_job_of_every_experiment_can_be_made(planner: sweeper.JobsSweeper)
         try:
             job = make_job(planner._compose(list(overrides)))
             check(job.oracle().spec, job.algorithm)
-        except (ConfigError, JoinError) as error:
-            if isinstance(error, JoinError) and users[0].startswith("cross/"):  # the table shows why
+        except (ConfigError, CompatibilityError) as error:
+            if isinstance(error, CompatibilityError) and users[0].startswith("cross/"):  # the table shows why
                 refused += 1
                 continue
             raise AssertionError(f"{users}: {error}") from error

@@ -23,7 +23,7 @@ class MGDA(Weighting):
     Departure from public two-objective code: weights are not clamped to [0.001, 0.999].
     """
 
-    gram: ClassVar[bool] = True
+    gramian: ClassVar[bool] = True
     citation: ClassVar[str] = "Desideri 2012; Fliege and Svaiter 2000"
 
     subproblem: str = "exact"

@@ -1,7 +1,7 @@
 """A Point is one sample at one theta: it answers what an algorithm asks, and computes nothing else.
 
 K = M objectives, then N constraints, stacked. A weight vector may have M or K entries. Requests:
-values, pull (J^T w), rows, gram, push (J v), hvp, moved. Only the last two may be missing.
+values, vjp (J^T w), jacobian, gramian, jvp (J v), hvp, moved. Only the last two may be missing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ class Point(ABC):
         inner: the point that this one is made of, None if it is made of none.
         recorded: values for the history where they are not those that the algorithm sees; None: they are.
         elsewhere: makes the point of the same sample at other iterates, None where that cannot be had.
-        graph: whether gradients may be asked for; the loop clears it for derivative-free methods, which save the memory.
+        graph: whether gradients may be asked for; the loop clears it for derivative-free methods, which save
+            the memory.
     """
 
     inner: Point | None = None
@@ -38,16 +39,19 @@ class Point(ABC):
     elsewhere: Callable[[Tensor], Point] | None = None
 
     def __init__(self, x: Float[Tensor, "R P"], X: Set, M: int, state: dict[str, Any]) -> None:
-        self.x, self.X, self.M, self.state = x, X, M, state
+        self.x = x
+        self.X = X
+        self.M = M
+        self.state = state
         self.moving: Tensor | None = None
-        self._cached_rows: Tensor | None = None
+        self._cached_jacobian: Tensor | None = None
 
     @abstractmethod
     def values(self) -> Float[Tensor, "R K"]:
         """Losses, then constraint values; detached."""
 
     @abstractmethod
-    def _rows(self) -> Float[Tensor, "R K P"]:
+    def _jacobian(self) -> Float[Tensor, "R K P"]:
         """All K gradients; called at most once per point."""
 
     @property
@@ -61,28 +65,28 @@ class Point(ABC):
         """Constraints only."""
         return self.values()[..., self.M :]
 
-    def rows(self, part: Part = "all") -> Float[Tensor, "R k P"]:
+    def jacobian(self, part: Part = "all") -> Float[Tensor, "R k P"]:
         """Gradients one by one, of the objectives ("f"), the constraints ("g") or both."""
-        J = self._cached_rows
+        J = self._cached_jacobian
         if J is None:
-            J = self._cached_rows = self._rows()
+            J = self._cached_jacobian = self._jacobian()
         if part == "all" or (part == "f" and J.shape[-2] == self.M):
             return J
         return J[..., : self.M, :] if part == "f" else J[..., self.M :, :]
 
-    def gram(self, part: Part = "all") -> Float[Tensor, "R k k"]:
+    def gramian(self, part: Part = "all") -> Float[Tensor, "R k k"]:
         """J J^T of the chosen rows in float64: rounded to float32 it would not be positive semidefinite."""
-        J = self.rows(part).double()
+        J = self.jacobian(part).double()
         return torch.bmm(J, J.mT)
 
-    def pull(self, w: Float[Tensor, "R k"]) -> Float[Tensor, "R P"]:
+    def vjp(self, w: Float[Tensor, "R k"]) -> Float[Tensor, "R P"]:
         """J^T w for k = M or K weights. Default: a product with the rows."""
-        J = self.rows("f" if w.shape[-1] == self.M else "all")
+        J = self.jacobian("f" if w.shape[-1] == self.M else "all")
         return torch.bmm(w.unsqueeze(-2), J).squeeze(-2)
 
-    def push(self, v: Float[Tensor, "R P"]) -> Float[Tensor, "R K"]:
+    def jvp(self, v: Float[Tensor, "R P"]) -> Float[Tensor, "R K"]:
         """J v. Default: the rows times v."""
-        return torch.bmm(self.rows(), v.unsqueeze(-1)).squeeze(-1)
+        return torch.bmm(self.jacobian(), v.unsqueeze(-1)).squeeze(-1)
 
     def hvp(self, w: Float[Tensor, "R k"], v: Float[Tensor, "R P"]) -> Float[Tensor, "R P"]:
         """(sum_k w_k Hess_k) v on the same sample."""
@@ -134,18 +138,19 @@ class GraphPoint(Point):
                 self._plain = self._fn(self.x)
         return self._plain
 
-    def _rows(self) -> Float[Tensor, "R K P"]:
+    def _jacobian(self) -> Float[Tensor, "R K P"]:
         leaf, out = self._graph()
         K = out.shape[-1]
         with torch.enable_grad():  # the loop runs without: the sums below would have no graph
             sums = [out[..., k].sum() for k in range(K)]
         return torch.stack([torch.autograd.grad(total, leaf, retain_graph=True)[0] for total in sums], dim=-2)
 
-    def pull(self, w: Float[Tensor, "R k"]) -> Float[Tensor, "R P"]:
-        if self._cached_rows is not None:
-            return super().pull(w)
+    def vjp(self, w: Float[Tensor, "R k"]) -> Float[Tensor, "R P"]:
+        if self._cached_jacobian is not None:
+            return super().vjp(w)
         leaf, out = self._graph()
-        return torch.autograd.grad(out, leaf, grad_outputs=pad_weights(w, out.shape[-1]), retain_graph=True)[0]
+        padded = pad_weights(w, out.shape[-1])
+        return torch.autograd.grad(out, leaf, grad_outputs=padded, retain_graph=True)[0]
 
     def hvp(self, w: Float[Tensor, "R k"], v: Float[Tensor, "R P"]) -> Float[Tensor, "R P"]:
         leaf, out = self._graph()
@@ -160,7 +165,9 @@ class GraphPoint(Point):
 
 
 class Linear(ABC):
-    """Values and derivatives of the `count` stacked functions at one x in closed form, each computed when it is asked for."""
+    """Values and derivatives of the `count` stacked functions at one x in closed form,
+    each computed when it is asked for.
+    """
 
     count: int
 
@@ -169,11 +176,11 @@ class Linear(ABC):
         """Losses, then constraints; `keep`: derivatives may be asked for later."""
 
     @abstractmethod
-    def rows(self) -> Float[Tensor, "R K P"]:
+    def jacobian(self) -> Float[Tensor, "R K P"]:
         """All gradients."""
 
     @abstractmethod
-    def pull(self, w: Float[Tensor, "R K"]) -> Float[Tensor, "R P"]:
+    def vjp(self, w: Float[Tensor, "R K"]) -> Float[Tensor, "R P"]:
         """J^T w."""
 
     @abstractmethod
@@ -184,31 +191,33 @@ class Linear(ABC):
 class LinearPoint(Point):
     """What a `Linear` answers."""
 
-    def __init__(self, linear: Linear, x: Float[Tensor, "R P"], X: Set, M: int, state: dict[str, Any]) -> None:
+    def __init__(
+        self, linear: Linear, x: Float[Tensor, "R P"], X: Set, M: int, state: dict[str, Any]
+    ) -> None:
         super().__init__(x, X, M, state)
         self._linear = linear
 
     def values(self) -> Float[Tensor, "R K"]:
         return self._linear.values(self.graph)
 
-    def _rows(self) -> Float[Tensor, "R K P"]:
-        return self._linear.rows()
+    def _jacobian(self) -> Float[Tensor, "R K P"]:
+        return self._linear.jacobian()
 
-    def pull(self, w: Float[Tensor, "R k"]) -> Float[Tensor, "R P"]:
-        if self._cached_rows is not None:
-            return super().pull(w)
-        return self._linear.pull(pad_weights(w, self._linear.count))
+    def vjp(self, w: Float[Tensor, "R k"]) -> Float[Tensor, "R P"]:
+        if self._cached_jacobian is not None:
+            return super().vjp(w)
+        return self._linear.vjp(pad_weights(w, self._linear.count))
 
     def hvp(self, w: Float[Tensor, "R k"], v: Float[Tensor, "R P"]) -> Float[Tensor, "R P"]:
         return self._linear.hvp(pad_weights(w, self._linear.count), v)
 
 
 class TablePoint(Point):
-    """Values and rows are at hand (closed form, running averages, clients); `rows` may be a function called on demand, and
-    `pull` one that computes J^T w of the M objectives without them.
+    """Values and rows are at hand (closed form, running averages, clients); `rows` may be a function that is
+    called on demand, and `vjp` one that computes J^T w of the M objectives without them.
 
-    `fn`, if given, is the same stacked function for automatic differentiation; it serves hvp where no closed form
-    `hessian` (w, v) is given.
+    `fn`, if given, is the same stacked function for automatic differentiation; it serves hvp where no closed
+    form `hessian` (w, v) is given.
     """
 
     def __init__(
@@ -221,24 +230,27 @@ class TablePoint(Point):
         rows: Tensor | Callable[[], Tensor],
         fn: Callable[[Tensor], Tensor] | None = None,
         hessian: Callable[[Tensor, Tensor], Tensor] | None = None,
-        pull: Callable[[Tensor], Tensor] | None = None,
+        vjp: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         super().__init__(x, X, M, state)
-        self._values, self._rows_source, self._fn, self._hessian = values, rows, fn, hessian
-        self._pull = pull
+        self._values = values
+        self._jacobian_source = rows
+        self._fn = fn
+        self._hessian = hessian
+        self._vjp = vjp
         self._lifted: Point | None = None
 
     def values(self) -> Float[Tensor, "R K"]:
         return self._values
 
-    def _rows(self) -> Float[Tensor, "R K P"]:
-        source = self._rows_source
+    def _jacobian(self) -> Float[Tensor, "R K P"]:
+        source = self._jacobian_source
         return source if isinstance(source, Tensor) else source()
 
-    def pull(self, w: Float[Tensor, "R k"]) -> Float[Tensor, "R P"]:
-        if self._pull is None or self._cached_rows is not None or w.shape[-1] != self.M:
-            return super().pull(w)
-        return self._pull(w)
+    def vjp(self, w: Float[Tensor, "R k"]) -> Float[Tensor, "R P"]:
+        if self._vjp is None or self._cached_jacobian is not None or w.shape[-1] != self.M:
+            return super().vjp(w)
+        return self._vjp(w)
 
     def hvp(self, w: Float[Tensor, "R k"], v: Float[Tensor, "R P"]) -> Float[Tensor, "R P"]:
         if self._hessian is not None:

@@ -1,4 +1,7 @@
-"""Image data: base sets of 28 x 28 images, and pictures of two of them. No file is read before it is asked for."""
+"""Data sets: official files and embedded stand-ins. No file is read before it is asked for.
+
+May import: core, errors, system.
+"""
 
 from mobench.data.images import Images, load_images
 from mobench.data.multi import MultiImages, multi_images

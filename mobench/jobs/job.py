@@ -1,8 +1,10 @@
-"""The configuration: validation of every key, and the objects made from it; `mobench.config.schema` has the keys themselves.
+"""The configuration: validation of every key, and the objects made from it; `mobench.config.schema` has the
+keys themselves.
 
-Two layers check a configuration before the first step. The dataclass `Root` refuses unknown keys at the top level and
-in the plain groups. What a `_target_` builds is checked against the constructor's own parameters, recursively, with
-suggestions; so a misspelt key is an error wherever it is written: command line, YAML file, experiment, plug-in.
+Two layers check a configuration before the first step. The dataclass `Root` refuses unknown keys at the top
+level and in the plain groups. What a `_target_` builds is checked against the constructor's own parameters,
+recursively, with suggestions; so a misspelt key is an error wherever it is written: command line, YAML file,
+experiment, plug-in.
 """
 
 from __future__ import annotations
@@ -35,7 +37,17 @@ MISSING_TARGET = "_target_"
 LAYERS = ("constraint", "space")  # optional groups: what an oracle wears, in this order
 SIGNALS = ("USR2", "USR1", "TERM")
 NUMBERS = {"float", "int", "Real", "None"}  # names of types in annotations
-HASHED = ("problem", "oracle", "algorithm", "preferences", "seeds", "steps", "dtype", "max_failure_share", "record")
+HASHED = (
+    "problem",
+    "oracle",
+    "algorithm",
+    "preferences",
+    "seeds",
+    "steps",
+    "dtype",
+    "max_failure_share",
+    "record",
+)
 
 
 # validation
@@ -64,8 +76,9 @@ def _why(target: str, error: Exception) -> str:
         return str(error)
     given = os.environ.get("PYTHONPATH")
     return (
-        f"there is no module {top!r}. If {top}.py is yours, name the folder that holds it: export PYTHONPATH=FOLDER "
-        f"({'now it is ' + given if given else 'now it is not set'}). Workers of a launcher need the same."
+        f"there is no module {top!r}. If {top}.py is yours, name the folder that holds it: export "
+        f"PYTHONPATH=FOLDER ({'now it is ' + given if given else 'now it is not set'}). "
+        "Workers of a launcher need the same."
     )
 
 
@@ -78,7 +91,10 @@ def _target_nodes(node: Any, where: str) -> Iterator[tuple[str, Mapping[str, Any
 
 
 def worn(config: Mapping[str, Any], layer: str) -> bool:
-    """Whether a layer is chosen. Keys of one that is not, other than null, are an error: somebody thinks that it is."""
+    """Whether a layer is chosen.
+
+    Keys of one that is not, other than null, are an error: somebody thinks that it is.
+    """
     node = config.get(layer) or {}
     if MISSING_TARGET in node:
         return True
@@ -86,7 +102,8 @@ def worn(config: Mapping[str, Any], layer: str) -> bool:
         (key, value), *_ = left.items()
         options = [name for name in choices(layer) if name != "none"]
         raise ConfigError(
-            f"{layer}.{key}={value}, but {layer}=none. Choose {layer}=one of {', '.join(options)}, or set {layer}.{key}=null."
+            f"{layer}.{key}={value}, but {layer}=none. Choose {layer}=one of {', '.join(options)}, "
+            f"or set {layer}.{key}=null."
         )
     return False
 
@@ -107,7 +124,8 @@ def validate(config: Mapping[str, Any]) -> None:
             for key in inner:
                 if key != MISSING_TARGET and key not in known:
                     problems.append(
-                        f"{where}.{key} is unknown; {where} takes {', '.join(known) or 'no keys'}.{suggest(key, known)}"
+                        f"{where}.{key} is unknown; {where} takes "
+                        f"{', '.join(known) or 'no keys'}.{suggest(key, known)}"
                     )
     for key in (*HASHED, *LAYERS, "vary"):
         problems += [
@@ -115,7 +133,9 @@ def validate(config: Mapping[str, Any]) -> None:
             for where, value in _endless(config.get(key), key)
         ]
     if config.get("tuned") is not None:
-        problems.append("tuned files write into other groups (# @package _global_); none may set 'tuned' itself.")
+        problems.append(
+            "tuned files write into other groups (# @package _global_); none may set 'tuned' itself."
+        )
     if problems:
         raise ConfigError("\n".join(problems))
 
@@ -160,7 +180,9 @@ def _no_numbers(cls: type, node: Mapping[str, Any], where: str) -> list[str]:
 
 
 def build(config: Mapping[str, Any], where: str, **extra: Any) -> Any:
-    """Instantiate a `_target_` node and those inside it, all with `extra`; a constructor's errors become ConfigError."""
+    """Instantiate a `_target_` node and those inside it, all with `extra`;
+    a constructor's errors become ConfigError.
+    """
     node = dict(config)
     cls = load_class(str(node.pop(MISSING_TARGET)), where)
     args = {
@@ -169,7 +191,7 @@ def build(config: Mapping[str, Any], where: str, **extra: Any) -> Any:
     }
     try:
         return cls(**args, **extra)
-    except MobenchError:  # a JoinError is a TypeError, and says what to do
+    except MobenchError:  # a CompatibilityError is a TypeError, and says what to do
         raise
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{where} ({cls.__name__}) cannot be built from {args}: {error}") from error
@@ -190,7 +212,8 @@ class Job:
     dtype: torch.dtype
     device: torch.device
     varied: dict[str, torch.Tensor] = field(default_factory=dict)  # the value (R,) of each run
-    code: dict[str, str] = field(default_factory=dict)  # of each class of the user's own: what it computes, as a hash
+    # of each class of the user's own: what it computes, as a hash
+    code: dict[str, str] = field(default_factory=dict)
     opaque: dict[str, str] = field(default_factory=dict)  # and of which that cannot be known, and why
 
     @property
@@ -212,17 +235,21 @@ class Job:
 def make_job(config: dict[str, Any], planned: bool = False, device: str | None = None) -> Job:
     """Check a plain configuration and build problem, algorithm and runs.
 
-    `planned`: only to be checked and named. It is placed on the CPU then, because another machine may be the one that runs it.
-    `device`: the one that the job was given, where the configuration leaves the choice.
+    `planned`: only to be checked and named. It is placed on the CPU then, because another machine may be the
+    one that runs it. `device`: the one that the job was given, where the configuration leaves the choice.
     """
     validate(config)
     problem = build(config["problem"], "problem")
     variants = _variants(config["vary"], config["algorithm"])
     algorithm = build(config["algorithm"] | (variants[0] if variants else {}), "algorithm")
     if not isinstance(problem, Problem):
-        raise ConfigError(f"problem._target_ builds {type(problem).__name__}, which is not a mobench Problem.")
+        raise ConfigError(
+            f"problem._target_ builds {type(problem).__name__}, which is not a mobench Problem."
+        )
     if not isinstance(algorithm, Algorithm):
-        raise ConfigError(f"algorithm._target_ builds {type(algorithm).__name__}, which is not a mobench Algorithm.")
+        raise ConfigError(
+            f"algorithm._target_ builds {type(algorithm).__name__}, which is not a mobench Algorithm."
+        )
     if config["dtype"] not in DTYPES:
         raise ConfigError(f"dtype={config['dtype']!r} is unknown; choose one of {', '.join(DTYPES)}.")
     if config["steps"] < 1:
@@ -231,7 +258,9 @@ def make_job(config: dict[str, Any], planned: bool = False, device: str | None =
         if config["record"][key] < 0:
             raise ConfigError(f"record.{key}={config['record'][key]} must be >= 0.")
     if not 0 <= config["max_failure_share"] <= 1:
-        raise ConfigError(f"max_failure_share={config['max_failure_share']} is a share: it must lie in [0, 1].")
+        raise ConfigError(
+            f"max_failure_share={config['max_failure_share']} is a share: it must lie in [0, 1]."
+        )
     for name in [algorithm.outputs] if isinstance(algorithm.outputs, str) else algorithm.outputs:
         choose("algorithm.outputs", name, OUTPUTS)
     if isinstance(algorithm.outputs, str):
@@ -258,13 +287,15 @@ def make_job(config: dict[str, Any], planned: bool = False, device: str | None =
     for seed in config["seeds"]:
         if not -(2**63) <= seed < 2**63:
             raise ConfigError(
-                f"seeds holds {seed}, which does not fit into 64 bits; give numbers below 2^63, e.g. seeds=[0,1,2]."
+                f"seeds holds {seed}, which does not fit into 64 bits; give numbers below 2^63, e.g. "
+                "seeds=[0,1,2]."
             )
     runs = Runs.product(preferences, config["seeds"], len(variants) if variants else None)
     varied: dict[str, torch.Tensor] = {}
     if variants:
         for variant in variants:
-            build(config["algorithm"] | variant, "algorithm")  # each value is checked as if it were the only one
+            # each value is checked as if it were the only one
+            build(config["algorithm"] | variant, "algorithm")
         assert runs.variant is not None
         for name in variants[0]:
             values = torch.tensor([float(v[name]) for v in variants], dtype=torch.float64)
@@ -288,12 +319,14 @@ def own_classes(config: Mapping[str, Any]) -> dict[str, type]:
 
 def _code(config: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
     """The fingerprint of each of them, and why one has none."""
-    code, opaque = {}, {}
+    code = {}
+    opaque = {}
     for where, cls in own_classes(config).items():
         try:
             code[where] = of_class(cls)
         except Opaque as reason:
-            code[where], opaque[where] = "unknown", f"{cls.__name__}: {reason}"
+            code[where] = "unknown"
+            opaque[where] = f"{cls.__name__}: {reason}"
     return code, opaque
 
 
@@ -305,13 +338,17 @@ def _variants(vary: Mapping[str, Any], algorithm: Mapping[str, Any]) -> list[dic
         if not isinstance(values, list) or not values:
             raise ConfigError(f"vary.{name}={values} must be a list of values, e.g. vary.{name}=[0.1,1.0].")
         if not all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in values):
-            raise ConfigError(f"vary.{name}={values} must hold numbers: text and switches make jobs of their own (-m).")
+            raise ConfigError(
+                f"vary.{name}={values} must hold numbers: text and switches make jobs of their own (-m)."
+            )
         if len(set(values)) != len(values):
             raise ConfigError(f"vary.{name}={values} holds a value twice.")
         if name not in able:
             known = name in parameters(cls)
             instead = (
-                f"Sweep it instead: -m algorithm.{name}=..." if known else f"It has no such field.{suggest(name, able)}"
+                f"Sweep it instead: -m algorithm.{name}=..."
+                if known
+                else f"It has no such field.{suggest(name, able)}"
             )
             raise ConfigError(
                 f"vary.{name}: {cls.__name__} cannot hold different values of it in one batch; it can of "
@@ -337,18 +374,22 @@ def _device(name: str, here: bool) -> torch.device:
 
 
 def registered_name(cls: type) -> str:
-    """The name of a part in a job's identity. It says nothing of the file that the class lives in, so files can move.
+    """The name of a part in a job's identity.
 
-    A class of mobench has its own name, which no other part of mobench has (a test holds that) and which, with its
-    `version`, is what rows are found by; a user's class has its name too, and its code is part of the identity; a class
-    of any other package has the package's name in front.
+    It says nothing of the file that the class lives in, so files can move.
+
+    A class of mobench has its own name, which no other part of mobench has (a test holds that) and which,
+    with its `version`, is what rows are found by; a user's class has its name too, and its code is part of
+    the identity; a class of any other package has the package's name in front.
     """
     top = cls.__module__.partition(".")[0]
     return cls.__qualname__ if top == "mobench" or is_own(cls) else f"{top}.{cls.__qualname__}"
 
 
 def _by_name(node: Any, where: str) -> Any:
-    """A configuration with the registered name (`class`) of each part in place of its import path (`_target_`)."""
+    """A configuration with the registered name (`class`) of each part in place of its import path
+    (`_target_`).
+    """
     if isinstance(node, Mapping):
         out = {k: _by_name(v, f"{where}.{k}") for k, v in node.items() if k != MISSING_TARGET}
         if MISSING_TARGET in node:
@@ -360,9 +401,11 @@ def _by_name(node: Any, where: str) -> Any:
 
 
 def identity(job: Job) -> dict[str, Any]:
-    """What decides a job's result: resolved settings, names and versions of its parts, and the code of those that are the
-    user's own. Import paths are no part of it."""
-    # a layer that is not worn is not named, nor a switch at its default: jobs from before there were any keep their rows
+    """What decides a job's result: resolved settings, names and versions of its parts, and the code of those
+    that are the user's own. Import paths are no part of it.
+    """
+    # a layer that is not worn is not named, nor a switch at its default: jobs from before there were any keep
+    # their rows
     config = {k: job.config[k] for k in HASHED} | {k: job.config[k] for k in LAYERS if worn(job.config, k)}
     config["record"] = {k: v for k, v in config["record"].items() if (k, v) != ("measures", True)}
     config["problem"] = {k: v for k, v in config["problem"].items() if k not in job.problem.elsewhere}

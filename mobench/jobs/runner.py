@@ -47,8 +47,11 @@ FRONT_POINTS = 20_001  # resolution of `front_distance`: spacing of a front of l
 
 @dataclass
 class Outcome:
-    """What became of a job. One that is done has an error too where more of its runs than `max_failure_share` ended with a
-    failed solve: its rows are complete, and say which; the command ends with exit code 1."""
+    """What became of a job.
+
+    One that is done has an error too where more of its runs than `max_failure_share` ended with a failed
+    solve: its rows are complete, and say which; the command ends with exit code 1.
+    """
 
     key: str
     status: Literal["done", "failed"]
@@ -64,9 +67,10 @@ def finished(folder: JobFolder, skipped: bool = False, title: str = "") -> Outco
 
 
 def places_of(job: Job, root: Path | None = None) -> tuple[JobFolder, JobFolder]:
-    """outputs/runs/<problem>-<algorithm>-<hash>, and the same below experiments/results, where rows that took a long machine
-    are kept with the project: they need not be made again, and are never written to. Raises StoreError if `root` is of an
-    older mobench."""
+    """outputs/runs/<problem>-<algorithm>-<hash>, and the same below experiments/results, where rows that took
+    a long machine are kept with the project: they need not be made again, and are never written to. Raises
+    StoreError if `root` is of an older mobench.
+    """
     refuse_older(root or outputs_root())
     name = f"{job.problem.name}-{type(job.algorithm).__name__.lower()}-{config_hash(identity(job))}"
     return JobFolder((root or outputs_root()) / "runs" / name), JobFolder(results_root() / "runs" / name)
@@ -97,8 +101,9 @@ class Recorder:
         if self.steps and columns.keys() != self.columns.keys():
             changed = ", ".join(sorted(columns.keys() ^ self.columns.keys()))
             raise MobenchError(
-                f"Step {t} has other columns than step {self.steps[0]}: {changed}. `columns` of the problem and `report` of the "
-                f"algorithm must return the same names in every step (nan where there is no number)."
+                f"Step {t} has other columns than step {self.steps[0]}: {changed}. `columns` of the problem "
+                "and `report` of the algorithm must return the same names in every step (nan where there is "
+                "no number)."
             )
         self.steps.append(t)
         for name, value in columns.items():
@@ -115,7 +120,8 @@ class Recorder:
 
     def frame(self, job: Job) -> pd.DataFrame:
         """Tidy rows: run, step, seed, output, f_1..f_M, extra columns."""
-        R, T = len(job.runs), len(self.steps)
+        R = len(job.runs)
+        T = len(self.steps)
         base = {
             "run": np.tile(np.arange(R), T),
             "step": np.repeat(np.array(self.steps, dtype=np.int64), R),
@@ -131,7 +137,9 @@ class Recorder:
                     table = torch.stack(values).numpy()
                     short = name.split("/", 1)[1]
                     if table.ndim == 3:
-                        data |= {f"{short}_{m + 1}": table[..., m].reshape(-1) for m in range(table.shape[-1])}
+                        data |= {
+                            f"{short}_{m + 1}": table[..., m].reshape(-1) for m in range(table.shape[-1])
+                        }
                     else:
                         data[short] = table.reshape(-1)
             frames.append(pd.DataFrame(data))
@@ -142,11 +150,12 @@ def run_job(config: dict[str, Any], root: Path | None = None, title: str = "") -
     """Run the job of a plain configuration. A failure is an Outcome, never an exception that ends a sweep.
 
     Raises:
-        ConfigError, PreferenceError, JoinError: before a folder exists.
+        ConfigError, PreferenceError, CompatibilityError: before a folder exists.
         Interrupted: the user stopped it.
     """
     planned = make_job(config, planned=True)
-    if planned.opaque:  # code that cannot be told from other code: no rows or checkpoint are known to be its own
+    # code that cannot be told from other code: no rows or checkpoint are known to be its own
+    if planned.opaque:
         config = {**config, "rerun": True}
     folder = folder_of(planned, root)
     if folder.done and not again(config, folder):
@@ -161,13 +170,15 @@ def run_job(config: dict[str, Any], root: Path | None = None, title: str = "") -
             if (too_large := memory.refusal(job)) is not None:  # other jobs of a sweep may fit
                 return Outcome(folder.key, "failed", folder.path, error=too_large, title=title)
             return _run(job, folder, title)
-    except StoreError as error:  # no lock can be had: of the folder, which another process may hold, or of a GPU
+    # no lock can be had: of the folder, which another process may hold, or of a GPU
+    except StoreError as error:
         return Outcome(folder.key, "failed", folder.path, error=str(error), title=title)
 
 
 def again(config: dict[str, Any], folder: JobFolder) -> bool:
-    """Whether rows and checkpoints do not count: `rerun=true`, but not for what this very sweep has written already. A job that
-    Slurm puts back into its queue, or whose worker died, goes on."""
+    """Whether rows and checkpoints do not count: `rerun=true`, but not for what this very sweep has written
+    already. A job that Slurm puts back into its queue, or whose worker died, goes on.
+    """
     since = os.environ.get(SINCE)
     return bool(config["rerun"]) and not (since and float(folder.status().get("time", 0.0)) >= float(since))
 
@@ -183,7 +194,8 @@ def _run(job: Job, folder: JobFolder, title: str) -> Outcome:
         if folder.done and not again(config, folder):  # another process was faster
             return finished(folder, skipped=True, title=title)
         unknown = [
-            f"this job runs anew each time, because code cannot be fingerprinted: {r}" for r in job.opaque.values()
+            f"this job runs anew each time, because code cannot be fingerprinted: {r}"
+            for r in job.opaque.values()
         ]
         for line in [*unknown, *job.algorithm.advice(spec)]:
             print(f"warning: {title + ': ' if title else ''}{line}", file=sys.stderr)
@@ -211,13 +223,14 @@ def _in_words(error: Exception, job: Job) -> str:
         now = min(len(job.runs), job.config["hardware"]["max_batch_runs"] or len(job.runs))
         if now == 1:
             return (
-                f"{job.device} ran out of memory with one run at once. A smaller problem.model or oracle.batch_size needs less, "
-                f"and is another job. {error}"
+                f"{job.device} ran out of memory with one run at once. A smaller problem.model or "
+                f"oracle.batch_size needs less, and is another job. {error}"
             )
         fits = now // 2
         return (
-            f"{job.device} ran out of memory with {now} of {len(job.runs)} runs at once. hardware.max_batch_runs={fits} needs "
-            f"about half of it and gives the same rows (smaller oracle.batch_size does not). {error}"
+            f"{job.device} ran out of memory with {now} of {len(job.runs)} runs at once. "
+            f"hardware.max_batch_runs={fits} needs about half of it and gives the same rows (smaller "
+            f"oracle.batch_size does not). {error}"
         )
     if isinstance(error, MobenchError):
         return str(error)
@@ -237,7 +250,9 @@ def _place(error: Exception, job: Job) -> str:
 
 
 def advice_for(algorithm: Algorithm) -> str:
-    """What can be tried where solves fail: the reference solver, if the method has one that it does not use yet; else nothing."""
+    """What can be tried where solves fail: the reference solver,
+    if the method has one that it does not use yet; else nothing.
+    """
     try:
         other = dataclasses.replace(algorithm, subproblem="cvxpy")  # type: ignore[call-arg]
     except (TypeError, ConfigError):  # no such field, or no such choice
@@ -273,20 +288,25 @@ def _progress(job: Job, title: str, start: int, total: int) -> Callable[[int], N
 
 
 def _unsolved(state: dict[str, Any]) -> list[dict[str, Any]]:
-    """The runs that ended with a failed solve: run, the step whose solve it was, its residual (None if there is none), and
-    whether the program is proved to have no solution."""
+    """The runs that ended with a failed solve: run, the step whose solve it was, its residual
+    (None if there is none), and whether the program is proved to have no solution.
+    """
     found = []
     for run in state["fail"].nonzero().squeeze(1).tolist():
         kkt = float(state["kkt"][run])
         residual = kkt if 0 <= kkt < math.inf else None
-        step, proved = int(state["stopped"][run]), bool(state["unsolvable"][run])
+        step = int(state["stopped"][run])
+        proved = bool(state["unsolvable"][run])
         found.append({"run": run, "step": step, "residual": residual, "no_solution": proved})
     return found
 
 
 def _too_many_failed(job: Job, unsolved: list[dict[str, Any]]) -> str | None:
-    """What to say of a job in which more runs than `max_failure_share` ended with a failed solve; else None."""
-    share, runs = job.config["max_failure_share"], len(job.runs)
+    """What to say of a job in which more runs than `max_failure_share` ended with a failed solve;
+    else None.
+    """
+    share = job.config["max_failure_share"]
+    runs = len(job.runs)
     if len(unsolved) <= share * runs:
         return None
     first = ", ".join(f"run {u['run']} at step {u['step']}" for u in unsolved[:5])
@@ -296,15 +316,18 @@ def _too_many_failed(job: Job, unsolved: list[dict[str, Any]]) -> str | None:
     worst = max((u["residual"] for u in unsolved if u["residual"] is not None), default=None)
     size = "" if worst is None else f", worst residual {worst:.2e}"
     return (
-        f"{len(unsolved)} of {runs} runs ended with a failed subproblem solve ({first}{size}).{why} They stay where that solve "
-        f"failed: no step is taken from it and nothing is substituted. Their rows are marked solver_failed and are left out of "
-        f"every mean; the other runs are complete. {advice_for(job.algorithm)}max_failure_share={share} is the share of runs that "
-        f"may end so without an error."
+        f"{len(unsolved)} of {runs} runs ended with a failed subproblem solve ({first}{size}).{why} They "
+        "stay where that solve failed: no step is taken from it and nothing is substituted. Their rows are "
+        "marked solver_failed and are left out of every mean; the other runs are complete. "
+        f"{advice_for(job.algorithm)}max_failure_share={share} is the share of runs that may end so without "
+        "an error."
     )
 
 
 def _threads(config: dict[str, Any]) -> int:
-    """Of one job: as configured, else its share of the cores that this process may use beside other jobs of the sweep."""
+    """Of one job: as configured, else its share of the cores that this process may use beside other jobs
+    of the sweep.
+    """
     if config["hardware"]["threads"]:
         return int(config["hardware"]["threads"])
     cores = int(os.environ.get("SLURM_CPUS_PER_TASK") or len(os.sched_getaffinity(0)))
@@ -312,7 +335,9 @@ def _threads(config: dict[str, Any]) -> int:
 
 
 def _train(job: Job, folder: JobFolder, title: str, arrived: signals.Signals) -> None:
-    config, oracle, runs = job.config, job.oracle(), job.runs.to(job.device)
+    config = job.config
+    oracle = job.oracle()
+    runs = job.runs.to(job.device)
     torch.set_num_threads(_threads(config))
     folder.path.mkdir(parents=True, exist_ok=True)
     outputs: dict[str, Output] = {name: make_output(name) for name in job.algorithm.outputs}
@@ -328,7 +353,10 @@ def _train(job: Job, folder: JobFolder, title: str, arrived: signals.Signals) ->
     saved, messages = (None, []) if again(config, folder) else folder.load_checkpoint()
     for message in messages:
         print(f"warning: {message}", file=sys.stderr)
-    began, woke, spent, before = time.time(), time.monotonic(), 0.0, 0.0
+    began = time.time()
+    woke = time.monotonic()
+    spent = 0.0
+    before = 0.0
     answers: dict[str, Tensor] = {}
     gamma: Tensor | None = None
     if saved is None:
@@ -336,11 +364,16 @@ def _train(job: Job, folder: JobFolder, title: str, arrived: signals.Signals) ->
             print(f"warning: {title + ': ' if title else ''}{message}", file=sys.stderr)
         folder.remove_checkpoints()
         write_atomic(folder.path / "config.yaml", yaml.safe_dump(config, sort_keys=False).encode())
-        state, second = fresh(outputs), False
+        state = fresh(outputs)
+        second = False
     else:
-        state, second, spent = saved["state"], saved["second"], saved["seconds"]
-        before = saved.get("seconds_wall", spent)  # checkpoints of older versions carry the time of training alone
-        answers, gamma = saved["answers"], saved["gamma"]
+        state = saved["state"]
+        second = saved["second"]
+        spent = saved["seconds"]
+        # checkpoints of older versions carry the time of training alone
+        before = saved.get("seconds_wall", spent)
+        answers = saved["answers"]
+        gamma = saved["gamma"]
         recorder.load(saved["history"])
         if second:
             assert gamma is not None
@@ -349,11 +382,18 @@ def _train(job: Job, folder: JobFolder, title: str, arrived: signals.Signals) ->
     def beat() -> None:
         """The sign of life that `mobench-status` reads."""
         progress = (state["t"] / job.steps + second) / passes
-        known: dict[str, Any] = {"step": state["t"], "steps": job.steps, "progress": progress, "seconds": spent}
+        known: dict[str, Any] = {
+            "step": state["t"],
+            "steps": job.steps,
+            "progress": progress,
+            "seconds": spent,
+        }
         folder.write_status("running", **known, started=began, resumed=saved is not None, runs=len(runs))
 
     def wall() -> float:
-        """Seconds since the job first began, without the time between its processes; a clock that is set does not matter."""
+        """Seconds since the job first began, without the time between its processes;
+        a clock that is set does not matter.
+        """
         return before + time.monotonic() - woke
 
     beat()
@@ -377,10 +417,12 @@ def _train(job: Job, folder: JobFolder, title: str, arrived: signals.Signals) ->
             assert gamma is not None
             rules = {name: WeightedSum(gamma) for name in two_pass}
         show = _progress(job, title + (" (second pass)" if second else ""), state["t"], job.steps)
-        chunk, checked = 1, time.monotonic()
+        chunk = 1
+        checked = time.monotonic()
         told = checked
         while state["t"] < job.steps:
-            tick, recorded = time.monotonic(), recording
+            tick = time.monotonic()
+            recorded = recording
             until = min(job.steps, state["t"] + chunk)
             state = loop.advance(oracle, job.algorithm, rules, state, until, None if second else observe)
             took = time.monotonic() - tick
@@ -389,7 +431,13 @@ def _train(job: Job, folder: JobFolder, title: str, arrived: signals.Signals) ->
             show(state["t"])
             asked = bool(arrived.pending)  # what comes after the checkpoint waits for the next one
             if asked or time.monotonic() - checked > config["checkpoint"]["seconds"]:
-                payload = {"state": state, "second": second, "seconds": spent, "answers": answers, "gamma": gamma}
+                payload = {
+                    "state": state,
+                    "second": second,
+                    "seconds": spent,
+                    "answers": answers,
+                    "gamma": gamma,
+                }
                 folder.save_checkpoint({**payload, "seconds_wall": wall(), "history": recorder.state()})
                 beat()
                 checked = told = time.monotonic()
@@ -409,7 +457,8 @@ def _train(job: Job, folder: JobFolder, title: str, arrived: signals.Signals) ->
         rule = outputs[two_pass[0]]
         assert isinstance(rule, AdaptiveTwoPass)
         gamma = rule.gamma(state["out"][two_pass[0]], job.steps)
-        second, state = True, fresh({name: WeightedSum(gamma) for name in two_pass})
+        second = True
+        state = fresh({name: WeightedSum(gamma) for name in two_pass})
     if second:
         answers |= {name: rules[name].final(state["out"][name], state["theta"]) for name in two_pass}
     else:
@@ -426,16 +475,20 @@ def _columns(
     averages: dict[str, Tensor],
     point: Point | None,
 ) -> dict[str, Tensor]:
-    """Columns of one recorded step: values and measures of the iterate, the algorithm's own, values of averages.
+    """Columns of one recorded step: values and measures of the iterate, the algorithm's own, values of
+    averages.
 
-    `seen` are the values that the algorithm sees; `record.evaluate` replaces a sample's or an average's by exact ones
-    and keeps the Tchebycheff value of what was seen beside that of what is.
+    `seen` are the values that the algorithm sees; `record.evaluate` replaces a sample's or an average's by
+    exact ones and keeps the Tchebycheff value of what was seen beside that of what is.
     """
     M = oracle.spec.M
-    evaluate = job.config["record"]["evaluate"] or job.algorithm.transforms  # a transformed value is no objective
+    # a transformed value is no objective
+    evaluate = job.config["record"]["evaluate"] or job.algorithm.transforms
     values = oracle.exact(theta) if evaluate else seen
     own = bool(job.config["record"]["measures"])
-    columns = _measured("last", oracle, job, theta, values, point, own) | _report(job, values[:, :M], alg, "last/")
+    columns = _measured("last", oracle, job, theta, values, point, own) | _report(
+        job, values[:, :M], alg, "last/"
+    )
     if job.config["record"]["evaluate"] and oracle.ideal is not None:
         columns["last/tchebycheff_seen"] = _tchebycheff(oracle, job, seen)
     for name, average in averages.items():
@@ -453,15 +506,21 @@ def _measured(
     own: bool = True,
 ) -> dict[str, Tensor]:
     """f, g and the measures that follow from them, with the name of the output rule in front."""
-    M, N = oracle.spec.M, oracle.spec.N
+    M = oracle.spec.M
+    N = oracle.spec.N
     out = {"f": values[:, :M]} | ({"g": values[:, M:]} if N else {})
-    return {f"{name}/{key}": value for key, value in (out | _measures(oracle, job, theta, values, point, own)).items()}
+    return {
+        f"{name}/{key}": value
+        for key, value in (out | _measures(oracle, job, theta, values, point, own)).items()
+    }
 
 
 def _measures(
     oracle: Oracle, job: Job, theta: Tensor, values: Tensor, point: Point | None = None, own: bool = True
 ) -> dict[str, Tensor]:
-    """violation = max(0, max_j g_j), the Tchebycheff value where there is an ideal point, and, if `own`, the problem's."""
+    """violation = max(0, max_j g_j), the Tchebycheff value where there is an ideal point, and, if `own`,
+    the problem's.
+    """
     out = {}
     if oracle.spec.N:
         out["violation"] = values[:, oracle.spec.M :].amax(1).clamp_min(0.0)
@@ -510,8 +569,8 @@ def _finish(
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     meta = {
         **provenance.stamp(job.device),
-        "execution": f"one batch of {len(job.runs)} runs on {job.device}, {torch.get_num_threads()} thread(s), "
-        f"{job.problem.strategy(job.device)}",
+        "execution": f"one batch of {len(job.runs)} runs on {job.device}, {torch.get_num_threads()} "
+        f"thread(s), {job.problem.strategy(job.device)}",
         **job.problem.facts(job.runs),
         # workers of the sweep on this machine (under Slurm 1): neighbours may cost time
         "at_once": int(os.environ.get(PARALLEL) or 1),
@@ -539,8 +598,9 @@ def _finish(
 
 
 def _hypervolumes(job: Job, frames: list[pd.DataFrame]) -> dict[str, Any] | None:
-    """Per output rule and seed, of the finished runs of all preferences, with the reference point used; else None: one
-    preference makes no front, and of a job that varies hyper-parameters each would have its own."""
+    """Per output rule and seed, of the finished runs of all preferences, with the reference point used; else
+    None: one preference makes no front, and of a job that varies hyper-parameters each would have its own.
+    """
     ref = job.problem.ref_point
     if ref is None or len(job.runs.all) < 2 or job.varied:
         return None
@@ -554,12 +614,16 @@ def _hypervolumes(job: Job, frames: list[pd.DataFrame]) -> dict[str, Any] | None
     return out
 
 
-def _rows(job: Job, oracle: Oracle, output: str, theta: Tensor, state: dict[str, Any], spent: float) -> pd.DataFrame:
+def _rows(
+    job: Job, oracle: Oracle, output: str, theta: Tensor, state: dict[str, Any], spent: float
+) -> pd.DataFrame:
     """One row per run for one output rule."""
-    M, runs = oracle.spec.M, job.runs
+    M = oracle.spec.M
+    runs = job.runs
     values = oracle.exact(theta)
     F = values[:, :M].cpu().to(torch.float64)
-    w, v = runs.weights, ray(runs.weights)
+    w = runs.weights
+    v = ray(runs.weights)
     data: dict[str, Any] = {"run": range(len(runs)), "seed": runs.seeds.numpy(), "output": output}
     data |= {name: values.numpy() for name, values in job.varied.items()}
     data |= {f"preference_{m + 1}": w[:, m].numpy() for m in range(M)}

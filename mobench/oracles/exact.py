@@ -1,4 +1,6 @@
-"""Exact oracle: full-sample values and gradients; closed-form rows where the problem has them, else autodiff."""
+"""Exact oracle: full-sample values and gradients; closed-form rows where the problem has them,
+else autodiff.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from mobench.core.oracle import Oracle, Spec, State
 from mobench.core.point import GraphPoint, Linear, LinearPoint, Point, TablePoint
 from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
-from mobench.errors import JoinError
+from mobench.errors import CompatibilityError
 
 
 class OfProblem(Oracle):
@@ -41,14 +43,18 @@ class OfProblem(Oracle):
 
 
 class Exact(OfProblem):
-    """values f(theta), rows = Jacobian of f at theta. A second sample would equal the first, so it gives one."""
+    """values f(theta), rows = Jacobian of f at theta.
+
+    A second sample would equal the first, so it gives one.
+    """
 
     def __init__(self, problem: Problem, runs: Runs) -> None:
         refuse_unfit(problem, "exact")
         if not problem.whole:
-            raise JoinError(
-                f"oracle=exact would need a graph of all samples of {type(problem).__name__}, which does not fit into "
-                f"memory. Choose oracle={'epochs' if problem.grouped else 'minibatch'} (or a protocol that does)."
+            raise CompatibilityError(
+                f"oracle=exact would need a graph of all samples of {type(problem).__name__}, which does not "
+                f"fit into memory. Choose oracle={'epochs' if problem.grouped else 'minibatch'} (or a "
+                "protocol that does)."
             )
         self.problem = problem.bind(runs)
         self.spec = problem_spec(problem, len(runs), samples=1)
@@ -58,16 +64,18 @@ class Exact(OfProblem):
 
 
 def refuse_unfit(problem: Problem, oracle: str) -> None:
-    """Raise JoinError for a problem whose data lie with clients, or whose lower level has no closed form."""
+    """Raise CompatibilityError for a problem whose data lie with clients,
+    or whose lower level has no closed form.
+    """
     if isinstance(problem, Bilevel) and not problem.whole:
-        raise JoinError(
-            f"oracle={oracle} does not solve the lower level of {type(problem).__name__}. Choose oracle=hypergradient (moco: its "
-            f"running averages), or oracle=value_gap for algorithm=forum."
+        raise CompatibilityError(
+            f"oracle={oracle} does not solve the lower level of {type(problem).__name__}. Choose "
+            f"oracle=hypergradient (moco: its running averages), or oracle=value_gap for algorithm=forum."
         )
     if problem.by_clients:
-        raise JoinError(
-            f"oracle={oracle} does not know the clients of {type(problem).__name__}, who hold its data. Choose "
-            f"oracle=local_steps (oracle.local_steps=1 gives plain gradients), or protocol=federated."
+        raise CompatibilityError(
+            f"oracle={oracle} does not know the clients of {type(problem).__name__}, who hold its data. "
+            f"Choose oracle=local_steps (oracle.local_steps=1 gives plain gradients), or protocol=federated."
         )
 
 
@@ -79,7 +87,7 @@ def problem_spec(problem: Problem, R: int, samples: int) -> Spec:
         N=problem.n_constraints,
         P=problem.dim,
         X=problem.X,
-        provides=frozenset({"rows", "push", "hvp"} if problem.twice else {"rows", "push"}),
+        provides=frozenset({"jacobian", "jvp", "hvp"} if problem.twice else {"jacobian", "jvp"}),
         samples=samples,
         positive=problem.positive,
         constraint_kind=problem.constraint_kind,

@@ -23,10 +23,11 @@ Real = float | int
 
 
 class ValueGap(OfBilevel):
-    """First-order oracle of both levels: the decision variables are (x, y), all blocks of y behind x, and the gap is the one
-    constraint (kind "gap"). y~ is held fixed in its gradient.
+    """First-order oracle of both levels: the decision variables are (x, y), all blocks of y behind x, and the
+    gap is the one constraint (kind "gap"). y~ is held fixed in its gradient.
 
-    Exact values, and final rows, are phi(x) at the exact y*(x), like those of oracle=hypergradient, and the gap of (x, y).
+    Exact values, and final rows, are phi(x) at the exact y*(x), like those of oracle=hypergradient, and the
+    gap of (x, y).
 
     Parameters: inner_steps: D. inner_step: alpha.
     Source: FORUM (Ye et al. 2024), as compared in the multi-objective bilevel learning paper.
@@ -36,7 +37,7 @@ class ValueGap(OfBilevel):
         self._bind(problem, runs, inner_steps, inner_step, None, "value_gap")
         spec = problem_spec(self.problem, len(runs), samples=1)
         P = spec.P + self.problem.blocks * self.problem.lower_dim
-        self.spec = replace(spec, N=1, P=P, provides=frozenset({"rows", "push"}), constraint_kind="gap")
+        self.spec = replace(spec, N=1, P=P, provides=frozenset({"jacobian", "jvp"}), constraint_kind="gap")
 
     def initial(self, runs: Runs) -> Float[Tensor, "R P"]:
         return torch.cat([self.problem.initial(runs), self.start.cpu().flatten(1)], dim=1)
@@ -61,8 +62,10 @@ class ValueGap(OfBilevel):
             else:
                 own = torch.arange(M, device=theta.device)
                 parts[:, own, own] = slopes
-            upper = torch.cat([view.rows(y, []), parts.flatten(2)], dim=2)
-            lower = torch.cat([view.lower_x(y) - view.lower_x(near), view.lower_gradient(y).flatten(1)], dim=1)
+            upper = torch.cat([view.jacobian(y, []), parts.flatten(2)], dim=2)
+            lower = torch.cat(
+                [view.lower_x(y) - view.lower_x(near), view.lower_gradient(y).flatten(1)], dim=1
+            )
             return torch.cat([upper, lower.unsqueeze(1)], dim=1)
 
         return TablePoint(theta, self.spec.X, self.spec.M, {}, torch.cat([F, gap.unsqueeze(1)], dim=1), rows)

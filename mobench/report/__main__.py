@@ -31,9 +31,12 @@ def renew(path: Path, table: str) -> None:
         MobenchError: a marker is missing.
     """
     text = path.read_text()
-    begin, end = text.find(MARKERS[0]), text.find(MARKERS[1])
+    begin = text.find(MARKERS[0])
+    end = text.find(MARKERS[1])
     if begin < 0 or end < begin:
-        raise MobenchError(f"{path} lacks the markers {MARKERS[0]} and {MARKERS[1]} (in this order); put them back.")
+        raise MobenchError(
+            f"{path} lacks the markers {MARKERS[0]} and {MARKERS[1]} (in this order); put them back."
+        )
     write_atomic(path, (text[: begin + len(MARKERS[0])] + "\n" + table + text[end:]).encode())
 
 
@@ -47,7 +50,9 @@ def complete(outputs: Path | None, expected: Iterable[str]) -> None:
 
     root = (outputs or outputs_root()) / "artifacts"
     undrawn = [
-        id for id in drawings() if not ((outputs or outputs_root()) / KEPT / "artifacts" / id / "claims.json").exists()
+        id
+        for id in drawings()
+        if not ((outputs or outputs_root()) / KEPT / "artifacts" / id / "claims.json").exists()
     ]
     if undrawn:
         raise MobenchError(
@@ -69,7 +74,9 @@ def complete(outputs: Path | None, expected: Iterable[str]) -> None:
 def main(argv: list[str] | None = None) -> int:
     """Builds the requested pages, prints their paths and returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m mobench.report", description=__doc__)
-    parser.add_argument("--outputs", type=Path, help="the outputs folder (default: $MOBENCH_OUTPUTS, else outputs)")
+    parser.add_argument(
+        "--outputs", type=Path, help="the outputs folder (default: $MOBENCH_OUTPUTS, else outputs)"
+    )
     parser.add_argument("--results", type=Path, metavar="FILE", help="also write the results as Markdown")
     parser.add_argument("--summary", action="store_true", help="only print the short Markdown table")
     parser.add_argument(

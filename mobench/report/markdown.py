@@ -1,4 +1,7 @@
-"""The same results as Markdown: the documentation's page, the table of papers, a line per artifact. No date inside."""
+"""The same results as Markdown: the documentation's page, the table of papers, a line per artifact.
+
+No date inside.
+"""
 
 from __future__ import annotations
 
@@ -63,12 +66,17 @@ LEGEND = ", ".join(f"{v.symbol} {v.name}" for v in VERDICTS.values() if v.key in
 
 
 def papers_markdown(root: Path | None = None, expected: Sequence[str] = ()) -> str:
-    """A line per paper: what `make reproduce` prints, what kept rows say, the command that draws all of its artifacts."""
+    """A line per paper: what `make reproduce` prints, what kept rows say,
+    the command that draws all of its artifacts.
+    """
     site = artifacts(root or outputs_root(), expected)
     scales = ", ".join(_scales(site.entries)) or "–"
     kept = ", ".join(_scales(site.kept)) or "–"
     lines = [
-        f"| paper | artifacts | `make reproduce` ({scales} scale) | kept rows ({kept} scale) | own checks | command |",
+        (
+            f"| paper | artifacts | `make reproduce` ({scales} scale) | kept rows ({kept} scale) | own "
+            "checks | command |"
+        ),
         "| --- | ---: | --- | --- | --- | --- |",
     ]
 
@@ -80,7 +88,9 @@ def papers_markdown(root: Path | None = None, expected: Sequence[str] = ()) -> s
 
     for paper in site.papers:
         known = len(paper.entries) + len(paper.waiting)
-        lines.append(line(_md(paper.short), known, paper.entries, paper.kept, f"mobench +experiment={paper.id}/all"))
+        lines.append(
+            line(_md(paper.short), known, paper.entries, paper.kept, f"mobench +experiment={paper.id}/all")
+        )
     known = sum(len(p.entries) + len(p.waiting) for p in site.papers)
     lines.append(line("**all**", known, site.entries, site.kept, "make reproduce"))
     return "\n".join([*lines, "", f"{LEGEND}. {COUNTED}"]) + "\n"
@@ -92,7 +102,9 @@ def _scales(entries: Iterable[Entry]) -> list[str]:
 
 
 def paper_markdown(id: str, root: Path | None = None, expected: Sequence[str] = ()) -> str:
-    """A line per artifact of one paper and scale: what it is, its verdicts, what it took to run and draw, its command."""
+    """A line per artifact of one paper and scale: what it is, its verdicts, what it took to run and draw,
+    its command.
+    """
     site = artifacts(root or outputs_root(), expected)
     lines = [
         "| artifact | title | scale | claims | checks | time | command |",
@@ -126,7 +138,9 @@ def _summary(site: Site) -> str:
             state = "" if entry.built else " (not drawn yet)"
             state = " (damaged: see the report)" if entry.problems else state
             scale = f"{entry.scale}{', kept rows' if entry.kept else ''}"
-            lines.append(f"| {_md(entry.id)}{state} | {scale} | {' | '.join(cells)} | {_code(entry.command)} |")
+            lines.append(
+                f"| {_md(entry.id)}{state} | {scale} | {' | '.join(cells)} | {_code(entry.command)} |"
+            )
     total = [str(n) for v, n in site.counts if v is not UNREADABLE]
     lines.append(f"| **all** | {', '.join(_scales(site.entries))} | {' | '.join(total)} | `make reproduce` |")
     if site.kept:
@@ -147,7 +161,10 @@ def verdicts(root: Path | None = None) -> list[dict[str, Any]]:
 
 
 def results_markdown(root: Path | None = None, expected: Sequence[str] = ()) -> str:
-    """The results page of the documentation: every claim with its verdict, and why some fail. No date inside."""
+    """The results page of the documentation: every claim with its verdict, and why some fail.
+
+    No date inside.
+    """
     site = artifacts(root or outputs_root(), expected)
     lines = [
         "# Results",
@@ -179,7 +196,9 @@ def results_markdown(root: Path | None = None, expected: Sequence[str] = ()) -> 
             lines += ["| artifact | claim | published | measured | verdict | command |", "|" + " --- |" * 6]
             for entry in entries:
                 for c in entry.claims:
-                    cells = [_md(x) for x in (entry.id, c.statement, c.published, c.measured, _mark(c.verdict))]
+                    cells = [
+                        _md(x) for x in (entry.id, c.statement, c.published, c.measured, _mark(c.verdict))
+                    ]
                     lines.append(f"| {' | '.join(cells)} | {_code(entry.command)} |")
                 if not entry.claims:
                     why = (
@@ -209,7 +228,9 @@ def results_markdown(root: Path | None = None, expected: Sequence[str] = ()) -> 
                 for e, c in failing
             ]
             lines.append("")
-        shown = [(e, id, claims) for e in (*paper.entries, *paper.kept) for id, claims in e.references.items()]
+        shown = [
+            (e, id, claims) for e in (*paper.entries, *paper.kept) for id, claims in e.references.items()
+        ]
         if shown:
             lines += ["Claims that are shown here and judged in another artifact:", ""]
             lines += [

@@ -19,7 +19,8 @@ def runtime(entry: Entry, site: Site) -> list[tuple[str, str]]:
         whole = duration(entry.origin.get("seconds_jobs"))
         return [("Jobs", f"{whole} in total when it was drawn (the job folders are missing), {drawing}")]
     timed = [job for job in jobs if job.seconds is not None]
-    cpu, gpu = [job for job in timed if not job.on_gpu], [job for job in timed if job.on_gpu]
+    cpu = [job for job in timed if not job.on_gpu]
+    gpu = [job for job in timed if job.on_gpu]
     lines = []
     if cpu:
         lines.append((_cores(cpu), f"{_sum(cpu)}, {drawing}"))
@@ -27,7 +28,8 @@ def runtime(entry: Entry, site: Site) -> list[tuple[str, str]]:
             lines.append(("Two workers", "the same, because its jobs are timed and run one after another"))
         elif len(cpu) > 1 and not gpu:
             times = [job.seconds or 0.0 for job in cpu]
-            both, longest = duration(two_workers(times)), duration(max(times))
+            both = duration(two_workers(times))
+            longest = duration(max(times))
             lines.append(
                 ("Two workers", f"about {both} for the jobs in the listed order; the longest job takes {longest}")
             )
@@ -68,5 +70,6 @@ def _cores(jobs: Sequence[Job]) -> str:
         return "One core"
     if not threads:
         return "CPU"
-    low, high = min(threads), max(threads)
+    low = min(threads)
+    high = max(threads)
     return f"{low} threads" if low == high else f"{low} to {high} threads"

@@ -97,7 +97,8 @@ def fact(key: str, value: Any) -> str:
             else "; ".join(f"seed {k}: {v}" for k, v in each.items())
         )
     if key.endswith("size") and isinstance(value, list) and value and all(isinstance(v, int) for v in value):
-        low, high = min(value), max(value)
+        low = min(value)
+        high = max(value)
         return f"{sum(value)} in {len(value)} parts of {low}" + (f" to {high}" if high > low else "")
     said = ", ".join(map(str, value)) if isinstance(value, list) and value else text(value)
     return said if len(said) <= 200 else f"{said[:190]} …"
@@ -108,13 +109,17 @@ def slug(value: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", value.lower()).strip("-") or "unnamed"
 
 
-_GLUED = re.compile(r"[+−-]?\d[\d.]* ?± ?[\d.]+|[<>≤≥≈±] ?[+−-]?\d[\w.%°·+−-]{0,12}|[+−-]?\d[\d.]*[eE][+-]?\d+")
+_GLUED = re.compile(
+    r"[+−-]?\d[\d.]* ?± ?[\d.]+|[<>≤≥≈±] ?[+−-]?\d[\w.%°·+−-]{0,12}|[+−-]?\d[\d.]*[eE][+-]?\d+"
+)
 
 
 def glue(value: str) -> Markup:
     """Escapes text and keeps its numbers on one line: `< 1e-3`, `± 0.2`."""
     out, at = Markup(""), 0
     for match in _GLUED.finditer(value):
-        out += Markup.escape(value[at : match.start()]) + Markup('<span class="nb">{}</span>').format(match[0])
+        out += Markup.escape(value[at : match.start()]) + Markup('<span class="nb">{}</span>').format(
+            match[0]
+        )
         at = match.end()
     return out + Markup.escape(value[at:])

@@ -18,8 +18,8 @@ from tests.benchmarks.surrogates import Row as Surrogates
 
 plt = style.plt
 
-# Authors' code, ms CPU per iteration and run, n = 20, and LibMOON, ms per epoch for all of 10 preferences: both measured
-# by others on a comparable 2-core machine.
+# Authors' code, ms CPU per iteration and run, n = 20, and LibMOON, ms per epoch for all of 10 preferences:
+# both measured by others on a comparable 2-core machine.
 AUTHORS_MS = {"ferero": 2.1, "ferero_pgd": 2.1, "epo": 4.4, "mgda": 0.48, "pmtl": 0.38, "ls": 0.24}
 LIBMOON_MS = {"epo": 50.9, "pmtl": 7.4, "mgda": 4.2, "tch": 4.5}
 TITLES = {
@@ -40,7 +40,9 @@ TITLES = {
 
 @dataclass(frozen=True)
 class Aim:
-    """`factor` times faster than `quoted` ms per iteration (of one run, or of all 10 preferences for LibMOON)."""
+    """`factor` times faster than `quoted` ms per iteration (of one run, or of all 10 preferences for
+    LibMOON).
+    """
 
     line: str
     R: int
@@ -72,7 +74,8 @@ def judge(lines: dict[str, Line]) -> list[dict[str, Any]]:
             continue
         batch = line.batch[aim.R]
         quoted_batch = aim.quoted * (1 if aim.whose == "LibMOON" else aim.R)
-        measured, quoted = aim.R * line.authors.over(batch), quoted_batch / (1e3 * batch.least)
+        measured = aim.R * line.authors.over(batch)
+        quoted = quoted_batch / (1e3 * batch.least)
         out.append(
             {
                 "line": aim.line,
@@ -176,7 +179,9 @@ def markdown(
     """The whole report."""
     sizes = settings["sizes"]
     versions = ", ".join(
-        f"{k} {v}" for k, v in machine["versions"].items() if k in ("python", "torch", "numpy", "scipy", "cvxpy")
+        f"{k} {v}"
+        for k, v in machine["versions"].items()
+        if k in ("python", "torch", "numpy", "scipy", "cvxpy")
     )
     sha = (machine["git_sha"] or "unknown")[:10] + (" with local changes" if machine["git_dirty"] else "")
     parts = [
@@ -229,7 +234,12 @@ def markdown(
         "LibMOON's PMGDA (9.3 ms) has no counterpart in mobench.",
         "## Microseconds per iteration of the batch",
         table(
-            ["algorithm", *[f"R = {R}" for R in sizes], f"R = {sizes[-1]} / R = {sizes[0]}", "failed solves (R = 10)"],
+            [
+                "algorithm",
+                *[f"R = {R}" for R in sizes],
+                f"R = {sizes[-1]} / R = {sizes[0]}",
+                "failed solves (R = 10)",
+            ],
             [
                 [
                     TITLES.get(name, name),
@@ -270,7 +280,9 @@ def markdown(
     if figure:
         parts.append(f"![Microseconds per iteration and run against the number of runs]({figure})")
     if left_out:
-        parts.append("Not measured: " + "; ".join(f"`{name}` ({why})" for name, why in left_out.items()) + ".")
+        parts.append(
+            "Not measured: " + "; ".join(f"`{name}` ({why})" for name, why in left_out.items()) + "."
+        )
     if rows:
         ours = list(rows[0].batch)
         parts += [
@@ -350,7 +362,9 @@ def _met(ratio: dict[int, float], aims: dict[int, float]) -> str:
 
 
 def draw(lines: dict[str, Line], path: Path) -> None:
-    """Small multiples, one per algorithm: cost per iteration and run against R; one run at a time as dashed lines."""
+    """Small multiples, one per algorithm: cost per iteration and run against R;
+    one run at a time as dashed lines.
+    """
     shown = {name: line for name, line in lines.items() if name != "loop"}
     columns = min(4, len(shown))
     figure, axes = style.panels(math.ceil(len(shown) / columns), columns, size=2.3, sharex=True, sharey=True)
@@ -368,7 +382,13 @@ def draw(lines: dict[str, Line], path: Path) -> None:
         )
         if "loop" in lines:
             alone = lines["loop"].batch
-            ax.plot(sizes, [1e6 * alone[R].least / R for R in sizes], ":", color=style.GREY, label="the loop alone")
+            ax.plot(
+                sizes,
+                [1e6 * alone[R].least / R for R in sizes],
+                ":",
+                color=style.GREY,
+                label="the loop alone",
+            )
         for sample, color, label in (
             (line.plain, style.GREEN, "plain NumPy/SciPy, one run"),
             (line.authors, style.RED, "authors-style, one run"),
