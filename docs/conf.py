@@ -53,7 +53,7 @@ REPOSITORY = "https://github.com/mobench/mobench/blob/main/"
 
 
 def redirect_links(app: Sphinx, page: str, source: list[str]) -> None:
-    """Redirects links that leave this folder to a page of the site if there is one, otherwise to the repository."""
+    """Redirects links that leave this folder to a page of the site, or else to the repository."""
     text = source[0]
     if f"{page}.md" in PAGES.values():  # its links are relative to the top folder
         text = text.replace("](docs/", "](")

@@ -1,7 +1,7 @@
-"""Builds the pages of the reference: the modules of each package with their docstrings, and the options of the YAML files.
+"""Builds the pages of the reference: modules with their docstrings, and the options of the YAML files.
 
-Docstrings are plain text with equations aligned by spaces. `docstring` converts them to reStructuredText: aligned lines
-are kept, and everything else becomes prose in which only `code` is interpreted.
+Docstrings are plain text with equations aligned by spaces. `docstring` converts them to reStructuredText:
+aligned lines are kept, and everything else becomes prose in which only `code` is interpreted.
 """
 
 from __future__ import annotations
@@ -22,11 +22,17 @@ PACKAGES = {
     "algorithms": ("Algorithms", "One method per file. The fields of a class are the keys of its YAML file."),
     "problems": ("Problems", "Objectives, constraints, exact fronts and reference points."),
     "oracles": ("Oracles", "Access to a problem: exact, by samples, by running averages, by hypergradients."),
-    "constraints": ("Constraint families", "Wrappers that add constraints g <= 0 to any problem: `constraint=`."),
+    "constraints": (
+        "Constraint families",
+        "Wrappers that add constraints g <= 0 to any problem: `constraint=`.",
+    ),
     "spaces": ("Decision spaces", "Wrappers that change the decision variables of any problem: `space=`."),
     "subproblems": ("Subproblems", "Batched solvers with certificates; they do not depend on algorithms."),
     "metrics": ("Metrics", "Hypervolume, distances, stationarity."),
-    "core": ("Core", "Points, oracles, algorithms, output rules, preferences, randomness, compatibility and the loop."),
+    "core": (
+        "Core",
+        "Points, oracles, algorithms, output rules, preferences, randomness, compatibility and the loop.",
+    ),
     "kernels": ("Kernels", "Hand-derived derivatives of networks for CPUs."),
     "models": ("Models", "Networks as functions of stacked parameters (R, P)."),
     "data": ("Data", "Data sets: downloading, checking, caching, partitions over clients."),
@@ -141,8 +147,10 @@ def choices() -> str:
 
 
 def comment(text: str) -> str:
-    """Returns the opening comment of a YAML file, or, without `_target_`, the comment after its first value."""
-    lines = [line[1:].strip() for line in text.splitlines() if line.startswith("#") and "@package" not in line]
+    """Returns the opening comment of a YAML file, or, without `_target_`, that after its first value."""
+    lines = [
+        line[1:].strip() for line in text.splitlines() if line.startswith("#") and "@package" not in line
+    ]
     if lines and text.lstrip().startswith("#"):
         return re.split(r"(?<=[.])(?<!al\.)\s", " ".join(lines), maxsplit=1)[0]
     match = re.search(r"\S +# *(.*)", text) if "_target_" not in text else None

@@ -351,7 +351,10 @@ def test_timed_jobs_are_not_shared_by_workers(outputs: Path) -> None:
     site = collect(outputs)
     entry = next(e for e in site.entries if e.id == "ferero/fig10")
     entry.origin["alone"] = True
-    assert dict(runtime(entry, site))["Two workers"] == "the same, because its jobs are timed and run one after another"
+    assert (
+        dict(runtime(entry, site))["Two workers"]
+        == "the same, because its jobs are timed and run one after another"
+    )
 
 
 def test_expected_runtime_is_what_rows_know(outputs: Path) -> None:
@@ -374,7 +377,10 @@ def test_expected_runtime_is_what_rows_know(outputs: Path) -> None:
     site = collect(outputs)
     (lost,) = [e for e in site.entries if e.id == "ferero/fig10"]
     assert runtime(lost, site) == [
-        ("Jobs", "1 min 15 s in total when it was drawn (the job folders are missing), then 0.5 s for drawing")
+        (
+            "Jobs",
+            "1 min 15 s in total when it was drawn (the job folders are missing), then 0.5 s for drawing",
+        )
     ]
     build()
     assert "1 min 15 s in total when it was drawn" in opened(outputs, "artifacts/ferero/fig10.html").text
@@ -409,7 +415,11 @@ def test_damaged_folders_are_shown_with_the_reason(outputs: Path) -> None:
     [
         ("claims.json", b"{}", "claims.json holds dict, expected a list of claims"),
         ("claims.json", b"\xff\xfe", "claims.json cannot be read"),
-        ("claims.json", b'[{"id": "a", "verdict": "reproduced"}, 3]', "claim 1 lacks statement, published, measured"),
+        (
+            "claims.json",
+            b'[{"id": "a", "verdict": "reproduced"}, 3]',
+            "claim 1 lacks statement, published, measured",
+        ),
         ("claims.json", b"[3]", "claim 1 is not an object"),
         ("provenance.json", b"[]", "provenance.json holds list"),
         ("figure.png", b"GIF89a", "figure.png cannot be shown: it is not a PNG file"),
@@ -625,7 +635,8 @@ def test_page_of_a_job(outputs: Path) -> None:
         "b" * 40,
         "outputs/runs/vlmop2-epo-aaaaaaaaaa/final.csv",
         "In all rows: seed 0 status done",
-        "Settings that differ from those of other jobs of ferero/fig10 : algorithm.step_size 12.5 Full configuration",
+        "Settings that differ from those of other jobs of ferero/fig10 : algorithm.step_size 12.5 Full "
+        "configuration",
         "_target_: mobench.algorithms.epo.EPO",
         "steps: 100",
     ):

@@ -56,8 +56,8 @@ def complete(outputs: Path | None, expected: Iterable[str]) -> None:
     ]
     if undrawn:
         raise MobenchError(
-            f"--results, --readme and --papers also need the artifacts of the kept rows; missing: {', '.join(undrawn)}. Run "
-            f"`make kept` first (the report itself was built)."
+            "--results, --readme and --papers also need the artifacts of the kept rows; missing: "
+            f"{', '.join(undrawn)}. Run `make kept` first (the report itself was built)."
         )
     missing = []
     for id in expected:
@@ -66,8 +66,8 @@ def complete(outputs: Path | None, expected: Iterable[str]) -> None:
             missing.append(id)
     if missing:
         raise MobenchError(
-            f"--results, --readme and --papers need every artifact at laptop or paper scale; missing: {', '.join(missing)}. Run "
-            f"`make reproduce` first (the report itself was built)."
+            "--results, --readme and --papers need every artifact at laptop or paper scale; missing: "
+            f"{', '.join(missing)}. Run `make reproduce` first (the report itself was built)."
         )
 
 

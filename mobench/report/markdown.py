@@ -61,7 +61,9 @@ def results_summary_markdown(root: Path | None = None, expected: Sequence[str] =
     return _summary(artifacts(root or outputs_root(), expected))
 
 
-COUNTED = "Each claim is counted once. Own checks are this project's consistency checks; no paper claims them."
+COUNTED = (
+    "Each claim is counted once. Own checks are this project's consistency checks; no paper claims them."
+)
 LEGEND = ", ".join(f"{v.symbol} {v.name}" for v in VERDICTS.values() if v.key in CLAIMS)
 
 
@@ -169,14 +171,14 @@ def results_markdown(root: Path | None = None, expected: Sequence[str] = ()) -> 
     lines = [
         "# Results",
         "",
-        "Do not edit this page. `make report` writes it from `outputs/artifacts/`, which `make reproduce` draws, and "
-        "`outputs/kept/`, which `make kept` draws from rows that come with the repository. "
+        "Do not edit this page. `make report` writes it from `outputs/artifacts/`, which `make reproduce` "
+        "draws, and `outputs/kept/`, which `make kept` draws from rows that come with the repository. "
         "`outputs/report/index.html` shows the same results with figures, tables and provenance.",
         "",
-        f"`make reproduce`, {', '.join(_scales(site.entries)) or '–'} scale, {len(site.entries)} artifacts: {_tally(site.counts)}. "
-        f"Kept rows, {', '.join(_scales(site.kept)) or '–'} scale, {len(site.kept)} artifacts: {_tally(site.kept_counts)}. "
-        "Each claim is judged in one artifact, and other artifacts refer to it. "
-        "Checks are this project's own; no paper claims them.",
+        f"`make reproduce`, {', '.join(_scales(site.entries)) or '–'} scale, {len(site.entries)} artifacts: "
+        f"{_tally(site.counts)}. Kept rows, {', '.join(_scales(site.kept)) or '–'} scale, {len(site.kept)} "
+        f"artifacts: {_tally(site.kept_counts)}. Each claim is judged in one artifact, and other artifacts "
+        "refer to it. Checks are this project's own; no paper claims them.",
         "",
         *[f"- **{_mark(v)}**: {v.meaning}." for v in VERDICTS.values()],
         "",
@@ -240,6 +242,11 @@ def results_markdown(root: Path | None = None, expected: Sequence[str] = ()) -> 
             lines.append("")
         damaged = [(e, p) for e in (*paper.entries, *paper.kept) for p in e.problems]
         if damaged:
-            lines += ["Files that could not be loaded:", "", *[f"- {_md(e.id)}: {_md(p)}" for e, p in damaged], ""]
+            lines += [
+                "Files that could not be loaded:",
+                "",
+                *[f"- {_md(e.id)}: {_md(p)}" for e, p in damaged],
+                "",
+            ]
         lines.pop()
     return "\n".join(lines) + "\n"

@@ -41,15 +41,20 @@ VERDICTS = {
     for v in (
         Verdict("yes", "reproduced", "✓", "measured, and within the tolerance that was fixed beforehand"),
         Verdict("part", "partial", "◐", "a part holds; the reason says which part does not"),
-        Verdict("no", "not reproduced", "✗", "measured, and it does not hold; the reason gives the likely cause"),
+        Verdict(
+            "no", "not reproduced", "✗", "measured, and it does not hold; the reason gives the likely cause"
+        ),
         Verdict(
             "skip",
             "inconclusive",
             "○",
-            "the run is too small or was cut short, or the paper's data are missing; the reason says what would settle it",
+            "the run is too small or was cut short, or the paper's data are missing; the reason says what "
+            "would settle it",
         ),
         Verdict("pass", "check passed", "•", "our own consistency check, which no paper claims"),
-        Verdict("fail", "check failed", "!", "our own consistency check fails; the reason gives the likely cause"),
+        Verdict(
+            "fail", "check failed", "!", "our own consistency check fails; the reason gives the likely cause"
+        ),
     )
 }
 UNREADABLE = Verdict("bad", "unreadable", "?", "the record of the claim is damaged; draw the artifact again")

@@ -1,4 +1,4 @@
-"""Reports how long the command of an artifact takes and on which device, as recorded in the rows of its jobs."""
+"""Reports how long the command of an artifact takes and on which device, as its jobs recorded it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ def runtime(entry: Entry, site: Site) -> list[tuple[str, str]]:
             both = duration(two_workers(times))
             longest = duration(max(times))
             lines.append(
-                ("Two workers", f"about {both} for the jobs in the listed order; the longest job takes {longest}")
+                (
+                    "Two workers",
+                    f"about {both} for the jobs in the listed order; the longest job takes {longest}",
+                )
             )
     if gpu:
         lines.append(("One GPU", _sum(gpu) if cpu else f"{_sum(gpu)}, {drawing}"))
@@ -39,9 +42,13 @@ def runtime(entry: Entry, site: Site) -> list[tuple[str, str]]:
         lines.append(("One GPU", "not measured, because none of its jobs ran on a GPU"))
     of = _jobs(len(jobs))
     if len(keys) > len(timed):
-        lines.append(("Unknown", f"the time of {_jobs(len(keys) - len(timed))}, whose folder or time is missing"))
+        lines.append(
+            ("Unknown", f"the time of {_jobs(len(keys) - len(timed))}, whose folder or time is missing")
+        )
     if kept := sum(job.kept for job in jobs):
-        lines.append(("Kept", f"the rows of {kept} of {of} come with the repository, so these jobs are not run again"))
+        lines.append(
+            ("Kept", f"the rows of {kept} of {of} come with the repository, so these jobs are not run again")
+        )
     if shared := sum(len(job.entries) > 1 for job in jobs):
         lines.append(("Shared", f"other artifacts share {shared} of {of}; a finished job is not run again"))
     return lines

@@ -48,7 +48,8 @@ def parsed(raw: str) -> tuple[list[str], list[list[str]]]:
     lines = [row for row in csv.reader(io.StringIO(raw), strict=True) if row]
     if not lines:
         raise ValueError("the file is empty")
-    head, body = lines[0], lines[1:]
+    head = lines[0]
+    body = lines[1:]
     for i, row in enumerate(body):
         if len(row) != len(head):
             raise ValueError(f"row {i + 1} has {len(row)} cells, the header has {len(head)}")

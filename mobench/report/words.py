@@ -53,7 +53,9 @@ def duration(seconds: Any) -> str:
 
 def moment(value: Any) -> str:
     """Formats an ISO time with a space and without seconds."""
-    return re.sub(r"^(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(?::\d\d(?:\.\d+)?)?(.*)$", r"\1 \2 \3", text(value)).strip()
+    return re.sub(
+        r"^(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(?::\d\d(?:\.\d+)?)?(.*)$", r"\1 \2 \3", text(value)
+    ).strip()
 
 
 _INTEGER = re.compile(r"[+-]?\d{1,15}")
@@ -86,8 +88,8 @@ def number(raw: str) -> str:
 def fact(key: str, value: Any) -> str:
     """Formats a fact that a problem records about its data.
 
-    A value that all seeds share is shown once, sizes per client are added up (`104 in 10 parts of 10 to 11`), and long
-    lists are truncated.
+    A value that all seeds share is shown once, sizes per client are added up (`104 in 10 parts of 10 to 11`),
+    and long lists are truncated.
     """
     if isinstance(value, dict):
         each = {k: fact(key, v) for k, v in value.items()}
@@ -116,7 +118,8 @@ _GLUED = re.compile(
 
 def glue(value: str) -> Markup:
     """Escapes text and keeps its numbers on one line: `< 1e-3`, `± 0.2`."""
-    out, at = Markup(""), 0
+    out = Markup("")
+    at = 0
     for match in _GLUED.finditer(value):
         out += Markup.escape(value[at : match.start()]) + Markup('<span class="nb">{}</span>').format(
             match[0]

@@ -198,11 +198,13 @@ def markdown(found: Overhead, table: Callable[..., str], number: Callable[[float
     ]
     return [
         "## Overhead outside the steps",
-        f"`mobench --help` takes {found.start.least:.2f} s (aim {START:g} s, {met(found.start.least, START)}). A job that is "
-        f"already finished takes {1000 * found.done.least:.1f} ms after imports (aim {1000 * DONE:g} ms, "
-        f"{met(found.done.least, DONE)}), and {1000 * found.planned.least:.1f} ms as an additional job of a sweep, including "
-        "its summary.",
-        "The table lists the median time of the last checkpoints of a run (atomic, with fsync), and its share of the time "
-        f"between two checkpoints at the default interval of {EVERY:g} s. Aim: {100 * SHARE:g} %.",
+        f"`mobench --help` takes {found.start.least:.2f} s (aim {START:g} s, "
+        f"{met(found.start.least, START)}). A job that is already finished takes "
+        f"{1000 * found.done.least:.1f} ms after imports (aim {1000 * DONE:g} ms, "
+        f"{met(found.done.least, DONE)}), and {1000 * found.planned.least:.1f} ms as an additional job of a "
+        "sweep, including its summary.",
+        "The table lists the median time of the last checkpoints of a run (atomic, with fsync), and its "
+        f"share of the time between two checkpoints at the default interval of {EVERY:g} s. Aim: "
+        f"{100 * SHARE:g} %.",
         table(["job", "MiB", "ms", "share", "aim"], rows),
     ]

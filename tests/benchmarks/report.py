@@ -187,19 +187,21 @@ def markdown(
     parts = [
         "# Performance",
         "Do not edit this page. `make benchmark` (`python -m tests.benchmarks`) writes it.",
-        f"{machine['device']}, {machine['cores']} cores, one thread. {machine['date'][:10]}, commit {sha}, {versions}.",
-        f"The problem is VLMOP2 with n = {N} in float64, with a closed-form Jacobian and without recording. Each case "
-        f"runs {settings['steps']} iterations from the default start with the step sizes of `conf/algorithm` and "
-        f"{PREFERENCES} preferences (R < {PREFERENCES} uses some of them, R > {PREFERENCES} more seeds; loops with one "
-        f"run at a time take those of R = 4 in turn). All cases alternate for {settings['rounds']} rounds. Every time is "
-        "the minimum over the rounds, and every ratio compares minima. On a shared machine, differences below 20 % are "
-        "not significant.",
+        f"{machine['device']}, {machine['cores']} cores, one thread. {machine['date'][:10]}, commit {sha}, "
+        f"{versions}.",
+        f"The problem is VLMOP2 with n = {N} in float64, with a closed-form Jacobian and without recording. "
+        f"Each case runs {settings['steps']} iterations from the default start with the step sizes of "
+        f"`conf/algorithm` and {PREFERENCES} preferences (R < {PREFERENCES} uses some of them, R > "
+        f"{PREFERENCES} more seeds; loops with one run at a time take those of R = 4 in turn). All cases "
+        f"alternate for {settings['rounds']} rounds. Every time is the minimum over the rounds, and every "
+        "ratio compares minima. On a shared machine, differences below 20 % are not significant.",
         "## Aims",
-        "*Authors-style* refers to our own loops in `tests/benchmarks/authors_style.py`, which handle one run at a time: "
-        "automatic differentiation with one backward pass per objective, and the subproblem in its published form (EPO: "
-        "CVXPY with HiGHS; FERERO: up to 250 cold projected gradient steps in NumPy; PMTL: Frank-Wolfe). They are "
-        "measured in the same session. *Quoted* refers to the authors' own code and LibMOON on another, comparable 2-core "
-        "machine; these times are for orientation and were not measured here. Times are ms per iteration of all R runs.",
+        "*Authors-style* refers to our own loops in `tests/benchmarks/authors_style.py`, which handle one "
+        "run at a time: automatic differentiation with one backward pass per objective, and the subproblem "
+        "in its published form (EPO: CVXPY with HiGHS; FERERO: up to 250 cold projected gradient steps in "
+        "NumPy; PMTL: Frank-Wolfe). They are measured in the same session. *Quoted* refers to the authors' "
+        "own code and LibMOON on another, comparable 2-core machine; these times are for orientation and "
+        "were not measured here. Times are ms per iteration of all R runs.",
         table(
             [
                 "method",
@@ -251,8 +253,8 @@ def markdown(
             ],
         ),
         "## Microseconds per iteration and run, compared with one run at a time",
-        "*Plain* refers to the NumPy/SciPy loops of `tests/reference` (closed-form gradients without automatic "
-        "differentiation; EPO uses SciPy's HiGHS).",
+        "*Plain* refers to the NumPy/SciPy loops of `tests/reference` (closed-form gradients without "
+        "automatic differentiation; EPO uses SciPy's HiGHS).",
         table(
             [
                 "algorithm",
@@ -287,9 +289,10 @@ def markdown(
         ours = list(rows[0].batch)
         parts += [
             "## Subproblems: solves per second",
-            "Batched and certified solves, compared with CVXPY with one parametrized (DPP) problem that is compiled once "
-            "and solved sequentially (CLARABEL; HiGHS for the LP). `qp` is FERERO's dual after elimination. The last "
-            "column is the largest difference between the two solutions (for the LP, between their values).",
+            "Batched and certified solves, compared with CVXPY with one parametrized (DPP) problem that is "
+            "compiled once and solved sequentially (CLARABEL; HiGHS for the LP). `qp` is FERERO's dual "
+            "after elimination. The last column is the largest difference between the two solutions (for "
+            "the LP, between their values).",
             table(
                 [
                     "subproblem",
@@ -317,10 +320,11 @@ def markdown(
         aims = {1: 1.0, 100: 50.0, 1000: 100.0}
         parts += [
             "## CSMOO's surrogate: microseconds per solve and run",
-            "Certified solves of consecutive surrogates from real trajectories (after 50 steps), started from the "
-            "multipliers of the previous step (cold: from ones). They are compared with CVXPY with one parametrized (DPP) "
-            "problem per shape (CLARABEL), solved sequentially and without a certificate. Aims: 1x at R = 1, 50x at "
-            "R = 100, 100x at R = 1000. The last column is the largest difference of the steps dx.",
+            "Certified solves of consecutive surrogates from real trajectories (after 50 steps), started "
+            "from the multipliers of the previous step (cold: from ones). They are compared with CVXPY "
+            "with one parametrized (DPP) problem per shape (CLARABEL), solved sequentially and without a "
+            "certificate. Aims: 1x at R = 1, 50x at R = 100, 100x at R = 1000. The last column is the "
+            "largest difference of the steps dx.",
             table(
                 [
                     "trajectory",
