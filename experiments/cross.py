@@ -25,9 +25,9 @@ from scipy import stats
 
 from mobench.artifacts import Artifact, JobRows, Runs, artifact
 from mobench.artifacts import style as st
-from mobench.artifacts.artifact import columns
 from mobench.config.schema import choices
 from mobench.jobs.job import build, load_class
+from mobench.jobs.store import columns
 from mobench.metrics import hypervolume
 
 FEASIBLE = 1e-3  # of max_j g_j: points beyond it do not count
