@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from mobench.artifacts import Artifact, claims, freshness
+from mobench.artifacts import Artifact, claims
 from mobench.artifacts.checks import AtMost, Graded, Undecided
 from mobench.artifacts.published import published
 from mobench.config.schema import conf_dir
@@ -50,7 +50,7 @@ def paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A paper "mine" with these texts."""
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/claims.yaml").write_text(TEXTS)
-    monkeypatch.setattr(freshness, "experiments", lambda: tmp_path)
+    monkeypatch.setattr(paths, "experiments", lambda: tmp_path)
     claims._file.cache_clear()
     return tmp_path / "mine/claims.yaml"
 
