@@ -284,8 +284,9 @@ def test_every_python_has_the_same_hash(tmp_path: Path) -> None:
     for name, text in STUBS.items():
         (tmp_path / "stubs" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "stubs" / name).write_text(text)
-    for name in ("fingerprint", "errors"):
-        shutil.copy(REPOSITORY / "mobench" / f"{name}.py", tmp_path / "stubs" / "mobench")
+    for name in ("jobs/fingerprint.py", "errors.py"):
+        (tmp_path / "stubs" / "mobench" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(REPOSITORY / "mobench" / name, tmp_path / "stubs" / "mobench" / name)
     found = {}
     for name in (sys.executable, *(f"python3.{k}" for k in (11, 12, 13, 14))):
         path = shutil.which(name)
