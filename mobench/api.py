@@ -25,7 +25,7 @@ from mobench.artifacts.artifact import JobRows
 from mobench.config import compose
 from mobench.errors import ConfigError, MobenchError, StoreError, suggest
 from mobench.jobs.fingerprint import Opaque, fingerprint
-from mobench.jobs.runner import run_job
+from mobench.jobs.run import run_job
 from mobench.jobs.store import JobFolder
 from mobench.problems.own import Function, Functions, Own, serving
 from mobench.system.paths import outputs_root, results_root

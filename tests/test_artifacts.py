@@ -123,7 +123,7 @@ def test_one_artifact(mobench: Run) -> None:
     # an artifact whose job fails is not drawn, and the older one stays as it is
     bad = pytest.MonkeyPatch()
     try:
-        bad.setattr("mobench.jobs.runner._train", explode_for("scale_2"))
+        bad.setattr("mobench.jobs.run.train", explode_for("scale_2"))
         failing = mobench(*FIG7, "rerun=true")
     finally:
         bad.undo()
@@ -135,14 +135,14 @@ def test_one_artifact(mobench: Run) -> None:
 
 def explode_for(name: str) -> Any:
     """A stand-in for the training loop that fails for one job."""
-    from mobench.jobs import runner
+    from mobench.jobs import train as training
 
-    original = runner._train
+    original = training.train
 
-    def train(job: Any, *args: Any) -> None:
+    def train(job: Any, *args: Any) -> Any:
         if job.config["artifact"]["job"] == name:
             raise ArithmeticError("no luck")
-        original(job, *args)
+        return original(job, *args)
 
     return train
 
@@ -264,7 +264,7 @@ def test_jobs_know_their_neighbours(tmp_path: Path) -> None:
 def test_timed_jobs_are_read_where_all_were_kept(mobench: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows in outputs never count; rows that come with the project do, if they come all together and nothing else is there."""
     results = tmp_path / "results"
-    for module in ("mobench.jobs.runner", "mobench.keep", "mobench.artifacts.freshness"):
+    for module in ("mobench.jobs.run", "mobench.cli.keep", "mobench.artifacts.freshness"):
         monkeypatch.setattr(f"{module}.results_root", lambda: results)
     command = ("+experiment=mlm_cmoo/table1", "scale=smoke", "logger=local", "progress=false")
     first = mobench(*command)

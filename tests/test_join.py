@@ -29,9 +29,11 @@ from mobench.core.compatibility import check, reasons
 from mobench.core.output import make_output
 from mobench.core.preferences import spread
 from mobench.errors import CompatibilityError, ConfigError
-from mobench.jobs.job import Job, load_class, make_job, parameters
+from mobench.jobs.build import make_job
+from mobench.jobs.job import Job
 from mobench.jobs.rehearsal import rehearse
-from mobench.jobs.runner import folder_of
+from mobench.jobs.run import folder_of
+from mobench.jobs.targets import load_class, parameters
 from mobench.oracles import Exact, Minibatch
 from mobench.problems import DTLZ2, VLMOP2, LeastSquares
 from mobench.sweep import sweeper

@@ -17,8 +17,8 @@ from hydra.plugins.sweeper import Sweeper
 
 from mobench.config import compose
 from mobench.errors import ConfigError
-from mobench.jobs.job import make_job
-from mobench.jobs.runner import folder_of
+from mobench.jobs.build import make_job
+from mobench.jobs.run import folder_of
 from mobench.jobs.store import JobFolder
 from mobench.metrics import hypervolume
 from mobench.sweep import objective
@@ -143,7 +143,7 @@ def test_a_job_that_fails_is_an_error(seek: Any, plug_in: str) -> None:
 def test_a_trial_that_another_worker_runs_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))
     config = compose.compose(["problem=zdt1", "objective=f_1", *QUICK])
-    folder = folder_of(make_job(config, planned=True))
+    folder = folder_of(make_job(config))
     begun, end = threading.Event(), threading.Event()
 
     def hold() -> None:

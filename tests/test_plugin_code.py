@@ -17,8 +17,9 @@ import pytest
 
 from mobench.config.schema import completed
 from mobench.jobs import fingerprint
+from mobench.jobs.build import make_job
 from mobench.jobs.fingerprint import Opaque, of_class
-from mobench.jobs.job import identity, make_job
+from mobench.jobs.job import identity
 from mobench.jobs.store import JobFolder, config_hash
 from mobench.system.paths import results_root
 from tests.conftest import REPOSITORY, Run, environment
@@ -410,6 +411,6 @@ def test_walk_of_mobenchs_own_parts_is_by_version(hashed: Hash, monkeypatch: pyt
 
 def test_make_job_is_where_code_is_read(plugged: Any) -> None:
     config = completed(plugged().job.config())
-    code = identity(make_job(config, planned=True))["code"]
+    code = identity(make_job(config))["code"]
     assert set(code) == {"problem", "algorithm"}
     assert all(len(value) == 32 for value in code.values())

@@ -25,7 +25,7 @@ from mobench.cli import status
 from mobench.config import hydra_plugin, overrides, schema
 from mobench.core import loop
 from mobench.core.output import WeightedSum
-from mobench.jobs.runner import run_job
+from mobench.jobs.run import run_job
 from mobench.jobs.store import JobFolder
 from mobench.problems import VLMOP2
 from tests.conftest import Run, environment
@@ -81,7 +81,7 @@ def resumed_at(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, bool
     def load(self: JobFolder) -> Any:
         saved, messages = original(self)
         if saved is not None:
-            seen.append((saved["state"]["t"], saved["second"]))
+            seen.append((saved["state"]["t"], saved["pass"] == 1))
         return saved, messages
 
     monkeypatch.setattr(JobFolder, "load_checkpoint", load)
@@ -285,7 +285,7 @@ def test_stop_outside_of_training(mobench: Run, monkeypatch: pytest.MonkeyPatch)
     def interrupt(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mobench.jobs.runner.make_job", interrupt)
+    monkeypatch.setattr("mobench.jobs.run.make_job", interrupt)
     mobench("algorithm=ls").refused("Stopped.", code=130)
 
 

@@ -22,11 +22,12 @@ from hydra.plugins.launcher import Launcher
 
 from mobench.cli import status
 from mobench.errors import StoreError
-from mobench.jobs import runner
+from mobench.jobs import run as runner
 from mobench.jobs.store import JobFolder
+from mobench.jobs.train import threads
 from mobench.sweep import sweeper
 from mobench.sweep.plan import Planned
-from mobench.system import gpu_lock, signals
+from mobench.system import gpu_lock, signals, workers
 from tests.conftest import Run, environment, shell
 from tests.faults import LAUNCHERS
 from tests.test_runner import (
@@ -129,7 +130,7 @@ def test_rerun_goes_on_when_it_is_put_back(
     config = composed("algorithm=omd_tch", *QUICK, "rerun=true")
     first = runner.run_job(config, tmp_path)
     old = (first.folder / "final.csv").read_bytes()
-    monkeypatch.setenv(runner.SINCE, str(time.time()))
+    monkeypatch.setenv(workers.SINCE, str(time.time()))
     with monkeypatch.context() as patch:
         disturb(patch, first_pass, die)
         with pytest.raises(Killed):
@@ -139,7 +140,7 @@ def test_rerun_goes_on_when_it_is_put_back(
     assert len(resumed_at) == 1
     assert (first.folder / "final.csv").read_bytes() != old
     assert runner.run_job(config, tmp_path).skipped
-    monkeypatch.setenv(runner.SINCE, str(time.time()))
+    monkeypatch.setenv(workers.SINCE, str(time.time()))
     assert not runner.run_job(config, tmp_path).skipped
 
 
@@ -388,11 +389,12 @@ def test_the_choice_of_a_gpu_is_not_stored(monkeypatch: pytest.MonkeyPatch, tmp_
 
 def test_job_is_the_same_on_every_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """The number of the GPU is no part of a job; its kind is."""
-    from mobench.jobs.job import identity, make_job
+    from mobench.jobs.build import make_job
+    from mobench.jobs.job import identity
 
     keys = set()
     for device in ("cuda", "cuda:0", "cuda:1"):
-        keys.add(json.dumps(identity(make_job(composed("algorithm=ls", f"hardware.device={device}"), planned=True))))
+        keys.add(json.dumps(identity(make_job(composed("algorithm=ls", f"hardware.device={device}")))))
     assert len(keys) == 1
     assert json.dumps(identity(make_job(composed("algorithm=ls")))) not in keys
 
@@ -404,15 +406,15 @@ def test_parallel_jobs_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(16)))
     monkeypatch.setattr(torch, "get_num_threads", lambda: 16)
     free, fixed = {"hardware": {"threads": None}}, {"hardware": {"threads": 3}}
-    assert runner._threads(free) == 16
-    monkeypatch.setenv(runner.PARALLEL, "4")
-    assert runner._threads(free) == 4
-    assert runner._threads(fixed) == 3
-    monkeypatch.setenv(runner.PARALLEL, "40")
-    assert runner._threads(free) == 1
-    monkeypatch.delenv(runner.PARALLEL)
+    assert threads(free) == 16
+    monkeypatch.setenv(workers.PARALLEL, "4")
+    assert threads(free) == 4
+    assert threads(fixed) == 3
+    monkeypatch.setenv(workers.PARALLEL, "40")
+    assert threads(free) == 1
+    monkeypatch.delenv(workers.PARALLEL)
     monkeypatch.setenv("SLURM_CPUS_PER_TASK", "2")
-    assert runner._threads(free) == 2
+    assert threads(free) == 2
 
 
 def test_how_many_jobs_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,7 @@ plugin.register()
 
 def task(cfg: DictConfig) -> Any:
     """The Outcome of one job; also what launchers run in their workers."""
-    from mobench.jobs.runner import run_job  # torch: `--help` need not wait for it
+    from mobench.jobs.run import run_job  # torch: `--help` need not wait for it
 
     config = configuration.plain(cfg)
     return run_job(config, title=f"{config['artifact']['id'] or ''} {config['artifact']['job'] or ''}".strip())

@@ -166,7 +166,7 @@ def planned(arguments: Sequence[str]) -> tuple[list[tuple[str, str, list[State]]
 
 def rerun(states: Iterable[State], configs: dict[str, dict[str, Any]]) -> None:
     """Run again, one after the other, what failed or died."""
-    from mobench.jobs.runner import run_job
+    from mobench.jobs.run import run_job
 
     chosen = {s.folder.key: s for s in states if s.state in ("failed", "dead")}
     say(f"\n{len(chosen)} to run again")

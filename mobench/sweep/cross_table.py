@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from mobench.errors import ConfigError, suggest
-from mobench.jobs.job import load_class
+from mobench.jobs.targets import load_class
 
 KEYS = ("all", "problems", "algorithms", "without", "settings", "pairs", "step_sizes", "suites")
 ADDED = ("problems", "settings", "pairs")  # mappings, to which a command adds

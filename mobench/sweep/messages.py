@@ -14,7 +14,7 @@ import pandas as pd
 from mobench.config import overrides
 from mobench.errors import MobenchError
 from mobench.jobs import wandb_log
-from mobench.jobs.runner import Outcome
+from mobench.jobs.run import Outcome
 from mobench.jobs.store import JobFolder, columns
 from mobench.sweep.plan import Plan
 from mobench.system import console

@@ -20,10 +20,11 @@ import pandas as pd
 
 from mobench import metrics
 from mobench.config.overrides import shown
-from mobench.core.compatibility import check
 from mobench.errors import ConfigError, MobenchError, suggest
-from mobench.jobs.job import make_job
-from mobench.jobs.runner import run_job
+from mobench.jobs.build import make_job
+from mobench.jobs.job import Job
+from mobench.jobs.rows import hypervolume_fault
+from mobench.jobs.run import run
 from mobench.jobs.store import JobFolder, columns
 from mobench.system import console
 
@@ -72,10 +73,13 @@ def of_job(config: dict[str, Any], sweeper: Mapping[str, Any], overrides: Sequen
     wanted = names(config)
     towards = directions(sweeper, len(wanted))
     _check(config, wanted, towards)
-    outcome = run_job(config)
+    job = make_job(config)
+    if HYPERVOLUME in wanted:
+        _check_hypervolume(job)
+    outcome = run(job)
     while outcome.status == "failed" and JobFolder(outcome.folder).held:  # a trial beside this one is the same job
         time.sleep(WAIT)
-        outcome = run_job(config)
+        outcome = run(job)
     title = shown([o for o in overrides if not o.startswith("hydra")])
     if outcome.status == "failed":
         raise MobenchError(f"{title} failed: {outcome.error}\n  rows and status: {outcome.folder}")
@@ -93,25 +97,20 @@ def _check(config: dict[str, Any], wanted: Sequence[str], towards: Sequence[str 
             "This experiment lists jobs of its own, which hydra/sweeper=jobs runs (the default). Another sweeper takes the keys of "
             "one job: give them on the command line, or in an experiment file without jobs."
         )
-    if HYPERVOLUME not in wanted:
-        return
-    if towards[wanted.index(HYPERVOLUME)] == "minimize":
+    if HYPERVOLUME in wanted and towards[wanted.index(HYPERVOLUME)] == "minimize":
         raise ConfigError(
             "objective=hypervolume is better the larger it is, and hydra.sweeper.direction is minimize: add "
             "hydra.sweeper.direction=maximize, or choose objective=COLUMN, e.g. objective=f_1."
         )
-    job = make_job(config, planned=True)
-    check(job.oracle().spec, job.algorithm, type(job.problem).__name__)
-    reason = None
-    if job.problem.ref_point is None:
-        reason = f"{type(job.problem).__name__} has no reference point"
-    elif len(job.runs.all) < 2:
-        reason = "one preference makes no front"
-    elif job.varied:
-        reason = "a job with vary has one for each value"
-    if reason is not None:
+
+
+def _check_hypervolume(job: Job) -> None:
+    """Raise ConfigError if the job will have no hypervolume, CompatibilityError if it cannot run at all."""
+    job.check()
+    if (reason := hypervolume_fault(job)) is not None:
         raise ConfigError(
-            f"objective=hypervolume: {reason}. Choose a column of final.csv, e.g. objective=f_1, or a list, objective=[f_1,f_2]."
+            f"objective=hypervolume: {reason}. Choose a column of final.csv, e.g. objective=f_1, or a list, "
+            f"objective=[f_1,f_2]."
         )
 
 

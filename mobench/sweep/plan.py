@@ -5,18 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from mobench.jobs.job import Job
 from mobench.jobs.store import JobFolder
 
 
 @dataclass
 class Planned:
-    """One job of a sweep: its overrides, configuration and place in an artifact."""
+    """One job of a sweep: its overrides, the resolved job, its folder and place in an artifact."""
 
     overrides: list[str]
-    config: dict[str, Any]
+    job: Job
     folder: JobFolder
     artifact: str | None = None
     name: str = ""
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The job's plain configuration."""
+        return self.job.config
 
     @property
     def title(self) -> str:

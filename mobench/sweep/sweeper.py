@@ -39,12 +39,13 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from mobench.config import searchpath
 from mobench.config.overrides import normalise, shown
 from mobench.config.schema import choices, conf_dir, plain
-from mobench.core.compatibility import check
 from mobench.errors import CompatibilityError, ConfigError, Interrupted, MobenchError
-from mobench.jobs.job import make_job
-from mobench.jobs.runner import PARALLEL, SINCE, Outcome, finished, folder_of, places_of, run_job
+from mobench.jobs.build import make_job
+from mobench.jobs.job import Job, check_device
+from mobench.jobs.run import Outcome, finished, folder_of, places_of, run
 from mobench.sweep import cross_table
 from mobench.sweep.plan import Plan, Planned
+from mobench.system import workers
 from mobench.system.console import fail, say
 from mobench.system.paths import outputs_root
 
@@ -115,7 +116,7 @@ class JobsSweeper(Sweeper):
 
     def __init__(self, params: dict[str, str] | None = None) -> None:
         self.params = dict(params or {})
-        self.told: str | None = None  # number of jobs at a time that joblib's workers were started with
+        self.told: int | None = None  # number of jobs at a time that joblib's workers were started with
         self._plain: dict[tuple[str, ...], dict[str, Any]] = {}
         self._bases: dict[tuple[str, ...], DictConfig] = {}
 
@@ -230,17 +231,14 @@ class JobsSweeper(Sweeper):
         since = freshness.unchanged(chosen[0], command)
         return {} if since is None else {chosen[0]: since}
 
-    def _kept_together(self, config: dict[str, Any], command: list[str], jobs: dict[str, list[str]]) -> bool:
+    def _kept_together(self, config: dict[str, Any], command: list[str], jobs: Sequence[Job]) -> bool:
         """Whether an artifact that runs its jobs again, since it compares their times, is drawn from rows that come with the
         project: if those of all of its jobs do, from one model of processor and one commit, and none are in `outputs`."""
         if not config["rerun"] or any(_key(o) == "rerun" for o in command):
             return False
         origins = set()
-        for overrides in jobs.values():
-            try:
-                own, kept = places_of(make_job(self._compose(overrides), planned=True))
-            except MobenchError:
-                return False  # the caller meets it again and says of which job
+        for job in jobs:
+            own, kept = places_of(job)
             if own.done or not kept.done:
                 return False
             origins.add(tuple(str(kept.meta().get(name)) for name in ("device", "git_sha", "versions")))
@@ -291,24 +289,29 @@ class JobsSweeper(Sweeper):
                     name: [*merge(normalise(list(job)), command, name), f"artifact.job={name}"]
                     for name, job in self._jobs(config).items()
                 }
-            kept = artifact is not None and self._kept_together(config, command, named)
+            jobs: dict[str, Job | MobenchError] = {}
             for name, overrides in named.items():
-                composed = self._compose(overrides) if listed else config
-                if kept:
-                    composed = {**composed, "rerun": False}
                 try:
-                    job = make_job(composed, planned=self.far or self.only is not None)
-                    if job.opaque:  # no rows are known to be those of this code
-                        composed = {**composed, "rerun": True}
+                    jobs[name] = make_job(self._compose(overrides) if listed else config)
+                except MobenchError as error:
+                    jobs[name] = error
+            made = [job for job in jobs.values() if isinstance(job, Job)]
+            kept = artifact is not None and len(made) == len(jobs) and self._kept_together(config, command, made)
+            for name, overrides in named.items():
+                try:
+                    job = jobs[name]
+                    if isinstance(job, MobenchError):
+                        raise job
+                    check_device(job.config["hardware"]["device"], here=not self.far and self.only is None)
+                    if kept:
+                        job = job.keeping_rows()
                     folder = folder_of(job)
                     # to show what is there needs no data sets
-                    if (self.only is None or config["cross"]) and (composed["rerun"] or not folder.done):
-                        check(job.oracle().spec, job.algorithm, type(job.problem).__name__)
+                    if (self.only is None or config["cross"]) and (job.config["rerun"] or not folder.done):
+                        job.check()
                 except MobenchError as error:
-                    if (
-                        config["cross"] and artifact is not None and isinstance(error, CompatibilityError)
-                    ):  # shown in the table
-                        plan.refused.setdefault(str(artifact), {})[name] = str(error)
+                    if config["cross"] and artifact is not None and isinstance(error, CompatibilityError):
+                        plan.refused.setdefault(str(artifact), {})[name] = str(error)  # shown in the table
                         continue
                     # in a free sweep a pair that does not fit is reported, and the others still run
                     problems.append(f"{artifact or shown(command)} {name}: {error}".replace(" :", ":"))
@@ -316,7 +319,7 @@ class JobsSweeper(Sweeper):
                     if artifact is not None or alone:
                         raise type(error)(problems[-1]) from error
                     continue
-                plan.jobs.append(Planned(overrides, composed, folder, artifact, name))
+                plan.jobs.append(Planned(overrides, job, folder, artifact, name))
         self.refused = problems
         return plan
 
@@ -347,10 +350,10 @@ class JobsSweeper(Sweeper):
         if type(self.launcher).__name__ == "BasicLauncher":
             # Hydra imports its plug-ins under their own names, so isinstance does not know it. In this process the
             # composed configurations can be used as they are.
-            return [run_job(j.config, title=j.title) for j in jobs]
-        os.environ[SINCE] = str(time.time())
+            return [run(j.job, title=j.title) for j in jobs]
         try:
-            return self._until_answered(jobs)
+            with workers.told(since=time.time()):
+                return self._until_answered(jobs)
         except KeyboardInterrupt:
             if self.far:
                 raise Interrupted(
@@ -358,8 +361,6 @@ class JobsSweeper(Sweeper):
                     "shows them, and once they have ended the same command does the rest."
                 ) from None
             raise
-        finally:
-            del os.environ[SINCE]
 
     def _until_answered(self, jobs: list[Planned]) -> list[Outcome]:
         """Launch jobs, and again those whose workers died."""
@@ -400,21 +401,19 @@ class JobsSweeper(Sweeper):
         if type(self.launcher).__name__ == "LocalLauncher" and jobs[0].config["hardware"]["device"].startswith("cuda"):
             params["gpus_per_node"] = torch.cuda.device_count()  # else submitit hides all of them
         os.environ["SUBMITIT_PREEMPT_SIGNAL"] = jobs[0].config["checkpoint"]["signal"]
-        count = str(at_once(self.launcher, len(jobs)))
+        count = at_once(self.launcher, len(jobs))
         if self.told not in (None, count) and hasattr(self.launcher, "joblib"):
             from joblib.externals.loky import get_reusable_executor
 
             get_reusable_executor().shutdown(wait=True)  # its workers keep the environment in which they were started
-        os.environ[PARALLEL] = self.told = count
+        self.told = count
         try:
-            with answering():
+            with workers.told(parallel=count), answering():
                 returns: Sequence[JobReturn | Exception | str] = self.launcher.launch(
                     [j.overrides for j in jobs], initial_job_idx=0
                 )
         except Exception as error:  # noqa: BLE001  a worker that dies takes joblib's pool with it: the folders know what was done
             returns = [error] * len(jobs)
-        finally:
-            del os.environ[PARALLEL]
         return [_outcome(r, j, began) for r, j in zip(returns, jobs, strict=True)]
 
 
