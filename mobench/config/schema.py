@@ -122,6 +122,8 @@ class Root:
     logger: LoggerConfig = field(default_factory=LoggerConfig)
     artifact: ArtifactConfig = field(default_factory=ArtifactConfig)
     jobs: dict[str, Any] = field(default_factory=dict)
+    grid: Any = None  # jobs as a product of lists (mobench/sweep/grid.py)
+    like: Any = None  # jobs of another experiment
     cross: dict[str, Any] = field(
         default_factory=dict
     )  # algorithms x problems instead of jobs (mobench/sweep/cross_table.py)

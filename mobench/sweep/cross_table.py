@@ -23,6 +23,7 @@ from typing import Any
 
 from mobench.errors import ConfigError, suggest
 from mobench.jobs.targets import load_class
+from mobench.sweep import grid
 
 KEYS = ("all", "problems", "algorithms", "without", "settings", "pairs", "step_sizes", "suites")
 ADDED = ("problems", "settings", "pairs")  # mappings, to which a command adds
@@ -90,16 +91,15 @@ def pairs(
     _known("cross.settings", settings, algorithms)
     # those of a problem that was taken out remain, and nothing asks for them
     _known("cross.pairs", special, [f"{p}.{a}" for p in given for a in algorithms])
-    grid = node.get("step_sizes")
-    out = {}
-    for problem, chosen in problems.items():
+    steps = node.get("step_sizes")
+    tried = f"vary.step_size={list(steps or [])}".replace(" ", "")
+    further: dict[str, list[str]] = {}
+    for problem in problems:
         for name in names:
             own = [*(settings.get(name) or []), *(special.get(f"{problem}.{name}") or [])]
-            steps = (
-                [f"vary.step_size={list(grid)}".replace(" ", "")] if grid and _takes_steps(target(name), own) else []
-            )
-            out[f"{problem}.{name}"] = _last([*node.get("all", []), *chosen, f"algorithm={name}", *steps, *own])
-    return out
+            further[f"{problem}.{name}"] = [tried, *own] if steps and _takes_steps(target(name), own) else own
+    chosen_algorithms = {name: [f"algorithm={name}"] for name in names}
+    return grid.product(node.get("all", []), [problems, chosen_algorithms], further, ".")
 
 
 def _check_problem(name: str, overrides: Any) -> None:
@@ -145,14 +145,3 @@ def _takes_steps(target: str, own: Sequence[str]) -> bool:
     """Whether the runs of a batch may have step sizes of their own, and the suite gives none."""
     varies: frozenset[str] = getattr(load_class(target, "algorithm"), "varies", frozenset())
     return "step_size" in varies and not any(o.startswith(("algorithm.step_size=", "vary.step_size=")) for o in own)
-
-
-def _last(overrides: Sequence[str]) -> list[str]:
-    """Of several values of a key the last; a group that is chosen again forgets the values below it."""
-    out: dict[str, str] = {}
-    for override in overrides:
-        key = override.split("=", 1)[0]
-        if key in out:
-            out = {k: o for k, o in out.items() if not k.startswith(f"{key}.")}
-        out[key] = override
-    return list(out.values())

@@ -92,7 +92,7 @@ def of_job(config: dict[str, Any], sweeper: Mapping[str, Any], overrides: Sequen
 
 
 def _check(config: dict[str, Any], wanted: Sequence[str], towards: Sequence[str | None]) -> None:
-    if config["jobs"] or config["cross"] or config["artifact"]["id"]:
+    if any(config[key] for key in ("jobs", "grid", "like", "cross")) or config["artifact"]["id"]:
         raise ConfigError(
             "This experiment lists jobs of its own, which hydra/sweeper=jobs runs (the default). Another sweeper takes the keys of "
             "one job: give them on the command line, or in an experiment file without jobs."

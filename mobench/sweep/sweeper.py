@@ -39,11 +39,11 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from mobench.config import searchpath
 from mobench.config.overrides import normalise, shown
 from mobench.config.schema import choices, conf_dir, plain
-from mobench.errors import CompatibilityError, ConfigError, Interrupted, MobenchError
+from mobench.errors import CompatibilityError, ConfigError, Interrupted, MobenchError, choose
 from mobench.jobs.build import make_job
 from mobench.jobs.job import Job, check_device
 from mobench.jobs.run import Outcome, finished, folder_of, places_of, run
-from mobench.sweep import cross_table
+from mobench.sweep import cross_table, grid
 from mobench.sweep.plan import Plan, Planned
 from mobench.system import workers
 from mobench.system.console import fail, say
@@ -66,15 +66,26 @@ def _jobs_only(name: str) -> dict[str, Any] | None:
     """The file of an experiment, if it sets nothing but its artifact and its jobs or cross table (the mode is known: a sweep).
 
     Values of a job may hold interpolations: each job is composed with them as with any override."""
+    node = _file(name)
+    if node is None or set(node) - {"artifact", "jobs", "grid", "like", "cross", "hydra"}:
+        return None
+    if "${" in str({key: value for key, value in node.items() if key not in ("jobs", "grid", "cross")}):
+        return None
+    listed = {str(key): node[key] for key in ("artifact", "cross") if key in node}
+    return {**listed, "jobs": grid.expanded(node, jobs_of)}
+
+
+def _file(name: str) -> dict[Any, Any] | None:
+    """The file of an experiment of the project as it is written, None if there is none."""
     path = conf_dir() / "experiment" / f"{name}.yaml"
-    if not path.exists():
-        return None
-    node = OmegaConf.to_container(OmegaConf.load(path))
-    if not isinstance(node, dict) or set(node) - {"artifact", "jobs", "cross", "hydra"}:
-        return None
-    if "${" in str({key: value for key, value in node.items() if key not in ("jobs", "cross")}):
-        return None
-    return {str(key): node[key] for key in ("artifact", "jobs", "cross") if key in node}
+    node = OmegaConf.to_container(OmegaConf.load(path)) if path.exists() else None
+    return node if isinstance(node, dict) else None
+
+
+def jobs_of(name: str) -> dict[str, list[str]]:
+    """The jobs of an experiment of the project, by name. Raises ConfigError if there is no such experiment."""
+    node = _file(choose("like", name, choices("experiment")))
+    return grid.expanded(node or {}, jobs_of)
 
 
 def _at_scale(node: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:
@@ -187,12 +198,12 @@ class JobsSweeper(Sweeper):
         config = self._composed(rest)
         artifact = config["artifact"] | listed.get("artifact", {}) | ({"job": named[-1]} if named else {})
         table = cross_table.merged(_at_scale(listed.get("cross", {}), config), config["cross"])
-        return {**config, "artifact": artifact, "jobs": listed.get("jobs", {}), "cross": table}
+        return {**config, "artifact": artifact, "jobs": listed["jobs"], "grid": None, "like": None, "cross": table}
 
     def _jobs(self, config: dict[str, Any]) -> dict[str, list[str]]:
         """The named jobs of an artifact, or the pairs of its cross table."""
         if not config["cross"]:
-            return {name: list(job) for name, job in config["jobs"].items()}
+            return grid.expanded(config, jobs_of)
         repository = self.hydra_context.config_loader.repository  # type: ignore[attr-defined]
 
         def target(name: str) -> str:
@@ -278,7 +289,7 @@ class JobsSweeper(Sweeper):
             config = self._compose(command)
             artifact = config["artifact"]["id"]
             named: dict[str, list[str]] = {"": command}
-            listed = artifact is not None or bool(config["jobs"] or config["cross"])
+            listed = artifact is not None or any(config[key] for key in ("jobs", "grid", "like", "cross"))
             if config["artifact"]["depicts"] not in (None, "data"):
                 raise ConfigError(f"artifact.depicts is 'data' or nothing, not {config['artifact']['depicts']!r}.")
             if artifact is not None:

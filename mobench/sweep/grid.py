@@ -1,0 +1,113 @@
+"""Jobs of an experiment that are a product of lists, or that another experiment has already.
+
+    grid:                                            # a mapping, or a list of them
+      all: [protocol=federated]                      # overrides of every job
+      axes:                                          # jobs are named by one key of each axis: m2_ls, m2_tch, ...
+        data: {mr: [], m2: [problem.partition=partial, problem.classes_per_client=2]}
+        method: {ls: [algorithm=ls], tch: [algorithm=tch]}
+      settings: {"m2_*": [steps=20]}                 # of the jobs with these names; * stands for any characters
+      without: [mr_tch]                              # these are left out
+    like: omd_tch/table2                             # or {experiment: omd_tch/table2, only: ["*_ls"]}
+
+What `like` names comes first, then the grid, then what `jobs` lists.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+from mobench.errors import ConfigError, suggest
+
+KEYS = ("all", "axes", "settings", "without")
+Jobs = dict[str, list[str]]
+
+
+def last(overrides: Sequence[str]) -> list[str]:
+    """Of several values of a key the last; a group that is chosen again forgets the values below it."""
+    out: dict[str, str] = {}
+    for override in overrides:
+        key = override.split("=", 1)[0]
+        if key in out:
+            out = {k: o for k, o in out.items() if not k.startswith(f"{key}.")}
+        out[key] = override
+    return list(out.values())
+
+
+def product(
+    every: Sequence[str], axes: Sequence[Mapping[str, Sequence[str]]], settings: Mapping[str, Sequence[str]], joint: str
+) -> Jobs:
+    """One job for each combination of one entry per axis, the last axis fastest, named by their keys.
+
+    Args:
+        every: overrides of all jobs.
+        axes: overrides of each entry, by its key.
+        settings: further overrides of the jobs whose names match a pattern.
+        joint: what stands between the keys in a name.
+    """
+    out = {}
+    for keys in itertools.product(*axes):
+        name = joint.join(keys)
+        chosen = [override for axis, key in zip(axes, keys, strict=True) for override in axis[key]]
+        own = [o for pattern, overrides in settings.items() if fnmatchcase(name, pattern) for o in overrides]
+        out[name] = last([*every, *chosen, *own])
+    return out
+
+
+def expanded(node: Mapping[str, Any], jobs_of: Callable[[str], Jobs]) -> Jobs:
+    """All jobs of an experiment with the keys `like`, `grid` and `jobs`.
+
+    Args:
+        node: the experiment.
+        jobs_of: the jobs of another experiment, by its name.
+
+    Raises:
+        ConfigError: a key or pattern that names nothing, or a name that two jobs would have.
+    """
+    out: Jobs = {}
+    grids = node.get("grid") or []
+    parts = [_borrowed(node["like"], jobs_of)] if node.get("like") else []
+    parts += [_grid(each) for each in ([grids] if isinstance(grids, Mapping) else grids)]
+    parts.append({str(name): list(job) for name, job in (node.get("jobs") or {}).items()})
+    for part in parts:
+        if twice := sorted(out.keys() & part.keys()):
+            raise ConfigError(f"grid: there are two jobs named {twice[0]!r} in one experiment.")
+        out |= part
+    return out
+
+
+def _borrowed(like: Any, jobs_of: Callable[[str], Jobs]) -> Jobs:
+    if isinstance(like, str):
+        return jobs_of(like)
+    if not isinstance(like, Mapping) or set(like) != {"experiment", "only"}:
+        raise ConfigError(
+            f"like={like} must name an experiment, e.g. like: omd_tch/table2, or some of its jobs, "
+            f"e.g. like: {{experiment: omd_tch/table2, only: ['*_ls']}}."
+        )
+    found = jobs_of(str(like["experiment"]))
+    _match_something("like.only", like["only"], found)
+    return {name: job for name, job in found.items() if any(fnmatchcase(name, pattern) for pattern in like["only"])}
+
+
+def _grid(node: Any) -> Jobs:
+    if not isinstance(node, Mapping) or not isinstance(node.get("axes"), Mapping) or not node["axes"]:
+        raise ConfigError(f"grid={node} needs axes: a mapping of names to mappings of keys to lists of overrides.")
+    if unknown := [key for key in node if key not in KEYS]:
+        raise ConfigError(f"grid.{unknown[0]} is unknown; a grid has {', '.join(KEYS)}.{suggest(unknown[0], KEYS)}")
+    for axis, entries in node["axes"].items():
+        if not isinstance(entries, Mapping) or not all(isinstance(value, list) for value in entries.values()):
+            raise ConfigError(f"grid.axes.{axis}={entries} must map each key to a list of overrides.")
+    settings = node.get("settings") or {}
+    out = product(node.get("all") or [], list(node["axes"].values()), settings, "_")
+    _match_something("grid.settings", settings, out)
+    without = node.get("without") or []
+    _match_something("grid.without", without, out)
+    return {name: job for name, job in out.items() if not any(fnmatchcase(name, pattern) for pattern in without)}
+
+
+def _match_something(where: str, patterns: Any, jobs: Jobs) -> None:
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in jobs):
+            raise ConfigError(f"{where}: no job matches {pattern!r}; there are {', '.join(jobs)}.")

@@ -1,0 +1,97 @@
+"""Jobs as a product of lists, and jobs of another experiment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from mobench.config.schema import choices, conf_dir
+from mobench.errors import ConfigError
+from mobench.sweep.grid import expanded, last, product
+from tests.conftest import Run
+
+AXES: dict[str, Any] = {"data": {"a": ["problem=x"], "b": ["problem=y"]}, "method": {"ls": ["algorithm=ls"], "epo": []}}
+
+
+def jobs(node: dict[str, Any]) -> dict[str, list[str]]:
+    others = {"p/one": {"a_ls": ["steps=1"], "b_ls": ["steps=2"], "b_epo": ["steps=3"]}}
+    return expanded(node, others.__getitem__)
+
+
+def test_the_product() -> None:
+    found = jobs({"grid": {"all": ["steps=5"], "axes": AXES, "settings": {"b_*": ["steps=7"]}, "without": ["*_epo"]}})
+    assert found == {"a_ls": ["steps=5", "problem=x", "algorithm=ls"], "b_ls": ["steps=7", "problem=y", "algorithm=ls"]}
+    assert list(product([], list(AXES.values()), {}, ".")) == ["a.ls", "a.epo", "b.ls", "b.epo"]
+
+
+def test_a_group_that_is_chosen_again_forgets_its_values() -> None:
+    assert last(["algorithm=ls", "algorithm.step_size=1", "algorithm=epo", "steps=2", "steps=3"]) == [
+        "algorithm=epo",
+        "steps=3",
+    ]
+
+
+def test_jobs_of_another_experiment() -> None:
+    assert list(jobs({"like": "p/one"})) == ["a_ls", "b_ls", "b_epo"]
+    some = {
+        "like": {"experiment": "p/one", "only": ["b_*"]},
+        "grid": {"axes": {"m": {"c": []}}},
+        "jobs": {"d": ["steps=4"]},
+    }
+    assert jobs(some) == {"b_ls": ["steps=2"], "b_epo": ["steps=3"], "c": [], "d": ["steps=4"]}
+
+
+@pytest.mark.parametrize(
+    ("node", "words"),
+    [
+        ({"grid": {}, "like": "p/one", "jobs": {"a_ls": []}}, "two jobs named 'a_ls'"),
+        ({"grid": {"all": ["steps=1"]}}, "needs axes"),
+        ({"grid": {"axes": AXES, "setings": {}}}, "grid.setings is unknown.*Did you mean 'settings'"),
+        ({"grid": {"axes": {"m": ["ls"]}}}, "grid.axes.m.*must map each key to a list of overrides"),
+        (
+            {"grid": {"axes": AXES, "settings": {"c_*": []}}},
+            "grid.settings: no job matches 'c_[*]'; there are a_ls, a_epo",
+        ),
+        ({"grid": {"axes": AXES, "without": ["c"]}}, "grid.without: no job matches 'c'"),
+        ({"like": {"experiment": "p/one", "only": ["c*"]}}, "like.only: no job matches 'c[*]'"),
+        ({"like": {"experiment": "p/one"}}, "must name an experiment"),
+    ],
+)
+def test_what_names_nothing_is_an_error(node: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        jobs(node)
+
+
+def test_no_experiment_lists_what_another_one_has() -> None:
+    """The same list of jobs is written once."""
+    seen: dict[str, str] = {}
+    for name in choices("experiment"):
+        listed = yaml.safe_load((conf_dir() / "experiment" / f"{name}.yaml").read_text()).get("jobs") or {}
+        if len(listed) > 1:
+            assert str(listed) not in seen, f"{name} can be `like: {seen[str(listed)]}`"
+            seen[str(listed)] = name
+
+
+def test_an_experiment_of_ones_own(mobench: Run, tmp_path: Path) -> None:
+    (tmp_path / "conf" / "experiment").mkdir(parents=True)
+    (tmp_path / "conf" / "experiment" / "mine.yaml").write_text(
+        "# @package _global_\n"
+        "steps: 3\n"
+        "seeds: [0]\n"
+        "grid:\n"
+        "  all: [preferences=2]\n"
+        "  axes: {p: {v: [problem=vlmop2], z: [problem=zdt1]}, m: {ls: [algorithm=ls], mgda: [algorithm=mgda]}}\n"
+        "hydra: {mode: MULTIRUN}\n"
+    )
+    result = mobench("--config-dir", str(tmp_path / "conf"), "+experiment=mine")
+    assert result.code == 0, result.err
+    assert len(result.folders) == 4
+    assert {folder.key.rsplit("-", 1)[0] for folder in result.folders} == {
+        "vlmop2-ls",
+        "vlmop2-mgda",
+        "zdt1-ls",
+        "zdt1-mgda",
+    }
