@@ -1,6 +1,8 @@
-"""Sphinx: the Markdown pages of this folder and a reference made of docstrings and configuration files (`reference.py`).
+"""Sphinx: the Markdown pages of this folder and a reference made of docstrings and configuration files
+(`reference.py`).
 
-`make docs` builds it; every warning is an error. Pages also have to read well where they lie, as plain Markdown.
+`make docs` builds it; every warning is an error. Pages also have to read well where they lie, as plain
+Markdown.
 """
 
 import os

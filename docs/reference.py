@@ -1,7 +1,8 @@
-"""The reference's pages: one per package, its modules with their docstrings; lists of what can be chosen, from the YAML files.
+"""The reference's pages: one per package, its modules with their docstrings; lists of what can be chosen,
+from the YAML files.
 
-Docstrings are plain text with equations set by spaces. `docstring` turns them into reStructuredText: what is set by spaces keeps
-its lines, everything else becomes prose in which nothing is interpreted but `code`.
+Docstrings are plain text with equations set by spaces. `docstring` turns them into reStructuredText: what is
+set by spaces keeps its lines, everything else becomes prose in which nothing is interpreted but `code`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # package -> heading, what it is
 PACKAGES = {
-    "algorithms": ("Algorithms", "One method, one small file. Fields of a class are the keys of its YAML file."),
+    "algorithms": (
+        "Algorithms",
+        "One method, one small file. Fields of a class are the keys of its YAML file.",
+    ),
     "problems": ("Problems", "Objectives, constraints, exact fronts and reference points."),
     "oracles": (
         "Oracles",
@@ -29,13 +33,27 @@ PACKAGES = {
     "spaces": ("Decision spaces", "Layers that change the decision variables of any problem: `space=`."),
     "subproblems": ("Subproblems", "Batched solvers with certificates; they know nothing of algorithms."),
     "metrics": ("Metrics", "Hypervolume, distances, stationarity."),
-    "core": ("Core", "Points, oracles, algorithms, output rules, preferences, randomness, and what joins them."),
+    "core": (
+        "Core",
+        "Points, oracles, algorithms, output rules, preferences, randomness, and what joins them.",
+    ),
     "models": ("Models", "Networks as functions of stacked parameters (R, P)."),
     "data": ("Data", "Where samples come from, with their checks."),
     "artifacts": ("Artifacts", "From rows to figures, tables and claims."),
     "report": ("Report", "From artifacts to pages."),
 }
-GROUPS = ("problem", "algorithm", "oracle", "constraint", "space", "data", "protocol", "hardware", "scale", "logger")
+GROUPS = (
+    "problem",
+    "algorithm",
+    "oracle",
+    "constraint",
+    "space",
+    "data",
+    "protocol",
+    "hardware",
+    "scale",
+    "logger",
+)
 
 
 def write(path: Path, text: str) -> None:
@@ -56,7 +74,15 @@ def page(title: str, about: str, names: list[str]) -> str:
     out = [title, "=" * len(title), "", escape(about), ""]
     for name in names:
         short = name.removeprefix("mobench.").rpartition(".")[2]
-        out += [short, "-" * len(short), "", f".. automodule:: {name}", "   :members:", "   :show-inheritance:", ""]
+        out += [
+            short,
+            "-" * len(short),
+            "",
+            f".. automodule:: {name}",
+            "   :members:",
+            "   :show-inheritance:",
+            "",
+        ]
     return "\n".join(out)
 
 
@@ -72,7 +98,9 @@ def build(folder: Path) -> None:
     pages["python"] = page(
         "Python interface", "`import mobench`.", ["mobench.api", "mobench.errors", "mobench.jobs.fingerprint"]
     )
-    top = [n for n in modules(ROOT / "mobench") if n.rpartition(".")[2] not in ("api", "errors", "fingerprint")]
+    top = [
+        n for n in modules(ROOT / "mobench") if n.rpartition(".")[2] not in ("api", "errors", "fingerprint")
+    ]
     pages["runner"] = page("Command line and runner", "Composition, sweeps, jobs and their folders.", top)
     for name, text in pages.items():
         write(folder / f"{name}.rst", text)
@@ -100,7 +128,10 @@ def summary(target: str) -> str:
 
 def choices() -> str:
     """Every option of every group: what it is, and its keys with their defaults."""
-    about = "From the files below `conf/`. `mobench --help` prints the names, `mobench problem=... --cfg job` what a choice sets."
+    about = (
+        "From the files below `conf/`. `mobench --help` prints the names, `mobench problem=... "
+        "--cfg job` what a choice sets."
+    )
     out = ["# What can be chosen", "", about, ""]
     for group in GROUPS:
         out += [f"## `{group}=`", ""]
@@ -109,7 +140,9 @@ def choices() -> str:
             content = yaml.safe_load(text) or {}
             target = content.get("_target_", "")
             link = f" ({link_to(target)})" if target else ""
-            out.append(f"- **`{path.stem}`**{link}: {inline(comment(text) or (summary(target) if target else ''))}")
+            out.append(
+                f"- **`{path.stem}`**{link}: {inline(comment(text) or (summary(target) if target else ''))}"
+            )
             keys = {k: v for k, v in content.items() if k not in ("_target_", "defaults", "hydra")}
             if target and keys:
                 out += ["", "  " + ", ".join(f"`{k}: {flat(v)}`" for k, v in keys.items())]
@@ -119,7 +152,9 @@ def choices() -> str:
 
 def comment(text: str) -> str:
     """The comment that opens a YAML file; of a file without `_target_` else the one behind its first line."""
-    lines = [line[1:].strip() for line in text.splitlines() if line.startswith("#") and "@package" not in line]
+    lines = [
+        line[1:].strip() for line in text.splitlines() if line.startswith("#") and "@package" not in line
+    ]
     if lines and text.lstrip().startswith("#"):
         return re.split(r"(?<=[.])(?<!al\.)\s", " ".join(lines), maxsplit=1)[0]
     match = re.search(r"\S +# *(.*)", text) if "_target_" not in text else None
@@ -195,7 +230,9 @@ def blocks(lines: list[str]) -> Iterator[list[str]]:
 
 
 def displayed(block: list[str]) -> bool:
-    """Whether a paragraph is set by its lines: equations with gaps or numbers at the end, code, lists of them."""
+    """Whether a paragraph is set by its lines: equations with gaps or numbers at the end, code,
+    lists of them.
+    """
     gap = any(re.search(r"\S {2,}\S", line.strip()) for line in block)
     inner = block[0].startswith("    ")
     arrow = any(" <- " in line for line in block)

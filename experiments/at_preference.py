@@ -15,7 +15,9 @@ from mobench.artifacts.artifact import columns
 
 @dataclass(frozen=True)
 class AtPreference:
-    """All finished runs of one job at one preference: recorded steps (T,), columns (S, T), final rows of S seeds."""
+    """All finished runs of one job at one preference: recorded steps (T,), columns (S, T),
+    final rows of S seeds.
+    """
 
     job: JobRows
     lam: tuple[float, ...]
@@ -98,8 +100,8 @@ def decreases(a: Artifact, steps: np.ndarray, V: np.ndarray, source: str) -> Non
         "The Tchebycheff value decreases and stabilises",
         source,
         published="decreases, then a plateau",
-        measured=f"slope of the seed mean {slope:.2e} per step, mean {early:.4g} over steps 100-600 and {late:.4g} over "
-        f"the last 500; {100 * share:.0f} % of the runs alone",
+        measured=f"slope of the seed mean {slope:.2e} per step, mean {early:.4g} over steps 100-600 and "
+        f"{late:.4g} over the last 500; {100 * share:.0f} % of the runs alone",
         tolerance="slope <= 0 and late <= early on the mean over seeds, and in 70 % of the runs",
         holds="partial" if down and share < 0.7 else down,
     )

@@ -1,12 +1,14 @@
-"""Every algorithm on every problem that it fits: shares of the attainable hypervolume, alignment, worst objective, stationarity,
-violation, time, and ranks with bootstrap intervals over the seeds. Ours. The rules and tolerances were fixed before any run;
-settings of the suites were changed after the first ones: the slowest decay of theory for CSMOO and its baseline where there is
-no noise (the paper's stops too early there), boxes of the population methods, numbers of steps, step sizes for the images.
+"""Every algorithm on every problem that it fits: shares of the attainable hypervolume, alignment, worst
+objective, stationarity, violation, time, and ranks with bootstrap intervals over the seeds. Ours. The rules
+and tolerances were fixed before any run; settings of the suites were changed after the first ones: the
+slowest decay of theory for CSMOO and its baseline where there is no noise (the paper's stops too early
+there), boxes of the population methods, numbers of steps, step sizes for the images.
 
-Protocol. All methods get the same starts, preferences, seeds and number of steps. Where runs of a batch can differ in their
-step size, all of `cross.step_sizes` are run and one is chosen on the first seeds (two of five): the one with the most finished,
-feasible runs, among equals the one with the best score; none if no run counts at any of them. The other seeds are reported.
-Methods with a schedule of their own keep it. Seeds that choose are reported for no method.
+Protocol. All methods get the same starts, preferences, seeds and number of steps. Where runs of a batch can
+differ in their step size, all of `cross.step_sizes` are run and one is chosen on the first seeds
+(two of five): the one with the most finished, feasible runs, among equals the one with the best score; none
+if no run counts at any of them. The other seeds are reported. Methods with a schedule of their own keep it.
+Seeds that choose are reported for no method.
 """
 
 from __future__ import annotations
@@ -68,13 +70,18 @@ class Pair:
 
     @property
     def first_order_gap(self) -> bool:
-        """Whether the constraint is a lower level's gap: rows are phi(x) at y*(x), on which a gap at (x, y) is no constraint."""
+        """Whether the constraint is a lower level's gap: rows are phi(x) at y*(x),
+        on which a gap at (x, y) is no constraint.
+        """
         return str(self.job.config["oracle"]["_target_"]).endswith(".ValueGap")
 
     @cached_property
     def enforces(self) -> bool:
-        """True if the method uses the problem's constraints in its search; False if it only accepts such problems."""
-        return bool(load_class(str(self.job.config["algorithm"]["_target_"]), "algorithm").enforces)  # type: ignore[attr-defined]
+        """True if the method uses the problem's constraints in its search;
+        False if it only accepts such problems.
+        """
+        method = load_class(str(self.job.config["algorithm"]["_target_"]), "algorithm")
+        return bool(method.enforces)  # type: ignore[attr-defined]
 
     @cached_property
     def seeds(self) -> list[int]:
@@ -100,12 +107,14 @@ class Table:
     """All pairs on one problem, scored on the same scale."""
 
     def __init__(self, name: str, pairs: list[Pair]) -> None:
-        self.name, self.pairs = name, {p.algorithm: p for p in pairs}
+        self.name = name
+        self.pairs = {p.algorithm: p for p in pairs}
         self.seeds = pairs[0].seeds
         first = pairs[0].rows
         self.M = len(columns(first, "f_"))
         self.fronts = len(first.drop_duplicates(columns(first, "preference_"))) > 1
-        self.few, self.report = self.seeds[: choosing(len(self.seeds))], self.seeds[choosing(len(self.seeds)) :]
+        self.few = self.seeds[: choosing(len(self.seeds))]
+        self.report = self.seeds[choosing(len(self.seeds)) :]
         self.chosen = {a: self._choose(p) for a, p in self.pairs.items()}
         self.scores = np.array(
             [[self.score(p, p.at(self.chosen[a]), s) for s in self.report] for a, p in self.pairs.items()]
@@ -118,7 +127,9 @@ class Table:
 
     @property
     def measure(self) -> str:
-        """What ranks: share of a hypervolume (larger is better), or worst objective where one preference makes no front."""
+        """What ranks: share of a hypervolume (larger is better),
+        or worst objective where one preference makes no front.
+        """
         return "share" if self.fronts else "worst objective"
 
     @cached_property
@@ -132,27 +143,42 @@ class Table:
 
     @cached_property
     def _unit(self) -> dict[int, tuple[tuple[float, ...], float]]:
-        """By seed: reference point, and the hypervolume that counts as 1. Of the front, or where none is known (or constraints
-        leave a part of it) of all methods' points together, with a tenth of their extent beyond the worst nondominated ones."""
+        """By seed: reference point, and the hypervolume that counts as 1.
+
+        Of the front, or where none is known (or constraints leave a part of it) of all methods' points
+        together, with a tenth of their extent beyond the worst nondominated ones.
+        """
         ref = self.problem.ref_point
         out = {}
         for seed in self.seeds:
-            every = np.concatenate([p.points(p.rows, seed) for p in self.pairs.values()] or [np.empty((0, self.M))])
+            every = np.concatenate(
+                [p.points(p.rows, seed) for p in self.pairs.values()] or [np.empty((0, self.M))]
+            )
             corner = tuple(ref) if ref is not None else _corner(every)
-            volume = self.front if self.front is not None else (hypervolume(every, corner) if len(every) else np.nan)
+            volume = (
+                self.front
+                if self.front is not None
+                else (hypervolume(every, corner) if len(every) else np.nan)
+            )
             out[seed] = corner, float(volume)
         return out
 
     def score(self, pair: Pair, rows: pd.DataFrame, seed: int) -> float:
-        """Of one seed. Runs that do not count are points that are not there; all of them lost is the worst there is."""
+        """Of one seed.
+
+        Runs that do not count are points that are not there; all of them lost is the worst there is.
+        """
         F = pair.points(rows, seed)
         if self.fronts:
             corner, unit = self._unit[seed]
-            return hypervolume(F, corner) / unit if len(F) and unit > 0 else 0.0  # nobody below the reference point
+            # nobody below the reference point
+            return hypervolume(F, corner) / unit if len(F) and unit > 0 else 0.0
         return float(F.max(1).mean()) if len(F) else np.inf
 
     def _choose(self, pair: Pair) -> float | None:
-        """The step size with the most runs that count on the choosing seeds, among equals the best score; NaN if none counts."""
+        """The step size with the most runs that count on the choosing seeds, among equals the best score;
+        NaN if none counts.
+        """
         if len(pair.sizes) == 1 or not self.few:
             return pair.sizes[0]
         sign = 1.0 if self.fronts else -1.0
@@ -169,8 +195,9 @@ class Table:
 
     @cached_property
     def ranks(self) -> tuple[np.ndarray, np.ndarray]:
-        """Ranks of the means over seeds (A,) and of resampled seeds (BOOTSTRAP, A), 1 the best; methods that agree to six
-        digits share a rank."""
+        """Ranks of the means over seeds (A,) and of resampled seeds (BOOTSTRAP, A), 1 the best; methods that
+        agree to six digits share a rank.
+        """
         rng = np.random.default_rng(0)
         draws = rng.integers(0, len(self.report), (BOOTSTRAP, len(self.report)))
         return self._rank(self.scores.mean(1)[None])[0], self._rank(self.scores.T[draws].mean(1))
@@ -254,7 +281,10 @@ def draw(a: Artifact) -> None:
     shown = tables(a)
     refused = {tuple(name.split(".", 1)): _reason(text) for name, text in a.refused.items()}
     rows = [line for t in shown for line in t.lines()]
-    rows += [{"problem": p, "algorithm": m, "note": f"does not fit: {reason}"} for (p, m), reason in refused.items()]
+    rows += [
+        {"problem": p, "algorithm": m, "note": f"does not fit: {reason}"}
+        for (p, m), reason in refused.items()
+    ]
     frame = pd.DataFrame(rows)
     frame["note"] = frame.pop("note")  # last
     frame = frame.dropna(axis=1, how="all")
@@ -266,7 +296,9 @@ def draw(a: Artifact) -> None:
 
 
 def mean_ranks(shown: list[Table]) -> dict[str, tuple[float, float, float, int]]:
-    """Mean over problems of rank / number of methods there, with a bootstrap interval, and on how many problems."""
+    """Mean over problems of rank / number of methods there, with a bootstrap interval,
+    and on how many problems.
+    """
     out: dict[str, tuple[float, float, float, int]] = {}
     for name in sorted({m for t in shown for m in t.pairs}):
         parts = [(t, list(t.pairs).index(name)) for t in shown if name in t.pairs]
@@ -280,7 +312,9 @@ def mean_ranks(shown: list[Table]) -> dict[str, tuple[float, float, float, int]]
 
 
 def _picture(a: Artifact, shown: list[Table], refused: dict[Any, str]) -> None:
-    """Scores as a heat map, methods by their mean relative rank, which the right panel shows with its interval."""
+    """Scores as a heat map, methods by their mean relative rank,
+    which the right panel shows with its interval.
+    """
     order = mean_ranks(shown)
     methods = list(order)
     nowhere = sorted({m for _, m in refused} - set(order))
@@ -304,9 +338,17 @@ def _picture(a: Artifact, shown: list[Table], refused: dict[Any, str]) -> None:
                 value = t.scores[k].mean()
                 good, bad = (value, best) if t.fronts else (best, value)
                 colours[i, j] = max(0.0, good / bad) if bad > 0 else 1.0
-                text = "–" if not np.isfinite(value) else f"{value:.3f}" if abs(value) < 1000 else f"{value:.1e}"
+                text = (
+                    "–" if not np.isfinite(value) else f"{value:.3f}" if abs(value) < 1000 else f"{value:.1e}"
+                )
                 ax.text(
-                    j, i, text, ha="center", va="center", fontsize=7, color="white" if colours[i, j] < 0.6 else "black"
+                    j,
+                    i,
+                    text,
+                    ha="center",
+                    va="center",
+                    fontsize=7,
+                    color="white" if colours[i, j] < 0.6 else "black",
                 )
             else:
                 reason = refused.get((t.name, m))
@@ -340,12 +382,21 @@ def _picture(a: Artifact, shown: list[Table], refused: dict[Any, str]) -> None:
         )
         if len(shown) > 1:
             right.annotate(
-                str(n), (1.06, i), xycoords=right.get_yaxis_transform(), fontsize=7, color=st.GREY, va="center"
+                str(n),
+                (1.06, i),
+                xycoords=right.get_yaxis_transform(),
+                fontsize=7,
+                color=st.GREY,
+                va="center",
             )
     right.set_xlim(0, 1.02)
     right.set_xlabel(
         "mean of rank / methods\n(95 % bootstrap interval"
-        + (f" where {INTERVAL} seeds or more are reported" if any(len(t.report) < INTERVAL for t in shown) else "")
+        + (
+            f" where {INTERVAL} seeds or more are reported"
+            if any(len(t.report) < INTERVAL for t in shown)
+            else ""
+        )
         + ("; right: problems)" if len(shown) > 1 else ")"),
         fontsize=7.5,
     )
@@ -390,25 +441,33 @@ def _checks(a: Artifact, shown: list[Table], refused: dict[Any, str]) -> None:
     a.check(
         "complete",
         "Every algorithm runs on every problem that it fits; where it does not fit the reason is said",
-        measured=f"{ran} pairs ran, {len(refused)} refused with a reason; without a finished run: {', '.join(empty) or 'none'}",
+        measured=f"{ran} pairs ran, {len(refused)} refused with a reason; without a finished run: "
+        f"{', '.join(empty) or 'none'}",
         tolerance="every pair that ran has a finished run at the chosen step size",
         holds=not empty,
         reason="; ".join(f"{pair}: {why}" for pair, why in empty.items()),
         any_scale=True,
     )
-    known = [t for t in shown if t.front is not None]  # elsewhere the unit holds all points: no share can be larger
+    # elsewhere the unit holds all points: no share can be larger
+    known = [t for t in shown if t.front is not None]
     if known:
         top = max((float(t.scores.max()), t.name) for t in known)
         a.check(
             "below-front",
-            "No method has more than the whole hypervolume: a check of fronts, reference points and evaluations",
+            "No method has more than the whole hypervolume: a check of fronts, "
+            "reference points and evaluations",
             measured=f"largest share {top[0]:.6f} ({top[1]})",
             tolerance="1 + 1e-3 (fronts are samples)",
             holds=top[0] <= 1 + 1e-3,
             reason="" if top[0] <= 1 + 1e-3 else f"The front or the reference point of {top[1]} is wrong.",
             any_scale=True,
         )
-    bound = [(t, m, p) for t in shown for m, p in t.pairs.items() if "violation" in p.rows and not p.first_order_gap]
+    bound = [
+        (t, m, p)
+        for t in shown
+        for m, p in t.pairs.items()
+        if "violation" in p.rows and not p.first_order_gap
+    ]
     if bound:
         late = {}
         for t, m, p in bound:
@@ -420,7 +479,9 @@ def _checks(a: Artifact, shown: list[Table], refused: dict[Any, str]) -> None:
         a.check(
             "feasible",
             "Methods that use constraints end feasible at the step size that was chosen",
-            measured=("all" if not late else f"runs that do not: {', '.join(f'{k}: {v}' for k, v in late.items())}")
+            measured=(
+                "all" if not late else f"runs that do not: {', '.join(f'{k}: {v}' for k, v in late.items())}"
+            )
             + (
                 f" (not counted, as constraints are not passed on to their search: {', '.join(ignoring)})"
                 if ignoring
@@ -428,7 +489,9 @@ def _checks(a: Artifact, shown: list[Table], refused: dict[Any, str]) -> None:
             ),
             tolerance=f"violation <= {FEASIBLE:g} in every reported run",
             holds=not late,
-            reason=_why_infeasible([(t, m, p) for t, m, p in bound if f"{m} on {t.name}" in late]) if late else "",
+            reason=_why_infeasible([(t, m, p) for t, m, p in bound if f"{m} on {t.name}" in late])
+            if late
+            else "",
         )
 
 
@@ -447,7 +510,9 @@ def _infeasible(t: Table, m: str, rows: pd.DataFrame) -> str:
         return "no step size qualified"
     lost = int((~rows["counts"]).sum())
     done = rows[rows["status"] == "done"]
-    return f"{lost} of {len(rows)}" + (f" (violation up to {done['violation'].max():.1g})" if len(done) else "")
+    return f"{lost} of {len(rows)}" + (
+        f" (violation up to {done['violation'].max():.1g})" if len(done) else ""
+    )
 
 
 def _listed(sizes: list[float]) -> str:
@@ -455,7 +520,9 @@ def _listed(sizes: list[float]) -> str:
 
 
 def _why_infeasible(pairs: list[tuple[Table, str, Pair]]) -> str:
-    """The likely cause, method by method: runs that did not finish, or a step size at which all runs are feasible."""
+    """The likely cause, method by method: runs that did not finish,
+    or a step size at which all runs are feasible.
+    """
     said = []
     for t, m, p in pairs:
         rows = p.at(t.chosen[m])
@@ -483,33 +550,36 @@ def _notes(a: Artifact, shown: list[Table]) -> None:
     t = shown[0]
     seen = {m for t in shown for m in t.pairs} | {name.split(".", 1)[1] for name in a.refused}
     a.note(
-        "Settings of single methods are listed in the suite's YAML (cross.settings, cross.pairs). The decays of CSMOO and its "
-        "baseline without noise were changed after first results, as were boxes of population methods and numbers of steps; no "
-        "other method's were, so CSMOO has an advantage here. FERERO-SA's gamma is 1 / lambda_max(A_ag J J' A_ag') at the starts "
-        "(its multipliers are stable below twice that), rounded down to one digit; to a power of ten, as at first, multipliers of "
+        "Settings of single methods are listed in the suite's YAML (cross.settings, cross.pairs). The decays "
+        "of CSMOO and its baseline without noise were changed after first results, as were boxes of "
+        "population methods and numbers of steps; no other method's were, so CSMOO has an advantage here. "
+        "FERERO-SA's gamma is 1 / lambda_max(A_ag J J' A_ag') at the starts (its multipliers are stable "
+        "below twice that), rounded down to one digit; to a power of ten, as at first, multipliers of "
         "constraints hardly moved within these steps."
     )
     left = [m for m in choices("algorithm") if m not in seen]
     if left:
         a.note(f"Not in this table (cross.without): {', '.join(left)}.")
     a.note(
-        f"Same starts, preferences and steps for all. Step sizes are chosen on seeds {t.few or 'none'}, by the number of finished, "
-        f"feasible runs and then by score; everything shown is of seeds {t.report}. Colours compare with the best of a column."
+        f"Same starts, preferences and steps for all. Step sizes are chosen on seeds {t.few or 'none'}, by "
+        f"the number of finished, feasible runs and then by score; everything shown is of seeds {t.report}. "
+        "Colours compare with the best of a column."
     )
     a.note(
-        "Population methods evaluate as many points in a step as there are preferences; at small scales they get fewer steps (the "
-        "column says how many)."
+        "Population methods evaluate as many points in a step as there are preferences; at small scales they "
+        "get fewer steps (the column says how many)."
     )
     if any(p.first_order_gap for t in shown for p in t.pairs.values()):
         a.note(
-            "FORUM takes one step in y where the others solve the lower level in each step of x, and its official step has "
-            "gradients of unit length: with as many steps it is further from the end. Its rows are phi(x) at y*(x), so a gap that "
-            "is left at (x, y) is no violation of a constraint here."
+            "FORUM takes one step in y where the others solve the lower level in each step of x, and its "
+            "official step has gradients of unit length: with as many steps it is further from the end. Its "
+            "rows are phi(x) at y*(x), so a gap that is left at (x, y) is no violation of a constraint here."
         )
     a.note(
-        "Share: hypervolume of the finished, feasible points of a seed over that of the exact front, or of all methods' points "
-        "together where no front is known or constraints bind. Ranks: of the mean over seeds, with 95 % of the ranks when seeds "
-        f"are drawn again ({BOOTSTRAP} times). Every run is in outputs/runs under the key that provenance.json names."
+        "Share: hypervolume of the finished, feasible points of a seed over that of the exact front, or of "
+        "all methods' points together where no front is known or constraints bind. Ranks: of the mean over "
+        f"seeds, with 95 % of the ranks when seeds are drawn again ({BOOTSTRAP} times). Every run is in "
+        "outputs/runs under the key that provenance.json names."
     )
 
 

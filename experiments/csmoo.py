@@ -1,8 +1,8 @@
 """CSMOO's figures on the synthetic problem, and what Section 5.1 and Appendix E say of its three variants.
 
-Criteria were written down before the runs that they judge. Where a statement is about single runs it is judged by a share of
-100 of them; the shares leave room: a pilot with seeds 0 to 99 passes all but the statements that are noted as contradicted,
-and the runs that judge have seeds 100 to 199.
+Criteria were written down before the runs that they judge. Where a statement is about single runs it is
+judged by a share of 100 of them; the shares leave room: a pilot with seeds 0 to 99 passes all but the
+statements that are noted as contradicted, and the runs that judge have seeds 100 to 199.
 """
 
 from __future__ import annotations
@@ -57,14 +57,16 @@ SHOWN = "csmoo/infeasible"  # where statements about all variants and preference
 
 
 def at_the_bound(ends: dict[tuple[float, ...], np.ndarray], problem: ConstrainedGaussian) -> str:
-    """Why runs end beyond the feasible set, from final x of all runs by preference: distance to it against noise."""
+    """Why runs end beyond the feasible set, from final x of all runs by preference:
+    distance to it against noise.
+    """
     end = problem.feasible_set[1]
     lam, x = max(ends.items(), key=lambda item: float(item[1].max()))
     best = float(problem.optimum(torch.tensor([lam], dtype=torch.float64))[0])
     return (
-        f"At lambda = ({', '.join(f'{v:g}' for v in lam)}) the optimum {best:.4f} is {end - best:.4f} from the end of the "
-        f"feasible set ({end:.4f}); final iterates there have standard deviation {std(x):.4f} over the seeds, and some are "
-        f"beyond it."
+        f"At lambda = ({', '.join(f'{v:g}' for v in lam)}) the optimum {best:.4f} is {end - best:.4f} from "
+        f"the end of the feasible set ({end:.4f}); final iterates there have standard deviation {std(x):.4f} "
+        f"over the seeds, and some are beyond it."
     )
 
 
@@ -98,7 +100,9 @@ class Curves(AtPreference):
         """First recorded step from which on the violation stays below the tolerance, by seed (inf: never)."""
         late = self.column("violation") > ZERO
         last = np.where(late.any(1), late.shape[1] - 1 - late[:, ::-1].argmax(1), -1)
-        return np.where(last + 1 < len(self.steps), self.steps[np.minimum(last + 1, len(self.steps) - 1)], np.inf)
+        return np.where(
+            last + 1 < len(self.steps), self.steps[np.minimum(last + 1, len(self.steps) - 1)], np.inf
+        )
 
 
 def limits(lam1: float) -> tuple[float, float]:
@@ -107,12 +111,15 @@ def limits(lam1: float) -> tuple[float, float]:
 
 
 def draw_curves(a: Artifact, shown: dict[str, Curves], own: str) -> None:
-    """x, Tchebycheff value and violation against t: mean over seeds, of the figure's own method with the 10 to 90 % band."""
+    """x, Tchebycheff value and violation against t: mean over seeds,
+    of the figure's own method with the 10 to 90 % band.
+    """
     fig, axes = st.panels(1, 3, size=2.7)
     main = shown[own]
     x_best, V_best = main.optimum
     for key in (own, *(k for k in shown if k != own)):  # dashed on top: the curves often coincide
-        c, colour = shown[key], COLOURS[key]
+        c = shown[key]
+        colour = COLOURS[key]
         for ax, values in zip(axes[0], (c.x, c.column("tchebycheff"), c.column("violation")), strict=True):
             if key == own:
                 low, high = np.quantile(values, [0.1, 0.9], axis=0)
@@ -132,7 +139,13 @@ def draw_curves(a: Artifact, shown: dict[str, Curves], own: str) -> None:
     axes[0, 2].set_ylim(bottom=0)
     axes[0, 1].legend()
     axes[0, 0].text(
-        0.98, low + 0.02, "feasible set", ha="right", fontsize=7, color=st.GREY, transform=_along_y(axes[0, 0])
+        0.98,
+        low + 0.02,
+        "feasible set",
+        ha="right",
+        fontsize=7,
+        color=st.GREY,
+        transform=_along_y(axes[0, 0]),
     )
     a.figure(fig)
 
@@ -144,7 +157,8 @@ def _along_y(ax: Any) -> Any:
 
 def judge_curves(a: Artifact, shown: dict[str, Curves], own: str, source: str) -> None:
     """Judge the claims that each convergence figure makes of its own method and preference."""
-    c, name = shown[own], METHODS[own]
+    c = shown[own]
+    name = METHODS[own]
     x_best, V_best = c.optimum
     dx, dV = limits(c.lam[0])
     there = abs(c.x_end.mean() - x_best) <= dx and c.V_end.mean() - V_best <= dV
@@ -153,7 +167,8 @@ def judge_curves(a: Artifact, shown: dict[str, Curves], own: str, source: str) -
         f"{name} ends at the analytic optimum of the scalarised problem (feasible-grid z)",
         source,
         published="numerical optima align with analytic solutions",
-        measured=f"x = {interval(c.x_end)}, exact {x_best:.4f}; V = {interval(c.V_end)}, exact {V_best:.4f}; {c.runs} runs",
+        measured=f"x = {interval(c.x_end)}, exact {x_best:.4f}; V = {interval(c.V_end)}, exact "
+        f"{V_best:.4f}; {c.runs} runs",
         tolerance=f"seed mean: |x - x*| <= {dx}, V - V* <= {dV}",
         holds=there,
         reason=unless(there, "After the last step x has not yet come from its start to the optimum."),
@@ -180,8 +195,8 @@ def curve_figure(number: int) -> None:
             printed_value(a, shown["csmoo2"], Curves(a.jobs["batch8"], lam))
             batches(a)
         a.note(
-            "x_0, gamma_0, beta, the seeds and the number of runs are not printed: x_0 = 1, gamma_0 = 0.4, beta = 5, seeds "
-            f"{_span(shown[own])}."
+            "x_0, gamma_0, beta, the seeds and the number of runs are not printed: x_0 = 1, gamma_0 = 0.4, "
+            f"beta = 5, seeds {_span(shown[own])}."
         )
 
 
@@ -194,37 +209,40 @@ def _span(c: Curves) -> str:
 def analytic_shift(a: Artifact, job: JobRows, lam: tuple[float, ...], grid: Curves) -> None:
     """Section 5.1: analytic z moves the optimum; Appendix E.1: values can turn negative."""
     analytic = Curves(job, lam)
-    (x_a, _), (x_g, _) = analytic.optimum, grid.optimum
+    x_a, _ = analytic.optimum
+    x_g, _ = grid.optimum
     there = abs(analytic.x_end.mean() - x_a) <= 0.03
     a.claim(
         "analytic-z-shift",
         "The analytic ideal point gives a predictable shift of the optimiser",
         "Section 5.1",
         published="predictable shift",
-        measured=f"x = {interval(analytic.x_end)} with analytic z (exact {x_a:.4f}), {interval(grid.x_end)} with "
-        f"feasible-grid z (exact {x_g:.4f}): shift {analytic.x_end.mean() - grid.x_end.mean():.3f}, exact {x_a - x_g:.3f}",
+        measured=f"x = {interval(analytic.x_end)} with analytic z (exact {x_a:.4f}), {interval(grid.x_end)} "
+        f"with feasible-grid z (exact {x_g:.4f}): shift {analytic.x_end.mean() - grid.x_end.mean():.3f}, "
+        f"exact {x_a - x_g:.3f}",
         tolerance="|x - x*| <= 0.03 with analytic z",
         holds=there,
         reason=unless(there, "After the last step x has not yet come from its start to the optimum."),
     )
     good = job.history["run"].isin(job.final.loc[job.final["status"] == "done", "run"])
     rows = job.history[good]
-    exact, seen = float(rows["tchebycheff"].min()), float(rows["tchebycheff_seen"].min())
+    exact = float(rows["tchebycheff"].min())
+    seen = float(rows["tchebycheff_seen"].min())
     negative = min(exact, seen) < 0
     a.claim(
         "negative-values",
         "With the analytic ideal point final Tchebycheff values can turn negative",
         "Appendix E.1",
         published="can be negative",
-        measured=f"smallest of {len(preferences_of(job))} preferences, {job.final['seed'].nunique()} seeds and all recorded "
-        f"steps: exact value {exact:.4f}, estimated value {seen:.4f}",
+        measured=f"smallest of {len(preferences_of(job))} preferences, {job.final['seed'].nunique()} seeds "
+        f"and all recorded steps: exact value {exact:.4f}, estimated value {seen:.4f}",
         tolerance="a negative value, exact or estimated",
         holds=negative,
         reason=unless(
             negative,
-            "They cannot, exact or estimated from shared samples: z_1 + z_2 = 1/2, and u^2 + (u - 1)^2 >= 1/2 for every "
-            "sample u = x + e, so of any average of samples at least one estimate is not below its z_i. Separate samples for "
-            "the two objectives, or a larger z, could make them negative.",
+            "They cannot, exact or estimated from shared samples: z_1 + z_2 = 1/2, and u^2 + (u - 1)^2 >= "
+            "1/2 for every sample u = x + e, so of any average of samples at least one estimate is not below "
+            "its z_i. Separate samples for the two objectives, or a larger z, could make them negative.",
         ),
     )
 
@@ -243,12 +261,15 @@ def printed_value(a: Artifact, one: Curves, eight: Curves) -> None:
         "CSMOO-2 reaches a Tchebycheff value of about 9.45e-2 at lambda = (.5, .5)",
         "Appendix E.3",
         published=f"{printed():g}",
-        measured=f"single samples {interval(one.V_end)}, batches of 8 {interval(eight.V_end)}; exact optimum {V_best:.6f}; "
-        f"means of five runs, as the paper takes them, vary with standard deviation {std(one.V_end) / np.sqrt(5):.4f}",
-        tolerance="seed mean in [0.0928, 0.101] with single samples and in [0.0928, 0.0965] with batches of 8",
+        measured=f"single samples {interval(one.V_end)}, batches of 8 {interval(eight.V_end)}; exact optimum "
+        f"{V_best:.6f}; means of five runs, as the paper takes them, vary with standard deviation "
+        f"{std(one.V_end) / np.sqrt(5):.4f}",
+        tolerance="seed mean in [0.0928, 0.101] with single samples and in [0.0928, "
+        "0.0965] with batches of 8",
         holds=bool(0.0928 <= one.V_end.mean() <= 0.101 and 0.0928 <= eight.V_end.mean() <= 0.0965),
-        reason=f"The paper describes single samples; of our two means the one with batches of 8 is nearer to the printed "
-        f"value ({abs(eight.V_end.mean() - printed()):.1e} against {abs(one.V_end.mean() - printed()):.1e}).",
+        reason="The paper describes single samples; of our two means the one with batches of 8 is nearer to "
+        f"the printed value ({abs(eight.V_end.mean() - printed()):.1e} against "
+        f"{abs(one.V_end.mean() - printed()):.1e}).",
     )
 
 
@@ -263,8 +284,8 @@ def batches(a: Artifact) -> None:
         "Mini-batches reduce the variance of the result",
         "Appendix E.1",
         published="reduced variance",
-        measured=f"standard deviation of the final x, mean over {len(PREFERENCES)} preferences: single samples {single:.4f}, "
-        f"batches of 8 {eight:.4f}",
+        measured=f"standard deviation of the final x, mean over {len(PREFERENCES)} preferences: single "
+        f"samples {single:.4f}, batches of 8 {eight:.4f}",
         tolerance="at most 0.6 of it (expected 0.35 = 1/sqrt 8)",
         holds=less,
         reason=unless(less, "The spread over seeds does not come from the noise of the estimates alone."),
@@ -312,7 +333,9 @@ def fig1(a: Artifact) -> None:
     ax = axes[0, 0]
     st.draw_front(ax, front, "analytic front")
     ends = basic[0].job.final
-    first = ends[(ends["seed"] == ends["seed"].min()) & ends["run"].isin([r for c in basic for r in c.final["run"]])]
+    first = ends[
+        (ends["seed"] == ends["seed"].min()) & ends["run"].isin([r for c in basic for r in c.final["run"]])
+    ]
     shown = ax.scatter(
         first["f_1"], first["f_2"], c=first["preference_1"], cmap="viridis", s=26, zorder=4, ec="k", lw=0.4
     )
@@ -338,7 +361,10 @@ def fig1(a: Artifact) -> None:
     ax.set_ylabel("final $x$, mean over seeds")
     ax.legend()
     a.figure(fig)
-    a.table(pd.concat([_finals({METHODS[k]: c}) for k, cs in sets.items() for c in cs], ignore_index=True), given=GIVEN)
+    a.table(
+        pd.concat([_finals({METHODS[k]: c}) for k, cs in sets.items() for c in cs], ignore_index=True),
+        given=GIVEN,
+    )
     finished = [c for c in basic if len(c.x_end)]
     error = np.concatenate([np.abs(c.x_end - c.optimum[0]) for c in finished])
     gap = max(abs(float(c.x_end.mean()) - c.optimum[0]) for c in finished)
@@ -348,7 +374,8 @@ def fig1(a: Artifact) -> None:
         "The solutions follow the analytic optima over the preferences",
         "Figure 1, Section 5.1",
         published="optima align with analytic solutions",
-        measured=f"|x - x*|: mean over preferences and seeds {error.mean():.4f}; largest of a mean over seeds {gap:.4f}",
+        measured=f"|x - x*|: mean over preferences and seeds {error.mean():.4f}; "
+        f"largest of a mean over seeds {gap:.4f}",
         tolerance="mean <= 0.03, largest of a seed mean <= 0.07",
         holds=near,
         reason=unless(near, "After the last step x has not yet come from its start to the optimum."),
@@ -361,8 +388,8 @@ def fig1(a: Artifact) -> None:
         "The preference moves the solution along the front",
         "Figure 1, Appendix E.1",
         published="continuous and well behaved for a single seed",
-        measured=f"one seed: Spearman correlation of lambda_1 and x {rank:.3f}; x spans {np.ptp(first_x):.3f} "
-        f"(exact {basic[0].optimum[0] - basic[-1].optimum[0]:.3f})",
+        measured=f"one seed: Spearman correlation of lambda_1 and x {rank:.3f}; x spans "
+        f"{np.ptp(first_x):.3f} (exact {basic[0].optimum[0] - basic[-1].optimum[0]:.3f})",
         tolerance="correlation <= -0.98, span >= 0.40",
         holds=ordered,
         reason=unless(ordered, "At the ends of the front x is moved by noise more than by the preference."),
@@ -375,7 +402,9 @@ def fig1(a: Artifact) -> None:
 def fig33(a: Artifact) -> None:
     """Final value and violation against the penalty beta."""
     lam = (0.5, 0.5)
-    betas = {float(k[5:].replace("_", ".")): Curves(j, lam) for k, j in a.jobs.items() if k.startswith("beta_")}
+    betas = {
+        float(k[5:].replace("_", ".")): Curves(j, lam) for k, j in a.jobs.items() if k.startswith("beta_")
+    }
     others = {k: Curves(j, lam) for k, j in a.jobs.items() if not k.startswith("beta_")}
     fig, axes = st.panels(1, 4, size=2.7)
     ticks = np.arange(len(betas))
@@ -440,7 +469,9 @@ def fig33(a: Artifact) -> None:
         measured=", ".join(f"beta={b:g}: {r:g}" for b, r in feasible.items()),
         tolerance="max_j g_j <= 1e-4 at the last iterate of every run",
         holds=all_feasible,
-        reason=unless(all_feasible, "Single runs end beyond the feasible set; the optimum is 0.2 inside of it."),
+        reason=unless(
+            all_feasible, "Single runs end beyond the feasible set; the optimum is 0.2 inside of it."
+        ),
     )
     mean = {b: float(v.mean()) for b, v in V.items()}
     spread = max(mean[b] for b in mean if b >= 0.5) - min(mean[b] for b in mean if b >= 0.5)
@@ -450,7 +481,8 @@ def fig33(a: Artifact) -> None:
         "For beta >= 0.5 the final value is on a plateau",
         "Figure 33",
         published=f"plateau at about {printed():g}",
-        measured=", ".join(f"beta={b:g}: {v:.5f}" for b, v in mean.items()) + f"; spread for beta >= 0.5 {spread:.5f}",
+        measured=", ".join(f"beta={b:g}: {v:.5f}" for b, v in mean.items())
+        + f"; spread for beta >= 0.5 {spread:.5f}",
         tolerance="spread <= 2e-3",
         holds=flat,
         reason=unless(flat, "The value still depends on beta above 0.5."),
@@ -465,12 +497,13 @@ def fig33(a: Artifact) -> None:
         "Figure 33",
         published="highest",
         measured=", ".join(f"beta={b:g}: {v:.5f}" for b, v in mean.items())
-        + f"; V(beta=0) - V(beta=5), same noise: {lead:.1e} (95 % interval ± {lead_half:.1e}); means of five runs, as the "
-        f"paper takes them, vary with standard deviation {std(V[0.0]) / np.sqrt(5):.1e}",
+        + f"; V(beta=0) - V(beta=5), same noise: {lead:.1e} (95 % interval ± {lead_half:.1e}); means of five "
+        f"runs, as the paper takes them, vary with standard deviation {std(V[0.0]) / np.sqrt(5):.1e}",
         tolerance="V(beta=0) is the largest mean, and its 95 % interval against beta = 5 lies above 0",
         holds=worst,
         reason=unless(
-            worst, "beta does not change where the runs end: the optimum is inside the feasible set, where y_1 = 0."
+            worst,
+            "beta does not change where the runs end: the optimum is inside the feasible set, where y_1 = 0.",
         ),
     )
     slow_at_zero(a, betas)
@@ -500,21 +533,24 @@ def fig33(a: Artifact) -> None:
         "Large gamma_0 or small b delay feasibility",
         "Appendix E.1, ablation of schedules",
         published="delays feasibility",
-        measured="step from which on runs are feasible for good, less the standard setting's, mean over seeds: "
+        measured="step from which on runs are feasible for good, less the standard setting's, "
+        "mean over seeds: "
         + ", ".join(f"{plain[k]}: {mid:.1f} (95 % interval ± {half:.1f})" for k, (mid, half) in late.items()),
         tolerance="both intervals above 0 (partial: one)",
         holds=delayed,
         reason=unless(
             delayed,
-            f"{'Only for ' + slower[0] + '. ' if slower else ''}From x_0 = 1, outside of the feasible set, longer steps "
-            "overshoot further but also return sooner; what is left is within its noise.",
+            f"{'Only for ' + slower[0] + '. ' if slower else ''}From x_0 = 1, outside of the feasible set, "
+            "longer steps overshoot further but also return sooner; what is left is within its noise.",
         ),
     )
     a.note(f"x_0 = 1, seeds {_span(standard)} (the paper: five runs), common noise for all beta.")
 
 
 def common(shown: Mapping[K, Curves]) -> dict[K, np.ndarray]:
-    """Which runs of each have a seed that finished in all of them: positions in `final`, and rows of `column`."""
+    """Which runs of each have a seed that finished in all of them: positions in `final`,
+    and rows of `column`.
+    """
     shared = functools.reduce(np.intersect1d, [c.final["seed"].to_numpy() for c in shown.values()])
     return {k: np.flatnonzero(np.isin(c.final["seed"], shared)) for k, c in shown.items()}
 
@@ -532,7 +568,9 @@ def _length(c: Curves) -> float:
 
 
 def paired(difference: np.ndarray) -> tuple[float, float]:
-    """Mean of differences between runs with the same noise, and half of its 95 % t interval; NaN of a single one."""
+    """Mean of differences between runs with the same noise, and half of its 95 % t interval;
+    NaN of a single one.
+    """
     difference = difference[np.isfinite(difference)]
     n = len(difference)
     if n < 2:
@@ -548,30 +586,34 @@ def slow_at_zero(a: Artifact, betas: dict[float, Curves]) -> None:
     keep = common({0.0: betas[0.0], 5.0: betas[5.0]})
     longer, longer_half = paired(since[0.0][keep[0.0]] - since[5.0][keep[5.0]])
     more, more_half = paired(summed[0.0][keep[0.0]] - summed[5.0][keep[5.0]])
-    slow, fast = float(since[0.0].mean()), max(float(since[b].mean()) for b in since if b >= 0.5)
+    slow = float(since[0.0].mean())
+    fast = max(float(since[b].mean()) for b in since if b >= 0.5)
     as_printed = bool(50 <= slow <= 80 and fast <= 10)
     slower = longer > longer_half or more > more_half
     faster = more < -more_half or longer < -longer_half
     holds: Holds = True if as_printed else "partial" if slower and not faster else False
     opposite = (
-        f"Here it is the other way round: with beta = 0 less violation adds up. With a penalty the slack y_1 is pushed down "
-        f"sooner, and early noisy steps overshoot a little further: the largest violation of a run is {largest[5.0]:.2f} with "
-        f"beta = 5 and {largest[0.0]:.2f} with beta = 0, mean over seeds."
+        "Here it is the other way round: with beta = 0 less violation adds up. With a penalty the slack y_1 "
+        "is pushed down sooner, and early noisy steps overshoot a little further: the largest violation of "
+        f"a run is {largest[5.0]:.2f} with beta = 5 and {largest[0.0]:.2f} with beta = 0, mean over seeds."
     )
     same = (
-        "At lambda = (.5, .5) the objectives alone pull x from x_0 = 1 into the feasible set, and the penalty adds nothing that "
-        "these runs could tell from noise. The paper does not print its start."
+        "At lambda = (.5, .5) the objectives alone pull x from x_0 = 1 into the feasible set, and the "
+        "penalty adds nothing that these runs could tell from noise. The paper does not print its start."
     )
     a.claim(
         "slow-at-zero",
-        "With beta = 0 the violation lasts for the first 50 to 80 iterations, with beta >= 0.5 it ends almost at once",
+        "With beta = 0 the violation lasts for the first 50 to 80 iterations, "
+        "with beta >= 0.5 it ends almost at once",
         "Figure 33, Appendix E.3",
         published="50-80 iterations against almost immediately",
         measured="feasible for good from step (mean over seeds) "
         + ", ".join(f"beta={b:g}: {v.mean():.1f}" for b, v in since.items())
-        + f"; beta=0 less beta=5: {longer:.2f} (95 % interval ± {longer_half:.2f}); violation summed over the first 200 steps "
-        f"{summed[0.0].mean():.1f} and {summed[5.0].mean():.1f}, difference {more:.2f} (± {more_half:.2f})",
-        tolerance="beta = 0 in [50, 80] and beta >= 0.5 at most 10 (partial: beta = 0 is slower, by a 95 % interval)",
+        + f"; beta=0 less beta=5: {longer:.2f} (95 % interval ± {longer_half:.2f}); violation summed over "
+        f"the first 200 steps {summed[0.0].mean():.1f} and {summed[5.0].mean():.1f}, "
+        f"difference {more:.2f} (± {more_half:.2f})",
+        tolerance="beta = 0 in [50, 80] and beta >= 0.5 at most 10 (partial: beta = 0 is slower, "
+        "by a 95 % interval)",
         holds=holds,
         reason=unless(
             holds,
@@ -594,13 +636,17 @@ def three_figure(number: int, own: str | None) -> None:
         else:
             compare_three(a, shown)
         a.table(_finals({METHODS[k]: c for k, c in shown.items()}), given=GIVEN)
-        a.note(f"Settings as in the two-objective case; x_0 = 1 and seeds {_span(shown['basic'])} are our choice.")
+        a.note(
+            f"Settings as in the two-objective case; x_0 = 1 and seeds {_span(shown['basic'])} are our "
+            "choice."
+        )
 
 
 def compare_three(a: Artifact, shown: dict[str, Curves]) -> None:
     """Figure 37: the three methods in one comparison."""
     fig, axes = st.panels(1, 3, size=2.7)
-    for (key, c), dash in zip(shown.items(), ("-", (0, (6, 4)), (0, (2, 4))), strict=True):  # the curves coincide
+    # the curves coincide
+    for (key, c), dash in zip(shown.items(), ("-", (0, (6, 4)), (0, (2, 4))), strict=True):
         for ax, values in zip(axes[0], (c.x, c.column("tchebycheff"), c.column("violation")), strict=True):
             ax.plot(c.steps + 1, values.mean(0), color=COLOURS[key], ls=dash, label=METHODS[key])
             ax.fill_between(c.steps + 1, values.min(0), values.max(0), color=COLOURS[key], alpha=0.15, lw=0)
@@ -623,8 +669,8 @@ def compare_three(a: Artifact, shown: dict[str, Curves]) -> None:
         "The three methods end at the same solution",
         "Figure 37, Appendix E.4",
         published="all three methods overlap almost perfectly",
-        measured=f"|difference of final x| at most {MATCH} between any two methods in {100 * same:.1f} % of {len(apart)} "
-        f"seeds, largest {apart.max():.1e}",
+        measured=f"|difference of final x| at most {MATCH} between any two methods in {100 * same:.1f} % of "
+        f"{len(apart)} seeds, largest {apart.max():.1e}",
         tolerance=f"{MATCH} in at least {100 * MOST:.0f} % of the runs",
         holds=matched,
         reason=unless(matched, "An infeasible surrogate sends the methods different ways."),
@@ -646,13 +692,16 @@ def compare_three(a: Artifact, shown: dict[str, Curves]) -> None:
         "Appendix E.4",
         published="per-iteration surrogates stay feasible",
         measured="runs with an infeasible surrogate: "
-        + ", ".join(f"{k} {int((v > 0).sum())} of {len(v)} ({int(v.sum())} surrogates)" for k, v in met.items()),
+        + ", ".join(
+            f"{k} {int((v > 0).sum())} of {len(v)} ({int(v.sum())} surrogates)" for k, v in met.items()
+        ),
         tolerance="none",
         holds=none,
         reason=unless(
             none,
-            "Early estimates of the quartic constraints rest on a few heavy-tailed samples; from x_0 = 1, outside "
-            "of the feasible set, some ask for more than the proximal terms allow. The paper does not print its start.",
+            "Early estimates of the quartic constraints rest on a few heavy-tailed samples; from x_0 = 1, "
+            "outside of the feasible set, some ask for more than the proximal terms allow. "
+            "The paper does not print its start.",
         ),
     )
     a.refer("csmoo/fig34", "optimum")
@@ -662,12 +711,15 @@ def compare_three(a: Artifact, shown: dict[str, Curves]) -> None:
 
 
 STARTS = {"": 1.0, "far_": 2.0}  # prefixes of the jobs, and x_0
-# seeds of the pilot: 0 to 99. From x_0 = 1, 7 to 30 % of the runs meet an infeasible surrogate, by preference; from 2, up to 78 %
+# seeds of the pilot: 0 to 99. From x_0 = 1, 7 to 30 % of the runs meet an infeasible surrogate, by
+# preference; from 2, up to 78 %
 
 
 @dataclass(frozen=True)
 class Variants:
-    """Runs of the three variants from one start, with the same noise: at each preference, seeds that finished in all three."""
+    """Runs of the three variants from one start, with the same noise: at each preference,
+    seeds that finished in all three.
+    """
 
     at: dict[tuple[float, ...], dict[str, Curves]]
 
@@ -678,7 +730,9 @@ class Variants:
         return cls({lam: {key: Curves(a.jobs[prefix + key], lam) for key in METHODS} for lam in lams})
 
     def measured(self, key: str, fn: Callable[[Curves], np.ndarray]) -> np.ndarray:
-        """fn of each run of a variant, (S,), over all preferences and common seeds, in the same order for all variants."""
+        """fn of each run of a variant, (S,), over all preferences and common seeds,
+        in the same order for all variants.
+        """
         return np.concatenate([fn(shown[key])[common(shown)[key]] for shown in self.at.values()])
 
     @cached_property
@@ -704,7 +758,8 @@ class Variants:
         The interval is over seeds: runs of one seed at several preferences share their noise.
         """
         difference = self.measured(one, fn) - self.measured(other, fn)
-        rows = pd.DataFrame({"seed": self.seeds, "d": difference})[np.ones(len(difference), bool) if of is None else of]
+        chosen = np.ones(len(difference), bool) if of is None else of
+        rows = pd.DataFrame({"seed": self.seeds, "d": difference})[chosen]
         mean, half = paired(rows.groupby("seed")["d"].mean().to_numpy()) if len(rows) else (np.nan, np.nan)
         return Difference(mean, half)
 
@@ -747,9 +802,9 @@ def infeasible(a: Artifact) -> None:
     _judge_csmoo2(a, starts)
     first = next(iter(near.at.values()))["basic"]
     a.note(
-        f"Seeds {_span(first)}; x_0 = 1 at {len(near.at)} preferences (the runs of Figures 2 and 6 to 19) and x_0 = 2 at "
-        f"{len(starts[2.0].at)}, both outside of the feasible set. The paper does not print its start. All infeasible surrogates "
-        f"are proved to be so, by a multiplier."
+        f"Seeds {_span(first)}; x_0 = 1 at {len(near.at)} preferences (the runs of Figures 2 and 6 to 19) "
+        f"and x_0 = 2 at {len(starts[2.0].at)}, both outside of the feasible set. The paper does not print "
+        f"its start. All infeasible surrogates are proved to be so, by a multiplier."
     )
 
 
@@ -774,7 +829,9 @@ def _draw_infeasible(a: Artifact, starts: dict[float, Variants]) -> None:
     for x0, runs in starts.items():
         lam1 = [lam[0] for lam in runs.at]
         share = [
-            float((c["basic"].final["infeasible_steps"].to_numpy() > 0).mean()) if len(c["basic"].final) else np.nan
+            float((c["basic"].final["infeasible_steps"].to_numpy() > 0).mean())
+            if len(c["basic"].final)
+            else np.nan
             for c in runs.at.values()
         ]
         ax.plot(lam1, share, "o-", color=st.BLACK if x0 == 1.0 else st.GREY, label=f"$x_0 = {x0:g}$")
@@ -812,7 +869,9 @@ def _table_infeasible(a: Artifact, starts: dict[float, Variants]) -> None:
     a.table(pd.DataFrame(rows), given=("x_0", "lambda_1", "method", "x exact"))
 
 
-QUICK, QUICKLY = 150, 0.9  # steps, and the share of runs that are feasible for good by then; the pilot's least is .96
+# steps, and the share of runs that are feasible for good by then; the pilot's least is .96
+QUICK = 150
+QUICKLY = 0.9
 
 
 def _judge_together(a: Artifact, near: Variants, starts: dict[float, Variants]) -> None:
@@ -832,15 +891,20 @@ def _judge_together(a: Artifact, near: Variants, starts: dict[float, Variants]) 
     quick = least >= QUICKLY
     a.claim(
         "quickly",
-        "All three variants quickly drive the violation to zero and then stay feasible, whatever the preference",
+        "All three variants quickly drive the violation to zero and then stay feasible, "
+        "whatever the preference",
         "Section 5.1, Appendix E.1",
         published="quickly; stabilise within the feasible region",
-        measured=f"feasible for good from step {QUICK} on at the latest: at least {100 * least:.0f} % of the runs (lambda_1 = "
-        f"{lam1:g}, {name}) over {len(share)} pairs of preference and variant; medians {min(middle):g} to {max(middle):g} steps; "
-        f"largest violation of the others after step {QUICK}: {later:.2g}",
-        tolerance=f"at least {100 * QUICKLY:.0f} % of the runs of every pair (a pilot with other seeds: 96 %)",
+        measured=f"feasible for good from step {QUICK} on at the latest: at least {100 * least:.0f} % of the "
+        f"runs (lambda_1 = {lam1:g}, {name}) over {len(share)} pairs of preference and variant; medians "
+        f"{min(middle):g} to {max(middle):g} steps; largest violation of the others after step {QUICK}: "
+        f"{later:.2g}",
+        tolerance=f"at least {100 * QUICKLY:.0f} % of the runs of every pair (a pilot with other seeds: "
+        "96 %)",
         holds=quick,
-        reason=unless(quick, "Where the optimum is near the end of the feasible set, noisy paths cross it again."),
+        reason=unless(
+            quick, "Where the optimum is near the end of the feasible set, noisy paths cross it again."
+        ),
     )
     apart = np.concatenate([matching(shown) for shown in near.at.values()])
     same = float((apart <= MATCH).mean())
@@ -850,16 +914,18 @@ def _judge_together(a: Artifact, near: Variants, starts: dict[float, Variants]) 
         "The final solutions of the three variants match (same noise)",
         "Section 5.1",
         published="final solutions match",
-        measured=f"largest difference of the final x between any two variants at most {MATCH} in {100 * same:.1f} % of "
-        f"{len(apart)} runs; largest {apart.max():.1e}",
+        measured=f"largest difference of the final x between any two variants at most {MATCH} in "
+        f"{100 * same:.1f} % of {len(apart)} runs; largest {apart.max():.1e}",
         tolerance=f"{MATCH} in at least {100 * MOST:.0f} % of the runs",
         holds=matched,
         reason=unless(
             matched,
-            "An infeasible surrogate sends the variants different ways, and gamma_t shrinks too fast to return.",
+            "An infeasible surrogate sends the variants different ways, "
+            "and gamma_t shrinks too fast to return.",
         ),
     )
-    gap, clean = 0.0, 0
+    gap = 0.0
+    clean = 0
     for runs in starts.values():
         paths = [
             np.concatenate([shown[key].x[common(shown)[key]] for shown in runs.at.values()])
@@ -875,8 +941,9 @@ def _judge_together(a: Artifact, near: Variants, starts: dict[float, Variants]) 
         "Basic and CSMOO-1 are identical while the surrogates stay feasible",
         "Section 5.1",
         published="nearly identical trajectories",
-        measured=f"{clean} of {total} runs without an infeasible surrogate: largest difference along their paths {gap:.1e} (the "
-        f"same steps by construction; what follows an infeasible one is in `relaxation-helps` and `rejoins`)",
+        measured=f"{clean} of {total} runs without an infeasible surrogate: largest difference along their "
+        f"paths {gap:.1e} (the same steps by construction; what follows an infeasible one is in "
+        "`relaxation-helps` and `rejoins`)",
         tolerance="1e-6 on those runs",
         holds=same_steps if clean else None,
         reason="Every run met an infeasible surrogate; others seeds decide."
@@ -894,11 +961,12 @@ def _judge_relaxation(a: Artifact, starts: dict[float, Variants]) -> None:
     helps: Holds = True if len(helped) == len(gain) else "partial" if helped else False
     a.claim(
         "relaxation-helps",
-        "Where surrogates are infeasible, CSMOO-1's relaxation restores feasibility sooner than standing still",
+        "Where surrogates are infeasible, CSMOO-1's relaxation restores feasibility sooner than standing "
+        "still",
         "Section 5.1, Appendix E.1",
         published="primarily beneficial when approximations are transiently infeasible",
-        measured=f"violation added up over the first {EARLY} steps, CSMOO-1 less basic, in runs with an infeasible surrogate: "
-        + said,
+        measured=f"violation added up over the first {EARLY} steps, CSMOO-1 less basic, "
+        "in runs with an infeasible surrogate: " + said,
         tolerance="95 % interval below 0 from both starts (partial: from one)",
         holds=helps if any_met else None,
         reason="No run met an infeasible surrogate; more seeds decide."
@@ -906,12 +974,15 @@ def _judge_relaxation(a: Artifact, starts: dict[float, Variants]) -> None:
         else unless(
             helps,
             (f"Only from x_0 = {helped[0]:g}. " if helped else "")
-            + "Early estimates rest on few samples: where they make a surrogate infeasible, the direction of (13) is as uncertain, "
-            "and standing still until there are more can do as well.",
+            + "Early estimates rest on few samples: where they make a surrogate infeasible, the direction of "
+            "(13) is as uncertain, and standing still until there are more can do as well.",
         ),
     )
     apart = np.concatenate(
-        [np.abs(runs.measured("csmoo1", _x_end) - runs.measured("basic", _x_end))[runs.met] for runs in starts.values()]
+        [
+            np.abs(runs.measured("csmoo1", _x_end) - runs.measured("basic", _x_end))[runs.met]
+            for runs in starts.values()
+        ]
     )
     share = float((apart <= MATCH).mean()) if len(apart) else float("nan")
     back = share >= 0.9
@@ -920,8 +991,8 @@ def _judge_relaxation(a: Artifact, starts: dict[float, Variants]) -> None:
         "After transient infeasibility CSMOO-1 rejoins the same solution path",
         "Appendix E.1",
         published="rejoins the same solution path",
-        measured=f"final |x - x of basic| at most {MATCH} in {100 * share:.1f} % of {len(apart)} runs with an infeasible "
-        f"surrogate; largest {apart.max(initial=0.0):.1e}",
+        measured=f"final |x - x of basic| at most {MATCH} in {100 * share:.1f} % of {len(apart)} runs with "
+        f"an infeasible surrogate; largest {apart.max(initial=0.0):.1e}",
         tolerance=f"{MATCH} in at least 90 % of them",
         holds=back if len(apart) else None,
         reason=unless(back, "gamma_t shrinks too fast to return.")
@@ -953,12 +1024,17 @@ def _judge_csmoo2(a: Artifact, starts: dict[float, Variants]) -> None:
         holds=none,
         reason=unless(
             none,
-            "Nearly: the proximal terms hold y_0 and y_1 as well, so they cannot be chosen arbitrarily large. One constraint c "
-            "can be absorbed up to c <= 1/(2 tau).",
+            "Nearly: the proximal terms hold y_0 and y_1 as well, so they cannot be chosen arbitrarily "
+            "large. One constraint c can be absorbed up to c <= 1/(2 tau).",
         ),
     )
     for id, statement, fn, of in (
-        ("csmoo2-smoothest", "CSMOO-2 has the smoothest Tchebycheff curve", roughness, "total variation of V"),
+        (
+            "csmoo2-smoothest",
+            "CSMOO-2 has the smoothest Tchebycheff curve",
+            roughness,
+            "total variation of V",
+        ),
         (
             "csmoo2-fastest",
             "CSMOO-2 reduces the violation fastest",
@@ -966,7 +1042,9 @@ def _judge_csmoo2(a: Artifact, starts: dict[float, Variants]) -> None:
             f"violation added up over the first {EARLY} steps",
         ),
     ):
-        found = {(x0, o): runs.less(fn, "csmoo2", o) for x0, runs in starts.items() for o in ("basic", "csmoo1")}
+        found = {
+            (x0, o): runs.less(fn, "csmoo2", o) for x0, runs in starts.items() for o in ("basic", "csmoo1")
+        }
         level = {x0: float(runs.measured("basic", fn).mean()) for x0, runs in starts.items()}
         behind = [f"{METHODS[o]} from x_0 = {x0:g}" for (x0, o), d in found.items() if d.mean > d.half]
         first = all(d.below for d in found.values())
@@ -974,16 +1052,25 @@ def _judge_csmoo2(a: Artifact, starts: dict[float, Variants]) -> None:
             id,
             statement,
             "Appendix E.1",
-            published="smoothest histories" if id == "csmoo2-smoothest" else "fastest reduction of the violation",
+            published="smoothest histories"
+            if id == "csmoo2-smoothest"
+            else "fastest reduction of the violation",
             measured=f"{of}, CSMOO-2 less the other variant, mean over runs with the same noise: "
-            + "; ".join(f"x_0 = {x0:g} (basic: {level[x0]:.3g}), {METHODS[o]} {d}" for (x0, o), d in found.items()),
+            + "; ".join(
+                f"x_0 = {x0:g} (basic: {level[x0]:.3g}), {METHODS[o]} {d}" for (x0, o), d in found.items()
+            ),
             tolerance="95 % interval over seeds below 0 against both variants from both starts",
             holds=first,
             reason=unless(
                 first,
-                (f"It is behind {', '.join(behind)}. " if behind else "The differences are within their noise. ")
-                + "Few surrogates are infeasible, so it has few stalls to save; and its proximal term on the slack y_1 enters "
-                "every constraint, which holds it back the more the further x_0 is from the feasible set.",
+                (
+                    f"It is behind {', '.join(behind)}. "
+                    if behind
+                    else "The differences are within their noise. "
+                )
+                + "Few surrogates are infeasible, so it has few stalls to save; and its proximal term on the "
+                "slack y_1 enters every constraint, which holds it back the more the further x_0 is from "
+                "the feasible set.",
             ),
         )
     spread = {
@@ -1006,18 +1093,22 @@ def _judge_csmoo2(a: Artifact, starts: dict[float, Variants]) -> None:
         published="less sensitive to early-step stochasticity",
         measured=f"standard deviation of x over seeds, mean over steps 1 to {EARLY - 1} and preferences: "
         + "; ".join(
-            f"x_0 = {x0:g}: " + ", ".join(f"{METHODS[k]} {spread[x0, k]:.4f}" for k in METHODS) for x0 in starts
+            f"x_0 = {x0:g}: " + ", ".join(f"{METHODS[k]} {spread[x0, k]:.4f}" for k in METHODS)
+            for x0 in starts
         ),
         tolerance="CSMOO-2's is the smallest from both starts",
         holds=calm,
         reason=unless(
-            calm, "Its surrogate is nearly always feasible, so it takes noisy first steps that basic leaves out."
+            calm,
+            "Its surrogate is nearly always feasible, so it takes noisy first steps that basic leaves out.",
         ),
     )
 
 
 def end_of_penalty(problem: ConstrainedGaussian, lam: tuple[float, ...], beta: float) -> float:
-    """x that minimises V(x) + beta max(0, g_1(x), g_2(x)), the value of (14), on a grid of step 1e-5 over [0, 1]."""
+    """x that minimises V(x) + beta max(0, g_1(x), g_2(x)), the value of (14),
+    on a grid of step 1e-5 over [0, 1].
+    """
     x = torch.linspace(0.0, 1.0, 100_001, dtype=torch.float64).unsqueeze(1)
     values = problem.values(x)
     M = problem.objectives
@@ -1027,7 +1118,9 @@ def end_of_penalty(problem: ConstrainedGaussian, lam: tuple[float, ...], beta: f
 
 
 def least_beta(problem: ConstrainedGaussian, lam: tuple[float, ...]) -> float:
-    """beta* of Theorem 2 for an optimum at the upper end of the feasible set, where f_2 and g_1 are active: -V'/g_1'."""
+    """beta* of Theorem 2 for an optimum at the upper end of the feasible set,
+    where f_2 and g_1 are active: -V'/g_1'.
+    """
     end = torch.tensor([[problem.feasible_set[1]]], dtype=torch.float64)
     _, rows = problem.linearize(end)
     J = rows()[0, :, 0]
@@ -1036,7 +1129,9 @@ def least_beta(problem: ConstrainedGaussian, lam: tuple[float, ...]) -> float:
 
 @artifact("csmoo/active")
 def active(a: Artifact) -> None:
-    """An optimum at the end of the feasible set: what the penalty must be, and what is asymptotic about feasibility."""
+    """An optimum at the end of the feasible set: what the penalty must be,
+    and what is asymptotic about feasibility.
+    """
     lam = (0.1, 0.9)
     shown = {key: Curves(job, lam) for key, job in a.jobs.items()}
     main = shown["beta_5"]
@@ -1044,13 +1139,20 @@ def active(a: Artifact) -> None:
     threshold = least_beta(main.problem, lam)
     beta = {key: float(c.job.config["algorithm"].get("beta", np.nan)) for key, c in shown.items()}
     names = {key: METHODS.get(key, f"CSMOO-2, beta = {beta[key]:g}") for key in shown}
-    expected = {key: x_best if key == "csmoo1" else end_of_penalty(main.problem, lam, beta[key]) for key in shown}
+    expected = {
+        key: x_best if key == "csmoo1" else end_of_penalty(main.problem, lam, beta[key]) for key in shown
+    }
     fig, axes = st.panels(1, 2, size=3.0)
     for (key, c), colour in zip(shown.items(), st.CYCLE, strict=False):
         for ax, values in zip(axes[0], (c.x, c.column("violation")), strict=True):
             dash = "--" if key == "csmoo1" else "-"  # CSMOO-2 with a large beta does the same
             ax.plot(
-                c.steps + 1, values.mean(0), color=colour, ls=dash, zorder=3 if key == "csmoo1" else 2, label=names[key]
+                c.steps + 1,
+                values.mean(0),
+                color=colour,
+                ls=dash,
+                zorder=3 if key == "csmoo1" else 2,
+                label=names[key],
             )
         axes[0, 0].axhline(expected[key], color=colour, ls=":", lw=1.0)
     low, high = main.problem.feasible_set
@@ -1121,19 +1223,22 @@ def active(a: Artifact) -> None:
         tolerance="|seed mean of x - minimiser| <= 0.02, and no run feasible",
         holds=sharp,
         reason=unless(
-            sharp, "x is still on its way to the minimiser, or noise takes single runs back into the feasible set."
+            sharp,
+            "x is still on its way to the minimiser, or noise takes single runs back into the feasible set.",
         ),
     )
-    mean, last = main.column("violation").mean(0), main.steps[-1]
+    mean = main.column("violation").mean(0)
+    last = main.steps[-1]
     early = float(mean[(main.steps >= last / 20) & (main.steps < last / 10)].mean())
     late = float(mean[main.steps >= 0.9 * last].mean())
     falls = late <= 0.7 * early  # the pilot's ratio is .42
     a.check(
         "asymptotic",
         "Where a constraint is active, feasibility is asymptotic: CSMOO-2's mean violation keeps falling",
-        measured=f"mean violation {early:.4f} over steps {last / 20:g} to {last / 10:g}, {late:.4f} over the last tenth; at the "
-        f"end {100 * (main.final['violation'] <= ZERO).mean():.0f} % of the runs are feasible, the largest violation is "
-        f"{main.final['violation'].max():.2f}; standard deviation of the final x {std(main.x_end):.4f}",
+        measured=f"mean violation {early:.4f} over steps {last / 20:g} to {last / 10:g}, {late:.4f} over the "
+        f"last tenth; at the end {100 * (main.final['violation'] <= ZERO).mean():.0f} % of the runs are "
+        f"feasible, the largest violation is {main.final['violation'].max():.2f}; standard deviation of the "
+        f"final x {std(main.x_end):.4f}",
         tolerance="at most 0.7 times as large at the end",
         holds=falls,
         reason=unless(falls, "The estimates of the quartic constraint do not get better fast enough."),
@@ -1159,10 +1264,12 @@ def fig38(a: Artifact) -> None:
         rows["x"] = a.jobs[key].solutions["last"][rows["run"].to_numpy(), 0]
         ends[key] = rows
     _draw_fig38(a, ends, curve)
-    gap, span = {}, {}
+    gap = {}
+    span = {}
     for key, rows in ends.items():
         x = np.sort(rows.groupby(columns(rows, "preference_"))["x"].mean().to_numpy())
-        gap[key], span[key] = float(np.diff(x).max()), float(np.ptp(x))
+        gap[key] = float(np.diff(x).max())
+        span[key] = float(np.ptp(x))
     a.table(
         pd.DataFrame(
             [
@@ -1183,8 +1290,8 @@ def fig38(a: Artifact) -> None:
     )
     count = len(ends["basic"].drop_duplicates(columns(ends["basic"], "preference_")))
     coarse = (
-        f"{count} of the paper's {GRID} preferences: a coarser grid, with fewer runs at the ends of the front. Decided by: "
-        f"mobench +experiment={a.id} scale=paper."
+        f"{count} of the paper's {GRID} preferences: a coarser grid, with fewer runs at the ends of the "
+        f"front. Decided by: mobench +experiment={a.id} scale=paper."
         if count < GRID
         else ""
     )
@@ -1208,8 +1315,8 @@ def fig38(a: Artifact) -> None:
         "The three methods overlap almost perfectly over all preferences",
         "Figure 38, Appendix E.4",
         published="all three methods overlap almost perfectly",
-        measured=f"final x of the three within {MATCH} in {100 * (apart <= MATCH).mean():.1f} % of {len(x)} runs, largest "
-        f"difference {apart.max():.1e}",
+        measured=f"final x of the three within {MATCH} in {100 * (apart <= MATCH).mean():.1f} % of {len(x)} "
+        f"runs, largest difference {apart.max():.1e}",
         tolerance=f"{MATCH} in at least {100 * MOST:.0f} % of the runs",
         holds=None if coarse else matched,
         reason=coarse or unless(matched, "An infeasible surrogate sends the methods different ways."),
@@ -1220,7 +1327,9 @@ def fig38(a: Artifact) -> None:
         "The front is covered without gaps",
         "Figure 38",
         published="smooth, no gaps",
-        measured=", ".join(f"{METHODS[k]}: largest gap in x {v:.4f}, span {span[k]:.3f}" for k, v in gap.items()),
+        measured=", ".join(
+            f"{METHODS[k]}: largest gap in x {v:.4f}, span {span[k]:.3f}" for k, v in gap.items()
+        ),
         tolerance="gap <= 0.05",
         holds=None if coarse else filled,
         reason=coarse or unless(filled, "Noise moves neighbours apart by more than the grid does."),
@@ -1237,7 +1346,8 @@ def fig38(a: Artifact) -> None:
         holds=bends,
         reason=unless(
             bends,
-            "A larger weight on f_3 makes f_3 smaller: f_3 is minimised, and on the feasible set it rises with f_1.",
+            "A larger weight on f_3 makes f_3 smaller: f_3 is minimised, "
+            "and on the feasible set it rises with f_1.",
         ),
     )
 
@@ -1255,7 +1365,9 @@ def _by_preference(ends: dict[str, pd.DataFrame]) -> dict[tuple[float, ...], np.
 
 
 def _draw_fig38(a: Artifact, ends: dict[str, pd.DataFrame], curve: np.ndarray) -> None:
-    """The curve in three dimensions with all methods, and two of its projections, coloured by the third weight."""
+    """The curve in three dimensions with all methods, and two of its projections,
+    coloured by the third weight.
+    """
     import matplotlib.pyplot as plt
 
     fig = plt.figure(figsize=(10.5, 3.4), layout="constrained")
@@ -1263,7 +1375,15 @@ def _draw_fig38(a: Artifact, ends: dict[str, pd.DataFrame], curve: np.ndarray) -
     ax.plot(*curve.T, color=st.BLACK, lw=1.0)
     for (key, rows), size in zip(ends.items(), (26, 13, 4), strict=True):
         F = [rows[f"f_{m}"] for m in (1, 2, 3)]
-        ax.scatter(*F, s=size, facecolors="none", edgecolors=COLOURS[key], lw=0.8, label=METHODS[key], depthshade=False)
+        ax.scatter(
+            *F,
+            s=size,
+            facecolors="none",
+            edgecolors=COLOURS[key],
+            lw=0.8,
+            label=METHODS[key],
+            depthshade=False,
+        )
     ax.view_init(elev=22, azim=-120)
     ax.set_box_aspect((1, 1, 0.8), zoom=0.85)
     ax.set_xlabel("$E f_1$")
@@ -1275,7 +1395,9 @@ def _draw_fig38(a: Artifact, ends: dict[str, pd.DataFrame], curve: np.ndarray) -
     for i, (m, n) in enumerate(((1, 2), (1, 3))):
         flat = fig.add_subplot(1, 3, i + 2)
         flat.plot(curve[:, m - 1], curve[:, n - 1], color=st.BLACK, lw=1.0, label="efficient set")
-        shown = flat.scatter(rows[f"f_{m}"], rows[f"f_{n}"], c=rows["preference_3"], cmap="viridis", s=12, zorder=3)
+        shown = flat.scatter(
+            rows[f"f_{m}"], rows[f"f_{n}"], c=rows["preference_3"], cmap="viridis", s=12, zorder=3
+        )
         flat.set_xlabel(f"$E f_{m}$")
         flat.set_ylabel(f"$E f_{n}$")
         flat.set_title("CSMOO-2")
@@ -1288,12 +1410,24 @@ def _draw_fig38(a: Artifact, ends: dict[str, pd.DataFrame], curve: np.ndarray) -
 def finals(a: Artifact) -> None:
     """Final values of all methods and preferences, mean and standard deviation over the seeds."""
     tables = []
-    for key in ("basic", "csmoo1", "csmoo2", "analytic", "batch8", "three_basic", "three_csmoo1", "three_csmoo2"):
+    for key in (
+        "basic",
+        "csmoo1",
+        "csmoo2",
+        "analytic",
+        "batch8",
+        "three_basic",
+        "three_csmoo1",
+        "three_csmoo2",
+    ):
         job = a.jobs[key]
         name = METHODS.get(
-            key.removeprefix("three_"), {"analytic": "basic, analytic z", "batch8": "CSMOO-2, batch 8"}.get(key)
+            key.removeprefix("three_"),
+            {"analytic": "basic, analytic z", "batch8": "CSMOO-2, batch 8"}.get(key),
         )
-        table = pd.concat([_finals({str(name): Curves(job, lam)}) for lam in preferences_of(job)], ignore_index=True)
+        table = pd.concat(
+            [_finals({str(name): Curves(job, lam)}) for lam in preferences_of(job)], ignore_index=True
+        )
         table.insert(0, "problem", "three objectives" if key.startswith("three_") else "synthetic")
         tables.append(table)
     tables += csmoo_pls.final_tables({k[4:]: j for k, j in a.jobs.items() if k.startswith("pls_")})

@@ -1,6 +1,8 @@
-"""CSMOO's estimates: the rate of Theorem 1, and the block forms (5) to (7), of which the paper shows no experiment.
+"""CSMOO's estimates: the rate of Theorem 1, and the block forms (5) to (7), of which the paper shows no
+experiment.
 
-Criteria were written down after a pilot with other seeds (0 to 199, and 10 to 14 of the blocks) and before the runs that judge.
+Criteria were written down after a pilot with other seeds (0 to 199, and 10 to 14 of the blocks) and before
+the runs that judge.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ LEFT = 0.05  # share of the way from V(x_0) to the optimum that may be left; a p
 
 
 def mean_square(job: JobRows, kind: str) -> pd.Series:
-    """Mean over runs and objectives of the squared error of estimated values ("value") or gradients ("row"), by step."""
+    """Mean over runs and objectives of the squared error of estimated values ("value") or gradients
+    ("row"), by step.
+    """
     M = job.weights.shape[1]
     done = job.final.loc[job.final["status"] == "done", "run"]
     rows = job.history[job.history["run"].isin(done)]
@@ -59,7 +63,9 @@ def rate(a: Artifact) -> None:
         for (key, label), colour in zip(RATES.items(), (st.BLACK, st.BLUE, st.GREEN, st.ORANGE), strict=True):
             errors = mean_square(a.jobs[key], kind)
             slopes[key, kind] = slope(errors)
-            ax.plot(errors.index + 16, errors, color=colour, lw=1.2, label=f"{label}: {slopes[key, kind]:.2f}")
+            ax.plot(
+                errors.index + 16, errors, color=colour, lw=1.2, label=f"{label}: {slopes[key, kind]:.2f}"
+            )
         guide = np.array([16.0 + SINCE, 16.0 + float(errors.index[-1])])
         level = float(mean_square(a.jobs["synthetic"], kind).iloc[-1])
         ax.plot(guide, 2 * level * (guide / guide[-1]) ** -0.5, color=st.GREY, ls=":", label="$t^{-1/2}$")
@@ -96,13 +102,14 @@ def rate(a: Artifact) -> None:
             holds=holds,
             reason=unless(
                 holds,
-                f"Slower: {', '.join(slow)}; each block is refreshed every fourth step, so its transient is longer.",
+                f"Slower: {', '.join(slow)}; each block is refreshed every fourth step, "
+                "so its transient is longer.",
             ),
         )
     a.note(
-        "rho_t = 4/(t+16)^(1/2) and gamma_t = 2/(t+16)^(3/4), CSMOO-2, lambda = (.5, .5), single samples, 200 and 50 runs. "
-        "The theorem's own schedule is at the edge of its assumptions: a = 1/2 and 2b - a = 1, so that sum rho_t^2 and "
-        "sum gamma_t^2/rho_t diverge."
+        "rho_t = 4/(t+16)^(1/2) and gamma_t = 2/(t+16)^(3/4), CSMOO-2, lambda = (.5, .5), single samples, "
+        "200 and 50 runs. The theorem's own schedule is at the edge of its assumptions: a = 1/2 and 2b - a = "
+        "1, so that sum rho_t^2 and sum gamma_t^2/rho_t diverge."
     )
 
 
@@ -117,7 +124,9 @@ def blocks(a: Artifact) -> None:
     falling: dict[str, list[np.ndarray]] = {key: [] for key in BLOCKS}
     rows = []
     for ax, lam1 in zip(axes[0], lams, strict=True):
-        for (key, label), colour in zip(BLOCKS.items(), (st.BLACK, st.BLUE, st.GREEN, st.ORANGE), strict=True):
+        for (key, label), colour in zip(
+            BLOCKS.items(), (st.BLACK, st.BLUE, st.GREEN, st.ORANGE), strict=True
+        ):
             c = at(a.jobs[key], lam1)
             V = c.column("tchebycheff")
             half = int(np.searchsorted(c.steps, c.steps[-1] / 2))
@@ -151,7 +160,8 @@ def blocks(a: Artifact) -> None:
     holds: Holds = True if len(both) == 2 else "partial" if both else False
     a.claim(
         "converge",
-        "With one block of gradients refreshed a step, in turn or at random, the method goes to the same solution",
+        "With one block of gradients refreshed a step, in turn or at random, "
+        "the method goes to the same solution",
         "Section 4.1, (5) to (7); Theorem 1",
         published="asymptotically consistent under either rule",
         measured="share of the way from V(x_0) to the optimum that is left, mean over runs: "
@@ -163,20 +173,25 @@ def blocks(a: Artifact) -> None:
         holds=holds,
         reason=unless(
             holds,
-            "A block is refreshed every fourth step with the weight rho_t of all steps, so early gradients linger.",
+            "A block is refreshed every fourth step with the weight rho_t of all steps, "
+            "so early gradients linger.",
         ),
     )
     towards = down["selected"] >= 0.9 and bool(rest["selected"].mean() <= 0.5)
     a.check(
         "selected",
-        "Where only the refreshed block moves (another reading of the block form) V still falls towards the optimum",
+        "Where only the refreshed block moves (another reading of the block form) V still falls towards the "
+        "optimum",
         measured=f"share of the way left {interval(rest['selected'])}; V lower at the end than half way in "
         f"{100 * down['selected']:.0f} % of the runs",
         tolerance="lower in at least 90 % of the runs, and at most 0.5 left",
         holds=towards,
-        reason=unless(towards, "Each block moves in a quarter of the steps, and gamma_t shrinks all the same."),
+        reason=unless(
+            towards, "Each block moves in a quarter of the steps, and gamma_t shrinks all the same."
+        ),
     )
     a.note(
-        "4 blocks of 2 real coordinates. As Algorithms 1 and 2 print it, only gradients are refreshed by block and all of x moves "
-        "(oracle.block_move=all); `selected` moves the refreshed block only, which needs several times the steps."
+        "4 blocks of 2 real coordinates. As Algorithms 1 and 2 print it, only gradients are refreshed by "
+        "block and all of x moves (oracle.block_move=all); `selected` moves the refreshed block only, which "
+        "needs several times the steps."
     )

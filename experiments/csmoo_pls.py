@@ -1,9 +1,10 @@
 """CSMOO's figures on beamforming with physical layer security.
 
-The paper describes its baseline in words; its step size and penalty are not printed. Three are compared: projected SGD and its
-proximal form with CSMOO-2's step sizes and penalty, and projected SGD with those that did best elsewhere. "Best" was fixed
-before the runs that judge: the least mean V over channel instances 100 to 109 and five preferences among 42 settings (both
-forms; gamma_0 of .1, .4, 1 and, of SGD, 2; b of .6, .75, .95; beta of 3, 10) whose mean final violation is at most .01.
+The paper describes its baseline in words; its step size and penalty are not printed. Three are compared:
+projected SGD and its proximal form with CSMOO-2's step sizes and penalty, and projected SGD with those that
+did best elsewhere. "Best" was fixed before the runs that judge: the least mean V over channel instances 100
+to 109 and five preferences among 42 settings (both forms; gamma_0 of .1, .4, 1 and, of SGD, 2; b of .6, .75,
+.95; beta of 3, 10) whose mean final violation is at most .01.
 """
 
 from __future__ import annotations
@@ -44,8 +45,9 @@ KEPT = 0.05  # bit/s/Hz: what a rate may lose and still count as preserved
 HELD_OUT = 150_000
 # causes that were tested by a longer run, by lambda_1
 LONGER = {
-    0.9: " Tested: ten times the steps, `mobench protocol=csmoo_pls algorithm=csmoo2 preferences.weights=[[0.9,0.1]] "
-    "seeds=[0,1,2,3,4] steps=20000`, bring CSMOO-2 to V = 0.2436 (standard deviation 0.0004), below the baseline."
+    0.9: " Tested: ten times the steps, `mobench protocol=csmoo_pls algorithm=csmoo2 "
+    "preferences.weights=[[0.9,0.1]] seeds=[0,1,2,3,4] steps=20000`, bring CSMOO-2 to V = 0.2436 (standard "
+    "deviation 0.0004), below the baseline."
 }
 
 
@@ -85,12 +87,14 @@ class Reference:
 def reference(lam1: float, z: tuple[float, ...], seed: int = 0) -> Reference:
     """The best of six SLSQP solutions of the exact problem: an answer by another method."""
     problem = PLS(channel_seed=seed, ideal=list(z))
-    lam, ideal = torch.tensor([lam1, 1.0 - lam1], dtype=torch.float64), torch.tensor(z, dtype=torch.float64)
+    lam = torch.tensor([lam1, 1.0 - lam1], dtype=torch.float64)
+    ideal = torch.tensor(z, dtype=torch.float64)
 
     @lru_cache(maxsize=2)  # values and rows are asked for one after the other
     def evaluated(point: bytes) -> tuple[np.ndarray, np.ndarray]:
         v = np.frombuffer(point)
-        x = torch.from_numpy(v[:-1].copy()).repeat(4, 1).requires_grad_()  # a copy for each function: one backward pass
+        # a copy for each function: one backward pass
+        x = torch.from_numpy(v[:-1].copy()).repeat(4, 1).requires_grad_()
         values = problem.values(x).diagonal()
         (rows,) = torch.autograd.grad(values.sum(), x)
         w = torch.cat([lam, torch.ones(2, dtype=torch.float64)])
@@ -132,10 +136,12 @@ def better(shown: dict[str, Curves]) -> str:
 
 def band(ax: object, c: Curves, values: np.ndarray, key: str) -> None:
     """Mean and standard deviation over seeds against the iteration."""
-    mean, std = values.mean(0), values.std(0)
+    mean = values.mean(0)
+    std = values.std(0)
     dash = (0, (4, 4)) if key == "csmoo1" else "-"  # it coincides with CSMOO-2
     ax.plot(c.steps + 1, mean, color=COLOURS[key], ls=dash, label=METHODS[key])  # type: ignore[attr-defined]
-    ax.fill_between(c.steps + 1, mean - std, mean + std, color=COLOURS[key], alpha=0.18, lw=0)  # type: ignore[attr-defined]
+    edges = (mean - std, mean + std)
+    ax.fill_between(c.steps + 1, *edges, color=COLOURS[key], alpha=0.18, lw=0)  # type: ignore[attr-defined]
 
 
 def draw_curves(a: Artifact, shown: dict[str, Curves], best: Reference, z: tuple[float, ...]) -> None:
@@ -158,13 +164,15 @@ def draw_curves(a: Artifact, shown: dict[str, Curves], best: Reference, z: tuple
     axes[0, 0].legend(fontsize=7)
     a.figure(fig)
     a.note(
-        f"z = ({', '.join(f'{v:.4f}' for v in z)}) from two extreme runs; values are exact expectations; band: one std."
+        f"z = ({', '.join(f'{v:.4f}' for v in z)}) from two extreme runs; values are exact expectations; "
+        "band: one std."
     )
 
 
 def judge_curves(a: Artifact, shown: dict[str, Curves], lam1: float, source: str) -> None:
     """Claims of the figures with Tchebycheff value, violation and power."""
-    c, rival = shown["csmoo2"], better(shown)
+    c = shown["csmoo2"]
+    rival = better(shown)
     best = reference(lam1, ideal_of(c.job))
     judge_better(a, "better", c, "CSMOO-2", shown, best, source)
     V = float(c.V_end.mean())
@@ -175,7 +183,9 @@ def judge_curves(a: Artifact, shown: dict[str, Curves], lam1: float, source: str
         measured=f"V = {V:.4f}, reference {best.V:.4f}",
         tolerance="|difference| <= 0.02",
         holds=near,
-        reason=unless(near, "W is still on its way after the last step: its power has not reached the optimum's."),
+        reason=unless(
+            near, "W is still on its way after the last step: its power has not reached the optimum's."
+        ),
     )
     late = float(c.column("violation")[:, c.steps >= c.steps[-1] / 4].max())
     judge_violation(
@@ -186,7 +196,8 @@ def judge_curves(a: Artifact, shown: dict[str, Curves], lam1: float, source: str
         c.final["violation"].to_numpy(),
         c.leakage,
         more=f"; after a quarter of the steps at most {late:.4f}",
-        reason="The leakage bound is active at the optimum, so the error of its estimate shows as violation and falls with it.",
+        reason="The leakage bound is active at the optimum, "
+        "so the error of its estimate shows as violation and falls with it.",
     )
     judge_power(a, c, shown[rival], METHODS[rival], best, source)
     decreases(a, c.steps, c.column("tchebycheff"), source)
@@ -212,12 +223,15 @@ def judge_better(
 ) -> None:
     """A method's V against that of the best baseline."""
     rival = better(shown)
-    V, other = float(c.V_end.mean()), float(shown[rival].V_end.mean())
+    V = float(c.V_end.mean())
+    other = float(shown[rival].V_end.mean())
     same = min(float(shown[k].V_end.mean()) for k in SAME)
     spent, theirs = (float(m.final["power"].mean()) for m in (c, shown[rival]))
     holds: Holds = True if other >= V else "partial" if same >= V else False
     part = (
-        "Better than the baselines with its own step sizes and penalty, not than the tuned one. " if same >= V else ""
+        "Better than the baselines with its own step sizes and penalty, not than the tuned one. "
+        if same >= V
+        else ""
     )
     a.claim(
         id,
@@ -226,13 +240,14 @@ def judge_better(
         published="strictly better",
         measured=f"{name} {interval(c.V_end)}; "
         + ", ".join(f"{METHODS[k]} {interval(shown[k].V_end)}" for k in BASELINES),
-        tolerance="at most the best baseline's value (partial: only those of the baselines with CSMOO-2's step sizes and penalty)",
+        tolerance="at most the best baseline's value (partial: "
+        "only those of the baselines with CSMOO-2's step sizes and penalty)",
         holds=holds,
         reason=unless(
             holds,
-            f"{part}{name} is still on its way after {c.job.config['steps']} steps (the paper prints no number): it transmits "
-            f"with power {spent:.2f}, the optimum (V = {best.V:.4f}) with {best.power:.2f}, the best baseline with {theirs:.2f}."
-            + LONGER.get(round(c.lam[0], 9), ""),
+            f"{part}{name} is still on its way after {c.job.config['steps']} steps (the paper prints no "
+            f"number): it transmits with power {spent:.2f}, the optimum (V = {best.V:.4f}) with "
+            f"{best.power:.2f}, the best baseline with {theirs:.2f}." + LONGER.get(round(c.lam[0], 9), ""),
         ),
     )
 
@@ -248,14 +263,15 @@ def judge_power(a: Artifact, c: Curves, rival: Curves, rival_name: str, best: Re
         "The transmit power remains at the budget boundary",
         f"{source}, Section 5.2",
         published="at the budget boundary (5), due to the explicit projection",
-        measured=f"CSMOO-2, seed means: {late.min():.3f} at the least over the last three quarters of the steps, {spent:.3f} at "
-        f"the end; {rival_name} {theirs:.3f}; {best.power:.3f} at the optimum",
+        measured=f"CSMOO-2, seed means: {late.min():.3f} at the least over the last three quarters of the "
+        f"steps, {spent:.3f} at the end; {rival_name} {theirs:.3f}; {best.power:.3f} at the optimum",
         tolerance=f"within 1 % of {budget:g} over the last three quarters of the steps",
         holds=at_budget,
         reason=unless(
             at_budget,
-            "No projection follows a step of CSMOO-2: W moves by the share gamma_t towards points that satisfy the budget, so it "
-            "nears the boundary from inside, and what remains falls like exp(-sum of gamma_t) only.",
+            "No projection follows a step of CSMOO-2: W moves by the share gamma_t towards points that "
+            "satisfy the budget, so it nears the boundary from inside, "
+            "and what remains falls like exp(-sum of gamma_t) only.",
         ),
     )
 
@@ -264,7 +280,13 @@ def table(shown: dict[str, Curves], lam1: float) -> pd.DataFrame:
     """Final values, one line per method."""
     best = reference(lam1, ideal_of(shown["csmoo2"].job))
     rows = [{"method": METHODS[k], **_final(c)} for k, c in shown.items()]
-    exact = {"lambda_1": lam1, "V": best.V, "power": best.power, "rate 1": best.rates[0], "rate 2": best.rates[1]}
+    exact = {
+        "lambda_1": lam1,
+        "V": best.V,
+        "power": best.power,
+        "rate 1": best.rates[0],
+        "rate 2": best.rates[1],
+    }
     return pd.DataFrame([*rows, {"method": "reference (SLSQP)", **exact}])
 
 
@@ -317,21 +339,24 @@ def rate_figure(number: int, lam1: float) -> None:
 
 def judge_rates(a: Artifact, shown: dict[str, Curves], lam1: float, number: int) -> None:
     """The rates of both users against the best baseline's: in the drawn instance, and in how many others."""
-    c, rival = shown["csmoo2"], better(shown)
+    c = shown["csmoo2"]
+    rival = better(shown)
     best = reference(lam1, ideal_of(c.job))
     moderate = MODERATE[0] < lam1 < MODERATE[1]
     strong = [u for u, w in ((1, lam1), (2, 1.0 - lam1)) if w >= 0.5]
     weak = [u for u in (1, 2) if u not in strong]
     said = "; ".join(
-        f"user {u}: CSMOO-2 {c.rate(u).mean():.3f}, {METHODS[rival]} {shown[rival].rate(u).mean():.3f}, exact optimum "
-        f"{best.rates[u - 1]:.3f}"
+        f"user {u}: CSMOO-2 {c.rate(u).mean():.3f}, {METHODS[rival]} {shown[rival].rate(u).mean():.3f}, "
+        f"exact optimum {best.rates[u - 1]:.3f}"
         for u in (1, 2)
     )
     others = instances(a)
     others = others[np.abs(others["lambda_1"] - lam1) < 1e-9].dropna()
 
     def met(users: list[int], least: float) -> tuple[bool, float]:
-        """Whether all these users' gains are at least that in the drawn instance, and in which share of all instances."""
+        """Whether all these users' gains are at least that in the drawn instance,
+        and in which share of all instances.
+        """
         here = all(float(c.rate(u).mean() - shown[rival].rate(u).mean()) >= least for u in users)
         there = np.all([others[f"gain of rate {u}"] >= least for u in users], axis=0)
         return here, float(there.mean()) if len(others) else float("nan")
@@ -354,26 +379,33 @@ def judge_rates(a: Artifact, shown: dict[str, Curves], lam1: float, number: int)
             else "The other user's rate is preserved, the emphasised one's not higher. "
         )
     missed = [u for u in strong if shown[rival].rate(u).mean() > best.rates[u - 1]]
-    why = "The methods trade differently: in some instances the baseline gives the emphasised user more and the other less."
+    why = (
+        "The methods trade differently: in some instances the baseline gives the emphasised user more and "
+        "the other less."
+    )
     if missed:
         why = (
-            f"At the exact optimum of the weighted maximum user {missed[0]} has {best.rates[missed[0] - 1]:.3f}, less than the "
-            f"baseline's {shown[rival].rate(missed[0]).mean():.3f}: the baseline starves the other user and misses the optimum, so "
-            f"a method that solves the problem cannot have the higher rate."
+            f"At the exact optimum of the weighted maximum user {missed[0]} has "
+            f"{best.rates[missed[0] - 1]:.3f}, less than the baseline's "
+            f"{shown[rival].rate(missed[0]).mean():.3f}: the baseline starves the other user and misses the "
+            "optimum, so a method that solves the problem cannot have the higher rate."
         )
     a.claim(
         "both-rates" if moderate else "emphasised-rate",
-        "CSMOO-2 attains a higher expected rate of the emphasised user than the baseline and preserves the other's"
+        "CSMOO-2 attains a higher expected rate of the emphasised user than the baseline and preserves the "
+        "other's"
         if moderate and weak
         else "CSMOO-2 attains higher expected rates of both users than the baseline"
         if moderate
-        else "Even at extreme preferences CSMOO-2 gives the emphasised user a higher expected rate than the baseline",
+        else "Even at extreme preferences CSMOO-2 gives the emphasised user a higher expected rate than the "
+        "baseline",
         f"Figure {number}, {'Section 5.2' if moderate else 'Appendix E.2'}",
         published="consistently higher for the emphasised user, preserved or improved for the other"
         if moderate
         else "higher",
         measured=measured,
-        tolerance=f"in the drawn instance and in at least {100 * MOST:.0f} % of all: {which.lower()} at least the best baseline's"
+        tolerance=f"in the drawn instance and in at least {100 * MOST:.0f} % of all: {which.lower()} at "
+        "least the best baseline's"
         + (f", the other's at least that less {KEPT} (partial: one of the two)" if moderate and weak else ""),
         holds=holds,
         reason=unless(holds, part + why),
@@ -388,11 +420,13 @@ def judge_rates(a: Artifact, shown: dict[str, Curves], lam1: float, number: int)
         "The de-emphasised user's rate varies more over runs",
         f"Figure {number}, Appendix E.2",
         published="visibly larger variability",
-        measured=f"standard deviation over {len(c.V_end)} seeds: de-emphasised {spread[weak[0]]:.4f}, emphasised "
-        f"{spread[strong[0]]:.4f}",
+        measured=f"standard deviation over {len(c.V_end)} seeds: de-emphasised {spread[weak[0]]:.4f}, "
+        f"emphasised {spread[strong[0]]:.4f}",
         tolerance="at least 1.5 times as large",
         holds=wider if enough else None,
-        reason=unless(wider, "One channel instance for all runs here; the paper's runs may draw channels anew.")
+        reason=unless(
+            wider, "One channel instance for all runs here; the paper's runs may draw channels anew."
+        )
         if enough
         else "Standard deviations of fewer than three runs; more seeds decide.",
     )
@@ -407,7 +441,9 @@ def three_figure(number: int, lam1: float) -> None:
         z = ideal_of(a.jobs["csmoo2"])
         draw_curves(a, shown, reference(lam1, z), z)
         a.table(table(shown, lam1), given=("method", "lambda_1"))
-        one, two, rival = shown["csmoo1"], shown["csmoo2"], better(shown)
+        one = shown["csmoo1"]
+        two = shown["csmoo2"]
+        rival = better(shown)
         close = abs(float(one.V_end.mean() - two.V_end.mean())) <= 0.02
         steps = int(one.final["infeasible_steps"].sum())
         a.claim(
@@ -415,7 +451,8 @@ def three_figure(number: int, lam1: float) -> None:
             "CSMOO-1 and CSMOO-2 end at the same Tchebycheff value",
             f"Figure {number}",
             published="close together",
-            measured=f"CSMOO-1 {one.V_end.mean():.4f}, CSMOO-2 {two.V_end.mean():.4f}; {steps} infeasible surrogates of CSMOO-1",
+            measured=f"CSMOO-1 {one.V_end.mean():.4f}, CSMOO-2 {two.V_end.mean():.4f}; "
+            f"{steps} infeasible surrogates of CSMOO-1",
             tolerance="0.02",
             holds=close,
             reason=unless(close, "Infeasible surrogates send them different ways."),
@@ -452,7 +489,9 @@ def fig5(a: Artifact) -> None:
     """Expected rates over the preferences, CSMOO-2 against the baseline; then other channel instances."""
     keys = ("csmoo2", *BASELINES)
     lams = lambdas(a.jobs["csmoo2"])
-    points = {k: np.array([[at(a.jobs[k], lam1).rate(u).mean() for u in (1, 2)] for lam1 in lams]) for k in keys}
+    points = {
+        k: np.array([[at(a.jobs[k], lam1).rate(u).mean() for u in (1, 2)] for lam1 in lams]) for k in keys
+    }
     fig, axes = st.panels(1, 2, size=3.5)
     for key, marker in zip(keys, "osD^", strict=True):
         axes[0, 0].plot(*points[key].T, marker=marker, ms=4, lw=0.9, color=COLOURS[key], label=METHODS[key])
@@ -493,7 +532,8 @@ def fig5(a: Artifact) -> None:
         "The preference moves the rates monotonically",
         "Figure 5",
         published="well-behaved under one z",
-        measured=f"rate 1 from {two[0, 0]:.3f} to {two[-1, 0]:.3f}, rate 2 from {two[0, 1]:.3f} to {two[-1, 1]:.3f}",
+        measured=f"rate 1 from {two[0, 0]:.3f} to {two[-1, 0]:.3f}, "
+        f"rate 2 from {two[0, 1]:.3f} to {two[-1, 1]:.3f}",
         tolerance="monotone up to 0.03",
         holds=monotone,
         reason=unless(monotone, "Neighbouring preferences end further apart by noise than by preference."),
@@ -521,13 +561,14 @@ def judge_instances(a: Artifact, table: pd.DataFrame) -> None:
     wins = {k: float((inside["V CSMOO-2"] < inside[f"V {METHODS[k]}"]).mean()) for k in BASELINES}
     everywhere = {k: float((whole["V CSMOO-2"] < whole[f"V {METHODS[k]}"]).mean()) for k in BASELINES}
     ratio = {k: float((inside["V CSMOO-2"] / inside[f"V {METHODS[k]}"]).median()) for k in BASELINES}
-    same, tuned = all(wins[k] >= MOST for k in SAME), wins["tuned"] >= MOST
+    same = all(wins[k] >= MOST for k in SAME)
+    tuned = wins["tuned"] >= MOST
     holds: Holds = True if same and tuned else "partial" if same or tuned else False
     excess = {k: float(whole[f"violation {METHODS[k]}"].mean()) for k in ("csmoo2", *BASELINES)}
     count = whole["instance"].nunique()
     why = (
-        "Not against the tuned baseline: the margin over the others is in part that of their step sizes and penalty, which are "
-        "CSMOO-2's own."
+        "Not against the tuned baseline: the margin over the others is in part that of their step sizes and "
+        "penalty, which are CSMOO-2's own."
         if same
         else "The baselines win some instances, where CSMOO-2's power is still short of the optimum's."
     )
@@ -537,20 +578,25 @@ def judge_instances(a: Artifact, table: pd.DataFrame) -> None:
         "Section 5.2",
         published="consistently; strictly better at moderate preferences, under the same feasibility level",
         measured=f"lambda_1 in {{.3, .5, .7}}, {count} instances: lower in "
-        + ", ".join(f"{100 * wins[k]:.0f} % (median ratio {ratio[k]:.3f}) against {METHODS[k]}" for k in BASELINES)
+        + ", ".join(
+            f"{100 * wins[k]:.0f} % (median ratio {ratio[k]:.3f}) against {METHODS[k]}" for k in BASELINES
+        )
         + "; all five lambda_1: "
         + ", ".join(f"{100 * everywhere[k]:.0f} %" for k in BASELINES)
         + "; mean final violation: "
         + ", ".join(f"{METHODS[k]} {v:.4f}" for k, v in excess.items()),
-        tolerance=f"lambda_1 in {{.3, .5, .7}}: in at least {100 * MOST:.0f} % of the pairs, against each baseline (partial: "
-        f"against the two with CSMOO-2's step sizes, or the tuned one)",
+        tolerance=f"lambda_1 in {{.3, .5, .7}}: in at least {100 * MOST:.0f} % of the pairs, against each "
+        f"baseline (partial: against the two with CSMOO-2's step sizes, or the tuned one)",
         holds=holds if count >= 10 else None,
-        reason=unless(holds, why) if count >= 10 else "Fewer than ten channel instances finished; more seeds decide.",
+        reason=unless(holds, why)
+        if count >= 10
+        else "Fewer than ten channel instances finished; more seeds decide.",
     )
 
 
 def instances(a: Artifact) -> pd.DataFrame:
-    """V, violation and rates by channel instance and lambda_1, against the baseline with the smallest V there.
+    """V, violation and rates by channel instance and lambda_1, against the baseline with the smallest V
+    there.
 
     NaN where one of the runs did not finish.
     """
@@ -567,7 +613,10 @@ def instances(a: Artifact) -> pd.DataFrame:
             V = {k: float(row["tchebycheff"]) for k, row in done.items()}
             whole = bool(np.isfinite(list(V.values())).all())
             rival = min(BASELINES, key=lambda k: V[k])
-            gain = {u: float(done[rival][f"f_{u}"] - done["csmoo2"][f"f_{u}"]) if whole else np.nan for u in (1, 2)}
+            gain = {
+                u: float(done[rival][f"f_{u}"] - done["csmoo2"][f"f_{u}"]) if whole else np.nan
+                for u in (1, 2)
+            }
             rows.append(
                 {
                     "instance": int(seed),
@@ -587,17 +636,21 @@ def _held_out_check(a: Artifact) -> None:
     job = a.jobs["csmoo2"]
     x = torch.from_numpy(job.solutions["last"])
     mean, error = problem_of(job).monte_carlo(x, HELD_OUT)
-    exact = torch.from_numpy(job.final[columns(job.final, "f_") + columns(job.final, "g_")].to_numpy(copy=True))
+    exact = torch.from_numpy(
+        job.final[columns(job.final, "f_") + columns(job.final, "g_")].to_numpy(copy=True)
+    )
     worst = float(((mean - exact).abs() / error).max())
     a.check(
         "held-out",
-        f"Exact expectations agree with the paper's way of evaluation, a held-out set (about {HELD_OUT} samples)",
-        measured=f"{len(x)} solutions, {HELD_OUT} samples: largest deviation {float((mean - exact).abs().max()):.1e}, "
-        f"{worst:.1f} standard errors",
+        "Exact expectations agree with the paper's way of evaluation, "
+        f"a held-out set (about {HELD_OUT} samples)",
+        measured=f"{len(x)} solutions, {HELD_OUT} samples: largest deviation "
+        f"{float((mean - exact).abs().max()):.1e}, {worst:.1f} standard errors",
         tolerance="4.5 standard errors",
         holds=worst <= 4.5,
         reason=unless(
-            worst <= 4.5, "One of the two evaluations is wrong, or a deviation of a few in a million occurred."
+            worst <= 4.5,
+            "One of the two evaluations is wrong, or a deviation of a few in a million occurred.",
         ),
     )
 

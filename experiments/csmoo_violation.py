@@ -26,8 +26,9 @@ def unless(holds: Holds, reason: str) -> str:
 def meaning(bound: float) -> str:
     """The criterion, in words."""
     return (
-        f"zero: {ZERO:g}, the paper's tolerance of Appendix E.3, in every run; partial where it is nearly zero only: "
-        f"{NEARLY * bound:g}, which is {NEARLY:.0%} of the constraint's bound {bound:g}".replace("5%", "5 %")
+        f"zero: {ZERO:g}, the paper's tolerance of Appendix E.3, in every run; partial where it is nearly "
+        f"zero only: {NEARLY * bound:g}, which is {NEARLY:.0%} of the constraint's "
+        f"bound {bound:g}".replace("5%", "5 %")
     )
 
 
@@ -49,14 +50,16 @@ def judge_violation(
     """
     worst = float(violation.max())
     holds = is_zero(worst, bound)
-    why = f"{'Nearly zero, but not zero.' if holds == 'partial' else 'Neither zero nor nearly zero.'} {reason}".strip()
+    why = (
+        f"{'Nearly zero, but not zero.' if holds == 'partial' else 'Neither zero nor nearly zero.'} {reason}"
+    ).strip()
     a.claim(
         id,
         statement,
         source,
         published=published,
-        measured=f"largest final violation of {len(violation)} runs {worst:.2g}; {int((violation <= ZERO).sum())} of them have at "
-        f"most {ZERO:g}{more}",
+        measured=f"largest final violation of {len(violation)} runs {worst:.2g}; "
+        f"{int((violation <= ZERO).sum())} of them have at most {ZERO:g}{more}",
         tolerance=meaning(bound),
         holds=None if undecided else holds,
         reason=undecided or unless(holds, why),

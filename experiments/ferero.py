@@ -1,4 +1,7 @@
-"""FERERO's figures on the toy problem. Criteria were fixed before the runs that they judge: ferero_runs.py has the rule."""
+"""FERERO's figures on the toy problem.
+
+Criteria were fixed before the runs that they judge: ferero_runs.py has the rule.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,9 @@ START = (
 
 @artifact("ferero/fig1")
 def fig1(a: Artifact) -> None:
-    """Absolute preferences: thresholds f_2 <= eps, and rays, both drawn from the matrices the algorithm uses."""
+    """Absolute preferences: thresholds f_2 <= eps, and rays,
+    both drawn from the matrices the algorithm uses.
+    """
     F = front()
     fig, axes = st.panels(1, 2)
     residual = 0.0
@@ -62,14 +67,20 @@ def fig1(a: Artifact) -> None:
         best = F[F[:, 1] <= eps][np.argmin(F[F[:, 1] <= eps][:, 0])]
         ax.plot(*best, "o", color=colour, ms=5, zorder=5)
         ax.annotate(
-            f"$f_2 \\leq {eps}$", (-0.08, eps), xytext=(0, 2), textcoords="offset points", fontsize=7.5, color=colour
+            f"$f_2 \\leq {eps}$",
+            (-0.08, eps),
+            xytext=(0, 2),
+            textcoords="offset points",
+            fontsize=7.5,
+            color=colour,
         )
     ax.set_title("(a) thresholds  $B_g F + b_g \\leq 0$")
     ax = axes[0, 1]
     st.objective_axes(ax)
     st.draw_front(ax, F)
     w = from_rays_deg([81.0, 57.0, 33.0, 9.0])
-    v, B = ray(w), line_basis(ray(w))
+    v = ray(w)
+    B = line_basis(ray(w))
     for k, colour in enumerate(PREFERENCE_COLOURS):
         direction = v[k].numpy()
         st.draw_ray(ax, direction, color=colour, lw=1.0)
@@ -92,8 +103,10 @@ def fig1(a: Artifact) -> None:
 @artifact("ferero/fig2")
 def fig2(a: Artifact) -> None:
     """The set F_0 - C_A that improves on F_0, for the Pareto cone and for a wider one."""
-    u = torch.linspace(-1.0, 1.0, 2001, dtype=torch.float64)  # the criterion counts points of a uniform grid of u
-    F, F0 = VLMOP2().front_point(u).numpy(), np.array([0.8, 0.8])
+    # the criterion counts points of a uniform grid of u
+    u = torch.linspace(-1.0, 1.0, 2001, dtype=torch.float64)
+    F = VLMOP2().front_point(u).numpy()
+    F0 = np.array([0.8, 0.8])
     wide = cone_from_rays(torch.tensor([[2.0, -1.0], [-1.0, 2.0]], dtype=torch.float64)).numpy()
     fig, axes = st.panels(1, 2)
     grid = np.linspace(-0.1, 1.15, 501)
@@ -109,7 +122,13 @@ def fig2(a: Artifact) -> None:
         st.draw_front(ax, F)
         better = ((F0 - F) @ A.T >= 0).all(1)
         shares.append(float(better.mean()))
-        ax.plot(*np.where(better[:, None], F, np.nan).T, color=st.BLUE, lw=3.0, zorder=3, label="better than $F_0$")
+        ax.plot(
+            *np.where(better[:, None], F, np.nan).T,
+            color=st.BLUE,
+            lw=3.0,
+            zorder=3,
+            label="better than $F_0$",
+        )
         ax.plot(*F0, "o", color=st.GREEN, ms=6, zorder=5)
         ax.annotate("$F_0$", F0, xytext=(5, 5), textcoords="offset points")
         ax.set_title(title)
@@ -117,7 +136,8 @@ def fig2(a: Artifact) -> None:
     a.figure(fig)
     a.claim(
         "wider-cone",
-        "With A = I only a part of the front improves on F_0 = (0.8, 0.8); with the wider cone all of it does",
+        "With A = I only a part of the front improves on F_0 = (0.8, 0.8); "
+        "with the wider cone all of it does",
         "Figure 2",
         published="part of the front; all of it",
         measured=f"{shares[0]:.2f} and {shares[1]:.2f} of a uniform grid",
@@ -190,8 +210,8 @@ def _fig3_baselines(a: Artifact) -> None:
         measured=f"{percent(at_ends)} of {len(ls)} runs, {percent(either[0])} and {percent(either[1])} at "
         "either "
         f"end; farthest {off.max():.2g}° and {ls['front_distance'].max():.1g}",
-        tolerance=f"{percent(SHARE)} of the runs within 1° of 0° or 90° and 1e-3 of the front, a tenth of them "
-        "at each end",
+        tolerance=f"{percent(SHARE)} of the runs within 1° of 0° or 90° and 1e-3 of the front, a tenth of "
+        "them at each end",
         holds=at_ends >= SHARE and min(either) >= 0.1,
         rests_on=("a",),
     )
@@ -212,7 +232,8 @@ def _fig3_baselines(a: Artifact) -> None:
         rests_on=("b",),
     )
     pmtl = a.jobs["c"]
-    near, off_rays = share(pmtl, on_front(0.02)), share(pmtl, off_ray())
+    near = share(pmtl, on_front(0.02))
+    off_rays = share(pmtl, off_ray())
     outer, inner = split(pmtl, _in_sector)
     longer = split(a.jobs["c_phase1"], _in_sector)
     most = near >= SHARE and off_rays >= SHARE and inner >= SHARE
@@ -231,8 +252,8 @@ def _fig3_baselines(a: Artifact) -> None:
         holds=True if most and outer >= SHARE else ("partial" if most else False),
         reason="The outer preferences (9° and 81°) end outside of their subregions. Phase 1, which brings a "
         "run "
-        "into its subregion, is the first fifth of the 150 iterations, and is too short for them: with half of "
-        f"the iterations {percent(longer[0])} of the outer runs end inside (series c_phase1)."
+        "into its subregion, is the first fifth of the 150 iterations, and is too short for them: with half "
+        f"of the iterations {percent(longer[0])} of the outer runs end inside (series c_phase1)."
         if outer < SHARE
         else "",
         rests_on=("c",),
@@ -255,7 +276,8 @@ def _to_an_end(rows: pd.DataFrame) -> pd.Series:
 
 
 def _fig3_ferero(a: Artifact) -> None:
-    pgd, exact = a.jobs["e"], a.jobs["e_exact"]
+    pgd = a.jobs["e"]
+    exact = a.jobs["e_exact"]
     a.claim(
         "e-ferero-exact",
         "FERERO ends on its rays",
@@ -269,13 +291,15 @@ def _fig3_ferero(a: Artifact) -> None:
     )
     a.check(
         "e-ferero-cold",
-        "FERERO ends on its rays with the public code's cold start of the inner loop as well (lf = 1/M, lh = 1)",
+        "FERERO ends on its rays with the public code's cold start of the inner loop as well (lf = 1/M, "
+        "lh = 1)",
         measured=outcome(a.jobs["e_cold"], angle=2.0),
         tolerance=f"{percent(SHARE)} of the runs within 2° and 1e-3",
         holds=share(a.jobs["e_cold"], arrived(2.0)) >= SHARE,
         reason=""
         if share(a.jobs["e_cold"], arrived(2.0)) >= SHARE
-        else "At most 250 steps from a cold start leave the multipliers short of the solution, more so for some rays.",
+        else "At most 250 steps from a cold start leave the multipliers short of the solution, "
+        "more so for some rays.",
     )
     hits = first_hit(pgd)
     a.check(
@@ -285,10 +309,14 @@ def _fig3_ferero(a: Artifact) -> None:
         "(-1: never)",
         tolerance=f"{percent(SHARE)} of the runs",
         holds=float((hits > 0).mean()) >= SHARE,
-        reason="" if float((hits > 0).mean()) >= SHARE else "Some runs are still on their way, or never come near.",
+        reason=""
+        if float((hits > 0).mean()) >= SHARE
+        else "Some runs are still on their way, or never come near.",
     )
-    half, half_exact = a.jobs["e_half"], a.jobs["e_half_exact"]
-    loose, tight = share(half, arrived()), share(half_exact, arrived())
+    half = a.jobs["e_half"]
+    half_exact = a.jobs["e_half_exact"]
+    loose = share(half, arrived())
+    tight = share(half_exact, arrived())
     ended = Runs.of(first_output(half_exact))
     a.check(
         "exact-at-step-half",
@@ -301,7 +329,8 @@ def _fig3_ferero(a: Artifact) -> None:
         holds=min(loose, tight) >= SHARE and ended.finished == ended.planned,
         reason=_long_steps(half_exact) if min(loose, tight) < SHARE or ended.finished < ended.planned else "",
     )
-    shifted, printed = a.jobs["f"], a.jobs["f_printed"]
+    shifted = a.jobs["f"]
+    printed = a.jobs["f_printed"]
     kept = float((on_the_way(shifted)["max"] < 0.02).mean())
     good = min(kept, share(shifted, on_front())) >= SHARE
     followed = float((on_the_way(printed)["max"] < 0.02).mean())
@@ -314,7 +343,8 @@ def _fig3_ferero(a: Artifact) -> None:
         measured=f"step 0.2: |H| < 0.02 on the path in {percent(kept)} of the runs, "
         f"{percent(share(shifted, on_front()))} on the front; printed step 0.05: {percent(followed)} and "
         f"{percent(as_printed)}, largest distance {printed.final['front_distance'].max():.2g}",
-        tolerance=f"{percent(SHARE)} of the runs with |H| < 0.02 on the path and within 1e-3 of the front, step 0.05",
+        tolerance=f"{percent(SHARE)} of the runs with |H| < 0.02 on the path and within 1e-3 of the front, "
+        "step 0.05",
         holds=True if min(as_printed, followed) >= SHARE else ("partial" if good else False),
         reason="The lines are followed, but with the printed step 0.05 and 100 iterations "
         f"{percent(1 - as_printed)} of the runs stop before the front; four times the step reaches it.",
@@ -323,14 +353,18 @@ def _fig3_ferero(a: Artifact) -> None:
 
 
 def _long_steps(job: JobRows) -> str:
-    """Why the exact subproblem does worse at a large step: lengths of the first directions, exact and of the inner loop."""
+    """Why the exact subproblem does worse at a large step: lengths of the first directions,
+    exact and of the inner loop.
+    """
     rows = first_output(job)
     weights = torch.from_numpy(job.weights)
     runs = Chosen.product(torch.unique_consecutive(weights, dim=0), job.config["seeds"])
     problem = VLMOP2(**{key: value for key, value in job.config["problem"].items() if key != "_target_"})
     theta = problem.initial(runs).requires_grad_(True)
     F = problem.values(theta)
-    J = torch.stack([torch.autograd.grad(F[:, m].sum(), theta, retain_graph=True)[0] for m in range(2)], dim=1)
+    J = torch.stack(
+        [torch.autograd.grad(F[:, m].sum(), theta, retain_graph=True)[0] for m in range(2)], dim=1
+    )
     lengths = {}
     for solver in ("exact", "pgd"):
         d = ferero_tables.direction(FERERO(subproblem=solver), F.detach(), J, weights)
@@ -343,8 +377,8 @@ def _long_steps(job: JobRows) -> str:
         if some.any()
     ]
     return (
-        "The exact direction holds -c_h H g / |g|^2 (g: gradient of H), which is long where g is short, and a "
-        "step of 0.5 then "
+        "The exact direction holds -c_h H g / |g|^2 (g: gradient of H), which is long where g is short, and "
+        "a step of 0.5 then "
         f"leaves the wells, which are 1 wide. Median length of its first direction: {', '.join(words)}; with "
         "the paper's inner "
         f"loop, which stops early, at most {lengths['pgd'].max():.2g}."
@@ -361,7 +395,8 @@ def _public_points(a: Artifact) -> None:
     """The end points in the public code's vector figures of panels a, d and e: one run of each preference."""
     cells = published("ferero_fig3_endpoints")
     public = {
-        m: cells[cells["row"] == m]["value"].astype(float).to_numpy().reshape(4, 2) for m in ("FERERO", "EPO", "LS")
+        m: cells[cells["row"] == m]["value"].astype(float).to_numpy().reshape(4, 2)
+        for m in ("FERERO", "EPO", "LS")
     }
     rays = from_rays_deg([81.0, 57.0, 33.0, 9.0])
     theirs = torch.from_numpy(np.array(public["FERERO"]))
@@ -394,7 +429,11 @@ def _public_points(a: Artifact) -> None:
         "most "
         "200 inner steps. With Table 6's settings FERERO ends nearer to its rays and to the front than the "
         "public points (claim e-ferero-exact)."
-        + (f" Not within the tolerance: {', '.join(m for m in limits if m not in close)}." if len(close) < 3 else ""),
+        + (
+            f" Not within the tolerance: {', '.join(m for m in limits if m not in close)}."
+            if len(close) < 3
+            else ""
+        ),
         rests_on=("a", "d", "e_public"),
     )
 
@@ -414,7 +453,9 @@ def fig4(a: Artifact) -> None:
     for ax, (key, name) in zip(axes.flat, titles.items(), strict=True):
         steps = a.jobs[key].config["steps"]
         kind = "easy" if key in "abc" else "hard"
-        trajectories(ax, a.jobs[key], f"({key}) {name}, {kind} starts, T = {steps}", colours=PREFERENCE_COLOURS)
+        trajectories(
+            ax, a.jobs[key], f"({key}) {name}, {kind} starts, T = {steps}", colours=PREFERENCE_COLOURS
+        )
     for ax in axes[0]:
         ax.set_xlabel("")
     for ax in axes[:, 1:].flat:
@@ -437,11 +478,14 @@ def fig4(a: Artifact) -> None:
             "f_exact": "hard starts: FERERO, c_h 0.1, exact subproblem",
         },
     )
-    a.note("Colours: rays at 81° (blue), 57° (orange), 33° (green), 9° (red). FERERO uses A = [(1, 2), (2, 1)]/sqrt 5.")
+    a.note(
+        "Colours: rays at 81° (blue), 57° (orange), 33° (green), 9° (red). FERERO uses A = [(1, 2), (2, "
+        "1)]/sqrt 5."
+    )
     a.note(
         "Panel (f) departs twice from what is printed: c_h = 0.1 for 0.01, and an inner loop that is cut off "
-        "after 10 steps for one of at most 250 steps to 1e-5. Each departure alone, and neither, are series of "
-        "their own (f_c_h, f_inner, f_literal)."
+        "after 10 steps for one of at most 250 steps to 1e-5. Each departure alone, and neither, are series "
+        "of their own (f_c_h, f_inner, f_literal)."
     )
     a.note(
         "Hard starts have 20 coordinates of one sign, which changes from each preference to the next, as in "
@@ -454,7 +498,8 @@ def fig4(a: Artifact) -> None:
 
 def _easy(a: Artifact) -> None:
     p = a.jobs["a"]
-    near, off_rays = share(p, on_front(1e-2)), share(p, off_ray())
+    near = share(p, on_front(1e-2))
+    off_rays = share(p, off_ray())
     a.claim(
         "a-pmtl",
         "From easy starts PMTL reaches the front in 100 iterations, but not its rays",
@@ -462,8 +507,8 @@ def _easy(a: Artifact) -> None:
         published="on the front, not aligned exactly",
         measured=f"on the front {percent(near)} of the runs, off the ray {percent(off_rays)} (median "
         f"{p.final['angle_deg'].median():.2g}°)",
-        tolerance=f"{percent(SHARE)} of the runs within 1e-2 of the front, {percent(SHARE)} of them 1° or more "
-        "off the ray",
+        tolerance=f"{percent(SHARE)} of the runs within 1e-2 of the front, {percent(SHARE)} of them 1° or "
+        "more off the ray",
         holds=near >= SHARE and off_rays >= SHARE,
         rests_on=("a",),
     )
@@ -486,10 +531,10 @@ def _easy(a: Artifact) -> None:
         "From easy starts FERERO reaches its rays in 10 iterations, the fewest of the three",
         "Figure 4c, Section 5.1, Table 7",
         published="10 < 60 < 100 iterations",
-        measured=f"after 10 iterations {outcome(a.jobs['c'], angle=0.5)}; first within 1° and 1e-2 before EPO "
-        "and "
-        f"PMTL from the same start in {percent(sooner)} of the runs (median iteration {medians['c']:.0f}; EPO "
-        f"{medians['b']:.0f}; PMTL never in {percent(never['a'])})",
+        measured=f"after 10 iterations {outcome(a.jobs['c'], angle=0.5)}; first within 1° and 1e-2 before "
+        "EPO and "
+        f"PMTL from the same start in {percent(sooner)} of the runs (median iteration {medians['c']:.0f}; "
+        f"EPO {medians['b']:.0f}; PMTL never in {percent(never['a'])})",
         tolerance=f"{percent(SHARE)} of the runs within 0.5° and 1e-3 after 10 iterations, and sooner than "
         "either "
         f"in {percent(SHARE)}",
@@ -500,14 +545,17 @@ def _easy(a: Artifact) -> None:
 
 def _hard_baselines(a: Artifact) -> None:
     job = a.jobs["d"]
-    steps, paths, rows = int(job.config["steps"]), job.paths(), first_output(job)
+    steps = int(job.config["steps"])
+    paths = job.paths()
+    rows = first_output(job)
     phase2 = np.linalg.norm(np.diff(paths[:, steps // 5 :], axis=1), axis=-1).sum(-1)
 
     def stuck(r: pd.DataFrame) -> pd.Series:
         still = pd.Series(phase2[r["run"]] < 1e-2, index=r.index)
         return (r[["f_1", "f_2"]] > 0.9).all(axis=1) & (r["front_distance"] > 0.4) & still
 
-    outer, inner = share(job, on_front(1e-2), (0, 3)), share(job, stuck, HARD)
+    outer = share(job, on_front(1e-2), (0, 3))
+    inner = share(job, stuck, HARD)
     longest = phase2[rows["k"].isin(HARD)].max()
     a.claim(
         "d-pmtl-two-fail",
@@ -516,10 +564,10 @@ def _hard_baselines(a: Artifact) -> None:
         "in its first stage and does nothing in its second",
         "Figure 4d, Section 5.1",
         published="converges in 2 out of 4 cases",
-        measured=f"{percent(outer)} of the outer runs are on the front, {percent(inner)} of the inner ones end "
-        f"with f_1, f_2 > 0.9 (longest path of the second stage {longest:.1g})",
-        tolerance=f"{percent(SHARE)} of the outer runs within 1e-2; {percent(SHARE)} of the inner ones with f "
-        "> "
+        measured=f"{percent(outer)} of the outer runs are on the front, {percent(inner)} of the inner ones "
+        f"end with f_1, f_2 > 0.9 (longest path of the second stage {longest:.1g})",
+        tolerance=f"{percent(SHARE)} of the outer runs within 1e-2; {percent(SHARE)} of the inner ones with "
+        "f > "
         "0.9, farther than 0.4, and a path of the second stage below 1e-2",
         holds=outer >= SHARE and inner >= SHARE,
         rests_on=("d",),
@@ -558,7 +606,9 @@ def _split(shares: tuple[float, float]) -> str:
 
 
 def _hard_ferero(a: Artifact) -> None:
-    both, rate, inner, literal = (split(a.jobs[key], arrived()) for key in ("f", "f_c_h", "f_inner", "f_literal"))
+    both, rate, inner, literal = (
+        split(a.jobs[key], arrived()) for key in ("f", "f_c_h", "f_inner", "f_literal")
+    )
     rows = first_output(a.jobs["f_literal"])
     rows = rows[rows["k"].isin(HARD) & (rows["status"] == "done")]
     plateau = (rows[["f_1", "f_2"]] > 0.9).all(axis=1)
@@ -572,9 +622,9 @@ def _hard_ferero(a: Artifact) -> None:
         tolerance=f"{percent(SHARE)} of the outer and of the inner runs within 1° and 1e-3, with the printed "
         "settings; partial if with both departures only",
         holds=True if min(literal) >= SHARE else ("partial" if min(both) >= SHARE else False),
-        reason="The runs arrive with two departures from the printed settings, and with neither of them alone: "
-        f"c_h = 0.1 with 250 inner steps {_split(rate)}; 10 inner steps with c_h = 0.01 {_split(inner)}. With "
-        "c_h "
+        reason="The runs arrive with two departures from the printed settings, and with neither of them "
+        f"alone: c_h = 0.1 with 250 inner steps {_split(rate)}; 10 inner steps with c_h = 0.01 "
+        f"{_split(inner)}. With c_h "
         "= 0.01 the factor (1 - alpha c_h)^200 leaves 30 % of the initial H: as printed "
         f"{percent(float((rows['front_distance'] < 1e-2).mean()))} of the inner runs reach the front "
         f"{reached.min():.2g}° to {reached.max():.3g}° off their rays, {percent(float(plateau.mean()))} stay "
@@ -586,19 +636,19 @@ def _hard_ferero(a: Artifact) -> None:
     ended = Runs.of(first_output(exact))
     a.check(
         "f-exact",
-        "From hard starts FERERO arrives with the exact subproblem as it does with the inner loop that is cut "
-        "off (c_h = 0.1)",
+        "From hard starts FERERO arrives with the exact subproblem as it does with the inner loop that is "
+        "cut off (c_h = 0.1)",
         measured=f"exact: {_split(split(exact, arrived()))} arrive, {ended} finish{_how(exact)}; cut off: "
         f"{_split(both)}",
         tolerance=f"{percent(SHARE)} of the outer and of the inner runs within 1° and 1e-3 with either, and "
         "every run finishes",
         holds=min(*split(exact, arrived()), *both) >= SHARE and ended.finished == ended.planned,
-        reason="The nearer a solution is to the optimum of the subproblem, the fewer inner runs arrive (series "
-        "f, f_c_h, f_exact): "
-        "on a hard start the optimum gives up the descent of the nearer objective for the equality, and leads "
-        "to the plateau, "
-        "where both gradients vanish and no direction meets the equality. Runs whose subproblem is not solved "
-        "there end, and none "
+        reason="The nearer a solution is to the optimum of the subproblem, the fewer inner runs arrive "
+        "(series f, f_c_h, f_exact): "
+        "on a hard start the optimum gives up the descent of the nearer objective for the equality, and "
+        "leads to the plateau, "
+        "where both gradients vanish and no direction meets the equality. Runs whose subproblem is not "
+        "solved there end, and none "
         "is given other weights.",
     )
 
@@ -606,7 +656,8 @@ def _hard_ferero(a: Artifact) -> None:
 @artifact("ferero/fig7")
 def fig7(a: Artifact) -> None:
     """Scaling objective 2 leaves the path in objective space where it was."""
-    one, two = a.jobs["scale_1"].paths()[0], a.jobs["scale_2"].paths()[0]
+    one = a.jobs["scale_1"].paths()[0]
+    two = a.jobs["scale_2"].paths()[0]
     fig, axes = st.panels(1, 2, size=3.0)
     for ax, path, s in ((axes[0, 0], one, 1.0), (axes[0, 1], two, 2.0)):
         F = front() * np.array([1.0, s])
@@ -633,14 +684,15 @@ def fig7(a: Artifact) -> None:
         holds=end < 1e-3 and hausdorff < 1e-3,
         reason="With two objectives and a full line constraint the direction is one-dimensional, so the "
         "picture "
-        "would look the same for the simplex domain; the property itself is tested without constraints (Table "
-        "5).",
+        "would look the same for the simplex domain; the property itself is tested without constraints "
+        "(Table 5).",
     )
 
 
 def _directed(a: np.ndarray, b: np.ndarray) -> float:
     """Largest distance of a vertex of polyline a to the segments of polyline b."""
-    p, q = b[:-1], b[1:]
+    p = b[:-1]
+    q = b[1:]
     d = q - p
     t = ((a[:, None] - p) * d).sum(-1) / np.maximum((d * d).sum(-1), 1e-300)
     nearest = p + np.clip(t, 0, 1)[..., None] * d
@@ -707,7 +759,9 @@ def fig8(a: Artifact) -> None:
             measured=f"gamma 0.5: {outcome(a.jobs[key], angle=limit)}; gamma 0.1: {percent(literal)}",
             tolerance=f"{percent(SHARE)} of the runs within {limit:g}° and 1e-3; partial if with one of the "
             "two gammas only",
-            holds=True if min(ours, literal) >= SHARE else ("partial" if max(ours, literal) >= SHARE else False),
+            holds=True
+            if min(ours, literal) >= SHARE
+            else ("partial" if max(ours, literal) >= SHARE else False),
             reason="The step gamma of the multipliers is not printed, and decides: with 0.1, the step of the "
             "inner loop elsewhere, the multipliers are too slow for so few iterations.",
             rests_on=(key, f"{key}_literal"),
@@ -723,8 +777,8 @@ def fig8(a: Artifact) -> None:
         measured=f"some of the four preferences is missed from {percent(failing['c'])} of the starts (gamma "
         "0.1: "
         f"{percent(failing['c_literal'])}), with the wider cone from {percent(failing['d'])}",
-        tolerance="missed (2°, 1e-3) from at least half of the starts with A = I at either gamma, from at most "
-        "a "
+        tolerance="missed (2°, 1e-3) from at least half of the starts with A = I at either gamma, from at "
+        "most a "
         "tenth with the wider cone at gamma 0.5",
         holds=min(failing["c"], failing["c_literal"]) >= 0.5 and failing["d"] <= 0.1,
         reason="Which runs fail depends on the start: with A = I "
@@ -741,7 +795,9 @@ def _starts_with_a_failure(job: JobRows, limit: float) -> float:
 
 
 def _not_aligned(a: Artifact) -> None:
-    """Algorithm 2 keeps to the preference less than Algorithm 1 on the way: beside rays, and on lines that the start is on."""
+    """Algorithm 2 keeps to the preference less than Algorithm 1 on the way: beside rays,
+    and on lines that the start is on.
+    """
     way = {k: on_the_way(a.jobs[k]) for k in ("a", "a_literal", "a_alg1")}
     way |= {k: on_the_way(a.jobs[k]) for k in ("b_shifted", "b_shifted_literal", "b_shifted_alg1")}
     farther = {k: float((way[k]["mean"] >= 2 * way["a_alg1"]["mean"]).mean()) for k in ("a", "a_literal")}
@@ -749,7 +805,8 @@ def _not_aligned(a: Artifact) -> None:
     away = min(*farther.values(), leaves["b_shifted"], leaves["b_shifted_literal"]) >= SHARE
     a.claim(
         "paths-not-aligned",
-        "On the way the models of Algorithm 2 do not align exactly with the preference, those of Algorithm 1 do",
+        "On the way the models of Algorithm 2 do not align exactly with the preference, "
+        "those of Algorithm 1 do",
         "Figure 8a and b, Appendix H.2",
         published="models on the trajectories do not align exactly, different from exact multipliers",
         measured=f"(a) mean |H| on the path at least twice Algorithm 1's in {percent(farther['a'])} of the "
@@ -758,13 +815,13 @@ def _not_aligned(a: Artifact) -> None:
         f"{way['a_alg1']['mean'].median():.2g}; (b') more than {VISIBLE:g} off the line on the way in "
         f"{percent(leaves['b_shifted'])} (gamma 0.1: {percent(leaves['b_shifted_literal'])}), Algorithm 1 in "
         f"{percent(leaves['b_shifted_alg1'])}",
-        tolerance=f"(a) in {percent(SHARE)} of the runs from the same starts; (b') in {percent(SHARE)} of the "
-        f"runs of Algorithm 2 and in at most {percent(1 - SHARE)} of Algorithm 1's, with the paper's inner "
-        "loop, "
+        tolerance=f"(a) in {percent(SHARE)} of the runs from the same starts; (b') in {percent(SHARE)} of "
+        f"the runs of Algorithm 2 and in at most {percent(1 - SHARE)} of Algorithm 1's, with the paper's "
+        "inner loop, "
         "step and c_h",
         holds=away and leaves["b_shifted_alg1"] <= 1 - SHARE,
-        reason="At the printed step 0.06 and 100 iterations neither algorithm reaches the front on all shifted "
-        f"lines ({percent(share(a.jobs['b_shifted'], on_front()))} of the runs of Algorithm 2, "
+        reason="At the printed step 0.06 and 100 iterations neither algorithm reaches the front on all "
+        f"shifted lines ({percent(share(a.jobs['b_shifted'], on_front()))} of the runs of Algorithm 2, "
         f"{percent(share(a.jobs['b_shifted_alg1'], on_front()))} of Algorithm 1's); the statement is about "
         "alignment.",
         rests_on=tuple(way),
@@ -777,7 +834,8 @@ def _more_iterations(a: Artifact) -> None:
     later = {name: before(hits[one], hits[two]) for name, (two, one) in pairs.items()}
     medians = {key: np.median(h[h >= 0]) if (h >= 0).any() else np.nan for key, h in hits.items()}
     words = [
-        f"{name}: later in {percent(later[name])} of the runs (median {medians[two]:.0f} against {medians[one]:.0f})"
+        f"{name}: later in {percent(later[name])} of the runs (median {medians[two]:.0f} against "
+        f"{medians[one]:.0f})"
         for name, (two, one) in pairs.items()
     ]
     slower = [name for name in pairs if later[name] >= SHARE]
@@ -787,7 +845,8 @@ def _more_iterations(a: Artifact) -> None:
         "Appendix H.2 (time per iteration and in total: ferero/table11)",
         published="more iterations",
         measured="first within 1° and 1e-2; " + "; ".join(words),
-        tolerance=f"later than Algorithm 1 from the same start in {percent(SHARE)} of the runs of each pair of panels",
+        tolerance=f"later than Algorithm 1 from the same start in {percent(SHARE)} of the runs of each pair "
+        "of panels",
         holds=True if len(slower) == len(pairs) else ("partial" if slower else False),
         reason=f"Not from these starts: {', '.join(n for n in pairs if n not in slower)}. There the printed "
         "step "

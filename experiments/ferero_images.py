@@ -1,7 +1,8 @@
 """FERERO's artifacts on images: Figures 5 and 6, Tables 2, 8 and 9. Criteria are the specification's.
 
-The published numbers belong to Multi-MNIST, Multi-Fashion and Multi-Fashion+MNIST at paper scale; on other pictures, and at
-other scales, claims are inconclusive (mobench.artifacts). Every method has five seeds, the paper FERERO alone.
+The published numbers belong to Multi-MNIST, Multi-Fashion and Multi-Fashion+MNIST at paper scale; on other
+pictures, and at other scales, claims are inconclusive (mobench.artifacts). Every method has five seeds, the
+paper FERERO alone.
 """
 
 from __future__ import annotations
@@ -39,16 +40,18 @@ FEW = "no interval from fewer than three"
 MEASURES = ("loss", "accuracy")
 STEP_SIZE_NOTE = (
     "FERERO asks for a rate, B_h J d = -c_h H, and gets it to first order only: where a step is not small "
-    "against the curvature, gradients are dominated by what oscillates, losses fall slower than J d says, and "
-    "runs stay off their lines. The exact subproblem does so as well (docs/architecture.md, Known limits)."
+    "against the curvature, gradients are dominated by what oscillates, losses fall slower than J d says, "
+    "and runs stay off their lines. The exact subproblem does so as well (docs/architecture.md, "
+    "Known limits)."
 )
-# "Multi-Fashion accuracy" of Table 9 repeats the losses' row and would make every hypervolume 0. This one was fitted: with
-# it the drawn points give 1.14 where Table 2 prints 1.17. A value computed with it cannot be compared with the printed one.
+# "Multi-Fashion accuracy" of Table 9 repeats the losses' row and would make every hypervolume 0. This one was
+# fitted: with it the drawn points give 1.14 where Table 2 prints 1.17. A value computed with it cannot be
+# compared with the printed one.
 FASHION_ACCURACY_NADIR = (0.70, 0.69)
 FITTED = (
     "The printed reference point of this row repeats that of the losses, and gives 0; the one used here was "
-    "fitted to the printed value, so that comparing with that value decides nothing. Decided by: the authors' "
-    "reference point, which is not published."
+    "fitted to the printed value, so that comparing with that value decides nothing. Decided by: the "
+    "authors' reference point, which is not published."
 )
 
 
@@ -84,9 +87,12 @@ class Panel:
         return [f"{self.key}_{m}" for m in methods]
 
     def points(self, method: str, measure: str) -> np.ndarray:
-        """(preferences, seeds, 2) test losses or accuracies, in the order of the rays; NaN where a run was lost."""
+        """(preferences, seeds, 2) test losses or accuracies, in the order of the rays;
+        NaN where a run was lost.
+        """
         rows = self.jobs[method].final.sort_values(["ray_2", "seed"], kind="stable")
-        rays, seeds = rows["ray_1"].round(9).nunique(), rows["seed"].nunique()
+        rays = rows["ray_1"].round(9).nunique()
+        seeds = rows["seed"].nunique()
         out = np.full((rays, seeds, 2), np.nan)
         good = (rows["status"] == "done").to_numpy().reshape(rays, seeds)
         for m in (0, 1):
@@ -142,7 +148,9 @@ def fig5(a: Artifact) -> None:
             _draw(axes[row, column], panel, measure, panel.paper(a))
         axes[0, column].set_title(titled(panel.name, panel.embedded, panel.paper(a)), fontsize=9)
     ax = axes[0, 0]
-    handles = [ax.plot([], [], ls="", marker=MARKERS[m], color=st.GREY, label=name)[0] for m, name in METHODS.items()]
+    handles = [
+        ax.plot([], [], ls="", marker=MARKERS[m], color=st.GREY, label=name)[0] for m, name in METHODS.items()
+    ]
     for colour, degrees in zip(COLOURS, ANGLES, strict=True):
         handles += ax.plot([], [], ls="", marker="o", color=colour, label=f"ray {degrees:g}°")
     handles += ax.plot([], [], color=st.GREY, lw=0.8, label="single task")
@@ -150,7 +158,15 @@ def fig5(a: Artifact) -> None:
     a.figure(fig)
     a.table(
         _points_table(shown),
-        given=("data set", "pictures", "measure", "method", "preference", "published task 1", "published task 2"),
+        given=(
+            "data set",
+            "pictures",
+            "measure",
+            "method",
+            "preference",
+            "published task 1",
+            "published task 2",
+        ),
     )
     for panel in shown:
         with pictures_of(a, panel.key):
@@ -166,7 +182,9 @@ def _draw(ax: Any, panel: Panel, measure: str, paper: bool) -> None:
         points = panel.points(m, measure)
         for k, colour in enumerate(COLOURS):
             ax.plot(*points[k].T, ls="", marker=MARKERS[m], ms=3, color=colour, alpha=0.35)
-            ax.plot(*finite_mean(points[k], 0), ls="", marker=MARKERS[m], ms=7, color=colour, mec="k", mew=0.5)
+            ax.plot(
+                *finite_mean(points[k], 0), ls="", marker=MARKERS[m], ms=7, color=colour, mec="k", mew=0.5
+            )
             if paper and m == "ferero":
                 ax.plot(*quoted(panel, measure, "FERERO")[k], ls="", marker="x", ms=7, color=colour)
     for task, line in enumerate((ax.axvline, ax.axhline)):
@@ -192,7 +210,8 @@ def _points_table(shown: list[Panel]) -> pd.DataFrame:
     for panel in shown:
         for measure in MEASURES:
             for m, name in METHODS.items():
-                points, paper = panel.points(m, measure), quoted(panel, measure, name)
+                points = panel.points(m, measure)
+                paper = quoted(panel, measure, name)
                 for k, ray in enumerate(RAYS):
                     good = np.isfinite(points[k]).all(1)
                     rows.append(
@@ -217,11 +236,15 @@ def _points_table(shown: list[Panel]) -> pd.DataFrame:
 def _single_task(a: Artifact, panel: Panel) -> None:
     rows = published("ferero_single_task")
     rows = rows[rows["row"] == panel.name]
-    words, good = [], True
+    words = []
+    good = True
     for m in (0, 1):
         for measure, tolerance in (("loss", 0.05), ("accuracy", 0.02)):
-            found = rows[(rows["column"] == f"task {m + 1}") & (rows["metric"] == f"test {measure} after 100 epochs")]
-            paper, ours = float(found["value"].iloc[0]), float(finite_mean(panel.alone(measure)[m]))
+            found = rows[
+                (rows["column"] == f"task {m + 1}") & (rows["metric"] == f"test {measure} after 100 epochs")
+            ]
+            paper = float(found["value"].iloc[0])
+            ours = float(finite_mean(panel.alone(measure)[m]))
             words.append(f"task {m + 1} {measure} {ours:.4f} (published {paper:.4f})")
             good = good and abs(ours - paper) <= tolerance
     a.claim(
@@ -246,8 +269,8 @@ def _near_published(a: Artifact, panel: Panel) -> None:
         f"FERERO's points are the published ones, {panel.name}",
         "Figure 5",
         published="points of the vector figures (one run)",
-        measured=f"largest difference of a coordinate of the mean over seeds: loss {gap['loss']:.3f}, accuracy "
-        f"{gap['accuracy']:.3f}",
+        measured=f"largest difference of a coordinate of the mean over seeds: loss {gap['loss']:.3f}, "
+        f"accuracy {gap['accuracy']:.3f}",
         tolerance="loss 0.06, accuracy 0.025",
         holds=True if all(close.values()) else ("partial" if any(close.values()) else False),
         reason=f"Not near: {' and '.join(m for m in MEASURES if not close[m])}. The pictures are of our own "
@@ -294,7 +317,8 @@ def _ordered(a: Artifact, panel: Panel) -> None:
     wrong = [METHODS[m] for m, v in means.items() if not np.all(np.diff(v) > 0)]
     a.check(
         f"{panel.key}-picture",
-        f"The preference moves the solutions of every method along the trade-off, {panel.name} ({panel.data})",
+        "The preference moves the solutions of every method along the trade-off, "
+        f"{panel.name} ({panel.data})",
         measured="mean angle of the test losses at rays of 22.5, 45 and 67.5 degrees: "
         + "; ".join(f"{METHODS[m]} {', '.join(f'{x:.0f}' for x in v)}" for m, v in means.items()),
         tolerance="rising for every method",
@@ -310,7 +334,8 @@ def _spread(a: Artifact, panel: Panel) -> None:
     off = {m: float(finite_mean(np.abs(polar(panel, m) - np.array(ANGLES)[:, None]))) for m in METHODS}
     a.check(
         f"{panel.key}-rays",
-        f"FERERO's points are nearer to their preference rays than those of LS and PMTL, {panel.name} ({panel.data})",
+        "FERERO's points are nearer to their preference rays than those of LS and PMTL, "
+        f"{panel.name} ({panel.data})",
         measured="mean |angle to the ray| of the test losses: "
         + ", ".join(f"{METHODS[m]} {v:.1f}°" for m, v in off.items()),
         tolerance="FERERO <= LS and PMTL",
@@ -320,7 +345,9 @@ def _spread(a: Artifact, panel: Panel) -> None:
         if panel.paper(a)
         else f"{SEEN} Decided by: {a.decides}.",
     )
-    width = {m: float(np.ptp(finite_mean(panel.points(m, "loss"), 1), axis=0).max()) for m in ("epo", "ferero")}
+    width = {
+        m: float(np.ptp(finite_mean(panel.points(m, "loss"), 1), axis=0).max()) for m in ("epo", "ferero")
+    }
     drawn = {m: float(np.ptp(quoted(panel, "loss", METHODS[m]), axis=0).max()) for m in width}
     a.claim(
         f"{panel.key}-spread",
@@ -342,29 +369,38 @@ def _notes(a: Artifact, shown: list[Panel]) -> None:
         sets = "; ".join(f"in place of {p.name}: {p.data}" for p in shown)
         config = shown[0].jobs["ferero"].config
         a.note(
-            f"Not the paper's data or scale: {sets}. Network {config['problem']['model']}, {config['steps']} steps of "
-            f"{config['oracle']['batch_size']} pictures. The published numbers are shown, not compared. Step sizes, "
-            "gamma, c_h and the white level of smaller scales were chosen by looking at runs that diverged or did not "
-            "learn; in those runs FERERO was neither in order on all data sets nor nearer to its rays than LS and PMTL."
+            f"Not the paper's data or scale: {sets}. Network {config['problem']['model']}, {config['steps']} "
+            f"steps of {config['oracle']['batch_size']} pictures. The published numbers are shown, not "
+            "compared. Step sizes, gamma, c_h and the white level of smaller scales were chosen by looking "
+            "at runs that diverged or did not learn; in those runs FERERO was neither in order on all data "
+            "sets nor nearer to its rays than LS and PMTL."
         )
     a.note(STEP_SIZE_NOTE)
     a.note(
-        "Weights sum to 2 (EPO), 1.31 to 1.41 (LS) and 1 (PMTL, FERERO's simplex), as in the public code, and with them "
-        "the effective step. Losses are test losses: the public code calls them training losses, and evaluates the test "
-        "split. XWC-MGDA is quoted by the paper and was run by neither."
+        "Weights sum to 2 (EPO), 1.31 to 1.41 (LS) and 1 (PMTL, FERERO's simplex), as in the public code, "
+        "and with them the effective step. Losses are test losses: the public code calls them training "
+        "losses, and evaluates the test split. XWC-MGDA is quoted by the paper and was run by neither."
     )
-    a.note("Every method has the same seeds here (five at the paper's scale); the paper repeats FERERO alone.")
+    a.note(
+        "Every method has the same seeds here (five at the paper's scale); the paper repeats FERERO alone."
+    )
 
 
 # tables
 
 
 def reference(a: Artifact, panel: Panel, measure: str) -> tuple[np.ndarray, str]:
-    """Nadir point of the hypervolumes: Table 9's where the published numbers apply, else ours from single tasks."""
+    """Nadir point of the hypervolumes: Table 9's where the published numbers apply,
+    else ours from single tasks.
+    """
     if panel.paper(a):
         return published_nadir(panel, measure), "Table 9"
     alone = finite_mean(panel.alone(measure), 1)
-    return (3.0 * alone, "3 x single-task loss") if measure == "loss" else (alone - 0.3, "single-task accuracy - 0.3")
+    return (
+        (3.0 * alone, "3 x single-task loss")
+        if measure == "loss"
+        else (alone - 0.3, "single-task accuracy - 0.3")
+    )
 
 
 def published_nadir(panel: Panel, measure: str) -> np.ndarray:
@@ -396,11 +432,20 @@ def table2(a: Artifact) -> None:
         for measure in MEASURES:
             nadir, origin = reference(a, panel, measure)
             found = {m: volumes(panel, m, measure, nadir) for m in METHODS}
-            line: dict[str, Any] = {"data set": f"{panel.name} {measure}", "pictures": panel.data, "reference": origin}
+            line: dict[str, Any] = {
+                "data set": f"{panel.name} {measure}",
+                "pictures": panel.data,
+                "reference": origin,
+            }
             for m, name in METHODS.items():
                 points = np.isfinite(panel.points(m, measure)).all(2)
-                line[name] = f"{found[m].mean():.3g} ± {std(found[m]):.2g}" + Runs(int(points.sum()), points.size).short
-            block = cells[cells["row"] == f"{panel.name} {measure}"].set_index("column")["value"].astype(float)
+                line[name] = (
+                    f"{found[m].mean():.3g} ± {std(found[m]):.2g}"
+                    + Runs(int(points.sum()), points.size).short
+                )
+            block = (
+                cells[cells["row"] == f"{panel.name} {measure}"].set_index("column")["value"].astype(float)
+            )
             for name in ("LS", "PMTL", "EPO", "XWC-MGDA", "FERERO"):
                 line[f"{name}, printed"] = block[name]
             rows.append(line)
@@ -409,17 +454,19 @@ def table2(a: Artifact) -> None:
     a.table(pd.DataFrame(rows))
     a.note(
         "Hypervolumes times 100, of the three points of each seed; mean and standard deviation over seeds. "
-        "Printed columns: only FERERO's was measured by the authors; the others are quoted there from another "
-        "paper, and fit another reference point or protocol than Table 9's (drawn points give other values)."
+        "Printed columns: only FERERO's was measured by the authors; the others are quoted there from "
+        "another paper, and fit another reference point or protocol than Table 9's (drawn points give other "
+        "values)."
     )
     a.note(
-        "Reference points of our own (3 x single-task loss, single-task accuracy - 0.3) were fixed before the "
-        "first run."
+        "Reference points of our own (3 x single-task loss, single-task accuracy - 0.3) were fixed before "
+        "the first run."
     )
 
 
 def _hypervolume_claims(a: Artifact, panel: Panel, measure: str, found: dict[str, np.ndarray]) -> None:
-    ours, name = found["ferero"], f"{panel.name} {measure}"
+    ours = found["ferero"]
+    name = f"{panel.name} {measure}"
     cells = published("ferero_table2")
     row = cells[cells["row"] == name].set_index("column")
     mean, spread = (float(str(row.loc["FERERO", column])) for column in ("value", "std"))
@@ -440,31 +487,41 @@ def _hypervolume_claims(a: Artifact, panel: Panel, measure: str, found: dict[str
         interval=interval(ours) if len(ours) > 2 else FEW,
         rests_on=panel.of("ferero"),
     )
-    words, wins, sure = [], [], []
+    words = []
+    wins = []
+    sure = []
     rivals = ("ls", "pmtl", "epo")
     for m in rivals:
         gap = ours - found[m] if len(ours) == len(found[m]) else np.array([ours.mean() - found[m].mean()])
         wins.append(bool(gap.mean() > 0))
-        low = gap.mean() - (stats.t.ppf(0.975, len(gap) - 1) * std(gap) / np.sqrt(len(gap)) if len(gap) > 1 else np.inf)
+        low = gap.mean() - (
+            stats.t.ppf(0.975, len(gap) - 1) * std(gap) / np.sqrt(len(gap)) if len(gap) > 1 else np.inf
+        )
         sure.append(bool(low > 0))
         words.append(f"against {METHODS[m]} {interval(gap)}")
     behind = [METHODS[m] for m, win in zip(rivals, wins, strict=True) if not win]
     unsure = [METHODS[m] for m, win, clear in zip(rivals, wins, sure, strict=True) if win and not clear]
-    printed = ", ".join(f"{METHODS[m]} {float(str(row.loc[METHODS[m], 'value'])):g}" for m in ("ferero", *rivals))
+    printed = ", ".join(
+        f"{METHODS[m]} {float(str(row.loc[METHODS[m], 'value'])):g}" for m in ("ferero", *rivals)
+    )
     a.claim(
         f"{panel.key}-{measure}-larger",
         f"FERERO's hypervolume is larger than those of LS, PMTL and EPO, {name}",
         "Table 2",
         published=printed,
         measured=f"difference of hypervolumes x 100, paired over {len(ours)} seeds: " + "; ".join(words),
-        tolerance="means larger, and 95 % intervals of the paired differences above 0; partial if larger than "
-        "some, or not surely",
+        tolerance="means larger, and 95 % intervals of the paired differences above 0; partial if larger "
+        "than some, or not surely",
         holds=True if all(sure) else ("partial" if any(wins) else False),
         reason=(f"Not larger than: {', '.join(behind)}. " if behind else "")
         + (f"Larger, but not surely: {', '.join(unsure)}. " if unsure else "")
         + ("The reference point of this row is fitted (Table 9 repeats the losses' row). " if fitted else "")
         + "The printed baselines are quoted from another paper, with another reference point or protocol."
-        + (" Of the runs that are drawn in Figure 5, PMTL's have the larger one." if key_row == ("fm", "loss") else ""),
+        + (
+            " Of the runs that are drawn in Figure 5, PMTL's have the larger one."
+            if key_row == ("fm", "loss")
+            else ""
+        ),
         interval="; ".join(words) if len(ours) > 2 else FEW,
         rests_on=panel.of("ferero", *rivals),
     )
@@ -478,7 +535,8 @@ def table9(a: Artifact) -> None:
         for measure in MEASURES:
             cells = published("ferero_table9")
             printed = cells[cells["row"] == f"{panel.name} {measure}"]["value"].astype(float).to_numpy()
-            used, alone = published_nadir(panel, measure), finite_mean(panel.alone(measure), 1)
+            used = published_nadir(panel, measure)
+            alone = finite_mean(panel.alone(measure), 1)
             ours = reference(a, panel, measure)[0]
             rows.append(
                 {
@@ -493,7 +551,9 @@ def table9(a: Artifact) -> None:
             )
     a.table(pd.DataFrame(rows), given=("data set", "printed", "used with published points", "pictures"))
     zero = 100 * hypervolume(-_points_of("Multi-Fashion accuracy"), (-0.84, -0.80))
-    fixed = 100 * hypervolume(-_points_of("Multi-Fashion accuracy"), tuple(-v for v in FASHION_ACCURACY_NADIR))
+    fixed = 100 * hypervolume(
+        -_points_of("Multi-Fashion accuracy"), tuple(-v for v in FASHION_ACCURACY_NADIR)
+    )
     a.claim(
         "copied-row",
         "The printed nadir point of Multi-Fashion accuracy gives the printed hypervolume",
@@ -502,8 +562,8 @@ def table9(a: Artifact) -> None:
         measured=f"the published points give {zero:.2f} with it, {fixed:.2f} with {FASHION_ACCURACY_NADIR}",
         tolerance="within 3 standard deviations",
         holds=abs(zero - 1.17) <= 0.21,
-        reason="The row repeats that of the losses, which no accuracy reaches. The second point was fitted to "
-        "the printed value.",
+        reason="The row repeats that of the losses, which no accuracy reaches. The second point was fitted "
+        "to the printed value.",
         any_scale=True,
         rests_on=(),
     )
@@ -521,13 +581,23 @@ def table8(a: Artifact) -> None:
     """Hyper-parameters of the image experiments, from the configurations of the runs."""
     values = published("ferero_table8").to_dict("records")
     keys = {"Multi-MNIST": "mm", "Multi-Fashion": "mf", "Multi-Fashion+MNIST": "fm"}
-    rows, differ = [], []
+    rows = []
+    differ = []
     for cell in values:
         job = a.jobs[f"{keys[cell['row']]}_{cell['column'].lower()}"]
-        ours, metric = _setting(job, cell["metric"]), cell["metric"]
+        ours = _setting(job, cell["metric"])
+        metric = cell["metric"]
         same = abs(ours - float(cell["value"])) <= 1e-9 + 2e-3 * (metric == "epochs") * ours
-        rows.append({"data set": cell["row"], "method": cell["column"], "parameter": metric, "published": float(cell["value"]),
-                     "ours": ours, "equal": "yes" if same else "no"})  # fmt: skip
+        rows.append(
+            {
+                "data set": cell["row"],
+                "method": cell["column"],
+                "parameter": metric,
+                "published": float(cell["value"]),
+                "ours": ours,
+                "equal": "yes" if same else "no",
+            }
+        )
         if not same:
             differ.append(f"{cell['column']} {metric} {float(cell['value']):g} -> {ours:g}")
     a.table(pd.DataFrame(rows))
@@ -542,7 +612,9 @@ def table8(a: Artifact) -> None:
         holds=not differ,
         reason=f"Of our own: {', '.join(dict.fromkeys(differ))}." if differ else "",
     )
-    a.note("gamma = 1e-4 as printed; the public code has 1e-5 (algorithm=ferero_public_code runs what it does).")
+    a.note(
+        "gamma = 1e-4 as printed; the public code has 1e-5 (algorithm=ferero_public_code runs what it does)."
+    )
 
 
 def _setting(job: JobRows, metric: str) -> float:
@@ -588,12 +660,16 @@ def pictures(a: Artifact) -> None:
         )
     a.figure(fig)
     a.table(pd.DataFrame(rows))
-    a.note("Rows: Multi-MNIST, Multi-Fashion, Multi-F+M or what stands for them; titles: labels of both tasks.")
+    a.note(
+        "Rows: Multi-MNIST, Multi-Fashion, Multi-F+M or what stands for them; titles: labels of both tasks."
+    )
 
 
 @dataclass(frozen=True)
 class Lines:
-    """Runs along shifted rays on one data set: losses at the warm start and at the end (preferences, seeds, 2)."""
+    """Runs along shifted rays on one data set: losses at the warm start and at the end
+    (preferences, seeds, 2).
+    """
 
     key: str
     job: JobRows
@@ -630,8 +706,10 @@ def fig6(a: Artifact) -> None:
     fig, axes = st.panels(1, 3, size=3.2)
     rows = []
     for ax, key in zip(axes[0], SETS, strict=True):
-        lines, plain = Lines(key, a.jobs[f"{key}_lines"]), a.jobs[f"{key}_ferero"]
-        start, end = lines.at(lines.warm), lines.at(10**9)
+        lines = Lines(key, a.jobs[f"{key}_lines"])
+        plain = a.jobs[f"{key}_ferero"]
+        start = lines.at(lines.warm)
+        end = lines.at(10**9)
         name = titled(SETS[key], plain.meta["embedded"], a.scale == "paper" and plain.data == PICTURES[key])
         for k, (degrees, colour) in enumerate(zip(ANGLES, COLOURS, strict=True)):
             steps = np.unique(lines.job.history["step"])
@@ -654,8 +732,10 @@ def fig6(a: Artifact) -> None:
         ax.set_title(name, fontsize=9)
         ax.set_xlabel("training loss, task 1")
         ax.set_ylabel("training loss, task 2")
-        to_line, to_ray = finite_mean(to_lines(end, lines.through), 0), _plain_distances(plain)
-        reach, usual = float(finite_mean(to_line)), float(finite_mean(to_ray))
+        to_line = finite_mean(to_lines(end, lines.through), 0)
+        to_ray = _plain_distances(plain)
+        reach = float(finite_mean(to_line))
+        usual = float(finite_mean(to_ray))
         rises = (finite_mean(end, 1) - finite_mean(start, 1)).max(1)
         rows.append({"data set": SETS[key], "pictures": plain.meta["data"], "distance to the lines": reach,
                      "FERERO of Figure 5 to its rays": usual, "largest rise of a loss": float(rises.max()),
@@ -674,7 +754,9 @@ def fig6(a: Artifact) -> None:
 
 
 def _plain_distances(job: JobRows) -> np.ndarray:
-    """Distance of the training losses of Figure 5's FERERO runs to their rays, mean over preferences (seeds,)."""
+    """Distance of the training losses of Figure 5's FERERO runs to their rays,
+    mean over preferences (seeds,).
+    """
     rows = job.final.sort_values(["ray_2", "seed"], kind="stable")
     F = rows[["f_1", "f_2"]].to_numpy().reshape(len(ANGLES), -1, 2)
     good = (rows["status"] == "done").to_numpy().reshape(len(ANGLES), -1)
@@ -682,15 +764,22 @@ def _plain_distances(job: JobRows) -> np.ndarray:
 
 
 def _line_claims(a: Artifact, key: str, to_line: np.ndarray, to_ray: np.ndarray, rises: np.ndarray) -> None:
-    """`to_line`, `to_ray`: distances of each seed's runs; `rises`: largest rise of a mean loss by preference."""
-    reach, usual = float(finite_mean(to_line)), float(finite_mean(to_ray))
+    """`to_line`, `to_ray`: distances of each seed's runs; `rises`:
+    largest rise of a mean loss by preference.
+    """
+    reach = float(finite_mean(to_line))
+    usual = float(finite_mean(to_ray))
     gap = to_ray - to_line
     gap = gap[np.isfinite(gap)]
-    low = gap.mean() - stats.t.ppf(0.975, len(gap) - 1) * std(gap) / np.sqrt(len(gap)) if len(gap) > 2 else -np.inf
+    low = (
+        gap.mean() - stats.t.ppf(0.975, len(gap) - 1) * std(gap) / np.sqrt(len(gap))
+        if len(gap) > 2
+        else -np.inf
+    )
     a.claim(
         f"{key}-reach",
-        "From near the front FERERO aligns better with flexible preference lines than with the rays of Figure "
-        f"5, {SETS[key]}",
+        "From near the front FERERO aligns better with flexible preference lines than with the rays of "
+        f"Figure 5, {SETS[key]}",
         "Figure 6, Section 5.2",
         published="aligns better with the preference lines compared to Figure 5",
         measured=f"mean distance to the lines {reach:.3f}; of Figure 5's runs to their rays {usual:.3f}",

@@ -1,11 +1,12 @@
 """How FERERO's artifacts on the toy problem read their runs: who arrives, when, and how many have to.
 
-One rule for all statements of the paper on the toy problem, written down before the judged runs (seeds 0 to 49,
-four preferences): "the method does so" means that at least SHARE of the runs do, "it does not" that at least SHARE of
-them do not. The paper draws one run of each preference. A method that does what is said in 96 % of 200 independent
-runs passes with a probability above .999; one that does so in 94 % of the 100 runs of the inner preferences, with .97.
-In a pilot of 100 other seeds (1000 to 1099) every statement that then counts as reproduced held in 94 % of the runs or
-more. A run that did not finish counts as one that does not do what is said.
+One rule for all statements of the paper on the toy problem, written down before the judged runs (seeds 0 to
+49, four preferences): "the method does so" means that at least SHARE of the runs do, "it does not" that at
+least SHARE of them do not. The paper draws one run of each preference. A method that does what is said in
+96 % of 200 independent runs passes with a probability above .999; one that does so in 94 % of the 100 runs of
+the inner preferences, with .97. In a pilot of 100 other seeds (1000 to 1099) every statement that then counts
+as reproduced held in 94 % of the runs or more. A run that did not finish counts as one that does not do what
+is said.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ VISIBLE = 0.01  # a hundredth of the axes: a departure from a line that a drawin
 
 
 def first_output(job: JobRows) -> pd.DataFrame:
-    """One row per planned run, finished or not, with `k`, the preference's number, and `polar`, the angle of (f_1, f_2)."""
+    """One row per planned run, finished or not, with `k`, the preference's number, and `polar`,
+    the angle of (f_1, f_2).
+    """
     rows = job.final
     rows = rows[rows["output"] == rows["output"].iloc[0]].copy()
     rows["k"] = rows["run"] // rows["seed"].nunique()
@@ -39,8 +42,12 @@ def first_output(job: JobRows) -> pd.DataFrame:
     return rows
 
 
-def share(job: JobRows, holds: Callable[[pd.DataFrame], pd.Series], preferences: Sequence[int] | None = None) -> float:
-    """Share of the planned runs (of some preferences) of which a condition on their final rows holds; 0 of none."""
+def share(
+    job: JobRows, holds: Callable[[pd.DataFrame], pd.Series], preferences: Sequence[int] | None = None
+) -> float:
+    """Share of the planned runs (of some preferences) of which a condition on their final rows holds;
+    0 of none.
+    """
     rows = first_output(job)
     if preferences is not None:
         rows = rows[rows["k"].isin(preferences)]
@@ -69,7 +76,9 @@ def split(job: JobRows, holds: Callable[[pd.DataFrame], pd.Series]) -> tuple[flo
 
 
 def percent(value: float) -> str:
-    """97 % and the like; a share that is not all is never rounded to 100 %, nor one that is something to 0 %."""
+    """97 % and the like; a share that is not all is never rounded to 100 %,
+    nor one that is something to 0 %.
+    """
     shown = f"{100 * value:.0f}"
     if (shown == "100" and value < 1) or (shown == "0" and value > 0):
         shown = f"{100 * value:.1f}"
@@ -93,7 +102,9 @@ def outcome(job: JobRows, angle: float = ALIGNED, distance: float = ON_FRONT) ->
 
 
 def first_hit(job: JobRows, angle: float = ALIGNED, distance: float = 1e-2) -> np.ndarray:
-    """Iteration at which each run first is within `angle` degrees of its ray and `distance` of the front; -1: never."""
+    """Iteration at which each run first is within `angle` degrees of its ray and `distance` of the front;
+    -1: never.
+    """
     paths = torch.from_numpy(job.paths())
     R, T, M = paths.shape
     weights = torch.from_numpy(job.weights).unsqueeze(1).expand(R, T, M)
@@ -110,7 +121,9 @@ def before(ours: np.ndarray, theirs: np.ndarray) -> float:
 
 
 def statuses(job: JobRows) -> str:
-    """How many runs ended how, other than finished (nothing if all did); which failed programs are proved to have no solution."""
+    """How many runs ended how, other than finished (nothing if all did);
+    which failed programs are proved to have no solution.
+    """
     count = first_output(job)["status"].value_counts()
     words = [f"{n} {str(name).replace('_', ' ')}" for name, n in count.items() if name != "done"]
     if proved := sum(bool(run.get("no_solution")) for run in job.meta.get("unsolved", [])):
@@ -120,7 +133,8 @@ def statuses(job: JobRows) -> str:
 
 def rises(job: JobRows, preferences: Sequence[int] = HARD) -> np.ndarray:
     """Largest rise of an objective between two points of time on each path of these preferences."""
-    rows, paths = first_output(job), job.paths()
+    rows = first_output(job)
+    paths = job.paths()
     chosen = rows["run"][rows["k"].isin(preferences)]
     largest_later = np.maximum.accumulate(paths[chosen][:, ::-1], axis=1)[:, ::-1]  # a run of NaN has none
     return (largest_later - paths[chosen]).max((1, 2))
@@ -146,11 +160,15 @@ def end_points(a: Artifact, series: Mapping[str, str]) -> None:
             entry["within 1° and 1e-3"] = percent(share(job, arrived()))
             entry["angle, median"] = good["angle_deg"].median()
             entry["angle, largest"] = good["angle_deg"].max()
-            entry["first within 1° and 1e-2, median"] = float(np.median(arrivals)) if len(arrivals) else np.nan
+            entry["first within 1° and 1e-2, median"] = (
+                float(np.median(arrivals)) if len(arrivals) else np.nan
+            )
         entry["distance, median"] = good["front_distance"].median()
         entry["distance, largest"] = good["front_distance"].max()
         if "equality_violation" in job.history:
             entry["|H| on the path, largest"] = float(on_the_way(job)["max"].max())
         entries.append({**entry, "runs": Runs.of(rows)})
     columns = list(dict.fromkeys(key for entry in entries for key in entry if key != "runs"))
-    a.table(pd.DataFrame(entries)[[*columns, "runs"]], given=("series", "what", "iterations"), float_format="%.3g")
+    a.table(
+        pd.DataFrame(entries)[[*columns, "runs"]], given=("series", "what", "iterations"), float_format="%.3g"
+    )

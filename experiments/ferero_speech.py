@@ -1,8 +1,9 @@
 """FERERO's Table 3: speech recognition with f_cpc <= 1.2 and f_zh - f_en = 0.5.
 
-Published rows are of 1,100 hours and an initial model that is not released, and are error rates alone: whether the constraints
-hold is not said, so that what is measured of them are checks of ours. Measured rows are of a small network on what data there
-are; nothing published is judged on them. The convex surrogate has the same two constraints and is solved exactly.
+Published rows are of 1,100 hours and an initial model that is not released, and are error rates alone:
+whether the constraints hold is not said, so that what is measured of them are checks of ours. Measured rows
+are of a small network on what data there are; nothing published is judged on them. The convex surrogate has
+the same two constraints and is solved exactly.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ from .toy import finite_mean, published
 
 METHODS = {"ls": "LS-FT", "mgda": "MGDA-FT", "omd_tch": "OMD-TCH-FT", "ferero": "FERERO-FT"}
 COLOURS = {"ls": st.GREY, "mgda": st.GREEN, "omd_tch": st.ORANGE, "ferero": st.BLUE}
-EPS1, EPS2, TOLERANCE = 1.2, 0.5, 1e-2
+EPS1 = 1.2
+EPS2 = 0.5
+TOLERANCE = 1e-2
 TIGHT = 0.8  # of table3_bound: below what small starts reach (about 0.87), where 1.2 asks for nothing
 PRINTED = ("Komatsu et al.", "w/o CPC", "Init. (M2ASR)", "LS-FT", "FERERO-FT")
 
@@ -93,8 +96,15 @@ def _rows(a: Artifact, tuned: dict[str, Tuned], data: str) -> pd.DataFrame:
     rows: list[dict[str, object]] = []
     for name in PRINTED:
         numbers = {k: cells.get((name, k), "") or "–" for k in ("English", "Chinese", "Average")}
-        rows.append({"row": f"{name}, printed", "data": "LibriSpeech 100 h, AISHELL-1", "English WER": numbers["English"],
-                     "Chinese CER": numbers["Chinese"], "average": numbers["Average"]})  # fmt: skip
+        rows.append(
+            {
+                "row": f"{name}, printed",
+                "data": "LibriSpeech 100 h, AISHELL-1",
+                "English WER": numbers["English"],
+                "Chinese CER": numbers["Chinese"],
+                "average": numbers["Average"],
+            }
+        )
     measured = {"Init. (AdamW on the mean)": Tuned(a.jobs["ls"], 0), "LS w/o CPC": Tuned(a.jobs["ls_no_cpc"])}
     measured |= {METHODS[key]: found for key, found in tuned.items()}
     rows += [_measured(f"{name}, measured", data, found) for name, found in measured.items()]
@@ -106,8 +116,16 @@ def _measured(name: str, data: str, found: Tuned, bound: float = EPS1) -> dict[s
     wer, cer = (100.0 * found.column(f"test_{kind}") for kind in ("wer_en", "cer_zh"))
     F = found.losses()
     g, h = violations(F, bound)
-    columns = {"English WER": wer, "Chinese CER": cer, "average": (wer + cer) / 2, "f_cpc": F[:, 0], "f_zh": F[:, 1],
-               "f_en": F[:, 2], f"f_cpc above {bound}": g, "|f_zh - f_en - 0.5|": h}  # fmt: skip
+    columns = {
+        "English WER": wer,
+        "Chinese CER": cer,
+        "average": (wer + cer) / 2,
+        "f_cpc": F[:, 0],
+        "f_zh": F[:, 1],
+        "f_en": F[:, 2],
+        f"f_cpc above {bound}": g,
+        "|f_zh - f_en - 0.5|": h,
+    }
     return {"row": name, "data": data} | {k: _cell(v) for k, v in columns.items()} | {"runs": found.runs}
 
 
@@ -123,7 +141,8 @@ def _figure(a: Artifact, tuned: dict[str, Tuned], data: str) -> None:
     fig, axes = st.panels(1, 3, size=3.1)
     left, middle, right = axes[0]
     for key, found in tuned.items():
-        F, steps = found.job.paths(), np.sort(found.job.history["step"].unique())
+        F = found.job.paths()
+        steps = np.sort(found.job.history["step"].unique())
         F = np.where((found.job.final["status"] == "done").to_numpy()[:, None, None], F, np.nan)
         for ax, values in ((left, F[..., 0]), (middle, violations(F)[1])):
             ax.plot(steps, values.T, color=COLOURS[key], lw=0.6, alpha=0.4)
@@ -159,8 +178,8 @@ def _surrogate_checks(a: Artifact) -> None:
         "surrogate-constraints",
         "Algorithm 1 brings a linear-scalarization solution onto both constraints of eq. (5.2), convex "
         "surrogate without speech",
-        measured=f"f_1 = {path[-1, 0]:.6f}, |f_2 - f_3 - 0.5| = {h1:.1e}; at the start f_1 = {path[0, 0]:.3f}, "
-        f"{h0:.3f}",
+        measured=f"f_1 = {path[-1, 0]:.6f}, |f_2 - f_3 - 0.5| = {h1:.1e}; at the start f_1 = "
+        f"{path[0, 0]:.3f}, {h0:.3f}",
         tolerance="f_1 <= 1.2 + 1e-2, |f_2 - f_3 - 0.5| < 1e-2, and below that of the start",
         holds=bool(g1 <= TOLERANCE and h1 < TOLERANCE and h1 < h0),
         any_scale=True,
@@ -180,16 +199,20 @@ def _surrogate_checks(a: Artifact) -> None:
 def _direction(job: JobRows) -> float:
     """|d| at the end of the surrogate, solved anew."""
     settings = {k: v for k, v in job.config["algorithm"].items() if k != "_target_"}
-    problem, method = SpeechSurrogate(), FERERO(**settings)
+    problem = SpeechSurrogate()
+    method = FERERO(**settings)
     runs = Chosen.product(torch.full((1, 3), 1 / 3, dtype=torch.float64), [0])
-    oracle, x = Exact(problem, runs), torch.from_numpy(job.solutions["last"])[:1]
+    oracle = Exact(problem, runs)
+    x = torch.from_numpy(job.solutions["last"])[:1]
     state = loop.start(oracle, method, {}, x, runs, 1)
     d, *_ = method.step((oracle.at(x, {}, 0),), state["alg"], 0, 1.0)
     return float(torch.linalg.vector_norm(d))
 
 
 def _constraint_checks(a: Artifact, ferero: Tuned, ls: Tuned, embedded: bool, bound: float = EPS1) -> None:
-    """Whether both constraints hold, and whether FERERO is nearer to them than linear scalarization; the paper says neither."""
+    """Whether both constraints hold, and whether FERERO is nearer to them than linear scalarization;
+    the paper says neither.
+    """
     (g, h), (g_ls, h_ls) = (violations(found.losses(), bound) for found in (ferero, ls))
     for key, name, ours, theirs in (
         ("gap", "|f_zh - f_en - 0.5|", h, h_ls),
@@ -199,7 +222,9 @@ def _constraint_checks(a: Artifact, ferero: Tuned, ls: Tuned, embedded: bool, bo
         idle = not (theirs > 0).any()
         pairs = [f"{x:.3f} against {y:.3f}" for x, y in zip(ours, theirs, strict=True)]
         words = "by seed, against LS: " + ", ".join(pairs).replace("nan", "lost")
-        within, better = bool((ours <= TOLERANCE).all()), bool((ours < theirs).all())  # a lost run is neither
+        # a lost run is neither
+        within = bool((ours <= TOLERANCE).all())
+        better = bool((ours < theirs).all())
         a.check(
             f"{key}-holds",
             f"FERERO's fine-tuning ends on its constraint, in every seed: {name}",
@@ -210,7 +235,8 @@ def _constraint_checks(a: Artifact, ferero: Tuned, ls: Tuned, embedded: bool, bo
         )
         a.check(
             f"{key}-below-ls",
-            f"FERERO's fine-tuning ends nearer to its constraint than linear scalarization, in every seed: {name}",
+            "FERERO's fine-tuning ends nearer to its constraint than linear scalarization, in every seed: "
+            f"{name}",
             measured=words,
             tolerance="smaller in every seed",
             holds=None if embedded or idle else better,
@@ -225,18 +251,21 @@ def _why(holds: bool, idle: bool, embedded: bool, lost: bool) -> str:
             "librispeech_aishell."
         )
     if idle:
-        return "Not active here: linear scalarization keeps this bound by itself. Decided by: ferero/table3_bound."
+        return (
+            "Not active here: linear scalarization keeps this bound by itself. Decided by: "
+            "ferero/table3_bound."
+        )
     if holds:
         return "A functional test on small sets of words."
     if lost:
         return (
-            "A run diverged. The gap asks for a larger f_zh, whose gradient grows on the way up; two batches of "
-            "eight tell the multipliers late, and they overshoot. The same happens on generated syllables for "
-            "larger gamma."
+            "A run diverged. The gap asks for a larger f_zh, whose gradient grows on the way up; two batches "
+            "of eight tell the multipliers late, and they overshoot. The same happens on generated syllables "
+            "for larger gamma."
         )
     return (
-        "Algorithm 3 moves its multipliers by gamma times what two small batches say; in so few steps they have "
-        "not settled. The exact subproblem on the surrogate ends on both constraints."
+        "Algorithm 3 moves its multipliers by gamma times what two small batches say; in so few steps they "
+        "have not settled. The exact subproblem on the surrogate ends on both constraints."
     )
 
 
@@ -259,7 +288,9 @@ def _published_claims(a: Artifact, tuned: dict[str, Tuned]) -> None:
         tolerance="the same order of the means over seeds; partial if some neighbours are in order",
         holds=True if all(steps) else ("partial" if any(steps) else False),
         reason="Not in order: "
-        + ", ".join(f"{two} below {one}" for (one, two), good in zip(pairwise(found), steps, strict=True) if not good)
+        + ", ".join(
+            f"{two} below {one}" for (one, two), good in zip(pairwise(found), steps, strict=True) if not good
+        )
         + ". The initial model of the paper is not released; ours is trained here.",
         rests_on=("ls", "ls_no_cpc", "ferero"),
     )
@@ -280,7 +311,9 @@ def _published_claims(a: Artifact, tuned: dict[str, Tuned]) -> None:
         measured=", ".join(f"{x:.1f}" for x in gains),
         tolerance="equal as printed",
         holds="partial" if gains != [4.2, 0.3, 1.3] else True,
-        reason="Only 4.2 differs: of the unrounded averages (11.0 and 6.75) it is 4.25." if gains[0] != 4.2 else "",
+        reason="Only 4.2 differs: of the unrounded averages (11.0 and 6.75) it is 4.25."
+        if gains[0] != 4.2
+        else "",
         any_scale=True,
         rests_on=(),
     )
@@ -293,7 +326,8 @@ def _language_gap(a: Artifact, tuned: dict[str, Tuned]) -> None:
         for name in ("Init. (M2ASR)", "LS-FT", "FERERO-FT")
     }
     ours = {
-        key: 100.0 * (tuned[key].column("test_wer_en") - tuned[key].column("test_cer_zh")) for key in ("ls", "ferero")
+        key: 100.0 * (tuned[key].column("test_wer_en") - tuned[key].column("test_cer_zh"))
+        for key in ("ls", "ferero")
     }
     means = {key: abs(float(finite_mean(gap))) for key, gap in ours.items()}
     a.claim(
@@ -314,40 +348,49 @@ def _language_gap(a: Artifact, tuned: dict[str, Tuned]) -> None:
 
 def _notes(a: Artifact, data: str) -> None:
     job = a.jobs["ferero"]
-    start, config = job.config["problem"]["start"], job.config
+    start = job.config["problem"]["start"]
+    config = job.config
     a.note(
-        f"Data: {data}; {job.meta['train_en']} English and {job.meta['train_zh']} Mandarin training utterances, "
-        f"{job.meta['test_en']} and {job.meta['test_zh']} for tests. Network {config['problem']['model']} "
-        f"({job.meta['parameters']:,} parameters). All methods start from the model that {start['steps']} steps "
-        "of AdamW on the mean of the objectives make (w/o CPC: of the two CTC losses), and take "
-        f"{config['steps']} plain gradient steps. Step sizes, gamma and c_h of smaller scales are ours. Error "
-        "rates in percent: words in English, characters in Mandarin; greedy decoding. Losses are exact, of all "
-        "training utterances; CTC losses are per unit of the transcript."
+        f"Data: {data}; {job.meta['train_en']} English and {job.meta['train_zh']} Mandarin training "
+        f"utterances, {job.meta['test_en']} and {job.meta['test_zh']} for tests. Network "
+        f"{config['problem']['model']} ({job.meta['parameters']:,} parameters). All methods start from the "
+        f"model that {start['steps']} steps of AdamW on the mean of the objectives make (w/o CPC: of the two "
+        f"CTC losses), and take {config['steps']} plain gradient steps. Step sizes, gamma and c_h of smaller "
+        "scales are ours. Error rates in percent: words in English, characters in Mandarin; greedy decoding. "
+        "Losses are exact, of all training utterances; CTC losses are per unit of the transcript."
     )
     a.note(
         f"Small starts keep f_cpc <= {EPS1} by themselves, so that bound asks for nothing there: "
         "ferero/table3_bound has another."
     )
     a.note(
-        "At full size, with LibriSpeech and AISHELL-1 below DIR: mobench +experiment=ferero/table3 scale=paper "
-        "data=librispeech_aishell data_root=DIR hardware=gpu. Memory and time of such a step: docs/speech.md."
+        "At full size, with LibriSpeech and AISHELL-1 below DIR: mobench +experiment=ferero/table3 "
+        "scale=paper data=librispeech_aishell data_root=DIR hardware=gpu. Memory and time of such a step: "
+        "docs/speech.md."
     )
     a.note(
-        "Panel (c) is a convex problem with the same two constraints, from the exact minimiser of the mean; it "
-        "has no speech."
+        "Panel (c) is a convex problem with the same two constraints, from the exact minimiser of the mean; "
+        "it has no speech."
     )
 
 
 @artifact("ferero/table3_bound")
 def table3_bound(a: Artifact) -> None:
-    """The same fine-tuning with f_cpc <= 0.8: the published bound holds at small starts without being asked for."""
-    ls, ferero = Tuned(a.jobs["ls"]), Tuned(a.jobs["ferero"])
+    """The same fine-tuning with f_cpc <= 0.8: the published bound holds at small starts without being
+    asked for.
+    """
+    ls = Tuned(a.jobs["ls"])
+    ferero = Tuned(a.jobs["ferero"])
     meta = a.jobs["ferero"].meta
-    rows = {"Init. (AdamW on the mean)": Tuned(a.jobs["ls"], 0), "LS-FT": ls, f"FERERO-FT, f_cpc <= {TIGHT}": ferero}
+    rows = {
+        "Init. (AdamW on the mean)": Tuned(a.jobs["ls"], 0),
+        "LS-FT": ls,
+        f"FERERO-FT, f_cpc <= {TIGHT}": ferero,
+    }
     frame = pd.DataFrame([_measured(name, str(meta["data"]), found, TIGHT) for name, found in rows.items()])
     a.table(frame, given=("row", "data"))
     _constraint_checks(a, ferero, ls, bool(meta["embedded"]), TIGHT)
     a.note(
-        f"Ours. {TIGHT} was set before its first run, all other settings are those of ferero/table3, and none "
-        "was changed after it."
+        f"Ours. {TIGHT} was set before its first run, all other settings are those of ferero/table3, and "
+        "none was changed after it."
     )

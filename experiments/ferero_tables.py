@@ -1,4 +1,6 @@
-"""FERERO's tables that belong to the toy problem: 1, 4, 5 (properties), 6, 7, 10 (settings), 11 (run time)."""
+"""FERERO's tables that belong to the toy problem: 1, 4, 5 (properties), 6, 7, 10 (settings),
+11 (run time).
+"""
 
 from __future__ import annotations
 
@@ -47,20 +49,25 @@ METHODS: dict[str, list[Weighting]] = {
 
 
 def scale_changes(method: Weighting, draws: int = 200) -> np.ndarray:
-    """1 - cos between the directions for F and for Lambda F, at random points (M = 2, P = 6) where both move (draws,)."""
+    """1 - cos between the directions for F and for Lambda F,
+    at random points (M = 2, P = 6) where both move (draws,).
+    """
     rng = np.random.default_rng(0)
     J = torch.from_numpy(rng.standard_normal((draws, 2, 6)))
     F = torch.from_numpy(rng.uniform(0.1, 1.0, (draws, 2)))
     scale = torch.from_numpy(10.0 ** rng.uniform(-1, 1, (draws, 2)))
     w = torch.full((draws, 2), 0.5, dtype=torch.float64)
-    d, e = direction(method, F, J, w), direction(method, scale * F, scale.unsqueeze(-1) * J, w)
+    d = direction(method, F, J, w)
+    e = direction(method, scale * F, scale.unsqueeze(-1) * J, w)
     size = torch.linalg.vector_norm(d, dim=-1) * torch.linalg.vector_norm(e, dim=-1)
     moving = size > 1e-12
     return (1 - (d * e).sum(-1) / size.clamp_min(1e-300))[moving].numpy()
 
 
 def weak_optimum_step(method: Weighting) -> tuple[float, float]:
-    """|d| and cos(d, -g_2) at f_1 = 0 with zero gradient, f_2 = 0.5 with gradient g_2: weakly optimal, not optimal."""
+    """|d| and cos(d, -g_2) at f_1 = 0 with zero gradient, f_2 = 0.5 with gradient g_2: weakly optimal,
+    not optimal.
+    """
     g2 = torch.tensor([0.6, -0.8, 0.0], dtype=torch.float64)
     J = torch.stack([torch.zeros_like(g2), g2]).unsqueeze(0)
     F = torch.tensor([[0.0, 0.5]], dtype=torch.float64)
@@ -75,7 +82,9 @@ def inside(rows: pd.DataFrame) -> pd.Series:
 
 
 def inner_preferences(job: JobRows) -> list[int]:
-    """Numbers of the preferences whose points are inside: the outermost ones (weight below 0.15 or above 0.85) are at the ends."""
+    """Numbers of the preferences whose points are inside:
+    the outermost ones (weight below 0.15 or above 0.85) are at the ends.
+    """
     rows = first_output(job)
     return sorted(set(rows[rows["preference_1"].between(0.15, 0.85)]["k"]))
 
@@ -96,10 +105,15 @@ def table5(a: Artifact) -> None:
         "EPO": ["epo"],
         "FERERO": ["ferero"],
     }
-    found = {n: min(share(a.jobs[j], inside, inner_preferences(a.jobs[j])) for j in names) for n, names in jobs.items()}
+    found = {
+        n: min(share(a.jobs[j], inside, inner_preferences(a.jobs[j])) for j in names)
+        for n, names in jobs.items()
+    }
     measured: dict[tuple[str, str], str] = {}
     for name in METHODS:
-        measured[name, "nonconvex front"] = f"{percent(found[name])} of runs{lost(a, jobs[name])} end inside the front"
+        measured[name, "nonconvex front"] = (
+            f"{percent(found[name])} of runs{lost(a, jobs[name])} end inside the front"
+        )
         measured[name, "scale invariance"] = (
             f"changes at {percent(changed[name])} of the points, largest 1 - cos = {largest[name]:.1e}"
         )
@@ -115,8 +129,8 @@ def table5(a: Artifact) -> None:
         "Table 5, nonconvex front",
         published=_cell(cells, tchebycheff, "nonconvex front"),
         measured=measured[tchebycheff, "nonconvex front"],
-        tolerance=f"{percent(SHARE)} of the runs of inner preferences end within 0.02 of the front, 5° or more "
-        "from its ends; for either scalarization",
+        tolerance=f"{percent(SHARE)} of the runs of inner preferences end within 0.02 of the front, 5° or "
+        "more from its ends; for either scalarization",
         holds=found[tchebycheff] >= SHARE,
         rests_on=jobs[tchebycheff],
     )
@@ -124,14 +138,14 @@ def table5(a: Artifact) -> None:
         expected = _cell(cells, name, "scale invariance")
         a.claim(
             f"scale-{_slug(name)}",
-            f"The direction of {name} {'does not change' if expected == 'yes' else 'changes'} when objectives "
-            "are rescaled",
+            f"The direction of {name} {'does not change' if expected == 'yes' else 'changes'} when "
+            "objectives are rescaled",
             "Table 5, scale invariance (without constraints)",
             published=expected,
             measured=measured[name, "scale invariance"],
-            tolerance=f"yes: 1 - cos <= 1e-12 at each of 200 random points; no: above {CHANGED:g} at a quarter of "
-            "them (which even a method that follows one objective at a time does where another one becomes the "
-            "largest)",
+            tolerance=f"yes: 1 - cos <= 1e-12 at each of 200 random points; no: above {CHANGED:g} at a "
+            "quarter of them (which even a method that follows one objective at a time does where another "
+            "one becomes the largest)",
             holds=largest[name] <= 1e-12 if expected == "yes" else changed[name] >= 0.25,
             any_scale=True,
             rests_on=(),
@@ -150,32 +164,41 @@ def table5(a: Artifact) -> None:
             rests_on=(),
         )
     a.note(
-        "Cells without a measurement are the paper's statements; (X)WC-MGDA was never run by the authors and is quoted."
+        "Cells without a measurement are the paper's statements; "
+        "(X)WC-MGDA was never run by the authors and is quoted."
     )
     a.note(
-        "At the point of the weak-optimality check linear and Tchebycheff scalarization do move, because every "
-        "weight here is positive; the published 'no' speaks of their minimisers and is not decided by this "
-        "check."
+        "At the point of the weak-optimality check linear and Tchebycheff scalarization do move, because "
+        "every weight here is positive; the published 'no' speaks of their minimisers and is not decided by "
+        "this check."
     )
 
 
 @artifact("ferero/table1")
 def table1(a: Artifact) -> None:
-    """Properties of the methods; exactness is judged on Figure 3's runs (there), controlled ascent on those of Figure 4d to f."""
+    """Properties of the methods; exactness is judged on Figure 3's runs (there),
+    controlled ascent on those of Figure 4d to f.
+    """
     cells = published("ferero_table1")
     measured: dict[tuple[str, str], str] = {}
     names = {"PMTL": "pmtl", "EPO": "epo", "FERERO": "ferero"}
-    ascent = {job: _ascents(a.jobs[job]) for job in ("pmtl_hard", "epo_hard", "ferero_hard", "ferero_hard_printed")}
+    ascent = {
+        job: _ascents(a.jobs[job]) for job in ("pmtl_hard", "epo_hard", "ferero_hard", "ferero_hard_printed")
+    }
     for name, job in names.items():
         measured[name, "exactness"] = outcome(a.jobs[job]) + lost(a, [job])
-        words = f"{percent(ascent[f'{job}_hard'])} of hard inner runs{lost(a, [f'{job}_hard'])} rise and arrive"
+        words = (
+            f"{percent(ascent[f'{job}_hard'])} of hard inner runs{lost(a, [f'{job}_hard'])} rise and arrive"
+        )
         if name == "FERERO":
-            words += f" with c_h = 0.1 and 10 inner steps, {percent(ascent['ferero_hard_printed'])} as printed"
+            words += (
+                f" with c_h = 0.1 and 10 inner steps, {percent(ascent['ferero_hard_printed'])} as printed"
+            )
         measured[name, "controlled ascent"] = words
     a.refer("ferero/fig3", "c-pmtl-inexact", "d-epo-exact", "e-ferero-exact")
     yes = (
-        f"{percent(SHARE)} of the hard inner runs (Figure 4d to f, k = 1, 2) rise by more than {VISIBLE:g} and "
-        "end within "
+        f"{percent(SHARE)} of the hard inner runs (Figure 4d to f, k = 1, 2) rise by more than {VISIBLE:g} "
+        "and end within "
         "5° and 1e-2"
     )
     a.claim(
@@ -204,14 +227,15 @@ def table1(a: Artifact) -> None:
         "Table 1, controlled ascent",
         published=_cell(cells, "FERERO", "controlled ascent"),
         measured=measured["FERERO", "controlled ascent"],
-        tolerance=f"{yes}, with the printed settings of Figure 4f; partial if with two departures from them only",
+        tolerance=f"{yes}, with the printed settings of Figure 4f; "
+        "partial if with two departures from them only",
         holds=True
         if ascent["ferero_hard_printed"] >= SHARE
         else ("partial" if ascent["ferero_hard"] >= SHARE else False),
-        reason="Objectives rise with either settings, but the runs arrive with two departures from the printed "
-        "ones only: c_h = 0.1 for 0.01, and an inner loop cut off after 10 steps for one of at most 250. As "
-        "printed they end on the front off their rays, or on the plateau (ferero/fig4, claim f-ferero, has each "
-        "departure alone).",
+        reason="Objectives rise with either settings, but the runs arrive with two departures from the "
+        "printed ones only: c_h = 0.1 for 0.01, and an inner loop cut off after 10 steps for one of at most "
+        "250. As printed they end on the front off their rays, or on the plateau (ferero/fig4, claim "
+        "f-ferero, has each departure alone).",
         rests_on=("ferero_hard", "ferero_hard_printed"),
     )
     a.table(_properties(cells, measured))
@@ -259,7 +283,12 @@ NOTATION = [
     ("K = J J'", "Gram matrix of the gradients", "Point.gram('f')", "(R, M, M)"),
     ("A", "ordering cone C_A = {y : A y >= 0}, the relative preference", "FERERO.cone", "(R, n, M)"),
     ("B_h, b_h", "equality constraint H = B_h F + b_h = 0 (ray, line)", "FERERO.line", "(R, h, M), (R, h)"),
-    ("B_g, b_g", "inequality constraint G = B_g F + b_g <= 0", "FERERO.upper, inequality_matrix", "(R, g, M), (R, g)"),
+    (
+        "B_g, b_g",
+        "inequality constraint G = B_g F + b_g <= 0",
+        "FERERO.upper, inequality_matrix",
+        "(R, g, M), (R, g)",
+    ),
     ("A_ag", "stacked [A; B_g; B_h]", "state['A_ag']", "(R, n+g+h, M)"),
     ("lambda = (lf, lg, lh)", "multipliers; lf, lg >= 0, lh free", "state['lam']", "(R, n+g+h)"),
     ("d", "update direction, theta <- theta + alpha d", "Algorithm.step", "(R, P)"),
@@ -313,11 +342,13 @@ def _settings(
 ) -> None:
     """A table of settings: what is printed, what the runs used, why they differ.
 
-    `explained`: reasons of the documented deviations by (panel, parameter). Another deviation is a failed claim.
-    `published`: how many settings are printed, in words, where not all of them are.
+    `explained`: reasons of the documented deviations by (panel, parameter). Another deviation is a failed
+    claim. `published`: how many settings are printed, in words, where not all of them are.
     """
     rows = [(*cell, explained.get((cell[0], cell[2]), "")) for cell in cells]
-    entries, deviating, unexplained = [], [], []
+    entries = []
+    deviating = []
+    unexplained = []
     for label, key, parameter, printed, why in rows:
         ours = _setting(a.jobs[key], parameter)
         same = ours == printed
@@ -346,7 +377,9 @@ def _settings(
         tolerance="exact; partial if each deviation is one that is explained",
         holds=not unexplained if unexplained or not deviating else "partial",
         reason="; ".join(
-            sorted({why for label, key, p, printed, why in rows if why and _setting(a.jobs[key], p) != printed})
+            sorted(
+                {why for label, key, p, printed, why in rows if why and _setting(a.jobs[key], p) != printed}
+            )
         ),
         any_scale=True,
     )
@@ -363,7 +396,8 @@ def table6(a: Artifact) -> None:
         cells += [(label, keys[label], "c_h", 1.0), *_inner_loop(label, keys[label])]
     _settings(a, "Table 6, Appendix H.1", cells, {("FERERO Fig 3f", "alpha"): why})
     a.note(
-        "Of Algorithm 1, Appendix H.1 prints the inner loop, and c_h = 1 where no table has another: rows of FERERO."
+        "Of Algorithm 1, Appendix H.1 prints the inner loop, and c_h = 1 where no table has another: "
+        "rows of FERERO."
     )
 
 
@@ -373,18 +407,28 @@ def table7(a: Artifact) -> None:
     keys = {("Figures 4a-4c", m): k for m, k in zip(("PMTL", "EPO", "FERERO"), "abc", strict=True)}
     keys |= {("Figures 4d-4f", m): k for m, k in zip(("PMTL", "EPO", "FERERO"), "def", strict=True)}
     values = published("ferero_table7").to_dict("records")
-    cells = [(f"{r['row']} {r['column']}", keys[r["row"], r["column"]], r["metric"], float(r["value"])) for r in values]
-    easy, hard = "Figures 4a-4c FERERO", "Figures 4d-4f FERERO"
+    cells = [
+        (f"{r['row']} {r['column']}", keys[r["row"], r["column"]], r["metric"], float(r["value"]))
+        for r in values
+    ]
+    easy = "Figures 4a-4c FERERO"
+    hard = "Figures 4d-4f FERERO"
     cells += [*_inner_loop(easy, "c"), *_inner_loop(hard, "f")]
     rate = "the printed c_h leaves 30 % of H after 200 iterations"
-    inner = "an inner loop of 250 steps to 1e-5 leads the inner runs to the plateau or off their rays, with either c_h"
+    inner = (
+        "an inner loop of 250 steps to 1e-5 leads the inner runs to the plateau or off their rays, "
+        "with either c_h"
+    )
     explained = {(hard, "c_h"): rate, (hard, "inner_steps"): inner, (hard, "inner_tolerance"): inner}
     _settings(a, "Table 7, Appendix H.1", cells, {k: f"{why} (Figure 4f)" for k, why in explained.items()})
     a.note(
-        "Figure 4f departs twice: c_h, and an inner loop that is cut off after 10 steps. Neither departure alone "
-        "lets the inner runs arrive (ferero/fig4, claim f-ferero)."
+        "Figure 4f departs twice: c_h, and an inner loop that is cut off after 10 steps. Neither departure "
+        "alone lets the inner runs arrive (ferero/fig4, claim f-ferero)."
     )
-    a.note("Table 7 prints 120 iterations for EPO in Figure 4e, the text and Table 11 print 80; both are run in fig4.")
+    a.note(
+        "Table 7 prints 120 iterations for EPO in Figure 4e, the text and Table 11 print 80; "
+        "both are run in fig4."
+    )
 
 
 @artifact("ferero/table10")
@@ -419,15 +463,21 @@ TIMED = {
     "sa": ("FERERO, Algorithm 2", 2),
 }
 PANELS = {"easy": "Synthetic, Figures 4a-4c", "hard": "Synthetic, Figures 4d-4f"}
-# of two times: below, one is clearly smaller; up to the second, single runs on a shared machine cannot tell them apart
-CLEAR, EQUAL = 0.8, 1.25
+# of two times: below, one is clearly smaller; up to the second, single runs on a shared machine cannot tell
+# them apart
+CLEAR = 0.8
+EQUAL = 1.25
 
 
 @artifact("ferero/table11")
 def table11(a: Artifact) -> None:
-    """Run time of single runs (R = 1, median of three) beside the published values; only ratios and counts are compared."""
+    """Run time of single runs (R = 1, median of three) beside the published values;
+    only ratios and counts are compared.
+    """
     cells = published("ferero_table11")
-    rows, time, count = [], {}, {}
+    rows = []
+    time = {}
+    count = {}
     for tag, panel in PANELS.items():
         block = cells[cells["row"] == panel]
         for key, (label, gradients) in TIMED.items():
@@ -436,9 +486,11 @@ def table11(a: Artifact) -> None:
             jobs = [a.jobs[f"{tag}_{key}_{r}"] for r in range(3)]
             total = float(np.median([job.meta["seconds_train"] for job in jobs]))
             T = int(jobs[0].config["steps"])
-            time[tag, key], count[tag, key] = total, T
+            time[tag, key] = total
+            count[tag, key] = T
             paper = {
-                m: _published_time(block, label, m) for m in ("iterations", "per-iteration run time", "total run time")
+                m: _published_time(block, label, m)
+                for m in ("iterations", "per-iteration run time", "total run time")
             }
             rows.append(
                 {
@@ -468,16 +520,22 @@ def table11(a: Artifact) -> None:
             }
         )
     printed_columns = ("published iterations", "published, ms", "published total, ms")
-    a.table(pd.DataFrame(rows), given=("starts", "method", "iterations", *printed_columns, "gradients per iteration"))
+    a.table(
+        pd.DataFrame(rows),
+        given=("starts", "method", "iterations", *printed_columns, "gradients per iteration"),
+    )
     _iterations(a, cells, count)
     _toy_times(a, time, count)
     _single_loop_times(a, time, count)
     meta = a.jobs["easy_ls_0"].meta
     a.note(f"Measured on {meta['device']}, {meta['execution']}; absolute times are not comparable.")
-    a.note("Gradients per iteration: ours needs no further backward pass for the direction (a product with the rows).")
     a.note(
-        "FERERO from hard starts is Figure 4f's (c_h = 0.1, inner loop cut off after 10 steps), and beside it "
-        "what is printed. Figures 3(a-c) and 3(d-f) in the paper's Table 11 are Figures 4a-c and 4d-f."
+        "Gradients per iteration: ours needs no further backward pass for the direction (a product with the "
+        "rows)."
+    )
+    a.note(
+        "FERERO from hard starts is Figure 4f's (c_h = 0.1, inner loop cut off after 10 steps), and beside "
+        "it what is printed. Figures 3(a-c) and 3(d-f) in the paper's Table 11 are Figures 4a-c and 4d-f."
     )
     _image_epochs(a, epoch)
 
@@ -490,8 +548,15 @@ def _timed(*keys: str) -> list[str]:
 def _iterations(a: Artifact, cells: pd.DataFrame, count: dict[tuple[str, str], int]) -> None:
     names = {"pmtl": "PMTL", "epo": "EPO", "ferero": "FERERO"}
     ours = {(tag, m): count[tag, m] for tag in PANELS for m in names}
-    printed = {(tag, m): _published_time(cells[cells["row"] == PANELS[tag]], names[m], "iterations") for tag, m in ours}
-    differ = [f"{tag} {m}: {printed[tag, m]:g} -> {ours[tag, m]}" for tag, m in ours if ours[tag, m] != printed[tag, m]]
+    printed = {
+        (tag, m): _published_time(cells[cells["row"] == PANELS[tag]], names[m], "iterations")
+        for tag, m in ours
+    }
+    differ = [
+        f"{tag} {m}: {printed[tag, m]:g} -> {ours[tag, m]}"
+        for tag, m in ours
+        if ours[tag, m] != printed[tag, m]
+    ]
     a.claim(
         "iterations",
         "Iterations of the toy experiments",
@@ -500,7 +565,8 @@ def _iterations(a: Artifact, cells: pd.DataFrame, count: dict[tuple[str, str], i
         measured="equal" if not differ else "; ".join(differ),
         tolerance="exact",
         holds=True if not differ else "partial",
-        reason="Table 7 prints 120 iterations for EPO from hard starts; 80 do not suffice (fig4, series e_80)."
+        reason="Table 7 prints 120 iterations for EPO from hard starts; 80 do not suffice (fig4, "
+        "series e_80)."
         if differ
         else "",
         any_scale=True,
@@ -510,7 +576,9 @@ def _iterations(a: Artifact, cells: pd.DataFrame, count: dict[tuple[str, str], i
 
 def _toy_times(a: Artifact, time: dict[tuple[str, str], float], count: dict[tuple[str, str], int]) -> None:
     per = {key: 1e3 * time[key] / count[key] for key in time}
-    generic, own = ({tag: per[tag, "ferero"] / per[tag, lp] for tag in PANELS} for lp in ("epo_generic_lp", "epo"))
+    generic, own = (
+        {tag: per[tag, "ferero"] / per[tag, lp] for tag in PANELS} for lp in ("epo_generic_lp", "epo")
+    )
     a.claim(
         "per-iteration",
         "An iteration of FERERO costs less than one of EPO",
@@ -524,8 +592,8 @@ def _toy_times(a: Artifact, time: dict[tuple[str, str], float], count: dict[tupl
         if max(*generic.values(), *own.values()) < 1
         else ("partial" if max(generic.values()) < 1 else False),
         reason="It holds if EPO's linear program goes through CVXPY, as in its public code, which the paper "
-        "runs. Two objectives have a program of one interval with a closed form; with that EPO is the faster of "
-        "the two: the order is one of LP solvers.",
+        "runs. Two objectives have a program of one interval with a closed form; with that EPO is the faster "
+        "of the two: the order is one of LP solvers.",
         rests_on=_timed(*(f"{tag}_{m}" for tag in PANELS for m in ("ferero", "epo", "epo_generic_lp"))),
         timed=True,
     )
@@ -540,28 +608,32 @@ def _toy_times(a: Artifact, time: dict[tuple[str, str], float], count: dict[tupl
         tolerance=f"FERERO / PMTL and PMTL / EPO with a generic LP solver below {CLEAR:g}; partial if one of "
         f"them, or below {EQUAL:g}",
         holds=_clear(*pairs),
-        reason=f"FERERO / PMTL {pairs[0]:.2f} (published 0.10), PMTL / EPO {pairs[1]:.2f} (0.26). FERERO spends "
-        "its ten iterations in the printed inner loop of up to 250 steps; with the exact subproblem the same ten "
-        f"take {1e3 * time['easy', 'ferero_exact']:.3g} ms.",
+        reason=f"FERERO / PMTL {pairs[0]:.2f} (published 0.10), PMTL / EPO {pairs[1]:.2f} (0.26). FERERO "
+        "spends its ten iterations in the printed inner loop of up to 250 steps; with the exact subproblem "
+        f"the same ten take {1e3 * time['easy', 'ferero_exact']:.3g} ms.",
         rests_on=_timed(*(f"easy_{m}" for m in easy)),
         timed=True,
     )
     hard = {m: 1e3 * time["hard", m] for m in ("ferero", "pmtl", "epo_generic_lp")}
-    ratio, rest = hard["ferero"] / hard["pmtl"], hard["pmtl"] / hard["epo_generic_lp"]
+    ratio = hard["ferero"] / hard["pmtl"]
+    rest = hard["pmtl"] / hard["epo_generic_lp"]
     a.claim(
         "total-hard",
         "Total time from hard starts: FERERO < PMTL < EPO",
         "Table 11, Figures 4d-4f",
         published="0.146 < 0.153 < 0.394 s",
-        measured=_order(hard) + f"; FERERO as printed {1e3 * time['hard', 'ferero_printed']:.3g} ms, EPO with our LP "
+        measured=_order(hard)
+        + f"; FERERO as printed {1e3 * time['hard', 'ferero_printed']:.3g} ms, EPO with our LP "
         f"{1e3 * time['hard', 'epo']:.3g} ms",
-        tolerance=f"FERERO / PMTL below {EQUAL:g} (published 0.95), PMTL / EPO with a generic LP solver below "
-        f"{CLEAR:g}; partial if one "
+        tolerance=f"FERERO / PMTL below {EQUAL:g} (published 0.95), PMTL / EPO with a generic LP solver "
+        f"below {CLEAR:g}; partial if one "
         "of them",
-        holds=True if ratio < EQUAL and rest < CLEAR else ("partial" if ratio < EQUAL or rest < CLEAR else False),
-        reason=f"FERERO / PMTL {ratio:.2f}, PMTL / EPO {rest:.2f} (published 0.39). Both take 200 iterations; "
-        "ours of PMTL solve their program in closed form, those of FERERO run ten inner steps, and as printed "
-        "up "
+        holds=True
+        if ratio < EQUAL and rest < CLEAR
+        else ("partial" if ratio < EQUAL or rest < CLEAR else False),
+        reason=f"FERERO / PMTL {ratio:.2f}, PMTL / EPO {rest:.2f} (published 0.39). Both take 200 "
+        "iterations; ours of PMTL solve their program in closed form, those of FERERO run ten inner steps, "
+        "and as printed up "
         "to 250.",
         rests_on=_timed(*(f"hard_{m}" for m in hard)),
         timed=True,
@@ -569,7 +641,9 @@ def _toy_times(a: Artifact, time: dict[tuple[str, str], float], count: dict[tupl
 
 
 def _order(milliseconds: dict[str, float]) -> str:
-    return " < ".join(f"{TIMED[m][0]} {ms:.3g} ms" for m, ms in sorted(milliseconds.items(), key=lambda x: x[1]))
+    return " < ".join(
+        f"{TIMED[m][0]} {ms:.3g} ms" for m, ms in sorted(milliseconds.items(), key=lambda x: x[1])
+    )
 
 
 def _clear(*ratios: float) -> bool | Literal["partial"]:
@@ -579,8 +653,11 @@ def _clear(*ratios: float) -> bool | Literal["partial"]:
     return "partial" if min(ratios) < CLEAR or max(ratios) <= EQUAL else False
 
 
-def _single_loop_times(a: Artifact, time: dict[tuple[str, str], float], count: dict[tuple[str, str], int]) -> None:
-    """Algorithm 2 against Algorithm 1 (Appendix H.2), with the printed inner loop and with our exact subproblem.
+def _single_loop_times(
+    a: Artifact, time: dict[tuple[str, str], float], count: dict[tuple[str, str], int]
+) -> None:
+    """Algorithm 2 against Algorithm 1 (Appendix H.2), with the printed inner loop and with our exact
+    subproblem.
 
     That it takes more iterations is a claim of ferero/fig8.
     """
@@ -594,8 +671,8 @@ def _single_loop_times(a: Artifact, time: dict[tuple[str, str], float], count: d
     jobs = _timed(*(f"{tag}_{m}" for tag in PANELS for m in (printed[tag], "ferero_exact", "sa")))
     budgets = {tag: f"{count[tag, 'sa']} iterations against {count[tag, printed[tag]]}" for tag in PANELS}
     tolerance = (
-        f"below {CLEAR:g} from both starts, with the printed inner loop and with the exact subproblem; partial if "
-        f"in some of these cases, or if none is above {EQUAL:g}"
+        f"below {CLEAR:g} from both starts, with the printed inner loop and with the exact subproblem; "
+        f"partial if in some of these cases, or if none is above {EQUAL:g}"
     )
     a.refer("ferero/fig8", "more-iterations")
     a.claim(
@@ -610,8 +687,8 @@ def _single_loop_times(a: Artifact, time: dict[tuple[str, str], float], count: d
         tolerance=tolerance,
         holds=_clear(*(ratio for one in each for ratio in one.values())),
         reason="Algorithm 2 takes one step of the multipliers where the inner loop takes up to 250. Two "
-        "objectives and one equality have a program with a closed form, which costs hardly more than that one "
-        "step.",
+        "objectives and one equality have a program with a closed form, which costs hardly more than that "
+        "one step.",
         rests_on=jobs,
         timed=True,
     )
@@ -621,13 +698,13 @@ def _single_loop_times(a: Artifact, time: dict[tuple[str, str], float], count: d
         "Appendix H.2",
         published="smaller total time complexity",
         measured="ratio of the printed iterations' times "
-        f"({'; '.join(f'{tag}: {b}' for tag, b in budgets.items())}): printed inner loop {_ratios(total[0])}; our "
-        f"exact subproblem {_ratios(total[1])}",
+        f"({'; '.join(f'{tag}: {b}' for tag, b in budgets.items())}): printed inner loop "
+        f"{_ratios(total[0])}; our exact subproblem {_ratios(total[1])}",
         tolerance=tolerance,
         holds=_clear(*(ratio for one in total for ratio in one.values())),
-        reason="From easy starts Algorithm 2 is given ten times the iterations of Algorithm 1 (Tables 7 and 10), "
-        "which its cheaper iterations make up for only if they cost less than a tenth; from hard starts 1.25 "
-        "times.",
+        reason="From easy starts Algorithm 2 is given ten times the iterations of Algorithm 1 (Tables 7 and "
+        "10), which its cheaper iterations make up for only if they cost less than a tenth; from hard starts "
+        "1.25 times.",
         rests_on=jobs,
         timed=True,
     )
@@ -638,7 +715,12 @@ def _ratios(by_start: dict[str, float]) -> str:
 
 
 # method: label, gradients of a step, pictures back-propagated in it (batch 256)
-IMAGE_COST = {"ls": ("LS", 1, 256), "ferero": ("FERERO", 3, 384), "epo": ("EPO", 2, 512), "pmtl": ("PMTL", 2, 512)}
+IMAGE_COST = {
+    "ls": ("LS", 1, 256),
+    "ferero": ("FERERO", 3, 384),
+    "epo": ("EPO", 2, 512),
+    "pmtl": ("PMTL", 2, 512),
+}
 
 
 EPOCH = 469  # steps of an epoch of 120,000 pictures
@@ -668,19 +750,19 @@ def _image_epochs(a: Artifact, epoch: dict[str, float]) -> None:
         + "; in units of LS "
         + ", ".join(f"{IMAGE_COST[m][0]} {x:.2f}" for m, x in ours.items())
         + f"; from {a.jobs['image_ls_0'].config['steps']} steps each on {meta['device']}",
-        tolerance="the same order, and each factor within a factor of two of the published one; partial if one "
-        "of the two",
+        tolerance="the same order, and each factor within a factor of two of the published one; partial if "
+        "one of the two",
         holds=True if ordered and near else ("partial" if ordered or near else False),
-        reason=f"The order {'holds' if ordered else 'does not hold'}, the factors {'are' if near else 'are not'} "
-        "near. Both EPO and PMTL take two gradients a step here: the direction is a product with the rows, where "
-        "the public code runs a third backward pass. Their programs of two variables have closed forms, and cost "
-        "next to nothing.",
+        reason=f"The order {'holds' if ordered else 'does not hold'}, the factors "
+        f"{'are' if near else 'are not'} near. Both EPO and PMTL take two gradients a step here: the "
+        "direction is a product with the rows, where the public code runs a third backward pass. Their "
+        "programs of two variables have closed forms, and cost next to nothing.",
         rests_on=_timed(*(f"image_{m}" for m in epoch)),
         timed=True,
     )
     a.note(
-        "Pictures back-propagated per step of a batch of 256: the public code LS 256, FERERO 384, EPO and PMTL "
-        "768; here LS 256, FERERO 384, EPO and PMTL 512."
+        "Pictures back-propagated per step of a batch of 256: the public code LS 256, FERERO 384, EPO and "
+        "PMTL 768; here LS 256, FERERO 384, EPO and PMTL 512."
     )
 
 

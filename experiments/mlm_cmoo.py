@@ -1,4 +1,7 @@
-"""MLM-CMOO's table and figures. Acceptance criteria are those of the specification, fixed before the first run."""
+"""MLM-CMOO's table and figures.
+
+Acceptance criteria are those of the specification, fixed before the first run.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +38,9 @@ ROUNDING = 1e-12  # errors below it are rounding: their slope says nothing
 
 
 def slope(steps: np.ndarray, values: np.ndarray) -> float:
-    """Log-log slope of the running minimum from 5 % of the steps on, as long as it is above rounding. -inf: it is not above
-    it long enough to say; NaN: some value is not finite."""
+    """Log-log slope of the running minimum from 5 % of the steps on, as long as it is above rounding. -inf:
+    it is not above it long enough to say; NaN: some value is not finite.
+    """
     if not np.isfinite(values).all():
         return np.nan
     best = np.minimum.accumulate(values)
@@ -53,16 +57,24 @@ def named(rows: pd.DataFrame, name: str) -> pd.Series:
 
 @artifact("mlm_cmoo/rate")
 def rate(a: Artifact) -> None:
-    """R_t and the inner error against t for four p, and where all methods end on problems with known answers."""
+    """R_t and the inner error against t for four p,
+    and where all methods end on problems with known answers.
+    """
     job = a.jobs["p2"]
-    h, final = job.history, job.final[job.final["status"] == "done"]
+    h = job.history
+    final = job.final[job.final["status"] == "done"]
     powers = sorted(final["penalty_power"].unique())
     fig, axes = st.panels(1, 2, size=3.2)
     found: dict[str, dict[float, float]] = {"inner_error": {}, "stationarity_t": {}}
-    labels = {"inner_error": r"inner error, running minimum", "stationarity_t": r"stationarity $R_t$, running minimum"}
+    labels = {
+        "inner_error": r"inner error, running minimum",
+        "stationarity_t": r"stationarity $R_t$, running minimum",
+    }
     for ax, (name, label) in zip(axes[0], labels.items(), strict=True):
         for colour, p in zip(st.CYCLE, powers, strict=False):
-            part = h[(h["penalty_power"] == p) & h["run"].isin(final["run"]) & h[name].notna() & (h["step"] > 0)]
+            part = h[
+                (h["penalty_power"] == p) & h["run"].isin(final["run"]) & h[name].notna() & (h["step"] > 0)
+            ]
             table = part.pivot_table(index="step", columns="run", values=name)
             steps = table.index.to_numpy(float)
             found[name][p] = float(
@@ -76,35 +88,38 @@ def rate(a: Artifact) -> None:
     a.figure(fig)
     a.table(_ends(a), given=("problem", "method", "steps"))
     a.note(
-        "Curves: geometric mean over the instances of the running minimum, recorded every 20 steps; slopes: least squares from "
-        "5 % of the steps on, of the slowest instance. The table's own residual is |G lam + c J mu|; kkt is the distance to "
-        "stationarity with the best multipliers, constraints above -5e-3 counted as active."
+        "Curves: geometric mean over the instances of the running minimum, recorded every 20 steps; slopes: "
+        "least squares from 5 % of the steps on, of the slowest instance. The table's own residual is |G lam "
+        "+ c J mu|; kkt is the distance to stationarity with the best multipliers, "
+        "constraints above -5e-3 counted as active."
     )
     a.note(
-        "P2's minima lie outside of the ball (problem.shift=3), so that a constraint binds. With shift=0 most fronts have "
-        "points inside, where |G lam| = 0 is not smooth: iterates then oscillate at kkt of about 0.1 for any fixed eta, and "
-        "algorithm.h_power=2 ends at 1e-4 or below."
+        "P2's minima lie outside of the ball (problem.shift=3), so that a constraint binds. With shift=0 "
+        "most fronts have points inside, where |G lam| = 0 is not smooth: iterates then oscillate at kkt of "
+        "about 0.1 for any fixed eta, and algorithm.h_power=2 ends at 1e-4 or below."
     )
     a.note(
-        "R_t: distance of 0 to the gradient, plus normal cone, of the function that the corrected method descends on; the "
-        "theorem's is that of the printed one."
+        "R_t: distance of 0 to the gradient, plus normal cone, of the function that the corrected method "
+        "descends on; the theorem's is that of the printed one."
     )
     inner = {p: s for p, s in found["inner_error"].items() if p > 0}
     a.claim(
         "inner-rate",
-        "The inner error falls at least like t^(-1/2) (measured on the corrected method; as printed mu leaves its saddle point)",
+        "The inner error falls at least like t^(-1/2) (measured on the corrected method; "
+        "as printed mu leaves its saddle point)",
         "Theorem, inner error O(T^-1/2); criterion of the specification",
         published="exponent -0.5",
         measured=", ".join(f"p={p:g}: {s:.2f}" for p, s in found["inner_error"].items()),
         tolerance="slope of the running minimum <= -0.4 for every p in (0, 1/2)",
         holds=all(s <= -0.4 for s in inner.values()),
     )
-    # with p = 0.45 the bound is t^-0.05, which any running minimum meets within the tolerance: it says nothing
+    # with p = 0.45 the bound is t^-0.05, which any running minimum meets within the tolerance: it says
+    # nothing
     limits = {p: limit for p in powers if 0 < p < 0.5 and (limit := -(1 - 2 * p) / 2 + 0.1) < 0}
     a.claim(
         "stationarity-rate",
-        "min R_t falls at least like t^(-(1-2p)/2) (R_t of the function that the corrected method descends on, not of the "
-        "printed one)",
+        "min R_t falls at least like t^(-(1-2p)/2) (R_t of the function that the corrected method descends "
+        "on, not of the printed one)",
         "Theorem, R_t = O(T^(-(1-2p)/2)); criterion of the specification",
         published=", ".join(f"p={p:g}: {-(1 - 2 * p) / 2:g}" for p in limits),
         measured=", ".join(f"p={p:g}: {found['stationarity_t'][p]:.2f}" for p in limits),
@@ -115,8 +130,8 @@ def rate(a: Artifact) -> None:
     a.check(
         "known-answer",
         "The corrected method finds the constrained Pareto set of P1, x_2 = 1, and its multiplier 1",
-        measured=f"x_2 = {1 - end['g_1']:.4f}, c mu = {end['multiplier_1']:.4f}, kkt = {end['kkt']:.1e} after "
-        f"{a.jobs['p1'].config['steps']} steps",
+        measured=f"x_2 = {1 - end['g_1']:.4f}, c mu = {end['multiplier_1']:.4f}, kkt = {end['kkt']:.1e} "
+        f"after {a.jobs['p1'].config['steps']} steps",
         tolerance="|x_2 - 1|, |c mu - 1| and kkt below 1e-3 (closed form; specification, b.7)",
         holds=abs(end["g_1"]) < 1e-3 and abs(end["multiplier_1"] - 1) < 1e-3 and end["kkt"] < 1e-3,
     )
@@ -129,8 +144,9 @@ def rate(a: Artifact) -> None:
         measured=f"violation {literal['violation']:.3f} on P1, multiplier {literal['multiplier_1']:g}",
         tolerance="violation <= 1e-2",
         holds=bool(literal["violation"] <= 1e-2),
-        reason="Line 4 descends on a function that is concave in mu, so the multipliers are pushed to 0 exactly where a "
-        "constraint is violated. All other artifacts use the corrected sign (docs/corrections.md).",
+        reason="Line 4 descends on a function that is concave in mu, so the multipliers are pushed to 0 "
+        "exactly where a constraint is violated. All other artifacts use the corrected sign "
+        "(docs/corrections.md).",
         rests_on=("p1_literal",),
     )
 
@@ -198,14 +214,21 @@ class Timed:
 
     @cached_property
     def losses(self) -> pd.DataFrame:
-        """By step: for one trajectory the running mean of the batches' losses; for a population the best that its feasible
-        members have had so far, each task alone."""
+        """By step: for one trajectory the running mean of the batches' losses; for a population the best that
+        its feasible members have had so far, each task alone.
+        """
         h = self.rows.history
-        h = h[h["step"] < int(self.rows.config["steps"])]  # the row of the end is of all pictures, not of a batch
-        if h["run"].nunique() == 1 and "warm_seconds" not in self.rows.final and not self.rows.config.get("space"):
+        # the row of the end is of all pictures, not of a batch
+        h = h[h["step"] < int(self.rows.config["steps"])]
+        if (
+            h["run"].nunique() == 1
+            and "warm_seconds" not in self.rows.final
+            and not self.rows.config.get("space")
+        ):
             if (np.diff(h["step"]) != 1).any():
                 raise StoreError(
-                    f"{self.rows.folder.path}: a running mean over batches needs all steps in history.parquet."
+                    f"{self.rows.folder.path}: a running mean over batches needs all steps in "
+                    "history.parquet."
                 )
             table = h.set_index("step")[["f_1", "f_2"]].rolling(self.window).mean()
         else:
@@ -244,19 +267,23 @@ def _arrived(own: Timed, others: Mapping[str, list[Timed]]) -> str:
     c = config["algorithm"]["c0"] * config["steps"] ** config["algorithm"]["penalty_power"]
     ends = [f"MLM-CMOO {end(own)}", *(f"{name} {end(runs[0])}" for name, runs in others.items() if runs)]
     return (
-        f"Cut off: the paper prints neither T nor c_t, {config['steps']} steps are ours. Running means of L and R at the end, "
-        f"seed 0: {'; '.join(ends)}. MLM-CMOO's step along the losses is alpha / c_t, by then {c:.2g} times smaller than alpha."
+        f"Cut off: the paper prints neither T nor c_t, {config['steps']} steps are ours. Running means of L "
+        f"and R at the end, seed 0: {'; '.join(ends)}. MLM-CMOO's step along the losses is alpha / c_t, by "
+        f"then {c:.2g} times smaller than alpha."
     )
 
 
 def steps_for(length: float, alpha: float, c0: float, power: float) -> float:
-    """T with sum_(t < T) alpha / c_t = length, where c_t = c0 (t + 1)^power, power < 1; the sum as an integral."""
+    """T with sum_(t < T) alpha / c_t = length, where c_t = c0 (t + 1)^power, power < 1;
+    the sum as an integral.
+    """
     return float(((1.0 - power) * length * c0 / alpha) ** (1.0 / (1.0 - power)))
 
 
 def _needed(own: Timed, longer: list[Timed], level: float) -> str:
-    """How many steps MLM-CMOO would need, by two estimates: its steps sum up to those after which plain descent with a larger
-    step has the loss on both tasks; a power law through the second half of the run."""
+    """How many steps MLM-CMOO would need, by two estimates: its steps sum up to those after which plain
+    descent with a larger step has the loss on both tasks; a power law through the second half of the run.
+    """
     config = own.rows.config["algorithm"]
     said = []
     for run in longer[:1]:
@@ -264,7 +291,9 @@ def _needed(own: Timed, longer: list[Timed], level: float) -> str:
         if all(len(r) for r in reached):
             length = max(float(r[0]) + 1.0 for r in reached) * run.rows.config["algorithm"]["step_size"]
             steps = steps_for(length, config["step_size"], config["c0"], config["penalty_power"])
-            said.append(f"{steps:.1e} (its steps add up to those of plain descent with alpha = 0.1 at that loss)")
+            said.append(
+                f"{steps:.1e} (its steps add up to those of plain descent with alpha = 0.1 at that loss)"
+            )
     late = own.losses[own.losses.index >= own.losses.index.max() / 2].dropna()
     if len(late) > 10 and (late > 0).all().all():
         found = []
@@ -274,14 +303,21 @@ def _needed(own: Timed, longer: list[Timed], level: float) -> str:
                 found.append(f"{task} {np.exp((np.log(level) - fit[1]) / fit[0]):.1e}")
         if found:
             said.append(f"{', '.join(found)} (a power law through the second half of the run)")
-    return f" Estimated number of steps to {level:g}: {' or '.join(said)}; that many would decide it." if said else ""
+    return (
+        f" Estimated number of steps to {level:g}: {' or '.join(said)}; that many would decide it."
+        if said
+        else ""
+    )
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A baseline's time as a multiple of MLM-CMOO's of the same seed, mean over seeds. `value`: None where a run was cut off or
-    left out; `least`: what the mean is at least, None where nothing is known; `faster`: multiples of single seeds up to 1, or
-    what they are at most, where the baseline arrived within the time in which MLM-CMOO did not."""
+    """A baseline's time as a multiple of MLM-CMOO's of the same seed, mean over seeds.
+
+    `value`: None where a run was cut off or left out; `least`: what the mean is at least, None where nothing
+    is known; `faster`: multiples of single seeds up to 1, or what they are at most, where the baseline
+    arrived within the time in which MLM-CMOO did not.
+    """
 
     text: str
     value: float | None = None
@@ -290,11 +326,15 @@ class Cell:
 
 
 def _multiple(runs: list[Timed], own: list[Timed], task: str, level: float) -> Cell:
-    """x1.8, or "> x5.0" where runs were cut off, which count with all of their time. Seeds where MLM-CMOO itself did not arrive
-    are left out and counted."""
-    pairs, faster = [], []
+    """x1.8, or "> x5.0" where runs were cut off, which count with all of their time.
+
+    Seeds where MLM-CMOO itself did not arrive are left out and counted.
+    """
+    pairs = []
+    faster = []
     for run, mine in zip(runs, own, strict=False):
-        t, unit = run.seconds(task, level), mine.seconds(task, level)
+        t = run.seconds(task, level)
+        unit = mine.seconds(task, level)
         if unit is not None:
             pairs.append((run, t, unit))
         if t is not None and t <= (mine.total if unit is None else unit):
@@ -304,7 +344,9 @@ def _multiple(runs: list[Timed], own: list[Timed], task: str, level: float) -> C
         done = [t for run in runs if (t := run.seconds(task, level)) is not None]
         if not done:
             return Cell(f"{missing}, nor did this in {np.mean([run.total for run in runs]):.0f} s")
-        return Cell(f"{np.mean(done):.1f} s{Runs(len(done), len(runs)).short}; {missing}", faster=tuple(faster))
+        return Cell(
+            f"{np.mean(done):.1f} s{Runs(len(done), len(runs)).short}; {missing}", faster=tuple(faster)
+        )
     whole = Runs(len(pairs), len(runs)).short
     least = float(np.mean([(run.total if t is None else t) / unit for run, t, unit in pairs]))
     cut = sum(t is None for _, t, _ in pairs)
@@ -343,7 +385,9 @@ def table1(a: Artifact) -> None:
             known = published[(published["task"] == task) & (published["level"] == level)]
             reached = [run.seconds(task, level) for run in own]
             done = [t for t in reached if t is not None]
-            text = "not reached" if not done else f"{np.mean(done):.1f} s{Runs(len(done), len(reached)).short}"
+            text = (
+                "not reached" if not done else f"{np.mean(done):.1f} s{Runs(len(done), len(reached)).short}"
+            )
             lines = {"MLM-CMOO": ("-", text)}
             for name, (space, runs) in others.items():
                 multiple = _multiple(runs, own, task, level)
@@ -366,10 +410,11 @@ def table1(a: Artifact) -> None:
     a.table(pd.DataFrame(shown))
     best = min(run.losses.min().min() for run in own)
     a.note(
-        f"Loss: running mean over {WINDOWS[a.scale]} batches (single trajectories), or the best of the feasible members on the "
-        "generation's batch (populations; hybrid: on all samples). Time: training alone, warm starts charged to the baselines; "
-        "a run's time is spread evenly over its steps, although PSL's first ones, without a model, are cheaper. Jobs at a time "
-        f"on the machine: {', '.join(sorted({str(job.meta.get('at_once', 'not known')) for job in a.jobs.values()}))}."
+        f"Loss: running mean over {WINDOWS[a.scale]} batches (single trajectories), or the best of the "
+        "feasible members on the generation's batch (populations; hybrid: on all samples). Time: training "
+        "alone, warm starts charged to the baselines; a run's time is spread evenly over its steps, although "
+        "PSL's first ones, without a model, are cheaper. Jobs at a time on the machine: "
+        f"{', '.join(sorted({str(job.meta.get('at_once', 'not known')) for job in a.jobs.values()}))}."
     )
     unit_time = np.mean([run.total for run in own])
     stopped = [
@@ -378,40 +423,49 @@ def table1(a: Artifact) -> None:
         if space != "-"
     ]
     a.note(
-        f"Runs have a fixed number of steps (generations); in multiples of the time of all of MLM-CMOO's steps they end: "
-        f"{', '.join(stopped)}."
+        "Runs have a fixed number of steps (generations); in multiples of the time of all of MLM-CMOO's "
+        f"steps they end: {', '.join(stopped)}."
     )
     if EASIER[a.scale]:
         easier = " and ".join(f"{level:g}" for level in EASIER[a.scale])
         a.note(f"The losses {easier} are ours, not the paper's; no claim is about them.")
     a.note(
-        "Equal weights: plain descent on the same batches, without constraints: what these step sizes reach in as many steps. "
-        "MLM-CMOO, step sizes of River Flow: those that the paper prints for that data set, alpha = beta = 0.1, eta = 0.001. "
-        "No claim is about these rows."
+        "Equal weights: plain descent on the same batches, without constraints: what these step sizes reach "
+        "in as many steps. MLM-CMOO, step sizes of River Flow: those that the paper prints for that data "
+        "set, alpha = beta = 0.1, eta = 0.001. No claim is about these rows."
     )
     a.note(
-        "baseline_space: what NSGA-II and PSL search; the paper does not say. subspace: 50 random directions around a warm start "
-        "by equal-weight gradient descent. full: all weights. hybrid: weights of the tasks, each evaluation an epoch of training."
-        f" Gradient steps inside: {_sizes(others, 'subspace', 'warm_step')} in warm starts, {_sizes(others, 'hybrid', 'step')} in "
-        "those epochs."
+        "baseline_space: what NSGA-II and PSL search; the paper does not say. subspace: 50 random directions "
+        "around a warm start by equal-weight gradient descent. full: all weights. hybrid: weights of the "
+        "tasks, each evaluation an epoch of training. Gradient steps inside: "
+        f"{_sizes(others, 'subspace', 'warm_step')} in warm starts, "
+        f"{_sizes(others, 'hybrid', 'step')} in those epochs."
     )
     config = own[0].rows.config
     a.note(
-        f"Data: {own[0].rows.meta['data']}; white is {config['problem']['pixels']:g}, batches of {config['oracle']['batch_size']} "
-        f"(ours: the paper gives neither). Smallest running mean of a loss that MLM-CMOO reached: {best:.3g}."
+        f"Data: {own[0].rows.meta['data']}; white is {config['problem']['pixels']:g}, batches of "
+        f"{config['oracle']['batch_size']} (ours: the paper gives neither). Smallest running mean of a loss "
+        f"that MLM-CMOO reached: {best:.3g}."
     )
     _table1_claims(a, levels, unit, multiples, own)
 
 
 def _sizes(others: Mapping[str, tuple[str, list[Timed]]], kind: str, name: str) -> str:
     """Step sizes of the gradient descent inside of a search space."""
-    found = {run.rows.config["space"][name] for space, runs in others.values() if space == kind for run in runs}
+    found = {
+        run.rows.config["space"][name] for space, runs in others.values() if space == kind for run in runs
+    }
     return " and ".join(f"{size:g}" for size in sorted(found))
 
 
 def _all(met: list[bool], of: int) -> bool | None:
     """Whether all of `of` conditions are met; None: those that are known are, but not all are known."""
     return None if all(met) and len(met) < of else all(met)
+
+
+def _ratio(above: float | None, below: float | None) -> float | None:
+    """Their ratio; None if one of them was not reached."""
+    return None if above is None or below is None else above / below
 
 
 def _table1_claims(
@@ -426,7 +480,9 @@ def _table1_claims(
     plain = _runs(a, "no_u")
     others = {
         "with the step sizes that the paper prints for River Flow": _runs(a, "mlm_cmoo_river"),
-        "plain descent on the same batches (equal weights, no constraints) with MLM-CMOO's alpha": _runs(a, "ls"),
+        "plain descent on the same batches (equal weights, no constraints) with MLM-CMOO's alpha": _runs(
+            a, "ls"
+        ),
         "plain descent with alpha = 0.1": _runs(a, "ls_longer"),
     }
     a.claim(
@@ -440,13 +496,13 @@ def _table1_claims(
         reason=_arrived(own[0], others) + _needed(own[0], _runs(a, "ls_longer"), high) if missing else "",
     )
     no_ratio = (
-        f"MLM-CMOO was cut off before {', '.join(missing)}, so there is no ratio; runs until both losses would decide it (claim "
-        "reaches)."
+        f"MLM-CMOO was cut off before {', '.join(missing)}, so there is no ratio; runs until both losses "
+        "would decide it (claim reaches)."
         if missing
         else ""
     )
     undecided = "not decidable: not reached by all seeds"
-    growth = {t: None if unit[t, low] is None or unit[t, high] is None else unit[t, low] / unit[t, high] for t in TASKS}  # type: ignore[operator]
+    growth = {t: _ratio(unit[t, low], unit[t, high]) for t in TASKS}
     known = {t: g for t, g in growth.items() if g is not None}
     a.claim(
         "growth",
@@ -458,7 +514,8 @@ def _table1_claims(
         holds=_all([1.2 <= g <= 3 for g in known.values()], of=2),
         reason=no_ratio,
     )
-    balance = {v: unit["R", v] / unit["L", v] for v in levels if unit["R", v] is not None and unit["L", v] is not None}  # type: ignore[operator]
+    ratios = {v: _ratio(unit["R", v], unit["L", v]) for v in levels}
+    balance = {v: r for v, r in ratios.items() if r is not None}
     a.claim(
         "balance",
         "Both tasks take about the same time",
@@ -474,7 +531,9 @@ def _table1_claims(
     cut = [key for key, value in cells.items() if value is None]
     faster = [f"{m} {t} {v:g}: x{x:.2f}" for (m, t, v), cell in every.items() for x in cell.faster]
     early = [
-        f"{m} {t} {v:g}" for (m, t, v), cell in every.items() if cell.value is None and not (cell.least or 0.0) > 1
+        f"{m} {t} {v:g}"
+        for (m, t, v), cell in every.items()
+        if cell.value is None and not (cell.least or 0.0) > 1
     ]
     a.claim(
         "slower",
@@ -488,7 +547,8 @@ def _table1_claims(
         holds=False if faster else None if missing or early else True,
         reason=f"A baseline was there first: {', '.join(faster)}."
         if faster
-        else no_ratio or f"Cut off before MLM-CMOO's own time: {', '.join(early)}; longer runs would decide it."
+        else no_ratio
+        or f"Cut off before MLM-CMOO's own time: {', '.join(early)}; longer runs would decide it."
         if missing or early
         else "",
         timed=True,
@@ -527,8 +587,8 @@ def _table1_claims(
         cost = own[0].seconds_per_step / plain[0].seconds_per_step
         ends = [float(run.losses.iloc[-1].mean()) for run in (own[0], plain[0])]
         a.note(
-            f"The Hessian-vector term U (seed 0): a step costs {cost:.2f} times one without it; mean running loss at the end "
-            f"{ends[0]:.3g} with it, {ends[1]:.3g} without."
+            f"The Hessian-vector term U (seed 0): a step costs {cost:.2f} times one without it; mean running "
+            f"loss at the end {ends[0]:.3g} with it, {ends[1]:.3g} without."
         )
 
 
@@ -536,8 +596,9 @@ def _table1_claims(
 
 
 def _chosen(rows: pd.DataFrame, losses: list[str]) -> pd.DataFrame:
-    """Of each seed the run that a user would take: smallest mean training loss among those that meet the constraints, else
-    the smallest violation."""
+    """Of each seed the run that a user would take: smallest mean training loss among those that meet the
+    constraints, else the smallest violation.
+    """
     good = rows[rows["status"] == "done"]
     best = [good.iloc[:0]]
     for _, part in good.groupby("seed"):
@@ -599,22 +660,23 @@ def fig1c(a: Artifact) -> None:
     meta = a.jobs["mlm_cmoo"].meta
     a.note(f"Data: {meta['data']}. Test losses: mean squared errors of z-scored flows, mean over seeds.")
     a.note(
-        "Of a population the member with the smallest mean training loss is shown, among those that meet the caps where there are "
-        "any. NSGA-II and PSL start from a network trained by equal-weight gradient descent (ours: the paper does not say how they "
-        "search a network) and search 50 random directions around it, so their polygons owe much to that start."
+        "Of a population the member with the smallest mean training loss is shown, among those that meet the "
+        "caps where there are any. NSGA-II and PSL start from a network trained by equal-weight gradient "
+        "descent (ours: the paper does not say how they search a network) and search 50 random directions "
+        "around it, so their polygons owe much to that start."
     )
     cost = [a.jobs[m].meta["seconds_train"] for m in ("mlm_cmoo", "no_u")]
     a.note(
-        f"The Hessian-vector term U: a step costs {cost[0] / cost[1]:.2f} times one without it; sum of the test losses "
-        f"{means['mlm_cmoo'].sum():.3f} with it, {means['no_u'].sum():.3f} without."
+        f"The Hessian-vector term U: a step costs {cost[0] / cost[1]:.2f} times one without it; sum of the "
+        f"test losses {means['mlm_cmoo'].sum():.3f} with it, {means['no_u'].sum():.3f} without."
     )
     areas = {m: polygon_area(means[m] / top) for m in (*METHODS, "faster_eta")}
     sums = {m: means[m].sum() for m in ("mlm_cmoo", "no_u", "faster_eta")}
     slow = (
-        "PSL and NSGA-II start from a trained network. With the printed eta = 0.001 theta and the multipliers hardly move. "
-        "Sums of the test losses: "
-        f"{sums['mlm_cmoo']:.3f}, without U {sums['no_u']:.3f}, so that U is not the cause, and {sums['faster_eta']:.3f} with "
-        f"eta = 0.05 (area {areas['faster_eta']:.2f})."
+        "PSL and NSGA-II start from a trained network. With the printed eta = 0.001 theta and the "
+        "multipliers hardly move. Sums of the test losses: "
+        f"{sums['mlm_cmoo']:.3f}, without U {sums['no_u']:.3f}, so that U is not the cause, and "
+        f"{sums['faster_eta']:.3f} with eta = 0.05 (area {areas['faster_eta']:.2f})."
     )
     a.claim(
         "smallest-area",
@@ -642,11 +704,15 @@ def fig1c(a: Artifact) -> None:
     rival = min(("ls", "mgda"), key=lambda m: np.nan_to_num(means[m].sum(), nan=np.inf))
     a.check(
         "against-plain-descent",
-        "Equal weights or MGDA, which the paper does not compare with, end with a smaller sum of test losses than MLM-CMOO",
-        measured=f"sum of test losses {means['mlm_cmoo'].sum():.3f}; {titles[rival]} {means[rival].sum():.3f}",
+        "Equal weights or MGDA, which the paper does not compare with, "
+        "end with a smaller sum of test losses than MLM-CMOO",
+        measured=f"sum of test losses {means['mlm_cmoo'].sum():.3f}; "
+        f"{titles[rival]} {means[rival].sum():.3f}",
         tolerance="the better of the two has the smaller sum (specification, b.7)",
         holds=bool(means[rival].sum() < means["mlm_cmoo"].sum()) if a.on_papers_data() else None,
-        reason="" if a.on_papers_data() else f"Run at {a.scale} scale on {meta['data']}; {a.decides} decides it.",
+        reason=""
+        if a.on_papers_data()
+        else f"Run at {a.scale} scale on {meta['data']}; {a.decides} decides it.",
     )
 
 
@@ -654,7 +720,9 @@ def _faces(a: Artifact) -> tuple[dict[str, pd.DataFrame], str]:
     """Chosen rows by method, and what the pictures lack to be all of CelebA ("" if nothing)."""
     picked = {m: _chosen(a.jobs[m].final, _numbered(a.jobs[m].final, "f")) for m in METHODS}
     meta = a.jobs["mlm_cmoo"].meta
-    a.note(f"Data: {meta['data']}. The paper does not describe the panels; ours are the specification's choice.")
+    a.note(
+        f"Data: {meta['data']}. The paper does not describe the panels; ours are the specification's choice."
+    )
     part = meta["data"] == LABELS["celeba"] and meta["train_size"] != CELEBA_TRAIN
     return picked, f"{meta['train_size']} of {CELEBA_TRAIN} training pictures." if part else ""
 
@@ -674,10 +742,13 @@ def _matches(a: Artifact, id: str, what: str, ours: float, rivals: dict[str, flo
 
 
 def _followed(h: pd.DataFrame, population: bool) -> pd.DataFrame:
-    """Mean test loss by step and seed: of a population that of the member with the smallest mean training loss so far, among
-    those that meet the constraints (before there are any: of all)."""
+    """Mean test loss by step and seed: of a population that of the member with the smallest mean training
+    loss so far, among those that meet the constraints (before there are any: of all).
+    """
     h = h.assign(mean=h[_numbered(h, "f")].mean(axis=1))
-    h = h.assign(order=np.where(h["violation"] <= 0, h["mean"], 1e9 + h["violation"]) if population else h["mean"])
+    h = h.assign(
+        order=np.where(h["violation"] <= 0, h["mean"], 1e9 + h["violation"]) if population else h["mean"]
+    )
     one = h.loc[h.groupby(["seed", "step"])["order"].idxmin()].sort_values(["seed", "step"])
     if population:
         better = one["order"] <= one.groupby("seed")["order"].cummin()
@@ -698,7 +769,8 @@ def fig1a(a: Artifact) -> None:
         best = _followed(h[h["run"].isin(good)], bool(job.config.get("space")))
         warm = 0.0
         if "warm_seconds" in job.final:
-            warm = float(job.final.groupby("seed")["warm_seconds"].first().sum())  # seeds are trained in one batch
+            # seeds are trained in one batch
+            warm = float(job.final.groupby("seed")["warm_seconds"].first().sum())
         seconds = warm + (best.index.to_numpy() + 1.0) * job.meta["seconds_train"] / job.config["steps"]
         ax.plot(seconds, best.mean(axis=1), color=COLOURS[m], label=label)
         if best.shape[1] > 1:
@@ -709,11 +781,13 @@ def fig1a(a: Artifact) -> None:
     ax.legend()
     a.figure(fig)
     a.note(
-        "Baselines: shifts and scales of the heads on frozen features (baseline_space head_bias) after a warm start, whose "
-        "time counts."
+        "Baselines: shifts and scales of the heads on frozen features (baseline_space head_bias) after a "
+        "warm start, whose time counts."
     )
     means = {m: float(picked[m]["test_loss_mean"].mean()) for m in METHODS}
-    _matches(a, "matches-loss", "mean test loss", means["mlm_cmoo"], {m: means[m] for m in ("nsga2", "psl")}, lacks)
+    _matches(
+        a, "matches-loss", "mean test loss", means["mlm_cmoo"], {m: means[m] for m in ("nsga2", "psl")}, lacks
+    )
 
 
 @artifact("mlm_cmoo/fig1b")
@@ -736,4 +810,11 @@ def fig1b(a: Artifact) -> None:
     a.figure(fig)
     means = {m: float(picked[m]["test_error_mean"].mean()) for m in METHODS}
     a.note("Bars: means over seeds; error bars, with three seeds or more: standard deviations.")
-    _matches(a, "matches-error", "mean test error", means["mlm_cmoo"], {m: means[m] for m in ("nsga2", "psl")}, lacks)
+    _matches(
+        a,
+        "matches-error",
+        "mean test error",
+        means["mlm_cmoo"],
+        {m: means[m] for m in ("nsga2", "psl")},
+        lacks,
+    )

@@ -1,7 +1,8 @@
-"""Multi-objective bilevel learning: tables, the geometry of the weights, and convergence on the quadratic problem.
+"""Multi-objective bilevel learning: tables, the geometry of the weights, and convergence on the quadratic
+problem.
 
-The paper prints no number: its claims are orderings and rates, and their criteria were fixed before the runs that they judge.
-Figures 1, 2, 4 to 8 are in mobl_few_shot.py, 9 to 12 in mobl_cleaning.py.
+The paper prints no number: its claims are orderings and rates, and their criteria were fixed before the runs
+that they judge. Figures 1, 2, 4 to 8 are in mobl_few_shot.py, 9 to 12 in mobl_cleaning.py.
 """
 
 from __future__ import annotations
@@ -71,14 +72,23 @@ def table1(a: Artifact) -> None:
         any_scale=True,
     )
     a.note(
-        "Static text. The paper's definition of Ghat as a p x S matrix is used; its Definition 3.3 has the transpose."
+        "Static text. The paper's definition of Ghat as a p x S matrix is used; "
+        "its Definition 3.3 has the transpose."
     )
 
 
 METHODS = [
     # name, problem, scenario, finite-time guarantee, rate, preference, what there is of it here
     ("AID", "BLO", "Deterministic", "Yes", "O(K^-1)", "-", "oracle=hypergradient, method=cg (one objective)"),
-    ("ITD", "BLO", "Deterministic", "Yes", "O(K^-1)", "-", "oracle=hypergradient, method=itd (one objective)"),
+    (
+        "ITD",
+        "BLO",
+        "Deterministic",
+        "Yes",
+        "O(K^-1)",
+        "-",
+        "oracle=hypergradient, method=itd (one objective)",
+    ),
     ("SOBA", "BLO", "Stochastic", "Yes", "O(K^-1/2)", "-", "–"),
     ("STABLE", "BLO", "Stochastic", "Yes", "O(K^-1/2)", "-", "–"),
     (
@@ -97,8 +107,24 @@ METHODS = [
     ("gMOBA", "MOBL", "Deterministic", "No", "-", "No", "–"),
     ("FORUM", "MOBL", "Deterministic", "Yes", "O(K^-1/4)", "No", "algorithm=forum, oracle=value_gap"),
     ("MoCo", "MOBL", "Stochastic", "Yes", "O(S K^-1/2)", "No", "algorithm=moco, oracle=moco"),
-    ("WC-MHGD det", "MOBL", "Deterministic", "Yes", "O(K^-1)", "Yes", "algorithm=wc_mhgd, oracle=hypergradient"),
-    ("WC-MHGD stoch", "MOBL", "Stochastic", "Yes", "O(K^-1)", "Yes", "algorithm=wc_mhgd, method=neumann with batches"),
+    (
+        "WC-MHGD det",
+        "MOBL",
+        "Deterministic",
+        "Yes",
+        "O(K^-1)",
+        "Yes",
+        "algorithm=wc_mhgd, oracle=hypergradient",
+    ),
+    (
+        "WC-MHGD stoch",
+        "MOBL",
+        "Stochastic",
+        "Yes",
+        "O(K^-1)",
+        "Yes",
+        "algorithm=wc_mhgd, method=neumann with batches",
+    ),
 ]
 FIELDS = ("problem", "scenario", "finite_time", "rate", "preference")
 
@@ -110,7 +136,9 @@ def table2(a: Artifact) -> None:
     a.table(frame)
     printed = published("mobl_table2")
     ours = {
-        (name, field): str(value) for name, *values, _ in METHODS for field, value in zip(FIELDS, values, strict=True)
+        (name, field): str(value)
+        for name, *values, _ in METHODS
+        for field, value in zip(FIELDS, values, strict=True)
     }
     cells = zip(printed["row"], printed["column"], printed["value"], strict=True)
     wrong = [f"{name} {field}" for name, field, value in cells if ours.get((name, field)) != value]
@@ -132,7 +160,8 @@ def fig3(a: Artifact) -> None:
     """The directions of two objectives: min-norm, min-norm of weighted gradients (u = 0), and u large."""
     centres = np.array([[-1.0, 0.2], [1.0, 0.4]])
     shapes = np.array([[[1.0, 0.25], [0.25, 1.6]], [[1.4, -0.3], [-0.3, 0.9]]])
-    x, r = np.array([0.15, 1.9]), torch.tensor([[0.7, 0.3]], dtype=torch.float64)
+    x = np.array([0.15, 1.9])
+    r = torch.tensor([[0.7, 0.3]], dtype=torch.float64)
 
     def value(p: np.ndarray, s: int) -> np.ndarray:
         e = p - centres[s]
@@ -173,7 +202,12 @@ def fig3(a: Artifact) -> None:
     ax.plot(*zip(*short, strict=True), color=st.GREEN, lw=0.8, ls=(0, (4, 3)))
     for label, (d, _, color) in arrows.items():
         tip = x + 0.45 * d
-        ax.annotate("", tip, x, arrowprops={"arrowstyle": "-|>", "color": color, "lw": 1.8, "shrinkA": 0, "shrinkB": 0})
+        ax.annotate(
+            "",
+            tip,
+            x,
+            arrowprops={"arrowstyle": "-|>", "color": color, "lw": 1.8, "shrinkA": 0, "shrinkB": 0},
+        )
         ax.plot([], [], color=color, lw=1.8, label=label)
     ax.plot(*x, marker="o", color=st.BLACK, ms=4)
     ax.annotate("$x_0$", x, xytext=(5, 4), textcoords="offset points")
@@ -209,16 +243,19 @@ def fig3(a: Artifact) -> None:
     a.note("Computed with the method's own program; every arrow is 0.45 times its direction.")
 
 
-# Rates are slopes of the mean over k < K of |d_k|^2 against K in logarithms, over the last nine tenths of K. With 100 other starts
-# (seeds 1000 to 1099) those of WC-MHGD lay between -.97 and -.89 with either option, those of Algorithm 4 at -1.00: a criterion
-# of -.8 for the mean and for nine tenths of the starts passes with probability > .99. After 500 steps (-.71 to -.79) it is early.
+# Rates are slopes of the mean over k < K of |d_k|^2 against K in logarithms, over the last nine tenths of K.
+# With 100 other starts (seeds 1000 to 1099) those of WC-MHGD lay between -.97 and -.89 with either option,
+# those of Algorithm 4 at -1.00: a criterion of -.8 for the mean and for nine tenths of the starts passes with
+# probability > .99. After 500 steps (-.71 to -.79) it is early.
 STEEP = -0.8
 SHARE = 0.9
 
 
 def running_mean(job: JobRows, column: str, runs: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """K (n,) and the mean over k < K of a column (n, runs), of steps that need not all be recorded: between two of them a column is
-    taken to be linear. What a column says of a step, `direction_square` say, is in the row after it; of a point, in its own."""
+    """K (n,) and the mean over k < K of a column (n, runs), of steps that need not all be recorded: between
+    two of them a column is taken to be linear. What a column says of a step, `direction_square` say, is in
+    the row after it; of a point, in its own.
+    """
     h = job.history
     if runs is not None:
         h = h[h["run"].isin(runs)]
@@ -226,9 +263,11 @@ def running_mean(job: JobRows, column: str, runs: np.ndarray | None = None) -> t
         at = np.sort(job.history["step"].unique())[1:]
         return at, np.full((len(at), 1), np.nan)
     table = h.pivot_table(index="step", columns="run", values=column).sort_index()
-    at, values = table.index.to_numpy(), table.to_numpy()
+    at = table.index.to_numpy()
+    values = table.to_numpy()
     if column == "direction_square":
-        at, values = at[1:], values[1:]
+        at = at[1:]
+        values = values[1:]
     else:
         at = at + 1
     gaps = np.diff(at, prepend=at[0] - 1)[:, None]
@@ -251,10 +290,13 @@ def slopes(at: np.ndarray, means: np.ndarray) -> tuple[float, np.ndarray]:
 
 
 def exact_squares(job: JobRows) -> np.ndarray:
-    """|dbar_k|^2 = |sum_s r_s lambda_k,s grad phi_s(x_k)|^2 with exact hypergradients, (K, runs). Needs every step and the columns
-    `gram_s_t`; the weights of step k are in the row after it."""
+    """|dbar_k|^2 = |sum_s r_s lambda_k,s grad phi_s(x_k)|^2 with exact hypergradients, (K, runs).
+
+    Needs every step and the columns `gram_s_t`; the weights of step k are in the row after it.
+    """
     h = job.history.sort_values(["run", "step"], kind="stable")
-    S, R = job.weights.shape[1], h["run"].nunique()
+    S = job.weights.shape[1]
+    R = h["run"].nunique()
     steps = h["step"].to_numpy().reshape(R, -1)
     if (np.diff(steps, axis=1) != 1).any():
         raise ValueError(f"{job.folder.key}: not every step is recorded")
@@ -292,21 +334,28 @@ def theory(a: Artifact) -> None:
         at, means = running_mean(rows, "direction_square", own)
         measured[name] = slopes(at, means)
         least = slopes(*running_mean(rows, "min_norm_square", own))[0]
-        ax.loglog(at, means.mean(axis=1), color=color, ls=line, label=f"{label}: slope {measured[name][0]:.2f}")
+        ax.loglog(
+            at, means.mean(axis=1), color=color, ls=line, label=f"{label}: slope {measured[name][0]:.2f}"
+        )
         if name == "mgda":
             ax.loglog(at, means.mean(axis=1)[0] / at, color=st.GREY, ls=":", lw=0.9, label="$1/K$")
         mean, each = measured[name]
         steep = float((each <= STEEP).mean())
         falls = bool(mean <= STEEP and steep >= SHARE)
         said: dict[str, Any] = {
-            "measured": f"slope {mean:.2f} over the last nine tenths of {at[-1]} steps; {len(each)} starts: {each.min():.2f} to "
-            f"{each.max():.2f}, {100 * steep:.0f} % at most {STEEP} (min-norm of exact hypergradients: {least:.2f})",
+            "measured": f"slope {mean:.2f} over the last nine tenths of {at[-1]} steps; {len(each)} starts: "
+            f"{each.min():.2f} to {each.max():.2f}, {100 * steep:.0f} % at most {STEEP} (min-norm of exact "
+            f"hypergradients: {least:.2f})",
             "tolerance": f"slope <= {STEEP} of the mean and in {100 * SHARE:.0f} % of the starts",
             "holds": falls,
             "reason": cause(falls, "|d_k|^2 has not left its transient, or it ends at a neighbourhood."),
         }
         if name == "constant":  # the theorem is about a u that is small enough
-            a.check(f"rate-{name}", f"With a constant u = {largest:g} the mean of |d_k|^2 falls like 1/K, too", **said)
+            a.check(
+                f"rate-{name}",
+                f"With a constant u = {largest:g} the mean of |d_k|^2 falls like 1/K, too",
+                **said,
+            )
             continue
         a.claim(
             f"rate-{name}",
@@ -323,11 +372,12 @@ def theory(a: Artifact) -> None:
     _what_the_preference_does(a, axes[1], planned, final, us)
     a.figure(fig)
     a.note(
-        "For any u > 0 the fixed points are those of min_x max_s r_s phi_s, which u does not enter; u decides how soon the weights "
-        "leave the min-norm regime."
+        "For any u > 0 the fixed points are those of min_x max_s r_s phi_s, which u does not enter; u "
+        "decides how soon the weights leave the min-norm regime."
     )
     a.note(
-        "d_k is made of the method's own hypergradients: with D = 32 exact to (1 - alpha mu_g)^32 = 8e-4, with CG to rounding."
+        "d_k is made of the method's own hypergradients: with D = 32 exact to (1 - alpha mu_g)^32 = 8e-4, "
+        "with CG to rounding."
     )
     a.note("The step of x is .1; the theorems' is 1/(3 L_phi) = .065 at most here (L_phi = 5.1).")
 
@@ -336,7 +386,9 @@ def _what_the_preference_does(
     a: Artifact, ax: Any, planned: pd.DataFrame, final: pd.DataFrame, us: list[float]
 ) -> None:
     """Bars, the table and what is said of r and u."""
-    job, groups, names = a.jobs["reversal"], (1, 3), [f"f_{s}" for s in range(1, 6)]
+    job = a.jobs["reversal"]
+    groups = (1, 3)
+    names = [f"f_{s}" for s in range(1, 6)]
 
     def of(rows: pd.DataFrame, s: int, u: float) -> pd.DataFrame:
         return rows[(rows["preferred"] == s) & (rows["trade_off"] == u)]
@@ -356,7 +408,13 @@ def _what_the_preference_does(
     colors = [st.GREY, st.SKY, st.BLUE, st.ORANGE]
     for k, u in enumerate(us):
         heights = [float(of(final, s, u)[f"f_{s}"].mean() / plain[f"f_{s}"]) for s in groups]
-        ax.bar(np.arange(2) + (k - (len(us) - 1) / 2) * width, heights, width, color=colors[k], label=f"$u = {u:g}$")
+        ax.bar(
+            np.arange(2) + (k - (len(us) - 1) / 2) * width,
+            heights,
+            width,
+            color=colors[k],
+            label=f"$u = {u:g}$",
+        )
         for s in groups:
             means = of(final, s, u)[names].mean()
             rows.append(
@@ -379,7 +437,8 @@ def _what_the_preference_does(
     last = int(h["step"].max())
     early = last // 10
     positive = [u for u in us if u > 0]
-    then, end = {}, {}
+    then = {}
+    end = {}
     for s in groups:
         for u in us:
             runs = of(final, s, u)["run"]
@@ -390,7 +449,8 @@ def _what_the_preference_does(
         a.check(
             f"preferred-{s}",
             f"With any u > 0 the preferred objective {s} ends lower than without preference",
-            measured=", ".join(f"u = {u:g}: {end[s, u]:.3g}" for u in positive) + f"; Algorithm 4: {base:.3g}",
+            measured=", ".join(f"u = {u:g}: {end[s, u]:.3g}" for u in positive)
+            + f"; Algorithm 4: {base:.3g}",
             tolerance="all u > 0, means over starts",
             holds=lower,
             reason=cause(lower, "The second term of equation (5) does not serve the preferred objective."),
@@ -401,15 +461,19 @@ def _what_the_preference_does(
             measured=f"{end[s, 0.0]:.3g} against {base:.3g}",
             tolerance="not lower, means over starts",
             holds=end[s, 0.0] >= base,
-            reason=cause(end[s, 0.0] >= base, "The preference works without the second term of equation (5) here."),
+            reason=cause(
+                end[s, 0.0] >= base, "The preference works without the second term of equation (5) here."
+            ),
         )
         flat = max(end[s, u] for u in positive) / min(end[s, u] for u in positive) - 1
-        # with other starts (seeds 1000 to 1011) the means differ by .01 % and .2 % after 5000 steps; after 500 they differ by 100 %
+        # with other starts (seeds 1000 to 1011) the means differ by .01 % and .2 % after 5000 steps; after
+        # 500 they differ by 100 %
         a.check(
             f"flat-{s}",
             f"The end does not depend on u > 0 (objective {s} preferred)",
-            measured=f"largest difference {100 * flat:.2f} % after {last} steps, u in {{{', '.join(f'{u:g}' for u in positive)}}}; "
-            f"largest r_s phi_s {0.8 * end[s, positive[-1]]:.4f}",
+            measured=f"largest difference {100 * flat:.2f} % after {last} steps, u in "
+            f"{{{', '.join(f'{u:g}' for u in positive)}}}; largest r_s phi_s "
+            f"{0.8 * end[s, positive[-1]]:.4f}",
             tolerance="2 %",
             holds=flat < 0.02,
             reason=cause(flat < 0.02, "The smallest u has not reached the limit, or limits differ."),
@@ -427,15 +491,18 @@ def _what_the_preference_does(
         + "; ".join(
             f"s = {s}: "
             + ", ".join(
-                f"u = {u:g}: {then[s, u]:.3g} after {early} steps, {end[s, u]:.4g} after {last}" for u in positive
+                f"u = {u:g}: {then[s, u]:.3g} after {early} steps, {end[s, u]:.4g} after {last}"
+                for u in positive
             )
             for s in groups
         ),
-        tolerance=f"with u = {positive[0]:g} more than 2 % above u = {positive[-1]:g}, during the run and at the end",
+        tolerance=f"with u = {positive[0]:g} more than 2 % above u = {positive[-1]:g}, "
+        "during the run and at the end",
         holds=all(apart.values()) or ("partial" if any(apart.values()) else False),
         reason=cause(
             all(apart.values()),
-            "It holds during the run, not at the end: for any u > 0 the fixed points are those of min_x max_s r_s phi_s."
+            "It holds during the run, not at the end: "
+            "for any u > 0 the fixed points are those of min_x max_s r_s phi_s."
             if apart["during the run"]
             else "The order of u does not show.",
         ),
@@ -444,7 +511,8 @@ def _what_the_preference_does(
 
 
 # Neighbourhoods are means of |dbar_k|^2, with exact hypergradients, over the last quarter of the steps.
-# Of 8 other starts (seeds 1000 to 1007) those of NS were 6.0e-3, 1.9e-3, 2.1e-4 with D = 2, 4, 8, and all of CG's below 3e-6.
+# Of 8 other starts (seeds 1000 to 1007) those of NS were 6.0e-3, 1.9e-3, 2.1e-4 with D = 2, 4, 8, and all of
+# CG's below 3e-6.
 def late_mean(squares: np.ndarray) -> np.ndarray:
     """Mean over the last quarter of the steps, by run."""
     found: np.ndarray = squares[-max(1, len(squares) // 4) :].mean(axis=0)
@@ -452,7 +520,9 @@ def late_mean(squares: np.ndarray) -> np.ndarray:
 
 
 def _late_words(values: Mapping[Any, np.ndarray], name: str) -> str:
-    return ", ".join(f"{name} = {k}: {v.mean():.2g} ({v.min():.1g} to {v.max():.1g})" for k, v in values.items())
+    return ", ".join(
+        f"{name} = {k}: {v.mean():.2g} ({v.min():.1g} to {v.max():.1g})" for k, v in values.items()
+    )
 
 
 def _finished_squares(job: JobRows) -> np.ndarray:
@@ -470,7 +540,9 @@ def _convexity(job: JobRows) -> tuple[float, float]:
 
 @artifact("mobl/options")
 def options(a: Artifact) -> None:
-    """WC-MHGD with the two options of Algorithm 1: the neighbourhood that inner steps and steps of CG leave."""
+    """WC-MHGD with the two options of Algorithm 1:
+    the neighbourhood that inner steps and steps of CG leave.
+    """
     jobs = {name: a.jobs[name] for name in ("ns_2", "ns_4", "ns_8", "cg_1", "cg_6")}
     squares = {name: _finished_squares(job) for name, job in jobs.items()}
     late = {name: late_mean(values) for name, values in squares.items()}
@@ -480,7 +552,9 @@ def options(a: Artifact) -> None:
     for name, job in jobs.items():
         oracle = job.config["oracle"]
         D = oracle["inner_steps"]
-        labels[name] = f"NS, $D = {D}$" if oracle["method"] == "itd" else f"CG, $D = {D}$, $N = {oracle['cg_steps']}$"
+        labels[name] = (
+            f"NS, $D = {D}$" if oracle["method"] == "itd" else f"CG, $D = {D}$, $N = {oracle['cg_steps']}$"
+        )
         k = np.arange(1, len(squares[name]) + 1)
         line = "-" if oracle["method"] == "itd" else "--"
         axes[0].loglog(k, squares[name].mean(axis=1), color=palette[name], ls=line, label=labels[name])
@@ -516,24 +590,29 @@ def options(a: Artifact) -> None:
     bounded = all(bool(falls[k] >= asked[k]) for k in falls)
     a.claim(
         "neighbourhood-ns",
-        "With Option 2 (NS) the iterates reach a neighbourhood that shrinks with D at least like (1 - alpha mu_g)^D",
+        "With Option 2 (NS) the iterates reach a neighbourhood that shrinks with D at least like (1 - alpha "
+        "mu_g)^D",
         "Theorem 5.5, NS",
         published="(1 - alpha mu_g)^D",
         measured=f"mean of |dbar_k|^2 over the last quarter, {_late_words(inner, 'D')}; "
-        + ", ".join(f"from D = {m} to {n} by {v:.1f} (asked {asked[m, n]:.1f})" for (m, n), v in falls.items()),
+        + ", ".join(
+            f"from D = {m} to {n} by {v:.1f} (asked {asked[m, n]:.1f})" for (m, n), v in falls.items()
+        ),
         tolerance="each ratio at least that of the bound",
         holds=bounded,
         reason=cause(bounded, "The error of the hypergradients does not fall with D as the bound says."),
         rests_on=("ns_2", "ns_4", "ns_8"),
     )
-    some, all_of = late["cg_1"].mean(), late["cg_6"].mean()
+    some = late["cg_1"].mean()
+    all_of = late["cg_6"].mean()
     shortest = jobs["cg_1"].config["oracle"]["inner_steps"]
     no_larger = bool(max(some, all_of) <= inner[shortest].mean())
     a.check(
         "neighbourhood-cg",
-        "Option 1 (CG), even with one step, leaves no larger neighbourhood than Option 2 (NS) with as many inner steps",
-        measured=f"mean of |dbar_k|^2 over the last quarter with D = {shortest}: N = 1: {some:.1e}, N = 6: {all_of:.1e}; NS with "
-        f"D = {shortest}: {inner[shortest].mean():.1e}",
+        "Option 1 (CG), even with one step, leaves no larger neighbourhood than Option 2 (NS) with as many "
+        "inner steps",
+        measured=f"mean of |dbar_k|^2 over the last quarter with D = {shortest}: N = 1: {some:.1e}, N = 6: "
+        f"{all_of:.1e}; NS with D = {shortest}: {inner[shortest].mean():.1e}",
         tolerance="not larger",
         holds=no_larger,
         reason=cause(no_larger, "The warm starts of y and v do not make up for few steps."),
@@ -549,13 +628,14 @@ def options(a: Artifact) -> None:
     )
     a.refer("mobl/theory", "rate-falling", "rate-cg")
     a.note(
-        f"r = (.4, .15, .15, .15, .15), u_k = 1/(k+1), mu_g = {mu:g}, L = {L:g}, alpha = {alpha:g}, step of x .3 (the theorem's is "
-        ".065 at most: a neighbourhood is then met after as many more steps)."
+        f"r = (.4, .15, .15, .15, .15), u_k = 1/(k+1), mu_g = {mu:g}, L = {L:g}, alpha = {alpha:g}, step of "
+        "x .3 (the theorem's is .065 at most: a neighbourhood is then met after as many more steps)."
     )
 
 
-# Of 12 other starts (seeds 1000 to 1011) the neighbourhoods were 6.5e-3 with T = B = 4 and 1.7e-4 with 256 (slope -.87, standard
-# error .01), 6.4e-3 with Q = 1 and 5.2e-4 with Q = 6, and the mean of |dbar_k|^2 fell with slope -.956.
+# Of 12 other starts (seeds 1000 to 1011) the neighbourhoods were 6.5e-3 with T = B = 4 and 1.7e-4 with 256
+# (slope -.87, standard error .01), 6.4e-3 with Q = 1 and 5.2e-4 with Q = 6, and the mean of |dbar_k|^2 fell
+# with slope -.956.
 @artifact("mobl/stochastic")
 def stochastic(a: Artifact) -> None:
     """WC-MHGD, Algorithm 2, on a lower level of which batches are drawn: Theorem 5.7."""
@@ -604,11 +684,13 @@ def stochastic(a: Artifact) -> None:
         "The mean of |dbar_k|^2 falls like 1/K down to a neighbourhood",
         "Theorem 5.7",
         published="O(L_phi / K) plus the neighbourhood",
-        measured=f"T = B = {most}, Q = {max(terms)}: slope {mean:.2f} over the last nine tenths of {k[-1]} steps; {len(each)} "
-        f"starts: {each.min():.2f} to {each.max():.2f}",
+        measured=f"T = B = {most}, Q = {max(terms)}: slope {mean:.2f} over the last nine tenths of {k[-1]} "
+        f"steps; {len(each)} starts: {each.min():.2f} to {each.max():.2f}",
         tolerance=f"slope <= {STEEP}",
         holds=bool(mean <= STEEP),
-        reason=cause(bool(mean <= STEEP), "The neighbourhood is met before the last nine tenths of the steps."),
+        reason=cause(
+            bool(mean <= STEEP), "The neighbourhood is met before the last nine tenths of the steps."
+        ),
         rests_on=("t_256",),
     )
     T = np.array(sorted(batches), dtype=float)
@@ -616,11 +698,12 @@ def stochastic(a: Artifact) -> None:
     slope = float(np.polyfit(np.log(T), np.log(levels), 1)[0]) if np.isfinite(levels).all() else float("nan")
     a.claim(
         "batches",
-        "The neighbourhood shrinks like 1/T and 1/B with the batches of the inner steps and of the Neumann series",
+        "The neighbourhood shrinks like 1/T and 1/B with the batches of the inner steps and of the Neumann "
+        "series",
         "Theorem 5.7",
         published="O(kappa^8 sigma^2 / T + kappa^5 / B)",
-        measured=f"mean of |dbar_k|^2 over the last quarter, {_late_words({t: late[n] for t, n in batches.items()}, 'T = B')}; "
-        f"slope {slope:.2f}",
+        measured="mean of |dbar_k|^2 over the last quarter, "
+        f"{_late_words({t: late[n] for t, n in batches.items()}, 'T = B')}; slope {slope:.2f}",
         tolerance=f"slope <= {STEEP} in logarithms",
         holds=slope <= STEEP,
         reason=cause(
@@ -629,7 +712,8 @@ def stochastic(a: Artifact) -> None:
         ),
         rests_on=("t_4", "t_32", "t_256"),
     )
-    eta, mu = float(a.jobs["q_1"].config["oracle"]["neumann_step"]), _convexity(a.jobs["q_1"])[0]
+    eta = float(a.jobs["q_1"].config["oracle"]["neumann_step"])
+    mu = _convexity(a.jobs["q_1"])[0]
     few, more = sorted(terms)[:2]
     fall = late[terms[few]].mean() / late[terms[more]].mean()
     asked = (1 - eta * mu) ** (-2 * 0.8 * (more - few))
@@ -638,8 +722,9 @@ def stochastic(a: Artifact) -> None:
         "The neighbourhood shrinks geometrically with the terms Q of the Neumann series",
         "Theorem 5.7",
         published="O(kappa^5 (1 - eta mu_g)^(2Q))",
-        measured=f"mean of |dbar_k|^2 over the last quarter, {_late_words({q: late[n] for q, n in terms.items()}, 'Q')}: "
-        f"{fall:.1f} times smaller with Q = {more} than with Q = {few}",
+        measured="mean of |dbar_k|^2 over the last quarter, "
+        f"{_late_words({q: late[n] for q, n in terms.items()}, 'Q')}: {fall:.1f} times smaller with Q = "
+        f"{more} than with Q = {few}",
         tolerance=f"at least {asked:.1f} times: the exponent to within a fifth, since other errors stay",
         holds=bool(fall >= asked),
         reason=cause(bool(fall >= asked), "Other errors than that of the series are larger."),
@@ -647,7 +732,10 @@ def stochastic(a: Artifact) -> None:
     )
     spread = Effect(np.log(late["t_4"]) - np.log(late["t_256"]))
     a.note(
-        f"r = (.4, .15, .15, .15, .15), u_k = 1/(k+1). Of T = B = 4 against 256 log |dbar|^2 over the last quarter differs by "
-        f"{spread.words('.2f')}. The upper level and J_xy are taken on all samples, so the theorem's terms in D_f and D_g are 0."
+        "r = (.4, .15, .15, .15, .15), u_k = 1/(k+1). Of T = B = 4 against 256 log |dbar|^2 over the last "
+        f"quarter differs by {spread.words('.2f')}. The upper level and J_xy are taken on all samples, so "
+        "the theorem's terms in D_f and D_g are 0."
     )
-    a.note("The step of x is .3 (the theorem's is .065 at most), that of y .4 (the theorem's 2/(L + mu_g) = .8).")
+    a.note(
+        "The step of x is .3 (the theorem's is .065 at most), that of y .4 (the theorem's 2/(L + mu_g) = .8)."
+    )

@@ -1,14 +1,18 @@
-"""Data hyper-cleaning of the bilevel paper: Figures 9 to 12. Criteria were fixed before the runs that they judge.
+"""Data hyper-cleaning of the bilevel paper: Figures 9 to 12.
 
-L_s is the validation loss f_s at the (x, y_D) that the method has after its last step, as in the paper; final.csv holds the loss
-at the exact y*(x) beside it. Claims are orderings.
+Criteria were fixed before the runs that they judge.
 
-With the printed step 0.1 the weights of the images do not move: components of the hypergradient are means over n images. The
-paper does not print the scale that its figures need, and two readings of it are run, drawn and judged beside each other:
+L_s is the validation loss f_s at the (x, y_D) that the method has after its last step, as in the paper;
+final.csv holds the loss at the exact y*(x) beside it. Claims are orderings.
+
+With the printed step 0.1 the weights of the images do not move: components of the hypergradient are means
+over n images. The paper does not print the scale that its figures need, and two readings of it are run, drawn
+and judged beside each other:
 
     step            the step of x is 10 n times the printed one; equation (5) has the Gram matrix of the means
-    step and Gram   the Gram matrix is that of n times the hypergradients as well, n^2 times as large. Equation (5) then gives the
-                    weights that u / n^2 gives without the factor, MoCo's step of its weights is n^2 times as long
+    step and Gram   the Gram matrix is that of n times the hypergradients as well, n^2 times as large.
+                    Equation (5) then gives the weights that u / n^2 gives without the factor, MoCo's step of
+                    its weights is n^2 times as long
 """
 
 from __future__ import annotations
@@ -27,7 +31,9 @@ from mobench.artifacts import style as st
 from .mobl_rows import COLOURS, HULL, Effect, Tasks, band, by_seed, cause, interval, mean_error
 from .radar import draw_hull, draw_polygon, hull, limits, polygon_area, radar_axes
 
-ONLY, BOTH = "the step alone", "step and Gram matrix"  # what is multiplied, of the two readings
+# what is multiplied, of the two readings
+ONLY = "the step alone"
+BOTH = "step and Gram matrix"
 SAME = 0.01  # a change of 1/L or of a loss by at most 1 % counts as none
 SETTLED = 0.02  # and over the last fifth of the steps a change below 2 % as converged
 
@@ -52,8 +58,9 @@ class Cleaning(Tasks):
 
 
 def under(readings: Mapping[str, bool | None]) -> tuple[bool | Literal["partial"] | None, str]:
-    """What a statement is worth that was measured under several readings of the paper: it holds under all of them, under some
-    (partial, and the sentence says which), under none, or it is not known."""
+    """What a statement is worth that was measured under several readings of the paper: it holds under all of
+    them, under some (partial, and the sentence says which), under none, or it is not known.
+    """
     if any(holds is None for holds in readings.values()):
         return None, "Not all runs that it needs finished."
     yes = [name for name, holds in readings.items() if holds]
@@ -118,10 +125,13 @@ def fig9(a: Artifact) -> None:
     job_of = {ONLY: trade, BOTH: gram}
     zero = inverse(trade.ends("f_", runs[ONLY][0.0]))
     lines = {
-        name: {u: inverse(job_of[name].ends("f_", own)) for u, own in runs[name].items() if u > 0} for name in runs
+        name: {u: inverse(job_of[name].ends("f_", own)) for u, own in runs[name].items() if u > 0}
+        for name in runs
     }
     us = sorted(lines[ONLY])
-    low, high, ticks = limits(np.stack([zero[0], *(mean for found in lines.values() for mean, _ in found.values())]))
+    low, high, ticks = limits(
+        np.stack([zero[0], *(mean for found in lines.values() for mean, _ in found.values())])
+    )
     for name, position in ((ONLY, 232), (BOTH, 235)):
         ax = radar_axes(fig, position, axis_labels(trade), low, high, ticks)
         draw_polygon(ax, zero[0], "$u = 0$", st.GREY, zero[1], ls="--")
@@ -144,7 +154,9 @@ def fig9(a: Artifact) -> None:
     fig.suptitle(f"Data hyper-cleaning on {pref.data}", fontsize=10)
     a.figure(fig)
     a.table(
-        _table({f"WC-MHGD, {ONLY}": pref, f"WC-MHGD, {BOTH}": pref_gram, "WC-MHGD, step as printed": literal}),
+        _table(
+            {f"WC-MHGD, {ONLY}": pref, f"WC-MHGD, {BOTH}": pref_gram, "WC-MHGD, step as printed": literal}
+        ),
         given=("method", "preferred"),
     )
     _preferred_claims(a, {ONLY: pref, BOTH: pref_gram}, polygons)
@@ -158,8 +170,8 @@ def fig9(a: Artifact) -> None:
     a.check(
         "literal",
         "With the step as printed the weights of images do not move, and preferences make no difference",
-        measured=f"mean weights of wrong and of right labels move by at most {moved:.1e} from 1/2; 1/L of the five "
-        f"preferences differs by at most {100 * apart:.2f} % on any axis",
+        measured=f"mean weights of wrong and of right labels move by at most {moved:.1e} from 1/2; 1/L of "
+        f"the five preferences differs by at most {100 * apart:.2f} % on any axis",
         tolerance="0.0125 and 2 %",
         holds=still,
         reason=cause(still, "The step is long enough for the weights to move, after all."),
@@ -168,19 +180,25 @@ def fig9(a: Artifact) -> None:
 
 
 def _preferred_claims(a: Artifact, jobs: Mapping[str, Cleaning], polygons: Mapping[str, np.ndarray]) -> None:
-    best, larger, said, areas = {}, {}, [], []
+    best = {}
+    larger = {}
+    said = []
+    areas = []
     for name, P in polygons.items():
-        own, others = np.diagonal(P), (P - np.where(np.eye(len(P), dtype=bool), np.inf, 0.0)).max(axis=0)
+        own = np.diagonal(P)
+        others = (P - np.where(np.eye(len(P), dtype=bool), np.inf, 0.0)).max(axis=0)
         wins = int((own > others).sum())
         best[name] = wins >= 4 if np.isfinite(P).all() else None
         said.append(
             f"{name}: on {wins} of {len(P)} axes ("
             + ", ".join(
-                f"p = {p:.3g}: {x:.3f} / {y:.3f}" for p, x, y in zip(jobs[name].rates, own, others, strict=True)
+                f"p = {p:.3g}: {x:.3f} / {y:.3f}"
+                for p, x, y in zip(jobs[name].rates, own, others, strict=True)
             )
             + ")"
         )
-        single, covered = max(polygon_area(p) for p in P), polygon_area(hull(P))
+        single = max(polygon_area(p) for p in P)
+        covered = polygon_area(hull(P))
         larger[name] = bool(covered >= HULL * single) if np.isfinite(P).all() else None
         areas.append(f"{name}: {covered:.3f} against {single:.3f}, {covered / single:.2f} times")
     few = {name: _lead(job) for name, job in jobs.items()}
@@ -194,7 +212,8 @@ def _preferred_claims(a: Artifact, jobs: Mapping[str, Cleaning], polygons: Mappi
         tolerance=">= 4 of 5 axes, under both readings of the scale",
         holds=holds,
         reason=which,
-        interval="lead on the preferred axis, " + "; ".join(f"{name}: {words}" for name, words in few.items()),
+        interval="lead on the preferred axis, "
+        + "; ".join(f"{name}: {words}" for name, words in few.items()),
         rests_on=("pref", "pref_gram"),
     )
     holds, which = under(larger)
@@ -209,7 +228,8 @@ def _preferred_claims(a: Artifact, jobs: Mapping[str, Cleaning], polygons: Mappi
         reason=which,
         interval="how many times as large, "
         + "; ".join(
-            f"{name}: {interval(np.array([_covers(job, seed) for seed in sorted(set(job.last['seed']))]), '.2f')}"
+            f"{name}: "
+            f"{interval(np.array([_covers(job, seed) for seed in sorted(set(job.last['seed']))]), '.2f')}"
             for name, job in jobs.items()
         ),
         rests_on=("pref", "pref_gram"),
@@ -240,7 +260,8 @@ def _trade_off_claims(
     lines: Mapping[str, dict[float, tuple[np.ndarray, np.ndarray]]],
     zero: np.ndarray,
 ) -> None:
-    effects, said = {}, []
+    effects = {}
+    said = []
     for name, job in job_of.items():
         rows = job.last.assign(inverse=1.0 / job.last[f"f_{job.S}"])
         us = sorted(u for u in runs[name] if u > 0)
@@ -253,8 +274,9 @@ def _trade_off_claims(
         )
     holds, which = under({name: effect.grows for name, effect in effects.items()})
     flat = (
-        "With the step alone rescaled r_s phi_s of the last task is the largest along the whole path and the Gram matrix is "
-        f"small beside it, so its weight is 1 from the first step and u has nothing left to decide (u = 0: {zero[-1]:.4f})."
+        "With the step alone rescaled r_s phi_s of the last task is the largest along the whole path and the "
+        "Gram matrix is small beside it, so its weight is 1 from the first step and u has nothing left to "
+        f"decide (u = 0: {zero[-1]:.4f})."
     )
     a.claim(
         "trade-off",
@@ -262,8 +284,8 @@ def _trade_off_claims(
         "Figure 9b",
         published="increases with larger u in {0.1, 1, 10, 20}",
         measured="; ".join(said),
-        tolerance=f"by more than {100 * SAME:g} % and outside the 95 % interval over seeds, under both readings of the scale; "
-        "flat is not reproduced",
+        tolerance=f"by more than {100 * SAME:g} % and outside the 95 % interval over seeds, under both "
+        "readings of the scale; flat is not reproduced",
         holds=holds,
         reason=" ".join(p for p in (which, flat if effects[ONLY].kind == "flat" else "") if p),
         interval="; ".join(f"{name}: {interval(effect.values, '+.4f')}" for name, effect in effects.items()),
@@ -273,7 +295,8 @@ def _trade_off_claims(
     worse = bool(zero[-1] < own)
     a.check(
         "trade-off-zero",
-        "(b) Without the second term (u = 0) the preferred task ends worse than with u = 0.1, the step alone rescaled",
+        "(b) Without the second term (u = 0) the preferred task ends worse than with u = 0.1, "
+        "the step alone rescaled",
         measured=f"1/L {zero[-1]:.4f} against {own:.4f}",
         tolerance="smaller",
         holds=worse,
@@ -330,7 +353,8 @@ def _inner_claims(a: Artifact, curves: Mapping[int, tuple[np.ndarray, pd.Series]
         published="a larger D, a smaller loss",
         measured=", ".join(f"D = {D}: {ends[D].mean():.4f}" for D in order)
         + f"; smallest minus largest D {smaller.words('+.4f')}",
-        tolerance=f"by more than {100 * SAME:g} % and outside the 95 % interval over seeds, and in order; flat is not reproduced",
+        tolerance=f"by more than {100 * SAME:g} % and outside the 95 % interval over seeds, and in order; "
+        "flat is not reproduced",
         holds=holds,
         reason=cause(holds, "y is warm-started, so few inner steps track y*(x) almost as well as many."),
         interval=interval(smaller.values, "+.4f"),
@@ -341,21 +365,26 @@ def _inner_claims(a: Artifact, curves: Mapping[int, tuple[np.ndarray, pd.Series]
 def _notes(a: Artifact, job: Cleaning) -> None:
     a.note("L: validation loss at (x, y_D) after the last step; mean ± standard error over seeds of 1/L.")
     a.note(
-        "The printed step of x, 0.1, leaves x where it starts (mobl/fig9, check literal): it is 10 n times that here. The paper "
-        "does not say whether its Gram matrix is rescaled, too; mobl/fig9 and mobl/fig12 show both. n^2 times the Gram matrix in "
-        "equation (5) is u / n^2, and n^2 times the weight step in MoCo; the weights of Algorithm 4 do not depend on it."
+        "The printed step of x, 0.1, leaves x where it starts (mobl/fig9, check literal): it is 10 n times "
+        "that here. The paper does not say whether its Gram matrix is rescaled, too; mobl/fig9 and "
+        "mobl/fig12 show both. n^2 times the Gram matrix in equation (5) is u / n^2, and n^2 times the "
+        "weight step in MoCo; the weights of Algorithm 4 do not depend on it."
     )
     a.note(
-        "Equation (48) has training and validation sets of each task; here all tasks share the images, with wrong labels of their "
-        "own in training and one clean validation set. The lower level has no factor 1/m, and hypergradients take D_F and D_G "
-        "to be all samples."
+        "Equation (48) has training and validation sets of each task; here all tasks share the images, with "
+        "wrong labels of their own in training and one clean validation set. The lower level has no factor "
+        "1/m, and hypergradients take D_F and D_G to be all samples."
     )
     if stand_ins := a.stand_ins():
-        a.note(f"{' and '.join(stand_ins)} stand in for MNIST (data=mnist scale=paper runs the paper's sizes).")
+        a.note(
+            f"{' and '.join(stand_ins)} stand in for MNIST (data=mnist scale=paper runs the paper's sizes)."
+        )
 
 
 def _table(jobs: dict[str, Cleaning]) -> pd.DataFrame:
-    """1/L on every axis, the losses at the exact y*, test accuracy, and what became of the wrong labels' weights."""
+    """1/L on every axis, the losses at the exact y*, test accuracy,
+    and what became of the wrong labels' weights.
+    """
     rows = []
     for name, job in jobs.items():
         for s in sorted(set(job.rows.weights.argmax(axis=1))):
@@ -403,7 +432,10 @@ def _still_moving(job: Cleaning) -> str:
     """What the weights of wrong labels of the last task do at the end."""
     steps, values = job.curve(f"weight_wrong_{job.S}")
     late = values.mean(axis=1)[steps >= 0.8 * steps[-1]]
-    return f"Mean weight of the last task's wrong labels in the last fifth: from {late[0]:.3f} to {late[-1]:.3f}."
+    return (
+        "Mean weight of the last task's wrong labels in the last fifth: "
+        f"from {late[0]:.3f} to {late[-1]:.3f}."
+    )
 
 
 @artifact("mobl/fig10")
@@ -413,7 +445,8 @@ def fig10(a: Artifact) -> None:
     for name in ("s5", "s10"):
         job = Cleaning(a.jobs[name])
         for kind, prefix in (("validation", "f_"), ("test", "test_loss_")):
-            changes, of_seeds = [], []
+            changes = []
+            of_seeds = []
             for s in range(job.S):
                 steps, values = job.curve(f"{prefix}{s + 1}")
                 late = values[steps >= 0.8 * steps[-1]]
@@ -425,7 +458,8 @@ def fig10(a: Artifact) -> None:
                 f"The {kind} losses have converged, S = {job.S}",
                 "Figure 10",
                 published="fewer than 150 steps",
-                measured=f"largest change of a task in the last fifth of {int(steps[-1])} steps {100 * max(changes):.2f} %",
+                measured=f"largest change of a task in the last fifth of {int(steps[-1])} steps "
+                f"{100 * max(changes):.2f} %",
                 tolerance=f"{100 * SETTLED:g} %",
                 holds=settled,
                 reason=("" if settled else "The steps are too few. ") + _still_moving(job),
@@ -451,7 +485,8 @@ def fig11(a: Artifact) -> None:
                 f"No task dominates without preference, {kind}, S = {job.S}",
                 "Figure 11",
                 published="no single objective dominates",
-                measured=f"largest 1/L in the seeds: {', '.join(f'p = {job.rates[w]:.3g}' for w in winners)}; means "
+                measured="largest 1/L in the seeds: "
+                f"{', '.join(f'p = {job.rates[w]:.3g}' for w in winners)}; means "
                 + ", ".join(f"{v:.3f}" for v in mean),
                 tolerance="not the same task in all seeds",
                 holds=several,
@@ -459,7 +494,8 @@ def fig11(a: Artifact) -> None:
                     several,
                     "One seed does not show whether the same task leads in all. Decided by more seeds."
                     if several is None
-                    else "1/L follows the corruption rate: the task with the fewest wrong labels is the easiest.",
+                    else "1/L follows the corruption rate: the task with the fewest wrong labels is the "
+                    "easiest.",
                 ),
                 interval=f"largest minus second largest mean {_first_lead(values)}",
                 rests_on=(name,),
@@ -468,17 +504,21 @@ def fig11(a: Artifact) -> None:
             a.check(
                 f"follows-{job.S}-{kind}",
                 f"1/L falls with the corruption rate, and seeds agree, {kind}, S = {job.S}",
-                measured=f"monotone: {'yes' if (np.diff(mean) < 0).all() else 'no'}; largest deviation of a seed "
-                f"{100 * float((np.abs(values - mean) / mean).max()):.1f} %",
+                measured=f"monotone: {'yes' if (np.diff(mean) < 0).all() else 'no'}; largest deviation of a "
+                f"seed {100 * float((np.abs(values - mean) / mean).max()):.1f} %",
                 tolerance="monotone; 5 %",
                 holds=follows,
-                reason=cause(follows, "Tasks with more wrong labels end with a smaller loss, or seeds differ more."),
+                reason=cause(
+                    follows, "Tasks with more wrong labels end with a smaller loss, or seeds differ more."
+                ),
             )
     _notes(a, Cleaning(a.jobs["s5"]))
 
 
 def _first_lead(values: np.ndarray) -> str:
-    """Interval over seeds (rows) of the lead of the task with the largest mean over the one with the second largest."""
+    """Interval over seeds (rows) of the lead of the task with the largest mean over the one with the
+    second largest.
+    """
     second, first = np.argsort(values.mean(axis=0))[-2:]
     return interval(values[:, first] - values[:, second])
 
@@ -513,7 +553,10 @@ class Setting:
 
 
 def _settings(jobs: Mapping[str, Cleaning], factor: float) -> list[Setting]:
-    """All that were tried; `factor`: what the paper's weight step is multiplied with. Best first, by its own mean 1/L."""
+    """All that were tried; `factor`: what the paper's weight step is multiplied with.
+
+    Best first, by its own mean 1/L.
+    """
     found = []
     for job in jobs.values():
         config = job.rows.config
@@ -547,7 +590,9 @@ class Comparison:
     @property
     def exact(self) -> np.ndarray:
         """On each axis, of the run that prefers it, at y*(x)."""
-        return np.array([inverse(self.pref.solved("f_", self.pref.runs(s)))[0][s] for s in range(self.pref.S)])
+        return np.array(
+            [inverse(self.pref.solved("f_", self.pref.runs(s)))[0][s] for s in range(self.pref.S)]
+        )
 
     @property
     def best_exact(self) -> np.ndarray:
@@ -613,7 +658,9 @@ def fig12(a: Artifact) -> None:
     single = [int(x) for x in (found[ONLY].polygons > found[ONLY].moco.mean).sum(axis=1)]
     holds, which = under(
         {
-            name: bool((one.own > one.moco.mean).all()) if np.isfinite(one.own + one.moco.mean).all() else None
+            name: bool((one.own > one.moco.mean).all())
+            if np.isfinite(one.own + one.moco.mean).all()
+            else None
             for name, one in found.items()
         }
     )
@@ -625,9 +672,10 @@ def fig12(a: Artifact) -> None:
         measured="WC-MHGD / MoCo, with what is rescaled: " + "; ".join(said),
         tolerance="5 of 5, means over seeds, under both readings of the scale",
         holds=holds,
-        reason=f"{which} With the step alone rescaled this is no test of MoCo: its weights end within {moved:.0e} of "
-        f"1/S, so it descends on the mean of the losses, and its weight step does not matter. On each axis the best of "
-        f"five runs is compared with one: a single run is better on {', '.join(map(str, single))} of {len(single)} axes.",
+        reason=f"{which} With the step alone rescaled this is no test of MoCo: its weights end within "
+        f"{moved:.0e} of 1/S, so it descends on the mean of the losses, and its weight step does not matter. "
+        "On each axis the best of five runs is compared with one: a single run is better on "
+        f"{', '.join(map(str, single))} of {len(single)} axes.",
         interval="; ".join(
             f"{name}: narrowest axis {interval(one.narrowest.values, '+.3f')}" for name, one in found.items()
         ),
@@ -636,15 +684,17 @@ def fig12(a: Artifact) -> None:
     a.check(
         "equal-weights",
         "With the step alone rescaled MoCo's weights stay at 1/S",
-        measured=f"largest distance from 1/S at the end {moved:.1e} over all settings that recorded it; with the Gram matrix "
-        f"rescaled, too: {max(one.moved for one in found[BOTH].tried):.2f}",
+        measured=f"largest distance from 1/S at the end {moved:.1e} over all settings that recorded it; with "
+        f"the Gram matrix rescaled, too: {max(one.moved for one in found[BOTH].tried):.2f}",
         tolerance="1e-3",
         holds=near,
-        reason=cause(near, "MoCo's weights move." if near is False else "No job of this reading recorded the weights."),
+        reason=cause(
+            near, "MoCo's weights move." if near is False else "No job of this reading recorded the weights."
+        ),
     )
     a.note(
-        "MoCo's parameters are not printed: the best setting by its own mean 1/L is drawn (table: all that were tried). Where the "
-        "Gram matrix is rescaled, too, b_0 is the best without it."
+        "MoCo's parameters are not printed: the best setting by its own mean 1/L is drawn (table: all that "
+        "were tried). Where the Gram matrix is rescaled, too, b_0 is the best without it."
     )
     _notes(a, found[ONLY].pref)
 

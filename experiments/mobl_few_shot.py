@@ -1,8 +1,11 @@
-"""Few-shot meta-learning of the bilevel paper: Figures 1, 2, 4 to 8. Criteria were fixed before the runs that they judge.
+"""Few-shot meta-learning of the bilevel paper: Figures 1, 2, 4 to 8.
 
-"Training" accuracy is that of w_s on the query set D_s (the upper level's), "test" accuracy that on other images T_s of the same
-classes, both at the (x, y_D) that the method has after its last step. Claims are orderings of accuracies. An accuracy is at most
-100 %: where all runs are there, nothing is larger than anything, and a claim that something is does not hold.
+Criteria were fixed before the runs that they judge.
+
+"Training" accuracy is that of w_s on the query set D_s (the upper level's), "test" accuracy that on other
+images T_s of the same classes, both at the (x, y_D) that the method has after its last step. Claims are
+orderings of accuracies. An accuracy is at most 100 %: where all runs are there, nothing is larger than
+anything, and a claim that something is does not hold.
 """
 
 from __future__ import annotations
@@ -48,15 +51,19 @@ def labels(S: int) -> list[str]:
 
 def _notes(a: Artifact, job: FewShot) -> None:
     a.note(
-        "Training accuracy: on the query set of the upper level; test accuracy: on other images of the same classes."
+        "Training accuracy: on the query set of the upper level; test accuracy: "
+        "on other images of the same classes."
     )
     a.note("Episodes are fixed for a seed; batch normalisation uses the statistics of each set.")
     if not a.on_papers_data():
-        a.note(f"Images: {job.data}. `data=cifar100 scale=paper` runs FC-100's classes at the paper's settings.")
+        a.note(
+            f"Images: {job.data}. `data=cifar100 scale=paper` runs FC-100's classes at the paper's settings."
+        )
 
 
 def _radar(fig: Any, position: Any, pref: FewShot, extreme: FewShot, prefix: str = "train_accuracy_") -> None:
-    (mean, error), (far, _) = polygons(pref, prefix), polygons(extreme, prefix)
+    mean, error = polygons(pref, prefix)
+    far, _ = polygons(extreme, prefix)
     low, high, ticks = limits(np.vstack([mean, far]))
     ax = radar_axes(fig, position, labels(pref.S), low, high, ticks)
     draw_hull(ax, hull(np.vstack([mean, far])), "covered")
@@ -66,7 +73,9 @@ def _radar(fig: Any, position: Any, pref: FewShot, extreme: FewShot, prefix: str
 
 
 def lead(job: FewShot, prefix: str) -> pd.Series:
-    """For each seed: the preferred task's accuracy minus the mean of the others in the same run, mean of all preferences."""
+    """For each seed: the preferred task's accuracy minus the mean of the others in the same run,
+    mean of all preferences.
+    """
     F = job.last[[f"{prefix}{s + 1}" for s in range(job.S)]].to_numpy(dtype=float)
     own = F[np.arange(len(F)), job.last["preferred"]]
     return by_seed(job.last.assign(lead=own - (F.sum(axis=1) - own) / (job.S - 1)), "lead")
@@ -74,7 +83,8 @@ def lead(job: FewShot, prefix: str) -> pd.Series:
 
 def _preference_claims(a: Artifact, pref: FewShot, extreme: FewShot, source: str) -> None:
     for prefix, kind in (("train_accuracy_", "training"), ("test_accuracy_", "test")):
-        (mean, _), (far, _) = polygons(pref, prefix), polygons(extreme, prefix)
+        mean, _ = polygons(pref, prefix)
+        far, _ = polygons(extreme, prefix)
         # strictly, so that runs at 100 % do not count
         best = [bool(mean[s, s] > np.delete(mean[:, s], s).max()) for s in range(pref.S)]
         inside = [bool(mean[s, s] > np.delete(mean[s], s).max()) for s in range(pref.S)]
@@ -84,24 +94,28 @@ def _preference_claims(a: Artifact, pref: FewShot, extreme: FewShot, source: str
         if any(parts) and not all(parts):
             why.append(f"It holds {'on the axes' if parts[0] else 'within the runs'} alone.")
         if not all(parts) and kind == "training":
-            why.append("Accuracies on the query sets, on which the network is trained, are near 100 % for all tasks.")
+            why.append(
+                "Accuracies on the query sets, on which the network is trained, are near 100 % for all tasks."
+            )
         if not all(parts) and kind == "test":
             why.append("Tasks differ in difficulty on new images by more than the preference moves them.")
         a.claim(
             f"preferred-{kind}",
-            f"The preferred task has a higher {kind} accuracy than less preferred ones: on its axis the run that prefers it is the "
-            "best of the five, and in its run it is the best of the tasks",
+            f"The preferred task has a higher {kind} accuracy than less preferred ones: on its axis the run "
+            "that prefers it is the best of the five, and in its run it is the best of the tasks",
             source,
             published="consistently higher than those of the less preferred objectives",
             measured=f"on {sum(best)} of {len(best)} axes, in {sum(inside)} of {len(inside)} runs: "
             + ", ".join(
-                f"{mean[s, s]:.1f} % (axis {np.delete(mean[:, s], s).max():.1f} %, run {np.delete(mean[s], s).max():.1f} %)"
+                f"{mean[s, s]:.1f} % (axis {np.delete(mean[:, s], s).max():.1f} %, run "
+                f"{np.delete(mean[s], s).max():.1f} %)"
                 for s in range(pref.S)
             ),
             tolerance=">= 4 of 5 axes, and >= 4 of 5 runs; higher, not equal",
             holds=all(parts) or ("partial" if any(parts) else False),
             reason=" ".join(why),
-            interval=f"the preferred task's lead over the mean of the others, in pp: {interval(leads.to_numpy(), '.1f')}",
+            interval="the preferred task's lead over the mean of the others, in pp: "
+            f"{interval(leads.to_numpy(), '.1f')}",
             rests_on=("pref",),
         )
         further = Effect.between(leads, lead(extreme, prefix), STEP)
@@ -111,14 +125,16 @@ def _preference_claims(a: Artifact, pref: FewShot, extreme: FewShot, source: str
             f"With an extreme preference the preferred task leads the others by more ({kind} accuracy)",
             source,
             published="this trend becomes more pronounced",
-            measured=f"lead over the mean of the others {leads.mean():.1f} pp with .8, {lead(extreme, prefix).mean():.1f} pp with "
-            f".96, difference {further.words('+.1f', ' pp')}; the preferred task itself {np.diagonal(mean).mean():.1f} % and "
-            f"{np.diagonal(far).mean():.1f} %, the others {mean[~eye].mean():.1f} % and {far[~eye].mean():.1f} %",
+            measured=f"lead over the mean of the others {leads.mean():.1f} pp with .8, "
+            f"{lead(extreme, prefix).mean():.1f} pp with .96, difference {further.words('+.1f', ' pp')}; the "
+            f"preferred task itself {np.diagonal(mean).mean():.1f} % and {np.diagonal(far).mean():.1f} %, "
+            f"the others {mean[~eye].mean():.1f} % and {far[~eye].mean():.1f} %",
             tolerance=f"larger {COUNTS}",
             holds=further.grows,
             reason=cause(
                 further.grows,
-                "The preferred task is at its highest accuracy with .8 already, and the others do not fall behind.",
+                "The preferred task is at its highest accuracy with .8 already, "
+                "and the others do not fall behind.",
             ),
             interval=interval(further.values, "+.1f", " pp"),
             rests_on=("pref", "extreme"),
@@ -127,9 +143,12 @@ def _preference_claims(a: Artifact, pref: FewShot, extreme: FewShot, source: str
     lowest = [bool(losses[s, s] < np.delete(losses[:, s], s).min()) for s in range(pref.S)]
     a.check(
         "loss",
-        "On each axis the run that prefers the task has the lowest upper-level loss (accuracies on D saturate)",
+        "On each axis the run that prefers the task has the lowest upper-level loss (accuracies on D "
+        "saturate)",
         measured=f"on {sum(lowest)} of {len(lowest)} axes: "
-        + ", ".join(f"{losses[s, s]:.3f} (others {np.delete(losses[:, s], s).min():.3f})" for s in range(pref.S)),
+        + ", ".join(
+            f"{losses[s, s]:.3f} (others {np.delete(losses[:, s], s).min():.3f})" for s in range(pref.S)
+        ),
         tolerance="5 of 5 axes",
         holds=all(lowest),
         reason=cause(all(lowest), "The preference does not lower the loss of the preferred task."),
@@ -138,7 +157,8 @@ def _preference_claims(a: Artifact, pref: FewShot, extreme: FewShot, source: str
 
 def _area_claim(a: Artifact, pref: FewShot, extreme: FewShot, source: str) -> None:
     every = np.vstack([polygons(pref)[0], polygons(extreme)[0]]) / 100
-    single, covered = max(polygon_area(p) for p in every), polygon_area(hull(every))
+    single = max(polygon_area(p) for p in every)
+    covered = polygon_area(hull(every))
     larger = bool(covered >= HULL * single)
     a.claim(
         "covered",
@@ -160,7 +180,10 @@ def _ratios(pref: FewShot, extreme: FewShot) -> list[float]:
     for seed in sorted(set(pref.last["seed"]) & set(extreme.last["seed"])):
         rows = [job.last[job.last["seed"] == seed] for job in (pref, extreme)]
         every = (
-            np.vstack([r[[f"train_accuracy_{s + 1}" for s in range(pref.S)]].to_numpy(dtype=float) for r in rows]) / 100
+            np.vstack(
+                [r[[f"train_accuracy_{s + 1}" for s in range(pref.S)]].to_numpy(dtype=float) for r in rows]
+            )
+            / 100
         )
         found.append(polygon_area(hull(every)) / max(polygon_area(p) for p in every))
     return found
@@ -169,7 +192,8 @@ def _ratios(pref: FewShot, extreme: FewShot) -> list[float]:
 @artifact("mobl/fig1")
 def fig1(a: Artifact) -> None:
     """Training accuracies of five preferred and five extremely preferred runs."""
-    pref, extreme = FewShot(a.jobs["pref"]), FewShot(a.jobs["extreme"])
+    pref = FewShot(a.jobs["pref"])
+    extreme = FewShot(a.jobs["extreme"])
     fig = st.plt.figure(figsize=(11.4, 4.2), layout="constrained")
     for k, (prefix, title) in enumerate(
         (("train_accuracy_", "training accuracy, %"), ("test_accuracy_", "test accuracy, %"))
@@ -215,9 +239,13 @@ def _accuracies(jobs: dict[str, FewShot]) -> pd.DataFrame:
                 continue
             runs = job.runs(task)
             train, test = (mean_error(job.ends(f"{k}_accuracy_", runs))[0] for k in ("train", "test"))
-            loss, exact = mean_error(job.ends("f_", runs))[0], mean_error(job.solved("f_", runs))[0]
+            loss = mean_error(job.ends("f_", runs))[0]
+            exact = mean_error(job.solved("f_", runs))[0]
             line: dict[str, Any] = {"preference": name, "preferred": f"task {task + 1}"}
-            line |= {f"train / test accuracy, task {s + 1}": f"{train[s]:.1f} / {test[s]:.1f}" for s in range(job.S)}
+            line |= {
+                f"train / test accuracy, task {s + 1}": f"{train[s]:.1f} / {test[s]:.1f}"
+                for s in range(job.S)
+            }
             line |= {"loss, preferred": f"{loss[task]:.4f}", "loss at y*, preferred": f"{exact[task]:.4f}"}
             line["loss, mean of the others"] = f"{np.delete(loss, task).mean():.4f}"
             line["runs"] = Runs(len(runs), job.planned(task))
@@ -228,7 +256,8 @@ def _accuracies(jobs: dict[str, FewShot]) -> pd.DataFrame:
 @artifact("mobl/fig2")
 def fig2(a: Artifact) -> None:
     """Area covered by WC-MHGD's runs, and the polygons of MOML and FORUM."""
-    pref, extreme = FewShot(a.jobs["pref"]), FewShot(a.jobs["extreme"])
+    pref = FewShot(a.jobs["pref"])
+    extreme = FewShot(a.jobs["extreme"])
     others = {"MOML": "moml", "FORUM": "forum", "FORUM (exact dual)": "forum_exact"}
     jobs = {label: FewShot(a.jobs[name]) for label, name in others.items()}
     fig = st.plt.figure(figsize=(9.4, 4.6), layout="constrained")
@@ -244,7 +273,8 @@ def fig2(a: Artifact) -> None:
         for (label, (mean, error)), color in zip(lines.items(), (st.ORANGE, st.RED, st.PURPLE), strict=True):
             draw_polygon(ax, mean, label, color, error)
         ax.set_title(f"{kind} accuracy, %", pad=14)
-        covered, single = polygon_area(hull(every) / 100), [polygon_area(p / 100) for p in every]
+        covered = polygon_area(hull(every) / 100)
+        single = [polygon_area(p / 100) for p in every]
         areas = {label: polygon_area(mean / 100) for label, (mean, _) in lines.items()}
         solved = {label: polygon_area(job.solved(prefix).mean(axis=0) / 100) for label, job in jobs.items()}
         rows.append(
@@ -271,7 +301,11 @@ def fig2(a: Artifact) -> None:
                 tolerance="hull larger",
                 holds=bool(covered > areas[label]),
                 reason="The hull of ten runs is compared with one run; single areas are beside it."
-                + (" FORUM moves y once in a step of x, and its accuracy is read there." if label == "FORUM" else ""),
+                + (
+                    " FORUM moves y once in a step of x, and its accuracy is read there."
+                    if label == "FORUM"
+                    else ""
+                ),
                 interval=f"hull minus {label}: {interval(_excess(jobs[label], pref, extreme, prefix))}",
                 rests_on=("pref", "extreme", others[label]),
             )
@@ -281,17 +315,21 @@ def fig2(a: Artifact) -> None:
     a.table(pd.DataFrame(rows).round(4), given=("accuracy",))
     _notes(a, pref)
     a.note(
-        "FORUM: the public code's program is drawn with the exact dual beside it; its variables are (x, y), one step size."
+        "FORUM: the public code's program is drawn with the exact dual beside it; its variables are (x, y), "
+        "one step size."
     )
 
 
 def _excess(other: FewShot, pref: FewShot, extreme: FewShot, prefix: str) -> np.ndarray:
     """For each seed: area of the hull of all runs of WC-MHGD minus that of one run of another method."""
-    names, found = [f"{prefix}{s + 1}" for s in range(pref.S)], []
+    names = [f"{prefix}{s + 1}" for s in range(pref.S)]
+    found = []
     for seed, own in other.last.groupby("seed"):
         every = pd.concat([job.last[job.last["seed"] == seed] for job in (pref, extreme)])
         if len(every):
-            areas = (polygon_area(rows[names].to_numpy(dtype=float).max(axis=0) / 100) for rows in (every, own))
+            areas = (
+                polygon_area(rows[names].to_numpy(dtype=float).max(axis=0) / 100) for rows in (every, own)
+            )
             found.append(next(areas) - next(areas))
     return np.array(found)
 
@@ -321,7 +359,9 @@ def fig4(a: Artifact) -> None:
     _trade_off_radar(fig, 132, trade)
     fig.axes[-1].set_title("(b) $r_1 = .96$, training accuracy, %", pad=14)
     fig.axes[-1].legend(loc="upper center", bbox_to_anchor=(0.5, -0.06), ncols=4)
-    ax, areas, speeds = fig.add_subplot(133), {}, {}
+    ax = fig.add_subplot(133)
+    areas = {}
+    speeds = {}
     for (job, runs), color in zip(_by_steps(a, pref), (st.ORANGE, st.GREEN, st.BLUE), strict=True):
         steps, values = job.curve("train_accuracy", runs)
         band(ax, steps, values, f"$D = {job.D}$", color)
@@ -335,7 +375,10 @@ def fig4(a: Artifact) -> None:
     a.figure(fig)
     shown = ("preferred-training", "extreme-training", "preferred-test", "extreme-test", "loss", "covered")
     a.refer("mobl/fig1", *shown)  # Figure 4a is a copy of Figure 1
-    own = {u: mean_error(trade.ends("train_accuracy_", trade.runs(trade_off=u))[:, 0]) for u in (1.0, 5.0, 10.0, 20.0)}
+    own = {
+        u: mean_error(trade.ends("train_accuracy_", trade.runs(trade_off=u))[:, 0])
+        for u in (1.0, 5.0, 10.0, 20.0)
+    }
     effect = _by_trade_off(trade, "train_accuracy_1")(1.0, 20.0)
     focus = {u: trade.curve("lambda_1", trade.runs(trade_off=u))[1][1:].mean() for u in own}
     loss = {u: trade.ends("f_", trade.runs(trade_off=u))[:, 0].mean() for u in own}
@@ -353,7 +396,8 @@ def fig4(a: Artifact) -> None:
         holds=effect.grows,
         reason=cause(
             effect.grows,
-            "A larger u puts more weight on task 1 while the run lasts, and its loss falls further; the accuracy saturates.",
+            "A larger u puts more weight on task 1 while the run lasts, and its loss falls further; "
+            "the accuracy saturates.",
         ),
         interval=interval(effect.values, "+.2f", " pp"),
         rests_on=("trade_off",),
@@ -402,7 +446,9 @@ def fig5(a: Artifact) -> None:
     """Training and test accuracies of all tasks under each of five preferences."""
     pref = FewShot(a.jobs["pref"])
     fig, axes = st.plt.subplots(1, 2, figsize=(10.4, 3.4), layout="constrained")
-    for ax, (prefix, kind) in zip(axes, (("train_accuracy_", "training"), ("test_accuracy_", "test")), strict=True):
+    for ax, (prefix, kind) in zip(
+        axes, (("train_accuracy_", "training"), ("test_accuracy_", "test")), strict=True
+    ):
         mean, error = polygons(pref, prefix)
         width = 0.8 / pref.S
         for s, color in enumerate(COLOURS):
@@ -429,12 +475,16 @@ def fig5(a: Artifact) -> None:
         why = {
             (True, True): "",
             (True, False): "All tasks are nearly at the highest accuracy, so the preference shows nothing.",
-            (False, True): f"It leads the mean of the others, but is not nearly the highest in 4 runs. {difficulty}",
+            (
+                False,
+                True,
+            ): f"It leads the mean of the others, but is not nearly the highest in 4 runs. {difficulty}",
             (False, False): difficulty,
         }
         a.claim(
             f"nearly-best-{kind}",
-            f"The preferred task has the highest or nearly the highest {kind} accuracy, and leads the mean of the others",
+            f"The preferred task has the highest or nearly the highest {kind} accuracy, "
+            "and leads the mean of the others",
             f"Figure 5{'ab'[kind == 'test']}",
             published="almost always the highest, or at least nearly the highest",
             measured=f"in {sum(near)} of {len(near)} runs: "
@@ -458,7 +508,11 @@ def fig6(a: Artifact) -> None:
     us = sorted(job.rows.final["trade_off"].unique())
     fig, axes = st.plt.subplots(1, 3, figsize=(12, 3.4), layout="constrained")
     columns = ("train_accuracy_1", "test_accuracy_1", "f_1")
-    names = ("(a) training accuracy of task 1, %", "(b) test accuracy of task 1, %", "upper-level loss of task 1")
+    names = (
+        "(a) training accuracy of task 1, %",
+        "(b) test accuracy of task 1, %",
+        "upper-level loss of task 1",
+    )
     ends: dict[str, dict[float, tuple[float, float]]] = {}
     for ax, column, title in zip(axes, columns, names, strict=True):
         for u, color in zip(us, (st.GREY, st.SKY, st.BLUE, st.RED), strict=True):
@@ -519,7 +573,11 @@ def fig6(a: Artifact) -> None:
         + f"; from 1 to 20 {grown.words('+.1f', ' pp')}",
         tolerance=f"means in order, and from 1 to 20 {COUNTS}",
         holds=None if grown.grows is None else (ordered or "partial") if grown.grows else False,
-        reason=("" if ordered else "It grows from u = 1 to 20, not from 10 to 20: the two follow the preference alike.")
+        reason=(
+            ""
+            if ordered
+            else "It grows from u = 1 to 20, not from 10 to 20: the two follow the preference alike."
+        )
         if grown.grows
         else "The test accuracy of few images varies between seeds by more than u moves it.",
         interval=interval(grown.values, "+.1f", " pp"),
@@ -541,8 +599,11 @@ def fig7(a: Artifact) -> None:
     """Mean accuracies against k for three numbers of inner steps."""
     pref = FewShot(a.jobs["pref"])
     fig, axes = st.plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
-    for ax, (column, kind) in zip(axes, (("train_accuracy", "training"), ("test_accuracy", "test")), strict=True):
-        ends, spreads = {}, {}
+    for ax, (column, kind) in zip(
+        axes, (("train_accuracy", "training"), ("test_accuracy", "test")), strict=True
+    ):
+        ends = {}
+        spreads = {}
         for (job, runs), color in zip(_by_steps(a, pref), (st.ORANGE, st.GREEN, st.BLUE), strict=True):
             steps, values = job.curve(column, runs)
             band(ax, steps, values, f"$D = {job.D}$", color)
@@ -564,7 +625,9 @@ def fig7(a: Artifact) -> None:
             + f"; largest minus smallest D {grown.words('+.1f', ' pp')}",
             tolerance=f"in order, and from the smallest to the largest D {COUNTS}",
             holds=holds,
-            reason=cause(holds, "y is warm-started, so few inner steps track y*(x) almost as well as many by the end."),
+            reason=cause(
+                holds, "y is warm-started, so few inner steps track y*(x) almost as well as many by the end."
+            ),
             interval=interval(grown.values, "+.1f", " pp"),
         )
         known = bool(np.isfinite(list(spreads.values())).all())
@@ -592,8 +655,9 @@ def fig7(a: Artifact) -> None:
 
 
 def carried(train: np.ndarray, test: np.ndarray) -> tuple[int, int]:
-    """In how many seeds (rows) the one task with the highest training accuracy has the highest test accuracy alone, too, and in
-    how many seeds there is one such task in training."""
+    """In how many seeds (rows) the one task with the highest training accuracy has the highest test accuracy
+    alone, too, and in how many seeds there is one such task in training.
+    """
     kept = clear = 0
     for one, other in zip(train, test, strict=True):
         if (one == one.max()).sum() == 1:
@@ -607,7 +671,8 @@ def fig8(a: Artifact) -> None:
     """Accuracies of all tasks without preference."""
     fig, axes = st.plt.subplots(1, 4, figsize=(13, 3.2), layout="constrained")
     for k, (name, kind) in enumerate((n, t) for n in ("s5", "s_more") for t in ("train", "test")):
-        job, ax = FewShot(a.jobs[name]), axes[k]
+        job = FewShot(a.jobs[name])
+        ax = axes[k]
         colors = st.plt.get_cmap("tab10")(np.arange(job.S))
         for s in range(job.S):
             band(ax, *job.curve(f"{kind}_accuracy_{s + 1}"), f"task {s + 1}", colors[s])
@@ -622,7 +687,8 @@ def fig8(a: Artifact) -> None:
             f"No task is the best in all seeds without preference, S = {job.S}, {kind}",
             "Figure 8",
             published="no objective dominates",
-            measured=f"alone the best in all {len(ends)} seeds: " + (", ".join(f"task {s}" for s in always) or "none"),
+            measured=f"alone the best in all {len(ends)} seeds: "
+            + (", ".join(f"task {s}" for s in always) or "none"),
             tolerance="none",
             holds=none,
             reason=cause(
@@ -643,16 +709,16 @@ def fig8(a: Artifact) -> None:
             f"The task that is best in training need not be the best in the test, S = {job.S}",
             "Figure 8",
             published="better performance in training does not directly imply the like in the test",
-            measured=f"the same task leads in both in {kept} of {clear} seeds in which one task leads in training alone "
-            f"({len(job.last)} seeds)",
+            measured=f"the same task leads in both in {kept} of {clear} seeds in which one task leads in "
+            f"training alone ({len(job.last)} seeds)",
             tolerance="in at most half of at least half of the seeds",
             holds=differs,
             reason=cause(
                 differs,
                 "The tasks differ in difficulty, in training as in the test."
                 if known
-                else "Several tasks share the highest training accuracy in most seeds, so none leads. Decided by longer runs on "
-                f"harder data: {a.decides}.",
+                else "Several tasks share the highest training accuracy in most seeds, so none leads. "
+                f"Decided by longer runs on harder data: {a.decides}.",
             ),
             rests_on=(name,),
         )
@@ -677,5 +743,7 @@ def fig8(a: Artifact) -> None:
     a.figure(fig)
     more = FewShot(a.jobs["s_more"])
     if more.S != 10:
-        a.note(f"S = {more.S} instead of 10: the classes of {more.data} suffice for no more tasks of five ways.")
+        a.note(
+            f"S = {more.S} instead of 10: the classes of {more.data} suffice for no more tasks of five ways."
+        )
     _notes(a, job)

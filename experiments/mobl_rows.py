@@ -1,8 +1,9 @@
-"""What the artifacts of both bilevel applications share: rows of finished runs, means with standard errors, effects.
+"""What the artifacts of both bilevel applications share: rows of finished runs, means with standard errors,
+effects.
 
-An effect is a difference between two settings, paired by seed. It counts where it is larger than a threshold fixed before the
-runs and its 95 % interval over the seeds does not hold 0; all else is flat, and a paper's "grows" or "is larger" is not
-reproduced by a flat effect, wherever it is met.
+An effect is a difference between two settings, paired by seed. It counts where it is larger than a threshold
+fixed before the runs and its 95 % interval over the seeds does not hold 0; all else is flat, and a paper's
+"grows" or "is larger" is not reproduced by a flat effect, wherever it is met.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ HULL = 1.1  # a hull contains every polygon: how much larger than the largest it
 
 @dataclass(frozen=True)
 class Tasks(ABC):
-    """One job with S tasks as objectives; runs that did not finish are in no mean, and values of no runs at all are NaN."""
+    """One job with S tasks as objectives; runs that did not finish are in no mean,
+    and values of no runs at all are NaN.
+    """
 
     rows: JobRows
 

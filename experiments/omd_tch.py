@@ -28,15 +28,23 @@ def fig1(a: Artifact) -> None:
     fig, axes = st.panels(1, 5, size=2.2, sharex=True, sharey=True)
     found = []
     for t in range(1, 5):
-        ax, gamma = axes[0, t - 1], conversion_weights(F[:, :t])[0].numpy()
+        ax = axes[0, t - 1]
+        gamma = conversion_weights(F[:, :t])[0].numpy()
         found.append({i + 1: float(g) for i, g in enumerate(gamma) if g > 0})
         for i in range(t):
             x, y = SAMPLE[i]
             stored = gamma[i] > 0
-            ax.plot(x, y, "o", ms=6 + 3 * gamma[i], color=st.BLUE if stored else "white", mec=st.BLUE, zorder=3)
+            ax.plot(
+                x, y, "o", ms=6 + 3 * gamma[i], color=st.BLUE if stored else "white", mec=st.BLUE, zorder=3
+            )
             name = rf"$\theta_{i + 1}$" + (rf", $\gamma={gamma[i]:g}$" if stored else "")
             ax.annotate(
-                name, (x, y), xytext=(0, -17 - 1.5 * gamma[i]), textcoords="offset points", ha="center", fontsize=8
+                name,
+                (x, y),
+                xytext=(0, -17 - 1.5 * gamma[i]),
+                textcoords="offset points",
+                ha="center",
+                fontsize=8,
             )
         ax.set_title(f"({'abcd'[t - 1]}) after $\\theta_{t}$")
     moves = {1: [(1, 0)], 2: [(0, 2)]}
@@ -49,13 +57,22 @@ def fig1(a: Artifact) -> None:
     for i in kept:
         ax.plot(*SAMPLE[i], "o", ms=6 + 3 * found[-1][i + 1], color=st.BLUE, zorder=3)
         ax.annotate(
-            rf"$\theta_{i + 1}$", SAMPLE[i], xytext=(0, -22), textcoords="offset points", ha="center", fontsize=8
+            rf"$\theta_{i + 1}$",
+            SAMPLE[i],
+            xytext=(0, -22),
+            textcoords="offset points",
+            ha="center",
+            fontsize=8,
         )
     mean = sum(found[-1][i + 1] * SAMPLE[i] for i in kept) / 4
     ax.plot(*SAMPLE[kept].T, color=st.GREY, lw=0.9, zorder=1)
     ax.plot(*mean, "*", ms=12, color=st.RED, zorder=4)
     ax.annotate(
-        r"$\tilde\theta = (3\theta_3 + \theta_4)/4$", mean, xytext=(14, 10), textcoords="offset points", fontsize=8
+        r"$\tilde\theta = (3\theta_3 + \theta_4)/4$",
+        mean,
+        xytext=(14, 10),
+        textcoords="offset points",
+        fontsize=8,
     )
     ax.set_title("(e) output")
     for ax in axes[0]:
@@ -63,7 +80,10 @@ def fig1(a: Artifact) -> None:
     for ax in axes[0, 1:]:
         ax.set_ylabel("")
     a.figure(fig)
-    a.note("Panel (e) draws the average in objective space as if F were linear; the method averages the iterates.")
+    a.note(
+        "Panel (e) draws the average in objective space as if F were linear; "
+        "the method averages the iterates."
+    )
     expected = [{1: 1.0}, {1: 2.0}, {3: 3.0}, {3: 3.0, 4: 1.0}]
     a.claim(
         "conversion",
@@ -101,12 +121,15 @@ class Points:
     def words(self) -> str:
         """Mean and largest error, mean angle of the eight interior preferences."""
         return (
-            f"mean error {self.error.mean():.4f}, max {self.error.max():.4f}, mean angle {self.angle[1:-1].mean():.2f}°"
+            f"mean error {self.error.mean():.4f}, max {self.error.max():.4f}, mean angle "
+            f"{self.angle[1:-1].mean():.2f}°"
         )
 
 
 def solutions(job: JobRows, output: str, seed: int | None = None) -> Points:
-    """Solutions of one seed, or of the decision variables averaged over the seeds, as the paper does; of finished runs."""
+    """Solutions of one seed, or of the decision variables averaged over the seeds, as the paper does;
+    of finished runs.
+    """
     problem = VLMOP2(n=int(job.config["problem"]["n"]))
     rows = job.final
     rows = rows[rows["output"] == output].reset_index(drop=True)
@@ -116,9 +139,11 @@ def solutions(job: JobRows, output: str, seed: int | None = None) -> Points:
     grid = theta.reshape(-1, seeds, theta.shape[-1])
     w = torch.from_numpy(rows[["preference_1", "preference_2"]].to_numpy(copy=True))[::seeds]
     if seed is None:
-        x, runs = grid.nanmean(1), Runs.of(rows)
+        x = grid.nanmean(1)
+        runs = Runs.of(rows)
     else:
-        x, runs = grid[:, list(rows["seed"].iloc[:seeds]).index(seed)], Runs.of(rows[rows["seed"] == seed])
+        x = grid[:, list(rows["seed"].iloc[:seeds]).index(seed)]
+        runs = Runs.of(rows[rows["seed"] == seed])
     F = problem.values(x)
     target = problem.tchebycheff_target(w)
     return Points(F.numpy(), (F - target).abs().amax(-1).numpy(), angle_deg(F, w).numpy(), runs)
@@ -157,7 +182,8 @@ def fig2(a: Artifact) -> None:
         ax.set_ylabel("")
     a.figure(fig)
     a.note(
-        "T and the start are not printed: T = 1000 (LS 2000), theta_0 uniform in [-1/sqrt d, 1/sqrt d]^d, per preference and seed."
+        "T and the start are not printed: T = 1000 (LS 2000), theta_0 uniform in [-1/sqrt d, 1/sqrt d]^d, "
+        "per preference and seed."
     )
     extra = {
         "TCH, unweighted gradient": solutions(a.jobs["tch_unweighted"], "last"),
@@ -173,11 +199,14 @@ def fig2(a: Artifact) -> None:
         "Linear scalarization finds the end points of the front only",
         "Figure 2a",
         published="end points only",
-        measured=f"per seed: largest distance to an end point {worst:.3f}; seed average: {inside} of 10 inside",
+        measured=f"per seed: largest distance to an end point {worst:.3f}; seed average: "
+        f"{inside} of 10 inside",
         tolerance="0.03 per seed; at most 2 of 10 inside after averaging over seeds",
         holds=worst < 0.03 and inside <= 2,
-        # 39 of 40 other triples of seeds have at most 2 inside; the other statements of this figure and of Figure 4 hold for all 40
-        reason="Averaging decision variables over seeds that end at different end points gives points inside.",
+        # 39 of 40 other triples of seeds have at most 2 inside; the other statements of this figure and of
+        # Figure 4 hold for all 40
+        reason="Averaging decision variables over seeds that end at different end points gives points "
+        "inside.",
     )
     tch = points["TCH"]
     a.claim(
@@ -218,7 +247,8 @@ def _stored(a: Artifact) -> None:
     job = a.jobs["omd_gd"]
     table = torch.from_numpy(job.paths()[:, :-1])  # of theta^(1..T); the last row is that of theta^(T+1)
     kept = conversion_weights(table) > 0
-    sizes, T = kept.sum(1).numpy(), table.shape[1]
+    sizes = kept.sum(1).numpy()
+    T = table.shape[1]
     away = front_distance(table.flatten(0, 1), VLMOP2().front(2001)).view_as(kept)
     on_front = float((away[kept] < 0.01).double().mean())
     a.claim(
@@ -229,9 +259,10 @@ def _stored(a: Artifact) -> None:
         measured=f"{sizes.min()} to {sizes.max()} of {T} at the end, mean {sizes.mean():.0f}",
         tolerance="a tenth of the iterates, mean over the runs",
         holds=bool(sizes.mean() <= 0.1 * T),
-        reason=f"{100 * on_front:.0f} % of the stored iterates lie within 0.01 of the front: once there, OMD-TCH moves along "
-        "it, and its points do not dominate each other. The federated losses fall in nearly every round instead "
-        "(fig3a). Where the set is large, the output adaptive_two_pass needs no memory for it.",
+        reason=f"{100 * on_front:.0f} % of the stored iterates lie within 0.01 of the front: once there, "
+        "OMD-TCH moves along it, and its points do not dominate each other. The federated losses fall in "
+        "nearly every round instead (fig3a). Where the set is large, "
+        "the output adaptive_two_pass needs no memory for it.",
         rests_on=("omd_gd",),
     )
 
@@ -306,8 +337,8 @@ def fig4(a: Artifact) -> None:
             f"Figure 4, row {method}",
             published="close to the rays",
             measured=f"largest mean error {max(p.error.mean() for p in ps):.4f}, largest error "
-            f"{max(p.error.max() for p in ps):.4f}, largest mean angle {max(p.angle[1:-1].mean() for p in ps):.2f}°, "
-            f"smallest gap {gap:.3f}",
+            f"{max(p.error.max() for p in ps):.4f}, largest mean angle "
+            f"{max(p.angle[1:-1].mean() for p in ps):.2f}°, smallest gap {gap:.3f}",
             tolerance=f"mean error <= {mean}, max <= {largest:g}, mean angle <= {angle}°, gap >= 0.025",
             holds=all(
                 p.error.mean() <= mean
@@ -327,5 +358,6 @@ def fig4(a: Artifact) -> None:
             measured=f"mean error over seeds: EG {eg:.4f}, PGD {gd:.4f}, ratio {eg / gd:.1f}",
             tolerance="EG >= 2 x PGD and EG <= 0.15",
             holds=bool(eg >= 2 * gd and eg <= 0.15),
-            reason="Sections 3.1 and 3.3 see no significant difference of the two in any experiment; Appendix B.1 does, here.",
+            reason="Sections 3.1 and 3.3 see no significant difference of the two in any experiment; "
+            "Appendix B.1 does, here.",
         )

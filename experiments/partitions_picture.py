@@ -13,14 +13,23 @@ ROW = 0.24  # inches
 LARGEST_SHARE = 0.6  # of the largest count: from here on the ground is dark and numbers are white
 
 
-def class_counts_figure(base: Images, scenarios: Mapping[str, Clients], seed: int, split: str = "train") -> Any:
-    """A figure with a panel for each scenario (title of the panel: its partition). One scale of colours for all."""
+def class_counts_figure(
+    base: Images, scenarios: Mapping[str, Clients], seed: int, split: str = "train"
+) -> Any:
+    """A figure with a panel for each scenario (title of the panel: its partition).
+
+    One scale of colours for all.
+    """
     counts = {title: clients.counts(base, split) for title, clients in scenarios.items()}
     top = max(int(table.max()) for table in counts.values())
     rows = max(len(table) for table in counts.values())
     fig: Any
     fig, axes = st.plt.subplots(
-        1, len(scenarios), figsize=(3.5 * len(scenarios), ROW * rows + 1.0), squeeze=False, layout="constrained"
+        1,
+        len(scenarios),
+        figsize=(3.5 * len(scenarios), ROW * rows + 1.0),
+        squeeze=False,
+        layout="constrained",
     )
     fig.get_layout_engine().set(wspace=0.05)
     for ax, (title, clients) in zip(axes[0], scenarios.items(), strict=True):

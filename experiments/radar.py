@@ -33,8 +33,11 @@ def radar_axes(
     ticks: Sequence[float],
     beside: bool = False,
 ) -> Any:
-    """A polar panel with one axis for each label, from `low` at the centre to `high`. `beside`: labels start outside of the
-    rings, which takes width; else they are centred at the ends of the axes."""
+    """A polar panel with one axis for each label, from `low` at the centre to `high`.
+
+    `beside`: labels start outside of the rings, which takes width; else they are centred at the ends of the
+    axes.
+    """
     ax = fig.add_subplot(position, projection="polar")
     ax.set_theta_offset(ROTATION)
     ax.set_theta_direction(-1)
@@ -87,7 +90,8 @@ def limits(values: np.ndarray) -> tuple[float, float, list[float]]:
     """Lower and upper end and ticks of the axes for these values, with the differences visible."""
     if not np.isfinite(values).any():
         return 0.0, 1.0, [1.0]
-    low, high = float(np.nanmin(values)), float(np.nanmax(values))
+    low = float(np.nanmin(values))
+    high = float(np.nanmax(values))
     step = 10 ** math.floor(math.log10(max(high - low, 1e-9)))
     for size in (0.5 * step, step, 2 * step):
         bottom = max(0.0, (math.floor(low / size) - 1) * size)

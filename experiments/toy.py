@@ -1,4 +1,6 @@
-"""What the figures of both papers on VLMOP2 share: reading end points, the front, one panel of trajectories."""
+"""What the figures of both papers on VLMOP2 share: reading end points, the front,
+one panel of trajectories.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,10 @@ PREFERENCE_COLOURS = [st.BLUE, st.ORANGE, st.GREEN, st.RED]
 
 @functools.cache
 def published(name: str) -> pd.DataFrame:
-    """A table of published numbers: artifact, row, column, metric, value, std, unit, note. Shared: do not write into it."""
+    """A table of published numbers: artifact, row, column, metric, value, std, unit, note.
+
+    Shared: do not write into it.
+    """
     return pd.read_csv(PUBLISHED / f"{name}.csv", dtype=str, keep_default_na=False)
 
 
@@ -47,13 +52,17 @@ def ends(job: JobRows, output: str | None = None) -> pd.DataFrame:
 
 
 def within(rows: pd.DataFrame, angle: float, distance: float) -> bool:
-    """Whether every run ends within `angle` degrees of its ray and `distance` of the front; no run is no evidence."""
+    """Whether every run ends within `angle` degrees of its ray and `distance` of the front;
+    no run is no evidence.
+    """
     return len(rows) > 0 and bool(((rows["angle_deg"] < angle) & (rows["front_distance"] < distance)).all())
 
 
 def worst(rows: pd.DataFrame) -> str:
     """The largest angle and distance, in words."""
-    return f"largest angle {rows['angle_deg'].max():.3g}°, largest distance {rows['front_distance'].max():.2g}"
+    return (
+        f"largest angle {rows['angle_deg'].max():.3g}°, largest distance {rows['front_distance'].max():.2g}"
+    )
 
 
 def rays(job: JobRows) -> np.ndarray:
@@ -75,7 +84,8 @@ def trajectories(
     """One panel: front, rays (or lines through the starts), the paths of one seed, all end points faintly."""
     st.objective_axes(ax)
     st.draw_front(ax, front())
-    rows, paths = job.final, job.paths()
+    rows = job.final
+    paths = job.paths()
     chosen = int(rows["seed"].iloc[0]) if seed is None else seed
     first = rows[rows["output"] == rows["output"].iloc[0]].reset_index(drop=True)
     seeds = first["seed"].nunique()

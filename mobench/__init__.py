@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     __version__: str
     from mobench.api import Run, load, objectives, run
 
-# torch reads it at its first large allocation: activations on huge pages, else page faults are a third of a step
+# torch reads it at its first large allocation: activations on huge pages, else page faults are a third of a
+# step
 os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 
 __all__ = ["Run", "load", "objectives", "run"]
@@ -27,7 +28,9 @@ def _version() -> str:
 
 
 def __getattr__(name: str) -> Any:
-    """The Python interface, imported when it is asked for: it needs torch, for which `mobench --help` need not wait."""
+    """The Python interface, imported when it is asked for: it needs torch,
+    for which `mobench --help` need not wait.
+    """
     if name == "__version__":
         return _version()
     if name in __all__:

@@ -30,7 +30,18 @@ from mobench.jobs.store import JobFolder
 from mobench.problems.own import Function, Functions, Own, serving
 from mobench.system.paths import outputs_root, results_root
 
-GROUPS = ("problem", "oracle", "algorithm", "constraint", "space", "protocol", "hardware", "scale", "logger", "data")
+GROUPS = (
+    "problem",
+    "oracle",
+    "algorithm",
+    "constraint",
+    "space",
+    "protocol",
+    "hardware",
+    "scale",
+    "logger",
+    "data",
+)
 ATTRIBUTE = "mobench_folder"  # of the rows that `run` returns
 
 
@@ -45,7 +56,8 @@ class Run(JobRows):
         path: the folder.
 
     Raises:
-        StoreError: from any attribute whose file is missing or broken (a job that has not finished has no rows).
+        StoreError: from any attribute whose file is missing or broken (a job that has not finished has no
+            rows).
     """
 
     @property
@@ -54,7 +66,10 @@ class Run(JobRows):
         return self.folder.path
 
     def __repr__(self) -> str:
-        return f"<mobench run {self.path}: {self.folder.status()['status']}; final, history, solutions, meta, config>"
+        return (
+            f"<mobench run {self.path}: {self.folder.status()['status']}; final, history, solutions, meta, "
+            "config>"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,11 +88,15 @@ class Objectives:
         except Opaque as reason:
             code = f"unknown-{uuid.uuid4().hex}"
             print(
-                f"warning: these functions are run anew each time, in a folder of their own: {reason}", file=sys.stderr
+                f"warning: these functions are run anew each time, in a folder of their own: {reason}",
+                file=sys.stderr,
             )
         keys = {"_target_": f"{Own.__module__}.{Own.__qualname__}", "code": code, **self.keys}
         with serving(code, self.functions):
-            yield ["~problem", *(f"++problem.{key}={compose.text(value, key)}" for key, value in keys.items())]
+            yield [
+                "~problem",
+                *(f"++problem.{key}={compose.text(value, key)}" for key, value in keys.items()),
+            ]
 
 
 def objectives(
@@ -94,28 +113,32 @@ def objectives(
 ) -> Objectives:
     """A problem made of torch functions, for `run(problem=...)`:  minimise f(x) over x in R^P with g(x) <= 0.
 
-    Functions are written for one x, a float64 tensor (P,), and batched over the runs by torch.func.vmap: values from torch
-    operations, torch.where instead of `if` on values, no random numbers. A run is the same alone and in a batch, up to rounding.
+    Functions are written for one x, a float64 tensor (P,), and batched over the runs by torch.func.vmap:
+    values from torch operations, torch.where instead of `if` on values, no random numbers. A run is the same
+    alone and in a batch, up to rounding.
 
     Args:
         f: x (P,) -> (M,), or a list of functions with values () or (k,), which are put in a row.
         dim: P; may be left out if `start` is a vector.
-        start: theta_0 (P,) of every run; or a function of a numpy Generator, keyed by the seed, that draws it; or a mapping as
-            `problem.start` has it. Default: uniform in `bounds`, else in [-1, 1].
-        constraints: g, x (P,) -> () or (N,), or a list: g(x) <= 0, for csmoo2, mlm_cmoo, ferero and others that take them.
+        start: theta_0 (P,) of every run; or a function of a numpy Generator, keyed by the seed, that draws
+            it; or a mapping as `problem.start` has it. Default: uniform in `bounds`, else in [-1, 1].
+        constraints: g, x (P,) -> () or (N,), or a list: g(x) <= 0, for csmoo2, mlm_cmoo, ferero and others
+            that take them.
         bounds: (lower, upper) of every coordinate; iterates are projected.
         positive: promise that every f_m >= 0, which EPO and others ask for.
         ideal: z (M,) of Tchebycheff values. reference: point (M,) of hypervolumes.
         name: of the folder; it also keys random starts, so that variants of a function share theirs.
 
     When rows count as those of the same problem: a job is keyed by a hash of what the functions compute
-    (`mobench.jobs.fingerprint`): bytecode, constants, captured values and the globals that they name, through modules of the
-    user's own, with the versions of installed packages. It is taken at each `run`: change a line or a captured tensor, and
-    the job is another. Where no hash can be had (an open file, `eval`) the job gets a key that nothing else has and always
-    runs anew, which a warning says. Files and the environment are not part of the hash.
+    (`mobench.jobs.fingerprint`): bytecode, constants, captured values and the globals that they name, through
+    modules of the user's own, with the versions of installed packages. It is taken at each `run`: change a
+    line or a captured tensor, and the job is another. Where no hash can be had (an open file, `eval`) the job
+    gets a key that nothing else has and always runs anew, which a warning says. Files and the environment are
+    not part of the hash.
 
     Raises:
-        ConfigError: functions that fail, have the wrong shape or type, cannot be differentiated or batched; no dim.
+        ConfigError: functions that fail, have the wrong shape or type, cannot be differentiated or batched;
+            no dim.
     """
     keys: dict[str, Any] = {
         "title": name,
@@ -126,18 +149,22 @@ def objectives(
     }
     sampler = None
     if start is None:
-        two = bounds is not None and hasattr(bounds, "__len__") and len(bounds) == 2  # anything else is refused below
+        # anything else is refused below
+        two = bounds is not None and hasattr(bounds, "__len__") and len(bounds) == 2
         low, high = bounds if bounds is not None and two else (-1.0, 1.0)
         keys["start"] = {"kind": "uniform", "low": low, "high": high}
     elif isinstance(start, Mapping):
         keys["start"] = dict(start)
     elif callable(start):
-        sampler, keys["start"] = start, {"kind": "sampler"}
+        sampler = start
+        keys["start"] = {"kind": "sampler"}
     else:
         try:
             vector = torch.as_tensor(start, dtype=torch.float64)
         except (TypeError, ValueError, RuntimeError) as error:
-            raise ConfigError(f"start={start!r} is no vector, function of a generator or mapping: {error}") from error
+            raise ConfigError(
+                f"start={start!r} is no vector, function of a generator or mapping: {error}"
+            ) from error
         if vector.ndim != 1 or not bool(torch.isfinite(vector).all()):
             raise ConfigError(
                 f"start has shape {tuple(vector.shape)}; give a finite vector (P,), a function or a mapping."
@@ -159,7 +186,9 @@ def _functions(what: str, given: Any) -> tuple[Function, ...]:
     found = tuple(given) if isinstance(given, tuple | list) else (given,)
     for fn in found:
         if not callable(fn):
-            raise ConfigError(f"{what} holds {fn!r}; it must be a function of x, or a list of such functions.")
+            raise ConfigError(
+                f"{what} holds {fn!r}; it must be a function of x, or a list of such functions."
+            )
     return found
 
 
@@ -174,27 +203,32 @@ def _override(key: str, value: Any) -> str:
 
 
 def run(*overrides: str, **keys: Any) -> pd.DataFrame:
-    """Run one job in this process and return its final rows, as `mobench ARGUMENTS` would: the same configuration, checks, folder.
+    """Run one job in this process and return its final rows, as `mobench ARGUMENTS` would: the same
+    configuration, checks, folder.
 
         run(problem="zdt2", algorithm="epo", preferences=10, seeds=[0, 1, 2], steps=200)
         run("algorithm.step_size=0.05", problem="zdt2")                the command line's own words
-        run(problem="zdt2", **{"algorithm.step_size": 0.05})           a key inside of a group, with a Python value
+        run(problem="zdt2", **{"algorithm.step_size": 0.05})
+            a key inside of a group, with a Python value
         run(problem=mobench.objectives(fn, dim=2), algorithm="mgda")   functions of one's own
 
-    A finished job is not run again but read (`rerun=True`: it is run again); a stopped one continues from its checkpoint. Rows lie
-    in outputs/runs, or $MOBENCH_OUTPUTS/runs. No working directory, signal handler, thread count or Hydra state is left changed.
+    A finished job is not run again but read (`rerun=True`: it is run again); a stopped one continues from its
+    checkpoint. Rows lie in outputs/runs, or $MOBENCH_OUTPUTS/runs. No working directory, signal handler,
+    thread count or Hydra state is left changed.
 
-    Threads may call it: their jobs run one after the other, with the rows that they have alone, since random streams, warnings and
-    Hydra's state belong to the whole process. Jobs beside each other need processes: a sweep with `hydra/launcher=joblib`.
+    Threads may call it: their jobs run one after the other, with the rows that they have alone, since random
+    streams, warnings and Hydra's state belong to the whole process. Jobs beside each other need processes: a
+    sweep with `hydra/launcher=joblib`.
 
     Args:
-        overrides: as on the command line, `hydra.searchpath=[file:///my/conf]` included, and `+experiment=NAME` of one's own if
-            it is one job; no sweeps, no artifacts, no flags.
+        overrides: as on the command line, `hydra.searchpath=[file:///my/conf]` included, and
+            `+experiment=NAME` of one's own if it is one job; no sweeps, no artifacts, no flags.
         keys: the same as Python values; None is null, arrays and tensors become lists.
 
     Returns:
-        The rows of final.csv, R * (number of output rules) of them: run, seed, preference_1.., f_1.., status, measures. Runs that
-        diverged are rows with that status. `mobench.load(rows)` has history, solutions, meta and config.
+        The rows of final.csv, R * (number of output rules) of them: run, seed, preference_1.., f_1.., status,
+        measures. Runs that diverged are rows with that status. `mobench.load(rows)` has history, solutions,
+        meta and config.
 
     Raises:
         ConfigError, PreferenceError: unknown key, choice or value; the message lists what there is.
@@ -239,14 +273,17 @@ def load(run: str | os.PathLike[str] | pd.DataFrame) -> Run:
     """A run that is on disk: `load(...).final`, `.history`, `.solutions`, `.meta`, `.config`, `.path`.
 
     Args:
-        run: a folder; or its name in outputs/runs (or among the rows that come with mobench); or the rows that `run` returned.
+        run: a folder; or its name in outputs/runs (or among the rows that come with mobench); or the rows
+            that `run` returned.
 
     Raises:
         StoreError: there is no such run; with the nearest names.
     """
     if isinstance(run, pd.DataFrame):
         if ATTRIBUTE not in run.attrs:
-            raise StoreError("These rows do not say where they come from; give the folder of the run, or its name.")
+            raise StoreError(
+                "These rows do not say where they come from; give the folder of the run, or its name."
+            )
         run = str(run.attrs[ATTRIBUTE])
     places = [root / "runs" for root in (outputs_root(), results_root())]
     for path in (Path(run), *(place / run for place in places)):
@@ -254,5 +291,6 @@ def load(run: str | os.PathLike[str] | pd.DataFrame) -> Run:
             return Run(JobFolder(path))
     known = sorted({p.name for place in places if place.is_dir() for p in place.iterdir()})
     raise StoreError(
-        f"There is no run {os.fspath(run)!r}: neither a folder nor a name in {places[0]}.{suggest(Path(run).name, known)}"
+        f"There is no run {os.fspath(run)!r}: neither a folder nor a name in "
+        f"{places[0]}.{suggest(Path(run).name, known)}"
     )

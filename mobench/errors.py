@@ -23,8 +23,10 @@ class CompatibilityError(MobenchError, TypeError):
 
 
 class SolverError(MobenchError):
-    """A linear system of a method is not the one it needs, so nothing of the batch can go on. (A run whose subproblem fails is no
-    error: it ends there, and its row says so.)"""
+    """A linear system of a method is not the one it needs, so nothing of the batch can go on.
+
+    (A run whose subproblem fails is no error: it ends there, and its row says so.)
+    """
 
 
 class StoreError(MobenchError):

@@ -1,4 +1,7 @@
-"""`mobench`: the command line in the test's own process. And official data, which only tests marked `data` see."""
+"""`mobench`: the command line in the test's own process.
+
+And official data, which only tests marked `data` see.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +39,11 @@ WANDB = ("WANDB_API_KEY", "WANDB_MODE", "WANDB_DIR", "WANDB_PROJECT", "WANDB_ENT
 FOREIGN = ("MOBENCH_", "WANDB_", "HYDRA_", "SLURM_", "SUBMITIT_")
 OURS = ("MOBENCH_SMOKE", "MOBENCH_REPRODUCED")  # tests/test_artifacts.py, tests/test_results_pages.py
 DATA = os.environ.get("MOBENCH_DATA", "")  # read before any fixture points it elsewhere
-# a list of fonts for all tests, made before the first: every new HOME would make it again, and a command that takes long to
-# make it says so on stderr. A folder for each user, since nobody may write in another's.
-FONTS = os.environ["MPLCONFIGDIR"] = str(Path(tempfile.gettempdir()) / f"mobench-tests-matplotlib-{os.getuid()}")
+# a list of fonts for all tests, made before the first: every new HOME would make it again, and a command that
+# takes long to make it says so on stderr. A folder for each user, since nobody may write in another's.
+FONTS = os.environ["MPLCONFIGDIR"] = str(
+    Path(tempfile.gettempdir()) / f"mobench-tests-matplotlib-{os.getuid()}"
+)
 importlib.import_module("matplotlib.font_manager")
 
 
@@ -47,7 +52,9 @@ importlib.import_module("matplotlib.font_manager")
 
 @cache
 def looked_for() -> dict[str, doctor.Line]:
-    """What `mobench.cli.doctor` says of each data set below the folder that MOBENCH_DATA named when pytest was started."""
+    """What `mobench.cli.doctor` says of each data set below the folder that MOBENCH_DATA named when pytest
+    was started.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MOBENCH_DATA", DATA)
         return {line.name: line for line in doctor.data()}
@@ -68,14 +75,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         sets = tuple(dict.fromkeys(name for mark in item.iter_markers("data") for name in mark.args))
         if not sets and item.get_closest_marker("data"):
-            raise pytest.UsageError(f"{item.nodeid}: @pytest.mark.data names the data sets that the test needs.")
+            raise pytest.UsageError(
+                f"{item.nodeid}: @pytest.mark.data names the data sets that the test needs."
+            )
         if sets and (reason := why_not(sets)):
             item.add_marker(pytest.mark.skip(reason=reason))
 
 
 @pytest.fixture(scope="session", autouse=True)
 def no_data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder without data, which MOBENCH_DATA names: a test does not depend on what is on the machine, nor on the shell."""
+    """A folder without data, which MOBENCH_DATA names: a test does not depend on what is on the machine,
+    nor on the shell.
+    """
     folder = tmp_path_factory.mktemp("without-data")
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith(FOREIGN) and name not in OURS]:
@@ -86,7 +97,9 @@ def no_data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(autouse=True)
 def data_folder(request: pytest.FixtureRequest, no_data: Path) -> Iterator[Path]:
-    """What MOBENCH_DATA names: for tests marked `data` what it named when pytest was started, for others the empty folder."""
+    """What MOBENCH_DATA names: for tests marked `data` what it named when pytest was started,
+    for others the empty folder.
+    """
     if request.node.get_closest_marker("data") is None:
         yield no_data
         return
@@ -97,8 +110,10 @@ def data_folder(request: pytest.FixtureRequest, no_data: Path) -> Iterator[Path]
 
 @pytest.fixture(autouse=True)
 def process_state() -> Iterator[None]:
-    """What one test leaves in the process is gone before the next: the exit code, which failures raise and nothing lowers,
-    and environment variables (W&B's, Hydra's), which commands set for processes that they start."""
+    """What one test leaves in the process is gone before the next: the exit code, which failures raise and
+    nothing lowers, and environment variables (W&B's, Hydra's), which commands set for processes that they
+    start.
+    """
     before = dict(os.environ)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(console, "exit_code", 0)
@@ -138,7 +153,9 @@ class Result:
         return self.job.final()
 
     def refused(self, *words: str, code: int = 2) -> None:
-        """One clear message with these words, the exit code, no traceback, and nothing that looks finished."""
+        """One clear message with these words, the exit code, no traceback,
+        and nothing that looks finished.
+        """
         assert self.code == code, (self.code, self.out, self.err)
         assert "Traceback" not in self.out + self.err
         assert self.err.count("mobench: error:") == 1, self.err
@@ -181,7 +198,8 @@ def in_process(root: Path, arguments: tuple[str, ...], patch: pytest.MonkeyPatch
     patch.setattr(console, "exit_code", 0)
     patch.setattr(wandb_log, "_said", False)
     application._raised.clear()
-    threads, terminate = torch.get_num_threads(), signal.getsignal(signal.SIGTERM)
+    threads = torch.get_num_threads()
+    terminate = signal.getsignal(signal.SIGTERM)
     GlobalHydra.instance().clear()
     try:
         entry.main()
@@ -198,7 +216,9 @@ Run = Callable[..., Result]
 
 
 @pytest.fixture
-def mobench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
+def mobench(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Run]:
     """`mobench("problem=zdt2", "steps=5")` runs that command and returns its Result."""
 
     def run(*arguments: str, root: Path | None = None) -> Result:

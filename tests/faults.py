@@ -1,7 +1,9 @@
-"""The fault campaign: `python -m tests.faults --kills 200` (make faults), and smaller pieces of it in the test suite.
+"""The fault campaign: `python -m tests.faults --kills 200` (make faults), and smaller pieces of it in the
+test suite.
 
-Processes that run jobs are killed (SIGKILL) at random moments, again and again, until every job is done. Then: no row of a job
-that had finished is lost, no folder is unreadable, and every job's rows are those of an undisturbed run, bit for bit.
+Processes that run jobs are killed (SIGKILL) at random moments, again and again, until every job is done.
+Then: no row of a job that had finished is lost, no folder is unreadable, and every job's rows are those of an
+undisturbed run, bit for bit.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ from tests.conftest import REPOSITORY, command, environment
 from tests.test_runner import composed, same_rows
 
 SMALL = ("preferences=3", "seeds=[0,1]", "checkpoint.seconds=0", "logger=local", "progress=false")
-# every algorithm, and every oracle and output rule that has a state of its own; steps for about a second of work
+# every algorithm, and every oracle and output rule that has a state of its own; steps for about a second of
+# work
 CASES: dict[str, tuple[str, ...]] = {
     "ls": ("algorithm=ls", "steps=3000"),
     "mgda": ("algorithm=mgda", "steps=1500"),
@@ -36,11 +39,21 @@ CASES: dict[str, tuple[str, ...]] = {
     "ferero": ("algorithm=ferero", "steps=800"),
     "ferero-pgd": ("algorithm=ferero", "algorithm.subproblem=pgd", "algorithm.inner_steps=20", "steps=300"),
     "ferero-sa": ("algorithm=ferero_sa", "steps=1500"),
-    "ferero-stochastic": ("algorithm=ferero_stochastic", "problem=least_squares", "oracle=minibatch", "steps=800"),
+    "ferero-stochastic": (
+        "algorithm=ferero_stochastic",
+        "problem=least_squares",
+        "oracle=minibatch",
+        "steps=800",
+    ),
     "tch": ("algorithm=tch", "steps=2000"),
     "stch": ("algorithm=stch", "steps=2000"),
     "omd-tch": ("algorithm=omd_tch", "algorithm.outputs=[mean,adaptive,last,adaptive_two_pass]", "steps=600"),
-    "omd-tch-eg": ("algorithm=omd_tch", "algorithm.mirror=eg", "algorithm.outputs=[mean,adaptive]", "steps=1000"),
+    "omd-tch-eg": (
+        "algorithm=omd_tch",
+        "algorithm.mirror=eg",
+        "algorithm.outputs=[mean,adaptive]",
+        "steps=1000",
+    ),
     "csmoo1": ("protocol=csmoo_synthetic", "algorithm=csmoo1", "steps=150"),
     "csmoo2": ("protocol=csmoo_synthetic", "algorithm=csmoo2", "steps=150"),
     "csmoo-basic": ("protocol=csmoo_synthetic", "algorithm=csmoo_basic", "steps=150"),
@@ -60,7 +73,13 @@ CASES: dict[str, tuple[str, ...]] = {
         "steps=500",
     ),
     "hyper-cleaning": ("protocol=mobl_hyper_cleaning", "algorithm=wc_mhgd", "scale=smoke", "steps=60"),
-    "few-shot": ("protocol=mobl_few_shot", "algorithm=mgda", "problem.episodes=named", "scale=smoke", "steps=10"),
+    "few-shot": (
+        "protocol=mobl_few_shot",
+        "algorithm=mgda",
+        "problem.episodes=named",
+        "scale=smoke",
+        "steps=10",
+    ),
     "networks": ("protocol=multi_mnist", "algorithm=ferero_public_code", "scale=smoke", "steps=60"),
     "fedavg": ("protocol=federated", "algorithm=ls", "scale=smoke", "steps=20"),
     "fedfv": ("protocol=federated", "algorithm=fedfv", "scale=smoke", "steps=20"),
@@ -159,10 +178,20 @@ def same(a: Path, b: Path, tally: Tally) -> None:
 
 
 def kill_jobs(
-    cases: Sequence[str], kills: int, root: Path, seed: int = 0, each: int = 8, say: Callable[[str], None] = print
+    cases: Sequence[str],
+    kills: int,
+    root: Path,
+    seed: int = 0,
+    each: int = 8,
+    say: Callable[[str], None] = print,
 ) -> Tally:
-    """Kill single jobs of these cases in turn until there were so many kills, at most `each` in one job, which then ends."""
-    rng, tally, began, round_ = random.Random(seed), Tally(), time.monotonic(), 0
+    """Kill single jobs of these cases in turn until there were so many kills, at most `each` in one job,
+    which then ends.
+    """
+    rng = random.Random(seed)
+    tally = Tally()
+    began = time.monotonic()
+    round_ = 0
     while tally.kills < kills:
         for name in cases:
             if tally.kills >= kills:
@@ -173,13 +202,16 @@ def kill_jobs(
             assert whole.status == "done", whole.error
             length = float(JobFolder(whole.folder).meta()["seconds_wall"])
             target = root / f"killed-{round_}"
-            folder, final = JobFolder(target / "runs" / whole.key), None
+            folder = JobFolder(target / "runs" / whole.key)
+            final = None
             here = 0
             for _ in range(each):
                 if tally.kills >= kills or folder.done:
                     break
-                if forked(lambda c=config, t=target: run_job(c, t), rng.uniform(0.0, 1.1 * length)):  # type: ignore[misc]
-                    tally.kills, here = tally.kills + 1, here + 1
+                pause = rng.uniform(0.0, 1.1 * length)
+                if forked(lambda c=config, t=target: run_job(c, t), pause):  # type: ignore[misc]
+                    tally.kills = tally.kills + 1
+                    here = here + 1
                 else:
                     tally.finished_before += 1
                 final = inspect(folder, final, tally)
@@ -208,7 +240,8 @@ def children(pid: int) -> list[int]:
             with contextlib.suppress(OSError):
                 fields = (entry / "stat").read_text().rpartition(")")[2].split()
                 parents.setdefault(int(fields[1]), []).append(int(entry.name))
-    found, stack = [], [pid]
+    found = []
+    stack = [pid]
     while stack:
         below = parents.get(stack.pop(), [])
         found += below
@@ -228,19 +261,30 @@ SWEEP = (
 def kill_sweeps(
     launcher: Sequence[str], kills: int, root: Path, seed: int = 0, say: Callable[[str], None] = print
 ) -> Tally:
-    """Kill random processes of a sweep, its own or a worker's, and give the same command again until it ends with 0."""
-    rng, tally, began = random.Random(seed), Tally(), time.monotonic()
+    """Kill random processes of a sweep, its own or a worker's,
+    and give the same command again until it ends with 0.
+    """
+    rng = random.Random(seed)
+    tally = Tally()
+    began = time.monotonic()
     line = ["-m", *SWEEP]
-    whole = subprocess.run(command(*line), env=environment(root / "whole"), capture_output=True, text=True, check=False)
+    whole = subprocess.run(
+        command(*line), env=environment(root / "whole"), capture_output=True, text=True, check=False
+    )
     assert whole.returncode == 0, whole.stderr
     while tally.kills < kills:
         target = root / f"killed-{tally.jobs}"
         code = 1
         finals: dict[str, bytes | None] = {}
         for attempt in range(30):
-            with (root / "sweep.log").open("w") as log:  # no pipe: workers that outlive their sweep would hold it open
+            # no pipe: workers that outlive their sweep would hold it open
+            with (root / "sweep.log").open("w") as log:
                 process = subprocess.Popen(
-                    command(*line, *launcher), env=environment(target), cwd=root, stdout=log, stderr=subprocess.STDOUT
+                    command(*line, *launcher),
+                    env=environment(target),
+                    cwd=root,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
                 )
             while process.poll() is None and attempt < 20 and tally.kills < kills:
                 time.sleep(rng.uniform(1.0, 8.0))
@@ -269,10 +313,15 @@ def kill_sweeps(
 
 @contextlib.contextmanager
 def slurm(base: Path) -> Iterator[dict[str, str]]:
-    """A Slurm of our own; the environment in which its commands find it. Raises RuntimeError with the reason if it cannot be."""
+    """A Slurm of our own; the environment in which its commands find it.
+
+    Raises RuntimeError with the reason if it cannot be.
+    """
     if os.getuid() != 0:
         raise RuntimeError("starting Slurm's daemons needs root")
-    missing = [name for name in ("slurmctld", "slurmd", "munged", "sbatch", "srun") if shutil.which(name) is None]
+    missing = [
+        name for name in ("slurmctld", "slurmd", "munged", "sbatch", "srun") if shutil.which(name) is None
+    ]
     if missing:
         raise RuntimeError(f"{', '.join(missing)} not found (Debian: slurm-wlm and munge)")
     scripts = REPOSITORY / "tests/slurm"
@@ -300,21 +349,33 @@ def disturb_slurm(
     seed: int = 0,
     say: Callable[[str], None] = print,
 ) -> Tally:
-    """A sweep on Slurm beside an undisturbed one without it. While it runs, at random: jobs get the signal before the end of
-    their time (they save, and go back into the queue), are killed (the sweep launches them again), or another partition takes
-    the node away (evictions)."""
-    rng, tally, began = random.Random(seed), Tally(), time.monotonic()
+    """A sweep on Slurm beside an undisturbed one without it.
+
+    While it runs, at random: jobs get the signal before the end of their time (they save, and go back into
+    the queue), are killed (the sweep launches them again), or another partition takes the node away
+    (evictions).
+    """
+    rng = random.Random(seed)
+    tally = Tally()
+    began = time.monotonic()
     line = ["-m", *line]
-    whole = subprocess.run(command(*line), env=environment(root / "whole"), capture_output=True, text=True, check=False)
+    whole = subprocess.run(
+        command(*line), env=environment(root / "whole"), capture_output=True, text=True, check=False
+    )
     assert whole.returncode == 0, whole.stderr
-    target, log = root / "slurm", root / "sweep.log"
+    target = root / "slurm"
+    log = root / "sweep.log"
     plan = ["kill"] * kills + ["signal"] * preemptions + ["evict"] * evictions
     rng.shuffle(plan)
     done_early: dict[str, bytes] = {}
     disturbed: dict[str, int] = {}
     with log.open("w") as out:
         process = subprocess.Popen(
-            command(*line, *ON_SLURM), env=environment(target, **env), cwd=root, stdout=out, stderr=subprocess.STDOUT
+            command(*line, *ON_SLURM),
+            env=environment(target, **env),
+            cwd=root,
+            stdout=out,
+            stderr=subprocess.STDOUT,
         )
         while process.poll() is None:
             time.sleep(rng.uniform(0.3, 2.0))
@@ -324,13 +385,16 @@ def disturb_slurm(
                     if done_early.setdefault(path.name, final) != final:
                         tally.faults.append(f"{path.name}: a finished row was lost")
             at_work = [
-                f for p in (target / "runs").glob("*") if (f := JobFolder(p)).held and f.status()["status"] == "running"
+                f
+                for p in (target / "runs").glob("*")
+                if (f := JobFolder(p)).held and f.status()["status"] == "running"
             ]
             if not plan or not at_work:
                 continue
             folder = rng.choice(at_work)
             now = folder.status()
-            # one that was disturbed may still be on its way out: it is left alone until another process has it
+            # one that was disturbed may still be on its way out: it is left alone until another process has
+            # it
             if not (folder.path / "checkpoint.pt").exists() or disturbed.get(folder.key) == now["pid"]:
                 continue
             what = plan[-1]
@@ -383,8 +447,12 @@ LAUNCHERS = {
 
 def main() -> int:
     """Run the campaign and write docs/reliability.md."""
-    parser = argparse.ArgumentParser(prog="python -m tests.faults", description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--kills", type=int, default=200, help="in all: four fifths in single jobs, the rest in sweeps")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.faults", description=(__doc__ or "").split("\n\n")[0]
+    )
+    parser.add_argument(
+        "--kills", type=int, default=200, help="in all: four fifths in single jobs, the rest in sweeps"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path, help="the page to write, such as docs/reliability.md")
     parser.add_argument("--each", type=int, default=8, help="kills of one job at most, before it ends")
@@ -397,11 +465,16 @@ def main() -> int:
         if given.only in (None, "jobs"):
             kills = given.kills if given.only else given.kills - 2 * swept
             rows.append(
-                ("single jobs, one process each", kill_jobs(list(CASES), kills, base / "jobs", given.seed, given.each))
+                (
+                    "single jobs, one process each",
+                    kill_jobs(list(CASES), kills, base / "jobs", given.seed, given.each),
+                )
             )
         for name, launcher in LAUNCHERS.items() if given.only in (None, "sweeps") else ():
             (base / name).mkdir()
-            rows.append((f"sweeps of 8 jobs with {name}", kill_sweeps(launcher, swept, base / name, given.seed)))
+            rows.append(
+                (f"sweeps of 8 jobs with {name}", kill_sweeps(launcher, swept, base / name, given.seed))
+            )
         if given.only in (None, "slurm"):
             (base / "slurm").mkdir()
             try:
@@ -430,20 +503,26 @@ def page(rows: Sequence[tuple[str, Tally]], kills: int, seed: int) -> str:
         "# Reliability",
         "",
         f"Written by `make faults` (`python -m tests.faults --kills {kills} --seed {seed}`); do not edit. "
-        f"Commit {str(where['git_sha'])[:10]}{' and changes' if where['git_dirty'] else ''}, {where['date'][:10]}.",
+        f"Commit {str(where['git_sha'])[:10]}{' and changes' if where['git_dirty'] else ''}, "
+        f"{where['date'][:10]}.",
         "",
-        "Processes are killed (SIGKILL) at random moments and started again with the same command until all is done. On Slurm, "
-        "jobs also get the signal that announces the end of their time (USR2) or lose the node to another partition, and go back "
-        "into the queue. Faults: a row of a finished job that is lost, a folder that cannot be read or continued, a job whose rows "
-        "(`final.csv`, `history.parquet`, solutions) are not those of an undisturbed run, bit for bit.",
+        "Processes are killed (SIGKILL) at random moments and started again with the same command until all "
+        "is done. On Slurm, jobs also get the signal that announces the end of their time (USR2) or lose the "
+        "node to another partition, and go back into the queue. Faults: a row of a finished job that is "
+        "lost, a folder that cannot be read or continued, a job whose rows (`final.csv`, `history.parquet`, "
+        "solutions) are not those of an undisturbed run, bit for bit.",
         "",
-        "| what | disturbances | with a checkpoint on disk | with a half-written file on disk | requeued by Slurm | "
-        "jobs compared | faults | minutes |",
+        "| what | disturbances | with a checkpoint on disk | with a half-written file on disk | requeued by "
+        "Slurm | jobs compared | faults | minutes |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for name, t in rows:
         on_disk = (
-            [t.resumed, t.writing] if name.startswith("single") else ["all", "–"] if "Slurm" in name else ["–", "–"]
+            [t.resumed, t.writing]
+            if name.startswith("single")
+            else ["all", "–"]
+            if "Slurm" in name
+            else ["–", "–"]
         )
         seen = [*on_disk, t.requeued if "Slurm" in name else "–"]
         numbers = [t.kills, *seen, t.jobs, len(t.faults), f"{t.seconds / 60:.1f}"]
@@ -452,9 +531,9 @@ def page(rows: Sequence[tuple[str, Tally]], kills: int, seed: int) -> str:
     lines += [
         f"Single jobs take turns through {len(CASES)} kinds: {', '.join(CASES)}.",
         "",
-        "`make test` does the same at small size, and more that a campaign cannot reach: full disks, read-only folders, truncated "
-        "files, a clock that jumps, two processes on one folder (`tests/test_runner.py`, `test_store.py`, `test_survival.py`, "
-        "`test_faults.py`, `test_slurm.py`).",
+        "`make test` does the same at small size, and more that a campaign cannot reach: full disks, "
+        "read-only folders, truncated files, a clock that jumps, two processes on one folder "
+        "(`tests/test_runner.py`, `test_store.py`, `test_survival.py`, `test_faults.py`, `test_slurm.py`).",
     ]
     return "\n".join(lines) + "\n"
 

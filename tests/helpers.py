@@ -41,7 +41,9 @@ def simulate(
     rules = {name: make_output(name) for name in outputs}
     state = loop.start(oracle, algorithm, rules, problem.initial(runs), runs, steps)
     xs = []
-    state = loop.advance(oracle, algorithm, rules, state, steps, lambda t, s, p: xs.append(s["theta"].clone()))
+    state = loop.advance(
+        oracle, algorithm, rules, state, steps, lambda t, s, p: xs.append(s["theta"].clone())
+    )
     x = torch.stack([*xs, state["theta"]], 1)
     f = torch.stack([problem.values(x[:, t]) for t in range(steps + 1)], 1)
     answers = {k: v.numpy() for k, v in loop.finals(rules, state).items()}

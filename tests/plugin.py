@@ -1,4 +1,6 @@
-"""A plug-in folder: one Python file and one YAML file for each problem and algorithm, outside the repository."""
+"""A plug-in folder: one Python file and one YAML file for each problem and algorithm,
+outside the repository.
+"""
 
 from __future__ import annotations
 

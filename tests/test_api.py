@@ -1,4 +1,6 @@
-"""`mobench.run`, `mobench.load`, `mobench.objectives`: the command line's jobs from Python, and problems of one's own."""
+"""`mobench.run`, `mobench.load`, `mobench.objectives`: the command line's jobs from Python,
+and problems of one's own.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,14 @@ def wells(a: float | torch.Tensor = 1.0) -> Callable[[torch.Tensor], torch.Tenso
     ("arguments", "overrides", "keys"),
     [
         (
-            ["problem=vlmop2", "algorithm=epo", "preferences=2", "seeds=[0,1]", "steps=2", "algorithm.step_size=0.05"],
+            [
+                "problem=vlmop2",
+                "algorithm=epo",
+                "preferences=2",
+                "seeds=[0,1]",
+                "steps=2",
+                "algorithm.step_size=0.05",
+            ],
             [],
             {
                 "problem": "vlmop2",
@@ -77,8 +86,15 @@ def wells(a: float | torch.Tensor = 1.0) -> Callable[[torch.Tensor], torch.Tenso
             },
         ),
         (
-            ["protocol=ferero_fig3", "algorithm=ls", "preferences.rays_deg=[30,60]", "steps=2", "dtype=float32",
-             "problem.start={kind:constant,value:0.3,low:null,high:null}", "record.evaluate=true"],
+            [
+                "protocol=ferero_fig3",
+                "algorithm=ls",
+                "preferences.rays_deg=[30,60]",
+                "steps=2",
+                "dtype=float32",
+                "problem.start={kind:constant,value:0.3,low:null,high:null}",
+                "record.evaluate=true",
+            ],
             ["protocol=ferero_fig3", "steps=2"],
             {
                 "algorithm": "ls",
@@ -89,7 +105,7 @@ def wells(a: float | torch.Tensor = 1.0) -> Callable[[torch.Tensor], torch.Tenso
             },
         ),
     ],
-)  # fmt: skip
+)
 def test_same_job_as_the_command_line(
     mobench: Run, outputs: Path, arguments: list[str], overrides: list[str], keys: dict[str, Any]
 ) -> None:
@@ -106,9 +122,12 @@ def test_same_job_as_the_command_line(
     assert compose.compose([*arguments, "logger=local"]) == folder.config()
 
 
-def test_finished_jobs_are_read_and_rerun_makes_them_again(outputs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_finished_jobs_are_read_and_rerun_makes_them_again(
+    outputs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     job: dict[str, Any] = {**QUIET, "problem": "zdt1", "preferences": 2, "steps": 3}
-    threads, here = torch.get_num_threads(), Path.cwd()
+    threads = torch.get_num_threads()
+    here = Path.cwd()
     torch.set_num_threads(2)
     try:
         first = run(**job)
@@ -119,7 +138,9 @@ def test_finished_jobs_are_read_and_rerun_makes_them_again(outputs: Path, capsys
     (folder,) = folders(outputs)
     folder.write_table("final.csv", first.assign(f_1=7.0))  # a mark that only reading can find
     assert set(run(**job)["f_1"]) == {7.0}
-    pd.testing.assert_frame_equal(run(**job, rerun=True).drop(columns="seconds"), first.drop(columns="seconds"))
+    pd.testing.assert_frame_equal(
+        run(**job, rerun=True).drop(columns="seconds"), first.drop(columns="seconds")
+    )
     assert capsys.readouterr().out == ""
 
 
@@ -251,7 +272,13 @@ def test_two_quadratics_end_on_the_segment() -> None:
     """MGDA from any start: x_2 = 0 and |x_1| <= 1, where a convex combination of the gradients is 0."""
     own = objectives(wells(), dim=3, bounds=(-4, 4), reference=(9, 9))
     rows = run(
-        **QUIET, problem=own, algorithm="mgda", preferences=1, seeds=[0, 1, 2], steps=60, **{"algorithm.step_size": 0.3}
+        **QUIET,
+        problem=own,
+        algorithm="mgda",
+        preferences=1,
+        seeds=[0, 1, 2],
+        steps=60,
+        **{"algorithm.step_size": 0.3},
     )
     x = mobench.load(rows).solutions["last"]
     assert x.shape == (3, 3)
@@ -259,7 +286,9 @@ def test_two_quadratics_end_on_the_segment() -> None:
     assert np.abs(x[:, 0]).max() <= 1 + 1e-6
     assert rows["stationarity"].max() < 1e-6
     assert len(set(x[:, 0])) == 3  # starts are keyed by the seed
-    np.testing.assert_allclose(rows[["f_1", "f_2"]], torch.func.vmap(wells())(torch.from_numpy(x)), atol=1e-14)
+    np.testing.assert_allclose(
+        rows[["f_1", "f_2"]], torch.func.vmap(wells())(torch.from_numpy(x)), atol=1e-14
+    )
     assert "0.5 * torch.stack" in mobench.load(rows).meta["functions"][0]
 
 
@@ -297,17 +326,23 @@ def test_alone_and_in_a_batch(algorithm: str) -> None:
     job: dict[str, Any] = {**QUIET, "problem": own, "algorithm": algorithm, "steps": 3}
     together = run(**job, seeds=[0, 5], **{"preferences.weights": weights})
     assert (together["status"] == "done").all()
-    (row,) = together[(together["seed"] == 5) & (abs(together["preference_1"] - 0.6) < 1e-9)].to_dict("records")
+    (row,) = together[(together["seed"] == 5) & (abs(together["preference_1"] - 0.6) < 1e-9)].to_dict(
+        "records"
+    )
     alone = run(**job, seeds=[5], **{"preferences.weights": weights[1:]})
     F = columns(together, "f_")
     np.testing.assert_allclose(alone[F].to_numpy()[0], [row[f] for f in F], rtol=1e-9)
     assert together["f_1"].nunique() == 4
     x = torch.from_numpy(mobench.load(together).solutions["last"])
-    np.testing.assert_allclose(together[F], torch.stack([x.square().sum(1), (x - 1.0).square().sum(1)], 1), rtol=1e-12)
+    np.testing.assert_allclose(
+        together[F], torch.stack([x.square().sum(1), (x - 1.0).square().sum(1)], 1), rtol=1e-12
+    )
 
 
 def test_a_stopped_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stopped after a checkpoint and called again, the rows are those of a run that was never stopped, bit for bit."""
+    """Stopped after a checkpoint and called again, the rows are those of a run that was never stopped,
+    bit for bit.
+    """
     job: dict[str, Any] = {
         **QUIET,
         "problem": objectives(wells(), dim=2),
@@ -316,8 +351,10 @@ def test_a_stopped_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
         "checkpoint.seconds": 0,
     }
     whole = mobench.load(run(**job, **{"algorithm.step_size": 0.1}))
-    history, solutions = whole.history, whole.solutions["last"]
-    save, steps = JobFolder.save_checkpoint, []
+    history = whole.history
+    solutions = whole.solutions["last"]
+    save = JobFolder.save_checkpoint
+    steps = []
 
     def stop(self: JobFolder, payload: dict[str, Any]) -> None:
         save(self, payload)
@@ -338,7 +375,10 @@ def test_a_stopped_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_job_of_own_objectives_follows_the_function(outputs: Path) -> None:
-    """Another constant, another captured tensor, another line: other jobs. The same function made again: the same job."""
+    """Another constant, another captured tensor, another line: other jobs.
+
+    The same function made again: the same job.
+    """
     shift = torch.zeros((), dtype=torch.float64)
 
     def moved(x: torch.Tensor) -> torch.Tensor:
@@ -357,7 +397,9 @@ def test_job_of_own_objectives_follows_the_function(outputs: Path) -> None:
     assert len(folders(outputs)) == 4
 
 
-def test_functions_that_cannot_be_hashed_always_run_anew(outputs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_functions_that_cannot_be_hashed_always_run_anew(
+    outputs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     numbers = (i for i in range(3))
 
     def f(x: torch.Tensor) -> torch.Tensor:
@@ -375,7 +417,9 @@ def test_functions_that_cannot_be_hashed_always_run_anew(outputs: Path, capsys: 
 def test_a_failed_solve_is_a_row_and_a_warning(outputs: Path) -> None:
     hard = {"protocol": "ferero_fig4_hard", "algorithm": "ferero", "seeds": [0], "steps": 20, **QUIET}
     for _ in range(2):  # also when the job is read
-        with pytest.warns(UserWarning, match=r"2 of 4 runs ended with a failed subproblem solve .*proved to have no"):
+        with pytest.warns(
+            UserWarning, match=r"2 of 4 runs ended with a failed subproblem solve .*proved to have no"
+        ):
             rows = run("algorithm.subproblem=exact", **hard)
         assert rows["status"].tolist() == ["done", "solver_failed", "solver_failed", "done"]
     assert len(folders(outputs)) == 1
@@ -412,16 +456,28 @@ def test_rows_of_own_objectives_are_no_job_for_others(mobench: Run, outputs: Pat
         (lambda x: x, {"dim": 2, "start": "here"}, "is no vector"),
         (lambda x: x, {"start": [[1.0]]}, r"start has shape \(1, 1\)"),
         (lambda x: x, {"dim": 2, "start": {"kind": "far"}}, "problem.start.kind='far'"),
-        (lambda x: x, {"dim": 2, "start": lambda rng: rng.normal(size=3)}, r"it must be a finite vector of shape \(2,\)"),
+        (
+            lambda x: x,
+            {"dim": 2, "start": lambda rng: rng.normal(size=3)},
+            r"it must be a finite vector of shape \(2,\)",
+        ),
         (lambda x: x, {"dim": 2, "bounds": (1, 0)}, "lower < upper"),
-        (lambda x: x, {"dim": 2, "bounds": ([0, 0], [1, 1])}, r"bounds=\(\[0, 0\], \[1, 1\]\) .* must be two numbers"),
+        (
+            lambda x: x,
+            {"dim": 2, "bounds": ([0, 0], [1, 1])},
+            r"bounds=\(\[0, 0\], \[1, 1\]\) .* must be two numbers",
+        ),
         (lambda x: x, {"dim": 2, "bounds": 1.0}, r"bounds=1.0 .* must be two numbers"),
         (lambda x: x, {"dim": "2"}, r"dim='2' .* must be a whole number"),
         (lambda x: x, {"dim": 2.5}, r"dim=2.5 .* must be a whole number"),
         (lambda x: x, {"dim": 2, "ideal": [0.0]}, "must have 2 entries"),
-        (lambda x: x, {"dim": 2, "constraints": lambda x: x.detach()}, "constraint function 1 .* cannot be differentiated"),
+        (
+            lambda x: x,
+            {"dim": 2, "constraints": lambda x: x.detach()},
+            "constraint function 1 .* cannot be differentiated",
+        ),
     ],
-)  # fmt: skip
+)
 def test_bad_functions(f: Any, options: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError) as refused:
         objectives(f, **options)
@@ -437,7 +493,8 @@ def test_arguments_that_a_method_lacks_are_named() -> None:
 
 
 def test_what_is_no_function() -> None:
-    for wrong in (3, [lambda x: x, None]):  # (the type checker of the tests would refuse them before `objectives` can)
+    # (the type checker of the tests would refuse them before `objectives` can)
+    for wrong in (3, [lambda x: x, None]):
         with pytest.raises(ConfigError, match=r"f holds (3|None); it must be a function of x"):
             api._functions("f", wrong)
 
@@ -503,14 +560,18 @@ def test_hash_is_of_content_and_of_a_process_of_its_own() -> None:
 
 
 def test_hash_looks_into_modules_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a function takes from a module of one's own counts, also through another module; the rest of it does not."""
+    """What a function takes from a module of one's own counts, also through another module;
+    the rest of it does not.
+    """
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     names = ("mobench_test_helper", "mobench_test_deeper")
     seen = []
     for power, unused in ((2, 1), (3, 1), (3, 2)):
         (tmp_path / f"{names[1]}.py").write_text(f"POWER = {power}\nUNUSED = {unused}\n")
-        (tmp_path / f"{names[0]}.py").write_text(f"import {names[1]}\ndef f(x):\n    return x ** {names[1]}.POWER\n")
+        (tmp_path / f"{names[0]}.py").write_text(
+            f"import {names[1]}\ndef f(x):\n    return x ** {names[1]}.POWER\n"
+        )
         for name in names:
             sys.modules.pop(name, None)
         importlib.invalidate_caches()

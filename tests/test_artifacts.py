@@ -30,7 +30,18 @@ from tests.conftest import REPOSITORY, Run, shell
 
 SCALES = ("smoke", "laptop", "paper")
 VERDICTS = {"reproduced", "partial", "not reproduced", "inconclusive", "check passed", "check failed"}
-FIELDS = {"id", "statement", "source", "published", "measured", "tolerance", "scale", "verdict", "reason", "timed"}
+FIELDS = {
+    "id",
+    "statement",
+    "source",
+    "published",
+    "measured",
+    "tolerance",
+    "scale",
+    "verdict",
+    "reason",
+    "timed",
+}
 FIG7 = ("+experiment=ferero/fig7", "logger=local")
 
 
@@ -52,9 +63,21 @@ def check_folder(folder: Path, scale: str) -> list[dict[str, Any]]:
             assert claim[text].strip(), (claim["id"], text)
     assert len({c["id"] for c in claims}) == len(claims)
     origin = json.loads((folder / "provenance.json").read_text())
-    assert {"command", "jobs", "runs", "git_sha", "versions", "date", "device", "seconds_jobs", "notes"} <= set(origin)
+    assert {
+        "command",
+        "jobs",
+        "runs",
+        "git_sha",
+        "versions",
+        "date",
+        "device",
+        "seconds_jobs",
+        "notes",
+    } <= set(origin)
     assert origin["command"].startswith("mobench +experiment=")
-    assert origin["depicts"] == ("data" if origin["id"] in ("ferero/pictures", "omd_tch/partitions") else None)
+    assert origin["depicts"] == (
+        "data" if origin["id"] in ("ferero/pictures", "omd_tch/partitions") else None
+    )
     if "figure.pdf" in names:
         check_fonts(folder / "figure.pdf")
         assert (folder / "figure.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
@@ -66,7 +89,9 @@ def check_folder(folder: Path, scale: str) -> list[dict[str, Any]]:
 
 
 def check_fonts(path: Path) -> None:
-    """Every font of a PDF is embedded, and none is of Type 3 (bitmaps and outlines that publishers refuse)."""
+    """Every font of a PDF is embedded, and none is of Type 3 (bitmaps and outlines that publishers
+    refuse).
+    """
     raw = path.read_bytes()
     assert raw.startswith(b"%PDF-")
     streams = [raw]
@@ -162,7 +187,9 @@ def test_values_narrow_the_jobs_and_withhold_verdicts(mobench: Run) -> None:
 @pytest.mark.parametrize("choice", ["algorithm=ls", "protocol=none", "algorithm=ferero"])
 def test_groups_that_jobs_fix_cannot_be_chosen(mobench: Run, choice: str) -> None:
     result = mobench(*FIG7, choice)
-    result.refused("The experiment fixes", "for its job 'scale_1'", f"{choice} cannot change it", "without +experiment")
+    result.refused(
+        "The experiment fixes", "for its job 'scale_1'", f"{choice} cannot change it", "without +experiment"
+    )
     assert result.folders == []
 
 
@@ -181,7 +208,9 @@ def test_drawing_that_raises_costs_no_other_artifact(mobench: Run, monkeypatch: 
 
 
 def test_several_processes_draw_the_same(mobench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Same files from this process and from fresh ones; a drawing that fails there ends with exit code 1 here."""
+    """Same files from this process and from fresh ones;
+    a drawing that fails there ends with exit code 1 here.
+    """
     names = ["ferero/table4", "omd_tch/fig1"]
     command = (f"+experiment={','.join(names)}", "scale=smoke", "logger=local")
     here = mobench(*command)
@@ -250,10 +279,14 @@ def test_timed_jobs_run_alone(mobench: Run, planner: Any, monkeypatch: pytest.Mo
 
 
 def test_jobs_know_their_neighbours(tmp_path: Path) -> None:
-    """joblib's workers live on from the jobs that ran beside each other to those that run alone; what they were told must not."""
+    """joblib's workers live on from the jobs that ran beside each other to those that run alone;
+    what they were told must not.
+    """
     pytest.importorskip("hydra_plugins.hydra_joblib_launcher", reason="needs hydra-joblib-launcher")
     two = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "logger=local", "progress=false")
-    done = shell(tmp_path / "outputs", "+experiment=ferero/fig7,mlm_cmoo/table1", "scale=smoke", *two, timeout=600)
+    done = shell(
+        tmp_path / "outputs", "+experiment=ferero/fig7,mlm_cmoo/table1", "scale=smoke", *two, timeout=600
+    )
     assert done.returncode == 0, done.stderr
     told: dict[bool, set[int]] = {True: set(), False: set()}
     for path in (tmp_path / "outputs").glob("runs/*/meta.json"):
@@ -261,8 +294,12 @@ def test_jobs_know_their_neighbours(tmp_path: Path) -> None:
     assert told == {True: {1}, False: {2}}
 
 
-def test_timed_jobs_are_read_where_all_were_kept(mobench: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows in outputs never count; rows that come with the project do, if they come all together and nothing else is there."""
+def test_timed_jobs_are_read_where_all_were_kept(
+    mobench: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows in outputs never count; rows that come with the project do,
+    if they come all together and nothing else is there.
+    """
     results = tmp_path / "results"
     for module in ("mobench.jobs.run", "mobench.cli.keep", "mobench.artifacts.freshness"):
         monkeypatch.setattr(f"{module}.results_root", lambda: results)
@@ -300,11 +337,13 @@ def test_timed_jobs_are_read_where_all_were_kept(mobench: Run, tmp_path: Path, m
     table.write_text(table.read_text().replace("MLM-CMOO", "another method"))
     assert "table comes out different" in str(keep_rows.fault("mlm_cmoo/table1", origin, *drawn_from))
 
-    monkeypatch.setattr("mobench.sweep.sweeper.JobsSweeper._launch", lambda self, jobs: [])  # what would be run is said
+    # what would be run is said
+    monkeypatch.setattr("mobench.sweep.sweeper.JobsSweeper._launch", lambda self, jobs: [])
     planned = "16 jobs, 0 finished before, 16 to run"
     assert mobench(*command, "rerun=true", root=tmp_path / "told").out.startswith(planned)
     (first.root / "artifacts/mlm_cmoo/table1/claims.json").unlink()  # else nothing has changed
-    assert mobench(*command, root=first.root).out.startswith(planned)  # rows of this machine are not mixed with those
+    # rows of this machine are not mixed with those
+    assert mobench(*command, root=first.root).out.startswith(planned)
     elsewhere = own.meta() | {"device": "another machine"}
     (results / "runs" / own.key / "meta.json").write_text(json.dumps(elsewhere))
     assert mobench(*command, root=tmp_path / "mixed").out.startswith(planned)
@@ -318,12 +357,14 @@ def test_timed_jobs_are_read_where_all_were_kept(mobench: Run, tmp_path: Path, m
 
 
 KEPT = REPOSITORY / "experiments/results"
-DRAWN = "MOBENCH_SMOKE"  # to save time: where `make reproduce SCALE=smoke` has drawn everything; it is looked at, not made again
+# to save time: where `make reproduce SCALE=smoke` has drawn everything; it is looked at, not made again
+DRAWN = "MOBENCH_SMOKE"
 # artifacts and claims that wait for a larger scale; of the other papers 11 and 50
 FEWEST = {"mlm_cmoo": (5, 10), "cross": (6, 1)}
 
 
-# tables that no job measures: notation, settings, what is proved of methods, what clients hold, pictures, simulations
+# tables that no job measures: notation, settings, what is proved of methods, what clients hold, pictures,
+# simulations
 GIVEN = {
     *(f"ferero/{t}" for t in ("pictures", "table4", "table6", "table7", "table8", "table10")),
     *("mobl/table1", "mobl/table2", "omd_tch/partitions", "omd_tch/bounds"),
@@ -362,7 +403,8 @@ def lost_runs_are_said(root: Path, known: list[str]) -> None:
         seen.add(drawing.__code__)
         keys = read(root / "artifacts" / id)["provenance"]["jobs"]
         places = {
-            key: next(p for p in (root, KEPT) if (p / "runs" / key).exists()) / "runs" / key for key in keys.values()
+            key: next(p for p in (root, KEPT) if (p / "runs" / key).exists()) / "runs" / key
+            for key in keys.values()
         }
         a = Artifact(id, id, "smoke", {name: JobRows(JobFolder(places[key])) for name, key in keys.items()})
         drawing(a)
@@ -383,8 +425,11 @@ def lost_runs_are_said(root: Path, known: list[str]) -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("paper", sorted({id.split("/")[0] for id in choices("experiment")}))
 def test_every_artifact_at_smoke_scale(paper: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`+experiment=<paper>/all scale=smoke` draws everything in seconds; what needs the scale says so, and lost runs are."""
-    root, announced = tmp_path / "outputs", None
+    """`+experiment=<paper>/all scale=smoke` draws everything in seconds; what needs the scale says so,
+    and lost runs are.
+    """
+    root = tmp_path / "outputs"
+    announced = None
     if DRAWN in os.environ:
         root = Path(os.environ[DRAWN])
     else:
@@ -494,7 +539,9 @@ SAID: dict[str, Any] = {"published": "1", "measured": "2", "tolerance": "0.1"}
         ("smoke", "MNIST", "a few steps"),
     ],
 )
-def test_other_data_or_a_smaller_scale_never_judge_a_paper(scale: str, data: str, why: str, holds: Any) -> None:
+def test_other_data_or_a_smaller_scale_never_judge_a_paper(
+    scale: str, data: str, why: str, holds: Any
+) -> None:
     a = Artifact("x/y", "t", scale, {"job": rows(data)}, paper=MNIST)
     a.claim("id", "s", "Fig", holds=holds, **SAID)
     assert a.claims[0].verdict == "inconclusive"
@@ -503,16 +550,27 @@ def test_other_data_or_a_smaller_scale_never_judge_a_paper(scale: str, data: str
 
 
 @pytest.mark.parametrize(
-    ("holds", "verdict"), [(True, "partial"), ("partial", "partial"), (False, "not reproduced"), (None, "inconclusive")]
+    ("holds", "verdict"),
+    [(True, "partial"), ("partial", "partial"), (False, "not reproduced"), (None, "inconclusive")],
 )
 def test_fewer_seeds_than_the_paper_s_are_partial_at_best(holds: Any, verdict: str) -> None:
     """Also where `seeds=` on the command line chose them; any other override decides nothing."""
     for changed in ([], ["seeds=[0,1,2]"]):
         a = Artifact("x/y", "t", "paper", {"job": rows("MNIST", 3)}, paper=MNIST, changed=changed)
-        a.claim("id", "s", "Fig", holds=holds, interval="mean 2.0, 95 % interval [1.5, 2.5]", reason="Why.", **SAID)
+        a.claim(
+            "id",
+            "s",
+            "Fig",
+            holds=holds,
+            interval="mean 2.0, 95 % interval [1.5, 2.5]",
+            reason="Why.",
+            **SAID,
+        )
         assert a.claims[0].verdict == verdict
         assert a.claims[0].reason == "3 of the paper's 10 seeds: mean 2.0, 95 % interval [1.5, 2.5]. Why."
-    a = Artifact("x/y", "t", "paper", {"job": rows("MNIST", 3)}, paper=MNIST, changed=["seeds=[0,1,2]", "steps=5"])
+    a = Artifact(
+        "x/y", "t", "paper", {"job": rows("MNIST", 3)}, paper=MNIST, changed=["seeds=[0,1,2]", "steps=5"]
+    )
     a.claim("id", "s", "Fig", holds=holds, **SAID)
     assert a.claims[0].verdict == "inconclusive"
     assert "steps=5" in a.claims[0].reason

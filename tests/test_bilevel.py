@@ -1,6 +1,7 @@
-"""Bilevel problems, hypergradient oracles and their methods: against tests/reference/bilevel.py (NumPy loops written from the
-specification without sight of the package), closed forms, automatic differentiation and CVXPY. Numbers in brackets: the
-property of the specification."""
+"""Bilevel problems, hypergradient oracles and their methods: against tests/reference/bilevel.py (NumPy loops
+written from the specification without sight of the package), closed forms, automatic differentiation and
+CVXPY. Numbers in brackets: the property of the specification.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +31,9 @@ from mobench.problems import VLMOP2, BilevelQuadratic, HyperCleaning
 from tests.benchmarks.bilevel import plain_loop
 from tests.reference import bilevel as reference
 
-S, P, Q = 5, 8, 6
+S = 5
+P = 8
+Q = 6
 R_1 = [0.8, 0.05, 0.05, 0.05, 0.05]
 R_3 = [0.05, 0.05, 0.8, 0.05, 0.05]
 UNIFORM = [0.2] * 5
@@ -50,7 +53,8 @@ def trained(
 ) -> tuple[Tensor, dict[str, Any], list[Any]]:
     """Iterates (steps + 1, R, P), the last state, and the algorithm's states before each step."""
     state = loop.start(oracle, algorithm, {}, theta, runs, steps)
-    path, states = [], []
+    path = []
+    states = []
 
     def observe(t: int, now: dict[str, Any], point: Any) -> None:
         path.append(now["theta"].clone())
@@ -76,9 +80,11 @@ def two(quadratic: BilevelQuadratic) -> tuple[Runs, Tensor]:
 
 def test_closed_forms_are_those_of_automatic_differentiation(quadratic: BilevelQuadratic) -> None:
     rng = torch.Generator().manual_seed(0)
-    x, y = torch.randn(3, P, generator=rng).double(), torch.randn(3, 1, Q, generator=rng).double()
+    x = torch.randn(3, P, generator=rng).double()
+    y = torch.randn(3, 1, Q, generator=rng).double()
     v = torch.randn(3, S, Q, generator=rng).double()
-    closed, graph = quadratic.view(x), GraphView(x, quadratic.f, quadratic.g)
+    closed = quadratic.view(x)
+    graph = GraphView(x, quadratic.f, quadratic.g)
     torch.testing.assert_close(closed.lower(y), graph.lower(y))
     torch.testing.assert_close(closed.lower_gradient(y), graph.lower_gradient(y))
     torch.testing.assert_close(closed.lower_hvp(y, v), graph.lower_hvp(y, v))
@@ -101,8 +107,12 @@ def test_exact_values_and_cg_in_q_steps_are_the_closed_form(
     point = oracle.at(x, oracle.init(x), 0)
     exact = Exact(quadratic, runs).at(x, {}, 0)
     for r in range(len(runs)):
-        np.testing.assert_allclose(point.jacobian()[r], plain.hypergradients(x[r].numpy()), rtol=1e-10, atol=1e-10)
-        np.testing.assert_allclose(exact.jacobian()[r], plain.hypergradients(x[r].numpy()), rtol=1e-10, atol=1e-10)
+        np.testing.assert_allclose(
+            point.jacobian()[r], plain.hypergradients(x[r].numpy()), rtol=1e-10, atol=1e-10
+        )
+        np.testing.assert_allclose(
+            exact.jacobian()[r], plain.hypergradients(x[r].numpy()), rtol=1e-10, atol=1e-10
+        )
         np.testing.assert_allclose(oracle.exact(x)[r], plain.phi(x[r].numpy()), rtol=1e-12)
 
 
@@ -112,7 +122,8 @@ def test_hypergradients_agree_with_finite_differences_of_phi(
     """[1]"""
     runs, x = two
     oracle = Hypergradient(quadratic, runs, method="cg", cg_steps=Q, inner_steps=400, inner_step=0.4)
-    rows, h = oracle.at(x, oracle.init(x), 0).jacobian(), 1e-5
+    rows = oracle.at(x, oracle.init(x), 0).jacobian()
+    h = 1e-5
     for p in range(P):
         e = torch.zeros(P, dtype=torch.float64)
         e[p] = h
@@ -133,18 +144,24 @@ def test_itd_is_the_derivative_of_the_inner_steps(
     for _ in range(D):
         y = y - 0.4 * torch.func.grad(lambda y_: quadratic.g(leaf, y_).sum())(y)
     F = quadratic.f(leaf, y)
-    unrolled = torch.stack([torch.autograd.grad(F[:, s].sum(), leaf, retain_graph=True)[0] for s in range(S)], dim=1)
+    unrolled = torch.stack(
+        [torch.autograd.grad(F[:, s].sum(), leaf, retain_graph=True)[0] for s in range(S)], dim=1
+    )
     torch.testing.assert_close(rows, unrolled, rtol=1e-11, atol=1e-11)
     plain = numpy_of(quadratic)
     for r in range(len(runs)):
         ys = plain.inner(x[r].numpy(), np.zeros(Q), 0.4, D)
-        np.testing.assert_allclose(rows[r], plain.itd_hypergradients(x[r].numpy(), ys, 0.4), rtol=1e-11, atol=1e-11)
+        np.testing.assert_allclose(
+            rows[r], plain.itd_hypergradients(x[r].numpy(), ys, 0.4), rtol=1e-11, atol=1e-11
+        )
 
 
 def test_itd_error_falls_as_the_bound_says(quadratic: BilevelQuadratic, two: tuple[Runs, Tensor]) -> None:
     """[1] Error <= C (1 - alpha mu)^D from an inner loop that has converged."""
     runs, x = two
-    plain, alpha, errors = numpy_of(quadratic), 0.4, []
+    plain = numpy_of(quadratic)
+    alpha = 0.4
+    errors = []
     exact = np.stack([plain.hypergradients(x[r].numpy()) for r in range(len(runs))])
     for D in (4, 8, 16, 32, 64):
         oracle = Hypergradient(quadratic, runs, inner_steps=D, inner_step=alpha)
@@ -213,11 +230,15 @@ def test_a_lower_level_that_is_not_convex_is_a_failed_solve() -> None:
 
 
 @pytest.mark.parametrize("terms", [0, 1, 3, 30])
-def test_neumann_series_is_its_polynomial(quadratic: BilevelQuadratic, two: tuple[Runs, Tensor], terms: int) -> None:
+def test_neumann_series_is_its_polynomial(
+    quadratic: BilevelQuadratic, two: tuple[Runs, Tensor], terms: int
+) -> None:
     """[3] With full batches: v = eta sum_{i <= Q} (I - eta H)^i v0."""
     runs, x = two
     plain = numpy_of(quadratic)
-    oracle = Hypergradient(quadratic, runs, method="neumann", neumann_steps=terms, inner_steps=3, inner_step=0.4)
+    oracle = Hypergradient(
+        quadratic, runs, method="neumann", neumann_steps=terms, inner_steps=3, inner_step=0.4
+    )
     rows = oracle.at(x, oracle.init(x), 0).jacobian()
     for r in range(len(runs)):
         y = plain.inner(x[r].numpy(), np.zeros(Q), 0.4, 3)[-1]
@@ -246,13 +267,17 @@ def test_weights_are_those_of_enumeration_and_cvxpy(u: float, scale: float) -> N
     """[4] [6] [7]"""
     rng = np.random.default_rng(1)
     for trial in range(12):
-        J = scale * rng.standard_normal((S, 10)) + (2.0 * scale * rng.standard_normal(10) if trial % 2 else 0.0)
-        phi, r = rng.uniform(0.1, 3.0, S), rng.dirichlet(np.ones(S)) + 1e-3
+        J = scale * rng.standard_normal((S, 10)) + (
+            2.0 * scale * rng.standard_normal(10) if trial % 2 else 0.0
+        )
+        phi = rng.uniform(0.1, 3.0, S)
+        r = rng.dirichlet(np.ones(S)) + 1e-3
         if trial % 3 == 0:
             r = np.array([0.01, 0.01, 0.96, 0.01, 0.01])
         r /= r.sum()
         state = {"r": torch.from_numpy(r)[None], "lam": torch.zeros(1, S)}
-        F, G = torch.from_numpy(phi)[None], torch.from_numpy(J @ J.T)[None]
+        F = torch.from_numpy(phi)[None]
+        G = torch.from_numpy(J @ J.T)[None]
         w, state, info = WCMHGD(trade_off=u).weights(F, G, state, 0)
         lam = state["lam"][0].numpy()
         assert info.fail is not None
@@ -280,10 +305,13 @@ def test_weights_are_those_of_enumeration_and_cvxpy(u: float, scale: float) -> N
 
 
 def test_weights_in_the_limits() -> None:
-    """[4] u = 0 with uniform r is min-norm, two objectives have a closed form, large u picks the largest r_s phi_s; [5]."""
+    """[4] u = 0 with uniform r is min-norm, two objectives have a closed form,
+    large u picks the largest r_s phi_s; [5].
+    """
     rng = np.random.default_rng(2)
     J = torch.from_numpy(rng.standard_normal((1, S, 9)))
-    F, r = torch.from_numpy(rng.uniform(0.5, 2.0, (1, S))), torch.full((1, S), 0.2, dtype=torch.float64)
+    F = torch.from_numpy(rng.uniform(0.5, 2.0, (1, S)))
+    r = torch.full((1, S), 0.2, dtype=torch.float64)
     G = J @ J.mT
     state = {"r": r, "lam": r}
     w = WCMHGD(trade_off=0.0).weights(F, G, state, 0)[0]
@@ -295,7 +323,8 @@ def test_weights_in_the_limits() -> None:
     T = torch.linalg.qr(torch.from_numpy(rng.standard_normal((9, 9))))[0]
     a, b = (WCMHGD(trade_off=1.0).weights(F, X @ X.mT, state, 0)[0] for X in (J, J @ T))
     torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-11)
-    g1, g2 = J[0, 0] * 0.7, J[0, 1] * 0.3
+    g1 = J[0, 0] * 0.7
+    g2 = J[0, 1] * 0.3
     lam = float(((g2 - g1) @ g2 / (g2 - g1).square().sum()).clamp(0, 1))
     pair = {"r": torch.tensor([[0.7, 0.3]], dtype=torch.float64), "lam": r[:, :2]}
     w = WCMHGD(trade_off=0.0).weights(F[:, :2], G[:, :2, :2], pair, 0)[0][0]
@@ -305,7 +334,8 @@ def test_weights_in_the_limits() -> None:
 def test_small_trade_offs_descend_all(quadratic: BilevelQuadratic, two: tuple[Runs, Tensor]) -> None:
     """[6] Lemma 5.4 for small u, [8] with u = 0 and small steps every phi_s is nonincreasing."""
     runs, x = two
-    oracle, algorithm = Exact(quadratic, runs), WCMHGD(trade_off=0.0, step_size=0.01)
+    oracle = Exact(quadratic, runs)
+    algorithm = WCMHGD(trade_off=0.0, step_size=0.01)
     path, _, _ = trained(oracle, algorithm, x, runs, 200)
     phi = torch.stack([quadratic.values(theta) for theta in path])
     assert float((phi[1:] - phi[:-1]).max()) <= 1e-12
@@ -313,18 +343,23 @@ def test_small_trade_offs_descend_all(quadratic: BilevelQuadratic, two: tuple[Ru
     for u in (1e-4, 1e-3, 1e-2, 0.1, 1.0):
         state = {"r": runs.weights, "lam": runs.weights}
         w, state, _ = WCMHGD(trade_off=u).weights(point.F, point.gramian("f"), state, 0)
-        lam, r, d = state["lam"], runs.weights, torch.einsum("rs,rsp->rp", w, point.jacobian("f"))
+        lam = state["lam"]
+        r = runs.weights
+        d = torch.einsum("rs,rsp->rp", w, point.jacobian("f"))
         size = d.square().sum(1, keepdim=True)
         excess = (lam * r * point.F).sum(1, keepdim=True) - r * point.F
         small = (u * excess <= size).all(1)
-        left, right = size, 2 * r.amax(1, keepdim=True) * torch.einsum("rsp,rp->rs", point.jacobian("f"), d)
+        left = size
+        right = 2 * r.amax(1, keepdim=True) * torch.einsum("rsp,rp->rs", point.jacobian("f"), d)
         assert bool(((left <= right + 1e-8).all(1) | ~small).all())
 
 
 def test_a_zero_of_the_weighted_direction_is_pareto_stationary() -> None:
     """[9] RMR lambda = 0 makes r * lambda, renormalised, a certificate."""
     J = np.zeros((3, 4))
-    J[0], J[1], J[2] = [1, 0, 0, 0], [-2, 0, 0, 0], [0, 1, 0, 0]
+    J[0] = [1, 0, 0, 0]
+    J[1] = [-2, 0, 0, 0]
+    J[2] = [0, 1, 0, 0]
     r = np.array([0.2, 0.5, 0.3])
     lam = reference.wc_weights(J, np.ones(3), r, 0.0)
     w = r * lam / (r * lam).sum()
@@ -343,7 +378,14 @@ def test_wc_mhgd_follows_the_reference(
 ) -> None:
     runs, x = two
     oracle = Hypergradient(
-        quadratic, runs, inner_steps=8, inner_step=0.4, warm_start=warm, method=method, cg_steps=4, neumann_steps=5
+        quadratic,
+        runs,
+        inner_steps=8,
+        inner_step=0.4,
+        warm_start=warm,
+        method=method,
+        cg_steps=4,
+        neumann_steps=5,
     )
     path, state, _ = trained(oracle, WCMHGD(trade_off=0.5), x, runs, 40)
     for run in range(len(runs)):
@@ -431,8 +473,9 @@ def test_forum_follows_the_reference(
 ) -> None:
     """Each of 60 steps from the reference's own state to 1e-9, and the first 20 one after the other.
 
-    Not the whole path: both solve every program to 1e-15, but nu divides by |grad q|^2, small near the lower level's solution, and
-    such a step stretches a difference of 1e-16 by up to 1e10 (measured: two processors differ by 6e-7 after 31 steps).
+    Not the whole path: both solve every program to 1e-15, but nu divides by |grad q|^2, small near the lower
+    level's solution, and such a step stretches a difference of 1e-16 by up to 1e10 (measured: two processors
+    differ by 6e-7 after 31 steps).
     """
     monkeypatch.setattr("mobench.algorithms.forum.SMALL", 0.0)
     runs, x = two
@@ -443,13 +486,23 @@ def test_forum_follows_the_reference(
     assert int(state["fail"].sum()) == 0
     wanted = [
         reference.forum(
-            numpy_of(quadratic), x[run].numpy(), np.zeros(Q), 60, 8, alpha=0.05, beta=0.05, variant=variant, eps=0.0
+            numpy_of(quadratic),
+            x[run].numpy(),
+            np.zeros(Q),
+            60,
+            8,
+            alpha=0.05,
+            beta=0.05,
+            variant=variant,
+            eps=0.0,
         )
         for run in range(len(x))
     ]
     for run in range(len(x)):
         np.testing.assert_allclose(path[:, run], wanted[run].w[:21], rtol=1e-6, atol=1e-7)
-    w, lam = (torch.from_numpy(np.stack(found, 1)) for found in ([a.w for a in wanted], [a.lambdas for a in wanted]))
+    w, lam = (
+        torch.from_numpy(np.stack(found, 1)) for found in ([a.w for a in wanted], [a.lambdas for a in wanted])
+    )
     for k in range(60):
         known = {"lam": lam[k - 1] if k else states[0]["lam"], "nu": states[0]["nu"]}
         before = loop.start(oracle, algorithm, {}, w[k], runs, 60) | {"t": k, "alg": known}
@@ -462,7 +515,9 @@ def test_forum_follows_the_reference(
 def test_forum_lowers_the_gap_as_it_promises_and_is_mgda_without_one(
     quadratic: BilevelQuadratic, two: tuple[Runs, Tensor]
 ) -> None:
-    """[13] <grad q, dir> <= -rho |grad q|^2 where nu > 0; a lower level that is constant leaves MGDA on (x, y)."""
+    """[13] <grad q, dir> <= -rho |grad q|^2 where nu > 0;
+    a lower level that is constant leaves MGDA on (x, y).
+    """
     runs, x = two
     oracle = ValueGap(quadratic, runs, inner_steps=8, inner_step=0.05)
     theta = torch.cat([x, torch.randn(len(x), Q, generator=torch.Generator().manual_seed(1)).double()], dim=1)
@@ -484,7 +539,9 @@ def test_forum_lowers_the_gap_as_it_promises_and_is_mgda_without_one(
     lam = MGDA().weights(torch.ones(3, S), G[:, :S, :S], {}, 0)[0]
     G[:, S, S] = 1e-8
     for solve in (exact_weights, official_weights):
-        found = solve(G, torch.full((3, S), 2.0, dtype=torch.float64), torch.full((3,), 2.0, dtype=torch.float64))
+        found = solve(
+            G, torch.full((3, S), 2.0, dtype=torch.float64), torch.full((3,), 2.0, dtype=torch.float64)
+        )
         torch.testing.assert_close(found.x, lam, rtol=1e-5, atol=1e-6)
 
 
@@ -492,23 +549,33 @@ def test_forum_with_several_rho_in_a_batch(quadratic: BilevelQuadratic, two: tup
     runs, x = two
     theta = torch.cat([x, torch.zeros(len(x), Q, dtype=torch.float64)], dim=1)
     rho = torch.tensor([0.5, 2.0, 0.5, 2.0], dtype=torch.float64).unsqueeze(1)
-    ends = trained(ValueGap(quadratic, runs), FORUM(step_size=0.05).stacked({"rho": rho}), theta, runs, 10)[1]["theta"]
+    algorithm = FORUM(step_size=0.05).stacked({"rho": rho})
+    ends = trained(ValueGap(quadratic, runs), algorithm, theta, runs, 10)[1]["theta"]
     for r in range(4):
         some = runs.take([r])
-        alone = trained(ValueGap(quadratic, some), FORUM(step_size=0.05, rho=float(rho[r])), theta[r : r + 1], some, 10)
+        alone = trained(
+            ValueGap(quadratic, some), FORUM(step_size=0.05, rho=float(rho[r])), theta[r : r + 1], some, 10
+        )
         torch.testing.assert_close(ends[r : r + 1], alone[1]["theta"], rtol=1e-10, atol=1e-10)
 
 
 def test_forum_programs_against_enumeration() -> None:
     from mobench.algorithms.forum import exact_weights, official_weights
 
-    rng, kinks = np.random.default_rng(3), 0
+    rng = np.random.default_rng(3)
+    kinks = 0
     for trial in range(40):
-        J, q = rng.standard_normal((3, 6)), rng.standard_normal(6) * 10.0 ** rng.uniform(-1, 1)
+        J = rng.standard_normal((3, 6))
+        q = rng.standard_normal(6) * 10.0 ** rng.uniform(-1, 1)
         rho = float(10.0 ** rng.uniform(-1.5, 0.3))
-        if trial == 0:  # grad F = (lambda, 2 lambda - 1), pi'lambda = rho - lambda: the kink lies between both slopes
-            rho, q, J = 0.42, np.eye(6)[0], np.zeros((3, 6))
-            J[0, :2], J[1, :2], J[2, :2] = (1, 1), (0, -1), (0, -9)
+        # grad F = (lambda, 2 lambda - 1), pi'lambda = rho - lambda: the kink lies between both slopes
+        if trial == 0:
+            rho = 0.42
+            q = np.eye(6)[0]
+            J = np.zeros((3, 6))
+            J[0, :2] = (1, 1)
+            J[1, :2] = (0, -1)
+            J[2, :2] = (0, -9)
         elif trial % 2:
             J += 3.0 * q / np.linalg.norm(q) * rng.uniform(0, 1)
         every = torch.from_numpy(np.vstack([J, q]))[None]
@@ -521,10 +588,17 @@ def test_forum_programs_against_enumeration() -> None:
             assert not bool(found.failed.any())
 
             def value(
-                lam: np.ndarray, variant: str = variant, J: Any = J, q: Any = q, rho: float = rho, pi: Any = pi
+                lam: np.ndarray,
+                variant: str = variant,
+                J: Any = J,
+                q: Any = q,
+                rho: float = rho,
+                pi: Any = pi,
             ) -> float:
                 nu = max(float(pi[0].numpy() @ lam), 0.0)
-                return float(np.square(lam @ J + nu * q).sum() - (2 if variant == "exact" else 1) * nu * rho * q @ q)
+                return float(
+                    np.square(lam @ J + nu * q).sum() - (2 if variant == "exact" else 1) * nu * rho * q @ q
+                )
 
             assert value(found.x[0].numpy()) <= value(lam) + 1e-8 * (1 + abs(value(lam)))
             kinks += variant == "official" and abs(float(pi[0].numpy() @ found.x[0].numpy())) < 1e-9
@@ -540,7 +614,16 @@ def test_moco_follows_the_reference(quadratic: BilevelQuadratic, two: tuple[Runs
     path, _, _ = trained(oracle, MoCo(weight_step=0.1, step_size=0.1), x, runs, 60)
     for run in range(2):
         wanted = reference.moco(
-            numpy_of(quadratic), x[run].numpy(), np.zeros(Q), 60, alpha=0.4, beta=0.1, eta=0.5, Q=3, b0=0.5, gamma0=0.1
+            numpy_of(quadratic),
+            x[run].numpy(),
+            np.zeros(Q),
+            60,
+            alpha=0.4,
+            beta=0.1,
+            eta=0.5,
+            Q=3,
+            b0=0.5,
+            gamma0=0.1,
         )
         np.testing.assert_allclose(path[:, run], wanted.x[:61], rtol=1e-8, atol=1e-8)
 
@@ -548,14 +631,18 @@ def test_moco_follows_the_reference(quadratic: BilevelQuadratic, two: tuple[Runs
 def test_moco_with_exact_weights_is_mgda() -> None:
     """[13] b = 1 leaves the sample; many weight steps on it end at the min-norm weights."""
     J = torch.randn(2, S, 9, generator=torch.Generator().manual_seed(5)).double()
-    G, F = J @ J.mT, torch.ones(2, S)
-    method, state = MoCo(weight_step=0.05, weight_decay=0.0), {"lam": torch.full((2, S), 0.2, dtype=torch.float64)}
+    G = J @ J.mT
+    F = torch.ones(2, S)
+    method = MoCo(weight_step=0.05, weight_decay=0.0)
+    state = {"lam": torch.full((2, S), 0.2, dtype=torch.float64)}
     for t in range(4000):
         w, state, _ = method.weights(F, G, state, t)
     torch.testing.assert_close(w, MGDA().weights(F, G, {}, 0)[0], rtol=1e-5, atol=1e-6)
 
 
-def test_a_run_is_the_same_alone_and_in_a_batch(quadratic: BilevelQuadratic, two: tuple[Runs, Tensor]) -> None:
+def test_a_run_is_the_same_alone_and_in_a_batch(
+    quadratic: BilevelQuadratic, two: tuple[Runs, Tensor]
+) -> None:
     runs, x = two
     for method in ("cg", "itd", "neumann"):
         oracle = Hypergradient(quadratic, runs, inner_steps=6, inner_step=0.4, method=method)
@@ -570,11 +657,14 @@ def test_a_run_is_the_same_alone_and_in_a_batch(quadratic: BilevelQuadratic, two
 
 @pytest.fixture(scope="module")
 def cleaning() -> HyperCleaning:
-    return HyperCleaning(train_size=40, validation_size=30, test_size=20, rates=(0.0, 0.3, 0.6), shrink=7, reg=0.1)
+    return HyperCleaning(
+        train_size=40, validation_size=30, test_size=20, rates=(0.0, 0.3, 0.6), shrink=7, reg=0.1
+    )
 
 
 def plain_cleaning(problem: HyperCleaning, seed: int) -> reference.HyperCleaning:
-    base, own = problem.images, problem.labels_of(seed)
+    base = problem.images
+    own = problem.labels_of(seed)
 
     def pixels(index: Tensor) -> np.ndarray:
         x = base.train[index].double() / 255.0
@@ -593,23 +683,31 @@ def matrices(y: Tensor, d: int) -> np.ndarray:
 
 
 def test_cleaning_agrees_with_the_reference(cleaning: HyperCleaning) -> None:
-    """[14] Values, gradients, Hessian products and cross products, for two seeds in one batch, full and on a batch."""
+    """[14] Values, gradients, Hessian products and cross products, for two seeds in one batch,
+    full and on a batch.
+    """
     runs = runs_of([0.2, 0.3, 0.5], [0.5, 0.3, 0.2], seeds=(0, 4))
     bound = cleaning.bind(runs)
-    d, rng = cleaning.pixels, torch.Generator().manual_seed(0)
+    d = cleaning.pixels
+    rng = torch.Generator().manual_seed(0)
     x = torch.randn(4, cleaning.dim, generator=rng).double()
     y, v = (torch.randn(4, 3, cleaning.lower_dim, generator=rng).double() for _ in range(2))
     batch = torch.randint(0, 40, (2, 9), generator=rng)[torch.tensor([0, 1, 0, 1])]
     for index in (None, batch):
         view = bound.view(x, index)
         F, slopes = view.upper(y)
-        gradient, product = view.lower_gradient(y), view.lower_hvp(y, v)
+        gradient = view.lower_gradient(y)
+        product = view.lower_hvp(y, v)
         for run in range(4):
             plain = plain_cleaning(cleaning, int(runs.seeds[run]))
-            W, V, some = matrices(y[run], d), matrices(v[run], d), None if index is None else index[run].numpy()
+            W = matrices(y[run], d)
+            V = matrices(v[run], d)
+            some = None if index is None else index[run].numpy()
             close = {"rtol": 1e-10, "atol": 1e-12}
             np.testing.assert_allclose(view.lower(y)[run], plain.lower(x[run].numpy(), W, some), **close)
-            np.testing.assert_allclose(matrices(gradient[run], d), plain.lower_grad(x[run].numpy(), W, some), **close)
+            np.testing.assert_allclose(
+                matrices(gradient[run], d), plain.lower_grad(x[run].numpy(), W, some), **close
+            )
             np.testing.assert_allclose(F[run], plain.upper(W), **close)
             np.testing.assert_allclose(matrices(slopes[run], d), plain.upper_grad(W), **close)
             for s in range(3):
@@ -623,7 +721,9 @@ def test_cleaning_agrees_with_the_reference(cleaning: HyperCleaning) -> None:
 def test_cleaning_agrees_with_automatic_differentiation(cleaning: HyperCleaning) -> None:
     """[14] [15]"""
     runs = runs_of([0.2, 0.3, 0.5])
-    bound, own, d = cleaning.bind(runs), cleaning.labels_of(0), cleaning.pixels
+    bound = cleaning.bind(runs)
+    own = cleaning.labels_of(0)
+    d = cleaning.pixels
     (_, sets), *_ = bound.groups(torch.zeros(1, dtype=torch.float64))
 
     def g(x: Tensor, y: Tensor) -> Tensor:
@@ -638,7 +738,8 @@ def test_cleaning_agrees_with_automatic_differentiation(cleaning: HyperCleaning)
     rng = torch.Generator().manual_seed(1)
     x = torch.randn(1, 40, generator=rng).double()
     y, v = (torch.randn(1, 3, 10 * d, generator=rng).double() for _ in range(2))
-    closed, graph = bound.view(x), GraphView(x, f, g)
+    closed = bound.view(x)
+    graph = GraphView(x, f, g)
     for name in ("lower", "lower_gradient", "lower_x"):
         torch.testing.assert_close(getattr(closed, name)(y), getattr(graph, name)(y))
     torch.testing.assert_close(closed.lower_hvp(y, v), graph.lower_hvp(y, v))
@@ -661,12 +762,16 @@ def test_cleaning_series_on_batches_is_the_reference(cleaning: HyperCleaning) ->
     x[1] = x[0]
     point = oracle.at(x, oracle.init(x), 5)
     assert torch.equal(point.jacobian()[0], point.jacobian()[1])
-    plain, d = plain_cleaning(cleaning, 0), cleaning.pixels
+    plain = plain_cleaning(cleaning, 0)
+    d = cleaning.pixels
     batches = list(oracle._draw("lower", 5, 28)[0].view(4, 7).numpy())
     W = plain.inner(x[0].numpy(), np.zeros((3, d, 10)), 0.1, 4, batches)[-1]
     np.testing.assert_allclose(matrices(point.y[0], d), W, rtol=1e-10, atol=1e-12)
     assert oracle.sizes is not None
-    chosen = [oracle._draw(f"neumann{i}", 5, size)[0].numpy() for i, size in zip((3, 2, 1), oracle.sizes, strict=True)]
+    chosen = [
+        oracle._draw(f"neumann{i}", 5, size)[0].numpy()
+        for i, size in zip((3, 2, 1), oracle.sizes, strict=True)
+    ]
     wanted = plain.neumann(x[0].numpy(), W, 0.5, 3, chosen)
     np.testing.assert_allclose(point.jacobian()[0], wanted, rtol=1e-9, atol=1e-12)
 
@@ -686,7 +791,9 @@ def test_cleaning_is_the_plain_loop_of_the_benchmark(cleaning: HyperCleaning) ->
 
 @pytest.mark.parametrize("chosen", [[0, 1, 2, 3, 4, 5], [1, 0, 3, 4], [4, 1, 5], [0, 1, 2, 5, 4]])
 def test_cleaning_runs_may_lie_in_any_order(cleaning: HyperCleaning, chosen: list[int]) -> None:
-    """Runs of a seed at equal distances are read by slices, others by indices: the rows are those of each run alone."""
+    """Runs of a seed at equal distances are read by slices, others by indices:
+    the rows are those of each run alone.
+    """
     runs = runs_of([0.2, 0.3, 0.5], [0.5, 0.3, 0.2], [0.1, 0.1, 0.8], seeds=(0, 4))
     options: dict[str, Any] = {"inner_steps": 4, "lower_batch": 15, "method": "neumann", "neumann_batch": 5}
     x = torch.randn(6, 40, generator=torch.Generator().manual_seed(5)).double()
@@ -702,7 +809,9 @@ def test_cleaning_hypergradient_is_the_slope_of_phi(cleaning: HyperCleaning) -> 
     runs = runs_of([0.2, 0.3, 0.5])
     oracle = Hypergradient(cleaning, runs, method="cg", cg_steps=300, inner_steps=1)
     x = torch.randn(1, 40, generator=torch.Generator().manual_seed(3)).double()
-    rows = oracle.at(x, {"y": oracle.solve(x), "v": torch.zeros(1, 3, cleaning.lower_dim).double()}, 0).jacobian()
+    rows = oracle.at(
+        x, {"y": oracle.solve(x), "v": torch.zeros(1, 3, cleaning.lower_dim).double()}, 0
+    ).jacobian()
     for j in (0, 7, 39):
         e = torch.zeros(40, dtype=torch.float64)
         e[j] = 1e-4
@@ -711,7 +820,9 @@ def test_cleaning_hypergradient_is_the_slope_of_phi(cleaning: HyperCleaning) -> 
 
 
 def test_labels_are_wrong_where_they_should_be() -> None:
-    """[14] lambda = 0 gives all weights 1/2; shares within 3 sigma; a wrong label differs; nested masks grow."""
+    """[14] lambda = 0 gives all weights 1/2; shares within 3 sigma; a wrong label differs;
+    nested masks grow.
+    """
     problem = HyperCleaning(train_size=1000, validation_size=400, shrink=7)
     assert float(torch.sigmoid(problem.initial(runs_of(UNIFORM))).min()) == 0.5
     own = problem.labels_of(0)
@@ -740,13 +851,16 @@ def test_cleaning_columns_and_newton(cleaning: HyperCleaning) -> None:
     torch.testing.assert_close(single.double(), y, rtol=1e-3, atol=1e-4)
 
 
-def test_a_lower_level_that_is_not_solved_is_said_and_nothing_else_is_lost(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_lower_level_that_is_not_solved_is_said_and_nothing_else_is_lost(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     class Flat(BilevelQuadratic):
         """g without a minimum for runs with x_1 > 0; no closed form."""
 
         def g(self, x: Tensor, y: Tensor) -> Tensor:
             return (
-                super().g(x, y) * torch.where(x[:, :1] > 0, 0.0, 1.0) + torch.where(x[:, :1] > 0, 1.0, 0.0) * y[..., 0]
+                super().g(x, y) * torch.where(x[:, :1] > 0, 0.0, 1.0)
+                + torch.where(x[:, :1] > 0, 1.0, 0.0) * y[..., 0]
             )
 
         def view(self, x: Tensor, batch: Tensor | None = None) -> Any:
@@ -755,9 +869,11 @@ def test_a_lower_level_that_is_not_solved_is_said_and_nothing_else_is_lost(capsy
         def solve(self, x: Tensor) -> Tensor:
             return newton(self.view(x), x.new_zeros(len(x), 1, Q))
 
-    problem, runs = Flat(), runs_of(UNIFORM, UNIFORM)
+    problem = Flat()
+    runs = runs_of(UNIFORM, UNIFORM)
     x = problem.initial(runs)
-    x[0, 0], x[1, 0] = 1.0, -1.0
+    x[0, 0] = 1.0
+    x[1, 0] = -1.0
     oracle = Hypergradient(problem, runs)
     values = oracle.exact(x)
     assert bool(values[0].isnan().all())
@@ -768,13 +884,17 @@ def test_a_lower_level_that_is_not_solved_is_said_and_nothing_else_is_lost(capsy
 
 def test_the_example_of_contributing_is_a_problem() -> None:
     text = (Path(__file__).parent.parent / "CONTRIBUTING.md").read_text()
-    found = re.search(r"```python\n(@dataclass\(frozen=True, kw_only=True\)\nclass Ridge.*?)```", text, re.DOTALL)
+    found = re.search(
+        r"```python\n(@dataclass\(frozen=True, kw_only=True\)\nclass Ridge.*?)```", text, re.DOTALL
+    )
     assert found is not None
     rng = torch.Generator().manual_seed(0)
-    A, b = torch.randn(3, 5, 4, generator=rng).double(), torch.randn(3, 5, generator=rng).double()
+    A = torch.randn(3, 5, 4, generator=rng).double()
+    b = torch.randn(3, 5, generator=rng).double()
     names: dict[str, Any] = {"dataclass": dataclass, "Bilevel": Bilevel, "torch": torch, "A": A, "b": b}
     exec(found.group(1), names)
-    problem, runs = names["Ridge"](), runs_of([0.6, 0.2, 0.2], seeds=(0, 1))
+    problem = names["Ridge"]()
+    runs = runs_of([0.6, 0.2, 0.2], seeds=(0, 1))
     x = problem.initial(runs)
     oracle = Hypergradient(problem, runs, method="cg", inner_step=0.005, inner_steps=2000)
     rows = oracle.at(x, oracle.init(x), 0).jacobian().squeeze(2)
@@ -786,11 +906,13 @@ def test_the_example_of_contributing_is_a_problem() -> None:
 
 
 def test_refusals() -> None:
-    quadratic, runs = BilevelQuadratic(), runs_of(UNIFORM)
+    quadratic = BilevelQuadratic()
+    runs = runs_of(UNIFORM)
     with pytest.raises(CompatibilityError, match="no lower level"):
         Hypergradient(VLMOP2(), Runs.product(torch.tensor([[0.5, 0.5]]).double(), [0]))
     with pytest.raises(
-        CompatibilityError, match=r"does not solve the lower level of HyperCleaning. Choose oracle=hypergradient"
+        CompatibilityError,
+        match=r"does not solve the lower level of HyperCleaning. Choose oracle=hypergradient",
     ):
         Exact(HyperCleaning(shrink=7), runs)
     cases: list[tuple[dict[str, Any], str]] = [

@@ -1,4 +1,6 @@
-"""Criteria of the bilevel paper's claims: that they can fail, and what they say of flat effects, two readings and rates."""
+"""Criteria of the bilevel paper's claims: that they can fail, and what they say of flat effects,
+two readings and rates.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,13 @@ def few_shot(own: float, others: float, seeds: int = 3, step: float = 0.0, prefe
     lines = []
     for task in range(S):
         for seed in range(seeds):
-            line: dict[str, Any] = {"run": len(lines), "step": 1, "seed": seed, "output": "last", "status": "done"}
+            line: dict[str, Any] = {
+                "run": len(lines),
+                "step": 1,
+                "seed": seed,
+                "output": "last",
+                "status": "done",
+            }
             for s in range(S):
                 value = (own if s == task else others) + step * seed
                 line |= {
@@ -113,24 +121,30 @@ def claims_of(id: str, jobs: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_preferences_that_change_nothing_are_not_reproduced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At 100 % everywhere nothing is best of all, further, or larger; before, all of it passed on 100.0 = 100.0."""
+    """At 100 % everywhere nothing is best of all, further, or larger; before,
+    all of it passed on 100.0 = 100.0.
+    """
     monkeypatch.setattr(Artifact, "figure", lambda self, figure: mobl.st.plt.close(figure))
     flat = few_shot(100.0, 100.0)
     found = claims_of("mobl/fig1", {"pref": flat, "extreme": flat})
-    assert {id: found[id].verdict for id in ("preferred-training", "extreme-training", "loss", "covered")} == {
+    assert {
+        id: found[id].verdict for id in ("preferred-training", "extreme-training", "loss", "covered")
+    } == {
         "preferred-training": "not reproduced",
         "extreme-training": "not reproduced",
         "loss": "check failed",
         "covered": "not reproduced",
     }
     found = claims_of("mobl/fig5", {"pref": flat})
-    assert found["nearly-best-training"].verdict == "partial"  # nearly the highest, but there is nothing to see
+    # nearly the highest, but there is nothing to see
+    assert found["nearly-best-training"].verdict == "partial"
     assert "shows nothing" in found["nearly-best-training"].reason
 
 
 def test_preferences_that_work_are_reproduced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Artifact, "figure", lambda self, figure: mobl.st.plt.close(figure))
-    clear, further = few_shot(90.0, 70.0, step=0.5), few_shot(92.0, 40.0, step=0.5, preferred=0.96)
+    clear = few_shot(90.0, 70.0, step=0.5)
+    further = few_shot(92.0, 40.0, step=0.5, preferred=0.96)
     found = claims_of("mobl/fig1", {"pref": clear, "extreme": further})
     assert {c.verdict for c in found.values()} <= {"reproduced", "check passed"}
     assert all(c.reason == "" for c in found.values())
@@ -164,7 +178,9 @@ def test_a_winner_that_carries_over_from_training_to_test() -> None:
 def test_running_means_of_steps_that_are_not_all_recorded() -> None:
     """Exact where a column is linear between records, whatever the gaps."""
     at = np.array([0, 1, 2, 3, 7, 12, 20])
-    rows = pd.DataFrame({"run": 0, "step": at, "direction_square": 5.0 + 2.0 * at, "min_norm_square": 1.0 + 3.0 * at})
+    rows = pd.DataFrame(
+        {"run": 0, "step": at, "direction_square": 5.0 + 2.0 * at, "min_norm_square": 1.0 + 3.0 * at}
+    )
     job: Any = SimpleNamespace(history=rows)
     steps, means = mobl.running_mean(job, "direction_square")
     every = 5.0 + 2.0 * np.arange(1, 21)  # of step k in row k + 1
@@ -183,17 +199,23 @@ def test_slopes() -> None:
 
 
 def test_exact_squares_are_those_of_the_directions() -> None:
-    """|sum_s r_s lambda_s grad phi_s(x_k)|^2 from columns is that of the exact hypergradients at each step."""
+    """|sum_s r_s lambda_s grad phi_s(x_k)|^2 from columns is that of the exact hypergradients at each
+    step.
+    """
     problem = BilevelQuadratic(gram=True)
     runs = Runs.product(torch.tensor([[0.4, 0.15, 0.15, 0.15, 0.15]], dtype=torch.float64), (0, 1))
     x = problem.initial(runs)
     oracle = Hypergradient(problem, runs, inner_steps=4, inner_step=0.4)
     algorithm = WCMHGD(step_size=0.3, trade_off=1.0, trade_off_decay=1.0)
-    lines, points, weights = [], [], []
+    lines = []
+    points = []
+    weights = []
 
     def observe(t: int, now: dict[str, Any], point: Any) -> None:
         theta = now["theta"]
-        columns = problem.columns_at(theta, problem.solve(theta)) | algorithm.report(theta.new_zeros(2, S), now["alg"])
+        columns = problem.columns_at(theta, problem.solve(theta)) | algorithm.report(
+            theta.new_zeros(2, S), now["alg"]
+        )
         points.append(Exact(problem, runs).at(theta, {}, 0).jacobian())
         weights.append(now["alg"]["lam"])
         lines.extend({"run": r, "step": t, **{k: float(v[r]) for k, v in columns.items()}} for r in range(2))
@@ -219,7 +241,8 @@ def test_exact_squares_are_those_of_the_directions() -> None:
 def test_terms_of_the_lower_level_have_the_mean_of_the_whole() -> None:
     problem = BilevelQuadratic(samples=40, noise=0.9)
     rng = torch.Generator().manual_seed(0)
-    x, y = torch.randn(3, 8, generator=rng).double(), torch.randn(3, 1, 6, generator=rng).double()
+    x = torch.randn(3, 8, generator=rng).double()
+    y = torch.randn(3, 1, 6, generator=rng).double()
     v = torch.randn(3, S, 6, generator=rng).double()
     whole = problem.view(x)
     every = problem.view(x, torch.arange(40).expand(3, 40))
@@ -235,7 +258,8 @@ def test_terms_of_the_lower_level_have_the_mean_of_the_whole() -> None:
 
     def g(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         c = problem.constants()
-        bend, linear = 1 + a[batch].mean(1), (x @ c.B.mT + c.c + z[batch].mean(1)).unsqueeze(1)
+        bend = 1 + a[batch].mean(1)
+        linear = (x @ c.B.mT + c.c + z[batch].mean(1)).unsqueeze(1)
         return 0.5 * bend.unsqueeze(1) * ((y @ c.A) * y).sum(-1) - (y * linear).sum(-1)
 
     graph = GraphView(x, problem.f, g)
@@ -270,8 +294,9 @@ KEPT = {
 
 
 def test_both_readings_of_figure_12_from_kept_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The paper's scale on MNIST: WC-MHGD beats MoCo where the step alone is rescaled, where MoCo's weights are 1/S; not where
-    the Gram matrix is rescaled, too."""
+    """The paper's scale on MNIST: WC-MHGD beats MoCo where the step alone is rescaled, where MoCo's weights
+    are 1/S; not where the Gram matrix is rescaled, too.
+    """
     monkeypatch.setattr(Artifact, "figure", lambda self, figure: mobl.st.plt.close(figure))
     jobs = {name: JobRows(JobFolder(results_root() / "runs" / key)) for name, key in KEPT.items()}
     a = Artifact("mobl/fig12", "", "paper", jobs, paper=Paper(data=("MNIST",), seeds=5))
@@ -290,7 +315,8 @@ def test_the_gram_matrix_times_a_factor_is_u_over_it() -> None:
     """What the second reading rests on: c^2 times the Gram matrix gives the weights of u / c^2."""
     rng = torch.Generator().manual_seed(1)
     J = torch.randn(4, S, 7, generator=rng).double()
-    F, r = torch.rand(4, S, generator=rng).double() + 0.5, torch.full((4, S), 0.2, dtype=torch.float64)
+    F = torch.rand(4, S, generator=rng).double() + 0.5
+    r = torch.full((4, S), 0.2, dtype=torch.float64)
     G = J @ J.mT
     state = {"r": r, "lam": r}
     for u, c in ((10.0, 3.0), (1.0, 0.2)):

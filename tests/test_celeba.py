@@ -1,4 +1,6 @@
-"""Attributes of pictures: the official layout of CelebA, made small, the generated stand-in, both networks and whole jobs."""
+"""Attributes of pictures: the official layout of CelebA, made small, the generated stand-in,
+both networks and whole jobs.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,8 @@ def picture(k: int) -> np.ndarray:
     """218 x 178 colours of their own; other colours in the rows that are cut off."""
     y, x = np.mgrid[0:218, 0:178]
     out = np.stack([(y + 11 * k) % 256, (x + 31 * k) % 256, (x + y) // 2], 2).astype(np.uint8)
-    out[:20], out[198:] = 255, 0
+    out[:20] = 255
+    out[198:] = 0
     return out
 
 
@@ -90,7 +93,7 @@ def again() -> None:
     source._faces.cache_clear()
 
 
-# --- the official layout ---------------------------------------------------------------------------------------------
+# --- the official layout ------------------------------------------------------------------------------------
 
 
 def test_a_folder_in_the_official_layout(folder: Path) -> None:
@@ -140,7 +143,8 @@ def test_limits_take_the_first_and_need_no_others(folder: Path) -> None:
 
 def test_decoded_pictures_are_kept_elsewhere(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = faces("celeba", folder)
-    digest, shown = first.digest, first.pictures("train").clone()
+    digest = first.digest
+    shown = first.pictures("train").clone()
     kept = sorted(path.suffix for path in (folder.parent / "cache").iterdir())
     assert kept == [".json", ".json", ".npy", ".npy"]
     calls: list[Path] = []
@@ -215,28 +219,63 @@ def swap(k: int, old: str, new: str) -> Callable[[list[str]], list[str]]:
     return change
 
 
-LIST, PARTITION, IMAGES = source.LIST, source.PARTITION, "img_align_celeba"
+LIST = source.LIST
+PARTITION = source.PARTITION
+IMAGES = "img_align_celeba"
 BROKEN: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no list": (lambda r: (r / "celeba" / LIST).unlink(), f"data=celeba needs {LIST} in .*non-commercial"),
     "no images": (lambda r: (r / "celeba" / IMAGES).rename(r / "x"), f"data=celeba needs {IMAGES}/ in"),
-    "no count": (edit(LIST, lambda x: x[1:]), f"{LIST}, line 1: found '5_o_Clock.*expected the number of images"),
-    "other names": (edit(LIST, swap(1, "Bald", "Bold")), "line 2: found 40 names.*name 5 is 'Bold' instead of 'Bald'"),
-    "39 names": (edit(LIST, swap(1, "Young", "")), "line 2: found 39 names of attributes; expected CelebA's 40"),
+    "no count": (
+        edit(LIST, lambda x: x[1:]),
+        f"{LIST}, line 1: found '5_o_Clock.*expected the number of images",
+    ),
+    "other names": (
+        edit(LIST, swap(1, "Bald", "Bold")),
+        "line 2: found 40 names.*name 5 is 'Bold' instead of 'Bald'",
+    ),
+    "39 names": (
+        edit(LIST, swap(1, "Young", "")),
+        "line 2: found 39 names of attributes; expected CelebA's 40",
+    ),
     "a row too few": (edit(LIST, lambda x: x[:-1]), f"{LIST} has 11 images, its first line says 12"),
-    "a short row": (edit(LIST, lambda x: [*x[:4], x[4][:-2], *x[5:]]), r"line 5: 000003\.jpg has 39 values, expected 40"),
+    "a short row": (
+        edit(LIST, lambda x: [*x[:4], x[4][:-2], *x[5:]]),
+        r"line 5: 000003\.jpg has 39 values, expected 40",
+    ),
     "zeros": (edit(LIST, swap(4, "-1", "0")), r"line 5: 000003\.jpg has the value '0', expected 1 or -1"),
     "twice": (edit(LIST, swap(4, "000003", "000002")), r"line 5: 000002\.jpg comes a second time"),
-    "no image": (edit(LIST, swap(4, "000003.jpg", "../a.jpg")), r"line 5: found '\.\./a\.jpg', expected the name"),
-    "empty list": (lambda r: (r / "celeba" / LIST).write_text(""), f"{LIST}, line 1: found '', expected the number"),
+    "no image": (
+        edit(LIST, swap(4, "000003.jpg", "../a.jpg")),
+        r"line 5: found '\.\./a\.jpg', expected the name",
+    ),
+    "empty list": (
+        lambda r: (r / "celeba" / LIST).write_text(""),
+        f"{LIST}, line 1: found '', expected the number",
+    ),
     "no text": (lambda r: (r / "celeba" / LIST).write_bytes(b"\xff\xfe"), "could not be read as text"),
-    "part 3": (edit(PARTITION, swap(2, "jpg 0", "jpg 3")), f"{PARTITION}, line 3: found '000003.jpg 3', expected FILE"),
+    "part 3": (
+        edit(PARTITION, swap(2, "jpg 0", "jpg 3")),
+        f"{PARTITION}, line 3: found '000003.jpg 3', expected FILE",
+    ),
     "part without a number": (edit(PARTITION, swap(2, "jpg 0", "jpg")), f"{PARTITION}, line 3"),
-    "unknown image": (edit(PARTITION, swap(2, "000003", "000099")), "line 3: '000099.jpg' is not in list_attr"),
+    "unknown image": (
+        edit(PARTITION, swap(2, "000003", "000099")),
+        "line 3: '000099.jpg' is not in list_attr",
+    ),
     "image twice": (edit(PARTITION, swap(2, "000003", "000002")), "line 3: 000002.jpg comes a second time"),
-    "image without part": (edit(PARTITION, lambda x: x[:-1]), "lacks 1 images of list_attr.*the first 000012.jpg"),
-    "no test image": (edit(PARTITION, lambda x: [a.replace(" 2", " 1") for a in x]), r"has no test image \(2\)"),
-    "image lost": (lambda r: (r / "celeba" / IMAGES / "000002.jpg").unlink(), "lacks 1 of the 10 images.*000002.jpg"),
-}  # fmt: skip
+    "image without part": (
+        edit(PARTITION, lambda x: x[:-1]),
+        "lacks 1 images of list_attr.*the first 000012.jpg",
+    ),
+    "no test image": (
+        edit(PARTITION, lambda x: [a.replace(" 2", " 1") for a in x]),
+        r"has no test image \(2\)",
+    ),
+    "image lost": (
+        lambda r: (r / "celeba" / IMAGES / "000002.jpg").unlink(),
+        "lacks 1 of the 10 images.*000002.jpg",
+    ),
+}
 
 
 @pytest.mark.parametrize("case", list(BROKEN))
@@ -274,7 +313,7 @@ def test_png_is_no_jpeg(folder: Path) -> None:
         faces("celeba", folder).pictures("train")
 
 
-# --- the stand-in ----------------------------------------------------------------------------------------------------
+# --- the stand-in -------------------------------------------------------------------------------------------
 
 
 def test_the_stand_in() -> None:
@@ -287,7 +326,9 @@ def test_the_stand_in() -> None:
     assert data.pictures("test").shape == (500, 3, 16, 16)
     labels = torch.cat([data.train_labels, data.test_labels]).double()
     rates = labels.mean(0).sort().values
-    torch.testing.assert_close(rates, torch.logspace(np.log10(0.05), np.log10(0.6), 40, dtype=F64), rtol=0, atol=5e-4)
+    torch.testing.assert_close(
+        rates, torch.logspace(np.log10(0.05), np.log10(0.6), 40, dtype=F64), rtol=0, atol=5e-4
+    )
     away = np.corrcoef(labels.T.numpy()) - np.eye(40)
     assert 0.05 < np.abs(away).mean() < 0.3
     assert 0.3 < np.abs(away).max() < 0.9
@@ -298,12 +339,15 @@ def test_the_stand_in() -> None:
     assert torch.equal(few.pictures("train"), data.pictures("train")[:10])
     assert torch.equal(few.test_labels, data.test_labels[:5])
     assert few.digest != data.digest
-    for options, message in (((2001, None), "train_size=2001.*2000 train"), ((None, 501), "test_size=501.*500 test")):
+    for options, message in (
+        ((2001, None), "train_size=2001.*2000 train"),
+        ((None, 501), "test_size=501.*500 test"),
+    ):
         with pytest.raises(ConfigError, match=message):
             faces("celeba_synth", "", *options)
 
 
-# --- the problem -----------------------------------------------------------------------------------------------------
+# --- the problem --------------------------------------------------------------------------------------------
 
 
 def tiny(**options: Any) -> FaceAttributes:
@@ -321,10 +365,14 @@ def scores(p: FaceAttributes, theta: Tensor, x: Tensor) -> Tensor:
     """Of one network, by PyTorch's modules or the network of the project."""
     if p.model == "resnet18":
         return resnet("resnet18", 3, 16, p.n_objectives).logits(theta.unsqueeze(0), x.unsqueeze(0), "loop")[0]
-    net = nn.Sequential(nn.Flatten(), nn.Linear(768, p.hidden), nn.Tanh(), nn.Linear(p.hidden, p.n_objectives)).double()
+    net = nn.Sequential(
+        nn.Flatten(), nn.Linear(768, p.hidden), nn.Tanh(), nn.Linear(p.hidden, p.n_objectives)
+    ).double()
     sizes = [a.numel() for a in net.parameters()]
     parts = zip(net.parameters(), theta.split(sizes), strict=True)
-    named = dict(zip([n for n, _ in net.named_parameters()], [part.view_as(a) for a, part in parts], strict=True))
+    named = dict(
+        zip([n for n, _ in net.named_parameters()], [part.view_as(a) for a, part in parts], strict=True)
+    )
     return torch.func.functional_call(net, named, (x,))
 
 
@@ -357,7 +405,10 @@ def test_attributes_by_name_and_number(folder: Path) -> None:
     for wrong, message in (
         (
             ["Smile"],
-            r"holds 'Smile'; CelebA, 64 x 64 has 5_o_Clock_Shadow \.\. Young, or numbers 0\.\.39\. Did you mean",
+            (
+                r"holds 'Smile'; CelebA, 64 x 64 has 5_o_Clock_Shadow \.\. Young, or numbers 0\.\.39\. "
+                r"Did you mean"
+            ),
         ),
         ([40], "holds 40"),
         ([-1], "holds -1"),
@@ -418,8 +469,14 @@ def test_losses_and_rows_are_those_of_single_networks(kind: str, model: str) -> 
 
 @pytest.mark.usefixtures("thin")
 def test_executions_and_fewer_networks_at_once_give_the_same() -> None:
-    runs, asked = runs_of(2, 2), []
-    for options in ({}, {"execution": "grouped"}, {"max_batch_runs": 1}, {"execution": "grouped", "max_batch_runs": 1}):
+    runs = runs_of(2, 2)
+    asked = []
+    for options in (
+        {},
+        {"execution": "grouped"},
+        {"max_batch_runs": 1},
+        {"execution": "grouped", "max_batch_runs": 1},
+    ):
         p = tiny(model="resnet18", attributes=[4, 1], train_size=12, test_size=6, **options)
         assert p.strategy(torch.device("cpu")) == options.get("execution", "loop")
         point = Epochs(p, runs, 4).at(p.initial(runs), {}, 1)
@@ -434,7 +491,8 @@ def test_executions_and_fewer_networks_at_once_give_the_same() -> None:
 
 
 def test_other_oracles_and_float32() -> None:
-    p, runs = tiny(attributes=[0, 1, 2]), runs_of(3, 2)
+    p = tiny(attributes=[0, 1, 2])
+    runs = runs_of(3, 2)
     theta = p.initial(runs)
     v = torch.randn(theta.shape, dtype=F64, generator=torch.Generator().manual_seed(0))
     for oracle in (Epochs(p, runs, 16), Minibatch(p, runs, 16)):
@@ -454,11 +512,16 @@ def test_pictures_fetched_in_inference_mode_serve_autodiff_later() -> None:
     with torch.inference_mode():
         p.values(theta)
     leaf = theta.requires_grad_(True)
-    assert torch.autograd.grad(p.values(leaf, torch.zeros(1, 3, dtype=torch.int64)).sum(), leaf)[0].isfinite().all()
+    assert (
+        torch.autograd.grad(p.values(leaf, torch.zeros(1, 3, dtype=torch.int64)).sum(), leaf)[0]
+        .isfinite()
+        .all()
+    )
 
 
 def test_a_run_does_not_notice_its_neighbours() -> None:
-    p, runs = tiny(), runs_of(40, 2, (3, 0))
+    p = tiny()
+    runs = runs_of(40, 2, (3, 0))
     theta = p.initial(runs)
     together = Epochs(p, runs, 16).at(theta, {}, 7)
     for r in range(4):
@@ -476,7 +539,13 @@ def test_columns_and_values_over_whole_parts(model: str, monkeypatch: pytest.Mon
     theta = p.initial(runs_of(3, 2))
     values = p.values(theta)
     columns = p.columns(theta, values)
-    assert list(columns) == ["test_loss_mean", "test_error_mean", "test_error_1", "test_error_2", "test_error_3"]
+    assert list(columns) == [
+        "test_loss_mean",
+        "test_error_mean",
+        "test_error_1",
+        "test_error_2",
+        "test_error_3",
+    ]
     assert p.values(theta) is values  # the same tensor is not evaluated again
     for r in range(2):
         for split in ("train", "test"):
@@ -494,7 +563,8 @@ def test_columns_and_values_over_whole_parts(model: str, monkeypatch: pytest.Mon
 
 
 def test_starts_and_refusals() -> None:
-    p, runs = tiny(), runs_of(40, 2, (0, 3))
+    p = tiny()
+    runs = runs_of(40, 2, (0, 3))
     theta = p.initial(runs)
     assert torch.equal(theta[0], theta[2])
     assert not torch.equal(theta[0], theta[1])
@@ -511,7 +581,7 @@ def test_starts_and_refusals() -> None:
             tiny(**options)
 
 
-# --- jobs ------------------------------------------------------------------------------------------------------------
+# --- jobs ---------------------------------------------------------------------------------------------------
 
 JOB = ("problem=face_attributes", "scale=smoke", "oracle=epochs", "preferences=1", "logger=local")
 
@@ -531,11 +601,23 @@ def test_smoke_job(mobench: Run) -> None:
     assert {f"test_error_{m}" for m in range(1, 41)} <= set(result.rows)
 
 
-def test_a_job_of_the_residual_network_on_a_folder(folder: Path, mobench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_of_the_residual_network_on_a_folder(
+    folder: Path, mobench: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MOBENCH_DATA", str(folder))
-    result = mobench(*JOB, "data=celeba", "problem.model=resnet18", "problem.attributes=[Smiling,Male]", "problem.train_size=4",
-                     "problem.test_size=2", "oracle.batch_size=2", "steps=2", "algorithm=ls", "dtype=float32",
-                     "record.every=0")  # fmt: skip
+    result = mobench(
+        *JOB,
+        "data=celeba",
+        "problem.model=resnet18",
+        "problem.attributes=[Smiling,Male]",
+        "problem.train_size=4",
+        "problem.test_size=2",
+        "oracle.batch_size=2",
+        "steps=2",
+        "algorithm=ls",
+        "dtype=float32",
+        "record.every=0",
+    )
     assert result.code == 0, result.err
     meta = json.loads((result.job.path / "meta.json").read_text())
     assert (meta["embedded"], meta["attributes"]) == (False, ["Smiling", "Male"])
@@ -553,7 +635,10 @@ def test_a_job_of_the_residual_network_on_a_folder(folder: Path, mobench: Run, m
         ("problem.model=lenet", ["problem.model='lenet'", "small, resnet18"]),
         ("problem.train_size=3000", ["problem.train_size=3000", "2000 train pictures"]),
         ("oracle=exact", ["Choose oracle=epochs"]),
-        ("data=celeba", ["data=celeba needs list_attr_celeba.txt", "non-commercial", "problem.data=celeba_synth"]),
+        (
+            "data=celeba",
+            ["data=celeba needs list_attr_celeba.txt", "non-commercial", "problem.data=celeba_synth"],
+        ),
     ],
 )
 def test_bad_input_is_one_message(

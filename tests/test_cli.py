@@ -1,4 +1,6 @@
-"""The command line: every kind of bad input is one clear message, sweeps, help, what it prints and imports."""
+"""The command line: every kind of bad input is one clear message, sweeps, help,
+what it prints and imports.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,11 @@ BAD = {
     "problem.nn=4": ["problem.nn is unknown", "problem takes", "Did you mean 'n'?"],
     "algorithm.stepsize=1": ["algorithm.stepsize is unknown", "Did you mean 'step_size'"],
     "oracle.batchsize=3": ["oracle.batchsize is unknown"],
-    "preferences.cout=3": ["preferences.cout is unknown", "count, rays_deg, weights, floor", "Did you mean 'count'?"],
+    "preferences.cout=3": [
+        "preferences.cout is unknown",
+        "count, rays_deg, weights, floor",
+        "Did you mean 'count'?",
+    ],
     "record.evry=3": ["record.evry is unknown", "Did you mean 'every'?"],
     "hardware.devise=cpu": ["hardware.devise is unknown", "Did you mean 'device'?"],
     "logger.projct=x": ["logger.projct is unknown", "Did you mean 'project'?"],
@@ -55,11 +61,17 @@ BAD = {
     "~seeds": ["seeds was removed", "set a value"],
     "bla": ["Error parsing override 'bla'", "EQUAL"],
     "preferences.weights=[[0.5,0.6]]": ["[0.5, 0.6] is not in the open simplex", "sum 1"],
-    "preferences.weights=[[0.0,1.0]]": ["[0.0, 1.0] is not in the open simplex", "> 0", "preferences.floor=0.01"],
+    "preferences.weights=[[0.0,1.0]]": [
+        "[0.0, 1.0] is not in the open simplex",
+        "> 0",
+        "preferences.floor=0.01",
+    ],
     "preferences.weights=[[-0.5,1.5]]": ["[-0.5, 1.5] is not in the open simplex"],
     "preferences.weights=[[0.2,0.3,0.5]]": ["3 entries", "M=2"],
     "preferences.weights=[[0.2,a]]": ["'a'", "preferences.weights=[["],
-    "preferences.weights=[[0.5,0.5]] preferences.rays_deg=[45]": ["rays_deg or preferences.weights, not both"],
+    "preferences.weights=[[0.5,0.5]] preferences.rays_deg=[45]": [
+        "rays_deg or preferences.weights, not both"
+    ],
     "preferences=5 preferences.weights=[[0.3,0.7]]": [
         "preferences=5",
         "preferences.weights=[[0.3,0.7]]",
@@ -90,7 +102,9 @@ BAD = {
     "algorithm.step_size=abc": ["algorithm.step_size='abc' must be a number", "such as 0.1"],
     "algorithm.step_size=[0.1]": ["algorithm.step_size=[0.1] must be a number"],
     "problem.n=many": ["problem.n='many' must be a number"],
-    "oracle=minibatch oracle.batch_size=all problem=least_squares": ["oracle.batch_size='all' must be a number"],
+    "oracle=minibatch oracle.batch_size=all problem=least_squares": [
+        "oracle.batch_size='all' must be a number"
+    ],
     "vary.step_size=[0.1,inf]": ["vary.step_size=inf", "must be finite"],
     "problem.start={kind:alternating,scale:nan,noise:0.1}": ["problem.start.scale=nan", "must be finite"],
     "algorithm.step_size=-1": ["algorithm.step_size=-1", "> 0"],
@@ -111,9 +125,19 @@ BAD = {
     "oracle=ema": ["VLMOP2", "nothing to sample from", "oracle=exact"],
     "oracle=federated_ema": ["VLMOP2", "finite sum", "problem=least_squares"],
     "oracle=ema oracle.blocks=9 problem=least_squares problem.n=4": ["oracle.blocks=9", "1..4"],
-    "oracle=ema oracle.inner.batchsize=2 problem=least_squares": ["oracle.inner.batchsize is unknown", "'batch_size'"],
-    "oracle=federated_ema oracle.clients=[3,4] problem=least_squares": ["oracle.clients=[3, 4]", "sum to 256"],
-    "algorithm=mgda problem=constrained_gaussian oracle=ema": ["MGDA does not fit", "exactly 0 constraints", "N=2"],
+    "oracle=ema oracle.inner.batchsize=2 problem=least_squares": [
+        "oracle.inner.batchsize is unknown",
+        "'batch_size'",
+    ],
+    "oracle=federated_ema oracle.clients=[3,4] problem=least_squares": [
+        "oracle.clients=[3, 4]",
+        "sum to 256",
+    ],
+    "algorithm=mgda problem=constrained_gaussian oracle=ema": [
+        "MGDA does not fit",
+        "exactly 0 constraints",
+        "N=2",
+    ],
     "problem=constrained_gaussian algorithm=csmoo2 problem.bounds=[0.2,0.2]": ["leave no feasible point"],
     "problem=constrained_gaussian algorithm=csmoo2 problem.variance=0": ["problem.variance=0"],
     "problem=pls algorithm=csmoo2 problem.noise=0": ["problem.noise=0", "> 0"],
@@ -123,7 +147,10 @@ BAD = {
     "algorithm=csmoo1 algorithm.tau=[0.1]": ["algorithm.tau has 1 entries", "need 3"],
     "algorithm=csmoo1 algorithm.tau=0": ["algorithm.tau=0", "> 0"],
     "algorithm=csmoo1 algorithm.step_size=1.5": ["algorithm.step_size=1.5", "<= 1"],
-    "protocol=csmoo_synthetic algorithm=csmoo2 preferences.weights=[[0.0,1.0]]": ["open simplex", "preferences.floor"],
+    "protocol=csmoo_synthetic algorithm=csmoo2 preferences.weights=[[0.0,1.0]]": [
+        "open simplex",
+        "preferences.floor",
+    ],
     "~protocol": ["~protocol removes a group", "protocol=none"],
     "~algorithm": ["~algorithm removes a group", "algorithm=NAME"],
     "hydra.run.dir=elsewhere": ["hydra.run.dir=elsewhere has no effect", "MOBENCH_OUTPUTS=FOLDER"],
@@ -168,7 +195,9 @@ def test_float32(mobench: Run, algorithm: str) -> None:
     result = mobench(f"algorithm={algorithm}", "dtype=float32", "preferences=3", "steps=40", "logger=local")
     assert result.code == 0, result.err
     assert (result.rows["status"] == "done").all()
-    exact = mobench(f"algorithm={algorithm}", "preferences=3", "steps=40", "logger=local", root=result.root / "64")
+    exact = mobench(
+        f"algorithm={algorithm}", "preferences=3", "steps=40", "logger=local", root=result.root / "64"
+    )
     F = [c for c in exact.rows if c.startswith("f_")]
     assert abs(exact.rows[F] - result.rows[F]).to_numpy().max() < 1e-3
     assert exact.job.key != result.job.key
@@ -178,7 +207,9 @@ def test_float32(mobench: Run, algorithm: str) -> None:
 
 
 def test_plug_in_problem_from_outside(tmp_path: Path) -> None:
-    """One Python file and one YAML file make a problem, in a folder of its own and from any working directory."""
+    """One Python file and one YAML file make a problem,
+    in a folder of its own and from any working directory.
+    """
     override = plugin.write(tmp_path / "plugin")
     (tmp_path / "elsewhere").mkdir()
     done = shell(
@@ -203,14 +234,19 @@ def test_plug_in_misspelt_yaml_key(mobench: Run, plug_in: str) -> None:
 
 
 def test_plug_in_unknown_choice_lists_plug_ins(mobench: Run, plug_in: str) -> None:
-    mobench(plug_in, "problem=hol").refused("problem='hol'", "few_shot, half_plane, hole,", "Did you mean 'hole'?")
+    mobench(plug_in, "problem=hol").refused(
+        "problem='hol'", "few_shot, half_plane, hole,", "Did you mean 'hole'?"
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         ("jobs: {a: [algorithm=ls, stepz=3]}", ["stepz", "Did you mean 'steps'"]),
-        ("jobs: {a: [algorithm=ls, algorithm.normalise=sum]}", ["algorithm.normalise", "Did you mean 'normalize'?"]),
+        (
+            "jobs: {a: [algorithm=ls, algorithm.normalise=sum]}",
+            ["algorithm.normalise", "Did you mean 'normalize'?"],
+        ),
         ("jobs: {a: [algorithm=lss]}", ["algorithm='lss'", "Did you mean 'ls'?"]),
         ("jobs: {a: [algorithm=ferero, problem=zdt3]}", ["ferero/bad a", "FERERO does not fit ZDT3"]),
         ("jbos: {a: [algorithm=ls]}", ["jbos", "Did you mean 'jobs'"]),
@@ -239,7 +275,9 @@ def test_preferences_replace_those_of_a_protocol(mobench: Run) -> None:
     result = mobench("protocol=ferero_fig3", "algorithm=ls", "seeds=[0]", *QUICK)
     assert result.code == 0
     assert len(result.rows) == 2  # not the protocol's four rays
-    result = mobench("protocol=omd_tch_vlmop2", "algorithm=tch", "preferences.rays_deg=[20,40,60]", *QUICK[1:])
+    result = mobench(
+        "protocol=omd_tch_vlmop2", "algorithm=tch", "preferences.rays_deg=[20,40,60]", *QUICK[1:]
+    )
     assert result.code == 0, result.err
 
 
@@ -254,7 +292,8 @@ def test_normalise() -> None:
 def test_experiment_lists() -> None:
     expanded, several = overrides.expand_experiments(["+experiment=omd_tch/all,ferero/fig7", "steps=1"])
     assert several
-    figures, others = ("1", "2", "3", "3a", "4", "5", "6", "7"), ("partitions", "table1", "table2")
+    figures = ("1", "2", "3", "3a", "4", "5", "6", "7")
+    others = ("partitions", "table1", "table2")
     names = ["omd_tch/bounds", *(f"omd_tch/fig{k}" for k in figures), *(f"omd_tch/{name}" for name in others)]
     assert expanded == [f"+experiment={','.join(names)},ferero/fig7", "steps=1"]
     assert overrides.expand_experiments(["+experiment=ferero/fig7"]) == (["+experiment=ferero/fig7"], False)
@@ -356,14 +395,19 @@ def test_start_up_imports_and_broken_pipe(tmp_path: Path) -> None:
     env = environment(tmp_path / "outputs") | {"CODE": code}
     # the reader is gone before the first line
     script = f'"{command()[0]}" -c "$CODE" | true; exit ${{PIPESTATUS[0]}}'
-    done = subprocess.run(["bash", "-c", script], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        ["bash", "-c", script], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == 0
     assert "Traceback" not in done.stderr
     assert "Exception ignored" not in done.stderr
     assert len(list((tmp_path / "outputs").glob("runs/*/final.csv"))) == 2  # the work went on
     roots = {name.split(".")[0] for name in json.loads(listing.read_text())}
     assert "torch" in roots
-    assert roots & {"matplotlib", "cvxpy", "wandb", "pymoo", "sklearn", "torchvision", "joblib", "IPython"} == set()
+    assert (
+        roots & {"matplotlib", "cvxpy", "wandb", "pymoo", "sklearn", "torchvision", "joblib", "IPython"}
+        == set()
+    )
 
 
 # sweeps
@@ -375,9 +419,9 @@ def test_sweep(mobench: Run) -> None:
     assert result.out.startswith("5 jobs, 0 finished before, 5 to run")
     names = ["LS", "MGDA", "PMTL", "EPO", "FERERO"]
     assert [job.key.split("-")[1] for job in result.folders] == sorted(n.lower() for n in names)
-    assert [f"ZDT2 {n}: algorithm={n.lower()} problem=zdt2 preferences.count=2" in result.out for n in names] == [
-        True
-    ] * 5
+    assert [
+        f"ZDT2 {n}: algorithm={n.lower()} problem=zdt2 preferences.count=2" in result.out for n in names
+    ] == [True] * 5
     again = mobench("-m", "algorithm=ls,mgda,pmtl,epo,ferero", "problem=zdt2", *QUICK)
     assert again.out.startswith("5 jobs, 5 finished before, 0 to run")
     assert again.out.count("hypervolume") == 5
@@ -413,10 +457,13 @@ def test_equal_jobs_of_a_sweep_run_once(mobench: Run) -> None:
 
 
 def test_failed_jobs_do_not_stop_a_sweep(mobench: Run, plug_in: str) -> None:
-    result = mobench("-m", plug_in, "algorithm=stubborn,broken,ls", "preferences=2", "steps=5", "logger=local")
+    result = mobench(
+        "-m", plug_in, "algorithm=stubborn,broken,ls", "preferences=2", "steps=5", "logger=local"
+    )
     assert result.code == 1
     status = {job.key.split("-")[1]: job.status()["status"] for job in result.folders}
-    assert status == {"stubborn": "done", "broken": "failed", "ls": "done"}  # a failed solve ends its run alone
+    # a failed solve ends its run alone
+    assert status == {"stubborn": "done", "broken": "failed", "ls": "done"}
     errors = [line for line in result.err.splitlines() if line.startswith("mobench: error:")]
     assert len(errors) == 2  # the list at the end
     assert "KeyError: 'lost'" in errors[0]
@@ -424,7 +471,9 @@ def test_failed_jobs_do_not_stop_a_sweep(mobench: Run, plug_in: str) -> None:
     assert str(result.root / "runs" / "vlmop2-broken") in result.err
 
 
-def test_hydra_writes_nothing_of_its_own(mobench: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hydra_writes_nothing_of_its_own(
+    mobench: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "cwd").mkdir()
     monkeypatch.chdir(tmp_path / "cwd")
     mobench("-m", "algorithm=ls,mgda", *QUICK)

@@ -45,7 +45,7 @@ def labels_of(base: Images, split: str) -> np.ndarray:
     return getattr(base, f"{split}_labels").numpy()
 
 
-# --- the cut ---------------------------------------------------------------------------------------------------------
+# --- the cut ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", list(SCENARIOS))
@@ -62,7 +62,9 @@ def test_another_process_draws_the_same() -> None:
     code = "from mobench.data import load_images\nfrom mobench.data.clients import partition\nimport sys\n"
     code += "print(partition(load_images('digits', ''), 'partial', classes_per_client=2).digest)\n"
     code += "assert 'matplotlib' not in sys.modules and 'torchvision' not in sys.modules"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120
+    )
     assert done.stdout.strip() == DIGESTS["partial 2"], done.stderr
 
 
@@ -71,7 +73,14 @@ def test_another_process_draws_the_same() -> None:
 def test_clients_share_no_image(name: str, M: int, digits: Images) -> None:
     options = SCENARIOS[name] | ({"rotations": [90] * M} if name == "rotation" else {})
     clients = partition(digits, clients=M, **options)
-    assert len(clients) == len(clients.train) == len(clients.test) == len(clients.turns) == len(clients.classes) == M
+    assert (
+        len(clients)
+        == len(clients.train)
+        == len(clients.test)
+        == len(clients.turns)
+        == len(clients.classes)
+        == M
+    )
     for split in SPLITS:
         parts = held(clients, split)
         together = np.concatenate(parts)
@@ -96,7 +105,8 @@ def test_equal_numbers_of_each_class(kind: str, digits: Images) -> None:
 def test_counts_by_hand(digits: Images) -> None:
     clients = partition(digits, "partial", 4, classes_per_client=3, seed=1)
     for split in SPLITS:
-        counts, labels = clients.counts(digits, split), labels_of(digits, split)
+        counts = clients.counts(digits, split)
+        labels = labels_of(digits, split)
         assert counts.shape == (4, 10)
         for i, part in enumerate(held(clients, split)):
             for c in range(10):
@@ -129,13 +139,17 @@ def test_the_cut_is_the_same_for_all_kinds(seed: int, digits: Images) -> None:
             assert (held(turned, split)[i] == part).all()
             for C in (1, 5, 10):
                 some = partition(digits, "partial", classes_per_client=C, seed=seed)
-                assert (held(some, split)[i] == part[np.isin(labels[part], some.classes[i])]).all()  # its order as well
+                # its order as well
+                assert (held(some, split)[i] == part[np.isin(labels[part], some.classes[i])]).all()
 
 
 def test_the_order_in_a_client_is_mixed(digits: Images) -> None:
-    """Statistics of successive images are those of the client: neither sorted by class nor in the order of the set."""
+    """Statistics of successive images are those of the client:
+    neither sorted by class nor in the order of the set.
+    """
     for split in SPLITS:
-        labels, parts = labels_of(digits, split), held(partition(digits, "stratified"), split)
+        labels = labels_of(digits, split)
+        parts = held(partition(digits, "stratified"), split)
         changes = np.mean([np.diff(labels[part]) != 0 for part in parts])
         assert 0.85 < changes < 0.95  # 9 of 10 of a random order
         assert abs(np.mean([np.corrcoef(part, np.arange(len(part)))[0, 1] for part in parts])) < 0.15
@@ -178,7 +192,7 @@ def test_sizes_are_those_of_the_beginning(sizes: tuple[int | None, int | None], 
         )
 
 
-# --- turns -----------------------------------------------------------------------------------------------------------
+# --- turns --------------------------------------------------------------------------------------------------
 
 
 def test_turns_of_ten_clients(digits: Images) -> None:
@@ -207,7 +221,7 @@ def test_a_turn_is_against_the_clock_and_exact(digits: Images) -> None:
     assert not torch.equal(torch.rot90(x, 1, (-2, -1)), x)
 
 
-# --- partial classes -------------------------------------------------------------------------------------------------
+# --- partial classes ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("C", [1, 2, 5, 10])
@@ -240,7 +254,7 @@ def test_fewer_classes_are_among_more_and_clients_do_not_matter(digits: Images) 
     assert partition(digits, "partial", 4, classes_per_client=2, seed=37).classes == two[:4]
 
 
-# --- digest ----------------------------------------------------------------------------------------------------------
+# --- digest -------------------------------------------------------------------------------------------------
 
 
 def test_the_digest_covers_everything(digits: Images) -> None:
@@ -255,7 +269,9 @@ def test_the_digest_covers_everything(digits: Images) -> None:
         partition(digits, "rotation", 2, rotations=[0, 270], train_size=60, test_size=49),
         partition(digits, "partial", 2, classes_per_client=9, train_size=60, test_size=50),
         partition(digits, "rotation", 2, rotations=[0, 270], train_size=60, test_size=50, seed=1),
-        partition(load_images("digits_hard", ""), "rotation", 2, rotations=[0, 270], train_size=60, test_size=50),
+        partition(
+            load_images("digits_hard", ""), "rotation", 2, rotations=[0, 270], train_size=60, test_size=50
+        ),
     ]
     assert len({clients.digest, *(c.digest for c in others)}) == 8
 
@@ -266,10 +282,13 @@ def test_indices_can_be_used_with_gradients(digits: Images) -> None:
     assert not any(part.is_inference() for part in (*clients.train, *clients.test))
 
 
-# --- what is refused -------------------------------------------------------------------------------------------------
+# --- what is refused ----------------------------------------------------------------------------------------
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "unknown kind": ({"kind": "rotations"}, r"problem\.partition='rotations' is unknown.*Did you mean 'rotation'"),
+    "unknown kind": (
+        {"kind": "rotations"},
+        r"problem\.partition='rotations' is unknown.*Did you mean 'rotation'",
+    ),
     "no clients": ({"clients": 0}, r"problem\.clients=0 is impossible.*at least 1"),
     "C too large": (
         {"kind": "partial", "classes_per_client": 11},
@@ -279,7 +298,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"kind": "partial", "classes_per_client": 0},
         r"problem\.classes_per_client=0 is impossible.*Choose 1\.\.10",
     ),
-    "C missing": ({"kind": "partial"}, r"problem\.partition=partial needs problem\.classes_per_client.*found null"),
+    "C missing": (
+        {"kind": "partial"},
+        r"problem\.partition=partial needs problem\.classes_per_client.*found null",
+    ),
     "C for rotation": (
         {"kind": "rotation", "classes_per_client": 2},
         r"problem\.classes_per_client=2 has no meaning with problem\.partition=rotation.*partition=partial",
@@ -337,7 +359,9 @@ def test_refused(name: str, digits: Images) -> None:
 
 
 def test_a_client_whose_classes_are_too_small(digits: Images) -> None:
-    """With 29 clients classes 1 (28 test images), 2 and 7 (26) are empty everywhere: who draws only them has nothing."""
+    """With 29 clients classes 1 (28 test images), 2 and 7 (26) are empty everywhere:
+    who draws only them has nothing.
+    """
     with pytest.raises(
         ConfigError, match=r"client \d+ would have no test images.* classes \[[127]\] there are at most 2"
     ):
@@ -349,7 +373,7 @@ def test_kinds() -> None:
     assert KINDS == ("stratified", "rotation", "partial")
 
 
-# --- the picture -----------------------------------------------------------------------------------------------------
+# --- the picture --------------------------------------------------------------------------------------------
 
 
 def test_the_picture_shows_the_counts(digits: Images) -> None:
@@ -357,7 +381,10 @@ def test_the_picture_shows_the_counts(digits: Images) -> None:
 
     from experiments.partitions_picture import class_counts_figure
 
-    scenarios = {"Rotation": partition(digits, "rotation"), "C = 2": partition(digits, "partial", classes_per_client=2)}
+    scenarios = {
+        "Rotation": partition(digits, "rotation"),
+        "C = 2": partition(digits, "partial", classes_per_client=2),
+    }
     for split, what in (("train", "training"), ("test", "test")):
         figure = class_counts_figure(digits, scenarios, 0, split)
         try:
@@ -369,16 +396,23 @@ def test_the_picture_shows_the_counts(digits: Images) -> None:
                 assert title in ax.get_title()
                 assert clients.digest[:8] in ax.get_title()
                 counts = clients.counts(digits, split)
-                shown = {(round(t.get_position()[0]), round(t.get_position()[1])): t.get_text() for t in ax.texts}
+                shown = {
+                    (round(t.get_position()[0]), round(t.get_position()[1])): t.get_text() for t in ax.texts
+                }
                 for (i, c), n in np.ndenumerate(counts):
                     assert shown[c, i] == str(n)
                 assert [shown[10, i] for i in range(10)] == [str(n) for n in counts.sum(1)]
-            assert [t.get_text() for t in figure.axes[0].get_yticklabels()][6:] == ["6", "7, 90°", "8, 90°", "9, 180°"]
+            assert [t.get_text() for t in figure.axes[0].get_yticklabels()][6:] == [
+                "6",
+                "7, 90°",
+                "8, 90°",
+                "9, 180°",
+            ]
         finally:
             plt.close(figure)
 
 
-# --- the official files ----------------------------------------------------------------------------------------------
+# --- the official files -------------------------------------------------------------------------------------
 
 
 @pytest.mark.data("mnist")

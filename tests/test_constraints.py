@@ -63,11 +63,15 @@ def test_values_and_derivatives_against_autodiff(name: str) -> None:
     rows = torch.autograd.functional.jacobian(lambda y: every(y).sum(0), x).transpose(0, 1)
     torch.testing.assert_close(point.jacobian(), rows)
     torch.testing.assert_close(point.jacobian("g"), rows[:, oracle.spec.M :])
-    w, v = torch.rand(len(x), K, dtype=F64), torch.rand_like(x)
+    w = torch.rand(len(x), K, dtype=F64)
+    v = torch.rand_like(x)
     torch.testing.assert_close(point.vjp(w), torch.einsum("rk,rkp->rp", w, rows))
     torch.testing.assert_close(point.vjp(w[:, :2]), torch.einsum("rk,rkp->rp", w[:, :2], rows[:, :2]))
     torch.testing.assert_close(point.jvp(v), torch.einsum("rkp,rp->rk", rows, v))
-    gradient = lambda y: torch.autograd.functional.jacobian(lambda z: (w * every(z)).sum(), y, create_graph=True)  # noqa: E731
+
+    def gradient(y: torch.Tensor) -> torch.Tensor:
+        return torch.autograd.functional.jacobian(lambda z: (w * every(z)).sum(), y, create_graph=True)
+
     _, hv = torch.autograd.functional.vjp(gradient, x, v)
     torch.testing.assert_close(point.hvp(w, v), hv)
     moved = point.moved(x + 0.2)
@@ -75,7 +79,8 @@ def test_values_and_derivatives_against_autodiff(name: str) -> None:
 
 
 def test_constraints_of_the_problem_come_first() -> None:
-    problem, runs = HalfPlane(), Runs.product(EVEN, [0])
+    problem = HalfPlane()
+    runs = Runs.product(EVEN, [0])
     oracle = LossCap(Exact(problem, runs), problem, runs, value=2.0)
     assert (oracle.spec.M, oracle.spec.N) == (2, 3)
     x = torch.tensor([[0.2, 0.5]], dtype=F64)
@@ -85,7 +90,9 @@ def test_constraints_of_the_problem_come_first() -> None:
 
 
 def test_a_sample_and_its_averages() -> None:
-    """On a minibatch, constraints are those of the same batch; averages of objectives give averages of constraints."""
+    """On a minibatch, constraints are those of the same batch;
+    averages of objectives give averages of constraints.
+    """
     inner = Epochs(PROBLEM, RUNS, batch_size=16)
     oracle = LossCap(inner, PROBLEM, RUNS, value=0.5)
     x = oracle.initial(RUNS)
@@ -149,7 +156,12 @@ def test_identity_names_a_constraint_only_where_there_is_one() -> None:
     capped = [
         identity(
             make_job(
-                composed("problem=least_squares", "algorithm=csmoo2", "constraint=loss_cap", f"constraint.value={v}"),
+                composed(
+                    "problem=least_squares",
+                    "algorithm=csmoo2",
+                    "constraint=loss_cap",
+                    f"constraint.value={v}",
+                ),
                 planned=True,
             )
         )
@@ -167,9 +179,12 @@ def test_toys_have_their_closed_forms() -> None:
         oracle = Exact(problem, own)
         x = oracle.initial(own) + 0.3
         point: Point = oracle.at(x, {}, 0)
-        rows = torch.autograd.functional.jacobian(lambda y, o=oracle: o.problem.values(y).sum(0), x).transpose(0, 1)
+        rows = torch.autograd.functional.jacobian(
+            lambda y, o=oracle: o.problem.values(y).sum(0), x
+        ).transpose(0, 1)
         torch.testing.assert_close(point.jacobian(), rows)
-        w, v = torch.rand(len(x), rows.shape[1], dtype=F64), torch.rand_like(x)
+        w = torch.rand(len(x), rows.shape[1], dtype=F64)
+        v = torch.rand_like(x)
         ahead, back = (oracle.at(x + s * 1e-5 * v, {}, 0).vjp(w) for s in (1.0, -1.0))
         torch.testing.assert_close(point.hvp(w, v), (ahead - back) / 2e-5, rtol=1e-6, atol=1e-8)
     oracle = Exact(BallAndHalfSpace(), runs)
@@ -183,13 +198,18 @@ def test_toys_have_their_closed_forms() -> None:
 @pytest.mark.parametrize("method", [FERERO, FEREROSA])
 @pytest.mark.parametrize("line", ["ray", "none"])
 def test_ferero_takes_caps_as_constraints_as_its_own_bounds(method: Any, line: str) -> None:
-    """Caps as constraints of the problem, and the same bounds as an option of the method: one trajectory, and it meets them."""
+    """Caps as constraints of the problem, and the same bounds as an option of the method: one trajectory,
+    and it meets them.
+    """
     runs = Runs.product(torch.tensor([[0.3, 0.7]], dtype=F64), [0, 1])
     start = Exact(PROBLEM, runs).initial(runs)
     low = Exact(PROBLEM, runs).exact(start).amin(0)
     cap = [float(low[0]), 0.7 * float(low[1])]
     ends = []
-    for bound, oracle in ((cap, Exact(PROBLEM, runs)), (None, LossCap(Exact(PROBLEM, runs), PROBLEM, runs, value=cap))):
+    for bound, oracle in (
+        (cap, Exact(PROBLEM, runs)),
+        (None, LossCap(Exact(PROBLEM, runs), PROBLEM, runs, value=cap)),
+    ):
         rates = {"gamma": 0.02} if method is FEREROSA else {}
         algorithm = method(line=line, upper=bound, step_size=0.05, domain="simplex", **rates)
         state = loop.start(oracle, algorithm, {}, start, runs, 300)

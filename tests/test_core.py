@@ -1,7 +1,8 @@
-"""The core: points, sets, random numbers, preferences, outputs; and what the loop promises about runs in a batch.
+"""The core: points, sets, random numbers, preferences, outputs; and what the loop promises about runs in a
+batch.
 
-Every algorithm of conf/algorithm is tried: a run is the same alone and beside others, a diverged one does not touch its
-neighbours, and a checkpoint through a file continues to the bit.
+Every algorithm of conf/algorithm is tried: a run is the same alone and beside others, a diverged one does not
+touch its neighbours, and a checkpoint through a file continues to the bit.
 """
 
 from __future__ import annotations
@@ -94,13 +95,22 @@ def runs_of(problem: Problem, preferences: int, seeds: int) -> Runs:
 
 
 def advance(
-    algorithm: Algorithm, problem: Problem, oracle: Oracle, runs: Runs, steps: int, theta: Tensor | None = None
+    algorithm: Algorithm,
+    problem: Problem,
+    oracle: Oracle,
+    runs: Runs,
+    steps: int,
+    theta: Tensor | None = None,
 ) -> tuple[dict[str, Any], Tensor]:
     """Final state and the path (R, steps + 1, P)."""
     rules = {name: make_output(name) for name in OUTPUTS}
-    state = loop.start(oracle, algorithm, rules, problem.initial(runs) if theta is None else theta, runs, steps)
+    state = loop.start(
+        oracle, algorithm, rules, problem.initial(runs) if theta is None else theta, runs, steps
+    )
     xs: list[Tensor] = []
-    state = loop.advance(oracle, algorithm, rules, state, steps, lambda t, s, p: xs.append(s["theta"].clone()))
+    state = loop.advance(
+        oracle, algorithm, rules, state, steps, lambda t, s, p: xs.append(s["theta"].clone())
+    )
     return state, torch.stack([*xs, state["theta"]], 1)
 
 
@@ -128,7 +138,8 @@ def central(fn: Any, x: Tensor, v: Tensor, h: float = 1e-6) -> Tensor:
 @pytest.mark.parametrize("which", [0, 1])
 def test_point_answers_agree_with_finite_differences(which: int) -> None:
     point = points()[which]
-    x, rng = point.x, generator(1, test="points")
+    x = point.x
+    rng = generator(1, test="points")
     v = torch.from_numpy(rng.standard_normal((4, 3)))
     np.testing.assert_allclose(point.values(), stacked(x), rtol=0, atol=1e-15)
     assert not point.values().requires_grad
@@ -165,17 +176,21 @@ def test_graph_point_works_where_gradients_are_switched_off() -> None:
     """The loop runs under no_grad."""
     v = torch.ones(4, 3, dtype=FLOAT)
     for first in ("values", "jacobian", "vjp", "jvp", "gramian", "hvp"):
-        inside, outside = points()[0], points()[0]
+        inside = points()[0]
+        outside = points()[0]
         for request in (first, "jacobian", "jvp", "hvp"):
             arguments: dict[str, tuple[Tensor, ...]] = {"vjp": (v[:, :2],), "jvp": (v,), "hvp": (v[:, :2], v)}
             with torch.no_grad():
                 answer = getattr(inside, request)(*arguments.get(request, ()))
-            np.testing.assert_allclose(answer, getattr(outside, request)(*arguments.get(request, ())), atol=1e-14)
+            np.testing.assert_allclose(
+                answer, getattr(outside, request)(*arguments.get(request, ())), atol=1e-14
+            )
             assert not answer.requires_grad
 
 
 def test_pull_before_and_after_rows_agrees() -> None:
-    point, other = points()[0], points()[0]
+    point = points()[0]
+    other = points()[0]
     w = torch.ones(4, 2, dtype=FLOAT)
     other.jacobian()
     np.testing.assert_allclose(point.vjp(w), other.vjp(w), rtol=0, atol=1e-14)
@@ -202,7 +217,8 @@ def test_rows_are_made_once_and_only_on_request() -> None:
 
 def test_hessian_of_linear_functions_is_zero() -> None:
     C = torch.from_numpy(generator(2, test="points").standard_normal((3, 2)))
-    x, w = torch.ones(4, 3, dtype=FLOAT), torch.ones(4, 2, dtype=FLOAT)
+    x = torch.ones(4, 3, dtype=FLOAT)
+    w = torch.ones(4, 2, dtype=FLOAT)
     assert torch.equal(GraphPoint(lambda z: z @ C, x, Free(), 2, {}).hvp(w, x), torch.zeros_like(x))
 
 
@@ -220,7 +236,8 @@ def test_runs_do_not_interact_inside_a_graph_point() -> None:
 def test_sets(X: Set) -> None:
     """Projection: inside, idempotent, nearest (variational inequality); tangent: its derivative."""
     rng = generator(0, test="sets")
-    p, V = torch.from_numpy(rng.standard_normal((50, 3))), torch.from_numpy(rng.standard_normal((50, 2, 3)))
+    p = torch.from_numpy(rng.standard_normal((50, 3)))
+    V = torch.from_numpy(rng.standard_normal((50, 2, 3)))
     q = X.project(p)
     np.testing.assert_allclose(X.project(q), q, rtol=0, atol=1e-15)
     inside = X.project(torch.from_numpy(2 * rng.standard_normal((50, 3))))
@@ -235,7 +252,8 @@ def test_sets(X: Set) -> None:
 
 
 def test_ball_at_its_centre() -> None:
-    zero, V = torch.zeros(1, 3, dtype=FLOAT), torch.ones(1, 2, 3, dtype=FLOAT)
+    zero = torch.zeros(1, 3, dtype=FLOAT)
+    V = torch.ones(1, 2, 3, dtype=FLOAT)
     assert torch.equal(Ball(2.0).project(zero), zero)
     assert torch.equal(Ball(2.0).tangent(zero, V), V)
 
@@ -259,7 +277,9 @@ def test_counter_numbers_are_uniform_and_independent() -> None:
 
 
 def test_counter_numbers_depend_on_their_own_key_only() -> None:
-    keys = torch.tensor([0, 1, -1, 2**63 - 1, -(2**63), 12345678901234567, seed_for(-3, a=1)], dtype=torch.int64)
+    keys = torch.tensor(
+        [0, 1, -1, 2**63 - 1, -(2**63), 12345678901234567, seed_for(-3, a=1)], dtype=torch.int64
+    )
     whole = counter_uniform(keys, "s", 7, 33)
     assert ((whole >= 0) & (whole < 1)).all()
     assert len(set(whole[:, 0].tolist())) == len(keys)
@@ -304,10 +324,15 @@ def test_splitmix_matches_its_definition() -> None:
 
 def test_named_seeds() -> None:
     assert seed_for(1, a=1, b=2) == seed_for(1, b=2, a=1)
-    seeds = {seed_for(b, **axes) for b in (-5, 0, 5) for axes in ({}, {"a": 1}, {"a": 2}, {"b": 1}, {"a": "1", "b": 1})}
+    seeds = {
+        seed_for(b, **axes)
+        for b in (-5, 0, 5)
+        for axes in ({}, {"a": 1}, {"a": 2}, {"b": 1}, {"a": "1", "b": 1})
+    }
     assert len(seeds) == 15
     assert all(0 <= s < 2**63 for s in seeds)
-    a, b = generator(-1, use="x").standard_normal(3), generator(-1, use="x").standard_normal(3)
+    a = generator(-1, use="x").standard_normal(3)
+    b = generator(-1, use="x").standard_normal(3)
     assert np.array_equal(a, b)
     assert not np.array_equal(a, generator(1, use="x").standard_normal(3))
 
@@ -357,7 +382,9 @@ def test_angles_of_two_objectives() -> None:
     w = from_rays_deg(angles)
     v = ray(w)
     np.testing.assert_allclose(torch.atan2(v[:, 1], v[:, 0]) * 180 / math.pi, angles, rtol=0, atol=1e-12)
-    np.testing.assert_allclose(spread(5, 2), from_rays_deg(np.linspace(9, 81, 5).tolist()), rtol=0, atol=1e-15)
+    np.testing.assert_allclose(
+        spread(5, 2), from_rays_deg(np.linspace(9, 81, 5).tolist()), rtol=0, atol=1e-15
+    )
     F = torch.from_numpy(generator(0, test="angle").uniform(0, 2, (5, 2)))
     expected = (torch.atan2(F[:, 1], F[:, 0]) - torch.atan2(v[:, 1], v[:, 0])).abs() * 180 / math.pi
     np.testing.assert_allclose(angle_deg(F, w), expected, rtol=0, atol=1e-11)
@@ -368,9 +395,13 @@ def test_angles_of_two_objectives() -> None:
 
 def test_resolve_reads_every_form() -> None:
     assert torch.equal(resolve(4, 2), spread(4, 2))
-    assert torch.equal(resolve({"count": 4, "rays_deg": None, "weights": None, "floor": None}, 3), spread(4, 3))
+    assert torch.equal(
+        resolve({"count": 4, "rays_deg": None, "weights": None, "floor": None}, 3), spread(4, 3)
+    )
     assert len(resolve({}, 2)) == 10
-    np.testing.assert_allclose(resolve({"rays_deg": [30, 60]}, 2), from_rays_deg([30.0, 60.0]), rtol=0, atol=1e-15)
+    np.testing.assert_allclose(
+        resolve({"rays_deg": [30, 60]}, 2), from_rays_deg([30.0, 60.0]), rtol=0, atol=1e-15
+    )
     w = [[0.2, 0.3, 0.5], [1 / 3, 1 / 3, 1 / 3]]
     np.testing.assert_allclose(resolve({"weights": w}, 3), w, rtol=0, atol=1e-15)
     floored = resolve({"weights": [[0.0, 1.0], [0.5, 0.5], [1.0, 0.0]], "floor": 0.01}, 2)
@@ -440,7 +471,8 @@ def test_runs_are_preference_major_and_keep_their_numbers() -> None:
 def test_last_and_mean() -> None:
     rng = generator(0, test="outputs")
     theta = torch.from_numpy(rng.standard_normal((3, 8, 2)))
-    mean, state = Mean(), Mean().init(theta[:, 0], 2)
+    mean = Mean()
+    state = Mean().init(theta[:, 0], 2)
     assert torch.equal(mean.final(state, theta[:, 0]), theta[:, 0])
     for t in range(7):
         x = theta[:, t]
@@ -457,7 +489,9 @@ def test_last_and_mean() -> None:
 CASES = [(name, problem) for name in VARIANTS for problem in (VLMOP, SPHERE)]
 
 
-@pytest.mark.parametrize(("name", "problem"), CASES, ids=lambda v: v if isinstance(v, str) else type(v).__name__)
+@pytest.mark.parametrize(
+    ("name", "problem"), CASES, ids=lambda v: v if isinstance(v, str) else type(v).__name__
+)
 def test_a_run_is_the_same_alone_and_in_a_batch(name: str, problem: Problem) -> None:
     """12 runs against single ones and a pair, with their numbers of the whole job."""
     runs = runs_of(problem, 4, 3)
@@ -504,7 +538,8 @@ def test_a_stochastic_run_is_the_same_alone_and_in_a_batch(name: str, problem: L
         if len(part) == 12:
             whole = state
         np.testing.assert_allclose(state["theta"], whole["theta"][part], rtol=0, atol=1e-8)
-    # some methods do not know the preference, as their docstrings say, and inactive thresholds leave it out too
+    # some methods do not know the preference, as their docstrings say, and inactive thresholds leave it out
+    # too
     blind = name in ("mgda", "qffl", "fedfv", "fedmgda_plus", "moco", "mlm_cmoo", "ferero-threshold")
     assert len({tuple(row) for row in whole["theta"].tolist()}) == (3 if blind else 12)
 
@@ -512,20 +547,28 @@ def test_a_stochastic_run_is_the_same_alone_and_in_a_batch(name: str, problem: L
 class Faulty(Oracle):
     """The exact oracle, with one run spoilt from step `begin` to step `end`."""
 
-    def __init__(self, problem: Problem, runs: Runs, kind: str, run: int, begin: int, end: int = 10**9) -> None:
-        self.inner, self.kind, self.run, self.begin, self.end = Exact(problem, runs), kind, run, begin, end
+    def __init__(
+        self, problem: Problem, runs: Runs, kind: str, run: int, begin: int, end: int = 10**9
+    ) -> None:
+        self.inner = Exact(problem, runs)
+        self.kind = kind
+        self.run = run
+        self.begin = begin
+        self.end = end
         self.spec = self.inner.spec
 
     def at(self, theta: Tensor, state: dict[str, Tensor], t: int, k: int = 0) -> Point:
         point = self.inner.at(theta, state, t, k)
         if not self.begin <= t < self.end:
             return point
-        F, J = point.values().clone(), point.jacobian().clone()
+        F = point.values().clone()
+        J = point.jacobian().clone()
         if self.kind == "overflow":
             J[self.run] = 1e308 * torch.sign(J[self.run])
         else:
             bad = math.nan if self.kind == "nan" else math.inf
-            F[self.run], J[self.run] = bad, bad
+            F[self.run] = bad
+            J[self.run] = bad
         return TablePoint(theta, point.X, point.M, {}, F, J, hessian=point.hvp)
 
     def exact(self, theta: Tensor) -> Tensor:
@@ -539,7 +582,9 @@ class Faulty(Oracle):
 @pytest.mark.parametrize("name", VARIANTS)
 @pytest.mark.parametrize("kind", ["nan", "inf", "overflow"])
 def test_a_diverged_run_rests_and_its_neighbours_do_not_notice(name: str, kind: str) -> None:
-    """Bit-identical paths, states and averages of the others; NaN objectives, infinite ones, iterates that overflow."""
+    """Bit-identical paths, states and averages of the others; NaN objectives, infinite ones,
+    iterates that overflow.
+    """
     for problem in (VLMOP, LeastSquares(n=4, tasks=3, samples=30)):
         runs = runs_of(problem, 3, 1)
         oracle = Faulty(problem, runs, kind, 1, 4)
@@ -576,7 +621,9 @@ def test_an_iterate_that_overflows_is_frozen_at_its_last_finite_value() -> None:
 
 
 def test_a_run_that_rests_does_not_wake_up() -> None:
-    """One bad batch: `alive` says that the run ended there, so it must not go on with what is left of its state."""
+    """One bad batch: `alive` says that the run ended there,
+    so it must not go on with what is left of its state.
+    """
     runs = runs_of(VLMOP, 3, 1)
     for name in ("ls", "omd_tch", "mgda"):
         state, path = advance(algorithm_of(name), VLMOP, Faulty(VLMOP, runs, "nan", 1, 4, 5), runs, 10)
@@ -657,7 +704,9 @@ class Counting(Oracle):
 
 def test_the_state_of_an_oracle_moves_once_a_step() -> None:
     runs = runs_of(VLMOP, 2, 1)
-    oracle, algorithm, rules = Counting(VLMOP, runs), algorithm_of("mgda"), {"last": make_output("last")}
+    oracle = Counting(VLMOP, runs)
+    algorithm = algorithm_of("mgda")
+    rules = {"last": make_output("last")}
     state = loop.start(oracle, algorithm, rules, VLMOP.initial(runs), runs, 5)
     state = loop.advance(oracle, algorithm, rules, state, 2)
     state = loop.advance(oracle, algorithm, rules, state, 5)
@@ -681,14 +730,19 @@ def equal_states(a: Any, b: Any, where: str = "state") -> None:
 @pytest.mark.parametrize("name", VARIANTS)
 def test_a_checkpoint_continues_to_the_bit(name: str, tmp_path: Path) -> None:
     """Saved at mid-run, loaded with weights_only into new objects; the ring grows after the break."""
-    steps, pause = 75, 31
+    steps = 75
+    pause = 31
     names = (*OUTPUTS, "adaptive_two_pass")
     for kind in ("exact", "minibatch"):
         problem = VLMOP if kind == "exact" else TASKS
 
-        def parts(problem: Problem = problem, kind: str = kind) -> tuple[Oracle, Algorithm, dict[str, Any], Runs]:
+        def parts(
+            problem: Problem = problem, kind: str = kind
+        ) -> tuple[Oracle, Algorithm, dict[str, Any], Runs]:
             runs = runs_of(problem, 2, 1)
-            oracle = Exact(problem, runs) if kind == "exact" else Minibatch(problem, runs, batch_size=8, samples=2)
+            oracle = (
+                Exact(problem, runs) if kind == "exact" else Minibatch(problem, runs, batch_size=8, samples=2)
+            )
             algorithm = algorithm_of(name, step_size=0.002 if "epo" in name else 0.02)
             return oracle, algorithm, {n: make_output(n) for n in names}, runs
 
@@ -700,7 +754,9 @@ def test_a_checkpoint_continues_to_the_bit(name: str, tmp_path: Path) -> None:
             oracle, algorithm, rules, loop.start(oracle, algorithm, rules, theta, runs, steps), steps
         )
         oracle, algorithm, rules, runs = parts()
-        half = loop.advance(oracle, algorithm, rules, loop.start(oracle, algorithm, rules, theta, runs, steps), pause)
+        half = loop.advance(
+            oracle, algorithm, rules, loop.start(oracle, algorithm, rules, theta, runs, steps), pause
+        )
         torch.save(half, tmp_path / "state.pt")
         loaded = torch.load(tmp_path / "state.pt", weights_only=True)
         assert loaded["t"] == pause

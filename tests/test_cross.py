@@ -53,7 +53,13 @@ def test_pairs_and_their_overrides() -> None:
     )
     assert list(found) == ["a.forum", "a.ls", "b.forum", "b.ls"]
     # of a key the last value; the method's step sizes in one batch
-    assert found["a.ls"] == ["steps=7", "seeds=[1]", "problem=zdt1", "algorithm=ls", "vary.step_size=[0.1,0.3]"]
+    assert found["a.ls"] == [
+        "steps=7",
+        "seeds=[1]",
+        "problem=zdt1",
+        "algorithm=ls",
+        "vary.step_size=[0.1,0.3]",
+    ]
     # another oracle forgets what was said of the first one
     assert "oracle=value_gap" in found["b.forum"]
     assert not any(o.startswith("oracle.") for o in found["b.forum"])
@@ -61,7 +67,11 @@ def test_pairs_and_their_overrides() -> None:
 
 
 def test_a_step_size_of_its_own_is_no_grid() -> None:
-    node = {"problems": {"a": ["problem=zdt1"]}, "settings": {"ls": ["algorithm.step_size=1.0"]}, "step_sizes": [0.1]}
+    node = {
+        "problems": {"a": ["problem=zdt1"]},
+        "settings": {"ls": ["algorithm.step_size=1.0"]},
+        "step_sizes": [0.1],
+    }
     found = pairs(node)
     assert not any("vary" in o for o in found["a.ls"])
     assert not any("vary" in o for o in found["a.csmoo2"])  # its runs share one
@@ -78,7 +88,10 @@ def test_several_suites() -> None:
     [
         ({}, "cross.problems is empty"),
         ({"problem": {"a": []}}, "cross: there is no 'problem'.*Did you mean 'problems'"),
-        ({"problems": {"a": []}, "algorithms": ["lss"]}, "cross.algorithms: there is no 'lss'.*Did you mean 'ls'"),
+        (
+            {"problems": {"a": []}, "algorithms": ["lss"]},
+            "cross.algorithms: there is no 'lss'.*Did you mean 'ls'",
+        ),
         ({"problems": {"a": []}, "algorithms": "ls"}, "must be all or a list"),
         ({"problems": {"a": []}, "without": ["x"]}, "cross.without: there is no 'x'"),
         ({"problems": {"a": []}, "settings": {"x": []}}, "cross.settings: there is no 'x'"),
@@ -120,13 +133,17 @@ def test_a_command_adds_and_removes() -> None:
         "pairs": {"a.forum": ["space=full"], "b.forum": ["space=full"]},
     }
     assert cross_table.merged(suite, {}) == suite
-    more = cross_table.merged(suite, {"problems": {"ten": ["problem=ten"]}, "pairs": {"ten": {"ls": ["steps=9"]}}})
+    more = cross_table.merged(
+        suite, {"problems": {"ten": ["problem=ten"]}, "pairs": {"ten": {"ls": ["steps=9"]}}}
+    )
     found = pairs(more)
     assert list(found) == [f"{p}.{a}" for p in ("a", "b", "ten") for a in ("ls", "forum")]
     assert found["ten.ls"] == ["problem=ten", "algorithm=ls", "steps=9"]
     assert "steps=3" in found["a.ls"]
     fewer = pairs(
-        cross_table.merged(suite, {"problems": {"a": None}, "settings": {"ls": None}, "pairs": {"b": {"forum": None}}})
+        cross_table.merged(
+            suite, {"problems": {"a": None}, "settings": {"ls": None}, "pairs": {"b": {"forum": None}}}
+        )
     )
     assert fewer == {"b.ls": ["problem=zdt2", "algorithm=ls"], "b.forum": ["problem=zdt2", "algorithm=forum"]}
     with pytest.raises(ConfigError, match=r"~cross.problems: there is no 'c'; there is a, b"):
@@ -137,7 +154,11 @@ def test_a_command_adds_and_removes() -> None:
 
 @pytest.mark.parametrize(
     ("given", "words"),
-    [("problem=ten", "must be a list of overrides"), (["steps=3"], "chooses no problem"), ([3], "must be a list")],
+    [
+        ("problem=ten", "must be a list of overrides"),
+        (["steps=3"], "chooses no problem"),
+        ([3], "must be a list"),
+    ],
 )
 def test_bad_problems(given: Any, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
@@ -156,7 +177,9 @@ def test_overrides_in_a_list_need_no_inner_quotes() -> None:
     assert normalise(["cross.algorithms=[ls,epo]"]) == ["++cross.algorithms=[ls,epo]"]
 
 
-def test_a_problem_of_ones_own_in_the_zoo(mobench: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_problem_of_ones_own_in_the_zoo(
+    mobench: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     search = write(tmp_path / "plugin")
     monkeypatch.syspath_prepend(str(tmp_path / "plugin" / "code"))
     own = ["+cross.problems.hole=[problem=hole,problem.edge=-9.0,preferences=3]", "~cross.problems.zdt1"]
@@ -180,7 +203,8 @@ class Rows:
     """Final rows of a job, made by hand."""
 
     def __init__(self, rows: pd.DataFrame) -> None:
-        self.final, self.meta = rows, {"seconds_train": 1.0}
+        self.final = rows
+        self.meta = {"seconds_train": 1.0}
         self.config = {
             "steps": 10,
             "algorithm": {"_target_": "mobench.algorithms.ls.LS", "step_size": 0.1},
@@ -217,7 +241,8 @@ def test_seeds_that_choose() -> None:
 def test_shares_are_of_the_front_and_lost_or_infeasible_points_count_nothing() -> None:
     corner = [(0.0, 1.0), (1.0, 0.0)]  # with (1.1, 1.1): 0.11 + 0.11 - 0.01 of the front's 0.21 + integral
     whole = 1.1**2 - 1 / 3 - 0.0  # of f_2 = 1 - sqrt(f_1): 1.21 - int_0^1 (1 - sqrt) = 1.21 - 1/3
-    a, b = pair("a", {0: corner, 1: corner}), pair("b", {0: corner, 1: corner})
+    a = pair("a", {0: corner, 1: corner})
+    b = pair("b", {0: corner, 1: corner})
     b.rows.loc[b.rows["f_1"] == 1.0, "counts"] = False
     table = Table("zdt1", [a, b])
     assert table.report == [1]
@@ -233,11 +258,10 @@ def test_shares_are_of_the_front_and_lost_or_infeasible_points_count_nothing() -
 
 
 def test_the_step_size_is_chosen_on_seeds_that_are_not_reported() -> None:
-    good, bad = [(0.0, 1.0), (0.25, 0.5)], [(0.0, 1.0), (1.0, 1.0)]
-    small, large = (
-        pair("a", {0: good, 1: bad, 2: bad}, step_size=0.1),
-        pair("a", {0: bad, 1: good, 2: good}, step_size=0.3),
-    )
+    good = [(0.0, 1.0), (0.25, 0.5)]
+    bad = [(0.0, 1.0), (1.0, 1.0)]
+    small = pair("a", {0: good, 1: bad, 2: bad}, step_size=0.1)
+    large = pair("a", {0: bad, 1: good, 2: good}, step_size=0.3)
     both = Pair("zdt1", "a", cast(JobRows, Rows(pd.concat([small.job.final, large.job.final]))))
     table = Table("zdt1", [both])
     assert (table.few, table.report) == ([0], [1, 2])
@@ -256,12 +280,13 @@ def _sizes(**points: tuple[dict[int, list[tuple[float, float]]], float]) -> Pair
 
 def test_feasible_runs_come_before_hypervolume_in_the_choice_of_a_step_size() -> None:
     """An unconverged point can have more hypervolume than a feasible one that is further along."""
-    good, bad = [(0.0, 1.0), (0.25, 0.5)], [(1.0, 0.9), (0.9, 1.0)]
+    good = [(0.0, 1.0), (0.25, 0.5)]
+    bad = [(1.0, 0.9), (0.9, 1.0)]
     seeds = range(5)
     both = _sizes(small=(dict.fromkeys(seeds, good), 0.0), large=(dict.fromkeys(seeds, bad), 0.0))
-    both.rows.loc[(both.rows["step_size"] == 0.1) & (both.rows["run"] == 0) & (both.rows["seed"] == 1), "counts"] = (
-        False
-    )
+    both.rows.loc[
+        (both.rows["step_size"] == 0.1) & (both.rows["run"] == 0) & (both.rows["seed"] == 1), "counts"
+    ] = False
     table = Table("zdt1", [both])
     assert table.few == [0, 1]
     assert table.score(both, both.at(0.1), 0) > table.score(both, both.at(0.3), 0)
@@ -284,7 +309,8 @@ def test_no_step_size_is_chosen_where_no_run_counts() -> None:
     said = {c.id: c for c in a.claims}
     assert said["complete"].verdict == "check failed"
     assert (
-        "a on zdt1: no run counts on the choosing seeds at any step size (all runs: 20 done)" in said["complete"].reason
+        "a on zdt1: no run counts on the choosing seeds at any step size (all runs: 20 done)"
+        in said["complete"].reason
     )
     assert "a on zdt1: no step size qualified" in said["feasible"].measured
 
@@ -305,8 +331,12 @@ def test_methods_that_ignore_constraints_are_not_counted_among_those_that_use_th
 
 def test_no_interval_from_fewer_than_five_seeds() -> None:
     near = [(0.25, 0.5), (0.0, 1.0)]
-    few = Table("zdt1", [pair("a", dict.fromkeys(range(5), near)), pair("b", dict.fromkeys(range(5), near[:1]))])
-    many = Table("zdt1", [pair("a", dict.fromkeys(range(9), near)), pair("b", dict.fromkeys(range(9), near[:1]))])
+    few = Table(
+        "zdt1", [pair("a", dict.fromkeys(range(5), near)), pair("b", dict.fromkeys(range(5), near[:1]))]
+    )
+    many = Table(
+        "zdt1", [pair("a", dict.fromkeys(range(9), near)), pair("b", dict.fromkeys(range(9), near[:1]))]
+    )
     assert (len(few.report), len(many.report)) == (3, 6)
     assert few.lines()[0]["rank"] == "1"
     assert np.isnan(few.lines()[0]["std"])
@@ -327,14 +357,17 @@ def test_the_summary_refers_to_the_suites_and_judges_nothing() -> None:
 
 
 def test_ranks_and_their_intervals() -> None:
-    near, far = [(0.25, 0.5), (0.0, 1.0)], [(1.0, 1.0), (0.0, 1.05)]
-    first, last = pair("first", dict.fromkeys(range(5), near)), pair("last", dict.fromkeys(range(5), far))
+    near = [(0.25, 0.5), (0.0, 1.0)]
+    far = [(1.0, 1.0), (0.0, 1.05)]
+    first = pair("first", dict.fromkeys(range(5), near))
+    last = pair("last", dict.fromkeys(range(5), far))
     twin = pair("twin", dict.fromkeys(range(5), near))
     mixed = pair("mixed", {0: near, 1: near, 2: near, 3: far, 4: far})
     table = Table("zdt1", [first, last, twin, mixed])
     ranks, draws = table.ranks
     assert ranks.tolist() == [1.5, 4.0, 1.5, 3.0]
-    # of three reported seeds two are far: with all three draws alike, mixed is level with the best or the worst
+    # of three reported seeds two are far: with all three draws alike, mixed is level with the best or the
+    # worst
     assert set(draws[:, 3]) == {2.0, 3.0, 3.5}
     share = (draws[:, 3] == 2.0).mean()
     assert abs(share - 1 / 27) < 0.015
@@ -342,7 +375,8 @@ def test_ranks_and_their_intervals() -> None:
 
 
 def test_one_preference_is_ranked_by_its_worst_objective() -> None:
-    a, b = pair("a", {0: [(0.2, 0.9)]}), pair("b", {0: [(0.5, 0.6)]})
+    a = pair("a", {0: [(0.2, 0.9)]})
+    b = pair("b", {0: [(0.5, 0.6)]})
     table = Table("zdt1", [a, b])
     assert table.measure == "worst objective"
     assert table.scores[:, 0].tolist() == [0.9, 0.6]
@@ -363,7 +397,11 @@ def test_a_plugin_joins_the_table_and_what_does_not_fit_says_why(
     table = (result.root / "artifacts/cross/bilevel/table.md").read_text()
     assert "| bilevel | slow |" in table
     assert "does not fit: it asks for hvp, the oracle provides jacobian, jvp" in table
-    assert sorted({f.config()["algorithm"]["_target_"].split(".")[-1] for f in result.folders}) == ["LS", "PSL", "Slow"]
+    assert sorted({f.config()["algorithm"]["_target_"].split(".")[-1] for f in result.folders}) == [
+        "LS",
+        "PSL",
+        "Slow",
+    ]
     claims = (result.root / "artifacts/cross/bilevel/claims.json").read_text()
     assert "3 pairs ran, 1 refused with a reason" in claims
     assert "inconclusive" in claims  # other algorithms than the artifact's own

@@ -1,7 +1,9 @@
-"""CSMOO and its baseline against independent loops (NumPy, Clarabel, one run at a time) on the very same samples.
+"""CSMOO and its baseline against independent loops (NumPy, Clarabel, one run at a time) on the very same
+samples.
 
-The loops in tests/reference/csmoo.py were written from the specification without sight of the package. Both see the
-noise that the package draws; every step's x, auxiliary variables and infeasible surrogates must agree.
+The loops in tests/reference/csmoo.py were written from the specification without sight of the package. Both
+see the noise that the package draws; every step's x, auxiliary variables and infeasible surrogates must
+agree.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ LAST = {"last": Last()}
 
 @dataclass
 class Path:
-    """x (R, T+1, P), y (R, T+1, q), infeasible (R, T): which surrogates had no feasible point; the final state."""
+    """x (R, T+1, P), y (R, T+1, q), infeasible (R, T): which surrogates had no feasible point;
+    the final state.
+    """
 
     x: np.ndarray
     y: np.ndarray
@@ -40,7 +44,9 @@ class Path:
 
 def follow(oracle: Oracle, algorithm: Algorithm, theta: Tensor, runs: Runs, steps: int) -> Path:
     state = loop.start(oracle, algorithm, LAST, theta, runs, steps)
-    xs, ys, counts = [], [], []
+    xs = []
+    ys = []
+    counts = []
 
     def see(s: dict[str, Any]) -> None:
         xs.append(s["theta"].clone())
@@ -82,7 +88,8 @@ METHODS: dict[str, tuple[Algorithm, Loop, dict[str, Any]]] = {
         {"tau": 0.08, "beta": 5.0, "prox_on_slack": "objective_only"},
     ),
 }
-# x_0, seed, preference; found by search: the numbers of these seeds make surrogates infeasible, some of CSMOO-2 too
+# x_0, seed, preference; found by search: the numbers of these seeds make surrogates infeasible, some of
+# CSMOO-2 too
 ROWS = {
     2: [(-2.0, 2, 0.5), (-2.0, 46, 0.1), (0.0, 23, 0.5), (1.0, 15, 0.9), (2.0, 6, 0.5), (2.0, 46, 0.5)],
     3: [(-2.0, 3, 0.4), (0.0, 22, 0.4), (1.0, 6, 0.2), (2.0, 6, 0.4)],
@@ -101,11 +108,18 @@ def gaussian_pair(
     """The oracle, and for run r the first arguments of a reference loop on the oracle's own draws."""
     M = problem.objectives
     oracle = EMA(problem, runs, Minibatch(problem, runs, batch_size=batch), **averaging)
-    noise = torch.stack([problem.draw(oracle.inner.keys, "batch0", t, batch) for t in range(steps)], 1).numpy()
+    noise = torch.stack(
+        [problem.draw(oracle.inner.keys, "batch0", t, batch) for t in range(steps)], 1
+    ).numpy()
 
     def inputs(r: int) -> tuple[Any, ...]:
         x0 = theta[r].numpy()
-        return reference.synthetic_oracle(noise[r], M), x0, reference.synthetic_exact(x0, M)[0], reference.INTERVAL
+        return (
+            reference.synthetic_oracle(noise[r], M),
+            x0,
+            reference.synthetic_exact(x0, M)[0],
+            reference.INTERVAL,
+        )
 
     return oracle, inputs
 
@@ -114,9 +128,13 @@ def scalarisation(runs: Runs, r: int, M: int) -> dict[str, Any]:
     return {"lam": runs.weights[r].numpy(), "z": reference.synthetic_ideal("limit", M)}
 
 
-@pytest.mark.parametrize(("name", "M"), [(n, 2) for n in METHODS] + [(n, 3) for n in ("basic", "csmoo1", "csmoo2")])
+@pytest.mark.parametrize(
+    ("name", "M"), [(n, 2) for n in METHODS] + [(n, 3) for n in ("basic", "csmoo1", "csmoo2")]
+)
 def test_path_on_the_noisy_variable(name: str, M: int) -> None:
-    """From inside and outside of the feasible interval; the forms of a step at an infeasible surrogate all occur."""
+    """From inside and outside of the feasible interval;
+    the forms of a step at an infeasible surrogate all occur.
+    """
     algorithm, run, options = METHODS[name]
     runs, theta = gaussian_runs(M, ROWS[M])
     oracle, inputs = gaussian_pair(ConstrainedGaussian(objectives=M), runs, theta, 1, steps := 24)
@@ -216,11 +234,15 @@ def test_cvxpy_gives_the_same_path(algorithm: Algorithm) -> None:
 def pls_pair(
     problem: PLS, runs: Runs, steps: int, batch: int = 4, **options: Any
 ) -> tuple[EMA, Tensor, Callable[[int], tuple[Any, ...]]]:
-    """The oracle, the starts, and for run r the first arguments of a reference loop on the oracle's own draws."""
+    """The oracle, the starts, and for run r the first arguments of a reference loop on the oracle's own
+    draws.
+    """
     oracle = EMA(problem, runs, Minibatch(problem, runs, batch_size=batch), **options)
     bound = oracle.inner.problem
     theta = bound.initial(runs)
-    users, antennas, R = problem.users, problem.antennas, len(runs)
+    users = problem.users
+    antennas = problem.antennas
+    R = len(runs)
 
     def complex_of(h: Tensor) -> np.ndarray:  # [Re, Im]
         return h[..., :antennas].numpy() + 1j * h[..., antennas:].numpy()
@@ -270,7 +292,9 @@ def test_path_of_beams(name: str, seed: int | None) -> None:
         *first, z = inputs(r)
         if run is reference.penalty:
             del first[2]  # values at the start
-        expected = run(*first, lam=PAIRS.weights[r].numpy(), z=z, steps=steps, gamma=reference.GAMMA, **options)
+        expected = run(
+            *first, lam=PAIRS.weights[r].numpy(), z=z, steps=steps, gamma=reference.GAMMA, **options
+        )
         agrees(path, r, expected, 1e-9)
     if name != "sgd":  # x + (step / gamma) is the surrogate's solution: the power budget binds in some
         gamma = np.array([reference.GAMMA(t) for t in range(steps)])[:, None]
@@ -295,7 +319,13 @@ BLOCKS = [
 def test_path_of_beams_by_blocks(name: str, blocks: int, rule: str, rho: str, move: str, solve: str) -> None:
     algorithm, run, options = BEAMS[name]
     oracle, theta, inputs = pls_pair(
-        PLS(channel_seed=None), PAIRS, steps := 20, blocks=blocks, block_rule=rule, block_rho=rho, block_move=move
+        PLS(channel_seed=None),
+        PAIRS,
+        steps := 20,
+        blocks=blocks,
+        block_rule=rule,
+        block_rho=rho,
+        block_move=move,
     )
     path = follow(oracle, replace(algorithm, block_solve=solve), theta, PAIRS, steps)
     parts = [np.flatnonzero(np.arange(8) * blocks // 8 == b).tolist() for b in range(blocks)]

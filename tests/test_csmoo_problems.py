@@ -1,4 +1,6 @@
-"""Problems of expectations with constraints: closed forms against samples, differences and printed numbers."""
+"""Problems of expectations with constraints: closed forms against samples,
+differences and printed numbers.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,7 @@ def build(name: str) -> tuple[Any, Any]:
     return config, instantiate(config)
 
 
-# --- the noisy variable: values and samples --------------------------------------------------------------------------
+# --- the noisy variable: values and samples -----------------------------------------------------------------
 
 
 GAUSSIANS = {
@@ -78,7 +80,9 @@ def points() -> Tensor:
 
 
 def test_expectations_are_integrals_of_the_sample(gaussian: ConstrainedGaussian) -> None:
-    """Gauss-Hermite with 8 nodes is exact for polynomials of degree 15; the mean over the nodes is a weighted batch."""
+    """Gauss-Hermite with 8 nodes is exact for polynomials of degree 15;
+    the mean over the nodes is a weighted batch.
+    """
     nodes, weights = np.polynomial.hermite_e.hermegauss(8)
     x = points()
     total = torch.zeros(len(x), gaussian.n_objectives + 2, dtype=F64)
@@ -89,7 +93,9 @@ def test_expectations_are_integrals_of_the_sample(gaussian: ConstrainedGaussian)
 
 
 def test_values_by_hand(gaussian: ConstrainedGaussian) -> None:
-    s, (b1, b2), e = gaussian.variance, gaussian.bounds, 0.3
+    s = gaussian.variance
+    b1, b2 = gaussian.bounds
+    e = 0.3
     for x in (-0.7, 0.4):
         f = [(x - c) ** 2 + s for c in (0, 1, -0.5)[: gaussian.objectives]]
         g = [u**4 + 6 * s * u**2 + 3 * s**2 - b for u, b in ((x, b1), (x - 1, b2))]
@@ -103,15 +109,21 @@ def test_values_by_hand(gaussian: ConstrainedGaussian) -> None:
 
 
 def test_samples_are_unbiased_and_have_the_variance(gaussian: ConstrainedGaussian) -> None:
-    n, x = 200_000, points()[2:7]
+    n = 200_000
+    x = points()[2:7]
     e = gaussian.draw(keys_of(len(x)), "batch0", 3, n)
     assert e.shape == (len(x), n)
-    torch.testing.assert_close(e.var(1), torch.full((len(x),), gaussian.variance, dtype=F64), rtol=0.02, atol=0)
-    single = torch.stack([gaussian.values(x[r : r + 1].expand(n, 1), e[r].unsqueeze(1)) for r in range(len(x))])
+    torch.testing.assert_close(
+        e.var(1), torch.full((len(x),), gaussian.variance, dtype=F64), rtol=0.02, atol=0
+    )
+    single = torch.stack(
+        [gaussian.values(x[r : r + 1].expand(n, 1), e[r].unsqueeze(1)) for r in range(len(x))]
+    )
     torch.testing.assert_close(single.mean(1), gaussian.values(x, e), rtol=1e-10, atol=1e-12)
     errors = (single.mean(1) - gaussian.values(x)).abs() / (single.std(1) / math.sqrt(n))
     assert errors.max() < 4.0
-    J, h = gaussian.linearize(x, e)[1](), gaussian.linearize(x)[1]()
+    J = gaussian.linearize(x, e)[1]()
+    h = gaussian.linearize(x)[1]()
     torch.testing.assert_close(J, h, rtol=0.02, atol=0.05)
 
 
@@ -121,12 +133,17 @@ def test_rows_of_expectation_and_sample(gaussian: ConstrainedGaussian, size: int
     batch = None if size is None else gaussian.draw(keys_of(len(x)), "batch0", 0, size)
     V, rows = gaussian.linearize(x, batch)
     torch.testing.assert_close(V, gaussian.values(x, batch), rtol=0, atol=1e-15)
-    torch.testing.assert_close(rows(), autodiff(lambda y: gaussian.values(y, batch), x), rtol=1e-12, atol=1e-13)
-    torch.testing.assert_close(rows(), differences(lambda y: gaussian.values(y, batch), x), rtol=1e-7, atol=1e-6)
+    torch.testing.assert_close(
+        rows(), autodiff(lambda y: gaussian.values(y, batch), x), rtol=1e-12, atol=1e-13
+    )
+    torch.testing.assert_close(
+        rows(), differences(lambda y: gaussian.values(y, batch), x), rtol=1e-7, atol=1e-6
+    )
 
 
 def test_gaussian_in_float32() -> None:
-    p, x = GAUSSIANS["two"], points()
+    p = GAUSSIANS["two"]
+    x = points()
     batch = p.draw(keys_of(len(x)), "batch0", 0, 4)
     for b in (None, batch):
         V, rows = p.linearize(x.float(), b)
@@ -139,7 +156,8 @@ def test_gaussian_samples_are_the_same_alone_and_in_a_batch(gaussian: Constraine
     together, alone = (Minibatch(gaussian, r, batch_size=3) for r in (runs, runs.take([4])))
     x = gaussian.initial(runs)
     assert (x == 1.0).all()
-    a, b = together.at(x, {}, 7), alone.at(x[4:5], {}, 7)
+    a = together.at(x, {}, 7)
+    b = alone.at(x[4:5], {}, 7)
     torch.testing.assert_close(a.jacobian()[4], b.jacobian()[0], rtol=1e-14, atol=0)
     assert torch.equal(a.values()[1], a.values()[4])  # all preferences of a seed see the same samples
     assert not torch.equal(a.values()[0], a.values()[1])
@@ -148,7 +166,7 @@ def test_gaussian_samples_are_the_same_alone_and_in_a_batch(gaussian: Constraine
     assert gaussian.n_samples == math.inf
 
 
-# --- the noisy variable: its truth -----------------------------------------------------------------------------------
+# --- the noisy variable: its truth --------------------------------------------------------------------------
 
 
 def test_feasible_interval_of_the_specification() -> None:
@@ -183,13 +201,15 @@ def test_ideal_points() -> None:
     torch.testing.assert_close(p.ideal_point, grid, rtol=0, atol=1e-15)
     assert (three <= grid).all()
     assert (grid - three).max() < 1e-4
-    inside = ConstrainedGaussian(bounds=(5.0, 5.0), grid=0.3)  # both minimisers lie in F, one is no grid point
+    # both minimisers lie in F, one is no grid point
+    inside = ConstrainedGaussian(bounds=(5.0, 5.0), grid=0.3)
     torch.testing.assert_close(inside.ideal_point, torch.tensor([0.25, 0.26], dtype=F64))
     oracle = Exact(p, runs_of(3))
     assert torch.equal(oracle.ideal, p.ideal_point)
 
 
-# lambda_1, x* and V* for the feasible ideal point, x* and V* for the analytic one; derived from the closed form
+# lambda_1, x* and V* for the feasible ideal point, x* and V* for the analytic one; derived from the closed
+# form
 OPTIMA = [
     ([0.1, 0.9], 0.598838, 0.034638, 0.650080, 0.110200),
     ([0.3, 0.7], 0.518087, 0.076857, 0.604356, 0.109574),
@@ -214,12 +234,18 @@ def test_optima_of_the_specification(w: list[float], x1: float, v1: float, x2: f
 
 def test_optimum_beats_a_grid(gaussian: ConstrainedGaussian) -> None:
     M = gaussian.n_objectives
-    w = torch.cat([resolve(30, M), torch.full((1, M), 1.0 / M, dtype=F64), torch.eye(M, dtype=F64) * 0.998 + 1e-3])
+    w = torch.cat(
+        [resolve(30, M), torch.full((1, M), 1.0 / M, dtype=F64), torch.eye(M, dtype=F64) * 0.998 + 1e-3]
+    )
     low, high = gaussian.feasible_set
     grid = torch.linspace(low, high, 20001, dtype=F64)
     F = gaussian.values(grid.unsqueeze(1))[:, :M]
     rng = torch.Generator().manual_seed(0)
-    for z in (gaussian.ideal_point, torch.zeros(M, dtype=F64), torch.rand(len(w), M, dtype=F64, generator=rng)):
+    for z in (
+        gaussian.ideal_point,
+        torch.zeros(M, dtype=F64),
+        torch.rand(len(w), M, dtype=F64, generator=rng),
+    ):
         x, V = gaussian.optimum(w, z)
         assert ((low <= x) & (x <= high)).all()
         truth = (w * (gaussian.values(x.unsqueeze(1))[:, :M] - z)).amax(1)
@@ -249,7 +275,9 @@ def test_gaussian_front(gaussian: ConstrainedGaussian) -> None:
     assert gaps.max() < 1.01 * gaps.min()
     assert F.le(torch.tensor(gaussian.ref_point, dtype=F64)).all()
     if M == 2:
-        torch.testing.assert_close(F[:, 1], ((F[:, 0] - gaussian.variance).sqrt() - 1) ** 2 + gaussian.variance)
+        torch.testing.assert_close(
+            F[:, 1], ((F[:, 0] - gaussian.variance).sqrt() - 1) ** 2 + gaussian.variance
+        )
 
 
 def test_distance_to_the_front_is_that_to_a_fine_front(gaussian: ConstrainedGaussian) -> None:
@@ -282,7 +310,10 @@ def test_the_front_ends_at_a_feasible_minimiser() -> None:
         ({"variance": -1}, "must be > 0"),
         ({"box": 0.0}, "half width"),
         ({"bounds": [1.0]}, "two numbers"),
-        ({"bounds": [0.2, 0.2]}, r"holds on \[-0\.091036, 0\.091036\], the second on \[0\.908964, 1\.09104\]"),
+        (
+            {"bounds": [0.2, 0.2]},
+            r"holds on \[-0\.091036, 0\.091036\], the second on \[0\.908964, 1\.09104\]",
+        ),
         ({"bounds": [0.1, 2.0]}, r"no solution \(bounds\[0\]=0\.1 is below 3 variance\^2=0\.1875\)"),
         ({"box": 0.1}, r"X is \[-0\.1, 0\.1\]"),
         ({"ideal": "feasable"}, "Did you mean 'feasible'"),
@@ -297,12 +328,14 @@ def test_gaussian_refusals(options: dict[str, Any], message: str) -> None:
         ConstrainedGaussian(**options)
 
 
-# --- beamforming: samples --------------------------------------------------------------------------------------------
+# --- beamforming: samples -----------------------------------------------------------------------------------
 
 
 BEAMS = {
     "paper": PLS(),
-    "other": PLS(antennas=3, users=3, noise=0.5, noise_eavesdropper=2.0, power=20.0, error_user=0.2, channel_seed=4),
+    "other": PLS(
+        antennas=3, users=3, noise=0.5, noise_eavesdropper=2.0, power=20.0, error_user=0.2, channel_seed=4
+    ),
     "one user": PLS(antennas=1, users=1, error_eavesdropper=0.4),
 }
 
@@ -320,7 +353,8 @@ def beamformers(p: PLS, R: int = 5, seed: int = 0) -> Tensor:
 
 def matrices(p: PLS, x: Tensor) -> np.ndarray:
     """W (R, n, m), complex, from the layout that the docstring states."""
-    n, m = p.antennas, p.users
+    n = p.antennas
+    m = p.users
     v = x.numpy()
     columns = [v[:, i * n : (i + 1) * n] + 1j * v[:, (m + i) * n : (m + i + 1) * n] for i in range(m)]
     return np.stack(columns, -1)
@@ -329,7 +363,8 @@ def matrices(p: PLS, x: Tensor) -> np.ndarray:
 def one_sample(p: PLS, W: np.ndarray, h: np.ndarray) -> list[float]:
     """f and g at channels h (m + 1, n), complex, from the definition."""
     m = p.users
-    f, g = [], []
+    f = []
+    g = []
     for i in range(m):
         own = abs(np.vdot(h[i], W[:, i])) ** 2
         others = sum(abs(np.vdot(h[i], W[:, j])) ** 2 for j in range(m) if j != i)
@@ -341,7 +376,8 @@ def one_sample(p: PLS, W: np.ndarray, h: np.ndarray) -> list[float]:
 def complex_channels(p: PLS, noise: np.ndarray) -> np.ndarray:
     """h (m + 1, n) from the estimate and 2 n (m + 1) standard normal numbers."""
     n = p.antennas
-    hat, e = p.channels[0].numpy(), noise.reshape(p.users + 1, 2 * n)
+    hat = p.channels[0].numpy()
+    e = noise.reshape(p.users + 1, 2 * n)
     delta = np.array([[p.error_user]] * p.users + [[p.error_eavesdropper]]) / np.sqrt(2)
     return (hat + delta * e)[:, :n] + 1j * (hat + delta * e)[:, n:]
 
@@ -355,7 +391,9 @@ def test_samples_are_those_of_the_definition(beams: PLS) -> None:
         np.mean([one_sample(beams, W[r], complex_channels(beams, batch[r, k].numpy())) for k in range(3)], 0)
         for r in range(5)
     ]
-    torch.testing.assert_close(beams.values(x, batch), torch.from_numpy(np.stack(expected)), rtol=1e-12, atol=1e-13)
+    torch.testing.assert_close(
+        beams.values(x, batch), torch.from_numpy(np.stack(expected)), rtol=1e-12, atol=1e-13
+    )
     power = np.linalg.norm(W, axis=(1, 2)) ** 2
     np.testing.assert_allclose(beams.columns(x, beams.values(x))["power"].numpy(), power)
     assert (power <= beams.power + 1e-12).all()
@@ -397,7 +435,7 @@ def test_draws_are_standard_normal_and_keyed_by_run() -> None:
     assert p.n_samples == math.inf
 
 
-# --- beamforming: expectations ---------------------------------------------------------------------------------------
+# --- beamforming: expectations ------------------------------------------------------------------------------
 
 
 def product_rule(p: PLS, x: Tensor, nodes: int) -> Tensor:
@@ -419,10 +457,12 @@ def test_expectations_equal_a_product_rule() -> None:
     x = beamformers(p, 3)
     fine = product_rule(p, x, 6)
     torch.testing.assert_close(p.values(x), fine, rtol=0, atol=1e-11)
-    assert 1e-10 < (product_rule(p, x, 4) - fine).abs().max() < 1e-8  # the rule converges, and is not exact by accident
+    # the rule converges, and is not exact by accident
+    assert 1e-10 < (product_rule(p, x, 4) - fine).abs().max() < 1e-8
     one = BEAMS["one user"]
     x = beamformers(one)
-    torch.testing.assert_close(one.values(x), product_rule(one, x, 40), rtol=0, atol=1e-6)  # large errors: slow rule
+    # large errors: slow rule
+    torch.testing.assert_close(one.values(x), product_rule(one, x, 40), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -486,18 +526,21 @@ def test_without_channel_errors_nothing_is_random() -> None:
     x = beamformers(p)
     exact = [one_sample(p, W, complex_channels(p, np.zeros(12))) for W in matrices(p, x)]
     torch.testing.assert_close(p.values(x), torch.tensor(exact, dtype=F64), rtol=0, atol=1e-14)
-    torch.testing.assert_close(p.values(x, p.draw(keys_of(5), "batch0", 0, 2)), p.values(x), rtol=0, atol=1e-14)
+    torch.testing.assert_close(
+        p.values(x, p.draw(keys_of(5), "batch0", 0, 2)), p.values(x), rtol=0, atol=1e-14
+    )
     mean, error = p.monte_carlo(x, samples=100)
     torch.testing.assert_close(mean, p.values(x), rtol=0, atol=1e-13)
     assert error.max() < 1e-7
 
 
-# --- beamforming: invariances ----------------------------------------------------------------------------------------
+# --- beamforming: invariances -------------------------------------------------------------------------------
 
 
 def test_phases_of_the_columns_do_not_matter(beams: PLS) -> None:
     x = beamformers(beams)
-    n, m = beams.antennas, beams.users
+    n = beams.antennas
+    m = beams.users
     phase = torch.exp(1j * torch.linspace(0.3, 5.0, 5 * m, dtype=F64).view(5, m, 1))
     w = torch.complex(*x.view(5, 2, m, n).unbind(1)) * phase
     turned = torch.stack([w.real, w.imag], 1).view(5, -1)
@@ -509,7 +552,8 @@ def test_phases_of_the_columns_do_not_matter(beams: PLS) -> None:
 @pytest.mark.parametrize("name", ["paper", "other"])
 def test_swapping_two_users_swaps_their_values(name: str) -> None:
     p = BEAMS[name]
-    n, m = p.antennas, p.users
+    n = p.antennas
+    m = p.users
     swap = [1, 0, *range(2, m)]
     x = beamformers(p)
     mirrored = x.view(5, 2, m, n)[:, :, swap].reshape(5, -1)
@@ -518,7 +562,9 @@ def test_swapping_two_users_swaps_their_values(name: str) -> None:
     batch = p.draw(keys_of(5), "batch0", 0, 4)
     swapped = batch.view(5, 4, m + 1, 2 * n)[:, :, [*swap, m]].reshape(batch.shape)
     for a, b in ((None, None), (batch, swapped)):
-        torch.testing.assert_close(other.values(mirrored, b), p.values(x, a)[:, order], rtol=1e-12, atol=1e-13)
+        torch.testing.assert_close(
+            other.values(mirrored, b), p.values(x, a)[:, order], rtol=1e-12, atol=1e-13
+        )
     torch.testing.assert_close(other.ideal_point, p.ideal_point[swap])
 
 
@@ -530,11 +576,12 @@ def test_projection_onto_the_power_budget_is_idempotent() -> None:
     assert (p.columns(once, p.values(once))["power"] <= 5.0 + 1e-12).all()
 
 
-# --- beamforming: instances ------------------------------------------------------------------------------------------
+# --- beamforming: instances ---------------------------------------------------------------------------------
 
 
 def test_one_instance_is_shared_by_all_runs() -> None:
-    runs, p = runs_of(2), PLS(channel_seed=3)
+    runs = runs_of(2)
+    p = PLS(channel_seed=3)
     assert p.bind(runs) is p
     assert p.ideal_point.shape == (2,)
     assert torch.equal(p.channels, PLS(channel_seed=3, power=1.0).channels)
@@ -557,10 +604,12 @@ def test_channels_have_unit_variance() -> None:
 
 
 def test_a_run_has_the_same_instance_alone_and_in_a_batch() -> None:
-    runs, p = runs_of(2), PLS(channel_seed=None)
+    runs = runs_of(2)
+    p = PLS(channel_seed=None)
     together, alone = (Minibatch(p, r, batch_size=4) for r in (runs, runs.take([4])))
     x = p.X.project(p.initial(runs))
-    a, b = together.at(x, {}, 7), alone.at(x[4:5], {}, 7)
+    a = together.at(x, {}, 7)
+    b = alone.at(x[4:5], {}, 7)
     torch.testing.assert_close(a.jacobian()[4], b.jacobian()[0], rtol=1e-13, atol=1e-15)
     torch.testing.assert_close(together.exact(x)[4], alone.exact(x[4:5])[0], rtol=1e-13, atol=0)
     z = together.ideal
@@ -619,7 +668,7 @@ def test_beam_refusals(options: dict[str, Any], message: str) -> None:
         PLS(**options)
 
 
-# --- least squares with caps -----------------------------------------------------------------------------------------
+# --- least squares with caps --------------------------------------------------------------------------------
 
 
 CAPPED = LeastSquares(tasks=3, n=6, samples=40, caps=[None, 0.5, 0.9])
@@ -646,8 +695,10 @@ def test_caps_are_constraints_on_the_objectives(size: int | None) -> None:
 
 
 def test_the_front_under_caps_is_the_part_that_keeps_them() -> None:
-    p, plain = LeastSquares(caps=[0.1, None]), LeastSquares()
-    F, every = p.front(2001), plain.front(2001)
+    p = LeastSquares(caps=[0.1, None])
+    plain = LeastSquares()
+    F = p.front(2001)
+    every = plain.front(2001)
     assert 0 < len(F) < len(every)
     assert (F[:, 0] <= 0.1).all()
     assert len(F) == (every[:, 0] <= 0.1).sum()
@@ -665,7 +716,10 @@ def test_the_front_under_caps_is_the_part_that_keeps_them() -> None:
     [
         ([0.1], "must hold problem.tasks=2 numbers"),
         ([0.1, math.nan], "must hold problem.tasks=2 numbers"),
-        ([0.001, None], r"caps\[0\]=0.001 leaves no feasible point: the smallest value of objective 1 is 0.005"),
+        (
+            [0.001, None],
+            r"caps\[0\]=0.001 leaves no feasible point: the smallest value of objective 1 is 0.005",
+        ),
         ([None, -1], r"caps\[1\]=-1 leaves no feasible point"),
     ],
 )
@@ -674,7 +728,7 @@ def test_cap_refusals(caps: list[float | None], message: str) -> None:
         LeastSquares(caps=caps)
 
 
-# --- the epigraph of the 1-norm --------------------------------------------------------------------------------------
+# --- the epigraph of the 1-norm -----------------------------------------------------------------------------
 
 
 def raw_points(n: int, R: int = 60, seed: int = 0) -> Tensor:
@@ -683,7 +737,9 @@ def raw_points(n: int, R: int = 60, seed: int = 0) -> Tensor:
     p = torch.randn(R, n + 1, dtype=F64, generator=rng)
     p[:, -1] *= n
     p[0] = 0.0
-    p[1, :-1], p[1, -1] = 0.5, -0.5  # on the border of the polar cone
+    # on the border of the polar cone
+    p[1, :-1] = 0.5
+    p[1, -1] = -0.5
     p[2, -1] = p[2, :-1].abs().sum()
     return p
 
@@ -697,7 +753,8 @@ def test_projection_onto_the_epigraph_equals_cvxpy(n: int) -> None:
     assert min(inside.sum(), polar.sum(), (~inside & ~polar).sum()) >= 3
     assert torch.equal(y[inside], p[inside])
     assert (y[polar] == 0).all()
-    v, at = cp.Variable(n + 1), cp.Parameter(n + 1)
+    v = cp.Variable(n + 1)
+    at = cp.Parameter(n + 1)
     nearest = cp.Problem(cp.Minimize(cp.sum_squares(v - at)), [cp.norm1(v[:n]) <= v[n]])
     for r in range(len(p)):
         at.value = p[r].numpy()
@@ -706,7 +763,9 @@ def test_projection_onto_the_epigraph_equals_cvxpy(n: int) -> None:
         assert (y[r] - p[r]).square().sum().item() <= nearest.value + 1e-8  # as near, and feasible:
     assert (y[:, :-1].abs().sum(1) <= y[:, -1] + 1e-15).all()
     # the variational inequality at the generators of the cone certifies it to rounding
-    cone = torch.cat([torch.cat([s * torch.eye(n, dtype=F64), torch.ones(n, 1, dtype=F64)], 1) for s in (1, -1)])
+    cone = torch.cat(
+        [torch.cat([s * torch.eye(n, dtype=F64), torch.ones(n, 1, dtype=F64)], 1) for s in (1, -1)]
+    )
     assert ((p - y) @ cone.T).max() < 1e-14
     assert ((p - y) * y).sum(1).abs().max() < 1e-14
 
@@ -714,7 +773,8 @@ def test_projection_onto_the_epigraph_equals_cvxpy(n: int) -> None:
 @pytest.mark.parametrize("n", [1, 2, 7, 300])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_a_projected_point_stays_bit_for_bit(n: int, dtype: torch.dtype) -> None:
-    X, p = L1Epigraph(n), raw_points(n, 500).to(dtype)
+    X = L1Epigraph(n)
+    p = raw_points(n, 500).to(dtype)
     y = X.project(p)
     assert y.dtype == dtype
     assert torch.equal(X.project(y), y)
@@ -723,7 +783,9 @@ def test_a_projected_point_stays_bit_for_bit(n: int, dtype: torch.dtype) -> None
 
 @pytest.mark.parametrize("n", [1, 2, 7])
 def test_tangent_of_the_epigraph_equals_differences(n: int) -> None:
-    X, p, h = L1Epigraph(n), raw_points(n)[3:], 1e-7
+    X = L1Epigraph(n)
+    p = raw_points(n)[3:]
+    h = 1e-7
     V = torch.randn(len(p), 4, n + 1, dtype=F64, generator=torch.Generator().manual_seed(1))
     T = X.tangent(p, V)
     for k in range(4):
@@ -733,13 +795,14 @@ def test_tangent_of_the_epigraph_equals_differences(n: int) -> None:
     assert torch.equal(T[inside], V[inside])
     eye = torch.eye(n + 1, dtype=F64).expand(len(p), n + 1, n + 1)
     J = X.tangent(p, eye)
-    torch.testing.assert_close(J, J.mT, rtol=0, atol=1e-15)  # a projection's Jacobian: symmetric, spectrum in [0, 1]
+    # a projection's Jacobian: symmetric, spectrum in [0, 1]
+    torch.testing.assert_close(J, J.mT, rtol=0, atol=1e-15)
     spectrum = torch.linalg.eigvalsh(J)
     assert spectrum.min() > -1e-14
     assert spectrum.max() < 1 + 1e-14
 
 
-# --- composite objectives --------------------------------------------------------------------------------------------
+# --- composite objectives -----------------------------------------------------------------------------------
 
 
 REGULAR = L1Regularized(problem=LeastSquares(n=5, samples=30, caps=[None, 2.0]), weights=[0.1, 0.3, 0.2])
@@ -754,20 +817,25 @@ def test_composite_values_and_rows(size: int | None) -> None:
     torch.testing.assert_close(REGULAR.values(x, batch), expected)
     V, rows = REGULAR.linearize(x, batch)  # type: ignore[misc]  # least squares has a closed form
     assert torch.equal(V, REGULAR.values(x, batch))
-    torch.testing.assert_close(rows(), autodiff(lambda y: REGULAR.values(y, batch), x), rtol=1e-12, atol=1e-13)
+    torch.testing.assert_close(
+        rows(), autodiff(lambda y: REGULAR.values(y, batch), x), rtol=1e-12, atol=1e-13
+    )
     assert (REGULAR.n_objectives, REGULAR.n_constraints, REGULAR.dim) == (2, 1, 6)
     assert REGULAR.n_samples == 30
     assert REGULAR.columns(x, V)["norm"].tolist() == x[:, :5].abs().sum(1).tolist()
 
 
 def test_composites_of_a_problem_that_answers_with_products() -> None:
-    """A `Linear` is asked for its values with `keep`, as the rows may follow; without it a network drops what they need."""
+    """A `Linear` is asked for its values with `keep`, as the rows may follow;
+    without it a network drops what they need.
+    """
     asked: list[bool] = []
 
     @dataclasses.dataclass(frozen=True, kw_only=True)
     class Products(LeastSquares):
         def linearize(self, x: Tensor, batch: Tensor | None = None) -> Linear:  # type: ignore[override]
-            outer, f = super(), self.values
+            outer = super()
+            f = self.values
             inner = outer.linearize(x, batch)
             assert inner is not None
 
@@ -840,8 +908,10 @@ def test_composites_bind_their_inner_problem() -> None:
 @pytest.mark.parametrize("w", [[0.5, 0.5], [0.1, 0.9]])
 def test_projected_descent_solves_the_lasso(w: list[float]) -> None:
     """min over x of sum_m w_m (f_m + c_m |x|_1), by CVXPY on the non-smooth form."""
-    inner, c = LeastSquares(n=6, samples=40), [0.3, 0.1]
-    p, d = L1Regularized(problem=inner, weights=c), inner.data()
+    inner = LeastSquares(n=6, samples=40)
+    c = [0.3, 0.1]
+    p = L1Regularized(problem=inner, weights=c)
+    d = inner.data()
     v = cp.Variable(6)
     total = 0
     for m in range(2):
@@ -864,7 +934,10 @@ def test_projected_descent_solves_the_lasso(w: list[float]) -> None:
         ({"problem": DTLZ2(M=2)}, r"feasible set Box\(lower=0.0, upper=1.0\)"),
         ({"weights": [0.1]}, "2 numbers >= 0, one for each of the 2 objectives and 0 constraints"),
         ({"weights": [0.1, -0.1]}, "2 numbers >= 0"),
-        ({"problem": LeastSquares(caps=[1.0, None])}, "3 numbers >= 0, one for each of the 2 objectives and 1 const"),
+        (
+            {"problem": LeastSquares(caps=[1.0, None])},
+            "3 numbers >= 0, one for each of the 2 objectives and 1 const",
+        ),
     ],
 )
 def test_composite_refusals(options: dict[str, Any], message: str) -> None:
@@ -872,7 +945,7 @@ def test_composite_refusals(options: dict[str, Any], message: str) -> None:
         L1Regularized(**options)
 
 
-# --- configuration files ---------------------------------------------------------------------------------------------
+# --- configuration files ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["constrained_gaussian", "pls"])

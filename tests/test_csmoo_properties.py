@@ -1,4 +1,6 @@
-"""What CSMOO, its averaged oracles and its problems promise: averages, fixed points, limits, symmetries, bookkeeping."""
+"""What CSMOO, its averaged oracles and its problems promise: averages, fixed points, limits, symmetries,
+bookkeeping.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ METHODS: list[Any] = [CSMOOBasic(), CSMOO1(), CSMOO2()]
 NAMES = ["basic", "csmoo1", "csmoo2"]
 
 
-def grid(starts: tuple[float, ...], firsts: tuple[float, ...], seeds: tuple[int, ...] = (0,)) -> tuple[Runs, Tensor]:
+def grid(
+    starts: tuple[float, ...], firsts: tuple[float, ...], seeds: tuple[int, ...] = (0,)
+) -> tuple[Runs, Tensor]:
     """Runs of the noisy variable: every start with every first weight and every seed."""
     rows = [(x, a, s) for x in starts for a in firsts for s in seeds]
     runs = runs_of([[a, 1.0 - a] for _, a, _ in rows], [s for _, _, s in rows])
@@ -59,7 +63,8 @@ class Scripted(Oracle):
     """Samples from tables: values (T, R, K) and rows (T, R, K, P)."""
 
     def __init__(self, runs: Runs, values: Tensor, rows: Tensor) -> None:
-        self.values, self.rows = values, rows
+        self.values = values
+        self.rows = rows
         problem = LeastSquares(n=rows.shape[3], tasks=rows.shape[2])
         self.spec = problem_spec(problem, len(runs), samples=1)
 
@@ -76,7 +81,8 @@ def averages(values: Tensor, rows: Tensor, **options: Any) -> tuple[Tensor, Tens
     runs = runs_of([[1.0 / K] * K] * R, list(range(R)))
     oracle = EMA(LeastSquares(n=P, tasks=K), runs, Scripted(runs, values, rows), **options)
     theta = torch.zeros(R, P, dtype=F64)
-    state, found = oracle.init(theta), []
+    state = oracle.init(theta)
+    found = []
     for t in range(T):
         point = oracle.at(theta, state, t)
         found.append((point.values(), point.jacobian()))
@@ -99,15 +105,19 @@ BLOCKWISE: list[dict[str, Any]] = [
 @pytest.mark.parametrize("options", BLOCKWISE)
 def test_averages_are_linear_and_start_with_the_first_sample(options: dict[str, Any]) -> None:
     """f1."""
-    (a, A), (b, B) = tables(0), tables(1)
-    (ea, EA), (eb, EB) = averages(a, A, **options), averages(b, B, **options)
+    a, A = tables(0)
+    b, B = tables(1)
+    ea, EA = averages(a, A, **options)
+    eb, EB = averages(b, B, **options)
     ec, EC = averages(2.0 * a - 3.0 * b, 2.0 * A - 3.0 * B, **options)
     torch.testing.assert_close(ec, 2.0 * ea - 3.0 * eb, rtol=0, atol=1e-13)
     torch.testing.assert_close(EC, 2.0 * EA - 3.0 * EB, rtol=0, atol=1e-13)
     assert torch.equal(ea[0], a[0])
     seen = EA[0] != 0
     torch.testing.assert_close(EA[0][seen], A[0][seen], rtol=0, atol=0)
-    assert int(seen.sum()) == 3 * 2 * {0: 5, 3: 2}.get(options.get("blocks", 0), 0) or options.get("blocks") == 2
+    assert (
+        int(seen.sum()) == 3 * 2 * {0: 5, 3: 2}.get(options.get("blocks", 0), 0) or options.get("blocks") == 2
+    )
     constant, Constant = (t[:1].expand_as(t).contiguous() for t in (a, A))
     ec, EC = averages(constant, Constant, **options)
     torch.testing.assert_close(ec, constant, rtol=0, atol=1e-14)
@@ -119,8 +129,14 @@ def test_averages_are_linear_and_start_with_the_first_sample(options: dict[str, 
 def test_weights_of_the_samples() -> None:
     """fh_T = sum_s rho_s prod_{r > s} (1 - rho_r) f_s, with rho capped at 1."""
     a, A = tables(2)
-    for schedule in ({}, {"decay": 0.5, "scale": 4.0, "offset": 16.0}, {"decay": 0.6, "scale": 3.0, "offset": 2.0}):
-        decay, scale, offset = schedule.get("decay", 0.8), schedule.get("scale", 1.0), schedule.get("offset", 1.0)
+    for schedule in (
+        {},
+        {"decay": 0.5, "scale": 4.0, "offset": 16.0},
+        {"decay": 0.6, "scale": 3.0, "offset": 2.0},
+    ):
+        decay = schedule.get("decay", 0.8)
+        scale = schedule.get("scale", 1.0)
+        offset = schedule.get("offset", 1.0)
         rho = np.minimum(1.0, scale / (np.arange(12) + offset) ** decay)
         weight = [rho[s] * np.prod(1.0 - rho[s + 1 :]) for s in range(12)]
         found, Found = averages(a, A, **schedule)
@@ -138,7 +154,8 @@ class Chosen(LeastSquares):
     def draw(self, keys: Tensor, stream: str, t: int, size: int) -> Tensor:
         first = np.cumsum([0, *self.clients])
         parts = [
-            first[c] + counter_indices(keys, f"client{c}", t, self.per_client, n) for c, n in enumerate(self.clients)
+            first[c] + counter_indices(keys, f"client{c}", t, self.per_client, n)
+            for c, n in enumerate(self.clients)
         ]
         return torch.cat(parts, 1)
 
@@ -169,21 +186,28 @@ def test_clients_count_by_their_numbers_of_samples() -> None:
     sizes = [40, 15, 5]
     oracle = FederatedEMA(problem, runs, clients=sizes, batch_size=2)
     theta = problem.initial(runs)
-    state, expected = oracle.init(theta), torch.zeros(1, 2, dtype=F64)
+    state = oracle.init(theta)
+    expected = torch.zeros(1, 2, dtype=F64)
     rows = torch.zeros(1, 2, 4, dtype=F64)
     for t in range(5):
-        point, rho, first = oracle.at(theta, state, t), (t + 1) ** -0.8, 0
-        value, J = torch.zeros_like(expected), torch.zeros_like(rows)
+        point = oracle.at(theta, state, t)
+        rho = (t + 1) ** -0.8
+        first = 0
+        value = torch.zeros_like(expected)
+        J = torch.zeros_like(rows)
         for c, n in enumerate(sizes):
             batch = first + counter_indices(oracle.keys, f"client{c}", t, 2, n)
             assert first <= int(batch.min()) <= int(batch.max()) < first + n
             sample = make_point(problem, theta, oracle.spec, batch)
-            value, J = value + n / 60 * sample.values(), J + n / 60 * sample.jacobian()
+            value = value + n / 60 * sample.values()
+            J = J + n / 60 * sample.jacobian()
             first += n
-        expected, rows = (1 - rho) * expected + rho * value, (1 - rho) * rows + rho * J
+        expected = (1 - rho) * expected + rho * value
+        rows = (1 - rho) * rows + rho * J
         torch.testing.assert_close(point.values(), expected, rtol=0, atol=1e-13)
         torch.testing.assert_close(point.jacobian(), rows, rtol=0, atol=1e-13)
-        state, theta = point.state, theta + 0.1
+        state = point.state
+        theta = theta + 0.1
     # the estimate has the right mean: shares by number, not one third each
     many = FederatedEMA(problem, runs, clients=sizes, batch_size=20000)
     theta = problem.initial(runs)
@@ -217,12 +241,15 @@ def test_without_noise_the_optimum_is_reached() -> None:
 
 
 def test_blocks_lead_to_the_same_point() -> None:
-    """f2: one block is the plain form exactly; several converge to the optimum that CVXPY finds, if all are solved for."""
+    """f2: one block is the plain form exactly; several converge to the optimum that CVXPY finds,
+    if all are solved for.
+    """
     algorithm: Algorithm = CSMOO1(step_size=0.8, step_decay=0.6)
     cap = 0.22
     problem = LeastSquares(n=4, samples=40, caps=(None, cap))
     runs = runs_of([[0.8, 0.2]], [0])
-    theta, T = problem.initial(runs), 120
+    theta = problem.initial(runs)
+    T = 120
     plain = follow(noise_free(runs, problem, decay=0.51), algorithm, theta, runs, T)
     one = noise_free(runs, problem, decay=0.51, blocks=1, block_rule="random", block_rho="per_block")
     np.testing.assert_array_equal(follow(one, algorithm, theta, runs, 40).x, plain.x[:, :41])
@@ -258,11 +285,17 @@ def solve_least_squares(
     l1: tuple[float, ...] = (0.0, 0.0),
     fixed: Any = None,
 ) -> tuple[np.ndarray, float, float]:
-    """x, V and the largest multiplier of a cap of  min max_m w_m (f_m + l1_m |x|_1 - z_m)  s.t. f_m <= cap_m."""
+    """x, V and the largest multiplier of a cap of  min max_m w_m (f_m + l1_m |x|_1 - z_m)  s.t.
+    f_m <= cap_m.
+    """
     d = problem.data()
-    v, y = cp.Variable(problem.n), cp.Variable()
+    v = cp.Variable(problem.n)
+    y = cp.Variable()
     z = problem.ideal_point.numpy()
-    f = [cp.sum_squares(d.A[:, m].numpy() @ v - d.b[:, m].numpy()) / (2 * problem.samples) for m in range(len(w))]
+    f = [
+        cp.sum_squares(d.A[:, m].numpy() @ v - d.b[:, m].numpy()) / (2 * problem.samples)
+        for m in range(len(w))
+    ]
     objectives = [w[m] * (f[m] + l1[m] * cp.norm1(v) - z[m]) <= y for m in range(len(w))]
     limits = [f[m] <= cap for m, cap in enumerate(caps) if cap is not None]
     rules = [*objectives, *limits] + ([] if fixed is None else [v[fixed[0]] == fixed[1]])
@@ -271,10 +304,12 @@ def solve_least_squares(
 
 
 def test_rate_of_the_averages_under_the_schedule_of_theorem_1() -> None:
-    """f3 on [1e2, 1e3]: the mean squared error of the estimates over 200 runs falls like a power of t, at most -0.4.
+    """f3 on [1e2, 1e3]: the mean squared error of the estimates over 200 runs falls like a power of t, at
+    most -0.4.
 
-    The theorem needs bounded differences of x only; the baseline has them too and costs a tenth. CSMOO-2 by hand, on the
-    whole range [1e2, 1e4] of the specification: slopes -0.51 to -0.53, one infeasible surrogate in 2e6.
+    The theorem needs bounded differences of x only; the baseline has them too and costs a tenth. CSMOO-2 by
+    hand, on the whole range [1e2, 1e4] of the specification: slopes -0.51 to -0.53, one infeasible surrogate
+    in 2e6.
     """
     algorithm = PenaltySGD(variant="prox", step_size=2.0, step_offset=16.0, step_decay=0.75)  # 2/(t+16)^.75
     runs, theta = grid((0.4,), (0.5,), tuple(range(200)))
@@ -311,7 +346,9 @@ BEAM_METHODS: list[Any] = [CSMOOBasic(tau=0.055), CSMOO1(tau=0.055), CSMOO2(tau=
 
 
 @pytest.mark.parametrize("blocks", [1, 2])
-@pytest.mark.parametrize("algorithm", [*BEAM_METHODS, PenaltySGD(beta=10.0), PenaltySGD(variant="prox", tau=0.055)])
+@pytest.mark.parametrize(
+    "algorithm", [*BEAM_METHODS, PenaltySGD(beta=10.0), PenaltySGD(variant="prox", tau=0.055)]
+)
 def test_power_stays_within_the_budget(algorithm: Algorithm, blocks: int) -> None:
     """f7, with whole steps; under blocks nothing but the block moves, whatever the projection does."""
     problem = PLS()
@@ -352,7 +389,9 @@ def test_csmoo1_is_the_basic_form_while_surrogates_are_feasible() -> None:
 def test_a_huge_penalty_from_a_feasible_start_follows_csmoo1() -> None:
     """f8, second half."""
     runs, theta = grid((0.2, 0.45, 0.6), (0.1, 0.5, 0.9))
-    a, b = (follow(noise_free(runs), algorithm, theta, runs, 80) for algorithm in (CSMOO1(), CSMOO2(beta=1e4)))
+    a, b = (
+        follow(noise_free(runs), algorithm, theta, runs, 80) for algorithm in (CSMOO1(), CSMOO2(beta=1e4))
+    )
     assert not a.infeasible.any()
     assert np.abs(a.x - b.x).max() < 1e-2
     assert np.abs(a.y[..., 0] - b.y[..., 0]).max() < 1e-2
@@ -383,7 +422,9 @@ END = 0.650080
 
 @pytest.mark.parametrize("algorithm", METHODS, ids=NAMES)
 def test_an_active_constraint(algorithm: Algorithm) -> None:
-    """(e) 16: weights (.1, .9) with the analytic z: the first constraint binds, its multiplier is that of f_2' = -mu g'."""
+    """(e) 16: weights (.1, .9) with the analytic z: the first constraint binds,
+    its multiplier is that of f_2' = -mu g'.
+    """
     runs = runs_of([[0.1, 0.9]], [0])
     x, V = ANALYTIC.optimum(runs.weights)
     assert abs(x.item() - END) < 1e-6
@@ -399,7 +440,9 @@ def test_an_active_constraint(algorithm: Algorithm) -> None:
 
 
 def test_the_penalty_is_exact_above_the_multiplier_and_not_below() -> None:
-    """(e) 16, beta* of Theorem 2 is .2066 here: a smaller beta leaves a violation, that of the penalised optimum."""
+    """(e) 16, beta* of Theorem 2 is .2066 here: a smaller beta leaves a violation,
+    that of the penalised optimum.
+    """
     runs = runs_of([[0.1, 0.9]], [0])
     theta = torch.full((1, 1), 0.5, dtype=F64)
     ends = {}
@@ -418,7 +461,9 @@ def test_the_penalty_is_exact_above_the_multiplier_and_not_below() -> None:
 def test_order_of_the_ideal_points() -> None:
     """f10."""
     for M in (2, 3):
-        feasible, analytic = (ConstrainedGaussian(objectives=M, ideal=kind) for kind in ("feasible", "analytic"))
+        feasible, analytic = (
+            ConstrainedGaussian(objectives=M, ideal=kind) for kind in ("feasible", "analytic")
+        )
         low, high = feasible.feasible_set
         f = feasible.values(torch.linspace(low, high, 1001, dtype=F64)[:, None])[:, :M]
         assert (feasible.ideal_point <= f + 1e-12).all()
@@ -451,13 +496,16 @@ def exchange(x: Tensor) -> Tensor:
     return x.view(-1, 2, 2, 2)[:, :, [1, 0]].reshape(x.shape)
 
 
-@pytest.mark.parametrize("algorithm", [CSMOO1(tau=0.055), CSMOO2(tau=0.055, beta=10.0), PenaltySGD(beta=10.0)])
+@pytest.mark.parametrize(
+    "algorithm", [CSMOO1(tau=0.055), CSMOO2(tau=0.055, beta=10.0), PenaltySGD(beta=10.0)]
+)
 def test_exchanged_users_give_exchanged_results(algorithm: Algorithm) -> None:
     """f12."""
     problem = PLS()
     other = Swapped().with_channels(problem.channels[:, [1, 0, 2]])
     assert not torch.equal(other.channels, problem.channels)
-    runs, mirrored = runs_of([[0.3, 0.7]], [2]), runs_of([[0.7, 0.3]], [2])
+    runs = runs_of([[0.3, 0.7]], [2])
+    mirrored = runs_of([[0.7, 0.3]], [2])
     a = follow(noisy(runs, problem, 4), algorithm, problem.initial(runs), runs, 60)
     b = follow(noisy(mirrored, other, 4), algorithm, other.initial(mirrored), mirrored, 60)
     np.testing.assert_allclose(exchange(torch.from_numpy(a.x[0])), b.x[0], rtol=0, atol=1e-9)
@@ -490,7 +538,8 @@ def test_a_run_alone_is_the_run_in_a_batch_in_any_order(algorithm: Algorithm) ->
 
 
 def test_beams_alone_are_the_beams_in_a_batch() -> None:
-    problem, algorithm = PLS(channel_seed=None), CSMOO2(tau=0.055, beta=10.0)
+    problem = PLS(channel_seed=None)
+    algorithm = CSMOO2(tau=0.055, beta=10.0)
     runs = runs_of([[0.5, 0.5], [0.3, 0.7], [0.9, 0.1]], [4, 5, 6])
     options = {"batch": 4, "blocks": 3, "block_rule": "random", "block_rho": "per_block"}
 
@@ -521,14 +570,16 @@ def _noisy_variable() -> tuple[Oracle, Runs, Tensor]:
 
 @_case("csmoo2-blocks", CSMOO2(tau=0.055, beta=10.0))
 def _beams() -> tuple[Oracle, Runs, Tensor]:
-    problem, runs = PLS(channel_seed=None), runs_of([[0.5, 0.5], [0.1, 0.9]], [0, 1])
+    problem = PLS(channel_seed=None)
+    runs = runs_of([[0.5, 0.5], [0.1, 0.9]], [0, 1])
     oracle = noisy(runs, problem, batch=4, blocks=3, block_rule="random", block_rho="per_block")
     return oracle, runs, problem.initial(runs)
 
 
 @_case("csmoo1-federated", CSMOO1())
 def _clients() -> tuple[Oracle, Runs, Tensor]:
-    problem, runs = LeastSquares(n=4, caps=(None, 0.3)), runs_of([[0.5, 0.5], [0.1, 0.9]], [0, 1])
+    problem = LeastSquares(n=4, caps=(None, 0.3))
+    runs = runs_of([[0.5, 0.5], [0.1, 0.9]], [0, 1])
     return FederatedEMA(problem, runs, clients=3), runs, problem.initial(runs)
 
 
@@ -624,7 +675,14 @@ def test_conditions_name_what_is_broken() -> None:
     assert conditions(Minibatch(GAUSSIAN, runs).spec, 0.9, "X") == []
 
 
-QUICK = ("problem=constrained_gaussian", "oracle=ema", "preferences=2", "seeds=[0]", "steps=3", "logger=local")
+QUICK = (
+    "problem=constrained_gaussian",
+    "oracle=ema",
+    "preferences=2",
+    "seeds=[0]",
+    "steps=3",
+    "logger=local",
+)
 
 
 def test_broken_exponents_are_said_once(mobench: Run) -> None:
@@ -637,7 +695,8 @@ def test_broken_exponents_are_said_once(mobench: Run) -> None:
     assert len([line for line in result.err.splitlines() if line.startswith("warning:")]) == 1
     result = mobench(*QUICK, "algorithm=penalty_sgd", "algorithm.step_decay=0.4", "oracle.decay=1.2")
     lines = [line for line in result.err.splitlines() if line.startswith("warning:")]
-    assert [re.search(r"0\.5 < . <?=? ?1|2b - a > 1", line).group()[:9] for line in lines] == [  # type: ignore[union-attr]
+    rule = re.compile(r"0\.5 < . <?=? ?1|2b - a > 1")
+    assert [rule.search(line).group()[:9] for line in lines] == [  # type: ignore[union-attr]
         "0.5 < b <",
         "0.5 < a <",
         "2b - a > ",
@@ -676,7 +735,9 @@ def test_composite_objectives_through_the_command_line(mobench: Run) -> None:
         assert V - 1e-9 <= found[r] < V + 0.02, (found, best)
 
 
-@pytest.mark.parametrize("algorithm", [CSMOO1(step_size=0.8, step_decay=0.6), CSMOO2(step_size=0.8, step_decay=0.6)])
+@pytest.mark.parametrize(
+    "algorithm", [CSMOO1(step_size=0.8, step_decay=0.6), CSMOO2(step_size=0.8, step_decay=0.6)]
+)
 def test_composite_objectives_without_noise(algorithm: Algorithm) -> None:
     inner = LeastSquares(n=4, samples=40)
     problem = L1Regularized(problem=inner, weights=(0.3, 0.1))
@@ -713,7 +774,8 @@ def test_federated_averages_through_the_command_line(mobench: Run) -> None:
     )
     assert result.code == 0, result.err
     problem = LeastSquares(n=4, samples=60)
-    rows, active = result.rows, []
+    rows = result.rows
+    active = []
     for r, w in enumerate([[0.8, 0.2], [0.5, 0.5]]):
         _, V, multiplier = solve_least_squares(problem, w, caps)
         active.append(multiplier > 1e-3)

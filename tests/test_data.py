@@ -52,7 +52,7 @@ def split_of(data: Any, split: str) -> tuple[np.ndarray, np.ndarray]:
     return getattr(data, split).numpy(), getattr(data, f"{split}_labels").numpy()
 
 
-# --- embedded base sets ----------------------------------------------------------------------------------------------
+# --- embedded base sets -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["digits", "digits_hard"])
@@ -71,7 +71,8 @@ def test_embedded_set(name: str, tmp_path: Path) -> None:
 def test_digits_by_hand() -> None:
     from sklearn.datasets import load_digits
 
-    official, data = load_digits(), load_images("digits", "")
+    official = load_digits()
+    data = load_images("digits", "")
     place = {"train": 0, "test": 0}
     for k, (image, label) in enumerate(zip(official.images, official.target, strict=True)):
         split = "test" if k % 5 == 0 else "train"
@@ -110,8 +111,13 @@ def test_splits_are_disjoint(name: str) -> None:
 def test_digest_covers_every_array_in_its_order() -> None:
     data = load_images("digits", "")
     arrays = [a for split in SPLITS for a in split_of(data, split)]
-    assert base.digest_of(*arrays) == hashlib.sha256(b"".join(a.tobytes() for a in arrays)).hexdigest() == data.digest
-    assert base.digest_of(*(a.astype(a.dtype.newbyteorder(">")) for a in arrays)) == data.digest  # values, not bytes
+    assert (
+        base.digest_of(*arrays)
+        == hashlib.sha256(b"".join(a.tobytes() for a in arrays)).hexdigest()
+        == data.digest
+    )
+    # values, not bytes
+    assert base.digest_of(*(a.astype(a.dtype.newbyteorder(">")) for a in arrays)) == data.digest
     for k in range(4):
         changed = [a.copy() for a in arrays]
         changed[k].flat[-1] += 1
@@ -121,11 +127,13 @@ def test_digest_covers_every_array_in_its_order() -> None:
 def test_another_process_makes_the_same_data() -> None:
     code = "from mobench.data import *\nprint(multi_images('digits', 'digits_hard', '').digest)\nimport sys\n"
     code += "assert 'torchvision' not in sys.modules"  # nor is it imported for embedded data
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120
+    )
     assert done.stdout.strip() == PAIRS["digits", "digits_hard"], done.stderr
 
 
-# --- pictures of two -------------------------------------------------------------------------------------------------
+# --- pictures of two ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("pair", EMBEDDED)
@@ -143,7 +151,9 @@ def test_pictures_of_embedded_sets(pair: tuple[str, str]) -> None:
 
 
 def found_items(data: MultiImages, split: str) -> tuple[list[int], list[int]]:
-    """Which noisy images a picture consists of, by the bands that only one of the two reaches: the recipe unused."""
+    """Which noisy images a picture consists of, by the bands that only one of the two reaches:
+    the recipe unused.
+    """
     x, _ = split_of(load_images("digits_hard", ""), split)
     upper = {image[:8].tobytes(): k for k, image in enumerate(x)}
     lower = {image[20:].tobytes(): k for k, image in enumerate(x)}
@@ -170,7 +180,9 @@ def test_pictures_are_the_maximum_of_two_items_of_their_split(split: str) -> Non
 
 
 def test_the_recipe_with_two_sets() -> None:
-    """The draws in their order: what a picture of a published digest consists of can be told without this package."""
+    """The draws in their order: what a picture of a published digest consists of can be told without this
+    package.
+    """
     data = multi_images("digits", "digits_hard", "")
     for split in SPLITS:
         (x, y), (z, w) = (split_of(load_images(name, ""), split) for name in ("digits", "digits_hard"))
@@ -180,7 +192,8 @@ def test_the_recipe_with_two_sets() -> None:
         order = rng.permutation(2 * n)
         pictures, labels = split_of(data, split)
         for k in np.random.default_rng(0).integers(2 * n, size=40):
-            i, j = order[k] % n, partners[order[k]]
+            i = order[k] % n
+            j = partners[order[k]]
             canvas = np.zeros((36, 36), dtype=np.uint8)
             for r in range(28):
                 for c in range(28):
@@ -210,7 +223,8 @@ def test_chunks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("sizes", [(1, 1), (100, 30), (2874, 720), (None, 5), (5, None)])
 def test_a_subset_is_the_beginning(sizes: tuple[int | None, int | None]) -> None:
-    whole, part = multi_images("digits", "digits_hard", ""), multi_images("digits", "digits_hard", "", *sizes)
+    whole = multi_images("digits", "digits_hard", "")
+    part = multi_images("digits", "digits_hard", "", *sizes)
     for split, size in zip(SPLITS, sizes, strict=True):
         (x, y), (z, w) = (split_of(d, split) for d in (whole, part))
         assert len(z) == len(w) == (len(x) if size is None else size)
@@ -222,7 +236,8 @@ def test_a_subset_is_the_beginning(sizes: tuple[int | None, int | None]) -> None
 
 
 def test_pairs_and_splits_are_drawn_independently() -> None:
-    one, two = load_images("digits", ""), load_images("digits_hard", "")
+    one = load_images("digits", "")
+    two = load_images("digits_hard", "")
     draws = [
         family._pairs(100, 100, generator(0, data="multi", first=a.name, second=b.name, split=split))
         for a, b in ((one, one), (one, two), (two, one), (two, two))
@@ -230,7 +245,10 @@ def test_pairs_and_splits_are_drawn_independently() -> None:
     ]
     for k in range(2):
         assert len({d[k].tobytes() for d in draws}) == len(draws)
-    labels = {multi_images(a, b, "").train_labels.numpy().tobytes() for a, b in [*EMBEDDED, ("digits_hard", "digits")]}
+    labels = {
+        multi_images(a, b, "").train_labels.numpy().tobytes()
+        for a, b in [*EMBEDDED, ("digits_hard", "digits")]
+    }
     assert len(labels) == 4
 
 
@@ -250,7 +268,13 @@ def test_data_can_be_used_with_gradients_whoever_asked_first() -> None:
     base._load.cache_clear()
     with torch.inference_mode():
         data = multi_images("digits", "digits", "", 3, 3)
-    for tensor in (data.train, data.train_labels, data.test, data.test_labels, load_images("digits", "").train):
+    for tensor in (
+        data.train,
+        data.train_labels,
+        data.test,
+        data.test_labels,
+        load_images("digits", "").train,
+    ):
         assert not tensor.is_inference()
 
 
@@ -260,7 +284,9 @@ def test_data_can_be_used_with_gradients_whoever_asked_first() -> None:
 )
 def test_impossible_sizes(split: str, size: int, largest: int) -> None:
     sizes: dict[str, Any] = {f"{split}_size": size}
-    with pytest.raises(ConfigError, match=rf"problem\.{split}_size={size} is impossible.*Choose 1\.\.{largest}"):
+    with pytest.raises(
+        ConfigError, match=rf"problem\.{split}_size={size} is impossible.*Choose 1\.\.{largest}"
+    ):
         multi_images("digits", "digits_hard", "", **sizes)
 
 
@@ -272,7 +298,7 @@ def test_unknown_names() -> None:
             multi_images(*pair, "")
 
 
-# --- official files, made small --------------------------------------------------------------------------------------
+# --- official files, made small -----------------------------------------------------------------------------
 
 FILES = [f"{split}-{kind}-ubyte" for split in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")]
 SMALL = {"train": 20, "t10k": 10}
@@ -297,7 +323,9 @@ def contents() -> dict[str, np.ndarray]:
 
 @pytest.fixture
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A root with packed MNIST and Fashion-MNIST of 20 + 10 random images, which pass for the official ones."""
+    """A root with packed MNIST and Fashion-MNIST of 20 + 10 random images,
+    which pass for the official ones.
+    """
     from torchvision.datasets import MNIST, FashionMNIST
 
     monkeypatch.setattr(base, "COUNTS", SMALL)
@@ -427,7 +455,9 @@ def test_a_changed_archive_is_refused(file: str, damage: str, small: Path) -> No
     flipped = whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]
     path.write_bytes({"flipped": flipped, "truncated": whole[:-5], "empty": b""}[damage])
     found = hashlib.md5(path.read_bytes()).hexdigest()
-    with pytest.raises(DataError, match=rf"{file}\.gz has md5 {found}.* official file has md5 {expected}.*delete it"):
+    with pytest.raises(
+        DataError, match=rf"{file}\.gz has md5 {found}.* official file has md5 {expected}.*delete it"
+    ):
         load_images("mnist", small)
     path.write_bytes(whole)  # an error is not remembered
     same(load_images("mnist", small))
@@ -443,7 +473,10 @@ UNUSABLE = {
     "unknown type": (lambda a: b"\0\0\x0a" + idx(a)[3:], "is no complete IDX file"),
     "too few": (lambda a: idx(a[:-1]), "has shape"),
     "other dimensions": (lambda a: idx(a.reshape(len(a), -1)), "IDX|shape"),
-    "other range": (lambda a: idx(np.minimum(a, 8)), r"has numbers from 0 to 8; the official file has 0 to (255|9)"),
+    "other range": (
+        lambda a: idx(np.minimum(a, 8)),
+        r"has numbers from 0 to 8; the official file has 0 to (255|9)",
+    ),
     "all zero": (lambda a: idx(a * 0), "has numbers from 0 to 0"),
 }
 
@@ -483,7 +516,7 @@ def test_the_whole_message_of_a_changed_file_is_one_line(small: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
-# --- CIFAR-10, made small ----------------------------------------------------------------------------------------------
+# --- CIFAR-10, made small -----------------------------------------------------------------------------------
 
 BATCHES = [*(f"data_batch_{k}" for k in range(1, 6)), "test_batch"]
 FOLDERS = {"batches": "cifar-10-batches-py", "mosaics": "cifar10"}
@@ -497,14 +530,22 @@ def colours(n: int, key: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def small_batches(root: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[np.ndarray, ...]:
-    """Six files of seven images in the official format, which pass for the official ones; what `load_images` should give."""
+    """Six files of seven images in the official format, which pass for the official ones;
+    what `load_images` should give.
+    """
     from torchvision.datasets import CIFAR10
 
     folder = root / FOLDERS["batches"]
     folder.mkdir(parents=True)
-    sums, parts = [], [colours(7, k) for k in range(6)]
+    sums = []
+    parts = [colours(7, k) for k in range(6)]
     for name, (x, y) in zip(BATCHES, parts, strict=True):
-        entry = {"batch_label": name, "data": x.reshape(7, 3072), "labels": y.tolist(), "filenames": ["a.png"] * 7}
+        entry = {
+            "batch_label": name,
+            "data": x.reshape(7, 3072),
+            "labels": y.tolist(),
+            "filenames": ["a.png"] * 7,
+        }
         (folder / name).write_bytes(pickle.dumps(entry, protocol=2))
         sums.append([name, hashlib.md5((folder / name).read_bytes()).hexdigest()])
     (folder / "batches.meta").write_bytes(pickle.dumps({"label_names": list("abcdefghij")}, protocol=2))
@@ -522,7 +563,8 @@ def mosaic(x: np.ndarray) -> bytes:
 
     canvas = np.zeros((64, 160, 3), dtype=np.uint8)
     for k, image in enumerate(x):
-        top, left = 32 * (k // 5), 32 * (k % 5)
+        top = 32 * (k // 5)
+        left = 32 * (k % 5)
         for channel in range(3):
             canvas[top : top + 32, left : left + 32, channel] = image[channel]
     out = io.BytesIO()
@@ -537,7 +579,9 @@ def npz(**arrays: np.ndarray) -> bytes:
 
 
 def small_mosaics(root: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[np.ndarray, ...]:
-    """Three files of ten images and their labels, which pass for the subset; what `load_images` should give."""
+    """Three files of ten images and their labels, which pass for the subset;
+    what `load_images` should give.
+    """
     folder = root / FOLDERS["mosaics"]
     folder.mkdir(parents=True)
     monkeypatch.setattr(base, "MOSAICS", WEBP)
@@ -565,7 +609,9 @@ def same_colours(data: Images, wanted: tuple[np.ndarray, ...]) -> None:
 
 
 @pytest.mark.parametrize("kind", list(MAKE))
-def test_cifar_is_read_where_nothing_can_be_written(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cifar_is_read_where_nothing_can_be_written(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     wanted = MAKE[kind](tmp_path / "root", monkeypatch)
     places = [tmp_path / "root", *(tmp_path / "root").rglob("*")]
     for p in places:
@@ -600,20 +646,26 @@ def test_a_broken_whole_set_is_no_reason_for_the_subset(
     small_batches(tmp_path, monkeypatch)
     path = tmp_path / FOLDERS["batches"] / broken
     whole = path.read_bytes()
-    path.write_bytes({"flipped": whole[:-1] + b"x", "truncated": whole[:-5], "empty": b"", "missing": b""}[damage])
+    path.write_bytes(
+        {"flipped": whole[:-1] + b"x", "truncated": whole[:-5], "empty": b"", "missing": b""}[damage]
+    )
     message = (
-        f"{broken} has md5 .* official file has md5 {hashlib.md5(whole).hexdigest()}.*delete it.*mobench.data cifar10"
+        f"{broken} has md5 .* official file has md5 {hashlib.md5(whole).hexdigest()}.*delete "
+        "it.*mobench.data cifar10"
     )
     if damage == "missing":
         path.unlink()
         message = (
-            rf"data=cifar10 needs {broken} in \S*cifar-10-batches-py \(the official batches, unpacked\); not found"
+            rf"data=cifar10 needs {broken} in \S*cifar-10-batches-py \(the official batches, unpacked\); "
+            r"not found"
         )
     with pytest.raises(DataError, match=message):
         load_images("cifar10", tmp_path)
 
 
-def test_a_pickle_without_the_right_checksum_is_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pickle_without_the_right_checksum_is_not_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Trap:
         def __reduce__(self) -> Any:
             return Path.touch, (tmp_path / "sprung",)
@@ -643,12 +695,16 @@ def test_no_cifar_at_all(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("file", ["train_01.webp", "test_00.webp", "cifar10_labels.npz"])
-def test_a_missing_file_of_the_subset_is_named(file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_file_of_the_subset_is_named(
+    file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     wanted = small_mosaics(tmp_path, monkeypatch)
     path = tmp_path / "cifar10" / file
     whole = path.read_bytes()
     path.unlink()
-    with pytest.raises(DataError, match=rf"data=cifar10 needs {file} in \S*cifar10 \(the files of the CIFAR-10, 25k"):
+    with pytest.raises(
+        DataError, match=rf"data=cifar10 needs {file} in \S*cifar10 \(the files of the CIFAR-10, 25k"
+    ):
         load_images("cifar10", tmp_path)
     path.write_bytes(whole)
     same_colours(load_images("cifar10", tmp_path), wanted)
@@ -668,8 +724,14 @@ BROKEN_MOSAICS = {
     "empty": (lambda x: b"", r"\(0 bytes\) is no complete WebP picture"),
     "text": (lambda x: b"<html>please log in</html>", "is no complete WebP picture"),
     "another format": (lambda x: png(), "is no complete WebP picture"),
-    "another order": (lambda x: mosaic(x[::-1]), "their pixels and labels have sha256 .* changed or exchanged"),
-    "one pixel": (lambda x: mosaic(np.where(np.arange(x.size).reshape(x.shape) == 9, x ^ 1, x)), "have sha256"),
+    "another order": (
+        lambda x: mosaic(x[::-1]),
+        "their pixels and labels have sha256 .* changed or exchanged",
+    ),
+    "one pixel": (
+        lambda x: mosaic(np.where(np.arange(x.size).reshape(x.shape) == 9, x ^ 1, x)),
+        "have sha256",
+    ),
 }
 
 
@@ -687,7 +749,9 @@ def test_a_changed_mosaic_is_refused(damage: str, tmp_path: Path, monkeypatch: p
 def test_a_mosaic_of_another_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small_mosaics(tmp_path, monkeypatch)
     monkeypatch.setattr(base, "MOSAIC", (5, 2))
-    with pytest.raises(DataError, match=r"train_00\.webp is 160 x 64 pixels; expected 64 x 160: 5 rows of 2 images"):
+    with pytest.raises(
+        DataError, match=r"train_00\.webp is 160 x 64 pixels; expected 64 x 160: 5 rows of 2 images"
+    ):
         load_images("cifar10", tmp_path)
 
 
@@ -697,14 +761,26 @@ BROKEN_LABELS = {
     "empty": (b"", "is no complete NPZ file"),
     "text": (b"<html>", "is no complete NPZ file"),
     "one array": (npz(train_labels=LABELS_20), "is no complete NPZ file.*test_labels"),
-    "objects": (npz(train_labels=LABELS_20, test_labels=np.array([{}] * 10, dtype=object)), "is no complete NPZ file"),
+    "objects": (
+        npz(train_labels=LABELS_20, test_labels=np.array([{}] * 10, dtype=object)),
+        "is no complete NPZ file",
+    ),
     "too few": (
         npz(train_labels=LABELS_20[:-1], test_labels=LABELS_20[:10]),
         r"train_labels has shape \(19,\).*20 whole",
     ),
-    "too many": (npz(train_labels=LABELS_20, test_labels=LABELS_20), r"test_labels has shape \(20,\).*10 whole"),
-    "columns": (npz(train_labels=LABELS_20.reshape(20, 1), test_labels=LABELS_20[:10]), r"has shape \(20, 1\)"),
-    "an 11th class": (npz(train_labels=LABELS_20 + 1, test_labels=LABELS_20[:10]), r"expected 20 whole numbers 0\.\.9"),
+    "too many": (
+        npz(train_labels=LABELS_20, test_labels=LABELS_20),
+        r"test_labels has shape \(20,\).*10 whole",
+    ),
+    "columns": (
+        npz(train_labels=LABELS_20.reshape(20, 1), test_labels=LABELS_20[:10]),
+        r"has shape \(20, 1\)",
+    ),
+    "an 11th class": (
+        npz(train_labels=LABELS_20 + 1, test_labels=LABELS_20[:10]),
+        r"expected 20 whole numbers 0\.\.9",
+    ),
     "fractions": (npz(train_labels=LABELS_20 / 1.0, test_labels=LABELS_20[:10]), "type float64"),
     "other labels": (npz(train_labels=LABELS_20, test_labels=LABELS_20[:10]), "have sha256"),
 }
@@ -730,7 +806,7 @@ def test_a_cifar_file_that_may_not_be_read(
         load_images("cifar10", tmp_path)
 
 
-# --- python -m mobench.data ------------------------------------------------------------------------------------------
+# --- python -m mobench.data ---------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -771,7 +847,9 @@ def test_default_root(monkeypatch: pytest.MonkeyPatch) -> None:
     assert base.default_root() == Path("/somewhere")
 
 
-def test_download_without_a_network(tmp_path: Path, capsys: pytest.CaptureFixture[str], offline: list[str]) -> None:
+def test_download_without_a_network(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], offline: list[str]
+) -> None:
     assert main(["mnist", "--root", str(tmp_path)]) == 1
     captured = capsys.readouterr()
     assert len(offline) == 2  # both mirrors
@@ -806,7 +884,9 @@ def test_download_where_a_file_is_in_the_way(
     assert not offline
 
 
-def test_nothing_is_downloaded_twice(small: Path, capsys: pytest.CaptureFixture[str], offline: list[str]) -> None:
+def test_nothing_is_downloaded_twice(
+    small: Path, capsys: pytest.CaptureFixture[str], offline: list[str]
+) -> None:
     before = listing(small)
     assert main(["mnist", "fashion_mnist", "digits", "--root", str(small)]) == 0
     out = capsys.readouterr().out.splitlines()
@@ -820,7 +900,8 @@ def test_nothing_is_downloaded_twice(small: Path, capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize("damage", ["missing", "truncated"])
 def test_download(damage: str, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a mirror sends is stored, checked and read; of the other files nothing is asked."""
-    target, source = tmp_path / "target", raw(small)
+    target = tmp_path / "target"
+    source = raw(small)
     shutil.copytree(source, raw(target))
     broken = raw(target) / "train-images-idx3-ubyte.gz"
     if damage == "missing":
@@ -871,7 +952,9 @@ def test_the_subset_is_listed_and_not_taken_for_the_whole_set(
     assert load_images("cifar10", tmp_path).subset  # still of use
 
 
-def test_download_of_cifar(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_download_of_cifar(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     from torchvision.datasets import CIFAR10
 
     wanted = small_batches(tmp_path / "source", monkeypatch)
@@ -903,7 +986,7 @@ def test_command_line_mistakes(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--list" in capsys.readouterr().err
 
 
-# --- the official files ----------------------------------------------------------------------------------------------
+# --- the official files -------------------------------------------------------------------------------------
 
 
 def needing(*sets: str) -> Any:

@@ -1,4 +1,5 @@
-"""The documentation: its tutorial is followed, every command on its pages can be planned, and the site is built without a warning.
+"""The documentation: its tutorial is followed, every command on its pages can be planned, and the site is
+built without a warning.
 
 `docs/plugins.md` is followed by tests/test_plugins.py, the README's program by tests/test_api.py.
 """
@@ -45,7 +46,9 @@ def blocks(page: Path, language: str) -> list[str]:
 
 
 def commands(page: Path) -> Iterator[tuple[list[str], bool]]:
-    """Arguments of each `mobench` line of a page's shell blocks, and whether the page says that it is refused."""
+    """Arguments of each `mobench` line of a page's shell blocks,
+    and whether the page says that it is refused.
+    """
     for block in blocks(page, "bash"):
         for line in block.splitlines():
             words = shlex.split(line, comments=True)
@@ -62,7 +65,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, content in files:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(content)
-    assert sorted(Path(name).name for name, _ in files) == ["heavy_ball.yaml", "tutorial_parts.py", "valley.yaml"]
+    assert sorted(Path(name).name for name, _ in files) == [
+        "heavy_ball.yaml",
+        "tutorial_parts.py",
+        "valley.yaml",
+    ]
     return folder
 
 
@@ -83,7 +90,9 @@ def test_the_tutorial(
     scope: dict[str, Any] = {}
     first: Result | None = None
     began = 0.0
-    for language, block in re.findall(r"^```(bash|python)\n(.*?)^```", TUTORIAL.read_text(), re.DOTALL | re.MULTILINE):
+    for language, block in re.findall(
+        r"^```(bash|python)\n(.*?)^```", TUTORIAL.read_text(), re.DOTALL | re.MULTILINE
+    ):
         if language == "python":
             began = time.time() if not printed else began
             if "class Valley" not in block:
@@ -107,7 +116,8 @@ def test_the_tutorial(
                 from mobench.system import console
 
                 monkeypatch.setattr(sys, "argv", ["mobench-status"])
-                monkeypatch.setattr(console, "exit_code", 0)  # other tests of this process have failed on purpose
+                # other tests of this process have failed on purpose
+                monkeypatch.setattr(console, "exit_code", 0)
                 with pytest.raises(SystemExit) as stop:
                     status.main()
                 assert stop.value.code == 0
@@ -124,7 +134,9 @@ def test_the_tutorial(
     folders = [JobFolder(path) for path in (root / "runs").iterdir()]
     keys = [folder.key.rpartition("-")[0] for folder in folders]
     assert {"valley-heavyball", "valley-mgda", "vlmop2-heavyball", "own-mgda"} <= set(keys)
-    assert all((folder.final()["status"] == "done").all() for folder in folders if folder.key.startswith("valley"))
+    assert all(
+        (folder.final()["status"] == "done").all() for folder in folders if folder.key.startswith("valley")
+    )
     varied = next(f for f in folders if "beta" in f.final() and f.key.startswith("valley"))
     assert sorted(varied.final()["beta"]) == [0.0, 0.5, 0.9]
     table = pd.read_csv(root / "artifacts" / "cross" / "zoo" / "table.csv")
@@ -135,7 +147,9 @@ def test_the_tutorial(
 @pytest.mark.timeout(300)
 def test_the_tutorial_on_slurm(place: Path, tmp_path: Path, cluster: dict[str, str]) -> None:  # noqa: F811
     (words,) = [w for w, _ in commands(TUTORIAL) if "hardware=slurm" in w]
-    env = environment(tmp_path / "outputs", PYTHONPATH=os.pathsep.join([str(place / "mine" / "code"), str(REPOSITORY)]))
+    env = environment(
+        tmp_path / "outputs", PYTHONPATH=os.pathsep.join([str(place / "mine" / "code"), str(REPOSITORY)])
+    )
     done = subprocess.run(
         [sys.executable, "-m", "mobench", *expanded(words, place)],
         cwd=place,
@@ -157,9 +171,13 @@ def planned_here() -> Iterator[tuple[str, list[str]]]:
         if page.parent == DOCS and page.name in (*GENERATED, "results.md"):
             continue  # commands of results were recorded when they ran
         for words, refused in commands(page):
-            # a folder of one's own, a group of artifacts (which are planned one by one elsewhere), flags, others' sweepers
+            # a folder of one's own, a group of artifacts (which are planned one by one elsewhere), flags,
+            # others' sweepers
             if refused or any(
-                "searchpath" in w or w.endswith("/all") or w.startswith(("--", "hydra/sweeper=")) or "..." in w
+                "searchpath" in w
+                or w.endswith("/all")
+                or w.startswith(("--", "hydra/sweeper="))
+                or "..." in w
                 for w in words
             ):
                 continue
@@ -171,7 +189,11 @@ def planned_here() -> Iterator[tuple[str, list[str]]]:
 def official(words: list[str]) -> tuple[str, ...]:
     """The official data sets that a command names: those in the file of its data=NAME."""
     chosen = [word.split("=", 1)[1] for word in words if word.startswith("data=")]
-    named = [str(v) for name in chosen for v in yaml.safe_load((conf_dir() / f"data/{name}.yaml").read_text()).values()]
+    named = [
+        str(v)
+        for name in chosen
+        for v in yaml.safe_load((conf_dir() / f"data/{name}.yaml").read_text()).values()
+    ]
     return tuple(name for name in OFFICIAL if name in named or name in chosen)
 
 
@@ -179,7 +201,16 @@ def is_artifact(words: list[str]) -> bool:
     return any(word.startswith("+experiment=") for word in words)
 
 
-OFFICIAL = ("mnist", "fashion_mnist", "cifar10", "cifar100", "rf1", "celeba", "speech_small", "librispeech_aishell")
+OFFICIAL = (
+    "mnist",
+    "fashion_mnist",
+    "cifar10",
+    "cifar100",
+    "rf1",
+    "celeba",
+    "speech_small",
+    "librispeech_aishell",
+)
 COMMANDS = [pytest.param(words, id=f"{page}: {shlex.join(words)}") for page, words in planned_here()]
 WITH_DATA = [
     pytest.param(*case.values, id=case.id, marks=pytest.mark.data(*official(case.values[0])))
@@ -197,7 +228,10 @@ def test_there_are_commands() -> None:
 def test_every_command_can_be_planned(
     words: list[str], planner: sweeper.JobsSweeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Names, keys and values exist, and pairs fit; nothing is run. What an official data set decides is checked below."""
+    """Names, keys and values exist, and pairs fit; nothing is run.
+
+    What an official data set decides is checked below.
+    """
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))
     if is_artifact(words):
         config = planner._compose(normalise(words))  # its jobs are made in tests/test_join.py
@@ -211,7 +245,11 @@ def test_every_command_can_be_planned(
 
 @pytest.mark.parametrize("words", WITH_DATA)
 def test_every_command_on_official_data_can_be_planned(
-    words: list[str], planner: sweeper.JobsSweeper, data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    words: list[str],
+    planner: sweeper.JobsSweeper,
+    data_folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Sizes and classes of the official sets fit too."""
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))
@@ -223,7 +261,9 @@ def test_every_command_on_official_data_can_be_planned(
 def test_artifacts_whose_rows_are_kept_are_drawn_without_data(
     planner: sweeper.JobsSweeper, mobench: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A command on official data whose jobs all lie in experiments/results needs none of it, from plan to picture."""
+    """A command on official data whose jobs all lie in experiments/results needs none of it,
+    from plan to picture.
+    """
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path / "outputs"))
     drawn = []
     for case in WITH_DATA:
@@ -288,14 +328,23 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         timeout=400,
         check=False,
     )
-    assert done.returncode == 0, done.stderr  # a warning is an error: missing pages, links and anchors among them
+    # a warning is an error: missing pages, links and anchors among them
+    assert done.returncode == 0, done.stderr
     return out / "html"
 
 
 @pytest.mark.timeout(400)
 def test_the_site(site: Path) -> None:
-    pages = {path.relative_to(site).as_posix(): Page(path.read_text()) for path in sorted(site.rglob("*.html"))}
-    assert {"index.html", "tutorial.html", "papers/ferero.html", "results.html", "api/algorithms.html"} <= set(pages)
+    pages = {
+        path.relative_to(site).as_posix(): Page(path.read_text()) for path in sorted(site.rglob("*.html"))
+    }
+    assert {
+        "index.html",
+        "tutorial.html",
+        "papers/ferero.html",
+        "results.html",
+        "api/algorithms.html",
+    } <= set(pages)
     for name, page in pages.items():
         outside = [link for link in page.loads if re.match(r"(https?:)?//", link)]
         assert outside == [], (name, outside)  # reads without a network

@@ -1,4 +1,6 @@
-"""`python -m mobench.doctor`: every state made to happen, the exit codes, and what it says on this machine."""
+"""`python -m mobench.doctor`: every state made to happen, the exit codes,
+and what it says on this machine.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-# --- outputs: space, writing, locks ----------------------------------------------------------------------------------
+# --- outputs: space, writing, locks -------------------------------------------------------------------------
 
 
 def test_a_sound_outputs_folder(root: Path) -> None:
@@ -79,7 +81,9 @@ def test_an_outputs_folder_that_is_not_there_yet(root: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("below", ["", "a", "a/b"])
-def test_an_outputs_folder_that_is_a_file_or_below_one(below: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_outputs_folder_that_is_a_file_or_below_one(
+    below: str, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (root / "file").write_text("kept")
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(root / "file" / below))
     found = look(doctor.outputs)
@@ -99,12 +103,20 @@ def test_a_read_only_outputs_folder(root: Path) -> None:
     assert "Permission denied" in found["outputs"].text
 
 
-@pytest.mark.parametrize(("number", "words"), [(errno.ENOSPC, "No space left"), (errno.EDQUOT, "quota exceeded")])
-def test_a_file_that_cannot_be_written(number: int, words: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("number", "words"), [(errno.ENOSPC, "No space left"), (errno.EDQUOT, "quota exceeded")]
+)
+def test_a_file_that_cannot_be_written(
+    number: int, words: str, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """os.access would not notice."""
     monkeypatch.setattr(os, "fsync", raising(OSError(number, os.strerror(number))))
     found = look(doctor.outputs)
-    assert {name: line.state for name, line in found.items()} == {"disk": OK, "outputs": PROBLEM, "locks": PROBLEM}
+    assert {name: line.state for name, line in found.items()} == {
+        "disk": OK,
+        "outputs": PROBLEM,
+        "locks": PROBLEM,
+    }
     assert words in found["outputs"].text
     assert list(root.iterdir()) == []
 
@@ -136,7 +148,7 @@ def test_locks_that_do_not_work(kind: str, root: Path, monkeypatch: pytest.Monke
     assert "MOBENCH_OUTPUTS=DIR" in found["locks"].text
 
 
-# --- devices, optional parts, W&B ------------------------------------------------------------------------------------
+# --- devices, optional parts, W&B ---------------------------------------------------------------------------
 
 
 def gpu(_: int) -> Any:
@@ -151,7 +163,9 @@ def gpu(_: int) -> Any:
         (1, raising(RuntimeError("CUDA driver is too old\nlong story")), PROBLEM, "(CUDA driver is too old"),
     ],
 )
-def test_devices(count: int, properties: Any, state: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_devices(
+    count: int, properties: Any, state: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
     monkeypatch.setattr(torch.cuda, "get_device_properties", properties)
     found = look(doctor.devices)
@@ -160,7 +174,9 @@ def test_devices(count: int, properties: Any, state: str, words: str, monkeypatc
     assert words in found["gpu"].text
 
 
-@pytest.mark.parametrize("absent", [lambda _: None, raising(ModuleNotFoundError("No module named 'hydra_plugins'"))])
+@pytest.mark.parametrize(
+    "absent", [lambda _: None, raising(ModuleNotFoundError("No module named 'hydra_plugins'"))]
+)
 def test_optional_parts_that_are_not_installed(absent: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "find_spec", absent)
     found = look(doctor.optional)
@@ -246,17 +262,21 @@ def test_wandb_without_a_key_or_a_package(tmp_path: Path, monkeypatch: pytest.Mo
     assert "`pip install wandb`" in line.text
 
 
-# --- Slurm -----------------------------------------------------------------------------------------------------------
+# --- Slurm --------------------------------------------------------------------------------------------------
 
 
 def test_no_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     line = look(doctor.slurm)["slurm"]
-    assert line == Line("slurm", MISSING, "no sinfo on the PATH: hardware=slurm needs a machine with Slurm's commands")
+    assert line == Line(
+        "slurm", MISSING, "no sinfo on the PATH: hardware=slurm needs a machine with Slurm's commands"
+    )
 
 
 def test_slurm_that_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program(tmp_path / "bin", "sinfo", 'test "$*" = "--noheader --format=%R" && printf "short\\nlong\\nshort\\n"')
+    program(
+        tmp_path / "bin", "sinfo", 'test "$*" = "--noheader --format=%R" && printf "short\\nlong\\nshort\\n"'
+    )
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     assert look(doctor.slurm)["slurm"] == Line("slurm", OK, "2 partitions (long, short): hardware=slurm")
 
@@ -269,7 +289,9 @@ def test_slurm_that_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         ("exit 3", "sinfo fails: exit code 3."),
     ],
 )
-def test_slurm_that_does_not(script: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slurm_that_does_not(
+    script: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program(tmp_path / "bin", "sinfo", script)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     monkeypatch.setattr(doctor, "SLURM_SECONDS", 0.3)
@@ -288,7 +310,7 @@ def test_slurm_that_cannot_be_started(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "No such file" in line.text
 
 
-# --- solvers ---------------------------------------------------------------------------------------------------------
+# --- solvers ------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -346,7 +368,9 @@ def test_solvers_that_are_not_installed(monkeypatch: pytest.MonkeyPatch) -> None
         ("import time; print('hm', flush=True); time.sleep(30)", "no answer within 0.5 s"),
     ],
 )
-def test_solvers_that_crash_or_hang(code: str, words: str, solving: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_solvers_that_crash_or_hang(
+    code: str, words: str, solving: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     solving(SOLVED + code)
     monkeypatch.setattr(doctor, "SOLVERS_SECONDS", 0.5)
     found = look(doctor.solvers)
@@ -367,7 +391,7 @@ def test_no_process_for_the_solvers(solving: Any, monkeypatch: pytest.MonkeyPatc
     assert "No such file" in line.text
 
 
-# --- data ------------------------------------------------------------------------------------------------------------
+# --- data ---------------------------------------------------------------------------------------------------
 
 
 def files(name: str, kind: str) -> list[str]:
@@ -379,7 +403,10 @@ def files(name: str, kind: str) -> list[str]:
         pictures = [f"{name}/{split}_{k:02d}.webp" for split, count in counts.items() for k in range(count)]
         return [*pictures, f"{name}/{name}_labels.npz"]
     if name == "cifar10":
-        return [*(f"cifar-10-batches-py/data_batch_{k}" for k in range(1, 6)), "cifar-10-batches-py/test_batch"]
+        return [
+            *(f"cifar-10-batches-py/data_batch_{k}" for k in range(1, 6)),
+            "cifar-10-batches-py/test_batch",
+        ]
     if name == "cifar100":
         return ["cifar-100-python/train", "cifar-100-python/test"]
     folder = {"mnist": "MNIST", "fashion_mnist": "FashionMNIST"}[name]
@@ -415,7 +442,9 @@ def wanted_by_the_loader(name: str, root: Path) -> bool:
 
 def test_no_data(here: Path) -> None:
     found = look(doctor.data)
-    assert found.pop("digits") == Line("digits", OK, "data=digits always works: digits, digits_hard are embedded")
+    assert found.pop("digits") == Line(
+        "digits", OK, "data=digits always works: digits, digits_hard are embedded"
+    )
     assert list(found) == [*OFFICIAL, "cifar100", "rf1", "celeba", "speech_small", "librispeech_aishell"]
     for name in ("rf1", "celeba", "speech_small", "librispeech_aishell"):
         line = found.pop(name)
@@ -463,7 +492,11 @@ def test_a_set_is_present_or_not_as_its_loader_finds_it(name: str, kind: str, he
         ("rf1", ["rf1.arff"], "."),
         (
             "celeba",
-            ["celeba/list_attr_celeba.txt", "celeba/list_eval_partition.txt", "celeba/img_align_celeba/000001.jpg"],
+            [
+                "celeba/list_attr_celeba.txt",
+                "celeba/list_eval_partition.txt",
+                "celeba/img_align_celeba/000001.jpg",
+            ],
             "celeba",
         ),
         ("speech_small", ["speech/english_digits.npz", "speech/mandarin_words.npz"], "."),
@@ -512,7 +545,7 @@ def test_digits_need_scikit_learn(here: Path, monkeypatch: pytest.MonkeyPatch) -
     assert "`pip install scikit-learn`" in line.text
 
 
-# --- the whole -------------------------------------------------------------------------------------------------------
+# --- the whole ----------------------------------------------------------------------------------------------
 
 
 def fine() -> Iterator[Line]:
@@ -565,7 +598,17 @@ def test_help(capsys: pytest.CaptureFixture[str]) -> None:
         doctor.main(["--help"])
     assert stop.value.code == 0
     out = capsys.readouterr().out
-    for words in ("solvers", "CUDA", "joblib", "learn2learn", "locks", "Data sets", "W&B", "Slurm", "Exit code 0"):
+    for words in (
+        "solvers",
+        "CUDA",
+        "joblib",
+        "learn2learn",
+        "locks",
+        "Data sets",
+        "W&B",
+        "Slurm",
+        "Exit code 0",
+    ):
         assert words in out
 
 
@@ -580,7 +623,9 @@ def run(root: Path, *arguments: str, **extra: str) -> subprocess.CompletedProces
     """Python in a process of its own, where there is no data."""
     env = environment(root, MOBENCH_DATA=str(root / "none"), **extra)
     command = [sys.executable, *arguments]
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False, cwd=root)
+    return subprocess.run(
+        command, env=env, capture_output=True, text=True, timeout=120, check=False, cwd=root
+    )
 
 
 def test_this_machine(root: Path) -> None:
@@ -598,7 +643,19 @@ def test_this_machine(root: Path) -> None:
     assert last == "Jobs can run here."
     found = {line.split()[0]: line.split(maxsplit=2)[1:] for line in lines}
     assert len(found) == len(lines)
-    for name in ("python", "torch", "commit", "cpu", "gpu", "conf", "disk", "outputs", "locks", "digits", "W&B"):
+    for name in (
+        "python",
+        "torch",
+        "commit",
+        "cpu",
+        "gpu",
+        "conf",
+        "disk",
+        "outputs",
+        "locks",
+        "digits",
+        "W&B",
+    ):
         assert found[name][0] == OK, found[name]
     assert {
         "CLARABEL",
@@ -617,7 +674,9 @@ def test_this_machine(root: Path) -> None:
     assert found["W&B"][1] == "API key configured: logger=auto is offline"
     for name, (state, text) in found.items():
         assert state in STATES
-        assert state == OK or any(hint in text for hint in ("`", "=")), f"{name} does not say what to do: {text}"
+        assert state == OK or any(hint in text for hint in ("`", "=")), (
+            f"{name} does not say what to do: {text}"
+        )
     assert list(root.iterdir()) == []
 
 

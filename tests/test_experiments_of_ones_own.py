@@ -1,4 +1,6 @@
-"""Experiment files of a user's own: single jobs, sweeps and lists of jobs, found by --config-dir and hydra.searchpath."""
+"""Experiment files of a user's own: single jobs, sweeps and lists of jobs,
+found by --config-dir and hydra.searchpath.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,8 @@ def conf(tmp_path: Path) -> Path:
         path = folder / "experiment" / f"{name}.yaml"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(
-            "# @package _global_\n" + "\n".join(line.removeprefix(" " * 8) for line in text.strip("\n").splitlines())
+            "# @package _global_\n"
+            + "\n".join(line.removeprefix(" " * 8) for line in text.strip("\n").splitlines())
         )
     return folder
 
@@ -122,13 +125,17 @@ def test_jobs_in_the_file(mobench: Run, conf: Path) -> None:
     fixed = mobench("+experiment=group/listed", "algorithm=mgda", "--config-dir", str(conf))
     fixed.refused("The experiment fixes algorithm=ls for its job 'plain'")
     # several at once, the user's own group by its name
-    both = mobench("+experiment=group/all", "--config-dir", str(conf), "logger=local", root=result.root / "all")
+    both = mobench(
+        "+experiment=group/all", "--config-dir", str(conf), "logger=local", root=result.root / "all"
+    )
     assert both.code == 0, both.err
     assert len(both.folders) == 6
 
 
 def test_jobs_without_a_sweep_are_not_passed_over(mobench: Run, conf: Path) -> None:
-    mobench("+experiment=forgot", "--config-dir", str(conf)).refused("lists several jobs", "hydra: {mode: MULTIRUN}")
+    mobench("+experiment=forgot", "--config-dir", str(conf)).refused(
+        "lists several jobs", "hydra: {mode: MULTIRUN}"
+    )
     result = mobench("-m", "+experiment=forgot", "steps=2", "--config-dir", str(conf), "logger=local")
     assert (result.code, len(result.folders)) == (0, 1)
 
@@ -163,15 +170,21 @@ def test_from_python(conf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         api.run(folder, "+experiment=one,forgot")
 
 
-def test_the_files_of_the_documentation(mobench: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_files_of_the_documentation(
+    mobench: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     page = (REPOSITORY / "docs" / "running.md").read_text()
-    for name, text in re.findall(r"`(mine/conf/experiment/\w+\.yaml)`:\n\n```yaml\n(.*?)```", page, re.DOTALL):
+    for name, text in re.findall(
+        r"`(mine/conf/experiment/\w+\.yaml)`:\n\n```yaml\n(.*?)```", page, re.DOTALL
+    ):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     monkeypatch.chdir(tmp_path)
     lines = [line.replace("$PWD", str(tmp_path)) for line in page.splitlines() if "+experiment=steep" in line]
-    lines += [line.replace("$PWD", str(tmp_path)) for line in page.splitlines() if "+experiment=compared" in line]
+    lines += [
+        line.replace("$PWD", str(tmp_path)) for line in page.splitlines() if "+experiment=compared" in line
+    ]
     found = []
     for line in (line for line in lines if line.startswith("mobench ")):
         words = [word for word in shlex.split(line)[1:] if not word.startswith("hydra/launcher")]
@@ -199,13 +212,16 @@ def test_completion() -> None:
 
 
 def test_named_folders(conf: Path, tmp_path: Path) -> None:
-    assert searchpath.named(["--config-dir", "a", "steps=1", "hydra.searchpath=[file:///b c,pkg://d]", "-cd", "e"]) == [
+    assert searchpath.named(
+        ["--config-dir", "a", "steps=1", "hydra.searchpath=[file:///b c,pkg://d]", "-cd", "e"]
+    ) == [
         "a",
         "file:///b c",
         "pkg://d",
         "e",
     ]
-    assert searchpath.named(["hydra.searchpath=[a", "hydra.searchpath=3"]) == []  # Hydra says what is wrong with it
+    # Hydra says what is wrong with it
+    assert searchpath.named(["hydra.searchpath=[a", "hydra.searchpath=3"]) == []
     assert searchpath.folders(["--config-dir", str(conf), f"hydra.searchpath=['{tmp_path}/none']"]) == [conf]
     assert searchpath.folder("structured://x") is None
     assert searchpath.folder("pkg://no_such_package.conf") is None

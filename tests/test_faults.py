@@ -1,4 +1,6 @@
-"""The fault campaign at small size, and broken things that a person meets: full disks, truncated files, a clock that jumps."""
+"""The fault campaign at small size, and broken things that a person meets: full disks, truncated files,
+a clock that jumps.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,10 @@ QUICK = ("algorithm=ls", "preferences=2", "seeds=[0]", "steps=20", "logger=local
 
 
 def test_kills_at_random_moments(tmp_path: Path) -> None:
-    """Each kind of job is killed once; `make faults` kills 200 times. Other moments in every run of the tests."""
+    """Each kind of job is killed once; `make faults` kills 200 times.
+
+    Other moments in every run of the tests.
+    """
     line = [sys.executable, "-m", "tests.faults", "--only", "jobs", "--kills", str(len(CASES)), "--each", "1"]
     env = environment(tmp_path / "outputs")
     seed = ["--seed", str(time.time_ns())]
@@ -46,12 +51,21 @@ def test_every_method_and_oracle_is_killed() -> None:
 
 def test_truncated_files_say_what_to_do(mobench: Run) -> None:
     folder = mobench(*QUICK).job
-    names = {"final.csv": "final", "history.parquet": "history", "solutions.npz": "solutions", "meta.json": "meta"}
+    names = {
+        "final.csv": "final",
+        "history.parquet": "history",
+        "solutions.npz": "solutions",
+        "meta.json": "meta",
+    }
     for name, reader in names.items():
         path = folder.path / name
         whole = path.read_bytes()
         path.write_bytes(whole[: len(whole) // 2] if name != "final.csv" else b"")
-        cut = "final.csv has 0 rows.*Run the job again" if name == "final.csv" else f"{name} cannot be read.*rerun=true"
+        cut = (
+            "final.csv has 0 rows.*Run the job again"
+            if name == "final.csv"
+            else f"{name} cannot be read.*rerun=true"
+        )
         with pytest.raises(StoreError, match=cut):
             getattr(folder, reader)()
         path.unlink()
@@ -111,8 +125,11 @@ def test_full_disk(mobench: Run, small_disk: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("jump", [-86400.0, 86400.0])
 def test_clock_that_jumps(mobench: Run, monkeypatch: pytest.MonkeyPatch, jump: float) -> None:
-    """Times come from a clock that nobody sets; the row of a job that lived through a jump is as any other."""
-    calls, clock = [0], time.time
+    """Times come from a clock that nobody sets;
+    the row of a job that lived through a jump is as any other.
+    """
+    calls = [0]
+    clock = time.time
 
     def jumping() -> float:
         calls[0] += 1

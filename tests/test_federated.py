@@ -1,5 +1,6 @@
-"""Federated clients as objectives: networks, local steps, server steps and evaluation against autograd, closed forms, plain
-modules and the loops of tests/reference/federated.py, which know nothing of the package."""
+"""Federated clients as objectives: networks, local steps, server steps and evaluation against autograd,
+closed forms, plain modules and the loops of tests/reference/federated.py, which know nothing of the package.
+"""
 
 from __future__ import annotations
 
@@ -49,8 +50,10 @@ from tests.conftest import Run
 from tests.helpers import runs_at
 from tests.reference import federated as plain_loops
 
-F64, CPU = torch.float64, torch.device("cpu")
-M, ETA = 5, 0.1
+F64 = torch.float64
+CPU = torch.device("cpu")
+M = 5
+ETA = 0.1
 KINDS: dict[str, dict[str, Any]] = {
     "rotation": {"partition": "rotation", "rotations": [0, 0, 0, 90, 180]},
     "partial": {"partition": "partial", "classes_per_client": 2},
@@ -70,13 +73,19 @@ def uniform(*seeds: int) -> Runs:
 def by_hand(p: FederatedImages, seed: int, split: str) -> list[tuple[np.ndarray, np.ndarray]]:
     """Inputs and labels of every client: turned, divided by 255, averaged over squares, one row each."""
     base = load_images(p.data, "")
-    shares = partition(base, p.partition, p.clients, p.classes_per_client, p.rotations, seed, p.train_size, p.test_size)
+    shares = partition(
+        base, p.partition, p.clients, p.classes_per_client, p.rotations, seed, p.train_size, p.test_size
+    )
     out = []
     for m, index in enumerate(getattr(shares, split)):
         pictures = getattr(base, split)[index].numpy().astype(float)
         x = np.rot90(pictures, shares.turns[m], axes=(1, 2)) / 255.0
         side = 28 // p.shrink
-        x = x[:, : side * p.shrink, : side * p.shrink].reshape(len(x), side, p.shrink, side, p.shrink).mean((2, 4))
+        x = (
+            x[:, : side * p.shrink, : side * p.shrink]
+            .reshape(len(x), side, p.shrink, side, p.shrink)
+            .mean((2, 4))
+        )
         out.append((x.reshape(len(x), -1), getattr(base, f"{split}_labels")[index].numpy()))
     return out
 
@@ -96,7 +105,9 @@ def advance(
     rules = {name: make_output(name) for name in algorithm.outputs}
     state = loop.start(oracle, algorithm, rules, start, runs, steps)
     xs: list[Tensor] = []
-    state = loop.advance(oracle, algorithm, rules, state, steps, lambda t, s, q: xs.append(s["theta"].clone()))
+    state = loop.advance(
+        oracle, algorithm, rules, state, steps, lambda t, s, q: xs.append(s["theta"].clone())
+    )
     assert state["alive"].all()
     assert not state["fail"].any()
     return torch.stack([*xs, state["theta"]], 1), loop.finals(rules, state), state
@@ -118,7 +129,7 @@ def rows_of(oracle: LocalSteps, r: int, t: int) -> list[list[np.ndarray]]:
     return out
 
 
-# --- the perceptron --------------------------------------------------------------------------------------------------
+# --- the perceptron -----------------------------------------------------------------------------------------
 
 
 def networks(K: int = 3, B: int = 7, inputs: int = 6, hidden: int = 5) -> tuple[MLP, Tensor, Tensor, Tensor]:
@@ -181,10 +192,8 @@ def test_columns_leave_out_inputs_that_are_zero() -> None:
     columns = torch.tensor([0, 2, 5])
     x = x * torch.zeros(6, dtype=F64).index_fill_(0, columns, 1.0)
     weight = torch.full((3, 7), 1 / 7, dtype=F64)
-    whole, some = (
-        net.gradients(theta, x, labels, weight),
-        net.gradients(theta, x[..., columns], labels, weight, columns),
-    )
+    whole = net.gradients(theta, x, labels, weight)
+    some = net.gradients(theta, x[..., columns], labels, weight, columns)
     close(some[0], whole[0], 1e-14)
     close(some[1], whole[1], 1e-13)
     assert (net.split(some[1])[0][:, :, [1, 3, 4]] == 0).all()
@@ -194,7 +203,9 @@ def test_columns_leave_out_inputs_that_are_zero() -> None:
 def test_the_slope_of_relu_at_zero_is_zero() -> None:
     net, theta, x, labels = networks()
     W1, b1, _, _ = net.split(theta)
-    W1[:, 2], b1[:, 2] = 0.0, 0.0  # a unit that is exactly 0
+    # a unit that is exactly 0
+    W1[:, 2] = 0.0
+    b1[:, 2] = 0.0
     leaf = theta.clone().requires_grad_(True)
     (graph,) = torch.autograd.grad(torch.nn.functional.cross_entropy(net.logits(leaf, x).mT, labels), leaf)
     _, rows = net.gradients(theta, x, labels, torch.full((3, 7), 1 / 21, dtype=F64))
@@ -219,7 +230,7 @@ def test_starts() -> None:
         tiny(start={"kind": "xavier"})
 
 
-# --- whole rounds against the plain loops ----------------------------------------------------------------------------
+# --- whole rounds against the plain loops -------------------------------------------------------------------
 
 
 class Method(NamedTuple):
@@ -259,25 +270,44 @@ METHODS = {
         {"eps": 0.05, "step": "normalized", "server_lr": 0.05},
     ),
 }
-ROUNDS, TAU, SEEDS = 4, 3, (25, 0)
+ROUNDS = 4
+TAU = 3
+SEEDS = (25, 0)
 
 
-def compare(name: str, kind: str, batch_size: int | None, **options: Any) -> list[plain_loops.FederatedTrajectory]:
+def compare(
+    name: str, kind: str, batch_size: int | None, **options: Any
+) -> list[plain_loops.FederatedTrajectory]:
     """Every run against the plain loop on the same samples."""
-    method, loss = METHODS[name], options.get("client_loss", "running")
-    p, runs = tiny(kind), uniform(*SEEDS)
+    method = METHODS[name]
+    loss = options.get("client_loss", "running")
+    p = tiny(kind)
+    runs = uniform(*SEEDS)
     oracle = LocalSteps(p, runs, local_step=ETA, local_steps=TAU, batch_size=batch_size, **options)
     path, answers, _ = advance(oracle, method.algorithm, runs, ROUNDS)
-    atol, out = 1e-10 if "mgda" in name else 1e-12, []
+    atol = 1e-10 if "mgda" in name else 1e-12
+    out = []
     for r, seed in enumerate(SEEDS):
         clients = [plain_loops.mlp_client(x, y, 8, 10) for x, y in by_hand(p, seed, "train")]
         batches = None if batch_size is None else lambda t, r=r: rows_of(oracle, r, t - 1)
         found = plain_loops.trajectory(
-            method.reference, path[r, 0].numpy(), clients, ROUNDS, eta=ETA, tau=TAU, batches=batches, offset=0.0,
-            client_loss="ell" if loss == "running" else loss, **method.options,
-        )  # fmt: skip
+            method.reference,
+            path[r, 0].numpy(),
+            clients,
+            ROUNDS,
+            eta=ETA,
+            tau=TAU,
+            batches=batches,
+            offset=0.0,
+            client_loss="ell" if loss == "running" else loss,
+            **method.options,
+        )
         np.testing.assert_allclose(path[r].numpy(), found.thetas, rtol=0, atol=atol)
-        for rule, expected in (("mean", found.mean), ("adaptive", found.adaptive), ("last", found.thetas[-1])):
+        for rule, expected in (
+            ("mean", found.mean),
+            ("adaptive", found.adaptive),
+            ("last", found.thetas[-1]),
+        ):
             if rule in answers:
                 np.testing.assert_allclose(answers[rule][r].numpy(), expected, rtol=0, atol=atol)
         assert np.abs(found.thetas[-1] - found.thetas[0]).max() > 1e-2
@@ -293,7 +323,8 @@ PAIRS += [(name, *how) for name in ("fedavg", "omd") for how in (("rotation", Tr
 def test_trajectories(name: str, kind: str, batched: bool) -> None:
     paths = compare(name, kind, BATCH[kind] if batched else None)
     if name.startswith("propfair"):  # losses on both sides of the threshold
-        base, threshold = METHODS[name].options["base"], METHODS[name].options.get("eps0", 0.2)
+        base = METHODS[name].options["base"]
+        threshold = METHODS[name].options.get("eps0", 0.2)
         met = np.concatenate([loss for path in paths for local in path.rounds for loss in local.met])
         assert (base - met >= threshold).any()
         assert (base - met < threshold).any()
@@ -301,24 +332,34 @@ def test_trajectories(name: str, kind: str, batched: bool) -> None:
 
 @pytest.mark.parametrize(
     ("name", "loss", "batched"),
-    [("stch", "at_start", False), ("qffl", "at_start", False), ("omd", "at_end", False), ("qffl", "at_end", True)],
+    [
+        ("stch", "at_start", False),
+        ("qffl", "at_start", False),
+        ("omd", "at_end", False),
+        ("qffl", "at_end", True),
+    ],
 )
 def test_trajectories_with_other_losses_of_clients(name: str, loss: str, batched: bool) -> None:
     paths = compare(name, "partial", BATCH["partial"] if batched else None, client_loss=loss)
-    apart = [np.abs(ell - local.ell).min() for path in paths for ell, local in zip(path.ells, path.rounds, strict=True)]
+    apart = [
+        np.abs(ell - local.ell).min()
+        for path in paths
+        for ell, local in zip(path.ells, path.rounds, strict=True)
+    ]
     assert min(apart) > 1e-3  # not the losses met on the way
 
 
 def test_methods_differ() -> None:
     """What agrees above agrees because of the method, not because all of them are the same here."""
-    runs, last = uniform(0), {}
+    runs = uniform(0)
+    last = {}
     for name, method in METHODS.items():
         last[name] = advance(LocalSteps(tiny("partial"), runs, ETA, TAU), method.algorithm, runs, 3)[0][0, -1]
     for a, b in itertools.combinations(last, 2):
         assert (last[a] - last[b]).abs().max() > 1e-5, (a, b)
 
 
-# --- server steps on made-up rounds ----------------------------------------------------------------------------------
+# --- server steps on made-up rounds -------------------------------------------------------------------------
 
 
 def round_of(seed: int, P: int = 7, clients: int = 5, R: int = 6) -> tuple[Tensor, Tensor]:
@@ -372,7 +413,9 @@ def test_fedfv_on_conflicts(alpha: float, P: int) -> None:
 
 
 def test_fedfv_where_gradients_cancel() -> None:
-    """The mean is 0, and |mean|^2 of the Gram matrix what rounding leaves, of either sign: no step, and a finite one."""
+    """The mean is 0, and |mean|^2 of the Gram matrix what rounding leaves, of either sign: no step,
+    and a finite one.
+    """
     rng = np.random.default_rng(0)
     J = rng.standard_normal((200, 3, 5))
     J[:, 2] = -J[:, 0] - J[:, 1]
@@ -387,7 +430,9 @@ def test_fedfv_where_gradients_cancel() -> None:
 
 def test_fedfv_external_conflicts_start_in_their_round() -> None:
     F, J = round_of(0, 3, R=40)
-    never, later = ([server_step(FedFV(alpha=1.0, external_from=n), F, J, t) for t in range(4)] for n in (0, 3))
+    never, later = (
+        [server_step(FedFV(alpha=1.0, external_from=n), F, J, t) for t in range(4)] for n in (0, 3)
+    )
     assert torch.equal(never[0], never[3])
     assert torch.equal(never[1], later[1])
     assert not torch.equal(never[2], later[2])
@@ -417,14 +462,18 @@ def test_qffl_on_made_up_rounds(q: float) -> None:
 
 def test_preferences_stay_a_factor_of_the_weights() -> None:
     """With uniform ones the step size takes it back; others matter."""
-    (F, _), w = round_of(5), spread(6, 5)
-    ctx, worst = context(w), (w * F).argmax(1)
+    F, _ = round_of(5)
+    w = spread(6, 5)
+    ctx = context(w)
+    worst = (w * F).argmax(1)
     stch = (w * F / 0.05).exp()
     stch = w * stch / stch.sum(1, keepdim=True)
     onehot = torch.nn.functional.one_hot(worst, 5)
     start = [(OMDTCH(), w / 5), (OMDTCH(mirror="eg"), w / 5)]
     for algorithm, weights in [(LS(), w), (TCH(), w * onehot), (STCH(mu=0.05), stch), *start]:
-        torch.testing.assert_close(algorithm.weights(F, None, algorithm.init(ctx), 0)[0], weights, rtol=1e-12, atol=0)
+        torch.testing.assert_close(
+            algorithm.weights(F, None, algorithm.init(ctx), 0)[0], weights, rtol=1e-12, atol=0
+        )
     lam = (0.7 * w * F).exp()
     eg = OMDTCH(mirror="eg", lambda_step=0.7)
     _, state, _ = eg.weights(F, None, eg.init(ctx), 0)
@@ -442,9 +491,11 @@ PERMUTED: dict[str, Algorithm] = {name: method.algorithm for name, method in MET
 def test_permuted_clients_get_permuted_weights(name: str) -> None:
     algorithm = PERMUTED[name]
     assert isinstance(algorithm, Weighting)
-    rounds, order = [round_of(s) for s in range(4)], torch.tensor([3, 0, 4, 1, 2])
+    rounds = [round_of(s) for s in range(4)]
+    order = torch.tensor([3, 0, 4, 1, 2])
     prefs = spread(6, 5)
-    one, other = algorithm.init(context(prefs)), algorithm.init(context(prefs[:, order]))
+    one = algorithm.init(context(prefs))
+    other = algorithm.init(context(prefs[:, order]))
     atol = 1e-10 if "mgda" in name else 1e-13
     for t, (F, J) in enumerate(rounds):
         G = J @ J.mT
@@ -456,7 +507,7 @@ def test_permuted_clients_get_permuted_weights(name: str) -> None:
         assert not torch.allclose(w[0], w[1])
 
 
-# --- executions ------------------------------------------------------------------------------------------------------
+# --- executions ---------------------------------------------------------------------------------------------
 
 MIXED = (0, 5, 3, 2)  # of three preferences with two seeds
 
@@ -467,8 +518,10 @@ def many_runs() -> Runs:
 
 def one_batch(p: FederatedImages, runs: Runs, size: int = 6) -> LocalBatch:
     """Steps of which some are short, and some clients do not move."""
-    rng, sizes = np.random.default_rng(0), p.client_sizes(runs)
-    index, n = np.zeros((len(runs), M, size), dtype=np.int64), np.zeros((len(runs), M), dtype=np.int64)
+    rng = np.random.default_rng(0)
+    sizes = p.client_sizes(runs)
+    index = np.zeros((len(runs), M, size), dtype=np.int64)
+    n = np.zeros((len(runs), M), dtype=np.int64)
     for r, m in itertools.product(range(len(runs)), range(M)):
         n[r, m] = (0, size, 2, size)[(r + m) % 4]
         index[r, m, : n[r, m]] = rng.permutation(sizes[r][m])[: n[r, m]]
@@ -482,7 +535,13 @@ def test_executions_give_the_same_gradients(kind: str, batched: bool, dtype: tor
     runs = many_runs()
     y = torch.randn(4, M, tiny().dim, dtype=F64, generator=torch.Generator().manual_seed(0)).to(dtype)
     found = {}
-    for execution, at_once in (("loop", None), ("batched", None), ("batched", 1), ("batched", 2), ("batched", 3)):
+    for execution, at_once in (
+        ("loop", None),
+        ("batched", None),
+        ("batched", 1),
+        ("batched", 2),
+        ("batched", 3),
+    ):
         p = tiny(kind, execution=execution, max_batch_runs=at_once)
         batch = one_batch(p, runs) if batched else None
         found[execution, at_once] = p.bind(runs).local_gradients(y, batch)
@@ -496,7 +555,8 @@ def test_executions_give_the_same_gradients(kind: str, batched: bool, dtype: tor
         for m, (x, labels) in enumerate(data):
             if batch is not None:
                 chosen = batch.index[r, m, : int(batch.sizes[r, m])].numpy()
-                x, labels = x[chosen], labels[chosen]
+                x = x[chosen]
+                labels = labels[chosen]
             if not len(x):
                 assert F[r, m] == 0
                 assert (rows[r, m] == 0).all()
@@ -510,17 +570,22 @@ def test_executions_give_the_same_gradients(kind: str, batched: bool, dtype: tor
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_a_run_alone_goes_the_way_it_goes_among_others(kind: str, batched: bool) -> None:
     """Seeds and preferences in any order, all at once or in parts, in both executions and precisions."""
-    runs, algorithm = many_runs(), STCH(step_size=M * ETA, mu=0.05)
+    runs = many_runs()
+    algorithm = STCH(step_size=M * ETA, mu=0.05)
     size = BATCH[kind] if batched else None
 
     def path(some: Runs, dtype: torch.dtype = F64, **options: Any) -> Tensor:
         p = tiny(kind, **options)
-        return advance(LocalSteps(p, some, ETA, 2, batch_size=size), algorithm, some, 2, p.initial(some).to(dtype))[0]
+        return advance(
+            LocalSteps(p, some, ETA, 2, batch_size=size), algorithm, some, 2, p.initial(some).to(dtype)
+        )[0]
 
     together = path(runs, execution="batched")
     assert (together[1, -1] - together[2, -1]).abs().max() > 1e-4  # another preference of the seed
     torch.testing.assert_close(path(runs, execution="loop"), together, rtol=0, atol=1e-10)
-    torch.testing.assert_close(path(runs, execution="batched", max_batch_runs=2), together, rtol=0, atol=1e-10)
+    torch.testing.assert_close(
+        path(runs, execution="batched", max_batch_runs=2), together, rtol=0, atol=1e-10
+    )
     for dtype, atol in ((F64, 1e-10), (torch.float32, 1e-5)):
         low = path(runs, dtype, execution="batched")
         assert low.dtype == dtype
@@ -539,7 +604,9 @@ def test_steps_by_products_of_images_are_steps_by_gradients(
 ) -> None:
     """Runs out of order, with fn of their own; clients of other sizes are filled up."""
     monkeypatch.setattr("mobench.problems.federated_images.CACHE", cache)
-    runs, taken, descent = many_runs(), [], MLP.descent
+    runs = many_runs()
+    taken = []
+    descent = MLP.descent
     monkeypatch.setattr(MLP, "descent", lambda *given: taken.append(len(given[1])) or descent(*given))
     baseline = torch.tensor([[2.6], [3.0], [4.0], [2.8]], dtype=F64)
     points = {}
@@ -570,7 +637,9 @@ def test_steps_by_products_of_images_are_steps_by_gradients(
 def test_products_of_images_are_for_few_images_and_several_steps_on_all_of_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    taken, descent, runs = [], MLP.descent, uniform(0)
+    taken = []
+    descent = MLP.descent
+    runs = uniform(0)
     monkeypatch.setattr(MLP, "descent", lambda *given: taken.append(1) or descent(*given))
 
     def used(local_steps: int = 2, batch_size: int | None = None, **options: Any) -> bool:
@@ -596,7 +665,7 @@ def test_the_faster_execution_is_chosen_and_named() -> None:
     assert tiny(execution="auto").strategy(torch.device("cuda")) == "batched"
 
 
-# --- local steps -----------------------------------------------------------------------------------------------------
+# --- local steps --------------------------------------------------------------------------------------------
 
 
 def quadratics() -> tuple[LeastSquares, Runs, list[tuple[np.ndarray, np.ndarray, float]]]:
@@ -609,7 +678,8 @@ def quadratics() -> tuple[LeastSquares, Runs, list[tuple[np.ndarray, np.ndarray,
 
 def test_local_steps_have_a_closed_form_on_quadratics() -> None:
     p, runs, pieces = quadratics()
-    theta, tau = p.initial(runs), 5
+    theta = p.initial(runs)
+    tau = 5
     points = {
         loss: LocalSteps(p, runs, local_step=0.2, local_steps=tau, client_loss=loss).at(theta, {}, 3)
         for loss in ("running", "at_start", "at_end")
@@ -619,7 +689,9 @@ def test_local_steps_have_a_closed_form_on_quadratics() -> None:
         losses = [plain_loops.quadratic_loss_and_grad(x, H, z, least)[0] for x in path]
         expected = {"running": np.mean(losses[:-1]), "at_start": losses[0], "at_end": losses[-1]}
         for loss, point in points.items():
-            np.testing.assert_allclose(point.jacobian()[r, m].numpy(), (path[0] - path[-1]) / 0.2, rtol=0, atol=1e-12)
+            np.testing.assert_allclose(
+                point.jacobian()[r, m].numpy(), (path[0] - path[-1]) / 0.2, rtol=0, atol=1e-12
+            )
             np.testing.assert_allclose(float(point.F[r, m]), expected[loss], rtol=1e-12)
     w = torch.tensor([[0.2, 0.5, 0.3]], dtype=F64).expand(4, 3).contiguous()
     point = points["running"]
@@ -632,15 +704,22 @@ def test_local_steps_have_a_closed_form_on_quadratics() -> None:
 def test_one_step_on_all_data_is_the_gradient(problem: str, loss: str) -> None:
     p: Problem
     if problem == "images":
-        p, runs = tiny("partial"), uniform(0, 25)
-        theta, bound = p.initial(runs), p.bind(runs)
+        p = tiny("partial")
+        runs = uniform(0, 25)
+        theta = p.initial(runs)
+        bound = p.bind(runs)
         F, J = bound.local_gradients(theta.unsqueeze(1).expand(-1, M, -1))
         close(F, bound.values(theta), 1e-13)
     else:
-        p, runs = (quadratics()[0], quadratics()[1]) if problem == "quadratics" else (VLMOP2(n=4), runs_at(30.0, 60.0))
+        p, runs = (
+            (quadratics()[0], quadratics()[1])
+            if problem == "quadratics"
+            else (VLMOP2(n=4), runs_at(30.0, 60.0))
+        )
         theta = p.initial(runs)
         exact = Exact(p, runs).at(theta, {}, 0)
-        F, J = exact.F, exact.jacobian()
+        F = exact.F
+        J = exact.jacobian()
     point = LocalSteps(p, runs, local_step=0.03, local_steps=1, client_loss=loss).at(theta, {}, 0)
     close(point.F, F, 1e-12)
     close(point.jacobian(), J, 1e-12)
@@ -658,24 +737,32 @@ def test_the_default_gradient_reads_each_objective_at_its_own_point() -> None:
     assert not rows.requires_grad
     assert p.client_sizes(runs) is None
     with pytest.raises(NotImplementedError, match="LeastSquares has no samples of clients"):
-        p.local_gradients(y, LocalBatch(torch.zeros(4, 3, 1, dtype=torch.int64), torch.ones(4, 3, dtype=torch.int64)))
+        p.local_gradients(
+            y, LocalBatch(torch.zeros(4, 3, 1, dtype=torch.int64), torch.ones(4, 3, dtype=torch.int64))
+        )
 
 
-@pytest.mark.parametrize(("kind", "batch_size", "epochs"), [("partial", 3, 1), ("partial", 3, 2), ("rotation", 21, 2)])
+@pytest.mark.parametrize(
+    ("kind", "batch_size", "epochs"), [("partial", 3, 1), ("partial", 3, 2), ("rotation", 21, 2)]
+)
 def test_local_epochs(kind: str, batch_size: int, epochs: int) -> None:
     """Clients with fewer samples take fewer steps: they rest, and their loss is the mean over their own."""
-    p, runs = tiny(kind), uniform(0, 25)
+    p = tiny(kind)
+    runs = uniform(0, 25)
     oracle = LocalSteps(p, runs, ETA, local_steps=None, local_epochs=epochs, batch_size=batch_size)
     theta = p.initial(runs)
     for loss in ("running", "at_end"):
         oracle.client_loss = loss
-        point, counts = oracle.at(theta, {}, 4), set()
+        point = oracle.at(theta, {}, 4)
+        counts = set()
         for r, seed in enumerate((0, 25)):
             clients = [plain_loops.mlp_client(x, y, 8, 10) for x, y in by_hand(p, seed, "train")]
             samples = rows_of(oracle, r, 4)
             local = plain_loops.local_round(theta[r].numpy(), clients, ETA, 0, samples)
             np.testing.assert_allclose(point.jacobian()[r].numpy(), local.g, rtol=0, atol=1e-12)
-            np.testing.assert_allclose(point.F[r].numpy(), local.ell if loss == "running" else local.at_end, rtol=1e-12)
+            np.testing.assert_allclose(
+                point.F[r].numpy(), local.ell if loss == "running" else local.at_end, rtol=1e-12
+            )
             for m, (x, _) in enumerate(by_hand(p, seed, "train")):
                 assert len(samples[m]) == epochs * -(-len(x) // batch_size)
                 counts.add(len(samples[m]))
@@ -692,7 +779,8 @@ def test_an_epoch_of_all_data_is_one_step() -> None:
 
 
 def test_the_first_loss_of_a_batch_is_that_of_the_batch() -> None:
-    runs, p = uniform(0), tiny()
+    runs = uniform(0)
+    p = tiny()
     oracle = LocalSteps(p, runs, ETA, 4, batch_size=21, client_loss="at_start")
     theta = p.initial(runs)
     F, _ = oracle.problem.local_gradients(theta.unsqueeze(1).expand(-1, M, -1), oracle._batches(2, CPU)[0])
@@ -701,12 +789,14 @@ def test_the_first_loss_of_a_batch_is_that_of_the_batch() -> None:
 
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_every_sample_once_in_a_pass(kind: str) -> None:
-    p, runs = tiny(kind), uniform(0, 25)
+    p = tiny(kind)
+    runs = uniform(0, 25)
     oracle = LocalSteps(p, runs, ETA, local_steps=None, local_epochs=2, batch_size=5)
     sizes = p.client_sizes(runs)
     for r, t in ((0, 0), (1, 0), (0, 3)):
         for m, parts in enumerate(rows_of(oracle, r, t)):
-            n, half = sizes[r][m], len(parts) // 2
+            n = sizes[r][m]
+            half = len(parts) // 2
             orders = [np.concatenate(parts[:half]), np.concatenate(parts[half:])]
             assert [sorted(order.tolist()) for order in orders] == [list(range(n))] * 2
             assert orders[0].tolist() != orders[1].tolist()
@@ -730,16 +820,22 @@ def test_samples_are_a_function_of_seed_client_and_round() -> None:
         assert (straight[2][r] == straight[2][q]) == (runs.seeds[r] == runs.seeds[q])
     assert straight[0][0] != straight[1][0]
     assert straight[0][0][0] != straight[0][0][1]
-    fewer = LocalSteps(p, runs, 3.0, 2, batch_size=7, client_loss="at_end")  # neither step size nor number of steps
+    # neither step size nor number of steps
+    fewer = LocalSteps(p, runs, 3.0, 2, batch_size=7, client_loss="at_end")
     assert drawn(fewer, 0, 1) == [parts[:2] for parts in straight[1][0]]
     epochs = LocalSteps(p, runs, ETA, None, 1, batch_size=7)
     assert [parts[:3] for parts in drawn(epochs, 0, 1)] == [parts[:3] for parts in straight[1][0]]
-    for other in (tiny(train_size=300, hidden=3, execution="loop"), tiny(train_size=300, shrink=7, rotations=[0] * M)):
+    for other in (
+        tiny(train_size=300, hidden=3, execution="loop"),
+        tiny(train_size=300, shrink=7, rotations=[0] * M),
+    ):
         assert drawn(LocalSteps(other, runs, ETA, 6, batch_size=7), 2, 2) == straight[2][2]
 
 
 def test_a_new_oracle_continues_in_the_middle() -> None:
-    p, runs, algorithm = tiny("partial"), uniform(0, 25), METHODS["omd"].algorithm
+    p = tiny("partial")
+    runs = uniform(0, 25)
+    algorithm = METHODS["omd"].algorithm
     make = lambda: LocalSteps(p, runs, ETA, 3, batch_size=5)  # noqa: E731
     whole = advance(make(), algorithm, runs, 5)[0]
     state = loop.start(make(), algorithm, {}, p.initial(runs), runs, 5)
@@ -755,7 +851,7 @@ def test_what_local_steps_declare() -> None:
     assert spec.positive
 
 
-# --- limits in which a method is another one --------------------------------------------------------------------------
+# --- limits in which a method is another one ----------------------------------------------------------------
 
 
 def paths_of(*algorithms: Algorithm, kind: str = "rotation", step: float = ETA) -> list[Tensor]:
@@ -799,8 +895,10 @@ def test_fedavg_is_the_average_of_the_models() -> None:
 
 
 def test_propfair_with_a_far_baseline_divides_by_it() -> None:
-    p, runs = tiny(), uniform(0, 25)
-    B, theta = 1e6, p.initial(runs)
+    p = tiny()
+    runs = uniform(0, 25)
+    B = 1e6
+    theta = p.initial(runs)
     found = LocalSteps(p, runs, B * ETA, 3).transformed(PropFair(baseline=B).transform).at(theta, {}, 0)
     expected = LocalSteps(p, runs, ETA, 3).at(theta, {}, 0)
     close(B * found.jacobian(), expected.jacobian(), 1e-5)
@@ -841,7 +939,8 @@ class Ordered(LeastSquares):
 @pytest.mark.parametrize("name", list(METHODS))
 def test_permuted_clients_give_the_same_theta(name: str) -> None:
     algorithm = dataclasses.replace(METHODS[name].algorithm, step_size=0.1)
-    order, runs = [2, 0, 3, 1], Runs.product(spread(3, 4), [0, 1])
+    order = [2, 0, 3, 1]
+    runs = Runs.product(spread(3, 4), [0, 1])
     turned = Runs(runs.weights[:, order], runs.seeds, runs.index, runs.all[:, order])
     one = advance(LocalSteps(Ordered(n=6), runs, 0.05, 3), algorithm, runs, 6)
     other = advance(LocalSteps(Ordered(n=6, order=tuple(order)), turned, 0.05, 3), algorithm, turned, 6)
@@ -853,12 +952,15 @@ def test_permuted_clients_give_the_same_theta(name: str) -> None:
 
 
 def test_the_adaptive_average_of_falling_losses_is_the_last_iterate_seen() -> None:
-    runs, seen = uniform(0, 25), []
+    runs = uniform(0, 25)
+    seen = []
     algorithm = OMDTCH(step_size=M * ETA, lambda_step=0.1, outputs=["adaptive", "mean", "last"])
     oracle = LocalSteps(tiny(), runs, ETA, 2)
     rules = {name: make_output(name) for name in algorithm.outputs}
     state = loop.start(oracle, algorithm, rules, tiny().initial(runs), runs, 6)
-    state = loop.advance(oracle, algorithm, rules, state, 6, lambda t, s, q: seen.append((s["theta"].clone(), q.F)))
+    state = loop.advance(
+        oracle, algorithm, rules, state, 6, lambda t, s, q: seen.append((s["theta"].clone(), q.F))
+    )
     F = torch.stack([f for _, f in seen])
     assert (F[1:] < F[:-1]).all()
     answers = loop.finals(rules, state)
@@ -867,7 +969,7 @@ def test_the_adaptive_average_of_falling_losses_is_the_last_iterate_seen() -> No
     torch.testing.assert_close(answers["mean"], torch.stack([x for x, _ in seen]).mean(0), rtol=0, atol=1e-12)
 
 
-# --- PropFair and transformed oracles ---------------------------------------------------------------------------------
+# --- PropFair and transformed oracles -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("below", ["linear", "huber"])
@@ -890,7 +992,9 @@ def test_propfair_function_and_slope(baseline: float, threshold: float, below: s
 @pytest.mark.parametrize("below", ["linear", "huber"])
 def test_propfair_slope_exactly_at_the_threshold(below: str) -> None:
     """2.0 - 1.5 is 0.5 to the bit: the logarithm, with slope 1 / 0.5."""
-    values, slopes = slope(PropFair(baseline=2.0, threshold=0.5, below=below).transform, torch.tensor([[1.5]]))
+    values, slopes = slope(
+        PropFair(baseline=2.0, threshold=0.5, below=below).transform, torch.tensor([[1.5]])
+    )
     assert values.item() == pytest.approx(np.log(4.0))
     assert slopes.item() == pytest.approx(2.0)
 
@@ -898,8 +1002,10 @@ def test_propfair_slope_exactly_at_the_threshold(below: str) -> None:
 @pytest.mark.parametrize(("tau", "same"), [(1, True), (4, False)])
 def test_the_slope_enters_each_local_step(tau: int, same: bool) -> None:
     """The chain rule behind the local steps is the same only where there is one of them."""
-    p, runs = tiny(), uniform(0, 25)
-    algorithm, theta = PropFair(baseline=3.0), p.initial(runs)
+    p = tiny()
+    runs = uniform(0, 25)
+    algorithm = PropFair(baseline=3.0)
+    theta = p.initial(runs)
     oracle = LocalSteps(p, runs, ETA, tau)
     inside = oracle.transformed(algorithm.transform).at(theta, {}, 0)
     outside = Transformed(oracle, algorithm.transform).at(theta, {}, 0)
@@ -927,9 +1033,11 @@ CAPPED = LeastSquares(n=4, tasks=2, samples=30, caps=[2.0, None])
 )
 def test_transformed_exact_oracle_against_autograd(problem: Problem) -> None:
     runs = runs_at(30.0, 60.0, seeds=(0, 1))
-    fn, theta = PropFair(baseline=1.2, threshold=0.5, below="huber").transform, problem.initial(runs)
+    fn = PropFair(baseline=1.2, threshold=0.5, below="huber").transform
+    theta = problem.initial(runs)
     oracle = Exact(problem, runs).transformed(fn)
-    N, K = problem.n_constraints, 2 + problem.n_constraints
+    N = problem.n_constraints
+    K = 2 + problem.n_constraints
 
     def whole(x: Tensor) -> Tensor:
         values = problem.values(x)
@@ -946,13 +1054,16 @@ def test_transformed_exact_oracle_against_autograd(problem: Problem) -> None:
     assert fresh().G.shape == (4, N)
     for k in {2, K}:
         w = torch.randn(4, k, dtype=F64, generator=torch.Generator().manual_seed(k))
-        torch.testing.assert_close(fresh().vjp(w), (w.unsqueeze(1) @ J[:, :k]).squeeze(1), rtol=1e-12, atol=1e-13)
+        torch.testing.assert_close(
+            fresh().vjp(w), (w.unsqueeze(1) @ J[:, :k]).squeeze(1), rtol=1e-12, atol=1e-13
+        )
     v = torch.randn(4, 4, dtype=F64, generator=torch.Generator().manual_seed(9))
     torch.testing.assert_close(fresh().jvp(v), (J @ v.unsqueeze(-1)).squeeze(-1), rtol=1e-12, atol=1e-13)
     assert oracle.spec.provides == Exact(problem, runs).spec.provides - {"hvp"}
     with pytest.raises(NotImplementedError, match="no Hessian-vector product"):
         fresh().hvp(torch.ones(4, 2, dtype=F64), v)
-    torch.testing.assert_close(oracle.exact(theta), problem.values(theta), rtol=0, atol=0)  # evaluation is of f
+    # evaluation is of f
+    torch.testing.assert_close(oracle.exact(theta), problem.values(theta), rtol=0, atol=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -964,13 +1075,14 @@ class Curved(PropFair):
 
 
 def test_hessians_of_transformed_objectives_are_refused() -> None:
-    p, runs = VLMOP2(n=4), runs_at(30.0)
+    p = VLMOP2(n=4)
+    runs = runs_at(30.0)
     with pytest.raises(CompatibilityError, match="asks for hvp, the oracle provides jacobian, jvp"):
         loop.start(Exact(p, runs), Curved(), {}, p.initial(runs), runs, 3)
     check(Exact(p, runs).spec, Curved())  # without the transform it is there
 
 
-# --- evaluation ------------------------------------------------------------------------------------------------------
+# --- evaluation ---------------------------------------------------------------------------------------------
 
 COLUMNS = {
     "average_accuracy",
@@ -983,7 +1095,9 @@ COLUMNS = {
 
 
 def measured(p: FederatedImages, theta: Tensor, seed: int) -> tuple[dict[str, float], list[float]]:
-    """One run's columns and training losses: one module, one client, one image after the other in torch's own functions."""
+    """One run's columns and training losses: one module, one client,
+    one image after the other in torch's own functions.
+    """
     side = 28 // p.shrink
     net = module(theta, side * side, p.hidden)
     found: dict[str, Any] = {}
@@ -1031,7 +1145,8 @@ def test_columns_against_modules(kind: str, execution: str, at_once: int | None,
 def test_an_evaluation_is_remembered_for_the_same_tensor_only(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = uniform(0)
     p = tiny().bind(runs)
-    theta, calls = p.initial(runs), []
+    theta = p.initial(runs)
+    calls = []
     logits = MLP.logits
 
     def counted(self: MLP, *arguments: Any) -> Tensor:
@@ -1058,7 +1173,7 @@ def test_the_ideal_point_is_zero() -> None:
     assert torch.equal(ideal, torch.zeros(M, dtype=F64))
 
 
-# --- jobs ------------------------------------------------------------------------------------------------------------
+# --- jobs ---------------------------------------------------------------------------------------------------
 
 SMOKE = ("protocol=federated", "scale=smoke", "logger=local")
 SMALL = ("problem.hidden=8", "steps=2")
@@ -1077,7 +1192,8 @@ def changed(config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     """A copy with other values of dotted keys, as the command line would set them."""
     out = dict(config)
     for key, value in changes.items():
-        node, (*path, last) = out, key.split(".")
+        node = out
+        *path, last = key.split(".")
         for part in path:
             node[part] = dict(node[part])
             node = node[part]
@@ -1098,24 +1214,37 @@ def test_identity_of_a_job(tmp_path: Path) -> None:
     ):  # fmt: skip
         assert folder(**{key: value}) == own, key
     changes = {
-        "problem.data": "digits_hard", "problem.train_size": 200, "problem.test_size": 100, "problem.hidden": 9,
-        "problem.partition": "stratified", "problem.clients": 5, "problem.classes_per_client": 2, "problem.shrink": 2,
-        "problem.rotations": [0] * 10, "oracle.batch_size": 4, "oracle.local_steps": 3, "oracle.local_step": 0.2,
-        "oracle.client_loss": "at_end", "seeds": [1],
-    }  # fmt: skip
+        "problem.data": "digits_hard",
+        "problem.train_size": 200,
+        "problem.test_size": 100,
+        "problem.hidden": 9,
+        "problem.partition": "stratified",
+        "problem.clients": 5,
+        "problem.classes_per_client": 2,
+        "problem.shrink": 2,
+        "problem.rotations": [0] * 10,
+        "oracle.batch_size": 4,
+        "oracle.local_steps": 3,
+        "oracle.local_step": 0.2,
+        "oracle.client_loss": "at_end",
+        "seeds": [1],
+    }
     assert len({own, *(folder(**{key: value}) for key, value in changes.items())}) == 1 + len(changes)
 
 
 def test_a_job_and_its_facts(mobench: Run) -> None:
     result = mobench(*SMOKE, *SMALL, "algorithm=omd_tch", "seeds=[0,25]", "hardware.max_batch_runs=1")
     assert result.code == 0, result.err
-    rows, base = result.rows, load_images("digits", "")
+    rows = result.rows
+    base = load_images("digits", "")
     assert sorted(rows["output"].unique()) == ["adaptive", "last", "mean"]
     assert (rows["status"] == "done").all()
     assert set(rows) >= COLUMNS | {"f_10", "tchebycheff", "angle_deg"}
     assert "stationarity" not in rows
     assert (rows[[f"preference_{m}" for m in range(1, 11)]] == 0.1).all(axis=None)
-    np.testing.assert_allclose(rows["worst_train_loss"], rows[[f"f_{m}" for m in range(1, 11)]].max(axis=1), rtol=1e-6)
+    np.testing.assert_allclose(
+        rows["worst_train_loss"], rows[[f"f_{m}" for m in range(1, 11)]].max(axis=1), rtol=1e-6
+    )
     np.testing.assert_allclose(rows["tchebycheff"], 0.1 * rows["worst_train_loss"], rtol=1e-6)
     history = result.job.history()
     assert set(history["output"]) == {"adaptive", "last", "mean"}
@@ -1138,12 +1267,15 @@ def test_a_job_and_its_facts(mobench: Run) -> None:
 
 
 def test_facts_of_partial_clients() -> None:
-    p, shares = tiny("partial"), partition(
+    p = tiny("partial")
+    shares = partition(
         load_images("digits", ""), "partial", M, classes_per_client=2, seed=25, train_size=300, test_size=150
-    )  # fmt: skip
+    )
     facts = p.facts(uniform(0, 25))
     assert (
-        facts["partition_sha256"]["25"] == shares.digest == tiny("partial").facts(uniform(25))["partition_sha256"]["25"]
+        facts["partition_sha256"]["25"]
+        == shares.digest
+        == tiny("partial").facts(uniform(25))["partition_sha256"]["25"]
     )
     assert facts["train_size"]["25"] == [len(i) for i in shares.train] == p.client_sizes(uniform(0, 25))[1]
     held = {c for classes in shares.classes for c in classes}
@@ -1152,16 +1284,20 @@ def test_facts_of_partial_clients() -> None:
 
 
 def test_recorded_losses_are_those_of_the_clients(tmp_path: Path) -> None:
-    """Under PropFair too, where the method sees another function of them; with and without record.evaluate."""
+    """Under PropFair too, where the method sees another function of them;
+    with and without record.evaluate.
+    """
     for evaluate in (True, False):
         config = composed(*SMOKE, *SMALL, "algorithm=propfair", "algorithm.baseline=3.0", "seeds=[0,25]")
         config = changed(config, {"dtype": "float64", "record.evaluate": evaluate})
         done = run_job(config, tmp_path)
         assert done.status == "done", done.error
-        folder, job = JobFolder(done.folder), make_job(config)
+        folder = JobFolder(done.folder)
+        job = make_job(config)
         p = job.problem.bind(job.runs)
         names = [f"f_{m}" for m in range(1, 11)]
-        start, history = p.values(p.initial(job.runs)).numpy(), folder.history()
+        start = p.values(p.initial(job.runs)).numpy()
+        history = folder.history()
         np.testing.assert_allclose(history[history["step"] == 0][names], start, rtol=1e-12)
         end = p.values(torch.from_numpy(folder.solutions()["last"])).numpy()
         np.testing.assert_allclose(history[history["step"] == 2][names], end, rtol=1e-12)
@@ -1171,11 +1307,14 @@ def test_recorded_losses_are_those_of_the_clients(tmp_path: Path) -> None:
 
 
 def test_propfair_on_a_problem_without_clients(tmp_path: Path) -> None:
-    config = composed("problem=least_squares", "algorithm=propfair", "preferences=2", "steps=4", "logger=local")
+    config = composed(
+        "problem=least_squares", "algorithm=propfair", "preferences=2", "steps=4", "logger=local"
+    )
     config = changed(config, {"algorithm.step_size": 0.2})
     folder = JobFolder(run_job(config, tmp_path).folder)
     job = make_job(config)
-    x, fn = job.problem.initial(job.runs), PropFair().transform
+    x = job.problem.initial(job.runs)
+    fn = PropFair().transform
     history = folder.history()
     for t in range(5):
         found = history[history["step"] == t][["f_1", "f_2"]].to_numpy()
@@ -1186,25 +1325,37 @@ def test_propfair_on_a_problem_without_clients(tmp_path: Path) -> None:
     assert "stationarity" in folder.final()
 
 
-# --- bad input -------------------------------------------------------------------------------------------------------
+# --- bad input ----------------------------------------------------------------------------------------------
 
 BAD: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     "no local step": ("ls", {"oracle.local_step": 0}, ["oracle.local_step=0 must be > 0"]),
     "negative local step": ("ls", {"oracle.local_step": -0.1}, ["oracle.local_step=-0.1 must be > 0"]),
-    "no number": ("ls", {"oracle.local_step": float("nan")}, ["oracle.local_step=nan: numbers of a configuration must be finite"]),
+    "no number": (
+        "ls",
+        {"oracle.local_step": float("nan")},
+        ["oracle.local_step=nan: numbers of a configuration must be finite"],
+    ),
     "neither steps nor epochs": (
-        "ls", {"oracle.local_steps": None}, ["oracle.local_steps=None and oracle.local_epochs=None", "give one"],
+        "ls",
+        {"oracle.local_steps": None},
+        ["oracle.local_steps=None and oracle.local_epochs=None", "give one"],
     ),
     "steps and epochs": (
-        "ls", {"oracle.local_epochs": 1}, ["oracle.local_steps=2 and oracle.local_epochs=1", "null for the other"],
+        "ls",
+        {"oracle.local_epochs": 1},
+        ["oracle.local_steps=2 and oracle.local_epochs=1", "null for the other"],
     ),
     "no steps": ("ls", {"oracle.local_steps": 0}, ["oracle.local_steps=0 must be at least 1"]),
     "no epochs": (
-        "ls", {"oracle.local_steps": None, "oracle.local_epochs": 0}, ["oracle.local_epochs=0 must be at least 1"],
+        "ls",
+        {"oracle.local_steps": None, "oracle.local_epochs": 0},
+        ["oracle.local_epochs=0 must be at least 1"],
     ),
     "empty batches": ("ls", {"oracle.batch_size": 0}, ["oracle.batch_size=0 must be at least 1"]),
     "unknown loss": (
-        "ls", {"oracle.client_loss": "runing"}, ["oracle.client_loss='runing'", "Did you mean 'running'"],
+        "ls",
+        {"oracle.client_loss": "runing"},
+        ["oracle.client_loss='runing'", "Did you mean 'running'"],
     ),
     "unknown key": ("ls", {"oracle.local_stepz": 3}, ["oracle.local_stepz is unknown", "local_steps"]),
     "no hidden units": ("ls", {"problem.hidden": 0}, ["problem.hidden=0 must be at least 1"]),
@@ -1212,36 +1363,69 @@ BAD: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     "shrink 0": ("ls", {"problem.shrink": 0}, ["problem.shrink=0 must be at least 1"]),
     "shrink too large": ("ls", {"problem.shrink": 29}, ["problem.shrink=29 leaves nothing", "28 x 28"]),
     "unknown network": ("ls", {"problem.model": "mlpp"}, ["problem.model='mlpp'", "Did you mean 'mlp'"]),
-    "unknown execution": ("ls", {"problem.execution": "batch"}, ["problem.execution='batch'", "auto, batched, loop"]),
-    "no runs at once": ("ls", {"problem.max_batch_runs": 0}, ["hardware.max_batch_runs=0 must be at least 1"]),
+    "unknown execution": (
+        "ls",
+        {"problem.execution": "batch"},
+        ["problem.execution='batch'", "auto, batched, loop"],
+    ),
+    "no runs at once": (
+        "ls",
+        {"problem.max_batch_runs": 0},
+        ["hardware.max_batch_runs=0 must be at least 1"],
+    ),
     "unknown data": ("ls", {"problem.data": "digit"}, ["'digit'", "Did you mean 'digits'"]),
     "unknown partition": ("ls", {"problem.partition": "rotated"}, ["problem.partition='rotated'"]),
     "partial without C": ("ls", {"problem.partition": "partial"}, ["needs problem.classes_per_client"]),
     "C too large": (
-        "ls", {"problem.partition": "partial", "problem.classes_per_client": 11},
+        "ls",
+        {"problem.partition": "partial", "problem.classes_per_client": 11},
         ["problem.classes_per_client=11 is impossible", "1..10"],
     ),
-    "C without partial": ("ls", {"problem.classes_per_client": 2}, ["problem.classes_per_client=2 has no meaning"]),
+    "C without partial": (
+        "ls",
+        {"problem.classes_per_client": 2},
+        ["problem.classes_per_client=2 has no meaning"],
+    ),
     "rotations of ten": ("ls", {"problem.clients": 4}, ["problem.rotations=null", "Give 4 numbers"]),
     "too few images": ("ls", {"problem.train_size": 9}, ["client 0 would have no train images"]),
     "zero preference": (
-        "ls", {"preferences.weights": [[0.0, 0.2] + [0.1] * 8]}, ["not in the open simplex", "preferences.floor"],
+        "ls",
+        {"preferences.weights": [[0.0, 0.2] + [0.1] * 8]},
+        ["not in the open simplex", "preferences.floor"],
     ),
     "short preference": ("ls", {"preferences.weights": [[0.5, 0.5]]}, ["2 entries", "M=10"]),
-    "misspelt preference": ("ls", {"preferences.weights": "unifrm"}, ["preferences.weights=unifrm must be uniform"]),
+    "misspelt preference": (
+        "ls",
+        {"preferences.weights": "unifrm"},
+        ["preferences.weights=unifrm must be uniform"],
+    ),
     "two kinds of preferences": (
-        "ls", {"preferences.simplex_steps": 3}, ["preferences.weights", "preferences.simplex_steps"],
+        "ls",
+        {"preferences.simplex_steps": 3},
+        ["preferences.weights", "preferences.simplex_steps"],
     ),
     "q": ("qffl", {"algorithm.q": -1}, ["algorithm.q=-1 must be a number >= 0"]),
     "no q": ("qffl", {"algorithm.q": float("nan")}, ["algorithm.q=nan"]),
     "epsilon": ("fedmgda_plus", {"algorithm.epsilon": -0.1}, ["algorithm.epsilon=-0.1 must be >= 0"]),
-    "step rule": ("fedmgda_plus", {"algorithm.step_rule": "model"}, ["algorithm.step_rule='model'", "'models'"]),
+    "step rule": (
+        "fedmgda_plus",
+        {"algorithm.step_rule": "model"},
+        ["algorithm.step_rule='model'", "'models'"],
+    ),
     "alpha": ("fedfv", {"algorithm.alpha": 1.5}, ["algorithm.alpha=1.5 is a share"]),
     "external_from": ("fedfv", {"algorithm.external_from": -1}, ["algorithm.external_from=-1 must be >= 0"]),
-    "baseline": ("propfair", {"algorithm.baseline": 0.1}, ["algorithm.baseline=0.1", "0 < threshold < baseline"]),
-    "threshold": ("propfair", {"algorithm.threshold": 0}, ["algorithm.threshold=0", "0 < threshold < baseline"]),
+    "baseline": (
+        "propfair",
+        {"algorithm.baseline": 0.1},
+        ["algorithm.baseline=0.1", "0 < threshold < baseline"],
+    ),
+    "threshold": (
+        "propfair",
+        {"algorithm.threshold": 0},
+        ["algorithm.threshold=0", "0 < threshold < baseline"],
+    ),
     "below": ("propfair", {"algorithm.below": "hubr"}, ["algorithm.below='hubr'", "Did you mean 'huber'"]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", list(BAD))
@@ -1257,11 +1441,16 @@ def test_bad_input_is_refused_before_a_folder_exists(name: str, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [
-        (("problem.partition=partial", "problem.classes_per_client=11"), ["problem.classes_per_client=11", "1..10"]),
+        (
+            ("problem.partition=partial", "problem.classes_per_client=11"),
+            ["problem.classes_per_client=11", "1..10"],
+        ),
         (("preferences.weights=unifrm",), ["preferences.weights=unifrm must be uniform or rows"]),
     ],
 )
-def test_bad_input_is_one_message_of_the_command(overrides: tuple[str, ...], words: list[str], mobench: Run) -> None:
+def test_bad_input_is_one_message_of_the_command(
+    overrides: tuple[str, ...], words: list[str], mobench: Run
+) -> None:
     result = mobench(*SMOKE, "algorithm=ls", *overrides)
     result.refused(*words)
     assert not result.folders
@@ -1275,7 +1464,8 @@ def test_other_oracles_say_what_clients_need(make: Any) -> None:
 
 def test_local_steps_refuse_constraints() -> None:
     with pytest.raises(
-        CompatibilityError, match=r"LeastSquares has 1 constraints, which belong to none. Choose a problem without"
+        CompatibilityError,
+        match=r"LeastSquares has 1 constraints, which belong to none. Choose a problem without",
     ):
         LocalSteps(CAPPED, runs_at(45.0))
 
@@ -1289,20 +1479,26 @@ def test_local_steps_refuse_batches_of_nothing() -> None:
 
 
 def test_local_steps_refuse_a_problem_that_cannot_be_differentiated() -> None:
-    """Values of many images are computed without a graph: refused when the oracle is made, not in the first round."""
+    """Values of many images are computed without a graph: refused when the oracle is made,
+    not in the first round.
+    """
     with pytest.raises(
-        CompatibilityError, match=r"oracle=local_steps would need a graph of all samples of MultiMNIST.*oracle=epochs"
+        CompatibilityError,
+        match=r"oracle=local_steps would need a graph of all samples of MultiMNIST.*oracle=epochs",
     ):
         LocalSteps(MultiMNIST(model="small", train_size=64, test_size=16), runs_at(45.0))
 
 
 def test_local_steps_stay_in_the_feasible_set() -> None:
     """ZDT1 has a square root of a coordinate in [0, 1], and minimisers of f_1 on the edge."""
-    p, runs = ZDT1(n=4), runs_at(20.0, 70.0)
+    p = ZDT1(n=4)
+    runs = runs_at(20.0, 70.0)
     theta = torch.tensor([[0.05, 0.3, 0.0, 0.9], [0.7, 0.02, 0.5, 1.0]], dtype=F64)
-    point, touched = LocalSteps(p, runs, 0.2, 4).at(theta, {}, 0), False
+    point = LocalSteps(p, runs, 0.2, 4).at(theta, {}, 0)
+    touched = False
     for r, m in itertools.product(range(2), range(2)):
-        x, met = theta[r : r + 1], []
+        x = theta[r : r + 1]
+        met = []
         for _ in range(4):
             leaf = x.clone().requires_grad_(True)
             f = p.values(leaf)[0, m]
@@ -1314,7 +1510,7 @@ def test_local_steps_stay_in_the_feasible_set() -> None:
     assert touched
 
 
-# --- preferences -----------------------------------------------------------------------------------------------------
+# --- preferences --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("count", [2, 3, 10])
@@ -1322,7 +1518,9 @@ def test_uniform_preferences(count: int) -> None:
     found = resolve({"count": None, "weights": "uniform"}, count)
     assert found.dtype == F64
     assert torch.equal(found, torch.full((1, count), 1 / count, dtype=F64))
-    with pytest.raises(PreferenceError, match=r"preferences\.weights=equal must be uniform or rows of M weights"):
+    with pytest.raises(
+        PreferenceError, match=r"preferences\.weights=equal must be uniform or rows of M weights"
+    ):
         resolve({"weights": "equal"}, count)
     with pytest.raises(PreferenceError, match="not both"):
         resolve({"weights": "uniform", "rays_deg": [45.0]}, 2)

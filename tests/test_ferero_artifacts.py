@@ -1,4 +1,6 @@
-"""What FERERO's artifacts count as arriving, and how their verdicts come about: on made-up rows, so that each can fail."""
+"""What FERERO's artifacts count as arriving, and how their verdicts come about: on made-up rows,
+so that each can fail.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,15 @@ def job(angle: Any = 0.0, distance: Any = 0.0, status: Any = "done", seeds: int 
     config = {"seeds": list(range(seeds)), "steps": 3, "algorithm": {}}
     complete = bool((rows["status"] == "done").all())
     return SimpleNamespace(
-        **{"final": rows, "config": config, "complete": complete, "weights": weights, "data": None, "meta": {}} | more
+        **{
+            "final": rows,
+            "config": config,
+            "complete": complete,
+            "weights": weights,
+            "data": None,
+            "meta": {},
+        }
+        | more
     )
 
 
@@ -52,7 +62,10 @@ def test_a_run_that_did_not_finish_did_not_arrive() -> None:
     assert ferero_runs.share(job(), ferero_runs.arrived()) == 1.0
     assert ferero_runs.share(job(status=status), ferero_runs.arrived()) == 0.75
     assert ferero_runs.split(job(status=status), ferero_runs.arrived()) == (0.5, 1.0)  # k = 3 is the lost one
-    assert ferero_runs.split(job(angle=[0.0] * 10 + [2.0] * 10 + [0.0] * 20), ferero_runs.arrived()) == (1.0, 0.5)
+    assert ferero_runs.split(job(angle=[0.0] * 10 + [2.0] * 10 + [0.0] * 20), ferero_runs.arrived()) == (
+        1.0,
+        0.5,
+    )
     assert ferero_runs.share(job(distance=2e-3), ferero_runs.arrived()) == 0.0
     assert ferero_runs.statuses(job(status=status)) == "10 diverged"
     assert ferero_runs.statuses(job()) == ""
@@ -80,7 +93,8 @@ def test_who_is_first() -> None:
 
 def test_first_hit_is_the_first_step_near_ray_and_front() -> None:
     rng = np.random.default_rng(0)
-    runs, steps = 12, 40
+    runs = 12
+    steps = 40
     F = torch.from_numpy(front())[torch.from_numpy(rng.integers(0, 2001, (runs, steps)))]
     paths = F.numpy() + rng.choice([0.0, 0.05], (runs, steps, 1))
     made = job(seeds=3, paths=lambda: paths)
@@ -167,15 +181,23 @@ def test_epochs_on_images_need_order_and_factors(epochs: tuple[float, ...], expe
     a = artifact(jobs, data=[label])
     ferero_tables._image_epochs(a, dict(zip(names, epochs, strict=True)))
     assert verdicts(a) == {"image-epochs": expected}
-    ferero_tables._image_epochs(stand_in := artifact(jobs, data=["other"]), dict(zip(names, epochs, strict=True)))
+    ferero_tables._image_epochs(
+        stand_in := artifact(jobs, data=["other"]), dict(zip(names, epochs, strict=True))
+    )
     assert verdicts(stand_in) == {"image-epochs": "inconclusive"}
 
 
 def hypervolumes(key: str, measure: str, ours: float, label: str | None = None, seeds: int = 5) -> Artifact:
     """Table 2's claims of a row: FERERO's hypervolumes near `ours`, LS's and EPO's below, PMTL's near 3."""
-    jobs = {f"{key}_{m}": job(data=label or ferero_images.PICTURES[key], seeds=seeds) for m in ferero_images.METHODS}
-    a = artifact(jobs, data=list(ferero_images.PICTURES.values()), seeds={f"{key}_ferero": 5}, overrides="scale=paper")
-    panel = ferero_images.Panel(key, {m: jobs[f"{key}_{m}"] for m in ferero_images.METHODS}, (None, None))  # type: ignore[arg-type]
+    jobs = {
+        f"{key}_{m}": job(data=label or ferero_images.PICTURES[key], seeds=seeds)
+        for m in ferero_images.METHODS
+    }
+    a = artifact(
+        jobs, data=list(ferero_images.PICTURES.values()), seeds={f"{key}_ferero": 5}, overrides="scale=paper"
+    )
+    shown = {m: jobs[f"{key}_{m}"] for m in ferero_images.METHODS}
+    panel = ferero_images.Panel(key, shown, (None, None))  # type: ignore[arg-type]
     noise = np.linspace(-0.01, 0.01, seeds)
     found = {"ls": 0.1 + noise, "epo": 0.1 - noise, "pmtl": 3.0 + 2 * noise, "ferero": ours + noise}
     with ferero_images.pictures_of(a, key):
@@ -184,7 +206,10 @@ def hypervolumes(key: str, measure: str, ours: float, label: str | None = None, 
 
 
 def test_hypervolumes_are_compared_on_every_row() -> None:
-    assert verdicts(hypervolumes("fm", "loss", 3.82)) == {"fm-loss-value": "reproduced", "fm-loss-larger": "reproduced"}
+    assert verdicts(hypervolumes("fm", "loss", 3.82)) == {
+        "fm-loss-value": "reproduced",
+        "fm-loss-larger": "reproduced",
+    }
     # PMTL counts on Multi-F+M as well, and accuracies are compared
     behind = hypervolumes("fm", "loss", 2.0)
     assert verdicts(behind) == {"fm-loss-value": "not reproduced", "fm-loss-larger": "partial"}
@@ -217,7 +242,9 @@ def tuned(gap: list[float], cpc: float) -> Any:
 
 
 def test_a_constraint_that_does_not_hold_fails() -> None:
-    """Nearer than linear scalarization is not on the constraint; a bound that nobody breaks decides nothing."""
+    """Nearer than linear scalarization is not on the constraint;
+    a bound that nobody breaks decides nothing.
+    """
 
     def judged(ours: Any, embedded: bool = False) -> dict[str, str]:
         a = artifact({}, scale="laptop")
@@ -227,7 +254,10 @@ def test_a_constraint_that_does_not_hold_fails() -> None:
     near = {"gap-holds": "check failed", "gap-below-ls": "check passed"}
     idle = {"cpc-holds": "inconclusive", "cpc-below-ls": "inconclusive"}
     assert judged(tuned([0.2, 0.1], 1.0)) == near | idle
-    assert judged(tuned([0.005, -0.005], 1.0)) == {"gap-holds": "check passed", "gap-below-ls": "check passed"} | idle
+    assert (
+        judged(tuned([0.005, -0.005], 1.0))
+        == {"gap-holds": "check passed", "gap-below-ls": "check passed"} | idle
+    )
     lost = {"gap-holds": "check failed", "gap-below-ls": "check failed"}
     assert judged(tuned([0.005, float("nan")], 1.0)) == lost | idle
     assert set(judged(tuned([0.2, 0.1], 1.0), embedded=True).values()) == {"inconclusive"}
@@ -237,9 +267,12 @@ def test_ascent_and_figure_4f_have_one_verdict() -> None:
     """The same runs with the same two departures: partial in both, whatever their number."""
     paths = np.zeros((40, 3, 2))
     paths[:, :, 0] = [0.5, 0.2, 0.6]
-    good, bad = job(paths=lambda: paths), job(angle=12.0, paths=lambda: paths)
+    good = job(paths=lambda: paths)
+    bad = job(angle=12.0, paths=lambda: paths)
     for printed, expected in ((bad, "partial"), (good, "reproduced")):
-        a = artifact({"f": good, "f_literal": printed, "f_c_h": bad, "f_inner": bad, "f_exact": bad}, scale="laptop")
+        a = artifact(
+            {"f": good, "f_literal": printed, "f_c_h": bad, "f_inner": bad, "f_exact": bad}, scale="laptop"
+        )
         ferero._hard_ferero(a)
         assert verdicts(a)["f-ferero"] == expected
         names = ("pmtl", "pmtl_hard", "epo", "epo_hard", "ferero", "ferero_hard")

@@ -1,6 +1,8 @@
-"""FERERO's promises: optimality of the direction, invariances, constraints, weak optima, cones, and Algorithms 2 and 3.
+"""FERERO's promises: optimality of the direction, invariances, constraints, weak optima, cones, and
+Algorithms 2 and 3.
 
-Certificates are computed here from the primal problem (2.1) and from LPs, not from the package's own residuals.
+Certificates are computed here from the primal problem (2.1) and from LPs, not from the package's own
+residuals.
 """
 
 from __future__ import annotations
@@ -48,7 +50,9 @@ class Solved:
     failed: np.ndarray
 
 
-def state_of(algorithm: Algorithm, F: Tensor, F0: Tensor | None = None, prefs: Tensor | None = None) -> dict[str, Any]:
+def state_of(
+    algorithm: Algorithm, F: Tensor, F0: Tensor | None = None, prefs: Tensor | None = None
+) -> dict[str, Any]:
     R, M = F.shape
     prefs = spread(R, M) if prefs is None else prefs
     start = F if F0 is None else F0
@@ -59,19 +63,29 @@ def state_of(algorithm: Algorithm, F: Tensor, F0: Tensor | None = None, prefs: T
     )
 
 
-def solve(algorithm: FERERO, F: Tensor, J: Tensor, F0: Tensor | None = None, prefs: Tensor | None = None) -> Solved:
+def solve(
+    algorithm: FERERO, F: Tensor, J: Tensor, F0: Tensor | None = None, prefs: Tensor | None = None
+) -> Solved:
     state = state_of(algorithm, F, F0, prefs)
     w, _, info = algorithm.weights(F, J @ J.mT, state, 0)
     d = -(w.unsqueeze(1) @ J).squeeze(1)
     failed = np.zeros(len(F), dtype=bool) if info.fail is None else info.fail.numpy()
     return Solved(
-        F.numpy(), J.numpy(), w.numpy(), d.numpy(), {k: v.numpy() for k, v in state.items()}, algorithm, failed
+        F.numpy(),
+        J.numpy(),
+        w.numpy(),
+        d.numpy(),
+        {k: v.numpy() for k, v in state.items()},
+        algorithm,
+        failed,
     )
 
 
 def random(R: int, M: int, seed: int = 0) -> tuple[Tensor, Tensor]:
     rng = generator(seed, test="ferero", M=M)
-    return torch.from_numpy(rng.uniform(0.2, 1.5, (R, M))), torch.from_numpy(rng.standard_normal((R, M, M + 3)))
+    return torch.from_numpy(rng.uniform(0.2, 1.5, (R, M))), torch.from_numpy(
+        rng.standard_normal((R, M, M + 3))
+    )
 
 
 def domain(s: Solved, r: int) -> tuple[np.ndarray, float]:
@@ -81,18 +95,25 @@ def domain(s: Solved, r: int) -> tuple[np.ndarray, float]:
 
 
 def certificate(s: Solved, r: int) -> dict[str, float]:
-    """Primal value psi = c + |d|^2/2 of d, its constraint violations, and the gap to the best multipliers for w.
+    """Primal value psi = c + |d|^2/2 of d, its constraint violations, and the gap to the best multipliers for
+    w.
 
-    Relative to the size of the terms. The multipliers with A_ag' lambda = w and the largest lambda'p are an LP.
+    Relative to the size of the terms. The multipliers with A_ag' lambda = w and the largest lambda'p are an
+    LP.
     """
-    A, Bg, Bh = s.state["A"][r], s.state["Bg"][r], s.state["Bh"][r]
-    G, H = Bg @ s.F[r] + s.state["bg"][r], Bh @ s.F[r] + s.state["bh"][r]
+    A = s.state["A"][r]
+    Bg = s.state["Bg"][r]
+    Bh = s.state["Bh"][r]
+    G = Bg @ s.F[r] + s.state["bg"][r]
+    H = Bh @ s.F[r] + s.state["bh"][r]
     a, total = domain(s, r)
     change = s.J[r] @ s.d[r]
     on = a > 0
     c = float(np.max((A @ change)[on] * total / a[on]))
     dd = float(s.d[r] @ s.d[r])
-    n, g, h = len(A), len(Bg), len(Bh)
+    n = len(A)
+    g = len(Bg)
+    h = len(Bh)
     p = np.concatenate([np.zeros(n), s.algorithm.c_g * G, s.algorithm.c_h * H])
     rows = np.vstack([np.vstack([A, Bg, Bh]).T, np.concatenate([a, np.zeros(g + h)])])
     found = linprog(
@@ -136,7 +157,10 @@ KINDS: dict[str, tuple[int, dict[str, Any]]] = {
     "threshold-3": (3, {"line": "none", "upper": (0.6, None, 1.0)}),
     "ray-and-threshold-2": (2, {"upper": (0.7, None), "cone": A4.tolist()}),
     "speech": (3, SPEECH),
-    "one-equality-10": (10, {"line": "matrix", "equality_matrix": [[1.0, -1.0] + [0.0] * 8], "upper": [0.9] * 10}),
+    "one-equality-10": (
+        10,
+        {"line": "matrix", "equality_matrix": [[1.0, -1.0] + [0.0] * 8], "upper": [0.9] * 10},
+    ),
 }
 
 
@@ -159,7 +183,9 @@ def test_direction_is_feasible_and_optimal(name: str, domain_name: str) -> None:
         assert found["inequality"] <= 1e-8
 
 
-@pytest.mark.parametrize("name", ["free-3", "ray-3", "cone-2", "ray-and-threshold-2", "speech", "one-equality-10"])
+@pytest.mark.parametrize(
+    "name", ["free-3", "ray-3", "cone-2", "ray-and-threshold-2", "speech", "one-equality-10"]
+)
 @pytest.mark.parametrize("domain_name", ["adaptive", "simplex"])
 def test_direction_equals_the_primal_solution(name: str, domain_name: str) -> None:
     """(2.1) by CVXPY in (d, c), without any multiplier."""
@@ -168,7 +194,8 @@ def test_direction_equals_the_primal_solution(name: str, domain_name: str) -> No
     s = solve(FERERO(domain=domain_name, c_g=0.7, c_h=0.5, **options), F, J)
     for r in range(2):
         a, total = domain(s, r)
-        d, c = cp.Variable(J.shape[2]), cp.Variable()
+        d = cp.Variable(J.shape[2])
+        c = cp.Variable()
         rules: list[Any] = [s.state["A"][r] @ s.J[r] @ d <= c * a / total]
         for rows, offset, rate, sign in (("Bg", "bg", 0.7, 1), ("Bh", "bh", 0.5, 0)):
             if len(s.state[rows][r]):
@@ -232,7 +259,8 @@ def test_zero_direction_exactly_at_the_preferred_pareto_point() -> None:
     runs = runs_at(*angles)
     optimal = torch.from_numpy(np.stack([on_front(a)[1] for a in angles]))
     across = torch.zeros(20, dtype=FLOAT)
-    across[0], across[1] = 1.0, -1.0
+    across[0] = 1.0
+    across[1] = -1.0
     places = {
         "optimal": optimal,
         "beside": optimal + 0.05,
@@ -290,14 +318,17 @@ def test_adaptive_direction_is_scale_invariant_and_the_simplex_is_not(M: int) ->
     worst = {}
     for domain_name in ("adaptive", "simplex"):
         algorithm = FERERO(line="none", domain=domain_name)
-        before, after = solve(algorithm, F, J), solve(algorithm, F * scale, J * scale[:, None])
+        before = solve(algorithm, F, J)
+        after = solve(algorithm, F * scale, J * scale[:, None])
         worst[domain_name] = cosine_gap(before.d, after.d).max()
     assert worst["adaptive"] <= 1e-12
     assert worst["simplex"] > 0.1
 
 
 def test_scale_invariance_with_an_equality_that_is_rescaled_too() -> None:
-    """f4, second part: H = 0, one row for three objectives, so that the direction is not fixed by the constraint."""
+    """f4, second part: H = 0, one row for three objectives,
+    so that the direction is not fixed by the constraint.
+    """
     F, J, _ = feasible_problem(3, 5)
     scale = torch.tensor([1.0, 7.0, 0.05], dtype=FLOAT)
     worst = {}
@@ -305,7 +336,9 @@ def test_scale_invariance_with_an_equality_that_is_rescaled_too() -> None:
         d = []
         for factor in (torch.ones(3, dtype=FLOAT), scale):
             row = (torch.tensor([1.0, -1.0, 0.0], dtype=FLOAT) / factor).tolist()
-            algorithm = FERERO(line="matrix", equality_matrix=[row], equality_offset=[0.1], domain=domain_name)
+            algorithm = FERERO(
+                line="matrix", equality_matrix=[row], equality_offset=[0.1], domain=domain_name
+            )
             d.append(solve(algorithm, F * factor, J * factor[:, None]).d)
         worst[domain_name] = cosine_gap(*d).max()
     assert worst["adaptive"] <= 1e-12
@@ -313,7 +346,10 @@ def test_scale_invariance_with_an_equality_that_is_rescaled_too() -> None:
 
 
 def test_line_through_two_points_is_scale_invariant() -> None:
-    """Figure 7: end points agree after undoing the scale. (With M - 1 rows the simplex domain would do the same.)"""
+    """Figure 7: end points agree after undoing the scale.
+
+    (With M - 1 rows the simplex domain would do the same.)
+    """
     paths = []
     ends = np.array([[0.9391880627, 0.9391880627], [0.6321205588, 0.6321205588]])
     for factor in (1.0, 2.0):
@@ -331,7 +367,8 @@ def test_permuting_objectives_permutes_weights(domain_name: str) -> None:
     order = [2, 0, 1]
     F, J = random(6, 3, 6)
     cone = [[1, 0.5, 0], [0, 1, 0.5], [0.5, 0, 1]]
-    Bg, Bh = np.array([[1.0, 0.2, 0.0]]), np.array([[0.0, 1.0, -1.0]])
+    Bg = np.array([[1.0, 0.2, 0.0]])
+    Bh = np.array([[0.0, 1.0, -1.0]])
     both: dict[str, Any] = {"line": "matrix", "equality_offset": [-0.3], "inequality_offset": [-0.8]}
     w = []
     for p in ([0, 1, 2], order):
@@ -357,9 +394,13 @@ def test_only_the_gram_matrix_matters_and_runs_do_not_interact(name: str) -> Non
     """f11: a rotation of the decision space rotates d; each run alone gives the same."""
     M, options = KINDS[name]
     F, J = random(8, M, 8)
-    rotation = torch.linalg.qr(torch.from_numpy(generator(0, test="rotation").standard_normal((M + 3, M + 3))))[0]
-    algorithm, prefs = FERERO(**options), spread(8, M)
-    s, rotated = solve(algorithm, F, J, prefs=prefs), solve(algorithm, F, J @ rotation, prefs=prefs)
+    rotation = torch.linalg.qr(
+        torch.from_numpy(generator(0, test="rotation").standard_normal((M + 3, M + 3)))
+    )[0]
+    algorithm = FERERO(**options)
+    prefs = spread(8, M)
+    s = solve(algorithm, F, J, prefs=prefs)
+    rotated = solve(algorithm, F, J @ rotation, prefs=prefs)
     np.testing.assert_allclose(s.d @ rotation.numpy(), rotated.d, rtol=0, atol=1e-9)
     for r in range(8):
         alone = solve(algorithm, F[r : r + 1], J[r : r + 1], prefs=prefs[r : r + 1])
@@ -374,7 +415,9 @@ class Linear(Problem):
     """F = offset + C x: constraints contract exactly."""
 
     start: Mapping[str, Any] = None  # type: ignore[assignment]
-    C: ClassVar[Tensor] = torch.tensor([[1.0, 0.2, 0, 0.5], [0, 1, -0.3, 0.1], [0.2, 0, 1, -0.4]], dtype=FLOAT)
+    C: ClassVar[Tensor] = torch.tensor(
+        [[1.0, 0.2, 0, 0.5], [0, 1, -0.3, 0.1], [0.2, 0, 1, -0.4]], dtype=FLOAT
+    )
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "start", {"kind": "uniform", "low": -0.1, "high": 0.1})
@@ -454,14 +497,17 @@ def test_offsets_lines_and_thresholds_are_the_rows_that_were_asked_for() -> None
     rng = generator(0, test="lines")
     for options, through, along in lines:
         state = state_of(FERERO(**options), F, prefs=prefs)
-        B, b = state["Bh"][0].numpy(), state["bh"][0].numpy()
+        B = state["Bh"][0].numpy()
+        b = state["bh"][0].numpy()
         np.testing.assert_allclose(B @ B.T, np.eye(2), atol=1e-14)
         np.testing.assert_allclose(B @ (through + 3.7 * along) + b, 0, atol=1e-13)
         point = rng.uniform(0, 1, 3)
         unit = along / np.linalg.norm(along)
         distance = np.linalg.norm((point - through) - (point - through) @ unit * unit)
         assert np.linalg.norm(B @ point + b) == pytest.approx(distance, abs=1e-13)
-    algorithm = FERERO(line="none", upper=(None, 0.4, 0.9), inequality_matrix=[[1, 1, 0]], inequality_offset=[-0.3])
+    algorithm = FERERO(
+        line="none", upper=(None, 0.4, 0.9), inequality_matrix=[[1, 1, 0]], inequality_offset=[-0.3]
+    )
     state = state_of(algorithm, F, prefs=prefs)
     assert state["Bg"][0].tolist() == [[1, 1, 0], [0, 1, 0], [0, 0, 1]]
     assert state["bg"][0].tolist() == [-0.3, -0.4, -0.9]
@@ -477,7 +523,8 @@ def test_offsets_lines_and_thresholds_are_the_rows_that_were_asked_for() -> None
 def test_weak_optimum_is_left_in_the_adaptive_domain_only(M: int, inner: str) -> None:
     """f12: f_1 = 0 with zero gradient. M = 2: d = -g_2; else the direction of the problem without f_1."""
     F, J = random(5, M, 9)
-    F[:, 0], J[:, 0] = 0.0, 0.0
+    F[:, 0] = 0.0
+    J[:, 0] = 0.0
     J = 0.3 * J
     options: dict[str, Any] = {"line": "none"}
     if inner == "pgd":
@@ -496,7 +543,9 @@ def test_weak_optimum_is_left_in_the_adaptive_domain_only(M: int, inner: str) ->
 
 
 def test_weak_optimum_with_a_gradient_is_a_ray_of_multipliers() -> None:
-    """Corrections b4/b3: (AF)_1 = 0, so lf_2 = 1 and lf_1 = max(0, -K_12/K_11): d is -g_2 made harmless to f_1."""
+    """Corrections b4/b3: (AF)_1 = 0, so lf_2 = 1 and lf_1 = max(0, -K_12/K_11):
+    d is -g_2 made harmless to f_1.
+    """
     F, J = random(40, 2, 10)
     F[:, 0] = 0.0
     s = solve(FERERO(line="none"), F, J)
@@ -546,14 +595,21 @@ def test_very_small_and_very_large_gradients(size: float, name: str) -> None:
 def relative_certificate(s: Solved, r: int, unit: float) -> dict[str, float]:
     """`certificate` with every term relative to the sum of its own terms, lambda in units of `unit`.
 
-    Violated rows move J d by O(1) whatever the size of J, so lg, lh and w grow like 1 / |J|^2 and |d|^2 with them.
+    Violated rows move J d by O(1) whatever the size of J, so lg, lh and w grow like 1 / |J|^2 and |d|^2 with
+    them.
     """
-    A, Bg, Bh = s.state["A"][r], s.state["Bg"][r], s.state["Bh"][r]
-    G, H = Bg @ s.F[r] + s.state["bg"][r], Bh @ s.F[r] + s.state["bh"][r]
+    A = s.state["A"][r]
+    Bg = s.state["Bg"][r]
+    Bh = s.state["Bh"][r]
+    G = Bg @ s.F[r] + s.state["bg"][r]
+    H = Bh @ s.F[r] + s.state["bh"][r]
     a, total = domain(s, r)
     change = s.J[r] @ s.d[r]
-    dd, c = float(s.d[r] @ s.d[r]) / unit, float(np.max((A @ change) * total / a)) / unit
-    n, g, h = len(A), len(Bg), len(Bh)
+    dd = float(s.d[r] @ s.d[r]) / unit
+    c = float(np.max((A @ change) * total / a)) / unit
+    n = len(A)
+    g = len(Bg)
+    h = len(Bh)
     p = np.concatenate([np.zeros(n), s.algorithm.c_g * G, s.algorithm.c_h * H])
     rows = np.vstack([np.vstack([A, Bg, Bh]).T, np.concatenate([a, np.zeros(g + h)])])
     found = linprog(
@@ -580,7 +636,9 @@ def relative_certificate(s: Solved, r: int, unit: float) -> dict[str, float]:
 SCALES = [1e-8, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1.0, 1e3, 1e8]
 
 
-@pytest.mark.parametrize("name", ["ray-and-upper-10", "upper-10", "one-equality-10", "ray-and-upper-4", "speech"])
+@pytest.mark.parametrize(
+    "name", ["ray-and-upper-10", "upper-10", "one-equality-10", "ray-and-upper-4", "speech"]
+)
 @pytest.mark.parametrize("domain_name", ["adaptive", "simplex"])
 def test_violated_inequalities_at_every_scale_of_the_gradients(name: str, domain_name: str) -> None:
     """J of any size beside c_g G of size 1: every run is solved, and the primal agrees."""
@@ -602,7 +660,9 @@ def test_violated_inequalities_at_every_scale_of_the_gradients(name: str, domain
 
 @pytest.mark.parametrize("domain_name", ["adaptive", "simplex"])
 def test_an_inequality_with_slack_does_not_matter_however_small_the_gradients(domain_name: str) -> None:
-    """|c_g G| must not be the unit in which the gradients of the objectives are judged: no row, the same weights."""
+    """|c_g G| must not be the unit in which the gradients of the objectives are judged: no row,
+    the same weights.
+    """
     F, J = random(100, 10, 12)
     for scale in SCALES[:-2]:
         without = solve(FERERO(line="none", domain=domain_name), F, scale * J)
@@ -632,8 +692,11 @@ def test_degenerate_gradients_with_violated_inequalities(M: int, kind: str) -> N
             s = solve(algorithm, F, scale * J)
             possible = []
             for r in range(30):
-                Bg, Bh = s.state["Bg"][r], s.state["Bh"][r]
-                rows, G, H = J[r].numpy(), Bg @ s.F[r] + s.state["bg"][r], Bh @ s.F[r] + s.state["bh"][r]
+                Bg = s.state["Bg"][r]
+                Bh = s.state["Bh"][r]
+                rows = J[r].numpy()
+                G = Bg @ s.F[r] + s.state["bg"][r]
+                H = Bh @ s.F[r] + s.state["bh"][r]
                 equal = {"A_eq": Bh @ rows, "b_eq": -H} if len(Bh) else {}
                 found = linprog(np.zeros(M + 3), Bg @ rows, -G, bounds=(None, None), method="highs", **equal)
                 possible.append(found.status == 0)
@@ -644,7 +707,9 @@ def test_degenerate_gradients_with_violated_inequalities(M: int, kind: str) -> N
 @pytest.mark.parametrize("cone", ["pareto", A4.tolist()])
 @pytest.mark.parametrize("domain_name", ["adaptive", "simplex"])
 def test_a_converged_run_goes_on_without_failures(cone: Any, domain_name: str) -> None:
-    """At the optimum H and the reduced Gram matrix are zero up to rounding, of either sign: still a solved program."""
+    """At the optimum H and the reduced Gram matrix are zero up to rounding, of either sign:
+    still a solved program.
+    """
     path = simulate(TOY, FERERO(step_size=0.5, cone=cone, domain=domain_name), runs_at(57.0, 45.0, 33.0), 200)
     assert path.state["fail"].tolist() == [0, 0, 0]
     assert np.abs(path.x[:, -1] - path.x[:, -2]).max() < 1e-12
@@ -663,7 +728,9 @@ def test_a_constraint_that_nothing_can_move_is_reported(M: int) -> None:
 
 @pytest.mark.parametrize("M", [2, 3, 5])
 def test_no_solution_is_proved_where_highs_finds_none(M: int) -> None:
-    """B_h J with rows that vanish or depend on each other, on and off the ray: proved exactly where the LP is infeasible."""
+    """B_h J with rows that vanish or depend on each other, on and off the ray:
+    proved exactly where the LP is infeasible.
+    """
     R = 40
     F, J = random(R, M, 17)
     prefs = spread(R, M)
@@ -673,7 +740,8 @@ def test_no_solution_is_proved_where_highs_finds_none(M: int) -> None:
     lost = torch.arange(R) % 2 == 1
     if M == 2:  # of one row a Gram matrix shows only that it is zero
         J[lost] = 0.0
-    J[lost] -= B[lost, :1].mT @ (B[lost, :1] @ J[lost])  # the first equality is out of reach of every direction
+    # the first equality is out of reach of every direction
+    J[lost] -= B[lost, :1].mT @ (B[lost, :1] @ J[lost])
     J[::8] = 0.0
     algorithm = FERERO()
     state = state_of(algorithm, F, prefs=prefs)
@@ -682,7 +750,9 @@ def test_no_solution_is_proved_where_highs_finds_none(M: int) -> None:
     possible = []
     for rows, h in zip((B @ J).numpy(), H.numpy(), strict=True):
         free = {"bounds": (None, None), "method": "highs"}
-        possible.append(linprog(np.zeros(M + 3), A_eq=np.round(rows, 12), b_eq=-np.round(h, 12), **free).status == 0)
+        possible.append(
+            linprog(np.zeros(M + 3), A_eq=np.round(rows, 12), b_eq=-np.round(h, 12), **free).status == 0
+        )
     assert info.fail is not None
     assert info.unsolvable is not None
     assert info.unsolvable.tolist() == [not p for p in possible]
@@ -691,10 +761,14 @@ def test_no_solution_is_proved_where_highs_finds_none(M: int) -> None:
 
 
 def test_hard_starts_end_where_no_direction_exists() -> None:
-    """Figure 4f with exact multipliers. H = v_2 f_1 - v_1 f_2 falls by raising the f that is lower, until both are 1: J = 0
-    there, |H| = .294, and H + B_h J d = 0 has no solution. The runs end, with a proof; the others arrive as they do alone.
+    """Figure 4f with exact multipliers.
+
+    H = v_2 f_1 - v_1 f_2 falls by raising the f that is lower, until both are 1: J = 0 there, |H| = .294, and
+    H + B_h J d = 0 has no solution. The runs end, with a proof; the others arrive as they do alone.
     """
-    hard = VLMOP2(n=20, start={"kind": "alternating_uniform", "low": 0.15, "high": 0.5, "per_preference": True})
+    hard = VLMOP2(
+        n=20, start={"kind": "alternating_uniform", "low": 0.15, "high": 0.5, "per_preference": True}
+    )
     algorithm = FERERO(step_size=0.6, c_h=0.1, cone=A4.tolist())
     path = simulate(hard, algorithm, runs_at(81.0, 57.0, 33.0, 9.0, seeds=(0, 1, 2, 3, 4)), 200)
     inner = np.isin(np.arange(20) // 5, [1, 2])  # five seeds of 81, 57, 33 and 9 degrees
@@ -802,7 +876,8 @@ def test_controlled_ascent_hull_by_membership(y: list[float]) -> None:
     for a in A:
         on = rays[np.abs(rays @ a) < 1e-9]
         assert np.linalg.matrix_rank(on) == M - 1
-    p, q = sum(v > 0 for v in y), sum(v < 0 for v in y)
+    p = sum(v > 0 for v in y)
+    q = sum(v < 0 for v in y)
     assert len(A) == (1 + q) * p + (M - p - q)
 
 
@@ -813,7 +888,11 @@ def test_controlled_ascent_of_a_run_does_not_depend_on_its_neighbours() -> None:
     _, J = random(3, 3, 14)
     prefs = spread(3, 3)
     for domain_name in ("adaptive", "simplex"):
-        for options in ({"line": "none"}, {"line": "shifted"}, {"line": "none", "subproblem": "pgd", "inner_steps": 7}):
+        for options in (
+            {"line": "none"},
+            {"line": "shifted"},
+            {"line": "none", "subproblem": "pgd", "inner_steps": 7},
+        ):
             algorithm = FERERO(ascend_to=target, domain=domain_name, **options)  # type: ignore[arg-type]
             batch = solve(algorithm, F, J, F0=F, prefs=prefs)
             for r in range(3):
@@ -838,11 +917,13 @@ class BesideTheFront(VLMOP2):
 def test_controlled_ascent_reaches_a_target_that_the_pareto_order_forbids() -> None:
     """On the line to the target f_1 must rise: the Pareto cone rests at once, a wider one arrives.
 
-    The cone must be a little wider than the line asks for: with the target itself in `ascend_to` the line is an edge of
-    the cone, along which one row of A F stands still, and (2.1) rests too.
+    The cone must be a little wider than the line asks for: with the target itself in `ascend_to` the line is
+    an edge of the cone, along which one row of A F stands still, and (2.1) rests too.
     """
-    problem, runs = BesideTheFront(n=4), runs_at(45.0)
-    start, target = problem.values(problem.initial(runs))[0].tolist(), [0.6321205588, 0.6321205588]
+    problem = BesideTheFront(n=4)
+    runs = runs_at(45.0)
+    start = problem.values(problem.initial(runs))[0].tolist()
+    target = [0.6321205588, 0.6321205588]
     assert start[0] < target[0] - 0.03
     line: dict[str, Any] = {"step_size": 0.1, "line": "points", "line_points": [start, target]}
     pareto = simulate(problem, FERERO(**line), runs, 20)
@@ -892,7 +973,8 @@ class FullTwice(Oracle):
     """Hands the whole data set as a batch, twice: two samples that are equal."""
 
     def __init__(self, problem: LeastSquares, runs: Runs) -> None:
-        self.problem, self.spec = problem, problem_spec(problem, len(runs), samples=2)
+        self.problem = problem
+        self.spec = problem_spec(problem, len(runs), samples=2)
         self.asked: list[tuple[int, int]] = []
 
     def at(self, theta: Tensor, state: dict[str, Tensor], t: int, k: int = 0) -> Point:
@@ -925,16 +1007,19 @@ def test_algorithm_3_uses_its_samples_as_printed() -> None:
     x = torch.zeros(3, 5, dtype=FLOAT)
     algorithm = StochasticFEREROSA(gamma=0.3, c_h=0.4)
     state = state_of(algorithm, F)
-    first, second = TablePoint(x, Free(), 2, {}, F, J), TablePoint(x, Free(), 2, {}, F2, J2)
+    first = TablePoint(x, Free(), 2, {}, F, J)
+    second = TablePoint(x, Free(), 2, {}, F2, J2)
     d, after, _ = algorithm.step((first, second), state, 0, 0.1)
-    lam, B = state["lam"].numpy(), state["Bh"].numpy()[:, 0]
+    lam = state["lam"].numpy()
+    B = state["Bh"].numpy()[:, 0]
     w = lam[:, :2] + lam[:, 2:] * B
     g = np.einsum("rm,rmp->rp", w, J.numpy())
     np.testing.assert_allclose(d.numpy(), -g, atol=1e-14)
     push = np.einsum("rmp,rp->rm", J2.numpy(), g)
     lh = lam[:, 2] - 0.3 * ((B * push).sum(1) - 0.4 * (B * F.numpy()).sum(1))
     np.testing.assert_allclose(after["lam"][:, 2].numpy(), lh, atol=1e-14)
-    y, a = lam[:, :2] - 0.3 * push, F.numpy()
+    y = lam[:, :2] - 0.3 * push
+    a = F.numpy()
     # projection on {x >= 0, F'x = 1'F}: the KKT conditions
     lf = after["lam"][:, :2].numpy()
     np.testing.assert_allclose((lf * a).sum(1), a.sum(1), atol=1e-12)
@@ -950,7 +1035,9 @@ def test_algorithm_3_uses_its_samples_as_printed() -> None:
 
 @pytest.mark.parametrize("M", [2, 3, 10])
 def test_epo_non_uniformity(M: int) -> None:
-    """f14: with gain 1 and no floor the weights sum to mu = sum h log(M h): >= 0, and 0 exactly on the ray."""
+    """f14: with gain 1 and no floor the weights sum to mu = sum h log(M h): >= 0,
+    and 0 exactly on the ray.
+    """
     F, J = random(30, M, 18)
     prefs = spread(30, M)
     on_ray = ray(prefs[:10]) * torch.linspace(0.1, 2.0, 10, dtype=FLOAT)[:, None]
@@ -960,7 +1047,8 @@ def test_epo_non_uniformity(M: int) -> None:
     state = state_of(algorithm, F, prefs=prefs)
     for factor in (1.0, 1e3):
         w, _, info = algorithm.weights(factor * F, J @ J.mT, state, 0)
-        # exactly on the ray the adjustment is rounding noise and must not decide whether the program is feasible
+        # exactly on the ray the adjustment is rounding noise and must not decide whether the program is
+        # feasible
         assert info.fail is not None
         assert not bool(info.fail.any())
         rl = prefs.numpy() * F.numpy()

@@ -1,4 +1,6 @@
-"""Few-shot learning: classes and episodes, the network's two hand-written passes, both levels against autograd."""
+"""Few-shot learning: classes and episodes, the network's two hand-written passes,
+both levels against autograd.
+"""
 
 from __future__ import annotations
 
@@ -46,15 +48,18 @@ EPISODES = {
     "named": "196c0282882650429d728ed5bad70254c15f549d8ec52a01b5c5594451398e03",
     "learn2learn": "86862de8522156bdaed16f91f7cb6262d98e174df188f87114012ee06d76697a",
 }
-built = pytest.mark.skipif(find_spec("learn2learn") is None, reason="learn2learn is not installed: `make learn2learn`")
+built = pytest.mark.skipif(
+    find_spec("learn2learn") is None, reason="learn2learn is not installed: `make learn2learn`"
+)
 SAMPLERS = [pytest.param("learn2learn", marks=built), "named"]
 
 
-# --- classes ---------------------------------------------------------------------------------------------------------
+# --- classes ------------------------------------------------------------------------------------------------
 
 
 def test_digits_in_four_rotations(tmp_path: Path) -> None:
-    data, grey = load_fewshot("digits", tmp_path), base.load_images("digits", "")
+    data = load_fewshot("digits", tmp_path)
+    grey = base.load_images("digits", "")
     assert (data.name, data.embedded, data.subset, data.turns) == ("digits", True, False, 4)
     assert data.digest == DIGESTS["digits"]
     assert "four rotations" in data.label
@@ -73,7 +78,9 @@ def test_digits_in_four_rotations(tmp_path: Path) -> None:
     assert load_fewshot("digits", tmp_path / "other") is data
     assert not list(tmp_path.iterdir())
     for split in ("validation", "test"):
-        with pytest.raises(DataError, match=rf"split={split}: data=digits has no {split} classes.*data=cifar100"):
+        with pytest.raises(
+            DataError, match=rf"split={split}: data=digits has no {split} classes.*data=cifar100"
+        ):
             data.classes(split)
     with pytest.raises(ConfigError, match=r"problem.split='val' is unknown.*validation"):
         data.classes("val")
@@ -126,7 +133,8 @@ def fake_batches(root: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[np.ndarra
 
     folder = root / "cifar-100-python"
     folder.mkdir(parents=True)
-    lists, parts = [], (pictures(200, 1), pictures(100, 2))
+    lists = []
+    parts = (pictures(200, 1), pictures(100, 2))
     for name, (x, y) in zip(("train", "test"), parts, strict=True):
         entry = {"data": x.reshape(len(x), -1), "fine_labels": y.tolist(), "coarse_labels": ABOVE[y].tolist()}
         (folder / name).write_bytes(pickle.dumps(entry, protocol=2))
@@ -171,7 +179,9 @@ def test_cifar100_from_either_container(kind: str, tmp_path: Path, monkeypatch: 
     assert np.array_equal(data.images.numpy(), x)
     assert np.array_equal(data.labels.numpy(), y)
     assert data.digest == hashlib.sha256(b"".join(a.tobytes() for a in (x, y, ABOVE))).hexdigest()
-    assert (data.subset, "220 of 600" in data.label) == ((True, True) if kind == "mosaics" else (False, False))
+    assert (data.subset, "220 of 600" in data.label) == (
+        (True, True) if kind == "mosaics" else (False, False)
+    )
     superclasses = {"train": set(range(20)) - FC100["validation"] - FC100["test"], **FC100}
     for split, above in superclasses.items():
         assert data.classes(split) == tuple(c for c in range(100) if ABOVE[c] in above)
@@ -192,7 +202,9 @@ def test_a_changed_batch_is_not_unpickled(tmp_path: Path, monkeypatch: pytest.Mo
     fake_batches(tmp_path, monkeypatch)
     path = tmp_path / "cifar-100-python" / "train"
     path.write_bytes(pickle.dumps(Bomb()))
-    with pytest.raises(DataError, match=r"train has md5 .* official file has md5 .*delete.*CIFAR100.*data=digits"):
+    with pytest.raises(
+        DataError, match=r"train has md5 .* official file has md5 .*delete.*CIFAR100.*data=digits"
+    ):
         load_fewshot("cifar100", tmp_path)
     assert not (tmp_path / "exploded").exists()
 
@@ -215,8 +227,16 @@ def test_no_cifar100(tmp_path: Path) -> None:
     [
         ("train_01.webp", None, r"needs train_01\.webp in \S*cifar100 \(the files of the subset"),
         ("test_00.webp", b"RIFF", r"test_00\.webp \(4 bytes\) is no complete WebP"),
-        ("test_00.webp", webp(np.zeros((10, 3, 32, 32), dtype=np.uint8)), r"have sha256 .*Some of them are changed"),
-        ("cifar100_labels.npz", b"PK", r"cifar100_labels\.npz \(2 bytes\) is no complete NPZ.*fine_to_coarse"),
+        (
+            "test_00.webp",
+            webp(np.zeros((10, 3, 32, 32), dtype=np.uint8)),
+            r"have sha256 .*Some of them are changed",
+        ),
+        (
+            "cifar100_labels.npz",
+            b"PK",
+            r"cifar100_labels\.npz \(2 bytes\) is no complete NPZ.*fine_to_coarse",
+        ),
     ],
 )
 def test_broken_mosaics(
@@ -229,14 +249,16 @@ def test_broken_mosaics(
         load_fewshot("cifar100", tmp_path)
 
 
-# --- episodes --------------------------------------------------------------------------------------------------------
+# --- episodes -----------------------------------------------------------------------------------------------
 
 
 def made_up(classes: int, images: int) -> FewShot:
     """Grey squares, `images` of each class, classes mixed."""
     labels = torch.arange(images).repeat_interleave(classes) * 0 + torch.arange(classes).repeat(images)
     splits = {"train": tuple(range(classes)), "validation": (), "test": ()}
-    return FewShot("made up", "squares", torch.zeros(len(labels), 1, 16, 16).byte(), 1, labels, splits, "", True)
+    return FewShot(
+        "made up", "squares", torch.zeros(len(labels), 1, 16, 16).byte(), 1, labels, splits, "", True
+    )
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
@@ -276,7 +298,8 @@ def test_episodes_depend_on_the_seed_alone(sampler: str) -> None:
         assert torch.equal(getattr(more, name)[:5], getattr(first, name))
 
 
-def test_global_generators_are_put_back() -> None:  # beartype, which checks this code in tests, draws from Python's
+# beartype, which checks this code in tests, draws from Python's
+def test_global_generators_are_put_back() -> None:
     def numbers() -> tuple[float, float, float]:
         return random.random(), np.random.rand(), float(torch.rand(1))  # noqa: NPY002
 
@@ -311,7 +334,10 @@ def test_every_class_and_image_is_reached(sampler: str) -> None:
     found = draw_episodes(data, 0, tasks=2, ways=2, support=1, query=2, test=3, sampler=sampler)
     items = torch.cat([found.support, found.query, found.test], dim=1)
     assert sorted(items.flatten().tolist()) == list(range(24))
-    seen = [draw_episodes(data, k, tasks=1, ways=1, support=1, query=1, test=1, sampler=sampler) for k in range(60)]
+    seen = [
+        draw_episodes(data, k, tasks=1, ways=1, support=1, query=1, test=1, sampler=sampler)
+        for k in range(60)
+    ]
     assert len({int(e.classes) for e in seen}) == 4
     assert len({int(e.support) for e in seen}) > 15
 
@@ -349,20 +375,24 @@ def test_without_learn2learn(monkeypatch: pytest.MonkeyPatch) -> None:
 @built
 def test_learn2learn_is_silent() -> None:
     code = (
-        "from mobench.data.fewshot import load_fewshot\nfrom mobench.data.episodes import draw_episodes\nimport sys\n"
+        "from mobench.data.fewshot import load_fewshot\nfrom mobench.data.episodes import draw_episodes\n"
+        "import sys\n"
     )
     code += "assert not {'learn2learn', 'gym'} & set(sys.modules)\n"
     code += "print(draw_episodes(load_fewshot('digits', ''), 0).digest)"
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=120
+    )
     assert (done.stdout.strip(), done.stderr) == (EPISODES["learn2learn"], "")
 
 
-# --- network ---------------------------------------------------------------------------------------------------------
+# --- network ------------------------------------------------------------------------------------------------
 
 
 def plain(net: FewShotNet, theta: Tensor, x: Tensor) -> Tensor:
     """Features (n, F) of one set with PyTorch's own layers."""
-    tensors, h = net.split(theta), x
+    tensors = net.split(theta)
+    h = x
     for weight, bias, gamma, beta in (tensors[4 * k : 4 * k + 4] for k in range(4)):
         h = fn.conv2d(h, weight, bias, padding=1)
         h = fn.batch_norm(h, None, None, gamma, beta, training=True)
@@ -371,7 +401,8 @@ def plain(net: FewShotNet, theta: Tensor, x: Tensor) -> Tensor:
 
 
 def modules(net: FewShotNet) -> torch.nn.Sequential:
-    nn, width = torch.nn, [net.channels] + [net.filters] * 4
+    nn = torch.nn
+    width = [net.channels] + [net.filters] * 4
     layers: list[torch.nn.Module] = []
     for k in range(4):
         layers += [nn.Conv2d(width[k], width[k + 1], 3, padding=1), nn.BatchNorm2d(width[k + 1])]
@@ -442,7 +473,8 @@ def test_passes_are_those_of_a_loop_over_tasks(
 
 def test_parameters_are_in_the_order_of_modules() -> None:
     net = NETS["grey"][0]
-    theta, x = start_of(net), torch.rand(6, 1, 16, 16, dtype=torch.float64)
+    theta = start_of(net)
+    x = torch.rand(6, 1, 16, 16, dtype=torch.float64)
     layers = modules(net)
     torch.nn.utils.vector_to_parameters(theta, layers.parameters())
     features, _ = net.forward(theta, net.parts(x.unsqueeze(0)))
@@ -461,7 +493,8 @@ def test_what_a_tape_holds() -> None:
 
 def test_single_precision() -> None:
     net = FewShotNet(3, 32, 8)
-    theta, images = start_of(net), torch.rand(2, 5, 3, 32, 32, dtype=torch.float64)
+    theta = start_of(net)
+    images = torch.rand(2, 5, 3, 32, 32, dtype=torch.float64)
     slopes = torch.randn(2, 5, net.features, dtype=torch.float64)
     rows = []
     for dtype in (torch.float32, torch.float64):
@@ -478,7 +511,7 @@ def test_sides_that_cannot_be_halved(side: int) -> None:
         FewShotNet(1, side, 4)
 
 
-# --- both levels -----------------------------------------------------------------------------------------------------
+# --- both levels --------------------------------------------------------------------------------------------
 
 
 def tiny(**changes: Any) -> FewShotLearning:
@@ -488,7 +521,9 @@ def tiny(**changes: Any) -> FewShotLearning:
 
 
 def runs_of(*seeds: int, preferences: int = 1, M: int = 3) -> Runs:
-    weights = torch.rand(preferences, M, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) + 0.1
+    weights = (
+        torch.rand(preferences, M, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) + 0.1
+    )
     return Runs.product(weights / weights.sum(1, keepdim=True), seeds)
 
 
@@ -552,7 +587,8 @@ def test_the_view_is_that_of_autograd(tasks: int) -> None:
     bound = problem.bind(runs)
     x, y = starts(problem, runs)
     steps = [tuple(torch.randn_like(y) for _ in range(2)) for _ in range(3)]
-    view, other = bound.view(x), GraphView(x, *graph(problem, runs))
+    view = bound.view(x)
+    other = GraphView(x, *graph(problem, runs))
     close(view.lower(y), other.lower(y))
     close(view.lower_gradient(y), other.lower_gradient(y))
     close(view.lower_hvp(y, steps[0][0]), other.lower_hvp(y, steps[0][0]))
@@ -568,7 +604,8 @@ def test_columns_of_one_block() -> None:
     problem = tiny(tasks=1)
     runs = runs_of(0, M=1)
     x, y = starts(problem, runs)
-    view, columns = problem.bind(runs).view(x), torch.randn(1, 4, problem.lower_dim, dtype=torch.float64)
+    view = problem.bind(runs).view(x)
+    columns = torch.randn(1, 4, problem.lower_dim, dtype=torch.float64)
     found = view.lower_hvp(y, columns)
     for k in range(4):
         close(found[:, k], view.lower_hvp(y, columns[:, k : k + 1])[:, 0], 1e-12)
@@ -581,7 +618,8 @@ def test_an_objective_knows_its_own_head_alone() -> None:
     steps = [(torch.randn_like(y), torch.randn_like(y))]
     values, slopes, rows = *bound.view(x).upper(y), bound.view(x).jacobian(y, steps)
     for i in range(3):
-        changed, moved = y.clone(), [tuple(t.clone() for t in steps[0])]
+        changed = y.clone()
+        moved = [tuple(t.clone() for t in steps[0])]
         for t in (changed, *moved[0]):
             t[:, i] += torch.randn_like(t[:, i])
         others = [s for s in range(3) if s != i]
@@ -601,7 +639,9 @@ def test_heads_are_those_of_the_reference() -> None:
     along = view._along([(y, v), (v, y)])
     for r, seed in enumerate(RUNS.seeds.tolist()):
         for s in range(3):
-            w, own, heads = y[r, s].view(3, -1).numpy(), v[r, s].view(3, -1).numpy(), []
+            w = y[r, s].view(3, -1).numpy()
+            own = v[r, s].view(3, -1).numpy()
+            heads = []
             for part, reg in (("support", problem.ll_reg), ("query", 0.0)):
                 z = plain(problem.network, x[r], images_of(problem, seed, part)[s]).numpy()
                 heads.append(SoftmaxHead(z, problem.episodes_of(seed).labels(part).numpy(), reg))
@@ -672,12 +712,14 @@ def test_the_last_view_is_kept_and_others_still_work(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("D", [1, 5])
 def test_hypergradients_are_those_of_an_unrolled_inner_loop(D: int) -> None:
-    problem, alpha = tiny(), 0.3
+    problem = tiny()
+    alpha = 0.3
     x, y = starts(problem, RUNS)
     oracle = Hypergradient(problem, RUNS, inner_steps=D, inner_step=alpha, method="itd")
     point = oracle.at(x, {"y": y}, 0)
     f, g = graph(problem, RUNS)
-    leaf, z = x.clone().requires_grad_(), y.clone().requires_grad_()
+    leaf = x.clone().requires_grad_()
+    z = y.clone().requires_grad_()
     start = z
     for _ in range(D):
         z = z - alpha * torch.autograd.grad(g(leaf, z).sum(), z, create_graph=True)[0]
@@ -693,7 +735,8 @@ def test_hypergradients_are_those_of_an_unrolled_inner_loop(D: int) -> None:
 @pytest.mark.parametrize("shrink", [1, 2])
 def test_hypergradients_are_those_of_the_benchmarks_plain_loop(shrink: int) -> None:
     """What tests/benchmarks/bilevel.py compares: the same episodes give the same rows."""
-    problem, runs = tiny(filters=4, shrink=shrink), runs_of(0)
+    problem = tiny(filters=4, shrink=shrink)
+    runs = runs_of(0)
     oracle = Hypergradient(problem, runs, inner_steps=32, inner_step=0.3)
     x, _ = starts(problem, runs)
     point = oracle.at(x, oracle.init(x), 0)
@@ -744,7 +787,9 @@ def test_measures_by_hand() -> None:
             shares = []
             for s in range(3):
                 w = y[r, s].view(3, -1)
-                scores = plain(problem.network, x[r], images_of(problem, seed, part)[s]) @ w[:, :-1].T + w[:, -1]
+                scores = (
+                    plain(problem.network, x[r], images_of(problem, seed, part)[s]) @ w[:, :-1].T + w[:, -1]
+                )
                 labels = problem.episodes_of(seed).labels(part)
                 shares.append(100.0 * float((scores.argmax(1) == labels).double().mean()))
                 losses.append(float(fn.cross_entropy(scores, labels)) if part == "test" else 0.0)
@@ -813,10 +858,22 @@ def test_problems_of_data_show_before_the_first_step() -> None:
 
 
 COMMAND = (
-    "problem=few_shot", "oracle=hypergradient", "algorithm=wc_mhgd", "problem.episodes=named", "problem.filters=2",
-    "problem.shrink=2", "problem.tasks=3", "problem.query_per_class=3", "preferences.weights=[[0.8,0.1,0.1]]",
-    "preferences.count=null", "steps=2", "logger=local", "progress=false", "oracle.inner_steps=3", "dtype=float32",
-)  # fmt: skip
+    "problem=few_shot",
+    "oracle=hypergradient",
+    "algorithm=wc_mhgd",
+    "problem.episodes=named",
+    "problem.filters=2",
+    "problem.shrink=2",
+    "problem.tasks=3",
+    "problem.query_per_class=3",
+    "preferences.weights=[[0.8,0.1,0.1]]",
+    "preferences.count=null",
+    "steps=2",
+    "logger=local",
+    "progress=false",
+    "oracle.inner_steps=3",
+    "dtype=float32",
+)
 
 
 def test_the_command_line(mobench: Run) -> None:
@@ -825,7 +882,9 @@ def test_the_command_line(mobench: Run) -> None:
     rows = result.rows
     assert len(rows) == 2
     assert ((rows["train_accuracy"] >= 0) & (rows["train_accuracy"] <= 100)).all()
-    assert {"train_accuracy_3", "test_accuracy_1", "test_accuracy", "test_loss", "tchebycheff"} <= set(rows.columns)
+    assert {"train_accuracy_3", "test_accuracy_1", "test_accuracy", "test_loss", "tchebycheff"} <= set(
+        rows.columns
+    )
     means = rows[[f"test_accuracy_{s}" for s in (1, 2, 3)]].mean(axis=1)
     assert np.allclose(means, rows["test_accuracy"])
 
@@ -838,7 +897,9 @@ def test_data_by_one_word(mobench: Run, tmp_path: Path) -> None:
 
 @pytest.mark.data("cifar100")
 def test_ten_tasks_of_cifar100(data_folder: Path) -> None:
-    problem = FewShotLearning(data="cifar100", data_root=str(data_folder), tasks=10, filters=2, episodes="named")
+    problem = FewShotLearning(
+        data="cifar100", data_root=str(data_folder), tasks=10, filters=2, episodes="named"
+    )
     runs = runs_of(0, M=10)
     bound = problem.bind(runs)
     assert problem.dim == FewShotNet(3, 32, 2).dim

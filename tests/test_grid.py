@@ -13,7 +13,10 @@ from mobench.errors import ConfigError
 from mobench.sweep.grid import expanded, last, product
 from tests.conftest import Run
 
-AXES: dict[str, Any] = {"data": {"a": ["problem=x"], "b": ["problem=y"]}, "method": {"ls": ["algorithm=ls"], "epo": []}}
+AXES: dict[str, Any] = {
+    "data": {"a": ["problem=x"], "b": ["problem=y"]},
+    "method": {"ls": ["algorithm=ls"], "epo": []},
+}
 
 
 def jobs(node: dict[str, Any]) -> dict[str, list[str]]:
@@ -22,8 +25,13 @@ def jobs(node: dict[str, Any]) -> dict[str, list[str]]:
 
 
 def test_the_product() -> None:
-    found = jobs({"grid": {"all": ["steps=5"], "axes": AXES, "settings": {"b_*": ["steps=7"]}, "without": ["*_epo"]}})
-    assert found == {"a_ls": ["steps=5", "problem=x", "algorithm=ls"], "b_ls": ["steps=7", "problem=y", "algorithm=ls"]}
+    found = jobs(
+        {"grid": {"all": ["steps=5"], "axes": AXES, "settings": {"b_*": ["steps=7"]}, "without": ["*_epo"]}}
+    )
+    assert found == {
+        "a_ls": ["steps=5", "problem=x", "algorithm=ls"],
+        "b_ls": ["steps=7", "problem=y", "algorithm=ls"],
+    }
     assert list(product([], list(AXES.values()), {}, ".")) == ["a.ls", "a.epo", "b.ls", "b.epo"]
 
 
@@ -83,7 +91,8 @@ def test_an_experiment_of_ones_own(mobench: Run, tmp_path: Path) -> None:
         "seeds: [0]\n"
         "grid:\n"
         "  all: [preferences=2]\n"
-        "  axes: {p: {v: [problem=vlmop2], z: [problem=zdt1]}, m: {ls: [algorithm=ls], mgda: [algorithm=mgda]}}\n"
+        "  axes: {p: {v: [problem=vlmop2], z: [problem=zdt1]}, m: {ls: [algorithm=ls], mgda: "
+        "[algorithm=mgda]}}\n"
         "hydra: {mode: MULTIRUN}\n"
     )
     result = mobench("--config-dir", str(tmp_path / "conf"), "+experiment=mine")

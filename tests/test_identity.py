@@ -81,7 +81,9 @@ def test_outputs_of_an_older_mobench_are_refused(tmp_path: Path) -> None:
     job = make_job(composed("problem=vlmop2", "algorithm=ls", "seeds=[0]", "steps=3", "logger=local"))
     older = tmp_path / "runs" / "vlmop2-ls-0123456789"
     older.mkdir(parents=True)
-    (older / "meta.json").write_text(json.dumps({"identity": {"problem": {"_target_": "mobench.problems.VLMOP2"}}}))
+    (older / "meta.json").write_text(
+        json.dumps({"identity": {"problem": {"_target_": "mobench.problems.VLMOP2"}}})
+    )
     with pytest.raises(StoreError, match=r"older mobench.*MOBENCH_OUTPUTS"):
         folder_of(job, tmp_path)
     (older / "meta.json").write_text(json.dumps({"identity": identity(job)}))

@@ -1,4 +1,6 @@
-"""Pictures with two labels: the stacked networks, batches of epochs and whole trajectories against one model at a time."""
+"""Pictures with two labels: the stacked networks,
+batches of epochs and whole trajectories against one model at a time.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,7 @@ def close(a: Tensor, b: Tensor, rtol: float) -> None:
     assert (a - b).abs().max() <= rtol * b.abs().max(), float((a - b).abs().max() / b.abs().max())
 
 
-# --- the network -----------------------------------------------------------------------------------------------------
+# --- the network --------------------------------------------------------------------------------------------
 
 
 def test_the_plain_loops_know_nothing_of_the_package() -> None:
@@ -88,7 +90,8 @@ def test_the_plain_loops_know_nothing_of_the_package() -> None:
 
 @pytest.mark.parametrize(("name", "P"), [("lenet", 31_910), ("small", 4116), ("wide", 123_800)])
 def test_parameters_are_those_of_the_module_in_its_order(name: str, P: int) -> None:
-    net, reference = model(name, 2, 36), module(name)
+    net = model(name, 2, 36)
+    reference = module(name)
     assert net.dim == P == sum(p.numel() for p in reference.parameters())
     assert net.shapes == [tuple(p.shape) for p in reference.parameters()]
     assert [layer.name for layer in net.layers] == ["conv1", "conv2", "shared", "head1", "head2"]
@@ -101,9 +104,12 @@ def test_parameters_are_those_of_the_module_in_its_order(name: str, P: int) -> N
 @pytest.mark.parametrize("execution", EXECUTIONS)
 @pytest.mark.parametrize("name", list(NETS))
 def test_scores_are_those_of_the_module(name: str, execution: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    p, reference = tiny(model=name), module(name)
+    p = tiny(model=name)
+    reference = module(name)
     monkeypatch.setattr(products, "STACKED", 2 * p.network.channels[0])  # two runs together, then one
-    x = torch.cat([data_of(p).x[:4], torch.rand(3, 36, 36, dtype=F64, generator=torch.Generator().manual_seed(0))])
+    x = torch.cat(
+        [data_of(p).x[:4], torch.rand(3, 36, 36, dtype=F64, generator=torch.Generator().manual_seed(0))]
+    )
     theta = p.initial(runs_at(45.0, seeds=(0, 1, 2)))
     found = p.network.logits(theta, x, execution)
     assert found.shape == (3, 2, 7, 10)
@@ -118,12 +124,19 @@ def test_scores_are_those_of_the_module(name: str, execution: str, monkeypatch: 
     ("name", "R", "pixels"),
     [("lenet", 1, 1.0), ("lenet", 3, 255.0), ("lenet", 6, 1.0), ("small", 6, 1.0), ("wide", 3, 1.0)],
 )
-def test_losses_and_gradients_are_those_of_single_models(name: str, R: int, pixels: float, execution: str) -> None:
-    p, reference = tiny(model=name, pixels=pixels, execution=execution), module(name)
+def test_losses_and_gradients_are_those_of_single_models(
+    name: str, R: int, pixels: float, execution: str
+) -> None:
+    p = tiny(model=name, pixels=pixels, execution=execution)
+    reference = module(name)
     runs = runs_at(*RAYS, seeds=(3, 1)).take([[4], [0, 3, 1], [5, 0, 3, 2, 1, 4]][R // 3])
-    oracle, data = Epochs(p, runs, batch_size=9), data_of(p)
-    theta = p.initial(runs) + 0.01 * torch.randn(R, p.dim, dtype=F64, generator=torch.Generator().manual_seed(R))
-    point, batch = oracle.at(theta, {}, 2), oracle.batch(2)
+    oracle = Epochs(p, runs, batch_size=9)
+    data = data_of(p)
+    theta = p.initial(runs) + 0.01 * torch.randn(
+        R, p.dim, dtype=F64, generator=torch.Generator().manual_seed(R)
+    )
+    point = oracle.at(theta, {}, 2)
+    batch = oracle.batch(2)
     weights = torch.tensor([[0.3, -1.7]], dtype=F64).expand(R, 2).contiguous()
     pulled = point.vjp(weights)  # before the rows: its own backward pass
     rows = point.jacobian()
@@ -143,32 +156,48 @@ def test_losses_and_gradients_are_those_of_single_models(name: str, R: int, pixe
 def test_hessian_products_are_those_of_single_models(
     name: str, execution: str, limit: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three chunks, the last one shorter; runs of two seeds in parts of at most `limit`, and of at most two."""
+    """Three chunks, the last one shorter; runs of two seeds in parts of at most `limit`,
+    and of at most two.
+    """
     monkeypatch.setattr(products, "CACHED", products.CACHED // (12 if name == "small" else 2))
-    p, reference = tiny(model=name, execution=execution, max_batch_runs=limit), module(name)
+    p = tiny(model=name, execution=execution, max_batch_runs=limit)
+    reference = module(name)
     monkeypatch.setattr(products, "STACKED", 2 * p.network.channels[0])
     assert products.stacked(p.network, 3) == 2
     runs = runs_at(*RAYS, seeds=(3, 1)).take([5, 0, 3, 2, 1])
-    oracle, data, g = Epochs(p, runs, batch_size=40), data_of(p), torch.Generator().manual_seed(1)
+    oracle = Epochs(p, runs, batch_size=40)
+    data = data_of(p)
+    g = torch.Generator().manual_seed(1)
     theta = p.initial(runs)
     assert products.chunk(p.network, data.x[:40]) == 16
-    point, batch = oracle.at(theta, {}, 1), oracle.batch(1)
-    w, v = torch.randn(5, 2, dtype=F64, generator=g), torch.randn(5, p.dim, dtype=F64, generator=g)
-    found, rows = point.hvp(w, v), point.jacobian()
+    point = oracle.at(theta, {}, 1)
+    batch = oracle.batch(1)
+    w = torch.randn(5, 2, dtype=F64, generator=g)
+    v = torch.randn(5, p.dim, dtype=F64, generator=g)
+    found = point.hvp(w, v)
+    rows = point.jacobian()
     for r in range(5):
         index = batch.chosen[batch.group[r]].numpy()
         plain_loops.load(reference, theta[r])
-        close(found[r], plain_loops.hessian_product(reference, data.x[index], data.y[index], w[r], v[r]), 1e-10)
+        close(
+            found[r], plain_loops.hessian_product(reference, data.x[index], data.y[index], w[r], v[r]), 1e-10
+        )
         close(rows[r], plain_loops.jacobian(reference, data.x[index], data.y[index])[1], 1e-10)
 
 
 @pytest.mark.parametrize("limit", [None, 2])
 def test_answers_do_not_depend_on_those_before(limit: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a point in closed form, in any order and again: memory is reused within an answer, never by the next."""
+    """Of a point in closed form, in any order and again: memory is reused within an answer,
+    never by the next.
+    """
     monkeypatch.setattr(products, "CACHED", products.CACHED // 12)
-    p, runs = tiny(model="small", execution="products", max_batch_runs=limit), runs_at(*RAYS, seeds=(3, 1))
-    oracle, theta, g = Epochs(p, runs, batch_size=40), p.initial(runs), torch.Generator().manual_seed(1)
-    w, v = torch.randn(6, 2, dtype=F64, generator=g), torch.randn(6, p.dim, dtype=F64, generator=g)
+    p = tiny(model="small", execution="products", max_batch_runs=limit)
+    runs = runs_at(*RAYS, seeds=(3, 1))
+    oracle = Epochs(p, runs, batch_size=40)
+    theta = p.initial(runs)
+    g = torch.Generator().manual_seed(1)
+    w = torch.randn(6, 2, dtype=F64, generator=g)
+    v = torch.randn(6, p.dim, dtype=F64, generator=g)
     answers: dict[str, Any] = {
         "values": lambda linear: linear.values(keep=False),
         "values, kept": lambda linear: linear.values(keep=True),
@@ -211,11 +240,14 @@ def test_pooling_is_that_of_pytorch_where_entries_are_equal(h: int, w: int) -> N
     for s in range(3):
         back = torch.autograd.grad(expected, leaf, slopes[:, s].permute(3, 1, 0, 2), retain_graph=True)[0]
         assert torch.equal(out[:, s], back.permute(2, 1, 3, 0))
-    assert torch.equal(products.gathered(products.corners(products.halves(z)), products.corners(marks), bias), biased)
+    assert torch.equal(
+        products.gathered(products.corners(products.halves(z)), products.corners(marks), bias), biased
+    )
 
 
 def test_a_network_in_closed_form_knows_no_graph_but_its_scores_can_be_differentiated() -> None:
-    p, theta = tiny(model="small", execution="products"), tiny(model="small").initial(runs_at(45.0, seeds=(0, 1)))
+    p = tiny(model="small", execution="products")
+    theta = tiny(model="small").initial(runs_at(45.0, seeds=(0, 1)))
     batch = torch.arange(20).view(2, 10)
     leaf = theta.clone().requires_grad_(True)
     J = torch.autograd.grad(p.values(leaf, batch)[:, 0].sum(), leaf)[0]
@@ -239,7 +271,9 @@ def test_groups_without_runs_and_one_batch_for_each_run() -> None:
 
 @pytest.mark.parametrize("name", list(NETS))
 def test_executions_agree_in_float32(name: str) -> None:
-    """On digits that stay away from ties: where two entries of a maximum are equal up to rounding, gradients may differ."""
+    """On digits that stay away from ties: where two entries of a maximum are equal up to rounding,
+    gradients may differ.
+    """
     seen = []
     runs = runs_at(*RAYS, seeds=(0, 1))
     for execution in EXECUTIONS:
@@ -263,14 +297,15 @@ def test_white_is_pixels() -> None:
         close(tiny(pixels=pixels).values(theta)[0], expected, 1e-12)
 
 
-# --- batches of epochs -----------------------------------------------------------------------------------------------
+# --- batches of epochs --------------------------------------------------------------------------------------
 
 
 def epoch_of(oracle: Epochs, epoch: int) -> list[list[Tensor]]:
     """Parts of all steps of an epoch."""
     first = epoch * oracle.per_epoch
     return [
-        [oracle.batch(t, k).chosen for k in range(oracle.spec.samples)] for t in range(first, first + oracle.per_epoch)
+        [oracle.batch(t, k).chosen for k in range(oracle.spec.samples)]
+        for t in range(first, first + oracle.per_epoch)
     ]
 
 
@@ -300,15 +335,18 @@ def test_every_picture_once_in_an_epoch(N: int, size: int, steps: Any, used: Any
 
 
 def test_halves_make_up_the_batch() -> None:
-    p, runs = tiny(train_size=26), runs_at(*RAYS, seeds=(0, 7))
-    whole, halves = Epochs(p, runs, batch_size=8), Epochs(p, runs, batch_size=8, samples=2)
+    p = tiny(train_size=26)
+    runs = runs_at(*RAYS, seeds=(0, 7))
+    whole = Epochs(p, runs, batch_size=8)
+    halves = Epochs(p, runs, batch_size=8, samples=2)
     for t in range(9):
         one, two = (halves.batch(t, k).chosen for k in (0, 1))
         assert torch.equal(torch.cat([one, two], 1), whole.batch(t).chosen)
 
 
 def test_the_step_alone_decides_what_is_drawn() -> None:
-    p, runs = tiny(train_size=26), runs_at(*RAYS, seeds=(0, 7))
+    p = tiny(train_size=26)
+    runs = runs_at(*RAYS, seeds=(0, 7))
     straight, jumping = (Epochs(p, runs, batch_size=8) for _ in range(2))
     expected = [straight.batch(t).chosen for t in range(12)]
     for t in np.random.default_rng(0).permutation(12).tolist():
@@ -318,7 +356,8 @@ def test_the_step_alone_decides_what_is_drawn() -> None:
 
 
 def test_a_seed_has_the_same_batches_for_all_preferences_alone_and_among_others() -> None:
-    p, runs = tiny(train_size=26), runs_at(*RAYS, seeds=(7, 0))
+    p = tiny(train_size=26)
+    runs = runs_at(*RAYS, seeds=(7, 0))
     oracle = Epochs(p, runs, batch_size=8, samples=2)
     assert oracle.group.tolist() == [1, 0] * 3  # groups are sorted by seed
     for r in range(6):
@@ -348,7 +387,7 @@ def test_epochs_refusals(make: Any, options: dict[str, Any], message: str) -> No
         Epochs(make(), runs_at(45.0), **options)
 
 
-# --- trajectories ----------------------------------------------------------------------------------------------------
+# --- trajectories -------------------------------------------------------------------------------------------
 
 
 def advance(
@@ -374,7 +413,8 @@ TOGETHER: dict[str, Algorithm] = {
 
 @pytest.mark.parametrize("name", list(TOGETHER))
 def test_a_model_alone_goes_the_way_it_goes_among_others(name: str) -> None:
-    p, runs = tiny(model="small", execution="grouped" if name == "ls" else "auto"), runs_at(*RAYS, seeds=(4, 2))
+    p = tiny(model="small", execution="grouped" if name == "ls" else "auto")
+    runs = runs_at(*RAYS, seeds=(4, 2))
     together, state, oracle = advance(p, TOGETHER[name], runs, 20)
     assert state["alive"].all()
     assert not state["fail"].any()
@@ -388,7 +428,9 @@ def test_a_model_alone_goes_the_way_it_goes_among_others(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["pmtl", "ferero_public_code"])
 def test_a_new_oracle_continues_in_the_middle_of_an_epoch(name: str) -> None:
-    p, runs, algorithm = tiny(model="small"), runs_at(*RAYS, seeds=(4, 2)), TOGETHER[name]
+    p = tiny(model="small")
+    runs = runs_at(*RAYS, seeds=(4, 2))
+    algorithm = TOGETHER[name]
     whole, _, _ = advance(p, algorithm, runs, 9)
     first = Epochs(p, runs, batch_size=16, samples=algorithm.samples)
     state = loop.start(first, algorithm, {}, p.initial(runs), runs, 9)
@@ -408,12 +450,16 @@ def compare(
     """Every run against the plain loop on the same batches; the plain trajectories and the last state."""
     runs = runs_at(*RAYS, seeds=seeds)
     found, state, oracle = advance(p, algorithm, runs, steps, batch_size)
-    out, net, data = [], module(p.model), data_of(p)
+    out = []
+    net = module(p.model)
+    data = data_of(p)
     for r in range(len(runs)):
         parts = [[oracle.batch(t, k) for k in range(algorithm.samples)] for t in range(steps)]
         batches = [tuple(b.chosen[oracle.group[r]].numpy() for b in step) for step in parts]
         given = [b[0] for b in batches] if algorithm.samples == 1 else batches
-        expected = loop_of(net, found[r, 0], runs.weights[r].numpy(), data, given, step_size=algorithm.step_size)
+        expected = loop_of(
+            net, found[r, 0], runs.weights[r].numpy(), data, given, step_size=algorithm.step_size
+        )
         np.testing.assert_allclose(found[r].numpy(), expected.x, rtol=0, atol=1e-8, err_msg=f"run {r}")
         assert np.abs(expected.x[-1] - expected.x[0]).max() > 1e-4
         out.append(expected)
@@ -436,7 +482,9 @@ def test_ls_trajectory(name: str, pixels: float, step_size: float) -> None:
     )
 
 
-@pytest.mark.parametrize(("name", "step_size", "gamma", "c_h"), [("small", 0.05, 0.1, 5.0), ("lenet", 0.01, 2.0, 0.5)])
+@pytest.mark.parametrize(
+    ("name", "step_size", "gamma", "c_h"), [("small", 0.05, 0.1, 5.0), ("lenet", 0.01, 2.0, 0.5)]
+)
 def test_ferero_trajectory(name: str, step_size: float, gamma: float, c_h: float) -> None:
     paths, state = compare(
         tiny(model=name),
@@ -469,7 +517,9 @@ def test_public_code_trajectory(name: str, tolerance: float, frozen: str) -> Non
     counts = np.array([path.extra["frozen"].sum() for path in paths])
     columns = PublicCodeFERERO().report(torch.ones(len(paths), 2, dtype=F64), state["alg"])
     np.testing.assert_array_equal(columns["frozen_steps"].numpy(), counts)
-    assert {"none": counts.max() == 0, "all": counts.min() == 10, "some": 0 < counts.sum() < 10 * len(paths)}[frozen]
+    assert {"none": counts.max() == 0, "all": counts.min() == 10, "some": 0 < counts.sum() < 10 * len(paths)}[
+        frozen
+    ]
     for r, path in enumerate(paths):
         np.testing.assert_allclose(state["alg"]["lam"][r].numpy(), path.extra["lam"][-1], rtol=0, atol=1e-8)
         np.testing.assert_allclose(np.abs(path.extra["u"]).sum(1), 1.0, rtol=1e-12)
@@ -507,32 +557,41 @@ def test_pmtl_trajectory() -> None:
 
 def test_pmtl_on_images_is_the_default_with_other_numbers() -> None:
     """phase1_steps is the share in steps; without until_feasible and normalize nothing changes."""
-    p, runs = tiny(model="small"), runs_at(*RAYS)
-    one, two = PMTL(step_size=0.2, phase1=0.5), PMTL(step_size=0.2, phase1=0.0, phase1_steps=4)
+    p = tiny(model="small")
+    runs = runs_at(*RAYS)
+    one = PMTL(step_size=0.2, phase1=0.5)
+    two = PMTL(step_size=0.2, phase1=0.0, phase1_steps=4)
     assert torch.equal(advance(p, one, runs, 8)[0], advance(p, two, runs, 8)[0])
     with pytest.raises(ConfigError, match="phase1_steps=-1 must be >= 0"):
         PMTL(phase1_steps=-1)
 
 
-# --- evaluation and starts -------------------------------------------------------------------------------------------
+# --- evaluation and starts ----------------------------------------------------------------------------------
 
 
 def test_evaluation_against_a_module(monkeypatch: pytest.MonkeyPatch) -> None:
-    p, runs = tiny(), runs_at(45.0, seeds=(0, 1))
+    p = tiny()
+    runs = runs_at(45.0, seeds=(0, 1))
     theta = p.initial(runs)
     monkeypatch.setattr(source, "CHUNK", 7 * 36 * 36)  # 48 = 6 * 7 + 6
     values = p.values(theta)
     columns = p.columns(theta, values)
-    assert set(columns) == {f"{k}_{m}" for k in ("train_accuracy", "test_loss", "test_accuracy") for m in (1, 2)}
+    assert set(columns) == {
+        f"{k}_{m}" for k in ("train_accuracy", "test_loss", "test_accuracy") for m in (1, 2)
+    }
     net = module()
     for r in range(2):
         plain_loops.load(net, theta[r])
         for split in ("train", "test"):
             data = data_of(p, split)
             loss = torch.stack(plain_loops.losses(net, data.x, data.y)).detach()
-            right = torch.stack([(z.argmax(1) == data.y[:, m]).double().mean() for m, z in enumerate(net(data.x))])
+            right = torch.stack(
+                [(z.argmax(1) == data.y[:, m]).double().mean() for m, z in enumerate(net(data.x))]
+            )
             found = (
-                values[r] if split == "train" else torch.stack([columns["test_loss_1"], columns["test_loss_2"]])[:, r]
+                values[r]
+                if split == "train"
+                else torch.stack([columns["test_loss_1"], columns["test_loss_2"]])[:, r]
             )
             close(found, loss, 1e-12)
             shown = torch.stack([columns[f"{split}_accuracy_1"], columns[f"{split}_accuracy_2"]])[:, r]
@@ -611,7 +670,8 @@ def test_start_kinds_are_refused_by_name() -> None:
 
 def test_facts() -> None:
     p = tiny(data="digits", second="digits_hard")
-    facts, images = p.facts(), multi_images("digits", "digits_hard", "", 96, 48)
+    facts = p.facts()
+    images = multi_images("digits", "digits_hard", "", 96, 48)
     assert facts["data_sha256"] == images.digest
     assert facts["data"] == images.label
     assert facts["embedded"] is True
@@ -621,25 +681,30 @@ def test_facts() -> None:
 
 @pytest.mark.parametrize("task", [0, 1])
 def test_a_single_task_is_one_head(task: int) -> None:
-    both, alone = tiny(), tiny(tasks=[task])
+    both = tiny()
+    alone = tiny(tasks=[task])
     assert (alone.n_objectives, alone.dim) == (1, 31_910 - 510)
     theta = both.initial(runs_at(45.0, seeds=(0, 1)))
-    shared, head = theta[:, :-1020], theta[:, -1020 + 510 * task :][:, :510]
+    shared = theta[:, :-1020]
+    head = theta[:, -1020 + 510 * task :][:, :510]
     cut = torch.cat([shared, head], 1)
     torch.testing.assert_close(alone.values(cut)[:, 0], both.values(theta)[:, task], rtol=1e-13, atol=0)
-    columns, every = alone.columns(cut, alone.values(cut)), both.columns(theta, both.values(theta))
+    columns = alone.columns(cut, alone.values(cut))
+    every = both.columns(theta, both.values(theta))
     torch.testing.assert_close(columns["test_loss_1"], every[f"test_loss_{task + 1}"], rtol=1e-13, atol=0)
     runs = Runs.product(torch.ones(1, 1, dtype=F64), [0, 1])
-    assert torch.equal(alone.initial(runs)[:, :-510], shared)  # the shared layers start where those of two tasks do
+    # the shared layers start where those of two tasks do
+    assert torch.equal(alone.initial(runs)[:, :-510], shared)
     path, _, oracle = advance(alone, LS(step_size=0.2), runs, 5)
-    net, data = module(tasks=1), data_of(alone)
+    net = module(tasks=1)
+    data = data_of(alone)
     data.y = data.y[:, [task]]
     batches = [oracle.batch(t).chosen[1].numpy() for t in range(5)]
     expected = plain_loops.ls(net, path[1, 0], np.ones(1), data, batches, step_size=0.2)
     np.testing.assert_allclose(path[1].numpy(), expected.x, rtol=0, atol=1e-9)
 
 
-# --- jobs ------------------------------------------------------------------------------------------------------------
+# --- jobs ---------------------------------------------------------------------------------------------------
 
 SMOKE = ("protocol=multi_mnist", "scale=smoke")
 
@@ -667,9 +732,15 @@ def test_identity_of_a_job(config_of: Callable[..., dict[str, Any]], tmp_path: P
     ):
         assert folder(same) == own, same
     changes = (
-        "data=mnist", "problem.data=digits_hard", "problem.train_size=128", "problem.test_size=64", "problem.model=wide",
-        "problem.pixels=2.0", "problem.start.kind=xavier", "oracle.batch_size=16",
-    )  # fmt: skip
+        "data=mnist",
+        "problem.data=digits_hard",
+        "problem.train_size=128",
+        "problem.test_size=64",
+        "problem.model=wide",
+        "problem.pixels=2.0",
+        "problem.start.kind=xavier",
+        "oracle.batch_size=16",
+    )
     assert len({own, *map(folder, changes)}) == 1 + len(changes)
     job = make_job(config_of(*SMOKE, "algorithm=ls"))
     assert not {"data_root", "execution"} & set(identity(job)["problem"])
@@ -689,7 +760,14 @@ def test_smoke_job(name: str, mobench: Run) -> None:
     rows = result.rows
     assert len(rows) == 3
     assert (rows["status"] == "done").all()
-    for column in ("test_loss_1", "test_loss_2", "test_accuracy_1", "test_accuracy_2", "train_accuracy_1", "angle_deg"):
+    for column in (
+        "test_loss_1",
+        "test_loss_2",
+        "test_accuracy_1",
+        "test_accuracy_2",
+        "train_accuracy_1",
+        "angle_deg",
+    ):
         assert np.isfinite(rows[column]).all()
     assert rows["test_accuracy_1"].between(0, 1).all()
     assert "stationarity" not in rows
@@ -700,8 +778,14 @@ def test_smoke_job(name: str, mobench: Run) -> None:
 def test_other_oracles_work_or_are_refused_in_words(oracle: str, mobench: Run) -> None:
     """Without the protocol, whose oracle.batch_size oracle=exact does not know."""
     result = mobench(
-        "problem=multi_mnist", "problem.model=small", "scale=smoke", f"oracle={oracle}", "algorithm=ls", "steps=2", "logger=local"
-    )  # fmt: skip
+        "problem=multi_mnist",
+        "problem.model=small",
+        "scale=smoke",
+        f"oracle={oracle}",
+        "algorithm=ls",
+        "steps=2",
+        "logger=local",
+    )
     if result.code != 0:
         result.refused("oracle=epochs")
         assert not result.folders
@@ -763,7 +847,9 @@ def test_missing_files_are_named_before_anything_runs(
     ],
 )
 def test_official_files(problem: str, mobench: Run) -> None:
-    result = mobench(*SMOKE, "data=mnist", f"problem={problem}", "algorithm=ferero_stochastic", "logger=local")
+    result = mobench(
+        *SMOKE, "data=mnist", f"problem={problem}", "algorithm=ferero_stochastic", "logger=local"
+    )
     assert result.code == 0, result.err
     meta = json.loads((result.job.path / "meta.json").read_text())
     assert meta["embedded"] is False
@@ -783,7 +869,12 @@ def test_fewer_networks_at_once_give_the_same(at_once: int) -> None:
         point = Epochs(problem, runs, 16, 2).at(problem.initial(runs), {}, 1, 1)
         w = torch.linspace(0.1, 1.0, 12, dtype=torch.float64).view(6, 2)
         asked.append(
-            (point.values(), point.vjp(w), point.jacobian(), *problem.columns(point.x, point.values()).values())
+            (
+                point.values(),
+                point.vjp(w),
+                point.jacobian(),
+                *problem.columns(point.x, point.values()).values(),
+            )
         )
     for whole, parts in zip(*asked, strict=True):
         torch.testing.assert_close(parts, whole, rtol=1e-12, atol=1e-12)

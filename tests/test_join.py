@@ -1,7 +1,8 @@
 """Every algorithm with every oracle of the project, and with made-up oracles that lack something.
 
-Each pair runs four steps or is refused in words. A recording point checks that what an algorithm declares in `needs` is
-what it asks for. And every YAML file of conf can be built, is documented, and names things that exist.
+Each pair runs four steps or is refused in words. A recording point checks that what an algorithm declares in
+`needs` is what it asks for. And every YAML file of conf can be built, is documented, and names things that
+exist.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ from mobench.oracles import Exact, Minibatch
 from mobench.problems import DTLZ2, VLMOP2, LeastSquares
 from mobench.sweep import sweeper
 
-ALGORITHMS, PROBLEMS, ORACLES = choices("algorithm"), choices("problem"), choices("oracle")
+ALGORITHMS = choices("algorithm")
+PROBLEMS = choices("problem")
+ORACLES = choices("oracle")
 BILEVEL = ["hypergradient", "moco", "value_gap"]
 INNER = ["hypergradient", "value_gap"]
 IMAGES = ["multi_mnist", "multi_fashion", "multi_fashion_mnist"]
@@ -57,7 +60,9 @@ def compose(hydra: Any) -> Any:
 
     def run(*overrides: str) -> dict[str, Any]:
         if overrides not in seen:
-            cfg = hydra.compose_config("config", list(overrides), RunMode.MULTIRUN, with_log_configuration=False)
+            cfg = hydra.compose_config(
+                "config", list(overrides), RunMode.MULTIRUN, with_log_configuration=False
+            )
             seen[overrides] = plain(cfg)
         return seen[overrides]
 
@@ -70,7 +75,12 @@ def parts(compose: Any) -> dict[str, dict[str, dict[str, Any]]]:
     small = (
         {name: [] for name in PROBLEMS}
         | {
-            name: ["problem.model=small", "problem.train_size=256", "problem.pixels=1.0", "problem.test_size=16"]
+            name: [
+                "problem.model=small",
+                "problem.train_size=256",
+                "problem.pixels=1.0",
+                "problem.test_size=16",
+            ]
             for name in IMAGES
         }
         | {
@@ -88,7 +98,12 @@ def parts(compose: Any) -> dict[str, dict[str, dict[str, Any]]]:
                 "problem.test_size=32",
                 "problem.attributes=[0,1,2,3]",
             ],
-            "speech": ["problem.model=tiny", "problem.train_size=40", "problem.test_size=2", "problem.masks=0"],
+            "speech": [
+                "problem.model=tiny",
+                "problem.train_size=40",
+                "problem.test_size=2",
+                "problem.masks=0",
+            ],
             "hyper_cleaning": [
                 "problem.train_size=60",
                 "problem.validation_size=40",
@@ -96,16 +111,29 @@ def parts(compose: Any) -> dict[str, dict[str, dict[str, Any]]]:
                 "problem.shrink=7",
             ],
         }
-        | {"federated": ["problem.hidden=4", "problem.shrink=4", "problem.train_size=300", "problem.test_size=200"]}
+        | {
+            "federated": [
+                "problem.hidden=4",
+                "problem.shrink=4",
+                "problem.train_size=300",
+                "problem.test_size=200",
+            ]
+        }
     )
     return {
         "algorithm": {name: {"algorithm": compose(f"algorithm={name}")["algorithm"]} for name in ALGORITHMS},
         "problem": {
-            name: {k: compose(f"problem={name}", *small[name])[k] for k in ("problem", "steps", "preferences")}
+            name: {
+                k: compose(f"problem={name}", *small[name])[k] for k in ("problem", "steps", "preferences")
+            }
             for name in PROBLEMS
         },
         "oracle": {
-            name: {"oracle": compose(f"oracle={name}", *(["oracle.inner_steps=2"] if name in INNER else []))["oracle"]}
+            name: {
+                "oracle": compose(f"oracle={name}", *(["oracle.inner_steps=2"] if name in INNER else []))[
+                    "oracle"
+                ]
+            }
             for name in ORACLES
         },
     }
@@ -126,10 +154,14 @@ class Spy(Point):
 
     def __init__(self, inner: Point, asked: set[str], provides: frozenset[str]) -> None:
         super().__init__(inner.x, inner.X, inner.M, inner.state)
-        self.inner, self.asked, self.provides = inner, asked, provides
+        self.inner = inner
+        self.asked = asked
+        self.provides = provides
 
     def _note(self, request: str) -> None:
-        assert request not in OPTIONAL or request in self.provides, f"asked for {request}, which is not provided"
+        assert request not in OPTIONAL or request in self.provides, (
+            f"asked for {request}, which is not provided"
+        )
         self.asked.add(request)
 
     def values(self) -> Tensor:
@@ -164,7 +196,8 @@ class Watched(Oracle):
     """An oracle whose points record; `changes` to its Spec take abilities away."""
 
     def __init__(self, inner: Oracle, **changes: Any) -> None:
-        self.inner, self.spec = inner, dataclasses.replace(inner.spec, **changes)
+        self.inner = inner
+        self.spec = dataclasses.replace(inner.spec, **changes)
         self.asked: set[str] = set()
         self.samples: set[tuple[int, int]] = set()
 
@@ -234,7 +267,9 @@ def test_every_pair_of_the_project_runs_or_is_refused(
                 "exact": "" if job.problem.whole else f"Choose oracle={'epochs' if data else 'minibatch'}",
                 "federated_ema": "" if data else "Choose a problem with data",
                 "epochs": "" if data else "Choose oracle=minibatch",
-                "local_steps": "" if job.problem.whole else f"Choose oracle={'epochs' if data else 'minibatch'}",
+                "local_steps": ""
+                if job.problem.whole
+                else f"Choose oracle={'epochs' if data else 'minibatch'}",
             }
             if job.problem.n_constraints:
                 hint["local_steps"] = "Choose a problem without constraints"
@@ -263,10 +298,12 @@ def test_every_pair_of_the_project_runs_or_is_refused(
 
 @pytest.mark.parametrize("algorithm_name", ALGORITHMS)
 def test_no_pair_of_the_project_mixes_its_runs(algorithm_name: str, parts: Any, compose: Any) -> None:
-    """What plug-ins must pass before their first step, mobench's own parts pass: each run alone as beside others.
+    """What plug-ins must pass before their first step, mobench's own parts pass: each run alone as beside
+    others.
 
-    Problems with networks with one method and one oracle each: all their pairs were compared when this was written, and take
-    minutes."""
+    Problems with networks with one method and one oracle each: all their pairs were compared when this was
+    written, and take minutes.
+    """
     ran = 0
     chosen = [p for p in PROBLEMS if p not in IMAGES[1:] and (p not in NETWORKS or algorithm_name == "mgda")]
     for problem_name in chosen:
@@ -277,7 +314,11 @@ def test_no_pair_of_the_project_mixes_its_runs(algorithm_name: str, parts: Any, 
             except CompatibilityError:
                 continue
             if not reasons(oracle.spec, job.algorithm):
-                classes = {"problem": type(job.problem), "oracle": type(oracle), "algorithm": type(job.algorithm)}
+                classes = {
+                    "problem": type(job.problem),
+                    "oracle": type(oracle),
+                    "algorithm": type(job.algorithm),
+                }
                 assert rehearse(job, classes) == [], (problem_name, oracle_name)
                 ran += 1
                 if problem_name in NETWORKS:
@@ -350,29 +391,58 @@ KNOWN = {
 }
 LACKS: dict[str, tuple[Problem, dict[str, Any], str, set[str]]] = {
     # problem, changes of the Spec, words of the reason, and which of the known algorithms it stops
-    "no rows": (LeastSquares(n=4, tasks=3, samples=20), {"provides": frozenset({"jvp", "hvp"}), "samples": 2},
-                "asks for jacobian, the oracle provides hvp, jvp", {"mgda", "epo", "pmtl", "ferero"}),
-    "no jvp": (LeastSquares(n=4, samples=20), {"provides": frozenset({"jacobian"}), "samples": 2},
-                "asks for jvp, the oracle provides jacobian", {"ferero_sa", "ferero_stochastic"}),
-    "nothing optional": (LeastSquares(n=4, samples=20), {"provides": frozenset(), "samples": 2},
-                         "the oracle provides values and vjp only",
-                         {"mgda", "epo", "pmtl", "ferero", "ferero_sa", "ferero_stochastic"}),
-    "stateful, one sample": (VLMOP2(n=4, start=START), {"stateful": True},
-                             "draws 2 independent samples per step, the oracle gives 1; a stateful oracle cannot",
-                             {"ferero_stochastic"}),
-    "one sample": (VLMOP2(n=4, start=START), {},
-                   "draws 2 independent samples per step, the oracle gives 1; set oracle.samples=2",
-                   {"ferero_stochastic"}),
-    "one constraint": (Constrained(n=4, start=START), {"samples": 2}, "takes exactly 0 constraints, the problem has N=1",
-                       KNOWN - {"ferero", "ferero_sa", "ferero_stochastic"}),
+    "no rows": (
+        LeastSquares(n=4, tasks=3, samples=20),
+        {"provides": frozenset({"jvp", "hvp"}), "samples": 2},
+        "asks for jacobian, the oracle provides hvp, jvp",
+        {"mgda", "epo", "pmtl", "ferero"},
+    ),
+    "no jvp": (
+        LeastSquares(n=4, samples=20),
+        {"provides": frozenset({"jacobian"}), "samples": 2},
+        "asks for jvp, the oracle provides jacobian",
+        {"ferero_sa", "ferero_stochastic"},
+    ),
+    "nothing optional": (
+        LeastSquares(n=4, samples=20),
+        {"provides": frozenset(), "samples": 2},
+        "the oracle provides values and vjp only",
+        {"mgda", "epo", "pmtl", "ferero", "ferero_sa", "ferero_stochastic"},
+    ),
+    "stateful, one sample": (
+        VLMOP2(n=4, start=START),
+        {"stateful": True},
+        "draws 2 independent samples per step, the oracle gives 1; a stateful oracle cannot",
+        {"ferero_stochastic"},
+    ),
+    "one sample": (
+        VLMOP2(n=4, start=START),
+        {},
+        "draws 2 independent samples per step, the oracle gives 1; set oracle.samples=2",
+        {"ferero_stochastic"},
+    ),
+    "one constraint": (
+        Constrained(n=4, start=START),
+        {"samples": 2},
+        "takes exactly 0 constraints, the problem has N=1",
+        KNOWN - {"ferero", "ferero_sa", "ferero_stochastic"},
+    ),
     "a gap": (Gap(n=4, start=START), {"samples": 2}, "constraints", KNOWN),
-    "signed": (VLMOP2(n=4, start=START), {"positive": False}, "needs objectives >= 0",
-               {"epo", "pmtl", "ferero", "ferero_sa", "ferero_stochastic"}),
-    "one objective": (LeastSquares(n=4, tasks=1, samples=20), {"samples": 2},
-                      "takes at least 2 objectives, the problem has M=1", {"epo", "pmtl"}),
+    "signed": (
+        VLMOP2(n=4, start=START),
+        {"positive": False},
+        "needs objectives >= 0",
+        {"epo", "pmtl", "ferero", "ferero_sa", "ferero_stochastic"},
+    ),
+    "one objective": (
+        LeastSquares(n=4, tasks=1, samples=20),
+        {"samples": 2},
+        "takes at least 2 objectives, the problem has M=1",
+        {"epo", "pmtl"},
+    ),
     "ball": (InBall(n=4, start={"kind": "constant", "value": 0.6}), {"samples": 2}, "", set()),
     "autodiff": (Autodiff(n=6), {"samples": 2}, "", set()),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("lack", LACKS)
@@ -398,12 +468,15 @@ def test_oracles_that_lack_something(lack: str, parts: Any, compose: Any, asked:
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_everything_declared_is_asked_for(name: str, parts: Any, compose: Any, asked: dict[str, set[str]]) -> None:
+def test_everything_declared_is_asked_for(
+    name: str, parts: Any, compose: Any, asked: dict[str, set[str]]
+) -> None:
     """After the joins above; alone, this test makes its own."""
     algorithm = dataclasses.replace(cheap(name, parts, compose), step_size=0.01)
     problem = LeastSquares(n=4, samples=20)
     runs = Runs.product(spread(2, 2), [0])
-    oracle, gap = Watched(Minibatch(problem, runs, batch_size=10, samples=2)), Gap(n=4, start=START)
+    oracle = Watched(Minibatch(problem, runs, batch_size=10, samples=2))
+    gap = Gap(n=4, start=START)
     for some in (oracle, Watched(Exact(gap, runs))):
         if not reasons(some.spec, algorithm):
             four_steps(some, algorithm, problem, runs)
@@ -445,18 +518,24 @@ def test_a_refusal_lists_every_reason_at_once() -> None:
     assert str(error.value).splitlines() == [
         "Choosy does not fit VLMOP2:",
         "  - it asks for hvp, the oracle provides jacobian",
-        "  - it draws 2 independent samples per step, the oracle gives 1; set oracle.samples=2 (of oracle=minibatch or epochs)",
+        (
+            "  - it draws 2 independent samples per step, the oracle gives 1; set oracle.samples=2 (of "
+            "oracle=minibatch or epochs)"
+        ),
         "  - it takes exactly 1 constraints, the problem has N=0",
         "  - it takes 3 to 4 objectives, the problem has M=2",
         "  - its feasible set must be Box, the problem's is Free",
-        "  - it needs objectives >= 0 (shift them by an ideal point), the problem's can be negative; where they never are, say "
-        "so: mobench.objectives(..., positive=True), or `positive: ClassVar[bool] = True` in the problem's class",
+        "  - it needs objectives >= 0 (shift them by an ideal point), the problem's can be negative; where "
+        "they never are, say so: mobench.objectives(..., positive=True), or `positive: ClassVar[bool] = "
+        "True` in the problem's class",
     ]
     good = Spec(1, 3, 1, 5, Box(0.0, 1.0), samples=2, constraint_kind="gap")
     assert reasons(good, Choosy()) == []
     kind = reasons(dataclasses.replace(good, constraint_kind="inequality"), Choosy())
     assert kind == ["its constraints are of kind 'gap', the problem's 'inequality'"]
-    assert reasons(dataclasses.replace(good, M=5), Choosy()) == ["it takes 3 to 4 objectives, the problem has M=5"]
+    assert reasons(dataclasses.replace(good, M=5), Choosy()) == [
+        "it takes 3 to 4 objectives, the problem has M=5"
+    ]
     assert isinstance(error.value, TypeError)
 
 
@@ -471,7 +550,9 @@ def cheap_ls() -> Algorithm:
 
 
 def test_functional_constraints_are_served_by_the_point() -> None:
-    """N = 1 through automatic differentiation: an algorithm that takes constraints gets values and rows of both."""
+    """N = 1 through automatic differentiation: an algorithm that takes constraints gets values and rows of
+    both.
+    """
 
     @dataclass(frozen=True, kw_only=True)
     class Penalty(Algorithm):
@@ -511,7 +592,9 @@ def test_every_algorithm_file_builds_what_it_names(name: str, parts: Any, compos
 
 
 def documentation(cls: type) -> str:
-    return "\n".join(c.__dict__.get("__doc__") or "" for c in cls.__mro__ if c.__module__.startswith("mobench"))
+    return "\n".join(
+        c.__dict__.get("__doc__") or "" for c in cls.__mro__ if c.__module__.startswith("mobench")
+    )
 
 
 def targets() -> list[tuple[str, str]]:
@@ -560,7 +643,10 @@ def test_tuned_settings_reach_the_job(compose: Any) -> None:
                     value = yaml.safe_load(f"[{value[5:-1]}]")[1]
                 if not isinstance(value, dict):
                     assert config[group][key] == value, file
-        needed = {"points": {"line_points": [[0.9, 0.9], [0.6, 0.6]]}, "through": {"line_through": [0.1, 0.1]}}
+        needed = {
+            "points": {"line_points": [[0.9, 0.9], [0.6, 0.6]]},
+            "through": {"line_through": [0.1, 0.1]},
+        }
         extra = needed.get(node["algorithm"].get("line"), {})
         job = make_job({**config, "algorithm": {**config["algorithm"], **extra}})
         check(job.oracle().spec, job.algorithm)

@@ -1,4 +1,6 @@
-"""Rows that come with the project: written by `python -m mobench.keep`, found by `mobench`, never touched by it."""
+"""Rows that come with the project: written by `python -m mobench.keep`, found by `mobench`,
+never touched by it.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,11 @@ def test_kept_rows_are_found_and_left_alone(mobench: Run, results: Path, tmp_pat
 
 
 def test_command_line(
-    mobench: Run, results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    mobench: Run,
+    results: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     drawn = mobench("+experiment=ferero/fig7", "logger=local")
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(drawn.root))
@@ -73,7 +79,9 @@ def test_command_line(
     assert "mobench +experiment=ferero/nothing" in said.err
     assert sorted(p.name for p in (results / "runs").iterdir()) == [job.key for job in drawn.folders]
     for job in drawn.folders:
-        assert (results / "runs" / job.key / "final.csv").read_bytes() == (job.path / "final.csv").read_bytes()
+        assert (results / "runs" / job.key / "final.csv").read_bytes() == (
+            job.path / "final.csv"
+        ).read_bytes()
 
 
 def test_history_on_request_and_no_large_solutions(
@@ -86,7 +94,9 @@ def test_history_on_request_and_no_large_solutions(
     assert (folder / "solutions.npz").exists()
     monkeypatch.setattr(kept_rows, "LARGEST", 10)
     kept_rows.keep(job, results / "again")
-    assert not {"history.parquet", "solutions.npz"} & {p.name for p in (results / "again" / "runs" / job.key).iterdir()}
+    assert not {"history.parquet", "solutions.npz"} & {
+        p.name for p in (results / "again" / "runs" / job.key).iterdir()
+    }
 
 
 def test_histories_can_be_thinned(mobench: Run, results: Path) -> None:
@@ -101,7 +111,8 @@ def test_histories_can_be_thinned(mobench: Run, results: Path) -> None:
 def test_columns_can_be_chosen(mobench: Run, results: Path) -> None:
     first = mobench(*QUICK, "record.every=1", "record.evaluate=true")
     kept_rows.keep(first.job, results, history=True, columns=("f_", "viol"))
-    some, whole = JobFolder(results / "runs" / first.job.key).history(), first.job.history()
+    some = JobFolder(results / "runs" / first.job.key).history()
+    whole = first.job.history()
     assert list(some) == ["run", "step", "seed", "output", "f_1", "f_2"]
     assert set(whole) > set(some)
     pd.testing.assert_frame_equal(some, whole[list(some)])
@@ -120,7 +131,9 @@ def test_parts_of_a_history_that_is_left_behind(
 def test_folders_of_data_stay_behind(
     mobench: Run, results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = mobench("protocol=federated", "algorithm=ls", "scale=smoke", f"data_root={tmp_path}", "logger=local").job
+    job = mobench(
+        "protocol=federated", "algorithm=ls", "scale=smoke", f"data_root={tmp_path}", "logger=local"
+    ).job
     assert str(tmp_path) in (job.path / "config.yaml").read_text()
     kept_rows.keep(job, results, history=True)
     for path in (results / "runs" / job.key).glob("*.*[ln]"):
@@ -128,9 +141,15 @@ def test_folders_of_data_stay_behind(
 
 
 def test_kept_rows_are_drawn_without_training(
-    mobench: Run, results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    mobench: Run,
+    results: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Keeping notes the overrides; --draw draws with them, and refuses where rows are missing instead of training."""
+    """Keeping notes the overrides; --draw draws with them,
+    and refuses where rows are missing instead of training.
+    """
     drawn = mobench("+experiment=ferero/fig7", "steps=3", "logger=local")
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(drawn.root))
     monkeypatch.setattr(sys, "argv", ["keep", "ferero/fig7", "--history"])

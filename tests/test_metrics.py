@@ -15,7 +15,7 @@ from mobench.metrics.front import CHUNK
 from mobench.oracles.exact import make_point, problem_spec
 from mobench.problems import DTLZ2, VLMOP2, ZDT1, ZDT2, ZDT3, LeastSquares
 
-# --- hypervolume -----------------------------------------------------------------------------------------------------
+# --- hypervolume --------------------------------------------------------------------------------------------
 
 
 def inclusion_exclusion(F: np.ndarray, ref: np.ndarray) -> float:
@@ -67,7 +67,7 @@ def test_hypervolume_refuses_a_wrong_reference_point() -> None:
         hypervolume(torch.zeros(1, 2), (1.0, float("nan")))
 
 
-# --- distance to a front ---------------------------------------------------------------------------------------------
+# --- distance to a front ------------------------------------------------------------------------------------
 
 
 def test_front_distance_by_hand() -> None:
@@ -87,7 +87,9 @@ def test_front_distance_is_exact_near_zero_and_bounds_the_truth_from_above() -> 
     assert 0.0 < front_distance(on, front).max() <= 3.7e-5
     disc = DTLZ2(M=2)
     F = 1.5 * disc.front(50)
-    torch.testing.assert_close(front_distance(F, disc.front(20001)), disc.distance_to_front(F), rtol=0, atol=1e-8)
+    torch.testing.assert_close(
+        front_distance(F, disc.front(20001)), disc.distance_to_front(F), rtol=0, atol=1e-8
+    )
 
 
 def test_chunks_do_not_show() -> None:
@@ -113,7 +115,7 @@ def test_a_diverged_run_has_no_distance() -> None:
     assert distance.dtype == torch.float32
 
 
-# --- stationarity ----------------------------------------------------------------------------------------------------
+# --- stationarity -------------------------------------------------------------------------------------------
 
 
 def residual(problem: Problem, x: torch.Tensor) -> torch.Tensor:
@@ -129,7 +131,8 @@ def pareto_points(problem: Problem) -> torch.Tensor:
         return problem.minimiser(resolve(7, problem.tasks))
     if isinstance(problem, DTLZ2):
         x = torch.full((7, problem.dim), 0.5, dtype=torch.float64)
-        x[:, : problem.M - 1] = 0.2 + 0.6 * ((t + 0.37 * torch.arange(problem.M - 1)) % 1.0)  # away from corners
+        # away from corners
+        x[:, : problem.M - 1] = 0.2 + 0.6 * ((t + 0.37 * torch.arange(problem.M - 1)) % 1.0)
         return x
     x = torch.zeros(7, problem.dim, dtype=torch.float64)
     x[:, :1] = t
@@ -191,7 +194,8 @@ TOLERANCE = {Free: 1e-10, Box: 1e-10, Ball: 1e-8}  # what CLARABEL reaches, with
 
 
 def by_cvxpy(x: np.ndarray, J: np.ndarray, X: Set) -> np.ndarray:
-    d, c = cp.Variable(len(x)), cp.Variable()
+    d = cp.Variable(len(x))
+    c = cp.Variable()
     constraints: list[cp.Constraint] = [J @ d <= c]
     if isinstance(X, Box):
         constraints += [x + d >= X.lower, x + d <= X.upper]
@@ -244,7 +248,8 @@ def test_a_diverged_run_does_not_reach_its_neighbours() -> None:
 
 def test_float32_stays_float32_and_is_solved_in_float64() -> None:
     x = torch.rand(4, 20, generator=torch.Generator().manual_seed(0))
-    low, high = residual(VLMOP2(), x), residual(VLMOP2(), x.double())
+    low = residual(VLMOP2(), x)
+    high = residual(VLMOP2(), x.double())
     assert low.dtype == torch.float32
     torch.testing.assert_close(low.double(), high, rtol=1e-4, atol=1e-6)
 

@@ -1,4 +1,6 @@
-"""Broken files, sizes that exhaust memory, threads, terminals and folders that are not what they should be."""
+"""Broken files, sizes that exhaust memory, threads,
+terminals and folders that are not what they should be.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,10 @@ from tests.conftest import REPOSITORY, Run, command, environment, shell
 # files of a plug-in: what they hold, and what the message must say besides the file's name
 BROKEN = {
     "bracket": ("_target_: x.Y\nn: [1, 2\nsteps: 3\n", ["line 3, column 6", "expected ',' or ']'"]),
-    "tab": ("_target_: x.Y\n\tn: 3\n", ["line 2, column 1", "cannot start any token", "indented with spaces"]),
+    "tab": (
+        "_target_: x.Y\n\tn: 3\n",
+        ["line 2, column 1", "cannot start any token", "indented with spaces"],
+    ),
     "twice": ("_target_: x.Y\nn: 3\nn: 4\n", ["line 3, column 1", "duplicate key n"]),
     "sign": ("_target_: x.Y\nn: '\x07'\n", ["special characters are not allowed", "character 19"]),
     "latin": (b"_target_: x.Y\nn: \xff\xfe\n", ["not UTF-8", "byte 18 is 0xff"]),
@@ -71,7 +76,9 @@ def test_files_that_name_no_class(mobench: Run, tmp_path: Path) -> None:
     (folder / "empty.yaml").write_text("")
     (folder / "absent.yaml").write_text("_target_: no_such_module_of_mine.Thing\nsteps: 10\n")
     search = f"hydra.searchpath=['{folder.parent}']"
-    mobench(search, "problem=keys").refused("problem has no _target_, only n, steps", "`_target_: my_parts.MyProblem`")
+    mobench(search, "problem=keys").refused(
+        "problem has no _target_, only n, steps", "`_target_: my_parts.MyProblem`"
+    )
     mobench(search, "problem=empty", "steps=2").refused("problem is not set, or its file is empty")
     words = ["there is no module 'no_such_module_of_mine'", "export PYTHONPATH=FOLDER"]
     mobench(search, "problem=absent").refused(*words)
@@ -83,17 +90,25 @@ def test_files_that_name_no_class(mobench: Run, tmp_path: Path) -> None:
 def test_preferences_that_exhaust_memory_are_refused_before_one_is_made(mobench: Run) -> None:
     began = time.monotonic()
     result = mobench("preferences=1000000000")
-    result.refused("1,000,000,000 preferences of 2 objectives need at least 275.7 GiB", "available", "Ask for fewer")
+    result.refused(
+        "1,000,000,000 preferences of 2 objectives need at least 275.7 GiB", "available", "Ask for fewer"
+    )
     assert result.folders == []
     assert time.monotonic() - began < 20.0
-    mobench("problem=dtlz2", "preferences.count=null", "preferences.simplex_steps=100000").refused("5,000,150,001")
+    mobench("problem=dtlz2", "preferences.count=null", "preferences.simplex_steps=100000").refused(
+        "5,000,150,001"
+    )
 
 
-def test_runs_that_exhaust_memory_fail_with_the_estimate(mobench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_that_exhaust_memory_fail_with_the_estimate(
+    mobench: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     quick = ["algorithm=ls", "preferences=4", "logger=local"]
     monkeypatch.setattr(memory, "available", lambda: 2**20)
     long = mobench(*quick, "steps=20000")
-    long.refused("4 runs of 20 variables over 20,000 steps", "0.0 GiB are available", "record.every=20", code=1)
+    long.refused(
+        "4 runs of 20 variables over 20,000 steps", "0.0 GiB are available", "record.every=20", code=1
+    )
     wide = mobench(*quick, "steps=2", "problem.n=100000")
     wide.refused("variables", "fewer preferences (4) or seeds (1)", code=1)
     assert long.folders + wide.folders == []
@@ -105,7 +120,9 @@ def test_runs_that_exhaust_memory_fail_with_the_estimate(mobench: Run, monkeypat
     assert len(sweep.folders) == 1
 
 
-def test_finished_jobs_are_read_however_little_memory_there_is(mobench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finished_jobs_are_read_however_little_memory_there_is(
+    mobench: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     job = ["algorithm=ls", "preferences=4", "steps=300", "logger=local"]
     assert mobench(*job).code == 0
     monkeypatch.setattr(memory, "available", lambda: 2**14)
@@ -153,7 +170,8 @@ def test_the_estimate_is_a_lower_bound(tmp_path: Path, settings: list[str]) -> N
         "from mobench.jobs.build import make_job\n"
         "from mobench.jobs.run import run_job\nfrom mobench.metrics import stationarity\n"
         "quiet = ['algorithm=ls', 'logger=local', 'progress=false']\n"
-        "run_job(compose.compose([*quiet, 'preferences=2', 'steps=2']))\n"  # what is imported and kept in any case
+        # what is imported and kept in any case
+        "run_job(compose.compose([*quiet, 'preferences=2', 'steps=2']))\n"
         # the peak of this process: ru_maxrss would begin with that of the process that it was forked from
         "peak = lambda: int(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1])\n"
         "before = peak()\n"
@@ -178,7 +196,9 @@ def test_the_estimate_is_a_lower_bound(tmp_path: Path, settings: list[str]) -> N
 # threads
 
 
-def test_threads_give_the_rows_of_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_give_the_rows_of_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     names = ["ls", "epo", "mgda", "mgda", "ferero"]
 
     def job(name: str) -> Any:
@@ -217,7 +237,9 @@ def test_two_threads_on_one_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
     def work() -> None:
         try:
-            answers.append(api.run(problem="vlmop2", algorithm="epo", preferences=2, steps=2500, logger="local"))
+            answers.append(
+                api.run(problem="vlmop2", algorithm="epo", preferences=2, steps=2500, logger="local")
+            )
         except MobenchError as error:
             answers.append(error)
 
@@ -243,7 +265,9 @@ def test_functions_of_ones_own_in_threads(tmp_path: Path, monkeypatch: pytest.Mo
 
     def work(steps: int) -> None:
         try:
-            answers.append(len(api.run(problem=own, algorithm="mgda", preferences=2, steps=steps, logger="local")))
+            answers.append(
+                len(api.run(problem=own, algorithm="mgda", preferences=2, steps=steps, logger="local"))
+            )
         except MobenchError as error:
             answers.append(error)
 
@@ -290,14 +314,17 @@ def test_a_working_folder_that_is_gone(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_while_the_program_is_imported(tmp_path: Path) -> None:
-    """Its exit code is 130, also where what is being imported makes another error of it, or Python remembers the signal."""
+    """Its exit code is 130, also where what is being imported makes another error of it,
+    or Python remembers the signal.
+    """
     (tmp_path / "sitecustomize.py").write_text(
         "import signal, sys\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # what nohup and background jobs ignore
         "class Stop:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
         "        if name == 'hydra':\n"
-        "            exec('import os, signal; os.kill(os.getpid(), signal.SIGINT); [0 for _ in range(9999)]')\n"
+        "            exec('import os, signal; os.kill(os.getpid(), signal.SIGINT); [0 for _ in "
+        "range(9999)]')\n"
         "sys.meta_path.insert(0, Stop())\n"
     )
     env = environment(tmp_path, PYTHONPATH=os.pathsep.join([str(tmp_path), str(REPOSITORY)]))
@@ -316,7 +343,13 @@ def test_who_interrupted() -> None:
 
 def test_a_running_job_says_where_it_is(tmp_path: Path) -> None:
     """Between two checkpoints, too: without one `mobench-status` would say step 0."""
-    arguments = ["algorithm=ls", "preferences=2", "steps=3000000", "record.every=0", "checkpoint.seconds=3600"]
+    arguments = [
+        "algorithm=ls",
+        "preferences=2",
+        "steps=3000000",
+        "record.every=0",
+        "checkpoint.seconds=3600",
+    ]
     code = (
         "import sys\nfrom mobench.cli import entry; from mobench.jobs import train\ntrain.BEAT = 0.2\n"
         f"sys.argv[1:] = {[*arguments, 'logger=local']}\ncli.main()\n"
@@ -327,7 +360,9 @@ def test_a_running_job_says_where_it_is(tmp_path: Path) -> None:
         step = 0
         while step == 0 and time.monotonic() < deadline and job.poll() is None:
             time.sleep(0.1)
-            step = max((int(JobFolder(p).status().get("step", 0)) for p in tmp_path.glob("runs/*")), default=0)
+            step = max(
+                (int(JobFolder(p).status().get("step", 0)) for p in tmp_path.glob("runs/*")), default=0
+            )
     finally:
         job.send_signal(signal.SIGKILL)
         job.wait()

@@ -38,7 +38,9 @@ OWN: list[Any] = [Fake(10.0, 4.0), Fake(10.0, 5.0), Fake(10.0, 2.0)]
         ([Fake(9, 0.2), Fake(9, 0.25), Fake(6.0, None)], "> x1.03, 1 of 3 cut off", None, 3.1 / 3, 2),
     ],
 )
-def test_multiples_of_runs_that_were_cut_off(runs: Any, text: str, value: Any, least: float, faster: int) -> None:
+def test_multiples_of_runs_that_were_cut_off(
+    runs: Any, text: str, value: Any, least: float, faster: int
+) -> None:
     cell = _multiple(runs, OWN, "L", 0.1)
     assert cell.text == text
     assert (cell.value is None) == (value is None)
@@ -60,7 +62,8 @@ def test_seeds_where_mlm_cmoo_did_not_arrive_are_counted() -> None:
 
 def test_a_baseline_that_arrives_where_mlm_cmoo_does_not_is_faster() -> None:
     own: Any = [Fake(10, None), Fake(10, 4.0), Fake(10, None)]
-    assert _multiple([Fake(50, 8.0), Fake(50, 8.0), Fake(50, 12.0)], own, "L", 0.1).faster == (0.8,)  # type: ignore[list-item]
+    runs = [Fake(50, 8.0), Fake(50, 8.0), Fake(50, 12.0)]
+    assert _multiple(runs, own, "L", 0.1).faster == (0.8,)  # type: ignore[arg-type]
     nobody: Any = [Fake(10, None)]
     assert _multiple([Fake(50, 5.0)], nobody, "L", 0.1).faster == (0.5,)  # type: ignore[list-item]
 
@@ -105,7 +108,8 @@ def judged(own: list[Levels], nsga2: list[Levels], psl: list[Levels]) -> dict[st
     """What Table 1 says of such runs at the paper's scale."""
     a: Any = Claims()
     ours: Any = own
-    unit, multiples = {}, {}
+    unit = {}
+    multiples = {}
     for t in TASKS:
         for v in (0.01, 0.001):
             times = [run.seconds(t, v) for run in own]
@@ -138,7 +142,12 @@ IDS = ("reaches", "growth", "balance", "slower", "order", "ratios-grow")
         # nobody arrives: all runs are cut off, and nothing can be said
         (at(10, *[None] * 4), at(9, *[None] * 4), at(1, *[None] * 4), (None, None, None, None, None, None)),
         # MLM-CMOO arrives at one loss alone; what is known of the other claims holds, but is not all of it
-        (at(10, 4, None, 4, None), at(20, *[None] * 4), at(20, *[None] * 4), (None, None, None, None, None, None)),
+        (
+            at(10, 4, None, 4, None),
+            at(20, *[None] * 4),
+            at(20, *[None] * 4),
+            (None, None, None, None, None, None),
+        ),
         # what is known contradicts a claim
         (
             at(10, 4, None, 8, None),
@@ -147,7 +156,12 @@ IDS = ("reaches", "growth", "balance", "slower", "order", "ratios-grow")
             (None, None, False, False, None, None),
         ),
         # a baseline arrives where MLM-CMOO does not
-        (at(10, *[None] * 4), at(9, 5, None, None, None), at(1, *[None] * 4), (None, None, None, False, None, None)),
+        (
+            at(10, *[None] * 4),
+            at(9, 5, None, None, None),
+            at(1, *[None] * 4),
+            (None, None, None, False, None, None),
+        ),
         # baselines that are cut off late enough are slower; the claims about their multiples stay open
         (at(10, 2, 4, 2, 4), at(20, *[None] * 4), at(20, *[None] * 4), (True, True, True, True, None, None)),
         (at(10, 2, 4, 2, 4), at(3, *[None] * 4), at(20, *[None] * 4), (True, True, True, None, None, None)),
@@ -193,7 +207,8 @@ def test_of_a_population_the_member_is_shown_that_a_user_would_take() -> None:
             "violation": [0.2, 0.0, 0.0, 0.3, 0.1],
         }
     )
-    assert _chosen(rows, ["f_1"])["f_1"].tolist() == [0.2, 0.4]  # feasible and smallest; else the smallest violation
+    # feasible and smallest; else the smallest violation
+    assert _chosen(rows, ["f_1"])["f_1"].tolist() == [0.2, 0.4]
     assert _chosen(rows.assign(status="diverged"), ["f_1"]).empty
 
 

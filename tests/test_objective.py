@@ -52,7 +52,9 @@ def seek(mobench: Run) -> Iterator[Any]:
     """`seek("problem=zdt1")` gives the command's Result and what the sweeper was told."""
     name = "hydra_plugins.of_the_tests.Seeker"
     Plugins.instance().class_name_to_class[name] = Seeker
-    ConfigStore.instance().store(group="hydra/sweeper", name="seeker", node={"_target_": name, "direction": None})
+    ConfigStore.instance().store(
+        group="hydra/sweeper", name="seeker", node={"_target_": name, "direction": None}
+    )
 
     def run(*arguments: str) -> tuple[Any, list[Any]]:
         Seeker.returned.clear()
@@ -87,8 +89,12 @@ def test_a_column_and_several(seek: Any) -> None:
     assert told == [[float(r["f_1"].mean()), float(r["stationarity"].mean())] for r in rows]
 
 
-@pytest.mark.parametrize(("direction", "worst"), [("minimize", math.inf), ("maximize", -math.inf), (None, math.nan)])
-def test_runs_that_are_lost_are_not_left_out(seek: Any, plug_in: str, direction: str | None, worst: float) -> None:
+@pytest.mark.parametrize(
+    ("direction", "worst"), [("minimize", math.inf), ("maximize", -math.inf), (None, math.nan)]
+)
+def test_runs_that_are_lost_are_not_left_out(
+    seek: Any, plug_in: str, direction: str | None, worst: float
+) -> None:
     given = [] if direction is None else [f"hydra.sweeper.direction={direction}"]
     arguments = ["problem=hole", "algorithm=ls", "preferences=3", "logger=local", "steps=30", "objective=f_1"]
     result, told = seek(plug_in, *arguments, *given)
@@ -115,7 +121,10 @@ def test_a_seed_that_is_lost_counts_as_no_hypervolume(seek: Any) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["hydra.sweeper.direction=minimize"], ["better the larger it is", "hydra.sweeper.direction=maximize"]),
+        (
+            ["hydra.sweeper.direction=minimize"],
+            ["better the larger it is", "hydra.sweeper.direction=maximize"],
+        ),
         (["preferences=1"], ["one preference makes no front", "objective=f_1"]),
         (["vary.step_size=[0.1,0.2]"], ["a job with vary"]),
         (["objective=3"], ["objective=3 must be hypervolume, a column"]),
@@ -140,11 +149,14 @@ def test_a_job_that_fails_is_an_error(seek: Any, plug_in: str) -> None:
     assert told == []
 
 
-def test_a_trial_that_another_worker_runs_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trial_that_another_worker_runs_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))
     config = compose.compose(["problem=zdt1", "objective=f_1", *QUICK])
     folder = folder_of(make_job(config))
-    begun, end = threading.Event(), threading.Event()
+    begun = threading.Event()
+    end = threading.Event()
 
     def hold() -> None:
         with folder.locked():
@@ -174,7 +186,9 @@ def test_hydras_own_sweeper(mobench: Run, tmp_path: Path) -> None:
 def test_optuna(mobench: Run, tmp_path: Path) -> None:
     pytest.importorskip("hydra_plugins.hydra_optuna_sweeper", reason="needs hydra-optuna-sweeper")
     settings = ["hydra.sweeper.n_trials=3", "hydra.sweeper.direction=maximize", f"hydra.sweep.dir={tmp_path}"]
-    result = mobench("-m", "hydra/sweeper=optuna", "algorithm.step_size=interval(0.01,0.5)", *settings, *QUICK)
+    result = mobench(
+        "-m", "hydra/sweeper=optuna", "algorithm.step_size=interval(0.01,0.5)", *settings, *QUICK
+    )
     assert result.code == 0, result.err
     best = max(objective.value(folder, "hypervolume") for folder in result.folders)
     assert f"Best value: {best}" in result.out

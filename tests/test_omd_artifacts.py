@@ -44,7 +44,9 @@ T = 12
 
 
 def printed(key: str, job: str, output: str) -> str:
-    """The column of Table 2 whose means a job's output gets; the last iterate has those of the adaptive average."""
+    """The column of Table 2 whose means a job's output gets;
+    the last iterate has those of the adaptive average.
+    """
     kind = job[-2:]
     names = {"mean": f"omd_{kind}", "adaptive": f"ada_{kind}", "last": f"ada_{kind}"}
     own = (names[output], {"last": "adaptive"}.get(output, output)) if job[:3] in OUTPUTS else (job, "last")
@@ -59,7 +61,8 @@ def mean_of(key: str, column: str) -> dict[str, float]:
 def made(key: str, job: str, settings: list[str], seeds: list[int], label: str) -> JobRows:
     """Final rows and curves of one job."""
     rng = np.random.default_rng(len(key + job))
-    lines, curves = [], []
+    lines = []
+    curves = []
     for output in OUTPUTS.get(job[:3], ("last",)):
         mean = mean_of(key, printed(key, job, output))
         for k, seed in enumerate(seeds):
@@ -67,8 +70,11 @@ def made(key: str, job: str, settings: list[str], seeds: list[int], label: str) 
             values["worst_train_loss"] = values["agnostic_loss"]
             lines.append({"run": k, "seed": seed, "output": output, "status": "done"} | values)
             for t in range(T + 1):
-                at = t - 1 if output == "adaptive" and t == T else t  # the average after round T is that of theta^1..T
-                late = np.exp(-at / (10.0 if output == "mean" else 2.0)) + (0.3 * (-1) ** at if job == "tch" else 0.0)
+                # the average after round T is that of theta^1..T
+                at = t - 1 if output == "adaptive" and t == T else t
+                late = np.exp(-at / (10.0 if output == "mean" else 2.0)) + (
+                    0.3 * (-1) ** at if job == "tch" else 0.0
+                )
                 row = {"run": k, "seed": seed, "output": output, "step": t, "f_1": late + 1e-4 * (T - at)}
                 shown = {name: mean[name] + row["f_1"] for name in METRICS.values()}
                 curves.append(row | shown | {"worst_train_loss": mean["agnostic_loss"] + row["f_1"]})
@@ -85,9 +91,15 @@ def made(key: str, job: str, settings: list[str], seeds: list[int], label: str) 
 
 
 def drawn(
-    monkeypatch: pytest.MonkeyPatch, name: str, seeds: list[int] = SEEDS, labels: dict[str, str] = FULL, **change: Any
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    seeds: list[int] = SEEDS,
+    labels: dict[str, str] = FULL,
+    **change: Any,
 ) -> Artifact:
-    """An artifact of made-up rows at paper scale; `change`: column of Table 2 (its job) -> {metric: what is added to it}."""
+    """An artifact of made-up rows at paper scale; `change`:
+    column of Table 2 (its job) -> {metric: what is added to it}.
+    """
     monkeypatch.setattr(Artifact, "figure", lambda self, figure: plt.close(figure))
     for drawing in ("_draw_curves", "_draw_scatter", "_draw_boxes", "_legend"):
         monkeypatch.setattr(federated, drawing, lambda *_: None)
@@ -157,18 +169,27 @@ def test_one_seed_is_partial_and_a_stand_in_decides_nothing(monkeypatch: pytest.
     assert verdicts(worse)["mr-fedavg-gd"] == "not reproduced"
     for name in FEDERATED:
         stand_in = drawn(monkeypatch, name, labels=STAND_IN)
-        assert {c.verdict for c in stand_in.claims if "in-print" not in c.id and c.source != "ours"} == {"inconclusive"}
+        assert {c.verdict for c in stand_in.claims if "in-print" not in c.id and c.source != "ours"} == {
+            "inconclusive"
+        }
 
 
 def test_the_adaptive_average_is_named_where_it_is_the_last_iterate(monkeypatch: pytest.MonkeyPatch) -> None:
     """All rounds but the last one of ten seeds; then it is theta^(T), which the reason says."""
-    same = f"is the last iterate in {10 * T} of {10 * (T + 1)} recorded rounds and the last evaluated one at the end"
+    same = (
+        f"is the last iterate in {10 * T} of {10 * (T + 1)} recorded rounds and the last evaluated one at "
+        "the end"
+    )
     found = drawn(monkeypatch, "fig3a")
     assert {id for id, reason in reasons(found).items() if same in reason} == {
-        f"mr-{id}-{kind}" for id in ("lower", "area", "accuracy", "agnostic", "parity") for kind in ("gd", "eg")
+        f"mr-{id}-{kind}"
+        for id in ("lower", "area", "accuracy", "agnostic", "parity")
+        for kind in ("gd", "eg")
     }
     (stored,) = (c for c in found.claims if c.id == "mr-stored-gd")
-    assert stored.measured == f"the average is one iterate in {10 * (T + 1)} of {10 * (T + 1)} recorded rounds"
+    assert (
+        stored.measured == f"the average is one iterate in {10 * (T + 1)} of {10 * (T + 1)} recorded rounds"
+    )
     monkeypatch.setattr(
         "tests.test_omd_artifacts.printed", lambda key, job, output: "TCH" if output == "last" else "qFFL"
     )
@@ -189,15 +210,21 @@ def test_interval_is_that_of_the_paired_difference(monkeypatch: pytest.MonkeyPat
 
 def test_the_text_against_the_printed_means(monkeypatch: pytest.MonkeyPatch) -> None:
     """Counted from the files alone."""
-    counts, higher = {}, set()
+    counts = {}
+    higher = set()
     for name in ("omd_tch_table2", "omd_tch_table2_cifar10_reference"):
         rows = pd.read_csv(REPOSITORY / f"experiments/published/{name}.csv")
         cell = rows.set_index(["row", "metric", "column"])["value"]
         for scenario in rows["row"].unique():
             for kind, omd in {"gd": "OMDgd-TCH(AFL)", "eg": "OMDeg-TCH"}.items():
                 for metric in ("agnostic loss", "accuracy parity"):
-                    counts[scenario, kind, metric] = cell[scenario, metric, omd] < cell[scenario, metric, "LS(FedAvg)"]
-                if cell[scenario, "accuracy parity", f"AdaOMD{kind}-TCH"] > cell[scenario, "accuracy parity", omd]:
+                    counts[scenario, kind, metric] = (
+                        cell[scenario, metric, omd] < cell[scenario, metric, "LS(FedAvg)"]
+                    )
+                if (
+                    cell[scenario, "accuracy parity", f"AdaOMD{kind}-TCH"]
+                    > cell[scenario, "accuracy parity", omd]
+                ):
                     higher.add(f"{scenario} {kind}")
     mnist = sum(good for (scenario, *_), good in counts.items() if scenario.startswith("MNIST"))
     assert (mnist, sum(counts.values()), len(counts)) == (6, 11, 24)
@@ -210,7 +237,9 @@ def test_the_text_against_the_printed_means(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize(("alpha", "tau", "agrees"), [(0.2, 1, True), (0.1, 1, False), (0.2, 3, False)])
-def test_selection_of_fedfv_can_fail(monkeypatch: pytest.MonkeyPatch, alpha: float, tau: int, agrees: bool) -> None:
+def test_selection_of_fedfv_can_fail(
+    monkeypatch: pytest.MonkeyPatch, alpha: float, tau: int, agrees: bool
+) -> None:
     """One step of alpha, or of tau', is not enough: the pair, or a score within 3 % of the best."""
     cells = pd.read_csv(REPOSITORY / "experiments/published/omd_tch_table1.csv")
     cells = cells[cells["column"] == "MNIST Rotation"].set_index(["row", "metric"])["value"].astype(float)
@@ -240,7 +269,9 @@ def test_selection_of_fedfv_can_fail(monkeypatch: pytest.MonkeyPatch, alpha: flo
 
 def test_kept_rows_judge_one_seed(mobench: Run, tmp_path: Path) -> None:
     """Without data: the rows that come with mobench, and how long they took."""
-    done = mobench("+experiment=omd_tch/fig3a", "scale=paper", "data=mnist", f"data_root={tmp_path}", "logger=local")
+    done = mobench(
+        "+experiment=omd_tch/fig3a", "scale=paper", "data=mnist", f"data_root={tmp_path}", "logger=local"
+    )
     assert done.code == 0, done.err
     assert "4 jobs, 4 finished before, 0 to run" in done.out
     artifact = read(done.root / "artifacts/omd_tch/fig3a")
@@ -255,7 +286,9 @@ def test_kept_rows_judge_one_seed(mobench: Run, tmp_path: Path) -> None:
 
 
 def test_wall_time_is_at_least_training(mobench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a job was resumed from a checkpoint that did not carry the wall time, and where its rows are of such a job."""
+    """Where a job was resumed from a checkpoint that did not carry the wall time,
+    and where its rows are of such a job.
+    """
     meta = {"seconds_train": 5150.0, "seconds_evaluate": 2.0, "seconds_wall": 1542.0}
     rows = JobRows(JobFolder(Path("made up")))
     rows.__dict__["meta"] = meta
@@ -282,7 +315,9 @@ def test_wall_time_is_at_least_training(mobench: Run, monkeypatch: pytest.Monkey
 
 def test_stored_set_of_vlmop2_is_counted_by_the_output_rule_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     """The claim reads the history; Algorithm 2 itself, run beside it, stores as many."""
-    problem = VLMOP2(n=10, clip=0.99999, start={"kind": "uniform", "low": -0.3, "high": 0.3, "per_preference": True})
+    problem = VLMOP2(
+        n=10, clip=0.99999, start={"kind": "uniform", "low": -0.3, "high": 0.3, "per_preference": True}
+    )
     runs = Runs.product(torch.tensor([[0.2, 0.8], [0.5, 0.5], [0.9, 0.1]], dtype=torch.float64), [7, 8])
     path = simulate(problem, OMDTCH(step_size=0.02), runs, 300, ("last", "adaptive"))
     alive = path.state["out"]["adaptive"]["alive"].sum(1)
@@ -311,7 +346,9 @@ def test_stored_set_of_vlmop2_is_counted_by_the_output_rule_as_well(monkeypatch:
 
 
 def test_constants_of_the_convex_problem() -> None:
-    """f is convex, its constants are reached and not passed by any term, and the linear program finds the smallest maximum."""
+    """f is convex, its constants are reached and not passed by any term,
+    and the linear program finds the smallest maximum.
+    """
     problem = theory.Deviations(n=3, samples=5)
     rng = np.random.default_rng(0)
     x = torch.from_numpy(
@@ -326,8 +363,12 @@ def test_constants_of_the_convex_problem() -> None:
     for m in range(2):
         (gradient,) = torch.autograd.grad(problem.values(leaf)[:, m].sum(), leaf)
         torch.testing.assert_close(gradient, rows[:, m], rtol=0, atol=1e-12)
-    a, b, t = x[:200], x[200:400], torch.from_numpy(rng.uniform(0, 1, (200, 1)))
-    assert (problem.values(t * a + (1 - t) * b) <= t * problem.values(a) + (1 - t) * problem.values(b) + 1e-12).all()
+    a = x[:200]
+    b = x[200:400]
+    t = torch.from_numpy(rng.uniform(0, 1, (200, 1)))
+    assert (
+        problem.values(t * a + (1 - t) * b) <= t * problem.values(a) + (1 - t) * problem.values(b) + 1e-12
+    ).all()
     for w in (np.array([0.3, 0.7]), np.array([0.9, 0.1])):
         found = optimize.differential_evolution(
             lambda v, w=w: float((w * problem.values(torch.from_numpy(v)[None])[0].numpy()).max()),
@@ -350,7 +391,9 @@ def bounds(monkeypatch: pytest.MonkeyPatch, **change: Any) -> dict[str, str]:
 
 
 def test_bounds_hold_and_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the theorems' steps; not where theta hardly moves, nor with Lemma 1 where dominance is turned round."""
+    """With the theorems' steps; not where theta hardly moves,
+    nor with Lemma 1 where dominance is turned round.
+    """
     good = bounds(monkeypatch)
     assert {good[id] for id in ("pgd-bound", "eg-bound", "lemma", "instances")} == {"reproduced"}
     assert (
@@ -366,7 +409,9 @@ def test_bounds_hold_and_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_lemma_is_about_true_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The average that is decided by batches breaks it, as the note says; the one that is decided by true values does not."""
+    """The average that is decided by batches breaks it, as the note says;
+    the one that is decided by true values does not.
+    """
     problem = theory.Deviations()
     found = theory.run(theory.method("eg", problem, 400), problem, theory.WEIGHTS, range(4), 400, True)
     holds = {rule: (found.iterates + theory.ROUNDING >= F).all(1) for rule, F in found.F.items()}
@@ -378,7 +423,8 @@ def test_lemma_is_about_true_values(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("mirror", ["pgd", "eg"])
 def test_steps_minimise_the_bound(mirror: str) -> None:
     """The theorems' steps: D/(eta T) + 5 C G^2 eta / 4, as the proof has it, is smallest there."""
-    problem, T = theory.Deviations(), 300
+    problem = theory.Deviations()
+    T = 300
     algorithm = theory.method(mirror, problem, T)
     assert isinstance(algorithm, OMDTCH)
     D, C = theory.constants(mirror, problem.dim, problem.tasks)

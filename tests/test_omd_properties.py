@@ -1,4 +1,6 @@
-"""OMD-TCH's promises: the multipliers, the adaptive conversion and its memory, symmetry, and the bound on convex tasks."""
+"""OMD-TCH's promises: the multipliers, the adaptive conversion and its memory, symmetry,
+and the bound on convex tasks.
+"""
 
 from __future__ import annotations
 
@@ -32,13 +34,16 @@ TOY = VLMOP2(n=10, clip=0.99999, start={"kind": "uniform", "low": -0.3, "high": 
 def state_of(algorithm: Algorithm, w: Tensor) -> dict[str, Any]:
     R, M = w.shape
     theta = torch.zeros(R, 2, dtype=FLOAT)
-    ctx = Context(spec=Spec(R, M, 0, 2, Free()), prefs=w, all_prefs=w, theta=theta, exact=lambda x: w, steps=10)
+    ctx = Context(
+        spec=Spec(R, M, 0, 2, Free()), prefs=w, all_prefs=w, theta=theta, exact=lambda x: w, steps=10
+    )
     return algorithm.init(ctx)
 
 
 def multipliers(algorithm: OMDTCH, w: Tensor, table: Tensor) -> Tensor:
     """lambda^(1..T+1) (R, T+1, M) for a fixed sequence of values (R, T, M)."""
-    state, out = state_of(algorithm, w), []
+    state = state_of(algorithm, w)
+    out = []
     for t in range(table.shape[1]):
         out.append(state["lam"])
         _, state, _ = algorithm.weights(table[:, t], None, state, t)
@@ -88,15 +93,19 @@ def test_multipliers_stay_in_the_simplex(mirror: str, M: int) -> None:
 @pytest.mark.parametrize("M", [2, 3, 10])
 def test_a_constant_added_to_the_weighted_values_changes_nothing(mirror: str, M: int) -> None:
     """f2: w F + k."""
-    w, table = spread(5, M), values(5, 20, M)
+    w = spread(5, M)
+    table = values(5, 20, M)
     shifted = table + torch.linspace(-3, 3, 20, dtype=FLOAT)[:, None] / w[:, None]
     algorithm = OMDTCH(lambda_step=0.7, mirror=mirror)
-    np.testing.assert_allclose(multipliers(algorithm, w, table), multipliers(algorithm, w, shifted), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        multipliers(algorithm, w, table), multipliers(algorithm, w, shifted), rtol=0, atol=1e-12
+    )
 
 
 def test_two_multipliers_in_closed_form() -> None:
     """f3: lambda_1 <- clip(lambda_1 + eta (w_1 F_1 - w_2 F_2) / 2, 0, 1)."""
-    w, table = spread(7, 2), values(7, 30, 2)
+    w = spread(7, 2)
+    table = values(7, 30, 2)
     lam = multipliers(OMDTCH(lambda_step=1.3), w, table).numpy()
     first = np.full(7, 0.5)
     for t in range(30):
@@ -108,12 +117,15 @@ def test_two_multipliers_in_closed_form() -> None:
 
 def test_exponentiated_gradient_depends_on_the_sum_only() -> None:
     """f4: softmax of the accumulated values, so the order does not matter; clipping makes PGD remember it."""
-    w, table = spread(5, 3), values(5, 25, 3)
+    w = spread(5, 3)
+    table = values(5, 25, 3)
     lam = multipliers(OMDTCH(lambda_step=0.9, mirror="eg"), w, table)
     total = 0.9 * (w[:, None] * table).cumsum(1)
     np.testing.assert_allclose(lam[:, 1:], torch.softmax(total, -1), rtol=0, atol=1e-12)
     end = {
-        mirror: [multipliers(OMDTCH(lambda_step=3.0, mirror=mirror), w, v)[:, -1] for v in (table, table.flip(1))]
+        mirror: [
+            multipliers(OMDTCH(lambda_step=3.0, mirror=mirror), w, v)[:, -1] for v in (table, table.flip(1))
+        ]
         for mirror in ("eg", "pgd")
     }
     np.testing.assert_allclose(*end["eg"], rtol=0, atol=1e-12)
@@ -121,14 +133,19 @@ def test_exponentiated_gradient_depends_on_the_sum_only() -> None:
 
 
 def test_limits_are_tchebycheff() -> None:
-    """f5: a huge EG step gives the accumulated argmax, mu -> 0 turns STCH into TCH; ties take the first objective."""
-    w, table = spread(6, 4), values(6, 10, 4)
+    """f5: a huge EG step gives the accumulated argmax, mu -> 0 turns STCH into TCH;
+    ties take the first objective.
+    """
+    w = spread(6, 4)
+    table = values(6, 10, 4)
     lam = multipliers(OMDTCH(lambda_step=1e7, mirror="eg"), w, table)
     expected = torch.nn.functional.one_hot((w[:, None] * table).cumsum(1).argmax(-1), 4).to(FLOAT)
     np.testing.assert_allclose(lam[:, 1:], expected, rtol=0, atol=1e-12)
     for ideal in (0.0, [0.1, 0.2, 0.05, 0.3]):
-        tch, stch = TCH(ideal=ideal), STCH(mu=1e-7, ideal=ideal)
-        a, b = state_of(tch, w), state_of(stch, w)
+        tch = TCH(ideal=ideal)
+        stch = STCH(mu=1e-7, ideal=ideal)
+        a = state_of(tch, w)
+        b = state_of(stch, w)
         for t in range(10):
             sharp = tch.weights(table[:, t], None, a, t)[0]
             k = (w * (table[:, t] - torch.as_tensor(ideal, dtype=FLOAT))).argmax(-1)
@@ -141,8 +158,11 @@ def test_limits_are_tchebycheff() -> None:
 
 @pytest.mark.parametrize("mirror", ["pgd", "eg"])
 def test_common_factor_of_the_objectives(mirror: str) -> None:
-    """f9 as corrected: s F with eta_lambda / s for a fixed sequence; for whole paths eta_theta / s as well."""
-    w, table = spread(4, 3), values(4, 20, 3)
+    """f9 as corrected: s F with eta_lambda / s for a fixed sequence;
+    for whole paths eta_theta / s as well.
+    """
+    w = spread(4, 3)
+    table = values(4, 20, 3)
     lam = [multipliers(OMDTCH(lambda_step=2.0 / s, mirror=mirror), w, s * table) for s in (1.0, 50.0)]
     np.testing.assert_allclose(*lam, rtol=0, atol=1e-12)
     start = {"kind": "uniform", "low": -0.3, "high": 0.3}
@@ -179,7 +199,9 @@ def test_mirrored_runs_give_mirrored_results(mirror: str) -> None:
     algorithm = OMDTCH(step_size=0.05, mirror=mirror)
     start = {"kind": "uniform", "low": -0.3, "high": 0.3}
     one = simulate(VLMOP2(n=6, start=start), algorithm, runs_at(70.0, 20.0), 80, ("last", "mean", "adaptive"))
-    other = simulate(Mirrored(n=6, start=start), algorithm, runs_at(20.0, 70.0), 80, ("last", "mean", "adaptive"))
+    other = simulate(
+        Mirrored(n=6, start=start), algorithm, runs_at(20.0, 70.0), 80, ("last", "mean", "adaptive")
+    )
     np.testing.assert_allclose(one.f, other.f[..., ::-1], rtol=0, atol=1e-11)
     for rule, answer in one.answers.items():
         np.testing.assert_allclose(answer, -other.answers[rule], rtol=0, atol=1e-11)
@@ -227,7 +249,9 @@ def masses(F: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("M", [2, 3])
 def test_adaptive_conversion(M: int) -> None:
-    """f6, for every prefix: total, stored set, weights, where the mass goes, and the inequality that follows."""
+    """f6, for every prefix: total, stored set, weights, where the mass goes,
+    and the inequality that follows.
+    """
     for F in tables(M):
         mass = masses(F)
         gamma = conversion_weights(torch.from_numpy(F)[None])[0].numpy()
@@ -241,7 +265,9 @@ def test_adaptive_conversion(M: int) -> None:
             stored = (np.flatnonzero(prefix) + 1).tolist()
             assert stored == pareto_set(F[:t]) == sorted(reference.gamma)
             assert (prefix[prefix > 0] >= 1 - 1e-12).all()
-            np.testing.assert_allclose(prefix[prefix > 0], [reference.gamma[k] for k in stored], rtol=0, atol=1e-12)
+            np.testing.assert_allclose(
+                prefix[prefix > 0], [reference.gamma[k] for k in stored], rtol=0, atol=1e-12
+            )
         for t, s in np.argwhere(mass > 0):
             assert (F[s] <= F[t]).all()
         assert (gamma @ F <= F.sum(0) + 1e-9).all()
@@ -270,7 +296,9 @@ def test_batched_conversion_is_that_of_each_run() -> None:
 
 def test_order_decides_the_weights_but_not_the_set() -> None:
     """f7: the 3-point counterexample, chains, antichains, and random sequences."""
-    p, q, r = [0.0, 1.0], [1.0, 0.0], [2.0, 2.0]
+    p = [0.0, 1.0]
+    q = [1.0, 0.0]
+    r = [2.0, 2.0]
     for order, expected in (((p, q, r), [1.5, 1.5, 0]), ((r, p, q), [0, 2, 1]), ((r, q, p), [0, 2, 1])):
         gamma = conversion_weights(torch.tensor([order], dtype=FLOAT))
         assert gamma.tolist() == [expected]
@@ -356,13 +384,16 @@ def second_pass(problem: VLMOP2, algorithm: Algorithm, runs: Runs, steps: int, w
 @pytest.mark.parametrize("weak", [False, True])
 def test_two_pass_equals_snapshots(weak: bool) -> None:
     """f10, past several compactions of the ring; the stored sets of the runs have different sizes."""
-    runs, algorithm = runs_at(80.0, 45.0, 9.0), OMDTCH(step_size=0.05)
+    runs = runs_at(80.0, 45.0, 9.0)
+    algorithm = OMDTCH(step_size=0.05)
     rule = "adaptive_weak_ties" if weak else "adaptive"
     path = simulate(TOY, algorithm, runs, 300, (rule,))
     alive = path.state["out"][rule]["alive"].sum(1)
     assert len(set(alive.tolist())) > 1
     assert int(alive.max()) > Adaptive.capacity
-    np.testing.assert_allclose(path.answers[rule], second_pass(TOY, algorithm, runs, 300, weak), rtol=0, atol=1e-10)
+    np.testing.assert_allclose(
+        path.answers[rule], second_pass(TOY, algorithm, runs, 300, weak), rtol=0, atol=1e-10
+    )
 
 
 @pytest.mark.parametrize("capacity", [1, 2, 5, 64])
@@ -378,7 +409,8 @@ def test_ring_of_any_capacity_gives_the_same_average(capacity: int, monkeypatch:
         rng.uniform(0, 1, (T, 2)),
         rng.integers(0, 3, (T, 2)).astype(float),
     ])  # fmt: skip
-    thetas, table = torch.from_numpy(rng.standard_normal((4, T, 3))), torch.from_numpy(F)
+    thetas = torch.from_numpy(rng.standard_normal((4, T, 3)))
+    table = torch.from_numpy(F)
     rule = Adaptive()
     state = feed(rule, thetas, table)
     expected = (conversion_weights(table).unsqueeze(-1) * thetas).sum(1) / T
@@ -405,7 +437,8 @@ def elements(state: Any) -> int:
 
 def test_memory_of_two_passes() -> None:
     """The first keeps O(R T M), whatever P; the second O(R P), whatever T."""
-    R, M = 2, 2
+    R = 2
+    M = 2
     sizes: dict[tuple[int, int], int] = {}
     for P, T in itertools.product((3, 3000), (50, 400)):
         thetas = torch.zeros(R, 1, P, dtype=FLOAT).expand(R, T, P)
@@ -454,7 +487,9 @@ class Bounded(LeastSquares):
     def bounds(self) -> tuple[float, float]:
         """L and U: largest entry of a gradient and largest value on the box."""
         d = self.data()
-        H, z, least = d.H.numpy(), d.z.numpy(), d.least.numpy()
+        H = d.H.numpy()
+        z = d.z.numpy()
+        least = d.least.numpy()
         reach = 1.0 + np.abs(z)
         L = max(float((np.abs(H[m]) @ reach[m]).max()) for m in range(self.tasks))
         U = max(float(least[m] + 0.5 * reach[m] @ np.abs(H[m]) @ reach[m]) for m in range(self.tasks))
@@ -463,7 +498,8 @@ class Bounded(LeastSquares):
     def best(self, w: np.ndarray) -> float:
         """min over the box of max_m w_m f_m."""
         d = self.data()
-        x, top = cp.Variable(self.n), cp.Variable()
+        x = cp.Variable(self.n)
+        top = cp.Variable()
         rules: list[Any] = [x <= 1, x >= -1]
         for m in range(self.tasks):
             root = np.linalg.cholesky(d.H[m].numpy()).T
@@ -478,13 +514,17 @@ class Bounded(LeastSquares):
 @pytest.mark.parametrize("tasks", [2, 3])
 def test_gap_of_convex_tasks_is_below_the_bound(mirror: str, tasks: int) -> None:
     """f11 with the theory's step sizes, for both averages; the adaptive one obeys Jensen's inequality."""
-    problem, T, n = Bounded(n=3, tasks=tasks, samples=24), 150, 3
+    problem = Bounded(n=3, tasks=tasks, samples=24)
+    T = 150
+    n = 3
     L, U = problem.bounds()
     runs = Runs.product(spread(2, tasks), [0, 1])
     if mirror == "pgd":
-        step, rest = np.sqrt(8 / (5 * T * tasks * U**2)), 2 * np.sqrt(10 * tasks) * U
+        step = np.sqrt(8 / (5 * T * tasks * U**2))
+        rest = 2 * np.sqrt(10 * tasks) * U
     else:
-        step, rest = np.sqrt(4 * np.log(tasks) / (5 * T * U**2)), 2 * np.sqrt(5 * np.log(tasks)) * U
+        step = np.sqrt(4 * np.log(tasks) / (5 * T * U**2))
+        rest = 2 * np.sqrt(5 * np.log(tasks)) * U
     algorithm = OMDTCH(step_size=float(np.sqrt(8 / (5 * T * L**2))), lambda_step=float(step), mirror=mirror)
     path = simulate(problem, algorithm, runs, T, ("mean", "adaptive"))
     bound = (2 * np.sqrt(10) * n * L + rest) / np.sqrt(T)
@@ -505,9 +545,11 @@ def test_gap_of_convex_tasks_is_below_the_bound(mirror: str, tasks: int) -> None
 
 def test_theta_reads_the_old_multipliers_and_both_read_the_same_values() -> None:
     """Eq. 9 and 10: c = lambda^(t) w with lambda^(t) from before F(theta^(t))."""
-    w, table = spread(3, 2), values(3, 5, 2)
+    w = spread(3, 2)
+    table = values(3, 5, 2)
     algorithm = OMDTCH(lambda_step=0.8)
-    lam, state = multipliers(algorithm, w, table), state_of(algorithm, w)
+    lam = multipliers(algorithm, w, table)
+    state = state_of(algorithm, w)
     for t in range(5):
         c, state, _ = algorithm.weights(table[:, t], None, state, t)
         np.testing.assert_allclose(c, lam[:, t] * w, rtol=0, atol=1e-15)
@@ -523,7 +565,8 @@ def test_outputs_see_the_iterate_before_its_step() -> None:
             return super().update(state, theta, point, t)
 
     runs = runs_at(50.0)
-    oracle, rules = Exact(TOY, runs), {"watch": Watch()}
+    oracle = Exact(TOY, runs)
+    rules = {"watch": Watch()}
     algorithm = OMDTCH(step_size=0.05)
     state = loop.start(oracle, algorithm, rules, TOY.initial(runs), runs, 6)
     loop.advance(oracle, algorithm, rules, state, 6)

@@ -1,7 +1,8 @@
 """The wheel outside of the checkout: it finds its own configuration, experiments, kept rows and templates.
 
-What hatchling puts into the wheel follows from three entries of pyproject.toml, which are read here, so that no network and no
-build backend is needed; where hatchling is installed, its own wheel has to hold the same files.
+What hatchling puts into the wheel follows from three entries of pyproject.toml, which are read here, so that
+no network and no build backend is needed; where hatchling is installed, its own wheel has to hold the same
+files.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ import yaml
 
 from tests.conftest import REPOSITORY, environment
 
-# every file that Python opens is noted, if it lies in the checkout; the interpreter's own packages may lie there as well
+# every file that Python opens is noted, if it lies in the checkout; the interpreter's own packages may lie
+# there as well
 WATCH = """
 import os, sys
 
@@ -37,7 +39,8 @@ sys.addaudithook(note)
 
 def listed() -> dict[str, Path]:
     """Path in the wheel -> file in the checkout, as [tool.hatch.build.targets.wheel] says."""
-    wheel = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    hatch = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["hatch"]
+    wheel = hatch["build"]["targets"]["wheel"]
     assert set(wheel) == {"packages", "force-include"}, "this test reads no other entries"
     folders = {name: name for name in wheel["packages"]} | wheel["force-include"]
     return {
@@ -50,7 +53,9 @@ def listed() -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The unpacked wheel; two of its files differ from the checkout's, which rows and drawings have to show."""
+    """The unpacked wheel; two of its files differ from the checkout's,
+    which rows and drawings have to show.
+    """
     root = tmp_path_factory.mktemp("wheel")
     for name, source in listed().items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -68,13 +73,21 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def python(wheel: Path, here: Path, *arguments: str) -> str:
-    """Run Python in the folder `here` with nothing but the wheel on the path; nothing may be opened in the checkout."""
+    """Run Python in the folder `here` with nothing but the wheel on the path;
+    nothing may be opened in the checkout.
+    """
     log = here / "opened"
     watch = WATCH.format(root=str(REPOSITORY), prefix=str(Path(sys.prefix)), log=str(log))
     (wheel / "sitecustomize.py").write_text(watch)
     env = environment(here / "outputs", PYTHONPATH=str(wheel), MPLBACKEND="Agg")
     done = subprocess.run(
-        [sys.executable, *arguments], cwd=here, env=env, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, *arguments],
+        cwd=here,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert not log.exists(), log.read_text()
@@ -124,12 +137,16 @@ def test_what_belongs_into_the_wheel() -> None:
 
 
 def test_hatchlings_wheel_holds_these_files(tmp_path: Path) -> None:
-    pytest.importorskip("hatchling", reason="hatchling is not installed; the list of files is read from pyproject.toml")
+    pytest.importorskip(
+        "hatchling", reason="hatchling is not installed; the list of files is read from pyproject.toml"
+    )
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(command, cwd=REPOSITORY, capture_output=True, timeout=120, check=True)
     (built,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(built) as archive:
         files = {n for n in archive.namelist() if ".dist-info/" not in n}
-        entry_points = next(archive.read(n).decode() for n in archive.namelist() if n.endswith("entry_points.txt"))
+        entry_points = next(
+            archive.read(n).decode() for n in archive.namelist() if n.endswith("entry_points.txt")
+        )
     assert files == set(listed())
     assert "mobench = mobench.cli.entry:main" in entry_points

@@ -1,4 +1,6 @@
-"""Edited code of a plug-in is another job: never old rows, never an old trajectory; code that cannot be known runs anew."""
+"""Edited code of a plug-in is another job: never old rows, never an old trajectory;
+code that cannot be known runs anew.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ from mobench.jobs.store import JobFolder, config_hash
 from mobench.system.paths import results_root
 from tests.conftest import REPOSITORY, Run, environment
 
-PARTS, HELP = "mobench_test_parts", "mobench_test_help"
+PARTS = "mobench_test_parts"
+HELP = "mobench_test_help"
 
 CODE = {
     f"{HELP}/__init__.py": "POWER = 2.0\nUNUSED = 1\n",
@@ -116,9 +119,10 @@ CODE = {
             def weights(self, F, G, state, t):
                 return torch.full_like(F, 0.5), state, Info()
     ''',
-    "conf/problem/bowls.yaml": f"_target_: {PARTS}.Bowls\nsteps: 12\nstart: {{kind: uniform, low: -2.0, high: 2.0}}\n",
+    "conf/problem/bowls.yaml": f"_target_: {PARTS}.Bowls\nsteps: 12\nstart: {{kind: uniform, low: -2.0, "
+    f"high: 2.0}}\n",
     "conf/algorithm/even.yaml": f"_target_: {PARTS}.Even\nstep_size: 0.02\n",
-}  # fmt: skip
+}
 
 
 def write(folder: Path, *edits: tuple[str, str]) -> None:
@@ -175,7 +179,10 @@ EDITS = {
     "what is imported while it runs": ("x + 1.0", "x + 2.0"),
     "measures": ('{"size":', '{"length":'),
     "a property": ("return self.n", "return self.n + 1"),
-    "a new method": ("class Bowls(Base, Problem):", "class Bowls(Base, Problem):\n    def twice(self): return 2"),
+    "a new method": (
+        "class Bowls(Base, Problem):",
+        "class Bowls(Base, Problem):\n    def twice(self): return 2",
+    ),
 }
 
 SAME = {
@@ -183,7 +190,10 @@ SAME = {
     "empty lines": ("HERE =", "\n\n\nHERE ="),
     "a docstring": ('"""Two bowls."""', '"""Two bowls, side by side."""'),
     "a docstring of a method": ('"""Both."""', '"""Both values."""'),
-    "an annotation": ("def values(self, x, batch=None):", "def values(self, x: torch.Tensor, batch: object = None):"),
+    "an annotation": (
+        "def values(self, x, batch=None):",
+        "def values(self, x: torch.Tensor, batch: object = None):",
+    ),
     "spaces": ("0.5 * x", "0.5*x"),
     "another class": ("torch.full_like(F, 0.5)", "torch.full_like(F, 0.25)"),
     "what nothing uses": ("UNUSED = 1", "UNUSED = 2"),
@@ -207,7 +217,8 @@ def test_another_folder_is_the_same_job(hashed: Hash) -> None:
 
 
 def test_a_cache_that_fills_up_is_the_same_job(hashed: Hash) -> None:
-    before, module = hashed(), sys.modules[PARTS]
+    before = hashed()
+    module = sys.modules[PARTS]
     module.SEEN[0] = 1.0
     assert of_class(module.Bowls) == before
     module.CENTRES = [1.0, -3.0]  # another value under the name
@@ -216,7 +227,8 @@ def test_a_cache_that_fills_up_is_the_same_job(hashed: Hash) -> None:
 
 def test_code_changed_in_place_is_another_job(hashed: Hash) -> None:
     """As IPython's autoreload does it: the function stays, its code is replaced."""
-    before, module = hashed(), sys.modules[PARTS]
+    before = hashed()
+    module = sys.modules[PARTS]
     module.soft.__code__ = (lambda f: f + 1.0).__code__
     assert of_class(module.Bowls) != before
 
@@ -261,9 +273,10 @@ STUBS = {
     "torch.py": "class Tensor: pass\ndef stack(x): return x\ndef full_like(x): return x\n",
     "numpy.py": "class ndarray: pass\n",
     "mobench/__init__.py": "",
-    "mobench/core.py": "from dataclasses import dataclass\nInfo = tuple\n@dataclass(frozen=True, kw_only=True)\n"
+    "mobench/core.py": "from dataclasses import dataclass\nInfo = tuple\n@dataclass(frozen=True, "
+    "kw_only=True)\n"
     "class Problem: version = 1\n@dataclass(frozen=True, kw_only=True)\nclass Weighting: version = 1\n",
-}  # fmt: skip
+}
 
 
 def test_every_python_has_the_same_hash(tmp_path: Path) -> None:
@@ -303,7 +316,9 @@ def plugged(mobench: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
     def run(*arguments: str, edits: tuple[tuple[str, str], ...] = (), root: Path | None = None) -> Any:
         write(tmp_path / "mine", *edits)
         forget()
-        return mobench(f"hydra.searchpath=[file://{tmp_path / 'mine' / 'conf'}]", *QUICK, *arguments, root=root)
+        return mobench(
+            f"hydra.searchpath=[file://{tmp_path / 'mine' / 'conf'}]", *QUICK, *arguments, root=root
+        )
 
     yield run
     forget()
@@ -337,7 +352,9 @@ HALF_WAY = ("++algorithm.fails_at=6", "checkpoint.seconds=0")
 
 @pytest.mark.parametrize("edit", ["a method", "measures"])
 def test_a_trajectory_is_not_continued_by_other_code(plugged: Any, tmp_path: Path, edit: str) -> None:
-    """Stopped in the middle with a checkpoint, then edited: the job starts anew, and its rows are those of the new code alone."""
+    """Stopped in the middle with a checkpoint, then edited: the job starts anew,
+    and its rows are those of the new code alone.
+    """
     stopped = plugged(*HALF_WAY, edits=(STOP,))
     assert stopped.code == 1
     old = stopped.job.key
@@ -366,8 +383,11 @@ def test_code_that_cannot_be_known_runs_anew(plugged: Any, mode: tuple[str, ...]
 
 
 def test_code_that_cannot_be_known_does_not_continue(plugged: Any) -> None:
-    """Stopped with a checkpoint: the next command does not know whether it is of its own code, and begins at the start."""
-    where, long = "half(double(triple(f)))", ("checkpoint.seconds=0", "steps=200", "record.every=1")
+    """Stopped with a checkpoint: the next command does not know whether it is of its own code,
+    and begins at the start.
+    """
+    where = "half(double(triple(f)))"
+    long = ("checkpoint.seconds=0", "steps=200", "record.every=1")
     stopped = plugged(*long, edits=((where, "eval('half if len(SEEN) < 120 else None')(f)"),))
     assert stopped.code == 1
     assert (stopped.job.path / "checkpoint.pt").exists()
@@ -379,7 +399,10 @@ def test_code_that_cannot_be_known_does_not_continue(plugged: Any) -> None:
 
 
 def test_columns_that_come_and_go_are_named(plugged: Any) -> None:
-    edit = ('return {"size": late(x.norm(dim=1))}', 'return {"size": late(x.norm(dim=1))} if len(SEEN) < 40 else {}')
+    edit = (
+        'return {"size": late(x.norm(dim=1))}',
+        'return {"size": late(x.norm(dim=1))} if len(SEEN) < 40 else {}',
+    )
     result = plugged("record.every=1", "steps=40", edits=(edit,))
     result.refused("other columns than step 0", "last/size", "same names in every step", code=1)
 

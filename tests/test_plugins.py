@@ -57,7 +57,9 @@ def test_commands(place: Path) -> None:
     assert rows["f_1"].is_monotonic_decreasing  # more weight, less loss
 
 
-def test_sweep_and_program(place: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mobench: Any) -> None:
+def test_sweep_and_program(
+    place: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mobench: Any
+) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path, str(place / "mine" / "code")])
     monkeypatch.chdir(place)
     (commands,) = blocks("bash")
@@ -77,13 +79,16 @@ def test_sweep_and_program(place: Path, monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert (rows["status"] == "done").all()
     with pytest.raises(ConfigError, match="Did you mean 'ellipsoids'"):
         scope["mobench"].run(scope["folder"], problem="elipsoids")
-    with pytest.raises(ConfigError, match="problem='ellipsoids' is unknown"):  # the folder was for the other calls only
+    # the folder was for the other calls only
+    with pytest.raises(ConfigError, match="problem='ellipsoids' is unknown"):
         scope["mobench"].run(problem="ellipsoids")
     sys.modules.pop(MODULE, None)
 
 
 def test_the_methods_equation(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One step of the page's method from x = 0 by hand: both gradients are equally long there, so w is the preference."""
+    """One step of the page's method from x = 0 by hand: both gradients are equally long there,
+    so w is the preference.
+    """
     monkeypatch.setattr(sys, "path", [*sys.path, str(place / "mine" / "code")])
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(place / "equation"))
     from mobench import load, run
@@ -100,5 +105,7 @@ def test_the_methods_equation(place: Path, monkeypatch: pytest.MonkeyPatch) -> N
         },
     )
     a = 10.0 ** np.linspace(0, 1, 5)
-    np.testing.assert_allclose(load(rows).solutions["last"][0], 0.02 * 2 * (0.3 * a - 0.7 * a[::-1]), rtol=1e-12)
+    np.testing.assert_allclose(
+        load(rows).solutions["last"][0], 0.02 * 2 * (0.3 * a - 0.7 * a[::-1]), rtol=1e-12
+    )
     sys.modules.pop(MODULE, None)

@@ -1,5 +1,6 @@
-"""Decision spaces, NSGA-II and PSL: maps against finite differences, selection against its definition, pymoo's own run, resuming to
-the bit, seeds that do not notice each other, and what is refused."""
+"""Decision spaces, NSGA-II and PSL: maps against finite differences, selection against its definition,
+pymoo's own run, resuming to the bit, seeds that do not notice each other, and what is refused.
+"""
 
 from __future__ import annotations
 
@@ -145,9 +146,11 @@ def test_points_of_a_space_agree_with_finite_differences(space: str) -> None:
     oracle = spaces_of(runs, space)
     a = oracle.initial(runs)
     state = oracle.init(a)
-    k, rng = oracle.spec.P, generator(0, test="spaces")
+    k = oracle.spec.P
+    rng = generator(0, test="spaces")
     assert a.shape == (6, k)
-    v, K = torch.from_numpy(rng.standard_normal((6, k))), oracle.spec.M + oracle.spec.N
+    v = torch.from_numpy(rng.standard_normal((6, k)))
+    K = oracle.spec.M + oracle.spec.N
 
     def values(b: Tensor) -> Tensor:
         return oracle.at(b, state, 0).values()
@@ -159,7 +162,9 @@ def test_points_of_a_space_agree_with_finite_differences(space: str) -> None:
     torch.testing.assert_close(point.jacobian(), rows, rtol=1e-7, atol=1e-7)
     for n in {oracle.spec.M, K}:
         w = torch.from_numpy(rng.standard_normal((6, n)))
-        torch.testing.assert_close(point.vjp(w), (w.unsqueeze(1) @ rows[:, :n]).squeeze(1), rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(
+            point.vjp(w), (w.unsqueeze(1) @ rows[:, :n]).squeeze(1), rtol=1e-6, atol=1e-6
+        )
         if "hvp" in oracle.spec.provides:
             expected = central(lambda b, w=w: oracle.at(b, state, 0).vjp(w), a, v)
             torch.testing.assert_close(point.hvp(w, v), expected, rtol=1e-6, atol=1e-6)
@@ -195,7 +200,9 @@ def test_a_subspace_is_one_for_all_runs_of_a_seed_and_scaled() -> None:
 
 @pytest.mark.parametrize("space", [Subspace, Boxed])
 def test_the_first_member_is_where_every_method_starts(space: Any) -> None:
-    """f at a = 0 is f(theta_0), bit for bit; others are uniform in the box, and of their own seed and place alone."""
+    """f at a = 0 is f(theta_0), bit for bit; others are uniform in the box,
+    and of their own seed and place alone.
+    """
     runs = members(50, 0, 1)
     options = {"k": 4} if space is Subspace else {"bound": 3.0}
     oracle = space(Exact(TASKS, runs), TASKS, runs, **options)
@@ -223,7 +230,8 @@ def test_warm_up_is_equal_weight_descent_on_the_samples_of_the_oracle() -> None:
         oracle = Subspace(make(TASKS, runs), TASKS, runs, **options)
         zero = torch.zeros(6, 4, dtype=FLOAT)
         state = oracle.init(zero)
-        by_hand, x = make(TASKS, runs), TASKS.initial(runs)
+        by_hand = make(TASKS, runs)
+        x = TASKS.initial(runs)
         for t in range(25):
             x = x - 0.02 * by_hand.at(x, {}, t).vjp(torch.full((6, 2), 0.5, dtype=FLOAT))
         torch.testing.assert_close(state["reference"], x, rtol=0, atol=1e-12)
@@ -237,7 +245,9 @@ def test_warm_up_is_equal_weight_descent_on_the_samples_of_the_oracle() -> None:
     assert "warm_seconds" not in Subspace(Exact(TASKS, runs), TASKS, runs, k=4).columns(zero, zero)
     larger = Subspace(Epochs(TASKS, runs, batch_size=8), TASKS, runs, warm_batch=30, **options)
     whole = Subspace(Exact(TASKS, runs), TASKS, runs, **options)
-    torch.testing.assert_close(larger.init(zero)["reference"], whole.init(zero)["reference"], rtol=0, atol=1e-10)
+    torch.testing.assert_close(
+        larger.init(zero)["reference"], whole.init(zero)["reference"], rtol=0, atol=1e-10
+    )
 
 
 def test_a_warm_start_comes_from_the_state_where_there_is_one() -> None:
@@ -263,14 +273,19 @@ def test_methods_with_gradients_run_in_a_subspace() -> None:
     oracle = Subspace(Exact(TASKS, runs), TASKS, runs, k=4, start="reference")
     for method in (LS(step_size=0.05), MGDA(step_size=0.05)):
         state, xs, _ = path(oracle, method, runs, 30)
-        first, last = oracle.exact(xs[0]), oracle.exact(state["theta"])
+        first = oracle.exact(xs[0])
+        last = oracle.exact(state["theta"])
         assert torch.equal(first, first[:1].expand(3, -1))
         assert (last.sum(1) < first.sum(1)).all()
         inside = oracle.variables(state["theta"]) - oracle.reference(xs[0])
         basis = oracle.bases(xs[0])[0]
-        torch.testing.assert_close(inside, torch.linalg.lstsq(basis.T, inside.T).solution.T @ basis, atol=1e-9, rtol=0)
+        torch.testing.assert_close(
+            inside, torch.linalg.lstsq(basis.T, inside.T).solution.T @ basis, atol=1e-9, rtol=0
+        )
     # an oracle with a state of its own lies below
-    average = Subspace(EMA(TASKS, runs, Minibatch(TASKS, runs, batch_size=8)), TASKS, runs, k=4, start="reference")
+    average = Subspace(
+        EMA(TASKS, runs, Minibatch(TASKS, runs, batch_size=8)), TASKS, runs, k=4, start="reference"
+    )
     state, _, _ = path(average, MGDA(step_size=0.05), runs, 5)
     assert state["oracle"]["inner"]["rows"].abs().sum() > 0
 
@@ -286,14 +301,16 @@ def test_blocks_of_variables_need_the_variables_themselves() -> None:
 
 
 def test_heads_are_changed_and_features_are_not() -> None:
-    problem, runs = Binary(), members(2, M=3)
+    problem = Binary()
+    runs = members(2, M=3)
     oracle = HeadBias(Exact(problem, runs), problem, runs, bound=1.5)
     assert oracle.spec.P == 6
     assert Box(-1.5, 1.5) == oracle.spec.X
     theta = problem.initial(runs)[:1]
     a = torch.tensor([[0.1, 0.2, 0.3, 0.0, math.log(2.0), math.log(3.0)]], dtype=FLOAT)
     new = oracle.variables(a.expand(2, -1))[:1] - theta
-    assert torch.equal(new[:, :20], torch.zeros(1, 20, dtype=FLOAT))  # features, and the head whose scale is 1
+    # features, and the head whose scale is 1
+    assert torch.equal(new[:, :20], torch.zeros(1, 20, dtype=FLOAT))
     torch.testing.assert_close(new[:, 20:24], theta[:, 20:24], rtol=1e-12, atol=0)
     torch.testing.assert_close(new[:, 24:28], 2 * theta[:, 24:28], rtol=1e-12, atol=0)
     torch.testing.assert_close(new[:, 28:], a[:, :3], rtol=1e-12, atol=1e-14)
@@ -311,7 +328,8 @@ def test_hybrid_trains_a_network_in_each_slot() -> None:
     assert oracle.epoch_steps == 4  # 8, 8, 8 and 6 samples
     assert oracle.spec.P == 2
     state, xs, fs = path(oracle, NSGAII(), runs, 3)
-    x, inner = TASKS.initial(runs), Epochs(TASKS, runs, batch_size=8)
+    x = TASKS.initial(runs)
+    inner = Epochs(TASKS, runs, batch_size=8)
     for t in range(3):
         w = xs[t].clamp_min(1e-3)
         for e in range(4):
@@ -360,27 +378,65 @@ class Far(LeastSquares):
 @pytest.mark.parametrize(
     ("make", "error", "words"),
     [
-        (lambda r: Boxed(Exact(ZDT, r), ZDT, r), CompatibilityError, "lie in a Box already. Choose space=none"),
+        (
+            lambda r: Boxed(Exact(ZDT, r), ZDT, r),
+            CompatibilityError,
+            "lie in a Box already. Choose space=none",
+        ),
         (lambda r: Subspace(Exact(ZDT, r), ZDT, r, k=2), CompatibilityError, "ZDT1 lie in a Box already"),
         (lambda r: Boxed(Exact(TASKS, r), TASKS, r, bound=0.0), ConfigError, "space.bound=0.0 must be > 0"),
         (lambda r: Boxed(Exact(TASKS, r), TASKS, r, bound=math.inf), ConfigError, "finite"),
-        (lambda r: Boxed(Exact(Far(n=2), r), Far(n=2), r).initial(r), ConfigError, "large as 0.7.*Raise space.bound"),
+        (
+            lambda r: Boxed(Exact(Far(n=2), r), Far(n=2), r).initial(r),
+            ConfigError,
+            "large as 0.7.*Raise space.bound",
+        ),
         (lambda r: Subspace(Exact(TASKS, r), TASKS, r, k=9), ConfigError, "space.k=9 must lie in 1..8"),
         (lambda r: Subspace(Exact(TASKS, r), TASKS, r, k=0), ConfigError, "space.k=0"),
-        (lambda r: Subspace(Exact(TASKS, r), TASKS, r, k=2, scale=0), ConfigError, "space.scale=0 must be > 0"),
-        (lambda r: Subspace(Exact(TASKS, r), TASKS, r, k=2, warm_steps=-1), ConfigError, "warm_steps=-1 must be >= 0"),
+        (
+            lambda r: Subspace(Exact(TASKS, r), TASKS, r, k=2, scale=0),
+            ConfigError,
+            "space.scale=0 must be > 0",
+        ),
+        (
+            lambda r: Subspace(Exact(TASKS, r), TASKS, r, k=2, warm_steps=-1),
+            ConfigError,
+            "warm_steps=-1 must be >= 0",
+        ),
         (lambda r: Subspace(Exact(TASKS, r), TASKS, r, k=2, start="zero"), ConfigError, "space.start='zero'"),
         (
-            lambda r: Subspace(Exact(TASKS, r), TASKS, r, k=2, warm_steps=40, warm_step=1e6).init(torch.zeros(2, 2)),
+            lambda r: Subspace(Exact(TASKS, r), TASKS, r, k=2, warm_steps=40, warm_step=1e6).init(
+                torch.zeros(2, 2)
+            ),
             ConfigError,
             "warm-up diverged within 40 steps. Lower space.warm_step",
         ),
-        (lambda r: HeadBias(Exact(TASKS, r), TASKS, r), CompatibilityError, "LeastSquares has none.*space=subspace"),
-        (lambda r: TASKS.with_heads(torch.zeros(1, 8), torch.zeros(1, 4)), CompatibilityError, "no task heads"),
+        (
+            lambda r: HeadBias(Exact(TASKS, r), TASKS, r),
+            CompatibilityError,
+            "LeastSquares has none.*space=subspace",
+        ),
+        (
+            lambda r: TASKS.with_heads(torch.zeros(1, 8), torch.zeros(1, 4)),
+            CompatibilityError,
+            "no task heads",
+        ),
         (lambda r: Hybrid(Exact(TASKS, r), TASKS, r), ConfigError, "Exact has none. Give space.epoch_steps"),
-        (lambda r: Hybrid(Exact(TASKS, r), TASKS, r, epoch_steps=0), ConfigError, "epoch_steps=0 must be >= 1"),
-        (lambda r: Hybrid(Exact(TASKS, r), TASKS, r, epoch_steps=1, step=-1.0), ConfigError, "space.step=-1.0"),
-        (lambda r: Hybrid(Exact(TASKS, r), TASKS, r, epoch_steps=1, start="x"), ConfigError, "space.start='x'"),
+        (
+            lambda r: Hybrid(Exact(TASKS, r), TASKS, r, epoch_steps=0),
+            ConfigError,
+            "epoch_steps=0 must be >= 1",
+        ),
+        (
+            lambda r: Hybrid(Exact(TASKS, r), TASKS, r, epoch_steps=1, step=-1.0),
+            ConfigError,
+            "space.step=-1.0",
+        ),
+        (
+            lambda r: Hybrid(Exact(TASKS, r), TASKS, r, epoch_steps=1, start="x"),
+            ConfigError,
+            "space.start='x'",
+        ),
     ],
 )
 def test_spaces_refuse_in_words(make: Any, error: type[Exception], words: str) -> None:
@@ -410,7 +466,8 @@ def test_spaces_do_not_know_clients(tmp_path: Path) -> None:
 
 def fronts(F: np.ndarray) -> list[list[int]]:
     """Non-dominated fronts by their definition."""
-    left, out = set(range(len(F))), []
+    left = set(range(len(F)))
+    out = []
     while left:
         front = [i for i in left if not any((F[j] <= F[i]).all() and (F[j] < F[i]).any() for j in left)]
         out.append(sorted(front))
@@ -433,7 +490,8 @@ def crowding(F: np.ndarray) -> np.ndarray:
 def test_survivors_are_the_best_by_rank_and_then_by_crowding(M: int) -> None:
     rng = generator(1, test="survivors", M=M)
     for n in (5, 12, 20):
-        F, x = rng.uniform(size=(24, M)), rng.uniform(size=(24, 3))
+        F = rng.uniform(size=(24, M))
+        x = rng.uniform(size=(24, 3))
         operators = Operators(NSGAII(), 3, M, Box(0.0, 1.0), generator(0, use="test"))
         chosen = operators.survivors(x, F, n)
         assert len(set(chosen)) == n
@@ -455,7 +513,9 @@ def test_survivors_are_the_best_by_rank_and_then_by_crowding(M: int) -> None:
 
 
 def test_parents_of_a_step_are_the_best_of_parents_and_candidates() -> None:
-    """Elitism, over a whole run: the non-dominated of all that was evaluated survive as far as there is room."""
+    """Elitism, over a whole run: the non-dominated of all that was evaluated survive as far as there is
+    room.
+    """
     runs = members(12, 0, 3)
     oracle = Exact(ZDT, runs)
     _, xs, fs = path(oracle, NSGAII(), runs, 8)
@@ -488,15 +548,20 @@ def test_mating_stays_in_the_box_and_gives_nothing_twice(mode: str) -> None:
 
 
 def test_mutation_modes() -> None:
-    """Without crossover: shares of individuals and of variables that change, before duplicates are thrown away."""
-    rng, P = generator(3, test="mutation"), 20
+    """Without crossover: shares of individuals and of variables that change,
+    before duplicates are thrown away.
+    """
+    rng = generator(3, test="mutation")
+    P = 20
     x = rng.uniform(size=(40, P))
     for mode, each in (("individual", 1 / P), ("gene", 0.1)):
         method = NSGAII(mutation_mode=mode, crossover_prob=0.0)
         operators = Operators(method, P, 2, Box(0.0, 1.0), generator(0, use="m"))
         operators.survivors(x, rng.uniform(size=(40, 2)), 40)
         mating = operators.mating
-        born = mating._do(operators.problem, operators.parents, 4000, algorithm=operators.contest, random_state=rng)
+        born = mating._do(
+            operators.problem, operators.parents, 4000, algorithm=operators.contest, random_state=rng
+        )
         changed = (born.get("X")[:, None] != x).sum(-1).min(1)
         assert (changed > 0).mean() == pytest.approx(
             (0.1 if mode == "individual" else 1.0) * (1 - (1 - each) ** P), rel=0.15
@@ -505,7 +570,9 @@ def test_mutation_modes() -> None:
 
 
 def test_members_that_start_from_one_point_spread_out() -> None:
-    """A problem without per_preference gives all members of a seed one start: the next generation is uniform."""
+    """A problem without per_preference gives all members of a seed one start:
+    the next generation is uniform.
+    """
     problem = ZDT1(n=4)
     runs = members(20, 0, 1)
     oracle = Exact(problem, runs)
@@ -553,14 +620,18 @@ def test_members_that_diverge_are_never_parents(algorithm: Population) -> None:
 
 
 def test_zdt1_is_solved_as_by_pymoo_itself() -> None:
-    """Equal evaluations, the same operators; hypervolume of the last population, mean over three seeds, to 2 %."""
+    """Equal evaluations, the same operators; hypervolume of the last population, mean over three seeds,
+    to 2 %.
+    """
     from pymoo.algorithms.moo.nsga2 import NSGA2
     from pymoo.operators.crossover.sbx import SBX
     from pymoo.operators.mutation.pm import PM
     from pymoo.optimize import minimize
     from pymoo.problems import get_problem
 
-    n, steps, ref = 40, 60, (11.0, 11.0)
+    n = 40
+    steps = 60
+    ref = (11.0, 11.0)
     problem = ZDT1(n=30, start=ZDT.start)
     runs = members(n, 0, 1, 2)
     state, xs, _ = path(Exact(problem, runs), NSGAII(), runs, steps)
@@ -587,7 +658,8 @@ def test_greedy_hypervolume_by_brute_force(M: int) -> None:
     rng = generator(5, test="greedy", M=M)
     ref = np.full(M, 1.0)
     for n in (0, 1, 12):
-        S, C = rng.uniform(0.2, 1.2, (n, M)), rng.uniform(0.0, 1.1, (30, M))
+        S = rng.uniform(0.2, 1.2, (n, M))
+        C = rng.uniform(0.0, 1.1, (30, M))
         chosen = greedy(S, C, 4, ref, generator(0, use="volume"))
         assert len(set(chosen)) == 4
         for i in range(4):
@@ -627,7 +699,8 @@ def test_surrogates_are_botorchs_posterior() -> None:
         return torch.stack([torch.sin(3 * v[:, 0]) + v[:, 1], (v - 0.3).square().sum(1)], 1)
 
     Y = truth(U)
-    centre, scale = Y.mean(0), Y.std(0)
+    centre = Y.mean(0)
+    scale = Y.std(0)
     surrogate = fit(U, (Y - centre) / scale, 3)
     assert not surrogate.failed
     mean, std = surrogate(u)
@@ -646,7 +719,10 @@ def test_surrogates_are_botorchs_posterior() -> None:
     for k in range(2):
         slope = torch.autograd.grad(surrogate(leaf)[k].sum(), leaf)[0]
         torch.testing.assert_close(
-            (slope * v).sum(1), central(lambda x, k=k: surrogate(x)[k].sum(1), u, v, 1e-5), rtol=1e-4, atol=1e-5
+            (slope * v).sum(1),
+            central(lambda x, k=k: surrogate(x)[k].sum(1), u, v, 1e-5),
+            rtol=1e-4,
+            atol=1e-5,
         )
     torch.testing.assert_close(PSL(lcb=0.3).bound(surrogate, u), mean - 0.3 * std)
     # at an observed point a gradient exists
@@ -680,7 +756,8 @@ def test_psl_evaluates_the_start_then_a_hypercube_and_ends_with_its_archive() ->
         mine = runs.seeds == seed
         cube = torch.cat([xs[1][mine], xs[2][mine]]).numpy()
         assert (np.sort((cube * 6).astype(int), axis=0) == np.arange(6)[:, None]).all()
-        archive, F = torch.cat([x[mine] for x in xs[:5]]), torch.cat([f[mine] for f in fs])
+        archive = torch.cat([x[mine] for x in xs[:5]])
+        F = torch.cat([f[mine] for f in fs])
         final = state["theta"][mine]
         at = [int((archive - x).abs().amax(1).argmin()) for x in final]
         torch.testing.assert_close(archive[at], final, rtol=0, atol=1e-15)
@@ -704,7 +781,9 @@ def test_psl_finds_more_than_random_points() -> None:
     def volume(algorithm: PSL) -> float:
         fs = path(Exact(problem, runs), algorithm, runs, 5)[2]
         F = torch.stack(fs).numpy()
-        return float(np.mean([hypervolume(F[:, runs.seeds.numpy() == s].reshape(-1, 2), ref) for s in range(2)]))
+        return float(
+            np.mean([hypervolume(F[:, runs.seeds.numpy() == s].reshape(-1, 2), ref) for s in range(2)])
+        )
 
     learned = volume(PSL(n_init=12, lr=1e-3, updates=100, candidates=200))
     assert learned > 1.03 * volume(PSL(n_init=20, updates=1))
@@ -719,7 +798,9 @@ def test_the_models_rate_decides_how_far_it_comes() -> None:
     surrogate = fit(U, Y, 0)
     spans = {}
     for lr in (1e-5, 1e-3):
-        u = PSL(lr=lr, updates=200, candidates=200).batch_of(surrogate, Y.numpy(), 8, generator(0, use="spans"))
+        u = PSL(lr=lr, updates=200, candidates=200).batch_of(
+            surrogate, Y.numpy(), 8, generator(0, use="spans")
+        )
         assert u.shape == (8, 6)
         assert ((u >= 0) & (u <= 1)).all()
         spans[lr] = float(np.ptp(u, axis=0).max())
@@ -728,7 +809,14 @@ def test_the_models_rate_decides_how_far_it_comes() -> None:
 
 def test_pareto_set_model_begins_as_a_linear_layer_does() -> None:
     model = ParetoSet(2, 7, generator(0, use="model"))
-    assert [tuple(p.shape) for p in model.parameters] == [(2, 256), (256,), (256, 256), (256,), (256, 7), (7,)]
+    assert [tuple(p.shape) for p in model.parameters] == [
+        (2, 256),
+        (256,),
+        (256, 256),
+        (256,),
+        (256, 7),
+        (7,),
+    ]
     for p, n in zip(model.parameters, (2, 2, 256, 256, 256, 256), strict=True):
         assert float(p.detach().abs().max()) <= n**-0.5
         assert float(p.detach().abs().max()) > 0.8 * n**-0.5 or p.numel() < 10
@@ -751,7 +839,9 @@ def test_psl_takes_eight_objectives() -> None:
 JOBS = [(NSGAII(), None), (NSGAII(), "subspace"), (NSGAII(), "hybrid"), (PSL(**TINY), "subspace")]
 
 
-@pytest.mark.parametrize(("algorithm", "space"), JOBS, ids=["nsga2", "nsga2-subspace", "nsga2-hybrid", "psl-subspace"])
+@pytest.mark.parametrize(
+    ("algorithm", "space"), JOBS, ids=["nsga2", "nsga2-subspace", "nsga2-hybrid", "psl-subspace"]
+)
 def test_seeds_do_not_notice_each_other(algorithm: Population, space: str | None) -> None:
     def oracle(runs: Runs) -> Oracle:
         if space is None:
@@ -770,7 +860,9 @@ def test_seeds_do_not_notice_each_other(algorithm: Population, space: str | None
     assert not torch.allclose(whole["theta"][both.seeds == 0], whole["theta"][both.seeds == 1])
 
 
-@pytest.mark.parametrize(("algorithm", "space"), JOBS, ids=["nsga2", "nsga2-subspace", "nsga2-hybrid", "psl-subspace"])
+@pytest.mark.parametrize(
+    ("algorithm", "space"), JOBS, ids=["nsga2", "nsga2-subspace", "nsga2-hybrid", "psl-subspace"]
+)
 def test_a_checkpoint_continues_to_the_bit(algorithm: Population, space: str | None, tmp_path: Path) -> None:
     runs = members(3, 0, 1)
 
@@ -856,7 +948,9 @@ def test_psl_refuses_many_variables() -> None:
     problem = VLMOP2(n=1000)
     spec = Boxed(Exact(problem, runs), problem, runs, bound=9.0).spec
     found = refusal(spec, PSL())
-    assert re.search(r"max_variables=100 variables by Gaussian processes, here are 1000; choose space=subspace", found)
+    assert re.search(
+        r"max_variables=100 variables by Gaussian processes, here are 1000; choose space=subspace", found
+    )
     assert not reasons(spec, PSL(max_variables=1000))
     assert not reasons(spec, NSGAII())
 
@@ -917,7 +1011,9 @@ def test_a_missing_extra_is_one_clear_message(mobench: Run, monkeypatch: pytest.
 
 
 def test_multi_mnist_in_a_subspace(mobench: Run) -> None:
-    """Through the command line: rows of a population of networks, those of the first member shared with a gradient method."""
+    """Through the command line: rows of a population of networks,
+    those of the first member shared with a gradient method.
+    """
     images = ("problem=multi_mnist", "problem.model=small", "problem.train_size=40", "problem.test_size=10")
     common = (
         *images,
@@ -926,7 +1022,8 @@ def test_multi_mnist_in_a_subspace(mobench: Run) -> None:
         "oracle.batch_size=40",
         "logger=local",
     )
-    space, capped = ("space=subspace", "space.k=5"), ("constraint=loss_cap", "constraint.value=2.3")
+    space = ("space=subspace", "space.k=5")
+    capped = ("constraint=loss_cap", "constraint.value=2.3")
     result = mobench(*common, *space, *capped, "algorithm=nsga2", "preferences=4", "steps=3")
     assert result.code == 0, result.err
     rows = result.rows
@@ -939,9 +1036,17 @@ def test_multi_mnist_in_a_subspace(mobench: Run) -> None:
     f = images_of.values(images_of.initial(runs)[:1])[0]
     assert [first["f_1"], first["f_2"]] == pytest.approx(f.tolist(), rel=1e-9)
     warm = mobench(
-        *common, *space, "space.warm_steps=2", "algorithm=ls", "preferences=2", "steps=2", "algorithm.step_size=0.01"
+        *common,
+        *space,
+        "space.warm_steps=2",
+        "algorithm=ls",
+        "preferences=2",
+        "steps=2",
+        "algorithm.step_size=0.01",
     )
-    mobench("problem=multi_mnist", "oracle=epochs", "algorithm=nsga2", "preferences=4").refused("space=subspace")
+    mobench("problem=multi_mnist", "oracle=epochs", "algorithm=nsga2", "preferences=4").refused(
+        "space=subspace"
+    )
     assert warm.code == 0, warm.err
     frames = [folder.final() for folder in warm.folders if "ls" in folder.key]
     assert (frames[0]["warm_seconds"] > 0).all()
@@ -952,8 +1057,15 @@ KILLED = {
     "nsga2": ("algorithm=nsga2", "problem=zdt1", "problem.n=4", "steps=30"),
     "nsga2-full": ("algorithm=nsga2", "problem=vlmop2", "space=full", "space.bound=2.0", "steps=20"),
     "psl": ("algorithm=psl", "problem=vlmop2", "space=subspace", "space.k=3", *LITTLE, "steps=5"),
-    "hybrid": ("algorithm=nsga2", "problem=least_squares", "oracle=epochs", "space=hybrid", "space.step=0.01", "steps=20"),
-}  # fmt: skip
+    "hybrid": (
+        "algorithm=nsga2",
+        "problem=least_squares",
+        "oracle=epochs",
+        "space=hybrid",
+        "space.step=0.01",
+        "steps=20",
+    ),
+}
 
 
 @pytest.mark.parametrize("case", KILLED)
@@ -979,10 +1091,13 @@ def test_killed_and_resumed_bit_for_bit(case: str, tmp_path: Path, monkeypatch: 
 def test_moocore_agrees_with_the_staircase() -> None:
     """The closed form of the plane against another implementation, with points outside of the reference."""
     rng = generator(8, test="plane")
-    S, C, ref = rng.uniform(-1, 2, (9, 2)), rng.uniform(-1, 2, (20, 2)), np.array([1.0, 1.0])
+    S = rng.uniform(-1, 2, (9, 2))
+    C = rng.uniform(-1, 2, (20, 2))
+    ref = np.array([1.0, 1.0])
     inside = S[(ref > S).all(1)]
     base = moocore.hypervolume(inside, ref=ref)
     gains = [
-        moocore.hypervolume(np.concatenate([inside, c[None]]), ref=ref) - base if (c < ref).all() else 0.0 for c in C
+        moocore.hypervolume(np.concatenate([inside, c[None]]), ref=ref) - base if (c < ref).all() else 0.0
+        for c in C
     ]
     np.testing.assert_allclose(improvements_plane(S, C, ref), gains, rtol=0, atol=1e-12)

@@ -1,4 +1,6 @@
-"""Problems: rows against autodiff and differences, values against the literature's definitions, fronts, starts."""
+"""Problems: rows against autodiff and differences, values against the literature's definitions, fronts,
+starts.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -57,7 +59,9 @@ def autodiff(fn: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> tor
 
 
 def dominated(F: torch.Tensor, by: torch.Tensor, margin: float = 0.0) -> torch.Tensor:
-    """Which rows of F have a row of `by` that is smaller by more than `margin` in some objective, larger in none."""
+    """Which rows of F have a row of `by` that is smaller by more than `margin` in some objective,
+    larger in none.
+    """
     out = []
     for part in F.split(500):
         diff = part.unsqueeze(1) - by.unsqueeze(0)
@@ -65,7 +69,7 @@ def dominated(F: torch.Tensor, by: torch.Tensor, margin: float = 0.0) -> torch.T
     return torch.cat(out)
 
 
-# --- rows and values -------------------------------------------------------------------------------------------------
+# --- rows and values ----------------------------------------------------------------------------------------
 
 
 def test_closed_form_equals_autodiff(problem: Problem) -> None:
@@ -78,7 +82,8 @@ def test_closed_form_equals_autodiff(problem: Problem) -> None:
 
 
 def test_rows_equal_central_differences(problem: Problem) -> None:
-    x, h = 0.1 + 0.8 * some(problem, 3), 1e-6
+    x = 0.1 + 0.8 * some(problem, 3)
+    h = 1e-6
     J = problem.linearize(x)[1]()  # type: ignore[index]  # closed forms everywhere here
     for i in range(problem.dim):
         e = torch.zeros_like(x)
@@ -107,7 +112,9 @@ def test_hessian_vector_product_exists_and_is_the_slope_of_pull(problem: Problem
     x = 0.1 + 0.8 * some(problem, 2)
     runs = runs_of(problem.n_objectives, 1, (0, 1))
     oracle = Exact(problem, runs)
-    w, v, h = runs.weights, torch.randn(x.shape, dtype=x.dtype, generator=torch.Generator().manual_seed(3)), 1e-6
+    w = runs.weights
+    v = torch.randn(x.shape, dtype=x.dtype, generator=torch.Generator().manual_seed(3))
+    h = 1e-6
     plus, minus = (oracle.at(x + s * h * v, {}, 0).vjp(w) for s in (1, -1))
     torch.testing.assert_close(oracle.at(x, {}, 0).hvp(w, v), (plus - minus) / (2 * h), rtol=1e-5, atol=1e-5)
 
@@ -119,7 +126,7 @@ def test_constants_made_in_inference_mode_serve_autodiff_later() -> None:
     assert autodiff(problem.values, some(problem)).isfinite().all()
 
 
-# --- values of the literature's definitions, in NumPy ----------------------------------------------------------------
+# --- values of the literature's definitions, in NumPy -------------------------------------------------------
 
 
 def zdt_by_hand(which: int, x: np.ndarray) -> list[float]:
@@ -172,8 +179,10 @@ def test_values_of_the_definition(problem: Problem, by_hand: Callable[[np.ndarra
 
 def test_least_squares_is_the_sum_over_its_data() -> None:
     p = LeastSquares(tasks=3, n=4, samples=20)
-    d, x = p.data(), some(LeastSquares(n=4)).numpy()
-    A, b = d.A.numpy(), d.b.numpy()
+    d = p.data()
+    x = some(LeastSquares(n=4)).numpy()
+    A = d.A.numpy()
+    b = d.b.numpy()
     expected = [[sum((A[i, m] @ row - b[i, m]) ** 2 for i in range(20)) / 40 for m in range(3)] for row in x]
     torch.testing.assert_close(p.values(torch.from_numpy(x)), torch.tensor(expected, dtype=torch.float64))
     for m in range(3):
@@ -181,7 +190,7 @@ def test_least_squares_is_the_sum_over_its_data() -> None:
         torch.testing.assert_close(p.hessian[m], H)
 
 
-# --- the square root at x_1 = 0 --------------------------------------------------------------------------------------
+# --- the square root at x_1 = 0 -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("problem", [ZDT1(), ZDT3()], ids=["zdt1", "zdt3"])
@@ -202,7 +211,7 @@ def test_floor_bounds_the_slope_and_leaves_the_values(problem: ZDT1 | ZDT3) -> N
     assert abs(J[3, 1, 0] - truth) < 1e-3  # above the floor nothing is changed (ZDT3 adds 4e-3 of its wave)
 
 
-# --- fronts ----------------------------------------------------------------------------------------------------------
+# --- fronts -------------------------------------------------------------------------------------------------
 
 
 def test_front_points_do_not_dominate_each_other(problem: Problem) -> None:
@@ -295,13 +304,14 @@ def test_least_squares_front_minimises_weighted_sums() -> None:
 
 
 def test_the_first_tasks_do_not_depend_on_the_number_of_tasks() -> None:
-    two, three = LeastSquares(tasks=2).data(), LeastSquares(tasks=3).data()
+    two = LeastSquares(tasks=2).data()
+    three = LeastSquares(tasks=3).data()
     assert torch.equal(two.A, three.A[:, :2])
     assert not torch.equal(two.A, LeastSquares(data_seed=1).data().A)
     assert LeastSquares().data(torch.float32).A is LeastSquares().data(torch.float32).A
 
 
-# --- Tchebycheff targets of VLMOP2 -----------------------------------------------------------------------------------
+# --- Tchebycheff targets of VLMOP2 --------------------------------------------------------------------------
 
 
 def test_tchebycheff_targets_of_the_omd_specification() -> None:
@@ -327,12 +337,13 @@ def test_tchebycheff_target_is_on_the_ray_and_on_the_front(scale: tuple[float, f
 
 
 def test_front_point_is_the_value_on_the_diagonal() -> None:
-    p, u = VLMOP2(n=7), torch.linspace(-1, 1, 9, dtype=torch.float64)
+    p = VLMOP2(n=7)
+    u = torch.linspace(-1, 1, 9, dtype=torch.float64)
     x = (u / 7**0.5).unsqueeze(1).expand(9, 7)
     torch.testing.assert_close(p.front_point(u), p.values(x), rtol=0, atol=1e-15)
 
 
-# --- starts ----------------------------------------------------------------------------------------------------------
+# --- starts -------------------------------------------------------------------------------------------------
 
 
 def test_starts_are_the_same_alone_and_in_a_batch(problem: Problem) -> None:
@@ -350,7 +361,8 @@ def test_starts_are_the_same_alone_and_in_a_batch(problem: Problem) -> None:
 def test_default_starts_can_move(problem: Problem) -> None:
     x = problem.initial(runs_of(problem.n_objectives, 1, tuple(range(10))))
     scale = torch.tensor(getattr(problem, "scale", (1.0,) * problem.n_objectives), dtype=torch.float64)
-    assert (problem.linearize(x)[1]().norm(dim=-1) / scale).min() > 0.05  # type: ignore[index]  # closed forms
+    # closed forms
+    assert (problem.linearize(x)[1]().norm(dim=-1) / scale).min() > 0.05  # type: ignore[index]
 
 
 def test_per_preference_starts() -> None:
@@ -380,7 +392,7 @@ def test_scale_does_not_change_the_start() -> None:
     assert torch.equal(VLMOP2().initial(runs), VLMOP2(scale=(5.0, 0.1)).initial(runs))
 
 
-# --- refusals --------------------------------------------------------------------------------------------------------
+# --- refusals -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -405,7 +417,7 @@ def test_refusals_say_what_to_do(build: Callable[[], Problem], message: str) -> 
         build()
 
 
-# --- minibatches -----------------------------------------------------------------------------------------------------
+# --- minibatches --------------------------------------------------------------------------------------------
 
 
 def test_singleton_batches_average_to_the_full_sum() -> None:
@@ -436,14 +448,15 @@ def test_minibatch_oracle_serves_it() -> None:
     runs = runs_of(2)
     oracle = Minibatch(p, runs, batch_size=16, samples=2)
     x = p.initial(runs)
-    a, b = oracle.at(x, {}, 0, 0), oracle.at(x, {}, 0, 1)
+    a = oracle.at(x, {}, 0, 0)
+    b = oracle.at(x, {}, 0, 1)
     assert not torch.equal(a.values(), b.values())
     alone = Minibatch(p, runs.take([4]), batch_size=16, samples=2).at(x[4:5], {}, 0, 1)
     torch.testing.assert_close(alone.jacobian()[0], b.jacobian()[4])
     assert a.hvp(runs.weights, x).isfinite().all()
 
 
-# --- configuration files ---------------------------------------------------------------------------------------------
+# --- configuration files ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", MINE)
@@ -458,7 +471,9 @@ def test_the_yaml_file_states_the_class_defaults(name: str) -> None:
     start = {k: v for k, v in dict(built.start).items() if k != "per_preference"}
     assert start == dict(default.start)
     assert set(config) - {"_target_"} <= set(default.__dataclass_fields__)
-    assert torch.equal(built.initial(runs_of(built.n_objectives)), default.initial(runs_of(built.n_objectives)))
+    assert torch.equal(
+        built.initial(runs_of(built.n_objectives)), default.initial(runs_of(built.n_objectives))
+    )
 
 
 @pytest.mark.parametrize("name", list(CASES))
@@ -476,15 +491,15 @@ def test_every_problem_carries_its_truth(name: str) -> None:
 
 
 def test_second_derivatives_of_dtlz2_at_a_corner() -> None:
-    """x_1 = 1, where a factor of two objectives is 6e-17: Hessian products against differences of closed-form rows."""
+    """x_1 = 1, where a factor of two objectives is 6e-17:
+    Hessian products against differences of closed-form rows.
+    """
     problem = DTLZ2(M=3, n=6)
     runs = Runs.product(torch.full((1, 3), 1 / 3, dtype=torch.float64), [0])
     oracle = Exact(problem, runs)
     x = torch.tensor([[1.0, 0.4, 0.3, 0.6, 0.2, 0.7]], dtype=torch.float64)
-    w, v = (
-        torch.tensor([[0.2, 0.5, 0.3]], dtype=torch.float64),
-        torch.linspace(-1, 1, 6, dtype=torch.float64).unsqueeze(0),
-    )
+    w = torch.tensor([[0.2, 0.5, 0.3]], dtype=torch.float64)
+    v = torch.linspace(-1, 1, 6, dtype=torch.float64).unsqueeze(0)
     found = oracle.at(x, {}, 0).hvp(w, v)
     ahead, back = (oracle.at(x + s * 1e-6 * v, {}, 0).vjp(w) for s in (1.0, -1.0))
     torch.testing.assert_close(found, (ahead - back) / 2e-6, rtol=1e-6, atol=1e-8)

@@ -45,7 +45,7 @@ def test_independent_of_the_package():
             assert not any(name.split(".")[0] in forbidden for name in names), path
 
 
-# --- problems ---------------------------------------------------------------------------------------------------------
+# --- problems -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,9 @@ def test_jacobian_against_central_differences(problem):
     for _ in range(5):
         x = rng.uniform(0.1, 0.9, problem.n)
         h = 1e-6
-        numeric = np.stack([(problem.f(x + h * e) - problem.f(x - h * e)) / (2 * h) for e in np.eye(problem.n)], axis=1)
+        numeric = np.stack(
+            [(problem.f(x + h * e) - problem.f(x - h * e)) / (2 * h) for e in np.eye(problem.n)], axis=1
+        )
         np.testing.assert_allclose(problem.jacobian(x), numeric, atol=2e-7, rtol=1e-6)
         assert problem.f(x).shape == (problem.objectives,)
 
@@ -83,14 +85,16 @@ def test_front_crossings_of_the_ten_preferences():
     np.testing.assert_allclose(f1, published, atol=6e-5)
 
 
-# --- subproblems ------------------------------------------------------------------------------------------------------
+# --- subproblems --------------------------------------------------------------------------------------------
 
 
 def test_weighted_simplex_projection():
     rng = np.random.default_rng(1)
     for _ in range(20):
         n = rng.integers(2, 6)
-        y, w, s = 3 * rng.normal(size=n), rng.uniform(0.1, 2.0, n), rng.uniform(0.5, 2.0)
+        y = 3 * rng.normal(size=n)
+        w = rng.uniform(0.1, 2.0, n)
+        s = rng.uniform(0.5, 2.0)
         x = common.project_weighted_simplex(y, w, s)
         assert x.min() >= 0.0
         assert w @ x == pytest.approx(s, abs=1e-12)
@@ -115,14 +119,16 @@ def test_min_norm_against_the_closed_form_and_optimality(scale):
 
 
 def random_program(rng, M, m_g=0, equality=True, n=8, domain="adaptive"):
-    J, F = rng.normal(size=(M, n)), rng.uniform(0.2, 1.0, M)
+    J = rng.normal(size=(M, n))
+    F = rng.uniform(0.2, 1.0, M)
     con = ferero.constraints(
         common.ray_of(rng.uniform(0.2, 1.0, M)) if equality else None,
         B_g=rng.normal(size=(m_g, M)) if m_g else None,
         b_g=rng.normal(size=m_g) * 0.1 if m_g else None,
         M=M,
     )
-    K, A = J @ J.T, np.eye(M) + 0.3 * rng.uniform(size=(M, M))
+    K = J @ J.T
+    A = np.eye(M) + 0.3 * rng.uniform(size=(M, M))
     return ferero.dual(K, F, A, con, 0.7, domain=domain), K, F, A, J
 
 
@@ -146,7 +152,9 @@ def test_exact_direction_equals_cvxpy_and_long_pgd(M, m_g, equality):
     program, _, _, _, J = random_program(rng, M, m_g, equality)
     lam = ferero.solve_enumeration(program)
     other = ferero.solve_cvxpy(program)
-    slow, _ = ferero.solve_pgd(program, program.project(lam * 0 + 1), 1.0 / np.linalg.norm(program.Q, 2), 20000, 0.0)
+    slow, _ = ferero.solve_pgd(
+        program, program.project(lam * 0 + 1), 1.0 / np.linalg.norm(program.Q, 2), 20000, 0.0
+    )
     d, d_cvxpy, d_pgd = (-J.T @ program.stacked.T @ x for x in (lam, other, slow))
     np.testing.assert_allclose(d_cvxpy, d, atol=2e-5)
     np.testing.assert_allclose(d_pgd, d, atol=1e-6)
@@ -158,7 +166,8 @@ def test_unconstrained_ferero():
     rng = np.random.default_rng(5)
     broken = 0.0
     for _ in range(20):
-        J, F = rng.normal(size=(3, 6)) * rng.uniform(0.1, 2, (3, 1)), rng.uniform(0.1, 1.0, 3)
+        J = rng.normal(size=(3, 6)) * rng.uniform(0.1, 2, (3, 1))
+        F = rng.uniform(0.1, 1.0, 3)
         con = ferero.constraints(M=3)
         # simplex domain, A = I: the min-norm weights
         program = ferero.dual(J @ J.T, F, np.eye(3), con, domain="simplex")
@@ -178,7 +187,8 @@ def test_unconstrained_ferero():
 
 
 def test_weak_optimum():
-    J, F = np.array([[0.0, 0.0, 0.0], [1.0, -2.0, 0.5]]), np.array([0.0, 0.7])
+    J = np.array([[0.0, 0.0, 0.0], [1.0, -2.0, 0.5]])
+    F = np.array([0.0, 0.7])
     con = ferero.constraints(M=2)
     for domain, expected in (("adaptive", -J[1]), ("simplex", np.zeros(3))):
         lam = ferero.solve_enumeration(ferero.dual(J @ J.T, F, np.eye(2), con, domain=domain))
@@ -209,7 +219,7 @@ def test_linear_objectives_contract_the_equality_exactly():
     np.testing.assert_allclose(run.extra["H"][1:] / run.extra["H"][:-1], 0.984, atol=1e-10)
 
 
-# --- fig. 3, 4, 7, 8 of FERERO ----------------------------------------------------------------------------------------
+# --- fig. 3, 4, 7, 8 of FERERO ------------------------------------------------------------------------------
 
 
 def test_fig3_ls_and_mgda():
@@ -254,11 +264,13 @@ def test_fig3_epo(solver):
 def test_epo_linear_program_equals_the_interval():
     rng = np.random.default_rng(7)
     for _ in range(40):
-        J, r = rng.normal(size=(2, 4)), rng.uniform(0.1, 0.9)
+        J = rng.normal(size=(2, 4))
+        r = rng.uniform(0.1, 0.9)
         r = np.array([r, 1 - r])
         F = rng.uniform(0.1, 1, 2) if rng.uniform() < 0.7 else 0.3 / r
         objective, rows, bounds, *_ = epo.program(J @ J.T, F, r)
-        by_lp, by_interval = epo.weights_linprog(objective, rows, bounds), epo.weights_interval(objective, rows, bounds)
+        by_lp = epo.weights_linprog(objective, rows, bounds)
+        by_interval = epo.weights_interval(objective, rows, bounds)
         assert objective @ by_lp == pytest.approx(objective @ by_interval, abs=1e-6)
 
 
@@ -326,7 +338,8 @@ def test_fig7_scale():
     paths = []
     for s in (1.0, 2.0):
         problem = VLMOP2(20, (1.0, s))
-        start, goal = problem.f(theta), problem.f(np.zeros(20))
+        start = problem.f(theta)
+        goal = problem.f(np.zeros(20))
         np.testing.assert_allclose([start[0], start[1] / s], 0.9392, atol=1e-4)
         con = ferero.constraints(start - goal, through=goal)
         run = ferero.run(problem, theta, con, steps=100, step_size=0.05, inner="exact")
@@ -340,7 +353,9 @@ def test_fig8_single_loop():
         con = ferero.constraints(RAYS[k])
         a = ferero.run_sa(TOY, fig3_start(0, k), con, steps=100, step_size=0.1, c_h=6.0, gamma=0.5)
         assert ends(a, RAYS[k])[0] < 1e-3
-        d = ferero.run_sa(TOY, hard_start(0, k), con, steps=250, step_size=0.15, c_h=0.1, gamma=0.5, A=ferero.FIG4_CONE)
+        d = ferero.run_sa(
+            TOY, hard_start(0, k), con, steps=250, step_size=0.15, c_h=0.1, gamma=0.5, A=ferero.FIG4_CONE
+        )
         angle, distance = ends(d, RAYS[k])
         assert angle < 2
         assert distance < 1e-3
@@ -362,7 +377,7 @@ def test_inequality_rows_are_reached():
     assert np.all(np.diff(G[:50]) < 0)
 
 
-# --- Tchebycheff and OMD ----------------------------------------------------------------------------------------------
+# --- Tchebycheff and OMD ------------------------------------------------------------------------------------
 
 OMD_TOY = VLMOP2(10)
 OMD_BOX = (-1 + 1e-5, 1 - 1e-5)
@@ -390,7 +405,8 @@ def test_omd_fig2(k):
     assert 250 < len(run.extra["gamma"]) < 900
     np.testing.assert_allclose(run.extra["mean_x"], run.x[:1000].mean(axis=0), atol=1e-15)
     # two objectives: the projection is a clip
-    lam, F = run.extra["lambda"], run.f[:-1]
+    lam = run.extra["lambda"]
+    F = run.f[:-1]
     np.testing.assert_allclose(
         lam[1:, 0], np.clip(lam[:-1, 0] + (w[0] * F[:, 0] - w[1] * F[:, 1]) / 2, 0, 1), atol=1e-12
     )
@@ -409,12 +425,15 @@ def test_exponentiated_gradient_depends_on_the_sum_only():
     run = omd.run(OMD_TOY, omd_start(0, 0), w, steps=50, step_size=0.02, lambda_step=1.3, variant="eg")
     z = 1.3 * np.cumsum(w * run.f[:-1], axis=0)
     expected = np.exp(z - z.max(axis=1, keepdims=True))
-    np.testing.assert_allclose(run.extra["lambda"][1:], expected / expected.sum(axis=1, keepdims=True), atol=1e-12)
+    np.testing.assert_allclose(
+        run.extra["lambda"][1:], expected / expected.sum(axis=1, keepdims=True), atol=1e-12
+    )
 
 
 def test_adaptive_mean_of_the_illustration():
     points = {1: (4.0, 4.0), 2: (5.0, 5.0), 3: (3.0, 3.0), 4: (2.0, 6.0)}
-    history, ada = [], omd.AdaptiveMean()
+    history = []
+    ada = omd.AdaptiveMean()
     for key, point in points.items():
         ada.add(np.array(point), np.eye(4)[key - 1])
         history.append(dict(ada.gamma))
@@ -423,7 +442,8 @@ def test_adaptive_mean_of_the_illustration():
 
 
 @pytest.mark.parametrize(
-    ("order", "expected"), [("pqr", {"p": 1.5, "q": 1.5}), ("rpq", {"p": 2, "q": 1}), ("rqp", {"p": 1, "q": 2})]
+    ("order", "expected"),
+    [("pqr", {"p": 1.5, "q": 1.5}), ("rpq", {"p": 2, "q": 1}), ("rqp", {"p": 1, "q": 2})],
 )
 def test_adaptive_mean_depends_on_the_order(order, expected):
     points = {"p": (0.0, 1.0), "q": (1.0, 0.0), "r": (2.0, 2.0)}

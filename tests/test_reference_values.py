@@ -1,4 +1,6 @@
-"""Numbers that an earlier, independent prototype of this core measured; ours must agree within what the starts vary."""
+"""Numbers that an earlier, independent prototype of this core measured;
+ours must agree within what the starts vary.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,8 @@ def test_single_loop_on_the_toy_problem() -> None:
 
 
 def test_omd_tch_averages_and_stored_sets() -> None:
-    # prototype: mean error 0.0125 (mean) and 0.0126 (adaptive); 324..876 stored iterates of 1000; gamma sums to T
+    # prototype: mean error 0.0125 (mean) and 0.0126 (adaptive); 324..876 stored iterates of 1000; gamma sums
+    # to T
     side = 10**-0.5
     start = {"kind": "uniform", "low": -side, "high": side, "per_preference": True}
     problem = VLMOP2(n=10, clip=0.99999, start=start)
@@ -64,6 +67,8 @@ def test_omd_tch_averages_and_stored_sets() -> None:
         assert 0.008 < error < 0.018, rule
     gamma = conversion_weights(torch.from_numpy(path.f[:, :-1]))
     stored = (gamma > 0).sum(1)
-    torch.testing.assert_close(gamma.sum(1), torch.full((30,), 1000.0, dtype=torch.float64), rtol=1e-12, atol=0)
+    torch.testing.assert_close(
+        gamma.sum(1), torch.full((30,), 1000.0, dtype=torch.float64), rtol=1e-12, atol=0
+    )
     assert int(stored.min()) > 200
     assert int(stored.max()) < 950

@@ -1,4 +1,6 @@
-"""Before the first step of a plug-in: wrong shapes are named, and runs that meet are found; what is right passes."""
+"""Before the first step of a plug-in: wrong shapes are named, and runs that meet are found;
+what is right passes.
+"""
 
 from __future__ import annotations
 
@@ -94,7 +96,8 @@ class Balanced(Weighting):
             case "normalised":
                 w = w / w.max()
             case "remembered":  # right in the first step
-                w, state = w + state["average"], {**state, "average": F.mean(0).expand_as(F)}
+                w = w + state["average"]
+                state = {**state, "average": F.mean(0).expand_as(F)}
             case "row":
                 w = w[0]
             case "column":
@@ -129,7 +132,8 @@ class Swarm(Algorithm):
         return {"seed": ctx.seeds}
 
     def step(self, points: Any, state: Any, t: int, alpha: Any) -> Any:
-        x, d = points[0].x, torch.zeros_like(points[0].x)
+        x = points[0].x
+        d = torch.zeros_like(points[0].x)
         for seed in state["seed"].unique():
             mine = state["seed"] == seed
             d[mine] = x[mine].mean(0) - x[mine]
@@ -151,13 +155,20 @@ class Herd(Swarm):
         return points[0].x.mean(0) - points[0].x, state, Info()
 
 
-def job_of(problem: Problem, algorithm: Algorithm, U: int = 4, seeds: tuple[int, ...] = (0, 1), **options: Any) -> Job:
+def job_of(
+    problem: Problem, algorithm: Algorithm, U: int = 4, seeds: tuple[int, ...] = (0, 1), **options: Any
+) -> Job:
     """A job made by hand; its classes are nobody's but the test's."""
     nodes = {
         group: {"_target_": f"{type(part).__module__}.{type(part).__qualname__}"}
         for group, part in (("problem", problem), ("algorithm", algorithm))
     }
-    config = {**nodes, "oracle": {"_target_": "mobench.oracles.Exact"}, "record": {"measures": True}, "space": {}}
+    config = {
+        **nodes,
+        "oracle": {"_target_": "mobench.oracles.Exact"},
+        "record": {"measures": True},
+        "space": {},
+    }
     runs = Runs.product(spread(U, problem.n_objectives), seeds)
     made: dict[str, Any] = {"steps": 10, "dtype": torch.float64, "device": torch.device("cpu")} | options
     return Job(config, problem, algorithm, runs, **made)
@@ -181,8 +192,14 @@ def test_a_problem_that_mixes_its_runs(how: str, dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("kind", ["uniform", "constant"])
 def test_equal_starts_hide_nothing(kind: str) -> None:
-    """x - mean(x) over the runs of one seed and any mean of equal values change nothing at the start itself."""
-    start = {"kind": "uniform", "low": -1.0, "high": 1.0} if kind == "uniform" else {"kind": "constant", "value": 0.5}
+    """x - mean(x) over the runs of one seed and any mean of equal values change nothing at the start
+    itself.
+    """
+    start = (
+        {"kind": "uniform", "low": -1.0, "high": 1.0}
+        if kind == "uniform"
+        else {"kind": "constant", "value": 0.5}
+    )
     for how in ("centred", "largest", "shifted"):
         with pytest.raises(RehearsalError, match="mixes the runs"):
             rehearse(job_of(Bowls(how=how, start=start), Balanced(), seeds=(0,)))
@@ -190,7 +207,9 @@ def test_equal_starts_hide_nothing(kind: str) -> None:
 
 @pytest.mark.parametrize("how", ["normalised", "remembered"])
 def test_a_method_that_mixes_its_runs(how: str) -> None:
-    with pytest.raises(RehearsalError, match="algorithm Balanced mixes the runs: steps of one run alone") as refused:
+    with pytest.raises(
+        RehearsalError, match="algorithm Balanced mixes the runs: steps of one run alone"
+    ) as refused:
         rehearse(job_of(Bowls(), Balanced(how=how)))
     assert "together: ClassVar[bool] = True" in str(refused.value)
 
@@ -208,7 +227,10 @@ def test_methods_that_vary_a_field_pass() -> None:
     runs = Runs.product(spread(4, 2), (0, 1), 3)
     column = torch.tensor([0.1, 0.01, 0.001], dtype=torch.float64)[runs.variant].unsqueeze(1)
     varied = replace(
-        job, runs=runs, varied={"step_size": column[:, 0]}, algorithm=job.algorithm.stacked({"step_size": column})
+        job,
+        runs=runs,
+        varied={"step_size": column[:, 0]},
+        algorithm=job.algorithm.stacked({"step_size": column}),
     )
     assert rehearse(varied) == []
 
@@ -229,7 +251,9 @@ def test_randomness_that_is_not_keyed_is_a_warning() -> None:
 
 
 def test_rounding_that_a_method_magnifies_is_no_mixing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Alone, sums are rounded differently; where that is magnified as much as rounding of the start is, nothing is said."""
+    """Alone, sums are rounded differently; where that is magnified as much as rounding of the start is,
+    nothing is said.
+    """
 
     def steps(given: rehearsal.Cast) -> Tensor:
         x = given.theta * (1.0 + (2.0**-52 if len(given.runs) == 1 else 0.0))  # one bit of rounding
@@ -240,8 +264,9 @@ def test_rounding_that_a_method_magnifies_is_no_mixing(monkeypatch: pytest.Monke
 
 
 WRONG = {
-    "three": r"Bowls.values returns shape \(3, 3\); expected \(3, 2\): 3 runs, then 2 objectives \(n_objectives\) and 0 "
-    r"constraints \(n_constraints\). Return 2 columns, or declare what they are: n_objectives=3, or n_constraints=1.",
+    "three": r"Bowls.values returns shape \(3, 3\); expected \(3, 2\): 3 runs, then 2 objectives "
+    r"\(n_objectives\) and 0 constraints \(n_constraints\). Return 2 columns, or declare what they are: "
+    r"n_objectives=3, or n_constraints=1.",
     "one": r"Bowls.values returns shape \(3, 1\); expected \(3, 2\): .* n_objectives=1.",
     "list": r"Bowls.values returns no tensor \('list' object",
     "turned": r"Bowls.values returns shape \(2, 3\); expected \(3, 2\)",
@@ -258,7 +283,8 @@ def test_wrong_shapes_of_a_problem(how: str) -> None:
 
 
 WEIGHTS = {
-    "row": r"Balanced.weights returns shape \(2,\); expected \(3, 2\): 3 runs, then a weight for each of 2 objectives",
+    "row": r"Balanced.weights returns shape \(2,\); expected \(3, 2\): 3 runs, "
+    r"then a weight for each of 2 objectives",
     "column": r"Balanced.weights returns shape \(3, 2, 1\); expected \(3, 2\)",
     "bare": r"Balanced.weights returns Tensor; expected \(w, state, Info\(\)\)",
     "pair": r"Balanced.weights returns a tuple of 2; expected \(w, state, Info\(\)\)",
@@ -312,7 +338,11 @@ def failing(mobench: Run, plug_in: str) -> Any:
 def test_a_failing_job_names_its_folder_and_the_line(failing: Any) -> None:
     result = failing("problem=hole", "algorithm=broken", "steps=5")
     result.refused(
-        "KeyError: 'lost'", "mobench_plugin_of_the_tests.py:", "in Broken.weights", str(result.job.path), code=1
+        "KeyError: 'lost'",
+        "mobench_plugin_of_the_tests.py:",
+        "in Broken.weights",
+        str(result.job.path),
+        code=1,
     )
     assert "raise KeyError" in result.job.status()["traceback"]
 
@@ -350,7 +380,9 @@ def test_what_a_rehearsal_costs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     assert costs[0] == costs[1] <= 60
 
 
-def test_rows_do_not_change_by_the_rehearsal(failing: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_do_not_change_by_the_rehearsal(
+    failing: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = failing("problem=hole", "algorithm=ls", "steps=5").job.config()
     with_it = run_job({**config, "rerun": True}, tmp_path / "with").folder
     monkeypatch.setattr("mobench.jobs.train.rehearse", lambda job: [])

@@ -1,4 +1,6 @@
-"""The report: what is shown, what is said about damaged folders, escaping, Markdown, and its pages in a browser."""
+"""The report: what is shown, what is said about damaged folders, escaping, Markdown,
+and its pages in a browser.
+"""
 
 import html
 import io
@@ -56,11 +58,19 @@ def claim(id: str, verdict: str, **fields: str) -> dict[str, str]:
     return {**base, "tolerance": "< 1e-3", "scale": "laptop", "verdict": verdict, "reason": "", **fields}
 
 
-def artifact(root: Path, id: str, claims: Any, *, figure: bool = True, table: str | None = None, **origin: Any) -> Path:
+def artifact(
+    root: Path, id: str, claims: Any, *, figure: bool = True, table: str | None = None, **origin: Any
+) -> Path:
     """An artifact folder as mobench/artifacts writes it."""
     folder = root / "artifacts" / id
     folder.mkdir(parents=True)
-    base = {"id": id, "title": f"Title of {id}", "scale": "laptop", "command": f"mobench +experiment={id}", "jobs": {}}
+    base = {
+        "id": id,
+        "title": f"Title of {id}",
+        "scale": "laptop",
+        "command": f"mobench +experiment={id}",
+        "jobs": {},
+    }
     base |= {
         "runs": {},
         "seconds_jobs": 75.0,
@@ -111,7 +121,12 @@ def job(
     folder.mkdir(parents=True)
     (folder / "status.json").write_text(json.dumps({"status": status, **fields}))
     if total:
-        base = {"seconds_wall": seconds, "git_sha": "b" * 40, "git_dirty": False, "date": "2025-01-02T03:04:05+0000"}
+        base = {
+            "seconds_wall": seconds,
+            "git_sha": "b" * 40,
+            "git_dirty": False,
+            "date": "2025-01-02T03:04:05+0000",
+        }
         base |= {"device": "CPU Z", "execution": f"one batch of {total} runs on cpu, 1 thread(s), stacked"}
         base |= {"identity": {"algorithm": {"class": "EPO", "step_size": seconds}, "steps": 100}}
         (folder / "meta.json").write_text(json.dumps(base | (meta or {})))
@@ -119,7 +134,8 @@ def job(
         states = ["done"] * done + ["diverged"] * (total - done)
         # two output rules: runs are counted once
         rows = [
-            f"{i},0,{rule},{(i + 1) / total},0.5,{1 / (i + 3)},{i % 2},{('1.5e-9', '1e-12', '')[min(i, 2)]},{s}"
+            f"{i},0,{rule},{(i + 1) / total},0.5,{1 / (i + 3)},{i % 2},{('1.5e-9', '1e-12', '')[min(i, 2)]},"
+            f"{s}"
             for rule in ("last", "mean")
             for i, s in enumerate(states)
         ]
@@ -146,13 +162,18 @@ def outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     job(root, "multimnist-ls-0000000004", "done", 1, 1, 2.0, FILES)
     job(root, "zdt1-omd_tch-cccccccccc", "failed", error="the solver <gave up>")
     job(root, "zdt2-ls-dddddddddd", "running", step=3, steps=10)
-    claims = [claim(f"c{i}", v, reason="because of the step size" if i else "") for i, v in enumerate(VERDICTS)]
+    claims = [
+        claim(f"c{i}", v, reason="because of the step size" if i else "") for i, v in enumerate(VERDICTS)
+    ]
     jobs = {"epo": "vlmop2-epo-aaaaaaaaaa", "pmtl": "vlmop2-pmtl-bbbbbbbbbb", "gone": "vlmop2-ls-eeeeeeeeee"}
     runs = {"epo": "20 of 20", "gone": "17 of 20"}
     artifact(root, "ferero/fig10", claims, jobs=jobs, runs=runs, notes=["starts differ"])
     evil = claim("evil", "reproduced", statement=EVIL, measured="a | b")
     artifact(
-        root, "ferero/fig2", [evil], table=f"method,ours,published\n{EVIL.replace(chr(34), '')},0.123456,0.5\nLS,,1\n"
+        root,
+        "ferero/fig2",
+        [evil],
+        table=f"method,ours,published\n{EVIL.replace(chr(34), '')},0.123456,0.5\nLS,,1\n",
     )
     samples = {"a": "multimnist-ls-0000000001", "b": "multimnist-ls-0000000002"}
     artifact(root, "ferero/pictures", [claim("seen", "reproduced")], jobs=samples, depicts="data")
@@ -182,7 +203,8 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         values = dict(attrs)
-        if tag in ("td", "tr") and self.stack[-1] == "td":  # HTML lets the end tags of cells and rows be left out
+        # HTML lets the end tags of cells and rows be left out
+        if tag in ("td", "tr") and self.stack[-1] == "td":
             self.stack.pop()
         if tag == "tr" and self.stack[-1] == "tr":
             self.stack.pop()
@@ -247,9 +269,12 @@ def test_pages_are_sound_and_self_contained(outputs: Path) -> None:
 
 
 def followed(root: Path) -> set[str]:
-    """Follow every link of every page: files and fragments; a fragment that filters names a choice of the page that it leads
-    to. Returns what is filtered by."""
-    report, seen = root / "report", set()
+    """Follow every link of every page: files and fragments; a fragment that filters names a choice of the
+    page that it leads
+    to. Returns what is filtered by.
+    """
+    report = root / "report"
+    seen = set()
     pages = every(root)
     for name, page in pages.items():
         for address in page.loads + page.links:
@@ -282,15 +307,21 @@ def test_every_link_leads_somewhere(outputs: Path) -> None:
 def test_every_link_leads_somewhere_when_there_is_one_of_each(tmp_path: Path) -> None:
     job(tmp_path, "multimnist-ls-0000000001", "done", 1, 1, 60.0, DIGITS)
     jobs = {"a b/c": "multimnist-ls-0000000001"}
-    artifact(tmp_path, "my paper/fig 1?", [claim("seen", "partial")], table="a\n1\n", jobs=jobs, depicts="data")
+    artifact(
+        tmp_path, "my paper/fig 1?", [claim("seen", "partial")], table="a\n1\n", jobs=jobs, depicts="data"
+    )
     build(tmp_path)
     assert followed(tmp_path) == FILTERS
 
 
 def test_order_labels_and_provenance(outputs: Path) -> None:
     build()
-    index, page = opened(outputs, "index.html"), opened(outputs, "artifacts/ferero/fig10.html")
-    places = [index.text.index(t) for t in ("Title of ferero/fig2", "Title of ferero/fig10", "Title of omd_tch/fig1")]
+    index = opened(outputs, "index.html")
+    page = opened(outputs, "artifacts/ferero/fig10.html")
+    places = [
+        index.text.index(t)
+        for t in ("Title of ferero/fig2", "Title of ferero/fig10", "Title of omd_tch/fig1")
+    ]
     assert places == sorted(places)
     for said in ("Figure 10", "Flexible Framework", "newpaper"):
         assert said in index.text, said
@@ -320,7 +351,10 @@ def test_timed_jobs_are_not_shared_by_workers(outputs: Path) -> None:
     site = collect(outputs)
     entry = next(e for e in site.entries if e.id == "ferero/fig10")
     entry.origin["alone"] = True
-    assert dict(runtime(entry, site))["Two workers"] == "the same: its jobs are timed, and run one after the other"
+    assert (
+        dict(runtime(entry, site))["Two workers"]
+        == "the same: its jobs are timed, and run one after the other"
+    )
 
 
 def test_expected_runtime_is_what_rows_know(outputs: Path) -> None:
@@ -368,7 +402,9 @@ def test_damaged_folders_are_shown_with_the_reason(outputs: Path) -> None:
     ):
         assert said in index.text
         assert said in opened(outputs, f"artifacts/{id}.html").text
-    assert "3 artifacts are damaged or incomplete: omd_tch/fig1 , omd_tch/table1 , newpaper/fig1" in index.text
+    assert (
+        "3 artifacts are damaged or incomplete: omd_tch/fig1 , omd_tch/table1 , newpaper/fig1" in index.text
+    )
 
 
 @pytest.mark.parametrize(
@@ -376,7 +412,11 @@ def test_damaged_folders_are_shown_with_the_reason(outputs: Path) -> None:
     [
         ("claims.json", b"{}", "claims.json holds dict, expected a list of claims"),
         ("claims.json", b"\xff\xfe", "claims.json cannot be read"),
-        ("claims.json", b'[{"id": "a", "verdict": "reproduced"}, 3]', "claim 1 lacks statement, published, measured"),
+        (
+            "claims.json",
+            b'[{"id": "a", "verdict": "reproduced"}, 3]',
+            "claim 1 lacks statement, published, measured",
+        ),
         ("claims.json", b"[3]", "claim 1 is no object"),
         ("provenance.json", b"[]", "provenance.json holds list"),
         ("figure.png", b"GIF89a", "figure.png cannot be shown: it is no PNG"),
@@ -394,20 +434,30 @@ def test_every_kind_of_damage(tmp_path: Path, file: str, data: bytes, said: str)
     assert said in index.text
     assert said in opened(tmp_path, "artifacts/ferero/fig1.html").text
     assert "1 artifact is damaged" in index.text
-    assert said.split(":")[0].replace("_", "") in results_markdown(tmp_path).replace("\\", "").replace("_", "")
+    assert said.split(":")[0].replace("_", "") in results_markdown(tmp_path).replace("\\", "").replace(
+        "_", ""
+    )
 
 
 def test_unknown_verdict_is_never_counted_as_a_known_one(tmp_path: Path) -> None:
     artifact(tmp_path, "ferero/fig1", [claim("a", "reproduced"), claim("b", "excellent")])
     site = collect(tmp_path)
-    assert {v.name: n for v, n in site.counts} == {**dict.fromkeys(VERDICTS, 0), "reproduced": 1, "unreadable": 1}
+    assert {v.name: n for v, n in site.counts} == {
+        **dict.fromkeys(VERDICTS, 0),
+        "reproduced": 1,
+        "unreadable": 1,
+    }
     assert "unknown verdict 'excellent'" in Page(build(tmp_path).read_text()).text
 
 
 def test_verdict_counts(outputs: Path) -> None:
     site = collect(outputs)
     ours = {p.id: [n for _, n in p.counts] for p in site.papers}
-    assert ours == {"ferero": [3, 1, 1, 1, 1, 1], "omd_tch": [1, 0, 0, 0, 0, 0], "newpaper": [0, 0, 0, 0, 0, 0]}
+    assert ours == {
+        "ferero": [3, 1, 1, 1, 1, 1],
+        "omd_tch": [1, 0, 0, 0, 0, 0],
+        "newpaper": [0, 0, 0, 0, 0, 0],
+    }
     source = build().read_text()
     counts = re.findall(r'class="count v-\w+" href="claims.html#([^"]+)"[^>]*>(\d+)<', source)
     assert ("verdict=yes&amp;paper=ferero", "3") in counts
@@ -418,12 +468,15 @@ def test_verdict_counts(outputs: Path) -> None:
 
 def test_the_same_inputs_give_the_same_bytes_and_nothing_is_written_again(outputs: Path) -> None:
     def files() -> dict[str, tuple[bytes, int]]:
-        return {str(p): (p.read_bytes(), p.stat().st_mtime_ns) for p in build().parent.rglob("*") if p.is_file()}
+        return {
+            str(p): (p.read_bytes(), p.stat().st_mtime_ns) for p in build().parent.rglob("*") if p.is_file()
+        }
 
     def undated(source: bytes) -> list[str]:
         return [line for line in source.decode().splitlines() if "<span>built " not in line]
 
-    first, before = files(), results_markdown()
+    first = files()
+    before = results_markdown()
     again = files()
     index = str(outputs / "report" / "index.html")
     assert undated(first.pop(index)[0]) == undated(again.pop(index)[0])
@@ -431,7 +484,9 @@ def test_the_same_inputs_give_the_same_bytes_and_nothing_is_written_again(output
     assert before == results_markdown()
     # elsewhere and from nothing, the same
     shutil.rmtree(outputs / "report")
-    assert {name: data for name, (data, _) in files().items() if name != index} == {n: d for n, (d, _) in first.items()}
+    assert {name: data for name, (data, _) in files().items() if name != index} == {
+        n: d for n, (d, _) in first.items()
+    }
 
 
 def test_files_and_pages_follow_the_artifacts(outputs: Path) -> None:
@@ -499,7 +554,13 @@ def test_jobs(outputs: Path) -> None:
     epo = jobs["vlmop2-epo-aaaaaaaaaa"]
     assert (epo.problem, epo.algorithm, epo.digest) == ("vlmop2", "epo", "aaaaaaaaaa")
     assert (epo.finished, epo.total, epo.seconds, epo.commit) == (20, 20, 12.5, "b" * 10)
-    assert (epo.scale, epo.threads, epo.on_gpu, epo.failures, epo.residual) == ("laptop", 1, False, 10, 1.5e-9)
+    assert (epo.scale, epo.threads, epo.on_gpu, epo.failures, epo.residual) == (
+        "laptop",
+        1,
+        False,
+        10,
+        1.5e-9,
+    )
     assert [(e.id, name) for e, name in epo.used] == [("ferero/fig10", "epo")]
     assert (jobs["vlmop2-pmtl-bbbbbbbbbb"].finished, jobs["vlmop2-pmtl-bbbbbbbbbb"].total) == (17, 20)
     assert jobs["multimnist-ls-0000000002"].on_gpu
@@ -513,7 +574,9 @@ def test_jobs(outputs: Path) -> None:
     assert "There is no config.yaml to read" in opened(outputs, "runs/odd.html").text
 
 
-def test_rows_that_come_with_the_project(outputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_come_with_the_project(
+    outputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They are shown where an artifact draws them and they were not run here."""
     kept = tmp_path / "kept"
     monkeypatch.setattr("mobench.report.reading.results_root", lambda: kept)
@@ -526,7 +589,10 @@ def test_rows_that_come_with_the_project(outputs: Path, tmp_path: Path, monkeypa
     }
     site = collect(outputs)
     (entry,) = [e for e in site.entries if e.id == "ferero/fig10"]
-    assert dict(runtime(entry, site))["Kept"] == "the rows of 1 of 3 jobs come with the project: they are not run again"
+    assert (
+        dict(runtime(entry, site))["Kept"]
+        == "the rows of 1 of 3 jobs come with the project: they are not run again"
+    )
     build()
     assert "(folder not here)" not in opened(outputs, "artifacts/ferero/fig10.html").text
     page = opened(outputs, "runs/vlmop2-ls-eeeeeeeeee.html").text
@@ -566,7 +632,10 @@ def test_page_of_a_job(outputs: Path) -> None:
         "b" * 40,
         "outputs/runs/vlmop2-epo-aaaaaaaaaa/final.csv",
         "In all rows: seed 0 status done",
-        "What sets it apart from other jobs of ferero/fig10 : algorithm.step_size 12.5 All that determine its rows",
+        (
+            "What sets it apart from other jobs of ferero/fig10 : "
+            "algorithm.step_size 12.5 All that determine its rows"
+        ),
         "_target_: mobench.algorithms.epo.EPO",
         "steps: 100",
     ):
@@ -603,8 +672,17 @@ def test_many_rows_of_a_job_are_cut_and_say_so(tmp_path: Path) -> None:
 
 
 def test_data_sets(outputs: Path) -> None:
-    job(outputs, "multimnist-epo-0000000005", "done", 1, 1, 2.0, {**DIGITS, "data_sha256": "9" * 64, "train_size": 8})
-    job(outputs, "x-y-0000000006", "done", 1, 1, 2.0, {**DIGITS, "data": "Digits (enlarged)"})  # the same file name
+    job(
+        outputs,
+        "multimnist-epo-0000000005",
+        "done",
+        1,
+        1,
+        2.0,
+        {**DIGITS, "data_sha256": "9" * 64, "train_size": 8},
+    )
+    # the same file name
+    job(outputs, "x-y-0000000006", "done", 1, 1, 2.0, {**DIGITS, "data": "Digits (enlarged)"})
     artifact(
         outputs, "ferero/fig11", [], jobs={"a": "multimnist-ls-0000000001"}
     )  # uses the data and does not show them
@@ -635,7 +713,9 @@ def test_data_sets(outputs: Path) -> None:
 
 
 def test_a_thousand_jobs_stay_small(tmp_path: Path) -> None:
-    """With tables as long and wide as they get, drawn in ten artifacts; sizes are a matter of bytes, not of the machine."""
+    """With tables as long and wide as they get, drawn in ten artifacts; sizes are a matter of bytes,
+    not of the machine.
+    """
     keys = [f"problem{i % 20}-algorithm{i % 30}-{i:010x}" for i in range(1000)]
     first = job(tmp_path, keys[0], "done", 30, 30, 1.0, DIGITS)
     head = ",".join(["run", "seed", "output", "status", *(f"measure_{j}" for j in range(16))])
@@ -657,8 +737,8 @@ def test_results_markdown(outputs: Path) -> None:
     page = results_markdown()
     assert "| artifact | claim | published | measured | verdict | command |" in page
     assert (
-        "| ferero/fig10 | statement of c2 | 1.0 ± 0.1 | 1.05 | ✗ not reproduced | `mobench +experiment=ferero/fig10` |"
-        in page
+        "| ferero/fig10 | statement of c2 | 1.0 ± 0.1 | 1.05 | ✗ not reproduced | `mobench "
+        "+experiment=ferero/fig10` |" in page
     )
     assert "- ferero/fig10, c2 (✗ not reproduced): because of the step size" in page
     assert "- ferero/fig10, c1 (◐ partial): because of the step size" in page
@@ -678,11 +758,13 @@ def test_results_summary(outputs: Path) -> None:
     lines = results_summary_markdown().splitlines()
     assert (
         lines[0]
-        == "| artifact | scale | reproduced | partial | not reproduced | inconclusive | check passed | check failed "
-        "| command |"
+        == "| artifact | scale | reproduced | partial | not reproduced | inconclusive | check passed | check "
+        "failed | command |"
     )
     assert lines[2] == "| ferero/fig2 | laptop | 1 | – | – | – | – | – | `mobench +experiment=ferero/fig2` |"
-    assert lines[3] == "| ferero/fig10 | laptop | 1 | 1 | 1 | 1 | 1 | 1 | `mobench +experiment=ferero/fig10` |"
+    assert (
+        lines[3] == "| ferero/fig10 | laptop | 1 | 1 | 1 | 1 | 1 | 1 | `mobench +experiment=ferero/fig10` |"
+    )
     assert lines[-1] == "| **all** | laptop | 4 | 1 | 1 | 1 | 1 | 1 | `make reproduce` |"
 
 
@@ -693,17 +775,26 @@ def test_table_of_papers(outputs: Path) -> None:
     assert "`make reproduce` (laptop scale) | kept rows (paper scale)" in lines[0]
     all_four = "✓&nbsp;3 ◐&nbsp;1 ✗&nbsp;1 ○&nbsp;1"
     assert (
-        lines[2]
-        == f"| FERERO | 3 of 4 | {all_four} | ◐&nbsp;1 | 3 passed, 2 failed | `mobench +experiment=ferero/all` |"
+        lines[2] == f"| FERERO | 3 of 4 | {all_four} | ◐&nbsp;1 | 3 passed, 2 failed | `mobench "
+        "+experiment=ferero/all` |"
     )
     total = next(line for line in lines if line.startswith("| **all** | "))
-    assert total.endswith(" | ✓&nbsp;4 ◐&nbsp;1 ✗&nbsp;1 ○&nbsp;1 | ◐&nbsp;1 | 3 passed, 2 failed | `make reproduce` |")
+    assert total.endswith(
+        " | ✓&nbsp;4 ◐&nbsp;1 ✗&nbsp;1 ○&nbsp;1 | ◐&nbsp;1 | 3 passed, 2 failed | `make reproduce` |"
+    )
 
 
 def test_kept_drawings_stand_beside_those_of_make_reproduce(outputs: Path) -> None:
     """Two pages of one artifact, two columns of counts; a claim that is judged elsewhere is a link there."""
     shown = {"ferero/fig10": ["c1", "c2"], "ferero/gone": ["x"]}
-    artifact(outputs / KEPT, "ferero/fig2", [claim("kept", "partial")], scale="paper", references=shown, figure=True)
+    artifact(
+        outputs / KEPT,
+        "ferero/fig2",
+        [claim("kept", "partial")],
+        scale="paper",
+        references=shown,
+        figure=True,
+    )
     index = build()
     site = collect(outputs)
     assert [n for _, n in site.counts] == [4, 1, 1, 1, 1, 1]
@@ -712,7 +803,9 @@ def test_kept_drawings_stand_beside_those_of_make_reproduce(outputs: Path) -> No
     assert "../../artifacts/ferero/fig10.html" in page.links
     assert "ferero/gone: x" in page.text
     assert "../../artifacts/ferero/fig2.html" in page.links
-    assert "../../kept/ferero/fig2.html" in Page((index.parent / "artifacts/ferero/fig2.html").read_text()).links
+    assert (
+        "../../kept/ferero/fig2.html" in Page((index.parent / "artifacts/ferero/fig2.html").read_text()).links
+    )
     assert 'data-rows="kept"' in (index.parent / "claims.html").read_text()
     assert "claims.html#verdict=part&paper=ferero&rows=kept" in Page(index.read_text()).links
     assert "- ferero/fig2 (kept rows), kept (◐ partial)" in results_markdown()
@@ -735,7 +828,8 @@ def test_command(outputs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
 def test_a_page_is_not_overwritten_by_less(
     outputs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page, readme = tmp_path / "results.md", tmp_path / "README.md"
+    page = tmp_path / "results.md"
+    readme = tmp_path / "README.md"
     page.write_text("all results")
     readme.write_text(f"{MARKERS[0]}\nall results\n{MARKERS[1]}\n")
     monkeypatch.setattr("mobench.report.__main__.declared", lambda: ["ferero/fig3", "ferero/never_drawn"])
@@ -877,7 +971,8 @@ const general = async (address, width) => {
   out.theme = p.d.documentElement.dataset.theme;
   const reach = p.shown("a, button, input, select, summary, [tabindex='0']").filter((e) => !e.disabled);
   out.reached = reach.length;
-  // Tab goes through a page in its order: nothing is left out, nothing jumps the queue, and one sees where one is
+  // Tab goes through a page in its order: nothing is left out, nothing jumps the queue,
+  // and one sees where one is
   out.unreachable = reach.filter((e) => {
     e.focus({ focusVisible: true });
     const ring = (x, part) => x && p.w.getComputedStyle(x, part).outlineStyle !== "none"
@@ -901,7 +996,8 @@ const general = async (address, width) => {
   p.w.dispatchEvent(new p.w.Event("afterprint"));
   await wait(30);
   out.broken = p.all("img").filter((i) => i.complete && !i.naturalWidth).length;
-  out.requests = p.w.performance.getEntriesByType("resource").map((e) => e.name).filter((n) => !/^(file|data):/.test(n));
+  const loaded = p.w.performance.getEntriesByType("resource").map((e) => e.name);
+  out.requests = loaded.filter((n) => !/^(file|data):/.test(n));
   out.seen = p.w.seen;
   p.frame.remove();
   return out;
@@ -928,7 +1024,8 @@ const scenarios = {
     out.yes = [p.shown(".claim").length, p.w.location.hash];
     p.click("[type=reset]");
     await wait(30);
-    out.reset = [p.shown(".claim").length, p.w.location.hash, p.text("output"), p.shown("[type=reset]").length];
+    const left = p.shown("[type=reset]").length;
+    out.reset = [p.shown(".claim").length, p.w.location.hash, p.text("output"), left];
     p.type(".filter [name=q]", "step SIZE");
     out.searched = [p.shown(".claim").length, p.w.location.hash];
     await p.go("#verdict=part");
@@ -1018,10 +1115,21 @@ def probed(report: Path, profile: Path, pages: list[str], *flags: str) -> dict[s
         page.write_text(page.read_text().replace("<head>", "<head>" + WATCH))
     harness = report / "harness.html"
     harness.write_text(HARNESS.replace("PAGES", json.dumps(pages)))
-    quiet = ("--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync")
+    quiet = (
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+    )
     command = [chromium(), "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", *quiet, *flags]
-    command += ["--allow-file-access-from-files", "--window-size=1280,1000"]  # frames of files may be looked into
-    command += [f"--user-data-dir={profile}", "--virtual-time-budget=60000", "--dump-dom", harness.resolve().as_uri()]
+    # frames of files may be looked into
+    command += ["--allow-file-access-from-files", "--window-size=1280,1000"]
+    command += [
+        f"--user-data-dir={profile}",
+        "--virtual-time-budget=60000",
+        "--dump-dom",
+        harness.resolve().as_uri(),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     match = re.search(r'<pre id="probe">(.*?)</pre>', done.stdout, re.DOTALL)
     assert match is not None, done.stderr[-2000:]
@@ -1048,11 +1156,20 @@ ONE_OF_EACH = [
 @pytest.mark.parametrize("dark", [False, True])
 def test_in_a_browser(outputs: Path, tmp_path: Path, dark: bool) -> None:
     long = "a_name_that_has_no_end_" * 8
-    artifact(outputs, f"ferero/{long}", [claim(long, "partial", measured=long, reason=long)], table=f"{long}\n{long}\n")
+    artifact(
+        outputs,
+        f"ferero/{long}",
+        [claim(long, "partial", measured=long, reason=long)],
+        table=f"{long}\n{long}\n",
+    )
     report = build(expected=["mobl/fig1", f"mobl/{long}"]).parent
     pages = [*ONE_OF_EACH, f"artifacts/ferero/{long}.html"]
-    saw = probed(report, tmp_path / "profile", pages, *(["--blink-settings=preferredColorScheme=0"] if dark else []))
-    assert [(p["address"], p["width"]) for p in saw["general"]] == [(name, w) for name in pages for w in (1200, 390)]
+    saw = probed(
+        report, tmp_path / "profile", pages, *(["--blink-settings=preferredColorScheme=0"] if dark else [])
+    )
+    assert [(p["address"], p["width"]) for p in saw["general"]] == [
+        (name, w) for name in pages for w in (1200, 390)
+    ]
     for page in saw["general"]:
         where = f"{page['address']} at {page['width']}"
         assert page["seen"] == [], where
@@ -1090,7 +1207,8 @@ def test_in_a_browser(outputs: Path, tmp_path: Path, dark: bool) -> None:
         "linked": ["zdt1cccccccccc"],
         "artifact": 2,
         "data": 1,
-        "up": ["1.00", "2.00", "3.50", "12.50", "30.00", "60.00", "–", "–"],  # what is not known stays at the end
+        # what is not known stays at the end
+        "up": ["1.00", "2.00", "3.50", "12.50", "30.00", "60.00", "–", "–"],
         "said": "ascending",
         "down": ["60.00", "30.00", "12.50", "3.50", "2.00", "1.00", "–", "–"],
         "names": ["epo", "ls", "ls", "ls", "ls", "ls", "omd_tch", "pmtl"],

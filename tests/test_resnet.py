@@ -1,4 +1,6 @@
-"""Residual networks of stacked parameters against plain modules, torchvision's among them, in training mode."""
+"""Residual networks of stacked parameters against plain modules, torchvision's among them,
+in training mode.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from mobench.models.resnet import EXECUTIONS, MODELS, ResNet, resnet
 F64 = torch.float64
 
 
-# --- plain modules ---------------------------------------------------------------------------------------------------
+# --- plain modules ------------------------------------------------------------------------------------------
 
 
 class PlainBlock(nn.Module):
@@ -46,7 +48,8 @@ class Plain(nn.Module):
         super().__init__()
         self.conv = nn.Conv2d(channels, widths[0], 3, 1, 1, bias=False)
         self.bn = nn.BatchNorm2d(widths[0])
-        parts, inner = [], widths[0]
+        parts = []
+        inner = widths[0]
         for stage, (outer, count) in enumerate(zip(widths, blocks, strict=True)):
             for k in range(count):
                 parts.append(PlainBlock(inner, outer, 2 if stage > 0 and k == 0 else 1))
@@ -59,7 +62,9 @@ class Plain(nn.Module):
 
 
 def torchvision18(channels: int, classes: int) -> nn.Module:
-    """torchvision's, with the stem that CIFAR needs; not initialised, which would take longer than the tests."""
+    """torchvision's, with the stem that CIFAR needs; not initialised,
+    which would take longer than the tests.
+    """
     from torchvision.models import resnet18
 
     with torch.device("meta"):
@@ -112,7 +117,7 @@ CASES = [
 ]
 
 
-# --- scores and gradients --------------------------------------------------------------------------------------------
+# --- scores and gradients -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -126,7 +131,8 @@ CASES = [
     ],
 )
 def test_parameters_are_those_of_the_module_in_its_order(name: str, channels: int, P: int) -> None:
-    net, reference = resnet(name, channels, 32), REFERENCE[name](channels, 10)
+    net = resnet(name, channels, 32)
+    reference = REFERENCE[name](channels, 10)
     assert net.dim == P == sum(p.numel() for p in reference.parameters())
     assert net.shapes == [tuple(p.shape) for p in reference.parameters()]
     theta = torch.arange(float(P)).unsqueeze(0)  # exact in float32
@@ -146,8 +152,10 @@ def test_layers_that_give_the_depth_its_number() -> None:
 def test_scores_and_gradients_are_those_of_the_module(
     name: str, channels: int, size: int, classes: int, K: int, B: int, execution: str
 ) -> None:
-    net, reference = resnet(name, channels, size, classes), REFERENCE[name](channels, classes).double().train()
-    theta, x = stacked(net, K).requires_grad_(), pictures(net, K, B).requires_grad_()
+    net = resnet(name, channels, size, classes)
+    reference = REFERENCE[name](channels, classes).double().train()
+    theta = stacked(net, K).requires_grad_()
+    x = pictures(net, K, B).requires_grad_()
     labels = torch.randint(classes, (K, B), generator=torch.Generator().manual_seed(2))
     z = net.logits(theta, x, execution)
     assert z.shape == (K, B, classes)
@@ -162,14 +170,17 @@ def test_scores_and_gradients_are_those_of_the_module(
         close(rows[k], torch.cat([g.flatten() for g in wanted[1:]]), 1e-10)
 
 
-NARROW = ResNet(3, 16, widths=(4, 8, 12), blocks=(1, 2, 1), shortcut="conv")  # as resnet18, but for its widths
+# as resnet18, but for its widths
+NARROW = ResNet(3, 16, widths=(4, 8, 12), blocks=(1, 2, 1), shortcut="conv")
 
 
 @pytest.mark.parametrize(
-    ("net", "K", "B"), [(resnet("resnet20", 3, 16), 4, 3), (resnet("resnet_tiny", 3, 16), 7, 5), (NARROW, 5, 4)]
+    ("net", "K", "B"),
+    [(resnet("resnet20", 3, 16), 4, 3), (resnet("resnet_tiny", 3, 16), 7, 5), (NARROW, 5, 4)],
 )
 def test_grouped_is_loop(net: ResNet, K: int, B: int) -> None:
-    x, labels = pictures(net, K, B), torch.arange(K * B).view(K, B) % 10
+    x = pictures(net, K, B)
+    labels = torch.arange(K * B).view(K, B) % 10
     seen = []
     for execution in EXECUTIONS:
         theta = stacked(net, K).requires_grad_()
@@ -182,7 +193,8 @@ def test_grouped_is_loop(net: ResNet, K: int, B: int) -> None:
 @pytest.mark.parametrize("name", ["resnet20", "resnet_tiny"])
 def test_grouped_is_loop_in_float32(name: str) -> None:
     net = resnet(name, 3, 16)
-    theta, x = stacked(net, 3, dtype=torch.float32), pictures(net, 3, 20, dtype=torch.float32)
+    theta = stacked(net, 3, dtype=torch.float32)
+    x = pictures(net, 3, 20, dtype=torch.float32)
     grouped, loop = (net.logits(theta, x, execution) for execution in EXECUTIONS)
     assert grouped.dtype == loop.dtype == torch.float32
     close(grouped, loop, 1e-4)
@@ -190,8 +202,10 @@ def test_grouped_is_loop_in_float32(name: str) -> None:
 
 
 def test_second_derivatives_are_those_of_the_module() -> None:
-    net, reference = resnet("resnet_tiny", 1, 12), REFERENCE["resnet_tiny"](1, 10).double().train()
-    x, labels = pictures(net, 2, 5), torch.arange(10).view(2, 5)
+    net = resnet("resnet_tiny", 1, 12)
+    reference = REFERENCE["resnet_tiny"](1, 10).double().train()
+    x = pictures(net, 2, 5)
+    labels = torch.arange(10).view(2, 5)
     v = torch.randn(2, net.dim, dtype=F64, generator=torch.Generator().manual_seed(3))
     theta = stacked(net, 2)
     for execution in EXECUTIONS:
@@ -202,18 +216,25 @@ def test_second_derivatives_are_those_of_the_module() -> None:
             load(reference, theta[k])
             own = list(reference.parameters())
             g = torch.cat(
-                [a.flatten() for a in torch.autograd.grad(loss_of(reference(x[k]), labels[k]), own, create_graph=True)]
+                [
+                    a.flatten()
+                    for a in torch.autograd.grad(loss_of(reference(x[k]), labels[k]), own, create_graph=True)
+                ]
             )
-            close(found[k], torch.cat([a.flatten() for a in torch.autograd.grad((g * v[k]).sum(), own)]), 1e-9)
+            close(
+                found[k], torch.cat([a.flatten() for a in torch.autograd.grad((g * v[k]).sum(), own)]), 1e-9
+            )
 
 
-# --- what follows from the definition --------------------------------------------------------------------------------
+# --- what follows from the definition -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("execution", EXECUTIONS)
 def test_permuted_networks_permute_the_scores(execution: str) -> None:
     net = resnet("resnet_tiny", 3, 16)
-    theta, x, order = stacked(net, 4), pictures(net, 4, 6), [2, 0, 3, 1]
+    theta = stacked(net, 4)
+    x = pictures(net, 4, 6)
+    order = [2, 0, 3, 1]
     z = net.logits(theta, x, execution)
     close(net.logits(theta[order], x[order], execution), z[order], 1e-12)
     assert (z[0] - z[1]).abs().max() > 1e-3
@@ -222,7 +243,8 @@ def test_permuted_networks_permute_the_scores(execution: str) -> None:
 @pytest.mark.parametrize("execution", EXECUTIONS)
 def test_a_network_knows_nothing_of_its_neighbours(execution: str) -> None:
     net = resnet("resnet_tiny", 3, 16)
-    theta, x = stacked(net, 3), pictures(net, 3, 6)
+    theta = stacked(net, 3)
+    x = pictures(net, 3, 6)
     z = net.logits(theta, x, execution)
     close(net.logits(theta[1:2], x[1:2], execution)[0], z[1], 1e-12)
     spoiled = theta.clone()
@@ -235,15 +257,18 @@ def test_a_network_knows_nothing_of_its_neighbours(execution: str) -> None:
 @pytest.mark.parametrize("execution", EXECUTIONS)
 def test_pictures_in_another_order(execution: str) -> None:
     net = resnet("resnet_tiny", 3, 16)
-    theta, x = stacked(net, 2), pictures(net, 2, 6)
+    theta = stacked(net, 2)
+    x = pictures(net, 2, 6)
     order = [3, 5, 0, 1, 4, 2]
     close(net.logits(theta, x[:, order], execution), net.logits(theta, x, execution)[:, order], 1e-12)
 
 
 def test_statistics_are_those_of_the_batch() -> None:
     net = resnet("resnet_tiny", 3, 16)
-    theta, x = stacked(net, 1), pictures(net, 1, 6)
-    whole, part = net.logits(theta, x, "loop"), net.logits(theta, x[:, :3], "loop")
+    theta = stacked(net, 1)
+    x = pictures(net, 1, 6)
+    whole = net.logits(theta, x, "loop")
+    part = net.logits(theta, x[:, :3], "loop")
     assert (whole[:, :3] - part).abs().max() > 1e-3  # the others of the batch matter
     torch.manual_seed(0)
     close(net.logits(theta, x, "loop"), whole, 1e-15)  # nothing is remembered, nothing is random
@@ -251,10 +276,12 @@ def test_statistics_are_those_of_the_batch() -> None:
 
 
 def test_convolutions_may_be_scaled() -> None:
-    """Batch normalisation behind each: a factor on a convolution changes nothing but what eps does, and the gradient is
-    orthogonal to the convolution."""
+    """Batch normalisation behind each: a factor on a convolution changes nothing but what eps does, and the
+    gradient is orthogonal to the convolution.
+    """
     net = resnet("resnet_tiny", 3, 16)
-    x, labels = pictures(net, 1, 6), torch.arange(6).view(1, 6)
+    x = pictures(net, 1, 6)
+    labels = torch.arange(6).view(1, 6)
     theta = stacked(net, 1)
     scaled = theta.clone()
     for entry, part in zip(net.entries, net.split(scaled), strict=True):
@@ -274,7 +301,8 @@ def test_convolutions_may_be_scaled() -> None:
 
 def test_inputs_are_left_as_they_are() -> None:
     net = NARROW
-    theta, x = stacked(net, 1), pictures(net, 1, 2)
+    theta = stacked(net, 1)
+    x = pictures(net, 1, 2)
     before = theta.clone(), x.clone()
     for execution in EXECUTIONS:
         net.logits(theta, x, execution)
@@ -282,7 +310,7 @@ def test_inputs_are_left_as_they_are() -> None:
     assert torch.equal(x, before[1])
 
 
-# --- starts ----------------------------------------------------------------------------------------------------------
+# --- starts -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["resnet20", "resnet_tiny"])
@@ -293,7 +321,8 @@ def test_starts_are_those_of_pytorch(name: str) -> None:
     theta = torch.from_numpy(net.initial(np.random.default_rng(0)))
     assert theta.dtype == F64
     for found, p in zip(net.split(theta.unsqueeze(0)), reference.parameters(), strict=True):
-        found, wanted = found[0], p.detach().double()
+        found = found[0]
+        wanted = p.detach().double()
         if wanted.std() == 0:  # of batch normalisation
             assert torch.equal(found, wanted)
         elif wanted.numel() >= 200:
@@ -307,20 +336,31 @@ def test_starts_are_those_of_pytorch(name: str) -> None:
     assert not np.array_equal(other, again)
 
 
-# --- what is refused -------------------------------------------------------------------------------------------------
+# --- what is refused ----------------------------------------------------------------------------------------
 
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
-    "name": (lambda: resnet("resnet_20", 3, 32), r"problem\.model='resnet_20' is unknown.*Did you mean 'resnet20'"),
-    "size": (lambda: resnet("resnet18", 3, 7), r"problem\.model=resnet18 needs pictures of 8 x 8 or more; found 7 x 7"),
+    "name": (
+        lambda: resnet("resnet_20", 3, 32),
+        r"problem\.model='resnet_20' is unknown.*Did you mean 'resnet20'",
+    ),
+    "size": (
+        lambda: resnet("resnet18", 3, 7),
+        r"problem\.model=resnet18 needs pictures of 8 x 8 or more; found 7 x 7",
+    ),
     "start": (
         lambda: resnet("resnet20", 3, 32).initial(np.random.default_rng(0), "xavier"),
         r"problem\.start\.kind='xavier' is unknown; choose one of default",
     ),
     "execution": (
-        lambda: resnet("resnet_tiny", 1, 8).logits(torch.zeros(1, 9634), torch.zeros(1, 2, 1, 8, 8), "patches"),
+        lambda: resnet("resnet_tiny", 1, 8).logits(
+            torch.zeros(1, 9634), torch.zeros(1, 2, 1, 8, 8), "patches"
+        ),
         r"problem\.execution='patches' is unknown; choose one of grouped, loop",
     ),
-    "shortcut": (lambda: replace(MODELS["resnet20"], shortcut="zero"), r"shortcut='zero' is unknown.*pad, conv"),
+    "shortcut": (
+        lambda: replace(MODELS["resnet20"], shortcut="zero"),
+        r"shortcut='zero' is unknown.*pad, conv",
+    ),
     "one picture on a map of one pixel": (
         lambda: resnet("resnet_tiny", 1, 2).logits(torch.zeros(1, 9634), torch.zeros(1, 1, 1, 2, 2), "loop"),
         r"found 1 picture\(s\) on a last map of 1 x 1",

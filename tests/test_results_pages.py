@@ -19,7 +19,8 @@ from mobench.report.model import PAPERS, VERDICTS
 from tests.conftest import REPOSITORY as ROOT
 from tests.conftest import Run
 
-REPRODUCED = "MOBENCH_REPRODUCED"  # an outputs folder in which `make reproduce` has drawn everything at laptop scale
+# an outputs folder in which `make reproduce` has drawn everything at laptop scale
+REPRODUCED = "MOBENCH_REPRODUCED"
 SAMPLE = ("csmoo/active", "ferero/fig7", "ferero/fig8", "mobl/fig3", "omd_tch/fig1", "omd_tch/fig4")
 RECORD = ROOT / "docs/results.json"
 SHOWN = {v.name: v.symbol for v in VERDICTS.values() if v.key in ("yes", "part", "no", "skip")}
@@ -79,7 +80,10 @@ def test_kept_rows_give_the_recorded_verdicts(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_sample_of_make_reproduce_gives_the_recorded_verdicts(mobench: Run) -> None:
-    """At laptop scale, as a newcomer runs it: some of the artifacts that take seconds. The next test compares all of them."""
+    """At laptop scale, as a newcomer runs it: some of the artifacts that take seconds.
+
+    The next test compares all of them.
+    """
     result = mobench(f"+experiment={','.join(SAMPLE)}", "logger=local", "progress=false")
     assert result.code == 0, result.err
     assert verdicts(result.root) == [row for row in record() if row["artifact"] in SAMPLE and not row["kept"]]

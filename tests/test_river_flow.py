@@ -1,4 +1,6 @@
-"""River flow: the reader of ARFF files, the clean-up, the generated stand-in, the stacked network and whole jobs."""
+"""River flow: the reader of ARFF files, the clean-up, the generated stand-in,
+the stacked network and whole jobs.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ def runs_of(count: int, seeds: tuple[int, ...] = (0,)) -> Runs:
     return Runs.product(resolve(count, 8), list(seeds))
 
 
-# --- the reader ------------------------------------------------------------------------------------------------------
+# --- the reader ---------------------------------------------------------------------------------------------
 
 
 def written(folder: Path, *lines: str) -> Path:
@@ -71,7 +73,10 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
     "no relation": (HEAD[1:], r"line 1: the header has '@attribute a numeric'; expected @relation NAME"),
     "two relations": ((HEAD[0], *HEAD), "line 2: the header has '@relation r'; expected @attribute"),
     "relation without a name": (("@relation", *HEAD[1:]), "line 1.*expected @relation NAME"),
-    "no attributes": ((HEAD[0], "@data", "1"), "line 2: the header has '@data'; expected @attribute NAME numeric"),
+    "no attributes": (
+        (HEAD[0], "@data", "1"),
+        "line 2: the header has '@data'; expected @attribute NAME numeric",
+    ),
     "other keyword": ((HEAD[0], "@input a", *HEAD[1:]), "line 2: the header has '@input a'"),
     "numbers before @data": (
         (*HEAD[:3], "1,2"),
@@ -86,12 +91,21 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
         "line 2: attribute a is of type 'string'; expected one of numeric, real",
     ),
     "classes": ((HEAD[0], "@attribute a {x,y}"), "line 2: attribute a is of type '{x,y}'"),
-    "one name twice": ((*HEAD[:3], "@attribute 'b' numeric"), "line 4: attribute b is declared a second time"),
+    "one name twice": (
+        (*HEAD[:3], "@attribute 'b' numeric"),
+        "line 4: attribute b is declared a second time",
+    ),
     "too few cells": ((*HEAD, "1,2", "1"), "line 6: the row has 1 cells; expected 2"),
     "too many cells": ((*HEAD, "1,2,3"), "line 5: the row has 3 cells; expected 2"),
     "weights": ((*HEAD, "1,2,{5}"), "line 5: the row has 3 cells"),
-    "sparse": ((*HEAD, "{0 1, 1 2}"), r"line 5: the row '\{0 1, 1 2\}' is in the sparse format; expected 2 numbers"),
-    "word": ((*HEAD, "1,2", "% x", "1,two"), "line 7: b is 'two'; expected a finite number, or . for a missing one"),
+    "sparse": (
+        (*HEAD, "{0 1, 1 2}"),
+        r"line 5: the row '\{0 1, 1 2\}' is in the sparse format; expected 2 numbers",
+    ),
+    "word": (
+        (*HEAD, "1,2", "% x", "1,two"),
+        "line 7: b is 'two'; expected a finite number, or . for a missing one",
+    ),
     "empty cell": ((*HEAD, "1,"), "line 5: b is ''"),
     "two marks": ((*HEAD, "??,1"), r"line 5: a is '\?\?'"),
     "nan": ((*HEAD, "1,nan"), "line 5: b is 'nan'"),
@@ -122,11 +136,13 @@ def test_bytes_that_are_no_text(tmp_path: Path) -> None:
         read_arff(path)
 
 
-# --- the clean-up ----------------------------------------------------------------------------------------------------
+# --- the clean-up -------------------------------------------------------------------------------------------
 
 
 def small(root: Path, monkeypatch: pytest.MonkeyPatch, n: int = 40, place: str = "river_flow") -> np.ndarray:
-    """A file with the right columns, out of order, with two rows that lack inputs; its table, inputs first."""
+    """A file with the right columns, out of order, with two rows that lack inputs; its table,
+    inputs first.
+    """
     rng = np.random.default_rng(n)
     table = np.round(rng.gamma(2.0, 10.0, size=(n, 72)), 2)
     table[[3, 17], [63, 8]] = np.nan
@@ -141,15 +157,24 @@ def small(root: Path, monkeypatch: pytest.MonkeyPatch, n: int = 40, place: str =
 
 
 @pytest.mark.parametrize("place", ["river_flow", "."])
-def test_a_file_is_cleaned_as_the_docstring_says(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_cleaned_as_the_docstring_says(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = small(tmp_path, monkeypatch, place=place)
     kept = np.delete(table, [3, 17], axis=0)
     data = river_flows("rf1", tmp_path, split="chronological", clip=0.1)
-    assert (data.name, data.label, data.embedded, data.rows, data.dropped) == ("rf1", "RF1 (river flow)", False, 40, 2)
+    assert (data.name, data.label, data.embedded, data.rows, data.dropped) == (
+        "rf1",
+        "RF1 (river flow)",
+        False,
+        40,
+        2,
+    )
     assert (len(data.train), len(data.test)) == (26, 12)  # 38 * .7 = 26.6
     low, high = np.quantile(kept[:26], [0.1, 0.9], axis=0)
     clipped = np.minimum(np.maximum(kept, low), high)
-    mean, sd = clipped[:26].mean(0), clipped[:26].std(0)
+    mean = clipped[:26].mean(0)
+    sd = clipped[:26].std(0)
     z = (clipped - mean) / sd
     for found, wanted in (
         (data.train, z[:26, :64]),
@@ -171,7 +196,11 @@ def test_parts_are_disjoint_and_limits_leave_the_unit() -> None:
     whole = {split: river_flows("generated", "", split) for split in source.SPLITS}
     sets = []
     for data in whole.values():
-        rows = [row.tobytes() for part in (data.train, data.test) for row in (part * data.scale[:64]).round().numpy()]
+        rows = [
+            row.tobytes()
+            for part in (data.train, data.test)
+            for row in (part * data.scale[:64]).round().numpy()
+        ]
         assert len(rows) == 1500
         raw = [data.mean + data.scale * torch.cat(both, 1) for both in pairs(data)]
         sets.append([{row.tobytes() for row in part.numpy().round(6)} for part in raw])
@@ -194,7 +223,9 @@ def test_training_part_has_mean_0_and_variance_1() -> None:
     data = river_flows("generated", "")
     for part in (data.train, data.train_targets):
         torch.testing.assert_close(part.mean(0), torch.zeros(part.shape[1], dtype=F64), rtol=0, atol=1e-12)
-        torch.testing.assert_close(part.std(0, correction=0), torch.ones(part.shape[1], dtype=F64), rtol=1e-12, atol=0)
+        torch.testing.assert_close(
+            part.std(0, correction=0), torch.ones(part.shape[1], dtype=F64), rtol=1e-12, atol=0
+        )
     loose = river_flows("generated", "", clip=0.0)
     assert loose.clipped == 0 < data.clipped
     assert loose.train.abs().max() > data.train.abs().max()
@@ -219,9 +250,8 @@ def test_wrong_tables_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         f"line {line + 1}: no {TARGETS[0]}; 1 targets are missing, expected none": "\n".join(
             [*spoiled[:line], ",".join(cells), *spoiled[line + 1 :]]
         ),
-        "lines 2 to 73: 72 attributes, unexpected CHSI2_now, missing CHSI2__0; expected the 64 inputs": good.replace(
-            "CHSI2__0", "CHSI2_now"
-        ),
+        "lines 2 to 73: 72 attributes, unexpected CHSI2_now, missing CHSI2__0; "
+        "expected the 64 inputs": good.replace("CHSI2__0", "CHSI2_now"),
         "has 39 rows of data, the last in line 113; the whole file has 40": "\n".join(spoiled[:-1]),
     }
     for message, text in cases.items():
@@ -243,7 +273,12 @@ def test_wrong_tables_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_a_missing_file_is_named_with_its_place_and_what_works_without(tmp_path: Path) -> None:
     with pytest.raises(DataError) as caught:
         river_flows("rf1", tmp_path)
-    for word in ("data=rf1 needs rf1.arff", str(tmp_path / "river_flow"), "MOBENCH_DATA", "problem.data=generated"):
+    for word in (
+        "data=rf1 needs rf1.arff",
+        str(tmp_path / "river_flow"),
+        "MOBENCH_DATA",
+        "problem.data=generated",
+    ):
         assert word in str(caught.value)
     assert list(tmp_path.iterdir()) == []
 
@@ -264,7 +299,7 @@ def test_impossible_choices(options: dict[str, Any], message: str) -> None:
         river_flows(**({"name": "generated", "root": ""} | options))
 
 
-# --- the stand-in ----------------------------------------------------------------------------------------------------
+# --- the stand-in -------------------------------------------------------------------------------------------
 
 
 def test_generated_flows_have_the_lags_of_the_real_ones() -> None:
@@ -299,17 +334,21 @@ def ridge(data: RiverFlows, penalty: float = 1e-2) -> np.ndarray:
     return ((Z @ weights - W) ** 2).mean(0)
 
 
-# --- the real file ---------------------------------------------------------------------------------------------------
+# --- the real file ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.data("rf1")
 def test_the_real_file(data_folder: Path) -> None:
-    """Numbers of the specification. Its means are those of all 9,125 rows; its ridge errors those without clipping."""
+    """Numbers of the specification.
+
+    Its means are those of all 9,125 rows; its ridge errors those without clipping.
+    """
     table = source._table("rf1", source.absolute(data_folder))
     assert table.shape == (9125, 72)
     assert np.isnan(table).sum() == 3264
     assert [int(np.isnan(table[:, 8 * k]).sum()) for k in range(8)] == [0, 12, 24, 36, 48, 72, 96, 120]
-    mean, sd = table[:, 64:].mean(0), table[:, 64:].std(0)
+    mean = table[:, 64:].mean(0)
+    sd = table[:, 64:].std(0)
     np.testing.assert_allclose(mean, [162.7, 3.49, 159.4, 77.6, 65.9, 12.4, 60.2, 46.5], rtol=0, atol=0.051)
     np.testing.assert_allclose(sd, [61.6, 0.89, 56.2, 33.4, 32.1, 6.9, 22.6, 22.3], rtol=0, atol=0.051)
     assert abs(mean[1] - 3.49) < 0.005
@@ -317,7 +356,9 @@ def test_the_real_file(data_folder: Path) -> None:
     assert table[:, 65].max() == 78.9
     data = river_flows("rf1", data_folder, split="chronological", clip=0.0)
     assert (data.rows, data.dropped, len(data.train), len(data.test)) == (9125, 120, 6303, 2702)
-    np.testing.assert_allclose(ridge(data), [0.030, 0.043, 0.097, 0.162, 0.071, 0.087, 0.012, 0.143], rtol=0, atol=5e-4)
+    np.testing.assert_allclose(
+        ridge(data), [0.030, 0.043, 0.097, 0.162, 0.071, 0.087, 0.012, 0.143], rtol=0, atol=5e-4
+    )
     clipped = river_flows("rf1", data_folder, split="chronological")
     measured = [0.0212, 0.1145, 0.0845, 0.1664, 0.0860, 0.0663, 0.0133, 0.1359]
     np.testing.assert_allclose(ridge(clipped), measured, rtol=0, atol=1e-4)
@@ -328,14 +369,28 @@ def test_the_real_file(data_folder: Path) -> None:
 
 @pytest.mark.data("rf1")
 def test_a_job_on_the_real_file(mobench: Run) -> None:
-    result = mobench("problem=river_flow", "data=rf1", "scale=smoke", "oracle=epochs", "oracle.batch_size=64", "steps=20",
-                     "preferences=1", "algorithm=mgda", "logger=local")  # fmt: skip
+    result = mobench(
+        "problem=river_flow",
+        "data=rf1",
+        "scale=smoke",
+        "oracle=epochs",
+        "oracle.batch_size=64",
+        "steps=20",
+        "preferences=1",
+        "algorithm=mgda",
+        "logger=local",
+    )
     assert result.code == 0, result.err
     meta = json.loads((result.job.path / "meta.json").read_text())
-    assert (meta["embedded"], meta["rows_dropped"], meta["train_size"], meta["test_size"]) == (False, 120, 300, 2702)
+    assert (meta["embedded"], meta["rows_dropped"], meta["train_size"], meta["test_size"]) == (
+        False,
+        120,
+        300,
+        2702,
+    )
 
 
-# --- the problem -----------------------------------------------------------------------------------------------------
+# --- the problem --------------------------------------------------------------------------------------------
 
 
 def net(theta: Tensor, hidden: int = 32) -> nn.Sequential:
@@ -371,7 +426,9 @@ def test_sizes() -> None:
 
 @pytest.mark.parametrize("part", [1024, 7])
 @pytest.mark.parametrize("kind", ["one group", "groups", "indices", "all"])
-def test_losses_and_rows_are_those_of_single_networks(kind: str, part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_losses_and_rows_are_those_of_single_networks(
+    kind: str, part: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "PART", part)
     p = RiverFlow(train_size=60, hidden=5)
     theta = 3.0 * p.initial(runs_of(2, (4, 2)))
@@ -397,13 +454,16 @@ def test_losses_and_rows_are_those_of_single_networks(kind: str, part: int, monk
 
 
 def test_other_derivatives_and_float32() -> None:
-    p, runs = RiverFlow(train_size=80), runs_of(2)
+    p = RiverFlow(train_size=80)
+    runs = runs_of(2)
     theta = p.initial(runs)
     for oracle in (Exact(p, runs), Epochs(p, runs, 16), Minibatch(p, runs, 16)):
         point = oracle.at(theta, {}, 0)
         v = torch.randn(theta.shape, dtype=F64, generator=torch.Generator().manual_seed(0))
         slope = (oracle.at(theta + 1e-6 * v, {}, 0)) if not isinstance(oracle, Minibatch) else None
-        torch.testing.assert_close(point.vjp(runs.weights), torch.einsum("rm,rmp->rp", runs.weights, point.jacobian()))
+        torch.testing.assert_close(
+            point.vjp(runs.weights), torch.einsum("rm,rmp->rp", runs.weights, point.jacobian())
+        )
         if slope is not None:
             change = (slope.vjp(runs.weights) - point.vjp(runs.weights)) / 1e-6
             torch.testing.assert_close(point.hvp(runs.weights, v), change, rtol=1e-3, atol=1e-4)
@@ -413,8 +473,10 @@ def test_other_derivatives_and_float32() -> None:
 
 
 def test_a_run_does_not_notice_its_neighbours() -> None:
-    p, runs = RiverFlow(train_size=80), runs_of(2, (3, 0))
-    together, theta = Epochs(p, runs, 16).at(p.initial(runs), {}, 7), p.initial(runs)
+    p = RiverFlow(train_size=80)
+    runs = runs_of(2, (3, 0))
+    together = Epochs(p, runs, 16).at(p.initial(runs), {}, 7)
+    theta = p.initial(runs)
     for r in range(4):
         alone = Epochs(p, runs.take([r]), 16).at(theta[r : r + 1], {}, 7)
         torch.testing.assert_close(alone.F[0], together.F[r], rtol=1e-13, atol=0)
@@ -444,7 +506,8 @@ def test_columns_are_errors_on_the_test_part() -> None:
 
 
 def test_starts() -> None:
-    p, runs = RiverFlow(), runs_of(2, (0, 3))
+    p = RiverFlow()
+    runs = runs_of(2, (0, 3))
     theta = p.initial(runs)
     assert theta.dtype == F64
     assert torch.equal(theta[0], theta[2])
@@ -460,18 +523,29 @@ def test_starts() -> None:
 
 
 def test_caps_in_multiples_of_the_constant_losses() -> None:
-    p, runs = RiverFlow(train_size=100), runs_of(1)
+    p = RiverFlow(train_size=100)
+    runs = runs_of(1)
     capped = LossCap(Exact(p, runs), p, runs, ratio=0.25)
     point = capped.at(p.initial(runs), {}, 0)
     torch.testing.assert_close(point.G, point.F - 0.25 * p.constant_losses)
 
 
-# --- jobs ------------------------------------------------------------------------------------------------------------
+# --- jobs ---------------------------------------------------------------------------------------------------
 
 
 def test_smoke_job(mobench: Run) -> None:
-    result = mobench("problem=river_flow", "scale=smoke", "oracle=epochs", "oracle.batch_size=64", "algorithm=mgda", "steps=60",
-                     "algorithm.step_size=0.1", "preferences=1", "seeds=[0,1]", "logger=local")  # fmt: skip
+    result = mobench(
+        "problem=river_flow",
+        "scale=smoke",
+        "oracle=epochs",
+        "oracle.batch_size=64",
+        "algorithm=mgda",
+        "steps=60",
+        "algorithm.step_size=0.1",
+        "preferences=1",
+        "seeds=[0,1]",
+        "logger=local",
+    )
     assert result.code == 0, result.err
     meta = json.loads((result.job.path / "meta.json").read_text())
     assert meta["embedded"] is True

@@ -34,7 +34,11 @@ STEPS = 120
 BASE = ("preferences=3", "seeds=[0,1]", f"steps={STEPS}", "checkpoint.seconds=0", "logger=local")
 QUICK = ("algorithm=ls", "preferences=2", "steps=5", "logger=local")
 PGD = ("algorithm=ferero", "algorithm.subproblem=pgd", "algorithm.inner_steps=20")
-TWO_PASS = ("algorithm=omd_tch", "algorithm.outputs=[mean,adaptive,last,adaptive_two_pass]", "record.evaluate=true")
+TWO_PASS = (
+    "algorithm=omd_tch",
+    "algorithm.outputs=[mean,adaptive,last,adaptive_two_pass]",
+    "record.evaluate=true",
+)
 
 When = Callable[[dict[str, Any], dict[str, Any]], bool]
 
@@ -61,7 +65,8 @@ def die() -> None:
 
 def disturb(patch: pytest.MonkeyPatch, when: When, action: Callable[[], None]) -> None:
     """Do `action` once, after the first steps for which `when` holds and before their checkpoint."""
-    original, pending = loop.advance, [action]
+    original = loop.advance
+    pending = [action]
 
     def advance(oracle: Any, algorithm: Any, rules: Any, *args: Any) -> Any:
         state = original(oracle, algorithm, rules, *args)
@@ -106,11 +111,13 @@ def same_rows(a: JobFolder, b: JobFolder) -> None:
     """All rows of both jobs, bit for bit, but for the seconds."""
     assert a.key == b.key
     for name in ("final", "history"):
-        left, right = getattr(a, name)(), getattr(b, name)()
+        left = getattr(a, name)()
+        right = getattr(b, name)()
         assert list(left) == list(right)
         for column in left:
             if column != "seconds":
-                x, y = left[column].to_numpy(), right[column].to_numpy()
+                x = left[column].to_numpy()
+                y = right[column].to_numpy()
                 same = x.tobytes() == y.tobytes() if x.dtype.kind in "fiub" else (x == y).all()
                 assert same, f"{name}.{column}"
     for rule, x in a.solutions().items():
@@ -122,12 +129,20 @@ def same_rows(a: JobFolder, b: JobFolder) -> None:
 CASES: dict[str, tuple[tuple[str, ...], When, bool]] = {
     "omd-first-pass": (TWO_PASS, first_pass, False),
     "omd-second-pass": (TWO_PASS, second_pass, True),
-    "omd-eg": (("algorithm=omd_tch", "algorithm.mirror=eg", "algorithm.outputs=[mean,adaptive]"), first_pass, False),
+    "omd-eg": (
+        ("algorithm=omd_tch", "algorithm.mirror=eg", "algorithm.outputs=[mean,adaptive]"),
+        first_pass,
+        False,
+    ),
     "ferero-pgd": (PGD, first_pass, False),
     "ferero-sa": (("algorithm=ferero_sa",), first_pass, False),
     "pmtl": (("algorithm=pmtl", "algorithm.phase1=0.6"), first_pass, False),
     "epo": (("algorithm=epo", "problem=zdt2", "problem.n=6"), first_pass, False),
-    "stochastic": (("algorithm=ferero_stochastic", "problem=least_squares", "oracle=minibatch"), first_pass, False),
+    "stochastic": (
+        ("algorithm=ferero_stochastic", "problem=least_squares", "oracle=minibatch"),
+        first_pass,
+        False,
+    ),
 }
 
 
@@ -261,7 +276,9 @@ def test_signals(mobench: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, 
     same_rows(done.job, mobench("algorithm=omd_tch", *BASE, root=tmp_path / "undisturbed").job)
 
 
-def test_signal_in_the_last_steps_stops_a_sweep_after_the_job(mobench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_signal_in_the_last_steps_stops_a_sweep_after_the_job(
+    mobench: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with monkeypatch.context() as patch:
         disturb(patch, last_chunk, lambda: os.kill(os.getpid(), signal.SIGTERM))
         result = mobench("-m", "algorithm=ls,mgda", *BASE)
@@ -291,7 +308,14 @@ def test_stop_outside_of_training(mobench: Run, monkeypatch: pytest.MonkeyPatch)
 
 def test_sigint_to_a_process(tmp_path: Path, plug_in: str) -> None:
     root = tmp_path / "outputs"
-    arguments = [plug_in, "algorithm=slow", "steps=10000", "preferences=1", "logger=local", "checkpoint.seconds=0"]
+    arguments = [
+        plug_in,
+        "algorithm=slow",
+        "steps=10000",
+        "preferences=1",
+        "logger=local",
+        "checkpoint.seconds=0",
+    ]
     process = subprocess.Popen(
         [sys.executable, "-m", "mobench", *arguments],
         env=environment(root, PYTHONPATH=str(tmp_path / "plugin" / "code")),
@@ -355,7 +379,9 @@ def test_same_preferences_said_differently_are_one_job(mobench: Run) -> None:
 def test_what_is_not_part_of_a_job(mobench: Run) -> None:
     result = mobench("-m", *QUICK, "scale=smoke,paper", "progress=true,false", "logger.project=a,b")
     assert result.out.startswith("1 jobs")
-    again = mobench(*QUICK, "hardware.threads=2", "checkpoint.seconds=1", "data_root=elsewhere", "logger=auto")
+    again = mobench(
+        *QUICK, "hardware.threads=2", "checkpoint.seconds=1", "data_root=elsewhere", "logger=auto"
+    )
     assert again.out.startswith("finished before")
 
 
@@ -405,7 +431,8 @@ def test_a_failed_solve_ends_its_run_alone(mobench: Run, plug_in: str) -> None:
     assert whole.code == short.code == 0
     assert result.rows.loc[0, values].equals(whole.rows.loc[0, values])
     assert result.rows.loc[1, values].equals(short.rows.loc[1, values])
-    paths, other = result.job.history(), whole.job.history()
+    paths = result.job.history()
+    other = whole.job.history()
     assert paths[paths["run"] == 0].equals(other[other["run"] == 0])
     rest = paths[(paths["run"] == 1) & (paths["step"] >= 3)]
     assert len(rest) == 18
@@ -443,8 +470,16 @@ def test_a_job_with_failed_solves_is_complete_and_never_silent(mobench: Run, plu
 
 
 def test_an_artifact_says_each_time_which_of_its_runs_have_no_answer(mobench: Run) -> None:
-    """FERERO's hard starts with exact multipliers: drawn from the runs that finished, and exit code 1, also when left as it is."""
-    arguments = ("+experiment=ferero/fig4", "algorithm.subproblem=exact", "steps=20", "seeds=[0]", "logger=local")
+    """FERERO's hard starts with exact multipliers: drawn from the runs that finished, and exit code 1,
+    also when left as it is.
+    """
+    arguments = (
+        "+experiment=ferero/fig4",
+        "algorithm.subproblem=exact",
+        "steps=20",
+        "seeds=[0]",
+        "logger=local",
+    )
     for unchanged in (False, True):
         result = mobench(*arguments)
         assert result.code == 1
@@ -468,7 +503,9 @@ def test_error_in_a_method_is_its_jobs_failure(mobench: Run, plug_in: str) -> No
 
 @pytest.mark.parametrize("algorithm", ["ls", "mgda", "epo", "pmtl", "omd_tch"])
 def test_nan_objective_is_that_rows_end(mobench: Run, plug_in: str, algorithm: str) -> None:
-    """A row that is not finite is `diverged`, a final answer: the job is done (exit code 0) and neighbours agree."""
+    """A row that is not finite is `diverged`, a final answer:
+    the job is done (exit code 0) and neighbours agree.
+    """
     arguments = (
         plug_in,
         "problem=hole",
@@ -479,7 +516,8 @@ def test_nan_objective_is_that_rows_end(mobench: Run, plug_in: str, algorithm: s
     )
     result = mobench(*arguments, "problem.edge=0.28")
     assert result.code == 0, result.err
-    rows, bad = result.rows, result.rows["status"] == "diverged"
+    rows = result.rows
+    bad = result.rows["status"] == "diverged"
     assert 0 < bad.sum() < len(rows) or algorithm == "mgda", rows
     assert rows.loc[bad, ["f_1", "f_2"]].isna().all(axis=None)
     assert rows.loc[~bad, ["f_1", "f_2"]].notna().all(axis=None)
@@ -501,7 +539,12 @@ def test_nan_objective_is_that_rows_end(mobench: Run, plug_in: str, algorithm: s
 
 def test_job_folder(mobench: Run) -> None:
     result = mobench(
-        "algorithm=omd_tch", "algorithm.outputs=[last,mean]", *BASE[:2], "steps=12", "record.every=5", "logger=local"
+        "algorithm=omd_tch",
+        "algorithm.outputs=[last,mean]",
+        *BASE[:2],
+        "steps=12",
+        "record.every=5",
+        "logger=local",
     )
     folder = result.job
     assert re.fullmatch(r"vlmop2-omdtch-[0-9a-f]{10}", folder.key)
@@ -557,6 +600,7 @@ def test_objectives_are_training_also_where_the_record_asks_for_them_first(
         return values(self, *given)
 
     monkeypatch.setattr(VLMOP2, "values", slow)
-    monkeypatch.setattr(VLMOP2, "linearize", lambda *given: None)  # then values are computed when they are asked for
+    # then values are computed when they are asked for
+    monkeypatch.setattr(VLMOP2, "linearize", lambda *given: None)
     result = mobench("problem=vlmop2", "algorithm=ls", "steps=10", "record.every=1", "logger=local")
     assert json.loads((result.job.path / "meta.json").read_text())["seconds_train"] >= 10 * 0.1

@@ -1,6 +1,7 @@
 """What the sources may not do, read from their syntax trees; and that an API key is written nowhere.
 
-Every rule is a function from a module to what breaks it. It is tested on snippets that break it, then used on all sources.
+Every rule is a function from a module to what breaks it. It is tested on snippets that break it, then used on
+all sources.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ OURS = ("mobench", "experiments")
 TEXT = (".yaml", ".yml", ".md", ".toml", ".cfg", ".sh", "Makefile")
 
 
-# --- sources ---------------------------------------------------------------------------------------------------------
+# --- sources ------------------------------------------------------------------------------------------------
 
 
 def listed() -> tuple[Path, list[str]]:
@@ -83,7 +84,9 @@ def modules(texts: dict[str, str]) -> dict[str, ast.Module]:
 
 @dataclass(frozen=True)
 class Use:
-    """A name where it is read, `np.load` as numpy.load; its call, if it is called; the function around it ("": none)."""
+    """A name where it is read, `np.load` as numpy.load; its call, if it is called;
+    the function around it ("": none).
+    """
 
     name: str
     line: int
@@ -91,7 +94,9 @@ class Use:
     function: str
 
     def argument(self, keyword: str, position: int | None = None) -> Any:
-        """The literal that is given; None where there is no such argument; ... for all but a literal, and for **options."""
+        """The literal that is given; None where there is no such argument; ... for all but a literal,
+        and for **options.
+        """
         assert self.call is not None
         given = [k.value for k in self.call.keywords if k.arg == keyword]
         if position is not None and len(self.call.args) > position:
@@ -120,7 +125,11 @@ def dotted(node: ast.expr, names: dict[str, str]) -> str:
     if isinstance(node, ast.Attribute):
         return f"{dotted(node.value, names)}.{node.attr}"
     if isinstance(node, ast.Call):
-        if isinstance(node.func, ast.Name) and node.func.id == "getattr" and isinstance(node.args[1], ast.Constant):
+        if (
+            isinstance(node.func, ast.Name)
+            and node.func.id == "getattr"
+            and isinstance(node.args[1], ast.Constant)
+        ):
             return f"{dotted(node.args[0], names)}.{node.args[1].value}"
         return f"{dotted(node.func, names)}()"
     return "?"
@@ -153,10 +162,20 @@ def uses(tree: ast.AST) -> Iterator[Use]:
     yield from visit(tree, "", None)
 
 
-# --- rules -----------------------------------------------------------------------------------------------------------
+# --- rules --------------------------------------------------------------------------------------------------
 
 Rule = Callable[[ast.AST], list[Use]]
-PICKLES = ("pickle", "_pickle", "cPickle", "pickle5", "dill", "cloudpickle", "jsonpickle", "shelve", "marshal")
+PICKLES = (
+    "pickle",
+    "_pickle",
+    "cPickle",
+    "pickle5",
+    "dill",
+    "cloudpickle",
+    "jsonpickle",
+    "shelve",
+    "marshal",
+)
 YAML = ("safe_load", "safe_load_all", "safe_dump", "safe_dump_all", "YAMLError", "error")
 ARCHIVES = ("extractall", "unpack_archive", "extract_archive", "download_and_extract_archive")
 COMMANDS = (
@@ -176,7 +195,11 @@ def unpickling(tree: ast.AST) -> list[Use]:
     found = []
     for use in uses(tree):
         words = use.name.removeprefix("import ").split(".")
-        if words[0] in PICKLES or words[-1] == "read_pickle" or use.name in ("joblib.load", "import joblib.load"):
+        if (
+            words[0] in PICKLES
+            or words[-1] == "read_pickle"
+            or use.name in ("joblib.load", "import joblib.load")
+        ):
             found.append(use)
         elif use.call is not None and words[-1] in ("load", "read_array"):
             position = 2 if use.name == "numpy.load" else None
@@ -190,7 +213,10 @@ def unsafe_yaml(tree: ast.AST) -> list[Use]:
     found = []
     for use in uses(tree):
         words = use.name.removeprefix("import ").replace("()", "").split(".")
-        if (words[0] == "yaml" and len(words) > 1 and words[1] not in YAML) or words[0] in ("ruamel", "oyaml"):
+        if (words[0] == "yaml" and len(words) > 1 and words[1] not in YAML) or words[0] in (
+            "ruamel",
+            "oyaml",
+        ):
             found.append(use)
     return found
 
@@ -210,7 +236,9 @@ def commands(tree: ast.AST) -> list[Use]:
     """Text that is run as code or by a shell."""
     found = []
     for use in uses(tree):
-        shell_of = use.argument("shell") if use.call is not None and use.name.startswith("subprocess.") else None
+        shell_of = (
+            use.argument("shell") if use.call is not None and use.name.startswith("subprocess.") else None
+        )
         if use.name.removeprefix("import ") in COMMANDS or shell_of not in (None, False):
             found.append(use)
     return found
@@ -294,9 +322,15 @@ BAD: dict[Rule, list[str]] = {
     ],
 }
 GOOD: dict[Rule, list[str]] = {
-    unsafe_torch_load: ["import torch\ntorch.load('x', weights_only=True)", "import json\njson.load('torch.load')"],
+    unsafe_torch_load: [
+        "import torch\ntorch.load('x', weights_only=True)",
+        "import json\njson.load('torch.load')",
+    ],
     unpickling: [
-        "import numpy as np\nnp.load('x')\nnp.load('x', allow_pickle=False)\nnp.savez('x', allow_pickle=True)",
+        (
+            "import numpy as np\nnp.load('x')\nnp.load('x', allow_pickle=False)\nnp.savez('x', "
+            "allow_pickle=True)"
+        ),
         "import joblib\njoblib.Parallel",
         "import json\njson.load('pickle')",
     ],
@@ -329,7 +363,9 @@ def broken(rule: Rule, modules: dict[str, ast.Module], tops: tuple[str, ...] | N
     """file:line and name of all that breaks a rule, in `tops` or everywhere."""
     some = {p: tree for p, tree in modules.items() if tops is None or Path(p).parts[0] in tops}
     assert some
-    return [f"{path}:{use.line} {use.name} in {use.function}" for path, tree in some.items() for use in rule(tree)]
+    return [
+        f"{path}:{use.line} {use.name} in {use.function}" for path, tree in some.items() for use in rule(tree)
+    ]
 
 
 def without(found: list[str], allowed: str) -> list[str]:
@@ -337,7 +373,7 @@ def without(found: list[str], allowed: str) -> list[str]:
     return [entry for entry in found if not re.fullmatch(allowed, entry)]
 
 
-# --- the project -----------------------------------------------------------------------------------------------------
+# --- the project --------------------------------------------------------------------------------------------
 
 
 def test_the_search_sees_the_project(texts: dict[str, str], modules: dict[str, ast.Module]) -> None:
@@ -352,11 +388,15 @@ def test_tensors_are_read_as_data(modules: dict[str, ast.Module]) -> None:
     assert broken(unsafe_torch_load, modules) == []
 
 
-UNPICKLED = r"mobench/data/images\.py:\d+ (import pickle|pickle\.Unpickler|pickle) in $"  # the base class of its reader
+# the base class of its reader
+UNPICKLED = r"mobench/data/images\.py:\d+ (import pickle|pickle\.Unpickler|pickle) in $"
 
 
 def test_nothing_is_unpickled_but_official_files(modules: dict[str, ast.Module]) -> None:
-    """CIFAR is published as pickles alone. One reader takes them, after their checksum, and builds nothing but arrays."""
+    """CIFAR is published as pickles alone.
+
+    One reader takes them, after their checksum, and builds nothing but arrays.
+    """
     found = broken(unpickling, modules, OURS)
     assert without(found, UNPICKLED) == []
     assert sum("pickle.Unpickler" in entry for entry in found) == 1
@@ -385,7 +425,10 @@ def test_pickles_build_arrays_alone(tmp_path: Path, protocol: int) -> None:
 
 def test_a_pickle_of_python_2_is_read(tmp_path: Path) -> None:
     """As the official files are: made by Python 2 and the NumPy of its time."""
-    array = b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(I0\ntS'b'\ntR(I1\n(I3\ntcnumpy\ndtype\n(S'u1'\nI0\nI1\ntR"
+    array = (
+        b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(I0\ntS'b'\ntR(I1\n(I3\ntcnumpy\ndtype\n"
+        b"(S'u1'\nI0\nI1\ntR"
+    )
     state = b"(I3\nS'|'\nNNNI-1\nI-1\nI0\ntbI00\nS'\\x01\\x02\\xff'\ntb"
     path = tmp_path / "data_batch_1"
     path.write_bytes(b"(dS'data'\n" + array + state + b"sS'labels'\n(lI5\nas.")
@@ -445,7 +488,10 @@ CIFAR = (
 
 
 def test_torchvisions_cifar_is_asked_for_names_alone(modules: dict[str, ast.Module]) -> None:
-    """Its classes unpickle when they are made, after the checksums of their files. `download` makes one, on request."""
+    """Its classes unpickle when they are made, after the checksums of their files.
+
+    `download` makes one, on request.
+    """
     assert without(broken(torchvision_cifar, modules, OURS), CIFAR) == []
     ours = [tree for path, tree in modules.items() if Path(path).parts[0] in OURS]
     assert [use for tree in ours for use in torchvision_cifar(tree) if use.call is not None] == []
@@ -464,9 +510,9 @@ def test_no_text_is_run(modules: dict[str, ast.Module]) -> None:
 
 
 WORDS = re.compile(
-    r"\b(c?[pP]ickle|dill|cloudpickle|marshal)\.loads?\b|\bread_pickle\b|allow_pickle\s*=\s*True|weights_only\s*=\s*False"
-    r"|\byaml\.(unsafe_|full_)?load\b|!!python/|shell\s*=\s*True|\bos\.system\b|\bextractall\b"
-    r"|(curl|wget)\b[^\n]*\|\s*(ba|z)?sh\b"
+    r"\b(c?[pP]ickle|dill|cloudpickle|marshal)\.loads?\b|\bread_pickle\b|allow_pickle\s*=\s*True|"
+    r"weights_only\s*=\s*False|\byaml\.(unsafe_|full_)?load\b|!!python/|shell\s*=\s*True|\bos\.system\b|"
+    r"\bextractall\b|(curl|wget)\b[^\n]*\|\s*(ba|z)?sh\b"
 )
 
 
@@ -503,13 +549,17 @@ def targets(node: Any) -> Iterator[str]:
 
 def test_configuration_makes_objects_of_this_package_alone(texts: dict[str, str]) -> None:
     assert list(targets({"a": [{"_target_": "os.system"}]})) == ["os.system"]
-    conf = {p: yaml.safe_load(text) for p, text in texts.items() if "conf" in Path(p).parts and p.endswith(".yaml")}
+    conf = {
+        p: yaml.safe_load(text)
+        for p, text in texts.items()
+        if "conf" in Path(p).parts and p.endswith(".yaml")
+    }
     found = [(path, target) for path, node in conf.items() for target in targets(node)]
     assert len(found) > 20
     assert [entry for entry in found if not entry[1].startswith("mobench.")] == []
 
 
-# --- API keys --------------------------------------------------------------------------------------------------------
+# --- API keys -----------------------------------------------------------------------------------------------
 
 
 def contents(path: Path) -> Iterator[bytes]:

@@ -1,4 +1,6 @@
-"""A sweep on a real Slurm, one node, started and stopped here; `make faults` runs 24 jobs with 18 disturbances."""
+"""A sweep on a real Slurm, one node, started and stopped here;
+`make faults` runs 24 jobs with 18 disturbances.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Speech: features, network, losses and their gradients, decoding, loaders of official folders, constraints by Algorithm 3."""
+"""Speech: features, network, losses and their gradients, decoding, loaders of official folders,
+constraints by Algorithm 3.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ def test_log_mel_against_scipy() -> None:
     assert ours.shape == (logmel.frames(4000, 8000), 20)
     padded = np.pad(wave.numpy().astype(float), 128)
     window = np.pad(scipy.signal.get_window("hann", 200), 28)
-    spectrum = [np.abs(np.fft.rfft(padded[t : t + 256] * window)) ** 2 for t in range(0, len(padded) - 255, 80)]
+    spectrum = [
+        np.abs(np.fft.rfft(padded[t : t + 256] * window)) ** 2 for t in range(0, len(padded) - 255, 80)
+    ]
     bank = logmel.filters(20, 129, 8000).numpy()
     raw = np.log(np.array(spectrum) @ bank + 1e-6)
     np.testing.assert_allclose(ours, (raw - raw.mean(0)) / raw.std(0), atol=2e-4)
@@ -109,7 +113,9 @@ def small_net() -> tuple[Conformer, dict[str, Tensor], Tensor]:
     return net, net.split(theta), torch.from_numpy(rng.standard_normal((3, 2, 30, 8)))
 
 
-def encoded(net: Conformer, w: dict[str, Tensor], x: Tensor, frames: Tensor, past: bool) -> tuple[Tensor, Tensor]:
+def encoded(
+    net: Conformer, w: dict[str, Tensor], x: Tensor, frames: Tensor, past: bool
+) -> tuple[Tensor, Tensor]:
     z, lengths = net.front(w, x, frames)
     return net.encode(w, z, lengths, past), lengths
 
@@ -134,7 +140,11 @@ def test_past_frames_know_no_future() -> None:
     late = x.clone()
     late[:, :, 20:] += 1.0  # the front's frame t sees input frames 4 t - 3 .. 4 t + 3
     for past in (True, False):
-        change = (encoded(net, w, x, frames, past)[0] - encoded(net, w, late, frames, past)[0]).abs().amax((0, 1, 3))
+        change = (
+            (encoded(net, w, x, frames, past)[0] - encoded(net, w, late, frames, past)[0])
+            .abs()
+            .amax((0, 1, 3))
+        )
         assert (float(change[:4].max()) < 1e-12) == past
         assert float(change[5:].min()) > 1e-6
 
@@ -168,7 +178,11 @@ def test_ctc_is_the_sum_over_all_paths() -> None:
     for r, b in itertools.product(range(2), range(2)):
         target = next(parts).tolist()
         own = torch.nn.functional.ctc_loss(
-            torch.from_numpy(log[r, b]).unsqueeze(1), torch.tensor([target]), (7,), (len(target),), reduction="sum"
+            torch.from_numpy(log[r, b]).unsqueeze(1),
+            torch.tensor([target]),
+            (7,),
+            (len(target),),
+            reduction="sum",
         )
         assert ctc(log[r, b], target) == pytest.approx(float(own), abs=1e-9)
         whole = torch.nn.functional.ctc_loss(
@@ -178,25 +192,34 @@ def test_ctc_is_the_sum_over_all_paths() -> None:
 
 
 def by_hand(c: np.ndarray, z: np.ndarray, K: int, negatives: int, temperature: float) -> float:
-    n, total, count = len(z), 0.0, 0
+    n = len(z)
+    total = 0.0
+    count = 0
     for k in range(1, K + 1):
         for t in range(n - k):
             places = [t + k, *sorted({i * n // (negatives + 1) for i in range(1, negatives + 1)} - {0})]
             places = [places[0], *((t + k + o) % n for o in places[1:])]
-            s = [c[t, k - 1] @ z[j] / np.linalg.norm(c[t, k - 1]) / np.linalg.norm(z[j]) / temperature for j in places]
-            total, count = total + np.log(np.exp(s).sum()) - s[0], count + 1
+            s = [
+                c[t, k - 1] @ z[j] / np.linalg.norm(c[t, k - 1]) / np.linalg.norm(z[j]) / temperature
+                for j in places
+            ]
+            total = total + np.log(np.exp(s).sum()) - s[0]
+            count = count + 1
     return total / count
 
 
 @pytest.mark.parametrize("negatives", [3, 6, 20])
 def test_contrastive_by_hand(negatives: int) -> None:
     rng = np.random.default_rng(1)
-    c, z = rng.standard_normal((2, 2, 9, 2, 4)), rng.standard_normal((2, 2, 9, 4))
+    c = rng.standard_normal((2, 2, 9, 2, 4))
+    z = rng.standard_normal((2, 2, 9, 4))
     lengths = torch.tensor([[9, 5], [7, 9]])
     loss = contrastive(torch.from_numpy(c), torch.from_numpy(z), lengths, negatives, 0.5)
     for r, b in itertools.product(range(2), range(2)):
         n = int(lengths[r, b])
-        assert float(loss[r, b]) == pytest.approx(by_hand(c[r, b, :n], z[r, b, :n], 2, negatives, 0.5), abs=1e-10)
+        assert float(loss[r, b]) == pytest.approx(
+            by_hand(c[r, b, :n], z[r, b, :n], 2, negatives, 0.5), abs=1e-10
+        )
 
 
 def test_gradients_against_finite_differences() -> None:
@@ -205,11 +228,15 @@ def test_gradients_against_finite_differences() -> None:
     x = p.initial(runs(0, 1))
     point = Minibatch(p, runs(0, 1), 2).at(x, {}, 0)
     batch = p.draw(Minibatch(p, runs(0, 1), 2).keys, "batch0", 0, 2)
-    rows, h = point.jacobian(), 1e-6
+    rows = point.jacobian()
+    h = 1e-6
     rng = np.random.default_rng(0)
     heads = torch.zeros_like(x)
     heads[:, -p.network.head_dim :] = 1.0
-    for v in (torch.from_numpy(rng.standard_normal(x.shape)), heads * torch.from_numpy(rng.standard_normal(x.shape))):
+    for v in (
+        torch.from_numpy(rng.standard_normal(x.shape)),
+        heads * torch.from_numpy(rng.standard_normal(x.shape)),
+    ):
         wanted = (p.values(x + h * v, batch) - p.values(x - h * v, batch)) / (2 * h)
         torch.testing.assert_close(torch.einsum("rmp,rp->rm", rows, v), wanted, atol=1e-6, rtol=1e-6)
         torch.testing.assert_close(point.jvp(v), wanted, atol=1e-6, rtol=1e-6)
@@ -217,11 +244,14 @@ def test_gradients_against_finite_differences() -> None:
 
 
 def test_heads_take_smaller_steps() -> None:
-    """One step of descent moves the network's heads head_rate times as far as without the rate, all else alike."""
+    """One step of descent moves the network's heads head_rate times as far as without the rate,
+    all else alike.
+    """
     ends = []
     for rate in (1.0, 0.25):
         p = problem(head_rate=rate, masks=0)
-        oracle, method = Minibatch(p, runs(0), 3, samples=1), LS(step_size=0.1)
+        oracle = Minibatch(p, runs(0), 3, samples=1)
+        method = LS(step_size=0.1)
         state = loop.start(oracle, method, {}, p.initial(runs(0)), runs(0), 1)
         first = p._scale(state["theta"], 0.5)
         ends.append((first, p._scale(loop.advance(oracle, method, {}, state, 1)["theta"], 0.5)))
@@ -262,7 +292,8 @@ def test_all_ways_of_computing_agree() -> None:
 
 def test_draws_depend_on_key_and_step_alone() -> None:
     p = problem()
-    one, two = p.draw(torch.tensor([7, 8]), "batch0", 3, 5), p.draw(torch.tensor([8]), "batch0", 3, 5)
+    one = p.draw(torch.tensor([7, 8]), "batch0", 3, 5)
+    two = p.draw(torch.tensor([8]), "batch0", 3, 5)
     assert torch.equal(one[1:], two)
     assert not torch.equal(one, p.draw(torch.tensor([7, 8]), "batch1", 3, 5))
     assert one.shape == (2, 5, 2, 5)
@@ -270,7 +301,8 @@ def test_draws_depend_on_key_and_step_alone() -> None:
 
 
 def test_no_hessians() -> None:
-    oracle, theta = Minibatch(problem(), runs(0), 2), problem().initial(runs(0))
+    oracle = Minibatch(problem(), runs(0), 2)
+    theta = problem().initial(runs(0))
     with pytest.raises(CompatibilityError, match="it asks for hvp, the oracle provides jacobian, jvp"):
         loop.start(oracle, MLMCMOO(), {}, theta, runs(0), 1)
 
@@ -294,9 +326,13 @@ def test_prefix_beam_is_exact_with_all_prefixes() -> None:
 
 
 def test_decoding_is_a_choice() -> None:
-    """Two frames, blank .4 and a unit .35 each: the path of blanks is the likeliest, the unit the likelier text."""
+    """Two frames, blank .4 and a unit .35 each: the path of blanks is the likeliest,
+    the unit the likelier text.
+    """
     frame = torch.tensor([0.4, 0.0, 0.35, 0.25]).clamp_min(1e-9).log()
-    log, lengths = frame.expand(1, 1, 4, 4), torch.tensor([[2]])  # frames behind the end do not count
+    # frames behind the end do not count
+    log = frame.expand(1, 1, 4, 4)
+    lengths = torch.tensor([[2]])
     unit = problem().units["zh"].decode([2])
     assert problem().decode("zh", log, lengths) == [[""]]
     assert problem(beam=4).decode("zh", log, lengths) == [[unit]]
@@ -317,7 +353,8 @@ def test_units() -> None:
     assert u.table == ("", "\ufffd", "a", "b")
     assert u.encode("bax") == [3, 2, 1]
     assert u.decode([3, 2]) == "ba"
-    assert u.decode([2, 4, 99]) == "a\ufffd\ufffd"  # a head of the paper's size has outputs that no unit needs
+    # a head of the paper's size has outputs that no unit needs
+    assert u.decode([2, 4, 99]) == "a\ufffd\ufffd"
     texts = ["the cat sat on the mat", "the dog sat"] * 5
     s = subwords(texts, 24)
     assert len(s) <= 24
@@ -378,13 +415,24 @@ def test_official_layouts(official: Path) -> None:
         load(official, train_size=5)
 
 
-def test_official_files_train_and_are_not_held(official: Path, mobench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_official_files_train_and_are_not_held(
+    official: Path, mobench: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MOBENCH_DATA", str(official))
     corpora._speech.cache_clear()
     result = mobench(
-        "problem=speech", "oracle=minibatch", "oracle.batch_size=2", "data=librispeech_aishell", "problem.model=tiny",
-        "problem.train_size=null", "problem.test_size=null", "algorithm=mgda", "steps=2", "preferences=1", "logger=local",
-    )  # fmt: skip
+        "problem=speech",
+        "oracle=minibatch",
+        "oracle.batch_size=2",
+        "data=librispeech_aishell",
+        "problem.model=tiny",
+        "problem.train_size=null",
+        "problem.test_size=null",
+        "algorithm=mgda",
+        "steps=2",
+        "preferences=1",
+        "logger=local",
+    )
     assert result.code == 0, result.err
     row = result.rows.iloc[0]
     assert row["status"] == "done"
@@ -397,7 +445,8 @@ def test_official_files_train_and_are_not_held(official: Path, mobench: Run, mon
 
 def broken(root: Path, what: str) -> list[str]:
     """Break the folders in one way; what the message must say."""
-    libri, aishell = root / "LibriSpeech/train-clean-100", root / "data_aishell"
+    libri = root / "LibriSpeech/train-clean-100"
+    aishell = root / "data_aishell"
     if what == "no folder":
         (root / "LibriSpeech").rename(root / "other")
         return ["LibriSpeech/train-clean-100", "not found", "data_root", "openslr.org/12", "embedded"]
@@ -425,7 +474,16 @@ def broken(root: Path, what: str) -> list[str]:
     return ["no transcript of 1 of 6 recordings", "BS1W0", "at most 1%"]
 
 
-WAYS = ["no folder", "no transcripts", "unlisted", "lost", "empty text", "no aishell", "packed", "too many unlisted"]
+WAYS = [
+    "no folder",
+    "no transcripts",
+    "unlisted",
+    "lost",
+    "empty text",
+    "no aishell",
+    "packed",
+    "too many unlisted",
+]
 
 
 @pytest.mark.parametrize("what", WAYS)
@@ -478,7 +536,9 @@ def test_the_small_set(tmp_path: Path) -> None:
     data = corpora.speech("small", tmp_path)
     assert [len(data.utterances[k][s]) for k in ("zh", "en") for s in ("train", "test")] == [8, 2, 8, 2]
     assert data.in_memory
-    assert data.samples("en", data.utterances["en"]["test"][0]).abs().max() == pytest.approx(3000 / 32768, rel=1e-3)
+    assert data.samples("en", data.utterances["en"]["test"][0]).abs().max() == pytest.approx(
+        3000 / 32768, rel=1e-3
+    )
     np.savez(folder / "mandarin_words.npz", text=np.array(["零一"] * 9), **fields)
     corpora._speech.cache_clear()
     with pytest.raises(DataError, match="9 texts, 11 offsets up to 40000 of 40000 samples"):
@@ -492,7 +552,12 @@ def test_the_small_set(tmp_path: Path) -> None:
 def test_the_real_small_set(data_folder: Path) -> None:
     p = BilingualSpeech(data="small", data_root=str(data_folder), model="laptop")
     facts = p.facts()
-    assert [facts[f"{split}_{k}"] for k in corpora.LANGUAGES for split in ("train", "test")] == [161, 40, 300, 300]
+    assert [facts[f"{split}_{k}"] for k in corpora.LANGUAGES for split in ("train", "test")] == [
+        161,
+        40,
+        300,
+        300,
+    ]
     for language in corpora.LANGUAGES:
         for split in ("train", "test"):
             for i in range(facts[f"{split}_{language}"]):
@@ -532,9 +597,11 @@ def test_settings_that_cannot_be(key: str, value: Any, words: str) -> None:
 
 def test_the_start_is_trained_once_and_kept(cache: Path) -> None:
     start = {"kind": "ls", "steps": 30, "step_size": 0.02, "batch_size": 4}
-    p, plain = problem(start=start), problem()
+    p = problem(start=start)
+    plain = problem()
     both = p.initial(runs(0, 1))
-    before, after = plain.values(plain.initial(runs(0, 1))), plain.values(both)
+    before = plain.values(plain.initial(runs(0, 1)))
+    after = plain.values(both)
     assert (after.mean(1) < 0.8 * before.mean(1)).all()
     files = {f.name: f.stat().st_mtime_ns for f in cache.glob("start-*.npy")}
     assert len(files) == 2
@@ -551,7 +618,8 @@ def test_an_interrupted_start_goes_on(cache: Path, monkeypatch: pytest.MonkeyPat
     for file in cache.iterdir():
         file.unlink()
     monkeypatch.setattr("mobench.problems.warm_start.SAVED", 0.0)
-    original, calls = BilingualSpeech.values, []
+    original = BilingualSpeech.values
+    calls = []
 
     def stops(self: BilingualSpeech, x: Tensor, batch: Any = None) -> Tensor:
         calls.append(1)
@@ -606,7 +674,9 @@ def test_the_surrogate_ends_on_both_constraints() -> None:
     point = Exact(p, runs(0)).at(x0, {}, 0)
     assert float(point.jacobian().mean(1).abs().max()) < 1e-12  # the start minimises the mean
     half = (p.values(x0 + 1e-4) + p.values(x0 - 1e-4) - 2 * p.values(x0)) / 1e-8  # 1'Hess 1
-    hessian = torch.stack([point.hvp(w, torch.ones_like(x0)).sum(1) for w in torch.eye(3).double().unsqueeze(1)], dim=1)
+    hessian = torch.stack(
+        [point.hvp(w, torch.ones_like(x0)).sum(1) for w in torch.eye(3).double().unsqueeze(1)], dim=1
+    )
     torch.testing.assert_close(hessian, half, atol=1e-5, rtol=1e-5)
     f0 = p.values(x0)[0]
     assert float(f0[0]) > 1.3
@@ -627,8 +697,11 @@ def test_the_surrogate_ends_on_both_constraints() -> None:
 
 
 def test_the_single_loop_ends_there_too() -> None:
-    """Algorithm 2 with an inequality (our extension) and an equality, from the same start; without the bound it ends above it."""
-    p, ends = SpeechSurrogate(), []
+    """Algorithm 2 with an inequality (our extension) and an equality, from the same start;
+    without the bound it ends above it.
+    """
+    p = SpeechSurrogate()
+    ends = []
     for upper in ((1.2, None, None), None):
         method = FEREROSA(
             upper=upper,

@@ -48,7 +48,10 @@ def test_write_is_atomic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_device_that_is_really_full() -> None:
     if not Path("/dev/full").exists():
         pytest.skip("this system has no /dev/full")
-    with Path("/dev/full").open("wb", buffering=0) as f, pytest.raises(OSError, match="No space left") as caught:
+    with (
+        Path("/dev/full").open("wb", buffering=0) as f,
+        pytest.raises(OSError, match="No space left") as caught,
+    ):
         f.write(b"x")
     assert caught.value.errno == errno.ENOSPC  # what the simulated disk above raises
 
@@ -121,7 +124,8 @@ def test_status(tmp_path: Path) -> None:
 
 
 def test_one_writer(tmp_path: Path) -> None:
-    first, second = JobFolder(tmp_path / "job"), JobFolder(tmp_path / "job")
+    first = JobFolder(tmp_path / "job")
+    second = JobFolder(tmp_path / "job")
     with first.locked():
         with pytest.raises(StoreError, match="Another process is running this job"), second.locked():
             pass
@@ -136,13 +140,20 @@ def test_checkpoints(tmp_path: Path) -> None:
     assert folder.load_checkpoint() == (None, [])
     for t in (1, 2, 3):
         folder.save_checkpoint({"state": {"t": t, "x": torch.full((2,), 0.1 * t, dtype=torch.float64)}})
-    current, previous = folder.path / "checkpoint.pt", folder.path / "checkpoint.prev.pt"
+    current = folder.path / "checkpoint.pt"
+    previous = folder.path / "checkpoint.prev.pt"
     loaded, messages = folder.load_checkpoint()
     assert loaded is not None
     assert (loaded["state"]["t"], messages) == (3, [])
 
     sound = current.read_bytes()
-    damaged = [sound[:-1], sound[: len(sound) // 2], b"", b"\0" * len(sound), sound[:200] + b"!" + sound[201:]]
+    damaged = [
+        sound[:-1],
+        sound[: len(sound) // 2],
+        b"",
+        b"\0" * len(sound),
+        sound[:200] + b"!" + sound[201:],
+    ]
     for data in damaged:
         current.write_bytes(data)
         loaded, (message,) = folder.load_checkpoint()
@@ -229,10 +240,13 @@ CUTS = {
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize("old", [False, True])
 def test_truncated_rows_are_not_finished(mobench: Run, cut: str, old: bool) -> None:
-    """Said, and the job is run again, as one whose rows are gone; also in a folder whose meta.json has no number of rows."""
+    """Said, and the job is run again, as one whose rows are gone;
+    also in a folder whose meta.json has no number of rows.
+    """
     command = (*LS, "seeds=[0,1,2]", "progress=false")
     job = mobench(*command).job
-    path, whole = job.path / "final.csv", job.final()
+    path = job.path / "final.csv"
+    whole = job.final()
     if old:
         meta = job.meta()
         assert meta.pop("final_rows") == 6

@@ -1,4 +1,6 @@
-"""The tests themselves: what they need of a machine is marked, and nothing else of it decides which of them run."""
+"""The tests themselves: what they need of a machine is marked,
+and nothing else of it decides which of them run.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,10 @@ def test_reasons_say_what_to_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         return conftest.why_not(("rf1", "speech_small")) or ""
 
     try:
-        assert why("") == "needs official files (rf1, speech_small): set MOBENCH_DATA to the folder that holds them"
+        assert (
+            why("")
+            == "needs official files (rf1, speech_small): set MOBENCH_DATA to the folder that holds them"
+        )
         assert f"MOBENCH_DATA={tmp_path / 'none'} is no folder" in why(tmp_path / "none")
         assert "no rf1.arff in" in why(tmp_path)
         assert "no speech/english_digits.npz and 1 more in" in why(tmp_path)
@@ -99,19 +104,28 @@ def test_the_marker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         for folder in ("", str(tmp_path)):
             assert skipped(folder) is None
             assert skipped(folder, pytest.mark.browser) is None
-        assert skipped("", data("rf1")) == "needs official files (rf1): set MOBENCH_DATA to the folder that holds them"
+        assert (
+            skipped("", data("rf1"))
+            == "needs official files (rf1): set MOBENCH_DATA to the folder that holds them"
+        )
         assert skipped(str(tmp_path), data("rf1")) is None
         assert "speech_small needs it" in str(skipped(str(tmp_path), data("rf1", "speech_small")))
         assert "speech_small needs it" in str(skipped(str(tmp_path), data("speech_small"), data("rf1")))
-        with pytest.raises(pytest.UsageError, match=r"test_x\.py::test_y: @pytest\.mark\.data names the data sets"):
+        with pytest.raises(
+            pytest.UsageError, match=r"test_x\.py::test_y: @pytest\.mark\.data names the data sets"
+        ):
             skipped("", data)
     finally:
         conftest.looked_for.cache_clear()
 
 
 def test_no_test_finds_data_on_its_own() -> None:
-    """A test that looks for official files itself would run, or not, unseen; one that names a place works only there."""
-    reads = re.compile(r"""(environ(\.get\(|\[)|getenv\()\s*["']MOBENCH_DATA["']|["']MOBENCH_DATA["'] (not )?in os""")
+    """A test that looks for official files itself would run, or not, unseen;
+    one that names a place works only there.
+    """
+    reads = re.compile(
+        r"""(environ(\.get\(|\[)|getenv\()\s*["']MOBENCH_DATA["']|["']MOBENCH_DATA["'] (not )?in os"""
+    )
     places = re.compile(r"\.\./shared")
     sources = sorted((REPOSITORY / "tests").rglob("test_*.py"))
     assert len(sources) > 50

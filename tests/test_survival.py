@@ -1,4 +1,6 @@
-"""Runs that survive: signals, workers that die under every launcher, GPU slots, shares of cores, `mobench-status`."""
+"""Runs that survive: signals, workers that die under every launcher, GPU slots, shares of cores,
+`mobench-status`.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ QUICK = ("preferences=2", "seeds=[0]", f"steps={STEPS}", "checkpoint.seconds=0",
 def test_usr_saves_and_goes_on(mobench: Run, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     saved = []
     save = JobFolder.save_checkpoint
-    monkeypatch.setattr(JobFolder, "save_checkpoint", lambda self, p: (saved.append(p["state"]["t"]), save(self, p)))
+    monkeypatch.setattr(
+        JobFolder, "save_checkpoint", lambda self, p: (saved.append(p["state"]["t"]), save(self, p))
+    )
     with monkeypatch.context() as patch:
         disturb(patch, first_pass, lambda: os.kill(os.getpid(), number))
         result = mobench("algorithm=omd_tch", *BASE[:3], "checkpoint.seconds=1000", "logger=local")
@@ -126,7 +130,9 @@ def test_a_job_that_has_ended_is_not_put_back(monkeypatch: pytest.MonkeyPatch, t
 def test_rerun_goes_on_when_it_is_put_back(
     monkeypatch: pytest.MonkeyPatch, resumed_at: list[tuple[int, bool]], tmp_path: Path
 ) -> None:
-    """rerun=true is about rows from before the sweep, not about what a requeued or relaunched worker finds of its own."""
+    """rerun=true is about rows from before the sweep,
+    not about what a requeued or relaunched worker finds of its own.
+    """
     config = composed("algorithm=omd_tch", *QUICK, "rerun=true")
     first = runner.run_job(config, tmp_path)
     old = (first.folder / "final.csv").read_bytes()
@@ -144,7 +150,9 @@ def test_rerun_goes_on_when_it_is_put_back(
     assert not runner.run_job(config, tmp_path).skipped
 
 
-def test_stop_is_not_lost_when_the_job_fails(mobench: Run, plug_in: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stop_is_not_lost_when_the_job_fails(
+    mobench: Run, plug_in: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def stop_and_fail() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
         raise ValueError("by itself")
@@ -203,8 +211,12 @@ def victim(tmp_path: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_killed_worker_costs_nothing(tmp_path: Path, victim: dict[str, str], launcher: str) -> None:
-    """One of two jobs is killed by the system: the sweep launches it again, and it goes on from its checkpoint."""
-    pytest.importorskip(f"hydra_plugins.hydra_{launcher.split('_')[0]}_launcher", reason="launcher is not installed")
+    """One of two jobs is killed by the system: the sweep launches it again,
+    and it goes on from its checkpoint.
+    """
+    pytest.importorskip(
+        f"hydra_plugins.hydra_{launcher.split('_')[0]}_launcher", reason="launcher is not installed"
+    )
     root = tmp_path / "outputs"
     command = (victim["SEARCH"], "-m", "algorithm=victim,ls", *QUICK)
     done = shell(root, *command, *LAUNCHERS[launcher], env=victim, timeout=200)
@@ -269,7 +281,11 @@ def test_error_of_a_launcher_is_no_dead_worker(mobench: Run, monkeypatch: pytest
         (BrokenExecutor("gone"), True, "its worker died (BrokenExecutor: gone)"),
         (RuntimeError("Job 7 has not produced any output"), False, "the launcher failed"),
         ("Stopped at step 3", False, "Stopped at step 3"),
-        ("Job not requeued because: timed-out too many times.", False, "raise hydra.launcher.max_num_timeout"),
+        (
+            "Job not requeued because: timed-out too many times.",
+            False,
+            "raise hydra.launcher.max_num_timeout",
+        ),
     ],
 )
 def test_answers_of_workers(tmp_path: Path, answer: Any, lost: bool, words: str) -> None:
@@ -290,7 +306,9 @@ def test_answers_of_workers(tmp_path: Path, answer: Any, lost: bool, words: str)
 
 def test_cancelled_jobs_are_not_launched_again(tmp_path: Path) -> None:
     submitit = pytest.importorskip("submitit", reason="needs submitit")
-    error = submitit.core.utils.UncompletedJobError("Job 3 has not produced any output (state: CANCELLED by 1000)")
+    error = submitit.core.utils.UncompletedJobError(
+        "Job 3 has not produced any output (state: CANCELLED by 1000)"
+    )
     found = sweeper._outcome(error, Planned([], {"rerun": False}, JobFolder(tmp_path / "job")), time.time())
     assert not isinstance(found, sweeper.Lost)
     assert "cancelled" in str(found.error)
@@ -310,13 +328,17 @@ def _hold(root: Path, ids: list[str], each: int, out: Any, go: Path) -> None:
 @pytest.mark.parametrize(("devices", "each"), [(4, 1), (2, 2)])
 def test_every_job_has_its_own_gpu(tmp_path: Path, devices: int, each: int) -> None:
     context = multiprocessing.get_context("fork")
-    out, go = context.Queue(), tmp_path / "go"
+    out = context.Queue()
+    go = tmp_path / "go"
     ids = [f"gpu-{k}" for k in range(devices)]
-    jobs = [context.Process(target=_hold, args=(tmp_path, ids, each, out, go)) for _ in range(devices * each + 1)]
+    jobs = [
+        context.Process(target=_hold, args=(tmp_path, ids, each, out, go)) for _ in range(devices * each + 1)
+    ]
     for job in jobs[:devices]:
         job.start()
     first = [out.get(timeout=30) for _ in range(devices)]
-    assert sorted(n for n, _ in first) == list(range(devices))  # a GPU gets no second job while another is free
+    # a GPU gets no second job while another is free
+    assert sorted(n for n, _ in first) == list(range(devices))
     for job in jobs[devices:]:
         job.start()
     rest = [out.get(timeout=30) for _ in range(devices * (each - 1))]
@@ -332,7 +354,9 @@ def test_every_job_has_its_own_gpu(tmp_path: Path, devices: int, each: int) -> N
     assert sorted(job.exitcode or 0 for job in jobs) == sorted([-signal.SIGKILL] + [0] * (len(jobs) - 1))
 
 
-def test_waiting_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_waiting_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     looks = []
 
     def sleep(seconds: float) -> None:
@@ -405,7 +429,8 @@ def test_job_is_the_same_on_every_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_parallel_jobs_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(16)))
     monkeypatch.setattr(torch, "get_num_threads", lambda: 16)
-    free, fixed = {"hardware": {"threads": None}}, {"hardware": {"threads": 3}}
+    free = {"hardware": {"threads": None}}
+    fixed = {"hardware": {"threads": 3}}
     assert threads(free) == 16
     monkeypatch.setenv(workers.PARALLEL, "4")
     assert threads(free) == 4

@@ -1,7 +1,9 @@
-"""Every algorithm against an independent loop (NumPy/SciPy, one run at a time) on the same starts, step by step.
+"""Every algorithm against an independent loop (NumPy/SciPy, one run at a time) on the same starts, step by
+step.
 
-The loops in tests/reference were written from the specification without sight of the package. A perturbation of 1e-13
-of the start grows to at most about 2e-11 over these paths, so 1e-8 leaves room for rounding and nothing else.
+The loops in tests/reference were written from the specification without sight of the package. A perturbation
+of 1e-13 of the start grows to at most about 2e-11 over these paths, so 1e-8 leaves room for rounding and
+nothing else.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ TOY = VLMOP2(n=20, start={"kind": "alternating", "scale": 0.3, "noise": 0.1, "pe
 EASY = VLMOP2(n=20, start={"kind": "uniform", "low": -0.3, "high": 0.3, "per_preference": True})
 HARD = VLMOP2(n=20, start={"kind": "alternating_uniform", "low": 0.15, "high": 0.5, "per_preference": True})
 OMD = VLMOP2(n=10, clip=0.99999, start={"kind": "uniform", "low": -0.3, "high": 0.3, "per_preference": True})
-FAR, REFERENCE = problems.VLMOP2(20), problems.VLMOP2(10)
+FAR = problems.VLMOP2(20)
+REFERENCE = problems.VLMOP2(10)
 BOX = (-0.99999, 0.99999)
 RAYS = runs_at(81.0, 57.0, 33.0, 9.0, seeds=(0, 1))
 A4 = [[1.0, 2.0], [2.0, 1.0]]
@@ -66,10 +69,20 @@ CASES: dict[str, tuple[Any, Any, int, Callable[..., Any]]] = {
         lambda x, w, **k: tchebycheff.stch(REFERENCE, x, w, box=BOX, **k),
     ),
     "mgda": (TOY, MGDA(step_size=0.2), 150, lambda x, w, **k: mgda.run(FAR, x, **k)),
-    "pmtl-fig3": (TOY, PMTL(step_size=0.2, references=5), 150, lambda x, w, **k: pmtl.run(FAR, x, w, FIVE, **k)),
+    "pmtl-fig3": (
+        TOY,
+        PMTL(step_size=0.2, references=5),
+        150,
+        lambda x, w, **k: pmtl.run(FAR, x, w, FIVE, **k),
+    ),
     "pmtl-hard": (HARD, PMTL(step_size=0.5), 200, lambda x, w, **k: pmtl.run(FAR, x, w, FOUR, **k)),
     "epo": (TOY, EPO(step_size=0.1), 100, lambda x, w, **k: epo.run(FAR, x, unit(w), solver="linprog", **k)),
-    "epo-hard": (HARD, EPO(step_size=0.2), 80, lambda x, w, **k: epo.run(FAR, x, unit(w), solver="interval", **k)),
+    "epo-hard": (
+        HARD,
+        EPO(step_size=0.2),
+        80,
+        lambda x, w, **k: epo.run(FAR, x, unit(w), solver="interval", **k),
+    ),
     "ferero-exact": (
         TOY,
         FERERO(step_size=0.05),
@@ -110,7 +123,9 @@ CASES: dict[str, tuple[Any, Any, int, Callable[..., Any]]] = {
         TOY,
         FERERO(step_size=0.1, line="none", upper=(None, 0.5)),
         100,
-        lambda x, w, **k: ferero.run(FAR, x, ferero.constraints(B_g=[[0.0, 1.0]], b_g=[-0.5]), inner="exact", **k),
+        lambda x, w, **k: ferero.run(
+            FAR, x, ferero.constraints(B_g=[[0.0, 1.0]], b_g=[-0.5]), inner="exact", **k
+        ),
     ),
     "ferero-sa": (
         HARD,
@@ -138,7 +153,9 @@ def test_path_equals_independent_loop(name: str) -> None:
     problem, algorithm, steps, reference = CASES[name]
     path = simulate(problem, algorithm, RAYS, steps)
     for r in range(len(RAYS)):
-        expected = reference(path.x[r, 0], RAYS.weights[r].numpy(), steps=steps, step_size=algorithm.step_size)
+        expected = reference(
+            path.x[r, 0], RAYS.weights[r].numpy(), steps=steps, step_size=algorithm.step_size
+        )
         np.testing.assert_allclose(path.f[r], expected.f, rtol=0, atol=1e-8, err_msg=f"run {r}")
 
 
@@ -165,11 +182,16 @@ def test_three_objectives_equal_independent_loops() -> None:
         (MGDA(step_size=0.05), lambda x, w, **k: mgda.run(reference, x, box=box, **k)),
         (PMTL(step_size=0.05), lambda x, w, **k: pmtl.run(reference, x, w, refs, box=box, **k)),
         (EPO(step_size=0.005), lambda x, w, **k: epo.run(reference, x, unit(w), box=box, **k)),
-        (FERERO(step_size=0.05), lambda x, w, **k: ferero.run(reference, x, line(w), inner="exact", box=box, **k)),
+        (
+            FERERO(step_size=0.05),
+            lambda x, w, **k: ferero.run(reference, x, line(w), inner="exact", box=box, **k),
+        ),
         (OMDTCH(step_size=0.05), lambda x, w, **k: omd.run(reference, x, w, lambda_step=1.0, box=box, **k)),
     ]
     for algorithm, loop in pairs:
         path = simulate(problem, algorithm, runs, 60)
         for r in range(len(runs)):
             expected = loop(path.x[r, 0], runs.weights[r].numpy(), steps=60, step_size=algorithm.step_size)
-            np.testing.assert_allclose(path.f[r], expected.f, rtol=0, atol=1e-7, err_msg=f"{algorithm} run {r}")
+            np.testing.assert_allclose(
+                path.f[r], expected.f, rtol=0, atol=1e-7, err_msg=f"{algorithm} run {r}"
+            )

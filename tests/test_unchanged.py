@@ -69,9 +69,12 @@ def test_several_at_once_and_only_what_changed(mobench: Run, tmp_path: Path) -> 
 
 def test_code_is_all_that_can_draw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A copy of the project: each kind of file counts, a paper's drawing only for that paper."""
-    package, experiments = tmp_path / "mobench", tmp_path / "experiments"
+    package = tmp_path / "mobench"
+    experiments = tmp_path / "experiments"
     shutil.copytree(paths.experiments(), experiments, ignore=shutil.ignore_patterns("results", "__pycache__"))
-    shutil.copytree(paths.package(), package, ignore=shutil.ignore_patterns("__pycache__", "experiments", "conf"))
+    shutil.copytree(
+        paths.package(), package, ignore=shutil.ignore_patterns("__pycache__", "experiments", "conf")
+    )
     shutil.copytree(freshness.conf_dir(), tmp_path / "conf")
     monkeypatch.setattr(freshness, "package", lambda: package)
     monkeypatch.setattr(freshness, "experiments", lambda: experiments)

@@ -1,4 +1,7 @@
-"""`vary`: hyper-parameters of a method as an axis of the batch. Each run is that of its own job; rows say which it is."""
+"""`vary`: hyper-parameters of a method as an axis of the batch.
+
+Each run is that of its own job; rows say which it is.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +58,7 @@ def trained(job: Job) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return {**loop.finals(rules, state), "last": state["theta"]}, state
 
 
-# --- each run is its own job -----------------------------------------------------------------------------------------
+# --- each run is its own job --------------------------------------------------------------------------------
 
 VARIED: dict[str, tuple[str, dict[str, list[float]], dict[str, Any]]] = {
     "lambda_step": ("omd_tch", {"lambda_step": [0.3, 0, 3.0]}, {}),
@@ -63,7 +66,11 @@ VARIED: dict[str, tuple[str, dict[str, list[float]], dict[str, Any]]] = {
     "mu": ("stch", {"mu": [0.1, 0.01, 1.0]}, {}),
     "q": ("qffl", {"q": [0, 0.1, 5.0]}, {}),
     "baseline": ("propfair", {"baseline": [2.3, 2.53, 4.9]}, {}),
-    "threshold": ("propfair", {"threshold": [0.1, 0.3]}, {"algorithm.baseline": 2.53, "algorithm.below": "huber"}),
+    "threshold": (
+        "propfair",
+        {"threshold": [0.1, 0.3]},
+        {"algorithm.baseline": 2.53, "algorithm.below": "huber"},
+    ),
     "epsilon": ("fedmgda_plus", {"epsilon": [0.0, 0.03, 0.7]}, {}),
     "alpha, external_from": (
         "fedfv",
@@ -73,7 +80,11 @@ VARIED: dict[str, tuple[str, dict[str, list[float]], dict[str, Any]]] = {
     "step_size": ("ls", {"step_size": [0.1, 0.05]}, {}),
     "step_size of tch": ("tch", {"step_size": [1.0, 0.7]}, {}),
     "step_size of qffl": ("qffl", {"step_size": [0.1, 0.05], "q": [1.0, 0.3]}, {}),
-    "step_size that decays": ("stch", {"mu": [0.1, 0.02], "step_size": [1.0, 0.5]}, {"algorithm.step_decay": 0.5}),
+    "step_size that decays": (
+        "stch",
+        {"mu": [0.1, 0.02], "step_size": [1.0, 0.5]},
+        {"algorithm.step_decay": 0.5},
+    ),
 }
 
 
@@ -95,7 +106,8 @@ def test_each_run_is_that_of_its_own_job(name: str) -> None:
         for rule, answer in expected.items():
             torch.testing.assert_close(answers[rule][2 * v : 2 * v + 2], answer, rtol=0, atol=1e-12)
         F = own.oracle().exact(expected["last"])
-        report, own_report = job.algorithm.report(F.repeat(len(combinations), 1), state["alg"]), own.algorithm.report
+        report = job.algorithm.report(F.repeat(len(combinations), 1), state["alg"])
+        own_report = own.algorithm.report
         for column, value in own_report(F, alone["alg"]).items():
             assert torch.equal(report[column][2 * v : 2 * v + 2], value)
         ends.append(expected["last"])
@@ -179,7 +191,7 @@ def test_variants_of_runs() -> None:
     assert torch.equal(runs.weights[6:], plain_runs.weights)
 
 
-# --- rows ------------------------------------------------------------------------------------------------------------
+# --- rows ---------------------------------------------------------------------------------------------------
 
 
 def test_rows_say_which_values_they_have(tmp_path: Path) -> None:
@@ -191,7 +203,8 @@ def test_rows_say_which_values_they_have(tmp_path: Path) -> None:
     done = run_job(config, tmp_path)
     assert done.status == "done", done.error
     folder = JobFolder(done.folder)
-    rows, U = folder.final(), make_job(config).runs.all.tolist()
+    rows = folder.final()
+    U = make_job(config).runs.all.tolist()
     expected = [
         (external, alpha, preference[0], seed)
         for external in (2.0, 0.0) for alpha in (0.5, 0.1) for preference in U for seed in (25, 0)
@@ -206,7 +219,9 @@ def test_rows_say_which_values_they_have(tmp_path: Path) -> None:
     assert "alpha" not in alone
     shared = [c for c in alone if c not in ("run", "seconds", "status", "output", "kkt_residual_max")]
     same = rows[(rows["external_from"] == 2) & (rows["alpha"] == 0.1) & (rows["seed"] == 0)]
-    np.testing.assert_allclose(same[shared].to_numpy(float), alone[shared].to_numpy(float), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(
+        same[shared].to_numpy(float), alone[shared].to_numpy(float), rtol=1e-9, atol=1e-9
+    )
 
 
 def test_no_hypervolume_over_hyper_parameters(tmp_path: Path) -> None:
@@ -217,7 +232,9 @@ def test_no_hypervolume_over_hyper_parameters(tmp_path: Path) -> None:
 
 
 def test_the_order_of_keys_decides_which_run_is_which(tmp_path: Path) -> None:
-    """Jobs that number their runs differently must not share a folder: one would resume the checkpoint of the other."""
+    """Jobs that number their runs differently must not share a folder:
+    one would resume the checkpoint of the other.
+    """
     config = changed(composed(*BASE, "algorithm=fedfv"), SMALL)
     one = {"alpha": [0.1, 0.5], "external_from": [0, 1]}
     jobs = [make_job({**config, "vary": vary}) for vary in (one, dict(reversed(one.items())))]
@@ -225,11 +242,13 @@ def test_the_order_of_keys_decides_which_run_is_which(tmp_path: Path) -> None:
     assert same or folder_of(jobs[0], tmp_path).path != folder_of(jobs[1], tmp_path).path
 
 
-# --- identity --------------------------------------------------------------------------------------------------------
+# --- identity -----------------------------------------------------------------------------------------------
 
 
 def test_jobs_that_vary_nothing_keep_their_identity(tmp_path: Path) -> None:
-    config = composed("problem=vlmop2", "algorithm=stch", "preferences=2", "seeds=[0]", "steps=10", "logger=local")
+    config = composed(
+        "problem=vlmop2", "algorithm=stch", "preferences=2", "seeds=[0]", "steps=10", "logger=local"
+    )
     assert config["vary"] == {}
     job = make_job(config)
     found = identity(job)
@@ -279,32 +298,50 @@ def test_other_values_are_other_jobs(tmp_path: Path) -> None:
     assert len(names) == len(varies)
 
 
-# --- bad input -------------------------------------------------------------------------------------------------------
+# --- bad input ----------------------------------------------------------------------------------------------
 
 BAD: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     "no list": ("qffl", {"q": 0.1}, ["vary.q=0.1 must be a list of values", "vary.q=[0.1,1.0]"]),
     "nothing": ("qffl", {"q": None}, ["vary.q=None must be a list of values"]),
     "empty": ("qffl", {"q": []}, ["vary.q=[] must be a list of values"]),
-    "text": ("propfair", {"below": ["linear", "huber"]}, ["vary.below=['linear', 'huber'] must hold numbers", "(-m)"]),
+    "text": (
+        "propfair",
+        {"below": ["linear", "huber"]},
+        ["vary.below=['linear', 'huber'] must hold numbers", "(-m)"],
+    ),
     "switches": ("qffl", {"q": [True, False]}, ["vary.q=[True, False] must hold numbers"]),
     "lists": ("qffl", {"q": [[0.1], [1.0]]}, ["vary.q=[[0.1], [1.0]] must hold numbers"]),
     "twice": ("qffl", {"q": [0.1, 1.0, 0.1]}, ["vary.q=[0.1, 1.0, 0.1] holds a value twice"]),
     "twice the same number": ("qffl", {"q": [1, 1.0]}, ["vary.q=[1, 1.0] holds a value twice"]),
     "cannot vary": (
-        "qffl", {"step_decay": [0.1, 0.5]},
-        ["vary.step_decay: QFFL cannot hold different values", "it can of q, step_size", "-m algorithm.step_decay="],
+        "qffl",
+        {"step_decay": [0.1, 0.5]},
+        [
+            "vary.step_decay: QFFL cannot hold different values",
+            "it can of q, step_size",
+            "-m algorithm.step_decay=",
+        ],
     ),
-    "one of two cannot vary": ("qffl", {"q": [1.0], "step_offset": [1.0, 2.0]}, ["vary.step_offset: QFFL cannot"]),
-    "nothing can vary": ("csmoo1", {"step_size": [0.1]}, ["vary.step_size: CSMOO1 cannot", "it can of none of its fields"]),
+    "one of two cannot vary": (
+        "qffl",
+        {"q": [1.0], "step_offset": [1.0, 2.0]},
+        ["vary.step_offset: QFFL cannot"],
+    ),
+    "nothing can vary": (
+        "csmoo1",
+        {"step_size": [0.1]},
+        ["vary.step_size: CSMOO1 cannot", "it can of none of its fields"],
+    ),
     "invalid value": ("qffl", {"q": [0.1, -1.0]}, ["algorithm.q=-1.0 must be a number >= 0"]),
     "invalid first value": ("stch", {"mu": [0, 0.1]}, ["algorithm.mu=0 must be > 0"]),
     "invalid together": (
-        "propfair", {"baseline": [5.0, 2.0], "threshold": [0.2, 3.0]},
+        "propfair",
+        {"baseline": [5.0, 2.0], "threshold": [0.2, 3.0]},
         ["algorithm.baseline=2.0 and algorithm.threshold=3.0", "0 < threshold < baseline"],
     ),
     "step size": ("ls", {"step_size": [0.1, 0.0]}, ["algorithm.step_size=0.0 must be > 0"]),
     "misspelt": ("fedmgda_plus", {"epsilonn": [0.1, 0.2]}, ["epsilonn", "epsilon, step_size"]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", list(BAD))
@@ -322,7 +359,11 @@ def test_bad_values_are_one_message(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("algorithm", "vary"),
-    [("qffl", {"q": [0]}), ("stch", {"mu": [1, 2.5]}), ("fedfv", {"external_from": [0, 1, 3, 10], "alpha": [0, 1]})],
+    [
+        ("qffl", {"q": [0]}),
+        ("stch", {"mu": [1, 2.5]}),
+        ("fedfv", {"external_from": [0, 1, 3, 10], "alpha": [0, 1]}),
+    ],
 )
 def test_nothing_else_is_refused(algorithm: str, vary: dict[str, Any]) -> None:
     job = make_job({**composed(*BASE, f"algorithm={algorithm}"), "vary": vary})
@@ -340,7 +381,7 @@ def test_a_value_of_the_method_that_is_varied_is_not_checked_against_the_others(
         make_job(config)
 
 
-# --- the command line ------------------------------------------------------------------------------------------------
+# --- the command line ---------------------------------------------------------------------------------------
 
 
 def test_the_command_line_composes_lists() -> None:
@@ -352,13 +393,17 @@ def test_the_command_line_composes_lists() -> None:
 
 
 def test_a_varied_job_of_the_command(mobench: Run) -> None:
-    result = mobench(*BASE, "algorithm=qffl", "vary.q=[0.1,1.0]", "steps=2", "problem.hidden=8", "seeds=[0,25]")
+    result = mobench(
+        *BASE, "algorithm=qffl", "vary.q=[0.1,1.0]", "steps=2", "problem.hidden=8", "seeds=[0,25]"
+    )
     assert result.code == 0, result.err
     assert result.rows["q"].tolist() == [0.1, 0.1, 1.0, 1.0]
     assert result.rows["seed"].tolist() == [0, 25, 0, 25]
     table = [line.split() for line in result.out.splitlines() if line.endswith("2 of 2")]
     assert [line[line.index("last") - 1] for line in table] == ["0.1", "1"]  # a line each, no mean over them
-    again = mobench(*BASE, "algorithm=qffl", "vary.q=[0.1,1.0]", "steps=2", "problem.hidden=8", "seeds=[0,25]")
+    again = mobench(
+        *BASE, "algorithm=qffl", "vary.q=[0.1,1.0]", "steps=2", "problem.hidden=8", "seeds=[0,25]"
+    )
     assert again.code == 0
     assert len(again.folders) == 1  # nothing is run twice
 

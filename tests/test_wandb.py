@@ -19,12 +19,15 @@ QUICK = ("algorithm=ls", "preferences=2", "steps=3")
 
 
 def records(path: Path) -> Iterator[Any]:
-    """The protobuf records of an offline run: a header of 7 bytes, then LevelDB's log format in blocks of 32 KiB."""
+    """The protobuf records of an offline run: a header of 7 bytes,
+    then LevelDB's log format in blocks of 32 KiB.
+    """
     from wandb.proto import wandb_internal_pb2
 
     data = path.read_bytes()
     assert data.startswith(b":W&B")
-    position, parts = 7, []
+    position = 7
+    parts = []
     while position + 7 <= len(data):
         room = 32768 - position % 32768
         if room < 7:  # what is left of a block is padding
@@ -51,7 +54,8 @@ def content(path: Path) -> dict[str, Any]:
     for record in records(path):
         kind = record.WhichOneof("record_type")
         if kind == "run":
-            out["run"], out["config"] = record.run, items(record.run.config.update)
+            out["run"] = record.run
+            out["config"] = items(record.run.config.update)
         elif kind == "history":
             out["history"].append(items(record.history.item))
         elif kind == "summary":
@@ -72,7 +76,12 @@ def test_offline_run_is_read_back(tmp_path: Path, server: tuple[socket.socket, s
     root = tmp_path / "outputs"
     names = ("WANDB_BASE_URL", "HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "ALL_PROXY")
     done = shell(
-        root, "+experiment=ferero/fig7", "scale=smoke", "steps=20", "logger=wandb", env=dict.fromkeys(names, url)
+        root,
+        "+experiment=ferero/fig7",
+        "scale=smoke",
+        "steps=20",
+        "logger=wandb",
+        env=dict.fromkeys(names, url),
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
@@ -85,8 +94,14 @@ def test_offline_run_is_read_back(tmp_path: Path, server: tuple[socket.socket, s
     assert set(runs) == {*keys.values(), "artifact-ferero-fig7-smoke"}
 
     for key in keys.values():
-        got, run = runs[key], runs[key]["run"]
-        assert (run.run_id, run.display_name, run.run_group, run.job_type) == (key, key, "ferero/fig7", "FERERO")
+        got = runs[key]
+        run = runs[key]["run"]
+        assert (run.run_id, run.display_name, run.run_group, run.job_type) == (
+            key,
+            key,
+            "ferero/fig7",
+            "FERERO",
+        )
         assert run.project == "mobench"
         assert got["config"]["steps"] == 20
         assert got["config"]["algorithm"]["_target_"] == "mobench.algorithms.ferero.FERERO"
@@ -116,7 +131,9 @@ def test_auto_without_a_key_is_one_line(mobench: Run) -> None:
     result = mobench("-m", "algorithm=ls,tch", *QUICK[1:], "logger=auto")
     assert result.code == 0
     assert result.err.count("\n") == 1
-    assert result.err.startswith("W&B is off: no API key is configured (logger=wandb logs offline, logger=local")
+    assert result.err.startswith(
+        "W&B is off: no API key is configured (logger=wandb logs offline, logger=local"
+    )
     assert not (result.root / "wandb").exists()
 
 
@@ -138,7 +155,12 @@ def test_local_is_silent(mobench: Run) -> None:
     ],
 )
 def test_mode(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, key: bool, set_mode: str | None, expected: str | None
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    name: str,
+    key: bool,
+    set_mode: str | None,
+    expected: str | None,
 ) -> None:
     for variable in ("WANDB_API_KEY", "WANDB_MODE"):
         monkeypatch.delenv(variable, raising=False)
@@ -166,7 +188,9 @@ def test_key_in_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 
 @pytest.mark.filterwarnings("ignore")  # what W&B's own modules warn about when they are imported
 @pytest.mark.parametrize("where", ["init", "log"])
-def test_failure_of_wandb_leaves_the_job_done(mobench: Run, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+def test_failure_of_wandb_leaves_the_job_done(
+    mobench: Run, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
     import wandb
 
     class Refusing:
@@ -191,11 +215,15 @@ def test_failure_of_wandb_leaves_the_job_done(mobench: Run, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("value", ["", "onlien", "0123456789abcdef0123456789abcdef01234567"])
-def test_unknown_mode_is_refused_before_the_job(mobench: Run, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+def test_unknown_mode_is_refused_before_the_job(
+    mobench: Run, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
     """W&B itself says so only when the job is done; what was found is not shown, because it may be a key."""
     monkeypatch.setattr(wandb_log, "has_key", lambda: True)
     real = wandb_log.os.environ.get
-    monkeypatch.setattr(wandb_log.os.environ, "get", lambda k, d=None: value if k == "WANDB_MODE" else real(k, d))
+    monkeypatch.setattr(
+        wandb_log.os.environ, "get", lambda k, d=None: value if k == "WANDB_MODE" else real(k, d)
+    )
     result = mobench("algorithm=ls", "preferences=2", "steps=3", "logger=auto")
     result.refused("WANDB_MODE is none of online, offline", code=2)
     assert not value or value not in result.out + result.err

@@ -1,10 +1,13 @@
 """CSMOO, basic form and CSMOO-1 (Algorithm 1): Tchebycheff descent under expectation constraints.
 
-min over x in X of max_i lambda_i (f_i(x) - z_i)   s.t.  g(x) <= 0,   with an epigraph variable y          (2), (9)
-(xbar, ybar) = argmin y + tau_0/2 |d|^2,  d = (x - x_t, y - y_t),  over x in X, y free,  s.t.                  (10), (11)
-    lambda_i (f_i - z_i + grad f_i'(x - x_t)) - y + tau_i/2 |d|^2 <= 0,   g_j + grad g_j'(x - x_t) + tau_j/2 |d|^2 <= 0
-(x, y) <- (x, y) + gamma_t (xbar - x, ybar - y)                                                              (12)
-Where (11) has no feasible point: basic stays, CSMOO-1 minimises the largest constraint instead (13).
+min over x in X of max_i lambda_i (f_i(x) - z_i)   s.t.  g(x) <= 0,   with an epigraph variable y
+(2), (9)
+(xbar, ybar) = argmin y + tau_0/2 |d|^2,  d = (x - x_t, y - y_t),  over x in X, y free,  s.t.
+(10), (11)
+    lambda_i (f_i - z_i + grad f_i'(x - x_t)) - y + tau_i/2 |d|^2 <= 0,
+        g_j + grad g_j'(x - x_t) + tau_j/2 |d|^2 <= 0
+(x, y) <- (x, y) + gamma_t (xbar - x, ybar - y)
+(12) Where (11) has no feasible point: basic stays, CSMOO-1 minimises the largest constraint instead (13).
 """
 
 from __future__ import annotations
@@ -30,13 +33,21 @@ from mobench.subproblems.surrogate import Surrogate, SurrogateSolution, solve_su
 def conditions(spec: Spec, decay: float, what: str) -> list[str]:
     """Which of Assumptions 2 and 3 the exponents a (averages) and b (steps) break."""
     out = []
-    a, b = spec.averaging, decay
+    a = spec.averaging
+    b = decay
     if not 0.5 < b <= 1:
-        out.append(f"{what}: step_decay b={b:g} breaks 0.5 < b <= 1 (Assumption 3: sum gamma = inf, sum gamma^2 < inf)")
+        out.append(
+            f"{what}: step_decay b={b:g} breaks 0.5 < b <= 1 (Assumption 3: sum gamma = inf, "
+            "sum gamma^2 < inf)"
+        )
     if a is not None and not 0.5 < a < 1:
-        out.append(f"{what}: oracle.decay a={a:g} breaks 0.5 < a < 1 (Assumption 2: sum rho = inf, sum rho^2 < inf)")
+        out.append(
+            f"{what}: oracle.decay a={a:g} breaks 0.5 < a < 1 (Assumption 2: sum rho = inf, sum rho^2 < inf)"
+        )
     if a is not None and not 2 * b - a > 1:
-        out.append(f"{what}: 2b - a = {2 * b - a:g} breaks 2b - a > 1 (Assumptions 2 and 3: sum gamma^2/rho < inf)")
+        out.append(
+            f"{what}: 2b - a = {2 * b - a:g} breaks 2b - a > 1 (Assumptions 2 and 3: sum gamma^2/rho < inf)"
+        )
     return out
 
 
@@ -62,11 +73,12 @@ class Penalised(Algorithm):
 class Surrogated(Penalised):
     """What the three CSMOO methods share: the surrogate (10), its solver, and counting.
 
-    Fields: tau: proximal coefficient, a number or one for the objective and each constraint (m + n + 1 numbers).
-    subproblem: "exact" (batched dual, certified) or "cvxpy" (CLARABEL, DPP, one run at a time, as the paper does).
-    block_solve: with an oracle that moves one block of variables a step: "full" solves (11) over all of them, of which then
-    only the block moves; "restricted" solves over that block, which can end where no block alone improves, short of the
-    optimum (the maximum and the constraints couple the blocks).
+    Fields: tau: proximal coefficient, a number or one for the objective and each constraint
+    (m + n + 1 numbers). subproblem: "exact" (batched dual, certified) or "cvxpy" (CLARABEL, DPP, one run at a
+    time, as the paper does). block_solve: with an oracle that moves one block of variables a step: "full"
+    solves (11) over all of them, of which then only the block moves; "restricted" solves over that block,
+    which can end where no block alone improves, short of the optimum (the maximum and the constraints couple
+    the blocks).
     """
 
     citation: ClassVar[str] = "Constrained Stochastic Multi-Objective Optimization (CSMOO), 2025"
@@ -115,7 +127,9 @@ class Surrogated(Penalised):
         """y that fits weighted values and constraints."""
 
     def init(self, ctx: Context) -> State:
-        M, N, prefs = ctx.spec.M, ctx.spec.N, ctx.prefs
+        M = ctx.spec.M
+        N = ctx.spec.N
+        prefs = ctx.prefs
         tau = self._taus(M + N)
         slopes, tau_y = self._auxiliary(M, N, tau)
         z = ideal_point(self.ideal, ctx)
@@ -139,10 +153,16 @@ class Surrogated(Penalised):
 
     def _program(self, point: Point, state: State) -> Surrogate:
         """(10) at the point's values and rows."""
-        w, y, slopes = state["w"], state["y"], state["slopes"][0]
-        values, rows = point.values().double(), point.jacobian().double()
+        w = state["w"]
+        y = state["y"]
+        slopes = state["slopes"][0]
+        values = point.values().double()
+        rows = point.jacobian().double()
         N = values.shape[1] - w.shape[1]
-        c = torch.cat([w * values[:, : point.M] - state["wz"], values[:, point.M :]], dim=1) + y @ slopes[1:].T
+        c = (
+            torch.cat([w * values[:, : point.M] - state["wz"], values[:, point.M :]], dim=1)
+            + y @ slopes[1:].T
+        )
         scale = torch.cat([w, w.new_ones(len(w), N)], dim=1)
         low = self._lower(y)
         return Surrogate(

@@ -1,7 +1,7 @@
 """CSMOO-2 (Algorithm 2): the exact-penalty form, whose surrogates are (nearly) always feasible.
 
-min over x in X, y_0, y_1 >= 0 of y_0 + beta y_1   s.t.  lambda_i (f_i - z_i) <= y_0,  g_j <= y_1                  (14)
-surrogate as in (10), with d = (x - x_t, y_0 - y_0t, y_1 - y_1t) in every proximal term
+min over x in X, y_0, y_1 >= 0 of y_0 + beta y_1   s.t.  lambda_i (f_i - z_i) <= y_0,  g_j <= y_1
+(14) surrogate as in (10), with d = (x - x_t, y_0 - y_0t, y_1 - y_1t) in every proximal term
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from mobench.errors import ConfigError, choose
 class CSMOO2(Surrogated):
     """CSMOO-2.
 
-    Fields: beta >= 0: penalty of the violation y_1. prox_on_slack: "all" (as printed) or "objective_only" (y_1 has no
-    proximal term inside the constraints: far infeasible starts are not held back by its square).
-    Departure: the paper calls the surrogate always feasible. The proximal terms on y_0 and y_1 bound what they can
-    absorb, so it is not; an infeasible one takes the step (13) and is counted in `infeasible_steps`.
+    Fields: beta >= 0: penalty of the violation y_1. prox_on_slack: "all" (as printed) or "objective_only"
+    (y_1 has no proximal term inside the constraints: far infeasible starts are not held back by its square).
+    Departure: the paper calls the surrogate always feasible. The proximal terms on y_0 and y_1 bound what
+    they can absorb, so it is not; an infeasible one takes the step (13) and is counted in `infeasible_steps`.
     """
 
     beta: Real = 5.0

@@ -25,15 +25,16 @@ from mobench.subproblems import epo_lp, lp, reference
 class EPO(Weighting):
     """Exact Pareto optimal search with r along w, so that its ray is the preference ray.
 
-    Fields: `normalize`: r = w/|w| ("norm", as the toy code's (cos, sin)) or r = w ("sum"): the bounds (K beta)_j >= C_j
-    scale with r, so the two differ. `balance_threshold` eps; `gain`, `mu_floor`: the toy code's step factor (10 and
-    0.1; gain = M, mu_floor null gives M beta, the weights of its image code). `restricted`: the extra constraint of
-    the descent mode.
+    Fields: `normalize`: r = w/|w| ("norm", as the toy code's (cos, sin)) or r = w ("sum"): the bounds
+    (K beta)_j >= C_j scale with r, so the two differ. `balance_threshold` eps; `gain`, `mu_floor`: the toy
+    code's step factor (10 and 0.1; gain = M, mu_floor null gives M beta, the weights of its image code).
+    `restricted`: the extra constraint of the descent mode.
     `subproblem`: "exact" (closed form for M = 2, batched simplex method above) or "cvxpy".
-    For M > 2 the restricted program can be infeasible (1 to 3 % of random gradients); where that is certified, the
-    step is EPO's unrestricted descent (`restricted: false` uses it throughout), and the history counts such steps
-    in `relaxed_descents`.
-    Departure: a failed LP is counted and fails the run; the public code goes on with the preference as weights.
+    For M > 2 the restricted program can be infeasible (1 to 3 % of random gradients); where that is
+    certified, the step is EPO's unrestricted descent (`restricted: false` uses it throughout), and the
+    history counts such steps in `relaxed_descents`.
+    Departure: a failed LP is counted and fails the run; the public code goes on with the preference as
+    weights.
     """
 
     gramian: ClassVar[bool] = True
@@ -78,26 +79,28 @@ class EPO(Weighting):
         jstar = rl.argmax(-1)
         solve = epo_lp if self.subproblem == "exact" else reference.epo_lp
         beta, residual, failed = solve(G, C, balance, jstar, self.restricted)
-        # for two objectives the restricted program has never been found infeasible, and the check would cost a sync
+        # for two objectives the restricted program has never been found infeasible, and the check would cost
+        # a sync
         if self.restricted and F.shape[-1] > 2 and bool(failed.any()):
             empty = failed & ~balance & infeasible(G, C)
             relaxed = solve(G, C, balance, jstar, False)
             beta = torch.where(empty.unsqueeze(-1), relaxed.x, beta)
-            residual, failed = (
-                torch.where(empty, relaxed.residual, residual),
-                torch.where(empty, relaxed.failed, failed),
-            )
+            residual = torch.where(empty, relaxed.residual, residual)
+            failed = torch.where(empty, relaxed.failed, failed)
             state = {**state, "relaxed": state["relaxed"] + empty}
         factor = self.gain if self.mu_floor is None else self.gain * mu.clamp_min(self.mu_floor)
         return factor * beta, state, Info(residual, failed)
 
     def report(self, F: Float[Tensor, "R M"], state: State) -> dict[str, Float[Tensor, " R"]]:
-        return {"relaxed_descents": state["relaxed"].to(F.dtype)} if F.shape[-1] > 2 and self.restricted else {}
+        return (
+            {"relaxed_descents": state["relaxed"].to(F.dtype)} if F.shape[-1] > 2 and self.restricted else {}
+        )
 
 
 def infeasible(G: Float[Tensor, "R M M"], C: Float[Tensor, "R M"]) -> Bool[Tensor, " R"]:
-    """Whether the restricted descent program has no point: the largest beta' C subject to G beta >= 0 (always feasible,
-    and certified) stays below the bound min(0, max_j C_j)."""
+    """Whether the restricted descent program has no point: the largest beta' C subject to G beta >= 0 (always
+    feasible, and certified) stays below the bound min(0, max_j C_j).
+    """
     best = lp(C, G, torch.zeros_like(C))
     reach = (best.x * C).sum(-1)
     return ~best.failed & (reach < C.amax(-1).clamp_max(0.0) - 1e-9 * C.abs().amax(-1))

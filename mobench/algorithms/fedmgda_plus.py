@@ -1,6 +1,7 @@
 """FedMGDA+:  MGDA on normalised gradients with weights that stay near the uniform ones.
 
-lambda* = argmin |sum_m lambda_m g_m / |g_m||^2   s.t.  1'lambda = 1,  lambda >= 0,  |lambda_m - 1/M| <= epsilon
+lambda* = argmin |sum_m lambda_m g_m / |g_m||^2   s.t.  1'lambda = 1,  lambda >= 0,
+|lambda_m - 1/M| <= epsilon
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from mobench.subproblems import qp
 class FedMGDAPlus(Weighting):
     """The common descent direction of the normalised gradients; it ignores the preference.
 
-    Fields: `epsilon` >= 0: 0 gives uniform weights, >= 1 MGDA. `step_rule`: "models" averages the clients' models,
-    d = -sum lambda*_m g_m (public code of the OMD-TCH paper); "normalized" steps along the combination itself,
-    d = -sum lambda*_m g_m / |g_m| (the method's own paper). A gradient of length 0 counts as it is.
+    Fields: `epsilon` >= 0: 0 gives uniform weights, >= 1 MGDA. `step_rule`: "models" averages the clients'
+    models, d = -sum lambda*_m g_m (public code of the OMD-TCH paper); "normalized" steps along the
+    combination itself, d = -sum lambda*_m g_m / |g_m| (the method's own paper). A gradient of length 0 counts
+    as it is.
     """
 
     gramian: ClassVar[bool] = True
@@ -46,7 +48,9 @@ class FedMGDAPlus(Weighting):
         length = G.diagonal(dim1=1, dim2=2).clamp_min(0).sqrt()
         scale = torch.where(length > 0, 1.0 / length, 0.0)
         cosines = G * scale.unsqueeze(1) * scale.unsqueeze(2)
-        mean, epsilon = 1.0 / G.shape[-1], torch.as_tensor(self.epsilon, dtype=torch.float64).to(G)
-        low, high = (mean - epsilon).clamp_min(0.0), (mean + epsilon).clamp_max(1.0)
+        mean = 1.0 / G.shape[-1]
+        epsilon = torch.as_tensor(self.epsilon, dtype=torch.float64).to(G)
+        low = (mean - epsilon).clamp_min(0.0)
+        high = (mean + epsilon).clamp_max(1.0)
         lam, residual, failed = qp(cosines, None, torch.ones_like(F), lower=low, upper=high)
         return lam if self.step_rule == "models" else lam * scale, state, Info(residual, failed)

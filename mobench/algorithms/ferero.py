@@ -3,7 +3,8 @@
 minimise_{C_A} F(theta)  s.t.  G = B_g F + b_g <= 0,  H = B_h F + b_h = 0
 d = -J^T w,  w = A_ag' lambda,  A_ag = [A; B_g; B_h],  lambda = (lf, lg, lh)
 lambda = argmin 1/2 lambda' Q lambda - lambda' p,  Q = A_ag K A_ag',  p = (0, c_g G, c_h H)           (2.3)
-over lf >= 0, lg >= 0, lh free and  lf' (A F) = 1' A F  ("adaptive", 2.4)  or  1' lf = 1  ("simplex", Remark 4)
+over lf >= 0, lg >= 0, lh free and  lf' (A F) = 1' A F  ("adaptive", 2.4)  or  1' lf = 1
+("simplex", Remark 4)
 """
 
 from __future__ import annotations
@@ -30,16 +31,19 @@ Matrix = Sequence[Sequence[Real]]
 
 @dataclass(frozen=True, kw_only=True)
 class Preferred(Algorithm):
-    """What Algorithms 1 to 3 share: the preference as cone and constraints, and the domain of the multipliers.
+    """What Algorithms 1 to 3 share: the preference as cone and constraints, and the domain of the
+    multipliers.
 
     Fields:
-        cone: "pareto" (A = I) or the rows of A (scaled to unit norm). extreme_rays: M rays y_m that span the cone
-            instead. ascend_to: F_target; the cone of controlled ascent from F(theta_0) to it instead.
-        line: the equality constraint. "ray": the preference ray 1/w through 0; "shifted": the line through F(theta_0)
-            along that ray; "through": along that ray through `line_through`; "points": through the two points
-            `line_points`; "matrix": `equality_matrix` F + `equality_offset` = 0; "none".
-        inequality_matrix, inequality_offset: B_g, b_g; upper: f_m <= upper_m (null: no bound), rows of the same.
-        Constraints g <= 0 of the problem are further rows of G, with gradients of their own: F becomes (F, g) in all that
+        cone: "pareto" (A = I) or the rows of A (scaled to unit norm). extreme_rays: M rays y_m that span the
+            cone instead. ascend_to: F_target; the cone of controlled ascent from F(theta_0) to it instead.
+        line: the equality constraint. "ray": the preference ray 1/w through 0; "shifted": the line through
+            F(theta_0) along that ray; "through": along that ray through `line_through`; "points": through the
+            two points `line_points`; "matrix": `equality_matrix` F + `equality_offset` = 0; "none".
+        inequality_matrix, inequality_offset: B_g, b_g; upper: f_m <= upper_m (null: no bound), rows of the
+            same.
+        Constraints g <= 0 of the problem are further rows of G, with gradients of their own: F becomes (F, g)
+        in all that
             follows, with zeros for g in A and B_h.
         c_g, c_h: rates at which violations are driven to 0 (stable for step_size <= 1/c).
         domain: "adaptive" or "simplex".
@@ -72,10 +76,18 @@ class Preferred(Algorithm):
         if isinstance(self.cone, str):
             choose("algorithm.cone", self.cone, ("pareto",))
         if sum([self.cone != "pareto", self.extreme_rays is not None, self.ascend_to is not None]) > 1:
-            raise ConfigError("Give only one of algorithm.cone, algorithm.extreme_rays and algorithm.ascend_to.")
-        for line, key in (("through", "line_through"), ("points", "line_points"), ("matrix", "equality_matrix")):
+            raise ConfigError(
+                "Give only one of algorithm.cone, algorithm.extreme_rays and algorithm.ascend_to."
+            )
+        for line, key in (
+            ("through", "line_through"),
+            ("points", "line_points"),
+            ("matrix", "equality_matrix"),
+        ):
             if (self.line == line) != (getattr(self, key) is not None):
-                raise ConfigError(f"algorithm.line={line} and algorithm.{key} go together; found line={self.line}.")
+                raise ConfigError(
+                    f"algorithm.line={line} and algorithm.{key} go together; found line={self.line}."
+                )
         if not (self.c_g > 0 and self.c_h > 0):
             raise ConfigError(f"algorithm.c_g={self.c_g} and algorithm.c_h={self.c_h} must be > 0.")
 
@@ -83,20 +95,22 @@ class Preferred(Algorithm):
         h = 0 if self.line == "none" else spec.M - 1
         if spec.N and h + spec.N > spec.P:
             return [
-                f"its direction has to meet {h} equalities (algorithm.line={self.line}) and {spec.N} constraints to first order, "
-                f"for which the problem has only P={spec.P} variables"
+                f"its direction has to meet {h} equalities (algorithm.line={self.line}) and {spec.N} "
+                f"constraints to first order, for which the problem has only P={spec.P} variables"
             ]
         return []
 
     def _cone(self, ctx: Context, F0: Float[Tensor, "R M"]) -> Float[Tensor, "R n M"]:
-        M, R = ctx.spec.M, len(F0)
+        M = ctx.spec.M
+        R = len(F0)
         if self.extreme_rays is not None:
             A = geometry.cone_from_rays(geometry.rows_of(self.extreme_rays, M, "extreme_rays", F0))
         elif self.ascend_to is not None:
             target = geometry.rows_of([self.ascend_to], M, "ascend_to", F0)
             cones = [geometry.cone_with_ascent(y) for y in F0 - target]
             most = max(len(A) for A in cones)
-            # runs with fewer facets get rows of zeros: unlike a facet given twice, these change no step length
+            # runs with fewer facets get rows of zeros: unlike a facet given twice, these change no step
+            # length
             return torch.stack([torch.nn.functional.pad(A, (0, 0, 0, most - len(A))) for A in cones])
         elif self.cone == "pareto":
             A = torch.eye(M).to(F0)
@@ -112,23 +126,27 @@ class Preferred(Algorithm):
         if self.line == "matrix":
             B = geometry.rows_of(self.equality_matrix, M, "equality_matrix", F0)  # type: ignore[arg-type]
             return B.expand(R, -1, -1), _offset(self.equality_offset, B, "equality_offset").expand(R, -1)
-        v, z = ray(ctx.prefs), torch.zeros_like(F0)
+        v = ray(ctx.prefs)
+        z = torch.zeros_like(F0)
         if self.line == "shifted":
             z = F0
         elif self.line == "through":
-            z = geometry.rows_of([self.line_through], M, "line_through", F0).expand(R, -1)  # type: ignore[list-item]
+            through = [self.line_through]
+            z = geometry.rows_of(through, M, "line_through", F0).expand(R, -1)  # type: ignore[arg-type]
         elif self.line == "points":
             ends = geometry.rows_of(self.line_points, M, "line_points", F0)  # type: ignore[arg-type]
             if len(ends) != 2:
                 raise ConfigError("algorithm.line_points must hold two points.")
-            v, z = (ends[0] - ends[1]).expand(R, -1), ends[1].expand(R, -1)
+            v = (ends[0] - ends[1]).expand(R, -1)
+            z = ends[1].expand(R, -1)
         B = geometry.line_basis(v)
         return B, -(B @ z.unsqueeze(-1)).squeeze(-1)
 
     def _inequality(self, F0: Float[Tensor, "R M"]) -> tuple[Tensor, Tensor]:
         """B_g (R, g, M) and b_g (R, g)."""
         R, M = F0.shape
-        B, b = [F0.new_zeros(0, M)], [F0.new_zeros(0)]
+        B = [F0.new_zeros(0, M)]
+        b = [F0.new_zeros(0)]
         if self.inequality_matrix is not None:
             B.append(geometry.rows_of(self.inequality_matrix, M, "inequality_matrix", F0))
             b.append(_offset(self.inequality_offset, B[-1], "inequality_offset"))
@@ -149,9 +167,11 @@ class Preferred(Algorithm):
         Bh, bh = self._equality(ctx, F0)
         if N := ctx.spec.N:
             pad = torch.nn.functional.pad
-            A, Bh = pad(A, (0, N)), pad(Bh, (0, N))
+            A = pad(A, (0, N))
+            Bh = pad(Bh, (0, N))
             own = pad(torch.eye(N).to(F0), (ctx.spec.M, 0)).expand(len(F0), -1, -1)
-            Bg, bg = torch.cat([pad(Bg, (0, N)), own], dim=1), pad(bg, (0, N))
+            Bg = torch.cat([pad(Bg, (0, N)), own], dim=1)
+            bg = pad(bg, (0, N))
         lam = torch.cat([A.new_ones(A.shape[:2]), torch.zeros_like(bg), torch.zeros_like(bh)], dim=1)
         state = {"A": A, "Bg": Bg, "bg": bg, "Bh": Bh, "bh": bh}
         # expanded tensors share memory between runs; a checkpoint and a slice need their own
@@ -159,12 +179,18 @@ class Preferred(Algorithm):
         return {**state, "A_ag": torch.cat([A, Bg, Bh], dim=1), "lam": lam}
 
     def report(self, F: Float[Tensor, "R M"], state: State) -> dict[str, Float[Tensor, " R"]]:
-        F, out, M = F.double(), {}, F.shape[1]
+        F = F.double()
+        out = {}
+        M = F.shape[1]
         if state["bh"].shape[1]:
-            out["equality_violation"] = torch.linalg.vector_norm(_affine(state["Bh"][..., :M], F, state["bh"]), dim=-1)
-        own = state["bg"].shape[1] - (state["A"].shape[-1] - M)  # those of the problem have a column of their own
+            out["equality_violation"] = torch.linalg.vector_norm(
+                _affine(state["Bh"][..., :M], F, state["bh"]), dim=-1
+            )
+        # those of the problem have a column of their own
+        own = state["bg"].shape[1] - (state["A"].shape[-1] - M)
         if own:
-            Bg, bg = state["Bg"][:, :own, :M], state["bg"][:, :own]
+            Bg = state["Bg"][:, :own, :M]
+            bg = state["bg"][:, :own]
             out["inequality_violation"] = _affine(Bg, F, bg).clamp_min(0).amax(-1)
         return out
 
@@ -215,11 +241,11 @@ def _affine(B: Tensor, F: Tensor, b: Tensor) -> Tensor:
 class FERERO(Preferred, Weighting):
     """FERERO, Algorithm 1.
 
-    Fields: `subproblem`: "exact" (lh eliminated, certified), "pgd" (the paper's inner loop: at most `inner_steps`
-    projected gradient steps of size `inner_step`, stopped when the L1 change of w is below `inner_tolerance`) or
-    "cvxpy". `inner_start` of pgd: "warm" continues from the last multipliers re-projected onto the new domain,
-    "cold" starts each solve at lf = 1/n, lh = lg = 1 as the public code does (lf projected onto the domain). pgd is
-    inexact by design: its residual is recorded, not failed.
+    Fields: `subproblem`: "exact" (lh eliminated, certified), "pgd" (the paper's inner loop: at most
+    `inner_steps` projected gradient steps of size `inner_step`, stopped when the L1 change of w is below
+    `inner_tolerance`) or "cvxpy". `inner_start` of pgd: "warm" continues from the last multipliers
+    re-projected onto the new domain, "cold" starts each solve at lf = 1/n, lh = lg = 1 as the public code
+    does (lf projected onto the domain). pgd is inexact by design: its residual is recorded, not failed.
     """
 
     gramian: ClassVar[bool] = True
@@ -244,7 +270,13 @@ class FERERO(Preferred, Weighting):
         assert G is not None
         if self.subproblem != "pgd" and state["bh"].shape[1]:
             program = Dual(
-                state["A_ag"], state["bg"], state["bh"], self.c_g, self.c_h, self.domain == "adaptive", self._solver
+                state["A_ag"],
+                state["bg"],
+                state["bh"],
+                self.c_g,
+                self.c_h,
+                self.domain == "adaptive",
+                self._solver,
             )
             w, residual, failed = ferero_dual(program, G, F)
             return w, state, Info(residual, failed, _proved(program, G, F, failed))
@@ -268,7 +300,9 @@ class FERERO(Preferred, Weighting):
     def _pgd(
         self, K: Tensor, a: Tensor, s: Tensor, cG: Tensor | None, cH: Tensor | None, state: State
     ) -> tuple[Tensor, State, Info]:
-        A_ag, n, g = state["A_ag"], a.shape[1], state["bg"].shape[1]
+        A_ag = state["A_ag"]
+        n = a.shape[1]
+        g = state["bg"].shape[1]
         Q = A_ag @ K @ A_ag.mT
         p = torch.cat([torch.zeros_like(a)] + [x for x in (cG, cH) if x is not None], dim=1)
         if self.inner_start == "warm":

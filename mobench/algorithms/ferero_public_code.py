@@ -2,7 +2,8 @@
 
 A batch is cut into halves 1 and 2; u_t are the weights of the losses at step t, u_0 from lf = 1/n, lh = 1:
     g = J_2' u_(t-1),   lambda = (1/n, lh_t)                                    lf starts anew at each step
-    lambda+ = Proj(lambda - gamma (A_ag J_1 g - (0, c_h H_1))),   lambda+ = lambda where |A_ag'(lambda+ - lambda)|_1 < tol
+    lambda+ = Proj(lambda - gamma (A_ag J_1 g - (0, c_h H_1))),
+        lambda+ = lambda where |A_ag'(lambda+ - lambda)|_1 < tol
     u_t = A_ag' lambda+ / |A_ag' lambda+|_1,   theta <- theta - alpha (J_1 + J_2)' u_t / 2
 """
 
@@ -28,8 +29,8 @@ class PublicCodeFERERO(StochasticFEREROSA):
 
     Differences to Algorithm 3: above, and gamma = 1e-5 where the paper prints 1e-4.
 
-    Fields: `tolerance`: a change of the weights below it (L1) is dropped. With gradients of the size that images give
-    it can freeze lambda at its first value: `frozen_steps` in the rows counts such steps.
+    Fields: `tolerance`: a change of the weights below it (L1) is dropped. With gradients of the size that
+    images give it can freeze lambda at its first value: `frozen_steps` in the rows counts such steps.
     Raises ConfigError with inequalities or the adaptive domain, which that code does not have.
     """
 
@@ -42,7 +43,9 @@ class PublicCodeFERERO(StochasticFEREROSA):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.domain != "simplex" or self.inequality_matrix is not None or self.upper is not None:
-            raise ConfigError("ferero_public_code has the simplex domain and no inequalities; use ferero_stochastic.")
+            raise ConfigError(
+                "ferero_public_code has the simplex domain and no inequalities; use ferero_stochastic."
+            )
 
     def init(self, ctx: Context) -> State:
         state = super().init(ctx)
@@ -54,8 +57,11 @@ class PublicCodeFERERO(StochasticFEREROSA):
     def step(
         self, points: tuple[Point, ...], state: State, t: int, alpha: Step
     ) -> tuple[Float[Tensor, "R P"], State, Info]:
-        first, second = points[0], points[-1]
-        A_ag, n, M = state["A_ag"], state["A"].shape[1], first.M
+        first = points[0]
+        second = points[-1]
+        A_ag = state["A_ag"]
+        n = state["A"].shape[1]
+        M = first.M
         F = first.F.double()
         facets = _facets(state["A"])
         lam = torch.cat([facets / facets.sum(-1, keepdim=True), state["lam"][:, n:]], dim=1)

@@ -1,7 +1,8 @@
 """FERERO-SA (Algorithms 2 and 3): one loop for parameters and multipliers.
 
     g = J_1' A_ag' lambda_t,   theta <- theta - alpha g
-    lf <- Proj(lf - gamma A J_2 g),   lh <- lh - gamma (B_h J_2 g - c_h H_1),   lg <- [lg - gamma (B_g J_2 g - c_g G_1)]_+
+    lf <- Proj(lf - gamma A J_2 g),   lh <- lh - gamma (B_h J_2 g - c_h H_1),
+        lg <- [lg - gamma (B_g J_2 g - c_g G_1)]_+
 
 Algorithm 2 uses one exact sample (J_2 = J_1); Algorithm 3 two independent minibatches.
 """
@@ -27,8 +28,8 @@ class FEREROSA(Preferred):
     """Single-loop FERERO, Algorithm 2: both updates read the old theta and the old lambda.
 
     Fields: `gamma`: step of the multipliers; `gamma_decay`: gamma_t = gamma / (1 + t)^gamma_decay.
-    lf starts at 1 (adaptive) or 1/n (simplex), lh and lg at 0. Departures: the sign of the theta step in (3.4a) as
-    printed is a misprint (minus is meant); inequalities (lg) are our extension by the same rule.
+    lf starts at 1 (adaptive) or 1/n (simplex), lh and lg at 0. Departures: the sign of the theta step in
+    (3.4a) as printed is a misprint (minus is meant); inequalities (lg) are our extension by the same rule.
     """
 
     varies: ClassVar[frozenset[str]] = frozenset({"step_size"})
@@ -54,8 +55,12 @@ class FEREROSA(Preferred):
     def step(
         self, points: tuple[Point, ...], state: State, t: int, alpha: Step
     ) -> tuple[Float[Tensor, "R P"], State, Info]:
-        first, second = points[0], points[-1]
-        lam, A_ag, n, g = state["lam"], state["A_ag"], state["A"].shape[1], state["bg"].shape[1]
+        first = points[0]
+        second = points[-1]
+        lam = state["lam"]
+        A_ag = state["A_ag"]
+        n = state["A"].shape[1]
+        g = state["bg"].shape[1]
         h = state["bh"].shape[1]
         F = first.values().double()
         grad = first.vjp((lam.unsqueeze(1) @ A_ag).squeeze(1).to(first.x.dtype))
@@ -74,8 +79,8 @@ class FEREROSA(Preferred):
 class StochasticFEREROSA(FEREROSA):
     """Algorithm 3: J_1, G_1, H_1 from one batch, J_2 from an independent one (M + 1 gradients a step).
 
-    Fields: `warm_steps`: so many first steps descend the uniform mean of the losses over both batches, with multipliers
-    at their start (the paper's Figure 6 starts near the front; how is not said).
+    Fields: `warm_steps`: so many first steps descend the uniform mean of the losses over both batches, with
+    multipliers at their start (the paper's Figure 6 starts near the front; how is not said).
     """
 
     samples: ClassVar[int] = 2
@@ -92,6 +97,7 @@ class StochasticFEREROSA(FEREROSA):
     ) -> tuple[Float[Tensor, "R P"], State, Info]:
         if t >= self.warm_steps:
             return super().step(points, state, t, alpha)
-        first, second = points[0], points[-1]
+        first = points[0]
+        second = points[-1]
         w = first.x.new_full((len(first.x), first.M), 0.5 / first.M)
         return -(first.vjp(w) + second.vjp(w)), state, Info()

@@ -2,8 +2,10 @@
 
 pi_s = rho - <grad q, grad F_s> / |grad q|^2,   nu(lambda) = max(sum_s lambda_s pi_s, 0),
 lambda_k = (1 - beta_k) lambda_{k-1} + beta_k lambda~,   beta_k = 1 / (2k)
-exact     lambda~ of  min over the simplex and nu >= 0 of  |sum lambda_s grad F_s + nu grad q|^2 - 2 nu rho |grad q|^2
-official  min over the simplex and nu >= nu(lambda) of  |sum lambda_s grad F_s + nu grad q|^2 - nu rho |grad q|^2
+exact     lambda~ of  min over the simplex and nu >= 0 of
+          |sum lambda_s grad F_s + nu grad q|^2 - 2 nu rho |grad q|^2
+official  min over the simplex and nu >= nu(lambda) of  |sum lambda_s grad F_s + nu grad q|^2 - nu rho |grad
+          q|^2
 """
 
 from __future__ import annotations
@@ -27,15 +29,17 @@ BISECTIONS = 60
 
 @dataclass(frozen=True, kw_only=True)
 class FORUM(Algorithm):
-    """The step that lowers the gap q by at least rho |grad q|^2 per unit of step size, and all F_s as well as it then can.
+    """The step that lowers the gap q by at least rho |grad q|^2 per unit of step size, and all F_s as well as
+    it then can.
 
-    Needs oracle=value_gap: the variables are (x, y), and the one constraint is the gap of the lower level. It ignores the
-    preference.
+    Needs oracle=value_gap: the variables are (x, y), and the one constraint is the gap of the lower level. It
+    ignores the preference.
 
-    Fields: `rho` > 0. `variant`: "official", the public code's program (half the linear term, nu bounded from below by the
-    value that it takes later, gradients grad F_s of unit length in it and in the step, lambda_0 = 0: the first weights sum to
-    1/2); "exact", the dual of the method's own primal problem (lambda_0 = 1/S, gradients as they are).
-    Source: Ye et al. 2024 (FORUM), as compared in the multi-objective bilevel learning paper.
+    Fields: `rho` > 0. `variant`: "official", the public code's program (half the linear term, nu bounded from
+    below by the value that it takes later, gradients grad F_s of unit length in it and in the step,
+    lambda_0 = 0: the first weights sum to 1/2); "exact", the dual of the method's own primal problem
+    (lambda_0 = 1/S, gradients as they are). Source: Ye et al. 2024 (FORUM), as compared in the
+    multi-objective bilevel learning paper.
     """
 
     constraints: ClassVar[tuple[int, int | None]] = (1, 1)
@@ -63,7 +67,9 @@ class FORUM(Algorithm):
         self, points: tuple[Point, ...], state: State, t: int, alpha: Step
     ) -> tuple[Float[Tensor, "R P"], State, Info]:
         point = points[0]
-        K, M, lam = point.gramian("all"), point.M, state["lam"]
+        K = point.gramian("all")
+        M = point.M
+        lam = state["lam"]
         scale = torch.ones_like(K[:, 0])
         if self.variant == "official":
             length = K.diagonal(dim1=1, dim2=2)[:, :M].clamp_min(0).sqrt()
@@ -77,7 +83,11 @@ class FORUM(Algorithm):
         lam = (1.0 - share) * lam + share * solution.x
         nu = (lam * pi).sum(1).clamp_min(0.0)
         w = torch.cat([lam, nu.unsqueeze(1)], dim=1) * scale
-        return -point.vjp(w.to(point.x.dtype)), {"lam": lam, "nu": nu}, Info(solution.residual, solution.failed)
+        return (
+            -point.vjp(w.to(point.x.dtype)),
+            {"lam": lam, "nu": nu},
+            Info(solution.residual, solution.failed),
+        )
 
     def report(self, F: Float[Tensor, "R M"], state: State) -> dict[str, Tensor]:
         return {"nu": state["nu"]}
@@ -86,28 +96,34 @@ class FORUM(Algorithm):
 def exact_weights(K: Float[Tensor, "R K K"], pi: Float[Tensor, "R M"], rho: Float[Tensor, " R"]) -> Solution:
     """lambda~ of the variant "exact". K: Gram matrix of all grad F_s, then grad q."""
     M = pi.shape[1]
-    a, b = torch.ones_like(K[:, 0]), torch.zeros_like(K[:, 0])
+    a = torch.ones_like(K[:, 0])
+    b = torch.zeros_like(K[:, 0])
     a[:, M] = 0.0
     b[:, M] = rho * K[:, M, M]
     found = qp(K, b, a)
     return found._replace(x=found.x[:, :M])
 
 
-def official_weights(K: Float[Tensor, "R K K"], pi: Float[Tensor, "R M"], rho: Float[Tensor, " R"]) -> Solution:
+def official_weights(
+    K: Float[Tensor, "R K K"], pi: Float[Tensor, "R M"], rho: Float[Tensor, " R"]
+) -> Solution:
     """lambda~ of the variant "official".
 
-    For fixed lambda the best nu is its lower bound max(pi'lambda, 0): the linear term is half of what would lift it. So the
-    program is convex in lambda with one kink: solved with nu = pi'lambda, else with nu = 0, else on pi'lambda = 0 by bisection
-    on that equation's multiplier, each step an exact program.
+    For fixed lambda the best nu is its lower bound max(pi'lambda, 0): the linear term is half of what would
+    lift it. So the program is convex in lambda with one kink: solved with nu = pi'lambda, else with nu = 0,
+    else on pi'lambda = 0 by bisection on that equation's multiplier, each step an exact program.
     """
     M = pi.shape[1]
-    G, c, qq = K[:, :M, :M], K[:, :M, M], K[:, M, M]
+    G = K[:, :M, :M]
+    c = K[:, :M, M]
+    qq = K[:, M, M]
     ones = torch.ones_like(pi)
     outer = pi.unsqueeze(1) * pi.unsqueeze(2)
     cross = pi.unsqueeze(1) * c.unsqueeze(2)
     above = qp(2.0 * (G + cross + cross.mT + qq[:, None, None] * outer), (rho * qq).unsqueeze(1) * pi, ones)
     below = qp(2.0 * G, None, ones)
-    up, down = _dot(pi, above.x) >= 0, _dot(pi, below.x) <= 0
+    up = _dot(pi, above.x) >= 0
+    down = _dot(pi, below.x) <= 0
     best = _pick(up, above, below)
     kink = ~(up | down) & torch.isfinite(K.sum((1, 2)))
     if bool(kink.any()):
@@ -125,12 +141,15 @@ def _pick(first: Bool[Tensor, " R"], a: Solution, b: Solution) -> Solution:
 
 
 def _on_kink(G: Float[Tensor, "R M M"], pi: Float[Tensor, "R M"]) -> Solution:
-    """argmin lambda'G lambda over the simplex and pi'lambda = 0: pi'lambda falls in the multiplier tau of 2 G lambda + tau pi;
-    both ends of a jump are minimisers for their tau, and so is what lies between them."""
-    ones, zero = torch.ones_like(pi), torch.zeros_like(pi[:, 0])
+    """argmin lambda'G lambda over the simplex and pi'lambda = 0: pi'lambda falls in the multiplier tau of 2 G
+    lambda + tau pi; both ends of a jump are minimisers for their tau, and so is what lies between them.
+    """
+    ones = torch.ones_like(pi)
+    zero = torch.zeros_like(pi[:, 0])
     reach = G.diagonal(dim1=1, dim2=2).sum(1) / pi.abs().amax(1).clamp_min(1e-300)
     high = reach
-    low, x_low = zero, qp(2.0 * G, None, ones)
+    low = zero
+    x_low = qp(2.0 * G, None, ones)
     x_high = qp(2.0 * G, -high.unsqueeze(1) * pi, ones)
     for _ in range(BISECTIONS):
         if not bool((_dot(pi, x_high.x) > 0).any()):
@@ -141,9 +160,12 @@ def _on_kink(G: Float[Tensor, "R M M"], pi: Float[Tensor, "R M"]) -> Solution:
         middle = 0.5 * (low + high)
         found = qp(2.0 * G, -middle.unsqueeze(1) * pi, ones)
         over = _dot(pi, found.x) > 0
-        low, high = torch.where(over, middle, low), torch.where(over, high, middle)
-        x_low, x_high = _pick(over, found, x_low), _pick(over, x_high, found)
-    a, b = _dot(pi, x_low.x), _dot(pi, x_high.x)
+        low = torch.where(over, middle, low)
+        high = torch.where(over, high, middle)
+        x_low = _pick(over, found, x_low)
+        x_high = _pick(over, x_high, found)
+    a = _dot(pi, x_low.x)
+    b = _dot(pi, x_high.x)
     share = torch.where(a > b, -b / (a - b), 0.0).clamp(0.0, 1.0).unsqueeze(1)
     x = share * x_low.x + (1.0 - share) * x_high.x
     return Solution(x, torch.maximum(x_low.residual, x_high.residual), x_low.failed | x_high.failed)

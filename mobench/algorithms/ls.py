@@ -17,7 +17,8 @@ from mobench.errors import choose
 class LS(Weighting):
     """d = -J^T w with the preference as constant weights; FedAvg in federated learning.
 
-    Fields: `normalize`: "sum" uses w (sum 1); "norm" uses w/|w|, as the toy code behind FERERO's Figure 3 does.
+    Fields: `normalize`: "sum" uses w (sum 1); "norm" uses w/|w|, as the toy code behind FERERO's Figure 3
+    does.
     """
 
     citation: ClassVar[str] = "Gass and Saaty 1955"

@@ -1,7 +1,7 @@
 """MLM-CMOO (Algorithm 1): single-loop proximal-Lagrangian descent under constraints g <= 0.
 
-min over (x, lam) of  F/c_t + [H(x, lam) - e(x, lam)] + A(g(x), z),   F = sum_i lam_i f_i,  H = |G lam|,  c_t = c_0 (t+1)^p
-e(x, lam) = min over the simplex of H(x, theta) + |theta - lam|^2 / (2 gamma_1)
+min over (x, lam) of  F/c_t + [H(x, lam) - e(x, lam)] + A(g(x), z),   F = sum_i lam_i f_i,  H = |G lam|,
+c_t = c_0 (t+1)^p e(x, lam) = min over the simplex of H(x, theta) + |theta - lam|^2 / (2 gamma_1)
 A(g, z)   = max over [0, r]^N of mu'g - |mu - z|^2 / (2 gamma_2),   at mu* = clip(z + gamma_2 g, 0, r)
 """
 
@@ -21,7 +21,9 @@ from mobench.errors import ConfigError, choose
 from mobench.subproblems import min_norm, project_simplex, qp
 from mobench.subproblems.prox_norm import prox_norm, prox_norm_free
 
-TINY = 1e-8  # |G lam| below this times the largest gradient is rounding, of which the square root of a Gram matrix leaves so much
+# |G lam| below this times the largest gradient is rounding, of which the square root of a Gram matrix leaves
+# so much
+TINY = 1e-8
 TIE = 1e-7
 
 
@@ -29,39 +31,43 @@ TIE = 1e-7
 class MLMCMOO(Algorithm):
     """One step, with M = G'G, n(v) = M v / |G v|, h(v) = grad_x |G(x) v| = (sum_i v_i Hess f_i) G v / |G v|:
 
-        theta+ = P(theta - eta (n(theta) + (theta - lam) / gamma_1)),  mu+ = clip(mu + eta (g - (mu - z) / gamma_2), 0, r)
+        theta+ = P(theta - eta (n(theta) + (theta - lam) / gamma_1)),
+            mu+ = clip(mu + eta (g - (mu - z) / gamma_2), 0, r)
         U = h(lam) - h(theta+),   lam' = argmin over the simplex of |G lam|
         d = -(G lam / c_t + U + J mu+),   x+ = x + alpha d
         lam+ = P(lam - alpha ((lam - lam') / c_t + n(lam) - (lam - theta+) / gamma_1))
         z+ = clip(z + beta / gamma_2 (mu+ - z), 0, r)
 
-    P projects onto the simplex. With three objectives or more lam' minimises |G v|^2 + 1e-7 tr M |v - lam|^2: where gradients
-    depend on each other the shortest combination has many weights, of which rounding would choose; fixed points are the
-    same. The multiplier of g is nu = c_t mu. The method ignores the preference.
+    P projects onto the simplex. With three objectives or more lam' minimises |G v|^2 + 1e-7 tr M |v - lam|^2:
+    where gradients depend on each other the shortest combination has many weights, of which rounding would
+    choose; fixed points are the same. The multiplier of g is nu = c_t mu. The method ignores the preference.
 
     Fields:
-        variant: "corrected", as above; "literal", as printed: mu descends, h and n are proximal points (of x and of the
-            weights) instead of gradients, U has the opposite sign, the weights' update subtracts a proximal point of x, which
-            is defined for M = P only (left out elsewhere). It does not see its constraints; kept for the record.
+        variant: "corrected", as above; "literal", as printed: mu descends, h and n are proximal points (of x
+            and of the weights) instead of gradients, U has the opposite sign, the weights' update subtracts a
+            proximal point of x, which is defined for M = P only (left out elsewhere). It does not see its
+            constraints; kept for the record.
         projections: false leaves out P and the clips of "literal", which prints none.
         inner: "gradient", as above; "exact": theta+ and mu+ solve their problems. mu+ is then gamma_2 g
-            at once, and the step alpha (1 + sum of mu): networks need gamma_2 <= 0.1 (River Flow with alpha = 0.1
-            diverges even so).
-        lam_target: "unconstrained" lam', or "constrained": that of min |G lam + J nu|, nu >= 0 on constraints with
-            g >= -active.
-        nabla_h: "gradient", as above; "prox": gradients of Moreau envelopes (a point less its proximal point) in theta+, lam+ and
-            U; those of x by `prox_steps` gradient steps of size `prox_step`.
-        use_u: false leaves U out. u_clip: |U| <= u_clip |G lam / c_t + J mu+| (null: as it is). h_power: 2 uses |G v|^2 / 2 for H,
-            which is smooth where |G v| = 0: where no constraint binds iterates end there, and those of h_power = 1 oscillate.
+            at once, and the step alpha (1 + sum of mu): networks need gamma_2 <= 0.1 (River Flow with
+            alpha = 0.1 diverges even so).
+        lam_target: "unconstrained" lam', or "constrained": that of min |G lam + J nu|, nu >= 0 on constraints
+            with g >= -active.
+        nabla_h: "gradient", as above; "prox": gradients of Moreau envelopes (a point less its proximal point)
+            in theta+, lam+ and U; those of x by `prox_steps` gradient steps of size `prox_step`.
+        use_u: false leaves U out. u_clip: |U| <= u_clip |G lam / c_t + J mu+| (null: as it is). h_power: 2
+            uses |G v|^2 / 2 for H, which is smooth where |G v| = 0: where no constraint binds iterates end
+            there, and those of h_power = 1 oscillate.
         eta, eta_mu (null: eta), beta, gamma1, gamma2, r, c0, penalty_power p: as above.
-        diagnose: every so many steps the stationarity R_t (distance of 0 to gradient plus normal cone of the penalised problem
-            at the top, times c_t, in x, lam and z; the theorem's has the signs that are mended here) and the inner error
-            |(theta+, mu+) - (theta*, mu*)|; 0: never.
+        diagnose: every so many steps the stationarity R_t (distance of 0 to gradient plus normal cone of the
+            penalised problem at the top, times c_t, in x, lam and z; the theorem's has the signs that are
+            mended here) and the inner error |(theta+, mu+) - (theta*, mu*)|; 0: never.
 
-    Raises ConfigError for steps outside of their stable range: eta / gamma_1, eta_mu / gamma_2 and beta / gamma_2 below 2.
-    Departures: the signs of the mu step, U and the multiplier term, and the second term of the weights' update are corrected
-    (mobench's docs name each); theta, lam are kept in the simplex and mu, z in [0, r], as the paper's proof has it.
-    Source: anonymous, "Gradient-based constrained multi-objective optimization", Algorithm 1.
+    Raises ConfigError for steps outside of their stable range: eta / gamma_1, eta_mu / gamma_2 and
+    beta / gamma_2 below 2. Departures: the signs of the mu step, U and the multiplier term, and the second
+    term of the weights' update are corrected (mobench's docs name each); theta, lam are kept in the simplex
+    and mu, z in [0, r], as the paper's proof has it. Source: anonymous, "Gradient-based constrained
+    multi-objective optimization", Algorithm 1.
     """
 
     constraints: ClassVar[tuple[int, int | None]] = (0, None)
@@ -100,7 +106,9 @@ class MLMCMOO(Algorithm):
         choose("algorithm.lam_target", self.lam_target, ("unconstrained", "constrained"))
         choose("algorithm.nabla_h", self.nabla_h, ("gradient", "prox"))
         if self.h_power not in (1, 2):
-            raise ConfigError(f"algorithm.h_power={self.h_power} must be 1 (H = |G lam|) or 2 (H = |G lam|^2 / 2).")
+            raise ConfigError(
+                f"algorithm.h_power={self.h_power} must be 1 (H = |G lam|) or 2 (H = |G lam|^2 / 2)."
+            )
         for name in ("eta", "beta", "gamma1", "gamma2", "r", "c0", "prox_step", "active"):
             if not getattr(self, name) > 0:
                 raise ConfigError(f"algorithm.{name}={getattr(self, name)} must be > 0.")
@@ -108,7 +116,9 @@ class MLMCMOO(Algorithm):
             if getattr(self, name) is not None and not getattr(self, name) > 0:
                 raise ConfigError(f"algorithm.{name}={getattr(self, name)} must be > 0, or null.")
         if not 0 <= self.penalty_power < 0.5:
-            raise ConfigError(f"algorithm.penalty_power={self.penalty_power} must lie in [0, 1/2): c_t = c_0 (t+1)^p.")
+            raise ConfigError(
+                f"algorithm.penalty_power={self.penalty_power} must lie in [0, 1/2): c_t = c_0 (t+1)^p."
+            )
         if self.prox_steps < 1 or self.diagnose < 0:
             raise ConfigError("algorithm.prox_steps must be at least 1 and algorithm.diagnose at least 0.")
         if self.inner == "gradient" and self.variant == "corrected":
@@ -126,17 +136,22 @@ class MLMCMOO(Algorithm):
         }
         for name, value in literal.items():
             if self.variant == "literal" and getattr(self, name) != value:
-                raise ConfigError(f"algorithm.{name}={getattr(self, name)} is an option of variant=corrected.")
+                raise ConfigError(
+                    f"algorithm.{name}={getattr(self, name)} is an option of variant=corrected."
+                )
         if self.variant == "corrected" and not self.projections:
             raise ConfigError("algorithm.projections=false is an option of variant=literal.")
         if self.nabla_h == "prox" and (self.h_power == 2 or self.inner == "exact" or self.diagnose):
-            raise ConfigError("algorithm.nabla_h=prox is defined for h_power=1, inner=gradient and diagnose=0.")
+            raise ConfigError(
+                "algorithm.nabla_h=prox is defined for h_power=1, inner=gradient and diagnose=0."
+            )
 
     def _stable(self, step: str, size: Real, proximal: str, gamma: Real) -> None:
         if not size / gamma < 2.0:
             raise ConfigError(
-                f"algorithm.{step}={size} with algorithm.{proximal}={gamma}: the step multiplies the distance to its target by "
-                f"|1 - {step}/{proximal}| = {abs(1 - size / gamma):g} >= 1. Choose {step} < {2 * gamma:g}."
+                f"algorithm.{step}={size} with algorithm.{proximal}={gamma}: the step multiplies the "
+                f"distance to its target by |1 - {step}/{proximal}| = {abs(1 - size / gamma):g} >= 1. "
+                f"Choose {step} < {2 * gamma:g}."
             )
 
     @property
@@ -149,8 +164,11 @@ class MLMCMOO(Algorithm):
 
     def init(self, ctx: Context) -> State:
         R, M = ctx.prefs.shape
-        uniform, none = torch.full_like(ctx.prefs, 1.0 / M), ctx.prefs.new_zeros(R, ctx.spec.N)
-        told = {name: ctx.prefs.new_full((R,), torch.nan) for name in ("own", "comp", "u_ratio", "inner_ratio")}
+        uniform = torch.full_like(ctx.prefs, 1.0 / M)
+        none = ctx.prefs.new_zeros(R, ctx.spec.N)
+        told = {
+            name: ctx.prefs.new_full((R,), torch.nan) for name in ("own", "comp", "u_ratio", "inner_ratio")
+        }
         if self.diagnose:
             told |= {name: ctx.prefs.new_full((R,), torch.nan) for name in ("stationarity_t", "inner_error")}
         weights = {"lam": uniform, "theta": uniform.clone()}
@@ -163,19 +181,31 @@ class MLMCMOO(Algorithm):
     def step(
         self, points: tuple[Point, ...], state: State, t: int, alpha: Step
     ) -> tuple[Float[Tensor, "R P"], State, Info]:
-        point, c = points[0], self.penalty(t)
-        gram, g = point.gramian("f"), point.G.double()
-        lam, theta, mu, z = state["lam"], state["theta"], state["mu"], state["z"]
+        point = points[0]
+        c = self.penalty(t)
+        gram = point.gramian("f")
+        g = point.G.double()
+        lam = state["lam"]
+        theta = state["theta"]
+        mu = state["mu"]
+        z = state["z"]
         target, residual, failed = self._target(point, gram, g, lam)
-        at_lam, at_theta = self._norm(gram, lam), self._norm(gram, theta)
+        at_lam = self._norm(gram, lam)
+        at_theta = self._norm(gram, theta)
         if self.variant == "literal":
             d, told = self._literal(point, state, gram, g, target, c, alpha)
-            return d, told | self._told(gram, -told.pop("main"), told["mu"], g, c, at_theta[1]), Info(residual, failed)
+            return (
+                d,
+                told | self._told(gram, -told.pop("main"), told["mu"], g, c, at_theta[1]),
+                Info(residual, failed),
+            )
         solved = None
         if self.inner == "exact":
             solved = self._prox_weights(gram, lam)
-            theta, mu = solved.x, (z + self.gamma2 * g).clamp(0.0, self.r)
-            residual, failed = torch.fmax(residual, solved.residual), failed | solved.failed
+            theta = solved.x
+            mu = (z + self.gamma2 * g).clamp(0.0, self.r)
+            residual = torch.fmax(residual, solved.residual)
+            failed = failed | solved.failed
         else:
             slope = self._slope(gram, theta, at_theta) + (theta - lam) / self.gamma1
             theta = project_simplex(theta - self.eta * slope)
@@ -185,10 +215,13 @@ class MLMCMOO(Algorithm):
         ascent = main
         if self.use_u:
             U = self._h(point, lam, at_lam[1]) - self._h(point, theta, self._norm(gram, theta)[1])
-            size, own = torch.linalg.vector_norm(U, dim=1), torch.linalg.vector_norm(main, dim=1)
+            size = torch.linalg.vector_norm(U, dim=1)
+            own = torch.linalg.vector_norm(main, dim=1)
             told["u_ratio"] = (size / own.clamp_min(torch.finfo(own.dtype).tiny)).double()
             if self.u_clip is not None:
-                U = U * (self.u_clip * own / size.clamp_min(torch.finfo(own.dtype).tiny)).clamp_max(1.0).unsqueeze(1)
+                U = U * (self.u_clip * own / size.clamp_min(torch.finfo(own.dtype).tiny)).clamp_max(
+                    1.0
+                ).unsqueeze(1)
             ascent = main + U
         if self.diagnose and (t + 1) % self.diagnose == 0:  # a row of step t + 1 shows what this step found
             told |= self._diagnosed(point, gram, g, state, theta, mu, target, c, at_lam)
@@ -208,7 +241,8 @@ class MLMCMOO(Algorithm):
         M = gram.shape[1]
         live = torch.cat([torch.ones_like(gram[:, 0]), (g >= -self.active).to(K)], dim=1)
         scale = K.diagonal(dim1=1, dim2=2).amax(1, keepdim=True).clamp_min(torch.finfo(K.dtype).tiny)
-        K = K * live.unsqueeze(1) * live.unsqueeze(2) + torch.diag_embed(scale * (1.0 - live))  # multipliers that are 0
+        # multipliers that are 0
+        K = K * live.unsqueeze(1) * live.unsqueeze(2) + torch.diag_embed(scale * (1.0 - live))
         a = torch.cat([torch.ones_like(gram[:, 0]), torch.zeros_like(g)], dim=1)
         found = qp(K, None, a)
         return found._replace(x=found.x[:, :M])
@@ -221,7 +255,9 @@ class MLMCMOO(Algorithm):
         least = gram.diagonal(dim1=1, dim2=2).amax(1, keepdim=True) * TINY**2
         return product.squeeze(2), torch.maximum(square, least + torch.finfo(torch.float64).tiny).sqrt()
 
-    def _slope(self, gram: Tensor, v: Float[Tensor, "R M"], norm: tuple[Tensor, Tensor]) -> Float[Tensor, "R M"]:
+    def _slope(
+        self, gram: Tensor, v: Float[Tensor, "R M"], norm: tuple[Tensor, Tensor]
+    ) -> Float[Tensor, "R M"]:
         """grad of H in the weights; `norm` of v."""
         if self.nabla_h == "prox":
             return v - prox_norm(gram, v, 1.0).x
@@ -238,7 +274,8 @@ class MLMCMOO(Algorithm):
 
     def _prox_x(self, point: Point, v: Float[Tensor, "R M"]) -> Float[Tensor, "R P"]:
         """argmin_u |G(u) v| + |u - x|^2 / 2, by gradient steps."""
-        w, x = v.to(point.x.dtype), point.x
+        w = v.to(point.x.dtype)
+        x = point.x
         u = x
         for _ in range(self.prox_steps):
             at = point.moved(u)
@@ -255,8 +292,12 @@ class MLMCMOO(Algorithm):
         over = self.gamma1.unsqueeze(2) if isinstance(self.gamma1, Tensor) else self.gamma1
         return qp(gram + eye / over, lam / self.gamma1, torch.ones_like(lam))
 
-    def _told(self, gram: Tensor, main: Tensor, mu: Tensor, g: Tensor, c: Any, length: Tensor) -> dict[str, Tensor]:
-        """What `report` says: own residual c |G lam / c + J mu|, complementarity, nu, eta against its bound."""
+    def _told(
+        self, gram: Tensor, main: Tensor, mu: Tensor, g: Tensor, c: Any, length: Tensor
+    ) -> dict[str, Tensor]:
+        """What `report` says: own residual c |G lam / c + J mu|, complementarity, nu,
+        eta against its bound.
+        """
         scale = c.squeeze(1) if isinstance(c, Tensor) else c
         steepness = 1.0 / self.gamma1 + gram.diagonal(dim1=1, dim2=2).sum(1, keepdim=True) / (
             1.0 if self.h_power == 2 else length
@@ -283,11 +324,15 @@ class MLMCMOO(Algorithm):
         at_lam: tuple[Tensor, Tensor],
     ) -> dict[str, Tensor]:
         """R_t and the inner error."""
-        lam, z = state["lam"], state["z"]
-        best, top = self._prox_weights(gram, lam).x, (z + self.gamma2 * g).clamp(0.0, self.r)
+        lam = state["lam"]
+        z = state["z"]
+        best = self._prox_weights(gram, lam).x
+        top = (z + self.gamma2 * g).clamp(0.0, self.r)
         inner = torch.cat([theta - best, mu - top], dim=1)
         grad_x = point.vjp(torch.cat([lam, c * top], dim=1).to(point.x.dtype))
-        grad_x = grad_x + c * (self._h(point, lam, at_lam[1]) - self._h(point, best, self._norm(gram, best)[1]))
+        grad_x = grad_x + c * (
+            self._h(point, lam, at_lam[1]) - self._h(point, best, self._norm(gram, best)[1])
+        )
         grad_lam = lam - target + c * (self._slope(gram, lam, at_lam) - (lam - best) / self.gamma1)
         parts = [grad_x.double(), tangent_to_simplex(lam, -grad_lam), c / self.gamma2 * (top - z)]
         norm = torch.linalg.vector_norm
@@ -302,7 +347,10 @@ class MLMCMOO(Algorithm):
         def box(v: Tensor) -> Tensor:
             return v.clamp(0.0, self.r) if self.projections else v
 
-        lam, theta, mu, z = state["lam"], state["theta"], state["mu"], state["z"]
+        lam = state["lam"]
+        theta = state["theta"]
+        mu = state["mu"]
+        z = state["z"]
         theta = simplex(theta - self.eta * (prox_norm_free(gram, theta) + (theta - lam) / self.gamma1))
         mu = box(mu - self._eta_mu * (g - (mu - z) / self.gamma2))
         near = self._prox_x(point, theta)
@@ -316,8 +364,10 @@ class MLMCMOO(Algorithm):
         return -ascent, {**state, "lam": new, "theta": theta, "mu": mu, "z": z, "main": -main}
 
     def report(self, F: Float[Tensor, "R M"], state: State) -> dict[str, Tensor]:
-        """own_residual |G lam + c_t J mu|, complementarity max_j |c_t mu_j g_j|, multiplier_j = c_t mu_j, u_ratio (of U before it
-        is clipped), inner_ratio: eta over the bound that its stability has, 2 / (1/gamma_1 + tr M / |G theta|)."""
+        """own_residual |G lam + c_t J mu|, complementarity max_j |c_t mu_j g_j|, multiplier_j = c_t mu_j,
+        u_ratio (of U before it is clipped), inner_ratio: eta over the bound that its stability has,
+        2 / (1/gamma_1 + tr M / |G theta|).
+        """
         out = {"own_residual": state["own"], "complementarity": state["comp"]}
         if self.use_u and self.variant == "corrected":
             out["u_ratio"] = state["u_ratio"]
@@ -329,8 +379,8 @@ class MLMCMOO(Algorithm):
 def tangent_to_simplex(x: Float[Tensor, "R n"], v: Float[Tensor, "R n"]) -> Float[Tensor, "R n"]:
     """Projection of v onto the tangent cone of the simplex at x: {u : 1'u = 0, u_i >= 0 where x_i = 0}.
 
-    u_i = v_i - tau where x_i > 0, max(v_i - tau, 0) elsewhere, tau such that they sum to 0: coordinates at 0 join in the order of
-    their v, largest first, as long as v_i exceeds the mean of those in.
+    u_i = v_i - tau where x_i > 0, max(v_i - tau, 0) elsewhere, tau such that they sum to 0: coordinates at 0
+    join in the order of their v, largest first, as long as v_i exceeds the mean of those in.
     """
     free = x > 0
     key = torch.where(free, torch.inf, v)

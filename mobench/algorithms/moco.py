@@ -1,6 +1,8 @@
-"""MoCo:  lambda <- Proj_simplex(lambda - gamma_k (Y'Y + rho I) lambda),   d = -Y lambda,   gamma_k = gamma / k^decay
+"""MoCo:  lambda <- Proj_simplex(lambda - gamma_k (Y'Y + rho I) lambda),   d = -Y lambda,
+gamma_k = gamma / k^decay
 
-Y: running averages of stochastic gradients, which oracle=moco (an EMA) keeps: Y <- Y - b_k (Y - h), b_k = b / k^(1/2).
+Y: running averages of stochastic gradients, which oracle=moco (an EMA) keeps: Y <- Y - b_k (Y - h),
+b_k = b / k^(1/2).
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from mobench.subproblems import project_simplex
 
 @dataclass(frozen=True, kw_only=True)
 class MoCo(Weighting):
-    """Min-norm weights by single gradient steps, on tracked gradients; it ignores the preference. lambda starts at 1/M.
+    """Min-norm weights by single gradient steps, on tracked gradients; it ignores the preference. lambda
+    starts at 1/M.
 
     The order of a step is: gradients, lambda, x; each uses the newest of the others.
 
@@ -48,7 +51,8 @@ class MoCo(Weighting):
     def advice(self, spec: Spec) -> list[str]:
         if spec.averaging is None:
             return [
-                "MoCo without running averages of its gradients: oracle=moco, or an ema over another oracle, keeps them"
+                "MoCo without running averages of its gradients: oracle=moco, or an ema over another oracle, "
+                "keeps them"
             ]
         return []
 

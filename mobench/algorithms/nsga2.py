@@ -25,20 +25,22 @@ TOURNAMENTS = {"rank": "comp_by_rank_and_crowding", "dominance": "comp_by_dom_an
 
 @dataclass(frozen=True, kw_only=True)
 class NSGAII(Population):
-    """With pymoo's operators: rank and crowding survival, binary tournament, simulated binary crossover, polynomial mutation; no
-    child equals another one or a parent. T steps are T evaluations of n members.
+    """With pymoo's operators: rank and crowding survival, binary tournament, simulated binary crossover,
+    polynomial mutation; no child equals another one or a parent. T steps are T evaluations of n members.
 
-    A member whose objectives are not finite never becomes a parent. Where fewer than two different members are known (all
-    started from one point, or diverged), the next generation is drawn uniformly from the box. Parents keep the values of the
-    sample on which they were evaluated as candidates; with oracle=epochs all candidates of a generation see the same one.
+    A member whose objectives are not finite never becomes a parent. Where fewer than two different members
+    are known (all started from one point, or diverged), the next generation is drawn uniformly from the box.
+    Parents keep the values of the sample on which they were evaluated as candidates; with oracle=epochs all
+    candidates of a generation see the same one.
 
-    Fields: crossover_prob, crossover_eta, mutation_prob, mutation_eta: of the operators. mutation_mode: what mutation_prob is
-    of: "individual" (it mutates at all, then each variable with probability min(1/2, 1/P), pymoo's reading) or "gene" (each
-    variable of every individual). tournament: who wins before crowding decides: "rank" (the lower one) or "dominance" (who
-    dominates the other, pymoo's choice; on ZDT1 it was slower).
+    Fields: crossover_prob, crossover_eta, mutation_prob, mutation_eta: of the operators. mutation_mode: what
+    mutation_prob is of: "individual" (it mutates at all, then each variable with probability min(1/2, 1/P),
+    pymoo's reading) or "gene" (each variable of every individual). tournament: who wins before crowding
+    decides: "rank" (the lower one) or "dominance" (who dominates the other, pymoo's choice; on ZDT1 it was
+    slower).
 
-    Source: Deb et al. 2002; settings of the MLM-CMOO paper, which does not say which reading its 0.1 is. Its constraints are
-    not handled, as there.
+    Source: Deb et al. 2002; settings of the MLM-CMOO paper, which does not say which reading its 0.1 is. Its
+    constraints are not handled, as there.
     """
 
     citation: ClassVar[str] = "Deb et al. 2002; pymoo: Blank and Deb 2020"
@@ -57,7 +59,9 @@ class NSGAII(Population):
         choose("algorithm.tournament", self.tournament, TOURNAMENTS)
         for name in ("crossover_prob", "mutation_prob"):
             if not 0 <= getattr(self, name) <= 1:
-                raise ConfigError(f"algorithm.{name}={getattr(self, name)} is a probability: it must lie in [0, 1].")
+                raise ConfigError(
+                    f"algorithm.{name}={getattr(self, name)} is a probability: it must lie in [0, 1]."
+                )
         for name in ("crossover_eta", "mutation_eta"):
             if not 1 <= getattr(self, name) <= 100:
                 raise ConfigError(f"algorithm.{name}={getattr(self, name)} must lie in [1, 100].")
@@ -66,9 +70,14 @@ class NSGAII(Population):
         Operators(self, 1, 2, Box(0.0, 1.0), generator(0, use="nsga2"))
 
     def memory(self, ctx: Context) -> State:
-        R, K = len(ctx.theta), ctx.spec.M + ctx.spec.N
+        R = len(ctx.theta)
+        K = ctx.spec.M + ctx.spec.N
         nan = torch.full((R, K), torch.nan, dtype=torch.float64, device=ctx.theta.device)
-        return {"x": ctx.theta.clone(), "values": nan, "known": torch.zeros(R, dtype=torch.bool, device=nan.device)}
+        return {
+            "x": ctx.theta.clone(),
+            "values": nan,
+            "known": torch.zeros(R, dtype=torch.bool, device=nan.device),
+        }
 
     def generation(self, now: Now) -> Next:
         n, P = now.x.shape
@@ -76,13 +85,15 @@ class NSGAII(Population):
         x = np.concatenate([now.memory["x"][known], now.x])
         values = np.concatenate([now.memory["values"][known], now.values])
         able = distinct(x) & np.isfinite(values[:, : now.M]).all(1)
-        x, values = x[able], values[able]
+        x = x[able]
+        values = values[able]
         rng = generator(now.seed, use="nsga2", step=now.t)
         children = np.empty((0, P))
         if len(x):
             operators = Operators(self, P, now.M, now.box, rng)
             best = operators.survivors(x, values[:, : now.M], n)
-            x, values = x[best], values[best]
+            x = x[best]
+            values = values[best]
             if len(x) > 1 and not now.last:
                 children = operators.children(n)
         k = len(x)
@@ -123,7 +134,8 @@ class Operators:
         from pymoo.operators.selection.tournament import TournamentSelection
         from pymoo.operators.survival.rank_and_crowding import RankAndCrowding
 
-        self.rng, self.problem = rng, Problem(n_var=P, n_obj=M, xl=np.full(P, box.lower), xu=np.full(P, box.upper))
+        self.rng = rng
+        self.problem = Problem(n_var=P, n_obj=M, xl=np.full(P, box.lower), xu=np.full(P, box.upper))
         self.survival = RankAndCrowding()
         gene = method.mutation_mode == "gene"
         mutation = PM(
@@ -145,7 +157,9 @@ class Operators:
         from pymoo.core.population import Population as Individuals
 
         everyone = Individuals.new("X", x, "F", F)
-        chosen = self.survival.do(self.problem, everyone, n_survive=n, random_state=self.rng, return_indices=True)
+        chosen = self.survival.do(
+            self.problem, everyone, n_survive=n, random_state=self.rng, return_indices=True
+        )
         self.parents = everyone[chosen]
         return [int(i) for i in chosen]
 

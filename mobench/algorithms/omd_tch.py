@@ -24,11 +24,11 @@ from mobench.subproblems import project_simplex
 class OMDTCH(Weighting):
     """OMD-TCH (output rule "mean") and AdaOMD-TCH (output rule "adaptive"): one trajectory serves both.
 
-    The theta step reads the old lambda although Algorithm 1 lists the lambda step first; both read F(theta^(t)).
-    EG runs in log space. lambda starts at 1/M.
+    The theta step reads the old lambda although Algorithm 1 lists the lambda step first; both read
+    F(theta^(t)). EG runs in log space. lambda starts at 1/M.
 
-    Fields: `mirror`: "pgd" or "eg". `lambda_step`: eta_lambda >= 0; 0 keeps lambda = 1/M, i.e. linear scalarization
-    with step eta_theta / M.
+    Fields: `mirror`: "pgd" or "eg". `lambda_step`: eta_lambda >= 0; 0 keeps lambda = 1/M, i.e. linear
+    scalarization with step eta_theta / M.
     """
 
     varies: ClassVar[frozenset[str]] = frozenset({"step_size", "lambda_step"})

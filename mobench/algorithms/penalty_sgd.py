@@ -51,11 +51,16 @@ class PenaltySGD(Penalised):
     def step(
         self, points: tuple[Point, ...], state: State, t: int, alpha: Step
     ) -> tuple[Float[Tensor, "R P"], State, Info]:
-        point, w = points[0], state["w"]
+        point = points[0]
+        w = state["w"]
         values = point.values().double()
         share = torch.softmax((w * values[:, : point.M] - state["wz"]) / self.smoothing, dim=1)
         violated = (values[:, point.M :] > 0).to(w)
         G = point.vjp(torch.cat([share * w, self.beta * violated], dim=1).to(point.x.dtype))
         if self.variant == "prox":
-            return project_moving(point.X, point.x - G / self.tau, point.x, point.moving) - point.x, state, Info()
+            return (
+                project_moving(point.X, point.x - G / self.tau, point.x, point.moving) - point.x,
+                state,
+                Info(),
+            )
         return -G, state, Info()  # the loop projects

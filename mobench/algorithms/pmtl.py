@@ -2,7 +2,8 @@
 
 W = U - v,  active set a = {j : W_j F / |F| > 0}  (F is nearer to u_j than to v)
 phase 1 (t < floor(0.2 T)): d = -J^T W_a' s,  s = min-norm weights of the rows W_j J, j in a; d = 0 if a = {}
-phase 2: d = -J^T (s_f + W_a' s_a), (s_f, s_a) = min-norm weights of the M gradients and the rows W_j J, j in a
+phase 2: d = -J^T (s_f + W_a' s_a), (s_f, s_a) = min-norm weights of the M gradients and the rows W_j J, j in
+a
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ from mobench.subproblems.plane import plane_min_norm
 class PMTL(Weighting):
     """Pareto multi-task learning in the scalar form of its two phases.
 
-    Fields: `references`: "preferences" (the rays of the whole preference set), a number L (M = 2: L rays at angles
-    evenly from 0 to 90 degrees), or a list of rays. `phase1`: share of the steps spent in phase 1, or `phase1_steps`, a
-    number of them. `until_feasible`: a run's phase 1 ends at the first F inside its sector. `normalize`: weights of
-    phase 2 are divided by sum |w|; both as the public code does on images.
+    Fields: `references`: "preferences" (the rays of the whole preference set), a number L (M = 2: L rays at
+    angles evenly from 0 to 90 degrees), or a list of rays. `phase1`: share of the steps spent in phase 1, or
+    `phase1_steps`, a number of them. `until_feasible`: a run's phase 1 ends at the first F inside its sector.
+    `normalize`: weights of phase 2 are divided by sum |w|; both as the public code does on images.
     `subproblem`: "exact" or "cvxpy".
     """
 
@@ -53,11 +54,17 @@ class PMTL(Weighting):
         if isinstance(self.references, str):
             choose("algorithm.references", self.references, ("preferences",))
         elif isinstance(self.references, int) and self.references < 2:
-            raise ConfigError(f"algorithm.references={self.references}: at least 2 reference rays are needed.")
+            raise ConfigError(
+                f"algorithm.references={self.references}: at least 2 reference rays are needed."
+            )
         if not 0 <= self.phase1 <= 1:
-            raise ConfigError(f"algorithm.phase1={self.phase1} is a share of the steps: it must lie in [0, 1].")
+            raise ConfigError(
+                f"algorithm.phase1={self.phase1} is a share of the steps: it must lie in [0, 1]."
+            )
         if self.phase1_steps is not None and self.phase1_steps < 0:
-            raise ConfigError(f"algorithm.phase1_steps={self.phase1_steps} must be >= 0 (null: a share, phase1).")
+            raise ConfigError(
+                f"algorithm.phase1_steps={self.phase1_steps} must be >= 0 (null: a share, phase1)."
+            )
 
     def _references(self, ctx: Context) -> Float[Tensor, "L M"]:
         M = ctx.spec.M
@@ -66,8 +73,8 @@ class PMTL(Weighting):
         if isinstance(self.references, int):
             if M != 2:
                 raise ConfigError(
-                    f"algorithm.references={self.references} spreads rays over a quarter circle and needs M=2 objectives "
-                    f"(the problem has {M}); give a list of rays or references=preferences."
+                    f"algorithm.references={self.references} spreads rays over a quarter circle and needs "
+                    f"M=2 objectives (the problem has {M}); give a list of rays or references=preferences."
                 )
             angles = torch.linspace(0.0, math.pi / 2, self.references, dtype=torch.float64).to(ctx.prefs)
             return torch.stack([angles.cos(), angles.sin()], dim=-1)
@@ -76,7 +83,8 @@ class PMTL(Weighting):
 
     def init(self, ctx: Context) -> State:
         W = self._references(ctx) - ray(ctx.prefs).unsqueeze(1)
-        # the preference itself may be among the references: its row is zero up to rounding and must never be active
+        # the preference itself may be among the references: its row is zero up to rounding and must never be
+        # active
         W = torch.where(W.abs().amax(-1, keepdim=True) > 1e-9, W, 0.0)
         eye = torch.eye(ctx.spec.M).to(W).expand(len(W), -1, -1)
         R = len(W)
@@ -103,7 +111,11 @@ class PMTL(Weighting):
         assert found.kkt is not None
         assert found.fail is not None
         w = torch.where(searching.unsqueeze(-1), w, other)
-        return w, state, Info(torch.where(searching, residual, found.kkt), torch.where(searching, failed, found.fail))
+        return (
+            w,
+            state,
+            Info(torch.where(searching, residual, found.kkt), torch.where(searching, failed, found.fail)),
+        )
 
     def _phase2(
         self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"], state: State
@@ -116,7 +128,9 @@ class PMTL(Weighting):
     def _min_norm(
         self, rows: Float[Tensor, "R n M"], G: Float[Tensor, "R M M"], F: Float[Tensor, "R M"], state: State
     ) -> Solution:
-        """Weights of the objectives at the min-norm point of rows J; the sectors' rows count where F is outside of them."""
+        """Weights of the objectives at the min-norm point of rows J;
+        the sectors' rows count where F is outside of them.
+        """
         W = state["W"]
         if F.shape[-1] == 2 and self.subproblem == "exact":
             return plane_min_norm(rows, G, F, len(W[0]))

@@ -1,6 +1,7 @@
 """Populations: the runs of a seed are the members of one population, and a step is a generation.
 
-theta_(t+1) = next(theta_t, f(theta_t), memory_t; seed, t),   as a direction:  d = theta_(t+1) - theta_t,  alpha = 1
+theta_(t+1) = next(theta_t, f(theta_t), memory_t; seed, t),   as a direction:  d = theta_(t+1) - theta_t,
+alpha = 1
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ Memory = dict[str, np.ndarray]
 
 
 class Now(NamedTuple):
-    """One population in a step, float64 on the CPU: members x (n, P), their values (n, K) of which the first M are objectives,
-    and its memory, arrays with n first."""
+    """One population in a step, float64 on the CPU: members x (n, P), their values (n, K) of which the first
+    M are objectives, and its memory, arrays with n first.
+    """
 
     x: Float[np.ndarray, "n P"]
     values: Float[np.ndarray, "n K"]
@@ -44,7 +46,9 @@ class Now(NamedTuple):
 
 
 class Next(NamedTuple):
-    """The members of the next generation (after the last step: the answer), the memory, and whether something failed."""
+    """The members of the next generation (after the last step: the answer), the memory,
+    and whether something failed.
+    """
 
     x: Float[np.ndarray, "n P"]
     memory: Memory
@@ -53,12 +57,15 @@ class Next(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Population(Algorithm):
-    """Base class of methods without gradients. `preferences=K` makes K members for each seed; preferences themselves are not used.
+    """Base class of methods without gradients.
 
-    Every random number is a function of (seed, step): nothing of a generator lies in the state, and seeds do not notice each
-    other. Members do, so a job may be cut by seeds, never by preferences. Histories show the candidates of each generation; the
-    last step moves to the answer, up to one rounding of theta, so that final rows are it. Constraints of the problem are not
-    passed on to the search; rows show g and the violation, by which feasible members can be chosen afterwards.
+    `preferences=K` makes K members for each seed; preferences themselves are not used.
+
+    Every random number is a function of (seed, step): nothing of a generator lies in the state, and seeds do
+    not notice each other. Members do, so a job may be cut by seeds, never by preferences. Histories show the
+    candidates of each generation; the last step moves to the answer, up to one rounding of theta, so that
+    final rows are it. Constraints of the problem are not passed on to the search; rows show g and the
+    violation, by which feasible members can be chosen afterwards.
 
     Fields: step_size: 1, because a generation replaces another one. outputs: ["last"].
     """
@@ -77,22 +84,26 @@ class Population(Algorithm):
         super().__post_init__()
         if list(self.outputs) != ["last"]:
             raise ConfigError(
-                f"algorithm.outputs={list(self.outputs)}: averages of a population's candidates are no candidates. Set "
-                f"algorithm.outputs=[last]."
+                f"algorithm.outputs={list(self.outputs)}: averages of a population's candidates are no "
+                f"candidates. Set algorithm.outputs=[last]."
             )
 
     def misfits(self, spec: Spec) -> list[str]:
         found = []
         if not isinstance(spec.X, Box):
-            found.append("it searches in a box; choose space=full (all variables) or space=subspace (a few directions)")
+            found.append(
+                "it searches in a box; choose space=full (all variables) or space=subspace (a few directions)"
+            )
         if self.step_size != 1 or self.step_decay != 0:
             found.append(
-                f"a generation replaces another one, it takes no steps: algorithm.step_size={self.step_size} must be 1 and "
-                f"algorithm.step_decay={self.step_decay} must be 0"
+                f"a generation replaces another one, it takes no steps: algorithm.step_size={self.step_size} "
+                f"must be 1 and algorithm.step_decay={self.step_decay} must be 0"
             )
         missing = [name for name in self.packages if importlib.util.find_spec(name) is None]
         if missing:
-            found.append(f"it needs {' and '.join(missing)}, not installed here: pip install 'mobench[baselines]'")
+            found.append(
+                f"it needs {' and '.join(missing)}, not installed here: pip install 'mobench[baselines]'"
+            )
         return found
 
     def init(self, ctx: Context) -> State:
@@ -100,8 +111,8 @@ class Population(Algorithm):
         least = int(torch.unique(seeds, return_counts=True)[1].min())
         if least < 2:
             raise ConfigError(
-                f"preferences={least}: {type(self).__name__} takes as many members of each seed's population as there are "
-                f"preferences, and at least 2. Set preferences=100, for instance."
+                f"preferences={least}: {type(self).__name__} takes as many members of each seed's population "
+                f"as there are preferences, and at least 2. Set preferences=100, for instance."
             )
         self.load()
         steps = torch.full((len(seeds),), ctx.steps, dtype=torch.int64)
@@ -122,18 +133,22 @@ class Population(Algorithm):
         self, points: tuple[Point, ...], state: State, t: int, alpha: Step
     ) -> tuple[Float[Tensor, "R P"], State, Info]:
         point = points[0]
-        x, box = point.x, point.X
+        x = point.x
+        box = point.X
         assert isinstance(box, Box)
         members, values = (part.detach().cpu().double().numpy() for part in (x, point.values()))
         before = {key: _array(value) for key, value in state["memory"].items()}
         after = {key: value.copy() for key, value in before.items()}
-        wanted, failed = np.empty_like(members), np.zeros(len(members), dtype=bool)
-        seeds, last = state["seed"].cpu().numpy(), t + 1 >= int(state["steps"][0])
+        wanted = np.empty_like(members)
+        failed = np.zeros(len(members), dtype=bool)
+        seeds = state["seed"].cpu().numpy()
+        last = t + 1 >= int(state["steps"][0])
         for seed in np.unique(seeds).tolist():
             mine = seeds == seed
             own = {key: value[mine] for key, value in before.items()}
             found = self.generation(Now(members[mine], values[mine], own, point.M, box, int(seed), t, last))
-            wanted[mine], failed[mine] = found.x, found.failed
+            wanted[mine] = found.x
+            failed[mine] = found.failed
             for key, value in found.memory.items():
                 after[key][mine] = value
         memory = {key: torch.from_numpy(after[key]).to(value) for key, value in state["memory"].items()}

@@ -13,10 +13,13 @@ SAMPLES = 2**13  # points of the box that estimate a volume of more than three d
 def improvements_plane(
     S: Float[np.ndarray, "n 2"], C: Float[np.ndarray, "c 2"], ref: Float[np.ndarray, " 2"]
 ) -> Float[np.ndarray, " c"]:
-    """Exact, M = 2: the integral over f_1 from c_1 to ref_1 of (h(f_1) - c_2)_+, where h is the staircase of S below ref_2."""
+    """Exact, M = 2: the integral over f_1 from c_1 to ref_1 of (h(f_1) - c_2)_+,
+    where h is the staircase of S below ref_2.
+    """
     inside = S[(ref > S).all(1)]
     order = np.lexsort((inside[:, 1], inside[:, 0]))
-    first, second = inside[order, 0], np.minimum.accumulate(inside[order, 1])
+    first = inside[order, 0]
+    second = np.minimum.accumulate(inside[order, 1])
     edges = np.concatenate([[-np.inf], first, [ref[0]]])
     height = np.concatenate([[ref[1]], second])
     width = np.maximum(np.minimum(edges[1:], ref[0]) - np.maximum(edges[:-1], C[:, :1]), 0.0)
@@ -31,17 +34,19 @@ def greedy(
     ref: Float[np.ndarray, " M"],
     rng: np.random.Generator,
 ) -> list[int]:
-    """Places of min(count, c) candidates in the order of their choice, each the one that adds most to what S and those before it
-    dominate below `ref`. Where none adds anything, the first that is left.
+    """Places of min(count, c) candidates in the order of their choice, each the one that adds most to what S
+    and those before it dominate below `ref`. Where none adds anything, the first that is left.
 
-    M = 2: in closed form. M = 3: by `hypervolume`. M > 3: the share of 8,192 uniform points between the smallest values and
-    `ref`, the same for all candidates; exact volumes of a thousand sets would take minutes.
+    M = 2: in closed form. M = 3: by `hypervolume`. M > 3: the share of 8,192 uniform points between the
+    smallest values and `ref`, the same for all candidates; exact volumes of a thousand sets would take
+    minutes.
     """
     M = C.shape[1]
     chosen: list[int] = []
     low = np.concatenate([S, C]).min(0)
     points = rng.uniform(low, np.maximum(ref, low), (SAMPLES if M > 3 else 0, M))
-    covered, covers = dominated(S, points).any(0), dominated(C, points)
+    covered = dominated(S, points).any(0)
+    covers = dominated(C, points)
     for _ in range(min(count, len(C))):
         if M == 2:
             gain = improvements_plane(S, C, ref)

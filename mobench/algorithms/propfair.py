@@ -1,4 +1,6 @@
-"""Proportional fairness:  minimise sum_m w_m fn(f_m),  fn(f) = -log(1 - f / B),  clients descending on fn(f_m)."""
+"""Proportional fairness:  minimise sum_m w_m fn(f_m),  fn(f) = -log(1 - f / B),
+clients descending on fn(f_m).
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,8 @@ class PropFair(LS):
         below, "linear":      fn = f / B                     (slope 1 / B; public code of the OMD-TCH paper)
         below, "huber":       fn continued with its tangent  (slope 1 / threshold; the method's own paper)
 
-    Fields: `baseline`: B > 0. `threshold` > 0, less than B. `below`: linear | huber. Column `below_threshold`: share of
-    objectives with B - f < threshold at recorded steps.
+    Fields: `baseline`: B > 0. `threshold` > 0, less than B. `below`: linear | huber. Column
+    `below_threshold`: share of objectives with B - f < threshold at recorded steps.
     """
 
     varies: ClassVar[frozenset[str]] = frozenset({"step_size", "baseline", "threshold"})
@@ -37,13 +39,15 @@ class PropFair(LS):
         super().__post_init__()
         if not 0 < self.threshold < self.baseline < float("inf"):
             raise ConfigError(
-                f"algorithm.baseline={self.baseline} and algorithm.threshold={self.threshold}: 0 < threshold < baseline is "
-                f"needed."
+                f"algorithm.baseline={self.baseline} and algorithm.threshold={self.threshold}: 0 < threshold "
+                f"< baseline is needed."
             )
         choose("algorithm.below", self.below, ("linear", "huber"))
 
     def transform(self, f: Float[Tensor, "R M"]) -> Float[Tensor, "R M"]:
-        baseline, threshold = (torch.as_tensor(v, dtype=torch.float64).to(f) for v in (self.baseline, self.threshold))
+        baseline, threshold = (
+            torch.as_tensor(v, dtype=torch.float64).to(f) for v in (self.baseline, self.threshold)
+        )
         utility = baseline - f
         # not maximum(): it shares the slope between equal arguments
         log = torch.log(baseline / torch.where(utility >= threshold, utility, threshold))

@@ -1,7 +1,8 @@
-"""Pareto set learning: a network maps preferences to points of which Gaussian processes expect the best; batches are evaluated.
+"""Pareto set learning: a network maps preferences to points of which Gaussian processes expect the best;
+batches are evaluated.
 
-h* = argmin_h E_w [ max_m w_m (l_m(h(w)) - z_m) + rho sum_m l_m(h(w)) ],   l = mean - lcb std,   w ~ Dirichlet(1)
-batch = B points of { h*(w) } by greedy hypervolume improvement of l over the archive
+h* = argmin_h E_w [ max_m w_m (l_m(h(w)) - z_m) + rho sum_m l_m(h(w)) ],   l = mean - lcb std,
+w ~ Dirichlet(1) batch = B points of { h*(w) } by greedy hypervolume improvement of l over the archive
 """
 
 from __future__ import annotations
@@ -29,21 +30,25 @@ MARGIN = 0.1  # z below the best value known, and the reference point above the 
 
 @dataclass(frozen=True, kw_only=True)
 class PSL(Population):
-    """Pareto set learning for expensive objectives. The B members are the batch of a step; T steps are T B evaluations.
+    """Pareto set learning for expensive objectives.
 
-    The first ceil(n_init / B) steps evaluate the start and then points of a Latin hypercube. Each later one fits one Gaussian
-    process per objective to all that has been evaluated, trains a new Pareto set model (M-256-256-P, ReLU, sigmoid onto the box)
-    by Adam, and takes B of its points. The last step moves to the B members of the archive with the largest hypervolume, greedily
-    chosen; feasible ones are not preferred.
+    The B members are the batch of a step; T steps are T B evaluations.
 
-    Fields: n_init: evaluations before the first model. lr: of Adam; 1e-5 is the MLM-CMOO paper's, with which a new network hardly
-    moves from its initialisation in 1000 updates; 1e-3 is that of the method's authors. updates: steps of Adam. batch:
-    preferences of an update. candidates: points of the model to choose from. lcb, rho: see above. max_variables: more
-    are refused: a Gaussian process of some hundred evaluations knows nothing of them.
+    The first ceil(n_init / B) steps evaluate the start and then points of a Latin hypercube. Each later one
+    fits one Gaussian process per objective to all that has been evaluated, trains a new Pareto set model
+    (M-256-256-P, ReLU, sigmoid onto the box) by Adam, and takes B of its points. The last step moves to the B
+    members of the archive with the largest hypervolume, greedily chosen; feasible ones are not preferred.
 
-    Source: Lin, Yang, Zhang, Zhang 2022, as used by the MLM-CMOO paper. Departures: z is the best known value less 0.1 standard
-    deviations; outputs are standardised; the start of the job is among the first points; for more than 3 objectives hypervolumes
-    are estimated (see `greedy`). A fit that fails counts as a failed solve.
+    Fields: n_init: evaluations before the first model. lr: of Adam; 1e-5 is the MLM-CMOO paper's, with which
+    a new network hardly moves from its initialisation in 1000 updates; 1e-3 is that of the method's authors.
+    updates: steps of Adam. batch: preferences of an update. candidates: points of the model to choose from.
+    lcb, rho: see above. max_variables: more are refused: a Gaussian process of some hundred evaluations knows
+    nothing of them.
+
+    Source: Lin, Yang, Zhang, Zhang 2022, as used by the MLM-CMOO paper. Departures: z is the best known value
+    less 0.1 standard deviations; outputs are standardised; the start of the job is among the first points;
+    for more than 3 objectives hypervolumes are estimated (see `greedy`). A fit that fails counts as a failed
+    solve.
     """
 
     objectives: ClassVar[tuple[int, int | None]] = (2, None)
@@ -74,8 +79,8 @@ class PSL(Population):
         found = super().misfits(spec)
         if self.max_variables < spec.P:
             found.append(
-                f"it models at most algorithm.max_variables={self.max_variables} variables by Gaussian processes, here are "
-                f"{spec.P}; choose space=subspace"
+                f"it models at most algorithm.max_variables={self.max_variables} variables by Gaussian "
+                f"processes, here are {spec.P}; choose space=subspace"
             )
         return found
 
@@ -86,18 +91,27 @@ class PSL(Population):
     def memory(self, ctx: Context) -> State:
         R, P = ctx.theta.shape
         x = ctx.theta.new_full((R, ctx.steps, P), torch.nan)
-        values = torch.full((R, ctx.steps, ctx.spec.M + ctx.spec.N), torch.nan, dtype=torch.float64, device=x.device)
+        values = torch.full(
+            (R, ctx.steps, ctx.spec.M + ctx.spec.N), torch.nan, dtype=torch.float64, device=x.device
+        )
         return {"x": x, "values": values}
 
     def generation(self, now: Now) -> Next:
-        (B, P), box = now.x.shape, now.box
-        x, values = now.memory["x"].copy(), now.memory["values"].copy()
-        x[:, now.t], values[:, now.t] = now.x, now.values
+        B, P = now.x.shape
+        box = now.box
+        x = now.memory["x"].copy()
+        values = now.memory["values"].copy()
+        x[:, now.t] = now.x
+        values[:, now.t] = now.values
         memory = {"x": x, "values": values}
         # in the order of evaluation: what comes out does not depend on how the memory is laid out
-        X, F = (part[:, : now.t + 1].swapaxes(0, 1).reshape(-1, part.shape[2]) for part in (x, values[..., : now.M]))
+        X, F = (
+            part[:, : now.t + 1].swapaxes(0, 1).reshape(-1, part.shape[2])
+            for part in (x, values[..., : now.M])
+        )
         able = np.isfinite(F).all(1)
-        X, F = X[able], F[able]
+        X = X[able]
+        F = F[able]
         rng = generator(now.seed, use="psl", step=now.t)
         first = math.ceil(self.n_init / B)
         if now.last:
@@ -110,10 +124,15 @@ class PSL(Population):
             return Next(box.lower + (box.upper - box.lower) * points[now.t * B : (now.t + 1) * B], memory)
         if len(X) < 2:  # everything has diverged
             return Next(uniform(rng, B, P, box), memory)
-        U, Y = (X - box.lower) / (box.upper - box.lower), standardised(F)
-        surrogate = fit(torch.from_numpy(U), torch.from_numpy(Y), seed_for(now.seed, use="psl-fit", step=now.t))
+        U = (X - box.lower) / (box.upper - box.lower)
+        Y = standardised(F)
+        surrogate = fit(
+            torch.from_numpy(U), torch.from_numpy(Y), seed_for(now.seed, use="psl-fit", step=now.t)
+        )
         u = self.batch_of(surrogate, Y, B, rng)
-        return Next(np.clip(box.lower + (box.upper - box.lower) * u, box.lower, box.upper), memory, surrogate.failed)
+        return Next(
+            np.clip(box.lower + (box.upper - box.lower) * u, box.lower, box.upper), memory, surrogate.failed
+        )
 
     def batch_of(
         self, surrogate: Surrogate, Y: Float[np.ndarray, "n M"], B: int, rng: np.random.Generator
@@ -143,7 +162,9 @@ class PSL(Population):
 
 
 class ParetoSet:
-    """The Pareto set model: w -> u in [0, 1]^d, with PyTorch's initialisation of linear layers; float32 between float64."""
+    """The Pareto set model: w -> u in [0, 1]^d, with PyTorch's initialisation of linear layers;
+    float32 between float64.
+    """
 
     def __init__(self, M: int, d: int, rng: np.random.Generator) -> None:
         self.parameters: list[Tensor] = []

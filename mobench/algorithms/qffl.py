@@ -1,4 +1,5 @@
-"""q-FFL:  minimise sum_m f_m^(q+1) / (q + 1)  with steps scaled by an estimate of the local Lipschitz constant.
+"""q-FFL:  minimise sum_m f_m^(q+1) / (q + 1)  with steps scaled by an estimate of the local Lipschitz
+constant.
 
 theta <- theta - sum_m f_m^q g_m / sum_m h_m,   h_m = q f_m^(q-1) |g_m|^2 + L f_m^q,   L = 1 / alpha
 """
@@ -21,7 +22,8 @@ SMALLEST = 1e-10  # a loss of 0 would have no power q - 1
 class QFFL(Weighting):
     """q-FedAvg in federated learning; it ignores the preference. q = 0 is the mean of the gradients (FedAvg).
 
-    Fields: `q` >= 0. The step size alpha enters as 1 / L; in federated learning it is the clients' local step.
+    Fields: `q` >= 0. The step size alpha enters as 1 / L; in federated learning it is the clients' local
+    step.
     """
 
     gramian: ClassVar[bool] = True

@@ -1,4 +1,6 @@
-"""Smooth Tchebycheff:  minimise mu log sum_m exp(w_m (f_m - z_m) / mu);  weights w_m softmax(w (f - z) / mu)_m."""
+"""Smooth Tchebycheff:  minimise mu log sum_m exp(w_m (f_m - z_m) / mu);
+weights w_m softmax(w (f - z) / mu)_m.
+"""
 
 from __future__ import annotations
 

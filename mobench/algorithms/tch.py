@@ -1,4 +1,6 @@
-"""Tchebycheff scalarization:  minimise max_m w_m (f_m - z_m),  d = -w_k grad f_k  with k the first maximiser."""
+"""Tchebycheff scalarization:  minimise max_m w_m (f_m - z_m),
+d = -w_k grad f_k  with k the first maximiser.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,17 @@ from mobench.errors import ConfigError, choose
 
 
 def ideal_point(z: str | Real | Sequence[Real], ctx: Context) -> Float[Tensor, "*R M"]:
-    """z as M entries, or (R, M): "problem" is the ideal point that the problem declares, a number M equal ones."""
+    """z as M entries, or (R, M): "problem" is the ideal point that the problem declares,
+    a number M equal ones.
+    """
     M = ctx.spec.M
     if isinstance(z, str):
         choose("algorithm.ideal", z, ("problem",))
         if ctx.ideal is None:
             raise ConfigError(
-                "algorithm.ideal=problem, but the problem declares no ideal point. Give one number for each objective, "
-                "algorithm.ideal=[0,0], or declare it: mobench.objectives(..., ideal=[0, 0]), `ideal_point` in a problem's class."
+                "algorithm.ideal=problem, but the problem declares no ideal point. Give one number for each "
+                "objective, algorithm.ideal=[0,0], or declare it: mobench.objectives(..., ideal=[0, 0]), "
+                "`ideal_point` in a problem's class."
             )
         return ctx.ideal.to(ctx.prefs)
     out = torch.as_tensor(z, dtype=ctx.prefs.dtype, device=ctx.prefs.device)
@@ -37,8 +42,9 @@ def ideal_point(z: str | Real | Sequence[Real], ctx: Context) -> Float[Tensor, "
 class TCH(Weighting):
     """Subgradient descent on the weighted maximum.
 
-    Fields: `ideal`: z, a number or M numbers (the papers use 0, a lower bound of non-negative losses), or "problem".
-    `gradient`: "weighted" keeps the factor w_k (eq. 2 of the OMD-TCH paper), "unweighted" drops it (their public code).
+    Fields: `ideal`: z, a number or M numbers (the papers use 0, a lower bound of non-negative losses), or
+    "problem". `gradient`: "weighted" keeps the factor w_k (eq. 2 of the OMD-TCH paper), "unweighted" drops it
+    (their public code).
     """
 
     citation: ClassVar[str] = "Bowman 1976"

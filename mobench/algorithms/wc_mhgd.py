@@ -22,15 +22,16 @@ from mobench.subproblems import qp, reference
 class WCMHGD(Weighting):
     """Weighted-Chebyshev multi-hypergradient descent; the preference is r, and r * phi is what it equalises.
 
-    With u = 0 it is the min-norm method on r_s grad phi_s, where phi_s falls at a rate proportional to 1 / r_s: the most preferred
-    objective falls most slowly. Fixed points for any u > 0 are those of min_x max_s r_s phi_s, whatever u is.
-    Without preference (all r_s alike, u = 0) it is MGDA with a step S times smaller: use algorithm=mgda.
+    With u = 0 it is the min-norm method on r_s grad phi_s, where phi_s falls at a rate proportional to
+    1 / r_s: the most preferred objective falls most slowly. Fixed points for any u > 0 are those of min_x
+    max_s r_s phi_s, whatever u is. Without preference (all r_s alike, u = 0) it is MGDA with a step S times
+    smaller: use algorithm=mgda.
 
-    Fields: `trade_off`: u >= 0. `trade_off_decay`: a >= 0, u_k = u / (k + 1)^a: the rate of convergence is proved for a u that
-    vanishes with the gradients. `subproblem`: "exact" (batched, certified) or "cvxpy" (one run at a time, for reference).
-    Columns `lambda_1`..: the weights of the step before the recorded one; `direction_square`: |d|^2 of that step.
-    Source: multi-objective bilevel learning paper, Algorithm 1, equation (5). Departure: the square root K of the Gram matrix is
-    not formed; only K'K enters.
+    Fields: `trade_off`: u >= 0. `trade_off_decay`: a >= 0, u_k = u / (k + 1)^a: the rate of convergence is
+    proved for a u that vanishes with the gradients. `subproblem`: "exact" (batched, certified) or "cvxpy"
+    (one run at a time, for reference). Columns `lambda_1`..: the weights of the step before the recorded one;
+    `direction_square`: |d|^2 of that step. Source: multi-objective bilevel learning paper, Algorithm 1,
+    equation (5). Departure: the square root K of the Gram matrix is not formed; only K'K enters.
     """
 
     gramian: ClassVar[bool] = True
@@ -58,9 +59,12 @@ class WCMHGD(Weighting):
         self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"] | None, state: State, t: int
     ) -> tuple[Float[Tensor, "R M"], State, Info]:
         assert G is not None
-        r, u = state["r"], self.trade_off / (t + 1.0) ** self.trade_off_decay
+        r = state["r"]
+        u = self.trade_off / (t + 1.0) ** self.trade_off_decay
         solve = qp if self.subproblem == "exact" else reference.qp
-        lam, residual, failed = solve(2.0 * r.unsqueeze(1) * G * r.unsqueeze(2), u * r * F, torch.ones_like(F))
+        lam, residual, failed = solve(
+            2.0 * r.unsqueeze(1) * G * r.unsqueeze(2), u * r * F, torch.ones_like(F)
+        )
         return r * lam, {**state, "lam": lam, "gram": G}, Info(residual, failed)
 
     def report(self, F: Float[Tensor, "R M"], state: State) -> dict[str, Tensor]:

@@ -6,8 +6,9 @@ A paper's file `experiments/<paper>.py` registers one function per artifact:
     def fig3(a: Artifact) -> None:
         rows = a.jobs["epo"].final
         a.figure(fig)
-        a.claim("epo-exact", "EPO ends on its rays", "Fig. 3d", published="on the rays", measured=..., holds=...)
-        a.check("drawn", "The drawn rays are the ones that the method uses", measured=..., tolerance=..., holds=...)
+        a.claim("epo-exact", "EPO ends on its rays", "Fig. 3d", published="on the rays", measured=...,
+        holds=...) a.check("drawn", "The drawn rays are the ones that the method uses", measured=...,
+        tolerance=..., holds=...)
 """
 
 from __future__ import annotations
@@ -72,14 +73,17 @@ def registered(id: str) -> Draw:
     if id not in _registry:
         known = sorted(k for k in _registry if k.startswith(paper))
         raise ConfigError(
-            f"artifact {id!r} is not drawn by experiments/{paper}.py; it has {', '.join(known)}.{suggest(id, known)}"
+            f"artifact {id!r} is not drawn by experiments/{paper}.py; it has "
+            f"{', '.join(known)}.{suggest(id, known)}"
         )
     return _registry[id]
 
 
 @dataclass(frozen=True)
 class Runs:
-    """How many of the planned runs a number rests on; in a column `runs` of a table it speaks for the numbers of its row."""
+    """How many of the planned runs a number rests on;
+    in a column `runs` of a table it speaks for the numbers of its row.
+    """
 
     finished: int
     planned: int
@@ -136,8 +140,8 @@ class JobRows:
     def seconds(self) -> float:
         """Wall time of the job, all of its sessions together.
 
-        Rows of a job that was resumed before checkpoints carried the wall time name that of the last session alone: then
-        training and evaluation, which were always carried, say more.
+        Rows of a job that was resumed before checkpoints carried the wall time name that of the last session
+        alone: then training and evaluation, which were always carried, say more.
         """
         parts = float(self.meta["seconds_train"]) + float(self.meta["seconds_evaluate"])
         return max(float(self.meta["seconds_wall"]), parts)
@@ -193,11 +197,12 @@ class Claim:
 
 @dataclass(frozen=True)
 class Paper:
-    """What an artifact's paper used, as `artifact.paper` of its configuration says; decides which runs may judge its claims.
+    """What an artifact's paper used, as `artifact.paper` of its configuration says; decides which runs may
+    judge its claims.
 
-    data: labels of the paper's data sets at their full size, as jobs name them in meta.json (empty: none is needed).
-    seeds: number of seeds of the paper's means, for all jobs or by the name of a job (None, or a job that is not named: the
-    configuration's own seeds are enough at every scale).
+    data: labels of the paper's data sets at their full size, as jobs name them in meta.json
+    (empty: none is needed). seeds: number of seeds of the paper's means, for all jobs or by the name of a job
+    (None, or a job that is not named: the configuration's own seeds are enough at every scale).
     overrides: what to add to the artifact's command so that its claims are judged.
     """
 
@@ -227,9 +232,11 @@ class Artifact:
     files: dict[str, bytes] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)  # overrides that are not the artifact's own settings
-    refused: Mapping[str, str] = field(default_factory=dict)  # of a cross table: pairs that do not fit, and why
+    # of a cross table: pairs that do not fit, and why
+    refused: Mapping[str, str] = field(default_factory=dict)
     paper: Paper = field(default_factory=Paper)
-    references: dict[str, list[str]] = field(default_factory=dict)  # claims of other artifacts that this one shows, too
+    # claims of other artifacts that this one shows, too
+    references: dict[str, list[str]] = field(default_factory=dict)
 
     def claim(
         self,
@@ -252,19 +259,23 @@ class Artifact:
         """Judge one statement of the paper. What is our own, and in no paper, is a `check`.
 
         Args:
-            holds: what was measured; "partial" if a part of the statement holds; None if these rows cannot decide it, and
-                then `reason` says why and what would.
+            holds: what was measured; "partial" if a part of the statement holds; None if these rows cannot
+                decide it, and then `reason` says why and what would.
             reason: the cause of every verdict but "reproduced"; with "reproduced" what a reader must know.
-            interval: a 95 % interval of what was measured over the seeds, in words; shown where fewer seeds ran than in the paper.
+            interval: a 95 % interval of what was measured over the seeds, in words; shown where fewer seeds
+                ran than in the paper.
             any_scale: neither steps nor data matter (arithmetic on printed numbers, shapes of constraints).
-            counts_lost: the statement counts runs that did not finish itself; otherwise they make it partial at best.
+            counts_lost: the statement counts runs that did not finish itself; otherwise they make it partial
+                at best.
             rests_on: names of the jobs that were measured (None: all of the artifact's).
-            seeds: how many seeds of the paper's this statement is about (a panel that draws one); None: `Paper.seeds`.
+            seeds: how many seeds of the paper's this statement is about (a panel that draws one); None:
+                `Paper.seeds`.
             timed: the verdict depends on the machine's speed.
 
-        The verdict is "inconclusive" whatever was measured where these runs cannot judge the paper's statement: at smoke scale,
-        with overrides that change the jobs, on data other than the paper's (`Paper.data`), or on the paper's data at a smaller
-        scale. With fewer seeds than the paper's it is "partial" at best.
+        The verdict is "inconclusive" whatever was measured where these runs cannot judge the paper's
+        statement: at smoke scale, with overrides that change the jobs, on data other than the paper's
+        (`Paper.data`), or on the paper's data at a smaller scale. With fewer seeds than the paper's it is
+        "partial" at best.
         """
         used = self._used(rests_on)
         verdict: Verdict = "partial" if holds == "partial" else "reproduced" if holds else "not reproduced"
@@ -283,7 +294,9 @@ class Artifact:
         elif holds is None:
             verdict = "inconclusive"
         reason = " ".join(part for part in (*before, reason) if part)
-        self._add(Claim(id, statement, source, published, measured, tolerance, self.scale, verdict, reason, timed))
+        self._add(
+            Claim(id, statement, source, published, measured, tolerance, self.scale, verdict, reason, timed)
+        )
 
     def check(
         self,
@@ -297,8 +310,11 @@ class Artifact:
         any_scale: bool = False,
         timed: bool = False,
     ) -> None:
-        """A consistency check of ours, which no paper claims; counted apart from claims. `reason`: why it fails, or (holds None)
-        why these runs cannot decide it. At smoke scale only `any_scale` checks are decided."""
+        """A consistency check of ours, which no paper claims; counted apart from claims.
+
+        `reason`: why it fails, or (holds None) why these runs cannot decide it. At smoke scale only
+        `any_scale` checks are decided.
+        """
         verdict: Verdict = "check passed" if holds else "check failed"
         why = self._other_settings() if any_scale or self.scale != "smoke" else self._undecidable({})
         if why is not None:
@@ -309,7 +325,9 @@ class Artifact:
         self._add(Claim(id, statement, "ours", "–", measured, tolerance, self.scale, verdict, reason, timed))
 
     def refer(self, artifact: str, *claims: str) -> None:
-        """Name claims of another artifact that this one shows as well: a claim is judged, and counted, in one place."""
+        """Name claims of another artifact that this one shows as well: a claim is judged, and counted,
+        in one place.
+        """
         self.references.setdefault(artifact, []).extend(claims)
 
     def _add(self, claim: Claim) -> None:
@@ -349,17 +367,24 @@ class Artifact:
         )
         if stand_ins:
             papers = " and ".join(self.paper.data) or "other data"
-            return f"The paper's data are {papers}; measured on {'; '.join(stand_ins)}. Decided by: {self.decides}."
+            return (
+                f"The paper's data are {papers}; measured on {'; '.join(stand_ins)}. Decided by: "
+                f"{self.decides}."
+            )
         if self.scale != "paper" and any(job.data is not None for job in used.values()):
             return (
-                f"The paper's data at {self.scale} scale: fewer steps or smaller networks. Decided by: {self.decides}."
+                f"The paper's data at {self.scale} scale: fewer steps or smaller networks. Decided by: "
+                f"{self.decides}."
             )
         return None
 
     def _other_settings(self) -> str | None:
         if not self.changed or self._only_seeds:
             return None
-        return f"Run with other settings than the artifact's ({overrides.shown(self.changed)}). Decided by: {self.decides}."
+        return (
+            f"Run with other settings than the artifact's ({overrides.shown(self.changed)}). Decided by: "
+            f"{self.decides}."
+        )
 
     def _at(self, scale: str) -> str:
         return self.decides if self.paper.overrides else f"mobench +experiment={self.id} scale={scale}"
@@ -373,7 +398,9 @@ class Artifact:
         """How many of the paper's seeds ran, if fewer; None if all did."""
         said = []
         for name, job in used.items():
-            planned = self.paper.seeds.get(name) if isinstance(self.paper.seeds, Mapping) else self.paper.seeds
+            planned = (
+                self.paper.seeds.get(name) if isinstance(self.paper.seeds, Mapping) else self.paper.seeds
+            )
             planned = planned if seeds is None else seeds
             if planned is not None and (own := len(job.config["seeds"])) < planned:
                 said.append(f"{own} of the paper's {planned} seeds")
@@ -383,8 +410,8 @@ class Artifact:
         """The picture: PDF with embedded fonts, and PNG."""
         import matplotlib.pyplot as plt
 
-        # layout and margins are computed once, not for each file again; at the resolution of the PNG, which then finds
-        # its formulas parsed
+        # layout and margins are computed once, not for each file again; at the resolution of the PNG, which
+        # then finds its formulas parsed
         figure.set_dpi(DPI)
         figure.draw_without_rendering()
         figure.set_layout_engine(None)  # of "none", savefig would wait for a draw as well
@@ -399,8 +426,9 @@ class Artifact:
     def table(self, frame: pd.DataFrame, float_format: str = "%.4g", given: Sequence[str] = ()) -> None:
         """The table as CSV (full precision), Markdown and LaTeX (rounded).
 
-        A column `runs` of `Runs` says how many runs each row rests on. Where some did not finish, every cell of the row says
-        so, but those of the columns `given`: names, settings, published or exact values, which no run measures.
+        A column `runs` of `Runs` says how many runs each row rests on. Where some did not finish, every cell
+        of the row says so, but those of the columns `given`: names, settings, published or exact values,
+        which no run measures.
         """
         shown = frame.map(lambda x: (float_format % x) if isinstance(x, float) and not pd.isna(x) else x)
         shown = shown.astype(object).where(frame.notna(), "–")
@@ -422,7 +450,10 @@ class Artifact:
 
 def markdown(frame: pd.DataFrame) -> str:
     """A Markdown table."""
-    cells = [[str(c) for c in frame.columns], *[[str(x) for x in row] for row in frame.itertuples(index=False)]]
+    cells = [
+        [str(c) for c in frame.columns],
+        *[[str(x) for x in row] for row in frame.itertuples(index=False)],
+    ]
     cells = [[c.replace("|", "\\|") for c in row] for row in cells]
     lines = ["| " + " | ".join(row) + " |" for row in cells]
     lines.insert(1, "|" + " --- |" * len(frame.columns))
@@ -457,7 +488,9 @@ def draw(
     command: Sequence[str] = (),
     root: Path | None = None,
 ) -> bool:
-    """Draw an artifact from its jobs' rows and write its folder. False if a job is missing (said by the caller).
+    """Draw an artifact from its jobs' rows and write its folder.
+
+    False if a job is missing (said by the caller).
 
     `command`: the overrides that made it. Those that change its jobs are noted, and no claim is judged then.
 
@@ -466,12 +499,16 @@ def draw(
     missing = [name for name, folder in folders.items() if not folder.done]
     if missing:
         console.fail(
-            f"{id} is not drawn: {len(missing)} of {len(folders)} jobs are not finished ({', '.join(missing)})."
+            f"{id} is not drawn: {len(missing)} of {len(folders)} jobs are not finished "
+            f"({', '.join(missing)})."
         )
         return False
     began = time.time()
     a = Artifact(
-        id, config["artifact"]["title"] or id, config["scale"]["name"], {k: JobRows(f) for k, f in folders.items()}
+        id,
+        config["artifact"]["title"] or id,
+        config["scale"]["name"],
+        {k: JobRows(f) for k, f in folders.items()},
     )
     a.changed = overrides.changed(command)
     a.refused = config.get("refused", {})
@@ -503,7 +540,9 @@ def draw(
         "seconds_drawing": time.time() - began,
         "notes": a.notes,
         "references": a.references,
-        "inputs": freshness.inputs(id, command, {name: folder.key for name, folder in folders.items()}, a.files, root),
+        "inputs": freshness.inputs(
+            id, command, {name: folder.key for name, folder in folders.items()}, a.files, root
+        ),
         **provenance.stamp(),
     }
     write_json(target / "provenance.json", origin)
@@ -523,7 +562,9 @@ def _say(id: str, a: Artifact, target: Path) -> None:
     console.say(f"{id}: {tally(c.verdict for c in a.claims)}; {target}")
     for c in a.claims:
         if c.verdict in ("partial", "not reproduced", "check failed"):
-            console.say(f"  {c.verdict}: {c.id}: {c.statement} (published {c.published}; measured {c.measured})")
+            console.say(
+                f"  {c.verdict}: {c.id}: {c.statement} (published {c.published}; measured {c.measured})"
+            )
 
 
 def read(folder: Path) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Whether an artifact would come out as it lies there: then nothing is composed, run or drawn.
 
-It is unchanged if it was drawn by the same command, from the same rows, by the same code: all files of the configuration and of the
-package, the paper's file in `experiments/` with what it imports there, and the versions of the packages that numbers depend on.
+It is unchanged if it was drawn by the same command, from the same rows, by the same code: all files of the
+configuration and of the package, the paper's file in `experiments/` with what it imports there, and the
+versions of the packages that numbers depend on.
 """
 
 from __future__ import annotations
@@ -40,8 +41,16 @@ def _digest(paths: Iterable[Path], base: Path) -> str:
 def _library() -> str:
     """Of configuration, package and versions."""
     # the report shows what was drawn, it does not draw
-    code = (p for p in package().rglob("*.py") if p.relative_to(package()).parts[0] not in ("experiments", "report"))
-    parts = [_digest(code, package()), _digest(conf_dir().rglob("*.yaml"), conf_dir()), json.dumps(versions())]
+    code = (
+        p
+        for p in package().rglob("*.py")
+        if p.relative_to(package()).parts[0] not in ("experiments", "report")
+    )
+    parts = [
+        _digest(code, package()),
+        _digest(conf_dir().rglob("*.yaml"), conf_dir()),
+        json.dumps(versions()),
+    ]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
@@ -70,7 +79,9 @@ def code(paper: str) -> str:
 
 
 def rows(keys: Iterable[str], root: Path | None = None) -> str | None:
-    """Hash of sizes and times of the rows of jobs; None if one of them is not finished, or failed when it was run again."""
+    """Hash of sizes and times of the rows of jobs; None if one of them is not finished,
+    or failed when it was run again.
+    """
     out = hashlib.sha256()
     places = ((root or outputs_root()) / "runs", results_root() / "runs")
     for key in sorted(set(keys)):
@@ -91,9 +102,15 @@ def said(command: Sequence[str]) -> list[str]:
 
 
 def inputs(
-    id: str, command: Sequence[str], jobs: Mapping[str, str], files: Mapping[str, bytes], root: Path | None = None
+    id: str,
+    command: Sequence[str],
+    jobs: Mapping[str, str],
+    files: Mapping[str, bytes],
+    root: Path | None = None,
 ) -> dict[str, Any]:
-    """What `unchanged` compares; part of provenance.json. jobs: folder's name of each; files: what was drawn."""
+    """What `unchanged` compares; part of provenance.json. jobs: folder's name of each; files:
+    what was drawn.
+    """
     return {
         "command": said(command),
         "code": code(id.split("/")[0]),
@@ -107,7 +124,8 @@ def unchanged(id: str, command: Sequence[str], root: Path | None = None) -> str 
     folder = (root or outputs_root()) / "artifacts" / id
     try:
         origin = json.loads((folder / "provenance.json").read_text())
-        then, jobs = origin["inputs"], origin["jobs"]
+        then = origin["inputs"]
+        jobs = origin["jobs"]
         whole = isinstance(json.loads((folder / "claims.json").read_text()), list) and all(
             (folder / name).stat().st_size == size for name, size in then["files"].items()
         )

@@ -12,16 +12,15 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 
 # Okabe and Ito's palette
-BLUE, ORANGE, GREEN, RED, PURPLE, SKY, YELLOW = (
-    "#0072B2",
-    "#E69F00",
-    "#009E73",
-    "#D55E00",
-    "#CC79A7",
-    "#56B4E9",
-    "#F0E442",
-)
-BLACK, GREY = "#000000", "#7F7F7F"
+BLUE = "#0072B2"
+ORANGE = "#E69F00"
+GREEN = "#009E73"
+RED = "#D55E00"
+PURPLE = "#CC79A7"
+SKY = "#56B4E9"
+YELLOW = "#F0E442"
+BLACK = "#000000"
+GREY = "#7F7F7F"
 CYCLE = [BLUE, ORANGE, GREEN, RED, PURPLE, SKY]
 MARKERS = ["o", "s", "^", "D", "v", "P"]
 
@@ -47,7 +46,9 @@ mpl.rcParams.update(RC)
 
 def panels(rows: int, cols: int, size: float = 2.6, **kw: Any) -> tuple[Any, np.ndarray]:
     """A figure with a grid of square panels."""
-    return plt.subplots(rows, cols, figsize=(size * cols, size * rows), squeeze=False, layout="constrained", **kw)
+    return plt.subplots(
+        rows, cols, figsize=(size * cols, size * rows), squeeze=False, layout="constrained", **kw
+    )
 
 
 def objective_axes(
@@ -66,7 +67,9 @@ def draw_front(ax: Any, front: np.ndarray, label: str | None = "Pareto front") -
     ax.plot(front[:, 0], front[:, 1], color=BLACK, lw=1.6, zorder=2, label=label)
 
 
-def draw_ray(ax: Any, direction: np.ndarray, origin: np.ndarray | None = None, reach: float = 2.0, **kw: Any) -> None:
+def draw_ray(
+    ax: Any, direction: np.ndarray, origin: np.ndarray | None = None, reach: float = 2.0, **kw: Any
+) -> None:
     """A dashed line from `origin` along `direction`."""
     start = np.zeros(2) if origin is None else origin
     end = start + reach * direction / np.linalg.norm(direction)

@@ -1,4 +1,5 @@
-"""What stands behind the words of the command line: `mobench`, `mobench-status`, `mobench.doctor`, `mobench.keep`.
+"""What stands behind the words of the command line: `mobench`, `mobench-status`, `mobench.doctor`,
+`mobench.keep`.
 
 May import everything; nothing imports it.
 """

@@ -36,10 +36,13 @@ def task(cfg: DictConfig) -> Any:
     from mobench.jobs.run import run_job  # torch: `--help` need not wait for it
 
     config = configuration.plain(cfg)
-    return run_job(config, title=f"{config['artifact']['id'] or ''} {config['artifact']['job'] or ''}".strip())
+    return run_job(
+        config, title=f"{config['artifact']['id'] or ''} {config['artifact']['job'] or ''}".strip()
+    )
 
 
-_raised: list[MobenchError] = []  # of the job function: Hydra would print a line of its own about an exception
+# of the job function: Hydra would print a line of its own about an exception
+_raised: list[MobenchError] = []
 
 
 def _single(cfg: DictConfig) -> Any:

@@ -1,4 +1,6 @@
-"""Completion of `+experiment=`, whose choices lie in folders of folders: Hydra's completion finds none of them."""
+"""Completion of `+experiment=`, whose choices lie in folders of folders:
+Hydra's completion finds none of them.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ def answer(overrides: Sequence[str]) -> str | None:
 
 
 def matches(word: str, before: Sequence[str] = ()) -> list[str] | None:
-    """Continuations of a word that begins with `+experiment=` (a list's last name is continued); None for other words."""
+    """Continuations of a word that begins with `+experiment=` (a list's last name is continued);
+    None for other words.
+    """
     parts = WORD.fullmatch(word)
     if parts is None:
         return [f"{word[: word.startswith('+')]}experiment="] if re.fullmatch(r"\+?exp\w*", word) else None

@@ -1,7 +1,7 @@
 """`python -m mobench.doctor`: what this machine has for mobench, what is missing, and what to do about it.
 
-Nothing that takes long to import is imported before the check that needs it: a package that is missing costs a line, not
-all of them.
+Nothing that takes long to import is imported before the check that needs it: a package that is missing costs
+a line, not all of them.
 """
 
 from __future__ import annotations
@@ -25,11 +25,15 @@ from typing import NamedTuple
 from mobench.errors import MobenchError, StoreError
 from mobench.system.console import say
 
-OK, MISSING, PROBLEM = "ok", "missing", "problem"  # missing: something that can be done without
+# missing: something that can be done without
+OK = "ok"
+MISSING = "missing"
+PROBLEM = "problem"
 
 VITAL = ("torch", "CLARABEL", "outputs", "locks")  # no job runs unless each of these lines is ok
 LEAST = 2.0  # GiB free
-SOLVERS = {"CLARABEL": "clarabel", "HIGHS": "highspy", "SCS": "scs", "OSQP": "osqp", "SCIPY": "scipy"}  # and packages
+# and packages
+SOLVERS = {"CLARABEL": "clarabel", "HIGHS": "highspy", "SCS": "scs", "OSQP": "osqp", "SCIPY": "scipy"}
 SOLVING = [sys.executable, "-c", "from mobench.cli.doctor import solve_all; solve_all()"]
 SOLVERS_SECONDS = 60.0
 SLURM_SECONDS = 5.0
@@ -39,7 +43,11 @@ OPTIONAL = {  # modules, what they are for, how to get them
         "hydra/launcher=joblib",
         "pip install mobench[joblib]",
     ),
-    "submitit": (("hydra_plugins.hydra_submitit_launcher", "submitit"), "hardware=slurm", "pip install mobench[slurm]"),
+    "submitit": (
+        ("hydra_plugins.hydra_submitit_launcher", "submitit"),
+        "hardware=slurm",
+        "pip install mobench[slurm]",
+    ),
     "learn2learn": (("learn2learn",), "problem.episodes=learn2learn", "make learn2learn"),
 }
 
@@ -63,7 +71,9 @@ def packages() -> Iterator[Line]:
         state = PROBLEM if found == "not installed" else OK
         yield Line(name, state, found + ("" if state == OK else f": `pip install {name}`"))
     code = provenance.code()
-    yield Line("commit", OK, f"{code['git_sha'] or 'no checkout'}{' (modified)' if code['git_dirty'] else ''}")
+    yield Line(
+        "commit", OK, f"{code['git_sha'] or 'no checkout'}{' (modified)' if code['git_dirty'] else ''}"
+    )
 
 
 def devices() -> Iterator[Line]:
@@ -76,7 +86,9 @@ def devices() -> Iterator[Line]:
     try:
         gpus = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
     except RuntimeError as error:
-        yield Line("gpu", PROBLEM, f"CUDA does not start ({error}). Look at the driver; hardware=cpu works without")
+        yield Line(
+            "gpu", PROBLEM, f"CUDA does not start ({error}). Look at the driver; hardware=cpu works without"
+        )
         return
     names = ", ".join(f"{gpu.name} ({gpu.total_memory / 2**30:.0f} GiB)" for gpu in gpus)
     yield Line("gpu", OK, f"{len(gpus)}: {names}; hardware=gpu" if gpus else "no CUDA device: hardware=cpu")
@@ -106,7 +118,9 @@ def _solved() -> Iterator[Line]:
     for name, package in SOLVERS.items():
         if name not in installed:
             needed = name == "CLARABEL"
-            yield Line(name, PROBLEM if needed else MISSING, f"CVXPY does not find it: `pip install {package}`")
+            yield Line(
+                name, PROBLEM if needed else MISSING, f"CVXPY does not find it: `pip install {package}`"
+            )
             continue
         x = cvxpy.Variable(2)
         try:
@@ -123,7 +137,9 @@ def _solved() -> Iterator[Line]:
 @cache
 def _solving() -> subprocess.Popen[str]:
     """The process of `solve_all`. It shares the time of the imports here, and may crash on its own."""
-    return subprocess.Popen(SOLVING, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
+    return subprocess.Popen(
+        SOLVING, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace"
+    )
 
 
 def solvers() -> Iterator[Line]:
@@ -142,7 +158,9 @@ def solvers() -> Iterator[Line]:
             yield Line(*json.loads(line))
     if process.returncode:
         why = (err.strip().splitlines() or ["no message"])[-1]
-        yield Line("solvers", PROBLEM, f"trying them ended with {end}: {why}. `pip install --upgrade cvxpy clarabel`")
+        yield Line(
+            "solvers", PROBLEM, f"trying them ended with {end}: {why}. `pip install --upgrade cvxpy clarabel`"
+        )
 
 
 # optional parts
@@ -170,11 +188,16 @@ def wandb() -> Iterator[Line]:
 
     mode = os.environ.get("WANDB_MODE", "online")
     if not _found("wandb"):
-        yield Line("W&B", PROBLEM, "the package is not installed: `pip install wandb`; logger=local works without")
+        yield Line(
+            "W&B", PROBLEM, "the package is not installed: `pip install wandb`; logger=local works without"
+        )
     elif mode not in MODES:  # whatever it is instead, it is not shown
         yield Line("W&B", PROBLEM, f"WANDB_MODE is none of {', '.join(MODES)}: unset it or choose one")
     elif not has_key():
-        text = "no API key, so logger=auto is off: `wandb login`, or logger=wandb, which logs offline without a key"
+        text = (
+            "no API key, so logger=auto is off: `wandb login`, or logger=wandb, "
+            "which logs offline without a key"
+        )
         yield Line("W&B", MISSING, text)
     else:
         yield Line("W&B", OK, f"API key configured: logger=auto is {mode}")
@@ -183,7 +206,9 @@ def wandb() -> Iterator[Line]:
 def slurm() -> Iterator[Line]:
     """Slurm: whether sinfo is there and answers"""
     if shutil.which("sinfo") is None:
-        yield Line("slurm", MISSING, "no sinfo on the PATH: hardware=slurm needs a machine with Slurm's commands")
+        yield Line(
+            "slurm", MISSING, "no sinfo on the PATH: hardware=slurm needs a machine with Slurm's commands"
+        )
         return
     command = ["sinfo", "--noheader", "--format=%R"]
     try:
@@ -191,12 +216,17 @@ def slurm() -> Iterator[Line]:
             command, capture_output=True, text=True, errors="replace", timeout=SLURM_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
-        text = f"sinfo does not answer within {SLURM_SECONDS:g} s: is Slurm's controller up? hardware=cpu works without"
+        text = (
+            f"sinfo does not answer within {SLURM_SECONDS:g} s: "
+            "is Slurm's controller up? hardware=cpu works without"
+        )
         yield Line("slurm", PROBLEM, text)
         return
     if done.returncode:
         why = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        yield Line("slurm", PROBLEM, f"sinfo fails: {why}. Ask who runs Slurm here; hardware=cpu works without")
+        yield Line(
+            "slurm", PROBLEM, f"sinfo fails: {why}. Ask who runs Slurm here; hardware=cpu works without"
+        )
         return
     partitions = sorted(set(done.stdout.split()))
     yield Line("slurm", OK, f"{len(partitions)} partitions ({', '.join(partitions)}): hardware=slurm")
@@ -207,7 +237,15 @@ def slurm() -> Iterator[Line]:
 
 def data() -> Iterator[Line]:
     """Data sets, present or not"""
-    from mobench.data.images import EMBEDDED, OFFICIAL, SUBSET, absolute, default_root, folder_of, missing_files
+    from mobench.data.images import (
+        EMBEDDED,
+        OFFICIAL,
+        SUBSET,
+        absolute,
+        default_root,
+        folder_of,
+        missing_files,
+    )
 
     root = Path(absolute(default_root()))
     if _found("sklearn"):
@@ -224,14 +262,18 @@ def data() -> Iterator[Line]:
         yield _set(name, folder, missing, option, part, f"python -m mobench.data {name}")
     folder, missing, part = (root, None, "") if empty else _cifar100(root)
     code = f"from torchvision.datasets import CIFAR100; CIFAR100({json.dumps(str(root))}, download=True)"
-    yield _set("cifar100", folder, missing, "problem=few_shot data=cifar100", part, f"python -c {shlex.quote(code)}")
+    yield _set(
+        "cifar100", folder, missing, "problem=few_shot data=cifar100", part, f"python -c {shlex.quote(code)}"
+    )
     yield from _own_files(root)
 
 
 def _set(name: str, folder: Path, missing: list[str] | None, option: str, part: str, command: str) -> Line:
     """missing: files that are; None: all of them."""
     if missing == []:
-        return Line(name, OK, f"in {folder}{part}; `python -m mobench.data --list` checks more than its names")
+        return Line(
+            name, OK, f"in {folder}{part}; `python -m mobench.data --list` checks more than its names"
+        )
     more = f" and {len(missing) - 1} more" if missing and len(missing) > 1 else ""
     lost = f"no {missing[0]}{more}" if missing else "no file"
     return Line(name, MISSING, f"{lost} in {folder}; {option} needs it: `{command}`, or MOBENCH_DATA=DIR")
@@ -241,18 +283,26 @@ def _own_files(root: Path) -> Iterator[Line]:
     """Sets that nothing here downloads."""
     from mobench.data import celeba, river_flow, speech
 
-    path, where = river_flow.found_file(root), root / river_flow.FOLDER
+    path = river_flow.found_file(root)
+    where = root / river_flow.FOLDER
     if path is not None:
         yield Line("rf1", OK, f"in {path.parent}; its content is checked when it is read")
     else:
-        use = "problem=river_flow data=rf1 needs it: copy it there, or MOBENCH_DATA=DIR; problem.data=generated works without"
+        use = (
+            "problem=river_flow data=rf1 needs it: copy it there, or MOBENCH_DATA=DIR; "
+            "problem.data=generated works without"
+        )
         yield Line("rf1", MISSING, f"no {river_flow.FILE} in {where}; {use}")
-    lost, where = celeba.missing_files(root), root / celeba.FOLDER
+    lost = celeba.missing_files(root)
+    where = root / celeba.FOLDER
     if not lost:
         yield Line("celeba", OK, f"in {where}; its content is checked when it is read")
     else:
         more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
-        use = "problem=face_attributes data=celeba needs it: unpack the official files there, or MOBENCH_DATA=DIR; "
+        use = (
+            "problem=face_attributes data=celeba needs it: unpack the official files there, "
+            "or MOBENCH_DATA=DIR; "
+        )
         use += "problem.data=celeba_synth works without"
         yield Line("celeba", MISSING, f"no {lost[0]}{more} in {where}; {use}")
     for option, name in (("speech_small", "small"), ("librispeech_aishell", "librispeech_aishell")):
@@ -261,7 +311,10 @@ def _own_files(root: Path) -> Iterator[Line]:
             yield Line(option, OK, f"in {root}; its content is checked when it is read")
             continue
         more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
-        use = f"problem=speech data={option} needs it: unpack it there, or MOBENCH_DATA=DIR; problem.data=generated works without"
+        use = (
+            f"problem=speech data={option} needs it: unpack it there, or MOBENCH_DATA=DIR; "
+            "problem.data=generated works without"
+        )
         yield Line(option, MISSING, f"no {lost[0]}{more} in {root}; {use}")
 
 
@@ -272,10 +325,14 @@ def _cifar100(root: Path) -> tuple[Path, list[str], str]:
     from mobench.data.fewshot import MOSAIC_FOLDER, MOSAIC_LABELS, MOSAICS, SUBSET
 
     folder = root / CIFAR100.base_folder
-    files, part = [file for file, _ in CIFAR100.train_list + CIFAR100.test_list], ""
+    files = [file for file, _ in CIFAR100.train_list + CIFAR100.test_list]
+    part = ""
     if not folder.is_dir() and (root / MOSAIC_FOLDER).is_dir():
-        folder, part = root / MOSAIC_FOLDER, f", {SUBSET}"
-        files = [f"{split}_{k:02d}.webp" for split, count in MOSAICS.items() for k in range(count)] + [MOSAIC_LABELS]
+        folder = root / MOSAIC_FOLDER
+        part = f", {SUBSET}"
+        files = [f"{split}_{k:02d}.webp" for split, count in MOSAICS.items() for k in range(count)] + [
+            MOSAIC_LABELS
+        ]
     return folder, [file for file in files if not (folder / file).is_file()], part
 
 
@@ -325,7 +382,8 @@ def _locks(path: Path) -> str | None:
                 return error.__cause__
             return None
 
-        first, second = refusal(), refusal()
+        first = refusal()
+        second = refusal()
     if first is None and isinstance(second, BlockingIOError):
         return None
     return str(first or second or "a second handle got the lock, too")
@@ -352,7 +410,9 @@ def examined(check: Check, name: str) -> Iterator[Line]:
         yield Line(name, PROBLEM, f"{error}: `pip install mobench` (in a checkout: `make install`) brings it")
     except (OSError, MobenchError) as error:
         yield Line(
-            name, PROBLEM, f"cannot be examined ({error}): put that right, then `python -m mobench.doctor` again"
+            name,
+            PROBLEM,
+            f"cannot be examined ({error}): put that right, then `python -m mobench.doctor` again",
         )
 
 
@@ -360,7 +420,8 @@ def main(argv: list[str] | None = None) -> int:
     """Print a line for everything; 0 if jobs can run here, else 1."""
     parser = argparse.ArgumentParser(
         prog="python -m mobench.doctor",
-        description="What this machine has for mobench: ok, missing (can be done without) or problem, and what to do.",
+        description="What this machine has for mobench: ok, missing (can be done without) or problem, "
+        "and what to do.",
         epilog="It looks at:\n"
         + "".join(f"  {check.__doc__}\n" for check in CHECKS)
         + f"\nExit code 0 if jobs can run here ({', '.join(VITAL)} are ok), else 1.",

@@ -1,4 +1,7 @@
-"""The console entry point `mobench`. It imports nothing heavy, so that Ctrl-C is answered from the first moment."""
+"""The console entry point `mobench`.
+
+It imports nothing heavy, so that Ctrl-C is answered from the first moment.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,9 @@ def interrupted(error: BaseException | None) -> bool:
 
 
 def _leave() -> None:
-    """Python ends with the signal, not with the exit code, where Ctrl-C came in the middle of an `exec`, as imports have many."""
+    """Python ends with the signal, not with the exit code, where Ctrl-C came in the middle of an `exec`,
+    as imports have many.
+    """
     if _code == STOPPED:
         sys.stdout.flush()
         sys.stderr.flush()

@@ -1,4 +1,5 @@
-"""The flags of the command line, which are Hydra's: found wherever they stand, refused in plain words where they cannot be used.
+"""The flags of the command line, which are Hydra's: found wherever they stand, refused in plain words where
+they cannot be used.
 
 Hydra's parser takes no flag between two overrides; so they are moved to the front.
 """
@@ -80,7 +81,12 @@ def _long(given: str) -> str:
 
 
 def _example(name: str) -> str:
-    examples = {"--cfg": "job", "--package": "algorithm", "--config-dir": "mine/conf", "--config-name": "config"}
+    examples = {
+        "--cfg": "job",
+        "--package": "algorithm",
+        "--config-dir": "mine/conf",
+        "--config-name": "config",
+    }
     return examples.get(name, "FILE" if name == "--experimental-rerun" else "FOLDER")
 
 
@@ -88,7 +94,8 @@ def _check(flags: Sequence[str]) -> None:
     shown = [name for name in ONE_JOB if name in flags]
     if shown and "--multirun" in flags:
         raise ConfigError(
-            f"{shown[0]} shows one job and --multirun (-m) runs several: leave -m away, and give one value for each key."
+            f"{shown[0]} shows one job and --multirun (-m) runs several: leave -m away, "
+            "and give one value for each key."
         )
     if "--run" in flags and "--multirun" in flags:
         raise ConfigError("--run and --multirun (-m) exclude each other.")
@@ -98,8 +105,9 @@ def _check(flags: Sequence[str]) -> None:
         path = Path(flags[flags.index("--experimental-rerun") + 1])
         if not path.is_file():
             raise ConfigError(
-                f"--experimental-rerun {path}: there is no such file. It takes what Hydra's callback PickleJobInfoCallback has "
-                f"written; mobench itself continues a job when the same command is given again."
+                f"--experimental-rerun {path}: there is no such file. It takes what Hydra's callback "
+                "PickleJobInfoCallback has written; mobench itself continues a job when the same command is "
+                "given again."
             )
 
 

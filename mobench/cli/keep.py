@@ -1,12 +1,13 @@
 """Keep the rows of drawn artifacts with the project:  python -m mobench.keep csmoo/fig38 [...] [--history]
 Draw all artifacts whose rows are kept:                python -m mobench.keep --draw [csmoo/fig38 ...]
 
-Copies final.csv, config.yaml, meta.json and status.json of their jobs to experiments/results/runs, where `mobench` finds
-them before it runs a job again; solutions.npz too where it is small. Histories stay behind, because they are large, unless
-`--history` asks for them (an artifact that draws curves needs them): whole, or each N-th step (`--every`) and some
-`--columns`. Host names and paths stay behind in any case. Then the artifact is drawn from what is kept, and compared, and
-experiments/results/artifacts.yaml notes the overrides that it was run with, with which `--draw` draws it again into
-outputs/kept: nothing is trained, and no data are needed.
+Copies final.csv, config.yaml, meta.json and status.json of their jobs to experiments/results/runs, where
+`mobench` finds them before it runs a job again; solutions.npz too where it is small. Histories stay behind,
+because they are large, unless `--history` asks for them (an artifact that draws curves needs them): whole, or
+each N-th step (`--every`) and some `--columns`. Host names and paths stay behind in any case. Then the
+artifact is drawn from what is kept, and compared, and experiments/results/artifacts.yaml notes the overrides
+that it was run with, with which `--draw` draws it again into outputs/kept: nothing is trained, and no data
+are needed.
 """
 
 from __future__ import annotations
@@ -37,8 +38,11 @@ HEAD = """# Artifacts that are drawn from the rows beside this file, with the ov
 def keep(
     folder: JobFolder, root: Path, history: bool = False, every: int = 1, columns: Sequence[str] | None = None
 ) -> int:
-    """Copy one finished job; returns its size in bytes. Of its history, steps that are multiples of `every`, and the last;
-    of its columns, those that say of which run and step they are, and those that begin with one of `columns` (None: all)."""
+    """Copy one finished job; returns its size in bytes.
+
+    Of its history, steps that are multiples of `every`, and the last; of its columns, those that say of which
+    run and step they are, and those that begin with one of `columns` (None: all).
+    """
     target = root / "runs" / folder.key
     solutions = folder.path / "solutions.npz"
     small = solutions.exists() and solutions.stat().st_size <= LARGEST
@@ -76,7 +80,8 @@ def fault(id: str, origin: Mapping[str, Any], drawn: Path, root: Path) -> str | 
         registered(id)(a)
     except (StoreError, KeyError) as error:
         return f"it cannot be drawn from them: {error}"
-    then, now = drawn / "table.csv", a.files.get("table.csv")
+    then = drawn / "table.csv"
+    now = a.files.get("table.csv")
     if (then.read_bytes() if then.exists() else None) != now:
         return "its table comes out different"
     if [c["measured"] for c in claims] != [c.measured for c in a.claims]:
@@ -85,28 +90,37 @@ def fault(id: str, origin: Mapping[str, Any], drawn: Path, root: Path) -> str | 
 
 
 def drawings(root: Path | None = None) -> dict[str, list[str]]:
-    """Artifacts that are drawn from kept rows, each with its overrides: experiments/results/artifacts.yaml."""
+    """Artifacts that are drawn from kept rows, each with its overrides:
+    experiments/results/artifacts.yaml.
+    """
     path = (root or results_root()) / MANIFEST
     if not path.exists():
         return {}
     found = yaml.safe_load(path.read_text())
     if not isinstance(found, dict) or not all(isinstance(v, list) for v in found.values()):
         raise StoreError(
-            f"{path} holds no mapping from an artifact's id to a list of overrides; restore it from version control."
+            f"{path} holds no mapping from an artifact's id to a list of overrides; "
+            "restore it from version control."
         )
     return {str(id): [str(o) for o in overrides] for id, overrides in found.items()}
 
 
 def note(id: str, command: str, root: Path) -> None:
     """Note with which overrides a kept artifact was drawn."""
-    given = [o for o in shlex.split(command)[1:] if not o.startswith(("+experiment=", "logger=", "progress="))]
-    listed = "".join(f"{name}: [{', '.join(own)}]\n" for name, own in sorted((drawings(root) | {id: given}).items()))
+    given = [
+        o for o in shlex.split(command)[1:] if not o.startswith(("+experiment=", "logger=", "progress="))
+    ]
+    listed = "".join(
+        f"{name}: [{', '.join(own)}]\n" for name, own in sorted((drawings(root) | {id: given}).items())
+    )
     write_atomic(root / MANIFEST, (HEAD + listed).encode())
 
 
 def draw_kept(id: str, overrides: Sequence[str], root: Path) -> None:
-    """Draw an artifact into `root` from kept rows alone, unless it would come out as it lies there. Raises StoreError if rows of a
-    job are missing."""
+    """Draw an artifact into `root` from kept rows alone, unless it would come out as it lies there.
+
+    Raises StoreError if rows of a job are missing.
+    """
     from mobench.artifacts import draw, freshness
     from mobench.cli.status import plan
 
@@ -119,9 +133,10 @@ def draw_kept(id: str, overrides: Sequence[str], root: Path) -> None:
     missing = [name for name, folder in kept.items() if not folder.done]
     if missing:
         raise StoreError(
-            f"{id} cannot be drawn from kept rows: those of {', '.join(missing)} are not in {results_root() / 'runs'}. The job's "
-            f"settings or its code have changed since they were kept, or its folder is gone. Run `mobench {shlex.join(command)}` "
-            f"and keep its rows again, or take {id} out of {results_root() / MANIFEST}."
+            f"{id} cannot be drawn from kept rows: those of {', '.join(missing)} are not in "
+            f"{results_root() / 'runs'}. The job's settings or its code have changed since they were kept, "
+            f"or its folder is gone. Run `mobench {shlex.join(command)}` and keep its rows again, or take "
+            f"{id} out of {results_root() / MANIFEST}."
         )
     config = {**found.artifacts[id], "refused": found.refused.get(id, {})}
     draw(id, config, kept, found.commands[id], root)
@@ -146,10 +161,16 @@ def draw_all(ids: Sequence[str]) -> int:
 
 def main() -> int:
     """Keep the jobs of the given artifacts, or draw what is kept."""
-    parser = argparse.ArgumentParser(prog="python -m mobench.keep", description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("ids", nargs="*", metavar="PAPER/ID", help="artifacts drawn before, such as csmoo/fig38")
+    parser = argparse.ArgumentParser(
+        prog="python -m mobench.keep", description=(__doc__ or "").split("\n\n")[0]
+    )
     parser.add_argument(
-        "--draw", action="store_true", help="draw them (or all) from kept rows into outputs/kept; keep nothing"
+        "ids", nargs="*", metavar="PAPER/ID", help="artifacts drawn before, such as csmoo/fig38"
+    )
+    parser.add_argument(
+        "--draw",
+        action="store_true",
+        help="draw them (or all) from kept rows into outputs/kept; keep nothing",
     )
     parser.add_argument("--history", action="store_true", help="the recorded steps as well, for curves")
     parser.add_argument(
@@ -185,7 +206,8 @@ def main() -> int:
                 say(f"{id} {name}: {key} is kept already or not finished; left alone")
                 continue
             say(
-                f"{id} {name}: {key}, {keep(folder, results_root(), given.history, given.every, given.columns) / 1e3:.0f} kB"
+                f"{id} {name}: {key}, "
+                f"{keep(folder, results_root(), given.history, given.every, given.columns) / 1e3:.0f} kB"
             )
         if not all(JobFolder(results_root() / "runs" / key).done for key in jobs.values()):
             continue
@@ -194,7 +216,8 @@ def main() -> int:
             note(id, origin["command"], results_root())
         else:
             fail(
-                f"The kept rows of {id} are not enough: {why}. Keep more of its history: --history, --every, --columns."
+                f"The kept rows of {id} are not enough: {why}. Keep more of its history: --history, --every, "
+                "--columns."
             )
             code = 1
     return code

@@ -5,8 +5,9 @@
     mobench-status algorithm=ls,mgda problem=zdt2       the jobs of a sweep
     mobench-status --failed [...]                       run again what failed, and go on with what died
 
-States: done; diverged (done, but some of its runs left the finite numbers); running; dead (its process is gone: killed, or
-its machine); failed (with a reason); missing (never started). Exit code 1 if something failed or died.
+States: done; diverged (done, but some of its runs left the finite numbers); running; dead (its process is
+gone: killed, or its machine); failed (with a reason); missing (never started). Exit code 1 if something
+failed or died.
 """
 
 from __future__ import annotations
@@ -56,8 +57,11 @@ def duration(seconds: float) -> str:
 
 
 def alive(folder: JobFolder, status: dict[str, Any]) -> bool:
-    """Whether a `running` job has a process. On this machine the lock tells. Elsewhere it does where the file system shares locks;
-    else the time since its last sign of life, a checkpoint or the start, does."""
+    """Whether a `running` job has a process.
+
+    On this machine the lock tells. Elsewhere it does where the file system shares locks; else the time since
+    its last sign of life, a checkpoint or the start, does.
+    """
     if folder.held:
         return True
     if status.get("host") == socket.gethostname():
@@ -75,14 +79,19 @@ def look(folder: JobFolder, name: str = "") -> State:
     state = str(s["status"])
     if state == "running":
         state = "running" if alive(folder, s) else "dead"
-        part, spent = float(s.get("progress", 0.0)), float(s.get("seconds", 0.0))
+        part = float(s.get("progress", 0.0))
+        spent = float(s.get("seconds", 0.0))
         left = f", about {duration(spent / part - spent)} left" if part > 0 and state == "running" else ""
         where = f"{s.get('host')}, process {s.get('pid')}"
-        words = f"step {s.get('step')} of {s.get('steps')}, {100 * part:.0f} %{left} ({where}, seen {s.get('updated')})"
+        words = (
+            f"step {s.get('step')} of {s.get('steps')}, {100 * part:.0f} %{left} ({where}, "
+            f"seen {s.get('updated')})"
+        )
         if state == "dead":
             words += "; goes on from its checkpoint"
     elif state == "done" and not folder.done:
-        state, words = "failed", f"{folder.damage or 'final.csv is gone.'} Run it again"
+        state = "failed"
+        words = f"{folder.damage or 'final.csv is gone.'} Run it again"
     elif state == "done":
         lost = int(s.get("diverged", 0))
         state = "diverged" if lost else state
@@ -94,17 +103,23 @@ def look(folder: JobFolder, name: str = "") -> State:
     elif state == "failed":
         words = str(s.get("error", "no reason written"))
     elif (folder.path / "config.yaml").exists() and not folder.held:
-        state, words = "dead", "stopped before its first step"
+        state = "dead"
+        words = "stopped before its first step"
     else:
         words = ""
     return State(folder, name or folder.key, state, words, s)
 
 
 def table(states: Sequence[State], everything: bool) -> list[str]:
-    """Lines, what needs attention first; of finished jobs only their number, unless `everything` is wanted."""
+    """Lines, what needs attention first; of finished jobs only their number,
+    unless `everything` is wanted.
+    """
     shown = sorted((s for s in states if everything or s.state != "done"), key=lambda s: ORDER.index(s.state))
     width = max((len(s.name) for s in shown), default=0)
-    return [f"  {s.state:8s} {s.name:{width}s}  {s.words.splitlines()[0] if s.words else ''}".rstrip() for s in shown]
+    return [
+        f"  {s.state:8s} {s.name:{width}s}  {s.words.splitlines()[0] if s.words else ''}".rstrip()
+        for s in shown
+    ]
 
 
 def counted(states: Iterable[State]) -> str:
@@ -123,7 +138,10 @@ def folders() -> list[JobFolder]:
 
 
 def plan(command: Sequence[str]) -> Plan:
-    """What `mobench -m COMMAND` would run and draw; nothing is run. Raises SystemExit where the command is refused."""
+    """What `mobench -m COMMAND` would run and draw; nothing is run.
+
+    Raises SystemExit where the command is refused.
+    """
     from mobench.cli import entry
     from mobench.sweep.sweeper import JobsSweeper
 
@@ -145,7 +163,9 @@ def plan(command: Sequence[str]) -> Plan:
 
 
 def planned(arguments: Sequence[str]) -> tuple[list[tuple[str, str, list[State]]], dict[str, dict[str, Any]]]:
-    """For each artifact (or for the sweep): its name, the command that finishes it, its jobs; and each job's configuration."""
+    """For each artifact (or for the sweep): its name, the command that finishes it, its jobs;
+    and each job's configuration.
+    """
     from mobench.config import overrides
 
     ids = [a for a in arguments if "=" not in a and not a.startswith("-")]
@@ -173,7 +193,9 @@ def rerun(states: Iterable[State], configs: dict[str, dict[str, Any]]) -> None:
     for key, state in chosen.items():
         try:
             config = configs.get(key) or completed(state.folder.config())
-            outcome = run_job({**config, "rerun": False}, root=state.folder.path.parent.parent, title=state.name)
+            outcome = run_job(
+                {**config, "rerun": False}, root=state.folder.path.parent.parent, title=state.name
+            )
         except Interrupted:
             raise
         except (MobenchError, OSError) as error:
@@ -205,10 +227,8 @@ def main() -> None:
         if given.what:
             groups, configs = planned(given.what)
         else:
-            groups, configs = (
-                [(str(outputs_root() / "runs"), "mobench-status --failed", [look(f) for f in folders()])],
-                {},
-            )
+            groups = [(str(outputs_root() / "runs"), "mobench-status --failed", [look(f) for f in folders()])]
+            configs = {}
         states = [state for _, _, group in groups for state in group]
         if given.json:
             rows = [

@@ -1,4 +1,6 @@
-"""The configuration of one job, composed in any Python process: what Hydra's command line reads, and no state left behind."""
+"""The configuration of one job, composed in any Python process: what Hydra's command line reads,
+and no state left behind.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ from mobench.config import overrides as conveniences
 from mobench.errors import ConfigError, suggest
 
 WORD = re.compile(r"[A-Za-z_][\w./-]*")
-# Hydra keeps one store, one version and one set of resolvers for the whole process; jobs, too, have random streams of others' code
+# Hydra keeps one store, one version and one set of resolvers for the whole process; jobs, too, have random
+# streams of others' code
 ALONE = threading.RLock()
 SPECIAL = {"null", "true", "false", "nan", "inf"}  # words that are no text to Hydra
 
@@ -40,7 +43,9 @@ def explain(error: Exception) -> str:
     cause = error.__cause__
     if isinstance(cause, OmegaConfBaseException):
         text += f"\n{str(cause).strip()}"
-    if removed := re.search(r"Error resolving interpolation '([^']*)', possible interpolation keys: (.*)", text):
+    if removed := re.search(
+        r"Error resolving interpolation '([^']*)', possible interpolation keys: (.*)", text
+    ):
         gone = [name for name in re.findall(r"\$\{(\w+)\}", removed[1]) if name not in removed[2].split(", ")]
         return "\n".join(
             f"~{name} removes a group that others are chosen by; choose {name}="
@@ -55,7 +60,10 @@ def explain(error: Exception) -> str:
         known = re.findall(r"^\t(.+)$", listed, re.MULTILINE)  # with the choices of plug-in folders
         if missing[1] == "hydra/launcher" and missing[2].startswith("submitit"):
             return "hardware=slurm needs the submitit launcher; install it with `pip install mobench[slurm]`."
-        return f"{missing[1]}={missing[2]!r} is unknown; choose one of {', '.join(known)}.{suggest(missing[2], known)}"
+        return (
+            f"{missing[1]}={missing[2]!r} is unknown; choose one of "
+            f"{', '.join(known)}.{suggest(missing[2], known)}"
+        )
     if key:
         name = key[1]
         full = re.search(r"full_key: (\S+)", text)
@@ -78,13 +86,15 @@ def explain(error: Exception) -> str:
         if "is not a ListConfig" in merging[2]:
             return f"{merging[1]} does not fit: {name} is a list; give {name}=[{value}]."
         return (
-            f"{merging[1]} does not fit: {merging[2].rstrip('.')}. `mobench --cfg job` shows a value of the right type."
+            f"{merging[1]} does not fit: {merging[2].rstrip('.')}. "
+            "`mobench --cfg job` shows a value of the right type."
         )
     return text
 
 
 def text(value: Any, key: str = "value") -> str:
-    """A Python value in Hydra's grammar: `[0, 1]`, `null`, `'a b'`; NumPy's and torch's become lists and numbers.
+    """A Python value in Hydra's grammar: `[0, 1]`, `null`, `'a b'`; NumPy's and torch's become lists and
+    numbers.
 
     Raises:
         ConfigError: a configuration cannot hold it.
@@ -110,7 +120,8 @@ def text(value: Any, key: str = "value") -> str:
     if isinstance(value, list | tuple | range):
         return "[" + ",".join(text(v, key) for v in value) + "]"
     raise ConfigError(
-        f"{key}={value!r} ({type(value).__name__}) fits into no configuration: give numbers, text, lists or mappings."
+        f"{key}={value!r} ({type(value).__name__}) fits into no configuration: give numbers, text, "
+        "lists or mappings."
     )
 
 
@@ -122,16 +133,23 @@ def _word(name: object, key: str) -> str:
 
 @contextlib.contextmanager
 def _hydra() -> Iterator[None]:
-    """Hydra as mobench's command line sets it up; whatever this process made of Hydra comes back afterwards."""
-    Plugins.instance()  # Hydra's own plug-ins enter the store when they are first looked for, and have to stay there
-    store, base = ConfigStore.instance(), version.VersionBase.instance()
-    repo, resolvers, before = copy.deepcopy(store.repo), dict(BaseContainer._resolvers), base.version_base
+    """Hydra as mobench's command line sets it up;
+    whatever this process made of Hydra comes back afterwards.
+    """
+    # Hydra's own plug-ins enter the store when they are first looked for, and have to stay there
+    Plugins.instance()
+    store = ConfigStore.instance()
+    base = version.VersionBase.instance()
+    repo = copy.deepcopy(store.repo)
+    resolvers = dict(BaseContainer._resolvers)
+    before = base.version_base
     try:
         hydra_plugin.register()
         version.setbase("1.3")
         yield
     finally:
-        store.repo, base.version_base = repo, before
+        store.repo = repo
+        base.version_base = before
         BaseContainer._resolvers.clear()
         BaseContainer._resolvers.update(resolvers)
 
@@ -141,12 +159,14 @@ def _one_job(arguments: Sequence[str]) -> None:
     for argument in arguments:
         if argument.startswith("-"):
             raise ConfigError(
-                f"{argument} is a flag of the command line; give overrides such as 'algorithm.step_size=0.05'."
+                f"{argument} is a flag of the command line; give overrides such as "
+                "'algorithm.step_size=0.05'."
             )
     for override in OverridesParser.create().parse_overrides(list(arguments)):
         if override.is_sweep_override():
             raise ConfigError(
-                f"{override.input_line} is several jobs: call run once for each value, or `mobench -m {override.input_line}`."
+                f"{override.input_line} is several jobs: call run once for each value, "
+                f"or `mobench -m {override.input_line}`."
             )
 
 
@@ -154,7 +174,8 @@ def compose(arguments: Sequence[str]) -> dict[str, Any]:
     """The plain configuration of `mobench ARGUMENTS`, the same dict that the command line runs.
 
     Raises:
-        ConfigError: an unknown key or choice, a value that does not fit, several jobs; with the command line's messages.
+        ConfigError: an unknown key or choice, a value that does not fit, several jobs; with the command
+            line's messages.
     """
     try:
         with ALONE, _hydra():
@@ -191,7 +212,9 @@ def _experiment(arguments: Sequence[str]) -> list[str]:
             raise ConfigError(
                 f"{argument} is an artifact, not one job: `mobench {argument}` in a shell makes and draws it."
             )
-    out, several = conveniences.expand_experiments(arguments, searchpath.experiments(searchpath.folders(arguments)))
+    out, several = conveniences.expand_experiments(
+        arguments, searchpath.experiments(searchpath.folders(arguments))
+    )
     if several:
         raise ConfigError("Several experiments are several jobs: call run once for each.")
     return out
@@ -200,10 +223,13 @@ def _experiment(arguments: Sequence[str]) -> list[str]:
 def _plain(config: DictConfig) -> dict[str, Any]:
     launcher = str(config.hydra.runtime.choices.get("hydra/launcher"))
     if config.hydra.mode is RunMode.MULTIRUN and launcher == "basic":
-        raise ConfigError("This is a sweep (hydra.mode=MULTIRUN): `mobench` in a shell runs it; run() makes one job.")
+        raise ConfigError(
+            "This is a sweep (hydra.mode=MULTIRUN): `mobench` in a shell runs it; run() makes one job."
+        )
     if config.hydra.mode is RunMode.MULTIRUN or launcher != "basic":
         raise ConfigError(
-            f"This job would go to Hydra's launcher {launcher}: `mobench` in a shell does that; run() works in this process."
+            f"This job would go to Hydra's launcher {launcher}: `mobench` in a shell does that; "
+            "run() works in this process."
         )
     found = schema.plain(config)
     conveniences.check_single(found)

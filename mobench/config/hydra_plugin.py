@@ -6,7 +6,8 @@ from hydra.core.config_store import ConfigStore
 
 from mobench.config import schema
 
-# Hydra looks plug-ins up by a name below `hydra_plugins.`; a package of that name at the top level is not needed
+# Hydra looks plug-ins up by a name below `hydra_plugins.`; a package of that name at the top level is not
+# needed
 SWEEPER = "hydra_plugins.mobench.JobsSweeper"
 
 
@@ -14,7 +15,9 @@ SWEEPER = "hydra_plugins.mobench.JobsSweeper"
 LOGGING = {
     "version": 1,
     "formatters": {"plain": {"format": "%(message)s"}},
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "plain", "stream": "ext://sys.stdout"}},
+    "handlers": {
+        "console": {"class": "logging.StreamHandler", "formatter": "plain", "stream": "ext://sys.stdout"}
+    },
     "root": {"level": "ERROR"},
     "loggers": {
         "hydra_plugins": {"level": "INFO", "handlers": ["console"], "propagate": False},
@@ -30,5 +33,6 @@ def register() -> None:
     schema.register()
     store = ConfigStore.instance()
     store.store(group="hydra/sweeper", name="jobs", node={"_target_": SWEEPER, "params": None})
-    for group in ("hydra/hydra_logging", "hydra/job_logging"):  # a job would switch off what its sweeper switched on
+    # a job would switch off what its sweeper switched on
+    for group in ("hydra/hydra_logging", "hydra/job_logging"):
         store.store(group=group, name="sweepers", node=LOGGING)

@@ -13,7 +13,9 @@ from mobench.errors import ConfigError, suggest
 _TARGETED = re.compile(r"^(problem|oracle|algorithm|constraint|space|vary|cross)\.")
 _PREFERENCES = re.compile(r"^preferences\.(count|rays_deg|weights)=(?!null$)")
 _WAYS = re.compile(r"^preferences(?:=\d|\.(?:count|rays_deg|weights|simplex_steps)=(?!null$))")
-_NO_CHOICE = re.compile(r"^(problem|oracle|algorithm|constraint|space|protocol|hardware|scale|logger)=(null|[\d.+-]*)$")
+_NO_CHOICE = re.compile(
+    r"^(problem|oracle|algorithm|constraint|space|protocol|hardware|scale|logger)=(null|[\d.+-]*)$"
+)
 _FOLDER = re.compile(r"^\+{0,2}hydra\.run\.dir=")
 _REMOVED = re.compile(r"^~cross\.((?:problems|settings|pairs)\.[^=]+)$")
 _ADDED = re.compile(r"^\+(cross\.)")
@@ -24,9 +26,9 @@ _COUNT = re.compile(r"^preferences=(\d[\d,]*)$")
 def normalise(overrides: Sequence[str]) -> list[str]:
     """`preferences=K` becomes `preferences.count=K`; keys below a constructor need no `+`.
 
-    Choosing preferences in one of the three ways takes back what a protocol chose in another. Every constructor
-    parameter is settable although its YAML file leaves it out; whether it exists is decided by `config.validate`,
-    which knows the constructor.
+    Choosing preferences in one of the three ways takes back what a protocol chose in another. Every
+    constructor parameter is settable although its YAML file leaves it out; whether it exists is decided by
+    `config.validate`, which knows the constructor.
     """
     out = []
     given = {o.partition("=")[0] for o in overrides}
@@ -38,12 +40,14 @@ def normalise(overrides: Sequence[str]) -> list[str]:
     for override in overrides:
         if _FOLDER.match(override):
             raise ConfigError(
-                f"{override} has no effect: a job's folder is named by its settings and lies in $MOBENCH_OUTPUTS/runs (else in "
-                f"outputs/runs). Choose another place with MOBENCH_OUTPUTS=FOLDER."
+                f"{override} has no effect: a job's folder is named by its settings and lies in "
+                "$MOBENCH_OUTPUTS/runs (else in outputs/runs). "
+                "Choose another place with MOBENCH_OUTPUTS=FOLDER."
             )
         if match := _REMOVED.match(override):
             override = f"cross.{match[1]}=null"
-        override = _ADDED.sub(r"\1", override)  # whether it is one more, or another value, is decided by what is there
+        # whether it is one more, or another value, is decided by what is there
+        override = _ADDED.sub(r"\1", override)
         if match := _LISTED.match(override):
             override = f"{match[1]}[{','.join(_quoted(part) for part in _parts(match[2]))}]"
         if match := _NO_CHOICE.match(override):
@@ -61,7 +65,9 @@ def normalise(overrides: Sequence[str]) -> list[str]:
 
 def _parts(text: str) -> list[str]:
     """The elements of a list, as they were written: `a=[1,2],b` is two."""
-    out, depth, quote = [""], 0, ""
+    out = [""]
+    depth = 0
+    quote = ""
     for letter in text:
         if quote:
             quote = "" if letter == quote and not out[-1].endswith("\\") else quote
@@ -79,7 +85,9 @@ def _parts(text: str) -> list[str]:
 
 
 def _quoted(part: str) -> str:
-    """An override inside of a list is text for Hydra: `problem=ten` needs quotes, which a shell may have taken."""
+    """An override inside of a list is text for Hydra: `problem=ten` needs quotes,
+    which a shell may have taken.
+    """
     if "=" not in part or part[0] in "'\"[{":
         return part
     return f'"{part}"' if '"' not in part else f"'{part}'"
@@ -88,7 +96,9 @@ def _quoted(part: str) -> str:
 def shown(overrides: Sequence[str]) -> str:
     """The overrides as a person would write them: without what `normalise` added."""
     typed = [
-        o.removeprefix("++") for o in overrides if o not in ("preferences.rays_deg=null", "preferences.weights=null")
+        o.removeprefix("++")
+        for o in overrides
+        if o not in ("preferences.rays_deg=null", "preferences.weights=null")
     ]
     return shlex.join(typed)
 
@@ -113,11 +123,13 @@ def changed(overrides: Sequence[str]) -> list[str]:
 def expand_experiments(overrides: Sequence[str], own: Sequence[str] = ()) -> tuple[list[str], bool]:
     """`+experiment=ferero/all` and `+experiment=all` become the list of artifacts; True if there are several.
 
-    own: names of a user's own experiments, in folders of the search path. `all` means the project's; `GROUP/all` takes both.
+    own: names of a user's own experiments, in folders of the search path. `all` means the project's;
+    `GROUP/all` takes both.
 
     Raises ConfigError for an unknown one, with a suggestion.
     """
-    out, several = [], False
+    out = []
+    several = False
     for override in overrides:
         key, _, value = override.partition("=")
         if key in ("+experiment", "experiment"):
@@ -134,8 +146,8 @@ def expand_experiments(overrides: Sequence[str], own: Sequence[str] = ()) -> tup
                 else:
                     raise ConfigError(
                         f"experiment={name!r} is unknown; choose one of {', '.join(known)}, PAPER/all or all."
-                        f"{suggest(name, known)} Files of your own are found in CONF/experiment with --config-dir CONF or "
-                        f"hydra.searchpath=[file://CONF]."
+                        f"{suggest(name, known)} Files of your own are found in CONF/experiment with "
+                        f"--config-dir CONF or hydra.searchpath=[file://CONF]."
                     )
             if not chosen:
                 raise ConfigError(f"{override} names no artifact; known are {', '.join(known)}.")
@@ -150,6 +162,6 @@ def check_single(config: Mapping[str, Any]) -> None:
     listed = next((key for key in ("jobs", "cross") if config[key]), None)
     if listed:
         raise ConfigError(
-            f"The experiment lists several jobs ({listed}), and this runs one: add `hydra: {{mode: MULTIRUN}}` to its file, or "
-            f"call mobench with -m."
+            f"The experiment lists several jobs ({listed}), and this runs one: add `hydra: {{mode: "
+            f"MULTIRUN}}` to its file, or call mobench with -m."
         )

@@ -1,4 +1,7 @@
-"""The schema of the configuration and where its files lie. Nothing here needs torch, so that `mobench --help` is quick."""
+"""The schema of the configuration and where its files lie.
+
+Nothing here needs torch, so that `mobench --help` is quick.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +22,11 @@ from mobench.system import paths
 
 @dataclass
 class HardwareConfig:
-    """device: cpu | cuda | cuda:N, where cuda takes a free GPU of the machine, or waits for one; jobs_per_device: how many
-    jobs share a GPU; threads: torch threads of one job (null: its share of the cores); max_batch_runs: networks whose
-    activations are held at once (null: all of a job), fewer need less memory and one more forward pass; retries: how often a
-    sweep launches a job again whose worker died."""
+    """device: cpu | cuda | cuda:N, where cuda takes a free GPU of the machine, or waits for one;
+    jobs_per_device: how many jobs share a GPU; threads: torch threads of one job (null: its share of the
+    cores); max_batch_runs: networks whose activations are held at once (null: all of a job), fewer need less
+    memory and one more forward pass; retries: how often a sweep launches a job again whose worker died.
+    """
 
     name: str = "cpu"
     device: str = "cpu"
@@ -51,9 +55,10 @@ class LoggerConfig:
 
 @dataclass
 class RecordConfig:
-    """history: every `every` steps (0: first and last only) and each of the first `dense`; evaluate: exact values of the
-    iterate (instead of the oracle's sample) and of averaged outputs at those steps; measures: the problem's own columns at
-    those steps, which for data sets mean a pass over all samples."""
+    """history: every `every` steps (0: first and last only) and each of the first `dense`; evaluate: exact
+    values of the iterate (instead of the oracle's sample) and of averaged outputs at those steps; measures:
+    the problem's own columns at those steps, which for data sets mean a pass over all samples.
+    """
 
     every: int = 1
     dense: int = 0
@@ -63,8 +68,9 @@ class RecordConfig:
 
 @dataclass
 class CheckpointConfig:
-    """seconds between checkpoints, which are also a running job's signs of life; signal: what Slurm sends before it takes a
-    node away (USR2, USR1 or TERM)."""
+    """seconds between checkpoints, which are also a running job's signs of life; signal: what Slurm sends
+    before it takes a node away (USR2, USR1 or TERM).
+    """
 
     seconds: float = 30.0
     signal: str = "USR2"
@@ -72,10 +78,11 @@ class CheckpointConfig:
 
 @dataclass
 class PaperConfig:
-    """Which runs may judge an artifact's claims. data: labels of the paper's data sets at their full size, as jobs name them in
-    meta.json (empty: none is needed); seeds: how many the paper's means are of,
+    """Which runs may judge an artifact's claims. data: labels of the paper's data sets at their full size, as
+    jobs name them in meta.json (empty: none is needed); seeds: how many the paper's means are of,
     for all jobs or by a job's name (null: the artifact's own are enough);
-    overrides: what to add to the artifact's command so that its claims are judged."""
+    overrides: what to add to the artifact's command so that its claims are judged.
+    """
 
     data: list[str] = field(default_factory=list)
     seeds: Any = None
@@ -84,9 +91,11 @@ class PaperConfig:
 
 @dataclass
 class ArtifactConfig:
-    """What `+experiment=` sets: the artifact's id and title. paper: which runs may judge its claims. depicts: `data` if its
-    figure is a picture of its jobs' data, which the report then shows with them. alone: its jobs are timed, so they run one
-    after the other when all others have ended (on a cluster, whose jobs have cores of their own, with them)."""
+    """What `+experiment=` sets: the artifact's id and title. paper: which runs may judge its claims. depicts:
+    `data` if its figure is a picture of its jobs' data, which the report then shows with them. alone: its
+    jobs are timed, so they run one after the other when all others have ended (on a cluster, whose jobs have
+    cores of their own, with them).
+    """
 
     id: str | None = None
     title: str | None = None
@@ -108,11 +117,18 @@ class Root:
     tuned: Any = None
     protocol: str = "none"
     preferences: Any = field(
-        default_factory=lambda: {"count": 10, "rays_deg": None, "weights": None, "floor": None, "simplex_steps": None}
+        default_factory=lambda: {
+            "count": 10,
+            "rays_deg": None,
+            "weights": None,
+            "floor": None,
+            "simplex_steps": None,
+        }
     )
     seeds: list[int] = field(default_factory=lambda: [0])
     steps: int = 100
-    vary: dict[str, Any] = field(default_factory=dict)  # algorithm's field -> values, all combinations in one batch
+    # algorithm's field -> values, all combinations in one batch
+    vary: dict[str, Any] = field(default_factory=dict)
     dtype: str = "float64"
     max_failure_share: float = 0.0
     record: RecordConfig = field(default_factory=RecordConfig)
@@ -127,7 +143,8 @@ class Root:
     cross: dict[str, Any] = field(
         default_factory=dict
     )  # algorithms x problems instead of jobs (mobench/sweep/cross_table.py)
-    objective: Any = None  # what a job returns to another sweeper than mobench's: hypervolume, a column, or a list
+    # what a job returns to another sweeper than mobench's: hypervolume, a column, or a list
+    objective: Any = None
     data: Any = None
     data_root: str = "data"
     rerun: bool = False
@@ -139,7 +156,8 @@ def conf_dir() -> Path:
     found = paths.beside("conf")
     if not (found / "config.yaml").exists():
         raise ConfigError(
-            f"The configuration folder was found neither in {paths.package()} nor beside it; reinstall mobench."
+            f"The configuration folder was found neither in {paths.package()} nor beside it; "
+            "reinstall mobench."
         )
     return found
 
@@ -149,13 +167,17 @@ def register() -> None:
     ConfigStore.instance().store(name="schema", node=Root)
     OmegaConf.register_new_resolver(
         "at",
-        lambda smoke, laptop, paper, *, _root_: {"smoke": smoke, "laptop": laptop, "paper": paper}[_root_.scale.name],
+        lambda smoke, laptop, paper, *, _root_: {"smoke": smoke, "laptop": laptop, "paper": paper}[
+            _root_.scale.name
+        ],
         replace=True,
     )
 
 
 def choices(group: str, *extra: Path, alone: bool = False) -> list[str]:
-    """Names of a configuration group, nested ones with slashes; with those of further folders, or `alone` of these."""
+    """Names of a configuration group, nested ones with slashes; with those of further folders,
+    or `alone` of these.
+    """
     found: set[str] = set()
     for base in [*([] if alone else [conf_dir()]), *extra]:
         folder = base / group
@@ -182,7 +204,9 @@ def plain(cfg: DictConfig) -> dict[str, Any]:
     for key in out:
         if key not in keys:
             # a + on the command line adds keys that the schema does not know
-            raise ConfigError(f"{key!s} is unknown; known keys are {', '.join(known)}.{suggest(str(key), known)}")
+            raise ConfigError(
+                f"{key!s} is unknown; known keys are {', '.join(known)}.{suggest(str(key), known)}"
+            )
     return {str(k): v for k, v in out.items()}
 
 
@@ -191,7 +215,9 @@ def completed(config: Mapping[str, Any]) -> dict[str, Any]:
     found = OmegaConf.to_container(OmegaConf.structured(Root))
     assert isinstance(found, dict)
     defaults = {str(key): value for key, value in found.items()}
-    groups = {k: {**v, **(config.get(k) or {})} for k, v in defaults.items() if dataclasses.is_dataclass(_type(k))}
+    groups = {
+        k: {**v, **(config.get(k) or {})} for k, v in defaults.items() if dataclasses.is_dataclass(_type(k))
+    }
     return {**defaults, **config, **groups}
 
 

@@ -3,8 +3,8 @@
     --config-dir mine/conf
     hydra.searchpath=[file:///home/me/mine/conf,pkg://my_package.conf]
 
-Hydra looks into them itself. Here they are read for what has to be known before Hydra composes anything: the experiments that
-there are, the text of `--help`, completion, and the file that a message is about.
+Hydra looks into them itself. Here they are read for what has to be known before Hydra composes anything: the
+experiments that there are, the text of `--help`, completion, and the file that a message is about.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ FLAGS = ("--config-dir", "-cd")
 
 
 def named(arguments: Sequence[str]) -> list[str]:
-    """What `--config-dir` and `hydra.searchpath` name, as it was written. What cannot be read is left for Hydra to refuse."""
+    """What `--config-dir` and `hydra.searchpath` name, as it was written.
+
+    What cannot be read is left for Hydra to refuse.
+    """
     found: list[str] = []
     for i, argument in enumerate(arguments):
         if argument in FLAGS:
@@ -51,7 +54,9 @@ def folder(name: str) -> Path | None:
 
 
 def _package(name: str) -> Path | None:
-    """Where a package lies, `my_package.conf` or `my_package/conf`; its last parts may be folders without Python in them."""
+    """Where a package lies, `my_package.conf` or `my_package/conf`;
+    its last parts may be folders without Python in them.
+    """
     parts = [part for part in name.replace("/", ".").split(".") if part]
     for length in range(len(parts), 0, -1):
         try:

@@ -15,9 +15,11 @@ DEFAULTS = re.compile(r"Invalid defaults list in '([^']+)', (.+)", re.DOTALL)
 
 
 def described(error: BaseException, places: Sequence[Path]) -> str | None:
-    """One message about the file that an error of Hydra, OmegaConf or PyYAML comes from; None if it comes from no file.
+    """One message about the file that an error of Hydra, OmegaConf or PyYAML comes from; None if it comes
+    from no file.
 
-    places: folders of configuration. Where an error does not name its file they are searched for one with the same fault.
+    places: folders of configuration. Where an error does not name its file they are searched for one with the
+    same fault.
     """
     found: BaseException | None = error
     while found is not None:
@@ -38,13 +40,19 @@ def _described(error: BaseException, places: Sequence[Path]) -> str | None:
         return next((f"{path}: {reason}." for path in _with_fault(error, places)), None)
     if isinstance(error, OSError) and INVALID in str(error):
         return next(
-            (f"{path} holds a single value; write `key: value` lines." for path in _with_fault(error, places)), None
+            (
+                f"{path} holds a single value; write `key: value` lines."
+                for path in _with_fault(error, places)
+            ),
+            None,
         )
     if isinstance(error, OSError) and str(error.filename or "").endswith(".yaml"):
         return f"{error.filename} cannot be read: {error.strerror}."
     wrong = DEFAULTS.search(str(error))
     if isinstance(error, ValueError) and wrong:
-        path = next((p for p in (place / f"{wrong[1]}.yaml" for place in places) if p.exists()), Path(wrong[1]))
+        path = next(
+            (p for p in (place / f"{wrong[1]}.yaml" for place in places) if p.exists()), Path(wrong[1])
+        )
         return f"{path}: {wrong[2]}. Write one entry a line, e.g. `- override /algorithm: epo`."
     return None
 
@@ -53,13 +61,18 @@ def _not_yaml(error: yaml.YAMLError) -> str | None:
     """Where the parser stopped and why; a sign that YAML forbids has a position instead of a mark."""
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     if mark is not None:
-        what = ", ".join(part for part in (getattr(error, "problem", None), getattr(error, "context", None)) if part)
+        what = ", ".join(
+            part for part in (getattr(error, "problem", None), getattr(error, "context", None)) if part
+        )
         advice = " YAML is indented with spaces." if "\\t" in what else ""
         return f"{mark.name}, line {mark.line + 1}, column {mark.column + 1}: {what}.{advice}"
     position = getattr(error, "position", None)
     if position is None:
         return None
-    return f"{getattr(error, 'name', 'a file')} is not YAML: {getattr(error, 'reason', '')} (character {position + 1})."
+    return (
+        f"{getattr(error, 'name', 'a file')} is not YAML: "
+        f"{getattr(error, 'reason', '')} (character {position + 1})."
+    )
 
 
 def _files(places: Sequence[Path]) -> Iterator[Path]:

@@ -1,6 +1,7 @@
 """An oracle with more constraints than the one that it wears.
 
-g = A F + b + h(theta),  h(theta) = (|theta|^2 - R^2) / R^2 or 0:  no gradient is computed that the objectives' do not give.
+g = A F + b + h(theta),  h(theta) = (|theta|^2 - R^2) / R^2 or 0:
+no gradient is computed that the objectives' do not give.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from mobench.errors import CompatibilityError
 
 
 class Constrained(Oracle):
-    """Base class of constraint families: `matrix` (n, M), `offset` (n,), and, where they depend on the variables as well,
-    `radius` (R, 1).
+    """Base class of constraint families: `matrix` (n, M), `offset` (n,), and, where they depend on the
+    variables as well, `radius` (R, 1).
 
-    Constraints of the worn oracle come first. Values, rows, products and Hessians of the new ones follow from those of the
-    objectives: g mixes them, so J_g'w = J_f'(A'w), whatever the sample.
+    Constraints of the worn oracle come first. Values, rows, products and Hessians of the new ones follow from
+    those of the objectives: g mixes them, so J_g'w = J_f'(A'w), whatever the sample.
 
     Raises:
         CompatibilityError: the oracle takes local steps; its rows are no gradients that could be mixed.
@@ -37,19 +38,22 @@ class Constrained(Oracle):
     ) -> None:
         if oracle.spec.local_steps:
             raise CompatibilityError(
-                "constraint: an oracle with local steps gives no gradients of the objectives, of which constraints could be made. "
-                "Choose oracle.local_steps=1 of another problem, or constraint=none."
+                "constraint: an oracle with local steps gives no gradients of the objectives, of which "
+                "constraints could be made. Choose oracle.local_steps=1 of another problem, "
+                "or constraint=none."
             )
         self.inner = oracle
         device = radius.device if radius is not None else None
-        self.matrix, self.offset = matrix.double().to(device), offset.double().to(device)
+        self.matrix = matrix.double().to(device)
+        self.offset = offset.double().to(device)
         self.square = None if radius is None else radius.double().square()
         spec = oracle.spec
         self.spec = replace(spec, N=spec.N + len(matrix))
 
     def _mixing(self, like: Tensor) -> tuple[Tensor, Tensor]:
         if self.matrix.device != like.device:
-            self.matrix, self.offset = self.matrix.to(like.device), self.offset.to(like.device)
+            self.matrix = self.matrix.to(like.device)
+            self.offset = self.offset.to(like.device)
         return self.matrix.to(like.dtype), self.offset.to(like.dtype)
 
     def added(self, F: Float[Tensor, "R M"], theta: Float[Tensor, "R P"]) -> Float[Tensor, "R n"]:
@@ -91,7 +95,9 @@ class Constrained(Oracle):
     def columns(
         self, theta: Float[Tensor, "R P"], values: Float[Tensor, "R K"], point: Point | None = None
     ) -> dict[str, Tensor]:
-        return self.inner.columns(theta, values[:, : self.inner.spec.M + self.inner.spec.N], point and point.inner)
+        return self.inner.columns(
+            theta, values[:, : self.inner.spec.M + self.inner.spec.N], point and point.inner
+        )
 
 
 class ConstrainedPoint(Point):
@@ -113,11 +119,14 @@ class ConstrainedPoint(Point):
         return self._both
 
     def _fold(self, w: Float[Tensor, "R k"]) -> tuple[Tensor, Tensor | None]:
-        """Weights of the inner functions, and 2 sum_j w_j / R^2, the weight of theta in the gradient (None: 0)."""
+        """Weights of the inner functions, and 2 sum_j w_j / R^2,
+        the weight of theta in the gradient (None: 0).
+        """
         k = self._family.inner.spec.M + self._family.inner.spec.N
         if w.shape[1] <= k:
             return w, None
-        own, new = w[:, :k], w[:, k:]
+        own = w[:, :k]
+        new = w[:, k:]
         A, _ = self._family._mixing(w)
         own = own + pad_weights(new @ A, k)
         if self._family.square is None:

@@ -18,9 +18,10 @@ Real = float | int
 class LossCap(Constrained):
     """One constraint per objective. Gradients are the objectives' own.
 
-    Parameters: value: kappa, a number or M numbers. ratio: kappa_m = ratio times what a constant predictor loses
-    (`Problem.constant_losses`: entropy of labels, variance of targets), where the problem knows it. One of the two.
-    Raises: ConfigError: a cap that no theta can meet, because it lies at or below the problem's ideal point.
+    Parameters: value: kappa, a number or M numbers. ratio: kappa_m = ratio times what a constant predictor
+    loses (`Problem.constant_losses`: entropy of labels, variance of targets), where the problem knows it. One
+    of the two. Raises: ConfigError: a cap that no theta can meet, because it lies at or below the problem's
+    ideal point.
     """
 
     version = 1
@@ -49,8 +50,8 @@ class LossCap(Constrained):
             constant = problem.constant_losses
             if constant is None:
                 raise ConfigError(
-                    f"constraint.ratio: {type(problem).__name__} does not know what a constant predictor loses. Give "
-                    f"constraint.value."
+                    f"constraint.ratio: {type(problem).__name__} does not know what a constant predictor "
+                    f"loses. Give constraint.value."
                 )
             kappa = float(ratio or 0.0) * constant.double()
         kappa = kappa.double()
@@ -62,7 +63,8 @@ class LossCap(Constrained):
             for m in range(M):
                 if not float(kappa[m]) > float(least[m]):
                     raise ConfigError(
-                        f"constraint: the cap {float(kappa[m]):g} on f_{m + 1} cannot be met, f_{m + 1} is above "
-                        f"{float(least[m]):g} everywhere. Raise constraint.{'value' if ratio is None else 'ratio'}."
+                        f"constraint: the cap {float(kappa[m]):g} on f_{m + 1} cannot be met, f_{m + 1} is "
+                        f"above {float(least[m]):g} everywhere. Raise "
+                        f"constraint.{'value' if ratio is None else 'ratio'}."
                     )
         super().__init__(oracle, torch.eye(M, dtype=torch.float64), -kappa)

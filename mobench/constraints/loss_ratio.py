@@ -28,7 +28,9 @@ class LossRatio(Constrained):
             )
         if not oracle.spec.positive:
             raise ConfigError(
-                f"constraint=loss_ratio compares objectives >= 0; those of {type(problem).__name__} can be negative."
+                "constraint=loss_ratio compares objectives >= 0; "
+                f"those of {type(problem).__name__} can be negative."
             )
-        eye, mean = torch.eye(M, dtype=torch.float64), torch.full((M, M), float(rho) / M, dtype=torch.float64)
+        eye = torch.eye(M, dtype=torch.float64)
+        mean = torch.full((M, M), float(rho) / M, dtype=torch.float64)
         super().__init__(oracle, eye - mean, torch.zeros(M, dtype=torch.float64))

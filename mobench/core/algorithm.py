@@ -29,8 +29,8 @@ State = dict[str, Any]
 class Info(NamedTuple):
     """What a step says about its subproblem, None where it has nothing to say.
 
-    Fields: kkt (R,), relative KKT residuals; fail (R,), failed solves: the loop takes no step from one; unsolvable (R,), those
-    of the failed whose program is proved to have no solution.
+    Fields: kkt (R,), relative KKT residuals; fail (R,), failed solves: the loop takes no step from one;
+    unsolvable (R,), those of the failed whose program is proved to have no solution.
     """
 
     kkt: Float[Tensor, " R"] | None = None
@@ -42,9 +42,10 @@ class Info(NamedTuple):
 class Context:
     """All that an algorithm learns before the first step.
 
-    Fields: spec of the oracle; prefs (R, M), one preference per run; all_prefs (U, M), the whole set (PMTL needs it);
-    theta (R, P), the start; exact, the oracle's full-sample values as a function of theta; ideal, its z or None; seeds (R,),
-    which of the runs belong together where a method lets the runs of a seed interact.
+    Fields: spec of the oracle; prefs (R, M), one preference per run; all_prefs (U, M), the whole set
+    (PMTL needs it); theta (R, P), the start; exact, the oracle's full-sample values as a function of theta;
+    ideal, its z or None; seeds (R,), which of the runs belong together where a method lets the runs of a seed
+    interact.
     """
 
     spec: Spec
@@ -59,14 +60,17 @@ class Context:
 
 @dataclass(frozen=True, kw_only=True)
 class Algorithm(ABC):
-    """Base class of all methods. Subclasses are frozen dataclasses: their fields are the keys of the YAML file.
+    """Base class of all methods.
+
+    Subclasses are frozen dataclasses: their fields are the keys of the YAML file.
 
     Class attributes declare what the method can join (see `join`): samples per step, range of the number of
-    constraints and objectives, feasible sets, whether it needs losses >= 0; `varies`: the fields that may differ
-    between the runs of a batch (see `stacked`).
+    constraints and objectives, feasible sets, whether it needs losses >= 0; `varies`: the fields that may
+    differ between the runs of a batch (see `stacked`).
 
     Fields:
-        step_size: alpha, the step of theta. step_decay, step_offset: alpha_t = alpha / (step_offset + t)^step_decay.
+        step_size: alpha, the step of theta. step_decay, step_offset:
+            alpha_t = alpha / (step_offset + t)^step_decay.
         outputs: output rules that listen to the trajectory (last, mean, adaptive).
     """
 
@@ -100,18 +104,26 @@ class Algorithm(ABC):
 
     def schedule(self, t: int) -> Step:
         """alpha_t."""
-        return self.step_size if self.step_decay == 0 else self.step_size / (self.step_offset + t) ** self.step_decay
+        return (
+            self.step_size
+            if self.step_decay == 0
+            else self.step_size / (self.step_offset + t) ** self.step_decay
+        )
 
     def stacked(self, values: Mapping[str, Float[Tensor, "R 1"]]) -> Algorithm:
-        """The method with fields that differ between the runs, float64 columns; each value was checked by a method of its
-        own. A class that lists a field in `varies` promises to compute with such a column as with a number."""
+        """The method with fields that differ between the runs, float64 columns; each value was checked by a
+        method of its own. A class that lists a field in `varies` promises to compute with such a column as
+        with a number.
+        """
         other = copy.copy(self)
         for name, column in values.items():
             object.__setattr__(other, name, column)
         return other
 
     def misfits(self, spec: Spec) -> list[str]:
-        """Reasons of its own against this oracle, beyond what the class declares; `join` refuses with them."""
+        """Reasons of its own against this oracle, beyond what the class declares;
+        `join` refuses with them.
+        """
         return []
 
     def advice(self, spec: Spec) -> list[str]:
@@ -123,8 +135,9 @@ class Algorithm(ABC):
         return frozenset()
 
     def transform(self, f: Float[Tensor, "R M"]) -> Float[Tensor, "R M"]:
-        """The elementwise function of the objectives that the method descends on; overridden, it makes `step` and the
-        output rules see fn(f) and its gradients. What is recorded stays f."""
+        """The elementwise function of the objectives that the method descends on; overridden, it makes `step`
+        and the output rules see fn(f) and its gradients. What is recorded stays f.
+        """
         return f
 
     @property
@@ -143,13 +156,16 @@ class Algorithm(ABC):
         """Direction d, next state, and what the subproblem solver reported."""
 
     def report(self, F: Float[Tensor, "R M"], state: State) -> dict[str, Tensor]:
-        """Extra columns (R,) of history and final rows, computed from objective values and state at recorded steps."""
+        """Extra columns (R,) of history and final rows,
+        computed from objective values and state at recorded steps.
+        """
         return {}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Weighting(Algorithm):
-    """d = -J^T w, with w (R, M) a function of F and, where `gramian` is set, of J J^T. Any w: negative, unnormalised.
+    """d = -J^T w, with w (R, M) a function of F and, where `gramian` is set, of J J^T. Any w: negative,
+    unnormalised.
 
     F, the Gram matrix and the weights are float64 whatever the dtype of theta.
     """

@@ -1,9 +1,11 @@
 """Bilevel problems:  phi_s(x) = f_s(x, y*(x)),   y*(x) = argmin_y g(x, y),   g strongly convex in y.
 
-    grad phi_s = grad_x f_s - J_xy H^-1 grad_y f_s        at (x, y*),   H = d2g/dy2 (q x q),  J_xy = d2g/dxdy (P x q)
+    grad phi_s = grad_x f_s - J_xy H^-1 grad_y f_s        at (x, y*),   H = d2g/dy2 (q x q),
+        J_xy = d2g/dxdy (P x q)
 
-y has B blocks of q numbers. B = 1: all objectives share y. B = S: objective s sees block s alone, and g = sum_s g_s(x, y_s).
-Vectors in the space of y come as columns v (R, k, q): any k where B = 1, k = S (column s belongs to block s) where B = S.
+y has B blocks of q numbers. B = 1: all objectives share y. B = S: objective s sees block s alone, and
+g = sum_s g_s(x, y_s). Vectors in the space of y come as columns v (R, k, q): any k where B = 1, k = S (column
+s belongs to block s) where B = S.
 """
 
 from __future__ import annotations
@@ -23,7 +25,10 @@ from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
 
 Step = tuple[Tensor, Tensor]  # y (R, B, q) and columns v (R, S, q)
-NEWTON_STEPS, HALVINGS, CG_STEPS = 60, 30, 200  # of the exact solution of a lower level
+# of the exact solution of a lower level
+NEWTON_STEPS = 60
+HALVINGS = 30
+CG_STEPS = 200
 ARMIJO = 1e-4
 
 
@@ -56,10 +61,16 @@ class View(ABC):
 
 
 class GraphView(View):
-    """By automatic differentiation of two batched functions, f(x, y) (R, S) and g(x, y) (R, B); runs do not interact."""
+    """By automatic differentiation of two batched functions, f(x, y) (R, S) and g(x, y) (R, B);
+    runs do not interact.
+    """
 
-    def __init__(self, x: Tensor, f: Callable[[Tensor, Tensor], Tensor], g: Callable[[Tensor, Tensor], Tensor]) -> None:
-        self.x, self.f, self.g = x.detach(), f, g
+    def __init__(
+        self, x: Tensor, f: Callable[[Tensor, Tensor], Tensor], g: Callable[[Tensor, Tensor], Tensor]
+    ) -> None:
+        self.x = x.detach()
+        self.f = f
+        self.g = g
 
     def lower(self, y: Float[Tensor, "R B q"]) -> Float[Tensor, "R B"]:
         return self.g(self.x, y)
@@ -88,7 +99,10 @@ class GraphView(View):
         if y.shape[1] > 1:
             slopes: Tensor = torch.func.grad(lambda y_: self.f(self.x, y_).sum())(y)
             return F, slopes
-        rows = [torch.func.grad(lambda y_, s=s: self.f(self.x, y_)[:, s].sum())(y)[:, 0] for s in range(F.shape[1])]
+        rows = [
+            torch.func.grad(lambda y_, s=s: self.f(self.x, y_)[:, s].sum())(y)[:, 0]
+            for s in range(F.shape[1])
+        ]
         return F, torch.stack(rows, dim=1)
 
     def jacobian(self, y: Float[Tensor, "R B q"], steps: Sequence[Step]) -> Float[Tensor, "R S P"]:
@@ -110,14 +124,18 @@ class GraphView(View):
 
 @dataclass(frozen=True, kw_only=True)
 class Bilevel(Problem):
-    """Base class of bilevel problems; the decision variables are x. Needs oracle=hypergradient or oracle=value_gap.
+    """Base class of bilevel problems; the decision variables are x.
 
-    A subclass says `blocks`, `lower_dim` and either `f` and `g` (differentiable; both batched over runs) or `view`. `view` gets
-    the indices of the terms of the lower level that a step uses, None stands for all of them.
+    Needs oracle=hypergradient or oracle=value_gap.
+
+    A subclass says `blocks`, `lower_dim` and either `f` and `g` (differentiable; both batched over runs) or
+    `view`. `view` gets the indices of the terms of the lower level that a step uses, None stands for all of
+    them.
 
     Fields: `start_lower`: every entry of y_0.
 
-    `values` is phi at the exact y*(x) (`solve`), without a gradient: `oracle=exact` joins only problems with a closed form.
+    `values` is phi at the exact y*(x) (`solve`), without a gradient: `oracle=exact` joins only problems with
+    a closed form.
     """
 
     whole: ClassVar[bool] = False
@@ -158,7 +176,9 @@ class Bilevel(Problem):
 
     def initial_lower(self, runs: Runs) -> Float[Tensor, "R B q"]:
         """y_0, float64 on the CPU."""
-        return torch.full((len(runs), self.blocks, self.lower_dim), float(self.start_lower), dtype=torch.float64)
+        return torch.full(
+            (len(runs), self.blocks, self.lower_dim), float(self.start_lower), dtype=torch.float64
+        )
 
     def solve(self, x: Float[Tensor, "R P"]) -> Float[Tensor, "R B q"]:
         """y*(x) by Newton's method, see `newton`; NaN for runs where it does not get there."""
@@ -174,10 +194,12 @@ class Bilevel(Problem):
 
 
 def newton(view: View, y: Float[Tensor, "R B q"]) -> Float[Tensor, "R B q"]:
-    """argmin_y g(x, y), every block of every run on its own: Newton steps by CG, halved until g falls (Armijo).
+    """argmin_y g(x, y), every block of every run on its own: Newton steps by CG, halved until g falls
+    (Armijo).
 
-    Stops at |grad_y g| <= 1e-10 (float32: 1e-5) times (1 + its length at the start). A block that is not there after 60 steps,
-    or whose numbers are not finite, is NaN: it is no answer, and no reason to lose those of other runs.
+    Stops at |grad_y g| <= 1e-10 (float32: 1e-5) times (1 + its length at the start). A block that is not
+    there after 60 steps, or whose numbers are not finite, is NaN: it is no answer, and no reason to lose
+    those of other runs.
     """
     single = y.dtype == torch.float32
     close, rounding = (1e-5, 1e-6) if single else (1e-10, 1e-14)
@@ -189,13 +211,18 @@ def newton(view: View, y: Float[Tensor, "R B q"]) -> Float[Tensor, "R B q"]:
         if not bool(open_.any()):
             break
         forcing = (0.5 * length.sqrt()).clamp(1e-3 if single else 1e-8, 0.1)
-        found = conjugate_gradients(partial(view.lower_hvp, y), slope, steps=CG_STEPS, relative=forcing, strict=False)
+        found = conjugate_gradients(
+            partial(view.lower_hvp, y), slope, steps=CG_STEPS, relative=forcing, strict=False
+        )
         direction = torch.where(open_.unsqueeze(-1), found, 0.0)
-        fall, value = (slope * direction).sum(-1), view.lower(y)
+        fall = (slope * direction).sum(-1)
+        value = view.lower(y)
         size = torch.ones_like(length)
         for _ in range(HALVINGS):
             trial = y - size.unsqueeze(-1) * direction
-            bad = open_ & ~(view.lower(trial) <= value - ARMIJO * size * fall + rounding * (1.0 + value.abs()))
+            bad = open_ & ~(
+                view.lower(trial) <= value - ARMIJO * size * fall + rounding * (1.0 + value.abs())
+            )
             if not bool(bad.any()):
                 break
             size = torch.where(bad, 0.5 * size, size)

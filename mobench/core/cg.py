@@ -23,16 +23,18 @@ def conjugate_gradients(
 ) -> Float[Tensor, "R k q"]:
     """`steps` steps of conjugate gradients on H v = b, each of the R x k columns on its own.
 
-    apply: V -> H V. start: first guess (None: 0); a solution is returned unchanged. A column stops for good when its squared
-    residual is below 1e-28, or its residual below `relative` times |b|. Exact after q steps up to rounding (Hestenes and
-    Stiefel 1952).
+    apply: V -> H V. start: first guess (None: 0); a solution is returned unchanged. A column stops for good
+    when its squared residual is below 1e-28, or its residual below `relative` times |b|. Exact after q steps
+    up to rounding (Hestenes and Stiefel 1952).
 
-    Raises SolverError where p'Hp <= 0 for a search direction p: H is not positive definite; with `strict` false the column
-    stops there instead. A column whose numbers are not finite does not move, and is no reason to stop.
+    Raises SolverError where p'Hp <= 0 for a search direction p: H is not positive definite; with `strict`
+    false the column stops there instead. A column whose numbers are not finite does not move, and is no
+    reason to stop.
     """
     v = torch.zeros_like(b) if start is None else start
     r = b - apply(v) if start is not None else b
-    p, rho = r, (r * r).sum(-1)
+    p = r
+    rho = (r * r).sum(-1)
     enough = torch.full_like(rho, SETTLED)
     if relative is not None:
         enough = torch.maximum(enough, relative.square() * (b * b).sum(-1))
@@ -45,17 +47,20 @@ def conjugate_gradients(
         curvature = (p * Hp).sum(-1)
         negative = active & (curvature <= 0)
         if not strict:
-            stuck, active = stuck | negative, active & ~negative
+            stuck = stuck | negative
+            active = active & ~negative
         elif bool(negative.any()):
             run, column = (int(i) for i in negative.nonzero()[0])
             quotient = float(curvature[run, column] / (p * p).sum(-1)[run, column])
             raise SolverError(
-                f"Conjugate gradients met a direction of curvature {quotient:.2e} <= 0 (run {run}, column {column + 1}): the "
-                f"lower level is not strongly convex in y there. A larger regulariser may help; "
-                f"oracle.method=itd does not need convexity. Runs are counted from 0; others can be run without this one."
+                f"Conjugate gradients met a direction of curvature {quotient:.2e} <= 0 (run {run}, column "
+                f"{column + 1}): the lower level is not strongly convex in y there. A larger regulariser may "
+                "help; oracle.method=itd does not need convexity. Runs are counted from 0; "
+                "others can be run without this one."
             )
         alpha = torch.where(active, rho / curvature, 0.0).unsqueeze(-1)
-        v, r = v + alpha * p, r - alpha * Hp
+        v = v + alpha * p
+        r = r - alpha * Hp
         fresh = (r * r).sum(-1)
         p = r + torch.where(active, fresh / rho, 0.0).unsqueeze(-1) * p
         rho = torch.where(active, fresh, rho)

@@ -1,7 +1,7 @@
 """The batched loop: one trajectory of R runs, six lines a step.
 
-State = {t, theta, oracle, alg, out, alive, kkt, fail, stopped, unsolvable}: nested dicts of tensors, R first in each.
-Saving it is the checkpoint; continuing from it is bit-identical on a CPU.
+State = {t, theta, oracle, alg, out, alive, kkt, fail, stopped, unsolvable}: nested dicts of tensors, R first
+in each. Saving it is the checkpoint; continuing from it is bit-identical on a CPU.
 """
 
 from __future__ import annotations
@@ -59,8 +59,10 @@ def first_state(
     oracle = seen_by(algorithm, oracle)
     spec = oracle.spec
     theta = spec.X.project(theta)
-    # preferences and weights stay float64 whatever the dtype of theta: they cost nothing and certificates need it
-    prefs, everyone = runs.weights.to(theta.device), runs.all.to(theta.device)
+    # preferences and weights stay float64 whatever the dtype of theta: they cost nothing and certificates
+    # need it
+    prefs = runs.weights.to(theta.device)
+    everyone = runs.all.to(theta.device)
     ideal = None if oracle.ideal is None else oracle.ideal.to(prefs)
     ctx = Context(
         spec=spec,
@@ -97,15 +99,22 @@ def advance(
 ) -> State:
     """Run steps t = state["t"] .. until-1. `observe(t, state, point)` sees theta_t before its step.
 
-    The outputs that `observe` sees hold theta_t already. A run whose solve fails, or whose next iterate is not finite or
-    longer than FAR, keeps its last one for good and is marked in `alive`: its neighbours do not notice. `kkt` is the largest
-    residual of a run's subproblem solves (-1: it has none), `fail` counts failed ones (0 or 1, since no step follows),
-    `stopped` is the step of that solve (-1: there is none), `unsolvable` says that its program is proved to have no solution.
+    The outputs that `observe` sees hold theta_t already. A run whose solve fails, or whose next iterate is
+    not finite or longer than FAR, keeps its last one for good and is marked in `alive`: its neighbours do not
+    notice. `kkt` is the largest residual of a run's subproblem solves (-1: it has none), `fail` counts failed
+    ones (0 or 1, since no step follows), `stopped` is the step of that solve (-1: there is none),
+    `unsolvable` says that its program is proved to have no solution.
     """
     oracle = seen_by(algorithm, oracle)
-    X, samples = oracle.spec.X, range(algorithm.samples)
-    theta, ostate, alg, out = state["theta"], state["oracle"], state["alg"], state["out"]
-    alive, kkt, fail = state["alive"], state["kkt"], state["fail"]
+    X = oracle.spec.X
+    samples = range(algorithm.samples)
+    theta = state["theta"]
+    ostate = state["oracle"]
+    alg = state["alg"]
+    out = state["out"]
+    alive = state["alive"]
+    kkt = state["kkt"]
+    fail = state["fail"]
     # a checkpoint of an older version has neither
     stopped = state.get("stopped", torch.full_like(fail, -1))
     unsolvable = state.get("unsolvable", torch.zeros_like(alive))

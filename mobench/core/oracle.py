@@ -22,11 +22,11 @@ State = dict[str, Any]
 class Spec:
     """What an oracle is, before any number is computed.
 
-    Fields: R runs, M objectives, N constraints, P variables; X feasible set; provides: optional requests that it
-    serves (jacobian, jvp, hvp, and with hvp `moved`); stateful: keeps a state between steps; samples: how many independent
-    samples a step may
-    ask for; local_steps: its rows are not gradients of its values (several local steps per round); positive: all
-    objectives are >= 0; constraint_kind: "inequality" (g <= 0) or "gap" (a value function gap, bilevel);
+    Fields: R runs, M objectives, N constraints, P variables; X feasible set; provides: optional requests that
+    it serves (jacobian, jvp, hvp, and with hvp `moved`); stateful: keeps a state between steps; samples: how
+    many independent samples a step may
+    ask for; local_steps: its rows are not gradients of its values (several local steps per round); positive:
+    all objectives are >= 0; constraint_kind: "inequality" (g <= 0) or "gap" (a value function gap, bilevel);
     averaging: exponent a of running averages with weights ~ t^-a, None if it does not average.
     """
 
@@ -67,12 +67,15 @@ class Oracle(ABC):
         return None
 
     def initial(self, runs: Runs) -> Float[Tensor, "R P"]:
-        """theta_0, float64 on the CPU: the problem's start, and that of variables which the oracle adds to it."""
+        """theta_0, float64 on the CPU: the problem's start,
+        and that of variables which the oracle adds to it.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no start")
 
     def last_point(self, theta: Float[Tensor, "R P"], state: State, t: int) -> Point | None:
-        """What a step after the last one would see, for the last row of the history, where values belong to a state; None:
-        the exact values."""
+        """What a step after the last one would see, for the last row of the history, where values belong to a
+        state; None: the exact values.
+        """
         return None
 
     @property
@@ -83,13 +86,17 @@ class Oracle(ABC):
     def columns(
         self, theta: Float[Tensor, "R P"], values: Float[Tensor, "R K"], point: Point | None = None
     ) -> dict[str, Tensor]:
-        """The problem's own measures (R,) of iterates and their values, for history and final rows. `point`: what the
-        algorithm saw there, None in final rows."""
+        """The problem's own measures (R,) of iterates and their values, for history and final rows.
+
+        `point`: what the algorithm saw there, None in final rows.
+        """
         return {}
 
     def transformed(self, fn: Callable[[Tensor], Tensor]) -> Oracle:
-        """The oracle whose points show fn(f), elementwise, by the chain rule; an oracle with local steps overrides it,
-        because there fn belongs into each of them. `exact` and what is recorded stay those of f."""
+        """The oracle whose points show fn(f), elementwise, by the chain rule; an oracle with local steps
+        overrides it, because there fn belongs into each of them. `exact` and what is recorded stay those of
+        f.
+        """
         return Transformed(self, fn)
 
 
@@ -105,7 +112,8 @@ class Transformed(Oracle):
     """fn(f_m) for every objective, constraints as they are. Its Hessian is not that of f: it has no hvp."""
 
     def __init__(self, inner: Oracle, fn: Callable[[Tensor], Tensor]) -> None:
-        self.inner, self.fn = inner, fn
+        self.inner = inner
+        self.fn = fn
         self.spec = replace(inner.spec, provides=inner.spec.provides - {"hvp"})
 
     def init(self, theta: Float[Tensor, "R P"]) -> State:

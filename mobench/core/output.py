@@ -1,7 +1,7 @@
 """Output rules: what a trajectory returns. Several listen to one trajectory.
 
-They are updated BEFORE the step, with theta_t and the point of theta_t, and they consume their state: tensors are
-written in place, a checkpoint is taken through a file.
+They are updated BEFORE the step, with theta_t and the point of theta_t, and they consume their state: tensors
+are written in place, a checkpoint is taken through a file.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ State = dict[str, Any]
 class Output(ABC):
     """Base class. `init` makes the state, `update` sees (theta_t, point_t), `final` gives the answer.
 
-    A rule that cannot answer after one pass declares how many it needs: the same deterministic trajectory is run again. At
-    the end of each pass but the last, `carried` says what the next one has to know, and `later` makes the rule that listens
-    to it, whose `final` after the last pass is the answer.
+    A rule that cannot answer after one pass declares how many it needs: the same deterministic trajectory is
+    run again. At the end of each pass but the last, `carried` says what the next one has to know, and `later`
+    makes the rule that listens to it, whose `final` after the last pass is the answer.
 
     Attributes:
         passes: how often the rule has to see the trajectory.
@@ -45,8 +45,10 @@ class Output(ABC):
         """The answer, given the iterate after the last step."""
 
     def carried(self, state: State, steps: int) -> State:
-        """Returns the tensors that the next pass has to know, from the state after a pass of `steps` steps. They are part of
-        checkpoints."""
+        """Returns the tensors that the next pass has to know, from the state after a pass of `steps` steps.
+
+        They are part of checkpoints.
+        """
         raise NotImplementedError(f"{type(self).__name__} is finished after one pass")
 
     def later(self, carried: State) -> Output:
@@ -88,11 +90,12 @@ def conversion_weights(F: Float[Tensor, "R T M"], weak_ties: bool = False) -> Fl
     """Weights gamma of the adaptive online-to-batch conversion from the table of objective values.
 
     In order of t: with A = {stored tau : F_tau dominates F_t}, if A is not empty then t is not stored and
-    gamma_tau += 1/|A| on A; else t is stored with gamma_t = 1 + sum of gamma over B = {tau : F_t dominates F_tau},
-    and B is deleted. Hence sum_tau gamma_tau = T. Source: OMD-TCH paper, Algorithm 2.
+    gamma_tau += 1/|A| on A; else t is stored with gamma_t = 1 + sum of gamma over
+    B = {tau : F_t dominates F_tau}, and B is deleted. Hence sum_tau gamma_tau = T. Source: OMD-TCH paper,
+    Algorithm 2.
 
-    `weak_ties`: an exactly equal earlier vector counts as dominating (authors' public code; the paper's relation is
-    strict in one entry).
+    `weak_ties`: an exactly equal earlier vector counts as dominating (authors' public code; the paper's
+    relation is strict in one entry).
     """
     R, T, _ = F.shape
     gamma = F.new_zeros(R, T, dtype=torch.float64)
@@ -102,9 +105,12 @@ def conversion_weights(F: Float[Tensor, "R T M"], weak_ties: bool = False) -> Fl
     return gamma * alive
 
 
-def _absorb(F: Float[Tensor, "R t1 M"], gamma: Tensor, alive: Tensor, t: int, weak_ties: bool) -> tuple[Tensor, Tensor]:
+def _absorb(
+    F: Float[Tensor, "R t1 M"], gamma: Tensor, alive: Tensor, t: int, weak_ties: bool
+) -> tuple[Tensor, Tensor]:
     """One round of Algorithm 2 with slot t as the newcomer; written in place."""
-    stored, new = F[:, :t], F[:, t : t + 1]
+    stored = F[:, :t]
+    new = F[:, t : t + 1]
     le = (stored <= new).all(-1)
     ge = (stored >= new).all(-1)
     old = alive[:, :t]
@@ -124,10 +130,10 @@ def _absorb(F: Float[Tensor, "R t1 M"], gamma: Tensor, alive: Tensor, t: int, we
 class Adaptive(Output):
     """theta~ = (1/T) sum over stored tau of gamma_tau theta^(tau): the Pareto-adaptive average.
 
-    Keeps the stored iterates themselves (a ring per run that grows by doubling after removing what no run stores):
-    memory is that of the largest stored set. Use `adaptive_two_pass` where P is large and the set grows with T.
-    Source: OMD-TCH paper, Algorithm 2. Snapshots are copies: a reference to a live tensor would turn the average into
-    the last iterate.
+    Keeps the stored iterates themselves (a ring per run that grows by doubling after removing what no run
+    stores): memory is that of the largest stored set. Use `adaptive_two_pass` where P is large and the set
+    grows with T. Source: OMD-TCH paper, Algorithm 2. Snapshots are copies: a reference to a live tensor would
+    turn the average into the last iterate.
     """
 
     capacity = 8
@@ -182,7 +188,8 @@ class Adaptive(Output):
             return theta
         alive = state["alive"]
         weights = state["gamma"] * alive / total
-        # only what is stored: a ring of networks is large, and often holds one of them; it may be float32, weights are not
+        # only what is stored: a ring of networks is large, and often holds one of them; it may be float32,
+        # weights are not
         stored = torch.argsort(~alive, dim=1, stable=True)[:, : int(alive.sum(1).max())]
         some = state["theta"].gather(1, stored.unsqueeze(-1).expand(-1, -1, theta.shape[1]))
         return (weights.gather(1, stored).unsqueeze(1) @ some.to(torch.float64)).squeeze(1).to(theta.dtype)
@@ -191,9 +198,9 @@ class Adaptive(Output):
 class AdaptiveTwoPass(Output):
     """The Pareto-adaptive average with memory that does not grow with T x P.
 
-    gamma depends on the table of objective values alone: the first pass stores F (R, T, M), then the loop repeats the
-    same deterministic trajectory and `WeightedSum` accumulates sum_t gamma_t theta^(t). One more run of the
-    trajectory; memory O(R T M) + one vector.
+    gamma depends on the table of objective values alone: the first pass stores F (R, T, M), then the loop
+    repeats the same deterministic trajectory and `WeightedSum` accumulates sum_t gamma_t theta^(t). One more
+    run of the trajectory; memory O(R T M) + one vector.
     """
 
     passes: ClassVar[int] = 2

@@ -29,7 +29,8 @@ class Point(ABC):
         inner: the point that this one is made of, None if it is made of none.
         recorded: values for the history where they are not those that the algorithm sees; None: they are.
         elsewhere: makes the point of the same sample at other iterates, None where that cannot be had.
-        graph: whether gradients may be asked for; the loop clears it for derivative-free methods, which save the memory.
+        graph: whether gradients may be asked for; the loop clears it for derivative-free methods, which save
+            the memory.
     """
 
     inner: Point | None = None
@@ -38,7 +39,10 @@ class Point(ABC):
     elsewhere: Callable[[Tensor], Point] | None = None
 
     def __init__(self, x: Float[Tensor, "R P"], X: Set, M: int, state: dict[str, Any]) -> None:
-        self.x, self.X, self.M, self.state = x, X, M, state
+        self.x = x
+        self.X = X
+        self.M = M
+        self.state = state
         self.moving: Tensor | None = None
         self._cached_jacobian: Tensor | None = None
 
@@ -145,7 +149,8 @@ class GraphPoint(Point):
         if self._cached_jacobian is not None:
             return super().vjp(w)
         leaf, out = self._graph()
-        return torch.autograd.grad(out, leaf, grad_outputs=pad_weights(w, out.shape[-1]), retain_graph=True)[0]
+        padded = pad_weights(w, out.shape[-1])
+        return torch.autograd.grad(out, leaf, grad_outputs=padded, retain_graph=True)[0]
 
     def hvp(self, w: Float[Tensor, "R k"], v: Float[Tensor, "R P"]) -> Float[Tensor, "R P"]:
         leaf, out = self._graph()
@@ -160,7 +165,9 @@ class GraphPoint(Point):
 
 
 class Linear(ABC):
-    """Values and derivatives of the `count` stacked functions at one x in closed form, each computed when it is asked for."""
+    """Values and derivatives of the `count` stacked functions at one x in closed form,
+    each computed when it is asked for.
+    """
 
     count: int
 
@@ -184,7 +191,9 @@ class Linear(ABC):
 class LinearPoint(Point):
     """What a `Linear` answers."""
 
-    def __init__(self, linear: Linear, x: Float[Tensor, "R P"], X: Set, M: int, state: dict[str, Any]) -> None:
+    def __init__(
+        self, linear: Linear, x: Float[Tensor, "R P"], X: Set, M: int, state: dict[str, Any]
+    ) -> None:
         super().__init__(x, X, M, state)
         self._linear = linear
 
@@ -204,11 +213,11 @@ class LinearPoint(Point):
 
 
 class TablePoint(Point):
-    """Values and rows are at hand (closed form, running averages, clients); `rows` may be a function that is called on demand, and
-    `vjp` one that computes J^T w of the M objectives without them.
+    """Values and rows are at hand (closed form, running averages, clients); `rows` may be a function that is
+    called on demand, and `vjp` one that computes J^T w of the M objectives without them.
 
-    `fn`, if given, is the same stacked function for automatic differentiation; it serves hvp where no closed form
-    `hessian` (w, v) is given.
+    `fn`, if given, is the same stacked function for automatic differentiation; it serves hvp where no closed
+    form `hessian` (w, v) is given.
     """
 
     def __init__(
@@ -224,7 +233,10 @@ class TablePoint(Point):
         vjp: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         super().__init__(x, X, M, state)
-        self._values, self._jacobian_source, self._fn, self._hessian = values, rows, fn, hessian
+        self._values = values
+        self._jacobian_source = rows
+        self._fn = fn
+        self._hessian = hessian
         self._vjp = vjp
         self._lifted: Point | None = None
 

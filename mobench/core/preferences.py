@@ -28,10 +28,14 @@ def ray(w: Float[Tensor, "*R M"]) -> Float[Tensor, "*R M"]:
 
 
 def from_rays_deg(angles: Sequence[float]) -> Float[Tensor, "U 2"]:
-    """Weights whose rays make the given angles (degrees, strictly between 0 and 90) with the f_1 axis (M = 2)."""
+    """Weights whose rays make the given angles (degrees, strictly between 0 and 90) with the f_1 axis
+    (M = 2).
+    """
     for a in angles:
         if not 0.0 < a < 90.0:
-            raise PreferenceError(f"preferences.rays_deg holds {a}; a ray must lie strictly between 0 and 90 degrees.")
+            raise PreferenceError(
+                f"preferences.rays_deg holds {a}; a ray must lie strictly between 0 and 90 degrees."
+            )
     rad = torch.deg2rad(torch.tensor([float(a) for a in angles], dtype=torch.float64))
     # v = (cos, sin) and w is proportional to 1/v, hence to (sin, cos).
     w = torch.stack([torch.sin(rad), torch.cos(rad)], dim=-1)
@@ -67,32 +71,39 @@ def simplex_grid(steps: int, M: int) -> Float[Tensor, "U M"]:
 
 
 def check_weights(w: Float[Tensor, "U M2"], M: int, floor: float | None) -> Float[Tensor, "U M2"]:
-    """Raise PreferenceError unless each row has M positive entries with sum 1; `floor` clips to [floor, 1 - floor]."""
+    """Raise PreferenceError unless each row has M positive entries with sum 1;
+    `floor` clips to [floor, 1 - floor].
+    """
     if w.ndim != 2 or w.shape[-1] != M:
         raise PreferenceError(
-            f"A preference has {w.shape[-1]} entries but the problem has M={M} objectives; give M weights each."
+            f"A preference has {w.shape[-1]} entries but the problem has M={M} objectives; "
+            "give M weights each."
         )
     if not bool(torch.isfinite(w).all()):
         raise PreferenceError("A preference holds a number that is not finite.")
     if floor is not None:
         if not 0.0 < floor < 1.0 / M:
-            raise PreferenceError(f"preferences.floor={floor} must lie strictly between 0 and 1/M={1 / M:.3g}.")
+            raise PreferenceError(
+                f"preferences.floor={floor} must lie strictly between 0 and 1/M={1 / M:.3g}."
+            )
         w = w.clamp(floor, 1.0 - floor)
         w = w / w.sum(-1, keepdim=True)
     for row in w.tolist():
         if min(row) <= 0.0 or abs(sum(row) - 1.0) > 1e-6:
             raise PreferenceError(
-                f"Preference {[round(x, 6) for x in row]} is not in the open simplex: each weight must be > 0 and their "
-                f"sum 1. For grids with exact zeros set preferences.floor=0.01."
+                f"Preference {[round(x, 6) for x in row]} is not in the open simplex: each weight must be > "
+                f"0 and their sum 1. For grids with exact zeros set preferences.floor=0.01."
             )
     return w / w.sum(-1, keepdim=True)
 
 
 def resolve(config: Any, M: int) -> Float[Tensor, "U M"]:
-    """The preference set from `preferences: K` or `preferences: {count, rays_deg, weights, floor, simplex_steps}`.
+    """The preference set from `preferences: K` or `preferences: {count, rays_deg, weights, floor,
+    simplex_steps}`.
 
     Raises:
-        PreferenceError: not in the open simplex, wrong length, or more than one of rays_deg, weights, simplex_steps.
+        PreferenceError: not in the open simplex, wrong length, or more than one of rays_deg, weights,
+            simplex_steps.
     """
     if isinstance(config, int):
         config = {"count": config}
@@ -100,11 +111,14 @@ def resolve(config: Any, M: int) -> Float[Tensor, "U M"]:
     unknown = set(config) - set(KEYS)
     if unknown:
         raise ConfigError(f"preferences has unknown keys {sorted(unknown)}; choose from {', '.join(KEYS)}.")
-    rays, weights, floor = config.get("rays_deg"), config.get("weights"), config.get("floor")
+    rays = config.get("rays_deg")
+    weights = config.get("weights")
+    floor = config.get("floor")
     steps = config.get("simplex_steps")
     if sum(choice is not None for choice in (rays, weights, steps)) > 1:
         raise PreferenceError(
-            "Give preferences.rays_deg or preferences.weights, not both, nor preferences.simplex_steps beside one."
+            "Give preferences.rays_deg or preferences.weights, not both, "
+            "nor preferences.simplex_steps beside one."
         )
     if steps is not None:
         return check_weights(simplex_grid(int(steps), M), M, floor)
@@ -118,7 +132,9 @@ def resolve(config: Any, M: int) -> Float[Tensor, "U M"]:
         return check_weights(torch.tensor(weights, dtype=torch.float64), M, floor)
     if rays is not None:
         if M != 2:
-            raise PreferenceError(f"preferences.rays_deg needs M=2 objectives, the problem has M={M}; use weights.")
+            raise PreferenceError(
+                f"preferences.rays_deg needs M=2 objectives, the problem has M={M}; use weights."
+            )
         if len(rays) == 0:
             raise PreferenceError("preferences.rays_deg is empty.")
         return check_weights(from_rays_deg([float(a) for a in rays]), M, floor)
@@ -130,8 +146,8 @@ def resolve(config: Any, M: int) -> Float[Tensor, "U M"]:
 class Runs:
     """The R runs of a job: run = (variant x number of preferences + preference) x number of seeds + seed.
 
-    Attributes: `weights` (R, M), `seeds` (R,), `index` (R,) the preference's place in `all` (U, M), `variant` (R,) the
-    place of its hyper-parameters among those that the job varies (None: it varies none).
+    Attributes: `weights` (R, M), `seeds` (R,), `index` (R,) the preference's place in `all` (U, M), `variant`
+    (R,) the place of its hyper-parameters among those that the job varies (None: it varies none).
     """
 
     weights: Float[Tensor, "R M"]
@@ -147,13 +163,15 @@ class Runs:
             raise ConfigError("seeds is empty; give at least one, e.g. seeds=[0].")
         if len(set(seeds)) != len(seeds):
             raise ConfigError(f"seeds={list(seeds)} holds a seed twice.")
-        U, S = len(preferences), len(seeds)
+        U = len(preferences)
+        S = len(seeds)
         index = torch.arange(U).repeat_interleave(S)
         seed = torch.tensor(list(seeds), dtype=torch.int64).repeat(U)
         if variants is None:
             return Runs(preferences[index], seed, index, preferences)
         variant = torch.arange(variants).repeat_interleave(U * S)
-        index, seed = index.repeat(variants), seed.repeat(variants)
+        index = index.repeat(variants)
+        seed = seed.repeat(variants)
         return Runs(preferences[index], seed, index, preferences, variant)
 
     def __len__(self) -> int:
@@ -168,7 +186,9 @@ class Runs:
     def to(self, device: torch.device | str) -> Runs:
         """The same runs with tensors on another device."""
         variant = None if self.variant is None else self.variant.to(device)
-        weights, seeds, index, everyone = (t.to(device) for t in (self.weights, self.seeds, self.index, self.all))
+        weights, seeds, index, everyone = (
+            t.to(device) for t in (self.weights, self.seeds, self.index, self.all)
+        )
         return Runs(weights, seeds, index, everyone, variant)
 
     def name(self, run: int) -> str:

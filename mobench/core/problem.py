@@ -34,8 +34,9 @@ START_KINDS = {
 
 @dataclass(frozen=True, eq=False)
 class LocalBatch:
-    """Samples of one local step: index (R, M, B) into each client's own data, of which the first `sizes` (R, M, on the
-    CPU) count; 0: this client does not move any more."""
+    """Samples of one local step: index (R, M, B) into each client's own data, of which the first `sizes` (R,
+    M, on the CPU) count; 0: this client does not move any more.
+    """
 
     index: Int[Tensor, "R M B"]
     sizes: Int[Tensor, "R M"]
@@ -46,8 +47,10 @@ class LocalBatch:
 
 
 class Descent(NamedTuple):
-    """What clients come back with: pseudo-gradients (start - end) / eta (R, M, P), or what makes them; the mean of the losses
-    that each has met, and the first of them; `vjp`: w (R, M) -> the rows' sum with these weights, where it needs no rows."""
+    """What clients come back with: pseudo-gradients (start - end) / eta (R, M, P), or what makes them; the
+    mean of the losses that each has met, and the first of them; `vjp`: w (R, M) -> the rows' sum with these
+    weights, where it needs no rows.
+    """
 
     rows: Tensor | Callable[[], Tensor]
     running: Float[Tensor, "R M"]
@@ -73,8 +76,11 @@ def descend(
     X: Set,
     runs: slice = slice(None),
 ) -> Descent:
-    """y <- Proj_X(y - eta g) for each of the batches; `change` makes what these runs descend on of their losses."""
-    y, first = start, None
+    """y <- Proj_X(y - eta g) for each of the batches;
+    `change` makes what these runs descend on of their losses.
+    """
+    y = start
+    first = None
     total = count = start.new_zeros(())
     for batch in batches:
         F, g = gradients(y, batch)
@@ -85,15 +91,18 @@ def descend(
         if not isinstance(X, Free):
             y = X.project(y.flatten(0, 1)).view_as(y)
         active = torch.ones_like(F) if batch is None else (batch.sizes > 0).to(F)
-        total, count = total + F * active, count + active
+        total = total + F * active
+        count = count + active
         first = F if first is None else first
     assert first is not None
     return Descent((start - y) / eta, total / count, first)
 
 
 def by_seed(problem: P, runs: Runs, drawn: Callable[[int], object]) -> P:
-    """A copy of the problem that knows the seeds of its runs: `_seeds`, `_group` (R,) the place of each run's among them, and
-    an empty `_kept` for what is made of them. `drawn` is asked for each seed: what cannot be had is an error now."""
+    """A copy of the problem that knows the seeds of its runs: `_seeds`, `_group` (R,) the place of each run's
+    among them, and an empty `_kept` for what is made of them. `drawn` is asked for each seed: what cannot be
+    had is an error now.
+    """
     seeds, group = torch.unique(runs.seeds.cpu(), return_inverse=True)
     for seed in seeds.tolist():
         drawn(seed)
@@ -107,15 +116,16 @@ def by_seed(problem: P, runs: Runs, drawn: Callable[[int], object]) -> P:
 class Problem(ABC):
     """Base class of all problems with a flat vector of decision variables.
 
-    Subclasses are frozen dataclasses: their fields are the keys of the YAML file. `version` is part of the job's
-    hash; raise it when results change.
+    Subclasses are frozen dataclasses: their fields are the keys of the YAML file. `version` is part of the
+    job's hash; raise it when results change.
 
     Fields:
         start: how theta_0 is drawn, `{kind: ..., per_preference: false, ...}`:
             uniform(low, high)            each coordinate uniform
             constant(value)               every coordinate the same
             alternating(scale, noise)     scale * (+1, -1, +1, ...) + noise * N(0, I)
-            alternating_uniform(low, high)  coordinates uniform, all times (-1)^k for the k-th preference of the set
+            alternating_uniform(low, high)  coordinates uniform, all times (-1)^k for the k-th preference of
+            the set
             halves(value)                 +value for the first half of the coordinates, -value for the second
             normal(scale)                 scale * N(0, I)
           Draws are keyed by (problem, seed), and by the preference only if `per_preference` is true.
@@ -132,7 +142,8 @@ class Problem(ABC):
     whole: ClassVar[bool] = True  # `values` without a batch can be differentiated
     by_clients: ClassVar[bool] = False  # data lie with clients, whom only oracle=local_steps knows
     grouped: ClassVar[bool] = False  # `values` takes a Batch of samples that some runs share
-    elsewhere: ClassVar[tuple[str, ...]] = ()  # fields that change no result: where data lie, how runs are batched
+    # fields that change no result: where data lie, how runs are batched
+    elsewhere: ClassVar[tuple[str, ...]] = ()
 
     start: Mapping[str, Any] = field(default_factory=lambda: {"kind": "uniform", "low": -1.0, "high": 1.0})
     steps: int = 1000
@@ -145,8 +156,9 @@ class Problem(ABC):
         wanted = self.start_kinds[kind]
         if set(options) != set(wanted):
             raise ConfigError(
-                f"problem.start of kind {kind!r} needs the keys {', '.join(wanted) or 'none'} (optional: per_preference); "
-                f"found {', '.join(sorted(options)) or 'none'}. Set an inherited key to null to remove it."
+                f"problem.start of kind {kind!r} needs the keys {', '.join(wanted) or 'none'} (optional: "
+                f"per_preference); found {', '.join(sorted(options)) or 'none'}. "
+                "Set an inherited key to null to remove it."
             )
 
     @property
@@ -166,7 +178,9 @@ class Problem(ABC):
 
     @property
     def n_samples(self) -> float | int:
-        """Number of terms of the finite sum that a minibatch is drawn from; 0: deterministic, inf: an expectation."""
+        """Number of terms of the finite sum that a minibatch is drawn from; 0: deterministic, inf:
+        an expectation.
+        """
         return 0
 
     def draw(self, keys: Int[Tensor, " R"], stream: str, t: int, size: int) -> Tensor:
@@ -182,28 +196,34 @@ class Problem(ABC):
 
     @property
     def ideal_point(self) -> Tensor | None:
-        """z of the Tchebycheff value max_m w_m (f_m - z_m), float64 on the CPU; asked of the bound problem."""
+        """z of the Tchebycheff value max_m w_m (f_m - z_m), float64 on the CPU;
+        asked of the bound problem.
+        """
         return None
 
     @property
     def constant_losses(self) -> Float[Tensor, " M"] | None:
-        """What the best constant predictor loses in each objective, float64; None where that means nothing."""
+        """What the best constant predictor loses in each objective, float64;
+        None where that means nothing.
+        """
         return None
 
     @property
     def head_variables(self) -> int:
-        """k, the variables that `with_heads` takes: a shift and a scale for the head of each task; 0: it has no such heads."""
+        """k, the variables that `with_heads` takes: a shift and a scale for the head of each task; 0:
+        it has no such heads.
+        """
         return 0
 
     def with_heads(self, theta: Float[Tensor, "R P"], a: Float[Tensor, "R k"]) -> Float[Tensor, "R P"]:
-        """theta with its heads changed by a = (b_1 .. b_m, s_1 .. s_m), k = 2m: b_i is added to the bias of head i, whose weights
-        are multiplied by exp(s_i). a = 0 changes nothing; differentiable in a.
+        """theta with its heads changed by a = (b_1 .. b_m, s_1 .. s_m), k = 2m: b_i is added to the bias of
+        head i, whose weights are multiplied by exp(s_i). a = 0 changes nothing; differentiable in a.
 
         Raises: CompatibilityError: the problem has no such heads.
         """
         raise CompatibilityError(
-            f"{type(self).__name__} has no task heads with one output each, whose biases and scales could be variables. Choose "
-            f"space=subspace or space=full."
+            f"{type(self).__name__} has no task heads with one output each, whose biases and scales could be "
+            f"variables. Choose space=subspace or space=full."
         )
 
     @property
@@ -218,25 +238,32 @@ class Problem(ABC):
 
     @abstractmethod
     def values(self, x: Float[Tensor, "R P"], batch: Any = None) -> Float[Tensor, "R K"]:
-        """Objectives, then constraints; differentiable. `batch`: mean over what `draw` gave; None: the expectation."""
+        """Objectives, then constraints; differentiable.
+
+        `batch`: mean over what `draw` gave; None: the expectation.
+        """
 
     def linearize(self, x: Float[Tensor, "R P"], batch: Any = None) -> tuple[Any, ...] | Linear | None:
-        """(values, function that returns the rows (R, K, P)) in closed form, or None: then autodiff is used. A third entry,
-        where it is simple: the function (w, v) -> (sum_k w_k Hess_k) v of w (R, K), v (R, P). A `Linear` where J^T w costs
-        less than the rows."""
+        """(values, function that returns the rows (R, K, P)) in closed form, or None: then autodiff is used.
+
+        A third entry, where it is simple: the function (w, v) -> (sum_k w_k Hess_k) v of w (R, K), v (R, P).
+        A `Linear` where J^T w costs less than the rows.
+        """
         return None
 
     def local_gradients(
         self, y: Float[Tensor, "R M P"], batch: LocalBatch | None = None
     ) -> tuple[Float[Tensor, "R M"], Float[Tensor, "R M P"]]:
-        """f_m(y_m) and grad f_m(y_m): each objective at a point of its own, as clients need it that step by themselves.
+        """f_m(y_m) and grad f_m(y_m): each objective at a point of its own, as clients need it that step by
+        themselves.
 
-        Default: objective by objective, each with a gradient through `values`. `batch`: of the clients' own samples
-        (see `client_sizes`); the values and gradients of clients that do not move are 0.
+        Default: objective by objective, each with a gradient through `values`. `batch`: of the clients' own
+        samples (see `client_sizes`); the values and gradients of clients that do not move are 0.
         """
         if batch is not None:
             raise NotImplementedError(f"{type(self).__name__} has no samples of clients")
-        F, rows = [], []
+        F = []
+        rows = []
         for m in range(y.shape[1]):
             with torch.enable_grad():
                 leaf = y[:, m].detach().requires_grad_(True)
@@ -261,24 +288,33 @@ class Problem(ABC):
         return None
 
     def front(self, k: int) -> Float[Tensor, "k2 M"] | None:
-        """k points (or as many as are not dominated) of the exact Pareto front, or None where it is not known."""
+        """k points (or as many as are not dominated) of the exact Pareto front,
+        or None where it is not known.
+        """
         return None
 
     def distance_to_front(self, F: Float[Tensor, "R M"]) -> Float[Tensor, " R"] | None:
-        """Exact distance of objective values to the front where it has a formula; None: measured against `front`."""
+        """Exact distance of objective values to the front where it has a formula; None:
+        measured against `front`.
+        """
         return None
 
     def columns(self, x: Float[Tensor, "R P"], values: Float[Tensor, "R K"]) -> dict[str, Tensor]:
-        """Extra columns (R,) of history and final rows, from iterates and their values (objectives, constraints)."""
+        """Extra columns (R,) of history and final rows,
+        from iterates and their values (objectives, constraints).
+        """
         return {}
 
     def facts(self, runs: Runs | None = None) -> dict[str, Any]:
-        """What a reader of the rows must know and the configuration does not say: data sets with their hashes, and, for
-        these runs, what their seeds have made of them."""
+        """What a reader of the rows must know and the configuration does not say: data sets with their
+        hashes, and, for these runs, what their seeds have made of them.
+        """
         return {}
 
     def start_generator(self, runs: Runs, run: int, **axes: object) -> np.random.Generator:
-        """What the start of a run is drawn from: keyed by (problem, seed), `axes`, and the preference if `start` says so."""
+        """What the start of a run is drawn from: keyed by (problem, seed), `axes`,
+        and the preference if `start` says so.
+        """
         if self.start.get("per_preference", False):
             axes["preference"] = runs.name(run)
         return generator(int(runs.seeds[run]), problem=self.name, use="start", **axes)

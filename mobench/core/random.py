@@ -52,7 +52,8 @@ def _splitmix(x: Array) -> Array:
 
 def _bits(keys: Int[Tensor, " R"], stream: str, t: int, n: int) -> Float[Tensor, "R n"]:
     """53 random bits for each number, as whole numbers."""
-    few = keys.device.type == "cpu" and len(keys) * n <= SMALL  # a chain of small operations: NumPy's cost less
+    # a chain of small operations: NumPy's cost less
+    few = keys.device.type == "cpu" and len(keys) * n <= SMALL
     keys_: Array = keys.numpy() if few else keys
     salt = _signed(seed_for(t, stream=stream))
     bits = _shift(_splitmix(_splitmix(keys_ ^ salt)[:, None] + integers(keys_, n) * _GAMMA), 11)
@@ -65,7 +66,10 @@ def counter_uniform(keys: Int[Tensor, " R"], stream: str, t: int, n: int) -> Flo
 
 
 def counter_normal(keys: Int[Tensor, " R"], stream: str, t: int, n: int) -> Float[Tensor, "R n"]:
-    """n standard normal numbers for each run: a function of (key, stream, t) alone. Inverse distribution function."""
+    """n standard normal numbers for each run: a function of (key, stream, t) alone.
+
+    Inverse distribution function.
+    """
     return torch.special.ndtri((_bits(keys, stream, t, n) + 0.5) * 2.0**-53)
 
 

@@ -76,14 +76,16 @@ class L1Epigraph(Set):
 
         phi(tau) = sum_i max(|p_i| - tau, 0) - tau - q = 0,    tau = 0 where phi(0) <= 0 (inside).
 
-    phi is the largest of its linear pieces sum_{i <= k} (|p|_(i) - tau) - tau - q, k = 0..n, over the k largest |p_i|,
-    and all of them fall: the root is the largest of their roots, which sorting gives without a search.
+    phi is the largest of its linear pieces sum_{i <= k} (|p|_(i) - tau) - tau - q, k = 0..n, over the k
+    largest |p_i|, and all of them fall: the root is the largest of their roots, which sorting gives without a
+    search.
     """
 
     n: int
 
     def project(self, p: Float[Tensor, "R P"]) -> Float[Tensor, "R P"]:
-        x, q = p[:, : self.n], p[:, self.n :]
+        x = p[:, : self.n]
+        q = p[:, self.n :]
         size = x.abs()
         ordered, tau = self._threshold(size, q)
         shrunk = x.sign() * (size - tau).clamp_min(0.0)
@@ -92,12 +94,14 @@ class L1Epigraph(Set):
         return torch.cat([shrunk, torch.where(tau > 0.0, norm, q)], -1)
 
     def tangent(self, p: Float[Tensor, "R P"], V: Float[Tensor, "R k P"]) -> Float[Tensor, "R k P"]:
-        x, q = p[:, : self.n], p[:, self.n :]
+        x = p[:, : self.n]
+        q = p[:, self.n :]
         size = x.abs()
         _, tau = self._threshold(size, q)
         active = (size > tau).to(p.dtype)
         sign = (active * x.sign()).unsqueeze(1)
-        dx, dq = V[..., : self.n], V[..., self.n :]
+        dx = V[..., : self.n]
+        dq = V[..., self.n :]
         # phi = 0 on the active coordinates: (k + 1) dtau = sum of sign_i dp_i - dq
         dtau = ((sign * dx).sum(-1, keepdim=True) - dq) / (1.0 + active.sum(-1)).view(-1, 1, 1)
         outside = torch.cat([active.unsqueeze(1) * dx - sign * dtau, dq + dtau], -1)
@@ -115,10 +119,11 @@ class L1Epigraph(Set):
 def project_moving(
     X: Set, p: Float[Tensor, "R P"], x: Float[Tensor, "R P"], moving: Bool[Tensor, "R P"] | None
 ) -> Float[Tensor, "R P"]:
-    """Nearest point of X to p among those that equal x (in X) wherever `moving` is False; None: plain projection.
+    """Nearest point of X to p among those that equal x (in X) wherever `moving` is False; None: plain
+    projection.
 
-    For sets whose section by fixed coordinates has a formula: Free, Box, Ball. On a ball the plain projection would move
-    the fixed coordinates as well.
+    For sets whose section by fixed coordinates has a formula: Free, Box, Ball. On a ball the plain projection
+    would move the fixed coordinates as well.
 
     Raises:
         ValueError: any other set with fixed coordinates.

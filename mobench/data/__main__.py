@@ -1,4 +1,6 @@
-"""`python -m mobench.data mnist`: download official files and check them; `--list`: names, and which are found."""
+"""`python -m mobench.data mnist`: download official files and check them; `--list`: names,
+and which are found.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ def main(argv: list[str] | None = None) -> int:
     """Download or list; the exit code."""
     parser = argparse.ArgumentParser(prog="python -m mobench.data", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"sets to download: {', '.join(OFFICIAL)}")
-    parser.add_argument("--root", type=Path, help="the folder of data files (default: $MOBENCH_DATA, else data)")
+    parser.add_argument(
+        "--root", type=Path, help="the folder of data files (default: $MOBENCH_DATA, else data)"
+    )
     parser.add_argument("--list", action="store_true", help="all names, and whether their files are found")
     args = parser.parse_args(argv)
     root = args.root or default_root()

@@ -7,7 +7,9 @@ from pathlib import Path
 
 
 def cache_root() -> Path:
-    """$MOBENCH_CACHE, else `cache` in the outputs folder; never beside original files, which may be read-only."""
+    """$MOBENCH_CACHE, else `cache` in the outputs folder; never beside original files,
+    which may be read-only.
+    """
     from mobench.system.paths import outputs_root
 
     return Path(os.environ.get("MOBENCH_CACHE") or outputs_root() / "cache").absolute()

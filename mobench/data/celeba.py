@@ -1,8 +1,9 @@
-"""Pictures with 40 attributes that are there or not: CelebA, from a folder that you provide, and a generated stand-in.
+"""Pictures with 40 attributes that are there or not: CelebA, from a folder that you provide, and a generated
+stand-in.
 
-CelebA (Liu, Luo, Wang, Tang 2015, "Deep learning face attributes in the wild") may be used for non-commercial research only, on the
-terms of its authors. Nothing of it comes with this package, and nothing is downloaded: ask for it at the project's page,
-https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html.
+CelebA (Liu, Luo, Wang, Tang 2015, "Deep learning face attributes in the wild") may be used for non-commercial
+research only, on the terms of its authors. Nothing of it comes with this package, and nothing is downloaded:
+ask for it at the project's page, https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html.
 """
 
 from __future__ import annotations
@@ -33,13 +34,18 @@ from mobench.errors import ConfigError, DataError, choose
 from mobench.system.console import say
 
 FOLDER = "celeba"
-IMAGES, LIST, PARTITION = "img_align_celeba", "list_attr_celeba.txt", "list_eval_partition.txt"
+IMAGES = "img_align_celeba"
+LIST = "list_attr_celeba.txt"
+PARTITION = "list_eval_partition.txt"
 WHOLE = 202_599  # images of the official set
 ORIGINAL = (178, 218)  # width and height of an image
 TOP = (ORIGINAL[1] - ORIGINAL[0]) // 2  # first row of the square in the middle
 SIZES = {"celeba_synth": 16, "celeba": 64}  # side of a picture
 EMBEDDED = ("celeba_synth",)
-LABELS = {"celeba_synth": "generated pictures with 40 attributes (stand-in for CelebA)", "celeba": "CelebA, 64 x 64"}
+LABELS = {
+    "celeba_synth": "generated pictures with 40 attributes (stand-in for CelebA)",
+    "celeba": "CelebA, 64 x 64",
+}
 SPLITS = {"train": 0, "test": 2}  # numbers of the official partition; 1, validation, is not used
 CHUNK = 1024  # images decoded before they are written
 IMAGE = re.compile(r"[^/\\]+\.jpg")
@@ -83,7 +89,8 @@ class Faces:
     _sums: dict[str, str] = field(default_factory=dict, repr=False)
 
     def pictures(self, split: str) -> UInt8[Tensor, "N 3 S S"]:
-        """Red, green, blue of all pictures of train or test; those of CelebA are decoded when they are first asked for.
+        """Red, green, blue of all pictures of train or test; those of CelebA are decoded when they are first
+        asked for.
 
         Raises DataError for an image that is broken, and where the cache cannot be written.
         """
@@ -99,22 +106,26 @@ class Faces:
         for split in SPLITS:
             self.pictures(split)
         sums = "".join(self._sums[split] for split in SPLITS).encode()
-        return digest_of(self.train_labels.numpy(), self.test_labels.numpy(), np.frombuffer(sums, dtype=np.uint8))
+        return digest_of(
+            self.train_labels.numpy(), self.test_labels.numpy(), np.frombuffer(sums, dtype=np.uint8)
+        )
 
 
 def faces(name: str, root: str | Path, train_size: int | None = None, test_size: int | None = None) -> Faces:
     """The set `name`: celeba_synth (embedded) or celeba (a folder below `root`); made once in a process.
 
-    celeba: the official layout in <root>/celeba, with the official partition; its validation part is not used.
+    celeba: the official layout in <root>/celeba, with the official partition; its validation part is not
+    used.
 
         img_align_celeba/000001.jpg ...   178 x 218 JPEG ("align and crop")
-        list_attr_celeba.txt              number of images; 40 names; a line `000001.jpg -1 1 ...` for each image
+        list_attr_celeba.txt              number of images; 40 names; a line `000001.jpg -1 1 ...` for each
+                                          image
         list_eval_partition.txt           a line `000001.jpg 0` for each image: 0 train, 1 validation, 2 test
 
-    An image is cut to the 178 x 178 pixels in its middle (rows 20 to 197) and made 64 x 64 with Pillow's bilinear filter, which
-    averages over all pixels that it covers. The pictures are kept in `cache_root()`.
-    train_size, test_size: the first so many images of either part, in the order of list_attr_celeba.txt; None: all. Others need
-    not be there.
+    An image is cut to the 178 x 178 pixels in its middle (rows 20 to 197) and made 64 x 64 with Pillow's
+    bilinear filter, which averages over all pixels that it covers. The pictures are kept in `cache_root()`.
+    train_size, test_size: the first so many images of either part, in the order of list_attr_celeba.txt;
+    None: all. Others need not be there.
     Raises ConfigError for an unknown name or an impossible size, DataError for missing or wrong files.
     """
     choose("problem.data", name, LABELS)
@@ -135,12 +146,15 @@ def _faces(name: str, root: str, train_size: int | None, test_size: int | None) 
         return Faces(name, LABELS[name], names_of(name), *own, embedded=True, _pictures=shown, _sums=sums)
     folder = Path(root) / FOLDER
     files, table, partition = _lists(root)
-    given, chosen = {}, {}  # labels and images of each part
+    # labels and images of each part
+    given = {}
+    chosen = {}
     for split, number in SPLITS.items():
         index = np.flatnonzero(partition == number)
         if not len(index):
             raise DataError(
-                f"{folder / PARTITION} has no {split} image ({number}); expected some. Copy the file again. {EMBEDDED_INSTEAD}"
+                f"{folder / PARTITION} has no {split} image ({number}); expected some. Copy the file again. "
+                f"{EMBEDDED_INSTEAD}"
             )
         index = index[: _limited(name, split, sizes[split], len(index))]
         with torch.inference_mode(False):
@@ -163,8 +177,8 @@ def _limited(name: str, split: str, size: int | None, largest: int) -> int:
         return largest
     if not 1 <= size <= largest:
         raise ConfigError(
-            f"problem.{split}_size={size} is impossible: {LABELS[name]} has {largest} {split} pictures. Choose 1..{largest}, "
-            f"or null for all."
+            f"problem.{split}_size={size} is impossible: {LABELS[name]} has {largest} {split} pictures. "
+            f"Choose 1..{largest}, or null for all."
         )
     return size
 
@@ -185,9 +199,10 @@ def _lists(root: str) -> tuple[list[str], Int8[np.ndarray, "N 40"], Int8[np.ndar
     folder = Path(root) / FOLDER
     if missing := missing_files(root):
         raise DataError(
-            f"data=celeba needs {', '.join(missing)} in {folder} (the official layout, images unpacked); not found. The "
-            f"environment variable MOBENCH_DATA or data_root chooses the folder {root}. CelebA is for non-commercial research, "
-            f"and not downloaded: see https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html. {EMBEDDED_INSTEAD}"
+            f"data=celeba needs {', '.join(missing)} in {folder} (the official layout, images unpacked); not "
+            f"found. The environment variable MOBENCH_DATA or data_root chooses the folder {root}. CelebA is "
+            "for non-commercial research, and not downloaded: see "
+            f"https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html. {EMBEDDED_INSTEAD}"
         )
     files, table = _attributes(folder / LIST)
     place = {file: k for k, file in enumerate(files)}
@@ -197,15 +212,17 @@ def _lists(root: str) -> tuple[list[str], Int8[np.ndarray, "N 40"], Int8[np.ndar
         if len(cells) != 2 or cells[1] not in ("0", "1", "2"):
             raise _wrong(path, number, f"found {' '.join(cells)[:60]!r}, expected FILE.jpg and 0, 1 or 2.")
         if cells[0] not in place:
-            raise _wrong(path, number, f"{cells[0][:60]!r} is not in {LIST}, expected the same images in both.")
+            raise _wrong(
+                path, number, f"{cells[0][:60]!r} is not in {LIST}, expected the same images in both."
+            )
         if partition[place[cells[0]]] >= 0:
             raise _wrong(path, number, f"{cells[0]} comes a second time, expected every image once.")
         partition[place[cells[0]]] = int(cells[1])
     if (partition < 0).any():
         lost = files[int(np.argmin(partition))]
         raise DataError(
-            f"{path} lacks {int((partition < 0).sum())} images of {LIST}, the first {lost}; expected all {len(files)}. Copy the "
-            f"file again. {EMBEDDED_INSTEAD}"
+            f"{path} lacks {int((partition < 0).sum())} images of {LIST}, the first {lost}; expected all "
+            f"{len(files)}. Copy the file again. {EMBEDDED_INSTEAD}"
         )
     return files, table, partition
 
@@ -218,10 +235,14 @@ def _attributes(path: Path) -> tuple[list[str], Int8[np.ndarray, "N 40"]]:
         raise _wrong(path, number, f"found {' '.join(count)[:60]!r}, expected the number of images.")
     number, names = next(lines, (2, []))
     if tuple(names) != ATTRIBUTES:
-        k = next((k for k, pair in enumerate(zip(names, ATTRIBUTES, strict=False)) if pair[0] != pair[1]), None)
+        k = next(
+            (k for k, pair in enumerate(zip(names, ATTRIBUTES, strict=False)) if pair[0] != pair[1]), None
+        )
         first = "" if k is None else f", name {k + 1} is {names[k][:40]!r} instead of {ATTRIBUTES[k]!r}"
         raise _wrong(
-            path, number, f"found {len(names)} names of attributes{first}; expected CelebA's {len(ATTRIBUTES)}."
+            path,
+            number,
+            f"found {len(names)} names of attributes{first}; expected CelebA's {len(ATTRIBUTES)}.",
         )
     files: list[str] = []
     marks = bytearray()  # 8 million of them
@@ -241,8 +262,8 @@ def _attributes(path: Path) -> tuple[list[str], Int8[np.ndarray, "N 40"]]:
         marks.extend(map("1".__eq__, cells))
     if len(files) != int(count[0]):
         raise DataError(
-            f"{path} has {len(files)} images, its first line says {count[0]}. It is incomplete or changed: copy it again. "
-            f"{EMBEDDED_INSTEAD}"
+            f"{path} has {len(files)} images, its first line says {count[0]}. It is incomplete or changed: "
+            f"copy it again. {EMBEDDED_INSTEAD}"
         )
     return files, np.frombuffer(bytes(marks), dtype=np.int8).reshape(len(files), len(ATTRIBUTES)).copy()
 
@@ -272,8 +293,9 @@ def _present(folder: Path, files: Sequence[str]) -> None:
         raise DataError(f"{folder} could not be read: {error}. {EMBEDDED_INSTEAD}") from error
     if lost := [file for file in files if file not in there]:
         raise DataError(
-            f"{folder} lacks {len(lost)} of the {len(files)} images that are asked for, the first {lost[0]}. Unpack "
-            f"img_align_celeba.zip there, or limit problem.train_size and problem.test_size. {EMBEDDED_INSTEAD}"
+            f"{folder} lacks {len(lost)} of the {len(files)} images that are asked for, the first {lost[0]}. "
+            "Unpack img_align_celeba.zip there, or limit problem.train_size and problem.test_size. "
+            f"{EMBEDDED_INSTEAD}"
         )
 
 
@@ -281,11 +303,12 @@ def _present(folder: Path, files: Sequence[str]) -> None:
 
 
 def decoded(files: Sequence[Path], side: int) -> tuple[UInt8[np.ndarray, "N 3 S S"], str]:
-    """The pictures of some images as an array on the disk, and its sha256; from the cache where it holds them.
+    """The pictures of some images as an array on the disk, and its sha256; from the cache where it holds
+    them.
 
-    The cache is keyed by the names, sizes and times of the images. It is written under another name and then renamed, so that
-    who reads it sees all of it or nothing; two jobs that need it at the same time both decode. Its own sum is noted when it is
-    written, and not computed again.
+    The cache is keyed by the names, sizes and times of the images. It is written under another name and then
+    renamed, so that who reads it sees all of it or nothing; two jobs that need it at the same time both
+    decode. Its own sum is noted when it is written, and not computed again.
     """
     key = hashlib.sha256(f"1|{side}".encode())
     try:
@@ -303,7 +326,10 @@ def decoded(files: Sequence[Path], side: int) -> tuple[UInt8[np.ndarray, "N 3 S 
             if array.shape == shape and array.dtype == np.uint8:
                 return array, str(json.loads(note.read_text())["sha256"])
         if len(files) > CHUNK:
-            say(f"mobench: decoding {len(files)} images of {files[0].parent} into {kept.parent}, once.", sys.stderr)
+            say(
+                f"mobench: decoding {len(files)} images of {files[0].parent} into {kept.parent}, once.",
+                sys.stderr,
+            )
         kept.parent.mkdir(parents=True, exist_ok=True)
         own = f"{socket.gethostname()}.{os.getpid()}.tmp"
         temporary, second = (path.with_name(f".{path.name}.{own}") for path in (kept, note))
@@ -318,15 +344,20 @@ def decoded(files: Sequence[Path], side: int) -> tuple[UInt8[np.ndarray, "N 3 S 
         return np.load(kept, mmap_mode="c"), total
     except OSError as error:
         raise DataError(
-            f"The decoded pictures could not be kept in {kept.parent} ({math.prod(shape) / 2**20:.0f} MiB): {error}. Free space, "
-            f"or choose another folder with MOBENCH_CACHE=DIR."
+            f"The decoded pictures could not be kept in {kept.parent} ({math.prod(shape) / 2**20:.0f} MiB): "
+            f"{error}. Free space, or choose another folder with MOBENCH_CACHE=DIR."
         ) from error
 
 
 def _decode(files: Sequence[Path], side: int, target: Path) -> str:
-    """Write all pictures to `target`; their sha256. Not through a memory map, which a full disk would kill."""
-    total, header = hashlib.sha256(), {"descr": "|u1", "fortran_order": False, "shape": (len(files), 3, side, side)}
-    workers = ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1))  # Pillow decodes without Python's lock
+    """Write all pictures to `target`; their sha256.
+
+    Not through a memory map, which a full disk would kill.
+    """
+    total = hashlib.sha256()
+    header = {"descr": "|u1", "fortran_order": False, "shape": (len(files), 3, side, side)}
+    # Pillow decodes without Python's lock
+    workers = ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1))
     with workers, target.open("wb") as out:
         np.lib.format.write_array_header_1_0(out, header)
         for k in range(0, len(files), CHUNK):
@@ -351,12 +382,13 @@ def _picture(path: Path, side: int) -> UInt8[np.ndarray, "3 S S"]:
     except (EOFError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         why = str(error).split("<")[0].strip() or type(error).__name__
         raise DataError(
-            f"{path} is no complete JPEG picture: {why}. Unpack it again from img_align_celeba.zip. {EMBEDDED_INSTEAD}"
+            f"{path} is no complete JPEG picture: {why}. Unpack it again from img_align_celeba.zip. "
+            f"{EMBEDDED_INSTEAD}"
         ) from error
     if size != ORIGINAL:
         raise DataError(
-            f"{path} is {size[0]} x {size[1]} pixels; expected {ORIGINAL[0]} x {ORIGINAL[1]}, the images that CelebA calls aligned "
-            f"and cropped (img_align_celeba.zip). {EMBEDDED_INSTEAD}"
+            f"{path} is {size[0]} x {size[1]} pixels; expected {ORIGINAL[0]} x {ORIGINAL[1]}, the images "
+            f"that CelebA calls aligned and cropped (img_align_celeba.zip). {EMBEDDED_INSTEAD}"
         )
     return np.ascontiguousarray(np.asarray(square).transpose(2, 0, 1))
 
@@ -368,29 +400,35 @@ def _picture(path: Path, side: int) -> UInt8[np.ndarray, "3 S S"]:
 def synthetic() -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """Pictures (N, 3, 16, 16) and labels (N, 40) of train and test, all made up.
 
-    Behind a picture are 12 normal numbers u. The picture is grey, plus a smooth coloured pattern for each number (three bumps),
-    squashed into 0..255 by tanh, and noise of 12 grey levels. An attribute is there where a_m'u + noise exceeds a threshold: a_m
-    is a unit vector, most of it in three of the numbers, so that attributes which share some are correlated; the noise, of
-    standard deviation .15 to .6, cannot be learned. The rates of the attributes, of train and test together, run evenly on a
-    logarithmic scale from 5 to 60 %, in random order.
+    Behind a picture are 12 normal numbers u. The picture is grey, plus a smooth coloured pattern for each
+    number (three bumps), squashed into 0..255 by tanh, and noise of 12 grey levels. An attribute is there
+    where a_m'u + noise exceeds a threshold: a_m is a unit vector, most of it in three of the numbers, so that
+    attributes which share some are correlated; the noise, of standard deviation .15 to .6, cannot be learned.
+    The rates of the attributes, of train and test together, run evenly on a logarithmic scale from 5 to 60 %,
+    in random order.
     """
     rng = generator(0, data="celeba_synth", use="pictures")
-    N, A, side = sum(SYNTH.values()), len(ATTRIBUTES), SIZES["celeba_synth"]
+    N = sum(SYNTH.values())
+    A = len(ATTRIBUTES)
+    side = SIZES["celeba_synth"]
     y, x = np.mgrid[0:side, 0:side] / (side - 1.0)
     patterns = np.zeros((FACTORS, 3, side, side))
     for k in range(FACTORS):
         for _ in range(3):
-            (row, column), width = rng.random(2), rng.uniform(0.12, 0.35)
+            row, column = rng.random(2)
+            width = rng.uniform(0.12, 0.35)
             bump = np.exp(-((y - row) ** 2 + (x - column) ** 2) / (2.0 * width**2))
             patterns[k] += rng.standard_normal((3, 1, 1)) * bump
     u = rng.standard_normal((N, FACTORS))
     shade = np.tanh(0.5 * np.einsum("nk,kchw->nchw", u, patterns))
-    pictures = np.clip(np.rint(127.5 + 110.0 * shade + 12.0 * rng.standard_normal(shade.shape)), 0, 255).astype(
-        np.uint8
-    )
+    pictures = np.clip(
+        np.rint(127.5 + 110.0 * shade + 12.0 * rng.standard_normal(shade.shape)), 0, 255
+    ).astype(np.uint8)
     weights = 0.15 * rng.standard_normal((A, FACTORS))
     for m in range(A):
-        weights[m, rng.choice(FACTORS, 3, replace=False)] += rng.choice([-1.0, 1.0], 3) * rng.uniform(0.5, 1.0, 3)
+        weights[m, rng.choice(FACTORS, 3, replace=False)] += rng.choice([-1.0, 1.0], 3) * rng.uniform(
+            0.5, 1.0, 3
+        )
     weights /= np.linalg.norm(weights, axis=1, keepdims=True)
     scores = u @ weights.T + rng.uniform(0.15, 0.6, A) * rng.standard_normal((N, A))
     rates = rng.permutation(np.geomspace(*RATES, A))

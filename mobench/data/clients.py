@@ -22,13 +22,16 @@ ROTATIONS = (0,) * 7 + (90, 90, 180)  # degrees, of ten clients
 
 @dataclass(frozen=True, eq=False)
 class Clients:
-    """What each of M clients holds of a base set. The tensors are shared by all who ask: do not write into them.
+    """What each of M clients holds of a base set.
+
+    The tensors are shared by all who ask: do not write into them.
 
     Fields:
-        train, test: indices into base.train and base.test, client by client, in the order of the draw: classes are mixed,
-            so that the first so many images, or a batch of successive ones, are a random sample of the client's.
-        turns: quarter turns against the clock of a client's pictures, torch.rot90(pictures, turns, (-2, -1)); to be
-            applied by whoever takes pictures, in training and test.
+        train, test: indices into base.train and base.test, client by client, in the order of the draw:
+            classes are mixed, so that the first so many images, or a batch of successive ones, are a random
+            sample of the client's.
+        turns: quarter turns against the clock of a client's pictures, torch.rot90(pictures, turns, (-2, -1));
+            to be applied by whoever takes pictures, in training and test.
         classes: the classes that a client keeps, ascending.
         digest: sha256 of the sizes of all parts, train, test, turns and classes as int64, little-endian.
     """
@@ -63,17 +66,20 @@ def partition(
     """Share a base set between clients; train and test alike.
 
     kind:
-        stratified  the images of each class, permuted and cut into M equal parts; the remainder (fewer than M) is dropped
-        rotation    the stratified cut; client i turns its pictures by rotations[i] degrees, multiples of 90, against the
-                    clock (null with ten clients: seven times 0, 90, 90, 180)
-        partial     the stratified cut; of its part client i keeps `classes_per_client` classes, drawn uniformly without
-                    replacement and independently of other clients, the same in train and test
+        stratified  the images of each class, permuted and cut into M equal parts; the remainder
+                    (fewer than M) is dropped
+        rotation    the stratified cut; client i turns its pictures by rotations[i] degrees, multiples of 90,
+                    against the clock (null with ten clients: seven times 0, 90, 90, 180)
+        partial     the stratified cut; of its part client i keeps `classes_per_client` classes, drawn
+                    uniformly without replacement and independently of other clients, the same in train and
+                    test
 
-    The cut depends on seed, base set, sizes and M alone: it is the same for all kinds. The classes of a client depend on
-    seed and client alone; those of a smaller `classes_per_client` are among those of a larger one.
-    train_size, test_size: of the first so many images of the base set; None: all.
+    The cut depends on seed, base set, sizes and M alone: it is the same for all kinds. The classes of a
+    client depend on seed and client alone; those of a smaller `classes_per_client` are among those of a
+    larger one. train_size, test_size: of the first so many images of the base set; None: all.
     Raises ConfigError for what cannot be done, with the key of the configuration.
-    Source: the OMD-TCH paper splits at random into equal parts; that its splits are stratified is public practice.
+    Source: the OMD-TCH paper splits at random into equal parts; that its splits are stratified is public
+    practice.
     """
     choose("problem.partition", kind, KINDS)
     if clients < 1:
@@ -94,27 +100,27 @@ def _turns(kind: str, clients: int, rotations: Sequence[Real] | None) -> tuple[i
     if kind != "rotation":
         if rotations is not None:
             raise ConfigError(
-                f"problem.rotations={list(rotations)} has no meaning with problem.partition={kind}: only the pictures of "
-                f"problem.partition=rotation are turned. Leave it null, or choose that partition."
+                f"problem.rotations={list(rotations)} has no meaning with problem.partition={kind}: only the "
+                f"pictures of problem.partition=rotation are turned. Leave it null, or choose that partition."
             )
         return (0,) * clients
     if rotations is None:
         if clients != len(ROTATIONS):
             raise ConfigError(
-                f"problem.rotations=null stands for {list(ROTATIONS)}, which fits {len(ROTATIONS)} clients; found "
-                f"problem.clients={clients}. Give {clients} numbers, one for each client."
+                f"problem.rotations=null stands for {list(ROTATIONS)}, which fits {len(ROTATIONS)} clients; "
+                f"found problem.clients={clients}. Give {clients} numbers, one for each client."
             )
         rotations = ROTATIONS
     if len(rotations) != clients:
         raise ConfigError(
-            f"problem.rotations={list(rotations)} has {len(rotations)} numbers; expected {clients}, one for each of "
-            f"problem.clients={clients}."
+            f"problem.rotations={list(rotations)} has {len(rotations)} numbers; expected {clients}, one for "
+            f"each of problem.clients={clients}."
         )
     for degrees in rotations:
         if degrees % 90 != 0:
             raise ConfigError(
-                f"problem.rotations={list(rotations)} holds {degrees}; expected multiples of 90 (degrees, against the "
-                f"clock), for which pictures need no interpolation. Choose among 0, 90, 180, 270."
+                f"problem.rotations={list(rotations)} holds {degrees}; expected multiples of 90 (degrees, "
+                f"against the clock), for which pictures need no interpolation. Choose among 0, 90, 180, 270."
             )
     return tuple(int(degrees // 90) % 4 for degrees in rotations)
 
@@ -124,33 +130,39 @@ def _classes(kind: str, clients: int, count: int | None, seed: int) -> tuple[tup
     if kind != "partial":
         if count is not None:
             raise ConfigError(
-                f"problem.classes_per_client={count} has no meaning with problem.partition={kind}, whose clients have all "
-                f"classes. Leave it null, or choose problem.partition=partial."
+                f"problem.classes_per_client={count} has no meaning with problem.partition={kind}, whose "
+                f"clients have all classes. Leave it null, or choose problem.partition=partial."
             )
         return (tuple(range(CLASSES)),) * clients
     if count is None:
         raise ConfigError(
-            f"problem.partition=partial needs problem.classes_per_client, the number of classes of each client; found "
-            f"null. Choose 1..{CLASSES}."
+            "problem.partition=partial needs problem.classes_per_client, the number of classes of each "
+            f"client; found null. Choose 1..{CLASSES}."
         )
     if not 1 <= count <= CLASSES:
         raise ConfigError(
-            f"problem.classes_per_client={count} is impossible: the images have {CLASSES} classes. Choose 1..{CLASSES}."
+            f"problem.classes_per_client={count} is impossible: the images have {CLASSES} classes. "
+            f"Choose 1..{CLASSES}."
         )
-    drawn = [generator(seed, data="clients", use="classes", client=i).permutation(CLASSES) for i in range(clients)]
+    drawn = [
+        generator(seed, data="clients", use="classes", client=i).permutation(CLASSES) for i in range(clients)
+    ]
     return tuple(tuple(sorted(int(c) for c in some[:count])) for some in drawn)
 
 
 def _cut(
     base: Images, split: str, size: int | None, classes: tuple[tuple[int, ...], ...], seed: int
 ) -> list[Int64[np.ndarray, " _"]]:
-    """Indices of each client. One permutation of all images (one of each class, too) cuts; another one, which knows nothing
-    of the first, gives the order: parts of the first in its own order would have their classes one after the other."""
+    """Indices of each client.
+
+    One permutation of all images (one of each class, too) cuts; another one, which knows nothing of the
+    first, gives the order: parts of the first in its own order would have their classes one after the other.
+    """
     labels = getattr(base, f"{split}_labels").numpy()
     if size is not None and not 1 <= size <= len(labels):
         raise ConfigError(
-            f"problem.{split}_size={size} is impossible: data={base.name} has {len(labels)} {split} images. Choose "
-            f"1..{len(labels)}, or null for all."
+            f"problem.{split}_size={size} is impossible: data={base.name} has {len(labels)} {split} images. "
+            f"Choose 1..{len(labels)}, or null for all."
         )
     M = len(classes)
     labels = labels[:size]
@@ -166,9 +178,10 @@ def _cut(
     for i, part_of_i in enumerate(held):
         if not len(part_of_i):
             raise ConfigError(
-                f"problem.clients={M}: client {i} would have no {split} images. The first {len(labels)} {split} images of "
-                f"data={base.name} are cut into {M} equal parts class by class, and of its classes "
-                f"{list(classes[i])} there are at most {max(int((labels == c).sum()) for c in classes[i])} images each. "
-                f"Choose fewer clients or a larger problem.{split}_size (null: all)."
+                f"problem.clients={M}: client {i} would have no {split} images. The first {len(labels)} "
+                f"{split} images of data={base.name} are cut into {M} equal parts class by class, and of its "
+                f"classes {list(classes[i])} there are at most "
+                f"{max(int((labels == c).sum()) for c in classes[i])} images each. Choose fewer clients or a "
+                f"larger problem.{split}_size (null: all)."
             )
     return held

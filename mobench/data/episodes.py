@@ -1,4 +1,6 @@
-"""Few-shot episodes: S tasks of a few classes each, with images of every class for the support, the query and a test set."""
+"""Few-shot episodes: S tasks of a few classes each, with images of every class for the support,
+the query and a test set.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,11 @@ SAMPLERS = ("learn2learn", "named")
 
 @dataclass(frozen=True, eq=False)
 class Episodes:
-    """Items of a `FewShot` set, task by task, ordered by label: label w comes `support` (`query`, `test`) times in a row.
+    """Items of a `FewShot` set, task by task, ordered by label: label w comes `support` (`query`, `test`)
+    times in a row.
 
-    Fields: classes: the class behind each label 0..ways-1. digest: sha256 of support, query, test and classes, little-endian.
+    Fields: classes: the class behind each label 0..ways-1. digest: sha256 of support, query, test and
+    classes, little-endian.
     """
 
     support: Int64[Tensor, "S n"]
@@ -58,14 +62,16 @@ def draw_episodes(
 
     support, query, test: images of each class in each of the three sets.
     sampler:
-        learn2learn  its Taskset with NWays, KShots, LoadData and RemapLabels, for each task on a MetaDataset of the classes
-                     that earlier tasks have left; the global generators that it draws from are seeded by (seed, set, split),
-                     and put back afterwards
-        named        generators keyed by (seed, set, split) for the classes, and by the task as well for its images
-    With both, the first tasks do not depend on how many follow; with `named` they do not depend on the sizes either.
+        learn2learn  its Taskset with NWays, KShots, LoadData and RemapLabels, for each task on a MetaDataset
+                     of the classes that earlier tasks have left; the global generators that it draws from are
+                     seeded by (seed, set, split), and put back afterwards
+        named        generators keyed by (seed, set, split) for the classes, and by the task as well for its
+                     images
+    With both, the first tasks do not depend on how many follow; with `named` they do not depend on the sizes
+    either.
 
-    Raises ConfigError for more classes or images than there are, or where learn2learn is not installed; DataError for a
-    split without classes.
+    Raises ConfigError for more classes or images than there are, or where learn2learn is not installed;
+    DataError for a split without classes.
     """
     choose("problem.episodes", sampler, SAMPLERS)
     sizes = {
@@ -81,16 +87,18 @@ def draw_episodes(
     members = _members(fewshot, split)
     if tasks * ways > len(members):
         raise ConfigError(
-            f"problem.tasks={tasks} times problem.ways={ways} needs {tasks * ways} classes, no class being in two tasks; "
-            f"data={fewshot.name} has {len(members)} {split} classes. Choose fewer tasks or ways"
+            f"problem.tasks={tasks} times problem.ways={ways} needs {tasks * ways} classes, no class being "
+            f"in two tasks; data={fewshot.name} has {len(members)} {split} classes. "
+            "Choose fewer tasks or ways"
             + (", or data=cifar100, which has 60 train classes." if fewshot.name != "cifar100" else ".")
         )
     total = support + query + test
     least = min(members, key=lambda c: len(members[c]))
     if total > len(members[least]):
         raise ConfigError(
-            f"problem.support_per_class={support}, query_per_class={query} and test_per_class={test} need {total} images of "
-            f"each class; class {least} of data={fewshot.name} has {len(members[least])}. Choose smaller sets."
+            f"problem.support_per_class={support}, query_per_class={query} and test_per_class={test} need "
+            f"{total} images of each class; class {least} of data={fewshot.name} has {len(members[least])}. "
+            "Choose smaller sets."
         )
     draw = _by_learn2learn if sampler == "learn2learn" else _by_name
     items, classes = draw(fewshot, members, seed, split, tasks, ways, total)
@@ -120,7 +128,9 @@ def _by_name(
     ways: int,
     total: int,
 ) -> Drawn:
-    """Items and classes: blocks of one permutation of the classes, then of each class a permutation of its items."""
+    """Items and classes: blocks of one permutation of the classes,
+    then of each class a permutation of its items.
+    """
     axes = {"data": "episodes", "images": fewshot.name, "split": split}
     classes = generator(seed, **axes, use="classes").permutation(np.array(list(members)))[: tasks * ways]
     chosen = classes.reshape(tasks, ways).astype(np.int64)
@@ -155,8 +165,11 @@ def _by_learn2learn(
     ways: int,
     total: int,
 ) -> Drawn:
-    """Items and classes, task after task. Other classes are left out of the data set, not by FilterLabels: behind it, NWays
-    of 0.2.0 draws from a set, which Python has refused since 3.11."""
+    """Items and classes, task after task.
+
+    Other classes are left out of the data set, not by FilterLabels: behind it, NWays of 0.2.0 draws from a
+    set, which Python has refused since 3.11.
+    """
     classes = np.empty((tasks, ways), dtype=np.int64)
     items = np.empty((tasks, ways, total), dtype=np.int64)
     left = dict(members)
@@ -181,7 +194,10 @@ def _by_learn2learn(
 
 
 def _learn2learn() -> ModuleType:
-    """learn2learn.data; importing it takes seconds. Silent: gym, which it imports, prints that it is unmaintained."""
+    """learn2learn.data; importing it takes seconds.
+
+    Silent: gym, which it imports, prints that it is unmaintained.
+    """
     said = io.StringIO()
     try:
         with warnings.catch_warnings(), contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
@@ -189,9 +205,9 @@ def _learn2learn() -> ModuleType:
             import learn2learn.data
     except ImportError as error:
         raise ConfigError(
-            f"problem.episodes=learn2learn needs the package learn2learn, which cannot be imported ({error}). "
-            f"`make learn2learn` builds it (it needs a C compiler); problem.episodes=named draws episodes of the same kind "
-            f"without it."
+            "problem.episodes=learn2learn needs the package learn2learn, which cannot be imported "
+            f"({error}). `make learn2learn` builds it (it needs a C compiler); problem.episodes=named draws "
+            f"episodes of the same kind without it."
         ) from error
     found: ModuleType = learn2learn.data
     return found
@@ -199,7 +215,9 @@ def _learn2learn() -> ModuleType:
 
 @contextlib.contextmanager
 def _global_randomness() -> Iterator[Callable[[int], None]]:
-    """The global generators of Python, NumPy and PyTorch (CPU), to be seeded by what this gives; put back afterwards."""
+    """The global generators of Python, NumPy and PyTorch (CPU), to be seeded by what this gives;
+    put back afterwards.
+    """
     cpu = torch.random.default_generator
     states = random.getstate(), np.random.get_state(), cpu.get_state()  # noqa: NPY002
 

@@ -1,4 +1,6 @@
-"""Classes of images for few-shot episodes: CIFAR-100 in the split of FC100, or the digits of a grey set in four rotations."""
+"""Classes of images for few-shot episodes: CIFAR-100 in the split of FC100,
+or the digits of a grey set in four rotations.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ SPLITS: Mapping[str, tuple[int, ...]] = {  # superclasses of CIFAR-100; Oreshkin
     "validation": (8, 11, 13, 16),
     "test": (0, 7, 12, 14),
 }
-MOSAIC_FOLDER, MOSAIC_LABELS = "cifar100", "cifar100_labels.npz"
+MOSAIC_FOLDER = "cifar100"
+MOSAIC_LABELS = "cifar100_labels.npz"
 MOSAICS = {"train": 18, "test": 4}  # files of the subset
 SUBSET = "CIFAR-100, 220 of 600 images per class"
 SUBSET_DIGEST = "72ed2b00c561d3bea01512dd0d2f758fe64711d57f77a72ceb24440fc41212c3"  # 180 + 40 of each class
@@ -45,7 +48,8 @@ class FewShot:
         turns: 1 or 4. labels: the class of each item (with 4 turns: digit + 10 t).
         splits: the classes of train, validation and test, ascending; a grey set has but train.
         digest: sha256 of images, labels and, of CIFAR-100, the superclass of each class, little-endian.
-        embedded: made of data that come with a dependency. subset: a part of the official images; so says the label.
+        embedded: made of data that come with a dependency. subset: a part of the official images; so says the
+            label.
     """
 
     name: str
@@ -61,7 +65,8 @@ class FewShot:
     def take(self, index: Int[Tensor, " k"]) -> UInt8[Tensor, "k C H W"]:
         """The pictures of some items, turned."""
         N = len(self.images)
-        pictures, turn = self.images[index % N], index // N
+        pictures = self.images[index % N]
+        turn = index // N
         for t in range(1, self.turns):
             mine = turn == t
             pictures[mine] = torch.rot90(pictures[mine], t, (-2, -1))
@@ -72,19 +77,21 @@ class FewShot:
         found = self.splits[choose("problem.split", split, SPLITS)]
         if not found:
             raise DataError(
-                f"problem.split={split}: data={self.name} has no {split} classes, all of its {len(self.splits['train'])} "
-                f"are train classes. Choose problem.split=train or data=cifar100."
+                f"problem.split={split}: data={self.name} has no {split} classes, all of its "
+                f"{len(self.splits['train'])} are train classes. Choose problem.split=train or data=cifar100."
             )
         return found
 
 
 def load_fewshot(name: str, root: str | Path) -> FewShot:
-    """The set `name`: digits (embedded), mnist, fashion_mnist, cifar100; files are looked for below `root`. Read once in a
-    process.
+    """The set `name`: digits (embedded), mnist, fashion_mnist, cifar100; files are looked for below `root`.
 
-    cifar100: the official batches (cifar-100-python), else the subset in the folder cifar100; train and test images of a
-    class are one, the classes are split by superclass into 60 / 20 / 20. The others: ten classes times four rotations are
-    40 train classes, train and test images together; some are hard to tell apart (0 and its half turn).
+    Read once in a process.
+
+    cifar100: the official batches (cifar-100-python), else the subset in the folder cifar100; train and test
+    images of a class are one, the classes are split by superclass into 60 / 20 / 20. The others: ten classes
+    times four rotations are 40 train classes, train and test images together; some are hard to tell apart
+    (0 and its half turn).
 
     Raises ConfigError for an unknown name, DataError for missing, incomplete or changed files.
     """
@@ -117,7 +124,8 @@ def _turned(name: str, root: str) -> FewShot:
 def _cifar100(root: Path) -> FewShot:
     from torchvision.datasets import CIFAR100
 
-    official, mosaics = root / CIFAR100.base_folder, root / MOSAIC_FOLDER
+    official = root / CIFAR100.base_folder
+    mosaics = root / MOSAIC_FOLDER
     subset = mosaics.is_dir() and not official.is_dir()  # a broken first is no reason for the second
     sums = dict(CIFAR100.train_list + CIFAR100.test_list)
     files = [f"{split}_{k:02d}.webp" for split, count in MOSAICS.items() for k in range(count)]
@@ -128,9 +136,9 @@ def _cifar100(root: Path) -> FewShot:
             what = f"the files of the subset {SUBSET}" if subset else "the official files, unpacked"
             other = "" if subset else f", nor is there a folder {mosaics} with the subset {SUBSET}"
             raise DataError(
-                f"data=cifar100 needs {', '.join(missing)} in {folder} ({what}); not found{other}. The environment variable "
-                f"MOBENCH_DATA or data_root chooses the folder {root}; {again} downloads the official files into it. "
-                f"data=digits is embedded and needs no file."
+                f"data=cifar100 needs {', '.join(missing)} in {folder} ({what}); not found{other}. The "
+                f"environment variable MOBENCH_DATA or data_root chooses the folder {root}; {again} "
+                f"downloads the official files into it. data=digits is embedded and needs no file."
             )
         images, labels, above = _mosaics(folder) if subset else _batches(folder, sums, again)
     except OSError as error:
@@ -138,13 +146,14 @@ def _cifar100(root: Path) -> FewShot:
     digest = digest_of(images, labels, above)
     if subset and digest != SUBSET_DIGEST:
         raise DataError(
-            f"The files in {folder} can be read, but their pixels and labels have sha256 {digest}; the subset {SUBSET} has "
-            f"{SUBSET_DIGEST}. Some of them are changed or exchanged: copy the folder again. data=digits is embedded and "
-            f"needs no file."
+            f"The files in {folder} can be read, but their pixels and labels have sha256 {digest}; the "
+            f"subset {SUBSET} has {SUBSET_DIGEST}. Some of them are changed or exchanged: copy the folder "
+            f"again. data=digits is embedded and needs no file."
         )
     splits = {split: tuple(np.flatnonzero(np.isin(above, some)).tolist()) for split, some in SPLITS.items()}
     with torch.inference_mode(False):
-        x, y = torch.from_numpy(images), torch.from_numpy(labels)
+        x = torch.from_numpy(images)
+        y = torch.from_numpy(labels)
     label = SUBSET if subset else "CIFAR-100"
     return FewShot("cifar100", f"{label}, classes of FC100", x, 1, y, splits, digest, False, subset)
 
@@ -152,7 +161,9 @@ def _cifar100(root: Path) -> FewShot:
 def _batches(folder: Path, sums: Mapping[str, str], again: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Images, labels, superclass of each class."""
     advice = f"delete the folder, then {again} downloads it again. data=digits is embedded and needs no file."
-    images, labels, above = [], [], np.zeros(FINE, dtype=np.int64)
+    images = []
+    labels = []
+    above = np.zeros(FINE, dtype=np.int64)
     for file, md5 in sums.items():
         batch = unpickled(folder / file, md5, advice)
         images.append(np.asarray(batch["data"], dtype=np.uint8).reshape(-1, 3, CIFAR_SIZE, CIFAR_SIZE))
@@ -163,7 +174,9 @@ def _batches(folder: Path, sums: Mapping[str, str], again: str) -> tuple[np.ndar
 
 def _mosaics(folder: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The same of the subset: official pixels in lossless WebP files."""
-    images = [_mosaic(folder / f"{split}_{k:02d}.webp") for split, count in MOSAICS.items() for k in range(count)]
+    images = [
+        _mosaic(folder / f"{split}_{k:02d}.webp") for split, count in MOSAICS.items() for k in range(count)
+    ]
     path = folder / MOSAIC_LABELS
     keys = (*(f"{split}_labels" for split in MOSAICS), "fine_to_coarse")
     try:
@@ -172,6 +185,6 @@ def _mosaics(folder: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         return np.concatenate(images), np.concatenate(labels), above
     except (EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(
-            f"{path} ({path.stat().st_size} bytes) is no complete NPZ file with the arrays {', '.join(keys)}: {error}. Copy "
-            f"the folder again. data=digits is embedded and needs no file."
+            f"{path} ({path.stat().st_size} bytes) is no complete NPZ file with the arrays "
+            f"{', '.join(keys)}: {error}. Copy the folder again. data=digits is embedded and needs no file."
         ) from error

@@ -1,4 +1,5 @@
-"""Base sets of images: two embedded ones, made of scikit-learn's digits, and the official files of MNIST and CIFAR-10.
+"""Base sets of images: two embedded ones, made of scikit-learn's digits, and the official files of MNIST and
+CIFAR-10.
 
 MNIST, Fashion-MNIST and the embedded ones are grey and 28 x 28; CIFAR-10 has three channels and 32 x 32.
 """
@@ -35,15 +36,18 @@ NOISE = 90  # of digits_hard, grey levels of 255
 COUNTS = {"train": 60_000, "t10k": 10_000}  # images in the official files of MNIST and Fashion-MNIST
 
 CIFAR_SIZE = 32
-MOSAIC_FOLDER, MOSAIC_LABELS = "cifar10", "cifar10_labels.npz"
+MOSAIC_FOLDER = "cifar10"
+MOSAIC_LABELS = "cifar10_labels.npz"
 MOSAICS = {"train": 25, "test": 10}  # files of the subset
 MOSAIC = (40, 25)  # rows and columns of images in each
 SUBSET = "CIFAR-10, 25k train subset"
-SUBSET_DIGEST = "666eff18d994f40daec4a918d112a41718bbc77c50677377325cc21ea5416a0f"  # the first 2,500 of each class
+# the first 2,500 of each class
+SUBSET_DIGEST = "666eff18d994f40daec4a918d112a41718bbc77c50677377325cc21ea5416a0f"
 
 LABELS = {
     "digits": "scikit-learn digits, enlarged to 28 x 28",
-    "digits_hard": "scikit-learn digits, enlarged, turned by 90 degrees and with noise (stand-in for Fashion-MNIST)",
+    "digits_hard": "scikit-learn digits, enlarged, turned by 90 degrees and with noise (stand-in for "
+    "Fashion-MNIST)",
     "mnist": "MNIST",
     "fashion_mnist": "Fashion-MNIST",
     "cifar10": "CIFAR-10",
@@ -120,7 +124,10 @@ def _load(name: str, root: str) -> Images:
 
 
 def _embedded(name: str) -> list[np.ndarray]:
-    """Train, its labels, test, its labels: every fifth image, from the first, is a test image. Integers throughout."""
+    """Train, its labels, test, its labels: every fifth image, from the first, is a test image.
+
+    Integers throughout.
+    """
     from sklearn.datasets import load_digits
 
     found = load_digits()
@@ -131,7 +138,8 @@ def _embedded(name: str) -> list[np.ndarray]:
         turned = np.rot90(images, axes=(1, 2))
         images = np.clip(turned + rng.integers(-NOISE, NOISE, size=turned.shape, endpoint=True), 0, 255)
     test = np.arange(len(images)) % 5 == 0
-    x, y = images.astype(np.uint8), found.target.astype(np.int64)
+    x = images.astype(np.uint8)
+    y = found.target.astype(np.int64)
     return [x[~test], y[~test], x[test], y[test]]
 
 
@@ -156,7 +164,9 @@ def _again(name: str, root: Path) -> str:
 
 
 def missing_files(name: str, root: str | Path) -> list[str]:
-    """Archives of an official set that are there neither packed nor unpacked; of CIFAR-10 files in the folder of its kind."""
+    """Archives of an official set that are there neither packed nor unpacked;
+    of CIFAR-10 files in the folder of its kind.
+    """
     folder = folder_of(name, root)
     if name == "cifar10":
         return [file for file in _cifar_files(folder.name) if not (folder / file).is_file()]
@@ -169,19 +179,21 @@ def missing_files(name: str, root: str | Path) -> list[str]:
 
 def _official(name: str, root: Path) -> list[np.ndarray]:
     """Train, its labels, test, its labels."""
-    folder, again = folder_of(name, root), _again(name, root)
+    folder = folder_of(name, root)
+    again = _again(name, root)
     try:
         if missing := missing_files(name, root):
             raise DataError(
-                f"data={name} needs {', '.join(missing)} in {folder} (the official files, packed or unpacked); not "
-                f"found. The environment variable MOBENCH_DATA or data_root chooses the folder {root}; {again} "
-                f"downloads the files into it. data=digits is embedded and needs no file."
+                f"data={name} needs {', '.join(missing)} in {folder} (the official files, packed or "
+                "unpacked); not found. The environment variable MOBENCH_DATA or data_root chooses the "
+                f"folder {root}; {again} downloads the files into it. "
+                "data=digits is embedded and needs no file."
             )
         found = {file: _tensor(folder / file, md5, again) for file, md5 in _torchvision(name).resources}
     except OSError as error:
         raise DataError(
-            f"The files of data={name} in {folder} could not be read, or not be unpacked into the temporary folder "
-            f"{tempfile.gettempdir()} (the environment variable TMPDIR chooses another): {error}."
+            f"The files of data={name} in {folder} could not be read, or not be unpacked into the temporary "
+            f"folder {tempfile.gettempdir()} (the environment variable TMPDIR chooses another): {error}."
         ) from error
     parts = []
     for split, count in COUNTS.items():
@@ -203,8 +215,8 @@ def _tensor(archive: Path, md5: str, again: str) -> Tensor:
     seen = calculate_md5(archive)
     if seen != md5:
         raise DataError(
-            f"{archive} has md5 {seen}, {archive.stat().st_size} bytes; the official file has md5 {md5}. It is "
-            f"incomplete or changed: delete it, then {again} downloads it again."
+            f"{archive} has md5 {seen}, {archive.stat().st_size} bytes; the official file has md5 {md5}. It "
+            f"is incomplete or changed: delete it, then {again} downloads it again."
         )
     # torchvision reads from a path; the folder of the archive may be read-only
     with tempfile.TemporaryDirectory(prefix="mobench-") as folder:
@@ -218,25 +230,28 @@ def _parsed(path: Path, read: Callable[[str], Tensor], again: str) -> Tensor:
     try:
         with torch.inference_mode(False):
             return read(str(path))
-    except (AssertionError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:  # all that it raises
+    # all that it raises
+    except (AssertionError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
         raise DataError(
-            f"{path} ({path.stat().st_size} bytes) is no complete IDX file: {error or type(error).__name__}. Delete it, "
-            f"then {again} downloads it again."
+            f"{path} ({path.stat().st_size} bytes) is no complete IDX file: {error or type(error).__name__}. "
+            f"Delete it, then {again} downloads it again."
         ) from error
 
 
-def _check(folder: Path, file: str, found: Tensor, shape: tuple[int, ...], ends: tuple[int, int], again: str) -> None:
+def _check(
+    folder: Path, file: str, found: Tensor, shape: tuple[int, ...], ends: tuple[int, int], again: str
+) -> None:
     """Raise DataError unless the tensor has the shape, and its least and largest number are `ends`."""
     if tuple(found.shape) != shape:
         raise DataError(
-            f"{folder / file} has shape {tuple(found.shape)}; the official file has {shape}. Delete it, then {again} "
-            f"downloads it again."
+            f"{folder / file} has shape {tuple(found.shape)}; the official file has {shape}. Delete it, then "
+            f"{again} downloads it again."
         )
     seen = (int(found.min()), int(found.max()))
     if seen != ends:
         raise DataError(
-            f"{folder / file} has numbers from {seen[0]} to {seen[1]}; the official file has {ends[0]} to {ends[1]}. "
-            f"Delete it, then {again} downloads it again."
+            f"{folder / file} has numbers from {seen[0]} to {seen[1]}; the official file has {ends[0]} to "
+            f"{ends[1]}. Delete it, then {again} downloads it again."
         )
 
 
@@ -244,7 +259,10 @@ def _check(folder: Path, file: str, found: Tensor, shape: tuple[int, ...], ends:
 
 
 def _cifar_source(root: Path) -> str:
-    """The folder that is read: of the official batches, else of the mosaics. A broken first is no reason for the second."""
+    """The folder that is read: of the official batches, else of the mosaics.
+
+    A broken first is no reason for the second.
+    """
     official: str = _torchvision("cifar10").base_folder
     return official if (root / official).is_dir() or not (root / MOSAIC_FOLDER).is_dir() else MOSAIC_FOLDER
 
@@ -252,23 +270,26 @@ def _cifar_source(root: Path) -> str:
 def _cifar_files(folder: str) -> list[str]:
     """What belongs into the folder."""
     if folder == MOSAIC_FOLDER:
-        return [f"{split}_{k:02d}.webp" for split, count in MOSAICS.items() for k in range(count)] + [MOSAIC_LABELS]
+        return [f"{split}_{k:02d}.webp" for split, count in MOSAICS.items() for k in range(count)] + [
+            MOSAIC_LABELS
+        ]
     kind = _torchvision("cifar10")
     return [file for file, _ in kind.train_list + kind.test_list]
 
 
 def _cifar10(root: Path) -> tuple[list[np.ndarray], bool]:
     """Train, its labels, test, its labels; whether this is the subset."""
-    folder, again = folder_of("cifar10", root), _again("cifar10", root)
+    folder = folder_of("cifar10", root)
+    again = _again("cifar10", root)
     subset = folder.name == MOSAIC_FOLDER
     try:
         if missing := missing_files("cifar10", root):
             wanted = f"the files of the {SUBSET}" if subset else "the official batches, unpacked"
             other = "" if subset else f", nor is there a folder {root / MOSAIC_FOLDER} with the {SUBSET}"
             raise DataError(
-                f"data=cifar10 needs {', '.join(missing)} in {folder} ({wanted}); not found{other}. The environment "
-                f"variable MOBENCH_DATA or data_root chooses the folder {root}; {again} downloads the official files into "
-                f"it. data=digits is embedded and needs no file."
+                f"data=cifar10 needs {', '.join(missing)} in {folder} ({wanted}); not found{other}. The "
+                f"environment variable MOBENCH_DATA or data_root chooses the folder {root}; {again} "
+                f"downloads the official files into it. data=digits is embedded and needs no file."
             )
         return (_mosaics(folder) if subset else _batches(folder, again)), subset
     except OSError as error:
@@ -280,7 +301,8 @@ def _batches(folder: Path, again: str) -> list[np.ndarray]:
     kind = _torchvision("cifar10")
     parts: list[np.ndarray] = []
     for files in (kind.train_list, kind.test_list):
-        images, labels = [], []
+        images = []
+        labels = []
         for file, md5 in files:
             batch = unpickled(folder / file, md5, f"delete it, then {again} downloads it again.")
             images.append(np.asarray(batch["data"], dtype=np.uint8).reshape(-1, 3, CIFAR_SIZE, CIFAR_SIZE))
@@ -290,7 +312,9 @@ def _batches(folder: Path, again: str) -> list[np.ndarray]:
 
 
 class _Arrays(pickle.Unpickler):
-    """Reads text, numbers, containers and arrays; anything else that a pickle names is refused, so nothing of it can run."""
+    """Reads text, numbers, containers and arrays; anything else that a pickle names is refused,
+    so nothing of it can run.
+    """
 
     known: ClassVar[dict[tuple[str, str], Any]] = {
         ("numpy.core.multiarray", "_reconstruct"): np.zeros(1).__reduce__()[0],
@@ -302,18 +326,22 @@ class _Arrays(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in self.known:
-            raise DataError(f"a data file holds {module}.{name}, which is no array: it is not an official one.")
+            raise DataError(
+                f"a data file holds {module}.{name}, which is no array: it is not an official one."
+            )
         return self.known[module, name]
 
 
 def unpickled(path: Path, md5: str, advice: str) -> dict[str, Any]:
-    """The content of an official file with the right checksum, read as data alone: a pickle could do anything."""
+    """The content of an official file with the right checksum, read as data alone:
+    a pickle could do anything.
+    """
     content = path.read_bytes()  # once: a file could be exchanged after its checksum
     seen = hashlib.md5(content, usedforsecurity=False).hexdigest()
     if seen != md5:
         raise DataError(
-            f"{path} has md5 {seen}, {len(content)} bytes; the official file has md5 {md5}. It is incomplete or changed: "
-            f"{advice}"
+            f"{path} has md5 {seen}, {len(content)} bytes; the official file has md5 {md5}. It is incomplete "
+            f"or changed: {advice}"
         )
     found: dict[str, Any] = _Arrays(BytesIO(content), encoding="latin1").load()
     return found
@@ -321,14 +349,15 @@ def unpickled(path: Path, md5: str, advice: str) -> dict[str, Any]:
 
 def _mosaics(folder: Path) -> list[np.ndarray]:
     """A subset with the official pixels in another container: lossless WebP files of 40 rows of 25 images."""
-    given, parts = _mosaic_labels(folder / MOSAIC_LABELS), []
+    given = _mosaic_labels(folder / MOSAIC_LABELS)
+    parts = []
     for split, count in MOSAICS.items():
         images = [_mosaic(folder / f"{split}_{k:02d}.webp") for k in range(count)]
         parts += [np.concatenate(images), given[f"{split}_labels"].astype(np.int64)]
     if (seen := digest_of(*parts)) != SUBSET_DIGEST:
         raise DataError(
-            f"The files in {folder} can be read, but their pixels and labels have sha256 {seen}; the {SUBSET} has "
-            f"{SUBSET_DIGEST}. Some of them are changed or exchanged: copy the folder again."
+            f"The files in {folder} can be read, but their pixels and labels have sha256 {seen}; the "
+            f"{SUBSET} has {SUBSET_DIGEST}. Some of them are changed or exchanged: copy the folder again."
         )
     return parts
 
@@ -342,15 +371,20 @@ def _mosaic_labels(path: Path) -> dict[str, np.ndarray]:
                 found[f"{split}_labels"] = arrays[f"{split}_labels"]
     except (EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(
-            f"{path} ({path.stat().st_size} bytes) is no complete NPZ file with the arrays train_labels and test_labels: "
-            f"{error}. Copy the folder again."
+            f"{path} ({path.stat().st_size} bytes) is no complete NPZ file with the arrays train_labels and "
+            f"test_labels: {error}. Copy the folder again."
         ) from error
     for split, count in MOSAICS.items():
-        labels, shape = found[f"{split}_labels"], (count * MOSAIC[0] * MOSAIC[1],)
-        if labels.shape != shape or labels.dtype.kind not in "iu" or not np.isin(labels, range(CLASSES)).all():
+        labels = found[f"{split}_labels"]
+        shape = (count * MOSAIC[0] * MOSAIC[1],)
+        if (
+            labels.shape != shape
+            or labels.dtype.kind not in "iu"
+            or not np.isin(labels, range(CLASSES)).all()
+        ):
             raise DataError(
-                f"{path}: {split}_labels has shape {labels.shape} and type {labels.dtype}; expected {shape[0]} whole numbers "
-                f"0..{CLASSES - 1}. Copy the folder again."
+                f"{path}: {split}_labels has shape {labels.shape} and type {labels.dtype}; expected "
+                f"{shape[0]} whole numbers 0..{CLASSES - 1}. Copy the folder again."
             )
     return found
 
@@ -359,7 +393,8 @@ def _mosaic(path: Path) -> UInt8[np.ndarray, "N 3 32 32"]:
     """The images of one file, row by row."""
     from PIL import Image
 
-    (rows, columns), content = MOSAIC, path.read_bytes()
+    rows, columns = MOSAIC
+    content = path.read_bytes()
     try:
         with Image.open(BytesIO(content), formats=["WEBP"]) as picture:
             size = picture.size
@@ -372,8 +407,8 @@ def _mosaic(path: Path) -> UInt8[np.ndarray, "N 3 32 32"]:
     wanted = (columns * CIFAR_SIZE, rows * CIFAR_SIZE)
     if size != wanted:
         raise DataError(
-            f"{path} is {size[0]} x {size[1]} pixels; expected {wanted[0]} x {wanted[1]}: {rows} rows of {columns} images. "
-            f"Copy the folder again."
+            f"{path} is {size[0]} x {size[1]} pixels; expected {wanted[0]} x {wanted[1]}: {rows} rows of "
+            f"{columns} images. Copy the folder again."
         )
     tiles = pixels.reshape(rows, CIFAR_SIZE, columns, CIFAR_SIZE, 3).transpose(0, 2, 4, 1, 3)
     return tiles.reshape(rows * columns, 3, CIFAR_SIZE, CIFAR_SIZE)
@@ -386,7 +421,8 @@ def download(name: str, root: str | Path) -> None:
     """
     from http.client import HTTPException
 
-    kind, folder = _torchvision(name), folder_of(name, root)
+    kind = _torchvision(name)
+    folder = folder_of(name, root)
     files = [file for file, _ in kind.resources] if name != "cifar10" else _cifar_files(kind.base_folder)
     if name == "cifar10":
         folder = folder.parent / kind.base_folder
@@ -395,7 +431,8 @@ def download(name: str, root: str | Path) -> None:
     except (OSError, RuntimeError, HTTPException) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise DataError(
-            f"{name} could not be downloaded into {folder}: {reason.rstrip('.')}. Try again where there is a network, "
-            f"or copy the official files {', '.join(files)} into that folder. data=digits is embedded and needs no file."
+            f"{name} could not be downloaded into {folder}: {reason.rstrip('.')}. Try again where there is a "
+            f"network, or copy the official files {', '.join(files)} into that folder. data=digits is "
+            "embedded and needs no file."
         ) from error
     _load.cache_clear()  # may hold the subset that was found before

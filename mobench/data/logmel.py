@@ -1,6 +1,7 @@
 """Log-mel features of a waveform, and masks of SpecAugment.
 
-m(t, f) = log(1e-6 + sum_w fb(f, w) |STFT(x)(t, w)|^2), each f then shifted and scaled to mean 0 and variance 1 over the clip
+m(t, f) = log(1e-6 + sum_w fb(f, w) |STFT(x)(t, w)|^2), each f then shifted and scaled to mean 0 and variance
+1 over the clip
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-WINDOW, HOP = 0.025, 0.010  # seconds
+# seconds
+WINDOW = 0.025
+HOP = 0.010
 
 
 def mel(hertz: Tensor) -> Tensor:
@@ -25,7 +28,8 @@ def filters(mels: int, bins: int, rate: int) -> Float[Tensor, "bins mels"]:
     low, high = mel(torch.tensor([20.0, rate / 2.0], dtype=torch.float64))
     edges = torch.linspace(float(low), float(high), mels + 2, dtype=torch.float64)
     at = mel(torch.linspace(0.0, rate / 2.0, bins, dtype=torch.float64)).unsqueeze(1)
-    up, down = (at - edges[:-2]) / (edges[1:-1] - edges[:-2]), (edges[2:] - at) / (edges[2:] - edges[1:-1])
+    up = (at - edges[:-2]) / (edges[1:-1] - edges[:-2])
+    down = (edges[2:] - at) / (edges[2:] - edges[1:-1])
     with torch.inference_mode(False):
         return torch.minimum(up, down).clamp_min(0.0)
 
@@ -36,10 +40,11 @@ def frames(samples: int, rate: int) -> int:
 
 
 def log_mel(wave: Float[Tensor, " n"], rate: int, mels: int) -> Float[Tensor, "T mels"]:
-    """Features of one clip, a function of that clip alone: its own mean and variance, zeros before and behind it.
+    """Features of one clip, a function of that clip alone: its own mean and variance, zeros before and behind
+    it.
 
-    Windows of 25 ms (Hann) every 10 ms, the transform of the next power of two. The project computes this itself: torchaudio's
-    releases are bound to one version of torch each.
+    Windows of 25 ms (Hann) every 10 ms, the transform of the next power of two. The project computes this
+    itself: torchaudio's releases are bound to one version of torch each.
     """
     size = 1 << (int(WINDOW * rate) - 1).bit_length()
     window = torch.hann_window(int(WINDOW * rate), dtype=torch.float64)
@@ -59,12 +64,16 @@ def spec_augment(
     """What n bands in time and n in frequency hide, True: hidden; of uniform numbers u, two for each band.
 
     A band in time is up to `time` of its own clip's length wide, one in frequency up to `frequency` of F.
-    Source: Park et al. 2019 (SpecAugment), without time warping. Departure: hidden cells are 0, the clip's mean.
+    Source: Park et al. 2019 (SpecAugment), without time warping. Departure: hidden cells are 0, the clip's
+    mean.
     """
-    steps, bands = torch.arange(T, device=u.device), torch.arange(F, device=u.device)
+    steps = torch.arange(T, device=u.device)
+    bands = torch.arange(F, device=u.device)
     n = lengths.unsqueeze(-1).to(u)
-    wide, high = u[..., 0] * time * n, u[..., 2] * frequency * F
-    left, low = u[..., 1] * (n - wide), u[..., 3] * (F - high)
+    wide = u[..., 0] * time * n
+    high = u[..., 2] * frequency * F
+    left = u[..., 1] * (n - wide)
+    low = u[..., 3] * (F - high)
     in_time = (steps >= left.unsqueeze(-1)) & (steps < (left + wide).unsqueeze(-1))
     in_frequency = (bands >= low.unsqueeze(-1)) & (bands < (low + high).unsqueeze(-1))
     return in_time.any(-2).unsqueeze(-1) | in_frequency.any(-2).unsqueeze(-2)

@@ -27,7 +27,8 @@ class MultiImages:
     Fields:
         train, test: grey levels, 0 = background.
         train_labels, test_labels: class of item 1 (upper left) and of item 2 (lower right), 0..9.
-        digest: sha256 of train, train_labels, test, test_labels, little-endian; of the subset, where it is one.
+        digest: sha256 of train, train_labels, test, test_labels, little-endian; of the subset, where it is
+            one.
         label: for figures, a part of a sentence. embedded: no file was read.
     """
 
@@ -45,36 +46,38 @@ def multi_images(
 ) -> MultiImages:
     """Pictures with item 1 from the base set `first` and item 2 from `second`; made once in a process.
 
-    Item 1 lies in rows and columns 0..27, item 2 in 8..35 of 36 x 36 pixels, each pixel the larger of the two. A split
-    with n images of the first set has 2n pictures, in a fixed random order: each image is item 1 of two of them, and
-    each of the m images of the second set is item 2 of 2n/m, rounded down or up. Training pictures are made of training
-    images, test pictures of test images.
+    Item 1 lies in rows and columns 0..27, item 2 in 8..35 of 36 x 36 pixels, each pixel the larger of the
+    two. A split with n images of the first set has 2n pictures, in a fixed random order: each image is item 1
+    of two of them, and each of the m images of the second set is item 2 of 2n/m, rounded down or up. Training
+    pictures are made of training images, test pictures of test images.
 
     train_size, test_size: the first so many pictures; None: all. Files are looked for below `root`.
     Raises ConfigError for an unknown name or an impossible size, DataError for missing or changed files.
-    Source: the recipe is our own, after Sabour, Frosst, Hinton (2017) and Lin et al. (2019), "Pareto multi-task
-    learning", whose files of pictures are no longer published; numbers on them cannot be compared digit by digit.
+    Source: the recipe is our own, after Sabour, Frosst, Hinton (2017) and Lin et al. (2019), "Pareto
+    multi-task learning", whose files of pictures are no longer published; numbers on them cannot be compared
+    digit by digit.
     """
     return _multi(first, second, absolute(root), train_size, test_size)
 
 
 @lru_cache(maxsize=4)
 def _multi(first: str, second: str, root: str, train_size: int | None, test_size: int | None) -> MultiImages:
-    one, two = load_images(first, root), load_images(second, root)
+    one = load_images(first, root)
+    two = load_images(second, root)
     for base in (one, two):
         if base.train.shape[1:] != (SIZE, SIZE):
             shape = " x ".join(str(n) for n in base.train.shape[1:])
             raise ConfigError(
-                f"problem.data={base.name} has images of {shape}; pairs are made of grey images of {SIZE} x {SIZE}. Choose "
-                f"digits, digits_hard, mnist or fashion_mnist."
+                f"problem.data={base.name} has images of {shape}; pairs are made of grey images of {SIZE} x "
+                f"{SIZE}. Choose digits, digits_hard, mnist or fashion_mnist."
             )
     sizes = {"train": train_size, "test": test_size}
     for split, size in sizes.items():
         largest = 2 * len(getattr(one, split))
         if size is not None and not 1 <= size <= largest:
             raise ConfigError(
-                f"problem.{split}_size={size} is impossible: data {first} + {second} have {largest} {split} pictures. "
-                f"Choose 1..{largest}, or null for all."
+                f"problem.{split}_size={size} is impossible: data {first} + {second} have {largest} {split} "
+                f"pictures. Choose 1..{largest}, or null for all."
             )
     arrays = [a for split, size in sizes.items() for a in _split(one, two, split, size)]
     with torch.inference_mode(False):

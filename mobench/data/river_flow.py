@@ -1,5 +1,5 @@
-"""River flow: hourly flow at eight gauges of the Mississippi network, now and before, and 48 hours ahead (RF1); and a generated
-stand-in with the same columns. Both go through the same clean-up.
+"""River flow: hourly flow at eight gauges of the Mississippi network, now and before, and 48 hours ahead
+(RF1); and a generated stand-in with the same columns. Both go through the same clean-up.
 """
 
 from __future__ import annotations
@@ -39,19 +39,24 @@ GENERATED = 1500  # complete rows of the stand-in
 NAME = re.compile(r"""'[^']*'|"[^"]*"|[^\s,{}%'"]+""")
 TYPES = ("numeric", "real", "integer")
 Wrong = Callable[[str], DataError]
-CELLS = frozenset("0123456789+-.eE?, \t")  # all that numbers and `?` are written with: no nan, inf, hexadecimal, 1_000
+# all that numbers and `?` are written with: no nan, inf, hexadecimal, 1_000
+CELLS = frozenset("0123456789+-.eE?, \t")
 
 
 @dataclass(frozen=True, eq=False)
 class RiverFlows:
-    """Rows in z units of the training part. The tensors are shared by all who ask for them: do not write into them.
+    """Rows in z units of the training part.
+
+    The tensors are shared by all who ask for them: do not write into them.
 
     Fields:
         name: what `river_flows` was asked for. label: for figures, a part of a sentence.
         train, test: inputs, columns `INPUTS`. train_targets, test_targets: columns `TARGETS`.
         mean, scale: of all 72 columns, inputs first: column = mean + scale * z, in the file's unit.
-        rows: in the table. dropped: of them, for want of an input. clipped: cells of either split that clipping has changed.
-        digest: sha256 of the kept rows in the file's unit, training part first, little-endian; of the limited sizes.
+        rows: in the table. dropped: of them, for want of an input. clipped: cells of either split that
+            clipping has changed.
+        digest: sha256 of the kept rows in the file's unit, training part first, little-endian; of the limited
+            sizes.
         embedded: generated, no file was read.
     """
 
@@ -80,17 +85,21 @@ def river_flows(
 ) -> RiverFlows:
     """The set `name`: rf1 (the file below `root`) or generated (embedded); made once in a process.
 
-    1. Rows with a missing input are dropped (120 of 9,125 of the file: both segments of the record begin without lags).
-    2. The first 70 %, rounded down, of a fixed random order (`random`) or of the record (`chronological`) train, the others test.
-       Neighbours in time are alike: a random split measures interpolation, a chronological one a forecast.
-    3. Every column is clipped to the `clip` .. 1 - `clip` quantiles of the training part (0: not clipped). Without, some gross
-       outliers (NASI2: 78.9 against a mean of 3.5) make one task out of eight.
-    4. Every column has its mean subtracted and is divided by its standard deviation (ddof 0), of the clipped training part.
+    1. Rows with a missing input are dropped (120 of 9,125 of the file: both segments of the record begin
+       without lags).
+    2. The first 70 %, rounded down, of a fixed random order (`random`) or of the record (`chronological`)
+       train, the others test. Neighbours in time are alike: a random split measures interpolation, a
+       chronological one a forecast.
+    3. Every column is clipped to the `clip` .. 1 - `clip` quantiles of the training part (0: not clipped).
+       Without, some gross outliers (NASI2: 78.9 against a mean of 3.5) make one task out of eight.
+    4. Every column has its mean subtracted and is divided by its standard deviation (ddof 0), of the clipped
+       training part.
 
-    train_size, test_size: the first so many rows of either part; None: all. They do not change the quantiles and the unit.
-    Raises ConfigError for an unknown name or an impossible size, DataError for a missing or wrong file.
-    Source of the file: Spyromitros-Xioufis, Tsoumakas, Groves, Vlahavas (2016), "Multi-target regression via input space
-    expansion" (Mulan). Departure: they impute missing values, the MLM-CMOO paper says nothing of its preparation.
+    train_size, test_size: the first so many rows of either part; None: all. They do not change the quantiles
+    and the unit. Raises ConfigError for an unknown name or an impossible size, DataError for a missing or
+    wrong file. Source of the file: Spyromitros-Xioufis, Tsoumakas, Groves, Vlahavas (2016), "Multi-target
+    regression via input space expansion" (Mulan). Departure: they impute missing values, the MLM-CMOO paper
+    says nothing of its preparation.
     """
     choose("problem.data", name, LABELS)
     choose("problem.split", split, SPLITS)
@@ -102,31 +111,37 @@ def river_flows(
 
 
 @lru_cache(maxsize=4)
-def _flows(name: str, root: str, split: str, train_size: int | None, test_size: int | None, clip: float) -> RiverFlows:
+def _flows(
+    name: str, root: str, split: str, train_size: int | None, test_size: int | None, clip: float
+) -> RiverFlows:
     table = _table(name, root)
     whole = ~np.isnan(table).any(1)
     kept = table[whole]
     n = len(kept) * TRAIN[0] // TRAIN[1]
     if n < 1:
-        raise DataError(f"{LABELS[name]} has {len(kept)} complete rows; a training and a test part need 2 or more.")
+        raise DataError(
+            f"{LABELS[name]} has {len(kept)} complete rows; a training and a test part need 2 or more."
+        )
     for key, size, largest in (("train", train_size, n), ("test", test_size, len(kept) - n)):
         if size is not None and not 1 <= size <= largest:
             raise ConfigError(
-                f"problem.{key}_size={size} is impossible: {LABELS[name]} has {largest} {key} rows. Choose 1..{largest}, or "
-                f"null for all."
+                f"problem.{key}_size={size} is impossible: {LABELS[name]} has {largest} {key} rows. Choose "
+                f"1..{largest}, or null for all."
             )
     order = np.arange(len(kept))
     if split == "random":
         order = generator(0, data=name, use="split").permutation(len(kept))
-    train, limits = kept[order[:n]], None
+    train = kept[order[:n]]
+    limits = None
     if clip:
         limits = np.quantile(train, [clip, 1.0 - clip], axis=0)
         train = train.clip(*limits)
-    mean, scale = train.mean(0), train.std(0)
+    mean = train.mean(0)
+    scale = train.std(0)
     if len(flat := np.flatnonzero(scale <= 1e-12 * np.abs(mean))):
         raise DataError(
-            f"{LABELS[name]}: column {(*INPUTS, *TARGETS)[flat[0]]} is constant in the training part, so it has no unit. Is "
-            f"the file the whole one? problem.data=generated is embedded and needs no file."
+            f"{LABELS[name]}: column {(*INPUTS, *TARGETS)[flat[0]]} is constant in the training part, so it "
+            f"has no unit. Is the file the whole one? problem.data=generated is embedded and needs no file."
         )
     parts = kept[order[:n][:train_size]], kept[order[n:][:test_size]]
     clipped = [part.clip(*limits) if limits is not None else part for part in parts]
@@ -136,7 +151,9 @@ def _flows(name: str, root: str, split: str, train_size: int | None, test_size: 
         (x, y), (test, test_y) = ((a.contiguous(), b.contiguous()) for a, b in z)
         unit = torch.from_numpy(mean), torch.from_numpy(scale)
     counts = len(table), int((~whole).sum()), changed
-    return RiverFlows(name, LABELS[name], x, y, test, test_y, *unit, *counts, digest_of(*parts), name in EMBEDDED)
+    return RiverFlows(
+        name, LABELS[name], x, y, test, test_y, *unit, *counts, digest_of(*parts), name in EMBEDDED
+    )
 
 
 @lru_cache(maxsize=2)
@@ -147,31 +164,36 @@ def _table(name: str, root: str) -> Float[np.ndarray, "rows 72"]:
     path = found_file(root)
     if path is None:
         raise DataError(
-            f"data=rf1 needs {FILE} in {Path(root) / FOLDER} (or in {root}); not found. The environment variable MOBENCH_DATA "
-            f"or data_root chooses the folder {root}; the file belongs to Mulan's multi-target data sets and is not "
-            f"downloaded. problem.data=generated is embedded and needs no file."
+            f"data=rf1 needs {FILE} in {Path(root) / FOLDER} (or in {root}); not found. The environment "
+            f"variable MOBENCH_DATA or data_root chooses the folder {root}; the file belongs to Mulan's "
+            "multi-target data sets and is not downloaded. "
+            "problem.data=generated is embedded and needs no file."
         )
     names, table, name_lines, row_lines = read_arff(path)
     advice = "Copy the file again. problem.data=generated is embedded and needs no file."
     wanted = (*INPUTS, *TARGETS)
     if set(names) != set(wanted):
-        lost, other = ([a for a in some if a not in rest] for some, rest in ((wanted, names), (names, wanted)))
+        lost, other = (
+            [a for a in some if a not in rest] for some, rest in ((wanted, names), (names, wanted))
+        )
         differ = _listed(", unexpected", other) + _listed(", missing", lost)
         raise DataError(
-            f"{path}, lines {name_lines[0]} to {name_lines[-1]}: {len(names)} attributes{differ}; expected the {len(INPUTS)} "
-            f"inputs SITE__0 .. SITE__n60 and the {len(TARGETS)} targets SITE_48H__0 of {', '.join(SITES)}. {advice}"
+            f"{path}, lines {name_lines[0]} to {name_lines[-1]}: {len(names)} attributes{differ}; expected "
+            f"the {len(INPUTS)} inputs SITE__0 .. SITE__n60 and the {len(TARGETS)} targets SITE_48H__0 of "
+            f"{', '.join(SITES)}. {advice}"
         )
     if len(table) != ROWS:
         raise DataError(
-            f"{path} has {len(table)} rows of data, the last in line {row_lines[-1]}; the whole file has {ROWS}. {advice}"
+            f"{path} has {len(table)} rows of data, the last in line {row_lines[-1]}; "
+            f"the whole file has {ROWS}. {advice}"
         )
     table = table[:, [names.index(a) for a in wanted]]
     holes = np.isnan(table[:, len(INPUTS) :])
     if holes.any():
         row, column = (int(i[0]) for i in np.nonzero(holes))
         raise DataError(
-            f"{path}, line {row_lines[row]}: no {TARGETS[column]}; {int(holes.sum())} targets are missing, expected none (inputs "
-            f"may be). {advice}"
+            f"{path}, line {row_lines[row]}: no {TARGETS[column]}; {int(holes.sum())} targets are missing, "
+            f"expected none (inputs may be). {advice}"
         )
     return table
 
@@ -191,7 +213,9 @@ def found_file(root: str | Path) -> Path | None:
 
 
 class Arff(NamedTuple):
-    """Names of the attributes, the table (NaN for `?`), and the lines of the file where attributes and rows stand."""
+    """Names of the attributes, the table (NaN for `?`),
+    and the lines of the file where attributes and rows stand.
+    """
 
     names: list[str]
     table: Float[np.ndarray, "rows columns"]
@@ -202,9 +226,9 @@ class Arff(NamedTuple):
 def read_arff(path: Path) -> Arff:
     """The content of an ARFF file of numbers.
 
-    Strict: @relation, then @attribute lines of type numeric, real or integer, then @data with as many numbers or `?` in a line,
-    between commas. Keywords and types in any case, names may be quoted; empty lines and lines that begin with % are
-    comments. The sparse format, text, dates, weights, nan and inf are refused.
+    Strict: @relation, then @attribute lines of type numeric, real or integer, then @data with as many numbers
+    or `?` in a line, between commas. Keywords and types in any case, names may be quoted; empty lines and
+    lines that begin with % are comments. The sparse format, text, dates, weights, nan and inf are refused.
     Raises DataError with the number of the line.
     """
     try:
@@ -251,7 +275,9 @@ def _attribute(rest: str, names: list[str], wrong: Wrong) -> str:
     found = NAME.match(rest)
     kind = rest[found.end() :].strip() if found else ""
     if found is None or not kind or not rest[found.end()].isspace():
-        raise wrong(f"@attribute has {rest[:60]!r}; expected NAME numeric, the name in quotes if it has spaces.")
+        raise wrong(
+            f"@attribute has {rest[:60]!r}; expected NAME numeric, the name in quotes if it has spaces."
+        )
     if kind.lower() not in TYPES:
         raise wrong(f"attribute {found[0]} is of type {kind[:40]!r}; expected one of {', '.join(TYPES)}.")
     name = found[0][1:-1] if found[0][0] in "'\"" else found[0]
@@ -263,7 +289,9 @@ def _attribute(rest: str, names: list[str], wrong: Wrong) -> str:
 def _cells(line: str, names: list[str], wrong: Wrong) -> list[float]:
     """The numbers of a line."""
     if line.startswith("{"):
-        raise wrong(f"the row {line[:40]!r} is in the sparse format; expected {len(names)} numbers between commas.")
+        raise wrong(
+            f"the row {line[:40]!r} is in the sparse format; expected {len(names)} numbers between commas."
+        )
     cells = line.split(",")
     if len(cells) != len(names):
         raise wrong(f"the row has {len(cells)} cells; expected {len(names)}, one for each attribute.")
@@ -278,7 +306,9 @@ def _cells(line: str, names: list[str], wrong: Wrong) -> list[float]:
             if math.isinf(row[-1]):  # too large a number
                 raise ValueError
         except ValueError:
-            raise wrong(f"{name} is {text[:40]!r}; expected a finite number, or ? for a missing one.") from None
+            raise wrong(
+                f"{name} is {text[:40]!r}; expected a finite number, or ? for a missing one."
+            ) from None
     return row
 
 
@@ -297,25 +327,31 @@ UPSTREAM: tuple[tuple[tuple[int, int], ...], ...] = (  # of each gauge: (gauge, 
 
 
 def generated() -> Float[np.ndarray, "rows 72"]:
-    """Made flows of eight gauges on one river, in the columns of RF1, with missing lags at the beginning like there.
+    """Made flows of eight gauges on one river, in the columns of RF1, with missing lags at the beginning like
+    there.
 
-    Storms of some hours fall on all catchments, more or less on each. Rain wets the soil, and runs off the more the wetter it
-    is (so the flow is no linear function of the rain); a fast and a slow reservoir pass it on:
+    Storms of some hours fall on all catchments, more or less on each. Rain wets the soil, and runs off the
+    more the wetter it is (so the flow is no linear function of the rain); a fast and a slow reservoir pass it
+    on:
 
-        wet <- .98 wet + rain,   runoff = rain wet / (20 + wet),   fast <- .985 fast + .015 runoff,   slow <- .995 slow + .005 rain
+        wet <- .98 wet + rain,   runoff = rain wet / (20 + wet),   fast <- .985 fast + .015 runoff,
+            slow <- .995 slow + .005 rain
 
-    A gauge has the reservoirs of its own catchment and the flow of the gauges upstream, some hours later, all times
-    exp(AR(1)); then come 1 % of noise and two decimals. Nothing of it is measured.
+    A gauge has the reservoirs of its own catchment and the flow of the gauges upstream, some hours later, all
+    times exp(AR(1)); then come 1 % of noise and two decimals. Nothing of it is measured.
     """
-    first, burn = max(LAGS), 600
+    first = max(LAGS)
+    burn = 600
     hours = burn + first + GENERATED + AHEAD
     rng = generator(0, data="river_flow", use="generated")
     rain = np.zeros((hours, len(SITES)))
     begins = np.flatnonzero(rng.random(hours) < 1 / 45)
     for begin in begins:
-        length, depth = int(rng.integers(4, 24)), rng.exponential(3.0)
+        length = int(rng.integers(4, 24))
+        depth = rng.exponential(3.0)
         rain[begin : begin + length] += depth * rng.gamma(2.0, 0.5, size=len(SITES))
-    area, base = rng.uniform(5.0, 20.0, len(SITES)), rng.uniform(1.0, 4.0, len(SITES))
+    area = rng.uniform(5.0, 20.0, len(SITES))
+    base = rng.uniform(1.0, 4.0, len(SITES))
     noise = rng.standard_normal((hours, len(SITES)))
     wet, fast, slow, drift = (np.zeros(len(SITES)) for _ in range(4))
     flow = np.zeros((hours, len(SITES)))

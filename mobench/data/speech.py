@@ -1,6 +1,8 @@
-"""Speech in Mandarin and English: transcripts and where their audio lies; audio is read when a batch asks for it.
+"""Speech in Mandarin and English: transcripts and where their audio lies; audio is read when a batch asks for
+it.
 
-generated: syllables made of tones, embedded. small: two little sets of real words. librispeech_aishell: the official folders.
+generated: syllables made of tones, embedded. small: two little sets of real words. librispeech_aishell: the
+official folders.
 """
 
 from __future__ import annotations
@@ -32,16 +34,23 @@ EMBEDDED = ("generated",)
 RATES = {"generated": 8000, "small": 8000, "librispeech_aishell": 16000}
 INSTEAD = "problem.data=generated is embedded and needs no file."
 
-FOLDER, ENGLISH, MANDARIN = "speech", "english_digits.npz", "mandarin_words.npz"
+FOLDER = "speech"
+ENGLISH = "english_digits.npz"
+MANDARIN = "mandarin_words.npz"
 LIBRISPEECH = {"train": "train-clean-100", "test": "test-clean"}
-AISHELL, TRANSCRIPT = "data_aishell", "transcript/aishell_transcript_v0.8.txt"
-UNLISTED = 0.01  # share of AISHELL's recordings that may lack a transcript: the official ones lack 325 of 141,925
+AISHELL = "data_aishell"
+TRANSCRIPT = "transcript/aishell_transcript_v0.8.txt"
+# share of AISHELL's recordings that may lack a transcript: the official ones lack 325 of 141,925
+UNLISTED = 0.01
 SIZES = {"train": 96, "test": 32}  # generated utterances of each language
-LETTERS, CHARACTERS = "abcdefgh", "一二三四五六七八"
+LETTERS = "abcdefgh"
+CHARACTERS = "一二三四五六七八"
 
 
 class Utterance(NamedTuple):
-    """Its name, what is said, and where its audio is: a file, or samples start..stop of an array in memory."""
+    """Its name, what is said, and where its audio is: a file,
+    or samples start..stop of an array in memory.
+    """
 
     name: str
     text: str
@@ -56,7 +65,8 @@ class Speech:
 
     Fields:
         name, label: what was asked for; for figures, a part of a sentence. rate: samples per second.
-        utterances: language -> split -> list. digest: sha256 of names and texts, and of audio that is in memory.
+        utterances: language -> split -> list. digest: sha256 of names and texts, and of audio that is in
+            memory.
         embedded: no file was read. unlisted: recordings without a transcript, left out.
     """
 
@@ -75,7 +85,10 @@ class Speech:
         return bool(self._audio)
 
     def samples(self, language: str, utterance: Utterance) -> Float[Tensor, " n"]:
-        """Its audio in [-1, 1], float32. Raises DataError for a file that is missing, broken, empty or of another rate."""
+        """Its audio in [-1, 1], float32.
+
+        Raises DataError for a file that is missing, broken, empty or of another rate.
+        """
         if utterance.path is None:
             wave = self._audio[language][utterance.start : utterance.stop]
         else:
@@ -85,9 +98,11 @@ class Speech:
         return torch.from_numpy(np.ascontiguousarray(wave))
 
 
-def speech(name: str, root: str | Path, train_size: int | None = None, test_size: int | None = None) -> Speech:
-    """The set `name` below `root`, an index made once in a process; train_size, test_size: the first so many utterances of a
-    fixed random order, of each language (null: all).
+def speech(
+    name: str, root: str | Path, train_size: int | None = None, test_size: int | None = None
+) -> Speech:
+    """The set `name` below `root`, an index made once in a process; train_size, test_size: the first so many
+    utterances of a fixed random order, of each language (null: all).
 
     Raises ConfigError for an unknown name or size, DataError for missing folders, files, transcripts.
     """
@@ -107,17 +122,20 @@ def _speech(name: str, root: str, train_size: int | None, test_size: int | None)
     else:
         chinese, unlisted = _aishell(Path(root))
         found = {"zh": chinese, "en": _librispeech(Path(root))}
-    total, kept = sha256(), {language: dict(found[language]) for language in LANGUAGES}
+    total = sha256()
+    kept = {language: dict(found[language]) for language in LANGUAGES}
     for language in LANGUAGES:
         for split, size in (("train", train_size), ("test", test_size)):
             have = found[language][split]
             if size is not None and not 1 <= size <= len(have):
                 raise ConfigError(
-                    f"problem.{split}_size={size} is impossible: {LABELS[name]} has {len(have)} {split} utterances in language "
-                    f"{language}. Choose 1..{len(have)}, or null for all."
+                    f"problem.{split}_size={size} is impossible: {LABELS[name]} has {len(have)} {split} "
+                    f"utterances in language {language}. Choose 1..{len(have)}, or null for all."
                 )
             if name != "generated":  # official files are sorted by speaker
-                order = generator(0, data=name, use="order", language=language, split=split).permutation(len(have))
+                order = generator(0, data=name, use="order", language=language, split=split).permutation(
+                    len(have)
+                )
                 have = [have[i] for i in order]
             kept[language][split] = have[:size]
             for one in have[:size]:
@@ -143,10 +161,13 @@ def read(path: Path, rate: int) -> Float[np.ndarray, " n"]:
         raise DataError(f"{path} could not be read as audio: {error}. Unpack it again. {INSTEAD}") from error
     if found != rate:
         raise DataError(
-            f"{path} has {found} samples a second, expected {rate} (the official files). Use them as they come."
+            f"{path} has {found} samples a second, expected {rate} (the official files). "
+            "Use them as they come."
         )
     if wave.ndim != 1:
-        raise DataError(f"{path} has {wave.shape[1]} channels, expected one. Use the official files as they come.")
+        raise DataError(
+            f"{path} has {wave.shape[1]} channels, expected one. Use the official files as they come."
+        )
     return wave
 
 
@@ -165,8 +186,9 @@ def missing_files(name: str, root: str | Path) -> list[str]:
 
 def _absent(path: Path, root: Path, what: str) -> DataError:
     return DataError(
-        f"data=librispeech_aishell needs {path} ({what}); not found. The environment variable MOBENCH_DATA or data_root chooses "
-        f"the folder {root}; archives from https://openslr.org/12 and https://openslr.org/33 are unpacked there. {INSTEAD}"
+        f"data=librispeech_aishell needs {path} ({what}); not found. The environment variable MOBENCH_DATA "
+        f"or data_root chooses the folder {root}; archives from https://openslr.org/12 and "
+        f"https://openslr.org/33 are unpacked there. {INSTEAD}"
     )
 
 
@@ -194,13 +216,15 @@ def _librispeech(root: Path) -> dict[str, list[Utterance]]:
             files = {file.stem: file for file in sorted(path.glob("*.flac"))}
             texts = path / f"{path.parent.name}-{path.name}.trans.txt"
             if files and not texts.is_file():
-                raise DataError(f"{texts} is missing, {path} has {len(files)} recordings. Unpack {part}.tar.gz again.")
+                raise DataError(
+                    f"{texts} is missing, {path} has {len(files)} recordings. Unpack {part}.tar.gz again."
+                )
             said = {name: text for _, name, text in _lines(texts)} if files else {}
             if lost := sorted(files.keys() - said.keys()) or sorted(said.keys() - files.keys()):
                 what = "transcript" if lost[0] in files else "recording (.flac)"
                 raise DataError(
-                    f"{texts}: {len(lost)} utterances have no {what}, the first {lost[0]}; expected one for each. Unpack "
-                    f"{part}.tar.gz again."
+                    f"{texts}: {len(lost)} utterances have no {what}, the first {lost[0]}; expected one for "
+                    f"each. Unpack {part}.tar.gz again."
                 )
             for name, text in said.items():
                 found[split].append(Utterance(name, _text(text.lower(), name, texts), files[name]))
@@ -210,14 +234,18 @@ def _librispeech(root: Path) -> dict[str, list[Utterance]]:
 
 
 def _aishell(root: Path) -> tuple[dict[str, list[Utterance]], int]:
-    """data_aishell/wav/<split>/SPEAKER/NAME.wav, all transcripts in one file; its number of recordings without."""
+    """data_aishell/wav/<split>/SPEAKER/NAME.wav, all transcripts in one file;
+    its number of recordings without.
+    """
     base = root / AISHELL
     if not (base / TRANSCRIPT).is_file():
         raise _absent(base / TRANSCRIPT, root, "data_aishell.tgz of AISHELL-1")
     said: dict[str, str] = {}
     for number, name, text in _lines(base / TRANSCRIPT):
         if name in said:
-            raise DataError(f"{base / TRANSCRIPT}, line {number}: {name} comes a second time. Unpack it again.")
+            raise DataError(
+                f"{base / TRANSCRIPT}, line {number}: {name} comes a second time. Unpack it again."
+            )
         said[name] = _text(text.replace(" ", ""), name, base / TRANSCRIPT)
     found: dict[str, list[Utterance]] = {}
     unlisted: list[str] = []
@@ -225,17 +253,22 @@ def _aishell(root: Path) -> tuple[dict[str, list[Utterance]], int]:
     for split in ("train", "test"):
         folder = base / "wav" / split
         if not folder.is_dir():
-            raise _absent(folder, root, f"the speakers' archives of wav/, unpacked to {split}/SPEAKER/NAME.wav")
+            raise _absent(
+                folder, root, f"the speakers' archives of wav/, unpacked to {split}/SPEAKER/NAME.wav"
+            )
         files = sorted(folder.glob("*/*.wav"))
         if not files:
-            raise _absent(folder / "SPEAKER/NAME.wav", root, "recordings; the speakers' archives must be unpacked too")
+            raise _absent(
+                folder / "SPEAKER/NAME.wav", root, "recordings; the speakers' archives must be unpacked too"
+            )
         recordings += len(files)
         unlisted += [file.stem for file in files if file.stem not in said]
         found[split] = [Utterance(file.stem, said[file.stem], file) for file in files if file.stem in said]
     if len(unlisted) > UNLISTED * recordings:
         raise DataError(
-            f"{base / TRANSCRIPT} has no transcript of {len(unlisted)} of {recordings} recordings, the first {unlisted[0]}; "
-            f"expected at most {UNLISTED:.0%} (the official set lacks a few hundred). Unpack it again."
+            f"{base / TRANSCRIPT} has no transcript of {len(unlisted)} of {recordings} recordings, the first "
+            f"{unlisted[0]}; expected at most {UNLISTED:.0%} (the official set lacks a few hundred). "
+            "Unpack it again."
         )
     return found, len(unlisted)
 
@@ -250,15 +283,19 @@ def _text(text: str, name: str, path: Path) -> str:
 
 
 def _small(root: Path) -> tuple[dict[str, dict[str, list[Utterance]]], dict[str, np.ndarray]]:
-    """speech/english_digits.npz and speech/mandarin_words.npz: `audio` of all clips, `offsets`, `text`. English has its official
-    split; of the Mandarin words, of which there is one recording each, every fifth tests, so test words are not in training."""
-    found, audio = {}, {}
+    """speech/english_digits.npz and speech/mandarin_words.npz: `audio` of all clips, `offsets`, `text`.
+
+    English has its official split; of the Mandarin words, of which there is one recording each, every fifth
+    tests, so test words are not in training.
+    """
+    found = {}
+    audio = {}
     for language, file in (("en", ENGLISH), ("zh", MANDARIN)):
         path = root / FOLDER / file
         if not path.is_file():
             raise DataError(
-                f"data=speech_small needs {file} in {path.parent}; not found. The environment variable MOBENCH_DATA or data_root "
-                f"chooses the folder {root}. {INSTEAD}"
+                f"data=speech_small needs {file} in {path.parent}; not found. The environment variable "
+                f"MOBENCH_DATA or data_root chooses the folder {root}. {INSTEAD}"
             )
         try:
             with np.load(path, allow_pickle=False) as table:
@@ -268,12 +305,15 @@ def _small(root: Path) -> tuple[dict[str, dict[str, list[Utterance]]], dict[str,
             raise DataError(f"{path} is not the expected set: {error}. Copy it again. {INSTEAD}") from error
         if len(cut) != len(text) + 1 or cut[-1] != len(sound) or int(rate) != RATES["small"]:
             raise DataError(
-                f"{path} has {len(text)} texts, {len(cut)} offsets up to {cut[-1]} of {len(sound)} samples, {int(rate)} a second; "
-                f"expected one offset more than texts, the last the end, {RATES['small']} a second. Copy it again. {INSTEAD}"
+                f"{path} has {len(text)} texts, {len(cut)} offsets up to {cut[-1]} of {len(sound)} samples, "
+                f"{int(rate)} a second; expected one offset more than texts, the last the end, "
+                f"{RATES['small']} a second. Copy it again. {INSTEAD}"
             )
         audio[language] = sound.astype(np.float32) / 32768.0
         every = [
-            Utterance(f"{file} clip {i}", _text(str(text[i]), f"clip {i}", path), None, int(cut[i]), int(cut[i + 1]))
+            Utterance(
+                f"{file} clip {i}", _text(str(text[i]), f"clip {i}", path), None, int(cut[i]), int(cut[i + 1])
+            )
             for i in range(len(text))
         ]
         found[language] = {
@@ -288,14 +328,18 @@ def _small(root: Path) -> tuple[dict[str, dict[str, list[Utterance]]], dict[str,
 
 @lru_cache(maxsize=1)
 def generated() -> tuple[dict[str, dict[str, list[Utterance]]], dict[str, np.ndarray]]:
-    """Utterances of 1 to 3 syllables of 100 to 160 ms at 8 kHz. An English letter is two steady tones (as two formants), a
-    Mandarin character one tone with its third harmonic that rises or falls (as a pitch contour). A speaker shifts all
-    frequencies by up to 5 %; noise 30 dB below."""
+    """Utterances of 1 to 3 syllables of 100 to 160 ms at 8 kHz.
+
+    An English letter is two steady tones (as two formants), a Mandarin character one tone with its third
+    harmonic that rises or falls (as a pitch contour). A speaker shifts all frequencies by up to 5 %; noise 30
+    dB below.
+    """
     rng = generator(0, data="speech", use="generated")
     found: dict[str, dict[str, list[Utterance]]] = {}
     audio = {}
     for language, alphabet in (("zh", CHARACTERS), ("en", LETTERS)):
-        waves, at = [], 0
+        waves = []
+        at = 0
         found[language] = {}
         for split, count in SIZES.items():
             found[language][split] = []

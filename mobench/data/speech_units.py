@@ -1,4 +1,7 @@
-"""What a CTC head predicts: characters, or sub-words found by SentencePiece. Index 0 is CTC's blank, 1 the unknown unit."""
+"""What a CTC head predicts: characters, or sub-words found by SentencePiece.
+
+Index 0 is CTC's blank, 1 the unknown unit.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,10 @@ UNKNOWN = "\ufffd"
 
 @dataclass(frozen=True)
 class Units:
-    """Units of one language. `table`: unit of each index; `pieces`: SentencePiece's processor, None for characters."""
+    """Units of one language.
+
+    `table`: unit of each index; `pieces`: SentencePiece's processor, None for characters.
+    """
 
     table: tuple[str, ...]
     pieces: Any = field(default=None, compare=False)
@@ -32,7 +38,9 @@ class Units:
         return [place.get(c, 1) for c in text]
 
     def decode(self, indices: Sequence[int]) -> str:
-        """The text of indices >= 1; a head may have more outputs than there are units, and they are unknown."""
+        """The text of indices >= 1; a head may have more outputs than there are units,
+        and they are unknown.
+        """
         indices = [i if i < len(self.table) else 1 for i in indices]
         if self.pieces is not None:
             return str(self.pieces.decode([i - 1 for i in indices]))
@@ -47,7 +55,8 @@ def characters(texts: Sequence[str], largest: int | None) -> Units:
 
 
 def subwords(texts: Sequence[str], largest: int) -> Units:
-    """Byte-pair sub-words of the texts, `largest` units with blank and unknown, or fewer where the texts hold no more.
+    """Byte-pair sub-words of the texts, `largest` units with blank and unknown, or fewer where the texts hold
+    no more.
 
     Departure: the paper does not say what its 1000 English units are.
     """
@@ -55,8 +64,8 @@ def subwords(texts: Sequence[str], largest: int) -> Units:
         import sentencepiece
     except ImportError as error:
         raise ConfigError(
-            "Sub-words are found with sentencepiece, which is not installed: pip install 'mobench[speech]', or "
-            "problem.english_units=characters."
+            "Sub-words are found with sentencepiece, which is not installed: pip install 'mobench[speech]', "
+            "or problem.english_units=characters."
         ) from error
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(

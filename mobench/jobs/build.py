@@ -23,20 +23,25 @@ DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
 
 def make_job(config: dict[str, Any]) -> Job:
-    """Checks a plain configuration and builds problem, algorithm and runs, on the CPU: `Job.on` moves it to its device,
-    which another machine may have.
+    """Checks a plain configuration and builds problem, algorithm and runs, on the CPU: `Job.on` moves it to
+    its device, which another machine may have.
 
     Raises:
-        ConfigError, PreferenceError: unknown keys, choices or values, with every problem that is known at once.
+        ConfigError, PreferenceError: unknown keys, choices or values, with every problem that is known at
+            once.
     """
     validate(config)
     problem = instantiate(config["problem"], "problem")
     variants = _variants(config["vary"], config["algorithm"])
     algorithm = instantiate(config["algorithm"] | (variants[0] if variants else {}), "algorithm")
     if not isinstance(problem, Problem):
-        raise ConfigError(f"problem._target_ builds {type(problem).__name__}, which is not a mobench Problem.")
+        raise ConfigError(
+            f"problem._target_ builds {type(problem).__name__}, which is not a mobench Problem."
+        )
     if not isinstance(algorithm, Algorithm):
-        raise ConfigError(f"algorithm._target_ builds {type(algorithm).__name__}, which is not a mobench Algorithm.")
+        raise ConfigError(
+            f"algorithm._target_ builds {type(algorithm).__name__}, which is not a mobench Algorithm."
+        )
     choose_dtype(config["dtype"])
     check_numbers(config)
     _check_outputs(algorithm)
@@ -49,7 +54,9 @@ def make_job(config: dict[str, Any]) -> Job:
     if opaque:  # code that cannot be told from other code: no rows or checkpoint are known to be its own
         config = {**config, "rerun": True}
     dtype = DTYPES[config["dtype"]]
-    return Job(config, problem, algorithm, runs, config["steps"], dtype, torch.device("cpu"), varied, code, opaque)
+    return Job(
+        config, problem, algorithm, runs, config["steps"], dtype, torch.device("cpu"), varied, code, opaque
+    )
 
 
 def choose_dtype(name: str) -> None:
@@ -81,7 +88,8 @@ def _runs(config: Mapping[str, Any], problem: Problem, variants: int | None) -> 
     for seed in config["seeds"]:
         if not -(2**63) <= seed < 2**63:
             raise ConfigError(
-                f"seeds holds {seed}, which does not fit into 64 bits; give numbers below 2^63, e.g. seeds=[0,1,2]."
+                f"seeds holds {seed}, which does not fit into 64 bits; give numbers below 2^63, e.g. "
+                "seeds=[0,1,2]."
             )
     return Runs.product(preferences, config["seeds"], variants)
 
@@ -91,7 +99,8 @@ def _varied(config: Mapping[str, Any], variants: list[dict[str, Any]], runs: Run
     if not variants:
         return {}
     for variant in variants:
-        instantiate(config["algorithm"] | variant, "algorithm")  # each value is checked as if it were the only one
+        # each value is checked as if it were the only one
+        instantiate(config["algorithm"] | variant, "algorithm")
     assert runs.variant is not None
     out = {}
     for name in variants[0]:
@@ -121,13 +130,17 @@ def _variants(vary: Mapping[str, Any], algorithm: Mapping[str, Any]) -> list[dic
         if not isinstance(values, list) or not values:
             raise ConfigError(f"vary.{name}={values} must be a list of values, e.g. vary.{name}=[0.1,1.0].")
         if not all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in values):
-            raise ConfigError(f"vary.{name}={values} must hold numbers: text and switches make jobs of their own (-m).")
+            raise ConfigError(
+                f"vary.{name}={values} must hold numbers: text and switches make jobs of their own (-m)."
+            )
         if len(set(values)) != len(values):
             raise ConfigError(f"vary.{name}={values} holds a value twice.")
         if name not in able:
             known = name in parameters(cls)
             instead = (
-                f"Sweep it instead: -m algorithm.{name}=..." if known else f"It has no such field.{suggest(name, able)}"
+                f"Sweep it instead: -m algorithm.{name}=..."
+                if known
+                else f"It has no such field.{suggest(name, able)}"
             )
             raise ConfigError(
                 f"vary.{name}: {cls.__name__} cannot hold different values of it in one batch; it can of "

@@ -21,13 +21,14 @@ def in_words(error: Exception, job: Job) -> str:
         now = min(len(job.runs), job.config["hardware"]["max_batch_runs"] or len(job.runs))
         if now == 1:
             return (
-                f"{job.device} ran out of memory with one run at once. A smaller problem.model or oracle.batch_size needs less, "
-                f"and is another job. {error}"
+                f"{job.device} ran out of memory with one run at once. A smaller problem.model or "
+                f"oracle.batch_size needs less, and is another job. {error}"
             )
         fits = now // 2
         return (
-            f"{job.device} ran out of memory with {now} of {len(job.runs)} runs at once. hardware.max_batch_runs={fits} needs "
-            f"about half of it and gives the same rows (smaller oracle.batch_size does not). {error}"
+            f"{job.device} ran out of memory with {now} of {len(job.runs)} runs at once. "
+            f"hardware.max_batch_runs={fits} needs about half of it and gives the same rows (smaller "
+            f"oracle.batch_size does not). {error}"
         )
     if isinstance(error, MobenchError):
         return str(error)
@@ -47,7 +48,9 @@ def _place(error: Exception, job: Job) -> str:
 
 
 def advice_for(algorithm: Algorithm) -> str:
-    """What can be tried where solves fail: the reference solver, if the method has one that it does not use yet; else nothing."""
+    """What can be tried where solves fail: the reference solver,
+    if the method has one that it does not use yet; else nothing.
+    """
     try:
         other = dataclasses.replace(algorithm, subproblem="cvxpy")  # type: ignore[call-arg]
     except (TypeError, ConfigError):  # no such field, or no such choice
@@ -58,20 +61,25 @@ def advice_for(algorithm: Algorithm) -> str:
 
 
 def unsolved(state: dict[str, Any]) -> list[dict[str, Any]]:
-    """The runs that ended with a failed solve: run, the step whose solve it was, its residual (None if there is none), and
-    whether the program is proved to have no solution."""
+    """The runs that ended with a failed solve: run, the step whose solve it was, its residual
+    (None if there is none), and whether the program is proved to have no solution.
+    """
     found = []
     for run in state["fail"].nonzero().squeeze(1).tolist():
         kkt = float(state["kkt"][run])
         residual = kkt if 0 <= kkt < math.inf else None
-        step, proved = int(state["stopped"][run]), bool(state["unsolvable"][run])
+        step = int(state["stopped"][run])
+        proved = bool(state["unsolvable"][run])
         found.append({"run": run, "step": step, "residual": residual, "no_solution": proved})
     return found
 
 
 def too_many_failed(job: Job, unsolved: list[dict[str, Any]]) -> str | None:
-    """What to say of a job in which more runs than `max_failure_share` ended with a failed solve; else None."""
-    share, runs = job.config["max_failure_share"], len(job.runs)
+    """What to say of a job in which more runs than `max_failure_share` ended with a failed solve;
+    else None.
+    """
+    share = job.config["max_failure_share"]
+    runs = len(job.runs)
     if len(unsolved) <= share * runs:
         return None
     first = ", ".join(f"run {u['run']} at step {u['step']}" for u in unsolved[:5])
@@ -81,8 +89,9 @@ def too_many_failed(job: Job, unsolved: list[dict[str, Any]]) -> str | None:
     worst = max((u["residual"] for u in unsolved if u["residual"] is not None), default=None)
     size = "" if worst is None else f", worst residual {worst:.2e}"
     return (
-        f"{len(unsolved)} of {runs} runs ended with a failed subproblem solve ({first}{size}).{why} They stay where that solve "
-        f"failed: no step is taken from it and nothing is substituted. Their rows are marked solver_failed and are left out of "
-        f"every mean; the other runs are complete. {advice_for(job.algorithm)}max_failure_share={share} is the share of runs that "
-        f"may end so without an error."
+        f"{len(unsolved)} of {runs} runs ended with a failed subproblem solve ({first}{size}).{why} They "
+        "stay where that solve failed: no step is taken from it and nothing is substituted. Their rows are "
+        "marked solver_failed and are left out of every mean; the other runs are complete. "
+        f"{advice_for(job.algorithm)}max_failure_share={share} is the share of runs that may end so without "
+        "an error."
     )

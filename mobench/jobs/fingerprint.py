@@ -2,20 +2,25 @@
 
     hash(function) = sha256(bytecode, constants, names, defaults, captured values, globals that it names)
 
-and so on through the functions, classes and values found there. Bytecode, not text: two lambdas share a line of source, and
-a function typed at a prompt has none; comments do not count. Code of installed packages is named with the version of its
-package and not looked into. Other objects are described by what pickle would store of them. Two functions have the same
-hash only if they agree in all of this; whoever cannot be described so is `Opaque`, and never guessed.
+and so on through the functions, classes and values found there. Bytecode, not text: two lambdas share a line
+of source, and a function typed at a prompt has none; comments do not count. Code of installed packages is
+named with the version of its package and not looked into. Other objects are described by what pickle would
+store of them. Two functions have the same hash only if they agree in all of this; whoever cannot be described
+so is `Opaque`, and never guessed.
 
-Not part of it: files, the environment, and what a function looks up by a name that it makes while it runs (`getattr`).
+Not part of it: files, the environment, and what a function looks up by a name that it makes while it runs
+(`getattr`).
 
-Classes outside of mobench that a configuration names by `_target_` are keyed by the same walk (`of_class`), made for code that lies
-in files and is used for months:
+Classes outside of mobench that a configuration names by `_target_` are keyed by the same walk (`of_class`),
+made for code that lies in files and is used for months:
 
-- code is described by its syntax tree, which is the same in every Python, wherever its file still says what runs, else by bytecode;
-- mobench's own classes count by name and `version`, and torch, NumPy and the other packages that mobench itself computes with by
-  name, as in any other job (their versions are in meta.json); the package that the class lives in is looked into wherever it lies;
-- a container or array counts as it was when it was first met in this process: a cache that fills up makes no other job;
+- code is described by its syntax tree, which is the same in every Python, wherever its file still says what
+  runs, else by bytecode;
+- mobench's own classes count by name and `version`, and torch, NumPy and the other packages that mobench
+  itself computes with by name, as in any other job (their versions are in meta.json); the package that the
+  class lives in is looked into wherever it lies;
+- a container or array counts as it was when it was first met in this process: a cache that fills up makes no
+  other job;
 - files that the code opens are data, and no part of it: raise `version` when they change.
 """
 
@@ -54,8 +59,20 @@ HIDING = {
     "import_module",
 }  # what they reach cannot be seen in the code
 # what mobench itself computes with: their versions are in meta.json, and key no job
-COMMON = {"cvxpy", "hydra", "matplotlib", "mobench", "moocore", "numpy", "omegaconf", "pandas", "scipy", "torch"}
-WHERE = frozenset({"__builtins__", "__cached__", "__file__", "__loader__", "__path__", "__spec__"})  # of a module
+COMMON = {
+    "cvxpy",
+    "hydra",
+    "matplotlib",
+    "mobench",
+    "moocore",
+    "numpy",
+    "omegaconf",
+    "pandas",
+    "scipy",
+    "torch",
+}
+# of a module
+WHERE = frozenset({"__builtins__", "__cached__", "__file__", "__loader__", "__path__", "__spec__"})
 # of a class: where it was written, and what Python adds to each
 SHELL = {
     "__annotate_func__",
@@ -76,7 +93,8 @@ class Opaque(MobenchError):
 
 
 def fingerprint(value: object) -> str:
-    """32 hex digits that change with what `value` (a function, or a container of functions and values) computes.
+    """32 hex digits that change with what `value` (a function, or a container of functions and values)
+    computes.
 
     Raises:
         Opaque: part of it cannot be described.
@@ -128,7 +146,10 @@ def _nested(code: types.CodeType) -> Iterator[types.CodeType]:
 
 
 class _Walk:
-    """Digests of one walk. Each object is met once: one that is met inside of itself is named by how far outside it began."""
+    """Digests of one walk.
+
+    Each object is met once: one that is met inside of itself is named by how far outside it began.
+    """
 
     hiding = frozenset(HIDING)
 
@@ -189,7 +210,9 @@ class _Walk:
             return [kind, self(value.__func__), self(value.__self__)]
         if isinstance(value, types.BuiltinFunctionType | types.MethodWrapperType):
             return [kind, value.__name__.encode(), self(value.__self__)]
-        if isinstance(value, types.WrapperDescriptorType | types.MethodDescriptorType | types.GetSetDescriptorType):
+        if isinstance(
+            value, types.WrapperDescriptorType | types.MethodDescriptorType | types.GetSetDescriptorType
+        ):
             return [kind, value.__name__.encode(), self(value.__objclass__)]
         if isinstance(value, types.MemberDescriptorType):  # of a class with slots
             return [kind, value.__name__.encode()]
@@ -216,7 +239,9 @@ class _Walk:
         return [self(made), self(arguments), *(self(list(r) if isinstance(r, Iterator) else r) for r in rest)]
 
     def _named(self, value: object, name: str) -> list[bytes]:
-        """What pickle would find again by its name: a function that is cached, or something of an installed package."""
+        """What pickle would find again by its name: a function that is cached,
+        or something of an installed package.
+        """
         if (wrapped := getattr(value, "__wrapped__", None)) is not None:
             return [self(type(value)), self(wrapped)]
         module = getattr(value, "__module__", None) or type(value).__module__
@@ -239,7 +264,8 @@ class _Walk:
         names = frozenset(name for code in codes for name in code.co_names)
         if hiding := sorted(names & self.hiding):
             raise Opaque(
-                f"{function.__qualname__} uses {', '.join(hiding)}: what that reaches cannot be seen in its code"
+                f"{function.__qualname__} uses {', '.join(hiding)}: "
+                "what that reaches cannot be seen in its code"
             )
         parts = [self(function.__code__), *self._each((function.__defaults__, function.__kwdefaults__))]
         parts += self._each((function.__dict__,))
@@ -260,7 +286,9 @@ class _Walk:
         return parts
 
     def _imported(self, name: str, wanted: Iterable[str], function: types.FunctionType) -> object:
-        """A module that the function imports while it runs, `from name import wanted`; dots before the name are relative."""
+        """A module that the function imports while it runs, `from name import wanted`;
+        dots before the name are relative.
+        """
         if not name.startswith(".") and self._library(name):
             return name
         try:
@@ -317,7 +345,9 @@ class _Parts(_Walk):
         found = sys.modules.get(self.top)
         place = getattr(found, "__file__", None) or next(iter(getattr(found, "__path__", [])), "")
         folder = Path(place).parent if place else None
-        self.folder = str(folder.parent if folder is not None and hasattr(found, "__path__") else folder or "")
+        self.folder = str(
+            folder.parent if folder is not None and hasattr(found, "__path__") else folder or ""
+        )
         self.codes = 0  # pieces of the user's code met so far
         self.coded: set[int] = set()  # what holds some
 
@@ -395,7 +425,9 @@ class _Parts(_Walk):
             return [*super()._class(cls), repr(version).encode()]
         self.codes += 1
         parts = [cls.__qualname__.encode(), *self._each(cls.__bases__)]
-        members = {name: m.value for name, m in cls.__members__.items()} if issubclass(cls, enum.Enum) else None
+        members = (
+            {name: m.value for name, m in cls.__members__.items()} if issubclass(cls, enum.Enum) else None
+        )
         if members is not None:
             parts.append(self(members))
         for name in sorted(vars(cls).keys() - SHELL - {"__replace__", "__repr__"}):
@@ -435,7 +467,9 @@ def _captured(function: types.FunctionType) -> dict[str, object]:
 
 
 def _generated(value: object) -> bool:
-    """Whether the method of a class was made by `dataclass` or `namedtuple`, whose code differs from Python to Python."""
+    """Whether the method of a class was made by `dataclass` or `namedtuple`,
+    whose code differs from Python to Python.
+    """
     function = value.__func__ if isinstance(value, staticmethod) else value
     made = isinstance(function, types.FunctionType) and function.__code__.co_filename == "<string>"
     return made or type(value).__name__ == "_tuplegetter"  # `_fields` has their order
@@ -461,7 +495,9 @@ def _parsed(text: str, file: str) -> tuple[dict[Place, list[ast.AST]], dict[Plac
 
 
 def _tree(code: types.CodeType) -> ast.AST | None:
-    """The syntax tree of a function, if its file still says what runs and leaves no doubt which function it is."""
+    """The syntax tree of a function, if its file still says what runs and leaves no doubt which function
+    it is.
+    """
     linecache.checkcache(code.co_filename)
     text = "".join(linecache.getlines(code.co_filename))
     try:
@@ -481,7 +517,9 @@ def _tree(code: types.CodeType) -> ast.AST | None:
 
 
 def _shape(node: object) -> str:
-    """A syntax tree as text that is the same in every Python: without places, comments, docstrings and annotations."""
+    """A syntax tree as text that is the same in every Python: without places, comments,
+    docstrings and annotations.
+    """
     if isinstance(node, ast.Constant):
         return f"{type(node.value).__name__} {node.value!r}"
     if isinstance(node, ast.AST):
@@ -502,7 +540,11 @@ def _shape(node: object) -> str:
 
 def _remark(line: ast.stmt) -> bool:
     """A docstring, or any text that stands alone."""
-    return isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant) and isinstance(line.value.value, str)
+    return (
+        isinstance(line, ast.Expr)
+        and isinstance(line.value, ast.Constant)
+        and isinstance(line.value.value, str)
+    )
 
 
 def _joined(parts: list[bytes]) -> bytes:

@@ -22,12 +22,24 @@ from mobench.jobs.fingerprint import is_own
 from mobench.jobs.store import config_hash
 from mobench.jobs.targets import LAYERS, TARGET, enabled, instantiate, load_class, target_nodes
 
-HASHED = ("problem", "oracle", "algorithm", "preferences", "seeds", "steps", "dtype", "max_failure_share", "record")
+HASHED = (
+    "problem",
+    "oracle",
+    "algorithm",
+    "preferences",
+    "seeds",
+    "steps",
+    "dtype",
+    "max_failure_share",
+    "record",
+)
 
 
 @dataclass(frozen=True)
 class Job:
-    """The objects of one job, all decided before any number is computed. `mobench.jobs.build.make_job` makes one.
+    """The objects of one job, all decided before any number is computed.
+
+    `mobench.jobs.build.make_job` makes one.
 
     Attributes:
         config: the plain configuration, resolved.
@@ -111,7 +123,9 @@ class Job:
 
 
 def check_device(name: str, here: bool = True) -> None:
-    """Raises ConfigError if `name` is no torch device, or, where the job runs `here`, none of this machine."""
+    """Raises ConfigError if `name` is no torch device, or, where the job runs `here`,
+    none of this machine.
+    """
     if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
         raise ConfigError(f"hardware.device={name!r} is unknown; give cpu, cuda or cuda:N.")
     if not here or name == "cpu":
@@ -123,18 +137,22 @@ def check_device(name: str, here: bool = True) -> None:
 
 
 def registered_name(cls: type) -> str:
-    """The name of a part in a job's identity. It says nothing of the file that the class lives in, so files can move.
+    """The name of a part in a job's identity.
 
-    A class of mobench has its own name, which no other part of mobench has (a test holds that) and which, with its
-    `version`, is what rows are found by; a user's class has its name too, and its code is part of the identity; a class
-    of any other package has the package's name in front.
+    It says nothing of the file that the class lives in, so files can move.
+
+    A class of mobench has its own name, which no other part of mobench has (a test holds that) and which,
+    with its `version`, is what rows are found by; a user's class has its name too, and its code is part of
+    the identity; a class of any other package has the package's name in front.
     """
     top = cls.__module__.partition(".")[0]
     return cls.__qualname__ if top == "mobench" or is_own(cls) else f"{top}.{cls.__qualname__}"
 
 
 def _by_name(node: Any, where: str) -> Any:
-    """A configuration with the registered name (`class`) of each part in place of its import path (`_target_`)."""
+    """A configuration with the registered name (`class`) of each part in place of its import path
+    (`_target_`).
+    """
     if isinstance(node, Mapping):
         out = {k: _by_name(v, f"{where}.{k}") for k, v in node.items() if k != TARGET}
         if TARGET in node:
@@ -146,9 +164,11 @@ def _by_name(node: Any, where: str) -> Any:
 
 
 def identity(job: Job) -> dict[str, Any]:
-    """What decides a job's result: resolved settings, names and versions of its parts, and the code of those that are the
-    user's own. Import paths are no part of it."""
-    # a layer that is not enabled is not named, nor a switch at its default: jobs from before there were any keep their rows
+    """What decides a job's result: resolved settings, names and versions of its parts, and the code of those
+    that are the user's own. Import paths are no part of it.
+    """
+    # a layer that is not enabled is not named, nor a switch at its default: jobs from before there were any
+    # keep their rows
     config = {k: job.config[k] for k in HASHED}
     config |= {k: job.config[k] for k in LAYERS if enabled(job.config, k)}
     config["record"] = {k: v for k, v in config["record"].items() if (k, v) != ("measures", True)}

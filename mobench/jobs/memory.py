@@ -1,7 +1,9 @@
-"""What a job holds in memory at least, before any of it is allocated: a job that cannot fit is refused, not killed.
+"""What a job holds in memory at least, before any of it is allocated: a job that cannot fit is refused, not
+killed.
 
-The estimate is a lower bound, of what every method on every problem holds at once; gradients, activations and a problem's own data
-come on top. So nothing is refused that would have run. Of the host's memory only: a GPU that is full says so itself.
+The estimate is a lower bound, of what every method on every problem holds at once; gradients, activations and
+a problem's own data come on top. So nothing is refused that would have run. Of the host's memory only: a GPU
+that is full says so itself.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ FLOAT = 32  # of a Python float and the pointer to it
 
 
 def available() -> int | None:
-    """Bytes that this process can have, with swap: the machine's, or what its control group leaves; None where nobody says."""
+    """Bytes that this process can have, with swap: the machine's, or what its control group leaves;
+    None where nobody says.
+    """
     try:
         lines = dict(line.split(":", 1) for line in MEMINFO.read_text().splitlines() if ":" in line)
         free = sum(int(lines[key].split()[0]) * 1024 for key in ("MemAvailable", "SwapFree"))
@@ -38,7 +42,9 @@ def _group() -> int | None:
         limit = int((CGROUP / "memory.max").read_text())  # "max": no limit
         used = int((CGROUP / "memory.current").read_text())
         parts = dict(line.split() for line in (CGROUP / "memory.stat").read_text().splitlines())
-        swap = (CGROUP / "memory.swap.max").read_text().strip() if (CGROUP / "memory.swap.max").exists() else "0"
+        swap = (
+            (CGROUP / "memory.swap.max").read_text().strip() if (CGROUP / "memory.swap.max").exists() else "0"
+        )
     except (OSError, ValueError):
         return None
     cached = int(parts.get("inactive_file", 0)) + int(parts.get("active_file", 0))
@@ -46,12 +52,15 @@ def _group() -> int | None:
 
 
 def count(preferences: Any, M: int) -> int | None:
-    """How many preferences a configuration asks for; None if `resolve` has to find out what is wrong with it."""
+    """How many preferences a configuration asks for;
+    None if `resolve` has to find out what is wrong with it.
+    """
     if isinstance(preferences, int):
         return preferences
     if not isinstance(preferences, Mapping):
         return None
-    steps, number = preferences.get("simplex_steps"), preferences.get("count")
+    steps = preferences.get("simplex_steps")
+    number = preferences.get("count")
     if any(preferences.get(key) is not None for key in ("weights", "rays_deg")):
         return None  # a list that was written down is in memory already
     if steps is not None:
@@ -60,7 +69,9 @@ def count(preferences: Any, M: int) -> int | None:
 
 
 def of_preferences(U: int, M: int) -> int:
-    """Bytes for U preferences: the tensor twice, and twice as lists of Python numbers, from which the job's name is made."""
+    """Bytes for U preferences: the tensor twice, and twice as lists of Python numbers,
+    from which the job's name is made.
+    """
     return U * (2 * M * NUMBER + 2 * (ROW + FLOAT * M) + NUMBER)
 
 
@@ -72,16 +83,20 @@ def recorded(steps: int, every: int, dense: int) -> int:
 
 
 def of_runs(job: Job) -> dict[str, int]:
-    """Bytes by what holds them, at the moment when the most is held: in a step, or when the rows are written."""
-    R, U, P = len(job.runs), len(job.runs.all), job.problem.dim
+    """Bytes by what holds them, at the moment when the most is held: in a step,
+    or when the rows are written.
+    """
+    R = len(job.runs)
+    U = len(job.runs.all)
+    P = job.problem.dim
     M = job.problem.n_objectives
     record = job.config["record"]
     T = recorded(job.steps, record["every"], record["dense"])
     theta = R * P * job.dtype.itemsize
     here = job.device.type == "cpu"
     fixed = R * (M + 2) * NUMBER + U * M * NUMBER  # weights, seeds, places
-    # theta, direction, proposal and next theta; at the end of a job the last theta, and the history as a list, as a table, as
-    # columns and with run, step and seed
+    # theta, direction, proposal and next theta; at the end of a job the last theta, and the history as a
+    # list, as a table, as columns and with run, step and seed
     step = {"variables": 4 * theta if here else theta, "history": 0, "preferences": fixed}
     end = {
         "variables": theta,
@@ -102,36 +117,45 @@ def _words(size: int) -> str:
 
 def check_preferences(preferences: Any, M: int) -> None:
     """Raise ConfigError if the preferences alone cannot be held. Called before the first of them is made."""
-    U, free = count(preferences, M), available()
+    U = count(preferences, M)
+    free = available()
     if U is None or free is None or of_preferences(U, M) <= free:
         return
     raise ConfigError(
-        f"{U:,} preferences of {M} objectives need at least {_words(of_preferences(U, M))} of memory, and {_words(free)} are "
-        f"available. Ask for fewer; preferences=1000 is a dense front."
+        f"{U:,} preferences of {M} objectives need at least {_words(of_preferences(U, M))} of memory, and "
+        f"{_words(free)} are available. Ask for fewer; preferences=1000 is a dense front."
     )
 
 
 def refusal(job: Job) -> str | None:
-    """Why a job cannot be held, and what to do; None if it can. Called before its first step. ConfigErrors are the job's own:
-    its sizes are known when its data are."""
-    parts, free = of_runs(job), available()
+    """Why a job cannot be held, and what to do; None if it can.
+
+    Called before its first step. ConfigErrors are the job's own: its sizes are known when its data are.
+    """
+    parts = of_runs(job)
+    free = available()
     need = sum(parts.values())
     if free is None or need <= free:
         return None
-    U, R = len(job.runs.all), len(job.runs)
+    U = len(job.runs.all)
+    R = len(job.runs)
     most = max(parts, key=lambda name: parts[name])
     seeds = len(set(job.runs.seeds.tolist()))
-    advice = f"Run fewer at once: fewer preferences ({U:,}) or seeds ({seeds:,}) in one job, the others in further jobs"
+    advice = (
+        f"Run fewer at once: fewer preferences ({U:,}) or seeds ({seeds:,}) in one job, "
+        "the others in further jobs"
+    )
     if most == "history":
         advice = (
-            f"Record less (record.every={_rarer(job)}, or 0: the first and the last step only), or run fewer at once"
+            f"Record less (record.every={_rarer(job)}, or 0: the first and the last step only), "
+            "or run fewer at once"
         )
     elif hasattr(job.problem, "max_batch_runs"):
         advice += "; hardware.max_batch_runs bounds the activations, which come on top of this"
     shown = ", ".join(f"{name} {_words(size)}" for name, size in parts.items() if size)
     return (
-        f"{R:,} runs of {job.problem.dim:,} variables over {job.steps:,} steps need at least {_words(need)} of memory ({shown}), "
-        f"and {_words(free)} are available. {advice}."
+        f"{R:,} runs of {job.problem.dim:,} variables over {job.steps:,} steps need at least {_words(need)} "
+        f"of memory ({shown}), and {_words(free)} are available. {advice}."
     )
 
 

@@ -35,8 +35,9 @@ class Recorder:
         if self.steps and columns.keys() != self.columns.keys():
             changed = ", ".join(sorted(columns.keys() ^ self.columns.keys()))
             raise MobenchError(
-                f"Step {t} has other columns than step {self.steps[0]}: {changed}. `columns` of the problem and `report` of the "
-                f"algorithm must return the same names in every step (nan where there is no number)."
+                f"Step {t} has other columns than step {self.steps[0]}: {changed}. `columns` of the problem "
+                "and `report` of the algorithm must return the same names in every step (nan where there is "
+                "no number)."
             )
         self.steps.append(t)
         for name, value in columns.items():
@@ -53,7 +54,8 @@ class Recorder:
 
     def frame(self, job: Job) -> pd.DataFrame:
         """Tidy rows: run, step, seed, output, f_1..f_M, extra columns."""
-        R, T = len(job.runs), len(self.steps)
+        R = len(job.runs)
+        T = len(self.steps)
         base = {
             "run": np.tile(np.arange(R), T),
             "step": np.repeat(np.array(self.steps, dtype=np.int64), R),
@@ -69,7 +71,9 @@ class Recorder:
                     table = torch.stack(values).numpy()
                     short = name.split("/", 1)[1]
                     if table.ndim == 3:
-                        data |= {f"{short}_{m + 1}": table[..., m].reshape(-1) for m in range(table.shape[-1])}
+                        data |= {
+                            f"{short}_{m + 1}": table[..., m].reshape(-1) for m in range(table.shape[-1])
+                        }
                     else:
                         data[short] = table.reshape(-1)
             frames.append(pd.DataFrame(data))
@@ -84,18 +88,20 @@ def columns(
     averages: Mapping[str, Tensor],
     point: Point | None,
 ) -> dict[str, Tensor]:
-    """Columns of one recorded step: values and measures of the iterate, the algorithm's own, values of averages.
+    """Columns of one recorded step: values and measures of the iterate, the algorithm's own, values of
+    averages.
 
     Args:
-        seen: the values (R, K) that the algorithm sees; `record.evaluate` replaces a sample's or an average's by exact ones
-            and keeps the Tchebycheff value of what was seen beside that of what is.
+        seen: the values (R, K) that the algorithm sees; `record.evaluate` replaces a sample's or an average's
+            by exact ones and keeps the Tchebycheff value of what was seen beside that of what is.
         alg: the algorithm's state.
         averages: the answer (R, P) so far of each output rule that the history follows.
         point: what the algorithm saw, None after the last step.
     """
     oracle = job.joined
     M = oracle.spec.M
-    evaluate = job.config["record"]["evaluate"] or job.algorithm.transforms  # a transformed value is no objective
+    # a transformed value is no objective
+    evaluate = job.config["record"]["evaluate"] or job.algorithm.transforms
     values = oracle.exact(theta) if evaluate else seen
     own = bool(job.config["record"]["measures"])
     columns = _measured("last", job, theta, values, point, own)
@@ -122,7 +128,9 @@ def _measured(
 def measures(
     job: Job, theta: Tensor, values: Tensor, point: Point | None = None, own: bool = True
 ) -> dict[str, Tensor]:
-    """violation = max(0, max_j g_j), the Tchebycheff value where there is an ideal point, and, if `own`, the problem's."""
+    """violation = max(0, max_j g_j), the Tchebycheff value where there is an ideal point, and, if `own`,
+    the problem's.
+    """
     oracle = job.joined
     out = {}
     if oracle.spec.N:

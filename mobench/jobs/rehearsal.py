@@ -1,10 +1,11 @@
 """A rehearsal of a job with code of the user's own, on a few of its runs, before the first step.
 
-Shapes: what each part returns, against what the loop will do with it. And that runs do not meet: each of the few runs alone
-must give the values, gradients, measures and steps that it gives beside the others, from starts moved by 1e-2 N(0, I), since
-equal starts would hide a mean over runs.
+Shapes: what each part returns, against what the loop will do with it. And that runs do not meet: each of the
+few runs alone must give the values, gradients, measures and steps that it gives beside the others, from
+starts moved by 1e-2 N(0, I), since equal starts would hide a mean over runs.
 
-mobench's own parts are not rehearsed: tests compare them, in all pairs. The cost is that of some twenty steps of a single run.
+mobench's own parts are not rehearsed: tests compare them, in all pairs. The cost is that of some twenty steps
+of a single run.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ class Cast:
 
     def points(self) -> tuple[Point, ...]:
         """What the first step sees."""
-        seen, state = loop.seen_by(self.algorithm, self.oracle), self.oracle.init(self.theta)
+        seen = loop.seen_by(self.algorithm, self.oracle)
+        state = self.oracle.init(self.theta)
         points = tuple([seen.at(self.theta, state, 0, k) for k in range(self.algorithm.samples)])
         for point in points:
             point.graph = not self.algorithm.derivative_free
@@ -100,9 +102,16 @@ def cast(job: Job, which: Sequence[int], parts: Parts) -> Cast:
     algorithm = job.algorithm.stacked(columns) if columns else job.algorithm
     oracle = job.oracle(runs)
     theta = oracle.initial(runs)
-    _check(theta, (len(runs), oracle.spec.P), _named(parts, FUNCTIONS, "initial"), "theta_0, a row for each run")
+    _check(
+        theta, (len(runs), oracle.spec.P), _named(parts, FUNCTIONS, "initial"), "theta_0, a row for each run"
+    )
     return Cast(
-        job, which, runs.to(job.device), oracle, algorithm, oracle.spec.X.project(theta.to(job.device, job.dtype))
+        job,
+        which,
+        runs.to(job.device),
+        oracle,
+        algorithm,
+        oracle.spec.X.project(theta.to(job.device, job.dtype)),
     )
 
 
@@ -133,15 +142,20 @@ def rehearse(job: Job, parts: Parts | None = None) -> list[str]:
 
 
 def _few(job: Job) -> list[int]:
-    """Some of the runs, far apart; not as many as there are functions or variables, so that no axis passes for another."""
-    R, M = len(job.runs), job.problem.n_objectives
+    """Some of the runs, far apart; not as many as there are functions or variables,
+    so that no axis passes for another.
+    """
+    R = len(job.runs)
+    M = job.problem.n_objectives
     taken = {M, M + job.problem.n_constraints, job.problem.dim}
     n = next((n for n in (MOST, 2) if n <= R and n not in taken), min(R, MOST))
     return sorted({round(k * (R - 1) / max(n - 1, 1)) for k in range(n)})
 
 
 def _units(given: Cast, parts: Parts) -> list[tuple[list[int], Cast]]:
-    """What takes a step by itself, with its rows among the others: a run, or a population, which is all runs of a seed."""
+    """What takes a step by itself, with its rows among the others: a run, or a population,
+    which is all runs of a seed.
+    """
     if not given.algorithm.together:
         return [([k], cast(given.job, [r], parts)) for k, r in enumerate(given.which)]
     seeds = given.job.runs.seeds.tolist()
@@ -164,13 +178,17 @@ def _check(found: object, wanted: tuple[int, ...], where: str, what: str, hint: 
     """Raise RehearsalError unless `found` is a tensor of that shape."""
     if isinstance(found, Tensor) and tuple(found.shape) == wanted:
         return
-    shape = f"shape {tuple(found.shape)}" if isinstance(found, Tensor) else f"{type(found).__name__}, no tensor"
+    shape = (
+        f"shape {tuple(found.shape)}" if isinstance(found, Tensor) else f"{type(found).__name__}, no tensor"
+    )
     raise RehearsalError(f"{where} returns {shape}; expected {wanted}: {what}.{hint}")
 
 
 def _function_shapes(given: Cast, parts: Parts) -> None:
     """Values, gradients and measures."""
-    job, spec, n = given.job, given.oracle.spec, len(given.runs)
+    job = given.job
+    spec = given.oracle.spec
+    n = len(given.runs)
     closed = "problem" in parts and type(job.problem).linearize is not Problem.linearize
     where = _named(parts, FUNCTIONS, "linearize (or values)" if closed else "values")
     point = given.oracle.at(given.theta, given.oracle.init(given.theta), 0)
@@ -194,28 +212,37 @@ def _function_shapes(given: Cast, parts: Parts) -> None:
         try:
             found = given.points()[0].vjp(torch.ones_like(values[:, : spec.M]))
         except RuntimeError as error:
-            if "does not require grad" not in str(error) and "not have been used in the graph" not in str(error):
+            if "does not require grad" not in str(error) and "not have been used in the graph" not in str(
+                error
+            ):
                 raise
             raise RehearsalError(
-                f"{where} cannot be differentiated: the values do not depend on x by torch operations (NumPy, .item(), .detach() "
-                f"and torch.no_grad() cut them off)."
+                f"{where} cannot be differentiated: the values do not depend on x by torch operations "
+                f"(NumPy, .item(), .detach() and torch.no_grad() cut them off)."
             ) from error
         _check(found, tuple(given.theta.shape), where, f"J^T w, from rows ({n}, {K}, {spec.P})")
     for key, column in given.measures().items():
-        _check(column, (n,), _named(parts, FUNCTIONS, "columns"), f"the measure {key!r}, a number for each run")
+        _check(
+            column, (n,), _named(parts, FUNCTIONS, "columns"), f"the measure {key!r}, a number for each run"
+        )
 
 
 def _step_shapes(given: Cast, parts: Parts) -> None:
     """Weights, direction and columns of the method."""
-    algorithm, spec, n = given.algorithm, given.oracle.spec, len(given.runs)
+    algorithm = given.algorithm
+    spec = given.oracle.spec
+    n = len(given.runs)
     name = type(algorithm).__name__
     if isinstance(algorithm, Weighting) and type(algorithm).step is Weighting.step:
-        point, state = given.points()[0], given.start()
+        point = given.points()[0]
+        state = given.start()
         F = (point.values() if algorithm.weighs_constraints else point.F).double()
         G = point.gramian("all" if algorithm.weighs_constraints else "f") if algorithm.gramian else None
         w = _triple(algorithm.weights(F, G, state["alg"], 0), f"{name}.weights", "(w, state, Info())")
         if not (isinstance(w, Tensor) and tuple(w.shape) == (n, spec.M + spec.N)):
-            _check(w, (n, spec.M), f"{name}.weights", f"{n} runs, then a weight for each of {spec.M} objectives")
+            _check(
+                w, (n, spec.M), f"{name}.weights", f"{n} runs, then a weight for each of {spec.M} objectives"
+            )
     state = given.start()
     found = algorithm.step(given.points(), state["alg"], 0, algorithm.schedule(0))
     d = _triple(found, f"{name}.step", "(d, state, Info())")
@@ -261,17 +288,21 @@ def _apart(given: Cast, units: list[tuple[list[int], Cast]], parts: Parts) -> li
         found = _met(answer, several, singles)
         if found == "random":
             warnings.append(
-                f"{where}: {what} differ from call to call. Random numbers that are not keyed by run and step (see "
-                f"mobench.core.random) make rows that can neither be repeated nor continued, and hide whether runs meet."
+                f"{where}: {what} differ from call to call. Random numbers that are not keyed by run and "
+                "step (see mobench.core.random) make rows that can neither be repeated nor continued, "
+                "and hide whether runs meet."
             )
         elif found:
             populations = given.algorithm.together and what == "steps"
-            hint = " A method whose runs of one seed belong together declares `together: ClassVar[bool] = True`."
+            hint = (
+                " A method whose runs of one seed belong together declares `together: ClassVar[bool] = True`."
+            )
             alone = "one seed" if populations else "one run"
             raise RehearsalError(
-                f"{where} mixes the runs: {what} of {alone} alone differ from those beside others ({found}). The first axis "
-                f"holds the runs, which must not meet: sums, means, maxima and norms go over the other axes (dim=1), never over "
-                f"dim=0 or all entries.{hint if what == 'steps' and not populations else ''}"
+                f"{where} mixes the runs: {what} of {alone} alone differ from those beside others ({found}). "
+                "The first axis holds the runs, which must not meet: sums, means, maxima and norms go over "
+                "the other axes (dim=1), never over dim=0 or all "
+                f"entries.{hint if what == 'steps' and not populations else ''}"
             )
     return warnings
 
@@ -290,17 +321,20 @@ def _moved(given: Cast, number: int) -> Tensor:
 
 
 def _met(answer: Callable[[Cast], Tensor], given: Cast, units: list[tuple[list[int], Cast]]) -> str:
-    """How far runs alone are from runs together, in words; "" if they agree, "random" if two equal calls do not.
+    """How far runs alone are from runs together, in words; "" if they agree, "random" if two equal calls do
+    not.
 
-    sqrt(eps) of the largest entry is half of the digits: sums in another order cost a few of them, runs that meet nearly all.
-    Where a step is ill-conditioned (a vertex of a linear program), rounding costs more: a difference counts only beyond what
-    rounding of the start does, and from two different starts."""
+    sqrt(eps) of the largest entry is half of the digits: sums in another order cost a few of them, runs that
+    meet nearly all. Where a step is ill-conditioned (a vertex of a linear program), rounding costs more: a
+    difference counts only beyond what rounding of the start does, and from two different starts.
+    """
     worst = ""
     for number in range(2):
         here = dataclasses.replace(given, theta=_moved(given, number))
         try:
             together = answer(here)
-        except Exception:  # noqa: BLE001  not a point that the job would meet: the start itself is, and may be refused
+        # not a point that the job would meet: the start itself is, and may be refused
+        except Exception:  # noqa: BLE001
             here = given
             together = answer(here)
         for rows, unit in units:
@@ -310,7 +344,9 @@ def _met(answer: Callable[[Cast], Tensor], given: Cast, units: list[tuple[list[i
             except MobenchError:
                 raise
             except Exception as error:
-                error.add_note(f"of {len(rows)} of the runs by themselves; {len(given.runs)} at once had worked")
+                error.add_note(
+                    f"of {len(rows)} of the runs by themselves; {len(given.runs)} at once had worked"
+                )
                 raise
             gap = _gap(together[rows], own)
             if gap > 1.0:
@@ -329,13 +365,16 @@ def _met(answer: Callable[[Cast], Tensor], given: Cast, units: list[tuple[list[i
 
 
 def _gap(a: Tensor, b: Tensor) -> float:
-    """Largest difference in any run, over sqrt(eps) of its largest entry; infinite where only one of both is finite."""
+    """Largest difference in any run, over sqrt(eps) of its largest entry;
+    infinite where only one of both is finite.
+    """
     if a.numel() == 0:
         return 0.0
     finite = a.isfinite()
     if bool((finite != b.isfinite()).any()):
         return float("inf")
-    a, b = torch.where(finite, a, 0.0), torch.where(finite, b, 0.0)
+    a = torch.where(finite, a, 0.0)
+    b = torch.where(finite, b, 0.0)
     size = torch.maximum(a.abs(), b.abs()).amax(1)
     size = size.clamp_min(1e-3 * float(size.max())).clamp_min(torch.finfo(a.dtype).tiny)
     return float(((a - b).abs().amax(1) / size).max()) / torch.finfo(a.dtype).eps ** 0.5

@@ -29,7 +29,9 @@ STORED = 4_000_000  # numbers of a solutions.npz, at most
 
 
 def finish(training: Training, folder: JobFolder) -> None:
-    """Evaluates a trained job, writes its rows, then marks the folder done; in that order, so that `done` means complete."""
+    """Evaluates a trained job, writes its rows, then marks the folder done; in that order,
+    so that `done` means complete.
+    """
     job = training.job
     tick = time.monotonic()
     with torch.no_grad():
@@ -70,8 +72,8 @@ def _meta(training: Training, frames: list[pd.DataFrame], evaluation: float) -> 
     ideal = job.joined.ideal
     return {
         **provenance.stamp(job.device),
-        "execution": f"one batch of {len(job.runs)} runs on {job.device}, {torch.get_num_threads()} thread(s), "
-        f"{job.problem.strategy(job.device)}",
+        "execution": f"one batch of {len(job.runs)} runs on {job.device}, {torch.get_num_threads()} "
+        f"thread(s), {job.problem.strategy(job.device)}",
         **job.problem.facts(job.runs),
         # workers of the sweep on this machine (under Slurm 1): other jobs may cost time
         "at_once": workers.at_once(),
@@ -98,8 +100,9 @@ def hypervolume_fault(job: Job) -> str | None:
 
 
 def _hypervolumes(job: Job, frames: list[pd.DataFrame]) -> dict[str, Any] | None:
-    """Per output rule and seed, of the finished runs of all preferences, with the reference point used; None where there
-    is none: of a job that varies hyper-parameters each value would have its own."""
+    """Per output rule and seed, of the finished runs of all preferences, with the reference point used; None
+    where there is none: of a job that varies hyper-parameters each value would have its own.
+    """
     ref = job.problem.ref_point
     if ref is None or hypervolume_fault(job) is not None:
         return None
@@ -140,7 +143,9 @@ def _rows(training: Training, output: str) -> pd.DataFrame:
 
 
 def _front_distance(job: Job, F: Tensor) -> dict[str, Any]:
-    """Distance of each run to the true front, where the problem knows it; other constraints make another front."""
+    """Distance of each run to the true front, where the problem knows it;
+    other constraints make another front.
+    """
     if enabled(job.config, "constraint"):
         return {}
     distance = job.problem.distance_to_front(F)

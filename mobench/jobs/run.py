@@ -23,8 +23,11 @@ from mobench.system.paths import outputs_root, results_root
 
 @dataclass
 class Outcome:
-    """What became of a job. One that is done has an error too where more of its runs than `max_failure_share` ended with a
-    failed solve: its rows are complete, and say which; the command ends with exit code 1."""
+    """What became of a job.
+
+    One that is done has an error too where more of its runs than `max_failure_share` ended with a failed
+    solve: its rows are complete, and say which; the command ends with exit code 1.
+    """
 
     key: str
     status: Literal["done", "failed"]
@@ -45,14 +48,17 @@ def failed(folder: JobFolder, error: str, title: str = "") -> Outcome:
 
 
 def places_of(job: Job, root: Path | None = None) -> tuple[JobFolder, JobFolder]:
-    """The job's folder below `root`/runs (default: outputs/runs), and the one below experiments/results/runs, where rows
-    that took a long machine are kept with the project: they need not be made again, and are never written to.
+    """The job's folder below `root`/runs (default: outputs/runs), and the one below experiments/results/runs,
+    where rows that took a long machine are kept with the project: they need not be made again, and are never
+    written to.
 
     Raises:
         StoreError: `root` is of an older mobench.
     """
     refuse_older(root or outputs_root())
-    return JobFolder((root or outputs_root()) / "runs" / job.key), JobFolder(results_root() / "runs" / job.key)
+    return JobFolder((root or outputs_root()) / "runs" / job.key), JobFolder(
+        results_root() / "runs" / job.key
+    )
 
 
 def folder_of(job: Job, root: Path | None = None) -> JobFolder:
@@ -62,8 +68,9 @@ def folder_of(job: Job, root: Path | None = None) -> JobFolder:
 
 
 def again(job: Job, folder: JobFolder) -> bool:
-    """Whether rows and checkpoints do not count: `rerun=true`, but not for what this very sweep has written already. A job that
-    Slurm puts back into its queue, or whose worker died, goes on."""
+    """Whether rows and checkpoints do not count: `rerun=true`, but not for what this very sweep has written
+    already. A job that Slurm puts back into its queue, or whose worker died, goes on.
+    """
     began = workers.since()
     written = began is not None and float(folder.status().get("time", 0.0)) >= began
     return bool(job.config["rerun"]) and not written
@@ -99,7 +106,8 @@ def run(job: Job, root: Path | None = None, title: str = "") -> Outcome:
     try:
         with gpu_lock.device(hardware["device"], hardware["jobs_per_device"], title) as device:
             return _on_its_device(job.on(device), folder, title)
-    except StoreError as error:  # no lock can be had: of the folder, which another process may hold, or of a GPU
+    # no lock can be had: of the folder, which another process may hold, or of a GPU
+    except StoreError as error:
         return failed(folder, str(error), title)
 
 
@@ -136,4 +144,7 @@ def _on_its_device(job: Job, folder: JobFolder, title: str) -> Outcome:
 
 def _unknown_code(job: Job) -> list[str]:
     """Warnings of a job that holds code of which no rows are known to be."""
-    return [f"this job runs anew each time, because code cannot be fingerprinted: {r}" for r in job.opaque.values()]
+    return [
+        f"this job runs anew each time, because code cannot be fingerprinted: {r}"
+        for r in job.opaque.values()
+    ]

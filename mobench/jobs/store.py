@@ -1,10 +1,11 @@
 """Job folders: the rows on disk are the truth.
 
     outputs/runs/<problem>-<algorithm>-<hash>/
-      config.yaml status.json final.csv solutions.npz history.parquet meta.json   (checkpoint.pt while it runs)
+      config.yaml status.json final.csv solutions.npz history.parquet meta.json
+          (checkpoint.pt while it runs)
 
-Everything is written atomically: temporary file, fsync, rename. A finished folder is not run again, a half-finished
-one is resumed, a failed one is run again.
+Everything is written atomically: temporary file, fsync, rename. A finished folder is not run again, a
+half-finished one is resumed, a failed one is run again.
 """
 
 from __future__ import annotations
@@ -34,17 +35,21 @@ _MAGIC = b"mobench-checkpoint-1\n"
 
 
 def refuse_older(root: Path) -> None:
-    """Raise StoreError if the job folders below `root` carry the import paths of their parts in their identity, as those
-    written before November 2026 do: none of them would be found, and all jobs would run again without a word."""
+    """Raise StoreError if the job folders below `root` carry the import paths of their parts in their
+    identity, as those written before November 2026 do: none of them would be found, and all jobs would run
+    again without a word.
+    """
     runs = root / "runs"
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
         with os.scandir(runs) as entries:
-            found = next((meta for entry in entries if (meta := Path(entry.path) / "meta.json").exists()), None)
+            found = next(
+                (meta for entry in entries if (meta := Path(entry.path) / "meta.json").exists()), None
+            )
         if found is not None and "_target_" in json.loads(found.read_text())["identity"]["problem"]:
             raise StoreError(
-                f"The jobs in {runs} were written by an older mobench, which named their folders otherwise, so none of them "
-                f"would be found. Move them away (mv {runs} {runs}-before), or choose another folder with "
-                f"MOBENCH_OUTPUTS=DIR."
+                f"The jobs in {runs} were written by an older mobench, which named their folders otherwise, "
+                f"so none of them would be found. Move them away (mv {runs} {runs}-before), or choose "
+                f"another folder with MOBENCH_OUTPUTS=DIR."
             )
 
 
@@ -52,8 +57,9 @@ def _explain(error: OSError, path: Path) -> StoreError:
     reasons = {13: "permission denied", 30: "the file system is read-only", 28: "no space left on the device"}
     why = reasons.get(error.errno or 0, error.strerror or str(error))
     return StoreError(
-        f"Cannot write {path}: {why}. Free space, fix permissions, or choose another folder with MOBENCH_OUTPUTS=DIR. "
-        f"Finished results are untouched; the same command continues from the last checkpoint."
+        f"Cannot write {path}: {why}. Free space, fix permissions, or choose another folder with "
+        "MOBENCH_OUTPUTS=DIR. Finished results are untouched; "
+        "the same command continues from the last checkpoint."
     )
 
 
@@ -99,7 +105,8 @@ class JobFolder:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             handle = (self.path / ".lock").open("a+")
-            for wait in (*[0.01] * 10, 0.0):  # `held` takes the lock for an instant, a busy machine may stretch it
+            # `held` takes the lock for an instant, a busy machine may stretch it
+            for wait in (*[0.01] * 10, 0.0):
                 try:
                     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     break
@@ -110,7 +117,9 @@ class JobFolder:
         except BlockingIOError as error:
             assert handle is not None
             handle.close()
-            raise StoreError(f"Another process is running this job ({self.path}); wait for it or stop it.") from error
+            raise StoreError(
+                f"Another process is running this job ({self.path}); wait for it or stop it."
+            ) from error
         except OSError as error:
             if handle is not None:
                 handle.close()
@@ -150,7 +159,9 @@ class JobFolder:
     def write_status(self, status: str, **fields: Any) -> None:
         """running | done | failed, with step, times, host, pid and error."""
         entry = {"status": status, "updated": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "time": time.time()}
-        write_json(self.path / "status.json", {**entry, "host": socket.gethostname(), "pid": os.getpid(), **fields})
+        write_json(
+            self.path / "status.json", {**entry, "host": socket.gethostname(), "pid": os.getpid(), **fields}
+        )
 
     @property
     def done(self) -> bool:
@@ -174,7 +185,8 @@ class JobFolder:
             return "is gone"
         except OSError:
             return None  # whoever reads the rows says why they cannot be
-        expected, found = self._expected(), max(data.count(b"\n") - 1, 0)
+        expected = self._expected()
+        found = max(data.count(b"\n") - 1, 0)
         if expected is None or (found == expected and data.endswith(b"\n")):
             return None
         part = "" if data.endswith(b"\n") else " and a part of one"
@@ -187,7 +199,11 @@ class JobFolder:
             if "final_rows" in meta:
                 return int(meta["final_rows"])
             job = meta["identity"]  # of older folders
-            runs = len(job["preferences"]) * len(job["seeds"]) * math.prod(len(v) for _, v in job.get("vary", []))
+            runs = (
+                len(job["preferences"])
+                * len(job["seeds"])
+                * math.prod(len(v) for _, v in job.get("vary", []))
+            )
             return runs * len(job["algorithm"].get("outputs", ["last"]))
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
@@ -216,7 +232,8 @@ class JobFolder:
                 continue
             raw = path.read_bytes()
             head = len(_MAGIC)
-            digest, data = raw[head : head + 32], raw[head + 32 :]
+            digest = raw[head : head + 32]
+            data = raw[head + 32 :]
             if not raw.startswith(_MAGIC) or sha256(data).digest() != digest:
                 messages.append(f"{path} is corrupt (its digest does not match) and is skipped.")
                 continue
@@ -244,7 +261,8 @@ class JobFolder:
     def write_solutions(self, solutions: dict[str, np.ndarray]) -> None:
         """Decision variables per output rule, (R, P) each."""
         buffer = io.BytesIO()
-        np.savez_compressed(buffer, **solutions)  # type: ignore[arg-type]  # the stub takes names for its flag
+        # the stub takes names for its flag
+        np.savez_compressed(buffer, **solutions)  # type: ignore[arg-type]
         write_atomic(self.path / "solutions.npz", buffer.getvalue())
 
     @contextlib.contextmanager
@@ -253,10 +271,20 @@ class JobFolder:
         path = self.path / name
         try:
             yield path
-        except (OSError, ValueError, KeyError, TypeError, EOFError, yaml.YAMLError, zipfile.BadZipFile) as error:
+        except (
+            OSError,
+            ValueError,
+            KeyError,
+            TypeError,
+            EOFError,
+            yaml.YAMLError,
+            zipfile.BadZipFile,
+        ) as error:
             missing = isinstance(error, FileNotFoundError)
             why = "is missing" if missing else f"cannot be read ({type(error).__name__}: {error})"
-            raise StoreError(f"{path} {why}. Run the job again with rerun=true, or delete its folder first.") from error
+            raise StoreError(
+                f"{path} {why}. Run the job again with rerun=true, or delete its folder first."
+            ) from error
 
     def config(self) -> dict[str, Any]:
         """The resolved configuration that produced the rows."""

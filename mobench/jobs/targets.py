@@ -42,8 +42,9 @@ def _why(target: str, error: Exception) -> str:
         return str(error)
     given = os.environ.get("PYTHONPATH")
     return (
-        f"there is no module {top!r}. If {top}.py is yours, name the folder that holds it: export PYTHONPATH=FOLDER "
-        f"({'now it is ' + given if given else 'now it is not set'}). Workers of a launcher need the same."
+        f"there is no module {top!r}. If {top}.py is yours, name the folder that holds it: export "
+        f"PYTHONPATH=FOLDER ({'now it is ' + given if given else 'now it is not set'}). "
+        "Workers of a launcher need the same."
     )
 
 
@@ -65,7 +66,8 @@ def enabled(config: Mapping[str, Any], layer: str) -> bool:
         (key, value), *_ = left.items()
         options = [name for name in choices(layer) if name != "none"]
         raise ConfigError(
-            f"{layer}.{key}={value}, but {layer}=none. Choose {layer}=one of {', '.join(options)}, or set {layer}.{key}=null."
+            f"{layer}.{key}={value}, but {layer}=none. Choose {layer}=one of {', '.join(options)}, "
+            f"or set {layer}.{key}=null."
         )
     return False
 
@@ -82,7 +84,9 @@ def own_classes(config: Mapping[str, Any]) -> dict[str, type]:
 
 
 def instantiate(config: Mapping[str, Any], where: str, **extra: Any) -> Any:
-    """Instantiate a `_target_` node and those inside it, all with `extra`; a constructor's errors become ConfigError."""
+    """Instantiate a `_target_` node and those inside it, all with `extra`;
+    a constructor's errors become ConfigError.
+    """
     node = dict(config)
     cls = load_class(str(node.pop(TARGET)), where)
     args = {

@@ -3,8 +3,8 @@
     pass 1: theta_0 .. theta_T, recorded; every output rule listens
     pass p: the same trajectory again, for the rules that need `passes` >= p
 
-A checkpoint between two chunks holds all that the next chunk depends on, so a job that continues from it gives the rows
-of one that was never stopped, bit for bit on a CPU.
+A checkpoint between two chunks holds all that the next chunk depends on, so a job that continues from it
+gives the rows of one that was never stopped, bit for bit on a CPU.
 """
 
 from __future__ import annotations
@@ -108,7 +108,9 @@ class Training:
         self.state = loop.first_state(oracle, job.algorithm, self.rules(), theta, runs, job.steps)
 
     def end_pass(self) -> bool:
-        """Collects the answers of rules that are finished and what the others carry over; whether it was the last pass."""
+        """Collects the answers of rules that are finished and what the others carry over;
+        whether it was the last pass.
+        """
         listened = self.rules()
         done = {name: rule for name, rule in listened.items() if self.outputs[name].passes == self.number + 1}
         self.answers |= loop.finals(done, self.state)
@@ -117,7 +119,9 @@ class Training:
         if self.number + 1 == self.passes:
             return True
         rest = {name: rule for name, rule in listened.items() if name not in done}
-        self.carried = {name: rule.carried(self.state["out"][name], self.job.steps) for name, rule in rest.items()}
+        self.carried = {
+            name: rule.carried(self.state["out"][name], self.job.steps) for name, rule in rest.items()
+        }
         self.number += 1
         self.begin_pass()
         return False
@@ -249,14 +253,15 @@ def _run_pass(training: Training, title: str, arrived: Signals) -> None:
             told = time.monotonic()
         if asked and training.state["t"] < job.steps and arrived.deliver():
             raise Interrupted(
-                f"Stopped at step {training.state['t']} of {job.steps}; the same command continues from there "
-                f"({training.folder.path})."
+                f"Stopped at step {training.state['t']} of {job.steps}; the same command continues from "
+                f"there ({training.folder.path})."
             )
 
 
 def threads(config: dict[str, Any]) -> int:
-    """Returns torch's threads of one job: as configured, else its share of the cores that this process may use beside other
-    jobs of the sweep."""
+    """Returns torch's threads of one job: as configured, else its share of the cores that this process may
+    use beside other jobs of the sweep.
+    """
     if config["hardware"]["threads"]:
         return int(config["hardware"]["threads"])
     cores = int(os.environ.get("SLURM_CPUS_PER_TASK") or len(os.sched_getaffinity(0)))

@@ -1,8 +1,9 @@
 """The check of a configuration before anything is built from it.
 
-Two layers check a configuration before the first step. The dataclass `Root` refuses unknown keys at the top level and
-in the plain groups. What a `_target_` builds is checked here against the constructor's own parameters, recursively, with
-suggestions; so a misspelt key is an error wherever it is written: command line, YAML file, experiment, plug-in.
+Two layers check a configuration before the first step. The dataclass `Root` refuses unknown keys at the top
+level and in the plain groups. What a `_target_` builds is checked here against the constructor's own
+parameters, recursively, with suggestions; so a misspelt key is an error wherever it is written: command line,
+YAML file, experiment, plug-in.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ def validate(config: Mapping[str, Any]) -> None:
             for key in inner:
                 if key != TARGET and key not in known:
                     problems.append(
-                        f"{where}.{key} is unknown; {where} takes {', '.join(known) or 'no keys'}.{suggest(key, known)}"
+                        f"{where}.{key} is unknown; {where} takes "
+                        f"{', '.join(known) or 'no keys'}.{suggest(key, known)}"
                     )
     for key in NUMERIC:
         problems += [
@@ -58,7 +60,9 @@ def validate(config: Mapping[str, Any]) -> None:
             for where, value in _endless(config.get(key), key)
         ]
     if config.get("tuned") is not None:
-        problems.append("tuned files write into other groups (# @package _global_); none may set 'tuned' itself.")
+        problems.append(
+            "tuned files write into other groups (# @package _global_); none may set 'tuned' itself."
+        )
     if problems:
         raise ConfigError("\n".join(problems))
 
@@ -107,7 +111,9 @@ def check_numbers(config: Mapping[str, Any]) -> None:
         if config["record"][key] < 0:
             raise ConfigError(f"record.{key}={config['record'][key]} must be >= 0.")
     if not 0 <= config["max_failure_share"] <= 1:
-        raise ConfigError(f"max_failure_share={config['max_failure_share']} is a share: it must lie in [0, 1].")
+        raise ConfigError(
+            f"max_failure_share={config['max_failure_share']} is a share: it must lie in [0, 1]."
+        )
     for group, key, least in (
         ("hardware", "jobs_per_device", 1),
         ("hardware", "retries", 0),

@@ -1,7 +1,8 @@
 """Weights & Biases as a view of the rows on disk: a run per job, a report run per artifact.
 
-logger=auto: online when an API key is configured, else off (said once). logger=wandb: online, or offline without a key.
-logger=local: off. Everything is logged from finished rows, so a network failure can lose a view but never a result.
+logger=auto: online when an API key is configured, else off (said once). logger=wandb: online, or offline
+without a key. logger=local: off. Everything is logged from finished rows, so a network failure can lose a
+view but never a result.
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ def has_key() -> bool:
 
 
 def asked() -> str:
-    """WANDB_MODE, online if it is not set. Raises ConfigError if W&B would not know it, which it says only after the job."""
+    """WANDB_MODE, online if it is not set.
+
+    Raises ConfigError if W&B would not know it, which it says only after the job.
+    """
     found = os.environ.get("WANDB_MODE", "online")
     if found not in MODES:  # not shown: it may be a key in the wrong place
         raise ConfigError(f"WANDB_MODE is none of {', '.join(MODES)}; unset it or choose one.")
@@ -61,7 +65,11 @@ def mode(config: Mapping[str, Any]) -> str | None:
 
 
 def _init(options: Mapping[str, Any], how: Any, **fields: Any) -> Any:
-    for name, value in (("WANDB_SILENT", "true"), ("WANDB_CONSOLE", "off"), ("WANDB_ERROR_REPORTING", "false")):
+    for name, value in (
+        ("WANDB_SILENT", "true"),
+        ("WANDB_CONSOLE", "off"),
+        ("WANDB_ERROR_REPORTING", "false"),
+    ):
         os.environ.setdefault(name, value)
     import wandb
 
@@ -91,15 +99,29 @@ def log_job(config: Mapping[str, Any], folder: JobFolder) -> None:
     import wandb
 
     algorithm = str(config["algorithm"]["_target_"]).rsplit(".", 1)[-1]
-    group = config["artifact"]["id"] or f"{config['problem']['_target_'].rsplit('.', 1)[-1]}-{config['protocol']}"
+    group = (
+        config["artifact"]["id"] or f"{config['problem']['_target_'].rsplit('.', 1)[-1]}-{config['protocol']}"
+    )
     try:
         run = _init(
-            config["logger"], how, id=folder.key, name=folder.key, group=group, job_type=algorithm, config=dict(config)
+            config["logger"],
+            how,
+            id=folder.key,
+            name=folder.key,
+            group=group,
+            job_type=algorithm,
+            config=dict(config),
         )
-        history, final = folder.history(), folder.final()
+        history = folder.history()
+        final = folder.final()
         run.define_metric("step")
         run.define_metric("*", step_metric="step")
-        curves = history[history["output"] == "last"].drop(columns=["run", "seed", "output"]).groupby("step").mean()
+        curves = (
+            history[history["output"] == "last"]
+            .drop(columns=["run", "seed", "output"])
+            .groupby("step")
+            .mean()
+        )
         for step, row in curves.iterrows():
             run.log({"step": int(step), **{k: float(v) for k, v in row.items() if pd.notna(v)}})  # type: ignore[call-overload]
         run.log({"final": wandb.Table(dataframe=final)})

@@ -1,8 +1,10 @@
-"""The networks of `convnet` on a CPU: matrix products on chunks of pictures that stay in the cache, gradients in closed form.
+"""The networks of `convnet` on a CPU: matrix products on chunks of pictures that stay in the cache, gradients
+in closed form.
 
-With the pictures innermost, (row, channel, column, picture), k consecutive rows of a map are k C W n consecutive numbers. If
-they hold k copies of each row, shifted by 0 .. k-1 columns, a row of a convolution is one product of its weights with an
-overlapping view: nothing is copied k^2 times, and max-pooling, ReLU and sums over shifts are sweeps over consecutive numbers.
+With the pictures innermost, (row, channel, column, picture), k consecutive rows of a map are k C W n
+consecutive numbers. If they hold k copies of each row, shifted by 0 .. k-1 columns, a row of a convolution is
+one product of its weights with an overlapping view: nothing is copied k^2 times, and max-pooling, ReLU and
+sums over shifts are sweeps over consecutive numbers.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from mobench.kernels.pooling import marked, maxima
 if TYPE_CHECKING:
     from mobench.models.convnet import ConvNet
 
-# bytes of the first layer's shifted rows in a chunk: 64 pictures of LeNet in float32, the fastest with 2 MB of cache a core
+# bytes of the first layer's shifted rows in a chunk: 64 pictures of LeNet in float32, the fastest with 2 MB
+# of cache a core
 CACHED = 2_400_000
 # bytes of rows of the first layer of all runs that are pooled at a time
 BLOCK = 500_000
@@ -44,8 +47,9 @@ class Weights(NamedTuple):
 
 
 class Maps(NamedTuple):
-    """What one chunk leaves for its derivatives. at1, at2: which corner of each window of the pooling is its maximum, in the
-    numbering of `pooling`. Columns of the first layer are split into even and odd ones."""
+    """What one chunk leaves for its derivatives. at1, at2: which corner of each window of the pooling is its
+    maximum, in the numbering of `pooling`. Columns of the first layer are split into even and odd ones.
+    """
 
     rows: Float[Tensor, "h kk wn"]
     at1: Float[Tensor, "g RC v n"]
@@ -58,7 +62,8 @@ class Maps(NamedTuple):
 def weights(net: ConvNet, theta: Float[Tensor, "R P"]) -> Weights:
     """Views and permuted copies of the parameter vectors."""
     W1, b1, W2, b2, W3, b3, *heads = net.split(theta)
-    R, side = len(theta), net.side
+    R = len(theta)
+    side = net.side
     return Weights(
         W1.reshape(R * net.channels[0], -1),
         b1.reshape(-1, 1, 1),
@@ -73,7 +78,10 @@ def weights(net: ConvNet, theta: Float[Tensor, "R P"]) -> Weights:
 
 def vector(net: ConvNet, w: Weights) -> Float[Tensor, "R P"]:
     """The inverse of `weights`, for gradients."""
-    R, (c1, c2), (_, k2), side = len(w.second), net.channels, net.kernels, net.side
+    R = len(w.second)
+    c1, c2 = net.channels
+    _, k2 = net.kernels
+    side = net.side
     parts = [
         w.first.view(R, -1),
         w.first_bias.view(R, -1),
@@ -88,8 +96,9 @@ def vector(net: ConvNet, w: Weights) -> Float[Tensor, "R P"]:
 
 
 def shifted(x: Float[Tensor, "H W n"], k: int) -> Float[Tensor, "H k w n"]:
-    """Each row k times, shifted by 0 .. k-1 columns, of which an even number w <= W - k + 1 is kept (the pooling sees no
-    other), even columns before odd ones."""
+    """Each row k times, shifted by 0 .. k-1 columns, of which an even number w <= W - k + 1 is kept (the
+    pooling sees no other), even columns before odd ones.
+    """
     H, W, n = x.shape
     v = (W - k + 1) // 2
     out = x.new_empty(H, k, 2 * v, n)
@@ -100,7 +109,10 @@ def shifted(x: Float[Tensor, "H W n"], k: int) -> Float[Tensor, "H k w n"]:
 
 
 def windows(x: Float[Tensor, "H kC w n"], k: int) -> Float[Tensor, "h kkC wn"]:
-    """k consecutive rows at a time, one below the other: an overlapping view. An even number h <= H - k + 1 of them."""
+    """k consecutive rows at a time, one below the other: an overlapping view.
+
+    An even number h <= H - k + 1 of them.
+    """
     H, rows, w, n = x.shape
     step = rows * w * n
     return x.as_strided(((H - k + 1) // 2 * 2, k * rows, w * n), (step, w * n, 1))
@@ -122,12 +134,16 @@ def pooled(
     out: Float[Tensor, "g C v n"],
     at: Float[Tensor, "g C v n"] | None = None,
 ) -> None:
-    """out: ReLU of the maxima of windows, given by their corners, plus the bias. at: see `maxima`. z is used up."""
+    """out: ReLU of the maxima of windows, given by their corners, plus the bias. at: see `maxima`.
+    z is used up.
+    """
     torch.add(maxima(z, at), bias, out=out).relu_()
 
 
 def gathered(
-    z: Sequence[Float[Tensor, "g C v n"]], marks: Sequence[Float[Tensor, "g C v n"]], bias: Float[Tensor, "C 1 1"]
+    z: Sequence[Float[Tensor, "g C v n"]],
+    marks: Sequence[Float[Tensor, "g C v n"]],
+    bias: Float[Tensor, "C 1 1"],
 ) -> Float[Tensor, "g C v n"]:
     """The maxima of windows, given by their corners and where they were marked, plus the bias."""
     found = bias
@@ -136,9 +152,15 @@ def gathered(
     return found
 
 
-def spread(d: Float[Tensor, "g S C v n"], marks: Float[Tensor, "h C 2 v n"], out: Float[Tensor, "h S C 2 v n"]) -> None:
-    """The adjoint of the pooling along S slopes: each entry of d at the maximum of its window, 0 elsewhere."""
-    torch.mul(marks.unflatten(0, (-1, 2)).unsqueeze(2), d.unsqueeze(1).unsqueeze(4), out=out.unflatten(0, (-1, 2)))
+def spread(
+    d: Float[Tensor, "g S C v n"], marks: Float[Tensor, "h C 2 v n"], out: Float[Tensor, "h S C 2 v n"]
+) -> None:
+    """The adjoint of the pooling along S slopes: each entry of d at the maximum of its window,
+    0 elsewhere.
+    """
+    torch.mul(
+        marks.unflatten(0, (-1, 2)).unsqueeze(2), d.unsqueeze(1).unsqueeze(4), out=out.unflatten(0, (-1, 2))
+    )
 
 
 def alive(g: Tensor, h: Tensor, out: Tensor | None = None) -> Tensor:
@@ -152,8 +174,11 @@ def alive(g: Tensor, h: Tensor, out: Tensor | None = None) -> Tensor:
 
 
 def chunk(net: ConvNet, pictures: Float[Tensor, "B H W"]) -> int:
-    """Pictures of a chunk: as many as `CACHED` allows, in chunks of nearly equal size, a multiple of 16 (whole vectors)."""
-    side, k = pictures.shape[2] // net.shrink, net.kernels[0]
+    """Pictures of a chunk: as many as `CACHED` allows, in chunks of nearly equal size,
+    a multiple of 16 (whole vectors).
+    """
+    side = pictures.shape[2] // net.shrink
+    k = net.kernels[0]
     most = max(16, CACHED // (side * k * (side - k + 1) * pictures.element_size()) // 16 * 16)
     chunks = -(-len(pictures) // most)
     return -(-len(pictures) // chunks // 16) * 16
@@ -174,7 +199,9 @@ def stacked(net: ConvNet, count: int) -> int:
     return max(1, -(-count // max(1, STACKED // net.channels[0])))
 
 
-def scores(net: ConvNet, theta: Float[Tensor, "R P"], pictures: Float[Tensor, "B H W"]) -> Float[Tensor, "R TC B"]:
+def scores(
+    net: ConvNet, theta: Float[Tensor, "R P"], pictures: Float[Tensor, "B H W"]
+) -> Float[Tensor, "R TC B"]:
     """Of all runs, without derivatives."""
     groups = []
     with torch.inference_mode():
@@ -187,9 +214,11 @@ def scores(net: ConvNet, theta: Float[Tensor, "R P"], pictures: Float[Tensor, "B
 def _blocks(
     weight: Float[Tensor, "RC kk"], rows: Float[Tensor, "h kk wn"]
 ) -> Iterator[tuple[slice, list[Float[Tensor, "b RC v n"]]]]:
-    """The first convolution of all runs: corners of the windows of some rows of them (the slice) at a time, in the same
-    memory again and again."""
-    (h, _, wn), RC = rows.shape, len(weight)
+    """The first convolution of all runs: corners of the windows of some rows of them (the slice) at a time,
+    in the same memory again and again.
+    """
+    h, _, wn = rows.shape
+    RC = len(weight)
     step = 2 * min(h // 2, max(1, BLOCK // (2 * RC * wn * rows.element_size())))
     memory = rows.new_empty(step, RC, wn)
     for y, some in zip(range(0, h, step), rows.split(step), strict=True):
@@ -202,7 +231,9 @@ class _Second:
     """The second convolution of one run after the other, in the same memory."""
 
     def __init__(self, net: ConvNet, h1: Float[Tensor, "g RC v n"]) -> None:
-        (H, _, _, n), C, k = h1.shape, net.channels[0], net.kernels[1]
+        H, _, _, n = h1.shape
+        C = net.channels[0]
+        k = net.kernels[1]
         self.even = even = (H - k + 1) // 2 * 2
         self._shifts = h1.new_empty(H, k, C, even, n)
         space = self._shifts.view(H, k * C, even, n)
@@ -221,8 +252,13 @@ class _Second:
         self._shifts.flatten(3).copy_(taken)
         return self.seen
 
-    def back(self, weight: Float[Tensor, "kkC K"], up: Float[Tensor, "h K wn"], out: Float[Tensor, "H C v n"]) -> None:
-        """out: the adjoint in its input, of slopes `up`, in the columns that it reaches. What was seen is overwritten."""
+    def back(
+        self, weight: Float[Tensor, "kkC K"], up: Float[Tensor, "h K wn"], out: Float[Tensor, "H C v n"]
+    ) -> None:
+        """out: the adjoint in its input, of slopes `up`, in the columns that it reaches.
+
+        What was seen is overwritten.
+        """
         above = up.unbind()
         self._rest.zero_()
         for y in self._fresh:
@@ -239,7 +275,10 @@ class _Second:
 
 def _maps(net: ConvNet, w: Weights, x: Float[Tensor, "H W n"], keep: bool) -> Maps:
     """One chunk, up to the last layer but one. Without `keep` the maxima's places mean nothing."""
-    k1, (C1, C2), R, n = net.kernels[0], net.channels, len(w.second), x.shape[2]
+    k1 = net.kernels[0]
+    C1, C2 = net.channels
+    R = len(w.second)
+    n = x.shape[2]
     rows = windows(shifted(x, k1), k1)  # the pictures' only trace in `Maps`
     g = len(rows) // 2
     h1 = x.new_empty(g, R * C1, g, n)
@@ -247,9 +286,11 @@ def _maps(net: ConvNet, w: Weights, x: Float[Tensor, "H W n"], keep: bool) -> Ma
     for here, z1 in _blocks(w.first, rows):
         pooled(z1, w.first_bias, h1[here], at1[here] if keep else None)
     second = _Second(net, h1)
-    h, v = second.even, second.even // 2
+    h = second.even
+    v = second.even // 2
     h2 = x.new_empty(R, v, C2, v, n)
-    at2, z2 = torch.empty_like(h2), x.new_empty(h, C2, h, n)
+    at2 = torch.empty_like(h2)
+    z2 = x.new_empty(h, C2, h, n)
     corners2 = corners(halves(z2))
     for r, maps in enumerate(h1.split(C1, dim=1)):
         torch.bmm(w.second[r].expand(h, -1, -1), second.see(maps), out=z2.flatten(2))
@@ -259,7 +300,9 @@ def _maps(net: ConvNet, w: Weights, x: Float[Tensor, "H W n"], keep: bool) -> Ma
 
 
 class Sums(NamedTuple):
-    """Gradients along S slopes, summed over chunks of pictures, in the shapes in which products add to them."""
+    """Gradients along S slopes, summed over chunks of pictures,
+    in the shapes in which products add to them.
+    """
 
     first: Float[Tensor, "2SRC kk+k"]
     first_bias: Float[Tensor, " SRC"]
@@ -274,7 +317,10 @@ class Sums(NamedTuple):
 
     @classmethod
     def zero(cls, net: ConvNet, w: Weights, S: int, pictures: Float[Tensor, "B H W"]) -> Sums:
-        R, (C1, C2), (k1, k), new = len(w.second), net.channels, net.kernels, w.second.new_zeros
+        R = len(w.second)
+        C1, C2 = net.channels
+        k1, k = net.kernels
+        new = w.second.new_zeros
         g = (pictures.shape[2] // net.shrink - k1 + 1) // 2
         second_bias, shared, shared_bias, heads, heads_bias = (new(S, *part.shape) for part in w[3:])
         return cls(
@@ -296,7 +342,9 @@ class Sums(NamedTuple):
         first = (upper[:, : k * k] + lower[:, k:]).chunk(S)
         first_bias = self.first_bias.view(-1, 1, 1).chunk(S)
         second = self.second.sum(1).mT.chunk(S, dim=1)
-        return [Weights(first[s], first_bias[s], second[s], *(part[s] for part in self[3:8])) for s in range(S)]
+        return [
+            Weights(first[s], first_bias[s], second[s], *(part[s] for part in self[3:8])) for s in range(S)
+        ]
 
     def affine(self, s: int, maps: Maps, d3: Float[Tensor, "R H n"], dz: Float[Tensor, "R TC n"]) -> None:
         """Adds those of the last two layers."""
@@ -306,20 +354,32 @@ class Sums(NamedTuple):
         self.shared_bias[s].add_(d3.sum(2, keepdim=True))
 
 
-def backward(net: ConvNet, w: Weights, maps: Maps, slopes: Sequence[Float[Tensor, "R TC n"]], sums: Sums) -> None:
-    """Adds, for each of `slopes`, the sum over a chunk's pictures and scores of the slope times the gradient of the score."""
+def backward(
+    net: ConvNet, w: Weights, maps: Maps, slopes: Sequence[Float[Tensor, "R TC n"]], sums: Sums
+) -> None:
+    """Adds, for each of `slopes`, the sum over a chunk's pictures and scores of the slope times the
+    gradient of the score.
+    """
     _, _, h1, at2, h2, h3 = maps
-    (R, v, C2, _, n), C, S = at2.shape, net.channels[0], len(slopes)
+    R, v, C2, _, n = at2.shape
+    C = net.channels[0]
+    S = len(slopes)
     d2 = h2.new_empty(S, R, v, C2, v, n)
     for s, dz in enumerate(slopes):
         d3 = alive(torch.bmm(w.heads.mT, dz), h3)
         sums.affine(s, maps, d3, dz)
         alive(torch.bmm(w.shared.mT, d3), h2, out=d2[s].view_as(h2))
     sums.second_bias.add_(d2.sum((2, 4, 5))[..., None, None])
-    second, up = _Second(net, h1), h1.new_empty(2 * v, S, C2, 2 * v, n)
-    marks, into = halves(h1.new_empty(2 * v, C2, 2 * v, n)), halves(up)
-    parts, joint, each = corners(marks), up.flatten(1, 2).flatten(2).mT, up.flatten(3).unbind(1)
-    for r, (own, below) in enumerate(zip(h1.split(C, dim=1), sums.below[..., :n].split(C, dim=2), strict=True)):
+    second = _Second(net, h1)
+    up = h1.new_empty(2 * v, S, C2, 2 * v, n)
+    marks = halves(h1.new_empty(2 * v, C2, 2 * v, n))
+    into = halves(up)
+    parts = corners(marks)
+    joint = up.flatten(1, 2).flatten(2).mT
+    each = up.flatten(3).unbind(1)
+    for r, (own, below) in enumerate(
+        zip(h1.split(C, dim=1), sums.below[..., :n].split(C, dim=2), strict=True)
+    ):
         marked(at2[r], parts)
         spread(d2[:, r].transpose(0, 1), marks, into)
         sums.second[r].baddbmm_(second.see(own), joint)
@@ -330,16 +390,20 @@ def backward(net: ConvNet, w: Weights, maps: Maps, slopes: Sequence[Float[Tensor
 
 
 def _first_backward(maps: Maps, sums: Sums) -> None:
-    """Two rows at a time while they are in the cache: ReLU, pooling, and the product with all rows that either of them saw,
-    of which the last k are not the upper one's and the first k not the lower one's."""
-    rows, h1 = maps.rows, maps.h1
+    """Two rows at a time while they are in the cache: ReLU, pooling, and the product with all rows that
+    either of them saw, of which the last k are not the upper one's and the first k not the lower one's.
+    """
+    rows = maps.rows
+    h1 = maps.h1
     h, kk, wn = rows.shape
     k = math.isqrt(kk)
     pairs = rows.as_strided((h // 2, wn, kk + k), (2 * k * wn, 1, wn))
     below = sums.below[..., : h1.shape[3]]
     g, S, RC, v, n = below.shape
-    onto, marks = below.new_empty(2, S, RC, 2, v, n), below.new_empty(2, RC, 2, v, n)
-    flat, parts = onto.view(2 * S * RC, wn), corners(marks)
+    onto = below.new_empty(2, S, RC, 2, v, n)
+    marks = below.new_empty(2, RC, 2, v, n)
+    flat = onto.view(2 * S * RC, wn)
+    parts = corners(marks)
     reached = h1.unsqueeze(1).expand(g, S, RC, v, n)
     for d, seen, at, pair in zip(below.split(1), reached.split(1), maps.at1.split(1), pairs, strict=True):
         alive(d, seen, out=d)
@@ -358,14 +422,17 @@ def curvature(
     bent: Callable[[Tensor], Tensor],
     sums: Sums,
 ) -> None:
-    """Adds one chunk's part of the Hessian product of a function of the scores (Pearlmutter 1994): the change along v of
-    `backward` with slopes dz that change with the scores. bent(change of scores): change of dz.
+    """Adds one chunk's part of the Hessian product of a function of the scores (Pearlmutter 1994): the change
+    along v of `backward` with slopes dz that change with the scores. bent(change of scores): change of dz.
 
     Pooling and ReLU are linear where they stand, as in automatic differentiation.
     """
     rows, at1, h1, at2, h2, h3 = maps
-    (R, half, C2, _, n), C = at2.shape, net.channels[0]
-    second, change, h = _Second(net, h1), _Second(net, h1), 2 * half
+    R, half, C2, _, n = at2.shape
+    C = net.channels[0]
+    second = _Second(net, h1)
+    change = _Second(net, h1)
+    h = 2 * half
     # changes along v, layer by layer
     t1 = torch.empty_like(h1)
     for here, z1 in _blocks(v.first, rows):
@@ -373,8 +440,12 @@ def curvature(
         marked(at1[here], marks1)
         alive(gathered(z1, marks1, v.first_bias), h1[here], out=t1[here])
     own, moved, below = (x.split(C, dim=dim) for x, dim in ((h1, 1), (t1, 1), (sums.below[:, 0, ..., :n], 1)))
-    t2, z2, marks = h2.new_empty(R, half, C2, half, n), h1.new_empty(h, C2, h, n), halves(h1.new_empty(h, C2, h, n))
-    corners2, flat, parts = corners(halves(z2)), z2.flatten(2), corners(marks)
+    t2 = h2.new_empty(R, half, C2, half, n)
+    z2 = h1.new_empty(h, C2, h, n)
+    marks = halves(h1.new_empty(h, C2, h, n))
+    corners2 = corners(halves(z2))
+    flat = z2.flatten(2)
+    parts = corners(marks)
     for r in range(R):
         torch.bmm(v.second[r].expand(h, -1, -1), second.see(own[r]), out=flat)
         flat.baddbmm_(w.second[r].expand(h, -1, -1), change.see(moved[r]))
@@ -394,7 +465,9 @@ def curvature(
     alive(torch.bmm(v.shared.mT, d3).baddbmm_(w.shared.mT, e3), h2, out=both[1].view_as(h2))
     sums.second_bias.add_(both[1:].sum((2, 4, 5))[..., None, None])
     up = h1.new_empty(h, 2, C2, h, n)
-    (d, e), into, joint = up.flatten(3).unbind(1), halves(up), up.flatten(1, 2).flatten(2)
+    d, e = up.flatten(3).unbind(1)
+    into = halves(up)
+    joint = up.flatten(1, 2).flatten(2)
     for r in range(R):
         marked(at2[r], parts)
         spread(both[:, r].transpose(0, 1), marks, into)
@@ -422,13 +495,16 @@ class _Seen(NamedTuple):
 class CrossEntropies(Linear):
     """f_m = (1/B) sum_i -log softmax(z_m(theta; picture_i))_(label_im) of R networks, and its derivatives.
 
-    A forward pass is kept with `keep` only, and by values that are to be kept or by a Hessian product; it then serves all further
-    answers. Until then each gradient makes its own, chunk after chunk, which costs less where one is asked for. (Inference
-    mode: each small call takes one or two tenths less.)
+    A forward pass is kept with `keep` only, and by values that are to be kept or by a Hessian product; it
+    then serves all further answers. Until then each gradient makes its own, chunk after chunk, which costs
+    less where one is asked for. (Inference mode: each small call takes one or two tenths less.)
     """
 
     def __init__(self, net: ConvNet, x: Float[Tensor, "R P"], parts: Sequence[Part], keep: bool) -> None:
-        self.net, self.x, self.keep, self.count = net, x.detach(), keep, net.tasks
+        self.net = net
+        self.x = x.detach()
+        self.keep = keep
+        self.count = net.tasks
         self.parts = [
             Part(runs, part.pictures, part.labels)
             for part in parts
@@ -439,10 +515,13 @@ class CrossEntropies(Linear):
 
     def _chunks(self, w: Weights, part: Part, losses: Float[Tensor, "R T"], derive: bool) -> Iterator[_Seen]:
         """A forward pass of a part, which adds to its losses."""
-        (runs, pictures, labels), net, end = part, self.net, 0
+        runs, pictures, labels = part
+        net = self.net
+        end = 0
         for z, maps in forward(net, w, pictures, keep=derive):
             log_p = nn.log_softmax(z.view(len(runs), net.tasks, net.classes, -1), dim=2)
-            start, end = end, end + log_p.shape[3]
+            start = end
+            end = end + log_p.shape[3]
             wanted = labels[:, start:end].expand(len(runs), -1, -1).unsqueeze(2)
             losses[runs] -= log_p.gather(2, wanted).sum((2, 3)) / len(pictures)
             if maps is not None:
@@ -457,7 +536,8 @@ class CrossEntropies(Linear):
                 yield part, w, chunks
             return
         with torch.inference_mode(False):  # an answer, which may be changed and differentiated
-            losses, kept = self.x.new_zeros(len(self.x), self.count), []
+            losses = self.x.new_zeros(len(self.x), self.count)
+            kept = []
         for part in self.parts:
             w = weights(self.net, self.x[part.runs])
             found: Iterable[_Seen] = self._chunks(w, part, losses, derive)
@@ -487,12 +567,15 @@ class CrossEntropies(Linear):
 
     def _pulled(self, weightings: Sequence[Float[Tensor, "R M"]]) -> list[Float[Tensor, "R P"]]:
         """J^T w for each of some w."""
-        out, S = [torch.empty_like(self.x) for _ in weightings], len(weightings)
+        out = [torch.empty_like(self.x) for _ in weightings]
+        S = len(weightings)
         with torch.inference_mode():
             for part, w, chunks in self._passes(keep=False):
                 sums = Sums.zero(self.net, w, S, part.pictures)
                 for maps, _, slopes in chunks:
-                    backward(self.net, w, maps, [_weighted(slopes, some[part.runs]) for some in weightings], sums)
+                    backward(
+                        self.net, w, maps, [_weighted(slopes, some[part.runs]) for some in weightings], sums
+                    )
                 for target, found in zip(out, sums.gradients(S), strict=True):
                     target[part.runs] = vector(self.net, found)
         return out
@@ -501,8 +584,10 @@ class CrossEntropies(Linear):
         out = torch.empty_like(self.x)
         with torch.inference_mode():
             for part, at, chunks in self._passes(self.keep):
-                sums, along = Sums.zero(self.net, at, 1, part.pictures), weights(self.net, v[part.runs])
-                some, mean = w[part.runs], w[part.runs] / len(part.pictures)
+                sums = Sums.zero(self.net, at, 1, part.pictures)
+                along = weights(self.net, v[part.runs])
+                some = w[part.runs]
+                mean = w[part.runs] / len(part.pictures)
                 for maps, p, slopes in chunks:
 
                     def bent(dz: Tensor, p: Tensor = p, mean: Tensor = mean) -> Tensor:

@@ -1,4 +1,6 @@
-"""Maxima of 2 x 2 windows that are given by their four corners, as tensors of one shape: sweeps over consecutive numbers."""
+"""Maxima of 2 x 2 windows that are given by their four corners, as tensors of one shape:
+sweeps over consecutive numbers.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,12 @@ NUMBERS = (3.0, 2.0, 1.0, 0.0)  # of the corners, row by row
 
 
 def maxima(z: Sequence[Tensor], at: Tensor | None = None) -> Tensor:
-    """The largest corner of each window. at: its number (the first of equal ones, as PyTorch's max-pooling), for `marked`;
-    then z is used up."""
+    """The largest corner of each window. at: its number (the first of equal ones, as PyTorch's max-pooling),
+    for `marked`; then z is used up.
+    """
     a, b, c, d = z
-    upper, lower = torch.maximum(a, b), torch.maximum(c, d)
+    upper = torch.maximum(a, b)
+    lower = torch.maximum(c, d)
     most = torch.maximum(upper, lower)
     if at is not None:
         torch.lerp(c.ge_(d), a.ge_(b).add_(2.0), upper.ge_(lower), out=at)  # weights 0 and 1: exact

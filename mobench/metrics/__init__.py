@@ -4,4 +4,12 @@ from mobench.metrics.front import SAMPLES, front_distance
 from mobench.metrics.hypervolume import hypervolume
 from mobench.metrics.stationarity import Descent, common_descent, constrained_kkt, stationarity
 
-__all__ = ["SAMPLES", "Descent", "common_descent", "constrained_kkt", "front_distance", "hypervolume", "stationarity"]
+__all__ = [
+    "SAMPLES",
+    "Descent",
+    "common_descent",
+    "constrained_kkt",
+    "front_distance",
+    "hypervolume",
+    "stationarity",
+]

@@ -1,4 +1,6 @@
-"""Hypervolume: volume of the points that some f dominates inside the box below a reference point (minimisation)."""
+"""Hypervolume: volume of the points that some f dominates inside the box below a reference point
+(minimisation).
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,13 @@ from mobench.errors import ConfigError, MobenchError
 
 
 def hypervolume(F: Float[Tensor, "K M"] | Float[np.ndarray, "K M"], ref: Sequence[float]) -> float:
-    """Volume of {y : f_k <= y <= ref for some k}, exact, by `moocore` (Guerreiro, Fonseca & Paquete 2021 review it).
+    """Volume of {y : f_k <= y <= ref for some k}, exact, by `moocore` (Guerreiro, Fonseca & Paquete 2021
+    review it).
 
-    F (K, M); dominated points and duplicates change nothing. A point that is not strictly below `ref` in every
-    objective contributes nothing, +infinity included; without any point inside the volume is 0. The reference point
-    is always explicit: a problem states its own (`ref_point`), so that two tables never differ in it silently.
+    F (K, M); dominated points and duplicates change nothing. A point that is not strictly below `ref` in
+    every objective contributes nothing, +infinity included; without any point inside the volume is 0. The
+    reference point is always explicit: a problem states its own (`ref_point`), so that two tables never
+    differ in it silently.
 
     Raises:
         MobenchError: F holds a NaN (moocore would pass over it in silence) or -infinity.
@@ -27,13 +31,14 @@ def hypervolume(F: Float[Tensor, "K M"] | Float[np.ndarray, "K M"], ref: Sequenc
     corner = np.asarray([float(r) for r in ref])
     if corner.shape != points.shape[1:] or not np.isfinite(corner).all():
         raise ConfigError(
-            f"The reference point {corner.tolist()} must hold {points.shape[1]} finite numbers, one per objective."
+            f"The reference point {corner.tolist()} must hold {points.shape[1]} finite numbers, "
+            "one per objective."
         )
     bad = np.isnan(points).any(1) | np.isneginf(points).any(1)
     if bad.any():
         raise MobenchError(
-            f"hypervolume: {int(bad.sum())} of {len(points)} points hold NaN or -inf (first: row {int(bad.argmax())}). "
-            f"Leave diverged runs out first, and say how many they were."
+            f"hypervolume: {int(bad.sum())} of {len(points)} points hold NaN or -inf (first: row "
+            f"{int(bad.argmax())}). Leave diverged runs out first, and say how many they were."
         )
     points = points[(points < corner).all(1)]
     return float(moocore.hypervolume(np.ascontiguousarray(points), ref=corner)) if len(points) else 0.0

@@ -1,4 +1,6 @@
-"""Pareto-stationarity on a convex set:  |d*|,  d* = argmin_d  max_m <grad f_m, d> + 1/2 |d|^2   s.t.  x + d in X."""
+"""Pareto-stationarity on a convex set:  |d*|,  d* = argmin_d  max_m <grad f_m, d> + 1/2 |d|^2   s.t.
+x + d in X.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ CLOSED = 1e-6
 
 
 class Descent(NamedTuple):
-    """The steepest common descent direction d (R, P), its weights in the simplex (R, M), and the duality gap (R,).
+    """The steepest common descent direction d (R, P), its weights in the simplex (R, M), and the duality gap
+    (R,).
 
     The primal objective is strongly convex, therefore |d - d*| <= sqrt(2 gap): the gap is a proof.
     """
@@ -40,18 +43,23 @@ def common_descent(point: Point) -> Descent:
         gradient of q: J d,   generalised Hessian: -J DP J',   DP the projection's derivative at x - J'lam
         gap = max_m (J d)_m - lam'J d
 
-    Each iteration maximises the quadratic model of q exactly and then searches the segment to that maximiser; q is
-    piecewise quadratic on a box, so that few iterations end it. On X = R^P the first weights (min-norm) are exact.
+    Each iteration maximises the quadratic model of q exactly and then searches the segment to that maximiser;
+    q is piecewise quadratic on a box, so that few iterations end it. On X = R^P the first weights (min-norm)
+    are exact.
 
-    Source: Grana Drummond & Iusem 2004, A projected gradient method for vector optimization problems, for the primal
-    problem (Fliege & Svaiter 2000 without X). The dual iteration is ours.
+    Source: Grana Drummond & Iusem 2004, A projected gradient method for vector optimization problems, for the
+    primal problem (Fliege & Svaiter 2000 without X). The dual iteration is ours.
 
     Raises:
         MobenchError: the point has functional constraints, which this certificate does not know.
     """
     if point.values().shape[-1] > point.M:
-        raise MobenchError("stationarity: the problem has functional constraints; this certificate knows sets X only.")
-    x, J, X = point.x.detach().double(), point.jacobian("f").detach().double(), point.X
+        raise MobenchError(
+            "stationarity: the problem has functional constraints; this certificate knows sets X only."
+        )
+    x = point.x.detach().double()
+    J = point.jacobian("f").detach().double()
+    X = point.X
 
     def at(lam: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """x - J'lam (R, P), d (R, P), J d less its maximum (R, M), and the gap (R,)."""
@@ -66,7 +74,8 @@ def common_descent(point: Point) -> Descent:
     lam = min_norm(J @ J.mT).x
     lam = torch.where(lam.isfinite(), lam, ones / point.M)  # a beginning: any weights will do
     raw, d, slope, gap = at(lam)
-    best, idle = Descent(d, lam, gap), 0
+    best = Descent(d, lam, gap)
+    idle = 0
     for _ in range(ITERATIONS):
         unsolved = best.gap > ROUNDING * size * torch.linalg.vector_norm(best.d, dim=-1)
         if idle == PATIENCE or not bool(unsolved.any()):
@@ -81,7 +90,9 @@ def common_descent(point: Point) -> Descent:
         better = gap < best.gap
         keep = better.unsqueeze(1)
         best = Descent(
-            torch.where(keep, d, best.d), torch.where(keep, lam, best.weights), torch.where(better, gap, best.gap)
+            torch.where(keep, d, best.d),
+            torch.where(keep, lam, best.weights),
+            torch.where(better, gap, best.gap),
         )
     return best
 
@@ -92,28 +103,33 @@ def _slope_along(at: Callable[[Tensor], tuple[Tensor, ...]], lam: Tensor, step: 
 
 
 def _length(slope: Callable[[Tensor], Tensor], one: Float[Tensor, "R 1"]) -> Float[Tensor, "R 1"]:
-    """The t in [0, 1] where the falling function slope(t) changes its sign, by 50 halvings; 1 if it does not."""
+    """The t in [0, 1] where the falling function slope(t) changes its sign, by 50 halvings;
+    1 if it does not.
+    """
     beyond = slope(one) < 0
     if not bool(beyond.any()):
         return one
-    low, high = torch.zeros_like(one), one
+    low = torch.zeros_like(one)
+    high = one
     for _ in range(50):
         t = 0.5 * (low + high)
         rising = slope(t) > 0
-        low, high = torch.where(rising, t, low), torch.where(rising, high, t)
+        low = torch.where(rising, t, low)
+        high = torch.where(rising, high, t)
     return torch.where(beyond, 0.5 * (low + high), one)
 
 
 def stationarity(point: Point) -> Float[Tensor, " R"]:
     """|d*| (R,), zero exactly where no direction into X improves all objectives to first order.
 
-    It equals min over the simplex of |J'lam| where X does not bind, and |x - P_X(x - J'lam*)| in general: also next to
-    the boundary it is continuous in x, which the norm on the tangent cone is not. Necessary for Pareto optimality, not
-    sufficient: weak optima (x_1 = 0 in ZDT1, whatever g is), local fronts (ZDT3) and plateaus (VLMOP2 far from its
-    wells, where all gradients vanish) have zero or small values too. It is in the units of a gradient
-    (a unit step), hence not invariant under scaling of objectives.
+    It equals min over the simplex of |J'lam| where X does not bind, and |x - P_X(x - J'lam*)| in general:
+    also next to the boundary it is continuous in x, which the norm on the tangent cone is not. Necessary for
+    Pareto optimality, not sufficient: weak optima (x_1 = 0 in ZDT1, whatever g is), local fronts (ZDT3) and
+    plateaus (VLMOP2 far from its wells, where all gradients vanish) have zero or small values too. It is in
+    the units of a gradient (a unit step), hence not invariant under scaling of objectives.
 
-    NaN for a run whose numbers are not finite, or whose gap leaves an error of more than 1e-6 of its largest gradient.
+    NaN for a run whose numbers are not finite, or whose gap leaves an error of more than 1e-6 of its largest
+    gradient.
     """
     found = common_descent(point)
     size = point.jacobian("f").detach().double().square().sum(-1).amax(-1)
@@ -122,11 +138,13 @@ def stationarity(point: Point) -> Float[Tensor, " R"]:
 
 
 def constrained_kkt(point: Point, active: float = 5e-3) -> Float[Tensor, " R"]:
-    """min |J_f'lam + J_g'nu|  over lam in the simplex, nu >= 0, nu_j = 0 where g_j < -active:  (R,), for X = R^P.
+    """min |J_f'lam + J_g'nu|  over lam in the simplex, nu >= 0, nu_j = 0 where g_j < -active:
+    (R,), for X = R^P.
 
-    0 exactly at the Karush-Kuhn-Tucker points of the constrained problem, where `active` tells which constraints bind; whether
-    x is feasible is another question (violation). In the units of a gradient. Iterates of penalty methods end a little inside
-    of a constraint (1e-4 to 1e-3): with a smaller `active` its multiplier would count as 0.
+    0 exactly at the Karush-Kuhn-Tucker points of the constrained problem, where `active` tells which
+    constraints bind; whether x is feasible is another question (violation). In the units of a gradient.
+    Iterates of penalty methods end a little inside of a constraint (1e-4 to 1e-3): with a smaller `active`
+    its multiplier would count as 0.
 
     NaN for a run whose numbers are not finite or whose program is not solved.
 

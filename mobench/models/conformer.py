@@ -1,7 +1,9 @@
-"""A conformer with two CTC heads and a head for contrastive predictive coding, for R parameter vectors at once.
+"""A conformer with two CTC heads and a head for contrastive predictive coding, for R parameter vectors at
+once.
 
 front:  convolutions 3 x 3 of stride 2 -> ReLU, then one linear layer: z                 (R, B, T', D)
-block:  x + FF(x)/2 -> + attention -> + convolution -> + FF/2 -> layer norm              (8 of them in the paper)
+block:  x + FF(x)/2 -> + attention -> + convolution -> + FF/2 -> layer norm
+        (8 of them in the paper)
 heads:  one linear layer for each language; K matrices that predict z_(t+1) .. z_(t+K)
 """
 
@@ -22,15 +24,18 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Conformer:
-    """Conformer of Gulati et al. (2020) as a function of stacked parameters; a clip's output depends on that clip alone.
+    """Conformer of Gulati et al. (2020) as a function of stacked parameters; a clip's output depends on that
+    clip alone.
 
-    Fields: mels: bands of the input. channels, layers: of the front, which keeps every 2^layers-th frame. blocks, width D,
-    heads, kernel, expansion (of the feed-forward layers). steps: K, frames ahead that are predicted. zh, en: units of the heads.
+    Fields: mels: bands of the input. channels, layers: of the front, which keeps every 2^layers-th frame.
+    blocks, width D, heads, kernel, expansion (of the feed-forward layers). steps: K, frames ahead that are
+    predicted. zh, en: units of the heads.
 
-    Frames behind a clip's end are 0 before every convolution and take no part in attention. `past` lets a frame see itself and
-    what came before, by the same parameters: attention to the past, convolutions shifted to it.
-    Attention has relative positions (Dai et al. 2019) with sinusoids. Departures: layer norm in the place of the convolution
-    module's batch norm, which would couple a clip to its batch and to the padding; no dropout.
+    Frames behind a clip's end are 0 before every convolution and take no part in attention. `past` lets a
+    frame see itself and what came before, by the same parameters: attention to the past, convolutions shifted
+    to it. Attention has relative positions (Dai et al. 2019) with sinusoids. Departures: layer norm in the
+    place of the convolution module's batch norm, which would couple a clip to its batch and to the padding;
+    no dropout.
     """
 
     norm: ClassVar[float] = 1e-5
@@ -72,7 +77,8 @@ class Conformer:
     @property
     def shapes(self) -> dict[str, Shape]:
         """Shapes by name, in order; the two heads come last."""
-        D, H = self.width, self.width * self.expansion
+        D = self.width
+        H = self.width * self.expansion
         out: dict[str, Shape] = {}
 
         def linear(name: str, rows: int, columns: int, bias: bool = True) -> None:
@@ -81,7 +87,8 @@ class Conformer:
                 out[f"{name}.bias"] = (rows,)
 
         def scale(name: str) -> None:
-            out[f"{name}.gain"], out[f"{name}.bias"] = (D,), (D,)
+            out[f"{name}.gain"] = (D,)
+            out[f"{name}.bias"] = (D,)
 
         for k in range(self.layers):
             out[f"front{k}.weight"] = (self.channels, 1 if k == 0 else self.channels, 3, 3)
@@ -99,7 +106,8 @@ class Conformer:
             linear(f"{b}.attention.out", D, D)
             scale(f"{b}.convolution.norm")
             linear(f"{b}.convolution.gate", 2 * D, D)
-            out[f"{b}.convolution.depth.weight"], out[f"{b}.convolution.depth.bias"] = (D, self.kernel), (D,)
+            out[f"{b}.convolution.depth.weight"] = (D, self.kernel)
+            out[f"{b}.convolution.depth.bias"] = (D,)
             scale(f"{b}.convolution.inner")
             linear(f"{b}.convolution.out", D, D)
             scale(f"{b}.norm")
@@ -119,15 +127,19 @@ class Conformer:
         return (self.zh + self.en) * (self.width + 1)
 
     def initial(self, rng: np.random.Generator) -> Float[np.ndarray, " P"]:
-        """Weights and biases U(-a, a), a = fan_in^(-1/2), as PyTorch's layers; norms 1 and 0, the attention's two biases 0."""
-        parts, fan = [], 1
+        """Weights and biases U(-a, a), a = fan_in^(-1/2), as PyTorch's layers; norms 1 and 0,
+        the attention's two biases 0.
+        """
+        parts = []
+        fan = 1
         for name, shape in self.shapes.items():
             if name.endswith(".gain"):
                 parts.append(np.ones(shape))
             elif "norm" in name or "inner" in name or name.endswith("_bias"):
                 parts.append(np.zeros(shape))
             else:
-                fan = math.prod(shape[1:]) if name.endswith("weight") else fan  # a bias comes behind its weight
+                # a bias comes behind its weight
+                fan = math.prod(shape[1:]) if name.endswith("weight") else fan
                 parts.append(rng.uniform(-(fan**-0.5), fan**-0.5, math.prod(shape)))
         return np.concatenate([p.reshape(-1) for p in parts])
 
@@ -146,14 +158,19 @@ class Conformer:
         for k in range(self.layers):
             keep = _inside(frames, h.shape[2]).transpose(0, 1).repeat_interleave(h.shape[1] // R, dim=1)
             h = torch.where(keep.unsqueeze(-1), h, 0.0)
-            weight, bias = w[f"front{k}.weight"].flatten(0, 1), w[f"front{k}.bias"].flatten()
+            weight = w[f"front{k}.weight"].flatten(0, 1)
+            bias = w[f"front{k}.bias"].flatten()
             h = torch.relu(nn.conv2d(h, weight, bias, stride=2, padding=1, groups=R))
             frames = (frames + 1) // 2
         h = h.view(B, R, self.channels, *h.shape[2:]).permute(1, 0, 3, 2, 4).flatten(3)
         return _linear(w, "front", h), frames
 
     def encode(
-        self, w: dict[str, Tensor], z: Float[Tensor, "R B T D"], lengths: Int[Tensor, "R B"], past: bool = False
+        self,
+        w: dict[str, Tensor],
+        z: Float[Tensor, "R B T D"],
+        lengths: Int[Tensor, "R B"],
+        past: bool = False,
     ) -> Float[Tensor, "R B T D"]:
         """All blocks."""
         T = z.shape[2]
@@ -171,7 +188,9 @@ class Conformer:
             x = self._normal(w, f"{b}.norm", x)
         return x
 
-    def scores(self, w: dict[str, Tensor], x: Float[Tensor, "R B T D"], head: str) -> Float[Tensor, "R B T C"]:
+    def scores(
+        self, w: dict[str, Tensor], x: Float[Tensor, "R B T D"], head: str
+    ) -> Float[Tensor, "R B T C"]:
         """Logits of `zh` or `en`."""
         return _linear(w, head, x)
 
@@ -202,7 +221,11 @@ class Conformer:
         def by_head(y: Tensor) -> Tensor:
             return y.unflatten(3, (self.heads, d)).transpose(2, 3)
 
-        p = (places @ w[f"{name}.place.weight"].mT).view(R, 1, 2 * T - 1, self.heads, d).permute(0, 1, 3, 4, 2)
+        p = (
+            (places @ w[f"{name}.place.weight"].mT)
+            .view(R, 1, 2 * T - 1, self.heads, d)
+            .permute(0, 1, 3, 4, 2)
+        )
         logits = by_head(q + u) @ by_head(k).mT + shifted(by_head(q + s) @ p)
         logits = (logits * d**-0.5).masked_fill(~seen.unsqueeze(2), -math.inf)
         h = torch.softmax(logits, dim=-1) @ by_head(v)
@@ -224,7 +247,8 @@ class Conformer:
 
 def _linear(w: dict[str, Tensor], name: str, x: Float[Tensor, "R B T i"]) -> Float[Tensor, "R B T o"]:
     """W x + b of each run; without b where there is none."""
-    W, b = w[f"{name}.weight"], w.get(f"{name}.bias")
+    W = w[f"{name}.weight"]
+    b = w.get(f"{name}.bias")
     h = x.flatten(1, 2)
     out = torch.bmm(h, W.mT) if b is None else torch.baddbmm(b.unsqueeze(1), h, W.mT)
     return out.unflatten(1, x.shape[1:3])
@@ -243,15 +267,21 @@ def sinusoids(T: int, width: int) -> Float[Tensor, "S D"]:
 
 
 def shifted(x: Float[Tensor, "*B T S"]) -> Float[Tensor, "*B T T"]:
-    """out_ij = x_i,(T-1-i+j), column 0 of x being the distance i - j = T-1; by padding and reading the rows at another length."""
+    """out_ij = x_i,(T-1-i+j), column 0 of x being the distance i - j = T-1;
+    by padding and reading the rows at another length.
+    """
     T = x.shape[-2]
     flat = nn.pad(x, (1, 0)).flatten(-2)[..., T:]
     return flat.unflatten(-1, (T, 2 * T - 1))[..., :T]
 
 
 MODELS = {
-    "tiny": Conformer(mels=8, channels=2, layers=1, blocks=1, width=8, heads=2, kernel=3, expansion=1, steps=2),
-    "laptop": Conformer(mels=24, channels=6, layers=1, blocks=1, width=48, heads=2, kernel=7, expansion=2, steps=3),
+    "tiny": Conformer(
+        mels=8, channels=2, layers=1, blocks=1, width=8, heads=2, kernel=3, expansion=1, steps=2
+    ),
+    "laptop": Conformer(
+        mels=24, channels=6, layers=1, blocks=1, width=48, heads=2, kernel=7, expansion=2, steps=3
+    ),
     "paper": Conformer(),
 }
 

@@ -44,14 +44,16 @@ def for_device(execution: str, device: torch.device) -> str:
 class ConvNet:
     """The LeNet of Sener and Koltun (2018), which Pareto MTL, EPO and FERERO use, in three sizes.
 
-    Fields: tasks; canvas: height and width of the (square, grey) pictures; shrink: side of the average-pooling
-    before the first layer; channels, kernels of the two convolutions; hidden: width of the shared linear layer.
+    Fields: tasks; canvas: height and width of the (square, grey) pictures; shrink: side of the
+    average-pooling before the first layer; channels, kernels of the two convolutions; hidden: width of the
+    shared linear layer.
 
-    A parameter vector is the weights and biases layer by layer, in the order of PyTorch's modules. ReLU and max-pooling
-    commute; pooling first touches a quarter of the memory.
+    A parameter vector is the weights and biases layer by layer, in the order of PyTorch's modules. ReLU and
+    max-pooling commute; pooling first touches a quarter of the memory.
 
     execution:
-        products  everything as matrix products on chunks of pictures, with derivatives in closed form (`mobench.kernels.convnet`)
+        products  everything as matrix products on chunks of pictures, with derivatives in closed form
+                  (`mobench.kernels.convnet`)
         grouped   the convolutions of all runs as one grouped convolution
         loop      one run after the other
     """
@@ -73,7 +75,8 @@ class ConvNet:
     @property
     def layers(self) -> list[Layer]:
         """All layers in the order of their parameters."""
-        (c1, c2), (k1, k2) = self.channels, self.kernels
+        c1, c2 = self.channels
+        k1, k2 = self.kernels
         flat = c2 * self.side**2
         return [
             Layer("conv1", (c1, 1, k1, k1), k1 * k1),
@@ -93,14 +96,19 @@ class ConvNet:
         return sum(math.prod(s) for s in self.shapes)
 
     def initial(self, rng: np.random.Generator, kind: str = "default") -> Float[np.ndarray, " P"]:
-        """A parameter vector. default: weights and biases U(-a, a), a = fan_in^(-1/2), as PyTorch's layers; xavier:
-        weights U(-b, b), b = (6 / (fan_in + fan_out))^(1/2), as the public code of linear scalarization."""
+        """A parameter vector. default: weights and biases U(-a, a), a = fan_in^(-1/2), as PyTorch's layers;
+        xavier: weights U(-b, b), b = (6 / (fan_in + fan_out))^(1/2), as the public code of linear
+        scalarization.
+        """
         parts = []
         for layer in self.layers:
             bound = layer.fan_in**-0.5
             fan_out = layer.weight[0] * math.prod(layer.weight[2:])
             spread = bound if kind == "default" else math.sqrt(6.0 / (layer.fan_in + fan_out))
-            parts += [rng.uniform(-spread, spread, math.prod(layer.weight)), rng.uniform(-bound, bound, layer.bias)]
+            parts += [
+                rng.uniform(-spread, spread, math.prod(layer.weight)),
+                rng.uniform(-bound, bound, layer.bias),
+            ]
         return np.concatenate(parts)
 
     def split(self, theta: Float[Tensor, "R P"]) -> list[Tensor]:
@@ -111,7 +119,10 @@ class ConvNet:
     def logits(
         self, theta: Float[Tensor, "R P"], pictures: Float[Tensor, "B H W"], execution: str
     ) -> Float[Tensor, "R T B C"]:
-        """Scores of all runs for pictures that they share. `products` knows no graph: where one is asked for, run by run."""
+        """Scores of all runs for pictures that they share.
+
+        `products` knows no graph: where one is asked for, run by run.
+        """
         graph = torch.is_grad_enabled() and theta.requires_grad
         if execution == "products" and not graph:
             z = products.scores(self, theta, pictures)
@@ -123,7 +134,9 @@ class ConvNet:
         x = nn.avg_pool2d(pictures.unsqueeze(1), self.shrink) if self.shrink > 1 else pictures.unsqueeze(1)
         h = _second_grouped(_first_grouped(x, W1, b1), W2, b2)
         h = torch.relu(torch.baddbmm(b3.unsqueeze(1), h, W3.mT))
-        scores = [torch.baddbmm(b.unsqueeze(1), h, W.mT) for W, b in zip(heads[::2], heads[1::2], strict=True)]
+        scores = [
+            torch.baddbmm(b.unsqueeze(1), h, W.mT) for W, b in zip(heads[::2], heads[1::2], strict=True)
+        ]
         return torch.stack(scores, dim=1)
 
 
@@ -148,7 +161,10 @@ MODELS = {
 
 
 def model(name: str, tasks: int, canvas: int) -> ConvNet:
-    """The named network for so many tasks and pictures of that size. Raises ConfigError for pictures too small."""
+    """The named network for so many tasks and pictures of that size.
+
+    Raises ConfigError for pictures too small.
+    """
     chosen = MODELS[choose("problem.model", name, MODELS)]
     found = ConvNet(tasks, canvas, chosen.shrink, chosen.channels, chosen.kernels, chosen.hidden)
     if found.side < 1:

@@ -1,4 +1,5 @@
-"""The convolutional network of few-shot learning, with gradients of several tasks at the cost of one backward pass.
+"""The convolutional network of few-shot learning, with gradients of several tasks at the cost of one backward
+pass.
 
 four times:  conv 3 x 3 -> batch normalisation -> ReLU -> max-pool 2,      features: the last map, flat
 """
@@ -21,10 +22,10 @@ from mobench.kernels.pooling import marked, maxima
 
 BLOCKS = 4
 SMALL = 16  # pixels of a map up to which weight gradients of all tasks are one product
-CHUNK = (
-    24 << 20
-)  # bytes of the first convolution's output in a chunk; larger tensors are new memory each time, and page faults
-PIECE = 3 << 19  # bytes of that output made at a time, one task at least: with few filters it stays in the cache
+# bytes of the first convolution's output in a chunk; larger tensors are new memory each time, and page faults
+CHUNK = 24 << 20
+# bytes of that output made at a time, one task at least: with few filters it stays in the cache
+PIECE = 3 << 19
 
 
 class Block(NamedTuple):
@@ -40,9 +41,10 @@ class Block(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Images of s tasks as the first block takes them: the 3 x 3 patches (zeros around the images) of the four pixels of each
-    2 x 2 window that is pooled, with the mean m of all patches and a factor L of their covariance LL', task by task: all that
-    the first normalisation must know."""
+    """Images of s tasks as the first block takes them: the 3 x 3 patches (zeros around the images) of the
+    four pixels of each 2 x 2 window that is pooled, with the mean m of all patches and a factor L of their
+    covariance LL', task by task: all that the first normalisation must know.
+    """
 
     patches: Float[Tensor, "s 4 n g v patch"]
     mean: Float[Tensor, "s 1 patch"]
@@ -59,9 +61,10 @@ class Part(NamedTuple):
 class Saved(NamedTuple):
     """What a block keeps for its backward pass, for s tasks of n images, pixels before channels in memory.
 
-    x: its input (s n, C, h, w). z: centred output of the convolution, with weights times sign(gamma). Both are None in the
-    first block. p: z after max-pooling, at: where the maxima lie (in the first block the numbers of `pooling`; None there where
-    nothing is kept). out: its output. r: 1 / standard deviation of z (s, 1, C).
+    x: its input (s n, C, h, w). z: centred output of the convolution, with weights times sign(gamma). Both
+    are None in the first block. p: z after max-pooling, at: where the maxima lie (in the first block the
+    numbers of `pooling`; None there where nothing is kept). out: its output. r: 1 / standard deviation of z
+    (s, 1, C).
     """
 
     x: Tensor | None
@@ -86,22 +89,26 @@ Tape = list[list[Saved]]  # of each part, block by block
 
 @dataclass(frozen=True)
 class FewShotNet:
-    """The network of Vinyals et al. (2016) and of the papers on MAML without its last layer, for S tasks that share it.
+    """The network of Vinyals et al. (2016) and of the papers on MAML without its last layer, for S tasks that
+    share it.
 
-    Fields: channels, side of the (square) images; filters of each convolution. A parameter vector is weight and bias of the
-    convolution, weight and bias of the normalisation, block after block.
+    Fields: channels, side of the (square) images; filters of each convolution. A parameter vector is weight
+    and bias of the convolution, weight and bias of the normalisation, block after block.
 
-    Batch normalisation uses the statistics of the set that is passed, for each task its own, always; there are no running
-    averages. Hence the bias of a convolution has no effect, and gradient 0.
+    Batch normalisation uses the statistics of the set that is passed, for each task its own, always; there
+    are no running averages. Hence the bias of a convolution has no effect, and gradient 0.
 
-    Both passes are written by hand. With m, r the mean and 1 / standard deviation of a channel of one task's set,
+    Both passes are written by hand. With m, r the mean and 1 / standard deviation of a channel of one task's
+    set,
         out = relu(|gamma| r maxpool(z) + beta),   z = sign(gamma) (conv(x) - m)
-    because max-pooling commutes with increasing functions, so all but the convolution and two sums works on a quarter of
-    the pixels. Where e is the slope at the pooled maxima (0 where relu cuts), N pixels of a channel, a = |gamma| r:
+    because max-pooling commutes with increasing functions, so all but the convolution and two sums works on a
+    quarter of the pixels. Where e is the slope at the pooled maxima (0 where relu cuts), N pixels of a
+    channel, a = |gamma| r:
         d beta = sum e,   d |gamma| = r sum e p,   dz = unpool(a e) - a d beta / N - z a r d|gamma| / N
-    In the first block mean and variance follow from the moments of the images' patches, which do not change, and so do the
-    last two terms of dz: there z is not kept, and the convolution is a product with patches, made once for each set of images.
-    The other convolutions of all tasks (and the way back to x) are one; weight gradients are taken task by task.
+    In the first block mean and variance follow from the moments of the images' patches, which do not change,
+    and so do the last two terms of dz: there z is not kept, and the convolution is a product with patches,
+    made once for each set of images. The other convolutions of all tasks (and the way back to x) are one;
+    weight gradients are taken task by task.
     """
 
     eps: ClassVar[float] = 1e-5  # as PyTorch's layers
@@ -113,8 +120,8 @@ class FewShotNet:
     def __post_init__(self) -> None:
         if self.side < 16 or self.side % 16:
             raise ConfigError(
-                f"The network halves its maps four times: images must have 16, 32, 48, .. pixels a side; found {self.side}. "
-                f"Choose another problem.shrink."
+                "The network halves its maps four times: images must have 16, 32, 48, .. pixels a side; "
+                f"found {self.side}. Choose another problem.shrink."
             )
         if self.filters < 1:
             raise ConfigError(f"problem.filters={self.filters} must be at least 1.")
@@ -140,7 +147,9 @@ class FewShotNet:
         return self.filters * (self.side // 16) ** 2
 
     def initial(self, rng: np.random.Generator) -> Float[np.ndarray, " P"]:
-        """Convolutions U(-a, a), a = fan_in^(-1/2), weight and bias; normalisation ones and zeros: PyTorch's layers."""
+        """Convolutions U(-a, a), a = fan_in^(-1/2), weight and bias; normalisation ones and zeros:
+        PyTorch's layers.
+        """
         parts = []
         for block in self.blocks:
             bound = (9 * block.inner) ** -0.5
@@ -166,16 +175,17 @@ class FewShotNet:
         ]
 
     def held(self, parts: Sequence[Part]) -> int:
-        """Bytes of the tape of a pass: of the first block three pooled maps; of the others z, two pooled maps and indices."""
-        images, size = (
-            sum(part.patches.shape[0] * part.patches.shape[2] for part in parts),
-            parts[0].mean.element_size(),
-        )
+        """Bytes of the tape of a pass: of the first block three pooled maps; of the others z,
+        two pooled maps and indices.
+        """
+        images = sum(part.patches.shape[0] * part.patches.shape[2] for part in parts)
+        size = parts[0].mean.element_size()
         windows = [(self.side >> k) ** 2 // 4 for k in range(BLOCKS)]
         return images * self.filters * (3 * size * windows[0] + (6 * size + 8) * sum(windows[1:]))
 
     def _weights(self, theta: Float[Tensor, " P"]) -> list[Weights]:
-        tensors, found = self.split(theta), []
+        tensors = self.split(theta)
+        found = []
         for k in range(BLOCKS):
             weight, _, gamma, beta = tensors[4 * k : 4 * k + 4]
             sign = torch.where(gamma < 0, -1.0, 1.0).to(gamma)
@@ -186,9 +196,12 @@ class FewShotNet:
         self, theta: Float[Tensor, " P"], parts: Sequence[Part], keep: bool = False
     ) -> tuple[Float[Tensor, "S n F"], Tape | None]:
         """Features of all tasks' images; with `keep` also what `backward` needs."""
-        weights, found, tape = self._weights(theta), [], []
+        weights = self._weights(theta)
+        found = []
+        tape = []
         for part in parts:
-            s, n = part.patches.shape[0], part.patches.shape[2]
+            s = part.patches.shape[0]
+            n = part.patches.shape[2]
             blocks = [self._first(part, weights[0], keep)]
             for own in weights[1:]:
                 blocks.append(self._block(blocks[-1].out, s, own))
@@ -236,7 +249,9 @@ class FewShotNet:
         self, theta: Float[Tensor, " P"], parts: Sequence[Part], tape: Tape, slopes: Float[Tensor, "S n F"]
     ) -> Float[Tensor, "S P"]:
         """Rows: gradient of <slopes_s, features_s> with respect to theta, for each task s."""
-        weights, rows, first = self._weights(theta), [], 0
+        weights = self._weights(theta)
+        rows = []
+        first = 0
         for part, blocks in zip(parts, tape, strict=True):
             s = len(part.patches)
             e = _pixels_first(slopes[first : first + s].reshape(blocks[-1].out.shape))
@@ -251,8 +266,10 @@ class FewShotNet:
 
     def _affine(self, e: Tensor, s: int, saved: Saved, own: Weights) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """e where relu does not cut, times a; a; d beta, d |gamma|."""
-        E, a = _rows(torch.ops.aten.threshold_backward(e, saved.out, 0), s), own.gamma * saved.r
-        dbeta, dgamma = E.sum(1, keepdim=True), (E * _rows(saved.p, s)).sum(1, keepdim=True) * saved.r
+        E = _rows(torch.ops.aten.threshold_backward(e, saved.out, 0), s)
+        a = own.gamma * saved.r
+        dbeta = E.sum(1, keepdim=True)
+        dgamma = (E * _rows(saved.p, s)).sum(1, keepdim=True) * saved.r
         return E.mul_(a), a, dbeta, dgamma
 
     def _back(self, e: Tensor, s: int, saved: Saved, own: Weights) -> tuple[Tensor, list[Tensor]]:
@@ -277,7 +294,8 @@ class FewShotNet:
     def _back_first(self, e: Tensor, part: Part, saved: Saved, own: Weights) -> list[Tensor]:
         """Gradients (s, ...) of the first block's four tensors."""
         E, a, dbeta, dgamma = self._affine(e, len(part.patches), saved, own)
-        at, found = saved.at, []
+        at = saved.at
+        found = []
         assert at is not None
         for here, dz in self._pieces(part):
             marked(at[here], dz.unbind(1))
@@ -297,7 +315,9 @@ def _patches(images: Float[Tensor, "s n C H W"]) -> Float[Tensor, "s 4 n g v pat
     return torch.stack([own.permute(0, 1, 3, 4, 2, 5, 6).flatten(4) for own in corners], dim=1)
 
 
-def _moments(images: Float[Tensor, "n C H W"]) -> tuple[Float[Tensor, "1 patch"], Float[Tensor, "patch patch"]]:
+def _moments(
+    images: Float[Tensor, "n C H W"],
+) -> tuple[Float[Tensor, "1 patch"], Float[Tensor, "patch patch"]]:
     """Mean and factor of the covariance of all 3 x 3 patches."""
     patches = nn.unfold(images.double(), 3, padding=1).transpose(1, 2).flatten(0, 1)
     mean = patches.mean(0, keepdim=True)
@@ -308,7 +328,8 @@ def _moments(images: Float[Tensor, "n C H W"]) -> tuple[Float[Tensor, "1 patch"]
 def _pixels_first(x: Float[Tensor, "N C h w"]) -> Float[Tensor, "N C h w"]:
     """The same numbers, pixels before channels in memory: there vector instructions work on channels."""
     N, C, h, w = x.shape
-    # flat in between: with one channel, strides would be those of the other order, and convolutions follow strides
+    # flat in between: with one channel, strides would be those of the other order, and convolutions follow
+    # strides
     return x.permute(0, 2, 3, 1).contiguous().view(-1).view(N, h, w, C).permute(0, 3, 1, 2)
 
 
@@ -333,7 +354,9 @@ def _convolution_backward(dz: Tensor, x: Tensor, weight: Tensor, which: int) -> 
 
 
 def _by_task(dz: Tensor, x: Tensor, weight: Tensor, s: int) -> Float[Tensor, "s O I 3 3"]:
-    """Slopes with respect to the weight for each task: one after the other, on small maps as one product with patches."""
+    """Slopes with respect to the weight for each task: one after the other,
+    on small maps as one product with patches.
+    """
     N, C, h, w = x.shape
     if h * w > SMALL:
         some = zip(dz.chunk(s), x.chunk(s), strict=True)

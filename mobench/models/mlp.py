@@ -1,4 +1,5 @@
-"""Perceptrons with one hidden layer, evaluated for K parameter vectors at once, with gradients in closed form.
+"""Perceptrons with one hidden layer, evaluated for K parameter vectors at once, with gradients in closed
+form.
 
 x -> W_1 x + b_1 -> ReLU or tanh -> W_2 h + b_2
 """
@@ -18,8 +19,9 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class OneHidden:
-    """Fields: inputs D, hidden H, outputs C. A parameter vector is W_1 (H, D), b_1, W_2 (C, H), b_2, as PyTorch orders its
-    modules: P = H (D + 1) + C (H + 1), 159,010 for 784-200-10."""
+    """Fields: inputs D, hidden H, outputs C. A parameter vector is W_1 (H, D), b_1, W_2 (C, H), b_2, as
+    PyTorch orders its modules: P = H (D + 1) + C (H + 1), 159,010 for 784-200-10.
+    """
 
     inputs: int
     hidden: int = 200
@@ -36,7 +38,9 @@ class OneHidden:
         return sum(math.prod(s) for s in self.shapes)
 
     def initial(self, rng: np.random.Generator, kind: str = "default") -> Float[np.ndarray, " P"]:
-        """A parameter vector. default: weights and biases U(-a, a), a = fan_in^(-1/2), as PyTorch's layers."""
+        """A parameter vector. default: weights and biases U(-a, a), a = fan_in^(-1/2),
+        as PyTorch's layers.
+        """
         bounds = [self.inputs**-0.5] * 2 + [self.hidden**-0.5] * 2
         return np.concatenate(
             [rng.uniform(-a, a, math.prod(shape)) for a, shape in zip(bounds, self.shapes, strict=True)]
@@ -64,14 +68,22 @@ class MLP(OneHidden):
         first, rest = rows.tensor_split([self.hidden * len(columns)], dim=-1)
         out = rows.new_zeros(*rows.shape[:-1], self.dim)
         seen = first.unflatten(-1, (self.hidden, len(columns)))
-        out[..., : self.hidden * self.inputs].unflatten(-1, (self.hidden, self.inputs)).index_copy_(-1, columns, seen)
+        out[..., : self.hidden * self.inputs].unflatten(-1, (self.hidden, self.inputs)).index_copy_(
+            -1, columns, seen
+        )
         out[..., self.hidden * self.inputs :] = rest
         return out
 
     def logits(
-        self, theta: Float[Tensor, "K P"], x: Float[Tensor, "K B D2"], columns: Int[Tensor, " D2"] | None = None
+        self,
+        theta: Float[Tensor, "K P"],
+        x: Float[Tensor, "K B D2"],
+        columns: Int[Tensor, " D2"] | None = None,
     ) -> Float[Tensor, "K B C"]:
-        """Scores; each network has inputs of its own. `columns`: the inputs that `x` holds, where all others are 0."""
+        """Scores; each network has inputs of its own.
+
+        `columns`: the inputs that `x` holds, where all others are 0.
+        """
         W1, b1, W2, b2 = self.split(theta)
         used = W1 if columns is None else W1.index_select(2, columns)
         h = torch.relu(torch.baddbmm(b1.unsqueeze(1), x, used.mT))
@@ -89,7 +101,8 @@ class MLP(OneHidden):
 
             E = weight (softmax(z) - onehot),   grad W_2 = E h,   H = (E'W_2) [h > 0],   grad W_1 = H'x
 
-        `columns`: the inputs that `x` holds, where all others are 0: they add nothing to z, and their gradient is 0.
+        `columns`: the inputs that `x` holds, where all others are 0: they add nothing to z, and their
+        gradient is 0.
         """
         W1, b1, W2, b2 = self.split(theta)
         used = W1 if columns is None else W1.index_select(2, columns)
@@ -119,25 +132,33 @@ class MLP(OneHidden):
         eta: float,
         change: Callable[[Tensor], tuple[Tensor, Tensor | None]],
     ) -> tuple[list[Float[Tensor, "R M"]], Moves]:
-        """`steps` of gradient descent of M networks from each theta_r: the losses that they meet, and how far they come.
+        """`steps` of gradient descent of M networks from each theta_r: the losses that they meet, and how far
+        they come.
 
-        W_1 moves by combinations of the B inputs, W_1 = W_1(0) - eta A'x with A the sum of all H so far, so what enters the
-        hidden layer moves by
+        W_1 moves by combinations of the B inputs, W_1 = W_1(0) - eta A'x with A the sum of all H so far, so
+        what enters the hidden layer moves by
 
             Z <- Z - eta (x x' + 1) H,      Z(0) = x W_1(0)' + b_1(0),      gram = x x' + 1
 
-        A step takes 2 B B H operations instead of 4 B D H and touches no W_1, which is made once, when it is asked for: less
-        of both where B < 2 D. `change`: F -> fn(F), fn'(F) where it descends on fn of the losses, else F, None.
+        A step takes 2 B B H operations instead of 4 B D H and touches no W_1, which is made once, when it is
+        asked for: less of both where B < 2 D. `change`: F -> fn(F), fn'(F) where it descends on fn of the
+        losses, else F, None.
         """
         R, M, B, _ = x.shape
-        K, H = R * M, self.hidden
+        K = R * M
+        H = self.hidden
         W1, b1, first, bias = self.split(theta)
         Z = torch.baddbmm(b1.unsqueeze(1), x.flatten(1, 2), W1.mT).view(K, B, H)
         first, bias = (t.repeat_interleave(M, 0) for t in (first, bias))
         gram, labels, weight = (t.flatten(0, 1) for t in (gram, labels, weight))
-        A, h, back = torch.zeros_like(Z), torch.empty_like(Z), torch.empty_like(Z)
-        g2, c2 = torch.zeros_like(first), torch.zeros_like(bias)
-        W2, b2, losses = first, bias, []
+        A = torch.zeros_like(Z)
+        h = torch.empty_like(Z)
+        back = torch.empty_like(Z)
+        g2 = torch.zeros_like(first)
+        c2 = torch.zeros_like(bias)
+        W2 = first
+        b2 = bias
+        losses = []
         for step in range(steps):
             torch.clamp_min(Z, 0.0, out=h)
             F, error = _errors(_scores(h, W2, b2), labels, weight)
@@ -150,7 +171,8 @@ class MLP(OneHidden):
             g2.baddbmm_(error, h)
             c2 += error.sum(2)
             if step < steps - 1:
-                W2, b2 = torch.add(first, g2, alpha=-eta), torch.add(bias, c2, alpha=-eta)
+                W2 = torch.add(first, g2, alpha=-eta)
+                b2 = torch.add(bias, c2, alpha=-eta)
                 Z.baddbmm_(gram, back, alpha=-eta)
         return losses, Moves(self, x, *(t.unflatten(0, (R, M)) for t in (A, g2, c2)))
 
@@ -175,12 +197,15 @@ class TanhMLP(OneHidden):
     ) -> Float[Tensor, "K C P"]:
         """Gradients of C losses of which loss c depends on output c alone: error_bc = d loss_c / d z_bc.
 
-            grad W_2[c] = sum_b error_bc h_b,    grad W_1 of loss c = W_2[c]_j sum_b error_bc (1 - h_bj^2) x_b,  row j
+            grad W_2[c] = sum_b error_bc h_b,    grad W_1 of loss c = W_2[c]_j sum_b error_bc (1 - h_bj^2)
+                x_b,  row j
 
-        All C first layers are one product of (C H, B) with (B, D); W_2 does not enter it, it scales the rows of the result.
+        All C first layers are one product of (C H, B) with (B, D); W_2 does not enter it, it scales the rows
+        of the result.
         """
         K, B, C = error.shape
-        H, D = self.hidden, self.inputs
+        H = self.hidden
+        D = self.inputs
         W2 = self.split(theta)[2]
         scaled = error.mT.unsqueeze(2) * (1.0 - h.square()).mT.unsqueeze(1)  # (K, C, H, B)
         out = theta.new_zeros(K, C, self.dim)
@@ -213,7 +238,9 @@ class Moves:
         c2.copy_(self.b.flatten(0, 1))
 
     def vjp(self, w: Float[Tensor, "R M"], out: Float[Tensor, "R P"]) -> None:
-        """sum_m w_m row_m in one product, without the rows: these are M times as much memory, and read only once."""
+        """sum_m w_m row_m in one product, without the rows: these are M times as much memory,
+        and read only once.
+        """
         g1, c1, g2, c2 = self.network.split(out)
         weighted = (self.A * w[:, :, None, None]).flatten(1, 2)
         torch.bmm(weighted.mT, self.x.flatten(1, 2), out=g1)
@@ -222,8 +249,12 @@ class Moves:
         c2.copy_(torch.bmm(w.unsqueeze(1), self.b).squeeze(1))
 
 
-def _scores(h: Float[Tensor, "K B H"], W2: Float[Tensor, "K C H"], b2: Float[Tensor, "K C"]) -> Float[Tensor, "K C B"]:
-    """z, classes before inputs: sums and products over ten numbers that lie side by side are many times slower."""
+def _scores(
+    h: Float[Tensor, "K B H"], W2: Float[Tensor, "K C H"], b2: Float[Tensor, "K C"]
+) -> Float[Tensor, "K C B"]:
+    """z, classes before inputs: sums and products over ten numbers that lie side by side are many times
+    slower.
+    """
     return torch.baddbmm(b2.unsqueeze(2), W2, h.mT)
 
 
@@ -231,7 +262,8 @@ def _errors(
     z: Float[Tensor, "K C B"], labels: Int[Tensor, "K B"], weight: Float[Tensor, "K B"]
 ) -> tuple[Float[Tensor, " K"], Float[Tensor, "K C B"]]:
     """Losses f_k and E, their slopes in z."""
-    log, chosen = torch.log_softmax(z, 1), labels.unsqueeze(1)
+    log = torch.log_softmax(z, 1)
+    chosen = labels.unsqueeze(1)
     loss = -(log.gather(1, chosen).squeeze(1) * weight).sum(1)
     error = log.exp_()
     error.scatter_add_(1, chosen, error.new_full((), -1.0).expand(chosen.shape))

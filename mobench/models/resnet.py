@@ -1,4 +1,5 @@
-"""Residual networks for small pictures, evaluated for K parameter vectors at once, each on pictures of its own.
+"""Residual networks for small pictures, evaluated for K parameter vectors at once, each on pictures of its
+own.
 
 conv 3x3 -> BN -> ReLU -> blocks -> mean over the map -> linear
 block:  x -> ReLU(shortcut(x) + BN conv ReLU BN conv x)
@@ -25,7 +26,10 @@ STARTS = ("default",)
 
 
 class Entry(NamedTuple):
-    """One tensor of the parameters. It starts from U(-bound, bound), or as the constant `fill` (of batch normalisation)."""
+    """One tensor of the parameters.
+
+    It starts from U(-bound, bound), or as the constant `fill` (of batch normalisation).
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -45,17 +49,19 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True)
 class ResNet:
-    """The residual networks of He et al. (2016) for CIFAR: a stem that keeps the size, blocks of two 3 x 3 convolutions.
+    """The residual networks of He et al. (2016) for CIFAR: a stem that keeps the size, blocks of two 3 x 3
+    convolutions.
 
-    Fields: channels, size of the (square) pictures; classes; widths, blocks: channels and number of blocks of each stage
-    (all but the first halve the size); shortcut, where a block changes the shape:
+    Fields: channels, size of the (square) pictures; classes; widths, blocks: channels and number of blocks of
+    each stage (all but the first halve the size); shortcut, where a block changes the shape:
         pad   every second pixel, zeros behind the channels: no parameters (option A of the paper)
         conv  a 1 x 1 convolution with batch normalisation (option B)
 
-    A parameter vector is, in the order of PyTorch's modules, the weights of convolutions (which have no biases), weights
-    and biases of batch normalisations, weight and bias of the linear layer.
-    Batch normalisation uses the statistics of the batch of each network, always: there are no running averages, which would
-    have no meaning for a weighted average of networks. Hence pictures of a batch influence each other's scores.
+    A parameter vector is, in the order of PyTorch's modules, the weights of convolutions
+    (which have no biases), weights and biases of batch normalisations, weight and bias of the linear layer.
+    Batch normalisation uses the statistics of the batch of each network, always: there are no running
+    averages, which would have no meaning for a weighted average of networks. Hence pictures of a batch
+    influence each other's scores.
 
     execution:
         grouped  the convolutions of all networks as one grouped convolution
@@ -83,7 +89,8 @@ class ResNet:
     @property
     def structure(self) -> list[Block]:
         """All blocks in order."""
-        found, inner = [], self.widths[0]
+        found = []
+        inner = self.widths[0]
         for stage, (width, count) in enumerate(zip(self.widths, self.blocks, strict=True)):
             for k in range(count):
                 stride = 2 if stage and not k else 1
@@ -99,7 +106,9 @@ class ResNet:
         for block in self.structure:
             found += _normalised(f"{block.name}.first", block.inner, block.outer, 3)
             found += _normalised(f"{block.name}.second", block.outer, block.outer, 3)
-            found += _normalised(f"{block.name}.shortcut", block.inner, block.outer, 1) if block.projects else []
+            found += (
+                _normalised(f"{block.name}.shortcut", block.inner, block.outer, 1) if block.projects else []
+            )
         bound = self.widths[-1] ** -0.5
         shape = (self.classes, self.widths[-1])
         return [*found, Entry("head.weight", shape, bound), Entry("head.bias", shape[:1], bound)]
@@ -115,8 +124,9 @@ class ResNet:
         return sum(math.prod(s) for s in self.shapes)
 
     def initial(self, rng: np.random.Generator, kind: str = "default") -> Float[np.ndarray, " P"]:
-        """A parameter vector. default: convolutions and linear layer U(-a, a), a = fan_in^(-1/2), batch normalisation ones
-        and zeros, as PyTorch's layers."""
+        """A parameter vector. default: convolutions and linear layer U(-a, a), a = fan_in^(-1/2), batch
+        normalisation ones and zeros, as PyTorch's layers.
+        """
         choose("problem.start.kind", kind, STARTS)
         return np.concatenate(
             [
@@ -135,13 +145,16 @@ class ResNet:
     def logits(
         self, theta: Float[Tensor, "K P"], pictures: Float[Tensor, "K B C H W"], execution: str
     ) -> Float[Tensor, "K B classes"]:
-        """Scores; each network has pictures of its own. Raises ConfigError where a batch has no statistics."""
+        """Scores; each network has pictures of its own.
+
+        Raises ConfigError where a batch has no statistics.
+        """
         choose("problem.execution", execution, EXECUTIONS)
         K, B = pictures.shape[:2]
         if B * self.side**2 < 2:
             raise ConfigError(
-                f"Batch normalisation needs the statistics of two values or more; found {B} picture(s) on a last map of "
-                f"{self.side} x {self.side}. Use larger batches, or none that are short."
+                f"Batch normalisation needs the statistics of two values or more; found {B} picture(s) on a "
+                f"last map of {self.side} x {self.side}. Use larger batches, or none that are short."
             )
         if execution == "loop" and K > 1:
             # unbind, not theta[k]: the backward of an index writes zeros for all networks, for each network
@@ -192,11 +205,16 @@ MODELS = {
 def resnet(name: str, channels: int, size: int, classes: int = 10) -> ResNet:
     """The named network for pictures (channels, size, size).
 
-    On CIFAR-10 resnet20 (option A) has 269,722 parameters, resnet18 (CIFAR's stem, option B) 11,173,962, resnet_tiny
-    (three blocks, option A) 9,778. Raises ConfigError for an unknown name and for pictures that are too small.
+    On CIFAR-10 resnet20 (option A) has 269,722 parameters, resnet18 (CIFAR's stem, option B) 11,173,962,
+    resnet_tiny (three blocks, option A) 9,778. Raises ConfigError for an unknown name and for pictures that
+    are too small.
     """
-    found = replace(MODELS[choose("problem.model", name, MODELS)], channels=channels, size=size, classes=classes)
+    found = replace(
+        MODELS[choose("problem.model", name, MODELS)], channels=channels, size=size, classes=classes
+    )
     least = 2 ** (len(found.widths) - 1)
     if size < least:
-        raise ConfigError(f"problem.model={name} needs pictures of {least} x {least} or more; found {size} x {size}.")
+        raise ConfigError(
+            f"problem.model={name} needs pictures of {least} x {least} or more; found {size} x {size}."
+        )
     return found

@@ -1,5 +1,6 @@
-"""Oracles: exact, minibatch with one or two independent samples, running averages, local steps of clients, and both forms
-of bilevel problems."""
+"""Oracles: exact, minibatch with one or two independent samples, running averages, local steps of clients,
+and both forms of bilevel problems.
+"""
 
 from mobench.oracles.ema import EMA
 from mobench.oracles.epochs import Epochs

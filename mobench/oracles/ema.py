@@ -35,12 +35,14 @@ class EMA(Oracle):
 
     Parameters:
         inner: the oracle that is averaged, one sample a step. decay, scale, offset: rho_t.
-        blocks: k blocks of coordinates (contiguous, sizes equal up to one); 1: none. Each step refreshes the rows of one
-            block; values are always refreshed. block_rule: "cyclic" (t mod k) or "random" (uniform, by run).
-        block_rho: "global" (rho_t, as printed: a block first seen at t > 0 starts from a shrunken gradient) or
-            "per_block" (rho of the block's own count of visits).
+        blocks: k blocks of coordinates (contiguous, sizes equal up to one); 1: none. Each step refreshes the
+            rows of one block; values are always refreshed. block_rule: "cyclic" (t mod k) or "random"
+            (uniform, by run).
+        block_rho: "global" (rho_t, as printed: a block first seen at t > 0 starts from a shrunken gradient)
+            or "per_block" (rho of the block's own count of visits).
         block_move: "selected" (only the refreshed block moves) or "all".
-    Departure: all rows are computed, those of other blocks are thrown away; the block form saves no time here.
+    Departure: all rows are computed, those of other blocks are thrown away; the block form saves no time
+        here.
     """
 
     def __init__(
@@ -72,11 +74,17 @@ class EMA(Oracle):
             raise ConfigError(f"oracle.blocks={blocks} must lie in 1..{spec.P}, the number of variables.")
         if blocks > 1 and block_move == "selected" and not isinstance(spec.X, Free | Box | Ball):
             raise CompatibilityError(
-                f"oracle.blocks={blocks} on a {type(spec.X).__name__}: blocks need X to be Free, Box or Ball; "
-                f"set oracle.block_move=all or oracle.blocks=1."
+                f"oracle.blocks={blocks} on a {type(spec.X).__name__}: blocks need X to be Free, Box or "
+                f"Ball; set oracle.block_move=all or oracle.blocks=1."
             )
-        self.inner, self.decay, self.scale, self.offset = inner, float(decay), float(scale), float(offset)
-        self.blocks, self.block_rule, self.block_rho, self.block_move = blocks, block_rule, block_rho, block_move
+        self.inner = inner
+        self.decay = float(decay)
+        self.scale = float(scale)
+        self.offset = float(offset)
+        self.blocks = blocks
+        self.block_rule = block_rule
+        self.block_rho = block_rho
+        self.block_move = block_move
         self.spec = replace(
             spec,
             provides=frozenset({"jacobian", "jvp"}),
@@ -107,7 +115,8 @@ class EMA(Oracle):
         rho = self.rho(t)
         values = torch.lerp(state["values"], sample.values(), rho)
         fresh = sample.jacobian()
-        inner = {"inner": sample.state} if self.inner.spec.stateful else {}  # asked only now: rows are part of it
+        # asked only now: rows are part of it
+        inner = {"inner": sample.state} if self.inner.spec.stateful else {}
         if self.blocks == 1:
             rows = torch.lerp(state["rows"], fresh, rho)
             new = {"values": values, "rows": rows, **inner}

@@ -19,8 +19,10 @@ from mobench.oracles.exact import OfProblem, make_point, problem_spec, refuse_un
 
 
 class Batch(NamedTuple):
-    """The terms of a step for R runs of which some share theirs: chosen (S, B), group (R,) the runs' rows of it; sizes:
-    how many runs each group has, as numbers that need not be fetched from a device (None: unknown)."""
+    """The terms of a step for R runs of which some share theirs: chosen (S, B), group (R,) the runs' rows of
+    it; sizes: how many runs each group has, as numbers that need not be fetched from a device
+    (None: unknown).
+    """
 
     chosen: Int[Tensor, "S B"]
     group: Int[Tensor, " R"]
@@ -28,13 +30,14 @@ class Batch(NamedTuple):
 
 
 class Epochs(OfProblem):
-    """Batches of `batch_size` terms in an order shuffled anew for each epoch; the last batch of an epoch may be short.
+    """Batches of `batch_size` terms in an order shuffled anew for each epoch; the last batch of an epoch may
+    be short.
 
-    `samples` is the number of disjoint parts into which a batch is cut: sample k of a step is part k, so that two
-    samples of a batch of 256 are independent halves of 128 and an epoch costs every algorithm the same data. (The short
-    last batch of 192 is cut into 96 and 96; FERERO's public code cuts 128 and 64.)
-    The order is a function of (problem, seed, epoch): all preferences of a seed see the same batches. A rest smaller
-    than `samples` is left out of its epoch.
+    `samples` is the number of disjoint parts into which a batch is cut: sample k of a step is part k, so that
+    two samples of a batch of 256 are independent halves of 128 and an epoch costs every algorithm the same
+    data. (The short last batch of 192 is cut into 96 and 96; FERERO's public code cuts 128 and 64.)
+    The order is a function of (problem, seed, epoch): all preferences of a seed see the same batches. A rest
+    smaller than `samples` is left out of its epoch.
     """
 
     def __init__(self, problem: Problem, runs: Runs, batch_size: int = 256, samples: int = 1) -> None:
@@ -42,25 +45,32 @@ class Epochs(OfProblem):
         N = problem.n_samples
         if not 0 < N < float("inf"):
             raise CompatibilityError(
-                f"oracle=epochs needs a finite data set, which {type(problem).__name__} is not. Choose oracle=minibatch "
-                f"for an expectation, oracle=exact for a deterministic problem."
+                f"oracle=epochs needs a finite data set, which {type(problem).__name__} is not. Choose "
+                f"oracle=minibatch for an expectation, oracle=exact for a deterministic problem."
             )
         if samples not in (1, 2):
-            raise CompatibilityError(f"oracle.samples={samples}: a step uses 1 or 2 independent parts of its batch.")
+            raise CompatibilityError(
+                f"oracle.samples={samples}: a step uses 1 or 2 independent parts of its batch."
+            )
         if not samples <= batch_size <= N:
             raise CompatibilityError(
                 f"oracle.batch_size={batch_size} must lie in {samples}..{N:g}, the number of samples."
             )
-        self.problem, self.batch_size, self.N = problem.bind(runs), batch_size, int(N)
+        self.problem = problem.bind(runs)
+        self.batch_size = batch_size
+        self.N = int(N)
         self.spec: Spec = problem_spec(problem, len(runs), samples=samples)
         self.per_epoch = self.N // batch_size + (self.N % batch_size >= samples)
         self.seeds, group = torch.unique(runs.seeds, return_inverse=True)
-        self.group, self.sizes = group.to(runs.seeds.device), tuple(torch.bincount(group).tolist())
+        self.group = group.to(runs.seeds.device)
+        self.sizes = tuple(torch.bincount(group).tolist())
         self._epoch: tuple[int, Tensor] | None = None
 
     def _order(self, epoch: int) -> Int[Tensor, "S N"]:
         if self._epoch is None or self._epoch[0] != epoch:
-            rngs = [generator(int(s), problem=self.problem.name, use="epoch", epoch=epoch) for s in self.seeds]
+            rngs = [
+                generator(int(s), problem=self.problem.name, use="epoch", epoch=epoch) for s in self.seeds
+            ]
             order = torch.from_numpy(np.stack([rng.permutation(self.N) for rng in rngs]))
             self._epoch = (epoch, order.to(self.group.device))
         return self._epoch[1]
@@ -73,4 +83,6 @@ class Epochs(OfProblem):
 
     def at(self, theta: Float[Tensor, "R P"], state: State, t: int, k: int = 0) -> Point:
         batch = self.batch(t, k)
-        return make_point(self.problem, theta, self.spec, batch if self.problem.grouped else batch.chosen[batch.group])
+        return make_point(
+            self.problem, theta, self.spec, batch if self.problem.grouped else batch.chosen[batch.group]
+        )

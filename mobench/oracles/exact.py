@@ -1,4 +1,6 @@
-"""Exact oracle: full-sample values and gradients; closed-form rows where the problem has them, else autodiff."""
+"""Exact oracle: full-sample values and gradients; closed-form rows where the problem has them,
+else autodiff.
+"""
 
 from __future__ import annotations
 
@@ -41,14 +43,18 @@ class OfProblem(Oracle):
 
 
 class Exact(OfProblem):
-    """values f(theta), rows = Jacobian of f at theta. A second sample would equal the first, so it gives one."""
+    """values f(theta), rows = Jacobian of f at theta.
+
+    A second sample would equal the first, so it gives one.
+    """
 
     def __init__(self, problem: Problem, runs: Runs) -> None:
         refuse_unfit(problem, "exact")
         if not problem.whole:
             raise CompatibilityError(
-                f"oracle=exact would need a graph of all samples of {type(problem).__name__}, which does not fit into "
-                f"memory. Choose oracle={'epochs' if problem.grouped else 'minibatch'} (or a protocol that does)."
+                f"oracle=exact would need a graph of all samples of {type(problem).__name__}, which does not "
+                f"fit into memory. Choose oracle={'epochs' if problem.grouped else 'minibatch'} (or a "
+                "protocol that does)."
             )
         self.problem = problem.bind(runs)
         self.spec = problem_spec(problem, len(runs), samples=1)
@@ -58,16 +64,18 @@ class Exact(OfProblem):
 
 
 def refuse_unfit(problem: Problem, oracle: str) -> None:
-    """Raise CompatibilityError for a problem whose data lie with clients, or whose lower level has no closed form."""
+    """Raise CompatibilityError for a problem whose data lie with clients,
+    or whose lower level has no closed form.
+    """
     if isinstance(problem, Bilevel) and not problem.whole:
         raise CompatibilityError(
-            f"oracle={oracle} does not solve the lower level of {type(problem).__name__}. Choose oracle=hypergradient (moco: its "
-            f"running averages), or oracle=value_gap for algorithm=forum."
+            f"oracle={oracle} does not solve the lower level of {type(problem).__name__}. Choose "
+            f"oracle=hypergradient (moco: its running averages), or oracle=value_gap for algorithm=forum."
         )
     if problem.by_clients:
         raise CompatibilityError(
-            f"oracle={oracle} does not know the clients of {type(problem).__name__}, who hold its data. Choose "
-            f"oracle=local_steps (oracle.local_steps=1 gives plain gradients), or protocol=federated."
+            f"oracle={oracle} does not know the clients of {type(problem).__name__}, who hold its data. "
+            f"Choose oracle=local_steps (oracle.local_steps=1 gives plain gradients), or protocol=federated."
         )
 
 

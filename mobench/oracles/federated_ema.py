@@ -1,6 +1,8 @@
-"""Running averages kept by clients and aggregated by their shares of the samples (CSMOO paper, D.2, (72)-(74)).
+"""Running averages kept by clients and aggregated by their shares of the samples (CSMOO paper, D.2,
+(72)-(74)).
 
-fh_k <- rho_t f_k(x_t, xi_kt) + (1 - rho_t) fh_k  at every client k,   fh = sum_k (l_k / L) fh_k;  same for every row
+fh_k <- rho_t f_k(x_t, xi_kt) + (1 - rho_t) fh_k  at every client k,   fh = sum_k (l_k / L) fh_k;
+same for every row
 """
 
 from __future__ import annotations
@@ -26,11 +28,13 @@ Real = float | int
 
 
 class FederatedEMA(OfProblem):
-    """A finite sum whose terms are split between clients in consecutive ranges; the server sees averages only.
+    """A finite sum whose terms are split between clients in consecutive ranges; the server sees averages
+    only.
 
     Parameters:
-        clients: number of clients (ranges equal up to one term) or their numbers of samples l_k, which sum to the
-            problem's. batch_size: samples per client and step, with replacement. decay, scale, offset: rho_t.
+        clients: number of clients (ranges equal up to one term) or their numbers of samples l_k, which sum to
+            the problem's. batch_size: samples per client and step, with replacement. decay, scale, offset:
+            rho_t.
 
     With one rho for all clients this is the average of the aggregated samples: the estimator is linear.
     """
@@ -49,8 +53,8 @@ class FederatedEMA(OfProblem):
         total = problem.n_samples
         if not 0 < total < float("inf"):
             raise CompatibilityError(
-                f"FederatedEMA splits a finite sum between clients; {type(problem).__name__} is none. Choose a problem "
-                f"with data, such as problem=least_squares."
+                f"FederatedEMA splits a finite sum between clients; {type(problem).__name__} is none. Choose "
+                f"a problem with data, such as problem=least_squares."
             )
         if isinstance(clients, int):
             if not 1 <= clients <= total:
@@ -60,17 +64,23 @@ class FederatedEMA(OfProblem):
         else:
             sizes = list(clients)
             if not sizes or min(sizes) < 1 or sum(sizes) != total:
-                raise ConfigError(f"oracle.clients={sizes} must be numbers >= 1 that sum to {total}, the samples.")
+                raise ConfigError(
+                    f"oracle.clients={sizes} must be numbers >= 1 that sum to {total}, the samples."
+                )
         if batch_size < 1:
             raise ConfigError(f"oracle.batch_size={batch_size} must be at least 1.")
         if not (decay >= 0 and scale > 0 and offset > 0):
             raise ConfigError(
                 f"oracle.decay={decay} must be >= 0, oracle.scale={scale} and oracle.offset={offset} > 0."
             )
-        self.problem, self.batch_size = problem.bind(runs), batch_size
-        self.sizes, self.schedule = sizes, (float(decay), float(scale), float(offset))
+        self.problem = problem.bind(runs)
+        self.batch_size = batch_size
+        self.sizes = sizes
+        self.schedule = (float(decay), float(scale), float(offset))
         spec = problem_spec(problem, len(runs), samples=1)
-        self.spec = replace(spec, provides=frozenset({"jacobian", "jvp"}), stateful=True, averaging=float(decay))
+        self.spec = replace(
+            spec, provides=frozenset({"jacobian", "jvp"}), stateful=True, averaging=float(decay)
+        )
         device = runs.seeds.device
         self.share = torch.tensor(sizes, dtype=torch.float64, device=device) / sum(sizes)
         keys = [seed_for(int(s), problem=problem.name, use="clients") for s in runs.seeds]
@@ -78,11 +88,13 @@ class FederatedEMA(OfProblem):
 
     def init(self, theta: Float[Tensor, "R P"]) -> State:
         R, P = theta.shape
-        C, K = len(self.sizes), self.spec.M + self.spec.N
+        C = len(self.sizes)
+        K = self.spec.M + self.spec.N
         return {"values": theta.new_zeros(R, C, K), "rows": theta.new_zeros(R, C, K, P)}
 
     def at(self, theta: Float[Tensor, "R P"], state: State, t: int, k: int = 0) -> Point:
-        samples, first = [], 0
+        samples = []
+        first = 0
         for client, size in enumerate(self.sizes):
             batch = first + counter_indices(self.keys, f"client{client}", t, self.batch_size, size)
             samples.append(make_point(self.problem, theta, self.spec, batch))

@@ -1,8 +1,10 @@
 """Hypergradients of a bilevel problem: rows are grad phi_s, values are f_s(x, y_D).
 
-y_t = y_{t-1} - alpha grad_y g(x, y_{t-1}),  t = 1..D;     grad phi_s ~ grad_x f_s - J_xy v_s,   v_s ~ H^-1 grad_y f_s
+y_t = y_{t-1} - alpha grad_y g(x, y_{t-1}),  t = 1..D;     grad phi_s ~ grad_x f_s - J_xy v_s,
+v_s ~ H^-1 grad_y f_s
 cg       v_s by N steps of conjugate gradients at y_D, from the last v_s
-itd      sum_{t=0}^{D-1} J_xy(y_t) alpha prod_{j=t+1}^{D-1} (I - alpha H(y_j)) grad_y f_s      instead of J_xy v_s
+itd      sum_{t=0}^{D-1} J_xy(y_t) alpha prod_{j=t+1}^{D-1} (I - alpha H(y_j)) grad_y f_s
+         instead of J_xy v_s
 neumann  v_s = eta sum_{i=0}^{Q} nu_i,   nu_Q = grad_y f_s,   nu_{i-1} = nu_i - eta H(B_i) nu_i
 """
 
@@ -37,12 +39,18 @@ class OfBilevel(OfProblem):
     problem: Bilevel
 
     def _bind(
-        self, problem: Problem, runs: Runs, inner_steps: int, inner_step: Real, lower_batch: int | None, name: str
+        self,
+        problem: Problem,
+        runs: Runs,
+        inner_steps: int,
+        inner_step: Real,
+        lower_batch: int | None,
+        name: str,
     ) -> None:
         if not isinstance(problem, Bilevel):
             raise CompatibilityError(
-                f"oracle={name} needs a bilevel problem; {type(problem).__name__} has no lower level. Choose oracle=exact, or a "
-                f"problem with one such as problem=bilevel_quadratic."
+                f"oracle={name} needs a bilevel problem; {type(problem).__name__} has no lower level. Choose "
+                f"oracle=exact, or a problem with one such as problem=bilevel_quadratic."
             )
         if inner_steps < 1 or inner_steps != int(inner_steps):
             raise ConfigError(f"oracle.inner_steps={inner_steps} must be at least 1, a whole number.")
@@ -50,17 +58,20 @@ class OfBilevel(OfProblem):
             raise ConfigError(f"oracle.inner_step={inner_step} must be > 0 and finite.")
         if lower_batch is not None and not 1 <= lower_batch <= problem.lower_samples:
             raise ConfigError(
-                f"oracle.lower_batch={lower_batch} must lie in 1..{problem.lower_samples}, the samples of the lower level of "
-                f"{type(problem).__name__}"
+                f"oracle.lower_batch={lower_batch} must lie in 1..{problem.lower_samples}, the samples of "
+                f"the lower level of {type(problem).__name__}"
                 + ("." if problem.lower_samples else " (it is deterministic: set it to null).")
             )
         bound = problem.bind(runs)
         assert isinstance(bound, Bilevel)
         self.problem = bound
-        self.inner_steps, self.inner_step, self.lower_batch = int(inner_steps), float(inner_step), lower_batch
+        self.inner_steps = int(inner_steps)
+        self.inner_step = float(inner_step)
+        self.lower_batch = lower_batch
         self.start = bound.initial_lower(runs)
         self._solved: tuple[Tensor, Tensor] | None = None
-        seeds, self.of_run = torch.unique(runs.seeds, return_inverse=True)  # preferences of a seed share its samples
+        # preferences of a seed share its samples
+        seeds, self.of_run = torch.unique(runs.seeds, return_inverse=True)
         keys = [seed_for(int(s), problem=problem.name, use="batches") for s in seeds]
         self.keys = torch.tensor(keys, dtype=torch.int64, device=runs.seeds.device)
 
@@ -68,11 +79,17 @@ class OfBilevel(OfProblem):
         """y*(x); that of the last x is kept, because several columns are made of it."""
         if self._solved is None or self._solved[0].shape != x.shape or not torch.equal(self._solved[0], x):
             y = self.problem.solve(x)
-            lost = (~torch.isfinite(y).flatten(1).all(1) & torch.isfinite(x).all(1)).nonzero().squeeze(1).tolist()
+            lost = (
+                (~torch.isfinite(y).flatten(1).all(1) & torch.isfinite(x).all(1))
+                .nonzero()
+                .squeeze(1)
+                .tolist()
+            )
             if lost:
                 print(
-                    f"warning: the lower level of {type(self.problem).__name__} was not solved exactly for runs {lost} (is it "
-                    f"strongly convex there?): their exact values are missing, and final rows call them diverged.",
+                    f"warning: the lower level of {type(self.problem).__name__} was not solved exactly for "
+                    f"runs {lost} (is it strongly convex there?): their exact values are missing, "
+                    "and final rows call them diverged.",
                     file=sys.stderr,
                 )
             self._solved = x.clone(), y
@@ -90,7 +107,9 @@ class OfBilevel(OfProblem):
         whole = self.problem.view(x) if self.lower_batch is None else None
         index = None
         if self.lower_batch is not None:
-            index = self._draw("lower", t, self.inner_steps * self.lower_batch).view(len(x), self.inner_steps, -1)
+            index = self._draw("lower", t, self.inner_steps * self.lower_batch).view(
+                len(x), self.inner_steps, -1
+            )
         for d in range(self.inner_steps):
             view = self.problem.view(x, index[:, d]) if index is not None else whole
             assert view is not None
@@ -105,21 +124,24 @@ class OfBilevel(OfProblem):
 
 
 class Hypergradient(OfBilevel):
-    """Approximate hypergradients after D gradient steps on the lower level, for all objectives and runs at once.
+    """Approximate hypergradients after D gradient steps on the lower level, for all objectives and runs at
+    once.
 
     Parameters:
-        inner_steps: D >= 1. inner_step: alpha > 0. warm_start: y starts where the last step left it; false: always from its
-            first start. lower_batch: samples of each inner step, with replacement; null: all.
-        method: itd (reverse mode through the D steps, without their graph: D Hessian products and a sum over the stored y_t),
-            cg, neumann.
-        cg_steps: N. neumann_steps: Q >= 0. neumann_step: eta > 0. neumann_batch: B >= 1: the batch of factor Q + 1 - j, the
-            j-th that is used, has B Q (1 - eta mu_g)^(j-1) samples (at most all, at least 1); null: all samples.
+        inner_steps: D >= 1. inner_step: alpha > 0. warm_start: y starts where the last step left it; false:
+            always from its first start. lower_batch: samples of each inner step, with replacement; null: all.
+        method: itd (reverse mode through the D steps, without their graph: D Hessian products and a sum over
+            the stored y_t), cg, neumann.
+        cg_steps: N. neumann_steps: Q >= 0. neumann_step: eta > 0. neumann_batch: B >= 1: the batch of factor
+            Q + 1 - j, the j-th that is used, has B Q (1 - eta mu_g)^(j-1) samples (at most all, at least 1);
+            null: all samples.
 
-    J_xy and the upper level are always taken on all samples. Values are f_s at (x, y_D), on the whole upper level.
+    J_xy and the upper level are always taken on all samples. Values are f_s at (x, y_D), on the whole upper
+    level.
 
-    Source: multi-objective bilevel learning paper, Algorithms 1-3, equations (2)-(4). Departures: `itd` is the exact
-    derivative of the D steps, where (4) as printed lacks factors alpha and has one term too many; the sum of `neumann`
-    begins with nu_Q.
+    Source: multi-objective bilevel learning paper, Algorithms 1-3, equations (2)-(4). Departures: `itd` is
+    the exact derivative of the D steps, where (4) as printed lacks factors alpha and has one term too many;
+    the sum of `neumann` begins with nu_Q.
     """
 
     def __init__(
@@ -140,8 +162,9 @@ class Hypergradient(OfBilevel):
         choose("oracle.method", method, METHODS)
         if method == "itd" and lower_batch is not None:
             raise ConfigError(
-                f"oracle.method=itd differentiates inner steps on all samples; oracle.lower_batch={lower_batch} does not fit. "
-                f"Set it to null, or choose oracle.method=neumann."
+                "oracle.method=itd differentiates inner steps on all samples; "
+                f"oracle.lower_batch={lower_batch} does not fit. Set it to null, "
+                "or choose oracle.method=neumann."
             )
         if cg_steps < 1:
             raise ConfigError(f"oracle.cg_steps={cg_steps} must be at least 1.")
@@ -151,17 +174,24 @@ class Hypergradient(OfBilevel):
             raise ConfigError(f"oracle.neumann_step={neumann_step} must be > 0 and finite.")
         if neumann_batch is not None and not 1 <= neumann_batch <= self.problem.lower_samples:
             raise ConfigError(
-                f"oracle.neumann_batch={neumann_batch} must lie in 1..{self.problem.lower_samples}, the samples of the lower "
-                f"level of {type(problem).__name__}"
+                f"oracle.neumann_batch={neumann_batch} must lie in 1..{self.problem.lower_samples}, the "
+                f"samples of the lower level of {type(problem).__name__}"
                 + ("." if self.problem.lower_samples else " (it is deterministic: set it to null).")
             )
-        self.warm_start, self.method, self.cg_steps = bool(warm_start), method, cg_steps
-        self.neumann_steps, self.neumann_step = int(neumann_steps), float(neumann_step)
+        self.warm_start = bool(warm_start)
+        self.method = method
+        self.cg_steps = cg_steps
+        self.neumann_steps = int(neumann_steps)
+        self.neumann_step = float(neumann_step)
         self.sizes = (
             None
             if neumann_batch is None
             else batch_sizes(
-                neumann_batch, self.neumann_steps, self.neumann_step, self.problem.convexity, self.problem.lower_samples
+                neumann_batch,
+                self.neumann_steps,
+                self.neumann_step,
+                self.problem.convexity,
+                self.problem.lower_samples,
             )
         )
         spec = problem_spec(self.problem, len(runs), samples=1)
@@ -194,19 +224,24 @@ class Hypergradient(OfBilevel):
         """What J_xy is applied to: (y_t, columns)."""
         y = path[-1]
         if self.method == "itd":
-            a, steps = slopes, []
+            a = slopes
+            steps = []
             for y_t in reversed(path[:-1]):
                 steps.append((y_t, self.inner_step * a))
                 a = torch.add(a, view.lower_hvp(y_t, a), alpha=-self.inner_step)
             return steps
         if self.method == "cg":
-            state["v"] = conjugate_gradients(lambda v: view.lower_hvp(y, v), slopes, state["v"], self.cg_steps)
+            state["v"] = conjugate_gradients(
+                lambda v: view.lower_hvp(y, v), slopes, state["v"], self.cg_steps
+            )
             return [(y, state["v"])]
         nu = total = slopes
         for i in range(self.neumann_steps, 0, -1):
             some = view
             if self.sizes is not None:
-                some = self.problem.view(theta, self._draw(f"neumann{i}", t, self.sizes[self.neumann_steps - i]))
+                some = self.problem.view(
+                    theta, self._draw(f"neumann{i}", t, self.sizes[self.neumann_steps - i])
+                )
             nu = torch.add(nu, some.lower_hvp(y, nu), alpha=-self.neumann_step)
             total = total + nu
         return [(y, self.neumann_step * total)]
@@ -222,7 +257,10 @@ class HyperPoint(Point):
 
     def __init__(self, oracle: Hypergradient, x: Tensor, path: list[Tensor], state: State, t: int) -> None:
         super().__init__(x, oracle.spec.X, oracle.spec.M, state)
-        self.oracle, self.path, self.y, self.t = oracle, path, path[-1], t
+        self.oracle = oracle
+        self.path = path
+        self.y = path[-1]
+        self.t = t
         self.view = oracle.problem.view(x)
         self._upper: tuple[Tensor, Tensor] | None = None
 

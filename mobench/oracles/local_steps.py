@@ -1,6 +1,8 @@
-"""Local steps in federated learning: objective m belongs to client m, which descends on its own before it answers.
+"""Local steps in federated learning: objective m belongs to client m, which descends on its own before it
+answers.
 
-theta_m,0 = theta,   theta_m,s+1 = theta_m,s - eta grad f_m(theta_m,s; batch),   g_m = (theta - theta_m,tau) / eta
+theta_m,0 = theta,   theta_m,s+1 = theta_m,s - eta grad f_m(theta_m,s; batch),
+g_m = (theta - theta_m,tau) / eta
 """
 
 from __future__ import annotations
@@ -27,20 +29,21 @@ LOSSES = ("running", "at_start", "at_end")
 
 
 class LocalSteps(OfProblem):
-    """A round of federated learning with all clients: rows are pseudo-gradients g_m, values are the clients' losses.
+    """A round of federated learning with all clients: rows are pseudo-gradients g_m, values are the clients'
+    losses.
 
-    A server step theta - eta sum_m c_m g_m with sum_m c_m = 1 is the average sum_m c_m theta_m of the clients' models; an
-    algorithm takes it where its step size times the sum of its weights is eta. With one local step on all data g_m is the
-    gradient. Local steps stay in the feasible set: they are projected.
+    A server step theta - eta sum_m c_m g_m with sum_m c_m = 1 is the average sum_m c_m theta_m of the
+    clients' models; an algorithm takes it where its step size times the sum of its weights is eta. With one
+    local step on all data g_m is the gradient. Local steps stay in the feasible set: they are projected.
 
     Parameters:
-        local_step: eta > 0. local_steps: tau, so many steps a round; or local_epochs: so many passes over the client's
-            data (then tau differs between clients of different sizes).
-        batch_size: samples of a step, without replacement within a pass, the last batch of a pass may be short; null:
-            all data of the client.
-        client_loss: what the values are. running: mean of the losses met in the round's local steps (no pass over the data
-            beyond those); at_start: the loss of the first of them (with all data: f_m(theta)); at_end: the loss at
-            theta_m,tau on all data (one more pass).
+        local_step: eta > 0. local_steps: tau, so many steps a round; or local_epochs: so many passes over the
+            client's data (then tau differs between clients of different sizes).
+        batch_size: samples of a step, without replacement within a pass, the last batch of a pass may be
+            short; null: all data of the client.
+        client_loss: what the values are. running: mean of the losses met in the round's local steps (no pass
+            over the data beyond those); at_start: the loss of the first of them (with all data: f_m(theta));
+            at_end: the loss at theta_m,tau on all data (one more pass).
 
     The batches are a function of (problem, seed, client, round): all preferences of a seed see the same.
     Source: OMD-TCH paper, Section 5.2; the running loss as in the authors' public code.
@@ -60,22 +63,27 @@ class LocalSteps(OfProblem):
             refuse_unfit(problem, "local_steps")
         if not (problem.whole or problem.by_clients):
             raise CompatibilityError(
-                f"oracle=local_steps would need a graph of all samples of {type(problem).__name__}, which does not fit into "
-                f"memory. Choose oracle={'epochs' if problem.grouped else 'minibatch'}."
+                f"oracle=local_steps would need a graph of all samples of {type(problem).__name__}, which "
+                f"does not fit into memory. Choose oracle={'epochs' if problem.grouped else 'minibatch'}."
             )
         if problem.n_constraints:
             raise CompatibilityError(
                 f"oracle=local_steps gives each objective a client, and {type(problem).__name__} has "
-                f"{problem.n_constraints} constraints, which belong to none. Choose a problem without constraints."
+                f"{problem.n_constraints} constraints, which belong to none. "
+                "Choose a problem without constraints."
             )
         if not 0 < local_step < float("inf"):
             raise ConfigError(f"oracle.local_step={local_step} must be > 0 and finite.")
         if (local_steps is None) == (local_epochs is None):
             raise ConfigError(
-                f"oracle.local_steps={local_steps} and oracle.local_epochs={local_epochs}: give one of them, and null "
-                f"for the other."
+                f"oracle.local_steps={local_steps} and oracle.local_epochs={local_epochs}: give one of them, "
+                f"and null for the other."
             )
-        for key, value in (("local_steps", local_steps), ("local_epochs", local_epochs), ("batch_size", batch_size)):
+        for key, value in (
+            ("local_steps", local_steps),
+            ("local_epochs", local_epochs),
+            ("batch_size", batch_size),
+        ):
             if value is not None and (value < 1 or value != int(value)):
                 raise ConfigError(f"oracle.{key}={value} must be at least 1, a whole number.")
         choose("oracle.client_loss", client_loss, LOSSES)
@@ -83,12 +91,18 @@ class LocalSteps(OfProblem):
         self.sizes = self.problem.client_sizes(runs)
         if batch_size is not None and self.sizes is None:
             raise ConfigError(
-                f"oracle.batch_size={batch_size}: the clients of {type(problem).__name__} hold no samples. Set it to null."
+                f"oracle.batch_size={batch_size}: the clients of {type(problem).__name__} hold no samples. "
+                "Set it to null."
             )
         if local_epochs is not None and batch_size is None:  # a pass over all data at once is one step
-            local_steps, local_epochs = local_epochs, None
-        self.eta, self.tau, self.epochs, self.batch_size = float(local_step), local_steps, local_epochs, batch_size
-        self.client_loss, self.seeds = client_loss, [int(s) for s in runs.seeds]
+            local_steps = local_epochs
+            local_epochs = None
+        self.eta = float(local_step)
+        self.tau = local_steps
+        self.epochs = local_epochs
+        self.batch_size = batch_size
+        self.client_loss = client_loss
+        self.seeds = [int(s) for s in runs.seeds]
         self.transform: Callable[[Tensor], Tensor] | None = None
         spec = problem_spec(problem, len(runs), samples=1)
         self.spec = replace(spec, provides=frozenset({"jacobian", "jvp"}), local_steps=True)
@@ -106,17 +120,23 @@ class LocalSteps(OfProblem):
             assert self.tau is not None
             return [None] * self.tau
         assert self.sizes is not None
-        B, orders = self.batch_size, {}
+        B = self.batch_size
+        orders = {}
         for r, seed in enumerate(self.seeds):
             for m, size in enumerate(self.sizes[r]):
                 if (seed, m) in orders:
                     continue
-                passes = self.epochs if self.epochs is not None else -(-self.tau * B // size)  # type: ignore[operator]
+                passes = self.epochs
+                if passes is None:
+                    passes = -(-self.tau * B // size)  # type: ignore[operator]
                 rng = generator(seed, problem=self.problem.name, use="local", client=m, round=t)
-                parts = [p for _ in range(passes) for p in np.array_split(rng.permutation(size), range(B, size, B))]
+                parts = [
+                    p for _ in range(passes) for p in np.array_split(rng.permutation(size), range(B, size, B))
+                ]
                 orders[seed, m] = parts if self.tau is None else parts[: self.tau]
         steps = max(len(parts) for parts in orders.values())
-        R, M = len(self.seeds), self.spec.M
+        R = len(self.seeds)
+        M = self.spec.M
         out: list[LocalBatch | None] = []
         for s in range(steps):
             index = np.zeros((R, M, B), dtype=np.int64)
@@ -124,14 +144,16 @@ class LocalSteps(OfProblem):
             for r, seed in enumerate(self.seeds):
                 for m in range(M):
                     part = orders[seed, m][s] if s < len(orders[seed, m]) else ()
-                    index[r, m, : len(part)], sizes[r, m] = part, len(part)
+                    index[r, m, : len(part)] = part
+                    sizes[r, m] = len(part)
             out.append(LocalBatch(torch.from_numpy(index).to(device), torch.from_numpy(sizes)))
         return out
 
     def at(self, theta: Float[Tensor, "R P"], state: State, t: int, k: int = 0) -> Point:
         change = None if self.transform is None else self._change
         found = self.problem.local_descent(theta, self._batches(t, theta.device), self.eta, change)
-        rows, values = found.rows, found.running
+        rows = found.rows
+        values = found.running
         if self.client_loss == "at_start":
             values = found.first
         elif self.client_loss == "at_end":
@@ -141,7 +163,9 @@ class LocalSteps(OfProblem):
         return TablePoint(theta, self.spec.X, self.spec.M, {}, values, rows, vjp=found.vjp)
 
     def _change(self, F: Float[Tensor, "r M"], runs: slice) -> tuple[Tensor, Tensor]:
-        """fn(f_m) and its slope, of some runs. fn may have a number of its own for each run: it is always asked for all."""
+        """fn(f_m) and its slope, of some runs. fn may have a number of its own for each run:
+        it is always asked for all.
+        """
         assert self.transform is not None
         whole = F.new_zeros(len(self.seeds), F.shape[1])
         whole[runs] = F

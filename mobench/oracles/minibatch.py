@@ -1,4 +1,6 @@
-"""Minibatch oracle of a finite sum or an expectation; each sample a pure function of (run key, number, step)."""
+"""Minibatch oracle of a finite sum or an expectation;
+each sample a pure function of (run key, number, step).
+"""
 
 from __future__ import annotations
 
@@ -16,19 +18,20 @@ from mobench.oracles.exact import OfProblem, make_point, problem_spec, refuse_un
 
 
 class Minibatch(OfProblem):
-    """Mean values and gradients of `batch_size` samples (of a finite sum: with replacement), separately for each run.
+    """Mean values and gradients of `batch_size` samples (of a finite sum: with replacement), separately for
+    each run.
 
-    `samples` (1 or 2) is how many independent batches a step may ask for; two give the cross Gram J_1 J_2^T that
-    stochastic min-norm methods need. Keys are (problem, seed): all preferences of a seed see the same batches, so
-    that their differences are not noise.
+    `samples` (1 or 2) is how many independent batches a step may ask for; two give the cross Gram J_1 J_2^T
+    that stochastic min-norm methods need. Keys are (problem, seed): all preferences of a seed see the same
+    batches, so that their differences are not noise.
     """
 
     def __init__(self, problem: Problem, runs: Runs, batch_size: int = 32, samples: int = 1) -> None:
         refuse_unfit(problem, "minibatch")
         if problem.n_samples == 0:
             raise CompatibilityError(
-                f"{type(problem).__name__} has nothing to sample from (it is deterministic). Choose oracle=exact, or a "
-                f"problem with data such as problem=least_squares."
+                f"{type(problem).__name__} has nothing to sample from (it is deterministic). Choose "
+                f"oracle=exact, or a problem with data such as problem=least_squares."
             )
         if samples not in (1, 2):
             raise CompatibilityError(f"oracle.samples={samples}: a step uses 1 or 2 independent batches.")
@@ -36,7 +39,8 @@ class Minibatch(OfProblem):
             raise CompatibilityError(
                 f"oracle.batch_size={batch_size} must lie in 1..{problem.n_samples:g}, the number of samples."
             )
-        self.problem, self.batch_size = problem.bind(runs), batch_size
+        self.problem = problem.bind(runs)
+        self.batch_size = batch_size
         self.spec: Spec = problem_spec(problem, len(runs), samples=samples)
         keys = [seed_for(int(s), problem=problem.name, use="batches") for s in runs.seeds]
         self.keys = torch.tensor(keys, dtype=torch.int64, device=runs.seeds.device)

@@ -1,4 +1,5 @@
-"""Running averages that say how wrong they are: for Theorem 1 of CSMOO, and for anyone who chooses a schedule.
+"""Running averages that say how wrong they are: for Theorem 1 of CSMOO, and for anyone who chooses a
+schedule.
 
 value_error_k = (fh_k - f_k(x_t))^2,   row_error_k = |(grad f_k)h - grad f_k(x_t)|^2,   k = 1..M + N
 """
@@ -17,8 +18,9 @@ from mobench.oracles.ema import EMA
 class TrackedEMA(EMA):
     """EMA with the squared errors of its estimates as columns of the history; the runs themselves are EMA's.
 
-    Exact values and rows cost one full-sample Jacobian at each recorded step. Final rows, and the last row of the history,
-    belong to no sample: the columns are NaN there. Problems whose exact rows cannot be had are refused.
+    Exact values and rows cost one full-sample Jacobian at each recorded step. Final rows, and the last row of
+    the history, belong to no sample: the columns are NaN there. Problems whose exact rows cannot be had are
+    refused.
     """
 
     def columns(
@@ -30,7 +32,9 @@ class TrackedEMA(EMA):
             return own | self._named(unknown, unknown)
         exact = self.exact_point(theta)
         if exact is None:
-            raise CompatibilityError("TrackedEMA compares averages with exact rows, which this problem does not have.")
+            raise CompatibilityError(
+                "TrackedEMA compares averages with exact rows, which this problem does not have."
+            )
         value = (point.values() - exact.values()).square()
         row = (point.jacobian() - exact.jacobian()).square().sum(-1)
         return own | self._named(value, row)

@@ -23,10 +23,11 @@ Real = float | int
 
 
 class ValueGap(OfBilevel):
-    """First-order oracle of both levels: the decision variables are (x, y), all blocks of y behind x, and the gap is the one
-    constraint (kind "gap"). y~ is held fixed in its gradient.
+    """First-order oracle of both levels: the decision variables are (x, y), all blocks of y behind x, and the
+    gap is the one constraint (kind "gap"). y~ is held fixed in its gradient.
 
-    Exact values, and final rows, are phi(x) at the exact y*(x), like those of oracle=hypergradient, and the gap of (x, y).
+    Exact values, and final rows, are phi(x) at the exact y*(x), like those of oracle=hypergradient, and the
+    gap of (x, y).
 
     Parameters: inner_steps: D. inner_step: alpha.
     Source: FORUM (Ye et al. 2024), as compared in the multi-objective bilevel learning paper.
@@ -62,7 +63,9 @@ class ValueGap(OfBilevel):
                 own = torch.arange(M, device=theta.device)
                 parts[:, own, own] = slopes
             upper = torch.cat([view.jacobian(y, []), parts.flatten(2)], dim=2)
-            lower = torch.cat([view.lower_x(y) - view.lower_x(near), view.lower_gradient(y).flatten(1)], dim=1)
+            lower = torch.cat(
+                [view.lower_x(y) - view.lower_x(near), view.lower_gradient(y).flatten(1)], dim=1
+            )
             return torch.cat([upper, lower.unsqueeze(1)], dim=1)
 
         return TablePoint(theta, self.spec.X, self.spec.M, {}, torch.cat([F, gap.unsqueeze(1)], dim=1), rows)

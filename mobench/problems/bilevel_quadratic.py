@@ -1,7 +1,8 @@
 """Quadratic bilevel problem with closed forms.
 
 f_s(x, y) = 1/2 |C_s x + E_s y - t_s|^2 + offset,    g(x, y) = 1/2 y'Ay - y'(Bx + c),    y*(x) = A^-1 (Bx + c)
-With samples:  G(x, y; i) = (1 + a_i)/2 y'Ay - y'(Bx + c + z_i),   the mean of all a_i is 0, that of all z_i as well
+With samples:  G(x, y; i) = (1 + a_i)/2 y'Ay - y'(Bx + c + z_i),
+the mean of all a_i is 0, that of all z_i as well
 """
 
 from __future__ import annotations
@@ -41,17 +42,19 @@ class Samples(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class BilevelQuadratic(Bilevel):
-    """All S objectives share y. phi_s is a convex quadratic, so linear scalarization gives the whole Pareto front.
+    """All S objectives share y. phi_s is a convex quadratic, so linear scalarization gives the whole Pareto
+    front.
 
-    Fields: tasks: S. variables: P. lower: q. residuals: k, rows of C_s and E_s. spectrum: smallest and largest eigenvalue of A,
-    the others lie evenly between. data_seed: the constants. A is a random rotation of its spectrum; B, C, E have standard normal
-    entries over the root of the number of columns, c standard normal ones, t_s any direction and length target k^(1/2).
-    offset: added to each f_s. samples: n, terms of the lower level's finite sum (0: it is deterministic). noise: in [0, 1), of
-    these terms: a_i is uniform in noise [-1, 1], z_i normal with standard deviation noise; each term is strongly convex in y.
-    gram: whether the columns `gram_s_t` are recorded.
+    Fields: tasks: S. variables: P. lower: q. residuals: k, rows of C_s and E_s. spectrum: smallest and
+    largest eigenvalue of A, the others lie evenly between. data_seed: the constants. A is a random rotation
+    of its spectrum; B, C, E have standard normal entries over the root of the number of columns, c standard
+    normal ones, t_s any direction and length target k^(1/2). offset: added to each f_s. samples: n, terms of
+    the lower level's finite sum (0: it is deterministic). noise: in [0, 1), of these terms: a_i is uniform in
+    noise [-1, 1], z_i normal with standard deviation noise; each term is strongly convex in y. gram: whether
+    the columns `gram_s_t` are recorded.
 
-    Columns: `min_norm_square`, the squared length of the shortest convex combination of the exact hypergradients; with `gram` the
-    inner products of the exact hypergradients, `gram_s_t` for s <= t.
+    Columns: `min_norm_square`, the squared length of the shortest convex combination of the exact
+    hypergradients; with `gram` the inner products of the exact hypergradients, `gram_s_t` for s <= t.
     """
 
     whole: ClassVar[bool] = True
@@ -78,15 +81,19 @@ class BilevelQuadratic(Bilevel):
                 raise ConfigError(f"problem.{key}={getattr(self, key)} must be at least 1.")
         if len(self.spectrum) != 2 or not 0 < self.spectrum[0] <= self.spectrum[1]:
             raise ConfigError(
-                f"problem.spectrum={list(self.spectrum)} must be [smallest, largest] eigenvalue of A, both > 0: the lower level "
-                f"is strongly convex."
+                f"problem.spectrum={list(self.spectrum)} must be [smallest, largest] eigenvalue of A, both > "
+                f"0: the lower level is strongly convex."
             )
         if not self.offset >= 0:
             raise ConfigError(f"problem.offset={self.offset} must be >= 0.")
         if self.samples < 0:
-            raise ConfigError(f"problem.samples={self.samples} must be >= 0 (0: the lower level is deterministic).")
+            raise ConfigError(
+                f"problem.samples={self.samples} must be >= 0 (0: the lower level is deterministic)."
+            )
         if not 0 <= self.noise < 1:
-            raise ConfigError(f"problem.noise={self.noise} must lie in [0, 1): every term is strongly convex in y.")
+            raise ConfigError(
+                f"problem.noise={self.noise} must lie in [0, 1): every term is strongly convex in y."
+            )
 
     @property
     def n_objectives(self) -> int:
@@ -160,7 +167,9 @@ class BilevelQuadratic(Bilevel):
         lam = min_norm(G).x.unsqueeze(1)
         out = {"min_norm_square": (lam @ J).square().sum((1, 2))}
         if self.gram:
-            out |= {f"gram_{s + 1}_{t + 1}": G[:, s, t] for s in range(self.tasks) for t in range(s, self.tasks)}
+            out |= {
+                f"gram_{s + 1}_{t + 1}": G[:, s, t] for s in range(self.tasks) for t in range(s, self.tasks)
+            }
         return out
 
     def minimiser(self, w: Float[Tensor, "k M"]) -> Float[Tensor, "k P"]:
@@ -168,7 +177,8 @@ class BilevelQuadratic(Bilevel):
         c = self.constants()
         J = c.C + c.E @ torch.linalg.solve(c.A, c.B)
         rest = c.t - c.E @ torch.linalg.solve(c.A, c.c)
-        H, b = torch.einsum("ws,skp,skj->wpj", w, J, J), torch.einsum("ws,skp,sk->wp", w, J, rest)
+        H = torch.einsum("ws,skp,skj->wpj", w, J, J)
+        b = torch.einsum("ws,skp,sk->wp", w, J, rest)
         return torch.linalg.lstsq(H, b.unsqueeze(-1), driver="gelsd").solution.squeeze(-1)
 
 
@@ -197,7 +207,9 @@ def _constants(
 
 
 @lru_cache(maxsize=16)
-def _terms(seed: int, name: str, n: int, q: int, noise: float, dtype: torch.dtype, device: torch.device) -> Samples:
+def _terms(
+    seed: int, name: str, n: int, q: int, noise: float, dtype: torch.dtype, device: torch.device
+) -> Samples:
     rng = generator(seed, problem=name, use="terms")
     a = torch.from_numpy(rng.uniform(-1.0, 1.0, n))
     z = torch.from_numpy(rng.standard_normal((n, q)))
@@ -208,7 +220,9 @@ class _Closed(View):
     """Closed forms, on all terms of the lower level or on a batch of them."""
 
     def __init__(self, problem: BilevelQuadratic, x: Tensor, batch: Tensor | None = None) -> None:
-        self.problem, self.x, self.c = problem, x, problem.constants(x)
+        self.problem = problem
+        self.x = x
+        self.c = problem.constants(x)
         self.bend: Tensor | None = None  # 1 + the mean of a_i
         self.linear = (x @ self.c.B.mT + self.c.c).unsqueeze(1)  # Bx + c + the mean of z_i
         if batch is not None:

@@ -1,4 +1,6 @@
-"""Bilingual speech recognition:  f = (contrastive predictive coding, CTC Mandarin, CTC English) of one conformer."""
+"""Bilingual speech recognition:  f = (contrastive predictive coding, CTC Mandarin, CTC English) of one
+conformer.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ SHARD = 32  # utterances of a language that are evaluated at once
 
 
 class Clips(NamedTuple):
-    """Utterances of one language for R runs: features, their frames, and targets one behind the other with their sizes."""
+    """Utterances of one language for R runs: features, their frames,
+    and targets one behind the other with their sizes.
+    """
 
     mel: Float[Tensor, "R B T F"]
     frames: Int[Tensor, "R B"]
@@ -55,38 +59,43 @@ class Clips(NamedTuple):
 class BilingualSpeech(Problem):
     """Three objectives of one conformer, each a mean over utterances u of T_u frames, L_u units:
 
-        f_cpc = mean_u mean_(t,k) -log( e^s(t,t+k) / sum_j e^s(t,j) ),   s(t,j) = cos(W_k c_t, z_j) / temperature
+        f_cpc = mean_u mean_(t,k) -log( e^s(t,t+k) / sum_j e^s(t,j) ),
+            s(t,j) = cos(W_k c_t, z_j) / temperature
         f_zh, f_en = mean_u -log p_CTC(units of u | audio of u) / L_u
 
-    z are the front's frames, c_t the encoder's output at t computed from frames up to t; k = 1..K. j runs over t+k and `negatives`
-    other frames of the same utterance, spread evenly over it (t + k + floor(i T_u / (negatives + 1)) around its end): no random
-    numbers, and no other clip. The CTC losses see whole utterances. Mandarin is written in characters, English in characters or
-    sub-words.
+    z are the front's frames, c_t the encoder's output at t computed from frames up to t; k = 1..K. j runs
+    over t+k and `negatives` other frames of the same utterance, spread evenly over it (t + k + floor(i
+    T_u / (negatives + 1)) around its end): no random numbers, and no other clip. The CTC losses see whole
+    utterances. Mandarin is written in characters, English in characters or sub-words.
 
-    theta (R, P): the network's parameters, the two heads divided by sqrt(head_rate): a step along the gradient moves the heads
-    by head_rate times the step size of the rest, and Gram matrices measure what such a step does to the losses.
-    A sample is a pair, one utterance of each language, with masks of SpecAugment: `draw` takes both with replacement.
-    History and final rows carry test_loss_cpc, test_loss_zh, test_loss_en, test_cer_zh and test_wer_en (shares, not percent).
+    theta (R, P): the network's parameters, the two heads divided by sqrt(head_rate): a step along the
+    gradient moves the heads by head_rate times the step size of the rest, and Gram matrices measure what such
+    a step does to the losses. A sample is a pair, one utterance of each language, with masks of SpecAugment:
+    `draw` takes both with replacement. History and final rows carry test_loss_cpc, test_loss_zh,
+    test_loss_en, test_cer_zh and test_wer_en (shares, not percent).
 
     Fields:
-        data: generated (embedded) | small | librispeech_aishell. data_root: where files lie; no part of a job's identity.
+        data: generated (embedded) | small | librispeech_aishell. data_root: where files lie; no part of a
+            job's identity.
         train_size, test_size: so many utterances of each language (null: all).
         objectives: those that exist, [cpc, zh, en]; [zh, en] is training without CPC.
         model: tiny | laptop | paper (64.4 million parameters). english_units: characters | subwords.
         head_rate: step of the heads as a share of the others'. temperature, negatives: of f_cpc.
-        masks, mask_time, mask_frequency: bands of SpecAugment in time and frequency, and how large they may be, as shares.
+        masks, mask_time, mask_frequency: bands of SpecAugment in time and frequency, and how large they may
+            be, as shares.
         beam: prefixes that decoding keeps; 0: greedy.
-        max_batch_runs: so many networks at a time; the activations of the others are computed anew in the backward pass. No
-            part of a job's identity.
-        start: {kind: default}: PyTorch's initialisation. {kind: ls, steps, step_size, batch_size}: then so many steps of plain
-            descent on the mean of the objectives, kept in the cache folder and continued after an interruption. {kind: file,
-            path}: a vector of network parameters (NumPy), the same for all seeds.
+        max_batch_runs: so many networks at a time; the activations of the others are computed anew in the
+            backward pass. No part of a job's identity.
+        start: {kind: default}: PyTorch's initialisation. {kind: ls, steps, step_size, batch_size}: then so
+            many steps of plain descent on the mean of the objectives, kept in the cache folder and continued
+            after an interruption. {kind: file, path}: a vector of network parameters (NumPy), the same for
+            all seeds.
 
-    Raises DataError, with its name, for an utterance that is empty or too short: CTC needs a frame for each unit and one between
-    equal ones, f_cpc K + 2 frames.
-    Source: FERERO paper, Section 5 and Appendix H. Departures: the paper prints neither inputs, units, K, negatives nor how CTC
-    losses are normalised; its full 960 hours for CPC are the 100 of train-clean-100 here; its encoder sees the future when it
-    predicts it (by all that is printed), ours does not.
+    Raises DataError, with its name, for an utterance that is empty or too short: CTC needs a frame for each
+    unit and one between equal ones, f_cpc K + 2 frames.
+    Source: FERERO paper, Section 5 and Appendix H. Departures: the paper prints neither inputs, units, K,
+    negatives nor how CTC losses are normalised; its full 960 hours for CPC are the 100 of train-clean-100
+    here; its encoder sees the future when it predicts it (by all that is printed), ours does not.
     """
 
     start_kinds: ClassVar[Mapping[str, tuple[str, ...]]] = {
@@ -128,7 +137,9 @@ class BilingualSpeech(Problem):
         if isinstance(self.objectives, str) or not list(self.objectives) == [
             o for o in OBJECTIVES if o in self.objectives
         ]:
-            raise ConfigError(f"problem.objectives={self.objectives} must be of {list(OBJECTIVES)}, in this order.")
+            raise ConfigError(
+                f"problem.objectives={self.objectives} must be of {list(OBJECTIVES)}, in this order."
+            )
         if not self.objectives:
             raise ConfigError("problem.objectives is empty; choose of cpc, zh, en.")
         for name in ("head_rate", "temperature"):
@@ -136,7 +147,9 @@ class BilingualSpeech(Problem):
                 raise ConfigError(f"problem.{name}={getattr(self, name)} must be > 0.")
         for name in ("mask_time", "mask_frequency"):
             if not 0 <= getattr(self, name) < 1:
-                raise ConfigError(f"problem.{name}={getattr(self, name)} must lie in [0, 1): a share of what is there.")
+                raise ConfigError(
+                    f"problem.{name}={getattr(self, name)} must lie in [0, 1): a share of what is there."
+                )
         for name, least in (("negatives", 1), ("masks", 0), ("beam", 0)):
             if getattr(self, name) < least:
                 raise ConfigError(f"problem.{name}={getattr(self, name)} must be at least {least}.")
@@ -153,7 +166,9 @@ class BilingualSpeech(Problem):
     def units(self) -> dict[str, Units]:
         """Units of each language, from the training texts."""
         paper = self.model == "paper"
-        texts = {language: [u.text for u in self.speech.utterances[language]["train"]] for language in LANGUAGES}
+        texts = {
+            language: [u.text for u in self.speech.utterances[language]["train"]] for language in LANGUAGES
+        }
         return {
             "zh": units("characters", texts["zh"], MODELS["paper"].zh if paper else None),
             "en": units(self.english_units, texts["en"], MODELS["paper"].en if paper else None),
@@ -195,11 +210,15 @@ class BilingualSpeech(Problem):
         return torch.cat([body, heads * float(self.head_rate) ** power], dim=1)
 
     def initial(self, runs: Runs) -> Float[Tensor, "R P"]:
-        """Keyed by (problem, seed, model): all preferences of a seed start from the same network, unless per_preference."""
+        """Keyed by (problem, seed, model): all preferences of a seed start from the same network,
+        unless per_preference.
+        """
         options = {k: v for k, v in self.start.items() if v is not None}
         if options["kind"] == "file":
             return self._scale(self._of_file(Path(str(options["path"]))).expand(len(runs), -1), -0.5)
-        draws = (self.network.initial(self.start_generator(runs, r, model=self.model)) for r in range(len(runs)))
+        draws = (
+            self.network.initial(self.start_generator(runs, r, model=self.model)) for r in range(len(runs))
+        )
         fresh = self._scale(torch.stack([torch.from_numpy(row) for row in draws]), -0.5)
         if options["kind"] == "default":
             return fresh
@@ -211,11 +230,14 @@ class BilingualSpeech(Problem):
         try:
             row = np.load(path, allow_pickle=False)
         except (OSError, ValueError) as error:
-            raise DataError(f"problem.start.path={path} could not be read as a NumPy array: {error}.") from error
+            raise DataError(
+                f"problem.start.path={path} could not be read as a NumPy array: {error}."
+            ) from error
         if row.shape != (self.dim,):
             raise DataError(
-                f"{path} holds {'x'.join(map(str, row.shape))} numbers, the network has {self.dim} parameters ({self.model}, "
-                f"{self.network.zh} and {self.network.en} units). It belongs to another model or data set."
+                f"{path} holds {'x'.join(map(str, row.shape))} numbers, the network has {self.dim} "
+                f"parameters ({self.model}, {self.network.zh} and {self.network.en} units). It belongs to "
+                "another model or data set."
             )
         return torch.from_numpy(row.astype(np.float64)).unsqueeze(0)
 
@@ -227,14 +249,21 @@ class BilingualSpeech(Problem):
             for split in ("train", "test")
         }
         units = {f"units_{language}": len(self.units[language]) for language in LANGUAGES}
-        named = {"data": data.label, "data_sha256": data.digest, "embedded": data.embedded, "unlisted": data.unlisted}
+        named = {
+            "data": data.label,
+            "data_sha256": data.digest,
+            "embedded": data.embedded,
+            "unlisted": data.unlisted,
+        }
         return {**named, **count, **units, "parameters": self.dim}
 
     def draw(self, keys: Int[Tensor, " R"], stream: str, t: int, size: int) -> Float[Tensor, "R B 2 k"]:
         """Of each pair and language the number of an utterance, then uniform numbers for its masks."""
         each = 1 + 4 * self.masks
         u = counter_uniform(keys, stream, t, size * 2 * each).view(len(keys), size, 2, each)
-        counts = torch.tensor([len(self.speech.utterances[language]["train"]) for language in LANGUAGES]).to(u)
+        counts = torch.tensor([len(self.speech.utterances[language]["train"]) for language in LANGUAGES]).to(
+            u
+        )
         chosen = (u[..., 0] * counts).floor().minimum(counts - 1)
         return torch.cat([chosen.unsqueeze(-1), u[..., 1:]], dim=-1)
 
@@ -256,9 +285,9 @@ class BilingualSpeech(Problem):
             need = max(need, self.network.steps + 2)
         if have < need or not said:
             raise DataError(
-                f"The utterance {one.name} is too short: {len(mel)} frames of 10 ms are {have} of the network, {one.text[:40]!r} "
-                f"needs {need}. Leave it out, or take a network with a smaller stride (problem.model={self.model} has "
-                f"{self.network.stride})."
+                f"The utterance {one.name} is too short: {len(mel)} frames of 10 ms are {have} of the "
+                f"network, {one.text[:40]!r} needs {need}. Leave it out, or take a network with a smaller "
+                f"stride (problem.model={self.model} has {self.network.stride})."
             )
         if self.speech.in_memory:
             self._kept[key] = (mel, said)
@@ -283,7 +312,9 @@ class BilingualSpeech(Problem):
             if self.masks:
                 u = batch[:, :, k, 1:].unflatten(-1, (self.masks, 4))
                 T, F = clips.mel.shape[2:]
-                hidden = spec_augment(u, clips.frames, T, F, float(self.mask_time), float(self.mask_frequency))
+                hidden = spec_augment(
+                    u, clips.frames, T, F, float(self.mask_time), float(self.mask_frequency)
+                )
                 clips = clips._replace(mel=clips.mel.masked_fill(hidden, 0.0))
             found[language] = clips
         return found
@@ -294,12 +325,15 @@ class BilingualSpeech(Problem):
         """Mean losses. `batch`: what `draw` gave, or None: all training utterances, without masks."""
         if batch is None:
             return self._evaluated("train", x)["loss"]
-        clips, size = self._taken(batch, x), self.max_batch_runs
+        clips = self._taken(batch, x)
+        size = self.max_batch_runs
         if size is None or len(x) <= size:
             return self._means(x, clips)
         parts = [slice(r, r + size) for r in range(0, len(x), size)]
         own = [{language: some.runs(part) for language, some in clips.items()} for part in parts]
-        found = [checkpoint(self._means, x[r], c, use_reentrant=False) for r, c in zip(parts, own, strict=True)]
+        found = [
+            checkpoint(self._means, x[r], c, use_reentrant=False) for r, c in zip(parts, own, strict=True)
+        ]
         return torch.cat(found)
 
     def _means(self, x: Float[Tensor, "R P"], clips: Mapping[str, Clips]) -> Float[Tensor, "R M"]:
@@ -312,10 +346,16 @@ class BilingualSpeech(Problem):
         clips: Mapping[str, Clips],
         heard: dict[str, tuple[Tensor, Tensor]] | None = None,
     ) -> dict[str, Float[Tensor, "R _"]]:
-        """Losses of each clip, f_cpc of all languages in a row; `heard` is given log-probabilities (R, B, T, C) and lengths."""
-        net, R = self.network, len(x)
-        w, out, cpc = net.split(self._scale(x, 0.5)), {}, []
-        for language, own in clips.items():  # each language padded by itself: clips do not know their neighbours
+        """Losses of each clip, f_cpc of all languages in a row;
+        `heard` is given log-probabilities (R, B, T, C) and lengths.
+        """
+        net = self.network
+        R = len(x)
+        w = net.split(self._scale(x, 0.5))
+        out = {}
+        cpc = []
+        # each language padded by itself: clips do not know their neighbours
+        for language, own in clips.items():
             z, lengths = net.front(w, own.mel, own.frames)
             if "cpc" in self.objectives:
                 context = net.predicted(w, net.encode(w, z, lengths, past=True))
@@ -325,7 +365,8 @@ class BilingualSpeech(Problem):
             log = torch.log_softmax(net.scores(w, net.encode(w, z, lengths), language), dim=-1)
             if heard is not None:
                 heard[language] = (log, lengths)
-            rows, sizes = log.flatten(0, 1).transpose(0, 1), own.sizes.to(log.device)
+            rows = log.flatten(0, 1).transpose(0, 1)
+            sizes = own.sizes.to(log.device)
             loss = nn.ctc_loss(rows, own.targets, lengths.flatten(), sizes.flatten(), reduction="none")
             out[language] = loss.view(R, -1) / sizes.to(loss)
         return out | ({"cpc": torch.cat(cpc, dim=1)} if cpc else {})
@@ -333,10 +374,13 @@ class BilingualSpeech(Problem):
     # evaluation
 
     def _evaluated(self, split: str, x: Float[Tensor, "R P"]) -> dict[str, Tensor]:
-        """loss (R, M) of all objectives there are; of the test part also `cer_zh`, `wer_en` (R,). Shard by shard, without
-        gradients; those of the last x are remembered."""
+        """loss (R, M) of all objectives there are; of the test part also `cer_zh`, `wer_en` (R,).
+
+        Shard by shard, without gradients; those of the last x are remembered.
+        """
         last = self._kept.get((split, "last"))
-        if last is not None and last[0] is x and last[1] == x._version:  # the same tensor, not written to since
+        # the same tensor, not written to since
+        if last is not None and last[0] is x and last[1] == x._version:
             kept: dict[str, Tensor] = last[2]
             return kept
         sums = {o: x.new_zeros(len(x), dtype=torch.float64) for o in OBJECTIVES}
@@ -365,9 +409,12 @@ class BilingualSpeech(Problem):
         self._kept[(split, "last")] = (x, x._version, found)
         return found
 
-    def decode(self, language: str, log: Float[Tensor, "R B T C"], lengths: Int[Tensor, "R B"]) -> list[list[str]]:
+    def decode(
+        self, language: str, log: Float[Tensor, "R B T C"], lengths: Int[Tensor, "R B"]
+    ) -> list[list[str]]:
         """What each run hears in each clip."""
-        table, T = log.double().cpu().numpy(), lengths.tolist()
+        table = log.double().cpu().numpy()
+        T = lengths.tolist()
         return [
             [
                 self.units[language].decode(prefix_beam(own[:n], self.beam) if self.beam else greedy(own[:n]))
@@ -385,10 +432,21 @@ class BilingualSpeech(Problem):
 
     def _key(self) -> str:
         """Of a cache: everything that decides what is trained on."""
-        named = ("objectives", "model", "english_units", "head_rate", "temperature", "negatives", "masks", "mask_time",
-                 "mask_frequency")  # fmt: skip
+        named = (
+            "objectives",
+            "model",
+            "english_units",
+            "head_rate",
+            "temperature",
+            "negatives",
+            "masks",
+            "mask_time",
+            "mask_frequency",
+        )
         settings = "|".join(f"{name}={getattr(self, name)}" for name in named)
-        return digest_of(np.frombuffer(f"{self.version}|{self.speech.digest}|{settings}".encode(), dtype=np.uint8))
+        return digest_of(
+            np.frombuffer(f"{self.version}|{self.speech.digest}|{settings}".encode(), dtype=np.uint8)
+        )
 
 
 def contrastive(
@@ -398,13 +456,15 @@ def contrastive(
     negatives: int,
     temperature: float,
 ) -> Float[Tensor, "R B"]:
-    """Mean over frames t and k = 1..K, t + k < T_u, of -log softmax of s(t, t+k) among itself and its negatives.
+    """Mean over frames t and k = 1..K, t + k < T_u, of -log softmax of s(t, t+k) among itself and its
+    negatives.
 
     A clip of T_u <= negatives frames has T_u - 1 of them: where offsets meet, one is counted.
     """
     R, B, T, K, _ = predicted.shape
     similar = nn.normalize(predicted, dim=-1).permute(0, 1, 3, 2, 4) @ nn.normalize(z, dim=-1).mT.unsqueeze(2)
-    n, t = lengths.view(R, B, 1, 1, 1), torch.arange(T, device=z.device).view(T, 1)
+    n = lengths.view(R, B, 1, 1, 1)
+    t = torch.arange(T, device=z.device).view(T, 1)
     k = torch.arange(1, K + 1, device=z.device).view(K, 1, 1)
     j = torch.arange(negatives + 1, device=z.device)
     offset = j * n // (negatives + 1)

@@ -1,4 +1,6 @@
-"""Quadratics and quartics of one noisy variable:  f_m = E (x + e - c_m)^2,  g_j = E (x + e - c_j)^4 - b_j <= 0."""
+"""Quadratics and quartics of one noisy variable:  f_m = E (x + e - c_m)^2,
+g_j = E (x + e - c_j)^4 - b_j <= 0.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ IDEALS = ("feasible", "analytic")
 
 
 @lru_cache(maxsize=64)
-def _constants(M: int, bounds: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+def _constants(
+    M: int, bounds: tuple[float, ...], dtype: torch.dtype, device: torch.device
+) -> tuple[Tensor, Tensor]:
     """c (M,) and b (2,)."""
     with torch.inference_mode(False):
         return (
@@ -35,7 +39,9 @@ def _constants(M: int, bounds: tuple[float, ...], dtype: torch.dtype, device: to
 
 @dataclass(frozen=True, kw_only=True)
 class ConstrainedGaussian(Problem):
-    """One variable, e ~ N(0, s) with variance s, c = (0, 1, -1/2): eq. (15), and with three objectives eq. (83).
+    """One variable, e ~ N(0, s) with variance s, c = (0, 1, -1/2): eq.
+
+    (15), and with three objectives eq. (83).
 
         f_m(x) = E (x + e - c_m)^2       = u^2 + s,                          u = x - c_m,  m = 1..M
         g_j(x) = E (x + e - c_j)^4 - b_j = u^4 + 6 s u^2 + 3 s^2 - b_j <= 0,  u = x - c_j,  j = 1, 2
@@ -47,13 +53,14 @@ class ConstrainedGaussian(Problem):
 
     Fields:
         objectives: M, 2 or 3.
-        variance: s, of the noise (the paper prints 0.25 for sigma^2 and takes it as the analytic ideal point).
+        variance: s, of the noise (the paper prints 0.25 for sigma^2 and takes it as the analytic ideal
+            point).
         bounds: (b_1, b_2), right-hand sides of the constraints.
         box: X = [-box, box].
-        ideal: z of the Tchebycheff value: "feasible": z_m = min of f_m over F; "analytic": z_m = s, the minimum
-            without constraints; or M numbers.
-        grid: step of the grid of x, multiples of it, over which "feasible" takes the minimum (the paper's: 1e-4);
-            None: the exact minimum.
+        ideal: z of the Tchebycheff value: "feasible": z_m = min of f_m over F; "analytic": z_m = s, the
+            minimum without constraints; or M numbers.
+        grid: step of the grid of x, multiples of it, over which "feasible" takes the minimum
+            (the paper's: 1e-4); None: the exact minimum.
 
     Departure: the paper's constraints have b_j on their right-hand sides; here g <= 0.
     """
@@ -76,11 +83,15 @@ class ConstrainedGaussian(Problem):
         if self.objectives not in (2, 3):
             raise ConfigError(f"problem.objectives={self.objectives}: this problem has 2 or 3 objectives.")
         if not 0.0 < self.variance < math.inf:
-            raise ConfigError(f"problem.variance={self.variance} is the variance of the noise; it must be > 0.")
+            raise ConfigError(
+                f"problem.variance={self.variance} is the variance of the noise; it must be > 0."
+            )
         if not self.box > 0.0:
             raise ConfigError(f"problem.box={self.box} is the half width of X = [-box, box]; it must be > 0.")
         if len(self.bounds) != 2:
-            raise ConfigError(f"problem.bounds={list(self.bounds)} must hold two numbers, one per constraint.")
+            raise ConfigError(
+                f"problem.bounds={list(self.bounds)} must hold two numbers, one per constraint."
+            )
         intervals = [self._interval(j) for j in range(2)]
         low, high = self.feasible_set
         if not low <= high:  # also where an interval is NaN
@@ -92,9 +103,9 @@ class ConstrainedGaussian(Problem):
                 for j, (a, b) in enumerate(intervals)
             ]
             raise ConfigError(
-                f"problem.bounds={list(self.bounds)} leave no feasible point: the first constraint holds on {words[0]}, "
-                f"the second on {words[1]}, and X is [{-self.box:g}, {self.box:g}]. Raise problem.bounds or lower "
-                f"problem.variance={self.variance}."
+                f"problem.bounds={list(self.bounds)} leave no feasible point: the first constraint holds on "
+                f"{words[0]}, the second on {words[1]}, and X is [{-self.box:g}, {self.box:g}]. Raise "
+                f"problem.bounds or lower problem.variance={self.variance}."
             )
         if isinstance(self.ideal, str):
             choose("problem.ideal", self.ideal, IDEALS)
@@ -102,13 +113,13 @@ class ConstrainedGaussian(Problem):
             object.__setattr__(self, "ideal", tuple(float(v) for v in self.ideal))
             if len(self.ideal) != self.objectives or not all(math.isfinite(v) for v in self.ideal):
                 raise ConfigError(
-                    f"problem.ideal={list(self.ideal)} must be 'feasible', 'analytic' or {self.objectives} finite "
-                    f"numbers, one per objective."
+                    f"problem.ideal={list(self.ideal)} must be 'feasible', 'analytic' or {self.objectives} "
+                    f"finite numbers, one per objective."
                 )
         if self.grid is not None and not (self.grid > 0.0 and math.ceil(low / self.grid) * self.grid <= high):
             raise ConfigError(
-                f"problem.grid={self.grid} must be > 0 and have a multiple in the feasible set [{low:.6g}, {high:.6g}]; "
-                f"choose a finer grid, or null for the exact minimum."
+                f"problem.grid={self.grid} must be > 0 and have a multiple in the feasible set [{low:.6g}, "
+                f"{high:.6g}]; choose a finer grid, or null for the exact minimum."
             )
 
     @property
@@ -130,7 +141,8 @@ class ConstrainedGaussian(Problem):
     def _interval(self, j: int) -> tuple[float, float]:
         """Where g_j <= 0: c_j -+ r_j. NaN if nowhere."""
         # u^2 = -3 s + sqrt(9 s^2 - (3 s^2 - b)), written without the difference of two near numbers
-        s, b = float(self.variance), float(self.bounds[j])
+        s = float(self.variance)
+        b = float(self.bounds[j])
         if not b >= 3.0 * s * s:
             return math.nan, math.nan
         r = math.sqrt((b - 3.0 * s * s) / (3.0 * s + math.sqrt(6.0 * s * s + b)))
@@ -139,7 +151,8 @@ class ConstrainedGaussian(Problem):
     @property
     def feasible_set(self) -> tuple[float, float]:
         """Ends of the interval F on which both constraints hold, exact."""
-        (a, b), (c, d) = self._interval(0), self._interval(1)
+        a, b = self._interval(0)
+        c, d = self._interval(1)
         if math.isnan(a + c):
             return math.nan, math.nan
         return max(a, c, -float(self.box)), min(b, d, float(self.box))
@@ -151,7 +164,8 @@ class ConstrainedGaussian(Problem):
         elif self.ideal == "feasible":
             low, high = self.feasible_set
             if self.grid is not None:
-                low, high = math.ceil(low / self.grid) * self.grid, math.floor(high / self.grid) * self.grid
+                low = math.ceil(low / self.grid) * self.grid
+                high = math.floor(high / self.grid) * self.grid
             z = []
             for c in CENTRES[: self.objectives]:
                 x = min(max(c, low), high)
@@ -172,7 +186,9 @@ class ConstrainedGaussian(Problem):
         """e ~ N(0, s), float64."""
         return math.sqrt(self.variance) * counter_normal(keys, stream, t, size)
 
-    def values(self, x: Float[Tensor, "R 1"], batch: Float[Tensor, "R B"] | None = None) -> Float[Tensor, "R K"]:
+    def values(
+        self, x: Float[Tensor, "R 1"], batch: Float[Tensor, "R B"] | None = None
+    ) -> Float[Tensor, "R K"]:
         return (self._expected(x) if batch is None else self._sampled(x, batch))[0]
 
     def linearize(
@@ -222,7 +238,8 @@ class ConstrainedGaussian(Problem):
         return evenly(self._objectives, k, [self._front_ends()])
 
     def distance_to_front(self, F: Float[Tensor, "R M"]) -> Float[Tensor, " R"]:
-        """Exact: the squared distance to f(x) is a quartic of x, its stationary points are the roots of a cubic.
+        """Exact: the squared distance to f(x) is a quartic of x, its stationary points are the roots of a
+        cubic.
 
         sum_m (x - c_m) ((x - c_m)^2 - h_m) = 0,   h_m = F_m - s
         """
@@ -240,17 +257,20 @@ class ConstrainedGaussian(Problem):
         roots = torch.linalg.eigvals(A.nan_to_num(0.0, 0.0, 0.0)).real
         a, b = self._front_ends()
         x = torch.cat([roots, torch.zeros_like(roots[:, :2])], -1)
-        x[:, 3], x[:, 4] = a, b
+        x[:, 3] = a
+        x[:, 4] = b
         gaps = self._objectives(x.clamp(a, b)) - F.unsqueeze(1)
         return torch.linalg.vector_norm(gaps, dim=-1).amin(-1)
 
     def optimum(
         self, w: Float[Tensor, "R M"], ideal: Float[Tensor, "*z M"] | None = None
     ) -> tuple[Float[Tensor, " R"], Float[Tensor, " R"]]:
-        """x* and V* of  min over F of V(x) = max_m w_m (f_m(x) - z_m),  for weights w > 0 (then x* is unique).
+        """x* and V* of  min over F of V(x) = max_m w_m (f_m(x) - z_m),
+        for weights w > 0 (then x* is unique).
 
-        Closed form: V is convex and made of parabolas, so its minimiser is the vertex of one of them, a crossing of
-        two (roots of a quadratic) or an end of F; the best of these candidates. `ideal`: z, None for the problem's.
+        Closed form: V is convex and made of parabolas, so its minimiser is the vertex of one of them, a
+        crossing of two (roots of a quadratic) or an end of F; the best of these candidates. `ideal`: z, None
+        for the problem's.
         """
         w = w.double()
         z = (self.ideal_point if ideal is None else ideal).to(w).expand_as(w)

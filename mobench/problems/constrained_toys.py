@@ -21,7 +21,8 @@ Product = Callable[[Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True, kw_only=True)
 class HalfPlane(Problem):
-    """Two distances and a half-plane; the front of the constrained problem is that of the problem on the line x_2 = bound.
+    """Two distances and a half-plane; the front of the constrained problem is that of the problem on the line
+    x_2 = bound.
 
         f_1 = |x - (-1, 0)|^2 / 2,   f_2 = |x - (1, 0)|^2 / 2,   g = bound - x_2 <= 0,   x in R^2
         bound > 0: Pareto set {(s, bound), |s| <= 1}, multiplier bound;   bound <= 0: {(s, 0)}, multiplier 0
@@ -69,9 +70,13 @@ class HalfPlane(Problem):
     def values(self, x: Float[Tensor, "R 2"], batch: Any = None) -> Float[Tensor, "R 3"]:
         x1, x2 = x.unbind(1)
         half = 0.5 * x2 * x2
-        return torch.stack([0.5 * (x1 + 1.0) ** 2 + half, 0.5 * (x1 - 1.0) ** 2 + half, self.bound - x2], dim=1)
+        return torch.stack(
+            [0.5 * (x1 + 1.0) ** 2 + half, 0.5 * (x1 - 1.0) ** 2 + half, self.bound - x2], dim=1
+        )
 
-    def linearize(self, x: Float[Tensor, "R 2"], batch: Any = None) -> tuple[Tensor, Callable[[], Tensor], Product]:
+    def linearize(
+        self, x: Float[Tensor, "R 2"], batch: Any = None
+    ) -> tuple[Tensor, Callable[[], Tensor], Product]:
         def rows() -> Tensor:
             x1, x2 = x.unbind(1)
             zero = torch.zeros_like(x1)
@@ -92,7 +97,8 @@ def _quadratics(seed: int, m: int, n: int, low: float, high: float) -> tuple[Ten
     """A (m, n, n), eigenvalues uniform in [low, high] in random directions, and a (m, n) ~ N(0, I)."""
     with torch.inference_mode(False):
         rng = generator(seed, problem="ballandhalfspace", use="instance")
-        A, a = [], []
+        A = []
+        a = []
         for _ in range(m):
             Q, _ = torch.linalg.qr(torch.from_numpy(rng.standard_normal((n, n))))
             A.append(Q @ torch.diag(torch.from_numpy(rng.uniform(low, high, n))) @ Q.T)
@@ -104,15 +110,16 @@ def _quadratics(seed: int, m: int, n: int, low: float, high: float) -> tuple[Ten
 class BallAndHalfSpace(Problem):
     """Random convex quadratics, a new instance for each seed, in the unit ball cut by a half-space.
 
-        f_i = (x - a_i)'A_i(x - a_i) / 2,  i = 1..M,   eig(A_i) in spectrum, a_i ~ N(s 1/n^(1/2), I),  s = shift
+        f_i = (x - a_i)'A_i(x - a_i) / 2,  i = 1..M,   eig(A_i) in spectrum, a_i ~ N(s 1/n^(1/2), I),
+            s = shift
         g_1 = |x|^2 - 1 <= 0,   g_2 = x_1 - bound <= 0,   x in R^n
 
-    With shift = 3 the minima lie outside of the ball and a constraint binds on the whole front; with 0 most fronts have points
-    inside, where the shortest convex combination of gradients is 0.
+    With shift = 3 the minima lie outside of the ball and a constraint binds on the whole front; with 0 most
+    fronts have points inside, where the shortest convex combination of gradients is 0.
 
     Fields: objectives M, variables n, spectrum, bound (the specification's P2: 3, 6, [0.5, 3], 0.2), shift.
-    Source: problem P2 of the project's specification of MLM-CMOO, which does not say where the minima lie; the random
-    instances are ours.
+    Source: problem P2 of the project's specification of MLM-CMOO, which does not say where the minima lie;
+    the random instances are ours.
     """
 
     n_constraints: ClassVar[int] = 2
@@ -131,12 +138,17 @@ class BallAndHalfSpace(Problem):
         object.__setattr__(self, "spectrum", tuple(float(v) for v in self.spectrum))
         if self.objectives < 2 or self.variables < 1:
             raise ConfigError(
-                f"problem.objectives={self.objectives} must be at least 2, problem.variables={self.variables} at least 1."
+                f"problem.objectives={self.objectives} must be at least 2, "
+                f"problem.variables={self.variables} at least 1."
             )
         if len(self.spectrum) != 2 or not 0 < self.spectrum[0] <= self.spectrum[1]:
-            raise ConfigError(f"problem.spectrum={list(self.spectrum)} must be two numbers, 0 < lowest <= highest.")
+            raise ConfigError(
+                f"problem.spectrum={list(self.spectrum)} must be two numbers, 0 < lowest <= highest."
+            )
         if not self.bound > -1:
-            raise ConfigError(f"problem.bound={self.bound} cannot be met in the unit ball: choose bound > -1.")
+            raise ConfigError(
+                f"problem.bound={self.bound} cannot be met in the unit ball: choose bound > -1."
+            )
 
     @property
     def n_objectives(self) -> int:
@@ -175,11 +187,14 @@ class BallAndHalfSpace(Problem):
         g = torch.stack([x.square().sum(1) - 1.0, x[:, 0] - self.bound], dim=1)
         return torch.cat([f, g], dim=1)
 
-    def linearize(self, x: Float[Tensor, "R n"], batch: Any = None) -> tuple[Tensor, Callable[[], Tensor], Product]:
+    def linearize(
+        self, x: Float[Tensor, "R n"], batch: Any = None
+    ) -> tuple[Tensor, Callable[[], Tensor], Product]:
         def rows() -> Tensor:
             A, a = self._constants(x)
             own = (A @ (x.unsqueeze(1) - a).unsqueeze(3)).squeeze(3)
-            ball, half = 2.0 * x, torch.zeros_like(x)
+            ball = 2.0 * x
+            half = torch.zeros_like(x)
             half[:, 0] = 1.0
             return torch.cat([own, ball.unsqueeze(1), half.unsqueeze(1)], dim=1)
 

@@ -1,4 +1,6 @@
-"""DTLZ2:  f = (1 + g) s(x_1, ..., x_{M-1}),  s on the unit sphere,  g = sum of (x_i - 1/2)^2 over the others."""
+"""DTLZ2:  f = (1 + g) s(x_1, ..., x_{M-1}),  s on the unit sphere,
+g = sum of (x_i - 1/2)^2 over the others.
+"""
 
 from __future__ import annotations
 
@@ -35,11 +37,12 @@ def _masks(M: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
 class DTLZ2(Problem):
     """Concave front in the positive octant of the unit sphere, for any number of objectives.
 
-        s_1 = cos a_1 ... cos a_{M-1},   s_m = cos a_1 ... cos a_{M-m} sin a_{M-m+1},   s_M = sin a_1,   a = pi/2 x
+        s_1 = cos a_1 ... cos a_{M-1},   s_m = cos a_1 ... cos a_{M-m} sin a_{M-m+1},   s_M = sin a_1,
+            a = pi/2 x
         rows: (1 + g) pi/2 ds/da  for the first M-1 variables,  2 (x_i - 1/2) s  for the others
 
-    A point is Pareto optimal where g = 0. At corners of the angles (x_1 = 1, say) some rows vanish: the default start
-    keeps away from them.
+    A point is Pareto optimal where g = 0. At corners of the angles (x_1 = 1, say) some rows vanish: the
+    default start keeps away from them.
 
     Fields:
         M: number of objectives, at least 2. n: number of variables; None means M + 9.
@@ -102,11 +105,14 @@ class DTLZ2(Problem):
         return F, rows
 
     def _parts(self, x: Float[Tensor, "R P"]) -> tuple[Tensor, ...]:
-        """f, s (R, M), radius 1 + g (R, 1), factors of s (R, M, M-1), cos a, sin a (R, 1, M-1), x - 1/2 (others)."""
+        """f, s (R, M), radius 1 + g (R, 1), factors of s (R, M, M-1), cos a, sin a (R, 1, M-1),
+        x - 1/2 (others).
+        """
         has_cos, has_sin, _ = _masks(self.M, x.device)
         angles = (HALF_PI * x[:, : self.M - 1]).unsqueeze(1)
         t = x[:, self.M - 1 :] - 0.5
-        cos, sin = angles.cos(), angles.sin()
+        cos = angles.cos()
+        sin = angles.sin()
         T = torch.where(has_cos, cos, torch.where(has_sin, sin, torch.ones_like(sin)))
         # factor by factor: the second derivative of `prod` divides by factors, which are 6e-17 at the corners
         s = reduce(torch.mul, T.unbind(-1))
@@ -116,9 +122,9 @@ class DTLZ2(Problem):
     def front(self, k: int) -> Float[Tensor, "k M"]:
         """k points of the unit sphere's positive octant.
 
-        M = 2: evenly spaced angles. M > 2: a Halton sequence (unscrambled, first point skipped) through the normal
-        quantile, in absolute value and normalised, which makes uniform points of the cube uniform on the octant. They
-        are about k^(-1/(M-1)) apart: for distances use `distance_to_front`, which is exact.
+        M = 2: evenly spaced angles. M > 2: a Halton sequence (unscrambled, first point skipped) through the
+        normal quantile, in absolute value and normalised, which makes uniform points of the cube uniform on
+        the octant. They are about k^(-1/(M-1)) apart: for distances use `distance_to_front`, which is exact.
         """
         if self.M == 2:
             return evenly(lambda a: torch.stack([a.cos(), a.sin()], dim=-1), k, [(0.0, HALF_PI)])

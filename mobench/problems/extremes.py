@@ -1,8 +1,9 @@
-"""Ideal point from extreme preferences: z_i = smallest f_i at the ends of runs that care for one objective each.
+"""Ideal point from extreme preferences: z_i = smallest f_i at the ends of runs that care for one objective
+each.
 
-Source: CSMOO paper, E.2: CSMOO-2 with (0.99, 0.01) and (0.01, 0.99), once per problem instance, then z is fixed.
-Departure: "best observed" is read as the exact value of the final iterates; a path's best points are infeasible ones.
-The only place where a problem runs an algorithm.
+Source: CSMOO paper, E.2: CSMOO-2 with (0.99, 0.01) and (0.01, 0.99), once per problem instance, then z is
+fixed. Departure: "best observed" is read as the exact value of the final iterates; a path's best points are
+infeasible ones. The only place where a problem runs an algorithm.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ STEPS = 2000
 
 
 def extreme_values(problem: Problem, instances: int) -> Float[Tensor, "I M"]:
-    """z of each instance. `problem` is bound to M * instances runs, those of one instance one after the other."""
+    """z of each instance.
+
+    `problem` is bound to M * instances runs, those of one instance one after the other.
+    """
     M = problem.n_objectives
     prefs = torch.full((M, M), (1.0 - WEIGHT) / max(M - 1, 1), dtype=torch.float64)
     prefs.fill_diagonal_(WEIGHT if M > 1 else 1.0)

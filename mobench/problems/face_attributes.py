@@ -1,4 +1,6 @@
-"""Binary attributes of pictures:  f_m = mean binary cross-entropy of head m on the training pictures (CelebA)."""
+"""Binary attributes of pictures:  f_m = mean binary cross-entropy of head m on the training pictures
+(CelebA).
+"""
 
 from __future__ import annotations
 
@@ -29,30 +31,32 @@ CHUNK = 2_000_000  # numbers of a forward pass of the small network without grad
 class FaceAttributes(Problem):
     """M attributes of a picture by one network with M outputs, z_m > 0: it has the attribute.
 
-        f_m(theta) = (1/N) sum_i  log(1 + exp(z_m(theta; picture_i))) - label_im z_m(theta; picture_i),   m = 1..M
+        f_m(theta) = (1/N) sum_i  log(1 + exp(z_m(theta; picture_i))) - label_im z_m(theta; picture_i),
+            m = 1..M
 
-    theta (R, P) are the networks' parameter vectors. A network sees picture / 127.5 - 1. `values` of a batch are means over it;
-    without one over all training pictures. With `small` rows are closed forms.
-    History and final rows carry test_loss_mean (of the M mean losses), test_error_m, the share of wrong answers of head m, and
-    test_error_mean.
+    theta (R, P) are the networks' parameter vectors. A network sees picture / 127.5 - 1. `values` of a batch
+    are means over it; without one over all training pictures. With `small` rows are closed forms.
+    History and final rows carry test_loss_mean (of the M mean losses), test_error_m, the share of wrong
+    answers of head m, and test_error_mean.
 
     Fields:
-        data: celeba_synth (embedded, made up) | celeba (a folder that you provide). data_root: where it lies; no part of a job's
-            identity.
+        data: celeba_synth (embedded, made up) | celeba (a folder that you provide). data_root: where it lies;
+            no part of a job's identity.
         train_size, test_size: the first so many pictures of either part (null: all).
         attributes: M of the 40, as names or as numbers 0..39, in the order of the objectives (null: all).
-        model: small, a perceptron with one layer of tanh | resnet18, the residual network of the project with its last layer
-            replaced by one linear head for each attribute. Its batch normalisation uses the statistics of the batch, in evaluation
-            of batches of up to 100: a picture's score depends on the others of its batch.
+        model: small, a perceptron with one layer of tanh | resnet18, the residual network of the project with
+            its last layer replaced by one linear head for each attribute. Its batch normalisation uses the
+            statistics of the batch, in evaluation of batches of up to 100: a picture's score depends on the
+            others of its batch.
         hidden: width of `small`.
-        execution: auto | grouped | loop: all residual networks in one grouped convolution, or one after the other (auto); no part
-            of a job's identity.
-        max_batch_runs: so many residual networks at a time; the activations of the others are computed anew in the backward
-            pass. No part of a job's identity.
+        execution: auto | grouped | loop: all residual networks in one grouped convolution, or one after the
+            other (auto); no part of a job's identity.
+        max_batch_runs: so many residual networks at a time; the activations of the others are computed anew
+            in the backward pass. No part of a job's identity.
         start: {kind: default} PyTorch's initialisation.
 
-    Source: MLM-CMOO paper, Section 5. Departures: pictures of 64 x 64 (the paper does not say); the residual network's stem keeps
-    their size (3 x 3 convolution of stride 1, no pooling).
+    Source: MLM-CMOO paper, Section 5. Departures: pictures of 64 x 64 (the paper does not say); the residual
+    network's stem keeps their size (3 x 3 convolution of stride 1, no pooling).
     """
 
     start_kinds: ClassVar[Mapping[str, tuple[str, ...]]] = {"default": ()}
@@ -80,7 +84,9 @@ class FaceAttributes(Problem):
         choose("problem.model", self.model, MODELS)
         choose("problem.execution", self.execution, ("auto", *EXECUTIONS))
         if self.hidden < 1:
-            raise ConfigError(f"problem.hidden={self.hidden} must be at least 1: it is the width of the hidden layer.")
+            raise ConfigError(
+                f"problem.hidden={self.hidden} must be at least 1: it is the width of the hidden layer."
+            )
         check_batch_runs(self.max_batch_runs)
         self.chosen  # noqa: B018  a wrong name is an error now
 
@@ -99,7 +105,8 @@ class FaceAttributes(Problem):
             return list(range(len(names)))
         if isinstance(self.attributes, str):
             raise ConfigError(
-                f"problem.attributes={self.attributes} must be a list: problem.attributes=[{self.attributes}]."
+                f"problem.attributes={self.attributes} must be a list: "
+                f"problem.attributes=[{self.attributes}]."
             )
         found: list[int] = []
         for a in self.attributes:
@@ -107,13 +114,14 @@ class FaceAttributes(Problem):
             if isinstance(k, bool) or not isinstance(k, int) or not 0 <= k < len(names):
                 near = suggest(str(a), names)
                 raise ConfigError(
-                    f"problem.attributes holds {a!r}; {LABELS[self.data]} has {names[0]} .. {names[-1]}, or numbers "
-                    f"0..{len(names) - 1}.{near}"
+                    f"problem.attributes holds {a!r}; {LABELS[self.data]} has {names[0]} .. {names[-1]}, or "
+                    f"numbers 0..{len(names) - 1}.{near}"
                 )
             found.append(k)
         if not found or len(set(found)) != len(found):
             raise ConfigError(
-                f"problem.attributes={list(self.attributes)} must name one attribute or more, none of them twice (null: all)."
+                f"problem.attributes={list(self.attributes)} must name one attribute or more, "
+                "none of them twice (null: all)."
             )
         return found
 
@@ -163,7 +171,9 @@ class FaceAttributes(Problem):
         return torch.cat([trunk, heads, biases + shift], dim=1)
 
     def initial(self, runs: Runs) -> Float[Tensor, "R P"]:
-        """Keyed by (problem, seed, model): all preferences of a seed start from the same network, unless per_preference."""
+        """Keyed by (problem, seed, model): all preferences of a seed start from the same network,
+        unless per_preference.
+        """
         network = self.network
         draws = (network.initial(self.start_generator(runs, r, model=self.model)) for r in range(len(runs)))
         return torch.stack([torch.from_numpy(row) for row in draws])
@@ -193,7 +203,10 @@ class FaceAttributes(Problem):
             data = self.faces
             labels = data.train_labels if split == "train" else data.test_labels
             with torch.inference_mode(False):  # autodiff will need them
-                self._kept[key] = data.pictures(split).to(x.device), labels[:, self.chosen].to(x.device, x.dtype)
+                self._kept[key] = (
+                    data.pictures(split).to(x.device),
+                    labels[:, self.chosen].to(x.device, x.dtype),
+                )
         found: tuple[Tensor, Tensor] = self._kept[key]
         return found
 
@@ -209,7 +222,9 @@ class FaceAttributes(Problem):
         pictures, labels = self._split("train", x)
         if isinstance(batch, Tensor):
             return self._input(pictures[batch], x), labels[batch]
-        seen, given = self._input(pictures[batch.chosen], x), labels[batch.chosen]  # those of a group once
+        # those of a group once
+        seen = self._input(pictures[batch.chosen], x)
+        given = labels[batch.chosen]
         if len(batch.chosen) == 1:
             return seen.expand(len(x), *seen.shape[1:]), given.expand(len(x), -1, -1)
         return seen[batch.group], given[batch.group]
@@ -221,7 +236,10 @@ class FaceAttributes(Problem):
         return network.logits(x, seen, self.strategy(x.device))
 
     def values(self, x: Float[Tensor, "R P"], batch: Any = None) -> Float[Tensor, "R M"]:
-        """Mean losses. `batch`: a Batch of groups that share pictures, or indices (R, B), or None: all of `train`."""
+        """Mean losses.
+
+        `batch`: a Batch of groups that share pictures, or indices (R, B), or None: all of `train`.
+        """
         if batch is None:
             return self._evaluated("train", x)[0]
         seen, labels = self._of(batch, x)
@@ -238,7 +256,9 @@ class FaceAttributes(Problem):
     def linearize(
         self, x: Float[Tensor, "R P"], batch: Any = None
     ) -> tuple[Float[Tensor, "R M"], Callable[[], Tensor]] | None:
-        """Of `small`: losses, and the rows on demand with error_im = (sigmoid(z) - label)_im / B, see `TanhMLP.jacobian`."""
+        """Of `small`: losses, and the rows on demand with error_im = (sigmoid(z) - label)_im / B,
+        see `TanhMLP.jacobian`.
+        """
         network = self.network
         if batch is None or not isinstance(network, TanhMLP):
             return None
@@ -254,10 +274,15 @@ class FaceAttributes(Problem):
 
     # evaluation
 
-    def _evaluated(self, split: str, x: Float[Tensor, "R P"]) -> tuple[Float[Tensor, "R M"], Float[Tensor, "R M"]]:
-        """Mean losses and shares of wrong answers over a split, without gradients; those of the last x are remembered."""
+    def _evaluated(
+        self, split: str, x: Float[Tensor, "R P"]
+    ) -> tuple[Float[Tensor, "R M"], Float[Tensor, "R M"]]:
+        """Mean losses and shares of wrong answers over a split, without gradients;
+        those of the last x are remembered.
+        """
         last = self._kept.get((split, "last"))
-        if last is not None and last[0] is x and last[1] == x._version:  # the same tensor, not written to since
+        # the same tensor, not written to since
+        if last is not None and last[0] is x and last[1] == x._version:
             return last[2], last[3]
         pictures, labels = self._split(split, x)
         loss = x.new_zeros(len(x), self.n_objectives, dtype=torch.float64)

@@ -1,4 +1,6 @@
-"""Classification of images by M clients with data of their own:  f_m = mean cross-entropy on client m's training images."""
+"""Classification of images by M clients with data of their own:
+f_m = mean cross-entropy on client m's training images.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +27,16 @@ from mobench.models.resnet import ResNet, resnet
 NETWORKS = ("mlp", *RESNETS)
 EXECUTIONS = ("batched", "loop")
 SMALL = 256  # images of a client up to which one product for all clients beats one after the other on a CPU
-CACHE = 8 << 20  # bytes of the second level of a CPU's cache and what is near it: runs that work on more go one by one
+# bytes of the second level of a CPU's cache and what is near it: runs that work on more go one by one
+CACHE = 8 << 20
 EVALUATED = 100  # images of a batch whose statistics batch normalisation uses in evaluation
 TABLE = 2048  # images of a forward pass without gradients
 
 
 class Held(NamedTuple):
-    """One client's images of a split: inputs x (n, ...), labels (n,); columns: the pixels that `x` holds, where all others
-    are 0 in every image of the client (None: all)."""
+    """One client's images of a split: inputs x (n, ...), labels (n,); columns: the pixels that `x` holds,
+    where all others are 0 in every image of the client (None: all).
+    """
 
     x: Float[Tensor, "n ..."]
     labels: Int[Tensor, " n"]
@@ -40,8 +44,9 @@ class Held(NamedTuple):
 
 
 class Padded(NamedTuple):
-    """All clients of all seeds: x (S, M, n, ...), labels (S, M, n); weight (S, M, n) is 1 / n_m, and 0 behind the end;
-    columns: as in `Held`, of all clients together."""
+    """All clients of all seeds: x (S, M, n, ...), labels (S, M, n); weight (S, M, n) is 1 / n_m, and 0 behind
+    the end; columns: as in `Held`, of all clients together.
+    """
 
     x: Float[Tensor, "S M n ..."]
     labels: Int[Tensor, "S M n"]
@@ -53,31 +58,34 @@ class Padded(NamedTuple):
 class FederatedImages(Problem):
     """One network for M clients; client m's loss on its own training images is objective m.
 
-        f_m(theta) = (1/n_m) sum over client m's images of -log softmax(z(theta; image / 255))_label,   m = 1..M
+        f_m(theta) = (1/n_m) sum over client m's images of -log softmax(z(theta; image / 255))_label,
+            m = 1..M
 
-    A run's seed makes its partition and its start. Each client's test images are cut out, turned and filtered like its
-    training images. Needs oracle=local_steps.
+    A run's seed makes its partition and its start. Each client's test images are cut out, turned and filtered
+    like its training images. Needs oracle=local_steps.
 
-    Columns of history and final rows (test images): average_accuracy: of all images of all clients; client_accuracy: mean
-    of the clients' accuracies; accuracy_parity: their standard deviation (ddof 0); all in per cent; agnostic_loss: largest
-    mean loss of a client. Of the training images: worst_train_loss = max_m f_m, train_accuracy.
+    Columns of history and final rows (test images): average_accuracy: of all images of all clients;
+    client_accuracy: mean of the clients' accuracies; accuracy_parity: their standard deviation (ddof 0); all
+    in per cent; agnostic_loss: largest mean loss of a client. Of the training images:
+    worst_train_loss = max_m f_m, train_accuracy.
 
     Fields:
-        data: digits, digits_hard (embedded), mnist, fashion_mnist, cifar10. data_root: folder of the files; no part of a job's
-            identity. train_size, test_size: the first so many images of the set (null: all).
-        partition: stratified | rotation | partial. clients: M. rotations: degrees of each client (rotation; null: the
-            paper's for 10 clients). classes_per_client: C (partial).
+        data: digits, digits_hard (embedded), mnist, fashion_mnist, cifar10. data_root: folder of the files;
+            no part of a job's identity. train_size, test_size: the first so many images of the set
+            (null: all).
+        partition: stratified | rotation | partial. clients: M. rotations: degrees of each client (rotation;
+            null: the paper's for 10 clients). classes_per_client: C (partial).
         shrink: side of the squares of pixels that are averaged before the network (1: none).
         model: mlp, or one of the residual networks; hidden: width of the mlp.
-            Batch normalisation uses the statistics of the batch, in evaluation of batches of up to 100: averages of models have
-            no running statistics of their own.
-        execution: auto | batched | loop: all clients in one product, or one after the other; no part of a job's identity.
-            `batched` takes several steps on all data by the products of a client's images with each other where these are
-            fewer than twice their pixels, see `MLP.descent`.
+            Batch normalisation uses the statistics of the batch, in evaluation of batches of up to 100:
+            averages of models have no running statistics of their own.
+        execution: auto | batched | loop: all clients in one product, or one after the other; no part of a
+            job's identity. `batched` takes several steps on all data by the products of a client's images
+            with each other where these are fewer than twice their pixels, see `MLP.descent`.
         max_batch_runs: with `batched`, so many runs at once; no part of a job's identity.
 
-    Source: OMD-TCH paper, Section 5.2. Departures: pixels are not standardised and images not augmented, as in the runs of
-    the authors' public code.
+    Source: OMD-TCH paper, Section 5.2. Departures: pixels are not standardised and images not augmented, as
+    in the runs of the authors' public code.
     """
 
     start_kinds: ClassVar[Mapping[str, tuple[str, ...]]] = {"default": ()}
@@ -123,12 +131,17 @@ class FederatedImages(Problem):
     def network(self) -> MLP | ResNet:
         """The network, a function of stacked parameters."""
         shape = tuple(self.images.train.shape[1:])
-        channels, side = shape[0] if len(shape) == 3 else 1, shape[-1] // self.shrink
+        channels = shape[0] if len(shape) == 3 else 1
+        side = shape[-1] // self.shrink
         if side < 1:
             raise ConfigError(
                 f"problem.shrink={self.shrink} leaves nothing of images of {shape[-1]} x {shape[-1]} pixels."
             )
-        return MLP(channels * side * side, self.hidden) if self.model == "mlp" else resnet(self.model, channels, side)
+        return (
+            MLP(channels * side * side, self.hidden)
+            if self.model == "mlp"
+            else resnet(self.model, channels, side)
+        )
 
     @property
     def n_objectives(self) -> int:
@@ -148,14 +161,22 @@ class FederatedImages(Problem):
         turned = None if self.rotations is None else tuple(self.rotations)
         sizes = self.train_size, self.test_size
         return _split(
-            self.data, self.data_root, self.partition, self.clients, self.classes_per_client, turned, seed, *sizes
+            self.data,
+            self.data_root,
+            self.partition,
+            self.clients,
+            self.classes_per_client,
+            turned,
+            seed,
+            *sizes,
         )
 
     def client_sizes(self, runs: Runs) -> list[list[int]]:
         return [[len(index) for index in self.split_of(int(s)).train] for s in runs.seeds]
 
     def facts(self, runs: Runs | None = None) -> dict[str, Any]:
-        data, seeds = self.images, sorted({int(s) for s in runs.seeds} if runs is not None else ())
+        data = self.images
+        seeds = sorted({int(s) for s in runs.seeds} if runs is not None else ())
         splits = {seed: self.split_of(seed) for seed in seeds}
         return {
             "data": data.label,
@@ -165,7 +186,8 @@ class FederatedImages(Problem):
             "train_size": {str(seed): [len(i) for i in split.train] for seed, split in splits.items()},
             "test_size": {str(seed): [len(i) for i in split.test] for seed, split in splits.items()},
             "classes_held": {
-                str(seed): int((split.counts(data, "train").sum(0) > 0).sum()) for seed, split in splits.items()
+                str(seed): int((split.counts(data, "train").sum(0) > 0).sum())
+                for seed, split in splits.items()
             },
         }
 
@@ -181,7 +203,8 @@ class FederatedImages(Problem):
             return "loop"
         n = len(self.images.train) if self.train_size is None else self.train_size
         kept = (self.classes_per_client or 10) / 10 if self.partition == "partial" else 1.0
-        # steps on all data by the products of so few images with each other, see `MLP.descent`, need half as long or less
+        # steps on all data by the products of so few images with each other, see `MLP.descent`, need half as
+        # long or less
         few = max(SMALL, self.network.inputs // 2) if isinstance(self.network, MLP) else SMALL
         return "batched" if n * kept / self.clients <= few else "loop"
 
@@ -190,17 +213,24 @@ class FederatedImages(Problem):
         return by_seed(self, runs, self.split_of)
 
     def initial(self, runs: Runs) -> Float[Tensor, "R P"]:
-        """Keyed by (problem, seed, model): all preferences of a seed start from the same network, unless per_preference."""
-        draws = (self.network.initial(self.start_generator(runs, r, model=self.model)) for r in range(len(runs)))
+        """Keyed by (problem, seed, model): all preferences of a seed start from the same network,
+        unless per_preference.
+        """
+        draws = (
+            self.network.initial(self.start_generator(runs, r, model=self.model)) for r in range(len(runs))
+        )
         return torch.stack([torch.from_numpy(row) for row in draws])
 
     # data on the device
 
     def _client(self, split: str, seed: int, m: int, like: Tensor) -> tuple[Tensor, Tensor]:
         """Inputs in [0, 1] and labels of one client, in the shape that the network takes."""
-        chosen, base = self.split_of(seed), self.images
+        chosen = self.split_of(seed)
+        base = self.images
         index = (chosen.train if split == "train" else chosen.test)[m]
-        pictures, labels = (base.train, base.train_labels) if split == "train" else (base.test, base.test_labels)
+        pictures, labels = (
+            (base.train, base.train_labels) if split == "train" else (base.test, base.test_labels)
+        )
         x = torch.rot90(pictures[index], chosen.turns[m], (-2, -1)).to(like.device, like.dtype) / 255.0
         if x.ndim == 3:
             x = x.unsqueeze(1)
@@ -231,15 +261,19 @@ class FederatedImages(Problem):
         """All clients in one tensor, filled up to the largest."""
         key = ("padded", split, like.dtype, like.device)
         if key not in self._kept:
-            parts = [[self._client(split, seed, m, like) for m in range(self.clients)] for seed in self._seeds]  # type: ignore[attr-defined]
+            seeds = self._seeds  # type: ignore[attr-defined]
+            parts = [[self._client(split, seed, m, like) for m in range(self.clients)] for seed in seeds]
             n = max(len(labels) for row in parts for _, labels in row)
             shape = parts[0][0][0].shape[1:]
-            S, M = len(parts), self.clients
-            x, labels = like.new_zeros(S, M, n, *shape), torch.zeros(S, M, n, dtype=torch.int64, device=like.device)
+            S = len(parts)
+            M = self.clients
+            x = like.new_zeros(S, M, n, *shape)
+            labels = torch.zeros(S, M, n, dtype=torch.int64, device=like.device)
             weight = like.new_zeros(S, M, n)
             for s, row in enumerate(parts):
                 for m, (some, given) in enumerate(row):
-                    x[s, m, : len(given)], labels[s, m, : len(given)] = some, given
+                    x[s, m, : len(given)] = some
+                    labels[s, m, : len(given)] = given
                     weight[s, m, : len(given)] = 1.0 / len(given)
             columns = None
             if self.model == "mlp":
@@ -265,51 +299,77 @@ class FederatedImages(Problem):
         eta: float,
         change: Change | None = None,
     ) -> Descent:
-        network, tau = self.network, len(batches)
+        network = self.network
+        tau = len(batches)
         if self.strategy(theta.device) == "loop" or not isinstance(network, MLP):
             return super().local_descent(theta, batches, eta, change)
-        data, M, R = self._padded("train", theta), self.clients, len(theta)
-        columns, n = data.columns, data.x.shape[2]
+        data = self._padded("train", theta)
+        M = self.clients
+        R = len(theta)
+        columns = data.columns
+        n = data.x.shape[2]
         assert columns is not None
-        if tau > 1 and n < 2 * len(columns) and isinstance(self.X, Free) and all(batch is None for batch in batches):
+        if (
+            tau > 1
+            and n < 2 * len(columns)
+            and isinstance(self.X, Free)
+            and all(batch is None for batch in batches)
+        ):
             return self._by_products(theta, tau, eta, change)
         # weights of pixels that nobody has do not move: all steps are taken without them
         small = replace(network, inputs=len(columns))
-        rows, running, first = theta.new_empty(R, M, self.dim), theta.new_empty(R, M), theta.new_empty(R, M)
+        rows = theta.new_empty(R, M, self.dim)
+        running = theta.new_empty(R, M)
+        first = theta.new_empty(R, M)
         for some in self._chunks(theta, M * (2 * small.dim + n * network.hidden)):
-            start, own = network.narrow(theta[some], columns), [batch and batch.take(some) for batch in batches]
+            start = network.narrow(theta[some], columns)
+            own = [batch and batch.take(some) for batch in batches]
             gradients = functools.partial(self._all_at_once, first=some.start, network=small, columns=None)
             end = descend(gradients, start.unsqueeze(1).expand(-1, M, -1), own, eta, change, self.X, some)
             assert isinstance(end.rows, Tensor)
-            rows[some], running[some], first[some] = network.widen(end.rows, columns), end.running, end.first
+            rows[some] = network.widen(end.rows, columns)
+            running[some] = end.running
+            first[some] = end.first
         return Descent(rows, running, first)
 
     def _chunks(self, like: Tensor, numbers: int) -> list[slice]:
-        """Runs that take all their local steps before the next ones do: so many as stay in the cache, which the others
-        would drive them out of in each step. `numbers`: what one of them works on."""
+        """Runs that take all their local steps before the next ones do: so many as stay in the cache, which
+        the others would drive them out of in each step. `numbers`: what one of them works on.
+        """
         R = len(like)
         size = min(self.max_batch_runs or R, R)
         if like.device.type == "cpu":
             size = max(1, min(size, CACHE // (numbers * like.element_size())))
         return [slice(r, min(r + size, R)) for r in range(0, R, size)]
 
-    def _by_products(self, theta: Float[Tensor, "R P"], steps: int, eta: float, change: Change | None) -> Descent:
-        """Steps on all data by the products of the images with each other, see `MLP.descent`; with all pixels: what comes
-        out need not be spread over the parameters then, which takes longer than products with zeros."""
-        network, data, key = self.network, self._padded("train", theta), ("gram", theta.dtype, theta.device)
+    def _by_products(
+        self, theta: Float[Tensor, "R P"], steps: int, eta: float, change: Change | None
+    ) -> Descent:
+        """Steps on all data by the products of the images with each other, see `MLP.descent`; with all
+        pixels: what comes out need not be spread over the parameters then, which takes longer than products
+        with zeros.
+        """
+        network = self.network
+        data = self._padded("train", theta)
+        key = ("gram", theta.dtype, theta.device)
         assert isinstance(network, MLP)
         assert data.columns is not None
         if key not in self._kept:
             x = data.x.new_zeros(*data.x.shape[:-1], network.inputs).index_copy_(-1, data.columns, data.x)
             self._kept[key] = x, (x @ x.mT).add_(1.0)
-        R, M, n = len(theta), self.clients, data.x.shape[2]
-        moves, running, first = [], theta.new_empty(R, M), theta.new_empty(R, M)
+        R = len(theta)
+        M = self.clients
+        n = data.x.shape[2]
+        moves = []
+        running = theta.new_empty(R, M)
+        first = theta.new_empty(R, M)
         for some in self._chunks(theta, M * n * (n + 4 * network.hidden)):
             group = self._group[some]  # type: ignore[attr-defined]
             x, gram, labels, weight = _of_runs([*self._kept[key], data.labels, data.weight], group)
             own = functools.partial(changed, change, some)
             losses, made = network.descent(theta[some], x, gram, labels, weight, steps, eta, own)
-            running[some], first[some] = torch.stack(losses).mean(0), losses[0]
+            running[some] = torch.stack(losses).mean(0)
+            first[some] = losses[0]
             moves.append((some, made))
 
         def rows() -> Tensor:
@@ -342,7 +402,12 @@ class FederatedImages(Problem):
 
     @staticmethod
     def _gradients(
-        network: MLP | ResNet, theta: Tensor, x: Tensor, labels: Tensor, weight: Tensor, columns: Tensor | None
+        network: MLP | ResNet,
+        theta: Tensor,
+        x: Tensor,
+        labels: Tensor,
+        weight: Tensor,
+        columns: Tensor | None,
     ) -> tuple[Float[Tensor, " K"], Float[Tensor, "K P"]]:
         """Loss and gradient of K networks on inputs of their own."""
         if isinstance(network, MLP):
@@ -356,8 +421,10 @@ class FederatedImages(Problem):
 
     def _one_by_one(self, y: Tensor, batch: LocalBatch | None) -> tuple[Tensor, Tensor]:
         R, M, _ = y.shape
-        held, network = self._held("train", y), self.network
-        F, rows = y.new_zeros(R, M), torch.zeros_like(y)
+        held = self._held("train", y)
+        network = self.network
+        F = y.new_zeros(R, M)
+        rows = torch.zeros_like(y)
         for r, group in enumerate(self._group.tolist()):  # type: ignore[attr-defined]
             for m in range(M):
                 x, labels, columns = held[group][m]
@@ -366,23 +433,27 @@ class FederatedImages(Problem):
                     if n == 0:
                         continue
                     index = batch.index[r, m, :n]
-                    x, labels = x[index], labels[index]
+                    x = x[index]
+                    labels = labels[index]
                 weight = x.new_full((1, len(labels)), 1.0 / len(labels))
                 own = y[r, m].unsqueeze(0), x.unsqueeze(0), labels.unsqueeze(0)
                 f, g = self._gradients(network, *own, weight, columns)
-                F[r, m], rows[r, m] = f[0], g[0]
+                F[r, m] = f[0]
+                rows[r, m] = g[0]
         return F, rows
 
     def _all_at_once(
         self, y: Tensor, batch: LocalBatch | None, first: int, network: MLP | ResNet, columns: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         R, M, P = y.shape
-        data, group = self._padded("train", y), self._group[first : first + R]  # type: ignore[attr-defined]
+        data = self._padded("train", y)
+        group = self._group[first : first + R]  # type: ignore[attr-defined]
         if batch is None:
             x, labels, weight = (t.flatten(0, 1) for t in _of_runs([data.x, data.labels, data.weight], group))
             F, rows = self._gradients(network, y.reshape(R * M, P), x, labels, weight, columns)
             return F.view(R, M), rows.view(R, M, P)
-        F, rows = y.new_zeros(R, M), torch.zeros_like(y)
+        F = y.new_zeros(R, M)
+        rows = torch.zeros_like(y)
         # batches of one size together: padding would enter the statistics of batch normalisation
         for n in batch.sizes.unique().tolist():
             if n == 0:
@@ -391,7 +462,9 @@ class FederatedImages(Problem):
             index = batch.index[r, m, :n]
             at = (group.to(y.device)[r].unsqueeze(1), m.unsqueeze(1), index)
             weight = y.new_full(index.shape, 1.0 / n)
-            F[r, m], rows[r, m] = self._gradients(network, y[r, m], data.x[at], data.labels[at], weight, columns)
+            F[r, m], rows[r, m] = self._gradients(
+                network, y[r, m], data.x[at], data.labels[at], weight, columns
+            )
         return F, rows
 
     # evaluation
@@ -400,10 +473,13 @@ class FederatedImages(Problem):
         """Mean training losses of all clients, without gradients."""
         return self._evaluated("train", x)[0]
 
-    def _evaluated(self, split: str, x: Float[Tensor, "R P"]) -> tuple[Float[Tensor, "R M"], Float[Tensor, "R M"]]:
+    def _evaluated(
+        self, split: str, x: Float[Tensor, "R P"]
+    ) -> tuple[Float[Tensor, "R M"], Float[Tensor, "R M"]]:
         """Mean losses and shares of right answers of the clients; those of the last x are remembered."""
         last = self._kept.get(("last", split))
-        if last is not None and last[0] is x and last[1] == x._version:  # the same tensor, not written to since
+        # the same tensor, not written to since
+        if last is not None and last[0] is x and last[1] == x._version:
             return last[2], last[3]
         loss = x.new_zeros(len(x), self.clients, dtype=torch.float64)
         right = torch.zeros_like(loss)
@@ -419,12 +495,14 @@ class FederatedImages(Problem):
         return found
 
     def _evaluate_one_by_one(self, split: str, x: Tensor, loss: Tensor, right: Tensor) -> None:
-        network, held = self.network, self._held(split, x)
+        network = self.network
+        held = self._held(split, x)
         size = EVALUATED if network.batch_norm else TABLE
         for r, group in enumerate(self._group.tolist()):  # type: ignore[attr-defined]
             theta = x[r : r + 1]
             for m, (inputs, labels, columns) in enumerate(held[group]):
-                parts = -(-len(labels) // size)  # of nearly equal size: a rest of one image would have no statistics
+                # of nearly equal size: a rest of one image would have no statistics
+                parts = -(-len(labels) // size)
                 for some, given in zip(inputs.tensor_split(parts), labels.tensor_split(parts), strict=True):
                     if isinstance(network, MLP):
                         z = network.logits(theta, some.unsqueeze(0), columns=columns)[0]
@@ -436,24 +514,28 @@ class FederatedImages(Problem):
                 right[r, m] /= len(labels)
 
     def _evaluate_at_once(self, split: str, x: Tensor, first: int, loss: Tensor, right: Tensor) -> None:
-        data, group = self._padded(split, x), self._group[first : first + len(x)]  # type: ignore[attr-defined]
+        data = self._padded(split, x)
+        group = self._group[first : first + len(x)]  # type: ignore[attr-defined]
         inputs, labels, weight = _of_runs([data.x, data.labels, data.weight], group)
-        network, R = self.network, len(x)
+        network = self.network
+        R = len(x)
         assert isinstance(network, MLP)
         z = network.logits(x, inputs.flatten(1, 2), data.columns).unflatten(1, (self.clients, -1))
         loss[first : first + R] = (_cross_entropy(z, labels).double() * weight.double()).sum(-1)
         right[first : first + R] = ((z.argmax(-1) == labels) * weight.double()).sum(-1)
 
     def columns(self, x: Float[Tensor, "R P"], values: Float[Tensor, "R M"]) -> dict[str, Tensor]:
+        seeds = self._seeds  # type: ignore[attr-defined]
         n = {
             split: torch.tensor(
-                [[len(i) for i in getattr(self.split_of(s), split)] for s in self._seeds],  # type: ignore[attr-defined]
+                [[len(i) for i in getattr(self.split_of(s), split)] for s in seeds],
                 dtype=torch.float64,
                 device=x.device,
             )[self._group.to(x.device)]  # type: ignore[attr-defined]
             for split in ("train", "test")
         }
-        trained, (loss, right) = self._evaluated("train", x)[1].double(), self._evaluated("test", x)
+        trained = self._evaluated("train", x)[1].double()
+        loss, right = self._evaluated("test", x)
         accuracy = 100.0 * right.double()
         return {
             "average_accuracy": (accuracy * n["test"]).sum(-1) / n["test"].sum(-1),
@@ -482,7 +564,9 @@ def _split(
 
 
 def _of_runs(tables: Sequence[Tensor], group: Int[Tensor, " R"]) -> list[Tensor]:
-    """The rows of each run of tables with a row for each seed; not copied where the runs' seeds lie side by side."""
+    """The rows of each run of tables with a row for each seed;
+    not copied where the runs' seeds lie side by side.
+    """
     first = int(group[0])
     if group.tolist() == list(range(first, first + len(group))):  # on the CPU: asked in each local step
         return [t[first : first + len(group)] for t in tables]

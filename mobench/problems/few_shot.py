@@ -1,4 +1,6 @@
-"""Few-shot meta-learning as a bilevel problem: the network is shared, every task has a linear head of its own."""
+"""Few-shot meta-learning as a bilevel problem: the network is shared,
+every task has a linear head of its own.
+"""
 
 from __future__ import annotations
 
@@ -20,39 +22,47 @@ from mobench.data.fewshot import SPLITS, FewShot, load_fewshot
 from mobench.errors import ConfigError, check_batch_runs, choose
 from mobench.models.fewshot import FewShotNet, Part, Tape
 
-HELD = 1 << 30  # bytes of activations that are kept for the backward pass; those of further runs are computed anew
+# bytes of activations that are kept for the backward pass; those of further runs are computed anew
+HELD = 1 << 30
 
 
 @dataclass(frozen=True, kw_only=True)
 class FewShotLearning(Bilevel):
-    """S tasks of a few classes; x are the weights of a convolutional network, y_s = w_s those of task s's linear head.
+    """S tasks of a few classes; x are the weights of a convolutional network, y_s = w_s those of task s's
+    linear head.
 
         f_s(x, w_s) = mean over the query set D_s of CE(w_s; z(x)),
-        g_s(x, w_s) = mean over the support set S_s of CE(w_s; z(x)) + ll_reg |w_s|^2,       g = sum_s g_s (no 1/S)
+        g_s(x, w_s) = mean over the support set S_s of CE(w_s; z(x)) + ll_reg |w_s|^2,
+            g = sum_s g_s (no 1/S)
 
-    z(x) are the features of an image, with the batch statistics of its set; w_s is (ways, F + 1), the bias last and
-    regularised as well, q = ways (F + 1). x are all weights of convolutions and normalisations (113,088 with 64 filters on
-    coloured images). The lower level is a softmax regression on fixed features: its gradients and Hessian products are
-    closed forms, and a hypergradient takes one forward and one backward pass. A run's seed makes its episodes and its
-    start (PyTorch's default initialisation); heads start from `start_lower`.
+    z(x) are the features of an image, with the batch statistics of its set; w_s is (ways, F + 1), the bias
+    last and regularised as well, q = ways (F + 1). x are all weights of convolutions and normalisations
+    (113,088 with 64 filters on coloured images). The lower level is a softmax regression on fixed features:
+    its gradients and Hessian products are closed forms, and a hypergradient takes one forward and one
+    backward pass. A run's seed makes its episodes and its start (PyTorch's default initialisation); heads
+    start from `start_lower`.
 
-    Columns of history and final rows: train_accuracy_s on D_s and test_accuracy_s on T_s (other images of the same
-    classes), their means train_accuracy and test_accuracy, all in per cent; test_loss, the mean over tasks of CE on T_s.
+    Columns of history and final rows: train_accuracy_s on D_s and test_accuracy_s on T_s (other images of the
+    same classes), their means train_accuracy and test_accuracy, all in per cent; test_loss, the mean over
+    tasks of CE on T_s.
 
     Fields:
-        data: digits (embedded), mnist, fashion_mnist: 40 classes, digits in four rotations; cifar100: 60 train, 20
-            validation and 20 test classes as in FC100. data_root: folder of the files; no part of a job's identity.
+        data: digits (embedded), mnist, fashion_mnist: 40 classes, digits in four rotations; cifar100: 60
+            train, 20 validation and 20 test classes as in FC100. data_root: folder of the files; no part of a
+            job's identity.
         split: train | validation | test classes (cifar100 alone has the others).
-        tasks: S. ways: classes of a task. support_per_class, query_per_class, test_per_class: images of S_s, D_s, T_s.
+        tasks: S. ways: classes of a task. support_per_class, query_per_class, test_per_class: images of S_s,
+            D_s, T_s.
         episodes: learn2learn | named: who draws them.
-        filters: channels of the four convolutions. shrink: side of the squares of pixels that are averaged before the
-            network. Pixels lie in [0, 1], are not standardised, and grey images get a frame of zeros (28 -> 32).
+        filters: channels of the four convolutions. shrink: side of the squares of pixels that are averaged
+            before the network. Pixels lie in [0, 1], are not standardised, and grey images get a frame of
+            zeros (28 -> 32).
         ll_reg: of g.
-        max_batch_runs: runs whose activations are held at once, the others need one more forward pass (null: as many as
-            need 1 GiB); no part of a job's identity.
+        max_batch_runs: runs whose activations are held at once, the others need one more forward pass (null:
+            as many as need 1 GiB); no part of a job's identity.
 
-    Source: multi-objective bilevel learning paper, Section 6 and equation (47). That heads alone are the lower level, ll_reg,
-    fixed episodes and no 1/S are our reading of it.
+    Source: multi-objective bilevel learning paper, Section 6 and equation (47). That heads alone are the
+    lower level, ll_reg, fixed episodes and no 1/S are our reading of it.
     """
 
     start_kinds: ClassVar[Mapping[str, tuple[str, ...]]] = {"default": ()}
@@ -86,7 +96,8 @@ class FewShotLearning(Bilevel):
                 raise ConfigError(f"problem.{key}={getattr(self, key)} must be at least 1.")
         if not 0 < self.ll_reg < float("inf"):
             raise ConfigError(
-                f"problem.ll_reg={self.ll_reg} must be > 0 and finite: without it the lower level is not strongly convex."
+                f"problem.ll_reg={self.ll_reg} must be > 0 and finite: "
+                "without it the lower level is not strongly convex."
             )
         check_batch_runs(self.max_batch_runs, "as many as fit into 1 GiB")
 
@@ -131,10 +142,13 @@ class FewShotLearning(Bilevel):
     def episodes_of(self, seed: int) -> Episodes:
         """The tasks of a seed; drawn once in a process."""
         sizes = self.support_per_class, self.query_per_class, self.test_per_class
-        return _episodes(self.data, self.data_root, seed, self.tasks, self.ways, *sizes, self.split, self.episodes)
+        return _episodes(
+            self.data, self.data_root, seed, self.tasks, self.ways, *sizes, self.split, self.episodes
+        )
 
     def facts(self, runs: Runs | None = None) -> dict[str, Any]:
-        data, seeds = self.images, sorted({int(s) for s in runs.seeds} if runs is not None else ())
+        data = self.images
+        seeds = sorted({int(s) for s in runs.seeds} if runs is not None else ())
         drawn = {str(seed): self.episodes_of(seed) for seed in seeds}
         return {
             "data": data.label,
@@ -152,15 +166,19 @@ class FewShotLearning(Bilevel):
         return by_seed(self, runs, self.episodes_of)
 
     def initial(self, runs: Runs) -> Float[Tensor, "R P"]:
-        """Keyed by (problem, seed): all preferences of a seed start from the same network, unless per_preference."""
+        """Keyed by (problem, seed): all preferences of a seed start from the same network,
+        unless per_preference.
+        """
         draws = (self.network.initial(self.start_generator(runs, r)) for r in range(len(runs)))
         return torch.stack([torch.from_numpy(row) for row in draws])
 
     # data on the device
 
     def prepared(self, part: str, run: int, like: Tensor) -> list[Part]:
-        """Images of a part (support, query, test) of a run's tasks, as the network takes them: nine times their size, about 100
-        MB for a seed of five tasks on coloured images in float32. Shared by runs of a seed."""
+        """Images of a part (support, query, test) of a run's tasks, as the network takes them: nine times
+        their size, about 100 MB for a seed of five tasks on coloured images in float32. Shared by runs of a
+        seed.
+        """
         group = int(self._group[run])  # type: ignore[attr-defined]
         key = (part, group, like.dtype, like.device)
         if key not in self._kept:
@@ -218,24 +236,30 @@ def _episodes(
     split: str,
     sampler: str,
 ) -> Episodes:
-    return draw_episodes(load_fewshot(data, data_root), seed, tasks, ways, support, query, test, split, sampler)
+    return draw_episodes(
+        load_fewshot(data, data_root), seed, tasks, ways, support, query, test, split, sampler
+    )
 
 
 class Heads(View):
-    """Softmax regressions on the features of one x. With Z (n, F + 1) the features and a 1, A = w Z' (ways, n), P the softmax
-    of its columns, labels as columns Y of the unit matrix, and B = v Z':
+    """Softmax regressions on the features of one x.
+
+    With Z (n, F + 1) the features and a 1, A = w Z' (ways, n), P the softmax of its columns, labels as
+    columns Y of the unit matrix, and B = v Z':
 
     grad_w CE = (P - Y) Z / n,     H v = C Z + 2 ll_reg v,   C = (P * B - P * sum(P * B)) / n
     d CE / dZ = (P - Y)'w / n,     d<grad_w g, v> / dZ = (P - Y)'v / n + C'w
 
     (Classes before images: the softmax of a few numbers that lie side by side is slow.)
 
-    Features are computed when they are first asked for. What the backward pass needs is kept for some runs (see
-    `max_batch_runs`), and until `forget`; else it is computed anew.
+    Features are computed when they are first asked for. What the backward pass needs is kept for some runs
+    (see `max_batch_runs`), and until `forget`; else it is computed anew.
     """
 
     def __init__(self, problem: FewShotLearning, x: Float[Tensor, "R P"]) -> None:
-        self.problem, self.network, self.x = problem, problem.network, x
+        self.problem = problem
+        self.network = problem.network
+        self.x = x
         self._features: dict[str, Tensor] = {}
         self._tapes: dict[str, list[Tape | None]] = {}
 
@@ -256,7 +280,8 @@ class Heads(View):
     def features(self, part: str) -> Float[Tensor, "R S n F1"]:
         """Z of all runs and tasks."""
         if part not in self._features:
-            found, tapes = [], []
+            found = []
+            tapes = []
             for r, theta in enumerate(self.x.unbind(0)):
                 keep = part != "test" and r < self._keeps
                 images = self.problem.prepared(part, r, self.x)
@@ -264,7 +289,8 @@ class Heads(View):
                     features, tape = self.network.forward(theta, images, keep)
                 found.append(nn.pad(features, (0, 1), value=1.0))
                 tapes.append(tape)
-            self._features[part], self._tapes[part] = torch.stack(found), tapes
+            self._features[part] = torch.stack(found)
+            self._tapes[part] = tapes
         return self._features[part]
 
     def _pulled(self, part: str, slopes: Float[Tensor, "R S n F"]) -> list[Tensor]:
@@ -289,7 +315,10 @@ class Heads(View):
     def _of_labels(self) -> dict[str, Tensor]:
         """Y of each part."""
         labels = {part: self.problem.labels(part, self.x) for part in ("support", "query", "test")}
-        return {part: nn.one_hot(own, self.problem.ways).to(self.x).mT.contiguous() for part, own in labels.items()}
+        return {
+            part: nn.one_hot(own, self.problem.ways).to(self.x).mT.contiguous()
+            for part, own in labels.items()
+        }
 
     def _scores(self, part: str, w: Float[Tensor, "R k ways F1"]) -> Float[Tensor, "R k ways n"]:
         """A."""
@@ -306,7 +335,9 @@ class Heads(View):
         own = (scores * self._of_labels[part]).sum(-2)
         return scores, (torch.logsumexp(scores, dim=-2) - own).mean(-1)
 
-    def evaluated(self, part: str, y: Float[Tensor, "R S q"]) -> tuple[Float[Tensor, "R S"], Float[Tensor, "R S"]]:
+    def evaluated(
+        self, part: str, y: Float[Tensor, "R S q"]
+    ) -> tuple[Float[Tensor, "R S"], Float[Tensor, "R S"]]:
         """Mean cross-entropy and share of right answers, float64."""
         scores, loss = self._losses(part, y)
         right = scores.argmax(-2) == self.problem.labels(part, self.x)
@@ -317,7 +348,9 @@ class Heads(View):
 
     @cached_property
     def _support(self) -> tuple[Float[Tensor, "RS n F1"], Float[Tensor, "ways n"]]:
-        """Z of all runs and tasks below each other, and Y: what the many small steps of the heads take, in few calls."""
+        """Z of all runs and tasks below each other, and Y: what the many small steps of the heads take,
+        in few calls.
+        """
         return self.features("support").flatten(0, 1), self._of_labels["support"]
 
     def lower_gradient(self, y: Float[Tensor, "R B q"]) -> Float[Tensor, "R B q"]:
@@ -329,7 +362,9 @@ class Heads(View):
     def lower_hvp(self, y: Float[Tensor, "R B q"], v: Float[Tensor, "R k q"]) -> Float[Tensor, "R k q"]:
         Z, Y = self._support
         # columns of a block of v as more ways
-        w, u, Zt = y.reshape(len(Z), len(Y), -1), v.reshape(len(Z), -1, Z.shape[2]), Z.mT
+        w = y.reshape(len(Z), len(Y), -1)
+        u = v.reshape(len(Z), -1, Z.shape[2])
+        Zt = Z.mT
         P = torch.softmax(torch.bmm(w, Zt), dim=1).unsqueeze(1)
         B = torch.bmm(u, Zt).view(len(Z), -1, *Y.shape).mul_(P)
         C = B.addcmul_(P, B.sum(2, keepdim=True), value=-1.0).flatten(1, 2)
@@ -350,7 +385,8 @@ class Heads(View):
 
     def _along(self, steps: Sequence[Step]) -> Float[Tensor, "R S n F"]:
         """sum over (y_t, v_t) of d<grad_w g(y_t), v_t> / dZ: all steps at once, as if they were more ways."""
-        Y, shape = self._of_labels["support"], (len(steps), self.problem.ways)
+        Y = self._of_labels["support"]
+        shape = (len(steps), self.problem.ways)
         w = torch.cat([self._weights(y) for y, _ in steps], dim=2)
         v = torch.cat([self._weights(v) for _, v in steps], dim=2)
         P = torch.softmax(self._scores("support", w).unflatten(2, shape), dim=-2)

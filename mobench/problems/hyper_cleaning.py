@@ -1,6 +1,8 @@
-"""Data hyper-cleaning: one weight for each training image, S copies of its labels with more and more of them wrong.
+"""Data hyper-cleaning: one weight for each training image, S copies of its labels with more and more of them
+wrong.
 
-g_s(x, W_s) = (1/n) sum_j sigmoid(x_j) CE(W_s a_j, label_s,j) + reg |W_s|^2,     f_s(W_s) = mean CE(W_s a, label), validation
+g_s(x, W_s) = (1/n) sum_j sigmoid(x_j) CE(W_s a_j, label_s,j) + reg |W_s|^2,
+f_s(W_s) = mean CE(W_s a, label), validation
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ PART = 4096  # images of a product of which only a sum is kept
 
 
 class Labels(NamedTuple):
-    """Of one seed: which images of the base set train and validate, the labels of each task, which of them are wrong."""
+    """Of one seed: which images of the base set train and validate, the labels of each task,
+    which of them are wrong.
+    """
 
     train: Int[Tensor, " n"]
     validation: Int[Tensor, " m"]
@@ -42,8 +46,9 @@ Place = slice | Int[Tensor, " r"]
 
 
 class Sets(NamedTuple):
-    """Of one seed, on the device: its runs, pixels (n, d), one-hot labels of all tasks (n, S 10), 1 where a label is wrong;
-    pixels and one-hot labels of validation (m, 10)."""
+    """Of one seed, on the device: its runs, pixels (n, d), one-hot labels of all tasks (n, S 10), 1 where a
+    label is wrong; pixels and one-hot labels of validation (m, 10).
+    """
 
     runs: Place
 
@@ -56,24 +61,28 @@ class Sets(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class HyperCleaning(Bilevel):
-    """S tasks with corruption rates p_s share the weights x of the training images; task s fits a linear softmax W_s (10, d)
-    without bias to its own labels. y has S blocks. All derivatives are closed forms.
+    """S tasks with corruption rates p_s share the weights x of the training images; task s fits a linear
+    softmax W_s (10, d) without bias to its own labels. y has S blocks. All derivatives are closed forms.
 
     With P = softmax(A W_s'), E = P - onehot(label_s), and n terms (or those of a batch):
         grad_W g_s = (1/n) sum_j sigmoid(x_j) E_j a_j' + 2 reg W_s
         H v        = (1/n) sum_j sigmoid(x_j) (P_j * z_j - P_j <P_j, z_j>) a_j' + 2 reg v,   z = A v'
         [J_xy v]_j = sigmoid'(x_j) <E_j, z_j> / n
 
-    A run's seed makes the split of the base set's training images, which labels are wrong, and which class they show instead
-    (each of the other nine alike). mu_g = 2 reg.
+    A run's seed makes the split of the base set's training images, which labels are wrong, and which class
+    they show instead (each of the other nine alike). mu_g = 2 reg.
 
-    Columns: test_loss_s, test_accuracy_s (per cent) on the test images, their means test_loss, test_accuracy; weight_wrong_s and
-    weight_right_s, means of sigmoid(x_j) over the images whose label of task s is wrong, right (NaN where there is none).
+    Columns: test_loss_s, test_accuracy_s (per cent) on the test images, their means test_loss, test_accuracy;
+    weight_wrong_s and weight_right_s, means of sigmoid(x_j) over the images whose label of task s is wrong,
+    right (NaN where there is none).
 
     Fields:
-        data: digits, digits_hard (embedded), mnist, fashion_mnist. data_root: folder of the files; no part of a job's identity.
-        train_size, validation_size: images of either set, from the base set's training images. test_size: null: all.
-        rates: p_s, in [0, 1). masks: independent (each task draws its own) | nested (a wrong label stays wrong at higher rates).
+        data: digits, digits_hard (embedded), mnist, fashion_mnist. data_root: folder of the files; no part of
+            a job's identity.
+        train_size, validation_size: images of either set, from the base set's training images. test_size:
+            null: all.
+        rates: p_s, in [0, 1). masks: independent (each task draws its own) | nested (a wrong label stays
+            wrong at higher rates).
         reg: of |W|^2, > 0. shrink: side of the squares of pixels that are averaged (1: none).
 
     Source: multi-objective bilevel learning paper, Section 6. Departure: g has no factor 1/S.
@@ -81,7 +90,9 @@ class HyperCleaning(Bilevel):
 
     start_kinds: ClassVar[Mapping[str, tuple[str, ...]]] = {"constant": ("value",), "normal": ("scale",)}
     elsewhere: ClassVar[tuple[str, ...]] = ("data_root",)
-    citation: ClassVar[str] = "Franceschi et al. 2017 (data hyper-cleaning); multi-objective bilevel learning paper"
+    citation: ClassVar[str] = (
+        "Franceschi et al. 2017 (data hyper-cleaning); multi-objective bilevel learning paper"
+    )
 
     data: str = "digits"
     data_root: str = "data"
@@ -116,11 +127,12 @@ class HyperCleaning(Bilevel):
     def images(self) -> Images:
         """The base set; read once in a process."""
         found = load_images(self.data, self.data_root)
-        wanted, there = self.train_size + self.validation_size, len(found.train)
+        wanted = self.train_size + self.validation_size
+        there = len(found.train)
         if wanted > there:
             raise ConfigError(
-                f"problem.train_size={self.train_size} and problem.validation_size={self.validation_size} need {wanted} images; "
-                f"{found.label} has {there} for training."
+                f"problem.train_size={self.train_size} and problem.validation_size={self.validation_size} "
+                f"need {wanted} images; {found.label} has {there} for training."
             )
         return found
 
@@ -141,7 +153,9 @@ class HyperCleaning(Bilevel):
         """d."""
         side = self.images.train.shape[-1]
         if self.shrink > side:
-            raise ConfigError(f"problem.shrink={self.shrink} leaves nothing of images of {side} x {side} pixels.")
+            raise ConfigError(
+                f"problem.shrink={self.shrink} leaves nothing of images of {side} x {side} pixels."
+            )
         return (side // self.shrink) ** 2
 
     @property
@@ -166,11 +180,18 @@ class HyperCleaning(Bilevel):
         _ = self.images  # too few of them is an error in words
         sizes = self.train_size, self.validation_size
         return _labels(
-            self.data, self.data_root, *sizes, tuple(float(p) for p in self.rates), self.masks, seed, self.name
+            self.data,
+            self.data_root,
+            *sizes,
+            tuple(float(p) for p in self.rates),
+            self.masks,
+            seed,
+            self.name,
         )
 
     def facts(self, runs: Runs | None = None) -> dict[str, Any]:
-        base, seeds = self.images, sorted({int(s) for s in runs.seeds} if runs is not None else ())
+        base = self.images
+        seeds = sorted({int(s) for s in runs.seeds} if runs is not None else ())
         return {
             "data": base.label,
             "data_sha256": base.digest,
@@ -194,21 +215,28 @@ class HyperCleaning(Bilevel):
         kept = self._kept  # type: ignore[attr-defined]
         key = ("sets", like.dtype, like.device)
         if key not in kept:
-            base, found = self.images, []
+            base = self.images
+            found = []
             for g, seed in enumerate(self._seeds):  # type: ignore[attr-defined]
                 own = self.labels_of(seed)
                 given = nn.one_hot(own.given, CLASSES).transpose(0, 1).flatten(1)
                 truth = nn.one_hot(base.train_labels[own.validation], CLASSES)
-                train, validation = (self._pixels(base.train[index], like) for index in (own.train, own.validation))
-                runs = _place((self._group == g).nonzero().squeeze(1), like.device)  # type: ignore[attr-defined]
-                found.append(Sets(runs, train, given.to(like), own.wrong.to(like), validation, truth.to(like)))
+                train, validation = (
+                    self._pixels(base.train[index], like) for index in (own.train, own.validation)
+                )
+                mine = self._group == g  # type: ignore[attr-defined]
+                runs = _place(mine.nonzero().squeeze(1), like.device)
+                found.append(
+                    Sets(runs, train, given.to(like), own.wrong.to(like), validation, truth.to(like))
+                )
             kept[key] = found
         for sets in kept[key]:
             yield sets.runs, sets
 
     def _test(self, like: Tensor) -> tuple[Float[Tensor, "T d"], Int[Tensor, " T"]]:
         """Test images and labels on the device."""
-        kept, key = self._kept, ("test", like.dtype, like.device)  # type: ignore[attr-defined]
+        kept = self._kept  # type: ignore[attr-defined]
+        key = ("test", like.dtype, like.device)
         if key not in kept:
             labels = self.images.test_labels[: self.test_size].to(like.device)
             kept[key] = self._pixels(self.images.test[: self.test_size], like), labels
@@ -240,7 +268,8 @@ class HyperCleaning(Bilevel):
 
 
 def _place(index: Int[Tensor, " r"], device: torch.device) -> Place:
-    first, last = int(index[0]), int(index[-1])
+    first = int(index[0])
+    last = int(index[-1])
     apart = int(index[1]) - first if len(index) > 1 else 1
     if index.tolist() == list(range(first, last + 1, apart)):
         return slice(first, last + 1, apart)
@@ -248,12 +277,16 @@ def _place(index: Int[Tensor, " r"], device: torch.device) -> Place:
 
 
 @lru_cache(maxsize=32)
-def _labels(data: str, root: str, n: int, m: int, rates: tuple[float, ...], masks: str, seed: int, name: str) -> Labels:
+def _labels(
+    data: str, root: str, n: int, m: int, rates: tuple[float, ...], masks: str, seed: int, name: str
+) -> Labels:
     base = load_images(data, root)
     order = generator(seed, problem=name, use="split").permutation(len(base.train))
-    train, validation = order[:n].copy(), order[n : n + m].copy()
+    train = order[:n].copy()
+    validation = order[n : n + m].copy()
     truth = base.train_labels.numpy()[train]
-    given, wrong = [], []
+    given = []
+    wrong = []
     for s, p in enumerate(rates):
         rng = generator(seed, problem=name, use="corruption", task=0 if masks == "nested" else s)
         mask = rng.random(n) < p
@@ -270,8 +303,11 @@ class _Linear(View):
     """Closed forms; runs of a seed share each product with its images."""
 
     def __init__(self, problem: HyperCleaning, x: Tensor, batch: Tensor | None) -> None:
-        self.problem, self.x, self.batch = problem, x, batch
-        self.S, self.d = len(problem.rates), problem.pixels
+        self.problem = problem
+        self.x = x
+        self.batch = batch
+        self.S = len(problem.rates)
+        self.d = problem.pixels
         self._last: tuple[Tensor, list[Tensor]] | None = None  # y, and its probabilities
         self._parts: list[tuple[Place, Tensor, Tensor, Tensor]] | None = None
 
@@ -280,10 +316,14 @@ class _Linear(View):
         if self._parts is None:
             self._parts = []
             for runs, sets in self.problem.groups(self.x):
-                x, A, truth = self.x[runs], sets.train, sets.given
+                x = self.x[runs]
+                A = sets.train
+                truth = sets.given
                 if self.batch is not None:
                     index = self.batch[runs][0]  # runs of a seed draw the same
-                    x, A, truth = x.index_select(1, index), A.index_select(0, index), truth.index_select(0, index)
+                    x = x.index_select(1, index)
+                    A = A.index_select(0, index)
+                    truth = truth.index_select(0, index)
                 share = torch.sigmoid(x) / len(A)
                 self._parts.append((runs, A, truth.mT.view(self.S, CLASSES, len(A)), share[:, None, None]))
         return self._parts
@@ -318,7 +358,8 @@ class _Linear(View):
         return out
 
     def upper(self, y: Float[Tensor, "R B q"]) -> tuple[Float[Tensor, "R S"], Float[Tensor, "R S q"]]:
-        F, slopes = y.new_empty(y.shape[:2]), torch.empty_like(y)
+        F = y.new_empty(y.shape[:2])
+        slopes = torch.empty_like(y)
         for runs, sets in self.problem.groups(y):
             truth = sets.truth.mT
             z = self._scores(y[runs], sets.validation)
@@ -338,7 +379,8 @@ class _Linear(View):
             weight = (torch.sigmoid(x) * torch.sigmoid(-x)).unsqueeze(1) / n
             total = y.new_zeros(len(x), self.S, n)
             for start in range(0, n, PART):
-                A, truth = sets.train[start : start + PART], sets.given[start : start + PART]
+                A = sets.train[start : start + PART]
+                truth = sets.given[start : start + PART]
                 truth = truth.mT.view(self.S, CLASSES, len(A))
                 for y_t, v in steps:
                     E = self._scores(y_t[runs], A).softmax(2) - truth

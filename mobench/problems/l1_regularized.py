@@ -23,21 +23,23 @@ Real = float | int
 
 @dataclass(frozen=True, kw_only=True)
 class L1Regularized(Problem):
-    """Another problem's objectives and constraints with multiples of one norm added (CSMOO, Appendix D.1, eqs. (68), (69)).
+    """Another problem's objectives and constraints with multiples of one norm added (CSMOO, Appendix D.1,
+    eqs. (68), (69)).
 
         values: f_k(x) + w_k s,   k = 1..K (objectives, then constraints);   rows: (grad f_k, w_k)
         variables (x, s) in R^(n+1);   X = {|x|_1 <= s}
 
-    The problem is smooth on a set with a cheap projection. With weights >= 0 lowering s to |x|_1 worsens nothing, so
-    that the Pareto points of f_k + w_k |x|_1 are those of this problem. Samples, instances and the start are the inner
-    problem's; s starts at |x|_1. The inner ideal point stays one, as the regularisers are >= 0. No front is known.
+    The problem is smooth on a set with a cheap projection. With weights >= 0 lowering s to |x|_1 worsens
+    nothing, so that the Pareto points of f_k + w_k |x|_1 are those of this problem. Samples, instances and
+    the start are the inner problem's; s starts at |x|_1. The inner ideal point stays one, as the regularisers
+    are >= 0. No front is known.
 
     Fields:
         problem: the inner problem, with X = R^n.
         weights: w_k >= 0, K numbers.
 
-    Departure: the paper gives every function its own variable and its own inequality in X; for multiples of one norm a
-    single s does the same, and X keeps an exact projection.
+    Departure: the paper gives every function its own variable and its own inequality in X; for multiples of
+    one norm a single s does the same, and X keeps an exact projection.
     """
 
     citation: ClassVar[str] = "Constrained stochastic multi-objective optimization (CSMOO), (68) and (69)"
@@ -53,15 +55,16 @@ class L1Regularized(Problem):
         object.__setattr__(self, "weights", tuple(float(w) for w in self.weights))
         if not isinstance(self.problem.X, Free):
             raise ConfigError(
-                f"problem.problem={type(self.problem).__name__} has the feasible set {self.problem.X}: the epigraph of "
-                f"the norm replaces it. Choose a problem without a set of its own, such as least squares."
+                f"problem.problem={type(self.problem).__name__} has the feasible set {self.problem.X}: the "
+                "epigraph of the norm replaces it. Choose a problem without a set of its own, "
+                "such as least squares."
             )
         K = self.problem.n_objectives + self.problem.n_constraints
         if len(self.weights) != K or not all(0.0 <= w < math.inf for w in self.weights):
             raise ConfigError(
                 f"problem.weights={list(self.weights)} must hold {K} numbers >= 0, one for each of the "
-                f"{self.problem.n_objectives} objectives and {self.problem.n_constraints} constraints; with a negative "
-                f"one the problem in epigraph form would be another."
+                f"{self.problem.n_objectives} objectives and {self.problem.n_constraints} constraints; with "
+                f"a negative one the problem in epigraph form would be another."
             )
 
     @property

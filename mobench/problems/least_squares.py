@@ -23,7 +23,9 @@ Real = float | int
 
 
 class Data(NamedTuple):
-    """A (N, M, n), b (N, M); of each task the Hessian H = A'A/N, its minimiser z (M, n) and its smallest value (M,)."""
+    """A (N, M, n), b (N, M); of each task the Hessian H = A'A/N,
+    its minimiser z (M, n) and its smallest value (M,).
+    """
 
     A: Float[Tensor, "N M n"]
     b: Float[Tensor, "N M"]
@@ -34,14 +36,17 @@ class Data(NamedTuple):
 
 @lru_cache(maxsize=16)
 def _draw(N: int, M: int, n: int, noise: float, seed: int) -> Data:
-    """Float64 on the CPU. a_mi ~ N(0, diag(c_m)^2) with c_m in (1/2, 3/2)^n, b_mi = a_mi'y_m + noise, y_m ~ N(0, I/n).
+    """Float64 on the CPU. a_mi ~ N(0, diag(c_m)^2) with c_m in (1/2, 3/2)^n, b_mi = a_mi'y_m + noise,
+    y_m ~ N(0, I/n).
 
     Keyed by task, so that the first tasks of a larger problem are those of a smaller one.
     """
-    A, b = np.empty((N, M, n)), np.empty((N, M))
+    A = np.empty((N, M, n))
+    b = np.empty((N, M))
     for m in range(M):
         rng = generator(seed, problem="least_squares", use="data", task=m)
-        width, y = rng.uniform(0.5, 1.5, n), rng.standard_normal(n) / np.sqrt(n)
+        width = rng.uniform(0.5, 1.5, n)
+        y = rng.standard_normal(n) / np.sqrt(n)
         A[:, m] = rng.standard_normal((N, n)) * width
         b[:, m] = A[:, m] @ y + noise * rng.standard_normal(N)
     z = np.stack([np.linalg.lstsq(A[:, m], b[:, m], rcond=None)[0] for m in range(M)])
@@ -58,7 +63,9 @@ def _data(N: int, M: int, n: int, noise: float, seed: int, dtype: torch.dtype, d
 
 
 @lru_cache(maxsize=16)
-def _capped(caps: tuple[float | None, ...], dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+def _capped(
+    caps: tuple[float | None, ...], dtype: torch.dtype, device: torch.device
+) -> tuple[Tensor, Tensor]:
     """Which objectives are capped, and their caps."""
     which = [m for m, cap in enumerate(caps) if cap is not None]
     with torch.inference_mode(False):
@@ -75,15 +82,18 @@ class LeastSquares(Problem):
         f_m(x) = 1/(2N) sum_i (a_mi'x - b_mi)^2 = f_m* + 1/2 (x - z_m)'H_m (x - z_m),   H_m = A_m'A_m / N
         rows:    grad f_m = H_m (x - z_m);   of a batch: 1/B sum over the batch of (a_mi'x - b_mi) a_mi
         front:   minimisers of the weighted sums,  x(w) = (sum_m w_m H_m)^-1 sum_m w_m H_m z_m
-        caps:    g = f_m - cap_m <= 0 for every m that has one; the front is the part of the same front that keeps them
+        caps:    g = f_m - cap_m <= 0 for every m that has one; the front is the part of the same front that
+                 keeps them
 
-    The quadratic form serves the full sum, without a pass over the data; a batch gathers its terms run by run.
+    The quadratic form serves the full sum, without a pass over the data; a batch gathers its terms run by
+    run.
 
     Fields:
         n: number of variables. tasks: M. samples: N, terms per task, at least n.
         noise: standard deviation of the targets' noise; data_seed: seed of the data, shared by all runs.
-        caps: M upper bounds of the objectives as functional constraints, None for objectives without; None: no bounds.
-            A cap below the objective's smallest value is refused; caps that only exclude each other are not noticed.
+        caps: M upper bounds of the objectives as functional constraints, None for objectives without; None:
+            no bounds. A cap below the objective's smallest value is refused; caps that only exclude each
+            other are not noticed.
     """
 
     citation: ClassVar[str] = "ours"
@@ -103,7 +113,8 @@ class LeastSquares(Problem):
             raise ConfigError(f"problem.tasks={self.tasks} and problem.n={self.n} must be at least 1.")
         if self.samples < self.n:
             raise ConfigError(
-                f"problem.samples={self.samples} is less than problem.n={self.n}: the minimisers would not be unique."
+                f"problem.samples={self.samples} is less than problem.n={self.n}: "
+                "the minimisers would not be unique."
             )
         if self.caps is not None:
             object.__setattr__(self, "caps", tuple(None if c is None else float(c) for c in self.caps))
@@ -114,13 +125,14 @@ class LeastSquares(Problem):
         caps = self._caps
         if len(caps) != self.tasks or not all(c is None or math.isfinite(c) for c in caps):
             raise ConfigError(
-                f"problem.caps={list(caps)} must hold problem.tasks={self.tasks} numbers, null for a task without a cap."
+                f"problem.caps={list(caps)} must hold problem.tasks={self.tasks} numbers, "
+                "null for a task without a cap."
             )
         for m, (cap, least) in enumerate(zip(caps, self.data().least.tolist(), strict=True)):
             if cap is not None and cap < least:
                 raise ConfigError(
-                    f"problem.caps[{m}]={cap:g} leaves no feasible point: the smallest value of objective {m + 1} is "
-                    f"{least:.6g}. Choose a cap above it, or null for none."
+                    f"problem.caps[{m}]={cap:g} leaves no feasible point: the smallest value of objective "
+                    f"{m + 1} is {least:.6g}. Choose a cap above it, or null for none."
                 )
 
     @property
@@ -145,7 +157,9 @@ class LeastSquares(Problem):
 
     @property
     def ref_point(self) -> tuple[float, ...]:
-        """1.1 times the largest value that each objective has at the tasks' own minimisers (M = 2: the nadir)."""
+        """1.1 times the largest value that each objective has at the tasks' own minimisers
+        (M = 2: the nadir).
+        """
         worst = self._full(self.data().z)[0].max(0).values
         return tuple(1.1 * v for v in worst.tolist())
 
@@ -156,14 +170,18 @@ class LeastSquares(Problem):
 
     def data(self, dtype: torch.dtype = torch.float64, device: torch.device | str = "cpu") -> Data:
         """The data set as tensors; made once per dtype and device."""
-        return _data(self.samples, self.tasks, self.n, self.noise, self.data_seed, dtype, torch.device(device))
+        return _data(
+            self.samples, self.tasks, self.n, self.noise, self.data_seed, dtype, torch.device(device)
+        )
 
     @property
     def hessian(self) -> Float[Tensor, "M P P"]:
         """H_m, the same at every x."""
         return self.data().H
 
-    def values(self, x: Float[Tensor, "R P"], batch: Int[Tensor, "R B"] | None = None) -> Float[Tensor, "R K"]:
+    def values(
+        self, x: Float[Tensor, "R P"], batch: Int[Tensor, "R B"] | None = None
+    ) -> Float[Tensor, "R K"]:
         return self._stack((self._full(x) if batch is None else self._batch(x, batch))[0], shift=True)
 
     def linearize(
@@ -176,7 +194,9 @@ class LeastSquares(Problem):
         return self._stack(F, shift=True), lambda: self._stack((residual.unsqueeze(-1) * A).mean(1))
 
     def _stack(self, Y: Float[Tensor, "R M *P"], shift: bool = False) -> Float[Tensor, "R K *P"]:
-        """Values or rows of the objectives, then of the constraints: those of the capped objectives; `shift`: - cap."""
+        """Values or rows of the objectives, then of the constraints: those of the capped objectives;
+        `shift`: - cap.
+        """
         if self.n_constraints == 0:
             return Y
         which, cap = _capped(self._caps, Y.dtype, Y.device)
@@ -199,13 +219,17 @@ class LeastSquares(Problem):
         return torch.linalg.vecdot(residual, residual, dim=1) * (0.5 / batch.shape[1]), residual, A
 
     def minimiser(self, w: Float[Tensor, "k M"]) -> Float[Tensor, "k P"]:
-        """x(w), float64: the only minimiser of sum_m w_m f_m, Pareto optimal for every w >= 0 other than 0."""
+        """x(w), float64: the only minimiser of sum_m w_m f_m,
+        Pareto optimal for every w >= 0 other than 0.
+        """
         d = self.data()
         c = torch.einsum("mij,mj->mi", d.H, d.z)
         return torch.linalg.solve(torch.einsum("km,mij->kij", w, d.H), w @ c)
 
     def front(self, k: int) -> Float[Tensor, "k2 M"]:
-        """M = 2: k points of the curve f(x(w)), evenly spaced in arc length. M > 2: k low-discrepancy weights w.
+        """M = 2: k points of the curve f(x(w)), evenly spaced in arc length.
+
+        M > 2: k low-discrepancy weights w.
 
         With caps, those of the k points that keep them: whatever dominates such a point keeps them too.
         """
@@ -221,4 +245,6 @@ class LeastSquares(Problem):
             return self.data().least.unsqueeze(0)
         if self.tasks > 2:
             return self._full(self.minimiser(spread(k, self.tasks)))[0]
-        return evenly(lambda t: self._full(self.minimiser(torch.stack([t, 1.0 - t], dim=-1)))[0], k, [(0.0, 1.0)])
+        return evenly(
+            lambda t: self._full(self.minimiser(torch.stack([t, 1.0 - t], dim=-1)))[0], k, [(0.0, 1.0)]
+        )

@@ -1,4 +1,6 @@
-"""Two overlapping pictures, two labels:  f_m = mean cross-entropy of head m on the training pictures (Multi-MNIST family)."""
+"""Two overlapping pictures, two labels:  f_m = mean cross-entropy of head m on the training pictures
+(Multi-MNIST family).
+"""
 
 from __future__ import annotations
 
@@ -28,27 +30,29 @@ CHUNK = 2_000_000  # pixels of a forward pass without gradients, for each run
 
 @dataclass(frozen=True, kw_only=True)
 class MultiMNIST(Problem):
-    """Classification of the upper left and of the lower right item of a picture by one network with two heads.
+    """Classification of the upper left and of the lower right item of a picture by one network with two
+    heads.
 
         f_m(theta) = (1/N) sum_i  -log softmax(z_m(theta; picture_i))_(label_im),   m = 1, 2
 
-    theta (R, P) are the networks' parameter vectors (LeNet: P = 31,910). `values` of a batch are means over it; without
-    one over all training pictures. History and final rows carry train_accuracy_m, test_loss_m, test_accuracy_m, all means
-    over the whole split.
+    theta (R, P) are the networks' parameter vectors (LeNet: P = 31,910). `values` of a batch are means over
+    it; without one over all training pictures. History and final rows carry train_accuracy_m, test_loss_m,
+    test_accuracy_m, all means over the whole split.
     Departure: the public code averages test losses of batches, the short last one with equal weight.
 
     Fields:
-        data: the base set of the upper left item, second: of the lower right one (null: the same). digits, digits_hard
-            (embedded), mnist, fashion_mnist.
+        data: the base set of the upper left item, second: of the lower right one (null: the same). digits,
+            digits_hard (embedded), mnist, fashion_mnist.
         data_root: folder of the official files; no part of a job's identity.
         train_size, test_size: the first so many pictures of the fixed order (null: all).
-        pixels: the value of white. 255: as the public code of Pareto MTL, EPO and FERERO has it, whose step sizes it fits;
-            the first gradients are then hundreds of times larger than later ones.
-        model: lenet | small | wide. tasks: the heads that exist, [0, 1]; [0] or [1] is single-task learning (M = 1).
+        pixels: the value of white. 255: as the public code of Pareto MTL, EPO and FERERO has it, whose step
+            sizes it fits; the first gradients are then hundreds of times larger than later ones.
+        model: lenet | small | wide. tasks: the heads that exist, [0, 1]; [0] or [1] is single-task learning
+            (M = 1).
         start: {kind: default} PyTorch's initialisation, {kind: xavier}: Xavier-uniform weights.
         execution: auto (by hardware) or one of products, grouped, loop; no part of a job's identity.
-        max_batch_runs: so many networks at a time; the activations are then computed anew in the backward pass.
-            No part of a job's identity.
+        max_batch_runs: so many networks at a time; the activations are then computed anew in the backward
+            pass. No part of a job's identity.
     """
 
     start_kinds: ClassVar[Mapping[str, tuple[str, ...]]] = {"default": (), "xavier": ()}
@@ -74,7 +78,9 @@ class MultiMNIST(Problem):
     def __post_init__(self) -> None:
         super().__post_init__()
         if list(self.tasks) not in ([0], [1], [0, 1]):
-            raise ConfigError(f"problem.tasks={list(self.tasks)} must be [0, 1], or [0] or [1] for one task alone.")
+            raise ConfigError(
+                f"problem.tasks={list(self.tasks)} must be [0, 1], or [0] or [1] for one task alone."
+            )
         if not 0 < self.pixels < float("inf"):
             raise ConfigError(f"problem.pixels={self.pixels} must be > 0: it is the value of a white pixel.")
         check_batch_runs(self.max_batch_runs)
@@ -89,7 +95,9 @@ class MultiMNIST(Problem):
     @property
     def images(self) -> MultiImages:
         """The pictures; made once per process."""
-        return multi_images(self.data, self.second or self.data, self.data_root, self.train_size, self.test_size)
+        return multi_images(
+            self.data, self.second or self.data, self.data_root, self.train_size, self.test_size
+        )
 
     @property
     def n_objectives(self) -> int:
@@ -114,9 +122,14 @@ class MultiMNIST(Problem):
         return torch.zeros(self.n_objectives, dtype=torch.float64)
 
     def initial(self, runs: Runs) -> Float[Tensor, "R P"]:
-        """Keyed by (problem, seed): all preferences of a seed start from the same network, unless per_preference."""
+        """Keyed by (problem, seed): all preferences of a seed start from the same network,
+        unless per_preference.
+        """
         kind = self.start["kind"]
-        draws = (self.network.initial(self.start_generator(runs, r, model=self.model), kind) for r in range(len(runs)))
+        draws = (
+            self.network.initial(self.start_generator(runs, r, model=self.model), kind)
+            for r in range(len(runs))
+        )
         return torch.stack([torch.from_numpy(row) for row in draws])
 
     def facts(self, runs: Runs | None = None) -> dict[str, Any]:
@@ -132,20 +145,27 @@ class MultiMNIST(Problem):
         key = (split, device)
         if key not in self._kept:
             data = self.images
-            pictures, labels = (data.train, data.train_labels) if split == "train" else (data.test, data.test_labels)
+            pictures, labels = (
+                (data.train, data.train_labels) if split == "train" else (data.test, data.test_labels)
+            )
             self._kept[key] = (pictures.to(device), labels[:, list(self.tasks)].to(device))
         found: tuple[Tensor, Tensor] = self._kept[key]
         return found
 
     def values(self, x: Float[Tensor, "R P"], batch: Any = None) -> Float[Tensor, "R M"]:
-        """Mean losses. `batch`: a Batch of groups that share pictures, or indices (R, B), or None: all of `train`."""
+        """Mean losses.
+
+        `batch`: a Batch of groups that share pictures, or indices (R, B), or None: all of `train`.
+        """
         if batch is None:
             return self._evaluated("train", x)[0]
         pictures, labels = self._split("train", x.device)
         chosen, order, sizes = _groups(batch)
         parts = x[order].split(sizes) if len(sizes) > 1 else [x]
         losses = [
-            self._losses(part, pictures[i], labels[i]) for part, i in zip(parts, chosen, strict=True) if len(part)
+            self._losses(part, pictures[i], labels[i])
+            for part, i in zip(parts, chosen, strict=True)
+            if len(part)
         ]
         if len(sizes) == 1:
             return losses[0]
@@ -160,27 +180,41 @@ class MultiMNIST(Problem):
         parts = []
         for runs, i in zip(order.split(sizes), chosen, strict=True):
             seen = self._input(pictures[i], x), labels[i].T
-            parts += [Part(some, *seen) for some in runs.split(self.max_batch_runs or max(1, len(runs))) if len(some)]
-        return CrossEntropies(self.network, x, parts, keep=self.max_batch_runs is None or len(x) <= self.max_batch_runs)
+            parts += [
+                Part(some, *seen)
+                for some in runs.split(self.max_batch_runs or max(1, len(runs)))
+                if len(some)
+            ]
+        return CrossEntropies(
+            self.network, x, parts, keep=self.max_batch_runs is None or len(x) <= self.max_batch_runs
+        )
 
     def _input(self, pictures: Tensor, x: Tensor) -> Float[Tensor, "B H W"]:
         grey = pictures.to(x.dtype)
         return grey if self.pixels == 255 else grey * (self.pixels / 255.0)
 
-    def _losses(self, x: Float[Tensor, "R P"], pictures: Tensor, labels: Int[Tensor, "B T"]) -> Float[Tensor, "R T"]:
-        grey, how = self._input(pictures, x), self.strategy(x.device)
+    def _losses(
+        self, x: Float[Tensor, "R P"], pictures: Tensor, labels: Int[Tensor, "B T"]
+    ) -> Float[Tensor, "R T"]:
+        grey = self._input(pictures, x)
+        how = self.strategy(x.device)
 
         def mean(some: Tensor) -> Tensor:
             return _cross_entropy(self.network.logits(some, grey, how), labels).mean(-1)
 
         if self.max_batch_runs is None or len(x) <= self.max_batch_runs:
             return mean(x)
-        return torch.cat([checkpoint(mean, part, use_reentrant=False) for part in x.split(self.max_batch_runs)])
+        return torch.cat(
+            [checkpoint(mean, part, use_reentrant=False) for part in x.split(self.max_batch_runs)]
+        )
 
-    def _evaluated(self, split: str, x: Float[Tensor, "R P"]) -> tuple[Float[Tensor, "R T"], Float[Tensor, "R T"]]:
+    def _evaluated(
+        self, split: str, x: Float[Tensor, "R P"]
+    ) -> tuple[Float[Tensor, "R T"], Float[Tensor, "R T"]]:
         """Mean losses and accuracies over a split, without gradients; those of the last x are remembered."""
         last = self._kept.get((split, "last"))
-        if last is not None and last[0] is x and last[1] == x._version:  # the same tensor, not written to since
+        # the same tensor, not written to since
+        if last is not None and last[0] is x and last[1] == x._version:
             return last[2], last[3]
         pictures, labels = self._split(split, x.device)
         loss = x.new_zeros(len(x), len(self.tasks), dtype=torch.float64)
@@ -206,7 +240,10 @@ class MultiMNIST(Problem):
 
 
 def _groups(batch: Batch | Int[Tensor, "R B"]) -> tuple[Int[Tensor, "S B"], Int[Tensor, " R"], list[int]]:
-    """The pictures of each group, the runs group by group, and how many each group has. Indices: each run is a group."""
+    """The pictures of each group, the runs group by group, and how many each group has.
+
+    Indices: each run is a group.
+    """
     if isinstance(batch, Tensor):
         batch = Batch(batch, torch.arange(len(batch), device=batch.device))
     sizes = batch.sizes or torch.bincount(batch.group, minlength=len(batch.chosen)).tolist()

@@ -1,7 +1,8 @@
 """Objectives that a user's program holds as Python functions; `mobench.objectives` makes them.
 
-A configuration cannot hold a function. It holds `code`, the hash of what the functions compute (`mobench.jobs.fingerprint`), and
-the functions themselves are found under that name while `serving` is open: in this process, during a run.
+A configuration cannot hold a function. It holds `code`, the hash of what the functions compute
+(`mobench.jobs.fingerprint`), and the functions themselves are found under that name while `serving` is open:
+in this process, during a run.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ Function = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True, eq=False)
 class Functions:
-    """f(x) and g(x) of one x (P,), each a tensor () or (k,), and what draws a start (P,) from a NumPy generator."""
+    """f(x) and g(x) of one x (P,), each a tensor () or (k,),
+    and what draws a start (P,) from a NumPy generator.
+    """
 
     objectives: tuple[Function, ...]
     constraints: tuple[Function, ...] = ()
@@ -81,15 +84,22 @@ class Own(Problem):
 
     Fields:
         code: hash of the functions. title: name of the folder and key of the starts.
-        variables: P. bounds: [lower, upper] of every coordinate, or null. positive: whether every objective is >= 0.
+        variables: P. bounds: [lower, upper] of every coordinate, or null. positive: whether every objective
+            is >= 0.
         ideal: z (M,) of Tchebycheff values, or null. reference: point (M,) of hypervolumes, or null.
-        start: as of any problem, or {kind: given, value: [x_1, .., x_P]}, or {kind: sampler}: drawn by a function.
+        start: as of any problem, or {kind: given, value: [x_1, .., x_P]}, or {kind: sampler}: drawn by a
+            function.
 
     Raises:
-        ConfigError: no functions are served under `code`; or they do not give values that can be used at the start.
+        ConfigError: no functions are served under `code`; or they do not give values that can be used at the
+            start.
     """
 
-    start_kinds: ClassVar[Mapping[str, tuple[str, ...]]] = {**Problem.start_kinds, "given": ("value",), "sampler": ()}
+    start_kinds: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        **Problem.start_kinds,
+        "given": ("value",),
+        "sampler": (),
+    }
     citation: ClassVar[str] = "the user's own"
 
     code: str
@@ -102,17 +112,19 @@ class Own(Problem):
 
     def __post_init__(self) -> None:
         if not isinstance(self.variables, numbers.Integral) or isinstance(self.variables, bool):
-            raise ConfigError(f"dim={self.variables!r} (problem.variables) must be a whole number, the length of x.")
+            raise ConfigError(
+                f"dim={self.variables!r} (problem.variables) must be a whole number, the length of x."
+            )
         if self.bounds is not None and not _two_numbers(self.bounds):
             raise ConfigError(
-                f"bounds={self.bounds!r} (problem.bounds) must be two numbers, (lower, upper), the same for all coordinates. Where "
-                f"they differ, scale x inside of the functions."
+                f"bounds={self.bounds!r} (problem.bounds) must be two numbers, (lower, upper), the same for "
+                f"all coordinates. Where they differ, scale x inside of the functions."
             )
         super().__post_init__()
         if self.code not in _served:
             raise ConfigError(
-                f"problem.code={self.code}: the functions of this problem live in the Python program that made them; run it "
-                f"there again, with mobench.run(problem=mobench.objectives(...))."
+                f"problem.code={self.code}: the functions of this problem live in the Python program that "
+                f"made them; run it there again, with mobench.run(problem=mobench.objectives(...))."
             )
         if self.variables < 1:
             raise ConfigError(f"problem.variables={self.variables} must be at least 1.")
@@ -122,13 +134,16 @@ class Own(Problem):
             )
         if self.start["kind"] == "given" and len(self.start["value"]) != self.variables:
             raise ConfigError(
-                f"problem.start has {len(self.start['value'])} coordinates, but there are {self.variables} variables."
+                f"problem.start has {len(self.start['value'])} coordinates, "
+                f"but there are {self.variables} variables."
             )
         functions = _served[self.code]
         object.__setattr__(self, "_functions", functions)
         object.__setattr__(self, "_batched", torch.func.vmap(functions.stacked))
         x = self.X.project(self._theta(0).unsqueeze(0))[0]
-        sizes = [_size(fn, x, _called(fn, m, len(functions.objectives))) for m, fn in enumerate(functions.all)]
+        sizes = [
+            _size(fn, x, _called(fn, m, len(functions.objectives))) for m, fn in enumerate(functions.all)
+        ]
         M = sum(sizes[: len(functions.objectives)])
         object.__setattr__(self, "_counts", (M, sum(sizes) - M))
         self._check_values(x)
@@ -137,7 +152,9 @@ class Own(Problem):
                 raise ConfigError(f"problem.{key}={list(value)} must have {M} entries, one per objective.")
 
     def _check_values(self, x: Float[Tensor, " P"]) -> None:
-        """Values and gradients near the start, as a batch: raises ConfigError for what no method could use."""
+        """Values and gradients near the start, as a batch:
+        raises ConfigError for what no method could use.
+        """
         M, N = self._counts  # type: ignore[attr-defined]
         names = [f"f_{m + 1}" for m in range(M)] + [f"g_{n + 1}" for n in range(N)]
         rng = generator(0, use="probe")
@@ -150,11 +167,14 @@ class Own(Problem):
                 values = self.values(points)
         except Exception as error:  # whatever a user's function raises is an error of the configuration
             raise ConfigError(
-                f"The functions can be evaluated at one x but not at many at once by torch.func.vmap: {error}\nBranches on values "
-                f"(if x[0] > 0) become torch.where, .item() and NumPy become torch, random numbers have to be made before."
+                "The functions can be evaluated at one x but not at many at once by torch.func.vmap: "
+                f"{error}\nBranches on values (if x[0] > 0) become torch.where, .item() and NumPy become "
+                "torch, random numbers have to be made before."
             ) from error
         if not bool(torch.isfinite(values[0]).all()):
-            bad = [f"{n} = {v}" for n, v in zip(names, values[0].tolist(), strict=True) if not math.isfinite(v)]
+            bad = [
+                f"{n} = {v}" for n, v in zip(names, values[0].tolist(), strict=True) if not math.isfinite(v)
+            ]
             raise ConfigError(f"{', '.join(bad)} at the start {_shown(x)}: choose another start=.")
         if self.positive and min(values[0, :M].tolist()) < 0.0:
             raise ConfigError(f"positive=True, but f = {_shown(values[0, :M])} at the start {_shown(x)}.")
@@ -166,8 +186,9 @@ class Own(Problem):
             # 1e-10 |f| is the rounding of a difference at this step
             if not bool(row.any()) and abs(slope) > 1e-6 * (1.0 + size):
                 raise ConfigError(
-                    f"{name} changes with x (slope {slope:.3g} near the start), but its gradient is 0: part of it is detached "
-                    f"from x, or not differentiable. Compute it by torch operations, without .detach() or torch.no_grad()."
+                    f"{name} changes with x (slope {slope:.3g} near the start), but its gradient is 0: part "
+                    "of it is detached from x, or not differentiable. Compute it by torch operations, "
+                    "without .detach() or torch.no_grad()."
                 )
 
     @property
@@ -192,7 +213,9 @@ class Own(Problem):
 
     @property
     def ideal_point(self) -> Tensor | None:
-        return None if self.ideal is None else torch.tensor([float(z) for z in self.ideal], dtype=torch.float64)
+        return (
+            None if self.ideal is None else torch.tensor([float(z) for z in self.ideal], dtype=torch.float64)
+        )
 
     @property
     def ref_point(self) -> tuple[float, ...] | None:
@@ -211,12 +234,16 @@ class Own(Problem):
             return super().initial(Runs.product(torch.ones(1, 1, dtype=torch.float64), [seed]))[0]
         functions: Functions = self._functions  # type: ignore[attr-defined]
         if functions.start is None:
-            raise ConfigError("problem.start.kind=sampler needs a function: mobench.objectives(..., start=function).")
+            raise ConfigError(
+                "problem.start.kind=sampler needs a function: mobench.objectives(..., start=function)."
+            )
         drawn = functions.start(generator(seed, problem=self.name, use="start"))
         try:
             row = torch.as_tensor(drawn, dtype=torch.float64)
         except (TypeError, ValueError, RuntimeError) as error:
-            raise ConfigError(f"start(rng) returned {type(drawn).__name__}, which is no vector: {error}") from error
+            raise ConfigError(
+                f"start(rng) returned {type(drawn).__name__}, which is no vector: {error}"
+            ) from error
         if row.shape != (self.variables,) or not bool(torch.isfinite(row).all()):
             raise ConfigError(
                 f"start(rng) returned {_shown(row)}; it must be a finite vector of shape ({self.variables},)."
@@ -243,7 +270,11 @@ def _two_numbers(bounds: Any) -> bool:
 def _shown(x: Tensor) -> str:
     """A vector in a message."""
     values = [f"{v:.4g}" for v in x.detach().reshape(-1)[:6].tolist()]
-    return f"({', '.join(values)}{', ...' if x.numel() > 6 else ''})" if x.ndim == 1 else f"of shape {tuple(x.shape)}"
+    return (
+        f"({', '.join(values)}{', ...' if x.numel() > 6 else ''})"
+        if x.ndim == 1
+        else f"of shape {tuple(x.shape)}"
+    )
 
 
 def _called(fn: Function, place: int, objectives: int) -> str:
@@ -256,13 +287,15 @@ def _size(fn: Function, x: Float[Tensor, " P"], name: str) -> int:
     """How many values a function has.
 
     Raises:
-        ConfigError: it fails, is no function of x alone, or returns anything but a vector that can be differentiated.
+        ConfigError: it fails, is no function of x alone, or returns anything but a vector that can be
+            differentiated.
     """
     takes = f"It is called with x of shape ({len(x)},), {x.dtype}"
     x = x.detach().requires_grad_(True)
     try:
         with torch.enable_grad():
-            value, again = fn(x), fn(x)
+            value = fn(x)
+            again = fn(x)
     except Exception as error:
         raise ConfigError(
             f"{name} fails at the start {_shown(x)}: {type(error).__name__}: {error}\n{takes}."
@@ -271,13 +304,17 @@ def _size(fn: Function, x: Float[Tensor, " P"], name: str) -> int:
         what = "torch.stack([...]) makes one of several" if isinstance(value, tuple | list) else f"{takes}"
         raise ConfigError(f"{name} returns {type(value).__name__}; a tensor is needed. {what}.")
     if value.ndim > 1 or value.numel() == 0:
-        raise ConfigError(f"{name} returns shape {tuple(value.shape)}; () or (k,) is needed for one x. {takes}.")
+        raise ConfigError(
+            f"{name} returns shape {tuple(value.shape)}; () or (k,) is needed for one x. {takes}."
+        )
     if value.dtype != x.dtype:
-        raise ConfigError(f"{name} returns {value.dtype}. {takes}: keep that type (tensors of your own: .to(x)).")
+        raise ConfigError(
+            f"{name} returns {value.dtype}. {takes}: keep that type (tensors of your own: .to(x))."
+        )
     if not value.requires_grad:
         raise ConfigError(
-            f"{name} cannot be differentiated: its value does not depend on x by torch operations (NumPy, .item(), .detach() and "
-            f"torch.no_grad() cut it off)."
+            f"{name} cannot be differentiated: its value does not depend on x by torch operations (NumPy, "
+            f".item(), .detach() and torch.no_grad() cut it off)."
         )
     if not torch.equal(value, again) and bool(torch.isfinite(value).all()):
         raise ConfigError(

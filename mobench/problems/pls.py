@@ -1,4 +1,6 @@
-"""Beamforming with physical layer security:  f_i = -E R_i,  g_i = E C_i - C_th <= 0,  over |W|_F^2 <= power."""
+"""Beamforming with physical layer security:  f_i = -E R_i,  g_i = E C_i - C_th <= 0,
+over |W|_F^2 <= power.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ from mobench.errors import ConfigError, choose
 Real = float | int
 LN2 = math.log(2.0)
 IDEALS = ("bound", "extremes")
-CHUNK = 2_000_000  # real numbers in the largest tensor of a Monte Carlo chunk: 16 MB, and about a dozen of them live
+# real numbers in the largest tensor of a Monte Carlo chunk: 16 MB, and about a dozen of them live
+CHUNK = 2_000_000
 
 
 _found: dict[Any, Tensor] = {}  # ideal points of ideal="extremes", by problem and channels
@@ -49,7 +52,9 @@ def _held_out(seed: int, samples: int, width: int) -> Float[Tensor, "1 B D"]:
 
 
 class Systems(NamedTuple):
-    """The S = 3m expectations E log(1 + Q) behind the values: all users', the others', and one user's to the spy."""
+    """The S = 3m expectations E log(1 + Q) behind the values: all users', the others',
+    and one user's to the spy.
+    """
 
     channel: Int[Tensor, " S"]
     scale: Float[Tensor, "S m"]  # 1/sigma for the columns of W that count, else 0
@@ -69,38 +74,48 @@ def _systems(
     dtype: torch.dtype,
     device: torch.device,
 ) -> Systems:
-    """Nodes: the trapezoidal rule in log t, from where (t Q)^2 < 1e-12 for Q = `largest`, to where exp(-t) < 1e-14."""
+    """Nodes: the trapezoidal rule in log t, from where (t Q)^2 < 1e-12 for Q = `largest`,
+    to where exp(-t) < 1e-14.
+    """
     with torch.inference_mode(False):
-        m, eye = users, torch.eye(users, dtype=torch.float64)
+        m = users
+        eye = torch.eye(users, dtype=torch.float64)
         mask = torch.cat([torch.ones_like(eye), 1.0 - eye, eye])
-        user, spy = torch.arange(m), torch.full((m,), m)
+        user = torch.arange(m)
+        spy = torch.full((m,), m)
         sigma2 = torch.tensor([noises[0]] * 2 * m + [noises[1]] * m, dtype=torch.float64)
         delta = torch.tensor([errors[0]] * 2 * m + [errors[1]] * m, dtype=torch.float64)
         s = torch.arange(math.log(32.0), math.log(1e-6 / (1.0 + largest)), -step, dtype=torch.float64)
         t = s.exp()
         found = (mask / sigma2.sqrt().unsqueeze(1), delta.square().unsqueeze(1), t, step * torch.exp(-t), eye)
-        return Systems(torch.cat([user, user, spy]).to(device), *(v.to(device=device, dtype=dtype) for v in found))
+        return Systems(
+            torch.cat([user, user, spy]).to(device), *(v.to(device=device, dtype=dtype) for v in found)
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class PLS(Problem):
     """Rates of m users against leakage to an eavesdropper, channels known up to an error: eqs. (16), (17).
 
-        h_i = hhat_i + e_i,  h_e = hhat_e + e_e,   e ~ CN(0, delta^2 I): real and imaginary parts N(0, delta^2 / 2)
+        h_i = hhat_i + e_i,  h_e = hhat_e + e_e,   e ~ CN(0, delta^2 I): real and imaginary parts
+            N(0, delta^2 / 2)
         q_il = |h_i^H w_l|^2,   R_i = log2(1 + q_ii / (sigma_i^2 + sum_{l != i} q_il)),   f_i = -E R_i
         C_i = log2(1 + |h_e^H w_i|^2 / sigma_e^2),   g_i = E C_i - C_th <= 0,   i = 1..m
-        x = [Re w_1, ..., Re w_m, Im w_1, ..., Im w_m] in R^(2 n m), w_i in C^n;  X = {|x|^2 <= power}, |x| = |W|_F
-        rows of a sample: dq_il/dw_l = 2 (Re, Im)(h_i h_i^H w_l),  dR_i/dq_il = (1/tot_i - [l != i]/int_i) / ln 2,
+        x = [Re w_1, ..., Re w_m, Im w_1, ..., Im w_m] in R^(2 n m), w_i in C^n;
+            X = {|x|^2 <= power}, |x| = |W|_F
+        rows of a sample: dq_il/dw_l = 2 (Re, Im)(h_i h_i^H w_l),
+            dR_i/dq_il = (1/tot_i - [l != i]/int_i) / ln 2,
             tot_i = sigma_i^2 + sum_l q_il, int_i = tot_i - q_ii,   dC_i/dq = 1/((sigma_e^2 + q) ln 2)
 
-    A sample is 2 n (m + 1) standard normal numbers, [Re e_1, Im e_1, ..., Re e_e, Im e_e] before their scale. The
-    expectations are one integral each, for any n and m. For u = h^H W ~ CN(b, delta^2 G) with G = W^H W,
+    A sample is 2 n (m + 1) standard normal numbers, [Re e_1, Im e_1, ..., Re e_e, Im e_e] before their scale.
+    The expectations are one integral each, for any n and m. For u = h^H W ~ CN(b, delta^2 G) with G = W^H W,
 
         E log(1 + |u|^2) = log(1 + Q) + int_0^inf exp(-t) (exp(-t Q) - M(t)) dt/t,   Q = E |u|^2,
         M(t) = E exp(-t |u|^2) = det(K)^-1 exp(-t b^H K^-1 b),   K = I + t delta^2 G,
 
-    by the trapezoidal rule in log t, whose error falls exponentially; the first term takes what does not depend on
-    the errors, and is all for delta = 0. Rows of the expectations come from automatic differentiation.
+    by the trapezoidal rule in log t, whose error falls exponentially; the first term takes what does not
+    depend on the errors, and is all for delta = 0. Rows of the expectations come from automatic
+    differentiation.
 
     Fields:
         antennas: n. users: m, the number of objectives and of constraints.
@@ -109,9 +124,10 @@ class PLS(Problem):
         error_user, error_eavesdropper: delta of the users' and of the eavesdropper's channels.
         leakage: C_th, bits; the same for every user.
         channel_seed: of hhat ~ CN(0, I), one instance for all runs; None: an instance per run, from its seed.
-        ideal: z of the Tchebycheff value. "bound": -log2(1 + power |hhat_i|^2 / sigma_i^2), what user i would get
-            alone with full power and no channel error; "extremes": the ends of runs with extreme preferences, as in the
-            paper (`mobench.problems.extremes`, once per instance and process, some seconds); or m numbers.
+        ideal: z of the Tchebycheff value. "bound": -log2(1 + power |hhat_i|^2 / sigma_i^2), what user i would
+            get alone with full power and no channel error; "extremes": the ends of runs with extreme
+            preferences, as in the paper (`mobench.problems.extremes`, once per instance and process, some
+            seconds); or m numbers.
 
     Departure: the paper leaves hhat open; its sigma_e^2 is read as the eavesdropper's noise.
     """
@@ -143,12 +159,13 @@ class PLS(Problem):
         for name in ("error_user", "error_eavesdropper"):
             if not 0.0 <= getattr(self, name) < math.inf:
                 raise ConfigError(
-                    f"problem.{name}={getattr(self, name)} is the standard deviation of a channel error; it must be >= 0."
+                    f"problem.{name}={getattr(self, name)} is the standard deviation of a channel error; "
+                    "it must be >= 0."
                 )
         if not self.leakage >= 0.0:
             raise ConfigError(
-                f"problem.leakage={self.leakage} leaves no feasible point: without any signal the leakage is 0, which "
-                f"is more. Choose problem.leakage >= 0."
+                f"problem.leakage={self.leakage} leaves no feasible point: without any signal the leakage is "
+                f"0, which is more. Choose problem.leakage >= 0."
             )
         if isinstance(self.ideal, str):
             choose("problem.ideal", self.ideal, IDEALS)
@@ -156,8 +173,8 @@ class PLS(Problem):
             object.__setattr__(self, "ideal", tuple(float(v) for v in self.ideal))
             if len(self.ideal) != self.users or not all(math.isfinite(v) for v in self.ideal):
                 raise ConfigError(
-                    f"problem.ideal={list(self.ideal)} must be {', '.join(map(repr, IDEALS))} or {self.users} finite "
-                    f"numbers, one per user."
+                    f"problem.ideal={list(self.ideal)} must be {', '.join(map(repr, IDEALS))} or "
+                    f"{self.users} finite numbers, one per user."
                 )
 
     @property
@@ -195,7 +212,9 @@ class PLS(Problem):
         return self.with_channels(torch.cat(h).to(runs.seeds.device))
 
     def with_channels(self, h: Float[Tensor, "I C H"]) -> PLS:
-        """The same problem on the given channels [Re hhat, Im hhat], users first; I = 1 or one instance per run."""
+        """The same problem on the given channels [Re hhat, Im hhat], users first;
+        I = 1 or one instance per run.
+        """
         if h.shape[1:] != (self.users + 1, 2 * self.antennas):
             raise ConfigError(
                 f"channels of shape {tuple(h.shape)}: expected (I, users + 1, 2 antennas) = "
@@ -218,7 +237,9 @@ class PLS(Problem):
     def _channels_for(self, x: Float[Tensor, "R P"]) -> Float[Tensor, "I C H"]:
         h = self.channels
         if len(h) not in (1, len(x)):
-            raise ConfigError(f"The problem is bound to {len(h)} runs and asked for values of {len(x)}; bind it anew.")
+            raise ConfigError(
+                f"The problem is bound to {len(h)} runs and asked for values of {len(x)}; bind it anew."
+            )
         return h.to(x)
 
     @property
@@ -238,7 +259,8 @@ class PLS(Problem):
         shared = replace(self, ideal="bound")
         key = (repr(shared), h.numpy().tobytes())
         if key not in _found:
-            from mobench.problems.extremes import extreme_values  # imports algorithms, which nothing else here needs
+            # imports algorithms, which nothing else here needs
+            from mobench.problems.extremes import extreme_values
 
             different, which = torch.unique(h, dim=0, return_inverse=True)
             several = shared.with_channels(different.repeat_interleave(self.users, 0))
@@ -252,7 +274,9 @@ class PLS(Problem):
         width = 2 * self.antennas * (self.users + 1)
         return counter_normal(keys, stream, t, size * width).view(len(keys), size, width)
 
-    def values(self, x: Float[Tensor, "R P"], batch: Float[Tensor, "R2 B D"] | None = None) -> Float[Tensor, "R K"]:
+    def values(
+        self, x: Float[Tensor, "R P"], batch: Float[Tensor, "R2 B D"] | None = None
+    ) -> Float[Tensor, "R K"]:
         if batch is None:
             return self._expected(x)
         own, interference, leak, _ = self._sampled(x, batch)
@@ -266,17 +290,21 @@ class PLS(Problem):
             return None
         own, interference, leak, (a, re, im) = self._sampled(x, batch)
         V = self._stack(torch.log1p(own / interference).mean(1), torch.log1p(leak / self._spy).mean(1))
-        m, n = self.users, self.antennas
+        m = self.users
+        n = self.antennas
 
         def rows() -> Float[Tensor, "R K P"]:
-            R, B = len(x), batch.shape[1]
+            R = len(x)
+            B = batch.shape[1]
             eye = torch.eye(m, dtype=x.dtype, device=x.device)
-            # d(value)/dq, with the 2 of dq and the mean over the batch: users (R, B, i, l), eavesdropper (R, B, l)
+            # d(value)/dq, with the 2 of dq and the mean over the batch: users (R, B, i, l), eavesdropper
+            # (R, B, l)
             by_total = (1.0 / (own + interference)).unsqueeze(-1)
             factor = 2.0 / (B * LN2)
             user = (((1.0 - eye) / interference.unsqueeze(-1)) - by_total) * factor
             spy = factor / (self._spy + leak)
-            # sum over the batch of (coefficient) x (h h^H w) as [Re, Im]: re a + im (i a), i a = [-Im h, Re h]
+            # sum over the batch of (coefficient) x (h h^H w) as [Re, Im]: re a + im (i a), i
+            # a = [-Im h, Re h]
             h = a[:, :, :m].transpose(1, 2)
             parts = [(user * z[:, :, :m]).permute(0, 2, 3, 1) @ h for z in (re, im)]
             of_users = parts[0] + _times_i(parts[1], n)
@@ -298,8 +326,13 @@ class PLS(Problem):
     def _sampled(
         self, x: Float[Tensor, "R P"], batch: Float[Tensor, "R2 B D"]
     ) -> tuple[Tensor, Tensor, Tensor, tuple[Tensor, Tensor, Tensor]]:
-        """q_ii, sigma_i^2 + sum_{l != i} q_il and q_el (R, B, m); channels a (R, B, m+1, 2n), h^H w (R, B, m+1, m)."""
-        m, n, R, B = self.users, self.antennas, len(x), batch.shape[1]
+        """q_ii, sigma_i^2 + sum_{l != i} q_il and q_el (R, B, m); channels a (R, B, m+1, 2n),
+        h^H w (R, B, m+1, m).
+        """
+        m = self.users
+        n = self.antennas
+        R = len(x)
+        B = batch.shape[1]
         half = math.sqrt(0.5)
         delta = [half * self.error_user] * m + [half * self.error_eavesdropper]
         e = batch.to(x.dtype).reshape(len(batch), B, m + 1, 2 * n)
@@ -308,7 +341,8 @@ class PLS(Problem):
         # h^H w = [Re h, Im h].[Re w, Im w] + i [Re h, Im h].[Im w, -Re w]
         both = torch.cat([w, -_times_i(w, n)], 1)
         product = torch.matmul(a.reshape(len(a), B * (m + 1), 2 * n), both.mT).view(R, B, m + 1, 2 * m)
-        re, im = product[..., :m], product[..., m:]
+        re = product[..., :m]
+        im = product[..., m:]
         q = re * re + im * im
         users = q[:, :, :m]
         own = torch.diagonal(users, dim1=-2, dim2=-1)
@@ -319,7 +353,9 @@ class PLS(Problem):
 
     def _expected(self, x: Float[Tensor, "R P"], step: float = 0.35) -> Float[Tensor, "R K"]:
         """By the integral of the class docstring; `step` of the trapezoidal rule in log t."""
-        m, n, R = self.users, self.antennas, len(x)
+        m = self.users
+        n = self.antennas
+        R = len(x)
         noises = (float(self.noise), float(self.noise_eavesdropper))
         errors = (float(self.error_user), float(self.error_eavesdropper))
         largest = 10.0 * n * float(self.power) / min(noises)
@@ -328,7 +364,9 @@ class PLS(Problem):
         h = torch.complex(*self._channels_for(x).reshape(-1, m + 1, 2, n).unbind(2))
         G = (W.conj() @ W.mT).unsqueeze(1) * (y.scale.unsqueeze(-1) * y.scale.unsqueeze(-2))
         b = (h @ W.mH)[:, y.channel] * y.scale
-        Q = (b.real.square() + b.imag.square()).sum(-1) + y.delta2.squeeze(-1) * G.diagonal(0, -2, -1).real.sum(-1)
+        Q = (b.real.square() + b.imag.square()).sum(-1) + y.delta2.squeeze(-1) * G.diagonal(
+            0, -2, -1
+        ).real.sum(-1)
         tau = (y.delta2 * y.t)[..., None, None]
         log_det, form = _eliminate(y.eye + tau * G.unsqueeze(2), b.unsqueeze(2))
         rest = torch.exp(-y.t * Q.unsqueeze(-1)) - torch.exp(-y.t * form - log_det)
@@ -347,7 +385,8 @@ class PLS(Problem):
         for part in noise.split(max(1, CHUNK // per_sample), 1):
             own, interference, leak, _ = self._sampled(x, part)
             V = self._stack(torch.log1p(own / interference), torch.log1p(leak / self._spy)).double()
-            first, second = first + V.sum(1), second + V.square().sum(1)
+            first = first + V.sum(1)
+            second = second + V.square().sum(1)
         mean = first / samples
         variance = (second / samples - mean.square()).clamp_min(0.0)
         return mean.to(x.dtype), (variance / (samples - 1)).sqrt().to(x.dtype)
@@ -369,7 +408,8 @@ def _times_i(z: Float[Tensor, "*R H"], n: int) -> Float[Tensor, "*R H"]:
 
 
 def _eliminate(K: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """log det K and b^H K^-1 b for Hermitian positive definite K (..., m, m), b (..., m): elimination, m rank-one steps.
+    """log det K and b^H K^-1 b for Hermitian positive definite K (..., m, m), b (..., m): elimination, m
+    rank-one steps.
 
     Differentiable, without pivots, and all systems at once: m is small.
     """
@@ -379,5 +419,6 @@ def _eliminate(K: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
         log_det = log_det + torch.log(pivot)
         form = form + (b[..., 0].real.square() + b[..., 0].imag.square()) / pivot
         column = K[..., 1:, 0] / pivot.unsqueeze(-1)
-        K, b = K[..., 1:, 1:] - column.unsqueeze(-1) * K[..., :1, 1:], b[..., 1:] - column * b[..., :1]
+        K = K[..., 1:, 1:] - column.unsqueeze(-1) * K[..., :1, 1:]
+        b = b[..., 1:] - column * b[..., :1]
     return log_det, form

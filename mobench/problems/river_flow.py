@@ -1,4 +1,6 @@
-"""Regression of eight river flows:  f_m = mean squared error of output m on the training rows, in units of its variance (RF1)."""
+"""Regression of eight river flows:  f_m = mean squared error of output m on the training rows,
+in units of its variance (RF1).
+"""
 
 from __future__ import annotations
 
@@ -22,24 +24,28 @@ PART = 1024  # rows of a product of which only a sum is kept
 
 @dataclass(frozen=True, kw_only=True)
 class RiverFlow(Problem):
-    """The flow at eight gauges 48 hours ahead, from all flows now and up to 60 hours before, by one perceptron 64-hidden-8.
+    """The flow at eight gauges 48 hours ahead, from all flows now and up to 60 hours before, by one
+    perceptron 64-hidden-8.
 
         f_m(theta) = (1/N) sum_i  (W_2 tanh(W_1 x_i + b_1) + b_2 - y_i)_m^2,   m = 1..8
 
-    theta (R, P) = (W_1, b_1, W_2, b_2) in the order of PyTorch's modules, P = 65 hidden + 8 (hidden + 1): 2,344. x and y are
-    clipped and in z units of the training part (`mobench.data.river_flow`). Rows are closed forms. `values` of a batch are means
-    over it; without one over all training rows.
-    History and final rows carry test_loss_1 .. test_loss_8, their mean test_loss_mean and largest test_loss_max, in the same unit.
+    theta (R, P) = (W_1, b_1, W_2, b_2) in the order of PyTorch's modules, P = 65 hidden + 8 (hidden + 1):
+    2,344. x and y are clipped and in z units of the training part (`mobench.data.river_flow`). Rows are
+    closed forms. `values` of a batch are means over it; without one over all training rows.
+    History and final rows carry test_loss_1 .. test_loss_8, their mean test_loss_mean and largest
+    test_loss_max, in the same unit.
 
     Fields:
-        data: generated (embedded, made up) | rf1 (a file). data_root: its folder; no part of a job's identity.
+        data: generated (embedded, made up) | rf1 (a file). data_root: its folder; no part of a job's
+            identity.
         split: random | chronological.
         train_size, test_size: the first so many rows of either part (null: all).
         clip: columns are clipped to the clip .. 1 - clip quantiles of the training part; 0: not.
         hidden: width of the hidden layer.
         start: {kind: default} PyTorch's initialisation.
 
-    Source: MLM-CMOO paper, Section 5. It says neither network nor preparation nor split: all of them are our choice.
+    Source: MLM-CMOO paper, Section 5. It says neither network nor preparation nor split: all of them are our
+    choice.
     """
 
     start_kinds: ClassVar[Mapping[str, tuple[str, ...]]] = {"default": ()}
@@ -61,7 +67,9 @@ class RiverFlow(Problem):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.hidden < 1:
-            raise ConfigError(f"problem.hidden={self.hidden} must be at least 1: it is the width of the hidden layer.")
+            raise ConfigError(
+                f"problem.hidden={self.hidden} must be at least 1: it is the width of the hidden layer."
+            )
 
     @property
     def network(self) -> TanhMLP:
@@ -103,7 +111,9 @@ class RiverFlow(Problem):
         return self
 
     def initial(self, runs: Runs) -> Float[Tensor, "R P"]:
-        """Keyed by (problem, seed): all preferences of a seed start from the same network, unless per_preference."""
+        """Keyed by (problem, seed): all preferences of a seed start from the same network,
+        unless per_preference.
+        """
         draws = (self.network.initial(self.start_generator(runs, r)) for r in range(len(runs)))
         return torch.stack([torch.from_numpy(row) for row in draws])
 
@@ -133,19 +143,27 @@ class RiverFlow(Problem):
         found: tuple[Tensor, Tensor] = self._kept[key]
         return found
 
-    def _rows_of(self, batch: Any, x: Float[Tensor, "R P"]) -> tuple[Float[Tensor, "R B D"], Float[Tensor, "R B M"]]:
-        """Inputs and targets of each run: of a Batch of groups that share rows, of indices (R, B), or all of `train`."""
+    def _rows_of(
+        self, batch: Any, x: Float[Tensor, "R P"]
+    ) -> tuple[Float[Tensor, "R B D"], Float[Tensor, "R B M"]]:
+        """Inputs and targets of each run: of a Batch of groups that share rows, of indices (R, B),
+        or all of `train`.
+        """
         inputs, targets = self._split("train", x)
         if isinstance(batch, Batch) and len(batch.chosen) > 1:
             batch = batch.chosen[batch.group]
         if isinstance(batch, Tensor):
             return inputs[batch], targets[batch]
         if batch is not None:
-            inputs, targets = inputs[batch.chosen[0]], targets[batch.chosen[0]]
+            inputs = inputs[batch.chosen[0]]
+            targets = targets[batch.chosen[0]]
         return inputs.expand(len(x), -1, -1), targets.expand(len(x), -1, -1)
 
     def values(self, x: Float[Tensor, "R P"], batch: Any = None) -> Float[Tensor, "R M"]:
-        """Mean squared errors. `batch`: a Batch of groups that share rows, or indices (R, B), or None: all of `train`."""
+        """Mean squared errors.
+
+        `batch`: a Batch of groups that share rows, or indices (R, B), or None: all of `train`.
+        """
         inputs, targets = self._rows_of(batch, x)
         return (self.network.forward(x, inputs)[0] - targets).square().mean(1)
 
@@ -162,7 +180,8 @@ class RiverFlow(Problem):
 
         def rows() -> Float[Tensor, "R M P"]:
             with torch.no_grad():
-                scaled, B = error * (2.0 / error.shape[1]), error.shape[1]
+                scaled = error * (2.0 / error.shape[1])
+                B = error.shape[1]
                 if B <= PART:
                     return network.jacobian(x, inputs, h, scaled)
                 total = x.new_zeros(len(x), len(TARGETS), network.dim)

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from mobench.core.problem import Problem
 
-# in x: what helps the representation, Mandarin, English; in f: the values of (cpc, zh, en) that nothing improves on
+# in x: what helps the representation, Mandarin, English; in f: the values of (cpc, zh, en) that nothing
+# improves on
 CENTRES = ((1.0, 0.0, 0.0), (-1.0, 0.5, -0.5), (-0.5, -1.0, 1.0))
 STRETCH = ((1.2, 0.7, 0.7), (0.8, 1.2, 0.9), (0.9, 0.8, 1.2))
 LOWEST = (0.8, 0.2, 0.3)
@@ -20,12 +21,15 @@ LOWEST = (0.8, 0.2, 0.3)
 
 @dataclass(frozen=True, kw_only=True)
 class SpeechSurrogate(Problem):
-    """Three strictly convex quadratics of three variables in the places of (CPC, CTC Mandarin, CTC English); nothing is heard.
+    """Three strictly convex quadratics of three variables in the places of (CPC, CTC Mandarin, CTC English);
+    nothing is heard.
 
-        f_m(x) = low_m + |D_m (x - c_m)|^2 / 2,   grad f_m = D_m^2 (x - c_m),   rows and Hessians in closed form
+        f_m(x) = low_m + |D_m (x - c_m)|^2 / 2,   grad f_m = D_m^2 (x - c_m),
+            rows and Hessians in closed form
 
-    Numbers are ours, fixed so that f_1 <= 1.2 and f_2 - f_3 = 0.5 can hold together and the minimiser of the mean keeps neither.
-    start: {kind: mean_minimiser}: x = (sum_m D_m^2)^-1 sum_m D_m^2 c_m, the exact solution of linear scalarization.
+    Numbers are ours, fixed so that f_1 <= 1.2 and f_2 - f_3 = 0.5 can hold together and the minimiser of the
+    mean keeps neither. start: {kind: mean_minimiser}: x = (sum_m D_m^2)^-1 sum_m D_m^2 c_m, the exact
+    solution of linear scalarization.
     """
 
     start_kinds: ClassVar[Mapping[str, tuple[str, ...]]] = {"mean_minimiser": (), "normal": ("scale",)}
@@ -50,7 +54,8 @@ class SpeechSurrogate(Problem):
     def initial(self, runs: Any) -> Float[Tensor, "R P"]:
         if self.start["kind"] == "normal":
             return super().initial(runs)
-        c, H = torch.tensor(CENTRES, dtype=torch.float64), torch.tensor(STRETCH, dtype=torch.float64).square()
+        c = torch.tensor(CENTRES, dtype=torch.float64)
+        H = torch.tensor(STRETCH, dtype=torch.float64).square()
         return ((H * c).sum(0) / H.sum(0)).expand(len(runs), -1).clone()
 
     def values(self, x: Float[Tensor, "R P"], batch: Any = None) -> Float[Tensor, "R M"]:

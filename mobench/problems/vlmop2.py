@@ -19,7 +19,9 @@ from mobench.problems.curves import evenly
 
 
 @lru_cache(maxsize=64)
-def _constants(n: int, scale: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> tuple[Tensor, ...]:
+def _constants(
+    n: int, scale: tuple[float, ...], dtype: torch.dtype, device: torch.device
+) -> tuple[Tensor, ...]:
     """Centres c (2, n) and the factors s, -s, 2s (2,)."""
     with torch.inference_mode(False):
         c = torch.full((n,), 1.0 / math.sqrt(n), dtype=dtype, device=device)
@@ -29,11 +31,14 @@ def _constants(n: int, scale: tuple[float, ...], dtype: torch.dtype, device: tor
 
 @dataclass(frozen=True, kw_only=True)
 class VLMOP2(Problem):
-    """Two Gaussian wells. The middle of the front is concave, so linear weights end at its two end points only.
+    """Two Gaussian wells.
+
+    The middle of the front is concave, so linear weights end at its two end points only.
 
         f_1 = s_1 (1 - exp(-|x - 1/sqrt(n)|^2)),   f_2 = s_2 (1 - exp(-|x + 1/sqrt(n)|^2)),   x in R^n
         rows: grad f_m = 2 s_m exp(-|x - c_m|^2) (x - c_m)
-        front: x = u/sqrt(n) (1, ..., 1), -1 <= u <= 1:  f = (s_1 (1 - exp(-(1-u)^2)), s_2 (1 - exp(-(1+u)^2)))
+        front: x = u/sqrt(n) (1, ..., 1), -1 <= u <= 1:  f = (s_1 (1 - exp(-(1-u)^2)), s_2
+            (1 - exp(-(1+u)^2)))
 
     Fields:
         n: number of decision variables; the front does not depend on it.
@@ -52,7 +57,9 @@ class VLMOP2(Problem):
     scale: Sequence[float] = (1.0, 1.0)
     clip: float | None = None
     # Gradients vanish away from the wells: N(0, 1) in each of 20 coordinates would not move at all.
-    start: Mapping[str, Any] = field(default_factory=lambda: {"kind": "alternating", "scale": 0.3, "noise": 0.1})
+    start: Mapping[str, Any] = field(
+        default_factory=lambda: {"kind": "alternating", "scale": 0.3, "noise": 0.1}
+    )
     steps: int = 200
 
     def __post_init__(self) -> None:
@@ -61,7 +68,9 @@ class VLMOP2(Problem):
         if self.n < 1:
             raise ConfigError(f"problem.n={self.n} must be at least 1.")
         if len(self.scale) != 2 or min(self.scale) <= 0.0:
-            raise ConfigError(f"problem.scale={list(self.scale)} must hold two positive factors, one per objective.")
+            raise ConfigError(
+                f"problem.scale={list(self.scale)} must hold two positive factors, one per objective."
+            )
         if self.clip is not None and self.clip * math.sqrt(self.n) < 1.0:
             raise ConfigError(
                 f"problem.clip={self.clip} cuts off Pareto points at 1/sqrt(n)={1 / math.sqrt(self.n):.4g}; "
@@ -100,7 +109,9 @@ class VLMOP2(Problem):
         return F, lambda: (E * twice).unsqueeze(-1) * D
 
     def _parts(self, x: Float[Tensor, "R P"]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """f (R, 2), the exponentials E (R, 2), D = x - c (R, 2, P) and 2s: five kernels; the rows take two more."""
+        """f (R, 2), the exponentials E (R, 2), D = x - c (R, 2, P) and 2s: five kernels;
+        the rows take two more.
+        """
         c, s, minus_s, twice = _constants(self.n, self.scale, x.dtype, x.device)
         D = x.unsqueeze(1) - c
         E = torch.linalg.vecdot(D, D).neg_().exp_()
@@ -109,7 +120,9 @@ class VLMOP2(Problem):
     def front_point(self, u: Float[Tensor, "*k"]) -> Float[Tensor, "*k 2"]:
         """f at x = u/sqrt(n) (1, ..., 1); Pareto optimal for -1 <= u <= 1."""
         s1, s2 = self.scale
-        return torch.stack([-s1 * torch.expm1(-((1.0 - u) ** 2)), -s2 * torch.expm1(-((1.0 + u) ** 2))], dim=-1)
+        return torch.stack(
+            [-s1 * torch.expm1(-((1.0 - u) ** 2)), -s2 * torch.expm1(-((1.0 + u) ** 2))], dim=-1
+        )
 
     def front(self, k: int) -> Float[Tensor, "k 2"]:
         """k points, evenly spaced in arc length from (0, 0.98168 s_2) to (0.98168 s_1, 0)."""
@@ -126,5 +139,6 @@ class VLMOP2(Problem):
             u = 0.5 * (low + high)
             excess = w * self.front_point(u)
             right = excess[..., 0] > excess[..., 1]
-            low, high = torch.where(right, u, low), torch.where(right, high, u)
+            low = torch.where(right, u, low)
+            high = torch.where(right, high, u)
         return self.front_point(0.5 * (low + high))

@@ -1,4 +1,6 @@
-"""A start that linear scalarization has trained: so many steps of AdamW on the mean of the objectives, kept on disk."""
+"""A start that linear scalarization has trained: so many steps of AdamW on the mean of the objectives,
+kept on disk.
+"""
 
 from __future__ import annotations
 
@@ -36,17 +38,19 @@ def descended(
     batch_size: int,
     device: torch.device,
 ) -> Float[Tensor, "R P"]:
-    """theta after `steps` steps of AdamW on the mean of the objectives over minibatches, float32; the step size rises linearly
-    to step_size over the first 30 % and falls linearly to 0 (as the public code of FERERO's speech experiment does).
+    """theta after `steps` steps of AdamW on the mean of the objectives over minibatches, float32; the step
+    size rises linearly to step_size over the first 30 % and falls linearly to 0 (as the public code of
+    FERERO's speech experiment does).
 
-    Each seed's is trained by itself and kept in the cache folder under what it depends on (`key`: all of the problem): methods
-    that start there start from the same numbers, and a long training goes on where it was stopped. The folder may be deleted
-    at any time.
+    Each seed's is trained by itself and kept in the cache folder under what it depends on
+    (`key`: all of the problem): methods that start there start from the same numbers, and a long training
+    goes on where it was stopped. The folder may be deleted at any time.
     Raises ConfigError for settings that cannot train, or do not.
     """
     if steps < 1 or batch_size < 1 or not step_size > 0:
         raise ConfigError(
-            f"problem.start: steps={steps} and batch_size={batch_size} must be at least 1, step_size={step_size} > 0."
+            f"problem.start: steps={steps} and batch_size={batch_size} must be at least 1, "
+            f"step_size={step_size} > 0."
         )
     rows: dict[tuple[int, bytes], Tensor] = {}
     out = []
@@ -86,7 +90,8 @@ def _alone(kept: Path) -> Iterator[None]:
         handle = kept.with_suffix(".lock").open("a")
     except OSError as error:
         raise DataError(
-            f"The start could not be kept in {kept.parent}: {error}. Choose another folder with MOBENCH_CACHE=DIR."
+            f"The start could not be kept in {kept.parent}: {error}. "
+            "Choose another folder with MOBENCH_CACHE=DIR."
         ) from error
     with handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -108,14 +113,17 @@ def _train(
     schedule = torch.optim.lr_scheduler.OneCycleLR(
         optimizer, step_size, total_steps=steps + 1, anneal_strategy="linear", cycle_momentum=False
     )
-    partial, t = kept.with_suffix(".pt"), 0
+    partial = kept.with_suffix(".pt")
+    t = 0
     if partial.is_file():
         state = torch.load(partial, weights_only=True, map_location=device)
         x.data.copy_(state["x"])
         optimizer.load_state_dict(state["optimizer"])
         schedule.load_state_dict(state["schedule"])
         t = state["t"]
-    keys = torch.tensor([seed_for(seed, problem=problem.name, use="start batches")], dtype=torch.int64, device=device)
+    keys = torch.tensor(
+        [seed_for(seed, problem=problem.name, use="start batches")], dtype=torch.int64, device=device
+    )
     saved = time.monotonic()
     with torch.enable_grad():
         while t < steps:
@@ -125,13 +133,19 @@ def _train(
             schedule.step()
             t += 1
             if time.monotonic() - saved > SAVED:
-                now = {"x": x.data, "optimizer": optimizer.state_dict(), "schedule": schedule.state_dict(), "t": t}
+                now = {
+                    "x": x.data,
+                    "optimizer": optimizer.state_dict(),
+                    "schedule": schedule.state_dict(),
+                    "t": t,
+                }
                 _write(partial, lambda buffer, now=now: torch.save(now, buffer))
                 saved = time.monotonic()
     found = x.detach().cpu()
     if not bool(found.isfinite().all()):
         raise ConfigError(
-            f"The start of {problem.name} diverged (seed {seed}): choose problem.start.step_size below {step_size}."
+            f"The start of {problem.name} diverged (seed {seed}): "
+            f"choose problem.start.step_size below {step_size}."
         )
     _write(kept, lambda buffer: np.save(buffer, found.numpy(), allow_pickle=False))
     partial.unlink(missing_ok=True)

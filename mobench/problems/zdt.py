@@ -27,7 +27,8 @@ def _constants(n: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor
     """Gradients of x_1 and of g (2, n), and the offset (0, 1):  (x_1, g) = B x + offset."""
     with torch.inference_mode(False):
         B = torch.full((2, n), 9.0 / (n - 1), dtype=dtype, device=device)
-        B[0], B[1, 0] = 0.0, 0.0
+        B[0] = 0.0
+        B[1, 0] = 0.0
         B[0, 0] = 1.0
         return B, torch.tensor([0.0, 1.0], dtype=dtype, device=device)
 
@@ -39,20 +40,21 @@ class ZDT(Problem):
         dF/dy = ( 1            0         )
                 ( df_2/dx_1    df_2/dg   )
 
-    Pareto optimal points have x_2 = ... = x_n = 0, that is g = 1. Every point with x_1 = 0 is a weak optimum (f_1
-    cannot fall), whatever g is: methods that only ask for stationarity, such as MGDA, may end there.
+    Pareto optimal points have x_2 = ... = x_n = 0, that is g = 1. Every point with x_1 = 0 is a weak optimum
+    (f_1 cannot fall), whatever g is: methods that only ask for stationarity, such as MGDA, may end there.
 
     Fields:
         n: number of decision variables, at least 2.
-        floor: ZDT1 and ZDT3 have df_2/dx_1 -> -infinity as x_1 -> 0. Their values are exact everywhere, but the
-            square root has the constant slope 1/2 floor^(-1/2) for x_1 < floor (and no curvature there).
+        floor: ZDT1 and ZDT3 have df_2/dx_1 -> -infinity as x_1 -> 0. Their values are exact everywhere, but
+            the square root has the constant slope 1/2 floor^(-1/2) for x_1 < floor (and no curvature there).
     """
 
     citation: ClassVar[str] = (
-        "Zitzler, Deb & Thiele 2000, Comparison of multiobjective evolutionary algorithms: empirical results, "
-        "Evolutionary Computation 8(2), test functions T1 to T3"
+        "Zitzler, Deb & Thiele 2000, Comparison of multiobjective evolutionary algorithms: empirical "
+        "results, Evolutionary Computation 8(2), test functions T1 to T3"
     )
-    ref_point: ClassVar[tuple[float, ...] | None] = (1.1, 1.1)  # ours: every hypervolume that we print uses it
+    # ours: every hypervolume that we print uses it
+    ref_point: ClassVar[tuple[float, ...] | None] = (1.1, 1.1)
 
     n: int = 30
     floor: float = 1e-6
@@ -142,7 +144,8 @@ class ZDT1(ZDT):
     def slopes(
         self, x1: Float[Tensor, "*R"], g: Float[Tensor, "*R"]
     ) -> tuple[Float[Tensor, "*R"], Float[Tensor, "*R"], Float[Tensor, "*R"]]:
-        p, q = x1.sqrt(), g.sqrt()
+        p = x1.sqrt()
+        q = g.sqrt()
         return g - p * q, -0.5 * q / x1.clamp_min(self.floor).sqrt(), 1.0 - 0.5 * p / q
 
 
@@ -167,8 +170,9 @@ class ZDT2(ZDT):
 def _zdt3_pieces() -> tuple[tuple[float, float], ...]:
     """Intervals of x_1 on which phi = 1 - sqrt(x) - x sin(10 pi x) is below everything to its left.
 
-    A piece ends at a local minimum of phi; the next begins where phi first falls to that minimum's level, between
-    the maximum that follows (near 0.2 j - 0.05) and the next minimum. Open on the left, but for the first.
+    A piece ends at a local minimum of phi; the next begins where phi first falls to that minimum's level,
+    between the maximum that follows (near 0.2 j - 0.05) and the next minimum. Open on the left, but for the
+    first.
     """
     w = 10.0 * math.pi
 
@@ -178,7 +182,8 @@ def _zdt3_pieces() -> tuple[tuple[float, float], ...]:
     def slope(x: float) -> float:
         return -0.5 / math.sqrt(x) - math.sin(w * x) - w * x * math.cos(w * x)
 
-    # x sin(10 pi x) peaks near 0.05 + 0.2 j, where cos vanishes, and the slope changes its sign just right of it.
+    # x sin(10 pi x) peaks near 0.05 + 0.2 j, where cos vanishes, and the slope changes its sign just right of
+    # it.
     ends = [brentq(slope, 0.05 + 0.2 * j, 0.1 + 0.2 * j, xtol=1e-15) for j in range(PIECES)]
     begins = [0.0]
     for j in range(1, PIECES):
@@ -192,7 +197,8 @@ class ZDT3(ZDT):
     """Front in five pieces:  f_2 = g - sqrt(x_1 g) - x_1 sin(10 pi x_1),  f_2 >= -0.7734 on it: not positive.
 
     Pieces in f_1 (rounded; computed to 1e-15 as described in `_zdt3_pieces`):
-        [0, 0.0830015]  (0.1822287, 0.2577624]  (0.4093137, 0.4538821]  (0.6183968, 0.6525117]  (0.8233318, 0.8518329]
+        [0, 0.0830015]  (0.1822287, 0.2577624]  (0.4093137, 0.4538821]  (0.6183968, 0.6525117]
+            (0.8233318, 0.8518329]
     """
 
     positive: ClassVar[bool] = False
@@ -203,7 +209,9 @@ class ZDT3(ZDT):
     def slopes(
         self, x1: Float[Tensor, "*R"], g: Float[Tensor, "*R"]
     ) -> tuple[Float[Tensor, "*R"], Float[Tensor, "*R"], Float[Tensor, "*R"]]:
-        p, q, angle = x1.sqrt(), g.sqrt(), 10.0 * math.pi * x1
+        p = x1.sqrt()
+        q = g.sqrt()
+        angle = 10.0 * math.pi * x1
         sine = angle.sin()
         by_x1 = -0.5 * q / x1.clamp_min(self.floor).sqrt() - sine - angle * angle.cos()
         return g - p * q - x1 * sine, by_x1, 1.0 - 0.5 * p / q

@@ -1,4 +1,6 @@
-"""`python -m mobench.report`: build outputs/report/index.html; `--results` also writes the Markdown results page."""
+"""`python -m mobench.report`: build outputs/report/index.html;
+`--results` also writes the Markdown results page.
+"""
 
 from __future__ import annotations
 
@@ -25,26 +27,36 @@ MARKERS = ("<!-- results: written by make report -->", "<!-- end of results -->"
 
 
 def renew(path: Path, table: str) -> None:
-    """Replace what stands between the two markers of a Markdown file. Raises MobenchError if they are not there."""
+    """Replace what stands between the two markers of a Markdown file.
+
+    Raises MobenchError if they are not there.
+    """
     text = path.read_text()
-    begin, end = text.find(MARKERS[0]), text.find(MARKERS[1])
+    begin = text.find(MARKERS[0])
+    end = text.find(MARKERS[1])
     if begin < 0 or end < begin:
-        raise MobenchError(f"{path} lacks the markers {MARKERS[0]} and {MARKERS[1]} (in this order); put them back.")
+        raise MobenchError(
+            f"{path} lacks the markers {MARKERS[0]} and {MARKERS[1]} (in this order); put them back."
+        )
     write_atomic(path, (text[: begin + len(MARKERS[0])] + "\n" + table + text[end:]).encode())
 
 
 def complete(outputs: Path | None, expected: Iterable[str]) -> None:
-    """Raise MobenchError unless every artifact is drawn, none at smoke scale: a page is not overwritten by less."""
+    """Raise MobenchError unless every artifact is drawn, none at smoke scale:
+    a page is not overwritten by less.
+    """
     from mobench.cli.keep import drawings
 
     root = (outputs or outputs_root()) / "artifacts"
     undrawn = [
-        id for id in drawings() if not ((outputs or outputs_root()) / KEPT / "artifacts" / id / "claims.json").exists()
+        id
+        for id in drawings()
+        if not ((outputs or outputs_root()) / KEPT / "artifacts" / id / "claims.json").exists()
     ]
     if undrawn:
         raise MobenchError(
-            f"--results, --readme and --papers need what is drawn from kept rows, too; missing: {', '.join(undrawn)}. Run "
-            f"`make kept` first (the report itself is built)."
+            "--results, --readme and --papers need what is drawn from kept rows, too; missing: "
+            f"{', '.join(undrawn)}. Run `make kept` first (the report itself is built)."
         )
     missing = []
     for id in expected:
@@ -53,17 +65,21 @@ def complete(outputs: Path | None, expected: Iterable[str]) -> None:
             missing.append(id)
     if missing:
         raise MobenchError(
-            f"--results, --readme and --papers need every artifact at laptop or paper scale; missing: {', '.join(missing)}. Run "
-            f"`make reproduce` first (the report itself is built)."
+            "--results, --readme and --papers need every artifact at laptop or paper scale; missing: "
+            f"{', '.join(missing)}. Run `make reproduce` first (the report itself is built)."
         )
 
 
 def main(argv: list[str] | None = None) -> int:
     """Build what was asked for, say where it is; the exit code."""
     parser = argparse.ArgumentParser(prog="python -m mobench.report", description=__doc__)
-    parser.add_argument("--outputs", type=Path, help="the outputs folder (default: $MOBENCH_OUTPUTS, else outputs)")
+    parser.add_argument(
+        "--outputs", type=Path, help="the outputs folder (default: $MOBENCH_OUTPUTS, else outputs)"
+    )
     parser.add_argument("--results", type=Path, metavar="FILE", help="also write the results as Markdown")
-    parser.add_argument("--summary", action="store_true", help="only print the short Markdown table, build nothing")
+    parser.add_argument(
+        "--summary", action="store_true", help="only print the short Markdown table, build nothing"
+    )
     parser.add_argument(
         "--readme", type=Path, metavar="FILE", help="also renew the table of papers between its two markers"
     )

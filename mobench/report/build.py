@@ -1,11 +1,15 @@
 """From outputs/ to a static site that opens from disk. Reads artifact and job folders, computes nothing new.
 
-    outputs/report/index.html              papers and their artifacts; claims.html, runs.html, data.html: all of a kind
-    outputs/report/artifacts/<id>.html     a page per artifact; kept/<id>.html per artifact that is drawn from kept rows
+    outputs/report/index.html              papers and their artifacts; claims.html, runs.html, data.html: all
+                                           of a kind
+    outputs/report/artifacts/<id>.html     a page per artifact; kept/<id>.html per artifact that is drawn from
+                                           kept rows
     outputs/report/runs/<key>.html         a page per job; data/<name>.html per data set
-    outputs/report/assets/                 style, script, copies of figures and tables: the folder can be zipped and sent
+    outputs/report/assets/                 style, script, copies of figures and tables: the folder can be
+                                           zipped and sent
 
-The same inputs give the same bytes, except for the line of index.html with the build date. Only what changed is written.
+The same inputs give the same bytes, except for the line of index.html with the build date. Only what changed
+is written.
 """
 
 from __future__ import annotations
@@ -29,7 +33,8 @@ THUMBNAIL = 480  # pixels: shown at half of it
 def build(root: Path | None = None, expected: Sequence[str] = ()) -> Path:
     """Write report/ under the outputs folder; return the path of its first page.
 
-    `expected`: ids that the overview lists as not drawn yet when they have no folder (see `reading.declared`).
+    `expected`: ids that the overview lists as not drawn yet when they have no folder
+    (see `reading.declared`).
     """
     root = root or outputs_root()
     target = root / "report"
@@ -57,7 +62,9 @@ def _write(target: Path, name: str, data: bytes) -> str:
 def _thumbnails(site: Site) -> dict[str, str]:
     """The address of each artifact's small figure, by the artifact's page."""
     drawn = {e.page: e for e in site.everything if e.figure}
-    digests = {page: sha256(site.assets[f"{e.assets}/figure.png"]).hexdigest()[:12] for page, e in drawn.items()}
+    digests = {
+        page: sha256(site.assets[f"{e.assets}/figure.png"]).hexdigest()[:12] for page, e in drawn.items()
+    }
     return {page: f"{e.assets}/small-{digests[page]}.webp" for page, e in drawn.items()}
 
 

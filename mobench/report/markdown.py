@@ -1,4 +1,7 @@
-"""The same results as Markdown: the documentation's page, the table of papers, a line per artifact. No date inside."""
+"""The same results as Markdown: the documentation's page, the table of papers, a line per artifact.
+
+No date inside.
+"""
 
 from __future__ import annotations
 
@@ -62,12 +65,17 @@ LEGEND = ", ".join(f"{v.symbol} {v.name}" for v in VERDICTS.values() if v.key in
 
 
 def papers_markdown(root: Path | None = None, expected: Sequence[str] = ()) -> str:
-    """A line per paper: what `make reproduce` prints, what kept rows say, the command that draws all of its artifacts."""
+    """A line per paper: what `make reproduce` prints, what kept rows say,
+    the command that draws all of its artifacts.
+    """
     site = artifacts(root or outputs_root(), expected)
     scales = ", ".join(_scales(site.entries)) or "–"
     kept = ", ".join(_scales(site.kept)) or "–"
     lines = [
-        f"| paper | artifacts | `make reproduce` ({scales} scale) | kept rows ({kept} scale) | own checks | command |",
+        (
+            f"| paper | artifacts | `make reproduce` ({scales} scale) | kept rows ({kept} scale) | own "
+            "checks | command |"
+        ),
         "| --- | ---: | --- | --- | --- | --- |",
     ]
 
@@ -79,11 +87,15 @@ def papers_markdown(root: Path | None = None, expected: Sequence[str] = ()) -> s
 
     for paper in site.papers:
         known = len(paper.entries) + len(paper.waiting)
-        lines.append(line(_md(paper.short), known, paper.entries, paper.kept, f"mobench +experiment={paper.id}/all"))
+        lines.append(
+            line(_md(paper.short), known, paper.entries, paper.kept, f"mobench +experiment={paper.id}/all")
+        )
     known = sum(len(p.entries) + len(p.waiting) for p in site.papers)
     lines.append(line("**all**", known, site.entries, site.kept, "make reproduce"))
     return (
-        "\n".join([*lines, "", f"{LEGEND}. Each claim is counted once; checks are ours and no paper claims them."])
+        "\n".join(
+            [*lines, "", f"{LEGEND}. Each claim is counted once; checks are ours and no paper claims them."]
+        )
         + "\n"
     )
 
@@ -94,7 +106,9 @@ def _scales(entries: Iterable[Entry]) -> list[str]:
 
 
 def paper_markdown(id: str, root: Path | None = None, expected: Sequence[str] = ()) -> str:
-    """A line per artifact of one paper and scale: what it is, its verdicts, what it took to run and draw, its command."""
+    """A line per artifact of one paper and scale: what it is, its verdicts, what it took to run and draw,
+    its command.
+    """
     site = artifacts(root or outputs_root(), expected)
     lines = [
         "| artifact | what | scale | claims | checks | took | command |",
@@ -107,7 +121,10 @@ def paper_markdown(id: str, root: Path | None = None, expected: Sequence[str] = 
         scale = f"{entry.scale}{', kept rows' if entry.kept else ''}"
         cells = [_md(entry.name), _md(entry.title), scale, verdicts, _checks(entry.counts), seconds]
         lines.append(f"| {' | '.join(cells)} | {_code(entry.command)} |")
-    took = "*took*: wall time of its jobs one after the other, shared ones included, and of drawing; measured where it was run."
+    took = (
+        "*took*: wall time of its jobs one after the other, shared ones included, and of drawing; "
+        "measured where it was run."
+    )
     return "\n".join([*lines, "", f"{LEGEND}; {took}"]) + "\n"
 
 
@@ -125,7 +142,9 @@ def _summary(site: Site) -> str:
             state = "" if entry.built else " (not drawn yet)"
             state = " (damaged: see the report)" if entry.problems else state
             scale = f"{entry.scale}{', kept rows' if entry.kept else ''}"
-            lines.append(f"| {_md(entry.id)}{state} | {scale} | {' | '.join(cells)} | {_code(entry.command)} |")
+            lines.append(
+                f"| {_md(entry.id)}{state} | {scale} | {' | '.join(cells)} | {_code(entry.command)} |"
+            )
     total = [str(n) for v, n in site.counts if v is not UNREADABLE]
     lines.append(f"| **all** | {', '.join(_scales(site.entries))} | {' | '.join(total)} | `make reproduce` |")
     if site.kept:
@@ -146,18 +165,22 @@ def verdicts(root: Path | None = None) -> list[dict[str, Any]]:
 
 
 def results_markdown(root: Path | None = None, expected: Sequence[str] = ()) -> str:
-    """The results page of the documentation: every claim with its verdict, and why some fail. No date inside."""
+    """The results page of the documentation: every claim with its verdict, and why some fail.
+
+    No date inside.
+    """
     site = artifacts(root or outputs_root(), expected)
     lines = [
         "# Results",
         "",
-        "Written by `make report` from `outputs/artifacts/` (what `make reproduce` draws) and `outputs/kept/` (what `make kept` "
-        "draws from rows that come with the project); do not edit. The same with figures, tables and provenance: "
-        "`outputs/report/index.html`.",
+        "Written by `make report` from `outputs/artifacts/` (what `make reproduce` draws) and "
+        "`outputs/kept/` (what `make kept` draws from rows that come with the project); do not edit. The "
+        "same with figures, tables and provenance: `outputs/report/index.html`.",
         "",
-        f"`make reproduce`, {', '.join(_scales(site.entries)) or '–'} scale, {len(site.entries)} artifacts: {_tally(site.counts)}. "
-        f"Kept rows, {', '.join(_scales(site.kept)) or '–'} scale, {len(site.kept)} artifacts: {_tally(site.kept_counts)}. "
-        "Each claim is judged in one artifact; others refer to it. Checks are ours; no paper claims them.",
+        f"`make reproduce`, {', '.join(_scales(site.entries)) or '–'} scale, {len(site.entries)} artifacts: "
+        f"{_tally(site.counts)}. Kept rows, {', '.join(_scales(site.kept)) or '–'} scale, {len(site.kept)} "
+        f"artifacts: {_tally(site.kept_counts)}. Each claim is judged in one artifact; others refer to it. "
+        "Checks are ours; no paper claims them.",
         "",
         *[f"- **{_mark(v)}**: {v.meaning}." for v in VERDICTS.values()],
         "",
@@ -177,7 +200,9 @@ def results_markdown(root: Path | None = None, expected: Sequence[str] = ()) -> 
             lines += ["| artifact | claim | published | measured | verdict | command |", "|" + " --- |" * 6]
             for entry in entries:
                 for c in entry.claims:
-                    cells = [_md(x) for x in (entry.id, c.statement, c.published, c.measured, _mark(c.verdict))]
+                    cells = [
+                        _md(x) for x in (entry.id, c.statement, c.published, c.measured, _mark(c.verdict))
+                    ]
                     lines.append(f"| {' | '.join(cells)} | {_code(entry.command)} |")
                 if not entry.claims:
                     why = (
@@ -207,7 +232,9 @@ def results_markdown(root: Path | None = None, expected: Sequence[str] = ()) -> 
                 for e, c in failing
             ]
             lines.append("")
-        shown = [(e, id, claims) for e in (*paper.entries, *paper.kept) for id, claims in e.references.items()]
+        shown = [
+            (e, id, claims) for e in (*paper.entries, *paper.kept) for id, claims in e.references.items()
+        ]
         if shown:
             lines += ["Claims that are shown here and judged elsewhere:", ""]
             lines += [

@@ -15,7 +15,10 @@ from mobench.report.words import commit, measured, slug, text
 # short name and title; papers that are not listed appear under their id, after these
 PAPERS = {
     "ferero": ("FERERO", "A Flexible Framework for Preference-Guided Multi-Objective Learning"),
-    "omd_tch": ("OMD-TCH", "Online Mirror Descent for Tchebycheff Scalarization in Multi-Objective Optimization"),
+    "omd_tch": (
+        "OMD-TCH",
+        "Online Mirror Descent for Tchebycheff Scalarization in Multi-Objective Optimization",
+    ),
     "csmoo": ("CSMOO", "Constrained Stochastic Multi-Objective Optimization"),
     "mobl": ("WC-MHGD", "Multi-Objective Bilevel Learning"),
     "mlm_cmoo": ("MLM-CMOO", "Gradient-Based Constrained Multi-Objective Optimization"),
@@ -38,12 +41,15 @@ VERDICTS = {
     for v in (
         Verdict("yes", "reproduced", "✓", "measured, and inside the tolerance that was fixed beforehand"),
         Verdict("part", "partial", "◐", "holds in part; the reason says which part does not"),
-        Verdict("no", "not reproduced", "✗", "measured, and it does not hold: a finding, with its likely cause"),
+        Verdict(
+            "no", "not reproduced", "✗", "measured, and it does not hold: a finding, with its likely cause"
+        ),
         Verdict(
             "skip",
             "inconclusive",
             "○",
-            "these runs cannot decide it; the reason says why (too small, cut off, other data) and what would",
+            "these runs cannot decide it; the reason says why (too small, cut off, "
+            "other data) and what would",
         ),
         Verdict("pass", "check passed", "•", "a consistency check of ours, which no paper claims"),
         Verdict("fail", "check failed", "!", "a consistency check of ours that fails, with its likely cause"),
@@ -87,7 +93,8 @@ class Entry:
     name: str
     title: str = ""
     built: bool = True
-    kept: bool = False  # drawn from rows that come with the project, beside the one that `make reproduce` draws
+    # drawn from rows that come with the project, beside the one that `make reproduce` draws
+    kept: bool = False
     problems: list[str] = field(default_factory=list)
     claims: list[Claim] = field(default_factory=list)
     figure: Figure | None = None
@@ -133,9 +140,13 @@ class Entry:
 
     @property
     def command(self) -> str:
-        """The command that makes it; where its rows are logged is left to the reader (provenance.json has all of it)."""
+        """The command that makes it; where its rows are logged is left to the reader (provenance.json has
+        all of it).
+        """
         return re.sub(
-            r" (logger|progress)=\S+", "", text(self.origin.get("command") or f"mobench +experiment={self.id}")
+            r" (logger|progress)=\S+",
+            "",
+            text(self.origin.get("command") or f"mobench +experiment={self.id}"),
         )
 
     @property
@@ -203,7 +214,10 @@ class Paper:
 
 @dataclass
 class Job:
-    """A job folder. `origin` is its meta.json, `settings` what of its configuration determines its rows, as YAML."""
+    """A job folder.
+
+    `origin` is its meta.json, `settings` what of its configuration determines its rows, as YAML.
+    """
 
     key: str
     status: str
@@ -218,7 +232,8 @@ class Job:
     residual: float | None = None  # worst KKT residual of its subproblems
     rows: Rows | None = None
     kept: bool = False  # its rows come with the project, it was not run here
-    used: list[tuple[Entry, str]] = field(default_factory=list)  # artifacts that draw it, and the name they give it
+    # artifacts that draw it, and the name they give it
+    used: list[tuple[Entry, str]] = field(default_factory=list)
 
     @property
     def _parts(self) -> list[str]:
@@ -252,7 +267,9 @@ class Job:
 
     @property
     def seconds(self) -> float | None:
-        """Wall time of all sessions; at least training and evaluation, where the rows name the last session's alone."""
+        """Wall time of all sessions; at least training and evaluation,
+        where the rows name the last session's alone.
+        """
         wall = measured(self.origin.get("seconds_wall"))
         parts = [measured(self.origin.get(name)) or 0.0 for name in ("seconds_train", "seconds_evaluate")]
         return None if wall is None else max(wall, sum(parts))
@@ -408,7 +425,9 @@ class Site:
         for label in sorted(found):
             short = slug(label)[:60].strip("-")
             taken = {d.slug for d in out}
-            free = next(s for n in range(1, len(out) + 2) if (s := short if n == 1 else f"{short}-{n}") not in taken)
+            free = next(
+                s for n in range(1, len(out) + 2) if (s := short if n == 1 else f"{short}-{n}") not in taken
+            )
             out.append(DataSet(free, label, found[label]))
         return out
 

@@ -1,5 +1,8 @@
-"""The HTML pages of the report, each as its address and bytes. Dates and the present commit stand on the overview alone:
-the other pages change only with the rows that they show."""
+"""The HTML pages of the report, each as its address and bytes.
+
+Dates and the present commit stand on the overview alone: the other pages change only with the rows that they
+show.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,12 @@ from mobench.report.words import commit, duration, fact, glue, moment, text
 from mobench.system import provenance
 
 OPEN_JOBS = 12  # a longer list of an artifact's jobs is folded
-NAVIGATION = (("index.html", "Overview"), ("claims.html", "Claims"), ("runs.html", "Runs"), ("data.html", "Data"))
+NAVIGATION = (
+    ("index.html", "Overview"),
+    ("claims.html", "Claims"),
+    ("runs.html", "Runs"),
+    ("data.html", "Data"),
+)
 STATES = {"done": "✓", "running": "…", "failed": "✗"}
 
 
@@ -48,8 +56,11 @@ def _environment() -> jinja2.Environment:
 
 
 def body(table: Sheet) -> Markup:
-    """Rows of a job. A thousand jobs must stay small and quick: cells are numbers unless said otherwise, and HTML lets their
-    end tags be left out."""
+    """Rows of a job.
+
+    A thousand jobs must stay small and quick: cells are numbers unless said otherwise, and HTML lets their
+    end tags be left out.
+    """
     starts = ["<td>" if column.numeric else "<td class=words>" for column in table.columns]
 
     def cell(start: str, text: str) -> str:
@@ -100,14 +111,28 @@ def pages(site: Site, thumbnails: dict[str, str]) -> Iterator[tuple[str, bytes]]
                 around = (group[i - 1] if i else None, group[i + 1] if i + 1 < len(group) else None)
                 other = pages_of.get((not entry.kept, entry.id))
                 shown = {id: (pages_of.get((False, id)), claims) for id, claims in entry.references.items()}
-                own = {"paper": paper, "e": entry, "around": around, "runtime": runtime(entry, site), "group": group}
+                own = {
+                    "paper": paper,
+                    "e": entry,
+                    "around": around,
+                    "runtime": runtime(entry, site),
+                    "group": group,
+                }
                 yield page(entry.file, "artifact.html", here="", other=other, shown=shown, **own)
-    settings = {e.page: _settings(site.by_key[k] for k in e.jobs.values() if k in site.by_key) for e in site.everything}
+    settings = {
+        e.page: _settings(site.by_key[k] for k in e.jobs.values() if k in site.by_key)
+        for e in site.everything
+    }
     for job in site.jobs:
         yield page(f"runs/{job.key}.html", "job.html", here="", job=job, apart=_apart(job, settings))
     for data in site.data:
         yield page(
-            data.page, "dataset.html", here="", data=data, sizes=_sizes(data), drawn=_by_paper(data.entries, site)
+            data.page,
+            "dataset.html",
+            here="",
+            data=data,
+            sizes=_sizes(data),
+            drawn=_by_paper(data.entries, site),
         )
 
 
@@ -152,13 +177,16 @@ def _identity(job: Job) -> dict[str, str]:
         return {}
     flat = {key: value for key, value in _flat(identity) if not key.startswith("versions.")}
     said = {
-        k: v.rsplit(".", 1)[-1] if isinstance(v, str) else json.dumps(v, ensure_ascii=False) for k, v in flat.items()
+        k: v.rsplit(".", 1)[-1] if isinstance(v, str) else json.dumps(v, ensure_ascii=False)
+        for k, v in flat.items()
     }
     return {k: v if len(v) <= 120 else f"{v[:110]} …" for k, v in said.items()}
 
 
 def _apart(job: Job, settings: dict[str, dict[str, set[str]]]) -> tuple[Entry, list[tuple[str, str]]] | None:
-    """What sets a job apart from the others of an artifact: of the one with whose jobs it has most in common."""
+    """What sets a job apart from the others of an artifact:
+    of the one with whose jobs it has most in common.
+    """
     own = _identity(job)
     found = [(e, [(k, v) for k, v in own.items() if settings[e.page][k] != {v}]) for e in job.entries]
     return min((f for f in found if f[1]), key=lambda f: len(f[1]), default=None)
@@ -180,12 +208,14 @@ def _sizes(data: DataSet) -> dict[str, list[tuple[str, str]]]:
         said: dict[str, list[str]] = {}
         for job in jobs:
             for key, value in job.facts.items():
-                drawn = "[" in fact(key, value)  # lists of lists: what a job's seeds made of the data, not the data
+                # lists of lists: what a job's seeds made of the data, not the data
+                drawn = "[" in fact(key, value)
                 if key not in ("data", "embedded") and not key.endswith("_sha256") and not drawn:
                     seen = said.setdefault(key.replace("_", " "), [])
                     seen += [shown] if (shown := fact(key, value)) not in seen else []
         out[sha] = [
-            (key, "; ".join(v[:4]) + (f"; and {len(v) - 4} more" if len(v) > 4 else "")) for key, v in said.items()
+            (key, "; ".join(v[:4]) + (f"; and {len(v) - 4} more" if len(v) > 4 else ""))
+            for key, v in said.items()
         ]
     return out
 

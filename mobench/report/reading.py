@@ -1,4 +1,7 @@
-"""Artifact and job folders -> what the report shows. What cannot be read is shown with the reason; nothing is dropped."""
+"""Artifact and job folders -> what the report shows.
+
+What cannot be read is shown with the reason; nothing is dropped.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,19 @@ from mobench.system.paths import KEPT, results_root
 
 # of a job's configuration: what its rows do not depend on, or what its page says elsewhere
 _ASIDE = frozenset(
-    ("artifact", "checkpoint", "cross", "data", "data_root", "jobs", "logger", "progress", "rerun", "scale", "tuned")
+    (
+        "artifact",
+        "checkpoint",
+        "cross",
+        "data",
+        "data_root",
+        "jobs",
+        "logger",
+        "progress",
+        "rerun",
+        "scale",
+        "tuned",
+    )
 )
 
 
@@ -51,9 +66,12 @@ def _claims(value: Sequence[Any], entry: Entry) -> list[Claim]:
         elif missing:
             entry.problems.append(f"claims.json: claim {i + 1} lacks {', '.join(missing)}.")
         elif verdict is UNREADABLE:
-            entry.problems.append(f"claims.json: claim {i + 1} has the unknown verdict {text(record['verdict'])!r}.")
+            entry.problems.append(
+                f"claims.json: claim {i + 1} has the unknown verdict {text(record['verdict'])!r}."
+            )
         fields = {
-            k: text(record.get(k)) for k in ("statement", "source", "published", "measured", "tolerance", "scale")
+            k: text(record.get(k))
+            for k in ("statement", "source", "published", "measured", "tolerance", "scale")
         }
         reason = record.get("reason")
         claim = Claim(
@@ -152,12 +170,15 @@ def _folders(base: Path) -> dict[str, Path]:
 
 
 def artifacts(root: Path, expected: Sequence[str] = ()) -> Site:
-    """Read artifact folders under `root` and those drawn from kept rows (`root/kept`), but no jobs; `expected` ids without a
-    folder are listed as not drawn."""
+    """Read artifact folders under `root` and those drawn from kept rows (`root/kept`), but no jobs;
+    `expected` ids without a folder are listed as not drawn.
+    """
     assets: dict[str, bytes] = {}
     folders = _folders(root / "artifacts")
     entries = [_entry(folder, id, assets) for id, folder in folders.items()]
-    kept = [_entry(folder, id, assets, kept=True) for id, folder in _folders(root / KEPT / "artifacts").items()]
+    kept = [
+        _entry(folder, id, assets, kept=True) for id, folder in _folders(root / KEPT / "artifacts").items()
+    ]
     waiting = [_unbuilt(id) for id in sorted(set(expected) - set(folders))]
     ids = {e.paper for e in entries + waiting + kept}
     found = []
@@ -175,10 +196,17 @@ def artifacts(root: Path, expected: Sequence[str] = ()) -> Site:
 
 
 def _settings(raw: str) -> tuple[str, str]:
-    """Of config.yaml: what determines the rows, and the name of the scale. By lines: to parse a thousand takes half a minute."""
+    """Of config.yaml: what determines the rows, and the name of the scale.
+
+    By lines: to parse a thousand takes half a minute.
+    """
     blocks = re.split(r"^(?=[^\s-])", raw, flags=re.MULTILINE)
     keys = [block.partition(":")[0] for block in blocks]
-    kept = [b for k, b in zip(keys, blocks, strict=True) if k not in _ASIDE and b.strip() not in ("", f"{k}: {{}}")]
+    kept = [
+        b
+        for k, b in zip(keys, blocks, strict=True)
+        if k not in _ASIDE and b.strip() not in ("", f"{k}: {{}}")
+    ]
     scale = re.search(r"^scale:\n  name: (\S+)$", raw, flags=re.MULTILINE)
     return "".join(kept).rstrip("\n"), scale[1] if scale else "–"
 
@@ -198,7 +226,8 @@ def _job(folder: Path, kept: bool) -> Job:
             job.detail = f"{name} cannot be read ({error})"
             return {}
 
-    status, job.origin = load("status.json"), load("meta.json")
+    status = load("status.json")
+    job.origin = load("meta.json")
     job.status = str(status.get("status") or "unreadable")
     if job.status == "unreadable":
         job.detail = job.detail or "status.json is missing"
@@ -217,14 +246,18 @@ def _job(folder: Path, kept: bool) -> Job:
         _final((folder / "final.csv").read_text(encoding="utf-8"), job)
     except FileNotFoundError:
         if job.status == "done":
-            job.status, job.detail = "unreadable", "final.csv is missing"
+            job.status = "unreadable"
+            job.detail = "final.csv is missing"
     except (OSError, ValueError, csv.Error) as error:
         job.detail = f"final.csv cannot be read ({error})"
     return job
 
 
 def _final(raw: str, job: Job) -> None:
-    """Rows of final.csv and what they say of the whole job. Runs are counted once, whatever the number of output rules."""
+    """Rows of final.csv and what they say of the whole job.
+
+    Runs are counted once, whatever the number of output rules.
+    """
     head, body = parsed(raw)
     job.rows = job_rows(head, body)
 
@@ -234,22 +267,28 @@ def _final(raw: str, job: Job) -> None:
     rules = column("output", body)
     first = [row for row, rule in zip(body, rules, strict=True) if rule == rules[0]]
     states = column("status", first)
-    job.finished, job.total = states.count("done"), len(first)
+    job.finished = states.count("done")
+    job.total = len(first)
     bad = sorted(set(states) - {"done"})
     if bad and not job.detail:
         job.detail = ", ".join(f"{states.count(s)} {s.replace('_', ' ')}" for s in bad)
     failed = [int(x) for x in column("solver_failures", first) if x]
-    residuals = [value for x in column("kkt_residual_max", first) if x and (value := measured(float(x))) is not None]
+    residuals = [
+        value for x in column("kkt_residual_max", first) if x and (value := measured(float(x))) is not None
+    ]
     job.failures = sum(failed) if failed else None
     job.residual = max(residuals) if residuals else None
 
 
 def collect(root: Path, expected: Sequence[str] = ()) -> Site:
-    """Read artifact and job folders under `root`, and kept rows that artifacts draw; `expected` ids without a folder are
-    listed as not drawn."""
+    """Read artifact and job folders under `root`, and kept rows that artifacts draw; `expected` ids without a
+    folder are listed as not drawn.
+    """
     site = artifacts(root, expected)
     base = root / "runs"
-    folders = [p for p in base.iterdir() if p.is_dir() and not p.name.startswith(".")] if base.is_dir() else []
+    folders = (
+        [p for p in base.iterdir() if p.is_dir() and not p.name.startswith(".")] if base.is_dir() else []
+    )
     # rows that come with the project serve artifacts that were never run here
     kept = results_root() / "runs"
     drawn = {key for entry in site.everything for key in entry.jobs.values()} - {p.name for p in folders}

@@ -19,7 +19,8 @@ def runtime(entry: Entry, site: Site) -> list[tuple[str, str]]:
         whole = duration(entry.origin.get("seconds_jobs"))
         return [("Jobs", f"{whole} in all when it was drawn (their folders are not here), {drawing}")]
     timed = [job for job in jobs if job.seconds is not None]
-    cpu, gpu = [job for job in timed if not job.on_gpu], [job for job in timed if job.on_gpu]
+    cpu = [job for job in timed if not job.on_gpu]
+    gpu = [job for job in timed if job.on_gpu]
     lines = []
     if cpu:
         lines.append((_cores(cpu), f"{_sum(cpu)}, {drawing}"))
@@ -27,9 +28,13 @@ def runtime(entry: Entry, site: Site) -> list[tuple[str, str]]:
             lines.append(("Two workers", "the same: its jobs are timed, and run one after the other"))
         elif len(cpu) > 1 and not gpu:
             times = [job.seconds or 0.0 for job in cpu]
-            both, longest = duration(two_workers(times)), duration(max(times))
+            both = duration(two_workers(times))
+            longest = duration(max(times))
             lines.append(
-                ("Two workers", f"about {both} for the jobs, in the order of the list; the longest takes {longest}")
+                (
+                    "Two workers",
+                    f"about {both} for the jobs, in the order of the list; the longest takes {longest}",
+                )
             )
     if gpu:
         lines.append(("One GPU", _sum(gpu) if cpu else f"{_sum(gpu)}, {drawing}"))
@@ -37,11 +42,15 @@ def runtime(entry: Entry, site: Site) -> list[tuple[str, str]]:
         lines.append(("One GPU", "not measured: none of its jobs ran on one"))
     of = _jobs(len(jobs))
     if len(keys) > len(timed):
-        lines.append(("Not known", f"the time of {_jobs(len(keys) - len(timed))}: no folder here, or no time in it"))
+        lines.append(
+            ("Not known", f"the time of {_jobs(len(keys) - len(timed))}: no folder here, or no time in it")
+        )
     if kept := sum(job.kept for job in jobs):
         lines.append(("Kept", f"the rows of {kept} of {of} come with the project: they are not run again"))
     if shared := sum(len(job.entries) > 1 for job in jobs):
-        lines.append(("Shared", f"{shared} of {of} also serve other artifacts; a finished job is not run again"))
+        lines.append(
+            ("Shared", f"{shared} of {of} also serve other artifacts; a finished job is not run again")
+        )
     return lines
 
 
@@ -68,5 +77,6 @@ def _cores(jobs: Sequence[Job]) -> str:
         return "One core"
     if not threads:
         return "CPU"
-    low, high = min(threads), max(threads)
+    low = min(threads)
+    high = max(threads)
     return f"{low} threads" if low == high else f"{low} to {high} threads"

@@ -48,7 +48,8 @@ def parsed(raw: str) -> tuple[list[str], list[list[str]]]:
     lines = [row for row in csv.reader(io.StringIO(raw), strict=True) if row]
     if not lines:
         raise ValueError("it is empty")
-    head, body = lines[0], lines[1:]
+    head = lines[0]
+    body = lines[1:]
     for i, row in enumerate(body):
         if len(row) != len(head):
             raise ValueError(f"row {i + 1} has {len(row)} cells, its head {len(head)}")
@@ -60,7 +61,9 @@ def sheet(raw: str) -> Sheet:
     return rounded(*parsed(raw), TABLE_ROWS)
 
 
-def rounded(head: Sequence[str], body: Sequence[Sequence[str]], most_rows: int, aligned: bool = True) -> Sheet:
+def rounded(
+    head: Sequence[str], body: Sequence[Sequence[str]], most_rows: int, aligned: bool = True
+) -> Sheet:
     """The first rows, with numbers as a reader wants them; `aligned` at the decimal point."""
     columns: list[Column] = []
     cells: list[list[Cell]] = []
@@ -75,7 +78,8 @@ def rounded(head: Sequence[str], body: Sequence[Sequence[str]], most_rows: int, 
             plain + ["±" in s for s in shown]
         )
         places = [
-            len(s.partition(".")[2]) if aligned and p and "·" not in s else 0 for p, s in zip(plain, shown, strict=True)
+            len(s.partition(".")[2]) if aligned and p and "·" not in s else 0
+            for p, s in zip(plain, shown, strict=True)
         ]
         most = max(places, default=0) if aligned and not any("·" in s or "±" in s for s in shown) else 0
         pads = [
@@ -103,8 +107,11 @@ def job_rows(head: Sequence[str], body: Sequence[Sequence[str]]) -> Rows:
     own = [j for j in kept if j not in same]
     first = rounded([head[j] for j in same], [[body[0][j] for j in same]], 1) if body else None
     common = (
-        [(c.name, cell.text) for c, cell in zip(first.columns, first.rows[0], strict=True)] if first and same else []
+        [(c.name, cell.text) for c, cell in zip(first.columns, first.rows[0], strict=True)]
+        if first and same
+        else []
     )
     return Rows(
-        common, rounded([head[j] for j in own], [[row[j] for j in own] for row in body], JOB_ROWS, aligned=False)
+        common,
+        rounded([head[j] for j in own], [[row[j] for j in own] for row in body], JOB_ROWS, aligned=False),
     )

@@ -53,7 +53,9 @@ def duration(seconds: Any) -> str:
 
 def moment(value: Any) -> str:
     """ISO time with a space and without seconds."""
-    return re.sub(r"^(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(?::\d\d(?:\.\d+)?)?(.*)$", r"\1 \2 \3", text(value)).strip()
+    return re.sub(
+        r"^(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(?::\d\d(?:\.\d+)?)?(.*)$", r"\1 \2 \3", text(value)
+    ).strip()
 
 
 _INTEGER = re.compile(r"[+-]?\d{1,15}")
@@ -61,7 +63,9 @@ _SUPER = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def number(raw: str) -> str:
-    """Four significant digits; integers as they are; powers of ten only for very small and very large numbers."""
+    """Four significant digits; integers as they are;
+    powers of ten only for very small and very large numbers.
+    """
     if _INTEGER.fullmatch(raw):
         return raw.replace("-", "−")
     value = float(raw)
@@ -81,8 +85,11 @@ def number(raw: str) -> str:
 
 
 def fact(key: str, value: Any) -> str:
-    """What a problem says of its data. Alike for all seeds it is said once; sizes per client are counted together:
-    `104 in 10 parts of 10 to 11`; long lists are cut."""
+    """What a problem says of its data.
+
+    Alike for all seeds it is said once; sizes per client are counted together: `104 in 10 parts of 10 to 11`;
+    long lists are cut.
+    """
     if isinstance(value, dict):
         each = {k: fact(key, v) for k, v in value.items()}
         return (
@@ -91,7 +98,8 @@ def fact(key: str, value: Any) -> str:
             else "; ".join(f"seed {k}: {v}" for k, v in each.items())
         )
     if key.endswith("size") and isinstance(value, list) and value and all(isinstance(v, int) for v in value):
-        low, high = min(value), max(value)
+        low = min(value)
+        high = max(value)
         return f"{sum(value)} in {len(value)} parts of {low}" + (f" to {high}" if high > low else "")
     said = ", ".join(map(str, value)) if isinstance(value, list) and value else text(value)
     return said if len(said) <= 200 else f"{said[:190]} …"
@@ -102,13 +110,18 @@ def slug(value: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", value.lower()).strip("-") or "unnamed"
 
 
-_GLUED = re.compile(r"[+−-]?\d[\d.]* ?± ?[\d.]+|[<>≤≥≈±] ?[+−-]?\d[\w.%°·+−-]{0,12}|[+−-]?\d[\d.]*[eE][+-]?\d+")
+_GLUED = re.compile(
+    r"[+−-]?\d[\d.]* ?± ?[\d.]+|[<>≤≥≈±] ?[+−-]?\d[\w.%°·+−-]{0,12}|[+−-]?\d[\d.]*[eE][+-]?\d+"
+)
 
 
 def glue(value: str) -> Markup:
     """Escaped text whose numbers do not break over lines: `< 1e-3`, `± 0.2`."""
-    out, at = Markup(""), 0
+    out = Markup("")
+    at = 0
     for match in _GLUED.finditer(value):
-        out += Markup.escape(value[at : match.start()]) + Markup('<span class="nb">{}</span>').format(match[0])
+        out += Markup.escape(value[at : match.start()]) + Markup('<span class="nb">{}</span>').format(
+            match[0]
+        )
         at = match.end()
     return out + Markup.escape(value[at:])

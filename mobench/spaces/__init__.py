@@ -1,4 +1,6 @@
-"""Decision variables a instead of theta: an oracle of a problem's variables, worn as an oracle of few or of bounded ones."""
+"""Decision variables a instead of theta: an oracle of a problem's variables,
+worn as an oracle of few or of bounded ones.
+"""
 
 from mobench.spaces.full import Boxed
 from mobench.spaces.head_bias import HeadBias

@@ -32,8 +32,8 @@ def refuse_local(oracle: Oracle, space: str) -> None:
     """Raise CompatibilityError for an oracle whose rows are not gradients of its values."""
     if oracle.spec.local_steps:
         raise CompatibilityError(
-            f"space={space}: with local steps the clients move the problem's own variables, which other variables cannot "
-            f"follow. Choose space=none."
+            f"space={space}: with local steps the clients move the problem's own variables, which other "
+            f"variables cannot follow. Choose space=none."
         )
 
 
@@ -41,8 +41,8 @@ def refuse_set(oracle: Oracle, problem: Problem, space: str) -> None:
     """Raise CompatibilityError for a problem whose variables have a feasible set of their own."""
     if not isinstance(oracle.spec.X, Free):
         raise CompatibilityError(
-            f"space={space} is for problems without a feasible set; the variables of {type(problem).__name__} lie in a "
-            f"{type(oracle.spec.X).__name__} already. Choose space=none."
+            f"space={space} is for problems without a feasible set; the variables of "
+            f"{type(problem).__name__} lie in a {type(oracle.spec.X).__name__} already. Choose space=none."
         )
 
 
@@ -55,8 +55,10 @@ def at_least(value: Real, least: Real, name: str, strict: bool = False) -> None:
 def spread_out(
     reference: Float[Tensor, "R k"], box: Box, runs: Runs, problem: Problem, start: str
 ) -> Float[Tensor, "R k"]:
-    """First iterates, float64 on the CPU. spread: the first preference of each seed has the reference, the others draw uniform
-    points of the box, keyed by (problem, seed, place of the preference); reference: all have it."""
+    """First iterates, float64 on the CPU. spread: the first preference of each seed has the reference, the
+    others draw uniform points of the box, keyed by (problem, seed, place of the preference); reference: all
+    have it.
+    """
     a = reference.clone()
     if start == "spread":
         for r, (seed, member) in enumerate(zip(runs.seeds.tolist(), runs.index.tolist(), strict=True)):
@@ -69,15 +71,18 @@ def spread_out(
 class Space(Oracle):
     """Base class: `variables` is phi, `back` and `along` are products with phi'(a).
 
-    Constraints and columns are those of phi(a). `start`: spread (first member of a seed at the reference, others uniform in the
-    box: a population) or reference (all there: methods with gradients).
+    Constraints and columns are those of phi(a). `start`: spread (first member of a seed at the reference,
+    others uniform in the box: a population) or reference (all there: methods with gradients).
     """
 
     linear = True
 
     def __init__(self, oracle: Oracle, problem: Problem, k: int, box: Box, start: str) -> None:
         choose("space.start", start, STARTS)
-        self.inner, self.problem, self.start, self.box = oracle, problem, start, box
+        self.inner = oracle
+        self.problem = problem
+        self.start = start
+        self.box = box
         provides = oracle.spec.provides if self.linear else oracle.spec.provides - {"hvp"}
         self.spec = replace(oracle.spec, P=k, X=box, provides=provides)
         self._last: tuple[Tensor, int, Tensor] | None = None
@@ -149,8 +154,8 @@ class MappedPoint(Point):
         self.recorded = inner.recorded
         if inner.moving is not None and a is not inner.x:
             raise CompatibilityError(
-                f"space: the oracle moves some of the problem's variables in a step, of which the {a.shape[1]} here are mixtures. "
-                f"Set oracle.block_move=all or oracle.blocks=1."
+                "space: the oracle moves some of the problem's variables in a step, of which the "
+                f"{a.shape[1]} here are mixtures. Set oracle.block_move=all or oracle.blocks=1."
             )
         self.moving = inner.moving
 
@@ -181,9 +186,10 @@ class Referenced(Space):
     """A space around x_ref, the start theta_0 of a seed's first preference after `warm_steps` steps of
     x <- x - warm_step (1/M) sum_m grad f_m(x) on the worn oracle's samples, by one network per seed.
 
-    x_ref is made once, in `init`, and lies in the oracle's state: a job that is resumed has the same. Where an exact value is
-    asked before there is a state, it is made then. The column `warm_seconds` (only if warm_steps > 0) says what a seed's warm-up
-    took; it is a time, no result, and not among the `seconds` of the rows: who compares times adds it once for each seed.
+    x_ref is made once, in `init`, and lies in the oracle's state: a job that is resumed has the same. Where
+    an exact value is asked before there is a state, it is made then. The column `warm_seconds`
+    (only if warm_steps > 0) says what a seed's warm-up took; it is a time, no result, and not among the
+    `seconds` of the rows: who compares times adds it once for each seed.
     """
 
     def __init__(
@@ -201,12 +207,16 @@ class Referenced(Space):
         at_least(warm_steps, 0, "warm_steps")
         at_least(warm_step, 0, "warm_step", strict=True)
         super().__init__(oracle, problem, k, box, start)
-        self.warm_steps, self.warm_step = int(warm_steps), float(warm_step)
+        self.warm_steps = int(warm_steps)
+        self.warm_step = float(warm_step)
         seeds, self.group = torch.unique(runs.seeds.cpu(), return_inverse=True)
-        # x_ref must not depend on which of the preferences are here: the first of the whole set stands for a seed
+        # x_ref must not depend on which of the preferences are here: the first of the whole set stands for a
+        # seed
         nobody = torch.zeros(len(seeds), dtype=torch.int64)
         self.firsts = Runs(runs.all.cpu()[nobody], seeds, nobody, runs.all.cpu())
-        self.parts = [torch.nonzero(self.group == g).squeeze(1).to(runs.seeds.device) for g in range(len(seeds))]
+        self.parts = [
+            torch.nonzero(self.group == g).squeeze(1).to(runs.seeds.device) for g in range(len(seeds))
+        ]
         self.sampler = self._sampler(runs, warm_batch) if self.warm_steps else None
         self._reference: Tensor | None = None
         self._seconds: Tensor | None = None
@@ -222,8 +232,8 @@ class Referenced(Space):
         if isinstance(base, Exact):
             return Exact(self.problem, few)
         raise CompatibilityError(
-            f"space.warm_steps={self.warm_steps}: a warm-up knows the samples of oracle=exact, minibatch and epochs, not of "
-            f"{type(base).__name__}. Set space.warm_steps=0."
+            f"space.warm_steps={self.warm_steps}: a warm-up knows the samples of oracle=exact, minibatch and "
+            f"epochs, not of {type(base).__name__}. Set space.warm_steps=0."
         )
 
     def _warm_up(self, like: Tensor) -> tuple[Float[Tensor, "R P"], Float[Tensor, " R"]]:
@@ -237,7 +247,8 @@ class Referenced(Space):
                     x = x - self.warm_step * self.sampler.at(x, {}, t).vjp(w)
             if not bool(torch.isfinite(x).all()):  # waits for a GPU, too: the time is right
                 raise ConfigError(
-                    f"space.warm_step={self.warm_step}: the warm-up diverged within {self.warm_steps} steps. Lower space.warm_step."
+                    f"space.warm_step={self.warm_step}: the warm-up diverged within {self.warm_steps} steps. "
+                    "Lower space.warm_step."
                 )
         seconds = (time.perf_counter() - began) / len(x) if self.sampler is not None else 0.0
         group = self.group.to(x.device)
@@ -245,7 +256,11 @@ class Referenced(Space):
 
     def reference(self, like: Tensor) -> Float[Tensor, "R P"]:
         """x_ref of every run, as `like`."""
-        if self._reference is None or self._reference.dtype != like.dtype or self._reference.device != like.device:
+        if (
+            self._reference is None
+            or self._reference.dtype != like.dtype
+            or self._reference.device != like.device
+        ):
             self._reference, self._seconds = self._warm_up(like)
         return self._reference
 
@@ -255,7 +270,9 @@ class Referenced(Space):
 
     def adopt(self, state: State) -> None:
         if state["reference"] is not self._reference:
-            self._reference, self._seconds, self._last = state["reference"], state["warm_seconds"], None
+            self._reference = state["reference"]
+            self._seconds = state["warm_seconds"]
+            self._last = None
 
     def initial(self, runs: Runs) -> Float[Tensor, "R k"]:
         zero = torch.zeros(len(runs), self.spec.P, dtype=torch.float64)

@@ -17,13 +17,16 @@ class Boxed(Space):
     """All variables, for methods that search in a box. The reference is the problem's start.
 
     Parameters: bound: half width of the box. start: spread | reference (see `Space`).
-    Raises: CompatibilityError: the problem has a feasible set already, or clients. ConfigError: its start lies outside of the box.
-    Source: MLM-CMOO paper, baselines on all weights; the box is our choice (it gives none).
+    Raises: CompatibilityError: the problem has a feasible set already, or clients. ConfigError: its start
+    lies outside of the box. Source: MLM-CMOO paper, baselines on all weights; the box is our choice
+    (it gives none).
     """
 
     version = 1
 
-    def __init__(self, oracle: Oracle, problem: Problem, runs: Runs, bound: Real = 0.5, start: str = "spread") -> None:
+    def __init__(
+        self, oracle: Oracle, problem: Problem, runs: Runs, bound: Real = 0.5, start: str = "spread"
+    ) -> None:
         at_least(bound, 0, "bound", strict=True)
         refuse_local(oracle, "full")
         refuse_set(oracle, problem, "full")
@@ -44,7 +47,8 @@ class Boxed(Space):
         farthest = float(used.abs().amax()) if len(used) else 0.0
         if farthest > self.box.upper:
             raise ConfigError(
-                f"space.bound={self.box.upper:g}: the start of {type(self.problem).__name__}, which all methods share, has "
-                f"variables as large as {farthest:.3g}, outside of the box. Raise space.bound."
+                f"space.bound={self.box.upper:g}: the start of {type(self.problem).__name__}, which all "
+                f"methods share, has variables as large as {farthest:.3g}, outside of the box. "
+                "Raise space.bound."
             )
         return spread_out(own, self.box, runs, self.problem, self.start)

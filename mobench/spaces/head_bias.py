@@ -1,4 +1,6 @@
-"""Heads on frozen features:  theta = x_ref with w_i <- exp(s_i) w_i and b_i <- b_i + c_i for the head of task i,  a = (c, s)."""
+"""Heads on frozen features:  theta = x_ref with w_i <- exp(s_i) w_i and b_i <- b_i + c_i for the head of
+task i,  a = (c, s).
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,17 @@ from mobench.spaces.base import Real, Referenced, at_least, refuse_local, refuse
 
 
 class HeadBias(Referenced):
-    """k = 2m variables a in [-bound, bound]^k: a shift of the bias and the logarithm of a scale for each of m heads with one
-    output, by `Problem.with_heads`. Features stay those of x_ref.
+    """k = 2m variables a in [-bound, bound]^k: a shift of the bias and the logarithm of a scale for each of m
+    heads with one output, by `Problem.with_heads`. Features stay those of x_ref.
 
-    Parameters: bound: half width of the box. warm_steps, warm_step, warm_batch: x_ref (see `Referenced`). start: spread |
+    Parameters: bound: half width of the box. warm_steps, warm_step, warm_batch: x_ref (see `Referenced`).
+    start: spread |
         reference.
-    Raises: CompatibilityError: the problem has no heads with one output (a shift of all scores of a softmax changes
+    Raises: CompatibilityError: the problem has no heads with one output (a shift of all scores of a softmax
+    changes
         nothing), a feasible set, or clients.
-    Source: our setting 3 for the MLM-CMOO paper's baselines; it gives none. Departure: no Hessian products, the map is not linear.
+    Source: our setting 3 for the MLM-CMOO paper's baselines; it gives none. Departure: no Hessian products,
+    the map is not linear.
     """
 
     version = 1
@@ -44,11 +49,14 @@ class HeadBias(Referenced):
         at_least(bound, 0, "bound", strict=True)
         if not problem.head_variables:
             raise CompatibilityError(
-                f"space=head_bias needs a problem whose tasks have a head with one output each; {type(problem).__name__} has none "
-                f"(of a softmax, a common shift of all scores changes nothing). Choose space=subspace or space=full."
+                "space=head_bias needs a problem whose tasks have a head with one output each; "
+                f"{type(problem).__name__} has none (of a softmax, a common shift of all scores changes "
+                "nothing). Choose space=subspace or space=full."
             )
         box = Box(-float(bound), float(bound))
-        super().__init__(oracle, problem, runs, problem.head_variables, box, start, warm_steps, warm_step, warm_batch)
+        super().__init__(
+            oracle, problem, runs, problem.head_variables, box, start, warm_steps, warm_step, warm_batch
+        )
 
     def map(self, a: Float[Tensor, "R k"]) -> Float[Tensor, "R P"]:
         with torch.no_grad():
@@ -66,5 +74,6 @@ class HeadBias(Referenced):
             leaf = a.detach().requires_grad_(True)
             theta = self.problem.with_heads(self.reference(a), leaf)
             u = torch.zeros_like(theta, requires_grad=True)
-            back = torch.autograd.grad(theta, leaf, u, create_graph=True)[0]  # linear in u: its derivative is phi'
+            # linear in u: its derivative is phi'
+            back = torch.autograd.grad(theta, leaf, u, create_graph=True)[0]
         return torch.autograd.grad(back, u, v)[0]

@@ -1,6 +1,8 @@
-"""Weights of tasks as variables: an evaluation of a in [0, 1]^M trains the run's network for an epoch with them.
+"""Weights of tasks as variables: an evaluation of a in [0, 1]^M trains the run's network for an epoch with
+them.
 
-x <- x - step sum_m w_m grad f_m(x),   w = max(a, floor) / sum max(a, floor),   e = 1..epoch_steps;   value f(x)
+x <- x - step sum_m w_m grad f_m(x),   w = max(a, floor) / sum max(a, floor),   e = 1..epoch_steps;
+value f(x)
 """
 
 from __future__ import annotations
@@ -31,18 +33,19 @@ def task_weights(a: Float[Tensor, "R M"]) -> Float[Tensor, "R M"]:
 
 
 class Hybrid(Oracle):
-    """Each run (slot of a population) keeps its network x, from the problem's start on; every step of the algorithm trains all of
-    them for an epoch. What comes back are the losses of x after it, on all samples.
+    """Each run (slot of a population) keeps its network x, from the problem's start on; every step of the
+    algorithm trains all of them for an epoch. What comes back are the losses of x after it, on all samples.
 
-    x belongs to the slot, not to a: the a of a slot says how its network is trained next, and a parent that survives was judged
-    with the network that its slot had then. So `exact` and `columns`, which know a alone, are those of the networks that the
-    oracle saw last, in `at` or in the state of the last step: final rows show what has been trained. (Before the first step:
-    the start.) There are values only; a gradient with respect to a is refused.
+    x belongs to the slot, not to a: the a of a slot says how its network is trained next, and a parent that
+    survives was judged with the network that its slot had then. So `exact` and `columns`, which know a alone,
+    are those of the networks that the oracle saw last, in `at` or in the state of the last step: final rows
+    show what has been trained. (Before the first step: the start.) There are values only; a gradient with
+    respect to a is refused.
 
-    Parameters: step: of the networks. epoch_steps: steps of an evaluation; null: an epoch of oracle=epochs. start: spread (the
-    first preference of a seed has equal weights, others uniform ones) | reference (all have equal weights).
-    Raises: CompatibilityError: clients. ConfigError: no epoch_steps and an oracle that has no epochs.
-    Source: our setting 4 for the MLM-CMOO paper's baselines; it gives none.
+    Parameters: step: of the networks. epoch_steps: steps of an evaluation; null: an epoch of oracle=epochs.
+    start: spread (the first preference of a seed has equal weights, others uniform ones) | reference
+    (all have equal weights). Raises: CompatibilityError: clients. ConfigError: no epoch_steps and an oracle
+    that has no epochs. Source: our setting 4 for the MLM-CMOO paper's baselines; it gives none.
     """
 
     version = 1
@@ -65,12 +68,16 @@ class Hybrid(Oracle):
                 base = below
             if not isinstance(base, Epochs):
                 raise ConfigError(
-                    f"space.epoch_steps=null is an epoch of oracle=epochs; {type(base).__name__} has none. Give space.epoch_steps."
+                    f"space.epoch_steps=null is an epoch of oracle=epochs; {type(base).__name__} has none. "
+                    "Give space.epoch_steps."
                 )
             epoch_steps = base.per_epoch
         at_least(epoch_steps, 1, "epoch_steps")
-        self.inner, self.problem, self.start = oracle, problem, start
-        self.step, self.epoch_steps = float(step), int(epoch_steps)
+        self.inner = oracle
+        self.problem = problem
+        self.start = start
+        self.step = float(step)
+        self.epoch_steps = int(epoch_steps)
         self.box = Box(0.0, 1.0)
         self.first = oracle.initial(runs)
         M = oracle.spec.M
@@ -87,7 +94,9 @@ class Hybrid(Oracle):
         return {"networks": self._networks} | ({"inner": inner} if inner else {})
 
     def at(self, theta: Float[Tensor, "R M"], state: State, t: int, k: int = 0) -> Point:
-        x, inner, w = state["networks"], state.get("inner", {}), task_weights(theta)
+        x = state["networks"]
+        inner = state.get("inner", {})
+        w = task_weights(theta)
         with torch.no_grad():
             for e in range(self.epoch_steps):
                 point = self.inner.at(x, inner, t * self.epoch_steps + e)
@@ -123,7 +132,9 @@ class Hybrid(Oracle):
 class TrainedPoint(Point):
     """Losses of networks that have been trained with weights a."""
 
-    def __init__(self, a: Float[Tensor, "R M"], oracle: Hybrid, state: State, values: Float[Tensor, "R K"]) -> None:
+    def __init__(
+        self, a: Float[Tensor, "R M"], oracle: Hybrid, state: State, values: Float[Tensor, "R K"]
+    ) -> None:
         super().__init__(a, oracle.spec.X, oracle.spec.M, state)
         self._values = values
 
@@ -132,8 +143,8 @@ class TrainedPoint(Point):
 
     def _refuse(self) -> Never:
         raise CompatibilityError(
-            "space=hybrid trains networks with weights of tasks and knows no gradient with respect to these. Choose "
-            "algorithm=nsga2 or algorithm=psl, or space=none."
+            "space=hybrid trains networks with weights of tasks and knows no gradient with respect to these. "
+            "Choose algorithm=nsga2 or algorithm=psl, or space=none."
         )
 
     def _jacobian(self) -> Float[Tensor, "R K M"]:

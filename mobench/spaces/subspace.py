@@ -18,16 +18,19 @@ from mobench.spaces.base import Real, Referenced, at_least, refuse_local, refuse
 
 
 class Subspace(Referenced):
-    """k variables. P is one for all runs of a seed, keyed by (problem, seed); a smaller k has the first directions of a larger
-    one, rescaled.
+    """k variables.
 
-    With this scaling a corner of the box (every |a_j| = 1) moves each variable by N(0, scale^2), a uniform a by a third of that
-    variance, whatever k is.
+    P is one for all runs of a seed, keyed by (problem, seed); a smaller k has the first directions of a
+    larger one, rescaled.
 
-    Parameters: k: number of variables. scale: see above. warm_steps, warm_step: x_ref (see `Referenced`); 0 steps: x_ref is the
-    problem's start. warm_batch: samples of a warm-up step (null: as many as the oracle's). start: spread | reference.
-    Raises: CompatibilityError: the problem has a feasible set, or clients, or an oracle whose samples the warm-up does not know.
-    Source: our setting 2 for the MLM-CMOO paper's baselines (random embeddings: Wang et al. 2016); it gives none.
+    With this scaling a corner of the box (every |a_j| = 1) moves each variable by N(0, scale^2), a uniform a
+    by a third of that variance, whatever k is.
+
+    Parameters: k: number of variables. scale: see above. warm_steps, warm_step: x_ref (see `Referenced`); 0
+    steps: x_ref is the problem's start. warm_batch: samples of a warm-up step (null: as many as the
+    oracle's). start: spread | reference. Raises: CompatibilityError: the problem has a feasible set, or
+    clients, or an oracle whose samples the warm-up does not know. Source: our setting 2 for the MLM-CMOO
+    paper's baselines (random embeddings: Wang et al. 2016); it gives none.
     """
 
     version = 1
@@ -49,7 +52,8 @@ class Subspace(Referenced):
         at_least(scale, 0, "scale", strict=True)
         if not 1 <= k <= oracle.spec.P:
             raise ConfigError(
-                f"space.k={k} must lie in 1..{oracle.spec.P}, the number of variables of {type(problem).__name__}."
+                f"space.k={k} must lie in 1..{oracle.spec.P}, the number of variables of "
+                f"{type(problem).__name__}."
             )
         self.scale = float(scale)
         super().__init__(oracle, problem, runs, k, Box(-1.0, 1.0), start, warm_steps, warm_step, warm_batch)
@@ -58,8 +62,12 @@ class Subspace(Referenced):
     def bases(self, like: Tensor) -> list[Float[Tensor, "k P"]]:
         """P^T of each seed."""
         if self._bases is None or self._bases[0].dtype != like.dtype or self._bases[0].device != like.device:
-            k, n = self.spec.P, self.inner.spec.P
-            rngs = [generator(seed, problem=self.problem.name, use="subspace") for seed in self.firsts.seeds.tolist()]
+            k = self.spec.P
+            n = self.inner.spec.P
+            rngs = [
+                generator(seed, problem=self.problem.name, use="subspace")
+                for seed in self.firsts.seeds.tolist()
+            ]
             factor = self.scale / math.sqrt(k)
             self._bases = [torch.from_numpy(factor * rng.standard_normal((k, n))).to(like) for rng in rngs]
         return self._bases

@@ -1,8 +1,9 @@
 """Blocks of variables of a small dual: what each adds to the constraints h(d(mu)) and to the dual's Hessian.
 
-Rows for variables with bounds, products for a ball or R^P of any size, `Set.project` and `Set.tangent` for other sets.
-Runs are the last axis. Each block serves two iterations: `at` gives everything at d(mu); `begin`, `system`, `reduce` and
-`move` are for the interior-point method, where the kinks of a projection are kept as variables of their own.
+Rows for variables with bounds, products for a ball or R^P of any size, `Set.project` and `Set.tangent` for
+other sets. Runs are the last axis. Each block serves two iterations: `at` gives everything at d(mu); `begin`,
+`system`, `reduce` and `move` are for the interior-point method, where the kinks of a projection are kept as
+variables of their own.
 """
 
 from __future__ import annotations
@@ -21,15 +22,17 @@ from mobench.subproblems.solution import TINY
 State = tuple[Array, ...]
 
 LOOSE = (
-    1e-3  # share of the terms |a_k| sum mu_l |a_l| / s, which cancel in a_k'd, that counts as size of h_k on the way
+    # share of the terms |a_k| sum mu_l |a_l| / s, which cancel in a_k'd, that counts as size of h_k on the
+    # way
+    1e-3
 )
 
 
 class Part(NamedTuple):
     """h (K, R) without c; size (K, R) of its terms; H (K, K, R); size of the terms of the objective (R,).
 
-    Of bounds in the interior-point method: sum and number of complementary products, relative dual residual, s (D, R),
-    v + s d (D, R). value (R,): the objective.
+    Of bounds in the interior-point method: sum and number of complementary products, relative dual residual,
+    s (D, R), v + s d (D, R). value (R,): the objective.
     """
 
     h: Array
@@ -52,11 +55,18 @@ class Rows:
     def __init__(
         self, xp: ModuleType, a: Array, tau: Array, low: Array, high: Array, lengths: Array | None = None
     ) -> None:
-        self.xp, self.a, self.tau, self.low, self.high = xp, a, tau[:, :, None], low, high
+        self.xp = xp
+        self.a = a
+        self.tau = tau[:, :, None]
+        self.low = low
+        self.high = high
         self.lengths = (a * a).sum(1) ** 0.5 if lengths is None else lengths  # (K + 1, R)
 
     def take(self, runs: Array) -> Rows:
-        a, low, high, lengths = self.a[:, :, runs], self.low[:, runs], self.high[:, runs], self.lengths[:, runs]
+        a = self.a[:, :, runs]
+        low = self.low[:, runs]
+        high = self.high[:, runs]
+        lengths = self.lengths[:, runs]
         return Rows(self.xp, a, self.tau[:, :, 0], low, high, lengths)
 
     def at(self, mu: Array) -> Part:
@@ -66,7 +76,8 @@ class Rows:
         d = self.xp.minimum(self.xp.maximum(raw, self.low), self.high)
         bent = self.tau * d
         J = (self.a + bent)[1:]
-        linear, quadratic = self.a * d, (0.5 * d) * bent
+        linear = self.a * d
+        quadratic = (0.5 * d) * bent
         JB = J * (((raw > self.low) & (raw < self.high)) / s)
         if len(d) > 32:
             H = runs_last(self.xp, _first(self.xp, JB) @ _first(self.xp, J).swapaxes(1, 2))
@@ -90,7 +101,11 @@ class Rows:
         d = xp.minimum(xp.maximum(raw, self.low + margin), self.high - margin)
         one = 0 * d + 1.0
         free = room > 0
-        return d, xp.where((self.low > -xp.inf) & free, one, 0.0), xp.where((self.high < xp.inf) & free, one, 0.0)
+        return (
+            d,
+            xp.where((self.low > -xp.inf) & free, one, 0.0),
+            xp.where((self.high < xp.inf) & free, one, 0.0),
+        )
 
     def system(self, state: State, mu: Array) -> Part:
         """h at d; H holds the derivatives J, for `reduce`."""
@@ -98,9 +113,11 @@ class Rows:
         m = mu[:, None]
         s = (self.tau * m).sum(0)
         bent = self.tau * d
-        linear, quadratic = self.a * d, (0.5 * d) * bent
+        linear = self.a * d
+        quadratic = (0.5 * d) * bent
         size = (abs(linear) + quadratic).sum(1)
-        below, above = d - self.low, self.high - d
+        below = d - self.low
+        above = self.high - d
         xp = self.xp
         products = xp.where(zl > 0, zl * below, 0.0).sum(0) + xp.where(zu > 0, zu * above, 0.0).sum(0)
         pairs = (zl > 0).sum(0) + (zu > 0).sum(0)
@@ -124,7 +141,8 @@ class Rows:
     def _local(self, state: State, part: Part, eps: Array) -> tuple[Array, Array]:
         d, zl, zu = state
         xp = self.xp
-        below, above = d - self.low, self.high - d
+        below = d - self.low
+        above = self.high - d
         S = part.s + xp.where(zl > 0, zl / below, 0.0) + xp.where(zu > 0, zu / above, 0.0)
         r = part.v - xp.where(zl > 0, eps / below, 0.0) + xp.where(zu > 0, eps / above, 0.0)
         return xp.where(self.high > self.low, S, xp.inf), r
@@ -135,7 +153,8 @@ class Rows:
         xp = self.xp
         S, r = self._local(state, part, eps)
         dd = -(r + (part.H * dmu[:, None]).sum(0)) / S
-        below, above = d - self.low, self.high - d
+        below = d - self.low
+        above = self.high - d
         dl = xp.where(zl > 0, eps / below - zl - zl / below * dd, 0.0)
         du = xp.where(zu > 0, eps / above - zu + zu / above * dd, 0.0)
         far = xp.minimum(reach(xp, zl, dl), reach(xp, zu, du))
@@ -146,24 +165,33 @@ class Rows:
 class Gram:
     """Variables in a ball around 0 (R^P: radius inf), known by products alone: nothing here depends on P.
 
-    G_kl = a_k'a_l (K, K, R), u_k = a_k'x (K, R), xx = |x|^2, square = radius^2 (R,), tau (K + 1,). With p = x - v/s:
-    d = rho p - x, rho = min(1, radius/|p|), and B = rho (I - pp'/|p|^2) outside the ball, else I.
+    G_kl = a_k'a_l (K, K, R), u_k = a_k'x (K, R), xx = |x|^2, square = radius^2 (R,), tau (K + 1,). With
+    p = x - v/s: d = rho p - x, rho = min(1, radius/|p|), and B = rho (I - pp'/|p|^2) outside the ball, else
+    I.
     """
 
     smooth = True  # whether the interior-point method sees no kinks
 
     def __init__(self, xp: ModuleType, G: Array, u: Array, xx: Array, square: Array, tau: Array) -> None:
-        self.xp, self.G, self.u, self.xx, self.square, self.tau = xp, G, u, xx, square, tau
+        self.xp = xp
+        self.G = G
+        self.u = u
+        self.xx = xx
+        self.square = square
+        self.tau = tau
         self.lengths = xp.stack([G[k, k] for k in range(len(G))]) ** 0.5
 
     def take(self, runs: Array) -> Gram:
         return Gram(self.xp, self.G[..., runs], self.u[:, runs], self.xx[runs], self.square[runs], self.tau)
 
     def at(self, mu: Array) -> Part:
-        xp, tau, m = self.xp, self.tau[1:, None], mu[1:]
+        xp = self.xp
+        tau = self.tau[1:, None]
+        m = mu[1:]
         s = (self.tau[:, None] * mu).sum(0)
         av = (self.G * m).sum(1) / s  # a_k'v / s
-        vv, xv = (av * m).sum(0) / s, (self.u * m).sum(0) / s
+        vv = (av * m).sum(0) / s
+        xv = (self.u * m).sum(0) / s
         pp = self.xx - 2 * xv + vv
         outside = pp > self.square
         safe = xp.where(outside, pp, 1.0)
@@ -172,7 +200,8 @@ class Gram:
         less = rho - 1
         linear = less * self.u - rho * av
         dd = less * less * self.xx - 2 * rho * less * xv + rho * rho * vv
-        ap, dp = self.u - av, rho * pp - (self.xx - xv)
+        ap = self.u - av
+        dp = rho * pp - (self.xx - xv)
         bent = linear - ap * (inverse * dp)  # a_k'(I - pp'/|p|^2) d
         curved = dd - inverse * dp * dp
         H = self.G - (ap * inverse)[:, None] * ap
@@ -182,8 +211,8 @@ class Gram:
         size = abs(linear) + quadratic + LOOSE * self.lengths * ((self.lengths * m).sum(0) / s)
         return Part(linear + quadratic, size, H * (rho / s), zero, value=zero)
 
-    # in the interior-point method the ball is one more constraint |x + d|^2 <= radius^2, with multiplier nu and slack
-    # omega, eliminated here: d = -(v + 2 nu x)/S, S = s + 2 nu, is smooth
+    # in the interior-point method the ball is one more constraint |x + d|^2 <= radius^2, with multiplier nu
+    # and slack omega, eliminated here: d = -(v + 2 nu x)/S, S = s + 2 nu, is smooth
 
     def begin(self, mu: Array) -> State:
         bounded = self.square < self.xp.inf
@@ -194,11 +223,14 @@ class Gram:
         return self.xp.where(bounded, one, 0.0)[None], self.xp.where(bounded, omega, 1.0)[None]
 
     def system(self, state: State, mu: Array) -> Part:
-        tau, m = self.tau[1:, None], mu[1:]
-        nu, omega = state[0][0], state[1][0]
+        tau = self.tau[1:, None]
+        m = mu[1:]
+        nu = state[0][0]
+        omega = state[1][0]
         S = (self.tau[:, None] * mu).sum(0) + 2 * nu
         Gm = (self.G * m).sum(1)
-        vv, xv = (Gm * m).sum(0), (self.u * m).sum(0)
+        vv = (Gm * m).sum(0)
+        xv = (self.u * m).sum(0)
         linear = -(Gm + 2 * nu * self.u) / S
         xd = -(xv + 2 * nu * self.xx) / S
         dd = (vv + 4 * nu * xv + 4 * nu * nu * self.xx) / (S * S)
@@ -211,7 +243,15 @@ class Gram:
         pairs = 1 * (nu > 0)
         h = linear + quadratic
         return Part(
-            h, abs(linear) + quadratic, H / S, 0.5 * self.tau[0] * dd, nu * omega, pairs, primal, g, (over, 4 * out / S)
+            h,
+            abs(linear) + quadratic,
+            H / S,
+            0.5 * self.tau[0] * dd,
+            nu * omega,
+            pairs,
+            primal,
+            g,
+            (over, 4 * out / S),
         )
 
     def reduce(self, state: State, part: Part, eps: Array) -> tuple[Array, Array]:
@@ -221,14 +261,16 @@ class Gram:
         return part.H - scaled[:, None] * part.s, scaled * rhs
 
     def _local(self, state: State, part: Part, eps: Array) -> tuple[Array, Array]:
-        nu, omega = state[0][0], state[1][0]
+        nu = state[0][0]
+        omega = state[1][0]
         over, own = part.v
         pivot = own + self.xp.where(nu > 0, omega / nu, self.xp.inf)
         return pivot, self.xp.where(nu > 0, over + eps / nu, 0.0)
 
     def move(self, state: State, part: Part, dmu: Array, eps: Array) -> tuple[State, Array]:
         pivot, rhs = self._local(state, part, eps)
-        nu, omega = state[0][0], state[1][0]
+        nu = state[0][0]
+        omega = state[1][0]
         dnu = (rhs - (part.s * dmu).sum(0)) / pivot
         domega = self.xp.where(nu > 0, (eps - nu * omega - omega * dnu) / nu, 0.0)
         far = self.xp.minimum(reach(self.xp, state[0], dnu[None]), reach(self.xp, state[1], domega[None]))
@@ -241,7 +283,11 @@ class General:
     smooth = False  # whether the interior-point method sees no kinks
 
     def __init__(self, xp: ModuleType, X: Set, x: Tensor, rows: Tensor, tau: Tensor) -> None:
-        self.xp, self.X, self.x, self.rows, self.tau = xp, X, x, rows, tau
+        self.xp = xp
+        self.X = X
+        self.x = x
+        self.rows = rows
+        self.tau = tau
 
     def take(self, runs: Array) -> General:
         chosen = torch.as_tensor(runs, device=self.x.device)

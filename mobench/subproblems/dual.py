@@ -1,6 +1,7 @@
 """FERERO's dual with equality rows: the free multipliers lh are eliminated, one QP over (lf, lg) is left.
 
-    lambda = argmin 1/2 lambda' Q lambda - lambda' p,  Q = A_ag K A_ag',  p = (0, c_g G, c_h H),  w = A_ag' lambda
+    lambda = argmin 1/2 lambda' Q lambda - lambda' p,  Q = A_ag K A_ag',  p = (0, c_g G, c_h H),
+        w = A_ag' lambda
     over lf >= 0, lg >= 0, lh free and  lf' (A F) = 1' A F  (adaptive)  or  1' lf = 1  (simplex)
 
 Source: FERERO paper, (2.3), (2.4) and Remark 4; A_ag = [A; B_g; B_h], G = B_g F + b_g, H = B_h F + b_h.
@@ -25,8 +26,10 @@ from mobench.subproblems.solution import GOOD, TINY, TOLERANCE, Solution, certif
 
 @dataclass(frozen=True)
 class Dual:
-    """What does not change from step to step: rows = A_ag (R, n+g+h, M), bg (R, g), bh (R, h), h > 0, the rates c_g and
-    c_h, the domain of lf, and the QP solver (`qp` or its CVXPY reference). A row of zeros in A stands for no row."""
+    """What does not change from step to step: rows = A_ag (R, n+g+h, M), bg (R, g), bh (R, h), h > 0, the
+    rates c_g and c_h, the domain of lf, and the QP solver (`qp` or its CVXPY reference). A row of zeros in A
+    stands for no row.
+    """
 
     rows: Float[Tensor, "R n M"]
     bg: Float[Tensor, "R g"]
@@ -38,26 +41,31 @@ class Dual:
 
     def take(self, runs: Int[Tensor, " k"]) -> Dual:
         """The program of some of the runs."""
-        return Dual(self.rows[runs], self.bg[runs], self.bh[runs], self.c_g, self.c_h, self.adaptive, self.solver)
+        return Dual(
+            self.rows[runs], self.bg[runs], self.bh[runs], self.c_g, self.c_h, self.adaptive, self.solver
+        )
 
 
 def ferero_dual(program: Dual, K: Float[Tensor, "R M M"], F: Float[Tensor, "R M"]) -> Solution:
-    """Weights w = A_ag' lambda of the objectives at Gram matrix K and values F, with the certificate of the QP and of the
-    equality row B_h J d + c_h H = 0 (relative to its own terms)."""
+    """Weights w = A_ag' lambda of the objectives at Gram matrix K and values F, with the certificate of the
+    QP and of the equality row B_h J d + c_h H = 0 (relative to its own terms).
+    """
     return _plane(program, K, F) or _eliminate(program, K, F)
 
 
 def unreachable(program: Dual, K: Float[Tensor, "R M M"], F: Float[Tensor, "R M"]) -> Bool[Tensor, " R"]:
     """Runs whose equalities no direction meets: proved by a y with y' B_h J = 0 and y'H != 0 (Farkas).
 
-    y is the part of H in the null space of S = B_h K B_h' = (B_h J)(B_h J)'. B_h J d = -c_h H has no solution then, the
-    program of the direction is infeasible and its dual unbounded along y. Zero is what rounding leaves of it: |y' B_h J|
-    up to 1e-13 of |J| (one row; more: eigenvalues up to 1e-13 of the largest), y'H up to `TOLERANCE` of its terms.
+    y is the part of H in the null space of S = B_h K B_h' = (B_h J)(B_h J)'. B_h J d = -c_h H has no solution
+    then, the program of the direction is infeasible and its dual unbounded along y. Zero is what rounding
+    leaves of it: |y' B_h J| up to 1e-13 of |J| (one row; more: eigenvalues up to 1e-13 of the largest), y'H
+    up to `TOLERANCE` of its terms.
     """
     h = program.bh.shape[1]
     if h == 0:
         return torch.zeros_like(F[:, 0], dtype=torch.bool)
-    B, F = program.rows[:, -h:].double(), F.double()
+    B = program.rows[:, -h:].double()
+    F = F.double()
     K = K.double()
     H = (B @ F.unsqueeze(2)).squeeze(2) + program.bh
     size = ((B.abs() @ F.abs().unsqueeze(2)).squeeze(2) + program.bh.abs()).amax(1)
@@ -74,11 +82,13 @@ def unreachable(program: Dual, K: Float[Tensor, "R M M"], F: Float[Tensor, "R M"
 def _plane(program: Dual, K: Float[Tensor, "R M M"], F: Float[Tensor, "R M"]) -> Solution | None:
     """The result of `_eliminate` for two objectives, one equality and two rows of A, in a third of its time.
 
-        p = K b,  S = b'p,  u = (-p_2, p_1),  m = A (-b_2, b_1)':  w = (c_h H b + (m'x) u) / S  keeps  p'w = c_h H
+        p = K b,  S = b'p,  u = (-p_2, p_1),  m = A (-b_2, b_1)':  w = (c_h H b + (m'x) u) / S  keeps
+            p'w = c_h H
         x = argmin 1/2 (u'Ku / S^2) (m'x)^2 + (c_h H / S) p'A'x
 
-    None for all other sizes and for batches too large for NumPy. Runs where S vanishes go through `_eliminate`, and
-    they alone: which formula serves a run does not depend on its neighbours, not even in rounding.
+    None for all other sizes and for batches too large for NumPy. Runs where S vanishes go through
+    `_eliminate`, and they alone: which formula serves a run does not depend on its neighbours, not even in
+    rounding.
     """
     if program.rows.shape[1:] != (3, 2) or program.bh.shape[1] != 1 or program.solver is not qp:
         return None
@@ -86,7 +96,8 @@ def _plane(program: Dual, K: Float[Tensor, "R M M"], F: Float[Tensor, "R M"]) ->
     if xp is torch:
         return None
     k, f, rows, offset = (runs_last(xp, array) for array in given)
-    A, b = rows[:2], rows[2]
+    A = rows[:2]
+    b = rows[2]
     with np.errstate(all="ignore"):
         p = (k * b).sum(1)
         S = (b * p).sum(0)
@@ -105,7 +116,8 @@ def _plane(program: Dual, K: Float[Tensor, "R M M"], F: Float[Tensor, "R M"]) ->
         linear = -share * (A * p).sum(1)
         (x1, x2), residual, probe = segment(np, (slant[:, None] * m).transpose(2, 0, 1), linear.T, a.T, r)
         y = (m[0] * x1 + m[1] * x2) / S
-        w1, w2 = share * b[0] - y * p2, share * b[1] + y * p1
+        w1 = share * b[0] - y * p2
+        w2 = share * b[1] + y * p1
         # equality row B_h J d + c_h H = 0, relative to its own terms
         terms = abs(share) * (abs(p) * abs(b)).sum(0) + 2 * abs(y * p1 * p2)
         equality = abs(target - (p1 * w1 + p2 * w2)) / (abs(target) + terms + TINY)
@@ -124,9 +136,9 @@ def _eliminate(program: Dual, K: Float[Tensor, "R M M"], F: Float[Tensor, "R M"]
         S = B_h K B_h',  C = B_h K A_g',  A_g = [A; B_g],  P = A_g - C' S^+ B_h
         lh = S^+ (c_h H - C x),   x = argmin 1/2 x' P K P' x - x' (p_g - C' S^+ c_h H)
 
-    P K P' is the usual A_g K A_g' - C' S^+ C without its cancellation. Runs are the last axis of the arrays: sums
-    over the short axes are then sums of long vectors, which NumPy (small batches) does several times faster than
-    products of small matrices.
+    P K P' is the usual A_g K A_g' - C' S^+ C without its cancellation. Runs are the last axis of the arrays:
+    sums over the short axes are then sums of long vectors, which NumPy (small batches) does several times
+    faster than products of small matrices.
     """
     g = program.bg.shape[1]
     n = program.rows.shape[1] - g - program.bh.shape[1]
@@ -141,13 +153,16 @@ def _eliminate(program: Dual, K: Float[Tensor, "R M M"], F: Float[Tensor, "R M"]
         affine = (rows * f).sum(1)
         target = program.c_h * (affine[e:] + bh)
         inverse = _pinv(xp, products[:, e:], k)
-        SC, SH = _times(inverse, C), (inverse * target).sum(1)  # S^+ C, S^+ c_h H
+        # S^+ C, S^+ c_h H
+        SC = _times(inverse, C)
+        SH = (inverse * target).sum(1)
         both = xp.concatenate((rows, rows_k), 1)
         both = both[:e] - _times(xp.swapaxes(SC, 0, 1), both[e:])  # P and P K
         M = len(k)
         Q = _times(both[:, M:], xp.swapaxes(both[:, :M], 0, 1))
-        # at a stationary point K lies in the range of B_h' and Q is zero; what rounding leaves of it is not even
-        # symmetric or positive, and beside the linear term (which is zero too where H = 0) it must not decide
+        # at a stationary point K lies in the range of B_h' and Q is zero; what rounding leaves of it is not
+        # even symmetric or positive, and beside the linear term (which is zero too where H = 0) it must not
+        # decide
         small = _trace(Q) <= 1e-14 * (rows_k[:e] * rows[:e]).sum(0).sum(0)
         Q = xp.where(small, 0.0, 0.5 * (Q + xp.swapaxes(Q, 0, 1)))
         a = affine[:n] if program.adaptive else 1.0 * (rows[:n] != 0).any(1)
@@ -156,15 +171,17 @@ def _eliminate(program: Dual, K: Float[Tensor, "R M M"], F: Float[Tensor, "R M"]
         if g:
             linear[n:] += program.c_g * (affine[n:e] + bg)
             a = xp.concatenate((a, 0.0 * affine[n:e]), 0)
-            # likewise row by row, since qp gives each lg a unit of its own: of a row that the equalities span (its
-            # direction cannot change it) rounding must leave neither curvature nor a violation
+            # likewise row by row, since qp gives each lg a unit of its own: of a row that the equalities span
+            # (its direction cannot change it) rounding must leave neither curvature nor a violation
             length = xp.stack([k[m, m] for m in range(M)]) ** 0.5
             noise = 1e-14 * (abs(both[:, :M]) * length).sum(1) ** 2 + 1e-26 * (rows_k[:e] * rows[:e]).sum(1)
             fixed = xp.stack([Q[m, m] for m in range(e)]) <= noise
             Q = xp.where(fixed[:, None] | fixed, 0.0, Q)
             terms = program.c_g * (abs(affine[n:e]) + abs(bg)) + abs(C[:, n:] * SH[:, None]).sum(0)
             linear[n:] = xp.where(fixed[n:] & (abs(linear[n:]) <= 1e-12 * terms), 0.0, linear[n:])
-        solution: Any = program.solver(tensor(xp.moveaxis(Q, -1, 0)), tensor(linear.T), tensor(a.T), tensor(r))
+        solution: Any = program.solver(
+            tensor(xp.moveaxis(Q, -1, 0)), tensor(linear.T), tensor(a.T), tensor(r)
+        )
         x, residual, failed = solution if xp is torch else (t.numpy() for t in solution)
         x = x.T
         lam = xp.concatenate((x, SH - (SC * x).sum(1)), 0)
@@ -173,13 +190,17 @@ def _eliminate(program: Dual, K: Float[Tensor, "R M M"], F: Float[Tensor, "R M"]
         largest = xp.amax(xp.amax(abs(rows_k), 0), 0)
         for last in (False, False, True):
             broken = target - (BK * w).sum(1)
-            equality = xp.amax(abs(broken), 0) / (xp.amax(abs(target), 0) + largest * xp.amax(abs(w), 0) + TINY)
+            equality = xp.amax(abs(broken), 0) / (
+                xp.amax(abs(target), 0) + largest * xp.amax(abs(w), 0) + TINY
+            )
             poor = equality > GOOD
             if last or not poor.any():
                 break
-            # rows of B_h J that are nearly dependent: S^+ is good to eps cond(S) only; what it has left is solved for
+            # rows of B_h J that are nearly dependent: S^+ is good to eps cond(S) only; what it has left is
+            # solved for
             w = w + xp.where(poor, (rows[e:] * (inverse * broken).sum(1)[:, None]).sum(0), 0.0)
-        kkt, lost = tensor(xp.maximum(residual, equality)), tensor(failed | (equality > TOLERANCE))
+        kkt = tensor(xp.maximum(residual, equality))
+        lost = tensor(failed | (equality > TOLERANCE))
     return Solution(tensor(w.T, K.dtype).contiguous(), kkt, lost)
 
 
@@ -196,8 +217,9 @@ def _trace(X: Array) -> Array:
 def _pinv(xp: ModuleType, S: Array, K: Array) -> Array:
     """S^+ of symmetric positive semidefinite S = B_h K B_h' (h, h, R).
 
-    One row: a division. More: eigenvalues below 1e-13 of the largest are taken as 0, so that an equality that no
-    direction can move (B_h J = 0) leaves its multiplier at 0; whether it holds is then judged by the certificate.
+    One row: a division. More: eigenvalues below 1e-13 of the largest are taken as 0, so that an equality that
+    no direction can move (B_h J = 0) leaves its multiplier at 0; whether it holds is then judged by the
+    certificate.
     """
     trace = _trace(K)
     if len(S) == 1:

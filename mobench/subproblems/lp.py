@@ -1,7 +1,7 @@
 """Batched LP over the simplex:  x* = argmax c'x   s.t.  Gx >= h,  x >= 0,  1'x = 1;  and the two LPs of EPO.
 
-On the simplex Gx >= h is (G - h 1')x >= 0: the right-hand side disappears, and rows and objective get a scale each.
-Two variables leave an interval, everything else goes through complementary pivoting.
+On the simplex Gx >= h is (G - h 1')x >= 0: the right-hand side disappears, and rows and objective get a scale
+each. Two variables leave an interval, everything else goes through complementary pivoting.
 """
 
 from types import ModuleType
@@ -17,7 +17,9 @@ from mobench.subproblems.solution import GROWTH, TINY, Solution, certified
 
 
 def homogeneous(xp: ModuleType, c: Array, G: Array, h: Array) -> tuple[Array, Array]:
-    """Objective and rows in the form  max c'x, Gx >= 0  with entries of order 1; h = -inf becomes a row of zeros."""
+    """Objective and rows in the form  max c'x, Gx >= 0  with entries of order 1;
+    h = -inf becomes a row of zeros.
+    """
     off = h == -xp.inf
     h = xp.where(off, 0.0, h)
     scale = xp.maximum(xp.amax(abs(G), 2), abs(h))
@@ -28,7 +30,9 @@ def homogeneous(xp: ModuleType, c: Array, G: Array, h: Array) -> tuple[Array, Ar
 
 
 def homogeneous_residual(xp: ModuleType, x: Array, y: Array, c: Array, G: Array) -> Array:
-    """Certificate of a homogeneous LP: largest of primal infeasibility, |1'x - 1|, negative y and the relative gap."""
+    """Certificate of a homogeneous LP: largest of primal infeasibility, |1'x - 1|,
+    negative y and the relative gap.
+    """
     value = (c * x).sum(1)
     bound = xp.amax(c + (y[:, None, :] @ G)[:, 0, :], 1)
     size = xp.clip(xp.amax(abs(y), 1), 1.0, GROWTH)
@@ -41,19 +45,26 @@ def homogeneous_residual(xp: ModuleType, x: Array, y: Array, c: Array, G: Array)
 def _best_end(xp: ModuleType, slope: Array, low: Array, high: Array) -> Array:
     """argmax of slope t over low <= t <= high; the middle where all are equal.
 
-    If low > high by rounding, both ends are solutions to rounding; if really, the certificate fails wherever t is.
+    If low > high by rounding, both ends are solutions to rounding; if really, the certificate fails wherever
+    t is.
     """
     return xp.where(slope > 0, high, xp.where(slope < 0, low, 0.5 * (low + high)))
 
 
 def _interval(xp: ModuleType, c: Array, G: Array) -> tuple[Array, Array]:
     """x and y of a homogeneous LP in x = (t, 1 - t): each row is  u t + v (1 - t) >= 0."""
-    u, v = G[:, :, 0], G[:, :, 1]
+    u = G[:, :, 0]
+    v = G[:, :, 1]
     root = v / (v - u)
-    down, up = u < 0, v < 0
-    above, below = xp.where(down & ~up, root, 1.0), xp.where(up & ~down, root, 0.0)
-    runs, first, last = integers(u, len(u)), above.argmin(1), below.argmax(1)
-    high, low = above[runs, first], below[runs, last]
+    down = u < 0
+    up = v < 0
+    above = xp.where(down & ~up, root, 1.0)
+    below = xp.where(up & ~down, root, 0.0)
+    runs = integers(u, len(u))
+    first = above.argmin(1)
+    last = below.argmax(1)
+    high = above[runs, first]
+    low = below[runs, last]
     slope = c[:, 0] - c[:, 1]
     rising = slope > 0
     t = _best_end(xp, slope, low, high)
@@ -67,7 +78,8 @@ def _interval(xp: ModuleType, c: Array, G: Array) -> tuple[Array, Array]:
 
 def _pivoted(xp: ModuleType, c: Array, G: Array) -> tuple[Array, Array]:
     """x and y of a homogeneous LP by complementary pivoting, from the best vertex of the simplex."""
-    (R, n), k = c.shape, G.shape[1]
+    R, n = c.shape
+    k = G.shape[1]
     one = zeros(c, R, n) + 1
     v = c.argmax(1)
     Z, start, skew, _ = eliminate(xp, one, one[:, 0], v)
@@ -79,7 +91,8 @@ def _pivoted(xp: ModuleType, c: Array, G: Array) -> tuple[Array, Array]:
     )
     q = xp.concatenate((q, room), 1)
     z = complementary_pivot(xp, M, q, q > xp.inf, 1e-9)
-    x, y = start + (Z @ z[:, :n, None])[:, :, 0], z[:, n:]
+    x = start + (Z @ z[:, :n, None])[:, :, 0]
+    y = z[:, n:]
     return xp.where(x < 0, 0.0, x), xp.where(y < 0, 0.0, y)
 
 
@@ -89,7 +102,8 @@ def _solve(xp: ModuleType, c: Array, G: Array, h: Array, dtype: torch.dtype) -> 
     probe = c.sum(1) + G.sum((1, 2))
     good = probe - probe == 0
     if not good.all():
-        c, G = xp.where(good[:, None], c, 0.0), xp.where(good[:, None, None], G, 0.0)
+        c = xp.where(good[:, None], c, 0.0)
+        G = xp.where(good[:, None, None], G, 0.0)
     x, y = _interval(xp, c, G) if c.shape[1] == 2 else _pivoted(xp, c, G)
     return certified(xp, x, homogeneous_residual(xp, x, y, c, G), probe, dtype)
 
@@ -130,17 +144,23 @@ def epo_data(
 def _epo_interval(
     xp: ModuleType, K: Array, Ca: Array, balance: Array, jstar: Array, restricted: bool, dtype: torch.dtype
 ) -> Solution:
-    """Both programs of `epo_lp` for two objectives, column by column: x = (t, 1 - t), row i is u_i t + v_i (1 - t) >= 0.
+    """Both programs of `epo_lp` for two objectives, column by column: x = (t, 1 - t), row i is u_i t + v_i
+    (1 - t) >= 0.
 
-    The same numbers as `epo_data`, `homogeneous` and `_interval` give, in less time. The residual is the larger of the
-    primal infeasibility and the slack of what holds t (the duality gap is that slack times the row's multiplier).
+    The same numbers as `epo_data`, `homogeneous` and `_interval` give, in less time. The residual is the
+    larger of the primal infeasibility and the slack of what holds t (the duality gap is that slack times the
+    row's multiplier).
     """
-    k11, k12, k22 = K[:, 0, 0], K[:, 0, 1], K[:, 1, 1]
-    c1, c2 = Ca[:, 0], Ca[:, 1]
+    k11 = K[:, 0, 0]
+    k12 = K[:, 0, 1]
+    k22 = K[:, 1, 1]
+    c1 = Ca[:, 0]
+    c2 = Ca[:, 1]
     probe = k11 + k12 + k22 + c1 + c2
     wide = xp.maximum(abs(k11), abs(k12)), xp.maximum(abs(k12), abs(k22))
     some = (c1 > 0) | (c2 > 0)
-    low, high = 0.0 * k11, 0.0 * k11 + 1
+    low = 0.0 * k11
+    high = 0.0 * k11 + 1
     rows = []
     for j, c, left, right in ((0, c1, k11, k12), (1, c2, k12, k22)):
         free = balance & (c > 0) & (jstar != j)
@@ -157,8 +177,10 @@ def _epo_interval(
         low = xp.where((v < 0) & (u >= 0), xp.maximum(low, root), low)
     slope = xp.where(balance, c1 - c2, k11 - k22)
     t = _best_end(xp, slope, low, high)
-    # primal feasibility, and optimality: in the direction in which the objective grows, a bound of t or a row must hold it
-    least, slack = 0.0 * t, xp.where(slope > 0, 1 - t, xp.where(slope < 0, t, 0.0 * t))
+    # primal feasibility, and optimality: in the direction in which the objective grows, a bound of t or a row
+    # must hold it
+    least = 0.0 * t
+    slack = xp.where(slope > 0, 1 - t, xp.where(slope < 0, t, 0.0 * t))
     for u, v in rows:
         value = u * t + v * (1 - t)
         least = xp.minimum(least, value)
@@ -176,12 +198,13 @@ def epo_lp(
 ) -> Solution:
     """Weights of EPO search: each run balances or descends.
 
-        balance:  max beta'Ca    s.t.  (K beta)_j >= Ca_j  where Ca_j <= 0,  (K beta)_j* >= 0   (some Ca_j > 0)
+        balance:  max beta'Ca    s.t.  (K beta)_j >= Ca_j  where Ca_j <= 0,  (K beta)_j* >= 0
+            (some Ca_j > 0)
                                        K beta >= 0                                              (none)
         descent:  max 1'K beta   s.t.  K beta >= 0,  and if restricted  beta'Ca >= min(0, max_j Ca_j)
 
-    K (R, M, M) Gram matrix; Ca (R, M) = K a for the adjustment a; balance (R,); jstar (R,) the objective with the
-    largest r_j f_j -> x (R, M) = beta.
+    K (R, M, M) Gram matrix; Ca (R, M) = K a for the adjustment a; balance (R,); jstar (R,) the objective with
+    the largest r_j f_j -> x (R, M) = beta.
 
     Source: Mahapatra & Rajan 2020, in the form of their public code.
     """

@@ -3,7 +3,8 @@
     lambda = (lf, lg, lh);  lf in {x >= 0, a'x = s},  lg >= 0,  lh free
     a run stops when |A_ag' (lambda_new - lambda)|_1 < tolerance, after the step that meets it
 
-Source: FERERO paper, Section 5 (gamma = 0.1, at most 250 steps, 1e-5); what is measured is known from public code.
+Source: FERERO paper, Section 5 (gamma = 0.1, at most 250 steps, 1e-5); what is measured is known from public
+code.
 """
 
 from types import ModuleType
@@ -21,14 +22,20 @@ TINY = 1e-300
 def _project(xp: ModuleType, lam: Array, a: Array, s: Array, n: int, g: int) -> Array:
     """Projection onto the domain; see `project_weighted_simplex` for two variables.
 
-    More: with the entries in order of y_i / a_i, tau_k is a weighted mean of tau_{k-1} and y_k / a_k, so it grows up to
-    the support of the projection and falls behind it: tau is the largest of the candidates, no sorting needed.
+    More: with the entries in order of y_i / a_i, tau_k is a weighted mean of tau_{k-1} and y_k / a_k, so it
+    grows up to the support of the projection and falls behind it: tau is the largest of the candidates, no
+    sorting needed.
     """
     if n == 2:
-        y1, y2, a1, a2 = lam[:, 0], lam[:, 1], a[:, 0], a[:, 1]
+        y1 = lam[:, 0]
+        y2 = lam[:, 1]
+        a1 = a[:, 0]
+        a2 = a[:, 1]
         beta = a2 * y1 - a1 * y2
-        v1, v2 = s * a1 + a2 * beta, s * a2 - a1 * beta
-        v1, v2 = v1 + abs(v1), v2 + abs(v2)
+        v1 = s * a1 + a2 * beta
+        v2 = s * a2 - a1 * beta
+        v1 = v1 + abs(v1)
+        v2 = v2 + abs(v2)
         scale = s / (a1 * v1 + a2 * v2 + TINY)
         parts = [v1 * scale, v2 * scale]
     else:
@@ -61,11 +68,13 @@ def projected_gradient(
 ) -> tuple[Float[Tensor, "R n"], Float[Tensor, " R"]]:
     """(lambda, residual) after the inner loop from `start` (projected first); `stacked` is A_ag.
 
-    The residual is max |lambda - Proj(lambda - (Q lambda - p) / tr Q)|, the same for every step size. A run that has
-    stopped rests while its neighbours go on; a run with NaN does not disturb them.
+    The residual is max |lambda - Proj(lambda - (Q lambda - p) / tr Q)|, the same for every step size. A run
+    that has stopped rests while its neighbours go on; a run with NaN does not disturb them.
     """
     xp, (q, linear, lam, weight, total, rows) = arrays(Q, p, start, a, s, stacked)
-    n, g, total = weight.shape[1], inequalities, total[:, 0]
+    n = weight.shape[1]
+    g = inequalities
+    total = total[:, 0]
     lam = _project(xp, lam, weight, total, n, g)
     moving = None
     for _ in range(steps):

@@ -1,8 +1,9 @@
 """Complementary pivoting:  w = q + M z,  w >= 0,  z >= 0,  w'z = 0,  with M = symmetric PSD + skew.
 
-The optimality conditions of convex quadratic and of linear programs have this form (z: variables and multipliers, w:
-reduced gradients and slacks), so one batched kernel solves both exactly: it steps from basis to basis, finitely often,
-and approaches nothing. All runs pivot together; a run that has finished pivots on nothing.
+The optimality conditions of convex quadratic and of linear programs have this form (z: variables and
+multipliers, w: reduced gradients and slacks), so one batched kernel solves both exactly: it steps from basis
+to basis, finitely often, and approaches nothing. All runs pivot together; a run that has finished pivots on
+nothing.
 """
 
 from types import ModuleType
@@ -10,7 +11,8 @@ from types import ModuleType
 from mobench.core.arrays import Array, integers, zeros
 
 TIE = 1e-14  # basic variables that a step leaves below this are tied, and the perturbation decides
-RANK = 1e-2  # times the tolerance: a largest diagonal below this is the end of a singular block of free variables
+# times the tolerance: a largest diagonal below this is the end of a singular block of free variables
+RANK = 1e-2
 
 
 class _Tableau:
@@ -22,7 +24,8 @@ class _Tableau:
     def __init__(self, xp: ModuleType, M: Array, q: Array) -> None:
         R, m = q.shape
         i = integers(q, m)
-        self.xp, self.runs = xp, integers(q, R)
+        self.xp = xp
+        self.runs = integers(q, R)
         self.T = zeros(q, R, m, 2 * m + 3)
         self.T[:, :, :m] = -M
         self.T[:, i, m + i] = 1.0
@@ -38,8 +41,12 @@ class _Tableau:
         return self.T[self.runs, :, col]
 
     def pivot(self, row: Array, col: Array, entries: Array, on: Array) -> None:
-        """Gauss-Jordan step where `on`: column `col` becomes the unit vector of `row`. Overwrites its `entries`."""
-        xp, runs = self.xp, self.runs
+        """Gauss-Jordan step where `on`: column `col` becomes the unit vector of `row`.
+
+        Overwrites its `entries`.
+        """
+        xp = self.xp
+        runs = self.runs
         line = self.T[runs, row] / xp.where(on, entries[runs, row], xp.inf)[:, None]
         entries[runs, row] -= 1.0
         if hasattr(self.T, "addcmul_"):
@@ -58,21 +65,24 @@ class _Tableau:
 def complementary_pivot(xp: ModuleType, M: Array, q: Array, free: Array, tolerance: float) -> Array:
     """Solve the mixed problem and return z (R, m).
 
-    M (R, m, m), q (R, m); free (R, m): z_i has no sign and w_i = 0, or the other way round (a basic variable without a
-    sign is never in the way). Entries of a column up to `tolerance` (relative to its largest) are rounding, no pivots.
+    M (R, m, m), q (R, m); free (R, m): z_i has no sign and w_i = 0, or the other way round (a basic variable
+    without a sign is never in the way). Entries of a column up to `tolerance` (relative to its largest) are
+    rounding, no pivots.
 
-    Free variables enter the basis first and stay. Then Lemke's covering variable z0 makes the rest feasible and is
-    driven out again. Ties are broken by a second right-hand side, p in q + epsilon p, against cycling. If z0 cannot be
-    driven out, the program is infeasible or unbounded and z is no solution, which is for the caller's certificate to say:
-    where only rounding keeps z0 in, at some 1e-12, z is as good as any.
+    Free variables enter the basis first and stay. Then Lemke's covering variable z0 makes the rest feasible
+    and is driven out again. Ties are broken by a second right-hand side, p in q + epsilon p, against cycling.
+    If z0 cannot be driven out, the program is infeasible or unbounded and z is no solution, which is for the
+    caller's certificate to say: where only rounding keeps z0 in, at some 1e-12, z is as good as any.
 
-    Source: Lemke 1965; Cottle & Dantzig 1968. Departures: one column of perturbations instead of the full lexicographic
-    order; two steps of refinement against the original data, which undo the rounding of the pivots.
+    Source: Lemke 1965; Cottle & Dantzig 1968. Departures: one column of perturbations instead of the full
+    lexicographic order; two steps of refinement against the original data, which undo the rounding of the
+    pivots.
     """
     m = q.shape[1]
     z0 = 2 * m
     t = _Tableau(xp, M, q)
-    runs, T = t.runs, t.T
+    runs = t.runs
+    T = t.T
     i = integers(q, m)
     pending = free & (abs(M[:, i, i]) > 0)
     while pending.any():
@@ -116,14 +126,16 @@ def complementary_pivot(xp: ModuleType, M: Array, q: Array, free: Array, toleran
 
 
 def eliminate(xp: ModuleType, a: Array, r: Array, k: Array) -> tuple[Array, Array, Array, Array]:
-    """Solve a'x = r for x_k:  x = x_0 + Z z  with  Z = I - e_k alpha',  alpha = a / a_k,  x_0 = (r / a_k) e_k.
+    """Solve a'x = r for x_k:  x = x_0 + Z z  with  Z = I - e_k alpha',  alpha = a / a_k,
+    x_0 = (r / a_k) e_k.
 
-    a (R, n), r (R,), k (R,) -> Z (R, n, n), x_0 (R, n), the skew coupling alpha e_k' - e_k alpha' (R, n, n), has (R,).
-    Column k of Z is zero: z_k is free for the complement of x_k, the reduced gradient w_k, and the coupling exchanges
-    the two. Where a_k = 0 nothing is eliminated: Z = I, x_0 = 0, no coupling.
+    a (R, n), r (R,), k (R,) -> Z (R, n, n), x_0 (R, n), the skew coupling alpha e_k' - e_k alpha' (R, n, n),
+    has (R,). Column k of Z is zero: z_k is free for the complement of x_k, the reduced gradient w_k, and the
+    coupling exchanges the two. Where a_k = 0 nothing is eliminated: Z = I, x_0 = 0, no coupling.
     """
     R, n = a.shape
-    runs, i = integers(a, R), integers(a, n)
+    runs = integers(a, R)
+    i = integers(a, n)
     ak = a[runs, k]
     has = ak != 0
     ak = xp.where(has, ak, xp.inf)

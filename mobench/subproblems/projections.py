@@ -12,14 +12,16 @@ def project_weighted_simplex(
 
         x = max(0, y - tau w),   tau such that w'x = s
 
-    The support is a prefix of the entries sorted by y_i / w_i. Entries with w_i = 0 are not in the equality and are
-    only clipped at 0 (FERERO at a weak optimum). If w = 0 and s > 0 the set is empty and the result NaN.
+    The support is a prefix of the entries sorted by y_i / w_i. Entries with w_i = 0 are not in the equality
+    and are only clipped at 0 (FERERO at a weak optimum). If w = 0 and s > 0 the set is empty and the result
+    NaN.
     Two variables:  x_1 : x_2 = (s w_1 + w_2 beta)+ : (s w_2 - w_1 beta)+  with  beta = w_2 y_1 - w_1 y_2.
 
     Source: the sorting rule of Held, Wolfe & Crowder 1974, here with weights.
     """
     if y.shape[1] == 2:
-        (y1, y2), (w1, w2) = y.unbind(1), w.unbind(1)
+        y1, y2 = y.unbind(1)
+        w1, w2 = w.unbind(1)
         r = s.squeeze(1)
         beta = w2 * y1 - w1 * y2
         v1 = (r * w1).addcmul_(w2, beta).clamp_(min=0)
@@ -28,7 +30,8 @@ def project_weighted_simplex(
         return torch.stack((v1 * scale, v2 * scale), 1)
     ratio = torch.where(w > 0, y / w, -torch.inf)
     ratio, order = ratio.sort(dim=1, descending=True)
-    ys, ws = y.gather(1, order), w.gather(1, order)
+    ys = y.gather(1, order)
+    ws = w.gather(1, order)
     tau = ((ws * ys).cumsum(1) - s) / (ws * ws).cumsum(1)
     last = (ratio > tau).sum(1, keepdim=True).sub_(1).clamp_(min=0)
     return (y - tau.gather(1, last) * w).clamp_(min=0)
@@ -40,7 +43,8 @@ def project_simplex(v: Float[Tensor, "R n"]) -> Float[Tensor, "R n"]:
         v1, v2 = v.unbind(1)
         x1 = (v1 - v2).add_(1).mul_(0.5).clamp_(0, 1)
         return torch.stack((x1, 1 - x1), 1)
-    # Shifting all entries changes nothing but rounding: with the largest at 0 the sums stay as small as possible.
+    # Shifting all entries changes nothing but rounding: with the largest at 0 the sums stay as small as
+    # possible.
     v = v - v.amax(1, keepdim=True)
     u = v.sort(dim=1, descending=True).values
     k = torch.arange(1, v.shape[1] + 1, dtype=v.dtype, device=v.device)

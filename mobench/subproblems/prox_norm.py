@@ -1,7 +1,9 @@
-"""Proximal point of a seminorm:  argmin_t  (t'Mt)^(1/2) + |t - p|^2 / (2 gamma),  over the simplex or over R^n.
+"""Proximal point of a seminorm:  argmin_t  (t'Mt)^(1/2) + |t - p|^2 / (2 gamma),
+over the simplex or over R^n.
 
-With tau = (t'Mt)^(1/2) the optimality conditions are those of  min 1/2 t'(M/tau + I/gamma)t - p't/gamma : one equation
-in tau is left, |t(tau)|_M / tau = 1, whose left side falls.
+With tau = (t'Mt)^(1/2) the optimality conditions are those of
+min 1/2 t'(M/tau + I/gamma)t - p't/gamma : one equation in tau is left, |t(tau)|_M / tau = 1, whose left side
+falls.
 """
 
 from __future__ import annotations
@@ -29,11 +31,13 @@ def prox_norm(
 ) -> Solution:
     """Over the simplex, for p in the simplex. M is a Gram matrix, so |t|_M = |Kt| with K'K = M.
 
-    tau lies between the least |t|_M of the simplex and |p|_M; regula falsi (Illinois) in log tau, a batched QP each. Where
-    |t|_M vanishes tau -> 0 and K t / tau is a subgradient of length <= 1. The residual is that of the projected gradient,
-    |t - P(t - g/s)|, g = M t / tau + (t - p) / gamma, s = trace M / tau + 1 / gamma, and what is left of |t|_M / tau - 1.
+    tau lies between the least |t|_M of the simplex and |p|_M; regula falsi (Illinois) in log tau, a batched
+    QP each. Where |t|_M vanishes tau -> 0 and K t / tau is a subgradient of length <= 1. The residual is that
+    of the projected gradient, |t - P(t - g/s)|, g = M t / tau + (t - p) / gamma, s = trace
+    M / tau + 1 / gamma, and what is left of |t|_M / tau - 1.
     """
-    M, p = M.double(), p.double()
+    M = M.double()
+    p = p.double()
     high = _length(M, p)
     finite = torch.isfinite(M.sum((1, 2)).unsqueeze(1) + p.sum(1, keepdim=True) + gamma)
     floor = FLOOR * high + torch.finfo(torch.float64).tiny
@@ -46,11 +50,13 @@ def prox_norm(
         t = qp(M / tau.unsqueeze(2) + eye / _over(gamma), p / gamma, torch.ones_like(p)).x
         return t, (_length(M, t) / tau).clamp_min(1e-300).log()
 
-    a, b = low.log(), high.log()
+    a = low.log()
+    b = high.log()
     ta, fa = at(low)
     tb, fb = at(high)
     left = fa <= 0  # |t|_M / tau falls: the root is at or below `low`
-    tau, t = torch.where(left, low, high), torch.where(left, ta, tb)
+    tau = torch.where(left, low, high)
+    t = torch.where(left, ta, tb)
     done = left | (fb >= 0) | ~finite
     side = torch.zeros_like(a)
     for _ in range(ITERATIONS):
@@ -59,20 +65,25 @@ def prox_norm(
         middle = torch.where(done, tau.log(), (a * fb - b * fa) / (fb - fa))
         middle = torch.minimum(torch.maximum(middle, torch.minimum(a, b)), torch.maximum(a, b))
         tm, fm = at(middle.exp())
-        tau, t = torch.where(done, tau, middle.exp()), torch.where(done, t, tm)
+        tau = torch.where(done, tau, middle.exp())
+        t = torch.where(done, t, tm)
         above = fm > 0  # the root is above
         # Illinois: an end that stays twice counts half, so that both ends move
         fb = torch.where(above & (side > 0), 0.5 * fb, fb)
         fa = torch.where(~above & (side < 0), 0.5 * fa, fa)
-        a, fa = torch.where(above, middle, a), torch.where(above, fm, fa)
-        b, fb = torch.where(above, b, middle), torch.where(above, fb, fm)
+        a = torch.where(above, middle, a)
+        fa = torch.where(above, fm, fa)
+        b = torch.where(above, b, middle)
+        fb = torch.where(above, fb, fm)
         side = torch.where(above, 1.0, -1.0)
         done = done | (fm.abs() <= EXACT) | (b - a <= EXACT)
     g = (M @ t.unsqueeze(2)).squeeze(2) / tau + (t - p) / gamma
     s = M.diagonal(dim1=1, dim2=2).sum(1, keepdim=True) / tau + 1.0 / gamma
     step = (t - project_simplex(t - g / s)).abs().amax(1)
     off = torch.where(tau > 2.0 * floor, (_length(M, t) / tau - 1.0).abs(), 0.0).squeeze(1)
-    residual = torch.where(finite.squeeze(1), torch.maximum(step, off).nan_to_num(torch.inf, torch.inf), torch.nan)
+    residual = torch.where(
+        finite.squeeze(1), torch.maximum(step, off).nan_to_num(torch.inf, torch.inf), torch.nan
+    )
     failed = residual > TOLERANCE
     return Solution(torch.where((residual <= TOLERANCE).unsqueeze(1), t, torch.nan), residual, failed)
 
@@ -82,7 +93,8 @@ def _over(gamma: float | int | Tensor) -> float | int | Tensor:
 
 
 def prox_norm_free(M: Float[Tensor, "R n n"], p: Float[Tensor, "R n"]) -> Float[Tensor, "R n"]:
-    """Over R^n with gamma = 1:  t = (I + M/tau)^-1 p  with the root tau of  sum_i s_i (q_i'p)^2 / (tau + s_i)^2 = 1.
+    """Over R^n with gamma = 1:  t = (I + M/tau)^-1 p  with the root tau of
+    sum_i s_i (q_i'p)^2 / (tau + s_i)^2 = 1.
 
     M = Q diag(s) Q'. If the sum is below 1 at tau = 0, t is the projection of p onto the kernel of M.
     """
@@ -97,7 +109,8 @@ def prox_norm_free(M: Float[Tensor, "R n n"], p: Float[Tensor, "R n"]) -> Float[
     for _ in range(ITERATIONS):
         tau = 0.5 * (low + high)
         larger = (s * (y / (tau + s)).square()).nan_to_num(0.0).sum(1, keepdim=True) > 1.0
-        low, high = torch.where(larger, tau, low), torch.where(larger, high, tau)
+        low = torch.where(larger, tau, low)
+        high = torch.where(larger, high, tau)
     share = torch.where(s > 0, high / (high + s), 1.0)
     share = torch.where((high + s) > 0, share, 0.0)
     t = (Q @ (share * y).unsqueeze(2)).squeeze(2)

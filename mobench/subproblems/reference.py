@@ -1,8 +1,9 @@
-"""The same subproblems through CVXPY, one run at a time: CLARABEL for QPs and CSMOO's surrogates, HIGHS for the LPs.
+"""The same subproblems through CVXPY, one run at a time: CLARABEL for QPs and CSMOO's surrogates, HIGHS for
+the LPs.
 
-For `subproblem: cvxpy` of an algorithm, and what the batched solvers are tested against. Each problem is normalised
-before CVXPY sees it, because its tolerances are absolute: at gradients of size 1e-6 an unnormalised min-norm problem
-comes back "optimal" with weights that are wrong by 0.03.
+For `subproblem: cvxpy` of an algorithm, and what the batched solvers are tested against. Each problem is
+normalised before CVXPY sees it, because its tolerances are absolute: at gradients of size 1e-6 an
+unnormalised min-norm problem comes back "optimal" with weights that are wrong by 0.03.
 """
 
 import warnings
@@ -25,7 +26,8 @@ from mobench.subproblems.qp import program_residual
 from mobench.subproblems.solution import TINY, TOLERANCE, Solution, certified
 from mobench.subproblems.surrogate import Surrogate, SurrogateSolution
 
-REFERENCE_TOLERANCE = 1e-6  # of an interior-point solver; the certificate is the same as that of the exact solvers
+# of an interior-point solver; the certificate is the same as that of the exact solvers
+REFERENCE_TOLERANCE = 1e-6
 CLARABEL = {"tol_gap_abs": 1e-12, "tol_gap_rel": 1e-12, "tol_feas": 1e-12, "tol_ktratio": 1e-10}
 
 
@@ -65,14 +67,18 @@ def qp(
         value = default if value is None else value
         return torch.as_tensor(value, dtype=torch.float64, device="cpu").expand(*shape).numpy()
 
-    Q_, b_ = full(Q.detach().cpu(), 0.0, R, n, n), full(b, 0.0, R, n)
-    a_, r_ = full(a, 0.0, R, n), full(r, 1.0, R)
-    low, high = full(lower, 0.0, R, n), full(upper, np.inf, R, n)
+    Q_ = full(Q.detach().cpu(), 0.0, R, n, n)
+    b_ = full(b, 0.0, R, n)
+    a_ = full(a, 0.0, R, n)
+    r_ = full(r, 1.0, R)
+    low = full(lower, 0.0, R, n)
+    high = full(upper, np.inf, R, n)
     x = np.full((R, n), np.nan)
     probe = Q_.sum((1, 2)) + b_.sum(1) + a_.sum(1) + r_
     for i in np.flatnonzero(np.isfinite(probe)):
         # In units of x and of the objective in which the data are of order 1.
-        trace, steep = np.trace(Q_[i]), np.abs(b_[i]).max()
+        trace = np.trace(Q_[i])
+        steep = np.abs(b_[i]).max()
         top = a_[i].max() or 1.0
         outside = np.maximum(np.maximum(low[i], -high[i]), 0).max()  # how far the bounds keep x from 0
         if a is not None:
@@ -81,9 +87,11 @@ def qp(
             unit = max(steep / trace if trace > 0 else 0.0, outside) or _shortest(low[i], high[i]) or 1.0
         gamma = max(trace * unit, steep) or 1.0
         y = cvxpy.Variable(n)
-        P, q = Q_[i] * (unit / gamma), b_[i] / gamma
+        P = Q_[i] * (unit / gamma)
+        q = b_[i] / gamma
         value = 0.5 * cvxpy.quad_form(y, cvxpy.psd_wrap(P)) - q @ y
-        below, above = np.isfinite(low[i]), np.isfinite(high[i])
+        below = np.isfinite(low[i])
+        above = np.isfinite(high[i])
         rules = []
         if below.any():
             rules.append(y[below] >= low[i][below] / unit)
@@ -119,13 +127,15 @@ def lp(c: Float[Tensor, "R n"], G: Float[Tensor, "R k n"], h: Float[Tensor, "R k
     with np.errstate(all="ignore"):
         probe = c_.sum(1) + G_.sum((1, 2)) + np.where(h_ == -np.inf, 0.0, h_).sum(1)
         c_, G_ = homogeneous(np, c_, G_, h_)
-    x, y = np.full(c_.shape, np.nan), np.full(G_.shape[:2], np.nan)
+    x = np.full(c_.shape, np.nan)
+    y = np.full(G_.shape[:2], np.nan)
     for i in np.flatnonzero(np.isfinite(probe)):
         beta = cvxpy.Variable(c_.shape[1])
         rows = G_[i] @ beta >= 0
         problem = cvxpy.Problem(cvxpy.Maximize(c_[i] @ beta), [rows, beta >= 0, cvxpy.sum(beta) == 1])
         if _solved(problem, solver="HIGHS"):
-            x[i], y[i] = beta.value, np.abs(rows.dual_value)
+            x[i] = beta.value
+            y[i] = np.abs(rows.dual_value)
     with np.errstate(all="ignore"):
         residual = homogeneous_residual(np, x, y, c_, G_)
         solution = certified(np, x, residual, probe, c.dtype, REFERENCE_TOLERANCE)
@@ -145,7 +155,9 @@ def epo_lp(
 
 @dataclass(frozen=True)
 class _Compiled:
-    """(11), or (13) if relaxed, for one shape: solved again with new values of its parameters, not compiled again."""
+    """(11), or (13) if relaxed, for one shape: solved again with new values of its parameters,
+    not compiled again.
+    """
 
     problem: Any
     parameters: dict[str, Any]
@@ -168,7 +180,8 @@ def _surrogate_problem(
 ) -> _Compiled:
     """Disciplined parametrised program of K constraints in x in R^P and one y for each entry of `bounded`.
 
-    square >= |dx|^2 and the like for y stand for the quadratic terms: one cone for all rows, since they are linear in it.
+    square >= |dx|^2 and the like for y stand for the quadratic terms: one cone for all rows, since they are
+    linear in it.
     """
     import cvxpy
 
@@ -180,7 +193,10 @@ def _surrogate_problem(
     curved: dict[str, Any] = {"tau": K, "tau_y": (K, q)} | ({} if relaxed else {"tau_0": 1, "tau_y_0": q})
     parameters |= {name: cvxpy.Parameter(shape, nonneg=True) for name, shape in curved.items()}
     p = parameters
-    dx, dy, square, squares = cvxpy.Variable(P), cvxpy.Variable(q), cvxpy.Variable(1), cvxpy.Variable(q)
+    dx = cvxpy.Variable(P)
+    dy = cvxpy.Variable(q)
+    square = cvxpy.Variable(1)
+    squares = cvxpy.Variable(q)
     t = cvxpy.Variable() if relaxed else 0.0
     rules = p["c"] + p["rows"] @ dx + p["slopes"] @ dy + 0.5 * (p["tau"] * square + p["tau_y"] @ squares) <= t
     conditions = [rules, square >= cvxpy.sum_squares(dx), squares >= cvxpy.square(dy)]
@@ -188,7 +204,8 @@ def _surrogate_problem(
     if free:
         conditions.append(dy[free] >= p["low"][free])
     if ball:
-        p["x"], p["radius"] = cvxpy.Parameter(P), cvxpy.Parameter(nonneg=True)
+        p["x"] = cvxpy.Parameter(P)
+        p["radius"] = cvxpy.Parameter(nonneg=True)
         conditions.append(cvxpy.norm(p["x"] + dx) <= p["radius"])
     for name, there in (("lower", below), ("upper", above)):
         if there:
@@ -199,13 +216,16 @@ def _surrogate_problem(
     return _Compiled(problem, parameters, dx, dy, rules)
 
 
-UNITS = (10.0, 1.0, 100.0, 0.1, 1000.0)  # of d, tried until one reaches TOLERANCE: CLARABEL's tolerances are absolute
+# of d, tried until one reaches TOLERANCE: CLARABEL's tolerances are absolute
+UNITS = (10.0, 1.0, 100.0, 0.1, 1000.0)
 
 
 def _surrogate_solution(p: Surrogate, relaxed: bool, unit: float) -> tuple[Tensor, Tensor, Tensor] | None:
-    """dx (1, P), dy (1, q), mu (1, K) of the only run of `p`, from a program in units in which its data are of order 1.
+    """dx (1, P), dy (1, q), mu (1, K) of the only run of `p`, from a program in units in which its data are
+    of order 1.
 
-    d in units of max |c_k|/|a_k| (times `unit`), every h_k in units of its largest coefficient and the objective too.
+    d in units of max |c_k|/|a_k| (times `unit`), every h_k in units of its largest coefficient and the
+    objective too.
     """
     c, rows, low, x = (t[0].cpu().numpy() for t in (p.c, p.rows, p.low, p.x))
     slopes, tau, tau_y = (t.double().cpu().numpy() for t in (p.slopes, p.tau, p.tau_y))
@@ -216,7 +236,10 @@ def _surrogate_solution(p: Surrogate, relaxed: bool, unit: float) -> tuple[Tenso
     length = np.sqrt((rows**2).sum(1) + (slopes[1:] ** 2).sum(1))
     ratio = np.abs(c) / (length + TINY)
     d = unit * float(np.clip(ratio[length > 0].max(initial=0.0), 1e-3, 1e3) or 1.0)
-    rows, slopes, tau, tau_y = rows * d, slopes * d, tau * d * d, tau_y * d * d
+    rows = rows * d
+    slopes = slopes * d
+    tau = tau * d * d
+    tau_y = tau_y * d * d
     size = np.max(np.abs(np.column_stack([c, rows, slopes[1:], tau[1:], tau_y[1:]])), axis=1) + TINY
     if relaxed:  # one unit: t is the same for all
         size = np.full(K, size.max())
@@ -239,11 +262,14 @@ def _surrogate_solution(p: Surrogate, relaxed: bool, unit: float) -> tuple[Tenso
             x = np.where(moving, x, 0.0)
         values |= {"x": x / d, "radius": np.sqrt(room) / d}
     elif isinstance(p.X, Box):
-        below, above = bool(np.isfinite(p.X.lower)), bool(np.isfinite(p.X.upper))
+        below = bool(np.isfinite(p.X.lower))
+        above = bool(np.isfinite(p.X.upper))
         keep = 1.0 if p.moving is None else moving
         values |= {"lower": (p.X.lower - x) * keep / d} if below else {}
         values |= {"upper": (p.X.upper - x) * keep / d} if above else {}
-    compiled = _surrogate_problem(K, P, tuple(np.isfinite(low).tolist()), isinstance(p.X, Ball), below, above, relaxed)
+    compiled = _surrogate_problem(
+        K, P, tuple(np.isfinite(low).tolist()), isinstance(p.X, Ball), below, above, relaxed
+    )
     answer = compiled.solve(**values)
     if answer is None:
         return None
@@ -254,14 +280,18 @@ def _surrogate_solution(p: Surrogate, relaxed: bool, unit: float) -> tuple[Tenso
     return dx if p.moving is None else torch.where(p.moving, dx, 0.0), torch.maximum(dy, p.low), nu
 
 
-def _surrogate_judged(p: Surrogate, mu: Tensor, dx: Tensor, dy: Tensor, relaxed: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Largest constraint, residual and proof: violation and duality gap relative to their terms, for anybody's d and mu.
+def _surrogate_judged(
+    p: Surrogate, mu: Tensor, dx: Tensor, dy: Tensor, relaxed: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Largest constraint, residual and proof: violation and duality gap relative to their terms, for
+    anybody's d and mu.
 
-    The gap is h_0(d) minus the dual value q(mu), which holds for every mu >= 0. Of (13): max_k h_k(d) minus q(mu), whose
-    sign is the proof that the constraints cannot be satisfied.
+    The gap is h_0(d) minus the dual value q(mu), which holds for every mu >= 0. Of (13): max_k h_k(d) minus
+    q(mu), whose sign is the proof that the constraints cannot be satisfied.
     """
     h, size = surrogate._constraints(p, dx, dy)
-    high, scale = h.amax(1), size.amax(1) + TINY
+    high = h.amax(1)
+    scale = size.amax(1) + TINY
     ex, ey = surrogate._step(p, mu, objective=not relaxed)
     dual = (mu * surrogate._constraints(p, ex, ey)[0]).sum(1)
     if relaxed:
@@ -277,14 +307,19 @@ def _surrogate_judged(p: Surrogate, mu: Tensor, dx: Tensor, dy: Tensor, relaxed:
 
 
 def solve_surrogate(program: Surrogate, warm: Float[Tensor, "R K"] | None = None) -> SurrogateSolution:
-    """As `mobench.subproblems.surrogate.solve_surrogate`, for X Free, Box or Ball; CLARABEL takes no warm start.
+    """As `mobench.subproblems.surrogate.solve_surrogate`, for X Free, Box or Ball; CLARABEL takes no warm
+    start.
 
-    Failed means a residual above `REFERENCE_TOLERANCE`. The multipliers prove how good the step is, and, those of (13),
-    that no point satisfies the constraints; CLARABEL's status alone proves nothing.
+    Failed means a residual above `REFERENCE_TOLERANCE`. The multipliers prove how good the step is, and,
+    those of (13), that no point satisfies the constraints; CLARABEL's status alone proves nothing.
     """
     if not isinstance(program.X, (Free, Box, Ball)):
-        raise ValueError(f"the CVXPY surrogate needs X to be Free, Box or Ball, not {type(program.X).__name__}")
-    program = replace(program, **{n: getattr(program, n).detach().double() for n in ("c", "rows", "x", "low")})
+        raise ValueError(
+            f"the CVXPY surrogate needs X to be Free, Box or Ball, not {type(program.X).__name__}"
+        )
+    program = replace(
+        program, **{n: getattr(program, n).detach().double() for n in ("c", "rows", "x", "low")}
+    )
     good = torch.isfinite(program.c.sum(1) + program.rows.sum((1, 2)) + program.x.sum(1))
     dx, dy, mu = (torch.full_like(t, torch.nan) for t in (program.x, program.low, program.c))
     worst = torch.full_like(dx[:, 0], torch.nan)

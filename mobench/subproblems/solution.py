@@ -11,11 +11,13 @@ from torch import Tensor
 from mobench.core.arrays import Array, tensor
 
 TOLERANCE = 1e-9
-"""Largest relative residual of a solved run. float32 inputs are solved and certified in float64 and only then rounded:
-same tolerance, and the rounding of x (6e-8) comes on top."""
+"""Largest relative residual of a solved run. float32 inputs are solved and certified in float64 and only then
+rounded: same tolerance, and the rounding of x (6e-8) comes on top.
+"""
 
 GOOD = 1e-12  # a run above this is tried again with the next safeguard; the best try counts
-GROWTH = 1e4  # how far a solution may exceed the scale of its data before its residual is no longer relative to it
+# how far a solution may exceed the scale of its data before its residual is no longer relative to it
+GROWTH = 1e4
 TINY = 1e-150  # added where 0/0 has to mean "equal parts" or 0; its square is still above zero
 
 
@@ -23,8 +25,10 @@ class Solution(NamedTuple):
     """Solution of R subproblems with its certificate.
 
     x        (R, n)  minimiser; NaN where the run failed or its input was not finite
-    residual (R,)    relative residual, see `qp_residual` and `lp_residual`; NaN where the input was not finite
-    failed   (R,)    True where a finite input was not solved to `TOLERANCE` (infeasible, unbounded, numerically lost).
+    residual (R,)    relative residual, see `qp_residual` and `lp_residual`; NaN where the input was not
+                     finite
+    failed   (R,)    True where a finite input was not solved to `TOLERANCE` (infeasible, unbounded,
+    numerically lost).
                      A run whose input is not finite has diverged; that is not a failure of the solver.
     """
 
@@ -43,8 +47,8 @@ def certified(
 ) -> Solution:
     """Judge x, (R, n) or its n columns, by its residual (R,).
 
-    `probe` (R,) is any number that is not finite exactly where the input of the run is not. A residual that is NaN
-    although the input is finite (x itself is lost) counts as infinite.
+    `probe` (R,) is any number that is not finite exactly where the input of the run is not. A residual that
+    is NaN although the input is finite (x itself is lost) counts as infinite.
     """
     zero = probe - probe  # 0, or NaN
     residual = xp.fmin(residual, 1 / zero) + zero
@@ -56,7 +60,9 @@ def certified(
 def best_try(
     xp: ModuleType, solve: Callable[..., tuple[Array, Array]], tries: Sequence[Any], *problem: Array | None
 ) -> tuple[Array, Array]:
-    """x and residual of solve(xp, tries[0], *problem); runs that are not `GOOD` get the next tries, the best counts."""
+    """x and residual of solve(xp, tries[0], *problem); runs that are not `GOOD` get the next tries,
+    the best counts.
+    """
     x, residual = solve(xp, tries[0], *problem)
     for value in tries[1:]:
         runs = xp.where(residual <= GOOD, 0, 1).nonzero()

@@ -1,13 +1,16 @@
 """Quadratically constrained surrogate of CSMOO, solved in its small dual.
 
-    minimise  h_0(d) = a_0'd + 1/2 d'T_0 d   s.t.   h_k(d) = c_k + a_k'd + 1/2 d'T_k d <= 0,  k = 1..K,   d in Q
-    Q = {d = (dx, dy) : x + dx in X,  dy >= low},   T_k = tau_k on x, diag(tau_y,k) on y                (11), (14)
+    minimise  h_0(d) = a_0'd + 1/2 d'T_0 d   s.t.   h_k(d) = c_k + a_k'd + 1/2 d'T_k d <= 0,  k = 1..K,
+        d in Q
+    Q = {d = (dx, dy) : x + dx in X,  dy >= low},   T_k = tau_k on x, diag(tau_y,k) on y
+        (11), (14)
 
-For mu >= 0 (and mu_0 = 1) the Lagrangian is an isotropic quadratic on x and on each y. Its minimiser over Q is a
-projection, and the dual lives in K dimensions whatever the size of x:
+For mu >= 0 (and mu_0 = 1) the Lagrangian is an isotropic quadratic on x and on each y. Its minimiser over Q
+is a projection, and the dual lives in K dimensions whatever the size of x:
 
     d(mu) = P_Q(-v/s),  v = sum mu_k a_k,  s = sum mu_k T_k,   dq/dmu_k = h_k(d(mu))
-    generalised Hessian of q:  -H,  H = sum over blocks of variables of J B J'/s,  J_k = a_k + T_k d,  B = DP_Q
+    generalised Hessian of q:  -H,  H = sum over blocks of variables of J B J'/s,  J_k = a_k + T_k d,
+        B = DP_Q
 
 Source: CSMOO paper, (10), (11), (13), (14). The paper calls CVXPY; the dual and its certificates are ours.
 """
@@ -37,11 +40,13 @@ class SurrogateSolution(NamedTuple):
     """Steps and multipliers of R surrogates, with their certificates.
 
     dx (R, P), dy (R, q)  minimiser; where infeasible the minimiser of max_k h_k over Q (13); NaN where failed
-    mu (R, K)             multipliers; where infeasible those of (13), in the simplex: min over Q of mu'h > 0 proves it
+    mu (R, K)             multipliers; where infeasible those of (13), in the simplex: min over Q of mu'h > 0
+                          proves it
     worst (R,)            max_k h_k at (dx, dy)
     residual (R,)         largest of constraint violation and duality gap, relative to their own terms
     infeasible (R,)       no point of Q satisfies the constraints: proved by mu, not said by a solver
-    failed (R,)           neither solved to `TOLERANCE` nor proved infeasible (a run that is not finite has diverged)
+    failed (R,)           neither solved to `TOLERANCE` nor proved infeasible (a run that is not finite has
+                          diverged)
     """
 
     dx: Float[Tensor, "R P"]
@@ -57,9 +62,10 @@ class SurrogateSolution(NamedTuple):
 class Surrogate:
     """R surrogates with K constraints, P variables x in X and q auxiliary variables y.
 
-    c (R, K); rows (R, K, P) of the constraints in x (the objective has none there); slopes (K + 1, q) of objective
-    and constraints in y; tau (K + 1,) > 0 on x; tau_y (K + 1, q) >= 0, positive in the objective; x (R, P) the iterate;
-    low (R, q) lower bounds of dy (-inf: none); moving (R, P): coordinates of x that may change, None for all.
+    c (R, K); rows (R, K, P) of the constraints in x (the objective has none there); slopes (K + 1, q) of
+    objective and constraints in y; tau (K + 1,) > 0 on x; tau_y (K + 1, q) >= 0, positive in the objective; x
+    (R, P) the iterate; low (R, q) lower bounds of dy (-inf: none); moving (R, P): coordinates of x that may
+    change, None for all.
     """
 
     c: Float[Tensor, "R K"]
@@ -95,8 +101,13 @@ class _Arrays(NamedTuple):
     moving: Tensor | None
 
     def take(self, runs: Array) -> _Arrays:
-        moving = None if self.moving is None else self.moving[torch.as_tensor(runs, device=self.moving.device)]
-        c, rows, x, low = self.c[runs], self.rows[runs], self.x[runs], self.low[runs]
+        moving = (
+            None if self.moving is None else self.moving[torch.as_tensor(runs, device=self.moving.device)]
+        )
+        c = self.c[runs]
+        rows = self.rows[runs]
+        x = self.x[runs]
+        low = self.low[runs]
         return self._replace(c=c, rows=rows, x=x, low=low, moving=moving)
 
 
@@ -113,9 +124,9 @@ def _in_arrays(p: Program) -> _Arrays:
 def solve_surrogate(program: Surrogate, warm: Float[Tensor, "R K"] | None = None) -> SurrogateSolution:
     """Solve R surrogates at once; `warm`: multipliers to start from, such as those of the last iteration.
 
-    A damped Newton iteration from `warm`; runs that it leaves go through a primal-dual interior-point method and
-    the same iteration again; runs that this leaves get problem (13) and either a proof of infeasibility or `failed`.
-    The certificate is computed from the step itself, by rows, whatever formula found it.
+    A damped Newton iteration from `warm`; runs that it leaves go through a primal-dual interior-point method
+    and the same iteration again; runs that this leaves get problem (13) and either a proof of infeasibility
+    or `failed`. The certificate is computed from the step itself, by rows, whatever formula found it.
 
     Raises:
         ValueError: blocks of variables on a set that is neither Free, Box nor Ball.
@@ -139,17 +150,23 @@ def solve_surrogate(program: Surrogate, warm: Float[Tensor, "R K"] | None = None
         unsolved = ~(residual <= TOLERANCE)
         infeasible = good & False
         if healthy and not bool(unsolved.any()):
-            return SurrogateSolution(*(tensor(a) for a in (dx, dy, mu, worst, residual, infeasible, unsolved)))
+            return SurrogateSolution(
+                *(tensor(a) for a in (dx, dy, mu, worst, residual, infeasible, unsolved))
+            )
         if bool(unsolved.any()) and bool((p.tau_y[1:] > 0).all()):
             runs = indices(xp, unsolved)
             sub = p.take(runs)
             relaxed = _relaxed(sub, mu[runs])
             ex, ey = _step(sub, relaxed, objective=False)
             h, size = _constraints(sub, ex, ey)
-            below, above = (relaxed * h).sum(1), xp.amax(h, 1)  # bounds of the value of (13)
+            # bounds of the value of (13)
+            below = (relaxed * h).sum(1)
+            above = xp.amax(h, 1)
             scale = xp.amax(size, 1) + TINY
-            proved = below > GOOD * (relaxed * size).sum(1)  # beyond rounding: no point of Q makes mu'h smaller
-            # value 0: the minimiser of (13) is the only point that satisfies the constraints, (11) has no multipliers
+            # beyond rounding: no point of Q makes mu'h smaller
+            proved = below > GOOD * (relaxed * size).sum(1)
+            # value 0: the minimiser of (13) is the only point that satisfies the constraints, (11) has no
+            # multipliers
             noise = ROUNDING * xp.amax(_terms(sub, relaxed, objective=False), 1)
             single = ~proved & (xp.fmax(abs(above), abs(below)) <= noise)
             scale = xp.where(single, xp.inf, scale)
@@ -230,7 +247,10 @@ def _constraints(p: Program, dx: Array, dy: Array) -> tuple[Array, Array]:
 
 
 def _terms(p: Program, mu: Array, objective: bool = True) -> Array:
-    """Size (R, K) of the terms that cancel in a_k'd(mu): |a_k| (sum mu_l |a_l| / s + |x|). Rounding is relative to it."""
+    """Size (R, K) of the terms that cancel in a_k'd(mu): |a_k| (sum mu_l |a_l| / s + |x|).
+
+    Rounding is relative to it.
+    """
     zero = 1.0 if objective else 0.0
     lengths = ((p.rows * p.rows).sum(2) + (p.slopes[1:] ** 2).sum(1)) ** 0.5
     pull = (mu * lengths).sum(1) + zero * (p.slopes[0] ** 2).sum() ** 0.5
@@ -241,13 +261,15 @@ def _terms(p: Program, mu: Array, objective: bool = True) -> Array:
 def _certificate(p: Program, mu: Array, dx: Array, dy: Array) -> tuple[Array, Array]:
     """max_k h_k, and the residual: violation max h_k+ and duality gap |mu'h|, relative to their own terms.
 
-    d(mu) minimises the Lagrangian, therefore h_0(d) - q(mu) = -mu'h is the duality gap. At a fixed point d and all its
-    terms vanish; there a small share of what cancels in d counts.
+    d(mu) minimises the Lagrangian, therefore h_0(d) - q(mu) = -mu'h is the duality gap. At a fixed point d
+    and all its terms vanish; there a small share of what cancels in d counts.
     """
     xp = p.xp
     h, size = _constraints(p, dx, dy)
     zero = abs(dy) @ abs(p.slopes[0]) + 0.5 * ((dx * dx).sum(1) * p.tau[0] + (dy * dy) @ p.tau_y[0])
-    over, products = xp.where(h > 0, h, 0.0 * h), abs(mu * h).sum(1)  # NaN stays NaN
+    # NaN stays NaN
+    over = xp.where(h > 0, h, 0.0 * h)
+    products = abs(mu * h).sum(1)
 
     def relative(size: Array) -> Array:
         return xp.fmax(xp.amax(over / (size + TINY), 1), products / (zero + (mu * size).sum(1) + TINY))
@@ -265,14 +287,17 @@ def _blocks(p: Program) -> tuple[ModuleType, Array, list[Block]]:
     xp = arrays(tensor(p.c))[0] if gram else p.xp  # what decides the size of the problem
     c, slopes, tau, tau_y, low = (same(xp, t) for t in (p.c, p.slopes, p.tau, p.tau_y, p.low))
     R, K = c.shape
-    c, low = runs_last(xp, c), runs_last(xp, low)
+    c = runs_last(xp, c)
+    low = runs_last(xp, low)
     a = zeros(c, K + 1, len(low), R) + slopes[:, :, None]
     high = zeros(c, *low.shape) + xp.inf
     moving = None if p.moving is None else same(p.xp, p.moving)
     if isinstance(p.X, Box):
-        below, above = p.X.lower - p.x, p.X.upper - p.x
+        below = p.X.lower - p.x
+        above = p.X.upper - p.x
         if moving is not None:
-            below, above = xp.where(moving, below, 0.0), xp.where(moving, above, 0.0)
+            below = xp.where(moving, below, 0.0)
+            above = xp.where(moving, above, 0.0)
         P = p.x.shape[1]
         whole = zeros(c, K + 1, P + len(low), R)
         whole[1:, :P] = runs_last(xp, p.rows)
@@ -286,13 +311,16 @@ def _blocks(p: Program) -> tuple[ModuleType, Array, list[Block]]:
         if moving is not None:
             raise ValueError(f"blocks of variables need X to be Free, Box or Ball, not {type(p.X).__name__}")
         return xp, c, [General(xp, p.X, tensor(p.x), tensor(p.rows), tensor(p.tau)), y]
-    rows, x = p.rows, p.x
-    square = zeros(p.c, R) + (np.inf if isinstance(p.X, Free) else p.X.radius**2)  # type: ignore[attr-defined]
+    rows = p.rows
+    x = p.x
+    largest = np.inf if isinstance(p.X, Free) else p.X.radius**2  # type: ignore[attr-defined]
+    square = zeros(p.c, R) + largest
     if moving is not None:
         still = p.xp.where(moving, 0.0, x)
         square = square - (still * still).sum(1)
         square = p.xp.where(square > 0, square, 0.0)
-        rows, x = p.xp.where(moving[:, None], rows, 0.0), p.xp.where(moving, x, 0.0)
+        rows = p.xp.where(moving[:, None], rows, 0.0)
+        x = p.xp.where(moving, x, 0.0)
     G = rows @ rows.swapaxes(1, 2)
     u = (rows @ x[:, :, None])[:, :, 0]
     G, u, xx, square = (runs_last(xp, same(xp, t)) for t in (G, u, (x * x).sum(1), square))

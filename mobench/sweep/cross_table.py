@@ -3,17 +3,21 @@
     cross:
       all: [preferences=10, "seeds=[0,1,2]"]                  # overrides of every pair
       problems: {vlmop2: [problem=vlmop2], zdt1: [problem=zdt1]}
-      algorithms: all                                         # every file of the group, a plug-in's too; or [ls, epo]
+      algorithms: all                                         # every file of the group, a plug-in's too; or
+                                                              [ls, epo]
       without: [ferero_public_code]                           # of all
       settings: {psl: [steps=20]}                             # of an algorithm on every problem
       pairs: {bilevel.forum: [oracle=value_gap]}              # of one pair
-      step_sizes: [0.03, 0.1, 0.3]                            # all in one batch where the method can (vary.step_size)
-      suites: [cross/zoo, cross/bilevel]                      # the pairs of other experiments, instead of all of these
+      step_sizes: [0.03, 0.1, 0.3]                            # all in one batch where the method can
+                                                              (vary.step_size)
+      suites: [cross/zoo, cross/bilevel]                      # the pairs of other experiments, instead of all
+                                                              of these
 
-A command adds to the problems, settings and pairs of its experiment: `+cross.problems.ten=[problem=ten]` is one problem more,
-`~cross.problems.zdt1` (or `cross.problems.zdt1=null`) one less.
+A command adds to the problems, settings and pairs of its experiment: `+cross.problems.ten=[problem=ten]` is
+one problem more, `~cross.problems.zdt1` (or `cross.problems.zdt1=null`) one less.
 
-The job of a pair is called <problem>.<algorithm>. Pairs that do not fit are left out with the reasons that `join` gives.
+The job of a pair is called <problem>.<algorithm>. Pairs that do not fit are left out with the reasons that
+`join` gives.
 """
 
 from __future__ import annotations
@@ -32,10 +36,13 @@ Load = Callable[[str], Mapping[str, Any]]
 
 
 def merged(experiment: Mapping[str, Any], command: Mapping[str, Any]) -> dict[str, Any]:
-    """The table of an experiment with what a command says: mappings are added to, everything else is replaced."""
+    """The table of an experiment with what a command says: mappings are added to,
+    everything else is replaced.
+    """
     out = {**experiment, **command}
     for key in ADDED:
-        (before, said) = (_entries(key, experiment.get(key)), _entries(key, command.get(key)))
+        before = _entries(key, experiment.get(key))
+        said = _entries(key, command.get(key))
         if before is None or said is None:
             continue
         _known(f"~cross.{key}", [name for name, value in said.items() if value is None], list(before))
@@ -64,7 +71,8 @@ def pairs(
 ) -> dict[str, list[str]]:
     """Overrides of every pair, in the order problem by problem.
 
-    algorithms: what the group has; target: the `_target_` of one of them; suite: the `cross` of another experiment.
+    algorithms: what the group has; target: the `_target_` of one of them; suite: the `cross` of another
+    experiment.
 
     Raises ConfigError for keys, algorithms or pairs that are not there.
     """
@@ -73,21 +81,27 @@ def pairs(
         beside = [key for key in node if key not in NARROWS]
         if beside:
             raise ConfigError(
-                f"cross.{beside[0]} beside cross.suites: say it of one suite, e.g. +experiment={node['suites'][0]}. Of all suites "
-                f"only cross.algorithms and cross.without can be said."
+                f"cross.{beside[0]} beside cross.suites: say it of one suite, e.g. "
+                f"+experiment={node['suites'][0]}. Of all suites only cross.algorithms and cross.without can "
+                "be said."
             )
-        others = {name: pairs({**suite(name), **_narrowed(node)}, algorithms, target, suite) for name in node["suites"]}
+        others = {
+            name: pairs({**suite(name), **_narrowed(node)}, algorithms, target, suite)
+            for name in node["suites"]
+        }
         return {name: overrides for found in others.values() for name, overrides in found.items()}
     given: Mapping[str, Sequence[str] | None] = node.get("problems") or {}
     problems = {name: chosen for name, chosen in given.items() if chosen is not None}
     if not problems:
         raise ConfigError(
-            "cross.problems is empty: give each problem a name and its overrides, e.g. {zdt1: [problem=zdt1]}."
+            "cross.problems is empty: give each problem a name and its overrides, e.g. {zdt1: "
+            "[problem=zdt1]}."
         )
     names = _names(node.get("algorithms", "all"), node.get("without") or [], algorithms)
     for name, chosen in problems.items():
         _check_problem(name, chosen)
-    settings, special = node.get("settings") or {}, _by_pair(node.get("pairs") or {})
+    settings = node.get("settings") or {}
+    special = _by_pair(node.get("pairs") or {})
     _known("cross.settings", settings, algorithms)
     # those of a problem that was taken out remain, and nothing asks for them
     _known("cross.pairs", special, [f"{p}.{a}" for p in given for a in algorithms])
@@ -110,13 +124,15 @@ def _check_problem(name: str, overrides: Any) -> None:
         or not all(isinstance(o, str) for o in overrides)
     ):
         raise ConfigError(
-            f"cross.problems.{name}={overrides} must be a list of overrides, e.g. '+cross.problems.{name}=[problem={name}]'."
+            f"cross.problems.{name}={overrides} must be a list of overrides, e.g. "
+            f"'+cross.problems.{name}=[problem={name}]'."
         )
     if "." in name:
         raise ConfigError(f"cross.problems: {name!r} holds a dot; jobs are called PROBLEM.ALGORITHM.")
     if overrides and not any(o.startswith(("problem=", "protocol=")) for o in overrides):
         raise ConfigError(
-            f"cross.problems.{name}={list(overrides)} chooses no problem; begin with problem=NAME (or protocol=NAME)."
+            f"cross.problems.{name}={list(overrides)} chooses no problem; "
+            "begin with problem=NAME (or protocol=NAME)."
         )
 
 
@@ -138,10 +154,14 @@ def _names(wanted: Any, without: Sequence[str], algorithms: Sequence[str]) -> li
 def _known(where: str, names: Any, known: Sequence[str]) -> None:
     for name in names:
         if name not in known:
-            raise ConfigError(f"{where}: there is no {name!r}; there is {', '.join(known)}.{suggest(str(name), known)}")
+            raise ConfigError(
+                f"{where}: there is no {name!r}; there is {', '.join(known)}.{suggest(str(name), known)}"
+            )
 
 
 def _takes_steps(target: str, own: Sequence[str]) -> bool:
     """Whether the runs of a batch may have step sizes of their own, and the suite gives none."""
     varies: frozenset[str] = getattr(load_class(target, "algorithm"), "varies", frozenset())
-    return "step_size" in varies and not any(o.startswith(("algorithm.step_size=", "vary.step_size=")) for o in own)
+    return "step_size" in varies and not any(
+        o.startswith(("algorithm.step_size=", "vary.step_size=")) for o in own
+    )

@@ -2,10 +2,12 @@
 
     grid:                                            # a mapping, or a list of them
       all: [protocol=federated]                      # overrides of every job
-      axes:                                          # jobs are named by one key of each axis: m2_ls, m2_tch, ...
+      axes:                                          # jobs are named by one key of each axis: m2_ls, m2_tch,
+                                                     ...
         data: {mr: [], m2: [problem.partition=partial, problem.classes_per_client=2]}
         method: {ls: [algorithm=ls], tch: [algorithm=tch]}
-      settings: {"m2_*": [steps=20]}                 # of the jobs with these names; * stands for any characters
+      settings: {"m2_*": [steps=20]}                 # of the jobs with these names; * stands for any
+                                                     characters
       without: [mr_tch]                              # these are left out
     like: omd_tch/table2                             # or {experiment: omd_tch/table2, only: ["*_ls"]}
 
@@ -37,7 +39,10 @@ def last(overrides: Sequence[str]) -> list[str]:
 
 
 def product(
-    every: Sequence[str], axes: Sequence[Mapping[str, Sequence[str]]], settings: Mapping[str, Sequence[str]], joint: str
+    every: Sequence[str],
+    axes: Sequence[Mapping[str, Sequence[str]]],
+    settings: Mapping[str, Sequence[str]],
+    joint: str,
 ) -> Jobs:
     """One job for each combination of one entry per axis, the last axis fastest, named by their keys.
 
@@ -88,14 +93,22 @@ def _borrowed(like: Any, jobs_of: Callable[[str], Jobs]) -> Jobs:
         )
     found = jobs_of(str(like["experiment"]))
     _match_something("like.only", like["only"], found)
-    return {name: job for name, job in found.items() if any(fnmatchcase(name, pattern) for pattern in like["only"])}
+    return {
+        name: job
+        for name, job in found.items()
+        if any(fnmatchcase(name, pattern) for pattern in like["only"])
+    }
 
 
 def _grid(node: Any) -> Jobs:
     if not isinstance(node, Mapping) or not isinstance(node.get("axes"), Mapping) or not node["axes"]:
-        raise ConfigError(f"grid={node} needs axes: a mapping of names to mappings of keys to lists of overrides.")
+        raise ConfigError(
+            f"grid={node} needs axes: a mapping of names to mappings of keys to lists of overrides."
+        )
     if unknown := [key for key in node if key not in KEYS]:
-        raise ConfigError(f"grid.{unknown[0]} is unknown; a grid has {', '.join(KEYS)}.{suggest(unknown[0], KEYS)}")
+        raise ConfigError(
+            f"grid.{unknown[0]} is unknown; a grid has {', '.join(KEYS)}.{suggest(unknown[0], KEYS)}"
+        )
     for axis, entries in node["axes"].items():
         if not isinstance(entries, Mapping) or not all(isinstance(value, list) for value in entries.values()):
             raise ConfigError(f"grid.axes.{axis}={entries} must map each key to a list of overrides.")
@@ -104,7 +117,9 @@ def _grid(node: Any) -> Jobs:
     _match_something("grid.settings", settings, out)
     without = node.get("without") or []
     _match_something("grid.without", without, out)
-    return {name: job for name, job in out.items() if not any(fnmatchcase(name, pattern) for pattern in without)}
+    return {
+        name: job for name, job in out.items() if not any(fnmatchcase(name, pattern) for pattern in without)
+    }
 
 
 def _match_something(where: str, patterns: Any, jobs: Jobs) -> None:

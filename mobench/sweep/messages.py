@@ -24,7 +24,8 @@ from mobench.system.paths import outputs_root, results_root
 MANY = 8  # artifacts from which on they are drawn by several processes
 MOST_DRAWERS = 4  # each holds a copy of the libraries: half a gigabyte
 
-Task = tuple[str, dict[str, Any], dict[str, JobFolder], list[str]]  # id, configuration, jobs, overrides of an artifact
+# id, configuration, jobs, overrides of an artifact
+Task = tuple[str, dict[str, Any], dict[str, JobFolder], list[str]]
 
 
 def _number(x: float) -> str:
@@ -40,8 +41,11 @@ def _cell(values: pd.Series) -> str:
 
 
 def summary(folder: JobFolder) -> str:
-    """A readable table of one job: a line per preference, varied value and output rule, mean over the seeds that finished."""
-    rows, meta = folder.final(), folder.meta()
+    """A readable table of one job: a line per preference, varied value and output rule,
+    mean over the seeds that finished.
+    """
+    rows = folder.final()
+    meta = folder.meta()
     weights = columns(rows, "preference_")
     shown = columns(rows, "f_") + [
         c
@@ -75,9 +79,12 @@ def summary(folder: JobFolder) -> str:
     if (rows["solver_failures"] > 0).any() or rows["kkt_residual_max"].notna().any():
         worst = rows["kkt_residual_max"].max()
         lines.append(
-            f"subproblems: {int(rows['solver_failures'].sum())} failed, worst relative KKT residual {worst:.1e}"
+            f"subproblems: {int(rows['solver_failures'].sum())} failed, "
+            f"worst relative KKT residual {worst:.1e}"
         )
-    lines.append(f"{meta['seconds_train']:.2f} s training, {meta['seconds_evaluate']:.2f} s evaluation; {folder.path}")
+    lines.append(
+        f"{meta['seconds_train']:.2f} s training, {meta['seconds_evaluate']:.2f} s evaluation; {folder.path}"
+    )
     return "\n".join(lines)
 
 
@@ -105,7 +112,8 @@ def announce(plan: Plan, todo: int) -> None:
         say(f"{distinct} jobs, {distinct - todo} finished before, {todo} to run")
     if len(plan.unchanged) >= MANY:
         say(
-            f"{len(plan.unchanged)} artifacts unchanged, in {outputs_root() / 'artifacts'} (rerun=true runs them again)"
+            f"{len(plan.unchanged)} artifacts unchanged, "
+            f"in {outputs_root() / 'artifacts'} (rerun=true runs them again)"
         )
     elif plan.unchanged:
         from mobench.artifacts.artifact import artifact_folder, read, tally
@@ -113,14 +121,17 @@ def announce(plan: Plan, todo: int) -> None:
         for id, since in plan.unchanged.items():
             said = tally(claim["verdict"] for claim in read(artifact_folder(id))["claims"])
             say(
-                f"{id}: {said}; {artifact_folder(id)}, unchanged since {since[:16].replace('T', ' ')} (rerun=true runs it again)"
+                f"{id}: {said}; {artifact_folder(id)}, unchanged since {since[:16].replace('T', ' ')} "
+                "(rerun=true runs it again)"
             )
 
 
 def single(outcome: Outcome) -> None:
     """Report a single job."""
     if outcome.status == "failed":
-        fail(f"{outcome.key} failed: {outcome.error}\n  rows and status, with the traceback: {outcome.folder}")
+        fail(
+            f"{outcome.key} failed: {outcome.error}\n  rows and status, with the traceback: {outcome.folder}"
+        )
         return
     if outcome.skipped:
         say("finished before (rerun=true runs it again)")
@@ -145,8 +156,10 @@ def _draw(task: Task) -> tuple[str, bool, int]:
 
 
 def _by_many(tasks: Sequence[Task], workers: int) -> Iterator[tuple[str, bool, int]]:
-    """The same in several processes: seconds each, most of them spent in matplotlib. Fresh ones: torch's threads do not
-    survive a fork."""
+    """The same in several processes: seconds each, most of them spent in matplotlib.
+
+    Fresh ones: torch's threads do not survive a fork.
+    """
     quiet = [(i, {**c, "logger": {**c["logger"], "name": "local"}}, f, o) for i, c, f, o in tasks]
     with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
         yield from pool.map(_draw, quiet)
@@ -161,7 +174,9 @@ def failures(failed: Sequence[Outcome], of: int) -> None:
 
 
 def _finished(plan: Plan) -> dict[str, JobFolder]:
-    """Jobs whose rows are there, each once, by what they are called: of this sweep, and of artifacts that are left as they are."""
+    """Jobs whose rows are there, each once, by what they are called: of this sweep,
+    and of artifacts that are left as they are.
+    """
     from mobench.artifacts.artifact import artifact_folder, read
 
     found: dict[str, JobFolder] = {}
@@ -176,14 +191,20 @@ def _finished(plan: Plan) -> dict[str, JobFolder]:
 
 
 def finish(plan: Plan, outcomes: dict[str, Outcome], refused: list[str]) -> list[str]:
-    """After the last job: summaries or artifacts, then what failed and why. Returns the ids of drawn artifacts."""
+    """After the last job: summaries or artifacts, then what failed and why.
+
+    Returns the ids of drawn artifacts.
+    """
     drawn = []
     shown: set[str] = set()
     for job in plan.jobs:
         if job.artifact is None and job.folder.done and job.folder.key not in shown:
             shown.add(job.folder.key)
             config = job.config
-            name = f"{config['problem']['_target_'].split('.')[-1]} {config['algorithm']['_target_'].split('.')[-1]}"
+            name = (
+                f"{config['problem']['_target_'].split('.')[-1]} "
+                f"{config['algorithm']['_target_'].split('.')[-1]}"
+            )
             say(f"\n{name}: {overrides.shown(job.overrides)}\n{summary(job.folder)}")
     tasks: list[Task] = []
     for artifact, config in plan.artifacts.items():
@@ -191,7 +212,8 @@ def finish(plan: Plan, outcomes: dict[str, Outcome], refused: list[str]) -> list
         found = {**config, "refused": plan.refused.get(artifact, {})}
         tasks.append((artifact, found, folders, plan.commands[artifact]))
     workers = min(os.cpu_count() or 1, MOST_DRAWERS)
-    online = any(wandb_log.mode(config) for config in plan.artifacts.values())  # W&B wants its runs in one process
+    # W&B wants its runs in one process
+    online = any(wandb_log.mode(config) for config in plan.artifacts.values())
     for artifact, ok, code in (
         map(_draw, tasks) if len(tasks) < MANY or workers < 2 or online else _by_many(tasks, workers)
     ):

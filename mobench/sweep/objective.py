@@ -1,12 +1,14 @@
-"""The number that a job returns to a sweeper of somebody else's, e.g. `hydra/sweeper=optuna`: what it makes larger or smaller.
+"""The number that a job returns to a sweeper of somebody else's, e.g. `hydra/sweeper=optuna`: what it makes
+larger or smaller.
 
     objective=null (hypervolume)   mean over seeds of the hypervolume of what all preferences reached
     objective=f_1                  mean over runs of a column of final.csv
     objective=[f_1,f_2]            several, for sweepers that take several
 
-All of the first output rule's rows. A run that diverged, or whose subproblems failed, is never left out in silence: the hypervolume
-loses its point, and of a column the mean is worth nothing then: the worst value, inf where the sweeper minimizes and -inf where it
-maximizes, or NaN where it does not say. A job that fails raises its error, which the sweeper counts as a failed trial.
+All of the first output rule's rows. A run that diverged, or whose subproblems failed, is never left out in
+silence: the hypervolume loses its point, and of a column the mean is worth nothing then: the worst value, inf
+where the sweeper minimizes and -inf where it maximizes, or NaN where it does not say. A job that fails raises
+its error, which the sweeper counts as a failed trial.
 """
 
 from __future__ import annotations
@@ -42,12 +44,15 @@ def names(config: Mapping[str, Any]) -> list[str]:
     given = config["objective"]
     found = [HYPERVOLUME] if given is None else [given] if isinstance(given, str) else given
     if not isinstance(found, list) or not found or not all(isinstance(name, str) for name in found):
-        raise ConfigError(f"objective={given} must be hypervolume, a column of final.csv, or a list of such names.")
+        raise ConfigError(
+            f"objective={given} must be hypervolume, a column of final.csv, or a list of such names."
+        )
     return found
 
 
 def directions(sweeper: Mapping[str, Any], count: int) -> list[str | None]:
-    """minimize or maximize for each number, as the sweeper's node has it under `direction`; None where it does not say.
+    """minimize or maximize for each number, as the sweeper's node has it under `direction`; None where it
+    does not say.
 
     Raises:
         ConfigError: it has another number of directions than the job has objectives.
@@ -58,16 +63,20 @@ def directions(sweeper: Mapping[str, Any], count: int) -> list[str | None]:
     listed = [given] if isinstance(given, str) or not isinstance(given, Sequence) else list(given)
     if len(listed) != count:
         raise ConfigError(
-            f"hydra.sweeper.direction has {len(listed)} entries and objective has {count}; give one direction for each."
+            f"hydra.sweeper.direction has {len(listed)} entries and objective has {count}; "
+            "give one direction for each."
         )
     return [str(getattr(direction, "name", direction)) for direction in listed]
 
 
-def of_job(config: dict[str, Any], sweeper: Mapping[str, Any], overrides: Sequence[str]) -> float | list[float]:
+def of_job(
+    config: dict[str, Any], sweeper: Mapping[str, Any], overrides: Sequence[str]
+) -> float | list[float]:
     """Run one job of another sweeper and return its number, or numbers if `objective` is a list.
 
     Raises:
-        ConfigError: what can be known before the job runs: a list of jobs, an artifact, no hypervolume, a wrong direction.
+        ConfigError: what can be known before the job runs: a list of jobs, an artifact, no hypervolume, a
+            wrong direction.
         MobenchError: the job failed.
     """
     wanted = names(config)
@@ -77,7 +86,8 @@ def of_job(config: dict[str, Any], sweeper: Mapping[str, Any], overrides: Sequen
     if HYPERVOLUME in wanted:
         _check_hypervolume(job)
     outcome = run(job)
-    while outcome.status == "failed" and JobFolder(outcome.folder).held:  # a trial beside this one is the same job
+    # a trial beside this one is the same job
+    while outcome.status == "failed" and JobFolder(outcome.folder).held:
         time.sleep(WAIT)
         outcome = run(job)
     title = shown([o for o in overrides if not o.startswith("hydra")])
@@ -94,8 +104,9 @@ def of_job(config: dict[str, Any], sweeper: Mapping[str, Any], overrides: Sequen
 def _check(config: dict[str, Any], wanted: Sequence[str], towards: Sequence[str | None]) -> None:
     if any(config[key] for key in ("jobs", "grid", "like", "cross")) or config["artifact"]["id"]:
         raise ConfigError(
-            "This experiment lists jobs of its own, which hydra/sweeper=jobs runs (the default). Another sweeper takes the keys of "
-            "one job: give them on the command line, or in an experiment file without jobs."
+            "This experiment lists jobs of its own, which hydra/sweeper=jobs runs (the default). Another "
+            "sweeper takes the keys of one job: give them on the command line, "
+            "or in an experiment file without jobs."
         )
     if HYPERVOLUME in wanted and towards[wanted.index(HYPERVOLUME)] == "minimize":
         raise ConfigError(
@@ -127,7 +138,9 @@ def value(folder: JobFolder, name: str, direction: str | None = None) -> float:
     numbers = [column for column in rows.columns if pd.api.types.is_numeric_dtype(rows[column])]
     if name not in numbers:
         known = [HYPERVOLUME, *(column for column in numbers if column not in ("run", "seed"))]
-        raise ConfigError(f"objective={name!r} is no column; choose one of {', '.join(known)}.{suggest(name, known)}")
+        raise ConfigError(
+            f"objective={name!r} is no column; choose one of {', '.join(known)}.{suggest(name, known)}"
+        )
     mean = float(rows[name].mean(skipna=False))
     lost = (rows["status"] != "done").any() or not math.isfinite(mean)
     return WORST.get(str(direction), math.nan) if lost else mean

@@ -32,12 +32,15 @@ class Planned:
 
 @dataclass
 class Plan:
-    """All jobs of a sweep, and the configuration of each artifact that they belong to (also of those without jobs)."""
+    """All jobs of a sweep, and the configuration of each artifact that they belong to (also of those
+    without jobs).
+    """
 
     jobs: list[Planned] = field(default_factory=list)
     artifacts: dict[str, dict[str, Any]] = field(default_factory=dict)
     commands: dict[str, list[str]] = field(default_factory=dict)  # overrides of each artifact
-    refused: dict[str, dict[str, str]] = field(default_factory=dict)  # of a cross table: pairs that do not fit, and why
+    # of a cross table: pairs that do not fit, and why
+    refused: dict[str, dict[str, str]] = field(default_factory=dict)
     unchanged: dict[str, str] = field(
         default_factory=dict
     )  # artifacts that lie there as they would come out, and since when

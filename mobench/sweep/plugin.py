@@ -11,7 +11,9 @@ from mobench.config import hydra_plugin
 
 
 class JobsSweeper(Sweeper):
-    """Stands for `mobench.sweep.sweeper.JobsSweeper` until there is a sweep: it imports torch, for which `--help` need not wait."""
+    """Stands for `mobench.sweep.sweeper.JobsSweeper` until there is a sweep: it imports torch,
+    for which `--help` need not wait.
+    """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         from mobench.sweep import sweeper

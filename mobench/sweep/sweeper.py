@@ -1,4 +1,5 @@
-"""The sweeper: expands command-line sweeps and an experiment's `jobs`, runs them through any Hydra launcher, draws.
+"""The sweeper: expands command-line sweeps and an experiment's `jobs`, runs them through any Hydra launcher,
+draws.
 
 An experiment file lists jobs by name, each a list of overrides:
 
@@ -6,8 +7,8 @@ An experiment file lists jobs by name, each a list of overrides:
       epo: [algorithm=epo, protocol=ferero_fig3]
       ferero: [algorithm=ferero, protocol=ferero_fig3, algorithm.subproblem=pgd]
 
-Every job is composed and checked before the first one starts; equal jobs, also of different artifacts, run once;
-finished ones are not launched. A failing job does not stop the others.
+Every job is composed and checked before the first one starts; equal jobs, also of different artifacts, run
+once; finished ones are not launched. A failing job does not stop the others.
 """
 
 from __future__ import annotations
@@ -63,9 +64,11 @@ def _is_group(loader: Any, key: str) -> bool:
 
 @functools.cache
 def _jobs_only(name: str) -> dict[str, Any] | None:
-    """The file of an experiment, if it sets nothing but its artifact and its jobs or cross table (the mode is known: a sweep).
+    """The file of an experiment, if it sets nothing but its artifact and its jobs or cross table (the mode is
+    known: a sweep).
 
-    Values of a job may hold interpolations: each job is composed with them as with any override."""
+    Values of a job may hold interpolations: each job is composed with them as with any override.
+    """
     node = _file(name)
     if node is None or set(node) - {"artifact", "jobs", "grid", "like", "cross", "hydra"}:
         return None
@@ -83,7 +86,10 @@ def _file(name: str) -> dict[Any, Any] | None:
 
 
 def jobs_of(name: str) -> dict[str, list[str]]:
-    """The jobs of an experiment of the project, by name. Raises ConfigError if there is no such experiment."""
+    """The jobs of an experiment of the project, by name.
+
+    Raises ConfigError if there is no such experiment.
+    """
     node = _file(choose("like", name, choices("experiment")))
     return grid.expanded(node or {}, jobs_of)
 
@@ -96,27 +102,31 @@ def _at_scale(node: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:
 
 
 def merge(job: Sequence[str], command: Sequence[str], name: str) -> list[str]:
-    """Overrides of a job, those of the command line last; a group that the job fixes cannot be chosen again."""
+    """Overrides of a job, those of the command line last;
+    a group that the job fixes cannot be chosen again.
+    """
     fixed = {_key(o): o for o in job}
     for override in command:
         key = _key(override)
         if key in GROUPS and key in fixed:
             raise ConfigError(
-                f"The experiment fixes {fixed[key]} for its job {name!r}; {override} cannot change it. Change values "
-                f"(seeds=[0], steps=50), or run the job on its own without +experiment."
+                f"The experiment fixes {fixed[key]} for its job {name!r}; {override} cannot change it. "
+                f"Change values (seeds=[0], steps=50), or run the job on its own without +experiment."
             )
     taken = {_key(o) for o in command}
     return [o for o in job if _key(o) not in taken] + list(command)
 
 
 def _drawn_here(artifact: str, command: Sequence[str]) -> None:
-    """Raise ConfigError for an experiment of a user's own that calls itself an artifact: nothing draws it, and claims of the
-    project's artifacts are made for the project's settings."""
+    """Raise ConfigError for an experiment of a user's own that calls itself an artifact: nothing draws it,
+    and claims of the project's artifacts are made for the project's settings.
+    """
     own = [o.split("=", 1)[1] for o in command if _key(o) == "experiment"]
     if own and not set(own) & set(choices("experiment")):
         raise ConfigError(
-            f"The experiment {own[0]!r} sets artifact.id={artifact}, but artifacts are drawn by the files of experiments/ that "
-            f"come with mobench. Leave `artifact` away (or set artifact: {{id: null}}): its jobs run all the same."
+            f"The experiment {own[0]!r} sets artifact.id={artifact}, but artifacts are drawn by the files of "
+            f"experiments/ that come with mobench. Leave `artifact` away (or set artifact: {{id: null}}): "
+            "its jobs run all the same."
         )
 
 
@@ -136,7 +146,8 @@ class JobsSweeper(Sweeper):
     config: DictConfig
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        self.hydra_context, self.config = hydra_context, config
+        self.hydra_context = hydra_context
+        self.config = config
         self.launcher = Plugins.instance().instantiate_launcher(
             hydra_context=hydra_context, task_function=task_function, config=config
         )
@@ -147,13 +158,19 @@ class JobsSweeper(Sweeper):
         return type(getattr(self, "launcher", None)).__name__ == "SlurmLauncher"
 
     def _composed(self, overrides: Sequence[str]) -> dict[str, Any]:
-        """What Hydra composes, which takes a fifth of a second: once for equal choices of groups. Values are laid over it as
-        Hydra does, after all files, and none of the files knows them yet."""
+        """What Hydra composes, which takes a fifth of a second: once for equal choices of groups.
+
+        Values are laid over it as Hydra does, after all files, and none of the files knows them yet.
+        """
         key = tuple(overrides)
         if key not in self._plain:
             loader = self.hydra_context.config_loader
             parsed = OverridesParser.create(config_loader=loader).parse_overrides(list(overrides))
-            chosen = [o for o in parsed if o.get_key_element().startswith("hydra") or _is_group(loader, o.key_or_group)]
+            chosen = [
+                o
+                for o in parsed
+                if o.get_key_element().startswith("hydra") or _is_group(loader, o.key_or_group)
+            ]
             lines = [str(o.input_line) for o in chosen]
             config = self._laid(lines) or copy.deepcopy(self._base(lines))
             ConfigLoaderImpl._apply_overrides_to_config([o for o in parsed if o not in chosen], config)
@@ -170,9 +187,11 @@ class JobsSweeper(Sweeper):
         return self._bases[tuple(lines)]
 
     def _laid(self, lines: Sequence[str]) -> DictConfig | None:
-        """The same for one algorithm of many on the same problem: its file in place of another one's, where no protocol has
-        tuned settings for it and the file is nothing but keys."""
-        (own, rest) = ([o for o in lines if _key(o) == "algorithm"], [o for o in lines if _key(o) != "algorithm"])
+        """The same for one algorithm of many on the same problem: its file in place of another one's, where
+        no protocol has tuned settings for it and the file is nothing but keys.
+        """
+        own = [o for o in lines if _key(o) == "algorithm"]
+        rest = [o for o in lines if _key(o) != "algorithm"]
         if len(own) != 1 or own[0][0] in "+~":
             return None
         name, repository = own[0].split("=", 1)[1], self.hydra_context.config_loader.repository  # type: ignore[attr-defined]
@@ -188,7 +207,10 @@ class JobsSweeper(Sweeper):
         return config
 
     def _compose(self, overrides: list[str]) -> dict[str, Any]:
-        """The plain configuration. An experiment that does nothing but list jobs is laid over what the rest composes."""
+        """The plain configuration.
+
+        An experiment that does nothing but list jobs is laid over what the rest composes.
+        """
         chosen = [o for o in overrides if _key(o) == "experiment"]
         listed = _jobs_only(chosen[0].split("=", 1)[1]) if len(chosen) == 1 else None
         if listed is None:
@@ -198,7 +220,14 @@ class JobsSweeper(Sweeper):
         config = self._composed(rest)
         artifact = config["artifact"] | listed.get("artifact", {}) | ({"job": named[-1]} if named else {})
         table = cross_table.merged(_at_scale(listed.get("cross", {}), config), config["cross"])
-        return {**config, "artifact": artifact, "jobs": listed["jobs"], "grid": None, "like": None, "cross": table}
+        return {
+            **config,
+            "artifact": artifact,
+            "jobs": listed["jobs"],
+            "grid": None,
+            "like": None,
+            "cross": table,
+        }
 
     def _jobs(self, config: dict[str, Any]) -> dict[str, list[str]]:
         """The named jobs of an artifact, or the pairs of its cross table."""
@@ -208,7 +237,9 @@ class JobsSweeper(Sweeper):
 
         def target(name: str) -> str:
             found = repository.load_config(f"algorithm/{name}")  # None: in a folder of hydra.searchpath
-            return str((found.config if found else self._base([f"algorithm={name}"])["algorithm"])["_target_"])
+            return str(
+                (found.config if found else self._base([f"algorithm={name}"])["algorithm"])["_target_"]
+            )
 
         def suite(name: str) -> dict[str, Any]:
             found = (_jobs_only(name) or {}).get("cross")
@@ -224,10 +255,14 @@ class JobsSweeper(Sweeper):
     def _added(self) -> list[str]:
         """What `--config-dir` and `hydra.searchpath` add to the project's folder of configuration."""
         given = self.hydra_context.config_loader.get_search_path().get_path()
-        return [item.path for item in given if item.provider == "command-line"] + list(self.config.hydra.searchpath)
+        return [item.path for item in given if item.provider == "command-line"] + list(
+            self.config.hydra.searchpath
+        )
 
     def _unchanged(self, command: list[str]) -> dict[str, str]:
-        """The command's artifact and when it was drawn, if neither its rows nor any code has changed since."""
+        """The command's artifact and when it was drawn,
+        if neither its rows nor any code has changed since.
+        """
         chosen = [o.split("=", 1)[1] for o in command if _key(o) == "experiment"]
         # whether jobs would run again, or hold code from elsewhere, is not known
         if (
@@ -243,8 +278,10 @@ class JobsSweeper(Sweeper):
         return {} if since is None else {chosen[0]: since}
 
     def _kept_together(self, config: dict[str, Any], command: list[str], jobs: Sequence[Job]) -> bool:
-        """Whether an artifact that runs its jobs again, since it compares their times, is drawn from rows that come with the
-        project: if those of all of its jobs do, from one model of processor and one commit, and none are in `outputs`."""
+        """Whether an artifact that runs its jobs again, since it compares their times, is drawn from rows
+        that come with the project: if those of all of its jobs do, from one model of processor and one
+        commit, and none are in `outputs`.
+        """
         if not config["rerun"] or any(_key(o) == "rerun" for o in command):
             return False
         origins = set()
@@ -257,7 +294,9 @@ class JobsSweeper(Sweeper):
 
     def _swept(self, command: list[str]) -> list[list[str]]:
         """A command with what the user's own experiment in it sweeps (`hydra.sweeper.params`)."""
-        own = [o for o in command if _key(o) == "experiment" and o.split("=", 1)[1] not in choices("experiment")]
+        own = [
+            o for o in command if _key(o) == "experiment" and o.split("=", 1)[1] not in choices("experiment")
+        ]
         if not own:
             return [command]
         loader = self.hydra_context.config_loader
@@ -269,16 +308,21 @@ class JobsSweeper(Sweeper):
         return list(combinations)
 
     def plan(self, arguments: list[str]) -> Plan:
-        """Compose and check every job. Raises ConfigError or CompatibilityError with all problems, before anything runs."""
+        """Compose and check every job.
+
+        Raises ConfigError or CompatibilityError with all problems, before anything runs.
+        """
         if str(self.config.hydra.sweep.dir) != ".":
             raise ConfigError(
-                f"hydra.sweep.dir={self.config.hydra.sweep.dir} has no effect: jobs lie in $MOBENCH_OUTPUTS/runs (else in "
-                f"outputs/runs), named by their settings. Choose another place with MOBENCH_OUTPUTS=FOLDER."
+                f"hydra.sweep.dir={self.config.hydra.sweep.dir} has no effect: jobs lie in "
+                "$MOBENCH_OUTPUTS/runs (else in outputs/runs), named by their settings. Choose another "
+                "place with MOBENCH_OUTPUTS=FOLDER."
             )
         parser = OverridesParser.create(config_loader=self.hydra_context.config_loader)
         swept = [*normalise([f"{k}={v}" for k, v in self.params.items()]), *arguments]
         (combinations,) = BasicSweeper.split_arguments(parser.parse_overrides(swept), None)
-        plan, problems = Plan(), []
+        plan = Plan()
+        problems = []
         chosen = {o for command in combinations for o in command if _key(o) == "experiment"}
         if len(chosen) > 1:  # of one experiment Hydra has read the parameters already
             combinations = [found for command in combinations for found in self._swept(command)]
@@ -291,10 +335,13 @@ class JobsSweeper(Sweeper):
             named: dict[str, list[str]] = {"": command}
             listed = artifact is not None or any(config[key] for key in ("jobs", "grid", "like", "cross"))
             if config["artifact"]["depicts"] not in (None, "data"):
-                raise ConfigError(f"artifact.depicts is 'data' or nothing, not {config['artifact']['depicts']!r}.")
+                raise ConfigError(
+                    f"artifact.depicts is 'data' or nothing, not {config['artifact']['depicts']!r}."
+                )
             if artifact is not None:
                 _drawn_here(artifact, command)
-                plan.artifacts[artifact], plan.commands[artifact] = config, command
+                plan.artifacts[artifact] = config
+                plan.commands[artifact] = command
             if listed:
                 named = {
                     name: [*merge(normalise(list(job)), command, name), f"artifact.job={name}"]
@@ -307,7 +354,9 @@ class JobsSweeper(Sweeper):
                 except MobenchError as error:
                     jobs[name] = error
             made = [job for job in jobs.values() if isinstance(job, Job)]
-            kept = artifact is not None and len(made) == len(jobs) and self._kept_together(config, command, made)
+            kept = (
+                artifact is not None and len(made) == len(jobs) and self._kept_together(config, command, made)
+            )
             for name, overrides in named.items():
                 try:
                     job = jobs[name]
@@ -351,7 +400,11 @@ class JobsSweeper(Sweeper):
         beside: list[Planned] = []
         alone: list[Planned] = []
         for job in todo.values():
-            timed = job.artifact is not None and plan.artifacts[job.artifact]["artifact"]["alone"] and not self.far
+            timed = (
+                job.artifact is not None
+                and plan.artifacts[job.artifact]["artifact"]["alone"]
+                and not self.far
+            )
             (alone if timed else beside).append(job)
         groups = ([beside] if beside else []) + [[job] for job in alone]
         outcomes = {outcome.key: outcome for group in groups for outcome in self._launch(group)}
@@ -359,8 +412,8 @@ class JobsSweeper(Sweeper):
 
     def _launch(self, jobs: list[Planned]) -> list[Outcome]:
         if type(self.launcher).__name__ == "BasicLauncher":
-            # Hydra imports its plug-ins under their own names, so isinstance does not know it. In this process the
-            # composed configurations can be used as they are.
+            # Hydra imports its plug-ins under their own names, so isinstance does not know it. In this
+            # process the composed configurations can be used as they are.
             return [run(j.job, title=j.title) for j in jobs]
         try:
             with workers.told(since=time.time()):
@@ -368,8 +421,9 @@ class JobsSweeper(Sweeper):
         except KeyboardInterrupt:
             if self.far:
                 raise Interrupted(
-                    "Stopped waiting. Jobs that are in Slurm's queue go on (`squeue --me`; `scancel` stops them); `mobench-status` "
-                    "shows them, and once they have ended the same command does the rest."
+                    "Stopped waiting. Jobs that are in Slurm's queue go on (`squeue --me`; `scancel` stops "
+                    "them); `mobench-status` shows them, and once they have ended the same command does the "
+                    "rest."
                 ) from None
             raise
 
@@ -379,7 +433,8 @@ class JobsSweeper(Sweeper):
         tries: Counter[str] = Counter()
         groups = [jobs] if jobs else []
         while groups:
-            group, began = groups.pop(0), time.time()
+            group = groups.pop(0)
+            began = time.time()
             found = self._launched(group)
             outcomes |= {outcome.key: outcome for outcome in found}
             lost = [job for job, o in zip(group, found, strict=True) if isinstance(o, Lost)]
@@ -389,41 +444,51 @@ class JobsSweeper(Sweeper):
             left = {job.folder.key: job.config["hardware"]["retries"] - tries[job.folder.key] for job in lost}
             # the last time they run alone, so that no job fails for its neighbour
             alone = [
-                [job] for job in lost if left[job.folder.key] == 0 and job in begun and hasattr(self.launcher, "joblib")
+                [job]
+                for job in lost
+                if left[job.folder.key] == 0 and job in begun and hasattr(self.launcher, "joblib")
             ]
             together = [job for job in lost if left[job.folder.key] >= 0 and [job] not in alone]
             groups += [g for g in (together, *alone) if g]
             if groups and lost:
                 gone = "killed, out of memory or with its machine"
-                say(f"{len(lost)} jobs lost their worker ({gone}); launched again: {len(together) + len(alone)}")
+                say(
+                    f"{len(lost)} jobs lost their worker ({gone}); launched again: "
+                    f"{len(together) + len(alone)}"
+                )
         return list(outcomes.values())
 
     def _launched(self, jobs: list[Planned]) -> list[Outcome]:
         """One Outcome for each job, whatever became of the launcher's workers."""
         if self.far and shutil.which("sbatch") is None:
             raise ConfigError(
-                "hardware=slurm needs Slurm's commands, and sbatch is not on the PATH: call mobench on a login node of the "
-                "cluster, or choose hardware=cpu, with hydra/launcher=joblib for several jobs at a time."
+                "hardware=slurm needs Slurm's commands, and sbatch is not on the PATH: call mobench on a "
+                "login node of the cluster, or choose hardware=cpu, "
+                "with hydra/launcher=joblib for several jobs at a time."
             )
         began = time.time()
         params = getattr(self.launcher, "params", {})
         if "/.submitit/" in str(params.get("submitit_folder")):  # the default: in the working folder
             params["submitit_folder"] = str(outputs_root() / "submitit" / "%j")
-        if type(self.launcher).__name__ == "LocalLauncher" and jobs[0].config["hardware"]["device"].startswith("cuda"):
+        if type(self.launcher).__name__ == "LocalLauncher" and jobs[0].config["hardware"][
+            "device"
+        ].startswith("cuda"):
             params["gpus_per_node"] = torch.cuda.device_count()  # else submitit hides all of them
         os.environ["SUBMITIT_PREEMPT_SIGNAL"] = jobs[0].config["checkpoint"]["signal"]
         count = at_once(self.launcher, len(jobs))
         if self.told not in (None, count) and hasattr(self.launcher, "joblib"):
             from joblib.externals.loky import get_reusable_executor
 
-            get_reusable_executor().shutdown(wait=True)  # its workers keep the environment in which they were started
+            # its workers keep the environment in which they were started
+            get_reusable_executor().shutdown(wait=True)
         self.told = count
         try:
             with workers.told(parallel=count), answering():
                 returns: Sequence[JobReturn | Exception | str] = self.launcher.launch(
                     [j.overrides for j in jobs], initial_job_idx=0
                 )
-        except Exception as error:  # noqa: BLE001  a worker that dies takes joblib's pool with it: the folders know what was done
+        # a worker that dies takes joblib's pool with it: the folders know what was done
+        except Exception as error:  # noqa: BLE001
             returns = [error] * len(jobs)
         return [_outcome(r, j, began) for r, j in zip(returns, jobs, strict=True)]
 
@@ -442,8 +507,9 @@ def at_once(launcher: Launcher, jobs: int) -> int:
 
 @contextlib.contextmanager
 def answering() -> Iterator[None]:
-    """submitit's launcher asks its jobs for results one after the other, and the first that died ends the asking while others
-    still run. Here such a job answers with its error."""
+    """submitit's launcher asks its jobs for results one after the other, and the first that died ends the
+    asking while others still run. Here such a job answers with its error.
+    """
     try:
         import submitit
         from submitit.core.utils import FailedJobError
@@ -460,7 +526,8 @@ def answering() -> Iterator[None]:
                 return list(self.job.results())
             except FailedJobError as error:  # an exception that no job of ours lets through
                 return [str(error)]
-            except Exception as error:  # noqa: BLE001  no answer, or none that can be read; others still run, and are asked
+            # no answer, or none that can be read; others still run, and are asked
+            except Exception as error:  # noqa: BLE001
                 return [error]
 
     original = submitit.AutoExecutor.map_array
@@ -478,9 +545,11 @@ def _outcome(returned: JobReturn | Exception | str, job: Planned, began: float) 
     value: Any = returned
     if isinstance(value, JobReturn):
         try:
-            with contextlib.redirect_stderr(io.StringIO()):  # Hydra prints a line of its own about an exception
+            # Hydra prints a line of its own about an exception
+            with contextlib.redirect_stderr(io.StringIO()):
                 value = value.return_value
-        except Exception as error:  # noqa: BLE001  whatever a worker raised is this job's failure, and is reported
+        # whatever a worker raised is this job's failure, and is reported
+        except Exception as error:  # noqa: BLE001
             value = f"{type(error).__name__}: {error}"
     if isinstance(value, Outcome):
         return value
@@ -492,7 +561,9 @@ def _outcome(returned: JobReturn | Exception | str, job: Planned, began: float) 
     if isinstance(value, Exception):
         cancelled = "state: CANCELLED" in text
         text = f"{type(value).__name__}: {last}"
-        if (isinstance(value, BrokenExecutor) or type(value).__name__ == "UncompletedJobError") and not cancelled:
+        if (
+            isinstance(value, BrokenExecutor) or type(value).__name__ == "UncompletedJobError"
+        ) and not cancelled:
             return Lost(folder.key, "failed", folder.path, error=f"its worker died ({text})", title=job.title)
         text = "it was cancelled (scancel)" if cancelled else f"the launcher failed ({text})"
     if "timed-out too many times" in text:
@@ -502,7 +573,8 @@ def _outcome(returned: JobReturn | Exception | str, job: Planned, began: float) 
 
 def _written(job: Planned, began: float) -> Outcome | None:
     """What the job's folder says of this sweep: done, failed, or nothing."""
-    folder, status = job.folder, job.folder.status()
+    folder = job.folder
+    status = job.folder.status()
     now = float(status.get("time", 0.0)) >= began
     if folder.done and (now or not job.config["rerun"]):
         return finished(folder, title=job.title)

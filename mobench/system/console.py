@@ -19,7 +19,11 @@ PLAIN = str.maketrans(
 
 
 def say(text: str, stream: Any = None) -> None:
-    """Print a line. A reader that went away (mobench ... | head) does not stop the work, nor does a terminal that lacks a sign."""
+    """Print a line.
+
+    A reader that went away (mobench ... | head) does not stop the work, nor does a terminal that lacks a
+    sign.
+    """
     stream = stream or sys.stdout
     try:
         try:
@@ -44,6 +48,6 @@ def check_folder() -> None:
         Path.cwd()
     except FileNotFoundError:
         raise ConfigError(
-            "The working folder does not exist any more. Change to another one (cd ~), or leave and enter this one again if it was "
-            "made anew (cd .)."
+            "The working folder does not exist any more. Change to another one (cd ~), or leave and enter "
+            "this one again if it was made anew (cd .)."
         ) from None

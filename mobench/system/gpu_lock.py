@@ -1,7 +1,8 @@
-"""One GPU for each job: locks in a folder of the machine, so that jobs of any process or launcher never share one by accident.
+"""One GPU for each job: locks in a folder of the machine, so that jobs of any process or launcher never share
+one by accident.
 
-The operating system takes a lock back when its process ends, however it ends. Under Slurm the scheduler hands out GPUs
-(`gres`); only several in one allocation are locked.
+The operating system takes a lock back when its process ends, however it ends. Under Slurm the scheduler hands
+out GPUs (`gres`); only several in one allocation are locked.
 """
 
 from __future__ import annotations
@@ -28,16 +29,21 @@ def folder() -> Path:
 
 
 def visible() -> list[str]:
-    """What identifies each CUDA device that this process sees, wherever CUDA_VISIBLE_DEVICES puts it in the order."""
+    """What identifies each CUDA device that this process sees,
+    wherever CUDA_VISIBLE_DEVICES puts it in the order.
+    """
     found = (torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count()))
     return [str(getattr(p, "uuid", i)) for i, p in enumerate(found)]
 
 
 @contextlib.contextmanager
 def take(ids: Sequence[str], each: int = 1, title: str = "", root: Path | None = None) -> Iterator[int]:
-    """The number of a device in `ids` that fewer than `each` jobs hold, until the end of the block. Waits for one.
+    """The number of a device in `ids` that fewer than `each` jobs hold, until the end of the block.
 
-    The devices are tried from the least used on: with each = 2 no GPU gets a second job while another has none.
+    Waits for one.
+
+    The devices are tried from the least used on: with each = 2 no GPU gets a second job while another has
+    none.
     """
     base = root or folder()
     try:
@@ -70,7 +76,10 @@ def take(ids: Sequence[str], each: int = 1, title: str = "", root: Path | None =
 
 @contextlib.contextmanager
 def device(name: str, each: int = 1, title: str = "") -> Iterator[str]:
-    """The device of a job: `cuda` becomes a free `cuda:N`. Others stay, and so does `cuda` where Slurm gave the job one GPU."""
+    """The device of a job: `cuda` becomes a free `cuda:N`.
+
+    Others stay, and so does `cuda` where Slurm gave the job one GPU.
+    """
     count = torch.cuda.device_count() if name == "cuda" else 0
     if count == 0 or (count == 1 and "SLURM_JOB_ID" in os.environ):
         yield name

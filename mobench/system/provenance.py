@@ -12,7 +12,18 @@ from typing import Any
 
 import torch
 
-PACKAGES = ("mobench", "torch", "numpy", "scipy", "hydra-core", "omegaconf", "cvxpy", "moocore", "pandas", "matplotlib")
+PACKAGES = (
+    "mobench",
+    "torch",
+    "numpy",
+    "scipy",
+    "hydra-core",
+    "omegaconf",
+    "cvxpy",
+    "moocore",
+    "pandas",
+    "matplotlib",
+)
 
 
 def _git(*args: str) -> str | None:
@@ -52,7 +63,9 @@ def device_name(device: torch.device) -> str:
     model = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
-        names = [line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line]
+        names = [
+            line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line
+        ]
         model = names[0] if names else model
     return f"CPU {model}"
 

@@ -1,8 +1,9 @@
 """Signals while a job runs: first a checkpoint, then what the process would have done anyway.
 
-A handler only notes the signal; the loop looks between steps, so state is never half written. After the checkpoint:
-INT and TERM stop the job; USR1 and USR2 let it go on. Where somebody else handles the signal (submitit does: USR2 puts a job back
-into Slurm's queue, TERM is passed over because Slurm sends it along with USR2), that handler decides.
+A handler only notes the signal; the loop looks between steps, so state is never half written. After the
+checkpoint: INT and TERM stop the job; USR1 and USR2 let it go on. Where somebody else handles the signal
+(submitit does: USR2 puts a job back into Slurm's queue, TERM is passed over because Slurm sends it along with
+USR2), that handler decides.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ class Signals:
 
     def deliver(self) -> bool:
         """Hand the signals on; True if the job has to stop. A handler may end the process."""
-        arrived, self.pending = self.pending, []
+        arrived = self.pending
+        self.pending = []
         for number in dict.fromkeys(arrived):
             if not self._own(number):
                 handler: Callable[[int, object], Any] = self.before[number]
@@ -46,7 +48,9 @@ class Signals:
 
     @property
     def stop(self) -> bool:
-        """Whether a signal that nobody else handles asks to stop: for a job that has ended, and needs nothing put back."""
+        """Whether a signal that nobody else handles asks to stop: for a job that has ended,
+        and needs nothing put back.
+        """
         return self._stop(self.pending)
 
     def _stop(self, numbers: Sequence[int]) -> bool:
@@ -55,7 +59,10 @@ class Signals:
 
 @contextlib.contextmanager
 def caught() -> Iterator[Signals]:
-    """Note signals instead of dying of them. Outside the main thread Python allows no handlers: nothing is caught there."""
+    """Note signals instead of dying of them.
+
+    Outside the main thread Python allows no handlers: nothing is caught there.
+    """
     found = Signals()
     if threading.current_thread() is not threading.main_thread():
         yield found

@@ -1,6 +1,8 @@
-"""What a sweep tells the processes that run its jobs, through their environment: nothing else reaches them all.
+"""What a sweep tells the processes that run its jobs, through their environment: nothing else reaches them
+all.
 
-Written by `told`, which the sweep holds open while it launches; read by `at_once` and `since`, in the workers.
+Written by `told`, which the sweep holds open while it launches; read by `at_once` and `since`, in the
+workers.
 """
 
 from __future__ import annotations

@@ -23,14 +23,18 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     )
     parser.add_argument("--output", type=Path, help="Markdown report; the figure is written beside it")
     parser.add_argument("--json", type=Path, help="all measurements")
-    parser.add_argument("--only", help="comma-separated algorithms, names of files in conf/algorithm (or ferero_pgd)")
+    parser.add_argument(
+        "--only", help="comma-separated algorithms, names of files in conf/algorithm (or ferero_pgd)"
+    )
     parser.add_argument("--rounds", type=int, help="how often the cases alternate")
     parser.add_argument("--steps", type=int, help="iterations of a trajectory")
     parser.add_argument("--no-solves", action="store_true", help="leave the subproblems out")
     parser.add_argument("--no-images", action="store_true", help="leave the networks out")
     parser.add_argument("--no-federated", action="store_true", help="leave the clients out")
     parser.add_argument("--no-bilevel", action="store_true", help="leave the bilevel problems out")
-    parser.add_argument("--no-overhead", action="store_true", help="leave out what a run costs beside its steps")
+    parser.add_argument(
+        "--no-overhead", action="store_true", help="leave out what a run costs beside its steps"
+    )
     chosen = parser.parse_args(arguments)
     quick = chosen.quick
     settings: dict[str, Any] = {
@@ -46,7 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
         print(text, flush=True)
 
     lines, left_out = loops.measure(settings["sizes"], settings["steps"], settings["rounds"], only, say)
-    rows, programs = [], []
+    rows = []
+    programs = []
     if not chosen.no_solves:
         kinds = ("min_norm", "epo_lp") if quick else tuple(solves.SOLVERS)
         dimensions, sizes = ((2,), (1, 4)) if quick else ((2, 3, 10), (1, 100, 1000))

@@ -1,10 +1,11 @@
 """One run at a time, in the style of the methods' published code: the slow side of the speed ratios.
 
-These loops stand for what a researcher runs today: gradients by automatic differentiation in PyTorch, one backward per
-objective, then the subproblem in its published form (EPO: an LP through CVXPY and a generic solver; FERERO: up to 250
-projected gradient steps in NumPy from a cold start; PMTL: Frank-Wolfe in NumPy; ...), one preference after the other.
-They were written here from the papers' descriptions; no line is anybody's code. They are not the authors' programs: the
-numbers that the report quotes for those were measured by others on a comparable machine and are shown for orientation.
+These loops stand for what a researcher runs today: gradients by automatic differentiation in PyTorch, one
+backward per objective, then the subproblem in its published form (EPO: an LP through CVXPY and a generic
+solver; FERERO: up to 250 projected gradient steps in NumPy from a cold start; PMTL: Frank-Wolfe in NumPy;
+...), one preference after the other. They were written here from the papers' descriptions; no line is
+anybody's code. They are not the authors' programs: the numbers that the report quotes for those were measured
+by others on a comparable machine and are shown for orientation.
 
 Problem: VLMOP2 in float64. Every function runs `steps` steps from x0 for preference w and returns the answer.
 """
@@ -54,7 +55,9 @@ def _descend(x0: Array, steps: int, weights: Callable[[Array, Array, int], Array
     return x.detach().numpy()
 
 
-def _descend_loss(x0: Array, steps: int, loss_of: Callable[[Tensor, Tensor], Tensor], step_size: float) -> Array:
+def _descend_loss(
+    x0: Array, steps: int, loss_of: Callable[[Tensor, Tensor], Tensor], step_size: float
+) -> Array:
     """x <- x - step_size grad loss: one backward."""
     x = torch.tensor(x0, requires_grad=True)
     for _ in range(steps):
@@ -94,7 +97,13 @@ def project_simplex(y: Array) -> Array:
 
 
 def omd_tch(
-    x0: Array, w: Array, steps: int, step_size: float = 0.02, lambda_step: float = 1.0, adaptive: bool = False, **_: Any
+    x0: Array,
+    w: Array,
+    steps: int,
+    step_size: float = 0.02,
+    lambda_step: float = 1.0,
+    adaptive: bool = False,
+    **_: Any,
 ) -> Array:
     """OMD-TCH: backward of sum lambda_m w_m f_m, then the projection of lambda; mean or Pareto-adaptive mean.
 
@@ -133,7 +142,9 @@ def mgda(x0: Array, w: Array, steps: int, step_size: float = 0.2, **_: Any) -> A
     """MGDA: the min-norm point of two gradients."""
 
     def weights(F: Array, J: Array, t: int) -> Array:
-        g11, g12, g22 = J[0] @ J[0], J[0] @ J[1], J[1] @ J[1]
+        g11 = J[0] @ J[0]
+        g12 = J[0] @ J[1]
+        g22 = J[1] @ J[1]
         spread = g11 - 2.0 * g12 + g22
         u = 0.5 if spread <= 0.0 else min(max((g22 - g12) / spread, 0.0), 1.0)
         return np.array([u, 1.0 - u])
@@ -145,7 +156,8 @@ def frank_wolfe(rows: Array, steps: int = 250, tolerance: float = 1e-5) -> Array
     """Min-norm weights of the rows: start at the best pair, then Frank-Wolfe with exact line search."""
     n = len(rows)
     G = rows @ rows.T
-    best, s = math.inf, np.zeros(n)
+    best = math.inf
+    s = np.zeros(n)
     s[0] = 1.0
     for i in range(n):
         for j in range(i + 1, n):
@@ -153,8 +165,10 @@ def frank_wolfe(rows: Array, steps: int = 250, tolerance: float = 1e-5) -> Array
             u = 0.5 if spread <= 0.0 else min(max((G[j, j] - G[i, j]) / spread, 0.0), 1.0)
             value = u * u * G[i, i] + 2.0 * u * (1.0 - u) * G[i, j] + (1.0 - u) ** 2 * G[j, j]
             if value < best:
-                best, s = value, np.zeros(n)
-                s[i], s[j] = u, 1.0 - u
+                best = value
+                s = np.zeros(n)
+                s[i] = u
+                s[j] = 1.0 - u
     for _ in range(steps):
         slope = G @ s
         k = int(np.argmin(slope))
@@ -171,7 +185,9 @@ def frank_wolfe(rows: Array, steps: int = 250, tolerance: float = 1e-5) -> Array
 
 
 def pmtl(x0: Array, w: Array, steps: int, refs: Array, step_size: float = 0.2, **_: Any) -> Array:
-    """PMTL: min-norm point of the rows of the active sectors (first fifth), then of gradients and active sectors."""
+    """PMTL: min-norm point of the rows of the active sectors (first fifth),
+    then of gradients and active sectors.
+    """
     ray = 1.0 / w
     W = refs - ray / np.linalg.norm(ray)
     W = W[np.linalg.norm(W, axis=1) > 1e-9]
@@ -191,10 +207,14 @@ def epo(x0: Array, w: Array, steps: int, step_size: float = 0.1, **_: Any) -> Ar
     """EPO search: two CVXPY programs with parameters, built once and solved by HiGHS at each step."""
     import cvxpy
 
-    M, r = 2, w / np.linalg.norm(w)
+    M = 2
+    r = w / np.linalg.norm(w)
     beta = cvxpy.Variable(M)
-    K_, Ca_, bound = cvxpy.Parameter((M, M)), cvxpy.Parameter(M), cvxpy.Parameter(M)
-    total, level = cvxpy.Parameter(M), cvxpy.Parameter()
+    K_ = cvxpy.Parameter((M, M))
+    Ca_ = cvxpy.Parameter(M)
+    bound = cvxpy.Parameter(M)
+    total = cvxpy.Parameter(M)
+    level = cvxpy.Parameter()
     simplex = [beta >= 0, cvxpy.sum(beta) == 1]
     balance = cvxpy.Problem(cvxpy.Maximize(Ca_ @ beta), [*simplex, K_ @ beta >= bound])
     descend = cvxpy.Problem(cvxpy.Maximize(total @ beta), [*simplex, K_ @ beta >= 0, Ca_ @ beta >= level])
@@ -206,15 +226,19 @@ def epo(x0: Array, w: Array, steps: int, step_size: float = 0.1, **_: Any) -> Ar
         logs = np.log(M * h)
         mu = float(h @ logs)
         Ca = K @ (r * (logs - mu))
-        K_.value, Ca_.value = K, Ca
+        K_.value = K
+        Ca_.value = Ca
         if mu > 1e-4:
             rising = Ca > 0.0
             # no bound: what no product with a point of the simplex goes below
             limit = np.where(rising, -1e3, Ca) if rising.any() else np.zeros(M)
             limit[int(np.argmax(r * F))] = 0.0
-            bound.value, problem = limit, balance
+            bound.value = limit
+            problem = balance
         else:
-            total.value, level.value, problem = K.sum(0), -max(0.0, -float(Ca.max())) - 1e-9, descend
+            total.value = K.sum(0)
+            level.value = -max(0.0, -float(Ca.max())) - 1e-9
+            problem = descend
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             problem.solve(solver="HIGHS")
@@ -226,7 +250,9 @@ def epo(x0: Array, w: Array, steps: int, step_size: float = 0.1, **_: Any) -> Ar
 
 
 def ferero(x0: Array, w: Array, steps: int, step_size: float = 0.05, c_h: float = 1.0, **_: Any) -> Array:
-    """FERERO: up to 250 projected gradient steps of size 0.1 on the multipliers, started cold at each step."""
+    """FERERO: up to 250 projected gradient steps of size 0.1 on the multipliers,
+    started cold at each step.
+    """
     v = (1.0 / w) / np.linalg.norm(1.0 / w)
     B = np.array([[v[1], -v[0]]])
     stacked = np.vstack([np.eye(2), B])
@@ -258,7 +284,9 @@ def ferero_sa(
 
     def weights(F: Array, J: Array, t: int) -> Array:
         old = state["lam"]
-        new = old - gamma * (stacked @ (J @ J.T) @ (stacked.T @ old) - np.concatenate([np.zeros(2), c_h * (B @ F)]))
+        new = old - gamma * (
+            stacked @ (J @ J.T) @ (stacked.T @ old) - np.concatenate([np.zeros(2), c_h * (B @ F)])
+        )
         new[:2] = project_simplex(new[:2])
         state["lam"] = new
         return stacked.T @ old

@@ -1,4 +1,6 @@
-"""Bilevel learning: tasks in one batch against one after the other, hypergradients in units of a lower-level gradient, memory."""
+"""Bilevel learning: tasks in one batch against one after the other,
+hypergradients in units of a lower-level gradient, memory.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ from tests.benchmarks.floor import products
 from tests.benchmarks.timing import Sample, Work, alternate
 from tests.reference.bilevel_torch import Cleaning, Episode, backbone, cleaning_row, few_shot_row
 
-S, D = 5, 32
+S = 5
+D = 32
 RATES = (0.0, 0.15, 0.3, 0.45, 0.6)
 AIM = 3.0  # all tasks at once against a loop over them
 METHODS: dict[str, dict[str, Any]] = {
@@ -37,9 +40,12 @@ TITLES = {"itd": f"ITD, D = {D}", "cg": "CG, N = 10", "neumann": "Neumann series
 
 @dataclass(frozen=True)
 class Levels:
-    """`races`: case -> (batched, loop) CPU seconds of an outer step; `bare`: of their products alone. `plain`: case -> (batched,
-    plain PyTorch task after task), from an x that is new. `costs`: (case, method) -> (hypergradients, one lower-level
-    gradient). `memory`: bytes that the adjoint keeps, and that a graph of the inner steps keeps."""
+    """`races`: case -> (batched, loop) CPU seconds of an outer step; `bare`: of their products alone.
+
+    `plain`: case -> (batched, plain PyTorch task after task), from an x that is new. `costs`:
+    (case, method) -> (hypergradients, one lower-level gradient). `memory`: bytes that the adjoint keeps, and
+    that a graph of the inner steps keeps.
+    """
 
     races: dict[str, tuple[Sample, Sample]]
     bare: dict[str, tuple[Sample, Sample]]
@@ -72,27 +78,37 @@ def _outer(problem: Bilevel, tasks: int, options: dict[str, Any]) -> Callable[[]
 
 
 def _anew(problem: Bilevel, tasks: int, options: dict[str, Any]) -> Callable[[], object]:
-    """`_outer` with another x at every call, as on the way of an algorithm: nothing of the last one can be used again."""
+    """`_outer` with another x at every call, as on the way of an algorithm:
+    nothing of the last one can be used again.
+    """
     runs = _runs(tasks)
     oracle = Hypergradient(problem, runs, **options)
     x = oracle.initial(runs).float()
-    state, xs = oracle.init(x), cycle([x, 1.01 * x + 0.01])
+    state = oracle.init(x)
+    xs = cycle([x, 1.01 * x + 0.01])
     return lambda: oracle.at(next(xs), state, 0).jacobian()
 
 
 def plain_loop(oracle: Hypergradient, x: Tensor) -> Callable[[], tuple[Tensor, Tensor]]:
-    """Values (S,) and rows (S, P) of the first outer step of a single run from x (1, P): plain PyTorch, task after task. Data
-    are at hand, samples drawn."""
-    problem, start = oracle.problem, oracle.start.to(x)[0]
+    """Values (S,) and rows (S, P) of the first outer step of a single run from x (1, P): plain PyTorch, task
+    after task. Data are at hand, samples drawn.
+    """
+    problem = oracle.problem
+    start = oracle.start.to(x)[0]
     work: list[Callable[[], tuple[Tensor, Tensor]]]
     if isinstance(problem, HyperCleaning):
         ((_, sets),) = problem.groups(x)
-        labels, truth = sets.given.unflatten(1, (len(start), -1)).argmax(2).T.contiguous(), sets.truth.argmax(1)
+        labels = sets.given.unflatten(1, (len(start), -1)).argmax(2).T.contiguous()
+        truth = sets.truth.argmax(1)
         assert oracle.lower_batch is not None
         assert oracle.sizes is not None
-        batches = oracle._draw("lower", 0, oracle.inner_steps * oracle.lower_batch)[0].view(oracle.inner_steps, -1)
+        batches = oracle._draw("lower", 0, oracle.inner_steps * oracle.lower_batch)[0].view(
+            oracle.inner_steps, -1
+        )
         streams = reversed(range(1, oracle.neumann_steps + 1))
-        series = [oracle._draw(f"neumann{i}", 0, size)[0] for i, size in zip(streams, oracle.sizes, strict=True)]
+        series = [
+            oracle._draw(f"neumann{i}", 0, size)[0] for i, size in zip(streams, oracle.sizes, strict=True)
+        ]
         steps = {"inner_step": oracle.inner_step, "neumann_step": oracle.neumann_step, "reg": problem.reg}
         work = [
             partial(
@@ -108,7 +124,9 @@ def plain_loop(oracle: Hypergradient, x: Tensor) -> Callable[[], tuple[Tensor, T
         ]
     else:
         assert isinstance(problem, FewShotLearning)
-        images = [torch.cat([part.images for part in problem.prepared(name, 0, x)]) for name in ("support", "query")]
+        images = [
+            torch.cat([part.images for part in problem.prepared(name, 0, x)]) for name in ("support", "query")
+        ]
         support, query = (some.contiguous() for some in images)
         a, b = (problem.labels(name, x) for name in ("support", "query"))
         net = backbone(support.shape[2], problem.filters).to(x)
@@ -151,9 +169,17 @@ def _cases(quick: bool) -> dict[str, tuple[Bilevel, list[Bilevel], dict[str, Any
     out: dict[str, tuple[Bilevel, list[Bilevel], dict[str, Any]]] = {}
     for name, size in sizes.items():
         options = {"method": "neumann", "inner_steps": 20, "lower_batch": 250, "neumann_batch": 100}
-        out[name] = HyperCleaning(rates=RATES, **size), [HyperCleaning(rates=(p,), **size) for p in RATES], options
+        out[name] = (
+            HyperCleaning(rates=RATES, **size),
+            [HyperCleaning(rates=(p,), **size) for p in RATES],
+            options,
+        )
     single: list[Bilevel] = [FewShotLearning(tasks=1, **few) for _ in range(S)]
-    out[f"few-shot, {width} filters"] = FewShotLearning(tasks=S, **few), single, {"method": "itd", "inner_steps": D}
+    out[f"few-shot, {width} filters"] = (
+        FewShotLearning(tasks=S, **few),
+        single,
+        {"method": "itd", "inner_steps": D},
+    )
     return out
 
 
@@ -164,7 +190,8 @@ def _cost(problem: Bilevel, tasks: int, method: str) -> tuple[Callable[[], objec
     x = oracle.initial(runs).float()
     made = oracle.at(x, oracle.init(x), 0)
     assert isinstance(made, HyperPoint)
-    path, y = made.path, made.y
+    path = made.path
+    y = made.y
 
     def rows() -> object:
         return HyperPoint(oracle, x, path, oracle.init(x), 0).jacobian()
@@ -179,7 +206,9 @@ def _cost(problem: Bilevel, tasks: int, method: str) -> tuple[Callable[[], objec
 
 
 def _graph_bytes(steps: int) -> tuple[int, int]:
-    """Hyper-cleaning on 49 pixels: iterates of the inner loop, and what a graph of it saves for its backward pass."""
+    """Hyper-cleaning on 49 pixels: iterates of the inner loop,
+    and what a graph of it saves for its backward pass.
+    """
     problem = HyperCleaning(rates=RATES, train_size=1000, validation_size=400, shrink=4)
     runs = _runs(S)
     bound = problem.bind(runs)
@@ -206,8 +235,12 @@ def _graph_bytes(steps: int) -> tuple[int, int]:
 def measure(rounds: int, quick: bool, say: Callable[[str], None]) -> Levels:
     """Everything; `quick`: tiny, its numbers mean nothing."""
     say("bilevel: tasks")
-    races, bare, plain, costs = {}, {}, {}, {}
-    # many calls in a row, as steps of a run: the first after another case finds neither its memory nor the cache warm
+    races = {}
+    bare = {}
+    plain = {}
+    costs = {}
+    # many calls in a row, as steps of a run: the first after another case finds neither its memory nor the
+    # cache warm
     calls = 1 if quick else 10
     for name, (whole, single, options) in _cases(quick).items():
         one_by_one = [_outer(p, 1, options) for p in single]
@@ -221,8 +254,12 @@ def measure(rounds: int, quick: bool, say: Callable[[str], None]) -> Levels:
             work()  # features of one x are computed once
             cases |= {way: _work(work, calls), f"bare {way}": _work(products(work), calls)}
         found = alternate(cases, rounds)
-        races[name], bare[name] = (found["batched"], found["loop"]), (found["bare batched"], found["bare loop"])
-        cases = {"new": _work(_anew(whole, S, options), calls), "plain": _work(_plain(whole, S, options), calls)}
+        races[name] = (found["batched"], found["loop"])
+        bare[name] = (found["bare batched"], found["bare loop"])
+        cases = {
+            "new": _work(_anew(whole, S, options), calls),
+            "plain": _work(_plain(whole, S, options), calls),
+        }
         found = alternate(cases, rounds)
         plain[name] = found["new"], found["plain"]
     say("bilevel: hypergradients")
@@ -256,7 +293,13 @@ def as_json(found: Levels) -> dict[str, Any]:
             for k, (a, b) in found.races.items()
         },
         "hypergradients": [
-            {"problem": p, "method": m, "rows_s": a.least, "lower_gradient_s": b.least, "lower_gradients": a.over(b)}
+            {
+                "problem": p,
+                "method": m,
+                "rows_s": a.least,
+                "lower_gradient_s": b.least,
+                "lower_gradients": a.over(b),
+            }
             for (p, m), (a, b) in found.costs.items()
         ],
         "memory": {k: {"adjoint_bytes": a, "graph_bytes": b} for k, (a, b) in found.memory.items()},
@@ -282,19 +325,24 @@ def markdown(found: Levels, table: Callable[..., str], number: Callable[[float],
     ]
     problems = list(dict.fromkeys(name for name, _ in found.costs))
     costs = [
-        [name, *(f"{found.costs[name, m][0].over(found.costs[name, m][1]):.1f}" for m in METHODS)] for name in problems
+        [name, *(f"{found.costs[name, m][0].over(found.costs[name, m][1]):.1f}" for m in METHODS)]
+        for name in problems
     ]
-    memory = [[k, f"{a / 2**20:.2f}", f"{b / 2**20:.1f}", f"{b / a:.0f}"] for k, (a, b) in found.memory.items()]
+    memory = [
+        [k, f"{a / 2**20:.2f}", f"{b / 2**20:.1f}", f"{b / a:.0f}"] for k, (a, b) in found.memory.items()
+    ]
     return [
         "## Bilevel learning",
-        f"CPU time on one thread, R = 1, S = {S}. An outer step without its weights: {D} (hyper-cleaning: 20) inner steps and the "
-        "hypergradients of all tasks, in one batch and task after task with the same code; then the matrix products and "
-        "convolutions of either alone. These are as many numbers times each other in both: a batch saves calls and copies, and "
-        "the faster the rest becomes, the nearer is the ratio to that of the products.",
-        "Two loops over tasks: *loop over tasks* runs the same optimised code with one task at a time; *plain PyTorch* is what "
-        "one would write without this package (tests/reference/bilevel_torch.py): layers, losses and automatic differentiation, "
-        "one task at a time. The last four columns are of a step from a new x, which includes the network's forward pass in "
-        "few-shot learning; those before repeat a step from the same x, whose features are known.",
+        f"CPU time on one thread, R = 1, S = {S}. An outer step without its weights: {D} (hyper-cleaning: "
+        "20) inner steps and the hypergradients of all tasks, in one batch and task after task with the same "
+        "code; then the matrix products and convolutions of either alone. These are as many numbers times "
+        "each other in both: a batch saves calls and copies, and the faster the rest becomes, the nearer is "
+        "the ratio to that of the products.",
+        "Two loops over tasks: *loop over tasks* runs the same optimised code with one task at a time; "
+        "*plain PyTorch* is what one would write without this package (tests/reference/bilevel_torch.py): "
+        "layers, losses and automatic differentiation, one task at a time. The last four columns are of a "
+        "step from a new x, which includes the network's forward pass in few-shot learning; those before "
+        "repeat a step from the same x, whose features are known.",
         table(
             [
                 "problem",
@@ -312,9 +360,12 @@ def markdown(found: Levels, table: Callable[..., str], number: Callable[[float],
             ],
             tasks,
         ),
-        "Hypergradients of all tasks after the inner loop, J_xy included, in units of one gradient of the lower level (all tasks):",
+        (
+            "Hypergradients of all tasks after the inner loop, J_xy included, in units of one gradient of "
+            "the lower level (all tasks):"
+        ),
         table(["problem", *TITLES.values()], costs),
-        "What reverse mode through the inner loop keeps, hyper-cleaning on 49 pixels, 1000 images: the iterates (the adjoint "
-        "here), or all that a graph of the inner steps saves.",
+        "What reverse mode through the inner loop keeps, hyper-cleaning on 49 pixels, 1000 images: the "
+        "iterates (the adjoint here), or all that a graph of the inner steps saves.",
         table(["inner steps", "iterates, MiB", "graph, MiB", "ratio"], memory),
     ]

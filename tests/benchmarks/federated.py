@@ -1,7 +1,8 @@
-"""Federated rounds: clients in one batch against one module after the other, server methods against a round, peak memory.
+"""Federated rounds: clients in one batch against one module after the other, server methods against a round,
+peak memory.
 
-All times are CPU seconds of this process on one thread: everything that is compared runs in it, so that other programs on
-the machine disturb less.
+All times are CPU seconds of this process on one thread: everything that is compared runs in it, so that other
+programs on the machine disturb less.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ from mobench.problems.federated_images import FederatedImages
 from tests.benchmarks.floor import products
 from tests.benchmarks.timing import Sample, Work, alternate
 
-M, TAU, STEP = 10, 10, 0.1
+M = 10
+TAU = 10
+STEP = 0.1
 MEASURED = 2  # local steps of a round that are measured where all TAU would take long
 SMALL: dict[str, dict[str, Any]] = {"49-16-10": {"shrink": 4, "hidden": 16}, "784-200-10": {}}
 """Networks on the embedded digits: that of the laptop scale, and the paper's."""
@@ -67,7 +70,10 @@ PARTS = {
     "graph": "autograd, columns of zeros left out",
     "graph_all": "autograd, all pixels",
 }
-AIM_SMALL, AIM_PAPER, AIM_SEEDS, AIM_SERVER = 3.0, 1.0, 10.0, 0.1
+AIM_SMALL = 3.0
+AIM_PAPER = 1.0
+AIM_SEEDS = 10.0
+AIM_SERVER = 0.1
 FLOWER_MS = {"49-16-10": 313, "784-200-10": 624}
 """A round of Flower 1.41 with Ray 2.55, measured once by us, in an environment of its own."""
 PER_CLASS = (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949)  # images of MNIST
@@ -76,8 +82,9 @@ NOT_ZERO = 664  # of 784 pixels of a client: 658 to 673 in MNIST
 
 @dataclass(frozen=True)
 class Race:
-    """CPU seconds of a round of R seeds: ours, its products alone, and module after module; largest difference of the
-    parameters after one."""
+    """CPU seconds of a round of R seeds: ours, its products alone, and module after module; largest
+    difference of the parameters after one.
+    """
 
     network: str
     R: int
@@ -96,9 +103,9 @@ class Race:
 class Federated:
     """CPU seconds.
 
-    races: rounds on small clients; seeds[network]: R -> a round, bare[network]: its products alone; paper: `MEASURED` local
-    steps of all clients of MNIST's size; parts: loss and gradient of one of these; server[size]: the server's part of a
-    round, R = 1; peak: of MNIST's size.
+    races: rounds on small clients; seeds[network]: R -> a round, bare[network]: its products alone; paper:
+    `MEASURED` local steps of all clients of MNIST's size; parts: loss and gradient of one of these;
+    server[size]: the server's part of a round, R = 1; peak: of MNIST's size.
     """
 
     races: list[Race]
@@ -133,7 +140,8 @@ class Sized(FederatedImages):
 @lru_cache(maxsize=1)
 def _random_images() -> Images:
     rng = np.random.default_rng(0)
-    # off the centre: turned clients have other columns of zeros, and few are zero in all (740 are left; MNIST: 732)
+    # off the centre: turned clients have other columns of zeros, and few are zero in all
+    # (740 are left; MNIST: 732)
     away = np.hypot(*(np.indices((28, 28)) - np.reshape([15.5, 13.5], (2, 1, 1)))).ravel()
     shown = np.zeros(784, dtype=bool)
     shown[np.argsort(away, kind="stable")[:NOT_ZERO]] = True
@@ -143,7 +151,8 @@ def _random_images() -> Images:
         pixels = rng.integers(1, 256, size=(len(labels), 784), dtype=np.uint8) * shown
         return torch.from_numpy(pixels.reshape(-1, 28, 28)), torch.from_numpy(labels)
 
-    train, test = split(PER_CLASS), split([20] * 10)
+    train = split(PER_CLASS)
+    test = split([20] * 10)
     return Images("sized", "random pixels", *train, *test, digest="", embedded=True)
 
 
@@ -177,20 +186,28 @@ def _cpu(work: Callable[[], object], units: int = 1) -> Work:
 def _ours(p: FederatedImages, R: int, tau: int) -> tuple[Callable[[], object], Callable[[], Tensor]]:
     """The next round of a trajectory of LS, and where it is."""
     runs = _runs(R)
-    oracle, algorithm = LocalSteps(p, runs, local_step=STEP, local_steps=tau), METHODS["ls"]
+    oracle = LocalSteps(p, runs, local_step=STEP, local_steps=tau)
+    algorithm = METHODS["ls"]
     state = loop.start(oracle, algorithm, {}, p.initial(runs).float(), runs, 10**6)
     return lambda: loop.advance(oracle, algorithm, {}, state, state["t"] + 1), lambda: state["theta"]
 
 
 def _plain(p: FederatedImages, R: int, tau: int) -> tuple[Callable[[], object], Callable[[], Tensor]]:
-    """The same in the authors' structure: a copy of the module for each client, an optimiser, an average of state dicts."""
+    """The same in the authors' structure: a copy of the module for each client, an optimiser,
+    an average of state dicts.
+    """
     runs = _runs(R)
-    start, bound, network = p.initial(runs).float(), p.bind(runs), p.network
+    start = p.initial(runs).float()
+    bound = p.bind(runs)
+    network = p.network
     assert isinstance(network, MLP)
     data = [[bound._client("train", seed, m, start) for m in range(M)] for seed in range(R)]
     models = []
     for row in start:
-        layers = torch.nn.Linear(network.inputs, network.hidden), torch.nn.Linear(network.hidden, network.outputs)
+        layers = (
+            torch.nn.Linear(network.inputs, network.hidden),
+            torch.nn.Linear(network.hidden, network.outputs),
+        )
         model = torch.nn.Sequential(layers[0], torch.nn.ReLU(), layers[1])
         torch.nn.utils.vector_to_parameters(row, model.parameters())
         models.append(model)
@@ -199,7 +216,8 @@ def _plain(p: FederatedImages, R: int, tau: int) -> tuple[Callable[[], object], 
         for model, clients in zip(models, data, strict=True):
             trained = []
             for x, y in clients:
-                own, total = copy.deepcopy(model), 0.0
+                own = copy.deepcopy(model)
+                total = 0.0
                 optimizer = torch.optim.SGD(own.parameters(), lr=STEP)
                 for _ in range(tau):
                     optimizer.zero_grad()
@@ -211,14 +229,17 @@ def _plain(p: FederatedImages, R: int, tau: int) -> tuple[Callable[[], object], 
             model.load_state_dict({k: sum(one[k] for one in trained) / len(trained) for k in trained[0]})
 
     def where() -> Tensor:
-        return torch.stack([torch.nn.utils.parameters_to_vector(model.parameters()).detach() for model in models])
+        return torch.stack(
+            [torch.nn.utils.parameters_to_vector(model.parameters()).detach() for model in models]
+        )
 
     return work, where
 
 
 def _raced(p: FederatedImages, R: int, tau: int) -> tuple[Callable[[], object], Callable[[], object], float]:
     """Ours, the modules, and their difference after one round."""
-    (ours, here), (plain, there) = _ours(p, R, tau), _plain(p, R, tau)
+    ours, here = _ours(p, R, tau)
+    plain, there = _plain(p, R, tau)
     ours()
     plain()
     return ours, plain, float((here() - there()).abs().max())
@@ -227,13 +248,18 @@ def _raced(p: FederatedImages, R: int, tau: int) -> tuple[Callable[[], object], 
 def _parts(p: FederatedImages) -> dict[str, Callable[[], object]]:
     """Loss and gradient of one client after the other."""
     runs = _runs(1)
-    theta, bound, network = p.initial(runs).float(), p.bind(runs), p.network
+    theta = p.initial(runs).float()
+    bound = p.bind(runs)
+    network = p.network
     assert isinstance(network, MLP)
     held = bound._held("train", theta)[0]
     full = [bound._client("train", 0, m, theta) for m in range(M)]
-    H, C = network.hidden, network.outputs
+    H = network.hidden
+    C = network.outputs
     first = [torch.randn(H, one.x.shape[1]) for one in held]
-    second, hidden, error = torch.randn(C, H), torch.randn(len(full[0][1]), H), torch.randn(len(full[0][1]), C)
+    second = torch.randn(C, H)
+    hidden = torch.randn(len(full[0][1]), H)
+    error = torch.randn(len(full[0][1]), C)
     spare = torch.empty_like(hidden)
     turns = {name: count() for name in PARTS}
 
@@ -272,12 +298,16 @@ def _parts(p: FederatedImages) -> dict[str, Callable[[], object]]:
 
 
 def _server(p: FederatedImages) -> dict[str, Callable[[], object]]:
-    """The server's part of a round on what clients answer: Gram matrix, weights and direction; the adaptive average."""
+    """The server's part of a round on what clients answer: Gram matrix, weights and direction;
+    the adaptive average.
+    """
     runs = _runs(1)
-    oracle, theta = LocalSteps(p, runs, local_step=STEP, local_steps=TAU), p.initial(runs).float()
+    oracle = LocalSteps(p, runs, local_step=STEP, local_steps=TAU)
+    theta = p.initial(runs).float()
     with torch.no_grad():
         answer = oracle.at(theta, {}, 0)
-        F, rows = answer.values(), answer.jacobian()
+        F = answer.values()
+        rows = answer.jacobian()
 
     def point(factor: float = 1.0) -> TablePoint:
         return TablePoint(theta, oracle.spec.X, M, {}, factor * F, rows)
@@ -291,12 +321,14 @@ def _server(p: FederatedImages) -> dict[str, Callable[[], object]]:
 
         return work
 
-    rule, turn = Adaptive(), count()
+    rule = Adaptive()
+    turn = count()
     kept = {"state": rule.init(theta, M)}
 
     def average() -> object:
         t = next(turn)
-        with torch.no_grad():  # losses that fall, as they do with steps on all data: the last iterate is stored alone
+        # losses that fall, as they do with steps on all data: the last iterate is stored alone
+        with torch.no_grad():
             kept["state"] = rule.update(kept["state"], theta, point(1.0 / (1.0 + 0.01 * t)), t)
             return rule.final(kept["state"], theta)
 
@@ -305,7 +337,8 @@ def _server(p: FederatedImages) -> dict[str, Callable[[], object]]:
 
 def measure(rounds: int, quick: bool, say: Callable[[str], None]) -> Federated:
     """Everything; `quick`: tiny, numbers mean nothing."""
-    rounds, before = min(rounds, 5), torch.get_num_threads()
+    rounds = min(rounds, 5)
+    before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         found = _measure(rounds, quick)
@@ -317,10 +350,12 @@ def measure(rounds: int, quick: bool, say: Callable[[str], None]) -> Federated:
             f"{over(race.plain, race.products):.2f}x), difference {race.difference:.0e}"
         )
     for network, by_R in found.seeds.items():
-        few, many = min(by_R), max(by_R)
+        few = min(by_R)
+        many = max(by_R)
         bare = over(found.bare[network][many], found.bare[network][few])
         say(
-            f"clients, {network}: {many} seeds cost {over(by_R[many], by_R[few]):.1f}x {few}, their products {bare:.1f}x"
+            f"clients, {network}: {many} seeds cost {over(by_R[many], by_R[few]):.1f}x {few}, "
+            f"their products {bare:.1f}x"
         )
     paper = found.paper
     say(
@@ -329,9 +364,14 @@ def measure(rounds: int, quick: bool, say: Callable[[str], None]) -> Federated:
         + ", ".join(f"{name} {1e3 * s.median:.3g}" for name, s in found.parts.items())
     )
     for size in found.server:
-        say(f"server, {size}: " + ", ".join(f"{k} {100 * found.share(size, k):.2g} %" for k in found.server[size]))
+        say(
+            f"server, {size}: "
+            + ", ".join(f"{k} {100 * found.share(size, k):.2g} %" for k in found.server[size])
+        )
     if found.peak:
-        say("clients of MNIST's size, MiB: " + ", ".join(f"{k} {v['mib']:.0f}" for k, v in found.peak.items()))
+        say(
+            "clients of MNIST's size, MiB: " + ", ".join(f"{k} {v['mib']:.0f}" for k, v in found.peak.items())
+        )
     return found
 
 
@@ -350,12 +390,18 @@ def _measure(rounds: int, quick: bool) -> Federated:
         cases |= {f"ours {name} {many}": _cpu(ours), f"bare {name} {many}": _cpu(products(ours))}
     samples = alternate(cases, rounds)
     races = [
-        Race(name, R, *(samples[f"{part} {name} {R}"] for part in ("ours", "bare", "plain")), differences[name, R])
+        Race(
+            name,
+            R,
+            *(samples[f"{part} {name} {R}"] for part in ("ours", "bare", "plain")),
+            differences[name, R],
+        )
         for name in networks
         for R in sizes
     ]
     seeds, bare = (
-        {name: {R: samples[f"{part} {name} {R}"] for R in (1, many)} for name in networks} for part in ("ours", "bare")
+        {name: {R: samples[f"{part} {name} {R}"] for R in (1, many)} for name in networks}
+        for part in ("ours", "bare")
     )
 
     big = replace(problems["49-16-10"], execution="loop") if quick else _paper("loop")
@@ -376,7 +422,17 @@ def _measure(rounds: int, quick: bool) -> Federated:
     spent[last] = paper["loop"].median * TAU / MEASURED
     dims = {name: p.dim for name, p in problems.items()}
     return Federated(
-        races, seeds, bare, paper, difference, parts, server, spent, dims, big.images.label, None if quick else peak()
+        races,
+        seeds,
+        bare,
+        paper,
+        difference,
+        parts,
+        server,
+        spent,
+        dims,
+        big.images.label,
+        None if quick else peak(),
     )
 
 
@@ -396,11 +452,15 @@ def peak() -> dict[str, Any]:
 
 
 def _most_mib() -> float:
-    """Peak resident memory since the program was loaded: ru_maxrss would count that of the process that started it."""
+    """Peak resident memory since the program was loaded:
+    ru_maxrss would count that of the process that started it.
+    """
     try:
         lines = Path("/proc/self/status").read_text().splitlines()
     except OSError as error:
-        raise SystemExit(f"Peak memory is read from /proc/self/status, which only Linux has: {error}.") from error
+        raise SystemExit(
+            f"Peak memory is read from /proc/self/status, which only Linux has: {error}."
+        ) from error
     return int(next(line for line in lines if line.startswith("VmHWM:")).split()[1]) / 1024
 
 
@@ -460,7 +520,10 @@ def as_json(found: Federated) -> dict[str, Any]:
             "gradient_ms": {name: 1e3 * s.median for name, s in found.parts.items()},
         },
         "server": {
-            size: {name: {"ms": 1e3 * s.median, "of_round": found.share(size, name)} for name, s in by_method.items()}
+            size: {
+                name: {"ms": 1e3 * s.median, "of_round": found.share(size, name)}
+                for name, s in by_method.items()
+            }
             for size, by_method in found.server.items()
         },
         "peak": found.peak,
@@ -493,8 +556,11 @@ def markdown(found: Federated, table: Callable[..., str], number: Callable[[floa
         ratio = over(by_R[R], by_R[1])
         bare = f"{over(found.bare[name][R], found.bare[name][1]):.1f}x"
         verdict = met(ratio <= AIM_SEEDS)
-        seeds.append([name, number(1e3 * by_R[1].median), number(1e3 * by_R[R].median), f"{ratio:.1f}x", bare, verdict])
-    ours, scale = found.paper["loop"], 1e3 * TAU / MEASURED
+        seeds.append(
+            [name, number(1e3 * by_R[1].median), number(1e3 * by_R[R].median), f"{ratio:.1f}x", bare, verdict]
+        )
+    ours = found.paper["loop"]
+    scale = 1e3 * TAU / MEASURED
     ways = {
         "loop": "mobench, one client after the other",
         "batched": "mobench, all clients in one product",
@@ -526,28 +592,37 @@ def markdown(found: Federated, table: Callable[..., str], number: Callable[[floa
     flower = ", ".join(f"{name} {ms} ms" for name, ms in FLOWER_MS.items())
     out = [
         "## Federated clients",
-        f"A round of {M} clients with {TAU} local steps on all of their data, and the average of their models, float32. CPU "
-        "time of the process on one thread, medians of the rounds; ratios are medians of each round's. *Modules*: the authors' "
-        "structure, one client and one seed after the other: a copied `nn.Module`, `torch.optim.SGD`, `cross_entropy`, an "
-        "average of state dicts.",
-        f"About 144 pictures for each client (embedded digits), ms per round of R seeds. Aim: >= {AIM_SMALL:g}x. Where pictures "
-        "are fewer than twice their pixels, steps are taken by the pictures' products with each other, which move what enters "
-        "the hidden layer as weights would. *Products*: those of the round alone, one call after the other. Last column: "
-        "largest difference of the parameters after one round (a hidden unit near 0 may go either way in float32).",
-        table(["network", "R", "mobench ms", "products ms", "modules ms", "ratio", "aim met", "difference"], races),
-        f"Flower 1.41 with two workers of Ray 2.55 needs longer for the round of one seed: {flower} (wall time, median of the "
-        "rounds after the first; not measured here but once, on a busy machine of this kind: for orientation).",
-        f"Ten seeds against one, ms per round of all, and the same ratio of the products alone: where they take nearly all of the "
-        f"time, no calls are left to be shared between seeds. Aim: <= {AIM_SEEDS:g}x.",
+        f"A round of {M} clients with {TAU} local steps on all of their data, and the average of their "
+        "models, float32. CPU time of the process on one thread, medians of the rounds; ratios are medians "
+        "of each round's. *Modules*: the authors' structure, one client and one seed after the other: a "
+        "copied `nn.Module`, `torch.optim.SGD`, `cross_entropy`, an average of state dicts.",
+        "About 144 pictures for each client (embedded digits), ms per round of R seeds. Aim: >= "
+        f"{AIM_SMALL:g}x. Where pictures are fewer than twice their pixels, steps are taken by the pictures' "
+        "products with each other, which move what enters the hidden layer as weights would. *Products*: "
+        "those of the round alone, one call after the other. Last column: largest difference of the "
+        "parameters after one round (a hidden unit near 0 may go either way in float32).",
+        table(
+            ["network", "R", "mobench ms", "products ms", "modules ms", "ratio", "aim met", "difference"],
+            races,
+        ),
+        f"Flower 1.41 with two workers of Ray 2.55 needs longer for the round of one seed: {flower} (wall "
+        "time, median of the rounds after the first; not measured here but once, "
+        "on a busy machine of this kind: for orientation).",
+        "Ten seeds against one, ms per round of all, and the same ratio of the products alone: where they "
+        f"take nearly all of the time, no calls are left to be shared between seeds. Aim: <= {AIM_SEEDS:g}x.",
         table(["network", "one seed", "ten seeds", "ratio", "products", "aim met"], seeds),
-        f"MNIST's size (5,996 pictures for each client, 784-200-10; {found.data}): ms per round, from {MEASURED} local steps, "
-        f"times {TAU / MEASURED:g}. Aim: the loop is never slower than the modules. Largest difference of the parameters: "
-        f"{found.paper_difference:.0e}.",
+        f"MNIST's size (5,996 pictures for each client, 784-200-10; {found.data}): ms per round, from "
+        f"{MEASURED} local steps, times {TAU / MEASURED:g}. Aim: the loop is never slower than the modules. "
+        f"Largest difference of the parameters: {found.paper_difference:.0e}.",
         table(["one round", "ms", "over ours", "aim met"], paper),
-        "Loss and gradient of one of these clients. What is left to gain over the closed form is what its products do not take.",
+        (
+            "Loss and gradient of one of these clients. What is left to gain over the closed form is what "
+            "its products do not take."
+        ),
         table(["way", "ms", "over ours"], parts),
-        "The server's part of a round of one seed (Gram matrix, weights, direction; the adaptive average is asked for after "
-        f"every round), ms and share of a round of LS: {_where(found)}. Aim for the latter: <= {100 * AIM_SERVER:g} %.",
+        "The server's part of a round of one seed (Gram matrix, weights, direction; the adaptive average is "
+        f"asked for after every round), ms and share of a round of LS: {_where(found)}. Aim for the latter: "
+        f"<= {100 * AIM_SERVER:g} %.",
         table(
             ["method", *[h for size in found.server for h in (f"{size}, ms", "of a round")], "aim met"],
             server,
@@ -561,9 +636,9 @@ def markdown(found: Federated, table: Callable[..., str], number: Callable[[floa
             for name, one in found.peak.items()
         )
         out.append(
-            "Peak resident memory (VmHWM: everything, libraries too) of a fresh process with one round of one seed at "
-            "MNIST's size; in brackets the peak after each stage: libraries, the set as bytes, the round with the clients' "
-            f"inputs as floats: {told}."
+            "Peak resident memory (VmHWM: everything, libraries too) of a fresh process with one round of "
+            "one seed at MNIST's size; in brackets the peak after each stage: libraries, the set as bytes, "
+            f"the round with the clients' inputs as floats: {told}."
         )
     return out
 

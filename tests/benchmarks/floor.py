@@ -17,8 +17,9 @@ PRODUCTS = {
 
 
 class Seen(TorchDispatchMode):
-    """Products that are called, with stand-ins of their operands: calls with operands of one layout share them, so that they
-    lie in the cache where they can."""
+    """Products that are called, with stand-ins of their operands: calls with operands of one layout share
+    them, so that they lie in the cache where they can.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,7 +47,9 @@ class Seen(TorchDispatchMode):
         out = func(*args, **kwargs)
         if func.overloadpacket in PRODUCTS:
             given = [self._stand_in((func, i), value) for i, value in enumerate(args)]
-            self.calls.append((func, given, {k: self._stand_in((func, k), value) for k, value in kwargs.items()}))
+            self.calls.append(
+                (func, given, {k: self._stand_in((func, k), value) for k, value in kwargs.items()})
+            )
         return out
 
 

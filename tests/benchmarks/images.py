@@ -1,4 +1,6 @@
-"""Pictures: stacked networks against one module after the other, steps of methods against one of LS, peak memory."""
+"""Pictures: stacked networks against one module after the other, steps of methods against one of LS,
+peak memory.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ TITLES = {
 }
 AUTHORS = {"ferero_public_code": 3.64, "epo": 3.1, "pmtl": 4.0}
 """A step of the authors' code over one of its own LS, measured by others."""
-AIM_ROWS, AIM_STEP, AIM_GIB = 2.5, 1.6, 4.0
+AIM_ROWS = 2.5
+AIM_STEP = 1.6
+AIM_GIB = 4.0
 SECONDS = 2.0
 """Of a process at a time."""
 
@@ -59,10 +63,11 @@ SECONDS = 2.0
 class Pictures:
     """Seconds per step, and peak memory at R = 25 or None.
 
-    rows[threads][R]: losses and gradients of the batch; bare[threads][R]: the matrix products of that alone; plain[threads]: of
-    one module; pair[R]: two jobs of R models at the same time, a thread each, as `LAUNCHER=joblib` runs them; steps[method]:
-    R = `together`. Rows, bare, plain and pair are measured in processes of their own, in the second of two seconds without a break:
-    after a break a module with two threads was seen to take 1.6 times as long for a second or two.
+    rows[threads][R]: losses and gradients of the batch; bare[threads][R]: the matrix products of that alone;
+    plain[threads]: of one module; pair[R]: two jobs of R models at the same time, a thread each, as
+    `LAUNCHER=joblib` runs them; steps[method]: R = `together`. Rows, bare, plain and pair are measured in
+    processes of their own, in the second of two seconds without a break: after a break a module with two
+    threads was seen to take 1.6 times as long for a second or two.
     """
 
     rows: dict[int, dict[int, Sample]]
@@ -83,7 +88,9 @@ class Pictures:
         return R * self.plain[threads].median / self.bare[threads][R].median
 
     def pair_faster(self, R: int) -> float:
-        """Ratio of medians: 2 R modules, one after the other with as many threads as there are, over two jobs of R models."""
+        """Ratio of medians: 2 R modules, one after the other with as many threads as there are,
+        over two jobs of R models.
+        """
         return 2 * R * self.plain[max(self.plain)].median / self.pair[R].median
 
     def over_ls(self, method: str) -> float:
@@ -111,13 +118,17 @@ def _after(threads: int, work: Callable[[], object], units: int = 1) -> Work:
 def _stacked(p: MultiMNIST, R: int, batch: int) -> Callable[[], object]:
     """Losses and the gradients of both, of R models on the next batch."""
     runs = _runs(R)
-    oracle, theta, turn = Epochs(p, runs, batch_size=batch), p.initial(runs).float(), count()
+    oracle = Epochs(p, runs, batch_size=batch)
+    theta = p.initial(runs).float()
+    turn = count()
     return lambda: oracle.at(theta, {}, next(turn)).jacobian()
 
 
 def _serve(pipe: Any, quick: bool, kind: str, R: int, batch: int, threads: int) -> None:
-    """A process: for each time that comes in, steps of R stacked models (or the products of that, or one module) until it is
-    over, and the median of the later half, when the system has given its threads their cores."""
+    """A process: for each time that comes in, steps of R stacked models (or the products of that, or one
+    module) until it is over, and the median of the later half, when the system has given its threads their
+    cores.
+    """
     torch.set_num_threads(threads)
     p = _problem(quick)
     work = _module(p, batch) if kind == "plain" else _stacked(p, R, batch)
@@ -162,8 +173,10 @@ def _module(p: MultiMNIST, batch: int) -> Callable[[], object]:
     """The same of one module; the pictures are floats already."""
     net = p.network
     model = plain.LeNet(net.channels, net.kernels, net.hidden, net.shrink)
-    x, y = p.images.train.float(), p.images.train_labels
-    oracle, turn = Epochs(p, _runs(1), batch_size=batch), count()
+    x = p.images.train.float()
+    y = p.images.train_labels
+    oracle = Epochs(p, _runs(1), batch_size=batch)
+    turn = count()
 
     def work() -> None:
         index = oracle.batch(next(turn)).chosen[0]
@@ -182,14 +195,17 @@ def _steps(p: MultiMNIST, algorithm: Algorithm, R: int, batch: int, steps: int) 
 
 def measure(rounds: int, quick: bool, say: Callable[[str], None]) -> Pictures:
     """Everything; `quick`: tiny, numbers mean nothing."""
-    p, batch = _problem(quick), 16 if quick else 256
+    p = _problem(quick)
+    batch = 16 if quick else 256
     sizes, threads, together, steps = ((1, 2), (1,), 2, 1) if quick else ((1, 5), (2, 1), 5, 1)
     before = torch.get_num_threads()
     jobs: dict[str, _Jobs] = {}
     try:
         jobs |= {f"pair {R}": _Jobs(quick, "rows", R, batch, 1, count=2) for R in sizes[-1:]}
         for n in threads:
-            jobs |= {f"{kind} {n} {R}": _Jobs(quick, kind, R, batch, n) for kind in ("rows", "bare") for R in sizes}
+            jobs |= {
+                f"{kind} {n} {R}": _Jobs(quick, kind, R, batch, n) for kind in ("rows", "bare") for R in sizes
+            }
             jobs[f"plain {n}"] = _Jobs(quick, "plain", 1, batch, n)
         cases: dict[str, Work] = {**jobs}
         cases |= {
@@ -212,7 +228,10 @@ def measure(rounds: int, quick: bool, say: Callable[[str], None]) -> Pictures:
     )
     for n in threads:
         say(f"pictures, {n} threads: " + ", ".join(f"R={R} {found.faster(n, R):.2f}x modules" for R in sizes))
-    say("pictures, two jobs: " + ", ".join(f"R={R} each {found.pair_faster(R):.2f}x modules" for R in found.pair))
+    say(
+        "pictures, two jobs: "
+        + ", ".join(f"R={R} each {found.pair_faster(R):.2f}x modules" for R in found.pair)
+    )
     say("pictures, steps over LS: " + ", ".join(f"{name} {found.over_ls(name):.2f}x" for name in METHODS))
     if found.peak:
         say(f"pictures, R = 25: {found.peak['mib']:.0f} MiB on {found.peak['data']}")
@@ -220,9 +239,15 @@ def measure(rounds: int, quick: bool, say: Callable[[str], None]) -> Pictures:
 
 
 def peak() -> dict[str, Any]:
-    """Peak memory of a fresh process with 25 models: a step of two halves, rows of a batch of 256, a chunk of evaluation."""
+    """Peak memory of a fresh process with 25 models: a step of two halves, rows of a batch of 256,
+    a chunk of evaluation.
+    """
     done = subprocess.run(
-        [sys.executable, "-m", "tests.benchmarks.images"], capture_output=True, text=True, check=True, timeout=300
+        [sys.executable, "-m", "tests.benchmarks.images"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
     )
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
@@ -233,7 +258,8 @@ def _child() -> None:
 
     root = os.environ.get("MOBENCH_DATA")
     options: dict[str, Any] = {"data": "mnist", "data_root": root} if root else {}
-    p, runs = MultiMNIST(test_size=1600 if root else None, **options), _runs(25)
+    p = MultiMNIST(test_size=1600 if root else None, **options)
+    runs = _runs(25)
     torch.set_num_threads(2)
     theta = p.initial(runs).float()
     seen: dict[str, float] = {}
@@ -255,7 +281,14 @@ def _child() -> None:
         p._evaluated("test", theta)
         note("evaluation")
     print(
-        json.dumps({"data": p.images.label, "pictures": len(p.images.train), "after": seen, "mib": max(seen.values())})
+        json.dumps(
+            {
+                "data": p.images.label,
+                "pictures": len(p.images.train),
+                "after": seen,
+                "mib": max(seen.values()),
+            }
+        )
     )
 
 
@@ -276,7 +309,8 @@ def as_json(found: Pictures) -> dict[str, Any]:
             for R, sample in by_size.items()
         ],
         "pair": {
-            str(R): {"ms_model": 500 * s.median / R, "ratio": found.pair_faster(R)} for R, s in found.pair.items()
+            str(R): {"ms_model": 500 * s.median / R, "ratio": found.pair_faster(R)}
+            for R, s in found.pair.items()
         },
         "steps": {
             name: {"R": found.together, "ms": 1e3 * s.median, "over_ls": found.over_ls(name)}
@@ -325,15 +359,17 @@ def markdown(found: Pictures, table: Callable[..., str], number: Callable[[float
     met = "met" if found.over_ls("ferero_stochastic") <= AIM_STEP else "**not met**"
     parts = [
         "## Pictures with two labels",
-        f"LeNet (31,910 parameters), float32, batches of {found.batch} pictures of 36 x 36 pixels (embedded digits); numbers of "
-        "this section are medians of the rounds. Losses and the gradients of both, ms per model and step, against PyTorch "
-        "modules one after the other with `autograd.grad` for each task, each case of this table in a process of its own that has "
-        f"settled. Aim: >= {AIM_ROWS:g}x on 2 cores, with 2 threads or in two jobs at a time (`hydra/launcher=joblib`) against "
-        "modules with 2 threads. Last ratio: that of the matrix products alone, which nothing that computes these gradients "
-        "with them can exceed.",
+        f"LeNet (31,910 parameters), float32, batches of {found.batch} pictures of 36 x 36 pixels (embedded "
+        "digits); numbers of this section are medians of the rounds. Losses and the gradients of both, ms "
+        "per model and step, against PyTorch modules one after the other with `autograd.grad` for each task, "
+        f"each case of this table in a process of its own that has settled. Aim: >= {AIM_ROWS:g}x on 2 "
+        "cores, with 2 threads or in two jobs at a time (`hydra/launcher=joblib`) against modules with 2 "
+        "threads. Last ratio: that of the matrix products alone, which nothing that computes these "
+        "gradients with them can exceed.",
         table(["threads", "R", "mobench ms", "modules ms", "ratio", "of the products", "aim met"], rows),
-        f"A step of {found.together} models, 2 threads. Aim: one of Algorithm 3 (two halves of {found.batch // 2}) costs at most "
-        f"{AIM_STEP:g} steps of LS: {met}. Last column: the authors' code over its own LS, measured by others.",
+        f"A step of {found.together} models, 2 threads. Aim: one of Algorithm 3 (two halves of "
+        f"{found.batch // 2}) costs at most {AIM_STEP:g} steps of LS: {met}. Last column: the authors' code "
+        "over its own LS, measured by others.",
         table(["method", "ms", "over LS", "authors' code"], steps),
     ]
     if found.peak:
@@ -341,8 +377,9 @@ def markdown(found: Pictures, table: Callable[..., str], number: Callable[[float
         verdict = "met" if gib < AIM_GIB else "**not met**"
         after = ", ".join(f"{name} {number(mib)}" for name, mib in found.peak["after"].items())
         parts.append(
-            f"Peak memory of a fresh process with 25 models on {found.peak['pictures']:,} pictures ({found.peak['data']}): "
-            f"{gib:.2f} GiB (MiB after each stage: {after}). Aim: < {AIM_GIB:g} GiB, {verdict}."
+            f"Peak memory of a fresh process with 25 models on {found.peak['pictures']:,} pictures "
+            f"({found.peak['data']}): {gib:.2f} GiB (MiB after each stage: {after}). Aim: < {AIM_GIB:g} GiB, "
+            f"{verdict}."
         )
     return parts
 

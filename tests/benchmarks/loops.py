@@ -1,4 +1,6 @@
-"""Iterations: the batched loop on VLMOP2 at several numbers of runs, beside loops that do one run at a time."""
+"""Iterations: the batched loop on VLMOP2 at several numbers of runs,
+beside loops that do one run at a time.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,9 @@ def _line(w: np.ndarray) -> Any:
 
 def algorithms() -> dict[str, Algorithm]:
     """Every file of conf/algorithm, and the variants."""
-    files: dict[str, tuple[str, dict[str, Any]]] = {path.stem: (path.stem, {}) for path in sorted(CONF.glob("*.yaml"))}
+    files: dict[str, tuple[str, dict[str, Any]]] = {
+        path.stem: (path.stem, {}) for path in sorted(CONF.glob("*.yaml"))
+    }
     return {
         name: instantiate(OmegaConf.merge(OmegaConf.load(CONF / f"{file}.yaml"), changes), _convert_="all")
         for name, (file, changes) in {**files, **VARIANTS}.items()
@@ -103,7 +107,9 @@ class _Nothing(Oracle):
     def __init__(self, R: int) -> None:
         self.spec = Spec(R=R, M=2, N=0, P=N, X=Free())
         self.direction = torch.zeros(R, N, dtype=torch.float64)
-        self.point = TablePoint(self.direction, self.spec.X, 2, {}, torch.ones(R, 2, dtype=torch.float64), lambda: None)  # type: ignore[arg-type, return-value]
+        self.point = TablePoint(
+            self.direction, self.spec.X, 2, {}, torch.ones(R, 2, dtype=torch.float64), lambda: None
+        )  # type: ignore[arg-type, return-value]
 
     def at(self, theta: torch.Tensor, state: Any, t: int, k: int = 0) -> Point:
         return self.point
@@ -116,13 +122,17 @@ class _Nothing(Oracle):
 class _Idle(Algorithm):
     """An algorithm that stays where it is."""
 
-    def step(self, points: tuple[Point, ...], state: Any, t: int, alpha: float) -> tuple[torch.Tensor, Any, Info]:
+    def step(
+        self, points: tuple[Point, ...], state: Any, t: int, alpha: float
+    ) -> tuple[torch.Tensor, Any, Info]:
         return points[0].x, state, Info()
 
 
 def idle(R: int, steps: int) -> Work:
     """The loop's own cost."""
-    runs, oracle, algorithm = some_runs(R), _Nothing(R), _Idle()
+    runs = some_runs(R)
+    oracle = _Nothing(R)
+    algorithm = _Idle()
 
     def work(_: int) -> float:
         state = loop.start(oracle, algorithm, {}, oracle.direction, runs, steps)
@@ -145,7 +155,9 @@ def one_at_a_time(run: Callable[..., Any], problem: VLMOP2, steps: int, **option
 
 @dataclass(frozen=True)
 class Line:
-    """One algorithm: seconds per iteration of the batch at each R, and of one run in the two kinds of loops."""
+    """One algorithm: seconds per iteration of the batch at each R,
+    and of one run in the two kinds of loops.
+    """
 
     batch: dict[int, Sample]
     plain: Sample | None = None
@@ -157,7 +169,8 @@ def measure(
     sizes: Sequence[int], steps: int, rounds: int, only: Sequence[str] | None, say: Callable[[str], None]
 ) -> tuple[dict[str, Line], dict[str, str]]:
     """Lines by name ("loop" is the loop alone), and why the algorithms that are not there are not."""
-    problem, reference = VLMOP2(n=N), problems.VLMOP2(N)
+    problem = VLMOP2(n=N)
+    reference = problems.VLMOP2(N)
     spec = Exact(problem, some_runs(1)).spec
     left_out: dict[str, str] = {}
     cases: dict[str, Work] = {f"loop {R}": idle(R, steps) for R in sizes}
@@ -176,8 +189,11 @@ def measure(
                 partial(PLAIN[name], reference), problem, steps, step_size=algorithm.step_size
             )
         if name in AUTHORS:
-            cases[f"{name} authors"] = one_at_a_time(AUTHORS[name], problem, steps, step_size=algorithm.step_size)
-    samples = alternate(cases, rounds)  # a busy spell of the machine hits one round of everything, not one algorithm
+            cases[f"{name} authors"] = one_at_a_time(
+                AUTHORS[name], problem, steps, step_size=algorithm.step_size
+            )
+    # a busy spell of the machine hits one round of everything, not one algorithm
+    samples = alternate(cases, rounds)
     lines = {
         name: Line(
             {R: samples[f"{name} {R}"] for R in sizes},

@@ -19,7 +19,10 @@ from tests.benchmarks.timing import Sample
 from tests.conftest import REPOSITORY, command, environment
 from tests.test_runner import composed
 
-START, DONE, SHARE = 2.0, 0.05, 0.02  # aims: seconds, seconds, share of a training run
+# aims: seconds, seconds, share of a training run
+START = 2.0
+DONE = 0.05
+SHARE = 0.02
 EVERY = 30.0  # seconds between checkpoints
 DIGITS = "scale=laptop"
 CASES: dict[str, tuple[str, ...]] = {
@@ -48,7 +51,9 @@ CASES: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Overhead:
-    """Seconds: of `mobench --help`, of a job that is done, of one in a sweep; by case bytes and seconds of a checkpoint."""
+    """Seconds: of `mobench --help`, of a job that is done, of one in a sweep;
+    by case bytes and seconds of a checkpoint.
+    """
 
     start: Sample
     done: Sample
@@ -88,14 +93,20 @@ def _planned(rounds: int, root: Path, jobs: int) -> Sample:
         "    GlobalHydra.instance().clear()\n"
         "    seeds = ','.join(f'[{k}]' for k in range(n))\n"
         "    tick = time.perf_counter()\n"
-        "    entry.run(['-m', 'algorithm=ls', f'seeds={seeds}', 'preferences=2', 'steps=2', 'logger=local', 'progress=false'])\n"
+        "    entry.run(['-m', 'algorithm=ls', f'seeds={seeds}', 'preferences=2', 'steps=2', 'logger=local', "
+        "'progress=false'])\n"
         "    return time.perf_counter() - tick\n"
         f"sweep({2 * jobs})\n"
         f"found = [(sweep({2 * jobs}) - sweep({jobs})) / {jobs} for _ in range({rounds})]\n"
         "print('found', *found)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], env=environment(root), cwd=REPOSITORY, capture_output=True, text=True, check=True
+        [sys.executable, "-c", code],
+        env=environment(root),
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return Sample(tuple(float(x) for x in done.stdout.splitlines()[-1].split()[1:]))
 
@@ -136,9 +147,12 @@ def _checkpoints(line: tuple[str, ...], rounds: int, root: Path) -> tuple[int, S
 
 def measure(rounds: int, quick: bool, say: Callable[[str], None]) -> Overhead:
     """All of it."""
-    with tempfile.TemporaryDirectory(prefix="mobench-overhead-", dir=os.environ.get("MOBENCH_OUTPUTS")) as folder:
+    with tempfile.TemporaryDirectory(
+        prefix="mobench-overhead-", dir=os.environ.get("MOBENCH_OUTPUTS")
+    ) as folder:
         root = Path(folder)
-        start, done = _help(rounds), _done(rounds, root / "done")
+        start = _help(rounds)
+        done = _done(rounds, root / "done")
         say(f"--help {start.least:.2f} s, a finished job {1000 * done.least:.1f} ms")
         planned = _planned(min(rounds, 3), root / "planned", 2 if quick else 20)
         say(f"a finished job of a sweep {1000 * planned.least:.1f} ms")
@@ -147,7 +161,8 @@ def measure(rounds: int, quick: bool, say: Callable[[str], None]) -> Overhead:
             short = (*line[:-1], "steps=20") if quick else line
             checkpoints[name] = _checkpoints(short, rounds, root / "checkpoints")
             say(
-                f"checkpoint, {name}: {checkpoints[name][0] / 2**20:.1f} MiB, {1000 * checkpoints[name][1].least:.0f} ms"
+                f"checkpoint, {name}: {checkpoints[name][0] / 2**20:.1f} MiB, "
+                f"{1000 * checkpoints[name][1].least:.0f} ms"
             )
     return Overhead(start, done, planned, checkpoints)
 
@@ -158,7 +173,9 @@ def as_json(found: Overhead) -> dict[str, Any]:
         "help": found.start.rounds,
         "done": found.done.rounds,
         "planned": found.planned.rounds,
-        "checkpoints": {name: {"bytes": size, "seconds": s.rounds} for name, (size, s) in found.checkpoints.items()},
+        "checkpoints": {
+            name: {"bytes": size, "seconds": s.rounds} for name, (size, s) in found.checkpoints.items()
+        },
     }
 
 
@@ -180,10 +197,11 @@ def markdown(found: Overhead, table: Callable[..., str], number: Callable[[float
     ]
     return [
         "## Beside the steps",
-        f"`mobench --help`: {found.start.least:.2f} s (aim {START:g} s, {met(found.start.least, START)}). A job that is done "
-        f"already, after imports: {1000 * found.done.least:.1f} ms (aim {1000 * DONE:g} ms, {met(found.done.least, DONE)}); as one "
-        f"more job of a sweep, its summary included: {1000 * found.planned.least:.1f} ms.",
-        f"Checkpoints (atomic, with fsync), median of the last ones of a run; the share is that of one every {EVERY:g} s, the "
-        f"default. Aim: {100 * SHARE:g} %.",
+        f"`mobench --help`: {found.start.least:.2f} s (aim {START:g} s, {met(found.start.least, START)}). A "
+        f"job that is done already, after imports: {1000 * found.done.least:.1f} ms (aim {1000 * DONE:g} ms, "
+        f"{met(found.done.least, DONE)}); as one more job of a sweep, its summary included: "
+        f"{1000 * found.planned.least:.1f} ms.",
+        "Checkpoints (atomic, with fsync), median of the last ones of a run; the share is that of one every "
+        f"{EVERY:g} s, the default. Aim: {100 * SHARE:g} %.",
         table(["job", "MiB", "ms", "share", "aim"], rows),
     ]

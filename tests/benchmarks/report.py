@@ -18,8 +18,8 @@ from tests.benchmarks.surrogates import Row as Surrogates
 
 plt = style.plt
 
-# Authors' code, ms CPU per iteration and run, n = 20, and LibMOON, ms per epoch for all of 10 preferences: both measured
-# by others on a comparable 2-core machine.
+# Authors' code, ms CPU per iteration and run, n = 20, and LibMOON, ms per epoch for all of 10 preferences:
+# both measured by others on a comparable 2-core machine.
 AUTHORS_MS = {"ferero": 2.1, "ferero_pgd": 2.1, "epo": 4.4, "mgda": 0.48, "pmtl": 0.38, "ls": 0.24}
 LIBMOON_MS = {"epo": 50.9, "pmtl": 7.4, "mgda": 4.2, "tch": 4.5}
 TITLES = {
@@ -40,7 +40,9 @@ TITLES = {
 
 @dataclass(frozen=True)
 class Aim:
-    """`factor` times faster than `quoted` ms per iteration (of one run, or of all 10 preferences for LibMOON)."""
+    """`factor` times faster than `quoted` ms per iteration (of one run, or of all 10 preferences for
+    LibMOON).
+    """
 
     line: str
     R: int
@@ -72,7 +74,8 @@ def judge(lines: dict[str, Line]) -> list[dict[str, Any]]:
             continue
         batch = line.batch[aim.R]
         quoted_batch = aim.quoted * (1 if aim.whose == "LibMOON" else aim.R)
-        measured, quoted = aim.R * line.authors.over(batch), quoted_batch / (1e3 * batch.least)
+        measured = aim.R * line.authors.over(batch)
+        quoted = quoted_batch / (1e3 * batch.least)
         out.append(
             {
                 "line": aim.line,
@@ -176,23 +179,29 @@ def markdown(
     """The whole report."""
     sizes = settings["sizes"]
     versions = ", ".join(
-        f"{k} {v}" for k, v in machine["versions"].items() if k in ("python", "torch", "numpy", "scipy", "cvxpy")
+        f"{k} {v}"
+        for k, v in machine["versions"].items()
+        if k in ("python", "torch", "numpy", "scipy", "cvxpy")
     )
     sha = (machine["git_sha"] or "unknown")[:10] + (" with local changes" if machine["git_dirty"] else "")
     parts = [
         "# Performance",
         "Written by `make benchmark` (`python -m tests.benchmarks`); do not edit.",
-        f"{machine['device']}, {machine['cores']} cores, one thread. {machine['date'][:10]}, commit {sha}, {versions}.",
-        f"VLMOP2 with n = {N}, float64, closed-form rows, recording off; {settings['steps']} iterations from the default "
-        f"start with the step sizes of `conf/algorithm`; {PREFERENCES} preferences (R < {PREFERENCES}: some of them, "
-        f"R > {PREFERENCES}: more seeds; one run at a time: those of R = 4 in turn). "
-        f"All cases alternate for {settings['rounds']} rounds; every number is the least of its rounds, "
-        "every ratio one of least times. On a shared machine differences below 20 % mean nothing.",
+        (
+            f"{machine['device']}, {machine['cores']} cores, one thread. {machine['date'][:10]}, "
+            f"commit {sha}, {versions}."
+        ),
+        f"VLMOP2 with n = {N}, float64, closed-form rows, recording off; {settings['steps']} iterations from "
+        f"the default start with the step sizes of `conf/algorithm`; {PREFERENCES} preferences (R < "
+        f"{PREFERENCES}: some of them, R > {PREFERENCES}: more seeds; one run at a time: those of R = 4 in "
+        f"turn). All cases alternate for {settings['rounds']} rounds; every number is the least of its "
+        "rounds, every ratio one of least times. On a shared machine differences below 20 % mean nothing.",
         "## Aims",
-        "*Authors-style* are our own loops in `tests/benchmarks/authors_style.py`, one run at a time: automatic "
-        "differentiation with one backward per objective and the subproblem in its published form (EPO: CVXPY with HiGHS; "
-        "FERERO: up to 250 cold projected gradient steps in NumPy; PMTL: Frank-Wolfe), measured in the same run. *Quoted* "
-        "are the authors' own code and LibMOON on another, comparable 2-core machine: orientation, not measured here. "
+        "*Authors-style* are our own loops in `tests/benchmarks/authors_style.py`, one run at a time: "
+        "automatic differentiation with one backward per objective and the subproblem in its published form "
+        "(EPO: CVXPY with HiGHS; FERERO: up to 250 cold projected gradient steps in NumPy; PMTL: "
+        "Frank-Wolfe), measured in the same run. *Quoted* are the authors' own code and LibMOON on another, "
+        "comparable 2-core machine: orientation, not measured here. "
         "Times are ms per iteration of all R runs.",
         table(
             [
@@ -228,7 +237,12 @@ def markdown(
         "LibMOON's PMGDA (9.3 ms) has no counterpart here.",
         "## Microseconds per iteration of the batch",
         table(
-            ["algorithm", *[f"R = {R}" for R in sizes], f"R = {sizes[-1]} / R = {sizes[0]}", "failed solves (R = 10)"],
+            [
+                "algorithm",
+                *[f"R = {R}" for R in sizes],
+                f"R = {sizes[-1]} / R = {sizes[0]}",
+                "failed solves (R = 10)",
+            ],
             [
                 [
                     TITLES.get(name, name),
@@ -240,7 +254,10 @@ def markdown(
             ],
         ),
         "## Microseconds per iteration and run, beside one run at a time",
-        "*Plain* are the NumPy/SciPy loops of `tests/reference` (closed-form gradients, no autodiff; EPO through SciPy's HiGHS).",
+        (
+            "*Plain* are the NumPy/SciPy loops of `tests/reference` (closed-form gradients, no autodiff; "
+            "EPO through SciPy's HiGHS)."
+        ),
         table(
             [
                 "algorithm",
@@ -268,14 +285,16 @@ def markdown(
     if figure:
         parts.append(f"![Microseconds per iteration and run against the number of runs]({figure})")
     if left_out:
-        parts.append("Not measured: " + "; ".join(f"`{name}` ({why})" for name, why in left_out.items()) + ".")
+        parts.append(
+            "Not measured: " + "; ".join(f"`{name}` ({why})" for name, why in left_out.items()) + "."
+        )
     if rows:
         ours = list(rows[0].batch)
         parts += [
             "## Subproblems: solves per second",
-            "Batched and certified, against CVXPY with one parametrised (DPP) problem, compiled once, one solve after "
-            "the other: CLARABEL, HiGHS for the LP. `qp` is FERERO's dual after elimination. Last column: largest "
-            "difference between the two solutions (LP: between their values).",
+            "Batched and certified, against CVXPY with one parametrised (DPP) problem, compiled once, one "
+            "solve after the other: CLARABEL, HiGHS for the LP. `qp` is FERERO's dual after elimination. "
+            "Last column: largest difference between the two solutions (LP: between their values).",
             table(
                 [
                     "subproblem",
@@ -303,10 +322,10 @@ def markdown(
         aims = {1: 1.0, 100: 50.0, 1000: 100.0}
         parts += [
             "## CSMOO's surrogate: microseconds per solve and run",
-            "Consecutive surrogates of real trajectories (after 50 steps), certified, from the last step's multipliers "
-            "(cold: from ones), against CVXPY with one parametrised (DPP) problem per shape (CLARABEL), one solve after the "
-            "other, without its certificate. Aims: 1x at R = 1, 50x at R = 100, 100x at R = 1000. Last column: largest "
-            "difference of the steps dx.",
+            "Consecutive surrogates of real trajectories (after 50 steps), certified, from the last step's "
+            "multipliers (cold: from ones), against CVXPY with one parametrised (DPP) problem per shape "
+            "(CLARABEL), one solve after the other, without its certificate. Aims: 1x at R = 1, 50x at R = "
+            "100, 100x at R = 1000. Last column: largest difference of the steps dx.",
             table(
                 [
                     "trajectory",
@@ -348,7 +367,9 @@ def _met(ratio: dict[int, float], aims: dict[int, float]) -> str:
 
 
 def draw(lines: dict[str, Line], path: Path) -> None:
-    """Small multiples, one per algorithm: cost per iteration and run against R; one run at a time as dashed lines."""
+    """Small multiples, one per algorithm: cost per iteration and run against R;
+    one run at a time as dashed lines.
+    """
     shown = {name: line for name, line in lines.items() if name != "loop"}
     columns = min(4, len(shown))
     figure, axes = style.panels(math.ceil(len(shown) / columns), columns, size=2.3, sharex=True, sharey=True)
@@ -366,7 +387,13 @@ def draw(lines: dict[str, Line], path: Path) -> None:
         )
         if "loop" in lines:
             alone = lines["loop"].batch
-            ax.plot(sizes, [1e6 * alone[R].least / R for R in sizes], ":", color=style.GREY, label="the loop alone")
+            ax.plot(
+                sizes,
+                [1e6 * alone[R].least / R for R in sizes],
+                ":",
+                color=style.GREY,
+                label="the loop alone",
+            )
         for sample, color, label in (
             (line.plain, style.GREEN, "plain NumPy/SciPy, one run"),
             (line.authors, style.RED, "authors-style, one run"),

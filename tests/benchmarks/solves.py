@@ -1,4 +1,6 @@
-"""Subproblems: solves per second, batched, against CVXPY with a warm parametrised problem, one solve at a time."""
+"""Subproblems: solves per second, batched, against CVXPY with a warm parametrised problem,
+one solve at a time.
+"""
 
 from __future__ import annotations
 
@@ -73,13 +75,22 @@ def cvxpy_solver(kind: str, M: int) -> Callable[..., np.ndarray]:
 
     x = cp.Variable(M)
     if kind == "epo_lp":
-        K, c, bound = cp.Parameter((M, M)), cp.Parameter(M), cp.Parameter(M)
+        K = cp.Parameter((M, M))
+        c = cp.Parameter(M)
+        bound = cp.Parameter(M)
         problem = cp.Problem(cp.Maximize(c @ x), [x >= 0, cp.sum(x) == 1, K @ x >= bound])
     else:
-        L, b, a, r = cp.Parameter((M, M)), cp.Parameter(M), cp.Parameter(M), cp.Parameter()
-        value = 0.5 * cp.sum_squares(L @ x) - b @ x if kind in ("min_norm", "qp") else 0.5 * cp.sum_squares(x - b)
+        L = cp.Parameter((M, M))
+        b = cp.Parameter(M)
+        a = cp.Parameter(M)
+        r = cp.Parameter()
+        value = (
+            0.5 * cp.sum_squares(L @ x) - b @ x if kind in ("min_norm", "qp") else 0.5 * cp.sum_squares(x - b)
+        )
         problem = cp.Problem(cp.Minimize(value), [x >= 0, a @ x == r])
-        b.value, a.value, r.value = np.zeros(M), np.ones(M), 1.0
+        b.value = np.zeros(M)
+        a.value = np.ones(M)
+        r.value = 1.0
 
     def solve(*inputs: np.ndarray) -> np.ndarray:
         if kind == "epo_lp":
@@ -88,17 +99,22 @@ def cvxpy_solver(kind: str, M: int) -> Callable[..., np.ndarray]:
             rising = Ca > 0.0
             limit = np.where(rising, -1e3, Ca / scale) if rising.any() else np.zeros(M)
             limit[int(j)] = 0.0
-            K.value, c.value, bound.value = gram / scale, Ca / scale, limit
+            K.value = gram / scale
+            c.value = Ca / scale
+            bound.value = limit
         elif kind == "min_norm":
             L.value = _root(inputs[0] / np.trace(inputs[0]))
         elif kind == "qp":
             scale = np.trace(inputs[0])
-            L.value, b.value = _root(inputs[0] / scale), inputs[1] / scale
-            a.value, r.value = inputs[2], float(inputs[3])
+            L.value = _root(inputs[0] / scale)
+            b.value = inputs[1] / scale
+            a.value = inputs[2]
+            r.value = float(inputs[3])
         else:
             b.value = inputs[0]
             if kind == "project_weighted_simplex":
-                a.value, r.value = inputs[1], float(inputs[2][0])
+                a.value = inputs[1]
+                r.value = float(inputs[2][0])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             problem.solve(solver="HIGHS" if kind == "epo_lp" else "CLARABEL", enforce_dpp=True)
@@ -108,7 +124,9 @@ def cvxpy_solver(kind: str, M: int) -> Callable[..., np.ndarray]:
 
 
 def _apart(kind: str, x: np.ndarray, y: np.ndarray, inputs: Sequence[np.ndarray]) -> float:
-    """Largest difference of two answers; of the objective of a program that vertices with like values may solve."""
+    """Largest difference of two answers; of the objective of a program that vertices with like values may
+    solve.
+    """
     if kind == "epo_lp":
         return abs(float((x - y) @ inputs[1])) / float(np.abs(inputs[1]).max())
     return float(np.abs(x - y).max())
@@ -145,7 +163,9 @@ def measure(
             turn = iter(range(10**9))
             many = max(sizes)
 
-            def one(reference: Any = reference, arrays: Any = arrays, turn: Any = turn, many: int = many) -> None:
+            def one(
+                reference: Any = reference, arrays: Any = arrays, turn: Any = turn, many: int = many
+            ) -> None:
                 i = next(turn) % many
                 reference(*[a[i] for a in arrays])
 
@@ -153,7 +173,8 @@ def measure(
             answer = answer if isinstance(answer, Tensor) else answer.x
             few = range(min(5, many))
             difference = max(
-                _apart(kind, reference(*[a[i] for a in arrays]), answer[i].numpy(), [a[i] for a in arrays]) for i in few
+                _apart(kind, reference(*[a[i] for a in arrays]), answer[i].numpy(), [a[i] for a in arrays])
+                for i in few
             )
             cases = {str(R): repeated(partial(SOLVERS[kind], *d), slice_s) for R, d in data.items()}
             samples = alternate({**cases, "cvxpy": repeated(one, slice_s)}, rounds)

@@ -1,4 +1,6 @@
-"""CSMOO's surrogate: milliseconds per solve along real trajectories, warm-started, against CVXPY (DPP, CLARABEL)."""
+"""CSMOO's surrogate: milliseconds per solve along real trajectories, warm-started,
+against CVXPY (DPP, CLARABEL).
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from mobench.subproblems.surrogate import Surrogate, solve_surrogate
 from tests.benchmarks.timing import Sample, alternate, repeated
 
 Step = tuple[Surrogate, Tensor]
-BURN_IN, SPAN = 50, 40  # steps before the recorded ones, and how many are recorded
+# steps before the recorded ones, and how many are recorded
+BURN_IN = 50
+SPAN = 40
 CASES: dict[str, tuple[Callable[[], Any], Callable[[], Any], int]] = {
     "synthetic, CSMOO-1": (ConstrainedGaussian, CSMOO1, 1),
     "synthetic, CSMOO-2": (ConstrainedGaussian, CSMOO2, 1),
@@ -32,9 +36,15 @@ CASES: dict[str, tuple[Callable[[], Any], Callable[[], Any], int]] = {
 
 def recorded(case: str, R: int, steps: int = SPAN) -> list[Step]:
     """Consecutive surrogates of R runs and the multipliers that each starts from."""
-    problem, algorithm, batch = CASES[case][0](), CASES[case][1](), CASES[case][2]
+    problem = CASES[case][0]()
+    algorithm = CASES[case][1]()
+    batch = CASES[case][2]
     U = min(R, 5)
-    lam = torch.linspace(0.1, 0.9, U, dtype=torch.float64) if U > 1 else torch.tensor([0.5], dtype=torch.float64)
+    lam = (
+        torch.linspace(0.1, 0.9, U, dtype=torch.float64)
+        if U > 1
+        else torch.tensor([0.5], dtype=torch.float64)
+    )
     runs = Runs.product(torch.stack([lam, 1 - lam], 1), list(range(-(-R // U))))
     runs = runs.take(range(R))
     oracle = EMA(problem, runs, Minibatch(problem, runs, batch_size=batch))
@@ -52,7 +62,9 @@ def recorded(case: str, R: int, steps: int = SPAN) -> list[Step]:
 
 @dataclass(frozen=True)
 class Row:
-    """Seconds per solve of the whole batch at each R, warm and cold; seconds per CVXPY solve; largest difference."""
+    """Seconds per solve of the whole batch at each R, warm and cold; seconds per CVXPY solve;
+    largest difference.
+    """
 
     case: str
     warm: dict[int, Sample]
@@ -90,7 +102,8 @@ def measure(
         single = data[sizes[0]] if sizes[0] == 1 else recorded(case, 1)
         difference = 0.0
         for program, mu in single[:5]:
-            ours, theirs = solve_surrogate(program, mu), reference.solve_surrogate(program)
+            ours = solve_surrogate(program, mu)
+            theirs = reference.solve_surrogate(program)
             difference = max(difference, float((ours.dx - theirs.dx).abs().max()))
         timed = {f"warm {R}": repeated(_along(steps, True), slice_s) for R, steps in data.items()}
         timed |= {f"cold {R}": repeated(_along(steps, False), slice_s) for R, steps in data.items()}

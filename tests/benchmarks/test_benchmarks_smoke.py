@@ -17,7 +17,8 @@ from tests.benchmarks.__main__ import main
 
 
 def test_quick_benchmark_writes_a_complete_report(tmp_path: Path) -> None:
-    out, data = tmp_path / "performance.md", tmp_path / "benchmark.json"
+    out = tmp_path / "performance.md"
+    data = tmp_path / "benchmark.json"
     result = main(["--quick", "--output", str(out), "--json", str(data)])
     assert json.loads(data.read_text())["aims"] == result["aims"]
     assert report.finite(result)
@@ -54,36 +55,53 @@ def test_quick_benchmark_writes_a_complete_report(tmp_path: Path) -> None:
 
 
 def test_products_are_those_of_the_work_in_its_order_and_its_operands_are_left_alone() -> None:
-    a, b, out = torch.eye(3), torch.ones(4, 3, 2), torch.zeros(3, 3)
+    a = torch.eye(3)
+    b = torch.ones(4, 3, 2)
+    out = torch.zeros(3, 3)
 
     def work() -> None:
         torch.mm(a, a.mT, out=out)
         out.add_(1.0).addmm_(a, a, alpha=2.0)
         torch.bmm(b[:1].expand(4, 3, 2), b.mT).relu_()
 
-    seen, again = floor.Seen(), floor.products(work)
+    seen = floor.Seen()
+    again = floor.products(work)
     kept = out.clone()
     with seen:
         again()
     assert torch.equal(out, kept)
-    assert [str(func) for func, _, _ in seen.calls] == ["aten.mm.out", "aten.addmm_.default", "aten.bmm.default"]
+    assert [str(func) for func, _, _ in seen.calls] == [
+        "aten.mm.out",
+        "aten.addmm_.default",
+        "aten.bmm.default",
+    ]
     assert [tuple(value.shape) for value in seen.calls[2][1]] == [(4, 3, 2), (4, 2, 3)]
     assert [value.stride() for value in seen.calls[2][1]] == [(0, 2, 1), (6, 1, 2)]
     assert seen.calls[1][2] == {"alpha": 2.0}
 
 
 def test_authors_style_loops_take_the_same_way() -> None:
-    """Gradients and weights are the published ones: after 60 steps the loops are where the batched methods are.
+    """Gradients and weights are the published ones: after 60 steps the loops are where the batched methods
+    are.
 
-    FERERO's are left out: the published inner loop is inexact, cold and on another domain. PMTL's and EPO's solvers are
-    inexact too, hence their tolerances.
+    FERERO's are left out: the published inner loop is inexact, cold and on another domain. PMTL's and EPO's
+    solvers are inexact too, hence their tolerances.
     """
-    problem, runs = VLMOP2(n=20), loops.some_runs(3)
-    x0, steps = problem.initial(runs), 60
+    problem = VLMOP2(n=20)
+    runs = loops.some_runs(3)
+    x0 = problem.initial(runs)
+    steps = 60
     known = loops.algorithms()
     for name, tolerance in {
-        "ls": 1e-10, "tch": 1e-10, "stch": 1e-10, "mgda": 1e-10, "pmtl": 1e-3, "epo": 1e-3, "omd_tch": 1e-10, "ada_omd_tch": 1e-10,
-    }.items():  # fmt: skip
+        "ls": 1e-10,
+        "tch": 1e-10,
+        "stch": 1e-10,
+        "mgda": 1e-10,
+        "pmtl": 1e-3,
+        "epo": 1e-3,
+        "omd_tch": 1e-10,
+        "ada_omd_tch": 1e-10,
+    }.items():
         algorithm = known[name]
         rules = {rule: make_output(rule) for rule in algorithm.outputs}
         oracle = Exact(problem, runs)
@@ -98,8 +116,14 @@ def test_authors_style_loops_take_the_same_way() -> None:
 
 
 def test_products_that_arrive_whole_in_inference_mode_are_counted() -> None:
-    a, x, w = torch.ones(4, 3, 3), torch.ones(2, 1, 5, 5), torch.ones(2, 1, 3, 3)
+    a = torch.ones(4, 3, 3)
+    x = torch.ones(2, 1, 5, 5)
+    w = torch.ones(2, 1, 3, 3)
     for mode in (torch.no_grad, torch.inference_mode):
         with mode(), floor.Seen() as seen:
             _ = a @ a, a[0] @ a[0], torch.nn.functional.conv2d(x, w)
-        assert [str(func.overloadpacket) for func, _, _ in seen.calls] == ["aten.bmm", "aten.mm", "aten.convolution"]
+        assert [str(func.overloadpacket) for func, _, _ in seen.calls] == [
+            "aten.bmm",
+            "aten.mm",
+            "aten.convolution",
+        ]

@@ -1,4 +1,6 @@
-"""Alternating measurements A, B, ..., A, B, ...: on a shared machine the least of several rounds is what repeats."""
+"""Alternating measurements A, B, ..., A, B, ...:
+on a shared machine the least of several rounds is what repeats.
+"""
 
 from __future__ import annotations
 

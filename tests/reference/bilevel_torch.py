@@ -1,4 +1,5 @@
-"""Hypergradients of single tasks as one would write them in PyTorch: its layers, its losses, automatic differentiation.
+"""Hypergradients of single tasks as one would write them in PyTorch: its layers, its losses, automatic
+differentiation.
 
 Tensors lie in memory as PyTorch lays them out by default.
 Notation of tests/reference/bilevel.py: x belongs to the upper level, y (here W, a matrix) to the lower one.
@@ -33,8 +34,10 @@ def cleaning_row(
     neumann_step: float,
     reg: float,
 ) -> tuple[Tensor, Tensor]:
-    """Upper loss and hypergradient (n,) of one task of data hyper-cleaning: one gradient step on each of `batches` from W =
-    `start` (10, d), then one factor of the Neumann series on each of `series`, and J_xy on all images."""
+    """Upper loss and hypergradient (n,) of one task of data hyper-cleaning: one gradient step on each of
+    `batches` from W = `start` (10, d), then one factor of the Neumann series on each of `series`, and J_xy on
+    all images.
+    """
 
     def lower(W: Tensor, weights: Tensor, images: Tensor, labels: Tensor) -> Tensor:
         losses = fn.cross_entropy(fn.linear(images, W), labels, reduction="none")
@@ -87,8 +90,10 @@ class Episode(NamedTuple):
 def few_shot_row(
     net: nn.Module, start: Tensor, task: Episode, *, inner_steps: int, inner_step: float, reg: float
 ) -> tuple[Tensor, Tensor]:
-    """Query loss and its gradient (P,) with respect to the backbone through `inner_steps` steps of the head from W = `start`
-    (ways, F + 1), whose last column is the bias. The backbone is evaluated once on either set."""
+    """Query loss and its gradient (P,) with respect to the backbone through `inner_steps` steps of the head
+    from W = `start` (ways, F + 1), whose last column is the bias. The backbone is evaluated once on either
+    set.
+    """
     support, query = (fn.pad(net(images), (0, 1), value=1.0) for images in (task.support, task.query))
     W = start.clone().requires_grad_(True)
     for _ in range(inner_steps):

@@ -1,4 +1,6 @@
-"""What the reference loops share: the trajectory record, projections, the min-norm point, rays and preferences."""
+"""What the reference loops share: the trajectory record, projections, the min-norm point,
+rays and preferences.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -22,7 +24,9 @@ class Problem(Protocol):
 
 @dataclass
 class Trajectory:
-    """x (T+1, n) with x[0] the start, f (T+1, M) the values at x, and what the algorithm recorded on the way."""
+    """x (T+1, n) with x[0] the start, f (T+1, M) the values at x,
+    and what the algorithm recorded on the way.
+    """
 
     x: Array
     f: Array
@@ -40,10 +44,12 @@ def descend(
 ) -> Trajectory:
     """x <- Proj_box(x + step * d) for (d, step) = direction(t, x, F, J).
 
-    With stop > 0 the run rests for good at the first x where the largest entry of |d| is below it: x then repeats.
+    With stop > 0 the run rests for good at the first x where the largest entry of |d| is below it: x then
+    repeats.
     """
     x = np.array(x0, dtype=np.float64)
-    xs, fs = [x.copy()], [problem.f(x)]
+    xs = [x.copy()]
+    fs = [problem.f(x)]
     stopped_at = steps
     for t in range(steps):
         d, step = direction(t, x, fs[-1], problem.jacobian(x))
@@ -64,8 +70,9 @@ def descend(
 def min_norm(rows: Array) -> Array:
     """Weights on the simplex of the shortest vector in the convex hull of the rows.
 
-    Least squares with non-negative x on |rows^T x|^2 + (1^T x - 1)^2: for x = t * lambda the best t turns the value
-    into D / (1 + D) with D = |rows^T lambda|^2, which grows with D, so x / sum(x) is the min-norm point.
+    Least squares with non-negative x on |rows^T x|^2 + (1^T x - 1)^2: for x = t * lambda the best t turns the
+    value into D / (1 + D) with D = |rows^T lambda|^2, which grows with D, so x / sum(x) is the min-norm
+    point.
     """
     scale = np.sqrt(np.mean(np.sum(rows**2, axis=1)))
     if scale == 0.0:
@@ -83,14 +90,18 @@ def project_simplex(y: Array) -> Array:
 
 
 def project_weighted_simplex(y: Array, weights: Array, total: float) -> Array:
-    """Nearest point with x >= 0, weights . x = total (> 0); weights >= 0, a zero weight only clips its entry."""
+    """Nearest point with x >= 0, weights . x = total (> 0); weights >= 0,
+    a zero weight only clips its entry.
+    """
     x = np.maximum(y, 0.0)
     on = weights > 0.0
     if not on.any() or total <= 0.0:
         raise ValueError("the weighted simplex is empty or unbounded: weights and total must be positive")
-    w, z = weights[on], y[on]
+    w = weights[on]
+    z = y[on]
     order = np.argsort(-z / w, kind="stable")
-    ws, zs = w[order], z[order]
+    ws = w[order]
+    zs = z[order]
     tau = (np.cumsum(ws * zs) - total) / np.cumsum(ws**2)
     last = np.nonzero(zs / ws > tau)[0][-1]
     x[on] = np.maximum(z - tau[last] * w, 0.0)

@@ -1,11 +1,13 @@
-"""CSMOO: stochastic multi-objective optimisation under expectation constraints, by successive convex surrogates.
+"""CSMOO: stochastic multi-objective optimisation under expectation constraints, by successive convex
+surrogates.
 
-f_i(x) = E f_i(x, xi), g_j(x) = E g_j(x, xi); min_x max_i lambda_i (f_i(x) - z_i) s.t. g_j(x) <= 0, x in a box or ball.
-Numbers in brackets are the paper's equations. Every loop takes the samples as an argument, oracle(x, t) -> (values (K,),
-rows (K, P)): f_1..f_m, g_1..g_n and their gradients at x with the noise of step t, m = len(lambda) and n = K - m.
+f_i(x) = E f_i(x, xi), g_j(x) = E g_j(x, xi); min_x max_i lambda_i (f_i(x) - z_i) s.t. g_j(x) <= 0, x in a box
+or ball. Numbers in brackets are the paper's equations. Every loop takes the samples as an argument,
+oracle(x, t) -> (values (K,), rows (K, P)): f_1..f_m, g_1..g_n and their gradients at x with the noise of step
+t, m = len(lambda) and n = K - m.
 
-Each surrogate is solved as a cone program (Clarabel) whose active set is then polished by Newton's method on its KKT
-equations, so that one answer does not hang on the tolerance of the other.
+Each surrogate is solved as a cone program (Clarabel) whose active set is then polished by Newton's method on
+its KKT equations, so that one answer does not hang on the tolerance of the other.
 """
 
 import argparse
@@ -24,7 +26,7 @@ Oracle = Callable[[Array, int], tuple[Array, Array]]
 
 TRUSTED = 1e-8  # KKT residual (rows scaled to one) up to which a solution counts as one
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 # The set X
 
 
@@ -40,7 +42,8 @@ class Box:
 
     def jacobian(self, x: Array) -> tuple[Array, Array, Array]:
         """(c, A, q) with c + A dx + 1/2 sum_i q_i dx_i^2 <= 0 iff x + dx lies in the set."""
-        lower, upper = np.broadcast_to(self.lower, x.shape), np.broadcast_to(self.upper, x.shape)
+        lower = np.broadcast_to(self.lower, x.shape)
+        upper = np.broadcast_to(self.upper, x.shape)
         c = np.concatenate([x - upper, lower - x])
         A = np.vstack([np.eye(len(x)), -np.eye(len(x))])
         finite = np.isfinite(c)
@@ -64,12 +67,14 @@ class Ball:
 
 Region = Box | Ball
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 # One convex program: min g.v + 1/2 v'diag(q)v  s.t.  c_k + a_k.v + 1/2 v'diag(q_k)v <= 0
 
 
 class Program(NamedTuple):
-    """The solution of one program; multipliers of its rows, residual of its KKT conditions (rows scaled to one)."""
+    """The solution of one program; multipliers of its rows,
+    residual of its KKT conditions (rows scaled to one).
+    """
 
     v: Array
     multipliers: Array
@@ -77,10 +82,14 @@ class Program(NamedTuple):
 
 
 def _clarabel(g: Array, q: Array, c: Array, A: Array, Q: Array) -> tuple[Array, Array]:
-    """Linear rows as inequalities, every curved row as a second-order cone: |sqrt(q) v|^2 <= 2 r, r = -c - a.v."""
+    """Linear rows as inequalities, every curved row as a second-order cone: |sqrt(q) v|^2 <= 2 r,
+    r = -c - a.v.
+    """
     D = len(g)
     curved = np.any(Q > 0.0, axis=1)
-    blocks, rhs, cones = [A[~curved]], [-c[~curved]], []
+    blocks = [A[~curved]]
+    rhs = [-c[~curved]]
+    cones = []
     if (~curved).any():
         cones.append(clarabel.NonnegativeConeT(int((~curved).sum())))
     for k in np.flatnonzero(curved):
@@ -91,7 +100,9 @@ def _clarabel(g: Array, q: Array, c: Array, A: Array, Q: Array) -> tuple[Array, 
     settings.verbose = False
     settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-12
     P = csc_matrix(diags(q)) if np.any(q) else csc_matrix((D, D))
-    solution = clarabel.DefaultSolver(P, g, csc_matrix(np.vstack(blocks)), np.concatenate(rhs), cones, settings).solve()
+    solution = clarabel.DefaultSolver(
+        P, g, csc_matrix(np.vstack(blocks)), np.concatenate(rhs), cones, settings
+    ).solve()
     z = np.array(solution.z)
     mu = np.zeros(len(c))
     linear = int((~curved).sum())
@@ -105,12 +116,16 @@ def _clarabel(g: Array, q: Array, c: Array, A: Array, Q: Array) -> tuple[Array, 
 def program(g: Array, q: Array, c: Array, A: Array, Q: Array, newton_steps: int = 12) -> Program:
     """Cone solver, then primal-dual active-set Newton steps while they lower the KKT residual.
 
-    Residual: max of |grad L|, of the violation of any row and of |min(mu_k, -h_k)|; every row divided by its largest
-    entry (at least 1) and the objective by its own.
+    Residual: max of |grad L|, of the violation of any row and of |min(mu_k, -h_k)|; every row divided by its
+    largest entry (at least 1) and the objective by its own.
     """
     scale = np.maximum(1.0, np.max(np.abs(np.column_stack([c, A, Q])), axis=1))
     unit = max(1.0, float(np.max(np.abs(g))), float(np.max(q)))
-    g, q, c, A, Q = g / unit, q / unit, c / scale, A / scale[:, None], Q / scale[:, None]
+    g = g / unit
+    q = q / unit
+    c = c / scale
+    A = A / scale[:, None]
+    Q = Q / scale[:, None]
 
     def conditions(v: Array, mu: Array) -> tuple[Array, Array, Array, float]:
         h = c + A @ v + 0.5 * Q @ v**2
@@ -144,7 +159,9 @@ def program(g: Array, q: Array, c: Array, A: Array, Q: Array, newton_steps: int 
 
 
 class Solved(NamedTuple):
-    """delta and what it attains: the value of the program, the multipliers of the K rows and the KKT residual."""
+    """delta and what it attains: the value of the program,
+    the multipliers of the K rows and the KKT residual.
+    """
 
     delta: Array
     value: float
@@ -154,11 +171,19 @@ class Solved(NamedTuple):
 
 
 def _constraints(
-    c: Array, A: Array, tau: ArrayLike, x: Array, region: Region, y_lower: ArrayLike, free: NDArray[np.bool_] | None
+    c: Array,
+    A: Array,
+    tau: ArrayLike,
+    x: Array,
+    region: Region,
+    y_lower: ArrayLike,
+    free: NDArray[np.bool_] | None,
 ) -> tuple[Array, Array, Array, Array, NDArray[np.bool_]]:
-    """The K surrogate rows over those of the region and of dy >= y_lower; curvature (K + 1, D), row 0 the objective's.
+    """The K surrogate rows over those of the region and of dy >= y_lower; curvature (K + 1, D), row 0 the
+    objective's.
 
-    Fixed coordinates keep delta = 0: their columns are left out, and with them rows that no longer depend on delta.
+    Fixed coordinates keep delta = 0: their columns are left out, and with them rows that no longer depend on
+    delta.
     """
     K, D = A.shape
     P = len(x)
@@ -171,14 +196,22 @@ def _constraints(
     c_all = np.concatenate([c, c_x, lower[below]])
     A_all = np.zeros((len(c_all), D))
     Q_all = np.zeros((len(c_all), D))
-    A_all[:K], Q_all[:K] = A, curvature[1:]
-    A_all[K : K + len(c_x), :P], Q_all[K : K + len(c_x), :P] = A_x, Q_x
+    A_all[:K] = A
+    Q_all[:K] = curvature[1:]
+    A_all[K : K + len(c_x), :P] = A_x
+    Q_all[K : K + len(c_x), :P] = Q_x
     A_all[K + len(c_x) + np.arange(len(below)), P + below] = -1.0
     keep = np.ones(D, dtype=bool)
     if free is not None:
         keep[:P] = free
-        used = (np.arange(len(c_all)) < K) | np.any(A_all[:, keep] != 0.0, axis=1) | np.any(Q_all[:, keep], axis=1)
-        c_all, A_all, Q_all = c_all[used], A_all[used], Q_all[used]
+        used = (
+            (np.arange(len(c_all)) < K)
+            | np.any(A_all[:, keep] != 0.0, axis=1)
+            | np.any(Q_all[:, keep], axis=1)
+        )
+        c_all = c_all[used]
+        A_all = A_all[used]
+        Q_all = Q_all[used]
     return c_all, A_all[:, keep], Q_all[:, keep], curvature, keep
 
 
@@ -193,10 +226,11 @@ def surrogate(
     y_lower: ArrayLike = -np.inf,
     free: NDArray[np.bool_] | None = None,
 ) -> Solved:
-    """(11) / (14): min a0.d + tau_0/2 |d|^2 s.t. c_k + a_k.d + tau_k/2 |d|^2 <= 0, x + dx in the region, dy >= y_lower.
+    """(11) / (14): min a0.d + tau_0/2 |d|^2 s.t. c_k + a_k.d + tau_k/2 |d|^2 <= 0, x + dx in the region,
+         dy >= y_lower.
 
-    d = (dx, dy) with dx the first len(x) entries; tau a scalar, (K + 1,) or per coordinate (K + 1, D). Infeasible
-    (delta = 0, value inf) where no KKT point was found and phase 1 has a positive value.
+    d = (dx, dy) with dx the first len(x) entries; tau a scalar, (K + 1,) or per coordinate (K + 1, D).
+    Infeasible (delta = 0, value inf) where no KKT point was found and phase 1 has a positive value.
     """
     c_all, A_all, Q_all, curvature, keep = _constraints(c, A, tau, x, region, y_lower, free)
     solved = program(a0[keep], curvature[0, keep], c_all, A_all, Q_all)
@@ -226,7 +260,11 @@ def phase1(
     goal = np.zeros(n + 1)
     goal[-1] = 1.0
     solved = program(
-        goal, np.zeros(n + 1), c_all, np.hstack([A_all, t_column]), np.hstack([Q_all, np.zeros_like(t_column)])
+        goal,
+        np.zeros(n + 1),
+        c_all,
+        np.hstack([A_all, t_column]),
+        np.hstack([Q_all, np.zeros_like(t_column)]),
     )
     delta = np.zeros(D)
     delta[keep] = solved.v[:-1]
@@ -234,7 +272,7 @@ def phase1(
     return Solved(delta, value, value <= 0.0, solved.multipliers[:K], solved.residual)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 # Step sizes and estimators
 
 
@@ -256,10 +294,12 @@ GAMMA = Power(0.4, 0.95)
 
 @dataclass(frozen=True)
 class Blocks:
-    """x in blocks of coordinates: which one is refreshed at t (cyclic, or as listed from 0), with which rho, and moved.
+    """x in blocks of coordinates: which one is refreshed at t (cyclic, or as listed from 0), with which rho,
+    and moved.
 
-    rho: "global" is rho_t; "per_block_count" is rho at the number of earlier visits of the block. move: "selected" solves
-    for all of x and moves the block (and y) only, "all" moves everything, "restricted" solves with the others fixed.
+    rho: "global" is rho_t; "per_block_count" is rho at the number of earlier visits of the block. move:
+    "selected" solves for all of x and moves the block (and y) only, "all" moves everything, "restricted"
+    solves with the others fixed.
     """
 
     parts: Sequence[Sequence[int]]
@@ -273,7 +313,9 @@ class Blocks:
 
 @dataclass
 class Estimators:
-    """Running means (3), (4) of values (K,) and gradients (K, P) from zero; (7): only one block of the gradients."""
+    """Running means (3), (4) of values (K,) and gradients (K, P) from zero; (7):
+    only one block of the gradients.
+    """
 
     rho: Callable[[int], float]
     values: Array
@@ -282,7 +324,9 @@ class Estimators:
     visits: dict[int, int] = field(default_factory=dict)
 
     @classmethod
-    def zero(cls, K: int, P: int, rho: Callable[[int], float] = RHO, blocks: Blocks | None = None) -> "Estimators":
+    def zero(
+        cls, K: int, P: int, rho: Callable[[int], float] = RHO, blocks: Blocks | None = None
+    ) -> "Estimators":
         return cls(rho, np.zeros(K), np.zeros((K, P)), blocks)
 
     def update(self, t: int, values: Array, rows: Array) -> None:
@@ -302,15 +346,17 @@ class Estimators:
         self.rows[:, part] = rho * rows[:, part] + (1.0 - rho) * self.rows[:, part]
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 # Loops
 
 
 @dataclass
 class Path:
-    """x (T+1, P) and y (T+1, 1 or 2; no column for the baseline) from the start on; the estimates of every step.
+    """x (T+1, P) and y (T+1, 1 or 2; no column for the baseline) from the start on; the estimates of every
+    step.
 
-    infeasible: the steps whose surrogate had no feasible point. residual: the worst KKT residual of a solved program.
+    infeasible: the steps whose surrogate had no feasible point. residual: the worst KKT residual of a solved
+    program.
     """
 
     x: Array
@@ -333,9 +379,14 @@ class Path:
         return self.y[:, 1]
 
 
-def rows_of_epigraph(values: Array, rows: Array, lam: Array, z: Array, y: float) -> tuple[Array, Array, Array]:
-    """(10) as (c, a0, A) over (dx, dy): lambda_i (f_i - z_i + Df_i dx) - y - dy and g_j + Dg_j dx; objective dy."""
-    m, P = len(lam), rows.shape[1]
+def rows_of_epigraph(
+    values: Array, rows: Array, lam: Array, z: Array, y: float
+) -> tuple[Array, Array, Array]:
+    """(10) as (c, a0, A) over (dx, dy): lambda_i (f_i - z_i + Df_i dx) - y - dy and g_j + Dg_j dx;
+    objective dy.
+    """
+    m = len(lam)
+    P = rows.shape[1]
     c = values.copy()
     c[:m] = lam * (values[:m] - z) - y
     A = np.zeros((len(values), P + 1))
@@ -350,8 +401,11 @@ def rows_of_epigraph(values: Array, rows: Array, lam: Array, z: Array, y: float)
 def rows_of_penalty(
     values: Array, rows: Array, lam: Array, z: Array, y0: float, y1: float, beta: float
 ) -> tuple[Array, Array, Array]:
-    """(14) as (c, a0, A) over (dx, dy0, dy1): objectives under y0, constraints under y1; objective dy0 + beta dy1."""
-    m, P = len(lam), rows.shape[1]
+    """(14) as (c, a0, A) over (dx, dy0, dy1): objectives under y0, constraints under y1;
+    objective dy0 + beta dy1.
+    """
+    m = len(lam)
+    P = rows.shape[1]
     c = np.concatenate([lam * (values[:m] - z) - y0, values[m:] - y1])
     A = np.zeros((len(values), P + 2))
     A[:m, :P] = lam[:, None] * rows[:m]
@@ -363,7 +417,9 @@ def rows_of_penalty(
 
 
 def _curvature(tau: ArrayLike, K: int, P: int, prox_on_slack: str) -> Array:
-    """(K + 1, P + 2). "objective_only" takes dy1^2 out of the constraints, "objective_only_both" dy0^2 as well."""
+    """(K + 1, P + 2). "objective_only" takes dy1^2 out of the constraints,
+    "objective_only_both" dy0^2 as well.
+    """
     curvature = np.broadcast_to(np.asarray(tau, dtype=np.float64), (K + 1,))[:, None] * np.ones(P + 2)
     if prox_on_slack == "objective_only":
         curvature[1:, P + 1] = 0.0
@@ -389,11 +445,17 @@ def _loop(
     gamma: Callable[[int], float],
     blocks: Blocks | None,
 ) -> Path:
-    """Sample, update the estimators, solve, move by gamma. step -> (delta or None, was feasible, residual)."""
-    x, y = np.array(x0, dtype=np.float64), np.array(y_start, dtype=np.float64)
+    """Sample, update the estimators, solve, move by gamma.
+    step -> (delta or None, was feasible, residual).
+    """
+    x = np.array(x0, dtype=np.float64)
+    y = np.array(y_start, dtype=np.float64)
     P = len(x)
     estimators = Estimators.zero(K, P, rho, blocks)
-    xs, ys, values_path, rows_path = [x], [y], [], []
+    xs = [x]
+    ys = [y]
+    values_path = []
+    rows_path = []
     infeasible: list[int] = []
     worst = 0.0
     for t in range(steps):
@@ -448,7 +510,8 @@ def basic(
     blocks: Blocks | None = None,
     recover: bool = False,
 ) -> Path:
-    """(11) at every step; where it is infeasible x and y stay (recover: they follow (13) instead, which is CSMOO-1).
+    """(11) at every step; where it is infeasible x and y stay (recover: they follow (13) instead, which is
+         CSMOO-1).
 
     start_values (K,): the exact expectations at x0, y_0 = max_i lambda_i (f_i(x0) - z_i).
     """
@@ -467,7 +530,9 @@ def basic(
         return nearest.delta, False, nearest.residual
 
     y_start = [tchebycheff(start_values, lam, z)]
-    return _loop(oracle, x0, y_start, step, steps=steps, K=len(start_values), rho=rho, gamma=gamma, blocks=blocks)
+    return _loop(
+        oracle, x0, y_start, step, steps=steps, K=len(start_values), rho=rho, gamma=gamma, blocks=blocks
+    )
 
 
 def csmoo1(
@@ -517,9 +582,11 @@ def csmoo2(
     blocks: Blocks | None = None,
     prox_on_slack: str = "all",
 ) -> Path:
-    """(14): y0 over the objectives, y1 >= 0 over the constraints, min y0 + beta y1; phase 1 where it is infeasible.
+    """(14): y0 over the objectives, y1 >= 0 over the constraints, min y0 + beta y1; phase 1 where it is
+    infeasible.
 
-    start_values (K,): the exact expectations at x0; y0 starts at max_i lambda_i (f_i - z_i), y1 at max(0, max_j g_j).
+    start_values (K,): the exact expectations at x0; y0 starts at max_i lambda_i (f_i - z_i), y1 at
+    max(0, max_j g_j).
     """
     lam, z = _weights(lam, z)
     curvature = _curvature(tau, len(start_values), np.size(x0), prox_on_slack)
@@ -536,7 +603,9 @@ def csmoo2(
         return nearest.delta, False, nearest.residual
 
     y_start = [tchebycheff(start_values, lam, z), violation(start_values, len(lam))]
-    return _loop(oracle, x0, y_start, step, steps=steps, K=len(start_values), rho=rho, gamma=gamma, blocks=blocks)
+    return _loop(
+        oracle, x0, y_start, step, steps=steps, K=len(start_values), rho=rho, gamma=gamma, blocks=blocks
+    )
 
 
 def penalty(
@@ -554,21 +623,25 @@ def penalty(
     rho: Callable[[int], float] = RHO,
     gamma: Callable[[int], float] = GAMMA,
 ) -> Path:
-    """G = sum_i alpha_i lambda_i Df_i + beta sum_j [g_j > 0] Dg_j on the estimates, alpha a softmax of lambda (f - z)/mu.
+    """G = sum_i alpha_i lambda_i Df_i + beta sum_j [g_j > 0] Dg_j on the estimates, alpha a softmax of lambda
+    (f - z)/mu.
 
     sgd: x <- Proj(x - gamma G); prox: x <- x + gamma (Proj(x - G/tau) - x).
     """
     lam, z = _weights(lam, z)
     m = len(lam)
     x = np.array(x0, dtype=np.float64)
-    xs, values_path, rows_path = [x], [], []
+    xs = [x]
+    values_path = []
+    rows_path = []
     estimators: Estimators | None = None
     for t in range(steps):
         values, rows = oracle(x, t)
         if estimators is None:
             estimators = Estimators.zero(*rows.shape, rho)
         estimators.update(t, values, rows)
-        values, rows = estimators.values, estimators.rows
+        values = estimators.values
+        rows = estimators.rows
         logits = lam * (values[:m] - z) / smoothing
         alpha = np.exp(logits - np.max(logits))
         alpha = alpha / np.sum(alpha)
@@ -590,7 +663,7 @@ def penalty(
     return Path(np.array(xs), np.zeros((steps + 1, 0)), np.array(values_path), np.array(rows_path))
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 # Synthetic problem (15), with (83) as its third objective
 
 VARIANCE = 0.25
@@ -602,7 +675,8 @@ LIMITS = (1.0, 2.0)  # g_j = E (x - shift_j + eps)^4 - limit_j, shifts 0 and 1
 def synthetic_sample(x: Array, eps: ArrayLike, objectives: int = 2) -> tuple[Array, Array]:
     """Means over the draws eps of f_1..f_m, g_1, g_2 at x (1,) and of their derivatives (K, 1)."""
     draws = np.atleast_1d(np.asarray(eps, dtype=np.float64))
-    values, slopes = [], []
+    values = []
+    slopes = []
     for shift in SHIFTS[:objectives]:
         u = x[0] + draws - shift
         values.append(np.mean(u**2))
@@ -617,7 +691,8 @@ def synthetic_sample(x: Array, eps: ArrayLike, objectives: int = 2) -> tuple[Arr
 def synthetic_exact(x: Array, objectives: int = 2, variance: float = VARIANCE) -> tuple[Array, Array]:
     """Expectations: E(u + eps)^2 = u^2 + s, E(u + eps)^4 = u^4 + 6 s u^2 + 3 s^2."""
     s = variance
-    values, slopes = [], []
+    values = []
+    slopes = []
     for shift in SHIFTS[:objectives]:
         u = x[0] - shift
         values.append(u**2 + s)
@@ -650,7 +725,9 @@ def synthetic_feasible(variance: float = VARIANCE) -> tuple[float, float]:
 
 
 def synthetic_ideal(kind: str = "grid", objectives: int = 2, step: float = 1e-4) -> Array:
-    """analytic: the variance; limit: the minima over the feasible interval; grid: over its points of a grid on X."""
+    """analytic: the variance; limit: the minima over the feasible interval; grid:
+    over its points of a grid on X.
+    """
     if kind == "analytic":
         return np.full(objectives, VARIANCE)
     low, high = synthetic_feasible()
@@ -673,12 +750,13 @@ def synthetic_optimum(lam: ArrayLike, z: ArrayLike) -> tuple[float, float]:
 
     low, high = synthetic_feasible()
     for _ in range(200):
-        left, right = low + (high - low) / 3.0, high - (high - low) / 3.0
+        left = low + (high - low) / 3.0
+        right = high - (high - low) / 3.0
         low, high = (low, right) if V(left) <= V(right) else (left, high)
     return 0.5 * (low + high), V(0.5 * (low + high))
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 # Secure beamforming (16), (17)
 
 POWER = 5.0
@@ -703,15 +781,18 @@ def complex_normal(rng: np.random.Generator, shape: tuple[int, ...]) -> Complex:
 
 
 def pls_channels(nominal: Complex, draws: Complex, spread: float = SPREAD) -> Complex:
-    """h = hhat + spread * CN(0, 1): nominal (users + 1, antennas), eavesdropper last; draws (B, users + 1, antennas)."""
+    """h = hhat + spread * CN(0, 1): nominal (users + 1, antennas), eavesdropper last;
+    draws (B, users + 1, antennas).
+    """
     return nominal + spread * draws
 
 
 def pls_sample(x: Array, channels: Complex, leak: float = LEAK) -> tuple[Array, Array]:
-    """Means over channels (B, users + 1, antennas) of f_i = -R_i and g_i = C_i - leak, and of their gradients.
+    """Means over channels (B, users + 1, antennas) of f_i = -R_i and g_i = C_i - leak, and of their
+    gradients.
 
-    R_i = log2(1 + |h_i^H w_i|^2 / (1 + sum_{l != i} |h_i^H w_l|^2)), C_i = log2(1 + |h_e^H w_i|^2); the gradient of
-    |h^H w|^2 is 2 h h^H w, real part for Re w, imaginary part for Im w.
+    R_i = log2(1 + |h_i^H w_i|^2 / (1 + sum_{l != i} |h_i^H w_l|^2)), C_i = log2(1 + |h_e^H w_i|^2); the
+    gradient of |h^H w|^2 is 2 h h^H w, real part for Re w, imaginary part for Im w.
     """
     users = channels.shape[1] - 1
     W = pls_unpack(x, users)
@@ -747,7 +828,7 @@ def pls_provisional_ideal(nominal: Complex, power: float = POWER) -> Array:
     return -np.log2(1.0 + power * np.sum(np.abs(nominal[:-1]) ** 2, axis=1))
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------------------------
 
 
 def main() -> None:
@@ -787,7 +868,8 @@ def main() -> None:
             f"infeasible {path.n_infeasible}  residual {path.residual:.1e}"
         )
     if args.seeds > 1:
-        mean, std = np.mean(finals, axis=0), np.std(finals, axis=0, ddof=1)
+        mean = np.mean(finals, axis=0)
+        std = np.std(finals, axis=0, ddof=1)
         print(f"mean: x {mean[0]:.4f} +- {std[0]:.4f}  V {mean[1]:.5f} +- {std[1]:.5f}")
 
 

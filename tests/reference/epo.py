@@ -17,7 +17,9 @@ def non_uniformity(F: Array, r: Array) -> tuple[float, Array]:
 def program(
     K: Array, F: Array, r: Array, threshold: float = 1e-4, restricted: bool = True
 ) -> tuple[Array, Array, Array, bool, float]:
-    """(objective to maximise, rows R, bounds b with R beta >= b, balance mode?, mu); K divided by its trace."""
+    """(objective to maximise, rows R, bounds b with R beta >= b, balance mode?, mu);
+    K divided by its trace.
+    """
     mu, a = non_uniformity(F, r)
     K = K / np.trace(K)
     Ca = K @ a
@@ -26,7 +28,8 @@ def program(
         bounds = np.where(rising, -np.inf, Ca) if rising.any() else np.zeros(len(F))
         bounds[int(np.argmax(r * F))] = 0.0
         return Ca, K, bounds, True, mu
-    rows, bounds = K, np.zeros(len(F))
+    rows = K
+    bounds = np.zeros(len(F))
     if restricted:
         rows = np.vstack([K, Ca])
         bounds = np.append(bounds, -max(0.0, -float(Ca.max())))
@@ -55,13 +58,16 @@ def weights_linprog(objective: Array, rows: Array, bounds: Array) -> Array:
 def weights_interval(objective: Array, rows: Array, bounds: Array) -> Array:
     """M = 2 without a solver: beta = (u, 1-u), every row bounds u, the best end of the interval wins.
 
-    On the front the interval can be empty by rounding; then its middle is taken when it is empty by at most 1e-7.
+    On the front the interval can be empty by rounding; then its middle is taken when it is empty by at most
+    1e-7.
     """
-    low, high = 0.0, 1.0
+    low = 0.0
+    high = 1.0
     for row, bound in zip(rows, bounds, strict=True):
         if not np.isfinite(bound):
             continue
-        slope, rest = row[0] - row[1], bound - row[1]
+        slope = row[0] - row[1]
+        rest = bound - row[1]
         if slope > 0.0:
             low = max(low, rest / slope)
         elif slope < 0.0:
@@ -90,7 +96,9 @@ def run(
 ) -> Trajectory:
     """d = -J^T beta with step gain * max(mu, 0.1) * step_size; r = w as given."""
     r = np.asarray(w, dtype=np.float64)
-    weights, mus, balance = [], [], []
+    weights = []
+    mus = []
+    balance = []
     solve = {"linprog": weights_linprog, "interval": weights_interval}[solver]
 
     def direction(t: int, x: Array, F: Array, J: Array) -> tuple[Array, float]:

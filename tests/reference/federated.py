@@ -1,9 +1,11 @@
-"""Federated rounds and server steps: one client after the other, one run at a time, hand-written gradients, float64.
+"""Federated rounds and server steps: one client after the other, one run at a time, hand-written gradients,
+float64.
 
-Equations as in "Online Mirror Descent for Tchebycheff Scalarization in Multi-Objective Optimization" and in the papers
-of the methods compared there. m clients with uniform preference 1/m; f_i the loss of client i; a round sends theta to
-all clients, each takes tau steps of gradient descent to theta_i. u_i = theta_i - theta is the update of client i,
-g_i = -u_i / eta its pseudo-gradient and ell_i the mean of the losses it met on the way.
+Equations as in "Online Mirror Descent for Tchebycheff Scalarization in Multi-Objective Optimization" and in
+the papers of the methods compared there. m clients with uniform preference 1/m; f_i the loss of client i; a
+round sends theta to all clients, each takes tau steps of gradient descent to theta_i. u_i = theta_i - theta
+is the update of client i, g_i = -u_i / eta its pseudo-gradient and ell_i the mean of the losses it met on the
+way.
 
 A client is a function (theta, rows or None) -> (loss, gradient), None for all of its data.
 """
@@ -38,8 +40,10 @@ def mlp_loss_and_grad(theta: Array, X: Array, y: Labels, hidden: int, classes: i
     ends = np.cumsum([hidden * D, hidden, classes * hidden, classes])
     if theta.shape != (ends[-1],):
         raise ValueError(f"theta has shape {theta.shape}, the network {ends[-1]} parameters")
-    W1, b1 = theta[: ends[0]].reshape(hidden, D), theta[ends[0] : ends[1]]
-    W2, b2 = theta[ends[1] : ends[2]].reshape(classes, hidden), theta[ends[2] :]
+    W1 = theta[: ends[0]].reshape(hidden, D)
+    b1 = theta[ends[0] : ends[1]]
+    W2 = theta[ends[1] : ends[2]].reshape(classes, hidden)
+    b2 = theta[ends[2] :]
     a = X @ W1.T + b1
     h = np.maximum(a, 0.0)
     z = h @ W2.T + b2
@@ -78,11 +82,12 @@ def quadratic_client(A: Array, b: Array, c: float = 0.0) -> Client:
 
 
 def propfair_transform(base: float, eps0: float = 0.2, below: str = "linear") -> Transform:
-    """PropFair: value and slope at f of the loss that replaces f, with M = base; the threshold is at M - f = eps0.
+    """PropFair: value and slope at f of the loss that replaces f, with M = base; the threshold is at
+    M - f = eps0.
 
-    -log(1 - f/M), slope 1 / (M - f), while M - f >= eps0. Below: "linear" is f/M, slope 1/M (public code, a jump at the
-    threshold); "huber" the tangent there, -log(eps0/M) + (eps0 - (M - f)) / eps0, slope 1/eps0 (the original paper,
-    whose objective has no log M: a constant).
+    -log(1 - f/M), slope 1 / (M - f), while M - f >= eps0. Below: "linear" is f/M, slope 1/M (public code, a
+    jump at the threshold); "huber" the tangent there, -log(eps0/M) + (eps0 - (M - f)) / eps0, slope 1/eps0
+    (the original paper, whose objective has no log M: a constant).
     """
     if below not in ("linear", "huber"):
         raise ValueError(below)
@@ -102,7 +107,9 @@ def propfair_transform(base: float, eps0: float = 0.2, below: str = "linear") ->
 
 
 class LocalRound(NamedTuple):
-    """g, thetas (m, P); ell (m,) mean of the losses met; at_start, at_end (m,) on all data; met[i] the losses met."""
+    """g, thetas (m, P); ell (m,) mean of the losses met; at_start, at_end (m,) on all data;
+    met[i] the losses met.
+    """
 
     g: Array
     ell: Array
@@ -120,15 +127,19 @@ def local_round(
     batches: Sequence[Sequence[Any]] | None = None,
     transform: Transform | None = None,
 ) -> LocalRound:
-    """theta_{i,0} = theta, theta_{i,s} = theta_{i,s-1} - eta grad f_i(theta_{i,s-1}), s = 1..tau; g = (theta - theta_i) / eta.
+    """theta_{i,0} = theta, theta_{i,s} = theta_{i,s-1} - eta grad f_i(theta_{i,s-1}), s = 1..tau;
+    g = (theta - theta_i) / eta.
 
-    batches[i][s]: the rows client i uses in step s; its number of steps is then len(batches[i]), which may differ
-    between clients, and tau is not read. ell is the plain mean over steps, small batches count as much as full ones.
-    With a transform phi the clients descend on phi(f_i): slope phi'(f) times grad f. All losses returned are f itself.
+    batches[i][s]: the rows client i uses in step s; its number of steps is then len(batches[i]), which may
+    differ between clients, and tau is not read. ell is the plain mean over steps, small batches count as much
+    as full ones. With a transform phi the clients descend on phi(f_i): slope phi'(f) times grad f. All losses
+    returned are f itself.
     """
-    thetas, met = [], []
+    thetas = []
+    met = []
     for i, client in enumerate(clients):
-        x, losses = np.array(theta, dtype=np.float64), []
+        x = np.array(theta, dtype=np.float64)
+        losses = []
         for rows in [None] * tau if batches is None else batches[i]:
             loss, grad = client(x, rows)
             losses.append(loss)
@@ -145,7 +156,8 @@ def local_round(
     )
 
 
-# Server steps: (theta, thetas, ell, eta, state, options) -> next theta, weights (m,). They change the state in place.
+# Server steps: (theta, thetas, ell, eta, state, options) -> next theta, weights (m,). They change the state
+# in place.
 
 
 def softmax(z: Array) -> Array:
@@ -172,9 +184,11 @@ def stch(theta: Array, thetas: Array, ell: Array, eta: float, state: State, opti
 
 
 def omd(theta: Array, thetas: Array, ell: Array, eta: float, state: State, options: Options) -> Step:
-    """sum_i lambda_i theta_i with the lambda of the round, then lambda moves with s = lambda_lr_effective = eta_lambda / m.
+    """sum_i lambda_i theta_i with the lambda of the round, then lambda moves with
+    s = lambda_lr_effective = eta_lambda / m.
 
-    pgd: projection of lambda + s ell on the simplex (AFL); eg: lambda proportional to lambda exp(s ell), in logs.
+    pgd: projection of lambda + s ell on the simplex (AFL); eg: lambda proportional to lambda exp(s ell), in
+    logs.
     """
     step = options["lambda_lr_effective"] * ell
     lam = state.setdefault("lambda", np.full(len(ell), 1.0 / len(ell)))
@@ -205,16 +219,17 @@ def qffl(theta: Array, thetas: Array, ell: Array, eta: float, state: State, opti
 def fedfv(theta: Array, thetas: Array, ell: Array, eta: float, state: State, options: Options) -> Step:
     """FedFV (alpha, tau_fv) with all clients in every round; state["round"] counts from 1.
 
-    Clients in ascending order of ell (stable). From position ceil((m-1)(1-alpha)) on u_i stays; any other starts at
-    v = u_i and, for j in that order, j != i, loses its part along u_j while <u_j, v> < 0: v -= <u_j, v> / |u_j|^2 u_j.
-    g = mean of these. In rounds >= tau_fv >= 1, s = sum of the u_i with <u_i, g> < 0: if <g, s> < 0,
-    g -= <g, s> / |s|^2 s (older rounds of the original rule hold nobody, as every client was here in this one).
-    theta + g |mean u| / |g|.
+    Clients in ascending order of ell (stable). From position ceil((m-1)(1-alpha)) on u_i stays; any other
+    starts at v = u_i and, for j in that order, j != i, loses its part along u_j while <u_j, v> < 0:
+    v -= <u_j, v> / |u_j|^2 u_j. g = mean of these. In rounds >= tau_fv >= 1, s = sum of the u_i with <u_i,
+    g> < 0: if <g, s> < 0, g -= <g, s> / |s|^2 s (older rounds of the original rule hold nobody, as every
+    client was here in this one). theta + g |mean u| / |g|.
 
-    Zero vectors: u_j = 0 is no conflict and changes nobody; mean u = 0 or g = 0 leaves theta where it is. The ceiling
-    ignores rounding (1e-9). The step is no combination with weights of its own: they are nan.
+    Zero vectors: u_j = 0 is no conflict and changes nobody; mean u = 0 or g = 0 leaves theta where it is. The
+    ceiling ignores rounding (1e-9). The step is no combination with weights of its own: they are nan.
     """
-    m, u = len(ell), thetas - theta
+    m = len(ell)
+    u = thetas - theta
     order = [int(i) for i in np.argsort(ell, kind="stable")]
     kept = order[int(np.ceil((m - 1) * (1.0 - options["alpha"]) - 1e-9)) :]
     total = np.zeros_like(theta)
@@ -239,18 +254,22 @@ def fedfv(theta: Array, thetas: Array, ell: Array, eta: float, state: State, opt
 
 
 def box_min_norm(G: Array, eps: float) -> Array:
-    """argmin lambda' G lambda on the simplex with |lambda_i - 1/m| <= eps: active sets from the uniform point.
+    """argmin lambda' G lambda on the simplex with |lambda_i - 1/m| <= eps: active sets from the uniform
+    point.
 
-    Certified at the end by gap = max over the set of (lambda - x)' G lambda >= (value - least value) / 2. Where G is
-    singular lambda need not be the only one; the combination sum_i lambda_i uhat_i is.
+    Certified at the end by gap = max over the set of (lambda - x)' G lambda >= (value - least value) / 2.
+    Where G is singular lambda need not be the only one; the combination sum_i lambda_i uhat_i is.
     """
     m = len(G)
-    lam, low, high = np.full(m, 1.0 / m), max(0.0, 1.0 / m - eps), min(1.0, 1.0 / m + eps)
+    lam = np.full(m, 1.0 / m)
+    low = max(0.0, 1.0 / m - eps)
+    high = min(1.0, 1.0 / m + eps)
     at: dict[int, float] = {}  # entries held at a bound
     for _ in range(50 * m if eps > 0.0 else 0):
         free = [i for i in range(m) if i not in at]
         K = np.ones((len(free) + 1, len(free) + 1))
-        K[:-1, :-1], K[-1, -1] = G[np.ix_(free, free)], 0.0
+        K[:-1, :-1] = G[np.ix_(free, free)]
+        K[-1, -1] = 0.0
         *p, nu = np.linalg.lstsq(K, np.append(-(G @ lam)[free], 0.0), rcond=1e-13)[0]
         if np.max(np.abs(p)) > 1e-13:
             ends = [high if d > 0.0 else low for d in p]
@@ -265,7 +284,9 @@ def box_min_norm(G: Array, eps: float) -> Array:
         if worst is None or slack[worst] >= -1e-14:
             break
         del at[worst]
-    slope, x, left = G @ lam, np.full(m, low), 1.0 - m * low
+    slope = G @ lam
+    x = np.full(m, low)
+    left = 1.0 - m * low
     for i in np.argsort(slope, kind="stable"):
         x[i] += min(left, high - low)
         left = max(0.0, left - (high - low))
@@ -277,8 +298,8 @@ def box_min_norm(G: Array, eps: float) -> Array:
 def fedmgda(theta: Array, thetas: Array, ell: Array, eta: float, state: State, options: Options) -> Step:
     """FedMGDA+ (eps): uhat_i = u_i / |u_i|, lambda = argmin |sum lambda_i uhat_i|^2 in the box around 1/m.
 
-    step "models": sum lambda_i theta_i; "normalized" (the original): theta + server_lr sum lambda_i uhat_i. A client
-    that did not move has uhat_i = 0, so it attracts as much weight as the box allows.
+    step "models": sum lambda_i theta_i; "normalized" (the original): theta + server_lr sum lambda_i uhat_i. A
+    client that did not move has uhat_i = 0, so it attracts as much weight as the box allows.
     """
     u = thetas - theta
     norms = np.linalg.norm(u, axis=1, keepdims=True)
@@ -323,14 +344,19 @@ def trajectory(
     ties: str = "paper",
     **options: Any,
 ) -> FederatedTrajectory:
-    """T rounds. batches(t), t = 1..T; client_loss: "ell" (the running mean), "at_start" or "at_end", plus the offset.
+    """T rounds. batches(t), t = 1..T; client_loss: "ell" (the running mean), "at_start" or "at_end", plus the
+    offset.
 
-    Options: stch mu; omd variant ("pgd", "eg"), lambda_lr_effective; qffl q; propfair base, eps0, below; fedfv alpha,
-    tau_fv; fedmgda eps, step, server_lr. The adaptive average (Algorithm 2) goes by dominance between the ells.
+    Options: stch mu; omd variant ("pgd", "eg"), lambda_lr_effective; qffl q; propfair base, eps0, below;
+    fedfv alpha, tau_fv; fedmgda eps, step, server_lr. The adaptive average (Algorithm 2) goes by dominance
+    between the ells.
     """
     transform = propfair_transform(**options) if method == "propfair" else None
     state: State = {}
-    thetas, ells, weights, rounds = [np.array(theta0, dtype=np.float64)], [], [], []
+    thetas = [np.array(theta0, dtype=np.float64)]
+    ells = []
+    weights = []
+    rounds = []
     ada = AdaptiveMean(ties)
     for t in range(1, T + 1):
         state["round"] = t
@@ -342,8 +368,11 @@ def trajectory(
         ells.append(ell)
         weights.append(weight)
         rounds.append(local)
-    table, mean = np.array(thetas), np.sum(thetas[:-1], axis=0) / T
-    return FederatedTrajectory(table, np.array(ells), np.array(weights), mean, ada.output(), ada.gamma, state, rounds)
+    table = np.array(thetas)
+    mean = np.sum(thetas[:-1], axis=0) / T
+    return FederatedTrajectory(
+        table, np.array(ells), np.array(weights), mean, ada.output(), ada.gamma, state, rounds
+    )
 
 
 # Self-checks: python -m tests.reference.federated
@@ -351,7 +380,9 @@ def trajectory(
 
 def check_gradients() -> None:
     rng = np.random.default_rng(0)
-    X, y, theta = rng.normal(size=(7, 5)), rng.integers(0, 3, size=7), rng.normal(size=4 * 5 + 4 + 3 * 4 + 3)
+    X = rng.normal(size=(7, 5))
+    y = rng.integers(0, 3, size=7)
+    theta = rng.normal(size=4 * 5 + 4 + 3 * 4 + 3)
     A = np.diag([1.0, 2.0, 3.0])
     pairs = [(mlp_client(X, y, 4, 3), theta), (quadratic_client(A, np.ones(3), 0.5), theta[:3])]
     for loss, x in pairs:
@@ -362,12 +393,15 @@ def check_gradients() -> None:
         phi = propfair_transform(2.0, 0.2, below)
         for f in (0.5, 1.7, 1.9, 2.5):
             np.testing.assert_allclose(phi(f)[1], (phi(f + 1e-6)[0] - phi(f - 1e-6)[0]) / 2e-6, rtol=1e-8)
-    np.testing.assert_allclose(phi(1.8 - 1e-9), phi(1.8 + 1e-9), rtol=1e-8)  # huber: value and slope continuous
+    # huber: value and slope continuous
+    np.testing.assert_allclose(phi(1.8 - 1e-9), phi(1.8 + 1e-9), rtol=1e-8)
     np.testing.assert_allclose(propfair_transform(1e8)(3.0)[1] * 1e8, 1.0, rtol=1e-7)
 
 
 def check_quadratic_round() -> None:
-    A, b, theta = np.array([[2.0, 0.3], [0.3, 1.0]]), np.array([1.0, -1.0]), np.array([3.0, 0.5])
+    A = np.array([[2.0, 0.3], [0.3, 1.0]])
+    b = np.array([1.0, -1.0])
+    theta = np.array([3.0, 0.5])
     local = local_round(theta, [quadratic_client(A, b)], 0.1, 7)
     after = quadratic_after_steps(theta, A, b, 0.1, 7)
     np.testing.assert_allclose(local.thetas[0], after, rtol=1e-13)
@@ -381,11 +415,14 @@ def check_limits() -> None:
     rng = np.random.default_rng(1)
     clients = [quadratic_client(np.diag(rng.uniform(0.5, 2.0, 6)), rng.normal(size=6)) for _ in range(4)]
     run: Options = {"theta0": rng.normal(size=6), "clients": clients, "T": 5, "eta": 0.1, "tau": 3}
-    mean, worst = trajectory("fedavg", **run), trajectory("tch", **run)
+    mean = trajectory("fedavg", **run)
+    worst = trajectory("tch", **run)
     neutral: list[tuple[str, Options]] = [("qffl", {"q": 0.0}), ("fedmgda", {"eps": 0.0})]
     neutral += [("omd", {"variant": variant, "lambda_lr_effective": 0.0}) for variant in ("pgd", "eg")]
     for method, options in neutral:
-        np.testing.assert_allclose(trajectory(method, **run, **options).thetas, mean.thetas, atol=1e-13, err_msg=method)
+        np.testing.assert_allclose(
+            trajectory(method, **run, **options).thetas, mean.thetas, atol=1e-13, err_msg=method
+        )
     np.testing.assert_allclose(trajectory("stch", **run, mu=1e6).thetas, mean.thetas, atol=1e-5)
     np.testing.assert_allclose(trajectory("stch", **run, mu=1e-6).thetas, worst.thetas, atol=1e-13)
     far = trajectory("propfair", **{**run, "eta": 1e9 * 0.1}, base=1e9)
@@ -398,16 +435,21 @@ def check_limits() -> None:
     g = (u[0] + 0.5 * u[1] + u[1]) / 2.0
     step, _ = fedfv(np.zeros(2), u, np.array([0.1, 0.2]), 0.1, {"round": 1}, {"alpha": 0.0, "tau_fv": 0})
     np.testing.assert_allclose(step, g * 0.5 / np.linalg.norm(g), rtol=1e-14)
-    # both kept (alpha = 1), the mean (-1/2, 1/2) opposes u_0 = (1, 0) and from round tau_fv on loses its part along it
+    # both kept (alpha = 1), the mean (-1/2, 1/2) opposes u_0 = (1, 0) and from round tau_fv on loses its part
+    # along it
     for round_, expected in ((1, [-0.5, 0.5]), (2, [0.0, np.sqrt(0.5)])):
         u = np.array([[1.0, 0.0], [-2.0, 1.0]])
-        step, _ = fedfv(np.zeros(2), u, np.array([0.1, 0.2]), 0.1, {"round": round_}, {"alpha": 1.0, "tau_fv": 2})
+        step, _ = fedfv(
+            np.zeros(2), u, np.array([0.1, 0.2]), 0.1, {"round": round_}, {"alpha": 1.0, "tau_fv": 2}
+        )
         np.testing.assert_allclose(step, expected, atol=1e-15)
 
 
 def check_box_min_norm() -> None:
     rng = np.random.default_rng(2)
-    for m, P, eps in [(m, P, eps) for m in (2, 4, 10) for P in (3, 30) for eps in (0.0, 0.01, 0.05, 0.2, 1.0)]:
+    for m, P, eps in [
+        (m, P, eps) for m in (2, 4, 10) for P in (3, 30) for eps in (0.0, 0.01, 0.05, 0.2, 1.0)
+    ]:
         u = rng.normal(size=(m, P)) + 0.3
         u /= np.linalg.norm(u, axis=1, keepdims=True)
         lam = box_min_norm(u @ u.T, eps)

@@ -1,7 +1,8 @@
 """FERERO: descent in a cone order {y : A y >= 0} under linear preference constraints on the objectives.
 
 Per step the multipliers lambda = [lf; lg; lh] minimise 1/2 lambda^T Q lambda - lambda^T p, Q = S K S^T with
-S = [A; B_g; B_h], p = [0; c_g G; c_h H], over lf >= 0 with one equality, lg >= 0, lh free; d = -J^T S^T lambda.
+S = [A; B_g; B_h], p = [0; c_g G; c_h H], over lf >= 0 with one equality, lg >= 0, lh free; d = -J^T S^T
+lambda.
 """
 
 from dataclasses import dataclass
@@ -23,7 +24,9 @@ class Constraints:
 
 
 def complement(v: Array) -> Array:
-    """Orthonormal rows spanning the complement of v: (v2, -v1) for M = 2, else rows 2..M of a Householder matrix."""
+    """Orthonormal rows spanning the complement of v: (v2, -v1) for M = 2,
+    else rows 2..M of a Householder matrix.
+    """
     v = np.asarray(v, dtype=np.float64)
     v = v / np.linalg.norm(v)
     if len(v) == 2:
@@ -41,7 +44,9 @@ def constraints(
     b_g: Array | None = None,
     M: int | None = None,
 ) -> Constraints:
-    """The line {through + s ray} (through = 0 when absent; no equality when ray is None) plus inequality rows."""
+    """The line {through + s ray} (through = 0 when absent; no equality when ray is None) plus inequality
+    rows.
+    """
     M = M if M is not None else len(ray) if ray is not None else np.shape(B_g)[1]
     B_h = np.zeros((0, M)) if ray is None else complement(ray)
     b_h = np.zeros(len(B_h)) if through is None else -B_h @ np.asarray(through, dtype=np.float64)
@@ -82,7 +87,13 @@ class Dual:
 
 
 def dual(
-    K: Array, F: Array, A: Array, con: Constraints, c_h: float = 1.0, c_g: float | None = None, domain: str = "adaptive"
+    K: Array,
+    F: Array,
+    A: Array,
+    con: Constraints,
+    c_h: float = 1.0,
+    c_g: float | None = None,
+    domain: str = "adaptive",
 ) -> Dual:
     """Assemble the program from the Gram matrix and the values; c_g = c_h when not given."""
     c_g = c_h if c_g is None else c_g
@@ -95,14 +106,16 @@ def dual(
         weights = np.where(weights > 1e-14 * weights.sum(), weights, 0.0)
         total = float(weights.sum())
     elif domain == "simplex":
-        weights, total = np.ones(len(A)), 1.0
+        weights = np.ones(len(A))
+        total = 1.0
     else:
         raise ValueError(domain)
     return Dual(stacked @ K @ stacked.T, p, stacked, weights, total, len(A), len(con.B_g))
 
 
 def solve_enumeration(program: Dual) -> Array:
-    """Exact: solve the equality-constrained problem on every support of (lf, lg) and keep the best feasible answer.
+    """Exact: solve the equality-constrained problem on every support of (lf, lg) and keep the best feasible
+    answer.
 
     Everything is divided by the trace of Q first. Singular systems get the least-norm solution.
     """
@@ -110,11 +123,13 @@ def solve_enumeration(program: Dual) -> Array:
     n = len(program.p)
     if scale == 0.0:
         return program.project(np.concatenate([np.ones(program.n_f), np.zeros(n - program.n_f)]))
-    Q, p = program.Q / scale, program.p / scale
+    Q = program.Q / scale
+    p = program.p / scale
     row = np.zeros(n)
     row[: program.n_f] = program.weights / program.total
     signed = program.n_f + program.n_g
-    best, best_value = None, np.inf
+    best = None
+    best_value = np.inf
     for bits in product((False, True), repeat=signed):
         on = np.array([*bits, *[True] * (n - signed)])
         if not row[on].any():
@@ -134,7 +149,8 @@ def solve_enumeration(program: Dual) -> Array:
         lam[:signed] = np.maximum(lam[:signed], 0.0)
         value = 0.5 * lam @ Q @ lam - lam @ p
         if value < best_value - 1e-15 * (1.0 + abs(value)):
-            best, best_value = lam, value
+            best = lam
+            best_value = value
     if best is None:
         raise RuntimeError("no support gives a feasible answer")
     return best
@@ -148,7 +164,8 @@ def solve_cvxpy(program: Dual) -> Array:
     eigenvalues, vectors = np.linalg.eigh(program.Q / scale)
     root = (vectors * np.sqrt(np.maximum(eigenvalues, 0.0))).T
     lam = cp.Variable(len(program.p))
-    lf, lg = lam[: program.n_f], lam[program.n_f : program.n_f + program.n_g]
+    lf = lam[: program.n_f]
+    lg = lam[program.n_f : program.n_f + program.n_g]
     rows = [lf >= 0, (program.weights / program.total) @ lf == 1]
     if program.n_g:
         rows.append(lg >= 0)
@@ -160,7 +177,9 @@ def solve_cvxpy(program: Dual) -> Array:
 
 
 def solve_pgd(program: Dual, start: Array, gamma: float, max_steps: int, tol: float) -> tuple[Array, int]:
-    """lambda <- Proj(lambda - gamma (Q lambda - p)), at most max_steps; ends once the L1 change of w is below tol."""
+    """lambda <- Proj(lambda - gamma (Q lambda - p)), at most max_steps;
+    ends once the L1 change of w is below tol.
+    """
     lam = start
     for k in range(max_steps):
         new = program.project(lam - gamma * (program.Q @ lam - program.p))
@@ -171,7 +190,9 @@ def solve_pgd(program: Dual, start: Array, gamma: float, max_steps: int, tol: fl
     return lam, max_steps
 
 
-def certificate(program: Dual, K: Array, F: Array, A: Array, lam: Array, domain: str = "adaptive") -> dict[str, float]:
+def certificate(
+    program: Dual, K: Array, F: Array, A: Array, lam: Array, domain: str = "adaptive"
+) -> dict[str, float]:
     """Primal quantities that follow from lambda: c, |d|^2, gap, residuals of the constraint rows."""
     w = program.stacked.T @ lam
     change = -K @ w
@@ -213,15 +234,19 @@ def run(
 ) -> Trajectory:
     """Algorithm 1. inner: pgd, exact (support enumeration) or cvxpy.
 
-    Warm: lf projected onto the new domain, lg and lh kept; at first lf = 1, lg = lh = 0. Cold: every solve starts at
-    lf = 1/M_A (projected), lg = 0, lh = 1.
+    Warm: lf projected onto the new domain, lg and lh kept; at first lf = 1, lg = lh = 0. Cold: every solve
+    starts at lf = 1/M_A (projected), lg = 0, lh = 1.
     """
     M = con.B_h.shape[1]
     A = np.eye(M) if A is None else np.asarray(A, dtype=np.float64)
-    m_a, m_g, m_h = len(A), len(con.B_g), len(con.B_h)
+    m_a = len(A)
+    m_g = len(con.B_g)
+    m_h = len(con.B_h)
     state = {"lam": np.concatenate([np.ones(m_a), np.zeros(m_g + m_h)])}
     cold = np.concatenate([np.full(m_a, 1.0 / m_a), np.zeros(m_g), np.ones(m_h)])
-    multipliers, counts, weights = [], [], []
+    multipliers = []
+    counts = []
+    weights = []
 
     def direction(t: int, x: Array, F: Array, J: Array) -> tuple[Array, float]:
         program = dual(J @ J.T, F, A, con, c_h, c_g, domain)
@@ -268,7 +293,8 @@ def run_sa(
     lh0: float = 0.0,
     box: Box | None = None,
 ) -> Trajectory:
-    """Algorithm 2: one multiplier step per step of x, both from the quantities at the old x and the old multipliers.
+    """Algorithm 2: one multiplier step per step of x, both from the quantities at the old x and the old
+    multipliers.
 
     The new lf is projected onto the domain of the old x; it is used as it stands at the new one.
     """

@@ -1,4 +1,6 @@
-"""Pictures with two labels: one network module, one run at a time, PyTorch's layers and automatic differentiation only."""
+"""Pictures with two labels: one network module, one run at a time,
+PyTorch's layers and automatic differentiation only.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +17,9 @@ Indices = NDArray[np.int64]
 
 
 class LeNet(nn.Module):
-    """Two convolutions, each with ReLU and a 2 x 2 maximum, a shared linear layer with ReLU, one linear head per task."""
+    """Two convolutions, each with ReLU and a 2 x 2 maximum, a shared linear layer with ReLU,
+    one linear head per task.
+    """
 
     def __init__(
         self,
@@ -87,8 +91,11 @@ def hessian_product(net: nn.Module, x: Tensor, y: Tensor, w: Tensor, v: Tensor) 
 
 def jacobian(net: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """Losses (M,) and their gradients (M, P), one backward pass each."""
-    found, parameters = losses(net, x, y), list(net.parameters())
-    rows = [flat(torch.autograd.grad(f, parameters, retain_graph=True, allow_unused=True), net) for f in found]
+    found = losses(net, x, y)
+    parameters = list(net.parameters())
+    rows = [
+        flat(torch.autograd.grad(f, parameters, retain_graph=True, allow_unused=True), net) for f in found
+    ]
     return torch.stack([f.detach() for f in found]), torch.stack(rows)
 
 
@@ -104,8 +111,11 @@ class Run:
     """A model on its way: theta as a flat vector, the steps taken, what was seen."""
 
     def __init__(self, net: nn.Module, x0: Tensor, data: Data) -> None:
-        self.net, self.theta, self.data = net, x0.clone(), data
-        self.xs, self.fs = [x0.clone()], list[Array]()
+        self.net = net
+        self.theta = x0.clone()
+        self.data = data
+        self.xs = [x0.clone()]
+        self.fs = list[Array]()
         self.extra: dict[str, list[Any]] = {}
         load(net, self.theta)
 
@@ -127,7 +137,9 @@ class Run:
         )
 
 
-def ls(net: nn.Module, x0: Tensor, w: Array, data: Data, batches: Sequence[Indices], step_size: float) -> Trajectory:
+def ls(
+    net: nn.Module, x0: Tensor, w: Array, data: Data, batches: Sequence[Indices], step_size: float
+) -> Trajectory:
     """theta <- theta - alpha J^T w."""
     run = Run(net, x0, data)
     for index in batches:
@@ -153,13 +165,15 @@ def ferero(
     c_h: float,
 ) -> Trajectory:
     """Algorithm 3: the direction and the constraint from half 1, the loss changes along it from half 2."""
-    S, run = _rows(ray), Run(net, x0, data)
+    S = _rows(ray)
+    run = Run(net, x0, data)
     lam = np.array([0.5, 0.5, 0.0])
     for one, two in halves:
         F, g = weighted(net, *run.on(one), lam @ S)
         _, J = jacobian(net, *run.on(two))
         slope = S @ (J @ g).numpy() - np.array([0.0, 0.0, c_h * float(S[2] @ F)])
-        old, lam = lam, lam - gamma * slope
+        old = lam
+        lam = lam - gamma * slope
         lam[:2] = project_simplex(lam[:2])
         run.move(-step_size * g, F, lam=old)
     out = run.trajectory()
@@ -180,7 +194,8 @@ def ferero_code(
     tolerance: float,
 ) -> Trajectory:
     """What the public code runs: weights of the whole batch normalised by sum |w|, lf fresh at every step."""
-    S, run = _rows(ray), Run(net, x0, data)
+    S = _rows(ray)
+    run = Run(net, x0, data)
     lh = 1.0
     u = np.array([0.5, 0.5, lh]) @ S
     u /= np.abs(u).sum()
@@ -193,7 +208,8 @@ def ferero_code(
         new[:2] = project_simplex(new[:2])
         frozen = bool(np.abs((new - lam) @ S).sum() < tolerance)
         lam = lam if frozen else new
-        lh, u = lam[2], lam @ S
+        lh = lam[2]
+        u = lam @ S
         u = u / np.abs(u).sum()
         _, d = weighted(net, *run.on(np.concatenate([one, two])), u)
         run.move(-step_size * d, F.numpy(), lam=lam, u=u, frozen=frozen)
@@ -211,10 +227,13 @@ def pmtl(
     step_size: float,
     phase1_steps: int,
 ) -> Trajectory:
-    """Phase 1 ends after `phase1_steps` or at the first batch inside the sector; weights of phase 2 have sum |w| = 1."""
+    """Phase 1 ends after `phase1_steps` or at the first batch inside the sector;
+    weights of phase 2 have sum |w| = 1.
+    """
     W = refs / np.linalg.norm(refs, axis=1, keepdims=True) - ray / np.linalg.norm(ray)
     W = W[np.abs(W).max(1) > 1e-9]
-    run, first = Run(net, x0, data), True
+    run = Run(net, x0, data)
+    first = True
     for t, index in enumerate(batches):
         F, J = jacobian(net, *run.on(index))
         active = W[W @ F.numpy() > 0.0]
@@ -223,5 +242,11 @@ def pmtl(
         w = min_norm(rows @ J.numpy()) @ rows
         if not first:
             w = w / np.abs(w).sum()
-        run.move(-step_size * (torch.from_numpy(w) @ J), F.numpy(), phase=1 if first else 2, w=w, active=len(active))
+        run.move(
+            -step_size * (torch.from_numpy(w) @ J),
+            F.numpy(),
+            phase=1 if first else 2,
+            w=w,
+            active=len(active),
+        )
     return run.trajectory()

@@ -6,7 +6,14 @@ from tests.reference.common import Array, Box, Problem, Trajectory, descend
 
 
 def run(
-    problem: Problem, x0: Array, w: Array, *, steps: int, step_size: float, box: Box | None = None, stop: float = 0.0
+    problem: Problem,
+    x0: Array,
+    w: Array,
+    *,
+    steps: int,
+    step_size: float,
+    box: Box | None = None,
+    stop: float = 0.0,
 ) -> Trajectory:
     """d = -J^T w; w is used as given (no normalisation)."""
     w = np.asarray(w, dtype=np.float64)

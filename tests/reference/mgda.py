@@ -13,9 +13,17 @@ def two_objective_weights(K: Array) -> Array:
 
 
 def run(
-    problem: Problem, x0: Array, w: Array | None = None, *, steps: int, step_size: float, box: Box | None = None
+    problem: Problem,
+    x0: Array,
+    w: Array | None = None,
+    *,
+    steps: int,
+    step_size: float,
+    box: Box | None = None,
 ) -> Trajectory:
-    """d = -J^T lambda, lambda = argmin over the simplex of |J^T lambda|^2; takes no preference (w is ignored)."""
+    """d = -J^T lambda, lambda = argmin over the simplex of |J^T lambda|^2;
+    takes no preference (w is ignored).
+    """
     weights: list[Array] = []
 
     def direction(t: int, x: Array, F: Array, J: Array) -> tuple[Array, float]:

@@ -16,8 +16,9 @@ def dominates(a: Array, b: Array) -> bool:
 class AdaptiveMean:
     """The stored iterates (key, x, F) and their conversion weights gamma, in order of arrival.
 
-    A newcomer that stored ones dominate is not kept: its unit is split evenly among them. Otherwise it is kept with
-    gamma 1 and takes over the gamma of those it dominates, which leave. ties="weak" counts equal values as dominated.
+    A newcomer that stored ones dominate is not kept: its unit is split evenly among them. Otherwise it is
+    kept with gamma 1 and takes over the gamma of those it dominates, which leave. ties="weak" counts equal
+    values as dominated.
     """
 
     ties: str = "paper"
@@ -29,10 +30,13 @@ class AdaptiveMean:
     def add(self, F: Array, x: Array | None = None, key: int | None = None) -> None:
         key = self.seen + 1 if key is None else key
         self.seen += 1
-        above, below = [], []
+        above = []
+        below = []
         if self.F:
-            keys, table = list(self.F), np.array(list(self.F.values()))
-            no_worse, no_better = np.all(table <= F, axis=1), np.all(table >= F, axis=1)
+            keys = list(self.F)
+            table = np.array(list(self.F.values()))
+            no_worse = np.all(table <= F, axis=1)
+            no_better = np.all(table >= F, axis=1)
             equal = no_worse & no_better
             above_mask = no_worse if self.ties == "weak" else no_worse & ~equal
             above = [keys[i] for i in np.flatnonzero(above_mask)]
@@ -57,7 +61,9 @@ class AdaptiveMean:
 
 def pareto_set(table: Array) -> list[int]:
     """Indices (from 1) of the rows that no other row dominates: all pairs, O(T^2 m)."""
-    return [i + 1 for i in range(len(table)) if not any(dominates(table[j], table[i]) for j in range(len(table)))]
+    return [
+        i + 1 for i in range(len(table)) if not any(dominates(table[j], table[i]) for j in range(len(table)))
+    ]
 
 
 def run(

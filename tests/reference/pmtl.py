@@ -18,8 +18,9 @@ def run(
 ) -> Trajectory:
     """Sector rows W = refs - v for v the ray of w; active rows have W_j F > 0.
 
-    The first floor(share * steps) steps go along the min-norm point of the active rows' gradients W_j J (no step when
-    none is active); later steps along the min-norm point of the objectives' gradients and the active rows' together.
+    The first floor(share * steps) steps go along the min-norm point of the active rows' gradients W_j J (no
+    step when none is active); later steps along the min-norm point of the objectives' gradients and the
+    active rows' together.
     """
     rows = np.asarray(refs, dtype=np.float64) - ray_of(w)
     rows = rows[np.linalg.norm(rows, axis=1) > 1e-12]

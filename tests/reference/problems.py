@@ -34,14 +34,18 @@ class VLMOP2:
     def front_point(self, u: float | Array) -> Array:
         """Values at x = u / sqrt(n), -1 <= u <= 1."""
         u = np.asarray(u, dtype=np.float64)
-        return np.stack([1.0 - np.exp(-((1.0 - u) ** 2)), 1.0 - np.exp(-((1.0 + u) ** 2))], axis=-1) * self.factor
+        return (
+            np.stack([1.0 - np.exp(-((1.0 - u) ** 2)), 1.0 - np.exp(-((1.0 + u) ** 2))], axis=-1)
+            * self.factor
+        )
 
     def front(self, points: int = 20001) -> Array:
         return self.front_point(np.linspace(-1.0, 1.0, points))
 
     def on_ray(self, ray: Array) -> Array:
         """Where the front crosses a ray: bisection of f1 v2 - f2 v1, which falls in u."""
-        low, high = -1.0, 1.0
+        low = -1.0
+        high = 1.0
         for _ in range(200):
             mid = 0.5 * (low + high)
             f = self.front_point(mid)
@@ -101,9 +105,14 @@ class ZDT3(_ZDT):
 
     def _h(self, x1: float, g: float) -> tuple[float, float, float]:
         root = float(np.sqrt(max(x1, 1e-12) / g))
-        wave, slope = float(np.sin(10 * np.pi * x1)), float(10 * np.pi * np.cos(10 * np.pi * x1))
+        wave = float(np.sin(10 * np.pi * x1))
+        slope = float(10 * np.pi * np.cos(10 * np.pi * x1))
         r = x1 / g
-        return 1.0 - root - r * wave, -0.5 * root / max(x1, 1e-12) - wave / g - r * slope, 0.5 * root / g + r * wave / g
+        return (
+            1.0 - root - r * wave,
+            -0.5 * root / max(x1, 1e-12) - wave / g - r * slope,
+            0.5 * root / g + r * wave / g,
+        )
 
 
 @dataclass(frozen=True)
@@ -117,12 +126,15 @@ class DTLZ2:
         return 3
 
     def f(self, x: Array) -> Array:
-        a, b = 0.5 * np.pi * x[0], 0.5 * np.pi * x[1]
+        a = 0.5 * np.pi * x[0]
+        b = 0.5 * np.pi * x[1]
         r = 1.0 + np.sum((x[2:] - 0.5) ** 2)
         return r * np.array([np.cos(a) * np.cos(b), np.cos(a) * np.sin(b), np.sin(a)])
 
     def jacobian(self, x: Array) -> Array:
-        a, b, q = 0.5 * np.pi * x[0], 0.5 * np.pi * x[1], 0.5 * np.pi
+        a = 0.5 * np.pi * x[0]
+        b = 0.5 * np.pi * x[1]
+        q = 0.5 * np.pi
         r = 1.0 + np.sum((x[2:] - 0.5) ** 2)
         sphere = np.array([np.cos(a) * np.cos(b), np.cos(a) * np.sin(b), np.sin(a)])
         J = np.empty((3, self.n))

@@ -1,4 +1,6 @@
-"""Tchebycheff scalarization max_m w_m f_m and its smooth form mu log sum_m exp(w_m f_m / mu); ideal point 0."""
+"""Tchebycheff scalarization max_m w_m f_m and its smooth form mu log sum_m exp(w_m f_m / mu);
+ideal point 0.
+"""
 
 import numpy as np
 
@@ -26,7 +28,14 @@ def tch(
 
 
 def stch(
-    problem: Problem, x0: Array, w: Array, *, steps: int, step_size: float, mu: float = 0.01, box: Box | None = None
+    problem: Problem,
+    x0: Array,
+    w: Array,
+    *,
+    steps: int,
+    step_size: float,
+    mu: float = 0.01,
+    box: Box | None = None,
 ) -> Trajectory:
     """d = -sum_m w_m softmax_m(w f / mu) grad f_m."""
     w = np.asarray(w, dtype=np.float64)

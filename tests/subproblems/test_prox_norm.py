@@ -11,7 +11,8 @@ from mobench.subproblems import min_norm
 from mobench.subproblems.prox_norm import prox_norm, prox_norm_free
 
 TIGHT = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-9)
-pytestmark = pytest.mark.filterwarnings("ignore:Solution may be inaccurate")  # so tight, or 1e-5 in t cannot be told
+# so tight, or 1e-5 in t cannot be told
+pytestmark = pytest.mark.filterwarnings("ignore:Solution may be inaccurate")
 
 
 def gram(R: int, n: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -38,7 +39,8 @@ def test_simplex_against_cvxpy(n: int) -> None:
 
 def test_free_against_cvxpy() -> None:
     K, M, p = gram(4, 4)
-    scale = torch.tensor([1e-3, 0.1, 1.0, 10.0], dtype=torch.float64)  # the first: |K'y| <= 1, so t is in the kernel
+    # the first: |K'y| <= 1, so t is in the kernel
+    scale = torch.tensor([1e-3, 0.1, 1.0, 10.0], dtype=torch.float64)
     found = prox_norm_free(M * scale[:, None, None] ** 2, p)
     for r in range(4):
         t = cp.Variable(4)

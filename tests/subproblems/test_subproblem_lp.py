@@ -13,11 +13,23 @@ from mobench.subproblems.lp import epo_data
 
 ARRAYS = sys.modules["mobench.core.arrays"]
 DTYPE = torch.float64
-FAMILIES = ["random", "low rank", "rank one", "duplicated", "zero row", "opposed", "stationary", "scaled rows", "acute"]
+FAMILIES = [
+    "random",
+    "low rank",
+    "rank one",
+    "duplicated",
+    "zero row",
+    "opposed",
+    "stationary",
+    "scaled rows",
+    "acute",
+]
 MODES = ["balance", "descent", "unrestricted"]
 
 
-def inputs(family: str, mode: str, R: int, M: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor, Tensor, bool]:
+def inputs(
+    family: str, mode: str, R: int, M: int, seed: int = 0
+) -> tuple[Tensor, Tensor, Tensor, Tensor, bool]:
     """K, Ca, balance, jstar, restricted of EPO search at random values and preferences."""
     g = torch.Generator().manual_seed(100 * M + seed)
 
@@ -53,11 +65,14 @@ def inputs(family: str, mode: str, R: int, M: int, seed: int = 0) -> tuple[Tenso
 def highs(c: np.ndarray, G: np.ndarray, h: np.ndarray) -> tuple[int, float]:
     """Status and value of max c'x, with rows scaled to size 1 as HiGHS's absolute tolerances ask for."""
     keep = h > -np.inf
-    G, h = G[keep], h[keep]
+    G = G[keep]
+    h = h[keep]
     s = np.maximum(np.abs(G).max(1, initial=0), np.abs(h)) + 1e-300
     size = np.abs(c).max() or 1.0
     tight = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
-    out = linprog(-c / size, -G / s[:, None], -h / s, np.ones((1, len(c))), [1.0], method="highs", options=tight)
+    out = linprog(
+        -c / size, -G / s[:, None], -h / s, np.ones((1, len(c))), [1.0], method="highs", options=tight
+    )
     return out.status, -out.fun if out.status == 0 else np.nan
 
 
@@ -94,10 +109,12 @@ def test_feasible_sets_of_rounding_width(M):
 
 
 def test_restricted_descent_can_be_infeasible():
-    # all Ca < 0 asks for the vertex of the largest, and its gradient harms another objective: three objectives suffice
+    # all Ca < 0 asks for the vertex of the largest, and its gradient harms another objective: three
+    # objectives suffice
     K = torch.tensor([[[4.0, 1.0, -1.0], [1.0, 1.0, 1.0], [-1.0, 1.0, 4.0]]], dtype=DTYPE)
     Ca = torch.tensor([[-1.0, -3.0, -2.0]], dtype=DTYPE)
-    no, j = torch.tensor([False]), torch.tensor([0])
+    no = torch.tensor([False])
+    j = torch.tensor([0])
     assert epo_lp(K, Ca, no, j).failed.all()
     assert reference.epo_lp(K, Ca, no, j).failed.all()
     assert not epo_lp(K, Ca, no, j, restricted=False).failed.any()
@@ -117,7 +134,9 @@ def test_scale_of_gradients_does_not_matter(family, mode, M):
 
 def test_definition_of_the_modes():
     K = torch.tensor([[2.0, -1.0, 0.5], [-1.0, 3.0, 0.2], [0.5, 0.2, 1.0]], dtype=DTYPE).expand(4, 3, 3)
-    Ca = torch.tensor([[1.0, -0.5, 0.3], [-1.0, -0.5, -2.0], [1.0, -0.5, 0.3], [-1.0, -0.5, -2.0]], dtype=DTYPE)
+    Ca = torch.tensor(
+        [[1.0, -0.5, 0.3], [-1.0, -0.5, -2.0], [1.0, -0.5, 0.3], [-1.0, -0.5, -2.0]], dtype=DTYPE
+    )
     balance = torch.tensor([True, True, False, False])
     c, G, h = epo_data(torch, K, Ca, balance, torch.tensor([0, 1, 2, 0]), True)
     inf = torch.inf
@@ -134,7 +153,9 @@ def test_definition_of_the_modes():
 def test_interval_of_two_objectives():
     # K beta >= 0 leaves t in [1/3, 2/3]; balance wants an end, descent is indifferent and takes the middle
     K = torch.tensor([[[1.0, -0.5], [-0.5, 1.0]]], dtype=DTYPE)
-    no, yes, j = torch.tensor([False]), torch.tensor([True]), torch.tensor([0])
+    no = torch.tensor([False])
+    yes = torch.tensor([True])
+    j = torch.tensor([0])
     middle = epo_lp(K, torch.tensor([[1.0, 1.0]], dtype=DTYPE), no, j)
     assert torch.allclose(middle.x, torch.tensor([[0.5, 0.5]], dtype=DTYPE))
     low = epo_lp(K, torch.tensor([[-2.0, -1.0]], dtype=DTYPE), yes, j)
@@ -185,7 +206,9 @@ def test_diverged_run_and_batch(M, mode):
     assert after.residual[4].isnan()
     assert not after.failed.any()
     assert torch.equal(after.x[others], before.x[others])
-    alone = [epo_lp(K[i : i + 1], Ca[i : i + 1], balance[:1], jstar[i : i + 1], restricted).x for i in range(9)]
+    alone = [
+        epo_lp(K[i : i + 1], Ca[i : i + 1], balance[:1], jstar[i : i + 1], restricted).x for i in range(9)
+    ]
     assert torch.allclose(torch.cat(alone), before.x, rtol=0, atol=1e-13)
 
 
@@ -197,7 +220,8 @@ def test_reference_numpy_torch_and_float32(M, monkeypatch):
         other = reference.epo_lp(*arguments)
         assert not other.failed.any()
         c = epo_data(torch, *arguments)[0]
-        value, expected = (c * solution.x).sum(1), (c * other.x).sum(1)
+        value = (c * solution.x).sum(1)
+        expected = (c * other.x).sum(1)
         assert torch.allclose(value, expected, rtol=1e-6, atol=1e-6)
         assert torch.equal(reference.solve_reference("epo_lp", *arguments).x, other.x)
         monkeypatch.setattr(ARRAYS, "SMALL", 0)
@@ -236,10 +260,14 @@ def test_the_wrong_end_of_the_interval_is_found_out(monkeypatch):
             slope = (c[:, 0] - c[:, 1]) / c.abs().amax(1).clamp(min=1e-300)
             for solve in (lambda a=arguments: epo_lp(*a), lambda c=c, G=G, h=h: lp(c, G, h)):
                 right = solve()
-                monkeypatch.setattr(module, "_best_end", lambda xp, slope, low, high: honest(xp, -slope, low, high))
+                monkeypatch.setattr(
+                    module, "_best_end", lambda xp, slope, low, high: honest(xp, -slope, low, high)
+                )
                 wrong = solve()
                 # a tolerance that fails nothing shows where the other end lies
-                monkeypatch.setattr(module, "certified", lambda *a, f=module.certified: f(*a, tolerance=torch.inf))
+                monkeypatch.setattr(
+                    module, "certified", lambda *a, f=module.certified: f(*a, tolerance=torch.inf)
+                )
                 other = solve()
                 monkeypatch.undo()
                 assert not right.failed.any()
@@ -260,10 +288,12 @@ def test_two_objectives_agree_with_the_reference():
     jstar = torch.arange(200) // 2 % 2
     for restricted in (True, False):
         arguments = (K, Ca, balance, jstar, restricted)
-        solution, other = epo_lp(*arguments), reference.epo_lp(*arguments)
+        solution = epo_lp(*arguments)
+        other = reference.epo_lp(*arguments)
         assert torch.equal(solution.failed, other.failed)
         assert 20 < int(solution.failed.sum()) < 180
         ok = ~solution.failed
         c = epo_data(torch, *arguments)[0]
-        value, expected = (c * solution.x).sum(1)[ok], (c * other.x).sum(1)[ok]
+        value = (c * solution.x).sum(1)[ok]
+        expected = (c * other.x).sum(1)[ok]
         assert torch.allclose(value, expected, rtol=1e-7, atol=1e-7)

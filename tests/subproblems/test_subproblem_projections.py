@@ -44,7 +44,9 @@ def test_equal_to_the_quadratic_program(n):
 def test_reduces_to_the_simplex(n):
     y, w, s = draws(200, n)
     x = project_simplex(y)
-    assert torch.allclose(x, project_weighted_simplex(y, torch.ones_like(w), torch.ones_like(s)), rtol=0, atol=1e-14)
+    assert torch.allclose(
+        x, project_weighted_simplex(y, torch.ones_like(w), torch.ones_like(s)), rtol=0, atol=1e-14
+    )
     assert (x >= 0).all()
     assert (x.sum(1) - 1).abs().max() < 1e-14
     assert torch.equal(project_simplex(x), x) or (project_simplex(x) - x).abs().max() < 1e-15
@@ -67,7 +69,8 @@ def test_known_points():
 def test_diverged_run_and_empty_set(n):
     y, w, s = draws(5, n)
     clean = project_weighted_simplex(y, w, s)
-    y[2], w[3] = torch.nan, 0.0
+    y[2] = torch.nan
+    w[3] = 0.0
     x = project_weighted_simplex(y, w, s)
     assert x[2].isnan().all()
     assert not x[3].isfinite().all()

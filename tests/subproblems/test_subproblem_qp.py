@@ -1,4 +1,6 @@
-"""The QP solvers: certificates on every kind of degenerate Jacobian, outside values, invariances, failures."""
+"""The QP solvers: certificates on every kind of degenerate Jacobian, outside values, invariances,
+failures.
+"""
 
 import sys
 from fractions import Fraction
@@ -85,9 +87,14 @@ def assert_solved(solution: Solution, tolerance: float = TOLERANCE) -> None:
 def programs(kind: str, R: int, n: int, rank: int) -> dict:
     """Random QPs of every shape that the arguments of `qp` allow; all have a solution."""
     g = torch.Generator().manual_seed(10 * n + rank)
-    Q, z = gram(normal(g, R, n, rank)), normal(g, R, n, 1)
-    b, inside = normal(g, R, n), (Q @ z).squeeze(2)  # the second lies in the range of Q: bounded below everywhere
-    a, r, ones = uniform(g, R, n), uniform(g, R) + 0.1, torch.ones(R, n, dtype=DTYPE)
+    Q = gram(normal(g, R, n, rank))
+    z = normal(g, R, n, 1)
+    # the second lies in the range of Q: bounded below everywhere
+    b = normal(g, R, n)
+    inside = (Q @ z).squeeze(2)
+    a = uniform(g, R, n)
+    r = uniform(g, R) + 0.1
+    ones = torch.ones(R, n, dtype=DTYPE)
     free = torch.zeros(n, dtype=DTYPE)
     free[-1] = -torch.inf
     off = normal(g, R, n)  # bounds that keep x from 0
@@ -125,18 +132,51 @@ def programs(kind: str, R: int, n: int, rank: int) -> dict:
             "r": 0 * r,
             "lower": torch.where(off == off[:, :1], 1.0, -1e2),
         },
-        "upper alone, zero Q": {"b": uniform(g, R, n), "lower": -torch.inf, "upper": highest.clamp(max=1), "Q": 0 * Q},
+        "upper alone, zero Q": {
+            "b": uniform(g, R, n),
+            "lower": -torch.inf,
+            "upper": highest.clamp(max=1),
+            "Q": 0 * Q,
+        },
         "lower, r = 0": {"b": None, "a": a, "r": 0 * r, "lower": -uniform(g, R, n)},
-        "r = 0": {"b": inside, "a": torch.cat((a, 0 * a), 1)[:, :n] if n > 2 else None, "r": 0 * r if n > 2 else None},
+        "r = 0": {
+            "b": inside,
+            "a": torch.cat((a, 0 * a), 1)[:, :n] if n > 2 else None,
+            "r": 0 * r if n > 2 else None,
+        },
     }[kind] | ({} if "zero Q" in kind else {"Q": Q})
 
 
 PROGRAMS = [
-    "simplex", "weighted", "zero weights", "one weight", "box", "orthant", "capped", "pinned", "shifted",
-    "around the mean", "one free", "one free in the equality", "all free", "large b", "small b", "zero Q", "r = 0",
-    "lower, no b", "lower 1, no b", "0 inside, no b", "lower, small b", "large lower", "far bounds", "upper alone",
-    "upper alone, equality", "upper alone, zero Q", "lower above 0, r = 0", "lower, r = 0",
-]  # fmt: skip
+    "simplex",
+    "weighted",
+    "zero weights",
+    "one weight",
+    "box",
+    "orthant",
+    "capped",
+    "pinned",
+    "shifted",
+    "around the mean",
+    "one free",
+    "one free in the equality",
+    "all free",
+    "large b",
+    "small b",
+    "zero Q",
+    "r = 0",
+    "lower, no b",
+    "lower 1, no b",
+    "0 inside, no b",
+    "lower, small b",
+    "large lower",
+    "far bounds",
+    "upper alone",
+    "upper alone, equality",
+    "upper alone, zero Q",
+    "lower above 0, r = 0",
+    "lower, r = 0",
+]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -178,7 +218,9 @@ def test_two_rows_in_closed_form():
     u = ((G[:, 1, 1] - G[:, 0, 1]) / (G[:, 0, 0] - 2 * G[:, 0, 1] + G[:, 1, 1])).clamp(0, 1)
     assert torch.allclose(min_norm(G).x, torch.stack((u, 1 - u), 1), rtol=0, atol=1e-13)
     assert ((u == 0) | (u == 1)).any()
-    known = torch.tensor([[[1.0, 0.0], [0.0, 3.0]], [[4.0, 2.0], [2.0, 1.0]], [[5.0, 5.0], [5.0, 5.0]]], dtype=DTYPE)
+    known = torch.tensor(
+        [[[1.0, 0.0], [0.0, 3.0]], [[4.0, 2.0], [2.0, 1.0]], [[5.0, 5.0], [5.0, 5.0]]], dtype=DTYPE
+    )
     assert torch.equal(min_norm(known).x, torch.tensor([[0.75, 0.25], [0.0, 1.0], [0.5, 0.5]], dtype=DTYPE))
 
 
@@ -203,7 +245,8 @@ def test_min_norm_agrees_with_scipy_nnls(family, n):
 @pytest.mark.parametrize("n", [2, 3, 5])
 def test_min_norm_agrees_with_cvxpy(n):
     G = gram(jacobian("random", 8, n))
-    exact, other = min_norm(G), reference.min_norm(G)
+    exact = min_norm(G)
+    other = reference.min_norm(G)
     assert not other.failed.any()
     assert torch.allclose(exact.x, other.x, rtol=0, atol=1e-5)
     assert (exact.residual <= other.residual).all()
@@ -216,7 +259,9 @@ def test_every_shape_of_program(kind, n):
         p = programs(kind, 30, n, rank)
         solution = qp(**p)
         assert_solved(solution, 1e-10)
-        x, Q, b = solution.x, p["Q"], p["b"]
+        x = solution.x
+        Q = p["Q"]
+        b = p["b"]
         b = torch.zeros_like(x) if b is None else b
         assert (x >= p.get("lower", 0.0)).all()
         assert p.get("upper") is None or (x <= p["upper"]).all()
@@ -244,7 +289,9 @@ def test_every_shape_of_program(kind, n):
 
 def test_the_least_program_with_a_lower_bound():
     """Without b and without an equality the bound alone gives the program its size."""
-    Q = torch.tensor([[3.925057207034454, -0.5429448317875465], [-0.5429448317875465, 2.5083475017139474]], dtype=DTYPE)
+    Q = torch.tensor(
+        [[3.925057207034454, -0.5429448317875465], [-0.5429448317875465, 2.5083475017139474]], dtype=DTYPE
+    )
     lower = torch.tensor([1.0, 0.0], dtype=DTYPE)
     expected = torch.stack((lower[0], -Q[0, 1] / Q[1, 1]))
     for scale in 10.0 ** torch.arange(-8, 9, dtype=DTYPE):
@@ -277,27 +324,32 @@ def test_an_equality_that_bounds_nothing():
 def test_boxes_in_the_simplex_with_rows_of_very_different_length(n):
     """Rows 1e-8 to 1e8 long: levelled they suit Q, but not the bounds, which the short rows reach."""
     R = 200
-    G, ones = gram(jacobian("widely scaled rows", R, n)), torch.ones(R, n, dtype=DTYPE)
+    G = gram(jacobian("widely scaled rows", R, n))
+    ones = torch.ones(R, n, dtype=DTYPE)
     for width in (0.05, 0.1, 0.5):
-        lower, upper = max(0.0, 1 / n - width), min(1.0, 1 / n + width)
+        lower = max(0.0, 1 / n - width)
+        upper = min(1.0, 1 / n + width)
         for bounds in ({"upper": upper}, {"lower": lower}, {"lower": lower, "upper": upper}):
             solution = qp(G, None, ones, **bounds)
             assert_solved(solution)
             x = solution.x
-            # the dual certificate, independent of qp_residual: no transfer from one variable to another lowers the value
+            # the dual certificate, independent of qp_residual: no transfer from one variable to another
+            # lowers the value
             g = (G @ x.unsqueeze(2)).squeeze(2)
             dearest = torch.where(x > bounds.get("lower", 0.0) + 1e-12, g, -torch.inf).amax(1)
             cheapest = torch.where(x < bounds.get("upper", torch.inf) - 1e-12, g, torch.inf).amin(1)
             assert (dearest - cheapest <= 1e-9 * G.diagonal(dim1=1, dim2=2).sum(1)).all()
 
 
-@pytest.mark.parametrize("family", ["random", "low rank", "rank one", "duplicated", "opposed", "tight cluster"])
+@pytest.mark.parametrize(
+    "family", ["random", "low rank", "rank one", "duplicated", "opposed", "tight cluster"]
+)
 @pytest.mark.parametrize("n", [2, 3, 7])
 def test_projection_onto_the_dual_cone(family, n):
     """UPGrad (Quinton and Rey 2024):  d = J' mean_i w_i,  w_i = argmin |J'w|  s.t.  w >= e_i.
 
-    J'w_i is the projection of row i onto the dual cone {d : Jd >= 0}. SciPy's nnls finds it from the other end: with
-    w = e_i + z, z >= 0, it is |J'z + J_i|.
+    J'w_i is the projection of row i onto the dual cone {d : Jd >= 0}. SciPy's nnls finds it from the other
+    end: with w = e_i + z, z >= 0, it is |J'z + J_i|.
     """
     R = 20
     J = jacobian(family, R, n)
@@ -317,7 +369,9 @@ def test_projection_onto_the_dual_cone(family, n):
 
 
 def exact_minimum(Q, b, a, r, lower, upper):
-    """The minimum and a minimiser in rational arithmetic: the best of the stationary points of all active sets."""
+    """The minimum and a minimiser in rational arithmetic:
+    the best of the stationary points of all active sets.
+    """
     n = len(b)
     best = None
     for state in product((None, lower, upper), repeat=n):
@@ -335,7 +389,10 @@ def exact_minimum(Q, b, a, r, lower, upper):
             continue
         for i, value in zip(inside, z, strict=False):
             x[i] = value
-        if all((low is None or v >= low) and (u is None or v <= u) for v, low, u in zip(x, lower, upper, strict=True)):
+        if all(
+            (low is None or v >= low) and (u is None or v <= u)
+            for v, low, u in zip(x, lower, upper, strict=True)
+        ):
             value = energy(Q, b, x)
             best = (value, x) if best is None or value < best[0] else best
     return best
@@ -373,11 +430,13 @@ def test_bounds_of_all_kinds_against_rational_arithmetic(linear, equality):
     def fractions(values):
         return [Fraction(float(v)) if abs(float(v)) < np.inf else None for v in values]
 
-    R, seen = 12, 0
+    R = 12
+    seen = 0
     for n, size, ends, scale in product((1, 2, 3), (1e-8, 1.0, 1e8), ("lower", "upper", "both"), (1e-8, 1e8)):
         Q = scale * gram(normal(g, R, n, n + 2))
         b = linear * size * (Q @ normal(g, R, n, 1)).squeeze(2)
-        lower, length = size * normal(g, R, n), size * uniform(g, R, n)
+        lower = size * normal(g, R, n)
+        length = size * uniform(g, R, n)
         lower[: R // 3] = size * torch.eye(n, dtype=DTYPE)[0]
         lower[R // 3 : R // 2] = -size * uniform(g, R // 2 - R // 3, n)
         upper = lower + length
@@ -393,7 +452,8 @@ def test_bounds_of_all_kinds_against_rational_arithmetic(linear, equality):
         assert (solution.x >= lower).all()
         assert (solution.x <= upper).all()
         for i in range(R):
-            rows, p = [fractions(row) for row in Q[i]], fractions(b[i])
+            rows = [fractions(row) for row in Q[i]]
+            p = fractions(b[i])
             r = Fraction(float(arguments[1][i])) if equality else None
             found = exact_minimum(rows, p, fractions(a[i]), r, fractions(lower[i]), fractions(upper[i]))
             if found is None:  # r is rounded: a point with all its variables at bounds misses it
@@ -411,7 +471,8 @@ def test_segment_equals_pivoting():
     for kind in ("simplex", "weighted", "zero weights", "one weight", "large b", "small b"):
         for rank in (1, 4):
             p = programs(kind, 200, 2, rank)
-            closed, pivoted = qp(**p), qp(**p | {"upper": torch.inf})
+            closed = qp(**p)
+            pivoted = qp(**p | {"upper": torch.inf})
             assert_solved(closed, 1e-13)
             assert_solved(pivoted, 1e-12)
             d = (p["Q"] @ (closed.x - pivoted.x).unsqueeze(2)).squeeze(2)
@@ -422,7 +483,9 @@ def test_segment_equals_pivoting():
 
 def test_weak_optimum_takes_the_ray():
     # FERERO, (AF)_1 = 0: x_2 = r / a_2, and x_1 >= 0 is not in the equality
-    Q = torch.tensor([[[2.0, -3.0], [-3.0, 8.0]], [[2.0, 3.0], [3.0, 8.0]], [[0.0, 0.0], [0.0, 8.0]]], dtype=DTYPE)
+    Q = torch.tensor(
+        [[[2.0, -3.0], [-3.0, 8.0]], [[2.0, 3.0], [3.0, 8.0]], [[0.0, 0.0], [0.0, 8.0]]], dtype=DTYPE
+    )
     a = torch.tensor([[0.0, 2.0]], dtype=DTYPE).expand(3, 2)
     solution = qp(Q, None, a, torch.full((3,), 2.0, dtype=DTYPE))
     assert torch.allclose(solution.x, torch.tensor([[1.5, 1.0], [0.0, 1.0], [0.0, 1.0]], dtype=DTYPE))
@@ -481,7 +544,9 @@ def test_inactive_rows_do_not_exist():
     g = torch.Generator().manual_seed(0)
     J = jacobian("random", 100, 6)
     active = uniform(g, 100, 6) > 0.5
-    active[0], active[1], active[2] = False, True, torch.arange(6) == 4
+    active[0] = False
+    active[1] = True
+    active[2] = torch.arange(6) == 4
     J[~active] *= 1e3
     solution = min_norm(gram(J), active)
     assert_solved(solution, 1e-13)
@@ -553,9 +618,11 @@ def test_certificate_sees_every_kind_of_error():
     solution = qp(**p)
     assert qp_residual(solution.x, **p).max() < 1e-13
     assert qp_residual(0.999 * solution.x, **p).min() > 1e-4  # off the equality
-    assert qp_residual(p["r"][:, None] / p["a"].sum(1, keepdim=True) + 0 * solution.x, **p).min() > 1e-4  # not optimal
+    # not optimal
+    assert qp_residual(p["r"][:, None] / p["a"].sum(1, keepdim=True) + 0 * solution.x, **p).min() > 1e-4
     shift = torch.zeros_like(solution.x)
-    shift[:, 0], shift[:, 1] = -1 / p["a"][:, 0], 1 / p["a"][:, 1]
+    shift[:, 0] = -1 / p["a"][:, 0]
+    shift[:, 1] = 1 / p["a"][:, 1]
     assert qp_residual(solution.x + 1e3 * shift, **p).min() > 1e-3  # negative
     wrong = p | {"b": p["b"] * 1.01}
     assert qp_residual(solution.x, **wrong).median() > 1e-6
@@ -569,10 +636,13 @@ def test_certificate_sees_every_kind_of_error():
 
 
 def test_variables_outside_the_equality_have_units_of_their_own():
-    """x_i -> x_i / S_i where a_i = 0 changes neither the answer nor what the certificate says of a wrong one."""
+    """x_i -> x_i / S_i where a_i = 0 changes neither the answer nor what the certificate says of a wrong
+    one.
+    """
     for n, out in ((3, 1), (6, 3), (9, 5)):
         g = torch.Generator().manual_seed(n)
-        Q, b = gram(normal(g, 40, n, n + 2)), normal(g, 40, n)
+        Q = gram(normal(g, 40, n, n + 2))
+        b = normal(g, 40, n)
         a = uniform(g, 40, n) + 0.1
         a[:, n - out :] = 0
         x = qp(Q, b, a).x
@@ -583,19 +653,25 @@ def test_variables_outside_the_equality_have_units_of_their_own():
         assert torch.allclose(scaled.x * S, x, rtol=0, atol=1e-9)
         off = x + 0.1 * uniform(g, 40, n) * (a == 0)
         assert qp_residual(off, Q, b, a).min() > 1e-4
-        assert torch.allclose(qp_residual(off / S, Q * S[:, :, None] * S[:, None], b * S, a), qp_residual(off, Q, b, a))
+        assert torch.allclose(
+            qp_residual(off / S, Q * S[:, :, None] * S[:, None], b * S, a), qp_residual(off, Q, b, a)
+        )
 
 
 @pytest.mark.parametrize("scale", [1e-8, 1e-5, 1e-3, 1.0, 1e4])
 def test_every_other_active_set_is_rejected(scale):
-    """The stationary points on all supports: one is the minimiser, all others have a residual above the tolerance.
+    """The stationary points on all supports: one is the minimiser, all others have a residual above the
+    tolerance.
 
-    Gradients of length `scale` in Q and of length 1 in b, as FERERO has them; the last two variables are not in the
-    equality. b_E = 0 and both kept (b < 0) is where b must not be the unit of the others' gradients.
+    Gradients of length `scale` in Q and of length 1 in b, as FERERO has them; the last two variables are not
+    in the equality. b_E = 0 and both kept (b < 0) is where b must not be the unit of the others' gradients.
     """
     g = torch.Generator().manual_seed(3)
-    R, n, out = 30, 5, 2
-    Q, b = scale**2 * gram(normal(g, R, n, n + 2)), normal(g, R, n)
+    R = 30
+    n = 5
+    out = 2
+    Q = scale**2 * gram(normal(g, R, n, n + 2))
+    b = normal(g, R, n)
     b[: R // 2, : n - out] = 0
     b[: R // 4, n - out :].abs_().neg_()
     a = uniform(g, R, n) + 0.2
@@ -632,9 +708,12 @@ def test_every_other_active_set_is_rejected(scale):
 def test_every_other_active_set_of_lower_bounds_is_rejected(size, linear):
     """Without an equality: x_i = lower_i for some i, the others stationary; one choice is the minimiser."""
     g = torch.Generator().manual_seed(11)
-    R, n, seen = 40, 4, 0
+    R = 40
+    n = 4
+    seen = 0
     Q = gram(normal(g, R, n, n + 2))
-    b, lower = linear * size * normal(g, R, n), size * normal(g, R, n)
+    b = linear * size * normal(g, R, n)
+    lower = size * normal(g, R, n)
     best = qp(Q, b, lower=lower)
     assert_solved(best, 1e-12)
     for bits in range(2**n):

@@ -1,4 +1,6 @@
-"""The solver of CSMOO's surrogates: certificates on every kind of program, two references, invariances, failures."""
+"""The solver of CSMOO's surrogates: certificates on every kind of program, two references, invariances,
+failures.
+"""
 
 import sys
 from dataclasses import replace
@@ -20,9 +22,23 @@ DTYPE = torch.float64
 SETS: dict[str, Set] = {"free": Free(), "box": Box(-2.0, 2.0), "ball": Ball(2.0)}
 SHAPES = [(1, 1, 0), (1, 2, 2), (2, 2, 0), (2, 3, 3), (8, 2, 2), (8, 1, 4), (200, 3, 3)]  # P, M, N
 FAMILIES = [
-    "random", "infeasible", "nearly", "duplicated", "zero rows", "collinear", "active", "pinned", "scaled rows",
-    "scaled runs", "other units", "boundary", "moving", "different tau", "far", "objective only",
-]  # fmt: skip
+    "random",
+    "infeasible",
+    "nearly",
+    "duplicated",
+    "zero rows",
+    "collinear",
+    "active",
+    "pinned",
+    "scaled rows",
+    "scaled runs",
+    "other units",
+    "boundary",
+    "moving",
+    "different tau",
+    "far",
+    "objective only",
+]
 
 
 def normal(g: torch.Generator, *shape: int) -> Tensor:
@@ -40,19 +56,23 @@ def full(R: int, value: float) -> Tensor:
 def make(family: str, kind: str, two: bool, R: int, P: int, M: int, N: int, beta: float = 5.0) -> Surrogate:
     """R surrogates of CSMOO-1 (one y) or CSMOO-2 (two) with M objectives and N constraints."""
     g = torch.Generator().manual_seed(FAMILIES.index(family) + 100 * P + 10 * M + N)
-    X, K = SETS[kind], M + N
+    X = SETS[kind]
+    K = M + N
     tau = torch.full((K + 1,), 0.08, dtype=DTYPE)
     if family == "different tau":
         tau = 10 ** (3 * uniform(g, K + 1) - 2)
     slopes = torch.zeros(K + 1, 1 + two, dtype=DTYPE)
-    slopes[0, 0], slopes[1 : M + 1, 0] = 1.0, -1.0
+    slopes[0, 0] = 1.0
+    slopes[1 : M + 1, 0] = -1.0
     tau_y = tau[:, None].repeat(1, 1 + two)
     low = full(R, -torch.inf)
     y = uniform(g, R, 1) * (uniform(g, R, 1) > 0.3)
-    c, rows = 0.3 * normal(g, R, K), 2 * normal(g, R, K, P) / P**0.5
+    c = 0.3 * normal(g, R, K)
+    rows = 2 * normal(g, R, K, P) / P**0.5
     c[:, M:] -= 0.5
     if two:
-        slopes[0, 1], slopes[M + 1 :, 1] = beta, -1.0
+        slopes[0, 1] = beta
+        slopes[M + 1 :, 1] = -1.0
         low = torch.cat((low, -y), 1)
         if family == "objective only":
             tau_y[1:, 1] = 0.0
@@ -61,9 +81,11 @@ def make(family: str, kind: str, two: bool, R: int, P: int, M: int, N: int, beta
     if family == "infeasible":
         c[:, M:] += 8 * uniform(g, R, 1)
     elif family == "far":
-        c, rows = c * 10 ** (6 * uniform(g, R, 1) - 2), rows * 10 ** (4 * uniform(g, R, 1, 1) - 2)
+        c = c * 10 ** (6 * uniform(g, R, 1) - 2)
+        rows = rows * 10 ** (4 * uniform(g, R, 1, 1) - 2)
     elif family == "duplicated":
-        rows[:, -1], c[:, -1] = rows[:, 0], c[:, 0]
+        rows[:, -1] = rows[:, 0]
+        c[:, -1] = c[:, 0]
     elif family == "zero rows":
         rows[uniform(g, R, K) < 0.4] = 0
     elif family == "collinear":
@@ -71,20 +93,25 @@ def make(family: str, kind: str, two: bool, R: int, P: int, M: int, N: int, beta
     elif family == "active":
         c = torch.where(uniform(g, R, K) < 0.6, 0.0, c)
     elif family == "pinned":  # d = 0 is the only point; nothing satisfies these constraints strictly
-        rows[:, -1], c[:, -1] = 0, 0
-        slopes[-1], c = 0.0, c.clamp_max(0.0)
+        rows[:, -1] = 0
+        c[:, -1] = 0
+        slopes[-1] = 0.0
+        c = c.clamp_max(0.0)
     elif family == "scaled rows":
         scale = 10 ** (8 * uniform(g, R, K) - 4)
-        c, rows = c * scale, rows * scale[:, :, None]
+        c = c * scale
+        rows = rows * scale[:, :, None]
     elif family == "scaled runs":
         scale = 10 ** (8 * uniform(g, R, 1) - 4)
-        c, rows = c * scale, rows * scale[:, :, None]
+        c = c * scale
+        rows = rows * scale[:, :, None]
     elif family == "other units":
         scale = float(10 ** (8 * uniform(g, 1) - 4))
         c, rows, slopes, tau, tau_y = (scale * t for t in (c, rows, slopes, tau, tau_y))
     elif family == "moving":
         moving = uniform(g, R, P) < 0.5
-        moving[0], moving[1] = False, True
+        moving[0] = False
+        moving[1] = True
     program = Surrogate(c, rows, slopes, tau, tau_y, x, low, X, moving)
     if family == "nearly":  # the value of (13) is +-1e-6 ... +-1e-3
         target = 10 ** (3 * uniform(g, R) - 6) * torch.sign(uniform(g, R) - 0.5)
@@ -193,18 +220,23 @@ def test_agrees_with_the_reference(family, kind):
                 compared += 1
                 value = a_0 @ d + 0.5 * tau[0] @ d**2
                 scale = (
-                    np.abs(a_0) @ np.abs(d) + 0.5 * tau[0] @ d**2 + np.sum(np.abs(other.multipliers * p.c[i].numpy()))
+                    np.abs(a_0) @ np.abs(d)
+                    + 0.5 * tau[0] @ d**2
+                    + np.sum(np.abs(other.multipliers * p.c[i].numpy()))
                 )
                 assert abs(value - other.value) <= 1e-9 * (scale + np.abs(a_0).max() * size)
                 assert np.abs(other.delta - d).max() <= 1e-6 * size
-    assert compared >= 8 or family == "pinned"  # without a strictly feasible point a cone solver has no multipliers
+    # without a strictly feasible point a cone solver has no multipliers
+    assert compared >= 8 or family == "pinned"
 
 
 def test_infeasible_where_the_formula_says_so():
     # dx does nothing (zero rows); A, B the largest values of objectives and constraints
     g = torch.Generator().manual_seed(0)
-    R, tau = 400, 0.08
-    A, B = 8 * uniform(g, R), 8 * uniform(g, R)
+    R = 400
+    tau = 0.08
+    A = 8 * uniform(g, R)
+    B = 8 * uniform(g, R)
     p = make("random", "box", True, R, 2, 2, 2)
     c = torch.stack((A, A - uniform(g, R), B, B - uniform(g, R)), 1)
     p = replace(p, c=c, rows=0 * p.rows, low=torch.stack((p.low[:, 0], 0 * A), 1))
@@ -219,7 +251,8 @@ def test_infeasible_where_the_formula_says_so():
 @pytest.mark.parametrize("kind", SETS)
 def test_values_of_infeasible_and_feasible_programs_agree_with_13(kind):
     for p in programs("nearly", kind, 20, [(1, 2, 2), (8, 2, 2)]):
-        s, value = solve_surrogate(p), relaxed_value(p)
+        s = solve_surrogate(p)
+        value = relaxed_value(p)
         assert torch.equal(s.infeasible, value > 0)
         assert (s.infeasible.sum() > 2) & ((~s.infeasible).sum() > 2)
         found = s.infeasible
@@ -289,7 +322,8 @@ def test_steps_do_not_depend_on_the_units():
             names = ("c", "rows", "slopes", "tau", "tau_y")
             q = replace(p, **{name: scale * getattr(p, name) for name in names})
             assert_same(p, s, solve_surrogate(q), 1e-8)
-            each = torch.tensor([1.0, scale, 1.0, 0.01, 1.0], dtype=DTYPE)  # every constraint in units of its own
+            # every constraint in units of its own
+            each = torch.tensor([1.0, scale, 1.0, 0.01, 1.0], dtype=DTYPE)
             changes = {name: getattr(p, name) * each[:, None] for name in ("slopes", "tau_y")}
             changes |= {"c": p.c * each[1:], "rows": p.rows * each[1:, None], "tau": p.tau * each}
             other = solve_surrogate(replace(p, **changes))
@@ -300,9 +334,12 @@ def test_steps_do_not_depend_on_the_units():
             assert ((other.mu * each[1:] - s.mu)[feasible].abs() / (1 + s.mu[feasible])).max() < 1e-6
     for scale in (1e-6, 1e6):  # x and y in other units
         p = make("random", "free", True, 20, 3, 2, 2)
-        q = replace(p, rows=p.rows / scale, slopes=p.slopes / scale, tau=p.tau / scale**2, tau_y=p.tau_y / scale**2)
+        q = replace(
+            p, rows=p.rows / scale, slopes=p.slopes / scale, tau=p.tau / scale**2, tau_y=p.tau_y / scale**2
+        )
         q = replace(q, x=scale * p.x, low=scale * p.low)
-        s, other = solve_surrogate(p), solve_surrogate(q)
+        s = solve_surrogate(p)
+        other = solve_surrogate(q)
         assert (s.dx - other.dx / scale).abs().max() < 1e-7
 
 
@@ -313,7 +350,9 @@ def test_order_of_constraints_and_of_runs(family, kind):
     p = make(family, kind, True, 12, 3, 2, 2)
     s = solve_surrogate(p)
     rows = torch.cat((torch.zeros(1, dtype=torch.int64), 1 + order))
-    q = replace(p, c=p.c[:, order], rows=p.rows[:, order], slopes=p.slopes[rows], tau=p.tau[rows], tau_y=p.tau_y[rows])
+    q = replace(
+        p, c=p.c[:, order], rows=p.rows[:, order], slopes=p.slopes[rows], tau=p.tau[rows], tau_y=p.tau_y[rows]
+    )
     permuted = solve_surrogate(q)
     assert_same(p, s, permuted, 1e-9)
     assert torch.allclose(permuted.mu, s.mu[:, order], rtol=1e-8, atol=1e-9)
@@ -331,7 +370,15 @@ def test_any_start_gives_the_same_answer(family, kind):
         s = solve_surrogate(p)
         g = torch.Generator().manual_seed(3)
         wild = 10 ** (20 * uniform(g, *p.c.shape) - 10) * torch.sign(normal(g, *p.c.shape))
-        starts = [0 * p.c, 0 * p.c + 1e12, 0 * p.c + torch.nan, 0 * p.c - torch.inf, wild, s.mu, s.mu.float().double()]
+        starts = [
+            0 * p.c,
+            0 * p.c + 1e12,
+            0 * p.c + torch.nan,
+            0 * p.c - torch.inf,
+            wild,
+            s.mu,
+            s.mu.float().double(),
+        ]
         for start in starts:
             other = solve_surrogate(p, start)
             assert_solved(p, other)
@@ -362,7 +409,8 @@ def test_a_diverged_run_is_alone_with_it(kind, bad):
 def test_the_certificate_sees_errors(kind):
     p = make("random", kind, True, 30, 3, 2, 2)
     s = solve_surrogate(p)
-    p, (dx, _, mu) = p.take(~s.infeasible), (t[~s.infeasible] for t in s[:3])
+    p = p.take(~s.infeasible)
+    dx, _, mu = (t[~s.infeasible] for t in s[:3])
 
     def residual(mu: Tensor, dx: Tensor | None = None) -> Tensor:
         steps = MODULE._step(p, mu)
@@ -384,7 +432,9 @@ def test_wrong_multipliers_are_found_out(monkeypatch):
     def dishonest(*arguments, **options):
         mu, residual = honest(*arguments, **options)
         if len(residual) == 20:
-            mu[:, 0], residual[0] = 0.7, 0.0  # and it says that all is well
+            # and it says that all is well
+            mu[:, 0] = 0.7
+            residual[0] = 0.0
         return mu, residual
 
     monkeypatch.setattr(MODULE, "newton", dishonest)
@@ -412,13 +462,17 @@ def test_the_interior_point_method_is_needed_and_is_judged(monkeypatch):
 @pytest.mark.parametrize("family", ["random", "infeasible", "nearly", "duplicated", "scaled rows", "moving"])
 def test_agrees_with_cvxpy(family, kind):
     for p in programs(family, kind, 3, [(1, 2, 2), (8, 2, 2)]):
-        exact, other = solve_surrogate(p), reference.solve_surrogate(p)
+        exact = solve_surrogate(p)
+        other = reference.solve_surrogate(p)
         assert not other.failed.any()
         assert torch.equal(exact.infeasible, other.infeasible)
-        values = [torch.where(s.infeasible, s.worst, constraints(p, s.dx, s.dy)[:, 0]) for s in (exact, other)]
+        values = [
+            torch.where(s.infeasible, s.worst, constraints(p, s.dx, s.dy)[:, 0]) for s in (exact, other)
+        ]
         size = 1 + p.c.abs().amax(1) + p.rows.abs().amax((1, 2))
         assert ((values[0] - values[1]).abs() / size).max() <= 1e-6
-        assert_same(p, exact, other, 1e-3 if family == "scaled rows" else 1e-4)  # the root of what the values differ by
+        # the root of what the values differ by
+        assert_same(p, exact, other, 1e-3 if family == "scaled rows" else 1e-4)
 
 
 def test_cvxpy_is_compiled_once_and_leaves_diverged_runs_alone():
@@ -463,7 +517,8 @@ def test_sets_without_a_block_of_their_own(family, kind):
 def test_blocks_of_variables(kind):
     p = make("random", kind, True, 10, 4, 2, 2)
     s = solve_surrogate(p)
-    everything, nothing = torch.ones(10, 4, dtype=torch.bool), torch.zeros(10, 4, dtype=torch.bool)
+    everything = torch.ones(10, 4, dtype=torch.bool)
+    nothing = torch.zeros(10, 4, dtype=torch.bool)
     assert_same(p, s, solve_surrogate(replace(p, moving=everything)), 1e-9)
     still = solve_surrogate(replace(p, moving=nothing))
     assert (still.dx == 0).all()
@@ -492,14 +547,17 @@ def test_numpy_and_torch_agree(family, kind, monkeypatch):
     for p in programs(family, kind, 5, [(1, 2, 2), (40, 2, 2)]):
         small = solve_surrogate(p)
         monkeypatch.setattr(ARRAYS, "SMALL", 0)
-        large, general = solve_surrogate(p), None
+        large = solve_surrogate(p)
+        general = None
         if family == "infeasible":
             general = solve_surrogate(replace(p, X=Disguised(p.X)))
         monkeypatch.undo()
         for other in (large, general):
             if other is not None:
                 assert_solved(p, other)
-                assert_same(p, small, other, 1e-6 if family in ("nearly", "far", "scaled rows", "pinned") else 1e-8)
+                assert_same(
+                    p, small, other, 1e-6 if family in ("nearly", "far", "scaled rows", "pinned") else 1e-8
+                )
 
 
 def test_a_fixed_point_stays():
@@ -521,7 +579,9 @@ def test_inputs_are_left_alone_and_gradients_are_not_tracked():
         p.rows.requires_grad_(True)
         s = solve_surrogate(p, warm)
         assert not s.dx.requires_grad
-        assert all(torch.equal(t.detach(), copy) for t, copy in zip((p.c, p.rows, p.x, p.low), copies, strict=True))
+        assert all(
+            torch.equal(t.detach(), copy) for t, copy in zip((p.c, p.rows, p.x, p.low), copies, strict=True)
+        )
         assert (warm == 1).all()
         rounded = solve_surrogate(replace(p, rows=p.rows.detach().float()))
         assert rounded.dx.dtype == DTYPE
