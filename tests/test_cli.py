@@ -335,7 +335,8 @@ def test_single_job_prints_a_table(mobench: Run) -> None:
 def test_progress_is_plain_lines_off_a_terminal(mobench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(0, 10_000, 6))
     fake = SimpleNamespace(time=time.time, monotonic=lambda: float(next(clock)))
-    monkeypatch.setattr("mobench.jobs.progress.time", fake)
+    for module in ("progress", "train"):
+        monkeypatch.setattr(f"mobench.jobs.{module}.time", fake)
     result = mobench("algorithm=ls", "preferences=1", "steps=3", "logger=local")
     assert result.err.splitlines() == ["vlmop2/LS: step 1 of 3", "vlmop2/LS: step 2 of 3"]
     quiet = mobench("algorithm=ls", "preferences=1", "steps=4", "logger=local", "progress=false")

@@ -352,7 +352,7 @@ def test_a_running_job_says_where_it_is(tmp_path: Path) -> None:
     ]
     code = (
         "import sys\nfrom mobench.cli import entry; from mobench.jobs import train\ntrain.BEAT = 0.2\n"
-        f"sys.argv[1:] = {[*arguments, 'logger=local']}\ncli.main()\n"
+        f"sys.argv[1:] = {[*arguments, 'logger=local']}\nentry.main()\n"
     )
     job = subprocess.Popen([sys.executable, "-c", code], env=environment(tmp_path), stderr=subprocess.DEVNULL)
     try:

@@ -273,6 +273,7 @@ STUBS = {
     "torch.py": "class Tensor: pass\ndef stack(x): return x\ndef full_like(x): return x\n",
     "numpy.py": "class ndarray: pass\n",
     "mobench/__init__.py": "",
+    "mobench/jobs/__init__.py": "",
     "mobench/core.py": "from dataclasses import dataclass\nInfo = tuple\n@dataclass(frozen=True, "
     "kw_only=True)\n"
     "class Problem: version = 1\n@dataclass(frozen=True, kw_only=True)\nclass Weighting: version = 1\n",
@@ -285,8 +286,8 @@ def test_every_python_has_the_same_hash(tmp_path: Path) -> None:
     for name, text in STUBS.items():
         (tmp_path / "stubs" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "stubs" / name).write_text(text)
-    for name in ("fingerprint", "errors"):
-        shutil.copy(REPOSITORY / "mobench" / f"{name}.py", tmp_path / "stubs" / "mobench")
+    for name in ("jobs/fingerprint.py", "errors.py"):
+        shutil.copy(REPOSITORY / "mobench" / name, tmp_path / "stubs" / "mobench" / name)
     found = {}
     for name in (sys.executable, *(f"python3.{k}" for k in (11, 12, 13, 14))):
         path = shutil.which(name)

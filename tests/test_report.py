@@ -923,9 +923,9 @@ def test_words() -> None:
 
 WATCH = """<script>
 window.seen = [];
-addEventListener("error", (e) => seen.jvp("error: " + (e.message || e.target.src || e.target.href)), true);
-addEventListener("unhandledrejection", (e) => seen.jvp("rejection: " + e.reason));
-console.error = console.warn = (...a) => seen.jvp("console: " + a.join(" "));
+addEventListener("error", (e) => seen.push("error: " + (e.message || e.target.src || e.target.href)), true);
+addEventListener("unhandledrejection", (e) => seen.push("rejection: " + e.reason));
+console.error = console.warn = (...a) => seen.push("console: " + a.join(" "));
 </script>"""
 
 # one browser looks at all pages, each in a frame of its own, as narrow as it likes
@@ -1084,7 +1084,8 @@ const scenarios = {
 };
 (async () => {
   const out = { general: [], scenarios: {} };
-  for (const address of PAGES) for (const width of [1200, 390]) out.general.jvp(await general(address, width));
+  for (const address of PAGES)
+    for (const width of [1200, 390]) out.general.push(await general(address, width));
   for (const [name, play] of Object.entries(scenarios)) {
     const [found, p] = await play();
     out.scenarios[name] = { ...found, seen: p.w.seen };

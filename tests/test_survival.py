@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import BrokenExecutor
 from pathlib import Path
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -275,6 +275,11 @@ def test_error_of_a_launcher_is_no_dead_worker(mobench: Run, monkeypatch: pytest
     assert len(calls) == 1
 
 
+def job_like(**config: Any) -> Any:
+    """What of a resolved job the answers of workers are compared with."""
+    return SimpleNamespace(config=config)
+
+
 @pytest.mark.parametrize(
     ("answer", "lost", "words"),
     [
@@ -290,7 +295,7 @@ def test_error_of_a_launcher_is_no_dead_worker(mobench: Run, monkeypatch: pytest
 )
 def test_answers_of_workers(tmp_path: Path, answer: Any, lost: bool, words: str) -> None:
     folder = JobFolder(tmp_path / "job")
-    job = Planned([], {"rerun": False}, folder)
+    job = Planned([], job_like(rerun=False), folder)
     began = time.time()
     found = sweeper._outcome(answer, job, began)
     assert (isinstance(found, sweeper.Lost), found.status) == (lost, "failed")
@@ -301,7 +306,10 @@ def test_answers_of_workers(tmp_path: Path, answer: Any, lost: bool, words: str)
     folder.write_status("done")
     (folder.path / "final.csv").write_text("run\n0\n")
     assert sweeper._outcome(answer, job, began).status == "done"
-    assert sweeper._outcome(answer, Planned([], {"rerun": True}, folder), time.time() + 1).status == "failed"
+    assert (
+        sweeper._outcome(answer, Planned([], job_like(rerun=True), folder), time.time() + 1).status
+        == "failed"
+    )
 
 
 def test_cancelled_jobs_are_not_launched_again(tmp_path: Path) -> None:
@@ -309,7 +317,9 @@ def test_cancelled_jobs_are_not_launched_again(tmp_path: Path) -> None:
     error = submitit.core.utils.UncompletedJobError(
         "Job 3 has not produced any output (state: CANCELLED by 1000)"
     )
-    found = sweeper._outcome(error, Planned([], {"rerun": False}, JobFolder(tmp_path / "job")), time.time())
+    found = sweeper._outcome(
+        error, Planned([], job_like(rerun=False), JobFolder(tmp_path / "job")), time.time()
+    )
     assert not isinstance(found, sweeper.Lost)
     assert "cancelled" in str(found.error)
 

@@ -2,6 +2,8 @@
 
 outputs/artifacts/<paper>/<id>/  figure.pdf figure.png table.csv table.md table.tex claims.json
 provenance.json
+
+May import: config, jobs, system, errors.
 """
 
 from mobench.artifacts.artifact import Artifact, Claim, JobRows, Runs, artifact, draw, registered

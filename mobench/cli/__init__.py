@@ -1,5 +1,7 @@
 """What stands behind the words of the command line: `mobench`, `mobench-status`, `mobench.doctor`,
 `mobench.keep`.
 
-May import everything; nothing imports it.
+Nothing imports it but the entry points.
+
+May import: artifacts, config, data, jobs, sweep, system, errors.
 """

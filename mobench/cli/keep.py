@@ -30,7 +30,7 @@ from mobench.system.paths import KEPT, outputs_root, results_root
 LARGEST = 200_000  # bytes of a solutions.npz: networks belong into no repository
 PRIVATE = ("host", "pid")
 MANIFEST = "artifacts.yaml"  # in experiments/results
-HEAD = """# Artifacts that are drawn from the rows beside this file, with the overrides that they were run with.
+HEAD = """# Artifacts that are drawn from the rows beside this file, with the overrides of their runs.
 # Written by python -m mobench.keep; python -m mobench.keep --draw draws all of them.
 """
 

@@ -1,4 +1,6 @@
 """The configuration: its schema, its files, overrides, and how one job's configuration is composed.
 
-Knows Hydra, and nothing of torch. May import: errors, system.
+It knows Hydra, and nothing of torch.
+
+May import: core, system, errors.
 """

@@ -1,5 +1,7 @@
-"""Families of constraints that any problem can wear: g(theta) <= 0,
-made of the objectives or of the variables.
+"""Families of constraints that any problem can take: g(theta) <= 0, made of the objectives or of the
+variables.
+
+May import: core, errors.
 """
 
 from mobench.constraints.loss_cap import LossCap

@@ -1,4 +1,10 @@
-"""The core: Point, Oracle, Algorithm, Output, join and the batched loop. See docs/architecture.md."""
+"""The vocabulary of every method: points, oracles, algorithms, output rules, preferences, and the batched
+loop.
+
+It knows of no problem, subproblem, model, file or framework.
+
+May import: errors.
+"""
 
 from mobench.core.algorithm import Algorithm, Context, Info, Weighting
 from mobench.core.oracle import Oracle, Spec

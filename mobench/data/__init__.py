@@ -1,6 +1,6 @@
-"""Image data: base sets of 28 x 28 images, and pictures of two of them.
+"""Data sets: official files and embedded stand-ins. No file is read before it is asked for.
 
-No file is read before it is asked for.
+May import: core, errors, system.
 """
 
 from mobench.data.images import Images, load_images

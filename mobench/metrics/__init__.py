@@ -1,4 +1,7 @@
-"""Metrics: hypervolume, distance to a front, Pareto-stationarity with and without constraints."""
+"""Metrics: hypervolume, distance to a front, Pareto stationarity with and without constraints.
+
+May import: core, subproblems, errors.
+"""
 
 from mobench.metrics.front import SAMPLES, front_distance
 from mobench.metrics.hypervolume import hypervolume

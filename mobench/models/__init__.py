@@ -1,4 +1,7 @@
-"""Networks of R runs at once, as functions of stacked parameters (R, P)."""
+"""Networks of R runs at once, as functions of stacked parameters (R, P).
+
+May import: kernels, errors.
+"""
 
 from mobench.models.convnet import EXECUTIONS, MODELS, ConvNet, for_device
 

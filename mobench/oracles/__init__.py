@@ -1,5 +1,7 @@
 """Oracles: exact, minibatch with one or two independent samples, running averages, local steps of clients,
 and both forms of bilevel problems.
+
+May import: core, errors.
 """
 
 from mobench.oracles.ema import EMA

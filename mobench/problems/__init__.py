@@ -1,4 +1,7 @@
-"""Problems with a flat vector of decision variables: one family, one small file."""
+"""Problems with a flat vector of decision variables: one family, one small file.
+
+May import: core, subproblems, metrics, oracles, models, kernels, data, algorithms, jobs, errors.
+"""
 
 from mobench.problems.bilevel_quadratic import BilevelQuadratic
 from mobench.problems.bilingual_speech import BilingualSpeech

@@ -1,5 +1,7 @@
-"""Decision variables a instead of theta: an oracle of a problem's variables,
-worn as an oracle of few or of bounded ones.
+"""Decision variables a instead of theta: an oracle of a problem's variables, presented as an oracle of few or
+of bounded ones.
+
+May import: core, oracles, errors.
 """
 
 from mobench.spaces.full import Boxed

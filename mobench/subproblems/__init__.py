@@ -1,6 +1,8 @@
 """Exact, batched, scale-free subproblems. Every solve returns its certificate; nothing replaces a failed one.
 
 `mobench.subproblems.reference` (imported on request, needs CVXPY) has the same functions, one run at a time.
+
+May import: core.
 """
 
 from mobench.subproblems.lp import epo_lp, lp

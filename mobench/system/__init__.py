@@ -1,4 +1,4 @@
-"""The process and the machine: console lines, files' places, signals, GPU locks, provenance.
+"""The process and the machine: console lines, where files lie, signals, GPU locks, provenance.
 
 May import: errors.
 """
