@@ -37,7 +37,7 @@ from mobench.jobs.run import folder_of
 from mobench.jobs.targets import load_class, parameters
 from mobench.oracles import Exact, Minibatch
 from mobench.problems import DTLZ2, VLMOP2, LeastSquares
-from mobench.sweep import sweeper
+from mobench.sweep.planner import Planner
 
 ALGORITHMS = choices("algorithm")
 PROBLEMS = choices("problem")
@@ -652,21 +652,21 @@ def test_tuned_settings_reach_the_job(compose: Any) -> None:
         check(job.oracle().spec, job.algorithm)
 
 
-def test_every_job_of_every_experiment_can_be_made(planner: sweeper.JobsSweeper) -> None:
+def test_every_job_of_every_experiment_can_be_made(planner: Planner) -> None:
     """Jobs shared by several artifacts are composed once; their folders are what makes them one job."""
     jobs: dict[tuple[str, ...], list[str]] = {}
     refused = 0
     for name in choices("experiment"):
-        config = planner._compose([f"+experiment={name}"])
+        config = planner.composer.compose([f"+experiment={name}"])
         assert config["artifact"]["id"] == name
         assert config["artifact"]["title"]
-        for job, overrides in planner._jobs(config).items():
+        for job, overrides in planner.composer.jobs(config).items():
             jobs.setdefault(tuple(normalise(overrides)), []).append(f"{name} {job}")
     assert jobs
     folders = set()
     for overrides, users in jobs.items():
         try:
-            job = make_job(planner._compose(list(overrides)))
+            job = make_job(planner.composer.compose(list(overrides)))
             check(job.oracle().spec, job.algorithm)
         except (ConfigError, CompatibilityError) as error:
             if isinstance(error, CompatibilityError) and users[0].startswith("cross/"):  # the table shows why
@@ -678,7 +678,7 @@ def test_every_job_of_every_experiment_can_be_made(planner: sweeper.JobsSweeper)
     assert refused < 100
 
 
-def test_the_sweeper_plans_an_experiment(planner: sweeper.JobsSweeper, compose: Any) -> None:
+def test_the_sweeper_plans_an_experiment(planner: Planner, compose: Any) -> None:
     """Through the planner itself: the same configurations, with the artifact's own keys."""
     chosen = next(n for n in choices("experiment") if compose(f"+experiment={n}")["jobs"])
     plan = planner.plan([f"+experiment={chosen}", "seeds=[3]"])

@@ -169,7 +169,7 @@ def test_a_trial_that_another_worker_runs_is_waited_for(
     timer = threading.Timer(0.5, end.set)
     timer.start()
     began = time.monotonic()
-    number = objective.of_job(config, {"_target_": "x"}, [])
+    number = objective.of_job(config, {"_target_": "x"}, []).numbers
     worker.join()
     assert time.monotonic() - began > 0.4
     assert number == float(folder.final()["f_1"].mean())

@@ -122,7 +122,7 @@ def draw_kept(id: str, overrides: Sequence[str], root: Path) -> None:
     Raises StoreError if rows of a job are missing.
     """
     from mobench.artifacts import draw, freshness
-    from mobench.cli.status import plan
+    from mobench.sweep.planner import plan
 
     command = [f"+experiment={id}", *overrides, "logger=local"]
     if (since := freshness.unchanged(id, command, root)) is not None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -28,7 +29,6 @@ from mobench.jobs.job import Job
 from mobench.jobs.rows import hypervolume_fault
 from mobench.jobs.run import run
 from mobench.jobs.store import JobFolder, columns
-from mobench.system import console
 
 HYPERVOLUME = "hypervolume"
 WAIT = 0.2  # seconds between looks at a job that another worker runs
@@ -69,10 +69,18 @@ def directions(sweeper: Mapping[str, Any], count: int) -> list[str | None]:
     return [str(getattr(direction, "name", direction)) for direction in listed]
 
 
-def of_job(
-    config: dict[str, Any], sweeper: Mapping[str, Any], overrides: Sequence[str]
-) -> float | list[float]:
-    """Run one job of another sweeper and return its number, or numbers if `objective` is a list.
+@dataclass(frozen=True)
+class Answer:
+    """What a job tells another sweeper: a number, or several if `objective` is a list;
+    and a line for a person.
+    """
+
+    numbers: float | list[float]
+    words: str
+
+
+def of_job(config: dict[str, Any], sweeper: Mapping[str, Any], overrides: Sequence[str]) -> Answer:
+    """Runs one job of another sweeper and returns what the sweeper asks for.
 
     Raises:
         ConfigError: what can be known before the job runs: a list of jobs, an artifact, no hypervolume, a
@@ -97,8 +105,8 @@ def of_job(
     found = [value(folder, name, direction) for name, direction in zip(wanted, towards, strict=True)]
     lost = _lost(folder)
     said = ", ".join(f"{name} {number:.6g}" for name, number in zip(wanted, found, strict=True))
-    console.say(f"{title}: {said}{f' ({lost})' if lost else ''}; {outcome.folder}")
-    return found if isinstance(config["objective"], list) else found[0]
+    numbers = found if isinstance(config["objective"], list) else found[0]
+    return Answer(numbers, f"{title}: {said}{f' ({lost})' if lost else ''}; {outcome.folder}")
 
 
 def _check(config: dict[str, Any], wanted: Sequence[str], towards: Sequence[str | None]) -> None:
