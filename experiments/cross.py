@@ -25,8 +25,8 @@ from scipy import stats
 
 from mobench.artifacts import Artifact, JobRows, Runs, artifact
 from mobench.artifacts import style as st
-from mobench.artifacts.artifact import columns
 from mobench.config.schema import choices
+from mobench.jobs.store import columns
 from mobench.jobs.targets import instantiate, load_class
 from mobench.metrics import hypervolume
 

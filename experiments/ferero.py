@@ -13,6 +13,7 @@ from mobench.algorithms.ferero import FERERO
 from mobench.algorithms.ferero_geometry import cone_from_rays, line_basis
 from mobench.artifacts import Artifact, JobRows, Runs, artifact
 from mobench.artifacts import style as st
+from mobench.artifacts.vlmop2 import COLOURS, front, trajectories
 from mobench.core import Runs as Chosen
 from mobench.core.preferences import angle_deg, from_rays_deg, ray
 from mobench.metrics import front_distance
@@ -37,7 +38,7 @@ from .ferero_runs import (
     split,
     statuses,
 )
-from .toy import PREFERENCE_COLOURS, front, published, trajectories
+from .toy import published
 
 START = (
     "Starts are those of the authors' public code, 0.3 (+,-,+,-,...) + 0.1 N(0, I); the printed N(0, 1) per "
@@ -58,7 +59,7 @@ def fig1(a: Artifact) -> None:
     st.objective_axes(ax)
     st.draw_front(ax, F)
     start = torch.tensor([[1.0, 1.0]], dtype=torch.float64)
-    for eps, colour in zip(thresholds, PREFERENCE_COLOURS, strict=True):
+    for eps, colour in zip(thresholds, COLOURS, strict=True):
         B, b = FERERO(upper=(None, eps))._inequality(start)
         ax.axhline(eps, color=colour, ls=(0, (4, 3)), lw=1.0)
         x = np.linspace(0, 1, 11)
@@ -81,7 +82,7 @@ def fig1(a: Artifact) -> None:
     w = from_rays_deg([81.0, 57.0, 33.0, 9.0])
     v = ray(w)
     B = line_basis(ray(w))
-    for k, colour in enumerate(PREFERENCE_COLOURS):
+    for k, colour in enumerate(COLOURS):
         direction = v[k].numpy()
         st.draw_ray(ax, direction, color=colour, lw=1.0)
         drawn = np.linspace(0, 1.4, 11)[:, None] * direction
@@ -453,9 +454,7 @@ def fig4(a: Artifact) -> None:
     for ax, (key, name) in zip(axes.flat, titles.items(), strict=True):
         steps = a.jobs[key].config["steps"]
         kind = "easy" if key in "abc" else "hard"
-        trajectories(
-            ax, a.jobs[key], f"({key}) {name}, {kind} starts, T = {steps}", colours=PREFERENCE_COLOURS
-        )
+        trajectories(ax, a.jobs[key], f"({key}) {name}, {kind} starts, T = {steps}", colours=COLOURS)
     for ax in axes[0]:
         ax.set_xlabel("")
     for ax in axes[:, 1:].flat:
@@ -712,7 +711,7 @@ def fig8(a: Artifact) -> None:
     }
     fig, axes = st.panels(2, 3, sharex=True, sharey=True)
     for ax, (key, title) in zip(axes.flat, titles.items(), strict=True):
-        trajectories(ax, a.jobs[key], title, colours=PREFERENCE_COLOURS, shifted=key == "b_shifted")
+        trajectories(ax, a.jobs[key], title, colours=COLOURS, shifted=key == "b_shifted")
     for ax in axes[0]:
         ax.set_xlabel("")
     for ax in axes[:, 1:].flat:

@@ -19,11 +19,11 @@ from scipy import stats
 
 from mobench.artifacts import Artifact, JobRows, Runs, artifact
 from mobench.artifacts import style as st
+from mobench.artifacts.statistics import Mean, finite_mean, std
 from mobench.metrics import hypervolume
 from mobench.problems import MultiMNIST
 
-from .at_preference import interval, std
-from .toy import finite_mean, published
+from .toy import published
 
 SETS = {"mm": "Multi-MNIST", "mf": "Multi-Fashion", "fm": "Multi-F+M"}
 PICTURES = {  # as jobs name them
@@ -477,14 +477,14 @@ def _hypervolume_claims(a: Artifact, panel: Panel, measure: str, found: dict[str
         f"FERERO's hypervolume is the printed one, {name}",
         "Table 2",
         published=f"{mean:g} ± {spread:g}",
-        measured=interval(ours),
+        measured=str(Mean(ours)),
         tolerance="printed mean ± 3 printed standard deviations",
         holds=None if fitted else abs(ours.mean() - mean) <= 3 * spread,
         reason=FITTED
         if fitted
         else "Pictures of our own making, as the public ones are no longer published; hypervolumes depend "
         "on a few hundredths of a loss.",
-        interval=interval(ours) if len(ours) > 2 else FEW,
+        interval=str(Mean(ours)) if len(ours) > 2 else FEW,
         rests_on=panel.of("ferero"),
     )
     words = []
@@ -498,7 +498,7 @@ def _hypervolume_claims(a: Artifact, panel: Panel, measure: str, found: dict[str
             stats.t.ppf(0.975, len(gap) - 1) * std(gap) / np.sqrt(len(gap)) if len(gap) > 1 else np.inf
         )
         sure.append(bool(low > 0))
-        words.append(f"against {METHODS[m]} {interval(gap)}")
+        words.append(f"against {METHODS[m]} {Mean(gap)}")
     behind = [METHODS[m] for m, win in zip(rivals, wins, strict=True) if not win]
     unsure = [METHODS[m] for m, win, clear in zip(rivals, wins, sure, strict=True) if win and not clear]
     printed = ", ".join(

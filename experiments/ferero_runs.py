@@ -19,10 +19,9 @@ import pandas as pd
 import torch
 
 from mobench.artifacts import Artifact, JobRows, Runs
+from mobench.artifacts.vlmop2 import front
 from mobench.core.preferences import angle_deg
 from mobench.metrics import front_distance
-
-from .toy import front
 
 SHARE = 0.9  # of the runs
 ALIGNED = 1.0  # degrees to the ray

@@ -19,13 +19,13 @@ import torch
 from mobench.algorithms.ferero import FERERO
 from mobench.artifacts import Artifact, JobRows, Runs, artifact
 from mobench.artifacts import style as st
+from mobench.artifacts.statistics import finite_mean, std
 from mobench.core import Runs as Chosen
 from mobench.core import loop
 from mobench.oracles import Exact
 from mobench.problems import SpeechSurrogate
 
-from .at_preference import std
-from .toy import finite_mean, published
+from .toy import published
 
 METHODS = {"ls": "LS-FT", "mgda": "MGDA-FT", "omd_tch": "OMD-TCH-FT", "ferero": "FERERO-FT"}
 COLOURS = {"ls": st.GREY, "mgda": st.GREEN, "omd_tch": st.ORANGE, "ferero": st.BLUE}

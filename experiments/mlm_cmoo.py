@@ -16,10 +16,9 @@ import pandas as pd
 
 from mobench.artifacts import Artifact, JobRows, Runs, artifact
 from mobench.artifacts import style as st
+from mobench.artifacts.radar import draw_polygon, polygon_area, radar_axes
 from mobench.data.celeba import LABELS
 from mobench.errors import StoreError
-
-from .radar import draw_polygon, polygon_area, radar_axes
 
 PUBLISHED = Path(__file__).parent / "published" / "mlm_cmoo_table1.csv"
 CELEBA_TRAIN = 162_770  # pictures of the official training part

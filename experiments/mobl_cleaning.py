@@ -27,9 +27,9 @@ import pandas as pd
 
 from mobench.artifacts import Artifact, Runs, artifact
 from mobench.artifacts import style as st
+from mobench.artifacts.radar import draw_hull, draw_polygon, hull, limits, polygon_area, radar_axes
 
 from .mobl_rows import COLOURS, HULL, Effect, Tasks, band, by_seed, cause, interval, mean_error
-from .radar import draw_hull, draw_polygon, hull, limits, polygon_area, radar_axes
 
 # what is multiplied, of the two readings
 ONLY = "the step alone"

@@ -19,9 +19,9 @@ import pandas as pd
 
 from mobench.artifacts import Artifact, Runs, artifact
 from mobench.artifacts import style as st
+from mobench.artifacts.radar import draw_hull, draw_polygon, hull, limits, polygon_area, radar_axes
 
 from .mobl_rows import COLOURS, HULL, Effect, Tasks, band, by_seed, cause, interval, mean_error
-from .radar import draw_hull, draw_polygon, hull, limits, polygon_area, radar_axes
 
 NEAR = 2.0  # percentage points within which an accuracy counts as nearly the highest
 STEP = 1.0  # percentage points up to which a difference of accuracies counts as none

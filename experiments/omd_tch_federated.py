@@ -22,8 +22,8 @@ from scipy import stats
 
 from mobench.artifacts import Artifact, JobRows, Runs, artifact
 from mobench.artifacts import style as st
-from mobench.artifacts.artifact import columns
 from mobench.data.clients import Clients
+from mobench.jobs.store import columns
 from mobench.problems import FederatedImages
 
 from .partitions_picture import class_counts_figure

@@ -21,7 +21,7 @@ from typing import Any
 import pandas as pd
 import torch
 
-from mobench.artifacts.artifact import JobRows
+from mobench.artifacts.rows import JobRows
 from mobench.config import compose
 from mobench.errors import ConfigError, MobenchError, StoreError, suggest
 from mobench.jobs.fingerprint import Opaque, fingerprint

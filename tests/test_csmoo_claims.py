@@ -14,8 +14,8 @@ import pandas as pd
 import pytest
 import torch
 
-from experiments import csmoo, csmoo_estimates, csmoo_pls
-from experiments.csmoo_violation import judge_violation
+from experiments.csmoo import active, beamforming, estimates, infeasible
+from experiments.csmoo.runs import judge_violation
 from mobench.algorithms.csmoo2 import CSMOO2
 from mobench.artifacts import Artifact, Runs
 from mobench.core import Runs as CoreRuns
@@ -102,10 +102,10 @@ def all_variants(**changed: Rows) -> dict[str, Rows]:
 
 def verdicts(shown: dict[str, Rows]) -> dict[str, str]:
     a = artifact_of(shown)
-    starts = {x0: csmoo.Variants.of(a, prefix) for prefix, x0 in csmoo.STARTS.items()}
-    csmoo._judge_together(a, starts[1.0], starts)
-    csmoo._judge_relaxation(a, starts)
-    csmoo._judge_csmoo2(a, starts)
+    starts = {x0: infeasible.Variants.of(a, prefix) for prefix, x0 in infeasible.STARTS.items()}
+    infeasible.judge_together(a, starts[1.0], starts)
+    infeasible.judge_relaxation(a, starts)
+    infeasible.judge_csmoo2(a, starts)
     for claim in a.claims:
         assert claim.reason or claim.verdict == "reproduced", claim.id
     return {claim.id: claim.verdict for claim in a.claims}
@@ -193,10 +193,10 @@ def test_runs_are_compared_by_seed_when_some_are_lost() -> None:
     """Different seeds lost in each: those that finished everywhere are compared, each with itself."""
     shown = all_variants(basic=replace(good(), lost=(3,)), csmoo1=replace(good(), lost=(7, 8)))
     a = artifact_of(shown)
-    runs = csmoo.Variants.of(a, "")
+    runs = infeasible.Variants.of(a, "")
     assert len(runs.seeds) == 2 * (SEEDS - 3)
     assert not {3, 7, 8} & set(runs.seeds)
-    same = runs.less(csmoo.roughness, "csmoo1", "basic")
+    same = runs.less(infeasible.roughness, "csmoo1", "basic")
     assert same.mean == 0.0
     assert {c.verdict for c in a.claims} == set()
     assert verdicts(shown)["basic-is-csmoo1"] == "partial"  # not all runs finished
@@ -214,7 +214,7 @@ def test_runs_are_compared_by_seed_when_some_are_lost() -> None:
 )
 def test_nearly_zero(worst: float, verdict: str) -> None:
     a = Artifact("csmoo/fig3", "x", "laptop", {})
-    judge_violation(a, "feasible", "s", "Figure 3", np.array([0.0, worst]), 0.4, reason="Why.")
+    judge_violation(a, "feasible", np.array([0.0, worst]), 0.4, reason="Why.")
     (claim,) = a.claims
     assert claim.verdict == verdict
     assert "0.02" in claim.tolerance
@@ -228,9 +228,9 @@ def test_beta_star_and_the_ends_of_the_penalty() -> None:
     lam = (0.1, 0.9)
     x = problem.feasible_set[1]
     threshold = 1.8 * (1.0 - x) / (4.0 * x**3 + 3.0 * x)
-    assert csmoo.least_beta(problem, lam) == pytest.approx(threshold, rel=1e-12)
-    assert csmoo.end_of_penalty(problem, lam, 1.001 * threshold) == pytest.approx(x, abs=2e-5)
-    assert csmoo.end_of_penalty(problem, lam, 0.98 * threshold) > x + 1e-3
+    assert active.least_beta(problem, lam) == pytest.approx(threshold, rel=1e-12)
+    assert active.end_of_penalty(problem, lam, 1.001 * threshold) == pytest.approx(x, abs=2e-5)
+    assert active.end_of_penalty(problem, lam, 0.98 * threshold) > x + 1e-3
 
 
 def test_analytic_ideal_point_leaves_no_negative_value() -> None:
@@ -276,10 +276,10 @@ def beams(V: float, power: float = 4.97, violation: float = 0.0, lam1: float = 0
     job = SimpleNamespace(
         final=final, history=history, config=config, complete=True, runs=Runs.of(final), data=None
     )
-    return csmoo_pls.at(job, lam1)  # type: ignore[arg-type]
+    return beamforming.at(job, lam1)  # type: ignore[arg-type]
 
 
-BEST = csmoo_pls.Reference(1.0, 5.0, (1.7, 0.45))
+BEST = beamforming.Reference(1.0, 5.0, (1.7, 0.45))
 
 
 @pytest.mark.parametrize(
@@ -290,7 +290,7 @@ def test_better_than_the_baseline_has_no_band(V: float, verdict: str) -> None:
     """Baselines at 1.02 (tuned), 1.05 and 1.20: 1.051 is worse than the best untuned one by .001."""
     shown = {"sgd": beams(1.2), "prox": beams(1.05), "tuned": beams(1.02)}
     a = Artifact("csmoo/fig3", "x", "laptop", {})
-    csmoo_pls.judge_better(a, "better", beams(V), "CSMOO-2", shown, BEST, "Figure 3")
+    beamforming.judge_better(a, "better", beams(V), shown, BEST)
     (claim,) = a.claims
     assert claim.verdict == verdict
     assert ("not than the tuned one" in claim.reason) == (verdict == "partial")
@@ -301,7 +301,7 @@ def test_better_than_the_baseline_has_no_band(V: float, verdict: str) -> None:
 )
 def test_power_at_the_budget_means_one_percent(power: float, verdict: str) -> None:
     a = Artifact("csmoo/fig3", "x", "laptop", {})
-    csmoo_pls.judge_power(a, beams(1.0, power), beams(1.1, 5.0), "baseline", BEST, "Figure 3")
+    beamforming.judge_power(a, beams(1.0, power), beams(1.1, 5.0), "baseline", BEST)
     assert a.claims[0].verdict == verdict
 
 
@@ -317,8 +317,8 @@ def table_of(wins: dict[str, float], instances: int = 20) -> pd.DataFrame:
             "violation CSMOO-2": 0.0,
         }
         for key, share in wins.items():
-            row[f"V {csmoo_pls.METHODS[key]}"] = 1.1 if k < round(share * count) else 0.9
-            row[f"violation {csmoo_pls.METHODS[key]}"] = 0.0
+            row[f"V {beamforming.METHODS[key]}"] = 1.1 if k < round(share * count) else 0.9
+            row[f"violation {beamforming.METHODS[key]}"] = 0.0
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -334,7 +334,7 @@ def table_of(wins: dict[str, float], instances: int = 20) -> pd.DataFrame:
 )
 def test_consistently_better_over_instances(wins: dict[str, float], instances: int, verdict: str) -> None:
     a = Artifact("csmoo/fig5", "x", "laptop", {})
-    csmoo_pls.judge_instances(a, table_of(wins, instances))
+    beamforming.judge_instances(a, table_of(wins, instances))
     assert a.claims[0].verdict == verdict
 
 
@@ -344,8 +344,8 @@ def test_consistently_better_over_instances(wins: dict[str, float], instances: i
 @pytest.mark.parametrize("power", [0.5, 0.3])
 def test_slope_of_an_error_that_falls_like_a_power(power: float) -> None:
     steps = np.arange(0, 2000, 10)
-    assert csmoo_estimates.slope(pd.Series((steps + 16.0) ** -power, index=steps)) == pytest.approx(-power)
-    assert (-power <= csmoo_estimates.STEEP) == (power == 0.5)
+    assert estimates.slope(pd.Series((steps + 16.0) ** -power, index=steps)) == pytest.approx(-power)
+    assert (-power <= estimates.STEEP) == (power == 0.5)
 
 
 @pytest.mark.parametrize("problem", [ConstrainedGaussian(), PLS()], ids=["synthetic", "beams"])

@@ -13,11 +13,11 @@ import pytest
 import torch
 
 from experiments import ferero, ferero_images, ferero_runs, ferero_speech, ferero_tables
-from experiments.toy import front
 from mobench.algorithms.ferero import FERERO
 from mobench.algorithms.ls import LS
 from mobench.algorithms.tch import TCH
 from mobench.artifacts import Artifact
+from mobench.artifacts.vlmop2 import front
 from mobench.core.preferences import angle_deg, from_rays_deg
 from mobench.metrics import front_distance
 

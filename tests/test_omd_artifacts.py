@@ -21,7 +21,8 @@ from experiments.omd_tch import _stored
 from experiments.omd_tch_federated import COLUMNS, GRIDS, METRICS, Scenario
 from mobench.algorithms.omd_tch import OMDTCH
 from mobench.artifacts import Artifact, JobRows, registered
-from mobench.artifacts.artifact import Paper, read
+from mobench.artifacts.artifact import Paper
+from mobench.artifacts.drawing import read
 from mobench.config.schema import conf_dir
 from mobench.core import Runs
 from mobench.jobs.store import JobFolder

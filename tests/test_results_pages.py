@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mobench.artifacts.artifact import UNKNOWN
+from mobench.artifacts.claims import UNKNOWN
 from mobench.cli import keep
 from mobench.report import verdicts
 from mobench.report.__main__ import MARKERS

@@ -94,11 +94,14 @@ def test_code_is_all_that_can_draw(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert hashes() == hashes()
     assert after(package / "metrics" / "hypervolume.py") == (True, True)
     assert after(tmp_path / "conf" / "algorithm" / "epo.yaml") == (True, True)
-    assert after(experiments / "published" / "csmoo.csv") == (True, True)
+    assert after(experiments / "published" / "ferero_table1.csv") == (True, False)
+    assert after(experiments / "csmoo" / "published" / "fig33.csv") == (False, True)
+    assert after(experiments / "csmoo" / "claims.yaml") == (False, True)
     assert after(experiments / "ferero_tables.py") == (True, False)
-    assert after(experiments / "toy.py") == (True, True)  # both import it
+    assert after(experiments / "toy.py") == (True, False)
+    assert after(package / "artifacts" / "checks.py") == (True, True)
     assert after(experiments / "ferero_images.py") == (True, False)
-    assert after(experiments / "csmoo_pls.py") == (False, True)
+    assert after(experiments / "csmoo" / "beamforming.py") == (False, True)
     assert after(package / "report" / "pages.py") == (False, False)  # it shows, and draws nothing
     (experiments / "other.py").write_text("")
     assert hashes() == hashes()
@@ -109,4 +112,6 @@ def test_code_is_all_that_can_draw(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_every_file_of_experiments_is_part_of_a_paper() -> None:
     papers = {path.name for path in (freshness.conf_dir() / "experiment").iterdir() if path.is_dir()}
     found = {path for paper in papers for path in freshness.drawn_by(paper)}
-    assert {p for p in paths.experiments().glob("*.py") if p.stem != "__init__"} <= found
+    folder = paths.experiments()
+    assert {p for p in folder.rglob("*.py") if p != folder / "__init__.py"} <= found
+    assert set(folder.rglob("claims.yaml")) | set(folder.rglob("published/*.csv")) <= found

@@ -3,9 +3,16 @@
 outputs/artifacts/<paper>/<id>/  figure.pdf figure.png table.csv table.md table.tex claims.json
 provenance.json
 
-May import: config, jobs, system, errors.
+What the packages in `experiments/` draw with: `artifact` (a drawing function and what it gets), `rows` (of
+jobs), `checks` and `claims` (what is judged, and its texts), `statistics`, `published` (printed numbers),
+`panels`, `radar` and `style` (pictures).
+
+May import: config, jobs, problems, system, errors.
 """
 
-from mobench.artifacts.artifact import Artifact, Claim, JobRows, Runs, artifact, draw, registered
+from mobench.artifacts.artifact import Artifact, artifact, registered
+from mobench.artifacts.claims import Claim
+from mobench.artifacts.drawing import draw
+from mobench.artifacts.rows import JobRows, Runs
 
 __all__ = ["Artifact", "Claim", "JobRows", "Runs", "artifact", "draw", "registered"]

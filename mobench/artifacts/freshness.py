@@ -1,7 +1,7 @@
 """Whether an artifact would come out as it lies there: then nothing is composed, run or drawn.
 
 It is unchanged if it was drawn by the same command, from the same rows, by the same code: all files of the
-configuration and of the package, the paper's file in `experiments/` with what it imports there, and the
+configuration and of the package, the paper's package in `experiments/` with what it imports there, and the
 versions of the packages that numbers depend on.
 """
 
@@ -55,21 +55,36 @@ def _library() -> str:
 
 
 def drawn_by(paper: str) -> list[Path]:
-    """`experiments/<paper>.py` and, from file to file, what it imports beside it; published values (CSV)."""
+    """Returns what draws a paper's artifacts: all files of its package, and what they import beside it.
+
+    That is code, claims.yaml and published values. A paper that is a single file has those of
+    `experiments/published`.
+    """
     folder = experiments()
-    found: dict[str, Path] = {}
-    queue = [paper]
+    found: dict[Path, None] = {}
+    queue = [folder / paper if (folder / paper).is_dir() else folder / f"{paper}.py"]
     while queue:
-        name = queue.pop()
-        path = folder / f"{name}.py"
-        if name in found or not path.exists():
-            continue
-        found[name] = path
-        for node in ast.walk(ast.parse(path.read_bytes())):
-            if isinstance(node, ast.ImportFrom) and node.level == 1:
-                queue += [node.module.split(".")[0]] if node.module else [alias.name for alias in node.names]
-    values = (p for p in folder.rglob("*.csv") if "results" not in p.relative_to(folder).parts)
-    return [*found.values(), *values]
+        path = queue.pop()
+        if path.is_dir():
+            queue += [p for p in path.rglob("*") if p.suffix in (".py", ".yaml", ".csv")]
+        elif path not in found and path.exists():
+            found[path] = None
+            if path.suffix == ".py":
+                queue += imported(path)
+    values = [] if (folder / paper).is_dir() else (folder / "published").glob("*.csv")
+    return [*found, *values]
+
+
+def imported(path: Path) -> list[Path]:
+    """Returns the files and packages that a file imports with leading dots; some of them may not exist."""
+    out = []
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = path.parents[node.level - 1]
+            names = [node.module.split(".")[0]] if node.module else [alias.name for alias in node.names]
+            for name in names:
+                out += [base / f"{name}.py"] if not (base / name).is_dir() else [base / name]
+    return out
 
 
 @functools.cache
@@ -79,9 +94,7 @@ def code(paper: str) -> str:
 
 
 def rows(keys: Iterable[str], root: Path | None = None) -> str | None:
-    """Hash of sizes and times of the rows of jobs; None if one of them is not finished,
-    or failed when it was run again.
-    """
+    """Hash of sizes and times of the rows of jobs; None if one is not finished, or failed later."""
     out = hashlib.sha256()
     places = ((root or outputs_root()) / "runs", results_root() / "runs")
     for key in sorted(set(keys)):
@@ -108,8 +121,9 @@ def inputs(
     files: Mapping[str, bytes],
     root: Path | None = None,
 ) -> dict[str, Any]:
-    """What `unchanged` compares; part of provenance.json. jobs: folder's name of each; files:
-    what was drawn.
+    """What `unchanged` compares; part of provenance.json.
+
+    jobs: folder's name of each; files: what was drawn.
     """
     return {
         "command": said(command),

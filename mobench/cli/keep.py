@@ -21,7 +21,9 @@ from typing import Any
 
 import yaml
 
-from mobench.artifacts.artifact import Artifact, JobRows, artifact_folder, read, registered
+from mobench.artifacts.artifact import Artifact, registered
+from mobench.artifacts.drawing import artifact_folder, read
+from mobench.artifacts.rows import JobRows
 from mobench.errors import MobenchError, StoreError
 from mobench.jobs.store import JobFolder, write_atomic, write_json
 from mobench.system.console import fail, say

@@ -105,7 +105,7 @@ def announce(plan: Plan) -> None:
             f"in {outputs_root() / 'artifacts'} (rerun=true runs them again)"
         )
     elif plan.unchanged:
-        from mobench.artifacts.artifact import artifact_folder, read, tally
+        from mobench.artifacts.drawing import artifact_folder, read, tally
 
         for id, since in plan.unchanged.items():
             said = tally(claim["verdict"] for claim in read(artifact_folder(id))["claims"])
@@ -140,7 +140,7 @@ def _finished(plan: Plan) -> dict[str, JobFolder]:
     """Jobs whose rows are there, each once, by what they are called: of this sweep,
     and of artifacts that are left as they are.
     """
-    from mobench.artifacts.artifact import artifact_folder, read
+    from mobench.artifacts.drawing import artifact_folder, read
 
     found: dict[str, JobFolder] = {}
     for job in plan.jobs:

@@ -87,7 +87,7 @@ def _planned(rounds: int, root: Path, jobs: int) -> Sample:
     """A sweep of 2 `jobs` finished jobs less one of `jobs`: what each costs, its summary included."""
     code = (
         "import sys, time\n"
-        "from mobench.cli import entry; from mobench.sweep import messages, sweeper\n"
+        "from mobench.cli import entry, messages; from mobench.sweep import sweeper\n"
         "from hydra.core.global_hydra import GlobalHydra\n"
         "def sweep(n):\n"
         "    GlobalHydra.instance().clear()\n"

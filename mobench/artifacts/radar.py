@@ -33,10 +33,9 @@ def radar_axes(
     ticks: Sequence[float],
     beside: bool = False,
 ) -> Any:
-    """A polar panel with one axis for each label, from `low` at the centre to `high`.
+    """Returns a polar panel with one axis for each label, from `low` at the centre to `high`.
 
-    `beside`: labels start outside of the rings, which takes width; else they are centred at the ends of the
-    axes.
+    beside: labels start outside of the rings, which takes width; else they are centred at the axes' ends.
     """
     ax = fig.add_subplot(position, projection="polar")
     ax.set_theta_offset(ROTATION)

@@ -1,0 +1,118 @@
+"""An optimum at the end of the feasible set: what the penalty must be, and how feasibility is asymptotic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from mobench.artifacts import Artifact, artifact
+from mobench.artifacts import style as st
+from mobench.artifacts.checks import AllOf, AtMost, Share, Within
+from mobench.artifacts.panels import curve, dress, grid, level
+from mobench.artifacts.statistics import Mean, seed_columns, std
+from mobench.problems import ConstrainedGaussian
+
+from .runs import METHODS, TIME, ZERO, Curves
+
+LAM = (0.1, 0.9)
+
+
+def end_of_penalty(problem: ConstrainedGaussian, lam: tuple[float, ...], beta: float) -> float:
+    """Returns x that minimises V(x) + beta max(0, g_1(x), g_2(x)), the value of (14), to 1e-5."""
+    x = torch.linspace(0.0, 1.0, 100_001, dtype=torch.float64).unsqueeze(1)
+    values = problem.values(x)
+    M = problem.objectives
+    w = torch.tensor(lam, dtype=torch.float64)
+    V = (w * (values[:, :M] - problem.ideal_point)).amax(1)
+    return float(x[(V + beta * values[:, M:].amax(1).clamp_min(0.0)).argmin(), 0])
+
+
+def least_beta(problem: ConstrainedGaussian, lam: tuple[float, ...]) -> float:
+    """Returns beta* = -V'/g_1' of Theorem 2 at the upper end of the feasible set."""
+    end = torch.tensor([[problem.feasible_set[1]]], dtype=torch.float64)
+    _, rows = problem.linearize(end)
+    J = rows()[0, :, 0]
+    return float(-lam[1] * J[1] / J[problem.objectives])
+
+
+@artifact("csmoo/active")
+def active(a: Artifact) -> None:
+    """x and violation against t for penalties below and above beta*, with the exact minimisers."""
+    beta = {key: float(job.config["algorithm"].get("beta", np.nan)) for key, job in a.jobs.items()}
+    names = {key: METHODS.get(key, f"CSMOO-2, beta = {b:g}") for key, b in beta.items()}
+    shown = {names[key]: Curves(job, LAM) for key, job in a.jobs.items()}
+    main = shown[names["beta_5"]]
+    x_best = main.optimum[0]
+    ends = {
+        names[key]: x_best if key == "csmoo1" else end_of_penalty(main.problem, LAM, b)
+        for key, b in beta.items()
+    }
+    draw(a, shown, ends)
+    lines = [
+        {
+            "method": name,
+            **seed_columns(x=c.x_end),
+            "exact minimiser of (14)": ends[name],
+            "x* of (2)": x_best,
+            "violation": float(c.final["violation"].mean()),
+            "share feasible": float(c.feasible.mean()),
+            "runs": c.runs,
+        }
+        for name, c in shown.items()
+    ]
+    a.table(lines, given=("method", "exact minimiser of (14)", "x* of (2)"))
+    threshold = least_beta(main.problem, LAM)
+    x = {name: Mean(c.x_end) for name, c in shown.items()}
+    large = {names[k]: x[names[k]] for k, b in beta.items() if b >= threshold}
+    a.claim(
+        "theorem-2",
+        Within(large, x_best, 0.01, of="x").also(f"beta* = -V'/g' = {threshold:.4f} at x* = {x_best:.4f}"),
+    )
+    a.claim("csmoo1-active", Within(x["CSMOO-1"], x_best, 0.01, of="x"))
+    small = [names[k] for k, b in beta.items() if b < threshold]
+    violated = {name: ~shown[name].feasible for name in small}
+    sharp = AllOf(
+        Within({name: x[name] for name in small}, ends, 0.02, of="x", to="minimiser"),
+        Share(violated, that=f"violation above {ZERO:g}"),
+    )
+    means = ", ".join(f"{name} {shown[name].final['violation'].mean():.3f}" for name in small)
+    a.check("below-beta", sharp.also(f"mean violation: {means}"))
+    judge_asymptotic(a, main)
+    a.note(f"lambda = (.1, .9) with the analytic ideal point, seeds {main.span}.")
+
+
+def draw(a: Artifact, shown: Mapping[str, Curves], ends: Mapping[str, float]) -> None:
+    """x with the exact minimisers (dotted), and violation, of all settings."""
+    fig, ((left, right),) = grid(1, 2, size=3.0)
+    for (name, c), colour in zip(shown.items(), st.CYCLE, strict=False):
+        over = name == "CSMOO-1"  # CSMOO-2 with a large beta does the same
+        look: dict[str, Any] = {"color": colour, "ls": "--" if over else "-", "zorder": 3 if over else 2}
+        curve(left, c.steps + 1, c.x, name, **look)
+        curve(right, c.steps + 1, c.column("violation"), name, **look)
+        level(left, ends[name], color=colour)
+    left.axhspan(*next(iter(shown.values())).problem.feasible_set, color=st.GREY, alpha=0.12, lw=0)
+    dress(left, TIME, "$x$, mean over seeds (dotted: exact minimiser)", log="x", legend=True)
+    dress(right, TIME, "max constraint violation, mean", log="xy")
+    a.figure(fig)
+
+
+def judge_asymptotic(a: Artifact, c: Curves) -> None:
+    """The mean violation keeps falling."""
+    mean = c.column("violation").mean(0)
+    last = c.steps[-1]
+    early = float(mean[(c.steps >= last / 20) & (c.steps < last / 10)].mean())
+    late = float(mean[c.steps >= 0.9 * last].mean())
+    than = f"0.7 times that over steps {last / 20:g} to {last / 10:g}"
+    falls = AtMost(late, 0.7 * early, of="mean violation over the last tenth", than=than, digits=".4f")
+    a.check(
+        "asymptotic",
+        falls.because("a pilot has 0.42 times").also(
+            f"over the earlier ones {early:.4f}; at the end {100 * c.feasible.mean():.0f} % of the runs are "
+            "feasible, the "
+            f"largest violation is {c.final['violation'].max():.2f}; standard deviation of the final x "
+            f"{std(c.x_end):.4f}"
+        ),
+    )

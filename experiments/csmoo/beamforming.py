@@ -1,0 +1,555 @@
+"""Figures 3 to 5 and 20 to 32: beamforming with physical layer security.
+
+The paper describes its baseline in words; its step size and penalty are not printed. Three are compared:
+projected SGD and its proximal form with CSMOO-2's step sizes and penalty, and projected SGD with those that
+did best elsewhere. "Best" was fixed before the runs that judge: the least mean V over channel instances 100
+to 109 and five preferences among 42 settings (both forms; gamma_0 of .1, .4, 1 and, of SGD, 2; b of .6, .75,
+.95; beta of 3, 10) whose mean final violation is at most .01.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from scipy.optimize import minimize
+
+from mobench.artifacts import Artifact, JobRows, Runs, artifact
+from mobench.artifacts import style as st
+from mobench.artifacts.checks import (
+    AllOf,
+    AtLeast,
+    AtMost,
+    Check,
+    Count,
+    Graded,
+    Ordered,
+    Share,
+    Within,
+)  # fmt: skip
+from mobench.artifacts.panels import curve, dress, grid, level
+from mobench.artifacts.rows import AtPreference
+from mobench.artifacts.statistics import Mean, seed_columns, std
+from mobench.jobs.store import columns
+from mobench.metrics import hypervolume
+from mobench.problems import PLS
+
+from .runs import TIME, decreases, judge_violation
+
+METHODS = {
+    "csmoo2": "CSMOO-2",
+    "csmoo1": "CSMOO-1",
+    "sgd": "baseline, SGD",
+    "prox": "baseline, proximal",
+    "tuned": "baseline, tuned SGD",
+}
+COLOURS = {"csmoo2": st.BLUE, "csmoo1": st.GREEN, "sgd": st.RED, "prox": st.ORANGE, "tuned": st.PURPLE}
+SAME = ("sgd", "prox")  # with CSMOO-2's step sizes and penalty
+BASELINES = (*SAME, "tuned")
+MODERATE = (0.2, 0.8)  # lambda_1 between them
+MOST = 0.9  # share of channel instances (and preferences) that "consistently" asks for
+CURVES = {"fig3": 0.5, "fig20": 0.1, "fig22": 0.3, "fig24": 0.7, "fig26": 0.9}
+RATES = {"fig4": 0.5, "fig21": 0.1, "fig23": 0.3, "fig25": 0.7, "fig27": 0.9}
+THREE = {"fig28": 0.5, "fig29": 0.1, "fig30": 0.3, "fig31": 0.7, "fig32": 0.9}
+NEAR = 0.02  # in V
+KEPT = 0.05  # bit/s/Hz: what a rate may lose and still count as preserved
+SLACK = 0.03  # bit/s/Hz: noise of a mean rate
+HELD_OUT = 150_000
+# causes that were tested by a longer run, by lambda_1
+LONGER = {
+    0.9: " Tested: ten times the steps, `mobench protocol=csmoo_pls algorithm=csmoo2 "
+    "preferences.weights=[[0.9,0.1]] seeds=[0,1,2,3,4] steps=20000`, bring CSMOO-2 to V = 0.2436 (standard "
+    "deviation 0.0004), below the baseline."
+}
+
+
+class Curves(AtPreference):
+    """The runs of one job on the beamforming problem at one preference of two users."""
+
+    @property
+    def V_end(self) -> np.ndarray:
+        """Final Tchebycheff values (S,)."""
+        return self.end("tchebycheff")
+
+    @property
+    def V(self) -> float:
+        """Their mean."""
+        return float(self.V_end.mean())
+
+    def rate(self, user: int) -> np.ndarray:
+        """Final expected rate of a user (S,)."""
+        return -self.end(f"f_{user}")
+
+    def setting(self, name: str) -> float:
+        """A number of the problem: `leakage`, C_th of both constraints, or `power`, the budget."""
+        return float(self.job.config["problem"][name])
+
+
+def at(job: JobRows, lam1: float) -> Curves:
+    """Returns the runs at lambda = (lambda_1, 1 - lambda_1)."""
+    return Curves(job, (lam1, 1.0 - lam1))
+
+
+def compared(a: Artifact, lam1: float) -> dict[str, Curves]:
+    """Returns the runs of the methods that an artifact compares."""
+    return {k: at(job, lam1) for k, job in a.jobs.items() if k in METHODS}
+
+
+def lambdas(job: JobRows) -> list[float]:
+    """Returns the job's values of lambda_1."""
+    return sorted(float(v) for v in job.final["preference_1"].unique())
+
+
+def ideal_of(job: JobRows) -> tuple[float, ...]:
+    """Returns z of the job, which all its runs share."""
+    return tuple(float(v) for v in job.meta["ideal_point"])
+
+
+def better(shown: Mapping[str, Curves]) -> str:
+    """Returns the baseline with the smallest mean final V."""
+    return min(BASELINES, key=lambda k: shown[k].V)
+
+
+# the answer by another method
+
+
+@dataclass(frozen=True)
+class Reference:
+    """V, power and rates of both users at the optimum of the scalarised problem."""
+
+    V: float
+    power: float
+    rates: tuple[float, float]
+
+
+class Exact:
+    """min v subject to lambda_m (f_m - z_m) <= v, both constraints and the budget, in (W, v), for SLSQP."""
+
+    def __init__(self, problem: PLS, lam1: float, z: tuple[float, ...]) -> None:
+        self.problem = problem
+        self.weights = torch.tensor([lam1, 1.0 - lam1, 1.0, 1.0], dtype=torch.float64)
+        self.shift = self.weights * torch.tensor([*z, 0.0, 0.0], dtype=torch.float64)
+        self.evaluated = lru_cache(maxsize=2)(
+            self._evaluate
+        )  # values and rows are asked for one after the other
+
+    def _evaluate(self, point: bytes) -> tuple[np.ndarray, np.ndarray]:
+        v = np.frombuffer(point)
+        x = (
+            torch.from_numpy(v[:-1].copy()).repeat(4, 1).requires_grad_()
+        )  # a copy for each function: one backward pass
+        values = self.problem.values(x).diagonal()
+        (rows,) = torch.autograd.grad(values.sum(), x)
+        h = (self.weights * values - self.shift).detach().numpy() - np.array([v[-1], v[-1], 0.0, 0.0])
+        J = np.column_stack([(self.weights.unsqueeze(1) * rows).numpy(), [-1.0, -1.0, 0.0, 0.0]])
+        power = self.problem.power - v[:-1] @ v[:-1]
+        return np.append(-h, power), np.vstack([-J, np.append(-2.0 * v[:-1], 0.0)])
+
+    def values(self, v: np.ndarray) -> np.ndarray:
+        """What has to be >= 0, (5,)."""
+        return self.evaluated(v.tobytes())[0]
+
+    def rows(self, v: np.ndarray) -> np.ndarray:
+        """Its derivatives, (5, 9)."""
+        return self.evaluated(v.tobytes())[1]
+
+
+@lru_cache(maxsize=64)
+def reference(lam1: float, z: tuple[float, ...], seed: int = 0) -> Reference:
+    """Returns the best of six SLSQP solutions of the exact problem."""
+    problem = PLS(channel_seed=seed, ideal=list(z))
+    exact = Exact(problem, lam1, z)
+    best = Reference(np.inf, np.nan, (np.nan, np.nan))
+    rng = np.random.default_rng(0)
+    gradient = np.append(np.zeros(8), 1.0)
+    for _ in range(6):
+        found = minimize(
+            lambda v: v[-1],
+            np.append(0.5 * rng.standard_normal(8), 1.0),
+            jac=lambda v: gradient,
+            method="SLSQP",
+            constraints=[{"type": "ineq", "fun": exact.values, "jac": exact.rows}],
+            options={"maxiter": 300, "ftol": 1e-10},
+        )
+        if exact.values(found.x).min() > -1e-7 and found.x[-1] < best.V:
+            W = found.x[:-1]
+            rates = -problem.values(torch.from_numpy(W.copy()).unsqueeze(0))[0, :2]
+            best = Reference(float(found.x[-1]), float(W @ W), (float(rates[0]), float(rates[1])))
+    return best
+
+
+# figures
+
+
+def draw_lines(ax: Any, shown: Mapping[str, Curves], column: str, sign: float = 1.0) -> None:
+    """A recorded column of all methods, mean and standard deviation over seeds."""
+    for key, c in shown.items():
+        dash = (0, (4, 4)) if key == "csmoo1" else "-"  # it coincides with CSMOO-2
+        curve(ax, c.steps + 1, sign * c.column(column), METHODS[key], band="std", color=COLOURS[key], ls=dash)
+
+
+def draw_curves(a: Artifact, shown: Mapping[str, Curves], best: Reference) -> None:
+    """Tchebycheff value, violation and power against t, and the table of final values."""
+    fig, ((value, violation, power),) = grid(1, 3, size=2.9)
+    for ax, column in ((value, "tchebycheff"), (violation, "violation"), (power, "power")):
+        draw_lines(ax, shown, column)
+    level(value, best.V, "reference (SLSQP)")
+    level(power, best.power)
+    level(power, 5.0, color=st.GREY, lw=0.8, ls="-")
+    power.text(1.2, 5.05, "budget", fontsize=7, color=st.GREY)
+    dress(value, TIME, "Tchebycheff value", log="x", legend=True, small=True)
+    dress(violation, TIME, "max constraint violation (bit/s/Hz)", log="x", symlog=1e-2)
+    dress(power, TIME, r"power $\|W\|_F^2$", log="x")
+    a.figure(fig)
+    z = ", ".join(f"{v:.4f}" for v in ideal_of(shown["csmoo2"].job))
+    a.note(f"z = ({z}) from two extreme runs; values are exact expectations; band: one std.")
+    a.table(table(shown, best), given=("method", "lambda_1"))
+
+
+def table(shown: Mapping[str, Curves], best: Reference) -> pd.DataFrame:
+    """Final values, one line per method."""
+    lines = [{"method": METHODS[k], "lambda_1": c.lam[0], **final(c)} for k, c in shown.items()]
+    exact = {"V": best.V, "power": best.power, "rate 1": best.rates[0], "rate 2": best.rates[1]}
+    lam1 = shown["csmoo2"].lam[0]
+    return pd.DataFrame([*lines, {"method": "reference (SLSQP)", "lambda_1": lam1, **exact}])
+
+
+def final(c: Curves) -> dict[str, Any]:
+    """Cells of one method and preference."""
+    return {
+        **seed_columns(V=c.V_end, rate_1=c.rate(1), rate_2=c.rate(2)),
+        "violation": float(c.final["violation"].max()),
+        "power": float(c.final["power"].mean()),
+        "runs": c.runs,
+    }
+
+
+def final_lines(jobs: Mapping[str, JobRows]) -> list[dict[str, Any]]:
+    """Lines of `csmoo/finals`."""
+    return [
+        {
+            "problem": "beamforming",
+            "method": METHODS[key],
+            "lambda": f"{lam1:g} {1 - lam1:g}",
+            **final(at(job, lam1)),
+        }
+        for key, job in jobs.items()
+        for lam1 in lambdas(job)
+    ]
+
+
+@artifact(*(f"csmoo/{name}" for name in CURVES))
+def convergence(a: Artifact) -> None:
+    """Tchebycheff value, violation and power of CSMOO-2 and the baselines at one preference."""
+    shown = compared(a, CURVES[a.name])
+    c = shown["csmoo2"]
+    best = reference(CURVES[a.name], ideal_of(c.job))
+    draw_curves(a, shown, best)
+    judge_better(a, "better", c, shown, best)
+    a.check("near-optimal", Within(c.V, best.V, NEAR, of="V", to="reference", digits=".4f"))
+    late = float(c.column("violation")[:, c.steps >= c.steps[-1] / 4].max())
+    more = f"; after a quarter of the steps at most {late:.4f}"
+    judge_violation(a, "feasible", c.end("violation"), c.setting("leakage"), more)
+    judge_power(a, c, shown[better(shown)], METHODS[better(shown)], best)
+    a.claim("decreases", decreases(c))
+    stable = AtMost(std(c.V_end), 0.02, of=f"standard deviation of V over {len(c.V_end)} seeds", digits=".4f")
+    a.claim("stable", stable.provided(len(c.V_end) > 1, "One run finished; two are needed."))
+
+
+def judge_better(a: Artifact, id: str, c: Curves, shown: Mapping[str, Curves], best: Reference) -> None:
+    """A method's V against that of the best baseline."""
+    rival = shown[better(shown)]
+    same = min(shown[k].V for k in SAME)
+    check = Graded(
+        AtMost(Mean(c.V_end), Mean(rival.V_end), of="V", than="the best baseline's"),
+        AtMost(
+            Mean(c.V_end), same, of="V", than="that of the baselines with CSMOO-2's step sizes and penalty"
+        ),
+    )
+    part = "Better than the baselines with its own step sizes and penalty, not than the tuned one."
+    a.claim(
+        id,
+        check.also(", ".join(f"{METHODS[k]} {Mean(shown[k].V_end)}" for k in BASELINES)),
+        reason=part if check.holds else "",
+        steps=c.job.config["steps"],
+        V=f"{best.V:.4f}",
+        power=f"{c.end('power').mean():.2f}",
+        exact=f"{best.power:.2f}",
+        rival=f"{rival.end('power').mean():.2f}",
+        tested=LONGER.get(round(c.lam[0], 9), ""),
+    )
+
+
+def judge_power(a: Artifact, c: Curves, rival: Curves, rival_name: str, best: Reference) -> None:
+    """Section 5.2: the power remains at the budget."""
+    late = c.column("power")[:, c.steps >= c.steps[-1] / 4].mean(0)
+    budget = c.setting("power")
+    spent, theirs = (float(m.final["power"].mean()) for m in (c, rival))
+    of = "least seed mean of the power over the last three quarters of the steps"
+    check = AtLeast(float(late.min()), 0.99 * budget, of=of, digits=".3f").because(f"99 % of {budget:g}")
+    a.claim(
+        "power",
+        check.also(f"at the end {spent:.3f}; {rival_name} {theirs:.3f}; {best.power:.3f} at the optimum"),
+    )
+
+
+@artifact(*(f"csmoo/{name}" for name in RATES))
+def rates(a: Artifact) -> None:
+    """Expected rates of both users against t at one preference."""
+    lam1 = RATES[a.name]
+    shown = compared(a, lam1)
+    fig, axes = grid(1, 2, size=3.0, sharey=True)
+    for user, ax in enumerate(axes[0], 1):
+        draw_lines(ax, shown, f"f_{user}", -1.0)
+        dress(
+            ax, TIME, title=f"user {user}, $\\lambda_{user} = {lam1 if user == 1 else 1 - lam1:.1f}$", log="x"
+        )
+    dress(axes[0, 0], y="expected rate (bit/s/Hz)", legend={"fontsize": 7})
+    a.figure(fig)
+    best = reference(lam1, ideal_of(a.jobs["csmoo2"]))
+    a.table(table(shown, best), given=("method", "lambda_1"))
+    judge_rates(a, shown, best)
+    if not MODERATE[0] < lam1 < MODERATE[1]:
+        judge_spread(a, shown["csmoo2"])
+
+
+def users(lam1: float) -> tuple[list[int], list[int]]:
+    """Returns the users that a preference emphasises, and the others."""
+    strong = [u for u, w in ((1, lam1), (2, 1.0 - lam1)) if w >= 0.5]
+    return strong, [u for u in (1, 2) if u not in strong]
+
+
+def judge_rates(a: Artifact, shown: Mapping[str, Curves], best: Reference) -> None:
+    """The rates of both users against the best baseline's: in the drawn instance, and in how many others."""
+    c = shown["csmoo2"]
+    rival = shown[better(shown)]
+    lam1 = c.lam[0]
+    moderate = MODERATE[0] < lam1 < MODERATE[1]
+    strong, weak = users(lam1)
+    others = instances(a)
+    others = others[np.abs(others["lambda_1"] - lam1) < 1e-9].dropna()
+
+    def gains(chosen: list[int], least: float, of: str) -> Check:
+        here = {f"user {u}": float(c.rate(u).mean() - rival.rate(u).mean()) for u in chosen}
+        there = np.all([others[f"gain of rate {u}"] >= least for u in chosen], axis=0)
+        return AllOf(
+            AtLeast(here, least, of=f"{of}, in the drawn instance", digits="+.3f"),
+            Share(there, MOST, that=f"{of} at least {least:g}", what="channel instances"),
+        )
+
+    parts = [
+        gains(
+            strong, 0.0, f"gain of {'the emphasised rate' if weak else 'both rates'} over the best baseline"
+        )
+    ]
+    if moderate and weak:
+        parts.append(gains(weak, -KEPT, "gain of the other rate"))
+    check = AllOf(*parts, partial=True)
+    rates = "; ".join(
+        f"user {u}: CSMOO-2 {c.rate(u).mean():.3f}, {METHODS[better(shown)]} {rival.rate(u).mean():.3f}, "
+        "exact optimum "
+        f"{best.rates[u - 1]:.3f}"
+        for u in (1, 2)
+    )
+    reason = ""
+    if check.holds == "partial":
+        other = "The other user's rate is lower."
+        reason = (
+            other
+            if parts[0].holds
+            else "The other user's rate is preserved, the emphasised one's not higher."
+        )
+    missed = [u for u in strong if rival.rate(u).mean() > best.rates[u - 1]]
+    if missed:
+        u = missed[0]
+        reason += (
+            f" At the exact optimum of the weighted maximum user {u} has {best.rates[u - 1]:.3f}, less than "
+            "the baseline's "
+            f"{rival.rate(u).mean():.3f}: the baseline starves the other user and misses the optimum, so a "
+            "method that solves "
+            "the problem cannot have the higher rate."
+        )
+    else:
+        reason += (
+            " The methods trade differently: in some instances the baseline gives the emphasised user more "
+            "and the other less."
+        )
+    a.claim("both-rates" if moderate else "emphasised-rate", check.also(rates), reason=reason.strip())
+
+
+def judge_spread(a: Artifact, c: Curves) -> None:
+    """Appendix E.2: the user with the small weight varies more."""
+    (strong,), (weak,) = users(c.lam[0])
+    emphasised = std(c.rate(strong))
+    check = AtLeast(
+        std(c.rate(weak)),
+        1.5 * emphasised,
+        of=f"standard deviation of the de-emphasised user's rate over {len(c.V_end)} seeds",
+        than="1.5 times the emphasised user's",
+        digits=".4f",
+    ).also(f"emphasised {emphasised:.4f}")
+    few = "Standard deviations of fewer than three runs; more seeds decide."
+    a.claim("weak-user-varies", check.provided(len(c.V_end) > 2, few))
+
+
+@artifact(*(f"csmoo/{name}" for name in THREE))
+def three_methods(a: Artifact) -> None:
+    """CSMOO-1 beside CSMOO-2 and the baselines at one preference."""
+    lam1 = THREE[a.name]
+    shown = compared(a, lam1)
+    best = reference(lam1, ideal_of(a.jobs["csmoo2"]))
+    draw_curves(a, shown, best)
+    one = shown["csmoo1"]
+    two = shown["csmoo2"]
+    close = Within(one.V, two.V, NEAR, of="V of CSMOO-1", to="CSMOO-2's", digits=".4f")
+    steps = int(one.final["infeasible_steps"].sum())
+    a.claim("csmoo1-equals-csmoo2", close.also(f"{steps} infeasible surrogates of CSMOO-1"))
+    judge_better(a, "csmoo1-better", one, shown, best)
+    a.refer(f"csmoo/{next(name for name, lam in CURVES.items() if lam == lam1)}", "better")
+    rival = better(shown)
+    violation = shown[rival].end("violation")
+    more = f" ({METHODS[rival]})"
+    judge_violation(a, "baseline-feasible", violation, two.setting("leakage"), more, lam1=f"{lam1:g}")
+
+
+@artifact("csmoo/fig5")
+def fig5(a: Artifact) -> None:
+    """Expected rates over the preferences, CSMOO-2 against the baseline; then other channel instances."""
+    keys = ("csmoo2", *BASELINES)
+    lams = lambdas(a.jobs["csmoo2"])
+    points = {
+        k: np.array([[at(a.jobs[k], lam1).rate(u).mean() for u in (1, 2)] for lam1 in lams]) for k in keys
+    }
+    lines = instances(a)
+    draw_rates(a, lams, points, lines)
+    a.table(lines, given=("instance", "lambda_1"))
+    two = points["csmoo2"]
+    dominated = {
+        f"lambda_1 = {lam1:g}": bool(np.all(two >= p + SLACK, axis=1).any())
+        for lam1, p in zip(lams, two, strict=True)
+    }
+    a.claim(
+        "nondominated",
+        Count(dominated, at_most=0, that=f"dominated by more than {SLACK} in both rates", what="points"),
+    )
+    first, second = ({f"{lam1:g}": float(p[u]) for lam1, p in zip(lams, two, strict=True)} for u in (0, 1))
+    a.claim(
+        "monotone",
+        AllOf(
+            Ordered(first, slack=SLACK, of="rate 1 by lambda_1", digits=".3f"),
+            Ordered(second, falling=True, slack=SLACK, of="rate 2 by lambda_1", digits=".3f"),
+        ),
+    )
+    volume = {METHODS[k]: hypervolume(-points[k], (0.0, 0.0)) for k in keys}
+    rival = max(volume[METHODS[k]] for k in BASELINES)
+    above = AtLeast(
+        volume["CSMOO-2"], rival, of="hypervolume of CSMOO-2", than="the best baseline's", digits=".4f"
+    )
+    said = ", ".join(f"{name}: {v:.4f}" for name, v in volume.items())
+    a.claim("hypervolume", above.also(f"{said} (reference: rates 0)"))
+    judge_instances(a, lines)
+    check_held_out(a)
+
+
+def draw_rates(a: Artifact, lams: list[float], points: Mapping[str, np.ndarray], lines: pd.DataFrame) -> None:
+    """The rates of both users at all preferences, and V against the best baseline's in all instances."""
+    fig, ((left, right),) = grid(1, 2, size=3.5)
+    for (key, xy), marker in zip(points.items(), "osD^", strict=True):
+        left.plot(*xy.T, marker=marker, ms=4, lw=0.9, color=COLOURS[key], label=METHODS[key])
+    for lam1, xy in zip(lams, points["csmoo2"], strict=True):
+        left.annotate(f"{lam1:g}", xy, xytext=(3, 3), textcoords="offset points", fontsize=6)
+    rate = "expected rate, user {} (bit/s/Hz)"
+    dress(left, rate.format(1), rate.format(2), r"numbers: $\lambda_1$", legend={"fontsize": 8}, small=True)
+    label: str | None = "one line per instance"
+    for _, own in lines.groupby("instance"):
+        right.plot(own["lambda_1"], own["ratio"], "-", color=st.BLUE, lw=0.6, alpha=0.5, label=label)
+        label = None
+    middle = lines.groupby("lambda_1")["ratio"].median()
+    right.plot(middle.index, middle, "o-", color=st.BLACK, ms=4, label="median")
+    level(right, 1.0, ls="-", lw=0.8)
+    title = f"{lines['instance'].nunique()} channel instances"
+    dress(right, r"$\lambda_1$", "V of CSMOO-2 / V of the best baseline", title, legend=True, small=True)
+    a.figure(fig)
+
+
+def judge_instances(a: Artifact, lines: pd.DataFrame) -> None:
+    """Section 5.2: better than the baseline, whatever the channels."""
+    whole = lines.dropna()
+    inside = whole[whole["lambda_1"].between(*MODERATE)]
+    wins = {k: (inside["V CSMOO-2"] < inside[f"V {METHODS[k]}"]).to_numpy() for k in BASELINES}
+    everywhere = {k: float((whole["V CSMOO-2"] < whole[f"V {METHODS[k]}"]).mean()) for k in BASELINES}
+    ratio = {k: float((inside["V CSMOO-2"] / inside[f"V {METHODS[k]}"]).median()) for k in BASELINES}
+    excess = {k: float(whole[f"violation {METHODS[k]}"].mean()) for k in ("csmoo2", *BASELINES)}
+    that = "lambda_1 in {.3, .5, .7}: V lower than the baseline's"
+    same = Share({METHODS[k]: wins[k] for k in SAME}, MOST, that=that, what="pairs")
+    tuned = Share({METHODS["tuned"]: wins["tuned"]}, MOST, that=that, what="pairs")
+    count = whole["instance"].nunique()
+    check = AllOf(same, tuned, partial=True).also(
+        f"{count} instances; median ratios " + ", ".join(f"{METHODS[k]} {v:.3f}" for k, v in ratio.items())
+        + "; all five lambda_1: " + ", ".join(f"{METHODS[k]} {100 * v:.0f} %" for k, v in everywhere.items())
+        + "; mean final violation: " + ", ".join(f"{METHODS[k]} {v:.4f}" for k, v in excess.items())
+    )  # fmt: skip
+    why = (
+        "Not against the tuned baseline: the margin over the others is in part that of their step sizes and "
+        "penalty, which "
+        "are CSMOO-2's own."
+        if same.holds
+        else "The baselines win some instances, where CSMOO-2's power is still short of the optimum's."
+    )
+    few = "Fewer than ten channel instances finished; more seeds decide."
+    a.claim("instances", check.provided(count >= 10, few), reason=why)
+
+
+def instances(a: Artifact) -> pd.DataFrame:
+    """Returns V, violation and rates by channel instance and lambda_1, against the baseline with the least V.
+
+    NaN where one of the runs did not finish.
+    """
+    jobs = {k: a.jobs[f"channels_{k}"] for k in ("csmoo2", *BASELINES)}
+    lines = []
+    for seed in sorted(jobs["csmoo2"].final["seed"].unique()):
+        for lam1 in lambdas(jobs["csmoo2"]):
+            runs = {
+                k: j.final[(j.final["seed"] == seed) & (np.abs(j.final["preference_1"] - lam1) < 1e-9)]
+                for k, j in jobs.items()
+            }
+            done = {k: r.where(r["status"] == "done").iloc[0] for k, r in runs.items()}
+            V = {k: float(row["tchebycheff"]) for k, row in done.items()}
+            whole = bool(np.isfinite(list(V.values())).all())
+            rival = min(BASELINES, key=lambda k: V[k])
+            gain = {
+                u: float(done[rival][f"f_{u}"] - done["csmoo2"][f"f_{u}"]) if whole else np.nan
+                for u in (1, 2)
+            }
+            lines.append(
+                {
+                    "instance": int(seed),
+                    "lambda_1": lam1,
+                    **{f"V {METHODS[k]}": V[k] for k in jobs},
+                    "ratio": V["csmoo2"] / V[rival] if whole else np.nan,
+                    **{f"gain of rate {u}": gain[u] for u in (1, 2)},
+                    **{f"violation {METHODS[k]}": float(done[k]["violation"]) for k in jobs},
+                    "runs": Runs.of(pd.concat(runs.values())),
+                }
+            )
+    return pd.DataFrame(lines)
+
+
+def check_held_out(a: Artifact) -> None:
+    """Exact expectations against the paper's way, a large held-out set."""
+    job = a.jobs["csmoo2"]
+    problem = PLS(**{k: v for k, v in job.config["problem"].items() if k != "_target_"})
+    x = torch.from_numpy(job.solutions["last"])
+    mean, error = problem.monte_carlo(x, HELD_OUT)
+    exact = torch.from_numpy(
+        job.final[columns(job.final, "f_") + columns(job.final, "g_")].to_numpy(copy=True)
+    )
+    off = (mean - exact).abs()
+    of = f"largest deviation of {len(x)} solutions, {HELD_OUT} samples"
+    check = AtMost(float((off / error).max()), 4.5, of=of, unit=" standard errors", digits=".1f")
+    a.check("held-out", check.also(f"{float(off.max()):.1e}"), samples=HELD_OUT)

@@ -1,0 +1,210 @@
+"""Runs on the synthetic problem at one preference, and the checks that both problems of the paper share."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Hashable, Iterable, Mapping
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+
+from mobench.artifacts import Artifact
+from mobench.artifacts import style as st
+from mobench.artifacts.checks import AllOf, AtMost, Check, Graded, Share
+from mobench.artifacts.panels import Band, curve, dress, grid, level
+from mobench.artifacts.rows import AtPreference
+from mobench.artifacts.statistics import percent, seed_columns, std
+from mobench.problems import ConstrainedGaussian
+
+K = TypeVar("K", bound=Hashable)
+METHODS = {"basic": "basic", "csmoo1": "CSMOO-1", "csmoo2": "CSMOO-2"}
+COLOURS = {"basic": st.GREEN, "csmoo1": st.ORANGE, "csmoo2": st.BLUE}
+DASHES = {"basic": "-", "csmoo1": (0, (6, 4)), "csmoo2": (0, (2, 4))}  # where the curves coincide
+GIVEN = ("method", "lambda", "x exact", "V exact")  # columns that no run measures
+TIME = "iteration $t + 1$"
+ZERO = 1e-4  # the paper's tolerance on max_j g_j (Appendix E.3)
+NEARLY = 0.05  # ours: share of the smallest right-hand side of a constraint
+MATCH = 0.01  # final x of two variants match: less than the spread over seeds
+MOST = 0.95  # of the runs; a pilot has 99 %
+
+
+def pair(lam1: float) -> tuple[float, float]:
+    """Returns the preference (lambda_1, 1 - lambda_1)."""
+    return lam1, round(1.0 - lam1, 12)
+
+
+class Curves(AtPreference):
+    """The runs of one job on the synthetic problem at one preference."""
+
+    @cached_property
+    def problem(self) -> ConstrainedGaussian:
+        """The problem of the job."""
+        config = {k: v for k, v in self.job.config["problem"].items() if k != "_target_"}
+        return ConstrainedGaussian(**config)
+
+    @cached_property
+    def x(self) -> np.ndarray:
+        """x along the paths (S, T), from f_1 - f_2 = 2x - 1."""
+        return 0.5 * (self.column("f_1") - self.column("f_2") + 1.0)
+
+    @cached_property
+    def x_end(self) -> np.ndarray:
+        """Final x (S,)."""
+        return self.job.solutions["last"][self.final["run"].to_numpy(), 0]
+
+    @property
+    def V_end(self) -> np.ndarray:
+        """Final Tchebycheff values (S,)."""
+        return self.end("tchebycheff")
+
+    @cached_property
+    def optimum(self) -> tuple[float, float]:
+        """x* and V* of this preference and the job's ideal point."""
+        x, V = self.problem.optimum(torch.tensor([self.lam], dtype=torch.float64))
+        return float(x), float(V)
+
+    @cached_property
+    def feasible_since(self) -> np.ndarray:
+        """First recorded step from which on the violation stays below the tolerance, by seed (inf: never)."""
+        late = self.column("violation") > ZERO
+        last = np.where(late.any(1), late.shape[1] - 1 - late[:, ::-1].argmax(1), -1)
+        return np.where(
+            last + 1 < len(self.steps), self.steps[np.minimum(last + 1, len(self.steps) - 1)], np.inf
+        )
+
+    @property
+    def feasible(self) -> np.ndarray:
+        """Whether the last iterate is feasible (S,)."""
+        return self.end("violation") <= ZERO
+
+    @property
+    def span(self) -> str:
+        """The seeds, as a range."""
+        return f"{self.planned['seed'].min()} to {self.planned['seed'].max()}"
+
+
+def variants(a: Artifact, lam: tuple[float, ...]) -> dict[str, Curves]:
+    """Returns the runs of the three variants at one preference."""
+    return {key: Curves(a.jobs[key], lam) for key in METHODS}
+
+
+def common(shown: Mapping[K, Curves]) -> dict[K, np.ndarray]:
+    """Returns which runs of each have a seed that finished in all: positions in `final`, rows of `column`."""
+    shared = functools.reduce(np.intersect1d, [c.final["seed"].to_numpy() for c in shown.values()])
+    return {k: np.flatnonzero(np.isin(c.final["seed"], shared)) for k, c in shown.items()}
+
+
+def matching(shown: Mapping[K, Curves]) -> np.ndarray:
+    """Returns the largest difference of the final x between any two variants, by seed."""
+    keep = common(shown)
+    x = np.stack([c.x_end[keep[k]] for k, c in shown.items()])
+    return x.max(0) - x.min(0)
+
+
+def finals(shown: Iterable[tuple[str, Curves]]) -> list[dict[str, Any]]:
+    """Returns a line of final values for each method and preference."""
+    return [
+        {
+            "method": name,
+            "lambda": " ".join(f"{v:g}" for v in c.lam),
+            **seed_columns(x=c.x_end),
+            "x exact": c.optimum[0],
+            **seed_columns(V=c.V_end),
+            "V exact": c.optimum[1],
+            "violation": c.final["violation"].max(),
+            "infeasible steps": c.final["infeasible_steps"].mean(),
+            "runs": c.runs,
+        }
+        for name, c in shown
+    ]
+
+
+def draw_curves(a: Artifact, shown: Mapping[str, Curves], own: str = "") -> None:
+    """Draws x, Tchebycheff value and violation against t, means over seeds.
+
+    The figure's own method is in front with its 10 to 90 % band; without one, all have the range of their
+    seeds.
+    """
+    fig, axes = grid(1, 3, size=2.7)
+    main = shown[own or "basic"]
+    for key in (own, *(k for k in shown if k != own)) if own else shown:
+        c = shown[key]
+        others: dict[str, Any] = {"lw": 1.0, "ls": "--"} if own else {"ls": DASHES[key]}
+        look = {"lw": 1.8} if key == own else others
+        for ax, values in zip(axes[0], (c.x, c.column("tchebycheff"), c.column("violation")), strict=True):
+            band: Band = "range" if not own else "quantiles" if key == own else ""
+            curve(ax, c.steps + 1, values, METHODS[key], band=band, color=COLOURS[key], **look)
+    low, high = main.problem.feasible_set
+    axes[0, 0].axhspan(low, high, color=st.GREY, alpha=0.12, lw=0)
+    text = {"ha": "right", "fontsize": 7, "color": st.GREY, "transform": axes[0, 0].get_yaxis_transform()}
+    axes[0, 0].text(0.98, low + 0.02, "feasible set", **text)
+    for ax, best in zip(axes[0], main.optimum, strict=False):
+        level(ax, best, "exact optimum")
+    dress(axes[0, 0], TIME, "$x$", log="x")
+    dress(
+        axes[0, 1],
+        TIME,
+        "Tchebycheff value",
+        log="x",
+        ylim=(min(0.0, main.optimum[1] - 0.02), None),
+        legend=True,
+    )
+    dress(axes[0, 2], TIME, "max constraint violation", log="x", symlog=1e-3)
+    a.figure(fig)
+
+
+# checks
+
+
+def at_the_bound(ends: Mapping[tuple[float, ...], np.ndarray], problem: ConstrainedGaussian) -> str:
+    """Says why runs end beyond the feasible set, from the final x of all runs by preference."""
+    end = problem.feasible_set[1]
+    lam, x = max(ends.items(), key=lambda item: float(item[1].max()))
+    best = float(problem.optimum(torch.tensor([lam], dtype=torch.float64))[0])
+    return (
+        f"At lambda = ({', '.join(f'{v:g}' for v in lam)}) the optimum {best:.4f} is {end - best:.4f} from "
+        "the end of "
+        f"the feasible set ({end:.4f}); final iterates there have standard deviation {std(x):.4f} over the "
+        "seeds, and "
+        "some are beyond it."
+    )
+
+
+def judge_violation(
+    a: Artifact, id: str, violation: np.ndarray, bound: float, more: str = "", reason: str = "", **words: Any
+) -> None:
+    """Judges that final violations (R,) are (nearly) zero; bound: the smallest right-hand side."""
+    of = f"largest final violation of {len(violation)} runs"
+    worst = float(violation.max())
+    check = Graded(
+        AtMost(worst, ZERO, of=of, digits=".2g").because("zero: the paper's tolerance of Appendix E.3"),
+        AtMost(worst, NEARLY * bound, of=of, digits=".2g").because(
+            f"nearly zero: {percent(NEARLY)} of the bound {bound:g}"
+        ),
+    ).also(f"{int((violation <= ZERO).sum())} of them have at most {ZERO:g}{more}")
+    nearly = "Nearly zero, but not zero." if check.holds == "partial" else "Neither zero nor nearly zero."
+    a.claim(id, check, reason=f"{nearly} {reason}".strip(), **words)
+
+
+def trend(steps: np.ndarray, V: np.ndarray) -> tuple[float, float, float]:
+    """Returns the slope of V (T,) over t >= 100, its mean over steps 100 to 600, and over the last 500."""
+    window = steps >= 100
+    slope = float(np.polyfit(steps[window], V[window], 1)[0]) if window.sum() > 1 else float("nan")
+    early = float(V[(steps >= 100) & (steps <= 600)].mean())
+    late = float(V[steps >= steps[-1] - 500].mean())
+    return slope, early, late
+
+
+def decreases(c: AtPreference) -> Check:
+    """Checks that the Tchebycheff value falls and then stays: its mean, and most of the runs alone."""
+    V = c.column("tchebycheff")
+    slope, early, late = trend(c.steps, V.mean(0))
+    single = [trend(c.steps, v) for v in V]
+    alone = np.array([s <= 0 and end <= begin for s, begin, end in single])
+    mean = AllOf(
+        AtMost(slope, 0.0, of="slope of the seed mean per step", digits=".2e"),
+        AtMost(late, early, of="its mean over the last 500 steps", than="that over steps 100 to 600"),
+    )
+    return Graded(AllOf(mean, Share(alone, 0.7, that="both")), mean)

@@ -1,0 +1,153 @@
+"""Figures 34 to 38: the synthetic problem with three objectives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+import torch
+from scipy import stats
+
+from mobench.artifacts import Artifact, JobRows, artifact
+from mobench.artifacts import style as st
+from mobench.artifacts.checks import Above, AtMost, Share
+from mobench.artifacts.panels import dress
+from mobench.jobs.store import columns
+
+from .runs import (
+    COLOURS,
+    GIVEN,
+    MATCH,
+    METHODS,
+    MOST,
+    Curves,
+    at_the_bound,
+    draw_curves,
+    finals,
+    judge_violation,
+    matching,
+    variants,
+)  # fmt: skip
+from .synthetic import judge_curves
+
+LAM = (0.4, 0.35, 0.25)
+CURVES = {"fig34": "basic", "fig35": "csmoo1", "fig36": "csmoo2"}
+
+
+@artifact("csmoo/fig34", "csmoo/fig35", "csmoo/fig36")
+def convergence(a: Artifact) -> None:
+    """x, Tchebycheff value and violation of one variant with three objectives."""
+    shown = variants(a, LAM)
+    own = CURVES[a.name]
+    draw_curves(a, shown, own)
+    judge_curves(a, shown[own], METHODS[own])
+    a.refer("csmoo/fig37", "feasible", "coincide", "stay-feasible")
+    table_and_note(a, shown)
+
+
+@artifact("csmoo/fig37")
+def fig37(a: Artifact) -> None:
+    """The three methods in one comparison."""
+    shown = variants(a, LAM)
+    draw_curves(a, shown)
+    apart = matching(shown)
+    coincide = Share(apart <= MATCH, MOST, that=f"final x of any two methods within {MATCH}", digits=1)
+    a.claim("coincide", coincide.also(f"largest difference {apart.max():.1e}"))
+    problem = shown["basic"].problem
+    violation = np.concatenate([c.end("violation") for c in shown.values()])
+    why = at_the_bound({c.lam: c.x_end for c in shown.values()}, problem)
+    judge_violation(a, "feasible", violation, min(problem.bounds), reason=why)
+    met = {METHODS[k]: c.end("infeasible_steps") for k, c in shown.items()}
+    none = AtMost({k: int(v.sum()) for k, v in met.items()}, 0, of="infeasible surrogates", digits="d")
+    a.claim(
+        "stay-feasible",
+        none.also("in runs: " + ", ".join(f"{k} {(v > 0).sum()} of {len(v)}" for k, v in met.items())),
+    )
+    for figure in CURVES:
+        a.refer(f"csmoo/{figure}", "optimum")
+    a.refer("csmoo/infeasible", "csmoo2-smoothest", "csmoo2-fastest")  # said of two objectives
+    table_and_note(a, shown)
+
+
+def table_and_note(a: Artifact, shown: Mapping[str, Curves]) -> None:
+    """What all four figures have below them."""
+    a.table(finals((METHODS[k], c) for k, c in shown.items()), given=GIVEN)
+    a.note(f"Settings as in the two-objective case; x_0 = 1 and seeds {shown['basic'].span} are our choice.")
+
+
+@artifact("csmoo/fig38")
+def fig38(a: Artifact) -> None:
+    """All preferences of a grid of the simplex, in the space of three objectives."""
+    problem = Curves(a.jobs["basic"], (1.0, 0.0, 0.0)).problem
+    ends = {key: ends_of(a.jobs[key]) for key in METHODS}
+    xs = torch.linspace(*problem.feasible_set, 400, dtype=torch.float64).unsqueeze(1)
+    draw_front(a, ends, problem.values(xs)[:, :3].numpy())
+    names = columns(ends["basic"], "preference_")
+    x = {METHODS[k]: np.sort(rows.groupby(names)["x"].mean().to_numpy()) for k, rows in ends.items()}
+    gap = {name: float(np.diff(v).max()) for name, v in x.items()}
+    rho = {
+        METHODS[k]: stats.spearmanr(rows["preference_3"], rows["f_3"]).statistic for k, rows in ends.items()
+    }
+    lines = [
+        {
+            "method": METHODS[k],
+            "preferences": len(rows.drop_duplicates(names)),
+            "seeds": rows["seed"].nunique(),
+            "largest violation": rows["violation"].max(),
+            "largest gap in x": gap[METHODS[k]],
+            "span of x": float(np.ptp(x[METHODS[k]])),
+            "correlation of lambda_3 and f_3": rho[METHODS[k]],
+            "runs": a.jobs[k].runs,
+        }
+        for k, rows in ends.items()
+    ]
+    a.table(lines, given=("method", "preferences", "seeds"))
+    every = pd.concat(ends.values())
+    by_preference = {tuple(g[names].iloc[0]): g["x"].to_numpy() for _, g in every.groupby(names)}
+    why = at_the_bound(by_preference, problem)
+    judge_violation(a, "on-curve", every["violation"].to_numpy(), min(problem.bounds), reason=why)
+    together = pd.concat(
+        [rows.set_index("run")["x"] for rows in ends.values()], axis=1, join="inner"
+    ).to_numpy()
+    apart = np.ptp(together, axis=1)
+    overlap = Share(apart <= MATCH, MOST, that=f"final x of the three within {MATCH}", digits=1)
+    a.claim("overlap", overlap.also(f"largest difference {apart.max():.1e}"))
+    spans = ", ".join(f"{name} {np.ptp(v):.3f}" for name, v in x.items())
+    a.claim("no-gaps", AtMost(gap, 0.05, of="largest gap in x", digits=".4f").also(f"span: {spans}"))
+    a.claim(
+        "third-weight",
+        Above(float(rho["CSMOO-2"]), 0.0, of="rank correlation of lambda_3 and E f_3", digits=".3f"),
+    )
+
+
+def ends_of(job: JobRows) -> pd.DataFrame:
+    """Final rows of the runs that finished, with their x."""
+    rows = job.final[job.final["status"] == "done"]
+    return rows.assign(x=job.solutions["last"][rows["run"].to_numpy(), 0])
+
+
+def draw_front(a: Artifact, ends: Mapping[str, pd.DataFrame], front: np.ndarray) -> None:
+    """The curve in three dimensions with all methods; two projections, coloured by the third weight."""
+    fig = st.plt.figure(figsize=(10.5, 3.4), layout="constrained")
+    ax = fig.add_subplot(1, 3, 1, projection="3d")
+    ax.plot(*front.T, color=st.BLACK, lw=1.0)
+    for (key, rows), size in zip(ends.items(), (26, 13, 4), strict=True):
+        look = {"facecolors": "none", "edgecolors": COLOURS[key], "lw": 0.8, "depthshade": False}
+        ax.scatter(*rows[["f_1", "f_2", "f_3"]].to_numpy().T, s=size, label=METHODS[key], **look)
+    ax.view_init(elev=22, azim=-120)
+    ax.set_box_aspect((1, 1, 0.8), zoom=0.85)
+    ax.set_zlabel("$E f_3$")
+    ax.tick_params(labelsize=6)
+    dress(ax, "$E f_1$", "$E f_2$", legend="upper left", small=True)
+    rows = ends["csmoo2"].sort_values("preference_3")  # what the third weight moves on top
+    for place, n in ((2, 2), (3, 3)):
+        flat = fig.add_subplot(1, 3, place)
+        flat.plot(front[:, 0], front[:, n - 1], color=st.BLACK, lw=1.0, label="efficient set")
+        shown = flat.scatter(
+            rows["f_1"], rows[f"f_{n}"], c=rows["preference_3"], cmap="viridis", s=12, zorder=3
+        )
+        dress(flat, "$E f_1$", f"$E f_{n}$", legend=True, small=True)
+        flat.set_title("CSMOO-2")
+    fig.colorbar(shown, ax=flat, label=r"$\lambda_3$")
+    a.figure(fig)

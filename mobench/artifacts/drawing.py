@@ -1,0 +1,131 @@
+"""From rows to the folder of a drawn artifact."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mobench.artifacts import freshness
+from mobench.artifacts.artifact import Artifact, Paper, registered
+from mobench.artifacts.rows import JobRows
+from mobench.config import overrides
+from mobench.jobs import wandb_log
+from mobench.jobs.store import JobFolder, write_atomic, write_json
+from mobench.system import console, provenance
+from mobench.system.paths import outputs_root
+
+DEFAULTS = ("scale=laptop", "hardware=cpu")  # said by the Makefile, of no use to a reader
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no NaN and no NumPy numbers."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def artifact_folder(id: str, root: Path | None = None) -> Path:
+    """outputs/artifacts/<paper>/<name>."""
+    return (root or outputs_root()) / "artifacts" / id
+
+
+def draw(
+    id: str,
+    config: Mapping[str, Any],
+    folders: Mapping[str, JobFolder],
+    command: Sequence[str] = (),
+    root: Path | None = None,
+) -> bool:
+    """Draws an artifact from its jobs' rows and writes its folder. False if a job is missing.
+
+    `command`: the overrides that made it. Those that change its jobs are noted, and no claim is judged then.
+
+    claims.json is written last: a folder with it is complete.
+    """
+    missing = [name for name, folder in folders.items() if not folder.done]
+    if missing:
+        console.fail(
+            f"{id} is not drawn: {len(missing)} of {len(folders)} jobs are not finished "
+            f"({', '.join(missing)})."
+        )
+        return False
+    began = time.time()
+    a = Artifact(
+        id,
+        config["artifact"]["title"] or id,
+        config["scale"]["name"],
+        {k: JobRows(f) for k, f in folders.items()},
+    )
+    a.changed = overrides.changed(command)
+    a.refused = config.get("refused", {})
+    a.paper = Paper(**config["artifact"]["paper"])
+    if a.changed:
+        judged = "Claims are partial at best." if a._only_seeds else "No claim is judged."
+        a.note(f"Not the artifact's own settings: {overrides.shown(a.changed)}. {judged}")
+    lost = [f"{name} {job.runs}" for name, job in a.jobs.items() if not job.complete]
+    if lost:
+        a.note(f"Runs that finished: {', '.join(lost)}, all of the other jobs. Only those are measured.")
+    registered(id)(a)
+    a.texts.all_used()
+    target = artifact_folder(id, root)
+    for name in ("figure.pdf", "figure.png", "table.csv", "table.md", "table.tex", "claims.json"):
+        if name not in a.files:
+            (target / name).unlink(missing_ok=True)
+    for name, data in a.files.items():
+        write_atomic(target / name, data)
+    default = [f"+experiment={id}", *([] if a.scale == "laptop" else [f"scale={a.scale}"])]
+    origin = {
+        "id": id,
+        "title": a.title,
+        "scale": a.scale,
+        "depicts": config["artifact"].get("depicts"),
+        "alone": config["artifact"].get("alone", False),
+        "command": f"mobench {overrides.shown([o for o in command if o not in DEFAULTS] or default)}",
+        "jobs": {name: folder.key for name, folder in folders.items()},
+        "runs": {name: str(rows.runs) for name, rows in a.jobs.items()},
+        "seconds_jobs": sum(rows.seconds for rows in a.jobs.values()),
+        "seconds_drawing": time.time() - began,
+        "notes": a.notes,
+        "references": a.references,
+        "inputs": freshness.inputs(
+            id, command, {name: folder.key for name, folder in folders.items()}, a.files, root
+        ),
+        **provenance.stamp(),
+    }
+    write_json(target / "provenance.json", origin)
+    claims = [{k: _plain(v) for k, v in vars(c).items()} for c in a.claims]
+    write_json(target / "claims.json", claims)
+    wandb_log.log_artifact(config, id, target, claims)
+    _say(id, a, target)
+    return True
+
+
+def tally(verdicts: Iterable[str]) -> str:
+    """How many of each, in words."""
+    return ", ".join(f"{n} {v}" for v, n in Counter(verdicts).items()) or "no claims"
+
+
+def _say(id: str, a: Artifact, target: Path) -> None:
+    console.say(f"{id}: {tally(c.verdict for c in a.claims)}; {target}")
+    for c in a.claims:
+        if c.verdict in ("partial", "not reproduced", "check failed"):
+            console.say(
+                f"  {c.verdict}: {c.id}: {c.statement} (published {c.published}; measured {c.measured})"
+            )
+
+
+def read(folder: Path) -> dict[str, Any]:
+    """What a drawn artifact's folder says: claims and provenance."""
+    return {
+        "claims": json.loads((folder / "claims.json").read_text()),
+        "provenance": json.loads((folder / "provenance.json").read_text()),
+    }

@@ -1,0 +1,172 @@
+"""Panels that figures of several papers share: curves with bands, bars, boxes, levels, and all around them.
+
+    fig, axes = grid(1, 2)
+    for key, c in shown.items():
+        curve(axes[0, 0], c.steps, c.column("violation"), NAMES[key], band="std", color=COLOURS[key])
+    dress(axes[0, 0], "iteration", "violation", log="x", symlog=1e-3, legend=True)
+
+Radar charts are in `radar`, trajectories on the toy problem in `vlmop2`, colours and markers in `style`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from mobench.artifacts import style as st
+from mobench.artifacts.statistics import standard_error
+
+Band = Literal["", "std", "error", "quantiles", "range"]
+LEVEL = {"color": st.BLACK, "ls": ":", "lw": 1.0}
+
+
+def grid(rows: int, cols: int, size: float = 2.6, **kw: Any) -> tuple[Any, np.ndarray]:
+    """Returns a figure with a grid of panels (rows, cols), each `size` inches wide and high.
+
+    `kw` goes to `plt.subplots` (figsize, sharey).
+    """
+    options: dict[str, Any] = {
+        "figsize": (size * cols, size * rows),
+        "squeeze": False,
+        "layout": "constrained",
+    } | kw
+    fig, axes = st.plt.subplots(rows, cols, **options)
+    return fig, axes
+
+
+def dress(
+    ax: Any,
+    x: str | None = None,
+    y: str | None = None,
+    title: str | None = None,
+    *,
+    log: str = "",
+    symlog: float | None = None,
+    xlim: tuple[float | None, float | None] | None = None,
+    ylim: tuple[float | None, float | None] | None = None,
+    ticks: Sequence[Any] | None = None,
+    legend: bool | str | Mapping[str, Any] = False,
+    small: bool = False,
+) -> None:
+    """Gives a panel all that stands around its curves.
+
+    Args:
+        x: label of the axis below.
+        y: label of the axis at the left.
+        title: of the panel.
+        log: axes with a logarithmic scale: "x", "y" or "xy".
+        symlog: y is linear up to this value and logarithmic above, and starts at 0.
+        xlim: ends of the axis; None leaves one as it is.
+        ylim: likewise.
+        ticks: labels of the positions 0, 1, ... on x.
+        legend: whether there is one, where ("upper right"), or its options.
+        small: title and legend in small letters.
+    """
+    labels = {"xlabel": x, "ylabel": y}
+    ax.set(**{name: text for name, text in labels.items() if text is not None})
+    if title is not None:
+        ax.set_title(title, **({"fontsize": 8} if small else {}))
+    if "x" in log:
+        ax.set_xscale("log")
+    if "y" in log:
+        ax.set_yscale("log")
+    if symlog is not None:
+        ax.set_yscale("symlog", linthresh=symlog)
+        ax.set_ylim(bottom=0)
+    if xlim is not None:
+        ax.set_xlim(*xlim)
+    if ylim is not None:
+        ax.set_ylim(*ylim)
+    if ticks is not None:
+        ax.set_xticks(range(len(ticks)), [str(t) for t in ticks])
+    if legend:
+        options = (
+            {"loc": legend}
+            if isinstance(legend, str)
+            else dict(legend)
+            if isinstance(legend, Mapping)
+            else {}
+        )
+        ax.legend(**({"fontsize": 7} if small else {}) | options)
+
+
+def curve(
+    ax: Any,
+    x: np.ndarray,
+    values: np.ndarray,
+    label: str | None = None,
+    *,
+    band: Band = "",
+    alpha: float = 0.18,
+    **line: Any,
+) -> Any:
+    """Draws the mean over seeds against x, with what its seeds spread over.
+
+    Args:
+        ax: the panel.
+        x: (T,).
+        values: (S, T), or (T,) of a single curve.
+        label: in the legend.
+        band: one standard deviation ("std"), one standard error ("error"), the 10 to 90 % "quantiles", or
+            their "range".
+        alpha: opacity of the band.
+        line: color, ls, lw and the like.
+    """
+    values = np.atleast_2d(values)
+    mean = values.mean(axis=0)
+    (drawn,) = ax.plot(x, mean, label=label, **line)
+    if band == "quantiles":
+        low, high = np.quantile(values, [0.1, 0.9], axis=0)
+    elif band == "range":
+        low = values.min(axis=0)
+        high = values.max(axis=0)
+    elif band:
+        width = values.std(axis=0) if band == "std" else standard_error(values)
+        low = mean - width
+        high = mean + width
+    if band and np.isfinite(low).all():
+        ax.fill_between(x, low, high, color=drawn.get_color(), alpha=alpha, lw=0)
+    return drawn
+
+
+def level(ax: Any, y: float, label: str | None = None, **line: Any) -> None:
+    """Draws a horizontal reference line, dotted and black: an exact optimum, a printed value."""
+    ax.axhline(y, label=label, **LEVEL | line)
+
+
+def bars(ax: Any, values: Mapping[Any, np.ndarray | float], *, spread: bool = False, **kw: Any) -> None:
+    """Draws one bar for each name, the mean over its seeds; `spread`: with a standard deviation."""
+    arrays = [np.atleast_1d(np.asarray(v, dtype=float)) for v in values.values()]
+    heights = [v.mean() for v in arrays]
+    ax.bar(range(len(heights)), heights, **kw)
+    if spread:
+        ax.errorbar(range(len(heights)), heights, [v.std() for v in arrays], fmt="none", ecolor=st.BLACK)
+    ax.set_xticks(range(len(heights)), [str(name) for name in values])
+
+
+def boxes(ax: Any, values: Mapping[str, np.ndarray], colours: Mapping[str, str] | None = None) -> None:
+    """Draws one box for each name over its seeds; names stand aslant below."""
+    parts = ax.boxplot(
+        list(values.values()),
+        widths=0.6,
+        patch_artist=True,
+        medianprops={"color": st.BLACK},
+        flierprops={"ms": 3},
+    )
+    for patch, name in zip(parts["boxes"], values, strict=True):
+        patch.set_facecolor((colours or {}).get(name, "white"))
+        patch.set_alpha(0.6)
+    ax.set_xticks(range(1, len(values) + 1), list(values), rotation=60, ha="right", fontsize=6.5)
+
+
+def mean_point(ax: Any, x: np.ndarray, y: np.ndarray, label: str | None = None, **kw: Any) -> None:
+    """Draws the mean over seeds of two measures, with a standard deviation along both axes."""
+    style = {"fmt": "o", "ms": 6, "lw": 0.8, "capsize": 2} | kw
+    ax.errorbar(x.mean(), y.mean(), xerr=x.std(), yerr=y.std(), label=label, **style)
+
+
+def legend_below(fig: Any, ax: Any, ncols: int = 6, **kw: Any) -> None:
+    """Gives the figure one legend below all panels, with what is drawn in `ax`."""
+    fig.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=ncols, **kw)

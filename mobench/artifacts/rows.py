@@ -1,0 +1,158 @@
+"""Rows of finished jobs, as drawing functions read them."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from mobench.jobs.store import JobFolder, columns
+
+
+@dataclass(frozen=True)
+class Runs:
+    """How many of the planned runs a number rests on; in a column `runs` of a table, all of its row."""
+
+    finished: int
+    planned: int
+
+    def __str__(self) -> str:
+        return f"{self.finished} of {self.planned}"
+
+    def __add__(self, other: Runs) -> Runs:
+        return Runs(self.finished + other.finished, self.planned + other.planned)
+
+    @property
+    def short(self) -> str:
+        """For a cell: " (19 of 20)" where not all of them finished, else nothing."""
+        return "" if self.finished == self.planned else f" ({self})"
+
+    @classmethod
+    def of(cls, rows: pd.DataFrame) -> Runs:
+        """Of final rows, one per run."""
+        return cls(int((rows["status"] == "done").sum()), len(rows))
+
+
+class JobRows:
+    """Rows of one finished job, read when asked."""
+
+    def __init__(self, folder: JobFolder) -> None:
+        self.folder = folder
+
+    @functools.cached_property
+    def final(self) -> pd.DataFrame:
+        """final.csv: one row per run and output rule."""
+        return self.folder.final()
+
+    @functools.cached_property
+    def history(self) -> pd.DataFrame:
+        """history.parquet: run, step, seed, output, f_1..f_M, extra columns."""
+        return self.folder.history()
+
+    @functools.cached_property
+    def solutions(self) -> dict[str, np.ndarray]:
+        """Decision variables (R, P) per output rule."""
+        return self.folder.solutions()
+
+    @functools.cached_property
+    def meta(self) -> dict[str, Any]:
+        """meta.json."""
+        return self.folder.meta()
+
+    @functools.cached_property
+    def config(self) -> dict[str, Any]:
+        """The resolved configuration that produced the rows."""
+        return self.folder.config()
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of the job, all of its sessions together.
+
+        Rows of a job that was resumed before checkpoints carried the wall time name that of the last session
+        alone: then training and evaluation, which were always carried, say more.
+        """
+        parts = float(self.meta["seconds_train"]) + float(self.meta["seconds_evaluate"])
+        return max(float(self.meta["seconds_wall"]), parts)
+
+    @property
+    def data(self) -> str | None:
+        """What its data are, as the problem names them; None if it has none."""
+        label = self.meta.get("data")
+        return None if label is None else str(label)
+
+    @property
+    def weights(self) -> np.ndarray:
+        """Preferences (R, M), by run, of the first output rule."""
+        rows = self.final[self.final["output"] == self.final["output"].iloc[0]]
+        return rows[columns(rows, "preference_")].to_numpy(copy=True)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every run finished."""
+        return bool((self.final["status"] == "done").all())
+
+    @property
+    def runs(self) -> Runs:
+        """How many of the runs finished."""
+        return Runs.of(self.final[self.final["output"] == self.final["output"].iloc[0]])
+
+    def paths(self, output: str = "last") -> np.ndarray:
+        """Objective values along the trajectories, (R, recorded steps, M)."""
+        h = self.history
+        h = h[h["output"] == output].sort_values(["run", "step"], kind="stable")
+        F = h[columns(h, "f_")].to_numpy(copy=True)
+        return F.reshape(h["run"].nunique(), -1, F.shape[1])
+
+
+@dataclass(frozen=True)
+class AtPreference:
+    """All runs of one job at one preference: recorded steps (T,), columns (S, T), final rows of S runs."""
+
+    job: JobRows
+    lam: tuple[float, ...]
+
+    @cached_property
+    def planned(self) -> pd.DataFrame:
+        """Rows of the runs with this preference, one per seed, finished or not."""
+        rows = self.job.final
+        near = np.abs(rows[columns(rows, "preference_")].to_numpy() - np.array(self.lam)).max(1) < 1e-9
+        return rows[near].sort_values("seed")
+
+    @cached_property
+    def final(self) -> pd.DataFrame:
+        """Those that finished."""
+        return self.planned[self.planned["status"] == "done"]
+
+    @property
+    def runs(self) -> Runs:
+        """How many of them finished."""
+        return Runs.of(self.planned)
+
+    @cached_property
+    def history(self) -> pd.DataFrame:
+        """Recorded rows of these runs."""
+        h = self.job.history
+        return h[h["run"].isin(self.final["run"])]
+
+    @cached_property
+    def steps(self) -> np.ndarray:
+        """Recorded steps."""
+        return np.sort(self.history["step"].unique())
+
+    def column(self, name: str) -> np.ndarray:
+        """A recorded column, (S, T)."""
+        return self.history.pivot(index="seed", columns="step", values=name).to_numpy()
+
+    def end(self, name: str) -> np.ndarray:
+        """A final column, (S,)."""
+        return self.final[name].to_numpy()
+
+
+def preferences_of(job: JobRows) -> list[tuple[float, ...]]:
+    """Returns the distinct preferences, in order."""
+    rows = job.final.drop_duplicates(columns(job.final, "preference_"))
+    return [tuple(float(v) for v in row) for row in rows[columns(rows, "preference_")].to_numpy()]
