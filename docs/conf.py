@@ -1,8 +1,6 @@
-"""Sphinx: the Markdown pages of this folder and a reference made of docstrings and configuration files
-(`reference.py`).
+"""Configures Sphinx: the Markdown pages of this folder and a reference built by `reference.py`.
 
-`make docs` builds it; every warning is an error. Pages also have to read well where they lie, as plain
-Markdown.
+`make docs` builds the site, and every warning is an error. The pages must also read well as plain Markdown.
 """
 
 import os
@@ -46,18 +44,18 @@ autodoc_class_signature = "mixed"
 autodoc_preserve_defaults = True
 maximum_signature_line_length = 100
 add_module_names = False
-# names of types come from other projects, whose pages are not on this machine
+# type names belong to other projects, whose inventories are not available offline
 nitpicky = False
 
-# Files outside of this folder that are pages of the site: where they lie, what they are called here
+# Files outside this folder that are pages of the site -> their names in this folder
 PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 REPOSITORY = "https://github.com/mobench/mobench/blob/main/"
 
 
-def elsewhere(app: Sphinx, page: str, source: list[str]) -> None:
-    """Links that leave this folder: to a page of the site if the file is one, else to the repository."""
+def redirect_links(app: Sphinx, page: str, source: list[str]) -> None:
+    """Redirects links that leave this folder to a page of the site, or else to the repository."""
     text = source[0]
-    if f"{page}.md" in PAGES.values():  # its links are those of the top folder
+    if f"{page}.md" in PAGES.values():  # its links are relative to the top folder
         text = text.replace("](docs/", "](")
         for file, here in PAGES.items():
             text = text.replace(f"]({file}", f"]({here}")
@@ -72,12 +70,12 @@ def elsewhere(app: Sphinx, page: str, source: list[str]) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Called by Sphinx before anything is read."""
+    """Prepares the pages; Sphinx calls it before it reads anything."""
     os.environ.setdefault("MPLBACKEND", "Agg")
     for file, here in PAGES.items():
         text = (HERE.parent / file).read_text()
         reference.write(HERE / here, text + (HERE / "contents.txt").read_text() * (here == "index.md"))
     reference.build(HERE / "api")
-    app.connect("source-read", elsewhere)
+    app.connect("source-read", redirect_links)
     app.connect("autodoc-process-docstring", reference.docstring)
     return {"parallel_read_safe": True}

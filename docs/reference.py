@@ -1,8 +1,7 @@
-"""The reference's pages: one per package, its modules with their docstrings; lists of what can be chosen,
-from the YAML files.
+"""Builds the pages of the reference: modules with their docstrings, and the options of the YAML files.
 
-Docstrings are plain text with equations set by spaces. `docstring` turns them into reStructuredText: what is
-set by spaces keeps its lines, everything else becomes prose in which nothing is interpreted but `code`.
+Docstrings are plain text with equations aligned by spaces. `docstring` converts them to reStructuredText:
+aligned lines are kept, and everything else becomes prose in which only `code` is interpreted.
 """
 
 from __future__ import annotations
@@ -18,29 +17,32 @@ import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# package -> heading, what it is
+# package -> heading, description
 PACKAGES = {
-    "algorithms": (
-        "Algorithms",
-        "One method, one small file. Fields of a class are the keys of its YAML file.",
-    ),
+    "algorithms": ("Algorithms", "One method per file. The fields of a class are the keys of its YAML file."),
     "problems": ("Problems", "Objectives, constraints, exact fronts and reference points."),
-    "oracles": (
-        "Oracles",
-        "What answers for a problem at a point: exactly, by samples, by averages, by hypergradients.",
+    "oracles": ("Oracles", "Access to a problem: exact, by samples, by running averages, by hypergradients."),
+    "constraints": (
+        "Constraint families",
+        "Wrappers that add constraints g <= 0 to any problem: `constraint=`.",
     ),
-    "constraints": ("Constraint families", "Layers that add g <= 0 to any problem: `constraint=`."),
-    "spaces": ("Decision spaces", "Layers that change the decision variables of any problem: `space=`."),
-    "subproblems": ("Subproblems", "Batched solvers with certificates; they know nothing of algorithms."),
+    "spaces": ("Decision spaces", "Wrappers that change the decision variables of any problem: `space=`."),
+    "subproblems": ("Subproblems", "Batched solvers with certificates; they do not depend on algorithms."),
     "metrics": ("Metrics", "Hypervolume, distances, stationarity."),
     "core": (
         "Core",
-        "Points, oracles, algorithms, output rules, preferences, randomness, and what joins them.",
+        "Points, oracles, algorithms, output rules, preferences, randomness, compatibility and the loop.",
     ),
+    "kernels": ("Kernels", "Hand-derived derivatives of networks for CPUs."),
     "models": ("Models", "Networks as functions of stacked parameters (R, P)."),
-    "data": ("Data", "Where samples come from, with their checks."),
+    "data": ("Data", "Data sets: downloading, checking, caching, partitions over clients."),
     "artifacts": ("Artifacts", "From rows to figures, tables and claims."),
     "report": ("Report", "From artifacts to pages."),
+    "config": ("Configuration", "The schema, overrides, and how one job's configuration is composed."),
+    "jobs": ("Jobs", "One job: checking, identity, training, and its rows on disk."),
+    "sweep": ("Sweeps", "Many jobs: planning, launching, summary."),
+    "system": ("System", "The process and the machine: console, paths, signals, GPU locks, provenance."),
+    "cli": ("Commands", "The implementation of the command line."),
 }
 GROUPS = (
     "problem",
@@ -57,20 +59,20 @@ GROUPS = (
 
 
 def write(path: Path, text: str) -> None:
-    """Only where it changes something, so that Sphinx reads only what is new."""
+    """Writes a file only if its text changes, so that Sphinx reads only new pages."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists() or path.read_text() != text:
         path.write_text(text)
 
 
 def modules(folder: Path) -> list[str]:
-    """Dotted names below `mobench` of a package's files, sorted."""
+    """Returns the sorted dotted names of the modules in a folder."""
     names = (p.relative_to(ROOT).with_suffix("") for p in sorted(folder.glob("*.py")))
     return [".".join(n.parts) for n in names if not n.name.startswith("_")]
 
 
 def page(title: str, about: str, names: list[str]) -> str:
-    """A page of modules, in reStructuredText."""
+    """Returns a page of modules in reStructuredText."""
     out = [title, "=" * len(title), "", escape(about), ""]
     for name in names:
         short = name.removeprefix("mobench.").rpartition(".")[2]
@@ -87,21 +89,15 @@ def page(title: str, about: str, names: list[str]) -> str:
 
 
 def build(folder: Path) -> None:
-    """Write all pages of the reference; remove those of packages that are gone."""
+    """Writes all pages of the reference and removes those of packages that no longer exist."""
     pages = {}
     for name, (title, about) in PACKAGES.items():
         found = modules(ROOT / "mobench" / name)
-        # what a package's front door defines itself, if it does
+        # a package whose __init__ defines something itself is listed too
         if "class " in (init := (ROOT / "mobench" / name / "__init__.py").read_text()) or "\ndef " in init:
             found.insert(0, f"mobench.{name}")
         pages[name] = page(title, about, found)
-    pages["python"] = page(
-        "Python interface", "`import mobench`.", ["mobench.api", "mobench.errors", "mobench.jobs.fingerprint"]
-    )
-    top = [
-        n for n in modules(ROOT / "mobench") if n.rpartition(".")[2] not in ("api", "errors", "fingerprint")
-    ]
-    pages["runner"] = page("Command line and runner", "Composition, sweeps, jobs and their folders.", top)
+    pages["python"] = page("Python interface", "`import mobench`.", modules(ROOT / "mobench"))
     for name, text in pages.items():
         write(folder / f"{name}.rst", text)
     write(folder / "choices.md", choices())
@@ -110,11 +106,11 @@ def build(folder: Path) -> None:
             path.unlink()
 
 
-# what can be chosen
+# the options
 
 
 def summary(target: str) -> str:
-    """The first sentence of the docstring of what `_target_` names; of its module, if it has none."""
+    """Returns the first sentence of the docstring of a `_target_`, or of its module if it has none."""
     found = named(target)
     text = inspect.getdoc(found) or ""
     if not text or text.startswith(f"{found.__name__}("):  # made by @dataclass
@@ -127,12 +123,12 @@ def summary(target: str) -> str:
 
 
 def choices() -> str:
-    """Every option of every group: what it is, and its keys with their defaults."""
+    """Returns the options of every group, each with its description and its keys with their defaults."""
     about = (
-        "From the files below `conf/`. `mobench --help` prints the names, `mobench problem=... "
-        "--cfg job` what a choice sets."
+        "This page lists the files in `conf/`. `mobench --help` prints the names, and "
+        "`mobench problem=... --cfg job` prints all values that a choice sets."
     )
-    out = ["# What can be chosen", "", about, ""]
+    out = ["# Options reference", "", about, ""]
     for group in GROUPS:
         out += [f"## `{group}=`", ""]
         for path in sorted((ROOT / "conf" / group).glob("*.yaml")):
@@ -151,7 +147,7 @@ def choices() -> str:
 
 
 def comment(text: str) -> str:
-    """The comment that opens a YAML file; of a file without `_target_` else the one behind its first line."""
+    """Returns the opening comment of a YAML file, or, without `_target_`, that after its first value."""
     lines = [
         line[1:].strip() for line in text.splitlines() if line.startswith("#") and "@package" not in line
     ]
@@ -162,24 +158,24 @@ def comment(text: str) -> str:
 
 
 def flat(value: Any) -> str:
-    """A YAML value on one line."""
+    """Returns a YAML value on one line."""
     return yaml.safe_dump(value, default_flow_style=True, width=10_000).strip().removesuffix("...").strip()
 
 
 def inline(text: str) -> str:
-    """Plain text as Markdown: nothing is interpreted but `code`."""
+    """Escapes plain text for Markdown; only `code` is interpreted."""
     parts = re.split(r"(`[^`]*`)", " ".join(text.split()))
     return "".join(p if i % 2 else re.sub(r"([\\*_|<\[])", r"\\\1", p) for i, p in enumerate(parts))
 
 
 def named(target: str) -> Any:
-    """What a `_target_` names."""
+    """Imports the object that a `_target_` names."""
     module, _, name = target.rpartition(".")
     return getattr(importlib.import_module(module), name)
 
 
 def link_to(target: str) -> str:
-    """A link to a class; where it is a method of one (another way of making it), to that class."""
+    """Returns a link to the class or function that a `_target_` names."""
     found = named(target)
     return f"{{py:obj}}`{found.__qualname__} <{found.__module__}.{found.__qualname__}>`"
 
@@ -201,7 +197,7 @@ HEADS = (
 
 
 def escape(text: str) -> str:
-    """Prose for reStructuredText: single backticks become literals, everything else is text."""
+    """Escapes prose for reStructuredText; only single backticks are interpreted, as literals."""
     parts = re.split(r"(``?[^`]+``?)", text)
     for i, part in enumerate(parts):
         if i % 2:
@@ -214,7 +210,7 @@ def escape(text: str) -> str:
 
 
 def blocks(lines: list[str]) -> Iterator[list[str]]:
-    """Paragraphs; a heading such as `Args:` on a line of its own ends one."""
+    """Yields the paragraphs of a docstring; a heading such as `Args:` on its own line ends one."""
     block: list[str] = []
     for line in lines:
         if not line.strip() or line.rstrip() in [f"{h}:" for h in HEADS]:
@@ -230,9 +226,7 @@ def blocks(lines: list[str]) -> Iterator[list[str]]:
 
 
 def displayed(block: list[str]) -> bool:
-    """Whether a paragraph is set by its lines: equations with gaps or numbers at the end, code,
-    lists of them.
-    """
+    """Returns whether the lines of a paragraph must be kept: equations, code, and lists of them."""
     gap = any(re.search(r"\S {2,}\S", line.strip()) for line in block)
     inner = block[0].startswith("    ")
     arrow = any(" <- " in line for line in block)
@@ -240,12 +234,12 @@ def displayed(block: list[str]) -> bool:
 
 
 def prose(line: str) -> bool:
-    """Whether a line is a sentence and not set by spaces."""
+    """Returns whether a line is a sentence that is not aligned by spaces."""
     return not displayed([line]) and re.search(r"[a-z]{3,} [a-z]{2,}", line) is not None
 
 
 def docstring(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    """A docstring in reStructuredText, in place."""
+    """Converts a docstring to reStructuredText in place."""
     out: list[str] = []
     section = False
     for block in blocks(list(lines)):

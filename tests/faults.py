@@ -502,15 +502,15 @@ def page(rows: Sequence[tuple[str, Tally]], kills: int, seed: int) -> str:
     lines = [
         "# Reliability",
         "",
-        f"Written by `make faults` (`python -m tests.faults --kills {kills} --seed {seed}`); do not edit. "
-        f"Commit {str(where['git_sha'])[:10]}{' and changes' if where['git_dirty'] else ''}, "
+        f"Do not edit this page. `make faults` (`python -m tests.faults --kills {kills} --seed {seed}`) "
+        f"writes it. Commit {str(where['git_sha'])[:10]}{' and changes' if where['git_dirty'] else ''}, "
         f"{where['date'][:10]}.",
         "",
-        "Processes are killed (SIGKILL) at random moments and started again with the same command until all "
-        "is done. On Slurm, jobs also get the signal that announces the end of their time (USR2) or lose the "
-        "node to another partition, and go back into the queue. Faults: a row of a finished job that is "
-        "lost, a folder that cannot be read or continued, a job whose rows (`final.csv`, `history.parquet`, "
-        "solutions) are not those of an undisturbed run, bit for bit.",
+        "Processes are killed (SIGKILL) at random moments and restarted with the same command until all "
+        "jobs are done. On Slurm, some jobs also receive the signal that announces their time limit "
+        "(USR2), or lose the node to another partition; both are requeued. A fault is a lost row of a "
+        "finished job, a folder that cannot be loaded or resumed, or a job whose rows (`final.csv`, "
+        "`history.parquet`, solutions) differ in any bit from those of an undisturbed run.",
         "",
         "| what | disturbances | with a checkpoint on disk | with a half-written file on disk | requeued by "
         "Slurm | jobs compared | faults | minutes |",
@@ -529,10 +529,10 @@ def page(rows: Sequence[tuple[str, Tally]], kills: int, seed: int) -> str:
         lines.append(f"| {name} | {' | '.join(map(str, numbers))} |")
     lines += ["", *(f"- fault: {fault}" for _, t in rows for fault in t.faults)]
     lines += [
-        f"Single jobs take turns through {len(CASES)} kinds: {', '.join(CASES)}.",
+        f"The single jobs cycle through {len(CASES)} kinds: {', '.join(CASES)}.",
         "",
-        "`make test` does the same at small size, and more that a campaign cannot reach: full disks, "
-        "read-only folders, truncated files, a clock that jumps, two processes on one folder "
+        "`make test` runs a small version and tests what the campaign cannot reach: full disks, read-only "
+        "folders, truncated files, a clock that jumps, two processes on one folder "
         "(`tests/test_runner.py`, `test_store.py`, `test_survival.py`, `test_faults.py`, `test_slurm.py`).",
     ]
     return "\n".join(lines) + "\n"

@@ -334,7 +334,7 @@ def test_order_labels_and_provenance(outputs: Path) -> None:
         "2025-01-02 03:04 +0000",
         "20 of 20",
         "17 of 20",
-        "(folder not here)",
+        "(folder missing)",
         "starts differ",
         "because of the step size",
         "← Previous Figure 2",
@@ -353,7 +353,7 @@ def test_timed_jobs_are_not_shared_by_workers(outputs: Path) -> None:
     entry.origin["alone"] = True
     assert (
         dict(runtime(entry, site))["Two workers"]
-        == "the same: its jobs are timed, and run one after the other"
+        == "the same, because its jobs are timed and run one after another"
     )
 
 
@@ -362,9 +362,9 @@ def test_expected_runtime_is_what_rows_know(outputs: Path) -> None:
     said = {e.id: dict(runtime(e, site)) for e in site.entries}
     assert said["ferero/fig10"] == {
         "One core": "16 s for 2 jobs on CPU Z, then 0.5 s for drawing",
-        "Two workers": "about 12 s for the jobs, in the order of the list; the longest takes 12 s",
-        "One GPU": "not measured: none of its jobs ran on one",
-        "Not known": "the time of 1 job: no folder here, or no time in it",
+        "Two workers": "about 12 s for the jobs in the listed order; the longest job takes 12 s",
+        "One GPU": "not measured, because none of its jobs ran on a GPU",
+        "Unknown": "the time of 1 job, whose folder or time is missing",
     }
     # one job on each device: neither line speaks for the whole, and nothing is said about two workers
     assert said["ferero/pictures"] == {
@@ -377,10 +377,13 @@ def test_expected_runtime_is_what_rows_know(outputs: Path) -> None:
     site = collect(outputs)
     (lost,) = [e for e in site.entries if e.id == "ferero/fig10"]
     assert runtime(lost, site) == [
-        ("Jobs", "1 min 15 s in all when it was drawn (their folders are not here), then 0.5 s for drawing")
+        (
+            "Jobs",
+            "1 min 15 s in total when it was drawn (the job folders are missing), then 0.5 s for drawing",
+        )
     ]
     build()
-    assert "1 min 15 s in all when it was drawn" in opened(outputs, "artifacts/ferero/fig10.html").text
+    assert "1 min 15 s in total when it was drawn" in opened(outputs, "artifacts/ferero/fig10.html").text
     threads = [("1 thread(s)", "2 thread(s)"), ("4 thread(s)", "4 thread(s)"), ("", "")]
     for n, executions in enumerate(threads):
         for i, execution in enumerate(executions):
@@ -397,8 +400,8 @@ def test_damaged_folders_are_shown_with_the_reason(outputs: Path) -> None:
     index = opened(outputs, "index.html")
     for id, said in (
         ("omd_tch/table1", "claims.json cannot be read"),
-        ("omd_tch/fig1", "figure.png is missing, figure.pdf is there"),
-        ("newpaper/fig1", "claims.json is missing: the artifact was never drawn to its end"),
+        ("omd_tch/fig1", "figure.png is missing, although figure.pdf exists"),
+        ("newpaper/fig1", "claims.json is missing: the drawing was interrupted"),
     ):
         assert said in index.text
         assert said in opened(outputs, f"artifacts/{id}.html").text
@@ -417,13 +420,13 @@ def test_damaged_folders_are_shown_with_the_reason(outputs: Path) -> None:
             b'[{"id": "a", "verdict": "reproduced"}, 3]',
             "claim 1 lacks statement, published, measured",
         ),
-        ("claims.json", b"[3]", "claim 1 is no object"),
+        ("claims.json", b"[3]", "claim 1 is not an object"),
         ("provenance.json", b"[]", "provenance.json holds list"),
-        ("figure.png", b"GIF89a", "figure.png cannot be shown: it is no PNG"),
-        ("figure.png", png()[:-14], "figure.png cannot be shown: it is cut off"),
-        ("figure.png", png()[:-14] + b"xx" + png()[-12:], "figure.png cannot be shown: it is damaged"),
-        ("table.csv", b"a,b\n1\n", "row 1 has 1 cells, its head 2"),
-        ("table.csv", b"", "table.csv cannot be shown: it is empty"),
+        ("figure.png", b"GIF89a", "figure.png cannot be shown: it is not a PNG file"),
+        ("figure.png", png()[:-14], "figure.png cannot be shown: the file is truncated"),
+        ("figure.png", png()[:-14] + b"xx" + png()[-12:], "figure.png cannot be shown: the file is damaged"),
+        ("table.csv", b"a,b\n1\n", "row 1 has 1 cells, the header has 2"),
+        ("table.csv", b"", "table.csv cannot be shown: the file is empty"),
         ("table.csv", b'a\n"x', "table.csv cannot be shown"),
     ],
 )
@@ -531,7 +534,7 @@ def test_nothing_there_yet(tmp_path: Path) -> None:
     assert "No artifact has been drawn yet" in Page(build(tmp_path).read_text()).text
     assert "There are no claims yet" in opened(tmp_path, "claims.html").text
     assert "There are no job folders" in opened(tmp_path, "runs.html").text
-    assert "No job names a data set" in opened(tmp_path, "data.html").text
+    assert "No job uses a data set" in opened(tmp_path, "data.html").text
     assert "No artifact" in results_markdown(tmp_path)
 
 
@@ -571,7 +574,7 @@ def test_jobs(outputs: Path) -> None:
     )
     build()
     assert "final.csv is missing" in opened(outputs, "runs/zdt3-ls-ffffffffff.html").text
-    assert "There is no config.yaml to read" in opened(outputs, "runs/odd.html").text
+    assert "The file config.yaml is missing" in opened(outputs, "runs/odd.html").text
 
 
 def test_rows_that_come_with_the_project(
@@ -591,23 +594,23 @@ def test_rows_that_come_with_the_project(
     (entry,) = [e for e in site.entries if e.id == "ferero/fig10"]
     assert (
         dict(runtime(entry, site))["Kept"]
-        == "the rows of 1 of 3 jobs come with the project: they are not run again"
+        == "the rows of 1 of 3 jobs come with the repository, so these jobs are not run again"
     )
     build()
-    assert "(folder not here)" not in opened(outputs, "artifacts/ferero/fig10.html").text
+    assert "(folder missing)" not in opened(outputs, "artifacts/ferero/fig10.html").text
     page = opened(outputs, "runs/vlmop2-ls-eeeeeeeeee.html").text
-    assert "kept with the project" in page
+    assert "kept rows that come with the repository" in page
     assert "experiments/results/runs/vlmop2-ls-eeeeeeeeee/final.csv" in page
-    assert "and those whose rows come with the project" in opened(outputs, "runs.html").text
+    assert "and those whose rows come with the repository" in opened(outputs, "runs.html").text
 
 
 @pytest.mark.parametrize(
     ("file", "data", "said"),
     [
-        ("status.json", b"[]", "status.json cannot be read (no object)"),
+        ("status.json", b"[]", "status.json cannot be read (not an object)"),
         ("meta.json", b"{", "meta.json cannot be read"),
-        ("final.csv", b"run,status\n1\n", "final.csv cannot be read (row 1 has 1 cells, its head 2)"),
-        ("final.csv", b"", "final.csv cannot be read (it is empty)"),
+        ("final.csv", b"run,status\n1\n", "final.csv cannot be read (row 1 has 1 cells, the header has 2)"),
+        ("final.csv", b"", "final.csv cannot be read (the file is empty)"),
         ("final.csv", b"run,solver_failures\n0,many\n", "final.csv cannot be read"),
         ("config.yaml", b"\xff", "config.yaml cannot be read"),
     ],
@@ -632,10 +635,8 @@ def test_page_of_a_job(outputs: Path) -> None:
         "b" * 40,
         "outputs/runs/vlmop2-epo-aaaaaaaaaa/final.csv",
         "In all rows: seed 0 status done",
-        (
-            "What sets it apart from other jobs of ferero/fig10 : "
-            "algorithm.step_size 12.5 All that determine its rows"
-        ),
+        "Settings that differ from those of other jobs of ferero/fig10 : algorithm.step_size 12.5 Full "
+        "configuration",
         "_target_: mobench.algorithms.epo.EPO",
         "steps: 100",
     ):
@@ -652,7 +653,7 @@ def test_a_job_with_a_single_row_has_no_table(tmp_path: Path) -> None:
     (folder / "final.csv").write_text("run,output,f_1,status\n0,last,0.25,done\n")
     build(tmp_path)
     page = opened(tmp_path, "runs/vlmop2-epo-aaaaaaaaaa.html")
-    assert "Rows run 0 output last f_1 0.25 status done Rounded; full precision" in page.text
+    assert "Rows run 0 output last f_1 0.25 status done Numbers are rounded; full precision" in page.text
 
 
 def test_rows_of_a_job_are_escaped(tmp_path: Path) -> None:
@@ -706,10 +707,10 @@ def test_data_sets(outputs: Path) -> None:
         assert said in page.text, said
     assert [i["src"] for i in page.images] == ["../assets/ferero/pictures/figure.png"]
     assert opened(outputs, "data/mnist.html").images == []
-    assert "No artifact draws them" in opened(outputs, "data/mnist.html").text
+    assert "No artifact uses this data set" in opened(outputs, "data/mnist.html").text
     listed = opened(outputs, "data.html")
-    assert "5 of 10 jobs name no data set" not in listed.text
-    assert "4 of 10 jobs name no data set" in listed.text
+    assert "5 of 10 jobs use no data set" not in listed.text
+    assert "4 of 10 jobs use no data set" in listed.text
 
 
 def test_a_thousand_jobs_stay_small(tmp_path: Path) -> None:
@@ -1216,7 +1217,7 @@ def test_in_a_browser(outputs: Path, tmp_path: Path, dark: bool) -> None:
         "found": ["runs/vlmop2-epo-aaaaaaaaaa.html"],
     }
     assert did["job"] == {"residual": ["1·10⁻¹²", "1.5·10⁻⁹"], "f": ["0.04545", "0.3333"], "open": 1}
-    assert did["artifact"]["copied"] in ("Copied", "Select it")
+    assert did["artifact"]["copied"] in ("Copied", "Copy manually")
     assert did["artifact"] | {"copied": ""} == {
         "claims": 6,
         "pictures": [4],

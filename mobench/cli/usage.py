@@ -1,6 +1,7 @@
-"""The text of `mobench --help`: the template of conf/config.yaml with the choices of every group.
+"""Renders `mobench --help`: the template in conf/config.yaml with the options of every configuration group.
 
-Hydra can do it as well, but copies the search path once for each group: seconds."""
+Hydra can render it too, but it copies the search path once per group, which takes seconds.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +17,12 @@ from mobench.config.schema import conf_dir
 
 
 def _natural(name: str) -> str:
-    """Puts fig9 before fig10."""
+    """Returns a sort key that puts fig9 before fig10."""
     return re.sub(r"\d+", lambda number: number[0].zfill(9), name)
 
 
 def _groups(bases: Sequence[Path]) -> Iterator[str]:
-    """A line for each group that a person chooses from; files below `tuned` follow from other choices."""
+    """Yields one line per group that users select from; files in `tuned` follow from other choices."""
     found: dict[str, set[str]] = {}
     for base in bases:
         for path in base.rglob("*.yaml"):
@@ -33,7 +34,11 @@ def _groups(bases: Sequence[Path]) -> Iterator[str]:
 
 
 def text(arguments: Sequence[str] = ()) -> str:
-    """What `--help` prints; `arguments` may name plug-in folders."""
+    """Returns the text of `--help`.
+
+    Args:
+        arguments: the command line, which may name further configuration folders.
+    """
     template = OmegaConf.load(conf_dir() / "config.yaml").hydra.help
     groups = "\n".join(_groups([conf_dir(), *searchpath.folders(arguments)]))
     return string.Template(template.template).substitute(APP_CONFIG_GROUPS=groups)

@@ -1,6 +1,4 @@
-"""`python -m mobench.report`: build outputs/report/index.html;
-`--results` also writes the Markdown results page.
-"""
+"""Builds the report, outputs/report/index.html; `--results` also writes the results page in Markdown."""
 
 from __future__ import annotations
 
@@ -27,9 +25,10 @@ MARKERS = ("<!-- results: written by make report -->", "<!-- end of results -->"
 
 
 def renew(path: Path, table: str) -> None:
-    """Replace what stands between the two markers of a Markdown file.
+    """Replaces the text between the two markers of a Markdown file.
 
-    Raises MobenchError if they are not there.
+    Raises:
+        MobenchError: a marker is missing.
     """
     text = path.read_text()
     begin = text.find(MARKERS[0])
@@ -42,8 +41,10 @@ def renew(path: Path, table: str) -> None:
 
 
 def complete(outputs: Path | None, expected: Iterable[str]) -> None:
-    """Raise MobenchError unless every artifact is drawn, none at smoke scale:
-    a page is not overwritten by less.
+    """Checks that every artifact is drawn, and none at smoke scale, before a page is overwritten.
+
+    Raises:
+        MobenchError: artifacts are missing.
     """
     from mobench.cli.keep import drawings
 
@@ -55,8 +56,8 @@ def complete(outputs: Path | None, expected: Iterable[str]) -> None:
     ]
     if undrawn:
         raise MobenchError(
-            "--results, --readme and --papers need what is drawn from kept rows, too; missing: "
-            f"{', '.join(undrawn)}. Run `make kept` first (the report itself is built)."
+            "--results, --readme and --papers also need the artifacts of the kept rows; missing: "
+            f"{', '.join(undrawn)}. Run `make kept` first (the report itself was built)."
         )
     missing = []
     for id in expected:
@@ -66,28 +67,26 @@ def complete(outputs: Path | None, expected: Iterable[str]) -> None:
     if missing:
         raise MobenchError(
             "--results, --readme and --papers need every artifact at laptop or paper scale; missing: "
-            f"{', '.join(missing)}. Run `make reproduce` first (the report itself is built)."
+            f"{', '.join(missing)}. Run `make reproduce` first (the report itself was built)."
         )
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Build what was asked for, say where it is; the exit code."""
+    """Builds the requested pages, prints their paths and returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m mobench.report", description=__doc__)
     parser.add_argument(
         "--outputs", type=Path, help="the outputs folder (default: $MOBENCH_OUTPUTS, else outputs)"
     )
     parser.add_argument("--results", type=Path, metavar="FILE", help="also write the results as Markdown")
+    parser.add_argument("--summary", action="store_true", help="only print the short Markdown table")
     parser.add_argument(
-        "--summary", action="store_true", help="only print the short Markdown table, build nothing"
-    )
-    parser.add_argument(
-        "--readme", type=Path, metavar="FILE", help="also renew the table of papers between its two markers"
+        "--readme", type=Path, metavar="FILE", help="also update the table of papers between the two markers"
     )
     parser.add_argument(
         "--papers",
         type=Path,
         metavar="DIR",
-        help="also renew the table of artifacts in DIR/<paper>.md, between the same markers",
+        help="also update the table of artifacts in DIR/<paper>.md between the same markers",
     )
     args = parser.parse_args(argv)
     try:

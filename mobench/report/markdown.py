@@ -61,6 +61,9 @@ def results_summary_markdown(root: Path | None = None, expected: Sequence[str] =
     return _summary(artifacts(root or outputs_root(), expected))
 
 
+COUNTED = (
+    "Each claim is counted once. Own checks are this project's consistency checks; no paper claims them."
+)
 LEGEND = ", ".join(f"{v.symbol} {v.name}" for v in VERDICTS.values() if v.key in CLAIMS)
 
 
@@ -92,12 +95,7 @@ def papers_markdown(root: Path | None = None, expected: Sequence[str] = ()) -> s
         )
     known = sum(len(p.entries) + len(p.waiting) for p in site.papers)
     lines.append(line("**all**", known, site.entries, site.kept, "make reproduce"))
-    return (
-        "\n".join(
-            [*lines, "", f"{LEGEND}. Each claim is counted once; checks are ours and no paper claims them."]
-        )
-        + "\n"
-    )
+    return "\n".join([*lines, "", f"{LEGEND}. {COUNTED}"]) + "\n"
 
 
 def _scales(entries: Iterable[Entry]) -> list[str]:
@@ -111,7 +109,7 @@ def paper_markdown(id: str, root: Path | None = None, expected: Sequence[str] = 
     """
     site = artifacts(root or outputs_root(), expected)
     lines = [
-        "| artifact | what | scale | claims | checks | took | command |",
+        "| artifact | title | scale | claims | checks | time | command |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for entry in (e for p in site.papers if p.id == id for e in [*p.entries, *p.waiting, *p.kept]):
@@ -122,10 +120,10 @@ def paper_markdown(id: str, root: Path | None = None, expected: Sequence[str] = 
         cells = [_md(entry.name), _md(entry.title), scale, verdicts, _checks(entry.counts), seconds]
         lines.append(f"| {' | '.join(cells)} | {_code(entry.command)} |")
     took = (
-        "*took*: wall time of its jobs one after the other, shared ones included, and of drawing; "
-        "measured where it was run."
+        "*time*: wall time of its jobs, including jobs that other artifacts share, one after another, "
+        "plus the time for drawing; measured on the machine that ran them."
     )
-    return "\n".join([*lines, "", f"{LEGEND}; {took}"]) + "\n"
+    return "\n".join([*lines, "", f"{LEGEND}. {took}"]) + "\n"
 
 
 def _summary(site: Site) -> str:
@@ -173,14 +171,14 @@ def results_markdown(root: Path | None = None, expected: Sequence[str] = ()) -> 
     lines = [
         "# Results",
         "",
-        "Written by `make report` from `outputs/artifacts/` (what `make reproduce` draws) and "
-        "`outputs/kept/` (what `make kept` draws from rows that come with the project); do not edit. The "
-        "same with figures, tables and provenance: `outputs/report/index.html`.",
+        "Do not edit this page. `make report` writes it from `outputs/artifacts/`, which `make reproduce` "
+        "draws, and `outputs/kept/`, which `make kept` draws from rows that come with the repository. "
+        "`outputs/report/index.html` shows the same results with figures, tables and provenance.",
         "",
         f"`make reproduce`, {', '.join(_scales(site.entries)) or '–'} scale, {len(site.entries)} artifacts: "
         f"{_tally(site.counts)}. Kept rows, {', '.join(_scales(site.kept)) or '–'} scale, {len(site.kept)} "
-        f"artifacts: {_tally(site.kept_counts)}. Each claim is judged in one artifact; others refer to it. "
-        "Checks are ours; no paper claims them.",
+        f"artifacts: {_tally(site.kept_counts)}. Each claim is judged in one artifact, and other artifacts "
+        "refer to it. Checks are this project's own; no paper claims them.",
         "",
         *[f"- **{_mark(v)}**: {v.meaning}." for v in VERDICTS.values()],
         "",
@@ -208,7 +206,7 @@ def results_markdown(root: Path | None = None, expected: Sequence[str] = ()) -> 
                     why = (
                         "damaged, see below"
                         if entry.problems
-                        else "judged elsewhere"
+                        else "judged in another artifact"
                         if entry.references
                         else "no claims"
                     )
@@ -225,10 +223,10 @@ def results_markdown(root: Path | None = None, expected: Sequence[str] = ()) -> 
             if c.verdict.name in FAILING or c.verdict.key == "skip"
         ]
         if failing:
-            lines += ["Why claims fail, hold in part, or are not decided:", ""]
+            lines += ["Reasons for claims that fail, hold in part, or are inconclusive:", ""]
             lines += [
                 f"- {_md(e.id)}{' (kept rows)' if e.kept else ''}, {_md(c.id)} ({_mark(c.verdict)}): "
-                f"{_md(c.reason) or 'no reason is on record.'}"
+                f"{_md(c.reason) or 'no reason is recorded.'}"
                 for e, c in failing
             ]
             lines.append("")
@@ -236,7 +234,7 @@ def results_markdown(root: Path | None = None, expected: Sequence[str] = ()) -> 
             (e, id, claims) for e in (*paper.entries, *paper.kept) for id, claims in e.references.items()
         ]
         if shown:
-            lines += ["Claims that are shown here and judged elsewhere:", ""]
+            lines += ["Claims that are shown here and judged in another artifact:", ""]
             lines += [
                 f"- {_md(e.id)}{' (kept rows)' if e.kept else ''} shows {_md(', '.join(claims))} of {_md(id)}"
                 for e, id, claims in shown
@@ -244,6 +242,11 @@ def results_markdown(root: Path | None = None, expected: Sequence[str] = ()) -> 
             lines.append("")
         damaged = [(e, p) for e in (*paper.entries, *paper.kept) for p in e.problems]
         if damaged:
-            lines += ["What could not be read:", "", *[f"- {_md(e.id)}: {_md(p)}" for e, p in damaged], ""]
+            lines += [
+                "Files that could not be loaded:",
+                "",
+                *[f"- {_md(e.id)}: {_md(p)}" for e, p in damaged],
+                "",
+            ]
         lines.pop()
     return "\n".join(lines) + "\n"

@@ -22,7 +22,7 @@ PAPERS = {
     "csmoo": ("CSMOO", "Constrained Stochastic Multi-Objective Optimization"),
     "mobl": ("WC-MHGD", "Multi-Objective Bilevel Learning"),
     "mlm_cmoo": ("MLM-CMOO", "Gradient-Based Constrained Multi-Objective Optimization"),
-    "cross": ("Cross tables", "every algorithm on every problem that it fits (ours)"),
+    "cross": ("Cross tables", "Every algorithm on every compatible problem (our own comparison)"),
 }
 
 
@@ -39,23 +39,25 @@ class Verdict:
 VERDICTS = {
     v.name: v
     for v in (
-        Verdict("yes", "reproduced", "✓", "measured, and inside the tolerance that was fixed beforehand"),
-        Verdict("part", "partial", "◐", "holds in part; the reason says which part does not"),
+        Verdict("yes", "reproduced", "✓", "measured, and within the tolerance that was fixed beforehand"),
+        Verdict("part", "partial", "◐", "a part holds; the reason says which part does not"),
         Verdict(
-            "no", "not reproduced", "✗", "measured, and it does not hold: a finding, with its likely cause"
+            "no", "not reproduced", "✗", "measured, and it does not hold; the reason gives the likely cause"
         ),
         Verdict(
             "skip",
             "inconclusive",
             "○",
-            "these runs cannot decide it; the reason says why (too small, cut off, "
-            "other data) and what would",
+            "the run is too small or was cut short, or the paper's data are missing; the reason says what "
+            "would settle it",
         ),
-        Verdict("pass", "check passed", "•", "a consistency check of ours, which no paper claims"),
-        Verdict("fail", "check failed", "!", "a consistency check of ours that fails, with its likely cause"),
+        Verdict("pass", "check passed", "•", "our own consistency check, which no paper claims"),
+        Verdict(
+            "fail", "check failed", "!", "our own consistency check fails; the reason gives the likely cause"
+        ),
     )
 }
-UNREADABLE = Verdict("bad", "unreadable", "?", "the claim's record is damaged; draw the artifact again")
+UNREADABLE = Verdict("bad", "unreadable", "?", "the record of the claim is damaged; draw the artifact again")
 FAILING = ("partial", "not reproduced", "check failed")
 
 

@@ -62,7 +62,7 @@ def _claims(value: Sequence[Any], entry: Entry) -> list[Claim]:
         missing = [k for k in ("id", "statement", "published", "measured", "verdict") if k not in record]
         verdict = VERDICTS.get(str(record.get("verdict")), UNREADABLE)
         if not isinstance(raw, dict):
-            entry.problems.append(f"claims.json: claim {i + 1} is no object.")
+            entry.problems.append(f"claims.json: claim {i + 1} is not an object.")
         elif missing:
             entry.problems.append(f"claims.json: claim {i + 1} lacks {', '.join(missing)}.")
         elif verdict is UNREADABLE:
@@ -88,24 +88,24 @@ def _claims(value: Sequence[Any], entry: Entry) -> list[Claim]:
 def png_size(data: bytes) -> tuple[int, int]:
     """Width and height. Raises ValueError if the bytes are no PNG, or a damaged one."""
     if data[:8] != b"\x89PNG\r\n\x1a\n" or len(data) < 24:
-        raise ValueError("it is no PNG")
+        raise ValueError("it is not a PNG file")
     if b"IEND" not in data[-16:]:
-        raise ValueError("it is cut off")
+        raise ValueError("the file is truncated")
     try:
         with Image.open(io.BytesIO(data)) as image:
             width, height = image.size
             image.verify()
     except (OSError, SyntaxError, ValueError) as error:  # Pillow's word for a broken checksum is SyntaxError
-        raise ValueError(f"it is damaged ({error})") from error
+        raise ValueError(f"the file is damaged ({error})") from error
     return width, height
 
 
 def _entry(folder: Path, id: str, assets: dict[str, bytes], kept: bool = False) -> Entry:
     paper, _, name = id.partition("/")
     entry = Entry(paper, name, kept=kept)
-    unfinished = "the artifact was never drawn to its end. Its command draws it again."
+    unfinished = "the drawing was interrupted; run the command of the artifact again."
     claims = _json(folder / "claims.json", entry, list, unfinished)
-    origin = _json(folder / "provenance.json", entry, dict, "nothing says where the numbers come from.")
+    origin = _json(folder / "provenance.json", entry, dict, "the origin of the numbers is unknown.")
     entry.claims = _claims(claims or [], entry)
     entry.origin = origin or {}
     entry.title = text(entry.origin["title"]) if entry.origin.get("title") else ""
@@ -129,7 +129,7 @@ def _entry(folder: Path, id: str, assets: dict[str, bytes], kept: bool = False) 
             pdf = f"{base}/figure.pdf" if "figure.pdf" in files else None
             entry.figure = Figure(f"{base}/figure.png", pdf, width, height)
     elif "figure.pdf" in files:
-        entry.problems.append("figure.png is missing, figure.pdf is there.")
+        entry.problems.append("figure.png is missing, although figure.pdf exists.")
     if "table.csv" in files:
         entry.csv = f"{base}/table.csv"
         try:
@@ -137,7 +137,7 @@ def _entry(folder: Path, id: str, assets: dict[str, bytes], kept: bool = False) 
         except (ValueError, csv.Error) as error:
             entry.problems.append(f"table.csv cannot be shown: {error}.")
     elif (folder / "table.md").exists():
-        entry.problems.append("table.csv is missing, table.md is there.")
+        entry.problems.append("table.csv is missing, although table.md exists.")
     if not files and (not entry.claims or entry.label.startswith(("Figure ", "Table "))):
         entry.problems.append("There is neither a figure nor a table.")
     assets.update({f"{base}/{file}": data for file, data in files.items()})
@@ -218,7 +218,7 @@ def _job(folder: Path, kept: bool) -> Job:
         try:
             value = json.loads((folder / name).read_text(encoding="utf-8"))
             if not isinstance(value, dict):
-                raise ValueError("no object")
+                raise ValueError("not an object")
             return value
         except FileNotFoundError:
             return {}

@@ -1,4 +1,4 @@
-"""How long the command of an artifact takes, and on what: only what the rows of its jobs know."""
+"""Reports how long the command of an artifact takes and on which device, as its jobs recorded it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mobench.report.words import duration
 
 
 def runtime(entry: Entry, site: Site) -> list[tuple[str, str]]:
-    """Where, and how long; then what a reader of these times must know."""
+    """Returns pairs of a device and a duration, then remarks that qualify them."""
     keys = dict.fromkeys(entry.jobs.values())
     jobs = [site.by_key[key] for key in keys if key in site.by_key]
     drawing = f"then {duration(entry.origin.get('seconds_drawing'))} for drawing"
@@ -17,7 +17,7 @@ def runtime(entry: Entry, site: Site) -> list[tuple[str, str]]:
         return []
     if not jobs:
         whole = duration(entry.origin.get("seconds_jobs"))
-        return [("Jobs", f"{whole} in all when it was drawn (their folders are not here), {drawing}")]
+        return [("Jobs", f"{whole} in total when it was drawn (the job folders are missing), {drawing}")]
     timed = [job for job in jobs if job.seconds is not None]
     cpu = [job for job in timed if not job.on_gpu]
     gpu = [job for job in timed if job.on_gpu]
@@ -25,7 +25,7 @@ def runtime(entry: Entry, site: Site) -> list[tuple[str, str]]:
     if cpu:
         lines.append((_cores(cpu), f"{_sum(cpu)}, {drawing}"))
         if entry.origin.get("alone"):
-            lines.append(("Two workers", "the same: its jobs are timed, and run one after the other"))
+            lines.append(("Two workers", "the same, because its jobs are timed and run one after another"))
         elif len(cpu) > 1 and not gpu:
             times = [job.seconds or 0.0 for job in cpu]
             both = duration(two_workers(times))
@@ -33,24 +33,24 @@ def runtime(entry: Entry, site: Site) -> list[tuple[str, str]]:
             lines.append(
                 (
                     "Two workers",
-                    f"about {both} for the jobs, in the order of the list; the longest takes {longest}",
+                    f"about {both} for the jobs in the listed order; the longest job takes {longest}",
                 )
             )
     if gpu:
         lines.append(("One GPU", _sum(gpu) if cpu else f"{_sum(gpu)}, {drawing}"))
     else:
-        lines.append(("One GPU", "not measured: none of its jobs ran on one"))
+        lines.append(("One GPU", "not measured, because none of its jobs ran on a GPU"))
     of = _jobs(len(jobs))
     if len(keys) > len(timed):
         lines.append(
-            ("Not known", f"the time of {_jobs(len(keys) - len(timed))}: no folder here, or no time in it")
+            ("Unknown", f"the time of {_jobs(len(keys) - len(timed))}, whose folder or time is missing")
         )
     if kept := sum(job.kept for job in jobs):
-        lines.append(("Kept", f"the rows of {kept} of {of} come with the project: they are not run again"))
-    if shared := sum(len(job.entries) > 1 for job in jobs):
         lines.append(
-            ("Shared", f"{shared} of {of} also serve other artifacts; a finished job is not run again")
+            ("Kept", f"the rows of {kept} of {of} come with the repository, so these jobs are not run again")
         )
+    if shared := sum(len(job.entries) > 1 for job in jobs):
+        lines.append(("Shared", f"other artifacts share {shared} of {of}; a finished job is not run again"))
     return lines
 
 

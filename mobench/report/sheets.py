@@ -47,12 +47,12 @@ def parsed(raw: str) -> tuple[list[str], list[list[str]]]:
     """Head and body. Raises ValueError if it is no table."""
     lines = [row for row in csv.reader(io.StringIO(raw), strict=True) if row]
     if not lines:
-        raise ValueError("it is empty")
+        raise ValueError("the file is empty")
     head = lines[0]
     body = lines[1:]
     for i, row in enumerate(body):
         if len(row) != len(head):
-            raise ValueError(f"row {i + 1} has {len(row)} cells, its head {len(head)}")
+            raise ValueError(f"row {i + 1} has {len(row)} cells, the header has {len(head)}")
     return head, body
 
 

@@ -1,4 +1,4 @@
-"""Values of rows in a reader's words: numbers, durations, dates, commits."""
+"""Formats values of rows for readers: numbers, durations, dates, commits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 
 def text(value: Any) -> str:
-    """Any JSON value as a reader's text."""
+    """Formats any JSON value as text."""
     if value is None or value == "":
         return "–"
     if isinstance(value, str):
@@ -24,7 +24,7 @@ def text(value: Any) -> str:
 
 
 def commit(origin: dict[str, Any]) -> str:
-    """`abc123def`, `abc123def + changes`, or `unknown commit`."""
+    """Formats a commit: `abc123def`, `abc123def + changes`, or `unknown commit`."""
     sha = origin.get("git_sha")
     if not isinstance(sha, str) or not sha:
         return "unknown commit"
@@ -32,14 +32,14 @@ def commit(origin: dict[str, Any]) -> str:
 
 
 def measured(value: Any) -> float | None:
-    """A finite number of a JSON file, or None: what is not one is not measured."""
+    """Returns a finite number of a JSON file, or None for anything else."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         return None
     return float(value)
 
 
 def duration(seconds: Any) -> str:
-    """3.2 s, 4 min 12 s, 2 h 5 min."""
+    """Formats a duration: 3.2 s, 4 min 12 s, 2 h 5 min."""
     value = measured(seconds)
     if value is None:
         return "–"
@@ -52,7 +52,7 @@ def duration(seconds: Any) -> str:
 
 
 def moment(value: Any) -> str:
-    """ISO time with a space and without seconds."""
+    """Formats an ISO time with a space and without seconds."""
     return re.sub(
         r"^(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(?::\d\d(?:\.\d+)?)?(.*)$", r"\1 \2 \3", text(value)
     ).strip()
@@ -63,8 +63,9 @@ _SUPER = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def number(raw: str) -> str:
-    """Four significant digits; integers as they are;
-    powers of ten only for very small and very large numbers.
+    """Formats a number with four significant digits.
+
+    Integers stay as they are, and only very small and very large numbers get powers of ten.
     """
     if _INTEGER.fullmatch(raw):
         return raw.replace("-", "−")
@@ -85,10 +86,10 @@ def number(raw: str) -> str:
 
 
 def fact(key: str, value: Any) -> str:
-    """What a problem says of its data.
+    """Formats a fact that a problem records about its data.
 
-    Alike for all seeds it is said once; sizes per client are counted together: `104 in 10 parts of 10 to 11`;
-    long lists are cut.
+    A value that all seeds share is shown once, sizes per client are added up (`104 in 10 parts of 10 to 11`),
+    and long lists are truncated.
     """
     if isinstance(value, dict):
         each = {k: fact(key, v) for k, v in value.items()}
@@ -106,7 +107,7 @@ def fact(key: str, value: Any) -> str:
 
 
 def slug(value: str) -> str:
-    """Letters, digits and hyphens: a file's name."""
+    """Returns a file name made of letters, digits and hyphens."""
     return re.sub(r"[^a-z0-9]+", "-", value.lower()).strip("-") or "unnamed"
 
 
@@ -116,7 +117,7 @@ _GLUED = re.compile(
 
 
 def glue(value: str) -> Markup:
-    """Escaped text whose numbers do not break over lines: `< 1e-3`, `± 0.2`."""
+    """Escapes text and keeps its numbers on one line: `< 1e-3`, `± 0.2`."""
     out = Markup("")
     at = 0
     for match in _GLUED.finditer(value):

@@ -333,24 +333,25 @@ def markdown(found: Levels, table: Callable[..., str], number: Callable[[float],
     ]
     return [
         "## Bilevel learning",
-        f"CPU time on one thread, R = 1, S = {S}. An outer step without its weights: {D} (hyper-cleaning: "
-        "20) inner steps and the hypergradients of all tasks, in one batch and task after task with the same "
-        "code; then the matrix products and convolutions of either alone. These are as many numbers times "
-        "each other in both: a batch saves calls and copies, and the faster the rest becomes, the nearer is "
-        "the ratio to that of the products.",
-        "Two loops over tasks: *loop over tasks* runs the same optimised code with one task at a time; "
-        "*plain PyTorch* is what one would write without this package (tests/reference/bilevel_torch.py): "
-        "layers, losses and automatic differentiation, one task at a time. The last four columns are of a "
-        "step from a new x, which includes the network's forward pass in few-shot learning; those before "
-        "repeat a step from the same x, whose features are known.",
+        f"CPU time on one thread, R = 1, S = {S}. The table times an outer step without its weights, that "
+        f"is, {D} (hyper-cleaning: 20) inner steps and the hypergradients of all tasks: in one batch, and "
+        "with a loop over tasks; then the matrix products and convolutions of both alone. Both need the "
+        "same number of multiplications: a batch saves calls and copies, so the faster everything else "
+        "becomes, the closer the ratio is to that of the products.",
+        "There are two loops over tasks. *Loop over tasks* runs the same optimized code with one task at a "
+        "time. *Plain PyTorch* is what one would write without this package "
+        "(tests/reference/bilevel_torch.py): layers, losses and automatic differentiation, one task at a "
+        "time. The last four columns time a step from a new x, which includes the forward pass of the "
+        "network in few-shot learning; the columns before them repeat a step from the same x, whose "
+        "features are already computed.",
         table(
             [
                 "problem",
                 "batched, ms",
                 "loop over tasks, ms",
                 "ratio",
-                "its products, ms",
-                "of the loop, ms",
+                "products of the batch, ms",
+                "products of the loop, ms",
                 "ratio",
                 f"aim {AIM:g}x",
                 "batched, new x, ms",
@@ -360,12 +361,10 @@ def markdown(found: Levels, table: Callable[..., str], number: Callable[[float],
             ],
             tasks,
         ),
-        (
-            "Hypergradients of all tasks after the inner loop, J_xy included, in units of one gradient of "
-            "the lower level (all tasks):"
-        ),
+        "Cost of the hypergradients of all tasks after the inner loop, including J_xy, in units of one "
+        "gradient of the lower level (all tasks):",
         table(["problem", *TITLES.values()], costs),
-        "What reverse mode through the inner loop keeps, hyper-cleaning on 49 pixels, 1000 images: the "
-        "iterates (the adjoint here), or all that a graph of the inner steps saves.",
+        "Memory of reverse mode through the inner loop, for hyper-cleaning with 49 pixels and 1000 images: "
+        "the iterates (the adjoint method used here), compared with a graph of the inner steps.",
         table(["inner steps", "iterates, MiB", "graph, MiB", "ratio"], memory),
     ]

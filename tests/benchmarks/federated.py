@@ -592,37 +592,38 @@ def markdown(found: Federated, table: Callable[..., str], number: Callable[[floa
     flower = ", ".join(f"{name} {ms} ms" for name, ms in FLOWER_MS.items())
     out = [
         "## Federated clients",
-        f"A round of {M} clients with {TAU} local steps on all of their data, and the average of their "
-        "models, float32. CPU time of the process on one thread, medians of the rounds; ratios are medians "
-        "of each round's. *Modules*: the authors' structure, one client and one seed after the other: a "
-        "copied `nn.Module`, `torch.optim.SGD`, `cross_entropy`, an average of state dicts.",
-        "About 144 pictures for each client (embedded digits), ms per round of R seeds. Aim: >= "
-        f"{AIM_SMALL:g}x. Where pictures are fewer than twice their pixels, steps are taken by the pictures' "
-        "products with each other, which move what enters the hidden layer as weights would. *Products*: "
-        "those of the round alone, one call after the other. Last column: largest difference of the "
-        "parameters after one round (a hidden unit near 0 may go either way in float32).",
+        f"A round consists of {TAU} local steps of each of {M} clients on all of their data, and of "
+        "averaging their models, in float32. Times are CPU times of the process on one thread, as medians "
+        "over the rounds; ratios are medians of the ratios of the rounds. *Modules* has the structure of "
+        "the authors' code and handles one client and one seed after another: a copied `nn.Module`, "
+        "`torch.optim.SGD`, `cross_entropy`, an average of state dicts.",
+        "Each client has about 144 images (embedded digits); times are ms per round of R seeds. Aim: >= "
+        f"{AIM_SMALL:g}x. If there are fewer images than twice the number of pixels, a step uses the inner "
+        "products of the images, which change the inputs of the hidden layer as new weights would. "
+        "*Products* times the matrix products of the round alone, called one after another. The last "
+        "column is the largest difference of the parameters after one round (a hidden unit near 0 may be "
+        "active or not in float32).",
         table(
             ["network", "R", "mobench ms", "products ms", "modules ms", "ratio", "aim met", "difference"],
             races,
         ),
-        f"Flower 1.41 with two workers of Ray 2.55 needs longer for the round of one seed: {flower} (wall "
-        "time, median of the rounds after the first; not measured here but once, "
-        "on a busy machine of this kind: for orientation).",
-        "Ten seeds against one, ms per round of all, and the same ratio of the products alone: where they "
-        f"take nearly all of the time, no calls are left to be shared between seeds. Aim: <= {AIM_SEEDS:g}x.",
+        f"Flower 1.41 with two workers of Ray 2.55 takes longer for the round of one seed: {flower} (wall "
+        "time, median of the rounds after the first; for orientation, measured once on a busy machine of "
+        "this kind and not in this session).",
+        "Ten seeds compared with one: ms per round of all seeds, and the same ratio for the products "
+        "alone. If the products take nearly all of the time, seeds have no overhead to share. Aim: <= "
+        f"{AIM_SEEDS:g}x.",
         table(["network", "one seed", "ten seeds", "ratio", "products", "aim met"], seeds),
-        f"MNIST's size (5,996 pictures for each client, 784-200-10; {found.data}): ms per round, from "
-        f"{MEASURED} local steps, times {TAU / MEASURED:g}. Aim: the loop is never slower than the modules. "
-        f"Largest difference of the parameters: {found.paper_difference:.0e}.",
-        table(["one round", "ms", "over ours", "aim met"], paper),
-        (
-            "Loss and gradient of one of these clients. What is left to gain over the closed form is what "
-            "its products do not take."
-        ),
-        table(["way", "ms", "over ours"], parts),
-        "The server's part of a round of one seed (Gram matrix, weights, direction; the adaptive average is "
-        f"asked for after every round), ms and share of a round of LS: {_where(found)}. Aim for the latter: "
-        f"<= {100 * AIM_SERVER:g} %.",
+        f"At MNIST's size (5,996 images per client, 784-200-10; {found.data}), ms per round, extrapolated "
+        f"from {MEASURED} local steps by the factor {TAU / MEASURED:g}. Aim: the loop is never slower than "
+        f"the modules. The largest difference of the parameters is {found.paper_difference:.0e}.",
+        table(["one round", "ms", "relative to ours", "aim met"], paper),
+        "Loss and gradient of one of these clients. The closed form can only gain the time that its matrix "
+        "products do not take.",
+        table(["method", "ms", "relative to ours"], parts),
+        "The server's part of a round of one seed (Gramian, weights, direction; the adaptive average is "
+        f"computed after every round), in ms and as a share of a round of LS: {_where(found)}. Aim for the "
+        f"latter: <= {100 * AIM_SERVER:g} %.",
         table(
             ["method", *[h for size in found.server for h in (f"{size}, ms", "of a round")], "aim met"],
             server,
@@ -636,9 +637,9 @@ def markdown(found: Federated, table: Callable[..., str], number: Callable[[floa
             for name, one in found.peak.items()
         )
         out.append(
-            "Peak resident memory (VmHWM: everything, libraries too) of a fresh process with one round of "
-            "one seed at MNIST's size; in brackets the peak after each stage: libraries, the set as bytes, "
-            f"the round with the clients' inputs as floats: {told}."
+            "Peak resident memory (VmHWM, including libraries) of a fresh process with one round of one "
+            "seed at MNIST's size, with the peak after each stage in brackets (libraries, the data set as "
+            f"bytes, the round with the clients' inputs as floats): {told}."
         )
     return out
 

@@ -358,18 +358,18 @@ def markdown(found: Pictures, table: Callable[..., str], number: Callable[[float
     ]
     met = "met" if found.over_ls("ferero_stochastic") <= AIM_STEP else "**not met**"
     parts = [
-        "## Pictures with two labels",
-        f"LeNet (31,910 parameters), float32, batches of {found.batch} pictures of 36 x 36 pixels (embedded "
-        "digits); numbers of this section are medians of the rounds. Losses and the gradients of both, ms "
-        "per model and step, against PyTorch modules one after the other with `autograd.grad` for each task, "
-        f"each case of this table in a process of its own that has settled. Aim: >= {AIM_ROWS:g}x on 2 "
-        "cores, with 2 threads or in two jobs at a time (`hydra/launcher=joblib`) against modules with 2 "
-        "threads. Last ratio: that of the matrix products alone, which nothing that computes these "
-        "gradients with them can exceed.",
+        "## Images with two labels",
+        f"LeNet (31,910 parameters) in float32, with batches of {found.batch} images of 36 x 36 pixels "
+        "(embedded digits). All numbers in this section are medians over the rounds. The first table "
+        "compares the two losses and their gradients, in ms per model and step, with PyTorch modules that "
+        "run sequentially with `autograd.grad` for each task; each case runs in its own process after "
+        f"warming up. Aim: >= {AIM_ROWS:g}x on 2 cores, with 2 threads or with two jobs at a time "
+        "(`hydra/launcher=joblib`), against modules with 2 threads. The last ratio is that of the matrix "
+        "products alone, an upper bound for any method that computes these gradients with them.",
         table(["threads", "R", "mobench ms", "modules ms", "ratio", "of the products", "aim met"], rows),
-        f"A step of {found.together} models, 2 threads. Aim: one of Algorithm 3 (two halves of "
-        f"{found.batch // 2}) costs at most {AIM_STEP:g} steps of LS: {met}. Last column: the authors' code "
-        "over its own LS, measured by others.",
+        f"A step of {found.together} models with 2 threads. Aim: a step of Algorithm 3 (two halves of "
+        f"{found.batch // 2}) costs at most {AIM_STEP:g} steps of LS: {met}. The last column is the "
+        "authors' code relative to its own LS, measured by others.",
         table(["method", "ms", "over LS", "authors' code"], steps),
     ]
     if found.peak:
@@ -377,9 +377,9 @@ def markdown(found: Pictures, table: Callable[..., str], number: Callable[[float
         verdict = "met" if gib < AIM_GIB else "**not met**"
         after = ", ".join(f"{name} {number(mib)}" for name, mib in found.peak["after"].items())
         parts.append(
-            f"Peak memory of a fresh process with 25 models on {found.peak['pictures']:,} pictures "
-            f"({found.peak['data']}): {gib:.2f} GiB (MiB after each stage: {after}). Aim: < {AIM_GIB:g} GiB, "
-            f"{verdict}."
+            f"Peak memory of a fresh process with 25 models on {found.peak['pictures']:,} images "
+            f"({found.peak['data']}): {gib:.2f} GiB (MiB after each stage: {after}). Aim: < {AIM_GIB:g} "
+            f"GiB, {verdict}."
         )
     return parts
 

@@ -39,7 +39,7 @@ CASES: dict[str, tuple[str, ...]] = {
         "seeds=[0,1,2]",
         "steps=3000",
     ),
-    "15 LeNets on pictures with two labels": (
+    "15 LeNets on images with two labels": (
         "protocol=multi_mnist",
         "problem.model=lenet",
         "algorithm=ls",
@@ -196,12 +196,14 @@ def markdown(found: Overhead, table: Callable[..., str], number: Callable[[float
         for name, (size, s) in found.checkpoints.items()
     ]
     return [
-        "## Beside the steps",
-        f"`mobench --help`: {found.start.least:.2f} s (aim {START:g} s, {met(found.start.least, START)}). A "
-        f"job that is done already, after imports: {1000 * found.done.least:.1f} ms (aim {1000 * DONE:g} ms, "
-        f"{met(found.done.least, DONE)}); as one more job of a sweep, its summary included: "
-        f"{1000 * found.planned.least:.1f} ms.",
-        "Checkpoints (atomic, with fsync), median of the last ones of a run; the share is that of one every "
-        f"{EVERY:g} s, the default. Aim: {100 * SHARE:g} %.",
+        "## Overhead outside the steps",
+        f"`mobench --help` takes {found.start.least:.2f} s (aim {START:g} s, "
+        f"{met(found.start.least, START)}). A job that is already finished takes "
+        f"{1000 * found.done.least:.1f} ms after imports (aim {1000 * DONE:g} ms, "
+        f"{met(found.done.least, DONE)}), and {1000 * found.planned.least:.1f} ms as an additional job of a "
+        "sweep, including its summary.",
+        "The table lists the median time of the last checkpoints of a run (atomic, with fsync), and its "
+        f"share of the time between two checkpoints at the default interval of {EVERY:g} s. Aim: "
+        f"{100 * SHARE:g} %.",
         table(["job", "MiB", "ms", "share", "aim"], rows),
     ]

@@ -186,23 +186,22 @@ def markdown(
     sha = (machine["git_sha"] or "unknown")[:10] + (" with local changes" if machine["git_dirty"] else "")
     parts = [
         "# Performance",
-        "Written by `make benchmark` (`python -m tests.benchmarks`); do not edit.",
-        (
-            f"{machine['device']}, {machine['cores']} cores, one thread. {machine['date'][:10]}, "
-            f"commit {sha}, {versions}."
-        ),
-        f"VLMOP2 with n = {N}, float64, closed-form rows, recording off; {settings['steps']} iterations from "
-        f"the default start with the step sizes of `conf/algorithm`; {PREFERENCES} preferences (R < "
-        f"{PREFERENCES}: some of them, R > {PREFERENCES}: more seeds; one run at a time: those of R = 4 in "
-        f"turn). All cases alternate for {settings['rounds']} rounds; every number is the least of its "
-        "rounds, every ratio one of least times. On a shared machine differences below 20 % mean nothing.",
+        "Do not edit this page. `make benchmark` (`python -m tests.benchmarks`) writes it.",
+        f"{machine['device']}, {machine['cores']} cores, one thread. {machine['date'][:10]}, commit {sha}, "
+        f"{versions}.",
+        f"The problem is VLMOP2 with n = {N} in float64, with a closed-form Jacobian and without recording. "
+        f"Each case runs {settings['steps']} iterations from the default start with the step sizes of "
+        f"`conf/algorithm` and {PREFERENCES} preferences (R < {PREFERENCES} uses some of them, R > "
+        f"{PREFERENCES} more seeds; loops with one run at a time take those of R = 4 in turn). All cases "
+        f"alternate for {settings['rounds']} rounds. Every time is the minimum over the rounds, and every "
+        "ratio compares minima. On a shared machine, differences below 20 % are not significant.",
         "## Aims",
-        "*Authors-style* are our own loops in `tests/benchmarks/authors_style.py`, one run at a time: "
-        "automatic differentiation with one backward per objective and the subproblem in its published form "
-        "(EPO: CVXPY with HiGHS; FERERO: up to 250 cold projected gradient steps in NumPy; PMTL: "
-        "Frank-Wolfe), measured in the same run. *Quoted* are the authors' own code and LibMOON on another, "
-        "comparable 2-core machine: orientation, not measured here. "
-        "Times are ms per iteration of all R runs.",
+        "*Authors-style* refers to our own loops in `tests/benchmarks/authors_style.py`, which handle one "
+        "run at a time: automatic differentiation with one backward pass per objective, and the subproblem "
+        "in its published form (EPO: CVXPY with HiGHS; FERERO: up to 250 cold projected gradient steps in "
+        "NumPy; PMTL: Frank-Wolfe). They are measured in the same session. *Quoted* refers to the authors' "
+        "own code and LibMOON on another, comparable 2-core machine; these times are for orientation and "
+        "were not measured here. Times are ms per iteration of all R runs.",
         table(
             [
                 "method",
@@ -234,7 +233,7 @@ def markdown(
                 for a in judge(lines)
             ],
         ),
-        "LibMOON's PMGDA (9.3 ms) has no counterpart here.",
+        "LibMOON's PMGDA (9.3 ms) has no counterpart in mobench.",
         "## Microseconds per iteration of the batch",
         table(
             [
@@ -253,11 +252,9 @@ def markdown(
                 for name, line in lines.items()
             ],
         ),
-        "## Microseconds per iteration and run, beside one run at a time",
-        (
-            "*Plain* are the NumPy/SciPy loops of `tests/reference` (closed-form gradients, no autodiff; "
-            "EPO through SciPy's HiGHS)."
-        ),
+        "## Microseconds per iteration and run, compared with one run at a time",
+        "*Plain* refers to the NumPy/SciPy loops of `tests/reference` (closed-form gradients without "
+        "automatic differentiation; EPO uses SciPy's HiGHS).",
         table(
             [
                 "algorithm",
@@ -292,9 +289,10 @@ def markdown(
         ours = list(rows[0].batch)
         parts += [
             "## Subproblems: solves per second",
-            "Batched and certified, against CVXPY with one parametrised (DPP) problem, compiled once, one "
-            "solve after the other: CLARABEL, HiGHS for the LP. `qp` is FERERO's dual after elimination. "
-            "Last column: largest difference between the two solutions (LP: between their values).",
+            "Batched and certified solves, compared with CVXPY with one parametrized (DPP) problem that is "
+            "compiled once and solved sequentially (CLARABEL; HiGHS for the LP). `qp` is FERERO's dual "
+            "after elimination. The last column is the largest difference between the two solutions (for "
+            "the LP, between their values).",
             table(
                 [
                     "subproblem",
@@ -322,10 +320,11 @@ def markdown(
         aims = {1: 1.0, 100: 50.0, 1000: 100.0}
         parts += [
             "## CSMOO's surrogate: microseconds per solve and run",
-            "Consecutive surrogates of real trajectories (after 50 steps), certified, from the last step's "
-            "multipliers (cold: from ones), against CVXPY with one parametrised (DPP) problem per shape "
-            "(CLARABEL), one solve after the other, without its certificate. Aims: 1x at R = 1, 50x at R = "
-            "100, 100x at R = 1000. Last column: largest difference of the steps dx.",
+            "Certified solves of consecutive surrogates from real trajectories (after 50 steps), started "
+            "from the multipliers of the previous step (cold: from ones). They are compared with CVXPY "
+            "with one parametrized (DPP) problem per shape (CLARABEL), solved sequentially and without a "
+            "certificate. Aims: 1x at R = 1, 50x at R = 100, 100x at R = 1000. The last column is the "
+            "largest difference of the steps dx.",
             table(
                 [
                     "trajectory",

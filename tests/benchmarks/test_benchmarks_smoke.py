@@ -45,10 +45,10 @@ def test_quick_benchmark_writes_a_complete_report(tmp_path: Path) -> None:
         "solves per second",
         "performance.png",
         "stochastic",
-        "Pictures",
+        "Images with two labels",
         "Bilevel learning",
         "plain PyTorch, ms",
-        "Beside the steps",
+        "Overhead outside the steps",
     ):
         assert part in text
     assert out.with_suffix(".png").stat().st_size > 10_000

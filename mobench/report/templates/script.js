@@ -4,7 +4,7 @@
   const $$ = (q, e = document) => [...e.querySelectorAll(q)];
   const root = document.documentElement;
 
-  // theme: auto follows the system. What needs this script is hidden without it
+  // theme: auto follows the system; controls that need this script are hidden without it
   const theme = $("#theme");
   const named = () => {
     theme.textContent = `Theme: ${root.dataset.theme}`;
@@ -15,13 +15,13 @@
     const dark = matchMedia("(prefers-color-scheme: dark)").matches;
     const order = dark ? ["auto", "light", "dark"] : ["auto", "dark", "light"];
     root.dataset.theme = order[(order.indexOf(root.dataset.theme) + 1) % 3];
-    try { localStorage.setItem("mobench-theme", root.dataset.theme); } catch (e) { /* storage may be off for files */ }
+    try { localStorage.setItem("mobench-theme", root.dataset.theme); } catch (e) { /* storage may be disabled for local files */ }
     named();
   });
   named();
 
-  // the form that filters the page: choices compare with data-<name> of the items, words are looked for in their text.
-  // Its state is the fragment, #verdict=no&paper=ferero, so that links lead to a filtered page
+  // the form that filters the page: choices are compared with data-<name> of the items, words are searched in their text.
+  // The URL fragment holds the state (#verdict=no&paper=ferero), so that links can lead to a filtered page
   const form = $("form.filter");
   let show = () => {};
   if (form) {
@@ -56,7 +56,7 @@
       apply();
       const state = new URLSearchParams(chosen()).toString().replaceAll("%2F", "/");
       const address = state ? `#${state}` : location.pathname + location.search;
-      try { history.replaceState(null, "", address); } catch (e) { /* not every browser lets a file do so: it filters all the same */ }
+      try { history.replaceState(null, "", address); } catch (e) { /* some browsers refuse this for local files; the filter still works */ }
     };
     const read = () => {
       const hash = location.hash.slice(1);
@@ -83,7 +83,7 @@
     });
   }
 
-  // a link to something that the filter hides shows everything again
+  // a link to an item that the filter hides resets the filter
   const reveal = () => {
     if (!location.hash || location.hash.includes("=")) return;
     let target = null;
@@ -92,7 +92,7 @@
   };
   addEventListener("hashchange", reveal);
 
-  // sorting: heads become buttons; what is not known stays at the end
+  // sorting: headers become buttons; unknown values stay at the end
   const SUPER = "⁰¹²³⁴⁵⁶⁷⁸⁹";
   const collator = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
   const number = (s) => {
@@ -120,9 +120,9 @@
     });
   }));
 
-  // copying: the clipboard needs a secure context, which a file is not everywhere
+  // copying: the clipboard needs a secure context, which a local file is not in every browser
   const copied = async (line) => {
-    try { await navigator.clipboard.writeText(line); return true; } catch (e) { /* the old way follows */ }
+    try { await navigator.clipboard.writeText(line); return true; } catch (e) { /* fall back to execCommand */ }
     const area = document.createElement("textarea");
     area.value = line;
     area.className = "sr";
@@ -136,12 +136,12 @@
   $$(".copy").forEach((b) => b.addEventListener("click", async () => {
     const done = await copied(b.dataset.copy);
     b.focus();
-    b.textContent = done ? "Copied" : "Select it";
+    b.textContent = done ? "Copied" : "Copy manually";
     if (!done) getSelection().selectAllChildren(b.previousElementSibling);
     setTimeout(() => { b.textContent = "Copy"; }, 1500);
   }));
 
-  // paper has no folds, and what is loaded when it is scrolled to would be missing
+  // before printing, open all details and load all lazy images
   let opened = [];
   addEventListener("beforeprint", () => {
     opened = $$("main details:not([open])");
