@@ -167,6 +167,35 @@ def test_killed_and_resumed_bit_for_bit(
     same_rows(JobFolder(done.folder), JobFolder(undisturbed.folder))
 
 
+@pytest.mark.parametrize("name", ["omd-first-pass", "omd-second-pass"])
+def test_checkpoints_of_before_november_2026_are_continued(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    """They said which of two passes it was, and had the weights of the only rule that needs a second one."""
+    arguments, when, second = CASES[name]
+    config = composed(*arguments, *BASE)
+    save = JobFolder.save_checkpoint
+
+    def older(self: JobFolder, payload: dict[str, Any]) -> None:
+        saved = dict(payload)
+        saved["second"] = bool(saved.pop("pass"))
+        carried = saved.pop("carried")
+        saved["gamma"] = carried["adaptive_two_pass"]["gamma"] if saved["second"] else None
+        save(self, saved)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(JobFolder, "save_checkpoint", older)
+        disturb(patch, when, die)
+        with pytest.raises(Killed):
+            run_job(config, tmp_path / "killed")
+    (folder,) = [JobFolder(path) for path in (tmp_path / "killed" / "runs").iterdir()]
+    saved, _ = folder.load_checkpoint()
+    assert saved is not None
+    assert saved["second"] is second
+    done = run_job(config, tmp_path / "killed")
+    same_rows(JobFolder(done.folder), JobFolder(run_job(config, tmp_path / "undisturbed").folder))
+
+
 @pytest.mark.parametrize("case", ["omd-second-pass", "ferero-pgd"])
 def test_sigkill(mobench: Run, resumed_at: list[tuple[int, bool]], tmp_path: Path, case: str) -> None:
     """The real thing: the process kills itself without notice, another one continues."""
