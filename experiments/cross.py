@@ -26,6 +26,7 @@ from scipy import stats
 from mobench.artifacts import Artifact, JobRows, Runs, artifact
 from mobench.artifacts import style as st
 from mobench.config.schema import choices
+from mobench.core.truth import KnownFront
 from mobench.jobs.store import columns
 from mobench.jobs.targets import instantiate, load_class
 from mobench.metrics import hypervolume
@@ -138,7 +139,7 @@ class Table:
         ref = self.problem.ref_point
         if not self.fronts or ref is None or self.problem.n_constraints:
             return None
-        front = self.problem.front(FRONT)
+        front = self.problem.front(FRONT) if isinstance(self.problem, KnownFront) else None
         return None if front is None else hypervolume(front.numpy(), ref)
 
     @cached_property

@@ -21,6 +21,7 @@ from mobench.constraints import LossCap
 from mobench.core import Runs
 from mobench.core.point import GraphPoint
 from mobench.core.preferences import resolve
+from mobench.core.sampled import Batch
 from mobench.core.sets import Free
 from mobench.data import celeba as source
 from mobench.data.celeba import ATTRIBUTES, faces
@@ -28,7 +29,6 @@ from mobench.errors import ConfigError, DataError
 from mobench.models import resnet as networks
 from mobench.models.resnet import ResNet, resnet
 from mobench.oracles import Epochs, Minibatch
-from mobench.oracles.epochs import Batch
 from mobench.problems import FaceAttributes
 from mobench.problems import face_attributes as module
 from tests.conftest import Run

@@ -42,6 +42,7 @@ from mobench.core.compatibility import reasons
 from mobench.core.output import Last, Mean, make_output
 from mobench.core.preferences import angle_deg, check_weights, from_rays_deg, ray, resolve, spread
 from mobench.core.random import counter_indices, counter_normal, counter_uniform, generator, seed_for
+from mobench.core.sampled import samples_of
 from mobench.errors import ConfigError, PreferenceError
 from mobench.jobs.targets import instantiate
 from mobench.oracles import Exact, Minibatch
@@ -79,7 +80,7 @@ def algorithm_of(name: str, M: int = 2, **options: Any) -> Algorithm:
 
 def oracles(problem: Problem, runs: Runs) -> list[Oracle]:
     made: list[Oracle] = [Exact(problem, runs)]
-    if problem.n_samples:
+    if samples_of(problem):
         made.append(Minibatch(problem, runs, batch_size=8, samples=2))
     return made
 

@@ -22,9 +22,10 @@ from mobench.algorithms.penalty_sgd import PenaltySGD
 from mobench.core import Algorithm, Oracle, Point, Runs, TablePoint, loop
 from mobench.core.random import counter_indices, generator
 from mobench.errors import ConfigError
+from mobench.jobs import extremes
 from mobench.oracles import EMA, Exact, FederatedEMA, Minibatch
 from mobench.oracles.exact import make_point, problem_spec
-from mobench.problems import PLS, ConstrainedGaussian, L1Regularized, LeastSquares, extremes, pls
+from mobench.problems import PLS, ConstrainedGaussian, L1Regularized, LeastSquares, pls
 from tests.conftest import Run
 from tests.test_csmoo import F64, LAST, Path, follow, runs_of
 
@@ -612,16 +613,21 @@ def leaves(state: dict[str, Any], prefix: str = "") -> dict[str, Tensor]:
 # the ideal point of extreme runs
 
 
+def of_extremes(channel_seed: int | None) -> PLS:
+    """As `make_job` makes it."""
+    return PLS(channel_seed=channel_seed, ideal="extremes").with_ideal_by(extremes.extreme_values)
+
+
 def test_ideal_points_of_instances_are_those_of_each_instance(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bound problem must keep the channels that it was given when its extreme runs bind it again."""
     monkeypatch.setattr(extremes, "STEPS", 50)
-    monkeypatch.setattr(pls, "_found", {})
+    pls._solved.cache_clear()
     seeds = [3, 1, 3]
     runs = runs_of([[0.5, 0.5]] * 3, seeds)
-    z = PLS(channel_seed=None, ideal="extremes").bind(runs).ideal_point
+    z = of_extremes(None).bind(runs).ideal_point
     assert z.shape == (3, 2)
     for r, seed in enumerate(seeds):
-        alone = PLS(channel_seed=seed, ideal="extremes").ideal_point
+        alone = of_extremes(seed).ideal_point
         torch.testing.assert_close(z[r], alone, rtol=0, atol=1e-8)
     assert (z[0] - z[1]).abs().max() > 0.1
     # by hand: user i's best rate at the ends of the two runs, on the instance of seed 1
@@ -632,7 +638,7 @@ def test_ideal_points_of_instances_are_those_of_each_instance(monkeypatch: pytes
     torch.testing.assert_close(z[1], F.amin(0), rtol=0, atol=1e-8)
     assert (z[1] >= problem.ideal_point).all()
     # the surrogates of a run with this ideal point start at its own z
-    oracle = noisy(runs, PLS(channel_seed=None, ideal="extremes"), 4)
+    oracle = noisy(runs, of_extremes(None), 4)
     torch.testing.assert_close(oracle.ideal, z)
 
 

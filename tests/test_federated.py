@@ -33,10 +33,10 @@ from mobench.config.schema import conf_dir, plain
 from mobench.core import Algorithm, Free, Problem, Runs, Spec, Weighting, loop
 from mobench.core.algorithm import Context
 from mobench.core.compatibility import check
+from mobench.core.federated import LocalBatch, ObjectivesAsClients
 from mobench.core.oracle import Oracle, Transformed, slope
 from mobench.core.output import make_output
 from mobench.core.preferences import resolve, spread
-from mobench.core.problem import LocalBatch
 from mobench.data import load_images
 from mobench.data.clients import partition
 from mobench.errors import CompatibilityError, ConfigError, PreferenceError
@@ -728,16 +728,17 @@ def test_one_step_on_all_data_is_the_gradient(problem: str, loss: str) -> None:
 def test_the_default_gradient_reads_each_objective_at_its_own_point() -> None:
     p, runs, pieces = quadratics()
     y = torch.randn(4, 3, 4, dtype=F64, generator=torch.Generator().manual_seed(0))
-    F, rows = p.local_gradients(y)
+    clients = ObjectivesAsClients(p)
+    F, rows = clients.local_gradients(y)
     for r, (m, (H, z, least)) in itertools.product(range(4), enumerate(pieces)):
         f, g = plain_loops.quadratic_loss_and_grad(y[r, m].numpy(), H, z, least)
         np.testing.assert_allclose(float(F[r, m]), f, rtol=1e-12)
         np.testing.assert_allclose(rows[r, m].numpy(), g, rtol=0, atol=1e-12)
     assert not F.requires_grad
     assert not rows.requires_grad
-    assert p.client_sizes(runs) is None
+    assert LocalSteps(p, runs).sizes is None
     with pytest.raises(NotImplementedError, match="LeastSquares has no samples of clients"):
-        p.local_gradients(
+        clients.local_gradients(
             y, LocalBatch(torch.zeros(4, 3, 1, dtype=torch.int64), torch.ones(4, 3, dtype=torch.int64))
         )
 
@@ -783,7 +784,7 @@ def test_the_first_loss_of_a_batch_is_that_of_the_batch() -> None:
     p = tiny()
     oracle = LocalSteps(p, runs, ETA, 4, batch_size=21, client_loss="at_start")
     theta = p.initial(runs)
-    F, _ = oracle.problem.local_gradients(theta.unsqueeze(1).expand(-1, M, -1), oracle._batches(2, CPU)[0])
+    F, _ = oracle.clients.local_gradients(theta.unsqueeze(1).expand(-1, M, -1), oracle._batches(2, CPU)[0])
     assert torch.equal(oracle.at(theta, {}, 2).F, F)
 
 

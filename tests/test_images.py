@@ -30,6 +30,7 @@ from mobench.config.schema import conf_dir, plain
 from mobench.core import Runs, loop
 from mobench.core.algorithm import Algorithm
 from mobench.core.preferences import ray, resolve
+from mobench.core.sampled import Batch
 from mobench.data import multi_images
 from mobench.errors import CompatibilityError, ConfigError
 from mobench.jobs.build import make_job
@@ -39,7 +40,6 @@ from mobench.kernels import convnet as products
 from mobench.kernels import pooling
 from mobench.models.convnet import EXECUTIONS, MODELS, ConvNet, model
 from mobench.oracles import Epochs
-from mobench.oracles.epochs import Batch
 from mobench.problems import VLMOP2, ConstrainedGaussian, MultiMNIST
 from mobench.problems import multi_mnist as source
 from tests.conftest import Run

@@ -27,8 +27,10 @@ from mobench.core import Algorithm, Ball, Box, Free, Oracle, Point, Problem, Run
 from mobench.core.algorithm import Context, Info
 from mobench.core.bilevel import Bilevel
 from mobench.core.compatibility import check, reasons
+from mobench.core.federated import Federated
 from mobench.core.output import make_output
 from mobench.core.preferences import spread
+from mobench.core.sampled import BatchGradients, samples_of
 from mobench.errors import CompatibilityError, ConfigError
 from mobench.jobs.build import make_job
 from mobench.jobs.job import Job
@@ -37,6 +39,7 @@ from mobench.jobs.run import folder_of
 from mobench.jobs.targets import load_class, parameters
 from mobench.oracles import Exact, Minibatch
 from mobench.problems import DTLZ2, VLMOP2, LeastSquares
+from mobench.problems.dataset import DataProblem
 from mobench.sweep.planner import Planner
 
 ALGORITHMS = choices("algorithm")
@@ -44,8 +47,15 @@ PROBLEMS = choices("problem")
 ORACLES = choices("oracle")
 BILEVEL = ["hypergradient", "moco", "value_gap"]
 INNER = ["hypergradient", "value_gap"]
-IMAGES = ["multi_mnist", "multi_fashion", "multi_fashion_mnist"]
-NETWORKS = [*IMAGES, "face_attributes", "federated", "few_shot", "hyper_cleaning", "river_flow", "speech"]
+CLASSES = {
+    name: load_class(
+        yaml.safe_load((conf_dir() / "problem" / f"{name}.yaml").read_text())["_target_"], "problem"
+    )
+    for name in PROBLEMS
+}
+WITH_DATA = [name for name in PROBLEMS if issubclass(CLASSES[name], DataProblem)]
+# of those with data, files that differ in the data alone are one problem
+DIFFERENT = [p for p in PROBLEMS if p not in WITH_DATA] + list({CLASSES[p]: p for p in WITH_DATA}.values())
 STEPS = 4
 OPTIONAL = {"jacobian", "jvp", "hvp"}
 
@@ -72,54 +82,10 @@ def compose(hydra: Any) -> Any:
 @pytest.fixture(scope="module")
 def parts(compose: Any) -> dict[str, dict[str, dict[str, Any]]]:
     """Composed nodes and the steps that come with them: group -> option -> keys of the configuration."""
-    small = (
-        {name: [] for name in PROBLEMS}
-        | {
-            name: [
-                "problem.model=small",
-                "problem.train_size=256",
-                "problem.pixels=1.0",
-                "problem.test_size=16",
-            ]
-            for name in IMAGES
-        }
-        | {
-            "few_shot": [
-                "problem.filters=2",
-                "problem.shrink=2",
-                "problem.episodes=named",
-                "problem.query_per_class=2",
-                "problem.test_per_class=2",
-            ],
-            "river_flow": ["problem.hidden=4", "problem.train_size=256", "problem.test_size=32"],
-            "face_attributes": [
-                "problem.hidden=4",
-                "problem.train_size=256",
-                "problem.test_size=32",
-                "problem.attributes=[0,1,2,3]",
-            ],
-            "speech": [
-                "problem.model=tiny",
-                "problem.train_size=40",
-                "problem.test_size=2",
-                "problem.masks=0",
-            ],
-            "hyper_cleaning": [
-                "problem.train_size=60",
-                "problem.validation_size=40",
-                "problem.test_size=20",
-                "problem.shrink=7",
-            ],
-        }
-        | {
-            "federated": [
-                "problem.hidden=4",
-                "problem.shrink=4",
-                "problem.train_size=300",
-                "problem.test_size=200",
-            ]
-        }
-    )
+    small = {
+        name: [f"problem.{key}={value}" for key, value in getattr(CLASSES[name], "small", {}).items()]
+        for name in PROBLEMS
+    }
     return {
         "algorithm": {name: {"algorithm": compose(f"algorithm={name}")["algorithm"]} for name in ALGORITHMS},
         "problem": {
@@ -258,26 +224,26 @@ def test_every_pair_of_the_project_runs_or_is_refused(
     algorithm_name: str, parts: Any, compose: Any, asked: dict[str, set[str]]
 ) -> None:
     ran = 0
-    for problem_name in [p for p in PROBLEMS if p not in IMAGES[1:]]:  # the others are the same class
+    for problem_name in DIFFERENT:
         for oracle_name in ORACLES:
             job = job_of(parts, compose, problem_name, oracle_name, algorithm_name)
-            n = job.problem.n_samples
+            n = samples_of(job.problem)
             data = 0 < n < math.inf
+            large = isinstance(job.problem, BatchGradients)
+            whole = f"Choose oracle={'epochs' if data else 'minibatch'}" if large else ""
             hint = {
-                "exact": "" if job.problem.whole else f"Choose oracle={'epochs' if data else 'minibatch'}",
+                "exact": whole,
                 "federated_ema": "" if data else "Choose a problem with data",
                 "epochs": "" if data else "Choose oracle=minibatch",
-                "local_steps": ""
-                if job.problem.whole
-                else f"Choose oracle={'epochs' if data else 'minibatch'}",
+                "local_steps": whole,
             }
             if job.problem.n_constraints:
                 hint["local_steps"] = "Choose a problem without constraints"
-            if problem_name == "federated":
+            if isinstance(job.problem, Federated):
                 hint = dict.fromkeys(ORACLES, "Choose oracle=local_steps") | {"local_steps": ""}
             if isinstance(job.problem, Bilevel):
                 hint |= dict.fromkeys(BILEVEL, "")
-                if not job.problem.whole:
+                if not job.problem.closed_form:
                     hint = dict.fromkeys(ORACLES, "Choose oracle=hypergradient") | dict.fromkeys(BILEVEL, "")
             else:
                 hint |= dict.fromkeys(BILEVEL, "has no lower level")
@@ -301,11 +267,11 @@ def test_no_pair_of_the_project_mixes_its_runs(algorithm_name: str, parts: Any, 
     """What plug-ins must pass before their first step, mobench's own parts pass: each run alone as beside
     others.
 
-    Problems with networks with one method and one oracle each: all their pairs were compared when this was
+    Problems with data with one method and one oracle each: all their pairs were compared when this was
     written, and take minutes.
     """
     ran = 0
-    chosen = [p for p in PROBLEMS if p not in IMAGES[1:] and (p not in NETWORKS or algorithm_name == "mgda")]
+    chosen = [p for p in DIFFERENT if p not in WITH_DATA or algorithm_name == "mgda"]
     for problem_name in chosen:
         for oracle_name in ORACLES:
             job = job_of(parts, compose, problem_name, oracle_name, algorithm_name)
@@ -321,7 +287,7 @@ def test_no_pair_of_the_project_mixes_its_runs(algorithm_name: str, parts: Any, 
                 }
                 assert rehearse(job, classes) == [], (problem_name, oracle_name)
                 ran += 1
-                if problem_name in NETWORKS:
+                if problem_name in WITH_DATA:
                     break
     assert ran > 0
 
@@ -349,13 +315,6 @@ class Constrained(VLMOP2):
 
     def linearize(self, x: Tensor, batch: Tensor | None = None) -> None:
         return None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Gap(Constrained):
-    """The same, said to be a value-function gap."""
-
-    constraint_kind: ClassVar[str] = "gap"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -427,7 +386,7 @@ LACKS: dict[str, tuple[Problem, dict[str, Any], str, set[str]]] = {
         "takes exactly 0 constraints, the problem has N=1",
         KNOWN - {"ferero", "ferero_sa", "ferero_stochastic"},
     ),
-    "a gap": (Gap(n=4, start=START), {"samples": 2}, "constraints", KNOWN),
+    "a gap": (Constrained(n=4, start=START), {"samples": 2, "constraint_kind": "gap"}, "constraints", KNOWN),
     "signed": (
         VLMOP2(n=4, start=START),
         {"positive": False},
@@ -476,8 +435,8 @@ def test_everything_declared_is_asked_for(
     problem = LeastSquares(n=4, samples=20)
     runs = Runs.product(spread(2, 2), [0])
     oracle = Watched(Minibatch(problem, runs, batch_size=10, samples=2))
-    gap = Gap(n=4, start=START)
-    for some in (oracle, Watched(Exact(gap, runs))):
+    gap = Watched(Exact(Constrained(n=4, start=START), runs), constraint_kind="gap")
+    for some in (oracle, gap):
         if not reasons(some.spec, algorithm):
             four_steps(some, algorithm, problem, runs)
             asked[name] |= some.asked

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_diabetes
 
 from mobench.errors import ConfigError
 from mobench.jobs.store import JobFolder
@@ -26,7 +27,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, text in re.findall(r"`(mine/[\w./]+)`[^`]*\n\n```\w+\n(.*?)```", PAGE.read_text(), re.DOTALL):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
-    assert len(list(folder.rglob("*.*"))) == 3
+    assert len(list(folder.rglob("*.*"))) == 5
     return folder
 
 
@@ -35,7 +36,7 @@ def blocks(language: str) -> list[str]:
 
 
 def test_commands(place: Path) -> None:
-    (commands,) = blocks("bash")
+    commands = blocks("bash")[0]
     _, sweep = [line for line in commands.splitlines() if line.startswith("mobench ")]
     # what the shell would find on the PATH; a sweep imports nothing that the single job does not
     script = commands.replace(sweep, "").replace("mine/code", f"mine/code:{REPOSITORY}")
@@ -62,7 +63,7 @@ def test_sweep_and_program(
 ) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path, str(place / "mine" / "code")])
     monkeypatch.chdir(place)
-    (commands,) = blocks("bash")
+    commands = blocks("bash")[0]
     sweep = commands.splitlines()[-1].replace("$PWD", str(place)).replace('"', "").split()
     result = mobench(*sweep[1:], "preferences=2")
     assert result.code == 0, result.err
@@ -73,7 +74,14 @@ def test_sweep_and_program(
     mobench(sweep[2], "problem=ellipsoids", "problem.conditoin=3").refused("Did you mean 'condition'?")
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path / "python"))
     scope: dict[str, Any] = {}
-    exec(compile(blocks("python")[-1].replace("steps=50", "steps=10"), str(PAGE), "exec"), scope)
+    exec(
+        compile(
+            next(b for b in blocks("python") if "mobench.run(" in b).replace("steps=50", "steps=10"),
+            str(PAGE),
+            "exec",
+        ),
+        scope,
+    )
     rows = scope["rows"]
     assert sorted(set(rows["algorithm"])) == ["balanced", "epo"]
     assert (rows["status"] == "done").all()
@@ -109,3 +117,27 @@ def test_the_methods_equation(place: Path, monkeypatch: pytest.MonkeyPatch) -> N
         load(rows).solutions["last"][0], 0.02 * 2 * (0.3 * a - 0.7 * a[::-1]), rtol=1e-12
     )
     sys.modules.pop(MODULE, None)
+
+
+def test_a_problem_with_a_data_set(
+    place: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mobench: Any
+) -> None:
+    """Two files: its command trains it, its values are those of NumPy, and its data are recorded."""
+    monkeypatch.setattr(sys, "path", [*sys.path, str(place / "mine" / "code")])
+    (command,) = blocks("bash")[1:]
+    arguments = command.replace("$PWD", str(place)).replace('"', "").split()[1:]
+    result = mobench(*arguments, "steps=20", "preferences=2", "seeds=[0,1]")
+    assert result.code == 0, result.err
+    meta = result.job.meta()
+    assert (meta["data"], meta["embedded"], len(meta["data_sha256"])) == ("diabetes", True, 64)
+    x, y = load_diabetes(return_X_y=True)
+    x = x * 442**0.5
+    y = (y - y.mean()) / y.std()
+    theta = result.job.solutions()["last"]
+    square = (x @ theta[:, :-1].T + theta[:, -1] - y[:, None]) ** 2
+    for name, part in (("f", slice(300)), ("test", slice(300, None))):
+        second = x[part, 1] > 0
+        for g, members in enumerate((~second, second)):
+            expected = square[part][members].mean(0)
+            np.testing.assert_allclose(result.rows[f"{name}_{g + 1}"], expected, rtol=1e-12)
+    sys.modules.pop("patients", None)

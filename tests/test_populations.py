@@ -416,11 +416,6 @@ class Far(LeastSquares):
             CompatibilityError,
             "LeastSquares has none.*space=subspace",
         ),
-        (
-            lambda r: TASKS.with_heads(torch.zeros(1, 8), torch.zeros(1, 4)),
-            CompatibilityError,
-            "no task heads",
-        ),
         (lambda r: Hybrid(Exact(TASKS, r), TASKS, r), ConfigError, "Exact has none. Give space.epoch_steps"),
         (
             lambda r: Hybrid(Exact(TASKS, r), TASKS, r, epoch_steps=0),

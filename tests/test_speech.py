@@ -171,8 +171,9 @@ def test_ctc_is_the_sum_over_all_paths() -> None:
     clips = clips._replace(mel=clips.mel[:, :, :keep], frames=clips.frames.clamp_max(keep))
     targets = torch.tensor([2, 3, 2, 2, 3])
     clips = clips._replace(targets=targets, sizes=torch.tensor([[1, 1], [2, 1]]))
-    heard: dict[str, tuple[Tensor, Tensor]] = {}
-    loss = p.losses(x, {"en": clips}, heard)["en"]
+    found = p.scored(x, {"en": clips}, ["en"])
+    loss = found.losses["en"]
+    heard = found.heard
     log = torch.log_softmax(heard["en"][0][..., :4], dim=-1).numpy()  # four units: 4^7 paths
     parts = iter(targets.split([1, 1, 2, 1]))
     for r, b in itertools.product(range(2), range(2)):
@@ -440,7 +441,7 @@ def test_official_files_train_and_are_not_held(
     assert result.job.meta()["train_zh"] == 4
     p = BilingualSpeech(data="librispeech_aishell", data_root=str(official), model="tiny")
     p.values(p.initial(runs(0)))
-    assert all("last" in str(key) for key in p._kept)  # no features, no audio
+    assert len(p.cache) == 0  # no features, no audio
 
 
 def broken(root: Path, what: str) -> list[str]:

@@ -15,7 +15,8 @@ import pytest
 import torch
 
 from mobench.errors import StoreError
-from mobench.jobs.store import JobFolder, config_hash, write_atomic, write_json
+from mobench.jobs.store import JobFolder, config_hash
+from mobench.system.files import write_atomic, write_json
 from mobench.system.paths import outputs_root
 from tests.conftest import Run
 

@@ -17,8 +17,9 @@ from mobench.artifacts.artifact import Artifact, Paper, registered
 from mobench.artifacts.rows import JobRows
 from mobench.config import overrides
 from mobench.jobs import wandb_log
-from mobench.jobs.store import JobFolder, write_atomic, write_json
+from mobench.jobs.store import JobFolder
 from mobench.system import console, provenance
+from mobench.system.files import write_atomic, write_json
 from mobench.system.paths import outputs_root
 
 DEFAULTS = ("scale=laptop", "hardware=cpu")  # said by the Makefile, of no use to a reader

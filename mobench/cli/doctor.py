@@ -341,7 +341,7 @@ def _cifar100(root: Path) -> tuple[Path, list[str], str]:
 
 def outputs() -> Iterator[Line]:
     """The outputs folder: space, a file that is really written, locks that really hold"""
-    from mobench.jobs.store import write_atomic
+    from mobench.system.files import write_atomic
     from mobench.system.paths import outputs_root
 
     root = outputs_root().absolute()

@@ -25,8 +25,9 @@ from mobench.artifacts.artifact import Artifact, registered
 from mobench.artifacts.drawing import artifact_folder, read
 from mobench.artifacts.rows import JobRows
 from mobench.errors import MobenchError, StoreError
-from mobench.jobs.store import JobFolder, write_atomic, write_json
+from mobench.jobs.store import JobFolder
 from mobench.system.console import fail, say
+from mobench.system.files import write_atomic, write_json
 from mobench.system.paths import KEPT, outputs_root, results_root
 
 LARGEST = 200_000  # bytes of a solutions.npz: networks belong into no repository

@@ -10,18 +10,18 @@ from mobench.constraints.base import Constrained
 from mobench.core.oracle import Oracle
 from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
+from mobench.core.truth import ConstantPredictor
+from mobench.core.types import Real
 from mobench.errors import ConfigError
-
-Real = float | int
 
 
 class LossCap(Constrained):
     """One constraint per objective. Gradients are the objectives' own.
 
     Parameters: value: kappa, a number or M numbers. ratio: kappa_m = ratio times what a constant predictor
-    loses (`Problem.constant_losses`: entropy of labels, variance of targets), where the problem knows it. One
-    of the two. Raises: ConfigError: a cap that no theta can meet, because it lies at or below the problem's
-    ideal point.
+    loses (`ConstantPredictor.constant_losses`: entropy of labels, variance of targets), where the problem
+    knows it. One of the two. Raises: ConfigError: a cap that no theta can meet, because it lies at or below
+    the problem's ideal point.
     """
 
     version = 1
@@ -47,13 +47,12 @@ class LossCap(Constrained):
                     f"constraint.value has {len(kappa)} caps; {type(problem).__name__} has M={M} objectives."
                 )
         else:
-            constant = problem.constant_losses
-            if constant is None:
+            if not isinstance(problem, ConstantPredictor):
                 raise ConfigError(
                     f"constraint.ratio: {type(problem).__name__} does not know what a constant predictor "
                     f"loses. Give constraint.value."
                 )
-            kappa = float(ratio or 0.0) * constant.double()
+            kappa = float(ratio or 0.0) * problem.constant_losses.double()
         kappa = kappa.double()
         ideal = oracle.ideal
         if ideal is None and oracle.spec.positive:

@@ -19,9 +19,9 @@ from torch import Tensor
 from mobench.core.oracle import Spec
 from mobench.core.point import Point
 from mobench.core.sets import Set
+from mobench.core.types import Real
 from mobench.errors import ConfigError
 
-Real = float | int
 Step = float | int | Tensor  # a number, or a column (R, 1) where `vary` gives runs steps of their own
 State = dict[str, Any]
 

@@ -138,7 +138,7 @@ class Bilevel(Problem):
     a closed form.
     """
 
-    whole: ClassVar[bool] = False
+    closed_form: ClassVar[bool] = False  # True: `values` is differentiable, y*(x) being a formula
 
     start_lower: float = 0.0
 

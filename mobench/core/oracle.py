@@ -144,10 +144,13 @@ class TransformedPoint(Point):
     def __init__(self, inner: Point, fn: Callable[[Tensor], Tensor]) -> None:
         super().__init__(inner.x, inner.X, inner.M, inner.state)
         self.inner: Point = inner
-        self.elsewhere = lambda x: TransformedPoint(inner.moved(x), fn)
         self.moving = inner.moving
+        self._fn = fn
         F, self._factor = slope(fn, inner.F)
         self._values = torch.cat([F, inner.G], dim=-1)
+
+    def moved(self, x: Float[Tensor, "R P"]) -> Point:
+        return TransformedPoint(self.inner.moved(x), self._fn)
 
     def values(self) -> Float[Tensor, "R K"]:
         return self._values

@@ -28,7 +28,7 @@ class Point(ABC):
         state: the oracle's next state; the loop reads it after the algorithm has stepped.
         inner: the point that this one is made of, None if it is made of none.
         recorded: values for the history where they are not those that the algorithm sees; None: they are.
-        elsewhere: makes the point of the same sample at other iterates, None where that cannot be had.
+        same_sample: makes the point of the same sample at other iterates, None where that cannot be had.
         graph: whether gradients may be asked for; the loop clears it for derivative-free methods, which save
             the memory.
     """
@@ -36,7 +36,7 @@ class Point(ABC):
     inner: Point | None = None
     recorded: Tensor | None = None
     graph: bool = True
-    elsewhere: Callable[[Tensor], Point] | None = None
+    same_sample: Callable[[Tensor], Point] | None = None
 
     def __init__(self, x: Float[Tensor, "R P"], X: Set, M: int, state: dict[str, Any]) -> None:
         self.x = x
@@ -94,9 +94,9 @@ class Point(ABC):
 
     def moved(self, x: Float[Tensor, "R P"]) -> Point:
         """The same sample at other iterates."""
-        if self.elsewhere is None:
+        if self.same_sample is None:
             raise NotImplementedError(f"{type(self).__name__} knows its sample at one iterate only")
-        return self.elsewhere(x)
+        return self.same_sample(x)
 
 
 def pad_weights(w: Float[Tensor, "R k"], K: int) -> Float[Tensor, "R K2"]:

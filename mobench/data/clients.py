@@ -11,10 +11,10 @@ from jaxtyping import Int64
 from torch import Tensor
 
 from mobench.core.random import generator
+from mobench.core.types import Real
 from mobench.data.images import CLASSES, Images, digest_of
 from mobench.errors import ConfigError, choose
 
-Real = float | int
 KINDS = ("stratified", "rotation", "partial")
 SPLITS = ("train", "test")
 ROTATIONS = (0,) * 7 + (90, 90, 180)  # degrees, of ten clients

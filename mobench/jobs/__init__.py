@@ -1,4 +1,4 @@
 """One job: checked, identified, run on its device, and its rows on disk.
 
-May import: config, core, metrics, system, errors.
+May import: config, core, algorithms, oracles, metrics, system, errors.
 """

@@ -12,6 +12,7 @@ from mobench.core.algorithm import Algorithm
 from mobench.core.output import OUTPUTS
 from mobench.core.preferences import Runs, resolve
 from mobench.core.problem import Problem
+from mobench.core.truth import IdealByRuns
 from mobench.errors import ConfigError, PreferenceError, choose, suggest
 from mobench.jobs import memory
 from mobench.jobs.fingerprint import Opaque, of_class
@@ -32,6 +33,8 @@ def make_job(config: dict[str, Any]) -> Job:
     """
     validate(config)
     problem = instantiate(config["problem"], "problem")
+    if isinstance(problem, IdealByRuns):
+        problem = problem.with_ideal_by(_extreme_values)
     variants = _variants(config["vary"], config["algorithm"])
     algorithm = instantiate(config["algorithm"] | (variants[0] if variants else {}), "algorithm")
     if not isinstance(problem, Problem):
@@ -57,6 +60,13 @@ def make_job(config: dict[str, Any]) -> Job:
     return Job(
         config, problem, algorithm, runs, config["steps"], dtype, torch.device("cpu"), varied, code, opaque
     )
+
+
+def _extreme_values(problem: Problem, instances: int) -> torch.Tensor:
+    """Ideal points of a problem's instances."""
+    from mobench.jobs.extremes import extreme_values  # imports an algorithm, which few jobs need
+
+    return extreme_values(problem, instances)
 
 
 def choose_dtype(name: str) -> None:

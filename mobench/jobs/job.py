@@ -172,7 +172,7 @@ def identity(job: Job) -> dict[str, Any]:
     config = {k: job.config[k] for k in HASHED}
     config |= {k: job.config[k] for k in LAYERS if enabled(job.config, k)}
     config["record"] = {k: v for k, v in config["record"].items() if (k, v) != ("measures", True)}
-    config["problem"] = {k: v for k, v in config["problem"].items() if k not in job.problem.elsewhere}
+    config["problem"] = {k: v for k, v in config["problem"].items() if k not in job.problem.execution_fields}
     parts: dict[str, Any] = {"problem": job.problem, "algorithm": job.algorithm}
     versions = {name: type(part).version for name, part in parts.items()}
     for group in ("oracle", "problem", *LAYERS):

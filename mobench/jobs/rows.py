@@ -13,16 +13,19 @@ import torch
 from torch import Tensor
 
 from mobench import metrics
+from mobench.core.execution import execution_of
 from mobench.core.preferences import angle_deg, ray
 from mobench.core.sets import Free
+from mobench.core.truth import FrontDistance, KnownFront
 from mobench.jobs.failures import too_many_failed, unsolved
 from mobench.jobs.job import Job
 from mobench.jobs.record import columns, measures
-from mobench.jobs.store import JobFolder, write_json
+from mobench.jobs.store import JobFolder
 from mobench.jobs.store import columns as named
 from mobench.jobs.targets import enabled
 from mobench.jobs.train import Training
 from mobench.system import provenance, workers
+from mobench.system.files import write_json
 
 FRONT_POINTS = 20_001  # resolution of `front_distance`: spacing of a front of length 1.5 is below 1e-4
 STORED = 4_000_000  # numbers of a solutions.npz, at most
@@ -73,7 +76,7 @@ def _meta(training: Training, frames: list[pd.DataFrame], evaluation: float) -> 
     return {
         **provenance.stamp(job.device),
         "execution": f"one batch of {len(job.runs)} runs on {job.device}, {torch.get_num_threads()} "
-        f"thread(s), {job.problem.strategy(job.device)}",
+        f"thread(s), {execution_of(job.problem, job.device)}",
         **job.problem.facts(job.runs),
         # workers of the sweep on this machine (under Slurm 1): other jobs may cost time
         "at_once": workers.at_once(),
@@ -148,9 +151,11 @@ def _front_distance(job: Job, F: Tensor) -> dict[str, Any]:
     """
     if enabled(job.config, "constraint"):
         return {}
-    distance = job.problem.distance_to_front(F)
-    if distance is None and (front := job.problem.front(FRONT_POINTS)) is not None:
-        distance = metrics.front_distance(F, front.to(F))
+    problem = job.problem
+    distance = problem.distance_to_front(F) if isinstance(problem, FrontDistance) else None
+    if distance is None and isinstance(problem, KnownFront):
+        front = problem.front(FRONT_POINTS)
+        distance = None if front is None else metrics.front_distance(F, front.to(F))
     return {} if distance is None else {"front_distance": distance.numpy()}
 
 

@@ -30,6 +30,7 @@ import torch
 import yaml
 
 from mobench.errors import StoreError
+from mobench.system.files import cannot_write, write_atomic, write_json
 
 _MAGIC = b"mobench-checkpoint-1\n"
 
@@ -51,40 +52,6 @@ def refuse_older(root: Path) -> None:
                 f"so none of them would be found. Move them away (mv {runs} {runs}-before), or choose "
                 f"another folder with MOBENCH_OUTPUTS=DIR."
             )
-
-
-def _explain(error: OSError, path: Path) -> StoreError:
-    reasons = {13: "permission denied", 30: "the file system is read-only", 28: "no space left on the device"}
-    why = reasons.get(error.errno or 0, error.strerror or str(error))
-    return StoreError(
-        f"Cannot write {path}: {why}. Free space, fix permissions, or choose another folder with "
-        "MOBENCH_OUTPUTS=DIR. Finished results are untouched; "
-        "the same command continues from the last checkpoint."
-    )
-
-
-def write_atomic(path: Path, data: bytes, *, durable: bool = True) -> None:
-    """Replace `path` by `data`: readers see the old file or the new one, never a part. Raises StoreError.
-
-    `durable`: it survives a power cut, too. What can be made again in no time need not wait for the disk."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as f:
-            f.write(data)
-            if durable:
-                f.flush()
-                os.fsync(f.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise _explain(error, path) from error
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Indented JSON, atomically. NaN is refused: it is not JSON."""
-    write_atomic(path, (json.dumps(value, indent=2, allow_nan=False) + "\n").encode())
 
 
 class JobFolder:
@@ -123,7 +90,7 @@ class JobFolder:
         except OSError as error:
             if handle is not None:
                 handle.close()
-            raise _explain(error, self.path) from error
+            raise cannot_write(error, self.path) from error
         try:
             yield
         finally:
@@ -220,7 +187,7 @@ class JobFolder:
             try:
                 current.replace(self.path / "checkpoint.prev.pt")
             except OSError as error:
-                raise _explain(error, current) from error
+                raise cannot_write(error, current) from error
         write_atomic(current, _MAGIC + sha256(data).digest() + data)
 
     def load_checkpoint(self) -> tuple[dict[str, Any] | None, list[str]]:

@@ -27,8 +27,9 @@ from mobench.jobs.job import Job
 from mobench.jobs.progress import progress
 from mobench.jobs.record import Recorder, columns
 from mobench.jobs.rehearsal import rehearse
-from mobench.jobs.store import JobFolder, write_atomic
+from mobench.jobs.store import JobFolder
 from mobench.system import workers
+from mobench.system.files import write_atomic
 from mobench.system.signals import Signals
 
 BEAT = 5.0  # seconds between signs of life where checkpoints are rarer

@@ -9,7 +9,6 @@ sums over shifts are sweeps over consecutive numbers.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -335,10 +334,10 @@ class Sums(NamedTuple):
             new(g, S, R * C1, g, chunk(net, pictures)),
         )
 
-    def gradients(self, S: int) -> list[Weights]:
+    def gradients(self, net: ConvNet, S: int) -> list[Weights]:
         """Along each slope."""
+        k = net.kernels[0]
         upper, lower = self.first.chunk(2)
-        k = (math.isqrt(1 + 4 * self.first.shape[1]) - 1) // 2
         first = (upper[:, : k * k] + lower[:, k:]).chunk(S)
         first_bias = self.first_bias.view(-1, 1, 1).chunk(S)
         second = self.second.sum(1).mT.chunk(S, dim=1)
@@ -386,17 +385,17 @@ def backward(
         weight = w.second[r].mT
         for s in range(S):
             second.back(weight, each[s], below[:, s])
-    _first_backward(maps, sums)
+    _first_backward(net, maps, sums)
 
 
-def _first_backward(maps: Maps, sums: Sums) -> None:
+def _first_backward(net: ConvNet, maps: Maps, sums: Sums) -> None:
     """Two rows at a time while they are in the cache: ReLU, pooling, and the product with all rows that
     either of them saw, of which the last k are not the upper one's and the first k not the lower one's.
     """
     rows = maps.rows
     h1 = maps.h1
     h, kk, wn = rows.shape
-    k = math.isqrt(kk)
+    k = net.kernels[0]
     pairs = rows.as_strided((h // 2, wn, kk + k), (2 * k * wn, 1, wn))
     below = sums.below[..., : h1.shape[3]]
     g, S, RC, v, n = below.shape
@@ -473,7 +472,7 @@ def curvature(
         spread(both[:, r].transpose(0, 1), marks, into)
         sums.second[r].baddbmm_(second.see(own[r]), e.mT).baddbmm_(change.see(moved[r]), d.mT)
         second.back(torch.cat([v.second[r], w.second[r]]).mT, joint, below[r])
-    _first_backward(maps, sums)
+    _first_backward(net, maps, sums)
 
 
 class Part(NamedTuple):
@@ -576,7 +575,7 @@ class CrossEntropies(Linear):
                     backward(
                         self.net, w, maps, [_weighted(slopes, some[part.runs]) for some in weightings], sums
                     )
-                for target, found in zip(out, sums.gradients(S), strict=True):
+                for target, found in zip(out, sums.gradients(self.net, S), strict=True):
                     target[part.runs] = vector(self.net, found)
         return out
 
@@ -595,7 +594,7 @@ class CrossEntropies(Linear):
                         return _weighted(moved.sub_(p * moved.sum(2, keepdim=True)), mean)
 
                     curvature(self.net, at, maps, along, _weighted(slopes, some), bent, sums)
-                out[part.runs] = vector(self.net, sums.gradients(1)[0])
+                out[part.runs] = vector(self.net, sums.gradients(self.net, 1)[0])
         return out
 
 

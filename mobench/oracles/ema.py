@@ -17,9 +17,8 @@ from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
 from mobench.core.random import counter_indices, seed_for
 from mobench.core.sets import Ball, Box, Free
+from mobench.core.types import Real
 from mobench.errors import CompatibilityError, ConfigError, choose
-
-Real = float | int
 
 
 def averaging_weight(t: int, decay: float, scale: float, offset: float) -> float:

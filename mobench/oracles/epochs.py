@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import torch
 from jaxtyping import Float, Int
@@ -14,19 +12,9 @@ from mobench.core.point import Point
 from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
 from mobench.core.random import generator
+from mobench.core.sampled import Batch, Sampled, samples_of
 from mobench.errors import CompatibilityError
 from mobench.oracles.exact import OfProblem, make_point, problem_spec, refuse_unfit
-
-
-class Batch(NamedTuple):
-    """The terms of a step for R runs of which some share theirs: chosen (S, B), group (R,) the runs' rows of
-    it; sizes: how many runs each group has, as numbers that need not be fetched from a device
-    (None: unknown).
-    """
-
-    chosen: Int[Tensor, "S B"]
-    group: Int[Tensor, " R"]
-    sizes: tuple[int, ...] | None = None
 
 
 class Epochs(OfProblem):
@@ -42,7 +30,7 @@ class Epochs(OfProblem):
 
     def __init__(self, problem: Problem, runs: Runs, batch_size: int = 256, samples: int = 1) -> None:
         refuse_unfit(problem, "epochs")
-        N = problem.n_samples
+        N = samples_of(problem)
         if not 0 < N < float("inf"):
             raise CompatibilityError(
                 f"oracle=epochs needs a finite data set, which {type(problem).__name__} is not. Choose "
@@ -56,7 +44,9 @@ class Epochs(OfProblem):
             raise CompatibilityError(
                 f"oracle.batch_size={batch_size} must lie in {samples}..{N:g}, the number of samples."
             )
-        self.problem = problem.bind(runs)
+        bound = problem.bind(runs)
+        assert isinstance(bound, Sampled)
+        self.problem: Sampled = bound
         self.batch_size = batch_size
         self.N = int(N)
         self.spec: Spec = problem_spec(problem, len(runs), samples=samples)
@@ -82,7 +72,4 @@ class Epochs(OfProblem):
         return Batch(whole.tensor_split(self.spec.samples, dim=1)[k], self.group, self.sizes)
 
     def at(self, theta: Float[Tensor, "R P"], state: State, t: int, k: int = 0) -> Point:
-        batch = self.batch(t, k)
-        return make_point(
-            self.problem, theta, self.spec, batch if self.problem.grouped else batch.chosen[batch.group]
-        )
+        return make_point(self.problem, theta, self.spec, self.problem.take(self.batch(t, k)))

@@ -11,10 +11,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mobench.core.bilevel import Bilevel
+from mobench.core.federated import Federated
 from mobench.core.oracle import Oracle, Spec, State
 from mobench.core.point import GraphPoint, Linear, LinearPoint, Point, TablePoint
 from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
+from mobench.core.sampled import BatchGradients, samples_of
 from mobench.errors import CompatibilityError
 
 
@@ -39,7 +41,7 @@ class OfProblem(Oracle):
         return self.problem.columns(theta, values)
 
     def exact_point(self, theta: Float[Tensor, "R P"]) -> Point | None:
-        return make_point(self.problem, theta, self.spec) if self.problem.whole else None
+        return make_point(self.problem, theta, self.spec) if has_gradient(self.problem) else None
 
 
 class Exact(OfProblem):
@@ -50,12 +52,7 @@ class Exact(OfProblem):
 
     def __init__(self, problem: Problem, runs: Runs) -> None:
         refuse_unfit(problem, "exact")
-        if not problem.whole:
-            raise CompatibilityError(
-                f"oracle=exact would need a graph of all samples of {type(problem).__name__}, which does not "
-                f"fit into memory. Choose oracle={'epochs' if problem.grouped else 'minibatch'} (or a "
-                "protocol that does)."
-            )
+        refuse_large(problem, "exact")
         self.problem = problem.bind(runs)
         self.spec = problem_spec(problem, len(runs), samples=1)
 
@@ -63,19 +60,36 @@ class Exact(OfProblem):
         return make_point(self.problem, theta, self.spec)
 
 
+def has_gradient(problem: Problem) -> bool:
+    """Whether the values on all samples, which `values` gives without a batch, can be differentiated."""
+    if isinstance(problem, Bilevel):
+        return problem.closed_form
+    return not isinstance(problem, BatchGradients | Federated)
+
+
 def refuse_unfit(problem: Problem, oracle: str) -> None:
-    """Raise CompatibilityError for a problem whose data lie with clients,
-    or whose lower level has no closed form.
-    """
-    if isinstance(problem, Bilevel) and not problem.whole:
+    """Raises CompatibilityError for bilevel problems without a closed form, and for federated problems."""
+    name = type(problem).__name__
+    if isinstance(problem, Bilevel) and not problem.closed_form:
         raise CompatibilityError(
-            f"oracle={oracle} does not solve the lower level of {type(problem).__name__}. Choose "
-            f"oracle=hypergradient (moco: its running averages), or oracle=value_gap for algorithm=forum."
+            f"oracle={oracle} does not solve the lower level of {name}. Choose oracle=hypergradient (moco: "
+            f"its running averages), or oracle=value_gap for algorithm=forum."
         )
-    if problem.by_clients:
+    if isinstance(problem, Federated):
         raise CompatibilityError(
-            f"oracle={oracle} does not know the clients of {type(problem).__name__}, who hold its data. "
-            f"Choose oracle=local_steps (oracle.local_steps=1 gives plain gradients), or protocol=federated."
+            f"oracle={oracle} does not support federated problems such as {name}, whose data lie with "
+            "clients. Choose oracle=local_steps (oracle.local_steps=1 gives plain gradients), "
+            "or protocol=federated."
+        )
+
+
+def refuse_large(problem: Problem, oracle: str) -> None:
+    """Raises CompatibilityError for problems that have gradients of batches only."""
+    if isinstance(problem, BatchGradients):
+        finite = samples_of(problem) < float("inf")
+        raise CompatibilityError(
+            f"oracle={oracle} would need a graph of all samples of {type(problem).__name__}, which does not "
+            f"fit into memory. Choose oracle={'epochs' if finite else 'minibatch'} (or a protocol that does)."
         )
 
 
@@ -90,7 +104,6 @@ def problem_spec(problem: Problem, R: int, samples: int) -> Spec:
         provides=frozenset({"jacobian", "jvp", "hvp"} if problem.twice else {"jacobian", "jvp"}),
         samples=samples,
         positive=problem.positive,
-        constraint_kind=problem.constraint_kind,
     )
 
 
@@ -109,5 +122,5 @@ def make_point(problem: Problem, theta: Tensor, spec: Spec, batch: Any = None) -
     else:
         values, rows, *hessian = closed
         point = TablePoint(theta, spec.X, spec.M, {}, values, rows, fn, *hessian)
-    point.elsewhere = lambda x: make_point(problem, x, spec, batch)
+    point.same_sample = lambda x: make_point(problem, x, spec, batch)
     return point

@@ -20,11 +20,11 @@ from mobench.core.point import Point, TablePoint
 from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
 from mobench.core.random import counter_indices, seed_for
+from mobench.core.sampled import samples_of
+from mobench.core.types import Real
 from mobench.errors import CompatibilityError, ConfigError
 from mobench.oracles.ema import averaging_weight
 from mobench.oracles.exact import OfProblem, make_point, problem_spec, refuse_unfit
-
-Real = float | int
 
 
 class FederatedEMA(OfProblem):
@@ -50,7 +50,7 @@ class FederatedEMA(OfProblem):
         offset: Real = 1.0,
     ) -> None:
         refuse_unfit(problem, "federated_ema")
-        total = problem.n_samples
+        total = samples_of(problem)
         if not 0 < total < float("inf"):
             raise CompatibilityError(
                 f"FederatedEMA splits a finite sum between clients; {type(problem).__name__} is none. Choose "

@@ -20,16 +20,17 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from mobench.core.bilevel import Bilevel, Step, View
+from mobench.core.cache import Cache
 from mobench.core.cg import conjugate_gradients
 from mobench.core.oracle import State
 from mobench.core.point import Point
 from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
 from mobench.core.random import counter_indices, seed_for
+from mobench.core.types import Real
 from mobench.errors import CompatibilityError, ConfigError, choose
 from mobench.oracles.exact import OfProblem, problem_spec
 
-Real = float | int
 METHODS = ("itd", "cg", "neumann")
 
 
@@ -69,7 +70,7 @@ class OfBilevel(OfProblem):
         self.inner_step = float(inner_step)
         self.lower_batch = lower_batch
         self.start = bound.initial_lower(runs)
-        self._solved: tuple[Tensor, Tensor] | None = None
+        self.cache = Cache()
         # preferences of a seed share its samples
         seeds, self.of_run = torch.unique(runs.seeds, return_inverse=True)
         keys = [seed_for(int(s), problem=problem.name, use="batches") for s in seeds]
@@ -77,23 +78,20 @@ class OfBilevel(OfProblem):
 
     def solve(self, x: Float[Tensor, "R P"]) -> Float[Tensor, "R B q"]:
         """y*(x); that of the last x is kept, because several columns are made of it."""
-        if self._solved is None or self._solved[0].shape != x.shape or not torch.equal(self._solved[0], x):
-            y = self.problem.solve(x)
-            lost = (
-                (~torch.isfinite(y).flatten(1).all(1) & torch.isfinite(x).all(1))
-                .nonzero()
-                .squeeze(1)
-                .tolist()
+        return self.cache.at_equal(x, "lower", lambda: self._solve(x))
+
+    def _solve(self, x: Float[Tensor, "R P"]) -> Float[Tensor, "R B q"]:
+        y = self.problem.solve(x)
+        unsolved = ~torch.isfinite(y).flatten(1).all(1) & torch.isfinite(x).all(1)
+        lost = unsolved.nonzero().squeeze(1).tolist()
+        if lost:
+            print(
+                f"warning: the lower level of {type(self.problem).__name__} was not solved exactly for "
+                f"runs {lost} (is it strongly convex there?): their exact values are missing, "
+                "and final rows call them diverged.",
+                file=sys.stderr,
             )
-            if lost:
-                print(
-                    f"warning: the lower level of {type(self.problem).__name__} was not solved exactly for "
-                    f"runs {lost} (is it strongly convex there?): their exact values are missing, "
-                    "and final rows call them diverged.",
-                    file=sys.stderr,
-                )
-            self._solved = x.clone(), y
-        return self._solved[1]
+        return y
 
     def exact(self, theta: Float[Tensor, "R P"]) -> Float[Tensor, "R K"]:
         return self.problem.view(theta).upper(self.solve(theta))[0]

@@ -16,15 +16,16 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mobench.core.bilevel import Bilevel
+from mobench.core.federated import Federated, LocalBatch, ObjectivesAsClients, changed
 from mobench.core.oracle import State, slope
 from mobench.core.point import Point, TablePoint
 from mobench.core.preferences import Runs
-from mobench.core.problem import LocalBatch, Problem, changed
+from mobench.core.problem import Problem
 from mobench.core.random import generator
+from mobench.core.types import Real
 from mobench.errors import CompatibilityError, ConfigError, choose
-from mobench.oracles.exact import OfProblem, problem_spec, refuse_unfit
+from mobench.oracles.exact import OfProblem, problem_spec, refuse_large, refuse_unfit
 
-Real = float | int
 LOSSES = ("running", "at_start", "at_end")
 
 
@@ -61,11 +62,7 @@ class LocalSteps(OfProblem):
     ) -> None:
         if isinstance(problem, Bilevel):
             refuse_unfit(problem, "local_steps")
-        if not (problem.whole or problem.by_clients):
-            raise CompatibilityError(
-                f"oracle=local_steps would need a graph of all samples of {type(problem).__name__}, which "
-                f"does not fit into memory. Choose oracle={'epochs' if problem.grouped else 'minibatch'}."
-            )
+        refuse_large(problem, "local_steps")
         if problem.n_constraints:
             raise CompatibilityError(
                 f"oracle=local_steps gives each objective a client, and {type(problem).__name__} has "
@@ -88,7 +85,11 @@ class LocalSteps(OfProblem):
                 raise ConfigError(f"oracle.{key}={value} must be at least 1, a whole number.")
         choose("oracle.client_loss", client_loss, LOSSES)
         self.problem = problem.bind(runs)
-        self.sizes = self.problem.client_sizes(runs)
+        self.clients: Federated | ObjectivesAsClients = ObjectivesAsClients(self.problem)
+        self.sizes: list[list[int]] | None = None
+        if isinstance(self.problem, Federated):
+            self.clients = self.problem
+            self.sizes = self.problem.client_sizes(runs)
         if batch_size is not None and self.sizes is None:
             raise ConfigError(
                 f"oracle.batch_size={batch_size}: the clients of {type(problem).__name__} hold no samples. "
@@ -151,14 +152,14 @@ class LocalSteps(OfProblem):
 
     def at(self, theta: Float[Tensor, "R P"], state: State, t: int, k: int = 0) -> Point:
         change = None if self.transform is None else self._change
-        found = self.problem.local_descent(theta, self._batches(t, theta.device), self.eta, change)
+        found = self.clients.local_descent(theta, self._batches(t, theta.device), self.eta, change)
         rows = found.rows
         values = found.running
         if self.client_loss == "at_start":
             values = found.first
         elif self.client_loss == "at_end":
             rows = rows if isinstance(rows, Tensor) else rows()
-            values = self.problem.local_gradients(theta.unsqueeze(1) - self.eta * rows)[0]
+            values = self.clients.local_gradients(theta.unsqueeze(1) - self.eta * rows)[0]
             values = changed(change, slice(None), values)[0]
         return TablePoint(theta, self.spec.X, self.spec.M, {}, values, rows, vjp=found.vjp)
 

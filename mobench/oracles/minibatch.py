@@ -13,6 +13,7 @@ from mobench.core.point import Point
 from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
 from mobench.core.random import seed_for
+from mobench.core.sampled import Sampled, samples_of
 from mobench.errors import CompatibilityError
 from mobench.oracles.exact import OfProblem, make_point, problem_spec, refuse_unfit
 
@@ -28,18 +29,22 @@ class Minibatch(OfProblem):
 
     def __init__(self, problem: Problem, runs: Runs, batch_size: int = 32, samples: int = 1) -> None:
         refuse_unfit(problem, "minibatch")
-        if problem.n_samples == 0:
+        N = samples_of(problem)
+        if N == 0:
             raise CompatibilityError(
-                f"{type(problem).__name__} has nothing to sample from (it is deterministic). Choose "
-                f"oracle=exact, or a problem with data such as problem=least_squares."
+                f"{type(problem).__name__} has nothing to sample from: it is deterministic (a problem with "
+                "samples derives from mobench.core.Sampled). Choose oracle=exact, or a problem with data "
+                f"such as problem=least_squares."
             )
         if samples not in (1, 2):
             raise CompatibilityError(f"oracle.samples={samples}: a step uses 1 or 2 independent batches.")
-        if not 1 <= batch_size <= problem.n_samples:
+        if not 1 <= batch_size <= N:
             raise CompatibilityError(
-                f"oracle.batch_size={batch_size} must lie in 1..{problem.n_samples:g}, the number of samples."
+                f"oracle.batch_size={batch_size} must lie in 1..{N:g}, the number of samples."
             )
-        self.problem = problem.bind(runs)
+        bound = problem.bind(runs)
+        assert isinstance(bound, Sampled)
+        self.problem: Sampled = bound
         self.batch_size = batch_size
         self.spec: Spec = problem_spec(problem, len(runs), samples=samples)
         keys = [seed_for(int(s), problem=problem.name, use="batches") for s in runs.seeds]

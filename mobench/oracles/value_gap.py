@@ -16,10 +16,9 @@ from mobench.core.oracle import State
 from mobench.core.point import Point, TablePoint
 from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
+from mobench.core.types import Real
 from mobench.oracles.exact import problem_spec
 from mobench.oracles.hypergradient import OfBilevel
-
-Real = float | int
 
 
 class ValueGap(OfBilevel):

@@ -1,6 +1,6 @@
 """Problems with a flat vector of decision variables: one family, one small file.
 
-May import: core, subproblems, metrics, oracles, models, kernels, data, algorithms, jobs, errors.
+May import: core, subproblems, metrics, models, kernels, data, system, errors.
 """
 
 from mobench.problems.bilevel_quadratic import BilevelQuadratic

@@ -57,7 +57,7 @@ class BilevelQuadratic(Bilevel):
     hypergradients; with `gram` the inner products of the exact hypergradients, `gram_s_t` for s <= t.
     """
 
-    whole: ClassVar[bool] = True
+    closed_form: ClassVar[bool] = True
     citation: ClassVar[str] = "multi-objective bilevel learning paper, Section 5 (conditions); constants ours"
 
     tasks: int = 5

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -21,8 +21,9 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.checkpoint import checkpoint
 
 from mobench.core.preferences import Runs
-from mobench.core.problem import Problem
 from mobench.core.random import counter_uniform
+from mobench.core.sampled import BatchGradients
+from mobench.core.types import Real
 from mobench.data.images import digest_of
 from mobench.data.logmel import log_mel, spec_augment
 from mobench.data.speech import LABELS, LANGUAGES, Speech, speech
@@ -30,9 +31,9 @@ from mobench.data.speech_units import KINDS, Units, units
 from mobench.errors import ConfigError, DataError, check_batch_runs, choose
 from mobench.metrics.recognition import error_rate, greedy, prefix_beam
 from mobench.models.conformer import MODELS, Conformer, conformer
+from mobench.problems.dataset import DataProblem, network_starts
 from mobench.problems.warm_start import descended
 
-Real = float | int
 OBJECTIVES = ("cpc", *LANGUAGES)
 RATES = {"zh": "cer", "en": "wer"}
 SHARD = 32  # utterances of a language that are evaluated at once
@@ -55,8 +56,17 @@ class Clips(NamedTuple):
         return Clips(self.mel[some], self.frames[some], targets, self.sizes[some])
 
 
+class Scored(NamedTuple):
+    """What the network makes of clips: losses (R, B) by objective, and of each language that it recognises
+    the log-probabilities (R, B, T, C) of its units with the lengths (R, B) of the clips.
+    """
+
+    losses: dict[str, Tensor]
+    heard: dict[str, tuple[Tensor, Tensor]]
+
+
 @dataclass(frozen=True, kw_only=True)
-class BilingualSpeech(Problem):
+class BilingualSpeech(DataProblem, BatchGradients):
     """Three objectives of one conformer, each a mean over utterances u of T_u frames, L_u units:
 
         f_cpc = mean_u mean_(t,k) -log( e^s(t,t+k) / sum_j e^s(t,j) ),
@@ -103,15 +113,14 @@ class BilingualSpeech(Problem):
         "ls": ("steps", "step_size", "batch_size"),
         "file": ("path",),
     }
-    whole: ClassVar[bool] = False
     twice: ClassVar[bool] = False  # PyTorch's CTC has a gradient only
-    elsewhere: ClassVar[tuple[str, ...]] = ("data_root", "max_batch_runs")
+    execution_fields: ClassVar[tuple[str, ...]] = ("data_root", "max_batch_runs")
+    small: ClassVar[Mapping[str, Any]] = {"model": "tiny", "train_size": 40, "test_size": 2, "masks": 0}
     citation: ClassVar[str] = (
         "Chen et al. 2024 (FERERO); Gulati et al. 2020; Graves et al. 2006; van den Oord et al. 2018"
     )
 
     data: str = "generated"
-    data_root: str = "data"
     train_size: int | None = None
     test_size: int | None = None
     objectives: Sequence[str] = OBJECTIVES
@@ -125,9 +134,8 @@ class BilingualSpeech(Problem):
     mask_frequency: Real = 0.2
     beam: int = 0
     max_batch_runs: int | None = None
-    start: Mapping[str, Any] = field(default_factory=lambda: {"kind": "default"})
     steps: int = 1000
-    _kept: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _device: torch.device = field(default=torch.device("cpu"), init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -194,15 +202,14 @@ class BilingualSpeech(Problem):
         return float("inf")  # pairs with masks: an expectation
 
     @property
-    def ideal_point(self) -> Float[Tensor, " M"]:
-        """0, below which a negative log-likelihood does not fall."""
-        return torch.zeros(self.n_objectives, dtype=torch.float64)
+    def data_set(self) -> Speech:
+        return self.speech
 
-    def bind(self, runs: Runs) -> BilingualSpeech:
+    def bind(self, runs: Runs) -> Self:
         """Knows the device of its runs, on which a start is trained."""
-        other = copy.copy(self)
-        object.__setattr__(other, "_device", runs.seeds.device)  # no field: it is no key of the configuration
-        return other
+        bound = copy.copy(self)
+        object.__setattr__(bound, "_device", runs.seeds.device)
+        return bound
 
     def _scale(self, x: Tensor, power: float) -> Tensor:
         """The heads times head_rate^power, the rest as it is."""
@@ -210,21 +217,14 @@ class BilingualSpeech(Problem):
         return torch.cat([body, heads * float(self.head_rate) ** power], dim=1)
 
     def initial(self, runs: Runs) -> Float[Tensor, "R P"]:
-        """Keyed by (problem, seed, model): all preferences of a seed start from the same network,
-        unless per_preference.
-        """
         options = {k: v for k, v in self.start.items() if v is not None}
         if options["kind"] == "file":
             return self._scale(self._of_file(Path(str(options["path"]))).expand(len(runs), -1), -0.5)
-        draws = (
-            self.network.initial(self.start_generator(runs, r, model=self.model)) for r in range(len(runs))
-        )
-        fresh = self._scale(torch.stack([torch.from_numpy(row) for row in draws]), -0.5)
+        fresh = self._scale(network_starts(self, runs, self.network.initial, model=self.model), -0.5)
         if options["kind"] == "default":
             return fresh
         settings = int(options["steps"]), options["step_size"], int(options["batch_size"])
-        device = getattr(self, "_device", torch.device("cpu"))
-        return descended(self, self._key(), runs, fresh, *settings, device)
+        return descended(self, self._key(), runs, fresh, *settings, self._device)
 
     def _of_file(self, path: Path) -> Float[Tensor, "1 P"]:
         try:
@@ -249,13 +249,7 @@ class BilingualSpeech(Problem):
             for split in ("train", "test")
         }
         units = {f"units_{language}": len(self.units[language]) for language in LANGUAGES}
-        named = {
-            "data": data.label,
-            "data_sha256": data.digest,
-            "embedded": data.embedded,
-            "unlisted": data.unlisted,
-        }
-        return {**named, **count, **units, "parameters": self.dim}
+        return {**super().facts(runs), "unlisted": data.unlisted, **count, **units, "parameters": self.dim}
 
     def draw(self, keys: Int[Tensor, " R"], stream: str, t: int, size: int) -> Float[Tensor, "R B 2 k"]:
         """Of each pair and language the number of an utterance, then uniform numbers for its masks."""
@@ -271,10 +265,11 @@ class BilingualSpeech(Problem):
 
     def features(self, language: str, split: str, i: int) -> tuple[Float[Tensor, "T F"], list[int]]:
         """Log-mel features and units of one utterance; kept only where the set is in memory."""
-        key = (language, split, i)
-        if key in self._kept:
-            found: tuple[Tensor, list[int]] = self._kept[key]
-            return found
+        if not self.speech.in_memory:
+            return self._features(language, split, i)
+        return self.cache.made((language, split, i), lambda: self._features(language, split, i))
+
+    def _features(self, language: str, split: str, i: int) -> tuple[Float[Tensor, "T F"], list[int]]:
         one = self.speech.utterances[language][split][i]
         with torch.inference_mode(False):
             mel = log_mel(self.speech.samples(language, one), self.speech.rate, self.network.mels)
@@ -289,8 +284,6 @@ class BilingualSpeech(Problem):
                 f"network, {one.text[:40]!r} needs {need}. Leave it out, or take a network with a smaller "
                 f"stride (problem.model={self.model} has {self.network.stride})."
             )
-        if self.speech.in_memory:
-            self._kept[key] = (mel, said)
         return mel, said
 
     def clips(self, language: str, numbers: Int[Tensor, "R B"], split: str, x: Tensor) -> Clips:
@@ -340,19 +333,18 @@ class BilingualSpeech(Problem):
         each = self.losses(x, clips)
         return torch.stack([each[o].mean(1) for o in self.objectives], dim=1)
 
-    def losses(
-        self,
-        x: Float[Tensor, "R P"],
-        clips: Mapping[str, Clips],
-        heard: dict[str, tuple[Tensor, Tensor]] | None = None,
-    ) -> dict[str, Float[Tensor, "R _"]]:
-        """Losses of each clip, f_cpc of all languages in a row;
-        `heard` is given log-probabilities (R, B, T, C) and lengths.
-        """
+    def losses(self, x: Float[Tensor, "R P"], clips: Mapping[str, Clips]) -> dict[str, Float[Tensor, "R _"]]:
+        """Losses of each clip, f_cpc of all languages in a row."""
+        return self.scored(x, clips, self.objectives).losses
+
+    def scored(
+        self, x: Float[Tensor, "R P"], clips: Mapping[str, Clips], recognised: Sequence[str]
+    ) -> Scored:
+        """Losses and scores of each clip; those of CTC for the languages that are `recognised`."""
         net = self.network
-        R = len(x)
         w = net.split(self._scale(x, 0.5))
-        out = {}
+        losses = {}
+        heard = {}
         cpc = []
         # each language padded by itself: clips do not know their neighbours
         for language, own in clips.items():
@@ -360,16 +352,17 @@ class BilingualSpeech(Problem):
             if "cpc" in self.objectives:
                 context = net.predicted(w, net.encode(w, z, lengths, past=True))
                 cpc.append(contrastive(context, z, lengths, self.negatives, float(self.temperature)))
-            if language not in self.objectives and heard is None:
+            if language not in recognised:
                 continue
             log = torch.log_softmax(net.scores(w, net.encode(w, z, lengths), language), dim=-1)
-            if heard is not None:
-                heard[language] = (log, lengths)
+            heard[language] = (log, lengths)
             rows = log.flatten(0, 1).transpose(0, 1)
             sizes = own.sizes.to(log.device)
             loss = nn.ctc_loss(rows, own.targets, lengths.flatten(), sizes.flatten(), reduction="none")
-            out[language] = loss.view(R, -1) / sizes.to(loss)
-        return out | ({"cpc": torch.cat(cpc, dim=1)} if cpc else {})
+            losses[language] = loss.view(len(x), -1) / sizes.to(loss)
+        if cpc:
+            losses["cpc"] = torch.cat(cpc, dim=1)
+        return Scored(losses, heard)
 
     # evaluation
 
@@ -378,11 +371,10 @@ class BilingualSpeech(Problem):
 
         Shard by shard, without gradients; those of the last x are remembered.
         """
-        last = self._kept.get((split, "last"))
-        # the same tensor, not written to since
-        if last is not None and last[0] is x and last[1] == x._version:
-            kept: dict[str, Tensor] = last[2]
-            return kept
+        return self.cache.at(x, split, lambda: self._evaluate(split, x))
+
+    def _evaluate(self, split: str, x: Float[Tensor, "R P"]) -> dict[str, Tensor]:
+        decoded = split == "test"
         sums = {o: x.new_zeros(len(x), dtype=torch.float64) for o in OBJECTIVES}
         counts = dict.fromkeys(OBJECTIVES, 0)
         said: dict[str, list[str]] = {language: [] for language in LANGUAGES}
@@ -392,22 +384,21 @@ class BilingualSpeech(Problem):
                 every = self.speech.utterances[language][split]
                 for first in range(0, len(every), SHARD):
                     numbers = torch.arange(first, min(first + SHARD, len(every))).expand(len(x), -1)
-                    heard: dict[str, tuple[Tensor, Tensor]] | None = {} if split == "test" else None
-                    losses = self.losses(x, {language: self.clips(language, numbers, split, x)}, heard)
-                    for o, loss in losses.items():
+                    clips = {language: self.clips(language, numbers, split, x)}
+                    found = self.scored(x, clips, LANGUAGES if decoded else self.objectives)
+                    for o, loss in found.losses.items():
                         sums[o] += loss.double().sum(1)
                         counts[o] += loss.shape[1]
-                    if heard:
+                    if decoded:
                         said[language] += [every[i].text for i in numbers[0].tolist()]
-                        for r, texts in enumerate(self.decode(language, *heard[language])):
+                        for r, texts in enumerate(self.decode(language, *found.heard[language])):
                             text[language][r] += texts
-        found = {"loss": torch.stack([sums[o] / counts[o] for o in self.objectives], dim=1).to(x.dtype)}
-        for language, kind in RATES.items():
-            if split == "test":
+        out = {"loss": torch.stack([sums[o] / counts[o] for o in self.objectives], dim=1).to(x.dtype)}
+        if decoded:
+            for language, kind in RATES.items():
                 rates = [error_rate(kind, said[language], texts) for texts in text[language]]
-                found[f"{kind}_{language}"] = torch.tensor(rates, dtype=torch.float64)
-        self._kept[(split, "last")] = (x, x._version, found)
-        return found
+                out[f"{kind}_{language}"] = torch.tensor(rates, dtype=torch.float64)
+        return out
 
     def decode(
         self, language: str, log: Float[Tensor, "R B T C"], lengths: Int[Tensor, "R B"]

@@ -14,13 +14,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from mobench.core.problem import Problem
 from mobench.core.random import counter_normal
+from mobench.core.sampled import Sampled
 from mobench.core.sets import Box, Set
+from mobench.core.types import Real
 from mobench.errors import ConfigError, choose
 from mobench.problems.curves import evenly
 
-Real = float | int
 CENTRES = (0.0, 1.0, -0.5)  # c_1, c_2, c_3; the two constraints have the first two
 IDEALS = ("feasible", "analytic")
 
@@ -38,7 +38,7 @@ def _constants(
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConstrainedGaussian(Problem):
+class ConstrainedGaussian(Sampled):
     """One variable, e ~ N(0, s) with variance s, c = (0, 1, -1/2): eq.
 
     (15), and with three objectives eq. (83).

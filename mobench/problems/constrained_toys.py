@@ -12,8 +12,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mobench.core.preferences import Runs
-from mobench.core.problem import Problem, by_seed
+from mobench.core.problem import Problem
 from mobench.core.random import generator
+from mobench.core.seeds import PerSeed
+from mobench.core.start import START_KINDS
 from mobench.errors import ConfigError
 
 Product = Callable[[Tensor, Tensor], Tensor]
@@ -39,7 +41,7 @@ class HalfPlane(Problem):
     start: Mapping[str, Any] = field(default_factory=lambda: {"kind": "given", "value": [0.3, -1.0]})
     steps: int = 20000
     start_kinds: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        **Problem.start_kinds,
+        **START_KINDS,
         "given": ("value",),
     }
 
@@ -107,7 +109,7 @@ def _quadratics(seed: int, m: int, n: int, low: float, high: float) -> tuple[Ten
 
 
 @dataclass(frozen=True, kw_only=True)
-class BallAndHalfSpace(Problem):
+class BallAndHalfSpace(PerSeed[tuple[Tensor, Tensor]]):
     """Random convex quadratics, a new instance for each seed, in the unit ball cut by a half-space.
 
         f_i = (x - a_i)'A_i(x - a_i) / 2,  i = 1..M,   eig(A_i) in spectrum, a_i ~ N(s 1/n^(1/2), I),
@@ -163,22 +165,18 @@ class BallAndHalfSpace(Problem):
         """0, each objective's minimum without constraints."""
         return torch.zeros(self.objectives, dtype=torch.float64)
 
-    def bind(self, runs: Runs) -> Problem:
-        return by_seed(self, runs, self._instance)
-
-    def _instance(self, seed: int) -> tuple[Tensor, Tensor]:
+    def instance(self, seed: int) -> tuple[Tensor, Tensor]:
         A, a = _quadratics(seed, self.objectives, self.variables, self.spectrum[0], self.spectrum[1])
         return A, a + self.shift / self.variables**0.5
 
     def _constants(self, x: Tensor) -> tuple[Float[Tensor, "R M n n"], Float[Tensor, "R M n"]]:
-        kept: dict[Any, Any] = self._kept  # type: ignore[attr-defined]
-        key = (x.dtype, x.device)
-        if key not in kept:
-            pairs = [self._instance(seed) for seed in self._seeds]  # type: ignore[attr-defined]
-            group = self._group  # type: ignore[attr-defined]
-            kept[key] = tuple(torch.stack(part)[group].to(x) for part in zip(*pairs, strict=True))
-        found: tuple[Tensor, Tensor] = kept[key]
-        return found
+        def stacked() -> tuple[Tensor, Tensor]:
+            pairs = [self.instance(seed) for seed in self.seeds]
+            A = torch.stack([A for A, _ in pairs])[self.group]
+            a = torch.stack([a for _, a in pairs])[self.group]
+            return A.to(x), a.to(x)
+
+        return self.cache.made((x.dtype, x.device), stacked)
 
     def values(self, x: Float[Tensor, "R n"], batch: Any = None) -> Float[Tensor, "R K"]:
         A, a = self._constants(x)

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -15,12 +15,12 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from mobench.core.preferences import Runs
-from mobench.core.problem import Problem
+from mobench.core.sampled import Batch, BatchGradients
 from mobench.data.celeba import LABELS, SIZES, Faces, faces, names_of
 from mobench.errors import ConfigError, check_batch_runs, choose, suggest
 from mobench.models.mlp import TanhMLP
 from mobench.models.resnet import EXECUTIONS, ResNet, resnet
-from mobench.oracles.epochs import Batch
+from mobench.problems.dataset import TrainTest, chunk_means, network_starts
 
 MODELS = ("small", "resnet18")
 EVALUATED = 100  # pictures of a batch whose statistics batch normalisation uses in evaluation
@@ -28,7 +28,7 @@ CHUNK = 2_000_000  # numbers of a forward pass of the small network without grad
 
 
 @dataclass(frozen=True, kw_only=True)
-class FaceAttributes(Problem):
+class FaceAttributes(TrainTest, BatchGradients):
     """M attributes of a picture by one network with M outputs, z_m > 0: it has the attribute.
 
         f_m(theta) = (1/N) sum_i  log(1 + exp(z_m(theta; picture_i))) - label_im z_m(theta; picture_i),
@@ -59,14 +59,16 @@ class FaceAttributes(Problem):
     network's stem keeps their size (3 x 3 convolution of stride 1, no pooling).
     """
 
-    start_kinds: ClassVar[Mapping[str, tuple[str, ...]]] = {"default": ()}
-    whole: ClassVar[bool] = False
-    grouped: ClassVar[bool] = True
-    elsewhere: ClassVar[tuple[str, ...]] = ("data_root", "execution", "max_batch_runs")
+    execution_fields: ClassVar[tuple[str, ...]] = ("data_root", "execution", "max_batch_runs")
+    small: ClassVar[Mapping[str, Any]] = {
+        "hidden": 4,
+        "train_size": 256,
+        "test_size": 32,
+        "attributes": [0, 1, 2, 3],
+    }
     citation: ClassVar[str] = "Liu et al. 2015 (CelebA); MLM-CMOO paper"
 
     data: str = "celeba_synth"
-    data_root: str = "data"
     train_size: int | None = None
     test_size: int | None = None
     attributes: Sequence[str | int] | None = None
@@ -74,9 +76,7 @@ class FaceAttributes(Problem):
     hidden: int = 64
     execution: str = "auto"
     max_batch_runs: int | None = None
-    start: Mapping[str, Any] = field(default_factory=lambda: {"kind": "default"})
     steps: int = 1000
-    _kept: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -146,9 +146,8 @@ class FaceAttributes(Problem):
         return len(self.faces.train_labels)
 
     @property
-    def ideal_point(self) -> Float[Tensor, " M"]:
-        """0, which a cross-entropy does not fall below."""
-        return torch.zeros(self.n_objectives, dtype=torch.float64)
+    def data_set(self) -> Faces:
+        return self.faces
 
     @property
     def constant_losses(self) -> Float[Tensor, " M"]:
@@ -162,28 +161,19 @@ class FaceAttributes(Problem):
 
     def with_heads(self, theta: Float[Tensor, "R P"], a: Float[Tensor, "R k"]) -> Float[Tensor, "R P"]:
         M = self.n_objectives
-        *_, weight, _ = (
-            self.network.shapes
-        )  # both networks end in a linear layer: its weights (M, width), then its biases
+        # both networks end in a linear layer: its weights (M, width), then its biases
+        *_, weight, _ = self.network.shapes
         trunk, heads, biases = theta.split([self.dim - M * (weight[1] + 1), M * weight[1], M], dim=1)
         shift, scale = a.to(theta).split(M, dim=1)
         heads = (heads.unflatten(1, (M, weight[1])) * scale.exp().unsqueeze(2)).flatten(1)
         return torch.cat([trunk, heads, biases + shift], dim=1)
 
     def initial(self, runs: Runs) -> Float[Tensor, "R P"]:
-        """Keyed by (problem, seed, model): all preferences of a seed start from the same network,
-        unless per_preference.
-        """
-        network = self.network
-        draws = (network.initial(self.start_generator(runs, r, model=self.model)) for r in range(len(runs)))
-        return torch.stack([torch.from_numpy(row) for row in draws])
+        return network_starts(self, runs, self.network.initial, model=self.model)
 
     def facts(self, runs: Runs | None = None) -> dict[str, Any]:
         data = self.faces
-        return {
-            "data": data.label,
-            "data_sha256": data.digest,
-            "embedded": data.embedded,
+        return super().facts(runs) | {
             "attributes": [data.attributes[k] for k in self.chosen],
             "train_size": len(data.train_labels),
             "test_size": len(data.test_labels),
@@ -196,19 +186,11 @@ class FaceAttributes(Problem):
 
     # on the device
 
-    def _split(self, split: str, x: Tensor) -> tuple[Tensor, Float[Tensor, "N M"]]:
-        """Pictures (uint8) and labels of the chosen attributes on the device, moved once."""
-        key = (split, x.dtype, x.device)
-        if key not in self._kept:
-            data = self.faces
-            labels = data.train_labels if split == "train" else data.test_labels
-            with torch.inference_mode(False):  # autodiff will need them
-                self._kept[key] = (
-                    data.pictures(split).to(x.device),
-                    labels[:, self.chosen].to(x.device, x.dtype),
-                )
-        found: tuple[Tensor, Tensor] = self._kept[key]
-        return found
+    def part(self, split: str, like: Tensor) -> tuple[Tensor, Float[Tensor, "N M"]]:
+        """Pictures (uint8) and labels of the chosen attributes."""
+        data = self.faces
+        labels = data.train_labels if split == "train" else data.test_labels
+        return data.pictures(split).to(like.device), labels[:, self.chosen].to(like.device, like.dtype)
 
     def _input(self, pictures: Tensor, x: Tensor) -> Tensor:
         """Numbers in [-1, 1]; flat for the perceptron."""
@@ -219,7 +201,7 @@ class FaceAttributes(Problem):
         self, batch: Batch | Tensor, x: Float[Tensor, "R P"]
     ) -> tuple[Float[Tensor, "R B ..."], Float[Tensor, "R B M"]]:
         """Pictures and labels of each run: of a Batch of groups that share them, or of indices (R, B)."""
-        pictures, labels = self._split("train", x)
+        pictures, labels = self.of_split("train", x)
         if isinstance(batch, Tensor):
             return self._input(pictures[batch], x), labels[batch]
         # those of a group once
@@ -241,7 +223,7 @@ class FaceAttributes(Problem):
         `batch`: a Batch of groups that share pictures, or indices (R, B), or None: all of `train`.
         """
         if batch is None:
-            return self._evaluated("train", x)[0]
+            return self.evaluated("train", x)[0]
         seen, labels = self._of(batch, x)
 
         def mean(x: Tensor, seen: Tensor, labels: Tensor) -> Tensor:
@@ -274,37 +256,25 @@ class FaceAttributes(Problem):
 
     # evaluation
 
-    def _evaluated(
-        self, split: str, x: Float[Tensor, "R P"]
-    ) -> tuple[Float[Tensor, "R M"], Float[Tensor, "R M"]]:
-        """Mean losses and shares of wrong answers over a split, without gradients;
-        those of the last x are remembered.
-        """
-        last = self._kept.get((split, "last"))
-        # the same tensor, not written to since
-        if last is not None and last[0] is x and last[1] == x._version:
-            return last[2], last[3]
-        pictures, labels = self._split(split, x)
-        loss = x.new_zeros(len(x), self.n_objectives, dtype=torch.float64)
-        wrong = torch.zeros_like(loss)
+    def evaluate(self, split: str, x: Float[Tensor, "R P"]) -> tuple[Float[Tensor, "R M"], ...]:
+        """Mean losses and shares of wrong answers."""
+        pictures, labels = self.of_split(split, x)
         # of nearly equal size: a rest of one picture would have no statistics
         size = EVALUATED if self.model != "small" else CHUNK // pictures[0].numel()
         parts = -(-len(pictures) // size)
-        with torch.no_grad():
-            for part, given in zip(pictures.tensor_split(parts), labels.tensor_split(parts), strict=True):
-                seen = self._input(part, x)
-                for r in range(0, len(x), self.max_batch_runs or len(x)):
-                    some = slice(r, r + (self.max_batch_runs or len(x)))
-                    z = self._scores(x[some], seen.expand(len(x[some]), *seen.shape))
-                    loss[some] += _losses(z, given).double().sum(1)
-                    wrong[some] += ((z > 0) != (given > 0.5)).double().sum(1)
-        found = (loss / len(pictures)).to(x.dtype), (wrong / len(pictures)).to(x.dtype)
-        self._kept[(split, "last")] = (x, x._version, *found)
-        return found
+
+        def sums(some: Tensor, part: Tensor, given: Tensor) -> tuple[Tensor, Tensor]:
+            seen = self._input(part, x)
+            z = self._scores(some, seen.expand(len(some), *seen.shape))
+            wrong = (z > 0) != (given > 0.5)
+            return _losses(z, given).double().sum(1), wrong.double().sum(1)
+
+        chunks = zip(pictures.tensor_split(parts), labels.tensor_split(parts), strict=True)
+        return chunk_means(x, chunks, sums, self.max_batch_runs)
 
     def columns(self, x: Float[Tensor, "R P"], values: Float[Tensor, "R M"]) -> dict[str, Tensor]:
         """test_loss_mean, test_error_mean, test_error_m."""
-        loss, wrong = self._evaluated("test", x)
+        loss, wrong = self.evaluated("test", x)
         named = {f"test_error_{m + 1}": wrong[:, m] for m in range(self.n_objectives)}
         return {"test_loss_mean": loss.mean(1), "test_error_mean": wrong.mean(1)} | named
 

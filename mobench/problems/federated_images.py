@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -14,8 +14,9 @@ import torch.nn.functional as nn
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from mobench.core.federated import Change, Descent, Federated, LocalBatch, changed, descend
 from mobench.core.preferences import Runs
-from mobench.core.problem import Change, Descent, LocalBatch, Problem, by_seed, changed, descend
+from mobench.core.seeds import PerSeed
 from mobench.core.sets import Free
 from mobench.data.clients import Clients, partition
 from mobench.data.images import Images, load_images
@@ -23,6 +24,7 @@ from mobench.errors import ConfigError, check_batch_runs, choose
 from mobench.models.mlp import MLP
 from mobench.models.resnet import MODELS as RESNETS
 from mobench.models.resnet import ResNet, resnet
+from mobench.problems.dataset import DataProblem, network_starts
 
 NETWORKS = ("mlp", *RESNETS)
 EXECUTIONS = ("batched", "loop")
@@ -55,7 +57,7 @@ class Padded(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FederatedImages(Problem):
+class FederatedImages(DataProblem, PerSeed[Clients], Federated):
     """One network for M clients; client m's loss on its own training images is objective m.
 
         f_m(theta) = (1/n_m) sum over client m's images of -log softmax(z(theta; image / 255))_label,
@@ -88,14 +90,11 @@ class FederatedImages(Problem):
     in the runs of the authors' public code.
     """
 
-    start_kinds: ClassVar[Mapping[str, tuple[str, ...]]] = {"default": ()}
-    whole: ClassVar[bool] = False
-    by_clients: ClassVar[bool] = True
-    elsewhere: ClassVar[tuple[str, ...]] = ("data_root", "execution", "max_batch_runs")
+    execution_fields: ClassVar[tuple[str, ...]] = ("data_root", "execution", "max_batch_runs")
+    small: ClassVar[Mapping[str, Any]] = {"hidden": 4, "shrink": 4, "train_size": 300, "test_size": 200}
     citation: ClassVar[str] = "McMahan et al. 2017; Liu et al. 2024 (OMD-TCH)"
 
     data: str = "digits"
-    data_root: str = "data"
     train_size: int | None = None
     test_size: int | None = None
     partition: str = "rotation"
@@ -107,9 +106,7 @@ class FederatedImages(Problem):
     hidden: int = 200
     execution: str = "auto"
     max_batch_runs: int | None = None
-    start: Mapping[str, Any] = field(default_factory=lambda: {"kind": "default"})
     steps: int = 300
-    _kept: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -152,9 +149,8 @@ class FederatedImages(Problem):
         return self.network.dim
 
     @property
-    def ideal_point(self) -> Float[Tensor, " M"]:
-        """0, which a cross-entropy does not fall below."""
-        return torch.zeros(self.clients, dtype=torch.float64)
+    def data_set(self) -> Images:
+        return self.images
 
     def split_of(self, seed: int) -> Clients:
         """Which images each client holds; drawn once in a process."""
@@ -174,21 +170,17 @@ class FederatedImages(Problem):
     def client_sizes(self, runs: Runs) -> list[list[int]]:
         return [[len(index) for index in self.split_of(int(s)).train] for s in runs.seeds]
 
+    def instance(self, seed: int) -> Clients:
+        return self.split_of(seed)
+
     def facts(self, runs: Runs | None = None) -> dict[str, Any]:
-        data = self.images
-        seeds = sorted({int(s) for s in runs.seeds} if runs is not None else ())
-        splits = {seed: self.split_of(seed) for seed in seeds}
-        return {
-            "data": data.label,
-            "data_sha256": data.digest,
-            "embedded": data.embedded,
-            "partition_sha256": {str(seed): split.digest for seed, split in splits.items()},
-            "train_size": {str(seed): [len(i) for i in split.train] for seed, split in splits.items()},
-            "test_size": {str(seed): [len(i) for i in split.test] for seed, split in splits.items()},
-            "classes_held": {
-                str(seed): int((split.counts(data, "train").sum(0) > 0).sum())
-                for seed, split in splits.items()
-            },
+        splits = self.instances(runs)
+        held = {seed: split.counts(self.images, "train").sum(0) > 0 for seed, split in splits.items()}
+        return super().facts(runs) | {
+            "partition_sha256": {seed: split.digest for seed, split in splits.items()},
+            "train_size": {seed: [len(i) for i in split.train] for seed, split in splits.items()},
+            "test_size": {seed: [len(i) for i in split.test] for seed, split in splits.items()},
+            "classes_held": {seed: int(classes.sum()) for seed, classes in held.items()},
         }
 
     def strategy(self, device: torch.device) -> str:
@@ -196,10 +188,8 @@ class FederatedImages(Problem):
             return self.execution
         if device.type != "cpu":
             return "batched"
-        if self.model in (
-            "resnet20",
-            "resnet18",
-        ):  # grouped convolutions of this size are slower than one after the other
+        # grouped convolutions of this size are slower than one after the other
+        if self.model in ("resnet20", "resnet18"):
             return "loop"
         n = len(self.images.train) if self.train_size is None else self.train_size
         kept = (self.classes_per_client or 10) / 10 if self.partition == "partial" else 1.0
@@ -208,18 +198,8 @@ class FederatedImages(Problem):
         few = max(SMALL, self.network.inputs // 2) if isinstance(self.network, MLP) else SMALL
         return "batched" if n * kept / self.clients <= few else "loop"
 
-    def bind(self, runs: Runs) -> FederatedImages:
-        """With the partitions of the runs' seeds."""
-        return by_seed(self, runs, self.split_of)
-
     def initial(self, runs: Runs) -> Float[Tensor, "R P"]:
-        """Keyed by (problem, seed, model): all preferences of a seed start from the same network,
-        unless per_preference.
-        """
-        draws = (
-            self.network.initial(self.start_generator(runs, r, model=self.model)) for r in range(len(runs))
-        )
-        return torch.stack([torch.from_numpy(row) for row in draws])
+        return network_starts(self, runs, self.network.initial, model=self.model)
 
     # data on the device
 
@@ -240,48 +220,43 @@ class FederatedImages(Problem):
 
     def _held(self, split: str, like: Tensor) -> list[list[Held]]:
         """Client by client, for each seed; without the pixels that a perceptron need not see."""
-        key = ("held", split, like.dtype, like.device)
-        if key not in self._kept:
-            table = []
-            for seed in self._seeds:  # type: ignore[attr-defined]
-                row = []
-                for m in range(self.clients):
-                    x, labels = self._client(split, seed, m, like)
-                    columns = None
-                    if self.model == "mlp":
-                        columns = (x.amax(0) > 0).nonzero().squeeze(1)
-                        x = x[:, columns].contiguous()
-                    row.append(Held(x, labels, columns))
-                table.append(row)
-            self._kept[key] = table
-        found: list[list[Held]] = self._kept[key]
-        return found
+
+        def one(seed: int, m: int) -> Held:
+            x, labels = self._client(split, seed, m, like)
+            columns = None
+            if self.model == "mlp":
+                columns = (x.amax(0) > 0).nonzero().squeeze(1)
+                x = x[:, columns].contiguous()
+            return Held(x, labels, columns)
+
+        def made() -> list[list[Held]]:
+            return [[one(seed, m) for m in range(self.clients)] for seed in self.seeds]
+
+        return self.cache.made(("held", split, like.dtype, like.device), made)
 
     def _padded(self, split: str, like: Tensor) -> Padded:
         """All clients in one tensor, filled up to the largest."""
-        key = ("padded", split, like.dtype, like.device)
-        if key not in self._kept:
-            seeds = self._seeds  # type: ignore[attr-defined]
-            parts = [[self._client(split, seed, m, like) for m in range(self.clients)] for seed in seeds]
-            n = max(len(labels) for row in parts for _, labels in row)
-            shape = parts[0][0][0].shape[1:]
-            S = len(parts)
-            M = self.clients
-            x = like.new_zeros(S, M, n, *shape)
-            labels = torch.zeros(S, M, n, dtype=torch.int64, device=like.device)
-            weight = like.new_zeros(S, M, n)
-            for s, row in enumerate(parts):
-                for m, (some, given) in enumerate(row):
-                    x[s, m, : len(given)] = some
-                    labels[s, m, : len(given)] = given
-                    weight[s, m, : len(given)] = 1.0 / len(given)
-            columns = None
-            if self.model == "mlp":
-                columns = (x.amax((0, 1, 2)) > 0).nonzero().squeeze(1)
-                x = x[..., columns].contiguous()
-            self._kept[key] = Padded(x, labels, weight, columns)
-        found: Padded = self._kept[key]
-        return found
+        return self.cache.made(("padded", split, like.dtype, like.device), lambda: self._pad(split, like))
+
+    def _pad(self, split: str, like: Tensor) -> Padded:
+        parts = [[self._client(split, seed, m, like) for m in range(self.clients)] for seed in self.seeds]
+        n = max(len(labels) for row in parts for _, labels in row)
+        shape = parts[0][0][0].shape[1:]
+        S = len(parts)
+        M = self.clients
+        x = like.new_zeros(S, M, n, *shape)
+        labels = torch.zeros(S, M, n, dtype=torch.int64, device=like.device)
+        weight = like.new_zeros(S, M, n)
+        for s, row in enumerate(parts):
+            for m, (some, given) in enumerate(row):
+                x[s, m, : len(given)] = some
+                labels[s, m, : len(given)] = given
+                weight[s, m, : len(given)] = 1.0 / len(given)
+        columns = None
+        if self.model == "mlp":
+            columns = (x.amax((0, 1, 2)) > 0).nonzero().squeeze(1)
+            x = x[..., columns].contiguous()
+        return Padded(x, labels, weight, columns)
 
     # local steps
 
@@ -351,12 +326,15 @@ class FederatedImages(Problem):
         """
         network = self.network
         data = self._padded("train", theta)
-        key = ("gram", theta.dtype, theta.device)
+        columns = data.columns
         assert isinstance(network, MLP)
-        assert data.columns is not None
-        if key not in self._kept:
-            x = data.x.new_zeros(*data.x.shape[:-1], network.inputs).index_copy_(-1, data.columns, data.x)
-            self._kept[key] = x, (x @ x.mT).add_(1.0)
+        assert columns is not None
+
+        def products() -> tuple[Tensor, Tensor]:
+            x = data.x.new_zeros(*data.x.shape[:-1], network.inputs).index_copy_(-1, columns, data.x)
+            return x, (x @ x.mT).add_(1.0)
+
+        kept = self.cache.made(("gram", theta.dtype, theta.device), products)
         R = len(theta)
         M = self.clients
         n = data.x.shape[2]
@@ -364,8 +342,8 @@ class FederatedImages(Problem):
         running = theta.new_empty(R, M)
         first = theta.new_empty(R, M)
         for some in self._chunks(theta, M * n * (n + 4 * network.hidden)):
-            group = self._group[some]  # type: ignore[attr-defined]
-            x, gram, labels, weight = _of_runs([*self._kept[key], data.labels, data.weight], group)
+            group = self.group[some]
+            x, gram, labels, weight = _of_runs([*kept, data.labels, data.weight], group)
             own = functools.partial(changed, change, some)
             losses, made = network.descent(theta[some], x, gram, labels, weight, steps, eta, own)
             running[some] = torch.stack(losses).mean(0)
@@ -425,7 +403,7 @@ class FederatedImages(Problem):
         network = self.network
         F = y.new_zeros(R, M)
         rows = torch.zeros_like(y)
-        for r, group in enumerate(self._group.tolist()):  # type: ignore[attr-defined]
+        for r, group in enumerate(self.group.tolist()):
             for m in range(M):
                 x, labels, columns = held[group][m]
                 if batch is not None:
@@ -447,7 +425,7 @@ class FederatedImages(Problem):
     ) -> tuple[Tensor, Tensor]:
         R, M, P = y.shape
         data = self._padded("train", y)
-        group = self._group[first : first + R]  # type: ignore[attr-defined]
+        group = self.group[first : first + R]
         if batch is None:
             x, labels, weight = (t.flatten(0, 1) for t in _of_runs([data.x, data.labels, data.weight], group))
             F, rows = self._gradients(network, y.reshape(R * M, P), x, labels, weight, columns)
@@ -477,10 +455,11 @@ class FederatedImages(Problem):
         self, split: str, x: Float[Tensor, "R P"]
     ) -> tuple[Float[Tensor, "R M"], Float[Tensor, "R M"]]:
         """Mean losses and shares of right answers of the clients; those of the last x are remembered."""
-        last = self._kept.get(("last", split))
-        # the same tensor, not written to since
-        if last is not None and last[0] is x and last[1] == x._version:
-            return last[2], last[3]
+        return self.cache.at(x, split, lambda: self._evaluate(split, x))
+
+    def _evaluate(
+        self, split: str, x: Float[Tensor, "R P"]
+    ) -> tuple[Float[Tensor, "R M"], Float[Tensor, "R M"]]:
         loss = x.new_zeros(len(x), self.clients, dtype=torch.float64)
         right = torch.zeros_like(loss)
         with torch.no_grad():
@@ -490,15 +469,13 @@ class FederatedImages(Problem):
                 size = self.max_batch_runs or len(x)
                 for r in range(0, len(x), size):
                     self._evaluate_at_once(split, x[r : r + size], r, loss, right)
-        found = loss.to(x.dtype), right  # shares are counts: they need not share the rounding of float32
-        self._kept["last", split] = (x, x._version, *found)
-        return found
+        return loss.to(x.dtype), right  # shares are counts: they need not share the rounding of float32
 
     def _evaluate_one_by_one(self, split: str, x: Tensor, loss: Tensor, right: Tensor) -> None:
         network = self.network
         held = self._held(split, x)
         size = EVALUATED if network.batch_norm else TABLE
-        for r, group in enumerate(self._group.tolist()):  # type: ignore[attr-defined]
+        for r, group in enumerate(self.group.tolist()):
             theta = x[r : r + 1]
             for m, (inputs, labels, columns) in enumerate(held[group]):
                 # of nearly equal size: a rest of one image would have no statistics
@@ -515,7 +492,7 @@ class FederatedImages(Problem):
 
     def _evaluate_at_once(self, split: str, x: Tensor, first: int, loss: Tensor, right: Tensor) -> None:
         data = self._padded(split, x)
-        group = self._group[first : first + len(x)]  # type: ignore[attr-defined]
+        group = self.group[first : first + len(x)]
         inputs, labels, weight = _of_runs([data.x, data.labels, data.weight], group)
         network = self.network
         R = len(x)
@@ -525,13 +502,12 @@ class FederatedImages(Problem):
         right[first : first + R] = ((z.argmax(-1) == labels) * weight.double()).sum(-1)
 
     def columns(self, x: Float[Tensor, "R P"], values: Float[Tensor, "R M"]) -> dict[str, Tensor]:
-        seeds = self._seeds  # type: ignore[attr-defined]
         n = {
             split: torch.tensor(
-                [[len(i) for i in getattr(self.split_of(s), split)] for s in seeds],
+                [[len(i) for i in getattr(self.split_of(s), split)] for s in self.seeds],
                 dtype=torch.float64,
                 device=x.device,
-            )[self._group.to(x.device)]  # type: ignore[attr-defined]
+            )[self.group.to(x.device)]
             for split in ("train", "test")
         }
         trained = self._evaluated("train", x)[1].double()

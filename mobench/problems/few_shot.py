@@ -5,7 +5,7 @@ every task has a linear head of its own.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
@@ -16,18 +16,19 @@ from torch import Tensor
 
 from mobench.core.bilevel import Bilevel, Step, View
 from mobench.core.preferences import Runs
-from mobench.core.problem import by_seed
+from mobench.core.seeds import PerSeed
 from mobench.data.episodes import SAMPLERS, Episodes, draw_episodes
 from mobench.data.fewshot import SPLITS, FewShot, load_fewshot
 from mobench.errors import ConfigError, check_batch_runs, choose
 from mobench.models.fewshot import FewShotNet, Part, Tape
+from mobench.problems.dataset import DataProblem, network_starts
 
 # bytes of activations that are kept for the backward pass; those of further runs are computed anew
 HELD = 1 << 30
 
 
 @dataclass(frozen=True, kw_only=True)
-class FewShotLearning(Bilevel):
+class FewShotLearning(DataProblem, PerSeed[Episodes], Bilevel):
     """S tasks of a few classes; x are the weights of a convolutional network, y_s = w_s those of task s's
     linear head.
 
@@ -65,13 +66,17 @@ class FewShotLearning(Bilevel):
     lower level, ll_reg, fixed episodes and no 1/S are our reading of it.
     """
 
-    start_kinds: ClassVar[Mapping[str, tuple[str, ...]]] = {"default": ()}
-    whole: ClassVar[bool] = False
-    elsewhere: ClassVar[tuple[str, ...]] = ("data_root", "max_batch_runs")
+    execution_fields: ClassVar[tuple[str, ...]] = ("data_root", "max_batch_runs")
+    small: ClassVar[Mapping[str, Any]] = {
+        "filters": 2,
+        "shrink": 2,
+        "episodes": "named",
+        "query_per_class": 2,
+        "test_per_class": 2,
+    }
     citation: ClassVar[str] = "multi-objective bilevel learning paper; FC100: Oreshkin et al. 2018"
 
     data: str = "digits"
-    data_root: str = "data"
     split: str = "train"
     tasks: int = 5
     ways: int = 5
@@ -83,9 +88,7 @@ class FewShotLearning(Bilevel):
     shrink: int = 1
     ll_reg: float = 0.01
     max_batch_runs: int | None = None
-    start: Mapping[str, Any] = field(default_factory=lambda: {"kind": "default"})
     steps: int = 500
-    _kept: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -135,9 +138,8 @@ class FewShotLearning(Bilevel):
         return 2.0 * self.ll_reg
 
     @property
-    def ideal_point(self) -> Float[Tensor, " M"]:
-        """0, which a cross-entropy does not fall below."""
-        return torch.zeros(self.tasks, dtype=torch.float64)
+    def data_set(self) -> FewShot:
+        return self.images
 
     def episodes_of(self, seed: int) -> Episodes:
         """The tasks of a seed; drawn once in a process."""
@@ -146,14 +148,12 @@ class FewShotLearning(Bilevel):
             self.data, self.data_root, seed, self.tasks, self.ways, *sizes, self.split, self.episodes
         )
 
+    def instance(self, seed: int) -> Episodes:
+        return self.episodes_of(seed)
+
     def facts(self, runs: Runs | None = None) -> dict[str, Any]:
-        data = self.images
-        seeds = sorted({int(s) for s in runs.seeds} if runs is not None else ())
-        drawn = {str(seed): self.episodes_of(seed) for seed in seeds}
-        return {
-            "data": data.label,
-            "data_sha256": data.digest,
-            "embedded": data.embedded,
+        drawn = self.instances(runs)
+        return super().facts(runs) | {
             "episodes_sha256": {seed: own.digest for seed, own in drawn.items()},
             "classes": {seed: own.classes.tolist() for seed, own in drawn.items()},
         }
@@ -161,16 +161,8 @@ class FewShotLearning(Bilevel):
     def strategy(self, device: torch.device) -> str:
         return "loop"
 
-    def bind(self, runs: Runs) -> FewShotLearning:
-        """With the episodes of the runs' seeds."""
-        return by_seed(self, runs, self.episodes_of)
-
     def initial(self, runs: Runs) -> Float[Tensor, "R P"]:
-        """Keyed by (problem, seed): all preferences of a seed start from the same network,
-        unless per_preference.
-        """
-        draws = (self.network.initial(self.start_generator(runs, r)) for r in range(len(runs)))
-        return torch.stack([torch.from_numpy(row) for row in draws])
+        return network_starts(self, runs, self.network.initial)
 
     # data on the device
 
@@ -179,23 +171,23 @@ class FewShotLearning(Bilevel):
         their size, about 100 MB for a seed of five tasks on coloured images in float32. Shared by runs of a
         seed.
         """
-        group = int(self._group[run])  # type: ignore[attr-defined]
-        key = (part, group, like.dtype, like.device)
-        if key not in self._kept:
-            items = getattr(self.episodes_of(self._seeds[group]), part)  # type: ignore[attr-defined]
+        group = int(self.group[run])
+
+        def made() -> list[Part]:
+            items = getattr(self.episodes_of(self.seeds[group]), part)
             pictures = self.images.take(items.flatten()).to(like.device, like.dtype) / 255.0
             frame = -pictures.shape[-1] % 16
             if frame:
                 pictures = nn.pad(pictures, (frame // 2, frame - frame // 2) * 2)
             if self.shrink > 1:
                 pictures = nn.avg_pool2d(pictures, self.shrink)
-            self._kept[key] = self.network.parts(pictures.unflatten(0, items.shape))
-        found: list[Part] = self._kept[key]
-        return found
+            return self.network.parts(pictures.unflatten(0, items.shape))
+
+        return self.cache.made((part, group, like.dtype, like.device), made)
 
     def labels(self, part: str, like: Tensor) -> Int[Tensor, " n"]:
         """Labels of a part, the same for all tasks and runs."""
-        return self.episodes_of(self._seeds[0]).labels(part).to(like.device)  # type: ignore[attr-defined]
+        return self.episodes_of(self.seeds[0]).labels(part).to(like.device)
 
     # both levels
 
@@ -204,13 +196,7 @@ class FewShotLearning(Bilevel):
         return self._view(x)
 
     def _view(self, x: Float[Tensor, "R P"]) -> Heads:
-        last: Heads | None = self._kept.get("view")
-        if last is not None:
-            if last.x.dtype == x.dtype and last.x.device == x.device and torch.equal(last.x, x):
-                return last
-            last.forget()
-        made = self._kept["view"] = Heads(self, x.detach().clone())
-        return made
+        return self.cache.at_equal(x, "view", lambda: Heads(self, x.detach().clone()), release=Heads.forget)
 
     def columns_at(self, x: Float[Tensor, "R P"], y: Float[Tensor, "R B q"]) -> dict[str, Tensor]:
         view = self._view(x)

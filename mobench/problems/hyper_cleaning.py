@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -20,10 +20,11 @@ from torch import Tensor
 
 from mobench.core.bilevel import Bilevel, Step, View
 from mobench.core.preferences import Runs
-from mobench.core.problem import by_seed
 from mobench.core.random import generator
+from mobench.core.seeds import PerSeed
 from mobench.data.images import CLASSES, Images, digest_of, load_images
 from mobench.errors import ConfigError, choose
+from mobench.problems.dataset import DataProblem
 
 MASKS = ("independent", "nested")
 PART = 4096  # images of a product of which only a sum is kept
@@ -60,7 +61,7 @@ class Sets(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class HyperCleaning(Bilevel):
+class HyperCleaning(DataProblem, PerSeed[Labels], Bilevel):
     """S tasks with corruption rates p_s share the weights x of the training images; task s fits a linear
     softmax W_s (10, d) without bias to its own labels. y has S blocks. All derivatives are closed forms.
 
@@ -89,13 +90,17 @@ class HyperCleaning(Bilevel):
     """
 
     start_kinds: ClassVar[Mapping[str, tuple[str, ...]]] = {"constant": ("value",), "normal": ("scale",)}
-    elsewhere: ClassVar[tuple[str, ...]] = ("data_root",)
+    small: ClassVar[Mapping[str, Any]] = {
+        "train_size": 60,
+        "validation_size": 40,
+        "test_size": 20,
+        "shrink": 7,
+    }
     citation: ClassVar[str] = (
         "Franceschi et al. 2017 (data hyper-cleaning); multi-objective bilevel learning paper"
     )
 
     data: str = "digits"
-    data_root: str = "data"
     train_size: int = 1000
     validation_size: int = 400
     test_size: int | None = None
@@ -171,9 +176,8 @@ class HyperCleaning(Bilevel):
         return 2.0 * self.reg
 
     @property
-    def ideal_point(self) -> Float[Tensor, " S"]:
-        """0, which a cross-entropy does not fall below."""
-        return torch.zeros(len(self.rates), dtype=torch.float64)
+    def data_set(self) -> Images:
+        return self.images
 
     def labels_of(self, seed: int) -> Labels:
         """Split and corrupted labels; drawn once in a process."""
@@ -189,20 +193,17 @@ class HyperCleaning(Bilevel):
             self.name,
         )
 
-    def facts(self, runs: Runs | None = None) -> dict[str, Any]:
-        base = self.images
-        seeds = sorted({int(s) for s in runs.seeds} if runs is not None else ())
-        return {
-            "data": base.label,
-            "data_sha256": base.digest,
-            "embedded": base.embedded,
-            "labels_sha256": {str(seed): self.labels_of(seed).digest for seed in seeds},
-        }
+    def instance(self, seed: int) -> Labels:
+        return self.labels_of(seed)
 
-    def bind(self, runs: Runs) -> HyperCleaning:
+    def facts(self, runs: Runs | None = None) -> dict[str, Any]:
+        digests = {seed: own.digest for seed, own in self.instances(runs).items()}
+        return super().facts(runs) | {"labels_sha256": digests}
+
+    def bind(self, runs: Runs) -> Self:
         """With the labels of the runs' seeds."""
         _ = self.pixels  # a shrink that leaves nothing is an error now
-        return by_seed(self, runs, self.labels_of)
+        return super().bind(runs)
 
     # on the device
 
@@ -212,36 +213,31 @@ class HyperCleaning(Bilevel):
 
     def groups(self, like: Tensor) -> Iterator[tuple[Place, Sets]]:
         """Runs of each seed, and its images."""
-        kept = self._kept  # type: ignore[attr-defined]
-        key = ("sets", like.dtype, like.device)
-        if key not in kept:
-            base = self.images
-            found = []
-            for g, seed in enumerate(self._seeds):  # type: ignore[attr-defined]
-                own = self.labels_of(seed)
-                given = nn.one_hot(own.given, CLASSES).transpose(0, 1).flatten(1)
-                truth = nn.one_hot(base.train_labels[own.validation], CLASSES)
-                train, validation = (
-                    self._pixels(base.train[index], like) for index in (own.train, own.validation)
-                )
-                mine = self._group == g  # type: ignore[attr-defined]
-                runs = _place(mine.nonzero().squeeze(1), like.device)
-                found.append(
-                    Sets(runs, train, given.to(like), own.wrong.to(like), validation, truth.to(like))
-                )
-            kept[key] = found
-        for sets in kept[key]:
+
+        def made() -> list[Sets]:
+            return [self._sets(g, seed, like) for g, seed in enumerate(self.seeds)]
+
+        for sets in self.cache.made(("sets", like.dtype, like.device), made):
             yield sets.runs, sets
+
+    def _sets(self, g: int, seed: int, like: Tensor) -> Sets:
+        base = self.images
+        own = self.labels_of(seed)
+        given = nn.one_hot(own.given, CLASSES).transpose(0, 1).flatten(1)
+        truth = nn.one_hot(base.train_labels[own.validation], CLASSES)
+        train = self._pixels(base.train[own.train], like)
+        validation = self._pixels(base.train[own.validation], like)
+        runs = _place((self.group == g).nonzero().squeeze(1), like.device)
+        return Sets(runs, train, given.to(like), own.wrong.to(like), validation, truth.to(like))
 
     def _test(self, like: Tensor) -> tuple[Float[Tensor, "T d"], Int[Tensor, " T"]]:
         """Test images and labels on the device."""
-        kept = self._kept  # type: ignore[attr-defined]
-        key = ("test", like.dtype, like.device)
-        if key not in kept:
+
+        def made() -> tuple[Tensor, Tensor]:
             labels = self.images.test_labels[: self.test_size].to(like.device)
-            kept[key] = self._pixels(self.images.test[: self.test_size], like), labels
-        found: tuple[Tensor, Tensor] = kept[key]
-        return found
+            return self._pixels(self.images.test[: self.test_size], like), labels
+
+        return self.cache.made(("test", like.dtype, like.device), made)
 
     def view(self, x: Float[Tensor, "R P"], batch: Int[Tensor, "R b"] | None = None) -> View:
         return _Linear(self, x, batch)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from jaxtyping import Float, Int
@@ -14,15 +14,16 @@ from torch import Tensor
 from mobench.core.point import Linear
 from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
+from mobench.core.sampled import Sampled, samples_of
 from mobench.core.sets import Free, L1Epigraph, Set
+from mobench.core.truth import IdealByRuns
+from mobench.core.types import Real
 from mobench.errors import ConfigError
 from mobench.problems.least_squares import LeastSquares
 
-Real = float | int
-
 
 @dataclass(frozen=True, kw_only=True)
-class L1Regularized(Problem):
+class L1Regularized(Sampled):
     """Another problem's objectives and constraints with multiples of one norm added (CSMOO, Appendix D.1,
     eqs. (68), (69)).
 
@@ -76,10 +77,6 @@ class L1Regularized(Problem):
         return self.problem.n_constraints
 
     @property
-    def constraint_kind(self) -> str:  # type: ignore[override]
-        return self.problem.constraint_kind
-
-    @property
     def positive(self) -> bool:  # type: ignore[override]
         return self.problem.positive
 
@@ -93,7 +90,7 @@ class L1Regularized(Problem):
 
     @property
     def n_samples(self) -> float | int:
-        return self.problem.n_samples
+        return samples_of(self.problem)
 
     @property
     def X(self) -> Set:
@@ -103,10 +100,17 @@ class L1Regularized(Problem):
     def ideal_point(self) -> Tensor | None:
         return self.problem.ideal_point
 
+    def with_ideal_by(self, solve: Callable[[Problem, int], Tensor]) -> Self:
+        """The inner problem's ideal point from `solve`, where it asks for that."""
+        if not isinstance(self.problem, IdealByRuns):
+            return self
+        return replace(self, problem=self.problem.with_ideal_by(solve))
+
     def draw(self, keys: Int[Tensor, " R"], stream: str, t: int, size: int) -> Tensor:
+        assert isinstance(self.problem, Sampled)  # else there are 0 samples, and nobody draws
         return self.problem.draw(keys, stream, t, size)
 
-    def bind(self, runs: Runs) -> L1Regularized:
+    def bind(self, runs: Runs) -> Self:
         return replace(self, problem=self.problem.bind(runs))
 
     def initial(self, runs: Runs) -> Float[Tensor, "R P"]:

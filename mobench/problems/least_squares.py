@@ -14,12 +14,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from mobench.core.preferences import spread
-from mobench.core.problem import Problem
 from mobench.core.random import generator
+from mobench.core.sampled import Sampled
+from mobench.core.types import Real
 from mobench.errors import ConfigError
 from mobench.problems.curves import evenly
-
-Real = float | int
 
 
 class Data(NamedTuple):
@@ -76,7 +75,7 @@ def _capped(
 
 
 @dataclass(frozen=True, kw_only=True)
-class LeastSquares(Problem):
+class LeastSquares(Sampled):
     """Convex finite sum: the stochastic algorithms' test problem.
 
         f_m(x) = 1/(2N) sum_i (a_mi'x - b_mi)^2 = f_m* + 1/2 (x - z_m)'H_m (x - z_m),   H_m = A_m'A_m / N

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -17,19 +17,19 @@ from torch.utils.checkpoint import checkpoint
 
 from mobench.core.point import Linear
 from mobench.core.preferences import Runs
-from mobench.core.problem import Problem
+from mobench.core.sampled import Batch, BatchGradients
+from mobench.core.types import Real
 from mobench.data.multi import MultiImages, multi_images
 from mobench.errors import ConfigError, check_batch_runs
 from mobench.kernels.convnet import CrossEntropies, Part
 from mobench.models.convnet import ConvNet, for_device, model
-from mobench.oracles.epochs import Batch
+from mobench.problems.dataset import TrainTest, chunk_means, network_starts
 
-Real = float | int
 CHUNK = 2_000_000  # pixels of a forward pass without gradients, for each run
 
 
 @dataclass(frozen=True, kw_only=True)
-class MultiMNIST(Problem):
+class MultiMNIST(TrainTest, BatchGradients):
     """Classification of the upper left and of the lower right item of a picture by one network with two
     heads.
 
@@ -56,14 +56,12 @@ class MultiMNIST(Problem):
     """
 
     start_kinds: ClassVar[Mapping[str, tuple[str, ...]]] = {"default": (), "xavier": ()}
-    whole: ClassVar[bool] = False
-    grouped: ClassVar[bool] = True
-    elsewhere: ClassVar[tuple[str, ...]] = ("data_root", "execution", "max_batch_runs")
+    execution_fields: ClassVar[tuple[str, ...]] = ("data_root", "execution", "max_batch_runs")
+    small: ClassVar[Mapping[str, Any]] = {"model": "small", "train_size": 256, "pixels": 1.0, "test_size": 16}
     citation: ClassVar[str] = "Sabour et al. 2017; Lin et al. 2019"
 
     data: str = "digits"
     second: str | None = None
-    data_root: str = "data"
     train_size: int | None = None
     test_size: int | None = None
     pixels: Real = 255.0
@@ -71,9 +69,7 @@ class MultiMNIST(Problem):
     tasks: Sequence[int] = (0, 1)
     execution: str = "auto"
     max_batch_runs: int | None = None
-    start: Mapping[str, Any] = field(default_factory=lambda: {"kind": "default"})
     steps: int = 1000
-    _kept: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -117,40 +113,29 @@ class MultiMNIST(Problem):
         return len(self.images.train)
 
     @property
-    def ideal_point(self) -> Float[Tensor, " M"]:
-        """0, which a cross-entropy does not fall below."""
-        return torch.zeros(self.n_objectives, dtype=torch.float64)
+    def data_set(self) -> MultiImages:
+        return self.images
 
     def initial(self, runs: Runs) -> Float[Tensor, "R P"]:
-        """Keyed by (problem, seed): all preferences of a seed start from the same network,
-        unless per_preference.
-        """
         kind = self.start["kind"]
-        draws = (
-            self.network.initial(self.start_generator(runs, r, model=self.model), kind)
-            for r in range(len(runs))
-        )
-        return torch.stack([torch.from_numpy(row) for row in draws])
+        return network_starts(self, runs, lambda rng: self.network.initial(rng, kind), model=self.model)
 
     def facts(self, runs: Runs | None = None) -> dict[str, Any]:
         data = self.images
-        named = {"data": data.label, "data_sha256": data.digest, "embedded": data.embedded}
-        return {**named, "train_size": len(data.train), "test_size": len(data.test)}
+        return super().facts(runs) | {"train_size": len(data.train), "test_size": len(data.test)}
 
     def strategy(self, device: torch.device) -> str:
         return for_device(self.execution, device)
 
-    def _split(self, split: str, device: torch.device) -> tuple[Tensor, Int[Tensor, "N T"]]:
-        """Pictures (uint8) and labels of the tasks on the device, moved once."""
-        key = (split, device)
-        if key not in self._kept:
-            data = self.images
-            pictures, labels = (
-                (data.train, data.train_labels) if split == "train" else (data.test, data.test_labels)
-            )
-            self._kept[key] = (pictures.to(device), labels[:, list(self.tasks)].to(device))
-        found: tuple[Tensor, Tensor] = self._kept[key]
-        return found
+    def part(self, split: str, like: Tensor) -> tuple[Tensor, Int[Tensor, "N T"]]:
+        """Pictures (uint8) and labels of the tasks."""
+        data = self.images
+        pictures = data.train
+        labels = data.train_labels
+        if split != "train":
+            pictures = data.test
+            labels = data.test_labels
+        return pictures.to(like.device), labels[:, list(self.tasks)].to(like.device)
 
     def values(self, x: Float[Tensor, "R P"], batch: Any = None) -> Float[Tensor, "R M"]:
         """Mean losses.
@@ -158,8 +143,8 @@ class MultiMNIST(Problem):
         `batch`: a Batch of groups that share pictures, or indices (R, B), or None: all of `train`.
         """
         if batch is None:
-            return self._evaluated("train", x)[0]
-        pictures, labels = self._split("train", x.device)
+            return self.evaluated("train", x)[0]
+        pictures, labels = self.of_split("train", x)
         chosen, order, sizes = _groups(batch)
         parts = x[order].split(sizes) if len(sizes) > 1 else [x]
         losses = [
@@ -175,7 +160,7 @@ class MultiMNIST(Problem):
         """With execution=products, of a batch: everything in closed form, see `CrossEntropies`."""
         if batch is None or self.strategy(x.device) != "products":
             return None
-        pictures, labels = self._split("train", x.device)
+        pictures, labels = self.of_split("train", x)
         chosen, order, sizes = _groups(batch)
         parts = []
         for runs, i in zip(order.split(sizes), chosen, strict=True):
@@ -208,33 +193,24 @@ class MultiMNIST(Problem):
             [checkpoint(mean, part, use_reentrant=False) for part in x.split(self.max_batch_runs)]
         )
 
-    def _evaluated(
-        self, split: str, x: Float[Tensor, "R P"]
-    ) -> tuple[Float[Tensor, "R T"], Float[Tensor, "R T"]]:
-        """Mean losses and accuracies over a split, without gradients; those of the last x are remembered."""
-        last = self._kept.get((split, "last"))
-        # the same tensor, not written to since
-        if last is not None and last[0] is x and last[1] == x._version:
-            return last[2], last[3]
-        pictures, labels = self._split(split, x.device)
-        loss = x.new_zeros(len(x), len(self.tasks), dtype=torch.float64)
-        right = torch.zeros_like(loss)
+    def evaluate(self, split: str, x: Float[Tensor, "R P"]) -> tuple[Float[Tensor, "R T"], ...]:
+        """Mean losses and accuracies."""
+        pictures, labels = self.of_split(split, x)
+        execution = self.strategy(x.device)
         size = max(1, CHUNK // pictures[0].numel() // (1 if x.device.type == "cpu" else 4))
-        with torch.no_grad():
-            for part, given in zip(pictures.split(size), labels.split(size), strict=True):
-                grey = self._input(part, x)
-                some = x.split(self.max_batch_runs or len(x))
-                z = torch.cat([self.network.logits(y, grey, self.strategy(x.device)) for y in some])
-                loss += _cross_entropy(z, given).double().sum(-1)
-                right += (z.argmax(-1) == given.T).double().sum(-1)
-        found = (loss / len(pictures)).to(x.dtype), (right / len(pictures)).to(x.dtype)
-        self._kept[(split, "last")] = (x, x._version, *found)
-        return found
+
+        def sums(some: Tensor, part: Tensor, given: Tensor) -> tuple[Tensor, Tensor]:
+            z = self.network.logits(some, self._input(part, x), execution)
+            right = z.argmax(-1) == given.T
+            return _cross_entropy(z, given).double().sum(-1), right.double().sum(-1)
+
+        chunks = zip(pictures.split(size), labels.split(size), strict=True)
+        return chunk_means(x, chunks, sums, self.max_batch_runs)
 
     def columns(self, x: Float[Tensor, "R P"], values: Float[Tensor, "R M"]) -> dict[str, Tensor]:
         """train_accuracy_m, test_loss_m, test_accuracy_m."""
-        accuracy = self._evaluated("train", x)[1]
-        loss, tested = self._evaluated("test", x)
+        accuracy = self.evaluated("train", x)[1]
+        loss, tested = self.evaluated("test", x)
         named = {"train_accuracy": accuracy, "test_loss": loss, "test_accuracy": tested}
         return {f"{name}_{m + 1}": v[:, m] for name, v in named.items() for m in range(len(self.tasks))}
 

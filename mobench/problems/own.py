@@ -13,7 +13,7 @@ import math
 import numbers
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -26,6 +26,7 @@ from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
 from mobench.core.random import generator
 from mobench.core.sets import Box, Free, Set
+from mobench.core.start import START_KINDS
 from mobench.errors import ConfigError
 
 Function = Callable[[Tensor], Tensor]
@@ -96,7 +97,7 @@ class Own(Problem):
     """
 
     start_kinds: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        **Problem.start_kinds,
+        **START_KINDS,
         "given": ("value",),
         "sampler": (),
     }
@@ -109,6 +110,9 @@ class Own(Problem):
     positive: bool = False  # type: ignore[misc]  # a constant of the class in most problems
     ideal: Sequence[float | int] | None = None
     reference: Sequence[float | int] | None = None
+    _functions: Functions = field(init=False, repr=False, compare=False)
+    _batched: Callable[[Tensor], Tensor] = field(init=False, repr=False, compare=False)
+    _counts: tuple[int, int] = field(init=False, repr=False, compare=False)  # M, N
 
     def __post_init__(self) -> None:
         if not isinstance(self.variables, numbers.Integral) or isinstance(self.variables, bool):
@@ -155,7 +159,7 @@ class Own(Problem):
         """Values and gradients near the start, as a batch:
         raises ConfigError for what no method could use.
         """
-        M, N = self._counts  # type: ignore[attr-defined]
+        M, N = self._counts
         names = [f"f_{m + 1}" for m in range(M)] + [f"g_{n + 1}" for n in range(N)]
         rng = generator(0, use="probe")
         step = torch.from_numpy(rng.standard_normal((2, self.variables)))
@@ -197,11 +201,11 @@ class Own(Problem):
 
     @property
     def n_objectives(self) -> int:
-        return int(self._counts[0])  # type: ignore[attr-defined]
+        return self._counts[0]
 
     @property
     def n_constraints(self) -> int:  # type: ignore[override]  # a constant of the class in most problems
-        return int(self._counts[1])  # type: ignore[attr-defined]
+        return self._counts[1]
 
     @property
     def dim(self) -> int:
@@ -222,8 +226,7 @@ class Own(Problem):
         return None if self.reference is None else tuple(float(z) for z in self.reference)
 
     def values(self, x: Float[Tensor, "R P"], batch: Any = None) -> Float[Tensor, "R K"]:
-        values: Tensor = self._batched(x)  # type: ignore[attr-defined]
-        return values
+        return self._batched(x)
 
     def _theta(self, seed: int) -> Float[Tensor, " P"]:
         """The start of a seed."""
@@ -232,7 +235,7 @@ class Own(Problem):
             return torch.tensor([float(v) for v in self.start["value"]], dtype=torch.float64)
         if kind != "sampler":
             return super().initial(Runs.product(torch.ones(1, 1, dtype=torch.float64), [seed]))[0]
-        functions: Functions = self._functions  # type: ignore[attr-defined]
+        functions = self._functions
         if functions.start is None:
             raise ConfigError(
                 "problem.start.kind=sampler needs a function: mobench.objectives(..., start=function)."
@@ -256,8 +259,7 @@ class Own(Problem):
         return super().initial(runs)
 
     def facts(self, runs: Runs | None = None) -> dict[str, Any]:
-        functions: Functions = self._functions  # type: ignore[attr-defined]
-        return {"functions": functions.source()}
+        return {"functions": self._functions.source()}
 
 
 def _two_numbers(bounds: Any) -> bool:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -19,17 +19,15 @@ from torch import Tensor
 from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
 from mobench.core.random import counter_normal, generator, seed_for
+from mobench.core.sampled import Sampled
 from mobench.core.sets import Ball, Set
+from mobench.core.types import Real
 from mobench.errors import ConfigError, choose
 
-Real = float | int
 LN2 = math.log(2.0)
 IDEALS = ("bound", "extremes")
 # real numbers in the largest tensor of a Monte Carlo chunk: 16 MB, and about a dozen of them live
 CHUNK = 2_000_000
-
-
-_found: dict[Any, Tensor] = {}  # ideal points of ideal="extremes", by problem and channels
 
 
 @lru_cache(maxsize=256)
@@ -93,8 +91,26 @@ def _systems(
         )
 
 
+Solve = Callable[[Problem, int], Tensor]
+
+
+@dataclass(frozen=True)
+class Instances:
+    """A problem on several channels, known by `key`: its settings and these channels."""
+
+    key: tuple[str, bytes]
+    problem: Problem = field(compare=False)
+    count: int = field(compare=False)
+
+
+@lru_cache(maxsize=64)
+def _solved(solve: Solve, instances: Instances) -> Float[Tensor, "I M"]:
+    """z of each instance, found once in a process."""
+    return solve(instances.problem, instances.count)
+
+
 @dataclass(frozen=True, kw_only=True)
-class PLS(Problem):
+class PLS(Sampled):
     """Rates of m users against leakage to an eavesdropper, channels known up to an error: eqs. (16), (17).
 
         h_i = hhat_i + e_i,  h_e = hhat_e + e_e,   e ~ CN(0, delta^2 I): real and imaginary parts
@@ -126,7 +142,7 @@ class PLS(Problem):
         channel_seed: of hhat ~ CN(0, I), one instance for all runs; None: an instance per run, from its seed.
         ideal: z of the Tchebycheff value. "bound": -log2(1 + power |hhat_i|^2 / sigma_i^2), what user i would
             get alone with full power and no channel error; "extremes": the ends of runs with extreme
-            preferences, as in the paper (`mobench.problems.extremes`, once per instance and process, some
+            preferences, as in the paper (`mobench.jobs.extremes`, once per instance and process, some
             seconds); or m numbers.
 
     Departure: the paper leaves hhat open; its sigma_e^2 is read as the eavesdropper's noise.
@@ -147,6 +163,8 @@ class PLS(Problem):
     ideal: str | Sequence[Real] = "bound"
     start: Mapping[str, Any] = field(default_factory=lambda: {"kind": "normal", "scale": 0.5})
     steps: int = 2000
+    _given: Tensor | None = field(default=None, init=False, repr=False, compare=False)
+    _solve: Solve | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -204,14 +222,14 @@ class PLS(Problem):
 
     # instances
 
-    def bind(self, runs: Runs) -> PLS:
+    def bind(self, runs: Runs) -> Self:
         """With channel_seed None, the run's seed makes its channels: all preferences of a seed share them."""
-        if self.channel_seed is not None or hasattr(self, "_given"):  # channels that were given stay
+        if self.channel_seed is not None or self._given is not None:  # channels that were given stay
             return self
         h = [_channels(int(s), self.antennas, self.users) for s in runs.seeds]
         return self.with_channels(torch.cat(h).to(runs.seeds.device))
 
-    def with_channels(self, h: Float[Tensor, "I C H"]) -> PLS:
+    def with_channels(self, h: Float[Tensor, "I C H"]) -> Self:
         """The same problem on the given channels [Re hhat, Im hhat], users first;
         I = 1 or one instance per run.
         """
@@ -221,15 +239,14 @@ class PLS(Problem):
                 f"(I, {self.users + 1}, {2 * self.antennas})."
             )
         other = copy.copy(self)
-        object.__setattr__(other, "_given", h)  # no field: it is no key of the configuration
+        object.__setattr__(other, "_given", h)
         return other
 
     @property
     def channels(self) -> Float[Tensor, "I C H"]:
         """[Re hhat, Im hhat] of the users, then of the eavesdropper, float64; I = 1 or the number of runs."""
-        given: Tensor | None = getattr(self, "_given", None)
-        if given is not None:
-            return given
+        if self._given is not None:
+            return self._given
         if self.channel_seed is None:
             raise ConfigError("problem.channel_seed=null: channels are made per run; call bind(runs) first.")
         return _channels(self.channel_seed, self.antennas, self.users)
@@ -254,18 +271,27 @@ class PLS(Problem):
         z = -torch.log2(1.0 + (self.power / self.noise) * torch.linalg.vecdot(h, h))
         return z if self.channel_seed is None else z.squeeze(0)
 
+    def with_ideal_by(self, solve: Solve) -> Self:
+        """The same problem; with ideal="extremes" `solve` finds its ideal point.
+
+        `solve` is given the problem, bound to m runs of each of I instances one after the other, and I.
+        """
+        other = copy.copy(self)
+        object.__setattr__(other, "_solve", solve)
+        return other
+
     def _extremes(self) -> Float[Tensor, "I M"]:
+        if self._solve is None:
+            raise ConfigError(
+                "problem.ideal=extremes is found by runs of CSMOO-2, which a job adds: "
+                "make_job(config).problem, or problem.with_ideal_by(mobench.jobs.extremes.extreme_values)."
+            )
         h = self.channels.cpu()
         shared = replace(self, ideal="bound")
-        key = (repr(shared), h.numpy().tobytes())
-        if key not in _found:
-            # imports algorithms, which nothing else here needs
-            from mobench.problems.extremes import extreme_values
-
-            different, which = torch.unique(h, dim=0, return_inverse=True)
-            several = shared.with_channels(different.repeat_interleave(self.users, 0))
-            _found[key] = extreme_values(several, len(different))[which]
-        return _found[key]
+        different, which = torch.unique(h, dim=0, return_inverse=True)
+        several = shared.with_channels(different.repeat_interleave(self.users, 0))
+        key = (repr(shared), different.numpy().tobytes())
+        return _solved(self._solve, Instances(key, several, len(different)))[which]
 
     # samples
 

@@ -5,7 +5,7 @@ in units of its variance (RF1).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -13,17 +13,16 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mobench.core.preferences import Runs
-from mobench.core.problem import Problem
 from mobench.data.river_flow import INPUTS, TARGETS, RiverFlows, river_flows
 from mobench.errors import ConfigError
 from mobench.models.mlp import TanhMLP
-from mobench.oracles.epochs import Batch
+from mobench.problems.dataset import TrainTest, network_starts
 
 PART = 1024  # rows of a product of which only a sum is kept
 
 
 @dataclass(frozen=True, kw_only=True)
-class RiverFlow(Problem):
+class RiverFlow(TrainTest):
     """The flow at eight gauges 48 hours ahead, from all flows now and up to 60 hours before, by one
     perceptron 64-hidden-8.
 
@@ -48,21 +47,16 @@ class RiverFlow(Problem):
     choice.
     """
 
-    start_kinds: ClassVar[Mapping[str, tuple[str, ...]]] = {"default": ()}
-    grouped: ClassVar[bool] = True
-    elsewhere: ClassVar[tuple[str, ...]] = ("data_root",)
+    small: ClassVar[Mapping[str, Any]] = {"hidden": 4, "train_size": 256, "test_size": 32}
     citation: ClassVar[str] = "Spyromitros-Xioufis et al. 2016 (RF1); MLM-CMOO paper"
 
     data: str = "generated"
-    data_root: str = "data"
     split: str = "random"
     train_size: int | None = None
     test_size: int | None = None
     clip: float | int = 0.005
     hidden: int = 32
-    start: Mapping[str, Any] = field(default_factory=lambda: {"kind": "default"})
     steps: int = 1500
-    _kept: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -96,9 +90,8 @@ class RiverFlow(Problem):
         return len(self.flows.train)
 
     @property
-    def ideal_point(self) -> Float[Tensor, " M"]:
-        """0, which a square does not fall below."""
-        return torch.zeros(self.n_objectives, dtype=torch.float64)
+    def data_set(self) -> RiverFlows:
+        return self.flows
 
     @property
     def constant_losses(self) -> Float[Tensor, " M"]:
@@ -111,18 +104,11 @@ class RiverFlow(Problem):
         return self
 
     def initial(self, runs: Runs) -> Float[Tensor, "R P"]:
-        """Keyed by (problem, seed): all preferences of a seed start from the same network,
-        unless per_preference.
-        """
-        draws = (self.network.initial(self.start_generator(runs, r)) for r in range(len(runs)))
-        return torch.stack([torch.from_numpy(row) for row in draws])
+        return network_starts(self, runs, self.network.initial)
 
     def facts(self, runs: Runs | None = None) -> dict[str, Any]:
         data = self.flows
-        return {
-            "data": data.label,
-            "data_sha256": data.digest,
-            "embedded": data.embedded,
+        return super().facts(runs) | {
             "rows": data.rows,
             "rows_dropped": data.dropped,
             "cells_clipped": data.clipped,
@@ -132,39 +118,18 @@ class RiverFlow(Problem):
 
     # on the device
 
-    def _split(self, split: str, like: Tensor) -> tuple[Float[Tensor, "N D"], Float[Tensor, "N M"]]:
-        """Inputs and targets on the device, moved once."""
-        key = (split, like.dtype, like.device)
-        if key not in self._kept:
-            data = self.flows
-            x, y = (data.train, data.train_targets) if split == "train" else (data.test, data.test_targets)
-            with torch.inference_mode(False):  # autodiff will need them
-                self._kept[key] = x.to(like.device, like.dtype), y.to(like.device, like.dtype)
-        found: tuple[Tensor, Tensor] = self._kept[key]
-        return found
-
-    def _rows_of(
-        self, batch: Any, x: Float[Tensor, "R P"]
-    ) -> tuple[Float[Tensor, "R B D"], Float[Tensor, "R B M"]]:
-        """Inputs and targets of each run: of a Batch of groups that share rows, of indices (R, B),
-        or all of `train`.
-        """
-        inputs, targets = self._split("train", x)
-        if isinstance(batch, Batch) and len(batch.chosen) > 1:
-            batch = batch.chosen[batch.group]
-        if isinstance(batch, Tensor):
-            return inputs[batch], targets[batch]
-        if batch is not None:
-            inputs = inputs[batch.chosen[0]]
-            targets = targets[batch.chosen[0]]
-        return inputs.expand(len(x), -1, -1), targets.expand(len(x), -1, -1)
+    def part(self, split: str, like: Tensor) -> tuple[Float[Tensor, "N D"], Float[Tensor, "N M"]]:
+        """Inputs and targets."""
+        data = self.flows
+        x, y = (data.train, data.train_targets) if split == "train" else (data.test, data.test_targets)
+        return x.to(like.device, like.dtype), y.to(like.device, like.dtype)
 
     def values(self, x: Float[Tensor, "R P"], batch: Any = None) -> Float[Tensor, "R M"]:
         """Mean squared errors.
 
         `batch`: a Batch of groups that share rows, or indices (R, B), or None: all of `train`.
         """
-        inputs, targets = self._rows_of(batch, x)
+        inputs, targets = self.samples(batch, x)
         return (self.network.forward(x, inputs)[0] - targets).square().mean(1)
 
     def linearize(
@@ -172,7 +137,7 @@ class RiverFlow(Problem):
     ) -> tuple[Float[Tensor, "R M"], Callable[[], Tensor]]:
         """Losses, and the rows on demand: with error_im = (2 / B) (z - y)_im, see `TanhMLP.jacobian`."""
         network = self.network
-        inputs, targets = self._rows_of(batch, x)
+        inputs, targets = self.samples(batch, x)
         with torch.no_grad():
             z, h = network.forward(x, inputs)
             error = z - targets
@@ -194,7 +159,7 @@ class RiverFlow(Problem):
 
     def columns(self, x: Float[Tensor, "R P"], values: Float[Tensor, "R M"]) -> dict[str, Tensor]:
         """test_loss_1 .. test_loss_8, test_loss_mean, test_loss_max."""
-        inputs, targets = self._split("test", x)
+        inputs, targets = self.of_split("test", x)
         with torch.no_grad():
             z = self.network.forward(x, inputs.expand(len(x), -1, -1))[0]
             loss = (z - targets).square().mean(1)

@@ -18,18 +18,18 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mobench.core.preferences import Runs
-from mobench.core.problem import Problem
 from mobench.core.random import seed_for
+from mobench.core.sampled import Sampled
 from mobench.data.cache import cache_root
 from mobench.data.images import digest_of
 from mobench.errors import ConfigError, DataError
-from mobench.jobs.store import write_atomic
+from mobench.system.files import write_atomic
 
 SAVED = 60.0  # seconds between two states of a long training
 
 
 def descended(
-    problem: Problem,
+    problem: Sampled,
     key: str,
     runs: Runs,
     theta: Float[Tensor, "R P"],
@@ -64,7 +64,7 @@ def descended(
 
 
 def _row(
-    problem: Problem,
+    problem: Sampled,
     key: str,
     seed: int,
     theta: Float[Tensor, "1 P"],
@@ -99,7 +99,7 @@ def _alone(kept: Path) -> Iterator[None]:
 
 
 def _train(
-    problem: Problem,
+    problem: Sampled,
     seed: int,
     theta: Float[Tensor, "1 P"],
     steps: int,

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from mobench.errors import MobenchError
-from mobench.jobs.store import write_atomic
 from mobench.report import (
     build,
     declared,
@@ -19,6 +18,7 @@ from mobench.report import (
     results_summary_markdown,
     verdicts,
 )
+from mobench.system.files import write_atomic
 from mobench.system.paths import KEPT, outputs_root
 
 MARKERS = ("<!-- results: written by make report -->", "<!-- end of results -->")

@@ -21,10 +21,10 @@ from pathlib import Path
 
 from PIL import Image
 
-from mobench.jobs.store import write_atomic
 from mobench.report.model import Site
 from mobench.report.pages import pages, styles
 from mobench.report.reading import collect
+from mobench.system.files import write_atomic
 from mobench.system.paths import outputs_root
 
 THUMBNAIL = 480  # pixels: shown at half of it

@@ -13,18 +13,19 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from mobench.core.cache import Cache
 from mobench.core.oracle import Oracle, State
 from mobench.core.point import Point
 from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
 from mobench.core.random import generator
 from mobench.core.sets import Box, Free
+from mobench.core.types import Real
 from mobench.errors import CompatibilityError, ConfigError, choose
 from mobench.oracles.epochs import Epochs
 from mobench.oracles.exact import Exact
 from mobench.oracles.minibatch import Minibatch
 
-Real = float | int
 STARTS = ("spread", "reference")
 
 
@@ -85,7 +86,7 @@ class Space(Oracle):
         self.box = box
         provides = oracle.spec.provides if self.linear else oracle.spec.provides - {"hvp"}
         self.spec = replace(oracle.spec, P=k, X=box, provides=provides)
-        self._last: tuple[Tensor, int, Tensor] | None = None
+        self.cache = Cache()
 
     @abstractmethod
     def map(self, a: Float[Tensor, "R k"]) -> Float[Tensor, "R P"]:
@@ -108,10 +109,7 @@ class Space(Oracle):
 
     def variables(self, a: Float[Tensor, "R k"]) -> Float[Tensor, "R P"]:
         """phi(a); of the same a the same tensor, by which problems know what they have evaluated already."""
-        last = self._last
-        if last is None or last[0] is not a or last[1] != a._version:
-            last = self._last = (a, a._version, self.map(a))
-        return last[2]
+        return self.cache.at(a, "theta", lambda: self.map(a))
 
     def init(self, theta: Float[Tensor, "R k"]) -> State:
         inner = self.inner.init(self.variables(theta))
@@ -272,7 +270,7 @@ class Referenced(Space):
         if state["reference"] is not self._reference:
             self._reference = state["reference"]
             self._seconds = state["warm_seconds"]
-            self._last = None
+            self.cache.forget()
 
     def initial(self, runs: Runs) -> Float[Tensor, "R k"]:
         zero = torch.zeros(len(runs), self.spec.P, dtype=torch.float64)

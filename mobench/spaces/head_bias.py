@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from mobench.core.heads import WithHeads
 from mobench.core.oracle import Oracle
 from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
@@ -18,7 +19,7 @@ from mobench.spaces.base import Real, Referenced, at_least, refuse_local, refuse
 
 class HeadBias(Referenced):
     """k = 2m variables a in [-bound, bound]^k: a shift of the bias and the logarithm of a scale for each of m
-    heads with one output, by `Problem.with_heads`. Features stay those of x_ref.
+    heads with one output, by `WithHeads.with_heads`. Features stay those of x_ref.
 
     Parameters: bound: half width of the box. warm_steps, warm_step, warm_batch: x_ref (see `Referenced`).
     start: spread |
@@ -47,12 +48,13 @@ class HeadBias(Referenced):
         refuse_local(oracle, "head_bias")
         refuse_set(oracle, problem, "head_bias")
         at_least(bound, 0, "bound", strict=True)
-        if not problem.head_variables:
+        if not isinstance(problem, WithHeads):
             raise CompatibilityError(
                 "space=head_bias needs a problem whose tasks have a head with one output each; "
                 f"{type(problem).__name__} has none (of a softmax, a common shift of all scores changes "
                 "nothing). Choose space=subspace or space=full."
             )
+        self.heads: WithHeads = problem
         box = Box(-float(bound), float(bound))
         super().__init__(
             oracle, problem, runs, problem.head_variables, box, start, warm_steps, warm_step, warm_batch
@@ -60,19 +62,19 @@ class HeadBias(Referenced):
 
     def map(self, a: Float[Tensor, "R k"]) -> Float[Tensor, "R P"]:
         with torch.no_grad():
-            return self.problem.with_heads(self.reference(a), a)
+            return self.heads.with_heads(self.reference(a), a)
 
     def back(self, a: Float[Tensor, "R k"], J: Float[Tensor, "R j P"]) -> Float[Tensor, "R j k"]:
         with torch.enable_grad():
             leaf = a.detach().requires_grad_(True)
-            theta = self.problem.with_heads(self.reference(a), leaf)
+            theta = self.heads.with_heads(self.reference(a), leaf)
         rows = [torch.autograd.grad(theta, leaf, J[:, j], retain_graph=True)[0] for j in range(J.shape[1])]
         return torch.stack(rows, dim=1)
 
     def along(self, a: Float[Tensor, "R k"], v: Float[Tensor, "R k"]) -> Float[Tensor, "R P"]:
         with torch.enable_grad():
             leaf = a.detach().requires_grad_(True)
-            theta = self.problem.with_heads(self.reference(a), leaf)
+            theta = self.heads.with_heads(self.reference(a), leaf)
             u = torch.zeros_like(theta, requires_grad=True)
             # linear in u: its derivative is phi'
             back = torch.autograd.grad(theta, leaf, u, create_graph=True)[0]

@@ -3,7 +3,8 @@ each.
 
 Source: CSMOO paper, E.2: CSMOO-2 with (0.99, 0.01) and (0.01, 0.99), once per problem instance, then z is
 fixed. Departure: "best observed" is read as the exact value of the final iterates; a path's best points are
-infeasible ones. The only place where a problem runs an algorithm.
+infeasible ones. A problem that asks for it (`IdealByRuns`) is given this function by `make_job`: problems run
+no algorithm.
 """
 
 from __future__ import annotations

@@ -1,0 +1,53 @@
+"""What some problems know about themselves beyond their ideal and reference points; each question is a
+protocol.
+
+A problem that has the method knows the answer; nothing has to be inherited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from jaxtyping import Float
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from mobench.core.problem import Problem
+
+
+@runtime_checkable
+class KnownFront(Protocol):
+    """Problems whose exact Pareto front can be sampled."""
+
+    def front(self, k: int) -> Float[Tensor, "k2 M"] | None:
+        """k points of the exact Pareto front, or as many of them as are not dominated; None:
+        not known here.
+        """
+
+
+@runtime_checkable
+class FrontDistance(Protocol):
+    """Problems with a formula for the distance to their front."""
+
+    def distance_to_front(self, F: Float[Tensor, "R M"]) -> Float[Tensor, " R"] | None:
+        """Exact Euclidean distance of objective values to the front; None: not known here."""
+
+
+@runtime_checkable
+class ConstantPredictor(Protocol):
+    """Problems with data for which a predictor that ignores its input is a yardstick."""
+
+    @property
+    def constant_losses(self) -> Float[Tensor, " M"]:
+        """What the best constant predictor loses in each objective, float64."""
+
+
+@runtime_checkable
+class IdealByRuns(Protocol):
+    """Problems whose ideal point may be what runs of an algorithm find; who makes a job says which."""
+
+    def with_ideal_by(self, solve: Callable[[Problem, int], Float[Tensor, "I M"]]) -> Problem:
+        """The same problem with its ideal point from `solve`,
+        a function of problem and number of instances.
+        """

@@ -1,0 +1,50 @@
+"""Files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from mobench.errors import StoreError
+
+
+def cannot_write(error: OSError, path: Path) -> StoreError:
+    """The error of a failed write, with its reason and what can be done."""
+    reasons = {13: "permission denied", 30: "the file system is read-only", 28: "no space left on the device"}
+    why = reasons.get(error.errno or 0, error.strerror or str(error))
+    return StoreError(
+        f"Cannot write {path}: {why}. Free space, fix permissions, or choose another folder with "
+        "MOBENCH_OUTPUTS=DIR. Finished results are untouched; "
+        "the same command continues from the last checkpoint."
+    )
+
+
+def write_atomic(path: Path, data: bytes, *, durable: bool = True) -> None:
+    """Replaces `path` by `data`: readers see the old file or the new one, never a part.
+
+    `durable`: it survives a power cut, too. What can be made again in no time need not wait for the disk.
+
+    Raises:
+        StoreError: the file cannot be written.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("wb") as f:
+            f.write(data)
+            if durable:
+                f.flush()
+                os.fsync(f.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise cannot_write(error, path) from error
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Indented JSON, atomically. NaN is refused: it is not JSON."""
+    write_atomic(path, (json.dumps(value, indent=2, allow_nan=False) + "\n").encode())
