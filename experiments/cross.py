@@ -27,8 +27,8 @@ from mobench.artifacts import Artifact, JobRows, Runs, artifact
 from mobench.artifacts import style as st
 from mobench.config.schema import choices
 from mobench.core.truth import KnownFront
-from mobench.jobs.job import build, load_class
 from mobench.jobs.store import columns
+from mobench.jobs.targets import instantiate, load_class
 from mobench.metrics import hypervolume
 
 FEASIBLE = 1e-3  # of max_j g_j: points beyond it do not count
@@ -124,7 +124,7 @@ class Table:
     @cached_property
     def problem(self) -> Any:
         """The problem, without the layers that an oracle wears."""
-        return build(next(iter(self.pairs.values())).job.config["problem"], "problem")
+        return instantiate(next(iter(self.pairs.values())).job.config["problem"], "problem")
 
     @property
     def measure(self) -> str:

@@ -3,16 +3,11 @@
 In a shell `mobench --help`; in Python `mobench.run`, `mobench.load` and `mobench.objectives`.
 """
 
-import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     __version__: str
     from mobench.api import Run, load, objectives, run
-
-# torch reads it at its first large allocation: activations on huge pages, else page faults are a third of a
-# step
-os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 
 __all__ = ["Run", "load", "objectives", "run"]
 

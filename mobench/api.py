@@ -25,9 +25,10 @@ from mobench.artifacts.rows import JobRows
 from mobench.config import compose
 from mobench.errors import ConfigError, MobenchError, StoreError, suggest
 from mobench.jobs.fingerprint import Opaque, fingerprint
-from mobench.jobs.runner import run_job
+from mobench.jobs.run import run_job
 from mobench.jobs.store import JobFolder
 from mobench.problems.own import Function, Functions, Own, serving
+from mobench.system.allocator import use_huge_pages
 from mobench.system.paths import outputs_root, results_root
 
 GROUPS = (
@@ -140,6 +141,7 @@ def objectives(
         ConfigError: functions that fail, have the wrong shape or type, cannot be differentiated or batched;
             no dim.
     """
+    use_huge_pages()
     keys: dict[str, Any] = {
         "title": name,
         "bounds": bounds,
@@ -236,6 +238,7 @@ def run(*overrides: str, **keys: Any) -> pd.DataFrame:
         Interrupted: Ctrl-C; the same call continues.
         MobenchError: the job failed; with the reason, and the folder whose status.json has the traceback.
     """
+    use_huge_pages()
     for override in overrides:
         if not isinstance(override, str):
             raise ConfigError(

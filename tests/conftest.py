@@ -21,16 +21,15 @@ import pandas as pd
 import pytest
 import torch
 from hydra import initialize_config_dir
-from hydra._internal.callbacks import Callbacks
 from hydra.core.global_hydra import GlobalHydra
-from hydra.types import HydraContext, RunMode
+from hydra.types import RunMode
 
 from mobench.cli import doctor
 from mobench.config.schema import conf_dir
 from mobench.jobs.store import JobFolder
 from mobench.sweep import plugin as plugin_of_hydra
-from mobench.sweep import sweeper
-from mobench.system import console
+from mobench.sweep.composer import Composer
+from mobench.sweep.planner import Planner, Use
 from tests import plugin
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -110,14 +109,11 @@ def data_folder(request: pytest.FixtureRequest, no_data: Path) -> Iterator[Path]
 
 @pytest.fixture(autouse=True)
 def process_state() -> Iterator[None]:
-    """What one test leaves in the process is gone before the next: the exit code, which failures raise and
-    nothing lowers, and environment variables (W&B's, Hydra's), which commands set for processes that they
-    start.
+    """What one test leaves in the process is gone before the next: environment variables (W&B's, torch's),
+    which commands set for processes that they start.
     """
     before = dict(os.environ)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(console, "exit_code", 0)
-        yield
+    yield
     for name in [name for name in os.environ if name not in before and name != "PYTEST_CURRENT_TEST"]:
         del os.environ[name]
     os.environ.update({name: value for name, value in before.items() if name != "PYTEST_CURRENT_TEST"})
@@ -185,7 +181,7 @@ def command(*arguments: str) -> list[str]:
 
 def in_process(root: Path, arguments: tuple[str, ...], patch: pytest.MonkeyPatch) -> int:
     """Run the console entry point; return its exit code. The caller captures what it prints."""
-    from mobench.cli import application, entry
+    from mobench.cli import entry
     from mobench.jobs import wandb_log
 
     for name in WANDB:
@@ -195,9 +191,7 @@ def in_process(root: Path, arguments: tuple[str, ...], patch: pytest.MonkeyPatch
     patch.setenv("MPLCONFIGDIR", FONTS)
     patch.setenv("HYDRA_FULL_ERROR", "0")
     patch.setattr(sys, "argv", ["mobench", *arguments])
-    patch.setattr(console, "exit_code", 0)
-    patch.setattr(wandb_log, "_said", False)
-    application._raised.clear()
+    wandb_log.say_off.cache_clear()
     threads = torch.get_num_threads()
     terminate = signal.getsignal(signal.SIGTERM)
     GlobalHydra.instance().clear()
@@ -267,9 +261,7 @@ def hydra() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def planner(hydra: Any) -> sweeper.JobsSweeper:
-    """The sweeper, which composes equal choices of groups once."""
-    planner = sweeper.JobsSweeper()
-    planner.hydra_context = HydraContext(config_loader=hydra.config_loader, callbacks=Callbacks())
-    planner.config = hydra.compose_config("config", [], RunMode.MULTIRUN, with_log_configuration=False)
-    return planner
+def planner(hydra: Any) -> Planner:
+    """The planner of a sweep, which composes equal choices of groups once."""
+    config = hydra.compose_config("config", [], RunMode.MULTIRUN, with_log_configuration=False)
+    return Planner(Composer(hydra.config_loader, config), Use.PROCESS)

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mobench.jobs.runner import run_job
+from mobench.jobs.run import run_job
 from mobench.jobs.store import JobFolder
 from tests.conftest import REPOSITORY, command, environment
 from tests.test_runner import composed, same_rows

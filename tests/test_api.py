@@ -26,8 +26,9 @@ import mobench
 from mobench import api
 from mobench.api import objectives, run
 from mobench.config import compose
+from mobench.core import loop
 from mobench.errors import CompatibilityError, ConfigError, Interrupted, MobenchError, StoreError
-from mobench.jobs import runner
+from mobench.jobs import run as runner
 from mobench.jobs.fingerprint import Opaque, fingerprint
 from mobench.jobs.store import JobFolder, columns
 from tests.conftest import REPOSITORY, WANDB, Run, environment
@@ -364,8 +365,8 @@ def test_a_stopped_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Interrupted):
         run(**job, rerun=True, **{"algorithm.step_size": 0.1})
     monkeypatch.setattr(JobFolder, "save_checkpoint", save)
-    advance = runner.loop.advance
-    monkeypatch.setattr(runner.loop, "advance", lambda *a: (steps.append(a[3]["t"]), advance(*a))[1])
+    advance = loop.advance
+    monkeypatch.setattr(loop, "advance", lambda *a: (steps.append(a[3]["t"]), advance(*a))[1])
     (whole.path / "status.json").write_text('{"status": "running"}')
     resumed = mobench.load(run(**job, **{"algorithm.step_size": 0.1}))
     assert steps[0] >= 3

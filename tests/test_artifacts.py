@@ -151,7 +151,7 @@ def test_one_artifact(mobench: Run) -> None:
     # an artifact whose job fails is not drawn, and the older one stays as it is
     bad = pytest.MonkeyPatch()
     try:
-        bad.setattr("mobench.jobs.runner._train", explode_for("scale_2"))
+        bad.setattr("mobench.jobs.run.train", explode_for("scale_2"))
         failing = mobench(*FIG7, "rerun=true")
     finally:
         bad.undo()
@@ -163,14 +163,14 @@ def test_one_artifact(mobench: Run) -> None:
 
 def explode_for(name: str) -> Any:
     """A stand-in for the training loop that fails for one job."""
-    from mobench.jobs import runner
+    from mobench.jobs import train as training
 
-    original = runner._train
+    original = training.train
 
-    def train(job: Any, *args: Any) -> None:
+    def train(job: Any, *args: Any) -> Any:
         if job.config["artifact"]["job"] == name:
             raise ArithmeticError("no luck")
-        original(job, *args)
+        return original(job, *args)
 
     return train
 
@@ -217,7 +217,7 @@ def test_several_processes_draw_the_same(mobench: Run, monkeypatch: pytest.Monke
     names = ["ferero/table4", "omd_tch/fig1"]
     command = (f"+experiment={','.join(names)}", "scale=smoke", "logger=local")
     here = mobench(*command)
-    monkeypatch.setattr("mobench.sweep.messages.MANY", 2)
+    monkeypatch.setattr("mobench.sweep.draw.MANY", 2)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     there = mobench(*command, root=here.root / "there")
     assert (here.code, there.code) == (0, 0)
@@ -265,14 +265,16 @@ def test_launcher(tmp_path: Path) -> None:
 def test_timed_jobs_run_alone(mobench: Run, planner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever launches them: first all others together, then each by itself. Not where that takes hours."""
     alone = {
-        scale: planner._compose(["+experiment=mlm_cmoo/table1", f"scale={scale}"])["artifact"]["alone"]
+        scale: planner.composer.compose(["+experiment=mlm_cmoo/table1", f"scale={scale}"])["artifact"][
+            "alone"
+        ]
         for scale in SCALES
     }
     assert alone == {"smoke": True, "laptop": True, "paper": False}
     groups = []
     monkeypatch.setattr(
-        "mobench.sweep.sweeper.JobsSweeper._launch",
-        lambda self, jobs: groups.append([job.artifact for job in jobs]) or [],
+        "mobench.sweep.launch.launch_group",
+        lambda jobs, adapter, say: groups.append([job.artifact for job in jobs]) or [],
     )
     result = mobench("+experiment=ferero/table11,ferero/fig7", "scale=smoke", "logger=local")
     assert "is not drawn" in result.err  # nothing has run
@@ -304,7 +306,7 @@ def test_timed_jobs_are_read_where_all_were_kept(
     if they come all together and nothing else is there.
     """
     results = tmp_path / "results"
-    for module in ("mobench.jobs.runner", "mobench.keep", "mobench.artifacts.freshness"):
+    for module in ("mobench.jobs.run", "mobench.cli.keep", "mobench.artifacts.freshness"):
         monkeypatch.setattr(f"{module}.results_root", lambda: results)
     command = ("+experiment=mlm_cmoo/table1", "scale=smoke", "logger=local", "progress=false")
     first = mobench(*command)
@@ -341,7 +343,7 @@ def test_timed_jobs_are_read_where_all_were_kept(
     assert "table comes out different" in str(keep_rows.fault("mlm_cmoo/table1", origin, *drawn_from))
 
     # what would be run is said
-    monkeypatch.setattr("mobench.sweep.sweeper.JobsSweeper._launch", lambda self, jobs: [])
+    monkeypatch.setattr("mobench.sweep.launch.launch_group", lambda jobs, adapter, say: [])
     planned = "16 jobs, 0 finished before, 16 to run"
     assert mobench(*command, "rerun=true", root=tmp_path / "told").out.startswith(planned)
     (first.root / "artifacts/mlm_cmoo/table1/claims.json").unlink()  # else nothing has changed

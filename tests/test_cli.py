@@ -14,6 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 from hydra.errors import HydraException
+from omegaconf import OmegaConf
 
 from mobench.config import compose, overrides, schema
 from mobench.errors import ConfigError
@@ -335,11 +336,22 @@ def test_single_job_prints_a_table(mobench: Run) -> None:
 def test_progress_is_plain_lines_off_a_terminal(mobench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(0, 10_000, 6))
     fake = SimpleNamespace(time=time.time, monotonic=lambda: float(next(clock)))
-    monkeypatch.setattr("mobench.jobs.runner.time", fake)
+    for module in ("progress", "train"):
+        monkeypatch.setattr(f"mobench.jobs.{module}.time", fake)
     result = mobench("algorithm=ls", "preferences=1", "steps=3", "logger=local")
     assert result.err.splitlines() == ["vlmop2/LS: step 1 of 3", "vlmop2/LS: step 2 of 3"]
     quiet = mobench("algorithm=ls", "preferences=1", "steps=4", "logger=local", "progress=false")
     assert quiet.err == ""
+
+
+def test_which_files_may_make_a_sweep() -> None:
+    """A command is composed once where none of these is chosen; see `application._mode_in_files`."""
+    groups = {
+        path.relative_to(schema.conf_dir()).parts[0]
+        for path in schema.conf_dir().rglob("*.yaml")
+        if (OmegaConf.load(path).get("hydra") or {}).get("mode") is not None
+    }
+    assert groups == {"experiment", "hardware"}
 
 
 def test_help(mobench: Run) -> None:

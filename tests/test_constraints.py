@@ -14,7 +14,8 @@ from mobench.constraints import LossCap, LossRatio, WeightBall
 from mobench.core import Point, Runs, loop
 from mobench.core.oracle import Oracle
 from mobench.errors import CompatibilityError, ConfigError
-from mobench.jobs.job import identity, make_job
+from mobench.jobs.build import make_job
+from mobench.jobs.job import identity
 from mobench.oracles import EMA, Epochs, Exact, LocalSteps
 from mobench.problems import BallAndHalfSpace, HalfPlane, LeastSquares
 from tests.conftest import Run
@@ -149,7 +150,7 @@ def test_the_group_on_the_command_line(mobench: Run) -> None:
 
 
 def test_identity_names_a_constraint_only_where_there_is_one() -> None:
-    plain = identity(make_job(composed("problem=least_squares", "algorithm=csmoo2"), planned=True))
+    plain = identity(make_job(composed("problem=least_squares", "algorithm=csmoo2")))
     assert "constraint" not in plain
     assert "space" not in plain
     capped = [

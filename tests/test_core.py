@@ -44,7 +44,7 @@ from mobench.core.preferences import angle_deg, check_weights, from_rays_deg, ra
 from mobench.core.random import counter_indices, counter_normal, counter_uniform, generator, seed_for
 from mobench.core.sampled import samples_of
 from mobench.errors import ConfigError, PreferenceError
-from mobench.jobs.job import build
+from mobench.jobs.targets import instantiate
 from mobench.oracles import Exact, Minibatch
 from mobench.problems import DTLZ2, VLMOP2, LeastSquares
 from tests.helpers import runs_at
@@ -73,7 +73,7 @@ def algorithm_of(name: str, M: int = 2, **options: Any) -> Algorithm:
     assert isinstance(node, dict)
     # EPO's gain of 10 belongs to two objectives on the toy problem
     small = {"step_size": 0.005} if base == "epo" else {"step_size": 0.05}
-    made = build({str(k): v for k, v in node.items()} | small | extra | options, "algorithm")
+    made = instantiate({str(k): v for k, v in node.items()} | small | extra | options, "algorithm")
     assert isinstance(made, Algorithm)
     return made
 

@@ -18,7 +18,7 @@ from mobench.config.overrides import normalise
 from mobench.config.schema import choices, conf_dir, plain
 from mobench.errors import ConfigError
 from mobench.sweep import cross_table
-from mobench.sweep.sweeper import JobsSweeper
+from mobench.sweep.composer import Composer
 from tests.conftest import Run
 from tests.plugin import write
 
@@ -106,22 +106,20 @@ def test_bad_suites(node: dict[str, Any], words: str) -> None:
 def test_an_algorithm_laid_over_a_problem_is_what_hydra_composes() -> None:
     """Composing takes a fifth of a second; a table has hundreds of pairs."""
     hydra_plugin.register()
-    sweeper = JobsSweeper()
     with initialize_config_dir(config_dir=str(conf_dir()), version_base=None):
         loader = GlobalHydra.instance().config_loader()
-        sweeper.config = compose("config", return_hydra_config=True)
-        sweeper.hydra_context = cast(Any, type("C", (), {"config_loader": loader}))
+        composer = Composer(loader, compose("config", return_hydra_config=True))
         for name in choices("algorithm"):
-            laid = sweeper._laid(["problem=zdt1", "oracle=minibatch", f"algorithm={name}"])
+            laid = composer.laid(["problem=zdt1", "oracle=minibatch", f"algorithm={name}"])
             assert laid is not None
             if name in ("epo", "mlm_cmoo", "psl"):
                 full = loader.load_sweep_config(
-                    sweeper.config, ["problem=zdt1", "oracle=minibatch", f"algorithm={name}"]
+                    composer.config, ["problem=zdt1", "oracle=minibatch", f"algorithm={name}"]
                 )
                 assert plain(laid) == plain(full)
         # tuned settings of a protocol lie between the files
-        assert sweeper._laid(["protocol=ferero_fig3", "algorithm=epo"]) is None
-        assert sweeper._laid(["problem=zdt1"]) is None
+        assert composer.laid(["protocol=ferero_fig3", "algorithm=epo"]) is None
+        assert composer.laid(["problem=zdt1"]) is None
 
 
 def test_a_command_adds_and_removes() -> None:

@@ -25,7 +25,7 @@ from mobench.config.overrides import normalise
 from mobench.config.schema import conf_dir
 from mobench.jobs.store import JobFolder
 from mobench.report.__main__ import main as report
-from mobench.sweep import sweeper
+from mobench.sweep.planner import Planner, Use
 from tests.conftest import REPOSITORY, Result, Run, environment
 from tests.test_slurm import cluster  # noqa: F401  a fixture
 
@@ -113,11 +113,8 @@ def test_the_tutorial(
                 assert report([]) == 0
             elif words[0] == "mobench-status":
                 from mobench.cli import status
-                from mobench.system import console
 
                 monkeypatch.setattr(sys, "argv", ["mobench-status"])
-                # other tests of this process have failed on purpose
-                monkeypatch.setattr(console, "exit_code", 0)
                 with pytest.raises(SystemExit) as stop:
                     status.main()
                 assert stop.value.code == 0
@@ -226,7 +223,7 @@ def test_there_are_commands() -> None:
 
 @pytest.mark.parametrize("words", COMMANDS)
 def test_every_command_can_be_planned(
-    words: list[str], planner: sweeper.JobsSweeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    words: list[str], planner: Planner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Names, keys and values exist, and pairs fit; nothing is run.
 
@@ -234,32 +231,36 @@ def test_every_command_can_be_planned(
     """
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))
     if is_artifact(words):
-        config = planner._compose(normalise(words))  # its jobs are made in tests/test_join.py
+        config = planner.composer.compose(normalise(words))  # its jobs are made in tests/test_join.py
         assert config["artifact"]["id"]
         return
     if official(words):
-        monkeypatch.setattr(planner, "only", [])  # as mobench-status plans: jobs are named, no data are read
-    assert planner.plan(normalise(words)).jobs
-    assert not planner.refused
+        monkeypatch.setattr(
+            planner, "use", Use.SHOWN
+        )  # as mobench-status plans: jobs are named, no data are read
+    plan = planner.plan(normalise(words))
+    assert plan.jobs
+    assert not plan.problems
 
 
 @pytest.mark.parametrize("words", WITH_DATA)
 def test_every_command_on_official_data_can_be_planned(
     words: list[str],
-    planner: sweeper.JobsSweeper,
+    planner: Planner,
     data_folder: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Sizes and classes of the official sets fit too."""
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))
-    assert planner.plan(normalise([*words, f"data_root={data_folder}"])).jobs
-    assert not planner.refused
+    plan = planner.plan(normalise([*words, f"data_root={data_folder}"]))
+    assert plan.jobs
+    assert not plan.problems
 
 
 @pytest.mark.timeout(300)
 def test_artifacts_whose_rows_are_kept_are_drawn_without_data(
-    planner: sweeper.JobsSweeper, mobench: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    planner: Planner, mobench: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A command on official data whose jobs all lie in experiments/results needs none of it,
     from plan to picture.
@@ -271,7 +272,7 @@ def test_artifacts_whose_rows_are_kept_are_drawn_without_data(
         if not is_artifact(words):
             continue
         with monkeypatch.context() as patch:
-            patch.setattr(planner, "only", [])
+            patch.setattr(planner, "use", Use.SHOWN)
             kept = all(job.folder.done for job in planner.plan(normalise(words)).jobs)
         if kept:
             result = mobench(*words, "logger=local")

@@ -40,8 +40,8 @@ from mobench.core.preferences import resolve, spread
 from mobench.data import load_images
 from mobench.data.clients import partition
 from mobench.errors import CompatibilityError, ConfigError, PreferenceError
-from mobench.jobs.job import make_job
-from mobench.jobs.runner import folder_of, run_job
+from mobench.jobs.build import make_job
+from mobench.jobs.run import folder_of, run_job
 from mobench.jobs.store import JobFolder
 from mobench.models.mlp import MLP
 from mobench.oracles import Epochs, Exact, FederatedEMA, LocalSteps, Minibatch

@@ -16,8 +16,9 @@ from mobench.core.algorithm import Algorithm
 from mobench.core.oracle import Oracle
 from mobench.core.problem import Problem
 from mobench.errors import StoreError
-from mobench.jobs.job import identity, make_job, registered_name
-from mobench.jobs.runner import folder_of
+from mobench.jobs.build import make_job
+from mobench.jobs.job import identity, registered_name
+from mobench.jobs.run import folder_of
 from mobench.jobs.store import config_hash
 from mobench.system.paths import results_root
 from tests.test_runner import composed

@@ -33,8 +33,9 @@ from mobench.core.preferences import ray, resolve
 from mobench.core.sampled import Batch
 from mobench.data import multi_images
 from mobench.errors import CompatibilityError, ConfigError
-from mobench.jobs.job import identity, make_job
-from mobench.jobs.runner import folder_of
+from mobench.jobs.build import make_job
+from mobench.jobs.job import identity
+from mobench.jobs.run import folder_of
 from mobench.kernels import convnet as products
 from mobench.kernels import pooling
 from mobench.models.convnet import EXECUTIONS, MODELS, ConvNet, model
@@ -883,7 +884,7 @@ def test_out_of_memory_names_what_fits(mobench: Run, monkeypatch: pytest.MonkeyP
     def train(*_: Any) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
 
-    monkeypatch.setattr("mobench.jobs.runner._train", train)
+    monkeypatch.setattr("mobench.jobs.run.train", train)
     result = mobench(*SMOKE, "algorithm=ls", "logger=local")
     assert result.code == 1
     assert "ran out of memory with 3 of 3 runs at once" in result.err
@@ -904,7 +905,7 @@ def test_out_of_memory_with_one_network(mobench: Run, monkeypatch: pytest.Monkey
     def train(*_: Any) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory.")
 
-    monkeypatch.setattr("mobench.jobs.runner._train", train)
+    monkeypatch.setattr("mobench.jobs.run.train", train)
     result = mobench(*SMOKE, "algorithm=ls", "logger=local", "hardware.max_batch_runs=1")
     assert "ran out of memory with one run at once" in result.err
     assert "max_batch_runs" not in result.err

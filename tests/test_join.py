@@ -32,13 +32,15 @@ from mobench.core.output import make_output
 from mobench.core.preferences import spread
 from mobench.core.sampled import BatchGradients, samples_of
 from mobench.errors import CompatibilityError, ConfigError
-from mobench.jobs.job import Job, load_class, make_job, parameters
+from mobench.jobs.build import make_job
+from mobench.jobs.job import Job
 from mobench.jobs.rehearsal import rehearse
-from mobench.jobs.runner import folder_of
+from mobench.jobs.run import folder_of
+from mobench.jobs.targets import load_class, parameters
 from mobench.oracles import Exact, Minibatch
 from mobench.problems import DTLZ2, VLMOP2, LeastSquares
 from mobench.problems.dataset import DataProblem
-from mobench.sweep import sweeper
+from mobench.sweep.planner import Planner
 
 ALGORITHMS = choices("algorithm")
 PROBLEMS = choices("problem")
@@ -609,21 +611,21 @@ def test_tuned_settings_reach_the_job(compose: Any) -> None:
         check(job.oracle().spec, job.algorithm)
 
 
-def test_every_job_of_every_experiment_can_be_made(planner: sweeper.JobsSweeper) -> None:
+def test_every_job_of_every_experiment_can_be_made(planner: Planner) -> None:
     """Jobs shared by several artifacts are composed once; their folders are what makes them one job."""
     jobs: dict[tuple[str, ...], list[str]] = {}
     refused = 0
     for name in choices("experiment"):
-        config = planner._compose([f"+experiment={name}"])
+        config = planner.composer.compose([f"+experiment={name}"])
         assert config["artifact"]["id"] == name
         assert config["artifact"]["title"]
-        for job, overrides in planner._jobs(config).items():
+        for job, overrides in planner.composer.jobs(config).items():
             jobs.setdefault(tuple(normalise(overrides)), []).append(f"{name} {job}")
     assert jobs
     folders = set()
     for overrides, users in jobs.items():
         try:
-            job = make_job(planner._compose(list(overrides)))
+            job = make_job(planner.composer.compose(list(overrides)))
             check(job.oracle().spec, job.algorithm)
         except (ConfigError, CompatibilityError) as error:
             if isinstance(error, CompatibilityError) and users[0].startswith("cross/"):  # the table shows why
@@ -635,7 +637,7 @@ def test_every_job_of_every_experiment_can_be_made(planner: sweeper.JobsSweeper)
     assert refused < 100
 
 
-def test_the_sweeper_plans_an_experiment(planner: sweeper.JobsSweeper, compose: Any) -> None:
+def test_the_sweeper_plans_an_experiment(planner: Planner, compose: Any) -> None:
     """Through the planner itself: the same configurations, with the artifact's own keys."""
     chosen = next(n for n in choices("experiment") if compose(f"+experiment={n}")["jobs"])
     plan = planner.plan([f"+experiment={chosen}", "seeds=[3]"])

@@ -21,8 +21,8 @@ import mobench as api
 from mobench.cli import entry
 from mobench.config import compose
 from mobench.errors import ConfigError, MobenchError
-from mobench.jobs import memory, runner
-from mobench.jobs.job import make_job
+from mobench.jobs import memory, record
+from mobench.jobs.build import make_job
 from mobench.jobs.store import JobFolder
 from mobench.system import console
 from tests.conftest import REPOSITORY, Run, command, environment, shell
@@ -156,7 +156,7 @@ def test_what_is_available(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
 
 def test_recorded_steps_are_counted() -> None:
     for steps, every, dense in itertools.product(range(1, 14), range(7), range(16)):
-        wanted = runner.Recorder(every, False, dense)
+        wanted = record.Recorder(every, False, dense)
         assert memory.recorded(steps, every, dense) == sum(wanted.wants(t) for t in range(steps)) + 1
 
 
@@ -167,8 +167,8 @@ def test_the_estimate_is_a_lower_bound(tmp_path: Path, settings: list[str]) -> N
     """The growth of a process that runs the job is more than the estimate, which is no trifle either."""
     code = (
         "import re, sys\nfrom mobench.config import compose\nfrom mobench.jobs import memory\n"
-        "from mobench.jobs.job import make_job\n"
-        "from mobench.jobs.runner import run_job\nfrom mobench.metrics import stationarity\n"
+        "from mobench.jobs.build import make_job\n"
+        "from mobench.jobs.run import run_job\nfrom mobench.metrics import stationarity\n"
         "quiet = ['algorithm=ls', 'logger=local', 'progress=false']\n"
         # what is imported and kept in any case
         "run_job(compose.compose([*quiet, 'preferences=2', 'steps=2']))\n"
@@ -351,8 +351,8 @@ def test_a_running_job_says_where_it_is(tmp_path: Path) -> None:
         "checkpoint.seconds=3600",
     ]
     code = (
-        "import sys\nfrom mobench.cli import entry; from mobench.jobs import runner\nrunner.BEAT = 0.2\n"
-        f"sys.argv[1:] = {[*arguments, 'logger=local']}\ncli.main()\n"
+        "import sys\nfrom mobench.cli import entry; from mobench.jobs import train\ntrain.BEAT = 0.2\n"
+        f"sys.argv[1:] = {[*arguments, 'logger=local']}\nentry.main()\n"
     )
     job = subprocess.Popen([sys.executable, "-c", code], env=environment(tmp_path), stderr=subprocess.DEVNULL)
     try:

@@ -17,8 +17,8 @@ from hydra.plugins.sweeper import Sweeper
 
 from mobench.config import compose
 from mobench.errors import ConfigError
-from mobench.jobs.job import make_job
-from mobench.jobs.runner import folder_of
+from mobench.jobs.build import make_job
+from mobench.jobs.run import folder_of
 from mobench.jobs.store import JobFolder
 from mobench.metrics import hypervolume
 from mobench.sweep import objective
@@ -154,7 +154,7 @@ def test_a_trial_that_another_worker_runs_is_waited_for(
 ) -> None:
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))
     config = compose.compose(["problem=zdt1", "objective=f_1", *QUICK])
-    folder = folder_of(make_job(config, planned=True))
+    folder = folder_of(make_job(config))
     begun = threading.Event()
     end = threading.Event()
 
@@ -169,7 +169,7 @@ def test_a_trial_that_another_worker_runs_is_waited_for(
     timer = threading.Timer(0.5, end.set)
     timer.start()
     began = time.monotonic()
-    number = objective.of_job(config, {"_target_": "x"}, [])
+    number = objective.of_job(config, {"_target_": "x"}, []).numbers
     worker.join()
     assert time.monotonic() - began > 0.4
     assert number == float(folder.final()["f_1"].mean())

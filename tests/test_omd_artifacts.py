@@ -28,7 +28,7 @@ from mobench.core import Runs
 from mobench.jobs.store import JobFolder
 from mobench.problems import VLMOP2
 from mobench.report.model import Job
-from mobench.sweep import sweeper
+from mobench.sweep import composer
 from tests.conftest import REPOSITORY, Run
 from tests.helpers import simulate
 from tests.test_runner import BASE, first_pass, killed
@@ -106,7 +106,7 @@ def drawn(
         monkeypatch.setattr(federated, drawing, lambda *_: None)
     settings = yaml.safe_load((conf_dir() / f"experiment/omd_tch/{name}.yaml").read_text())
     jobs = {}
-    for key, given in sweeper.jobs_of(f"omd_tch/{name}").items():
+    for key, given in composer.jobs_of(f"omd_tch/{name}").items():
         scenario, _, job = key.partition("_")
         jobs[key] = made(scenario, job, given, seeds, labels[key[0]])
         for metric, by in change.get(key, {}).items():

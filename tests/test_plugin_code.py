@@ -19,8 +19,9 @@ import pytest
 
 from mobench.config.schema import completed
 from mobench.jobs import fingerprint
+from mobench.jobs.build import make_job
 from mobench.jobs.fingerprint import Opaque, of_class
-from mobench.jobs.job import identity, make_job
+from mobench.jobs.job import identity
 from mobench.jobs.store import JobFolder, config_hash
 from mobench.system.paths import results_root
 from tests.conftest import REPOSITORY, Run, environment
@@ -272,6 +273,7 @@ STUBS = {
     "torch.py": "class Tensor: pass\ndef stack(x): return x\ndef full_like(x): return x\n",
     "numpy.py": "class ndarray: pass\n",
     "mobench/__init__.py": "",
+    "mobench/jobs/__init__.py": "",
     "mobench/core.py": "from dataclasses import dataclass\nInfo = tuple\n@dataclass(frozen=True, "
     "kw_only=True)\n"
     "class Problem: version = 1\n@dataclass(frozen=True, kw_only=True)\nclass Weighting: version = 1\n",
@@ -434,6 +436,6 @@ def test_walk_of_mobenchs_own_parts_is_by_version(hashed: Hash, monkeypatch: pyt
 
 def test_make_job_is_where_code_is_read(plugged: Any) -> None:
     config = completed(plugged().job.config())
-    code = identity(make_job(config, planned=True))["code"]
+    code = identity(make_job(config))["code"]
     assert set(code) == {"problem", "algorithm"}
     assert all(len(value) == 32 for value in code.values())

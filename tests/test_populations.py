@@ -32,7 +32,7 @@ from mobench.core.output import make_output
 from mobench.core.preferences import spread
 from mobench.core.random import generator
 from mobench.errors import CompatibilityError, ConfigError
-from mobench.jobs.runner import run_job
+from mobench.jobs.run import run_job
 from mobench.jobs.store import JobFolder
 from mobench.metrics.hypervolume import hypervolume
 from mobench.oracles import EMA, Epochs, Exact, Minibatch
@@ -440,7 +440,7 @@ def test_spaces_refuse_in_words(make: Any, error: type[Exception], words: str) -
 
 
 def test_spaces_do_not_know_clients(tmp_path: Path) -> None:
-    from mobench.jobs.job import make_job
+    from mobench.jobs.build import make_job
 
     for space in ("full", "subspace", "hybrid"):
         config = composed("problem=least_squares", "oracle=local_steps", f"space={space}", "problem.n=60")

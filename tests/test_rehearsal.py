@@ -17,9 +17,10 @@ from mobench.core import Algorithm, Problem, Runs, Weighting
 from mobench.core.algorithm import Info
 from mobench.core.preferences import spread
 from mobench.jobs import rehearsal
+from mobench.jobs.failures import advice_for
 from mobench.jobs.job import Job
 from mobench.jobs.rehearsal import RehearsalError, rehearse
-from mobench.jobs.runner import advice_for, run_job
+from mobench.jobs.run import run_job
 from tests.conftest import Run
 
 
@@ -384,7 +385,7 @@ def test_rows_do_not_change_by_the_rehearsal(
 ) -> None:
     config = failing("problem=hole", "algorithm=ls", "steps=5").job.config()
     with_it = run_job({**config, "rerun": True}, tmp_path / "with").folder
-    monkeypatch.setattr("mobench.jobs.runner.rehearse", lambda job: [])
+    monkeypatch.setattr("mobench.jobs.train.rehearse", lambda job: [])
     without = run_job({**config, "rerun": True}, tmp_path / "without").folder
     first, second = (np.genfromtxt(f / "final.csv", delimiter=",", skip_header=1) for f in (with_it, without))
     np.testing.assert_array_equal(first[:, :8], second[:, :8])

@@ -25,7 +25,7 @@ from mobench.cli import status
 from mobench.config import hydra_plugin, overrides, schema
 from mobench.core import loop
 from mobench.core.output import WeightedSum
-from mobench.jobs.runner import run_job
+from mobench.jobs.run import run_job
 from mobench.jobs.store import JobFolder
 from mobench.problems import VLMOP2
 from tests.conftest import Run, environment
@@ -86,7 +86,7 @@ def resumed_at(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, bool
     def load(self: JobFolder) -> Any:
         saved, messages = original(self)
         if saved is not None:
-            seen.append((saved["state"]["t"], saved["second"]))
+            seen.append((saved["state"]["t"], saved["pass"] == 1))
         return saved, messages
 
     monkeypatch.setattr(JobFolder, "load_checkpoint", load)
@@ -165,6 +165,35 @@ def test_killed_and_resumed_bit_for_bit(
     assert not list(done.folder.glob("checkpoint*"))
     undisturbed = run_job(config, tmp_path / "undisturbed")
     same_rows(JobFolder(done.folder), JobFolder(undisturbed.folder))
+
+
+@pytest.mark.parametrize("name", ["omd-first-pass", "omd-second-pass"])
+def test_checkpoints_of_before_november_2026_are_continued(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    """They said which of two passes it was, and had the weights of the only rule that needs a second one."""
+    arguments, when, second = CASES[name]
+    config = composed(*arguments, *BASE)
+    save = JobFolder.save_checkpoint
+
+    def older(self: JobFolder, payload: dict[str, Any]) -> None:
+        saved = dict(payload)
+        saved["second"] = bool(saved.pop("pass"))
+        carried = saved.pop("carried")
+        saved["gamma"] = carried["adaptive_two_pass"]["gamma"] if saved["second"] else None
+        save(self, saved)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(JobFolder, "save_checkpoint", older)
+        disturb(patch, when, die)
+        with pytest.raises(Killed):
+            run_job(config, tmp_path / "killed")
+    (folder,) = [JobFolder(path) for path in (tmp_path / "killed" / "runs").iterdir()]
+    saved, _ = folder.load_checkpoint()
+    assert saved is not None
+    assert saved["second"] is second
+    done = run_job(config, tmp_path / "killed")
+    same_rows(JobFolder(done.folder), JobFolder(run_job(config, tmp_path / "undisturbed").folder))
 
 
 @pytest.mark.parametrize("case", ["omd-second-pass", "ferero-pgd"])
@@ -302,7 +331,7 @@ def test_stop_outside_of_training(mobench: Run, monkeypatch: pytest.MonkeyPatch)
     def interrupt(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mobench.jobs.runner.make_job", interrupt)
+    monkeypatch.setattr("mobench.jobs.run.make_job", interrupt)
     mobench("algorithm=ls").refused("Stopped.", code=130)
 
 

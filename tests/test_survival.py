@@ -14,21 +14,27 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import BrokenExecutor
 from pathlib import Path
-from types import FrameType
-from typing import Any
+from types import FrameType, SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
 import yaml
+from hydra import compose as hydra_compose
+from hydra import initialize_config_dir
+from hydra.errors import MissingConfigException
 from hydra.plugins.launcher import Launcher
+from omegaconf import OmegaConf
 
 from mobench.cli import status
+from mobench.config.schema import conf_dir
 from mobench.errors import StoreError
-from mobench.jobs import runner
+from mobench.jobs import run as runner
 from mobench.jobs.store import JobFolder
-from mobench.sweep import sweeper
+from mobench.jobs.train import threads
+from mobench.sweep import launch, launchers
 from mobench.sweep.plan import Planned
-from mobench.system import gpu_lock, signals
+from mobench.system import gpu_lock, signals, workers
 from tests.conftest import Run, environment, shell
 from tests.faults import LAUNCHERS
 from tests.test_runner import (
@@ -135,7 +141,7 @@ def test_rerun_goes_on_when_it_is_put_back(
     config = composed("algorithm=omd_tch", *QUICK, "rerun=true")
     first = runner.run_job(config, tmp_path)
     old = (first.folder / "final.csv").read_bytes()
-    monkeypatch.setenv(runner.SINCE, str(time.time()))
+    monkeypatch.setenv(workers.SINCE, str(time.time()))
     with monkeypatch.context() as patch:
         disturb(patch, first_pass, die)
         with pytest.raises(Killed):
@@ -145,7 +151,7 @@ def test_rerun_goes_on_when_it_is_put_back(
     assert len(resumed_at) == 1
     assert (first.folder / "final.csv").read_bytes() != old
     assert runner.run_job(config, tmp_path).skipped
-    monkeypatch.setenv(runner.SINCE, str(time.time()))
+    monkeypatch.setenv(workers.SINCE, str(time.time()))
     assert not runner.run_job(config, tmp_path).skipped
 
 
@@ -291,16 +297,16 @@ def test_answers_of_workers(tmp_path: Path, answer: Any, lost: bool, words: str)
     folder = JobFolder(tmp_path / "job")
     job = Planned([], {"rerun": False}, folder)
     began = time.time()
-    found = sweeper._outcome(answer, job, began)
-    assert (isinstance(found, sweeper.Lost), found.status) == (lost, "failed")
+    found = launch.outcome(answer, job, began)
+    assert (isinstance(found, launch.Lost), found.status) == (lost, "failed")
     assert words in str(found.error)
     # whatever the answer: the folder knows
     folder.write_status("failed", error="its own reason")
-    assert sweeper._outcome(answer, job, began).error == "its own reason"
+    assert launch.outcome(answer, job, began).error == "its own reason"
     folder.write_status("done")
     (folder.path / "final.csv").write_text("run\n0\n")
-    assert sweeper._outcome(answer, job, began).status == "done"
-    assert sweeper._outcome(answer, Planned([], {"rerun": True}, folder), time.time() + 1).status == "failed"
+    assert launch.outcome(answer, job, began).status == "done"
+    assert launch.outcome(answer, Planned([], {"rerun": True}, folder), time.time() + 1).status == "failed"
 
 
 def test_cancelled_jobs_are_not_launched_again(tmp_path: Path) -> None:
@@ -308,8 +314,8 @@ def test_cancelled_jobs_are_not_launched_again(tmp_path: Path) -> None:
     error = submitit.core.utils.UncompletedJobError(
         "Job 3 has not produced any output (state: CANCELLED by 1000)"
     )
-    found = sweeper._outcome(error, Planned([], {"rerun": False}, JobFolder(tmp_path / "job")), time.time())
-    assert not isinstance(found, sweeper.Lost)
+    found = launch.outcome(error, Planned([], {"rerun": False}, JobFolder(tmp_path / "job")), time.time())
+    assert not isinstance(found, launch.Lost)
     assert "cancelled" in str(found.error)
 
 
@@ -412,15 +418,12 @@ def test_the_choice_of_a_gpu_is_not_stored(monkeypatch: pytest.MonkeyPatch, tmp_
 
 def test_job_is_the_same_on_every_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """The number of the GPU is no part of a job; its kind is."""
-    from mobench.jobs.job import identity, make_job
+    from mobench.jobs.build import make_job
+    from mobench.jobs.job import identity
 
     keys = set()
     for device in ("cuda", "cuda:0", "cuda:1"):
-        keys.add(
-            json.dumps(
-                identity(make_job(composed("algorithm=ls", f"hardware.device={device}"), planned=True))
-            )
-        )
+        keys.add(json.dumps(identity(make_job(composed("algorithm=ls", f"hardware.device={device}")))))
     assert len(keys) == 1
     assert json.dumps(identity(make_job(composed("algorithm=ls")))) not in keys
 
@@ -433,42 +436,48 @@ def test_parallel_jobs_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 16)
     free = {"hardware": {"threads": None}}
     fixed = {"hardware": {"threads": 3}}
-    assert runner._threads(free) == 16
-    monkeypatch.setenv(runner.PARALLEL, "4")
-    assert runner._threads(free) == 4
-    assert runner._threads(fixed) == 3
-    monkeypatch.setenv(runner.PARALLEL, "40")
-    assert runner._threads(free) == 1
-    monkeypatch.delenv(runner.PARALLEL)
+    assert threads(free) == 16
+    monkeypatch.setenv(workers.PARALLEL, "4")
+    assert threads(free) == 4
+    assert threads(fixed) == 3
+    monkeypatch.setenv(workers.PARALLEL, "40")
+    assert threads(free) == 1
+    monkeypatch.delenv(workers.PARALLEL)
     monkeypatch.setenv("SLURM_CPUS_PER_TASK", "2")
-    assert runner._threads(free) == 2
+    assert threads(free) == 2
+
+
+TARGETS = {
+    "basic": "hydra._internal.core_plugins.basic_launcher.BasicLauncher",
+    "joblib": "hydra_plugins.hydra_joblib_launcher.joblib_launcher.JoblibLauncher",
+    "submitit_local": "hydra_plugins.hydra_submitit_launcher.submitit_launcher.LocalLauncher",
+    "submitit_slurm": "hydra_plugins.hydra_submitit_launcher.submitit_launcher.SlurmLauncher",
+}
 
 
 def test_how_many_jobs_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
 
-    class Some(Launcher):
-        def setup(self, **kwargs: Any) -> None: ...
+    def count(name: str, jobs: int, **launcher: Any) -> int:
+        config = OmegaConf.create({"hydra": {"launcher": {"_target_": TARGETS[name]}}})
+        return launchers.adapted(cast(Launcher, SimpleNamespace(**launcher)), config).at_once(jobs)
 
-        def launch(self, *args: Any, **kwargs: Any) -> Any: ...
+    assert [count("joblib", 100, joblib={"n_jobs": n}) for n in (2, -1, -2)] == [2, 8, 7]
+    assert count("joblib", 3, joblib={"n_jobs": 4}) == 3
+    assert count("submitit_local", 5) == 5
+    assert count("submitit_slurm", 5) == 1
+    assert count("basic", 5) == 1
 
-    class JoblibLauncher(Some):
-        def __init__(self, n_jobs: int) -> None:
-            self.joblib = {"n_jobs": n_jobs}
 
-    class LocalLauncher(Some):
-        pass
-
-    class SlurmLauncher(Some):
-        pass
-
-    def count(launcher: Launcher, jobs: int) -> int:
-        return sweeper.at_once(launcher, jobs)
-
-    assert [count(JoblibLauncher(n), 100) for n in (2, -1, -2)] == [2, 8, 7]
-    assert count(JoblibLauncher(4), 3) == 3
-    assert count(LocalLauncher(), 5) == 5
-    assert count(SlurmLauncher(), 5) == 1
+@pytest.mark.parametrize("name", TARGETS)
+def test_launchers_are_known_by_their_configuration(name: str) -> None:
+    """The classes that the installed plug-ins' own files name are those that mobench adapts."""
+    with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+        try:
+            config = hydra_compose("config", [f"hydra/launcher={name}"], return_hydra_config=True)
+        except MissingConfigException:
+            pytest.skip(f"hydra/launcher={name} is not installed")
+    assert config.hydra.launcher["_target_"] == TARGETS[name]
 
 
 # mobench-status
@@ -493,14 +502,11 @@ def look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     """`mobench-status ARGUMENTS` in this process: exit code, what it printed, its errors."""
     from hydra.core.global_hydra import GlobalHydra
 
-    from mobench.system import console
-
     def call(*arguments: str, root: Path | None = None) -> tuple[int, str, str]:
         capsys.readouterr()
         with monkeypatch.context() as patch:
             patch.setenv("MOBENCH_OUTPUTS", str(root or tmp_path / "outputs"))
             patch.setattr(sys, "argv", ["mobench-status", *arguments])
-            patch.setattr(console, "exit_code", 0)
             GlobalHydra.instance().clear()
             with pytest.raises(SystemExit) as stop:
                 status.main()

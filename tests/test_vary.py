@@ -24,9 +24,11 @@ from mobench.core.output import make_output
 from mobench.core.preferences import spread
 from mobench.errors import ConfigError, MobenchError
 from mobench.jobs import job as configuration
-from mobench.jobs.job import Job, build, identity, load_class, make_job
-from mobench.jobs.runner import folder_of, run_job
+from mobench.jobs.build import make_job
+from mobench.jobs.job import Job, identity
+from mobench.jobs.run import folder_of, run_job
 from mobench.jobs.store import JobFolder, config_hash
+from mobench.jobs.targets import instantiate, load_class
 from mobench.oracles import Exact
 from mobench.problems import LeastSquares
 from tests.conftest import Run
@@ -156,7 +158,7 @@ def test_a_field_that_varies_is_computed_with_as_a_number(name: str, field: str)
     problem = LeastSquares(n=6, tasks=3, samples=30)
     runs = Runs.product(spread(2, 3), [0, 1], len(values))
     assert runs.variant is not None
-    algorithm = build(node, "algorithm")
+    algorithm = instantiate(node, "algorithm")
     if reasons(Exact(problem, runs).spec, algorithm):
         pytest.skip("does not fit an exact oracle without constraints")
     column = torch.tensor(values, dtype=torch.float64)[runs.variant].unsqueeze(1)

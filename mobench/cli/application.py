@@ -3,75 +3,92 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import hydra
 import yaml
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
-from hydra.types import RunMode
+from hydra.plugins.sweeper import Sweeper
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from mobench.cli import completion, flags, usage
 from mobench.cli.entry import STOPPED, interrupted
-from mobench.config import hydra_plugin, overrides, searchpath, yaml_errors
+from mobench.config import hydra_adapter, hydra_plugin, overrides, searchpath, yaml_errors
 from mobench.config import schema as configuration
 from mobench.config.compose import explain
 from mobench.errors import ConfigError, Interrupted, MobenchError
 from mobench.sweep import plugin
 from mobench.system import console
 
+if TYPE_CHECKING:
+    from mobench.jobs.run import Outcome
+
 FAULT = 2  # exit code of a command that cannot be run
 
-plugin.register()
+
+def single(cfg: DictConfig) -> Outcome | MobenchError:
+    """The outcome of one job in this process, or why it cannot run:
+    of an exception Hydra would print a line of its own.
+    """
+    from mobench.jobs.run import run_job  # torch: `--help` need not wait for it
+
+    try:
+        config = configuration.plain(cfg)
+        overrides.check_single(config)
+        return run_job(config, title=_title(config))
+    except MobenchError as error:
+        return error
 
 
-def task(cfg: DictConfig) -> Any:
-    """The Outcome of one job; also what launchers run in their workers."""
-    from mobench.jobs.runner import run_job  # torch: `--help` need not wait for it
+def worker(cfg: DictConfig) -> Any:
+    """One job in a launcher's worker: its Outcome, or why it cannot run, which the sweeper reports; or the
+    numbers that a sweeper of somebody else's asks for.
+    """
+    from mobench.jobs.run import run_job
 
-    config = configuration.plain(cfg)
-    return run_job(
-        config, title=f"{config['artifact']['id'] or ''} {config['artifact']['job'] or ''}".strip()
-    )
-
-
-# of the job function: Hydra would print a line of its own about an exception
-_raised: list[MobenchError] = []
-
-
-def _single(cfg: DictConfig) -> Any:
-    """One job in this process, or in a launcher's worker."""
+    hydra_plugin.register()  # a new process does not know the resolvers
     node = HydraConfig.get()
-    if node.mode is RunMode.MULTIRUN and node.sweeper["_target_"] != hydra_plugin.SWEEPER:
+    if node.sweeper["_target_"] != hydra_plugin.SWEEPER:
         from mobench.sweep import objective
 
-        return objective.of_job(configuration.plain(cfg), node.sweeper, list(node.overrides.task))
+        answer = objective.of_job(configuration.plain(cfg), node.sweeper, list(node.overrides.task))
+        console.say(answer.words)
+        return answer.numbers
     try:
-        if node.mode is RunMode.RUN:
-            overrides.check_single(configuration.plain(cfg))
-        outcome = task(cfg)
+        config = configuration.plain(cfg)
+        return run_job(config, title=_title(config))
     except MobenchError as error:
-        if node.mode is RunMode.MULTIRUN:  # in a launcher's worker: the sweeper reports it
-            return str(error)
-        _raised.append(error)
-        return None
-    if node.mode is RunMode.RUN:
-        from mobench.sweep import messages
+        return str(error)
 
-        messages.single(outcome)
-    return outcome
+
+def _title(config: dict[str, Any]) -> str:
+    """What messages call a job."""
+    return f"{config['artifact']['id'] or ''} {config['artifact']['job'] or ''}".strip()
+
+
+def sweep(sweeper: Sweeper, arguments: list[str]) -> int:
+    """Plans and runs a sweep and says what came of it; the exit code."""
+    from mobench.cli import messages
+    from mobench.sweep.sweeper import JobsSweeper
+
+    if not isinstance(sweeper, JobsSweeper):
+        sweeper.sweep(arguments)
+        return 0
+    plan = sweeper.plan(arguments)
+    messages.announce(plan)
+    return messages.finish(plan, sweeper.launch(plan, console.say))
 
 
 def help(arguments: Sequence[str]) -> int:
-    """Print what `--help` shows; the exit code."""
+    """Prints what `--help` shows; the exit code."""
     console.say(usage.text(arguments))
-    return console.exit_code
+    return 0
 
 
 def _answered(given: Sequence[str], rest: Sequence[str]) -> bool:
@@ -85,10 +102,19 @@ def _answered(given: Sequence[str], rest: Sequence[str]) -> bool:
     return found is not None
 
 
-def _run(arguments: list[str]) -> None:
+def _mode_in_files(given: Sequence[str], rest: Sequence[str]) -> bool:
+    """Whether a file may set `hydra.mode`, which only composing tells:
+    mobench's own are experiments and those of hardware.
+    """
+    chosen = any(re.match(r"\+{0,2}(experiment|hardware|hydra)\b", o) for o in rest)
+    return chosen or any(flag.startswith("--config-") for flag in given)
+
+
+def _run(arguments: Sequence[str]) -> int:
+    """A command line whose errors are still exceptions; its exit code."""
     given, rest = flags.split(arguments)
     if _answered(given, rest):
-        return
+        return 0
     console.check_folder()
     rest, several = overrides.expand_experiments(
         overrides.normalise(rest), searchpath.experiments(searchpath.folders(arguments))
@@ -97,30 +123,32 @@ def _run(arguments: list[str]) -> None:
         if shown := [flag for flag in flags.ONE_JOB if flag in given]:
             raise ConfigError(f"{shown[0]} shows one job: name one experiment.")
         given = ["--multirun", *given]
-    sys.argv[1:] = [*given, *rest]
+    plugin.register()
     folder = str(configuration.conf_dir())
-    hydra.main(version_base="1.3", config_path=folder, config_name="config")(_single)()
-    if _raised:
-        raise _raised[0]
+    found = hydra_adapter.command([*given, *rest], folder, single, worker, sweep, _mode_in_files(given, rest))
+    if isinstance(found, MobenchError):
+        raise found
+    if found is None or isinstance(found, int):
+        return found or 0
+    from mobench.cli import messages
+
+    return messages.single(found)
 
 
 def run(arguments: list[str]) -> int:
     """A command line; its exit code. Whatever goes wrong is one clear message."""
-    own_trace = os.environ.get("HYDRA_FULL_ERROR") == "1"
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # exceptions reach us, and become one clear message below
-    _raised.clear()
     try:
-        _run(arguments)
+        return _run(arguments)
     except (KeyboardInterrupt, Exception) as error:  # what has no message goes on
         told = _told(error, arguments)
         if told is None:
             raise
         message, code = told
         if message:
-            console.fail(message, code=code)
-            if own_trace and code == FAULT:
+            console.fail(message)
+            if os.environ.get("HYDRA_FULL_ERROR") == "1" and code == FAULT:
                 traceback.print_exc()
-    return console.exit_code
+        return code
 
 
 def _told(error: BaseException, arguments: Sequence[str]) -> tuple[str, int] | None:

@@ -11,9 +11,9 @@ import signal
 import sys
 import threading
 
-STOPPED = 130  # of a process that Ctrl-C stopped
+from mobench.system import allocator
 
-_code = 0  # of this process, once it is known
+STOPPED = 130  # of a process that Ctrl-C stopped
 
 
 def run(arguments: list[str]) -> int:
@@ -34,34 +34,41 @@ def interrupted(error: BaseException | None) -> bool:
     return False
 
 
-def _leave() -> None:
-    """Python ends with the signal, not with the exit code, where Ctrl-C came in the middle of an `exec`,
-    as imports have many.
+class _Leaving:
+    """What happens at the end of the process.
+
+    Python ends with the signal, not with the exit code, where Ctrl-C came in the middle of an `exec`, as
+    imports have many.
     """
-    if _code == STOPPED:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(STOPPED)
+
+    code = 0  # of this process, once it is known
+
+    def __call__(self) -> None:
+        if self.code == STOPPED:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(STOPPED)
 
 
 def main() -> None:
     """Console entry point."""
-    global _code
     arguments = sys.argv[1:]
+    leaving = _Leaving()
     if getattr(sys.modules["__main__"], "main", None) is main:  # a process of its own, no test's
-        atexit.register(_leave)  # first of all, so that it is called last
+        atexit.register(leaving)  # first of all, so that it is called last
     try:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, signal.default_int_handler)
+        allocator.use_huge_pages()
         if {"-h", "--help"} & set(arguments):
             from mobench.cli import application
 
-            _code = application.help(arguments)
+            leaving.code = application.help(arguments)
         else:
-            _code = run(arguments)
+            leaving.code = run(arguments)
     except (KeyboardInterrupt, Exception) as error:  # any other error goes on
         if not interrupted(error):
             raise
         sys.stderr.write("mobench: error: Stopped before the first job began.\n")
-        _code = STOPPED
-    sys.exit(_code)
+        leaving.code = STOPPED
+    sys.exit(leaving.code)

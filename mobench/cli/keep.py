@@ -125,7 +125,7 @@ def draw_kept(id: str, overrides: Sequence[str], root: Path) -> None:
     Raises StoreError if rows of a job are missing.
     """
     from mobench.artifacts import draw, freshness
-    from mobench.cli.status import plan
+    from mobench.sweep.planner import plan
 
     command = [f"+experiment={id}", *overrides, "logger=local"]
     if (since := freshness.unchanged(id, command, root)) is not None:
@@ -162,65 +162,65 @@ def draw_all(ids: Sequence[str]) -> int:
     return code
 
 
-def main() -> int:
-    """Keep the jobs of the given artifacts, or draw what is kept."""
+def keep_artifact(
+    id: str, history: bool = False, every: int = 1, columns: Sequence[str] | None = None
+) -> int:
+    """Keeps the jobs of one drawn artifact, and notes how to draw it from them; the exit code."""
+    try:
+        origin = read(artifact_folder(id))["provenance"]
+        jobs = origin["jobs"]
+    except (OSError, json.JSONDecodeError, KeyError):
+        return fail(f"{id} is not drawn in {outputs_root()}; draw it first: mobench +experiment={id}")
+    for name, key in jobs.items():
+        folder = JobFolder(outputs_root() / "runs" / key)
+        if folder.done:
+            size = keep(folder, results_root(), history, every, columns)
+            say(f"{id} {name}: {key}, {size / 1e3:.0f} kB")
+        else:
+            say(f"{id} {name}: {key} is kept already or not finished; left alone")
+    if not all(JobFolder(results_root() / "runs" / key).done for key in jobs.values()):
+        return 0
+    why = fault(id, origin, artifact_folder(id), results_root())
+    if why is not None:
+        return fail(
+            f"The kept rows of {id} are not enough: {why}. "
+            "Keep more of its history: --history, --every, --columns."
+        )
+    note(id, origin["command"], results_root())
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    """What the command line asks for."""
     parser = argparse.ArgumentParser(
         prog="python -m mobench.keep", description=(__doc__ or "").split("\n\n")[0]
     )
-    parser.add_argument(
-        "ids", nargs="*", metavar="PAPER/ID", help="artifacts drawn before, such as csmoo/fig38"
-    )
-    parser.add_argument(
+    add = parser.add_argument
+    add("ids", nargs="*", metavar="PAPER/ID", help="artifacts drawn before, such as csmoo/fig38")
+    add(
         "--draw",
         action="store_true",
         help="draw them (or all) from kept rows into outputs/kept; keep nothing",
     )
-    parser.add_argument("--history", action="store_true", help="the recorded steps as well, for curves")
-    parser.add_argument(
-        "--every", type=int, default=1, metavar="N", help="of the recorded steps every N-th, and the last"
-    )
-    parser.add_argument(
-        "--columns",
-        nargs="+",
-        metavar="PREFIX",
-        help="of the recorded columns those that begin so, such as f_ violation",
-    )
-    code = 0
+    add("--history", action="store_true", help="the recorded steps as well, for curves")
+    add("--every", type=int, default=1, metavar="N", help="of the recorded steps every N-th, and the last")
+    columns = "of the recorded columns those that begin so, such as f_ violation"
+    add("--columns", nargs="+", metavar="PREFIX", help=columns)
     given = parser.parse_args()
     if given.draw:
-        return draw_all(given.ids)
+        return given
     if not given.ids:
         parser.error("name the artifacts whose rows are to be kept, or give --draw")
     if given.every < 1:
         parser.error(f"--every={given.every} must be at least 1")
     if not given.history and (given.every > 1 or given.columns):
         parser.error("--every and --columns are about the history: add --history")
-    for id in given.ids:
-        try:
-            origin = read(artifact_folder(id))["provenance"]
-            jobs = origin["jobs"]
-        except (OSError, json.JSONDecodeError, KeyError):
-            fail(f"{id} is not drawn in {outputs_root()}; draw it first: mobench +experiment={id}")
-            code = 1
-            continue
-        for name, key in jobs.items():
-            folder = JobFolder(outputs_root() / "runs" / key)
-            if not folder.done:
-                say(f"{id} {name}: {key} is kept already or not finished; left alone")
-                continue
-            say(
-                f"{id} {name}: {key}, "
-                f"{keep(folder, results_root(), given.history, given.every, given.columns) / 1e3:.0f} kB"
-            )
-        if not all(JobFolder(results_root() / "runs" / key).done for key in jobs.values()):
-            continue
-        why = fault(id, origin, artifact_folder(id), results_root())
-        if why is None:
-            note(id, origin["command"], results_root())
-        else:
-            fail(
-                f"The kept rows of {id} are not enough: {why}. Keep more of its history: --history, --every, "
-                "--columns."
-            )
-            code = 1
-    return code
+    return given
+
+
+def main() -> int:
+    """Keeps the jobs of the given artifacts, or draws what is kept; the exit code."""
+    given = _arguments()
+    if given.draw:
+        return draw_all(given.ids)
+    return max(keep_artifact(id, given.history, given.every, given.columns) for id in given.ids)

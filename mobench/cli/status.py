@@ -20,17 +20,14 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mobench.config.schema import completed
-from mobench.errors import Interrupted, MobenchError, StoreError
+from mobench.errors import ConfigError, Interrupted, MobenchError, StoreError
 from mobench.jobs.store import JobFolder
-from mobench.system import console
+from mobench.system import allocator
 from mobench.system.console import fail, say
 from mobench.system.paths import outputs_root
-
-if TYPE_CHECKING:
-    from mobench.sweep.plan import Plan
 
 ORDER = ("failed", "dead", "running", "missing", "unsolved", "diverged", "done")
 BEATS = 10  # a job on another machine that missed so many checkpoints is dead
@@ -38,14 +35,18 @@ LEAST = 300.0  # seconds: steps can be long
 
 
 @dataclass(frozen=True)
-class State:
-    """Of one job."""
+class JobStatus:
+    """The status of one job, in a word and in words."""
 
     folder: JobFolder
     name: str
     state: str
     words: str
     fields: dict[str, Any] = field(default_factory=dict)
+
+
+# a name, the command that finishes it, its jobs
+Group = tuple[str, str, list[JobStatus]]
 
 
 def duration(seconds: float) -> str:
@@ -73,7 +74,7 @@ def alive(folder: JobFolder, status: dict[str, Any]) -> bool:
     return time.time() - float(status.get("time", 0.0)) < max(LEAST, BEATS * every)
 
 
-def look(folder: JobFolder, name: str = "") -> State:
+def look(folder: JobFolder, name: str = "") -> JobStatus:
     """The state of a job, in a word and in words."""
     s = folder.status()
     state = str(s["status"])
@@ -107,10 +108,10 @@ def look(folder: JobFolder, name: str = "") -> State:
         words = "stopped before its first step"
     else:
         words = ""
-    return State(folder, name or folder.key, state, words, s)
+    return JobStatus(folder, name or folder.key, state, words, s)
 
 
-def table(states: Sequence[State], everything: bool) -> list[str]:
+def table(states: Sequence[JobStatus], everything: bool) -> list[str]:
     """Lines, what needs attention first; of finished jobs only their number,
     unless `everything` is wanted.
     """
@@ -122,7 +123,7 @@ def table(states: Sequence[State], everything: bool) -> list[str]:
     ]
 
 
-def counted(states: Iterable[State]) -> str:
+def counted(states: Iterable[JobStatus]) -> str:
     """3 done, 1 failed of 4 jobs."""
     found = Counter(s.state for s in states)
     parts = ", ".join(f"{found[state]} {state}" for state in reversed(ORDER) if found[state])
@@ -137,42 +138,20 @@ def folders() -> list[JobFolder]:
     return [JobFolder(p) for p in found if any((p / name).exists() for name in marks)]
 
 
-def plan(command: Sequence[str]) -> Plan:
-    """What `mobench -m COMMAND` would run and draw; nothing is run.
-
-    Raises SystemExit where the command is refused.
-    """
-    from mobench.cli import entry
-    from mobench.sweep.sweeper import JobsSweeper
-
-    plans: list[Plan] = []
-    before = console.exit_code
-    arguments = sys.argv[:]
-    JobsSweeper.only = plans
-    console.exit_code = 0
-    try:
-        code = entry.run(["-m", *command])
-    finally:
-        JobsSweeper.only = None
-        sys.argv[:] = arguments  # Hydra reads the command from there
-        console.exit_code = max(console.exit_code, before)
-    if code or not plans:
-        raise SystemExit(code or 2)  # the reason is on the screen
-    (found,) = plans
-    return found
-
-
-def planned(arguments: Sequence[str]) -> tuple[list[tuple[str, str, list[State]]], dict[str, dict[str, Any]]]:
+def planned(arguments: Sequence[str]) -> tuple[list[Group], dict[str, dict[str, Any]]]:
     """For each artifact (or for the sweep): its name, the command that finishes it, its jobs;
     and each job's configuration.
     """
     from mobench.config import overrides
+    from mobench.sweep.planner import plan
 
     ids = [a for a in arguments if "=" not in a and not a.startswith("-")]
     rest = [a for a in arguments if a not in ids]
     command = [*([f"+experiment={','.join(ids)}"] if ids else []), *rest]
     found = plan(command)
-    groups: list[tuple[str, str, list[State]]] = []
+    if found.problems:
+        raise ConfigError("\n".join(f"not run: {reason}" for reason in found.problems))
+    groups: list[Group] = []
     configs: dict[str, dict[str, Any]] = {}
     for job in found.jobs:
         configs.setdefault(job.folder.key, job.config)
@@ -184,33 +163,34 @@ def planned(arguments: Sequence[str]) -> tuple[list[tuple[str, str, list[State]]
     return groups, configs
 
 
-def rerun(states: Iterable[State], configs: dict[str, dict[str, Any]]) -> None:
-    """Run again, one after the other, what failed or died."""
-    from mobench.jobs.runner import run_job
+def rerun(states: Iterable[JobStatus], configs: dict[str, dict[str, Any]]) -> int:
+    """Runs again, one after the other, what failed or died; the exit code."""
+    from mobench.jobs.run import run_job
 
     chosen = {s.folder.key: s for s in states if s.state in ("failed", "dead")}
     say(f"\n{len(chosen)} to run again")
+    code = 0
     for key, state in chosen.items():
         try:
             config = configs.get(key) or completed(state.folder.config())
-            outcome = run_job(
-                {**config, "rerun": False}, root=state.folder.path.parent.parent, title=state.name
-            )
+            root = state.folder.path.parent.parent
+            outcome = run_job({**config, "rerun": False}, root=root, title=state.name)
         except Interrupted:
             raise
         except (MobenchError, OSError) as error:
-            fail(f"{state.name} cannot be run again: {error}")
+            code = fail(f"{state.name} cannot be run again: {error}")
             continue
         if outcome.status == "failed":
-            fail(f"{state.name} failed again: {outcome.error}")
+            code = fail(f"{state.name} failed again: {outcome.error}")
         elif outcome.key != key:
             say(f"  {state.name}: the code has changed; its new folder is {outcome.folder}")
         else:
             say(f"  {state.name}: done")
+    return code
 
 
-def main() -> None:
-    """Console entry point."""
+def _arguments() -> argparse.Namespace:
+    """What the command line asks for."""
     parser = argparse.ArgumentParser(
         "mobench-status", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
@@ -223,34 +203,51 @@ def main() -> None:
     given = parser.parse_intermixed_args()
     if given.json and given.failed:
         parser.error("--json shows what is, --failed changes it: give one of them")
+    return given
+
+
+def _as_json(groups: Iterable[Group]) -> str:
+    """All jobs with all fields."""
+    rows = [
+        {"group": group, "name": s.name, "state": s.state, "folder": str(s.folder.path), **s.fields}
+        for group, _, listed in groups
+        for s in listed
+    ]
+    return json.dumps(rows, indent=2)
+
+
+def _run(given: argparse.Namespace) -> int:
+    """Shows the jobs that are asked for, and runs some again; the exit code."""
+    groups: list[Group]
+    configs: dict[str, dict[str, Any]] = {}
+    if given.what:
+        groups, configs = planned(given.what)
+    else:
+        groups = [(str(outputs_root() / "runs"), "mobench-status --failed", [look(f) for f in folders()])]
+    if given.json:
+        say(_as_json(groups))
+    else:
+        for name, command, group in groups:
+            say("\n".join([f"{name}: {counted(group)}", *table(group, given.all)]))
+            if any(s.state in ("missing", "dead", "failed") for s in group):
+                say(f"  to finish: {command}")
+    states = [state for _, _, group in groups for state in group]
+    if given.failed:
+        return rerun(states, configs)
+    return int(any(s.state in ("failed", "dead") or s.fields.get("error") for s in states))
+
+
+def main() -> None:
+    """Console entry point."""
+    allocator.use_huge_pages()
+    given = _arguments()
     try:
-        if given.what:
-            groups, configs = planned(given.what)
-        else:
-            groups = [(str(outputs_root() / "runs"), "mobench-status --failed", [look(f) for f in folders()])]
-            configs = {}
-        states = [state for _, _, group in groups for state in group]
-        if given.json:
-            rows = [
-                {"group": group, "name": s.name, "state": s.state, "folder": str(s.folder.path), **s.fields}
-                for group, _, listed in groups
-                for s in listed
-            ]
-            say(json.dumps(rows, indent=2))
-        else:
-            for name, command, group in groups:
-                say("\n".join([f"{name}: {counted(group)}", *table(group, given.all)]))
-                if any(s.state in ("missing", "dead", "failed") for s in group):
-                    say(f"  to finish: {command}")
-        if given.failed:
-            rerun(states, configs)
-        elif any(s.state in ("failed", "dead") or s.fields.get("error") for s in states):
-            console.exit_code = max(console.exit_code, 1)
+        code = _run(given)
     except (Interrupted, KeyboardInterrupt) as error:
-        fail(str(error) or "Stopped.", code=130)
+        code = fail(str(error) or "Stopped.", code=130)
     except MobenchError as error:
-        fail(str(error), code=2)
-    sys.exit(console.exit_code)
+        code = fail(str(error), code=2)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

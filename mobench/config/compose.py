@@ -5,7 +5,6 @@ and no state left behind.
 from __future__ import annotations
 
 import contextlib
-import copy
 import os
 import re
 import threading
@@ -14,19 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from hydra import version
-from hydra._internal.config_loader_impl import ConfigLoaderImpl
-from hydra._internal.utils import create_config_search_path
-from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig
-from omegaconf.basecontainer import BaseContainer
 from omegaconf.errors import OmegaConfBaseException
 
-from mobench.config import hydra_plugin, schema, searchpath, yaml_errors
+from mobench.config import hydra_adapter, hydra_plugin, schema, searchpath, yaml_errors
 from mobench.config import overrides as conveniences
 from mobench.errors import ConfigError, suggest
 
@@ -132,26 +125,19 @@ def _word(name: object, key: str) -> str:
 
 
 @contextlib.contextmanager
-def _hydra() -> Iterator[None]:
-    """Hydra as mobench's command line sets it up;
-    whatever this process made of Hydra comes back afterwards.
+def hydra_errors(arguments: Sequence[str]) -> Iterator[None]:
+    """Raises what Hydra, OmegaConf and YAML say about a command's configuration as a ConfigError with the
+    command line's message.
     """
-    # Hydra's own plug-ins enter the store when they are first looked for, and have to stay there
-    Plugins.instance()
-    store = ConfigStore.instance()
-    base = version.VersionBase.instance()
-    repo = copy.deepcopy(store.repo)
-    resolvers = dict(BaseContainer._resolvers)
-    before = base.version_base
     try:
-        hydra_plugin.register()
-        version.setbase("1.3")
         yield
-    finally:
-        store.repo = repo
-        base.version_base = before
-        BaseContainer._resolvers.clear()
-        BaseContainer._resolvers.update(resolvers)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ConfigError(yaml_errors.described(error, _places(arguments)) or explain(error)) from error
+    except (yaml.YAMLError, ValueError, OSError) as error:
+        message = yaml_errors.described(error, _places(arguments))
+        if message is None:  # no file of a configuration is to blame
+            raise
+        raise ConfigError(message) from error
 
 
 def _one_job(arguments: Sequence[str]) -> None:
@@ -177,22 +163,11 @@ def compose(arguments: Sequence[str]) -> dict[str, Any]:
         ConfigError: an unknown key or choice, a value that does not fit, several jobs; with the command
             line's messages.
     """
-    try:
-        with ALONE, _hydra():
-            normal = conveniences.normalise(arguments)
-            _one_job(normal)
-            normal = _experiment(normal)
-            loader = ConfigLoaderImpl(config_search_path=create_config_search_path(str(schema.conf_dir())))
-            # Hydra keeps a name of the program for the whole process, or takes it from its own node
-            config = loader.load_configuration("config", ["hydra.job.name=mobench", *normal], RunMode.RUN)
-            return _plain(config)
-    except (HydraException, OmegaConfBaseException) as error:
-        raise ConfigError(yaml_errors.described(error, _places(arguments)) or explain(error)) from error
-    except (yaml.YAMLError, ValueError, OSError) as error:
-        message = yaml_errors.described(error, _places(arguments))
-        if message is None:  # no file of a configuration is to blame
-            raise
-        raise ConfigError(message) from error
+    with hydra_errors(arguments), ALONE, hydra_adapter.apart(hydra_plugin.register):
+        normal = conveniences.normalise(arguments)
+        _one_job(normal)
+        loader = hydra_adapter.loader(str(schema.conf_dir()))
+        return _plain(hydra_adapter.load(loader, _experiment(normal), RunMode.RUN))
 
 
 def _places(arguments: Sequence[str]) -> list[Path]:

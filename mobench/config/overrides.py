@@ -103,6 +103,11 @@ def shown(overrides: Sequence[str]) -> str:
     return shlex.join(typed)
 
 
+def key_of(override: str) -> str:
+    """Returns what an override sets: `algorithm` of `+algorithm=ls`."""
+    return override.split("=", 1)[0].lstrip("+~")
+
+
 def changed(overrides: Sequence[str]) -> list[str]:
     """Those of an artifact's overrides that make its jobs differ from what the artifact says."""
     harmless = (

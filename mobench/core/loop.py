@@ -38,10 +38,26 @@ def start(
     runs: Runs,
     steps: int,
 ) -> State:
-    """The state before the first step. Raises CompatibilityError if the parts do not fit."""
+    """The state before the first step.
+
+    Raises:
+        CompatibilityError: the parts do not fit.
+    """
+    check(seen_by(algorithm, oracle).spec, algorithm)
+    return first_state(oracle, algorithm, outputs, theta, runs, steps)
+
+
+def first_state(
+    oracle: Oracle,
+    algorithm: Algorithm,
+    outputs: Mapping[str, Output],
+    theta: Float[Tensor, "R P"],
+    runs: Runs,
+    steps: int,
+) -> State:
+    """The state before the first step, of parts that are known to fit."""
     oracle = seen_by(algorithm, oracle)
     spec = oracle.spec
-    check(spec, algorithm)
     theta = spec.X.project(theta)
     # preferences and weights stay float64 whatever the dtype of theta: they cost nothing and certificates
     # need it

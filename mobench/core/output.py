@@ -7,7 +7,7 @@ are written in place, a checkpoint is taken through a file.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Bool, Float
@@ -20,7 +20,17 @@ State = dict[str, Any]
 
 
 class Output(ABC):
-    """Base class. `init` makes the state, `update` sees (theta_t, point_t), `final` gives the answer."""
+    """Base class. `init` makes the state, `update` sees (theta_t, point_t), `final` gives the answer.
+
+    A rule that cannot answer after one pass declares how many it needs: the same deterministic trajectory is
+    run again. At the end of each pass but the last, `carried` says what the next one has to know, and `later`
+    makes the rule that listens to it, whose `final` after the last pass is the answer.
+
+    Attributes:
+        passes: how often the rule has to see the trajectory.
+    """
+
+    passes: ClassVar[int] = 1
 
     def init(self, theta: Float[Tensor, "R P"], M: int) -> State:
         """State before the first step."""
@@ -33,6 +43,17 @@ class Output(ABC):
     @abstractmethod
     def final(self, state: State, theta: Float[Tensor, "R P"]) -> Float[Tensor, "R P"]:
         """The answer, given the iterate after the last step."""
+
+    def carried(self, state: State, steps: int) -> State:
+        """Returns the tensors that the next pass has to know, from the state after a pass of `steps` steps.
+
+        They are part of checkpoints.
+        """
+        raise NotImplementedError(f"{type(self).__name__} is finished after one pass")
+
+    def later(self, carried: State) -> Output:
+        """Returns the rule that listens to the next pass, given what was carried over."""
+        raise NotImplementedError(f"{type(self).__name__} is finished after one pass")
 
 
 class Last(Output):
@@ -179,8 +200,10 @@ class AdaptiveTwoPass(Output):
 
     gamma depends on the table of objective values alone: the first pass stores F (R, T, M), then the loop
     repeats the same deterministic trajectory and `WeightedSum` accumulates sum_t gamma_t theta^(t). One more
-    run of the trajectory; memory O(R T M) + one vector. The runner drives the second pass.
+    run of the trajectory; memory O(R T M) + one vector.
     """
+
+    passes: ClassVar[int] = 2
 
     def __init__(self, weak_ties: bool = False) -> None:
         self.weak_ties = weak_ties
@@ -200,6 +223,12 @@ class AdaptiveTwoPass(Output):
     def gamma(self, state: State, T: int) -> Float[Tensor, "R T"]:
         """Conversion weights of the first T iterates."""
         return conversion_weights(state["F"][:, :T], self.weak_ties)
+
+    def carried(self, state: State, steps: int) -> State:
+        return {"gamma": self.gamma(state, steps)}
+
+    def later(self, carried: State) -> Output:
+        return WeightedSum(carried["gamma"])
 
     def final(self, state: State, theta: Float[Tensor, "R P"]) -> Float[Tensor, "R P"]:
         raise RuntimeError("adaptive_two_pass is finished by a second pass of the trajectory (WeightedSum)")

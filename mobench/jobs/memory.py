@@ -11,12 +11,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mobench.errors import ConfigError
-
-if TYPE_CHECKING:
-    from mobench.jobs import job
+from mobench.jobs.job import Job
 
 MEMINFO = Path("/proc/meminfo")
 CGROUP = Path("/sys/fs/cgroup")
@@ -84,7 +82,7 @@ def recorded(steps: int, every: int, dense: int) -> int:
     return begun + later + 1
 
 
-def of_runs(job: job.Job) -> dict[str, int]:
+def of_runs(job: Job) -> dict[str, int]:
     """Bytes by what holds them, at the moment when the most is held: in a step,
     or when the rows are written.
     """
@@ -129,7 +127,7 @@ def check_preferences(preferences: Any, M: int) -> None:
     )
 
 
-def refusal(job: job.Job) -> str | None:
+def refusal(job: Job) -> str | None:
     """Why a job cannot be held, and what to do; None if it can.
 
     Called before its first step. ConfigErrors are the job's own: its sizes are known when its data are.
@@ -161,6 +159,6 @@ def refusal(job: job.Job) -> str | None:
     )
 
 
-def _rarer(job: job.Job) -> int:
+def _rarer(job: Job) -> int:
     """record.every for a history of a thousand steps."""
     return max(10 * max(1, job.config["record"]["every"]), math.ceil(job.steps / 1000))

@@ -26,7 +26,8 @@ from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
 from mobench.core.random import generator
 from mobench.errors import MobenchError
-from mobench.jobs.job import LAYERS, Job, own_classes
+from mobench.jobs.job import Job
+from mobench.jobs.targets import LAYERS, own_classes
 
 MOST = 3  # runs at once
 STEPS = 2  # a state that mixes the runs shows in the second
@@ -54,7 +55,7 @@ class Cast:
 
     def start(self) -> dict[str, Any]:
         """The state before the first step."""
-        return loop.start(self.oracle, self.algorithm, {}, self.theta, self.runs, self.job.steps)
+        return loop.first_state(self.oracle, self.algorithm, {}, self.theta, self.runs, self.job.steps)
 
     def points(self) -> tuple[Point, ...]:
         """What the first step sees."""

@@ -7,6 +7,7 @@ view but never a result.
 
 from __future__ import annotations
 
+import functools
 import netrc
 import os
 import sys
@@ -21,7 +22,6 @@ from mobench.jobs.store import JobFolder
 from mobench.system.paths import outputs_root
 
 MODES = ("online", "offline", "disabled", "shared", "dryrun", "run")
-_said = False
 
 
 def has_key() -> bool:
@@ -47,7 +47,6 @@ def asked() -> str:
 
 def mode(config: Mapping[str, Any]) -> str | None:
     """online, offline, or None for off."""
-    global _said
     name = config["logger"]["name"]
     if name == "local":
         return None
@@ -55,13 +54,17 @@ def mode(config: Mapping[str, Any]) -> str | None:
         return asked()
     if name == "wandb":
         return "offline"
-    if not _said:
-        _said = True
-        print(
-            "W&B is off: no API key is configured (logger=wandb logs offline, logger=local silences this).",
-            file=sys.stderr,
-        )
+    say_off()
     return None
+
+
+@functools.cache
+def say_off() -> None:
+    """Says, once in a process, that nothing is logged."""
+    print(
+        "W&B is off: no API key is configured (logger=wandb logs offline, logger=local silences this).",
+        file=sys.stderr,
+    )
 
 
 def _init(options: Mapping[str, Any], how: Any, **fields: Any) -> Any:

@@ -12,7 +12,9 @@ import inspect
 import math
 import numbers
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -61,20 +63,18 @@ class Functions:
         return out
 
 
-_served: dict[str, Functions] = {}
+# what `serving` serves, in the thread that opened it
+_SERVED: ContextVar[Mapping[str, Functions]] = ContextVar("served", default=MappingProxyType({}))
 
 
 @contextlib.contextmanager
 def serving(code: str, functions: Functions) -> Iterator[None]:
     """Let jobs with this `code` find their functions, until the end of the block."""
-    before = _served.get(code)
-    _served[code] = functions
+    token = _SERVED.set({**_SERVED.get(), code: functions})
     try:
         yield
     finally:
-        del _served[code]
-        if before is not None:
-            _served[code] = before
+        _SERVED.reset(token)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +125,7 @@ class Own(Problem):
                 f"all coordinates. Where they differ, scale x inside of the functions."
             )
         super().__post_init__()
-        if self.code not in _served:
+        if self.code not in _SERVED.get():
             raise ConfigError(
                 f"problem.code={self.code}: the functions of this problem live in the Python program that "
                 f"made them; run it there again, with mobench.run(problem=mobench.objectives(...))."
@@ -141,7 +141,7 @@ class Own(Problem):
                 f"problem.start has {len(self.start['value'])} coordinates, "
                 f"but there are {self.variables} variables."
             )
-        functions = _served[self.code]
+        functions = _SERVED.get()[self.code]
         object.__setattr__(self, "_functions", functions)
         object.__setattr__(self, "_batched", torch.func.vmap(functions.stacked))
         x = self.X.project(self._theta(0).unsqueeze(0))[0]

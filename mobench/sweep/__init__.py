@@ -1,4 +1,4 @@
-"""Many jobs: which ones a command means, launching them, and what is said and drawn at the end.
+"""Many jobs: which ones a command means, how launchers run them, and drawing their artifacts.
 
-May import: artifacts, config, core, jobs, metrics, system, errors.
+May import: artifacts, config, jobs, metrics, system, errors.
 """

@@ -26,7 +26,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from mobench.errors import ConfigError, suggest
-from mobench.jobs.job import load_class
+from mobench.jobs.targets import load_class
 from mobench.sweep import grid
 
 KEYS = ("all", "problems", "algorithms", "without", "settings", "pairs", "step_sizes", "suites")

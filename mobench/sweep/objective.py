@@ -16,18 +16,19 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
 from mobench import metrics
 from mobench.config.overrides import shown
-from mobench.core.compatibility import check
 from mobench.errors import ConfigError, MobenchError, suggest
-from mobench.jobs.job import make_job
-from mobench.jobs.runner import run_job
+from mobench.jobs.build import make_job
+from mobench.jobs.job import Job
+from mobench.jobs.rows import hypervolume_fault
+from mobench.jobs.run import run
 from mobench.jobs.store import JobFolder, columns
-from mobench.system import console
 
 HYPERVOLUME = "hypervolume"
 WAIT = 0.2  # seconds between looks at a job that another worker runs
@@ -68,10 +69,18 @@ def directions(sweeper: Mapping[str, Any], count: int) -> list[str | None]:
     return [str(getattr(direction, "name", direction)) for direction in listed]
 
 
-def of_job(
-    config: dict[str, Any], sweeper: Mapping[str, Any], overrides: Sequence[str]
-) -> float | list[float]:
-    """Run one job of another sweeper and return its number, or numbers if `objective` is a list.
+@dataclass(frozen=True)
+class Answer:
+    """What a job tells another sweeper: a number, or several if `objective` is a list;
+    and a line for a person.
+    """
+
+    numbers: float | list[float]
+    words: str
+
+
+def of_job(config: dict[str, Any], sweeper: Mapping[str, Any], overrides: Sequence[str]) -> Answer:
+    """Runs one job of another sweeper and returns what the sweeper asks for.
 
     Raises:
         ConfigError: what can be known before the job runs: a list of jobs, an artifact, no hypervolume, a
@@ -81,11 +90,14 @@ def of_job(
     wanted = names(config)
     towards = directions(sweeper, len(wanted))
     _check(config, wanted, towards)
-    outcome = run_job(config)
+    job = make_job(config)
+    if HYPERVOLUME in wanted:
+        _check_hypervolume(job)
+    outcome = run(job)
     # a trial beside this one is the same job
     while outcome.status == "failed" and JobFolder(outcome.folder).held:
         time.sleep(WAIT)
-        outcome = run_job(config)
+        outcome = run(job)
     title = shown([o for o in overrides if not o.startswith("hydra")])
     if outcome.status == "failed":
         raise MobenchError(f"{title} failed: {outcome.error}\n  rows and status: {outcome.folder}")
@@ -93,8 +105,8 @@ def of_job(
     found = [value(folder, name, direction) for name, direction in zip(wanted, towards, strict=True)]
     lost = _lost(folder)
     said = ", ".join(f"{name} {number:.6g}" for name, number in zip(wanted, found, strict=True))
-    console.say(f"{title}: {said}{f' ({lost})' if lost else ''}; {outcome.folder}")
-    return found if isinstance(config["objective"], list) else found[0]
+    numbers = found if isinstance(config["objective"], list) else found[0]
+    return Answer(numbers, f"{title}: {said}{f' ({lost})' if lost else ''}; {outcome.folder}")
 
 
 def _check(config: dict[str, Any], wanted: Sequence[str], towards: Sequence[str | None]) -> None:
@@ -104,26 +116,20 @@ def _check(config: dict[str, Any], wanted: Sequence[str], towards: Sequence[str 
             "sweeper takes the keys of one job: give them on the command line, "
             "or in an experiment file without jobs."
         )
-    if HYPERVOLUME not in wanted:
-        return
-    if towards[wanted.index(HYPERVOLUME)] == "minimize":
+    if HYPERVOLUME in wanted and towards[wanted.index(HYPERVOLUME)] == "minimize":
         raise ConfigError(
             "objective=hypervolume is better the larger it is, and hydra.sweeper.direction is minimize: add "
             "hydra.sweeper.direction=maximize, or choose objective=COLUMN, e.g. objective=f_1."
         )
-    job = make_job(config, planned=True)
-    check(job.oracle().spec, job.algorithm, type(job.problem).__name__)
-    reason = None
-    if job.problem.ref_point is None:
-        reason = f"{type(job.problem).__name__} has no reference point"
-    elif len(job.runs.all) < 2:
-        reason = "one preference makes no front"
-    elif job.varied:
-        reason = "a job with vary has one for each value"
-    if reason is not None:
+
+
+def _check_hypervolume(job: Job) -> None:
+    """Raise ConfigError if the job will have no hypervolume, CompatibilityError if it cannot run at all."""
+    job.check()
+    if (reason := hypervolume_fault(job)) is not None:
         raise ConfigError(
             f"objective=hypervolume: {reason}. Choose a column of final.csv, e.g. objective=f_1, or a list, "
-            "objective=[f_1,f_2]."
+            f"objective=[f_1,f_2]."
         )
 
 

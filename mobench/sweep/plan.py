@@ -5,18 +5,34 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from mobench.jobs.job import Job
 from mobench.jobs.store import JobFolder
 
 
 @dataclass
 class Planned:
-    """One job of a sweep: its overrides, configuration and place in an artifact."""
+    """One job of a sweep.
+
+    Attributes:
+        overrides: what a launcher's worker composes it from.
+        config: its plain configuration.
+        artifact: the id of the artifact that it belongs to, and `name` what it is called there.
+        job: resolved and checked, where this process runs it; None where other processes do.
+    """
 
     overrides: list[str]
     config: dict[str, Any]
     folder: JobFolder
     artifact: str | None = None
     name: str = ""
+    job: Job | None = None
+
+    def take(self) -> Job:
+        """Hands the resolved job over to be run: the plan keeps it no longer, nor what it holds in memory."""
+        job = self.job
+        assert job is not None
+        self.job = None
+        return job
 
     @property
     def title(self) -> str:
@@ -26,15 +42,31 @@ class Planned:
 
 @dataclass
 class Plan:
-    """All jobs of a sweep, and the configuration of each artifact that they belong to (also of those
-    without jobs).
+    """All jobs of a sweep, and the artifacts that are drawn from them.
+
+    Attributes:
+        artifacts: the configuration of each artifact, also of those without jobs; `commands`: its overrides.
+        refused: of a cross table, the pairs that do not fit, and why.
+        unchanged: artifacts that would come out as they are, and when they were drawn.
+        problems: why jobs of a free sweep cannot be run; the others run all the same.
     """
 
     jobs: list[Planned] = field(default_factory=list)
     artifacts: dict[str, dict[str, Any]] = field(default_factory=dict)
-    commands: dict[str, list[str]] = field(default_factory=dict)  # overrides of each artifact
-    # of a cross table: pairs that do not fit, and why
+    commands: dict[str, list[str]] = field(default_factory=dict)
     refused: dict[str, dict[str, str]] = field(default_factory=dict)
-    unchanged: dict[str, str] = field(
-        default_factory=dict
-    )  # artifacts that lie there as they would come out, and since when
+    unchanged: dict[str, str] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def todo(self) -> list[Planned]:
+        """Jobs without finished rows, each once."""
+        out: dict[str, Planned] = {}
+        for job in self.jobs:
+            if job.folder.key not in out and (job.config["rerun"] or not job.folder.done):
+                out[job.folder.key] = job
+        return list(out.values())
+
+    def timed(self, job: Planned) -> bool:
+        """Whether a job's time is measured, so that no other job may run beside it."""
+        return job.artifact is not None and bool(self.artifacts[job.artifact]["artifact"]["alone"])

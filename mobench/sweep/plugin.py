@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from hydra.core.plugins import Plugins
 from hydra.plugins.sweeper import Sweeper
 
-from mobench.config import hydra_plugin
+from mobench.config import hydra_adapter, hydra_plugin
 
 
 class JobsSweeper(Sweeper):
@@ -24,4 +23,4 @@ class JobsSweeper(Sweeper):
 def register() -> None:
     """Make the schema, the resolvers and the sweeper known to Hydra; may be called again."""
     hydra_plugin.register()
-    Plugins.instance().class_name_to_class[hydra_plugin.SWEEPER] = JobsSweeper
+    hydra_adapter.add_plugin(hydra_plugin.SWEEPER, JobsSweeper)

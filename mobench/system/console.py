@@ -1,4 +1,4 @@
-"""Lines for a person, and the exit code of this process."""
+"""Lines for a person."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from mobench.errors import ConfigError
-
-exit_code = 0  # of this process; raised by failures, never lowered
-
 
 # what a terminal without Unicode shows instead
 PLAIN = str.maketrans(
@@ -35,11 +32,10 @@ def say(text: str, stream: Any = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def fail(message: str, code: int = 1) -> None:
-    """Print one clear message and remember the exit code."""
-    global exit_code
-    exit_code = max(exit_code, code)
+def fail(message: str, code: int = 1) -> int:
+    """Prints one clear message and returns the exit code that it calls for."""
     say(f"mobench: error: {message}", sys.stderr)
+    return code
 
 
 def check_folder() -> None:

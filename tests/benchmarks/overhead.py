@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mobench.jobs import runner
+from mobench.jobs import record
+from mobench.jobs import run as runner
 from mobench.jobs.store import JobFolder
 from tests.benchmarks.timing import Sample
 from tests.conftest import REPOSITORY, command, environment
@@ -86,7 +87,7 @@ def _planned(rounds: int, root: Path, jobs: int) -> Sample:
     """A sweep of 2 `jobs` finished jobs less one of `jobs`: what each costs, its summary included."""
     code = (
         "import sys, time\n"
-        "from mobench.cli import entry; from mobench.sweep import messages, sweeper\n"
+        "from mobench.cli import entry, messages; from mobench.sweep import sweeper\n"
         "from hydra.core.global_hydra import GlobalHydra\n"
         "def sweep(n):\n"
         "    GlobalHydra.instance().clear()\n"
@@ -126,21 +127,19 @@ def _checkpoints(line: tuple[str, ...], rounds: int, root: Path) -> tuple[int, S
         sizes.append((self.path / "checkpoint.pt").stat().st_size)
 
     stack: list[float] = []
-    state = runner.Recorder.state
+    state = record.Recorder.state
 
-    def timed_state(self: runner.Recorder) -> dict[str, Any]:
+    def timed_state(self: record.Recorder) -> dict[str, Any]:
         tick = time.perf_counter()
         found = state(self)
         stack.append(time.perf_counter() - tick)
         return found
 
-    JobFolder.save_checkpoint = timed  # type: ignore[method-assign]
-    runner.Recorder.state = timed_state  # type: ignore[method-assign]
+    JobFolder.save_checkpoint, record.Recorder.state = timed, timed_state  # type: ignore[method-assign]
     try:
         outcome = runner.run_job(config, root)
     finally:
-        JobFolder.save_checkpoint = save  # type: ignore[method-assign]
-        runner.Recorder.state = state  # type: ignore[method-assign]
+        JobFolder.save_checkpoint, record.Recorder.state = save, state  # type: ignore[method-assign]
     assert outcome.status == "done", outcome.error
     last = max(1, min(rounds, len(seen)))
     return sizes[-1], Sample(tuple(a + b for a, b in zip(seen[-last:], stack[-last:], strict=True)))

@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import traceback
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
 
 from mobench.config import overrides
-from mobench.errors import MobenchError
-from mobench.jobs import wandb_log
-from mobench.jobs.runner import Outcome
+from mobench.jobs.run import Outcome
 from mobench.jobs.store import JobFolder, columns
+from mobench.sweep.draw import MANY, draw
 from mobench.sweep.plan import Plan
-from mobench.system import console
 from mobench.system.console import fail, say
 from mobench.system.paths import outputs_root, results_root
-
-MANY = 8  # artifacts from which on they are drawn by several processes
-MOST_DRAWERS = 4  # each holds a copy of the libraries: half a gigabyte
-
-# id, configuration, jobs, overrides of an artifact
-Task = tuple[str, dict[str, Any], dict[str, JobFolder], list[str]]
 
 
 def _number(x: float) -> str:
@@ -105,9 +93,10 @@ def _text_table(columns: dict[str, list[str]]) -> str:
     return "\n".join([head, "  ".join("-" * widths[c] for c in columns), *body])
 
 
-def announce(plan: Plan, todo: int) -> None:
+def announce(plan: Plan) -> None:
     """Say what a sweep is about to do."""
     distinct = len({j.folder.key for j in plan.jobs})
+    todo = len(plan.todo)
     if plan.jobs:
         say(f"{distinct} jobs, {distinct - todo} finished before, {todo} to run")
     if len(plan.unchanged) >= MANY:
@@ -126,51 +115,25 @@ def announce(plan: Plan, todo: int) -> None:
             )
 
 
-def single(outcome: Outcome) -> None:
-    """Report a single job."""
+def single(outcome: Outcome) -> int:
+    """Reports a single job; the exit code."""
     if outcome.status == "failed":
-        fail(
+        return fail(
             f"{outcome.key} failed: {outcome.error}\n  rows and status, with the traceback: {outcome.folder}"
         )
-        return
     if outcome.skipped:
         say("finished before (rerun=true runs it again)")
     say(summary(JobFolder(outcome.folder)))
-    if outcome.error:
-        fail(f"{outcome.key}: {outcome.error}")
+    return fail(f"{outcome.key}: {outcome.error}") if outcome.error else 0
 
 
-def _draw(task: Task) -> tuple[str, bool, int]:
-    """Draw one artifact; its id, whether it was drawn, and the exit code of what was said."""
-    from mobench.artifacts import draw
-
-    artifact = task[0]
-    try:
-        return artifact, draw(*task), console.exit_code
-    except MobenchError as error:
-        fail(f"{artifact} is not drawn: {error}")
-    except Exception as error:  # noqa: BLE001  one drawing's fault must not cost the others
-        traceback.print_exc()
-        fail(f"{artifact} is not drawn: {type(error).__name__}: {error}")
-    return artifact, False, console.exit_code
-
-
-def _by_many(tasks: Sequence[Task], workers: int) -> Iterator[tuple[str, bool, int]]:
-    """The same in several processes: seconds each, most of them spent in matplotlib.
-
-    Fresh ones: torch's threads do not survive a fork.
-    """
-    quiet = [(i, {**c, "logger": {**c["logger"], "name": "local"}}, f, o) for i, c, f, o in tasks]
-    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-        yield from pool.map(_draw, quiet)
-
-
-def failures(failed: Sequence[Outcome], of: int) -> None:
-    """What failed and why."""
+def _failures(failed: Sequence[Outcome], of: int) -> int:
+    """What failed and why; the exit code."""
     if len(failed) > 1:
         say(f"\n{len(failed)} of {of} jobs failed; `mobench-status --failed` runs them again.")
     for o in failed:
         fail(f"{o.title or o.key} failed: {o.error}\n  rows and status: {o.folder}")
+    return 1 if failed else 0
 
 
 def _finished(plan: Plan) -> dict[str, JobFolder]:
@@ -190,40 +153,30 @@ def _finished(plan: Plan) -> dict[str, JobFolder]:
     return found
 
 
-def finish(plan: Plan, outcomes: dict[str, Outcome], refused: list[str]) -> list[str]:
-    """After the last job: summaries or artifacts, then what failed and why.
-
-    Returns the ids of drawn artifacts.
-    """
-    drawn = []
+def _summaries(plan: Plan) -> None:
+    """A table for each finished job that belongs to no artifact."""
     shown: set[str] = set()
     for job in plan.jobs:
-        if job.artifact is None and job.folder.done and job.folder.key not in shown:
-            shown.add(job.folder.key)
-            config = job.config
-            name = (
-                f"{config['problem']['_target_'].split('.')[-1]} "
-                f"{config['algorithm']['_target_'].split('.')[-1]}"
-            )
-            say(f"\n{name}: {overrides.shown(job.overrides)}\n{summary(job.folder)}")
-    tasks: list[Task] = []
-    for artifact, config in plan.artifacts.items():
-        folders = {j.name: j.folder for j in plan.jobs if j.artifact == artifact}
-        found = {**config, "refused": plan.refused.get(artifact, {})}
-        tasks.append((artifact, found, folders, plan.commands[artifact]))
-    workers = min(os.cpu_count() or 1, MOST_DRAWERS)
-    # W&B wants its runs in one process
-    online = any(wandb_log.mode(config) for config in plan.artifacts.values())
-    for artifact, ok, code in (
-        map(_draw, tasks) if len(tasks) < MANY or workers < 2 or online else _by_many(tasks, workers)
-    ):
-        if ok:
-            drawn.append(artifact)
-        console.exit_code = max(console.exit_code, code)
-    failures([outcome for outcome in outcomes.values() if outcome.status == "failed"], len(outcomes))
+        if job.artifact is not None or not job.folder.done or job.folder.key in shown:
+            continue
+        shown.add(job.folder.key)
+        problem = job.config["problem"]["_target_"].split(".")[-1]
+        algorithm = job.config["algorithm"]["_target_"].split(".")[-1]
+        say(f"\n{problem} {algorithm}: {overrides.shown(job.overrides)}\n{summary(job.folder)}")
+
+
+def finish(plan: Plan, outcomes: Sequence[Outcome]) -> int:
+    """After the last job: summaries or artifacts, then what failed and why; the exit code."""
+    _summaries(plan)
+    code = 0 if draw(plan) else 1
+    failed = [outcome for outcome in outcomes if outcome.status == "failed"]
+    code = max(code, _failures(failed, len(outcomes)))
     for name, folder in _finished(plan).items():
         if error := folder.status().get("error"):
-            fail(f"{name}: {error}\n  rows: {folder.path}")
-    for reason in refused:
-        fail(f"not run: {reason}", code=2)
-    return drawn
+            code = max(code, fail(f"{name}: {error}\n  rows: {folder.path}"))
+    return max(code, problems(plan))
+
+
+def problems(plan: Plan) -> int:
+    """Says which jobs of a free sweep cannot be run, and why; the exit code."""
+    return max((fail(f"not run: {reason}", code=2) for reason in plan.problems), default=0)

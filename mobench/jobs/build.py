@@ -1,0 +1,161 @@
+"""From a plain configuration to a resolved `Job`: checked once, built once, and passed on."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from mobench.core.algorithm import Algorithm
+from mobench.core.output import OUTPUTS
+from mobench.core.preferences import Runs, resolve
+from mobench.core.problem import Problem
+from mobench.core.truth import IdealByRuns
+from mobench.errors import ConfigError, PreferenceError, choose, suggest
+from mobench.jobs import memory
+from mobench.jobs.fingerprint import Opaque, of_class
+from mobench.jobs.job import Job, check_device
+from mobench.jobs.targets import TARGET, instantiate, load_class, own_classes, parameters
+from mobench.jobs.validate import check_numbers, validate
+
+DTYPES = {"float64": torch.float64, "float32": torch.float32}
+
+
+def make_job(config: dict[str, Any]) -> Job:
+    """Checks a plain configuration and builds problem, algorithm and runs, on the CPU: `Job.on` moves it to
+    its device, which another machine may have.
+
+    Raises:
+        ConfigError, PreferenceError: unknown keys, choices or values, with every problem that is known at
+            once.
+    """
+    validate(config)
+    problem = instantiate(config["problem"], "problem")
+    if isinstance(problem, IdealByRuns):
+        problem = problem.with_ideal_by(_extreme_values)
+    variants = _variants(config["vary"], config["algorithm"])
+    algorithm = instantiate(config["algorithm"] | (variants[0] if variants else {}), "algorithm")
+    if not isinstance(problem, Problem):
+        raise ConfigError(
+            f"problem._target_ builds {type(problem).__name__}, which is not a mobench Problem."
+        )
+    if not isinstance(algorithm, Algorithm):
+        raise ConfigError(
+            f"algorithm._target_ builds {type(algorithm).__name__}, which is not a mobench Algorithm."
+        )
+    choose_dtype(config["dtype"])
+    check_numbers(config)
+    _check_outputs(algorithm)
+    check_device(config["hardware"]["device"], here=False)
+    runs = _runs(config, problem, len(variants) if variants else None)
+    varied = _varied(config, variants, runs)
+    if varied:
+        algorithm = algorithm.stacked({name: values.unsqueeze(1) for name, values in varied.items()})
+    code, opaque = _code(config)
+    if opaque:  # code that cannot be told from other code: no rows or checkpoint are known to be its own
+        config = {**config, "rerun": True}
+    dtype = DTYPES[config["dtype"]]
+    return Job(
+        config, problem, algorithm, runs, config["steps"], dtype, torch.device("cpu"), varied, code, opaque
+    )
+
+
+def _extreme_values(problem: Problem, instances: int) -> torch.Tensor:
+    """Ideal points of a problem's instances."""
+    from mobench.jobs.extremes import extreme_values  # imports an algorithm, which few jobs need
+
+    return extreme_values(problem, instances)
+
+
+def choose_dtype(name: str) -> None:
+    """Raises ConfigError for a type that states cannot have."""
+    if name not in DTYPES:
+        raise ConfigError(f"dtype={name!r} is unknown; choose one of {', '.join(DTYPES)}.")
+
+
+def _check_outputs(algorithm: Algorithm) -> None:
+    """Raises ConfigError unless `algorithm.outputs` is a list of output rules."""
+    for name in [algorithm.outputs] if isinstance(algorithm.outputs, str) else algorithm.outputs:
+        choose("algorithm.outputs", name, OUTPUTS)
+    if isinstance(algorithm.outputs, str):
+        raise ConfigError(
+            f"algorithm.outputs={algorithm.outputs} must be a list: algorithm.outputs=[{algorithm.outputs}]."
+        )
+
+
+def _runs(config: Mapping[str, Any], problem: Problem, variants: int | None) -> Runs:
+    """Every preference with every seed, for each of the variants."""
+    memory.check_preferences(config["preferences"], problem.n_objectives)
+    try:
+        preferences = resolve(config["preferences"], problem.n_objectives)
+    except (TypeError, ValueError) as error:
+        raise PreferenceError(
+            f"preferences={config['preferences']} cannot be read ({error}); give preferences=K, "
+            f"preferences.rays_deg=[30,60] or preferences.weights=[[0.3,0.7],[0.5,0.5]]."
+        ) from error
+    for seed in config["seeds"]:
+        if not -(2**63) <= seed < 2**63:
+            raise ConfigError(
+                f"seeds holds {seed}, which does not fit into 64 bits; give numbers below 2^63, e.g. "
+                "seeds=[0,1,2]."
+            )
+    return Runs.product(preferences, config["seeds"], variants)
+
+
+def _varied(config: Mapping[str, Any], variants: list[dict[str, Any]], runs: Runs) -> dict[str, torch.Tensor]:
+    """The value (R,) of each run, float64, for each field that the job varies."""
+    if not variants:
+        return {}
+    for variant in variants:
+        # each value is checked as if it were the only one
+        instantiate(config["algorithm"] | variant, "algorithm")
+    assert runs.variant is not None
+    out = {}
+    for name in variants[0]:
+        values = torch.tensor([float(v[name]) for v in variants], dtype=torch.float64)
+        out[name] = values[runs.variant]
+    return out
+
+
+def _code(config: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
+    """The fingerprint of each class of the user's own, and why one has none."""
+    code: dict[str, str] = {}
+    opaque: dict[str, str] = {}
+    for where, cls in own_classes(config).items():
+        try:
+            code[where] = of_class(cls)
+        except Opaque as reason:
+            code[where] = "unknown"
+            opaque[where] = f"{cls.__name__}: {reason}"
+    return code, opaque
+
+
+def _variants(vary: Mapping[str, Any], algorithm: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """All combinations of the values of `vary`, the last key fastest; none if there is no key."""
+    cls = load_class(str(algorithm[TARGET]), "algorithm")
+    able: frozenset[str] = getattr(cls, "varies", frozenset())
+    for name, values in vary.items():
+        if not isinstance(values, list) or not values:
+            raise ConfigError(f"vary.{name}={values} must be a list of values, e.g. vary.{name}=[0.1,1.0].")
+        if not all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in values):
+            raise ConfigError(
+                f"vary.{name}={values} must hold numbers: text and switches make jobs of their own (-m)."
+            )
+        if len(set(values)) != len(values):
+            raise ConfigError(f"vary.{name}={values} holds a value twice.")
+        if name not in able:
+            known = name in parameters(cls)
+            instead = (
+                f"Sweep it instead: -m algorithm.{name}=..."
+                if known
+                else f"It has no such field.{suggest(name, able)}"
+            )
+            raise ConfigError(
+                f"vary.{name}: {cls.__name__} cannot hold different values of it in one batch; it can of "
+                f"{', '.join(sorted(able)) or 'none of its fields'}. {instead}"
+            )
+    if not vary:
+        return []
+    return [dict(zip(vary, combination, strict=True)) for combination in itertools.product(*vary.values())]

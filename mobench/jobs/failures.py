@@ -1,0 +1,97 @@
+"""What is said of a job that failed, and of runs whose solve did: the reason, and what can be tried."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import traceback
+from typing import Any
+
+import torch
+
+from mobench.core.algorithm import Algorithm
+from mobench.errors import ConfigError, MobenchError
+from mobench.jobs.job import Job
+from mobench.jobs.targets import own_classes
+
+
+def in_words(error: Exception, job: Job) -> str:
+    """What went wrong, and what to do where that is known."""
+    if isinstance(error, torch.OutOfMemoryError):
+        now = min(len(job.runs), job.config["hardware"]["max_batch_runs"] or len(job.runs))
+        if now == 1:
+            return (
+                f"{job.device} ran out of memory with one run at once. A smaller problem.model or "
+                f"oracle.batch_size needs less, and is another job. {error}"
+            )
+        fits = now // 2
+        return (
+            f"{job.device} ran out of memory with {now} of {len(job.runs)} runs at once. "
+            f"hardware.max_batch_runs={fits} needs about half of it and gives the same rows (smaller "
+            f"oracle.batch_size does not). {error}"
+        )
+    if isinstance(error, MobenchError):
+        return str(error)
+    notes = "".join(f", {note}" for note in getattr(error, "__notes__", ()))
+    return f"{type(error).__name__}: {error}{_place(error, job)}{notes}"
+
+
+def _place(error: Exception, job: Job) -> str:
+    """File and line of the user's own code where it was raised, "" if it has no part in it."""
+    tops = {cls.__module__.partition(".")[0] for cls in own_classes(job.config).values()}
+    frames = traceback.walk_tb(error.__traceback__)
+    found = [(f, line) for f, line in frames if str(f.f_globals.get("__name__")).partition(".")[0] in tops]
+    if not found:
+        return ""
+    frame, line = found[-1]
+    return f" ({frame.f_code.co_filename}:{line}, in {frame.f_code.co_qualname})"
+
+
+def advice_for(algorithm: Algorithm) -> str:
+    """What can be tried where solves fail: the reference solver,
+    if the method has one that it does not use yet; else nothing.
+    """
+    try:
+        other = dataclasses.replace(algorithm, subproblem="cvxpy")  # type: ignore[call-arg]
+    except (TypeError, ConfigError):  # no such field, or no such choice
+        return ""
+    if getattr(algorithm, "subproblem", None) == other.subproblem:  # type: ignore[attr-defined]
+        return ""
+    return "algorithm.subproblem=cvxpy compares with another solver; "
+
+
+def unsolved(state: dict[str, Any]) -> list[dict[str, Any]]:
+    """The runs that ended with a failed solve: run, the step whose solve it was, its residual
+    (None if there is none), and whether the program is proved to have no solution.
+    """
+    found = []
+    for run in state["fail"].nonzero().squeeze(1).tolist():
+        kkt = float(state["kkt"][run])
+        residual = kkt if 0 <= kkt < math.inf else None
+        step = int(state["stopped"][run])
+        proved = bool(state["unsolvable"][run])
+        found.append({"run": run, "step": step, "residual": residual, "no_solution": proved})
+    return found
+
+
+def too_many_failed(job: Job, unsolved: list[dict[str, Any]]) -> str | None:
+    """What to say of a job in which more runs than `max_failure_share` ended with a failed solve;
+    else None.
+    """
+    share = job.config["max_failure_share"]
+    runs = len(job.runs)
+    if len(unsolved) <= share * runs:
+        return None
+    first = ", ".join(f"run {u['run']} at step {u['step']}" for u in unsolved[:5])
+    first += ", ..." if len(unsolved) > 5 else ""
+    proved = sum(u["no_solution"] for u in unsolved)
+    why = f" {proved} of these subproblems are proved to have no solution." if proved else ""
+    worst = max((u["residual"] for u in unsolved if u["residual"] is not None), default=None)
+    size = "" if worst is None else f", worst residual {worst:.2e}"
+    return (
+        f"{len(unsolved)} of {runs} runs ended with a failed subproblem solve ({first}{size}).{why} They "
+        "stay where that solve failed: no step is taken from it and nothing is substituted. Their rows are "
+        "marked solver_failed and are left out of every mean; the other runs are complete. "
+        f"{advice_for(job.algorithm)}max_failure_share={share} is the share of runs that may end so without "
+        "an error."
+    )

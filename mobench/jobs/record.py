@@ -1,0 +1,148 @@
+"""The history of a job: what is recorded at a step, and the table that it becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from mobench.core.point import Point
+from mobench.errors import MobenchError
+from mobench.jobs.job import Job
+
+
+@dataclass
+class Recorder:
+    """History rows as tensors: recorded steps, objective values per output rule, extra columns."""
+
+    every: int
+    evaluate: bool
+    dense: int = 0
+    steps: list[int] = field(default_factory=list)
+    columns: dict[str, list[Tensor]] = field(default_factory=dict)
+
+    def wants(self, t: int) -> bool:
+        """Whether step t is recorded; the first always is."""
+        return t == 0 or t < self.dense or (self.every > 0 and t % self.every == 0)
+
+    def add(self, t: int, columns: dict[str, Tensor]) -> None:
+        """Append one recorded step."""
+        if self.steps and columns.keys() != self.columns.keys():
+            changed = ", ".join(sorted(columns.keys() ^ self.columns.keys()))
+            raise MobenchError(
+                f"Step {t} has other columns than step {self.steps[0]}: {changed}. `columns` of the problem "
+                "and `report` of the algorithm must return the same names in every step (nan where there is "
+                "no number)."
+            )
+        self.steps.append(t)
+        for name, value in columns.items():
+            self.columns.setdefault(name, []).append(value.detach().to("cpu", torch.float64))
+
+    def state(self) -> dict[str, Any]:
+        """For the checkpoint."""
+        return {"steps": list(self.steps), "columns": {k: torch.stack(v) for k, v in self.columns.items()}}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """From the checkpoint."""
+        self.steps = list(state["steps"])
+        self.columns = {k: list(v.unbind(0)) for k, v in state["columns"].items()}
+
+    def frame(self, job: Job) -> pd.DataFrame:
+        """Tidy rows: run, step, seed, output, f_1..f_M, extra columns."""
+        R = len(job.runs)
+        T = len(self.steps)
+        base = {
+            "run": np.tile(np.arange(R), T),
+            "step": np.repeat(np.array(self.steps, dtype=np.int64), R),
+            "seed": np.tile(job.runs.seeds.numpy(), T),
+            **{name: np.tile(values.numpy(), T) for name, values in job.varied.items()},
+        }
+        frames = []
+        rules = sorted({k.split("/")[0] for k in self.columns}, key=lambda r: (r != "last", r))
+        for rule in rules:
+            data: dict[str, Any] = {**base, "output": rule}
+            for name, values in self.columns.items():
+                if name.startswith(f"{rule}/"):
+                    table = torch.stack(values).numpy()
+                    short = name.split("/", 1)[1]
+                    if table.ndim == 3:
+                        data |= {
+                            f"{short}_{m + 1}": table[..., m].reshape(-1) for m in range(table.shape[-1])
+                        }
+                    else:
+                        data[short] = table.reshape(-1)
+            frames.append(pd.DataFrame(data))
+        return pd.concat(frames, ignore_index=True)
+
+
+def columns(
+    job: Job,
+    theta: Tensor,
+    seen: Tensor,
+    alg: dict[str, Any],
+    averages: Mapping[str, Tensor],
+    point: Point | None,
+) -> dict[str, Tensor]:
+    """Columns of one recorded step: values and measures of the iterate, the algorithm's own, values of
+    averages.
+
+    Args:
+        seen: the values (R, K) that the algorithm sees; `record.evaluate` replaces a sample's or an average's
+            by exact ones and keeps the Tchebycheff value of what was seen beside that of what is.
+        alg: the algorithm's state.
+        averages: the answer (R, P) so far of each output rule that the history follows.
+        point: what the algorithm saw, None after the last step.
+    """
+    oracle = job.joined
+    M = oracle.spec.M
+    # a transformed value is no objective
+    evaluate = job.config["record"]["evaluate"] or job.algorithm.transforms
+    values = oracle.exact(theta) if evaluate else seen
+    own = bool(job.config["record"]["measures"])
+    columns = _measured("last", job, theta, values, point, own)
+    columns |= {f"last/{name}": column for name, column in job.algorithm.report(values[:, :M], alg).items()}
+    if job.config["record"]["evaluate"] and oracle.ideal is not None:
+        columns["last/tchebycheff_seen"] = _tchebycheff(job, seen)
+    for name, average in averages.items():
+        columns |= _measured(name, job, average, oracle.exact(average))
+    return columns
+
+
+def _measured(
+    name: str, job: Job, theta: Tensor, values: Tensor, point: Point | None = None, own: bool = True
+) -> dict[str, Tensor]:
+    """f, g and the measures that follow from them, with the name of the output rule in front."""
+    spec = job.joined.spec
+    out = {"f": values[:, : spec.M]}
+    if spec.N:
+        out["g"] = values[:, spec.M :]
+    out |= measures(job, theta, values, point, own)
+    return {f"{name}/{key}": value for key, value in out.items()}
+
+
+def measures(
+    job: Job, theta: Tensor, values: Tensor, point: Point | None = None, own: bool = True
+) -> dict[str, Tensor]:
+    """violation = max(0, max_j g_j), the Tchebycheff value where there is an ideal point, and, if `own`,
+    the problem's.
+    """
+    oracle = job.joined
+    out = {}
+    if oracle.spec.N:
+        out["violation"] = values[:, oracle.spec.M :].amax(1).clamp_min(0.0)
+    if oracle.ideal is not None:
+        out["tchebycheff"] = _tchebycheff(job, values)
+    return out | oracle.columns(theta, values, point) if own else out
+
+
+def _tchebycheff(job: Job, values: Tensor) -> Tensor:
+    """max_m w_m (f_m - z_m), w the preference."""
+    oracle = job.joined
+    assert oracle.ideal is not None
+    w = job.runs.weights.to(values)
+    return (w * (values[:, : oracle.spec.M] - oracle.ideal.to(values))).amax(1)

@@ -1,0 +1,186 @@
+"""The end of a job: final rows, hypervolumes, meta.json, and the mark that it is done."""
+
+from __future__ import annotations
+
+import math
+import resource
+import time
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from mobench import metrics
+from mobench.core.execution import execution_of
+from mobench.core.preferences import angle_deg, ray
+from mobench.core.sets import Free
+from mobench.core.truth import FrontDistance, KnownFront
+from mobench.jobs.failures import too_many_failed, unsolved
+from mobench.jobs.job import Job
+from mobench.jobs.record import columns, measures
+from mobench.jobs.store import JobFolder
+from mobench.jobs.store import columns as named
+from mobench.jobs.targets import enabled
+from mobench.jobs.train import Training
+from mobench.system import provenance, workers
+from mobench.system.files import write_json
+
+FRONT_POINTS = 20_001  # resolution of `front_distance`: spacing of a front of length 1.5 is below 1e-4
+STORED = 4_000_000  # numbers of a solutions.npz, at most
+
+
+def finish(training: Training, folder: JobFolder) -> None:
+    """Evaluates a trained job, writes its rows, then marks the folder done; in that order,
+    so that `done` means complete.
+    """
+    job = training.job
+    tick = time.monotonic()
+    with torch.no_grad():
+        _record_end(training)
+        frames = [_rows(training, name) for name in job.algorithm.outputs]
+    evaluation = time.monotonic() - tick
+    folder.write_table("history.parquet", training.recorder.frame(job))
+    if job.joined.spec.P * len(job.runs) <= STORED:
+        folder.write_solutions({name: training.answers[name].cpu().numpy() for name in job.algorithm.outputs})
+    meta = _meta(training, frames, evaluation)
+    write_json(folder.path / "meta.json", meta)
+    folder.write_table("final.csv", pd.concat(frames, ignore_index=True))
+    ended: dict[str, Any] = {
+        "diverged": int((frames[0]["status"] == "diverged").sum()),
+        "solver_failed": len(meta["unsolved"]),
+    }
+    if words := too_many_failed(job, meta["unsolved"]):
+        ended["error"] = words
+    clock = training.clock
+    times = {"started": clock.began, "finished": time.time(), "seconds": clock.training}
+    folder.write_status("done", step=job.steps, steps=job.steps, **times, **ended, runs=len(job.runs))
+    folder.remove_checkpoints()
+
+
+def _record_end(training: Training) -> None:
+    """The last row of the history, of the iterate after the last step."""
+    job = training.job
+    last = training.answers["last"]
+    point = job.joined.last_point(last, training.state["oracle"], job.steps)
+    seen = job.joined.exact(last) if point is None else point.values()
+    averages = {name: training.answers[name] for name in training.averaged}
+    training.recorder.add(job.steps, columns(job, last, seen, training.state["alg"], averages, point))
+
+
+def _meta(training: Training, frames: list[pd.DataFrame], evaluation: float) -> dict[str, Any]:
+    """What meta.json says: provenance, times, and what belongs to all rows."""
+    job = training.job
+    ideal = job.joined.ideal
+    return {
+        **provenance.stamp(job.device),
+        "execution": f"one batch of {len(job.runs)} runs on {job.device}, {torch.get_num_threads()} "
+        f"thread(s), {execution_of(job.problem, job.device)}",
+        **job.problem.facts(job.runs),
+        # workers of the sweep on this machine (under Slurm 1): other jobs may cost time
+        "at_once": workers.at_once(),
+        "dtype": job.config["dtype"],
+        "seconds_train": training.clock.training,
+        "seconds_evaluate": evaluation,
+        "seconds_wall": training.clock.wall(),
+        "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "hypervolume": _hypervolumes(job, frames),
+        "final_rows": sum(map(len, frames)),
+        "ideal_point": None if ideal is None else ideal.tolist(),
+        "unsolved": unsolved(training.state),
+        "identity": job.identity,
+    }
+
+
+def hypervolume_fault(job: Job) -> str | None:
+    """Why a job has no hypervolume; None if it has one."""
+    if job.problem.ref_point is None:
+        return f"{type(job.problem).__name__} has no reference point"
+    if len(job.runs.all) < 2:
+        return "one preference makes no front"
+    return "a job with vary has one for each value" if job.varied else None
+
+
+def _hypervolumes(job: Job, frames: list[pd.DataFrame]) -> dict[str, Any] | None:
+    """Per output rule and seed, of the finished runs of all preferences, with the reference point used; None
+    where there is none: of a job that varies hyper-parameters each value would have its own.
+    """
+    ref = job.problem.ref_point
+    if ref is None or hypervolume_fault(job) is not None:
+        return None
+    out: dict[str, Any] = {"reference_point": list(ref)}
+    for frame in frames:
+        good = frame[frame["status"] == "done"]
+        out[str(frame["output"].iloc[0])] = {
+            str(seed): metrics.hypervolume(group[named(frame, "f_")].to_numpy(), ref)
+            for seed, group in good.groupby("seed")
+        }
+    return out
+
+
+def _rows(training: Training, output: str) -> pd.DataFrame:
+    """One row per run for one output rule."""
+    job = training.job
+    theta = training.answers[output]
+    spec = job.joined.spec
+    M = spec.M
+    runs = job.runs
+    values = job.joined.exact(theta)
+    F = values[:, :M].cpu().to(torch.float64)
+    w = runs.weights
+    v = ray(w)
+    data: dict[str, Any] = {"run": range(len(runs)), "seed": runs.seeds.numpy(), "output": output}
+    data |= {name: column.numpy() for name, column in job.varied.items()}
+    data |= {f"preference_{m + 1}": w[:, m].numpy() for m in range(M)}
+    data |= {f"ray_{m + 1}": v[:, m].numpy() for m in range(M)}
+    data |= {f"f_{m + 1}": F[:, m].numpy() for m in range(M)}
+    data |= {f"g_{n + 1}": values[:, M + n].cpu().numpy() for n in range(spec.N)}
+    if spec.positive:
+        data["angle_deg"] = angle_deg(F, w).numpy()
+    own = measures(job, theta, values) | job.algorithm.report(values[:, :M], training.state["alg"])
+    certified = _front_distance(job, F)
+    certified |= {name: value.cpu().numpy() for name, value in own.items()}
+    certified |= _certificates(job, theta)
+    return pd.DataFrame(data | certified | _ends(training, F))
+
+
+def _front_distance(job: Job, F: Tensor) -> dict[str, Any]:
+    """Distance of each run to the true front, where the problem knows it;
+    other constraints make another front.
+    """
+    if enabled(job.config, "constraint"):
+        return {}
+    problem = job.problem
+    distance = problem.distance_to_front(F) if isinstance(problem, FrontDistance) else None
+    if distance is None and isinstance(problem, KnownFront):
+        front = problem.front(FRONT_POINTS)
+        distance = None if front is None else metrics.front_distance(F, front.to(F))
+    return {} if distance is None else {"front_distance": distance.numpy()}
+
+
+def _certificates(job: Job, theta: Tensor) -> dict[str, Any]:
+    """How far each run is from a stationary point, where that can be measured."""
+    oracle = job.joined
+    if oracle.spec.N > 0 and not isinstance(oracle.spec.X, Free):
+        return {}
+    point = oracle.exact_point(theta)
+    if point is not None and oracle.spec.N == 0:
+        return {"stationarity": metrics.stationarity(point).cpu().numpy()}
+    if point is not None and oracle.spec.constraint_kind == "inequality":
+        return {"kkt": metrics.constrained_kkt(point).cpu().numpy()}
+    return {}
+
+
+def _ends(training: Training, F: Tensor) -> dict[str, Any]:
+    """How each run ended, and what its subproblems' solver reported."""
+    state = training.state
+    kkt = state["kkt"].cpu().numpy()
+    alive = state["alive"].cpu().numpy() & np.isfinite(F.numpy()).all(1)
+    failed = state["fail"].cpu().numpy()
+    return {
+        "seconds": training.clock.training / len(training.job.runs),
+        "solver_failures": failed,
+        "kkt_residual_max": np.where(kkt < 0, math.nan, kkt),
+        "status": np.where(failed > 0, "solver_failed", np.where(alive, "done", "diverged")),
+    }

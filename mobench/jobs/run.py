@@ -1,0 +1,150 @@
+"""Run a resolved job: skip it if it is finished, resume it if it is half done, and say what became of it."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from mobench.errors import Interrupted, MobenchError, StoreError
+from mobench.jobs import memory, wandb_log
+from mobench.jobs.build import make_job
+from mobench.jobs.failures import in_words
+from mobench.jobs.job import Job
+from mobench.jobs.rows import finish
+from mobench.jobs.store import JobFolder, refuse_older
+from mobench.jobs.train import train
+from mobench.system import gpu_lock, signals, workers
+from mobench.system.paths import outputs_root, results_root
+
+
+@dataclass
+class Outcome:
+    """What became of a job.
+
+    One that is done has an error too where more of its runs than `max_failure_share` ended with a failed
+    solve: its rows are complete, and say which; the command ends with exit code 1.
+    """
+
+    key: str
+    status: Literal["done", "failed"]
+    folder: Path
+    skipped: bool = False
+    error: str | None = None
+    title: str = ""
+
+
+def finished(folder: JobFolder, skipped: bool = False, title: str = "") -> Outcome:
+    """The outcome of a job whose rows are on disk."""
+    return Outcome(folder.key, "done", folder.path, skipped, folder.status().get("error"), title)
+
+
+def failed(folder: JobFolder, error: str, title: str = "") -> Outcome:
+    """The outcome of a job that has no rows, or old ones."""
+    return Outcome(folder.key, "failed", folder.path, error=error, title=title)
+
+
+def places_of(job: Job, root: Path | None = None) -> tuple[JobFolder, JobFolder]:
+    """The job's folder below `root`/runs (default: outputs/runs), and the one below experiments/results/runs,
+    where rows that took a long machine are kept with the project: they need not be made again, and are never
+    written to.
+
+    Raises:
+        StoreError: `root` is of an older mobench.
+    """
+    refuse_older(root or outputs_root())
+    return JobFolder((root or outputs_root()) / "runs" / job.key), JobFolder(
+        results_root() / "runs" / job.key
+    )
+
+
+def folder_of(job: Job, root: Path | None = None) -> JobFolder:
+    """The first of both, or the second if rows are kept there alone."""
+    own, kept = places_of(job, root)
+    return kept if kept.done and not own.done and not job.config["rerun"] else own
+
+
+def again(job: Job, folder: JobFolder) -> bool:
+    """Whether rows and checkpoints do not count: `rerun=true`, but not for what this very sweep has written
+    already. A job that Slurm puts back into its queue, or whose worker died, goes on.
+    """
+    began = workers.since()
+    written = began is not None and float(folder.status().get("time", 0.0)) >= began
+    return bool(job.config["rerun"]) and not written
+
+
+def run_job(config: dict[str, Any], root: Path | None = None, title: str = "") -> Outcome:
+    """Resolves a plain configuration and runs the job; see `run`.
+
+    Raises:
+        ConfigError, PreferenceError: the configuration is no job's.
+    """
+    return run(make_job(config), root, title)
+
+
+def run(job: Job, root: Path | None = None, title: str = "") -> Outcome:
+    """Runs a job, unless its rows are there. A failure is an Outcome, never an exception that ends a sweep.
+
+    Args:
+        root: holds `runs`; default: the outputs folder.
+        title: what messages call the job.
+
+    Raises:
+        ConfigError, CompatibilityError: before a folder exists.
+        Interrupted: the user stopped it.
+    """
+    folder = folder_of(job, root)
+    if folder.done and not again(job, folder):
+        return finished(folder, skipped=True, title=title)
+    for place in places_of(job, root):
+        if (damage := place.damage) is not None:
+            print(f"warning: {title + ': ' if title else ''}{damage} The job is run again.", file=sys.stderr)
+    hardware = job.config["hardware"]
+    try:
+        with gpu_lock.device(hardware["device"], hardware["jobs_per_device"], title) as device:
+            return _on_its_device(job.on(device), folder, title)
+    # no lock can be had: of the folder, which another process may hold, or of a GPU
+    except StoreError as error:
+        return failed(folder, str(error), title)
+
+
+def _on_its_device(job: Job, folder: JobFolder, title: str) -> Outcome:
+    """Run a job that has its device."""
+    if (too_large := memory.refusal(job)) is not None:  # other jobs of a sweep may fit
+        return failed(folder, too_large, title)
+    if job.config["logger"]["name"] != "local" and wandb_log.has_key():
+        wandb_log.asked()
+    spec = job.joined.spec
+    with folder.locked(), signals.caught() as arrived:
+        anew = again(job, folder)
+        if folder.done and not anew:  # another process was faster
+            return finished(folder, skipped=True, title=title)
+        for line in [*_unknown_code(job), *job.algorithm.advice(spec)]:
+            print(f"warning: {title + ': ' if title else ''}{line}", file=sys.stderr)
+        try:
+            finish(train(job, folder, title, arrived, anew), folder)
+        except Interrupted:
+            raise
+        except Exception as error:
+            message = in_words(error, job)
+            # a full disk must not hide the reason
+            with contextlib.suppress(MobenchError):
+                folder.write_status("failed", error=message, traceback=traceback.format_exc())
+            if arrived.stop:
+                raise Interrupted(f"Stopped; {folder.key} had just failed: {message}") from error
+            return failed(folder, message, title)
+    wandb_log.log_job(job.config, folder)
+    if arrived.stop:
+        raise Interrupted(f"Stopped; {folder.key} had just finished and is complete ({folder.path}).")
+    return finished(folder, title=title)
+
+
+def _unknown_code(job: Job) -> list[str]:
+    """Warnings of a job that holds code of which no rows are known to be."""
+    return [
+        f"this job runs anew each time, because code cannot be fingerprinted: {r}"
+        for r in job.opaque.values()
+    ]

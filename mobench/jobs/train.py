@@ -1,0 +1,269 @@
+"""The training of a job: steps in chunks, with checkpoints, signs of life and signals between them.
+
+    pass 1: theta_0 .. theta_T, recorded; every output rule listens
+    pass p: the same trajectory again, for the rules that need `passes` >= p
+
+A checkpoint between two chunks holds all that the next chunk depends on, so a job that continues from it
+gives the rows of one that was never stopped, bit for bit on a CPU.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import yaml
+from torch import Tensor
+
+from mobench.core import loop
+from mobench.core.output import Output, make_output
+from mobench.core.point import Point
+from mobench.errors import Interrupted
+from mobench.jobs.job import Job
+from mobench.jobs.progress import progress
+from mobench.jobs.record import Recorder, columns
+from mobench.jobs.rehearsal import rehearse
+from mobench.jobs.store import JobFolder
+from mobench.system import workers
+from mobench.system.files import write_atomic
+from mobench.system.signals import Signals
+
+BEAT = 5.0  # seconds between signs of life where checkpoints are rarer
+SHORT = 0.1  # seconds: chunks of steps that are shorter are doubled, longer ones halved
+LONGEST = 1024  # steps of a chunk
+
+
+@dataclass
+class Clock:
+    """Seconds of a job, over all of its processes.
+
+    Attributes:
+        training: of steps, without recording.
+        recording: of this process.
+        before: from the first start to this one, without the time between processes.
+        began: when this process began, since the epoch. woke: the same on a clock that nobody sets.
+    """
+
+    training: float = 0.0
+    recording: float = 0.0
+    before: float = 0.0
+    began: float = field(default_factory=time.time)
+    woke: float = field(default_factory=time.monotonic)
+
+    def wall(self) -> float:
+        """Returns the seconds since the job first began, without the time between its processes."""
+        return self.before + time.monotonic() - self.woke
+
+
+@dataclass
+class Training:
+    """A job on its way through its steps.
+
+    Attributes:
+        outputs: the output rules of the first pass, by name.
+        state: of the loop (`mobench.core.loop`).
+        number: of the pass, from 0.
+        carried: what the passes before hand to this one, for each rule that listens to it.
+        answers: theta (R, P) of the output rules that are finished.
+        resumed: whether this process continues from a checkpoint.
+    """
+
+    job: Job
+    folder: JobFolder
+    outputs: dict[str, Output]
+    recorder: Recorder
+    clock: Clock
+    state: loop.State = field(default_factory=dict)
+    number: int = 0
+    carried: dict[str, loop.State] = field(default_factory=dict)
+    answers: dict[str, Tensor] = field(default_factory=dict)
+    resumed: bool = False
+
+    @property
+    def passes(self) -> int:
+        """How often the trajectory is run: as often as any rule needs."""
+        return max(rule.passes for rule in self.outputs.values())
+
+    @property
+    def averaged(self) -> list[str]:
+        """Rules whose answer so far the history follows; one of several passes has none before the last."""
+        found = [name for name, rule in self.outputs.items() if name != "last" and rule.passes == 1]
+        return found if self.recorder.evaluate else []
+
+    def rules(self) -> dict[str, Output]:
+        """Returns the rules that listen to this pass."""
+        if self.number == 0:
+            return self.outputs
+        return {name: self.outputs[name].later(carried) for name, carried in self.carried.items()}
+
+    def begin_pass(self) -> None:
+        """Goes to the first step of this pass."""
+        job = self.job
+        oracle = job.joined
+        theta = oracle.initial(job.runs).to(job.device, job.dtype)
+        runs = job.runs.to(job.device)
+        self.state = loop.first_state(oracle, job.algorithm, self.rules(), theta, runs, job.steps)
+
+    def end_pass(self) -> bool:
+        """Collects the answers of rules that are finished and what the others carry over;
+        whether it was the last pass.
+        """
+        listened = self.rules()
+        done = {name: rule for name, rule in listened.items() if self.outputs[name].passes == self.number + 1}
+        self.answers |= loop.finals(done, self.state)
+        if self.number == 0:
+            self.answers["last"] = self.state["theta"]
+        if self.number + 1 == self.passes:
+            return True
+        rest = {name: rule for name, rule in listened.items() if name not in done}
+        self.carried = {
+            name: rule.carried(self.state["out"][name], self.job.steps) for name, rule in rest.items()
+        }
+        self.number += 1
+        self.begin_pass()
+        return False
+
+    def observe(self, t: int, now: loop.State, point: Point) -> None:
+        """Records step t before it is taken, if it is one that is recorded."""
+        if not self.recorder.wants(t):
+            return
+        # before the clock: the step needs these values in any case, whoever asks for them first
+        seen = point.values() if point.recorded is None else point.recorded
+        tick = time.monotonic()
+        averages = {name: self.outputs[name].final(now["out"][name], now["theta"]) for name in self.averaged}
+        self.recorder.add(t, columns(self.job, now["theta"], seen, now["alg"], averages, point))
+        self.clock.recording += time.monotonic() - tick
+
+    def beat(self) -> None:
+        """Writes the sign of life that `mobench-status` reads."""
+        t = self.state["t"]
+        self.folder.write_status(
+            "running",
+            step=t,
+            steps=self.job.steps,
+            progress=(t / self.job.steps + self.number) / self.passes,
+            seconds=self.clock.training,
+            started=self.clock.began,
+            resumed=self.resumed,
+            runs=len(self.job.runs),
+        )
+
+    def save(self) -> None:
+        """Writes a checkpoint, and a sign of life."""
+        self.folder.save_checkpoint(
+            {
+                "state": self.state,
+                "pass": self.number,
+                "carried": self.carried,
+                "answers": self.answers,
+                "seconds": self.clock.training,
+                "seconds_wall": self.clock.wall(),
+                "history": self.recorder.state(),
+            }
+        )
+        self.beat()
+
+    def load(self, saved: dict[str, Any]) -> None:
+        """Continues from a checkpoint, also from one that was written before November 2026."""
+        self.state = saved["state"]
+        self.answers = saved["answers"]
+        self.clock.training = saved["seconds"]
+        self.clock.before = saved.get("seconds_wall", saved["seconds"])
+        self.recorder.load(saved["history"])
+        self.resumed = True
+        if "pass" in saved:
+            self.number = saved["pass"]
+            self.carried = saved["carried"]
+        elif saved["second"]:  # an older one: there were two passes at most, and one rule of two
+            self.number = 1
+            later = [name for name, rule in self.outputs.items() if rule.passes > 1]
+            self.carried = {name: {"gamma": saved["gamma"]} for name in later}
+
+
+def train(job: Job, folder: JobFolder, title: str, arrived: Signals, anew: bool = False) -> Training:
+    """Runs all steps of a job that has its device.
+
+    Args:
+        folder: locked, and where checkpoints go.
+        title: what lines about its progress call the job.
+        arrived: the signals that reach this process.
+        anew: whether checkpoints do not count.
+
+    Raises:
+        Interrupted: a signal asked to stop; after a checkpoint.
+    """
+    torch.set_num_threads(threads(job.config))
+    training = _begun(job, folder, title, anew)
+    training.beat()
+    while True:
+        _run_pass(training, title, arrived)
+        if training.end_pass():
+            return training
+
+
+def _begun(job: Job, folder: JobFolder, title: str, anew: bool) -> Training:
+    """A training at its first step, or at that of its newest sound checkpoint."""
+    folder.path.mkdir(parents=True, exist_ok=True)
+    record = job.config["record"]
+    recorder = Recorder(record["every"], record["evaluate"], record["dense"])
+    outputs = {name: make_output(name) for name in job.algorithm.outputs}
+    saved, messages = (None, []) if anew else folder.load_checkpoint()
+    for message in messages:
+        print(f"warning: {message}", file=sys.stderr)
+    training = Training(job, folder, outputs, recorder, Clock())
+    if saved is not None:
+        training.load(saved)
+        return training
+    for message in rehearse(job):
+        print(f"warning: {title + ': ' if title else ''}{message}", file=sys.stderr)
+    folder.remove_checkpoints()
+    write_atomic(folder.path / "config.yaml", yaml.safe_dump(job.config, sort_keys=False).encode())
+    training.begin_pass()
+    return training
+
+
+def _run_pass(training: Training, title: str, arrived: Signals) -> None:
+    """The steps that are left of a pass, in chunks of about a tenth of a second."""
+    job = training.job
+    clock = training.clock
+    observe = training.observe if training.number == 0 else None
+    rules = training.rules()
+    label = title + (" (second pass)" if training.number else "")
+    show = progress(job, label, training.state["t"], job.steps)
+    chunk = 1
+    saved = told = time.monotonic()
+    while training.state["t"] < job.steps:
+        tick = time.monotonic()
+        recorded = clock.recording
+        until = min(job.steps, training.state["t"] + chunk)
+        training.state = loop.advance(job.joined, job.algorithm, rules, training.state, until, observe)
+        took = time.monotonic() - tick
+        clock.training += took - (clock.recording - recorded)
+        chunk = min(2 * chunk, LONGEST) if took < SHORT else max(1, chunk // 2)
+        show(training.state["t"])
+        asked = bool(arrived.pending)  # what comes after the checkpoint waits for the next one
+        if asked or time.monotonic() - saved > job.config["checkpoint"]["seconds"]:
+            training.save()
+            saved = told = time.monotonic()
+        elif time.monotonic() - told > BEAT:
+            training.beat()
+            told = time.monotonic()
+        if asked and training.state["t"] < job.steps and arrived.deliver():
+            raise Interrupted(
+                f"Stopped at step {training.state['t']} of {job.steps}; the same command continues from "
+                f"there ({training.folder.path})."
+            )
+
+
+def threads(config: dict[str, Any]) -> int:
+    """Returns torch's threads of one job: as configured, else its share of the cores that this process may
+    use beside other jobs of the sweep.
+    """
+    if config["hardware"]["threads"]:
+        return int(config["hardware"]["threads"])
+    cores = int(os.environ.get("SLURM_CPUS_PER_TASK") or len(os.sched_getaffinity(0)))
+    return max(1, min(torch.get_num_threads(), cores // workers.at_once()))

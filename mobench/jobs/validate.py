@@ -1,0 +1,124 @@
+"""The check of a configuration before anything is built from it.
+
+Two layers check a configuration before the first step. The dataclass `Root` refuses unknown keys at the top
+level and in the plain groups. What a `_target_` builds is checked here against the constructor's own
+parameters, recursively, with suggestions; so a misspelt key is an error wherever it is written: command line,
+YAML file, experiment, plug-in.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from mobench.config.schema import choices
+from mobench.errors import ConfigError, choose, suggest
+from mobench.jobs.targets import LAYERS, TARGET, enabled, load_class, parameters, target_nodes
+
+NUMBERS = {"float", "int", "Real", "None"}  # names of types in annotations
+# groups and keys whose numbers are part of a job's identity
+NUMERIC = (
+    "problem",
+    "oracle",
+    "algorithm",
+    "preferences",
+    "seeds",
+    "steps",
+    "dtype",
+    "max_failure_share",
+    "record",
+    *LAYERS,
+    "vary",
+)
+SIGNALS = ("USR2", "USR1", "TERM")
+
+
+def validate(config: Mapping[str, Any]) -> None:
+    """Raise ConfigError for an unknown key below any `_target_`, with every problem found."""
+    problems = []
+    for group in ("problem", "oracle", "algorithm", *LAYERS):
+        node = config.get(group)
+        if group in LAYERS and not enabled(config, group):
+            continue
+        if not isinstance(node, Mapping) or TARGET not in node:
+            raise ConfigError(_without_target(group, node))
+        for where, inner in target_nodes(node, group):
+            cls = load_class(str(inner[TARGET]), where)
+            known = parameters(cls)
+            problems += _no_numbers(cls, inner, where)
+            for key in inner:
+                if key != TARGET and key not in known:
+                    problems.append(
+                        f"{where}.{key} is unknown; {where} takes "
+                        f"{', '.join(known) or 'no keys'}.{suggest(key, known)}"
+                    )
+    for key in NUMERIC:
+        problems += [
+            f"{where}={value}: numbers of a configuration must be finite."
+            for where, value in _endless(config.get(key), key)
+        ]
+    if config.get("tuned") is not None:
+        problems.append(
+            "tuned files write into other groups (# @package _global_); none may set 'tuned' itself."
+        )
+    if problems:
+        raise ConfigError("\n".join(problems))
+
+
+def _without_target(group: str, node: Any) -> str:
+    """What to say of a group that builds nothing: its file names no class, or nothing was chosen."""
+    if not node:
+        return f"{group} is not set, or its file is empty; choose {group}=one of {', '.join(choices(group))}."
+    found = f"only {', '.join(map(str, node))}" if isinstance(node, Mapping) else f"but is {node!r}"
+    return (
+        f"{group} has no _target_, {found}: the YAML file of a choice has to name its class, e.g. "
+        f"`_target_: my_parts.My{group.capitalize()}`, and its fields as `key: value` lines."
+    )
+
+
+def _endless(node: Any, where: str) -> Iterator[tuple[str, float]]:
+    """Numbers that are not finite: no identity and no meta.json can hold them."""
+    if isinstance(node, float) and not math.isfinite(node):
+        yield where, node
+    elif isinstance(node, Mapping):
+        for key, value in node.items():
+            yield from _endless(value, f"{where}.{key}")
+    elif isinstance(node, list):
+        for value in node:
+            yield from _endless(value, where)
+
+
+def _no_numbers(cls: type, node: Mapping[str, Any], where: str) -> list[str]:
+    """Text, lists and mappings where the constructor's annotation names nothing but numbers."""
+    found = []
+    for name, parameter in inspect.signature(cls).parameters.items():
+        kind = parameter.annotation
+        words = (kind if isinstance(kind, str) else getattr(kind, "__name__", str(kind))).split("|")
+        kinds = {word.strip().rpartition(".")[2] for word in words}
+        if name in node and kinds <= NUMBERS and isinstance(node[name], str | list | Mapping):
+            such = f", such as {parameter.default}" if isinstance(parameter.default, int | float) else ""
+            found.append(f"{where}.{name}={node[name]!r} must be a number{such}.")
+    return found
+
+
+def check_numbers(config: Mapping[str, Any]) -> None:
+    """Raises ConfigError for a setting of the job itself that lies outside of its range."""
+    if config["steps"] < 1:
+        raise ConfigError(f"steps={config['steps']} must be at least 1.")
+    for key in ("every", "dense"):
+        if config["record"][key] < 0:
+            raise ConfigError(f"record.{key}={config['record'][key]} must be >= 0.")
+    if not 0 <= config["max_failure_share"] <= 1:
+        raise ConfigError(
+            f"max_failure_share={config['max_failure_share']} is a share: it must lie in [0, 1]."
+        )
+    for group, key, least in (
+        ("hardware", "jobs_per_device", 1),
+        ("hardware", "retries", 0),
+        ("checkpoint", "seconds", 0),
+    ):
+        if config[group][key] < least:
+            raise ConfigError(f"{group}.{key}={config[group][key]} must be at least {least}.")
+    choose("checkpoint.signal", config["checkpoint"]["signal"], SIGNALS)

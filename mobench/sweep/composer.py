@@ -1,0 +1,193 @@
+"""The configurations of a sweep: composed once for equal choices of files, and plain at the end.
+
+Hydra takes a fifth of a second to compose one; a table has hundreds of jobs, most of which choose the same
+files.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+from hydra.core.config_loader import ConfigLoader
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from mobench.config import hydra_adapter, searchpath
+from mobench.config.overrides import key_of, normalise
+from mobench.config.schema import choices, conf_dir, plain
+from mobench.errors import ConfigError, choose
+from mobench.sweep import cross_table, grid
+
+
+@functools.cache
+def jobs_only(name: str) -> dict[str, Any] | None:
+    """Returns the file of an experiment, if it sets nothing but its artifact and its jobs or cross table (the
+    mode is known: a sweep); else None.
+
+    Values of a job may hold interpolations: each job is composed with them as with any override.
+    """
+    node = _file(name)
+    if node is None or set(node) - {"artifact", "jobs", "grid", "like", "cross", "hydra"}:
+        return None
+    if "${" in str({key: value for key, value in node.items() if key not in ("jobs", "grid", "cross")}):
+        return None
+    listed = {str(key): node[key] for key in ("artifact", "cross") if key in node}
+    return {**listed, "jobs": grid.expanded(node, jobs_of)}
+
+
+def _file(name: str) -> dict[Any, Any] | None:
+    """The file of an experiment of the project as it is written, None if there is none."""
+    path = conf_dir() / "experiment" / f"{name}.yaml"
+    node = OmegaConf.to_container(OmegaConf.load(path)) if path.exists() else None
+    return node if isinstance(node, dict) else None
+
+
+def jobs_of(name: str) -> grid.Jobs:
+    """Returns the jobs of an experiment of the project, by name.
+
+    Raises ConfigError if there is no such experiment.
+    """
+    node = _file(choose("like", name, choices("experiment")))
+    return grid.expanded(node or {}, jobs_of)
+
+
+def at_scale(node: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:
+    """Returns the node with ${at:...} resolved for the scale of a configuration."""
+    found = OmegaConf.to_container(OmegaConf.create({"scale": config["scale"], "node": node}), resolve=True)
+    assert isinstance(found, dict)
+    return dict(found["node"])
+
+
+class Composer:
+    """Composes the jobs of one command.
+
+    Args:
+        loader: of the configuration's files.
+        config: what Hydra composed from the command itself, in its mode for sweeps, with Hydra's own node.
+    """
+
+    def __init__(self, loader: ConfigLoader, config: DictConfig) -> None:
+        self.loader = loader
+        self.config = config
+        self._plain: dict[tuple[str, ...], dict[str, Any]] = {}
+        self._bases: dict[tuple[str, ...], DictConfig] = {}
+
+    def compose(self, overrides: Sequence[str]) -> dict[str, Any]:
+        """Returns the plain configuration.
+
+        An experiment that does nothing but list jobs is laid over what the rest composes.
+        """
+        chosen = [o for o in overrides if key_of(o) == "experiment"]
+        listed = jobs_only(chosen[0].split("=", 1)[1]) if len(chosen) == 1 else None
+        if listed is None:
+            return self._composed(overrides)
+        named = [o.split("=", 1)[1] for o in overrides if key_of(o) == "artifact.job"]
+        config = self._composed([o for o in overrides if o not in chosen and key_of(o) != "artifact.job"])
+        artifact = config["artifact"] | listed.get("artifact", {}) | ({"job": named[-1]} if named else {})
+        table = cross_table.merged(at_scale(listed.get("cross", {}), config), config["cross"])
+        return {
+            **config,
+            "artifact": artifact,
+            "jobs": listed["jobs"],
+            "grid": None,
+            "like": None,
+            "cross": table,
+        }
+
+    def jobs(self, config: dict[str, Any]) -> grid.Jobs:
+        """Returns the overrides of an experiment's jobs by name, or those of the pairs of its cross table."""
+        if not config["cross"]:
+            return grid.expanded(config, jobs_of)
+
+        def suite(name: str) -> dict[str, Any]:
+            found = (jobs_only(name) or {}).get("cross")
+            if not found:
+                raise ConfigError(f"cross.suites: {name!r} is no experiment with a cross table.")
+            return at_scale(found, config)
+
+        return cross_table.pairs(config["cross"], self.algorithms(), self.target, suite)
+
+    def target(self, name: str) -> str:
+        """Returns the `_target_` of an algorithm's file."""
+        keys = hydra_adapter.keys_of(self.loader, f"algorithm/{name}")
+        if keys is None:  # in a folder of hydra.searchpath
+            keys = self.base([f"algorithm={name}"])["algorithm"]
+        return str(keys["_target_"])
+
+    def combinations(self, arguments: Sequence[str]) -> list[list[str]]:
+        """Returns the commands of a sweep, with what `hydra.sweeper.params` adds to them."""
+        params = self.config.hydra.sweeper.params or {}
+        return hydra_adapter.combinations(self.loader, [*_assigned(params), *arguments])
+
+    def swept(self, command: list[str]) -> list[list[str]]:
+        """Returns a command with what the user's own experiment in it sweeps (`hydra.sweeper.params`)."""
+        own = [
+            o
+            for o in command
+            if key_of(o) == "experiment" and o.split("=", 1)[1] not in choices("experiment")
+        ]
+        if not own:
+            return [command]
+        params = self.loader.load_sweep_config(self.config, own)["hydra"]["sweeper"]["params"] or {}
+        return hydra_adapter.combinations(self.loader, [*_assigned(params), *command])
+
+    @property
+    def added(self) -> list[str]:
+        """What `--config-dir` and `hydra.searchpath` add to the project's folder of configuration."""
+        return hydra_adapter.added_folders(self.loader) + list(self.config.hydra.searchpath)
+
+    def algorithms(self) -> list[str]:
+        """Returns all files of the group, those of added folders too."""
+        folders = [searchpath.folder(name) for name in self.added]
+        return choices("algorithm", *(path for path in folders if path is not None))
+
+    def base(self, lines: Sequence[str]) -> DictConfig:
+        """Returns what Hydra composes from choices of groups."""
+        if tuple(lines) not in self._bases:
+            base = self.loader.load_sweep_config(self.config, list(lines))
+            with open_dict(base):
+                del base["hydra"]
+            self._bases[tuple(lines)] = base
+        return self._bases[tuple(lines)]
+
+    def laid(self, lines: Sequence[str]) -> DictConfig | None:
+        """Returns the same for one algorithm of many on the same problem: its file in place of another one's,
+        where no protocol has tuned settings for it and the file is nothing but keys; else None.
+        """
+        own = [o for o in lines if key_of(o) == "algorithm"]
+        rest = [o for o in lines if key_of(o) != "algorithm"]
+        if len(own) != 1 or own[0][0] in "+~":
+            return None
+        name = own[0].split("=", 1)[1]
+        base = self.base(rest)
+        if base["protocol"] != "none" or hydra_adapter.exists(self.loader, f"tuned/none/{name}"):
+            return None
+        keys = hydra_adapter.keys_of(self.loader, f"algorithm/{name}")
+        if keys is None or hydra_adapter.composes(self.loader, f"algorithm/{name}"):
+            return None
+        config = copy.deepcopy(base)
+        with open_dict(config):
+            config["algorithm"] = copy.deepcopy(keys)
+        return config
+
+    def _composed(self, overrides: Sequence[str]) -> dict[str, Any]:
+        """What Hydra composes.
+
+        Values are laid over choices of files as Hydra does, after all files, and none of the files knows them
+        yet.
+        """
+        key = tuple(overrides)
+        if key not in self._plain:
+            parsed = hydra_adapter.parsed(self.loader, overrides)
+            chosen = [o for o in parsed if hydra_adapter.chooses(self.loader, o)]
+            lines = [str(o.input_line) for o in chosen]
+            config = self.laid(lines) or copy.deepcopy(self.base(lines))
+            hydra_adapter.lay_over([o for o in parsed if o not in chosen], config)
+            self._plain[key] = plain(config)
+        return self._plain[key]
+
+
+def _assigned(params: Any) -> list[str]:
+    return normalise([f"{key}={value}" for key, value in dict(params).items()])

@@ -1,0 +1,81 @@
+"""Draw the artifacts of a plan from the rows of their jobs, many of them in several processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import traceback
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from mobench.errors import MobenchError
+from mobench.jobs import wandb_log
+from mobench.jobs.store import JobFolder
+from mobench.sweep.plan import Plan
+from mobench.system.console import fail
+
+MANY = 8  # artifacts from which on they are drawn by several processes
+MOST_DRAWERS = 4  # each holds a copy of the libraries: half a gigabyte
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """One artifact that is to be drawn: its configuration, the folders of its jobs,
+    the overrides of its command.
+    """
+
+    id: str
+    config: dict[str, Any]
+    folders: dict[str, JobFolder]
+    overrides: list[str]
+
+    def quiet(self) -> Drawing:
+        """Returns the same without W&B."""
+        logger = {**self.config["logger"], "name": "local"}
+        return Drawing(self.id, {**self.config, "logger": logger}, self.folders, self.overrides)
+
+
+def draw(plan: Plan) -> bool:
+    """Draws all artifacts of a plan whose jobs are finished, and says why another one is not drawn.
+
+    Returns:
+        Whether all were drawn.
+    """
+    drawings = []
+    for id, config in plan.artifacts.items():
+        folders = {job.name: job.folder for job in plan.jobs if job.artifact == id}
+        found = {**config, "refused": plan.refused.get(id, {})}
+        drawings.append(Drawing(id, found, folders, plan.commands[id]))
+    processes = min(os.cpu_count() or 1, MOST_DRAWERS)
+    # W&B wants its runs in one process
+    online = any(wandb_log.mode(config) for config in plan.artifacts.values())
+    if len(drawings) < MANY or processes < 2 or online:
+        drawn = [_drawn(drawing) for drawing in drawings]
+    else:
+        drawn = _by_many(drawings, processes)
+    return all(drawn)
+
+
+def _by_many(drawings: Sequence[Drawing], processes: int) -> list[bool]:
+    """The same in several processes: seconds each, most of them spent in matplotlib.
+
+    Fresh ones: torch's threads do not survive a fork.
+    """
+    with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return list(pool.map(_drawn, [drawing.quiet() for drawing in drawings]))
+
+
+def _drawn(drawing: Drawing) -> bool:
+    """Draw one artifact; whether that was possible."""
+    from mobench.artifacts import draw
+
+    try:
+        return draw(drawing.id, drawing.config, drawing.folders, drawing.overrides)
+    except MobenchError as error:
+        fail(f"{drawing.id} is not drawn: {error}")
+    except Exception as error:  # noqa: BLE001  one drawing's fault must not cost the others
+        traceback.print_exc()
+        fail(f"{drawing.id} is not drawn: {type(error).__name__}: {error}")
+    return False

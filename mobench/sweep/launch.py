@@ -1,0 +1,161 @@
+"""Run the jobs of a plan: in this process or by a launcher's workers, and again those whose workers died."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import BrokenExecutor
+from typing import Any
+
+from hydra.core.utils import JobReturn
+
+from mobench.errors import Interrupted
+from mobench.jobs.run import Outcome, failed, finished, run
+from mobench.sweep.launchers import Adapter
+from mobench.sweep.plan import Plan, Planned
+from mobench.system import workers
+
+Say = Callable[[str], None]
+
+
+class Lost(Outcome):
+    """The worker died and left no answer."""
+
+
+def launch(plan: Plan, adapter: Adapter, say: Say) -> list[Outcome]:
+    """Runs what is left to do of a plan: first all jobs beside each other, then those whose time is measured,
+    one by one (on a cluster, whose jobs have cores of their own, with the others).
+
+    Args:
+        say: is told what happens meanwhile.
+    """
+    beside: list[Planned] = []
+    alone: list[list[Planned]] = []
+    for job in plan.todo:
+        if plan.timed(job) and not adapter.far:
+            alone.append([job])
+        else:
+            beside.append(job)
+    groups = [beside, *alone] if beside else alone
+    return [outcome for group in groups for outcome in launch_group(group, adapter, say)]
+
+
+def launch_group(jobs: list[Planned], adapter: Adapter, say: Say) -> list[Outcome]:
+    """Runs jobs beside each other.
+
+    Raises:
+        Interrupted: the user stopped it.
+    """
+    if adapter.here:
+        return [run(planned.take(), title=planned.title) for planned in jobs]
+    try:
+        with workers.told(since=time.time()):
+            return _until_answered(jobs, adapter, say)
+    except KeyboardInterrupt:
+        if adapter.far:
+            raise Interrupted(
+                "Stopped waiting. Jobs that are in Slurm's queue go on (`squeue --me`; `scancel` stops "
+                "them); `mobench-status` shows them, and once they have ended the same command does the rest."
+            ) from None
+        raise
+
+
+def _until_answered(jobs: list[Planned], adapter: Adapter, say: Say) -> list[Outcome]:
+    """Launch jobs, and again those whose workers died."""
+    outcomes: dict[str, Outcome] = {}
+    tries: Counter[str] = Counter()
+    groups = [jobs]
+    while groups:
+        group = groups.pop(0)
+        began = time.time()
+        found = _launched(group, adapter)
+        outcomes |= {outcome.key: outcome for outcome in found}
+        lost = [job for job, o in zip(group, found, strict=True) if isinstance(o, Lost)]
+        # all of a pool's jobs are lost with one worker: those that had begun are suspects
+        begun = [job for job in lost if job.folder.status().get("time", 0.0) >= began] or lost
+        tries.update(job.folder.key for job in begun)
+        left = {job.folder.key: job.config["hardware"]["retries"] - tries[job.folder.key] for job in lost}
+        # the last time they run alone, so that no job fails for another one
+        alone = [[job] for job in lost if left[job.folder.key] == 0 and job in begun and adapter.pooled]
+        together = [job for job in lost if left[job.folder.key] >= 0 and [job] not in alone]
+        groups += [g for g in (together, *alone) if g]
+        if groups and lost:
+            gone = "killed, out of memory or with its machine"
+            say(f"{len(lost)} jobs lost their worker ({gone}); launched again: {len(together) + len(alone)}")
+    return list(outcomes.values())
+
+
+def _launched(jobs: list[Planned], adapter: Adapter) -> list[Outcome]:
+    """One Outcome for each job, whatever became of the launcher's workers."""
+    began = time.time()
+    count = adapter.at_once(len(jobs))
+    adapter.prepare(jobs, count)
+    try:
+        with workers.told(parallel=count):
+            answers = adapter.launch([job.overrides for job in jobs])
+    # a worker that dies takes joblib's pool with it: the folders know what was done
+    except Exception as error:  # noqa: BLE001
+        answers = [error] * len(jobs)
+    return [outcome(answer, job, began) for answer, job in zip(answers, jobs, strict=True)]
+
+
+def outcome(answer: Any, job: Planned, began: float) -> Outcome:
+    """Returns what became of a job. Where a worker left no answer, its folder has one, or the job is lost.
+
+    Args:
+        answer: what the launcher brought back: an Outcome in Hydra's JobReturn, an exception, or a message.
+        began: when the job was launched, in seconds since the epoch.
+    """
+    if isinstance(answer, JobReturn):
+        try:
+            # Hydra prints a line of its own about an exception
+            with contextlib.redirect_stderr(io.StringIO()):
+                answer = answer.return_value
+        # whatever a worker raised is this job's failure, and is reported
+        except Exception as error:  # noqa: BLE001
+            answer = f"{type(error).__name__}: {error}"
+    if isinstance(answer, Outcome):
+        return answer
+    written = _written(job, began)
+    return _unanswered(answer, job) if written is None else written
+
+
+def _unanswered(answer: Any, job: Planned) -> Outcome:
+    """The outcome of a job of which neither its worker nor its folder says anything but this."""
+    text = str(answer)
+    last = text.strip().splitlines()[-1] if text.strip() else ""
+    if isinstance(answer, Exception):
+        cancelled = "state: CANCELLED" in text
+        text = f"{type(answer).__name__}: {last}"
+        if (isinstance(answer, BrokenExecutor) or _uncompleted(answer)) and not cancelled:
+            return Lost(
+                job.folder.key, "failed", job.folder.path, error=f"its worker died ({text})", title=job.title
+            )
+        text = "it was cancelled (scancel)" if cancelled else f"the launcher failed ({text})"
+    if "timed-out too many times" in text:
+        text = f"its time limit ended too often; raise hydra.launcher.max_num_timeout or timeout_min. {last}"
+    return failed(job.folder, text, job.title)
+
+
+def _uncompleted(error: Exception) -> bool:
+    """Whether submitit found no result of a job; without submitit there is no such error."""
+    try:
+        from submitit.core.utils import UncompletedJobError
+    except ImportError:
+        return False
+    return isinstance(error, UncompletedJobError)
+
+
+def _written(job: Planned, began: float) -> Outcome | None:
+    """What the job's folder says of this sweep: done, failed, or nothing."""
+    folder = job.folder
+    status = folder.status()
+    now = float(status.get("time", 0.0)) >= began
+    if folder.done and (now or not job.config["rerun"]):
+        return finished(folder, title=job.title)
+    if status["status"] == "failed" and now:
+        return failed(folder, str(status.get("error")), job.title)
+    return None

@@ -1,0 +1,247 @@
+"""From a command to its plan: every job composed and checked before the first one starts.
+
+An experiment file lists jobs by name, each a list of overrides:
+
+    jobs:
+      epo: [algorithm=epo, protocol=ferero_fig3]
+      ferero: [algorithm=ferero, protocol=ferero_fig3, algorithm.subproblem=pgd]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from hydra.types import RunMode
+
+from mobench.config import compose, hydra_adapter, hydra_plugin, searchpath
+from mobench.config.overrides import expand_experiments, key_of, normalise, shown
+from mobench.config.schema import choices, conf_dir
+from mobench.errors import CompatibilityError, ConfigError, MobenchError
+from mobench.jobs.build import make_job
+from mobench.jobs.job import Job, check_device
+from mobench.jobs.run import folder_of, places_of
+from mobench.sweep.composer import Composer
+from mobench.sweep.plan import Plan, Planned
+
+GROUPS = ("problem", "oracle", "algorithm", "constraint", "space", "protocol")
+LISTS = ("jobs", "grid", "like", "cross")  # keys of an experiment that lists jobs
+
+
+class Use(Enum):
+    """What a plan is for: jobs that run in this process, in others on this machine, on other machines,
+    or nowhere.
+    """
+
+    PROCESS = "process"
+    HERE = "here"
+    FAR = "far"
+    SHOWN = "shown"
+
+
+def plan(command: Sequence[str]) -> Plan:
+    """Returns what `mobench -m COMMAND` would run and draw, with every artifact's jobs; nothing is run, and
+    Hydra's state stays as it is.
+
+    Raises:
+        ConfigError, CompatibilityError: with the command line's messages.
+    """
+    with compose.hydra_errors(command), compose.ALONE, hydra_adapter.apart(hydra_plugin.register):
+        overrides, _ = expand_experiments(
+            normalise(command), searchpath.experiments(searchpath.folders(command))
+        )
+        loader = hydra_adapter.loader(str(conf_dir()))
+        config = hydra_adapter.load(loader, overrides, RunMode.MULTIRUN)
+        if config.hydra.sweeper["_target_"] != hydra_plugin.SWEEPER:
+            raise ConfigError("Only a sweep of mobench's own can be planned: leave hydra/sweeper away.")
+        arguments = [str(o) for o in config.hydra.overrides.task]
+        return Planner(Composer(loader, config), Use.SHOWN).plan(arguments)
+
+
+def merge(job: Sequence[str], command: Sequence[str], name: str) -> list[str]:
+    """Overrides of a job, those of the command line last;
+    a group that the job fixes cannot be chosen again.
+    """
+    fixed = {key_of(o): o for o in job}
+    for override in command:
+        key = key_of(override)
+        if key in GROUPS and key in fixed:
+            raise ConfigError(
+                f"The experiment fixes {fixed[key]} for its job {name!r}; {override} cannot change it. "
+                f"Change values (seeds=[0], steps=50), or run the job on its own without +experiment."
+            )
+    taken = {key_of(o) for o in command}
+    return [o for o in job if key_of(o) not in taken] + list(command)
+
+
+@dataclass
+class _Command:
+    """One combination of a sweep: its overrides, what they compose, and the jobs that it lists.
+
+    Attributes:
+        listed: whether the jobs are those of an experiment; else the command itself is the job, without a
+            name.
+        alone: whether it is the only one, so that a job that cannot run is the end of it.
+    """
+
+    overrides: list[str]
+    config: dict[str, Any]
+    listed: bool
+    alone: bool
+
+    @property
+    def artifact(self) -> str | None:
+        found: str | None = self.config["artifact"]["id"]
+        return found
+
+
+class Planner:
+    """Plans the commands of a sweep.
+
+    Args:
+        composer: composes each job.
+        use: what the plan is for.
+    """
+
+    def __init__(self, composer: Composer, use: Use) -> None:
+        self.composer = composer
+        self.use = use
+
+    def plan(self, arguments: Sequence[str]) -> Plan:
+        """Composes and checks every job.
+
+        Raises:
+            ConfigError, CompatibilityError: with all problems, before anything runs.
+        """
+        folder = str(self.composer.config.hydra.sweep.dir)
+        if folder != ".":
+            raise ConfigError(
+                f"hydra.sweep.dir={folder} has no effect: jobs lie in $MOBENCH_OUTPUTS/runs (else in "
+                f"outputs/runs), named by their settings. Choose another place with MOBENCH_OUTPUTS=FOLDER."
+            )
+        combinations = self.composer.combinations(arguments)
+        chosen = {o for command in combinations for o in command if key_of(o) == "experiment"}
+        if len(chosen) > 1:  # of one experiment Hydra has read the parameters already
+            combinations = [found for command in combinations for found in self.composer.swept(command)]
+        out = Plan()
+        for overrides in combinations:
+            if since := self._unchanged(overrides):
+                out.unchanged |= since
+                continue
+            config = self.composer.compose(overrides)
+            listed = config["artifact"]["id"] is not None or any(config[key] for key in LISTS)
+            self._add(out, _Command(overrides, config, listed, len(combinations) == 1))
+        return out
+
+    def _add(self, out: Plan, command: _Command) -> None:
+        """Plan the jobs of one command."""
+        config = command.config
+        if config["artifact"]["depicts"] not in (None, "data"):
+            raise ConfigError(
+                f"artifact.depicts is 'data' or nothing, not {config['artifact']['depicts']!r}."
+            )
+        if command.artifact is not None:
+            _drawn_here(command.artifact, command.overrides)
+            out.artifacts[command.artifact] = config
+            out.commands[command.artifact] = command.overrides
+        named = self._named(command)
+        jobs = {name: self._made(command, overrides) for name, overrides in named.items()}
+        kept = command.artifact is not None and self._kept_together(command, jobs)
+        for name, overrides in named.items():
+            try:
+                planned = self._planned(command, jobs[name], kept)
+            except MobenchError as error:
+                _note(out, command, name, error)
+                continue
+            folder = folder_of(planned)
+            ready = planned if self.use is Use.PROCESS else None
+            out.jobs.append(Planned(overrides, planned.config, folder, command.artifact, name, ready))
+
+    def _named(self, command: _Command) -> dict[str, list[str]]:
+        """Overrides of the command's jobs, by name."""
+        if not command.listed:
+            return {"": command.overrides}
+        found = self.composer.jobs(command.config)
+        return {
+            name: [*merge(normalise(list(job)), command.overrides, name), f"artifact.job={name}"]
+            for name, job in found.items()
+        }
+
+    def _made(self, command: _Command, overrides: list[str]) -> Job | MobenchError:
+        """The job, or why it cannot be made, which is said where its place among the others is known."""
+        try:
+            return make_job(self.composer.compose(overrides) if command.listed else command.config)
+        except MobenchError as error:
+            return error
+
+    def _planned(self, command: _Command, made: Job | MobenchError, kept: bool) -> Job:
+        """The job as it will run. Raises what is wrong with it."""
+        if isinstance(made, MobenchError):
+            raise made
+        check_device(made.config["hardware"]["device"], here=self.use in (Use.PROCESS, Use.HERE))
+        job = made.keeping_rows() if kept else made
+        needed = job.config["rerun"] or not folder_of(job).done
+        # to show what is there needs no data sets
+        if needed and (self.use is not Use.SHOWN or command.config["cross"]):
+            job.check()
+        return job
+
+    def _unchanged(self, command: list[str]) -> dict[str, str]:
+        """The command's artifact and when it was drawn,
+        if neither its rows nor any code has changed since.
+        """
+        chosen = [o.split("=", 1)[1] for o in command if key_of(o) == "experiment"]
+        # whether jobs would run again, or hold code from elsewhere, is not known
+        unknown = self.composer.added or any(key_of(o) == "rerun" or "_target_" in o for o in command)
+        if len(chosen) != 1 or self.use is Use.SHOWN or unknown:
+            return {}
+        from mobench.artifacts import freshness
+
+        since = freshness.unchanged(chosen[0], command)
+        return {} if since is None else {chosen[0]: since}
+
+    def _kept_together(self, command: _Command, jobs: dict[str, Job | MobenchError]) -> bool:
+        """Whether an artifact that runs its jobs again, since it compares their times, is drawn from rows
+        that come with the project: if those of all of its jobs do, from one model of processor and one
+        commit, and none are in `outputs`.
+        """
+        if not command.config["rerun"] or any(key_of(o) == "rerun" for o in command.overrides):
+            return False
+        origins = set()
+        for job in jobs.values():
+            if isinstance(job, MobenchError):
+                return False
+            own, kept = places_of(job)
+            if own.done or not kept.done:
+                return False
+            origins.add(tuple(str(kept.meta().get(name)) for name in ("device", "git_sha", "versions")))
+        return len(origins) == 1
+
+
+def _note(out: Plan, command: _Command, name: str, error: MobenchError) -> None:
+    """Note why a job cannot be run, or raise it: in a cross table it is shown, in a free sweep it is reported
+    and the others still run, else it is the end of the command.
+    """
+    table = bool(command.config["cross"])
+    if table and command.artifact is not None and isinstance(error, CompatibilityError):
+        out.refused.setdefault(command.artifact, {})[name] = str(error)
+        return
+    problem = f"{command.artifact or shown(command.overrides)} {name}: {error}".replace(" :", ":")
+    if command.artifact is not None or (command.alone and not table):
+        raise type(error)(problem) from error
+    out.problems.append(problem)
+
+
+def _drawn_here(artifact: str, command: Sequence[str]) -> None:
+    """Raise ConfigError for an experiment of a user's own that calls itself an artifact: nothing draws it,
+    and claims of the project's artifacts are made for the project's settings.
+    """
+    own = [o.split("=", 1)[1] for o in command if key_of(o) == "experiment"]
+    if own and not set(own) & set(choices("experiment")):
+        raise ConfigError(
+            f"The experiment {own[0]!r} sets artifact.id={artifact}, but artifacts are drawn by the files of "
+            f"experiments/ that come with mobench. Leave `artifact` away (or set artifact: {{id: null}}): "
+            "its jobs run all the same."
+        )

@@ -1,0 +1,39 @@
+"""What a sweep tells the processes that run its jobs, through their environment: nothing else reaches them
+all.
+
+Written by `told`, which the sweep holds open while it launches; read by `at_once` and `since`, in the
+workers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+PARALLEL = "MOBENCH_PARALLEL"  # how many jobs run at once on a worker's machine
+SINCE = "MOBENCH_SINCE"  # when the sweep began, in seconds since the epoch
+
+
+@contextlib.contextmanager
+def told(parallel: int | None = None, since: float | None = None) -> Iterator[None]:
+    """Tells workers that are started inside the block how many jobs run at once, and when the sweep began."""
+    given = {PARALLEL: parallel, SINCE: since}
+    named = {name: str(value) for name, value in given.items() if value is not None}
+    os.environ.update(named)
+    try:
+        yield
+    finally:
+        for name in named:
+            os.environ.pop(name, None)
+
+
+def at_once() -> int:
+    """Returns how many jobs of the sweep run at once on this machine: 1 without a sweep."""
+    return int(os.environ.get(PARALLEL) or 1)
+
+
+def since() -> float | None:
+    """Returns when this process' sweep began, in seconds since the epoch; None without a sweep."""
+    found = os.environ.get(SINCE)
+    return float(found) if found else None
