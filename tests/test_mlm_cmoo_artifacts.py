@@ -10,7 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments.mlm_cmoo import TASKS, _chosen, _followed, _multiple, _table1_claims, slope, steps_for
+from experiments.mlm_cmoo.fig1 import chosen, followed
+from experiments.mlm_cmoo.rate import slope
+from experiments.mlm_cmoo.table1 import judge
+from experiments.mlm_cmoo.timing import TASKS, Times, multiple, steps_for
+from mobench.artifacts.checks import Check
 
 
 @dataclass
@@ -41,7 +45,7 @@ OWN: list[Any] = [Fake(10.0, 4.0), Fake(10.0, 5.0), Fake(10.0, 2.0)]
 def test_multiples_of_runs_that_were_cut_off(
     runs: Any, text: str, value: Any, least: float, faster: int
 ) -> None:
-    cell = _multiple(runs, OWN, "L", 0.1)
+    cell = multiple(runs, OWN, "L", 0.1)
     assert cell.text == text
     assert (cell.value is None) == (value is None)
     assert cell.least == pytest.approx(least)
@@ -51,21 +55,21 @@ def test_multiples_of_runs_that_were_cut_off(
 def test_seeds_where_mlm_cmoo_did_not_arrive_are_counted() -> None:
     own: Any = [Fake(10, 4.0), Fake(10, None), Fake(10, 2.0)]
     runs: Any = [Fake(50, 8.0)] * 3
-    cell = _multiple(runs, own, "L", 0.1)
+    cell = multiple(runs, own, "L", 0.1)
     assert (cell.text, cell.value) == ("x3.00 (2 of 3)", None)
     nobody: Any = [Fake(10, None)] * 3
-    assert _multiple(runs, nobody, "L", 0.1).text == "8.0 s; MLM-CMOO did not arrive"
-    assert _multiple(nobody, nobody, "L", 0.1).text == "MLM-CMOO did not arrive, nor did this in 10 s"
+    assert multiple(runs, nobody, "L", 0.1).text == "8.0 s; MLM-CMOO did not arrive"
+    assert multiple(nobody, nobody, "L", 0.1).text == "MLM-CMOO did not arrive, nor did this in 10 s"
     first: Any = [nobody[0], *runs[1:]]  # where others arrived, the text must not say that nobody did
-    assert _multiple(runs[:1], first, "L", 0.1).text == "8.0 s; MLM-CMOO did not arrive with this seed"
+    assert multiple(runs[:1], first, "L", 0.1).text == "8.0 s; MLM-CMOO did not arrive with this seed"
 
 
 def test_a_baseline_that_arrives_where_mlm_cmoo_does_not_is_faster() -> None:
     own: Any = [Fake(10, None), Fake(10, 4.0), Fake(10, None)]
     runs = [Fake(50, 8.0), Fake(50, 8.0), Fake(50, 12.0)]
-    assert _multiple(runs, own, "L", 0.1).faster == (0.8,)  # type: ignore[arg-type]
+    assert multiple(runs, own, "L", 0.1).faster == (0.8,)  # type: ignore[arg-type]
     nobody: Any = [Fake(10, None)]
-    assert _multiple([Fake(50, 5.0)], nobody, "L", 0.1).faster == (0.5,)  # type: ignore[list-item]
+    assert multiple([Fake(50, 5.0)], nobody, "L", 0.1).faster == (0.5,)  # type: ignore[list-item]
 
 
 @dataclass
@@ -81,7 +85,7 @@ class Levels:
         return pd.DataFrame({t: [0.5, 0.05] for t in TASKS})
 
     @property
-    def jacobian(self) -> Any:
+    def rows(self) -> Any:
         return SimpleNamespace(config={"steps": 1024, "algorithm": {"c0": 1.0, "penalty_power": 0.1}})
 
     def seconds(self, task: str, level: float) -> float | None:
@@ -91,14 +95,16 @@ class Levels:
 class Claims:
     """As much of an artifact as claims need."""
 
-    scale = "paper"
-
     def __init__(self) -> None:
-        self.jobs: dict[str, Any] = {}
         self.said: dict[str, dict[str, Any]] = {}
 
-    def claim(self, id: str, statement: str, source: str, **kw: Any) -> None:
-        self.said[id] = kw
+    def claim(self, id: str, check: Check, reason: str = "") -> None:
+        self.said[id] = {
+            "holds": check.holds,
+            "measured": check.measured,
+            "tolerance": check.tolerance,
+            "reason": check.why or reason,
+        }
 
     def note(self, text: str) -> None:
         pass
@@ -107,16 +113,8 @@ class Claims:
 def judged(own: list[Levels], nsga2: list[Levels], psl: list[Levels]) -> dict[str, dict[str, Any]]:
     """What Table 1 says of such runs at the paper's scale."""
     a: Any = Claims()
-    ours: Any = own
-    unit = {}
-    multiples = {}
-    for t in TASKS:
-        for v in (0.01, 0.001):
-            times = [run.seconds(t, v) for run in own]
-            unit[t, v] = None if None in times else float(np.mean(times))  # type: ignore[arg-type]
-            for name, runs in (("NSGA-II", nsga2), ("PSL", psl)):
-                multiples[name, t, v] = _multiple(runs, ours, t, v)  # type: ignore[arg-type]
-    _table1_claims(a, (0.01, 0.001), unit, multiples, ours)
+    runs: Any = (own, {"NSGA-II": nsga2, "PSL": psl})
+    judge(a, Times((0.01, 0.001), *runs))
     found: dict[str, dict[str, Any]] = a.said
     return found
 
@@ -172,13 +170,16 @@ def test_verdicts_of_table_1(own: Levels, nsga2: Levels, psl: Levels, holds: tup
     assert tuple(said[id]["holds"] for id in IDS) == holds
     for id in IDS:
         assert said[id]["measured"]
+        assert said[id]["tolerance"]
         assert said[id]["reason"] or said[id]["holds"] is not None
 
 
 def test_table_1_says_where_runs_ended() -> None:
     nobody = [at(10, *[None] * 4)] * 2
     said = judged(nobody, nobody, nobody)["reaches"]
-    assert said["measured"] == "not reached by all seeds: L at 0.01, L at 0.001, R at 0.01, R at 0.001"
+    assert said["measured"] == (
+        "0 of 4 losses reached by all seeds; not: L at 0.01, L at 0.001, R at 0.01, R at 0.001"
+    )
     assert "Running means of L and R at the end, seed 0: MLM-CMOO 0.05 and 0.05. " in said["reason"]
     assert "by then 2 times smaller" in said["reason"]
     assert "Cut off: the paper prints neither T nor c_t, 1024 steps are ours" in said["reason"]
@@ -208,8 +209,8 @@ def test_of_a_population_the_member_is_shown_that_a_user_would_take() -> None:
         }
     )
     # feasible and smallest; else the smallest violation
-    assert _chosen(rows, ["f_1"])["f_1"].tolist() == [0.2, 0.4]
-    assert _chosen(rows.assign(status="diverged"), ["f_1"]).empty
+    assert chosen(rows, ["f_1"])["f_1"].tolist() == [0.2, 0.4]
+    assert chosen(rows.assign(status="diverged"), ["f_1"]).empty
 
 
 def test_the_curve_of_a_population_follows_training_losses_of_feasible_members() -> None:
@@ -223,4 +224,4 @@ def test_the_curve_of_a_population_follows_training_losses_of_feasible_members()
             "test_loss_mean": [0.7, 0.2, 0.75, 0.1, 0.6, 0.3],
         }
     )
-    assert _followed(h, True)[0].tolist() == [0.7, 0.75, 0.75]
+    assert followed(h, True)[0].tolist() == [0.7, 0.75, 0.75]

@@ -1,0 +1,210 @@
+"""When a run of Table 1 reached a loss, and what is known of it where runs were cut off before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from mobench.artifacts.rows import JobRows, Runs
+from mobench.artifacts.statistics import log_slope
+from mobench.errors import StoreError
+
+TASKS = ("L", "R")
+
+
+@dataclass(frozen=True)
+class Timed:
+    """One run of Table 1 (a population counts as one), and when it reached a loss.
+
+    window: batches of the running mean.
+    """
+
+    rows: JobRows
+    window: int
+
+    @cached_property
+    def seconds_per_step(self) -> float:
+        """Training time alone; every step is taken to cost the same."""
+        return float(self.rows.meta["seconds_train"]) / int(self.rows.config["steps"])
+
+    @property
+    def warm(self) -> float:
+        """Seconds of a warm start, charged to whoever had one."""
+        final = self.rows.final
+        return float(final["warm_seconds"].max()) if "warm_seconds" in final else 0.0
+
+    @property
+    def total(self) -> float:
+        """All that the run took."""
+        return self.warm + float(self.rows.meta["seconds_train"])
+
+    @cached_property
+    def losses(self) -> pd.DataFrame:
+        """Losses of both tasks by step.
+
+        Of one trajectory the running mean over batches; of a population the best that its feasible members
+        have had so far, each task alone.
+        """
+        h = self.rows.history
+        h = h[h["step"] < int(self.rows.config["steps"])]  # the last row is of all pictures, not of a batch
+        population = "warm_seconds" in self.rows.final or self.rows.config.get("space")
+        if h["run"].nunique() == 1 and not population:
+            if (np.diff(h["step"]) != 1).any():
+                raise StoreError(
+                    f"{self.rows.folder.path}: a running mean over batches needs all steps in "
+                    "history.parquet."
+                )
+            table = h.set_index("step")[["f_1", "f_2"]].rolling(self.window).mean()
+        else:
+            good = h[h["violation"] <= 0]
+            table = good.groupby("step")[["f_1", "f_2"]].min().reindex(sorted(h["step"].unique())).cummin()
+        table.columns = pd.Index(TASKS)
+        return table
+
+    def seconds(self, task: str, level: float) -> float | None:
+        """Returns when the loss was reached; None: not within the run."""
+        reached = self.losses.index[self.losses[task] <= level]
+        if not len(reached):
+            return None
+        return min(self.total, self.warm + (float(reached[0]) + 1.0) * self.seconds_per_step)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A baseline's time as a multiple of MLM-CMOO's of the same seed, mean over seeds.
+
+    value: None where a run was cut off or left out.
+    least: what the mean is at least; None where nothing is known.
+    faster: multiples of single seeds up to 1, or what they are at most, where the baseline arrived within
+        the time in which MLM-CMOO did not.
+    """
+
+    text: str
+    value: float | None = None
+    least: float | None = None
+    faster: tuple[float, ...] = ()
+
+
+def multiple(runs: list[Timed], own: list[Timed], task: str, level: float) -> Cell:
+    """Returns x1.8, or "> x5.0" where runs were cut off, which count with all of their time.
+
+    Seeds where MLM-CMOO itself did not arrive are left out and counted.
+    """
+    pairs = [
+        (run, run.seconds(task, level), mine, mine.seconds(task, level))
+        for run, mine in zip(runs, own, strict=False)
+    ]
+    bounds = [(t, mine.total if unit is None else unit) for _, t, mine, unit in pairs]
+    faster = tuple(t / bound for t, bound in bounds if t is not None and t <= bound)
+    known = [(run, t, unit) for run, t, _, unit in pairs if unit is not None]
+    if not known:
+        missing = "MLM-CMOO did not arrive" + ("" if len(runs) == len(own) else " with this seed")
+        done = [t for run in runs if (t := run.seconds(task, level)) is not None]
+        if not done:
+            return Cell(f"{missing}, nor did this in {np.mean([run.total for run in runs]):.0f} s")
+        return Cell(f"{np.mean(done):.1f} s{Runs(len(done), len(runs)).short}; {missing}", faster=faster)
+    whole = Runs(len(known), len(runs)).short
+    least = float(np.mean([(run.total if t is None else t) / unit for run, t, unit in known]))
+    cut = sum(t is None for _, t, _ in known)
+    if cut:
+        part = "" if cut == len(known) else f", {cut} of {len(known)} cut off"
+        return Cell(f"> x{least:.2f}{part}{whole}", None, least, faster)
+    return Cell(f"x{least:.2f}{whole}", None if whole else least, least, faster)
+
+
+@dataclass(frozen=True)
+class Times:
+    """All runs of Table 1, by method and seed; levels: the paper's two losses, the larger one first."""
+
+    levels: tuple[float, float]
+    own: list[Timed]
+    others: Mapping[str, list[Timed]]
+
+    @cached_property
+    def unit(self) -> dict[tuple[str, float], float | None]:
+        """MLM-CMOO's seconds to each loss, mean over seeds; None where one of them did not arrive."""
+        times = {(task, v): [run.seconds(task, v) for run in self.own] for task in TASKS for v in self.levels}
+        return {
+            key: None if None in found else float(np.mean([t for t in found if t is not None]))
+            for key, found in times.items()
+        }
+
+    @property
+    def missing(self) -> list[str]:
+        """Losses that MLM-CMOO did not reach with all seeds."""
+        return [f"{task} at {level:g}" for (task, level), t in self.unit.items() if t is None]
+
+    def multiple(self, name: str, task: str, level: float) -> Cell:
+        """Returns another method's time as a multiple of MLM-CMOO's."""
+        return multiple(self.others[name], self.own, task, level)
+
+    def text(self, task: str, level: float) -> str:
+        """Returns MLM-CMOO's own time, for the table."""
+        reached = [run.seconds(task, level) for run in self.own]
+        done = [t for t in reached if t is not None]
+        return f"{np.mean(done):.1f} s{Runs(len(done), len(reached)).short}" if done else "not reached"
+
+
+def steps_for(length: float, alpha: float, c0: float, power: float) -> float:
+    """Returns T with sum_(t < T) alpha / c_t = length, where c_t = c0 (t + 1)^power, power < 1.
+
+    The sum is taken as an integral.
+    """
+    return float(((1.0 - power) * length * c0 / alpha) ** (1.0 / (1.0 - power)))
+
+
+def arrived(own: Timed, others: Mapping[str, list[Timed]]) -> str:
+    """Says where the runs of seed 0 ended: whether the method or its step sizes kept it from a loss.
+
+    others: what to call the runs that it is compared with.
+    """
+
+    def end(run: Timed) -> str:
+        left, right = run.losses.iloc[-1]
+        return "no number (diverged)" if np.isnan(left + right) else f"{left:.2g} and {right:.2g}"
+
+    steps = own.rows.config["steps"]
+    config = own.rows.config["algorithm"]
+    c = config["c0"] * steps ** config["penalty_power"]
+    ends = [f"MLM-CMOO {end(own)}", *(f"{name} {end(runs[0])}" for name, runs in others.items() if runs)]
+    return (
+        f"Cut off: the paper prints neither T nor c_t, {steps} steps are ours. Running means of L "
+        f"and R at the end, seed 0: {'; '.join(ends)}. MLM-CMOO's step along the losses is alpha / c_t, by "
+        f"then {c:.2g} times smaller than alpha."
+    )
+
+
+def needed(own: Timed, longer: list[Timed], level: float) -> str:
+    """Says how many steps MLM-CMOO would need, by two estimates.
+
+    Its steps sum up to those after which plain descent with a larger step has the loss on both tasks; a power
+    law through the second half of the run.
+    """
+    config = own.rows.config["algorithm"]
+    said = []
+    for run in longer[:1]:
+        reached = [run.losses.index[run.losses[task] <= level] for task in TASKS]
+        if all(len(r) for r in reached):
+            length = max(float(r[0]) + 1.0 for r in reached) * run.rows.config["algorithm"]["step_size"]
+            steps = steps_for(length, config["step_size"], config["c0"], config["penalty_power"])
+            said.append(
+                f"{steps:.1e} (its steps add up to those of plain descent with alpha = 0.1 at that loss)"
+            )
+    late = own.losses[own.losses.index >= own.losses.index.max() / 2].dropna()
+    if len(late) > 10 and (late > 0).all().all():
+        t = late.index.to_numpy(float)
+        found = []
+        for task in TASKS:
+            slope = log_slope(t, late[task].to_numpy())
+            if slope < 0:
+                middle = np.log(late[task]).mean() - slope * np.log(t).mean()
+                found.append(f"{task} {np.exp((np.log(level) - middle) / slope):.1e}")
+        if found:
+            said.append(f"{', '.join(found)} (a power law through the second half of the run)")
+    if not said:
+        return ""
+    return f" Estimated number of steps to {level:g}: {' or '.join(said)}; that many would decide it."
