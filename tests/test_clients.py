@@ -379,7 +379,7 @@ def test_kinds() -> None:
 def test_the_picture_shows_the_counts(digits: Images) -> None:
     import matplotlib.pyplot as plt
 
-    from experiments.partitions_picture import class_counts_figure
+    from experiments.omd_tch.partitions import class_counts_figure
 
     scenarios = {
         "Rotation": partition(digits, "rotation"),

@@ -15,10 +15,10 @@ import torch
 import yaml
 from scipy import optimize, stats
 
-from experiments import omd_tch_bounds as theory
-from experiments import omd_tch_federated as federated
-from experiments.omd_tch import _stored
-from experiments.omd_tch_federated import COLUMNS, GRIDS, METRICS, Scenario
+from experiments.omd_tch import bounds as theory
+from experiments.omd_tch import federated
+from experiments.omd_tch.federated import COLUMNS, GRIDS, METRICS, Scenario
+from experiments.omd_tch.vlmop2 import _stored
 from mobench.algorithms.omd_tch import OMDTCH
 from mobench.artifacts import Artifact, JobRows, registered
 from mobench.artifacts.artifact import Paper
@@ -213,8 +213,8 @@ def test_the_text_against_the_printed_means(monkeypatch: pytest.MonkeyPatch) -> 
     """Counted from the files alone."""
     counts = {}
     higher = set()
-    for name in ("omd_tch_table2", "omd_tch_table2_cifar10_reference"):
-        rows = pd.read_csv(REPOSITORY / f"experiments/published/{name}.csv")
+    for name in ("table2", "table2_cifar10_reference"):
+        rows = pd.read_csv(REPOSITORY / f"experiments/omd_tch/published/{name}.csv")
         cell = rows.set_index(["row", "metric", "column"])["value"]
         for scenario in rows["row"].unique():
             for kind, omd in {"gd": "OMDgd-TCH(AFL)", "eg": "OMDeg-TCH"}.items():
@@ -242,7 +242,7 @@ def test_selection_of_fedfv_can_fail(
     monkeypatch: pytest.MonkeyPatch, alpha: float, tau: int, agrees: bool
 ) -> None:
     """One step of alpha, or of tau', is not enough: the pair, or a score within 3 % of the best."""
-    cells = pd.read_csv(REPOSITORY / "experiments/published/omd_tch_table1.csv")
+    cells = pd.read_csv(REPOSITORY / "experiments/omd_tch/published/table1.csv")
     cells = cells[cells["column"] == "MNIST Rotation"].set_index(["row", "metric"])["value"].astype(float)
     jobs = {}
     for row, (metric, job, field, output, factor) in GRIDS.items():

@@ -22,12 +22,12 @@ from scipy import stats
 
 from mobench.artifacts import Artifact, JobRows, Runs, artifact
 from mobench.artifacts import style as st
+from mobench.artifacts.published import published
 from mobench.data.clients import Clients
 from mobench.jobs.store import columns
 from mobench.problems import FederatedImages
 
-from .partitions_picture import class_counts_figure
-from .toy import published
+from .partitions import class_counts_figure
 
 SCENARIOS = {
     "mr": "MNIST Rotation",
@@ -123,7 +123,7 @@ class Scenario:
         found = self.source(column)
         if found is None or not column.startswith("Ada"):
             return False
-        cells = published("omd_tch_table1")
+        cells = published("omd_tch/table1").rows
         cell = cells[(cells["row"] == column) & (cells["column"] == self.name)]
         return not np.isclose(
             0.1 * float(found[0].config["algorithm"]["lambda_step"]), float(cell["value"].iloc[0])
@@ -188,14 +188,14 @@ class Scenario:
 
         NaN: none.
         """
-        cells = _cells_of("omd_tch_table2" if self.key[0] == "m" else "omd_tch_table2_cifar10_reference")
+        cells = _cells_of("table2" if self.key[0] == "m" else "table2_cifar10_reference")
         return cells.get((self.name, column, metric), (float("nan"), float("nan")))
 
 
 @cache
 def _cells_of(name: str) -> dict[tuple[str, str, str], tuple[float, float]]:
     """Mean and standard deviation by scenario, column and metric."""
-    rows = published(name)
+    rows = published(f"omd_tch/{name}").rows
     keys = zip(rows["row"], rows["column"], rows["metric"], strict=True)
     return dict(
         zip(keys, zip(rows["value"].astype(float), rows["std"].astype(float), strict=True), strict=True)
@@ -524,7 +524,7 @@ def table2(a: Artifact) -> None:
     a.note(
         "CIFAR-10's half of Table 2 is not in the paper's text; its columns quote the authors' result "
         "listing, for orientation. Six of MNIST's published cells are reconstructed "
-        "(experiments/published/omd_tch_table2.csv)."
+        "(experiments/omd_tch/published/table2.csv)."
     )
 
 
@@ -1175,7 +1175,7 @@ GRIDS = {  # row of Table 1 -> (metric, job, field, output rule, factor from the
 def table1(a: Artifact) -> None:
     """The paper's rule on its grids: smallest final training loss of the worst client, mean over seeds."""
     shown = scenarios(a)
-    cells = published("omd_tch_table1")
+    cells = published("omd_tch/table1").rows
     rows = []
     agrees: dict[str, dict[str, bool]] = {s.key: {} for s in shown}
     for row, (metric, job, field, output, factor) in GRIDS.items():

@@ -15,8 +15,6 @@ from mobench.core.preferences import angle_deg
 from mobench.metrics import front_distance
 from mobench.problems import VLMOP2
 
-from . import omd_tch_bounds, omd_tch_federated  # noqa: F401  they register artifacts
-
 # the pattern of the caption: 2 is dominated by 1; 3 dominates 1; 4 is incomparable with 3
 SAMPLE = np.array([[0.62, 0.60], [0.87, 0.90], [0.40, 0.33], [0.20, 0.80]])
 
