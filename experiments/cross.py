@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from mobench.artifacts import Artifact, JobRows, Runs, artifact
+from mobench.artifacts import Artifact, JobRows, RunCount, artifact
 from mobench.artifacts import style as st
 from mobench.config.schema import choices
 from mobench.core.truth import KnownFront
@@ -245,9 +245,9 @@ class Table:
                     if self.chosen[name] is not None
                     else pair.job.config["algorithm"].get(GRID, np.nan),
                     "steps": pair.job.config["steps"],
-                    "runs": Runs.of(rows)
+                    "runs": RunCount.of(rows)
                     if len(rows)
-                    else Runs(0, len(pair.at(pair.sizes[0])) * len(self.report) // len(self.seeds)),
+                    else RunCount(0, len(pair.at(pair.sizes[0])) * len(self.report) // len(self.seeds)),
                     "note": "" if len(rows) else "no step size qualified on the choosing seeds",
                 }
             )

@@ -11,7 +11,7 @@ import torch
 
 from mobench.algorithms.ferero import FERERO
 from mobench.algorithms.ferero_geometry import cone_from_rays, line_basis
-from mobench.artifacts import Artifact, JobRows, Runs, artifact
+from mobench.artifacts import Artifact, JobRows, RunCount, artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.vlmop2 import COLOURS, front, trajectories
 from mobench.core import Runs as Chosen
@@ -318,7 +318,7 @@ def _fig3_ferero(a: Artifact) -> None:
     half_exact = a.jobs["e_half_exact"]
     loose = share(half, arrived())
     tight = share(half_exact, arrived())
-    ended = Runs.of(first_output(half_exact))
+    ended = RunCount.of(first_output(half_exact))
     a.check(
         "exact-at-step-half",
         "At the public script's step of 0.5 (10 iterations) FERERO arrives with the exact subproblem as it "
@@ -632,7 +632,7 @@ def _hard_ferero(a: Artifact) -> None:
         rests_on=("f", "f_literal"),
     )
     exact = a.jobs["f_exact"]
-    ended = Runs.of(first_output(exact))
+    ended = RunCount.of(first_output(exact))
     a.check(
         "f-exact",
         "From hard starts FERERO arrives with the exact subproblem as it does with the inner loop that is "

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from mobench.artifacts import Artifact, JobRows, Runs, artifact
+from mobench.artifacts import Artifact, JobRows, RunCount, artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.statistics import Mean, finite_mean, std
 from mobench.metrics import hypervolume
@@ -227,7 +227,7 @@ def _points_table(shown: list[Panel]) -> pd.DataFrame:
                             "std 2": std(points[k, good, 1]),
                             "published task 1": paper[k, 0],
                             "published task 2": paper[k, 1],
-                            "runs": Runs(int(good.sum()), points.shape[1]),
+                            "runs": RunCount(int(good.sum()), points.shape[1]),
                         }
                     )
     return pd.DataFrame(rows)
@@ -441,7 +441,7 @@ def table2(a: Artifact) -> None:
                 points = np.isfinite(panel.points(m, measure)).all(2)
                 line[name] = (
                     f"{found[m].mean():.3g} ± {std(found[m]):.2g}"
-                    + Runs(int(points.sum()), points.size).short
+                    + RunCount(int(points.sum()), points.size).short
                 )
             block = (
                 cells[cells["row"] == f"{panel.name} {measure}"].set_index("column")["value"].astype(float)

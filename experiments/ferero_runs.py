@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from mobench.artifacts import Artifact, JobRows, Runs
+from mobench.artifacts import Artifact, JobRows, RunCount
 from mobench.artifacts.vlmop2 import front
 from mobench.core.preferences import angle_deg
 from mobench.metrics import front_distance
@@ -166,7 +166,7 @@ def end_points(a: Artifact, series: Mapping[str, str]) -> None:
         entry["distance, largest"] = good["front_distance"].max()
         if "equality_violation" in job.history:
             entry["|H| on the path, largest"] = float(on_the_way(job)["max"].max())
-        entries.append({**entry, "runs": Runs.of(rows)})
+        entries.append({**entry, "runs": RunCount.of(rows)})
     columns = list(dict.fromkeys(key for entry in entries for key in entry if key != "runs"))
     a.table(
         pd.DataFrame(entries)[[*columns, "runs"]], given=("series", "what", "iterations"), float_format="%.3g"

@@ -17,7 +17,7 @@ import pandas as pd
 import torch
 
 from mobench.algorithms.ferero import FERERO
-from mobench.artifacts import Artifact, JobRows, Runs, artifact
+from mobench.artifacts import Artifact, JobRows, RunCount, artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.statistics import finite_mean, std
 from mobench.core import Runs as Chosen
@@ -59,9 +59,9 @@ class Tuned:
         return "cpc" in self.job.config["problem"]["objectives"]
 
     @property
-    def runs(self) -> Runs:
+    def runs(self) -> RunCount:
         """How many finished."""
-        return Runs.of(self.rows)
+        return RunCount.of(self.rows)
 
     def column(self, name: str) -> np.ndarray:
         """(S,)"""

@@ -20,7 +20,7 @@ from mobench.algorithms.ls import LS
 from mobench.algorithms.pmtl import PMTL
 from mobench.algorithms.stch import STCH
 from mobench.algorithms.tch import TCH
-from mobench.artifacts import Artifact, JobRows, Runs, artifact
+from mobench.artifacts import Artifact, JobRows, RunCount, artifact
 from mobench.core import Context, Free, Spec, TablePoint, Weighting
 
 from .ferero_runs import HARD, SHARE, VISIBLE, arrived, first_output, outcome, percent, rises, share
@@ -253,7 +253,7 @@ def _ascents(job: JobRows) -> float:
 
 def lost(a: Artifact, jobs: list[str]) -> str:
     """How many of the jobs' runs finished, where not all did."""
-    return sum((a.jobs[j].runs for j in jobs), Runs(0, 0)).short
+    return sum((a.jobs[j].runs for j in jobs), RunCount(0, 0)).short
 
 
 def _cell(cells: pd.DataFrame, row: str, column: str) -> str:
@@ -503,7 +503,7 @@ def table11(a: Artifact) -> None:
                     "total, ms": 1e3 * total,
                     "published total, ms": _ms(paper["total run time"]),
                     "gradients per iteration": gradients,
-                    "runs": sum((job.runs for job in jobs), Runs(0, 0)),
+                    "runs": sum((job.runs for job in jobs), RunCount(0, 0)),
                 }
             )
     image = cells[cells["row"].str.startswith("Multi")]
@@ -516,7 +516,7 @@ def table11(a: Artifact) -> None:
                 "per iteration, ms": 1e3 * epoch[m],
                 "published, ms": _ms(_published_time(image, label, "per-epoch run time")),
                 "gradients per iteration": f"{gradients} a step, {pictures} pictures back-propagated",
-                "runs": sum((a.jobs[f"image_{m}_{r}"].runs for r in range(3)), Runs(0, 0)),
+                "runs": sum((a.jobs[f"image_{m}_{r}"].runs for r in range(3)), RunCount(0, 0)),
             }
         )
     printed_columns = ("published iterations", "published, ms", "published total, ms")

@@ -16,7 +16,7 @@ import pandas as pd
 import torch
 
 from mobench.algorithms.wc_mhgd import WCMHGD
-from mobench.artifacts import Artifact, JobRows, Runs, artifact
+from mobench.artifacts import Artifact, JobRows, RunCount, artifact
 from mobench.artifacts import style as st
 
 from . import mobl_cleaning, mobl_few_shot  # noqa: F401  they register their artifacts
@@ -423,7 +423,7 @@ def _what_the_preference_does(
                     "preferred": str(s),
                     "u": f"{u:g}",
                     **{n: round(float(v), 3) for n, v in zip(names, means, strict=True)},
-                    "runs": Runs.of(of(planned, s, u)),
+                    "runs": RunCount.of(of(planned, s, u)),
                 }
             )
     ax.axhline(1.0, color=st.BLACK, lw=0.8)

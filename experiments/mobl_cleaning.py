@@ -25,7 +25,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from mobench.artifacts import Artifact, Runs, artifact
+from mobench.artifacts import Artifact, RunCount, artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.radar import draw_hull, draw_polygon, hull, limits, polygon_area, radar_axes
 
@@ -401,7 +401,7 @@ def _table(jobs: dict[str, Cleaning]) -> pd.DataFrame:
             line["weight wrong / right, preferred"] = (
                 f"{'–' if np.isnan(wrong) else format(wrong, '.2f')} / {right:.2f}"
             )
-            line["runs"] = Runs(len(runs), job.planned(s))
+            line["runs"] = RunCount(len(runs), job.planned(s))
             rows.append(line)
     return pd.DataFrame(rows)
 
@@ -702,7 +702,9 @@ def fig12(a: Artifact) -> None:
 def _lines(name: str, one: Comparison) -> list[dict[str, Any]]:
     """Rows of the table for one reading."""
 
-    def line(method: str, setting: str, values: np.ndarray, exact: np.ndarray, runs: Runs) -> dict[str, Any]:
+    def line(
+        method: str, setting: str, values: np.ndarray, exact: np.ndarray, runs: RunCount
+    ) -> dict[str, Any]:
         axes = zip(one.pref.rates, values, exact, strict=True)
         cells = {f"1/L, p = {p:.3g}": f"{v:.4f} ({e:.4f})" for p, v, e in axes}
         return {"rescaled": name, "method": method, "setting": setting, **cells, "runs": runs}
@@ -713,8 +715,10 @@ def _lines(name: str, one: Comparison) -> list[dict[str, Any]]:
             f"r_{s + 1} = .9",
             mean,
             inverse(one.pref.solved("f_", one.pref.runs(s)))[0],
-            Runs(len(one.pref.runs(s)), one.pref.planned(s)),
+            RunCount(len(one.pref.runs(s)), one.pref.planned(s)),
         )
         for s, mean, _ in by_preference(one.pref)
     ]
-    return mine + [line("MoCo", t.words, t.mean, t.exact, Runs(len(t.runs), t.planned)) for t in one.tried]
+    return mine + [
+        line("MoCo", t.words, t.mean, t.exact, RunCount(len(t.runs), t.planned)) for t in one.tried
+    ]

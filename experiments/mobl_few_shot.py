@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mobench.artifacts import Artifact, Runs, artifact
+from mobench.artifacts import Artifact, RunCount, artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.radar import draw_hull, draw_polygon, hull, limits, polygon_area, radar_axes
 
@@ -248,7 +248,7 @@ def _accuracies(jobs: dict[str, FewShot]) -> pd.DataFrame:
             }
             line |= {"loss, preferred": f"{loss[task]:.4f}", "loss at y*, preferred": f"{exact[task]:.4f}"}
             line["loss, mean of the others"] = f"{np.delete(loss, task).mean():.4f}"
-            line["runs"] = Runs(len(runs), job.planned(task))
+            line["runs"] = RunCount(len(runs), job.planned(task))
             rows.append(line)
     return pd.DataFrame(rows)
 
@@ -285,7 +285,7 @@ def fig2(a: Artifact) -> None:
                 "WC-MHGD, single: median": float(np.median(single)),
                 **areas,
                 **{f"{label} at y*": area for label, area in solved.items()},
-                "runs": sum((job.rows.runs for job in (pref, extreme, *jobs.values())), Runs(0, 0)),
+                "runs": sum((job.rows.runs for job in (pref, extreme, *jobs.values())), RunCount(0, 0)),
             }
         )
         for label in ("MOML", "FORUM"):

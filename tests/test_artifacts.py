@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mobench.artifacts import Artifact, JobRows, Runs, artifact, registered
+from mobench.artifacts import Artifact, JobRows, RunCount, artifact, registered
 from mobench.artifacts.artifact import DPI, Paper
 from mobench.artifacts.artifact import _registry as registry
 from mobench.artifacts.claims import UNKNOWN
@@ -652,7 +652,7 @@ def test_cells_of_incomplete_rows_say_how_many_runs_they_rest_on() -> None:
             "V": [0.5, np.nan, 0.25],
             "rate": ["1.0 ± 0.1", "2.0 ± 0.1", "–"],
             "exact": [0.4, 0.4, 0.4],
-            "runs": [Runs(5, 5), Runs(2, 3) + Runs(2, 2), np.nan],
+            "runs": [RunCount(5, 5), RunCount(2, 3) + RunCount(2, 2), np.nan],
         }
     )
     a = Artifact("x/y", "t", "laptop", {})

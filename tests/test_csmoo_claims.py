@@ -17,7 +17,7 @@ import torch
 from experiments.csmoo import active, beamforming, estimates, infeasible
 from experiments.csmoo.runs import judge_violation
 from mobench.algorithms.csmoo2 import CSMOO2
-from mobench.artifacts import Artifact, Runs
+from mobench.artifacts import Artifact, RunCount
 from mobench.core import Runs as CoreRuns
 from mobench.core import loop
 from mobench.core.output import Last
@@ -69,7 +69,7 @@ class Rows:
             config={"problem": {}, "steps": 3000},
             weights=final[["preference_1", "preference_2"]].to_numpy(),
             complete=not self.lost,
-            runs=Runs.of(final),
+            runs=RunCount.of(final),
             data=None,
         )
 
@@ -274,7 +274,7 @@ def beams(V: float, power: float = 4.97, violation: float = 0.0, lam1: float = 0
     history["tchebycheff"] = V
     config = {"problem": {"power": 5.0, "leakage": 0.4}, "steps": 2000}
     job = SimpleNamespace(
-        final=final, history=history, config=config, complete=True, runs=Runs.of(final), data=None
+        final=final, history=history, config=config, complete=True, runs=RunCount.of(final), data=None
     )
     return beamforming.at(job, lam1)  # type: ignore[arg-type]
 

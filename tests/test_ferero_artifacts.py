@@ -280,7 +280,7 @@ def test_ascent_and_figure_4f_have_one_verdict() -> None:
             dict.fromkeys(names, good) | {"pmtl_hard": bad, "ferero_hard_printed": printed}, scale="laptop"
         )
         for one in table.jobs.values():
-            one.runs = ferero_tables.Runs(40, 40)
+            one.runs = ferero_tables.RunCount(40, 40)
         ferero_tables.table1(table)
         assert verdicts(table) == {
             "ascent-pmtl": "reproduced",

@@ -19,7 +19,7 @@ import pandas as pd
 import torch
 from scipy.optimize import minimize
 
-from mobench.artifacts import Artifact, JobRows, Runs, artifact
+from mobench.artifacts import Artifact, JobRows, RunCount, artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.checks import (
     AllOf,
@@ -534,7 +534,7 @@ def instances(a: Artifact) -> pd.DataFrame:
                     "ratio": V["csmoo2"] / V[rival] if whole else np.nan,
                     **{f"gain of rate {u}": gain[u] for u in (1, 2)},
                     **{f"violation {METHODS[k]}": float(done[k]["violation"]) for k in jobs},
-                    "runs": Runs.of(pd.concat(runs.values())),
+                    "runs": RunCount.of(pd.concat(runs.values())),
                 }
             )
     return pd.DataFrame(lines)

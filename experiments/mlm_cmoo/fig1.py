@@ -12,7 +12,7 @@ from mobench.artifacts import style as st
 from mobench.artifacts.checks import AtMost, Below, Count, Smallest
 from mobench.artifacts.panels import dress, grid
 from mobench.artifacts.radar import draw_polygon, polygon_area, radar_axes
-from mobench.artifacts.rows import JobRows, Runs
+from mobench.artifacts.rows import JobRows, RunCount
 from mobench.data.celeba import LABELS
 
 CELEBA_TRAIN = 162_770  # pictures of the official training part
@@ -124,7 +124,7 @@ def site_line(job: JobRows, title: str, means: np.ndarray, picked: pd.DataFrame)
         "violation (train)": picked["violation"].mean() if "violation" in picked else np.nan,
         "median |U|/|rest|": job.history["u_ratio"].median() if "u_ratio" in job.history else np.nan,
         "ms per step": 1e3 * job.meta["seconds_train"] / job.config["steps"],
-        "runs": Runs(len(picked), job.final["seed"].nunique()),
+        "runs": RunCount(len(picked), job.final["seed"].nunique()),
     }
 
 

@@ -11,7 +11,7 @@ from mobench.artifacts import Artifact, artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.checks import AtMost, Below
 from mobench.artifacts.panels import curve, dress, grid
-from mobench.artifacts.rows import JobRows, Runs
+from mobench.artifacts.rows import JobRows, RunCount
 from mobench.artifacts.statistics import log_slope
 
 ROUNDING = 1e-12  # errors below it are rounding: their slope says nothing
@@ -104,7 +104,7 @@ def ends(job: JobRows, name: str) -> list[dict[str, object]]:
                 "own residual (max)": done.get("own_residual", none).max(),
                 "complementarity (max)": done.get("complementarity", none).max(),
                 "ms per step": 1e3 * job.meta["seconds_train"] / job.config["steps"],
-                "runs": Runs.of(rows),
+                "runs": RunCount.of(rows),
             }
         )
     return lines

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from mobench.artifacts.rows import JobRows, Runs
+from mobench.artifacts.rows import JobRows, RunCount
 from mobench.artifacts.statistics import log_slope
 from mobench.errors import StoreError
 
@@ -106,8 +106,8 @@ def multiple(runs: list[Timed], own: list[Timed], task: str, level: float) -> Ce
         done = [t for run in runs if (t := run.seconds(task, level)) is not None]
         if not done:
             return Cell(f"{missing}, nor did this in {np.mean([run.total for run in runs]):.0f} s")
-        return Cell(f"{np.mean(done):.1f} s{Runs(len(done), len(runs)).short}; {missing}", faster=faster)
-    whole = Runs(len(known), len(runs)).short
+        return Cell(f"{np.mean(done):.1f} s{RunCount(len(done), len(runs)).short}; {missing}", faster=faster)
+    whole = RunCount(len(known), len(runs)).short
     least = float(np.mean([(run.total if t is None else t) / unit for run, t, unit in known]))
     cut = sum(t is None for _, t, _ in known)
     if cut:
@@ -146,7 +146,7 @@ class Times:
         """Returns MLM-CMOO's own time, for the table."""
         reached = [run.seconds(task, level) for run in self.own]
         done = [t for t in reached if t is not None]
-        return f"{np.mean(done):.1f} s{Runs(len(done), len(reached)).short}" if done else "not reached"
+        return f"{np.mean(done):.1f} s{RunCount(len(done), len(reached)).short}" if done else "not reached"
 
 
 def steps_for(length: float, alpha: float, c0: float, power: float) -> float:

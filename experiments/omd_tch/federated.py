@@ -20,7 +20,7 @@ import pandas as pd
 from matplotlib import ticker
 from scipy import stats
 
-from mobench.artifacts import Artifact, JobRows, Runs, artifact
+from mobench.artifacts import Artifact, JobRows, RunCount, artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.published import published
 from mobench.data.clients import Clients
@@ -152,11 +152,11 @@ class Scenario:
         rows = rows[(rows["output"] == output) & (rows["status"] == "done")].sort_values("seed")
         return rows[name].to_numpy(dtype=float) if len(rows) else np.array([np.nan])
 
-    def runs(self, column: str) -> Runs:
+    def runs(self, column: str) -> RunCount:
         """How many seeds of a column finished."""
         found = self.source(column)
         assert found is not None
-        return Runs.of(found[0].final[found[0].final["output"] == found[1]])
+        return RunCount.of(found[0].final[found[0].final["output"] == found[1]])
 
     def paired(self, one: str, other: str, name: str, sign: float = -1.0) -> np.ndarray:
         """One column plus `sign` times another, seed by seed; no values where a run of either was lost."""
@@ -1218,7 +1218,7 @@ def table1(a: Artifact) -> None:
                     "agrees": "yes" if good else "no",
                     "values": len(planned.groupby(keys)),
                     "seeds": int(planned["seed"].nunique()),
-                    "runs": Runs.of(planned),
+                    "runs": RunCount.of(planned),
                 }
             )
     a.table(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from mobench.artifacts import Artifact, JobRows, Runs, artifact
+from mobench.artifacts import Artifact, JobRows, RunCount, artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.vlmop2 import front
 from mobench.core.output import conversion_weights
@@ -102,7 +102,7 @@ class Points:
     F: np.ndarray
     error: np.ndarray
     angle: np.ndarray
-    runs: Runs
+    runs: RunCount
 
     @property
     def closest(self) -> float:
@@ -138,10 +138,10 @@ def solutions(job: JobRows, output: str, seed: int | None = None) -> Points:
     w = torch.from_numpy(rows[["preference_1", "preference_2"]].to_numpy(copy=True))[::seeds]
     if seed is None:
         x = grid.nanmean(1)
-        runs = Runs.of(rows)
+        runs = RunCount.of(rows)
     else:
         x = grid[:, list(rows["seed"].iloc[:seeds]).index(seed)]
-        runs = Runs.of(rows[rows["seed"] == seed])
+        runs = RunCount.of(rows[rows["seed"] == seed])
     F = problem.values(x)
     target = problem.tchebycheff_target(w)
     return Points(F.numpy(), (F - target).abs().amax(-1).numpy(), angle_deg(F, w).numpy(), runs)

@@ -13,6 +13,6 @@ May import: config, jobs, problems, system, errors.
 from mobench.artifacts.artifact import Artifact, artifact, registered
 from mobench.artifacts.claims import Claim
 from mobench.artifacts.drawing import draw
-from mobench.artifacts.rows import JobRows, Runs
+from mobench.artifacts.rows import JobRows, RunCount
 
-__all__ = ["Artifact", "Claim", "JobRows", "Runs", "artifact", "draw", "registered"]
+__all__ = ["Artifact", "Claim", "JobRows", "RunCount", "artifact", "draw", "registered"]

@@ -29,7 +29,7 @@ import pandas as pd
 
 from mobench.artifacts.checks import Check, Holds, Judged, Undecided
 from mobench.artifacts.claims import UNKNOWN, Claim, Text, Texts, Verdict, texts
-from mobench.artifacts.rows import JobRows, Runs
+from mobench.artifacts.rows import JobRows, RunCount
 from mobench.artifacts.tables import latex, markdown
 from mobench.config import overrides
 from mobench.errors import ConfigError, suggest
@@ -421,8 +421,8 @@ class Artifact:
     ) -> None:
         """Takes the table, as a frame or line by line: CSV (full precision), Markdown and LaTeX (rounded).
 
-        A column `runs` of `Runs` says how many runs each row rests on. Where some did not finish, every cell
-        of the row says so, but those of the columns `given`: names, settings, published or exact values,
+        A column `runs` of `RunCount` says how many runs each row rests on. Where some did not finish, every
+        cell of the row says so, but those of the columns `given`: names, settings, published or exact values,
         which no run measures.
         """
         frame = frame if isinstance(frame, pd.DataFrame) else pd.DataFrame(list(frame))
@@ -432,7 +432,7 @@ class Artifact:
         if unknown:
             raise ValueError(f"given: the table has no columns {unknown}; it has {list(frame)}")
         if "runs" in frame:
-            notes = [r.short if isinstance(r, Runs) else "" for r in frame["runs"]]
+            notes = [r.short if isinstance(r, RunCount) else "" for r in frame["runs"]]
             for name in [n for n in frame if n not in (*given, "runs")]:
                 shown[name] = [f"{x}{note}" for x, note in zip(shown[name], notes, strict=True)]
         self.files["table.csv"] = frame.to_csv(index=False).encode()

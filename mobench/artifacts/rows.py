@@ -14,7 +14,7 @@ from mobench.jobs.store import JobFolder, columns
 
 
 @dataclass(frozen=True)
-class Runs:
+class RunCount:
     """How many of the planned runs a number rests on; in a column `runs` of a table, all of its row."""
 
     finished: int
@@ -23,8 +23,8 @@ class Runs:
     def __str__(self) -> str:
         return f"{self.finished} of {self.planned}"
 
-    def __add__(self, other: Runs) -> Runs:
-        return Runs(self.finished + other.finished, self.planned + other.planned)
+    def __add__(self, other: RunCount) -> RunCount:
+        return RunCount(self.finished + other.finished, self.planned + other.planned)
 
     @property
     def short(self) -> str:
@@ -32,7 +32,7 @@ class Runs:
         return "" if self.finished == self.planned else f" ({self})"
 
     @classmethod
-    def of(cls, rows: pd.DataFrame) -> Runs:
+    def of(cls, rows: pd.DataFrame) -> RunCount:
         """Of final rows, one per run."""
         return cls(int((rows["status"] == "done").sum()), len(rows))
 
@@ -96,9 +96,9 @@ class JobRows:
         return bool((self.final["status"] == "done").all())
 
     @property
-    def runs(self) -> Runs:
+    def runs(self) -> RunCount:
         """How many of the runs finished."""
-        return Runs.of(self.final[self.final["output"] == self.final["output"].iloc[0]])
+        return RunCount.of(self.final[self.final["output"] == self.final["output"].iloc[0]])
 
     def paths(self, output: str = "last") -> np.ndarray:
         """Objective values along the trajectories, (R, recorded steps, M)."""
@@ -128,9 +128,9 @@ class AtPreference:
         return self.planned[self.planned["status"] == "done"]
 
     @property
-    def runs(self) -> Runs:
+    def runs(self) -> RunCount:
         """How many of them finished."""
-        return Runs.of(self.planned)
+        return RunCount.of(self.planned)
 
     @cached_property
     def history(self) -> pd.DataFrame:
