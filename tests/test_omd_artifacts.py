@@ -18,7 +18,7 @@ from scipy import optimize, stats
 from experiments.omd_tch import bounds as theory
 from experiments.omd_tch import federated
 from experiments.omd_tch.federated import COLUMNS, GRIDS, METRICS, Scenario
-from experiments.omd_tch.vlmop2 import _stored
+from experiments.omd_tch.vlmop2 import judge_stored
 from mobench.algorithms.omd_tch import OMDTCH
 from mobench.artifacts import Artifact, JobRows, registered
 from mobench.artifacts.artifact import Paper
@@ -332,15 +332,16 @@ def test_stored_set_of_vlmop2_is_counted_by_the_output_rule_as_well(monkeypatch:
     }
     rows.__dict__ |= {"meta": {}, "final": pd.DataFrame({"status": ["done"] * R, "output": "last"})}
     a = Artifact("omd_tch/fig2", "", "laptop", {"omd_gd": rows})
-    _stored(a)
+    judge_stored(a)
     (claim,) = a.claims
-    assert claim.measured.startswith(f"{int(alive.min())} to {int(alive.max())} of 300 at the end")
+    assert claim.measured.endswith(f"; {int(alive.min())} to {int(alive.max())} of 300")
     assert claim.verdict == "not reproduced"
     falling = np.linspace(1, 0, steps)  # every iterate dominates all before
     rows.__dict__["history"] = pd.DataFrame(index | {"f_1": np.tile(falling, R), "f_2": np.tile(falling, R)})
     a = Artifact("omd_tch/fig2", "", "laptop", {"omd_gd": rows})
-    _stored(a)
-    assert (a.claims[0].verdict, a.claims[0].measured) == ("reproduced", "1 to 1 of 300 at the end, mean 1")
+    judge_stored(a)
+    assert a.claims[0].verdict == "reproduced"
+    assert a.claims[0].measured == "stored at the end, mean over the runs = 1; 1 to 1 of 300"
 
 
 # the bounds

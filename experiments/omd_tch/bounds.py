@@ -17,9 +17,10 @@ from mobench.algorithms.ls import LS
 from mobench.algorithms.omd_tch import OMDTCH
 from mobench.artifacts import Artifact, artifact
 from mobench.artifacts import style as st
-from mobench.core import Algorithm, Box, Problem, Runs, Set, loop
+from mobench.core import Algorithm, Box, Runs, Set, loop
 from mobench.core.output import Adaptive, Mean
 from mobench.core.random import generator
+from mobench.core.sampled import Sampled
 from mobench.oracles import Minibatch
 
 
@@ -35,7 +36,7 @@ def _targets(N: int, M: int, n: int, spread: float, seed: int) -> Tensor:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Deviations(Problem):
+class Deviations(Sampled):
     """Mean absolute deviations, a finite sum on a box: convex, not smooth, every constant of Assumption 1 in
     closed form.
 
