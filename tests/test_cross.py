@@ -11,7 +11,8 @@ import pytest
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 
-from experiments.cross import SUITES, Pair, Table, _checks, choosing, mean_ranks
+from experiments.cross.scores import Pair, Table, choosing, mean_ranks
+from experiments.cross.suites import SUITES, check
 from mobench.artifacts import Artifact, JobRows
 from mobench.config import hydra_plugin
 from mobench.config.overrides import normalise
@@ -302,8 +303,8 @@ def test_no_step_size_is_chosen_where_no_run_counts() -> None:
     assert line["note"] == "no step size qualified on the choosing seeds"
     assert str(line["runs"]) == "0 of 6"
     assert np.isnan(line["step size"])
-    a = Artifact("cross/x", "t", "laptop", {})
-    _checks(a, [table], {})
+    a = Artifact("cross/constrained", "t", "laptop", {})
+    check(a, [table], {})
     said = {c.id: c for c in a.claims}
     assert said["complete"].verdict == "check failed"
     assert (
@@ -320,8 +321,8 @@ def test_methods_that_ignore_constraints_are_not_counted_among_those_that_use_th
         one = pair(name, points, violation=0.0 if name == "ls" else 0.7)
         one.job.config["algorithm"]["_target_"] = target
         found.append(one)
-    a = Artifact("cross/x", "t", "laptop", {})
-    _checks(a, [Table("zdt1", found)], {})
+    a = Artifact("cross/constrained", "t", "laptop", {})
+    check(a, [Table("zdt1", found)], {})
     (feasible,) = (c for c in a.claims if c.id == "feasible")
     assert feasible.verdict == "check passed"
     assert "not counted, as constraints are not passed on to their search: nsga2" in feasible.measured
@@ -345,7 +346,7 @@ def test_no_interval_from_fewer_than_five_seeds() -> None:
 
 def test_the_summary_refers_to_the_suites_and_judges_nothing() -> None:
     a = Artifact("cross/summary", "t", "laptop", {})
-    _checks(a, [], {})
+    check(a, [], {})
     assert a.claims == []
     assert a.references == {f"cross/{suite}": list(ids) for suite, ids in SUITES.items()}
     hydra_plugin.register()
