@@ -12,8 +12,9 @@ import pandas as pd
 from scipy import stats
 
 from mobench.artifacts.rows import JobRows, RunCount
-from mobench.jobs.job import build, load_class
+from mobench.core.truth import KnownFront
 from mobench.jobs.store import columns
+from mobench.jobs.targets import instantiate, load_class
 from mobench.metrics import hypervolume
 
 FEASIBLE = 1e-3  # of max_j g_j: points beyond it do not count
@@ -109,7 +110,7 @@ class Table:
     @cached_property
     def problem(self) -> Any:
         """The problem, without the layers that an oracle wears."""
-        return build(next(iter(self.pairs.values())).job.config["problem"], "problem")
+        return instantiate(next(iter(self.pairs.values())).job.config["problem"], "problem")
 
     @property
     def measure(self) -> str:
@@ -122,7 +123,7 @@ class Table:
         ref = self.problem.ref_point
         if not self.fronts or ref is None or self.problem.n_constraints:
             return None
-        front = self.problem.front(FRONT)
+        front = self.problem.front(FRONT) if isinstance(self.problem, KnownFront) else None
         return None if front is None else hypervolume(front.numpy(), ref)
 
     @cached_property
