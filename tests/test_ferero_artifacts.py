@@ -12,11 +12,13 @@ import pandas as pd
 import pytest
 import torch
 
-from experiments import ferero, ferero_images, ferero_runs, ferero_speech, ferero_tables
+from experiments.ferero import fig4, fig8, images, properties, speech
+from experiments.ferero import runs as toy_runs
 from mobench.algorithms.ferero import FERERO
 from mobench.algorithms.ls import LS
 from mobench.algorithms.tch import TCH
 from mobench.artifacts import Artifact
+from mobench.artifacts.statistics import percent
 from mobench.artifacts.vlmop2 import front
 from mobench.core.preferences import angle_deg, from_rays_deg
 from mobench.metrics import front_distance
@@ -59,36 +61,35 @@ def job(angle: Any = 0.0, distance: Any = 0.0, status: Any = "done", seeds: int 
 
 def test_a_run_that_did_not_finish_did_not_arrive() -> None:
     status = ["done"] * 30 + ["diverged"] * 10
-    assert ferero_runs.share(job(), ferero_runs.arrived()) == 1.0
-    assert ferero_runs.share(job(status=status), ferero_runs.arrived()) == 0.75
-    assert ferero_runs.split(job(status=status), ferero_runs.arrived()) == (0.5, 1.0)  # k = 3 is the lost one
-    assert ferero_runs.split(job(angle=[0.0] * 10 + [2.0] * 10 + [0.0] * 20), ferero_runs.arrived()) == (
-        1.0,
-        0.5,
-    )
-    assert ferero_runs.share(job(distance=2e-3), ferero_runs.arrived()) == 0.0
-    assert ferero_runs.statuses(job(status=status)) == "10 diverged"
-    assert ferero_runs.statuses(job()) == ""
+    assert toy_runs.arrived().share(job()) == 1.0
+    assert toy_runs.arrived().share(job(status=status)) == 0.75
+    sides = toy_runs.arrived().both_sides(job(status=status)).shares
+    assert sides == {"outer": 0.5, "inner": 1.0}  # k = 3 is the lost one
+    sides = toy_runs.arrived().both_sides(job(angle=[0.0] * 10 + [2.0] * 10 + [0.0] * 20)).shares
+    assert sides == {"outer": 1.0, "inner": 0.5}
+    assert toy_runs.arrived().share(job(distance=2e-3)) == 0.0
+    assert toy_runs.statuses(job(status=status)) == "10 diverged"
+    assert toy_runs.statuses(job()) == ""
     unsolved = {"unsolved": [{"run": 3, "no_solution": True}, {"run": 4, "no_solution": False}]}
-    said = ferero_runs.statuses(job(status=["solver_failed"] * 2 + ["done"] * 38, meta=unsolved))
+    said = toy_runs.statuses(job(status=["solver_failed"] * 2 + ["done"] * 38, meta=unsolved))
     assert said == "2 solver failed, 1 of the programs are proved to have no solution"
     # a start counts as failing if one of its four runs does
-    assert ferero._starts_with_a_failure(job(angle=[5.0] * 3 + [0.0] * 37), 2.0) == pytest.approx(0.3)
-    assert ferero._starts_with_a_failure(job(status=["diverged"] + ["done"] * 39), 2.0) == pytest.approx(0.1)
+    assert fig8.missed(job(angle=[5.0] * 3 + [0.0] * 37), 2.0).mean() == pytest.approx(0.3)
+    assert fig8.missed(job(status=["diverged"] + ["done"] * 39), 2.0).mean() == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize(
     ("value", "shown"), [(1.0, "100 %"), (0.999, "99.9 %"), (0.974, "97 %"), (0.002, "0.2 %"), (0.0, "0 %")]
 )
 def test_a_share_is_not_rounded_to_all_or_nothing(value: float, shown: str) -> None:
-    assert ferero_runs.percent(value) == shown
+    assert percent(value) == shown
 
 
 def test_who_is_first() -> None:
     # earlier, level, alone, neither, later, alone
     ours = np.array([3, 5, 5, -1, 2, 7])
     theirs = np.array([4, 5, -1, -1, 1, -1])
-    assert ferero_runs.before(ours, theirs) == pytest.approx(0.5)
+    assert toy_runs.before(ours, theirs).mean() == pytest.approx(0.5)
 
 
 def test_first_hit_is_the_first_step_near_ray_and_front() -> None:
@@ -98,7 +99,7 @@ def test_first_hit_is_the_first_step_near_ray_and_front() -> None:
     F = torch.from_numpy(front())[torch.from_numpy(rng.integers(0, 2001, (runs, steps)))]
     paths = F.numpy() + rng.choice([0.0, 0.05], (runs, steps, 1))
     made = job(seeds=3, paths=lambda: paths)
-    found = ferero_runs.first_hit(made, angle=4.0)
+    found = toy_runs.first_hit(made, angle=4.0)
     weights = torch.from_numpy(made.weights)
     dense = torch.from_numpy(front())
     for r in range(runs):
@@ -117,31 +118,31 @@ def test_a_rise_is_between_an_earlier_and_a_later_point() -> None:
     paths[1, :, 0] = [0.5, 0.2, 0.6]  # falls, then rises by 0.4
     paths[2, :, 1] = [0.9, 0.5, 0.1]  # falls
     paths[3, :, 0] = [0.0, 9.0, 0.0]  # an outer preference, not asked for
-    np.testing.assert_allclose(ferero_runs.rises(job(seeds=1, paths=lambda: paths)), [0.4, 0.0])
+    np.testing.assert_allclose(toy_runs.rises(job(seeds=1, paths=lambda: paths)), [0.4, 0.0])
 
 
 def test_a_no_needs_more_than_one_point() -> None:
     """Scale invariance: none of FERERO's directions changes, many of the others' do."""
-    assert ferero_tables.scale_changes(FERERO(line="none")).max() < 1e-12
+    assert properties.scale_changes(FERERO(line="none")).max() < 1e-12
     for method in (LS(), TCH()):
-        changes = ferero_tables.scale_changes(method)
+        changes = properties.scale_changes(method)
         assert len(changes) == 200
-        assert (changes > ferero_tables.CHANGED).mean() > 0.25
+        assert (changes > properties.CHANGED).mean() > 0.25
 
 
 def test_settings_of_the_inner_loop_are_compared() -> None:
     printed = {"inner_step": 0.1, "inner_steps": 250.0, "inner_tolerance": 1e-5}
-    assert {cell[2]: cell[3] for cell in ferero_tables._inner_loop("x", "f")} == printed
+    assert {cell[2]: cell[3] for cell in properties._inner_loop("x", "f")} == printed
     for steps, verdict in ((250, "reproduced"), (10, "not reproduced")):
         settings = printed | {"inner_steps": steps}
         a = artifact({"f": job(config={"seeds": [0], "algorithm": settings})}, scale="laptop")
-        ferero_tables._settings(a, "Table 7", ferero_tables._inner_loop("x", "f"), {})
+        properties._settings(a, "Table 7", properties._inner_loop("x", "f"), {})
         assert a.claims[0].verdict == verdict
         assert ("x inner_steps: 250 -> 10" in a.claims[0].measured) == (steps == 10)
 
 
-def artifact(jobs: Any, scale: str = "paper", **paper: Any) -> Artifact:
-    a = Artifact("ferero/x", "x", scale, jobs)
+def artifact(jobs: Any, scale: str = "paper", name: str = "x", **paper: Any) -> Artifact:
+    a = Artifact(f"ferero/{name}", "x", scale, jobs)
     a.paper = type(a.paper)(**paper)
     return a
 
@@ -161,7 +162,7 @@ def verdicts(a: Artifact) -> dict[str, str]:
     ],
 )
 def test_times_are_clearly_smaller_or_not(ratios: tuple[float, float], expected: Any) -> None:
-    assert ferero_tables._clear(*ratios) == expected
+    assert properties._clear(*ratios) == expected
 
 
 @pytest.mark.parametrize(
@@ -175,13 +176,13 @@ def test_times_are_clearly_smaller_or_not(ratios: tuple[float, float], expected:
 )
 def test_epochs_on_images_need_order_and_factors(epochs: tuple[float, ...], expected: str) -> None:
     names = ("ls", "ferero", "epo", "pmtl")
-    label = ferero_images.PICTURES["mm"]
+    label = images.PICTURES["mm"]
     meta = {"device": "a CPU"}
     jobs = {f"image_{m}_{r}": job(data=label, meta=meta) for m in names for r in range(3)}
     a = artifact(jobs, data=[label])
-    ferero_tables._image_epochs(a, dict(zip(names, epochs, strict=True)))
+    properties._image_epochs(a, dict(zip(names, epochs, strict=True)))
     assert verdicts(a) == {"image-epochs": expected}
-    ferero_tables._image_epochs(
+    properties._image_epochs(
         stand_in := artifact(jobs, data=["other"]), dict(zip(names, epochs, strict=True))
     )
     assert verdicts(stand_in) == {"image-epochs": "inconclusive"}
@@ -189,19 +190,16 @@ def test_epochs_on_images_need_order_and_factors(epochs: tuple[float, ...], expe
 
 def hypervolumes(key: str, measure: str, ours: float, label: str | None = None, seeds: int = 5) -> Artifact:
     """Table 2's claims of a row: FERERO's hypervolumes near `ours`, LS's and EPO's below, PMTL's near 3."""
-    jobs = {
-        f"{key}_{m}": job(data=label or ferero_images.PICTURES[key], seeds=seeds)
-        for m in ferero_images.METHODS
-    }
+    jobs = {f"{key}_{m}": job(data=label or images.PICTURES[key], seeds=seeds) for m in images.METHODS}
     a = artifact(
-        jobs, data=list(ferero_images.PICTURES.values()), seeds={f"{key}_ferero": 5}, overrides="scale=paper"
+        jobs, data=list(images.PICTURES.values()), seeds={f"{key}_ferero": 5}, overrides="scale=paper"
     )
-    shown = {m: jobs[f"{key}_{m}"] for m in ferero_images.METHODS}
-    panel = ferero_images.Panel(key, shown, (None, None))  # type: ignore[arg-type]
+    shown = {m: jobs[f"{key}_{m}"] for m in images.METHODS}
+    panel = images.Panel(key, shown, (None, None))  # type: ignore[arg-type]
     noise = np.linspace(-0.01, 0.01, seeds)
     found = {"ls": 0.1 + noise, "epo": 0.1 - noise, "pmtl": 3.0 + 2 * noise, "ferero": ours + noise}
-    with ferero_images.pictures_of(a, key):
-        ferero_images._hypervolume_claims(a, panel, measure, found)
+    with images.pictures_of(a, key):
+        images._hypervolume_claims(a, panel, measure, found)
     return a
 
 
@@ -224,13 +222,13 @@ def test_a_fitted_reference_point_judges_no_value() -> None:
     for ours in (1.17, 9.0):
         a = hypervolumes("mf", "accuracy", ours)
         assert verdicts(a)["mf-accuracy-value"] == "inconclusive"
-        assert a.claims[0].reason == ferero_images.FITTED
+        assert a.claims[0].reason == images.FITTED
 
 
 def test_a_data_set_is_judged_on_its_own_pictures_and_seeds() -> None:
-    other = hypervolumes("mm", "loss", 1.97, label=ferero_images.PICTURES["mf"])
+    other = hypervolumes("mm", "loss", 1.97, label=images.PICTURES["mf"])
     assert set(verdicts(other).values()) == {"inconclusive"}
-    assert other.paper.data == list(ferero_images.PICTURES.values())  # as before the block
+    assert other.paper.data == list(images.PICTURES.values())  # as before the block
     few = hypervolumes("mm", "loss", 1.97, seeds=3)
     assert verdicts(few)["mm-loss-value"] == "partial"
     assert few.claims[0].reason.startswith("3 of the paper's 5 seeds: 1.97 (95 % interval")
@@ -248,7 +246,7 @@ def test_a_constraint_that_does_not_hold_fails() -> None:
 
     def judged(ours: Any, embedded: bool = False) -> dict[str, str]:
         a = artifact({}, scale="laptop")
-        ferero_speech._constraint_checks(a, ours, tuned([0.6, 0.5], 1.0), embedded)
+        speech._constraint_checks(a, ours, tuned([0.6, 0.5], 1.0), embedded)
         return verdicts(a)
 
     near = {"gap-holds": "check failed", "gap-below-ls": "check passed"}
@@ -271,17 +269,19 @@ def test_ascent_and_figure_4f_have_one_verdict() -> None:
     bad = job(angle=12.0, paths=lambda: paths)
     for printed, expected in ((bad, "partial"), (good, "reproduced")):
         a = artifact(
-            {"f": good, "f_literal": printed, "f_c_h": bad, "f_inner": bad, "f_exact": bad}, scale="laptop"
+            {"f": good, "f_literal": printed, "f_c_h": bad, "f_inner": bad, "f_exact": bad},
+            scale="laptop",
+            name="fig4",
         )
-        ferero._hard_ferero(a)
+        fig4.judge_hard_ferero(a)
         assert verdicts(a)["f-ferero"] == expected
         names = ("pmtl", "pmtl_hard", "epo", "epo_hard", "ferero", "ferero_hard")
         table = artifact(
             dict.fromkeys(names, good) | {"pmtl_hard": bad, "ferero_hard_printed": printed}, scale="laptop"
         )
         for one in table.jobs.values():
-            one.runs = ferero_tables.RunCount(40, 40)
-        ferero_tables.table1(table)
+            one.runs = properties.RunCount(40, 40)
+        properties.table1(table)
         assert verdicts(table) == {
             "ascent-pmtl": "reproduced",
             "ascent-epo": "reproduced",

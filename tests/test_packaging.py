@@ -63,7 +63,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     head = "from __future__ import annotations\n"
     for name, old, new in (
         ("conf/problem/vlmop2.yaml", "noise: 0.1", "noise: 0.125"),
-        ("experiments/ferero.py", head, f"{head}print('drawn by the wheel')\n"),
+        ("experiments/ferero/runs.py", head, f"{head}print('drawn by the wheel')\n"),
     ):
         path = root / "mobench" / name
         text = path.read_text()
@@ -126,8 +126,8 @@ def test_what_belongs_into_the_wheel() -> None:
     for name in (
         "mobench/conf/config.yaml",
         "mobench/conf/experiment/ferero/fig7.yaml",
-        "mobench/experiments/ferero.py",
-        "mobench/experiments/published/ferero_table1.csv",
+        "mobench/experiments/ferero/runs.py",
+        "mobench/experiments/ferero/published/table1.csv",
         "mobench/report/templates/index.html",
         "mobench/__main__.py",
     ):

@@ -94,13 +94,13 @@ def test_code_is_all_that_can_draw(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert hashes() == hashes()
     assert after(package / "metrics" / "hypervolume.py") == (True, True)
     assert after(tmp_path / "conf" / "algorithm" / "epo.yaml") == (True, True)
-    assert after(experiments / "published" / "ferero_table1.csv") == (True, False)
+    assert after(experiments / "ferero" / "published" / "table1.csv") == (True, False)
     assert after(experiments / "csmoo" / "published" / "fig33.csv") == (False, True)
     assert after(experiments / "csmoo" / "claims.yaml") == (False, True)
-    assert after(experiments / "ferero_tables.py") == (True, False)
-    assert after(experiments / "toy.py") == (True, False)
+    assert after(experiments / "ferero" / "properties.py") == (True, False)
+    assert after(experiments / "toy.py") == (False, False)  # of papers that are no packages yet
     assert after(package / "artifacts" / "checks.py") == (True, True)
-    assert after(experiments / "ferero_images.py") == (True, False)
+    assert after(experiments / "ferero" / "images.py") == (True, False)
     assert after(experiments / "csmoo" / "beamforming.py") == (False, True)
     assert after(package / "report" / "pages.py") == (False, False)  # it shows, and draws nothing
     (experiments / "other.py").write_text("")

@@ -19,13 +19,12 @@ import torch
 from mobench.algorithms.ferero import FERERO
 from mobench.artifacts import Artifact, JobRows, RunCount, artifact
 from mobench.artifacts import style as st
+from mobench.artifacts.published import published
 from mobench.artifacts.statistics import finite_mean, std
 from mobench.core import Runs as Chosen
 from mobench.core import loop
 from mobench.oracles import Exact
 from mobench.problems import SpeechSurrogate
-
-from .toy import published
 
 METHODS = {"ls": "LS-FT", "mgda": "MGDA-FT", "omd_tch": "OMD-TCH-FT", "ferero": "FERERO-FT"}
 COLOURS = {"ls": st.GREY, "mgda": st.GREEN, "omd_tch": st.ORANGE, "ferero": st.BLUE}
@@ -92,7 +91,7 @@ def table3(a: Artifact) -> None:
 
 
 def _rows(a: Artifact, tuned: dict[str, Tuned], data: str) -> pd.DataFrame:
-    cells = published("ferero_table3").set_index(["row", "column"])["value"]
+    cells = published("ferero/table3").rows.set_index(["row", "column"])["value"]
     rows: list[dict[str, object]] = []
     for name in PRINTED:
         numbers = {k: cells.get((name, k), "") or "–" for k in ("English", "Chinese", "Average")}
@@ -270,7 +269,7 @@ def _why(holds: bool, idle: bool, embedded: bool, lost: bool) -> str:
 
 
 def _published_claims(a: Artifact, tuned: dict[str, Tuned]) -> None:
-    cells = published("ferero_table3").set_index(["row", "column"])["value"]
+    cells = published("ferero/table3").rows.set_index(["row", "column"])["value"]
     average = {name: float(cells[name, "Average"]) for name in PRINTED[1:]}
     found = {"w/o CPC": Tuned(a.jobs["ls_no_cpc"]), "Init. (M2ASR)": Tuned(a.jobs["ls"], 0)}
     found |= {"LS-FT": tuned["ls"], "FERERO-FT": tuned["ferero"]}
@@ -320,7 +319,7 @@ def _published_claims(a: Artifact, tuned: dict[str, Tuned]) -> None:
 
 
 def _language_gap(a: Artifact, tuned: dict[str, Tuned]) -> None:
-    cells = published("ferero_table3").set_index(["row", "column"])["value"]
+    cells = published("ferero/table3").rows.set_index(["row", "column"])["value"]
     printed = {
         name: float(cells[name, "English"]) - float(cells[name, "Chinese"])
         for name in ("Init. (M2ASR)", "LS-FT", "FERERO-FT")

@@ -11,7 +11,6 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 import torch
-from torch import Tensor
 
 from mobench.algorithms.epo import EPO
 from mobench.algorithms.ferero import FERERO
@@ -21,22 +20,13 @@ from mobench.algorithms.pmtl import PMTL
 from mobench.algorithms.stch import STCH
 from mobench.algorithms.tch import TCH
 from mobench.artifacts import Artifact, JobRows, RunCount, artifact
-from mobench.core import Context, Free, Spec, TablePoint, Weighting
+from mobench.artifacts.published import published
+from mobench.artifacts.statistics import percent
+from mobench.core import Weighting
 
-from .ferero_runs import HARD, SHARE, VISIBLE, arrived, first_output, outcome, percent, rises, share
-from .toy import published
+from .runs import INNER, SHARE, VISIBLE, Condition, arrived, direction, first_output, rises, spread
 
 CHANGED = 1e-3  # 1 - cos above which a direction counts as another one
-
-
-def direction(method: Weighting, F: Tensor, J: Tensor, w: Tensor) -> Tensor:
-    """The method's first direction at a point with objective values F (R, M) and rows J (R, M, P)."""
-    R, M, P = J.shape
-    theta = torch.zeros(R, P, dtype=F.dtype)
-    spec = Spec(R=R, M=M, N=0, P=P, X=Free())
-    ctx = Context(spec=spec, prefs=w, all_prefs=w[:1], theta=theta, exact=lambda _: F, steps=1)
-    point = TablePoint(theta, Free(), M, {}, F, J)
-    return method.step((point,), method.init(ctx), 0, 1.0)[0]
 
 
 METHODS: dict[str, list[Weighting]] = {
@@ -76,9 +66,10 @@ def weak_optimum_step(method: Weighting) -> tuple[float, float]:
     return norm, float(-(d @ g2)) / norm if norm > 0 else 0.0
 
 
-def inside(rows: pd.DataFrame) -> pd.Series:
-    """Condition: on the front (0.02), away from its ends."""
-    return (rows["front_distance"] < 0.02) & rows["polar"].between(5, 85)
+INSIDE = Condition(
+    "end within 0.02 of the front, 5° or more from its ends",
+    lambda rows: (rows["front_distance"] < 0.02) & rows["polar"].between(5, 85),
+)
 
 
 def inner_preferences(job: JobRows) -> list[int]:
@@ -92,7 +83,7 @@ def inner_preferences(job: JobRows) -> list[int]:
 @artifact("ferero/table5")
 def table5(a: Artifact) -> None:
     """Properties of the methods; the cells that a computation can decide are checked."""
-    cells = published("ferero_table5")
+    cells = published("ferero/table5").rows
     # the least of a row's methods: a "no" must hold for each of them
     changes = {name: [scale_changes(m) for m in methods] for name, methods in METHODS.items()}
     changed = {name: min(float((c > CHANGED).mean()) for c in each) for name, each in changes.items()}
@@ -106,7 +97,7 @@ def table5(a: Artifact) -> None:
         "FERERO": ["ferero"],
     }
     found = {
-        n: min(share(a.jobs[j], inside, inner_preferences(a.jobs[j])) for j in names)
+        n: min(INSIDE.share(a.jobs[j], inner_preferences(a.jobs[j])) for j in names)
         for n, names in jobs.items()
     }
     measured: dict[tuple[str, str], str] = {}
@@ -179,7 +170,7 @@ def table1(a: Artifact) -> None:
     """Properties of the methods; exactness is judged on Figure 3's runs (there),
     controlled ascent on those of Figure 4d to f.
     """
-    cells = published("ferero_table1")
+    cells = published("ferero/table1").rows
     measured: dict[tuple[str, str], str] = {}
     names = {"PMTL": "pmtl", "EPO": "epo", "FERERO": "ferero"}
     ascent = {
@@ -242,13 +233,15 @@ def table1(a: Artifact) -> None:
     a.note("Rates of convergence and flexibility are the paper's statements and are not decided by runs.")
 
 
+def outcome(job: JobRows) -> str:
+    """Share of the runs that arrive, with the spread."""
+    return f"{percent(arrived().share(job))} of {len(first_output(job))} runs ({spread(job)})"
+
+
 def _ascents(job: JobRows) -> float:
     """Share of the inner preferences' runs on whose way an objective rises, and which arrive."""
     rising = rises(job) > VISIBLE
-    rows = first_output(job)
-    rows = rows[rows["k"].isin(HARD)]
-    good = arrived(5.0, 1e-2)(rows) & (rows["status"] == "done")
-    return float((good.to_numpy() & rising).mean())
+    return float((arrived(5.0, 1e-2).of(job, INNER) & rising).mean())
 
 
 def lost(a: Artifact, jobs: list[str]) -> str:
@@ -303,7 +296,7 @@ NOTATION = [
 def table4(a: Artifact) -> None:
     """Notation: symbol, meaning, name in the code, shape."""
     a.table(pd.DataFrame(NOTATION, columns=["symbol", "meaning", "in mobench", "shape"]))
-    from mobench.jobs.targets import parameters
+    from mobench.jobs.job import parameters
 
     known = {*parameters(FERERO), *parameters(FEREROSA)}
     settings = {"A", "B_h, b_h", "B_g, b_g", "alpha", "gamma", "c_g, c_h"}
@@ -326,7 +319,7 @@ def _setting(job: JobRows, parameter: str) -> float:
 
 def _inner_loop(label: str, key: str) -> list[tuple[str, str, str, float]]:
     """What Appendix H.1 prints of Algorithm 1's inner loop, for every figure of the toy problem."""
-    text = published("ferero_text")
+    text = published("ferero/text").rows
     text = text[text["row"] == "subprogram PGD"]
     printed = dict(zip(text["column"], text["value"].astype(float), strict=True))
     names = {"inner_step": "step", "inner_steps": "max iterations", "inner_tolerance": "tolerance"}
@@ -390,7 +383,7 @@ def table6(a: Artifact) -> None:
     """Hyper-parameters of Figure 3."""
     keys = {"LS": "a", "MGDA": "b", "PMTL": "c", "EPO": "d", "FERERO Fig 3e": "e", "FERERO Fig 3f": "f"}
     why = "the outer shifted lines need 4 times the step to arrive in 100 iterations (Figure 3f)"
-    values = published("ferero_table6")
+    values = published("ferero/table6").rows
     cells = [(r["row"], keys[r["row"]], r["metric"], float(r["value"])) for r in values.to_dict("records")]
     for label in ("FERERO Fig 3e", "FERERO Fig 3f"):
         cells += [(label, keys[label], "c_h", 1.0), *_inner_loop(label, keys[label])]
@@ -406,7 +399,7 @@ def table7(a: Artifact) -> None:
     """Hyper-parameters of Figure 4."""
     keys = {("Figures 4a-4c", m): k for m, k in zip(("PMTL", "EPO", "FERERO"), "abc", strict=True)}
     keys |= {("Figures 4d-4f", m): k for m, k in zip(("PMTL", "EPO", "FERERO"), "def", strict=True)}
-    values = published("ferero_table7").to_dict("records")
+    values = published("ferero/table7").rows.to_dict("records")
     cells = [
         (f"{r['row']} {r['column']}", keys[r["row"], r["column"]], r["metric"], float(r["value"]))
         for r in values
@@ -434,7 +427,7 @@ def table7(a: Artifact) -> None:
 @artifact("ferero/table10")
 def table10(a: Artifact) -> None:
     """Hyper-parameters of Figure 8; the decisive one is not printed."""
-    values = published("ferero_table10").to_dict("records")
+    values = published("ferero/table10").rows.to_dict("records")
     cells = [(r["row"], r["row"][-1], r["metric"], float(r["value"])) for r in values]
     panels = list(dict.fromkeys(r["row"] for r in values))
     why = (
@@ -474,7 +467,7 @@ def table11(a: Artifact) -> None:
     """Run time of single runs (R = 1, median of three) beside the published values;
     only ratios and counts are compared.
     """
-    cells = published("ferero_table11")
+    cells = published("ferero/table11").rows
     rows = []
     time = {}
     count = {}
@@ -734,7 +727,7 @@ def image_epoch(a: Artifact, method: str) -> float:
 
 def _image_epochs(a: Artifact, epoch: dict[str, float]) -> None:
     meta = a.jobs["image_ls_0"].meta
-    cells = published("ferero_table11")
+    cells = published("ferero/table11").rows
     block = cells[cells["row"].str.startswith("Multi")]
     printed = {m: _published_time(block, IMAGE_COST[m][0], "per-epoch run time") or np.nan for m in epoch}
     ours, theirs = ({m: v[m] / v["ls"] for m in ("ferero", "epo", "pmtl")} for v in (epoch, printed))

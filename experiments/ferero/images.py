@@ -19,11 +19,10 @@ from scipy import stats
 
 from mobench.artifacts import Artifact, JobRows, RunCount, artifact
 from mobench.artifacts import style as st
+from mobench.artifacts.published import published
 from mobench.artifacts.statistics import Mean, finite_mean, std
 from mobench.metrics import hypervolume
 from mobench.problems import MultiMNIST
-
-from .toy import published
 
 SETS = {"mm": "Multi-MNIST", "mf": "Multi-Fashion", "fm": "Multi-F+M"}
 PICTURES = {  # as jobs name them
@@ -127,7 +126,7 @@ def panels(a: Artifact) -> list[Panel]:
 
 def quoted(panel: Panel, measure: str, method: str) -> np.ndarray:
     """Published points (3, 2), read from the vector figures of the public code."""
-    rows = published("ferero_fig5_points")
+    rows = published("ferero/fig5_points").rows
     rows = rows[(rows["row"] == f"{panel.name} {measure}") & (rows["column"] == method)]
     value = dict(zip(rows["metric"], rows["value"].astype(float), strict=True))
     return np.array([[value[f"{ray} objective {m}"] for m in (1, 2)] for ray in RAYS])
@@ -234,7 +233,7 @@ def _points_table(shown: list[Panel]) -> pd.DataFrame:
 
 
 def _single_task(a: Artifact, panel: Panel) -> None:
-    rows = published("ferero_single_task")
+    rows = published("ferero/single_task").rows
     rows = rows[rows["row"] == panel.name]
     words = []
     good = True
@@ -407,7 +406,7 @@ def published_nadir(panel: Panel, measure: str) -> np.ndarray:
     """Table 9, with its copying error replaced."""
     if panel.key == "mf" and measure == "accuracy":
         return np.array(FASHION_ACCURACY_NADIR)
-    rows = published("ferero_table9")
+    rows = published("ferero/table9").rows
     rows = rows[rows["row"] == f"{panel.name} {measure}"]
     return rows["value"].astype(float).to_numpy()
 
@@ -426,7 +425,7 @@ def volumes(panel: Panel, method: str, measure: str, nadir: np.ndarray) -> np.nd
 @artifact("ferero/table2")
 def table2(a: Artifact) -> None:
     """Hypervolumes of three points, measured and quoted columns apart."""
-    cells = published("ferero_table2")
+    cells = published("ferero/table2").rows
     rows = []
     for panel in panels(a):
         for measure in MEASURES:
@@ -467,7 +466,7 @@ def table2(a: Artifact) -> None:
 def _hypervolume_claims(a: Artifact, panel: Panel, measure: str, found: dict[str, np.ndarray]) -> None:
     ours = found["ferero"]
     name = f"{panel.name} {measure}"
-    cells = published("ferero_table2")
+    cells = published("ferero/table2").rows
     row = cells[cells["row"] == name].set_index("column")
     mean, spread = (float(str(row.loc["FERERO", column])) for column in ("value", "std"))
     key_row = (panel.key, measure)
@@ -533,7 +532,7 @@ def table9(a: Artifact) -> None:
     rows = []
     for panel in panels(a):
         for measure in MEASURES:
-            cells = published("ferero_table9")
+            cells = published("ferero/table9").rows
             printed = cells[cells["row"] == f"{panel.name} {measure}"]["value"].astype(float).to_numpy()
             used = published_nadir(panel, measure)
             alone = finite_mean(panel.alone(measure), 1)
@@ -571,7 +570,7 @@ def table9(a: Artifact) -> None:
 
 def _points_of(row: str) -> np.ndarray:
     """FERERO's published points of one panel (3, 2)."""
-    rows = published("ferero_fig5_points")
+    rows = published("ferero/fig5_points").rows
     rows = rows[(rows["row"] == row) & (rows["column"] == "FERERO")]
     return rows["value"].astype(float).to_numpy().reshape(3, 2)
 
@@ -579,7 +578,7 @@ def _points_of(row: str) -> np.ndarray:
 @artifact("ferero/table8")
 def table8(a: Artifact) -> None:
     """Hyper-parameters of the image experiments, from the configurations of the runs."""
-    values = published("ferero_table8").to_dict("records")
+    values = published("ferero/table8").rows.to_dict("records")
     keys = {"Multi-MNIST": "mm", "Multi-Fashion": "mf", "Multi-Fashion+MNIST": "fm"}
     rows = []
     differ = []
