@@ -296,7 +296,7 @@ NOTATION = [
 def table4(a: Artifact) -> None:
     """Notation: symbol, meaning, name in the code, shape."""
     a.table(pd.DataFrame(NOTATION, columns=["symbol", "meaning", "in mobench", "shape"]))
-    from mobench.jobs.job import parameters
+    from mobench.jobs.targets import parameters
 
     known = {*parameters(FERERO), *parameters(FEREROSA)}
     settings = {"A", "B_h, b_h", "B_g, b_g", "alpha", "gamma", "c_g, c_h"}
