@@ -280,16 +280,16 @@ def test_wrong_fields_of_the_samples(field: str, value: float) -> None:
 
 
 KEPT = {
-    "pref": "hypercleaning-wcmhgd-e354e9c5cc",
-    "moco_inner_01": "hypercleaning-moco-0222ca8cff",
-    "moco_inner_05": "hypercleaning-moco-920fc323f8",
-    "moco_inner_1": "hypercleaning-moco-7d4110b832",
-    "moco_01": "hypercleaning-moco-69533601e0",
-    "moco_05": "hypercleaning-moco-8f155e0ecc",
-    "moco_1": "hypercleaning-moco-28df7af870",
-    "pref_gram": "hypercleaning-wcmhgd-a66aa2e297",
-    "moco_gram": "hypercleaning-moco-f4eac1cede",
-    "moco_inner_gram": "hypercleaning-moco-609ccaa8c4",
+    "pref": "hypercleaning-wcmhgd-abc9fa4311",
+    "moco_inner_01": "hypercleaning-moco-5b0bbe4846",
+    "moco_inner_05": "hypercleaning-moco-30f099e509",
+    "moco_inner_1": "hypercleaning-moco-b3a7ac254a",
+    "moco_01": "hypercleaning-moco-c17dd953ea",
+    "moco_05": "hypercleaning-moco-9568cafe0a",
+    "moco_1": "hypercleaning-moco-9638610057",
+    "pref_gram": "hypercleaning-wcmhgd-b4f94f475e",
+    "moco_gram": "hypercleaning-moco-fcedf3359d",
+    "moco_inner_gram": "hypercleaning-moco-945e9ba16f",
 }
 
 

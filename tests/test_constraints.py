@@ -162,7 +162,6 @@ def test_identity_names_a_constraint_only_where_there_is_one() -> None:
                     "constraint=loss_cap",
                     f"constraint.value={v}",
                 ),
-                planned=True,
             )
         )
         for v in (1.0, 2.0)

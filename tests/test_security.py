@@ -483,7 +483,7 @@ def test_a_file_exchanged_after_its_checksum_is_not_unpickled(
 CIFAR = (
     r"mobench/data/images\.py:\d+ .* in _torchvision"
     r"|mobench/data/fewshot\.py:\d+ .* in _cifar100"
-    r"|mobench/doctor\.py:\d+ .* in _cifar100"
+    r"|mobench/cli/doctor\.py:\d+ .* in _cifar100"
 )
 
 

@@ -189,7 +189,7 @@ def _file(path: Path) -> dict[str, dict[str, Text]]:
     """Returns the texts of a claims.yaml by artifact and id."""
     import yaml
 
-    read = yaml.load(path.read_text(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)) or {}
+    read = yaml.safe_load(path.read_text()) or {}
     found: dict[str, dict[str, Text]] = {}
     for key, section in read.items():
         for name in names(key):
