@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, TypeVar
 
 from jaxtyping import Float
 from torch import Tensor
@@ -18,6 +18,8 @@ from mobench.core.point import Linear
 from mobench.core.preferences import Runs
 from mobench.core.sets import Free, Set
 from mobench.core.start import START_KINDS, check_start, drawn_start
+
+This = TypeVar("This", bound="Problem")  # beartype knows no typing.Self in methods
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +92,7 @@ class Problem(ABC):
         """theta_0, float64 on the CPU, each row a function of (problem, seed[, preference]) only."""
         return drawn_start(self, runs)
 
-    def bind(self, runs: Runs) -> Self:
+    def bind(self: This, runs: Runs) -> This:
         """The problem with what differs between the runs made (random instances). Default: nothing does."""
         return self
 

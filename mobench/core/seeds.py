@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from abc import abstractmethod
 from dataclasses import dataclass, field
-from typing import Generic, Self, TypeVar
+from typing import Generic, TypeVar
 
 import torch
 from jaxtyping import Int
@@ -14,6 +14,9 @@ from torch import Tensor
 from mobench.core.cache import Cache, Cached
 from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
+
+This = TypeVar("This", bound="PerSeed")  # beartype knows no typing.Self in methods
+
 
 T = TypeVar("T")
 
@@ -35,7 +38,7 @@ class PerSeed(Cached, Problem, Generic[T]):
     def instance(self, seed: int) -> T:
         """The instance of a seed; drawn once in a process."""
 
-    def bind(self, runs: Runs) -> Self:
+    def bind(self: This, runs: Runs) -> This:
         """The problem with the instances of the runs' seeds; one that cannot be had is an error now."""
         seeds, group = torch.unique(runs.seeds.cpu(), return_inverse=True)
         for seed in seeds.tolist():

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -33,6 +33,9 @@ from mobench.metrics.recognition import error_rate, greedy, prefix_beam
 from mobench.models.conformer import MODELS, Conformer, conformer
 from mobench.problems.dataset import DataProblem, network_starts
 from mobench.problems.warm_start import descended
+
+This = TypeVar("This", bound="BilingualSpeech")  # beartype knows no typing.Self in methods
+
 
 OBJECTIVES = ("cpc", *LANGUAGES)
 RATES = {"zh": "cer", "en": "wer"}
@@ -205,7 +208,7 @@ class BilingualSpeech(DataProblem, BatchGradients):
     def data_set(self) -> Speech:
         return self.speech
 
-    def bind(self, runs: Runs) -> Self:
+    def bind(self: This, runs: Runs) -> This:
         """Knows the device of its runs, on which a start is trained."""
         bound = copy.copy(self)
         object.__setattr__(bound, "_device", runs.seeds.device)

@@ -7,11 +7,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from mobench.core.cache import Cached
@@ -21,6 +21,7 @@ from mobench.core.sampled import Batch, Sampled
 from mobench.core.start import start_generator
 
 
+@runtime_checkable
 class DataSet(Protocol):
     """What the rows record of a data set."""
 
@@ -77,10 +78,10 @@ class TrainTest(DataProblem, Sampled):
     """Base class of problems with a training and a test part, of which runs can share batches."""
 
     @abstractmethod
-    def part(self, split: str, like: Tensor) -> tuple[Float[Tensor, "N ..."], Float[Tensor, "N ..."]]:
+    def part(self, split: str, like: Tensor) -> tuple[Shaped[Tensor, "N ..."], Shaped[Tensor, "N ..."]]:
         """Inputs and targets of "train" or "test", on the device and in the types in which they are used."""
 
-    def of_split(self, split: str, like: Tensor) -> tuple[Float[Tensor, "N ..."], Float[Tensor, "N ..."]]:
+    def of_split(self, split: str, like: Tensor) -> tuple[Shaped[Tensor, "N ..."], Shaped[Tensor, "N ..."]]:
         """What `part` gives, moved to the device once."""
 
         def moved() -> tuple[Tensor, Tensor]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -25,6 +25,9 @@ from mobench.core.seeds import PerSeed
 from mobench.data.images import CLASSES, Images, digest_of, load_images
 from mobench.errors import ConfigError, choose
 from mobench.problems.dataset import DataProblem
+
+This = TypeVar("This", bound="HyperCleaning")  # beartype knows no typing.Self in methods
+
 
 MASKS = ("independent", "nested")
 PART = 4096  # images of a product of which only a sum is kept
@@ -200,7 +203,7 @@ class HyperCleaning(DataProblem, PerSeed[Labels], Bilevel):
         digests = {seed: own.digest for seed, own in self.instances(runs).items()}
         return super().facts(runs) | {"labels_sha256": digests}
 
-    def bind(self, runs: Runs) -> Self:
+    def bind(self: This, runs: Runs) -> This:
         """With the labels of the runs' seeds."""
         _ = self.pixels  # a shrink that leaves nothing is an error now
         return super().bind(runs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from jaxtyping import Float, Int
@@ -20,6 +20,8 @@ from mobench.core.truth import IdealByRuns
 from mobench.core.types import Real
 from mobench.errors import ConfigError
 from mobench.problems.least_squares import LeastSquares
+
+This = TypeVar("This", bound="L1Regularized")  # beartype knows no typing.Self in methods
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +102,7 @@ class L1Regularized(Sampled):
     def ideal_point(self) -> Tensor | None:
         return self.problem.ideal_point
 
-    def with_ideal_by(self, solve: Callable[[Problem, int], Tensor]) -> Self:
+    def with_ideal_by(self: This, solve: Callable[[Problem, int], Tensor]) -> This:
         """The inner problem's ideal point from `solve`, where it asks for that."""
         if not isinstance(self.problem, IdealByRuns):
             return self
@@ -110,7 +112,7 @@ class L1Regularized(Sampled):
         assert isinstance(self.problem, Sampled)  # else there are 0 samples, and nobody draws
         return self.problem.draw(keys, stream, t, size)
 
-    def bind(self, runs: Runs) -> Self:
+    def bind(self: This, runs: Runs) -> This:
         return replace(self, problem=self.problem.bind(runs))
 
     def initial(self, runs: Runs) -> Float[Tensor, "R P"]:

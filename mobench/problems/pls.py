@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -23,6 +23,9 @@ from mobench.core.sampled import Sampled
 from mobench.core.sets import Ball, Set
 from mobench.core.types import Real
 from mobench.errors import ConfigError, choose
+
+This = TypeVar("This", bound="PLS")  # beartype knows no typing.Self in methods
+
 
 LN2 = math.log(2.0)
 IDEALS = ("bound", "extremes")
@@ -222,14 +225,14 @@ class PLS(Sampled):
 
     # instances
 
-    def bind(self, runs: Runs) -> Self:
+    def bind(self: This, runs: Runs) -> This:
         """With channel_seed None, the run's seed makes its channels: all preferences of a seed share them."""
         if self.channel_seed is not None or self._given is not None:  # channels that were given stay
             return self
         h = [_channels(int(s), self.antennas, self.users) for s in runs.seeds]
         return self.with_channels(torch.cat(h).to(runs.seeds.device))
 
-    def with_channels(self, h: Float[Tensor, "I C H"]) -> Self:
+    def with_channels(self: This, h: Float[Tensor, "I C H"]) -> This:
         """The same problem on the given channels [Re hhat, Im hhat], users first;
         I = 1 or one instance per run.
         """
@@ -271,7 +274,7 @@ class PLS(Sampled):
         z = -torch.log2(1.0 + (self.power / self.noise) * torch.linalg.vecdot(h, h))
         return z if self.channel_seed is None else z.squeeze(0)
 
-    def with_ideal_by(self, solve: Solve) -> Self:
+    def with_ideal_by(self: This, solve: Solve) -> This:
         """The same problem; with ideal="extremes" `solve` finds its ideal point.
 
         `solve` is given the problem, bound to m runs of each of I instances one after the other, and I.
