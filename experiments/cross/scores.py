@@ -52,7 +52,7 @@ class Pair:
 
     @property
     def first_order_gap(self) -> bool:
-        """Whether the constraint is a lower level's gap.
+        """Says whether the constraint is the gap of a lower level.
 
         Then rows are phi(x) at y*(x), on which a gap at (x, y) is no constraint.
         """
@@ -60,12 +60,12 @@ class Pair:
 
     @property
     def constrained(self) -> bool:
-        """Whether its points can be infeasible."""
+        """Says whether points of this pair can be infeasible."""
         return "violation" in self.job.final and not self.first_order_gap
 
     @cached_property
     def enforces(self) -> bool:
-        """Whether the method uses the problem's constraints in its search, and does not only accept them."""
+        """Says whether the search uses the problem's constraints instead of only accepting them."""
         method = load_class(str(self.job.config["algorithm"]["_target_"]), "algorithm")
         return bool(method.enforces)  # type: ignore[attr-defined]
 

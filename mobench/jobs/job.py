@@ -20,19 +20,7 @@ from mobench.core.problem import Problem
 from mobench.errors import ConfigError
 from mobench.jobs.fingerprint import is_own
 from mobench.jobs.store import config_hash
-from mobench.jobs.targets import LAYERS, TARGET, enabled, instantiate, load_class, target_nodes
-
-HASHED = (
-    "problem",
-    "oracle",
-    "algorithm",
-    "preferences",
-    "seeds",
-    "steps",
-    "dtype",
-    "max_failure_share",
-    "record",
-)
+from mobench.jobs.targets import HASHED, LAYERS, TARGET, enabled, instantiate, load_class, target_nodes
 
 
 @dataclass(frozen=True)

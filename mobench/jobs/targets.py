@@ -16,6 +16,18 @@ from mobench.errors import ConfigError, MobenchError
 from mobench.jobs.fingerprint import is_own
 
 TARGET = "_target_"
+# keys of the configuration that decide a job's rows, and so its identity
+HASHED = (
+    "problem",
+    "oracle",
+    "algorithm",
+    "preferences",
+    "seeds",
+    "steps",
+    "dtype",
+    "max_failure_share",
+    "record",
+)
 LAYERS = ("constraint", "space")  # optional groups that wrap the oracle, in this order
 
 

@@ -15,23 +15,11 @@ from typing import Any
 
 from mobench.config.schema import choices
 from mobench.errors import ConfigError, choose, suggest
-from mobench.jobs.targets import LAYERS, TARGET, enabled, load_class, parameters, target_nodes
+from mobench.jobs.targets import HASHED, LAYERS, TARGET, enabled, load_class, parameters, target_nodes
 
 NUMBERS = {"float", "int", "Real", "None"}  # names of types in annotations
 # groups and keys whose numbers are part of a job's identity
-NUMERIC = (
-    "problem",
-    "oracle",
-    "algorithm",
-    "preferences",
-    "seeds",
-    "steps",
-    "dtype",
-    "max_failure_share",
-    "record",
-    *LAYERS,
-    "vary",
-)
+NUMERIC = (*HASHED, *LAYERS, "vary")
 SIGNALS = ("USR2", "USR1", "TERM")
 
 
