@@ -15,7 +15,8 @@ from mobench.artifacts.claims import UNKNOWN
 from mobench.cli import keep
 from mobench.report import verdicts
 from mobench.report.__main__ import MARKERS
-from mobench.report.model import PAPERS, VERDICTS
+from mobench.report.model import VERDICTS
+from mobench.report.papers import papers
 from tests.conftest import REPOSITORY as ROOT
 from tests.conftest import Run
 
@@ -46,14 +47,14 @@ def table(path: Path) -> list[list[str]]:
 
 def test_readme_counts_the_recorded_verdicts() -> None:
     rows = {line[0]: line for line in table(ROOT / "README.md")}
-    names = {id: short for id, (short, _) in PAPERS.items()}
+    names = {id: info.short for id, info in papers().items()}
     for id, name in [*names.items(), ("", "**all**")]:
         own = [r for r in record() if r["artifact"].startswith(id)]
         assert rows[name][2] == cell([r for r in own if not r["kept"]]), name
         assert rows[name][3] == cell([r for r in own if r["kept"]]), name
 
 
-@pytest.mark.parametrize("paper", list(PAPERS))
+@pytest.mark.parametrize("paper", list(papers()))
 def test_paper_pages_count_the_recorded_verdicts(paper: str) -> None:
     for name, _, scale, claims, *_ in table(ROOT / f"docs/papers/{paper}.md"):
         own = [

@@ -9,21 +9,9 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import quote
 
+from mobench.report.papers import paper_info
 from mobench.report.sheets import Rows, Sheet
 from mobench.report.words import commit, measured, slug, text
-
-# short name and title; papers that are not listed appear under their id, after these
-PAPERS = {
-    "ferero": ("FERERO", "A Flexible Framework for Preference-Guided Multi-Objective Learning"),
-    "omd_tch": (
-        "OMD-TCH",
-        "Online Mirror Descent for Tchebycheff Scalarization in Multi-Objective Optimization",
-    ),
-    "csmoo": ("CSMOO", "Constrained Stochastic Multi-Objective Optimization"),
-    "mobl": ("WC-MHGD", "Multi-Objective Bilevel Learning"),
-    "mlm_cmoo": ("MLM-CMOO", "Gradient-Based Constrained Multi-Objective Optimization"),
-    "cross": ("Cross tables", "Every algorithm on every compatible problem (our own comparison)"),
-}
 
 
 @dataclass(frozen=True)
@@ -165,7 +153,7 @@ class Entry:
     @property
     def alt(self) -> str:
         """What the picture is, for those who do not see it."""
-        words = f"{self.label} of {PAPERS.get(self.paper, (self.paper, ''))[0]}, drawn from our runs"
+        words = f"{self.label} of {paper_info(self.paper).short}, drawn from our runs"
         verdicts = ", ".join(f"{n} {v.name}" for v, n in self.counts if n)
         return f"{words}: {self.title}." + (f" Claims: {verdicts}." if verdicts else "")
 

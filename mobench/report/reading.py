@@ -16,7 +16,8 @@ from typing import Any
 from PIL import Image
 
 from mobench.errors import MobenchError
-from mobench.report.model import PAPERS, UNREADABLE, VERDICTS, Claim, Entry, Figure, Job, Paper, Site
+from mobench.report.model import UNREADABLE, VERDICTS, Claim, Entry, Figure, Job, Paper, Site
+from mobench.report.papers import paper_info
 from mobench.report.sheets import job_rows, parsed, sheet
 from mobench.report.words import measured, moment, text
 from mobench.system.paths import KEPT, results_root
@@ -182,13 +183,13 @@ def artifacts(root: Path, expected: Sequence[str] = ()) -> Site:
     waiting = [_unbuilt(id) for id in sorted(set(expected) - set(folders))]
     ids = {e.paper for e in entries + waiting + kept}
     found = []
-    for id in [p for p in PAPERS if p in ids] + sorted(ids - set(PAPERS)):
-        short, title = PAPERS.get(id, (id, ""))
+    for id in sorted(ids, key=lambda id: (paper_info(id).position, id)):
+        info = paper_info(id)
         mine, others, own = (
             sorted((e for e in group if e.paper == id), key=lambda e: _natural(e.name))
             for group in (entries, waiting, kept)
         )
-        found.append(Paper(id, short, title, mine, others, own))
+        found.append(Paper(id, info.short, info.title, mine, others, own))
     return Site(found, [], assets)
 
 

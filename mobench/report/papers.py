@@ -1,0 +1,54 @@
+"""The papers: short name, title and order, from `experiments/<paper>/paper.yaml`.
+
+short: FERERO
+title: A Flexible Framework for Preference-Guided Multi-Objective Learning
+position: 1
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+from mobench.errors import ConfigError
+from mobench.system import paths
+
+ENTRIES = {"short": str, "title": str, "position": int}
+
+
+@dataclass(frozen=True)
+class PaperInfo:
+    """What paper.yaml says.
+
+    Args:
+        short: what tables and menus call it.
+        title: the paper's title, or what the comparison is about.
+        position: where it stands among the others, from 1; papers without a file come last.
+    """
+
+    short: str
+    title: str
+    position: int
+
+
+@functools.cache
+def papers() -> dict[str, PaperInfo]:
+    """Returns the papers that have a paper.yaml by the name of their package, in their order.
+
+    Raises:
+        ConfigError: A file lacks an entry, has another one, or one of another type.
+    """
+    import yaml
+
+    found: dict[str, PaperInfo] = {}
+    for path in paths.experiments().glob("*/paper.yaml"):
+        values = yaml.safe_load(path.read_text())
+        if not isinstance(values, dict) or {k: type(v) for k, v in values.items()} != ENTRIES:
+            raise ConfigError(f"{path} needs the entries short (text), title (text) and position (integer).")
+        found[path.parent.name] = PaperInfo(**values)
+    return dict(sorted(found.items(), key=lambda item: item[1].position))
+
+
+def paper_info(id: str) -> PaperInfo:
+    """Returns the entry of one paper; one without a file is called by its id."""
+    return papers().get(id, PaperInfo(id, "", len(papers()) + 1))
