@@ -60,21 +60,7 @@ def draw(
         )
         return False
     began = time.time()
-    a = Artifact(
-        id,
-        config["artifact"]["title"] or id,
-        config["scale"]["name"],
-        {k: JobRows(f) for k, f in folders.items()},
-    )
-    a.changed = overrides.changed(command)
-    a.refused = config.get("refused", {})
-    a.paper = Paper(**config["artifact"]["paper"])
-    if a.changed:
-        judged = "Claims are partial at best." if a._only_seeds else "No claim is judged."
-        a.note(f"Not the artifact's own settings: {overrides.shown(a.changed)}. {judged}")
-    lost = [f"{name} {job.runs}" for name, job in a.jobs.items() if not job.complete]
-    if lost:
-        a.note(f"Runs that finished: {', '.join(lost)}, all of the other jobs. Only those are measured.")
+    a = _artifact(id, config, folders, command)
     registered(id)(a)
     a.texts.all_used()
     target = artifact_folder(id, root)
@@ -108,6 +94,28 @@ def draw(
     wandb_log.log_artifact(config, id, target, claims)
     _say(id, a, target)
     return True
+
+
+def _artifact(
+    id: str, config: Mapping[str, Any], folders: Mapping[str, JobFolder], command: Sequence[str]
+) -> Artifact:
+    """Returns the artifact to be drawn, with notes on changed settings and unfinished runs."""
+    a = Artifact(
+        id,
+        config["artifact"]["title"] or id,
+        config["scale"]["name"],
+        {k: JobRows(f) for k, f in folders.items()},
+    )
+    a.changed = overrides.changed(command)
+    a.refused = config.get("refused", {})
+    a.paper = Paper(**config["artifact"]["paper"])
+    if a.changed:
+        judged = "Claims are partial at best." if a._only_seeds else "No claim is judged."
+        a.note(f"Not the artifact's own settings: {overrides.shown(a.changed)}. {judged}")
+    lost = [f"{name} {job.runs}" for name, job in a.jobs.items() if not job.complete]
+    if lost:
+        a.note(f"Runs that finished: {', '.join(lost)}, all of the other jobs. Only those are measured.")
+    return a
 
 
 def tally(verdicts: Iterable[str]) -> str:

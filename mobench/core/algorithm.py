@@ -11,7 +11,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -19,11 +19,10 @@ from torch import Tensor
 from mobench.core.oracle import Spec
 from mobench.core.point import Point
 from mobench.core.sets import Set
-from mobench.core.types import Real
+from mobench.core.types import Real, State
 from mobench.errors import ConfigError
 
 Step = float | int | Tensor  # a number, or a column (R, 1) where `vary` gives runs steps of their own
-State = dict[str, Any]
 
 
 class Info(NamedTuple):

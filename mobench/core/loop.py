@@ -19,8 +19,7 @@ from mobench.core.oracle import Oracle
 from mobench.core.output import Output
 from mobench.core.preferences import Runs
 from mobench.core.sets import project_moving
-
-State = dict[str, Any]
+from mobench.core.types import State
 
 FAR = 1e30  # L1 norm of an iterate that counts as diverged: beyond it, squares of gradients overflow
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -14,8 +14,7 @@ from torch import Tensor
 from mobench.core.point import Point
 from mobench.core.preferences import Runs
 from mobench.core.sets import Set
-
-State = dict[str, Any]
+from mobench.core.types import State
 
 
 @dataclass(frozen=True)

@@ -7,16 +7,15 @@ are written in place, a checkpoint is taken through a file.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from mobench.core.point import Point
+from mobench.core.types import State
 from mobench.errors import choose
-
-State = dict[str, Any]
 
 
 class Output(ABC):

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from mobench.core.sets import Set
 
-Part = Literal["f", "g", "all"]
+RowsOf = Literal["f", "g", "all"]
 
 
 class Point(ABC):
@@ -65,7 +65,7 @@ class Point(ABC):
         """Constraints only."""
         return self.values()[..., self.M :]
 
-    def jacobian(self, part: Part = "all") -> Float[Tensor, "R k P"]:
+    def jacobian(self, part: RowsOf = "all") -> Float[Tensor, "R k P"]:
         """Gradients one by one, of the objectives ("f"), the constraints ("g") or both."""
         J = self._cached_jacobian
         if J is None:
@@ -74,7 +74,7 @@ class Point(ABC):
             return J
         return J[..., : self.M, :] if part == "f" else J[..., self.M :, :]
 
-    def gramian(self, part: Part = "all") -> Float[Tensor, "R k k"]:
+    def gramian(self, part: RowsOf = "all") -> Float[Tensor, "R k k"]:
         """J J^T of the chosen rows in float64: rounded to float32 it would not be positive semidefinite."""
         J = self.jacobian(part).double()
         return torch.bmm(J, J.mT)

@@ -28,7 +28,7 @@ CHUNK = 24 << 20
 PIECE = 3 << 19
 
 
-class Block(NamedTuple):
+class ConvBlock(NamedTuple):
     """Channels in and out."""
 
     inner: int
@@ -40,7 +40,7 @@ class Block(NamedTuple):
         return [(self.outer, self.inner, 3, 3), (self.outer,), (self.outer,), (self.outer,)]
 
 
-class Part(NamedTuple):
+class TaskPatches(NamedTuple):
     """Images of s tasks as the first block takes them: the 3 x 3 patches (zeros around the images) of the
     four pixels of each 2 x 2 window that is pooled, with the mean m of all patches and a factor L of their
     covariance LL', task by task: all that the first normalisation must know.
@@ -127,9 +127,9 @@ class FewShotNet:
             raise ConfigError(f"problem.filters={self.filters} must be at least 1.")
 
     @property
-    def blocks(self) -> list[Block]:
+    def blocks(self) -> list[ConvBlock]:
         """All blocks in order."""
-        return [Block(self.channels if k == 0 else self.filters, self.filters) for k in range(BLOCKS)]
+        return [ConvBlock(self.channels if k == 0 else self.filters, self.filters) for k in range(BLOCKS)]
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
@@ -163,18 +163,18 @@ class FewShotNet:
         parts = theta.split([math.prod(s) for s in shapes])
         return [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
 
-    def parts(self, images: Float[Tensor, "S n C H W"]) -> list[Part]:
+    def parts(self, images: Float[Tensor, "S n C H W"]) -> list[TaskPatches]:
         """The images of some tasks at a time, as `forward` takes them; made once."""
         n = images.shape[1]
         size = max(1, CHUNK // (n * self.filters * self.side**2 * images.element_size()))
         moments = [_moments(own) for own in images]
         means, factors = (torch.stack(some) for some in zip(*moments, strict=True))
         return [
-            Part(_patches(x), m, f)
+            TaskPatches(_patches(x), m, f)
             for x, m, f in zip(images.split(size), means.split(size), factors.split(size), strict=True)
         ]
 
-    def held(self, parts: Sequence[Part]) -> int:
+    def held(self, parts: Sequence[TaskPatches]) -> int:
         """Bytes of the tape of a pass: of the first block three pooled maps; of the others z,
         two pooled maps and indices.
         """
@@ -193,7 +193,7 @@ class FewShotNet:
         return found
 
     def forward(
-        self, theta: Float[Tensor, " P"], parts: Sequence[Part], keep: bool = False
+        self, theta: Float[Tensor, " P"], parts: Sequence[TaskPatches], keep: bool = False
     ) -> tuple[Float[Tensor, "S n F"], Tape | None]:
         """Features of all tasks' images; with `keep` also what `backward` needs."""
         weights = self._weights(theta)
@@ -211,7 +211,7 @@ class FewShotNet:
             tape.append(blocks)
         return torch.cat(found), tape if keep else None
 
-    def _first(self, part: Part, own: Weights, keep: bool) -> Saved:
+    def _first(self, part: TaskPatches, own: Weights, keep: bool) -> Saved:
         """The first block, some tasks at a time, see `PIECE`."""
         s, _, n, g, v, _ = part.patches.shape
         flat = own.weight.flatten(1)
@@ -226,7 +226,7 @@ class FewShotNet:
         maps = p.view(s * n, g, v, -1).permute(0, 3, 1, 2)
         return Saved(None, None, maps, at, _maps(out, maps), r)
 
-    def _pieces(self, part: Part) -> Iterator[tuple[slice, Float[Tensor, "t 4 ngv filters"]]]:
+    def _pieces(self, part: TaskPatches) -> Iterator[tuple[slice, Float[Tensor, "t 4 ngv filters"]]]:
         """Some tasks, and memory for their z, the same again and again."""
         s, _, n, g, v, _ = part.patches.shape
         size = s
@@ -246,7 +246,11 @@ class FewShotNet:
         return Saved(x, z, p, at, _maps(out, p), r)
 
     def backward(
-        self, theta: Float[Tensor, " P"], parts: Sequence[Part], tape: Tape, slopes: Float[Tensor, "S n F"]
+        self,
+        theta: Float[Tensor, " P"],
+        parts: Sequence[TaskPatches],
+        tape: Tape,
+        slopes: Float[Tensor, "S n F"],
     ) -> Float[Tensor, "S P"]:
         """Rows: gradient of <slopes_s, features_s> with respect to theta, for each task s."""
         weights = self._weights(theta)
@@ -291,7 +295,7 @@ class FewShotNet:
             dbeta,
         ]
 
-    def _back_first(self, e: Tensor, part: Part, saved: Saved, own: Weights) -> list[Tensor]:
+    def _back_first(self, e: Tensor, part: TaskPatches, saved: Saved, own: Weights) -> list[Tensor]:
         """Gradients (s, ...) of the first block's four tensors."""
         E, a, dbeta, dgamma = self._affine(e, len(part.patches), saved, own)
         at = saved.at

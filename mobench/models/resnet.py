@@ -37,7 +37,7 @@ class Entry(NamedTuple):
     fill: float = 0.0
 
 
-class Block(NamedTuple):
+class ResidualBlock(NamedTuple):
     """Channels in and out, stride of the first convolution; whether the shortcut has parameters."""
 
     name: str
@@ -87,7 +87,7 @@ class ResNet:
         return math.ceil(self.size / 2 ** (len(self.widths) - 1))
 
     @property
-    def structure(self) -> list[Block]:
+    def structure(self) -> list[ResidualBlock]:
         """All blocks in order."""
         found = []
         inner = self.widths[0]
@@ -95,7 +95,7 @@ class ResNet:
             for k in range(count):
                 stride = 2 if stage and not k else 1
                 projects = self.shortcut == "conv" and (stride > 1 or inner != width)
-                found.append(Block(f"stage{stage + 1}.{k + 1}", inner, width, stride, projects))
+                found.append(ResidualBlock(f"stage{stage + 1}.{k + 1}", inner, width, stride, projects))
                 inner = width
         return found
 

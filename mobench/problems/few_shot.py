@@ -20,7 +20,7 @@ from mobench.core.seeds import PerSeed
 from mobench.data.episodes import SAMPLERS, Episodes, draw_episodes
 from mobench.data.fewshot import SPLITS, FewShot, load_fewshot
 from mobench.errors import ConfigError, check_batch_runs, choose
-from mobench.models.fewshot import FewShotNet, Part, Tape
+from mobench.models.fewshot import FewShotNet, Tape, TaskPatches
 from mobench.problems.dataset import DataProblem, network_starts
 
 # bytes of activations that are kept for the backward pass; those of further runs are computed anew
@@ -166,14 +166,14 @@ class FewShotLearning(DataProblem, PerSeed[Episodes], Bilevel):
 
     # data on the device
 
-    def prepared(self, part: str, run: int, like: Tensor) -> list[Part]:
+    def prepared(self, part: str, run: int, like: Tensor) -> list[TaskPatches]:
         """Images of a part (support, query, test) of a run's tasks, as the network takes them: nine times
         their size, about 100 MB for a seed of five tasks on coloured images in float32. Shared by runs of a
         seed.
         """
         group = int(self.group[run])
 
-        def made() -> list[Part]:
+        def made() -> list[TaskPatches]:
             items = getattr(self.episodes_of(self.seeds[group]), part)
             pictures = self.images.take(items.flatten()).to(like.device, like.dtype) / 255.0
             frame = -pictures.shape[-1] % 16

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from mobench.report.model import FAILING, UNREADABLE, VERDICTS, Entry, Site, Verdict, count
+from mobench.report.model import FAILING, UNREADABLE, VERDICTS, Entry, Mark, Paper, Site, count
 from mobench.report.reading import artifacts
 from mobench.report.words import duration
 from mobench.system.paths import outputs_root
@@ -29,24 +29,24 @@ def _code(value: str) -> str:
     return f"{fence}{value}{fence}"
 
 
-def _tally(counts: Iterable[tuple[Verdict, int]]) -> str:
+def _tally(counts: Iterable[tuple[Mark, int]]) -> str:
     return ", ".join(f"{n} {v.name}" for v, n in counts if n) or "no claims"
 
 
-def _mark(verdict: Verdict) -> str:
+def _mark(verdict: Mark) -> str:
     return f"{verdict.symbol} {verdict.name}"
 
 
 CLAIMS = ("yes", "part", "no", "skip")  # keys of the verdicts of claims; the others are of checks
 
 
-def _cell(counts: Iterable[tuple[Verdict, int]]) -> str:
+def _cell(counts: Iterable[tuple[Mark, int]]) -> str:
     """Claims per verdict, in one cell: ✓ 45 ◐ 10 ✗ 6 ○ 36."""
     parts = [f"{v.symbol}&nbsp;{n}" for v, n in counts if n and v.key in CLAIMS]
     return " ".join(parts) or "–"
 
 
-def _checks(counts: Iterable[tuple[Verdict, int]]) -> str:
+def _checks(counts: Iterable[tuple[Mark, int]]) -> str:
     """Our own checks: 12 passed, 1 failed."""
     by = {v.key: n for v, n in counts}
     passed = by.get("pass", 0)
@@ -187,66 +187,72 @@ def results_markdown(root: Path | None = None, expected: Sequence[str] = ()) -> 
         _summary(site).rstrip(),
     ]
     for paper in site.papers:
-        lines += ["", f"## {_md(paper.short)}", "", *([f"*{_md(paper.title)}*", ""] if paper.title else [])]
-        for title, entries in (("`make reproduce`", paper.entries), ("Kept rows", paper.kept)):
-            if not entries:
-                continue
-            commits = sorted({e.commit for e in entries if e.origin})
-            origin = [f"scale {', '.join(_scales(entries))}"] if _scales(entries) else []
-            origin += [f"drawn from {', '.join(commits)}"] if commits else []
-            lines += [f"**{title}**: {_md('; '.join([_tally(count(entries)), *origin]))}.", ""]
-            lines += ["| artifact | claim | published | measured | verdict | command |", "|" + " --- |" * 6]
-            for entry in entries:
-                for c in entry.claims:
-                    cells = [
-                        _md(x) for x in (entry.id, c.statement, c.published, c.measured, _mark(c.verdict))
-                    ]
-                    lines.append(f"| {' | '.join(cells)} | {_code(entry.command)} |")
-                if not entry.claims:
-                    why = (
-                        "damaged, see below"
-                        if entry.problems
-                        else "judged in another artifact"
-                        if entry.references
-                        else "no claims"
-                    )
-                    lines.append(f"| {_md(entry.id)} | – | – | – | {why} | {_code(entry.command)} |")
-            lines.append("")
-        if paper.waiting:
-            lines += ["Not drawn yet:", ""]
-            lines += [f"- {_md(entry.id)}: {_code(entry.command)}" for entry in paper.waiting]
-            lines.append("")
-        failing = [
-            (e, c)
-            for e in (*paper.entries, *paper.kept)
-            for c in e.claims
-            if c.verdict.name in FAILING or c.verdict.key == "skip"
-        ]
-        if failing:
-            lines += ["Reasons for claims that fail, hold in part, or are inconclusive:", ""]
-            lines += [
-                f"- {_md(e.id)}{' (kept rows)' if e.kept else ''}, {_md(c.id)} ({_mark(c.verdict)}): "
-                f"{_md(c.reason) or 'no reason is recorded.'}"
-                for e, c in failing
-            ]
-            lines.append("")
-        shown = [
-            (e, id, claims) for e in (*paper.entries, *paper.kept) for id, claims in e.references.items()
-        ]
-        if shown:
-            lines += ["Claims that are shown here and judged in another artifact:", ""]
-            lines += [
-                f"- {_md(e.id)}{' (kept rows)' if e.kept else ''} shows {_md(', '.join(claims))} of {_md(id)}"
-                for e, id, claims in shown
-            ]
-            lines.append("")
-        damaged = [(e, p) for e in (*paper.entries, *paper.kept) for p in e.problems]
-        if damaged:
-            lines += [
-                "Files that could not be loaded:",
-                "",
-                *[f"- {_md(e.id)}: {_md(p)}" for e, p in damaged],
-                "",
-            ]
-        lines.pop()
+        lines += _paper_section(paper)
     return "\n".join(lines) + "\n"
+
+
+def _paper_section(paper: Paper) -> list[str]:
+    """Returns the lines of one paper on the results page."""
+    lines = ["", f"## {_md(paper.short)}", "", *([f"*{_md(paper.title)}*", ""] if paper.title else [])]
+    for title, entries in (("`make reproduce`", paper.entries), ("Kept rows", paper.kept)):
+        if entries:
+            lines += _claims_table(title, entries)
+    if paper.waiting:
+        lines += ["Not drawn yet:", ""]
+        lines += [f"- {_md(entry.id)}: {_code(entry.command)}" for entry in paper.waiting]
+        lines.append("")
+    every = (*paper.entries, *paper.kept)
+    failing = [
+        (e, c) for e in every for c in e.claims if c.verdict.name in FAILING or c.verdict.key == "skip"
+    ]
+    if failing:
+        lines += ["Reasons for claims that fail, hold in part, or are inconclusive:", ""]
+        lines += [
+            f"- {_name(e)}, {_md(c.id)} ({_mark(c.verdict)}): {_md(c.reason) or 'no reason is recorded.'}"
+            for e, c in failing
+        ]
+        lines.append("")
+    shown = [(e, id, claims) for e in every for id, claims in e.references.items()]
+    if shown:
+        lines += ["Claims that are shown here and judged in another artifact:", ""]
+        lines += [f"- {_name(e)} shows {_md(', '.join(claims))} of {_md(id)}" for e, id, claims in shown]
+        lines.append("")
+    damaged = [(e, p) for e in every for p in e.problems]
+    if damaged:
+        lines += [
+            "Files that could not be loaded:",
+            "",
+            *[f"- {_md(e.id)}: {_md(p)}" for e, p in damaged],
+            "",
+        ]
+    return lines[:-1]
+
+
+def _name(entry: Entry) -> str:
+    """Returns the id of an artifact, and whether it is drawn from kept rows."""
+    return f"{_md(entry.id)}{' (kept rows)' if entry.kept else ''}"
+
+
+def _claims_table(title: str, entries: Sequence[Entry]) -> list[str]:
+    """Returns the lines of a table of claims, with where its artifacts come from above it."""
+    commits = sorted({e.commit for e in entries if e.origin})
+    origin = [f"scale {', '.join(_scales(entries))}"] if _scales(entries) else []
+    origin += [f"drawn from {', '.join(commits)}"] if commits else []
+    lines = [f"**{title}**: {_md('; '.join([_tally(count(entries)), *origin]))}.", ""]
+    lines += ["| artifact | claim | published | measured | verdict | command |", "|" + " --- |" * 6]
+    for entry in entries:
+        for c in entry.claims:
+            cells = [_md(x) for x in (entry.id, c.statement, c.published, c.measured, _mark(c.verdict))]
+            lines.append(f"| {' | '.join(cells)} | {_code(entry.command)} |")
+        if not entry.claims:
+            lines.append(
+                f"| {_md(entry.id)} | – | – | – | {_why_no_claims(entry)} | {_code(entry.command)} |"
+            )
+    return [*lines, ""]
+
+
+def _why_no_claims(entry: Entry) -> str:
+    """Returns why an artifact has no row of its own in the table of claims."""
+    if entry.problems:
+        return "damaged, see below"
+    return "judged in another artifact" if entry.references else "no claims"

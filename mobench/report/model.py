@@ -15,7 +15,7 @@ from mobench.report.words import commit, measured, slug, text
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Mark:
     """One of the verdicts of a claim or a check, or `unreadable`: how it looks and what it means."""
 
     key: str
@@ -27,25 +27,25 @@ class Verdict:
 VERDICTS = {
     v.name: v
     for v in (
-        Verdict("yes", "reproduced", "✓", "measured, and within the tolerance that was fixed beforehand"),
-        Verdict("part", "partial", "◐", "a part holds; the reason says which part does not"),
-        Verdict(
+        Mark("yes", "reproduced", "✓", "measured, and within the tolerance that was fixed beforehand"),
+        Mark("part", "partial", "◐", "a part holds; the reason says which part does not"),
+        Mark(
             "no", "not reproduced", "✗", "measured, and it does not hold; the reason gives the likely cause"
         ),
-        Verdict(
+        Mark(
             "skip",
             "inconclusive",
             "○",
             "the run is too small or was cut short, or the paper's data are missing; the reason says what "
             "would settle it",
         ),
-        Verdict("pass", "check passed", "•", "our own consistency check, which no paper claims"),
-        Verdict(
+        Mark("pass", "check passed", "•", "our own consistency check, which no paper claims"),
+        Mark(
             "fail", "check failed", "!", "our own consistency check fails; the reason gives the likely cause"
         ),
     )
 }
-UNREADABLE = Verdict("bad", "unreadable", "?", "the record of the claim is damaged; draw the artifact again")
+UNREADABLE = Mark("bad", "unreadable", "?", "the record of the claim is damaged; draw the artifact again")
 FAILING = ("partial", "not reproduced", "check failed")
 
 
@@ -60,7 +60,7 @@ class Claim:
     measured: str
     tolerance: str
     scale: str
-    verdict: Verdict
+    verdict: Mark
     reason: str
     timed: bool = False
 
@@ -158,7 +158,7 @@ class Entry:
         return f"{words}: {self.title}." + (f" Claims: {verdicts}." if verdicts else "")
 
     @property
-    def counts(self) -> list[tuple[Verdict, int]]:
+    def counts(self) -> list[tuple[Mark, int]]:
         """Claims per verdict."""
         return count([self])
 
@@ -192,12 +192,12 @@ class Paper:
     kept: list[Entry] = field(default_factory=list)
 
     @property
-    def counts(self) -> list[tuple[Verdict, int]]:
+    def counts(self) -> list[tuple[Mark, int]]:
         """Claims per verdict of what `make reproduce` draws."""
         return count(self.entries)
 
     @property
-    def kept_counts(self) -> list[tuple[Verdict, int]]:
+    def kept_counts(self) -> list[tuple[Mark, int]]:
         """Claims per verdict of what is drawn from kept rows."""
         return count(self.kept)
 
@@ -379,12 +379,12 @@ class Site:
         return [*self.entries, *self.kept]
 
     @property
-    def kept_counts(self) -> list[tuple[Verdict, int]]:
+    def kept_counts(self) -> list[tuple[Mark, int]]:
         """Claims per verdict of what is drawn from kept rows."""
         return count(self.kept)
 
     @property
-    def all_counts(self) -> list[tuple[Verdict, int]]:
+    def all_counts(self) -> list[tuple[Mark, int]]:
         """Claims per verdict of both."""
         return count(self.everything)
 
@@ -394,7 +394,7 @@ class Site:
         return [e for p in self.papers for e in p.waiting]
 
     @property
-    def counts(self) -> list[tuple[Verdict, int]]:
+    def counts(self) -> list[tuple[Mark, int]]:
         """Claims per verdict of what `make reproduce` draws."""
         return count(self.entries)
 
@@ -427,7 +427,7 @@ class Site:
         return {job.key: data for data in self.data for job in data.jobs}
 
 
-def count(entries: Iterable[Entry]) -> list[tuple[Verdict, int]]:
+def count(entries: Iterable[Entry]) -> list[tuple[Mark, int]]:
     """Claims per verdict; an artifact or claim that cannot be read counts as one `unreadable`."""
     numbers = {v.name: 0 for v in VERDICTS.values()} | {UNREADABLE.name: 0}
     for entry in entries:
