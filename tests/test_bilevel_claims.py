@@ -12,11 +12,13 @@ import pandas as pd
 import pytest
 import torch
 
-from experiments import mobl, mobl_cleaning, mobl_few_shot
-from experiments.mobl_rows import Effect, cause, interval
+from experiments.mobl import cleaning, few_shot, quadratic
+from experiments.mobl.rows import change, over_seeds, rises
 from mobench.algorithms.wc_mhgd import WCMHGD
 from mobench.artifacts import Artifact, JobRows
+from mobench.artifacts import style as st
 from mobench.artifacts.artifact import Paper, registered
+from mobench.artifacts.checks import Below, SurelyAbove, SurelyBelow, Undecided
 from mobench.core import Runs, loop
 from mobench.core.bilevel import GraphView
 from mobench.errors import ConfigError
@@ -33,53 +35,67 @@ PAPERS = Paper(data=("CIFAR-100",), seeds=2)
 
 
 @pytest.mark.parametrize(
-    ("values", "near", "kind"),
+    ("values", "near", "grows", "falls"),
     [
-        ([0.0] * 5, 0.0, "flat"),  # 100.0 = 100.0
-        ([0.4, 0.6, 0.5], 1.0, "flat"),  # clear, and too small to count
-        ([2.0, 3.0, 2.5], 1.0, "grows"),
-        ([-2.0, -3.0, -2.5], 1.0, "falls"),
-        ([-4.0, 9.0, 2.0], 1.0, "flat"),  # large, and its interval holds 0
-        ([2.0], 1.0, "grows"),
-        ([2.0, -0.1], 0.5, "flat"),  # two seeds must agree
-        ([], 0.0, "unknown"),
-        ([np.nan, 1.0, 1.0], 0.0, "unknown"),
+        ([0.0] * 5, 0.0, False, False),  # 100.0 = 100.0
+        ([0.4, 0.6, 0.5], 1.0, False, False),  # clear, and too small to count
+        ([2.0, 3.0, 2.5], 1.0, True, False),
+        ([-2.0, -3.0, -2.5], 1.0, False, True),
+        ([-4.0, 9.0, 2.0], 1.0, False, False),  # large, and its interval holds 0
+        ([2.0], 1.0, True, False),
+        ([2.0, -0.1], 0.5, False, False),  # two seeds must agree
+        ([], 0.0, None, None),
+        ([np.nan, 1.0, 1.0], 0.0, None, None),
     ],
 )
-def test_an_effect_counts_where_it_is_large_and_sure(values: list[float], near: float, kind: str) -> None:
-    effect = Effect(np.array(values), near)
-    assert effect.kind == kind
-    assert effect.grows == {"unknown": None}.get(kind, kind == "grows")
+def test_a_change_counts_where_it_is_large_and_sure(
+    values: list[float], near: float, grows: bool | None, falls: bool | None
+) -> None:
+    mean = over_seeds(np.array(values))
+    assert SurelyAbove(mean, near=near, agree=True).holds is grows
+    assert SurelyBelow(mean, near=near, agree=True).holds is falls
 
 
 def test_intervals_are_students_and_there_is_none_of_two_seeds() -> None:
-    low, high = Effect(np.array([1.0, 2.0, 3.0])).bounds or (0.0, 0.0)
-    assert (low, high) == pytest.approx((2 - 4.302653 / 3**0.5, 2 + 4.302653 / 3**0.5))
-    assert Effect(np.array([1.0, 2.0])).bounds is None
-    assert interval(np.array([1.0])) == "one seed, no interval"
-    assert interval(np.array([1.0, 2.0])) == "2 seeds, no interval"
-    paired = Effect.between(pd.Series({0: 1.0, 1: 5.0}), pd.Series({1: 7.0, 2: 9.0}))
+    three = over_seeds([1.0, 2.0, 3.0])
+    assert (three.low, three.high) == pytest.approx((2 - 4.302653 / 3**0.5, 2 + 4.302653 / 3**0.5))
+    assert over_seeds([1.0]).ends() == "one seed, no interval"
+    assert over_seeds([1.0, 2.0]).ends() == "2 seeds, no interval"
+    paired = change(pd.Series({0: 1.0, 1: 5.0}), pd.Series({1: 7.0, 2: 9.0}))
     assert paired.values.tolist() == [2.0]
 
 
-def test_a_cause_is_given_only_where_something_does_not_hold() -> None:
-    said = [cause(holds, "why") for holds in (True, np.bool_(True), False, "partial", None)]
-    assert said == ["", "", "why", "why", "why"]
+@pytest.mark.parametrize(
+    ("means", "values", "holds"),
+    [
+        ((1.0, 2.0, 3.0), [2.0, 2.1, 1.9], True),
+        ((1.0, 1.0, 3.0), [2.0, 2.1, 1.9], True),  # neighbours may be equal
+        ((1.0, 0.5, 3.0), [2.0, 2.1, 1.9], False),
+        ((1.0, 2.0, 3.0), [2.0, -2.1, 1.9], False),
+        ((1.0, np.nan, 3.0), [np.nan, 1.0], None),  # lost runs decide nothing
+    ],
+)
+def test_means_rise_in_order_and_surely(
+    means: tuple[float, ...], values: list[float], holds: bool | None
+) -> None:
+    sure = SurelyAbove(over_seeds(values), agree=True)
+    assert rises(dict(enumerate(means)), "accuracy", sure).holds is holds
 
 
 def test_two_readings() -> None:
-    assert mobl_cleaning.under({"a": True, "b": True})[0] is True
-    assert mobl_cleaning.under({"a": False, "b": False})[0] is False
-    assert mobl_cleaning.under({"a": True, "b": None})[0] is None
-    holds, why = mobl_cleaning.under({"a": True, "b": False})
-    assert holds == "partial"
-    assert why == "It holds where a is rescaled, not where b is."
+    yes, no = Below(0.0, 1.0), Below(2.0, 1.0)
+    assert cleaning.BothReadings({"a": yes, "b": yes}).holds is True
+    assert cleaning.BothReadings({"a": no, "b": no}).holds is False
+    assert cleaning.BothReadings({"a": yes, "b": Undecided("lost", no)}).holds is None
+    one = cleaning.BothReadings({"a": yes, "b": no})
+    assert one.holds == "partial"
+    assert one.which == "It holds where a is rescaled, not where b is."
 
 
 # few-shot: accuracies at their ceiling are no evidence
 
 
-def few_shot(own: float, others: float, seeds: int = 3, step: float = 0.0, preferred: float = 0.8) -> Any:
+def rows_of(own: float, others: float, seeds: int = 3, step: float = 0.0, preferred: float = 0.8) -> Any:
     """Rows of one job: each of five preferences, the preferred task's accuracy and that of the others."""
     weights = np.full((S, S), (1 - preferred) / (S - 1))
     np.fill_diagonal(weights, preferred)
@@ -124,8 +140,8 @@ def test_preferences_that_change_nothing_are_not_reproduced(monkeypatch: pytest.
     """At 100 % everywhere nothing is best of all, further, or larger; before,
     all of it passed on 100.0 = 100.0.
     """
-    monkeypatch.setattr(Artifact, "figure", lambda self, figure: mobl.st.plt.close(figure))
-    flat = few_shot(100.0, 100.0)
+    monkeypatch.setattr(Artifact, "figure", lambda self, figure: st.plt.close(figure))
+    flat = rows_of(100.0, 100.0)
     found = claims_of("mobl/fig1", {"pref": flat, "extreme": flat})
     assert {
         id: found[id].verdict for id in ("preferred-training", "extreme-training", "loss", "covered")
@@ -142,9 +158,9 @@ def test_preferences_that_change_nothing_are_not_reproduced(monkeypatch: pytest.
 
 
 def test_preferences_that_work_are_reproduced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Artifact, "figure", lambda self, figure: mobl.st.plt.close(figure))
-    clear = few_shot(90.0, 70.0, step=0.5)
-    further = few_shot(92.0, 40.0, step=0.5, preferred=0.96)
+    monkeypatch.setattr(Artifact, "figure", lambda self, figure: st.plt.close(figure))
+    clear = rows_of(90.0, 70.0, step=0.5)
+    further = rows_of(92.0, 40.0, step=0.5, preferred=0.96)
     found = claims_of("mobl/fig1", {"pref": clear, "extreme": further})
     assert {c.verdict for c in found.values()} <= {"reproduced", "check passed"}
     assert all(c.reason == "" for c in found.values())
@@ -155,9 +171,9 @@ def test_preferences_that_work_are_reproduced(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_stand_ins_decide_nothing_in_either_direction(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Artifact, "figure", lambda self, figure: mobl.st.plt.close(figure))
+    monkeypatch.setattr(Artifact, "figure", lambda self, figure: st.plt.close(figure))
     for own in (100.0, 70.0):
-        job = few_shot(own, 70.0)
+        job = rows_of(own, 70.0)
         job.data = job.meta["data"] = "digits"
         found = claims_of("mobl/fig5", {"pref": job})
         assert {c.verdict for c in found.values()} == {"inconclusive"}
@@ -167,9 +183,9 @@ def test_stand_ins_decide_nothing_in_either_direction(monkeypatch: pytest.Monkey
 def test_a_winner_that_carries_over_from_training_to_test() -> None:
     train = np.array([[90.0, 80.0], [80.0, 90.0], [90.0, 90.0]])  # no one leads in the last seed
     test = np.array([[70.0, 60.0], [70.0, 60.0], [70.0, 60.0]])
-    assert mobl_few_shot.carried(train, test) == (1, 2)
-    assert mobl_few_shot.carried(train, train) == (2, 2)
-    assert mobl_few_shot.carried(train[:1], np.array([[70.0, 70.0]])) == (0, 1)
+    assert few_shot.carried(train, test) == (1, 2)
+    assert few_shot.carried(train, train) == (2, 2)
+    assert few_shot.carried(train[:1], np.array([[70.0, 70.0]])) == (0, 1)
 
 
 # theory
@@ -182,18 +198,18 @@ def test_running_means_of_steps_that_are_not_all_recorded() -> None:
         {"run": 0, "step": at, "direction_square": 5.0 + 2.0 * at, "min_norm_square": 1.0 + 3.0 * at}
     )
     job: Any = SimpleNamespace(history=rows)
-    steps, means = mobl.running_mean(job, "direction_square")
+    steps, means = quadratic.running_mean(job, "direction_square")
     every = 5.0 + 2.0 * np.arange(1, 21)  # of step k in row k + 1
     assert steps.tolist() == [1, 2, 3, 7, 12, 20]
     np.testing.assert_allclose(means[:, 0], [every[:k].mean() for k in steps])
-    steps, means = mobl.running_mean(job, "min_norm_square")
+    steps, means = quadratic.running_mean(job, "min_norm_square")
     every = 1.0 + 3.0 * np.arange(21)
     np.testing.assert_allclose(means[:, 0], [every[:k].mean() for k in steps])
 
 
 def test_slopes() -> None:
     at = np.arange(1, 1001)
-    mean, each = mobl.slopes(at, np.stack([3.0 / at, 2.0 / at**0.5], axis=1))
+    mean, each = quadratic.slopes(at, np.stack([3.0 / at, 2.0 / at**0.5], axis=1))
     np.testing.assert_allclose(each, [-1.0, -0.5])
     assert -1.0 < mean < -0.5
 
@@ -225,14 +241,14 @@ def test_exact_squares_are_those_of_the_directions() -> None:
     job: Any = SimpleNamespace(
         history=pd.DataFrame(lines), weights=runs.weights.numpy(), folder=SimpleNamespace(key="quadratic")
     )
-    found = mobl.exact_squares(job)
+    found = quadratic.exact_squares(job)
     assert found.shape == (5, 2)
     for k in range(5):
         direction = torch.einsum("rs,rsp->rp", runs.weights * weights[k + 1], points[k])
         np.testing.assert_allclose(found[k], direction.square().sum(1))
     job.history = job.history[job.history["step"] != 3]
     with pytest.raises(ValueError, match="not every step"):
-        mobl.exact_squares(job)
+        quadratic.exact_squares(job)
 
 
 # the quadratic with samples
@@ -297,7 +313,7 @@ def test_both_readings_of_figure_12_from_kept_rows(monkeypatch: pytest.MonkeyPat
     """The paper's scale on MNIST: WC-MHGD beats MoCo where the step alone is rescaled, where MoCo's weights
     are 1/S; not where the Gram matrix is rescaled, too.
     """
-    monkeypatch.setattr(Artifact, "figure", lambda self, figure: mobl.st.plt.close(figure))
+    monkeypatch.setattr(Artifact, "figure", lambda self, figure: st.plt.close(figure))
     jobs = {name: JobRows(JobFolder(results_root() / "runs" / key)) for name, key in KEPT.items()}
     a = Artifact("mobl/fig12", "", "paper", jobs, paper=Paper(data=("MNIST",), seeds=5))
     registered("mobl/fig12")(a)

@@ -98,7 +98,6 @@ def test_code_is_all_that_can_draw(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert after(experiments / "csmoo" / "published" / "fig33.csv") == (False, True)
     assert after(experiments / "csmoo" / "claims.yaml") == (False, True)
     assert after(experiments / "ferero" / "properties.py") == (True, False)
-    assert after(experiments / "toy.py") == (False, False)  # of papers that are no packages yet
     assert after(package / "artifacts" / "checks.py") == (True, True)
     assert after(experiments / "ferero" / "images.py") == (True, False)
     assert after(experiments / "csmoo" / "beamforming.py") == (False, True)

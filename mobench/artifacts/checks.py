@@ -373,7 +373,7 @@ class _Surely(Check):
     def tolerance(self) -> str:
         many = len(self.named) > 1
         farther = f" and by more than {self.near:g}{self.unit}" if self.near else ""
-        few = ", or all seeds where they are too few for one" if self.agree else ""
+        few = " (or all seeds, where they are too few for one)" if self.agree else ""
         return (
             f"95 % interval over seeds{few} {self.side} {self.bound:g}{self.unit}{farther}"
             f"{', each' if many else ''}{' (partial: some)' if many and self.partial else ''}"
@@ -733,12 +733,12 @@ class Graded(Check):
 
 
 def kinds() -> list[type[Check]]:
-    """All kinds of checks, for the test that goes through them."""
+    """Returns all kinds of checks of this module, for the test that goes through them."""
     found: list[type[Check]] = []
     queue = list(Check.__subclasses__())
     while queue:
         kind = queue.pop()
         queue += kind.__subclasses__()
-        if not kind.__name__.startswith("_"):
+        if kind.__module__ == __name__ and not kind.__name__.startswith("_"):
             found.append(kind)
     return sorted(found, key=lambda kind: kind.__name__)

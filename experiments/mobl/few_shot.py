@@ -1,0 +1,654 @@
+"""Few-shot meta-learning: Figures 1, 2, 4 to 8.
+
+"Training" accuracy is that of w_s on the query set D_s (the upper level's), "test" accuracy that on other
+images T_s of the same classes, both at the (x, y_D) that the method has after its last step. Claims are
+orderings of accuracies. An accuracy is at most 100 %: where all runs reach it, nothing is larger than
+anything, and a claim that something is larger does not hold.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from mobench.artifacts import Artifact, RunCount, artifact
+from mobench.artifacts import style as st
+from mobench.artifacts.checks import Above, AllOf, AtLeast, AtMost, Count, Graded, Ordered, SurelyAbove
+from mobench.artifacts.panels import dress, grid
+from mobench.artifacts.radar import draw_hull, draw_polygon, hull, limits, polygon_area, radar_axes
+from mobench.artifacts.statistics import Mean, by_seed
+
+from .rows import COLOURS, HULL, Tasks, band, change, ends, mean_error, over_seeds, rises
+
+NEAR = 2.0  # percentage points within which an accuracy counts as nearly the highest
+STEP = 1.0  # percentage points up to which a difference of accuracies counts as none
+CLOSE = 3.0  # percentage points within which two accuracies differ little
+HARDER = "Tasks differ in difficulty by more than the preference moves them."
+CEILING = "Accuracies on the query sets, on which the network is trained, are near 100 % for all tasks."
+ONE_STEP = " FORUM moves y once in a step of x, and its accuracy is measured there."
+PANEL = {"training": "a", "test": "b"}
+KINDS = {"training": "train_accuracy_", "test": "test_accuracy_"}
+SURE: dict[str, Any] = {"near": STEP, "agree": True, "unit": " pp", "digits": "+.1f"}
+U_COLOURS = (st.GREY, st.SKY, st.BLUE, st.RED)
+D_COLOURS = (st.ORANGE, st.GREEN, st.BLUE)
+
+
+@dataclass(frozen=True)
+class FewShot(Tasks):
+    """One job of few-shot learning."""
+
+    @property
+    def S(self) -> int:
+        return int(self.rows.config["problem"]["tasks"])
+
+
+def polygons(job: FewShot, prefix: str = "train_accuracy_") -> tuple[np.ndarray, np.ndarray]:
+    """(preferences, S) means and standard errors over seeds; row k prefers task k."""
+    found = [mean_error(job.ends(prefix, job.runs(task))) for task in range(job.S)]
+    return np.stack([m for m, _ in found]), np.stack([e for _, e in found])
+
+
+def labels(S: int) -> list[str]:
+    """Axes of a radar chart."""
+    return [f"task {s + 1}" for s in range(S)]
+
+
+def _notes(a: Artifact, job: FewShot) -> None:
+    a.note(
+        "Training accuracy: on the query set of the upper level; test accuracy: "
+        "on other images of the same classes."
+    )
+    a.note("Episodes are fixed for a seed; batch normalisation uses the statistics of each set.")
+    if not a.on_papers_data():
+        a.note(
+            f"Images: {job.data}. `data=cifar100 scale=paper` runs FC-100's classes at the paper's settings."
+        )
+
+
+def _radar(fig: Any, position: Any, pref: FewShot, extreme: FewShot, prefix: str = "train_accuracy_") -> None:
+    mean, error = polygons(pref, prefix)
+    far, _ = polygons(extreme, prefix)
+    low, high, ticks = limits(np.vstack([mean, far]))
+    ax = radar_axes(fig, position, labels(pref.S), low, high, ticks)
+    draw_hull(ax, hull(np.vstack([mean, far])), "covered")
+    for s, color in enumerate(COLOURS):
+        draw_polygon(ax, mean[s], f"$r_{s + 1} = .8$", color, error[s])
+        draw_polygon(ax, far[s], f"$r_{s + 1} = .96$", color, ls="--", lw=0.9, ms=1.5)
+
+
+def lead(job: FewShot, prefix: str) -> pd.Series:
+    """For each seed: the preferred task's accuracy minus the mean of the others in the same run,
+    mean of all preferences.
+    """
+    F = job.last[[f"{prefix}{s + 1}" for s in range(job.S)]].to_numpy(dtype=float)
+    own = F[np.arange(len(F)), job.last["preferred"]]
+    return by_seed(job.last.assign(lead=own - (F.sum(axis=1) - own) / (job.S - 1)), "lead")
+
+
+def best_alone(values: np.ndarray, task: int) -> bool:
+    """Whether a task's value is above all others, strictly, so that runs at 100 % do not count."""
+    return bool(values[task] > np.delete(values, task).max())
+
+
+def _preference_claims(a: Artifact, pref: FewShot, extreme: FewShot) -> None:
+    """What a preference does, and an extreme one, by kind of accuracy."""
+    for kind in KINDS:
+        _judge_preferred(a, pref, kind)
+        _judge_extreme(a, pref, extreme, kind)
+    losses = polygons(pref, "f_")[0]
+    lowest = {f"task {s + 1}": best_alone(-losses[:, s], s) for s in range(pref.S)}
+    values = (f"{losses[s, s]:.3f} (others {np.delete(losses[:, s], s).min():.3f})" for s in range(pref.S))
+    a.check("loss", Count(lowest, that="lowest loss", what="axes").also(", ".join(values)))
+
+
+def _judge_preferred(a: Artifact, pref: FewShot, kind: str) -> None:
+    """The preferred task is the best on its axis, and in its run."""
+    mean, _ = polygons(pref, KINDS[kind])
+    axes = {f"task {s + 1}": best_alone(mean[:, s], s) for s in range(pref.S)}
+    runs = {f"task {s + 1}": best_alone(mean[s], s) for s in range(pref.S)}
+    on_axes = Count(axes, 4, that="the run that prefers the task is the best", what="axes")
+    in_runs = Count(runs, 4, that="the preferred task is the best", what="runs")
+    values = (
+        f"{mean[s, s]:.1f} % (axis {np.delete(mean[:, s], s).max():.1f} %, run "
+        f"{np.delete(mean[s], s).max():.1f} %)"
+        for s in range(pref.S)
+    )
+    alone = "on the axes" if on_axes.holds is True else "within the runs"
+    check = AllOf(on_axes, in_runs, partial=True)
+    a.claim(
+        "preferred-{kind}",
+        check.also(", ".join(values)),
+        reason=f"It holds {alone} alone." if check.holds == "partial" else "",
+        interval="the preferred task's lead over the mean of the others, in pp: "
+        f"{over_seeds(lead(pref, KINDS[kind])).ends('.1f')}",
+        kind=kind,
+        cause=CEILING if kind == "training" else HARDER,
+    )
+
+
+def _judge_extreme(a: Artifact, pref: FewShot, extreme: FewShot, kind: str) -> None:
+    """The lead of the preferred task grows with its preference."""
+    near, far = (lead(job, KINDS[kind]) for job in (pref, extreme))
+    further = change(near, far)
+    own, others = ([], [])
+    for job in (pref, extreme):
+        mean, _ = polygons(job, KINDS[kind])
+        own.append(f"{np.diagonal(mean).mean():.1f} %")
+        others.append(f"{mean[~np.eye(job.S, dtype=bool)].mean():.1f} %")
+    check = SurelyAbove(further, of="lead over the mean of the others with .96 minus that with .8", **SURE)
+    values = (
+        f"lead {near.mean():.1f} pp with .8, {far.mean():.1f} pp with .96; the preferred task itself "
+        f"{' and '.join(own)}, the others {' and '.join(others)}"
+    )
+    a.claim("extreme-{kind}", check.also(values), interval=further.ends("+.1f", " pp"), kind=kind)
+
+
+def _judge_area(a: Artifact, pref: FewShot, extreme: FewShot) -> None:
+    """The runs together cover more than any of them."""
+    every = np.vstack([polygons(pref)[0], polygons(extreme)[0]]) / 100
+    single = max(polygon_area(p) for p in every)
+    covered = polygon_area(hull(every))
+    than = f"{HULL} times the largest single polygon (a hull contains every polygon)"
+    check = AtLeast(covered, HULL * single, of="area of the hull", than=than, digits=".3f")
+    ratio = f"{covered / single:.2f} times the largest single polygon, {single:.3f}"
+    interval = f"ratio {over_seeds(_ratios(pref, extreme)).ends('.2f')}"
+    a.claim("covered", check.also(ratio), interval=interval)
+
+
+def _ratios(pref: FewShot, extreme: FewShot) -> list[float]:
+    """For each seed: area of the hull over that of the largest polygon, training accuracy."""
+    found = []
+    for seed in sorted(set(pref.last["seed"]) & set(extreme.last["seed"])):
+        rows = [job.last[job.last["seed"] == seed] for job in (pref, extreme)]
+        every = (
+            np.vstack(
+                [r[[f"train_accuracy_{s + 1}" for s in range(pref.S)]].to_numpy(dtype=float) for r in rows]
+            )
+            / 100
+        )
+        found.append(polygon_area(hull(every)) / max(polygon_area(p) for p in every))
+    return found
+
+
+@artifact("mobl/fig1")
+def fig1(a: Artifact) -> None:
+    """Training accuracies of five preferred and five extremely preferred runs."""
+    pref = FewShot(a.jobs["pref"])
+    extreme = FewShot(a.jobs["extreme"])
+    fig = st.plt.figure(figsize=(11.4, 4.2), layout="constrained")
+    for k, (kind, prefix) in enumerate(KINDS.items()):
+        _radar(fig, 131 + k, pref, extreme, prefix)
+        fig.axes[-1].set_title(f"{kind} accuracy, %", pad=14)
+    _inverse_losses(fig.add_subplot(133), pref, extreme)
+    fig.legend(*fig.axes[0].get_legend_handles_labels(), loc="outside lower left", ncols=6, fontsize=7)
+    fig.suptitle(pref.data, fontsize=10)
+    a.figure(fig)
+    a.table(_accuracies({"r = .8": pref, "r = .96": extreme}), given=("preference", "preferred"))
+    _preference_claims(a, pref, extreme)
+    _judge_area(a, pref, extreme)
+    _notes(a, pref)
+
+
+def _inverse_losses(ax: Any, pref: FewShot, extreme: FewShot) -> None:
+    """Draws 1 / loss of each task where it is preferred, and the mean where it is not."""
+    low = 1.0 / np.stack([polygons(pref, "f_")[0], polygons(extreme, "f_")[0]])
+    x = np.arange(pref.S)
+    for k, (label, color) in enumerate((("r = .8", st.BLUE), ("r = .96", st.ORANGE))):
+        ax.bar(x + (k - 0.5) * 0.38, np.diagonal(low[k]), 0.36, color=color, label=f"task preferred, {label}")
+        others = (low[k].sum(axis=0) - np.diagonal(low[k])) / (pref.S - 1)
+        ax.bar(
+            x + (k - 0.5) * 0.38,
+            others,
+            0.36,
+            color="white",
+            alpha=0.75,
+            edgecolor=color,
+            lw=0.8,
+            label="mean of the other four runs" if k == 1 else None,
+        )
+    dress(ax, y="1 / upper-level loss", log="y", ticks=labels(pref.S), legend="upper center")
+    ax.set_ylim(top=6 * float(np.fmax.reduce(low, axis=None)))
+
+
+def _accuracies(jobs: dict[str, FewShot]) -> pd.DataFrame:
+    """Accuracies and losses on all axes, by preferred task, and the loss at the exact y*."""
+    rows = []
+    for name, job in jobs.items():
+        for task in range(job.S):
+            if not job.planned(task):
+                continue
+            runs = job.runs(task)
+            train, test = (mean_error(job.ends(f"{k}_accuracy_", runs))[0] for k in ("train", "test"))
+            loss = mean_error(job.ends("f_", runs))[0]
+            exact = mean_error(job.solved("f_", runs))[0]
+            line: dict[str, Any] = {"preference": name, "preferred": f"task {task + 1}"}
+            line |= {
+                f"train / test accuracy, task {s + 1}": f"{train[s]:.1f} / {test[s]:.1f}"
+                for s in range(job.S)
+            }
+            line |= {"loss, preferred": f"{loss[task]:.4f}", "loss at y*, preferred": f"{exact[task]:.4f}"}
+            line["loss, mean of the others"] = f"{np.delete(loss, task).mean():.4f}"
+            line["runs"] = RunCount(len(runs), job.planned(task))
+            rows.append(line)
+    return pd.DataFrame(rows)
+
+
+@dataclass(frozen=True)
+class Areas:
+    """Areas of radar polygons of one kind of accuracy: WC-MHGD's runs, their hull, other methods."""
+
+    kind: str
+    every: np.ndarray  # (10, S) of WC-MHGD
+    jobs: Mapping[str, FewShot]
+
+    @property
+    def covered(self) -> float:
+        """Area of the hull of WC-MHGD's runs."""
+        return polygon_area(hull(self.every) / 100)
+
+    @property
+    def single(self) -> list[float]:
+        """Areas of WC-MHGD's single runs."""
+        return [polygon_area(p / 100) for p in self.every]
+
+    @property
+    def others(self) -> dict[str, float]:
+        """Areas of other methods' runs."""
+        prefix = KINDS[self.kind]
+        return {k: polygon_area(mean_error(job.ends(prefix))[0] / 100) for k, job in self.jobs.items()}
+
+    @property
+    def solved(self) -> dict[str, float]:
+        """The same at the exact y*(x)."""
+        prefix = KINDS[self.kind]
+        return {k: polygon_area(job.solved(prefix).mean(axis=0) / 100) for k, job in self.jobs.items()}
+
+    def draw(self, fig: Any, position: int) -> None:
+        """Draws the radar chart."""
+        lines = {label: mean_error(job.ends(KINDS[self.kind])) for label, job in self.jobs.items()}
+        low, high, ticks = limits(np.vstack([self.every, *(m for m, _ in lines.values())]))
+        ax = radar_axes(fig, position, labels(self.every.shape[1]), low, high, ticks)
+        draw_hull(ax, hull(self.every), "WC-MHGD, ten runs together")
+        for i, p in enumerate(self.every):
+            draw_polygon(ax, p, "WC-MHGD, single runs" if i == 0 else None, st.BLUE, lw=0.6, ms=0)
+        for (label, (mean, error)), color in zip(lines.items(), (st.ORANGE, st.RED, st.PURPLE), strict=True):
+            draw_polygon(ax, mean, label, color, error)
+        ax.set_title(f"{self.kind} accuracy, %", pad=14)
+
+    def row(self) -> dict[str, Any]:
+        """Returns the line of the table."""
+        return {
+            "accuracy": self.kind,
+            "WC-MHGD, hull": self.covered,
+            "WC-MHGD, single: largest": max(self.single),
+            "WC-MHGD, single: median": float(np.median(self.single)),
+            **self.others,
+            **{f"{label} at y*": area for label, area in self.solved.items()},
+        }
+
+
+@artifact("mobl/fig2")
+def fig2(a: Artifact) -> None:
+    """Area covered by WC-MHGD's runs, and the polygons of MOML and FORUM."""
+    pref = FewShot(a.jobs["pref"])
+    extreme = FewShot(a.jobs["extreme"])
+    names = {"MOML": "moml", "FORUM": "forum", "FORUM (exact dual)": "forum_exact"}
+    jobs = {label: FewShot(a.jobs[name]) for label, name in names.items()}
+    runs = sum((job.rows.runs for job in (pref, extreme, *jobs.values())), RunCount(0, 0))
+    fig = st.plt.figure(figsize=(9.4, 4.6), layout="constrained")
+    rows = []
+    for k, (kind, prefix) in enumerate(KINDS.items()):
+        areas = Areas(kind, np.vstack([polygons(job, prefix)[0] for job in (pref, extreme)]), jobs)
+        areas.draw(fig, 121 + k)
+        rows.append(areas.row() | {"runs": runs})
+        for label in ("MOML", "FORUM"):
+            check = Above(areas.covered, areas.others[label], of="area of the hull", than=label, digits=".3f")
+            excess = over_seeds(_excess(jobs[label], pref, extreme, prefix))
+            a.claim(
+                "{key}-{kind}",
+                check.also(
+                    f"largest and median single run {max(areas.single):.3f}, {np.median(areas.single):.3f}; "
+                    f"{label} at the exact y*(x) {areas.solved[label]:.3f}"
+                ),
+                rests_on=("pref", "extreme", names[label]),
+                interval=f"hull minus {label}: {excess.ends('.3f')}",
+                key=names[label],
+                kind=kind,
+                method=label,
+                more=ONE_STEP if label == "FORUM" else "",
+            )
+    fig.legend(*fig.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize=7.5)
+    fig.suptitle(pref.data, fontsize=10)
+    a.figure(fig)
+    a.table(pd.DataFrame(rows).round(4), given=("accuracy",))
+    _notes(a, pref)
+    a.note(
+        "FORUM: the public code's program is drawn with the exact dual beside it; its variables are (x, y), "
+        "one step size."
+    )
+
+
+def _excess(other: FewShot, pref: FewShot, extreme: FewShot, prefix: str) -> np.ndarray:
+    """For each seed: area of the hull of all runs of WC-MHGD minus that of one run of another method."""
+    names = [f"{prefix}{s + 1}" for s in range(pref.S)]
+    found = []
+    for seed, own in other.last.groupby("seed"):
+        every = pd.concat([job.last[job.last["seed"] == seed] for job in (pref, extreme)])
+        if len(every):
+            areas = (
+                polygon_area(rows[names].to_numpy(dtype=float).max(axis=0) / 100) for rows in (every, own)
+            )
+            found.append(next(areas) - next(areas))
+    return np.array(found)
+
+
+def _trade_off_radar(fig: Any, position: Any, job: FewShot) -> None:
+    us = sorted(job.rows.final["trade_off"].unique())
+    found = {u: mean_error(job.ends("train_accuracy_", job.runs(trade_off=u))) for u in us}
+    low, high, ticks = limits(np.stack([m for m, _ in found.values()]))
+    ax = radar_axes(fig, position, labels(job.S), low, high, ticks)
+    for (u, (mean, error)), color in zip(found.items(), U_COLOURS, strict=True):
+        draw_polygon(ax, mean, f"$u = {u:g}$", color, error)
+
+
+def _by_steps(a: Artifact, pref: FewShot) -> list[tuple[FewShot, list[int] | None]]:
+    """The jobs that prefer task 1 with three numbers of inner steps."""
+    return [(FewShot(a.jobs["d8"]), None), (FewShot(a.jobs["d16"]), None), (pref, pref.runs(0))]
+
+
+@artifact("mobl/fig4")
+def fig4(a: Artifact) -> None:
+    """Preferences (a, as Figure 1), trade-off (b), inner steps (c)."""
+    pref, extreme, trade = (FewShot(a.jobs[n]) for n in ("pref", "extreme", "trade_off"))
+    fig = st.plt.figure(figsize=(11.4, 4.2), layout="constrained")
+    _radar(fig, 131, pref, extreme)
+    fig.axes[-1].set_title("(a) training accuracy, %", pad=14)
+    fig.axes[-1].legend(loc="upper center", bbox_to_anchor=(0.5, -0.06), ncols=4, fontsize=6.5)
+    _trade_off_radar(fig, 132, trade)
+    fig.axes[-1].set_title("(b) $r_1 = .96$, training accuracy, %", pad=14)
+    fig.axes[-1].legend(loc="upper center", bbox_to_anchor=(0.5, -0.06), ncols=4)
+    ax = fig.add_subplot(133)
+    speeds = {}
+    for (job, runs), color in zip(_by_steps(a, pref), D_COLOURS, strict=True):
+        steps, values = job.curve("train_accuracy", runs)
+        band(ax, steps, values, f"$D = {job.D}$", color)
+        speeds[job.D] = _per_seed(job, np.trapezoid(values, steps, axis=0) / steps[-1], runs)
+    dress(ax, "outer step $k$", "mean training accuracy, %", "(c) task 1 preferred", legend="lower right")
+    fig.suptitle(pref.data, fontsize=10)
+    a.figure(fig)
+    shown = ("preferred-training", "extreme-training", "preferred-test", "extreme-test", "loss", "covered")
+    a.refer("mobl/fig1", *shown)  # Figure 4a is a copy of Figure 1
+    _judge_trade_off(a, trade)
+    _judge_inner_steps(a, "inner-steps", speeds, "mean accuracy over the steps")
+    _notes(a, pref)
+
+
+def _judge_trade_off(a: Artifact, trade: FewShot) -> None:
+    """Figure 4b: the accuracy of the preferred task grows with u."""
+    runs = {u: trade.runs(trade_off=u) for u in (1.0, 5.0, 10.0, 20.0)}
+    grown = _from_to(trade, "train_accuracy_1", 1.0, 20.0)
+    accuracy = (f"u = {u:g}: {trade.ends('train_accuracy_', r)[:, 0].mean():.1f} %" for u, r in runs.items())
+    loss = (f"{trade.ends('f_', r)[:, 0].mean():.4f}" for r in runs.values())
+    weight = (f"{trade.curve('lambda_1', r)[1][1:].mean():.2f}" for r in runs.values())
+    check = SurelyAbove(grown, of="from u = 1 to 20", **SURE | {"digits": "+.2f"})
+    values = f"{', '.join(accuracy)}; its loss {', '.join(loss)}; its mean weight {', '.join(weight)}"
+    a.claim("trade-off", check.also(values), interval=grown.ends("+.2f", " pp"))
+
+
+def _judge_inner_steps(
+    a: Artifact, id: str, of_seeds: Mapping[int, pd.Series], of: str, **words: Any
+) -> None:
+    """A measure, one value for each seed, grows with the number D of inner steps."""
+    order = sorted(of_seeds)
+    grown = change(of_seeds[order[0]], of_seeds[order[-1]])
+    sure = SurelyAbove(grown, of="largest minus smallest D", **SURE)
+    means = {f"D = {D}": float(of_seeds[D].mean()) for D in order}
+    check = rises(means, of, sure, unit=" %", digits=".1f")
+    a.claim(id, check, interval=grown.ends("+.1f", " pp"), **words)
+
+
+def _from_to(job: FewShot, column: str, first: float, last: float) -> Mean:
+    """Returns the change of a column from one u to another, over seeds."""
+    less, more = (job.last[job.last["run"].isin(job.runs(trade_off=u))] for u in (first, last))
+    return change(by_seed(less, column), by_seed(more, column))
+
+
+def _per_seed(job: FewShot, values: np.ndarray, runs: list[int] | None) -> pd.Series:
+    """Of one value for each run, in the order of runs."""
+    chosen = sorted(job.runs() if runs is None else runs)
+    if not chosen:  # no run finished: one NaN, of no seed
+        return pd.Series(values)
+    seeds = job.final.set_index("run").loc[chosen, "seed"]
+    return pd.Series(values, index=seeds.to_numpy())
+
+
+@artifact("mobl/fig5")
+def fig5(a: Artifact) -> None:
+    """Training and test accuracies of all tasks under each of five preferences."""
+    pref = FewShot(a.jobs["pref"])
+    fig, (axes,) = grid(1, 2, figsize=(10.4, 3.4))
+    for ax, (kind, prefix) in zip(axes, KINDS.items(), strict=True):
+        mean, error = polygons(pref, prefix)
+        _accuracy_bars(ax, mean, error)
+        dress(ax, y=f"{kind} accuracy, %", title=f"({PANEL[kind]})")
+        _judge_nearly_best(a, pref, kind, mean)
+    axes[1].legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+    fig.suptitle(f"{pref.data}; the preferred task is outlined", fontsize=10)
+    a.figure(fig)
+    _notes(a, pref)
+
+
+def _accuracy_bars(ax: Any, mean: np.ndarray, error: np.ndarray) -> None:
+    """Draws the accuracies of all tasks (preferences, S), the preferred one outlined."""
+    S = mean.shape[1]
+    width = 0.8 / S
+    for s, color in enumerate(COLOURS):
+        x = np.arange(S) + (s - (S - 1) / 2) * width
+        line = {"yerr": np.nan_to_num(error[:, s]), "error_kw": {"elinewidth": 0.8}}
+        bars = ax.bar(x, mean[:, s], width, color=color, label=f"task {s + 1}", **line)
+        bars[s].set_edgecolor(st.BLACK)
+        bars[s].set_linewidth(1.2)
+    ax.set_xticks(range(S), [f"$r_{s + 1} = .8$" for s in range(S)])
+    ax.set_ylim(max(0.0, float(np.fmin.reduce(mean, axis=None)) - 12), 100.5)
+
+
+def _judge_nearly_best(a: Artifact, pref: FewShot, kind: str, mean: np.ndarray) -> None:
+    """The preferred task is nearly the best, and leads the mean of the others."""
+    near = {f"task {s + 1}": bool(mean[s, s] >= mean[s].max() - NEAR) for s in range(pref.S)}
+    ahead = over_seeds(lead(pref, KINDS[kind]))
+    nearly = Count(near, 4, that=f"within {NEAR:g} pp of the highest", what="runs")
+    leads = SurelyAbove(ahead, of="lead", **SURE)
+    why = {
+        (True, False): "All tasks are nearly at the highest accuracy, so the preference shows nothing.",
+        (False, True): "It leads the mean of the others, but is not nearly the highest in 4 runs. " + HARDER,
+    }
+    values = (f"{mean[s, s]:.1f} % of at most {mean[s].max():.1f} %" for s in range(pref.S))
+    a.claim(
+        "nearly-best-{kind}",
+        AllOf(nearly, leads, partial=True).also(", ".join(values)),
+        reason=why.get((nearly.holds is True, leads.holds is True), HARDER),
+        interval=f"lead, in pp: {ahead.ends('+.1f')}",
+        kind=kind,
+        panel=PANEL[kind],
+    )
+
+
+@artifact("mobl/fig6")
+def fig6(a: Artifact) -> None:
+    """Accuracy of the preferred task against k for several trade-offs."""
+    job = FewShot(a.jobs["trade_off"])
+    us = sorted(job.rows.final["trade_off"].unique())
+    panels = {
+        "train_accuracy_1": "(a) training accuracy of task 1, %",
+        "test_accuracy_1": "(b) test accuracy of task 1, %",
+        "f_1": "upper-level loss of task 1",
+    }
+    fig, (axes,) = grid(1, 3, figsize=(12, 3.4))
+    means: dict[str, dict[float, float]] = {column: {} for column in panels}
+    for ax, (column, title) in zip(axes, panels.items(), strict=True):
+        for u, color in zip(us, U_COLOURS, strict=True):
+            steps, values = job.curve(column, job.runs(trade_off=u))
+            band(ax, steps, values, f"$u = {u:g}$", color, ls="--" if u == 0 else "-")
+            means[column][u] = float(values[-1].mean())
+        dress(ax, "outer step $k$", title=title)
+    axes[2].set_yscale("log")
+    axes[0].legend()
+    fig.suptitle(f"{job.data}, $r_1 = .8$", fontsize=10)
+    a.figure(fig)
+    train, test, loss = means.values()
+    _judge_larger_u(a, job, train, loss)
+    _judge_test_accuracy(a, job, test)
+    base = Above(
+        loss[0.0], max(loss[u] for u in us if u > 0), of="loss with u = 0", than="largest with u > 0"
+    )
+    a.check("reversal", base.also(", ".join(f"u = {u:g}: {loss[u]:.4f}" for u in us)))
+    _notes(a, job)
+
+
+def _judge_larger_u(
+    a: Artifact, job: FewShot, train: Mapping[float, float], loss: Mapping[float, float]
+) -> None:
+    """Figure 6a: u = 10 and 20 are better than u = 1, and alike."""
+    gains = {f"u = {u:g}": _from_to(job, "train_accuracy_1", 1.0, u) for u in (10.0, 20.0)}
+    better = SurelyAbove(gains, of="over u = 1", partial=True, **SURE)
+    values = "; ".join(f"u = {u:g}: {value:.1f} %, loss {loss[u]:.4f}" for u, value in train.items())
+    only = [name for name in gains if name not in better.failing]
+    a.claim(
+        "larger",
+        better.also(values),
+        reason=f"It holds for {only[0]} alone." if len(only) == 1 else "",
+        interval=ends(gains, "+.1f", " pp"),
+    )
+    apart = abs(train[10.0] - train[20.0])
+    alike = AtMost(apart, CLOSE, of="difference of the means", unit=" pp", digits=".1f")
+    between = _from_to(job, "train_accuracy_1", 10.0, 20.0)
+    a.claim(
+        "alike",
+        alike.also(f"{train[10.0]:.1f} % and {train[20.0]:.1f} %"),
+        interval=between.ends("+.1f", " pp"),
+    )
+
+
+def _judge_test_accuracy(a: Artifact, job: FewShot, test: Mapping[float, float]) -> None:
+    """Figure 6b: the test accuracy of task 1 grows with u."""
+    grown = _from_to(job, "test_accuracy_1", 1.0, 20.0)
+    sure = SurelyAbove(grown, of="from u = 1 to 20", **SURE)
+    means = {f"u = {u:g}": test[u] for u in (1.0, 10.0, 20.0)}
+    ordered = Ordered(means, of="means", unit=" %", digits=".1f")
+    check = sure if sure.holds is None else Graded(AllOf(ordered, sure), sure)
+    a.claim("test", check, interval=grown.ends("+.1f", " pp"))
+
+
+@artifact("mobl/fig7")
+def fig7(a: Artifact) -> None:
+    """Mean accuracies against k for three numbers of inner steps."""
+    pref = FewShot(a.jobs["pref"])
+    fig, (axes,) = grid(1, 2, figsize=(9, 3.4))
+    for ax, (kind, prefix) in zip(axes, KINDS.items(), strict=True):
+        accuracies = {}
+        spreads = {}
+        for (job, runs), color in zip(_by_steps(a, pref), D_COLOURS, strict=True):
+            steps, values = job.curve(prefix.rstrip("_"), runs)
+            band(ax, steps, values, f"$D = {job.D}$", color)
+            accuracies[job.D] = _per_seed(job, values[-1], runs)
+            spreads[job.D] = float(values.std(axis=1, ddof=1).mean()) if values.shape[1] > 1 else float("nan")
+        dress(ax, "outer step $k$", f"mean {kind} accuracy, %", f"({PANEL[kind]})")
+        _judge_inner_steps(a, "grows-{kind}", accuracies, "final accuracy", kind=kind, panel=PANEL[kind])
+        first, *_, last = sorted(spreads)
+        of = f"standard deviation of seeds with D = {first}, mean over k"
+        wider = Above(spreads[first], spreads[last], of=of, than=f"with D = {last}", unit=" pp", digits=".2f")
+        known = np.isfinite(list(spreads.values())).all()
+        a.claim(
+            "spread-{kind}",
+            wider.also(", ".join(f"D = {D}: {spreads[D]:.2f} pp" for D in sorted(spreads))).provided(
+                known, "One seed has no spread. Decided by more seeds."
+            ),
+            kind=kind,
+            name=kind.capitalize(),
+            panel=PANEL[kind],
+        )
+    axes[0].legend(loc="lower right")
+    fig.suptitle(f"{pref.data}, $r_1 = .8$", fontsize=10)
+    a.figure(fig)
+    _notes(a, pref)
+
+
+def carried(train: np.ndarray, test: np.ndarray) -> tuple[int, int]:
+    """In how many seeds (rows) the one task with the highest training accuracy has the highest test accuracy
+    alone, too, and in how many seeds there is one such task in training.
+    """
+    kept = clear = 0
+    for one, other in zip(train, test, strict=True):
+        if (one == one.max()).sum() == 1:
+            clear += 1
+            kept += int((other == other.max()).sum() == 1 and other.argmax() == one.argmax())
+    return kept, clear
+
+
+@artifact("mobl/fig8")
+def fig8(a: Artifact) -> None:
+    """Accuracies of all tasks without preference."""
+    fig, (axes,) = grid(1, 4, figsize=(13, 3.2))
+    names = ("s5", "s_more")
+    for k, (ax, (name, kind)) in enumerate(zip(axes, itertools.product(names, KINDS), strict=True)):
+        job = FewShot(a.jobs[name])
+        colors = st.plt.get_cmap("tab10")(np.arange(job.S))
+        for s in range(job.S):
+            band(ax, *job.curve(f"{KINDS[kind]}{s + 1}"), f"task {s + 1}", colors[s])
+        dress(ax, "outer step $k$", title=f"({'abcd'[k]}) $S = {job.S}$, {kind}")
+        _judge_dominance(a, name, job, kind)
+    for name in names:
+        _judge_without_preference(a, name, FewShot(a.jobs[name]))
+    axes[0].set_ylabel("accuracy, %")
+    for k in (1, 3):
+        axes[k].legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=7)
+    job = FewShot(a.jobs["s5"])
+    fig.suptitle(f"Algorithm 4 on {job.data}", fontsize=10)
+    a.figure(fig)
+    more = FewShot(a.jobs["s_more"])
+    if more.S != 10:
+        a.note(
+            f"S = {more.S} instead of 10: the classes of {more.data} suffice for no more tasks of five ways."
+        )
+    _notes(a, job)
+
+
+def _judge_dominance(a: Artifact, name: str, job: FewShot, kind: str) -> None:
+    """No task is the best alone in all seeds."""
+    accuracies = job.ends(KINDS[kind])
+    best = accuracies >= accuracies.max(axis=1, keepdims=True) - 1e-9
+    alone = best.sum(axis=1) == 1
+    always = {f"task {s + 1}": (best[:, s] & alone).all() for s in range(job.S)}
+    none = Count(always, at_most=0, that=f"alone the best in all {len(accuracies)} seeds", what="tasks")
+    few = "One seed does not show whether the same task leads in all. Decided by more seeds."
+    word = "train" if kind == "training" else kind
+    a.claim(
+        "none-dominates-{S}-{kind}",
+        none.provided(len(accuracies) > 1, few),
+        rests_on=(name,),
+        S=job.S,
+        kind=word,
+    )
+
+
+def _judge_without_preference(a: Artifact, name: str, job: FewShot) -> None:
+    """The winner in training need not win in the test; the common direction vanishes."""
+    kept, clear = carried(job.ends("train_accuracy_"), job.ends("test_accuracy_"))
+    of = "seeds in which the same task leads in training and test"
+    than = f"half of the {clear} seeds in which one task leads in training alone ({len(job.last)} seeds)"
+    few = (
+        "Several tasks share the highest training accuracy in most seeds, so none leads. Decided by longer "
+        f"runs on harder data: {a.decides}."
+    )
+    differs = AtMost(kept, clear / 2, of=of, than=than, digits="g")
+    enough = 2 * clear >= len(job.last) > 1
+    a.claim("does-not-carry-{S}", differs.provided(enough, few), rests_on=(name,), S=job.S)
+    square = job.curve("direction_square")[1].mean(axis=1)
+    of = f"how many times smaller it becomes, from {square[1]:.2e} to {square[-1]:.2e}"
+    falls = AtLeast(square[1] / square[-1], 10, of=of, digits=".0f")
+    a.claim("stationary-{S}", falls, rests_on=(name,), S=job.S)
