@@ -216,6 +216,20 @@ WITH_DATA = [
 ]
 
 
+def test_files_that_the_pages_name_exist() -> None:
+    """Guides may name files that their reader writes; every other path is one of the repository."""
+    guides = {"plugins.md", "tutorial.md", "running.md", "CONTRIBUTING.md"}
+    named = re.compile(r"\b(?:mobench|experiments|tests|conf)/[\w/]+\.(?:py|yaml|csv|md)\b")
+    gone = [
+        f"{page.name}: {path}"
+        for page in PAGES
+        if page.name not in guides
+        for path in named.findall(page.read_text())
+        if not (REPOSITORY / path).exists()
+    ]
+    assert not gone
+
+
 def test_there_are_commands() -> None:
     assert len(COMMANDS) > 50
     assert len(WITH_DATA) > 5
