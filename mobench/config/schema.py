@@ -24,8 +24,10 @@ from mobench.system import paths
 class HardwareConfig:
     """device: cpu | cuda | cuda:N, where cuda takes a free GPU of the machine, or waits for one;
     jobs_per_device: how many jobs share a GPU; threads: torch threads of one job (null: its share of the
-    cores); max_batch_runs: networks whose activations are held at once (null: all of a job), fewer need less
-    memory and one more forward pass; retries: how often a sweep launches a job again whose worker died.
+    cores); max_batch_runs: networks whose activations are held at once (null: all of a job), fewer need
+    less memory and one more forward pass; seeds_per_job: how many seeds of a job run in one batch before
+    the rows are joined (null: all), so that a stop loses less and seeds can be added; retries: how often a
+    sweep launches a job again whose worker died.
     """
 
     name: str = "cpu"
@@ -33,6 +35,7 @@ class HardwareConfig:
     jobs_per_device: int = 1
     threads: int | None = 1
     max_batch_runs: int | None = None
+    seeds_per_job: int | None = None
     retries: int = 2
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mobench.errors import Interrupted, MobenchError, StoreError
-from mobench.jobs import memory, wandb_log
+from mobench.jobs import by_seed, memory, wandb_log
 from mobench.jobs.build import make_job
 from mobench.jobs.failures import in_words
 from mobench.jobs.job import Job
@@ -102,6 +102,8 @@ def run(job: Job, root: Path | None = None, title: str = "") -> Outcome:
     for place in places_of(job, root):
         if (damage := place.damage) is not None:
             print(f"warning: {title + ': ' if title else ''}{damage} The job is run again.", file=sys.stderr)
+    if parts := by_seed.parts_of(job):
+        return _in_parts(job, parts, folder, root, title)
     hardware = job.config["hardware"]
     try:
         with gpu_lock.device(hardware["device"], hardware["jobs_per_device"], title) as device:
@@ -109,6 +111,22 @@ def run(job: Job, root: Path | None = None, title: str = "") -> Outcome:
     # no lock can be had: of the folder, which another process may hold, or of a GPU
     except StoreError as error:
         return failed(folder, str(error), title)
+
+
+def _in_parts(job: Job, parts: list[Job], folder: JobFolder, root: Path | None, title: str) -> Outcome:
+    """Runs a job some seeds at a time, and joins their rows."""
+    for part in parts:
+        seeds = ", ".join(map(str, part.config["seeds"]))
+        outcome = run(part, root, f"{title or job.key}, seeds {seeds}")
+        if outcome.status == "failed":
+            return failed(folder, f"Its part with the seeds {seeds} failed: {outcome.error}", title)
+    try:
+        with folder.locked():
+            by_seed.join(job, parts, [folder_of(part, root) for part in parts], folder)
+    except StoreError as error:
+        return failed(folder, str(error), title)
+    wandb_log.log_job(job.config, folder)
+    return finished(folder, title=title)
 
 
 def _on_its_device(job: Job, folder: JobFolder, title: str) -> Outcome:

@@ -104,9 +104,10 @@ def check_numbers(config: Mapping[str, Any]) -> None:
         )
     for group, key, least in (
         ("hardware", "jobs_per_device", 1),
+        ("hardware", "seeds_per_job", 1),
         ("hardware", "retries", 0),
         ("checkpoint", "seconds", 0),
     ):
-        if config[group][key] < least:
+        if config[group][key] is not None and config[group][key] < least:
             raise ConfigError(f"{group}.{key}={config[group][key]} must be at least {least}.")
     choose("checkpoint.signal", config["checkpoint"]["signal"], SIGNALS)
