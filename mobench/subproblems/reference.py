@@ -220,13 +220,26 @@ def _surrogate_problem(
 UNITS = (10.0, 1.0, 100.0, 0.1, 1000.0)
 
 
-def _surrogate_solution(p: Surrogate, relaxed: bool, unit: float) -> tuple[Tensor, Tensor, Tensor] | None:
-    """dx (1, P), dy (1, q), mu (1, K) of the only run of `p`, from a program in units in which its data are
-    of order 1.
+@dataclass(frozen=True)
+class Scaled:
+    """The program of one run in units in which its data are of order 1: d in units of max |c_k|/|a_k| (times
+    a factor), every h_k in units of its largest coefficient, and the objective too.
 
-    d in units of max |c_k|/|a_k| (times `unit`), every h_k in units of its largest coefficient and the
-    objective too.
+    Args:
+        compiled: the program for this shape.
+        values: of its parameters.
+        d: the unit of dx and dy.
+        weights: what the multipliers are multiplied with; None of (13), whose sum is 1.
     """
+
+    compiled: _Compiled
+    values: dict[str, Array]
+    d: float
+    weights: Array | None
+
+
+def scaled_surrogate(p: Surrogate, relaxed: bool = False, unit: float = UNITS[0]) -> Scaled:
+    """Returns (11), or (13) if relaxed, of the only run of `p`, scaled."""
     c, rows, low, x = (t[0].cpu().numpy() for t in (p.c, p.rows, p.low, p.x))
     slopes, tau, tau_y = (t.double().cpu().numpy() for t in (p.slopes, p.tau, p.tau_y))
     if p.moving is not None:
@@ -244,7 +257,7 @@ def _surrogate_solution(p: Surrogate, relaxed: bool, unit: float) -> tuple[Tenso
     if relaxed:  # one unit: t is the same for all
         size = np.full(K, size.max())
     top = max(np.abs(slopes[0]).max(), tau[0], tau_y[0].max())
-    values = {
+    values: dict[str, Any] = {
         "c": c / size,
         "rows": rows / size[:, None],
         "slopes": slopes[1:] / size[:, None],
@@ -270,12 +283,18 @@ def _surrogate_solution(p: Surrogate, relaxed: bool, unit: float) -> tuple[Tenso
     compiled = _surrogate_problem(
         K, P, tuple(np.isfinite(low).tolist()), isinstance(p.X, Ball), below, above, relaxed
     )
-    answer = compiled.solve(**values)
+    return Scaled(compiled, values, d, None if relaxed else top / size)
+
+
+def _surrogate_solution(p: Surrogate, relaxed: bool, unit: float) -> tuple[Tensor, Tensor, Tensor] | None:
+    """Returns dx (1, P), dy (1, q), mu (1, K) of the only run of `p`; None where CLARABEL has no answer."""
+    program = scaled_surrogate(p, relaxed, unit)
+    answer = program.compiled.solve(**program.values)
     if answer is None:
         return None
     ex, ey, mu = answer
-    mu = mu / (mu.sum() + TINY) if relaxed else mu * (top / size)
-    dx, dy, nu = (torch.from_numpy(np.array(v))[None].to(p.c) for v in (ex * d, ey * d, mu))
+    mu = mu / (mu.sum() + TINY) if program.weights is None else mu * program.weights
+    dx, dy, nu = (torch.from_numpy(np.array(v))[None].to(p.c) for v in (ex * program.d, ey * program.d, mu))
     dx = p.X.project(p.x + dx) - p.x  # rounding must not leave the set
     return dx if p.moving is None else torch.where(p.moving, dx, 0.0), torch.maximum(dy, p.low), nu
 

@@ -250,8 +250,11 @@ def epo(x0: Array, w: Array, steps: int, step_size: float = 0.1, **_: Any) -> Ar
 
 
 def ferero(x0: Array, w: Array, steps: int, step_size: float = 0.05, c_h: float = 1.0, **_: Any) -> Array:
-    """FERERO: up to 250 projected gradient steps of size 0.1 on the multipliers,
-    started cold at each step.
+    """FERERO: up to 250 projected gradient steps of size 0.1 on the multipliers, started cold at each step.
+
+    The inner loop is as fast as one in Python gets: the simplex of two multipliers is projected in closed
+    form, and products with the 2 x 2 and 3 x 3 matrices are single calls. A general projection by sorting
+    made it 1.7 times slower than the published program, which flattered our ratios.
     """
     v = (1.0 / w) / np.linalg.norm(1.0 / w)
     B = np.array([[v[1], -v[0]]])
@@ -263,8 +266,10 @@ def ferero(x0: Array, w: Array, steps: int, step_size: float = 0.05, c_h: float 
         lam = np.array([0.5, 0.5, 1.0])
         for _ in range(250):
             new = lam - 0.1 * (Q @ lam - p)
-            new[:2] = project_simplex(new[:2])
-            change = np.sum(np.abs(stacked.T @ (new - lam)))
+            first = min(max(0.5 * (1.0 + new[0] - new[1]), 0.0), 1.0)
+            new[0] = first
+            new[1] = 1.0 - first
+            change = np.abs((new - lam) @ stacked).sum()
             lam = new
             if change < 1e-5:
                 break

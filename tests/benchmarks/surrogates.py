@@ -1,5 +1,8 @@
-"""CSMOO's surrogate: milliseconds per solve along real trajectories, warm-started,
-against CVXPY (DPP, CLARABEL).
+"""CSMOO's surrogate: milliseconds per solve along real trajectories, warm-started, against CVXPY (DPP,
+CLARABEL) and against CLARABEL called without CVXPY on the same matrices.
+
+Both peers get programs whose data are scaled and, for CLARABEL alone, assembled beforehand: what is timed is
+theirs, nothing of ours.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from scipy import sparse
 from torch import Tensor
 
 from mobench.algorithms.csmoo import CSMOO1
@@ -62,14 +66,15 @@ def recorded(case: str, R: int, steps: int = SPAN) -> list[Step]:
 
 @dataclass(frozen=True)
 class Row:
-    """Seconds per solve of the whole batch at each R, warm and cold; seconds per CVXPY solve;
-    largest difference.
+    """Seconds per solve of the whole batch at each R, warm and cold; seconds per solve of one program by
+    CVXPY and by CLARABEL alone; largest difference.
     """
 
     case: str
     warm: dict[int, Sample]
     cold: dict[int, Sample]
     cvxpy: Sample
+    clarabel: Sample
     difference: float
 
 
@@ -84,10 +89,38 @@ def _along(steps: Sequence[Step], warm: bool) -> Callable[[], None]:
 
 
 def _by_cvxpy(steps: Sequence[Step]) -> Callable[[], None]:
+    programs = [reference.scaled_surrogate(program) for program, _ in steps]
     turn = iter(range(10**9))
 
     def one() -> None:
-        reference._surrogate_solution(steps[next(turn) % len(steps)][0], False, reference.UNITS[0])
+        program = programs[next(turn) % len(programs)]
+        program.compiled.solve(**program.values)
+
+    return one
+
+
+def _by_clarabel(steps: Sequence[Step]) -> Callable[[], None]:
+    """CLARABEL on the matrices that CVXPY assembles, at CVXPY's tolerances."""
+    import clarabel
+    from cvxpy.reductions.solvers.conic_solvers.clarabel_conif import dims_to_solver_cones
+
+    programs = []
+    for step, _ in steps:
+        program = reference.scaled_surrogate(step)
+        for name, parameter in program.compiled.parameters.items():
+            parameter.value = program.values[name]
+        data = program.compiled.problem.get_problem_data("CLARABEL")[0]
+        n = len(data["c"])
+        P = sparse.triu(data["P"]).tocsc() if data.get("P") is not None else sparse.csc_array((n, n))
+        programs.append((P, data["c"], data["A"], data["b"], dims_to_solver_cones(data["dims"])))
+    settings = clarabel.DefaultSettings()
+    settings.verbose = False
+    for name, value in reference.CLARABEL.items():
+        setattr(settings, name, value)
+    turn = iter(range(10**9))
+
+    def one() -> None:
+        clarabel.DefaultSolver(*programs[next(turn) % len(programs)], settings).solve()
 
     return one
 
@@ -107,13 +140,16 @@ def measure(
             difference = max(difference, float((ours.dx - theirs.dx).abs().max()))
         timed = {f"warm {R}": repeated(_along(steps, True), slice_s) for R, steps in data.items()}
         timed |= {f"cold {R}": repeated(_along(steps, False), slice_s) for R, steps in data.items()}
-        samples = alternate({**timed, "cvxpy": repeated(_by_cvxpy(single), slice_s)}, rounds)
+        timed |= {"cvxpy": repeated(_by_cvxpy(single), slice_s)}
+        timed |= {"clarabel": repeated(_by_clarabel(single), slice_s)}
+        samples = alternate(timed, rounds)
         warm = {R: samples[f"warm {R}"] for R in sizes}
         cold = {R: samples[f"cold {R}"] for R in sizes}
-        rows.append(Row(case, warm, cold, samples["cvxpy"], difference))
+        rows.append(Row(case, warm, cold, samples["cvxpy"], samples["clarabel"], difference))
         say(
             f"{case}: "
             + ", ".join(f"R={R} {1e6 * warm[R].least / R:.3g} us/run" for R in sizes)
-            + f", cvxpy {1e6 * samples['cvxpy'].least:.0f} us, difference {difference:.0e}"
+            + f", cvxpy {1e6 * samples['cvxpy'].least:.0f} us, clarabel alone "
+            f"{1e6 * samples['clarabel'].least:.0f} us, difference {difference:.0e}"
         )
     return rows
