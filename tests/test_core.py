@@ -422,7 +422,7 @@ def test_resolve_reads_every_form() -> None:
         ({"weights": [[0.5, 0.5], [1.0]]}, 2, "equal length"),
         ({"weights": []}, 2, "non-empty"),
         ({"weights": [[math.nan, 1.0]]}, 2, "finite"),
-        ({"weights": [[0.5, 0.5]], "rays_deg": [45]}, 2, "not both"),
+        ({"weights": [[0.5, 0.5]], "rays_deg": [45]}, 2, "only one of"),
         ({"rays_deg": [45]}, 3, "M=2"),
         ({"rays_deg": []}, 2, "empty"),
         ({"rays_deg": [0]}, 2, "between 0 and 90"),

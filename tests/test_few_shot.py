@@ -226,16 +226,16 @@ def test_no_cifar100(tmp_path: Path) -> None:
     ("file", "content", "words"),
     [
         ("train_01.webp", None, r"needs train_01\.webp in \S*cifar100 \(the files of the subset"),
-        ("test_00.webp", b"RIFF", r"test_00\.webp \(4 bytes\) is no complete WebP"),
+        ("test_00.webp", b"RIFF", r"test_00\.webp \(4 bytes\) is not a complete WebP"),
         (
             "test_00.webp",
             webp(np.zeros((10, 3, 32, 32), dtype=np.uint8)),
-            r"have sha256 .*Some of them are changed",
+            r"have sha256 .*Some of them were modified",
         ),
         (
             "cifar100_labels.npz",
             b"PK",
-            r"cifar100_labels\.npz \(2 bytes\) is no complete NPZ.*fine_to_coarse",
+            r"cifar100_labels\.npz \(2 bytes\) is not a complete NPZ.*fine_to_coarse",
         ),
     ],
 )

@@ -260,7 +260,7 @@ def test_truncated_rows_are_not_finished(mobench: Run, cut: str, old: bool) -> N
         job.final()
     again = mobench(*command)
     assert again.code == 0
-    assert "finished before" not in again.out
+    assert "already finished" not in again.out
     assert f"warning: {path} {words}" in again.err
     assert "run again" in again.err
     np.testing.assert_array_equal(again.rows["f_1"], whole["f_1"])

@@ -311,14 +311,14 @@ BAD: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     ),
     "switches": ("qffl", {"q": [True, False]}, ["vary.q=[True, False] must hold numbers"]),
     "lists": ("qffl", {"q": [[0.1], [1.0]]}, ["vary.q=[[0.1], [1.0]] must hold numbers"]),
-    "twice": ("qffl", {"q": [0.1, 1.0, 0.1]}, ["vary.q=[0.1, 1.0, 0.1] holds a value twice"]),
-    "twice the same number": ("qffl", {"q": [1, 1.0]}, ["vary.q=[1, 1.0] holds a value twice"]),
+    "twice": ("qffl", {"q": [0.1, 1.0, 0.1]}, ["vary.q=[0.1, 1.0, 0.1] contains a value twice"]),
+    "twice the same number": ("qffl", {"q": [1, 1.0]}, ["vary.q=[1, 1.0] contains a value twice"]),
     "cannot vary": (
         "qffl",
         {"step_decay": [0.1, 0.5]},
         [
-            "vary.step_decay: QFFL cannot hold different values",
-            "it can of q, step_size",
+            "vary.step_decay: QFFL does not support different values",
+            "only of q, step_size",
             "-m algorithm.step_decay=",
         ],
     ),
@@ -330,7 +330,7 @@ BAD: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     "nothing can vary": (
         "csmoo1",
         {"step_size": [0.1]},
-        ["vary.step_size: CSMOO1 cannot", "it can of none of its fields"],
+        ["vary.step_size: CSMOO1 cannot", "only of no field"],
     ),
     "invalid value": ("qffl", {"q": [0.1, -1.0]}, ["algorithm.q=-1.0 must be a number >= 0"]),
     "invalid first value": ("stch", {"mu": [0, 0.1]}, ["algorithm.mu=0 must be > 0"]),

@@ -59,7 +59,7 @@ class PMTL(Weighting):
             )
         if not 0 <= self.phase1 <= 1:
             raise ConfigError(
-                f"algorithm.phase1={self.phase1} is a share of the steps and must lie in [0, 1]."
+                f"algorithm.phase1={self.phase1} must lie in [0, 1]; it is a share of the steps."
             )
         if self.phase1_steps is not None and self.phase1_steps < 0:
             raise ConfigError(

@@ -177,7 +177,7 @@ def _limited(name: str, split: str, size: int | None, largest: int) -> int:
         return largest
     if not 1 <= size <= largest:
         raise ConfigError(
-            f"problem.{split}_size={size} is too large: {LABELS[name]} has {largest} {split} images. "
+            f"problem.{split}_size={size} is out of range: {LABELS[name]} has {largest} {split} images. "
             f"Choose 1..{largest}, or null for all."
         )
     return size

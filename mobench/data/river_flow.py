@@ -126,7 +126,7 @@ def _flows(
     for key, size, largest in (("train", train_size, n), ("test", test_size, len(kept) - n)):
         if size is not None and not 1 <= size <= largest:
             raise ConfigError(
-                f"problem.{key}_size={size} is too large: {LABELS[name]} has {largest} {key} rows. Choose "
+                f"problem.{key}_size={size} is out of range: {LABELS[name]} has {largest} {key} rows. Choose "
                 f"1..{largest}, or null for all."
             )
     order = np.arange(len(kept))
@@ -239,7 +239,7 @@ def read_arff(path: Path) -> Arff:
         raise DataError(f"{path} could not be read as text: {error}. Copy the file again.") from error
 
     def wrong(number: int, what: str) -> DataError:
-        return DataError(f"{path}, line {number}: {what} Check that it is the right file, or copy it again.")
+        return DataError(f"{path}, line {number}: {what} Copy it again, or check that it is the right file.")
 
     names: list[str] = []
     rows: list[list[float]] = []

@@ -129,7 +129,7 @@ def _speech(name: str, root: str, train_size: int | None, test_size: int | None)
             have = found[language][split]
             if size is not None and not 1 <= size <= len(have):
                 raise ConfigError(
-                    f"problem.{split}_size={size} is too large: {LABELS[name]} has {len(have)} {split} "
+                    f"problem.{split}_size={size} is out of range: {LABELS[name]} has {len(have)} {split} "
                     f"utterances in language {language}. Choose 1..{len(have)}, or null for all."
                 )
             if name != "generated":  # official files are sorted by speaker

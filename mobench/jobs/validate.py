@@ -100,7 +100,7 @@ def check_numbers(config: Mapping[str, Any]) -> None:
             raise ConfigError(f"record.{key}={config['record'][key]} must be >= 0.")
     if not 0 <= config["max_failure_share"] <= 1:
         raise ConfigError(
-            f"max_failure_share={config['max_failure_share']} is a share and must lie in [0, 1]."
+            f"max_failure_share={config['max_failure_share']} must lie in [0, 1]; it is a share."
         )
     for group, key, least in (
         ("hardware", "jobs_per_device", 1),

@@ -158,7 +158,7 @@ class BilingualSpeech(DataProblem, BatchGradients):
                 raise ConfigError(f"problem.{name}={getattr(self, name)} must be > 0.")
         for name in ("mask_time", "mask_frequency"):
             if not 0 <= getattr(self, name) < 1:
-                raise ConfigError(f"problem.{name}={getattr(self, name)} is a share and must lie in [0, 1).")
+                raise ConfigError(f"problem.{name}={getattr(self, name)} must lie in [0, 1); it is a share.")
         for name, least in (("negatives", 1), ("masks", 0), ("beam", 0)):
             if getattr(self, name) < least:
                 raise ConfigError(f"problem.{name}={getattr(self, name)} must be at least {least}.")

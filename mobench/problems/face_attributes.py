@@ -85,7 +85,7 @@ class FaceAttributes(TrainTest, BatchGradients):
         choose("problem.execution", self.execution, ("auto", *EXECUTIONS))
         if self.hidden < 1:
             raise ConfigError(
-                f"problem.hidden={self.hidden} is the width of the hidden layer and must be at least 1."
+                f"problem.hidden={self.hidden} must be at least 1; it is the width of the hidden layer."
             )
         check_batch_runs(self.max_batch_runs)
         self.chosen  # noqa: B018  a wrong name is an error now

@@ -176,7 +176,7 @@ class PLS(Sampled):
                 raise ConfigError(f"problem.{name}={getattr(self, name)} must be at least 1.")
         for name in ("noise", "noise_eavesdropper", "power"):
             if not 0.0 < getattr(self, name) < math.inf:
-                raise ConfigError(f"problem.{name}={getattr(self, name)} is a power and must be > 0.")
+                raise ConfigError(f"problem.{name}={getattr(self, name)} must be > 0; it is a power.")
         for name in ("error_user", "error_eavesdropper"):
             if not 0.0 <= getattr(self, name) < math.inf:
                 raise ConfigError(

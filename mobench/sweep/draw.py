@@ -74,8 +74,8 @@ def _drawn(drawing: Drawing) -> bool:
     try:
         return draw(drawing.id, drawing.config, drawing.folders, drawing.overrides)
     except MobenchError as error:
-        fail(f"{drawing.id} could not be drawn: {error}")
+        fail(f"{drawing.id} is not drawn: {error}")
     except Exception as error:  # noqa: BLE001  one drawing's fault must not cost the others
         traceback.print_exc()
-        fail(f"{drawing.id} could not be drawn: {type(error).__name__}: {error}")
+        fail(f"{drawing.id} is not drawn: {type(error).__name__}: {error}")
     return False
