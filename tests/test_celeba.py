@@ -135,7 +135,7 @@ def test_limits_take_the_first_and_need_no_others(folder: Path) -> None:
         faces("celeba", folder)
     for options, message in (
         ((8, None), "train_size=8.*7 train images"),
-        ((None, 0), "test_size=0.*3 test pictures"),
+        ((None, 0), "test_size=0.*3 test images"),
     ):
         with pytest.raises(ConfigError, match=message):
             faces("celeba", folder, *options)
@@ -409,7 +409,8 @@ def test_attributes_by_name_and_number(folder: Path) -> None:
         (
             ["Smile"],
             (
-                r"contains 'Smile', but CelebA, 64 x 64 has 5_o_Clock_Shadow \.\. Young, or numbers 0\.\.39\. "
+                r"contains 'Smile', but CelebA, 64 x 64 has 5_o_Clock_Shadow \.\. Young, "
+                r"or numbers 0\.\.39\. "
                 r"Did you mean"
             ),
         ),

@@ -1385,7 +1385,7 @@ BAD: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     "C without partial": (
         "ls",
         {"problem.classes_per_client": 2},
-        ["problem.classes_per_client=2 has no meaning"],
+        ["problem.classes_per_client=2 has no effect"],
     ),
     "rotations of ten": ("ls", {"problem.clients": 4}, ["problem.rotations=null", "Give 4 numbers"]),
     "too few images": ("ls", {"problem.train_size": 9}, ["client 0 would have no train images"]),
@@ -1413,7 +1413,7 @@ BAD: dict[str, tuple[str, dict[str, Any], list[str]]] = {
         {"algorithm.step_rule": "model"},
         ["algorithm.step_rule='model'", "'models'"],
     ),
-    "alpha": ("fedfv", {"algorithm.alpha": 1.5}, ["algorithm.alpha=1.5 is a share"]),
+    "alpha": ("fedfv", {"algorithm.alpha": 1.5}, ["algorithm.alpha=1.5 must lie in [0, 1]; it is a share"]),
     "external_from": ("fedfv", {"algorithm.external_from": -1}, ["algorithm.external_from=-1 must be >= 0"]),
     "baseline": (
         "propfair",

@@ -853,7 +853,7 @@ def test_problems_of_data_show_before_the_first_step() -> None:
         tiny(tasks=10, ways=5).bind(runs_of(0, M=10))
     with pytest.raises(DataError, match=r"data=digits has no test classes"):
         tiny(split="test").bind(runs_of(0))
-    with pytest.raises(ConfigError, match=r"found 8.*problem.shrink"):
+    with pytest.raises(ConfigError, match=r"have 8.*problem.shrink"):
         _ = tiny(shrink=4).dim
 
 

@@ -64,7 +64,7 @@ def test_jobs_of_another_experiment() -> None:
         ({"grid": {"axes": {"m": ["ls"]}}}, "grid.axes.m.*must map each key to a list of overrides"),
         (
             {"grid": {"axes": AXES, "settings": {"c_*": []}}},
-            "grid.settings: no job matches 'c_[*]'; there are a_ls, a_epo",
+            "grid.settings: no job matches 'c_[*]'; the jobs are a_ls, a_epo",
         ),
         ({"grid": {"axes": AXES, "without": ["c"]}}, "grid.without: no job matches 'c'"),
         ({"like": {"experiment": "p/one", "only": ["c*"]}}, "like.only: no job matches 'c[*]'"),

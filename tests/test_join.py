@@ -353,13 +353,13 @@ LACKS: dict[str, tuple[Problem, dict[str, Any], str, set[str]]] = {
     "no rows": (
         LeastSquares(n=4, tasks=3, samples=20),
         {"provides": frozenset({"jvp", "hvp"}), "samples": 2},
-        "asks for jacobian, the oracle provides hvp, jvp",
+        "needs jacobian, but the oracle provides hvp, jvp",
         {"mgda", "epo", "pmtl", "ferero"},
     ),
     "no jvp": (
         LeastSquares(n=4, samples=20),
         {"provides": frozenset({"jacobian"}), "samples": 2},
-        "asks for jvp, the oracle provides jacobian",
+        "needs jvp, but the oracle provides jacobian",
         {"ferero_sa", "ferero_stochastic"},
     ),
     "nothing optional": (
@@ -484,8 +484,8 @@ def test_a_refusal_lists_every_reason_at_once() -> None:
         "  - it needs exactly one constraint, but the problem has none (N=0)",
         "  - it needs 3 to 4 objectives, but the problem has M=2",
         "  - it needs a feasible set of type Box, but the problem's is Free",
-        "  - it needs objectives >= 0, but the problem's can be negative; shift them by an ideal point or, if "
-        "they are never negative, declare it: mobench.objectives(..., positive=True), or `positive: "
+        "  - it needs objectives >= 0, but the problem's can be negative; shift them by an ideal point or, "
+        "if they are never negative, declare it: mobench.objectives(..., positive=True), or `positive: "
         "ClassVar[bool] = True` in the problem's class",
     ]
     good = Spec(1, 3, 1, 5, Box(0.0, 1.0), samples=2, constraint_kind="gap")

@@ -530,9 +530,9 @@ def test_tangent_cone_of_the_simplex_against_cvxpy() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"eta": 2.0}, "algorithm.eta=2.0 with algorithm.gamma1=1.0"),
-        ({"eta": 0.1, "gamma2": 0.01}, "algorithm.eta=0.1 with algorithm.gamma2=0.01"),
-        ({"beta": 3.0}, "algorithm.beta=3.0 with algorithm.gamma2=1.0"),
+        ({"eta": 2.0}, "algorithm.eta=2.0 is too large for algorithm.gamma1=1.0"),
+        ({"eta": 0.1, "gamma2": 0.01}, "algorithm.eta=0.1 is too large for algorithm.gamma2=0.01"),
+        ({"beta": 3.0}, "algorithm.beta=3.0 is too large for algorithm.gamma2=1.0"),
         ({"penalty_power": 0.5}, "must lie in"),
         ({"gamma1": 0.0}, "algorithm.gamma1=0.0 must be > 0"),
         ({"variant": "literal", "inner": "exact"}, "supported only by algorithm.variant=corrected"),

@@ -383,7 +383,7 @@ class Far(LeastSquares):
             CompatibilityError,
             "already lie in a Box. Choose space=none",
         ),
-        (lambda r: Subspace(Exact(ZDT, r), ZDT, r, k=2), CompatibilityError, "ZDT1 lie in a Box already"),
+        (lambda r: Subspace(Exact(ZDT, r), ZDT, r, k=2), CompatibilityError, "ZDT1 already lie in a Box"),
         (lambda r: Boxed(Exact(TASKS, r), TASKS, r, bound=0.0), ConfigError, "space.bound=0.0 must be > 0"),
         (lambda r: Boxed(Exact(TASKS, r), TASKS, r, bound=math.inf), ConfigError, "finite"),
         (

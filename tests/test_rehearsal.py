@@ -265,7 +265,7 @@ def test_rounding_that_a_method_magnifies_is_no_mixing(monkeypatch: pytest.Monke
 
 WRONG = {
     "three": r"Bowls.values returns shape \(3, 3\); expected \(3, 2\): 3 runs, then 2 objectives "
-    r"\(n_objectives\) and 0 constraints \(n_constraints\). Return 2 columns, or declare what they are: "
+    r"\(n_objectives\) and 0 constraints \(n_constraints\). Return 2 columns, or declare their meaning: "
     r"n_objectives=3, or n_constraints=1.",
     "one": r"Bowls.values returns shape \(3, 1\); expected \(3, 2\): .* n_objectives=1.",
     "list": r"Bowls.values does not return a tensor \('list' object",

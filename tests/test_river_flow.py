@@ -248,9 +248,8 @@ def test_wrong_tables_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     cells = spoiled[line].split(",")
     cells[order.index(TARGETS[0])] = "?"
     cases = {
-        f"line {line + 1}: {TARGETS[0]} is missing (1 missing targets in all), but only inputs may be missing": "\n".join(
-            [*spoiled[:line], ",".join(cells), *spoiled[line + 1 :]]
-        ),
+        f"line {line + 1}: {TARGETS[0]} is missing. The number of missing targets is 1, but only "
+        "inputs may be missing": "\n".join([*spoiled[:line], ",".join(cells), *spoiled[line + 1 :]]),
         "lines 2 to 73: 72 attributes, unexpected CHSI2_now, missing CHSI2__0, but "
         "expected the 64 inputs": good.replace("CHSI2__0", "CHSI2_now"),
         "has 39 rows of data, the last in line 113, but the complete file has 40": "\n".join(spoiled[:-1]),

@@ -307,10 +307,10 @@ BAD: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     "text": (
         "propfair",
         {"below": ["linear", "huber"]},
-        ["vary.below=['linear', 'huber'] must hold numbers", "(-m)"],
+        ["vary.below=['linear', 'huber'] must contain only numbers", "(-m)"],
     ),
-    "switches": ("qffl", {"q": [True, False]}, ["vary.q=[True, False] must hold numbers"]),
-    "lists": ("qffl", {"q": [[0.1], [1.0]]}, ["vary.q=[[0.1], [1.0]] must hold numbers"]),
+    "switches": ("qffl", {"q": [True, False]}, ["vary.q=[True, False] must contain only numbers"]),
+    "lists": ("qffl", {"q": [[0.1], [1.0]]}, ["vary.q=[[0.1], [1.0]] must contain only numbers"]),
     "twice": ("qffl", {"q": [0.1, 1.0, 0.1]}, ["vary.q=[0.1, 1.0, 0.1] contains a value twice"]),
     "twice the same number": ("qffl", {"q": [1, 1.0]}, ["vary.q=[1, 1.0] contains a value twice"]),
     "cannot vary": (
@@ -318,19 +318,19 @@ BAD: dict[str, tuple[str, dict[str, Any], list[str]]] = {
         {"step_decay": [0.1, 0.5]},
         [
             "vary.step_decay: QFFL does not support different values",
-            "only of q, step_size",
+            "Fields that can vary: q, step_size",
             "-m algorithm.step_decay=",
         ],
     ),
     "one of two cannot vary": (
         "qffl",
         {"q": [1.0], "step_offset": [1.0, 2.0]},
-        ["vary.step_offset: QFFL cannot"],
+        ["vary.step_offset: QFFL does not"],
     ),
     "nothing can vary": (
         "csmoo1",
         {"step_size": [0.1]},
-        ["vary.step_size: CSMOO1 cannot", "only of no field"],
+        ["vary.step_size: CSMOO1 does not", "Fields that can vary: none"],
     ),
     "invalid value": ("qffl", {"q": [0.1, -1.0]}, ["algorithm.q=-1.0 must be a number >= 0"]),
     "invalid first value": ("stch", {"mu": [0, 0.1]}, ["algorithm.mu=0 must be > 0"]),

@@ -22,8 +22,8 @@ class Constrained(Oracle):
     """Base class of constraint families: `matrix` (n, M), `offset` (n,), and, where they depend on the
     variables as well, `radius` (R, 1).
 
-    Constraints of the wrapped oracle come first. Values, rows, products and Hessians of the new ones follow from
-    those of the objectives: g mixes them, so J_g'w = J_f'(A'w), whatever the sample.
+    Constraints of the wrapped oracle come first. Values, rows, products and Hessians of the new ones follow
+    from those of the objectives: g mixes them, so J_g'w = J_f'(A'w), whatever the sample.
 
     Raises:
         CompatibilityError: the oracle takes local steps; its rows are no gradients that could be mixed.

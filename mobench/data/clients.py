@@ -163,8 +163,8 @@ def _cut(
     labels = getattr(base, f"{split}_labels").numpy()
     if size is not None and not 1 <= size <= len(labels):
         raise ConfigError(
-            f"problem.{split}_size={size} is out of range: data={base.name} has {len(labels)} {split} images. "
-            f"Choose 1..{len(labels)}, or null for all."
+            f"problem.{split}_size={size} is out of range: data={base.name} has {len(labels)} {split} "
+            f"images. Choose 1..{len(labels)}, or null for all."
         )
     M = len(classes)
     labels = labels[:size]

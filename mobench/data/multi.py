@@ -76,8 +76,8 @@ def _multi(first: str, second: str, root: str, train_size: int | None, test_size
         largest = 2 * len(getattr(one, split))
         if size is not None and not 1 <= size <= largest:
             raise ConfigError(
-                f"problem.{split}_size={size} is out of range: data {first} + {second} have {largest} {split} "
-                f"images. Choose 1..{largest}, or null for all."
+                f"problem.{split}_size={size} is out of range: data {first} + {second} have {largest} "
+                f"{split} images. Choose 1..{largest}, or null for all."
             )
     arrays = [a for split, size in sizes.items() for a in _split(one, two, split, size)]
     with torch.inference_mode(False):

@@ -194,8 +194,8 @@ def _table(name: str, root: str) -> Float[np.ndarray, "rows 72"]:
     if holes.any():
         row, column = (int(i[0]) for i in np.nonzero(holes))
         raise DataError(
-            f"{path}, line {row_lines[row]}: {TARGETS[column]} is missing ({int(holes.sum())} missing "
-            f"targets in all), but only inputs may be missing. {advice}"
+            f"{path}, line {row_lines[row]}: {TARGETS[column]} is missing. The number of "
+            f"missing targets is {int(holes.sum())}, but only inputs may be missing. {advice}"
         )
     return table
 

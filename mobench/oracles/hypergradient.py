@@ -54,7 +54,7 @@ class OfBilevel(OfProblem):
                 f"Choose oracle=exact, or a bilevel problem such as problem=bilevel_quadratic."
             )
         if inner_steps < 1 or inner_steps != int(inner_steps):
-            raise ConfigError(f"oracle.inner_steps={inner_steps} must be a whole number of at least 1.")
+            raise ConfigError(f"oracle.inner_steps={inner_steps} must be at least 1 and a whole number.")
         if not 0 < inner_step < math.inf:
             raise ConfigError(f"oracle.inner_step={inner_step} must be > 0 and finite.")
         if lower_batch is not None and not 1 <= lower_batch <= problem.lower_samples:

@@ -82,7 +82,7 @@ class LocalSteps(OfProblem):
             ("batch_size", batch_size),
         ):
             if value is not None and (value < 1 or value != int(value)):
-                raise ConfigError(f"oracle.{key}={value} must be a whole number of at least 1.")
+                raise ConfigError(f"oracle.{key}={value} must be at least 1 and a whole number.")
         choose("oracle.client_loss", client_loss, LOSSES)
         self.problem = problem.bind(runs)
         self.clients: Federated | ObjectivesAsClients = ObjectivesAsClients(self.problem)

@@ -238,7 +238,7 @@ class PLS(Sampled):
         """
         if h.shape[1:] != (self.users + 1, 2 * self.antennas):
             raise ConfigError(
-                f"The channels have shape {tuple(h.shape)}, but must have (I, users + 1, 2 antennas) = "
+                f"The channels have shape {tuple(h.shape)}, but expected (I, users + 1, 2 antennas) = "
                 f"(I, {self.users + 1}, {2 * self.antennas})."
             )
         other = copy.copy(self)
