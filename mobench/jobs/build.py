@@ -154,8 +154,8 @@ def _variants(vary: Mapping[str, Any], algorithm: Mapping[str, Any]) -> list[dic
                 else f"It has no field of this name.{suggest(name, able)}"
             )
             raise ConfigError(
-                f"vary.{name}: {cls.__name__} does not support different values of it in one batch. Fields that can vary: "
-                f"{', '.join(sorted(able)) or 'none'}. {instead}"
+                f"vary.{name}: {cls.__name__} does not support different values of it in one batch. Fields "
+                f"that can vary: {', '.join(sorted(able)) or 'none'}. {instead}"
             )
     if not vary:
         return []
