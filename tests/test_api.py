@@ -183,7 +183,7 @@ def test_load(outputs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
         ([], {"hardware": "slurm"}, ["launcher submitit_slurm"]),
         (["algorithm=ls,mgda"], {}, ["algorithm=ls,mgda describes several jobs", "mobench -m"]),
         (["hydra/launcher=joblib"], {}, ["launcher joblib"]),
-        (["-m"], {}, ["-m is a flag"]),
+        (["-m"], {}, ["-m is a command-line flag"]),
         (["+experiment=ferero/fig3"], {}, ["is an artifact", "in a shell"]),
     ],
 )  # fmt: skip
@@ -438,7 +438,7 @@ def test_rows_of_own_objectives_are_no_job_for_others(mobench: Run, outputs: Pat
     ("f", "options", "words"),
     [
         (lambda x: 3.0, {"dim": 2}, "returns float, but must return a tensor"),
-        (lambda x: (x[0], x[1]), {"dim": 2}, "returns tuple; .* torch.stack"),
+        (lambda x: (x[0], x[1]), {"dim": 2}, "returns tuple, but must return a tensor. torch.stack"),
         (lambda x: torch.outer(x, x), {"dim": 2}, r"returns shape \(2, 2\)"),
         (lambda x: x.float(), {"dim": 2}, "returns torch.float32"),
         (lambda x: x[7], {"dim": 2}, r"fails at the start .*IndexError.*\n.*shape \(2,\)"),

@@ -46,7 +46,7 @@ BAD = {
         "choose one of cross/bilevel",
         "Did you mean 'ferero/fig3'",
     ],
-    "+experiment=ferrero/all": ["ferrero/all names no artifact", "ferero/fig1"],
+    "+experiment=ferrero/all": ["ferrero/all does not name an artifact", "ferero/fig1"],
     "problem.nn=4": ["problem.nn is unknown", "problem takes", "Did you mean 'n'?"],
     "algorithm.stepsize=1": ["algorithm.stepsize is unknown", "Did you mean 'step_size'"],
     "oracle.batchsize=3": ["oracle.batchsize is unknown"],
@@ -61,7 +61,7 @@ BAD = {
     "hydra.foo=1": ["hydra.foo is unknown", "--cfg hydra"],
     "~seeds": ["seeds was removed", "set a value"],
     "bla": ["Error parsing override 'bla'", "EQUAL"],
-    "preferences.weights=[[0.5,0.6]]": ["[0.5, 0.6] is not in the open simplex", "sum 1"],
+    "preferences.weights=[[0.5,0.6]]": ["[0.5, 0.6] is not in the open simplex", "sum to 1"],
     "preferences.weights=[[0.0,1.0]]": [
         "[0.0, 1.0] is not in the open simplex",
         "> 0",
@@ -115,7 +115,7 @@ BAD = {
     "algorithm._target_=mobench.algorithms.ls.LSS": ["mobench.algorithms.ls.LSS", "cannot be imported"],
     "algorithm._target_=mobench.problems.VLMOP2": ["algorithm.step_size is unknown"],
     "problem.start.kind=here": ["problem.start.kind='here'", "uniform"],
-    "problem.start.low=0": ["problem.start with kind='alternating'", "scale, noise", "found low"],
+    "problem.start.low=0": ["problem.start with kind='alternating'", "scale, noise", "found are low"],
     "algorithm=ferero problem=zdt3": [
         "FERERO is not compatible with ZDT3",
         "objectives >= 0",
@@ -140,7 +140,7 @@ BAD = {
     ],
     "algorithm=mgda problem=constrained_gaussian oracle=ema": [
         "MGDA is not compatible with",
-        "exactly 0 constraints",
+        "does not support constraints",
         "N=2",
     ],
     "problem=constrained_gaussian algorithm=csmoo2 problem.bounds=[0.2,0.2]": ["leave no feasible point"],

@@ -62,7 +62,7 @@ def test_truncated_files_say_what_to_do(mobench: Run) -> None:
         whole = path.read_bytes()
         path.write_bytes(whole[: len(whole) // 2] if name != "final.csv" else b"")
         cut = (
-            "final.csv has 0 rows.*Run the job again"
+            "final.csv has 0 rows.*Rerun the job"
             if name == "final.csv"
             else f"{name} could not be read.*rerun=true"
         )
