@@ -930,7 +930,7 @@ def test_refusals() -> None:
             Hypergradient(quadratic, runs, **options)
     with pytest.raises(ConfigError, match="itd differentiates inner steps on all samples"):
         Hypergradient(HyperCleaning(shrink=7), runs, lower_batch=5)
-    with pytest.raises(CompatibilityError, match="exactly 1 constraints"):
+    with pytest.raises(CompatibilityError, match="exactly one constraint"):
         check(Hypergradient(quadratic, runs).spec, FORUM())
     with pytest.raises(CompatibilityError, match="constraints"):
         check(ValueGap(quadratic, runs).spec, WCMHGD())
