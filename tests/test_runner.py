@@ -295,7 +295,7 @@ def test_signals(mobench: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, 
     with monkeypatch.context() as patch:
         disturb(patch, first_pass, lambda: os.kill(os.getpid(), number))
         result = mobench("-m", "algorithm=omd_tch,ls", "checkpoint.seconds=30", *BASE[:3], "logger=local")
-    result.refused("Stopped at step", f"of {STEPS}; the Repeat the command to resume from there", code=130)
+    result.refused("Stopped at step", f"of {STEPS}. Repeat the command to resume from there", code=130)
     folder = result.job  # the second job did not start
     assert (folder.path / "checkpoint.pt").exists()
     assert folder.status()["status"] == "running"
@@ -323,7 +323,7 @@ def test_second_signal_does_not_wait(mobench: Run, monkeypatch: pytest.MonkeyPat
     with monkeypatch.context() as patch:
         disturb(patch, first_pass, twice)
         result = mobench("algorithm=ls", *BASE)
-    result.refused("Stopped.", "repeat the command to resume", code=130)
+    result.refused("Stopped.", "Repeat the command to resume", code=130)
     assert mobench("algorithm=ls", *BASE).job.done
 
 
