@@ -89,7 +89,7 @@ class Objectives:
         except Opaque as reason:
             code = f"unknown-{uuid.uuid4().hex}"
             print(
-                f"warning: these functions are run anew each time, in a folder of their own: {reason}",
+                f"warning: these functions cannot be hashed, so their results are not reused: {reason}",
                 file=sys.stderr,
             )
         keys = {"_target_": f"{Own.__module__}.{Own.__qualname__}", "code": code, **self.keys}
@@ -165,16 +165,17 @@ def objectives(
             vector = torch.as_tensor(start, dtype=torch.float64)
         except (TypeError, ValueError, RuntimeError) as error:
             raise ConfigError(
-                f"start={start!r} is no vector, function of a generator or mapping: {error}"
+                f"start={start!r} is not a vector, a function of a generator or a mapping: {error}"
             ) from error
         if vector.ndim != 1 or not bool(torch.isfinite(vector).all()):
             raise ConfigError(
-                f"start has shape {tuple(vector.shape)}; give a finite vector (P,), a function or a mapping."
+                f"start has shape {tuple(vector.shape)}; give a finite vector of shape (P,), a function or a "
+                "mapping."
             )
         keys["start"] = {"kind": "given", "value": vector.tolist()}
         dim = len(vector) if dim is None else dim
     if dim is None:
-        raise ConfigError("objectives(...) needs dim=, the number of variables, or a start= vector.")
+        raise ConfigError("objectives(...) needs dim= (the number of variables) or a start= vector.")
     keys |= {"variables": dim, "steps": Own.steps}
     made = Objectives(Functions(_functions("f", f), _functions("constraints", constraints), sampler), keys)
     if not made.functions.objectives:
@@ -189,7 +190,7 @@ def _functions(what: str, given: Any) -> tuple[Function, ...]:
     for fn in found:
         if not callable(fn):
             raise ConfigError(
-                f"{what} holds {fn!r}; it must be a function of x, or a list of such functions."
+                f"{what} contains {fn!r}; it must be a function of x or a list of such functions."
             )
     return found
 
@@ -198,8 +199,8 @@ def _override(key: str, value: Any) -> str:
     if key in GROUPS and not isinstance(value, str):
         how = f'{key}="NAME"' + (", or mobench.objectives(f, dim=...)" if key == "problem" else "")
         raise ConfigError(
-            f"{key}={value!r} ({type(value).__name__}) is no choice: give {how}. Keys inside are "
-            f'**{{"{key}.KEY": VALUE}} or "{key}.KEY=VALUE"; several choices are several calls of run.'
+            f"{key}={value!r} ({type(value).__name__}) is not a valid choice; give {how}. Set its keys by "
+            f'**{{"{key}.KEY": VALUE}} or "{key}.KEY=VALUE"; for several choices, call run once for each.'
         )
     return f"{key}={compose.text(value, key)}"
 
@@ -242,12 +243,14 @@ def run(*overrides: str, **keys: Any) -> pd.DataFrame:
     for override in overrides:
         if not isinstance(override, str):
             raise ConfigError(
-                f'{override!r} is no override; give text such as "algorithm.step_size=0.05", or key=value.'
+                f'{override!r} is not an override; give text such as "algorithm.step_size=0.05", or '
+                "key=value."
             )
     problem = keys.get("problem")
     if callable(problem):
         raise ConfigError(
-            "problem is a function: say how many variables it has, problem=mobench.objectives(fn, dim=...)."
+            "problem is a function; also give its number of variables: problem=mobench.objectives(fn, "
+            "dim=...)."
         )
     if not isinstance(problem, Objectives):
         with compose.ALONE:
@@ -285,7 +288,7 @@ def load(run: str | os.PathLike[str] | pd.DataFrame) -> Run:
     if isinstance(run, pd.DataFrame):
         if ATTRIBUTE not in run.attrs:
             raise StoreError(
-                "These rows do not say where they come from; give the folder of the run, or its name."
+                "These rows do not record which run they come from; give the folder of the run, or its name."
             )
         run = str(run.attrs[ATTRIBUTE])
     places = [root / "runs" for root in (outputs_root(), results_root())]
@@ -294,6 +297,6 @@ def load(run: str | os.PathLike[str] | pd.DataFrame) -> Run:
             return Run(JobFolder(path))
     known = sorted({p.name for place in places if place.is_dir() for p in place.iterdir()})
     raise StoreError(
-        f"There is no run {os.fspath(run)!r}: neither a folder nor a name in "
+        f"There is no run {os.fspath(run)!r}; it is neither a folder nor the name of a run in "
         f"{places[0]}.{suggest(Path(run).name, known)}"
     )

@@ -60,4 +60,4 @@ def choose(what: str, value: str, choices: Iterable[str]) -> str:
 def check_batch_runs(value: int | None, otherwise: str = "all runs at once") -> None:
     """Raise ConfigError unless `hardware.max_batch_runs` is null (which means `otherwise`) or at least 1."""
     if value is not None and value < 1:
-        raise ConfigError(f"hardware.max_batch_runs={value} must be at least 1 (null: {otherwise}).")
+        raise ConfigError(f"hardware.max_batch_runs={value} must be at least 1 (null means {otherwise}).")

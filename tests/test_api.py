@@ -115,7 +115,7 @@ def test_same_job_as_the_command_line(
     written = (folder.path / "final.csv").stat().st_mtime_ns
     told = mobench(*arguments, "logger=local")
     assert told.code == 0, told.err
-    assert "finished before" in told.out
+    assert "already finished" in told.out
     assert [f.key for f in told.folders] == [folder.key]
     pd.testing.assert_frame_equal(rows, told.rows)
     assert (folder.path / "final.csv").stat().st_mtime_ns == written
@@ -159,7 +159,7 @@ def test_load(outputs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
         assert "history" in repr(found)
     with pytest.raises(StoreError, match=f"no run '{folder.key[:-1]}'.*Did you mean '{folder.key}'"):
         mobench.load(folder.key[:-1])
-    with pytest.raises(StoreError, match="where they come from"):
+    with pytest.raises(StoreError, match="which run they come from"):
         mobench.load(pd.DataFrame({"f_1": [1.0]}))
     (folder.path / "history.parquet").unlink()
     with pytest.raises(StoreError, match="is missing"):
@@ -174,16 +174,16 @@ def test_load(outputs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
         ([], {"problm": "zdt1"}, ["problm is unknown", "known keys are algorithm", "Did you mean 'problem'"]),
         ([], {"problem": "zdt"}, ["problem='zdt' is unknown", "zdt1", "Did you mean"]),
         ([], {"algorithm.stepsize": 1.0}, ["algorithm.stepsize is unknown", "Did you mean 'step_size'"]),
-        ([], {"algorithm": ["ls", "mgda"]}, ["is no choice", "several calls of run"]),
-        ([], {"algorithm": {"name": "ls"}}, ["is no choice", "algorithm.KEY"]),
-        ([], {"problem": None}, ["is no choice", "mobench.objectives"]),
+        ([], {"algorithm": ["ls", "mgda"]}, ["is not a valid choice", "call run once for each"]),
+        ([], {"algorithm": {"name": "ls"}}, ["is not a valid choice", "algorithm.KEY"]),
+        ([], {"problem": None}, ["is not a valid choice", "mobench.objectives"]),
         ([], {"problem": wells()}, ["problem=mobench.objectives(fn, dim=...)"]),
-        ([], {"steps": "many"}, ["steps=many does not fit"]),
-        ([], {"seeds": {1, 2}}, ["seeds={1, 2} (set) fits into no configuration"]),
+        ([], {"steps": "many"}, ["steps=many has the wrong type"]),
+        ([], {"seeds": {1, 2}}, ["seeds={1, 2} (set) cannot be stored in a configuration"]),
         ([], {"hardware": "slurm"}, ["launcher submitit_slurm"]),
-        (["algorithm=ls,mgda"], {}, ["algorithm=ls,mgda is several jobs", "mobench -m"]),
+        (["algorithm=ls,mgda"], {}, ["algorithm=ls,mgda describes several jobs", "mobench -m"]),
         (["hydra/launcher=joblib"], {}, ["launcher joblib"]),
-        (["-m"], {}, ["-m is a flag"]),
+        (["-m"], {}, ["-m is a command-line flag"]),
         (["+experiment=ferero/fig3"], {}, ["is an artifact", "in a shell"]),
     ],
 )  # fmt: skip
@@ -196,7 +196,7 @@ def test_bad_arguments(outputs: Path, overrides: list[str], keys: dict[str, Any]
 
 
 def test_a_pair_that_does_not_fit_and_a_job_that_fails(plug_in: str) -> None:
-    with pytest.raises(CompatibilityError, match="FERERO does not fit ZDT3"):
+    with pytest.raises(CompatibilityError, match="FERERO is not compatible with ZDT3"):
         run(**QUIET, problem="zdt3", algorithm="ferero")
     with pytest.raises(MobenchError, match=r"(?s)-broken-.* failed: KeyError: 'lost'.*rows and status: "):
         run(plug_in, **QUIET, algorithm="broken", preferences=2)
@@ -310,7 +310,7 @@ def test_constrained_quadratics_end_where_they_must() -> None:
     np.testing.assert_allclose(mobench.load(rows).solutions["last"], [[0.0, 1.0]], atol=1e-2)
     np.testing.assert_allclose(rows[["f_1", "f_2", "tchebycheff"]], [[1.0, 1.0, 0.5]], atol=2e-2)
     assert abs(rows["g_1"].item()) < 1e-2
-    with pytest.raises(CompatibilityError, match="it takes exactly 0 constraints"):
+    with pytest.raises(CompatibilityError, match="it does not support constraints"):
         run(**QUIET, problem=own, algorithm="mgda")
 
 
@@ -410,7 +410,7 @@ def test_functions_that_cannot_be_hashed_always_run_anew(
         run(**QUIET, problem=own, preferences=1, steps=1)
     assert len(folders(outputs)) == 2
     said = capsys.readouterr().err
-    assert said.count("warning: these functions are run anew each time") == 2
+    assert said.count("warning: these functions cannot be hashed, so their results are not reused") == 2
     assert "type generator cannot be described" in said
 
 
@@ -430,15 +430,15 @@ def test_rows_of_own_objectives_are_no_job_for_others(mobench: Run, outputs: Pat
     run(**QUIET, problem=objectives(wells(), dim=2), preferences=1, steps=1)
     (folder,) = folders(outputs)
     config = folder.config()
-    with pytest.raises(ConfigError, match="live in the Python program that made them"):
+    with pytest.raises(ConfigError, match="exist only in the Python program that defined them"):
         runner.run_job({**config, "rerun": True})
 
 
 @each(
     ("f", "options", "words"),
     [
-        (lambda x: 3.0, {"dim": 2}, "returns float; a tensor is needed"),
-        (lambda x: (x[0], x[1]), {"dim": 2}, "returns tuple; .* torch.stack"),
+        (lambda x: 3.0, {"dim": 2}, "returns float, but must return a tensor"),
+        (lambda x: (x[0], x[1]), {"dim": 2}, "returns tuple, but must return a tensor. torch.stack"),
         (lambda x: torch.outer(x, x), {"dim": 2}, r"returns shape \(2, 2\)"),
         (lambda x: x.float(), {"dim": 2}, "returns torch.float32"),
         (lambda x: x[7], {"dim": 2}, r"fails at the start .*IndexError.*\n.*shape \(2,\)"),
@@ -446,14 +446,14 @@ def test_rows_of_own_objectives_are_no_job_for_others(mobench: Run, outputs: Pat
         (lambda x: torch.stack([x[0], x[1].detach()]), {"dim": 2}, "f_2 changes with x .* its gradient is 0"),
         (lambda x: torch.from_numpy(np.sin(x.detach().numpy())), {"dim": 2}, "cannot be differentiated"),
         (lambda x: x if x[0] > 0 else -x, {"dim": 2}, "(?s)torch.func.vmap.*torch.where"),
-        (lambda x: x + torch.rand(2), {"dim": 2}, "other values at the same x"),
+        (lambda x: x + torch.rand(2), {"dim": 2}, "different values at the same x"),
         (lambda x: x.log(), {"start": [-1.0, 1.0]}, "f_1 = nan at the start"),
-        (lambda x: -x, {"dim": 2, "start": [1.0, 1.0], "positive": True}, "positive=True, but"),
+        (lambda x: -x, {"dim": 2, "start": [1.0, 1.0], "positive": True}, "positive=True was declared, but"),
         ([], {"dim": 2}, "at least one function"),
         (lambda x: x, {}, "needs dim="),
         (lambda x: x, {"dim": 0}, "variables=0 must be at least 1"),
         (lambda x: x, {"dim": 2, "start": [1.0, 2.0, 3.0]}, "3 coordinates, but there are 2 variables"),
-        (lambda x: x, {"dim": 2, "start": "here"}, "is no vector"),
+        (lambda x: x, {"dim": 2, "start": "here"}, "is not a vector"),
         (lambda x: x, {"start": [[1.0]]}, r"start has shape \(1, 1\)"),
         (lambda x: x, {"dim": 2, "start": {"kind": "far"}}, "problem.start.kind='far'"),
         (
@@ -495,7 +495,7 @@ def test_arguments_that_a_method_lacks_are_named() -> None:
 def test_what_is_no_function() -> None:
     # (the type checker of the tests would refuse them before `objectives` can)
     for wrong in (3, [lambda x: x, None]):
-        with pytest.raises(ConfigError, match=r"f holds (3|None); it must be a function of x"):
+        with pytest.raises(ConfigError, match=r"f contains (3|None); it must be a function of x"):
             api._functions("f", wrong)
 
 

@@ -129,19 +129,19 @@ def test_one_artifact(mobench: Run) -> None:
     assert sorted(origin["jobs"].values()) == [job.key for job in result.folders]
     assert set(origin["runs"].values()) == {"1 of 1"}
     assert origin["notes"] is not None
-    assert result.out.startswith("2 jobs, 0 finished before, 2 to run\nferero/fig7: ")
+    assert result.out.startswith("2 jobs, 0 already finished, 2 to run\nferero/fig7: ")
     before = {p.name: p.read_bytes() for p in folder.iterdir()}
     stamps = [(job.path / "final.csv").stat().st_mtime_ns for job in result.folders]
 
     same = mobench(*FIG7)  # nothing has changed, nothing is done
     assert same.code == 0
     assert same.out.startswith("ferero/fig7: 1 reproduced; ")
-    assert same.out.endswith("(rerun=true runs it again)\n")
+    assert same.out.endswith("(rerun=true reruns it)\n")
     assert {p.name: p.read_bytes() for p in folder.iterdir()} == before
 
     (folder / "claims.json").unlink()
     again = mobench(*FIG7)  # drawn from stored rows
-    assert again.out.startswith("2 jobs, 2 finished before, 0 to run")
+    assert again.out.startswith("2 jobs, 2 already finished, 0 to run")
     assert [(job.path / "final.csv").stat().st_mtime_ns for job in again.folders] == stamps
     after = {p.name: p.read_bytes() for p in folder.iterdir()}
     assert after.keys() == before.keys()
@@ -253,7 +253,7 @@ def test_launcher(tmp_path: Path) -> None:
     root = tmp_path / "outputs"
     done = shell(root, *FIG7, "scale=smoke", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("2 jobs, 0 finished before, 2 to run")
+    assert done.stdout.startswith("2 jobs, 0 already finished, 2 to run")
     check_folder(root / "artifacts/ferero/fig7", "smoke")
     status = [json.loads(p.read_text()) for p in root.glob("runs/*/status.json")]
     assert [s["status"] for s in status] == ["done", "done"]
@@ -320,7 +320,7 @@ def test_timed_jobs_are_read_where_all_were_kept(
     assert keep_rows.fault("mlm_cmoo/table1", origin, *drawn_from) is None
     again = mobench(*command, root=tmp_path / "again")
     assert again.code == 0, again.err
-    assert again.out.startswith("16 jobs, 16 finished before, 0 to run")
+    assert again.out.startswith("16 jobs, 16 already finished, 0 to run")
     assert again.folders == []
     drawn = "artifacts/mlm_cmoo/table1/table.csv"
     assert (tmp_path / "again" / drawn).read_bytes() == (first.root / drawn).read_bytes()
@@ -340,11 +340,11 @@ def test_timed_jobs_are_read_where_all_were_kept(
     keep_rows.keep(own, results, history=True)
     table = drawn_from[0] / "table.csv"
     table.write_text(table.read_text().replace("MLM-CMOO", "another method"))
-    assert "table comes out different" in str(keep_rows.fault("mlm_cmoo/table1", origin, *drawn_from))
+    assert "table is different" in str(keep_rows.fault("mlm_cmoo/table1", origin, *drawn_from))
 
     # what would be run is said
     monkeypatch.setattr("mobench.sweep.launch.launch_group", lambda jobs, adapter, say: [])
-    planned = "16 jobs, 0 finished before, 16 to run"
+    planned = "16 jobs, 0 already finished, 16 to run"
     assert mobench(*command, "rerun=true", root=tmp_path / "told").out.startswith(planned)
     (first.root / "artifacts/mlm_cmoo/table1/claims.json").unlink()  # else nothing has changed
     # rows of this machine are not mixed with those

@@ -130,12 +130,12 @@ def test_limits_take_the_first_and_need_no_others(folder: Path) -> None:
     assert (len(data.train_labels), len(data.test_labels)) == (3, 1)
     assert data.pictures("train").shape == (3, 3, 64, 64)
     with pytest.raises(
-        DataError, match=r"lacks 6 of the 10 images that are asked for, the first 000004\.jpg.*train_size"
+        DataError, match=r"lacks 6 of the 10 requested images, the first being 000004\.jpg.*train_size"
     ):
         faces("celeba", folder)
     for options, message in (
-        ((8, None), "train_size=8.*7 train pictures"),
-        ((None, 0), "test_size=0.*3 test pictures"),
+        ((8, None), "train_size=8.*7 train images"),
+        ((None, 0), "test_size=0.*3 test images"),
     ):
         with pytest.raises(ConfigError, match=message):
             faces("celeba", folder, *options)
@@ -197,7 +197,7 @@ def test_where_the_cache_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_cache_that_cannot_be_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder.parent / "file").write_text("")
     monkeypatch.setenv("MOBENCH_CACHE", str(folder.parent / "file"))
-    with pytest.raises(DataError, match=r"could not be kept in .*file \(0 MiB\).*MOBENCH_CACHE=DIR"):
+    with pytest.raises(DataError, match=r"could not be stored in .*file \(0 MiB\).*MOBENCH_CACHE=DIR"):
         faces("celeba", folder).pictures("train")
 
 
@@ -235,45 +235,48 @@ BROKEN: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "39 names": (
         edit(LIST, swap(1, "Young", "")),
-        "line 2: found 39 names of attributes; expected CelebA's 40",
+        "line 2: found 39 names of attributes, but expected CelebA's 40",
     ),
-    "a row too few": (edit(LIST, lambda x: x[:-1]), f"{LIST} has 11 images, its first line says 12"),
+    "a row too few": (edit(LIST, lambda x: x[:-1]), f"{LIST} lists 11 images, but its first line says 12"),
     "a short row": (
         edit(LIST, lambda x: [*x[:4], x[4][:-2], *x[5:]]),
-        r"line 5: 000003\.jpg has 39 values, expected 40",
+        r"line 5: 000003\.jpg has 39 values, but expected 40",
     ),
-    "zeros": (edit(LIST, swap(4, "-1", "0")), r"line 5: 000003\.jpg has the value '0', expected 1 or -1"),
-    "twice": (edit(LIST, swap(4, "000003", "000002")), r"line 5: 000002\.jpg comes a second time"),
+    "zeros": (edit(LIST, swap(4, "-1", "0")), r"line 5: 000003\.jpg has the value '0', but expected 1 or -1"),
+    "twice": (edit(LIST, swap(4, "000003", "000002")), r"line 5: 000002\.jpg is listed a second time"),
     "no image": (
         edit(LIST, swap(4, "000003.jpg", "../a.jpg")),
-        r"line 5: found '\.\./a\.jpg', expected the name",
+        r"line 5: found '\.\./a\.jpg', but expected the name",
     ),
     "empty list": (
         lambda r: (r / "celeba" / LIST).write_text(""),
-        f"{LIST}, line 1: found '', expected the number",
+        f"{LIST}, line 1: found '', but expected the number",
     ),
     "no text": (lambda r: (r / "celeba" / LIST).write_bytes(b"\xff\xfe"), "could not be read as text"),
     "part 3": (
         edit(PARTITION, swap(2, "jpg 0", "jpg 3")),
-        f"{PARTITION}, line 3: found '000003.jpg 3', expected FILE",
+        f"{PARTITION}, line 3: found '000003.jpg 3', but expected FILE",
     ),
     "part without a number": (edit(PARTITION, swap(2, "jpg 0", "jpg")), f"{PARTITION}, line 3"),
     "unknown image": (
         edit(PARTITION, swap(2, "000003", "000099")),
         "line 3: '000099.jpg' is not in list_attr",
     ),
-    "image twice": (edit(PARTITION, swap(2, "000003", "000002")), "line 3: 000002.jpg comes a second time"),
+    "image twice": (
+        edit(PARTITION, swap(2, "000003", "000002")),
+        "line 3: 000002.jpg is listed a second time",
+    ),
     "image without part": (
         edit(PARTITION, lambda x: x[:-1]),
-        "lacks 1 images of list_attr.*the first 000012.jpg",
+        "lacks 1 images of list_attr.*the first being 000012.jpg",
     ),
     "no test image": (
         edit(PARTITION, lambda x: [a.replace(" 2", " 1") for a in x]),
-        r"has no test image \(2\)",
+        r"lists no test image \(2\)",
     ),
     "image lost": (
         lambda r: (r / "celeba" / IMAGES / "000002.jpg").unlink(),
-        "lacks 1 of the 10 images.*000002.jpg",
+        "lacks 1 of the 10 requested images.*000002.jpg",
     ),
 }
 
@@ -291,9 +294,9 @@ def test_broken_folders_are_one_message(case: str, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", r"000002\.jpg is no complete JPEG picture: cannot identify image file"),
-        (jpeg(picture(1))[:3000], r"000002\.jpg is no complete JPEG picture: .*truncated"),
-        (jpeg(np.zeros((64, 64, 3), np.uint8)), r"000002\.jpg is 64 x 64 pixels; expected 178 x 218"),
+        (b"", r"000002\.jpg is not a complete JPEG image: cannot identify image file"),
+        (jpeg(picture(1))[:3000], r"000002\.jpg is not a complete JPEG image: .*truncated"),
+        (jpeg(np.zeros((64, 64, 3), np.uint8)), r"000002\.jpg is 64 x 64 pixels, but expected 178 x 218"),
         (jpeg(picture(1).transpose(1, 0, 2)), r"000002\.jpg is 218 x 178 pixels"),
     ],
     ids=["empty", "truncated", "small", "turned"],
@@ -309,7 +312,7 @@ def test_broken_images_are_named(content: bytes, message: str, folder: Path) -> 
 
 def test_png_is_no_jpeg(folder: Path) -> None:
     Image.fromarray(picture(1)).save(folder / "celeba" / IMAGES / "000002.jpg", "PNG")
-    with pytest.raises(DataError, match="no complete JPEG"):
+    with pytest.raises(DataError, match="not a complete JPEG"):
         faces("celeba", folder).pictures("train")
 
 
@@ -406,21 +409,22 @@ def test_attributes_by_name_and_number(folder: Path) -> None:
         (
             ["Smile"],
             (
-                r"holds 'Smile'; CelebA, 64 x 64 has 5_o_Clock_Shadow \.\. Young, or numbers 0\.\.39\. "
+                r"contains 'Smile', but CelebA, 64 x 64 has 5_o_Clock_Shadow \.\. Young, "
+                r"or numbers 0\.\.39\. "
                 r"Did you mean"
             ),
         ),
-        ([40], "holds 40"),
-        ([-1], "holds -1"),
-        ([True], "holds True"),
-        ([], "must name one attribute or more"),
-        ([20, "Male"], "none of them twice"),
+        ([40], "contains 40"),
+        ([-1], "contains -1"),
+        ([True], "contains True"),
+        ([], "must name one or more attributes"),
+        ([20, "Male"], "each only once"),
         ("Male", r"must be a list: problem\.attributes=\[Male\]"),
     ):
         with pytest.raises(ConfigError, match=message):
             FaceAttributes(data="celeba", data_root=str(folder), attributes=wrong)
     assert FaceAttributes(attributes=["attribute_03"]).chosen == [2]
-    with pytest.raises(ConfigError, match="holds 'Male'; generated pictures"):
+    with pytest.raises(ConfigError, match="contains 'Male', but generated pictures"):
         FaceAttributes(attributes=["Male"])
 
 
@@ -631,9 +635,9 @@ def test_a_job_of_the_residual_network_on_a_folder(
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("problem.attributes=[Smiling]", ["problem.attributes holds 'Smiling'", "attribute_01"]),
+        ("problem.attributes=[Smiling]", ["problem.attributes contains 'Smiling'", "attribute_01"]),
         ("problem.model=lenet", ["problem.model='lenet'", "small, resnet18"]),
-        ("problem.train_size=3000", ["problem.train_size=3000", "2000 train pictures"]),
+        ("problem.train_size=3000", ["problem.train_size=3000", "2000 train images"]),
         ("oracle=exact", ["Choose oracle=epochs"]),
         (
             "data=celeba",

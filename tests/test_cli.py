@@ -46,7 +46,7 @@ BAD = {
         "choose one of cross/bilevel",
         "Did you mean 'ferero/fig3'",
     ],
-    "+experiment=ferrero/all": ["ferrero/all names no artifact", "ferero/fig1"],
+    "+experiment=ferrero/all": ["ferrero/all does not name an artifact", "ferero/fig1"],
     "problem.nn=4": ["problem.nn is unknown", "problem takes", "Did you mean 'n'?"],
     "algorithm.stepsize=1": ["algorithm.stepsize is unknown", "Did you mean 'step_size'"],
     "oracle.batchsize=3": ["oracle.batchsize is unknown"],
@@ -61,7 +61,7 @@ BAD = {
     "hydra.foo=1": ["hydra.foo is unknown", "--cfg hydra"],
     "~seeds": ["seeds was removed", "set a value"],
     "bla": ["Error parsing override 'bla'", "EQUAL"],
-    "preferences.weights=[[0.5,0.6]]": ["[0.5, 0.6] is not in the open simplex", "sum 1"],
+    "preferences.weights=[[0.5,0.6]]": ["[0.5, 0.6] is not in the open simplex", "sum to 1"],
     "preferences.weights=[[0.0,1.0]]": [
         "[0.0, 1.0] is not in the open simplex",
         "> 0",
@@ -71,7 +71,7 @@ BAD = {
     "preferences.weights=[[0.2,0.3,0.5]]": ["3 entries", "M=2"],
     "preferences.weights=[[0.2,a]]": ["'a'", "preferences.weights=[["],
     "preferences.weights=[[0.5,0.5]] preferences.rays_deg=[45]": [
-        "rays_deg or preferences.weights, not both"
+        "only one of preferences.rays_deg, preferences.weights"
     ],
     "preferences=5 preferences.weights=[[0.3,0.7]]": [
         "preferences=5",
@@ -84,14 +84,14 @@ BAD = {
         "one of them",
     ],
     "preferences.count=2 preferences.simplex_steps=4": ["preferences.simplex_steps=4", "one of them"],
-    "preferences.rays_deg=[10,90]": ["holds 90.0", "strictly between 0 and 90"],
-    "preferences.rays_deg=[30] problem=dtlz2": ["needs M=2", "M=3", "use weights"],
+    "preferences.rays_deg=[10,90]": ["contains 90.0", "strictly between 0 and 90"],
+    "preferences.rays_deg=[30] problem=dtlz2": ["needs M=2", "M=3", "use preferences.weights"],
     "preferences=0": ["at least one preference"],
     "preferences=many": ["preferences=many", "preferences=K"],
     "seeds=[]": ["seeds is empty", "seeds=[0]"],
     "seeds=[1,2,1]": ["seeds=[1, 2, 1]", "twice"],
-    "seeds=3": ["seeds=3 does not fit", "seeds is a list", "seeds=[3]"],
-    "seeds=[0,123456789012345678901234567890]": ["seeds holds 123456789012345678901234567890", "64 bits"],
+    "seeds=3": ["seeds=3 has the wrong type", "seeds is a list", "seeds=[3]"],
+    "seeds=[0,123456789012345678901234567890]": ["seeds contains 123456789012345678901234567890", "64 bits"],
     "seeds=[a]": ["'a'", "Integer"],
     "steps=0": ["steps=0", "at least 1"],
     "steps=abc": ["steps=abc", "Integer"],
@@ -115,15 +115,19 @@ BAD = {
     "algorithm._target_=mobench.algorithms.ls.LSS": ["mobench.algorithms.ls.LSS", "cannot be imported"],
     "algorithm._target_=mobench.problems.VLMOP2": ["algorithm.step_size is unknown"],
     "problem.start.kind=here": ["problem.start.kind='here'", "uniform"],
-    "problem.start.low=0": ["problem.start of kind 'alternating'", "scale, noise", "found low"],
-    "algorithm=ferero problem=zdt3": ["FERERO does not fit ZDT3", "objectives >= 0", "positive=True"],
+    "problem.start.low=0": ["problem.start with kind='alternating'", "scale, noise", "found are low"],
+    "algorithm=ferero problem=zdt3": [
+        "FERERO is not compatible with ZDT3",
+        "objectives >= 0",
+        "positive=True",
+    ],
     "algorithm=ferero_stochastic": [
-        "StochasticFEREROSA does not fit VLMOP2",
+        "StochasticFEREROSA is not compatible with VLMOP2",
         "2 independent samples",
         "oracle=minibatch",
     ],
-    "oracle=minibatch": ["VLMOP2", "nothing to sample from", "oracle=exact"],
-    "oracle=ema": ["VLMOP2", "nothing to sample from", "oracle=exact"],
+    "oracle=minibatch": ["VLMOP2", "nothing to sample", "oracle=exact"],
+    "oracle=ema": ["VLMOP2", "nothing to sample", "oracle=exact"],
     "oracle=federated_ema": ["VLMOP2", "finite sum", "problem=least_squares"],
     "oracle=ema oracle.blocks=9 problem=least_squares problem.n=4": ["oracle.blocks=9", "1..4"],
     "oracle=ema oracle.inner.batchsize=2 problem=least_squares": [
@@ -135,8 +139,8 @@ BAD = {
         "sum to 256",
     ],
     "algorithm=mgda problem=constrained_gaussian oracle=ema": [
-        "MGDA does not fit",
-        "exactly 0 constraints",
+        "MGDA is not compatible with",
+        "does not support constraints",
         "N=2",
     ],
     "problem=constrained_gaussian algorithm=csmoo2 problem.bounds=[0.2,0.2]": ["leave no feasible point"],
@@ -156,14 +160,16 @@ BAD = {
     "~algorithm": ["~algorithm removes a group", "algorithm=NAME"],
     "hydra.run.dir=elsewhere": ["hydra.run.dir=elsewhere has no effect", "MOBENCH_OUTPUTS=FOLDER"],
     "-m hydra.sweep.dir=elsewhere": ["hydra.sweep.dir=elsewhere has no effect", "MOBENCH_OUTPUTS=FOLDER"],
-    "-m steps=2,3 --cfg job": ["--cfg shows one job", "leave -m away"],
-    "+experiment=ferero/all --cfg job": ["--cfg shows one job", "name one experiment"],
+    "-m steps=2,3 --cfg job": ["--cfg shows one job", "omit -m"],
+    "+experiment=ferero/all --cfg job": ["--cfg shows one job", "name only one experiment"],
     "--experimental-rerun none.pickle": ["none.pickle: there is no such file"],
     "--cfg": ["--cfg needs a value", "--cfg job"],
     "--multirun --run": ["exclude each other"],
-    "--resolve steps=2": ["--resolve belongs to --cfg"],
-    "--cgf job": ["--cgf is no flag", "Did you mean '--cfg'"],
-    "preferences.simplex_steps=4 preferences.rays_deg=[45]": ["preferences.simplex_steps beside one"],
+    "--resolve steps=2": ["--resolve is only valid with --cfg"],
+    "--cgf job": ["--cgf is not a flag", "Did you mean '--cfg'"],
+    "preferences.simplex_steps=4 preferences.rays_deg=[45]": [
+        "only one of preferences.rays_deg, preferences.weights and preferences.simplex_steps"
+    ],
 }
 
 
@@ -249,7 +255,10 @@ def test_plug_in_unknown_choice_lists_plug_ins(mobench: Run, plug_in: str) -> No
             ["algorithm.normalise", "Did you mean 'normalize'?"],
         ),
         ("jobs: {a: [algorithm=lss]}", ["algorithm='lss'", "Did you mean 'ls'?"]),
-        ("jobs: {a: [algorithm=ferero, problem=zdt3]}", ["ferero/bad a", "FERERO does not fit ZDT3"]),
+        (
+            "jobs: {a: [algorithm=ferero, problem=zdt3]}",
+            ["ferero/bad a", "FERERO is not compatible with ZDT3"],
+        ),
         ("jbos: {a: [algorithm=ls]}", ["jbos", "Did you mean 'jobs'"]),
         ("problem: {nn: 3}", ["problem.nn is unknown", "Did you mean 'n'?"]),
         ("seeds: []", ["seeds is empty"]),
@@ -428,20 +437,20 @@ def test_start_up_imports_and_broken_pipe(tmp_path: Path) -> None:
 def test_sweep(mobench: Run) -> None:
     result = mobench("-m", "algorithm=ls,mgda,pmtl,epo,ferero", "problem=zdt2", *QUICK)
     assert result.code == 0, result.err
-    assert result.out.startswith("5 jobs, 0 finished before, 5 to run")
+    assert result.out.startswith("5 jobs, 0 already finished, 5 to run")
     names = ["LS", "MGDA", "PMTL", "EPO", "FERERO"]
     assert [job.key.split("-")[1] for job in result.folders] == sorted(n.lower() for n in names)
     assert [
         f"ZDT2 {n}: algorithm={n.lower()} problem=zdt2 preferences.count=2" in result.out for n in names
     ] == [True] * 5
     again = mobench("-m", "algorithm=ls,mgda,pmtl,epo,ferero", "problem=zdt2", *QUICK)
-    assert again.out.startswith("5 jobs, 5 finished before, 0 to run")
+    assert again.out.startswith("5 jobs, 5 already finished, 0 to run")
     assert again.out.count("hypervolume") == 5
 
 
 def test_an_artifact_depicts_data_or_nothing(mobench: Run) -> None:
     result = mobench("-m", "algorithm=ls", "artifact.depicts=dota", *QUICK)
-    result.refused("artifact.depicts is 'data' or nothing, not 'dota'")
+    result.refused("artifact.depicts must be 'data' or null, not 'dota'")
     assert result.folders == []
 
 
@@ -451,7 +460,7 @@ def test_sweep_refuses_what_does_not_fit_and_runs_the_rest(mobench: Run) -> None
     assert [job.key.split("-")[1] for job in result.folders] == ["ls"]
     assert result.folders[0].done
     assert result.err.count("mobench: error: not run:") == 2
-    assert "FERERO does not fit ZDT3:\n  - it needs objectives >= 0" in result.err
+    assert "FERERO is not compatible with ZDT3:\n  - it needs objectives >= 0" in result.err
     assert "2 independent samples" in result.err
     assert "Traceback" not in result.err
 
@@ -464,7 +473,7 @@ def test_sweep_with_unknown_choice_runs_nothing(mobench: Run) -> None:
 
 def test_equal_jobs_of_a_sweep_run_once(mobench: Run) -> None:
     result = mobench("-m", "algorithm=ls", "scale=smoke,laptop", *QUICK)
-    assert result.out.startswith("1 jobs, 0 finished before, 1 to run")
+    assert result.out.startswith("1 jobs, 0 already finished, 1 to run")
     assert len(result.folders) == 1
 
 

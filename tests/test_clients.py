@@ -289,50 +289,50 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"kind": "rotations"},
         r"problem\.partition='rotations' is unknown.*Did you mean 'rotation'",
     ),
-    "no clients": ({"clients": 0}, r"problem\.clients=0 is impossible.*at least 1"),
+    "no clients": ({"clients": 0}, r"problem\.clients=0 is too small.*at least 1"),
     "C too large": (
         {"kind": "partial", "classes_per_client": 11},
-        r"problem\.classes_per_client=11 is impossible.*10 classes\. Choose 1\.\.10",
+        r"problem\.classes_per_client=11 is out of range.*10 classes\. Choose 1\.\.10",
     ),
     "C too small": (
         {"kind": "partial", "classes_per_client": 0},
-        r"problem\.classes_per_client=0 is impossible.*Choose 1\.\.10",
+        r"problem\.classes_per_client=0 is out of range.*Choose 1\.\.10",
     ),
     "C missing": (
         {"kind": "partial"},
-        r"problem\.partition=partial needs problem\.classes_per_client.*found null",
+        r"problem\.partition=partial needs problem\.classes_per_client.*it is null",
     ),
     "C for rotation": (
         {"kind": "rotation", "classes_per_client": 2},
-        r"problem\.classes_per_client=2 has no meaning with problem\.partition=rotation.*partition=partial",
+        r"problem\.classes_per_client=2 has no effect with problem\.partition=rotation.*partition=partial",
     ),
     "C for stratified": (
         {"classes_per_client": 10},
-        r"problem\.classes_per_client=10 has no meaning with problem\.partition=stratified",
+        r"problem\.classes_per_client=10 has no effect with problem\.partition=stratified",
     ),
     "no quarter turn": (
         {"kind": "rotation", "clients": 2, "rotations": [0, 45]},
-        r"problem\.rotations=\[0, 45\] holds 45; expected multiples of 90.*0, 90, 180, 270",
+        r"problem\.rotations=\[0, 45\] contains 45; rotations must be multiples of 90.*0, 90, 180, 270",
     ),
     "not a number": (
         {"kind": "rotation", "clients": 2, "rotations": [0, float("nan")]},
-        r"problem\.rotations=\[0, nan\] holds nan",
+        r"problem\.rotations=\[0, nan\] contains nan",
     ),
     "too few turns": (
         {"kind": "rotation", "rotations": [0, 90]},
-        r"problem\.rotations=\[0, 90\] has 2 numbers; expected 10, .*problem\.clients=10",
+        r"problem\.rotations=\[0, 90\] has 2 numbers, but needs 10, .*problem\.clients=10",
     ),
     "too many turns": (
         {"kind": "rotation", "clients": 2, "rotations": [0, 90, 90]},
-        r"problem\.rotations=.* has 3 numbers; expected 2",
+        r"problem\.rotations=.* has 3 numbers, but needs 2",
     ),
     "no turns for these clients": (
         {"kind": "rotation", "clients": 9},
-        r"problem\.rotations=null .*fits 10 clients; found problem\.clients=9\. Give 9 numbers",
+        r"problem\.rotations=null .*needs 10 clients, but problem\.clients=9\. Give 9 numbers",
     ),
     "turns for partial": (
         {"kind": "partial", "classes_per_client": 2, "rotations": [0] * 10},
-        r"problem\.rotations=\[0, .*\] has no meaning with problem\.partition=partial",
+        r"problem\.rotations=\[0, .*\] has no effect with problem\.partition=partial",
     ),
     "no training images": (
         {"train_size": 20},
@@ -344,9 +344,9 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "train_size": (
         {"train_size": 1438},
-        r"problem\.train_size=1438 is impossible.*1437 train images.*Choose 1\.\.1437",
+        r"problem\.train_size=1438 is out of range.*1437 train images.*Choose 1\.\.1437",
     ),
-    "test_size": ({"test_size": 0}, r"problem\.test_size=0 is impossible: data=digits has 360 test"),
+    "test_size": ({"test_size": 0}, r"problem\.test_size=0 is out of range: data=digits has 360 test"),
 }
 
 

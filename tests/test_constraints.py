@@ -112,12 +112,12 @@ def test_a_sample_and_its_averages() -> None:
     [
         (LossCap, {"value": 0.0}, "cannot be met"),
         (LossCap, {"value": [1.0, 2.0, 3.0]}, "3 caps"),
-        (LossCap, {}, "give one of them"),
-        (LossCap, {"value": 1.0, "ratio": 1.0}, "give one of them"),
-        (LossCap, {"ratio": 1.0}, "does not know what a constant predictor loses"),
+        (LossCap, {}, "give only one of them"),
+        (LossCap, {"value": 1.0, "ratio": 1.0}, "give only one of them"),
+        (LossCap, {"ratio": 1.0}, "needs the loss of a constant predictor"),
         (LossRatio, {"rho": 1.0}, "cannot be met"),
-        (WeightBall, {"factor": None, "radius": 0.0}, "holds nothing"),
-        (WeightBall, {"factor": 1.0, "radius": 1.0}, "give one of them"),
+        (WeightBall, {"factor": None, "radius": 0.0}, "has no interior"),
+        (WeightBall, {"factor": 1.0, "radius": 1.0}, "give only one of them"),
     ],
 )
 def test_what_cannot_be_met_is_refused(family: Any, options: dict[str, Any], words: str) -> None:
@@ -140,7 +140,7 @@ def test_the_group_on_the_command_line(mobench: Run) -> None:
     mobench(*quick, "algorithm=csmoo2", "constraint.valeu=2.0").refused(
         "constraint.valeu is unknown", "Did you mean 'value'"
     )
-    mobench(*quick, "algorithm=ls").refused("it takes exactly 0 constraints")
+    mobench(*quick, "algorithm=ls").refused("it does not support constraints")
     free = [a for a in quick if not a.startswith("constraint")]
     mobench(*free, "algorithm=ls", "constraint.value=2.0").refused(
         "constraint.value=2.0, but constraint=none", "loss_cap"

@@ -88,15 +88,15 @@ def test_several_suites() -> None:
     ("node", "words"),
     [
         ({}, "cross.problems is empty"),
-        ({"problem": {"a": []}}, "cross: there is no 'problem'.*Did you mean 'problems'"),
+        ({"problem": {"a": []}}, "cross: 'problem' is unknown.*Did you mean 'problems'"),
         (
             {"problems": {"a": []}, "algorithms": ["lss"]},
-            "cross.algorithms: there is no 'lss'.*Did you mean 'ls'",
+            "cross.algorithms: 'lss' is unknown.*Did you mean 'ls'",
         ),
-        ({"problems": {"a": []}, "algorithms": "ls"}, "must be all or a list"),
-        ({"problems": {"a": []}, "without": ["x"]}, "cross.without: there is no 'x'"),
-        ({"problems": {"a": []}, "settings": {"x": []}}, "cross.settings: there is no 'x'"),
-        ({"problems": {"a": []}, "pairs": {"b.ls": []}}, r"cross.pairs: there is no 'b\.ls'"),
+        ({"problems": {"a": []}, "algorithms": "ls"}, "must be 'all' or a list"),
+        ({"problems": {"a": []}, "without": ["x"]}, "cross.without: 'x' is unknown"),
+        ({"problems": {"a": []}, "settings": {"x": []}}, "cross.settings: 'x' is unknown"),
+        ({"problems": {"a": []}, "pairs": {"b.ls": []}}, r"cross.pairs: 'b\.ls' is unknown"),
     ],
 )
 def test_bad_suites(node: dict[str, Any], words: str) -> None:
@@ -145,9 +145,9 @@ def test_a_command_adds_and_removes() -> None:
         )
     )
     assert fewer == {"b.ls": ["problem=zdt2", "algorithm=ls"], "b.forum": ["problem=zdt2", "algorithm=forum"]}
-    with pytest.raises(ConfigError, match=r"~cross.problems: there is no 'c'; there is a, b"):
+    with pytest.raises(ConfigError, match=r"~cross.problems: 'c' is unknown; choose from a, b"):
         cross_table.merged(suite, {"problems": {"c": None}})
-    with pytest.raises(ConfigError, match="say it of one suite"):
+    with pytest.raises(ConfigError, match="set it for one suite"):
         pairs({"suites": ["one"], "problems": {"a": ["problem=zdt1"]}}, {"one": suite})
 
 
@@ -155,7 +155,7 @@ def test_a_command_adds_and_removes() -> None:
     ("given", "words"),
     [
         ("problem=ten", "must be a list of overrides"),
-        (["steps=3"], "chooses no problem"),
+        (["steps=3"], "does not choose a problem"),
         ([3], "must be a list"),
     ],
 )
@@ -192,7 +192,7 @@ def test_a_problem_of_ones_own_in_the_zoo(
     assert "reproduced" not in claims.replace(
         "not reproduced", ""
     )  # another table than the project's: nothing is judged
-    mobench(*base, "~cross.problems.zdt9").refused("there is no 'zdt9'", "Did you mean")
+    mobench(*base, "~cross.problems.zdt9").refused("'zdt9' is unknown", "Did you mean")
 
 
 # scores
@@ -395,7 +395,7 @@ def test_a_plugin_joins_the_table_and_what_does_not_fit_says_why(
     assert result.code == 0, result.err
     table = (result.root / "artifacts/cross/bilevel/table.md").read_text()
     assert "| bilevel | slow |" in table
-    assert "does not fit: it asks for hvp, the oracle provides jacobian, jvp" in table
+    assert "does not fit: it needs hvp, but the oracle provides jacobian, jvp" in table
     assert sorted({f.config()["algorithm"]["_target_"].split(".")[-1] for f in result.folders}) == [
         "LS",
         "PSL",

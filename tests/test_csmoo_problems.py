@@ -631,7 +631,7 @@ def test_an_instance_per_run_must_be_bound() -> None:
     x = torch.zeros(2, 8, dtype=F64)
     with pytest.raises(ConfigError, match="call bind"):
         p.values(x)
-    with pytest.raises(ConfigError, match="bound to 9 runs and asked for values of 2"):
+    with pytest.raises(ConfigError, match="bound to 9 runs, but values of 2 were requested"):
         p.bind(runs_of(2)).values(x)
     with pytest.raises(ConfigError, match="expected"):
         p.with_channels(torch.zeros(1, 2, 4, dtype=F64))

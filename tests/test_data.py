@@ -285,7 +285,7 @@ def test_data_can_be_used_with_gradients_whoever_asked_first() -> None:
 def test_impossible_sizes(split: str, size: int, largest: int) -> None:
     sizes: dict[str, Any] = {f"{split}_size": size}
     with pytest.raises(
-        ConfigError, match=rf"problem\.{split}_size={size} is impossible.*Choose 1\.\.{largest}"
+        ConfigError, match=rf"problem\.{split}_size={size} is out of range.*Choose 1\.\.{largest}"
     ):
         multi_images("digits", "digits_hard", "", **sizes)
 
@@ -419,7 +419,7 @@ def test_a_relative_root_follows_the_working_directory(small: Path, monkeypatch:
     same(load_images("mnist", "root"))
     (small.parent / "other").mkdir()
     monkeypatch.chdir(small.parent / "other")
-    with pytest.raises(DataError, match="not found"):
+    with pytest.raises(DataError, match="could not be found"):
         load_images("mnist", "root")
 
 
@@ -464,20 +464,20 @@ def test_a_changed_archive_is_refused(file: str, damage: str, small: Path) -> No
 
 
 UNUSABLE = {
-    "truncated": (lambda a: idx(a)[:-3], "is no complete IDX file"),
-    "longer": (lambda a: idx(a) + b"xxx", "is no complete IDX file"),
-    "empty": (lambda a: b"", "is no complete IDX file"),
-    "only a head": (lambda a: idx(a)[:4], "is no complete IDX file"),
-    "another format": (lambda a: b"\x89PNG" + idx(a), "is no complete IDX file"),
-    "other type": (lambda a: b"\0\0\x09" + idx(a)[3:], "is no complete IDX file"),
-    "unknown type": (lambda a: b"\0\0\x0a" + idx(a)[3:], "is no complete IDX file"),
+    "truncated": (lambda a: idx(a)[:-3], "is not a complete IDX file"),
+    "longer": (lambda a: idx(a) + b"xxx", "is not a complete IDX file"),
+    "empty": (lambda a: b"", "is not a complete IDX file"),
+    "only a head": (lambda a: idx(a)[:4], "is not a complete IDX file"),
+    "another format": (lambda a: b"\x89PNG" + idx(a), "is not a complete IDX file"),
+    "other type": (lambda a: b"\0\0\x09" + idx(a)[3:], "is not a complete IDX file"),
+    "unknown type": (lambda a: b"\0\0\x0a" + idx(a)[3:], "is not a complete IDX file"),
     "too few": (lambda a: idx(a[:-1]), "has shape"),
     "other dimensions": (lambda a: idx(a.reshape(len(a), -1)), "IDX|shape"),
     "other range": (
         lambda a: idx(np.minimum(a, 8)),
-        r"has numbers from 0 to 8; the official file has 0 to (255|9)",
+        r"has values from 0 to 8, but the official file has 0 to (255|9)",
     ),
-    "all zero": (lambda a: idx(a * 0), "has numbers from 0 to 0"),
+    "all zero": (lambda a: idx(a * 0), "has values from 0 to 0"),
 }
 
 
@@ -656,8 +656,8 @@ def test_a_broken_whole_set_is_no_reason_for_the_subset(
     if damage == "missing":
         path.unlink()
         message = (
-            rf"data=cifar10 needs {broken} in \S*cifar-10-batches-py \(the official batches, unpacked\); "
-            r"not found"
+            rf"data=cifar10 needs {broken} in \S*cifar-10-batches-py \(the official batches, unpacked\), "
+            r"which could not be found"
         )
     with pytest.raises(DataError, match=message):
         load_images("cifar10", tmp_path)
@@ -719,14 +719,14 @@ def png() -> bytes:
 
 
 BROKEN_MOSAICS = {
-    "truncated": (lambda x: mosaic(x)[:-40], "is no complete WebP picture"),
-    "half": (lambda x: mosaic(x)[:9000], "is no complete WebP picture"),
-    "empty": (lambda x: b"", r"\(0 bytes\) is no complete WebP picture"),
-    "text": (lambda x: b"<html>please log in</html>", "is no complete WebP picture"),
-    "another format": (lambda x: png(), "is no complete WebP picture"),
+    "truncated": (lambda x: mosaic(x)[:-40], "is not a complete WebP image"),
+    "half": (lambda x: mosaic(x)[:9000], "is not a complete WebP image"),
+    "empty": (lambda x: b"", r"\(0 bytes\) is not a complete WebP image"),
+    "text": (lambda x: b"<html>please log in</html>", "is not a complete WebP image"),
+    "another format": (lambda x: png(), "is not a complete WebP image"),
     "another order": (
         lambda x: mosaic(x[::-1]),
-        "their pixels and labels have sha256 .* changed or exchanged",
+        "their pixels and labels have sha256 .* modified or replaced",
     ),
     "one pixel": (
         lambda x: mosaic(np.where(np.arange(x.size).reshape(x.shape) == 9, x ^ 1, x)),
@@ -750,20 +750,23 @@ def test_a_mosaic_of_another_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     small_mosaics(tmp_path, monkeypatch)
     monkeypatch.setattr(base, "MOSAIC", (5, 2))
     with pytest.raises(
-        DataError, match=r"train_00\.webp is 160 x 64 pixels; expected 64 x 160: 5 rows of 2 images"
+        DataError, match=r"train_00\.webp is 160 x 64 pixels, but expected 64 x 160: 5 rows of 2 images"
     ):
         load_images("cifar10", tmp_path)
 
 
 LABELS_20 = np.arange(20, dtype=np.uint8) % 10
 BROKEN_LABELS = {
-    "truncated": (npz(train_labels=LABELS_20, test_labels=LABELS_20[:10])[:-30], "is no complete NPZ file"),
-    "empty": (b"", "is no complete NPZ file"),
-    "text": (b"<html>", "is no complete NPZ file"),
-    "one array": (npz(train_labels=LABELS_20), "is no complete NPZ file.*test_labels"),
+    "truncated": (
+        npz(train_labels=LABELS_20, test_labels=LABELS_20[:10])[:-30],
+        "is not a complete NPZ file",
+    ),
+    "empty": (b"", "is not a complete NPZ file"),
+    "text": (b"<html>", "is not a complete NPZ file"),
+    "one array": (npz(train_labels=LABELS_20), "is not a complete NPZ file.*test_labels"),
     "objects": (
         npz(train_labels=LABELS_20, test_labels=np.array([{}] * 10, dtype=object)),
-        "is no complete NPZ file",
+        "is not a complete NPZ file",
     ),
     "too few": (
         npz(train_labels=LABELS_20[:-1], test_labels=LABELS_20[:10]),
@@ -836,7 +839,7 @@ def test_list(
     assert lines["cifar10"].startswith("not found: data_batch_1, data_batch_2,")
     (raw(small, "FashionMNIST") / "t10k-labels-idx1-ubyte.gz").write_bytes(b"")
     assert main(["--list"]) == 0
-    assert "broken: " in capsys.readouterr().out
+    assert "damaged: " in capsys.readouterr().out
     assert not offline
 
 

@@ -133,7 +133,7 @@ def test_a_full_disk(gib: float, state: str, root: Path, monkeypatch: pytest.Mon
 LOCKS = {
     "none": (raising(OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))), "No locks available"),
     "no_support": (raising(OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))), "not implemented"),
-    "for_all": (lambda *_: None, "a second handle got the lock"),
+    "for_all": (lambda *_: None, "a second handle also acquired the lock"),
     "never": (raising(BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))), "temporarily unavailable"),
 }
 
@@ -284,7 +284,7 @@ def test_slurm_that_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize(
     ("script", "words"),
     [
-        ("exec sleep 30", "does not answer within 0.3 s"),
+        ("exec sleep 30", "did not respond within 0.3 s"),
         ("echo 'sinfo: error: no controller' >&2; exit 1", "sinfo fails: sinfo: error: no controller."),
         ("exit 3", "sinfo fails: exit code 3."),
     ],
@@ -365,7 +365,7 @@ def test_solvers_that_are_not_installed(monkeypatch: pytest.MonkeyPatch) -> None
     [
         ("import os; os.abort()", "exit code -6"),
         ("raise RuntimeError('the library is too new')", "exit code 1: RuntimeError: the library is too new"),
-        ("import time; print('hm', flush=True); time.sleep(30)", "no answer within 0.5 s"),
+        ("import time; print('hm', flush=True); time.sleep(30)", "no response within 0.5 s"),
     ],
 )
 def test_solvers_that_crash_or_hang(
@@ -570,7 +570,7 @@ def test_exit_code_and_reason(
 
     monkeypatch.setattr(doctor, "CHECKS", (ill, doctor.solvers))
     assert doctor.main([]) == 1
-    assert capsys.readouterr().out.endswith(f"\nJobs cannot run here: not ok are {name}.\n")
+    assert capsys.readouterr().out.endswith(f"\nJobs cannot run here because of problems with {name}.\n")
 
 
 def test_what_is_no_need_of_jobs_does_not_count(
@@ -687,4 +687,4 @@ def test_a_package_that_cannot_be_imported(package: str, lost: str, root: Path, 
     done = run(root, "-m", "mobench.doctor", PYTHONPATH=str(tmp_path / "broken"))
     assert (done.returncode, done.stderr) == (1, ""), done
     assert "problem  lib.so is broken: `pip install mobench`" in done.stdout
-    assert done.stdout.endswith(f"\nJobs cannot run here: not ok are {lost}.\n")
+    assert done.stdout.endswith(f"\nJobs cannot run here because of problems with {lost}.\n")

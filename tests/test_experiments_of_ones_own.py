@@ -116,7 +116,7 @@ def test_a_sweep_in_the_file(mobench: Run, conf: Path) -> None:
 def test_jobs_in_the_file(mobench: Run, conf: Path) -> None:
     result = mobench("+experiment=group/listed", "seeds=[0,1]", "--config-dir", str(conf), "logger=local")
     assert result.code == 0, result.err
-    assert result.out.startswith("2 jobs, 0 finished before, 2 to run")
+    assert result.out.startswith("2 jobs, 0 already finished, 2 to run")
     found = {f.key.split("-")[1]: f.config() for f in result.folders}
     assert sorted(found) == ["epo", "ls"]
     assert {(c["steps"], tuple(c["seeds"])) for c in found.values()} == {(3, (0, 1))}
@@ -142,7 +142,7 @@ def test_jobs_without_a_sweep_are_not_passed_over(mobench: Run, conf: Path) -> N
 
 def test_an_artifact_of_ones_own_is_refused_before_it_runs(mobench: Run, conf: Path) -> None:
     result = mobench("+experiment=named", "--config-dir", str(conf))
-    result.refused("sets artifact.id=mine/figure", "Leave `artifact` away")
+    result.refused("sets artifact.id=mine/figure", "Omit `artifact`")
     assert result.folders == []
 
 

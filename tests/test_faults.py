@@ -62,9 +62,9 @@ def test_truncated_files_say_what_to_do(mobench: Run) -> None:
         whole = path.read_bytes()
         path.write_bytes(whole[: len(whole) // 2] if name != "final.csv" else b"")
         cut = (
-            "final.csv has 0 rows.*Run the job again"
+            "final.csv has 0 rows.*Rerun the job"
             if name == "final.csv"
-            else f"{name} cannot be read.*rerun=true"
+            else f"{name} could not be read.*rerun=true"
         )
         with pytest.raises(StoreError, match=cut):
             getattr(folder, reader)()
@@ -81,7 +81,7 @@ def test_truncated_rows_of_an_artifact_are_one_message(mobench: Run) -> None:
     path = first.folders[0].path / "history.parquet"
     path.write_bytes(path.read_bytes()[:100])
     again = mobench(*command)
-    again.refused("ferero/fig7 is not drawn", "history.parquet cannot be read", "rerun=true", code=1)
+    again.refused("ferero/fig7 is not drawn", "history.parquet could not be read", "rerun=true", code=1)
     assert mobench(*command, "rerun=true").code == 0
 
 
@@ -114,7 +114,7 @@ def test_full_disk(mobench: Run, small_disk: Path, tmp_path: Path) -> None:
             pass
     other = ("algorithm=omd_tch", *QUICK[1:], "checkpoint.seconds=0")
     full = mobench(*other, root=small_disk / "outputs")
-    full.refused("no space left on the device", "Finished results are untouched", code=1)
+    full.refused("no space left on the device", "Finished results are not affected", code=1)
     assert {p.name: p.read_bytes() for p in kept.path.iterdir()} == before
     filler.unlink()
     done = mobench(*other, root=small_disk / "outputs")

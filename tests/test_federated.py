@@ -737,7 +737,7 @@ def test_the_default_gradient_reads_each_objective_at_its_own_point() -> None:
     assert not F.requires_grad
     assert not rows.requires_grad
     assert LocalSteps(p, runs).sizes is None
-    with pytest.raises(NotImplementedError, match="LeastSquares has no samples of clients"):
+    with pytest.raises(NotImplementedError, match="LeastSquares does not divide samples among clients"):
         clients.local_gradients(
             y, LocalBatch(torch.zeros(4, 3, 1, dtype=torch.int64), torch.ones(4, 3, dtype=torch.int64))
         )
@@ -1061,7 +1061,7 @@ def test_transformed_exact_oracle_against_autograd(problem: Problem) -> None:
     v = torch.randn(4, 4, dtype=F64, generator=torch.Generator().manual_seed(9))
     torch.testing.assert_close(fresh().jvp(v), (J @ v.unsqueeze(-1)).squeeze(-1), rtol=1e-12, atol=1e-13)
     assert oracle.spec.provides == Exact(problem, runs).spec.provides - {"hvp"}
-    with pytest.raises(NotImplementedError, match="no Hessian-vector product"):
+    with pytest.raises(NotImplementedError, match="does not provide Hessian-vector products"):
         fresh().hvp(torch.ones(4, 2, dtype=F64), v)
     # evaluation is of f
     torch.testing.assert_close(oracle.exact(theta), problem.values(theta), rtol=0, atol=0)
@@ -1334,17 +1334,17 @@ BAD: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     "no number": (
         "ls",
         {"oracle.local_step": float("nan")},
-        ["oracle.local_step=nan: numbers of a configuration must be finite"],
+        ["oracle.local_step=nan is not finite; all numbers in a configuration must be finite"],
     ),
     "neither steps nor epochs": (
         "ls",
         {"oracle.local_steps": None},
-        ["oracle.local_steps=None and oracle.local_epochs=None", "give one"],
+        ["oracle.local_steps=None and oracle.local_epochs=None", "give only one"],
     ),
     "steps and epochs": (
         "ls",
         {"oracle.local_epochs": 1},
-        ["oracle.local_steps=2 and oracle.local_epochs=1", "null for the other"],
+        ["oracle.local_steps=2 and oracle.local_epochs=1", "set the other to null"],
     ),
     "no steps": ("ls", {"oracle.local_steps": 0}, ["oracle.local_steps=0 must be at least 1"]),
     "no epochs": (
@@ -1362,7 +1362,7 @@ BAD: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     "no hidden units": ("ls", {"problem.hidden": 0}, ["problem.hidden=0 must be at least 1"]),
     "no clients": ("ls", {"problem.clients": 0}, ["problem.clients=0"]),
     "shrink 0": ("ls", {"problem.shrink": 0}, ["problem.shrink=0 must be at least 1"]),
-    "shrink too large": ("ls", {"problem.shrink": 29}, ["problem.shrink=29 leaves nothing", "28 x 28"]),
+    "shrink too large": ("ls", {"problem.shrink": 29}, ["problem.shrink=29 is too large", "28 x 28"]),
     "unknown network": ("ls", {"problem.model": "mlpp"}, ["problem.model='mlpp'", "Did you mean 'mlp'"]),
     "unknown execution": (
         "ls",
@@ -1380,12 +1380,12 @@ BAD: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     "C too large": (
         "ls",
         {"problem.partition": "partial", "problem.classes_per_client": 11},
-        ["problem.classes_per_client=11 is impossible", "1..10"],
+        ["problem.classes_per_client=11 is out of range", "1..10"],
     ),
     "C without partial": (
         "ls",
         {"problem.classes_per_client": 2},
-        ["problem.classes_per_client=2 has no meaning"],
+        ["problem.classes_per_client=2 has no effect"],
     ),
     "rotations of ten": ("ls", {"problem.clients": 4}, ["problem.rotations=null", "Give 4 numbers"]),
     "too few images": ("ls", {"problem.train_size": 9}, ["client 0 would have no train images"]),
@@ -1413,7 +1413,7 @@ BAD: dict[str, tuple[str, dict[str, Any], list[str]]] = {
         {"algorithm.step_rule": "model"},
         ["algorithm.step_rule='model'", "'models'"],
     ),
-    "alpha": ("fedfv", {"algorithm.alpha": 1.5}, ["algorithm.alpha=1.5 is a share"]),
+    "alpha": ("fedfv", {"algorithm.alpha": 1.5}, ["algorithm.alpha=1.5 must lie in [0, 1]; it is a share"]),
     "external_from": ("fedfv", {"algorithm.external_from": -1}, ["algorithm.external_from=-1 must be >= 0"]),
     "baseline": (
         "propfair",
@@ -1466,7 +1466,7 @@ def test_other_oracles_say_what_clients_need(make: Any) -> None:
 def test_local_steps_refuse_constraints() -> None:
     with pytest.raises(
         CompatibilityError,
-        match=r"LeastSquares has 1 constraints, which belong to none. Choose a problem without",
+        match=r"LeastSquares has 1 constraints, which belong to no client. Choose a problem without",
     ):
         LocalSteps(CAPPED, runs_at(45.0))
 
@@ -1523,7 +1523,7 @@ def test_uniform_preferences(count: int) -> None:
         PreferenceError, match=r"preferences\.weights=equal must be uniform or rows of M weights"
     ):
         resolve({"weights": "equal"}, count)
-    with pytest.raises(PreferenceError, match="not both"):
+    with pytest.raises(PreferenceError, match="only one of"):
         resolve({"weights": "uniform", "rays_deg": [45.0]}, 2)
 
 

@@ -226,16 +226,16 @@ def test_no_cifar100(tmp_path: Path) -> None:
     ("file", "content", "words"),
     [
         ("train_01.webp", None, r"needs train_01\.webp in \S*cifar100 \(the files of the subset"),
-        ("test_00.webp", b"RIFF", r"test_00\.webp \(4 bytes\) is no complete WebP"),
+        ("test_00.webp", b"RIFF", r"test_00\.webp \(4 bytes\) is not a complete WebP"),
         (
             "test_00.webp",
             webp(np.zeros((10, 3, 32, 32), dtype=np.uint8)),
-            r"have sha256 .*Some of them are changed",
+            r"have sha256 .*Some of them were modified",
         ),
         (
             "cifar100_labels.npz",
             b"PK",
-            r"cifar100_labels\.npz \(2 bytes\) is no complete NPZ.*fine_to_coarse",
+            r"cifar100_labels\.npz \(2 bytes\) is not a complete NPZ.*fine_to_coarse",
         ),
     ],
 )
@@ -853,7 +853,7 @@ def test_problems_of_data_show_before_the_first_step() -> None:
         tiny(tasks=10, ways=5).bind(runs_of(0, M=10))
     with pytest.raises(DataError, match=r"data=digits has no test classes"):
         tiny(split="test").bind(runs_of(0))
-    with pytest.raises(ConfigError, match=r"found 8.*problem.shrink"):
+    with pytest.raises(ConfigError, match=r"have 8.*problem.shrink"):
         _ = tiny(shrink=4).dim
 
 

@@ -55,13 +55,16 @@ def test_jobs_of_another_experiment() -> None:
 @pytest.mark.parametrize(
     ("node", "words"),
     [
-        ({"grid": {}, "like": "p/one", "jobs": {"a_ls": []}}, "two jobs named 'a_ls'"),
+        (
+            {"grid": {}, "like": "p/one", "jobs": {"a_ls": []}},
+            "two jobs of one experiment have the name 'a_ls'",
+        ),
         ({"grid": {"all": ["steps=1"]}}, "needs axes"),
         ({"grid": {"axes": AXES, "setings": {}}}, "grid.setings is unknown.*Did you mean 'settings'"),
         ({"grid": {"axes": {"m": ["ls"]}}}, "grid.axes.m.*must map each key to a list of overrides"),
         (
             {"grid": {"axes": AXES, "settings": {"c_*": []}}},
-            "grid.settings: no job matches 'c_[*]'; there are a_ls, a_epo",
+            "grid.settings: no job matches 'c_[*]'; the jobs are a_ls, a_epo",
         ),
         ({"grid": {"axes": AXES, "without": ["c"]}}, "grid.without: no job matches 'c'"),
         ({"like": {"experiment": "p/one", "only": ["c*"]}}, "like.only: no job matches 'c[*]'"),

@@ -532,7 +532,7 @@ def test_public_code_trajectory(name: str, tolerance: float, frozen: str) -> Non
     "options", [{"domain": "adaptive"}, {"upper": [1.0, None]}, {"inequality_matrix": [[1.0, 0.0]]}]
 )
 def test_public_code_refusals(options: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="simplex domain and no inequalities"):
+    with pytest.raises(ConfigError, match="only the simplex domain without inequalities"):
         PublicCodeFERERO(**options)
 
 
@@ -907,5 +907,5 @@ def test_out_of_memory_with_one_network(mobench: Run, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr("mobench.jobs.run.train", train)
     result = mobench(*SMOKE, "algorithm=ls", "logger=local", "hardware.max_batch_runs=1")
-    assert "ran out of memory with one run at once" in result.err
+    assert "ran out of memory with one run at a time" in result.err
     assert "max_batch_runs" not in result.err

@@ -353,13 +353,13 @@ LACKS: dict[str, tuple[Problem, dict[str, Any], str, set[str]]] = {
     "no rows": (
         LeastSquares(n=4, tasks=3, samples=20),
         {"provides": frozenset({"jvp", "hvp"}), "samples": 2},
-        "asks for jacobian, the oracle provides hvp, jvp",
+        "needs jacobian, but the oracle provides hvp, jvp",
         {"mgda", "epo", "pmtl", "ferero"},
     ),
     "no jvp": (
         LeastSquares(n=4, samples=20),
         {"provides": frozenset({"jacobian"}), "samples": 2},
-        "asks for jvp, the oracle provides jacobian",
+        "needs jvp, but the oracle provides jacobian",
         {"ferero_sa", "ferero_stochastic"},
     ),
     "nothing optional": (
@@ -371,19 +371,19 @@ LACKS: dict[str, tuple[Problem, dict[str, Any], str, set[str]]] = {
     "stateful, one sample": (
         VLMOP2(n=4, start=START),
         {"stateful": True},
-        "draws 2 independent samples per step, the oracle gives 1; a stateful oracle cannot",
+        "draws 2 independent samples per step, but the oracle provides 1; a stateful oracle cannot",
         {"ferero_stochastic"},
     ),
     "one sample": (
         VLMOP2(n=4, start=START),
         {},
-        "draws 2 independent samples per step, the oracle gives 1; set oracle.samples=2",
+        "draws 2 independent samples per step, but the oracle provides 1; set oracle.samples=2",
         {"ferero_stochastic"},
     ),
     "one constraint": (
         Constrained(n=4, start=START),
         {"samples": 2},
-        "takes exactly 0 constraints, the problem has N=1",
+        "it does not support constraints, but the problem has N=1",
         KNOWN - {"ferero", "ferero_sa", "ferero_stochastic"},
     ),
     "a gap": (Constrained(n=4, start=START), {"samples": 2, "constraint_kind": "gap"}, "constraints", KNOWN),
@@ -396,7 +396,7 @@ LACKS: dict[str, tuple[Problem, dict[str, Any], str, set[str]]] = {
     "one objective": (
         LeastSquares(n=4, tasks=1, samples=20),
         {"samples": 2},
-        "takes at least 2 objectives, the problem has M=1",
+        "needs at least 2 objectives, but the problem has M=1",
         {"epo", "pmtl"},
     ),
     "ball": (InBall(n=4, start={"kind": "constant", "value": 0.6}), {"samples": 2}, "", set()),
@@ -475,25 +475,25 @@ def test_a_refusal_lists_every_reason_at_once() -> None:
     with pytest.raises(CompatibilityError) as error:
         check(spec, Choosy(), "VLMOP2")
     assert str(error.value).splitlines() == [
-        "Choosy does not fit VLMOP2:",
-        "  - it asks for hvp, the oracle provides jacobian",
+        "Choosy is not compatible with VLMOP2:",
+        "  - it needs hvp, but the oracle provides jacobian",
         (
-            "  - it draws 2 independent samples per step, the oracle gives 1; set oracle.samples=2 (of "
-            "oracle=minibatch or epochs)"
+            "  - it draws 2 independent samples per step, but the oracle provides 1; set oracle.samples=2 ("
+            "with oracle=minibatch or oracle=epochs)"
         ),
-        "  - it takes exactly 1 constraints, the problem has N=0",
-        "  - it takes 3 to 4 objectives, the problem has M=2",
-        "  - its feasible set must be Box, the problem's is Free",
-        "  - it needs objectives >= 0 (shift them by an ideal point), the problem's can be negative; where "
-        "they never are, say so: mobench.objectives(..., positive=True), or `positive: ClassVar[bool] = "
-        "True` in the problem's class",
+        "  - it needs exactly one constraint, but the problem has none (N=0)",
+        "  - it needs 3 to 4 objectives, but the problem has M=2",
+        "  - it needs a feasible set of type Box, but the problem's is Free",
+        "  - it needs objectives >= 0, but the problem's can be negative; shift them by an ideal point or, "
+        "if they are never negative, declare it: mobench.objectives(..., positive=True), or `positive: "
+        "ClassVar[bool] = True` in the problem's class",
     ]
     good = Spec(1, 3, 1, 5, Box(0.0, 1.0), samples=2, constraint_kind="gap")
     assert reasons(good, Choosy()) == []
     kind = reasons(dataclasses.replace(good, constraint_kind="inequality"), Choosy())
-    assert kind == ["its constraints are of kind 'gap', the problem's 'inequality'"]
+    assert kind == ["it supports constraints of kind 'gap', but the problem's are of kind 'inequality'"]
     assert reasons(dataclasses.replace(good, M=5), Choosy()) == [
-        "it takes 3 to 4 objectives, the problem has M=5"
+        "it needs 3 to 4 objectives, but the problem has M=5"
     ]
     assert isinstance(error.value, TypeError)
 

@@ -45,7 +45,7 @@ def test_kept_rows_are_found_and_left_alone(mobench: Run, results: Path, tmp_pat
     elsewhere = tmp_path / "elsewhere"
     again = mobench(*QUICK, root=elsewhere)
     assert again.code == 0, again.err
-    assert again.out == f"finished before (rerun=true runs it again)\n{first.out}".replace(
+    assert again.out == f"already finished (rerun=true reruns it)\n{first.out}".replace(
         str(first.job.path), str(folder)
     )
     assert again.folders == []
@@ -56,11 +56,11 @@ def test_kept_rows_are_found_and_left_alone(mobench: Run, results: Path, tmp_pat
     assert fresh.job.key == first.job.key
     assert stamps(folder) == before
     own = mobench(*QUICK, root=elsewhere)  # own rows win
-    assert "finished before" in own.out
+    assert "already finished" in own.out
     assert str(folder) not in own.out
 
     other = mobench(*QUICK, "steps=6", root=tmp_path / "other")  # another job
-    assert "finished before" not in other.out
+    assert "already finished" not in other.out
 
 
 def test_command_line(
@@ -75,7 +75,7 @@ def test_command_line(
     monkeypatch.setattr(sys, "argv", ["keep", "ferero/fig7", "ferero/nothing"])
     assert kept_rows.main() == 1
     said = capsys.readouterr()
-    assert "ferero/nothing is not drawn" in said.err
+    assert "ferero/nothing has not been drawn" in said.err
     assert "mobench +experiment=ferero/nothing" in said.err
     assert sorted(p.name for p in (results / "runs").iterdir()) == [job.key for job in drawn.folders]
     for job in drawn.folders:

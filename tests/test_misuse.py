@@ -32,14 +32,14 @@ BROKEN = {
     "bracket": ("_target_: x.Y\nn: [1, 2\nsteps: 3\n", ["line 3, column 6", "expected ',' or ']'"]),
     "tab": (
         "_target_: x.Y\n\tn: 3\n",
-        ["line 2, column 1", "cannot start any token", "indented with spaces"],
+        ["line 2, column 1", "cannot start any token", "Indent YAML with spaces"],
     ),
     "twice": ("_target_: x.Y\nn: 3\nn: 4\n", ["line 3, column 1", "duplicate key n"]),
     "sign": ("_target_: x.Y\nn: '\x07'\n", ["special characters are not allowed", "character 19"]),
     "latin": (b"_target_: x.Y\nn: \xff\xfe\n", ["not UTF-8", "byte 18 is 0xff"]),
     "open": ("_target_: x.Y\nn: ${foo\n", ["'${foo'"]),
-    "number": ("3\n", ["holds a single value"]),
-    "defaults": ("defaults: foo\nn: 3\n", ["defaults must be a list", "one entry a line"]),
+    "number": ("3\n", ["contains a single value"]),
+    "defaults": ("defaults: foo\nn: 3\n", ["defaults must be a list", "one entry per line"]),
 }
 
 
@@ -91,7 +91,7 @@ def test_preferences_that_exhaust_memory_are_refused_before_one_is_made(mobench:
     began = time.monotonic()
     result = mobench("preferences=1000000000")
     result.refused(
-        "1,000,000,000 preferences of 2 objectives need at least 275.7 GiB", "available", "Ask for fewer"
+        "1,000,000,000 preferences of 2 objectives need at least 275.7 GiB", "available", "Request fewer"
     )
     assert result.folders == []
     assert time.monotonic() - began < 20.0
@@ -128,7 +128,7 @@ def test_finished_jobs_are_read_however_little_memory_there_is(
     monkeypatch.setattr(memory, "available", lambda: 2**14)
     again = mobench(*job)
     assert again.code == 0, again.err
-    assert "finished before" in again.out
+    assert "already finished" in again.out
 
 
 def test_nobody_says_how_much_memory_there_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -310,7 +310,7 @@ def test_a_working_folder_that_is_gone(tmp_path: Path) -> None:
     )
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
-    assert "The working folder does not exist any more" in done.stderr
+    assert "The working folder no longer exists" in done.stderr
 
 
 def test_ctrl_c_while_the_program_is_imported(tmp_path: Path) -> None:
@@ -330,7 +330,7 @@ def test_ctrl_c_while_the_program_is_imported(tmp_path: Path) -> None:
     env = environment(tmp_path, PYTHONPATH=os.pathsep.join([str(tmp_path), str(REPOSITORY)]))
     line = command("preferences=2")  # python -m: there Python remembers the signal
     done = subprocess.run(line, env=env, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stderr) == (130, "mobench: error: Stopped before the first job began.\n")
+    assert (done.returncode, done.stderr) == (130, "mobench: error: Stopped before the first job started.\n")
 
 
 def test_who_interrupted() -> None:

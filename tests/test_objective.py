@@ -123,18 +123,18 @@ def test_a_seed_that_is_lost_counts_as_no_hypervolume(seek: Any) -> None:
     [
         (
             ["hydra.sweeper.direction=minimize"],
-            ["better the larger it is", "hydra.sweeper.direction=maximize"],
+            ["must be maximized", "hydra.sweeper.direction=maximize"],
         ),
-        (["preferences=1"], ["one preference makes no front", "objective=f_1"]),
+        (["preferences=1"], ["a single preference does not give a front", "objective=f_1"]),
         (["vary.step_size=[0.1,0.2]"], ["a job with vary"]),
         (["objective=3"], ["objective=3 must be hypervolume, a column"]),
         (
             ["objective=f_3"],
-            ["objective='f_3' is no column", "hypervolume, preference_1", "Did you mean 'f_2' or 'f_1'?"],
+            ["objective='f_3' is not a column", "hypervolume, preference_1", "Did you mean 'f_2' or 'f_1'?"],
         ),
-        (["objective=[f_1,f_2]", "hydra.sweeper.direction=minimize"], ["has 1 entries and objective has 2"]),
+        (["objective=[f_1,f_2]", "hydra.sweeper.direction=minimize"], ["has 1 entries, but objective has 2"]),
         (["algorithm=ferero_stochastic"], ["2 independent samples"]),
-        (["+experiment=ferero/fig3"], ["lists jobs of its own"]),
+        (["+experiment=ferero/fig3"], ["lists its own jobs"]),
     ],
 )
 def test_what_has_no_number_is_refused(seek: Any, arguments: list[str], words: list[str]) -> None:

@@ -274,7 +274,7 @@ def test_kept_rows_judge_one_seed(mobench: Run, tmp_path: Path) -> None:
         "+experiment=omd_tch/fig3a", "scale=paper", "data=mnist", f"data_root={tmp_path}", "logger=local"
     )
     assert done.code == 0, done.err
-    assert "4 jobs, 4 finished before, 0 to run" in done.out
+    assert "4 jobs, 4 already finished, 0 to run" in done.out
     artifact = read(done.root / "artifacts/omd_tch/fig3a")
     counts = pd.Series([c["verdict"] for c in artifact["claims"]]).value_counts().to_dict()
     assert counts == {"reproduced": 4, "partial": 23}

@@ -330,18 +330,18 @@ def plugged(mobench: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
 def test_rows_of_other_code_are_not_served(plugged: Any, edit: str) -> None:
     first = plugged()
     assert first.code == 0, first.err
-    assert "finished before" in plugged().out
+    assert "already finished" in plugged().out
     other = plugged(edits=(EDITS[edit],))
     assert other.code == 0, other.err
-    assert "finished before" not in other.out
+    assert "already finished" not in other.out
     assert len(other.folders) == 2
-    assert "finished before" in plugged().out  # and back
+    assert "already finished" in plugged().out  # and back
 
 
 def test_an_edited_method_does_not_serve_rows_either(plugged: Any) -> None:
     plugged()
     other = plugged(edits=(SAME["another class"],))
-    assert "finished before" not in other.out
+    assert "already finished" not in other.out
     assert len(other.folders) == 2
 
 
@@ -375,11 +375,11 @@ def test_code_that_cannot_be_known_runs_anew(plugged: Any, mode: tuple[str, ...]
     edits = (("half(double(triple(f)))", "eval('half')(f)"),)
     first = plugged(*mode, edits=edits)
     assert first.code == 0, first.err
-    assert "runs anew each time" in first.err
+    assert "will not be reused" in first.err
     assert "Bowls: Bowls.values uses eval" in first.err
     old = first.rows["f_1"]
     again = plugged(*mode, edits=(("half(double(triple(f)))", "eval('double')(f)"),))
-    assert "finished before" not in again.out.replace("0 finished before", "")
+    assert "already finished" not in again.out.replace("0 already finished", "")
     assert again.job.key == first.job.key
     assert (again.rows["f_1"] > 2.0 * old).all()
 
@@ -406,7 +406,7 @@ def test_columns_that_come_and_go_are_named(plugged: Any) -> None:
         'return {"size": late(x.norm(dim=1))} if len(SEEN) < 40 else {}',
     )
     result = plugged("record.every=1", "steps=40", edits=(edit,))
-    result.refused("other columns than step 0", "last/size", "same names in every step", code=1)
+    result.refused("different columns from step 0", "last/size", "same names in every step", code=1)
 
 
 def test_jobs_of_mobench_itself_have_no_code(plugged: Any) -> None:

@@ -381,9 +381,9 @@ class Far(LeastSquares):
         (
             lambda r: Boxed(Exact(ZDT, r), ZDT, r),
             CompatibilityError,
-            "lie in a Box already. Choose space=none",
+            "already lie in a Box. Choose space=none",
         ),
-        (lambda r: Subspace(Exact(ZDT, r), ZDT, r, k=2), CompatibilityError, "ZDT1 lie in a Box already"),
+        (lambda r: Subspace(Exact(ZDT, r), ZDT, r, k=2), CompatibilityError, "ZDT1 already lie in a Box"),
         (lambda r: Boxed(Exact(TASKS, r), TASKS, r, bound=0.0), ConfigError, "space.bound=0.0 must be > 0"),
         (lambda r: Boxed(Exact(TASKS, r), TASKS, r, bound=math.inf), ConfigError, "finite"),
         (
@@ -416,7 +416,11 @@ class Far(LeastSquares):
             CompatibilityError,
             "LeastSquares has none.*space=subspace",
         ),
-        (lambda r: Hybrid(Exact(TASKS, r), TASKS, r), ConfigError, "Exact has none. Give space.epoch_steps"),
+        (
+            lambda r: Hybrid(Exact(TASKS, r), TASKS, r),
+            ConfigError,
+            "Exact has no epochs. Give space.epoch_steps",
+        ),
         (
             lambda r: Hybrid(Exact(TASKS, r), TASKS, r, epoch_steps=0),
             ConfigError,
@@ -444,13 +448,13 @@ def test_spaces_do_not_know_clients(tmp_path: Path) -> None:
 
     for space in ("full", "subspace", "hybrid"):
         config = composed("problem=least_squares", "oracle=local_steps", f"space={space}", "problem.n=60")
-        with pytest.raises(CompatibilityError, match=f"space={space}: with local steps"):
+        with pytest.raises(CompatibilityError, match=f"space={space} cannot be combined with local steps"):
             make_job(config).oracle()
     # a warm-up draws samples itself
     lower = ("problem=bilevel_quadratic", "oracle=hypergradient", "space=subspace", "space.k=2")
     job = make_job(composed(*lower, "space.warm_steps=3"))
     with pytest.raises(
-        CompatibilityError, match=r"oracle=exact, minibatch and epochs, not of Hypergradient.*warm_steps=0"
+        CompatibilityError, match=r"oracle=exact, minibatch and epochs, not Hypergradient.*warm_steps=0"
     ):
         job.oracle()
     assert make_job(composed(*lower)).oracle().spec.P == 2
@@ -944,7 +948,7 @@ def test_psl_refuses_many_variables() -> None:
     spec = Boxed(Exact(problem, runs), problem, runs, bound=9.0).spec
     found = refusal(spec, PSL())
     assert re.search(
-        r"max_variables=100 variables by Gaussian processes, here are 1000; choose space=subspace", found
+        r"max_variables=100 variables by Gaussian processes, but there are 1000; choose space=subspace", found
     )
     assert not reasons(spec, PSL(max_variables=1000))
     assert not reasons(spec, NSGAII())
@@ -999,7 +1003,7 @@ def test_a_missing_extra_is_one_clear_message(mobench: Run, monkeypatch: pytest.
     monkeypatch.setattr(importlib.util, "find_spec", without)
     for algorithm, names in (("nsga2", "pymoo"), ("psl", "botorch and gpytorch")):
         result = mobench(f"algorithm={algorithm}", "problem=zdt1", "preferences=3", "steps=3", "logger=local")
-        result.refused(f"it needs {names}, not installed here: pip install 'mobench[baselines]'")
+        result.refused(f"it needs {names}, not installed here; use pip install 'mobench[baselines]'")
 
 
 # whole jobs

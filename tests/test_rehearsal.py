@@ -185,7 +185,7 @@ MIXED = {
 def test_a_problem_that_mixes_its_runs(how: str, dtype: torch.dtype) -> None:
     with pytest.raises(RehearsalError) as refused:
         rehearse(job_of(Bowls(how=how), Balanced(), dtype=dtype))
-    words = f"problem Bowls mixes the runs: {MIXED[how]} of one run alone differ from those beside others"
+    words = f"problem Bowls mixes the runs: {MIXED[how]} of one run alone differ from those in a batch"
     assert str(refused.value).startswith(words)
     assert "never over dim=0" in str(refused.value)
 
@@ -265,10 +265,10 @@ def test_rounding_that_a_method_magnifies_is_no_mixing(monkeypatch: pytest.Monke
 
 WRONG = {
     "three": r"Bowls.values returns shape \(3, 3\); expected \(3, 2\): 3 runs, then 2 objectives "
-    r"\(n_objectives\) and 0 constraints \(n_constraints\). Return 2 columns, or declare what they are: "
+    r"\(n_objectives\) and 0 constraints \(n_constraints\). Return 2 columns, or declare their meaning: "
     r"n_objectives=3, or n_constraints=1.",
     "one": r"Bowls.values returns shape \(3, 1\); expected \(3, 2\): .* n_objectives=1.",
-    "list": r"Bowls.values returns no tensor \('list' object",
+    "list": r"Bowls.values does not return a tensor \('list' object",
     "turned": r"Bowls.values returns shape \(2, 3\); expected \(3, 2\)",
     "detached": r"Bowls.values cannot be differentiated",
     "short start": r"Bowls.initial returns shape \(3, 2\); expected \(3, 5\): theta_0",
@@ -284,7 +284,7 @@ def test_wrong_shapes_of_a_problem(how: str) -> None:
 
 WEIGHTS = {
     "row": r"Balanced.weights returns shape \(2,\); expected \(3, 2\): 3 runs, "
-    r"then a weight for each of 2 objectives",
+    r"then one weight for each of the 2 objectives",
     "column": r"Balanced.weights returns shape \(3, 2, 1\); expected \(3, 2\)",
     "bare": r"Balanced.weights returns Tensor; expected \(w, state, Info\(\)\)",
     "pair": r"Balanced.weights returns a tuple of 2; expected \(w, state, Info\(\)\)",
@@ -353,7 +353,7 @@ def test_the_reference_solver_is_advised_where_there_is_one(failing: Any) -> Non
     from mobench.algorithms.mgda import MGDA
 
     for own in (EPO(), MGDA()):
-        assert "algorithm.subproblem=cvxpy compares" in advice_for(own)
+        assert "set algorithm.subproblem=cvxpy" in advice_for(own)
         assert "cvxpy" not in advice_for(dataclasses.replace(own, subproblem="cvxpy"))
     for own in (LS(), Balanced()):
         assert advice_for(own) == ""

@@ -399,7 +399,7 @@ def test_damaged_folders_are_shown_with_the_reason(outputs: Path) -> None:
     build()
     index = opened(outputs, "index.html")
     for id, said in (
-        ("omd_tch/table1", "claims.json cannot be read"),
+        ("omd_tch/table1", "claims.json could not be loaded"),
         ("omd_tch/fig1", "figure.png is missing, although figure.pdf exists"),
         ("newpaper/fig1", "claims.json is missing: the drawing was interrupted"),
     ):
@@ -413,21 +413,25 @@ def test_damaged_folders_are_shown_with_the_reason(outputs: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "data", "said"),
     [
-        ("claims.json", b"{}", "claims.json holds dict, expected a list of claims"),
-        ("claims.json", b"\xff\xfe", "claims.json cannot be read"),
+        ("claims.json", b"{}", "claims.json contains dict, but expected a list of claims"),
+        ("claims.json", b"\xff\xfe", "claims.json could not be loaded"),
         (
             "claims.json",
             b'[{"id": "a", "verdict": "reproduced"}, 3]',
             "claim 1 lacks statement, published, measured",
         ),
         ("claims.json", b"[3]", "claim 1 is not an object"),
-        ("provenance.json", b"[]", "provenance.json holds list"),
-        ("figure.png", b"GIF89a", "figure.png cannot be shown: it is not a PNG file"),
-        ("figure.png", png()[:-14], "figure.png cannot be shown: the file is truncated"),
-        ("figure.png", png()[:-14] + b"xx" + png()[-12:], "figure.png cannot be shown: the file is damaged"),
-        ("table.csv", b"a,b\n1\n", "row 1 has 1 cells, the header has 2"),
-        ("table.csv", b"", "table.csv cannot be shown: the file is empty"),
-        ("table.csv", b'a\n"x', "table.csv cannot be shown"),
+        ("provenance.json", b"[]", "provenance.json contains list"),
+        ("figure.png", b"GIF89a", "figure.png could not be shown: it is not a PNG file"),
+        ("figure.png", png()[:-14], "figure.png could not be shown: the file is truncated"),
+        (
+            "figure.png",
+            png()[:-14] + b"xx" + png()[-12:],
+            "figure.png could not be shown: the file is damaged",
+        ),
+        ("table.csv", b"a,b\n1\n", "row 1 has 1 cells, but the header has 2"),
+        ("table.csv", b"", "table.csv could not be shown: the file is empty"),
+        ("table.csv", b'a\n"x', "table.csv could not be shown"),
     ],
 )
 def test_every_kind_of_damage(tmp_path: Path, file: str, data: bytes, said: str) -> None:
@@ -607,12 +611,16 @@ def test_rows_that_come_with_the_project(
 @pytest.mark.parametrize(
     ("file", "data", "said"),
     [
-        ("status.json", b"[]", "status.json cannot be read (not an object)"),
-        ("meta.json", b"{", "meta.json cannot be read"),
-        ("final.csv", b"run,status\n1\n", "final.csv cannot be read (row 1 has 1 cells, the header has 2)"),
-        ("final.csv", b"", "final.csv cannot be read (the file is empty)"),
-        ("final.csv", b"run,solver_failures\n0,many\n", "final.csv cannot be read"),
-        ("config.yaml", b"\xff", "config.yaml cannot be read"),
+        ("status.json", b"[]", "status.json could not be loaded (not an object)"),
+        ("meta.json", b"{", "meta.json could not be loaded"),
+        (
+            "final.csv",
+            b"run,status\n1\n",
+            "final.csv could not be loaded (row 1 has 1 cells, but the header has 2)",
+        ),
+        ("final.csv", b"", "final.csv could not be loaded (the file is empty)"),
+        ("final.csv", b"run,solver_failures\n0,many\n", "final.csv could not be loaded"),
+        ("config.yaml", b"\xff", "config.yaml could not be loaded"),
     ],
 )
 def test_damaged_jobs_are_shown_with_the_reason(tmp_path: Path, file: str, data: bytes, said: str) -> None:
@@ -749,7 +757,7 @@ def test_results_markdown(outputs: Path) -> None:
     assert "<script>" not in page
     assert "a \\| b" in page
     assert page.index("| ferero/fig2 |") < page.index("| ferero/fig10 |") < page.index("| omd_tch/fig1")
-    assert "- omd_tch/table1: claims.json cannot be read" in page
+    assert "- omd_tch/table1: claims.json could not be loaded" in page
     for line in page.splitlines():
         if line.startswith("|"):
             assert len(re.findall(r"(?<!\\)\|", line)) in (7, 10), line

@@ -345,7 +345,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "size": (
         lambda: resnet("resnet18", 3, 7),
-        r"problem\.model=resnet18 needs pictures of 8 x 8 or more; found 7 x 7",
+        r"problem\.model=resnet18 needs images of at least 8 x 8 pixels, but these have 7 x 7",
     ),
     "start": (
         lambda: resnet("resnet20", 3, 32).initial(np.random.default_rng(0), "xavier"),
@@ -363,7 +363,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "one picture on a map of one pixel": (
         lambda: resnet("resnet_tiny", 1, 2).logits(torch.zeros(1, 9634), torch.zeros(1, 1, 1, 2, 2), "loop"),
-        r"found 1 picture\(s\) on a last map of 1 x 1",
+        r"the batch has 1 image\(s\) with a last feature map of 1 x 1",
     ),
 }
 

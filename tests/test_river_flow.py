@@ -71,41 +71,41 @@ def test_what_the_reader_understands(tmp_path: Path) -> None:
 
 HEAD = ("@relation r", "@attribute a numeric", "@attribute b numeric", "@data")
 BAD: dict[str, tuple[tuple[str, ...], str]] = {
-    "no relation": (HEAD[1:], r"line 1: the header has '@attribute a numeric'; expected @relation NAME"),
-    "two relations": ((HEAD[0], *HEAD), "line 2: the header has '@relation r'; expected @attribute"),
+    "no relation": (HEAD[1:], r"line 1: the header has '@attribute a numeric', but expected @relation NAME"),
+    "two relations": ((HEAD[0], *HEAD), "line 2: the header has '@relation r', but expected @attribute"),
     "relation without a name": (("@relation", *HEAD[1:]), "line 1.*expected @relation NAME"),
     "no attributes": (
         (HEAD[0], "@data", "1"),
-        "line 2: the header has '@data'; expected @attribute NAME numeric",
+        "line 2: the header has '@data', but expected @attribute NAME numeric",
     ),
     "other keyword": ((HEAD[0], "@input a", *HEAD[1:]), "line 2: the header has '@input a'"),
     "numbers before @data": (
         (*HEAD[:3], "1,2"),
-        "line 4: the header has '1,2'; expected @attribute NAME numeric or @data",
+        "line 4: the header has '1,2', but expected @attribute NAME numeric or @data",
     ),
     "words after @data": ((*HEAD[:3], "@data 1,2"), "line 4: the header has '@data 1,2'"),
-    "no type": ((HEAD[0], "@attribute a"), "line 2: @attribute has 'a'; expected NAME numeric"),
+    "no type": ((HEAD[0], "@attribute a"), "line 2: @attribute has 'a', but expected NAME numeric"),
     "no space before the type": ((HEAD[0], "@attribute 'a'numeric"), "line 2: @attribute has"),
     "open quote": ((HEAD[0], "@attribute 'a numeric"), "line 2: @attribute has"),
     "text": (
         (HEAD[0], "@attribute a string"),
-        "line 2: attribute a is of type 'string'; expected one of numeric, real",
+        "line 2: attribute a is of type 'string', but expected one of numeric, real",
     ),
     "classes": ((HEAD[0], "@attribute a {x,y}"), "line 2: attribute a is of type '{x,y}'"),
     "one name twice": (
         (*HEAD[:3], "@attribute 'b' numeric"),
         "line 4: attribute b is declared a second time",
     ),
-    "too few cells": ((*HEAD, "1,2", "1"), "line 6: the row has 1 cells; expected 2"),
-    "too many cells": ((*HEAD, "1,2,3"), "line 5: the row has 3 cells; expected 2"),
+    "too few cells": ((*HEAD, "1,2", "1"), "line 6: the row has 1 cells, but expected 2"),
+    "too many cells": ((*HEAD, "1,2,3"), "line 5: the row has 3 cells, but expected 2"),
     "weights": ((*HEAD, "1,2,{5}"), "line 5: the row has 3 cells"),
     "sparse": (
         (*HEAD, "{0 1, 1 2}"),
-        r"line 5: the row '\{0 1, 1 2\}' is in the sparse format; expected 2 numbers",
+        r"line 5: the row '\{0 1, 1 2\}' is in the sparse format, but expected 2 numbers",
     ),
     "word": (
         (*HEAD, "1,2", "% x", "1,two"),
-        "line 7: b is 'two'; expected a finite number, or . for a missing one",
+        "line 7: b is 'two', but expected a finite number, or . for a missing one",
     ),
     "empty cell": ((*HEAD, "1,"), "line 5: b is ''"),
     "two marks": ((*HEAD, "??,1"), r"line 5: a is '\?\?'"),
@@ -114,9 +114,9 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
     "too large": ((*HEAD, "1,1e999"), "line 5: b is '1e999'"),
     "underscore": ((*HEAD, "1_0,1"), "line 5: a is '1_0'"),
     "two numbers": ((*HEAD, "1 2,1"), "line 5: a is '1 2'"),
-    "no rows": (HEAD, "line 4: the file ends here; expected rows after @data"),
-    "no @data": (HEAD[:3], "line 3: the file ends here; expected a header that ends with @data"),
-    "empty": ((), "the file ends here; expected a header"),
+    "no rows": (HEAD, "line 4: the file ends here, but expected rows after @data"),
+    "no @data": (HEAD[:3], "line 3: the file ends here, but expected a header that ends with @data"),
+    "empty": ((), "the file ends here, but expected a header"),
 }
 
 
@@ -248,12 +248,11 @@ def test_wrong_tables_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     cells = spoiled[line].split(",")
     cells[order.index(TARGETS[0])] = "?"
     cases = {
-        f"line {line + 1}: no {TARGETS[0]}; 1 targets are missing, expected none": "\n".join(
-            [*spoiled[:line], ",".join(cells), *spoiled[line + 1 :]]
-        ),
-        "lines 2 to 73: 72 attributes, unexpected CHSI2_now, missing CHSI2__0; "
+        f"line {line + 1}: {TARGETS[0]} is missing. The number of missing targets is 1, but only "
+        "inputs may be missing": "\n".join([*spoiled[:line], ",".join(cells), *spoiled[line + 1 :]]),
+        "lines 2 to 73: 72 attributes, unexpected CHSI2_now, missing CHSI2__0, but "
         "expected the 64 inputs": good.replace("CHSI2__0", "CHSI2_now"),
-        "has 39 rows of data, the last in line 113; the whole file has 40": "\n".join(spoiled[:-1]),
+        "has 39 rows of data, the last in line 113, but the complete file has 40": "\n".join(spoiled[:-1]),
     }
     for message, text in cases.items():
         path.write_text(text)

@@ -295,7 +295,7 @@ def test_signals(mobench: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, 
     with monkeypatch.context() as patch:
         disturb(patch, first_pass, lambda: os.kill(os.getpid(), number))
         result = mobench("-m", "algorithm=omd_tch,ls", "checkpoint.seconds=30", *BASE[:3], "logger=local")
-    result.refused("Stopped at step", f"of {STEPS}; the same command continues from there", code=130)
+    result.refused("Stopped at step", f"of {STEPS}. Repeat the command to resume from there", code=130)
     folder = result.job  # the second job did not start
     assert (folder.path / "checkpoint.pt").exists()
     assert folder.status()["status"] == "running"
@@ -323,7 +323,7 @@ def test_second_signal_does_not_wait(mobench: Run, monkeypatch: pytest.MonkeyPat
     with monkeypatch.context() as patch:
         disturb(patch, first_pass, twice)
         result = mobench("algorithm=ls", *BASE)
-    result.refused("Stopped.", "same command continues", code=130)
+    result.refused("Stopped.", "Repeat the command to resume", code=130)
     assert mobench("algorithm=ls", *BASE).job.done
 
 
@@ -378,11 +378,11 @@ def test_finished_job_is_not_run_again(mobench: Run) -> None:
     before = {p.name: p.stat().st_mtime_ns for p in first.job.path.iterdir()}
     again = mobench(*QUICK)
     assert again.code == 0
-    assert again.out.startswith("finished before (rerun=true runs it again)\n")
-    assert again.out.removeprefix("finished before (rerun=true runs it again)\n") == first.out
+    assert again.out.startswith("already finished (rerun=true reruns it)\n")
+    assert again.out.removeprefix("already finished (rerun=true reruns it)\n") == first.out
     assert {p.name: p.stat().st_mtime_ns for p in again.job.path.iterdir()} == before
     fresh = mobench(*QUICK, "rerun=true")
-    assert "finished before" not in fresh.out
+    assert "already finished" not in fresh.out
     assert final.stat().st_mtime_ns != before["final.csv"]
     same = [c for c in first.rows if c != "seconds"]
     pd.testing.assert_frame_equal(fresh.rows[same], again.rows[same], check_exact=True)
@@ -399,10 +399,10 @@ def test_rerun_does_not_continue_a_checkpoint(
 def test_same_preferences_said_differently_are_one_job(mobench: Run) -> None:
     first = mobench(*QUICK, "preferences=4")
     again = mobench(*QUICK[:1], *QUICK[2:], "preferences.rays_deg=[9,33,57,81]")
-    assert again.out.startswith("finished before")
+    assert again.out.startswith("already finished")
     weights = first.rows[["preference_1", "preference_2"]].round(15).to_numpy().tolist()
     third = mobench(*QUICK[:1], *QUICK[2:], f"preferences.weights={weights}".replace(" ", ""))
-    assert third.out.startswith("finished before")
+    assert third.out.startswith("already finished")
 
 
 def test_what_is_not_part_of_a_job(mobench: Run) -> None:
@@ -411,7 +411,7 @@ def test_what_is_not_part_of_a_job(mobench: Run) -> None:
     again = mobench(
         *QUICK, "hardware.threads=2", "checkpoint.seconds=1", "data_root=elsewhere", "logger=auto"
     )
-    assert again.out.startswith("finished before")
+    assert again.out.startswith("already finished")
 
 
 def test_what_is_part_of_a_job(mobench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -419,10 +419,10 @@ def test_what_is_part_of_a_job(mobench: Run, monkeypatch: pytest.MonkeyPatch) ->
     assert result.out.startswith("8 jobs")
     assert len(result.folders) == 8
     again = mobench("-m", *QUICK[:2], "steps=2", QUICK[3])
-    assert again.out.startswith("1 jobs, 1 finished before")
+    assert again.out.startswith("1 jobs, 1 already finished")
     monkeypatch.setattr(LS, "version", LS.version + 1)
     raised = mobench("-m", *QUICK[:2], "steps=2", QUICK[3])
-    assert raised.out.startswith("1 jobs, 0 finished before")
+    assert raised.out.startswith("1 jobs, 0 already finished")
 
 
 # failures and divergence
@@ -434,7 +434,7 @@ def test_a_failed_solve_ends_its_run_alone(mobench: Run, plug_in: str) -> None:
     assert result.code == 1
     for words in (
         "1 of 2 runs ended with a failed subproblem solve (run 1 at step 3, worst residual 1.25e-01)",
-        "nothing is substituted",
+        "no step or substitute is taken",
         "marked solver_failed",
         "max_failure_share=0.0",
     ):
@@ -475,11 +475,11 @@ def test_a_job_with_failed_solves_is_complete_and_never_silent(mobench: Run, plu
     written = result.job.status()["time"]
     again = mobench(*arguments)  # the same solve would fail again: not run, but said
     assert again.code == 1
-    assert "finished before" in again.out
+    assert "already finished" in again.out
     assert "run 1 at step 3" in again.err
     assert again.job.status()["time"] == written
     sweep = mobench("-m", *arguments, "seeds=[0]")
-    assert sweep.out.startswith("1 jobs, 1 finished before, 0 to run")
+    assert sweep.out.startswith("1 jobs, 1 already finished, 0 to run")
     assert sweep.code == 1
     assert "run 1 at step 3" in sweep.err
     repeated = mobench(*arguments, "rerun=true")
@@ -513,8 +513,8 @@ def test_an_artifact_says_each_time_which_of_its_runs_have_no_answer(mobench: Ru
         result = mobench(*arguments)
         assert result.code == 1
         assert "ferero/fig4 f: 2 of 4 runs ended with a failed subproblem solve" in result.err
-        assert "2 of these subproblems are proved to have no solution" in result.err
-        assert "algorithm.subproblem=cvxpy compares" in result.err
+        assert "2 of these subproblems were proved to have no solution" in result.err
+        assert "set algorithm.subproblem=cvxpy" in result.err
         assert ("unchanged since" in result.out) == unchanged
     drawn = json.loads((result.root / "artifacts/ferero/fig4/provenance.json").read_text())
     folder = JobFolder(result.root / "runs" / drawn["jobs"]["f"])
@@ -556,7 +556,7 @@ def test_nan_objective_is_that_rows_end(mobench: Run, plug_in: str, algorithm: s
     if bad.any():
         assert f"diverged: {bad.sum()} of 3 runs (run {', '.join(map(str, rows['run'][bad]))})" in result.out
         again = mobench(*arguments, "problem.edge=0.28")
-        assert again.out.startswith("finished before")  # final: not run again
+        assert again.out.startswith("already finished")  # final: not run again
     whole = mobench(*arguments, "problem.edge=-100", root=result.root / "whole")
     assert (whole.rows["status"] == "done").all()
     columns = ["f_1", "f_2", "angle_deg", "stationarity"]

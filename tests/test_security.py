@@ -418,7 +418,7 @@ def test_pickles_build_arrays_alone(tmp_path: Path, protocol: int) -> None:
             assert found["data"].tolist() == [0, 1, 2, 3, 4, 5]
             assert found["labels"] == [1, 2]
         else:
-            with pytest.raises(DataError, match="which is no array"):
+            with pytest.raises(DataError, match="which is not an array"):
                 images.unpickled(path, md5, "")
     assert not (tmp_path / "sprung").exists()
 

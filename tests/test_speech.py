@@ -304,7 +304,7 @@ def test_draws_depend_on_key_and_step_alone() -> None:
 def test_no_hessians() -> None:
     oracle = Minibatch(problem(), runs(0), 2)
     theta = problem().initial(runs(0))
-    with pytest.raises(CompatibilityError, match="it asks for hvp, the oracle provides jacobian, jvp"):
+    with pytest.raises(CompatibilityError, match="it needs hvp, but the oracle provides jacobian, jvp"):
         loop.start(oracle, MLMCMOO(), {}, theta, runs(0), 1)
 
 
@@ -450,7 +450,13 @@ def broken(root: Path, what: str) -> list[str]:
     aishell = root / "data_aishell"
     if what == "no folder":
         (root / "LibriSpeech").rename(root / "other")
-        return ["LibriSpeech/train-clean-100", "not found", "data_root", "openslr.org/12", "embedded"]
+        return [
+            "LibriSpeech/train-clean-100",
+            "could not be found",
+            "data_root",
+            "openslr.org/12",
+            "embedded",
+        ]
     if what == "no transcripts":
         (libri / "1/10/1-10.trans.txt").unlink()
         return ["1-10.trans.txt is missing", "2 recordings"]
@@ -465,7 +471,7 @@ def broken(root: Path, what: str) -> list[str]:
         return ["transcript of 1-10-0001 is empty"]
     if what == "no aishell":
         (aishell / "transcript/aishell_transcript_v0.8.txt").unlink()
-        return ["aishell_transcript_v0.8.txt", "not found"]
+        return ["aishell_transcript_v0.8.txt", "could not be found"]
     if what == "packed":
         for file in (aishell / "wav/train").glob("*/*.wav"):
             file.unlink()
@@ -504,12 +510,12 @@ def test_broken_audio_is_refused_with_its_name(official: Path, what: str) -> Non
     one = data.utterances["zh"]["train"][0]
     assert one.path is not None
     words = {
-        "rate": "has 8000 samples a second, expected 16000",
-        "channels": "2 channels, expected one",
+        "rate": "has 8000 samples per second, but expected 16000",
+        "channels": "2 channels, but expected one",
         "empty": f"The utterance {one.name} is empty",
         "noise": "could not be read as audio",
-        "short": f"The utterance {one.name} is too short: 3 frames of 10 ms are 2 of the network",
-        "gone": "does not exist any more",
+        "short": f"The utterance {one.name} is too short: 3 frames of 10 ms become 2 of the network",
+        "gone": "no longer exists",
     }
     if what == "noise":
         one.path.write_bytes(b"not audio")

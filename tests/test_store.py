@@ -232,9 +232,9 @@ def test_second_process_is_refused(mobench: Run) -> None:
 
 CUTS = {
     "a row": (lambda text: text[: text.rindex("\n", 0, -1) + 1], "has 5 rows, but 6 are expected"),
-    "half a row": (lambda text: text[:-20], "has 5 rows and a part of one, but 6 are expected"),
+    "half a row": (lambda text: text[:-20], "has 5 rows and an incomplete row, but 6 are expected"),
     "all but the head": (lambda text: text[: text.index("\n") + 1], "has 0 rows, but 6 are expected"),
-    "everything": (lambda text: "", "has 0 rows and a part of one, but 6 are expected"),
+    "everything": (lambda text: "", "has 0 rows and an incomplete row, but 6 are expected"),
 }
 
 
@@ -260,9 +260,9 @@ def test_truncated_rows_are_not_finished(mobench: Run, cut: str, old: bool) -> N
         job.final()
     again = mobench(*command)
     assert again.code == 0
-    assert "finished before" not in again.out
+    assert "already finished" not in again.out
     assert f"warning: {path} {words}" in again.err
-    assert "run again" in again.err
+    assert "will be rerun" in again.err
     np.testing.assert_array_equal(again.rows["f_1"], whole["f_1"])
 
 
@@ -285,4 +285,4 @@ def test_the_state_of_truncated_rows(mobench: Run) -> None:
     path = job.path / "final.csv"
     path.write_text(path.read_text()[:-1])
     assert look(job).state == "failed"
-    assert "has 1 rows and a part of one, but 2 are expected" in look(job).words
+    assert "has 1 rows and an incomplete row, but 2 are expected" in look(job).words

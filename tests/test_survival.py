@@ -217,7 +217,7 @@ def victim(tmp_path: Path) -> dict[str, str]:
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_killed_worker_costs_nothing(tmp_path: Path, victim: dict[str, str], launcher: str) -> None:
     """One of two jobs is killed by the system: the sweep launches it again,
-    and it goes on from its checkpoint.
+    and it will resume from its checkpoint.
     """
     pytest.importorskip(
         f"hydra_plugins.hydra_{launcher.split('_')[0]}_launcher", reason="launcher is not installed"
@@ -532,7 +532,7 @@ def test_status_of_everything(
     assert [line.split()[0] for line in lines[1:4]] == ["failed", "dead", "diverged"]
     assert "KeyError: 'lost'" in lines[1]
     assert "of 120" in lines[2]
-    assert "goes on from its checkpoint" in lines[2]
+    assert "will resume from its checkpoint" in lines[2]
     assert "of 3 runs diverged" in lines[3]
     assert lines[4].strip() == "to finish: mobench-status --failed"
     assert len(lines) == 5

@@ -43,7 +43,11 @@ def test_what_makes_it_anew(mobench: Run, tmp_path: Path) -> None:
     rows = tmp_path / "outputs" / "runs" / job / "final.csv"
     os.utime(rows, ns=(1, 1))
     assert drawn_again(mobench)
-    for damage in ({"inputs": None}, {"inputs": {**origin["inputs"], "code": "0"}}, {"jobs": ["no mapping"]}):
+    for damage in (
+        {"inputs": None},
+        {"inputs": {**origin["inputs"], "code": "0"}},
+        {"jobs": ["not contain a mapping"]},
+    ):
         (folder / "provenance.json").write_text(json.dumps({**origin, **damage}))
         assert drawn_again(mobench), damage
     assert not drawn_again(mobench)
@@ -62,7 +66,7 @@ def test_several_at_once_and_only_what_changed(mobench: Run, tmp_path: Path) -> 
     assert mobench(*both).code == 0
     (tmp_path / "outputs/artifacts/ferero/fig7/figure.png").unlink()
     again = mobench(*both)
-    assert again.out.startswith("2 jobs, 2 finished before, 0 to run")
+    assert again.out.startswith("2 jobs, 2 already finished, 0 to run")
     assert "ferero/table4: 1 check passed; " in again.out
     assert again.out.count("unchanged since") == 1
 

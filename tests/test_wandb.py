@@ -132,7 +132,7 @@ def test_auto_without_a_key_is_one_line(mobench: Run) -> None:
     assert result.code == 0
     assert result.err.count("\n") == 1
     assert result.err.startswith(
-        "W&B is off: no API key is configured (logger=wandb logs offline, logger=local"
+        "W&B is off because no API key is configured (logger=wandb logs offline; logger=local"
     )
     assert not (result.root / "wandb").exists()
 
@@ -225,6 +225,6 @@ def test_unknown_mode_is_refused_before_the_job(
         wandb_log.os.environ, "get", lambda k, d=None: value if k == "WANDB_MODE" else real(k, d)
     )
     result = mobench("algorithm=ls", "preferences=2", "steps=3", "logger=auto")
-    result.refused("WANDB_MODE is none of online, offline", code=2)
+    result.refused("WANDB_MODE must be one of online, offline", code=2)
     assert not value or value not in result.out + result.err
     assert result.folders == []

@@ -37,16 +37,17 @@ def conditions(spec: Spec, decay: float, what: str) -> list[str]:
     b = decay
     if not 0.5 < b <= 1:
         out.append(
-            f"{what}: step_decay b={b:g} breaks 0.5 < b <= 1 (Assumption 3: sum gamma = inf, "
+            f"{what}: step_decay b={b:g} violates 0.5 < b <= 1 (Assumption 3: sum gamma = inf, "
             "sum gamma^2 < inf)"
         )
     if a is not None and not 0.5 < a < 1:
         out.append(
-            f"{what}: oracle.decay a={a:g} breaks 0.5 < a < 1 (Assumption 2: sum rho = inf, sum rho^2 < inf)"
+            f"{what}: oracle.decay a={a:g} violates 0.5 < a < 1 (Assumption 2: sum rho = inf, sum rho^2 < "
+            "inf)"
         )
     if a is not None and not 2 * b - a > 1:
         out.append(
-            f"{what}: 2b - a = {2 * b - a:g} breaks 2b - a > 1 (Assumptions 2 and 3: sum gamma^2/rho < inf)"
+            f"{what}: 2b - a = {2 * b - a:g} violates 2b - a > 1 (Assumptions 2 and 3: sum gamma^2/rho < inf)"
         )
     return out
 
@@ -97,7 +98,8 @@ class Surrogated(Penalised):
         if self.schedule(0) > 1:
             raise ConfigError(
                 f"algorithm.step_size={self.step_size}: the first step, step_size/step_offset^step_decay = "
-                f"{self.schedule(0):g}, is a share of the way to the surrogate's solution: <= 1."
+                f"{self.schedule(0):g}, is a fraction of the way to the surrogate's solution and must be <= "
+                "1."
             )
 
     def needs(self, spec: Spec) -> frozenset[str]:
@@ -111,7 +113,9 @@ class Surrogated(Penalised):
         K = spec.M + spec.N
         if isinstance(self.tau, (int, float)) or len(self.tau) == K + 1:
             return []
-        return [f"algorithm.tau has {len(self.tau)} entries; the objective and {K} constraints need {K + 1}"]
+        return [
+            f"algorithm.tau has {len(self.tau)} entries, but the objective and {K} constraint(s) need {K + 1}"
+        ]
 
     def _taus(self, K: int) -> list[float]:
         if isinstance(self.tau, (int, float)):

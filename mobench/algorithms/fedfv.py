@@ -43,9 +43,9 @@ class FedFV(Weighting):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 <= self.alpha <= 1:
-            raise ConfigError(f"algorithm.alpha={self.alpha} is a share: it must lie in [0, 1].")
+            raise ConfigError(f"algorithm.alpha={self.alpha} must lie in [0, 1]; it is a share.")
         if self.external_from < 0:
-            raise ConfigError(f"algorithm.external_from={self.external_from} must be >= 0 (0: never).")
+            raise ConfigError(f"algorithm.external_from={self.external_from} must be >= 0 (0 means never).")
 
     def weights(
         self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"] | None, state: State, t: int

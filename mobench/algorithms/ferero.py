@@ -86,7 +86,7 @@ class Preferred(Algorithm):
         ):
             if (self.line == line) != (getattr(self, key) is not None):
                 raise ConfigError(
-                    f"algorithm.line={line} and algorithm.{key} go together; found line={self.line}."
+                    f"algorithm.line={line} and algorithm.{key} must be used together, but line={self.line}."
                 )
         if not (self.c_g > 0 and self.c_h > 0):
             raise ConfigError(f"algorithm.c_g={self.c_g} and algorithm.c_h={self.c_h} must be > 0.")
@@ -95,8 +95,8 @@ class Preferred(Algorithm):
         h = 0 if self.line == "none" else spec.M - 1
         if spec.N and h + spec.N > spec.P:
             return [
-                f"its direction has to meet {h} equalities (algorithm.line={self.line}) and {spec.N} "
-                f"constraints to first order, for which the problem has only P={spec.P} variables"
+                f"its direction must satisfy {h} equalities (algorithm.line={self.line}) and {spec.N} "
+                f"constraints to first order, but the problem has only P={spec.P} variables"
             ]
         return []
 
@@ -136,7 +136,7 @@ class Preferred(Algorithm):
         elif self.line == "points":
             ends = geometry.rows_of(self.line_points, M, "line_points", F0)  # type: ignore[arg-type]
             if len(ends) != 2:
-                raise ConfigError("algorithm.line_points must hold two points.")
+                raise ConfigError("algorithm.line_points must contain two points.")
             v = (ends[0] - ends[1]).expand(R, -1)
             z = ends[1].expand(R, -1)
         B = geometry.line_basis(v)
@@ -152,7 +152,7 @@ class Preferred(Algorithm):
             b.append(_offset(self.inequality_offset, B[-1], "inequality_offset"))
         if self.upper is not None:
             if len(self.upper) != M:
-                raise ConfigError(f"algorithm.upper needs M={M} entries (null where there is no bound).")
+                raise ConfigError(f"algorithm.upper needs M={M} entries (null for no bound).")
             bounded = [(m, float(u)) for m, u in enumerate(self.upper) if u is not None]
             eye = torch.eye(M).to(F0)
             B += [eye[m : m + 1] for m, _ in bounded]
@@ -218,7 +218,9 @@ def _offset(b: Sequence[Real] | None, B: Tensor, what: str) -> Tensor:
     if b is None:
         return B.new_zeros(len(B))
     if len(b) != len(B):
-        raise ConfigError(f"algorithm.{what} has {len(b)} entries for {len(B)} rows.")
+        raise ConfigError(
+            f"algorithm.{what} has {len(b)} entries, but there are {len(B)} rows; give one entry per row."
+        )
     return B.new_tensor([float(x) for x in b])
 
 

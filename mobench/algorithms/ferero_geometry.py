@@ -49,7 +49,7 @@ def cone_with_ascent(y: Float[Tensor, " M"]) -> Float[Tensor, "n M"]:
         return eye
     if bool((y <= 0).all()):
         raise ConfigError(
-            "Controlled ascent towards a target that is worse in every objective opens the cone to a half "
+            "Controlled ascent towards a target that is worse in every objective turns the cone into a half "
             "space; choose a target that improves at least one objective."
         )
     rays = torch.cat([eye, y.unsqueeze(0)])
@@ -90,5 +90,5 @@ def line_basis(v: Float[Tensor, "R M"]) -> Float[Tensor, "R M-1 M"]:
 def rows_of(matrix: Sequence[Sequence[float | int]], M: int, what: str, like: Tensor) -> Float[Tensor, "n M"]:
     """A list of rows of M numbers as a tensor."""
     if len(matrix) == 0 or any(len(row) != M for row in matrix):
-        raise ConfigError(f"algorithm.{what} must be a non-empty list of rows of M={M} numbers.")
+        raise ConfigError(f"algorithm.{what} must be a non-empty list of rows with M={M} numbers each.")
     return torch.tensor([[float(x) for x in row] for row in matrix], dtype=torch.float64).to(like)

@@ -44,7 +44,8 @@ class PublicCodeFERERO(StochasticFEREROSA):
         super().__post_init__()
         if self.domain != "simplex" or self.inequality_matrix is not None or self.upper is not None:
             raise ConfigError(
-                "ferero_public_code has the simplex domain and no inequalities; use ferero_stochastic."
+                "ferero_public_code supports only the simplex domain without inequalities; use "
+                "ferero_stochastic."
             )
 
     def init(self, ctx: Context) -> State:

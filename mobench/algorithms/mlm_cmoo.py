@@ -137,20 +137,19 @@ class MLMCMOO(Algorithm):
         for name, value in literal.items():
             if self.variant == "literal" and getattr(self, name) != value:
                 raise ConfigError(
-                    f"algorithm.{name}={getattr(self, name)} is an option of variant=corrected."
+                    f"algorithm.{name}={getattr(self, name)} is supported only by "
+                    "algorithm.variant=corrected."
                 )
         if self.variant == "corrected" and not self.projections:
-            raise ConfigError("algorithm.projections=false is an option of variant=literal.")
+            raise ConfigError("algorithm.projections=false is supported only by algorithm.variant=literal.")
         if self.nabla_h == "prox" and (self.h_power == 2 or self.inner == "exact" or self.diagnose):
-            raise ConfigError(
-                "algorithm.nabla_h=prox is defined for h_power=1, inner=gradient and diagnose=0."
-            )
+            raise ConfigError("algorithm.nabla_h=prox needs h_power=1, inner=gradient and diagnose=0.")
 
     def _stable(self, step: str, size: Real, proximal: str, gamma: Real) -> None:
         if not size / gamma < 2.0:
             raise ConfigError(
-                f"algorithm.{step}={size} with algorithm.{proximal}={gamma}: the step multiplies the "
-                f"distance to its target by |1 - {step}/{proximal}| = {abs(1 - size / gamma):g} >= 1. "
+                f"algorithm.{step}={size} is too large for algorithm.{proximal}={gamma}: a step multiplies "
+                f"the distance to its target by |1 - {step}/{proximal}| = {abs(1 - size / gamma):g} >= 1. "
                 f"Choose {step} < {2 * gamma:g}."
             )
 

@@ -51,8 +51,8 @@ class MoCo(Weighting):
     def advice(self, spec: Spec) -> list[str]:
         if spec.averaging is None:
             return [
-                "MoCo without running averages of its gradients: oracle=moco, or an ema over another oracle, "
-                "keeps them"
+                "it needs running averages of the gradients, which oracle=moco, or an ema over another "
+                "oracle, provides"
             ]
         return []
 

@@ -60,7 +60,7 @@ class NSGAII(Population):
         for name in ("crossover_prob", "mutation_prob"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ConfigError(
-                    f"algorithm.{name}={getattr(self, name)} is a probability: it must lie in [0, 1]."
+                    f"algorithm.{name}={getattr(self, name)} must lie in [0, 1]; it is a probability."
                 )
         for name in ("crossover_eta", "mutation_eta"):
             if not 1 <= getattr(self, name) <= 100:

@@ -41,8 +41,8 @@ class PenaltySGD(Penalised):
         choose("algorithm.variant", self.variant, ("sgd", "prox"))
         if not (self.smoothing > 0 and self.tau > 0 and self.beta >= 0):
             raise ConfigError(
-                f"algorithm.smoothing={self.smoothing} and algorithm.tau={self.tau} must be > 0, "
-                f"algorithm.beta={self.beta} >= 0."
+                f"algorithm.smoothing={self.smoothing} and algorithm.tau={self.tau} must be > 0, and "
+                f"algorithm.beta={self.beta} must be >= 0."
             )
 
     def init(self, ctx: Context) -> State:

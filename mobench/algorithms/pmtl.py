@@ -55,15 +55,16 @@ class PMTL(Weighting):
             choose("algorithm.references", self.references, ("preferences",))
         elif isinstance(self.references, int) and self.references < 2:
             raise ConfigError(
-                f"algorithm.references={self.references}: at least 2 reference rays are needed."
+                f"algorithm.references={self.references} is too small; at least 2 reference rays are needed."
             )
         if not 0 <= self.phase1 <= 1:
             raise ConfigError(
-                f"algorithm.phase1={self.phase1} is a share of the steps: it must lie in [0, 1]."
+                f"algorithm.phase1={self.phase1} must lie in [0, 1]; it is a share of the steps."
             )
         if self.phase1_steps is not None and self.phase1_steps < 0:
             raise ConfigError(
-                f"algorithm.phase1_steps={self.phase1_steps} must be >= 0 (null: a share, phase1)."
+                f"algorithm.phase1_steps={self.phase1_steps} must be >= 0 (null means the share "
+                "algorithm.phase1)."
             )
 
     def _references(self, ctx: Context) -> Float[Tensor, "L M"]:
@@ -74,7 +75,7 @@ class PMTL(Weighting):
             if M != 2:
                 raise ConfigError(
                     f"algorithm.references={self.references} spreads rays over a quarter circle and needs "
-                    f"M=2 objectives (the problem has {M}); give a list of rays or references=preferences."
+                    f"M=2 objectives, but the problem has {M}; give a list of rays or references=preferences."
                 )
             angles = torch.linspace(0.0, math.pi / 2, self.references, dtype=torch.float64).to(ctx.prefs)
             return torch.stack([angles.cos(), angles.sin()], dim=-1)

@@ -84,7 +84,7 @@ class Population(Algorithm):
         super().__post_init__()
         if list(self.outputs) != ["last"]:
             raise ConfigError(
-                f"algorithm.outputs={list(self.outputs)}: averages of a population's candidates are no "
+                f"algorithm.outputs={list(self.outputs)}: averages of a population's candidates are not "
                 f"candidates. Set algorithm.outputs=[last]."
             )
 
@@ -92,17 +92,17 @@ class Population(Algorithm):
         found = []
         if not isinstance(spec.X, Box):
             found.append(
-                "it searches in a box; choose space=full (all variables) or space=subspace (a few directions)"
+                "it searches a box; choose space=full (all variables) or space=subspace (a few directions)"
             )
         if self.step_size != 1 or self.step_decay != 0:
             found.append(
-                f"a generation replaces another one, it takes no steps: algorithm.step_size={self.step_size} "
+                f"it replaces generations instead of taking steps, so algorithm.step_size={self.step_size} "
                 f"must be 1 and algorithm.step_decay={self.step_decay} must be 0"
             )
         missing = [name for name in self.packages if importlib.util.find_spec(name) is None]
         if missing:
             found.append(
-                f"it needs {' and '.join(missing)}, not installed here: pip install 'mobench[baselines]'"
+                f"it needs {' and '.join(missing)}, not installed here; use pip install 'mobench[baselines]'"
             )
         return found
 
@@ -111,8 +111,9 @@ class Population(Algorithm):
         least = int(torch.unique(seeds, return_counts=True)[1].min())
         if least < 2:
             raise ConfigError(
-                f"preferences={least}: {type(self).__name__} takes as many members of each seed's population "
-                f"as there are preferences, and at least 2. Set preferences=100, for instance."
+                f"preferences={least} is too small: {type(self).__name__} uses as many members in each "
+                "seed's population as there are preferences and needs at least 2. For example, set "
+                "preferences=100."
             )
         self.load()
         steps = torch.full((len(seeds),), ctx.steps, dtype=torch.int64)

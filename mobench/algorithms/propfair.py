@@ -40,7 +40,7 @@ class PropFair(LS):
         if not 0 < self.threshold < self.baseline < float("inf"):
             raise ConfigError(
                 f"algorithm.baseline={self.baseline} and algorithm.threshold={self.threshold}: 0 < threshold "
-                f"< baseline is needed."
+                f"< baseline is required."
             )
         choose("algorithm.below", self.below, ("linear", "huber"))
 

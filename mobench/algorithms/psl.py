@@ -80,7 +80,7 @@ class PSL(Population):
         if self.max_variables < spec.P:
             found.append(
                 f"it models at most algorithm.max_variables={self.max_variables} variables by Gaussian "
-                f"processes, here are {spec.P}; choose space=subspace"
+                f"processes, but there are {spec.P}; choose space=subspace"
             )
         return found
 

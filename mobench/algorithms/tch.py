@@ -26,15 +26,15 @@ def ideal_point(z: str | Real | Sequence[Real], ctx: Context) -> Float[Tensor, "
         if ctx.ideal is None:
             raise ConfigError(
                 "algorithm.ideal=problem, but the problem declares no ideal point. Give one number for each "
-                "objective, algorithm.ideal=[0,0], or declare it: mobench.objectives(..., ideal=[0, 0]), "
-                "`ideal_point` in a problem's class."
+                "objective, e.g. algorithm.ideal=[0,0], or declare it by mobench.objectives(..., ideal=[0, "
+                "0]) or by `ideal_point` in the problem's class."
             )
         return ctx.ideal.to(ctx.prefs)
     out = torch.as_tensor(z, dtype=ctx.prefs.dtype, device=ctx.prefs.device)
     if out.ndim == 0:
         out = out.expand(M)
     if out.shape != (M,):
-        raise ConfigError(f"algorithm.ideal has {out.numel()} entries, the problem has M={M} objectives.")
+        raise ConfigError(f"algorithm.ideal has {out.numel()} entries, but the problem has M={M} objectives.")
     return out
 
 

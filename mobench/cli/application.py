@@ -121,7 +121,7 @@ def _run(arguments: Sequence[str]) -> int:
     )
     if several and "--multirun" not in given:
         if shown := [flag for flag in flags.ONE_JOB if flag in given]:
-            raise ConfigError(f"{shown[0]} shows one job: name one experiment.")
+            raise ConfigError(f"{shown[0]} shows one job; name only one experiment.")
         given = ["--multirun", *given]
     plugin.register()
     folder = str(configuration.conf_dir())
@@ -156,7 +156,7 @@ def _told(error: BaseException, arguments: Sequence[str]) -> tuple[str, int] | N
     if isinstance(error, Interrupted):
         return str(error), STOPPED
     if interrupted(error):
-        return "Stopped. The same command continues; finished jobs are kept.", STOPPED
+        return "Stopped. Repeat the command to resume; finished jobs are kept.", STOPPED
     if isinstance(error, MobenchError):
         return str(error), FAULT
     if isinstance(error, BrokenPipeError):

@@ -87,7 +87,9 @@ def devices() -> Iterator[Line]:
         gpus = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
     except RuntimeError as error:
         yield Line(
-            "gpu", PROBLEM, f"CUDA does not start ({error}). Look at the driver; hardware=cpu works without"
+            "gpu",
+            PROBLEM,
+            f"CUDA does not start ({error}). Check the driver; hardware=cpu works without a GPU",
         )
         return
     names = ", ".join(f"{gpu.name} ({gpu.total_memory / 2**30:.0f} GiB)" for gpu in gpus)
@@ -130,7 +132,7 @@ def _solved() -> Iterator[Line]:
         if isinstance(value, float) and abs(value - 2) < 1e-3:
             yield Line(name, OK, f"{package} {version(package)} solves a test problem")
         else:
-            text = f"{package} {version(package)} gives {value} for a problem whose solution is 2"
+            text = f"{package} {version(package)} returns {value} for a problem whose solution is 2"
             yield Line(name, PROBLEM, f"{text}: `pip install --force-reinstall {package}`")
 
 
@@ -152,14 +154,16 @@ def solvers() -> Iterator[Line]:
     except subprocess.TimeoutExpired:
         process.kill()
         out, err = process.communicate()
-        end = f"no answer within {SOLVERS_SECONDS:g} s"
+        end = f"no response within {SOLVERS_SECONDS:g} s"
     for line in out.splitlines():
         if line.startswith('["'):  # a solver may print what it likes
             yield Line(*json.loads(line))
     if process.returncode:
         why = (err.strip().splitlines() or ["no message"])[-1]
         yield Line(
-            "solvers", PROBLEM, f"trying them ended with {end}: {why}. `pip install --upgrade cvxpy clarabel`"
+            "solvers",
+            PROBLEM,
+            f"testing them ended with {end}: {why}. Try `pip install --upgrade cvxpy clarabel`",
         )
 
 
@@ -189,10 +193,12 @@ def wandb() -> Iterator[Line]:
     mode = os.environ.get("WANDB_MODE", "online")
     if not _found("wandb"):
         yield Line(
-            "W&B", PROBLEM, "the package is not installed: `pip install wandb`; logger=local works without"
+            "W&B", PROBLEM, "the package is not installed: `pip install wandb`; logger=local works without it"
         )
     elif mode not in MODES:  # whatever it is instead, it is not shown
-        yield Line("W&B", PROBLEM, f"WANDB_MODE is none of {', '.join(MODES)}: unset it or choose one")
+        yield Line(
+            "W&B", PROBLEM, f"WANDB_MODE must be one of {', '.join(MODES)}: unset it or choose one of these"
+        )
     elif not has_key():
         text = (
             "no API key, so logger=auto is off: `wandb login`, or logger=wandb, "
@@ -217,15 +223,17 @@ def slurm() -> Iterator[Line]:
         )
     except subprocess.TimeoutExpired:
         text = (
-            f"sinfo does not answer within {SLURM_SECONDS:g} s: "
-            "is Slurm's controller up? hardware=cpu works without"
+            f"sinfo did not respond within {SLURM_SECONDS:g} s. "
+            "Is Slurm's controller running? hardware=cpu works without Slurm"
         )
         yield Line("slurm", PROBLEM, text)
         return
     if done.returncode:
         why = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
         yield Line(
-            "slurm", PROBLEM, f"sinfo fails: {why}. Ask who runs Slurm here; hardware=cpu works without"
+            "slurm",
+            PROBLEM,
+            f"sinfo fails: {why}. Ask your Slurm administrator; hardware=cpu works without Slurm",
         )
         return
     partitions = sorted(set(done.stdout.split()))
@@ -251,7 +259,7 @@ def data() -> Iterator[Line]:
     if _found("sklearn"):
         yield Line("digits", OK, f"data=digits always works: {', '.join(EMBEDDED)} are embedded")
     else:
-        yield Line("digits", PROBLEM, "data=digits is read from scikit-learn: `pip install scikit-learn`")
+        yield Line("digits", PROBLEM, "data=digits needs scikit-learn: `pip install scikit-learn`")
     # every set has a folder of its own; torchvision knows their files, but takes seconds to import
     empty = not any(path.is_dir() for path in root.glob("*"))
     for name in OFFICIAL:
@@ -271,9 +279,7 @@ def data() -> Iterator[Line]:
 def _set(name: str, folder: Path, missing: list[str] | None, option: str, part: str, command: str) -> Line:
     """missing: files that are; None: all of them."""
     if missing == []:
-        return Line(
-            name, OK, f"in {folder}{part}; `python -m mobench.data --list` checks more than its names"
-        )
+        return Line(name, OK, f"in {folder}{part}; `python -m mobench.data --list` also checks file contents")
     more = f" and {len(missing) - 1} more" if missing and len(missing) > 1 else ""
     lost = f"no {missing[0]}{more}" if missing else "no file"
     return Line(name, MISSING, f"{lost} in {folder}; {option} needs it: `{command}`, or MOBENCH_DATA=DIR")
@@ -286,34 +292,34 @@ def _own_files(root: Path) -> Iterator[Line]:
     path = river_flow.found_file(root)
     where = root / river_flow.FOLDER
     if path is not None:
-        yield Line("rf1", OK, f"in {path.parent}; its content is checked when it is read")
+        yield Line("rf1", OK, f"in {path.parent}; its content is checked on loading")
     else:
         use = (
             "problem=river_flow data=rf1 needs it: copy it there, or MOBENCH_DATA=DIR; "
-            "problem.data=generated works without"
+            "problem.data=generated works without it"
         )
         yield Line("rf1", MISSING, f"no {river_flow.FILE} in {where}; {use}")
     lost = celeba.missing_files(root)
     where = root / celeba.FOLDER
     if not lost:
-        yield Line("celeba", OK, f"in {where}; its content is checked when it is read")
+        yield Line("celeba", OK, f"in {where}; its content is checked on loading")
     else:
         more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
         use = (
             "problem=face_attributes data=celeba needs it: unpack the official files there, "
             "or MOBENCH_DATA=DIR; "
         )
-        use += "problem.data=celeba_synth works without"
+        use += "problem.data=celeba_synth works without it"
         yield Line("celeba", MISSING, f"no {lost[0]}{more} in {where}; {use}")
     for option, name in (("speech_small", "small"), ("librispeech_aishell", "librispeech_aishell")):
         lost = speech.missing_files(name, root)
         if not lost:
-            yield Line(option, OK, f"in {root}; its content is checked when it is read")
+            yield Line(option, OK, f"in {root}; its content is checked on loading")
             continue
         more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
         use = (
             f"problem=speech data={option} needs it: unpack it there, or MOBENCH_DATA=DIR; "
-            "problem.data=generated works without"
+            "problem.data=generated works without it"
         )
         yield Line(option, MISSING, f"no {lost[0]}{more} in {root}; {use}")
 
@@ -359,9 +365,9 @@ def outputs() -> Iterator[Line]:
             reason = _locks(Path(scratch) / "job")
     except (OSError, StoreError) as error:
         yield Line("outputs", PROBLEM, f"cannot write in {folder} ({error.__cause__ or error}): {elsewhere}")
-        yield Line("locks", PROBLEM, "not tried, as nothing can be written")
+        yield Line("locks", PROBLEM, "not tested, because nothing can be written")
         return
-    yield Line("outputs", OK, f"{root} can be written")
+    yield Line("outputs", OK, f"{root} is writable")
     if reason is None:
         yield Line("locks", OK, "a second process on the same job is refused")
     else:
@@ -386,7 +392,7 @@ def _locks(path: Path) -> str | None:
         second = refusal()
     if first is None and isinstance(second, BlockingIOError):
         return None
-    return str(first or second or "a second handle got the lock, too")
+    return str(first or second or "a second handle also acquired the lock")
 
 
 CHECKS: tuple[Check, ...] = (
@@ -407,12 +413,14 @@ def examined(check: Check, name: str) -> Iterator[Line]:
     try:
         yield from check()
     except ImportError as error:
-        yield Line(name, PROBLEM, f"{error}: `pip install mobench` (in a checkout: `make install`) brings it")
+        yield Line(
+            name, PROBLEM, f"{error}: `pip install mobench` (in a checkout: `make install`) installs it"
+        )
     except (OSError, MobenchError) as error:
         yield Line(
             name,
             PROBLEM,
-            f"cannot be examined ({error}): put that right, then `python -m mobench.doctor` again",
+            f"cannot be checked ({error}): fix this, then rerun `python -m mobench.doctor`",
         )
 
 
@@ -420,9 +428,9 @@ def main(argv: list[str] | None = None) -> int:
     """Print a line for everything; 0 if jobs can run here, else 1."""
     parser = argparse.ArgumentParser(
         prog="python -m mobench.doctor",
-        description="What this machine has for mobench: ok, missing (can be done without) or problem, "
-        "and what to do.",
-        epilog="It looks at:\n"
+        description="Reports what this machine provides for mobench: ok, missing (optional) or problem, "
+        "and what to do about it.",
+        epilog="Checks:\n"
         + "".join(f"  {check.__doc__}\n" for check in CHECKS)
         + f"\nExit code 0 if jobs can run here ({', '.join(VITAL)} are ok), else 1.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -439,5 +447,9 @@ def main(argv: list[str] | None = None) -> int:
             if line.state == OK:
                 good.add(line.name)
     wrong = [name for name in VITAL if name not in good]
-    say(f"Jobs cannot run here: not ok are {', '.join(wrong)}." if wrong else "Jobs can run here.")
+    say(
+        f"Jobs cannot run here because of problems with {', '.join(wrong)}."
+        if wrong
+        else "Jobs can run here."
+    )
     return 1 if wrong else 0

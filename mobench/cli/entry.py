@@ -69,6 +69,6 @@ def main() -> None:
     except (KeyboardInterrupt, Exception) as error:  # any other error goes on
         if not interrupted(error):
             raise
-        sys.stderr.write("mobench: error: Stopped before the first job began.\n")
+        sys.stderr.write("mobench: error: Stopped before the first job started.\n")
         leaving.code = STOPPED
     sys.exit(leaving.code)

@@ -61,7 +61,7 @@ def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
         elif name == "--info" and (equals or (rest[:1] and rest[0] in INFO)):
             flags.append(value if equals else rest.pop(0))
         elif equals:
-            raise ConfigError(f"{name} takes no value; found {argument}.")
+            raise ConfigError(f"{name} does not take a value; found {argument}.")
     _check(flags)
     return flags, overrides
 
@@ -77,7 +77,7 @@ def _long(given: str) -> str:
     if len(begun) == 1:
         return begun[0]
     near = begun or (long if given.startswith("--") else list(SHORT))
-    raise ConfigError(f"{given} is no flag; there are {', '.join(long)}.{suggest(given, near)}")
+    raise ConfigError(f"{given} is not a flag; the flags are {', '.join(long)}.{suggest(given, near)}")
 
 
 def _example(name: str) -> str:
@@ -94,20 +94,20 @@ def _check(flags: Sequence[str]) -> None:
     shown = [name for name in ONE_JOB if name in flags]
     if shown and "--multirun" in flags:
         raise ConfigError(
-            f"{shown[0]} shows one job and --multirun (-m) runs several: leave -m away, "
+            f"{shown[0]} shows one job, but --multirun (-m) runs several; omit -m "
             "and give one value for each key."
         )
     if "--run" in flags and "--multirun" in flags:
-        raise ConfigError("--run and --multirun (-m) exclude each other.")
+        raise ConfigError("--run and --multirun (-m) exclude each other; give only one of them.")
     if "--resolve" in flags and "--cfg" not in flags:
-        raise ConfigError("--resolve belongs to --cfg: mobench --cfg job --resolve.")
+        raise ConfigError("--resolve is only valid with --cfg: mobench --cfg job --resolve.")
     if "--experimental-rerun" in flags:
         path = Path(flags[flags.index("--experimental-rerun") + 1])
         if not path.is_file():
             raise ConfigError(
-                f"--experimental-rerun {path}: there is no such file. It takes what Hydra's callback "
-                "PickleJobInfoCallback has written; mobench itself continues a job when the same command is "
-                "given again."
+                f"--experimental-rerun {path}: there is no such file. It must be a file that Hydra's "
+                "callback PickleJobInfoCallback has written; to resume a job of mobench, repeat its "
+                "command."
             )
 
 

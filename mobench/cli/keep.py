@@ -82,13 +82,13 @@ def fault(id: str, origin: Mapping[str, Any], drawn: Path, root: Path) -> str | 
     try:
         registered(id)(a)
     except (StoreError, KeyError) as error:
-        return f"it cannot be drawn from them: {error}"
+        return f"it cannot be drawn from the kept rows: {error}"
     then = drawn / "table.csv"
     now = a.files.get("table.csv")
     if (then.read_bytes() if then.exists() else None) != now:
-        return "its table comes out different"
+        return "its table is different"
     if [c["measured"] for c in claims] != [c.measured for c in a.claims]:
-        return "its claims come out different"
+        return "its claims are different"
     return None
 
 
@@ -102,7 +102,7 @@ def drawings(root: Path | None = None) -> dict[str, list[str]]:
     found = yaml.safe_load(path.read_text())
     if not isinstance(found, dict) or not all(isinstance(v, list) for v in found.values()):
         raise StoreError(
-            f"{path} holds no mapping from an artifact's id to a list of overrides; "
+            f"{path} does not contain a mapping from artifact ids to lists of overrides; "
             "restore it from version control."
         )
     return {str(id): [str(o) for o in overrides] for id, overrides in found.items()}
@@ -136,10 +136,10 @@ def draw_kept(id: str, overrides: Sequence[str], root: Path) -> None:
     missing = [name for name, folder in kept.items() if not folder.done]
     if missing:
         raise StoreError(
-            f"{id} cannot be drawn from kept rows: those of {', '.join(missing)} are not in "
+            f"{id} cannot be drawn from kept rows, because those of {', '.join(missing)} are not in "
             f"{results_root() / 'runs'}. The job's settings or its code have changed since they were kept, "
-            f"or its folder is gone. Run `mobench {shlex.join(command)}` and keep its rows again, or take "
-            f"{id} out of {results_root() / MANIFEST}."
+            f"or its folder is missing. Run `mobench {shlex.join(command)}` and keep its rows again, or "
+            f"remove {id} from {results_root() / MANIFEST}."
         )
     config = {**found.artifacts[id], "refused": found.refused.get(id, {})}
     draw(id, config, kept, found.commands[id], root)
@@ -170,20 +170,20 @@ def keep_artifact(
         origin = read(artifact_folder(id))["provenance"]
         jobs = origin["jobs"]
     except (OSError, json.JSONDecodeError, KeyError):
-        return fail(f"{id} is not drawn in {outputs_root()}; draw it first: mobench +experiment={id}")
+        return fail(f"{id} has not been drawn in {outputs_root()}; draw it first: mobench +experiment={id}")
     for name, key in jobs.items():
         folder = JobFolder(outputs_root() / "runs" / key)
         if folder.done:
             size = keep(folder, results_root(), history, every, columns)
             say(f"{id} {name}: {key}, {size / 1e3:.0f} kB")
         else:
-            say(f"{id} {name}: {key} is kept already or not finished; left alone")
+            say(f"{id} {name}: {key} is already kept or not finished; skipped")
     if not all(JobFolder(results_root() / "runs" / key).done for key in jobs.values()):
         return 0
     why = fault(id, origin, artifact_folder(id), results_root())
     if why is not None:
         return fail(
-            f"The kept rows of {id} are not enough: {why}. "
+            f"The kept rows of {id} are not sufficient: {why}. "
             "Keep more of its history: --history, --every, --columns."
         )
     note(id, origin["command"], results_root())
@@ -196,15 +196,21 @@ def _arguments() -> argparse.Namespace:
         prog="python -m mobench.keep", description=(__doc__ or "").split("\n\n")[0]
     )
     add = parser.add_argument
-    add("ids", nargs="*", metavar="PAPER/ID", help="artifacts drawn before, such as csmoo/fig38")
+    add("ids", nargs="*", metavar="PAPER/ID", help="artifacts that have been drawn, such as csmoo/fig38")
     add(
         "--draw",
         action="store_true",
-        help="draw them (or all) from kept rows into outputs/kept; keep nothing",
+        help="draw these artifacts (or all) from kept rows into outputs/kept; keep nothing",
     )
-    add("--history", action="store_true", help="the recorded steps as well, for curves")
-    add("--every", type=int, default=1, metavar="N", help="of the recorded steps every N-th, and the last")
-    columns = "of the recorded columns those that begin so, such as f_ violation"
+    add("--history", action="store_true", help="also keep the recorded steps, for curves")
+    add(
+        "--every",
+        type=int,
+        default=1,
+        metavar="N",
+        help="keep every N-th of the recorded steps, and the last",
+    )
+    columns = "keep only recorded columns with these prefixes, such as f_ violation"
     add("--columns", nargs="+", metavar="PREFIX", help=columns)
     given = parser.parse_args()
     if given.draw:
@@ -214,7 +220,7 @@ def _arguments() -> argparse.Namespace:
     if given.every < 1:
         parser.error(f"--every={given.every} must be at least 1")
     if not given.history and (given.every > 1 or given.columns):
-        parser.error("--every and --columns are about the history: add --history")
+        parser.error("--every and --columns select from the history; add --history")
     return given
 
 

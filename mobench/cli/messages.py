@@ -56,8 +56,8 @@ def summary(folder: JobFolder) -> str:
     lines = [_text_table(table)]
     first = rows[rows["output"] == rows["output"].iloc[0]]
     for status, meaning in (
-        ("diverged", "a number that is not finite; smaller steps may help"),
-        ("solver_failed", "a subproblem solve failed, and they stay where it did"),
+        ("diverged", "a value was not finite; smaller steps may help"),
+        ("solver_failed", "a subproblem solve failed, and the runs stay at that point"),
     ):
         bad = first.loc[first["status"] == status, "run"].tolist()
         if bad:
@@ -98,11 +98,11 @@ def announce(plan: Plan) -> None:
     distinct = len({j.folder.key for j in plan.jobs})
     todo = len(plan.todo)
     if plan.jobs:
-        say(f"{distinct} jobs, {distinct - todo} finished before, {todo} to run")
+        say(f"{distinct} jobs, {distinct - todo} already finished, {todo} to run")
     if len(plan.unchanged) >= MANY:
         say(
             f"{len(plan.unchanged)} artifacts unchanged, "
-            f"in {outputs_root() / 'artifacts'} (rerun=true runs them again)"
+            f"in {outputs_root() / 'artifacts'} (rerun=true reruns them)"
         )
     elif plan.unchanged:
         from mobench.artifacts.drawing import artifact_folder, read, tally
@@ -111,7 +111,7 @@ def announce(plan: Plan) -> None:
             said = tally(claim["verdict"] for claim in read(artifact_folder(id))["claims"])
             say(
                 f"{id}: {said}; {artifact_folder(id)}, unchanged since {since[:16].replace('T', ' ')} "
-                "(rerun=true runs it again)"
+                "(rerun=true reruns it)"
             )
 
 
@@ -122,7 +122,7 @@ def single(outcome: Outcome) -> int:
             f"{outcome.key} failed: {outcome.error}\n  rows and status, with the traceback: {outcome.folder}"
         )
     if outcome.skipped:
-        say("finished before (rerun=true runs it again)")
+        say("already finished (rerun=true reruns it)")
     say(summary(JobFolder(outcome.folder)))
     return fail(f"{outcome.key}: {outcome.error}") if outcome.error else 0
 
@@ -130,7 +130,7 @@ def single(outcome: Outcome) -> int:
 def _failures(failed: Sequence[Outcome], of: int) -> int:
     """What failed and why; the exit code."""
     if len(failed) > 1:
-        say(f"\n{len(failed)} of {of} jobs failed; `mobench-status --failed` runs them again.")
+        say(f"\n{len(failed)} of {of} jobs failed; `mobench-status --failed` reruns them.")
     for o in failed:
         fail(f"{o.title or o.key} failed: {o.error}\n  rows and status: {o.folder}")
     return 1 if failed else 0

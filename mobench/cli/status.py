@@ -89,10 +89,10 @@ def look(folder: JobFolder, name: str = "") -> JobStatus:
             f"seen {s.get('updated')})"
         )
         if state == "dead":
-            words += "; goes on from its checkpoint"
+            words += "; will resume from its checkpoint"
     elif state == "done" and not folder.done:
         state = "failed"
-        words = f"{folder.damage or 'final.csv is gone.'} Run it again"
+        words = f"{folder.damage or 'final.csv is missing.'} Rerun the job"
     elif state == "done":
         lost = int(s.get("diverged", 0))
         state = "diverged" if lost else state
@@ -102,7 +102,7 @@ def look(folder: JobFolder, name: str = "") -> JobStatus:
             words += f"{unsolved} of {s.get('runs', '?')} runs ended with a failed solve, "
         words += duration(float(s.get("seconds", s.get("finished", 0.0) - s.get("started", 0.0))))
     elif state == "failed":
-        words = str(s.get("error", "no reason written"))
+        words = str(s.get("error", "no reason was recorded"))
     elif (folder.path / "config.yaml").exists() and not folder.held:
         state = "dead"
         words = "stopped before its first step"
@@ -168,7 +168,7 @@ def rerun(states: Iterable[JobStatus], configs: dict[str, dict[str, Any]]) -> in
     from mobench.jobs.run import run_job
 
     chosen = {s.folder.key: s for s in states if s.state in ("failed", "dead")}
-    say(f"\n{len(chosen)} to run again")
+    say(f"\n{len(chosen)} to rerun")
     code = 0
     for key, state in chosen.items():
         try:
@@ -178,7 +178,7 @@ def rerun(states: Iterable[JobStatus], configs: dict[str, dict[str, Any]]) -> in
         except Interrupted:
             raise
         except (MobenchError, OSError) as error:
-            code = fail(f"{state.name} cannot be run again: {error}")
+            code = fail(f"{state.name} could not be rerun: {error}")
             continue
         if outcome.status == "failed":
             code = fail(f"{state.name} failed again: {outcome.error}")
@@ -195,14 +195,14 @@ def _arguments() -> argparse.Namespace:
         "mobench-status", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument(
-        "what", nargs="*", help="artifacts (ferero/fig3) and overrides (scale=paper); nothing: all folders"
+        "what", nargs="*", help="artifacts (ferero/fig3) and overrides (scale=paper); default: all folders"
     )
-    parser.add_argument("--failed", action="store_true", help="run again what failed, go on with what died")
+    parser.add_argument("--failed", action="store_true", help="rerun failed jobs and resume dead ones")
     parser.add_argument("--all", action="store_true", help="list finished jobs too")
-    parser.add_argument("--json", action="store_true", help="for programs: a list of jobs with all fields")
+    parser.add_argument("--json", action="store_true", help="print a list of jobs with all fields as JSON")
     given = parser.parse_intermixed_args()
     if given.json and given.failed:
-        parser.error("--json shows what is, --failed changes it: give one of them")
+        parser.error("--json and --failed exclude each other; give only one of them")
     return given
 
 

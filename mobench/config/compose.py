@@ -41,8 +41,8 @@ def explain(error: Exception) -> str:
     ):
         gone = [name for name in re.findall(r"\$\{(\w+)\}", removed[1]) if name not in removed[2].split(", ")]
         return "\n".join(
-            f"~{name} removes a group that others are chosen by; choose {name}="
-            f"{'none: it is the same without one' if name == 'protocol' else 'NAME instead'}."
+            f"~{name} removes a group on which other groups depend; choose {name}="
+            f"{'none, which has the same effect' if name == 'protocol' else 'NAME instead'}."
             for name in gone
         )
     missing = re.search(r"Could not find '([\w/-]+)/([^'/]*)'", text)
@@ -77,10 +77,10 @@ def explain(error: Exception) -> str:
     if merging := re.search(r"Error merging override (.+)\n(.+)", text):
         name, _, value = merging[1].partition("=")
         if "is not a ListConfig" in merging[2]:
-            return f"{merging[1]} does not fit: {name} is a list; give {name}=[{value}]."
+            return f"{merging[1]} has the wrong type: {name} is a list; give {name}=[{value}]."
         return (
-            f"{merging[1]} does not fit: {merging[2].rstrip('.')}. "
-            "`mobench --cfg job` shows a value of the right type."
+            f"{merging[1]} has the wrong type: {merging[2].rstrip('.')}. "
+            "`mobench --cfg job` shows a value of the correct type."
         )
     return text
 
@@ -113,14 +113,14 @@ def text(value: Any, key: str = "value") -> str:
     if isinstance(value, list | tuple | range):
         return "[" + ",".join(text(v, key) for v in value) + "]"
     raise ConfigError(
-        f"{key}={value!r} ({type(value).__name__}) fits into no configuration: give numbers, text, "
+        f"{key}={value!r} ({type(value).__name__}) cannot be stored in a configuration; give numbers, text, "
         "lists or mappings."
     )
 
 
 def _word(name: object, key: str) -> str:
     if not isinstance(name, str) or not WORD.fullmatch(name):
-        raise ConfigError(f"{key} has the key {name!r}; keys are words.")
+        raise ConfigError(f"{key} has the key {name!r}; keys must be words.")
     return name
 
 
@@ -145,14 +145,13 @@ def _one_job(arguments: Sequence[str]) -> None:
     for argument in arguments:
         if argument.startswith("-"):
             raise ConfigError(
-                f"{argument} is a flag of the command line; give overrides such as "
-                "'algorithm.step_size=0.05'."
+                f"{argument} is a command-line flag; give overrides such as 'algorithm.step_size=0.05'."
             )
     for override in OverridesParser.create().parse_overrides(list(arguments)):
         if override.is_sweep_override():
             raise ConfigError(
-                f"{override.input_line} is several jobs: call run once for each value, "
-                f"or `mobench -m {override.input_line}`."
+                f"{override.input_line} describes several jobs: call run once for each value, "
+                f"or use `mobench -m {override.input_line}` in a shell."
             )
 
 
@@ -185,13 +184,16 @@ def _experiment(arguments: Sequence[str]) -> list[str]:
         key, _, name = argument.partition("=")
         if key in ("+experiment", "experiment") and (name in artifacts or name.endswith("all")):
             raise ConfigError(
-                f"{argument} is an artifact, not one job: `mobench {argument}` in a shell makes and draws it."
+                f"{argument} is an artifact, not a single job; use `mobench {argument}` in a shell to run "
+                "and draw it."
             )
     out, several = conveniences.expand_experiments(
         arguments, searchpath.experiments(searchpath.folders(arguments))
     )
     if several:
-        raise ConfigError("Several experiments are several jobs: call run once for each.")
+        raise ConfigError(
+            "Several experiments were given, but run() makes one job; call it once for each experiment."
+        )
     return out
 
 
@@ -199,12 +201,12 @@ def _plain(config: DictConfig) -> dict[str, Any]:
     launcher = str(config.hydra.runtime.choices.get("hydra/launcher"))
     if config.hydra.mode is RunMode.MULTIRUN and launcher == "basic":
         raise ConfigError(
-            "This is a sweep (hydra.mode=MULTIRUN): `mobench` in a shell runs it; run() makes one job."
+            "This is a sweep (hydra.mode=MULTIRUN), but run() makes one job; use `mobench` in a shell."
         )
     if config.hydra.mode is RunMode.MULTIRUN or launcher != "basic":
         raise ConfigError(
-            f"This job would go to Hydra's launcher {launcher}: `mobench` in a shell does that; "
-            "run() works in this process."
+            f"This job would be sent to Hydra's launcher {launcher}, but run() works in this process; "
+            "use `mobench` in a shell."
         )
     found = schema.plain(config)
     conveniences.check_single(found)

@@ -36,13 +36,13 @@ def normalise(overrides: Sequence[str]) -> list[str]:
     counted = [o for o in ways if o.startswith(("preferences=", "preferences.count="))]
     if counted and len(ways) > len(counted):
         other = next(o for o in ways if o not in counted)
-        raise ConfigError(f"{counted[0]} and {other} both say which preferences there are; give one of them.")
+        raise ConfigError(f"{counted[0]} and {other} both set the preferences; give only one of them.")
     for override in overrides:
         if _FOLDER.match(override):
             raise ConfigError(
-                f"{override} has no effect: a job's folder is named by its settings and lies in "
-                "$MOBENCH_OUTPUTS/runs (else in outputs/runs). "
-                "Choose another place with MOBENCH_OUTPUTS=FOLDER."
+                f"{override} has no effect: a job's folder is named after its settings and is stored in "
+                "$MOBENCH_OUTPUTS/runs (default: outputs/runs). "
+                "Choose another location with MOBENCH_OUTPUTS=FOLDER."
             )
         if match := _REMOVED.match(override):
             override = f"cross.{match[1]}=null"
@@ -51,7 +51,9 @@ def normalise(overrides: Sequence[str]) -> list[str]:
         if match := _LISTED.match(override):
             override = f"{match[1]}[{','.join(_quoted(part) for part in _parts(match[2]))}]"
         if match := _NO_CHOICE.match(override):
-            raise ConfigError(f"{override} is no choice; choose one of {', '.join(choices(match[1]))}.")
+            raise ConfigError(
+                f"{override} is not a valid choice; choose one of {', '.join(choices(match[1]))}."
+            )
         if match := _COUNT.match(override):
             override = f"preferences.count={match[1]}"
         if match := _PREFERENCES.match(override):
@@ -151,11 +153,13 @@ def expand_experiments(overrides: Sequence[str], own: Sequence[str] = ()) -> tup
                 else:
                     raise ConfigError(
                         f"experiment={name!r} is unknown; choose one of {', '.join(known)}, PAPER/all or all."
-                        f"{suggest(name, known)} Files of your own are found in CONF/experiment with "
+                        f"{suggest(name, known)} To use your own files, put them in CONF/experiment and add "
                         f"--config-dir CONF or hydra.searchpath=[file://CONF]."
                     )
             if not chosen:
-                raise ConfigError(f"{override} names no artifact; known are {', '.join(known)}.")
+                raise ConfigError(
+                    f"{override} does not name an artifact; the known artifacts are {', '.join(known)}."
+                )
             several = several or len(chosen) > 1
             override = f"+experiment={','.join(dict.fromkeys(chosen))}"
         out.append(override)
@@ -167,6 +171,6 @@ def check_single(config: Mapping[str, Any]) -> None:
     listed = next((key for key in ("jobs", "cross") if config[key]), None)
     if listed:
         raise ConfigError(
-            f"The experiment lists several jobs ({listed}), and this runs one: add `hydra: {{mode: "
-            f"MULTIRUN}}` to its file, or call mobench with -m."
+            f"The experiment lists several jobs ({listed}), but this command runs only one: add `hydra: "
+            f"{{mode: MULTIRUN}}` to its file, or call mobench with -m."
         )

@@ -159,7 +159,7 @@ def conf_dir() -> Path:
     found = paths.beside("conf")
     if not (found / "config.yaml").exists():
         raise ConfigError(
-            f"The configuration folder was found neither in {paths.package()} nor beside it; "
+            f"The configuration folder was found neither in {paths.package()} nor next to it; "
             "reinstall mobench."
         )
     return found
@@ -203,7 +203,9 @@ def plain(cfg: DictConfig) -> dict[str, Any]:
     known = [*keys, "experiment"]
     missing = [key for key in keys if key not in out]
     if missing:
-        raise ConfigError(f"{', '.join(missing)} was removed (~); every key is needed: set a value instead.")
+        raise ConfigError(
+            f"{', '.join(missing)} was removed (~), but every key is needed; set a value instead."
+        )
     for key in out:
         if key not in keys:
             # a + on the command line adds keys that the schema does not know

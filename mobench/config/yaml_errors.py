@@ -41,19 +41,19 @@ def _described(error: BaseException, places: Sequence[Path]) -> str | None:
     if isinstance(error, OSError) and INVALID in str(error):
         return next(
             (
-                f"{path} holds a single value; write `key: value` lines."
+                f"{path} contains a single value; write `key: value` lines."
                 for path in _with_fault(error, places)
             ),
             None,
         )
     if isinstance(error, OSError) and str(error.filename or "").endswith(".yaml"):
-        return f"{error.filename} cannot be read: {error.strerror}."
+        return f"{error.filename} could not be read: {error.strerror}."
     wrong = DEFAULTS.search(str(error))
     if isinstance(error, ValueError) and wrong:
         path = next(
             (p for p in (place / f"{wrong[1]}.yaml" for place in places) if p.exists()), Path(wrong[1])
         )
-        return f"{path}: {wrong[2]}. Write one entry a line, e.g. `- override /algorithm: epo`."
+        return f"{path}: {wrong[2]}. Write one entry per line, e.g. `- override /algorithm: epo`."
     return None
 
 
@@ -64,13 +64,13 @@ def _not_yaml(error: yaml.YAMLError) -> str | None:
         what = ", ".join(
             part for part in (getattr(error, "problem", None), getattr(error, "context", None)) if part
         )
-        advice = " YAML is indented with spaces." if "\\t" in what else ""
+        advice = " Indent YAML with spaces, not tabs." if "\\t" in what else ""
         return f"{mark.name}, line {mark.line + 1}, column {mark.column + 1}: {what}.{advice}"
     position = getattr(error, "position", None)
     if position is None:
         return None
     return (
-        f"{getattr(error, 'name', 'a file')} is not YAML: "
+        f"{getattr(error, 'name', 'a file')} is not valid YAML: "
         f"{getattr(error, 'reason', '')} (character {position + 1})."
     )
 

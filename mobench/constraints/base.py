@@ -22,8 +22,8 @@ class Constrained(Oracle):
     """Base class of constraint families: `matrix` (n, M), `offset` (n,), and, where they depend on the
     variables as well, `radius` (R, 1).
 
-    Constraints of the worn oracle come first. Values, rows, products and Hessians of the new ones follow from
-    those of the objectives: g mixes them, so J_g'w = J_f'(A'w), whatever the sample.
+    Constraints of the wrapped oracle come first. Values, rows, products and Hessians of the new ones follow
+    from those of the objectives: g mixes them, so J_g'w = J_f'(A'w), whatever the sample.
 
     Raises:
         CompatibilityError: the oracle takes local steps; its rows are no gradients that could be mixed.
@@ -38,8 +38,8 @@ class Constrained(Oracle):
     ) -> None:
         if oracle.spec.local_steps:
             raise CompatibilityError(
-                "constraint: an oracle with local steps gives no gradients of the objectives, of which "
-                "constraints could be made. Choose oracle.local_steps=1 of another problem, "
+                "constraint: an oracle with local steps does not provide gradients of the objectives, from "
+                "which constraints could be built. Choose oracle.local_steps=1 with another problem, "
                 "or constraint=none."
             )
         self.inner = oracle
@@ -65,7 +65,7 @@ class Constrained(Oracle):
         return g + (theta.double().square().sum(1, keepdim=True) / self.square - 1.0).to(F)
 
     def appended(self, values: Float[Tensor, "R k"], theta: Float[Tensor, "R P"]) -> Float[Tensor, "R K"]:
-        """All values from those of the worn oracle."""
+        """All values from those of the wrapped oracle."""
         return torch.cat([values, self.added(values[:, : self.spec.M], theta)], dim=1)
 
     def init(self, theta: Float[Tensor, "R P"]) -> State:

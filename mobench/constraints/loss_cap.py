@@ -37,20 +37,22 @@ class LossCap(Constrained):
         M = oracle.spec.M
         if (value is None) == (ratio is None):
             raise ConfigError(
-                f"constraint.value={value} and constraint.ratio={ratio}: give one of them, the other is null."
+                f"constraint.value={value} and constraint.ratio={ratio}: give only one of them and set the "
+                "other to null."
             )
         if value is not None:
             caps = [float(value)] * M if isinstance(value, (int, float)) else [float(v) for v in value]
             kappa = torch.tensor(caps, dtype=torch.float64)
             if len(kappa) != M:
                 raise ConfigError(
-                    f"constraint.value has {len(kappa)} caps; {type(problem).__name__} has M={M} objectives."
+                    f"constraint.value has {len(kappa)} caps, but {type(problem).__name__} has M={M} "
+                    "objectives."
                 )
         else:
             if not isinstance(problem, ConstantPredictor):
                 raise ConfigError(
-                    f"constraint.ratio: {type(problem).__name__} does not know what a constant predictor "
-                    f"loses. Give constraint.value."
+                    "constraint.ratio needs the loss of a constant predictor, which "
+                    f"{type(problem).__name__} does not provide. Give constraint.value instead."
                 )
             kappa = float(ratio or 0.0) * problem.constant_losses.double()
         kappa = kappa.double()
@@ -62,8 +64,8 @@ class LossCap(Constrained):
             for m in range(M):
                 if not float(kappa[m]) > float(least[m]):
                     raise ConfigError(
-                        f"constraint: the cap {float(kappa[m]):g} on f_{m + 1} cannot be met, f_{m + 1} is "
-                        f"above {float(least[m]):g} everywhere. Raise "
+                        f"constraint: the cap {float(kappa[m]):g} on f_{m + 1} cannot be met, because "
+                        f"f_{m + 1} is above {float(least[m]):g} everywhere. Raise "
                         f"constraint.{'value' if ratio is None else 'ratio'}."
                     )
         super().__init__(oracle, torch.eye(M, dtype=torch.float64), -kappa)

@@ -24,11 +24,12 @@ class LossRatio(Constrained):
         M = oracle.spec.M
         if not rho > 1:
             raise ConfigError(
-                f"constraint.rho={rho} cannot be met: the largest f_m is at least the mean. Choose rho > 1."
+                f"constraint.rho={rho} cannot be met, because the largest f_m is at least the mean. Choose "
+                "rho > 1."
             )
         if not oracle.spec.positive:
             raise ConfigError(
-                "constraint=loss_ratio compares objectives >= 0; "
+                "constraint=loss_ratio needs objectives >= 0, but "
                 f"those of {type(problem).__name__} can be negative."
             )
         eye = torch.eye(M, dtype=torch.float64)

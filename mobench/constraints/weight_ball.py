@@ -30,8 +30,8 @@ class WeightBall(Constrained):
     ) -> None:
         if (factor is None) == (radius is None):
             raise ConfigError(
-                f"constraint.factor={factor} and constraint.radius={radius}: give one of them, "
-                "the other is null."
+                f"constraint.factor={factor} and constraint.radius={radius}: give only one of them "
+                "and set the other to null."
             )
         R = oracle.spec.R
         if radius is not None:
@@ -41,7 +41,7 @@ class WeightBall(Constrained):
             length = float(factor or 0.0) * torch.linalg.vector_norm(start, dim=1, keepdim=True)
         if not bool((length > 0).all()):
             raise ConfigError(
-                f"constraint: a ball of radius {float(length.min()):g} holds nothing (factor={factor}, "
+                f"constraint: a ball of radius {float(length.min()):g} has no interior (factor={factor}, "
                 f"radius={radius}). Give a radius > 0, or a factor > 0 and a start other than 0."
             )
         super().__init__(oracle, torch.zeros(1, oracle.spec.M), torch.zeros(1), length.to(runs.seeds.device))

@@ -99,7 +99,7 @@ class Algorithm(ABC):
         if not self.step_offset > 0:
             raise ConfigError(f"algorithm.step_offset={self.step_offset} must be > 0.")
         if len(self.outputs) == 0:
-            raise ConfigError("algorithm.outputs is empty; choose from last, mean, adaptive.")
+            raise ConfigError("algorithm.outputs is empty. Choose at least one of last, mean, adaptive.")
 
     def schedule(self, t: int) -> Step:
         """alpha_t."""

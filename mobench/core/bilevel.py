@@ -164,11 +164,11 @@ class Bilevel(Problem):
 
     def f(self, x: Float[Tensor, "R P"], y: Float[Tensor, "R B q"]) -> Float[Tensor, "R S"]:
         """Upper level."""
-        raise NotImplementedError(f"{type(self).__name__} has neither f nor a view of its own")
+        raise NotImplementedError(f"{type(self).__name__} defines neither f nor its own view")
 
     def g(self, x: Float[Tensor, "R P"], y: Float[Tensor, "R B q"]) -> Float[Tensor, "R B"]:
         """Lower level, block by block."""
-        raise NotImplementedError(f"{type(self).__name__} has neither g nor a view of its own")
+        raise NotImplementedError(f"{type(self).__name__} defines neither g nor its own view")
 
     def view(self, x: Float[Tensor, "R P"], batch: Int[Tensor, "R b"] | None = None) -> View:
         """Both levels at x. `batch`: terms of the lower level's sum for each run; None: all."""

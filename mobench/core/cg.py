@@ -53,10 +53,10 @@ def conjugate_gradients(
             run, column = (int(i) for i in negative.nonzero()[0])
             quotient = float(curvature[run, column] / (p * p).sum(-1)[run, column])
             raise SolverError(
-                f"Conjugate gradients met a direction of curvature {quotient:.2e} <= 0 (run {run}, column "
-                f"{column + 1}): the lower level is not strongly convex in y there. A larger regulariser may "
-                "help; oracle.method=itd does not need convexity. Runs are counted from 0; "
-                "others can be run without this one."
+                f"Conjugate gradients found a direction of curvature {quotient:.2e} <= 0 (run {run}, column "
+                f"{column + 1}), so the lower level is not strongly convex in y there. A larger regulariser "
+                "may help, and oracle.method=itd does not need convexity. Runs are numbered from 0, and "
+                "the other runs can be run without this one."
             )
         alpha = torch.where(active, rho / curvature, 0.0).unsqueeze(-1)
         v = v + alpha * p

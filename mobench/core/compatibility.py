@@ -9,11 +9,19 @@ from mobench.core.oracle import Spec
 from mobench.errors import CompatibilityError
 
 
-def _range(bounds: tuple[int, int | None]) -> str:
+def _count(n: int, noun: str) -> str:
+    return f"{'one' if n == 1 else n} {noun}{'' if n == 1 else 's'}"
+
+
+def _demand(bounds: tuple[int, int | None], noun: str) -> str:
     low, high = bounds
     if high is None:
-        return f"at least {low}"
-    return f"exactly {low}" if low == high else f"{low} to {high}"
+        return f"it needs at least {_count(low, noun)}"
+    if high == 0:
+        return f"it does not support {noun}s"
+    if low == high:
+        return f"it needs exactly {_count(low, noun)}"
+    return f"it supports at most {_count(high, noun)}" if low == 0 else f"it needs {low} to {high} {noun}s"
 
 
 def _inside(n: int, bounds: tuple[int, int | None]) -> bool:
@@ -21,40 +29,42 @@ def _inside(n: int, bounds: tuple[int, int | None]) -> bool:
 
 
 def reasons(spec: Spec, algorithm: Algorithm) -> list[str]:
-    """Why the two do not fit; empty if they do."""
+    """Why the two are not compatible; empty if they are."""
     out = []
     missing = algorithm.needs(spec) - spec.provides
     if missing:
         given = ", ".join(sorted(spec.provides)) or "values and vjp only"
-        out.append(f"it asks for {', '.join(sorted(missing))}, the oracle provides {given}")
+        out.append(f"it needs {', '.join(sorted(missing))}, but the oracle provides {given}")
     if algorithm.samples > spec.samples:
         hint = (
-            "; a stateful oracle cannot give them"
+            "; a stateful oracle cannot provide them"
             if spec.stateful
-            else "; set oracle.samples=2 (of oracle=minibatch or epochs)"
+            else "; set oracle.samples=2 (with oracle=minibatch or oracle=epochs)"
         )
         out.append(
             f"it draws {algorithm.samples} independent samples per step, "
-            f"the oracle gives {spec.samples}{hint}"
+            f"but the oracle provides {spec.samples}{hint}"
         )
     if not _inside(spec.N, algorithm.constraints):
-        out.append(f"it takes {_range(algorithm.constraints)} constraints, the problem has N={spec.N}")
+        has = f"N={spec.N}" if spec.N else "none (N=0)"
+        out.append(f"{_demand(algorithm.constraints, 'constraint')}, but the problem has {has}")
     elif spec.N and algorithm.constraint_kind not in (None, spec.constraint_kind):
         out.append(
-            f"its constraints are of kind {algorithm.constraint_kind!r}, "
-            f"the problem's {spec.constraint_kind!r}"
+            f"it supports constraints of kind {algorithm.constraint_kind!r}, "
+            f"but the problem's are of kind {spec.constraint_kind!r}"
         )
     if not _inside(spec.M, algorithm.objectives):
-        out.append(f"it takes {_range(algorithm.objectives)} objectives, the problem has M={spec.M}")
+        out.append(f"{_demand(algorithm.objectives, 'objective')}, but the problem has M={spec.M}")
     if not isinstance(spec.X, algorithm.sets):
         out.append(
-            f"its feasible set must be {algorithm.sets.__name__}, the problem's is {type(spec.X).__name__}"
+            f"it needs a feasible set of type {algorithm.sets.__name__}, "
+            f"but the problem's is {type(spec.X).__name__}"
         )
     if algorithm.positive and not spec.positive:
         out.append(
-            "it needs objectives >= 0 (shift them by an ideal point), the problem's can be negative; where "
-            "they never are, say so: mobench.objectives(..., positive=True), or `positive: ClassVar[bool] = "
-            "True` in the problem's class"
+            "it needs objectives >= 0, but the problem's can be negative; shift them by an ideal point or, "
+            "if they are never negative, declare it: mobench.objectives(..., positive=True), or `positive: "
+            "ClassVar[bool] = True` in the problem's class"
         )
     return out + algorithm.misfits(spec)
 
@@ -65,5 +75,5 @@ def check(spec: Spec, algorithm: Algorithm, problem: str = "this problem") -> No
     if found:
         name = type(algorithm).__name__
         raise CompatibilityError(
-            f"{name} does not fit {problem}:\n" + "\n".join(f"  - {reason}" for reason in found)
+            f"{name} is not compatible with {problem}:\n" + "\n".join(f"  - {reason}" for reason in found)
         )

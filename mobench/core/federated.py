@@ -139,7 +139,7 @@ class ObjectivesAsClients:
     ) -> tuple[Float[Tensor, "R M"], Float[Tensor, "R M P"]]:
         """f_m(y_m) and grad f_m(y_m), objective by objective, each with a gradient through `values`."""
         if batch is not None:
-            raise NotImplementedError(f"{type(self.problem).__name__} has no samples of clients")
+            raise NotImplementedError(f"{type(self.problem).__name__} does not divide samples among clients")
         F = []
         rows = []
         for m in range(y.shape[1]):

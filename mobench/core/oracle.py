@@ -69,7 +69,7 @@ class Oracle(ABC):
         """theta_0, float64 on the CPU: the problem's start,
         and that of variables which the oracle adds to it.
         """
-        raise NotImplementedError(f"{type(self).__name__} has no start")
+        raise NotImplementedError(f"{type(self).__name__} does not provide a starting point")
 
     def last_point(self, theta: Float[Tensor, "R P"], state: State, t: int) -> Point | None:
         """What a step after the last one would see, for the last row of the history, where values belong to a

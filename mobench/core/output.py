@@ -48,11 +48,11 @@ class Output(ABC):
 
         They are part of checkpoints.
         """
-        raise NotImplementedError(f"{type(self).__name__} is finished after one pass")
+        raise NotImplementedError(f"{type(self).__name__} does not use a second pass")
 
     def later(self, carried: State) -> Output:
         """Returns the rule that listens to the next pass, given what was carried over."""
-        raise NotImplementedError(f"{type(self).__name__} is finished after one pass")
+        raise NotImplementedError(f"{type(self).__name__} does not use a second pass")
 
 
 class Last(Output):
@@ -230,7 +230,9 @@ class AdaptiveTwoPass(Output):
         return WeightedSum(carried["gamma"])
 
     def final(self, state: State, theta: Float[Tensor, "R P"]) -> Float[Tensor, "R P"]:
-        raise RuntimeError("adaptive_two_pass is finished by a second pass of the trajectory (WeightedSum)")
+        raise RuntimeError(
+            "adaptive_two_pass is completed by a second pass over the trajectory (WeightedSum)"
+        )
 
 
 class WeightedSum(Output):

@@ -90,12 +90,12 @@ class Point(ABC):
 
     def hvp(self, w: Float[Tensor, "R k"], v: Float[Tensor, "R P"]) -> Float[Tensor, "R P"]:
         """(sum_k w_k Hess_k) v on the same sample."""
-        raise NotImplementedError(f"{type(self).__name__} has no Hessian-vector product")
+        raise NotImplementedError(f"{type(self).__name__} does not provide Hessian-vector products")
 
     def moved(self, x: Float[Tensor, "R P"]) -> Point:
         """The same sample at other iterates."""
         if self.same_sample is None:
-            raise NotImplementedError(f"{type(self).__name__} knows its sample at one iterate only")
+            raise NotImplementedError(f"{type(self).__name__} can evaluate its sample at one iterate only")
         return self.same_sample(x)
 
 

@@ -34,7 +34,7 @@ def from_rays_deg(angles: Sequence[float]) -> Float[Tensor, "U 2"]:
     for a in angles:
         if not 0.0 < a < 90.0:
             raise PreferenceError(
-                f"preferences.rays_deg holds {a}; a ray must lie strictly between 0 and 90 degrees."
+                f"preferences.rays_deg contains {a}; a ray must lie strictly between 0 and 90 degrees."
             )
     rad = torch.deg2rad(torch.tensor([float(a) for a in angles], dtype=torch.float64))
     # v = (cos, sin) and w is proportional to 1/v, hence to (sin, cos).
@@ -49,7 +49,7 @@ def spread(count: int, M: int) -> Float[Tensor, "U M"]:
     exponentials, which makes a uniform point of the cube a uniform point of the simplex.
     """
     if count < 1:
-        raise PreferenceError(f"preferences={count}: at least one preference is needed.")
+        raise PreferenceError(f"preferences={count} is too small; at least one preference is needed.")
     if M == 2:
         angles = [45.0] if count == 1 else np.linspace(9.0, 81.0, count).tolist()
         return from_rays_deg(angles)
@@ -77,10 +77,12 @@ def check_weights(w: Float[Tensor, "U M2"], M: int, floor: float | None) -> Floa
     if w.ndim != 2 or w.shape[-1] != M:
         raise PreferenceError(
             f"A preference has {w.shape[-1]} entries but the problem has M={M} objectives; "
-            "give M weights each."
+            "give M weights for each preference."
         )
     if not bool(torch.isfinite(w).all()):
-        raise PreferenceError("A preference holds a number that is not finite.")
+        raise PreferenceError(
+            "A preference contains a number that is not finite; all weights must be finite."
+        )
     if floor is not None:
         if not 0.0 < floor < 1.0 / M:
             raise PreferenceError(
@@ -92,7 +94,7 @@ def check_weights(w: Float[Tensor, "U M2"], M: int, floor: float | None) -> Floa
         if min(row) <= 0.0 or abs(sum(row) - 1.0) > 1e-6:
             raise PreferenceError(
                 f"Preference {[round(x, 6) for x in row]} is not in the open simplex: each weight must be > "
-                f"0 and their sum 1. For grids with exact zeros set preferences.floor=0.01."
+                f"0 and the weights must sum to 1. For grids with exact zeros, set preferences.floor=0.01."
             )
     return w / w.sum(-1, keepdim=True)
 
@@ -117,8 +119,7 @@ def resolve(config: Any, M: int) -> Float[Tensor, "U M"]:
     steps = config.get("simplex_steps")
     if sum(choice is not None for choice in (rays, weights, steps)) > 1:
         raise PreferenceError(
-            "Give preferences.rays_deg or preferences.weights, not both, "
-            "nor preferences.simplex_steps beside one."
+            "Give only one of preferences.rays_deg, preferences.weights and preferences.simplex_steps."
         )
     if steps is not None:
         return check_weights(simplex_grid(int(steps), M), M, floor)
@@ -133,10 +134,13 @@ def resolve(config: Any, M: int) -> Float[Tensor, "U M"]:
     if rays is not None:
         if M != 2:
             raise PreferenceError(
-                f"preferences.rays_deg needs M=2 objectives, the problem has M={M}; use weights."
+                f"preferences.rays_deg needs M=2 objectives, but the problem has M={M}; use "
+                "preferences.weights."
             )
         if len(rays) == 0:
-            raise PreferenceError("preferences.rays_deg is empty.")
+            raise PreferenceError(
+                "preferences.rays_deg is empty; give at least one angle, e.g. preferences.rays_deg=[45]."
+            )
         return check_weights(from_rays_deg([float(a) for a in rays]), M, floor)
     count = config.get("count")
     return check_weights(spread(10 if count is None else int(count), M), M, floor)
@@ -162,7 +166,7 @@ class Runs:
         if len(seeds) == 0:
             raise ConfigError("seeds is empty; give at least one, e.g. seeds=[0].")
         if len(set(seeds)) != len(seeds):
-            raise ConfigError(f"seeds={list(seeds)} holds a seed twice.")
+            raise ConfigError(f"seeds={list(seeds)} contains a seed twice; give each seed once.")
         U = len(preferences)
         S = len(seeds)
         index = torch.arange(U).repeat_interleave(S)

@@ -136,5 +136,5 @@ def project_moving(
         factor = torch.where(square > room, (room / square).sqrt(), 1.0)
         return torch.where(moving, p * factor.unsqueeze(1), x)
     if not isinstance(X, Free | Box):
-        raise ValueError(f"blocks of variables need X to be Free, Box or Ball, not {type(X).__name__}")
+        raise ValueError(f"Blocks of variables need X to be Free, Box or Ball, not {type(X).__name__}")
     return torch.where(moving, X.project(p), x)

@@ -37,8 +37,8 @@ def check_start(start: Mapping[str, Any], kinds: Mapping[str, tuple[str, ...]]) 
     wanted = kinds[kind]
     if set(options) != set(wanted):
         raise ConfigError(
-            f"problem.start of kind {kind!r} needs the keys {', '.join(wanted) or 'none'} (optional: "
-            f"per_preference); found {', '.join(sorted(options)) or 'none'}. "
+            f"problem.start with kind={kind!r} needs the keys {', '.join(wanted) or 'none'} (optional: "
+            f"per_preference), but the keys found are {', '.join(sorted(options)) or 'none'}. "
             "Set an inherited key to null to remove it."
         )
 

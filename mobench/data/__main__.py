@@ -37,7 +37,7 @@ def _line(name: str, root: Path) -> str:
     try:
         return f"found in {folder_of(name, root)}, {_found(load_images(name, root))}"
     except DataError as error:
-        return f"broken: {error}"
+        return f"damaged: {error}"
 
 
 def _bring(name: str, root: Path) -> str:
@@ -57,15 +57,19 @@ def _bring(name: str, root: Path) -> str:
 def main(argv: list[str] | None = None) -> int:
     """Download or list; the exit code."""
     parser = argparse.ArgumentParser(prog="python -m mobench.data", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"sets to download: {', '.join(OFFICIAL)}")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"data sets to download: {', '.join(OFFICIAL)}"
+    )
     parser.add_argument(
         "--root", type=Path, help="the folder of data files (default: $MOBENCH_DATA, else data)"
     )
-    parser.add_argument("--list", action="store_true", help="all names, and whether their files are found")
+    parser.add_argument(
+        "--list", action="store_true", help="list all names and whether their files are found"
+    )
     args = parser.parse_args(argv)
     root = args.root or default_root()
     if not (args.names or args.list):
-        parser.error(f"name a set ({', '.join(OFFICIAL)}) or use --list.")
+        parser.error(f"name a data set ({', '.join(OFFICIAL)}) or use --list.")
     try:
         for name in args.names:
             choose("data", name, LABELS)

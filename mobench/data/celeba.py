@@ -153,8 +153,8 @@ def _faces(name: str, root: str, train_size: int | None, test_size: int | None) 
         index = np.flatnonzero(partition == number)
         if not len(index):
             raise DataError(
-                f"{folder / PARTITION} has no {split} image ({number}); expected some. Copy the file again. "
-                f"{EMBEDDED_INSTEAD}"
+                f"{folder / PARTITION} lists no {split} image ({number}), but must list at least one. Copy "
+                f"the file again. {EMBEDDED_INSTEAD}"
             )
         index = index[: _limited(name, split, sizes[split], len(index))]
         with torch.inference_mode(False):
@@ -177,7 +177,7 @@ def _limited(name: str, split: str, size: int | None, largest: int) -> int:
         return largest
     if not 1 <= size <= largest:
         raise ConfigError(
-            f"problem.{split}_size={size} is impossible: {LABELS[name]} has {largest} {split} pictures. "
+            f"problem.{split}_size={size} is out of range: {LABELS[name]} has {largest} {split} images. "
             f"Choose 1..{largest}, or null for all."
         )
     return size
@@ -199,9 +199,10 @@ def _lists(root: str) -> tuple[list[str], Int8[np.ndarray, "N 40"], Int8[np.ndar
     folder = Path(root) / FOLDER
     if missing := missing_files(root):
         raise DataError(
-            f"data=celeba needs {', '.join(missing)} in {folder} (the official layout, images unpacked); not "
-            f"found. The environment variable MOBENCH_DATA or data_root chooses the folder {root}. CelebA is "
-            "for non-commercial research, and not downloaded: see "
+            f"data=celeba needs {', '.join(missing)} in {folder} (the official layout, images unpacked), "
+            "which was not found. The environment variable MOBENCH_DATA or data_root sets the folder "
+            f"{root}. CelebA is "
+            "for non-commercial research only and is not downloaded automatically; see "
             f"https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html. {EMBEDDED_INSTEAD}"
         )
     files, table = _attributes(folder / LIST)
@@ -210,19 +211,23 @@ def _lists(root: str) -> tuple[list[str], Int8[np.ndarray, "N 40"], Int8[np.ndar
     path = folder / PARTITION
     for number, cells in _lines(path):
         if len(cells) != 2 or cells[1] not in ("0", "1", "2"):
-            raise _wrong(path, number, f"found {' '.join(cells)[:60]!r}, expected FILE.jpg and 0, 1 or 2.")
+            raise _wrong(
+                path, number, f"found {' '.join(cells)[:60]!r}, but expected FILE.jpg and 0, 1 or 2."
+            )
         if cells[0] not in place:
             raise _wrong(
-                path, number, f"{cells[0][:60]!r} is not in {LIST}, expected the same images in both."
+                path, number, f"{cells[0][:60]!r} is not in {LIST}, but both must list the same images."
             )
         if partition[place[cells[0]]] >= 0:
-            raise _wrong(path, number, f"{cells[0]} comes a second time, expected every image once.")
+            raise _wrong(
+                path, number, f"{cells[0]} is listed a second time, but every image must be listed once."
+            )
         partition[place[cells[0]]] = int(cells[1])
     if (partition < 0).any():
         lost = files[int(np.argmin(partition))]
         raise DataError(
-            f"{path} lacks {int((partition < 0).sum())} images of {LIST}, the first {lost}; expected all "
-            f"{len(files)}. Copy the file again. {EMBEDDED_INSTEAD}"
+            f"{path} lacks {int((partition < 0).sum())} images of {LIST}, the first being {lost}; it must "
+            f"list all {len(files)}. Copy the file again. {EMBEDDED_INSTEAD}"
         )
     return files, table, partition
 
@@ -232,7 +237,7 @@ def _attributes(path: Path) -> tuple[list[str], Int8[np.ndarray, "N 40"]]:
     lines = _lines(path)
     number, count = next(lines, (1, []))
     if len(count) != 1 or not count[0].isdecimal() or int(count[0]) < 1:
-        raise _wrong(path, number, f"found {' '.join(count)[:60]!r}, expected the number of images.")
+        raise _wrong(path, number, f"found {' '.join(count)[:60]!r}, but expected the number of images.")
     number, names = next(lines, (2, []))
     if tuple(names) != ATTRIBUTES:
         k = next(
@@ -242,28 +247,32 @@ def _attributes(path: Path) -> tuple[list[str], Int8[np.ndarray, "N 40"]]:
         raise _wrong(
             path,
             number,
-            f"found {len(names)} names of attributes{first}; expected CelebA's {len(ATTRIBUTES)}.",
+            f"found {len(names)} names of attributes{first}, but expected CelebA's {len(ATTRIBUTES)}.",
         )
     files: list[str] = []
     marks = bytearray()  # 8 million of them
     seen: set[str] = set()
     for number, (file, *cells) in lines:
         if not IMAGE.fullmatch(file):
-            raise _wrong(path, number, f"found {file[:60]!r}, expected the name of an image as 000001.jpg.")
+            raise _wrong(
+                path, number, f"found {file[:60]!r}, but expected the name of an image such as 000001.jpg."
+            )
         if len(cells) != len(ATTRIBUTES):
-            raise _wrong(path, number, f"{file} has {len(cells)} values, expected {len(ATTRIBUTES)}.")
+            raise _wrong(path, number, f"{file} has {len(cells)} values, but expected {len(ATTRIBUTES)}.")
         if not MARKS.issuperset(cells):
             bad = next(cell for cell in cells if cell not in MARKS)
-            raise _wrong(path, number, f"{file} has the value {bad[:20]!r}, expected 1 or -1.")
+            raise _wrong(path, number, f"{file} has the value {bad[:20]!r}, but expected 1 or -1.")
         if file in seen:
-            raise _wrong(path, number, f"{file} comes a second time, expected every image once.")
+            raise _wrong(
+                path, number, f"{file} is listed a second time, but every image must be listed once."
+            )
         seen.add(file)
         files.append(file)
         marks.extend(map("1".__eq__, cells))
     if len(files) != int(count[0]):
         raise DataError(
-            f"{path} has {len(files)} images, its first line says {count[0]}. It is incomplete or changed: "
-            f"copy it again. {EMBEDDED_INSTEAD}"
+            f"{path} lists {len(files)} images, but its first line says {count[0]}. It is incomplete or "
+            f"modified; copy it again. {EMBEDDED_INSTEAD}"
         )
     return files, np.frombuffer(bytes(marks), dtype=np.int8).reshape(len(files), len(ATTRIBUTES)).copy()
 
@@ -293,7 +302,7 @@ def _present(folder: Path, files: Sequence[str]) -> None:
         raise DataError(f"{folder} could not be read: {error}. {EMBEDDED_INSTEAD}") from error
     if lost := [file for file in files if file not in there]:
         raise DataError(
-            f"{folder} lacks {len(lost)} of the {len(files)} images that are asked for, the first {lost[0]}. "
+            f"{folder} lacks {len(lost)} of the {len(files)} requested images, the first being {lost[0]}. "
             "Unpack img_align_celeba.zip there, or limit problem.train_size and problem.test_size. "
             f"{EMBEDDED_INSTEAD}"
         )
@@ -327,7 +336,7 @@ def decoded(files: Sequence[Path], side: int) -> tuple[UInt8[np.ndarray, "N 3 S 
                 return array, str(json.loads(note.read_text())["sha256"])
         if len(files) > CHUNK:
             say(
-                f"mobench: decoding {len(files)} images of {files[0].parent} into {kept.parent}, once.",
+                f"mobench: decoding {len(files)} images of {files[0].parent} into {kept.parent} (only once).",
                 sys.stderr,
             )
         kept.parent.mkdir(parents=True, exist_ok=True)
@@ -344,7 +353,7 @@ def decoded(files: Sequence[Path], side: int) -> tuple[UInt8[np.ndarray, "N 3 S 
         return np.load(kept, mmap_mode="c"), total
     except OSError as error:
         raise DataError(
-            f"The decoded pictures could not be kept in {kept.parent} ({math.prod(shape) / 2**20:.0f} MiB): "
+            f"The decoded images could not be stored in {kept.parent} ({math.prod(shape) / 2**20:.0f} MiB): "
             f"{error}. Free space, or choose another folder with MOBENCH_CACHE=DIR."
         ) from error
 
@@ -382,12 +391,12 @@ def _picture(path: Path, side: int) -> UInt8[np.ndarray, "3 S S"]:
     except (EOFError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         why = str(error).split("<")[0].strip() or type(error).__name__
         raise DataError(
-            f"{path} is no complete JPEG picture: {why}. Unpack it again from img_align_celeba.zip. "
+            f"{path} is not a complete JPEG image: {why}. Unpack it again from img_align_celeba.zip. "
             f"{EMBEDDED_INSTEAD}"
         ) from error
     if size != ORIGINAL:
         raise DataError(
-            f"{path} is {size[0]} x {size[1]} pixels; expected {ORIGINAL[0]} x {ORIGINAL[1]}, the images "
+            f"{path} is {size[0]} x {size[1]} pixels, but expected {ORIGINAL[0]} x {ORIGINAL[1]}, the images "
             f"that CelebA calls aligned and cropped (img_align_celeba.zip). {EMBEDDED_INSTEAD}"
         )
     return np.ascontiguousarray(np.asarray(square).transpose(2, 0, 1))

@@ -83,7 +83,7 @@ def partition(
     """
     choose("problem.partition", kind, KINDS)
     if clients < 1:
-        raise ConfigError(f"problem.clients={clients} is impossible: there must be at least 1 client.")
+        raise ConfigError(f"problem.clients={clients} is too small; there must be at least 1 client.")
     turns = _turns(kind, clients, rotations)
     classes = _classes(kind, clients, classes_per_client, seed)
     sizes = {"train": train_size, "test": test_size}
@@ -100,27 +100,29 @@ def _turns(kind: str, clients: int, rotations: Sequence[Real] | None) -> tuple[i
     if kind != "rotation":
         if rotations is not None:
             raise ConfigError(
-                f"problem.rotations={list(rotations)} has no meaning with problem.partition={kind}: only the "
-                f"pictures of problem.partition=rotation are turned. Leave it null, or choose that partition."
+                f"problem.rotations={list(rotations)} has no effect with problem.partition={kind}, because "
+                "only the images of problem.partition=rotation are rotated. Set it to null, or choose that "
+                "partition."
             )
         return (0,) * clients
     if rotations is None:
         if clients != len(ROTATIONS):
             raise ConfigError(
-                f"problem.rotations=null stands for {list(ROTATIONS)}, which fits {len(ROTATIONS)} clients; "
-                f"found problem.clients={clients}. Give {clients} numbers, one for each client."
+                f"problem.rotations=null stands for {list(ROTATIONS)}, which needs {len(ROTATIONS)} clients, "
+                f"but problem.clients={clients}. Give {clients} numbers, one for each client."
             )
         rotations = ROTATIONS
     if len(rotations) != clients:
         raise ConfigError(
-            f"problem.rotations={list(rotations)} has {len(rotations)} numbers; expected {clients}, one for "
+            f"problem.rotations={list(rotations)} has {len(rotations)} numbers, but needs {clients}, one for "
             f"each of problem.clients={clients}."
         )
     for degrees in rotations:
         if degrees % 90 != 0:
             raise ConfigError(
-                f"problem.rotations={list(rotations)} holds {degrees}; expected multiples of 90 (degrees, "
-                f"against the clock), for which pictures need no interpolation. Choose among 0, 90, 180, 270."
+                f"problem.rotations={list(rotations)} contains {degrees}; rotations must be multiples of 90 "
+                "(degrees, counterclockwise), so that images need no interpolation. Choose from 0, 90, 180, "
+                "270."
             )
     return tuple(int(degrees // 90) % 4 for degrees in rotations)
 
@@ -130,18 +132,18 @@ def _classes(kind: str, clients: int, count: int | None, seed: int) -> tuple[tup
     if kind != "partial":
         if count is not None:
             raise ConfigError(
-                f"problem.classes_per_client={count} has no meaning with problem.partition={kind}, whose "
-                f"clients have all classes. Leave it null, or choose problem.partition=partial."
+                f"problem.classes_per_client={count} has no effect with problem.partition={kind}, whose "
+                f"clients have all classes. Set it to null, or choose problem.partition=partial."
             )
         return (tuple(range(CLASSES)),) * clients
     if count is None:
         raise ConfigError(
             "problem.partition=partial needs problem.classes_per_client, the number of classes of each "
-            f"client; found null. Choose 1..{CLASSES}."
+            f"client, but it is null. Choose 1..{CLASSES}."
         )
     if not 1 <= count <= CLASSES:
         raise ConfigError(
-            f"problem.classes_per_client={count} is impossible: the images have {CLASSES} classes. "
+            f"problem.classes_per_client={count} is out of range: the images have {CLASSES} classes. "
             f"Choose 1..{CLASSES}."
         )
     drawn = [
@@ -161,8 +163,8 @@ def _cut(
     labels = getattr(base, f"{split}_labels").numpy()
     if size is not None and not 1 <= size <= len(labels):
         raise ConfigError(
-            f"problem.{split}_size={size} is impossible: data={base.name} has {len(labels)} {split} images. "
-            f"Choose 1..{len(labels)}, or null for all."
+            f"problem.{split}_size={size} is out of range: data={base.name} has {len(labels)} {split} "
+            f"images. Choose 1..{len(labels)}, or null for all."
         )
     M = len(classes)
     labels = labels[:size]

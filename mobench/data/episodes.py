@@ -87,8 +87,8 @@ def draw_episodes(
     members = _members(fewshot, split)
     if tasks * ways > len(members):
         raise ConfigError(
-            f"problem.tasks={tasks} times problem.ways={ways} needs {tasks * ways} classes, no class being "
-            f"in two tasks; data={fewshot.name} has {len(members)} {split} classes. "
+            f"problem.tasks={tasks} times problem.ways={ways} needs {tasks * ways} classes, because no class "
+            f"may be in two tasks, but data={fewshot.name} has {len(members)} {split} classes. "
             "Choose fewer tasks or ways"
             + (", or data=cifar100, which has 60 train classes." if fewshot.name != "cifar100" else ".")
         )
@@ -97,8 +97,9 @@ def draw_episodes(
     if total > len(members[least]):
         raise ConfigError(
             f"problem.support_per_class={support}, query_per_class={query} and test_per_class={test} need "
-            f"{total} images of each class; class {least} of data={fewshot.name} has {len(members[least])}. "
-            "Choose smaller sets."
+            f"{total} images of each class, but class {least} of data={fewshot.name} has "
+            f"{len(members[least])}. "
+            "Choose smaller numbers."
         )
     draw = _by_learn2learn if sampler == "learn2learn" else _by_name
     items, classes = draw(fewshot, members, seed, split, tasks, ways, total)

@@ -77,7 +77,7 @@ class FewShot:
         found = self.splits[choose("problem.split", split, SPLITS)]
         if not found:
             raise DataError(
-                f"problem.split={split}: data={self.name} has no {split} classes, all of its "
+                f"problem.split={split}: data={self.name} has no {split} classes; all of its "
                 f"{len(self.splits['train'])} are train classes. Choose problem.split=train or data=cifar100."
             )
         return found
@@ -136,9 +136,9 @@ def _cifar100(root: Path) -> FewShot:
             what = f"the files of the subset {SUBSET}" if subset else "the official files, unpacked"
             other = "" if subset else f", nor is there a folder {mosaics} with the subset {SUBSET}"
             raise DataError(
-                f"data=cifar100 needs {', '.join(missing)} in {folder} ({what}); not found{other}. The "
-                f"environment variable MOBENCH_DATA or data_root chooses the folder {root}; {again} "
-                f"downloads the official files into it. data=digits is embedded and needs no file."
+                f"data=cifar100 needs {', '.join(missing)} in {folder} ({what}), which could not be "
+                f"found{other}. The environment variable MOBENCH_DATA or data_root sets the folder {root}; "
+                f"{again} downloads the official files into it. data=digits is embedded and needs no file."
             )
         images, labels, above = _mosaics(folder) if subset else _batches(folder, sums, again)
     except OSError as error:
@@ -146,9 +146,9 @@ def _cifar100(root: Path) -> FewShot:
     digest = digest_of(images, labels, above)
     if subset and digest != SUBSET_DIGEST:
         raise DataError(
-            f"The files in {folder} can be read, but their pixels and labels have sha256 {digest}; the "
-            f"subset {SUBSET} has {SUBSET_DIGEST}. Some of them are changed or exchanged: copy the folder "
-            f"again. data=digits is embedded and needs no file."
+            f"The files in {folder} are readable, but their pixels and labels have sha256 {digest}, while "
+            f"the subset {SUBSET} has {SUBSET_DIGEST}. Some of them were modified or replaced; copy the "
+            f"folder again. data=digits is embedded and needs no file."
         )
     splits = {split: tuple(np.flatnonzero(np.isin(above, some)).tolist()) for split, some in SPLITS.items()}
     with torch.inference_mode(False):
@@ -185,6 +185,6 @@ def _mosaics(folder: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         return np.concatenate(images), np.concatenate(labels), above
     except (EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(
-            f"{path} ({path.stat().st_size} bytes) is no complete NPZ file with the arrays "
+            f"{path} ({path.stat().st_size} bytes) is not a complete NPZ file with the arrays "
             f"{', '.join(keys)}: {error}. Copy the folder again. data=digits is embedded and needs no file."
         ) from error

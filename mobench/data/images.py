@@ -185,15 +185,16 @@ def _official(name: str, root: Path) -> list[np.ndarray]:
         if missing := missing_files(name, root):
             raise DataError(
                 f"data={name} needs {', '.join(missing)} in {folder} (the official files, packed or "
-                "unpacked); not found. The environment variable MOBENCH_DATA or data_root chooses the "
-                f"folder {root}; {again} downloads the files into it. "
+                "unpacked), which could not be found. The environment variable MOBENCH_DATA or data_root "
+                f"sets the folder {root}; {again} downloads the files into it. "
                 "data=digits is embedded and needs no file."
             )
         found = {file: _tensor(folder / file, md5, again) for file, md5 in _torchvision(name).resources}
     except OSError as error:
         raise DataError(
-            f"The files of data={name} in {folder} could not be read, or not be unpacked into the temporary "
-            f"folder {tempfile.gettempdir()} (the environment variable TMPDIR chooses another): {error}."
+            f"The files of data={name} in {folder} could not be read, or could not be unpacked into the "
+            f"temporary folder {tempfile.gettempdir()} (the environment variable TMPDIR sets another): "
+            f"{error}."
         ) from error
     parts = []
     for split, count in COUNTS.items():
@@ -215,8 +216,8 @@ def _tensor(archive: Path, md5: str, again: str) -> Tensor:
     seen = calculate_md5(archive)
     if seen != md5:
         raise DataError(
-            f"{archive} has md5 {seen}, {archive.stat().st_size} bytes; the official file has md5 {md5}. It "
-            f"is incomplete or changed: delete it, then {again} downloads it again."
+            f"{archive} has md5 {seen} ({archive.stat().st_size} bytes), but the official file has md5 "
+            f"{md5}. It is incomplete or modified; delete it, then {again} downloads it again."
         )
     # torchvision reads from a path; the folder of the archive may be read-only
     with tempfile.TemporaryDirectory(prefix="mobench-") as folder:
@@ -233,8 +234,8 @@ def _parsed(path: Path, read: Callable[[str], Tensor], again: str) -> Tensor:
     # all that it raises
     except (AssertionError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
         raise DataError(
-            f"{path} ({path.stat().st_size} bytes) is no complete IDX file: {error or type(error).__name__}. "
-            f"Delete it, then {again} downloads it again."
+            f"{path} ({path.stat().st_size} bytes) is not a complete IDX file: "
+            f"{error or type(error).__name__}. Delete it, then {again} downloads it again."
         ) from error
 
 
@@ -244,13 +245,13 @@ def _check(
     """Raise DataError unless the tensor has the shape, and its least and largest number are `ends`."""
     if tuple(found.shape) != shape:
         raise DataError(
-            f"{folder / file} has shape {tuple(found.shape)}; the official file has {shape}. Delete it, then "
-            f"{again} downloads it again."
+            f"{folder / file} has shape {tuple(found.shape)}, but the official file has {shape}. Delete it, "
+            f"then {again} downloads it again."
         )
     seen = (int(found.min()), int(found.max()))
     if seen != ends:
         raise DataError(
-            f"{folder / file} has numbers from {seen[0]} to {seen[1]}; the official file has {ends[0]} to "
+            f"{folder / file} has values from {seen[0]} to {seen[1]}, but the official file has {ends[0]} to "
             f"{ends[1]}. Delete it, then {again} downloads it again."
         )
 
@@ -287,9 +288,9 @@ def _cifar10(root: Path) -> tuple[list[np.ndarray], bool]:
             wanted = f"the files of the {SUBSET}" if subset else "the official batches, unpacked"
             other = "" if subset else f", nor is there a folder {root / MOSAIC_FOLDER} with the {SUBSET}"
             raise DataError(
-                f"data=cifar10 needs {', '.join(missing)} in {folder} ({wanted}); not found{other}. The "
-                f"environment variable MOBENCH_DATA or data_root chooses the folder {root}; {again} "
-                f"downloads the official files into it. data=digits is embedded and needs no file."
+                f"data=cifar10 needs {', '.join(missing)} in {folder} ({wanted}), which could not be "
+                f"found{other}. The environment variable MOBENCH_DATA or data_root sets the folder {root}; "
+                f"{again} downloads the official files into it. data=digits is embedded and needs no file."
             )
         return (_mosaics(folder) if subset else _batches(folder, again)), subset
     except OSError as error:
@@ -327,7 +328,7 @@ class _Arrays(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in self.known:
             raise DataError(
-                f"a data file holds {module}.{name}, which is no array: it is not an official one."
+                f"a data file contains {module}.{name}, which is not an array, so it is not an official file."
             )
         return self.known[module, name]
 
@@ -340,8 +341,8 @@ def unpickled(path: Path, md5: str, advice: str) -> dict[str, Any]:
     seen = hashlib.md5(content, usedforsecurity=False).hexdigest()
     if seen != md5:
         raise DataError(
-            f"{path} has md5 {seen}, {len(content)} bytes; the official file has md5 {md5}. It is incomplete "
-            f"or changed: {advice}"
+            f"{path} has md5 {seen} ({len(content)} bytes), but the official file has md5 {md5}. It is "
+            f"incomplete or modified; {advice}"
         )
     found: dict[str, Any] = _Arrays(BytesIO(content), encoding="latin1").load()
     return found
@@ -356,8 +357,8 @@ def _mosaics(folder: Path) -> list[np.ndarray]:
         parts += [np.concatenate(images), given[f"{split}_labels"].astype(np.int64)]
     if (seen := digest_of(*parts)) != SUBSET_DIGEST:
         raise DataError(
-            f"The files in {folder} can be read, but their pixels and labels have sha256 {seen}; the "
-            f"{SUBSET} has {SUBSET_DIGEST}. Some of them are changed or exchanged: copy the folder again."
+            f"The files in {folder} are readable, but their pixels and labels have sha256 {seen}, while the "
+            f"{SUBSET} has {SUBSET_DIGEST}. Some of them were modified or replaced; copy the folder again."
         )
     return parts
 
@@ -371,8 +372,8 @@ def _mosaic_labels(path: Path) -> dict[str, np.ndarray]:
                 found[f"{split}_labels"] = arrays[f"{split}_labels"]
     except (EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(
-            f"{path} ({path.stat().st_size} bytes) is no complete NPZ file with the arrays train_labels and "
-            f"test_labels: {error}. Copy the folder again."
+            f"{path} ({path.stat().st_size} bytes) is not a complete NPZ file with the arrays train_labels "
+            f"and test_labels: {error}. Copy the folder again."
         ) from error
     for split, count in MOSAICS.items():
         labels = found[f"{split}_labels"]
@@ -383,7 +384,7 @@ def _mosaic_labels(path: Path) -> dict[str, np.ndarray]:
             or not np.isin(labels, range(CLASSES)).all()
         ):
             raise DataError(
-                f"{path}: {split}_labels has shape {labels.shape} and type {labels.dtype}; expected "
+                f"{path}: {split}_labels has shape {labels.shape} and type {labels.dtype}, but expected "
                 f"{shape[0]} whole numbers 0..{CLASSES - 1}. Copy the folder again."
             )
     return found
@@ -401,13 +402,13 @@ def _mosaic(path: Path) -> UInt8[np.ndarray, "N 3 32 32"]:
             pixels = np.asarray(picture.convert("RGB"))
     except (EOFError, OSError, SyntaxError, ValueError) as error:
         raise DataError(
-            f"{path} ({len(content)} bytes) is no complete WebP picture, or Pillow was built without WebP: "
+            f"{path} ({len(content)} bytes) is not a complete WebP image, or Pillow was built without WebP: "
             f"{str(error).split('<')[0].strip()}. Copy the folder again."
         ) from error
     wanted = (columns * CIFAR_SIZE, rows * CIFAR_SIZE)
     if size != wanted:
         raise DataError(
-            f"{path} is {size[0]} x {size[1]} pixels; expected {wanted[0]} x {wanted[1]}: {rows} rows of "
+            f"{path} is {size[0]} x {size[1]} pixels, but expected {wanted[0]} x {wanted[1]}: {rows} rows of "
             f"{columns} images. Copy the folder again."
         )
     tiles = pixels.reshape(rows, CIFAR_SIZE, columns, CIFAR_SIZE, 3).transpose(0, 2, 4, 1, 3)
@@ -431,8 +432,8 @@ def download(name: str, root: str | Path) -> None:
     except (OSError, RuntimeError, HTTPException) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise DataError(
-            f"{name} could not be downloaded into {folder}: {reason.rstrip('.')}. Try again where there is a "
-            f"network, or copy the official files {', '.join(files)} into that folder. data=digits is "
-            "embedded and needs no file."
+            f"{name} could not be downloaded into {folder}: {reason.rstrip('.')}. Try again with a "
+            f"network connection, or copy the official files {', '.join(files)} into that folder. "
+            "data=digits is embedded and needs no file."
         ) from error
     _load.cache_clear()  # may hold the subset that was found before

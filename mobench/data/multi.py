@@ -68,16 +68,16 @@ def _multi(first: str, second: str, root: str, train_size: int | None, test_size
         if base.train.shape[1:] != (SIZE, SIZE):
             shape = " x ".join(str(n) for n in base.train.shape[1:])
             raise ConfigError(
-                f"problem.data={base.name} has images of {shape}; pairs are made of grey images of {SIZE} x "
-                f"{SIZE}. Choose digits, digits_hard, mnist or fashion_mnist."
+                f"problem.data={base.name} has images of {shape}, but pairs are made from grey images of "
+                f"{SIZE} x {SIZE}. Choose digits, digits_hard, mnist or fashion_mnist."
             )
     sizes = {"train": train_size, "test": test_size}
     for split, size in sizes.items():
         largest = 2 * len(getattr(one, split))
         if size is not None and not 1 <= size <= largest:
             raise ConfigError(
-                f"problem.{split}_size={size} is impossible: data {first} + {second} have {largest} {split} "
-                f"pictures. Choose 1..{largest}, or null for all."
+                f"problem.{split}_size={size} is out of range: data {first} + {second} have {largest} "
+                f"{split} images. Choose 1..{largest}, or null for all."
             )
     arrays = [a for split, size in sizes.items() for a in _split(one, two, split, size)]
     with torch.inference_mode(False):

@@ -105,7 +105,8 @@ def river_flows(
     choose("problem.split", split, SPLITS)
     if not 0 <= clip < 0.5:
         raise ConfigError(
-            f"problem.clip={clip} must lie in [0, 0.5): the share of values that is clipped at either end."
+            f"problem.clip={clip} must lie in [0, 0.5); it is the share of values that is clipped at either "
+            "end."
         )
     return _flows(name, "" if name in EMBEDDED else absolute(root), split, train_size, test_size, float(clip))
 
@@ -120,12 +121,12 @@ def _flows(
     n = len(kept) * TRAIN[0] // TRAIN[1]
     if n < 1:
         raise DataError(
-            f"{LABELS[name]} has {len(kept)} complete rows; a training and a test part need 2 or more."
+            f"{LABELS[name]} has {len(kept)} complete rows, but a training and a test part need at least 2."
         )
     for key, size, largest in (("train", train_size, n), ("test", test_size, len(kept) - n)):
         if size is not None and not 1 <= size <= largest:
             raise ConfigError(
-                f"problem.{key}_size={size} is impossible: {LABELS[name]} has {largest} {key} rows. Choose "
+                f"problem.{key}_size={size} is out of range: {LABELS[name]} has {largest} {key} rows. Choose "
                 f"1..{largest}, or null for all."
             )
     order = np.arange(len(kept))
@@ -141,7 +142,8 @@ def _flows(
     if len(flat := np.flatnonzero(scale <= 1e-12 * np.abs(mean))):
         raise DataError(
             f"{LABELS[name]}: column {(*INPUTS, *TARGETS)[flat[0]]} is constant in the training part, so it "
-            f"has no unit. Is the file the whole one? problem.data=generated is embedded and needs no file."
+            "cannot be scaled. Check that the file is complete. problem.data=generated is embedded and "
+            "needs no file."
         )
     parts = kept[order[:n][:train_size]], kept[order[n:][:test_size]]
     clipped = [part.clip(*limits) if limits is not None else part for part in parts]
@@ -164,9 +166,9 @@ def _table(name: str, root: str) -> Float[np.ndarray, "rows 72"]:
     path = found_file(root)
     if path is None:
         raise DataError(
-            f"data=rf1 needs {FILE} in {Path(root) / FOLDER} (or in {root}); not found. The environment "
-            f"variable MOBENCH_DATA or data_root chooses the folder {root}; the file belongs to Mulan's "
-            "multi-target data sets and is not downloaded. "
+            f"data=rf1 needs {FILE} in {Path(root) / FOLDER} (or in {root}), which could not be found. The "
+            f"environment variable MOBENCH_DATA or data_root sets the folder {root}; the file belongs to "
+            "Mulan's multi-target data sets and is not downloaded automatically. "
             "problem.data=generated is embedded and needs no file."
         )
     names, table, name_lines, row_lines = read_arff(path)
@@ -178,22 +180,22 @@ def _table(name: str, root: str) -> Float[np.ndarray, "rows 72"]:
         )
         differ = _listed(", unexpected", other) + _listed(", missing", lost)
         raise DataError(
-            f"{path}, lines {name_lines[0]} to {name_lines[-1]}: {len(names)} attributes{differ}; expected "
-            f"the {len(INPUTS)} inputs SITE__0 .. SITE__n60 and the {len(TARGETS)} targets SITE_48H__0 of "
-            f"{', '.join(SITES)}. {advice}"
+            f"{path}, lines {name_lines[0]} to {name_lines[-1]}: {len(names)} attributes{differ}, but "
+            f"expected the {len(INPUTS)} inputs SITE__0 .. SITE__n60 and the {len(TARGETS)} targets "
+            f"SITE_48H__0 of {', '.join(SITES)}. {advice}"
         )
     if len(table) != ROWS:
         raise DataError(
-            f"{path} has {len(table)} rows of data, the last in line {row_lines[-1]}; "
-            f"the whole file has {ROWS}. {advice}"
+            f"{path} has {len(table)} rows of data, the last in line {row_lines[-1]}, "
+            f"but the complete file has {ROWS}. {advice}"
         )
     table = table[:, [names.index(a) for a in wanted]]
     holes = np.isnan(table[:, len(INPUTS) :])
     if holes.any():
         row, column = (int(i[0]) for i in np.nonzero(holes))
         raise DataError(
-            f"{path}, line {row_lines[row]}: no {TARGETS[column]}; {int(holes.sum())} targets are missing, "
-            f"expected none (inputs may be). {advice}"
+            f"{path}, line {row_lines[row]}: {TARGETS[column]} is missing. The number of "
+            f"missing targets is {int(holes.sum())}, but only inputs may be missing. {advice}"
         )
     return table
 
@@ -237,7 +239,7 @@ def read_arff(path: Path) -> Arff:
         raise DataError(f"{path} could not be read as text: {error}. Copy the file again.") from error
 
     def wrong(number: int, what: str) -> DataError:
-        return DataError(f"{path}, line {number}: {what} Is it the right file? Copy it again.")
+        return DataError(f"{path}, line {number}: {what} Copy it again, or check that it is the right file.")
 
     names: list[str] = []
     rows: list[list[float]] = []
@@ -263,10 +265,10 @@ def read_arff(path: Path) -> Arff:
                 data = True
             case _:
                 expected = "@attribute NAME numeric or @data" if related else "@relation NAME"
-                raise wrong(number, f"the header has {line[:60]!r}; expected {expected}.")
+                raise wrong(number, f"the header has {line[:60]!r}, but expected {expected}.")
     if not data or not rows:
         missing = "rows after @data" if data else "a header that ends with @data"
-        raise wrong(len(lines), f"the file ends here; expected {missing}.")
+        raise wrong(len(lines), f"the file ends here, but expected {missing}.")
     return Arff(names, np.array(rows), name_lines, row_lines)
 
 
@@ -276,13 +278,14 @@ def _attribute(rest: str, names: list[str], wrong: Wrong) -> str:
     kind = rest[found.end() :].strip() if found else ""
     if found is None or not kind or not rest[found.end()].isspace():
         raise wrong(
-            f"@attribute has {rest[:60]!r}; expected NAME numeric, the name in quotes if it has spaces."
+            f"@attribute has {rest[:60]!r}, but expected NAME numeric, with the name in quotes if it has "
+            "spaces."
         )
     if kind.lower() not in TYPES:
-        raise wrong(f"attribute {found[0]} is of type {kind[:40]!r}; expected one of {', '.join(TYPES)}.")
+        raise wrong(f"attribute {found[0]} is of type {kind[:40]!r}, but expected one of {', '.join(TYPES)}.")
     name = found[0][1:-1] if found[0][0] in "'\"" else found[0]
     if name in names:
-        raise wrong(f"attribute {name} is declared a second time; expected every name once.")
+        raise wrong(f"attribute {name} is declared a second time, but every name must be declared once.")
     return name
 
 
@@ -290,11 +293,12 @@ def _cells(line: str, names: list[str], wrong: Wrong) -> list[float]:
     """The numbers of a line."""
     if line.startswith("{"):
         raise wrong(
-            f"the row {line[:40]!r} is in the sparse format; expected {len(names)} numbers between commas."
+            f"the row {line[:40]!r} is in the sparse format, but expected {len(names)} numbers separated by "
+            "commas."
         )
     cells = line.split(",")
     if len(cells) != len(names):
-        raise wrong(f"the row has {len(cells)} cells; expected {len(names)}, one for each attribute.")
+        raise wrong(f"the row has {len(cells)} cells, but expected {len(names)}, one for each attribute.")
     row: list[float] = []
     allowed = CELLS.issuperset(line)
     for name, cell in zip(names, cells, strict=True):
@@ -307,7 +311,7 @@ def _cells(line: str, names: list[str], wrong: Wrong) -> list[float]:
                 raise ValueError
         except ValueError:
             raise wrong(
-                f"{name} is {text[:40]!r}; expected a finite number, or ? for a missing one."
+                f"{name} is {text[:40]!r}, but expected a finite number, or ? for a missing one."
             ) from None
     return row
 

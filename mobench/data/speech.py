@@ -129,7 +129,7 @@ def _speech(name: str, root: str, train_size: int | None, test_size: int | None)
             have = found[language][split]
             if size is not None and not 1 <= size <= len(have):
                 raise ConfigError(
-                    f"problem.{split}_size={size} is impossible: {LABELS[name]} has {len(have)} {split} "
+                    f"problem.{split}_size={size} is out of range: {LABELS[name]} has {len(have)} {split} "
                     f"utterances in language {language}. Choose 1..{len(have)}, or null for all."
                 )
             if name != "generated":  # official files are sorted by speaker
@@ -151,22 +151,22 @@ def read(path: Path, rate: int) -> Float[np.ndarray, " n"]:
         import soundfile
     except ImportError as error:
         raise ConfigError(
-            "Audio files are read with soundfile, which is not installed: pip install 'mobench[speech]'."
+            "Loading audio files needs soundfile, which is not installed; use pip install 'mobench[speech]'."
         ) from error
     if not path.is_file():
-        raise DataError(f"{path} does not exist any more, the index had it. Unpack it again. {INSTEAD}")
+        raise DataError(f"{path} is in the index but no longer exists. Unpack it again. {INSTEAD}")
     try:
         wave, found = soundfile.read(path, dtype="float32")
     except (RuntimeError, OSError) as error:
         raise DataError(f"{path} could not be read as audio: {error}. Unpack it again. {INSTEAD}") from error
     if found != rate:
         raise DataError(
-            f"{path} has {found} samples a second, expected {rate} (the official files). "
-            "Use them as they come."
+            f"{path} has {found} samples per second, but expected {rate} (the official files). "
+            "Use the official files unchanged."
         )
     if wave.ndim != 1:
         raise DataError(
-            f"{path} has {wave.shape[1]} channels, expected one. Use the official files as they come."
+            f"{path} has {wave.shape[1]} channels, but expected one. Use the official files unchanged."
         )
     return wave
 
@@ -186,9 +186,9 @@ def missing_files(name: str, root: str | Path) -> list[str]:
 
 def _absent(path: Path, root: Path, what: str) -> DataError:
     return DataError(
-        f"data=librispeech_aishell needs {path} ({what}); not found. The environment variable MOBENCH_DATA "
-        f"or data_root chooses the folder {root}; archives from https://openslr.org/12 and "
-        f"https://openslr.org/33 are unpacked there. {INSTEAD}"
+        f"data=librispeech_aishell needs {path} ({what}), which could not be found. The environment variable "
+        f"MOBENCH_DATA or data_root sets the folder {root}; unpack the archives from https://openslr.org/12 "
+        f"and https://openslr.org/33 there. {INSTEAD}"
     )
 
 
@@ -217,14 +217,15 @@ def _librispeech(root: Path) -> dict[str, list[Utterance]]:
             texts = path / f"{path.parent.name}-{path.name}.trans.txt"
             if files and not texts.is_file():
                 raise DataError(
-                    f"{texts} is missing, {path} has {len(files)} recordings. Unpack {part}.tar.gz again."
+                    f"{texts} is missing, although {path} has {len(files)} recordings. Unpack {part}.tar.gz "
+                    "again."
                 )
             said = {name: text for _, name, text in _lines(texts)} if files else {}
             if lost := sorted(files.keys() - said.keys()) or sorted(said.keys() - files.keys()):
                 what = "transcript" if lost[0] in files else "recording (.flac)"
                 raise DataError(
-                    f"{texts}: {len(lost)} utterances have no {what}, the first {lost[0]}; expected one for "
-                    f"each. Unpack {part}.tar.gz again."
+                    f"{texts}: {len(lost)} utterances have no {what}, the first being {lost[0]}; expected "
+                    f"one for each. Unpack {part}.tar.gz again."
                 )
             for name, text in said.items():
                 found[split].append(Utterance(name, _text(text.lower(), name, texts), files[name]))
@@ -244,7 +245,7 @@ def _aishell(root: Path) -> tuple[dict[str, list[Utterance]], int]:
     for number, name, text in _lines(base / TRANSCRIPT):
         if name in said:
             raise DataError(
-                f"{base / TRANSCRIPT}, line {number}: {name} comes a second time. Unpack it again."
+                f"{base / TRANSCRIPT}, line {number}: {name} is listed a second time. Unpack it again."
             )
         said[name] = _text(text.replace(" ", ""), name, base / TRANSCRIPT)
     found: dict[str, list[Utterance]] = {}
@@ -267,7 +268,7 @@ def _aishell(root: Path) -> tuple[dict[str, list[Utterance]], int]:
     if len(unlisted) > UNLISTED * recordings:
         raise DataError(
             f"{base / TRANSCRIPT} has no transcript of {len(unlisted)} of {recordings} recordings, the first "
-            f"{unlisted[0]}; expected at most {UNLISTED:.0%} (the official set lacks a few hundred). "
+            f"being {unlisted[0]}; expected at most {UNLISTED:.0%} (the official set lacks a few hundred). "
             "Unpack it again."
         )
     return found, len(unlisted)
@@ -294,20 +295,22 @@ def _small(root: Path) -> tuple[dict[str, dict[str, list[Utterance]]], dict[str,
         path = root / FOLDER / file
         if not path.is_file():
             raise DataError(
-                f"data=speech_small needs {file} in {path.parent}; not found. The environment variable "
-                f"MOBENCH_DATA or data_root chooses the folder {root}. {INSTEAD}"
+                f"data=speech_small needs {file} in {path.parent}, which could not be found. The environment "
+                f"variable MOBENCH_DATA or data_root sets the folder {root}. {INSTEAD}"
             )
         try:
             with np.load(path, allow_pickle=False) as table:
                 sound, cut, text, rate = (table[key] for key in ("audio", "offsets", "text", "sample_rate"))
                 test = table["is_test"] if "is_test" in table else np.arange(len(text)) % 5 == 4
         except (OSError, ValueError, KeyError) as error:
-            raise DataError(f"{path} is not the expected set: {error}. Copy it again. {INSTEAD}") from error
+            raise DataError(
+                f"{path} is not the expected data set: {error}. Copy it again. {INSTEAD}"
+            ) from error
         if len(cut) != len(text) + 1 or cut[-1] != len(sound) or int(rate) != RATES["small"]:
             raise DataError(
-                f"{path} has {len(text)} texts, {len(cut)} offsets up to {cut[-1]} of {len(sound)} samples, "
-                f"{int(rate)} a second; expected one offset more than texts, the last the end, "
-                f"{RATES['small']} a second. Copy it again. {INSTEAD}"
+                f"{path} has {len(text)} texts, {len(cut)} offsets up to {cut[-1]} of {len(sound)} samples "
+                f"and {int(rate)} samples per second, but expected one offset more than texts, the last one "
+                f"at the end, and {RATES['small']} samples per second. Copy it again. {INSTEAD}"
             )
         audio[language] = sound.astype(np.float32) / 32768.0
         every = [

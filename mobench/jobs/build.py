@@ -92,13 +92,13 @@ def _runs(config: Mapping[str, Any], problem: Problem, variants: int | None) -> 
         preferences = resolve(config["preferences"], problem.n_objectives)
     except (TypeError, ValueError) as error:
         raise PreferenceError(
-            f"preferences={config['preferences']} cannot be read ({error}); give preferences=K, "
+            f"preferences={config['preferences']} could not be interpreted ({error}); give preferences=K, "
             f"preferences.rays_deg=[30,60] or preferences.weights=[[0.3,0.7],[0.5,0.5]]."
         ) from error
     for seed in config["seeds"]:
         if not -(2**63) <= seed < 2**63:
             raise ConfigError(
-                f"seeds holds {seed}, which does not fit into 64 bits; give numbers below 2^63, e.g. "
+                f"seeds contains {seed}, which does not fit into 64 bits; give numbers below 2^63, e.g. "
                 "seeds=[0,1,2]."
             )
     return Runs.product(preferences, config["seeds"], variants)
@@ -141,20 +141,21 @@ def _variants(vary: Mapping[str, Any], algorithm: Mapping[str, Any]) -> list[dic
             raise ConfigError(f"vary.{name}={values} must be a list of values, e.g. vary.{name}=[0.1,1.0].")
         if not all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in values):
             raise ConfigError(
-                f"vary.{name}={values} must hold numbers: text and switches make jobs of their own (-m)."
+                f"vary.{name}={values} must contain only numbers; sweep text and switches as separate jobs "
+                "(-m)."
             )
         if len(set(values)) != len(values):
-            raise ConfigError(f"vary.{name}={values} holds a value twice.")
+            raise ConfigError(f"vary.{name}={values} contains a value twice; give each value once.")
         if name not in able:
             known = name in parameters(cls)
             instead = (
                 f"Sweep it instead: -m algorithm.{name}=..."
                 if known
-                else f"It has no such field.{suggest(name, able)}"
+                else f"It has no field of this name.{suggest(name, able)}"
             )
             raise ConfigError(
-                f"vary.{name}: {cls.__name__} cannot hold different values of it in one batch; it can of "
-                f"{', '.join(sorted(able)) or 'none of its fields'}. {instead}"
+                f"vary.{name}: {cls.__name__} does not support different values of it in one batch. Fields "
+                f"that can vary: {', '.join(sorted(able)) or 'none'}. {instead}"
             )
     if not vary:
         return []

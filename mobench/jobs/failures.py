@@ -21,13 +21,13 @@ def in_words(error: Exception, job: Job) -> str:
         now = min(len(job.runs), job.config["hardware"]["max_batch_runs"] or len(job.runs))
         if now == 1:
             return (
-                f"{job.device} ran out of memory with one run at once. A smaller problem.model or "
-                f"oracle.batch_size needs less, and is another job. {error}"
+                f"{job.device} ran out of memory with one run at a time. A smaller problem.model or "
+                f"oracle.batch_size needs less memory, but changes the job. {error}"
             )
         fits = now // 2
         return (
-            f"{job.device} ran out of memory with {now} of {len(job.runs)} runs at once. "
-            f"hardware.max_batch_runs={fits} needs about half of it and gives the same rows (smaller "
+            f"{job.device} ran out of memory with {now} of {len(job.runs)} runs at a time. "
+            f"hardware.max_batch_runs={fits} needs about half the memory and gives the same rows (a smaller "
             f"oracle.batch_size does not). {error}"
         )
     if isinstance(error, MobenchError):
@@ -57,7 +57,7 @@ def advice_for(algorithm: Algorithm) -> str:
         return ""
     if getattr(algorithm, "subproblem", None) == other.subproblem:  # type: ignore[attr-defined]
         return ""
-    return "algorithm.subproblem=cvxpy compares with another solver; "
+    return "To compare with another solver, set algorithm.subproblem=cvxpy. "
 
 
 def unsolved(state: dict[str, Any]) -> list[dict[str, Any]]:
@@ -85,13 +85,13 @@ def too_many_failed(job: Job, unsolved: list[dict[str, Any]]) -> str | None:
     first = ", ".join(f"run {u['run']} at step {u['step']}" for u in unsolved[:5])
     first += ", ..." if len(unsolved) > 5 else ""
     proved = sum(u["no_solution"] for u in unsolved)
-    why = f" {proved} of these subproblems are proved to have no solution." if proved else ""
+    why = f" {proved} of these subproblems were proved to have no solution." if proved else ""
     worst = max((u["residual"] for u in unsolved if u["residual"] is not None), default=None)
     size = "" if worst is None else f", worst residual {worst:.2e}"
     return (
         f"{len(unsolved)} of {runs} runs ended with a failed subproblem solve ({first}{size}).{why} They "
-        "stay where that solve failed: no step is taken from it and nothing is substituted. Their rows are "
-        "marked solver_failed and are left out of every mean; the other runs are complete. "
-        f"{advice_for(job.algorithm)}max_failure_share={share} is the share of runs that may end so without "
-        "an error."
+        "stay at the point where the solve failed; no step or substitute is taken. Their rows are "
+        "marked solver_failed and are excluded from every mean; the other runs are complete. "
+        f"{advice_for(job.algorithm)}Up to a share of max_failure_share={share} of the runs may end this way "
+        "without an error."
     )

@@ -247,7 +247,7 @@ class _Walk:
         module = getattr(value, "__module__", None) or type(value).__module__
         library = self._library(module)
         if library is None or getattr(sys.modules.get(module), name, None) is not value:
-            raise Opaque(f"{name} of type {type(value).__name__} is known by its name only")
+            raise Opaque(f"{name} of type {type(value).__name__} is identified by its name only")
         return [f"{library} {module}.{name}".encode()]
 
     def _code(self, code: types.CodeType) -> list[bytes]:
@@ -265,7 +265,7 @@ class _Walk:
         if hiding := sorted(names & self.hiding):
             raise Opaque(
                 f"{function.__qualname__} uses {', '.join(hiding)}: "
-                "what that reaches cannot be seen in its code"
+                "what it accesses this way cannot be determined from its code"
             )
         parts = [self(function.__code__), *self._each((function.__defaults__, function.__kwdefaults__))]
         parts += self._each((function.__dict__,))
@@ -299,7 +299,7 @@ class _Walk:
 
     def _found(self, name: str, wanted: Iterable[str], function: types.FunctionType) -> types.ModuleType:
         if name not in sys.modules:
-            raise Opaque(f"{function.__qualname__} imports {name!r} while it runs")
+            raise Opaque(f"{function.__qualname__} imports {name!r} at run time")
         return sys.modules[name]
 
     def _module(self, module: types.ModuleType, names: frozenset[str], met: set[str]) -> bytes:
@@ -309,7 +309,7 @@ class _Walk:
         if library is not None or name in met:
             return f"{library} {name}".encode()
         if not names:
-            raise Opaque(f"the module {name} is handed on as a value")
+            raise Opaque(f"the module {name} is passed as a value")
         parts = [name.encode()]
         for key in sorted(names & vars(module).keys()):
             value = vars(module)[key]
@@ -416,7 +416,7 @@ class _Parts(_Walk):
                 if not hasattr(module, part):
                     importlib.import_module(f"{name}.{part}")
         except Exception as error:  # whatever a user's module raises
-            raise Opaque(f"{function.__qualname__} imports {name!r} while it runs ({error})") from error
+            raise Opaque(f"{function.__qualname__} imports {name!r} at run time ({error})") from error
         return module
 
     def _class(self, cls: type) -> list[bytes]:

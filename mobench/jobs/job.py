@@ -115,13 +115,15 @@ def check_device(name: str, here: bool = True) -> None:
     none of this machine.
     """
     if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
-        raise ConfigError(f"hardware.device={name!r} is unknown; give cpu, cuda or cuda:N.")
+        raise ConfigError(f"hardware.device={name!r} is unknown; choose cpu, cuda or cuda:N.")
     if not here or name == "cpu":
         return
     count = torch.cuda.device_count()
     if int(name.partition(":")[2] or 0) >= count:
         found = f"only {count}" if count else "no CUDA device"
-        raise ConfigError(f"hardware.device={name}, but torch sees {found}; choose hardware=cpu.")
+        raise ConfigError(
+            f"hardware.device={name} was requested, but torch finds {found}; choose hardware=cpu."
+        )
 
 
 def registered_name(cls: type) -> str:

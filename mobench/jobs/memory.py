@@ -122,8 +122,9 @@ def check_preferences(preferences: Any, M: int) -> None:
     if U is None or free is None or of_preferences(U, M) <= free:
         return
     raise ConfigError(
-        f"{U:,} preferences of {M} objectives need at least {_words(of_preferences(U, M))} of memory, and "
-        f"{_words(free)} are available. Ask for fewer; preferences=1000 is a dense front."
+        f"{U:,} preferences of {M} objectives need at least {_words(of_preferences(U, M))} of memory, but "
+        f"{_words(free)} are available. Request fewer preferences; preferences=1000 already gives a dense "
+        "front."
     )
 
 
@@ -142,20 +143,20 @@ def refusal(job: Job) -> str | None:
     most = max(parts, key=lambda name: parts[name])
     seeds = len(set(job.runs.seeds.tolist()))
     advice = (
-        f"Run fewer at once: fewer preferences ({U:,}) or seeds ({seeds:,}) in one job, "
-        "the others in further jobs"
+        f"Use fewer runs per job: put fewer preferences ({U:,}) or seeds ({seeds:,}) in one job, "
+        "and the others in further jobs"
     )
     if most == "history":
         advice = (
-            f"Record less (record.every={_rarer(job)}, or 0: the first and the last step only), "
-            "or run fewer at once"
+            f"Record fewer steps (record.every={_rarer(job)}, or 0 for the first and the last step only), "
+            "or use fewer runs per job"
         )
     elif hasattr(job.problem, "max_batch_runs"):
-        advice += "; hardware.max_batch_runs bounds the activations, which come on top of this"
+        advice += "; hardware.max_batch_runs limits the activations, which need further memory"
     shown = ", ".join(f"{name} {_words(size)}" for name, size in parts.items() if size)
     return (
         f"{R:,} runs of {job.problem.dim:,} variables over {job.steps:,} steps need at least {_words(need)} "
-        f"of memory ({shown}), and {_words(free)} are available. {advice}."
+        f"of memory ({shown}), but {_words(free)} are available. {advice}."
     )
 
 

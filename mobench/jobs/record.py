@@ -35,9 +35,9 @@ class Recorder:
         if self.steps and columns.keys() != self.columns.keys():
             changed = ", ".join(sorted(columns.keys() ^ self.columns.keys()))
             raise MobenchError(
-                f"Step {t} has other columns than step {self.steps[0]}: {changed}. `columns` of the problem "
-                "and `report` of the algorithm must return the same names in every step (nan where there is "
-                "no number)."
+                f"Step {t} has different columns from step {self.steps[0]}: {changed}. `columns` of the "
+                "problem and `report` of the algorithm must return the same names in every step (nan where a "
+                "value is missing)."
             )
         self.steps.append(t)
         for name, value in columns.items():

@@ -102,9 +102,7 @@ def cast(job: Job, which: Sequence[int], parts: Parts) -> Cast:
     algorithm = job.algorithm.stacked(columns) if columns else job.algorithm
     oracle = job.oracle(runs)
     theta = oracle.initial(runs)
-    _check(
-        theta, (len(runs), oracle.spec.P), _named(parts, FUNCTIONS, "initial"), "theta_0, a row for each run"
-    )
+    _check(theta, (len(runs), oracle.spec.P), _named(parts, FUNCTIONS, "initial"), "theta_0, one row per run")
     return Cast(
         job,
         which,
@@ -179,7 +177,9 @@ def _check(found: object, wanted: tuple[int, ...], where: str, what: str, hint: 
     if isinstance(found, Tensor) and tuple(found.shape) == wanted:
         return
     shape = (
-        f"shape {tuple(found.shape)}" if isinstance(found, Tensor) else f"{type(found).__name__}, no tensor"
+        f"shape {tuple(found.shape)}"
+        if isinstance(found, Tensor)
+        else f"{type(found).__name__}, which is not a tensor"
     )
     raise RehearsalError(f"{where} returns {shape}; expected {wanted}: {what}.{hint}")
 
@@ -200,11 +200,12 @@ def _function_shapes(given: Cast, parts: Parts) -> None:
         if "no attribute 'detach'" not in str(error):
             raise
         raise RehearsalError(
-            f"{where} returns no tensor ({error}); torch.stack([...], dim=1) makes one of several."
+            f"{where} does not return a tensor ({error}); torch.stack([...], dim=1) combines several into "
+            "one."
         ) from error
     hint = ""
     if isinstance(values, Tensor) and values.ndim == 2 and len(values) == n and values.shape[1] != K:
-        hint = f" Return {K} columns, or declare what they are: n_objectives={values.shape[1] - spec.N}"
+        hint = f" Return {K} columns, or declare their meaning: n_objectives={values.shape[1] - spec.N}"
         hint += f", or n_constraints={values.shape[1] - spec.M}." if values.shape[1] > spec.M else "."
     what = f"{n} runs, then {spec.M} objectives (n_objectives) and {spec.N} constraints (n_constraints)"
     _check(values, (n, K), where, what, hint)
@@ -217,14 +218,12 @@ def _function_shapes(given: Cast, parts: Parts) -> None:
             ):
                 raise
             raise RehearsalError(
-                f"{where} cannot be differentiated: the values do not depend on x by torch operations "
-                f"(NumPy, .item(), .detach() and torch.no_grad() cut them off)."
+                f"{where} cannot be differentiated: the values do not depend on x through torch operations "
+                f"(NumPy, .item(), .detach() and torch.no_grad() break the graph)."
             ) from error
         _check(found, tuple(given.theta.shape), where, f"J^T w, from rows ({n}, {K}, {spec.P})")
     for key, column in given.measures().items():
-        _check(
-            column, (n,), _named(parts, FUNCTIONS, "columns"), f"the measure {key!r}, a number for each run"
-        )
+        _check(column, (n,), _named(parts, FUNCTIONS, "columns"), f"the measure {key!r}, one number per run")
 
 
 def _step_shapes(given: Cast, parts: Parts) -> None:
@@ -241,14 +240,17 @@ def _step_shapes(given: Cast, parts: Parts) -> None:
         w = _triple(algorithm.weights(F, G, state["alg"], 0), f"{name}.weights", "(w, state, Info())")
         if not (isinstance(w, Tensor) and tuple(w.shape) == (n, spec.M + spec.N)):
             _check(
-                w, (n, spec.M), f"{name}.weights", f"{n} runs, then a weight for each of {spec.M} objectives"
+                w,
+                (n, spec.M),
+                f"{name}.weights",
+                f"{n} runs, then one weight for each of the {spec.M} objectives",
             )
     state = given.start()
     found = algorithm.step(given.points(), state["alg"], 0, algorithm.schedule(0))
     d = _triple(found, f"{name}.step", "(d, state, Info())")
     _check(d, (n, spec.P), f"{name}.step", f"{n} runs, then a direction in {spec.P} variables")
     for key, column in algorithm.report(given.points()[0].F, state["alg"]).items():
-        _check(column, (n,), f"{name}.report", f"the column {key!r}, a number for each run")
+        _check(column, (n,), f"{name}.report", f"the column {key!r}, one number per run")
 
 
 def _triple(answer: object, where: str, wanted: str) -> object:
@@ -289,19 +291,17 @@ def _apart(given: Cast, units: list[tuple[list[int], Cast]], parts: Parts) -> li
         if found == "random":
             warnings.append(
                 f"{where}: {what} differ from call to call. Random numbers that are not keyed by run and "
-                "step (see mobench.core.random) make rows that can neither be repeated nor continued, "
-                "and hide whether runs meet."
+                "step (see mobench.core.random) produce rows that cannot be reproduced or resumed, "
+                "and make it impossible to check that runs are independent."
             )
         elif found:
             populations = given.algorithm.together and what == "steps"
-            hint = (
-                " A method whose runs of one seed belong together declares `together: ClassVar[bool] = True`."
-            )
+            hint = " If the runs of one seed form a population, declare `together: ClassVar[bool] = True`."
             alone = "one seed" if populations else "one run"
             raise RehearsalError(
-                f"{where} mixes the runs: {what} of {alone} alone differ from those beside others ({found}). "
-                "The first axis holds the runs, which must not meet: sums, means, maxima and norms go over "
-                "the other axes (dim=1), never over dim=0 or all "
+                f"{where} mixes the runs: {what} of {alone} alone differ from those in a batch ({found}). "
+                "The first axis indexes the runs, which must be independent: take sums, means, maxima and "
+                "norms over the other axes (dim=1), never over dim=0 or all "
                 f"entries.{hint if what == 'steps' and not populations else ''}"
             )
     return warnings
@@ -345,7 +345,7 @@ def _met(answer: Callable[[Cast], Tensor], given: Cast, units: list[tuple[list[i
                 raise
             except Exception as error:
                 error.add_note(
-                    f"of {len(rows)} of the runs by themselves; {len(given.runs)} at once had worked"
+                    f"with {len(rows)} of the runs by themselves; all {len(given.runs)} together had worked"
                 )
                 raise
             gap = _gap(together[rows], own)

@@ -98,8 +98,8 @@ def hypervolume_fault(job: Job) -> str | None:
     if job.problem.ref_point is None:
         return f"{type(job.problem).__name__} has no reference point"
     if len(job.runs.all) < 2:
-        return "one preference makes no front"
-    return "a job with vary has one for each value" if job.varied else None
+        return "a single preference does not give a front"
+    return "a job with vary has one hypervolume for each value" if job.varied else None
 
 
 def _hypervolumes(job: Job, frames: list[pd.DataFrame]) -> dict[str, Any] | None:

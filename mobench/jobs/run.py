@@ -101,7 +101,7 @@ def run(job: Job, root: Path | None = None, title: str = "") -> Outcome:
         return finished(folder, skipped=True, title=title)
     for place in places_of(job, root):
         if (damage := place.damage) is not None:
-            print(f"warning: {title + ': ' if title else ''}{damage} The job is run again.", file=sys.stderr)
+            print(f"warning: {title + ': ' if title else ''}{damage} The job will be rerun.", file=sys.stderr)
     if parts := by_seed.parts_of(job):
         return _in_parts(job, parts, folder, root, title)
     hardware = job.config["hardware"]
@@ -152,17 +152,17 @@ def _on_its_device(job: Job, folder: JobFolder, title: str) -> Outcome:
             with contextlib.suppress(MobenchError):
                 folder.write_status("failed", error=message, traceback=traceback.format_exc())
             if arrived.stop:
-                raise Interrupted(f"Stopped; {folder.key} had just failed: {message}") from error
+                raise Interrupted(f"Stopped. {folder.key} had just failed: {message}") from error
             return failed(folder, message, title)
     wandb_log.log_job(job.config, folder)
     if arrived.stop:
-        raise Interrupted(f"Stopped; {folder.key} had just finished and is complete ({folder.path}).")
+        raise Interrupted(f"Stopped. {folder.key} had just finished and is complete ({folder.path}).")
     return finished(folder, title=title)
 
 
 def _unknown_code(job: Job) -> list[str]:
     """Warnings of a job that holds code of which no rows are known to be."""
     return [
-        f"this job runs anew each time, because code cannot be fingerprinted: {r}"
+        f"the result of this job will not be reused, because its code cannot be fingerprinted: {r}"
         for r in job.opaque.values()
     ]

@@ -48,8 +48,8 @@ def refuse_older(root: Path) -> None:
             )
         if found is not None and "_target_" in json.loads(found.read_text())["identity"]["problem"]:
             raise StoreError(
-                f"The jobs in {runs} were written by an older mobench, which named their folders otherwise, "
-                f"so none of them would be found. Move them away (mv {runs} {runs}-before), or choose "
+                f"The jobs in {runs} were written by an older version of mobench with other folder names, "
+                f"so none of them would be found. Move them (mv {runs} {runs}-before), or choose "
                 f"another folder with MOBENCH_OUTPUTS=DIR."
             )
 
@@ -120,7 +120,7 @@ class JobFolder:
         except (OSError, ValueError) as error:
             return {"status": "failed", "error": f"unreadable status.json: {error}"}
         if not isinstance(found, dict) or found.get("status") not in ("running", "done", "failed"):
-            return {"status": "failed", "error": f"unreadable status.json: it says {str(found)[:40]}"}
+            return {"status": "failed", "error": f"unreadable status.json: it contains {str(found)[:40]}"}
         return found
 
     def write_status(self, status: str, **fields: Any) -> None:
@@ -149,15 +149,15 @@ class JobFolder:
         try:
             data = (self.path / "final.csv").read_bytes()
         except FileNotFoundError:
-            return "is gone"
+            return "is missing"
         except OSError:
             return None  # whoever reads the rows says why they cannot be
         expected = self._expected()
         found = max(data.count(b"\n") - 1, 0)
         if expected is None or (found == expected and data.endswith(b"\n")):
             return None
-        part = "" if data.endswith(b"\n") else " and a part of one"
-        return f"has {found} rows{part}, but {expected} are expected: one for every run and output rule"
+        part = "" if data.endswith(b"\n") else " and an incomplete row"
+        return f"has {found} rows{part}, but {expected} are expected, one for every run and output rule"
 
     def _expected(self) -> int | None:
         """Number of rows, as meta.json says, which is written before them; None: it does not."""
@@ -202,7 +202,7 @@ class JobFolder:
             digest = raw[head : head + 32]
             data = raw[head + 32 :]
             if not raw.startswith(_MAGIC) or sha256(data).digest() != digest:
-                messages.append(f"{path} is corrupt (its digest does not match) and is skipped.")
+                messages.append(f"{path} is corrupt (its digest does not match) and is ignored.")
                 continue
             return torch.load(io.BytesIO(data), weights_only=True), messages
         return None, messages
@@ -248,9 +248,9 @@ class JobFolder:
             zipfile.BadZipFile,
         ) as error:
             missing = isinstance(error, FileNotFoundError)
-            why = "is missing" if missing else f"cannot be read ({type(error).__name__}: {error})"
+            why = "is missing" if missing else f"could not be read ({type(error).__name__}: {error})"
             raise StoreError(
-                f"{path} {why}. Run the job again with rerun=true, or delete its folder first."
+                f"{path} {why}. Rerun the job with rerun=true, or delete its folder first."
             ) from error
 
     def config(self) -> dict[str, Any]:
@@ -261,7 +261,7 @@ class JobFolder:
     def final(self) -> pd.DataFrame:
         """Rows, one per run and output rule."""
         if (damage := self.damage) is not None and (self.path / "final.csv").exists():
-            raise StoreError(f"{damage} Run the job again (the same command does), or copy the file back.")
+            raise StoreError(f"{damage} Rerun the job with the same command, or restore the file.")
         with self._reading("final.csv") as path:
             return pd.read_csv(path)
 

@@ -54,9 +54,9 @@ def _why(target: str, error: Exception) -> str:
         return str(error)
     given = os.environ.get("PYTHONPATH")
     return (
-        f"there is no module {top!r}. If {top}.py is yours, name the folder that holds it: export "
-        f"PYTHONPATH=FOLDER ({'now it is ' + given if given else 'now it is not set'}). "
-        "Workers of a launcher need the same."
+        f"there is no module {top!r}. If {top}.py is your file, set the folder that contains it: export "
+        f"PYTHONPATH=FOLDER ({'it is now ' + given if given else 'it is not set'}). "
+        "The workers of a launcher need the same setting."
     )
 
 
@@ -78,7 +78,7 @@ def enabled(config: Mapping[str, Any], layer: str) -> bool:
         (key, value), *_ = left.items()
         options = [name for name in choices(layer) if name != "none"]
         raise ConfigError(
-            f"{layer}.{key}={value}, but {layer}=none. Choose {layer}=one of {', '.join(options)}, "
+            f"{layer}.{key}={value} is set, but {layer}=none. Set {layer} to one of {', '.join(options)}, "
             f"or set {layer}.{key}=null."
         )
     return False

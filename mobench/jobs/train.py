@@ -254,7 +254,7 @@ def _run_pass(training: Training, title: str, arrived: Signals) -> None:
             told = time.monotonic()
         if asked and training.state["t"] < job.steps and arrived.deliver():
             raise Interrupted(
-                f"Stopped at step {training.state['t']} of {job.steps}; the same command continues from "
+                f"Stopped at step {training.state['t']} of {job.steps}. Repeat the command to resume from "
                 f"there ({training.folder.path})."
             )
 

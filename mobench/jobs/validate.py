@@ -44,12 +44,12 @@ def validate(config: Mapping[str, Any]) -> None:
                     )
     for key in NUMERIC:
         problems += [
-            f"{where}={value}: numbers of a configuration must be finite."
+            f"{where}={value} is not finite; all numbers in a configuration must be finite."
             for where, value in _endless(config.get(key), key)
         ]
     if config.get("tuned") is not None:
         problems.append(
-            "tuned files write into other groups (# @package _global_); none may set 'tuned' itself."
+            "Tuned files set values of other groups (# @package _global_) and must not set 'tuned' itself."
         )
     if problems:
         raise ConfigError("\n".join(problems))
@@ -61,7 +61,7 @@ def _without_target(group: str, node: Any) -> str:
         return f"{group} is not set, or its file is empty; choose {group}=one of {', '.join(choices(group))}."
     found = f"only {', '.join(map(str, node))}" if isinstance(node, Mapping) else f"but is {node!r}"
     return (
-        f"{group} has no _target_, {found}: the YAML file of a choice has to name its class, e.g. "
+        f"{group} has no _target_, {found}: its YAML file must name its class, e.g. "
         f"`_target_: my_parts.My{group.capitalize()}`, and its fields as `key: value` lines."
     )
 
@@ -100,7 +100,7 @@ def check_numbers(config: Mapping[str, Any]) -> None:
             raise ConfigError(f"record.{key}={config['record'][key]} must be >= 0.")
     if not 0 <= config["max_failure_share"] <= 1:
         raise ConfigError(
-            f"max_failure_share={config['max_failure_share']} is a share: it must lie in [0, 1]."
+            f"max_failure_share={config['max_failure_share']} must lie in [0, 1]; it is a share."
         )
     for group, key, least in (
         ("hardware", "jobs_per_device", 1),

@@ -41,7 +41,7 @@ def asked() -> str:
     """
     found = os.environ.get("WANDB_MODE", "online")
     if found not in MODES:  # not shown: it may be a key in the wrong place
-        raise ConfigError(f"WANDB_MODE is none of {', '.join(MODES)}; unset it or choose one.")
+        raise ConfigError(f"WANDB_MODE must be one of {', '.join(MODES)}; unset it or choose one of these.")
     return found
 
 
@@ -62,7 +62,8 @@ def mode(config: Mapping[str, Any]) -> str | None:
 def say_off() -> None:
     """Says, once in a process, that nothing is logged."""
     print(
-        "W&B is off: no API key is configured (logger=wandb logs offline, logger=local silences this).",
+        "W&B is off because no API key is configured (logger=wandb logs offline; logger=local hides this "
+        "note).",
         file=sys.stderr,
     )
 

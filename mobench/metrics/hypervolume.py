@@ -31,14 +31,14 @@ def hypervolume(F: Float[Tensor, "K M"] | Float[np.ndarray, "K M"], ref: Sequenc
     corner = np.asarray([float(r) for r in ref])
     if corner.shape != points.shape[1:] or not np.isfinite(corner).all():
         raise ConfigError(
-            f"The reference point {corner.tolist()} must hold {points.shape[1]} finite numbers, "
+            f"The reference point {corner.tolist()} must contain {points.shape[1]} finite numbers, "
             "one per objective."
         )
     bad = np.isnan(points).any(1) | np.isneginf(points).any(1)
     if bad.any():
         raise MobenchError(
-            f"hypervolume: {int(bad.sum())} of {len(points)} points hold NaN or -inf (first: row "
-            f"{int(bad.argmax())}). Leave diverged runs out first, and say how many they were."
+            f"hypervolume: {int(bad.sum())} of {len(points)} points contain NaN or -inf (first: row "
+            f"{int(bad.argmax())}). Exclude diverged runs first, and report their number."
         )
     points = points[(points < corner).all(1)]
     return float(moocore.hypervolume(np.ascontiguousarray(points), ref=corner)) if len(points) else 0.0

@@ -55,7 +55,7 @@ def common_descent(point: Point) -> Descent:
     """
     if point.values().shape[-1] > point.M:
         raise MobenchError(
-            "stationarity: the problem has functional constraints; this certificate knows sets X only."
+            "stationarity: the problem has functional constraints, but this certificate supports only sets X."
         )
     x = point.x.detach().double()
     J = point.jacobian("f").detach().double()
@@ -153,7 +153,7 @@ def constrained_kkt(point: Point, active: float = 5e-3) -> Float[Tensor, " R"]:
     """
     if not isinstance(point.X, Free):
         raise MobenchError(
-            f"constrained_kkt: the feasible set must be the whole space, found {type(point.X).__name__}."
+            f"constrained_kkt: the feasible set must be the whole space, not {type(point.X).__name__}."
         )
     K = point.gramian("all")
     M = point.M

@@ -168,5 +168,5 @@ def model(name: str, tasks: int, canvas: int) -> ConvNet:
     chosen = MODELS[choose("problem.model", name, MODELS)]
     found = ConvNet(tasks, canvas, chosen.shrink, chosen.channels, chosen.kernels, chosen.hidden)
     if found.side < 1:
-        raise ConfigError(f"problem.model={name} needs larger pictures than {canvas} x {canvas}.")
+        raise ConfigError(f"problem.model={name} needs images larger than {canvas} x {canvas} pixels.")
     return found

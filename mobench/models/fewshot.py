@@ -120,8 +120,8 @@ class FewShotNet:
     def __post_init__(self) -> None:
         if self.side < 16 or self.side % 16:
             raise ConfigError(
-                "The network halves its maps four times: images must have 16, 32, 48, .. pixels a side; "
-                f"found {self.side}. Choose another problem.shrink."
+                "The network halves its feature maps four times, so images must have 16, 32, 48, ... pixels "
+                f"per side; these have {self.side}. Choose another problem.shrink."
             )
         if self.filters < 1:
             raise ConfigError(f"problem.filters={self.filters} must be at least 1.")

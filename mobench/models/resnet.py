@@ -153,8 +153,9 @@ class ResNet:
         K, B = pictures.shape[:2]
         if B * self.side**2 < 2:
             raise ConfigError(
-                f"Batch normalisation needs the statistics of two values or more; found {B} picture(s) on a "
-                f"last map of {self.side} x {self.side}. Use larger batches, or none that are short."
+                f"Batch normalisation needs at least two values per channel, but the batch has {B} image(s) "
+                f"with a last feature map of {self.side} x {self.side}. Use larger batches, or drop "
+                "incomplete ones."
             )
         if execution == "loop" and K > 1:
             # unbind, not theta[k]: the backward of an index writes zeros for all networks, for each network
@@ -215,6 +216,7 @@ def resnet(name: str, channels: int, size: int, classes: int = 10) -> ResNet:
     least = 2 ** (len(found.widths) - 1)
     if size < least:
         raise ConfigError(
-            f"problem.model={name} needs pictures of {least} x {least} or more; found {size} x {size}."
+            f"problem.model={name} needs images of at least {least} x {least} pixels, but these have {size} "
+            f"x {size}."
         )
     return found

@@ -58,13 +58,18 @@ class EMA(Oracle):
         block_move: str = "selected",
     ) -> None:
         if not isinstance(inner, Oracle):
-            raise ConfigError(f"oracle.inner must be an oracle (a `_target_`), found {inner!r}.")
+            raise ConfigError(
+                f"oracle.inner must be an oracle (a mapping with `_target_`), but is {inner!r}."
+            )
         spec = inner.spec
         if "jacobian" not in spec.provides:
-            raise CompatibilityError(f"EMA averages rows, which {type(inner).__name__} does not provide.")
+            raise CompatibilityError(
+                f"EMA averages Jacobians, which {type(inner).__name__} does not provide."
+            )
         if not (decay >= 0 and scale > 0 and offset > 0):
             raise ConfigError(
-                f"oracle.decay={decay} must be >= 0, oracle.scale={scale} and oracle.offset={offset} > 0."
+                f"oracle.decay={decay} must be >= 0; oracle.scale={scale} and oracle.offset={offset} must be "
+                "> 0."
             )
         choose("oracle.block_rule", block_rule, ("cyclic", "random"))
         choose("oracle.block_rho", block_rho, ("global", "per_block"))
@@ -73,8 +78,8 @@ class EMA(Oracle):
             raise ConfigError(f"oracle.blocks={blocks} must lie in 1..{spec.P}, the number of variables.")
         if blocks > 1 and block_move == "selected" and not isinstance(spec.X, Free | Box | Ball):
             raise CompatibilityError(
-                f"oracle.blocks={blocks} on a {type(spec.X).__name__}: blocks need X to be Free, Box or "
-                f"Ball; set oracle.block_move=all or oracle.blocks=1."
+                f"oracle.blocks={blocks} does not support X of type {type(spec.X).__name__}; it needs Free, "
+                f"Box or Ball. Set oracle.block_move=all or oracle.blocks=1."
             )
         self.inner = inner
         self.decay = float(decay)

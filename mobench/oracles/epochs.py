@@ -33,12 +33,12 @@ class Epochs(OfProblem):
         N = samples_of(problem)
         if not 0 < N < float("inf"):
             raise CompatibilityError(
-                f"oracle=epochs needs a finite data set, which {type(problem).__name__} is not. Choose "
-                f"oracle=minibatch for an expectation, oracle=exact for a deterministic problem."
+                f"oracle=epochs needs a finite data set, which {type(problem).__name__} does not have. "
+                f"Choose oracle=minibatch for an expectation or oracle=exact for a deterministic problem."
             )
         if samples not in (1, 2):
             raise CompatibilityError(
-                f"oracle.samples={samples}: a step uses 1 or 2 independent parts of its batch."
+                f"oracle.samples={samples} must be 1 or 2, the number of independent parts of a step's batch."
             )
         if not samples <= batch_size <= N:
             raise CompatibilityError(

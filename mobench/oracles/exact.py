@@ -72,12 +72,12 @@ def refuse_unfit(problem: Problem, oracle: str) -> None:
     name = type(problem).__name__
     if isinstance(problem, Bilevel) and not problem.closed_form:
         raise CompatibilityError(
-            f"oracle={oracle} does not solve the lower level of {name}. Choose oracle=hypergradient (moco: "
-            f"its running averages), or oracle=value_gap for algorithm=forum."
+            f"oracle={oracle} does not solve the lower level of {name}. Choose oracle=hypergradient (or "
+            f"moco, its running averages), or oracle=value_gap for algorithm=forum."
         )
     if isinstance(problem, Federated):
         raise CompatibilityError(
-            f"oracle={oracle} does not support federated problems such as {name}, whose data lie with "
+            f"oracle={oracle} does not support federated problems such as {name}, whose data are held by "
             "clients. Choose oracle=local_steps (oracle.local_steps=1 gives plain gradients), "
             "or protocol=federated."
         )

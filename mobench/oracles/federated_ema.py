@@ -53,8 +53,8 @@ class FederatedEMA(OfProblem):
         total = samples_of(problem)
         if not 0 < total < float("inf"):
             raise CompatibilityError(
-                f"FederatedEMA splits a finite sum between clients; {type(problem).__name__} is none. Choose "
-                f"a problem with data, such as problem=least_squares."
+                f"FederatedEMA splits a finite sum among clients, but {type(problem).__name__} is not one. "
+                f"Choose a problem with data, such as problem=least_squares."
             )
         if isinstance(clients, int):
             if not 1 <= clients <= total:
@@ -65,13 +65,14 @@ class FederatedEMA(OfProblem):
             sizes = list(clients)
             if not sizes or min(sizes) < 1 or sum(sizes) != total:
                 raise ConfigError(
-                    f"oracle.clients={sizes} must be numbers >= 1 that sum to {total}, the samples."
+                    f"oracle.clients={sizes} must be numbers >= 1 that sum to {total}, the number of samples."
                 )
         if batch_size < 1:
             raise ConfigError(f"oracle.batch_size={batch_size} must be at least 1.")
         if not (decay >= 0 and scale > 0 and offset > 0):
             raise ConfigError(
-                f"oracle.decay={decay} must be >= 0, oracle.scale={scale} and oracle.offset={offset} > 0."
+                f"oracle.decay={decay} must be >= 0; oracle.scale={scale} and oracle.offset={offset} must be "
+                "> 0."
             )
         self.problem = problem.bind(runs)
         self.batch_size = batch_size

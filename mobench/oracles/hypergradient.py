@@ -50,17 +50,17 @@ class OfBilevel(OfProblem):
     ) -> None:
         if not isinstance(problem, Bilevel):
             raise CompatibilityError(
-                f"oracle={name} needs a bilevel problem; {type(problem).__name__} has no lower level. Choose "
-                f"oracle=exact, or a problem with one such as problem=bilevel_quadratic."
+                f"oracle={name} needs a bilevel problem, but {type(problem).__name__} has no lower level. "
+                f"Choose oracle=exact, or a bilevel problem such as problem=bilevel_quadratic."
             )
         if inner_steps < 1 or inner_steps != int(inner_steps):
-            raise ConfigError(f"oracle.inner_steps={inner_steps} must be at least 1, a whole number.")
+            raise ConfigError(f"oracle.inner_steps={inner_steps} must be at least 1 and a whole number.")
         if not 0 < inner_step < math.inf:
             raise ConfigError(f"oracle.inner_step={inner_step} must be > 0 and finite.")
         if lower_batch is not None and not 1 <= lower_batch <= problem.lower_samples:
             raise ConfigError(
-                f"oracle.lower_batch={lower_batch} must lie in 1..{problem.lower_samples}, the samples of "
-                f"the lower level of {type(problem).__name__}"
+                f"oracle.lower_batch={lower_batch} must lie in 1..{problem.lower_samples}, the number of "
+                f"samples in the lower level of {type(problem).__name__}"
                 + ("." if problem.lower_samples else " (it is deterministic: set it to null).")
             )
         bound = problem.bind(runs)
@@ -87,8 +87,8 @@ class OfBilevel(OfProblem):
         if lost:
             print(
                 f"warning: the lower level of {type(self.problem).__name__} was not solved exactly for "
-                f"runs {lost} (is it strongly convex there?): their exact values are missing, "
-                "and final rows call them diverged.",
+                f"runs {lost} (check that it is strongly convex there). Their exact values are missing, "
+                "and final rows mark them as diverged.",
                 file=sys.stderr,
             )
         return y
@@ -160,8 +160,8 @@ class Hypergradient(OfBilevel):
         choose("oracle.method", method, METHODS)
         if method == "itd" and lower_batch is not None:
             raise ConfigError(
-                "oracle.method=itd differentiates inner steps on all samples; "
-                f"oracle.lower_batch={lower_batch} does not fit. Set it to null, "
+                "oracle.method=itd differentiates inner steps on all samples, so "
+                f"oracle.lower_batch={lower_batch} cannot be used with it. Set it to null, "
                 "or choose oracle.method=neumann."
             )
         if cg_steps < 1:
@@ -173,7 +173,7 @@ class Hypergradient(OfBilevel):
         if neumann_batch is not None and not 1 <= neumann_batch <= self.problem.lower_samples:
             raise ConfigError(
                 f"oracle.neumann_batch={neumann_batch} must lie in 1..{self.problem.lower_samples}, the "
-                f"samples of the lower level of {type(problem).__name__}"
+                f"number of samples in the lower level of {type(problem).__name__}"
                 + ("." if self.problem.lower_samples else " (it is deterministic: set it to null).")
             )
         self.warm_start = bool(warm_start)

@@ -65,16 +65,16 @@ class LocalSteps(OfProblem):
         refuse_large(problem, "local_steps")
         if problem.n_constraints:
             raise CompatibilityError(
-                f"oracle=local_steps gives each objective a client, and {type(problem).__name__} has "
-                f"{problem.n_constraints} constraints, which belong to none. "
+                f"oracle=local_steps assigns each objective to a client, but {type(problem).__name__} has "
+                f"{problem.n_constraints} constraints, which belong to no client. "
                 "Choose a problem without constraints."
             )
         if not 0 < local_step < float("inf"):
             raise ConfigError(f"oracle.local_step={local_step} must be > 0 and finite.")
         if (local_steps is None) == (local_epochs is None):
             raise ConfigError(
-                f"oracle.local_steps={local_steps} and oracle.local_epochs={local_epochs}: give one of them, "
-                f"and null for the other."
+                f"oracle.local_steps={local_steps} and oracle.local_epochs={local_epochs}: give only one of "
+                f"them, and set the other to null."
             )
         for key, value in (
             ("local_steps", local_steps),
@@ -82,7 +82,7 @@ class LocalSteps(OfProblem):
             ("batch_size", batch_size),
         ):
             if value is not None and (value < 1 or value != int(value)):
-                raise ConfigError(f"oracle.{key}={value} must be at least 1, a whole number.")
+                raise ConfigError(f"oracle.{key}={value} must be at least 1 and a whole number.")
         choose("oracle.client_loss", client_loss, LOSSES)
         self.problem = problem.bind(runs)
         self.clients: Federated | ObjectivesAsClients = ObjectivesAsClients(self.problem)
@@ -92,7 +92,8 @@ class LocalSteps(OfProblem):
             self.sizes = self.problem.client_sizes(runs)
         if batch_size is not None and self.sizes is None:
             raise ConfigError(
-                f"oracle.batch_size={batch_size}: the clients of {type(problem).__name__} hold no samples. "
+                f"oracle.batch_size={batch_size} has no effect, because the clients of "
+                f"{type(problem).__name__} hold no samples. "
                 "Set it to null."
             )
         if local_epochs is not None and batch_size is None:  # a pass over all data at once is one step

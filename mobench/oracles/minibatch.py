@@ -32,12 +32,14 @@ class Minibatch(OfProblem):
         N = samples_of(problem)
         if N == 0:
             raise CompatibilityError(
-                f"{type(problem).__name__} has nothing to sample from: it is deterministic (a problem with "
+                f"{type(problem).__name__} is deterministic, so there is nothing to sample (a problem with "
                 "samples derives from mobench.core.Sampled). Choose oracle=exact, or a problem with data "
                 f"such as problem=least_squares."
             )
         if samples not in (1, 2):
-            raise CompatibilityError(f"oracle.samples={samples}: a step uses 1 or 2 independent batches.")
+            raise CompatibilityError(
+                f"oracle.samples={samples} must be 1 or 2, the number of independent batches in a step."
+            )
         if not 1 <= batch_size <= N:
             raise CompatibilityError(
                 f"oracle.batch_size={batch_size} must lie in 1..{N:g}, the number of samples."

@@ -33,7 +33,7 @@ class TrackedEMA(EMA):
         exact = self.exact_point(theta)
         if exact is None:
             raise CompatibilityError(
-                "TrackedEMA compares averages with exact rows, which this problem does not have."
+                "TrackedEMA compares averages with exact Jacobians, which this problem does not provide."
             )
         value = (point.values() - exact.values()).square()
         row = (point.jacobian() - exact.jacobian()).square().sum(-1)

@@ -81,18 +81,19 @@ class BilevelQuadratic(Bilevel):
                 raise ConfigError(f"problem.{key}={getattr(self, key)} must be at least 1.")
         if len(self.spectrum) != 2 or not 0 < self.spectrum[0] <= self.spectrum[1]:
             raise ConfigError(
-                f"problem.spectrum={list(self.spectrum)} must be [smallest, largest] eigenvalue of A, both > "
-                f"0: the lower level is strongly convex."
+                f"problem.spectrum={list(self.spectrum)} must be the [smallest, largest] eigenvalue of A, "
+                f"both > 0, so that the lower level is strongly convex."
             )
         if not self.offset >= 0:
             raise ConfigError(f"problem.offset={self.offset} must be >= 0.")
         if self.samples < 0:
             raise ConfigError(
-                f"problem.samples={self.samples} must be >= 0 (0: the lower level is deterministic)."
+                f"problem.samples={self.samples} must be >= 0 (0 means that the lower level is "
+                "deterministic)."
             )
         if not 0 <= self.noise < 1:
             raise ConfigError(
-                f"problem.noise={self.noise} must lie in [0, 1): every term is strongly convex in y."
+                f"problem.noise={self.noise} must lie in [0, 1), so that every term is strongly convex in y."
             )
 
     @property

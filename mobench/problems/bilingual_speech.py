@@ -149,18 +149,16 @@ class BilingualSpeech(DataProblem, BatchGradients):
             o for o in OBJECTIVES if o in self.objectives
         ]:
             raise ConfigError(
-                f"problem.objectives={self.objectives} must be of {list(OBJECTIVES)}, in this order."
+                f"problem.objectives={self.objectives} must be chosen from {list(OBJECTIVES)}, in this order."
             )
         if not self.objectives:
-            raise ConfigError("problem.objectives is empty; choose of cpc, zh, en.")
+            raise ConfigError("problem.objectives is empty; choose from cpc, zh, en.")
         for name in ("head_rate", "temperature"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise ConfigError(f"problem.{name}={getattr(self, name)} must be > 0.")
         for name in ("mask_time", "mask_frequency"):
             if not 0 <= getattr(self, name) < 1:
-                raise ConfigError(
-                    f"problem.{name}={getattr(self, name)} must lie in [0, 1): a share of what is there."
-                )
+                raise ConfigError(f"problem.{name}={getattr(self, name)} must lie in [0, 1); it is a share.")
         for name, least in (("negatives", 1), ("masks", 0), ("beam", 0)):
             if getattr(self, name) < least:
                 raise ConfigError(f"problem.{name}={getattr(self, name)} must be at least {least}.")
@@ -238,9 +236,9 @@ class BilingualSpeech(DataProblem, BatchGradients):
             ) from error
         if row.shape != (self.dim,):
             raise DataError(
-                f"{path} holds {'x'.join(map(str, row.shape))} numbers, the network has {self.dim} "
-                f"parameters ({self.model}, {self.network.zh} and {self.network.en} units). It belongs to "
-                "another model or data set."
+                f"{path} contains {'x'.join(map(str, row.shape))} numbers, but the network has {self.dim} "
+                f"parameters ({self.model}, {self.network.zh} and {self.network.en} units). The file belongs "
+                "to another model or data set."
             )
         return torch.from_numpy(row.astype(np.float64)).unsqueeze(0)
 
@@ -283,8 +281,8 @@ class BilingualSpeech(DataProblem, BatchGradients):
             need = max(need, self.network.steps + 2)
         if have < need or not said:
             raise DataError(
-                f"The utterance {one.name} is too short: {len(mel)} frames of 10 ms are {have} of the "
-                f"network, {one.text[:40]!r} needs {need}. Leave it out, or take a network with a smaller "
+                f"The utterance {one.name} is too short: {len(mel)} frames of 10 ms become {have} of the "
+                f"network, but {one.text[:40]!r} needs {need}. Leave it out, or use a network with a smaller "
                 f"stride (problem.model={self.model} has {self.network.stride})."
             )
         return mel, said

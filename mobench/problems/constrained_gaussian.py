@@ -81,7 +81,9 @@ class ConstrainedGaussian(Sampled):
         super().__post_init__()
         object.__setattr__(self, "bounds", tuple(float(b) for b in self.bounds))
         if self.objectives not in (2, 3):
-            raise ConfigError(f"problem.objectives={self.objectives}: this problem has 2 or 3 objectives.")
+            raise ConfigError(
+                f"problem.objectives={self.objectives} is not supported; this problem has 2 or 3 objectives."
+            )
         if not 0.0 < self.variance < math.inf:
             raise ConfigError(
                 f"problem.variance={self.variance} is the variance of the noise; it must be > 0."
@@ -90,7 +92,7 @@ class ConstrainedGaussian(Sampled):
             raise ConfigError(f"problem.box={self.box} is the half width of X = [-box, box]; it must be > 0.")
         if len(self.bounds) != 2:
             raise ConfigError(
-                f"problem.bounds={list(self.bounds)} must hold two numbers, one per constraint."
+                f"problem.bounds={list(self.bounds)} must contain two numbers, one per constraint."
             )
         intervals = [self._interval(j) for j in range(2)]
         low, high = self.feasible_set

@@ -48,7 +48,7 @@ class HalfPlane(Problem):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.start["kind"] == "given" and len(self.start["value"]) != 2:
-            raise ConfigError(f"problem.start.value={self.start['value']} must hold two numbers.")
+            raise ConfigError(f"problem.start.value={self.start['value']} must contain two numbers.")
 
     @property
     def n_objectives(self) -> int:
@@ -140,8 +140,8 @@ class BallAndHalfSpace(PerSeed[tuple[Tensor, Tensor]]):
         object.__setattr__(self, "spectrum", tuple(float(v) for v in self.spectrum))
         if self.objectives < 2 or self.variables < 1:
             raise ConfigError(
-                f"problem.objectives={self.objectives} must be at least 2, "
-                f"problem.variables={self.variables} at least 1."
+                f"problem.objectives={self.objectives} must be at least 2 and "
+                f"problem.variables={self.variables} must be at least 1."
             )
         if len(self.spectrum) != 2 or not 0 < self.spectrum[0] <= self.spectrum[1]:
             raise ConfigError(
@@ -149,7 +149,7 @@ class BallAndHalfSpace(PerSeed[tuple[Tensor, Tensor]]):
             )
         if not self.bound > -1:
             raise ConfigError(
-                f"problem.bound={self.bound} cannot be met in the unit ball: choose bound > -1."
+                f"problem.bound={self.bound} cannot be met in the unit ball; choose problem.bound > -1."
             )
 
     @property

@@ -113,7 +113,7 @@ class TrainTest(DataProblem, Sampled):
 
     def evaluate(self, split: str, x: Float[Tensor, "R P"]) -> tuple[Float[Tensor, "R M"], ...]:
         """Means over a whole split, without gradients; the losses come first."""
-        raise NotImplementedError(f"{type(self).__name__} has no evaluation of a split")
+        raise NotImplementedError(f"{type(self).__name__} does not evaluate a split")
 
     def evaluated(self, split: str, x: Float[Tensor, "R P"]) -> tuple[Float[Tensor, "R M"], ...]:
         """What `evaluate` gives; that of the last x is remembered."""

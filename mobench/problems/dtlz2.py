@@ -60,9 +60,11 @@ class DTLZ2(Problem):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.M < 2:
-            raise ConfigError(f"problem.M={self.M}: DTLZ2 needs at least 2 objectives.")
+            raise ConfigError(f"problem.M={self.M} is too small; DTLZ2 needs at least 2 objectives.")
         if self.n is not None and self.n < self.M:
-            raise ConfigError(f"problem.n={self.n}: DTLZ2 with M={self.M} needs n >= M (null: M + 9).")
+            raise ConfigError(
+                f"problem.n={self.n} is too small; DTLZ2 with M={self.M} needs n >= M (null means M + 9)."
+            )
 
     @property
     def n_objectives(self) -> int:

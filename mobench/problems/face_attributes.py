@@ -85,7 +85,7 @@ class FaceAttributes(TrainTest, BatchGradients):
         choose("problem.execution", self.execution, ("auto", *EXECUTIONS))
         if self.hidden < 1:
             raise ConfigError(
-                f"problem.hidden={self.hidden} must be at least 1: it is the width of the hidden layer."
+                f"problem.hidden={self.hidden} must be at least 1; it is the width of the hidden layer."
             )
         check_batch_runs(self.max_batch_runs)
         self.chosen  # noqa: B018  a wrong name is an error now
@@ -114,14 +114,14 @@ class FaceAttributes(TrainTest, BatchGradients):
             if isinstance(k, bool) or not isinstance(k, int) or not 0 <= k < len(names):
                 near = suggest(str(a), names)
                 raise ConfigError(
-                    f"problem.attributes holds {a!r}; {LABELS[self.data]} has {names[0]} .. {names[-1]}, or "
-                    f"numbers 0..{len(names) - 1}.{near}"
+                    f"problem.attributes contains {a!r}, but {LABELS[self.data]} has {names[0]} .. "
+                    f"{names[-1]}, or numbers 0..{len(names) - 1}.{near}"
                 )
             found.append(k)
         if not found or len(set(found)) != len(found):
             raise ConfigError(
-                f"problem.attributes={list(self.attributes)} must name one attribute or more, "
-                "none of them twice (null: all)."
+                f"problem.attributes={list(self.attributes)} must name one or more attributes, "
+                "each only once (null means all)."
             )
         return found
 

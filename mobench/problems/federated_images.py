@@ -132,7 +132,7 @@ class FederatedImages(DataProblem, PerSeed[Clients], Federated):
         side = shape[-1] // self.shrink
         if side < 1:
             raise ConfigError(
-                f"problem.shrink={self.shrink} leaves nothing of images of {shape[-1]} x {shape[-1]} pixels."
+                f"problem.shrink={self.shrink} is too large for images of {shape[-1]} x {shape[-1]} pixels."
             )
         return (
             MLP(channels * side * side, self.hidden)

@@ -99,7 +99,7 @@ class FewShotLearning(DataProblem, PerSeed[Episodes], Bilevel):
                 raise ConfigError(f"problem.{key}={getattr(self, key)} must be at least 1.")
         if not 0 < self.ll_reg < float("inf"):
             raise ConfigError(
-                f"problem.ll_reg={self.ll_reg} must be > 0 and finite: "
+                f"problem.ll_reg={self.ll_reg} must be > 0 and finite; "
                 "without it the lower level is not strongly convex."
             )
         check_batch_runs(self.max_batch_runs, "as many as fit into 1 GiB")

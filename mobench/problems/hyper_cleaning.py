@@ -121,13 +121,16 @@ class HyperCleaning(DataProblem, PerSeed[Labels], Bilevel):
             if getattr(self, key) < 1:
                 raise ConfigError(f"problem.{key}={getattr(self, key)} must be at least 1.")
         if self.test_size is not None and self.test_size < 1:
-            raise ConfigError(f"problem.test_size={self.test_size} must be at least 1 (null: all).")
+            raise ConfigError(f"problem.test_size={self.test_size} must be at least 1 (null means all).")
         if not self.rates or not all(0 <= p < 1 for p in self.rates):
             raise ConfigError(
-                f"problem.rates={list(self.rates)} must be corruption rates in [0, 1), one for each task."
+                f"problem.rates={list(self.rates)} must contain corruption rates in [0, 1), one for each "
+                "task."
             )
         if not self.reg > 0:
-            raise ConfigError(f"problem.reg={self.reg} must be > 0: the lower level is strongly convex.")
+            raise ConfigError(
+                f"problem.reg={self.reg} must be > 0, so that the lower level is strongly convex."
+            )
 
     # what there is
 
@@ -140,7 +143,7 @@ class HyperCleaning(DataProblem, PerSeed[Labels], Bilevel):
         if wanted > there:
             raise ConfigError(
                 f"problem.train_size={self.train_size} and problem.validation_size={self.validation_size} "
-                f"need {wanted} images; {found.label} has {there} for training."
+                f"need {wanted} images, but {found.label} has {there} for training."
             )
         return found
 
@@ -162,7 +165,7 @@ class HyperCleaning(DataProblem, PerSeed[Labels], Bilevel):
         side = self.images.train.shape[-1]
         if self.shrink > side:
             raise ConfigError(
-                f"problem.shrink={self.shrink} leaves nothing of images of {side} x {side} pixels."
+                f"problem.shrink={self.shrink} is too large for images of {side} x {side} pixels."
             )
         return (side // self.shrink) ** 2
 

@@ -58,16 +58,16 @@ class L1Regularized(Sampled):
         object.__setattr__(self, "weights", tuple(float(w) for w in self.weights))
         if not isinstance(self.problem.X, Free):
             raise ConfigError(
-                f"problem.problem={type(self.problem).__name__} has the feasible set {self.problem.X}: the "
-                "epigraph of the norm replaces it. Choose a problem without a set of its own, "
+                f"problem.problem={type(self.problem).__name__} has the feasible set {self.problem.X}, which "
+                "the epigraph of the norm would replace. Choose a problem without a feasible set, "
                 "such as least squares."
             )
         K = self.problem.n_objectives + self.problem.n_constraints
         if len(self.weights) != K or not all(0.0 <= w < math.inf for w in self.weights):
             raise ConfigError(
-                f"problem.weights={list(self.weights)} must hold {K} numbers >= 0, one for each of the "
+                f"problem.weights={list(self.weights)} must contain {K} numbers >= 0, one for each of the "
                 f"{self.problem.n_objectives} objectives and {self.problem.n_constraints} constraints; with "
-                f"a negative one the problem in epigraph form would be another."
+                f"a negative weight the epigraph form would not be equivalent."
             )
 
     @property

@@ -112,7 +112,7 @@ class LeastSquares(Sampled):
             raise ConfigError(f"problem.tasks={self.tasks} and problem.n={self.n} must be at least 1.")
         if self.samples < self.n:
             raise ConfigError(
-                f"problem.samples={self.samples} is less than problem.n={self.n}: "
+                f"problem.samples={self.samples} is less than problem.n={self.n}, so "
                 "the minimisers would not be unique."
             )
         if self.caps is not None:
@@ -124,14 +124,14 @@ class LeastSquares(Sampled):
         caps = self._caps
         if len(caps) != self.tasks or not all(c is None or math.isfinite(c) for c in caps):
             raise ConfigError(
-                f"problem.caps={list(caps)} must hold problem.tasks={self.tasks} numbers, "
-                "null for a task without a cap."
+                f"problem.caps={list(caps)} must contain problem.tasks={self.tasks} numbers, "
+                "with null for a task without a cap."
             )
         for m, (cap, least) in enumerate(zip(caps, self.data().least.tolist(), strict=True)):
             if cap is not None and cap < least:
                 raise ConfigError(
                     f"problem.caps[{m}]={cap:g} leaves no feasible point: the smallest value of objective "
-                    f"{m + 1} is {least:.6g}. Choose a cap above it, or null for none."
+                    f"{m + 1} is {least:.6g}. Choose a larger cap, or null for none."
                 )
 
     @property

@@ -75,10 +75,10 @@ class MultiMNIST(TrainTest, BatchGradients):
         super().__post_init__()
         if list(self.tasks) not in ([0], [1], [0, 1]):
             raise ConfigError(
-                f"problem.tasks={list(self.tasks)} must be [0, 1], or [0] or [1] for one task alone."
+                f"problem.tasks={list(self.tasks)} must be [0, 1], or [0] or [1] for a single task."
             )
         if not 0 < self.pixels < float("inf"):
-            raise ConfigError(f"problem.pixels={self.pixels} must be > 0: it is the value of a white pixel.")
+            raise ConfigError(f"problem.pixels={self.pixels} must be > 0; it is the value of a white pixel.")
         check_batch_runs(self.max_batch_runs)
         for_device(self.execution, torch.device("cpu"))
         self.network  # noqa: B018  a wrong name is an error now

@@ -122,13 +122,13 @@ class Own(Problem):
         if self.bounds is not None and not _two_numbers(self.bounds):
             raise ConfigError(
                 f"bounds={self.bounds!r} (problem.bounds) must be two numbers, (lower, upper), the same for "
-                f"all coordinates. Where they differ, scale x inside of the functions."
+                f"all coordinates. If they differ, scale x inside the functions."
             )
         super().__post_init__()
         if self.code not in _SERVED.get():
             raise ConfigError(
-                f"problem.code={self.code}: the functions of this problem live in the Python program that "
-                f"made them; run it there again, with mobench.run(problem=mobench.objectives(...))."
+                f"problem.code={self.code}: the functions of this problem exist only in the Python program "
+                f"that defined them; rerun it there with mobench.run(problem=mobench.objectives(...))."
             )
         if self.variables < 1:
             raise ConfigError(f"problem.variables={self.variables} must be at least 1.")
@@ -171,17 +171,19 @@ class Own(Problem):
                 values = self.values(points)
         except Exception as error:  # whatever a user's function raises is an error of the configuration
             raise ConfigError(
-                "The functions can be evaluated at one x but not at many at once by torch.func.vmap: "
-                f"{error}\nBranches on values (if x[0] > 0) become torch.where, .item() and NumPy become "
-                "torch, random numbers have to be made before."
+                "The functions can be evaluated at one x, but torch.func.vmap cannot evaluate them at many "
+                f"at once: {error}\nReplace branches on values (if x[0] > 0) by torch.where, .item() and "
+                "NumPy by torch operations, and draw random numbers beforehand."
             ) from error
         if not bool(torch.isfinite(values[0]).all()):
             bad = [
                 f"{n} = {v}" for n, v in zip(names, values[0].tolist(), strict=True) if not math.isfinite(v)
             ]
-            raise ConfigError(f"{', '.join(bad)} at the start {_shown(x)}: choose another start=.")
+            raise ConfigError(f"{', '.join(bad)} at the start {_shown(x)}; choose another start=.")
         if self.positive and min(values[0, :M].tolist()) < 0.0:
-            raise ConfigError(f"positive=True, but f = {_shown(values[0, :M])} at the start {_shown(x)}.")
+            raise ConfigError(
+                f"positive=True was declared, but f = {_shown(values[0, :M])} at the start {_shown(x)}."
+            )
         plain = values.detach()
         slopes = ((plain[2] - plain[3]) / (2.0 * h)).tolist()
         sizes = plain[1].abs().tolist()
@@ -190,8 +192,8 @@ class Own(Problem):
             # 1e-10 |f| is the rounding of a difference at this step
             if not bool(row.any()) and abs(slope) > 1e-6 * (1.0 + size):
                 raise ConfigError(
-                    f"{name} changes with x (slope {slope:.3g} near the start), but its gradient is 0: part "
-                    "of it is detached from x, or not differentiable. Compute it by torch operations, "
+                    f"{name} changes with x (slope {slope:.3g} near the start), but its gradient is 0, so "
+                    "part of it is detached from x, or not differentiable. Compute it with torch operations, "
                     "without .detach() or torch.no_grad()."
                 )
 
@@ -245,7 +247,7 @@ class Own(Problem):
             row = torch.as_tensor(drawn, dtype=torch.float64)
         except (TypeError, ValueError, RuntimeError) as error:
             raise ConfigError(
-                f"start(rng) returned {type(drawn).__name__}, which is no vector: {error}"
+                f"start(rng) returned {type(drawn).__name__}, which is not a vector: {error}"
             ) from error
         if row.shape != (self.variables,) or not bool(torch.isfinite(row).all()):
             raise ConfigError(
@@ -303,23 +305,25 @@ def _size(fn: Function, x: Float[Tensor, " P"], name: str) -> int:
             f"{name} fails at the start {_shown(x)}: {type(error).__name__}: {error}\n{takes}."
         ) from error
     if not isinstance(value, torch.Tensor):
-        what = "torch.stack([...]) makes one of several" if isinstance(value, tuple | list) else f"{takes}"
-        raise ConfigError(f"{name} returns {type(value).__name__}; a tensor is needed. {what}.")
+        what = (
+            "torch.stack([...]) combines several into one" if isinstance(value, tuple | list) else f"{takes}"
+        )
+        raise ConfigError(f"{name} returns {type(value).__name__}, but must return a tensor. {what}.")
     if value.ndim > 1 or value.numel() == 0:
         raise ConfigError(
-            f"{name} returns shape {tuple(value.shape)}; () or (k,) is needed for one x. {takes}."
+            f"{name} returns shape {tuple(value.shape)}, but must return () or (k,) for one x. {takes}."
         )
     if value.dtype != x.dtype:
         raise ConfigError(
-            f"{name} returns {value.dtype}. {takes}: keep that type (tensors of your own: .to(x))."
+            f"{name} returns {value.dtype}. {takes}; keep that type (convert your own tensors by .to(x))."
         )
     if not value.requires_grad:
         raise ConfigError(
-            f"{name} cannot be differentiated: its value does not depend on x by torch operations (NumPy, "
-            f".item(), .detach() and torch.no_grad() cut it off)."
+            f"{name} cannot be differentiated: its value does not depend on x through torch operations "
+            f"(NumPy, .item(), .detach() and torch.no_grad() break the graph)."
         )
     if not torch.equal(value, again) and bool(torch.isfinite(value).all()):
         raise ConfigError(
-            f"{name} gives other values at the same x. Random numbers have to be made before, and captured."
+            f"{name} returns different values at the same x. Draw random numbers beforehand and capture them."
         )
     return value.numel()

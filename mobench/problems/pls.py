@@ -176,17 +176,17 @@ class PLS(Sampled):
                 raise ConfigError(f"problem.{name}={getattr(self, name)} must be at least 1.")
         for name in ("noise", "noise_eavesdropper", "power"):
             if not 0.0 < getattr(self, name) < math.inf:
-                raise ConfigError(f"problem.{name}={getattr(self, name)} must be > 0: it is a power.")
+                raise ConfigError(f"problem.{name}={getattr(self, name)} must be > 0; it is a power.")
         for name in ("error_user", "error_eavesdropper"):
             if not 0.0 <= getattr(self, name) < math.inf:
                 raise ConfigError(
-                    f"problem.{name}={getattr(self, name)} is the standard deviation of a channel error; "
-                    "it must be >= 0."
+                    f"problem.{name}={getattr(self, name)} is the standard deviation of a channel error and "
+                    "must be >= 0."
                 )
         if not self.leakage >= 0.0:
             raise ConfigError(
-                f"problem.leakage={self.leakage} leaves no feasible point: without any signal the leakage is "
-                f"0, which is more. Choose problem.leakage >= 0."
+                f"problem.leakage={self.leakage} leaves no feasible point: even without a signal the leakage "
+                f"is 0. Choose problem.leakage >= 0."
             )
         if isinstance(self.ideal, str):
             choose("problem.ideal", self.ideal, IDEALS)
@@ -238,7 +238,7 @@ class PLS(Sampled):
         """
         if h.shape[1:] != (self.users + 1, 2 * self.antennas):
             raise ConfigError(
-                f"channels of shape {tuple(h.shape)}: expected (I, users + 1, 2 antennas) = "
+                f"The channels have shape {tuple(h.shape)}, but expected (I, users + 1, 2 antennas) = "
                 f"(I, {self.users + 1}, {2 * self.antennas})."
             )
         other = copy.copy(self)
@@ -251,14 +251,15 @@ class PLS(Sampled):
         if self._given is not None:
             return self._given
         if self.channel_seed is None:
-            raise ConfigError("problem.channel_seed=null: channels are made per run; call bind(runs) first.")
+            raise ConfigError("problem.channel_seed=null draws channels for each run; call bind(runs) first.")
         return _channels(self.channel_seed, self.antennas, self.users)
 
     def _channels_for(self, x: Float[Tensor, "R P"]) -> Float[Tensor, "I C H"]:
         h = self.channels
         if len(h) not in (1, len(x)):
             raise ConfigError(
-                f"The problem is bound to {len(h)} runs and asked for values of {len(x)}; bind it anew."
+                f"The problem is bound to {len(h)} runs, but values of {len(x)} were requested; bind it "
+                "again."
             )
         return h.to(x)
 
@@ -286,7 +287,7 @@ class PLS(Sampled):
     def _extremes(self) -> Float[Tensor, "I M"]:
         if self._solve is None:
             raise ConfigError(
-                "problem.ideal=extremes is found by runs of CSMOO-2, which a job adds: "
+                "problem.ideal=extremes is computed by runs of CSMOO-2, which a job adds: use "
                 "make_job(config).problem, or problem.with_ideal_by(mobench.jobs.extremes.extreme_values)."
             )
         h = self.channels.cpu()
@@ -407,7 +408,7 @@ class PLS(Sampled):
     ) -> tuple[Float[Tensor, "R K"], Float[Tensor, "R K"]]:
         """Means over a held-out set that all runs share, and their standard errors; in chunks."""
         if samples < 2:
-            raise ConfigError(f"samples={samples}: a standard error needs at least 2.")
+            raise ConfigError(f"samples={samples} is too small; a standard error needs at least 2.")
         noise = _held_out(seed, samples, 2 * self.antennas * (self.users + 1)).to(x.device)
         per_sample = len(x) * (self.users + 1) * 2 * max(self.users, self.antennas)
         first = second = torch.zeros(len(x), 2 * self.users, dtype=torch.float64, device=x.device)

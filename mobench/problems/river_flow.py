@@ -62,7 +62,7 @@ class RiverFlow(TrainTest):
         super().__post_init__()
         if self.hidden < 1:
             raise ConfigError(
-                f"problem.hidden={self.hidden} must be at least 1: it is the width of the hidden layer."
+                f"problem.hidden={self.hidden} must be at least 1; it is the width of the hidden layer."
             )
 
     @property

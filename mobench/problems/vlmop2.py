@@ -69,7 +69,7 @@ class VLMOP2(Problem):
             raise ConfigError(f"problem.n={self.n} must be at least 1.")
         if len(self.scale) != 2 or min(self.scale) <= 0.0:
             raise ConfigError(
-                f"problem.scale={list(self.scale)} must hold two positive factors, one per objective."
+                f"problem.scale={list(self.scale)} must contain two positive factors, one per objective."
             )
         if self.clip is not None and self.clip * math.sqrt(self.n) < 1.0:
             raise ConfigError(

@@ -49,8 +49,8 @@ def descended(
     """
     if steps < 1 or batch_size < 1 or not step_size > 0:
         raise ConfigError(
-            f"problem.start: steps={steps} and batch_size={batch_size} must be at least 1, "
-            f"step_size={step_size} > 0."
+            f"problem.start: steps={steps} and batch_size={batch_size} must be at least 1 and "
+            f"step_size={step_size} must be > 0."
         )
     rows: dict[tuple[int, bytes], Tensor] = {}
     out = []
@@ -90,7 +90,7 @@ def _alone(kept: Path) -> Iterator[None]:
         handle = kept.with_suffix(".lock").open("a")
     except OSError as error:
         raise DataError(
-            f"The start could not be kept in {kept.parent}: {error}. "
+            f"The start could not be stored in {kept.parent}: {error}. "
             "Choose another folder with MOBENCH_CACHE=DIR."
         ) from error
     with handle:
@@ -144,7 +144,7 @@ def _train(
     found = x.detach().cpu()
     if not bool(found.isfinite().all()):
         raise ConfigError(
-            f"The start of {problem.name} diverged (seed {seed}): "
+            f"The start of {problem.name} diverged (seed {seed}); "
             f"choose problem.start.step_size below {step_size}."
         )
     _write(kept, lambda buffer: np.save(buffer, found.numpy(), allow_pickle=False))

@@ -64,7 +64,7 @@ class ZDT(Problem):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.n < 2:
-            raise ConfigError(f"problem.n={self.n}: the ZDT problems need at least 2 variables.")
+            raise ConfigError(f"problem.n={self.n} is too small; the ZDT problems need at least 2 variables.")
         if not 0.0 < self.floor < 1.0:
             raise ConfigError(f"problem.floor={self.floor} must lie strictly between 0 and 1.")
 

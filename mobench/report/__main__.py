@@ -35,7 +35,7 @@ def renew(path: Path, table: str) -> None:
     end = text.find(MARKERS[1])
     if begin < 0 or end < begin:
         raise MobenchError(
-            f"{path} lacks the markers {MARKERS[0]} and {MARKERS[1]} (in this order); put them back."
+            f"{path} lacks the markers {MARKERS[0]} and {MARKERS[1]} (in this order); restore them."
         )
     write_atomic(path, (text[: begin + len(MARKERS[0])] + "\n" + table + text[end:]).encode())
 

@@ -47,12 +47,12 @@ def _json(path: Path, entry: Entry, kind: type, why: str) -> Any:
     except FileNotFoundError:
         entry.problems.append(f"{path.name} is missing: {why}")
     except (OSError, ValueError) as error:
-        entry.problems.append(f"{path.name} cannot be read ({error}).")
+        entry.problems.append(f"{path.name} could not be loaded ({error}).")
     else:
         if isinstance(value, kind):
             return value
         expected = "a list of claims" if kind is list else "an object"
-        entry.problems.append(f"{path.name} holds {type(value).__name__}, expected {expected}.")
+        entry.problems.append(f"{path.name} contains {type(value).__name__}, but expected {expected}.")
     return None
 
 
@@ -104,7 +104,7 @@ def png_size(data: bytes) -> tuple[int, int]:
 def _entry(folder: Path, id: str, assets: dict[str, bytes], kept: bool = False) -> Entry:
     paper, _, name = id.partition("/")
     entry = Entry(paper, name, kept=kept)
-    unfinished = "the drawing was interrupted; run the command of the artifact again."
+    unfinished = "the drawing was interrupted; rerun the command of the artifact."
     claims = _json(folder / "claims.json", entry, list, unfinished)
     origin = _json(folder / "provenance.json", entry, dict, "the origin of the numbers is unknown.")
     entry.claims = _claims(claims or [], entry)
@@ -119,13 +119,13 @@ def _entry(folder: Path, id: str, assets: dict[str, bytes], kept: bool = False) 
         except FileNotFoundError:
             continue
         except OSError as error:
-            entry.problems.append(f"{file} cannot be read ({error}).")
+            entry.problems.append(f"{file} could not be loaded ({error}).")
     base = entry.assets
     if "figure.png" in files:
         try:
             width, height = png_size(files["figure.png"])
         except ValueError as error:
-            entry.problems.append(f"figure.png cannot be shown: {error}.")
+            entry.problems.append(f"figure.png could not be shown: {error}.")
         else:
             pdf = f"{base}/figure.pdf" if "figure.pdf" in files else None
             entry.figure = Figure(f"{base}/figure.png", pdf, width, height)
@@ -136,7 +136,7 @@ def _entry(folder: Path, id: str, assets: dict[str, bytes], kept: bool = False) 
         try:
             entry.table = sheet(files["table.csv"].decode())
         except (ValueError, csv.Error) as error:
-            entry.problems.append(f"table.csv cannot be shown: {error}.")
+            entry.problems.append(f"table.csv could not be shown: {error}.")
     elif (folder / "table.md").exists():
         entry.problems.append("table.csv is missing, although table.md exists.")
     if not files and (not entry.claims or entry.label.startswith(("Figure ", "Table "))):
@@ -224,7 +224,7 @@ def _job(folder: Path, kept: bool) -> Job:
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as error:
-            job.detail = f"{name} cannot be read ({error})"
+            job.detail = f"{name} could not be loaded ({error})"
             return {}
 
     status = load("status.json")
@@ -242,7 +242,7 @@ def _job(folder: Path, kept: bool) -> Job:
     except FileNotFoundError:
         pass  # its page says so
     except (OSError, ValueError) as error:
-        job.detail = job.detail or f"config.yaml cannot be read ({error})"
+        job.detail = job.detail or f"config.yaml could not be loaded ({error})"
     try:
         _final((folder / "final.csv").read_text(encoding="utf-8"), job)
     except FileNotFoundError:
@@ -250,7 +250,7 @@ def _job(folder: Path, kept: bool) -> Job:
             job.status = "unreadable"
             job.detail = "final.csv is missing"
     except (OSError, ValueError, csv.Error) as error:
-        job.detail = f"final.csv cannot be read ({error})"
+        job.detail = f"final.csv could not be loaded ({error})"
     return job
 
 

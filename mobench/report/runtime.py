@@ -47,10 +47,10 @@ def runtime(entry: Entry, site: Site) -> list[tuple[str, str]]:
         )
     if kept := sum(job.kept for job in jobs):
         lines.append(
-            ("Kept", f"the rows of {kept} of {of} come with the repository, so these jobs are not run again")
+            ("Kept", f"the rows of {kept} of {of} come with the repository, so these jobs are not rerun")
         )
     if shared := sum(len(job.entries) > 1 for job in jobs):
-        lines.append(("Shared", f"other artifacts share {shared} of {of}; a finished job is not run again"))
+        lines.append(("Shared", f"other artifacts share {shared} of {of}; a finished job is not rerun"))
     return lines
 
 

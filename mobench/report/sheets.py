@@ -52,7 +52,7 @@ def parsed(raw: str) -> tuple[list[str], list[list[str]]]:
     body = lines[1:]
     for i, row in enumerate(body):
         if len(row) != len(head):
-            raise ValueError(f"row {i + 1} has {len(row)} cells, the header has {len(head)}")
+            raise ValueError(f"row {i + 1} has {len(row)} cells, but the header has {len(head)}")
     return head, body
 
 

@@ -33,8 +33,8 @@ def refuse_local(oracle: Oracle, space: str) -> None:
     """Raise CompatibilityError for an oracle whose rows are not gradients of its values."""
     if oracle.spec.local_steps:
         raise CompatibilityError(
-            f"space={space}: with local steps the clients move the problem's own variables, which other "
-            f"variables cannot follow. Choose space=none."
+            f"space={space} cannot be combined with local steps, because the clients move the problem's own "
+            f"variables. Choose space=none."
         )
 
 
@@ -42,8 +42,8 @@ def refuse_set(oracle: Oracle, problem: Problem, space: str) -> None:
     """Raise CompatibilityError for a problem whose variables have a feasible set of their own."""
     if not isinstance(oracle.spec.X, Free):
         raise CompatibilityError(
-            f"space={space} is for problems without a feasible set; the variables of "
-            f"{type(problem).__name__} lie in a {type(oracle.spec.X).__name__} already. Choose space=none."
+            f"space={space} is for problems without a feasible set, but the variables of "
+            f"{type(problem).__name__} already lie in a {type(oracle.spec.X).__name__}. Choose space=none."
         )
 
 
@@ -152,8 +152,9 @@ class MappedPoint(Point):
         self.recorded = inner.recorded
         if inner.moving is not None and a is not inner.x:
             raise CompatibilityError(
-                "space: the oracle moves some of the problem's variables in a step, of which the "
-                f"{a.shape[1]} here are mixtures. Set oracle.block_move=all or oracle.blocks=1."
+                "space: the oracle moves only some of the problem's variables in each step, but the "
+                f"{a.shape[1]} variables here are mixtures of them. Set oracle.block_move=all or "
+                "oracle.blocks=1."
             )
         self.moving = inner.moving
 
@@ -182,7 +183,7 @@ class MappedPoint(Point):
 
 class Referenced(Space):
     """A space around x_ref, the start theta_0 of a seed's first preference after `warm_steps` steps of
-    x <- x - warm_step (1/M) sum_m grad f_m(x) on the worn oracle's samples, by one network per seed.
+    x <- x - warm_step (1/M) sum_m grad f_m(x) on the wrapped oracle's samples, by one network per seed.
 
     x_ref is made once, in `init`, and lies in the oracle's state: a job that is resumed has the same. Where
     an exact value is asked before there is a state, it is made then. The column `warm_seconds`
@@ -220,7 +221,7 @@ class Referenced(Space):
         self._seconds: Tensor | None = None
 
     def _sampler(self, runs: Runs, batch: int | None) -> Oracle:
-        """An oracle of one run per seed that draws what the worn one draws."""
+        """An oracle of one run per seed that draws what the wrapped one draws."""
         base = self.inner
         while isinstance(below := getattr(base, "inner", None), Oracle):
             base = below
@@ -230,8 +231,8 @@ class Referenced(Space):
         if isinstance(base, Exact):
             return Exact(self.problem, few)
         raise CompatibilityError(
-            f"space.warm_steps={self.warm_steps}: a warm-up knows the samples of oracle=exact, minibatch and "
-            f"epochs, not of {type(base).__name__}. Set space.warm_steps=0."
+            f"space.warm_steps={self.warm_steps}: a warm-up supports oracle=exact, minibatch and "
+            f"epochs, not {type(base).__name__}. Set space.warm_steps=0."
         )
 
     def _warm_up(self, like: Tensor) -> tuple[Float[Tensor, "R P"], Float[Tensor, " R"]]:

@@ -47,8 +47,8 @@ class Boxed(Space):
         farthest = float(used.abs().amax()) if len(used) else 0.0
         if farthest > self.box.upper:
             raise ConfigError(
-                f"space.bound={self.box.upper:g}: the start of {type(self.problem).__name__}, which all "
-                f"methods share, has variables as large as {farthest:.3g}, outside of the box. "
+                f"space.bound={self.box.upper:g} is too small: the start of {type(self.problem).__name__}, "
+                f"which all methods share, has variables as large as {farthest:.3g}, outside the box. "
                 "Raise space.bound."
             )
         return spread_out(own, self.box, runs, self.problem, self.start)

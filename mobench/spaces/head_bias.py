@@ -50,9 +50,9 @@ class HeadBias(Referenced):
         at_least(bound, 0, "bound", strict=True)
         if not isinstance(problem, WithHeads):
             raise CompatibilityError(
-                "space=head_bias needs a problem whose tasks have a head with one output each; "
-                f"{type(problem).__name__} has none (of a softmax, a common shift of all scores changes "
-                "nothing). Choose space=subspace or space=full."
+                "space=head_bias needs a problem whose tasks each have a head with one output; "
+                f"{type(problem).__name__} has none (with a softmax, a common shift of all scores has no "
+                "effect). Choose space=subspace or space=full."
             )
         self.heads: WithHeads = problem
         box = Box(-float(bound), float(bound))

@@ -68,8 +68,8 @@ class Hybrid(Oracle):
                 base = below
             if not isinstance(base, Epochs):
                 raise ConfigError(
-                    f"space.epoch_steps=null is an epoch of oracle=epochs; {type(base).__name__} has none. "
-                    "Give space.epoch_steps."
+                    f"space.epoch_steps=null means one epoch of oracle=epochs, but {type(base).__name__} has "
+                    "no epochs. Give space.epoch_steps."
                 )
             epoch_steps = base.per_epoch
         at_least(epoch_steps, 1, "epoch_steps")
@@ -143,8 +143,8 @@ class TrainedPoint(Point):
 
     def _refuse(self) -> Never:
         raise CompatibilityError(
-            "space=hybrid trains networks with weights of tasks and knows no gradient with respect to these. "
-            "Choose algorithm=nsga2 or algorithm=psl, or space=none."
+            "space=hybrid trains networks for task weights and does not provide gradients with respect to "
+            "these. Choose algorithm=nsga2 or algorithm=psl, or space=none."
         )
 
     def _jacobian(self) -> Float[Tensor, "R K M"]:

@@ -334,7 +334,7 @@ def solve_surrogate(program: Surrogate, warm: Float[Tensor, "R K"] | None = None
     """
     if not isinstance(program.X, (Free, Box, Ball)):
         raise ValueError(
-            f"the CVXPY surrogate needs X to be Free, Box or Ball, not {type(program.X).__name__}"
+            f"The CVXPY surrogate needs X to be Free, Box or Ball, not {type(program.X).__name__}"
         )
     program = replace(
         program, **{n: getattr(program, n).detach().double() for n in ("c", "rows", "x", "low")}

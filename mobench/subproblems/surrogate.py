@@ -309,7 +309,7 @@ def _blocks(p: Program) -> tuple[ModuleType, Array, list[Block]]:
     y = Rows(xp, a, tau_y, low, high)
     if not gram:
         if moving is not None:
-            raise ValueError(f"blocks of variables need X to be Free, Box or Ball, not {type(p.X).__name__}")
+            raise ValueError(f"Blocks of variables need X to be Free, Box or Ball, not {type(p.X).__name__}")
         return xp, c, [General(xp, p.X, tensor(p.x), tensor(p.rows), tensor(p.tau)), y]
     rows = p.rows
     x = p.x

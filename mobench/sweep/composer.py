@@ -104,7 +104,7 @@ class Composer:
         def suite(name: str) -> dict[str, Any]:
             found = (jobs_only(name) or {}).get("cross")
             if not found:
-                raise ConfigError(f"cross.suites: {name!r} is no experiment with a cross table.")
+                raise ConfigError(f"cross.suites: {name!r} is not an experiment with a cross table.")
             return at_scale(found, config)
 
         return cross_table.pairs(config["cross"], self.algorithms(), self.target, suite)

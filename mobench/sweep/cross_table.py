@@ -81,9 +81,9 @@ def pairs(
         beside = [key for key in node if key not in NARROWS]
         if beside:
             raise ConfigError(
-                f"cross.{beside[0]} beside cross.suites: say it of one suite, e.g. "
-                f"+experiment={node['suites'][0]}. Of all suites only cross.algorithms and cross.without can "
-                "be said."
+                f"cross.{beside[0]} cannot be combined with cross.suites: set it for one suite, e.g. "
+                f"+experiment={node['suites'][0]}. Only cross.algorithms and cross.without can be set "
+                "for all suites."
             )
         others = {
             name: pairs({**suite(name), **_narrowed(node)}, algorithms, target, suite)
@@ -128,11 +128,14 @@ def _check_problem(name: str, overrides: Any) -> None:
             f"'+cross.problems.{name}=[problem={name}]'."
         )
     if "." in name:
-        raise ConfigError(f"cross.problems: {name!r} holds a dot; jobs are called PROBLEM.ALGORITHM.")
+        raise ConfigError(
+            f"cross.problems: {name!r} contains a dot, but jobs are named PROBLEM.ALGORITHM; choose a name "
+            "without a dot."
+        )
     if overrides and not any(o.startswith(("problem=", "protocol=")) for o in overrides):
         raise ConfigError(
-            f"cross.problems.{name}={list(overrides)} chooses no problem; "
-            "begin with problem=NAME (or protocol=NAME)."
+            f"cross.problems.{name}={list(overrides)} does not choose a problem; "
+            "start with problem=NAME (or protocol=NAME)."
         )
 
 
@@ -146,7 +149,7 @@ def _names(wanted: Any, without: Sequence[str], algorithms: Sequence[str]) -> li
     if wanted == "all":
         return [name for name in algorithms if name not in without]
     if not isinstance(wanted, Sequence) or isinstance(wanted, str):
-        raise ConfigError(f"cross.algorithms={wanted} must be all or a list of algorithms.")
+        raise ConfigError(f"cross.algorithms={wanted} must be 'all' or a list of algorithms.")
     _known("cross.algorithms", wanted, algorithms)
     return list(wanted)
 
@@ -155,7 +158,7 @@ def _known(where: str, names: Any, known: Sequence[str]) -> None:
     for name in names:
         if name not in known:
             raise ConfigError(
-                f"{where}: there is no {name!r}; there is {', '.join(known)}.{suggest(str(name), known)}"
+                f"{where}: {name!r} is unknown; choose from {', '.join(known)}.{suggest(str(name), known)}"
             )
 
 

@@ -78,7 +78,10 @@ def expanded(node: Mapping[str, Any], jobs_of: Callable[[str], Jobs]) -> Jobs:
     parts.append({str(name): list(job) for name, job in (node.get("jobs") or {}).items()})
     for part in parts:
         if twice := sorted(out.keys() & part.keys()):
-            raise ConfigError(f"grid: there are two jobs named {twice[0]!r} in one experiment.")
+            raise ConfigError(
+                f"grid: two jobs of one experiment have the name {twice[0]!r}; give each job a different "
+                "name."
+            )
         out |= part
     return out
 
@@ -103,11 +106,12 @@ def _borrowed(like: Any, jobs_of: Callable[[str], Jobs]) -> Jobs:
 def _grid(node: Any) -> Jobs:
     if not isinstance(node, Mapping) or not isinstance(node.get("axes"), Mapping) or not node["axes"]:
         raise ConfigError(
-            f"grid={node} needs axes: a mapping of names to mappings of keys to lists of overrides."
+            f"grid={node} needs axes, a mapping of names to mappings of keys to lists of overrides."
         )
     if unknown := [key for key in node if key not in KEYS]:
         raise ConfigError(
-            f"grid.{unknown[0]} is unknown; a grid has {', '.join(KEYS)}.{suggest(unknown[0], KEYS)}"
+            f"grid.{unknown[0]} is unknown; the keys of a grid are "
+            f"{', '.join(KEYS)}.{suggest(unknown[0], KEYS)}"
         )
     for axis, entries in node["axes"].items():
         if not isinstance(entries, Mapping) or not all(isinstance(value, list) for value in entries.values()):
@@ -125,4 +129,4 @@ def _grid(node: Any) -> Jobs:
 def _match_something(where: str, patterns: Any, jobs: Jobs) -> None:
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in jobs):
-            raise ConfigError(f"{where}: no job matches {pattern!r}; there are {', '.join(jobs)}.")
+            raise ConfigError(f"{where}: no job matches {pattern!r}; the jobs are {', '.join(jobs)}.")

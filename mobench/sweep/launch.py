@@ -57,8 +57,9 @@ def launch_group(jobs: list[Planned], adapter: Adapter, say: Say) -> list[Outcom
     except KeyboardInterrupt:
         if adapter.far:
             raise Interrupted(
-                "Stopped waiting. Jobs that are in Slurm's queue go on (`squeue --me`; `scancel` stops "
-                "them); `mobench-status` shows them, and once they have ended the same command does the rest."
+                "Stopped waiting. Jobs in Slurm's queue continue (`squeue --me` lists them, `scancel` stops "
+                "them). `mobench-status` shows their state; once they have ended, repeat the command to "
+                "finish."
             ) from None
         raise
 
@@ -83,8 +84,8 @@ def _until_answered(jobs: list[Planned], adapter: Adapter, say: Say) -> list[Out
         together = [job for job in lost if left[job.folder.key] >= 0 and [job] not in alone]
         groups += [g for g in (together, *alone) if g]
         if groups and lost:
-            gone = "killed, out of memory or with its machine"
-            say(f"{len(lost)} jobs lost their worker ({gone}); launched again: {len(together) + len(alone)}")
+            gone = "killed, out of memory or because of a machine failure"
+            say(f"{len(lost)} jobs lost their worker ({gone}); relaunched: {len(together) + len(alone)}")
     return list(outcomes.values())
 
 
@@ -136,7 +137,7 @@ def _unanswered(answer: Any, job: Planned) -> Outcome:
             )
         text = "it was cancelled (scancel)" if cancelled else f"the launcher failed ({text})"
     if "timed-out too many times" in text:
-        text = f"its time limit ended too often; raise hydra.launcher.max_num_timeout or timeout_min. {last}"
+        text = f"it timed out too often; raise hydra.launcher.max_num_timeout or timeout_min. {last}"
     return failed(job.folder, text, job.title)
 
 

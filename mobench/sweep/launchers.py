@@ -151,9 +151,9 @@ class Slurm(Submitit):
     def prepare(self, jobs: Sequence[Planned], at_once: int) -> None:
         if shutil.which("sbatch") is None:
             raise ConfigError(
-                "hardware=slurm needs Slurm's commands, and sbatch is not on the PATH: call mobench on a "
+                "hardware=slurm needs Slurm's commands, but sbatch is not on the PATH. Run mobench on a "
                 "login node of the cluster, or choose hardware=cpu, "
-                "with hydra/launcher=joblib for several jobs at a time."
+                "with hydra/launcher=joblib to run several jobs in parallel."
             )
         super().prepare(jobs, at_once)
 

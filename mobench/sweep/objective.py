@@ -63,7 +63,7 @@ def directions(sweeper: Mapping[str, Any], count: int) -> list[str | None]:
     listed = [given] if isinstance(given, str) or not isinstance(given, Sequence) else list(given)
     if len(listed) != count:
         raise ConfigError(
-            f"hydra.sweeper.direction has {len(listed)} entries and objective has {count}; "
+            f"hydra.sweeper.direction has {len(listed)} entries, but objective has {count}; "
             "give one direction for each."
         )
     return [str(getattr(direction, "name", direction)) for direction in listed]
@@ -112,13 +112,13 @@ def of_job(config: dict[str, Any], sweeper: Mapping[str, Any], overrides: Sequen
 def _check(config: dict[str, Any], wanted: Sequence[str], towards: Sequence[str | None]) -> None:
     if any(config[key] for key in ("jobs", "grid", "like", "cross")) or config["artifact"]["id"]:
         raise ConfigError(
-            "This experiment lists jobs of its own, which hydra/sweeper=jobs runs (the default). Another "
-            "sweeper takes the keys of one job: give them on the command line, "
+            "This experiment lists its own jobs, which only hydra/sweeper=jobs (the default) can run. Other "
+            "sweepers vary the keys of a single job; give these on the command line "
             "or in an experiment file without jobs."
         )
     if HYPERVOLUME in wanted and towards[wanted.index(HYPERVOLUME)] == "minimize":
         raise ConfigError(
-            "objective=hypervolume is better the larger it is, and hydra.sweeper.direction is minimize: add "
+            "objective=hypervolume must be maximized, but hydra.sweeper.direction is minimize. Set "
             "hydra.sweeper.direction=maximize, or choose objective=COLUMN, e.g. objective=f_1."
         )
 
@@ -128,8 +128,8 @@ def _check_hypervolume(job: Job) -> None:
     job.check()
     if (reason := hypervolume_fault(job)) is not None:
         raise ConfigError(
-            f"objective=hypervolume: {reason}. Choose a column of final.csv, e.g. objective=f_1, or a list, "
-            f"objective=[f_1,f_2]."
+            f"objective=hypervolume is not available: {reason}. Choose a column of final.csv, e.g. "
+            f"objective=f_1, or a list, objective=[f_1,f_2]."
         )
 
 
@@ -147,7 +147,7 @@ def value(folder: JobFolder, name: str, direction: str | None = None) -> float:
     if name not in numbers:
         known = [HYPERVOLUME, *(column for column in numbers if column not in ("run", "seed"))]
         raise ConfigError(
-            f"objective={name!r} is no column; choose one of {', '.join(known)}.{suggest(name, known)}"
+            f"objective={name!r} is not a column; choose one of {', '.join(known)}.{suggest(name, known)}"
         )
     mean = float(rows[name].mean(skipna=False))
     lost = (rows["status"] != "done").any() or not math.isfinite(mean)

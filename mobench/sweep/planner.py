@@ -55,7 +55,7 @@ def plan(command: Sequence[str]) -> Plan:
         loader = hydra_adapter.loader(str(conf_dir()))
         config = hydra_adapter.load(loader, overrides, RunMode.MULTIRUN)
         if config.hydra.sweeper["_target_"] != hydra_plugin.SWEEPER:
-            raise ConfigError("Only a sweep of mobench's own can be planned: leave hydra/sweeper away.")
+            raise ConfigError("Only mobench's own sweeper supports planning; omit hydra/sweeper.")
         arguments = [str(o) for o in config.hydra.overrides.task]
         return Planner(Composer(loader, config), Use.SHOWN).plan(arguments)
 
@@ -69,8 +69,8 @@ def merge(job: Sequence[str], command: Sequence[str], name: str) -> list[str]:
         key = key_of(override)
         if key in GROUPS and key in fixed:
             raise ConfigError(
-                f"The experiment fixes {fixed[key]} for its job {name!r}; {override} cannot change it. "
-                f"Change values (seeds=[0], steps=50), or run the job on its own without +experiment."
+                f"The experiment fixes {fixed[key]} for its job {name!r}, so {override} cannot change it. "
+                f"Change values such as seeds=[0] or steps=50, or run the job on its own without +experiment."
             )
     taken = {key_of(o) for o in command}
     return [o for o in job if key_of(o) not in taken] + list(command)
@@ -118,8 +118,9 @@ class Planner:
         folder = str(self.composer.config.hydra.sweep.dir)
         if folder != ".":
             raise ConfigError(
-                f"hydra.sweep.dir={folder} has no effect: jobs lie in $MOBENCH_OUTPUTS/runs (else in "
-                f"outputs/runs), named by their settings. Choose another place with MOBENCH_OUTPUTS=FOLDER."
+                f"hydra.sweep.dir={folder} has no effect: jobs are stored in $MOBENCH_OUTPUTS/runs (default: "
+                "outputs/runs), named after their settings. Choose another location with "
+                "MOBENCH_OUTPUTS=FOLDER."
             )
         combinations = self.composer.combinations(arguments)
         chosen = {o for command in combinations for o in command if key_of(o) == "experiment"}
@@ -140,7 +141,7 @@ class Planner:
         config = command.config
         if config["artifact"]["depicts"] not in (None, "data"):
             raise ConfigError(
-                f"artifact.depicts is 'data' or nothing, not {config['artifact']['depicts']!r}."
+                f"artifact.depicts must be 'data' or null, not {config['artifact']['depicts']!r}."
             )
         if command.artifact is not None:
             _drawn_here(command.artifact, command.overrides)
@@ -242,6 +243,6 @@ def _drawn_here(artifact: str, command: Sequence[str]) -> None:
     if own and not set(own) & set(choices("experiment")):
         raise ConfigError(
             f"The experiment {own[0]!r} sets artifact.id={artifact}, but artifacts are drawn by the files of "
-            f"experiments/ that come with mobench. Leave `artifact` away (or set artifact: {{id: null}}): "
-            "its jobs run all the same."
+            f"experiments/ that come with mobench. Omit `artifact` (or set artifact: {{id: null}}); "
+            "the jobs run without it."
         )

@@ -44,6 +44,6 @@ def check_folder() -> None:
         Path.cwd()
     except FileNotFoundError:
         raise ConfigError(
-            "The working folder does not exist any more. Change to another one (cd ~), or leave and enter "
-            "this one again if it was made anew (cd .)."
+            "The working folder no longer exists. Change to another one (cd ~), or enter it again if it "
+            "was recreated (cd .)."
         ) from None

@@ -17,8 +17,8 @@ def cannot_write(error: OSError, path: Path) -> StoreError:
     why = reasons.get(error.errno or 0, error.strerror or str(error))
     return StoreError(
         f"Cannot write {path}: {why}. Free space, fix permissions, or choose another folder with "
-        "MOBENCH_OUTPUTS=DIR. Finished results are untouched; "
-        "the same command continues from the last checkpoint."
+        "MOBENCH_OUTPUTS=DIR. Finished results are not affected; "
+        "repeat the command to resume from the last checkpoint."
     )
 
 

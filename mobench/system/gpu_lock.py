@@ -50,7 +50,8 @@ def take(ids: Sequence[str], each: int = 1, title: str = "", root: Path | None =
         base.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise StoreError(
-            f"The locks of GPUs cannot be kept in {base}: {error.strerror}. Set TMPDIR to a folder of yours."
+            f"The lock files of the GPUs cannot be stored in {base}: {error.strerror}. Set TMPDIR to your "
+            "own folder."
         ) from error
     said = False
     while True:
@@ -70,7 +71,11 @@ def take(ids: Sequence[str], each: int = 1, title: str = "", root: Path | None =
         if not said:
             said = True
             where = f"{len(ids)} GPU{'s are' if len(ids) > 1 else ' is'}"
-            print(f"{title or 'job'}: waiting, {where} in use (locks in {base})", file=sys.stderr, flush=True)
+            print(
+                f"{title or 'job'}: waiting because {where} in use (locks in {base})",
+                file=sys.stderr,
+                flush=True,
+            )
         time.sleep(WAIT)
 
 
