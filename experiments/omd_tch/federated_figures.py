@@ -117,7 +117,7 @@ def fig3a(a: Artifact) -> None:
     a.figure(fig)
     a.table(means([s]))
     judge(a, s, [*of_curves(s), *of_means(s), *fairer_in_rotation(s), *stored(s)])
-    cells(a, s, COMPARED)
+    cells(a, s, COMPARED, "m{setting}-cells")
     note_last_iterate(a, s)
     notes(a, [s])
     if s.borrowed("AdaOMDeg-TCH"):
@@ -212,6 +212,6 @@ def fig7(a: Artifact) -> None:
     # of ten seeds and ten others 5 % of the cells miss by chance, and cells of a scenario share their seeds:
     # 4,000 simulated tables have 84 % of their cells within (1 in 1,000: seeds explain half of the variance;
     # 76 %: nine tenths)
-    check = most_cells(near, "cells", "one printed standard deviation")
+    check = most_cells(near, "cells", "within one printed standard deviation")
     a.claim("medians", check, interval=fewest(shown), rests_on=set().union(*(s.names() for s in mnist)))
     notes(a, shown)

@@ -32,6 +32,7 @@ FAMILIES = {
 }
 SHORT = {FED: "FedAvg", **{column: name for name, *both in FAMILIES.values() for column in both}}
 POINTS: dict[str, Any] = {"unit": " pp", "digits": ".2f"}
+SIGNED: dict[str, Any] = {"unit": " pp", "digits": "+.2f"}
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Statement:
     """A statement of claims.yaml about one scenario.
 
     Args:
-        id: without scenario and kind ("accuracy" of "mr-accuracy-gd").
+        id: as claims.yaml writes it, such as "m{setting}-accuracy-{kind}".
         kind: the mirror map, or what else ends the id.
         check: what was measured, and what is asked.
         shown: the columns that it compares.
@@ -63,7 +64,7 @@ def judge(a: Artifact, s: Scenario, statements: Sequence[Statement]) -> None:
         step = borrowed(s, x.shown)
         same = same_as_last(s, x.adaptive) if x.adaptive else ""
         a.claim(
-            f"{s.key[0]}{{setting}}-{x.id}-{{kind}}",
+            x.id,
             x.check.partial_at_best(bool(step)),
             remark=f"{step} {same}".strip(),
             interval=s.interval(x.shown[0], x.shown[1], x.metric) if x.metric else s.alone,
@@ -76,8 +77,7 @@ def judge(a: Artifact, s: Scenario, statements: Sequence[Statement]) -> None:
 
 def refer(a: Artifact, artifact: str, s: Scenario, statements: Sequence[Statement], *more: str) -> None:
     """Refers to where statements about a scenario are judged."""
-    ids = [*(f"{x.id}-{x.kind}" for x in statements), *more]
-    a.refer(artifact, *(f"{s.key}-{id}" for id in ids))
+    a.refer(artifact, *(x.id.format(kind=x.kind, **s.words) for x in statements), *more)
 
 
 def borrowed(s: Scenario, shown: Sequence[str]) -> str:
@@ -126,19 +126,21 @@ def of_pair_of_curves(
     bend = [np.abs(np.diff(y, 2)).mean() for y in (tch, other)]
     bends = AtLeast(bend[0], 5 * bend[1], of="TCH's mean |second difference|", than="5 times AdaOMD's")
     oscillates = bends.also(f"ratio {bend[0] / bend[1]:.1f}")
+    lower = AllOf(below, Below(other[-1], ls[-1], than="LS's", **of))
+    falls = Share(late < 0, 0.9, that="it falls", what="rounds", digits=1)
     found: dict[str, tuple[Check, tuple[str, ...]]] = {
-        "lower": (AllOf(below, Below(other[-1], ls[-1], than="LS's", **of)), (FED, plain, ada)),
-        "area": (Below(*area, of="area under AdaOMD's curve", than="OMD's"), (plain, ada)),
-        "falls": (Share(late < 0, 0.9, that="it falls", what="rounds", digits=1), (ada,)),
-        "oscillates": (oscillates, ("TCH", ada)),
+        "m{setting}-lower-{kind}": (lower, (FED, plain, ada)),
+        "m{setting}-area-{kind}": (Below(*area, of="area under AdaOMD's curve", than="OMD's"), (plain, ada)),
+        "m{setting}-falls-{kind}": (falls, (ada,)),
+        "m{setting}-oscillates-{kind}": (oscillates, ("TCH", ada)),
+        "c{setting}-lower-{kind}": (below.also(f"LS's {ls[-1]:.3f}"), (plain, ada)),
+        "c{setting}-oscillates-{kind}": (oscillates, ("TCH", ada)),
     }
-    if not s.on_mnist:
-        found = {"lower": (below.also(f"LS's {ls[-1]:.3f}"), (plain, ada)), "oscillates": found["oscillates"]}
+    words = {"seed": s.first_seed}
     return [
-        Statement(
-            id, kind, *x, adaptive=ada if id in ("lower", "area") else None, words={"seed": s.first_seed}
-        )
+        Statement(id, kind, *x, adaptive=ada if plain in x[1] else None, words=words)
         for id, x in found.items()
+        if id[0] == s.key[0]
     ]
 
 
@@ -160,7 +162,7 @@ def panel(s: Scenario) -> str:
 
 def smaller(s: Scenario, one: str, other: str, metric: str, slack: float = 0.0) -> Check:
     """Checks that one column's mean is strictly below another's, or below that plus `slack`."""
-    than = f"{SHORT[other]}'s" + (f" plus one printed standard deviation, {slack:g}," if slack else "")
+    than = f"{SHORT[other]}'s" + (f" + {slack:g} (one printed standard deviation)" if slack else "")
     of: dict[str, Any] = {
         "of": f"{SHORT[one]}'s {metric}",
         "than": than,
@@ -193,15 +195,23 @@ def against_omd(s: Scenario, kind: str) -> list[Statement]:
     """Returns claims 1 to 3 of the specification: AdaOMD and OMD on MNIST."""
     plain, ada = PAIRS[kind]
     least = {"mr": 3.0, "m2": 0.8, "m5": 1.0}[s.key]
-    gain = AtLeast(s.gap(ada, plain, ACCURACY), least, of="gain of accuracy", **POINTS)
+    gain = AtLeast(s.gap(ada, plain, ACCURACY), least, of="gain of accuracy", **SIGNED)
     ratio = AtMost(s.mean(ada, AGNOSTIC) / s.mean(plain, AGNOSTIC), 0.85, of="ratio", digits=".2f")
     printed = s.printed(ada, AGNOSTIC)[0] / s.printed(plain, AGNOSTIC)[0]
     words = {"panel": panel(s), "ada": s.printed(ada, PARITY)[0], "omd": s.printed(plain, PARITY)[0]}
     pair = (ada, plain)
     return [
-        said(s, "accuracy", kind, *pair, gain, ada),
-        Statement("agnostic", kind, ratio, pair, AGNOSTIC, ada, {"panel": panel(s), "printed": printed}),
-        Statement("parity", kind, smaller(s, *pair, PARITY), pair, PARITY, ada, words),
+        said(s, "m{setting}-accuracy-{kind}", kind, *pair, gain, ada),
+        Statement(
+            "m{setting}-agnostic-{kind}",
+            kind,
+            ratio,
+            pair,
+            AGNOSTIC,
+            ada,
+            {"panel": panel(s), "printed": printed},
+        ),
+        Statement("m{setting}-parity-{kind}", kind, smaller(s, *pair, PARITY), pair, PARITY, ada, words),
     ]
 
 
@@ -213,9 +223,9 @@ def against_others(s: Scenario, kind: str) -> list[Statement]:
     both = AllOf(as_accurate(s, ada, FED, 1.0), smaller(s, ada, FED, AGNOSTIC, slack))
     lags = AtLeast(s.gap(FED, plain, ACCURACY), 1.0, of="FedAvg's lead in accuracy", **POINTS)
     return [
-        said(s, "fedavg", kind, ada, FED, both, agnostic=s.printed_gap(ada, FED, AGNOSTIC)),
-        said(s, "lags", kind, FED, plain, lags),
-        equally_accurate(s, "tch", kind, "TCH", ada, 1.5),
+        said(s, "m{setting}-fedavg-{kind}", kind, ada, FED, both, agnostic=s.printed_gap(ada, FED, AGNOSTIC)),
+        said(s, "m{setting}-lags-{kind}", kind, FED, plain, lags),
+        equally_accurate(s, "m{setting}-tch-{kind}", kind, "TCH", ada, 1.5),
     ]
 
 
@@ -230,7 +240,7 @@ def equally_accurate(
 def mirror_maps(s: Scenario, family: str) -> Statement:
     """Returns claim 7: both mirror maps are equally accurate on MNIST."""
     what, gd, eg = FAMILIES[family]
-    return equally_accurate(s, "mirror", family, gd, eg, 1.0, what=what)
+    return equally_accurate(s, "m{setting}-mirror-{kind}", family, gd, eg, 1.0, what=what)
 
 
 def of_cifar(s: Scenario, kind: str) -> list[Statement]:
@@ -241,15 +251,24 @@ def of_cifar(s: Scenario, kind: str) -> list[Statement]:
     better = AllOf(more, smaller(s, ada, plain, AGNOSTIC))
     as_good = AllOf(as_accurate(s, ada, FED, 3.0), smaller(s, ada, FED, PARITY))
     found = [
-        said(s, "accuracy", kind, ada, plain, better, ada, agnostic=s.printed_gap(ada, plain, AGNOSTIC)),
-        said(s, "fedavg", kind, ada, FED, as_good, parity=s.printed_gap(ada, FED, PARITY)),
+        said(
+            s,
+            "c{setting}-accuracy-{kind}",
+            kind,
+            ada,
+            plain,
+            better,
+            ada,
+            agnostic=s.printed_gap(ada, plain, AGNOSTIC),
+        ),
+        said(s, "c{setting}-fedavg-{kind}", kind, ada, FED, as_good, parity=s.printed_gap(ada, FED, PARITY)),
     ]
     if s.key == "cr":  # the one scenario whose printed means say what the text says of Figure 3e
-        of = {"of": "AdaOMD's parity minus OMD's", **POINTS}
+        of = {"of": "AdaOMD's parity minus OMD's", **SIGNED}
         gap = s.gap(ada, plain, PARITY)
         check = AllOf(Above(gap, 0.0, **of), AtMost(gap, 2.0, **of))
         words = {"panel": panel(s), "printed": s.printed_gap(ada, plain, PARITY)}
-        found.append(Statement("parity", kind, check, (ada, plain), PARITY, words=words))
+        found.append(Statement("c{setting}-parity-{kind}", kind, check, (ada, plain), PARITY, words=words))
     return found
 
 
@@ -259,7 +278,7 @@ def fairer_in_rotation(s: Scenario) -> list[Statement]:
     for kind, (plain, _) in PAIRS.items():
         check = AllOf(smaller(s, plain, FED, AGNOSTIC), smaller(s, plain, FED, PARITY))
         words = {"agnostic": s.printed_gap(plain, FED, AGNOSTIC), "parity": s.printed_gap(plain, FED, PARITY)}
-        found.append(Statement("fairer", kind, check, (plain, FED), PARITY, words=words))
+        found.append(Statement("m{setting}-fairer-{kind}", kind, check, (plain, FED), PARITY, words=words))
     return found
 
 
@@ -277,11 +296,11 @@ def stored(s: Scenario) -> list[Statement]:
             for (k, t), good in zip(same.index, same, strict=True)
         }
         check = Count(alone, len(alone) // 2 + 1, that="the average is one iterate", what="recorded rounds")
-        found.append(Statement("stored", kind, check.because("more than half"), (ada,)))
+        found.append(Statement("m{setting}-stored-{kind}", kind, check.because("more than half"), (ada,)))
     return found
 
 
-def cells(a: Artifact, s: Scenario, chosen: Sequence[str], id: str = "cells") -> None:
+def cells(a: Artifact, s: Scenario, chosen: Sequence[str], id: str) -> None:
     """Judges the cells of some columns: within 1.5 printed standard deviations for a mean of ten seeds,
     within three for fewer.
     """
@@ -296,10 +315,10 @@ def cells(a: Artifact, s: Scenario, chosen: Sequence[str], id: str = "cells") ->
             allowed = max(deviations * spread, TOLERANCE[metric])
             near[f"{column} {metric} {ours:.3f} ({mean:.3f})"] = abs(ours - mean) <= allowed
     step = borrowed(s, shown)
-    close = f"{deviations:g} printed standard deviations, or 0.5 pp, 0.03 nats, 0.5 pp if larger"
+    close = f"within {deviations:g} printed standard deviations, or 0.5 pp, 0.03 nats, 0.5 pp if larger"
     what = f"cells, {'means over seeds' if ten else f'{s.span} against the mean of ten'}"
     a.claim(
-        f"{s.key[0]}{{setting}}-{id}",
+        id,
         most_cells(near, what, close).partial_at_best(bool(step)),
         remark=step,
         interval=s.alone,

@@ -48,10 +48,10 @@ def table2(a: Artifact) -> None:
     a.table(means(shown))
     for s in shown:
         if s.key == "mr":
-            cells(a, s, [c for c in COLUMNS if c not in COMPARED], "cells-others")
-            refer(a, "omd_tch/fig3a", s, of_means(s), "cells")
+            cells(a, s, [c for c in COLUMNS if c not in COMPARED], "m{setting}-cells-others")
+            refer(a, "omd_tch/fig3a", s, of_means(s), "mr-cells")
         else:
-            cells(a, s, list(COLUMNS))
+            cells(a, s, list(COLUMNS), "m{setting}-cells" if s.on_mnist else "c{setting}-cells")
             judge(a, s, of_means(s))
         note_last_iterate(a, s)
     judge_best(a, [s for s in shown if s.on_mnist])
