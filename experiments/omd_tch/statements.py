@@ -163,12 +163,9 @@ def panel(s: Scenario) -> str:
 def smaller(s: Scenario, one: str, other: str, metric: str, slack: float = 0.0) -> Check:
     """Checks that one column's mean is strictly below another's, or below that plus `slack`."""
     than = f"{SHORT[other]}'s" + (f" + {slack:g} (one printed standard deviation)" if slack else "")
-    of: dict[str, Any] = {
-        "of": f"{SHORT[one]}'s {metric}",
-        "than": than,
-        **({"digits": ".3f"} if metric == AGNOSTIC else POINTS),
-    }
-    return Below(s.mean(one, metric), s.mean(other, metric) + slack, **of)
+    written: dict[str, Any] = {"digits": ".3f"} if metric == AGNOSTIC else POINTS
+    of = f"{SHORT[one]}'s {metric}"
+    return Below(s.mean(one, metric), s.mean(other, metric) + slack, of=of, than=than, **written)
 
 
 def as_accurate(s: Scenario, one: str, other: str, by: float) -> Check:
@@ -176,7 +173,7 @@ def as_accurate(s: Scenario, one: str, other: str, by: float) -> Check:
     return AtMost(abs(s.gap(one, other, ACCURACY)), by, of="difference of accuracy", **POINTS)
 
 
-def said(
+def of_accuracy(
     s: Scenario,
     id: str,
     kind: str,
@@ -197,21 +194,13 @@ def against_omd(s: Scenario, kind: str) -> list[Statement]:
     least = {"mr": 3.0, "m2": 0.8, "m5": 1.0}[s.key]
     gain = AtLeast(s.gap(ada, plain, ACCURACY), least, of="gain of accuracy", **SIGNED)
     ratio = AtMost(s.mean(ada, AGNOSTIC) / s.mean(plain, AGNOSTIC), 0.85, of="ratio", digits=".2f")
-    printed = s.printed(ada, AGNOSTIC)[0] / s.printed(plain, AGNOSTIC)[0]
-    words = {"panel": panel(s), "ada": s.printed(ada, PARITY)[0], "omd": s.printed(plain, PARITY)[0]}
+    loss = {"panel": panel(s), "printed": s.printed(ada, AGNOSTIC)[0] / s.printed(plain, AGNOSTIC)[0]}
+    both = {"panel": panel(s), "ada": s.printed(ada, PARITY)[0], "omd": s.printed(plain, PARITY)[0]}
     pair = (ada, plain)
     return [
-        said(s, "m{setting}-accuracy-{kind}", kind, *pair, gain, ada),
-        Statement(
-            "m{setting}-agnostic-{kind}",
-            kind,
-            ratio,
-            pair,
-            AGNOSTIC,
-            ada,
-            {"panel": panel(s), "printed": printed},
-        ),
-        Statement("m{setting}-parity-{kind}", kind, smaller(s, *pair, PARITY), pair, PARITY, ada, words),
+        of_accuracy(s, "m{setting}-accuracy-{kind}", kind, *pair, gain, ada),
+        Statement("m{setting}-agnostic-{kind}", kind, ratio, pair, AGNOSTIC, ada, loss),
+        Statement("m{setting}-parity-{kind}", kind, smaller(s, *pair, PARITY), pair, PARITY, ada, both),
     ]
 
 
@@ -223,8 +212,10 @@ def against_others(s: Scenario, kind: str) -> list[Statement]:
     both = AllOf(as_accurate(s, ada, FED, 1.0), smaller(s, ada, FED, AGNOSTIC, slack))
     lags = AtLeast(s.gap(FED, plain, ACCURACY), 1.0, of="FedAvg's lead in accuracy", **POINTS)
     return [
-        said(s, "m{setting}-fedavg-{kind}", kind, ada, FED, both, agnostic=s.printed_gap(ada, FED, AGNOSTIC)),
-        said(s, "m{setting}-lags-{kind}", kind, FED, plain, lags),
+        of_accuracy(
+            s, "m{setting}-fedavg-{kind}", kind, ada, FED, both, agnostic=s.printed_gap(ada, FED, AGNOSTIC)
+        ),
+        of_accuracy(s, "m{setting}-lags-{kind}", kind, FED, plain, lags),
         equally_accurate(s, "m{setting}-tch-{kind}", kind, "TCH", ada, 1.5),
     ]
 
@@ -234,7 +225,7 @@ def equally_accurate(
 ) -> Statement:
     """Returns a statement that the accuracies of two columns are the same within so many points."""
     printed = abs(s.printed_gap(one, other, ACCURACY))
-    return said(s, id, kind, one, other, as_accurate(s, one, other, by), printed=printed, **words)
+    return of_accuracy(s, id, kind, one, other, as_accurate(s, one, other, by), printed=printed, **words)
 
 
 def mirror_maps(s: Scenario, family: str) -> Statement:
@@ -250,18 +241,11 @@ def of_cifar(s: Scenario, kind: str) -> list[Statement]:
     more = Above(s.mean(ada, ACCURACY), s.mean(plain, ACCURACY), **of)
     better = AllOf(more, smaller(s, ada, plain, AGNOSTIC))
     as_good = AllOf(as_accurate(s, ada, FED, 3.0), smaller(s, ada, FED, PARITY))
+    loss = s.printed_gap(ada, plain, AGNOSTIC)
+    parity = s.printed_gap(ada, FED, PARITY)
     found = [
-        said(
-            s,
-            "c{setting}-accuracy-{kind}",
-            kind,
-            ada,
-            plain,
-            better,
-            ada,
-            agnostic=s.printed_gap(ada, plain, AGNOSTIC),
-        ),
-        said(s, "c{setting}-fedavg-{kind}", kind, ada, FED, as_good, parity=s.printed_gap(ada, FED, PARITY)),
+        of_accuracy(s, "c{setting}-accuracy-{kind}", kind, ada, plain, better, ada, agnostic=loss),
+        of_accuracy(s, "c{setting}-fedavg-{kind}", kind, ada, FED, as_good, parity=parity),
     ]
     if s.key == "cr":  # the one scenario whose printed means say what the text says of Figure 3e
         of = {"of": "AdaOMD's parity minus OMD's", **SIGNED}
