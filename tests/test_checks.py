@@ -194,6 +194,10 @@ OPEN = Undecided("Too few.", Judged(None, "o", "w"))
         (Judged(np.bool_(True), "m", "t"), True, "m", "t"),
         (YES.also("more").because("a pilot"), True, "y; more", "t (a pilot)"),
         (YES.provided(True, "Too few."), True, "y", "t"),
+        (YES.partial_at_best(), "partial", "y", "t"),
+        (YES.partial_at_best(False), True, "y", "t"),
+        (NO.partial_at_best(), False, "n", "u"),
+        (OPEN.partial_at_best(), None, "o", "w"),
     ],
 )
 def test_kinds(check: Check, holds: Any, measured: str, tolerance: str) -> None:

@@ -16,8 +16,9 @@ import yaml
 from scipy import optimize, stats
 
 from experiments.omd_tch import bounds as theory
-from experiments.omd_tch import federated
-from experiments.omd_tch.federated import COLUMNS, GRIDS, METRICS, Scenario
+from experiments.omd_tch import federated_figures
+from experiments.omd_tch.federated import COLUMNS, METRICS, Scenario
+from experiments.omd_tch.selection import GRIDS
 from experiments.omd_tch.vlmop2 import judge_stored
 from mobench.algorithms.omd_tch import OMDTCH
 from mobench.artifacts import Artifact, JobRows, registered
@@ -102,8 +103,8 @@ def drawn(
     column of Table 2 (its job) -> {metric: what is added to it}.
     """
     monkeypatch.setattr(Artifact, "figure", lambda self, figure: plt.close(figure))
-    for drawing in ("_draw_curves", "_draw_scatter", "_draw_boxes", "_legend"):
-        monkeypatch.setattr(federated, drawing, lambda *_: None)
+    for drawing in ("draw_curves", "draw_scatter", "draw_boxes", "legend_below"):
+        monkeypatch.setattr(federated_figures, drawing, lambda *_: None)
     settings = yaml.safe_load((conf_dir() / f"experiment/omd_tch/{name}.yaml").read_text())
     jobs = {}
     for key, given in composer.jobs_of(f"omd_tch/{name}").items():
@@ -205,7 +206,7 @@ def test_interval_is_that_of_the_paired_difference(monkeypatch: pytest.MonkeyPat
     s = Scenario("mr", {name[3:]: rows for name, rows in found.jobs.items()})
     values = s.values("AdaOMDgd-TCH", "average_accuracy") - s.values("OMDgd-TCH(AFL)", "average_accuracy")
     low, high = stats.t.interval(0.95, 4, values.mean(), stats.sem(values))
-    said = f"5 of the paper's 10 seeds: 95 % interval {low:.3g} to {high:.3g} pp over 5 seeds."
+    said = f"5 of the paper's 10 seeds: 95 % interval over 5 seeds {low:.3g} to {high:.3g} pp of accuracy."
     assert reasons(found)["mr-accuracy-gd"].startswith(said)
 
 
@@ -231,7 +232,8 @@ def test_the_text_against_the_printed_means(monkeypatch: pytest.MonkeyPatch) -> 
     assert (mnist, sum(counts.values()), len(counts)) == (6, 11, 24)
     assert higher == {"CIFAR10 Rotation gd", "CIFAR10 Rotation eg"}
     claims = {c.id: c for c in drawn(monkeypatch, "table2", labels=STAND_IN).claims}
-    assert "in 6 of 12 (MNIST) and 11 of 24" in claims["fairer-in-print"].measured
+    assert "MNIST 6 (half 6)" in claims["fairer-in-print"].measured
+    assert "with the authors' listing of CIFAR-10 11 (half 12)" in claims["fairer-in-print"].measured
     assert claims["parity-in-print"].measured.count("+") == 2
     assert all(name in claims["parity-in-print"].reason for name in higher)
     assert {claims[id].verdict for id in ("fairer-in-print", "parity-in-print")} == {"partial"}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,8 @@ from mobench.algorithms.ls import LS
 from mobench.algorithms.omd_tch import OMDTCH
 from mobench.artifacts import Artifact, artifact
 from mobench.artifacts import style as st
+from mobench.artifacts.checks import Above, AllOf, AtMost, Share
+from mobench.artifacts.panels import dress, grid, legend_below, level
 from mobench.core import Algorithm, Box, Runs, Set, loop
 from mobench.core.output import Adaptive, Mean
 from mobench.core.random import generator
@@ -136,6 +138,10 @@ SEEDS = 25
 WEIGHTS = ((0.2, 0.8), (0.4, 0.6), (0.8, 0.2))
 ROUNDING = 1e-9
 MIRRORS = {"pgd": "PGD", "eg": "EG"}
+EQUATIONS: dict[str, dict[str, Any]] = {
+    "pgd": {"theorem": "Theorems 3 and 4", "equation": "(16)"},
+    "eg": {"theorem": "Theorems 3 and 5", "equation": "(17)"},
+}
 AVERAGES = {"mean": "OMD-TCH", "adaptive": "AdaOMD-TCH", "batch": "AdaOMD-TCH, dominance on batches"}
 
 
@@ -184,6 +190,10 @@ class Answers:
     iterates: np.ndarray
     stored: np.ndarray
 
+    def below(self, rule: str) -> np.ndarray:
+        """Whether every objective at this average is at most its mean over the iterates, (R,)."""
+        return np.all(self.F[rule] <= self.iterates + ROUNDING, axis=1)
+
 
 def run(
     algorithm: Algorithm, problem: Deviations, weights: Any, seeds: Any, T: int, adaptive: bool
@@ -221,140 +231,147 @@ def run(
     return Answers(gap, F, (total / T).numpy(), stored["alive"].sum(1).numpy())
 
 
+@dataclass(frozen=True)
+class Study:
+    """All runs of the artifact, which are made when they are asked for."""
+
+    problem: Deviations
+    rounds: Sequence[int]
+    seeds: Sequence[int]
+
+    @cached_property
+    def found(self) -> dict[tuple[str, int], Answers]:
+        """Answers by mirror map and T."""
+        return {(mirror, T): self.run(mirror, T, T <= STORED) for mirror in MIRRORS for T in self.rounds}
+
+    @cached_property
+    def ls(self) -> float:
+        """Largest mean gap of linear scalarization after the largest T."""
+        return float(self.run("ls", self.rounds[-1], False).gap["mean"].mean(1).max())
+
+    @cached_property
+    def start(self) -> float:
+        """Largest gap where the runs start."""
+        F = self.problem.values(self.problem.initial(Runs.product(torch.tensor(WEIGHTS), [0]))).numpy()
+        return max(
+            float((w * f).max()) - self.problem.best(w) for w, f in zip(np.array(WEIGHTS), F, strict=True)
+        )
+
+    def run(self, mirror: str, T: int, adaptive: bool) -> Answers:
+        """Runs of one method."""
+        algorithm = method(mirror, self.problem, T)
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)  # a few hundred numbers a step: more threads only wait for each other
+        try:
+            return run(algorithm, self.problem, WEIGHTS, self.seeds, T, adaptive)
+        finally:
+            torch.set_num_threads(threads)
+
+    def bound(self, mirror: str, T: int) -> float:
+        """The theorem's bound."""
+        p = self.problem
+        return bound(mirror, T, p.dim, p.tasks, p.L, p.U)
+
+    def gaps(self, mirror: str, rule: str) -> dict[int, np.ndarray]:
+        """Mean gap of each preference, by T, where this average was computed."""
+        found = {T: self.found[mirror, T].gap for T in self.rounds}
+        return {T: gap[rule].mean(1) for T, gap in found.items() if rule in gap}
+
+    def share(self, mirror: str, rule: str) -> float:
+        """Largest share of the bound that a mean gap takes."""
+        return max(float(g.max()) / self.bound(mirror, T) for T, g in self.gaps(mirror, rule).items())
+
+    def lemma(self, rule: str) -> np.ndarray:
+        """Whether Lemma 1 holds, in each run in which this average was computed."""
+        return np.concatenate([r.below(rule) for r in self.found.values() if rule in r.F])
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Lines of the table."""
+        lines = []
+        for mirror, name in MIRRORS.items():
+            for rule, label in AVERAGES.items():
+                for T, gaps in self.gaps(mirror, rule).items():
+                    line: dict[str, Any] = {"lambda": name, "average": label, "T": T}
+                    line["bound"] = self.bound(mirror, T)
+                    line |= {f"gap, w = ({w[0]:g}, {w[1]:g})": v for w, v in zip(WEIGHTS, gaps, strict=True)}
+                    of = self.found[mirror, T]
+                    line["Lemma 1 holds (%)"] = 100 * float(of.below(rule).mean()) if T <= STORED else None
+                    line["stored"] = float(of.stored.mean()) if rule == "adaptive" else None
+                    lines.append(line)
+        return lines
+
+
 @artifact("omd_tch/bounds")
 def bounds(a: Artifact) -> None:
     """Gaps of both averages against Theorems 4 and 5, over T."""
-    problem = Deviations()
-    smoke = a.scale == "smoke"
-    rounds, seeds = ((10, 40), range(3)) if smoke else (ROUNDS, range(SEEDS))
-    d = problem.dim
-    m = problem.tasks
-    L = problem.L
-    U = problem.U
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # a few hundred numbers a step: more threads only wait for each other
-    try:
-        found = {
-            (mirror, T): run(method(mirror, problem, T), problem, WEIGHTS, seeds, T, T <= STORED)
-            for mirror in MIRRORS
-            for T in rounds
-        }
-        T = rounds[-1]
-        ls = run(method("ls", problem, T), problem, WEIGHTS, seeds, T, False).gap["mean"].mean(1).max()
-    finally:
-        torch.set_num_threads(threads)
-    start = problem.values(problem.initial(Runs.product(torch.tensor(WEIGHTS), [0])))
-    still = max(
-        float((np.array(w) * f.numpy()).max()) - problem.best(np.array(w))
-        for w, f in zip(WEIGHTS, start, strict=True)
-    )
-
-    fig, axes = st.panels(1, 2, size=3.4, sharey=True)
-    rows = []
-    for ax, (mirror, name) in zip(axes[0], MIRRORS.items(), strict=True):
-        ax.loglog(rounds, [bound(mirror, t, d, m, L, U) for t in rounds], "--", color=st.BLACK, label="bound")
-        for (rule, label), colour in zip(AVERAGES.items(), (st.SKY, st.BLUE, st.ORANGE), strict=True):
-            shown = [t for t in rounds if rule in found[mirror, t].gap]
-            gaps = [found[mirror, t].gap[rule].mean(1) for t in shown]
-            ax.loglog(shown, [g.max() for g in gaps], "o-", color=colour, ms=4, lw=1.1, label=label)
-            for t, g in zip(shown, gaps, strict=True):
-                line: dict[str, Any] = {
-                    "lambda": name,
-                    "average": label,
-                    "T": t,
-                    "bound": bound(mirror, t, d, m, L, U),
-                }
-                line |= {f"gap, w = ({w[0]:g}, {w[1]:g})": v for w, v in zip(WEIGHTS, g, strict=True)}
-                answers = found[mirror, t]
-                below = (answers.F[rule] <= answers.iterates + ROUNDING).all(1)
-                line["Lemma 1 holds (%)"] = 100 * float(below.mean()) if t <= STORED else None
-                line["stored"] = float(answers.stored.mean()) if rule == "adaptive" else None
-                rows.append(line)
-        ax.axhline(still, color=st.GREY, lw=0.8, ls=":", label="start")
-        ax.axhline(ls, color=st.GREY, lw=0.8, ls="-.", label="linear scalarization")
-        ax.set_title(f"({'ab'[mirror == 'eg']}) {name} for $\\lambda$")
-        ax.set_xlabel("T")
-    axes[0, 0].set_ylabel("gap, largest of the preferences")
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    fig.legend(handles, labels, loc="outside lower center", ncols=3)
-    a.figure(fig)
-    a.table(pd.DataFrame(rows), given=("lambda", "average", "T", "bound"))
-
-    for mirror, (theorem, equation) in {
-        "pgd": ("Theorems 3 and 4", "(16)"),
-        "eg": ("Theorems 3 and 5", "(17)"),
-    }.items():
-        ratio = {
-            rule: max(
-                float(found[mirror, t].gap[rule].mean(1).max()) / bound(mirror, t, d, m, L, U)
-                for t in rounds
-                if rule in found[mirror, t].gap
-            )
-            for rule in ("mean", "adaptive")
-        }
-        a.claim(
-            f"{mirror}-bound",
-            f"The expected Tchebycheff gap of OMD-TCH and AdaOMD-TCH, {MIRRORS[mirror]} for lambda, "
-            f"is below {equation}",
-            theorem,
-            published=f"below the bound, {bound(mirror, T, d, m, L, U):.3f} at T = {T}",
-            measured=f"largest share of the bound: OMD-TCH {100 * ratio['mean']:.1f} % (T = {rounds[0]} to "
-            f"{T}), AdaOMD-TCH {100 * ratio['adaptive']:.1f} % (to {min(T, STORED)})",
-            tolerance=f"mean over {len(seeds)} seeds, every preference and T: below",
-            holds=max(ratio.values()) <= 1,
-        )
-    lemma = {
-        rule: np.concatenate(
-            [(r.F[rule] <= r.iterates + ROUNDING).all(1) for r in found.values() if rule in r.F]
-        )
-        for rule in ("adaptive", "batch")
-    }
-    a.claim(
-        "lemma",
-        "Each objective at AdaOMD-TCH's average is at most its mean over the iterates, "
-        "when dominance is that of true values",
-        "Lemma 1, (21)",
-        published="always",
-        measured=f"in {sum(lemma['adaptive'])} of {len(lemma['adaptive'])} runs",
-        tolerance=f"every run, to {ROUNDING:g}",
-        holds=bool(lemma["adaptive"].all()),
-    )
-    grid = [(t, d, m) for t in (1, 100) for d in (1, 7) for m in (2, 10)]
-    off = max(
-        abs(general(t, 0.7, 1.3, *constants(mirror, d, m, 2.0)) / bound(mirror, t, d, m, 1.3, 0.7, 2.0) - 1)
-        for mirror in MIRRORS
-        for t, d, m in grid
-    )
-    a.claim(
-        "instances",
-        "Theorem 3's bound becomes (16) with PGD's constants and (17) with EG's",
-        "Theorems 3 to 5, Appendix A.2",
-        published="equal",
-        measured=f"largest relative difference {off:.0e}, {2 * len(grid)} cases",
-        tolerance="1e-12",
-        holds=off <= 1e-12,
-        any_scale=True,
-    )
-    limits = {mirror: bound(mirror, T, d, m, L, U) for mirror in MIRRORS}
-    a.check(
-        "control",
-        "The bounds at the largest T can fail: staying at the start exceeds both, linear scalarization EG's",
-        measured=f"start {still:.3f}, linear scalarization {ls:.3f}; "
-        f"bounds {limits['pgd']:.3f} (PGD) and {limits['eg']:.3f} (EG)",
-        tolerance="strictly above",
-        holds=still > max(limits.values()) and ls > limits["eg"],
-        reason=""
-        if still > max(limits.values()) and ls > limits["eg"]
-        else "T is too small for this problem.",
-    )
+    p = Deviations()
+    s = Study(p, (10, 40), range(3)) if a.scale == "smoke" else Study(p, ROUNDS, range(SEEDS))
+    draw(a, s)
+    a.table(pd.DataFrame(s.lines()), given=("lambda", "average", "T", "bound"))
+    judge_bounds(a, s)
     a.note(
-        f"Ours: f_m is a mean of {problem.samples} mean absolute deviations on the box |x| <= 1, d = {d}, m "
-        f"= {m}, so that L = {L:g}, U = {U:.3f} and the optimum are exact. Each round sees one random term; "
-        "step sizes are the theorems'."
+        f"Ours: f_m is a mean of {p.samples} mean absolute deviations on the box |x| <= 1, d = {p.dim}, m "
+        f"= {p.tasks}, so that L = {p.L:g}, U = {p.U:.3f} and the optimum are exact. Each round sees one "
+        "random term; step sizes are the theorems'."
     )
+    batch = s.lemma("batch")
     a.note(
         "Lemma 1, on which AdaOMD-TCH's guarantee rests, compares true objective values. When dominance is "
         "decided by the values of the batch, as oracle=minibatch gives them, it holds in "
-        f"{sum(lemma['batch'])} of {len(lemma['batch'])} runs: lucky batches are kept. The bound is not "
+        f"{sum(batch)} of {len(batch)} runs: lucky batches are kept. The bound is not "
         "claimed for that average."
     )
+
+
+def draw(a: Artifact, s: Study) -> None:
+    """Draws the gaps over T beside the bound, one panel for each mirror map."""
+    fig, axes = grid(1, 2, size=3.4, sharey=True)
+    for ax, (mirror, name) in zip(axes[0], MIRRORS.items(), strict=True):
+        limits = [s.bound(mirror, T) for T in s.rounds]
+        ax.loglog(s.rounds, limits, "--", color=st.BLACK, label="bound")
+        for (rule, label), colour in zip(AVERAGES.items(), (st.SKY, st.BLUE, st.ORANGE), strict=True):
+            gaps = {T: g.max() for T, g in s.gaps(mirror, rule).items()}
+            ax.loglog(list(gaps), list(gaps.values()), "o-", color=colour, ms=4, lw=1.1, label=label)
+        level(ax, s.start, "start", color=st.GREY, lw=0.8)
+        level(ax, s.ls, "linear scalarization", color=st.GREY, lw=0.8, ls="-.")
+        dress(ax, "T", title=f"({'ab'[mirror == 'eg']}) {name} for $\\lambda$")
+    dress(axes[0, 0], y="gap, largest of the preferences")
+    legend_below(fig, axes[0, 0], ncols=3)
+    a.figure(fig)
+
+
+def judge_bounds(a: Artifact, s: Study) -> None:
+    """Judges the theorems and Lemma 1, and whether the bounds could fail at all."""
+    T = s.rounds[-1]
+    limits = {mirror: s.bound(mirror, T) for mirror in MIRRORS}
+    for mirror, limit in limits.items():
+        shares = {
+            f"OMD-TCH (T = {s.rounds[0]} to {T})": 100 * s.share(mirror, "mean"),
+            f"AdaOMD-TCH (to {min(T, STORED)})": 100 * s.share(mirror, "adaptive"),
+        }
+        check = AtMost(shares, 100, of="largest share of the bound", unit=" %", digits=".1f")
+        a.claim(
+            "{mirror}-bound",
+            check.because(f"mean over {len(s.seeds)} seeds, every preference and T"),
+            mirror=mirror,
+            name=MIRRORS[mirror],
+            **EQUATIONS[mirror],
+            limit=limit,
+            T=T,
+        )
+    a.claim("lemma", Share(s.lemma("adaptive"), that="below").because(f"to {ROUNDING:g}"))
+    judge_instances(a)
+    exceeds = Above(s.start, max(limits.values()), of="gap at the start", than="both bounds", digits=".3f")
+    more = Above(s.ls, limits["eg"], of="gap of linear scalarization", than="EG's bound", digits=".3f")
+    a.check("control", AllOf(exceeds, more))
+
+
+def judge_instances(a: Artifact) -> None:
+    """Judges whether Theorems 4 and 5 are Theorem 3 with their constants."""
+    cases = [(mirror, T, d, m) for mirror in MIRRORS for T in (1, 100) for d in (1, 7) for m in (2, 10)]
+    off = max(
+        abs(general(T, 0.7, 1.3, *constants(mirror, d, m, 2.0)) / bound(mirror, T, d, m, 1.3, 0.7, 2.0) - 1)
+        for mirror, T, d, m in cases
+    )
+    of = f"largest relative difference in {len(cases)} cases"
+    a.claim("instances", AtMost(off, 1e-12, of=of, digits=".0e"))

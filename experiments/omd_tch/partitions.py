@@ -1,38 +1,35 @@
-"""Which classes each client of a partition holds: one heat map for each scenario, with the counts in it."""
+"""Partitions (ours): which classes each client holds, a heat map with counts for each scenario."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from mobench.artifacts import Artifact, artifact
 from mobench.artifacts import style as st
+from mobench.artifacts.checks import Equal
+from mobench.artifacts.panels import grid
 from mobench.data.clients import Clients
 from mobench.data.images import CLASSES, Images
+from mobench.problems import FederatedImages
+
+from .federated import Scenario, scenarios
 
 ROW = 0.24  # inches
 LARGEST_SHARE = 0.6  # of the largest count: from here on the ground is dark and numbers are white
 
 
-def class_counts_figure(
-    base: Images, scenarios: Mapping[str, Clients], seed: int, split: str = "train"
-) -> Any:
+def class_counts_figure(base: Images, splits: Mapping[str, Clients], seed: int, split: str = "train") -> Any:
     """A figure with a panel for each scenario (title of the panel: its partition).
 
     One scale of colours for all.
     """
-    counts = {title: clients.counts(base, split) for title, clients in scenarios.items()}
+    counts = {title: clients.counts(base, split) for title, clients in splits.items()}
     top = max(int(table.max()) for table in counts.values())
     rows = max(len(table) for table in counts.values())
-    fig: Any
-    fig, axes = st.plt.subplots(
-        1,
-        len(scenarios),
-        figsize=(3.5 * len(scenarios), ROW * rows + 1.0),
-        squeeze=False,
-        layout="constrained",
-    )
+    fig, axes = grid(1, len(splits), figsize=(3.5 * len(splits), ROW * rows + 1.0))
     fig.get_layout_engine().set(wspace=0.05)
-    for ax, (title, clients) in zip(axes[0], scenarios.items(), strict=True):
+    for ax, (title, clients) in zip(axes[0], splits.items(), strict=True):
         table = counts[title]
         ax.imshow(table, cmap="Blues", vmin=0, vmax=top, aspect="auto")
         for i, row in enumerate(table):
@@ -48,8 +45,47 @@ def class_counts_figure(
         ax.spines[:].set_visible(False)
         ax.set_title(f"{title}\nsha256 {clients.digest[:8]}")
         ax.set_xlabel("class")
-    turns = any(any(clients.turns) for clients in scenarios.values())
+    turns = any(any(clients.turns) for clients in splits.values())
     axes[0, 0].set_ylabel("client, turned by" if turns else "client")
     what = "training" if split == "train" else "test"
     fig.suptitle(f"{base.label}: {what} images of each class, seed {seed}", fontsize=10)
     return fig
+
+
+@artifact("omd_tch/partitions")
+def partitions(a: Artifact) -> None:
+    """Images of each class at each client (ours)."""
+    shown = scenarios(a)
+    problems = {s.key: problem_of(s) for s in shown}
+    first = int(shown[0].jobs["ls"].config["seeds"][0])
+    drawn = {s.name: problems[s.key].split_of(first) for s in shown if s.on_mnist == shown[0].on_mnist}
+    a.figure(class_counts_figure(problems[shown[0].key].images, drawn, first))
+    lines = [line(s, int(seed), problems[s.key]) for s in shown for seed in s.jobs["ls"].config["seeds"]]
+    a.table(lines)
+    here, runs = (
+        {f"{x['scenario']}, seed {x['seed']}": x[name] for x in lines}
+        for name in ("sha256", "sha256 of the run")
+    )
+    a.check("same", Equal(here, runs, what="hashes"))
+
+
+def problem_of(s: Scenario) -> FederatedImages:
+    """Returns the problem of a scenario's jobs."""
+    config = s.jobs["ls"].config["problem"]
+    return FederatedImages(**{k: v for k, v in config.items() if k != "_target_"})
+
+
+def line(s: Scenario, seed: int, problem: FederatedImages) -> dict[str, Any]:
+    """Returns a line of the table: sizes and hashes of one split."""
+    split = problem.split_of(seed)
+    sizes = {part: [len(i) for i in getattr(split, part)] for part in ("train", "test")}
+    return {
+        "scenario": s.name,
+        "images": s.data,
+        "seed": seed,
+        "training images per client": f"{min(sizes['train'])} to {max(sizes['train'])}",
+        "test images per client": f"{min(sizes['test'])} to {max(sizes['test'])}",
+        "classes that some client holds": int((split.counts(problem.images, "train").sum(0) > 0).sum()),
+        "sha256": split.digest[:16],
+        "sha256 of the run": s.jobs["ls"].meta["partition_sha256"][str(seed)][:16],
+    }

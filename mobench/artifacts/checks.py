@@ -92,6 +92,12 @@ class Check:
         """Returns the check itself if there is enough to decide it, else an undecided one that says why."""
         return self if enough else Undecided(otherwise, self)
 
+    def partial_at_best(self, limited: bool = True) -> Check:
+        """Returns the same check, but partial where it holds: what was run is not quite what was claimed."""
+        if not limited or self.holds is not True:
+            return self
+        return Judged("partial", self.measured, self.tolerance, why=self.why)
+
 
 class Judged(Check):
     """The odd one: judged by the caller, who writes both texts. Rather use a kind that writes them."""

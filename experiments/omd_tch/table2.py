@@ -1,0 +1,145 @@
+"""Table 2: all methods, three metrics, six scenarios; what the text says of it, and checks of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from mobench.artifacts import Artifact, artifact
+from mobench.artifacts.checks import Above, AllOf, AtLeast, AtMost, Count, Graded
+
+from .federated import (
+    ACCURACY,
+    COLUMNS,
+    COMPARED,
+    FAIRNESS,
+    FED,
+    LOSS,
+    PAIRS,
+    PARITY,
+    SCENARIOS,
+    Scenario,
+    fewest,
+    means,
+    note_last_iterate,
+    notes,
+    scenarios,
+)  # fmt: skip
+from .statements import POINTS, cells, judge, of_means, refer
+
+# why the orderings of ours fail at laptop scale
+LAPTOP = {
+    "accuracy": "Each average has the lambda step that won on MNIST in 300 rounds: with C = 2 and C = 5, 10 "
+    "for AdaOMD and 0.1 for OMD. For 30 rounds of these data they do not suit: in table1's grid (seed 0) "
+    "AdaOMD is at least as accurate in both scenarios at each of the seven steps, when OMD has the same "
+    "step.",
+    "fedavg": "The lambda steps won on MNIST in 300 rounds. In table1's grid (seed 0, these data) another "
+    "step is below FedAvg in MNIST C=2 (0.60 against 0.84) and CIFAR10 C=5 (0.91 against 1.02). In MNIST C=5 "
+    "none is (0.49 against 0.48), nor any last iterate: after 30 rounds none of these trajectories is below "
+    "FedAvg there.",
+}
+
+
+@artifact("omd_tch/table2")
+def table2(a: Artifact) -> None:
+    """All methods, three metrics, six scenarios."""
+    shown = scenarios(a)
+    a.table(means(shown))
+    for s in shown:
+        if s.key == "mr":
+            cells(a, s, [c for c in COLUMNS if c not in COMPARED], "m{setting}-cells-others")
+            refer(a, "omd_tch/fig3a", s, of_means(s), "mr-cells")
+        else:
+            cells(a, s, list(COLUMNS), "m{setting}-cells" if s.on_mnist else "c{setting}-cells")
+            judge(a, s, of_means(s))
+        note_last_iterate(a, s)
+    judge_best(a, [s for s in shown if s.on_mnist])
+    judge_text(a)
+    judge_tch(a, [s for s in shown if not s.on_mnist])
+    check_orderings(a, shown)
+    notes(a, shown)
+    a.note(
+        "CIFAR-10's half of Table 2 is not in the paper's text; its columns quote the authors' result "
+        "listing, for orientation. Six of MNIST's published cells are reconstructed "
+        "(experiments/omd_tch/published/table2.csv)."
+    )
+
+
+def judge_best(a: Artifact, shown: Sequence[Scenario]) -> None:
+    """Claim 6: FedFV has the highest accuracy, FedMGDA+ the lowest parity, in all three MNIST scenarios."""
+    of: dict[str, Any] = {"interval": fewest(shown), "rests_on": set().union(*(s.names() for s in shown))}
+    tops = {s.name: max(COLUMNS, key=partial(s.mean, name=ACCURACY)) for s in shown}
+    best = Count({name: top == "FedFV" for name, top in tops.items()}, that="FedFV", what="scenarios")
+    a.claim("fedfv-best", best.also(", ".join(f"{name}: {top}" for name, top in tops.items())), **of)
+    ours = {s.name: s.mean("FedMGDA+", PARITY) for s in shown}
+    bound = {
+        s.name: min(s.mean(c, PARITY) for c in COLUMNS) + float(s.values("FedMGDA+", PARITY).std())
+        for s in shown
+    }
+    than = "the lowest plus one of its standard deviations"
+    a.claim("fedmgda-parity", AtMost(ours, bound, of="FedMGDA+'s parity", than=than, **POINTS), **of)
+
+
+def judge_text(a: Artifact) -> None:
+    """Two sentences of Section 4.2 by the means that are printed (CIFAR-10: in the authors' listing)."""
+    whole = [Scenario(key, {}) for key in SCENARIOS]
+    fairer = {
+        s.name: [s.printed_gap(plain, FED, metric) < 0 for plain, _ in PAIRS.values() for metric in FAIRNESS]
+        for s in whole
+    }
+    groups = {
+        "MNIST": [good for s in whole if s.on_mnist for good in fairer[s.name]],
+        "with the authors' listing of CIFAR-10": [good for goods in fairer.values() for good in goods],
+    }
+    full = Above(
+        {name: sum(goods) for name, goods in groups.items()},
+        {name: len(goods) / 2 for name, goods in groups.items()},
+        of="cases with a smaller agnostic loss or parity",
+        than="half",
+    )
+    rotation = {name: all(goods) for name, goods in fairer.items() if name.endswith("Rotation")}
+    said = ", ".join(f"{name} {sum(goods)} of {len(goods)}" for name, goods in fairer.items())
+    weaker = Count(rotation, that="all cases", what="Rotation scenarios")
+    a.claim("fairer-in-print", Graded(full, weaker).also(said))
+    gaps = {
+        f"{s.name} {kind}": s.printed_gap(ada, plain, PARITY)
+        for s in whole
+        for kind, (plain, ada) in PAIRS.items()
+    }
+    higher = ", ".join(name for name, gap in gaps.items() if gap > 0)
+    of: dict[str, Any] = {
+        "of": "AdaOMD's parity minus OMD's",
+        "unit": " pp",
+        "digits": "+.2f",
+        "partial": True,
+    }
+    a.claim("parity-in-print", AllOf(Above(gaps, 0.0, **of), AtMost(gaps, 2.0, **of)), higher=higher)
+
+
+def judge_tch(a: Artifact, shown: Sequence[Scenario]) -> None:
+    """Claim 8, second half."""
+    gaps = {s.name: s.gap("AdaOMDgd-TCH", "TCH", ACCURACY) for s in shown}
+    a.claim(
+        "tch-cifar",
+        AtLeast(gaps, 2.0, of="AdaOMD's lead in accuracy", **POINTS),
+        interval=fewest(shown),
+        rests_on=set().union(*(s.names("TCH", "AdaOMDgd-TCH") for s in shown)),
+    )
+
+
+def check_orderings(a: Artifact, shown: Sequence[Scenario]) -> None:
+    """Checks of ours: orderings that the specification saw at a fifth and a twentieth of MNIST, whatever the
+    data.
+    """
+    cases = {f"{s.name} {kind}": (s, *pair) for s in shown for kind, pair in PAIRS.items()}
+    found = {
+        "train": {k: s.mean(ada, LOSS) < s.mean(plain, LOSS) for k, (s, plain, ada) in cases.items()},
+        "accuracy": {
+            k: s.mean(ada, ACCURACY) > s.mean(plain, ACCURACY) for k, (s, plain, ada) in cases.items()
+        },
+        "fedavg": {k: s.mean(ada, LOSS) < s.mean(FED, LOSS) for k, (s, _, ada) in cases.items()},
+    }
+    for id, holds in found.items():
+        check = Count(holds, what="scenarios and mirror maps").because("mean over seeds")
+        a.check(id, check, reason=LAPTOP.get(id, "") if a.scale == "laptop" else "")
