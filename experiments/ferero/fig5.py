@@ -155,7 +155,7 @@ def judge_order(a: Artifact, panel: Panel) -> None:
     ]
     a.claim(
         "{key}-ordered",
-        AllOf(*of_task),
+        AllOf(*of_task).because("in task 1 and in task 2"),
         key=panel.key,
         name=panel.name,
         reason=STEP_SIZE_NOTE,

@@ -102,7 +102,7 @@ def judge_lines(a: Artifact, key: str, to_line: np.ndarray, to_ray: np.ndarray, 
         *means, of="mean distance to the lines", than="of Figure 5's runs to their rays", digits=".3f"
     )
     gap = Mean.finite(to_ray - to_line, least=3)
-    surely = SurelyAbove(gap, of="by how much it is smaller, paired over seeds")
+    surely = SurelyAbove(gap, of="distance to the rays minus that to the lines, paired over seeds")
     jobs = (f"{key}_lines", f"{key}_ferero")
     check = Graded(surely, nearer)
     a.claim("{key}-reach", check, key=key, name=SETS[key], reason=STEP_SIZE_NOTE, rests_on=jobs)

@@ -130,7 +130,7 @@ def judge_scale(a: Artifact, name: str, changes: Mapping[str, np.ndarray], cell:
         does = "changes"
         found = {job: c > CHANGED for job, c in changes.items()}
         check = Share(found, 0.25, that=f"1 - cos above {CHANGED:g}", what="random points").because(
-            "as of a method that follows one objective at a time, where another one becomes the largest"
+            "even by following one objective at a time, where another one becomes the largest"
         )
     a.claim("scale-{slug}", check, slug=slug(name), name=name, does=does, cell=cell)
 
