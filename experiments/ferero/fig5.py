@@ -120,103 +120,71 @@ def table_lines(panel: Panel) -> list[dict[str, Any]]:
 def judge_published(a: Artifact, panel: Panel) -> None:
     """Single tasks and FERERO's points are the published ones."""
     cells = published("ferero/single_task").where(row=panel.name)
-    checks = []
+    alone = []
     gap = {}
     points = {measure: panel.points("ferero", measure) for measure in MEASURES}
     for measure, by in (("loss", 0.05), ("accuracy", 0.02)):
         ours = {f"task {m + 1}": float(finite_mean(panel.alone(measure)[m])) for m in (0, 1)}
         theirs = {t: cells.number(column=t, metric=f"test {measure} after 100 epochs") for t in ours}
-        checks.append(Within(ours, theirs, by, of=f"test {measure}", to="published", digits=".4f"))
+        alone.append(Within(ours, theirs, by, of=f"test {measure}", to="published", digits=".4f"))
         apart = finite_mean(points[measure], 1) - quoted(f"{panel.name} {measure}", "FERERO")
         gap[measure] = float(np.abs(apart).max())
-    words: dict[str, Any] = {"key": panel.key, "name": panel.name}
-    a.claim("{key}-single-task", AllOf(*checks), rests_on=panel.of("single1", "single2"), **words)
+    a.claim("{key}-single-task", AllOf(*alone), rests_on=panel.of("single1", "single2"), **panel.words)
     of = "largest difference of a coordinate of the mean over seeds"
-    a.claim(
-        "{key}-points",
-        AtMost(gap, {"loss": 0.06, "accuracy": 0.025}, of=of, digits=".3f", partial=True),
-        interval="; ".join(f"{measure} {widest(points[measure])}" for measure in MEASURES),
-        rests_on=panel.of("ferero"),
-        **words,
-    )
+    near = AtMost(gap, {"loss": 0.06, "accuracy": 0.025}, of=of, digits=".3f", partial=True)
+    over_seeds = "; ".join(f"{measure} {widest(points[measure])}" for measure in MEASURES)
+    a.claim("{key}-points", near, interval=over_seeds, rests_on=panel.of("ferero"), **panel.words)
+
+
+def named(values: np.ndarray) -> dict[str, float]:
+    """Returns the means over seeds of values (preferences, seeds) by preference."""
+    return dict(zip(NAMED, finite_mean(values, 1), strict=True))
 
 
 def judge_order(a: Artifact, panel: Panel) -> None:
     """The preferences move the solutions along the trade-off."""
     points = panel.points("ferero", "loss")
-    of_task = [
-        Ordered(
-            dict(zip(NAMED, finite_mean(points[..., m], 1), strict=True)),
-            falling=m == 0,
-            of=f"FERERO's mean test loss of task {m + 1}",
-            digits=".3f",
-        )
-        for m in (0, 1)
-    ]
+    of = "FERERO's mean test loss of task"
+    fall = Ordered(named(points[..., 0]), falling=True, of=f"{of} 1", digits=".3f")
+    rise = Ordered(named(points[..., 1]), of=f"{of} 2", digits=".3f")
     a.claim(
         "{key}-ordered",
-        AllOf(*of_task).because("in task 1 and in task 2"),
-        key=panel.key,
-        name=panel.name,
+        AllOf(fall, rise).because("in task 1 and in task 2"),
         reason=STEP_SIZE_NOTE,
         interval=widest(points),
         rests_on=panel.of("ferero"),
+        **panel.words,
     )
-    rising = {
-        name: Ordered(
-            dict(zip(NAMED, finite_mean(panel.polar(m), 1), strict=True)),
-            of=f"mean angle of {name}'s test losses",
-            unit="°",
-            digits=".0f",
-        )
+    angles = {
+        name: Ordered(named(panel.polar(m)), of=f"mean angle of {name}'s test losses", unit="°", digits=".0f")
         for m, name in METHODS.items()
     }
-    wrong = [name for name, check in rising.items() if not check.holds]
-    a.check(
-        "{key}-picture",
-        AllOf(*rising.values()).provided(panel.paper(a), f"{SEEN} Decided by: {a.decides}."),
-        reason=f"Not rising: {', '.join(wrong)}.",
-        key=panel.key,
-        name=panel.name,
-        data=panel.data,
-    )
+    why = f"Not rising: {', '.join(name for name, check in angles.items() if not check.holds)}."
+    rising = AllOf(*angles.values()).provided(panel.paper(a), f"{SEEN} Decided by: {a.decides}.")
+    a.check("{key}-picture", rising, reason=why, data=panel.data, **panel.words)
 
 
 def judge_spread(a: Artifact, panel: Panel) -> None:
     """FERERO is nearer to its rays than LS and PMTL, and its points lie closer together than EPO's."""
     rays = np.array(ANGLES)[:, None]
     off = {name: float(finite_mean(np.abs(panel.polar(m) - rays))) for m, name in METHODS.items()}
-    nearer = AtMost(
-        off["FERERO"],
-        min(off["LS"], off["PMTL"]),
-        of="FERERO's mean |angle to the ray| of the test losses",
-        than="the nearer of LS and PMTL",
-        unit="°",
-        digits=".1f",
-    )
-    a.check(
-        "{key}-rays",
-        nearer.also(", ".join(f"{name} {v:.1f}°" for name, v in off.items())).provided(
-            panel.paper(a), f"{SEEN} Decided by: {a.decides}."
-        ),
-        key=panel.key,
-        name=panel.name,
-        data=panel.data,
-    )
-    two = ("ferero", "epo")
-    ours, theirs = (np.ptp(finite_mean(panel.points(m, "loss"), 1), axis=0).max() for m in two)
-    drawn = [np.ptp(quoted(f"{panel.name} loss", METHODS[m]), axis=0).max() for m in two]
+    of = "FERERO's mean |angle to the ray| of the test losses"
+    least = min(off["LS"], off["PMTL"])
+    nearer = AtMost(off["FERERO"], least, of=of, than="the nearer of LS and PMTL", unit="°", digits=".1f")
+    every = nearer.also(", ".join(f"{name} {v:.1f}°" for name, v in off.items()))
+    decided = every.provided(panel.paper(a), f"{SEEN} Decided by: {a.decides}.")
+    a.check("{key}-rays", decided, data=panel.data, **panel.words)
+    points = {m: panel.points(m, "loss") for m in ("ferero", "epo")}
+    width = {m: float(np.ptp(finite_mean(v, 1), axis=0).max()) for m, v in points.items()}
+    drawn = {m: np.ptp(quoted(f"{panel.name} loss", METHODS[m]), axis=0).max() for m in points}
     of = "FERERO's largest range of a coordinate of the means over seeds"
     a.claim(
         "{key}-spread",
-        Below(float(ours), float(theirs), of=of, than="EPO's", digits=".3f"),
-        key=panel.key,
-        name=panel.name,
-        ferero=f"{drawn[0]:.3f}",
-        epo=f"{drawn[1]:.3f}",
+        Below(width["ferero"], width["epo"], of=of, than="EPO's", digits=".3f"),
         reason=STEP_SIZE_NOTE,
-        interval=widest(panel.points("ferero", "loss")),
-        rests_on=panel.of(*two),
+        interval=widest(points["ferero"]),
+        rests_on=panel.of("ferero", "epo"),
+        **panel.words | {m: f"{v:.3f}" for m, v in drawn.items()},
     )
 
 

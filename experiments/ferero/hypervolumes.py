@@ -98,7 +98,7 @@ def table2(a: Artifact) -> None:
 def judge_hypervolumes(a: Artifact, panel: Panel, measure: str, found: Mapping[str, np.ndarray]) -> None:
     """FERERO's hypervolume is the printed one, and larger than those of LS, PMTL and EPO."""
     ours = Mean(found["ferero"])
-    words: dict[str, Any] = {"key": panel.key, "measure": measure, "name": f"{panel.name} {measure}"}
+    words = panel.words | {"measure": measure, "name": f"{panel.name} {measure}"}
     cells = published("ferero/table2").where(row=words["name"])
     mean = cells.number(column="FERERO")
     spread = cells.std(column="FERERO")

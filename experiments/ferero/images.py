@@ -59,6 +59,11 @@ class Panel:
         """What the pictures are."""
         return str(self.jobs["ferero"].data)
 
+    @property
+    def words(self) -> dict[str, Any]:
+        """What claims.yaml says of it."""
+        return {"key": self.key, "name": self.name}
+
     def paper(self, a: Artifact) -> bool:
         """Whether the published numbers are about these runs."""
         return on_papers_pictures(a, self.key, self.jobs["ferero"])
