@@ -12,8 +12,9 @@ import pandas as pd
 import pytest
 import torch
 
-from experiments.ferero import fig4, fig8, images, properties, speech
+from experiments.ferero import fig4, fig8, images, properties, run_time, settings, speech
 from experiments.ferero import runs as toy_runs
+from experiments.ferero.hypervolumes import FITTED, judge_hypervolumes
 from mobench.algorithms.ferero import FERERO
 from mobench.algorithms.ls import LS
 from mobench.algorithms.tch import TCH
@@ -132,13 +133,14 @@ def test_a_no_needs_more_than_one_point() -> None:
 
 def test_settings_of_the_inner_loop_are_compared() -> None:
     printed = {"inner_step": 0.1, "inner_steps": 250.0, "inner_tolerance": 1e-5}
-    assert {cell[2]: cell[3] for cell in properties._inner_loop("x", "f")} == printed
+    cells = settings.inner_loop("x", "f")
+    assert {cell[2]: cell[3] for cell in cells} == printed
     for steps, verdict in ((250, "reproduced"), (10, "not reproduced")):
-        settings = printed | {"inner_steps": steps}
-        a = artifact({"f": job(config={"seeds": [0], "algorithm": settings})}, scale="laptop")
-        properties._settings(a, "Table 7", properties._inner_loop("x", "f"), {})
+        config = {"seeds": [0], "algorithm": printed | {"inner_steps": steps}}
+        a = artifact({"f": job(config=config)}, scale="laptop", name="table7")
+        settings.compare_settings(a, cells, {})
         assert a.claims[0].verdict == verdict
-        assert ("x inner_steps: 250 -> 10" in a.claims[0].measured) == (steps == 10)
+        assert ("x inner_steps: 10.0 (250.0)" in a.claims[0].measured) == (steps == 10)
 
 
 def artifact(jobs: Any, scale: str = "paper", name: str = "x", **paper: Any) -> Artifact:
@@ -162,7 +164,8 @@ def verdicts(a: Artifact) -> dict[str, str]:
     ],
 )
 def test_times_are_clearly_smaller_or_not(ratios: tuple[float, float], expected: Any) -> None:
-    assert properties._clear(*ratios) == expected
+    named = dict(zip("ab", ratios, strict=True))
+    assert run_time.clearly_less(named, "ratio").holds == expected
 
 
 @pytest.mark.parametrize(
@@ -179,27 +182,25 @@ def test_epochs_on_images_need_order_and_factors(epochs: tuple[float, ...], expe
     label = images.PICTURES["mm"]
     meta = {"device": "a CPU"}
     jobs = {f"image_{m}_{r}": job(data=label, meta=meta) for m in names for r in range(3)}
-    a = artifact(jobs, data=[label])
-    properties._image_epochs(a, dict(zip(names, epochs, strict=True)))
+    a = artifact(jobs, name="table11", data=[label])
+    run_time.judge_epochs(a, dict(zip(names, epochs, strict=True)))
     assert verdicts(a) == {"image-epochs": expected}
-    properties._image_epochs(
-        stand_in := artifact(jobs, data=["other"]), dict(zip(names, epochs, strict=True))
-    )
+    stand_in = artifact(jobs, name="table11", data=["other"])
+    run_time.judge_epochs(stand_in, dict(zip(names, epochs, strict=True)))
     assert verdicts(stand_in) == {"image-epochs": "inconclusive"}
 
 
 def hypervolumes(key: str, measure: str, ours: float, label: str | None = None, seeds: int = 5) -> Artifact:
     """Table 2's claims of a row: FERERO's hypervolumes near `ours`, LS's and EPO's below, PMTL's near 3."""
     jobs = {f"{key}_{m}": job(data=label or images.PICTURES[key], seeds=seeds) for m in images.METHODS}
-    a = artifact(
-        jobs, data=list(images.PICTURES.values()), seeds={f"{key}_ferero": 5}, overrides="scale=paper"
-    )
+    paper: dict[str, Any] = {"data": list(images.PICTURES.values()), "seeds": {f"{key}_ferero": 5}}
+    a = artifact(jobs, name="table2", overrides="scale=paper", **paper)
     shown = {m: jobs[f"{key}_{m}"] for m in images.METHODS}
     panel = images.Panel(key, shown, (None, None))  # type: ignore[arg-type]
     noise = np.linspace(-0.01, 0.01, seeds)
     found = {"ls": 0.1 + noise, "epo": 0.1 - noise, "pmtl": 3.0 + 2 * noise, "ferero": ours + noise}
     with images.pictures_of(a, key):
-        images._hypervolume_claims(a, panel, measure, found)
+        judge_hypervolumes(a, panel, measure, found)
     return a
 
 
@@ -222,7 +223,7 @@ def test_a_fitted_reference_point_judges_no_value() -> None:
     for ours in (1.17, 9.0):
         a = hypervolumes("mf", "accuracy", ours)
         assert verdicts(a)["mf-accuracy-value"] == "inconclusive"
-        assert a.claims[0].reason == images.FITTED
+        assert a.claims[0].reason == FITTED
 
 
 def test_a_data_set_is_judged_on_its_own_pictures_and_seeds() -> None:
@@ -245,8 +246,8 @@ def test_a_constraint_that_does_not_hold_fails() -> None:
     """
 
     def judged(ours: Any, embedded: bool = False) -> dict[str, str]:
-        a = artifact({}, scale="laptop")
-        speech._constraint_checks(a, ours, tuned([0.6, 0.5], 1.0), embedded)
+        a = artifact({}, scale="laptop", name="table3")
+        speech.judge_constraints(a, ours, tuned([0.6, 0.5], 1.0), embedded)
         return verdicts(a)
 
     near = {"gap-holds": "check failed", "gap-below-ls": "check passed"}
@@ -277,7 +278,9 @@ def test_ascent_and_figure_4f_have_one_verdict() -> None:
         assert verdicts(a)["f-ferero"] == expected
         names = ("pmtl", "pmtl_hard", "epo", "epo_hard", "ferero", "ferero_hard")
         table = artifact(
-            dict.fromkeys(names, good) | {"pmtl_hard": bad, "ferero_hard_printed": printed}, scale="laptop"
+            dict.fromkeys(names, good) | {"pmtl_hard": bad, "ferero_hard_printed": printed},
+            scale="laptop",
+            name="table1",
         )
         for one in table.jobs.values():
             one.runs = properties.RunCount(40, 40)

@@ -1,0 +1,199 @@
+"""Tables 4, 6 to 8 and 10: notation, and the hyper-parameters of the figures."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+
+from mobench.algorithms.ferero import FERERO
+from mobench.algorithms.ferero_sa import FEREROSA
+from mobench.artifacts import Artifact, JobRows, artifact
+from mobench.artifacts.checks import Count, Equal, Graded
+from mobench.artifacts.published import published
+from mobench.jobs.targets import parameters
+
+Cells = list[tuple[str, str, str, float]]  # panel, job, parameter, printed value
+ORDER = ("PMTL", "EPO", "FERERO")  # of the panels of Figure 4
+NOTATION = [
+    ("theta, x", "decision variables", "x", "(R, P)"),
+    ("F(theta)", "objective values", "Point.F", "(R, M)"),
+    ("J = (nabla F)'", "Jacobian, row m is the gradient of f_m", "Point.rows('f')", "(R, M, P)"),
+    ("K = J J'", "Gram matrix of the gradients", "Point.gram('f')", "(R, M, M)"),
+    ("A", "ordering cone C_A = {y : A y >= 0}, the relative preference", "FERERO.cone", "(R, n, M)"),
+    ("B_h, b_h", "equality constraint H = B_h F + b_h = 0 (ray, line)", "FERERO.line", "(R, h, M), (R, h)"),
+    (
+        "B_g, b_g",
+        "inequality constraint G = B_g F + b_g <= 0",
+        "FERERO.upper, inequality_matrix",
+        "(R, g, M), (R, g)",
+    ),
+    ("A_ag", "stacked [A; B_g; B_h]", "state['A_ag']", "(R, n+g+h, M)"),
+    ("lambda = (lf, lg, lh)", "multipliers; lf, lg >= 0, lh free", "state['lam']", "(R, n+g+h)"),
+    ("d", "update direction, theta <- theta + alpha d", "Algorithm.step", "(R, P)"),
+    ("alpha", "step of theta", "step_size", "number"),
+    ("gamma", "step of lambda", "inner_step (Alg. 1), gamma (Alg. 2, 3)", "number"),
+    ("c_g, c_h", "rates at which violations are driven to zero", "c_g, c_h", "number"),
+    ("xi_1, xi_2", "independent minibatches", "oracle=minibatch, samples=2", "-"),
+]
+
+
+@artifact("ferero/table4")
+def table4(a: Artifact) -> None:
+    """Notation: symbol, meaning, name in the code, shape."""
+    a.table(pd.DataFrame(NOTATION, columns=["symbol", "meaning", "in mobench", "shape"]))
+    known = {*parameters(FERERO), *parameters(FEREROSA)}
+    settings = {"A", "B_h, b_h", "B_g, b_g", "alpha", "gamma", "c_g, c_h"}
+    words = " ".join(entry[2] for entry in NOTATION if entry[0] in settings)
+    used = set(re.findall(r"[a-z]\w+", re.sub(r"\(.*?\)|FERERO\.", "", words)))
+    found = {name: name in known for name in sorted(used)}
+    a.check("names-exist", Count(found, max(len(used), 1), what="names found"))
+
+
+def inner_loop(panel: str, job: str) -> Cells:
+    """Returns what Appendix H.1 prints of Algorithm 1's inner loop, for every figure of the toy problem."""
+    printed = published("ferero/text").numbers("column", row="subprogram PGD")
+    names = {"inner_step": "step", "inner_steps": "max iterations", "inner_tolerance": "tolerance"}
+    return [(panel, job, ours, printed[theirs]) for ours, theirs in names.items()]
+
+
+def compare_settings(
+    a: Artifact, cells: Cells, explained: Mapping[tuple[str, str], str], settings: int = 0
+) -> None:
+    """Gives the artifact a table of what is printed, what the runs used, and why they differ.
+
+    Args:
+        a: the artifact.
+        cells: what is printed.
+        explained: reasons of the documented deviations by panel and parameter. Another deviation is a failed
+            claim.
+        settings: how many of the cells are printed, where not all of them are.
+    """
+    ours = {f"{panel} {name}": setting(a.jobs[job], name) for panel, job, name, _ in cells}
+    printed = {f"{panel} {name}": value for panel, _, name, value in cells}
+    why = {f"{panel} {name}": text for (panel, name), text in explained.items()}
+    equal = Equal(ours, printed, what="settings")
+    lines = [
+        {
+            "panel": panel,
+            "parameter": name,
+            "published": value,
+            "ours": ours[key],
+            "equal": "no" if key in equal.failing else "yes",
+            "deviation": why.get(key, "") if key in equal.failing else "",
+        }
+        for (panel, _, name, value), key in zip(cells, printed, strict=True)
+    ]
+    a.table(lines)
+    known = Count({key: key in why for key in equal.failing}, what="deviations are explained")
+    a.claim(
+        "settings-equal",
+        Graded(equal, known),
+        reason="; ".join(sorted({why[key] for key in equal.failing if key in why})),
+        settings=settings or len(cells),
+    )
+
+
+def setting(job: JobRows, parameter: str) -> float:
+    """Returns a hyper-parameter, under its printed name, from the job's configuration."""
+    if parameter == "epochs":
+        batches = np.ceil(int(job.meta["train_size"]) / job.config["oracle"]["batch_size"])
+        return float(job.config["steps"]) / float(batches)
+    if parameter in ("T", "steps"):
+        return float(job.config["steps"])
+    return float(job.config["algorithm"][{"alpha": "step_size"}.get(parameter, parameter)])
+
+
+@artifact("ferero/table6")
+def table6(a: Artifact) -> None:
+    """Hyper-parameters of Figure 3."""
+    jobs = {"LS": "a", "MGDA": "b", "PMTL": "c", "EPO": "d", "FERERO Fig 3e": "e", "FERERO Fig 3f": "f"}
+    rows = published("ferero/table6").rows
+    printed = zip(rows["row"], rows["metric"], rows["value"], strict=True)
+    cells = [(row, jobs[row], name, float(value)) for row, name, value in printed]
+    for panel in ("FERERO Fig 3e", "FERERO Fig 3f"):
+        cells += [(panel, jobs[panel], "c_h", 1.0), *inner_loop(panel, jobs[panel])]
+    why = "the outer shifted lines need 4 times the step to arrive in 100 iterations (Figure 3f)"
+    compare_settings(a, cells, {("FERERO Fig 3f", "alpha"): why})
+    a.note(
+        "Of Algorithm 1, Appendix H.1 prints the inner loop, and c_h = 1 where no table has another: "
+        "rows of FERERO."
+    )
+
+
+@artifact("ferero/table7")
+def table7(a: Artifact) -> None:
+    """Hyper-parameters of Figure 4."""
+    panels = [f"{figures} {m}" for figures in ("Figures 4a-4c", "Figures 4d-4f") for m in ORDER]
+    jobs = dict(zip(panels, "abcdef", strict=True))
+    rows = published("ferero/table7").rows
+    printed = zip(rows["row"] + " " + rows["column"], rows["metric"], rows["value"], strict=True)
+    cells = [(panel, jobs[panel], name, float(value)) for panel, name, value in printed]
+    easy = "Figures 4a-4c FERERO"
+    hard = "Figures 4d-4f FERERO"
+    cells += [*inner_loop(easy, "c"), *inner_loop(hard, "f")]
+    rate = "the printed c_h leaves 30 % of H after 200 iterations"
+    inner = (
+        "an inner loop of 250 steps to 1e-5 leads the inner runs to the plateau or off their rays, "
+        "with either c_h"
+    )
+    explained = {(hard, "c_h"): rate, (hard, "inner_steps"): inner, (hard, "inner_tolerance"): inner}
+    compare_settings(a, cells, {key: f"{why} (Figure 4f)" for key, why in explained.items()})
+    a.note(
+        "Figure 4f departs twice: c_h, and an inner loop that is cut off after 10 steps. Neither departure "
+        "alone lets the inner runs arrive (ferero/fig4, claim f-ferero)."
+    )
+    a.note(
+        "Table 7 prints 120 iterations for EPO in Figure 4e, the text and Table 11 print 80; "
+        "both are run in fig4."
+    )
+
+
+@artifact("ferero/table10")
+def table10(a: Artifact) -> None:
+    """Hyper-parameters of Figure 8; the decisive one is not printed."""
+    rows = published("ferero/table10").rows
+    printed = zip(rows["row"], rows["metric"], rows["value"], strict=True)
+    cells = [(panel, panel[-1], name, float(value)) for panel, name, value in printed]
+    panels = list(rows["row"].unique())
+    why = (
+        "gamma is not printed; the step of the inner loop, which it is if all is the same unless otherwise "
+        "specified, is too small: the runs do not arrive (Figure 8, series *_literal)"
+    )
+    cells += [(panel, panel[-1], "gamma", 0.1) for panel in panels]
+    compare_settings(a, cells, {(panel, "gamma"): why for panel in panels}, settings=len(rows))
+
+
+@artifact("ferero/table8")
+def table8(a: Artifact) -> None:
+    """Hyper-parameters of the image experiments, from the configurations of the runs."""
+    keys = {"Multi-MNIST": "mm", "Multi-Fashion": "mf", "Multi-Fashion+MNIST": "fm"}
+    found = {}
+    expected = {}
+    lines = []
+    for cell in published("ferero/table8").rows.to_dict("records"):
+        job = a.jobs[f"{keys[cell['row']]}_{cell['column'].lower()}"]
+        printed = float(cell["value"])
+        ours = setting(job, cell["metric"])
+        same = abs(ours - printed) <= 1e-9 + 2e-3 * (cell["metric"] == "epochs") * ours
+        name = f"{cell['row']} {cell['column']} {cell['metric']}"
+        found[name] = printed if same else ours
+        expected[name] = printed
+        lines.append(
+            {
+                "data set": cell["row"],
+                "method": cell["column"],
+                "parameter": cell["metric"],
+                "published": printed,
+                "ours": ours,
+                "equal": "yes" if same else "no",
+            }
+        )
+    a.table(lines)
+    check = Equal(found, expected, what="settings").because("epochs: to one batch")
+    a.claim("settings-equal", check, settings=len(lines))
+    a.note(
+        "gamma = 1e-4 as printed; the public code has 1e-5 (algorithm=ferero_public_code runs what it does)."
+    )
