@@ -21,7 +21,8 @@ import pytest
 from mobench.artifacts import Artifact, JobRows, RunCount, artifact, registered
 from mobench.artifacts.artifact import DPI, Paper
 from mobench.artifacts.artifact import _registry as registry
-from mobench.artifacts.claims import UNKNOWN
+from mobench.artifacts.checks import Judged
+from mobench.artifacts.claims import UNKNOWN, Text, Texts
 from mobench.artifacts.drawing import artifact_folder, read
 from mobench.artifacts.style import panels
 from mobench.artifacts.tables import latex, markdown
@@ -510,10 +511,24 @@ def test_lost_runs_are_counted_in_cells_claims_and_notes(mobench: Run, tmp_path:
 # the parts
 
 
+def claim(
+    a: Artifact, id: str, holds: Any, *, why: str = "", remark: str = "", interval: str = "", **text: Any
+) -> None:
+    """Judges a claim whose text is given here, not in a claims.yaml."""
+    a.texts = Texts(a.id, {**a.texts.known, id: Text("s", "Fig", "1", **text)})
+    a.claim(id, Judged(holds, "2", "0.1", why), remark=remark, interval=interval)
+
+
+def own_check(a: Artifact, id: str, holds: Any, *, reason: str = "", **text: Any) -> None:
+    """The same of a check of ours."""
+    a.texts = Texts(a.id, {**a.texts.known, id: Text("s", **text)})
+    a.check(id, Judged(holds, "2", "0.1"), reason=reason)
+
+
 def test_verdicts() -> None:
     def verdict(scale: str, holds: Any, changed: bool = False, **kw: Any) -> str:
         a = Artifact("x/y", "t", scale, {}, changed=["steps=1"] if changed else [])
-        a.claim("id", "s", "Fig", published="1", measured="2", tolerance="0.1", holds=holds, **kw)
+        claim(a, "id", holds, **kw)
         return a.claims[0].verdict
 
     assert verdict("laptop", True) == "reproduced"
@@ -530,7 +545,6 @@ def rows(data: str | None = None, seeds: int = 10, complete: bool = True) -> Any
 
 
 MNIST = Paper(data=("MNIST",), seeds=10, overrides="scale=paper data=mnist")
-SAID: dict[str, Any] = {"published": "1", "measured": "2", "tolerance": "0.1"}
 
 
 @pytest.mark.parametrize("holds", [True, False, "partial"])
@@ -548,7 +562,7 @@ def test_other_data_or_a_smaller_scale_never_judge_a_paper(
     scale: str, data: str, why: str, holds: Any
 ) -> None:
     a = Artifact("x/y", "t", scale, {"job": rows(data)}, paper=MNIST)
-    a.claim("id", "s", "Fig", holds=holds, **SAID)
+    claim(a, "id", holds)
     assert a.claims[0].verdict == "inconclusive"
     assert why in a.claims[0].reason
     assert "mobench +experiment=x/y scale=paper data=mnist" in a.claims[0].reason
@@ -562,21 +576,14 @@ def test_fewer_seeds_than_the_paper_s_are_partial_at_best(holds: Any, verdict: s
     """Also where `seeds=` on the command line chose them; any other override decides nothing."""
     for changed in ([], ["seeds=[0,1,2]"]):
         a = Artifact("x/y", "t", "paper", {"job": rows("MNIST", 3)}, paper=MNIST, changed=changed)
-        a.claim(
-            "id",
-            "s",
-            "Fig",
-            holds=holds,
-            interval="mean 2.0, 95 % interval [1.5, 2.5]",
-            reason="Why.",
-            **SAID,
-        )
+        interval = "mean 2.0, 95 % interval [1.5, 2.5]"
+        claim(a, "id", holds, why="Why.", remark="" if holds is None else "Why.", interval=interval)
         assert a.claims[0].verdict == verdict
         assert a.claims[0].reason == "3 of the paper's 10 seeds: mean 2.0, 95 % interval [1.5, 2.5]. Why."
     a = Artifact(
         "x/y", "t", "paper", {"job": rows("MNIST", 3)}, paper=MNIST, changed=["seeds=[0,1,2]", "steps=5"]
     )
-    a.claim("id", "s", "Fig", holds=holds, **SAID)
+    claim(a, "id", holds)
     assert a.claims[0].verdict == "inconclusive"
     assert "steps=5" in a.claims[0].reason
 
@@ -585,16 +592,16 @@ def test_seeds_by_job() -> None:
     """FERERO's figures are means of five seeds, its baselines are single runs."""
     paper = Paper(seeds={"ours": 5})
     a = Artifact("x/y", "t", "paper", {"ours": rows(seeds=5), "base": rows(seeds=1)}, paper=paper)
-    a.claim("all", "s", "Fig", holds=True, **SAID)
+    claim(a, "all", True)
     b = Artifact("x/y", "t", "paper", {"ours": rows(seeds=4), "base": rows(seeds=1)}, paper=paper)
-    b.claim("all", "s", "Fig", holds=True, **SAID)
-    b.claim("base", "s", "Fig", holds=True, rests_on=("base",), **SAID)
+    claim(b, "all", True)
+    claim(b, "base", True, rests_on=("base",))
     assert [c.verdict for c in (*a.claims, *b.claims)] == ["reproduced", "partial", "reproduced"]
 
 
 def test_all_seeds_on_the_whole_of_the_paper_s_data_are_judged() -> None:
     a = Artifact("x/y", "t", "paper", {"job": rows("MNIST")}, paper=MNIST)
-    a.claim("id", "s", "Fig", holds=True, **SAID)
+    claim(a, "id", True)
     assert a.claims[0].verdict == "reproduced"
     assert a.claims[0].reason == ""
 
@@ -603,14 +610,14 @@ def test_own_checks_are_counted_apart_and_reasons_are_asked_for() -> None:
     for data, scale in ((None, "laptop"), ("digits", "laptop"), ("digits", "paper")):
         a = Artifact("x/y", "t", scale, {"job": rows(data)}, paper=MNIST)
         for id, holds in (("yes", True), ("no", False), ("open", None)):
-            a.check(id, "s", measured="2", tolerance="0.1", holds=holds)
+            own_check(a, id, holds)
         assert [c.verdict for c in a.claims] == ["check passed", "check failed", "inconclusive"]
         assert [c.reason for c in a.claims] == ["", UNKNOWN, UNKNOWN]
     with pytest.raises(ValueError, match="two claims with the id 'no'"):
-        a.claim("no", "s", "Fig", holds=True, **SAID)
+        claim(a, "no", True)
     smoke = Artifact("x/y", "t", "smoke", {})
-    smoke.check("runs", "s", measured="2", tolerance="0.1", holds=False)
-    smoke.check("arithmetic", "s", measured="2", tolerance="0.1", holds=False, reason="Why.", any_scale=True)
+    own_check(smoke, "runs", False)
+    own_check(smoke, "arithmetic", False, reason="Why.", any_scale=True)
     assert [c.verdict for c in smoke.claims] == ["inconclusive", "check failed"]
 
 

@@ -24,10 +24,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from mobench.artifacts.checks import Check, Holds, Judged, Undecided
+from mobench.artifacts.checks import Check
 from mobench.artifacts.claims import UNKNOWN, Claim, Text, Texts, Verdict, texts
 from mobench.artifacts.rows import JobRows, RunCount
 from mobench.artifacts.tables import latex, markdown
@@ -130,8 +129,7 @@ class Artifact:
     def claim(
         self,
         id: str,
-        check: Check | str,
-        source: str = "",
+        check: Check,
         *,
         reason: str = "",
         remark: str = "",
@@ -161,11 +159,6 @@ class Artifact:
             seeds: how many of the paper's seeds it is about, likewise.
             words: what fills the placeholders of the text.
         """
-        if isinstance(check, str):
-            self._claim_in_words(
-                id, check, source, reason=reason, interval=interval, rests_on=rests_on, seeds=seeds, **words
-            )
-            return
         id, text = self.texts.find(id, words, own=False)
         text = replace(
             text,
@@ -174,14 +167,11 @@ class Artifact:
         )
         self._judge(id, text, check, reason, remark, interval)
 
-    def check(self, id: str, check: Check | str, *, reason: str = "", remark: str = "", **words: Any) -> None:
+    def check(self, id: str, check: Check, *, reason: str = "", remark: str = "", **words: Any) -> None:
         """Judges a consistency check of ours, which no paper claims; counted apart from claims.
 
         At smoke scale only those with `any_scale` are decided. Arguments as for `claim`.
         """
-        if isinstance(check, str):
-            self._check_in_words(id, check, reason=reason, **words)
-            return
         id, text = self.texts.find(id, words, own=True)
         why = self._cannot_check(text)
         verdict: Verdict = "check passed" if check.holds else "check failed"
@@ -269,61 +259,6 @@ class Artifact:
                 or f"{text.elsewhere or 'Asked at the scale of the paper.'} Decided by: {self._at('paper')}."
             )
         return self._other_settings() if text.any_scale or self.scale != "smoke" else self._undecidable({})
-
-    # claims whose texts still stand in the code of papers that are not packages yet
-
-    def _claim_in_words(
-        self,
-        id: str,
-        statement: str,
-        source: str,
-        *,
-        published: str,
-        measured: str,
-        tolerance: str,
-        holds: Holds | np.bool_,
-        reason: str = "",
-        interval: str = "",
-        any_scale: bool = False,
-        counts_lost: bool = False,
-        rests_on: Collection[str] | None = None,
-        seeds: int | None = None,
-        timed: bool = False,
-    ) -> None:
-        """A claim with all its texts in the call."""
-        text = Text(
-            statement,
-            source,
-            published,
-            any_scale=any_scale,
-            counts_lost=counts_lost,
-            rests_on=None if rests_on is None else tuple(rests_on),
-            seeds=seeds,
-            timed=timed,
-        )
-        check: Check = Judged(holds, measured, tolerance)
-        self._judge(id, text, check if holds is not None else Undecided(reason, check), "", reason, interval)
-
-    def _check_in_words(
-        self,
-        id: str,
-        statement: str,
-        *,
-        measured: str,
-        tolerance: str,
-        holds: bool | np.bool_ | None,
-        reason: str = "",
-        any_scale: bool = False,
-        timed: bool = False,
-    ) -> None:
-        """A check with all its texts in the call."""
-        verdict: Verdict = "check passed" if holds else "check failed"
-        why = self._cannot_check(Text(statement, any_scale=any_scale))
-        if why is not None or holds is None:
-            verdict = "inconclusive"
-        self._add(
-            Claim(id, statement, "ours", "–", measured, tolerance, self.scale, verdict, why or reason, timed)
-        )
 
     def _add(self, claim: Claim) -> None:
         if claim.id in {c.id for c in self.claims}:
