@@ -25,7 +25,9 @@ class HardwareConfig:
     """device: cpu | cuda | cuda:N, where cuda takes a free GPU of the machine, or waits for one;
     jobs_per_device: how many jobs share a GPU; threads: torch threads of one job (null: its share of the
     cores); max_batch_runs: networks whose activations are held at once (null: all of a job), fewer need less
-    memory and one more forward pass; retries: how often a sweep launches a job again whose worker died.
+    memory and one more forward pass; retries: how often a sweep launches a job again whose worker died;
+    bf16: measured (precision=bf16 is refused on a CPU that gains nothing from it) | rounded (any CPU rounds
+    the factors itself: the same numbers, slower than fp32, to try what bf16 does to results).
     """
 
     name: str = "cpu"
@@ -34,6 +36,7 @@ class HardwareConfig:
     threads: int | None = 1
     max_batch_runs: int | None = None
     retries: int = 2
+    bf16: str = "measured"
 
 
 @dataclass
@@ -130,6 +133,7 @@ class Root:
     # algorithm's field -> values, all combinations in one batch
     vary: dict[str, Any] = field(default_factory=dict)
     dtype: str = "float64"
+    precision: str = "fp32"  # of the products of a network: fp32 | bf16 (mobench/core/precision.py)
     max_failure_share: float = 0.0
     record: RecordConfig = field(default_factory=RecordConfig)
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)

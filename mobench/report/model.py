@@ -317,6 +317,7 @@ RUNNERS_KEYS = frozenset(
         "date",
         "execution",
         "dtype",
+        "precision",
         "hypervolume",
         "ideal_point",
         "identity",
