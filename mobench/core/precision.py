@@ -12,9 +12,9 @@ subproblems and certificates know no bf16. Three ways compute the same numbers u
     cuda       bf16 tensors; matrix products give fp32, cuDNN's convolutions give bf16, which is rounded again
 
 What bf16 costs in accuracy: a product is off by 2^-9 of its factors, a gradient by less than one per cent as
-long as no ReLU and no window of a max-pooling switches. Some do (in a LeNet .1 to .4 per cent of the entries),
-each with all of its slope, so that the gradient below them is off by 2 to 10 per cent: as much as the fp32
-gradient changes if all parameters move by 2^-9. Neither sums nor stored activations cause it.
+long as no ReLU and no window of a max-pooling switches. Some do (in a LeNet up to .4 per cent of the
+entries), each with all of its slope, so that the gradient below them is off by 2 to 10 per cent: about as
+much as the fp32 gradient changes if all parameters move by 2^-9. Neither sums nor stored activations cause it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def products(way: Way) -> Iterator[None]:
 @contextmanager
 def _unit() -> Iterator[None]:
     """Lets oneDNN round the factors of fp32 products to bf16."""
-    kinds = (torch.backends.mkldnn.matmul, torch.backends.mkldnn.conv)
+    backend: Any = torch.backends.mkldnn  # its stubs name no parts
+    kinds = (backend.matmul, backend.conv)
     before = [kind.fp32_precision for kind in kinds]
     try:
         for kind in kinds:
@@ -79,7 +80,7 @@ class _Product(torch.autograd.Function):
     """a b, whose derivatives are such products too."""
 
     @staticmethod
-    def forward(a: Tensor, b: Tensor, way: Way) -> Tensor:  # type: ignore[override]
+    def forward(a: Tensor, b: Tensor, way: Way) -> Tensor:
         return _computed(a, b, way)
 
     @staticmethod
@@ -88,7 +89,7 @@ class _Product(torch.autograd.Function):
         ctx.save_for_backward(a, b)
 
     @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         a, b = ctx.saved_tensors
         first, second, _ = ctx.needs_input_grad
         return (
@@ -104,12 +105,13 @@ class _Convolution(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(x: Tensor, W: Tensor, stride: int, padding: int, groups: int, way: Way) -> Tensor:  # type: ignore[override]
-        factors = [_factor(t, way) for t in (x, W)]
+    def forward(x: Tensor, W: Tensor, stride: int, padding: int, groups: int, way: Way) -> Tensor:
+        a = _factor(x, way)
+        b = _factor(W, way)
         if way == "unit":
             with _unit():
-                return nn.conv2d(*factors, None, stride, padding, 1, groups)
-        return nn.conv2d(*factors, None, stride, padding, 1, groups).to(x.dtype)
+                return nn.conv2d(a, b, None, stride, padding, 1, groups)
+        return nn.conv2d(a, b, None, stride, padding, 1, groups).to(x.dtype)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -117,7 +119,7 @@ class _Convolution(torch.autograd.Function):
         ctx.save_for_backward(x, W)
 
     @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         stride, padding, groups = ctx.settings
         factors = [_factor(t, ctx.way) for t in (g, *ctx.saved_tensors)]
         wanted = [*ctx.needs_input_grad[:2], False]
