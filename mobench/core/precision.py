@@ -14,7 +14,8 @@ subproblems and certificates know no bf16. Three ways compute the same numbers u
 What bf16 costs in accuracy: a product is off by 2^-9 of its factors, a gradient by less than one per cent as
 long as no ReLU and no window of a max-pooling switches. Some do (in a LeNet up to .4 per cent of the
 entries), each with all of its slope, so that the gradient below them is off by 2 to 10 per cent: about as
-much as the fp32 gradient changes if all parameters move by 2^-9. Neither sums nor stored activations cause it.
+much as the fp32 gradient changes if all parameters move by 2^-9. Neither sums nor stored activations are the
+cause.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def refusal(job: Job) -> str | None:
     )
     return (
         f"precision=bf16 gains nothing on this CPU: a product of {size} by oneDNN {said}, and of bf16 "
-        f"tensors it takes {1 / found.tensors:.2f} times as long. Set precision=fp32, or run on a GPU or on a CPU "
-        "with AMX. hardware.bf16=rounded computes the same numbers here, slower than fp32, to try what bf16 "
-        "does to results."
+        f"tensors it takes {1 / found.tensors:.2f} times as long. Set precision=fp32, or run on a GPU or on "
+        "a CPU with AMX. hardware.bf16=rounded computes the same numbers here, slower than fp32, to try what "
+        "bf16 does to results."
     )
