@@ -116,6 +116,19 @@ class Artifact:
         default_factory=dict
     )  # claims of other artifacts that this one shows, too
 
+    def __post_init__(self) -> None:
+        if (rounded := self._rounded(self.jobs)) is not None:
+            self.note(rounded)
+
+    @staticmethod
+    def _rounded(jobs: Mapping[str, JobRows]) -> str | None:
+        """Which of the jobs have products of another precision than fp32; None if none has."""
+        others = [f"{name}: {job.precision}" for name, job in jobs.items() if job.precision != "fp32"]
+        if not others:
+            return None
+        rest = "" if len(others) == len(jobs) else "; all others in fp32: rows of two precisions are compared"
+        return f"Products of networks are of lower precision ({', '.join(others)}{rest})."
+
     @property
     def name(self) -> str:
         """The id without its paper: "fig3"."""
@@ -215,6 +228,8 @@ class Artifact:
             before.append(f"{few}{': ' if interval else ''}{interval}.")
         if before and verdict == "reproduced":
             verdict = "partial"
+        if (rounded := self._rounded(used)) is not None:
+            before.append(rounded)
         cause = [] if holds is True else [reason, text.cause(holds)]
         if (why := self._cannot_judge(text, used)) is not None:
             verdict = "inconclusive"

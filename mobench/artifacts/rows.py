@@ -85,6 +85,11 @@ class JobRows:
         return None if label is None else str(label)
 
     @property
+    def precision(self) -> str:
+        """The precision of its network's products."""
+        return str(self.meta.get("precision", "fp32"))
+
+    @property
     def weights(self) -> np.ndarray:
         """Preferences (R, M), by run, of the first output rule."""
         rows = self.final[self.final["output"] == self.final["output"].iloc[0]]

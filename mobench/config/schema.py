@@ -27,7 +27,9 @@ class HardwareConfig:
     cores); max_batch_runs: networks whose activations are held at once (null: all of a job), fewer need
     less memory and one more forward pass; seeds_per_job: how many seeds of a job run in one batch before
     the rows are joined (null: all), so that a stop loses less and seeds can be added; retries: how often a
-    sweep launches a job again whose worker died.
+    sweep launches a job again whose worker died; bf16: measured (precision=bf16 is refused on a CPU that
+    gains nothing from it) | rounded (any CPU rounds the factors itself: the same numbers, slower than
+    fp32, to try what bf16 does to results).
     """
 
     name: str = "cpu"
@@ -37,6 +39,7 @@ class HardwareConfig:
     max_batch_runs: int | None = None
     seeds_per_job: int | None = None
     retries: int = 2
+    bf16: str = "measured"
 
 
 @dataclass
@@ -133,6 +136,7 @@ class Root:
     # algorithm's field -> values, all combinations in one batch
     vary: dict[str, Any] = field(default_factory=dict)
     dtype: str = "float64"
+    precision: str = "fp32"  # of the products of a network: fp32 | bf16 (mobench/core/precision.py)
     max_failure_share: float = 0.0
     record: RecordConfig = field(default_factory=RecordConfig)
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)

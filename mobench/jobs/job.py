@@ -160,6 +160,8 @@ def identity(job: Job) -> dict[str, Any]:
     # a layer that is not enabled is not named, nor a switch at its default: jobs from before there were any
     # keep their rows
     config = {k: job.config[k] for k in HASHED}
+    if job.config["precision"] != "fp32":
+        config["precision"] = job.config["precision"]
     config |= {k: job.config[k] for k in LAYERS if enabled(job.config, k)}
     config["record"] = {k: v for k, v in config["record"].items() if (k, v) != ("measures", True)}
     config["problem"] = {k: v for k, v in config["problem"].items() if k not in job.problem.execution_fields}

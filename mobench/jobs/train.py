@@ -19,10 +19,11 @@ import torch
 import yaml
 from torch import Tensor
 
-from mobench.core import loop
+from mobench.core import loop, precision
 from mobench.core.output import Output, make_output
 from mobench.core.point import Point
 from mobench.errors import Interrupted
+from mobench.jobs import bf16
 from mobench.jobs.job import Job
 from mobench.jobs.progress import progress
 from mobench.jobs.record import Recorder, columns
@@ -135,7 +136,8 @@ class Training:
         seen = point.values() if point.recorded is None else point.recorded
         tick = time.monotonic()
         averages = {name: self.outputs[name].final(now["out"][name], now["theta"]) for name in self.averaged}
-        self.recorder.add(t, columns(self.job, now["theta"], seen, now["alg"], averages, point))
+        with precision.products("fp32"):
+            self.recorder.add(t, columns(self.job, now["theta"], seen, now["alg"], averages, point))
         self.clock.recording += time.monotonic() - tick
 
     def beat(self) -> None:
@@ -230,6 +232,7 @@ def _run_pass(training: Training, title: str, arrived: Signals) -> None:
     """The steps that are left of a pass, in chunks of about a tenth of a second."""
     job = training.job
     clock = training.clock
+    way = bf16.way(job)
     observe = training.observe if training.number == 0 else None
     rules = training.rules()
     label = title + (" (second pass)" if training.number else "")
@@ -240,7 +243,8 @@ def _run_pass(training: Training, title: str, arrived: Signals) -> None:
         tick = time.monotonic()
         recorded = clock.recording
         until = min(job.steps, training.state["t"] + chunk)
-        training.state = loop.advance(job.joined, job.algorithm, rules, training.state, until, observe)
+        with precision.products(way):
+            training.state = loop.advance(job.joined, job.algorithm, rules, training.state, until, observe)
         took = time.monotonic() - tick
         clock.training += took - (clock.recording - recorded)
         chunk = min(2 * chunk, LONGEST) if took < SHORT else max(1, chunk // 2)

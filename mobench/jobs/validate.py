@@ -20,6 +20,8 @@ from mobench.jobs.targets import HASHED, LAYERS, TARGET, enabled, load_class, pa
 NUMBERS = {"float", "int", "Real", "None"}  # names of types in annotations
 # groups and keys whose numbers are part of a job's identity
 NUMERIC = (*HASHED, *LAYERS, "vary")
+PRECISIONS = ("fp32", "bf16")
+BF16_ON_CPU = ("measured", "rounded")
 SIGNALS = ("USR2", "USR1", "TERM")
 
 
@@ -111,3 +113,5 @@ def check_numbers(config: Mapping[str, Any]) -> None:
         if config[group][key] is not None and config[group][key] < least:
             raise ConfigError(f"{group}.{key}={config[group][key]} must be at least {least}.")
     choose("checkpoint.signal", config["checkpoint"]["signal"], SIGNALS)
+    choose("precision", config["precision"], PRECISIONS)
+    choose("hardware.bf16", config["hardware"]["bf16"], BF16_ON_CPU)

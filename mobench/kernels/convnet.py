@@ -17,6 +17,7 @@ import torch.nn.functional as nn
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from mobench.core import precision
 from mobench.core.point import Linear
 from mobench.kernels.pooling import marked, maxima
 
@@ -190,7 +191,7 @@ def forward(
     for part in pictures.split(chunk(net, pictures)):
         x = nn.avg_pool2d(part.unsqueeze(1), net.shrink).squeeze(1) if net.shrink > 1 else part
         maps = _maps(net, w, x.permute(1, 2, 0).contiguous(), keep)
-        yield torch.baddbmm(w.heads_bias, w.heads, maps.h3), maps if keep else None
+        yield precision.baddbmm(w.heads_bias, w.heads, maps.h3), maps if keep else None
 
 
 def stacked(net: ConvNet, count: int) -> int:
@@ -222,7 +223,7 @@ def _blocks(
     memory = rows.new_empty(step, RC, wn)
     for y, some in zip(range(0, h, step), rows.split(step), strict=True):
         z = memory[: len(some)]
-        torch.bmm(weight.expand(len(z), -1, -1), some, out=z)
+        precision.bmm(weight.expand(len(z), -1, -1), some, out=z)
         yield slice(y // 2, (y + len(z)) // 2), corners(z.view(len(z), RC, 2, h // 2, -1))
 
 
@@ -261,9 +262,9 @@ class _Second:
         above = up.unbind()
         self._rest.zero_()
         for y in self._fresh:
-            torch.mm(weight, above[y], out=self._rows[y])
+            precision.mm(weight, above[y], out=self._rows[y])
         for y in self._later:
-            self._rows[y].addmm_(weight, above[y])
+            precision.add_product(self._rows[y], weight, above[y])
         _, k, _, w, _ = self._shifts.shape
         out[:, :, w : w + k - 1].zero_()
         first, *others = self._shifts.unbind(1)
@@ -292,10 +293,10 @@ def _maps(net: ConvNet, w: Weights, x: Float[Tensor, "H W n"], keep: bool) -> Ma
     z2 = x.new_empty(h, C2, h, n)
     corners2 = corners(halves(z2))
     for r, maps in enumerate(h1.split(C1, dim=1)):
-        torch.bmm(w.second[r].expand(h, -1, -1), second.see(maps), out=z2.flatten(2))
+        precision.bmm(w.second[r].expand(h, -1, -1), second.see(maps), out=z2.flatten(2))
         pooled(corners2, w.second_bias[r], h2[r], at2[r] if keep else None)
     h2 = h2.flatten(1, 3)
-    return Maps(rows, at1, h1, at2, h2, torch.baddbmm(w.shared_bias, w.shared, h2).relu_())
+    return Maps(rows, at1, h1, at2, h2, precision.baddbmm(w.shared_bias, w.shared, h2).relu_())
 
 
 class Sums(NamedTuple):
@@ -347,9 +348,9 @@ class Sums(NamedTuple):
 
     def affine(self, s: int, maps: Maps, d3: Float[Tensor, "R H n"], dz: Float[Tensor, "R TC n"]) -> None:
         """Adds those of the last two layers."""
-        self.heads[s].baddbmm_(dz, maps.h3.mT)
+        precision.add_product(self.heads[s], dz, maps.h3.mT)
         self.heads_bias[s].add_(dz.sum(2, keepdim=True))
-        self.shared[s].baddbmm_(d3, maps.h2.mT)
+        precision.add_product(self.shared[s], d3, maps.h2.mT)
         self.shared_bias[s].add_(d3.sum(2, keepdim=True))
 
 
@@ -365,9 +366,9 @@ def backward(
     S = len(slopes)
     d2 = h2.new_empty(S, R, v, C2, v, n)
     for s, dz in enumerate(slopes):
-        d3 = alive(torch.bmm(w.heads.mT, dz), h3)
+        d3 = alive(precision.bmm(w.heads.mT, dz), h3)
         sums.affine(s, maps, d3, dz)
-        alive(torch.bmm(w.shared.mT, d3), h2, out=d2[s].view_as(h2))
+        alive(precision.bmm(w.shared.mT, d3), h2, out=d2[s].view_as(h2))
     sums.second_bias.add_(d2.sum((2, 4, 5))[..., None, None])
     second = _Second(net, h1)
     up = h1.new_empty(2 * v, S, C2, 2 * v, n)
@@ -381,7 +382,7 @@ def backward(
     ):
         marked(at2[r], parts)
         spread(d2[:, r].transpose(0, 1), marks, into)
-        sums.second[r].baddbmm_(second.see(own), joint)
+        precision.add_product(sums.second[r], second.see(own), joint)
         weight = w.second[r].mT
         for s in range(S):
             second.back(weight, each[s], below[:, s])
@@ -408,7 +409,7 @@ def _first_backward(net: ConvNet, maps: Maps, sums: Sums) -> None:
         alive(d, seen, out=d)
         marked(at, parts)
         spread(d, marks, onto)
-        sums.first.addmm_(flat, pair)
+        precision.add_product(sums.first, flat, pair)
     sums.first_bias.add_(below.sum((0, 3, 4)).flatten())
 
 
@@ -446,22 +447,22 @@ def curvature(
     flat = z2.flatten(2)
     parts = corners(marks)
     for r in range(R):
-        torch.bmm(v.second[r].expand(h, -1, -1), second.see(own[r]), out=flat)
-        flat.baddbmm_(w.second[r].expand(h, -1, -1), change.see(moved[r]))
+        precision.bmm(v.second[r].expand(h, -1, -1), second.see(own[r]), out=flat)
+        precision.add_product(flat, w.second[r].expand(h, -1, -1), change.see(moved[r]))
         marked(at2[r], parts)
         t2[r] = gathered(corners2, parts, v.second_bias[r])
     t2 = alive(t2.view_as(h2), h2)
-    t3 = alive(torch.baddbmm(v.shared_bias, v.shared, h2).baddbmm_(w.shared, t2), h3)
-    ez = bent(torch.baddbmm(v.heads_bias, v.heads, h3).baddbmm_(w.heads, t3))
+    t3 = alive(precision.add_product(precision.baddbmm(v.shared_bias, v.shared, h2), w.shared, t2), h3)
+    ez = bent(precision.add_product(precision.baddbmm(v.heads_bias, v.heads, h3), w.heads, t3))
     # slopes d and their changes e, back again
-    d3 = alive(torch.bmm(w.heads.mT, dz), h3)
-    e3 = alive(torch.bmm(v.heads.mT, dz).baddbmm_(w.heads.mT, ez), h3)
+    d3 = alive(precision.bmm(w.heads.mT, dz), h3)
+    e3 = alive(precision.add_product(precision.bmm(v.heads.mT, dz), w.heads.mT, ez), h3)
     sums.affine(0, maps, e3, ez)
-    sums.heads[0].baddbmm_(dz, t3.mT)
-    sums.shared[0].baddbmm_(d3, t2.mT)
+    precision.add_product(sums.heads[0], dz, t3.mT)
+    precision.add_product(sums.shared[0], d3, t2.mT)
     both = h2.new_empty(2, R, half, C2, half, n)
-    alive(torch.bmm(w.shared.mT, d3), h2, out=both[0].view_as(h2))
-    alive(torch.bmm(v.shared.mT, d3).baddbmm_(w.shared.mT, e3), h2, out=both[1].view_as(h2))
+    alive(precision.bmm(w.shared.mT, d3), h2, out=both[0].view_as(h2))
+    alive(precision.add_product(precision.bmm(v.shared.mT, d3), w.shared.mT, e3), h2, out=both[1].view_as(h2))
     sums.second_bias.add_(both[1:].sum((2, 4, 5))[..., None, None])
     up = h1.new_empty(h, 2, C2, h, n)
     d, e = up.flatten(3).unbind(1)
@@ -470,7 +471,8 @@ def curvature(
     for r in range(R):
         marked(at2[r], parts)
         spread(both[:, r].transpose(0, 1), marks, into)
-        sums.second[r].baddbmm_(second.see(own[r]), e.mT).baddbmm_(change.see(moved[r]), d.mT)
+        precision.add_product(sums.second[r], second.see(own[r]), e.mT)
+        precision.add_product(sums.second[r], change.see(moved[r]), d.mT)
         second.back(torch.cat([v.second[r], w.second[r]]).mT, joint, below[r])
     _first_backward(net, maps, sums)
 

@@ -15,6 +15,7 @@ import torch.nn.functional as nn
 from jaxtyping import Float
 from torch import Tensor
 
+from mobench.core import precision
 from mobench.errors import ConfigError, choose
 from mobench.kernels import convnet as products
 
@@ -133,22 +134,22 @@ class ConvNet:
         W1, b1, W2, b2, W3, b3, *heads = self.split(theta)
         x = nn.avg_pool2d(pictures.unsqueeze(1), self.shrink) if self.shrink > 1 else pictures.unsqueeze(1)
         h = _second_grouped(_first_grouped(x, W1, b1), W2, b2)
-        h = torch.relu(torch.baddbmm(b3.unsqueeze(1), h, W3.mT))
+        h = torch.relu(precision.baddbmm(b3.unsqueeze(1), h, W3.mT))
         scores = [
-            torch.baddbmm(b.unsqueeze(1), h, W.mT) for W, b in zip(heads[::2], heads[1::2], strict=True)
+            precision.baddbmm(b.unsqueeze(1), h, W.mT) for W, b in zip(heads[::2], heads[1::2], strict=True)
         ]
         return torch.stack(scores, dim=1)
 
 
 def _first_grouped(x: Tensor, W: Tensor, b: Tensor) -> Float[Tensor, "R B C h w"]:
     R, C = W.shape[:2]
-    h = torch.relu(nn.max_pool2d(nn.conv2d(x, W.flatten(0, 1), b.flatten()), 2))
+    h = torch.relu(nn.max_pool2d(precision.conv2d(x, W.flatten(0, 1), b.flatten()), 2))
     return h.view(len(x), R, C, *h.shape[-2:]).transpose(0, 1)
 
 
 def _second_grouped(h: Tensor, W: Tensor, b: Tensor) -> Float[Tensor, "R B D"]:
     R, B = h.shape[:2]
-    out = nn.conv2d(h.transpose(0, 1).flatten(1, 2), W.flatten(0, 1), b.flatten(), groups=R)
+    out = precision.conv2d(h.transpose(0, 1).flatten(1, 2), W.flatten(0, 1), b.flatten(), groups=R)
     out = torch.relu(nn.max_pool2d(out, 2))
     return out.view(B, R, -1).transpose(0, 1)
 

@@ -305,6 +305,7 @@ RUNNERS_KEYS = frozenset(
         "date",
         "execution",
         "dtype",
+        "precision",
         "hypervolume",
         "ideal_point",
         "identity",
