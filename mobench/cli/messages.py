@@ -40,7 +40,7 @@ def summary(folder: JobFolder) -> str:
         for c in ("violation", "tchebycheff", "angle_deg", "front_distance", "stationarity")
         if c in rows and rows[c].notna().any()
     ]
-    varied = [name for name in folder.config().get("vary", {}) if name in rows]
+    varied = [name for name, _ in meta["identity"].get("vary", []) if name in rows]
     table: dict[str, list[str]] = {c: [] for c in ("preference", *varied, "output", *shown, "runs")}
     groups = rows.groupby([*weights, *varied, "output"], sort=False)
     for key, group in groups:

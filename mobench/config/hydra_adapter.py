@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
 from hydra import version
 from hydra._internal.callbacks import Callbacks
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
@@ -37,7 +39,10 @@ from hydra.plugins.plugin import Plugin
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig
+from omegaconf._utils import get_yaml_loader
 from omegaconf.basecontainer import BaseContainer
+from yaml.constructor import SafeConstructor
+from yaml.resolver import Resolver
 
 VERSION_BASE = "1.3"
 NAME = "mobench"  # of the program, in Hydra's own keys
@@ -63,6 +68,39 @@ def load(source: ConfigLoader, overrides: Sequence[str], mode: RunMode) -> DictC
 def parsed(source: ConfigLoader, overrides: Sequence[str]) -> list[Override]:
     """Returns overrides as Hydra's grammar reads them."""
     return OverridesParser.create(config_loader=source).parse_overrides(list(overrides))
+
+
+def parsed_value(override: str) -> Override:
+    """Returns one override as Hydra's grammar reads it, without a command's files."""
+    return OverridesParser.create().parse_override(override)
+
+
+@functools.cache
+def _yaml_loader() -> type:
+    """OmegaConf's loader on libyaml, which reads the same several times faster; without libyaml as it is."""
+    plain = get_yaml_loader()
+    if not yaml.__with_libyaml__:
+        return plain  # type: ignore[no-any-return]
+    from yaml.cyaml import CParser
+
+    class Loader(CParser, plain):  # type: ignore[misc, valid-type]
+        """Parses in C, and decides about values and keys that stand twice as OmegaConf does."""
+
+        def __init__(self, stream: str) -> None:
+            CParser.__init__(self, stream)
+            SafeConstructor.__init__(self)
+            Resolver.__init__(self)
+
+    return Loader
+
+
+def yaml_of(text: str) -> Any:
+    """Returns the content of a file of configuration, with the values that `OmegaConf.load` gives it.
+
+    Raises:
+        yaml.YAMLError: it is no YAML, or a key stands twice.
+    """
+    return yaml.load(text, Loader=_yaml_loader())
 
 
 def combinations(source: ConfigLoader, overrides: Sequence[str]) -> list[list[str]]:
@@ -102,6 +140,12 @@ def composes(source: ConfigLoader, name: str) -> bool:
 def added_folders(source: ConfigLoader) -> list[str]:
     """Returns the folders that `--config-dir` has added."""
     return [item.path for item in source.get_search_path().get_path() if item.provider == "command-line"]
+
+
+def main_folder(source: ConfigLoader) -> str:
+    """Returns the folder of the command's own files."""
+    (found,) = [item.path for item in source.get_search_path().get_path() if item.provider == "main"]
+    return str(found).removeprefix("file://")
 
 
 def _repository(source: ConfigLoader) -> Any:
