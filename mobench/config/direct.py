@@ -80,6 +80,7 @@ class Direct:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._top: tuple[list[tuple[str, str]], Node] | None = None
         self._files: dict[str, File | None] = {}
         self._merged: dict[tuple[tuple[str, str], ...], Node] = {}
         self._read: dict[str, tuple[bool, str, Any]] = {}
@@ -150,6 +151,13 @@ class Direct:
 
     def _main(self) -> tuple[list[tuple[str, str]], Node]:
         """The defaults list of the file at the top, as (group, choice), and its other keys."""
+        if self._top is None:
+            self._top = self._listed()
+        order, main = self._top
+        return list(order), main
+
+    def _listed(self) -> tuple[list[tuple[str, str]], Node]:
+        """The same, read from the file."""
         node = self._loaded("config")[0]
         if node is None:
             raise Unknown

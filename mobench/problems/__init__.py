@@ -2,7 +2,7 @@
 
 May import: core, subproblems, metrics, models, kernels, data, system, errors.
 
-A class is imported when it is first asked for: some families need libraries that take longer than a short job.
+A class is imported when it is first asked for: some need libraries that take longer than a short job.
 """
 
 from importlib import import_module

@@ -1,8 +1,8 @@
 """The configurations of a sweep, plain at the end.
 
-The project's own files are put together without Hydra (`config/direct.py`), which takes a tenth of a second to
-compose one job, and a table has hundreds. What only Hydra understands is composed once for equal choices of
-files.
+The project's own files are put together without Hydra (`config/direct.py`), which takes a tenth of a second
+to compose one job, and a table has hundreds. What only Hydra understands is composed once for equal choices
+of files.
 """
 
 from __future__ import annotations

@@ -108,6 +108,7 @@ class Planner:
     def __init__(self, composer: Composer, use: Use) -> None:
         self.composer = composer
         self.use = use
+        self._resolved: dict[str, Job] = {}
 
     def plan(self, arguments: Sequence[str]) -> Plan:
         """Composes and checks every job.
@@ -172,7 +173,12 @@ class Planner:
     def _made(self, command: _Command, overrides: list[str]) -> Job | MobenchError:
         """The job, or why it cannot be made, which is said where its place among the others is known."""
         try:
-            return make_job(self.composer.compose(overrides) if command.listed else command.config)
+            config = self.composer.compose(overrides) if command.listed else command.config
+            # artifacts share jobs, which differ in nothing but the list that they come from
+            key = repr({name: value for name, value in config.items() if name not in ("artifact", *LISTS)})
+            if key not in self._resolved:
+                self._resolved[key] = make_job(config)
+            return self._resolved[key].listed_in(config)
         except MobenchError as error:
             return error
 
