@@ -27,7 +27,7 @@ from mobench.sweep import plugin
 from mobench.system import console
 
 if TYPE_CHECKING:
-    from mobench.jobs.run import Outcome
+    from mobench.jobs.outcome import Outcome
 
 FAULT = 2  # exit code of a command that cannot be run
 
@@ -36,14 +36,21 @@ def single(cfg: DictConfig) -> Outcome | MobenchError:
     """The outcome of one job in this process, or why it cannot run:
     of an exception Hydra would print a line of its own.
     """
-    from mobench.jobs.run import run_job  # torch: `--help` need not wait for it
+    from mobench.jobs import names, outcome
 
     try:
         config = configuration.plain(cfg)
         overrides.check_single(config)
-        return run_job(config, title=_title(config))
+        job = names.known(config)
+        if job is not None and not config["rerun"] and (folder := outcome.folder_of(job)).done:
+            return outcome.finished(folder, skipped=True, title=_title(config))
+        from mobench.jobs.run import run_job  # torch: what is done, and `--help`, need not wait for it
+
+        found = run_job(config, title=_title(config))
     except MobenchError as error:
         return error
+    names.remember([(config, found.key)])
+    return found
 
 
 def worker(cfg: DictConfig) -> Any:

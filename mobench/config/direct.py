@@ -1,17 +1,17 @@
 """The configuration of a job, put together from the project's own files without Hydra.
 
 Hydra takes a tenth of a second to compose one, most of it for what our files do not use: packages,
-interpolated defaults, its own node. Here the files of `conf/` are merged as plain dictionaries, in the order of
-the defaults in `conf/config.yaml`:
+interpolated defaults, its own node. Here the files of `conf/` are merged as plain dictionaries, in the order
+of the defaults in `conf/config.yaml`:
 
     schema, problem, ..., logger, conf/config.yaml itself, protocol, tuned, experiment
     then the values of the command, then ${...}, then the types of the schema
 
-Only what these files use is understood: choices of groups, `override /group: name` in a defaults list, a file
-that extends another one of its group, `# @package _global_`, values `key=value` and `++key=value`, and the
-interpolations `${key}`, `${oc.env:...}` and `${oc.select:...}` that are a whole value, and `${at:...}`. Whatever else a command or a
-file says, and whatever would be an error, is left to Hydra: `Direct.composed` returns None. Tests compare the
-result with Hydra's for every job of every experiment.
+Only what these files use is understood: choices of groups, `override /group: name` in a defaults list, a
+file that extends another one of its group, `# @package _global_`, values `key=value` and `++key=value`, the
+interpolations `${key}`, `${oc.env:...}` and `${oc.select:...}` that are a whole value, and `${at:...}`.
+Whatever else a command or a file says, and whatever would be an error, is left to Hydra: `Direct.composed`
+returns None. Tests compare the result with Hydra's for jobs of every experiment.
 """
 
 from __future__ import annotations
@@ -383,9 +383,9 @@ def _literal(text: str) -> Any:
 @functools.lru_cache(maxsize=4096)
 def _at(text: str, scale: str) -> Any:
     """What a text stands for with its `${at:smoke,laptop,paper}`."""
-    if (found := SIMPLE_AT.fullmatch(text)) and scale in SCALES:
+    if (simple := SIMPLE_AT.fullmatch(text)) and scale in SCALES:
         with contextlib.suppress(Unknown):
-            return _literal(found[1 + SCALES.index(scale)])
+            return _literal(simple[1 + SCALES.index(scale)])
     schema.register_resolver()
     found = OmegaConf.to_container(OmegaConf.create({"scale": {"name": scale}, "value": text}), resolve=True)
     assert isinstance(found, dict)

@@ -80,10 +80,10 @@ def _yaml_loader() -> type:
     """OmegaConf's loader on libyaml, which reads the same several times faster; without libyaml as it is."""
     plain = get_yaml_loader()
     if not yaml.__with_libyaml__:
-        return plain  # type: ignore[no-any-return]
-    from yaml.cyaml import CParser
+        return plain
+    from yaml._yaml import CParser
 
-    class Loader(CParser, plain):  # type: ignore[misc, valid-type]
+    class Loader(CParser, plain):  # type: ignore[misc]
         """Parses in C, and decides about values and keys that stand twice as OmegaConf does."""
 
         def __init__(self, stream: str) -> None:

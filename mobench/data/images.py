@@ -145,8 +145,8 @@ def _embedded(name: str) -> list[np.ndarray]:
 def _digits() -> tuple[np.ndarray, np.ndarray]:
     """Images (n, 8, 8) of 0..16 and labels (n,) of scikit-learn's digits.
 
-    Its file of numbers is read as `load_digits` reads it, without importing scikit-learn, which takes longer than
-    a short job; where the file lies elsewhere, `load_digits` finds it.
+    Its file of numbers is read as `load_digits` reads it, without importing scikit-learn, which takes longer
+    than a short job; where the file lies elsewhere, `load_digits` finds it.
     """
     spec = importlib.util.find_spec("sklearn")
     for place in (spec.submodule_search_locations or []) if spec else []:

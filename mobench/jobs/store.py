@@ -23,15 +23,16 @@ import zipfile
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
-import numpy as np
-import pandas as pd
-import torch
 import yaml
 
 from mobench.errors import StoreError
 from mobench.system.files import cannot_write, write_atomic, write_json
+
+if TYPE_CHECKING:  # a folder is looked at without them
+    import numpy as np
+    import pandas as pd
 
 _MAGIC = b"mobench-checkpoint-1\n"
 # libyaml's where PyYAML was built with it: the same text and values, several times faster
@@ -190,6 +191,8 @@ class JobFolder:
 
     def save_checkpoint(self, payload: dict[str, Any]) -> None:
         """Write checkpoint.pt with its digest; the previous one is kept as checkpoint.prev.pt."""
+        import torch
+
         buffer = io.BytesIO()
         torch.save(payload, buffer)
         data = buffer.getvalue()
@@ -203,6 +206,8 @@ class JobFolder:
 
     def load_checkpoint(self) -> tuple[dict[str, Any] | None, list[str]]:
         """The newest sound checkpoint (or None), and a message for each corrupt one that was skipped."""
+        import torch
+
         messages = []
         for name in ("checkpoint.pt", "checkpoint.prev.pt"):
             path = self.path / name
@@ -243,6 +248,8 @@ class JobFolder:
 
     def write_solutions(self, solutions: dict[str, np.ndarray]) -> None:
         """Decision variables per output rule, (R, P) each."""
+        import numpy as np
+
         buffer = io.BytesIO()
         # the stub takes names for its flag
         np.savez_compressed(buffer, **solutions)  # type: ignore[arg-type]
@@ -278,16 +285,22 @@ class JobFolder:
         """Rows, one per run and output rule."""
         if (damage := self.damage) is not None and (self.path / "final.csv").exists():
             raise StoreError(f"{damage} Run the job again (the same command does), or copy the file back.")
+        import pandas as pd
+
         with self._reading("final.csv") as path:
             return pd.read_csv(path)
 
     def history(self) -> pd.DataFrame:
         """Tidy rows over recorded steps."""
+        import pandas as pd
+
         with self._reading("history.parquet") as path:
             return pd.read_parquet(path)
 
     def solutions(self) -> dict[str, np.ndarray]:
         """Decision variables per output rule."""
+        import numpy as np
+
         with self._reading("solutions.npz") as path, path.open("rb") as file, np.load(file) as archive:
             return {k: archive[k] for k in archive.files}
 

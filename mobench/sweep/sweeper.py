@@ -15,7 +15,7 @@ from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
-from mobench.jobs.run import Outcome
+from mobench.jobs.outcome import Outcome
 from mobench.sweep.composer import Composer
 from mobench.sweep.launch import launch
 from mobench.sweep.launchers import Adapter, adapted
