@@ -21,7 +21,7 @@ import dataclasses
 import functools
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -257,6 +257,23 @@ def value_of(override: str) -> tuple[bool, str, Any]:
     if found.type not in (OverrideType.CHANGE, OverrideType.FORCE_ADD):
         raise Unknown
     return found.type is OverrideType.FORCE_ADD, found.key_or_group, found.value()
+
+
+def of_mobench(config: Mapping[str, Any]) -> bool:
+    """Returns whether all classes that a configuration names are mobench's own."""
+    return all(isinstance(target, str) and target.startswith("mobench.") for target in _targets(config))
+
+
+def _targets(node: Any) -> Iterator[Any]:
+    """All classes that a configuration names."""
+    if isinstance(node, Mapping):
+        for key, value in node.items():
+            if key == "_target_":
+                yield value
+            yield from _targets(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from _targets(value)
 
 
 def copied(node: Any) -> Any:

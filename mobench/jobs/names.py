@@ -7,8 +7,8 @@ The name of a folder follows from a job's configuration and from mobench's code 
 configuration names classes of somebody else, whose code is part of the name; those are never remembered. The
 file is found by a hash of all of mobench's files and of the versions of the packages, so any edit or upgrade
 forgets all names. It is asked only as long as the process has not imported what builds jobs: then building is
-exact, and quick. A file that cannot be read is made again with a line of notice; one that cannot be written costs time
-only.
+exact, and quick. A file that cannot be read is made again with a line of notice; one that cannot be written
+costs time only.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ import hashlib
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from mobench.config import direct
 from mobench.errors import StoreError
 from mobench.system import sources
 from mobench.system.files import write_atomic
@@ -30,7 +31,6 @@ from mobench.system.paths import outputs_root
 
 # keys that say where a job is listed, how it is shown and whether finished rows count, not which job it is
 ASIDE = ("artifact", "jobs", "grid", "like", "cross", "logger", "progress", "rerun")
-OWN = "mobench."
 NAME = re.compile(r"[\w-]+")
 
 
@@ -61,7 +61,7 @@ def remember(jobs: Iterable[tuple[dict[str, Any], str]]) -> None:
     path = _path()
     before = _stored(path)
     # code that was edited since this process began may give other names
-    if found.items() <= before.items() or sources.read() != sources.at_start():
+    if found.items() <= before.items() or sources.edited():
         return
     try:
         write_atomic(path, json.dumps(before | found).encode(), durable=False)
@@ -95,22 +95,10 @@ def _stored(path: Path) -> dict[str, str]:
 
 def _entry(config: Mapping[str, Any]) -> str | None:
     """Hash of a configuration; None if it names classes of somebody else, or is no plain data."""
-    if not all(isinstance(target, str) and target.startswith(OWN) for target in _targets(config)):
+    if not direct.of_mobench(config):
         return None
     node = {key: value for key, value in config.items() if key not in ASIDE}
     try:
         return hashlib.sha256(json.dumps(node).encode()).hexdigest()[:32]
     except (TypeError, ValueError):
         return None
-
-
-def _targets(node: Any) -> Iterator[Any]:
-    """All classes that a configuration names."""
-    if isinstance(node, Mapping):
-        for key, value in node.items():
-            if key == "_target_":
-                yield value
-            yield from _targets(value)
-    elif isinstance(node, list):
-        for value in node:
-            yield from _targets(value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -22,14 +23,23 @@ def digest(paths: Iterable[Path], base: Path) -> str:
     return out.hexdigest()
 
 
-def read() -> str:
-    """Returns the hash of the package as it lies on disk now, and of the versions."""
-    # kept rows and the drawings of papers lie beside it, or inside it when it is installed
-    files = (p for p in package().rglob("*.py") if "experiments" not in p.relative_to(package()).parts)
-    return hashlib.sha256(f"{digest(files, package())} {json.dumps(versions())}".encode()).hexdigest()
+def _files() -> list[Path]:
+    """All files of the package but the papers', which lie inside it when it is installed."""
+    return [p for p in package().rglob("*.py") if "experiments" not in p.relative_to(package()).parts]
 
 
 @functools.cache
+def _seen() -> tuple[str, float]:
+    began = time.time()
+    text = f"{digest(_files(), package())} {json.dumps(versions())}"
+    return hashlib.sha256(text.encode()).hexdigest(), began
+
+
 def at_start() -> str:
-    """Returns the hash when it was first asked for in this process."""
-    return read()
+    """Returns the hash of the files and of the versions when it was first asked for in this process."""
+    return _seen()[0]
+
+
+def edited() -> bool:
+    """Returns whether a file has changed since then."""
+    return any(path.stat().st_mtime >= _seen()[1] for path in _files())
