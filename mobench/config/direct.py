@@ -71,6 +71,19 @@ class File:
     everywhere: bool
 
 
+def composed(overrides: Sequence[str]) -> dict[str, Any] | None:
+    """Returns what Hydra composes for a job of mobench's own parts, from files that a process reads once;
+    None where Hydra has to be asked.
+    """
+    found = _of_process().composed(overrides)
+    return found if found is not None and of_mobench(found) else None
+
+
+@functools.cache
+def _of_process() -> Direct:
+    return Direct(schema.conf_dir())
+
+
 class Direct:
     """Composes the jobs of one command.
 

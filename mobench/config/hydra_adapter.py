@@ -38,7 +38,7 @@ from hydra.main import _get_rerun_conf
 from hydra.plugins.plugin import Plugin
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, RunMode
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf._utils import get_yaml_loader
 from omegaconf.basecontainer import BaseContainer
 from yaml.constructor import SafeConstructor
@@ -140,6 +140,33 @@ def composes(source: ConfigLoader, name: str) -> bool:
 def added_folders(source: ConfigLoader) -> list[str]:
     """Returns the folders that `--config-dir` has added."""
     return [item.path for item in source.get_search_path().get_path() if item.provider == "command-line"]
+
+
+class ReadyLoader(ConfigLoaderImpl):
+    """The loader of a launcher's worker: jobs that `compose` can put together are not composed by Hydra.
+
+    Args:
+        source: the command's loader.
+        compose: a function of a module: from overrides to a plain configuration, or None where Hydra has to
+            be asked.
+    """
+
+    def __init__(
+        self, source: ConfigLoader, compose: Callable[[Sequence[str]], dict[str, Any] | None]
+    ) -> None:
+        super().__init__(config_search_path=source.get_search_path())
+        self.compose = compose
+
+    def load_sweep_config(self, master_config: DictConfig, sweep_overrides: list[str]) -> DictConfig:
+        """Returns the job's configuration, with the command's own node of Hydra where Hydra is not asked."""
+        plain = self.compose(sweep_overrides)
+        if plain is None:
+            return super().load_sweep_config(master_config, sweep_overrides)
+        found = OmegaConf.create(plain)
+        found["hydra"] = copy.deepcopy(master_config.hydra)
+        with open_dict(found):
+            found.hydra.overrides.task = list(sweep_overrides)
+        return found
 
 
 def main_folder(source: ConfigLoader) -> str:

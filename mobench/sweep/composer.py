@@ -87,6 +87,11 @@ class Composer:
         usual = config.hydra.job.config_name == hydra_adapter.CONFIG
         self._direct = Direct(conf_dir()) if own and usual else None
 
+    @property
+    def direct(self) -> bool:
+        """Whether the command's files are the project's own, so that most jobs need no Hydra."""
+        return self._direct is not None
+
     def compose(self, overrides: Sequence[str]) -> dict[str, Any]:
         """Returns the plain configuration.
 
