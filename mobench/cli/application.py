@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging.config
 import os
 import re
 import sys
@@ -19,7 +20,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from mobench.cli import completion, flags, usage
 from mobench.cli.entry import STOPPED, interrupted
-from mobench.config import hydra_adapter, hydra_plugin, overrides, searchpath, yaml_errors
+from mobench.config import direct, hydra_adapter, hydra_plugin, overrides, searchpath, yaml_errors
 from mobench.config import schema as configuration
 from mobench.config.compose import explain
 from mobench.errors import ConfigError, Interrupted, MobenchError
@@ -27,7 +28,7 @@ from mobench.sweep import plugin
 from mobench.system import console
 
 if TYPE_CHECKING:
-    from mobench.jobs.run import Outcome
+    from mobench.jobs.outcome import Outcome
 
 FAULT = 2  # exit code of a command that cannot be run
 
@@ -36,14 +37,25 @@ def single(cfg: DictConfig) -> Outcome | MobenchError:
     """The outcome of one job in this process, or why it cannot run:
     of an exception Hydra would print a line of its own.
     """
-    from mobench.jobs.run import run_job  # torch: `--help` need not wait for it
-
     try:
-        config = configuration.plain(cfg)
-        overrides.check_single(config)
-        return run_job(config, title=_title(config))
+        return _single(configuration.plain(cfg))
     except MobenchError as error:
         return error
+
+
+def _single(config: dict[str, Any]) -> Outcome:
+    """The outcome of one job in this process."""
+    from mobench.jobs import names, outcome
+
+    overrides.check_single(config)
+    job = names.known(config)
+    if job is not None and not config["rerun"] and (folder := outcome.folder_of(job)).done:
+        return outcome.finished(folder, skipped=True, title=_title(config))
+    from mobench.jobs.run import run_job  # torch: what is done, and `--help`, need not wait for it
+
+    found = run_job(config, title=_title(config))
+    names.remember([(config, found.key)])
+    return found
 
 
 def worker(cfg: DictConfig) -> Any:
@@ -110,6 +122,18 @@ def _mode_in_files(given: Sequence[str], rest: Sequence[str]) -> bool:
     return chosen or any(flag.startswith("--config-") for flag in given)
 
 
+def _without_hydra(given: Sequence[str], rest: Sequence[str]) -> dict[str, Any] | None:
+    """The configuration of a command that is one job and asks for nothing of Hydra's; None of any other.
+
+    Classes of somebody else may ask Hydra for its configuration, so Hydra runs their jobs.
+    """
+    own = re.compile(r"[+~]*(hydra|experiment)\b")
+    if given or any(own.match(override) for override in rest):
+        return None
+    config = direct.Direct(configuration.conf_dir()).composed(rest)
+    return config if config is not None and direct.of_mobench(config) else None
+
+
 def _run(arguments: Sequence[str]) -> int:
     """A command line whose errors are still exceptions; its exit code."""
     given, rest = flags.split(arguments)
@@ -123,6 +147,12 @@ def _run(arguments: Sequence[str]) -> int:
         if shown := [flag for flag in flags.ONE_JOB if flag in given]:
             raise ConfigError(f"{shown[0]} shows one job; name only one experiment.")
         given = ["--multirun", *given]
+    config = _without_hydra(given, rest)
+    if config is not None:
+        from mobench.cli import messages
+
+        logging.config.dictConfig(hydra_plugin.LOGGING)
+        return messages.single(_single(config))
     plugin.register()
     folder = str(configuration.conf_dir())
     found = hydra_adapter.command([*given, *rest], folder, single, worker, sweep, _mode_in_files(given, rest))

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 
-from mobench import __version__
 from mobench.errors import ConfigError, suggest
 
 INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
@@ -113,4 +111,8 @@ def _check(flags: Sequence[str]) -> None:
 
 def versions() -> str:
     """mobench 0.1.0 (Hydra 1.3.2, Python 3.11.7)."""
+    from importlib.metadata import version  # it looks for what is installed, which takes a moment
+
+    from mobench import __version__
+
     return f"mobench {__version__} (Hydra {version('hydra-core')}, Python {platform.python_version()})"

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from mobench.config import overrides
-from mobench.jobs.run import Outcome
+from mobench.jobs.outcome import Outcome
 from mobench.jobs.store import JobFolder, columns
 from mobench.sweep.draw import MANY, draw
 from mobench.sweep.plan import Plan
 from mobench.system.console import fail, say
 from mobench.system.paths import outputs_root, results_root
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 def _number(x: float) -> str:
-    return "-" if pd.isna(x) else f"{x:.4g}"
+    return "-" if math.isnan(x) else f"{x:.4g}"
 
 
 def _cell(values: pd.Series) -> str:
@@ -40,7 +42,7 @@ def summary(folder: JobFolder) -> str:
         for c in ("violation", "tchebycheff", "angle_deg", "front_distance", "stationarity")
         if c in rows and rows[c].notna().any()
     ]
-    varied = [name for name in folder.config().get("vary", {}) if name in rows]
+    varied = [name for name, _ in meta["identity"].get("vary", []) if name in rows]
     table: dict[str, list[str]] = {c: [] for c in ("preference", *varied, "output", *shown, "runs")}
     groups = rows.groupby([*weights, *varied, "output"], sort=False)
     for key, group in groups:
@@ -77,6 +79,8 @@ def summary(folder: JobFolder) -> str:
 
 
 def _hypervolumes(meta: dict[str, Any]) -> list[str]:
+    import pandas as pd
+
     stored = dict(meta.get("hypervolume") or {})
     ref = stored.pop("reference_point", None)
     return [

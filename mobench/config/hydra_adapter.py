@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
 from hydra import version
 from hydra._internal.callbacks import Callbacks
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
@@ -36,8 +38,11 @@ from hydra.main import _get_rerun_conf
 from hydra.plugins.plugin import Plugin
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, RunMode
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf._utils import get_yaml_loader
 from omegaconf.basecontainer import BaseContainer
+from yaml.constructor import SafeConstructor
+from yaml.resolver import Resolver
 
 VERSION_BASE = "1.3"
 NAME = "mobench"  # of the program, in Hydra's own keys
@@ -63,6 +68,39 @@ def load(source: ConfigLoader, overrides: Sequence[str], mode: RunMode) -> DictC
 def parsed(source: ConfigLoader, overrides: Sequence[str]) -> list[Override]:
     """Returns overrides as Hydra's grammar reads them."""
     return OverridesParser.create(config_loader=source).parse_overrides(list(overrides))
+
+
+def parsed_value(override: str) -> Override:
+    """Returns one override as Hydra's grammar reads it, without a command's files."""
+    return OverridesParser.create().parse_override(override)
+
+
+@functools.cache
+def _yaml_loader() -> type:
+    """OmegaConf's loader on libyaml, which reads the same several times faster; without libyaml as it is."""
+    plain = get_yaml_loader()
+    if not yaml.__with_libyaml__:
+        return plain
+    from yaml._yaml import CParser
+
+    class Loader(CParser, plain):  # type: ignore[misc]
+        """Parses in C, and decides about values and keys that stand twice as OmegaConf does."""
+
+        def __init__(self, stream: str) -> None:
+            CParser.__init__(self, stream)
+            SafeConstructor.__init__(self)
+            Resolver.__init__(self)
+
+    return Loader
+
+
+def yaml_of(text: str) -> Any:
+    """Returns the content of a file of configuration, with the values that `OmegaConf.load` gives it.
+
+    Raises:
+        yaml.YAMLError: it is no YAML, or a key stands twice.
+    """
+    return yaml.load(text, Loader=_yaml_loader())
 
 
 def combinations(source: ConfigLoader, overrides: Sequence[str]) -> list[list[str]]:
@@ -102,6 +140,39 @@ def composes(source: ConfigLoader, name: str) -> bool:
 def added_folders(source: ConfigLoader) -> list[str]:
     """Returns the folders that `--config-dir` has added."""
     return [item.path for item in source.get_search_path().get_path() if item.provider == "command-line"]
+
+
+class ReadyLoader(ConfigLoaderImpl):
+    """The loader of a launcher's worker: jobs that `compose` can put together are not composed by Hydra.
+
+    Args:
+        source: the command's loader.
+        compose: a function of a module: from overrides to a plain configuration, or None where Hydra has to
+            be asked.
+    """
+
+    def __init__(
+        self, source: ConfigLoader, compose: Callable[[Sequence[str]], dict[str, Any] | None]
+    ) -> None:
+        super().__init__(config_search_path=source.get_search_path())
+        self.compose = compose
+
+    def load_sweep_config(self, master_config: DictConfig, sweep_overrides: list[str]) -> DictConfig:
+        """Returns the job's configuration, with the command's own node of Hydra where Hydra is not asked."""
+        plain = self.compose(sweep_overrides)
+        if plain is None:
+            return super().load_sweep_config(master_config, sweep_overrides)
+        found = OmegaConf.create(plain)
+        found["hydra"] = copy.deepcopy(master_config.hydra)
+        with open_dict(found):
+            found.hydra.overrides.task = list(sweep_overrides)
+        return found
+
+
+def main_folder(source: ConfigLoader) -> str:
+    """Returns the folder of the command's own files."""
+    (found,) = [item.path for item in source.get_search_path().get_path() if item.provider == "main"]
+    return str(found).removeprefix("file://")
 
 
 def _repository(source: ConfigLoader) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import gzip
 import hashlib
+import importlib.util
 import os
 import pickle
 import shutil
@@ -128,10 +129,8 @@ def _embedded(name: str) -> list[np.ndarray]:
 
     Integers throughout.
     """
-    from sklearn.datasets import load_digits
-
-    found = load_digits()
-    grey = (found.images.astype(np.int64) * 255 + 8) // 16  # of 0..16
+    pictures, labels = _digits()
+    grey = (pictures.astype(np.int64) * 255 + 8) // 16  # of 0..16
     images = np.pad(np.kron(grey, np.ones((1, 3, 3), dtype=np.int64)), ((0, 0), (2, 2), (2, 2)))
     if name == "digits_hard":
         rng = generator(0, data="digits_hard", use="noise")
@@ -139,8 +138,27 @@ def _embedded(name: str) -> list[np.ndarray]:
         images = np.clip(turned + rng.integers(-NOISE, NOISE, size=turned.shape, endpoint=True), 0, 255)
     test = np.arange(len(images)) % 5 == 0
     x = images.astype(np.uint8)
-    y = found.target.astype(np.int64)
+    y = labels.astype(np.int64)
     return [x[~test], y[~test], x[test], y[test]]
+
+
+def _digits() -> tuple[np.ndarray, np.ndarray]:
+    """Images (n, 8, 8) of 0..16 and labels (n,) of scikit-learn's digits.
+
+    Its file of numbers is read as `load_digits` reads it, without importing scikit-learn, which takes longer
+    than a short job; where the file lies elsewhere, `load_digits` finds it.
+    """
+    spec = importlib.util.find_spec("sklearn")
+    for place in (spec.submodule_search_locations or []) if spec else []:
+        path = Path(place, "datasets", "data", "digits.csv.gz")
+        if path.is_file():
+            with gzip.open(path, "rt", encoding="utf-8") as lines:
+                table = np.loadtxt(lines, delimiter=",")
+            return table[:, :-1].reshape(-1, 8, 8), table[:, -1].astype(np.int64)
+    from sklearn.datasets import load_digits
+
+    found = load_digits()
+    return found.images, found.target
 
 
 # official files

@@ -66,6 +66,14 @@ class Job:
         """Returns the same job without `rerun`: finished rows count."""
         return dataclasses.replace(self, config={**self.config, "rerun": False})
 
+    def listed_in(self, config: dict[str, Any]) -> Job:
+        """Returns the same job with a configuration that differs from its own only in the artifact and the
+        list that it comes from, which decide nothing about its rows.
+        """
+        found = dataclasses.replace(self, config={**config, "rerun": self.config["rerun"]})
+        found.__dict__["identity"] = self.identity
+        return found
+
     def oracle(self, runs: Runs | None = None) -> Oracle:
         """Returns the oracle of all runs, which is made once, or a new one of the given runs."""
         return self._oracle if runs is None else self._made(runs)

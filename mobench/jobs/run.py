@@ -5,66 +5,19 @@ from __future__ import annotations
 import contextlib
 import sys
 import traceback
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from mobench.errors import Interrupted, MobenchError, StoreError
 from mobench.jobs import bf16, by_seed, memory, wandb_log
 from mobench.jobs.build import make_job
 from mobench.jobs.failures import in_words
 from mobench.jobs.job import Job
+from mobench.jobs.outcome import Outcome, failed, finished, folder_of, places_of
 from mobench.jobs.rows import finish
-from mobench.jobs.store import JobFolder, refuse_older
+from mobench.jobs.store import JobFolder
 from mobench.jobs.train import train
 from mobench.system import gpu_lock, signals, workers
-from mobench.system.paths import outputs_root, results_root
-
-
-@dataclass
-class Outcome:
-    """What became of a job.
-
-    One that is done has an error too where more of its runs than `max_failure_share` ended with a failed
-    solve: its rows are complete, and say which; the command ends with exit code 1.
-    """
-
-    key: str
-    status: Literal["done", "failed"]
-    folder: Path
-    skipped: bool = False
-    error: str | None = None
-    title: str = ""
-
-
-def finished(folder: JobFolder, skipped: bool = False, title: str = "") -> Outcome:
-    """The outcome of a job whose rows are on disk."""
-    return Outcome(folder.key, "done", folder.path, skipped, folder.status().get("error"), title)
-
-
-def failed(folder: JobFolder, error: str, title: str = "") -> Outcome:
-    """The outcome of a job that has no rows, or old ones."""
-    return Outcome(folder.key, "failed", folder.path, error=error, title=title)
-
-
-def places_of(job: Job, root: Path | None = None) -> tuple[JobFolder, JobFolder]:
-    """The job's folder below `root`/runs (default: outputs/runs), and the one below experiments/results/runs,
-    where rows that took a long machine are kept with the project: they need not be made again, and are never
-    written to.
-
-    Raises:
-        StoreError: `root` is of an older mobench.
-    """
-    refuse_older(root or outputs_root())
-    return JobFolder((root or outputs_root()) / "runs" / job.key), JobFolder(
-        results_root() / "runs" / job.key
-    )
-
-
-def folder_of(job: Job, root: Path | None = None) -> JobFolder:
-    """The first of both, or the second if rows are kept there alone."""
-    own, kept = places_of(job, root)
-    return kept if kept.done and not own.done and not job.config["rerun"] else own
 
 
 def again(job: Job, folder: JobFolder) -> bool:

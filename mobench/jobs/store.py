@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import io
 import json
 import math
@@ -22,17 +23,21 @@ import zipfile
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
-import numpy as np
-import pandas as pd
-import torch
 import yaml
 
 from mobench.errors import StoreError
 from mobench.system.files import cannot_write, write_atomic, write_json
 
+if TYPE_CHECKING:  # a folder is looked at without them
+    import numpy as np
+    import pandas as pd
+
 _MAGIC = b"mobench-checkpoint-1\n"
+# libyaml's where PyYAML was built with it: the same text and values, several times faster
+LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 def refuse_older(root: Path) -> None:
@@ -40,7 +45,14 @@ def refuse_older(root: Path) -> None:
     identity, as those written before November 2026 do: none of them would be found, and all jobs would run
     again without a word.
     """
-    runs = root / "runs"
+    with contextlib.suppress(OSError):
+        found = (root / "runs").stat()
+        _refuse_older(root / "runs", (found.st_dev, found.st_ino, found.st_mtime_ns))
+
+
+@functools.lru_cache(maxsize=8)
+def _refuse_older(runs: Path, state: tuple[int, int, int]) -> None:
+    """The same of a folder of jobs, looked at again when folders have come or gone."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
         with os.scandir(runs) as entries:
             found = next(
@@ -179,6 +191,8 @@ class JobFolder:
 
     def save_checkpoint(self, payload: dict[str, Any]) -> None:
         """Write checkpoint.pt with its digest; the previous one is kept as checkpoint.prev.pt."""
+        import torch
+
         buffer = io.BytesIO()
         torch.save(payload, buffer)
         data = buffer.getvalue()
@@ -192,6 +206,8 @@ class JobFolder:
 
     def load_checkpoint(self) -> tuple[dict[str, Any] | None, list[str]]:
         """The newest sound checkpoint (or None), and a message for each corrupt one that was skipped."""
+        import torch
+
         messages = []
         for name in ("checkpoint.pt", "checkpoint.prev.pt"):
             path = self.path / name
@@ -214,6 +230,11 @@ class JobFolder:
         for left in self.path.glob(".*.tmp"):  # of a process that was killed while it wrote
             left.unlink(missing_ok=True)
 
+    def write_config(self, config: dict[str, Any]) -> None:
+        """The resolved configuration, when the job begins."""
+        text = yaml.dump(config, Dumper=DUMPER, sort_keys=False)
+        write_atomic(self.path / "config.yaml", text.encode())
+
     # results
 
     def write_table(self, name: str, frame: pd.DataFrame) -> None:
@@ -227,6 +248,8 @@ class JobFolder:
 
     def write_solutions(self, solutions: dict[str, np.ndarray]) -> None:
         """Decision variables per output rule, (R, P) each."""
+        import numpy as np
+
         buffer = io.BytesIO()
         # the stub takes names for its flag
         np.savez_compressed(buffer, **solutions)  # type: ignore[arg-type]
@@ -256,22 +279,28 @@ class JobFolder:
     def config(self) -> dict[str, Any]:
         """The resolved configuration that produced the rows."""
         with self._reading("config.yaml") as path:
-            return dict(yaml.safe_load(path.read_text()))
+            return dict(yaml.load(path.read_text(), Loader=LOADER))
 
     def final(self) -> pd.DataFrame:
         """Rows, one per run and output rule."""
         if (damage := self.damage) is not None and (self.path / "final.csv").exists():
             raise StoreError(f"{damage} Rerun the job with the same command, or restore the file.")
+        import pandas as pd
+
         with self._reading("final.csv") as path:
             return pd.read_csv(path)
 
     def history(self) -> pd.DataFrame:
         """Tidy rows over recorded steps."""
+        import pandas as pd
+
         with self._reading("history.parquet") as path:
             return pd.read_parquet(path)
 
     def solutions(self) -> dict[str, np.ndarray]:
         """Decision variables per output rule."""
+        import numpy as np
+
         with self._reading("solutions.npz") as path, path.open("rb") as file, np.load(file) as archive:
             return {k: archive[k] for k in archive.files}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib.util
 import inspect
 import os
@@ -31,6 +32,7 @@ HASHED = (
 LAYERS = ("constraint", "space")  # optional groups that wrap the oracle, in this order
 
 
+@functools.lru_cache(maxsize=256)
 def parameters(cls: type) -> list[str]:
     """Names of a constructor's configurable parameters."""
     if dataclasses.is_dataclass(cls):
@@ -42,9 +44,15 @@ def parameters(cls: type) -> list[str]:
 def load_class(target: str, where: str) -> type:
     """The class behind a `_target_`; a wrong path is one clear message."""
     try:
-        return get_class(target)
+        return _own_class(target) if target.startswith("mobench.") else get_class(target)
     except (ImportError, ValueError, AttributeError, TypeError) as error:
         raise ConfigError(f"{where}._target_={target!r} cannot be imported: {_why(target, error)}") from error
+
+
+@functools.cache
+def _own_class(target: str) -> type:
+    """A class of mobench, looked up once; one of a user's own may be edited and imported again."""
+    return get_class(target)
 
 
 def _why(target: str, error: Exception) -> str:

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-import yaml
 from torch import Tensor
 
 from mobench.core import loop, precision
@@ -30,7 +29,6 @@ from mobench.jobs.record import Recorder, columns
 from mobench.jobs.rehearsal import rehearse
 from mobench.jobs.store import JobFolder
 from mobench.system import workers
-from mobench.system.files import write_atomic
 from mobench.system.signals import Signals
 
 BEAT = 5.0  # seconds between signs of life where checkpoints are rarer
@@ -223,7 +221,7 @@ def _begun(job: Job, folder: JobFolder, title: str, anew: bool) -> Training:
     for message in rehearse(job):
         print(f"warning: {title + ': ' if title else ''}{message}", file=sys.stderr)
     folder.remove_checkpoints()
-    write_atomic(folder.path / "config.yaml", yaml.safe_dump(job.config, sort_keys=False).encode())
+    folder.write_config(job.config)
     training.begin_pass()
     return training
 

@@ -8,6 +8,7 @@ YAML file, experiment, plug-in.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 from collections.abc import Iterator, Mapping
@@ -83,13 +84,22 @@ def _endless(node: Any, where: str) -> Iterator[tuple[str, float]]:
 def _no_numbers(cls: type, node: Mapping[str, Any], where: str) -> list[str]:
     """Text, lists and mappings where the constructor's annotation names nothing but numbers."""
     found = []
+    for name, default in _numbers(cls).items():
+        if name in node and isinstance(node[name], str | list | Mapping):
+            such = f", such as {default}" if isinstance(default, int | float) else ""
+            found.append(f"{where}.{name}={node[name]!r} must be a number{such}.")
+    return found
+
+
+@functools.lru_cache(maxsize=256)
+def _numbers(cls: type) -> dict[str, Any]:
+    """A constructor's parameters whose annotation names nothing but numbers, with their defaults."""
+    found = {}
     for name, parameter in inspect.signature(cls).parameters.items():
         kind = parameter.annotation
         words = (kind if isinstance(kind, str) else getattr(kind, "__name__", str(kind))).split("|")
-        kinds = {word.strip().rpartition(".")[2] for word in words}
-        if name in node and kinds <= NUMBERS and isinstance(node[name], str | list | Mapping):
-            such = f", such as {parameter.default}" if isinstance(parameter.default, int | float) else ""
-            found.append(f"{where}.{name}={node[name]!r} must be a number{such}.")
+        if {word.strip().rpartition(".")[2] for word in words} <= NUMBERS:
+            found[name] = parameter.default
     return found
 
 

@@ -15,8 +15,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from mobench.errors import ConfigError
 from mobench.jobs.store import JobFolder
 from mobench.system.paths import outputs_root
@@ -100,6 +98,7 @@ def log_job(config: Mapping[str, Any], folder: JobFolder) -> None:
     how = mode(config)
     if how is None:
         return
+    import pandas as pd
     import wandb
 
     algorithm = str(config["algorithm"]["_target_"]).rsplit(".", 1)[-1]
@@ -143,6 +142,7 @@ def log_artifact(config: Mapping[str, Any], id: str, folder: Path, claims: list[
     how = mode(config)
     if how is None:
         return
+    import pandas as pd
     import wandb
 
     try:

@@ -1,25 +1,55 @@
 """Problems with a flat vector of decision variables: one family, one small file.
 
 May import: core, subproblems, metrics, models, kernels, data, system, errors.
+
+A class is imported when it is first asked for: some need libraries that take longer than a short job.
 """
 
-from mobench.problems.bilevel_quadratic import BilevelQuadratic
-from mobench.problems.bilingual_speech import BilingualSpeech
-from mobench.problems.constrained_gaussian import ConstrainedGaussian
-from mobench.problems.constrained_toys import BallAndHalfSpace, HalfPlane
-from mobench.problems.dtlz2 import DTLZ2
-from mobench.problems.face_attributes import FaceAttributes
-from mobench.problems.federated_images import FederatedImages
-from mobench.problems.few_shot import FewShotLearning
-from mobench.problems.hyper_cleaning import HyperCleaning
-from mobench.problems.l1_regularized import L1Regularized
-from mobench.problems.least_squares import LeastSquares
-from mobench.problems.multi_mnist import MultiMNIST
-from mobench.problems.pls import PLS
-from mobench.problems.river_flow import RiverFlow
-from mobench.problems.speech_surrogate import SpeechSurrogate
-from mobench.problems.vlmop2 import VLMOP2
-from mobench.problems.zdt import ZDT1, ZDT2, ZDT3
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mobench.problems.bilevel_quadratic import BilevelQuadratic
+    from mobench.problems.bilingual_speech import BilingualSpeech
+    from mobench.problems.constrained_gaussian import ConstrainedGaussian
+    from mobench.problems.constrained_toys import BallAndHalfSpace, HalfPlane
+    from mobench.problems.dtlz2 import DTLZ2
+    from mobench.problems.face_attributes import FaceAttributes
+    from mobench.problems.federated_images import FederatedImages
+    from mobench.problems.few_shot import FewShotLearning
+    from mobench.problems.hyper_cleaning import HyperCleaning
+    from mobench.problems.l1_regularized import L1Regularized
+    from mobench.problems.least_squares import LeastSquares
+    from mobench.problems.multi_mnist import MultiMNIST
+    from mobench.problems.pls import PLS
+    from mobench.problems.river_flow import RiverFlow
+    from mobench.problems.speech_surrogate import SpeechSurrogate
+    from mobench.problems.vlmop2 import VLMOP2
+    from mobench.problems.zdt import ZDT1, ZDT2, ZDT3
+
+# the file of each class
+FILES = {
+    "BallAndHalfSpace": "constrained_toys",
+    "BilevelQuadratic": "bilevel_quadratic",
+    "BilingualSpeech": "bilingual_speech",
+    "ConstrainedGaussian": "constrained_gaussian",
+    "DTLZ2": "dtlz2",
+    "FaceAttributes": "face_attributes",
+    "FederatedImages": "federated_images",
+    "FewShotLearning": "few_shot",
+    "HalfPlane": "constrained_toys",
+    "HyperCleaning": "hyper_cleaning",
+    "L1Regularized": "l1_regularized",
+    "LeastSquares": "least_squares",
+    "MultiMNIST": "multi_mnist",
+    "PLS": "pls",
+    "RiverFlow": "river_flow",
+    "SpeechSurrogate": "speech_surrogate",
+    "VLMOP2": "vlmop2",
+    "ZDT1": "zdt",
+    "ZDT2": "zdt",
+    "ZDT3": "zdt",
+}
 
 __all__ = [
     "DTLZ2",
@@ -43,3 +73,16 @@ __all__ = [
     "RiverFlow",
     "SpeechSurrogate",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The class of that name, from its file."""
+    if name not in FILES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(f"{__name__}.{FILES[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

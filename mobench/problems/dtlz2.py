@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from jaxtyping import Float
-from scipy.special import ndtri
 from torch import Tensor
 
 from mobench.core.problem import Problem
@@ -133,6 +132,8 @@ class DTLZ2(Problem):
         from scipy.stats import qmc  # most of a second of import time that only M > 2 need pay
 
         u = qmc.Halton(d=self.M, scramble=False).random(k + 1)[1:]
+        from scipy.special import ndtri
+
         z = np.abs(ndtri(u))  # only base 2 ever gives 1/2, so that z is never 0
         return torch.from_numpy(z / np.linalg.norm(z, axis=1, keepdims=True))
 

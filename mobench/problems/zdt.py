@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
-from scipy.optimize import brentq
 from torch import Tensor
 
 from mobench.core.problem import Problem
@@ -184,6 +183,8 @@ def _zdt3_pieces() -> tuple[tuple[float, float], ...]:
 
     # x sin(10 pi x) peaks near 0.05 + 0.2 j, where cos vanishes, and the slope changes its sign just right of
     # it.
+    from scipy.optimize import brentq  # a quarter of a second of import time that ZDT1 and ZDT2 need not pay
+
     ends = [brentq(slope, 0.05 + 0.2 * j, 0.1 + 0.2 * j, xtol=1e-15) for j in range(PIECES)]
     begins = [0.0]
     for j in range(1, PIECES):

@@ -1,7 +1,8 @@
-"""The configurations of a sweep: composed once for equal choices of files, and plain at the end.
+"""The configurations of a sweep, plain at the end.
 
-Hydra takes a fifth of a second to compose one; a table has hundreds of jobs, most of which choose the same
-files.
+The project's own files are put together without Hydra (`config/direct.py`), which takes a tenth of a second
+to compose one job, and a table has hundreds. What only Hydra understands is composed once for equal choices
+of files.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
+import yaml
 from hydra.core.config_loader import ConfigLoader
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from mobench.config import hydra_adapter, searchpath
+from mobench.config.direct import Direct
 from mobench.config.overrides import key_of, normalise
 from mobench.config.schema import choices, conf_dir, plain
 from mobench.errors import ConfigError, choose
@@ -40,7 +43,12 @@ def jobs_only(name: str) -> dict[str, Any] | None:
 def _file(name: str) -> dict[Any, Any] | None:
     """The file of an experiment of the project as it is written, None if there is none."""
     path = conf_dir() / "experiment" / f"{name}.yaml"
-    node = OmegaConf.to_container(OmegaConf.load(path)) if path.exists() else None
+    if not path.exists():
+        return None
+    try:
+        node = hydra_adapter.yaml_of(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError:
+        node = OmegaConf.to_container(OmegaConf.load(path))  # whose message names the file
     return node if isinstance(node, dict) else None
 
 
@@ -73,6 +81,16 @@ class Composer:
         self.config = config
         self._plain: dict[tuple[str, ...], dict[str, Any]] = {}
         self._bases: dict[tuple[str, ...], DictConfig] = {}
+        self._targets: dict[str, str] = {}
+        self._tables: dict[tuple[str, str], dict[str, Any]] = {}
+        own = hydra_adapter.main_folder(loader) == str(conf_dir()) and not self.added
+        usual = config.hydra.job.config_name == hydra_adapter.CONFIG
+        self._direct = Direct(conf_dir()) if own and usual else None
+
+    @property
+    def direct(self) -> bool:
+        """Whether the command's files are the project's own, so that most jobs need no Hydra."""
+        return self._direct is not None
 
     def compose(self, overrides: Sequence[str]) -> dict[str, Any]:
         """Returns the plain configuration.
@@ -86,7 +104,7 @@ class Composer:
         named = [o.split("=", 1)[1] for o in overrides if key_of(o) == "artifact.job"]
         config = self._composed([o for o in overrides if o not in chosen and key_of(o) != "artifact.job"])
         artifact = config["artifact"] | listed.get("artifact", {}) | ({"job": named[-1]} if named else {})
-        table = cross_table.merged(at_scale(listed.get("cross", {}), config), config["cross"])
+        table = cross_table.merged(self._table(chosen[0], listed.get("cross"), config), config["cross"])
         return {
             **config,
             "artifact": artifact,
@@ -95,6 +113,15 @@ class Composer:
             "like": None,
             "cross": table,
         }
+
+    def _table(self, experiment: str, node: dict[str, Any] | None, config: dict[str, Any]) -> dict[str, Any]:
+        """The cross table of an experiment's file at the scale of a configuration."""
+        if not node:
+            return {}
+        key = (experiment, config["scale"]["name"])
+        if key not in self._tables:
+            self._tables[key] = at_scale(node, config)
+        return self._tables[key]
 
     def jobs(self, config: dict[str, Any]) -> grid.Jobs:
         """Returns the overrides of an experiment's jobs by name, or those of the pairs of its cross table."""
@@ -111,10 +138,12 @@ class Composer:
 
     def target(self, name: str) -> str:
         """Returns the `_target_` of an algorithm's file."""
-        keys = hydra_adapter.keys_of(self.loader, f"algorithm/{name}")
-        if keys is None:  # in a folder of hydra.searchpath
-            keys = self.base([f"algorithm={name}"])["algorithm"]
-        return str(keys["_target_"])
+        if name not in self._targets:
+            keys = hydra_adapter.keys_of(self.loader, f"algorithm/{name}")
+            if keys is None:  # in a folder of hydra.searchpath
+                keys = self.base([f"algorithm={name}"])["algorithm"]
+            self._targets[name] = str(keys["_target_"])
+        return self._targets[name]
 
     def combinations(self, arguments: Sequence[str]) -> list[list[str]]:
         """Returns the commands of a sweep, with what `hydra.sweeper.params` adds to them."""
@@ -173,20 +202,25 @@ class Composer:
         return config
 
     def _composed(self, overrides: Sequence[str]) -> dict[str, Any]:
-        """What Hydra composes.
+        """What Hydra composes, without Hydra where the project's own files suffice."""
+        key = tuple(overrides)
+        if key not in self._plain:
+            found = None if self._direct is None else self._direct.composed(overrides)
+            self._plain[key] = self.by_hydra(overrides) if found is None else found
+        return self._plain[key]
+
+    def by_hydra(self, overrides: Sequence[str]) -> dict[str, Any]:
+        """Returns what Hydra composes, plain.
 
         Values are laid over choices of files as Hydra does, after all files, and none of the files knows them
         yet.
         """
-        key = tuple(overrides)
-        if key not in self._plain:
-            parsed = hydra_adapter.parsed(self.loader, overrides)
-            chosen = [o for o in parsed if hydra_adapter.chooses(self.loader, o)]
-            lines = [str(o.input_line) for o in chosen]
-            config = self.laid(lines) or copy.deepcopy(self.base(lines))
-            hydra_adapter.lay_over([o for o in parsed if o not in chosen], config)
-            self._plain[key] = plain(config)
-        return self._plain[key]
+        parsed = hydra_adapter.parsed(self.loader, overrides)
+        chosen = [o for o in parsed if hydra_adapter.chooses(self.loader, o)]
+        lines = [str(o.input_line) for o in chosen]
+        config = self.laid(lines) or copy.deepcopy(self.base(lines))
+        hydra_adapter.lay_over([o for o in parsed if o not in chosen], config)
+        return plain(config)
 
 
 def _assigned(params: Any) -> list[str]:

@@ -26,7 +26,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from mobench.errors import ConfigError, suggest
-from mobench.jobs.targets import load_class
 from mobench.sweep import grid
 
 KEYS = ("all", "problems", "algorithms", "without", "settings", "pairs", "step_sizes", "suites")
@@ -164,6 +163,8 @@ def _known(where: str, names: Any, known: Sequence[str]) -> None:
 
 def _takes_steps(target: str, own: Sequence[str]) -> bool:
     """Whether the runs of a batch may have step sizes of their own, and the suite gives none."""
+    from mobench.jobs.targets import load_class  # torch, which only a cross table needs to be planned
+
     varies: frozenset[str] = getattr(load_class(target, "algorithm"), "varies", frozenset())
     return "step_size" in varies and not any(
         o.startswith(("algorithm.step_size=", "vary.step_size=")) for o in own

@@ -13,7 +13,7 @@ from typing import Any
 from hydra.core.utils import JobReturn
 
 from mobench.errors import Interrupted
-from mobench.jobs.run import Outcome, failed, finished, run
+from mobench.jobs.outcome import Outcome, failed, finished
 from mobench.sweep.launchers import Adapter
 from mobench.sweep.plan import Plan, Planned
 from mobench.system import workers
@@ -49,7 +49,9 @@ def launch_group(jobs: list[Planned], adapter: Adapter, say: Say) -> list[Outcom
     Raises:
         Interrupted: the user stopped it.
     """
-    if adapter.here:
+    if adapter.here and jobs:
+        from mobench.jobs.run import run  # torch, for which nothing waits that is done
+
         return [run(planned.take(), title=planned.title) for planned in jobs]
     try:
         with workers.told(since=time.time()):

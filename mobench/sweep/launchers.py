@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-import torch
 from hydra.core.singleton import Singleton
 from hydra.plugins.launcher import Launcher
 from omegaconf import DictConfig, OmegaConf
@@ -139,6 +138,8 @@ class SubmititLocal(Submitit):
     def prepare(self, jobs: Sequence[Planned], at_once: int) -> None:
         super().prepare(jobs, at_once)
         if jobs[0].config["hardware"]["device"].startswith("cuda"):
+            import torch
+
             # else submitit hides all of them
             self.launcher.params["gpus_per_node"] = torch.cuda.device_count()
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mobench.jobs.job import Job
 from mobench.jobs.store import JobFolder
+
+if TYPE_CHECKING:
+    from mobench.jobs.job import Job
 
 
 @dataclass

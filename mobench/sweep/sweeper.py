@@ -15,7 +15,8 @@ from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
-from mobench.jobs.run import Outcome
+from mobench.config import direct, hydra_adapter
+from mobench.jobs.outcome import Outcome
 from mobench.sweep.composer import Composer
 from mobench.sweep.launch import launch
 from mobench.sweep.launchers import Adapter, adapted
@@ -36,11 +37,14 @@ class JobsSweeper(Sweeper):
     composer: Composer
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        self.composer = Composer(hydra_context.config_loader, config)
+        if self.composer.direct:
+            ready = hydra_adapter.ReadyLoader(hydra_context.config_loader, direct.composed)
+            hydra_context = HydraContext(config_loader=ready, callbacks=hydra_context.callbacks)
         launcher = Plugins.instance().instantiate_launcher(
             hydra_context=hydra_context, task_function=task_function, config=config
         )
         self.adapter = adapted(launcher, config)
-        self.composer = Composer(hydra_context.config_loader, config)
 
     def plan(self, arguments: Sequence[str]) -> Plan:
         """Composes and checks every job.

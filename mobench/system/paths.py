@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from pathlib import Path
 
 KEPT = "kept"  # below outputs: artifacts drawn from rows that come with the project
 
 
+@functools.cache
 def package() -> Path:
     """The folder of the package `mobench`."""
     return Path(__file__).resolve().parent.parent

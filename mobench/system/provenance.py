@@ -8,9 +8,10 @@ import subprocess
 import time
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
+if TYPE_CHECKING:  # versions and commits are known without it
+    import torch
 
 PACKAGES = (
     "mobench",
@@ -56,9 +57,11 @@ def versions() -> dict[str, str]:
     return out
 
 
-def device_name(device: torch.device) -> str:
-    """What ran it, in words."""
-    if device.type == "cuda":
+def device_name(device: torch.device | None = None) -> str:
+    """What ran it, in words; without a device the processor."""
+    if device is not None and device.type == "cuda":
+        import torch
+
         return torch.cuda.get_device_name(device)
     model = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
@@ -75,6 +78,6 @@ def stamp(device: torch.device | None = None) -> dict[str, Any]:
     return {
         **code(),
         "versions": versions(),
-        "device": device_name(device or torch.device("cpu")),
+        "device": device_name(device),
         "date": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }

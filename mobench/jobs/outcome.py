@@ -1,0 +1,68 @@
+"""What became of a job, and the folders that it may lie in. Nothing here needs torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from mobench.jobs.store import JobFolder, refuse_older
+from mobench.system.paths import outputs_root, results_root
+
+
+class Named(Protocol):
+    """A job whose configuration and folder's name are known."""
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The plain configuration."""
+
+    @property
+    def key(self) -> str:
+        """Name of the job's folder."""
+
+
+@dataclass
+class Outcome:
+    """What became of a job.
+
+    One that is done has an error too where more of its runs than `max_failure_share` ended with a failed
+    solve: its rows are complete, and say which; the command ends with exit code 1.
+    """
+
+    key: str
+    status: Literal["done", "failed"]
+    folder: Path
+    skipped: bool = False
+    error: str | None = None
+    title: str = ""
+
+
+def finished(folder: JobFolder, skipped: bool = False, title: str = "") -> Outcome:
+    """The outcome of a job whose rows are on disk."""
+    return Outcome(folder.key, "done", folder.path, skipped, folder.status().get("error"), title)
+
+
+def failed(folder: JobFolder, error: str, title: str = "") -> Outcome:
+    """The outcome of a job that has no rows, or old ones."""
+    return Outcome(folder.key, "failed", folder.path, error=error, title=title)
+
+
+def places_of(job: Named, root: Path | None = None) -> tuple[JobFolder, JobFolder]:
+    """The job's folder below `root`/runs (default: outputs/runs), and the one below experiments/results/runs,
+    where rows that took a long machine are kept with the project: they need not be made again, and are never
+    written to.
+
+    Raises:
+        StoreError: `root` is of an older mobench.
+    """
+    refuse_older(root or outputs_root())
+    return JobFolder((root or outputs_root()) / "runs" / job.key), JobFolder(
+        results_root() / "runs" / job.key
+    )
+
+
+def folder_of(job: Named, root: Path | None = None) -> JobFolder:
+    """The first of both, or the second if rows are kept there alone."""
+    own, kept = places_of(job, root)
+    return kept if kept.done and not own.done and not job.config["rerun"] else own
