@@ -123,6 +123,10 @@ def test_an_edited_file_counts(tmp_path: Path) -> None:
     assert (before["steps"], after["steps"]) == (200, 77)
     file.write_text("steps: [")
     assert direct.Direct(conf).composed(["problem=vlmop2"]) is None
+    assert direct.Direct(conf).composed(["problem=zdt1"]) is not None
+    top = conf / "config.yaml"
+    top.write_text(top.read_text().replace("hydra:\n", "hydra:\n  searchpath: [pkg://mine]\n"))
+    assert direct.Direct(conf).composed(["problem=zdt1"]) is None  # more folders, which Hydra looks into
 
 
 def test_a_configuration_is_written_as_pyyaml_writes_it(tmp_path: Path) -> None:
