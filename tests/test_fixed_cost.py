@@ -74,40 +74,9 @@ def test_experiments_with_keys_of_their_own(scale: str) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [
-        "1",
-        "-1",
-        "0",
-        "-0",
-        "01",
-        "1.5",
-        "-0.25",
-        "1e-3",
-        "1.",
-        ".5",
-        "1_000",
-        "nan",
-        "inf",
-        "-inf",
-        "true",
-        "False",
-        "null",
-        "Null",
-        "ls",
-        "a/b",
-        "a-b",
-        "a.b",
-        "x1",
-        "'quoted'",
-        '"a=b"',
-        "[1,2.0,a]",
-        "{a:1}",
-        "",
-        "a b",
-        "${steps}",
-        "1a",
-        "ls_2",
-    ],
+    ["1", "-1", "0", "-0", "01", "1.5", "-0.25", "1e-3", "1.", ".5", "1_000", "nan", "inf", "-inf", "true"]
+    # words, and what is neither
+    + "False null Null ls a/b a-b a.b x1 'quoted' \"a=b\" [1,2.0,a] {a:1} ${steps} 1a ls_2".split(),
 )
 def test_values_are_read_as_hydra_reads_them(value: str) -> None:
     override = f"++algorithm.key={value}"
@@ -119,20 +88,8 @@ def test_values_are_read_as_hydra_reads_them(value: str) -> None:
 
 @pytest.mark.parametrize(
     "override",
-    [
-        "steps=many",
-        "nothing=1",
-        "algorithm=nothing",
-        "steps=1,2",
-        "~steps",
-        "+steps=3",
-        "seeds=3",
-        "problem=null",
-        "hydra.verbose=true",
-        "hardware=slurm",
-        "steps=???",
-        "record.every=1.5",
-    ],
+    "steps=many nothing=1 algorithm=nothing steps=1,2 ~steps +steps=3 seeds=3 problem=null hydra.mode=RUN "
+    "hardware=slurm steps=??? record.every=1.5".split(),
 )
 def test_errors_and_all_else_are_left_to_hydra(override: str) -> None:
     assert direct.Direct(conf_dir()).composed([override]) is None
@@ -166,6 +123,10 @@ def test_an_edited_file_counts(tmp_path: Path) -> None:
     assert (before["steps"], after["steps"]) == (200, 77)
     file.write_text("steps: [")
     assert direct.Direct(conf).composed(["problem=vlmop2"]) is None
+    assert direct.Direct(conf).composed(["problem=zdt1"]) is not None
+    top = conf / "config.yaml"
+    top.write_text(top.read_text().replace("hydra:\n", "hydra:\n  searchpath: [pkg://mine]\n"))
+    assert direct.Direct(conf).composed(["problem=zdt1"]) is None  # more folders, which Hydra looks into
 
 
 def test_a_configuration_is_written_as_pyyaml_writes_it(tmp_path: Path) -> None:
@@ -232,7 +193,7 @@ def test_names_are_those_of_the_code_and_of_the_configuration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))
-    monkeypatch.delitem(sys.modules, "mobench.jobs.job")
+    monkeypatch.delitem(sys.modules, "mobench.jobs.job", raising=False)
     config = compose.compose(JOB)
     names.remember([(config, "vlmop2-ls-0123456789")])
     found = names.known(config)

@@ -36,6 +36,8 @@ from mobench.config import hydra_adapter, schema
 # values that Hydra's grammar reads as Python does; all others are read by Hydra's parser
 NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?")
 WORD = re.compile(r"[A-Za-z_]\w*(/[A-Za-z_]\w*)*")
+# keys of Hydra's own node in the file at the top that change nothing about a job
+IDLE = {"output_subdir", "run", "sweep", "job", "help"}
 LITERALS = {"null": None, "true": True, "false": False}
 NO_WORD = {"null", "true", "false", "nan", "inf"}
 KEY = re.compile(r"(\+\+)?([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)")
@@ -172,7 +174,7 @@ class Direct:
     def _listed(self) -> tuple[list[tuple[str, str]], Node]:
         """The same, read from the file."""
         node = self._loaded("config")[0]
-        if node is None:
+        if node is None or not set(node.get("hydra") or {}) <= IDLE:
             raise Unknown
         order: list[tuple[str, str]] = []
         for entry in node["defaults"]:

@@ -51,11 +51,12 @@ CASES: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Overhead:
-    """Seconds: of `mobench --help`, of a job that is done, of one in a sweep;
+    """Seconds: of `mobench --help`, of a job that is done, of one in a sweep; CPU time over `import torch`;
     by case bytes and seconds of a checkpoint.
     """
 
     start: Sample
+    ratios: dict[str, float]
     done: Sample
     planned: Sample
     checkpoints: dict[str, tuple[int, Sample]]
@@ -69,6 +70,49 @@ def _help(rounds: int) -> Sample:
         subprocess.run(command("--help"), env=env, cwd=REPOSITORY, stdout=subprocess.DEVNULL, check=True)
         seen.append(time.perf_counter() - tick)
     return Sample(tuple(seen))
+
+
+# what a command may cost in CPU time, as a multiple of `import torch` in the same session
+RATIOS = {
+    "`mobench --help`": 0.15,
+    "a new job of one step": 1.4,
+    "the same job, finished": 0.5,
+    "`mobench-status` of it": 0.3,
+    "one more job of one step in a sweep": 0.01,
+}
+TINY = ("problem=vlmop2", "algorithm=ls", "steps=1", "preferences=1", "logger=local", "progress=false")
+
+
+def _ratios(rounds: int, root: Path, more: int) -> dict[str, float]:
+    """CPU time of whole commands, children included, over that of `import torch`; the least of alternating
+    rounds.
+    """
+    seen: dict[str, list[float]] = {}
+
+    def run(name: str, folder: Path, *arguments: str) -> None:
+        before = os.times()
+        subprocess.run(arguments, env=environment(folder), cwd=REPOSITORY, capture_output=True, check=True)
+        after = os.times()
+        taken = after.children_user + after.children_system - before.children_user - before.children_system
+        seen.setdefault(name, []).append(taken)
+
+    status = (sys.executable, "-m", "mobench.cli.status")
+    for turn in range(rounds):
+        folder = root / str(turn)
+        run("torch", folder, sys.executable, "-c", "import torch")
+        run("`mobench --help`", folder, *command("--help"))
+        run("a new job of one step", folder, *command(*TINY))
+        run("the same job, finished", folder, *command(*TINY))
+        run("`mobench-status` of it", folder, *status, *TINY[:4])
+        for count in (1, 1 + more):
+            steps = ",".join(str(1e-3 * (k + 1)) for k in range(count))
+            line = ("-m", *TINY, f"algorithm.step_size={steps}")
+            run(f"sweep of {count}", root / f"sweep-{turn}-{count}", *command(*line))
+    least = {name: min(times) for name, times in seen.items()}
+    least["one more job of one step in a sweep"] = (
+        least[f"sweep of {1 + more}"] - least["sweep of 1"]
+    ) / more
+    return {name: least[name] / least["torch"] for name in RATIOS}
 
 
 def _done(rounds: int, root: Path) -> Sample:
@@ -152,6 +196,8 @@ def measure(rounds: int, quick: bool, say: Callable[[str], None]) -> Overhead:
     ) as folder:
         root = Path(folder)
         start = _help(rounds)
+        ratios = _ratios(min(rounds, 4), root / "ratios", 3 if quick else 200)
+        say(", ".join(f"{name} {ratio:.3g} x import torch" for name, ratio in ratios.items()))
         done = _done(rounds, root / "done")
         say(f"--help {start.least:.2f} s, a finished job {1000 * done.least:.1f} ms")
         planned = _planned(min(rounds, 3), root / "planned", 2 if quick else 20)
@@ -164,13 +210,14 @@ def measure(rounds: int, quick: bool, say: Callable[[str], None]) -> Overhead:
                 f"checkpoint, {name}: {checkpoints[name][0] / 2**20:.1f} MiB, "
                 f"{1000 * checkpoints[name][1].least:.0f} ms"
             )
-    return Overhead(start, done, planned, checkpoints)
+    return Overhead(start, ratios, done, planned, checkpoints)
 
 
 def as_json(found: Overhead) -> dict[str, Any]:
     """Seconds of every round."""
     return {
         "help": found.start.rounds,
+        "ratios_to_import_torch": found.ratios,
         "done": found.done.rounds,
         "planned": found.planned.rounds,
         "checkpoints": {
@@ -202,6 +249,15 @@ def markdown(found: Overhead, table: Callable[..., str], number: Callable[[float
         f"{1000 * found.done.least:.1f} ms after imports (aim {1000 * DONE:g} ms, "
         f"{met(found.done.least, DONE)}), and {1000 * found.planned.least:.1f} ms as an additional job of a "
         "sweep, including its summary.",
+        "CPU time of whole commands as multiples of `import torch` in the same session, the least of "
+        "alternating rounds:",
+        table(
+            ["command", "x import torch", "aim", ""],
+            [
+                [name, number(ratio), f"{RATIOS[name]:g}", met(ratio, RATIOS[name])]
+                for name, ratio in found.ratios.items()
+            ],
+        ),
         "The table lists the median time of the last checkpoints of a run (atomic, with fsync), and its "
         f"share of the time between two checkpoints at the default interval of {EVERY:g} s. Aim: "
         f"{100 * SHARE:g} %.",
