@@ -1,8 +1,8 @@
 """Complementary pivoting and the small programs on top of it, run by run in scalar loops for Numba.
 
-The formulas are those of `mobench.subproblems` (`pivoting`, `qp`, `lp`, `dual`), where they are explained, in
-the same order and with the same ties, scales, safeguards and certificates. What those do for all runs with one
-array operation after the other, this does for one run after the other, so a run never depends on its
+The formulas are those of `mobench.subproblems` (`pivoting`, `qp`, `lp`, `dual`), where they are explained,
+in the same order and with the same ties, scales, safeguards and certificates. What those do for all runs with
+one array operation after the other, this does for one run after the other, so a run never depends on its
 neighbours. `mobench.kernels.compiled` imports this module at the first solve.
 
 All kernels are in one file because Numba compiles a function again when its file has changed, but not when

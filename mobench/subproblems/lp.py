@@ -1,8 +1,8 @@
 """Batched LP over the simplex:  x* = argmax c'x   s.t.  Gx >= h,  x >= 0,  1'x = 1;  and the two LPs of EPO.
 
 On the simplex Gx >= h is (G - h 1')x >= 0: the right-hand side disappears, and rows and objective get a scale
-each. Two variables leave an interval, everything else goes through complementary pivoting (compiled where Numba
-is).
+each. Two variables leave an interval, everything else goes through complementary pivoting, compiled where
+Numba is.
 """
 
 from types import ModuleType

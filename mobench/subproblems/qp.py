@@ -2,8 +2,8 @@
 
 The min-norm problem of MGDA and PMTL is Q = JJ', b = 0, a = 1, r = 1; FERERO's dual after elimination of its
 free multipliers is Q = K_r, b = -l, a = AF, r = 1'AF. Two variables on {x >= 0, a'x = r} have a closed form,
-everything else goes through complementary pivoting: run by run where Numba compiles `kernels.pivoting`, else by
-array operations on all runs. Same formulas, same certificate.
+everything else goes through complementary pivoting: run by run where Numba compiles `kernels.pivoting`, else
+by array operations on all runs. Same formulas, same certificate.
 """
 
 from functools import lru_cache
