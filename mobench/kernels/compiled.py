@@ -28,6 +28,8 @@ def _announce(module: ModuleType) -> None:
     """Says so, once in this process, before kernels of the module are compiled."""
     from numba.core import event
 
+    from mobench.kernels import jit
+
     class Announcement(event.Listener):
         said = False
 
@@ -35,7 +37,7 @@ def _announce(module: ModuleType) -> None:
             function = getattr(event.data.get("dispatcher"), "py_func", None)
             if not self.said and function is not None and function.__module__ == module.__name__:
                 self.said = True
-                kept = "once on this machine" if module.KEPT else "in each process, for want of a folder"
+                kept = "once on this machine" if jit.KEPT else "in each process, for want of a folder"
                 say(f"mobench: compiling small solvers, less than a minute, {kept}", sys.stderr)
 
         def on_end(self, event: Any) -> None:

@@ -12,14 +12,12 @@ in the rows of two arrays: each array that a function takes costs time, to compi
 
 from __future__ import annotations
 
-import inspect
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
-Array = Any  # numpy.ndarray
+from mobench.kernels.jit import Array, entry, kernel
 
 
 class Limits(NamedTuple):
@@ -44,28 +42,6 @@ ROOM = 18
 # rows of `v` (VECTORS, m), which belongs to a tableau
 RIGHT, FREE, ENTRIES, ERROR, PENDING, BASIS = 0, 1, 2, 3, 4, 5
 VECTORS = 6
-
-
-KEPT = True  # False without a folder that can be written: Numba keeps nothing then, and each process compiles
-
-
-def entry(function: Any) -> Any:
-    """Called from Python: compiled at the first call, or loaded from Numba's cache."""
-    global KEPT
-    function = inspect.unwrap(function)  # Numba cannot look into what checks types
-    try:
-        return njit(cache=True, error_model="numpy")(function)
-    except RuntimeError:  # "cannot cache function: no locator available"
-        KEPT = False
-        return njit(error_model="numpy")(function)
-
-
-INNER: dict[str, Any] = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-
-
-def kernel(function: Any) -> Any:
-    """Called by kernels alone; division by zero gives inf or NaN as in NumPy."""
-    return njit(**INNER)(inspect.unwrap(function))
 
 
 @kernel
@@ -1173,6 +1149,57 @@ def kept_equalities(
     return equality
 
 
+@kernel
+def dual_products(
+    rows: Array, K: Array, F: Array, rows_k: Array, across: Array, products: Array, affine: Array
+) -> None:
+    """A_ag K, B_h K A_ag' and A_ag F."""
+    L, M = rows.shape
+    rows_k[:, :] = 0.0
+    times(rows, K, rows_k, 1.0)
+    turned(rows, across)
+    products[:, :] = 0.0
+    times(rows_k[L - len(products) :], across, products, 1.0)
+    for j in range(L):
+        affine[j] = 0.0
+        for k in range(M):
+            affine[j] += rows[j, k] * F[k]
+
+
+@kernel
+def dual_curvature(
+    rows: Array, rows_k: Array, inverse: Array, products: Array, SC: Array, CS: Array, P: Array, PK: Array,
+    PT: Array, Q: Array,
+) -> None:  # fmt: skip
+    """S^+ C, P and Q = P K P'."""
+    e = len(P)
+    SC[:, :] = 0.0
+    times(inverse, products[:, :e], SC, 1.0)
+    turned(SC, CS)
+    P[:, :] = rows[:e]
+    PK[:, :] = rows_k[:e]
+    times(CS, rows[e:], P, -1.0)
+    times(CS, rows_k[e:], PK, -1.0)
+    turned(P, PT)
+    Q[:, :] = 0.0
+    times(PK, PT, Q, 1.0)
+
+
+@kernel
+def dual_weights(rows: Array, w: Array, SC: Array, SH: Array, weights: Array) -> None:
+    """w = A_ag' lambda, lambda = (x, S^+ (c_h H - C x))."""
+    L, M = rows.shape
+    e = SC.shape[1]
+    for k in range(M):
+        weights[k] = 0.0
+    for j in range(L):
+        lam = w[X, j] if j < e else SH[j - e]
+        for k in range(e if j >= e else 0):
+            lam -= SC[j - e, k] * w[X, k]
+        for k in range(M):
+            weights[k] += rows[j, k] * lam
+
+
 @entry
 def ferero_dual(
     rows: Array, bg: Array, bh: Array, c_g: float, c_h: float, adaptive: bool, Ks: Array, Fs: Array,
@@ -1212,36 +1239,19 @@ def ferero_dual(
     for i in range(R):
         K = Ks[i]
         A_ag = rows[i]
-        rows_k[:, :] = 0.0
-        times(A_ag, K, rows_k, 1.0)
-        turned(A_ag, across)
-        products[:, :] = 0.0
-        times(rows_k[e:], across, products, 1.0)
-        for j in range(L):
-            affine[j] = 0.0
-            for k in range(M):
-                affine[j] += A_ag[j, k] * Fs[i, k]
+        dual_products(A_ag, K, Fs[i], rows_k, across, products, affine)
+        S[:, :] = products[:, e:]
         trace = 0.0
         for k in range(M):
             trace += K[k, k]
-        S[:, :] = products[:, e:]
         pseudoinverse(S, V, inverse, trace)
-        SC[:, :] = 0.0
-        times(inverse, products[:, :e], SC, 1.0)
-        turned(SC, CS)
         for j in range(h):
             target[j] = c_h * (affine[e + j] + bh[i, j])
         for j in range(h):
             SH[j] = 0.0
             for k in range(h):
                 SH[j] += inverse[j, k] * target[k]
-        P[:, :] = A_ag[:e]
-        PK[:, :] = rows_k[:e]
-        times(CS, A_ag[e:], P, -1.0)
-        times(CS, rows_k[e:], PK, -1.0)
-        turned(P, PT)
-        Q[:, :] = 0.0
-        times(PK, PT, Q, 1.0)
+        dual_curvature(A_ag, rows_k, inverse, products, SC, CS, P, PK, PT, Q)
         r = dual_program(A_ag, rows_k, products, SH, P, Q, w, affine, bg[i], K, n, c_g, adaptive)
         probe = r + Q.sum() + w[A].sum() + w[B].sum() + K.sum() + Fs[i].sum()
         weights[i] = np.nan
@@ -1252,15 +1262,7 @@ def ferero_dual(
         failed[i] = not kkt <= limit.tolerance
         if failed[i]:
             continue
-        for k in range(M):
-            weights[i, k] = 0.0
-        for j in range(L):
-            lam = w[X, j] if j < e else SH[j - e]
-            if j >= e:
-                for k in range(e):
-                    lam -= SC[j - e, k] * w[X, k]
-            for k in range(M):
-                weights[i, k] += A_ag[j, k] * lam
+        dual_weights(A_ag, w, SC, SH, weights[i])
         equality = kept_equalities(A_ag, rows_k, inverse, target, S[0], weights[i], limit)
         residual[i] = max(kkt, equality)
         failed[i] = equality > limit.tolerance

@@ -127,6 +127,7 @@ def as_json(
                 "per_second": {R: R / s.least for R, s in row.batch.items()},
                 "per_second_cvxpy": 1 / row.cvxpy.least,
                 "ratio": {R: R * row.cvxpy.over(s) for R, s in row.batch.items()},
+                "ratio_arrays": {R: row.arrays[R].over(s) for R, s in row.batch.items()},
                 "difference": row.difference,
             }
             for row in rows
@@ -138,6 +139,7 @@ def as_json(
                 "us_run_cold": {R: 1e6 * s.least / R for R, s in row.cold.items()},
                 "us_cvxpy": 1e6 * row.cvxpy.least,
                 "ratio_warm": {R: R * row.cvxpy.over(s) for R, s in row.warm.items()},
+                "ratio_arrays": {R: row.arrays[R].over(s) for R, s in row.warm.items()},
                 "difference": row.difference,
             }
             for row in programs
@@ -292,7 +294,8 @@ def markdown(
             "Batched and certified solves, compared with CVXPY with one parametrized (DPP) problem that is "
             "compiled once and solved sequentially (CLARABEL; HiGHS for the LP). `qp` is FERERO's dual "
             "after elimination. The last column is the largest difference between the two solutions (for "
-            "the LP, between their values).",
+            "the LP, between their values). *Arrays* is the time of the same solves without Numba over the "
+            "time with it.",
             table(
                 [
                     "subproblem",
@@ -300,6 +303,7 @@ def markdown(
                     *[f"R = {R}" for R in ours],
                     "CVXPY",
                     *[f"ratio, R = {R}" for R in ours],
+                    *[f"arrays, R = {R}" for R in ours],
                     "difference",
                 ],
                 [
@@ -309,6 +313,7 @@ def markdown(
                         *[number(R / row.batch[R].least) for R in ours],
                         number(1 / row.cvxpy.least),
                         *[f"{number(R * row.cvxpy.over(row.batch[R]))}x" for R in ours],
+                        *[f"{number(row.arrays[R].over(row.batch[R]))}x" for R in ours],
                         f"{row.difference:.0e}",
                     ]
                     for row in rows
@@ -323,8 +328,9 @@ def markdown(
             "Certified solves of consecutive surrogates from real trajectories (after 50 steps), started "
             "from the multipliers of the previous step (cold: from ones). They are compared with CVXPY "
             "with one parametrized (DPP) problem per shape (CLARABEL), solved sequentially and without a "
-            "certificate. Aims: 1x at R = 1, 50x at R = 100, 100x at R = 1000. The last column is the "
-            "largest difference of the steps dx.",
+            "certificate. Aims: 1x at R = 1, 50x at R = 100, 100x at R = 1000. *Arrays* is the time of the "
+            "same solves without Numba over the time with it. The last column is the largest difference of "
+            "the steps dx.",
             table(
                 [
                     "trajectory",
@@ -332,6 +338,7 @@ def markdown(
                     *[f"cold, R = {R}" for R in ours if R in (1, 1000)],
                     "CVXPY",
                     *[f"ratio, R = {R}" for R in ours],
+                    *[f"arrays, R = {R}" for R in ours],
                     "aims met",
                     "difference",
                 ],
@@ -342,6 +349,7 @@ def markdown(
                         *[number(1e6 * row.cold[R].least / R) for R in ours if R in (1, 1000)],
                         number(1e6 * row.cvxpy.least),
                         *[f"{number(R * row.cvxpy.over(row.warm[R]))}x" for R in ours],
+                        *[f"{number(row.arrays[R].over(row.warm[R]))}x" for R in ours],
                         _met({R: R * row.cvxpy.over(row.warm[R]) for R in ours}, aims),
                         f"{row.difference:.0e}",
                     ]

@@ -13,8 +13,12 @@ import pytest
 import torch
 
 from mobench.kernels import compiled
-from mobench.subproblems import TOLERANCE, Solution, min_norm, qp, qp_residual
+from mobench.subproblems import TOLERANCE, Solution, epo_lp, lp, min_norm, qp, qp_residual
+from mobench.subproblems.dual import Dual, ferero_dual
+from mobench.subproblems.lp import epo_data
 from tests.conftest import REPOSITORY
+from tests.subproblems.test_subproblem_lp import FAMILIES as LP_FAMILIES
+from tests.subproblems.test_subproblem_lp import MODES, inputs
 from tests.subproblems.test_subproblem_qp import FAMILIES, PROGRAMS, gram, jacobian, programs
 
 pytestmark = pytest.mark.parametrize("path", ["compiled"], indirect=True)
@@ -80,6 +84,50 @@ def test_every_shape_of_program(kind: str, n: int) -> None:
             assert_alike(one, other, 1e-9)
         first = {k: v[:1] if isinstance(v, torch.Tensor) and len(v) == 30 else v for k, v in p.items()}
         assert torch.equal(qp(**first).x, one.x[:1])
+
+
+@pytest.mark.parametrize("family", LP_FAMILIES)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("M", [3, 5, 10])
+def test_linear_programs_of_every_rank_and_scale(family: str, mode: str, M: int) -> None:
+    K, Ca, *rest = inputs(family, mode, 40, M)
+    for scale in (1e-12, 1.0, 1e12):
+        program = (scale * K, scale * Ca, *rest)
+        one = epo_lp(*program)
+        other = on_arrays(lambda p=program: epo_lp(*p))
+        assert_alike(one, other, 1e-7)
+        alone = epo_lp(*(t[3:4] for t in program[:4]), program[4])
+        assert torch.equal(alone.x.nan_to_num(), one.x[3:4].nan_to_num())
+        data = epo_data(torch, *program)
+        assert_alike(lp(*data), on_arrays(lambda d=data: lp(*d)), 1e-7)
+
+
+@pytest.mark.parametrize("adaptive", [False, True])
+@pytest.mark.parametrize("h", [1, 3])
+@pytest.mark.parametrize("g", [0, 2])
+@pytest.mark.parametrize("family", ["random", "low rank", "duplicated", "zero row", "scaled rows", "opposed"])
+def test_dual_of_every_rank_and_scale(family: str, g: int, h: int, adaptive: bool) -> None:
+    M = 5
+    R = 30
+    generator = torch.Generator().manual_seed(1)
+    rows = torch.cat((torch.eye(M), torch.eye(M)[:g], torch.randn(h, M, generator=generator))).double()
+    F = torch.rand(R, M, generator=generator, dtype=torch.float64) + 0.1
+    bg = -torch.rand(R, g, generator=generator, dtype=torch.float64)
+    program = Dual(rows.expand(R, -1, -1), bg, torch.zeros(R, h, dtype=torch.float64), 1.0, 1.0, adaptive)
+    J = jacobian(family, R, M)
+    for scale in (1e-4, 1.0, 1e4):
+        K = gram(scale * J)
+        one = ferero_dual(program, K, F)
+        other = on_arrays(lambda K=K: ferero_dual(program, K, F))
+        assert torch.equal(one.failed, other.failed)
+        solved = ~one.failed
+        assert (one.residual[solved] <= TOLERANCE).all()
+        both = Solution(one.x[solved], one.residual[solved], one.failed[solved])
+        assert_same_vector(both, Solution(*(t[solved] for t in other)), K[solved])
+        alone = ferero_dual(program.take(torch.tensor([3])), K[3:4], F[3:4])
+        assert torch.equal(alone.x.nan_to_num(), one.x[3:4].nan_to_num())
+    K[2, 1, 0] = K[2, 0, 1] = torch.nan
+    assert ferero_dual(program, K, F).residual[2].isnan()
 
 
 def test_a_diverged_run_and_a_hopeless_one() -> None:
