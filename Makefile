@@ -28,7 +28,7 @@ $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "mobench needs Python >= 3.11; found `$(PYTHON) --version`. Set PYTHON=..."; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet -e '.[dev,docs,joblib,slurm,baselines,speech]'
+	$(BIN)/python -m pip install --quiet -e '.[dev,docs,compiled,joblib,slurm,baselines,speech]'
 	$(BUILD_LEARN2LEARN) || echo "learn2learn could not be built (it needs a C compiler; see the lines above). Everything else works, but few-shot problems need problem.episodes=named. To try again, run: make learn2learn"
 	touch $(STAMP)
 

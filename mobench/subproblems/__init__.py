@@ -2,7 +2,7 @@
 
 `mobench.subproblems.reference` (imported on request, needs CVXPY) has the same functions, one run at a time.
 
-May import: core.
+May import: core, kernels.
 """
 
 from mobench.subproblems.lp import epo_lp, lp

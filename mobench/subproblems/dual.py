@@ -20,7 +20,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from mobench.core.arrays import Array, arrays, runs_last, tensor
-from mobench.subproblems.qp import qp, segment
+from mobench.kernels.compiled import kernels
+from mobench.subproblems.qp import LIMITS, qp, ridges, rows, segment
 from mobench.subproblems.solution import GOOD, TINY, TOLERANCE, Solution, certified
 
 
@@ -50,7 +51,7 @@ def ferero_dual(program: Dual, K: Float[Tensor, "R M M"], F: Float[Tensor, "R M"
     """Weights w = A_ag' lambda of the objectives at Gram matrix K and values F, with the certificate of the
     QP and of the equality row B_h J d + c_h H = 0 (relative to its own terms).
     """
-    return _plane(program, K, F) or _eliminate(program, K, F)
+    return _plane(program, K, F) or _compiled(program, K, F) or _eliminate(program, K, F)
 
 
 def unreachable(program: Dual, K: Float[Tensor, "R M M"], F: Float[Tensor, "R M"]) -> Bool[Tensor, " R"]:
@@ -128,6 +129,22 @@ def _plane(program: Dual, K: Float[Tensor, "R M M"], F: Float[Tensor, "R M"]) ->
         part = torch.from_numpy(lost)
         w[part], kkt[part], failed[part] = _eliminate(program.take(part), K[part], F[part])
     return Solution(w, kkt, failed)
+
+
+def _compiled(program: Dual, K: Float[Tensor, "R M M"], F: Float[Tensor, "R M"]) -> Solution | None:
+    """The result of `_eliminate` from one kernel; None where there is none, and for the two variables of
+    `segment`.
+    """
+    h = program.bh.shape[1]
+    if program.solver is not qp or h == 0 or program.rows.shape[1] - h < 3:
+        return None
+    kernel = kernels("pivoting", K)
+    if kernel is None:
+        return None
+    fixed = (rows(program.rows), rows(program.bg), rows(program.bh))
+    rates = (float(program.c_g), float(program.c_h), bool(program.adaptive))
+    w, residual, failed = kernel.ferero_dual(*fixed, *rates, rows(K), rows(F), ridges(), LIMITS)
+    return Solution(tensor(w, K.dtype), tensor(residual), tensor(failed))
 
 
 def _eliminate(program: Dual, K: Float[Tensor, "R M M"], F: Float[Tensor, "R M"]) -> Solution:

@@ -1,7 +1,8 @@
 """Batched LP over the simplex:  x* = argmax c'x   s.t.  Gx >= h,  x >= 0,  1'x = 1;  and the two LPs of EPO.
 
 On the simplex Gx >= h is (G - h 1')x >= 0: the right-hand side disappears, and rows and objective get a scale
-each. Two variables leave an interval, everything else goes through complementary pivoting.
+each. Two variables leave an interval, everything else goes through complementary pivoting, compiled where
+Numba is.
 """
 
 from types import ModuleType
@@ -11,8 +12,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from mobench.core.arrays import Array, arrays, integers, zeros
+from mobench.core.arrays import Array, arrays, integers, tensor, zeros
+from mobench.kernels.compiled import kernels
 from mobench.subproblems.pivoting import complementary_pivot, eliminate
+from mobench.subproblems.qp import LIMITS, rows
 from mobench.subproblems.solution import GROWTH, TINY, Solution, certified
 
 
@@ -115,6 +118,10 @@ def lp(c: Float[Tensor, "R n"], G: Float[Tensor, "R k n"], h: Float[Tensor, "R k
 
     c (R, n), G (R, k, n), h (R, k), -inf where a row is no constraint -> x (R, n).
     """
+    kernel = kernels("pivoting", c) if c.shape[1] > 2 else None
+    if kernel is not None:  # overwrites c and G
+        x, residual, failed = kernel.lp(rows(c).copy(), rows(G).copy(), rows(h), LIMITS)
+        return Solution(tensor(x, c.dtype), tensor(residual, c.dtype), tensor(failed))
     xp, (c_, G_, h_) = arrays(c, G, h)
     with np.errstate(all="ignore"):
         return _solve(xp, c_, G_, h_, c.dtype)
@@ -208,6 +215,11 @@ def epo_lp(
 
     Source: Mahapatra & Rajan 2020, in the form of their public code.
     """
+    kernel = kernels("pivoting", K) if K.shape[1] > 2 else None
+    if kernel is not None:
+        program = (rows(K), rows(Ca), balance.contiguous().numpy(), jstar.long().contiguous().numpy())
+        x, residual, failed = kernel.epo_lp(*program, bool(restricted), LIMITS)
+        return Solution(tensor(x, K.dtype), tensor(residual, K.dtype), tensor(failed))
     xp, (K_, Ca_) = arrays(K, Ca)
     mode, j = (balance, jstar) if xp is torch else (balance.numpy(), jstar.numpy())
     with np.errstate(all="ignore"):

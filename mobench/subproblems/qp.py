@@ -2,9 +2,11 @@
 
 The min-norm problem of MGDA and PMTL is Q = JJ', b = 0, a = 1, r = 1; FERERO's dual after elimination of its
 free multipliers is Q = K_r, b = -l, a = AF, r = 1'AF. Two variables on {x >= 0, a'x = r} have a closed form,
-everything else goes through complementary pivoting.
+everything else goes through complementary pivoting: run by run where Numba compiles `kernels.pivoting`, else
+by array operations on all runs. Same formulas, same certificate.
 """
 
+from functools import lru_cache
 from types import ModuleType
 from typing import NamedTuple
 
@@ -13,14 +15,21 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from mobench.core.arrays import Array, arrays, integers, zeros
-from mobench.subproblems.pivoting import complementary_pivot, eliminate
-from mobench.subproblems.solution import GROWTH, TINY, Solution, best_try, certified
+from mobench.core.arrays import Array, arrays, integers, tensor, zeros
+from mobench.kernels.compiled import kernels
+from mobench.subproblems.pivoting import RANK, TIE, complementary_pivot, eliminate
+from mobench.subproblems.solution import GOOD, GROWTH, TINY, TOLERANCE, Solution, best_try, certified
 
 DUST = 1e-30  # a coordinate of this size, in units of its scale, is a zero that rounding has missed
 FLAT = 1e-16  # Q_ii below this, relative to the largest, is what rounding leaves of a zero
 DROPS = 3  # solves without bounds that are far from x: each shows more of them
 RIDGES = (0.0, 1e-13, 1e-12, 1e-11, 1e-10)  # tried in turn where Q is singular only up to rounding
+
+
+# what the compiled kernels have to know, in the order of `mobench.kernels.pivoting.Limits`
+LIMITS = np.array([GOOD, TOLERANCE, GROWTH, TINY, DUST, FLAT, TIE, RANK, DROPS])
+NONE = np.zeros((0, 0))
+NO_SHARE = np.zeros(0)
 
 
 def segment(
@@ -421,6 +430,51 @@ def _pivot(
     return x * mirror
 
 
+def rows(x: Tensor) -> Array:
+    """As the kernels want them: float64, in one piece; without a copy if x is both."""
+    return np.ascontiguousarray(x.detach().double().numpy())
+
+
+def ridges() -> Array:
+    """`RIDGES` as the kernels want them."""
+    return np.array(RIDGES)
+
+
+@lru_cache(maxsize=64)
+def _constant(n: int, value: float) -> Array:
+    return np.full((1, n), value)
+
+
+def _bound(value: float | Tensor, Q: Tensor) -> Array:
+    """A bound of `qp` as rows."""
+    if isinstance(value, Tensor):
+        return rows(value.expand(Q.shape[:2]))
+    return _constant(Q.shape[1], float(value))
+
+
+def _compiled(
+    kernel: ModuleType,
+    Q: Tensor,
+    b: Tensor | None,
+    a: Array,
+    r: Array,
+    lower: float | Tensor = 0.0,
+    upper: float | Tensor | None = None,
+) -> Solution:
+    """`qp` by `mobench.kernels.pivoting`; a and r: rows, one for all runs, or none."""
+    x, residual, failed = kernel.qp(
+        rows(Q),
+        NONE if b is None else rows(b),
+        a,
+        r,
+        _bound(lower, Q),
+        NONE if upper is None else _bound(upper, Q),
+        ridges(),
+        LIMITS,
+    )
+    return Solution(tensor(x, Q.dtype), tensor(residual, Q.dtype), tensor(failed))
+
+
 def qp(
     Q: Float[Tensor, "R n n"],
     b: Float[Tensor, "R n"] | None,
@@ -454,6 +508,10 @@ def qp(
         with np.errstate(all="ignore"):
             x, residual, probe = segment(xp, Q_, b_, a_, r_)
             return certified(xp, x, residual, probe, dtype)
+    kernel = kernels("pivoting", Q)
+    if kernel is not None:
+        share = NO_SHARE if r is None else rows(r)
+        return _compiled(kernel, Q, b, NONE if a is None else rows(a), share, lower, upper)
     b = Q.new_zeros(R, n) if b is None else b
     low = torch.as_tensor(lower, dtype=dtype, device=Q.device).expand(R, n)
     high = None if upper is None else torch.as_tensor(upper, dtype=dtype, device=Q.device).expand(R, n)
@@ -549,6 +607,10 @@ def min_norm(gram: Float[Tensor, "R n n"], active: Bool[Tensor, "R n"] | None = 
             x, residual, probe = segment(xp, Q, None, None, None)
             return certified(xp, x, residual, probe, gram.dtype)
     if active is None:
+        kernel = kernels("pivoting", gram)
+        if kernel is not None:
+            one = _constant(gram.shape[1], 1.0)
+            return _compiled(kernel, gram, None, one, one[0, :1])
         return qp(gram, None, torch.ones_like(gram[:, 0]))
     # An inactive variable is put on an axis of its own and out of the equality: it can only be 0.
     inactive = ~active

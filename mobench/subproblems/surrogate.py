@@ -28,11 +28,16 @@ from torch import Tensor
 
 from mobench.core.arrays import Array, arrays, runs_last, tensor, zeros
 from mobench.core.sets import Ball, Box, Free, Set, project_moving
-from mobench.subproblems.blocks import Block, General, Gram, Rows, same
-from mobench.subproblems.interior import bound, indices, interior, newton
+from mobench.kernels.compiled import kernels
+from mobench.subproblems.blocks import LOOSE, Block, General, Gram, Rows, same
+from mobench.subproblems.interior import FIRST, MODEL, NEWTON, SHIFT, bound, indices, interior, newton
+from mobench.subproblems.qp import rows as in_rows
 from mobench.subproblems.solution import GOOD, TINY, TOLERANCE
 
 CANCELLED = 1e-5  # share of the terms that cancel in d which counts as size of h: TOLERANCE of it is ROUNDING
+# what the compiled kernel has to know, in the order of `mobench.kernels.surrogate.Limits`
+LIMITS = np.array([GOOD, TOLERANCE, TINY, LOOSE, SHIFT, FIRST, CANCELLED, NEWTON, MODEL])
+SHORT = 1024  # rows up to this length are multiplied as fast in the kernel as by a library
 ROUNDING = 1e-14  # of the terms that cancel in d: what is not larger may be zero
 
 
@@ -127,10 +132,55 @@ def solve_surrogate(program: Surrogate, warm: Float[Tensor, "R K"] | None = None
     A damped Newton iteration from `warm`; runs that it leaves go through a primal-dual interior-point method
     and the same iteration again; runs that this leaves get problem (13) and either a proof of infeasibility
     or `failed`. The certificate is computed from the step itself, by rows, whatever formula found it.
+    Where Numba is, the first iteration is compiled, with its step and certificate.
 
     Raises:
         ValueError: blocks of variables on a set that is neither Free, Box nor Ball.
     """
+    quick = _compiled(program, warm)
+    if quick is None:
+        return _solve(program, warm)
+    solution, done = quick
+    if not bool(done.all()):
+        runs = (~done).nonzero()[:, 0]
+        rest = _solve(program.take(runs), None if warm is None else warm[runs])
+        for whole, part in zip(solution, rest, strict=True):
+            whole[runs] = part
+    return solution
+
+
+def _compiled(
+    program: Surrogate, warm: Float[Tensor, "R K"] | None
+) -> tuple[SurrogateSolution, Bool[Tensor, " R"]] | None:
+    """The runs that Newton's method solves, by one kernel, and which they are; None where there is none."""
+    X = program.X
+    R, _, P = program.rows.shape
+    q = program.slopes.shape[1]
+    if type(X) not in (Free, Box, Ball) or program.moving is not None or P > SHORT or q == 0:
+        return None
+    kernel = kernels("surrogate", program.c)
+    if kernel is None:
+        return None
+    fields = ("c", "rows", "slopes", "tau", "tau_y", "x", "low")
+    start = torch.ones_like(program.c) if warm is None else warm
+    kind = (Free, Box, Ball).index(type(X))
+    inner = X.lower if isinstance(X, Box) else -np.inf
+    outer = X.upper if isinstance(X, Box) else X.radius if isinstance(X, Ball) else np.inf
+    found = kernel.solve_surrogate(
+        *(in_rows(getattr(program, name)) for name in fields),
+        in_rows(start),
+        kind,
+        float(inner),
+        float(outer),
+        LIMITS,
+    )
+    dx, dy, mu, worst, residual, done = (tensor(a) for a in found)
+    none = torch.zeros(R, dtype=torch.bool)
+    return SurrogateSolution(dx, dy, mu, worst, residual, none, none.clone()), done
+
+
+def _solve(program: Surrogate, warm: Float[Tensor, "R K"] | None) -> SurrogateSolution:
+    """The same by array operations."""
     p = _in_arrays(program)
     xp = p.xp
     start = torch.ones_like(program.c) if warm is None else torch.where(torch.isfinite(warm), warm, 1.0)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import os
 import platform
 import subprocess
 import time
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,13 +49,16 @@ def code() -> dict[str, Any]:
 
 @functools.cache
 def versions() -> dict[str, str]:
-    """Python and the packages that numbers depend on."""
+    """Python and the packages that numbers depend on; Numba if it compiles the small solvers."""
     out = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
             out[name] = version(name)
         except PackageNotFoundError:
             out[name] = "not installed"
+    if os.environ.get("MOBENCH_COMPILED") != "0":
+        with suppress(PackageNotFoundError):
+            out["numba"] = version("numba")
     return out
 
 

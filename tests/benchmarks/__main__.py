@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     programs = []
     if not chosen.no_solves:
         kinds = ("min_norm", "epo_lp") if quick else tuple(solves.SOLVERS)
-        dimensions, sizes = ((2,), (1, 4)) if quick else ((2, 3, 10), (1, 100, 1000))
+        dimensions, sizes = ((2,), (1, 4)) if quick else ((2, 3, 5, 10, 20), (1, 100, 1000))
         rows = solves.measure(kinds, dimensions, sizes, settings["rounds"], 0.001 if quick else 0.05, say)
         cases = list(surrogates.CASES)[:1] if quick else list(surrogates.CASES)
         batches = (1, 4) if quick else (1, 10, 100, 1000)

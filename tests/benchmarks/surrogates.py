@@ -24,7 +24,7 @@ from mobench.oracles import EMA, Minibatch
 from mobench.problems import PLS, ConstrainedGaussian
 from mobench.subproblems import reference
 from mobench.subproblems.surrogate import Surrogate, solve_surrogate
-from tests.benchmarks.timing import Sample, alternate, repeated
+from tests.benchmarks.timing import Sample, alternate, on_arrays, repeated
 
 Step = tuple[Surrogate, Tensor]
 # steps before the recorded ones, and how many are recorded
@@ -66,13 +66,14 @@ def recorded(case: str, R: int, steps: int = SPAN) -> list[Step]:
 
 @dataclass(frozen=True)
 class Row:
-    """Seconds per solve of the whole batch at each R, warm and cold; seconds per solve of one program by
-    CVXPY and by CLARABEL alone; largest difference.
+    """Seconds per solve of the whole batch at each R, warm and cold, and warm as array operations; seconds
+    per solve of one program by CVXPY and by CLARABEL alone; largest difference.
     """
 
     case: str
     warm: dict[int, Sample]
     cold: dict[int, Sample]
+    arrays: dict[int, Sample]
     cvxpy: Sample
     clarabel: Sample
     difference: float
@@ -140,12 +141,16 @@ def measure(
             difference = max(difference, float((ours.dx - theirs.dx).abs().max()))
         timed = {f"warm {R}": repeated(_along(steps, True), slice_s) for R, steps in data.items()}
         timed |= {f"cold {R}": repeated(_along(steps, False), slice_s) for R, steps in data.items()}
+        timed |= {
+            f"arrays {R}": repeated(on_arrays(_along(steps, True)), slice_s) for R, steps in data.items()
+        }
         timed |= {"cvxpy": repeated(_by_cvxpy(single), slice_s)}
         timed |= {"clarabel": repeated(_by_clarabel(single), slice_s)}
         samples = alternate(timed, rounds)
         warm = {R: samples[f"warm {R}"] for R in sizes}
         cold = {R: samples[f"cold {R}"] for R in sizes}
-        rows.append(Row(case, warm, cold, samples["cvxpy"], samples["clarabel"], difference))
+        plain = {R: samples[f"arrays {R}"] for R in sizes}
+        rows.append(Row(case, warm, cold, plain, samples["cvxpy"], samples["clarabel"], difference))
         say(
             f"{case}: "
             + ", ".join(f"R={R} {1e6 * warm[R].least / R:.3g} us/run" for R in sizes)

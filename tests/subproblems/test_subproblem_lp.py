@@ -233,6 +233,7 @@ def test_reference_numpy_torch_and_float32(M, monkeypatch):
         assert torch.allclose(single.x.double(), solution.x, rtol=0, atol=1e-4)
 
 
+@pytest.mark.parametrize("path", ["arrays"], indirect=True)
 def test_a_wrong_vertex_is_found_out(monkeypatch):
     module = sys.modules["mobench.subproblems.lp"]
     arguments = inputs("random", "balance", 5, 3)
@@ -248,6 +249,7 @@ def test_a_wrong_vertex_is_found_out(monkeypatch):
     assert epo_lp(*arguments).failed.tolist() == [False, False, True, False, False]
 
 
+@pytest.mark.parametrize("path", ["arrays"], indirect=True)
 def test_the_wrong_end_of_the_interval_is_found_out(monkeypatch):
     """Two objectives: the feasible end with the other value fails, in `epo_lp` and in `lp`."""
     module = sys.modules["mobench.subproblems.lp"]

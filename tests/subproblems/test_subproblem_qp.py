@@ -595,6 +595,7 @@ def test_unbounded_and_infeasible_programs_fail(n):
     assert reference.qp(flat, None, full, upper=0.5 / n).failed.all()
 
 
+@pytest.mark.parametrize("path", ["arrays"], indirect=True)
 def test_a_solver_that_returns_nonsense_is_found_out(monkeypatch):
     module = sys.modules["mobench.subproblems.qp"]
     honest = module.complementary_pivot

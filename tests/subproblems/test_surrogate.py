@@ -424,6 +424,7 @@ def test_the_certificate_sees_errors(kind):
     assert residual(mu, moved).median() > 1e-5
 
 
+@pytest.mark.parametrize("path", ["arrays"], indirect=True)
 def test_wrong_multipliers_are_found_out(monkeypatch):
     p = make("random", "box", True, 20, 2, 2, 2)
     honest = MODULE.newton
