@@ -72,28 +72,43 @@ def test_experiments_with_keys_of_their_own(scale: str) -> None:
             assert repr(found) == repr(composer.by_hydra(overrides))
 
 
-@pytest.mark.parametrize(
-    "value",
-    ["1", "-1", "0", "-0", "01", "1.5", "-0.25", "1e-3", "1.", ".5", "1_000", "nan", "inf", "-inf", "true"]
-    # words, and what is neither
-    + [
-        "False",
-        "null",
-        "Null",
-        "ls",
-        "a/b",
-        "a-b",
-        "a.b",
-        "x1",
-        "'quoted'",
-        '"a=b"',
-        "[1,2.0,a]",
-        "{a:1}",
-        "${steps}",
-        "1a",
-        "ls_2",
-    ],
-)
+NUMBERS = [
+    "1",
+    "-1",
+    "0",
+    "-0",
+    "01",
+    "1.5",
+    "-0.25",
+    "1e-3",
+    "1.",
+    ".5",
+    "1_000",
+    "nan",
+    "inf",
+    "-inf",
+    "true",
+]
+WORDS = [
+    "False",
+    "null",
+    "Null",
+    "ls",
+    "a/b",
+    "a-b",
+    "a.b",
+    "x1",
+    "'quoted'",
+    '"a=b"',
+    "[1,2.0,a]",
+    "{a:1}",
+    "${steps}",
+    "1a",
+    "ls_2",
+]
+
+
+@pytest.mark.parametrize("value", [*NUMBERS, *WORDS])
 def test_values_are_read_as_hydra_reads_them(value: str) -> None:
     override = f"++algorithm.key={value}"
     expected = hydra_adapter.parsed_value(override).value()
