@@ -72,43 +72,14 @@ def test_experiments_with_keys_of_their_own(scale: str) -> None:
             assert repr(found) == repr(composer.by_hydra(overrides))
 
 
-NUMBERS = [
-    "1",
-    "-1",
-    "0",
-    "-0",
-    "01",
-    "1.5",
-    "-0.25",
-    "1e-3",
-    "1.",
-    ".5",
-    "1_000",
-    "nan",
-    "inf",
-    "-inf",
-    "true",
-]
-WORDS = [
-    "False",
-    "null",
-    "Null",
-    "ls",
-    "a/b",
-    "a-b",
-    "a.b",
-    "x1",
-    "'quoted'",
-    '"a=b"',
-    "[1,2.0,a]",
-    "{a:1}",
-    "${steps}",
-    "1a",
-    "ls_2",
-]
-
-
-@pytest.mark.parametrize("value", [*NUMBERS, *WORDS])
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("1", "-1", "0", "-0", "01", "1.5", "-0.25", "1e-3", "1.", ".5", "1_000", "nan", "inf", "-inf"),
+        *("true", "False", "null", "Null", "ls", "a/b", "a-b", "a.b", "x1", "'quoted'", '"a=b"'),
+        *("[1,2.0,a]", "{a:1}", "${steps}", "1a", "ls_2"),
+    ],
+)
 def test_values_are_read_as_hydra_reads_them(value: str) -> None:
     override = f"++algorithm.key={value}"
     expected = hydra_adapter.parsed_value(override).value()
@@ -120,18 +91,8 @@ def test_values_are_read_as_hydra_reads_them(value: str) -> None:
 @pytest.mark.parametrize(
     "override",
     [
-        "steps=many",
-        "nothing=1",
-        "algorithm=nothing",
-        "steps=1,2",
-        "~steps",
-        "+steps=3",
-        "seeds=3",
-        "problem=null",
-        "hydra.mode=RUN",
-        "hardware=slurm",
-        "steps=???",
-        "record.every=1.5",
+        *("steps=many", "nothing=1", "algorithm=nothing", "steps=1,2", "~steps", "+steps=3", "seeds=3"),
+        *("problem=null", "hydra.mode=RUN", "hardware=slurm", "steps=???", "record.every=1.5"),
     ],
 )
 def test_errors_and_all_else_are_left_to_hydra(override: str) -> None:
