@@ -170,7 +170,7 @@ def test_what_is_done_is_found_without_torch(tmp_path: Path) -> None:
     assert (first["code"], first["torch"]) == (0, True)
     again = loaded(JOB, tmp_path, "entry")
     assert (again["code"], again["torch"]) == (0, False)
-    assert "finished before" in again["out"]
+    assert "already finished" in again["out"]
     # the same table, but for the line that says so
     assert again["out"].splitlines()[1:-1] == first["out"].splitlines()[:-1]
     status = loaded([], tmp_path, "status")
