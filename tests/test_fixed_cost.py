@@ -183,7 +183,7 @@ def test_what_is_done_is_found_without_torch(tmp_path: Path) -> None:
     (folder / "final.csv").unlink()
     damaged = loaded(JOB, tmp_path, "entry")
     assert (damaged["code"], damaged["torch"]) == (0, True)
-    assert "The job is run again" in damaged["err"]
+    assert "The job will be rerun" in damaged["err"]
 
     (file,) = (tmp_path / "cache").glob("names-*.json")
     file.write_text("{")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from mobench.jobs.store import JobFolder, refuse_older
 from mobench.system.paths import outputs_root, results_root
 
 
+@runtime_checkable
 class Named(Protocol):
     """A job whose configuration and folder's name are known."""
 
