@@ -944,7 +944,7 @@ def test_refusals() -> None:
     ):
         with pytest.raises(ConfigError, match=message):
             HyperCleaning(**options)
-    with pytest.raises(ConfigError, match=r"need 2000 images; scikit-learn digits.* has 1437"):
+    with pytest.raises(ConfigError, match=r"need 2000 images, but scikit-learn digits.* has 1437"):
         _ = HyperCleaning(train_size=1500, validation_size=500).images
     with pytest.raises(ConfigError, match="need 100400 images"):
         HyperCleaning(train_size=100000).bind(runs)
