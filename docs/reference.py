@@ -33,7 +33,7 @@ PACKAGES = {
         "Core",
         "Points, oracles, algorithms, output rules, preferences, randomness, compatibility and the loop.",
     ),
-    "kernels": ("Kernels", "Hand-derived derivatives of networks for CPUs."),
+    "kernels": ("Kernels", "Hand-derived derivatives of networks and compiled small solvers for CPUs."),
     "models": ("Models", "Networks as functions of stacked parameters (R, P)."),
     "data": ("Data", "Data sets: downloading, checking, caching, partitions over clients."),
     "artifacts": ("Artifacts", "From rows to figures, tables and claims."),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from mobench.jobs.store import JobFolder
 
 if TYPE_CHECKING:
-    from mobench.jobs.job import Job
+    import mobench.jobs.job
 
 
 @dataclass
@@ -27,9 +27,9 @@ class Planned:
     folder: JobFolder
     artifact: str | None = None
     name: str = ""
-    job: Job | None = None
+    job: mobench.jobs.job.Job | None = None
 
-    def take(self) -> Job:
+    def take(self) -> mobench.jobs.job.Job:
         """Hands the resolved job over to be run: the plan keeps it no longer, nor what it holds in memory."""
         job = self.job
         assert job is not None
