@@ -307,7 +307,7 @@ def test_timed_jobs_are_read_where_all_were_kept(
     if they come all together and nothing else is there.
     """
     results = tmp_path / "results"
-    for module in ("mobench.jobs.run", "mobench.cli.keep", "mobench.artifacts.freshness"):
+    for module in ("mobench.jobs.outcome", "mobench.cli.keep", "mobench.artifacts.freshness"):
         monkeypatch.setattr(f"{module}.results_root", lambda: results)
     command = ("+experiment=mlm_cmoo/table1", "scale=smoke", "logger=local", "progress=false")
     first = mobench(*command)
@@ -382,21 +382,20 @@ COMPUTED = re.compile("(scale|weak)-.*|copied-row|gains-of-the-text")  # claims 
 
 
 def test_a_claim_rests_on_the_jobs_that_it_names() -> None:
-    said = {"published": "-", "measured": "-", "tolerance": "-", "holds": True}
     jobs: Any = {
-        "ours": SimpleNamespace(complete=True, runs="3 of 3", data=None),
-        "other": SimpleNamespace(complete=False, runs="0 of 3", data=None),
+        "ours": SimpleNamespace(complete=True, runs="3 of 3", data=None, precision="fp32"),
+        "other": SimpleNamespace(complete=False, runs="0 of 3", data=None, precision="fp32"),
     }
     a = Artifact("x/y", "x", "laptop", jobs)
     for id, names in (("all", None), ("ours", ("ours",)), ("both", ("ours", "other"))):
-        a.claim(id, "", "", rests_on=names, **said)
+        claim(a, id, True, rests_on=names)
     assert [(c.verdict, "other: 0 of 3" in c.reason) for c in a.claims] == [
         ("partial", True),
         ("reproduced", False),
         ("partial", True),
     ]
     with pytest.raises(ValueError, match=r"no jobs \['theirs'\].*ours"):
-        a.claim("wrong", "", "", rests_on=("ours", "theirs"), **said)
+        claim(a, "wrong", True, rests_on=("ours", "theirs"))
 
 
 def lost_runs_are_said(root: Path, known: list[str]) -> None:
@@ -541,7 +540,8 @@ def test_verdicts() -> None:
 
 def rows(data: str | None = None, seeds: int = 10, complete: bool = True) -> Any:
     """A job as far as verdicts look at it."""
-    return SimpleNamespace(data=data, config={"seeds": list(range(seeds))}, complete=complete, runs="1 of 2")
+    config = {"seeds": list(range(seeds))}
+    return SimpleNamespace(data=data, config=config, complete=complete, runs="1 of 2", precision="fp32")
 
 
 MNIST = Paper(data=("MNIST",), seeds=10, overrides="scale=paper data=mnist")

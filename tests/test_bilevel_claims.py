@@ -119,6 +119,7 @@ def rows_of(own: float, others: float, seeds: int = 3, step: float = 0.0, prefer
             lines.append(line | {f"preference_{s + 1}": weights[task, s] for s in range(S)})
     table = pd.DataFrame(lines)
     return SimpleNamespace(
+        precision="fp32",
         final=table.drop(columns="step"),
         history=table.drop(columns="status"),
         weights=np.repeat(weights, seeds, axis=0),

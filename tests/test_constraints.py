@@ -143,7 +143,7 @@ def test_the_group_on_the_command_line(mobench: Run) -> None:
     mobench(*quick, "algorithm=ls").refused("it does not support constraints")
     free = [a for a in quick if not a.startswith("constraint")]
     mobench(*free, "algorithm=ls", "constraint.value=2.0").refused(
-        "constraint.value=2.0, but constraint=none", "loss_cap"
+        "constraint.value=2.0 is set, but constraint=none", "loss_cap"
     )
     assert mobench(*free, "algorithm=ls", "constraint.value=null").code == 0
     mobench(*quick, "algorithm=csmoo2", "constraint=3").refused("loss_cap", "loss_ratio", "weight_ball")

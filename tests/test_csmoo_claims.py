@@ -63,6 +63,7 @@ class Rows:
         history["tchebycheff"] = V.ravel()
         history["violation"] = violation.ravel()
         return SimpleNamespace(
+            precision="fp32",
             final=final,
             history=history,
             solutions={"last": self.x[..., -1].reshape(-1, 1)},
@@ -274,7 +275,13 @@ def beams(V: float, power: float = 4.97, violation: float = 0.0, lam1: float = 0
     history["tchebycheff"] = V
     config = {"problem": {"power": 5.0, "leakage": 0.4}, "steps": 2000}
     job = SimpleNamespace(
-        final=final, history=history, config=config, complete=True, runs=RunCount.of(final), data=None
+        precision="fp32",
+        final=final,
+        history=history,
+        config=config,
+        complete=True,
+        runs=RunCount.of(final),
+        data=None,
     )
     return beamforming.at(job, lam1)  # type: ignore[arg-type]
 

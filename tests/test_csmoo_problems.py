@@ -714,8 +714,8 @@ def test_the_front_under_caps_is_the_part_that_keeps_them() -> None:
 @pytest.mark.parametrize(
     ("caps", "message"),
     [
-        ([0.1], "must hold problem.tasks=2 numbers"),
-        ([0.1, math.nan], "must hold problem.tasks=2 numbers"),
+        ([0.1], "must contain problem.tasks=2 numbers"),
+        ([0.1, math.nan], "must contain problem.tasks=2 numbers"),
         (
             [0.001, None],
             r"caps\[0\]=0.001 leaves no feasible point: the smallest value of objective 1 is 0.005",

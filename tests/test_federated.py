@@ -1078,7 +1078,7 @@ class Curved(PropFair):
 def test_hessians_of_transformed_objectives_are_refused() -> None:
     p = VLMOP2(n=4)
     runs = runs_at(30.0)
-    with pytest.raises(CompatibilityError, match="asks for hvp, the oracle provides jacobian, jvp"):
+    with pytest.raises(CompatibilityError, match="needs hvp, but the oracle provides jacobian, jvp"):
         loop.start(Exact(p, runs), Curved(), {}, p.initial(runs), runs, 3)
     check(Exact(p, runs).spec, Curved())  # without the transform it is there
 
@@ -1474,7 +1474,8 @@ def test_local_steps_refuse_constraints() -> None:
 def test_local_steps_refuse_batches_of_nothing() -> None:
     for p in (VLMOP2(n=4), LeastSquares(n=4, samples=30)):
         with pytest.raises(
-            ConfigError, match=rf"batch_size=4: the clients of {type(p).__name__} hold no samples. Set it"
+            ConfigError,
+            match=rf"has no effect, because the clients of {type(p).__name__} hold no samples. Set it",
         ):
             LocalSteps(p, runs_at(45.0), batch_size=4)
 

@@ -48,6 +48,7 @@ def job(angle: Any = 0.0, distance: Any = 0.0, status: Any = "done", seeds: int 
     config = {"seeds": list(range(seeds)), "steps": 3, "algorithm": {}}
     complete = bool((rows["status"] == "done").all())
     return SimpleNamespace(
+        precision="fp32",
         **{
             "final": rows,
             "config": config,
@@ -56,7 +57,7 @@ def job(angle: Any = 0.0, distance: Any = 0.0, status: Any = "done", seeds: int 
             "data": None,
             "meta": {},
         }
-        | more
+        | more,
     )
 
 

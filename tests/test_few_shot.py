@@ -507,7 +507,7 @@ def test_single_precision() -> None:
 
 @pytest.mark.parametrize("side", [8, 28])
 def test_sides_that_cannot_be_halved(side: int) -> None:
-    with pytest.raises(ConfigError, match=rf"16, 32, 48, .* found {side}.*problem.shrink"):
+    with pytest.raises(ConfigError, match=rf"16, 32, 48, .* these have {side}.*problem.shrink"):
         FewShotNet(1, side, 4)
 
 

@@ -84,7 +84,7 @@ def test_outputs_of_an_older_mobench_are_refused(tmp_path: Path) -> None:
     (older / "meta.json").write_text(
         json.dumps({"identity": {"problem": {"_target_": "mobench.problems.VLMOP2"}}})
     )
-    with pytest.raises(StoreError, match=r"older mobench.*MOBENCH_OUTPUTS"):
+    with pytest.raises(StoreError, match=r"older version of mobench.*MOBENCH_OUTPUTS"):
         folder_of(job, tmp_path)
     (older / "meta.json").write_text(json.dumps({"identity": identity(job)}))
     assert folder_of(job, tmp_path).path.parent == tmp_path / "runs"

@@ -373,8 +373,8 @@ def test_a_seed_has_the_same_batches_for_all_preferences_alone_and_among_others(
 @pytest.mark.parametrize(
     ("make", "options", "message"),
     [
-        (VLMOP2, {}, "VLMOP2 is not.*oracle=exact"),
-        (ConstrainedGaussian, {}, "ConstrainedGaussian is not.*oracle=minibatch"),
+        (VLMOP2, {}, "which VLMOP2 does not have.*oracle=exact"),
+        (ConstrainedGaussian, {}, "which ConstrainedGaussian does not have.*oracle=minibatch"),
         (tiny, {"batch_size": 97}, r"batch_size=97 must lie in 1\.\.96"),
         (tiny, {"batch_size": 0}, "batch_size=0 must lie in"),
         (tiny, {"batch_size": 1, "samples": 2}, r"must lie in 2\.\.96"),
@@ -887,11 +887,11 @@ def test_out_of_memory_names_what_fits(mobench: Run, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("mobench.jobs.run.train", train)
     result = mobench(*SMOKE, "algorithm=ls", "logger=local")
     assert result.code == 1
-    assert "ran out of memory with 3 of 3 runs at once" in result.err
+    assert "ran out of memory with 3 of 3 runs at a time" in result.err
     assert "hardware.max_batch_runs=1" in result.err
     assert "Traceback" not in result.err
     smaller = mobench(*SMOKE, "algorithm=ls", "logger=local", "hardware.max_batch_runs=2")
-    assert "ran out of memory with 2 of 3 runs at once" in smaller.err
+    assert "ran out of memory with 2 of 3 runs at a time" in smaller.err
     assert smaller.job.key == result.job.key  # the same job
 
 

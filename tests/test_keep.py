@@ -23,7 +23,7 @@ QUICK = ("problem=zdt1", "algorithm=ls", "preferences=2", "steps=5", "seeds=[0]"
 def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that stands for experiments/results."""
     root = tmp_path / "results"
-    for module in ("mobench.jobs.run", "mobench.cli.keep", "mobench.artifacts.freshness"):
+    for module in ("mobench.jobs.outcome", "mobench.cli.keep", "mobench.artifacts.freshness"):
         monkeypatch.setattr(f"{module}.results_root", lambda: root)
     return root
 

@@ -598,7 +598,7 @@ def test_rows_that_come_with_the_project(
     (entry,) = [e for e in site.entries if e.id == "ferero/fig10"]
     assert (
         dict(runtime(entry, site))["Kept"]
-        == "the rows of 1 of 3 jobs come with the repository, so these jobs are not run again"
+        == "the rows of 1 of 3 jobs come with the repository, so these jobs are not rerun"
     )
     build()
     assert "(folder missing)" not in opened(outputs, "artifacts/ferero/fig10.html").text

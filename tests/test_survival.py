@@ -374,7 +374,10 @@ def test_waiting_is_said(
     monkeypatch.setattr(time, "sleep", sleep)
     with gpu_lock.take(["a"], title="ferero/fig5 fashion", root=tmp_path) as number:
         assert number == 0
-    assert capsys.readouterr().err == f"ferero/fig5 fashion: waiting, 1 GPU is in use (locks in {tmp_path})\n"
+    assert (
+        capsys.readouterr().err
+        == f"ferero/fig5 fashion: waiting because 1 GPU is in use (locks in {tmp_path})\n"
+    )
     assert len(looks) == 3
 
 
@@ -554,7 +557,7 @@ def test_failed_and_dead_jobs_run_again(
     killed(mobench, monkeypatch, first_pass, "algorithm=omd_tch", *QUICK)
     code, out, err = look("--failed")
     assert code == 1
-    assert "2 to run again" in out
+    assert "2 to rerun" in out
     assert err.count("failed again: KeyError: 'lost'") == 1
     assert max(resumed_at)[0] > 30
     folders = {f.name.split("-")[1]: JobFolder(f) for f in (tmp_path / "outputs/runs").iterdir()}

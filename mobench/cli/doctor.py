@@ -65,7 +65,9 @@ Check = Callable[[], Iterator[Line]]
 
 def packages() -> Iterator[Line]:
     """Versions of Python and of the packages that numbers depend on; commit"""
-    from mobench.system import provenance  # imports torch
+    import torch  # noqa: F401  a broken installation is found here, not in the first job
+
+    from mobench.system import provenance
 
     for name, found in provenance.versions().items():
         state = PROBLEM if found == "not installed" else OK

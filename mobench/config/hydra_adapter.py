@@ -14,12 +14,10 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import functools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
 from hydra import version
 from hydra._internal.callbacks import Callbacks
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
@@ -39,10 +37,7 @@ from hydra.plugins.plugin import Plugin
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
-from omegaconf._utils import get_yaml_loader
 from omegaconf.basecontainer import BaseContainer
-from yaml.constructor import SafeConstructor
-from yaml.resolver import Resolver
 
 VERSION_BASE = "1.3"
 NAME = "mobench"  # of the program, in Hydra's own keys
@@ -75,32 +70,13 @@ def parsed_value(override: str) -> Override:
     return OverridesParser.create().parse_override(override)
 
 
-@functools.cache
-def _yaml_loader() -> type:
-    """OmegaConf's loader on libyaml, which reads the same several times faster; without libyaml as it is."""
-    plain = get_yaml_loader()
-    if not yaml.__with_libyaml__:
-        return plain
-    from yaml._yaml import CParser
-
-    class Loader(CParser, plain):  # type: ignore[misc]
-        """Parses in C, and decides about values and keys that stand twice as OmegaConf does."""
-
-        def __init__(self, stream: str) -> None:
-            CParser.__init__(self, stream)
-            SafeConstructor.__init__(self)
-            Resolver.__init__(self)
-
-    return Loader
-
-
 def yaml_of(text: str) -> Any:
     """Returns the content of a file of configuration, with the values that `OmegaConf.load` gives it.
 
     Raises:
         yaml.YAMLError: it is no YAML, or a key stands twice.
     """
-    return yaml.load(text, Loader=_yaml_loader())
+    return OmegaConf.to_container(OmegaConf.create(text)) if text.strip() else None
 
 
 def combinations(source: ConfigLoader, overrides: Sequence[str]) -> list[list[str]]:

@@ -58,6 +58,8 @@ def known(config: dict[str, Any]) -> KnownJob | None:
 def remember(jobs: Iterable[tuple[dict[str, Any], str]]) -> None:
     """Writes the names of jobs that were built, by their configurations."""
     found = {entry: name for config, name in jobs if (entry := _entry(config)) is not None}
+    if not outputs_root().exists():  # looking writes nothing
+        return
     path = _path()
     before = _stored(path)
     # code that was edited since this process began may give other names

@@ -35,9 +35,6 @@ if TYPE_CHECKING:  # a folder is looked at without them
     import pandas as pd
 
 _MAGIC = b"mobench-checkpoint-1\n"
-# libyaml's where PyYAML was built with it: the same text and values, several times faster
-LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 def refuse_older(root: Path) -> None:
@@ -232,7 +229,7 @@ class JobFolder:
 
     def write_config(self, config: dict[str, Any]) -> None:
         """The resolved configuration, when the job begins."""
-        text = yaml.dump(config, Dumper=DUMPER, sort_keys=False)
+        text = yaml.safe_dump(config, sort_keys=False)
         write_atomic(self.path / "config.yaml", text.encode())
 
     # results
@@ -279,7 +276,7 @@ class JobFolder:
     def config(self) -> dict[str, Any]:
         """The resolved configuration that produced the rows."""
         with self._reading("config.yaml") as path:
-            return dict(yaml.load(path.read_text(), Loader=LOADER))
+            return dict(yaml.safe_load(path.read_text()))
 
     def final(self) -> pd.DataFrame:
         """Rows, one per run and output rule."""
