@@ -17,7 +17,7 @@ import mobench as api
 from mobench.config.compose import compose
 from mobench.core import precision
 from mobench.jobs.build import make_job
-from mobench.kernels.convnet import CrossEntropies, Part
+from mobench.kernels.convnet import CrossEntropies, RunPictures
 from mobench.models import convnet
 from mobench.models.mlp import MLP, TanhMLP
 from tests.conftest import Run
@@ -158,7 +158,7 @@ def pictures(net: convnet.ConvNet, theta: Tensor) -> CrossEntropies:
     shape = (256, net.canvas, net.canvas)
     x = torch.rand(shape, generator=given) * (torch.rand(shape, generator=given) < 0.3)
     labels = torch.randint(10, (2, 256), generator=given)
-    return CrossEntropies(net, theta, [Part(torch.arange(len(theta)), x, labels)], keep=True)
+    return CrossEntropies(net, theta, [RunPictures(torch.arange(len(theta)), x, labels)], keep=True)
 
 
 def test_a_smooth_networks_gradient_is_off_by_one_per_cent_at_most() -> None:

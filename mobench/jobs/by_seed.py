@@ -39,7 +39,7 @@ def parts_of(job: Job) -> list[Job]:
 
 
 @dataclasses.dataclass(frozen=True)
-class Part:
+class Piece:
     """Rows of some seeds of a job.
 
     Args:
@@ -71,7 +71,7 @@ def join(job: Job, parts: Sequence[Job], folders: Sequence[JobFolder], folder: J
     Raises:
         StoreError: The parts do not belong together: one has another ideal point, for example.
     """
-    pieces = [Part(part, place, job) for part, place in zip(parts, folders, strict=True)]
+    pieces = [Piece(part, place, job) for part, place in zip(parts, folders, strict=True)]
     metas = [piece.folder.meta() for piece in pieces]
     for name in SAME:
         if any(meta.get(name) != metas[0].get(name) for meta in metas):
@@ -110,7 +110,7 @@ def _stacked(frames: Sequence[pd.DataFrame], by: list[str]) -> pd.DataFrame:
     return whole.sort_values(["_rule", *by], kind="stable", ignore_index=True).drop(columns="_rule")
 
 
-def _solutions(job: Job, pieces: Sequence[Part]) -> dict[str, np.ndarray]:
+def _solutions(job: Job, pieces: Sequence[Piece]) -> dict[str, np.ndarray]:
     """Returns the decision variables of all runs, (R, P) for each output rule."""
     found: dict[str, np.ndarray] = {}
     for piece in pieces:
@@ -120,7 +120,7 @@ def _solutions(job: Job, pieces: Sequence[Part]) -> dict[str, np.ndarray]:
     return found
 
 
-def _meta(job: Job, pieces: Sequence[Part], metas: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _meta(job: Job, pieces: Sequence[Piece], metas: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Returns meta.json: what all parts say, sums of their times, and which parts they are."""
     names = dict.fromkeys(name for meta in metas for name in meta)
     out: dict[str, Any] = {name: _together([m[name] for m in metas if name in m]) for name in names}

@@ -477,7 +477,7 @@ def curvature(
     _first_backward(net, maps, sums)
 
 
-class Part(NamedTuple):
+class RunPictures(NamedTuple):
     """Runs (their places among all) that share pictures, the labels of each task with them."""
 
     runs: Int[Tensor, " r"]
@@ -501,20 +501,24 @@ class CrossEntropies(Linear):
     less where one is asked for. (Inference mode: each small call takes one or two tenths less.)
     """
 
-    def __init__(self, net: ConvNet, x: Float[Tensor, "R P"], parts: Sequence[Part], keep: bool) -> None:
+    def __init__(
+        self, net: ConvNet, x: Float[Tensor, "R P"], parts: Sequence[RunPictures], keep: bool
+    ) -> None:
         self.net = net
         self.x = x.detach()
         self.keep = keep
         self.count = net.tasks
         self.parts = [
-            Part(runs, part.pictures, part.labels)
+            RunPictures(runs, part.pictures, part.labels)
             for part in parts
             for runs in part.runs.tensor_split(stacked(net, len(part.runs)))
         ]
         self._kept: list[tuple[Weights, list[_Seen]]] | None = None
         self._values: Tensor | None = None
 
-    def _chunks(self, w: Weights, part: Part, losses: Float[Tensor, "R T"], derive: bool) -> Iterator[_Seen]:
+    def _chunks(
+        self, w: Weights, part: RunPictures, losses: Float[Tensor, "R T"], derive: bool
+    ) -> Iterator[_Seen]:
         """A forward pass of a part, which adds to its losses."""
         runs, pictures, labels = part
         net = self.net
@@ -530,7 +534,9 @@ class CrossEntropies(Linear):
                 slopes = p.scatter_add(2, wanted, p.new_full((), -1.0).expand(wanted.shape)) / len(pictures)
                 yield _Seen(maps, p, slopes)
 
-    def _passes(self, keep: bool, derive: bool = True) -> Iterator[tuple[Part, Weights, Iterable[_Seen]]]:
+    def _passes(
+        self, keep: bool, derive: bool = True
+    ) -> Iterator[tuple[RunPictures, Weights, Iterable[_Seen]]]:
         """Part after part: what is kept, or a forward pass; the last one done, the losses are known."""
         if self._kept is not None:
             for part, (w, chunks) in zip(self.parts, self._kept, strict=True):

@@ -21,7 +21,7 @@ from mobench.core.sampled import Batch, BatchGradients
 from mobench.core.types import Real
 from mobench.data.multi import MultiImages, multi_images
 from mobench.errors import ConfigError, check_batch_runs
-from mobench.kernels.convnet import CrossEntropies, Part
+from mobench.kernels.convnet import CrossEntropies, RunPictures
 from mobench.models.convnet import ConvNet, for_device, model
 from mobench.problems.dataset import TrainTest, chunk_means, network_starts
 
@@ -171,7 +171,7 @@ class MultiMNIST(TrainTest, BatchGradients):
         for runs, i in zip(order.split(sizes), chosen, strict=True):
             seen = self._input(pictures[i], x), labels[i].T
             parts += [
-                Part(some, *seen)
+                RunPictures(some, *seen)
                 for some in runs.split(self.max_batch_runs or max(1, len(runs)))
                 if len(some)
             ]

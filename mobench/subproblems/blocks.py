@@ -19,7 +19,7 @@ from mobench.core.arrays import Array, runs_last, tensor
 from mobench.core.sets import Set
 from mobench.subproblems.solution import TINY
 
-State = tuple[Array, ...]
+BlockState = tuple[Array, ...]
 
 LOOSE = (
     # share of the terms |a_k| sum mu_l |a_l| / s, which cancel in a_k'd, that counts as size of h_k on the
@@ -91,7 +91,7 @@ class Rows:
 
     # the interior-point method keeps d as a variable of its own here: P_Q has kinks
 
-    def begin(self, mu: Array) -> State:
+    def begin(self, mu: Array) -> BlockState:
         """d strictly inside its bounds, and the multipliers of both bounds."""
         xp = self.xp
         m = mu[:, None]
@@ -107,7 +107,7 @@ class Rows:
             xp.where((self.high < xp.inf) & free, one, 0.0),
         )
 
-    def system(self, state: State, mu: Array) -> Part:
+    def system(self, state: BlockState, mu: Array) -> Part:
         """h at d; H holds the derivatives J, for `reduce`."""
         d, zl, zu = state
         m = mu[:, None]
@@ -128,7 +128,7 @@ class Rows:
         h = (linear + quadratic)[1:].sum(1)
         return Part(h, size[1:], (self.a + bent)[1:], size[0], products, pairs, dual, s, v)
 
-    def reduce(self, state: State, part: Part, eps: Array) -> tuple[Array, Array]:
+    def reduce(self, state: BlockState, part: Part, eps: Array) -> tuple[Array, Array]:
         """H = J S^-1 J' and J r / S after elimination of d and of the multipliers of its bounds."""
         S, r = self._local(state, part, eps)
         J = part.H
@@ -138,7 +138,7 @@ class Rows:
             H = H + JS[:, None, p] * J[None, :, p]
         return H, (JS * r).sum(1)
 
-    def _local(self, state: State, part: Part, eps: Array) -> tuple[Array, Array]:
+    def _local(self, state: BlockState, part: Part, eps: Array) -> tuple[Array, Array]:
         d, zl, zu = state
         xp = self.xp
         below = d - self.low
@@ -147,7 +147,7 @@ class Rows:
         r = part.v - xp.where(zl > 0, eps / below, 0.0) + xp.where(zu > 0, eps / above, 0.0)
         return xp.where(self.high > self.low, S, xp.inf), r
 
-    def move(self, state: State, part: Part, dmu: Array, eps: Array) -> tuple[State, Array]:
+    def move(self, state: BlockState, part: Part, dmu: Array, eps: Array) -> tuple[BlockState, Array]:
         """Change of the state, and how far it can go."""
         d, zl, zu = state
         xp = self.xp
@@ -214,7 +214,7 @@ class Gram:
     # in the interior-point method the ball is one more constraint |x + d|^2 <= radius^2, with multiplier nu
     # and slack omega, eliminated here: d = -(v + 2 nu x)/S, S = s + 2 nu, is smooth
 
-    def begin(self, mu: Array) -> State:
+    def begin(self, mu: Array) -> BlockState:
         bounded = self.square < self.xp.inf
         room = self.square - self.xx
         floor = 0.1 * self.square + TINY
@@ -222,7 +222,7 @@ class Gram:
         omega = self.xp.where(room > floor, room, floor)
         return self.xp.where(bounded, one, 0.0)[None], self.xp.where(bounded, omega, 1.0)[None]
 
-    def system(self, state: State, mu: Array) -> Part:
+    def system(self, state: BlockState, mu: Array) -> Part:
         tau = self.tau[1:, None]
         m = mu[1:]
         nu = state[0][0]
@@ -254,20 +254,20 @@ class Gram:
             (over, 4 * out / S),
         )
 
-    def reduce(self, state: State, part: Part, eps: Array) -> tuple[Array, Array]:
+    def reduce(self, state: BlockState, part: Part, eps: Array) -> tuple[Array, Array]:
         """H and lag after elimination of nu."""
         pivot, rhs = self._local(state, part, eps)
         scaled = part.s / pivot
         return part.H - scaled[:, None] * part.s, scaled * rhs
 
-    def _local(self, state: State, part: Part, eps: Array) -> tuple[Array, Array]:
+    def _local(self, state: BlockState, part: Part, eps: Array) -> tuple[Array, Array]:
         nu = state[0][0]
         omega = state[1][0]
         over, own = part.v
         pivot = own + self.xp.where(nu > 0, omega / nu, self.xp.inf)
         return pivot, self.xp.where(nu > 0, over + eps / nu, 0.0)
 
-    def move(self, state: State, part: Part, dmu: Array, eps: Array) -> tuple[State, Array]:
+    def move(self, state: BlockState, part: Part, dmu: Array, eps: Array) -> tuple[BlockState, Array]:
         pivot, rhs = self._local(state, part, eps)
         nu = state[0][0]
         omega = state[1][0]
@@ -311,16 +311,16 @@ class General:
         h, size, H, zero = (runs_last(self.xp, same(self.xp, part)) for part in parts)
         return Part(h, size, H, zero, value=zero)
 
-    def begin(self, mu: Array) -> State:
+    def begin(self, mu: Array) -> BlockState:
         return ()
 
-    def system(self, state: State, mu: Array) -> Part:
+    def system(self, state: BlockState, mu: Array) -> Part:
         return self.at(mu)
 
-    def reduce(self, state: State, part: Part, eps: Array) -> tuple[Array, Array]:
+    def reduce(self, state: BlockState, part: Part, eps: Array) -> tuple[Array, Array]:
         return part.H, 0.0
 
-    def move(self, state: State, part: Part, dmu: Array, eps: Array) -> tuple[State, Array]:
+    def move(self, state: BlockState, part: Part, dmu: Array, eps: Array) -> tuple[BlockState, Array]:
         return (), 0 * dmu[0] + self.xp.inf
 
 
