@@ -61,7 +61,7 @@ class Panel:
 
     @property
     def words(self) -> dict[str, Any]:
-        """What claims.yaml says of it."""
+        """The words that fill the placeholders of its claims in claims.yaml."""
         return {"key": self.key, "name": self.name}
 
     def paper(self, a: Artifact) -> bool:
@@ -98,7 +98,7 @@ def by_ray(job: JobRows, *names: str) -> np.ndarray:
 
 
 def on_papers_pictures(a: Artifact, key: str, job: JobRows) -> bool:
-    """Whether a job ran at the paper's scale on this data set of the paper."""
+    """Returns whether a job ran at the paper's scale on this data set of the paper."""
     return a.scale == "paper" and str(job.data) == PICTURES[key]
 
 

@@ -35,6 +35,7 @@ from mobench.artifacts.checks import (
     Holds,
     Ordered,
     SurelyAbove,
+    SurelyBelow,
     graded,
 )
 from mobench.artifacts.panels import dress, grid
@@ -298,7 +299,8 @@ def _judge_trade_off(a: Artifact, found: TradeOffs) -> None:
         checks[name] = grown.also(f"{values}; change from the smallest to the largest u")
     check = BothReadings(checks)
     zero = found.zero[0][-1]
-    flat = abs(changes[ONLY].mean) <= 100 * SAME
+    falls = SurelyBelow(changes[ONLY], near=100 * SAME, agree=True)
+    flat = checks[ONLY].holds is False and falls.holds is False
     a.claim(
         "trade-off",
         check,
@@ -414,7 +416,7 @@ def _four(a: Artifact, of: Callable[[np.ndarray], np.ndarray], ylabel: str) -> N
 
 
 def _still_moving(job: Cleaning) -> str:
-    """What the weights of wrong labels of the last task do at the end."""
+    """Returns a sentence on how the weights of the last task's wrong labels move in the last fifth."""
     steps, values = job.curve(f"weight_wrong_{job.S}")
     late = values.mean(axis=1)[steps >= 0.8 * steps[-1]]
     return (

@@ -60,7 +60,7 @@ def registered(id: str) -> Draw:
     """
     paper = id.split("/", 1)[0]
     folder = paths.experiments()
-    if not (folder / paper / "__init__.py").exists() and not (folder / f"{paper}.py").exists():
+    if not (folder / paper / "__init__.py").exists():
         raise ConfigError(f"artifact {id!r}: there is no experiments/{paper}.")
     if folder.parent == paths.package():
         package = importlib.import_module(f"mobench.experiments.{paper}")
@@ -68,7 +68,7 @@ def registered(id: str) -> Draw:
         if str(folder.parent) not in sys.path:
             sys.path.append(str(folder.parent))
         package = importlib.import_module(f"experiments.{paper}")
-    for module in pkgutil.iter_modules(getattr(package, "__path__", ())):
+    for module in pkgutil.iter_modules(package.__path__):
         importlib.import_module(f"{package.__name__}.{module.name}")
     if id not in _registry:
         known = sorted(k for k in _registry if k.startswith(f"{paper}/"))

@@ -20,21 +20,13 @@ from mobench.config.schema import conf_dir
 from mobench.jobs.store import JobFolder
 from mobench.system.paths import experiments, outputs_root, package, results_root
 from mobench.system.provenance import versions
+from mobench.system.sources import digest
 
 ROWS = ("final.csv", "history.parquet", "solutions.npz", "meta.json")
 # what a command may say without changing what is drawn
 ASIDE = re.compile(
     r"(hydra/launcher|(progress|logger|hydra|checkpoint)(\.[\w.]+)?)=.*|scale=laptop|hardware=cpu", re.DOTALL
 )
-
-
-def _digest(paths: Iterable[Path], base: Path) -> str:
-    out = hashlib.sha256()
-    for path in sorted(paths):
-        data = path.read_bytes()
-        out.update(f"{path.relative_to(base).as_posix()} {len(data)}\n".encode())
-        out.update(data)
-    return out.hexdigest()
 
 
 @functools.cache
@@ -47,8 +39,8 @@ def _library() -> str:
         if p.relative_to(package()).parts[0] not in ("experiments", "report")
     )
     parts = [
-        _digest(code, package()),
-        _digest(conf_dir().rglob("*.yaml"), conf_dir()),
+        digest(code, package()),
+        digest(conf_dir().rglob("*.yaml"), conf_dir()),
         json.dumps(versions()),
     ]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
@@ -57,12 +49,10 @@ def _library() -> str:
 def drawn_by(paper: str) -> list[Path]:
     """Returns what draws a paper's artifacts: all files of its package, and what they import beside it.
 
-    That is code, claims.yaml and published values. A paper that is a single file has those of
-    `experiments/published`.
+    That is code, claims.yaml and published values.
     """
-    folder = experiments()
     found: dict[Path, None] = {}
-    queue = [folder / paper if (folder / paper).is_dir() else folder / f"{paper}.py"]
+    queue = [experiments() / paper]
     while queue:
         path = queue.pop()
         if path.is_dir():
@@ -71,8 +61,7 @@ def drawn_by(paper: str) -> list[Path]:
             found[path] = None
             if path.suffix == ".py":
                 queue += imported(path)
-    values = [] if (folder / paper).is_dir() else (folder / "published").glob("*.csv")
-    return [*found, *values]
+    return list(found)
 
 
 def imported(path: Path) -> list[Path]:
@@ -90,7 +79,7 @@ def imported(path: Path) -> list[Path]:
 @functools.cache
 def code(paper: str) -> str:
     """Hash of everything that decides what an artifact of the paper looks like, but its rows."""
-    return hashlib.sha256(f"{_library()} {_digest(drawn_by(paper), experiments())}".encode()).hexdigest()
+    return hashlib.sha256(f"{_library()} {digest(drawn_by(paper), experiments())}".encode()).hexdigest()
 
 
 def rows(keys: Iterable[str], root: Path | None = None) -> str | None:

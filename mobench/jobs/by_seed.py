@@ -15,14 +15,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import yaml
 
 from mobench.errors import StoreError
 from mobench.jobs.build import make_job
-from mobench.jobs.failures import too_many_failed
 from mobench.jobs.job import Job
+from mobench.jobs.rows import mark_done
 from mobench.jobs.store import JobFolder
-from mobench.system.files import write_atomic, write_json
+from mobench.system.files import write_json
 
 SUMS = ("seconds_train", "seconds_evaluate", "seconds_wall", "final_rows")
 SAME = ("ideal_point", "dtype")  # what must not differ from part to part
@@ -81,25 +80,16 @@ def join(job: Job, parts: Sequence[Job], folders: Sequence[JobFolder], folder: J
             )
     final = _stacked([piece.numbered(piece.folder.final()) for piece in pieces], ["run"])
     history = _stacked([piece.numbered(piece.folder.history()) for piece in pieces], ["step", "run"])
-    write_atomic(folder.path / "config.yaml", yaml.safe_dump(job.config, sort_keys=False).encode())
+    folder.write_config(job.config)
     folder.write_table("history.parquet", history)
     if all((piece.folder.path / "solutions.npz").exists() for piece in pieces):
         folder.write_solutions(_solutions(job, pieces))
     meta = _meta(job, pieces, metas)
     write_json(folder.path / "meta.json", meta)
     folder.write_table("final.csv", final)
-    ended: dict[str, Any] = {
-        "diverged": int(
-            (final.loc[final["output"] == job.algorithm.outputs[0], "status"] == "diverged").sum()
-        ),
-        "solver_failed": len(meta["unsolved"]),
-    }
-    if words := too_many_failed(job, meta["unsolved"]):
-        ended["error"] = words
     began = min(float(piece.folder.status().get("started", time.time())) for piece in pieces)
-    times = {"started": began, "finished": time.time(), "seconds": meta["seconds_train"]}
-    folder.write_status("done", step=job.steps, steps=job.steps, **times, **ended, runs=len(job.runs))
-    folder.remove_checkpoints()
+    first = final[final["output"] == job.algorithm.outputs[0]]
+    mark_done(job, folder, first, meta["unsolved"], began, meta["seconds_train"])
 
 
 def _stacked(frames: Sequence[pd.DataFrame], by: list[str]) -> pd.DataFrame:

@@ -47,14 +47,32 @@ def finish(training: Training, folder: JobFolder) -> None:
     meta = _meta(training, frames, evaluation)
     write_json(folder.path / "meta.json", meta)
     folder.write_table("final.csv", pd.concat(frames, ignore_index=True))
+    mark_done(job, folder, frames[0], meta["unsolved"], training.clock.began, training.clock.training)
+
+
+def mark_done(
+    job: Job,
+    folder: JobFolder,
+    rows: pd.DataFrame,
+    unsolved: list[dict[str, Any]],
+    began: float,
+    seconds: float,
+) -> None:
+    """Marks a job done whose files are all written, and removes its checkpoints.
+
+    Args:
+        rows: final rows of the first output rule.
+        unsolved: the runs that ended with a failed solve.
+        began: when the job began, in seconds since the epoch.
+        seconds: of training.
+    """
     ended: dict[str, Any] = {
-        "diverged": int((frames[0]["status"] == "diverged").sum()),
-        "solver_failed": len(meta["unsolved"]),
+        "diverged": int((rows["status"] == "diverged").sum()),
+        "solver_failed": len(unsolved),
     }
-    if words := too_many_failed(job, meta["unsolved"]):
+    if words := too_many_failed(job, unsolved):
         ended["error"] = words
-    clock = training.clock
-    times = {"started": clock.began, "finished": time.time(), "seconds": clock.training}
+    times = {"started": began, "finished": time.time(), "seconds": seconds}
     folder.write_status("done", step=job.steps, steps=job.steps, **times, **ended, runs=len(job.runs))
     folder.remove_checkpoints()
 
