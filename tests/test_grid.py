@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
+from mobench.config.overrides import changed
 from mobench.config.schema import choices, conf_dir
 from mobench.errors import ConfigError
 from mobench.sweep.grid import expanded, last, product
+from mobench.sweep.planner import plan
 from tests.conftest import Run
 
 AXES: dict[str, Any] = {
@@ -50,6 +52,15 @@ def test_jobs_of_another_experiment() -> None:
         "jobs": {"d": ["steps=4"]},
     }
     assert jobs(some) == {"b_ls": ["steps=2"], "b_epo": ["steps=3"], "c": [], "d": ["steps=4"]}
+
+
+def test_an_artifact_with_some_of_its_jobs() -> None:
+    """`artifact.only` plans the jobs that match, and does not count as a changed setting."""
+    some = plan(["+experiment=omd_tch/table2", "scale=smoke", "artifact.only=[m2_ls,c5_*ch]"])
+    assert [job.name for job in some.jobs] == ["m2_ls", "c5_tch", "c5_stch"]
+    assert changed(some.commands["omd_tch/table2"]) == []
+    with pytest.raises(ConfigError, match=r"artifact.only: no job matches 'm3\*'; the jobs are mr_ls"):
+        plan(["+experiment=omd_tch/table2", "artifact.only=[m3*]"])
 
 
 @pytest.mark.parametrize(

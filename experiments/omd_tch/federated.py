@@ -34,6 +34,7 @@ SCENARIOS = {
     "c2": "CIFAR10 C=2",
     "c5": "CIFAR10 C=5",
 }
+MNIST = ("mr", "m2", "m5")
 SEEDS = 10  # of the paper's means
 FULL = ("MNIST", "CIFAR-10")  # labels of the paper's data at their full size
 LOSS = "worst_train_loss"
@@ -239,6 +240,13 @@ def scenarios(a: Artifact) -> list[Scenario]:
         if jobs:
             out.append(Scenario(key, jobs))
     return out
+
+
+def whole(check: Check, shown: Sequence[Scenario], keys: Sequence[str] = tuple(SCENARIOS)) -> Check:
+    """Returns a check of several scenarios; undecided where some of them were left out (`artifact.only`)."""
+    missing = [SCENARIOS[key] for key in keys if key not in {s.key for s in shown}]
+    why = f"It concerns {len(keys)} scenarios, of which {', '.join(missing)} were not run."
+    return check.provided(not missing, why)
 
 
 def fewest(shown: Sequence[Scenario]) -> str:

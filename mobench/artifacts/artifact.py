@@ -108,6 +108,7 @@ class Artifact:
     files: dict[str, bytes] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)  # overrides that are not the artifact's own settings
+    only: Sequence[str] | None = None  # patterns of the jobs that were asked for, where others are left out
     refused: Mapping[str, str] = field(
         default_factory=dict
     )  # of a cross table: pairs that do not fit, and why

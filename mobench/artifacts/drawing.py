@@ -62,7 +62,8 @@ def draw(
     began = time.time()
     a = _artifact(id, config, folders, command)
     registered(id)(a)
-    a.texts.all_used()
+    if a.only is None:
+        a.texts.all_used()
     target = artifact_folder(id, root)
     for name in ("figure.pdf", "figure.png", "table.csv", "table.md", "table.tex", "claims.json"):
         if name not in a.files:
@@ -108,6 +109,11 @@ def _artifact(
     )
     a.changed = overrides.changed(command)
     a.refused = config.get("refused", {})
+    a.only = config["artifact"].get("only")
+    if a.only is not None:
+        a.note(
+            f"Only the jobs {', '.join(a.only)} were run and drawn. Claims that need others are not judged."
+        )
     a.paper = Paper(**config["artifact"]["paper"])
     if a.changed:
         judged = "Claims are partial at best." if a._only_seeds else "No claim is judged."

@@ -124,7 +124,11 @@ def changed(overrides: Sequence[str]) -> list[str]:
         "data_root",
         "hydra",
     )
-    return [o for o in overrides if re.split(r"[=./]", o.lstrip("+~"))[0] not in harmless]
+    return [
+        o
+        for o in overrides
+        if re.split(r"[=./]", o.lstrip("+~"))[0] not in harmless and not o.startswith("artifact.only=")
+    ]
 
 
 def expand_experiments(overrides: Sequence[str], own: Sequence[str] = ()) -> tuple[list[str], bool]:

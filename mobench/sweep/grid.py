@@ -95,11 +95,22 @@ def _borrowed(like: Any, jobs_of: Callable[[str], Jobs]) -> Jobs:
             f"e.g. like: {{experiment: omd_tch/table2, only: ['*_ls']}}."
         )
     found = jobs_of(str(like["experiment"]))
-    _match_something("like.only", like["only"], found)
+    return matching("like.only", like["only"], found)
+
+
+def matching(where: str, patterns: Any, jobs: Mapping[str, list[str]]) -> Jobs:
+    """Returns the jobs whose names match one of some patterns.
+
+    Raises:
+        ConfigError: `patterns` is no list of names, or one of them matches no job.
+    """
+    if isinstance(patterns, str) or not isinstance(patterns, Sequence):
+        raise ConfigError(f"{where}={patterns} must be a list of job names or patterns, such as ['*_ls'].")
+    _match_something(where, patterns, jobs)
     return {
-        name: job
-        for name, job in found.items()
-        if any(fnmatchcase(name, pattern) for pattern in like["only"])
+        name: list(job)
+        for name, job in jobs.items()
+        if any(fnmatchcase(name, pattern) for pattern in patterns)
     }
 
 
@@ -126,7 +137,7 @@ def _grid(node: Any) -> Jobs:
     }
 
 
-def _match_something(where: str, patterns: Any, jobs: Jobs) -> None:
+def _match_something(where: str, patterns: Any, jobs: Mapping[str, list[str]]) -> None:
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in jobs):
             raise ConfigError(f"{where}: no job matches {pattern!r}; the jobs are {', '.join(jobs)}.")

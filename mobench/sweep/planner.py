@@ -23,6 +23,7 @@ from mobench.errors import CompatibilityError, ConfigError, MobenchError
 from mobench.jobs import names
 from mobench.jobs.outcome import folder_of, places_of
 from mobench.sweep.composer import Composer
+from mobench.sweep.grid import matching
 from mobench.sweep.plan import Plan, Planned
 
 if TYPE_CHECKING:
@@ -173,6 +174,9 @@ class Planner:
         if not command.listed:
             return {"": command.overrides}
         found = self.composer.jobs(command.config)
+        only = command.config["artifact"]["only"]
+        if only is not None:
+            found = matching("artifact.only", only, found)
         return {
             name: [*merge(normalise(list(job)), command.overrides, name), f"artifact.job={name}"]
             for name, job in found.items()
