@@ -14,6 +14,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
+from xml.etree import ElementTree
 
 import pytest
 from PIL import Image
@@ -25,6 +26,7 @@ from mobench.report.model import Entry
 from mobench.report.reading import collect
 from mobench.report.runtime import runtime, two_workers
 from mobench.report.sheets import sheet
+from mobench.report.wall import wall
 from mobench.report.words import duration, fact, glue, moment, number, text
 from mobench.system.paths import KEPT
 
@@ -783,14 +785,41 @@ def test_table_of_papers(outputs: Path) -> None:
     lines = papers_markdown(expected=["ferero/never_drawn"]).splitlines()
     assert "`make reproduce` (laptop scale) | kept rows (paper scale)" in lines[0]
     all_four = "✓&nbsp;3 ◐&nbsp;1 ✗&nbsp;1 ○&nbsp;1"
+    once = "✓&nbsp;3 ◐&nbsp;2 ✗&nbsp;1 ○&nbsp;1"
     assert (
-        lines[2] == f"| FERERO | 3 of 4 | {all_four} | ◐&nbsp;1 | 3 passed, 2 failed | `mobench "
+        lines[2] == f"| FERERO | 3 of 4 | {all_four} | ◐&nbsp;1 | {once} | 3 passed, 2 failed | `mobench "
         "+experiment=ferero/all` |"
     )
     total = next(line for line in lines if line.startswith("| **all** | "))
     assert total.endswith(
-        " | ✓&nbsp;4 ◐&nbsp;1 ✗&nbsp;1 ○&nbsp;1 | ◐&nbsp;1 | 3 passed, 2 failed | `make reproduce` |"
+        " | ✓&nbsp;4 ◐&nbsp;1 ✗&nbsp;1 ○&nbsp;1 | ◐&nbsp;1 | ✓&nbsp;4 ◐&nbsp;2 ✗&nbsp;1 ○&nbsp;1 | 3 passed, 2 failed | `make reproduce` |"
     )
+
+
+def test_each_claim_is_counted_once_by_the_best_rows(tmp_path: Path) -> None:
+    """A record that decides comes before one that does not, then the larger scale; checks are no claims."""
+    own = [claim("a", "reproduced"), claim("b", "inconclusive"), claim("c", "reproduced")]
+    artifact(tmp_path, "ferero/fig2", [*own, claim("d", "not reproduced"), claim("e", "check passed")])
+    large = [("a", "not reproduced"), ("b", "partial"), ("c", "inconclusive"), ("f", "reproduced")]
+    kept = [claim(id, verdict, scale="paper") for id, verdict in large]
+    artifact(tmp_path / KEPT, "ferero/fig2", kept, scale="paper")
+    site = collect(tmp_path)
+    found = {e.claim.id: (e.claim.verdict.name, e.entry.kept) for e in site.best}
+    assert found == {
+        "a": ("not reproduced", True),
+        "b": ("partial", True),
+        "c": ("reproduced", False),
+        "d": ("not reproduced", False),
+        "f": ("reproduced", True),
+    }
+    index = build(tmp_path).read_text()
+    tiles = re.findall(r'<a href="([^"]*)"><title>ferero/fig2, (\w): ([a-z ]+)\. ', index)
+    assert {id: said for _, id, said in tiles} == {id: said for id, (said, _) in found.items()}
+    assert {id: address for address, id, _ in tiles}["b"] == "kept/ferero/fig2.html#claim-2"
+    assert 'id="claim-2"' in (tmp_path / "report/kept/ferero/fig2.html").read_text()
+    alone = ElementTree.fromstring(wall(site))
+    assert alone.attrib["aria-label"].startswith("5 claims, one tile each: 2 reproduced, 1 partial, 2 not")
+    assert not re.search(r"(?:href|src)=", wall(site))
 
 
 def test_kept_drawings_stand_beside_those_of_make_reproduce(outputs: Path) -> None:

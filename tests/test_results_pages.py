@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -52,6 +53,24 @@ def test_readme_counts_the_recorded_verdicts() -> None:
         own = [r for r in record() if r["artifact"].startswith(id)]
         assert rows[name][2] == cell([r for r in own if not r["kept"]]), name
         assert rows[name][3] == cell([r for r in own if r["kept"]]), name
+
+
+def once(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Each claim once: kept rows before those of `make reproduce`, unless only the latter decide it."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in sorted(rows, key=lambda r: (r["verdict"] != "inconclusive", r["kept"])):
+        if row["verdict"] in SHOWN:
+            found[row["artifact"], row["claim"]] = row
+    return list(found.values())
+
+
+def test_each_claim_is_counted_once_and_has_one_tile() -> None:
+    rows = {line[0]: line for line in table(ROOT / "README.md")}
+    for id, name in [*((id, info.short) for id, info in papers().items()), ("", "**all**")]:
+        assert rows[name][4] == cell(once([r for r in record() if r["artifact"].startswith(id)])), name
+    tiles = ElementTree.parse(ROOT / "docs/images/claims.svg").iter("{http://www.w3.org/2000/svg}title")
+    drawn = Counter(re.match(r"\S+, \S+: ([a-z ]+)\. ", str(tile.text))[1] for tile in tiles)  # type: ignore[index]
+    assert drawn == Counter(row["verdict"] for row in once(record()))
 
 
 @pytest.mark.parametrize("paper", list(papers()))

@@ -18,6 +18,8 @@ from mobench.report import (
     results_summary_markdown,
     verdicts,
 )
+from mobench.report.reading import artifacts
+from mobench.report.wall import wall
 from mobench.system.files import write_atomic
 from mobench.system.paths import KEPT, outputs_root
 
@@ -88,6 +90,7 @@ def main(argv: list[str] | None = None) -> int:
         metavar="DIR",
         help="also update the table of artifacts in DIR/<paper>.md between the same markers",
     )
+    parser.add_argument("--wall", type=Path, metavar="FILE", help="also write the wall of claims as SVG")
     args = parser.parse_args(argv)
     try:
         expected = declared()
@@ -96,7 +99,8 @@ def main(argv: list[str] | None = None) -> int:
             return 0
         print(f"report: {build(args.outputs, expected)}")
         pages = sorted(args.papers.glob("*.md")) if args.papers is not None else []
-        if any(page is not None and page.exists() for page in (args.results, args.readme, *pages)):
+        written = (args.results, args.readme, args.wall, *pages)
+        if any(page is not None and page.exists() for page in written):
             complete(args.outputs, expected)
         if args.results is not None:
             write_atomic(args.results, results_markdown(args.outputs, expected).encode())
@@ -107,6 +111,10 @@ def main(argv: list[str] | None = None) -> int:
         if args.readme is not None:
             renew(args.readme, papers_markdown(args.outputs, expected))
             print(f"readme: {args.readme}")
+        if args.wall is not None:
+            site = artifacts(args.outputs or outputs_root(), expected)
+            write_atomic(args.wall, wall(site).encode())
+            print(f"wall: {args.wall}")
         for page in pages:
             renew(page, paper_markdown(page.stem, args.outputs, expected))
             print(f"paper: {page}")

@@ -46,6 +46,7 @@ VERDICTS = {
     )
 }
 UNREADABLE = Mark("bad", "unreadable", "?", "the record of the claim is damaged; draw the artifact again")
+CLAIMS = ("yes", "part", "no", "skip")  # keys of the verdicts of claims; the others are of checks
 FAILING = ("partial", "not reproduced", "check failed")
 
 
@@ -181,6 +182,43 @@ class Entry:
 
 
 @dataclass(frozen=True)
+class Evidence:
+    """A claim, and the artifact whose rows are the best evidence for it."""
+
+    entry: Entry
+    number: int  # of the claim on the artifact's page, from 1
+    claim: Claim
+
+    @property
+    def page(self) -> str:
+        """Address of the claim, from the report's folder."""
+        return f"{self.entry.page}#claim-{self.number}"
+
+
+SCALES = ("smoke", "laptop", "paper")
+
+
+def best(entries: Iterable[Entry]) -> list[Evidence]:
+    """Returns each claim once, in the order of the artifacts.
+
+    Of a claim that was judged on several sets of rows, the record that decides it is taken; of several that
+    do, the one at the largest scale; of several at one scale, that of the kept rows. Checks of ours are no
+    claims.
+    """
+    found: dict[tuple[str, str], tuple[tuple[bool, int, bool], Evidence]] = {}
+    for entry in entries:
+        for number, claim in enumerate(entry.claims, 1):
+            if claim.verdict.key not in CLAIMS:
+                continue
+            size = SCALES.index(claim.scale) if claim.scale in SCALES else -1
+            rank = (claim.verdict.key != "skip", size, entry.kept)
+            key = (entry.id, claim.id)
+            if key not in found or rank > found[key][0]:
+                found[key] = (rank, Evidence(entry, number, claim))
+    return [evidence for _, evidence in found.values()]
+
+
+@dataclass(frozen=True)
 class Paper:
     """One paper."""
 
@@ -190,6 +228,11 @@ class Paper:
     entries: list[Entry]
     waiting: list[Entry]
     kept: list[Entry] = field(default_factory=list)
+
+    @property
+    def best(self) -> list[Evidence]:
+        """Each claim once, on the best rows there are."""
+        return best([*self.entries, *self.kept])
 
     @property
     def counts(self) -> list[tuple[Mark, int]]:
@@ -390,6 +433,11 @@ class Site:
         return count(self.everything)
 
     @property
+    def best(self) -> list[Evidence]:
+        """Each claim once, on the best rows there are."""
+        return [evidence for paper in self.papers for evidence in paper.best]
+
+    @property
     def waiting(self) -> list[Entry]:
         """Artifacts that are declared and have no folder."""
         return [e for p in self.papers for e in p.waiting]
@@ -426,6 +474,14 @@ class Site:
     def data_of(self) -> dict[str, DataSet]:
         """The data set of a job's key."""
         return {job.key: data for data in self.data for job in data.jobs}
+
+
+def tally(found: Iterable[Evidence]) -> list[tuple[Mark, int]]:
+    """Returns how many claims have each verdict."""
+    numbers = dict.fromkeys(CLAIMS, 0)
+    for evidence in found:
+        numbers[evidence.claim.verdict.key] += 1
+    return [(v, numbers[v.key]) for v in VERDICTS.values() if v.key in CLAIMS]
 
 
 def count(entries: Iterable[Entry]) -> list[tuple[Mark, int]]:

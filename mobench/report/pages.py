@@ -19,6 +19,7 @@ from markupsafe import Markup
 from mobench.report.model import VERDICTS, DataSet, Entry, Job, Paper, Site
 from mobench.report.runtime import runtime
 from mobench.report.sheets import Sheet
+from mobench.report.wall import wall
 from mobench.report.words import commit, duration, fact, glue, moment, text
 from mobench.system import provenance
 
@@ -93,6 +94,7 @@ def pages(site: Site, thumbnails: dict[str, str]) -> Iterator[tuple[str, bytes]]
         here="index.html",
         thumbnails=thumbnails,
         built=time.strftime("%Y-%m-%d %H:%M %z"),
+        wall=Markup(wall(site, links="")) if site.best else "",
         **head,
     )
     yield page("claims.html", "claims.html", here="claims.html")
