@@ -791,9 +791,9 @@ def test_table_of_papers(outputs: Path) -> None:
         "+experiment=ferero/all` |"
     )
     total = next(line for line in lines if line.startswith("| **all** | "))
-    assert total.endswith(
-        " | ✓&nbsp;4 ◐&nbsp;1 ✗&nbsp;1 ○&nbsp;1 | ◐&nbsp;1 | ✓&nbsp;4 ◐&nbsp;2 ✗&nbsp;1 ○&nbsp;1 | 3 passed, 2 failed | `make reproduce` |"
-    )
+    once = "✓&nbsp;4 ◐&nbsp;2 ✗&nbsp;1 ○&nbsp;1"
+    counts = f"✓&nbsp;4 ◐&nbsp;1 ✗&nbsp;1 ○&nbsp;1 | ◐&nbsp;1 | {once}"
+    assert total.endswith(f" | {counts} | 3 passed, 2 failed | `make reproduce` |")
 
 
 def test_each_claim_is_counted_once_by_the_best_rows(tmp_path: Path) -> None:
