@@ -17,7 +17,7 @@ export OMP_NUM_THREADS ?= 1
 export MPLBACKEND := Agg
 
 .DEFAULT_GOAL := help
-.PHONY: help install reproduce test test-data lint format artifact keep kept report docs benchmark faults doctor learn2learn clean
+.PHONY: help install reproduce test test-data lint format artifact keep kept report pictures docs benchmark faults doctor learn2learn clean
 
 help:  ## print this list
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -69,10 +69,12 @@ kept: install  ## draw every artifact with kept rows into outputs/kept, without 
 	$(BIN)/python -m mobench.keep --draw
 
 report: install kept  ## build outputs/report/index.html and docs/results.md, and update the tables in the README and docs/papers
-	$(BIN)/python -m mobench.report --results docs/results.md --readme README.md --papers docs/papers --wall docs/images/claims.svg
+	$(BIN)/python -m mobench.report --results docs/results.md --readme README.md --papers docs/papers --wall docs/images/claims.svg --findings docs/findings.md
 	mkdir -p docs/images
-	cp outputs/artifacts/ferero/fig3/figure.png docs/images/ferero_fig3.png
 	cp outputs/artifacts/cross/summary/figure.png docs/images/cross_summary.png
+
+pictures: install  ## draw README's moving picture and that of its program into docs/images
+	$(BIN)/python docs/pictures.py
 
 docs: install  ## build the documentation site, outputs/docs/index.html
 	$(BIN)/python -m sphinx -W --keep-going -q -j auto -b html docs outputs/docs

@@ -18,6 +18,8 @@ from mobench.report import (
     results_summary_markdown,
     verdicts,
 )
+from mobench.report import findings as gallery
+from mobench.report.model import Site
 from mobench.report.reading import artifacts
 from mobench.report.wall import wall
 from mobench.system.files import write_atomic
@@ -73,6 +75,19 @@ def complete(outputs: Path | None, expected: Iterable[str]) -> None:
         )
 
 
+def _pictured(site: Site, findings: Path | None, tiles: Path | None) -> None:
+    """Writes the gallery of findings with its pictures, and the wall of claims."""
+    if findings is not None:
+        found = gallery.findings()
+        write_atomic(findings, gallery.page(site, found).encode())
+        for name, data in gallery.pictures(site, found).items():
+            write_atomic(findings.parent / "images/findings" / name, data)
+        print(f"findings: {findings}")
+    if tiles is not None:
+        write_atomic(tiles, wall(site).encode())
+        print(f"wall: {tiles}")
+
+
 def main(argv: list[str] | None = None) -> int:
     """Builds the requested pages, prints their paths and returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m mobench.report", description=__doc__)
@@ -90,6 +105,9 @@ def main(argv: list[str] | None = None) -> int:
         metavar="DIR",
         help="also update the table of artifacts in DIR/<paper>.md between the same markers",
     )
+    parser.add_argument(
+        "--findings", type=Path, metavar="FILE", help="also write the gallery of findings, with its pictures"
+    )
     parser.add_argument("--wall", type=Path, metavar="FILE", help="also write the wall of claims as SVG")
     args = parser.parse_args(argv)
     try:
@@ -99,7 +117,7 @@ def main(argv: list[str] | None = None) -> int:
             return 0
         print(f"report: {build(args.outputs, expected)}")
         pages = sorted(args.papers.glob("*.md")) if args.papers is not None else []
-        written = (args.results, args.readme, args.wall, *pages)
+        written = (args.results, args.readme, args.wall, args.findings, *pages)
         if any(page is not None and page.exists() for page in written):
             complete(args.outputs, expected)
         if args.results is not None:
@@ -111,10 +129,8 @@ def main(argv: list[str] | None = None) -> int:
         if args.readme is not None:
             renew(args.readme, papers_markdown(args.outputs, expected))
             print(f"readme: {args.readme}")
-        if args.wall is not None:
-            site = artifacts(args.outputs or outputs_root(), expected)
-            write_atomic(args.wall, wall(site).encode())
-            print(f"wall: {args.wall}")
+        if args.findings is not None or args.wall is not None:
+            _pictured(artifacts(args.outputs or outputs_root(), expected), args.findings, args.wall)
         for page in pages:
             renew(page, paper_markdown(page.stem, args.outputs, expected))
             print(f"paper: {page}")

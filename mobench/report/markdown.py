@@ -28,14 +28,15 @@ from mobench.report.words import duration
 from mobench.system.paths import outputs_root
 
 
-def _md(value: str) -> str:
+def md(value: str) -> str:
     """Text of a Markdown table cell: one line, nothing interpreted."""
     value = " ".join(value.split())
     value = re.sub(r"([\\|*`~\[\]]|(?<!\w)_|_(?!\w))", r"\\\1", value)
     return value.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _code(value: str) -> str:
+def code(value: str) -> str:
+    """Text of inline code, with whatever fences it needs."""
     value = " ".join(value.split()).replace("|", "\\|")
     fence = "``" if "`" in value else "`"
     return f"{fence}{value}{fence}"
@@ -104,13 +105,13 @@ def papers_markdown(root: Path | None = None, expected: Sequence[str] = ()) -> s
         of = f"{drawn}" if drawn == known else f"{drawn} of {known}"
         cells = [_cell(count(entries)), _cell(count(own)), _cell(tally(best))]
         cells.append(_checks(count([*entries, *own])))
-        return f"| {name} | {of} | {' | '.join(cells)} | {_code(command)} |"
+        return f"| {name} | {of} | {' | '.join(cells)} | {code(command)} |"
 
     for paper in site.papers:
         known = len(paper.entries) + len(paper.waiting)
         lines.append(
             line(
-                _md(paper.short),
+                md(paper.short),
                 known,
                 paper.entries,
                 paper.kept,
@@ -142,8 +143,8 @@ def paper_markdown(id: str, root: Path | None = None, expected: Sequence[str] = 
         times = [entry.origin.get(key) for key in ("seconds_jobs", "seconds_drawing")]
         seconds = duration(sum(float(t) for t in times if t is not None)) if None not in times else "–"
         scale = f"{entry.scale}{', kept rows' if entry.kept else ''}"
-        cells = [_md(entry.name), _md(entry.title), scale, verdicts, _checks(entry.counts), seconds]
-        lines.append(f"| {' | '.join(cells)} | {_code(entry.command)} |")
+        cells = [md(entry.name), md(entry.title), scale, verdicts, _checks(entry.counts), seconds]
+        lines.append(f"| {' | '.join(cells)} | {code(entry.command)} |")
     took = (
         "*time*: wall time of its jobs, including jobs that other artifacts share, one after another, "
         "plus the time for drawing; measured on the machine that ran them."
@@ -165,9 +166,7 @@ def _summary(site: Site) -> str:
             state = "" if entry.built else " (not drawn yet)"
             state = " (damaged: see the report)" if entry.problems else state
             scale = f"{entry.scale}{', kept rows' if entry.kept else ''}"
-            lines.append(
-                f"| {_md(entry.id)}{state} | {scale} | {' | '.join(cells)} | {_code(entry.command)} |"
-            )
+            lines.append(f"| {md(entry.id)}{state} | {scale} | {' | '.join(cells)} | {code(entry.command)} |")
     total = [str(n) for v, n in site.counts if v is not UNREADABLE]
     lines.append(f"| **all** | {', '.join(_scales(site.entries))} | {' | '.join(total)} | `make reproduce` |")
     if site.kept:
@@ -219,13 +218,13 @@ def results_markdown(root: Path | None = None, expected: Sequence[str] = ()) -> 
 
 def _paper_section(paper: Paper) -> list[str]:
     """Returns the lines of one paper on the results page."""
-    lines = ["", f"## {_md(paper.short)}", "", *([f"*{_md(paper.title)}*", ""] if paper.title else [])]
+    lines = ["", f"## {md(paper.short)}", "", *([f"*{md(paper.title)}*", ""] if paper.title else [])]
     for title, entries in (("`make reproduce`", paper.entries), ("Kept rows", paper.kept)):
         if entries:
             lines += _claims_table(title, entries)
     if paper.waiting:
         lines += ["Not drawn yet:", ""]
-        lines += [f"- {_md(entry.id)}: {_code(entry.command)}" for entry in paper.waiting]
+        lines += [f"- {md(entry.id)}: {code(entry.command)}" for entry in paper.waiting]
         lines.append("")
     every = (*paper.entries, *paper.kept)
     failing = [
@@ -234,21 +233,21 @@ def _paper_section(paper: Paper) -> list[str]:
     if failing:
         lines += ["Reasons for claims that fail, hold in part, or are inconclusive:", ""]
         lines += [
-            f"- {_name(e)}, {_md(c.id)} ({_mark(c.verdict)}): {_md(c.reason) or 'no reason is recorded.'}"
+            f"- {_name(e)}, {md(c.id)} ({_mark(c.verdict)}): {md(c.reason) or 'no reason is recorded.'}"
             for e, c in failing
         ]
         lines.append("")
     shown = [(e, id, claims) for e in every for id, claims in e.references.items()]
     if shown:
         lines += ["Claims that are shown here and judged in another artifact:", ""]
-        lines += [f"- {_name(e)} shows {_md(', '.join(claims))} of {_md(id)}" for e, id, claims in shown]
+        lines += [f"- {_name(e)} shows {md(', '.join(claims))} of {md(id)}" for e, id, claims in shown]
         lines.append("")
     damaged = [(e, p) for e in every for p in e.problems]
     if damaged:
         lines += [
             "Files that could not be loaded:",
             "",
-            *[f"- {_md(e.id)}: {_md(p)}" for e, p in damaged],
+            *[f"- {md(e.id)}: {md(p)}" for e, p in damaged],
             "",
         ]
     return lines[:-1]
@@ -256,7 +255,7 @@ def _paper_section(paper: Paper) -> list[str]:
 
 def _name(entry: Entry) -> str:
     """Returns the id of an artifact, and whether it is drawn from kept rows."""
-    return f"{_md(entry.id)}{' (kept rows)' if entry.kept else ''}"
+    return f"{md(entry.id)}{' (kept rows)' if entry.kept else ''}"
 
 
 def _claims_table(title: str, entries: Sequence[Entry]) -> list[str]:
@@ -264,16 +263,14 @@ def _claims_table(title: str, entries: Sequence[Entry]) -> list[str]:
     commits = sorted({e.commit for e in entries if e.origin})
     origin = [f"scale {', '.join(_scales(entries))}"] if _scales(entries) else []
     origin += [f"drawn from {', '.join(commits)}"] if commits else []
-    lines = [f"**{title}**: {_md('; '.join([_tally(count(entries)), *origin]))}.", ""]
+    lines = [f"**{title}**: {md('; '.join([_tally(count(entries)), *origin]))}.", ""]
     lines += ["| artifact | claim | published | measured | verdict | command |", "|" + " --- |" * 6]
     for entry in entries:
         for c in entry.claims:
-            cells = [_md(x) for x in (entry.id, c.statement, c.published, c.measured, _mark(c.verdict))]
-            lines.append(f"| {' | '.join(cells)} | {_code(entry.command)} |")
+            cells = [md(x) for x in (entry.id, c.statement, c.published, c.measured, _mark(c.verdict))]
+            lines.append(f"| {' | '.join(cells)} | {code(entry.command)} |")
         if not entry.claims:
-            lines.append(
-                f"| {_md(entry.id)} | – | – | – | {_why_no_claims(entry)} | {_code(entry.command)} |"
-            )
+            lines.append(f"| {md(entry.id)} | – | – | – | {_why_no_claims(entry)} | {code(entry.command)} |")
     return [*lines, ""]
 
 

@@ -1,0 +1,132 @@
+"""Draws README's pictures: the moving one, and what its program draws (make pictures).
+
+Six methods descend from one starting point to one front. Each panel is one job of eight preferences (VLMOP2,
+n = 20, with a starting point of FERERO's Figure 3). What is shown is what the jobs record: no run is chosen,
+and no path is smoothed.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+import mobench
+from mobench.artifacts import style as st
+from mobench.artifacts.rows import JobRows
+from mobench.artifacts.vlmop2 import front
+
+METHODS: dict[str, list[str]] = {
+    "linear scalarization": ["algorithm=ls"],
+    "MGDA": ["algorithm=mgda"],
+    "Tchebycheff": ["algorithm=tch"],
+    "PMTL": ["algorithm=pmtl"],
+    "EPO": ["algorithm=epo"],
+    "FERERO": ["algorithm=ferero", "algorithm.subproblem=exact"],
+}
+RAYS = (84.0, 73.0, 62.0, 51.0, 39.0, 28.0, 17.0, 6.0)  # degrees
+ROOT = Path(__file__).resolve().parents[1]
+STEPS = 500
+FRAMES = 44
+REST = 16  # frames at the end
+MILLISECONDS = 80
+COLOURS = 96  # of the palette
+DPI = 110
+
+
+def jobs() -> dict[str, JobRows]:
+    """Runs the jobs, or loads what an earlier call has run."""
+    common = [
+        "protocol=ferero_fig3",
+        "problem.start.per_preference=false",
+        f"preferences.rays_deg={list(RAYS)}",
+        "seeds=[0]",
+        f"steps={STEPS}",
+    ]
+    common += ["record.every=1", "logger=local", "progress=false"]
+    return {name: mobench.load(mobench.run(*common, *chosen)) for name, chosen in METHODS.items()}
+
+
+def colours() -> list[Any]:
+    """Returns one colour for each preference, in the order of the rays."""
+    return [st.plt.get_cmap("plasma")(x) for x in np.linspace(0.0, 0.88, len(RAYS))]
+
+
+def prepared(found: dict[str, JobRows]) -> tuple[Any, list[tuple[np.ndarray, list[Any], list[Any]]]]:
+    """Returns the figure with all that does not move, and by panel the paths and what shows them."""
+    fig, axes = st.plt.subplots(2, 3, figsize=(7, 4.75), layout="constrained", sharex=True, sharey=True)
+    palette = colours()
+    shown = []
+    for ax, (name, job) in zip(axes.flat, found.items(), strict=True):
+        st.draw_front(ax, front())
+        for angle, colour in zip(RAYS, palette, strict=True):
+            ray = np.array([np.cos(np.radians(angle)), np.sin(np.radians(angle))])
+            st.draw_ray(ax, ray, color=colour, alpha=0.45)
+        ax.set_xlim(-0.03, 1.08)
+        ax.set_ylim(-0.03, 1.08)
+        ax.set_aspect("equal")
+        ax.set_title(name)
+        ax.set_xticks([0, 0.5, 1])
+        ax.set_yticks([0, 0.5, 1])
+        lines = [ax.plot([], [], color=c, lw=1.1, alpha=0.8)[0] for c in palette]
+        points = [
+            ax.plot([], [], "o", ms=5.5, color=c, mec="white", mew=0.5, zorder=5, clip_on=False)[0]
+            for c in palette
+        ]
+        shown.append((job.paths(), lines, points))
+    fig.supxlabel("$f_1$", fontsize=9)
+    fig.supylabel("$f_2$", fontsize=9)
+    return fig, shown
+
+
+def frame(fig: Any, shown: list[tuple[np.ndarray, list[Any], list[Any]]], step: int) -> Image.Image:
+    """Returns the picture after so many steps."""
+    fig.suptitle(
+        f"Eight preferences (dashed rays), one batch per method: step {step} of {STEPS}", fontsize=9.5
+    )
+    for paths, lines, points in shown:
+        for path, line, point in zip(paths, lines, points, strict=True):
+            line.set_data(*path[: step + 1].T)
+            point.set_data(*path[step : step + 1].T)
+    buffer = io.BytesIO()
+    fig.savefig(buffer, format="png", dpi=DPI, facecolor="white", bbox_inches=None)
+    return Image.open(buffer).convert("RGB")
+
+
+def descent(target: Path) -> None:
+    """Writes the moving picture; its last frame has all colours, so it gives the palette of all."""
+    fig, shown = prepared(jobs())
+    steps = np.unique(np.round(np.linspace(0, STEPS**0.5, FRAMES) ** 2).astype(int))
+    frames = [frame(fig, shown, int(step)) for step in (*steps, *[STEPS] * REST)]
+    palette = frames[-1].quantize(COLOURS)
+    small = [f.quantize(palette=palette, dither=Image.Dither.NONE) for f in frames]
+    small[0].save(
+        target, save_all=True, append_images=small[1:], duration=MILLISECONDS, loop=0, optimize=True
+    )
+    st.plt.close(fig)
+    print(f"{target}: {len(small)} frames, {target.stat().st_size / 1e6:.2f} MB")
+
+
+def first(target: Path) -> None:
+    """Writes the picture that README's program makes, by running that program."""
+    (program,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    shape = st.plt.figure(figsize=(3.6, 2.7), layout="constrained")
+    exec(compile(program.replace('"front.png"', f'"{target}", dpi={DPI}'), "README.md", "exec"), {})
+    st.plt.close(shape)
+    print(f"{target}: {target.stat().st_size / 1e3:.0f} kB")
+
+
+def main() -> None:
+    """Writes both into docs/images."""
+    folder = ROOT / "docs/images"
+    folder.mkdir(exist_ok=True)
+    descent(folder / "descent.gif")
+    first(folder / "first.png")
+
+
+if __name__ == "__main__":
+    main()
