@@ -114,9 +114,8 @@ def descent(target: Path) -> None:
 def first(target: Path) -> None:
     """Writes the picture that README's program makes, by running that program."""
     (program,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    shape = st.plt.figure(figsize=(3.6, 2.7), layout="constrained")
-    exec(compile(program.replace('"front.png"', f'"{target}", dpi={DPI}'), "README.md", "exec"), {})
-    st.plt.close(shape)
+    with st.plt.rc_context({"figure.figsize": (4.4, 3.0), "figure.constrained_layout.use": True}):
+        exec(compile(program.replace('"front.png"', f'"{target}", dpi={DPI}'), "README.md", "exec"), {})
     print(f"{target}: {target.stat().st_size / 1e3:.0f} kB")
 
 
