@@ -16,16 +16,20 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 from xml.etree import ElementTree
 
+import pandas as pd
 import pytest
 from PIL import Image
 
 from mobench.errors import MobenchError, StoreError
 from mobench.report import build, paper_markdown, papers_markdown, results_markdown, results_summary_markdown
 from mobench.report.__main__ import MARKERS, main, renew
+from mobench.report.boards import boards
 from mobench.report.model import Entry
+from mobench.report.names import name_of
 from mobench.report.reading import collect
 from mobench.report.runtime import runtime, two_workers
 from mobench.report.sheets import sheet
+from mobench.report.trajectories import script, script_name
 from mobench.report.wall import wall
 from mobench.report.words import duration, fact, glue, moment, number, text
 from mobench.system.paths import KEPT
@@ -130,7 +134,8 @@ def job(
             "date": "2025-01-02T03:04:05+0000",
         }
         base |= {"device": "CPU Z", "execution": f"one batch of {total} runs on cpu, 1 thread(s), stacked"}
-        base |= {"identity": {"algorithm": {"class": "EPO", "step_size": seconds}, "steps": 100}}
+        # of a class that no configuration names: the folder's name says what it is
+        base |= {"identity": {"algorithm": {"class": "Method", "step_size": seconds}, "steps": 100}}
         (folder / "meta.json").write_text(json.dumps(base | (meta or {})))
         (folder / "config.yaml").write_text(CONFIG.format(step=seconds))
         states = ["done"] * done + ["diverged"] * (total - done)
@@ -146,6 +151,17 @@ def job(
     return folder
 
 
+def history(folder: Path, runs: int, steps: int = 101) -> None:
+    """A job's recorded steps: run r is at (t + r, t - r) after t steps."""
+    lines = [
+        {"run": r, "step": t, "seed": 0, "output": rule, "f_1": float(t + r), "f_2": float(t - r)}
+        for rule in ("last", "mean")
+        for t in range(steps)
+        for r in range(runs)
+    ]
+    pd.DataFrame(lines).to_parquet(folder / "history.parquet")
+
+
 DIGITS = {"data": "digits, enlarged", "data_sha256": "d" * 64, "embedded": True, "train_size": {"0": [3, 4]}}
 RIVER = {"data": "generated flows", "data_sha256": "e" * 64, "embedded": True, "rows": 90}
 FILES = {"data": "MNIST", "data_sha256": "f" * 64, "embedded": False, "train_size": 60000}
@@ -157,6 +173,7 @@ def outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     root = tmp_path / "outputs"
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(root))
     job(root, "vlmop2-epo-aaaaaaaaaa", "done", 20, 20, 12.5)
+    history(root / "runs/vlmop2-epo-aaaaaaaaaa", runs=20)
     job(root, "vlmop2-pmtl-bbbbbbbbbb", "done", 17, 20, 3.5)
     job(root, "multimnist-ls-0000000001", "done", 1, 1, 60.0, DIGITS)
     job(root, "multimnist-ls-0000000002", "done", 1, 1, 30.0, {**DIGITS, "device": "NVIDIA H100"})
@@ -255,11 +272,20 @@ def test_pages_are_sound_and_self_contained(outputs: Path) -> None:
     assert path == outputs / "report" / "index.html"
     pages = every(outputs)
     kinds = {name.split("/")[0] for name in pages}
-    assert kinds == {"index.html", "claims.html", "runs.html", "data.html", "artifacts", "runs", "data"}
+    assert kinds == {
+        "index.html",
+        "boards.html",
+        "claims.html",
+        "runs.html",
+        "data.html",
+        "artifacts",
+        "runs",
+        "data",
+    }
     for name, page in pages.items():
         source = (path.parent / name).read_text()
         assert len(page.ids) == len(set(page.ids)), name
-        assert page.scripts == 2, name
+        assert page.scripts == 2 + ("epo-aaa" in name), name  # that job has a history to draw
         assert not re.search(r"@import|url\(|https?://", source), name
         assert "<script>document.title" not in source, name
         assert all("alt" in i and i["width"] == "4" and i["height"] == "3" for i in page.images), name
@@ -822,6 +848,74 @@ def test_each_claim_is_counted_once_by_the_best_rows(tmp_path: Path) -> None:
     assert not re.search(r"(?:href|src)=", wall(site))
 
 
+BOARD = """problem,algorithm,share of hypervolume,rank,violation (max),note
+ball,good,0.9,"2 [1, 2]",1e-9,
+ball,bold,0.95,"1 [1, 2]",0.2,
+ball,lost,,,,it takes no constraints
+plane,good,0.7,1,0.0,
+plane,bold,0.6,2,0.0,
+plane,lost,,,,it takes no constraints
+"""
+
+
+def test_the_board_of_a_class_puts_feasible_methods_first(tmp_path: Path) -> None:
+    """From the overview it is one click to the answer, and a second to the runs behind it."""
+    artifact(tmp_path, "cross/constrained", [claim("a", "check passed")], table=BOARD)
+    (board,) = boards(collect(tmp_path))
+    assert [(line.name, line.rank, line.feasible) for line in board.lines] == [
+        ("good", 1.5, True),
+        ("bold", 1.5, False),
+    ]
+    assert board.lines[0].share == pytest.approx(0.8)
+    assert [line.name for line in board.absent] == ["lost"]
+    index = build(tmp_path)
+    assert "../../boards.html" in Page((index.parent / "artifacts/cross/constrained.html").read_text()).links
+    assert "boards.html" in Page(index.read_text()).links
+    page = Page((index.parent / "boards.html").read_text())
+    assert "Problems with constraints ball, plane First: good . From cross/constrained" in page.text
+    assert "runs.html#algorithm=good" in page.links
+    assert "lost : it takes no constraints" in page.text
+
+
+def test_a_jobs_picture_has_its_paths(tmp_path: Path) -> None:
+    """The first output rule, some of the steps with both ends, and the preference and seed of each run."""
+    folder = job(tmp_path, "vlmop2-epo-aaaaaaaaaa", "done", 3, 3)
+    assert script_name(folder) is None
+    history(folder, runs=3)
+    name = script_name(folder)
+    assert name is not None
+    assert name.startswith("assets/paths/vlmop2-epo-aaaaaaaaaa-")
+    source = script(folder).decode()
+    data = json.loads(source.removeprefix("window.mobenchPaths=").rstrip(";\n"))
+    assert data["total"] == 3
+    assert (data["steps"][0], data["steps"][-1], len(data["steps"])) == (0, 100, 24)
+    assert [run["preference"] for run in data["runs"]] == [[0.333], [0.667], [1.0]]
+    for r, run in enumerate(data["runs"]):
+        assert run["f"] == [[t + r, t - r] for t in data["steps"]]
+    (folder / "history.parquet").write_bytes(b"cut off")
+    assert script(folder) == b"window.mobenchPaths={};\n"
+    build(tmp_path)
+    report = tmp_path / "report"
+    assert [p.name for p in (report / "assets/paths").iterdir()] == [Path(str(script_name(folder))).name]
+
+
+def test_jobs_are_told_apart_by_their_settings(outputs: Path) -> None:
+    rows = re.findall(r'<td class="differs">([^<]*)</td>', (build().parent / "runs.html").read_text())
+    assert {"step_size=60.0", "step_size=30.0", "step_size=2.0"} <= set(rows)
+    assert rows.count("–") == 5  # alone with their problem and algorithm
+
+
+def test_names_of_the_command_line() -> None:
+    """Of several names of one class the one whose settings agree."""
+    ada = {"class": "OMDTCH", "step_size": 0.02, "mirror": "pgd", "lambda_step": 1.0, "outputs": ["adaptive"]}
+    assert name_of("algorithm", ada) == "ada_omd_tch"
+    assert name_of("algorithm", ada | {"outputs": ["mean"]}) == "omd_tch"
+    assert name_of("algorithm", {"class": "FERERO"}) == "ferero"
+    assert name_of("problem", {"class": "MultiMNIST"}) is not None
+    assert name_of("algorithm", {"class": "Stranger"}) is None
+    assert name_of("algorithm", "ls") is None
+
+
 def test_kept_drawings_stand_beside_those_of_make_reproduce(outputs: Path) -> None:
     """Two pages of one artifact, two columns of counts; a claim that is judged elsewhere is a link there."""
     shown = {"ferero/fig10": ["c1", "c2"], "ferero/gone": ["x"]}
@@ -1064,6 +1158,8 @@ const scenarios = {
     await wait(30);
     const left = p.shown("[type=reset]").length;
     out.reset = [p.shown(".claim").length, p.w.location.hash, p.text("output"), left];
+    p.click(".fold button");
+    out.unfolded = [p.shown(".claim").length, p.shown(".fold").length];
     p.type(".filter [name=q]", "step SIZE");
     out.searched = [p.shown(".claim").length, p.w.location.hash];
     await p.go("#verdict=part");
@@ -1097,6 +1193,11 @@ const scenarios = {
     out.f = [p.sort(f)[0], p.sort(f)[0]];
     p.click("summary");
     out.open = p.shown("pre").length;
+    const ends = () => p.all("#paths .run circle").map((c) => c.getAttribute("cx")).join();
+    const before = ends(), slider = p.d.querySelector("#paths input");
+    slider.value = 0;
+    slider.dispatchEvent(new p.w.Event("input", { bubbles: true }));
+    out.paths = [p.all("#paths .run").length, ends() !== before, p.text("#paths output")];
     return [out, p];
   },
   async artifact() {
@@ -1237,7 +1338,8 @@ def test_in_a_browser(outputs: Path, tmp_path: Path, dark: bool) -> None:
     assert did["claims"] == {
         "linked": [1, "1 of 10 claims", "ferero"],
         "yes": [3, "#verdict=yes&paper=ferero"],
-        "reset": [10, "", "10 claims", 0],
+        "reset": [0, "", "10 claims", 0],  # folded, a line for each artifact
+        "unfolded": [6, 5],
         "searched": [5, "#q=step+SIZE"],
         "changed": [2, ""],
         "none": [0, 1],
@@ -1253,7 +1355,9 @@ def test_in_a_browser(outputs: Path, tmp_path: Path, dark: bool) -> None:
         "names": ["epo", "ls", "ls", "ls", "ls", "ls", "omd_tch", "pmtl"],
         "found": ["runs/vlmop2-epo-aaaaaaaaaa.html"],
     }
-    assert did["job"] == {"residual": ["1·10⁻¹²", "1.5·10⁻⁹"], "f": ["0.04545", "0.3333"], "open": 1}
+    assert did["job"] == {"residual": ["1·10⁻¹²", "1.5·10⁻⁹"], "f": ["0.04545", "0.3333"], "open": 1} | {
+        "paths": [20, True, "step 0 of 100"]
+    }
     assert did["artifact"]["copied"] in ("Copied", "Copy manually")
     assert did["artifact"] | {"copied": ""} == {
         "claims": 6,

@@ -24,6 +24,7 @@ from PIL import Image
 from mobench.report.model import Site
 from mobench.report.pages import pages, styles
 from mobench.report.reading import collect
+from mobench.report.trajectories import script
 from mobench.system.files import write_atomic
 from mobench.system.paths import outputs_root
 
@@ -46,6 +47,11 @@ def build(root: Path | None = None, expected: Sequence[str] = ()) -> Path:
             (entry,) = (e for e in site.everything if e.page == page)
             _write(target, name, _thumbnail(site.assets[f"{entry.assets}/figure.png"]))
         written.append(name)
+    for job in site.jobs:
+        if job.scripted is not None and job.path is not None:
+            if not (target / job.scripted).is_file():  # its name says which history it is of
+                _write(target, job.scripted, script(job.path))
+            written.append(job.scripted)
     written += [_write(target, name, data) for name, data in pages(site, names)]
     _remove_stale(target, written)
     return target / "index.html"

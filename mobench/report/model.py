@@ -6,11 +6,14 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from mobench.report.names import name_of
 from mobench.report.papers import paper_info
 from mobench.report.sheets import Rows, Sheet
+from mobench.report.trajectories import script_name
 from mobench.report.words import commit, measured, slug, text
 
 
@@ -265,6 +268,7 @@ class Job:
     residual: float | None = None  # worst KKT residual of its subproblems
     rows: Rows | None = None
     kept: bool = False  # its rows come with the project, it was not run here
+    path: Path | None = None  # its folder
     # artifacts that draw it, and the name they give it
     used: list[tuple[Entry, str]] = field(default_factory=list)
 
@@ -273,15 +277,24 @@ class Job:
         parts = self.key.rsplit("-", 2)
         return parts if len(parts) == 3 else [self.key, "", ""]
 
-    @property
+    def _named(self, group: str) -> str | None:
+        identity = self.origin.get("identity")
+        return name_of(group, identity.get(group)) if isinstance(identity, dict) else None
+
+    @cached_property
     def problem(self) -> str:
-        """First part of the key."""
-        return self._parts[0]
+        """Name of its problem on the command line; of a problem without one, the first part of the key."""
+        return self._named("problem") or self._parts[0]
+
+    @cached_property
+    def algorithm(self) -> str:
+        """Name of its algorithm, likewise."""
+        return self._named("algorithm") or self._parts[1]
 
     @property
-    def algorithm(self) -> str:
-        """Second part of the key."""
-        return self._parts[1]
+    def scripted(self) -> str | None:
+        """Address of what its page draws, from the report's folder."""
+        return None if self.path is None else script_name(self.path)
 
     @property
     def digest(self) -> str:

@@ -16,6 +16,7 @@ from urllib.parse import quote
 import jinja2
 from markupsafe import Markup
 
+from mobench.report.boards import boards
 from mobench.report.model import VERDICTS, DataSet, Entry, Job, Paper, Site
 from mobench.report.runtime import runtime
 from mobench.report.sheets import Sheet
@@ -26,10 +27,12 @@ from mobench.system import provenance
 OPEN_JOBS = 12  # a longer list of an artifact's jobs is folded
 NAVIGATION = (
     ("index.html", "Overview"),
+    ("boards.html", "Leaderboards"),
     ("claims.html", "Claims"),
     ("runs.html", "Runs"),
     ("data.html", "Data"),
 )
+SETTINGS = 5  # by which a job is told apart, in the table of jobs
 STATES = {"done": "✓", "running": "…", "failed": "✗"}
 
 
@@ -97,8 +100,11 @@ def pages(site: Site, thumbnails: dict[str, str]) -> Iterator[tuple[str, bytes]]
         wall=Markup(wall(site, links="")) if site.best else "",
         **head,
     )
+    yield page("boards.html", "boards.html", here="boards.html", boards=boards(site))
     yield page("claims.html", "claims.html", here="claims.html")
-    yield page("runs.html", "runs.html", here="runs.html", choices=_choices(site))
+    yield page(
+        "runs.html", "runs.html", here="runs.html", choices=_choices(site), told=_told_apart(site.jobs)
+    )
     yield page(
         "data.html",
         "data.html",
@@ -164,6 +170,40 @@ def _choices(site: Site) -> dict[str, list[tuple[str, str]]]:
     }
 
 
+def _told_apart(jobs: Iterable[Job]) -> dict[str, str]:
+    """By key of a job, the settings in which it differs from others of the same problem and algorithm."""
+    groups: dict[tuple[str, str], dict[str, dict[str, str]]] = {}
+    for job in jobs:
+        groups.setdefault((job.problem, job.algorithm), {})[job.key] = _identity(job, 10**9)
+    out = {}
+    for alike in groups.values():
+        values: dict[str, set[str | None]] = {}
+        for name in {name for settings in alike.values() for name in settings}:
+            values[name] = {settings.get(name) for settings in alike.values()}
+        differing = sorted(
+            (name for name, seen in values.items() if len(seen) > 1),
+            key=lambda name: (len(values[name]), name),
+        )
+        for key, settings in alike.items():
+            said = [f"{_last(name)}={_brief(settings[name])}" for name in differing if name in settings]
+            out[key] = ", ".join(said[:SETTINGS]) + (
+                f", {len(said) - SETTINGS} more" * (len(said) > SETTINGS)
+            )
+    return out
+
+
+def _last(name: str) -> str:
+    """`algorithm.step_size` without its group."""
+    return name.split(".", 1)[-1]
+
+
+def _brief(value: str) -> str:
+    """A list as its length, so that a line has room for settings."""
+    if value.startswith("["):
+        return f"{len(json.loads(value))} values"
+    return value if len(value) <= 24 else f"{value[:22]} …"
+
+
 def _flat(value: Any, at: str = "") -> Iterator[tuple[str, Any]]:
     if isinstance(value, dict) and value:
         for key, inner in value.items():
@@ -172,17 +212,16 @@ def _flat(value: Any, at: str = "") -> Iterator[tuple[str, Any]]:
         yield at.removesuffix(".class"), value
 
 
-def _identity(job: Job) -> dict[str, str]:
+def _identity(job: Job, longest: int = 120) -> dict[str, str]:
     """What determines a job's rows, a line per setting."""
     identity = job.origin.get("identity")
-    if not isinstance(identity, dict):
-        return {}
-    flat = {key: value for key, value in _flat(identity) if not key.startswith("versions.")}
+    flat = _flat(identity) if isinstance(identity, dict) else ()
     said = {
         k: v.rsplit(".", 1)[-1] if isinstance(v, str) else json.dumps(v, ensure_ascii=False)
-        for k, v in flat.items()
+        for k, v in flat
+        if not k.startswith("versions.")
     }
-    return {k: v if len(v) <= 120 else f"{v[:110]} …" for k, v in said.items()}
+    return {k: v if len(v) <= longest else f"{v[: longest - 10]} …" for k, v in said.items()}
 
 
 def _apart(job: Job, settings: dict[str, dict[str, set[str]]]) -> tuple[Entry, list[tuple[str, str]]] | None:

@@ -213,7 +213,7 @@ def _settings(raw: str) -> tuple[str, str]:
 
 
 def _job(folder: Path, kept: bool) -> Job:
-    job = Job(folder.name, "unreadable", kept=kept)
+    job = Job(folder.name, "unreadable", kept=kept, path=folder)
 
     def load(name: str) -> dict[str, Any]:
         try:

@@ -28,6 +28,16 @@
     form.hidden = false;
     const items = $$(form.dataset.items).map((e) => ({ e, text: null }));
     const groups = form.dataset.groups ? $$(form.dataset.groups) : [];
+    // groups of a long table are folded until something is asked for
+    const folds = $$("tr.fold button").map((button) => {
+      const body = button.closest("tbody");
+      const set = (open) => {
+        body.classList.toggle("closed", !open);
+        button.setAttribute("aria-expanded", String(open));
+      };
+      button.addEventListener("click", () => set(body.classList.contains("closed")));
+      return { set };
+    });
     const output = $("output", form);
     const none = $(".nothing");
     const controls = () => [...form.elements].filter((c) => c.name);
@@ -47,6 +57,7 @@
         item.e.hidden = !fits;
         if (fits) n += 1;
       }
+      folds.forEach((f) => f.set(state.length > 0));
       for (const g of groups) g.hidden = state.length > 0 && !$$(form.dataset.items, g).some((e) => !e.hidden);
       output.textContent = `${state.length ? `${n} of ` : ""}${items.length} ${form.dataset.word}`;
       if (none) none.hidden = n > 0;
@@ -119,6 +130,92 @@
       table.tBodies[0].append(...rows.map((r) => r.row));
     });
   }));
+
+  // a job's picture: objective values of its runs, two objectives against each other or each over the steps
+  const paths = window.mobenchPaths;
+  const figure = $("#paths");
+  if (figure && paths && paths.runs && paths.runs.length) {
+    const W = 520, H = 400, L = 52, B = 40, T = 12, R = 12;
+    const svg = $("svg", figure);
+    const make = (name, attributes, parent, said) => {
+      const e = document.createElementNS(svg.namespaceURI, name);
+      for (const [k, v] of Object.entries(attributes)) e.setAttribute(k, v);
+      if (said !== undefined) e.textContent = said;
+      parent.append(e);
+      return e;
+    };
+    const two = paths.runs[0].f[0].length === 2;
+    const M = paths.runs[0].f[0].length;
+    const last = paths.steps.length - 1;
+    const series = two
+      ? paths.runs.map((r) => ({ r, points: r.f, said: `preference ${r.preference.join(", ")}; seed ${r.seed}`, hue: r.preference[0] }))
+      : [...Array(M).keys()].map((m) => ({
+        points: paths.steps.map((s, t) => {
+          const values = paths.runs.map((r) => r.f[t][m]).filter((v) => v !== null);
+          return [s, values.length ? values.reduce((a, b) => a + b) / values.length : null];
+        }),
+        said: `f_${m + 1}, mean of ${paths.runs.length} runs`,
+        hue: M > 1 ? m / (M - 1) : 0,
+      }));
+    const all = (k) => series.flatMap((s) => s.points.map((p) => p[k])).filter((v) => v !== null && Number.isFinite(v));
+    const ends = (k) => {
+      const values = all(k);
+      const low = Math.min(...values), high = Math.max(...values), pad = 0.04 * (high - low || Math.abs(high) || 1);
+      return [low - pad, high + pad];
+    };
+    const [x0, x1] = ends(0), [y0, y1] = ends(1);
+    const X = (v) => L + ((v - x0) / (x1 - x0)) * (W - L - R);
+    const Y = (v) => H - B - ((v - y0) / (y1 - y0)) * (H - B - T);
+    svg.setAttribute("viewBox", `0 0 ${W} ${H}`);
+    svg.setAttribute("aria-label", two ? "Paths of the runs in objective space" : "Objective values over the steps");
+    const ticks = (low, high) => {
+      const raw = (high - low) / 4, size = 10 ** Math.floor(Math.log10(raw));
+      const step = [1, 2, 5, 10].map((n) => n * size).find((n) => n >= raw);
+      const out = [];
+      for (let v = Math.ceil(low / step) * step; v <= high; v += step) out.push(Number(v.toPrecision(10)));
+      return out;
+    };
+    make("path", { d: `M${L} ${T}V${H - B}H${W - R}`, class: "axis" }, svg);
+    for (const v of ticks(x0, x1)) make("text", { x: X(v), y: H - B + 16, "text-anchor": "middle" }, svg, v);
+    for (const v of ticks(y0, y1)) make("text", { x: L - 6, y: Y(v) + 4, "text-anchor": "end" }, svg, v);
+    make("text", { x: (L + W - R) / 2, y: H - 6, "text-anchor": "middle" }, svg, two ? "f₁" : "step");
+    make("text", { x: 12, y: T + 8 }, svg, two ? "f₂" : "f");
+    const drawn = series.map((s) => {
+      const colour = `hsl(${Math.round(265 - 225 * s.hue)} 70% 48%)`;
+      const g = make("g", { class: "run", tabindex: -1 }, svg);
+      make("title", {}, g, s.said);
+      const line = make("path", { fill: "none", stroke: colour }, g);
+      const dot = make("circle", { r: 4, fill: colour }, g);
+      if (!two) make("text", { x: W - R - 4, y: T + 14 + 14 * series.indexOf(s), "text-anchor": "end", style: `fill:${colour}` }, svg, s.said);
+      return { points: s.points, line, dot };
+    });
+    const bar = document.createElement("label");
+    bar.className = "steps";
+    const slider = document.createElement("input");
+    Object.assign(slider, { type: "range", min: 0, max: last, value: last });
+    slider.setAttribute("aria-label", "Recorded step");
+    const said = document.createElement("output");
+    bar.append(slider, said);
+    figure.append(bar);
+    const caption = document.createElement("figcaption");
+    const of = paths.total > paths.runs.length ? `The first ${paths.runs.length} of ${paths.total} runs. ` : "";
+    caption.textContent = `${of}${two ? "Colour: first component of the preference; point at a run for its preference and seed." : ""}`;
+    figure.append(caption);
+    const at = () => {
+      const t = Number(slider.value);
+      for (const { points, line, dot } of drawn) {
+        const seen = points.slice(0, t + 1).filter((p) => p[0] !== null && p[1] !== null);
+        line.setAttribute("d", seen.map((p, k) => `${k ? "L" : "M"}${X(p[0]).toFixed(1)} ${Y(p[1]).toFixed(1)}`).join(""));
+        const end = seen[seen.length - 1];
+        dot.style.display = end ? "" : "none";
+        if (end) { dot.setAttribute("cx", X(end[0])); dot.setAttribute("cy", Y(end[1])); }
+      }
+      said.textContent = `step ${paths.steps[t]} of ${paths.steps[last]}`;
+    };
+    slider.addEventListener("input", at);
+    at();
+    figure.hidden = false;
+  }
 
   // copying: the clipboard needs a secure context, which a local file is not in every browser
   const copied = async (line) => {
