@@ -1339,7 +1339,7 @@ def test_in_a_browser(outputs: Path, tmp_path: Path, dark: bool) -> None:
         "linked": [1, "1 of 10 claims", "ferero"],
         "yes": [3, "#verdict=yes&paper=ferero"],
         "reset": [0, "", "10 claims", 0],  # folded, a line for each artifact
-        "unfolded": [6, 5],
+        "unfolded": [1, 5],
         "searched": [5, "#q=step+SIZE"],
         "changed": [2, ""],
         "none": [0, 1],
