@@ -189,4 +189,4 @@ class Weighting(Algorithm):
         part: Literal["f", "all"]
         F, part = (point.values(), "all") if self.weighs_constraints else (point.F, "f")
         w, state, info = self.weights(F.double(), point.gramian(part) if self.gramian else None, state, t)
-        return -point.vjp(w.to(point.x.dtype)), state, info
+        return point.vjp(-w.to(point.x.dtype)), state, info  # the sign of R M numbers, not of R P

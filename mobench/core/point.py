@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from mobench.core.gram import gram
 from mobench.core.sets import Set
 
 RowsOf = Literal["f", "g", "all"]
@@ -76,8 +77,7 @@ class Point(ABC):
 
     def gramian(self, part: RowsOf = "all") -> Float[Tensor, "R k k"]:
         """J J^T of the chosen rows in float64: rounded to float32 it would not be positive semidefinite."""
-        J = self.jacobian(part).double()
-        return torch.bmm(J, J.mT)
+        return gram(self.jacobian(part))
 
     def vjp(self, w: Float[Tensor, "R k"]) -> Float[Tensor, "R P"]:
         """J^T w for k = M or K weights. Default: a product with the rows."""

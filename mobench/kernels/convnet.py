@@ -9,6 +9,8 @@ sums over shifts are sweeps over consecutive numbers.
 
 from __future__ import annotations
 
+import math
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,7 +21,8 @@ from torch import Tensor
 
 from mobench.core import precision
 from mobench.core.point import Linear
-from mobench.kernels.pooling import marked, maxima
+from mobench.kernels.compiled import kernels
+from mobench.kernels.pooling import alive, corners, marked, memory, pooled, spread
 
 if TYPE_CHECKING:
     from mobench.models.convnet import ConvNet
@@ -31,6 +34,34 @@ CACHED = 2_400_000
 BLOCK = 500_000
 # maps of the first layer of all runs that are computed together
 STACKED = 64
+
+
+class Room(threading.local):
+    """Memory that a chunk leaves to the next one, of this thread: in fresh memory a page costs more than the
+    numbers that are written to it. It is as large as the largest chunk so far, 15 MB for a LeNet.
+    """
+
+    def __init__(self) -> None:
+        self._parts: dict[tuple[str, torch.dtype, torch.device], Tensor] = {}
+
+    def take(self, name: str, shape: Sequence[int], like: Tensor) -> Tensor:
+        """Memory of that name, whose numbers mean nothing."""
+        size = math.prod(shape)
+        key = name, like.dtype, like.device
+        found = self._parts.get(key)
+        if found is None or found.numel() < size:
+            with torch.inference_mode(False):  # out of that mode, too, it may be written to
+                found = self._parts[key] = torch.empty(size, dtype=like.dtype, device=like.device)
+        return found[:size].view(*shape)
+
+
+def fresh(name: str, shape: Sequence[int], like: Tensor) -> Tensor:
+    """Memory that nobody else has."""
+    return like.new_empty(*shape)
+
+
+Take = Callable[[str, Sequence[int], Tensor], Tensor]
+ROOM = Room()
 
 
 class Weights(NamedTuple):
@@ -95,13 +126,17 @@ def vector(net: ConvNet, w: Weights) -> Float[Tensor, "R P"]:
     return torch.cat(parts, dim=1)
 
 
-def shifted(x: Float[Tensor, "H W n"], k: int) -> Float[Tensor, "H k w n"]:
+def shifted(x: Float[Tensor, "H W n"], k: int, take: Take = fresh) -> Float[Tensor, "H k w n"]:
     """Each row k times, shifted by 0 .. k-1 columns, of which an even number w <= W - k + 1 is kept (the
     pooling sees no other), even columns before odd ones.
     """
     H, W, n = x.shape
     v = (W - k + 1) // 2
-    out = x.new_empty(H, k, 2 * v, n)
+    out = take("rows", (H, k, 2 * v, n), x)
+    kernel = kernels("windows", x)
+    if kernel is not None:
+        kernel.shift(x.numpy(), out.numpy())
+        return out
     for odd in (0, 1):
         taken = x[:, odd:].unfold(1, 2 * v - 1, 1)[:, :k, :, ::2]  # (H, k, n, v)
         out[:, :, odd * v : (odd + 1) * v].copy_(taken.permute(0, 1, 3, 2))
@@ -123,23 +158,6 @@ def halves(x: Float[Tensor, "*h C w n"]) -> Float[Tensor, "*h C 2 v n"]:
     return x.unflatten(-2, (-1, 2)).transpose(-3, -2)
 
 
-def corners(x: Float[Tensor, "h C 2 v n"]) -> list[Float[Tensor, "g C v n"]]:
-    """The four entries of each 2 x 2 window, row by row."""
-    return [x[i::2, :, j] for i in (0, 1) for j in (0, 1)]
-
-
-def pooled(
-    z: Sequence[Float[Tensor, "g C v n"]],
-    bias: Float[Tensor, "C 1 1"],
-    out: Float[Tensor, "g C v n"],
-    at: Float[Tensor, "g C v n"] | None = None,
-) -> None:
-    """out: ReLU of the maxima of windows, given by their corners, plus the bias. at: see `maxima`.
-    z is used up.
-    """
-    torch.add(maxima(z, at), bias, out=out).relu_()
-
-
 def gathered(
     z: Sequence[Float[Tensor, "g C v n"]],
     marks: Sequence[Float[Tensor, "g C v n"]],
@@ -149,27 +167,6 @@ def gathered(
     found = bias
     for mark, corner in zip(marks, z, strict=True):
         found = torch.addcmul(found, mark, corner)
-    return found
-
-
-def spread(
-    d: Float[Tensor, "g S C v n"], marks: Float[Tensor, "h C 2 v n"], out: Float[Tensor, "h S C 2 v n"]
-) -> None:
-    """The adjoint of the pooling along S slopes: each entry of d at the maximum of its window,
-    0 elsewhere.
-    """
-    torch.mul(
-        marks.unflatten(0, (-1, 2)).unsqueeze(2), d.unsqueeze(1).unsqueeze(4), out=out.unflatten(0, (-1, 2))
-    )
-
-
-def alive(g: Tensor, h: Tensor, out: Tensor | None = None) -> Tensor:
-    """g where the ReLU h is above 0, else 0."""
-    found: Tensor = (
-        torch.ops.aten.threshold_backward(g, h, 0)
-        if out is None
-        else torch.ops.aten.threshold_backward(g, h, 0, grad_input=out)
-    )
     return found
 
 
@@ -185,12 +182,16 @@ def chunk(net: ConvNet, pictures: Float[Tensor, "B H W"]) -> int:
 
 
 def forward(
-    net: ConvNet, w: Weights, pictures: Float[Tensor, "B H W"], keep: bool
+    net: ConvNet, w: Weights, pictures: Float[Tensor, "B H W"], keep: bool, lasting: bool = False
 ) -> Iterator[tuple[Float[Tensor, "R TC n"], Maps | None]]:
-    """Scores of all runs, chunk after chunk; with `keep` what their derivatives need."""
+    """Scores of all runs, chunk after chunk; with `keep` what their derivatives need, until the next chunk
+    or, `lasting`, for good.
+    """
+    take = fresh if lasting else ROOM.take
     for part in pictures.split(chunk(net, pictures)):
         x = nn.avg_pool2d(part.unsqueeze(1), net.shrink).squeeze(1) if net.shrink > 1 else part
-        maps = _maps(net, w, x.permute(1, 2, 0).contiguous(), keep)
+        x = take("pictures", (*x.shape[1:], len(x)), x).copy_(x.permute(1, 2, 0))
+        maps = _maps(net, w, shifted(x, net.kernels[0], take), keep, take)
         yield precision.baddbmm(w.heads_bias, w.heads, maps.h3), maps if keep else None
 
 
@@ -212,30 +213,30 @@ def scores(
 
 
 def _blocks(
-    weight: Float[Tensor, "RC kk"], rows: Float[Tensor, "h kk wn"]
-) -> Iterator[tuple[slice, list[Float[Tensor, "b RC v n"]]]]:
-    """The first convolution of all runs: corners of the windows of some rows of them (the slice) at a time,
-    in the same memory again and again.
+    weight: Float[Tensor, "RC kk"], rows: Float[Tensor, "h kk wn"], take: Take = fresh
+) -> Iterator[tuple[slice, Float[Tensor, "b RC 2 v n"]]]:
+    """The first convolution of all runs, some rows of windows (the slice) at a time, in the same memory again
+    and again.
     """
     h, _, wn = rows.shape
     RC = len(weight)
     step = 2 * min(h // 2, max(1, BLOCK // (2 * RC * wn * rows.element_size())))
-    memory = rows.new_empty(step, RC, wn)
+    memory = take("z1", (step, RC, wn), rows)
     for y, some in zip(range(0, h, step), rows.split(step), strict=True):
         z = memory[: len(some)]
         precision.bmm(weight.expand(len(z), -1, -1), some, out=z)
-        yield slice(y // 2, (y + len(z)) // 2), corners(z.view(len(z), RC, 2, h // 2, -1))
+        yield slice(y // 2, (y + len(z)) // 2), z.view(len(z), RC, 2, h // 2, -1)
 
 
 class _Second:
     """The second convolution of one run after the other, in the same memory."""
 
-    def __init__(self, net: ConvNet, h1: Float[Tensor, "g RC v n"]) -> None:
+    def __init__(self, net: ConvNet, h1: Float[Tensor, "g RC v n"], take: Take = fresh) -> None:
         H, _, _, n = h1.shape
         C = net.channels[0]
         k = net.kernels[1]
         self.even = even = (H - k + 1) // 2 * 2
-        self._shifts = h1.new_empty(H, k, C, even, n)
+        self._shifts = take("shifts", (H, k, C, even, n), h1)
         space = self._shifts.view(H, k * C, even, n)
         self.seen: Float[Tensor, "h kkC wn"] = windows(space, k)
         rows = space.view(H * k * C, even * n)
@@ -266,6 +267,10 @@ class _Second:
         for y in self._later:
             precision.add_product(self._rows[y], weight, above[y])
         _, k, _, w, _ = self._shifts.shape
+        kernel = kernels("windows", out)
+        if kernel is not None:
+            kernel.gather(self._shifts.numpy(), memory(out), out.stride()[:3])
+            return
         out[:, :, w : w + k - 1].zero_()
         first, *others = self._shifts.unbind(1)
         out[:, :, :w].copy_(first)
@@ -273,28 +278,29 @@ class _Second:
             out[:, :, j : j + w].add_(moved)
 
 
-def _maps(net: ConvNet, w: Weights, x: Float[Tensor, "H W n"], keep: bool) -> Maps:
-    """One chunk, up to the last layer but one. Without `keep` the maxima's places mean nothing."""
-    k1 = net.kernels[0]
+def _maps(net: ConvNet, w: Weights, x: Float[Tensor, "H k w n"], keep: bool, take: Take) -> Maps:
+    """One chunk (its shifted rows), up to the last layer but one. Without `keep` the maxima's places mean
+    nothing.
+    """
     C1, C2 = net.channels
     R = len(w.second)
-    n = x.shape[2]
-    rows = windows(shifted(x, k1), k1)  # the pictures' only trace in `Maps`
+    n = x.shape[3]
+    rows = windows(x, net.kernels[0])  # the pictures' only trace in `Maps`
     g = len(rows) // 2
-    h1 = x.new_empty(g, R * C1, g, n)
-    at1 = torch.empty_like(h1)
-    for here, z1 in _blocks(w.first, rows):
+    h1 = take("h1", (g, R * C1, g, n), x)
+    at1 = take("at1", h1.shape, x)
+    for here, z1 in _blocks(w.first, rows, take):
         pooled(z1, w.first_bias, h1[here], at1[here] if keep else None)
-    second = _Second(net, h1)
+    second = _Second(net, h1, ROOM.take)
     h = second.even
     v = second.even // 2
-    h2 = x.new_empty(R, v, C2, v, n)
-    at2 = torch.empty_like(h2)
-    z2 = x.new_empty(h, C2, h, n)
-    corners2 = corners(halves(z2))
+    h2 = take("h2", (R, v, C2, v, n), x)
+    at2 = take("at2", h2.shape, x)
+    z2 = ROOM.take("z2", (h, C2, h, n), x)
+    apart = halves(z2)
     for r, maps in enumerate(h1.split(C1, dim=1)):
         precision.bmm(w.second[r].expand(h, -1, -1), second.see(maps), out=z2.flatten(2))
-        pooled(corners2, w.second_bias[r], h2[r], at2[r] if keep else None)
+        pooled(apart, w.second_bias[r], h2[r], at2[r] if keep else None)
     h2 = h2.flatten(1, 3)
     return Maps(rows, at1, h1, at2, h2, precision.baddbmm(w.shared_bias, w.shared, h2).relu_())
 
@@ -364,24 +370,21 @@ def backward(
     R, v, C2, _, n = at2.shape
     C = net.channels[0]
     S = len(slopes)
-    d2 = h2.new_empty(S, R, v, C2, v, n)
+    d2 = ROOM.take("d2", (S, R, v, C2, v, n), h2)
     for s, dz in enumerate(slopes):
         d3 = alive(precision.bmm(w.heads.mT, dz), h3)
         sums.affine(s, maps, d3, dz)
         alive(precision.bmm(w.shared.mT, d3), h2, out=d2[s].view_as(h2))
     sums.second_bias.add_(d2.sum((2, 4, 5))[..., None, None])
-    second = _Second(net, h1)
-    up = h1.new_empty(2 * v, S, C2, 2 * v, n)
-    marks = halves(h1.new_empty(2 * v, C2, 2 * v, n))
+    second = _Second(net, h1, ROOM.take)
+    up = ROOM.take("up", (2 * v, S, C2, 2 * v, n), h1)
     into = halves(up)
-    parts = corners(marks)
     joint = up.flatten(1, 2).flatten(2).mT
     each = up.flatten(3).unbind(1)
     for r, (own, below) in enumerate(
         zip(h1.split(C, dim=1), sums.below[..., :n].split(C, dim=2), strict=True)
     ):
-        marked(at2[r], parts)
-        spread(d2[:, r].transpose(0, 1), marks, into)
+        spread(d2[:, r].transpose(0, 1), at2[r], into)
         precision.add_product(sums.second[r], second.see(own), joint)
         weight = w.second[r].mT
         for s in range(S):
@@ -399,16 +402,11 @@ def _first_backward(net: ConvNet, maps: Maps, sums: Sums) -> None:
     k = net.kernels[0]
     pairs = rows.as_strided((h // 2, wn, kk + k), (2 * k * wn, 1, wn))
     below = sums.below[..., : h1.shape[3]]
-    g, S, RC, v, n = below.shape
-    onto = below.new_empty(2, S, RC, 2, v, n)
-    marks = below.new_empty(2, RC, 2, v, n)
+    _, S, RC, v, n = below.shape
+    onto = ROOM.take("onto", (2, S, RC, 2, v, n), below)
     flat = onto.view(2 * S * RC, wn)
-    parts = corners(marks)
-    reached = h1.unsqueeze(1).expand(g, S, RC, v, n)
-    for d, seen, at, pair in zip(below.split(1), reached.split(1), maps.at1.split(1), pairs, strict=True):
-        alive(d, seen, out=d)
-        marked(at, parts)
-        spread(d, marks, onto)
+    for d, seen, at, pair in zip(below.split(1), h1.split(1), maps.at1.split(1), pairs, strict=True):
+        spread(d, at, onto, seen)
         precision.add_product(sums.first, flat, pair)
     sums.first_bias.add_(below.sum((0, 3, 4)).flatten())
 
@@ -436,9 +434,10 @@ def curvature(
     # changes along v, layer by layer
     t1 = torch.empty_like(h1)
     for here, z1 in _blocks(v.first, rows):
-        marks1 = [torch.empty_like(corner) for corner in z1]
+        seen = corners(z1)
+        marks1 = [torch.empty_like(corner) for corner in seen]
         marked(at1[here], marks1)
-        alive(gathered(z1, marks1, v.first_bias), h1[here], out=t1[here])
+        alive(gathered(seen, marks1, v.first_bias), h1[here], out=t1[here])
     own, moved, below = (x.split(C, dim=dim) for x, dim in ((h1, 1), (t1, 1), (sums.below[:, 0, ..., :n], 1)))
     t2 = h2.new_empty(R, half, C2, half, n)
     z2 = h1.new_empty(h, C2, h, n)
@@ -469,8 +468,7 @@ def curvature(
     into = halves(up)
     joint = up.flatten(1, 2).flatten(2)
     for r in range(R):
-        marked(at2[r], parts)
-        spread(both[:, r].transpose(0, 1), marks, into)
+        spread(both[:, r].transpose(0, 1), at2[r], into)
         precision.add_product(sums.second[r], second.see(own[r]), e.mT)
         precision.add_product(sums.second[r], change.see(moved[r]), d.mT)
         second.back(torch.cat([v.second[r], w.second[r]]).mT, joint, below[r])
@@ -517,13 +515,13 @@ class CrossEntropies(Linear):
         self._values: Tensor | None = None
 
     def _chunks(
-        self, w: Weights, part: RunPictures, losses: Float[Tensor, "R T"], derive: bool
+        self, w: Weights, part: RunPictures, losses: Float[Tensor, "R T"], derive: bool, lasting: bool
     ) -> Iterator[_Seen]:
-        """A forward pass of a part, which adds to its losses."""
+        """A forward pass of a part, which adds to its losses. lasting: see `forward`."""
         runs, pictures, labels = part
         net = self.net
         end = 0
-        for z, maps in forward(net, w, pictures, keep=derive):
+        for z, maps in forward(net, w, pictures, keep=derive, lasting=lasting):
             log_p = nn.log_softmax(z.view(len(runs), net.tasks, net.classes, -1), dim=2)
             start = end
             end = end + log_p.shape[3]
@@ -547,7 +545,7 @@ class CrossEntropies(Linear):
             kept = []
         for part in self.parts:
             w = weights(self.net, self.x[part.runs])
-            found: Iterable[_Seen] = self._chunks(w, part, losses, derive)
+            found: Iterable[_Seen] = self._chunks(w, part, losses, derive, lasting=keep)
             if keep:
                 kept.append((w, found := list(found)))
             yield part, w, found

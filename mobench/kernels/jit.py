@@ -26,6 +26,8 @@ def entry(function: Any) -> Any:
 INNER: dict[str, Any] = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
-def kernel(function: Any) -> Any:
-    """Called by kernels alone; division by zero gives inf or NaN as in NumPy."""
-    return njit(**INNER)(inspect.unwrap(function))
+def kernel(function: Any, fastmath: Any = False) -> Any:
+    """Called by kernels alone; division by zero gives inf or NaN as in NumPy. fastmath: what LLVM may do to
+    its sums.
+    """
+    return njit(**INNER, fastmath=fastmath)(inspect.unwrap(function))

@@ -1,9 +1,11 @@
 """Oracles: exact, minibatch with one or two independent samples, running averages, local steps of clients,
 and both forms of bilevel problems.
 
-May import: core, errors.
+May import: core, kernels, errors.
 """
 
+from mobench.core import gram
+from mobench.kernels import rows
 from mobench.oracles.ema import EMA
 from mobench.oracles.epochs import Epochs
 from mobench.oracles.exact import Exact
@@ -25,3 +27,5 @@ __all__ = [
     "TrackedEMA",
     "ValueGap",
 ]
+
+gram.use(rows.gram)  # for the points that oracles make

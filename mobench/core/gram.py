@@ -1,0 +1,64 @@
+"""Gram matrices J J^T of float32 rows with the accuracy of float64, without a copy of all rows in float64.
+
+A product of two float32 numbers is exact in float64, so that only sums are rounded. Rows are converted block
+by block, in the cache, and each block adds to its matrix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+# bytes of a block in float64: half of a core's cache, beyond which the product waits for memory
+BLOCK = 1 << 20
+# the same on a GPU, where a block has to be worth its launch
+DEVICE_BLOCK = 1 << 26
+
+Kernel = Callable[[Tensor], Tensor | None]
+
+_kernels: list[Kernel] = []
+
+
+def use(kernel: Kernel) -> None:
+    """From now on asks `kernel` for the Gram matrices of float32 rows first; None: it leaves them to others.
+
+    The core knows of no compiled code: who makes points brings it.
+    """
+    if kernel not in _kernels:
+        _kernels.append(kernel)
+
+
+def gram(J: Float[Tensor, "R k P"]) -> Float[Tensor, "R k k"]:
+    """Returns J J^T of each run in float64: rounded to float32 it would not be positive semidefinite.
+
+    Memory beside J: the matrices, and of float32 rows one block of at most `BLOCK` bytes in float64
+    (`DEVICE_BLOCK` on a GPU; at least one column) or, of a compiled kernel, 2 KiB a row.
+    """
+    if J.dtype == torch.float64:
+        return torch.bmm(J, J.mT)
+    for kernel in _kernels:
+        found = kernel(J)
+        if found is not None:
+            return found
+    return blocked(J)
+
+
+def blocked(J: Float[Tensor, "R k P"]) -> Float[Tensor, "R k k"]:
+    """Returns J J^T in float64: some runs at a time, or some columns of one run."""
+    R, M, P = J.shape
+    room = (BLOCK if J.device.type == "cpu" else DEVICE_BLOCK) // 8
+    runs = room // max(1, M * P)
+    if runs >= R:
+        whole = J.double()
+        return torch.bmm(whole, whole.mT)
+    out = J.new_zeros(R, M, M, dtype=torch.float64)
+    width = P if runs > 0 else max(1, room // M)
+    memory = J.new_empty(max(1, runs) * M * width, dtype=torch.float64)
+    for some, result in zip(J.split(max(1, runs)), out.split(max(1, runs)), strict=True):
+        for part in some.split(width, dim=2):
+            block = memory[: part.numel()].view(part.shape).copy_(part)
+            result.baddbmm_(block, block.mT)
+    return out
