@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from mobench.system.provenance import stamp
-from tests.benchmarks import bilevel, federated, images, loops, overhead, report, solves, surrogates
+from tests.benchmarks import bilevel, federated, images, loops, overhead, peers, report, solves, surrogates
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
@@ -32,6 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--no-images", action="store_true", help="leave the networks out")
     parser.add_argument("--no-federated", action="store_true", help="leave the clients out")
     parser.add_argument("--no-bilevel", action="store_true", help="leave the bilevel problems out")
+    parser.add_argument("--no-peers", action="store_true", help="leave TorchJD and whole jobs out")
     parser.add_argument(
         "--no-overhead", action="store_true", help="leave out what a run costs beside its steps"
     )
@@ -49,6 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     def say(text: str) -> None:
         print(text, flush=True)
 
+    others = None if chosen.no_peers else peers.measure(settings["rounds"], quick, say)
     lines, left_out = loops.measure(settings["sizes"], settings["steps"], settings["rounds"], only, say)
     rows = []
     programs = []
@@ -64,15 +66,30 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     levels = None if chosen.no_bilevel else bilevel.measure(settings["rounds"], quick, say)
     beside = None if chosen.no_overhead else overhead.measure(settings["rounds"], quick, say)
     machine = {**stamp(), "cores": os.cpu_count()}
-    result = report.as_json(machine, settings, lines, rows, programs, pictures, clients, levels, beside)
+    result = report.as_json(
+        machine, settings, lines, rows, programs, pictures, clients, levels, beside, others
+    )
     if chosen.json:
         chosen.json.parent.mkdir(parents=True, exist_ok=True)
         chosen.json.write_text(json.dumps(result, indent=1) + "\n")
     if chosen.output:
         figure = chosen.output.with_suffix(".png")
         report.draw(lines, figure)
+        if others is not None:
+            peers.draw(others, figure.with_name(f"{figure.stem}_cost_law.png"))
         text = report.markdown(
-            machine, settings, lines, left_out, rows, figure.name, programs, pictures, clients, levels, beside
+            machine,
+            settings,
+            lines,
+            left_out,
+            rows,
+            figure.name,
+            programs,
+            pictures,
+            clients,
+            levels,
+            beside,
+            others,
         )
         chosen.output.write_text(text)
         say(f"wrote {chosen.output} and {figure}")

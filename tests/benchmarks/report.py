@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mobench.artifacts import style
-from tests.benchmarks import bilevel, federated, images, overhead
+from tests.benchmarks import bilevel, federated, images, overhead, peers
 from tests.benchmarks.loops import PREFERENCES, Line, N
 from tests.benchmarks.solves import Row
 from tests.benchmarks.surrogates import Row as Surrogates
@@ -104,6 +104,7 @@ def as_json(
     clients: federated.Federated | None = None,
     levels: bilevel.Levels | None = None,
     beside: overhead.Overhead | None = None,
+    others: peers.Peers | None = None,
 ) -> dict[str, Any]:
     """Everything that was measured; times in microseconds."""
     return {
@@ -149,6 +150,7 @@ def as_json(
         "federated": None if clients is None else federated.as_json(clients),
         "bilevel": None if levels is None else bilevel.as_json(levels),
         "overhead": None if beside is None else overhead.as_json(beside),
+        "peers": None if others is None else peers.as_json(others),
         "aims": judge(lines),
     }
 
@@ -178,6 +180,7 @@ def markdown(
     clients: federated.Federated | None = None,
     levels: bilevel.Levels | None = None,
     beside: overhead.Overhead | None = None,
+    others: peers.Peers | None = None,
 ) -> str:
     """The whole report."""
     sizes = settings["sizes"]
@@ -192,6 +195,9 @@ def markdown(
         "Do not edit this page. `make benchmark` (`python -m tests.benchmarks`) writes it.",
         f"{machine['device']}, {machine['cores']} cores, one thread. {machine['date'][:10]}, commit {sha}, "
         f"{versions}.",
+        *([f"![Microseconds per iteration and run against the number of runs]({figure})"] if figure else []),
+        *([] if others is None else peers.markdown(others, table, number, _beside(figure))),
+        "## Iterations of every method",
         f"The problem is VLMOP2 with n = {N} in float64, with a closed-form Jacobian and without recording. "
         f"Each case runs {settings['steps']} iterations from the default start with the step sizes of "
         f"`conf/algorithm` and {PREFERENCES} preferences (R < {PREFERENCES} uses some of them, R > "
@@ -282,8 +288,6 @@ def markdown(
             ],
         ),
     ]
-    if figure:
-        parts.append(f"![Microseconds per iteration and run against the number of runs]({figure})")
     if left_out:
         parts.append(
             "Not measured: " + "; ".join(f"`{name}` ({why})" for name, why in left_out.items()) + "."
@@ -372,6 +376,11 @@ def markdown(
     if beside is not None:
         parts += overhead.markdown(beside, table, number)
     return "\n\n".join(parts) + "\n"
+
+
+def _beside(figure: str | None) -> str:
+    """Name of the cost law's picture, beside the first one."""
+    return f"{Path(figure or 'performance.png').stem}_cost_law.png"
 
 
 def _met(ratio: dict[int, float], aims: dict[int, float]) -> str:

@@ -9,10 +9,12 @@ import numpy as np
 import torch
 
 from mobench.core import loop
+from mobench.core.gram import gram
 from mobench.core.output import make_output
 from mobench.oracles import Exact
 from mobench.problems import VLMOP2
-from tests.benchmarks import floor, images, loops, report
+from mobench.subproblems import min_norm
+from tests.benchmarks import floor, images, loops, peers, report
 from tests.benchmarks.__main__ import main
 
 
@@ -49,9 +51,26 @@ def test_quick_benchmark_writes_a_complete_report(tmp_path: Path) -> None:
         "Bilevel learning",
         "plain PyTorch, ms",
         "Overhead outside the steps",
+        "What was asked for, the worst first",
+        "weights alone, DAQP",
+        "performance_cost_law.png",
     ):
         assert part in text
     assert out.with_suffix(".png").stat().st_size > 10_000
+    assert out.with_name("performance_cost_law.png").stat().st_size > 10_000
+    ratios = [line["over_aim"] for line in result["peers"]["asked"]]
+    assert ratios == sorted(ratios, reverse=True)
+
+
+def test_solvers_of_others_find_the_same_weights() -> None:
+    """The peers that are timed solve the program that ours solves."""
+    g = torch.Generator().manual_seed(0)
+    J = torch.randn(6, 5, 40, generator=g) + torch.randn(6, 1, 40, generator=g)
+    G = gram(J)
+    ours = min_norm(G)[0].numpy()
+    for k in range(len(G)):
+        np.testing.assert_allclose(peers.nnls(G[k].numpy()), ours[k], atol=1e-7)
+        np.testing.assert_allclose(peers.daqp_weights(G[k].numpy()), ours[k], atol=1e-7)
 
 
 def test_products_are_those_of_the_work_in_its_order_and_its_operands_are_left_alone() -> None:
