@@ -26,11 +26,13 @@ import mobench
 from mobench import api
 from mobench.api import objectives, run
 from mobench.config import compose
-from mobench.core import loop
+from mobench.core import Point, loop
 from mobench.errors import CompatibilityError, ConfigError, Interrupted, MobenchError, StoreError
 from mobench.jobs import run as runner
 from mobench.jobs.fingerprint import Opaque, fingerprint
 from mobench.jobs.store import JobFolder, columns
+from mobench.oracles.exact import make_point, problem_spec
+from mobench.problems.own import Functions, Own, serving
 from tests.conftest import REPOSITORY, WANDB, Run, environment
 
 QUIET: dict[str, Any] = {"logger": "local"}
@@ -337,6 +339,37 @@ def test_alone_and_in_a_batch(algorithm: str) -> None:
     np.testing.assert_allclose(
         together[F], torch.stack([x.square().sum(1), (x - 1.0).square().sum(1)], 1), rtol=1e-12
     )
+
+
+@each("shapes", ["vector", "scalars", "both"])
+def test_functions_are_called_as_they_are_where_one_run_is_alone(shapes: str) -> None:
+    """Without vmap, and with the values and derivatives of a batch; also those of one variable."""
+
+    def square(x: torch.Tensor) -> torch.Tensor:
+        return x.square().sum()
+
+    def itself(x: torch.Tensor) -> torch.Tensor:
+        return x[:1]
+
+    given = {"vector": (wells(),), "scalars": (torch.sum, square), "both": (torch.sum, wells(), itself)}
+    for variables in (1, 3):
+        with serving("here", Functions(given[shapes])):
+            p = Own(code="here", variables=variables)
+        x = torch.randn(3, variables, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+        w = torch.linspace(0.2, 1.0, p.n_objectives, dtype=torch.float64).expand(3, -1)
+        v = torch.ones_like(x)
+        together = point_of(p, x)
+        expected = (together.values(), together.jacobian(), together.vjp(w), together.hvp(w, v))
+        object.__setattr__(p, "_batched", None)
+        alone = point_of(p, x[1:2])
+        found = (alone.values(), alone.jacobian(), alone.vjp(w[:1]), alone.hvp(w[:1], v[:1]))
+        for one, all_ in zip(found, expected, strict=True):
+            torch.testing.assert_close(one[0], all_[1], rtol=1e-14, atol=1e-14)
+        torch.testing.assert_close(alone.vjp(w[:1])[0], alone.jacobian()[0].mT @ w[0], rtol=1e-14, atol=1e-14)
+
+
+def point_of(p: Own, x: torch.Tensor) -> Point:
+    return make_point(p, x, problem_spec(p, len(x), samples=1))
 
 
 def test_a_stopped_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from mobench.kernels import compiled, convnet, pooling
+from mobench.kernels import compiled, convnet
 from mobench.kernels.convnet import CrossEntropies, RunPictures
 from mobench.models.convnet import MODELS, ConvNet
 
@@ -48,13 +48,13 @@ def test_pooling_and_its_adjoint(apart: bool, dtype: torch.dtype, monkeypatch: p
         out = torch.empty(3, 3, 5, 7, dtype=dtype)
         at = torch.empty_like(out)
         alone = torch.empty_like(out)
-        pooling.pooled(z.clone(), bias, out, at)
-        pooling.pooled(z.clone(), bias, alone)
+        convnet.pool(z.clone(), bias, out, at)
+        convnet.pool(z.clone(), bias, alone)
         up = torch.empty(6, 2, 3, 2, 5, 7, dtype=dtype)
         kept = up.clone()
         slopes = d.clone()
-        pooling.spread(slopes, at, up)
-        pooling.spread(slopes, at, kept, out)
+        convnet.unpool(slopes, at, up)
+        convnet.unpool(slopes, at, kept, out)
         return [out, torch.where(out.isnan(), 0, at), alone, slopes]
 
     both(work, monkeypatch)
@@ -68,13 +68,13 @@ def test_the_adjoint_is_where_the_maximum_was(dtype: torch.dtype, monkeypatch: p
     def work() -> list[Tensor]:
         out = torch.empty(2, 2, 3, 5, dtype=dtype)
         at = torch.empty_like(out)
-        pooling.pooled(z.clone(), torch.zeros(2, 1, 1, dtype=dtype), out, at)
+        convnet.pool(z.clone(), torch.zeros(2, 1, 1, dtype=dtype), out, at)
         up = torch.empty(4, 2, 2, 2, 3, 5, dtype=dtype)
         slopes = d.clone()
-        pooling.spread(slopes, at, up, out)
+        convnet.unpool(slopes, at, up, out)
         reached = torch.where(out.unsqueeze(1) > 0, d, 0)
         assert torch.equal(slopes, reached)
-        assert torch.equal(sum(pooling.corners(up.transpose(1, 2).flatten(1, 2))), up_sum(reached))
+        assert torch.equal(sum(convnet.corners(up.transpose(1, 2).flatten(1, 2))), up_sum(reached))
         return [up, slopes]
 
     both(work, monkeypatch)

@@ -140,10 +140,12 @@ class GraphPoint(Point):
 
     def _jacobian(self) -> Float[Tensor, "R K P"]:
         leaf, out = self._graph()
-        K = out.shape[-1]
-        with torch.enable_grad():  # the loop runs without: the sums below would have no graph
-            sums = [out[..., k].sum() for k in range(K)]
-        return torch.stack([torch.autograd.grad(total, leaf, retain_graph=True)[0] for total in sums], dim=-2)
+        units = torch.eye(out.shape[-1], dtype=out.dtype, device=out.device).unbind()
+        rows = [
+            torch.autograd.grad(out, leaf, grad_outputs=unit.expand(out.shape), retain_graph=True)[0]
+            for unit in units
+        ]
+        return torch.stack(rows, dim=-2)
 
     def vjp(self, w: Float[Tensor, "R k"]) -> Float[Tensor, "R P"]:
         if self._cached_jacobian is not None:

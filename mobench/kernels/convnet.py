@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import torch.nn.functional as nn
@@ -22,7 +22,7 @@ from torch import Tensor
 from mobench.core import precision
 from mobench.core.point import Linear
 from mobench.kernels.compiled import kernels
-from mobench.kernels.pooling import alive, corners, marked, memory, pooled, spread
+from mobench.kernels.pooling import marked, maxima
 
 if TYPE_CHECKING:
     from mobench.models.convnet import ConvNet
@@ -158,6 +158,23 @@ def halves(x: Float[Tensor, "*h C w n"]) -> Float[Tensor, "*h C 2 v n"]:
     return x.unflatten(-2, (-1, 2)).transpose(-3, -2)
 
 
+def corners(x: Float[Tensor, "h C 2 v n"]) -> list[Float[Tensor, "g C v n"]]:
+    """The four entries of each 2 x 2 window, row by row."""
+    return [x[i::2, :, j] for i in (0, 1) for j in (0, 1)]
+
+
+def pooled(
+    z: Sequence[Float[Tensor, "g C v n"]],
+    bias: Float[Tensor, "C 1 1"],
+    out: Float[Tensor, "g C v n"],
+    at: Float[Tensor, "g C v n"] | None = None,
+) -> None:
+    """out: ReLU of the maxima of windows, given by their corners, plus the bias. at: see `maxima`.
+    z is used up.
+    """
+    torch.add(maxima(z, at), bias, out=out).relu_()
+
+
 def gathered(
     z: Sequence[Float[Tensor, "g C v n"]],
     marks: Sequence[Float[Tensor, "g C v n"]],
@@ -168,6 +185,94 @@ def gathered(
     for mark, corner in zip(marks, z, strict=True):
         found = torch.addcmul(found, mark, corner)
     return found
+
+
+def spread(
+    d: Float[Tensor, "g S C v n"], marks: Float[Tensor, "h C 2 v n"], out: Float[Tensor, "h S C 2 v n"]
+) -> None:
+    """The adjoint of the pooling along S slopes: each entry of d at the maximum of its window,
+    0 elsewhere.
+    """
+    torch.mul(
+        marks.unflatten(0, (-1, 2)).unsqueeze(2), d.unsqueeze(1).unsqueeze(4), out=out.unflatten(0, (-1, 2))
+    )
+
+
+def alive(g: Tensor, h: Tensor, out: Tensor | None = None) -> Tensor:
+    """g where the ReLU h is above 0, else 0."""
+    found: Tensor = (
+        torch.ops.aten.threshold_backward(g, h, 0)
+        if out is None
+        else torch.ops.aten.threshold_backward(g, h, 0, grad_input=out)
+    )
+    return found
+
+
+def memory(x: Tensor) -> Any:
+    """The numbers from the first of x to its last, as an array."""
+    if x.is_contiguous():
+        return x.view(-1).numpy()
+    last = sum((n - 1) * apart for n, apart in zip(x.shape, x.stride(), strict=True))
+    return x.as_strided((last + 1,), (1,)).numpy()
+
+
+def pool(
+    z: Float[Tensor, "h C 2 v n"],
+    bias: Float[Tensor, "C 1 1"],
+    out: Float[Tensor, "g C v n"],
+    at: Float[Tensor, "g C v n"] | None = None,
+) -> None:
+    """out: ReLU of the maxima of windows plus the bias. at: see `maxima`. z may be used up."""
+    kernel = kernels("windows", z)
+    if kernel is None:
+        pooled(corners(z), bias, out, at)
+        return
+    zs = z.stride()
+    os = out.stride()
+    places = out if at is None else at
+    assert zs[-1] == os[-1] == 1
+    assert places.stride() == os
+    assert bias.is_contiguous()
+    G, C, V, n = out.shape
+    if zs[3] == os[2] == n:  # columns follow each other
+        n *= V
+        V = 1
+    kernel.pool(
+        memory(z), zs[:4], memory(bias), memory(out), memory(places), os[:3], (G, C, V, n), at is not None
+    )
+
+
+def unpool(
+    d: Float[Tensor, "g S C v n"],
+    at: Float[Tensor, "g C v n"],
+    out: Float[Tensor, "h S C 2 v n"],
+    h: Float[Tensor, "g C v n"] | None = None,
+) -> None:
+    """The adjoint of the pooling along S slopes: each entry of d at the maximum of its window, 0 elsewhere.
+    h: the adjoint of the ReLU before it; d is 0 then where h is.
+    """
+    kernel = kernels("windows", d)
+    if kernel is None:
+        if h is not None:
+            alive(d, h.unsqueeze(1).expand(d.shape), out=d)
+        marks = at.new_empty(2 * len(at), at.shape[1], 2, *at.shape[2:])
+        marked(at, corners(marks))
+        spread(d, marks, out)
+        return
+    ds = d.stride()
+    hs = at.stride()
+    os = out.stride()
+    reached = at if h is None else h
+    assert ds[-1] == hs[-1] == os[-1] == 1
+    assert reached.stride() == hs
+    G, S, C, V, n = d.shape
+    if ds[3] == hs[2] == os[4] == n:
+        n *= V
+        V = 1
+    kernel.spread(
+        memory(d), ds[:4], memory(reached), memory(at), hs[:3], memory(out), os[:5], (G, S, C, V, n),
+        h is not None,
+    )  # fmt: skip
 
 
 def chunk(net: ConvNet, pictures: Float[Tensor, "B H W"]) -> int:
@@ -290,7 +395,7 @@ def _maps(net: ConvNet, w: Weights, x: Float[Tensor, "H k w n"], keep: bool, tak
     h1 = take("h1", (g, R * C1, g, n), x)
     at1 = take("at1", h1.shape, x)
     for here, z1 in _blocks(w.first, rows, take):
-        pooled(z1, w.first_bias, h1[here], at1[here] if keep else None)
+        pool(z1, w.first_bias, h1[here], at1[here] if keep else None)
     second = _Second(net, h1, ROOM.take)
     h = second.even
     v = second.even // 2
@@ -300,7 +405,7 @@ def _maps(net: ConvNet, w: Weights, x: Float[Tensor, "H k w n"], keep: bool, tak
     apart = halves(z2)
     for r, maps in enumerate(h1.split(C1, dim=1)):
         precision.bmm(w.second[r].expand(h, -1, -1), second.see(maps), out=z2.flatten(2))
-        pooled(apart, w.second_bias[r], h2[r], at2[r] if keep else None)
+        pool(apart, w.second_bias[r], h2[r], at2[r] if keep else None)
     h2 = h2.flatten(1, 3)
     return Maps(rows, at1, h1, at2, h2, precision.baddbmm(w.shared_bias, w.shared, h2).relu_())
 
@@ -384,7 +489,7 @@ def backward(
     for r, (own, below) in enumerate(
         zip(h1.split(C, dim=1), sums.below[..., :n].split(C, dim=2), strict=True)
     ):
-        spread(d2[:, r].transpose(0, 1), at2[r], into)
+        unpool(d2[:, r].transpose(0, 1), at2[r], into)
         precision.add_product(sums.second[r], second.see(own), joint)
         weight = w.second[r].mT
         for s in range(S):
@@ -406,7 +511,7 @@ def _first_backward(net: ConvNet, maps: Maps, sums: Sums) -> None:
     onto = ROOM.take("onto", (2, S, RC, 2, v, n), below)
     flat = onto.view(2 * S * RC, wn)
     for d, seen, at, pair in zip(below.split(1), h1.split(1), maps.at1.split(1), pairs, strict=True):
-        spread(d, at, onto, seen)
+        unpool(d, at, onto, seen)
         precision.add_product(sums.first, flat, pair)
     sums.first_bias.add_(below.sum((0, 3, 4)).flatten())
 
@@ -468,7 +573,7 @@ def curvature(
     into = halves(up)
     joint = up.flatten(1, 2).flatten(2)
     for r in range(R):
-        spread(both[:, r].transpose(0, 1), at2[r], into)
+        unpool(both[:, r].transpose(0, 1), at2[r], into)
         precision.add_product(sums.second[r], second.see(own[r]), e.mT)
         precision.add_product(sums.second[r], change.see(moved[r]), d.mT)
         second.back(torch.cat([v.second[r], w.second[r]]).mT, joint, below[r])

@@ -1,5 +1,5 @@
-"""Shifts of maps, pooling and their adjoints in one sweep each, for Numba: what `pooling` and `convnet` do
-with one array operation after the other, with the same numbers to the bit.
+"""Shifts of maps, pooling and their adjoints in one sweep each, for Numba: what `convnet` does with
+one array operation after the other, with the same numbers to the bit.
 
 Tensors come as the memory from their first number on, with their strides: that the numbers of a column lie
 side by side is all that is asked of them.
