@@ -29,6 +29,10 @@ from tests.conftest import REPOSITORY, command, environment
 from tests.test_runner import composed, same_rows
 
 SMALL = ("preferences=3", "seeds=[0,1]", "checkpoint.seconds=0", "logger=local", "progress=false")
+ZOO = (
+    *("afl", "aligned_mtl", "cagrad", "config", "dualproj", "dwa", "fairgrad", "famo", "fedavg", "graddrop"),
+    *("hv_gradient", "imtl_g", "nash_mtl", "pbi", "pcgrad", "pmgda", "sdmgrad", "stch_set", "term", "upgrad"),
+)
 # every algorithm, and every oracle and output rule that has a state of its own; steps for about a second of
 # work
 CASES: dict[str, tuple[str, ...]] = {
@@ -106,6 +110,9 @@ CASES: dict[str, tuple[str, ...]] = {
         "space.step=0.01",
         "steps=80",
     ),
+    # directions of other papers' methods: little work, for there are many
+    **{f"zoo-{name}": (f"algorithm={name}", "steps=150") for name in ZOO},
+    "modo": ("algorithm=modo", "problem=least_squares", "oracle=minibatch", "steps=150"),
     "psl": (
         "algorithm=psl",
         "algorithm.n_init=9",

@@ -151,7 +151,7 @@ def note(a: Artifact, shown: list[Table]) -> None:
     )
     seen = {m for t in shown for m in t.pairs} | {name.split(".", 1)[1] for name in a.refused}
     if left := [m for m in choices("algorithm") if m not in seen]:
-        a.note(f"Not in this table (cross.without): {', '.join(left)}.")
+        a.note(f"Not in this table (cross.without, cross.later): {', '.join(left)}.")
     t = shown[0]
     a.note(
         f"Same starts, preferences and steps for all. Step sizes are chosen on seeds {t.few or 'none'}, by "

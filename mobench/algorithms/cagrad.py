@@ -1,0 +1,49 @@
+"""CAGrad:  d = -argmax over |v - g_0| <= c |g_0| of min_m <g_m, v>,  g_0 = sum_m g_m / M."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from mobench.core.algorithm import Info, Real, State, Weighting
+from mobench.core.oracle import Spec
+from mobench.errors import ConfigError
+from mobench.subproblems.conflict_averse import conflict_averse
+
+
+@dataclass(frozen=True, kw_only=True)
+class CAGrad(Weighting):
+    """Near the mean gradient, the direction that serves the worst objective best; it ignores the preference.
+
+    Fields: `c` >= 0: radius of the ball in units of |g_0|; 0 is the mean of the gradients.
+    Source: Liu et al. 2021 (CAGrad), Algorithm 1. Departures: the dual is solved exactly, and the direction
+    is not divided by 1 + c^2 (which their code does).
+    """
+
+    gramian: ClassVar[bool] = True
+    varies: ClassVar[frozenset[str]] = frozenset({"step_size", "c"})
+    citation: ClassVar[str] = "Liu et al. 2021 (CAGrad)"
+
+    c: Real = 0.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.c < float("inf"):
+            raise ConfigError(f"algorithm.c={self.c} must be a number >= 0.")
+
+    def advice(self, spec: Spec) -> list[str]:
+        if self.c >= 1:
+            return [f"algorithm.c={self.c}: convergence to a minimum of the mean needs c < 1"]
+        return []
+
+    def weights(
+        self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"] | None, state: State, t: int
+    ) -> tuple[Float[Tensor, "R M"], State, Info]:
+        assert G is not None
+        c = torch.as_tensor(self.c, dtype=G.dtype, device=G.device).expand(len(G), 1)
+        w, residual, failed = conflict_averse(G, c)
+        return w, state, Info(residual, failed)

@@ -1,0 +1,42 @@
+"""DualProj:  d = -pi(sum_m u_m g_m),  pi(g) the projection of g onto {v: <g_j, v> >= 0 for all j}."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from jaxtyping import Float
+from torch import Tensor
+
+from mobench.algorithms.mixing import check_mixture, mixture
+from mobench.core.algorithm import Context, Info, State, Weighting
+from mobench.subproblems.dual_cone import dual_cone
+
+
+@dataclass(frozen=True, kw_only=True)
+class DualProj(Weighting):
+    """The mean gradient, projected to where it raises no objective.
+
+    Fields: `mixture`: u = 1/M ("mean") or the preference.
+    Source: Lopez-Paz and Ranzato 2017 (gradient episodic memory), equation 11, of all objectives instead of a
+    memory.
+    """
+
+    gramian: ClassVar[bool] = True
+    citation: ClassVar[str] = "Lopez-Paz and Ranzato 2017 (GEM)"
+
+    mixture: str = "mean"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_mixture(self.mixture)
+
+    def init(self, ctx: Context) -> State:
+        return {"u": mixture(self.mixture, ctx)}
+
+    def weights(
+        self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"] | None, state: State, t: int
+    ) -> tuple[Float[Tensor, "R M"], State, Info]:
+        assert G is not None
+        w, residual, failed = dual_cone(G, state["u"].unsqueeze(1))
+        return w, state, Info(residual, failed)

@@ -1,0 +1,122 @@
+"""Hypervolume gradient ascent:  maximise HV({f(x_1), ..., f(x_K)}),  d_k = -J_k^T w_k / |w_k|,
+w_km = -dHV / df_km: the (M - 1)-dimensional volume of the facet that point k has in direction m.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from mobench.core.algorithm import Context, Info, Real, State, Weighting
+from mobench.errors import ConfigError
+from mobench.metrics.hypervolume import hypervolume
+
+MARGIN = 1.1
+
+
+def volume(F: Float[np.ndarray, "K M"], ref: Float[np.ndarray, " M"]) -> float:
+    """Hypervolume of any number of points, of one objective, too."""
+    if len(F) == 0:
+        return 0.0
+    if len(ref) == 1:
+        return max(float(ref[0] - F.min()), 0.0)
+    return hypervolume(F, ref.tolist())
+
+
+def facets(F: Float[np.ndarray, "K M"], ref: Float[np.ndarray, " M"]) -> Float[np.ndarray, "K M"]:
+    """-dHV / df of points of which none dominates another."""
+    out = np.zeros_like(F)
+    for m in range(F.shape[1]):
+        others = np.delete(F, m, axis=1)
+        corner = np.delete(ref, m)
+        order = np.argsort(F[:, m], kind="stable")
+        for place, k in enumerate(order):
+            before = others[order[:place]]
+            out[k, m] = volume(others[order[: place + 1]], corner) - volume(before, corner)
+    return out
+
+
+def fronts(F: Float[np.ndarray, "K M"]) -> list[np.ndarray]:
+    """Places of the points that no other dominates, then of those that remain, and so on; of equal points the
+    first dominates the others.
+    """
+    K = len(F)
+    below = (F[:, None] <= F[None]).all(2)
+    strict = (F[:, None] < F[None]).any(2) | np.triu(np.ones((K, K), dtype=bool), 1)
+    dominates = below & strict
+    left = np.arange(K)
+    out = []
+    while len(left):
+        first = ~dominates[np.ix_(left, left)].any(0)
+        out.append(left[first])
+        left = left[~first]
+    return out
+
+
+@dataclass(frozen=True, kw_only=True)
+class HVGradient(Weighting):
+    """The points of a seed climb the hypervolume that they dominate together; `preferences=K` makes K of
+    them, and preferences are not used.
+
+    A dominated point climbs the hypervolume of its own front, after the points that dominate it are taken
+    away. A point beyond the reference point descends on the objectives in which it is.
+
+    Fields: `reference`: M numbers, or null: 1.1 times the largest value of each objective at the start.
+    Source: Emmerich and Deutz 2014 (facets); Deist et al. 2021, Section 3 (fronts in turn, unit weights).
+    """
+
+    objectives: ClassVar[tuple[int, int | None]] = (2, None)
+    together: ClassVar[bool] = True
+    varies: ClassVar[frozenset[str]] = frozenset()
+    citation: ClassVar[str] = "Emmerich and Deutz 2014; Deist et al. 2021"
+
+    reference: Sequence[Real] | None = None
+
+    def init(self, ctx: Context) -> State:
+        M = ctx.spec.M
+        seeds = torch.zeros(len(ctx.prefs), dtype=torch.int64) if ctx.seeds is None else ctx.seeds.clone()
+        if self.reference is not None:
+            if len(self.reference) != M:
+                raise ConfigError(
+                    f"algorithm.reference has {len(self.reference)} entries, but the problem has M={M} "
+                    "objectives."
+                )
+            ref = ctx.prefs.new_tensor([float(r) for r in self.reference]).expand_as(ctx.prefs).clone()
+            return {"seed": seeds.to(ctx.prefs.device), "ref": ref}
+        F = ctx.exact(ctx.theta)[:, :M].to(ctx.prefs)
+        ref = torch.empty_like(F)
+        for seed in seeds.unique().tolist():
+            mine = (seeds == seed).to(F.device)
+            top = F[mine].amax(0)
+            ref[mine] = top + (MARGIN - 1.0) * top.abs()
+        return {"seed": seeds.to(ctx.prefs.device), "ref": ref}
+
+    def weights(
+        self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"] | None, state: State, t: int
+    ) -> tuple[Float[Tensor, "R M"], State, Info]:
+        values = F.detach().cpu().numpy()
+        seeds = state["seed"].cpu().numpy()
+        refs = state["ref"].cpu().numpy()
+        w = np.full_like(values, np.nan)
+        for seed in np.unique(seeds):
+            (mine,) = np.nonzero((seeds == seed) & np.isfinite(values).all(1))
+            if len(mine):
+                w[mine] = ascent(values[mine], refs[mine[0]])
+        return torch.from_numpy(w).to(F), state, Info()
+
+
+def ascent(F: Float[np.ndarray, "K M"], ref: Float[np.ndarray, " M"]) -> Float[np.ndarray, "K M"]:
+    """Unit weights of the points of one set."""
+    out = (ref <= F).astype(np.float64)
+    (inside,) = np.nonzero((ref > F).all(1))
+    for front in fronts(F[inside]):
+        out[inside[front]] = facets(F[inside[front]], ref)
+    length = np.linalg.norm(out, axis=1, keepdims=True)
+    unit: np.ndarray = out / np.where(length > 0, length, 1.0)
+    return unit

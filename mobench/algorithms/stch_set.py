@@ -1,0 +1,60 @@
+"""STCH-Set:  minimise mu log sum_m exp((s_m - z_m) / (M mu)),  s_m = -nu log sum_k exp(-f_m(x_k) / nu);
+weights of point k:  1/M softmax_m((s - z) / (M mu)) softmax_k(-f_m / nu).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from mobench.algorithms.tch import ideal_point
+from mobench.core.algorithm import Context, Info, Real, State, Weighting
+from mobench.errors import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True)
+class STCHSet(Weighting):
+    """The points of a seed share the objectives: each is to be small at one of them. `preferences=K` makes K
+    points, and preferences are not used.
+
+    Fields: `mu`, `nu` > 0: smoothing of the largest objective and of the best point; -> 0 gives the
+    Tchebycheff set scalarization. `ideal`: z as in TCH.
+    Source: Lin et al. 2025 (few for many), equations 7 to 9, with equal weights 1/M.
+    """
+
+    together: ClassVar[bool] = True
+    varies: ClassVar[frozenset[str]] = frozenset()
+    citation: ClassVar[str] = "Lin et al. 2025 (STCH-Set)"
+
+    mu: Real = 0.1
+    nu: Real = 0.1
+    ideal: str | Real | Sequence[Real] = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (self.mu > 0 and self.nu > 0):
+            raise ConfigError(f"algorithm.mu={self.mu} and algorithm.nu={self.nu} must be > 0.")
+
+    def init(self, ctx: Context) -> State:
+        R = len(ctx.prefs)
+        seeds = torch.zeros(R, dtype=torch.int64) if ctx.seeds is None else ctx.seeds.clone()
+        z = ideal_point(self.ideal, ctx).expand_as(ctx.prefs).clone()
+        return {"seed": seeds.to(ctx.prefs.device), "z": z}
+
+    def weights(
+        self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"] | None, state: State, t: int
+    ) -> tuple[Float[Tensor, "R M"], State, Info]:
+        w = torch.empty_like(F)
+        M = F.shape[1]
+        for seed in state["seed"].unique().tolist():
+            mine = state["seed"] == seed
+            f = F[mine] / self.nu
+            best = -self.nu * torch.logsumexp(-f, dim=0, keepdim=True)
+            share = torch.softmax((best - state["z"][mine][:1]) / (M * self.mu), dim=1)
+            w[mine] = share * torch.softmax(-f, dim=0) / M
+        return w, state, Info()

@@ -1,0 +1,46 @@
+"""UPGrad:  d = -sum_m u_m pi(g_m),  pi the projection onto the dual cone {v: <g_j, v> >= 0 for all j}."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from mobench.algorithms.mixing import check_mixture, mixture
+from mobench.core.algorithm import Context, Info, State, Weighting
+from mobench.subproblems.dual_cone import dual_cone
+
+
+@dataclass(frozen=True, kw_only=True)
+class UPGrad(Weighting):
+    """Every gradient is projected to where it raises no objective, and the projections are averaged.
+
+    Fields: `mixture`: u = 1/M ("mean") or the preference.
+    Source: Quinton and Rey 2024 (Jacobian descent), Section 3; Proposition 1 for the weights. Departure:
+    their code adds 1e-4 to the diagonal of the normalised Gram matrix; here it is as it is.
+    """
+
+    gramian: ClassVar[bool] = True
+    citation: ClassVar[str] = "Quinton and Rey 2024 (UPGrad)"
+
+    mixture: str = "mean"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_mixture(self.mixture)
+
+    def init(self, ctx: Context) -> State:
+        return {"u": mixture(self.mixture, ctx)}
+
+    def weights(
+        self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"] | None, state: State, t: int
+    ) -> tuple[Float[Tensor, "R M"], State, Info]:
+        assert G is not None
+        R, M = F.shape
+        rows = torch.eye(M, dtype=G.dtype, device=G.device).unsqueeze(0)
+        x, residual, failed = dual_cone(G, rows)
+        w = torch.einsum("rm,rmj->rj", state["u"], x.view(R, M, M))
+        return w, state, Info(residual, failed)
