@@ -84,6 +84,21 @@ def test_command_line(
         ).read_bytes()
 
 
+def test_jobs_of_an_artifact_that_is_not_complete(
+    mobench: Run, results: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All of the named jobs are kept, or none: a name without finished rows is an error."""
+    first = mobench(*QUICK)
+    monkeypatch.setenv("MOBENCH_OUTPUTS", str(first.root))
+    assert kept_rows.keep_jobs([first.job.key, "zdt1-ls-nothing"]) == 1
+    assert "zdt1-ls-nothing cannot be kept" in capsys.readouterr().err
+    assert not results.exists()
+    monkeypatch.setattr(sys, "argv", ["keep", "--jobs", f"outputs/runs/{first.job.key}"])
+    assert kept_rows.main() == 0
+    assert (results / "runs" / first.job.key / "final.csv").exists()
+    assert not (results / "artifacts.yaml").exists()
+
+
 def test_history_on_request_and_no_large_solutions(
     mobench: Run, results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,5 +1,6 @@
 """Keep the rows of drawn artifacts with the project:  python -m mobench.keep csmoo/fig38 [...] [--history]
 Draw all artifacts whose rows are kept:                python -m mobench.keep --draw [csmoo/fig38 ...]
+Keep finished jobs of an artifact that is not complete: python -m mobench.keep --jobs FOLDER [...]
 
 Copies final.csv, config.yaml, meta.json and status.json of their jobs to experiments/results/runs, where
 `mobench` finds them before it runs a job again; solutions.npz too where it is small. Histories stay behind,
@@ -190,6 +191,24 @@ def keep_artifact(
     return 0
 
 
+def keep_jobs(
+    names: Sequence[str], history: bool = False, every: int = 1, columns: Sequence[str] | None = None
+) -> int:
+    """Keeps finished jobs, named by their folders, before their artifact is complete; the exit code.
+
+    An artifact that takes days is run in parts: what is kept is not run again, on any machine.
+    """
+    folders = [JobFolder(outputs_root() / "runs" / Path(name).name) for name in names]
+    if unfinished := [folder.key for folder in folders if not folder.done]:
+        return fail(
+            f"{', '.join(unfinished)} cannot be kept: no finished job of this name is in "
+            f"{outputs_root() / 'runs'}. Nothing was kept."
+        )
+    for folder in folders:
+        say(f"{folder.key}: {keep(folder, results_root(), history, every, columns) / 1e3:.0f} kB")
+    return 0
+
+
 def _arguments() -> argparse.Namespace:
     """What the command line asks for."""
     parser = argparse.ArgumentParser(
@@ -202,6 +221,7 @@ def _arguments() -> argparse.Namespace:
         action="store_true",
         help="draw these artifacts (or all) from kept rows into outputs/kept; keep nothing",
     )
+    add("--jobs", action="store_true", help="the names are those of finished job folders, not of artifacts")
     add("--history", action="store_true", help="also keep the recorded steps, for curves")
     add(
         "--every",
@@ -213,6 +233,8 @@ def _arguments() -> argparse.Namespace:
     columns = "keep only recorded columns with these prefixes, such as f_ violation"
     add("--columns", nargs="+", metavar="PREFIX", help=columns)
     given = parser.parse_args()
+    if given.draw and given.jobs:
+        parser.error("--draw takes artifacts; omit --jobs")
     if given.draw:
         return given
     if not given.ids:
@@ -229,4 +251,6 @@ def main() -> int:
     given = _arguments()
     if given.draw:
         return draw_all(given.ids)
+    if given.jobs:
+        return keep_jobs(given.ids, given.history, given.every, given.columns)
     return max(keep_artifact(id, given.history, given.every, given.columns) for id in given.ids)
