@@ -53,8 +53,8 @@ def test_pooling_and_its_adjoint(apart: bool, dtype: torch.dtype, monkeypatch: p
         up = torch.empty(6, 2, 3, 2, 5, 7, dtype=dtype)
         kept = up.clone()
         slopes = d.clone()
-        convnet.unpool(slopes, at, up)
-        convnet.unpool(slopes, at, kept, out)
+        convnet.Unpooling(slopes, at, up)()
+        convnet.Unpooling(slopes, at, kept, out)()
         return [out, torch.where(out.isnan(), 0, at), alone, slopes]
 
     both(work, monkeypatch)
@@ -71,7 +71,7 @@ def test_the_adjoint_is_where_the_maximum_was(dtype: torch.dtype, monkeypatch: p
         convnet.pool(z.clone(), torch.zeros(2, 1, 1, dtype=dtype), out, at)
         up = torch.empty(4, 2, 2, 2, 3, 5, dtype=dtype)
         slopes = d.clone()
-        convnet.unpool(slopes, at, up, out)
+        convnet.Unpooling(slopes, at, up, out)()
         reached = torch.where(out.unsqueeze(1) > 0, d, 0)
         assert torch.equal(slopes, reached)
         assert torch.equal(sum(convnet.corners(up.transpose(1, 2).flatten(1, 2))), up_sum(reached))

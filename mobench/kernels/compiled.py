@@ -3,7 +3,8 @@
 They are imported at the first solve that uses them, and compiled once on a machine: Numba keeps what it has
 compiled below $MOBENCH_CACHE, else beside the package, else in the user's own cache folder. Without Numba, on
 another device than the CPU, and with MOBENCH_COMPILED=0 the same formulas run as array operations; results
-agree to rounding, and both compute the same certificates.
+agree to rounding, and both compute the same certificates. Beside solvers there are Gram matrices (`gramian`)
+and sweeps of LeNet's maps (`windows`).
 """
 
 from __future__ import annotations

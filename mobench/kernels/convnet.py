@@ -88,6 +88,9 @@ class Maps(NamedTuple):
     at2: Float[Tensor, "R g C v n"]
     h2: Float[Tensor, "R D n"]
     h3: Float[Tensor, "R H n"]
+    second: _Second | None = None
+    """The second convolution with what it saw, where that is still there: of a run alone, until the next
+    chunk."""
 
 
 def weights(net: ConvNet, theta: Float[Tensor, "R P"]) -> Weights:
@@ -242,37 +245,52 @@ def pool(
     )
 
 
-def unpool(
-    d: Float[Tensor, "g S C v n"],
-    at: Float[Tensor, "g C v n"],
-    out: Float[Tensor, "h S C 2 v n"],
-    h: Float[Tensor, "g C v n"] | None = None,
-) -> None:
+class Unpooling:
     """The adjoint of the pooling along S slopes: each entry of d at the maximum of its window, 0 elsewhere.
-    h: the adjoint of the ReLU before it; d is 0 then where h is.
+
+    out: where it is written, some rows of windows at a time. h: the adjoint of the ReLU before it; d is 0
+    then where h is.
     """
-    kernel = kernels("windows", d)
-    if kernel is None:
+
+    def __init__(
+        self,
+        d: Float[Tensor, "G S C v n"],
+        at: Float[Tensor, "G C v n"],
+        out: Float[Tensor, "h S C 2 v n"],
+        h: Float[Tensor, "G C v n"] | None = None,
+    ) -> None:
+        self._kernel = kernels("windows", d)
+        self._rows = len(out) // 2
+        self._given = (d, at, out, h)
+        if self._kernel is None:
+            marks = at.new_empty(len(out), at.shape[1], 2, *at.shape[2:])
+            self._marks = marks
+            self._corners = corners(marks)
+            return
+        ds = d.stride()
+        hs = at.stride()
+        os = out.stride()
+        reached = at if h is None else h
+        assert ds[-1] == hs[-1] == os[-1] == 1
+        assert reached.stride() == hs
+        _, S, C, V, n = d.shape
+        if ds[3] == hs[2] == os[4] == n:  # columns follow each other
+            n *= V
+            V = 1
+        self._call = (memory(d), ds[:4], memory(reached), memory(at), hs[:3], memory(out), os[:5])
+        self._sizes = (self._rows, S, C, V, n)
+
+    def __call__(self, first: int = 0) -> None:
+        """Of the rows of windows from `first` on."""
+        d, at, out, h = self._given
+        if self._kernel is not None:
+            self._kernel.spread(*self._call, self._sizes, h is not None, first)
+            return
+        here = slice(first, first + self._rows)
         if h is not None:
-            alive(d, h.unsqueeze(1).expand(d.shape), out=d)
-        marks = at.new_empty(2 * len(at), at.shape[1], 2, *at.shape[2:])
-        marked(at, corners(marks))
-        spread(d, marks, out)
-        return
-    ds = d.stride()
-    hs = at.stride()
-    os = out.stride()
-    reached = at if h is None else h
-    assert ds[-1] == hs[-1] == os[-1] == 1
-    assert reached.stride() == hs
-    G, S, C, V, n = d.shape
-    if ds[3] == hs[2] == os[4] == n:
-        n *= V
-        V = 1
-    kernel.spread(
-        memory(d), ds[:4], memory(reached), memory(at), hs[:3], memory(out), os[:5], (G, S, C, V, n),
-        h is not None,
-    )  # fmt: skip
+            alive(d[here], h[here].unsqueeze(1).expand(d[here].shape), out=d[here])
+        marked(at[here], self._corners)
+        spread(d[here], self._marks, out)
 
 
 def chunk(net: ConvNet, pictures: Float[Tensor, "B H W"]) -> int:
@@ -407,7 +425,8 @@ def _maps(net: ConvNet, w: Weights, x: Float[Tensor, "H k w n"], keep: bool, tak
         precision.bmm(w.second[r].expand(h, -1, -1), second.see(maps), out=z2.flatten(2))
         pool(apart, w.second_bias[r], h2[r], at2[r] if keep else None)
     h2 = h2.flatten(1, 3)
-    return Maps(rows, at1, h1, at2, h2, precision.baddbmm(w.shared_bias, w.shared, h2).relu_())
+    h3 = precision.baddbmm(w.shared_bias, w.shared, h2).relu_()
+    return Maps(rows, at1, h1, at2, h2, h3, second if R == 1 and take is not fresh else None)
 
 
 class Sums(NamedTuple):
@@ -471,7 +490,7 @@ def backward(
     """Adds, for each of `slopes`, the sum over a chunk's pictures and scores of the slope times the
     gradient of the score.
     """
-    _, _, h1, at2, h2, h3 = maps
+    _, _, h1, at2, h2, h3, seen = maps
     R, v, C2, _, n = at2.shape
     C = net.channels[0]
     S = len(slopes)
@@ -481,7 +500,7 @@ def backward(
         sums.affine(s, maps, d3, dz)
         alive(precision.bmm(w.shared.mT, d3), h2, out=d2[s].view_as(h2))
     sums.second_bias.add_(d2.sum((2, 4, 5))[..., None, None])
-    second = _Second(net, h1, ROOM.take)
+    second = seen or _Second(net, h1, ROOM.take)
     up = ROOM.take("up", (2 * v, S, C2, 2 * v, n), h1)
     into = halves(up)
     joint = up.flatten(1, 2).flatten(2).mT
@@ -489,8 +508,8 @@ def backward(
     for r, (own, below) in enumerate(
         zip(h1.split(C, dim=1), sums.below[..., :n].split(C, dim=2), strict=True)
     ):
-        unpool(d2[:, r].transpose(0, 1), at2[r], into)
-        precision.add_product(sums.second[r], second.see(own), joint)
+        Unpooling(d2[:, r].transpose(0, 1), at2[r], into)()
+        precision.add_product(sums.second[r], second.seen if seen else second.see(own), joint)
         weight = w.second[r].mT
         for s in range(S):
             second.back(weight, each[s], below[:, s])
@@ -510,8 +529,9 @@ def _first_backward(net: ConvNet, maps: Maps, sums: Sums) -> None:
     _, S, RC, v, n = below.shape
     onto = ROOM.take("onto", (2, S, RC, 2, v, n), below)
     flat = onto.view(2 * S * RC, wn)
-    for d, seen, at, pair in zip(below.split(1), h1.split(1), maps.at1.split(1), pairs, strict=True):
-        unpool(d, at, onto, seen)
+    unpool = Unpooling(below, maps.at1, onto, h1)
+    for y, pair in enumerate(pairs):
+        unpool(y)
         precision.add_product(sums.first, flat, pair)
     sums.first_bias.add_(below.sum((0, 3, 4)).flatten())
 
@@ -530,7 +550,7 @@ def curvature(
 
     Pooling and ReLU are linear where they stand, as in automatic differentiation.
     """
-    rows, at1, h1, at2, h2, h3 = maps
+    rows, at1, h1, at2, h2, h3, _ = maps
     R, half, C2, _, n = at2.shape
     C = net.channels[0]
     second = _Second(net, h1)
@@ -573,7 +593,7 @@ def curvature(
     into = halves(up)
     joint = up.flatten(1, 2).flatten(2)
     for r in range(R):
-        unpool(both[:, r].transpose(0, 1), at2[r], into)
+        Unpooling(both[:, r].transpose(0, 1), at2[r], into)()
         precision.add_product(sums.second[r], second.see(own[r]), e.mT)
         precision.add_product(sums.second[r], change.see(moved[r]), d.mT)
         second.back(torch.cat([v.second[r], w.second[r]]).mT, joint, below[r])

@@ -101,9 +101,10 @@ def spread(
     os: Strides,
     sizes: Strides,
     alive: bool,
+    first: int,
 ) -> None:
-    """out: each entry of d in the corner of its window that `at` names, 0 in the others. alive: only where
-    h > 0; d is 0 elsewhere from then on.
+    """out: each entry of d, from row `first` on, in the corner of its window that `at` names, 0 in the
+    others. alive: only where h > 0; d is 0 elsewhere from then on.
 
     ds: strides of rows, slopes, channels, columns. hs: of rows, channels, columns, of `h` and `at`. os: of
     rows, slopes, channels, halves, columns.
@@ -117,8 +118,8 @@ def spread(
         for s in range(S):
             for c in range(C):
                 for v in range(V):
-                    here = g * hs[0] + c * hs[1] + v * hs[2]
-                    there = g * ds[0] + s * ds[1] + c * ds[2] + v * ds[3]
+                    here = (first + g) * hs[0] + c * hs[1] + v * hs[2]
+                    there = (first + g) * ds[0] + s * ds[1] + c * ds[2] + v * ds[3]
                     left = 2 * g * os[0] + s * os[1] + c * os[2] + v * os[4]
                     right = left + os[3]
                     x = d[there : there + n]
