@@ -99,6 +99,16 @@ def test_jobs_of_an_artifact_that_is_not_complete(
     assert not (results / "artifacts.yaml").exists()
 
 
+def test_overrides_with_brackets_are_noted(tmp_path: Path) -> None:
+    command = "mobench +experiment=omd_tch/table2 scale=paper 'artifact.only=[m2_*]' 'seeds=[0]' logger=local"
+    kept_rows.note("omd_tch/table2", command, tmp_path)
+    kept_rows.note("csmoo/fig38", "mobench +experiment=csmoo/fig38 scale=paper", tmp_path)
+    assert kept_rows.drawings(tmp_path) == {
+        "csmoo/fig38": ["scale=paper"],
+        "omd_tch/table2": ["scale=paper", "artifact.only=[m2_*]", "seeds=[0]"],
+    }
+
+
 def test_history_on_request_and_no_large_solutions(
     mobench: Run, results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

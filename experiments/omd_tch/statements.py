@@ -66,6 +66,7 @@ def judge(a: Artifact, s: Scenario, statements: Sequence[Statement]) -> None:
         a.claim(
             x.id,
             x.check.partial_at_best(bool(step)),
+            reason=scatter(s, x),
             remark=f"{step} {same}".strip(),
             interval=s.interval(x.shown[0], x.shown[1], x.metric) if x.metric else s.alone,
             rests_on=s.names(*x.shown),
@@ -73,6 +74,20 @@ def judge(a: Artifact, s: Scenario, statements: Sequence[Statement]) -> None:
             **s.words,
             **x.words,
         )
+
+
+def scatter(s: Scenario, x: Statement) -> str:
+    """Says how far single seeds scatter in print, where fewer than the paper's were run."""
+    if s.seeds >= SEEDS or x.metric is None:
+        return ""
+    spreads = [s.printed(column, x.metric)[1] for column in x.shown[:2]]
+    if not np.isfinite(spreads).all():
+        return ""
+    of = " and ".join(f"{spread:.2g}" for spread in spreads)
+    return (
+        f"The statement is about means of ten seeds; the printed standard deviations over the seeds are {of} "
+        "for the two methods, so a difference in single seeds can have either sign."
+    )
 
 
 def refer(a: Artifact, artifact: str, s: Scenario, statements: Sequence[Statement], *more: str) -> None:

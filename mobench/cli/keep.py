@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -115,9 +116,15 @@ def note(id: str, command: str, root: Path) -> None:
         o for o in shlex.split(command)[1:] if not o.startswith(("+experiment=", "logger=", "progress="))
     ]
     listed = "".join(
-        f"{name}: [{', '.join(own)}]\n" for name, own in sorted((drawings(root) | {id: given}).items())
+        f"{name}: [{', '.join(map(_quoted, own))}]\n"
+        for name, own in sorted((drawings(root) | {id: given}).items())
     )
     write_atomic(root / MANIFEST, (HEAD + listed).encode())
+
+
+def _quoted(override: str) -> str:
+    """An override as YAML: brackets, as in `seeds=[0]`, would be read as a list."""
+    return override if re.fullmatch(r"[\w./=+-]+", override) else json.dumps(override)
 
 
 def draw_kept(id: str, overrides: Sequence[str], root: Path) -> None:
