@@ -38,14 +38,14 @@ reproduce: install  ## draw every artifact (SCALE=laptop, WORKERS=2 jobs at a ti
 	$(BIN)/python -m mobench.report
 	@echo "Open outputs/report/index.html"
 
-# these tests check shapes and types at every call, which makes a step ten times slower: every algorithm on every problem, metrics, the QP
-TYPED = --jaxtyping-packages=mobench,beartype.beartype \
-	tests/test_join.py::test_every_pair_of_the_project_runs_or_is_refused tests/test_metrics.py tests/subproblems/test_subproblem_qp.py
+# these tests check shapes and types at every call, which makes a step ten times slower: every algorithm on every problem, metrics, the QP;
+# they assert all that they assert without the checks, so they are not run a second time
+TYPED = tests/test_join.py::test_every_pair_of_the_project_runs_or_is_refused tests/test_metrics.py tests/subproblems/test_subproblem_qp.py
 
 test: install  ## run lint, type and shape checks, and all tests
 	$(MAKE) --no-print-directory lint
-	$(BIN)/python -m pytest -n 2 --dist worksteal $(TYPED)
-	$(BIN)/python -m pytest -n 2 --dist worksteal --durations=12
+	$(BIN)/python -m pytest -n 2 --dist worksteal --jaxtyping-packages=mobench,beartype.beartype $(TYPED)
+	$(BIN)/python -m pytest -n 2 --dist worksteal --durations=25 $(TYPED:%=--deselect=%)
 
 test-data: install  ## run only the tests that need official files: make test-data MOBENCH_DATA=DIR
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m data -rs
