@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from mobench.problems.bilingual_speech import BilingualSpeech
     from mobench.problems.constrained_gaussian import ConstrainedGaussian
     from mobench.problems.constrained_toys import BallAndHalfSpace, HalfPlane
+    from mobench.problems.dtlz import DTLZ
     from mobench.problems.dtlz2 import DTLZ2
     from mobench.problems.face_attributes import FaceAttributes
     from mobench.problems.federated_images import FederatedImages
@@ -22,8 +23,10 @@ if TYPE_CHECKING:
     from mobench.problems.least_squares import LeastSquares
     from mobench.problems.multi_mnist import MultiMNIST
     from mobench.problems.pls import PLS
+    from mobench.problems.re import RE
     from mobench.problems.river_flow import RiverFlow
     from mobench.problems.speech_surrogate import SpeechSurrogate
+    from mobench.problems.uf import UF
     from mobench.problems.vlmop2 import VLMOP2
     from mobench.problems.zdt import ZDT1, ZDT2, ZDT3
 
@@ -33,6 +36,7 @@ FILES = {
     "BilevelQuadratic": "bilevel_quadratic",
     "BilingualSpeech": "bilingual_speech",
     "ConstrainedGaussian": "constrained_gaussian",
+    "DTLZ": "dtlz",
     "DTLZ2": "dtlz2",
     "FaceAttributes": "face_attributes",
     "FederatedImages": "federated_images",
@@ -43,8 +47,10 @@ FILES = {
     "LeastSquares": "least_squares",
     "MultiMNIST": "multi_mnist",
     "PLS": "pls",
+    "RE": "re",
     "RiverFlow": "river_flow",
     "SpeechSurrogate": "speech_surrogate",
+    "UF": "uf",
     "VLMOP2": "vlmop2",
     "ZDT1": "zdt",
     "ZDT2": "zdt",
@@ -52,8 +58,11 @@ FILES = {
 }
 
 __all__ = [
+    "DTLZ",
     "DTLZ2",
     "PLS",
+    "RE",
+    "UF",
     "VLMOP2",
     "ZDT1",
     "ZDT2",

@@ -31,7 +31,8 @@ def test_quick_benchmark_writes_a_complete_report(tmp_path: Path) -> None:
         "forum",
         "nsga2",
         "psl",
-    }  # two samples, a gap, a box
+        "modo",
+    }  # two samples, a gap, a box, two samples again
     assert set(loops.PLAIN) == set(loops.AUTHORS)
     assert set(loops.PLAIN) <= measured
     assert {row["kind"] for row in result["solves"]} == {"min_norm", "epo_lp"}
