@@ -2,7 +2,7 @@
 
 python -m mobench.report [--results docs/results.md]
 
-May import: cli, config, system, errors.
+May import: cli, config, jobs, system, errors.
 """
 
 from mobench.report.build import build
