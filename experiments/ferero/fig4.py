@@ -54,11 +54,10 @@ def fig4(a: Artifact) -> None:
         key: f"({key}) {name}, {'easy' if key in 'abc' else 'hard'} starts, T = {a.jobs[key].config['steps']}"
         for key, name in PANELS.items()
     }
-    draw_paths(a, titles, every={"colours": COLOURS})
+    draw_paths(a, titles)
     end_points(a, SERIES)
     a.note(
-        "Colours: rays at 81° (blue), 57° (orange), 33° (green), 9° (red). FERERO uses A = [(1, 2), (2, "
-        "1)]/sqrt 5."
+        "Colours: the angles of the rays. FERERO uses A = [(1, 2), (2, 1)]/sqrt 5."
     )
     a.note(
         "Panel (f) departs twice from what is printed: c_h = 0.1 for 0.01, and an inner loop that is cut off "

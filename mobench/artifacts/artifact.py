@@ -26,6 +26,7 @@ from typing import Any
 
 import pandas as pd
 
+from mobench.artifacts import style
 from mobench.artifacts.checks import Check
 from mobench.artifacts.claims import UNKNOWN, Claim, Text, Texts, Verdict, texts
 from mobench.artifacts.rows import JobRows, RunCount
@@ -345,17 +346,24 @@ class Artifact:
                 said.append(f"{own} of the paper's {planned} seeds")
         return min(said, key=len) if said else None
 
+    @property
+    def badge(self) -> str:
+        """What a reader of the picture must know about its data and scale; nothing of a problem without data."""
+        labels = sorted({job.data for job in self.jobs.values() if job.data is not None})
+        few = "smoke scale: a few steps only" if self.scale == "smoke" else f"{self.scale} scale"
+        if not labels:
+            return "Smoke scale: a few steps only." if self.scale == "smoke" else ""
+        other = " (not the paper's)" if self.stand_ins() and self.paper.data else ""
+        return f"Data{other}: {'; '.join(labels)}. {few[0].upper()}{few[1:]}."
+
     def figure(self, figure: Any) -> None:
-        """Takes the picture: PDF with embedded fonts, and PNG."""
+        """Takes the picture: PDF with embedded fonts, and PNG; its width, letters and badge see `style`."""
         import matplotlib.pyplot as plt
 
         # layout and margins are computed once, not for each file again; at the resolution of the PNG, which
-        # then finds
-        # its formulas parsed
+        # then finds its formulas parsed
         figure.set_dpi(DPI)
-        figure.draw_without_rendering()
-        figure.set_layout_engine(None)  # of "none", savefig would wait for a draw as well
-        box = figure.get_tightbbox().padded(plt.rcParams["savefig.pad_inches"])
+        box = style.finish(figure, self.badge)
         # no date inside: the same rows give the same bytes
         for kind, metadata in (("png", {"Software": None}), ("pdf", {"CreationDate": None})):
             buffer = io.BytesIO()
