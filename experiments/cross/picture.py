@@ -54,7 +54,9 @@ def draw(a: Artifact, shown: list[Table], refused: Refused) -> None:
         bar.outline.set_visible(False)
     below = ["Share of the front's hypervolume (mean over seeds)."] if any(t.fronts for t in shown) else []
     if not all(t.fronts for t in shown):
-        below.append("* worst objective, smaller is better." if below else "Worst objective, smaller is better.")
+        below.append(
+            "* worst objective, smaller is better." if below else "Worst objective, smaller is better."
+        )
     below += [" ".join(explained(letters, reasons, sorted({m for _, m in refused} - set(order))))]
     text = "\n".join(line for part in below if part for line in textwrap.wrap(part, LONGEST))
     fig.supxlabel(text, fontsize=st.SMALLEST, x=0.01, ha="left", color="#555555")

@@ -236,18 +236,22 @@ def draw_ablation(a: Artifact, betas: Mapping[float, Curves], others: Mapping[st
     fig, ((values, ratios), (violations, paths)) = grid(2, 2, figsize=(7.0, 5.0))
     where = np.arange(len(betas))
     for i, c in enumerate(betas.values()):
-        values.plot(np.full(len(c.V_end), i), c.V_end, "o", ms=3, color=st.GREY, alpha=0.6)
-        values.plot(i, c.V_end.mean(), "_", ms=14, mew=2, color=st.BLUE)
+        low, high = np.quantile(c.V_end, [0.1, 0.9])
+        values.plot([i, i], [low, high], color=st.GREY, lw=4, alpha=0.4, solid_capstyle="butt")
+        values.plot(i, c.V_end.mean(), "o", ms=5, color=st.BLUE)
         ratios.plot([i, i], [0, c.feasible.mean()], color=st.GREY, lw=0.8)
-    values.plot([], [], "o", ms=3, color=st.GREY, alpha=0.6, label="one seed")
-    values.plot([], [], "_", ms=10, mew=2, color=st.BLUE, label="mean")
+    values.plot([], [], color=st.GREY, lw=4, alpha=0.4, label="10 to 90 % of the seeds")
+    values.plot([], [], "o", ms=5, color=st.BLUE, ls="none", label="mean")
     ratios.plot(where, [c.feasible.mean() for c in betas.values()], "o", color=st.BLUE)
     level(values, printed(), f"printed, {printed():g}", color=st.RED, ls="-")
     level(values, betas[0.0].optimum[1], "exact optimum")
     for ax in (values, ratios):
         ax.set_xticks(where, [f"{b:g}" for b in betas])
         ax.set_xlim(-0.5, len(betas) - 0.5)
-    dress(values, r"$\beta$", "final Tchebycheff value", legend="upper right")
+    dress(values, r"$\beta$", "final Tchebycheff value")
+    bottom, top = values.get_ylim()
+    values.set_ylim(bottom, bottom + 1.5 * (top - bottom))  # room for the legend
+    values.legend(loc="upper center", ncols=2)
     dress(ratios, r"$\beta$", "share of seeds that end feasible", ylim=(0.0, 1.05))
     tones = st.plt.get_cmap("viridis")(np.linspace(0.0, 0.9, len(betas)))
     for (b, c), colour, marker in zip(betas.items(), tones, (*st.MARKERS, *st.MARKERS), strict=False):

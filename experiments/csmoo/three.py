@@ -138,7 +138,9 @@ def draw_front(a: Artifact, ends: Mapping[str, pd.DataFrame], front: np.ndarray)
     ax.view_init(elev=22, azim=-120)
     ax.set_box_aspect((1, 1, 0.8), zoom=0.85)
     ax.set_zlabel("$E f_3$")
-    for axis, ticks in zip((ax.xaxis, ax.yaxis, ax.zaxis), ((0.3, 0.6), (0.4, 0.8), (0.6, 1.1, 1.6)), strict=True):
+    for axis, ticks in zip(
+        (ax.xaxis, ax.yaxis, ax.zaxis), ((0.3, 0.6), (0.4, 0.8), (0.6, 1.1, 1.6)), strict=True
+    ):
         axis.set_ticks(ticks)
     ax.tick_params(pad=-2)
     dress(ax, "$E f_1$", "$E f_2$", title="three methods, all runs")

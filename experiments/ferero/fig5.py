@@ -30,7 +30,7 @@ from .images import (
 
 MARKERS = {m: st.look(m).marker for m in METHODS}
 NAMED = tuple(f"{degrees:g}°" for degrees in ANGLES)
-GIVEN = ("data set", "pictures", "measure", "method", "preference", "published task 1", "published task 2")
+GIVEN = ("data set", "measure", "method", "preference", "published task 1", "published task 2")
 SEEN = "Stated after the first runs at laptop scale had been seen, which are therefore no evidence."
 
 
@@ -106,7 +106,6 @@ def table_lines(panel: Panel) -> list[dict[str, Any]]:
                 good = np.isfinite(points[k]).all(1)
                 line: dict[str, Any] = {
                     "data set": panel.name,
-                    "pictures": panel.data,
                     "measure": measure,
                     "method": name,
                     "preference": ray,

@@ -33,7 +33,6 @@ def fig6(a: Artifact) -> None:
         lines.append(
             {
                 "data set": SETS[key],
-                "pictures": plain.meta["data"],
                 "distance to the lines": float(finite_mean(to_line)),
                 "FERERO of Figure 5 to its rays": float(finite_mean(to_ray)),
                 "largest rise of a loss": float(rises.max()),
@@ -44,7 +43,7 @@ def fig6(a: Artifact) -> None:
             judge_lines(a, key, to_line, to_ray, rises)
     legend_below(fig, axes[0, 0])
     a.figure(fig)
-    a.table(lines, given=("data set", "pictures"))
+    a.table(lines, given=("data set",))
     a.note(
         "No settings of Figure 6 are printed. Ours: uniform descent first, then Algorithm 3 with the cone of "
         "Figure 4 along the rays through 0.9 times the single-task test losses. Training losses, mean over "

@@ -8,7 +8,6 @@ import pandas as pd
 from mobench.artifacts import Artifact, JobRows, artifact
 from mobench.artifacts.checks import AllOf, Share
 from mobench.artifacts.statistics import percent
-from mobench.artifacts.vlmop2 import COLOURS
 
 from .runs import (
     NEAR,

@@ -24,7 +24,7 @@ from mobench.artifacts import Artifact, JobRows, RunCount
 from mobench.artifacts.checks import Check, Judged, Share
 from mobench.artifacts.panels import grid
 from mobench.artifacts.statistics import percent
-from mobench.artifacts.vlmop2 import key_of_paths, front, trajectories
+from mobench.artifacts.vlmop2 import front, key_of_paths, trajectories
 from mobench.core import Context, Free, Spec, TablePoint, Weighting
 from mobench.core.preferences import angle_deg
 from mobench.metrics import front_distance

@@ -130,9 +130,9 @@ def _preferences(fig: Any, position: Any, job: Cleaning, title: str) -> np.ndarr
     polygons = np.stack([mean for _, mean, _ in found])
     low, high, ticks = limits(polygons)
     ax = radar_axes(fig, position, axis_labels(job), low, high, ticks)
-    draw_hull(ax, hull(polygons), "covered")
+    draw_hull(ax, hull(polygons), "best of the runs")
     for (s, mean, error), color in zip(found, COLOURS, strict=True):
-        draw_polygon(ax, mean, f"$r_{s + 1} = .9$", color, error)
+        draw_polygon(ax, mean, f"$r_{s + 1} = 0.9$", color, error)
     ax.set_title(title, pad=14)
     ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.06), ncols=3)
     return polygons
@@ -199,7 +199,7 @@ class TradeOffs:
             line = {"color": color, "marker": "o", "ms": 3, "label": f"{name} rescaled"}
             ax.errorbar(self.us, heights, errors, **line)
         ax.axhline(self.zero[0][-1], color=st.GREY, ls="--", lw=0.9, label="$u = 0$")
-        dress(ax, "$u$", "$1/L$ of the preferred task, $p = .6$", "(b) against $u$", log="x", legend=True)
+        dress(ax, "$u$", "$1/L$ of the preferred task, $p = 0.6$", "(b) against $u$", log="x", legend=True)
 
 
 @artifact("mobl/fig9")
@@ -400,7 +400,9 @@ def _table(jobs: dict[str, Cleaning]) -> pd.DataFrame:
 def _four(a: Artifact, of: Callable[[np.ndarray], np.ndarray], ylabel: str) -> None:
     """Panels: S = 5 and the larger S, validation ("train" in the paper) and test."""
     fig, axes = grid(2, 2, figsize=(7.0, 4.8))
-    for k, (ax, (name, kind)) in enumerate(zip(axes.flat, itertools.product(("s5", "s10"), LOSSES), strict=True)):
+    for k, (ax, (name, kind)) in enumerate(
+        zip(axes.flat, itertools.product(("s5", "s10"), LOSSES), strict=True)
+    ):
         job = Cleaning(a.jobs[name])
         colors = st.plt.get_cmap("viridis")(np.linspace(0.0, 0.9, job.S))
         for s in range(job.S):

@@ -75,10 +75,10 @@ def _radar(fig: Any, position: Any, pref: FewShot, extreme: FewShot, prefix: str
     far, _ = polygons(extreme, prefix)
     low, high, ticks = limits(np.vstack([mean, far]))
     ax = radar_axes(fig, position, labels(pref.S), low, high, ticks)
-    draw_hull(ax, hull(np.vstack([mean, far])), "covered")
+    draw_hull(ax, hull(np.vstack([mean, far])), "best of the runs")
     for s, color in enumerate(COLOURS):
-        draw_polygon(ax, mean[s], f"$r_{s + 1} = .8$", color, error[s])
-        draw_polygon(ax, far[s], f"$r_{s + 1} = .96$", color, ls="--", lw=0.9, ms=1.5)
+        draw_polygon(ax, mean[s], f"$r_{s + 1} = 0.8$", color, error[s])
+        draw_polygon(ax, far[s], f"$r_{s + 1} = 0.96$", color, ls="--", lw=0.9, ms=1.5)
 
 
 def lead(job: FewShot, prefix: str) -> pd.Series:
@@ -181,10 +181,11 @@ def fig1(a: Artifact) -> None:
     pref = FewShot(a.jobs["pref"])
     extreme = FewShot(a.jobs["extreme"])
     fig = st.plt.figure(figsize=(7.0, 6.2), layout="constrained")
+    cells = fig.add_gridspec(2, 2)
     for k, (kind, prefix) in enumerate(KINDS.items()):
-        _radar(fig, 221 + k, pref, extreme, prefix)
+        _radar(fig, cells[0, k], pref, extreme, prefix)
         fig.axes[-1].set_title(f"{kind} accuracy, % (axes do not start at 0)", pad=14)
-    _inverse_losses(fig.add_subplot(212), pref, extreme)
+    _inverse_losses(fig.add_subplot(cells[1, :]), pref, extreme)
     fig.legend(*fig.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     a.figure(fig)
     a.table(_accuracies({"r = .8": pref, "r = .96": extreme}), given=("preference", "preferred"))
@@ -268,7 +269,9 @@ class Areas:
         draw_hull(ax, hull(self.every), "WC-MHGD, best of ten runs on each axis")
         for i, p in enumerate(self.every):
             draw_polygon(ax, p, "WC-MHGD, single runs" if i == 0 else None, st.BLUE, lw=0.6, ms=0)
-        for (label, (mean, error)), color in zip(lines.items(), (*(st.look(m).colour for m in ("moml", "forum")), st.RED), strict=True):
+        for (label, (mean, error)), color in zip(
+            lines.items(), (*(st.look(m).colour for m in ("moml", "forum")), st.RED), strict=True
+        ):
             draw_polygon(ax, mean, label, color, error)
         ax.set_title(f"{self.kind} accuracy, % (axes do not start at 0)", pad=14)
 
@@ -358,13 +361,14 @@ def fig4(a: Artifact) -> None:
     pref, extreme, trade = (FewShot(a.jobs[n]) for n in ("pref", "extreme", "trade_off"))
     fig = st.plt.figure(figsize=(7.0, 6.4), layout="constrained")
     below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.08)}
-    _radar(fig, 221, pref, extreme)
+    cells = fig.add_gridspec(2, 2)
+    _radar(fig, cells[0, 0], pref, extreme)
     fig.axes[-1].set_title("(a) training accuracy, % (axes do not start at 0)", pad=14)
     fig.axes[-1].legend(ncols=2, **below)
-    _trade_off_radar(fig, 222, trade)
+    _trade_off_radar(fig, cells[0, 1], trade)
     fig.axes[-1].set_title("(b) $r_1 = 0.96$, training accuracy, %", pad=14)
     fig.axes[-1].legend(ncols=2, **below)
-    ax = fig.add_subplot(212)
+    ax = fig.add_subplot(cells[1, :])
     speeds = {}
     for (job, runs), color in zip(_by_steps(a, pref), D_COLOURS, strict=True):
         steps, values = job.curve("train_accuracy", runs)

@@ -1,8 +1,8 @@
-"""One look for all figures: colours and markers of methods and preferences, sizes, badges, and what is a defect.
+"""One look for all figures: colours and markers of methods and preferences, sizes, badges, defects.
 
-A method has the same colour and marker in every figure of every paper (`look`), a preference the colour of its
-angle (`preference`). Figures are as wide as the text of a paper at most (`WIDTH`), and no letter is smaller
-than `SMALLEST` there: `finish` sees to both when a figure is taken, and `defects` lists what is left.
+A method has the same colour and marker in every figure of every paper (`look`), a preference the colour of
+its angle (`preference`). Figures are as wide as the text of a paper at most (`WIDTH`), and no letter is
+smaller than `SMALLEST` there: `finish` sees to both when a figure is taken, and `defects` lists what is left.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ METHODS = {
     "moco": Look("MoCo", RED, "D"),
     "forum": Look("FORUM", ORANGE, "s"),
     "moml": Look("MOML", GREEN, "^"),
-    "mlm_cmoo": Look("MLM-CMOO", BLUE, "o"),
-    "nsga2": Look("NSGA-II", ORANGE, "s"),
+    "mlm_cmoo": Look("MLM-CMOO", BLUE, "D"),
+    "nsga2": Look("NSGA-II", ORANGE, "v"),
     "psl": Look("PSL", GREEN, "^"),
     "tch": Look("TCH", GREY, "s"),
     "stch": Look("STCH", "#999933", "X"),
@@ -118,7 +118,7 @@ def look(method: str) -> Look:
 
 
 def preference(degrees: float) -> str:
-    """Returns the colour of a preference from the angle of its ray, 0 (all of f_1) to 90 degrees (all of f_2).
+    """Returns the colour of a preference from the angle of its ray, 0 (along f_1) to 90 degrees (f_2).
 
     Dark to light, so that the order is seen in grey as well.
     """
@@ -176,7 +176,7 @@ def draw_ray(
 
 
 def draw_path(ax: Any, path: np.ndarray, color: str = BLUE, start: str = "white", **kw: Any) -> None:
-    """One trajectory in objective space: thin line, start marked by an empty square, end by a filled circle."""
+    """One trajectory in objective space: an empty square at its start, a full circle at its end."""
     ax.plot(path[:, 0], path[:, 1], color=color, lw=0.9, alpha=0.8, zorder=3, **kw)
     ax.plot(*path[0, :2], marker="s", ms=3.4, color=start, mec="#333333", mew=0.7, zorder=4, ls="none")
     ax.plot(*path[-1, :2], marker="o", ms=4.6, color=color, mec="white", mew=0.4, zorder=5, ls="none")
@@ -188,8 +188,8 @@ def draw_path(ax: Any, path: np.ndarray, color: str = BLUE, start: str = "white"
 def finish(fig: Any, badge: str = "") -> Any:
     """Makes a figure ready for print, and returns its box in inches.
 
-    It is narrowed to `WIDTH`, letters are enlarged to `SMALLEST`, titles and labels that are longer than their
-    panel get several lines, and `badge` (data set and scale) is written above everything.
+    It is narrowed to `WIDTH`, letters are enlarged to `SMALLEST`, titles and labels that are longer than
+    their panel get several lines, and `badge` (data set and scale) is written above everything.
     """
     fig.set_size_inches(*fitted(*fig.get_size_inches()))
     _enlarge(fig)
