@@ -32,7 +32,7 @@ from mobench.artifacts.checks import (
     Share,
     Within,
 )  # fmt: skip
-from mobench.artifacts.panels import curve, dress, grid, legend_below, level
+from mobench.artifacts.panels import Band, curve, dress, grid, legend_below, level
 from mobench.artifacts.rows import AtPreference
 from mobench.artifacts.statistics import Mean, seed_columns, std
 from mobench.jobs.store import columns
@@ -200,7 +200,7 @@ def draw_lines(
         values = sign * c.column(column)
         if windows:
             t, values = averaged(t, values)
-        band = "quantiles" if not windows or key.startswith("csmoo") else ""
+        band: Band = "quantiles" if not windows or key.startswith("csmoo") else ""
         marks = {"marker": look.marker, "ms": 3, "markevery": (0.03 * len(shown), 0.22)}
         line = {"color": look.colour, "ls": look.line, "lw": 1.5 if key == "csmoo2" else 1.0}
         curve(ax, t, values, METHODS[key], band=band, alpha=0.15, **line, **marks)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -257,7 +258,7 @@ def draw_ablation(a: Artifact, betas: Mapping[float, Curves], others: Mapping[st
     for (b, c), colour, marker in zip(betas.items(), tones, (*st.MARKERS, *st.MARKERS), strict=False):
         line = {"color": colour, "marker": marker, "ms": 3, "markevery": 0.15}
         curve(violations, c.steps + 1, c.column("violation"), rf"$\beta={b:g}$", **line)
-    around = {"log": "x", "symlog": 1e-3, "xlim": (1, 200), "legend": True}
+    around: dict[str, Any] = {"log": "x", "symlog": 1e-3, "xlim": (1, 200), "legend": True}
     dress(violations, TIME, "violation, mean over seeds", **around)
     curve(paths, betas[5.0].steps + 1, betas[5.0].x[0], "standard", color=st.BLACK, lw=0.9)
     for (k, c), colour in zip(others.items(), (st.RED, st.ORANGE, st.PURPLE), strict=True):

@@ -202,8 +202,8 @@ def fig1b(a: Artifact) -> None:
     labels = [str(name).replace("_", " ") for name in a.jobs["mlm_cmoo"].meta["attributes"][: len(names)]]
     ax.set_xticks(np.arange(len(names)), labels, rotation=20, ha="right", rotation_mode="anchor")
     ax.set_xlim(-0.6, len(names) - 0.4)
-    for x in range(1, len(names)):
-        ax.axvline(x - 0.5, color="#DDDDDD", lw=0.5)
+    for edge in range(1, len(names)):
+        ax.axvline(edge - 0.5, color="#DDDDDD", lw=0.5)
     dress(ax, y="test error (share of pictures)", ylim=(0.0, None))
     legend_below(fig, ax, ncols=3)
     a.figure(fig)

@@ -360,7 +360,7 @@ def fig4(a: Artifact) -> None:
     """Preferences (a, as Figure 1), trade-off (b), inner steps (c)."""
     pref, extreme, trade = (FewShot(a.jobs[n]) for n in ("pref", "extreme", "trade_off"))
     fig = st.plt.figure(figsize=(7.0, 6.4), layout="constrained")
-    below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.08)}
+    below: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.08)}
     cells = fig.add_gridspec(2, 2)
     _radar(fig, cells[0, 0], pref, extreme)
     fig.axes[-1].set_title("(a) training accuracy, % (axes do not start at 0)", pad=14)

@@ -277,7 +277,7 @@ def by_method(shown: Sequence[Scenario]) -> tuple[pd.DataFrame, set[tables.Cell]
 
     The second is which cells are in bold type: the best of each row.
     """
-    lines = []
+    lines: list[dict[str, Any]] = []
     best = set()
     for s in shown:
         columns = [c for c in (*COLUMNS, *LAST) if s.has(c)]
