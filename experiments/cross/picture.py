@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,33 +15,55 @@ from mobench.artifacts import style as st
 from .scores import INTERVAL, Table, mean_ranks
 
 Refused = Mapping[tuple[str, str], str]  # (problem, algorithm): why they do not fit
-LONGEST = 150  # characters of a line below the panels
+CELL = 0.37  # inches: width of a column of scores
+ROW = 0.185  # inches: height of a method
+LONGEST = 118  # characters of a line below the panels
+PROBLEMS = {"vlmop2": "VLMOP2", "dtlz2": "DTLZ2"} | {f"zdt{i}": f"ZDT{i}" for i in range(1, 7)}
+# what a reader of the picture needs of the reasons why a pair does not fit; the table has them in full
+PLAIN = (
+    (r"needs exactly one constraint", "needs one constraint"),
+    (r"supports constraints of kind 'gap'", "needs a lower level as its constraint"),
+    (r"does not support constraints", "has no means for constraints"),
+    (r"needs objectives >= 0", "needs objectives that are never negative"),
+    (r"needs hvp", "needs second derivatives, which this problem's oracle does not compute"),
+    (r"needs a feasible set of type Box", "needs bounds on the variables"),
+    (r"direction must satisfy", "has more equations for its direction than variables"),
+)
 
 
 def draw(a: Artifact, shown: list[Table], refused: Refused) -> None:
     """Scores as a heat map, methods by their mean relative rank, which the right panel shows."""
     order = mean_ranks(shown)
-    reasons = {pair: first(reason) for pair, reason in refused.items()}
+    reasons = {pair: plain(reason) for pair, reason in refused.items()}
     letters = {reason: chr(97 + i) for i, reason in enumerate(dict.fromkeys(reasons.values()))}
-    width = max(1.1 * len(shown), 2.2)
+    width = max(CELL * len(shown), 0.8)
     fig, (left, right) = st.plt.subplots(
         1,
         2,
-        figsize=(width + 4.6, 0.27 * len(order) + 1.6),
-        width_ratios=[width, 2.2],
+        figsize=(min(st.WIDTH, width + 3.4), ROW * len(order) + 1.5),
+        width_ratios=[width, 1.5],
         layout="constrained",
         sharey=True,
     )
     empty = {pair: letters[reason] for pair, reason in reasons.items()}
-    draw_scores(left, shown, list(order), empty)
+    image = draw_scores(left, shown, list(order), empty)
     draw_ranks(right, shown, order)
-    if letters:
-        text = "\n".join(explained(letters, reasons, sorted({m for _, m in refused} - set(order))))
-        fig.supxlabel(text, fontsize=6.2, x=0.01, ha="left", color=st.GREY)
+    if len(shown) > 2:
+        bar = fig.colorbar(image, ax=left, location="top", shrink=0.6, aspect=40, pad=0.01)
+        bar.set_label("score relative to the best of its column")
+        bar.outline.set_visible(False)
+    below = ["Share of the front's hypervolume (mean over seeds)."] if any(t.fronts for t in shown) else []
+    if not all(t.fronts for t in shown):
+        below.append(
+            "* worst objective, smaller is better." if below else "Worst objective, smaller is better."
+        )
+    below += [" ".join(explained(letters, reasons, sorted({m for _, m in refused} - set(order))))]
+    text = "\n".join(line for part in below if part for line in textwrap.wrap(part, LONGEST))
+    fig.supxlabel(text, fontsize=st.SMALLEST, x=0.01, ha="left", color="#555555")
     a.figure(fig)
 
 
-def draw_scores(ax: Any, shown: list[Table], methods: list[str], empty: Refused) -> None:
+def draw_scores(ax: Any, shown: list[Table], methods: list[str], empty: Refused) -> Any:
     """Mean scores, coloured by how near they are to the best of their column; letters of empty cells."""
     colours = np.full((len(methods), len(shown)), np.nan)
     centred = {"ha": "center", "va": "center", "fontsize": 7}
@@ -51,15 +74,35 @@ def draw_scores(ax: Any, shown: list[Table], methods: list[str], empty: Refused)
             if m in means:
                 colours[i, j] = nearness(means[m], best, t.fronts)
                 colour = "white" if colours[i, j] < 0.6 else "black"
-                ax.text(j, i, number(means[m]), color=colour, **centred)
+                weight = "bold" if means[m] == best else "normal"
+                ax.text(j, i, number(means[m]), color=colour, weight=weight, **centred)
             else:
                 ax.add_patch(st.plt.Rectangle((j - 0.5, i - 0.5), 1, 1, color="#F0F0F0", lw=0))
                 ax.text(j, i, empty.get((t.name, m), ""), color=st.GREY, style="italic", **centred)
-    ax.imshow(colours, cmap="viridis", vmin=0.0, vmax=1.0, aspect="auto")
-    ax.set_xticks(range(len(shown)), [f"{t.name}\n({t.measure})" for t in shown], fontsize=7.5)
-    ax.set_yticks(range(len(methods)), methods, fontsize=8)
+    image = ax.imshow(colours, cmap="viridis", vmin=0.0, vmax=1.0, aspect="auto")
+    stars = "*" if any(t.fronts for t in shown) else ""
+    names = [problem(t.name) + ("" if t.fronts else stars) for t in shown]
+    turned = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"} if len(shown) > 2 else {}
+    ax.set_xticks(range(len(shown)), names, **turned)
+    ax.set_yticks(range(len(methods)), [method(m) for m in methods])
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
+    return image
+
+
+def method(name: str) -> str:
+    """Returns what readers call a method."""
+    return st.METHODS[name].name if name in st.METHODS else name.replace("_", " ")
+
+
+def problem(name: str) -> str:
+    """Returns what readers call a problem."""
+    return PROBLEMS.get(name, name.replace("_", " "))
+
+
+def plain(reason: str) -> str:
+    """Returns the first of several reasons in plain words."""
+    return next((words for found, words in PLAIN if re.search(found, reason.split(";")[0])), first(reason))
 
 
 def nearness(value: float, best: float, larger: bool) -> float:
@@ -72,7 +115,9 @@ def number(value: float) -> str:
     """Writes a score."""
     if not np.isfinite(value):
         return "–"
-    return f"{value:.3f}" if abs(value) < 1000 else f"{value:.1e}"
+    if abs(value) >= 1000:
+        return f"1e{int(np.floor(np.log10(abs(value))))}"
+    return f"{value:.2f}" if abs(value) < 100 else f"{value:.0f}"
 
 
 def draw_ranks(ax: Any, shown: list[Table], order: Mapping[str, tuple[float, float, float, int]]) -> None:
@@ -82,11 +127,11 @@ def draw_ranks(ax: Any, shown: list[Table], order: Mapping[str, tuple[float, flo
         ax.errorbar(value, i, xerr=spread, fmt="o", ms=3.5, color=st.BLUE, elinewidth=1.0)
         if len(shown) > 1:
             beside = {"xycoords": ax.get_yaxis_transform(), "fontsize": 7, "color": st.GREY, "va": "center"}
-            ax.annotate(str(n), (1.06, i), **beside)
+            ax.annotate(str(n), (1.04, i), **beside)
     ax.set_xlim(0, 1.02)
-    few = "" if all(t.wide for t in shown) else f" where {INTERVAL} seeds or more are reported"
-    end = "; right: problems)" if len(shown) > 1 else ")"
-    ax.set_xlabel(f"mean of rank / methods\n(95 % bootstrap interval{few}{end}", fontsize=7.5)
+    few = "" if all(t.wide for t in shown) else f"\nwhere {INTERVAL} seeds or more count"
+    end = "\ngrey: number of problems" if len(shown) > 1 else ""
+    ax.set_xlabel(f"mean rank / methods\n(95 % bootstrap{few}){end}", fontsize=7)
     ax.grid(axis="x", lw=0.4, color="#CCCCCC")
 
 
@@ -97,10 +142,10 @@ def first(reason: str) -> str:
 
 def explained(letters: Mapping[str, str], reasons: Refused, nowhere: list[str]) -> list[str]:
     """Returns what the letters of empty cells mean, and which methods are on no problem."""
-    words = [f"{letter}: {reason}" for reason, letter in letters.items()]
+    words = [f"{letter}: {reason}." for reason, letter in letters.items()]
     why: dict[str, list[str]] = {}
-    for method in nowhere:
-        own = {letters[reason] for (_, m), reason in reasons.items() if m == method}
-        why.setdefault(", ".join(sorted(own)), []).append(method)
-    words += [f"on none of these ({key}): {', '.join(methods)}" for key, methods in why.items()]
-    return [w if len(w) <= LONGEST else w[: LONGEST - 3] + "..." for w in words]
+    for missing in nowhere:
+        own = {letters[reason] for (_, m), reason in reasons.items() if m == missing}
+        why.setdefault(", ".join(sorted(own)), []).append(method(missing))
+    words += [f"On none of these ({key}): {', '.join(methods)}." for key, methods in why.items()]
+    return words

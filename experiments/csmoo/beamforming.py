@@ -32,7 +32,7 @@ from mobench.artifacts.checks import (
     Share,
     Within,
 )  # fmt: skip
-from mobench.artifacts.panels import curve, dress, grid, level
+from mobench.artifacts.panels import Band, curve, dress, grid, legend_below, level
 from mobench.artifacts.rows import AtPreference
 from mobench.artifacts.statistics import Mean, seed_columns, std
 from mobench.jobs.store import columns
@@ -48,7 +48,8 @@ METHODS = {
     "prox": "baseline, proximal",
     "tuned": "baseline, tuned SGD",
 }
-COLOURS = {"csmoo2": st.BLUE, "csmoo1": st.GREEN, "sgd": st.RED, "prox": st.ORANGE, "tuned": st.PURPLE}
+COLOURS = {k: st.look(k).colour for k in METHODS}
+WINDOWS = 10  # per decade of t: what the violations are averaged over, which oscillate
 SAME = ("sgd", "prox")  # with CSMOO-2's step sizes and penalty
 BASELINES = (*SAME, "tuned")
 MODERATE = (0.2, 0.8)  # lambda_1 between them
@@ -186,28 +187,56 @@ def reference(lam1: float, z: tuple[float, ...], seed: int = 0) -> Reference:
 # figures
 
 
-def draw_lines(ax: Any, shown: Mapping[str, Curves], column: str, sign: float = 1.0) -> None:
-    """A recorded column of all methods, mean and standard deviation over seeds."""
+def draw_lines(
+    ax: Any, shown: Mapping[str, Curves], column: str, sign: float = 1.0, windows: bool = False
+) -> None:
+    """Draws a recorded column of all methods, mean and 10 to 90 % quantiles over seeds.
+
+    `windows`: means over windows of t that are equally long on a logarithmic axis, and bands of CSMOO alone.
+    """
     for key, c in shown.items():
-        dash = (0, (4, 4)) if key == "csmoo1" else "-"  # it coincides with CSMOO-2
-        curve(ax, c.steps + 1, sign * c.column(column), METHODS[key], band="std", color=COLOURS[key], ls=dash)
+        look = st.look(key)
+        t = c.steps + 1.0
+        values = sign * c.column(column)
+        if windows:
+            t, values = averaged(t, values)
+        band: Band = "quantiles" if not windows or key.startswith("csmoo") else ""
+        marks = {"marker": look.marker, "ms": 3, "markevery": (0.03 * len(shown), 0.22)}
+        line = {"color": look.colour, "ls": look.line, "lw": 1.5 if key == "csmoo2" else 1.0}
+        curve(ax, t, values, METHODS[key], band=band, alpha=0.15, **line, **marks)
+
+
+def averaged(t: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns means of values (S, T) over windows of t: their times (W,), and the means (S, W)."""
+    window = np.floor(WINDOWS * np.log10(t)).astype(int)
+    found = np.unique(window)
+    times = np.array([np.exp(np.log(t[window == w]).mean()) for w in found])
+    return times, np.stack([values[:, window == w].mean(1) for w in found], 1)
 
 
 def draw_curves(a: Artifact, shown: Mapping[str, Curves], best: Reference) -> None:
     """Tchebycheff value, violation and power against t, and the table of final values."""
-    fig, ((value, violation, power),) = grid(1, 3, size=2.9)
+    fig, ((value, violation, power),) = grid(1, 3, figsize=(7.0, 2.9))
     for ax, column in ((value, "tchebycheff"), (violation, "violation"), (power, "power")):
-        draw_lines(ax, shown, column)
+        draw_lines(ax, shown, column, windows=column == "violation")
     level(value, best.V, "reference (SLSQP)")
     level(power, best.power)
-    level(power, 5.0, color=st.GREY, lw=0.8, ls="-")
-    power.text(1.2, 5.05, "budget", fontsize=7, color=st.GREY)
-    dress(value, TIME, "Tchebycheff value", log="x", legend=True, small=True)
+    budget = shown["csmoo2"].setting("power")
+    if abs(best.power - budget) > 0.02:
+        level(power, budget, color=st.GREY, lw=0.8, ls="-")
+    power.text(1.0, 1.02 * budget, "budget", fontsize=7, color=st.GREY)
+    dress(value, TIME, "Tchebycheff value", log="x", ylim=(0.0, None))
     dress(violation, TIME, "max constraint violation (bit/s/Hz)", log="x", symlog=1e-2)
-    dress(power, TIME, r"power $\|W\|_F^2$", log="x")
+    dress(power, TIME, r"power $\|W\|_F^2$", log="x", ylim=(0.0, 1.14 * budget))
+    lam1 = shown["csmoo2"].lam[0]
+    fig.suptitle(f"$\\lambda = ({lam1:g}, {1 - lam1:.1g})$; mean over seeds, 10 to 90 % of them")
+    legend_below(fig, value)
     a.figure(fig)
     z = ", ".join(f"{v:.4f}" for v in ideal_of(shown["csmoo2"].job))
-    a.note(f"z = ({z}) from two extreme runs; values are exact expectations; band: one std.")
+    a.note(
+        f"z = ({z}) from two extreme runs; values are exact expectations; bands: 10 to 90 % of the seeds. "
+        f"Violations are means over windows of t, {WINDOWS} per decade, with bands of CSMOO alone."
+    )
     a.table(table(shown, best), given=("method", "lambda_1"))
 
 
@@ -303,13 +332,15 @@ def rates(a: Artifact) -> None:
     """Expected rates of both users against t at one preference."""
     lam1 = RATES[a.name]
     shown = compared(a, lam1)
-    fig, axes = grid(1, 2, size=3.0, sharey=True)
+    fig, axes = grid(1, 2, size=2.9, sharey=True)
     for user, ax in enumerate(axes[0], 1):
         draw_lines(ax, shown, f"f_{user}", -1.0)
         dress(
             ax, TIME, title=f"user {user}, $\\lambda_{user} = {lam1 if user == 1 else 1 - lam1:.1f}$", log="x"
         )
-    dress(axes[0, 0], y="expected rate (bit/s/Hz)", legend={"fontsize": 7})
+    dress(axes[0, 0], y="expected rate (bit/s/Hz)", ylim=(0.0, None))
+    fig.suptitle("mean over seeds, 10 to 90 % of them")
+    legend_below(fig, axes[0, 0])
     a.figure(fig)
     best = reference(lam1, ideal_of(a.jobs["csmoo2"]))
     a.table(table(shown, best), given=("method", "lambda_1"))
@@ -459,15 +490,15 @@ def fig5(a: Artifact) -> None:
 def draw_rates(a: Artifact, lams: list[float], points: Mapping[str, np.ndarray], lines: pd.DataFrame) -> None:
     """The rates of both users at all preferences, and V against the best baseline's in all instances."""
     fig, ((left, right),) = grid(1, 2, size=3.5)
-    for (key, xy), marker in zip(points.items(), "osD^", strict=True):
-        left.plot(*xy.T, marker=marker, ms=4, lw=0.9, color=COLOURS[key], label=METHODS[key])
+    for key, xy in points.items():
+        left.plot(*xy.T, marker=st.look(key).marker, ms=4, lw=0.9, color=COLOURS[key], label=METHODS[key])
     for lam1, xy in zip(lams, points["csmoo2"], strict=True):
         left.annotate(f"{lam1:g}", xy, xytext=(3, 3), textcoords="offset points", fontsize=6)
     rate = "expected rate, user {} (bit/s/Hz)"
     dress(left, rate.format(1), rate.format(2), r"numbers: $\lambda_1$", legend={"fontsize": 8}, small=True)
     label: str | None = "one line per instance"
     for _, own in lines.groupby("instance"):
-        right.plot(own["lambda_1"], own["ratio"], "-", color=st.BLUE, lw=0.6, alpha=0.5, label=label)
+        right.plot(own["lambda_1"], own["ratio"], "-", color=st.GREY, lw=0.6, alpha=0.5, label=label)
         label = None
     middle = lines.groupby("lambda_1")["ratio"].median()
     right.plot(middle.index, middle, "o-", color=st.BLACK, ms=4, label="median")

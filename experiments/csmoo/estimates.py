@@ -12,7 +12,7 @@ import pandas as pd
 from mobench.artifacts import Artifact, JobRows, artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.checks import AllOf, AtMost, Share
-from mobench.artifacts.panels import curve, dress, grid
+from mobench.artifacts.panels import curve, dress, grid, legend_below
 from mobench.artifacts.statistics import Mean, log_slope, percent
 
 from .beamforming import at, ideal_of, lambdas, reference
@@ -67,7 +67,7 @@ def rate(a: Artifact) -> None:
         guide = np.array([16.0 + SINCE, 16.0 + float(e.index[-1])])
         top = 2 * float(errors["synthetic"].iloc[-1])
         ax.plot(guide, top * (guide / guide[-1]) ** -0.5, color=st.GREY, ls=":", label="$t^{-1/2}$")
-        legend = {"fontsize": 6, "title": "slope", "title_fontsize": 6, "loc": "upper right"}
+        legend = {"title": "slope", "loc": "upper right"}
         dress(ax, "$t + 16$", f"mean squared error of the {what}", log="xy", legend=legend)
         ax.set_ylim(top=50.0 * ax.get_ylim()[1])
     a.figure(fig)
@@ -126,7 +126,8 @@ def blocks(a: Artifact) -> None:
                 }
             )
         dress(ax, TIME, title=rf"$\lambda_1 = {lam1:g}$", log="xy", small=True)
-    dress(axes[0, 0], y="$V - V^*$, mean over seeds", legend={"fontsize": 6})
+    dress(axes[0, 0], y="$V - V^*$, mean over seeds")
+    legend_below(fig, axes[0, 0], ncols=4)
     a.figure(fig)
     a.table(lines, given=("blocks", "lambda_1", "V exact"))
     judge_blocks(

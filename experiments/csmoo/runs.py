@@ -13,15 +13,16 @@ import torch
 from mobench.artifacts import Artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.checks import AllOf, AtMost, Check, Graded, Share
-from mobench.artifacts.panels import Band, curve, dress, grid, level
+from mobench.artifacts.panels import Band, curve, dress, grid, legend_below, level
 from mobench.artifacts.rows import AtPreference
 from mobench.artifacts.statistics import percent, seed_columns, std
 from mobench.problems import ConstrainedGaussian
 
 K = TypeVar("K", bound=Hashable)
 METHODS = {"basic": "basic", "csmoo1": "CSMOO-1", "csmoo2": "CSMOO-2"}
-COLOURS = {"basic": st.GREEN, "csmoo1": st.ORANGE, "csmoo2": st.BLUE}
-DASHES = {"basic": "-", "csmoo1": (0, (6, 4)), "csmoo2": (0, (2, 4))}  # where the curves coincide
+LOOKS = {"basic": st.look("csmoo_basic"), "csmoo1": st.look("csmoo1"), "csmoo2": st.look("csmoo2")}
+COLOURS = {key: look.colour for key, look in LOOKS.items()}
+DASHES = {key: look.line for key, look in LOOKS.items()}  # where the curves coincide
 GIVEN = ("method", "lambda", "x exact", "V exact")  # columns that no run measures
 TIME = "iteration $t + 1$"
 ZERO = 1e-4  # the paper's tolerance on max_j g_j (Appendix E.3)
@@ -127,32 +128,40 @@ def draw_curves(a: Artifact, shown: Mapping[str, Curves], own: str = "") -> None
     The figure's own method is in front with its 10 to 90 % band; without one, all have the range of their
     seeds.
     """
-    fig, axes = grid(1, 3, size=2.7)
+    fig, axes = grid(1, 3, figsize=(7.0, 2.8))
     main = shown[own or "basic"]
-    for key in (own, *(k for k in shown if k != own)) if own else shown:
+    for k, key in enumerate((own, *(k for k in shown if k != own)) if own else shown):
         c = shown[key]
         others: dict[str, Any] = {"lw": 1.0, "ls": "--"} if own else {"ls": DASHES[key]}
         look = {"lw": 1.8} if key == own else others
+        look |= {"marker": LOOKS[key].marker, "ms": 3.2, "markevery": (0.07 * k, 0.25)}
         for ax, values in zip(axes[0], (c.x, c.column("tchebycheff"), c.column("violation")), strict=True):
             band: Band = "range" if not own else "quantiles" if key == own else ""
             curve(ax, c.steps + 1, values, METHODS[key], band=band, color=COLOURS[key], **look)
     low, high = main.problem.feasible_set
-    axes[0, 0].axhspan(low, high, color=st.GREY, alpha=0.12, lw=0)
-    text = {"ha": "right", "fontsize": 7, "color": st.GREY, "transform": axes[0, 0].get_yaxis_transform()}
-    axes[0, 0].text(0.98, low + 0.02, "feasible set", **text)
+    axes[0, 0].axhspan(low, high, color=st.GREY, alpha=0.12, lw=0, label="feasible set")
     for ax, best in zip(axes[0], main.optimum, strict=False):
         level(ax, best, "exact optimum")
     dress(axes[0, 0], TIME, "$x$", log="x")
-    dress(
-        axes[0, 1],
-        TIME,
-        "Tchebycheff value",
-        log="x",
-        ylim=(min(0.0, main.optimum[1] - 0.02), None),
-        legend=True,
-    )
+    lowest = (min(0.0, main.optimum[1] - 0.02), None)
+    dress(axes[0, 1], TIME, "Tchebycheff value", log="x", ylim=lowest)
     dress(axes[0, 2], TIME, "max constraint violation", log="x", symlog=1e-3)
+    band_of = f"10 to 90 % of the seeds of {METHODS[own]}" if own else "range of the seeds"
+    lam = ", ".join(f"{v:g}" for v in main.lam)
+    fig.suptitle(f"$\\lambda = ({lam})$; mean over seeds, band: {band_of}{coinciding(shown)}")
+    legend_below(fig, axes[0, 0])
     a.figure(fig)
+
+
+def coinciding(shown: Mapping[str, Curves]) -> str:
+    """Says which curves lie on one another, so that nobody looks for them."""
+    if len(shown) < 2:
+        return ""
+    curves = [c.column("tchebycheff").mean(0) for c in shown.values()]
+    if len({len(c) for c in curves}) > 1:
+        return ""
+    apart = float(np.ptp(curves, axis=0).max())
+    return "; curves coincide" if apart < 0.05 * float(np.ptp(curves[0])) else ""
 
 
 # checks

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -22,7 +23,7 @@ from mobench.artifacts.checks import (
     SurelyAbove,
     Within,
 )  # fmt: skip
-from mobench.artifacts.panels import bars, curve, dress, grid, level
+from mobench.artifacts.panels import curve, dress, grid, level
 from mobench.artifacts.published import published
 from mobench.artifacts.rows import preferences_of
 from mobench.artifacts.statistics import Mean, std
@@ -233,29 +234,38 @@ def fig33(a: Artifact) -> None:
 
 def draw_ablation(a: Artifact, betas: Mapping[float, Curves], others: Mapping[str, Curves]) -> None:
     """Final values, feasible ratios and violations by beta; x of one seed by schedule."""
-    fig, ((values, ratios, violations, paths),) = grid(1, 4, size=2.7)
-    bars(values, {f"{b:g}": c.V_end for b, c in betas.items()}, spread=True, color=st.SKY)
+    fig, ((values, ratios), (violations, paths)) = grid(2, 2, figsize=(7.0, 5.0))
+    where = np.arange(len(betas))
+    for i, c in enumerate(betas.values()):
+        low, high = np.quantile(c.V_end, [0.1, 0.9])
+        values.plot([i, i], [low, high], color=st.GREY, lw=4, alpha=0.4, solid_capstyle="butt")
+        values.plot(i, c.V_end.mean(), "o", ms=5, color=st.BLUE)
+        ratios.plot([i, i], [0, c.feasible.mean()], color=st.GREY, lw=0.8)
+    values.plot([], [], color=st.GREY, lw=4, alpha=0.4, label="10 to 90 % of the seeds")
+    values.plot([], [], "o", ms=5, color=st.BLUE, ls="none", label="mean")
+    ratios.plot(where, [c.feasible.mean() for c in betas.values()], "o", color=st.BLUE)
     level(values, printed(), f"printed, {printed():g}", color=st.RED, ls="-")
     level(values, betas[0.0].optimum[1], "exact optimum")
-    dress(values, r"$\beta$", "final Tchebycheff value", ylim=(0.085, 0.108), legend="upper right")
-    bars(ratios, {f"{b:g}": float(c.feasible.mean()) for b, c in betas.items()}, color=st.GREEN)
-    dress(ratios, r"$\beta$", "feasible ratio")
-    for (b, c), colour in zip(betas.items(), st.CYCLE, strict=False):
-        curve(violations, c.steps + 1, c.column("violation"), rf"$\beta={b:g}$", color=colour)
-    dress(
-        violations,
-        TIME,
-        "violation, mean over seeds",
-        log="x",
-        symlog=1e-3,
-        xlim=(1, 200),
-        legend=True,
-        small=True,
-    )
+    for ax in (values, ratios):
+        ax.set_xticks(where, [f"{b:g}" for b in betas])
+        ax.set_xlim(-0.5, len(betas) - 0.5)
+    dress(values, r"$\beta$", "final Tchebycheff value")
+    bottom, top = values.get_ylim()
+    values.set_ylim(bottom, bottom + 1.5 * (top - bottom))  # room for the legend
+    values.legend(loc="upper center", ncols=2)
+    dress(ratios, r"$\beta$", "share of seeds that end feasible", ylim=(0.0, 1.05))
+    tones = st.plt.get_cmap("viridis")(np.linspace(0.0, 0.9, len(betas)))
+    for (b, c), colour, marker in zip(betas.items(), tones, (*st.MARKERS, *st.MARKERS), strict=False):
+        line = {"color": colour, "marker": marker, "ms": 3, "markevery": 0.15}
+        curve(violations, c.steps + 1, c.column("violation"), rf"$\beta={b:g}$", **line)
+    around: dict[str, Any] = {"log": "x", "symlog": 1e-3, "xlim": (1, 200), "legend": True}
+    dress(violations, TIME, "violation, mean over seeds", **around)
     curve(paths, betas[5.0].steps + 1, betas[5.0].x[0], "standard", color=st.BLACK, lw=0.9)
     for (k, c), colour in zip(others.items(), (st.RED, st.ORANGE, st.PURPLE), strict=True):
         curve(paths, c.steps + 1, c.x[0], SCHEDULES[k], color=colour, lw=0.7)
-    dress(paths, TIME, "$x$, one seed", log="x", legend=True, small=True)
+    dress(paths, TIME, "$x$, one seed", log="x", legend=True)
+    lam = ", ".join(f"{v:g}" for v in betas[5.0].lam)
+    fig.suptitle(rf"basic method, $\lambda = ({lam})$")
     a.figure(fig)
 
 

@@ -12,7 +12,7 @@ from scipy import stats
 from mobench.artifacts import Artifact, JobRows, artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.checks import Above, AtMost, Share
-from mobench.artifacts.panels import dress
+from mobench.artifacts.panels import dress, legend_below
 from mobench.jobs.store import columns
 
 from .runs import (
@@ -129,25 +129,30 @@ def ends_of(job: JobRows) -> pd.DataFrame:
 
 def draw_front(a: Artifact, ends: Mapping[str, pd.DataFrame], front: np.ndarray) -> None:
     """The curve in three dimensions with all methods; two projections, coloured by the third weight."""
-    fig = st.plt.figure(figsize=(10.5, 3.4), layout="constrained")
+    fig = st.plt.figure(figsize=(7.0, 2.7), layout="constrained")
     ax = fig.add_subplot(1, 3, 1, projection="3d")
-    ax.plot(*front.T, color=st.BLACK, lw=1.0)
+    ax.plot(*front.T, color=st.BLACK, lw=1.0, label="efficient set")
     for (key, rows), size in zip(ends.items(), (26, 13, 4), strict=True):
         look = {"facecolors": "none", "edgecolors": COLOURS[key], "lw": 0.8, "depthshade": False}
         ax.scatter(*rows[["f_1", "f_2", "f_3"]].to_numpy().T, s=size, label=METHODS[key], **look)
     ax.view_init(elev=22, azim=-120)
     ax.set_box_aspect((1, 1, 0.8), zoom=0.85)
     ax.set_zlabel("$E f_3$")
-    ax.tick_params(labelsize=6)
-    dress(ax, "$E f_1$", "$E f_2$", legend="upper left", small=True)
+    for axis, ticks in zip(
+        (ax.xaxis, ax.yaxis, ax.zaxis), ((0.3, 0.6), (0.4, 0.8), (0.6, 1.1, 1.6)), strict=True
+    ):
+        axis.set_ticks(ticks)
+    ax.tick_params(pad=-2)
+    dress(ax, "$E f_1$", "$E f_2$", title="three methods, all runs")
+    ax.xaxis.labelpad = ax.yaxis.labelpad = ax.zaxis.labelpad = -6
     rows = ends["csmoo2"].sort_values("preference_3")  # what the third weight moves on top
     for place, n in ((2, 2), (3, 3)):
         flat = fig.add_subplot(1, 3, place)
-        flat.plot(front[:, 0], front[:, n - 1], color=st.BLACK, lw=1.0, label="efficient set")
+        flat.plot(front[:, 0], front[:, n - 1], color=st.BLACK, lw=1.0)
         shown = flat.scatter(
             rows["f_1"], rows[f"f_{n}"], c=rows["preference_3"], cmap="viridis", s=12, zorder=3
         )
-        dress(flat, "$E f_1$", f"$E f_{n}$", legend=True, small=True)
-        flat.set_title("CSMOO-2")
+        dress(flat, "$E f_1$", f"$E f_{n}$", title="CSMOO-2")
     fig.colorbar(shown, ax=flat, label=r"$\lambda_3$")
+    legend_below(fig, ax)
     a.figure(fig)

@@ -8,7 +8,6 @@ import pandas as pd
 from mobench.artifacts import Artifact, artifact
 from mobench.artifacts.checks import AllOf, Graded, Share
 from mobench.artifacts.statistics import percent
-from mobench.artifacts.vlmop2 import COLOURS
 
 from .runs import (
     INNER,
@@ -54,12 +53,9 @@ def fig4(a: Artifact) -> None:
         key: f"({key}) {name}, {'easy' if key in 'abc' else 'hard'} starts, T = {a.jobs[key].config['steps']}"
         for key, name in PANELS.items()
     }
-    draw_paths(a, titles, every={"colours": COLOURS})
+    draw_paths(a, titles)
     end_points(a, SERIES)
-    a.note(
-        "Colours: rays at 81° (blue), 57° (orange), 33° (green), 9° (red). FERERO uses A = [(1, 2), (2, "
-        "1)]/sqrt 5."
-    )
+    a.note("Colours: the angles of the rays. FERERO uses A = [(1, 2), (2, 1)]/sqrt 5.")
     a.note(
         "Panel (f) departs twice from what is printed: c_h = 0.1 for 0.01, and an inner loop that is cut off "
         "after 10 steps for one of at most 250 steps to 1e-5. Each departure alone, and neither, are series "

@@ -28,9 +28,9 @@ from .images import (
     widest,
 )  # fmt: skip
 
-MARKERS = {"ls": "s", "pmtl": "^", "epo": "*", "ferero": "X"}
+MARKERS = {m: st.look(m).marker for m in METHODS}
 NAMED = tuple(f"{degrees:g}°" for degrees in ANGLES)
-GIVEN = ("data set", "pictures", "measure", "method", "preference", "published task 1", "published task 2")
+GIVEN = ("data set", "measure", "method", "preference", "published task 1", "published task 2")
 SEEN = "Stated after the first runs at laptop scale had been seen, which are therefore no evidence."
 
 
@@ -38,11 +38,11 @@ SEEN = "Stated after the first runs at laptop scale had been seen, which are the
 def fig5(a: Artifact) -> None:
     """Test losses and accuracies of four methods at three preferences, three data sets."""
     shown = panels(a)
-    fig, axes = st.panels(2, 3, size=3.1)
+    fig, axes = st.panels(2, len(shown), size=2.333)
     for column, panel in enumerate(shown):
         for row, measure in enumerate(MEASURES):
             draw_points(axes[row, column], panel, measure, panel.paper(a))
-        axes[0, column].set_title(titled(a, panel.key, panel.jobs["ferero"]), fontsize=9)
+        axes[0, column].set_title(titled(a, panel.key, panel.jobs["ferero"]))
     add_legend(fig, axes[0, 0])
     a.figure(fig)
     a.table([line for panel in shown for line in table_lines(panel)], given=GIVEN)
@@ -89,8 +89,10 @@ def add_legend(fig: Any, ax: Any) -> None:
         ax.plot([], [], ls="", marker=MARKERS[m], color=st.GREY, label=name)
     for colour, degrees in zip(COLOURS, NAMED, strict=True):
         ax.plot([], [], ls="", marker="o", color=colour, label=f"ray {degrees}")
+    ax.plot([], [], ls="", marker="o", ms=3, alpha=0.4, color=st.GREY, label="one seed")
+    ax.plot([], [], color=st.GREY, lw=1.1, ls=":", label="ray (loss)")
     ax.plot([], [], color=st.GREY, lw=0.8, label="single task")
-    fig.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=8, fontsize=8)
+    fig.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=5)
 
 
 def table_lines(panel: Panel) -> list[dict[str, Any]]:
@@ -104,7 +106,6 @@ def table_lines(panel: Panel) -> list[dict[str, Any]]:
                 good = np.isfinite(points[k]).all(1)
                 line: dict[str, Any] = {
                     "data set": panel.name,
-                    "pictures": panel.data,
                     "measure": measure,
                     "method": name,
                     "preference": ray,

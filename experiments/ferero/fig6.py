@@ -9,6 +9,7 @@ import numpy as np
 from mobench.artifacts import Artifact, JobRows, artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.checks import Above, Below, Graded, SurelyAbove
+from mobench.artifacts.panels import legend_below
 from mobench.artifacts.statistics import Mean, finite_mean
 
 from .images import ANGLES, COLOURS, SETS, STEP_SIZE_NOTE, by_ray, draw_rays, pictures_of, titled
@@ -17,21 +18,21 @@ from .images import ANGLES, COLOURS, SETS, STEP_SIZE_NOTE, by_ray, draw_rays, pi
 @artifact("ferero/fig6")
 def fig6(a: Artifact) -> None:
     """Training losses along three shifted rays, from a warm start near the front."""
-    fig, axes = st.panels(1, 3, size=3.2)
+    keys = [key for key in SETS if f"{key}_lines" in a.jobs]
+    fig, axes = st.panels(1, len(keys), size=2.6)
     lines = []
-    for ax, key in zip(axes[0], SETS, strict=True):
+    for ax, key in zip(axes[0], keys, strict=True):
         job = a.jobs[f"{key}_lines"]
         plain = a.jobs[f"{key}_ferero"]
         start, *_, end = path = losses(job)
         draw_lines(ax, path, through(job))
-        ax.set_title(titled(a, key, plain), fontsize=9)
+        ax.set_title(titled(a, key, plain) + ("\nstopped before convergence" if moving(path) else ""))
         to_line = finite_mean(to_lines(end, through(job)), 0)
         to_ray = np.asarray(finite_mean(to_lines(by_ray(plain, "f_1", "f_2"), np.zeros(2)), 0))
         rises = (finite_mean(end, 1) - finite_mean(start, 1)).max(1)
         lines.append(
             {
                 "data set": SETS[key],
-                "pictures": plain.meta["data"],
                 "distance to the lines": float(finite_mean(to_line)),
                 "FERERO of Figure 5 to its rays": float(finite_mean(to_ray)),
                 "largest rise of a loss": float(rises.max()),
@@ -40,9 +41,9 @@ def fig6(a: Artifact) -> None:
         )
         with pictures_of(a, key):
             judge_lines(a, key, to_line, to_ray, rises)
-    axes[0, 0].legend(fontsize=7)
+    legend_below(fig, axes[0, 0])
     a.figure(fig)
-    a.table(lines, given=("data set", "pictures"))
+    a.table(lines, given=("data set",))
     a.note(
         "No settings of Figure 6 are printed. Ours: uniform descent first, then Algorithm 3 with the cone of "
         "Figure 4 along the rays through 0.9 times the single-task test losses. Training losses, mean over "
@@ -60,6 +61,13 @@ def losses(job: JobRows) -> np.ndarray:
     return rows[["f_1", "f_2"]].to_numpy().reshape(-1, len(ANGLES), rows["seed"].nunique(), 2)
 
 
+def moving(path: np.ndarray) -> bool:
+    """Says whether the mean paths still move: more than a tenth of the way in the last recorded interval."""
+    mean = finite_mean(path, 2)
+    legs = np.linalg.norm(np.diff(mean, axis=0), axis=-1)
+    return bool((legs[-1] > 0.1 * legs.sum(0)).any())
+
+
 def through(job: JobRows) -> np.ndarray:
     """Returns the point of the lines."""
     return np.array(job.config["algorithm"]["line_through"], dtype=float)
@@ -75,14 +83,16 @@ def to_lines(F: np.ndarray, point: np.ndarray) -> np.ndarray:
 def draw_lines(ax: Any, path: np.ndarray, point: np.ndarray) -> None:
     """Draws the mean path, every seed's end and their mean for each preference, and the lines."""
     for k, (degrees, colour) in enumerate(zip(ANGLES, COLOURS, strict=True)):
-        ax.plot(*finite_mean(path[:, k], 1).T, "-", color=colour, lw=0.8)
+        ax.plot(*finite_mean(path[:, k], 1).T, "-", color=colour, lw=0.9, marker=".", ms=4)
         end = path[-1, k]
         style = {"ls": "", "marker": "X", "color": colour}
         ax.plot(*end.T, ms=4, alpha=0.5, **style)
-        ax.plot(*finite_mean(end, 0), ms=8, mec="k", mew=0.5, label=f"ray {degrees:g}°", **style)
+        ax.plot(*finite_mean(end, 0), ms=8, mec="k", mew=0.5, label=f"end, ray {degrees:g}° (mean)", **style)
     ax.plot(*finite_mean(path[0], (0, 1)), "o", color=st.BLACK, ms=6, label="warm start (mean)")
     ax.plot(*point, "+", color=st.BLACK, ms=8, label="point of the lines")
+    ax.plot([], [], ls="", marker="X", ms=4, alpha=0.5, color=st.GREY, label="end of one seed")
     draw_rays(ax, point)
+    ax.plot([], [], ls=":", color=st.GREY, label="line of the ray's colour")
     ax.set_xlabel("training loss, task 1")
     ax.set_ylabel("training loss, task 2")
 

@@ -8,7 +8,6 @@ import pandas as pd
 from mobench.artifacts import Artifact, JobRows, artifact
 from mobench.artifacts.checks import AllOf, Share
 from mobench.artifacts.statistics import percent
-from mobench.artifacts.vlmop2 import COLOURS
 
 from .runs import (
     NEAR,
@@ -62,7 +61,7 @@ PAIRS = {  # Algorithm 2 and Algorithm 1 from the same starts
 @artifact("ferero/fig8")
 def fig8(a: Artifact) -> None:
     """Algorithm 2 in the settings of Table 10."""
-    draw_paths(a, PANELS, every={"colours": COLOURS}, b_shifted={"shifted": True})
+    draw_paths(a, PANELS, b_shifted={"shifted": True})
     end_points(a, SERIES)
     a.note(
         "gamma is not printed for these panels; 0.5 is used. What the text says of other settings (the same "

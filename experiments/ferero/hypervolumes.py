@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mobench.artifacts import Artifact, RunCount, artifact
+from mobench.artifacts import Artifact, RunCount, artifact, tables
 from mobench.artifacts.checks import Above, Graded, SurelyAbove, Within
 from mobench.artifacts.published import published
 from mobench.artifacts.statistics import Mean, finite_mean, std
@@ -73,13 +73,18 @@ def table2(a: Artifact) -> None:
             nadir, origin = reference(a, panel, measure)
             found = {m: volumes(panel, m, measure, nadir) for m in METHODS}
             name = f"{panel.name} {measure}"
-            line: dict[str, Any] = {"data set": name, "pictures": panel.data, "reference": origin}
+            line: dict[str, Any] = {"data set": name, "reference": origin}
             for m, method in METHODS.items():
                 points = np.isfinite(panel.points(m, measure)).all(2)
                 count = RunCount(int(points.sum()), points.size)
-                line[method] = f"{found[m].mean():.3g} ± {std(found[m]):.2g}{count.short}"
+                mean = float(found[m].mean())
+                deviation = float(std(found[m]))
+                line[method] = tables.spread(mean, deviation, len(found[m])) + count.short
             cells = published("ferero/table2").numbers("column", row=name)
-            lines.append(line | {f"{method}, printed": cells[method] for method in PRINTED})
+            theirs = published("ferero/table2").where(row=name)
+            deviation = theirs.std(column="FERERO")
+            printed = {m: tables.spread(cells[m], deviation if m == "FERERO" else None) for m in PRINTED}
+            lines.append(line | {f"{m}, printed": printed[m] for m in PRINTED})
             with pictures_of(a, panel.key):
                 judge_hypervolumes(a, panel, measure, found)
     a.table(lines)
@@ -161,11 +166,10 @@ def table9(a: Artifact) -> None:
                     "used with published points": pair(published_nadir(panel, measure), "g"),
                     "our single-task networks": pair(alone, ".3f"),
                     "reference of this run": pair(reference(a, panel, measure)[0], ".3f"),
-                    "pictures": panel.data,
                     "runs": panel.single[0].runs + panel.single[1].runs,
                 }
             )
-    a.table(lines, given=("data set", "printed", "used with published points", "pictures"))
+    a.table(lines, given=("data set", "printed", "used with published points"))
     points = quoted("Multi-Fashion accuracy", "FERERO")
     with_printed, fitted = (
         100 * hypervolume(-points, tuple(-v for v in nadir))

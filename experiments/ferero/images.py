@@ -30,7 +30,7 @@ PICTURES = {  # as jobs name them
 METHODS = {"ls": "LS", "pmtl": "PMTL", "epo": "EPO", "ferero": "FERERO"}
 RAYS = {"orange ray 22.5 deg": 22.5, "green ray 45 deg": 45.0, "red ray 67.5 deg": 67.5}
 ANGLES = tuple(RAYS.values())
-COLOURS = (st.ORANGE, st.GREEN, st.RED)
+COLOURS = tuple(st.preference(degrees) for degrees in ANGLES)
 MEASURES = ("loss", "accuracy")
 FEW = "no interval from fewer than three"
 STEP_SIZE_NOTE = (
@@ -140,7 +140,7 @@ def draw_rays(ax: Any, origin: np.ndarray) -> None:
     limits = ax.get_xlim(), ax.get_ylim()
     for degrees, colour in zip(ANGLES, COLOURS, strict=True):
         ray = np.array([np.cos(np.radians(degrees)), np.sin(np.radians(degrees))])
-        ax.plot(*(origin[:, None] + np.outer(ray, [0, 100])), color=colour, lw=0.8, ls=":")
+        ax.plot(*(origin[:, None] + np.outer(ray, [0, 100])), color=colour, lw=1.1, ls=":")
     ax.set_xlim(limits[0])
     ax.set_ylim(limits[1])
 

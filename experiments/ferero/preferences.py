@@ -13,7 +13,7 @@ from mobench.artifacts import Artifact, artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.checks import Above, AllOf, AtLeast, Below
 from mobench.artifacts.panels import grid
-from mobench.artifacts.vlmop2 import COLOURS, front
+from mobench.artifacts.vlmop2 import COLOURS, front, key_of_paths
 from mobench.core.preferences import from_rays_deg, ray
 from mobench.problems import VLMOP2
 
@@ -54,7 +54,7 @@ def draw_thresholds(ax: Any) -> float:
         residual = max(residual, float(np.abs(G).max()))
         best = F[F[:, 1] <= eps][np.argmin(F[F[:, 1] <= eps][:, 0])]
         ax.plot(*best, "o", color=colour, ms=5, zorder=5)
-        place = {"xytext": (0, 2), "textcoords": "offset points", "fontsize": 7.5}
+        place = {"xytext": (0, 3.5), "textcoords": "offset points", "fontsize": 7.5}
         ax.annotate(f"$f_2 \\leq {eps}$", (-0.08, eps), color=colour, **place)
     ax.set_title("(a) thresholds  $B_g F + b_g \\leq 0$")
     return residual
@@ -133,6 +133,7 @@ def fig7(a: Artifact) -> None:
         st.draw_ray(ax, end - start, start, reach=0.5 * s)
         st.draw_path(ax, path)
         ax.set_title(f"objective 2 times {int(s)}")
+    key_of_paths(fig, (), others=False)
     a.figure(fig)
     back = two / np.array([1.0, 2.0])
     apart = {

@@ -24,7 +24,7 @@ from mobench.artifacts import Artifact, JobRows, RunCount
 from mobench.artifacts.checks import Check, Judged, Share
 from mobench.artifacts.panels import grid
 from mobench.artifacts.statistics import percent
-from mobench.artifacts.vlmop2 import front, trajectories
+from mobench.artifacts.vlmop2 import front, key_of_paths, trajectories
 from mobench.core import Context, Free, Spec, TablePoint, Weighting
 from mobench.core.preferences import angle_deg
 from mobench.metrics import front_distance
@@ -198,11 +198,13 @@ def draw_paths(a: Artifact, titles: Mapping[str, str], **options: Mapping[str, A
 
     `options` has those of `trajectories`, for all panels (`every`) or for one job.
     """
-    fig, axes = grid(2, 3, sharex=True, sharey=True)
+    fig, axes = grid(2, 3, figsize=(7.0, 5.1), sharex=True, sharey=True)
     for ax, (key, title) in zip(axes.flat, titles.items(), strict=True):
         trajectories(ax, a.jobs[key], title, **{**options.get("every", {}), **options.get(key, {})})
     for ax in axes.flat:
         ax.label_outer()
+    rays = first_output(next(a.jobs[key] for key in titles))[["ray_1", "ray_2"]].drop_duplicates()
+    key_of_paths(fig, np.degrees(np.arctan2(rays["ray_2"], rays["ray_1"])).tolist())
     a.figure(fig)
 
 

@@ -102,7 +102,7 @@ def table3(a: Artifact) -> None:
     tuned = {key: Tuned(a.jobs[key]) for key in METHODS}
     meta = a.jobs["ferero"].meta
     a.table(table_lines(a, tuned, str(meta["data"])), given=("row", "data"))
-    draw_training(a, tuned, str(meta["data"]))
+    draw_training(a, tuned)
     judge_surrogate(a)
     judge_constraints(a, tuned["ferero"], tuned["ls"], bool(meta["embedded"]))
     judge_published(a, tuned)
@@ -148,7 +148,7 @@ def cell(values: np.ndarray) -> str:
     return f"{good.mean():.3g}" + (f" ± {std(good):.2g}" if len(good) > 1 else "")
 
 
-def draw_training(a: Artifact, tuned: Mapping[str, Tuned], data: str) -> None:
+def draw_training(a: Artifact, tuned: Mapping[str, Tuned]) -> None:
     """Draws both constraints over training, and over the steps on the surrogate."""
     fig, axes = st.panels(1, 3, size=3.1)
     left, middle, right = axes[0]
@@ -162,17 +162,24 @@ def draw_training(a: Artifact, tuned: Mapping[str, Tuned], data: str) -> None:
             ax.plot(steps, finite_mean(values, 0), style, color=COLOURS[key], lw=1.6, label=METHODS[key])
     level(left, EPS1, **BOUND)
     left.annotate(f"bound {EPS1}", (0, EPS1), xytext=(2, 3), textcoords="offset points", fontsize=7.5)
-    dress(left, "steps of fine-tuning", title="(a) contrastive loss $f_{cpc}$")
-    dress(middle, "steps of fine-tuning", title="(b) $|f_{zh} - f_{en} - 0.5|$", ylim=(0, None))
+    dress(left, "steps of fine-tuning", "contrastive loss $f_{cpc}$", "(a) first constraint")
+    dress(
+        middle, "steps of fine-tuning", "$|f_{zh} - f_{en} - 0.5|$", "(b) second constraint", ylim=(0, None)
+    )
     g, h = violations(a.jobs["surrogate"].paths()[0])
     right.semilogy(np.maximum(g, 1e-16), color=st.RED, lw=1.4, label="$f_1$ above 1.2")
     right.semilogy(np.maximum(h, 1e-16), color=st.BLUE, lw=1.4, label="$|f_2 - f_3 - 0.5|$")
-    level(right, TOLERANCE, **BOUND)
+    level(right, TOLERANCE, f"tolerance {TOLERANCE:g}", **BOUND)
     dress(
-        right, "steps of Algorithm 1", title="(c) convex surrogate", ylim=(1e-9, 10), legend={"fontsize": 7}
+        right,
+        "steps of Algorithm 1",
+        "violation",
+        "(c) convex surrogate",
+        ylim=(1e-9, 10),
+        legend={"fontsize": 7},
     )
     legend_below(fig, left, ncols=4, fontsize=8)
-    fig.suptitle(f"{data}; mean over seeds and each seed", fontsize=8)
+    fig.suptitle("mean over seeds and each seed")
     a.figure(fig)
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 from mobench.artifacts import Artifact, artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.checks import AtMost, Below, Count, Smallest
-from mobench.artifacts.panels import dress, grid
+from mobench.artifacts.panels import dress, grid, legend_below
 from mobench.artifacts.radar import draw_polygon, polygon_area, radar_axes
 from mobench.artifacts.rows import JobRows, RunCount
 from mobench.data.celeba import LABELS
@@ -19,7 +19,7 @@ CELEBA_TRAIN = 162_770  # pictures of the official training part
 METHODS = {"mlm_cmoo": "MLM-CMOO", "nsga2": "NSGA-II", "psl": "PSL"}
 BASELINES = ("nsga2", "psl")
 PLAIN = {"ls": "equal weights", "mgda": "MGDA"}  # ours
-COLOURS = {"mlm_cmoo": st.BLUE, "nsga2": st.ORANGE, "psl": st.GREEN, "ls": st.GREY, "mgda": st.BLACK}
+COLOURS = {m: st.look(m).colour for m in (*METHODS, *PLAIN)}
 TITLES = METHODS | {
     "no_u": "MLM-CMOO without U",
     "faster_eta": "MLM-CMOO, eta = 0.05",
@@ -105,9 +105,10 @@ def draw_sites(a: Artifact, relative: dict[str, np.ndarray]) -> None:
     reach = max(1.0, *(float(relative[m].max()) for m in PLAIN))
     ax = radar_axes(fig, 111, SITES, 0.0, reach, [0.25, 0.5, 0.75, 1.0], beside=True)
     for m, label in METHODS.items():
-        draw_polygon(ax, relative[m], label, COLOURS[m])
+        draw_polygon(ax, relative[m], label, COLOURS[m], marker=st.look(m).marker, ms=3.6, clip_on=False)
     for m, label in PLAIN.items():
-        draw_polygon(ax, relative[m], f"{label} (ours)", COLOURS[m], ls="--", lw=0.9, ms=1.5)
+        draw_polygon(ax, relative[m], f"{label} (ours)", COLOURS[m], ls="--", lw=0.9, ms=1.5, clip_on=False)
+    ax.set_title("test loss / largest of the three methods, by site", pad=14)
     dress(ax, legend={"loc": "upper left", "bbox_to_anchor": (1.05, 1.05)})
     a.figure(fig)
 
@@ -147,8 +148,9 @@ def followed(h: pd.DataFrame, population: bool) -> pd.DataFrame:
 def fig1a(a: Artifact) -> None:
     """Mean test loss over the attributes against training time."""
     note_faces(a)
-    fig, ((ax,),) = grid(1, 1, size=3.6)
-    for m, label in METHODS.items():
+    fig, ((ax,),) = grid(1, 1, figsize=(4.6, 3.0))
+    ends = {}
+    for m in METHODS:
         job = a.jobs[m]
         done = job.final.loc[job.final["status"] == "done", "run"]
         best = followed(job.history[job.history["run"].isin(done)], bool(job.config.get("space")))
@@ -156,10 +158,14 @@ def fig1a(a: Artifact) -> None:
         if "warm_seconds" in job.final:  # seeds are trained in one batch
             warm = float(job.final.groupby("seed")["warm_seconds"].first().sum())
         seconds = warm + (best.index.to_numpy() + 1.0) * job.meta["seconds_train"] / job.config["steps"]
-        ax.plot(seconds, best.mean(axis=1), color=COLOURS[m], label=label)
-        if best.shape[1] > 1:
-            ax.fill_between(seconds, best.min(axis=1), best.max(axis=1), color=COLOURS[m], alpha=0.15, lw=0)
-    dress(ax, "training time of all seeds together (s)", "mean test loss", log="x", legend=True)
+        draw_followed(ax, m, seconds, best)
+        ends[m] = best.iloc[-1]
+    steps = int(a.jobs["mlm_cmoo"].config["steps"])
+    if not a.on_papers_data() and ends["mlm_cmoo"].mean() > min(ends[m].mean() for m in BASELINES):
+        words = f"MLM-CMOO still falls: stopped\nafter {steps} steps, not converged"
+        ax.text(0.03, 0.03, words, fontsize=7, color=st.BLUE, transform=ax.transAxes)
+    dress(ax, "training time of all seeds together (s)", "mean test loss (binary cross-entropy)", log="x")
+    ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
     a.figure(fig)
     a.note(
         "Baselines: shifts and scales of the heads on frozen features (baseline_space head_bias) after a "
@@ -168,23 +174,40 @@ def fig1a(a: Artifact) -> None:
     judge_faces(a, "matches-loss", "test_loss_mean", "mean test loss")
 
 
+def draw_followed(ax: Any, method: str, seconds: np.ndarray, best: pd.DataFrame) -> None:
+    """Draws the mean test loss of one method over the time: mean over seeds, and their range."""
+    look = st.look(method)
+    marks = {"marker": look.marker, "ms": 4, "markevery": max(1, len(seconds) // 6)}
+    mean = best.mean(axis=1).to_numpy()
+    name = f"{METHODS[method]}, range of {best.shape[1]} seeds" if best.shape[1] > 1 else METHODS[method]
+    ax.plot(seconds, mean, color=look.colour, label=name, **marks)
+    if best.shape[1] > 1:
+        ax.fill_between(seconds, best.min(axis=1), best.max(axis=1), color=look.colour, alpha=0.15, lw=0)
+    ax.plot(seconds[-1], mean[-1], look.marker, color=look.colour, ms=6, mec="white", mew=0.5)
+
+
 @artifact("mlm_cmoo/fig1b")
 def fig1b(a: Artifact) -> None:
     """Test error of each of eight attributes."""
     note_faces(a)
     fig, ((ax,),) = grid(1, 1, figsize=(6.4, 2.8))
     names = numbered(a.jobs["mlm_cmoo"].final, "test_error")[:8]
-    width = 0.8 / len(METHODS)
-    for k, (m, label) in enumerate(METHODS.items()):
-        part = taken(a.jobs[m])[names]
-        x = np.arange(len(names)) + (k - 1) * width
-        spread = part.std(ddof=1).to_numpy() if len(part) > 2 else None
-        ax.bar(x, part.mean(), width, yerr=spread, color=COLOURS[m], label=label, error_kw={"lw": 0.8})
-    labels = a.jobs["mlm_cmoo"].meta["attributes"][: len(names)]
-    ax.set_xticks(np.arange(len(names)), labels, rotation=20, ha="right")
-    dress(ax, y="test error", ylim=(0.0, min(1.0, ax.get_ylim()[1])), legend={"ncols": 3})
+    for k, m in enumerate(METHODS):
+        part = taken(a.jobs[m])[names].to_numpy()
+        x = np.arange(len(names)) + 0.24 * (k - 1)
+        look = st.look(m)
+        points = {"ls": "none", "color": look.colour, "marker": look.marker}
+        ax.plot(np.tile(x, (len(part), 1)).T, part.T, ms=2.6, alpha=0.5, **points)
+        ax.plot(x, part.mean(0), ms=5.5, mec="white", mew=0.4, label=METHODS[m], **points)
+    labels = [str(name).replace("_", " ") for name in a.jobs["mlm_cmoo"].meta["attributes"][: len(names)]]
+    ax.set_xticks(np.arange(len(names)), labels, rotation=20, ha="right", rotation_mode="anchor")
+    ax.set_xlim(-0.6, len(names) - 0.4)
+    for edge in range(1, len(names)):
+        ax.axvline(edge - 0.5, color="#DDDDDD", lw=0.5)
+    dress(ax, y="test error (share of pictures)", ylim=(0.0, None))
+    legend_below(fig, ax, ncols=3)
     a.figure(fig)
-    a.note("Bars: means over seeds; error bars, with three seeds or more: standard deviations.")
+    a.note("Large points: means over seeds; small points: each seed.")
     judge_faces(a, "matches-error", "test_error_mean", "mean test error")
 
 

@@ -81,7 +81,7 @@ def draw(a: Artifact, job: JobRows) -> dict[str, dict[float, float]]:
             found[name][p] = float(np.max([slope(steps, table[r].to_numpy()) for r in table]))
             mean = np.exp(np.log(table.cummin().clip(lower=ROUNDING)).mean(axis=1))
             curve(ax, steps, mean.to_numpy(), f"$p={p:g}$, slope {found[name][p]:.2f}", color=colour)
-        dress(ax, "step $t$", label, log="xy", legend=True)
+        dress(ax, "step $t$", label, log="xy", legend="lower left")
     a.figure(fig)
     return found
 

@@ -130,9 +130,9 @@ def _preferences(fig: Any, position: Any, job: Cleaning, title: str) -> np.ndarr
     polygons = np.stack([mean for _, mean, _ in found])
     low, high, ticks = limits(polygons)
     ax = radar_axes(fig, position, axis_labels(job), low, high, ticks)
-    draw_hull(ax, hull(polygons), "covered")
+    draw_hull(ax, hull(polygons), "best of the runs")
     for (s, mean, error), color in zip(found, COLOURS, strict=True):
-        draw_polygon(ax, mean, f"$r_{s + 1} = .9$", color, error)
+        draw_polygon(ax, mean, f"$r_{s + 1} = 0.9$", color, error)
     ax.set_title(title, pad=14)
     ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.06), ncols=3)
     return polygons
@@ -182,7 +182,7 @@ class TradeOffs:
         """Draws one radar for each reading."""
         every = [self.zero[0], *(self.line(name, u)[0] for name in self.jobs for u in self.us)]
         low, high, ticks = limits(np.stack(every))
-        for name, position in ((ONLY, 232), (BOTH, 235)):
+        for name, position in ((ONLY, 323), (BOTH, 324)):
             ax = radar_axes(fig, position, axis_labels(self.jobs[name]), low, high, ticks)
             draw_polygon(ax, self.zero[0], "$u = 0$", st.GREY, self.zero[1], ls="--")
             for u, color in zip(self.us, COLOURS, strict=False):
@@ -199,7 +199,7 @@ class TradeOffs:
             line = {"color": color, "marker": "o", "ms": 3, "label": f"{name} rescaled"}
             ax.errorbar(self.us, heights, errors, **line)
         ax.axhline(self.zero[0][-1], color=st.GREY, ls="--", lw=0.9, label="$u = 0$")
-        dress(ax, "$u$", "$1/L$ of the preferred task, $p = .6$", "(b) against $u$", log="x", legend=True)
+        dress(ax, "$u$", "$1/L$ of the preferred task, $p = 0.6$", "(b) against $u$", log="x", legend=True)
 
 
 @artifact("mobl/fig9")
@@ -207,16 +207,15 @@ def fig9(a: Artifact) -> None:
     """Preferences (a), trade-off u (b), inner steps D (c), with both readings of the scale."""
     names = ("pref", "pref_gram", "trade_off", "trade_off_gram", "literal")
     pref, pref_gram, trade, gram, literal = (Cleaning(a.jobs[name]) for name in names)
-    fig = st.plt.figure(figsize=(11.4, 8.0), layout="constrained")
+    fig = st.plt.figure(figsize=(7.0, 9.0), layout="constrained")
     polygons = {
-        ONLY: _preferences(fig, 231, pref, f"(a) $1/L$, one task preferred;\n{ONLY} rescaled"),
-        BOTH: _preferences(fig, 234, pref_gram, f"(a) $1/L$, one task preferred;\n{BOTH} rescaled"),
+        ONLY: _preferences(fig, 321, pref, f"(a) $1/L$, one task preferred;\n{ONLY} rescaled"),
+        BOTH: _preferences(fig, 322, pref_gram, f"(a) $1/L$, one task preferred;\n{BOTH} rescaled"),
     }
     trade_offs = TradeOffs({ONLY: trade, BOTH: gram}, _trade_offs(trade, gram))
     trade_offs.radars(fig)
-    curves = _inner_steps(a, fig.add_subplot(233), pref)
-    trade_offs.against_u(fig.add_subplot(236))
-    fig.suptitle(f"Data hyper-cleaning on {pref.data}", fontsize=10)
+    curves = _inner_steps(a, fig.add_subplot(325), pref)
+    trade_offs.against_u(fig.add_subplot(326))
     a.figure(fig)
     shown = {f"WC-MHGD, {ONLY}": pref, f"WC-MHGD, {BOTH}": pref_gram, "WC-MHGD, step as printed": literal}
     a.table(_table(shown), given=("method", "preferred"))
@@ -400,18 +399,20 @@ def _table(jobs: dict[str, Cleaning]) -> pd.DataFrame:
 
 def _four(a: Artifact, of: Callable[[np.ndarray], np.ndarray], ylabel: str) -> None:
     """Panels: S = 5 and the larger S, validation ("train" in the paper) and test."""
-    fig, (axes,) = grid(1, 4, figsize=(13, 3.2))
-    for k, (ax, (name, kind)) in enumerate(zip(axes, itertools.product(("s5", "s10"), LOSSES), strict=True)):
+    fig, axes = grid(2, 2, figsize=(7.0, 4.8))
+    for k, (ax, (name, kind)) in enumerate(
+        zip(axes.flat, itertools.product(("s5", "s10"), LOSSES), strict=True)
+    ):
         job = Cleaning(a.jobs[name])
         colors = st.plt.get_cmap("viridis")(np.linspace(0.0, 0.9, job.S))
         for s in range(job.S):
             steps, values = job.curve(f"{LOSSES[kind]}{s + 1}")
             band(ax, steps, of(values), f"$p = {job.rates[s]:.3g}$", colors[s])
         dress(ax, "outer step $k$", title=f"({'abcd'[k]}) $S = {job.S}$, {kind}")
-    axes[0].set_ylabel(ylabel)
-    for k in (1, 3):
-        axes[k].legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=7)
-    fig.suptitle(f"Algorithm 4 on {Cleaning(a.jobs['s5']).data}", fontsize=10)
+    for row in axes:
+        row[0].set_ylabel(ylabel)
+        row[1].legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+    fig.suptitle("Algorithm 4; mean over seeds and their spread")
     a.figure(fig)
 
 
@@ -598,17 +599,17 @@ def fig12(a: Artifact) -> None:
         )
         for name, jobs in tried.items()
     }
-    fig = st.plt.figure(figsize=(10.0, 5.0), layout="constrained")
+    fig = st.plt.figure(figsize=(7.0, 4.4), layout="constrained")
     for k, (name, one) in enumerate(found.items()):
         low, high, ticks = limits(np.vstack([one.polygons, one.moco.mean]))
         ax = radar_axes(fig, 121 + k, axis_labels(one.pref), low, high, ticks)
-        draw_hull(ax, hull(one.polygons), "WC-MHGD, five preferences together")
+        draw_hull(ax, hull(one.polygons), "WC-MHGD, best of five runs on each axis")
         for i, mean in enumerate(one.polygons):
             draw_polygon(ax, mean, "WC-MHGD, single runs" if i == 0 else None, st.BLUE, lw=0.8, ms=0)
         draw_polygon(ax, one.moco.mean, f"MoCo, ${one.moco.words.split(',')[0]}$", st.RED, one.moco.error)
         ax.set_title(f"{name} rescaled", pad=14)
         ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.04))
-    fig.suptitle(f"$1/L$ on {found[ONLY].pref.data}", fontsize=10)
+    fig.suptitle("$1/L$ of each task (axes do not start at 0)")
     a.figure(fig)
     a.table(
         pd.DataFrame([line for name, one in found.items() for line in _lines(name, one)]),

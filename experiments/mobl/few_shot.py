@@ -19,7 +19,7 @@ import pandas as pd
 from mobench.artifacts import Artifact, RunCount, artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.checks import Above, AllOf, AtLeast, AtMost, Count, Graded, Ordered, SurelyAbove
-from mobench.artifacts.panels import dress, grid
+from mobench.artifacts.panels import dress, grid, legend_below
 from mobench.artifacts.radar import draw_hull, draw_polygon, hull, limits, polygon_area, radar_axes
 from mobench.artifacts.statistics import Mean, by_seed
 
@@ -75,10 +75,10 @@ def _radar(fig: Any, position: Any, pref: FewShot, extreme: FewShot, prefix: str
     far, _ = polygons(extreme, prefix)
     low, high, ticks = limits(np.vstack([mean, far]))
     ax = radar_axes(fig, position, labels(pref.S), low, high, ticks)
-    draw_hull(ax, hull(np.vstack([mean, far])), "covered")
+    draw_hull(ax, hull(np.vstack([mean, far])), "best of the runs")
     for s, color in enumerate(COLOURS):
-        draw_polygon(ax, mean[s], f"$r_{s + 1} = .8$", color, error[s])
-        draw_polygon(ax, far[s], f"$r_{s + 1} = .96$", color, ls="--", lw=0.9, ms=1.5)
+        draw_polygon(ax, mean[s], f"$r_{s + 1} = 0.8$", color, error[s])
+        draw_polygon(ax, far[s], f"$r_{s + 1} = 0.96$", color, ls="--", lw=0.9, ms=1.5)
 
 
 def lead(job: FewShot, prefix: str) -> pd.Series:
@@ -180,13 +180,13 @@ def fig1(a: Artifact) -> None:
     """Training accuracies of five preferred and five extremely preferred runs."""
     pref = FewShot(a.jobs["pref"])
     extreme = FewShot(a.jobs["extreme"])
-    fig = st.plt.figure(figsize=(11.4, 4.2), layout="constrained")
+    fig = st.plt.figure(figsize=(7.0, 6.2), layout="constrained")
+    cells = fig.add_gridspec(2, 2)
     for k, (kind, prefix) in enumerate(KINDS.items()):
-        _radar(fig, 131 + k, pref, extreme, prefix)
-        fig.axes[-1].set_title(f"{kind} accuracy, %", pad=14)
-    _inverse_losses(fig.add_subplot(133), pref, extreme)
-    fig.legend(*fig.axes[0].get_legend_handles_labels(), loc="outside lower left", ncols=6, fontsize=7)
-    fig.suptitle(pref.data, fontsize=10)
+        _radar(fig, cells[0, k], pref, extreme, prefix)
+        fig.axes[-1].set_title(f"{kind} accuracy, % (axes do not start at 0)", pad=14)
+    _inverse_losses(fig.add_subplot(cells[1, :]), pref, extreme)
+    fig.legend(*fig.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     a.figure(fig)
     a.table(_accuracies({"r = .8": pref, "r = .96": extreme}), given=("preference", "preferred"))
     _preference_claims(a, pref, extreme)
@@ -198,21 +198,14 @@ def _inverse_losses(ax: Any, pref: FewShot, extreme: FewShot) -> None:
     """Draws 1 / loss of each task where it is preferred, and the mean where it is not."""
     low = 1.0 / np.stack([polygons(pref, "f_")[0], polygons(extreme, "f_")[0]])
     x = np.arange(pref.S)
-    for k, (label, color) in enumerate((("r = .8", st.BLUE), ("r = .96", st.ORANGE))):
-        ax.bar(x + (k - 0.5) * 0.38, np.diagonal(low[k]), 0.36, color=color, label=f"task preferred, {label}")
+    for k, (label, color) in enumerate((("$r = 0.8$", st.BLUE), ("$r = 0.96$", st.ORANGE))):
+        at = x + (k - 0.5) * 0.3
         others = (low[k].sum(axis=0) - np.diagonal(low[k])) / (pref.S - 1)
-        ax.bar(
-            x + (k - 0.5) * 0.38,
-            others,
-            0.36,
-            color="white",
-            alpha=0.75,
-            edgecolor=color,
-            lw=0.8,
-            label="mean of the other four runs" if k == 1 else None,
-        )
-    dress(ax, y="1 / upper-level loss", log="y", ticks=labels(pref.S), legend="upper center")
-    ax.set_ylim(top=6 * float(np.fmax.reduce(low, axis=None)))
+        ax.vlines(at, others, np.diagonal(low[k]), color=color, lw=0.8)
+        ax.plot(at, np.diagonal(low[k]), "os"[k], color=color, label=f"task preferred, {label}")
+        ax.plot(at, others, "os"[k], color="white", mec=color, label=f"mean of the other runs, {label}")
+    place = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
+    dress(ax, y="1 / upper-level loss", log="y", ticks=labels(pref.S), legend=place)
 
 
 def _accuracies(jobs: dict[str, FewShot]) -> pd.DataFrame:
@@ -273,12 +266,14 @@ class Areas:
         lines = {label: mean_error(job.ends(KINDS[self.kind])) for label, job in self.jobs.items()}
         low, high, ticks = limits(np.vstack([self.every, *(m for m, _ in lines.values())]))
         ax = radar_axes(fig, position, labels(self.every.shape[1]), low, high, ticks)
-        draw_hull(ax, hull(self.every), "WC-MHGD, ten runs together")
+        draw_hull(ax, hull(self.every), "WC-MHGD, best of ten runs on each axis")
         for i, p in enumerate(self.every):
             draw_polygon(ax, p, "WC-MHGD, single runs" if i == 0 else None, st.BLUE, lw=0.6, ms=0)
-        for (label, (mean, error)), color in zip(lines.items(), (st.ORANGE, st.RED, st.PURPLE), strict=True):
+        for (label, (mean, error)), color in zip(
+            lines.items(), (*(st.look(m).colour for m in ("moml", "forum")), st.RED), strict=True
+        ):
             draw_polygon(ax, mean, label, color, error)
-        ax.set_title(f"{self.kind} accuracy, %", pad=14)
+        ax.set_title(f"{self.kind} accuracy, % (axes do not start at 0)", pad=14)
 
     def row(self) -> dict[str, Any]:
         """Returns the line of the table."""
@@ -300,7 +295,7 @@ def fig2(a: Artifact) -> None:
     names = {"MOML": "moml", "FORUM": "forum", "FORUM (exact dual)": "forum_exact"}
     jobs = {label: FewShot(a.jobs[name]) for label, name in names.items()}
     runs = sum((job.rows.runs for job in (pref, extreme, *jobs.values())), RunCount(0, 0))
-    fig = st.plt.figure(figsize=(9.4, 4.6), layout="constrained")
+    fig = st.plt.figure(figsize=(7.0, 4.0), layout="constrained")
     rows = []
     for k, (kind, prefix) in enumerate(KINDS.items()):
         areas = Areas(kind, np.vstack([polygons(job, prefix)[0] for job in (pref, extreme)]), jobs)
@@ -322,8 +317,7 @@ def fig2(a: Artifact) -> None:
                 method=label,
                 more=ONE_STEP if label == "FORUM" else "",
             )
-    fig.legend(*fig.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize=7.5)
-    fig.suptitle(pref.data, fontsize=10)
+    fig.legend(*fig.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     a.figure(fig)
     a.table(pd.DataFrame(rows).round(4), given=("accuracy",))
     _notes(a, pref)
@@ -365,21 +359,22 @@ def _by_steps(a: Artifact, pref: FewShot) -> list[tuple[FewShot, list[int] | Non
 def fig4(a: Artifact) -> None:
     """Preferences (a, as Figure 1), trade-off (b), inner steps (c)."""
     pref, extreme, trade = (FewShot(a.jobs[n]) for n in ("pref", "extreme", "trade_off"))
-    fig = st.plt.figure(figsize=(11.4, 4.2), layout="constrained")
-    _radar(fig, 131, pref, extreme)
-    fig.axes[-1].set_title("(a) training accuracy, %", pad=14)
-    fig.axes[-1].legend(loc="upper center", bbox_to_anchor=(0.5, -0.06), ncols=4, fontsize=6.5)
-    _trade_off_radar(fig, 132, trade)
-    fig.axes[-1].set_title("(b) $r_1 = .96$, training accuracy, %", pad=14)
-    fig.axes[-1].legend(loc="upper center", bbox_to_anchor=(0.5, -0.06), ncols=4)
-    ax = fig.add_subplot(133)
+    fig = st.plt.figure(figsize=(7.0, 6.4), layout="constrained")
+    below: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.08)}
+    cells = fig.add_gridspec(2, 2)
+    _radar(fig, cells[0, 0], pref, extreme)
+    fig.axes[-1].set_title("(a) training accuracy, % (axes do not start at 0)", pad=14)
+    fig.axes[-1].legend(ncols=2, **below)
+    _trade_off_radar(fig, cells[0, 1], trade)
+    fig.axes[-1].set_title("(b) $r_1 = 0.96$, training accuracy, %", pad=14)
+    fig.axes[-1].legend(ncols=2, **below)
+    ax = fig.add_subplot(cells[1, :])
     speeds = {}
     for (job, runs), color in zip(_by_steps(a, pref), D_COLOURS, strict=True):
         steps, values = job.curve("train_accuracy", runs)
         band(ax, steps, values, f"$D = {job.D}$", color)
         speeds[job.D] = _per_seed(job, np.trapezoid(values, steps, axis=0) / steps[-1], runs)
     dress(ax, "outer step $k$", "mean training accuracy, %", "(c) task 1 preferred", legend="lower right")
-    fig.suptitle(pref.data, fontsize=10)
     a.figure(fig)
     shown = ("preferred-training", "extreme-training", "preferred-test", "extreme-test", "loss", "covered")
     a.refer("mobl/fig1", *shown)  # Figure 4a is a copy of Figure 1
@@ -431,29 +426,30 @@ def _per_seed(job: FewShot, values: np.ndarray, runs: list[int] | None) -> pd.Se
 def fig5(a: Artifact) -> None:
     """Training and test accuracies of all tasks under each of five preferences."""
     pref = FewShot(a.jobs["pref"])
-    fig, (axes,) = grid(1, 2, figsize=(10.4, 3.4))
+    fig, (axes,) = grid(1, 2, figsize=(7.0, 3.0))
     for ax, (kind, prefix) in zip(axes, KINDS.items(), strict=True):
         mean, error = polygons(pref, prefix)
         _accuracy_bars(ax, mean, error)
         dress(ax, y=f"{kind} accuracy, %", title=f"({PANEL[kind]})")
         _judge_nearly_best(a, pref, kind, mean)
-    axes[1].legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
-    fig.suptitle(f"{pref.data}; the preferred task is outlined", fontsize=10)
+    legend_below(fig, axes[0])
+    fig.suptitle("the preferred task is outlined")
     a.figure(fig)
     _notes(a, pref)
 
 
 def _accuracy_bars(ax: Any, mean: np.ndarray, error: np.ndarray) -> None:
-    """Draws the accuracies of all tasks (preferences, S), the preferred one outlined."""
+    """Draws the accuracies of all tasks (preferences, S) as points, the preferred one outlined."""
     S = mean.shape[1]
     width = 0.8 / S
-    for s, color in enumerate(COLOURS):
+    for s, (color, marker) in enumerate(zip(COLOURS, st.MARKERS, strict=False)):
         x = np.arange(S) + (s - (S - 1) / 2) * width
-        line = {"yerr": np.nan_to_num(error[:, s]), "error_kw": {"elinewidth": 0.8}}
-        bars = ax.bar(x, mean[:, s], width, color=color, label=f"task {s + 1}", **line)
-        bars[s].set_edgecolor(st.BLACK)
-        bars[s].set_linewidth(1.2)
-    ax.set_xticks(range(S), [f"$r_{s + 1} = .8$" for s in range(S)])
+        line = {"fmt": marker, "ms": 4.5, "color": color, "elinewidth": 0.8, "label": f"task {s + 1}"}
+        ax.errorbar(x, mean[:, s], np.nan_to_num(error[:, s]), **line)
+        ax.plot(x[s], mean[s, s], marker, ms=8, mfc="none", mec=st.BLACK, mew=0.9)
+    for x in range(1, S):
+        ax.axvline(x - 0.5, color="#DDDDDD", lw=0.5)
+    ax.set_xticks(range(S), [f"$r_{s + 1} = 0.8$" for s in range(S)])
     ax.set_ylim(max(0.0, float(np.fmin.reduce(mean, axis=None)) - 12), 100.5)
 
 
@@ -488,7 +484,7 @@ def fig6(a: Artifact) -> None:
         "test_accuracy_1": "(b) test accuracy of task 1, %",
         "f_1": "upper-level loss of task 1",
     }
-    fig, (axes,) = grid(1, 3, figsize=(12, 3.4))
+    fig, (axes,) = grid(1, 3, figsize=(7.0, 2.6))
     means: dict[str, dict[float, float]] = {column: {} for column in panels}
     for ax, (column, title) in zip(axes, panels.items(), strict=True):
         for u, color in zip(us, U_COLOURS, strict=True):
@@ -498,7 +494,7 @@ def fig6(a: Artifact) -> None:
         dress(ax, "outer step $k$", title=title)
     axes[2].set_yscale("log")
     axes[0].legend()
-    fig.suptitle(f"{job.data}, $r_1 = .8$", fontsize=10)
+    fig.suptitle("$r_1 = 0.8$")
     a.figure(fig)
     train, test, loss = means.values()
     _judge_larger_u(a, job, train, loss)
@@ -548,7 +544,7 @@ def _judge_test_accuracy(a: Artifact, job: FewShot, test: Mapping[float, float])
 def fig7(a: Artifact) -> None:
     """Mean accuracies against k for three numbers of inner steps."""
     pref = FewShot(a.jobs["pref"])
-    fig, (axes,) = grid(1, 2, figsize=(9, 3.4))
+    fig, (axes,) = grid(1, 2, figsize=(7.0, 2.8))
     for ax, (kind, prefix) in zip(axes, KINDS.items(), strict=True):
         accuracies = {}
         spreads = {}
@@ -573,7 +569,7 @@ def fig7(a: Artifact) -> None:
             panel=PANEL[kind],
         )
     axes[0].legend(loc="lower right")
-    fig.suptitle(f"{pref.data}, $r_1 = .8$", fontsize=10)
+    fig.suptitle("$r_1 = 0.8$")
     a.figure(fig)
     _notes(a, pref)
 
@@ -593,22 +589,24 @@ def carried(train: np.ndarray, test: np.ndarray) -> tuple[int, int]:
 @artifact("mobl/fig8")
 def fig8(a: Artifact) -> None:
     """Accuracies of all tasks without preference."""
-    fig, (axes,) = grid(1, 4, figsize=(13, 3.2))
+    fig, axes = grid(2, 2, figsize=(7.0, 5.0), sharey=True)
     names = ("s5", "s_more")
-    for k, (ax, (name, kind)) in enumerate(zip(axes, itertools.product(names, KINDS), strict=True)):
+    for k, (ax, (name, kind)) in enumerate(zip(axes.flat, itertools.product(names, KINDS), strict=True)):
         job = FewShot(a.jobs[name])
-        colors = st.plt.get_cmap("tab10")(np.arange(job.S))
+        colors = st.plt.get_cmap("viridis")(np.linspace(0.0, 0.9, job.S))
         for s in range(job.S):
-            band(ax, *job.curve(f"{KINDS[kind]}{s + 1}"), f"task {s + 1}", colors[s])
+            steps, values = job.curve(f"{KINDS[kind]}{s + 1}")
+            marks = {"marker": (*st.MARKERS, *st.MARKERS)[s], "ms": 3, "markevery": (0.02 * s, 0.25)}
+            ax.plot(steps, values.mean(1), color=colors[s], lw=1.0, label=f"task {s + 1}", **marks)
         dress(ax, "outer step $k$", title=f"({'abcd'[k]}) $S = {job.S}$, {kind}")
         _judge_dominance(a, name, job, kind)
     for name in names:
         _judge_without_preference(a, name, FewShot(a.jobs[name]))
-    axes[0].set_ylabel("accuracy, %")
-    for k in (1, 3):
-        axes[k].legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=7)
+    for row in axes:
+        row[0].set_ylabel("accuracy, %")
+    legend_below(fig, axes[1, 0])
     job = FewShot(a.jobs["s5"])
-    fig.suptitle(f"Algorithm 4 on {job.data}", fontsize=10)
+    fig.suptitle("Algorithm 4, no preference; mean over seeds")
     a.figure(fig)
     more = FewShot(a.jobs["s_more"])
     if more.S != 10:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mobench.artifacts import Artifact, JobRows, RunCount
+from mobench.artifacts import Artifact, JobRows, RunCount, tables
 from mobench.artifacts.checks import Check, Count
 from mobench.artifacts.published import published
 from mobench.artifacts.statistics import Mean
@@ -255,22 +255,51 @@ def fewest(shown: Sequence[Scenario]) -> str:
 
 
 def means(shown: Sequence[Scenario]) -> pd.DataFrame:
-    """Returns mean ± population standard deviation over seeds beside what is published."""
+    """Returns mean ± population standard deviation over seeds beside what is published.
+
+    Two significant digits of the deviation; none of fewer than five seeds.
+    """
     lines = []
     for s in shown:
         for column in filter(s.has, [*COLUMNS, *LAST]):
-            line: dict[str, Any] = {"scenario": s.name, "images": s.data, "method": column}
+            line: dict[str, Any] = {"scenario": s.name, "method": column}
             for metric in METRICS:
                 values = s.values(column, metric)
                 mean, spread = s.printed(column, metric)
-                spreads = f" ± {values.std():.3f}" if len(values) > 1 else ""
-                line[metric] = f"{values.mean():.3f}" + spreads + s.runs(column).short
-                line[f"{metric}, published"] = "–" if np.isnan(mean) else f"{mean:.3f} ± {spread:.3f}"
+                line[metric] = ours(values) + s.runs(column).short
+                line[f"{metric}, published"] = "–" if np.isnan(mean) else tables.spread(mean, spread)
             worst = s.values(column, LOSS)
             line["worst client's training loss"] = f"{worst.mean():.3f}"
             line["seeds"] = len(worst)
             lines.append(line)
     return pd.DataFrame(lines)
+
+
+def ours(values: np.ndarray) -> str:
+    """Writes a mean over seeds with its population standard deviation."""
+    return tables.spread(float(values.mean()), float(values.std()), len(values))
+
+
+def by_method(shown: Sequence[Scenario]) -> tuple[pd.DataFrame, set[tables.Cell]]:
+    """Returns Table 2 in the paper's layout: methods as columns, ours and in brackets what is published.
+
+    The second is which cells are in bold type: the best of each row.
+    """
+    lines: list[dict[str, Any]] = []
+    best = set()
+    for s in shown:
+        columns = [c for c in (*COLUMNS, *LAST) if s.has(c)]
+        for metric in METRICS:
+            line = {"scenario": s.name, "metric": metric}
+            for column in columns:
+                mean, spread = s.printed(column, metric)
+                printed = "" if np.isnan(mean) else f" [{tables.spread(mean, spread)}]"
+                line[column] = ours(s.values(column, metric)) + s.runs(column).short + printed
+            means_of = {c: float(s.values(c, metric).mean()) for c in COLUMNS if s.has(c)}
+            choose = max if metric == ACCURACY else min
+            best.add((len(lines), choose(means_of, key=lambda c: means_of[c])))
+            lines.append(line | {"seeds": s.seeds})
+    return pd.DataFrame(lines).fillna("–"), best
 
 
 def most_cells(found: Mapping[str, bool], what: str, close: str) -> Check:

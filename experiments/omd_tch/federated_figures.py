@@ -36,21 +36,16 @@ from .federated import (
 from .statements import cells, fairer_in_rotation, judge, of_curves, of_means, refer, stored
 
 LABELS = {ACCURACY: "average accuracy (%)", PARITY: "accuracy parity (pp)"}
-LOOKS = {  # colour, line, marker
-    "LS(FedAvg)": (st.BLACK, "-", "o"),
-    "TCH": (st.GREY, "-", "s"),
-    "OMDgd-TCH(AFL)": (st.SKY, "-", "^"),
-    "AdaOMDgd-TCH": (st.BLUE, "-", "D"),
-    "OMDeg-TCH": (st.ORANGE, "--", "v"),
-    "AdaOMDeg-TCH": (st.RED, "--", "P"),
-}
+LOOKS = {column: st.look(job) for column, (job, _) in COLUMNS.items()}
 
 
 def draw_curves(ax: Any, s: Scenario, name: str, seed: int | None, label: str) -> None:
     """Draws a column of the history over the rounds, for one seed or the mean over seeds."""
     for column in COMPARED:
-        colour, line, _ = LOOKS[column]
-        ax.plot(*s.curve(column, name, seed), line, color=colour, lw=1.1, label=column)
+        look = LOOKS[column]
+        marks = {"marker": look.marker, "ms": 3, "markevery": (0.03 * COMPARED.index(column), 0.25)}
+        rounds, values = s.curve(column, name, seed)
+        ax.plot(rounds, values, ls=look.line, color=look.colour, lw=1.1, label=column, **marks)
     low, high = ax.dataLim.intervaly
     if high > 4 * low:
         ax.set_yscale("log")
@@ -61,39 +56,50 @@ def draw_curves(ax: Any, s: Scenario, name: str, seed: int | None, label: str) -
 
 
 def draw_scatter(ax: Any, s: Scenario) -> None:
-    """Draws accuracy against parity, means with standard deviations."""
+    """Draws accuracy against parity: means with standard deviations, of few seeds each seed instead."""
     for column in COMPARED:
-        colour, _, marker = LOOKS[column]
+        look = LOOKS[column]
         x, y = (s.values(column, m) for m in (ACCURACY, PARITY))
-        mean_point(ax, x, y, column, fmt=marker, color=colour)
+        points = {"ls": "none", "marker": look.marker, "color": look.colour}
+        if len(x) >= st.FEWEST:
+            mean_point(ax, x, y, column, fmt=look.marker, color=look.colour)
+        else:
+            ax.plot(x, y, ms=3, alpha=0.45, **points)
+            ax.plot(x.mean(), y.mean(), ms=6, mec="white", mew=0.4, label=column, **points)
     dress(ax, LABELS[ACCURACY], LABELS[PARITY])
 
 
-def draw_boxes(ax: Any, s: Scenario, metric: str) -> None:
+def draw_boxes(ax: Any, s: Scenario, metric: str, names: bool) -> None:
     """Draws a metric of all methods over the seeds."""
-    values = {c: s.values(c, metric) for c in COLUMNS if s.has(c)}
-    boxes(ax, values, {column: look[0] for column, look in LOOKS.items()})
-    dress(ax, y=LABELS.get(metric, metric))
+    boxes(ax, {c: s.values(c, metric) for c in COLUMNS if s.has(c)}, LOOKS, names)
+    dress(ax, LABELS.get(metric, metric))
+
+
+def spread_of(shown: Sequence[Scenario]) -> str:
+    """Says what the marks of few or of many seeds are."""
+    return "points: seeds, bars: medians" + (
+        ", boxes: quartiles" if max(s.seeds for s in shown) >= st.FEWEST else ""
+    )
 
 
 @artifact("omd_tch/fig3")
 def fig3(a: Artifact) -> None:
-    """Rotation: losses of the worst client for seed 0, accuracy against parity,
+    """Rotation: losses of the worst client for one seed, accuracy against parity,
     all methods over the seeds.
     """
     shown = scenarios(a)
-    fig, axes = grid(2, 6, figsize=(16, 6))
+    fig, axes = grid(2 * len(shown), 3, figsize=(7.0, 4.2 * len(shown)))
     for k, s in enumerate(shown):
-        curves, scatter, empty = axes[0, 3 * k : 3 * k + 3]
+        curves, scatter, empty = axes[2 * k]
         draw_curves(curves, s, LOSS, s.first_seed, "worst client's training loss")
         dress(curves, title=f"({'ac'[k]}) {s.titled}, seed {s.first_seed}")
         draw_scatter(scatter, s)
-        dress(scatter, title=f"({'bd'[k]}) {s.seeds} seeds")
+        dress(scatter, title=f"({'bd'[k]}) {s.titled}, {s.span}")
         empty.set_axis_off()
         empty.legend(*curves.get_legend_handles_labels(), loc="center")
-        for j, metric in enumerate(METRICS):
-            draw_boxes(axes[1, 3 * k + j], s, metric)
-            dress(axes[1, 3 * k + j], title=f"(e) {s.name}" if j == 0 else "")
+        for ax, metric in zip(axes[2 * k + 1], METRICS, strict=True):
+            draw_boxes(ax, s, metric, metric == ACCURACY)
+        dress(axes[2 * k + 1, 1], title=f"(e) {s.titled}, {s.span}; {spread_of([s])}")
     a.figure(fig)
     a.table(means(shown))
     for s in shown:
@@ -109,7 +115,7 @@ def fig3(a: Artifact) -> None:
 def fig3a(a: Artifact) -> None:
     """MNIST Rotation, one seed: trajectories of Figure 3a, and Table 2's columns for that seed."""
     (s,) = scenarios(a)
-    fig, axes = grid(1, 3, size=3.4)
+    fig, axes = grid(1, 3, figsize=(7.0, 2.8))
     draw_curves(axes[0, 0], s, LOSS, s.first_seed, "worst client's training loss")
     draw_curves(axes[0, 1], s, METRICS["agnostic loss"], s.first_seed, "worst client's test loss")
     draw_scatter(axes[0, 2], s)
@@ -133,12 +139,18 @@ def fig3a(a: Artifact) -> None:
 def fig5(a: Artifact) -> None:
     """Losses of the worst client, training and test, mean over seeds."""
     shown = scenarios(a)
-    fig, axes = grid(2, len(shown), size=2.7)
+    across = min(3, len(shown))
+    blocks = -(-len(shown) // across)
+    fig, axes = grid(2 * blocks, across, figsize=(2.333 * across, 3.9 * blocks))
     losses = {"training": LOSS, "test": METRICS["agnostic loss"]}
-    for s, column in zip(shown, axes.T, strict=True):
-        for ax, (label, name) in zip(column, losses.items(), strict=True):
-            draw_curves(ax, s, name, None, f"worst client's {label} loss" if s is shown[0] else "")
-        column[0].set_title(s.titled, fontsize=8.5)
+    for k, s in enumerate(shown):
+        for row, (label, name) in enumerate(losses.items()):
+            ax = axes[2 * (k // across) + row, k % across]
+            draw_curves(ax, s, name, None, f"worst client's {label} loss" if k % across == 0 else "")
+            dress(ax, "round" if row else "", title="" if row else f"{s.titled}, mean of {s.span}")
+    for k in range(len(shown), across * blocks):
+        for row in (0, 1):
+            axes[2 * (k // across) + row, k % across].set_axis_off()
     legend_below(fig, axes[0, 0])
     a.figure(fig)
     for label, name in losses.items():
@@ -162,12 +174,13 @@ def below_late(s: Scenario, kind: str, name: str) -> bool:
 def fig6(a: Artifact) -> None:
     """Average accuracy against accuracy parity."""
     shown = scenarios(a)
-    fig, axes = grid(2, 3, size=3.1)
+    across = min(3, len(shown))
+    fig, axes = grid(-(-len(shown) // across), across, size=2.333)
     for ax in axes.flat[len(shown) :]:
         ax.set_axis_off()
     for ax, s in zip(axes.flat, shown, strict=False):
         draw_scatter(ax, s)
-        dress(ax, title=s.titled)
+        dress(ax, title=f"{s.titled}, {s.span}")
     legend_below(fig, axes[0, 0])
     a.figure(fig)
     a.table(means(shown))
@@ -201,11 +214,13 @@ def judge_fairer(a: Artifact, shown: Sequence[Scenario]) -> None:
 def fig7(a: Artifact) -> None:
     """All methods over the seeds: three metrics, six scenarios."""
     shown = scenarios(a)
-    fig, axes = grid(len(shown), 3, figsize=(11, 2.7 * len(shown)))
+    fig, axes = grid(len(shown), 3, figsize=(7.0, 1.75 * len(shown) + 0.2))
     for s, row in zip(shown, axes, strict=True):
         for ax, metric in zip(row, METRICS, strict=True):
-            draw_boxes(ax, s, metric)
-            dress(ax, title=f"{s.titled}, {metric}")
+            draw_boxes(ax, s, metric, metric == ACCURACY)
+            dress(ax, x=None if s is shown[-1] else "")
+        dress(row[1], title=f"{s.titled}, {s.span}")
+    fig.suptitle(spread_of(shown))
     a.figure(fig)
     near = {}
     mnist = [s for s in shown if s.on_mnist]

@@ -43,12 +43,12 @@ def class_counts_figure(base: Images, splits: Mapping[str, Clients], seed: int, 
         ax.set_xticks(range(CLASSES))
         ax.tick_params(length=0, labelsize=7.5)
         ax.spines[:].set_visible(False)
-        ax.set_title(f"{title}\nsha256 {clients.digest[:8]}")
+        ax.set_title(title)
         ax.set_xlabel("class")
     turns = any(any(clients.turns) for clients in splits.values())
     axes[0, 0].set_ylabel("client, turned by" if turns else "client")
     what = "training" if split == "train" else "test"
-    fig.suptitle(f"{base.label}: {what} images of each class, seed {seed}", fontsize=10)
+    fig.suptitle(f"{what} images of each class, seed {seed}")
     return fig
 
 

@@ -147,7 +147,7 @@ def draw_solutions(ax: Any, points: Points, job: JobRows, title: str, small: boo
     st.draw_front(ax, front())
     for w in weights:
         st.draw_ray(ax, 1 / w, lw=0.6)
-    colours = st.plt.get_cmap("viridis")(np.linspace(0, 0.95, len(weights)))
+    colours = [st.preference(float(np.degrees(np.arctan2(1 / w[1], 1 / w[0])))) for w in weights]
     ax.scatter(points.F[:, 0], points.F[:, 1], c=colours, s=26, edgecolors="black", linewidths=0.4, zorder=5)
     dress(ax, title=title, small=small)
     ax.label_outer()
@@ -192,6 +192,7 @@ def fig2(a: Artifact) -> None:
     fig, axes = grid(1, 4, sharey=True)
     for ax, (name, points), letter in zip(axes[0], drawn.items(), "abcd", strict=True):
         draw_solutions(ax, points, a.jobs["ls"], f"({letter}) {name}")
+    st.preference_bar(fig, axes[0])
     a.figure(fig)
     a.note(
         "T and the start are not printed: T = 1000 (LS 2000), theta_0 uniform in [-1/sqrt d, 1/sqrt d]^d, "
@@ -249,6 +250,7 @@ def fig4(a: Artifact) -> None:
         for ax, where in zip(row, seeds, strict=True):
             title = f"{method}, {'average' if where == 'average' else f'seed {where}'}"
             draw_solutions(ax, points[method, where], a.jobs["ls"], title, small=True)
+    st.preference_bar(fig, axes)
     a.figure(fig)
     a.table([p.line(method, where) for (method, where), p in points.items()], given=GIVEN)
     of_seeds = {method: [points[method, str(s)] for s in single] for method in METHODS}

@@ -26,10 +26,11 @@ from typing import Any
 
 import pandas as pd
 
+from mobench.artifacts import style
 from mobench.artifacts.checks import Check
 from mobench.artifacts.claims import UNKNOWN, Claim, Text, Texts, Verdict, texts
 from mobench.artifacts.rows import JobRows, RunCount
-from mobench.artifacts.tables import latex, markdown
+from mobench.artifacts.tables import Cell, latex, markdown, with_spreads
 from mobench.config import overrides
 from mobench.errors import ConfigError, suggest
 from mobench.system import paths
@@ -346,17 +347,24 @@ class Artifact:
                 said.append(f"{own} of the paper's {planned} seeds")
         return min(said, key=len) if said else None
 
+    @property
+    def badge(self) -> str:
+        """What a reader of the picture must know about its data and scale; nothing where it has no data."""
+        labels = sorted({job.data for job in self.jobs.values() if job.data is not None})
+        few = "smoke scale: a few steps only" if self.scale == "smoke" else f"{self.scale} scale"
+        if not labels:
+            return "Smoke scale: a few steps only." if self.scale == "smoke" else ""
+        other = " (not the paper's)" if self.stand_ins() and self.paper.data else ""
+        return f"Data{other}: {'; '.join(labels)}. {few[0].upper()}{few[1:]}."
+
     def figure(self, figure: Any) -> None:
-        """Takes the picture: PDF with embedded fonts, and PNG."""
+        """Takes the picture: PDF with embedded fonts, and PNG; its width, letters and badge see `style`."""
         import matplotlib.pyplot as plt
 
         # layout and margins are computed once, not for each file again; at the resolution of the PNG, which
-        # then finds
-        # its formulas parsed
+        # then finds its formulas parsed
         figure.set_dpi(DPI)
-        figure.draw_without_rendering()
-        figure.set_layout_engine(None)  # of "none", savefig would wait for a draw as well
-        box = figure.get_tightbbox().padded(plt.rcParams["savefig.pad_inches"])
+        box = style.finish(figure, self.badge)
         # no date inside: the same rows give the same bytes
         for kind, metadata in (("png", {"Software": None}), ("pdf", {"CreationDate": None})):
             buffer = io.BytesIO()
@@ -369,12 +377,14 @@ class Artifact:
         frame: pd.DataFrame | Sequence[Mapping[str, Any]],
         float_format: str = "%.4g",
         given: Sequence[str] = (),
+        bold: Collection[Cell] = (),
     ) -> None:
         """Takes the table, as a frame or line by line: CSV (full precision), Markdown and LaTeX (rounded).
 
         A column `runs` of `RunCount` says how many runs each row rests on. Where some did not finish, every
         cell of the row says so, but those of the columns `given`: names, settings, published or exact values,
-        which no run measures.
+        which no run measures. In Markdown and LaTeX a column "<name> std" is written into the cells of its
+        mean, and the cells `bold`, by row and column, are in bold type.
         """
         frame = frame if isinstance(frame, pd.DataFrame) else pd.DataFrame(list(frame))
         shown = frame.map(lambda x: (float_format % x) if isinstance(x, float) and not pd.isna(x) else x)
@@ -382,13 +392,14 @@ class Artifact:
         unknown = [name for name in given if name not in frame]
         if unknown:
             raise ValueError(f"given: the table has no columns {unknown}; it has {list(frame)}")
+        shown = with_spreads(shown, frame)
         if "runs" in frame:
             notes = [r.short if isinstance(r, RunCount) else "" for r in frame["runs"]]
-            for name in [n for n in frame if n not in (*given, "runs")]:
+            for name in [n for n in shown if n not in (*given, "runs")]:
                 shown[name] = [f"{x}{note}" for x, note in zip(shown[name], notes, strict=True)]
         self.files["table.csv"] = frame.to_csv(index=False).encode()
-        self.files["table.md"] = markdown(shown).encode()
-        self.files["table.tex"] = latex(shown).encode()
+        self.files["table.md"] = markdown(shown, bold).encode()
+        self.files["table.tex"] = latex(shown, bold).encode()
 
     def note(self, text: str) -> None:
         """Takes a deviation or decision that a reader must know; shown with the artifact."""

@@ -32,6 +32,7 @@ def grid(rows: int, cols: int, size: float = 2.6, **kw: Any) -> tuple[Any, np.nd
         "squeeze": False,
         "layout": "constrained",
     } | kw
+    options["figsize"] = st.fitted(*options["figsize"])
     fig, axes = st.plt.subplots(rows, cols, **options)
     return fig, axes
 
@@ -110,13 +111,16 @@ def curve(
         values: (S, T), or (T,) of a single curve.
         label: in the legend.
         band: one standard deviation ("std"), one standard error ("error"), the 10 to 90 % "quantiles", or
-            their "range".
+            their "range". Of fewer than five seeds quantiles are the range. Where values have an end that
+            they cannot pass (0, a budget), quantiles do not pass it either.
         alpha: opacity of the band.
         line: color, ls, lw and the like.
     """
     values = np.atleast_2d(values)
     mean = values.mean(axis=0)
     (drawn,) = ax.plot(x, mean, label=label, **line)
+    if band == "quantiles" and len(values) < st.FEWEST:
+        band = "range"
     if band == "quantiles":
         low, high = np.quantile(values, [0.1, 0.9], axis=0)
     elif band == "range":
@@ -146,19 +150,31 @@ def bars(ax: Any, values: Mapping[Any, np.ndarray | float], *, spread: bool = Fa
     ax.set_xticks(range(len(heights)), [str(name) for name in values])
 
 
-def boxes(ax: Any, values: Mapping[str, np.ndarray], colours: Mapping[str, str] | None = None) -> None:
-    """Draws one box for each name over its seeds; names stand aslant below."""
-    parts = ax.boxplot(
-        list(values.values()),
-        widths=0.6,
-        patch_artist=True,
-        medianprops={"color": st.BLACK},
-        flierprops={"ms": 3},
-    )
-    for patch, name in zip(parts["boxes"], values, strict=True):
-        patch.set_facecolor((colours or {}).get(name, "white"))
-        patch.set_alpha(0.6)
-    ax.set_xticks(range(1, len(values) + 1), list(values), rotation=60, ha="right", fontsize=6.5)
+def boxes(
+    ax: Any, values: Mapping[str, np.ndarray], looks: Mapping[str, st.Look], names: bool = True
+) -> None:
+    """Draws the seeds of each name from left to right, names at the left: points, a bar at their median.
+
+    From five seeds on a box of the quartiles is behind them: of fewer it would say more than they do.
+
+    Args:
+        ax: the panel.
+        values: the seeds' values by name, from top to bottom.
+        looks: of the names.
+        names: whether they are written.
+    """
+    for i, (name, seeds) in enumerate(values.items()):
+        look = looks[name]
+        if len(seeds) >= st.FEWEST:
+            low, high = np.quantile(seeds, [0.25, 0.75])
+            ax.barh(i, high - low, 0.6, low, color=look.colour, alpha=0.3, lw=0)
+        ax.plot([np.median(seeds)] * 2, [i - 0.3, i + 0.3], color=look.colour, lw=1.6)
+        points = {"ls": "none", "ms": 3.4, "mec": "white", "mew": 0.3}
+        ax.plot(seeds, np.full(len(seeds), i), look.marker, color=look.colour, **points)
+    ax.set_yticks(range(len(values)), list(values) if names else [""] * len(values))
+    ax.set_ylim(len(values) - 0.4, -0.6)
+    ax.grid(axis="y", lw=0.3, color="#DDDDDD")
+    ax.set_axisbelow(True)
 
 
 def mean_point(ax: Any, x: np.ndarray, y: np.ndarray, label: str | None = None, **kw: Any) -> None:
@@ -169,4 +185,7 @@ def mean_point(ax: Any, x: np.ndarray, y: np.ndarray, label: str | None = None, 
 
 def legend_below(fig: Any, ax: Any, ncols: int = 6, **kw: Any) -> None:
     """Gives the figure one legend below all panels, with what is drawn in `ax`."""
-    fig.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=ncols, **kw)
+    handles, labels = ax.get_legend_handles_labels()
+    longest = max((len(label) for label in labels), default=0)
+    fit = max(1, int(fig.get_figwidth() / (0.065 * longest + 0.45)))  # inches: letters, handle
+    fig.legend(handles, labels, loc="outside lower center", ncols=min(ncols, fit, len(labels) or 1), **kw)

@@ -1,7 +1,18 @@
-"""One look for all figures: colour-blind safe, embedded fonts, no LaTeX."""
+"""One look for all figures: colours and markers of methods and preferences, sizes, badges, defects.
+
+A method has the same colour and marker in every figure of every paper (`look`), a preference the colour of
+its angle (`preference`). Figures are as wide as the text of a paper at most (`WIDTH`), and no letter is
+smaller than `SMALLEST` there: `finish` sees to both when a figure is taken, and `defects` lists what is left.
+"""
 
 from __future__ import annotations
 
+import re
+import textwrap
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import matplotlib as mpl
@@ -21,16 +32,26 @@ SKY = "#56B4E9"
 YELLOW = "#F0E442"
 BLACK = "#000000"
 GREY = "#7F7F7F"
+PALE = "#BBBBBB"
 CYCLE = [BLUE, ORANGE, GREEN, RED, PURPLE, SKY]
 MARKERS = ["o", "s", "^", "D", "v", "P"]
+
+WIDTH = 7.0  # inches: the text width of a paper in one column
+SMALLEST = 7.0  # points
+FEWEST = 5  # seeds of which a box or an interval is drawn
 
 RC: dict[Any, Any] = {
     "pdf.fonttype": 42,
     "font.family": "DejaVu Sans",
-    "font.size": 9.0,
-    "axes.titlesize": 9.5,
-    "axes.labelsize": 9.0,
-    "legend.fontsize": 8.0,
+    "font.size": 8.0,
+    "axes.titlesize": 8.0,
+    "axes.labelsize": 8.0,
+    "xtick.labelsize": 7.0,
+    "ytick.labelsize": 7.0,
+    "legend.fontsize": 7.0,
+    "legend.title_fontsize": 7.0,
+    "legend.handlelength": 1.8,
+    "figure.titlesize": 8.5,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.prop_cycle": cycler(color=CYCLE),
@@ -44,11 +65,88 @@ RC: dict[Any, Any] = {
 mpl.rcParams.update(RC)
 
 
+@dataclass(frozen=True)
+class Look:
+    """How a method is drawn and what readers call it."""
+
+    name: str
+    colour: str
+    marker: str = "o"
+    line: Any = "-"
+
+
+# The method that a paper proposes is blue; those that one figure compares differ in colour and in marker.
+METHODS = {
+    "csmoo2": Look("CSMOO-2", BLUE, "o"),
+    "csmoo1": Look("CSMOO-1", GREEN, "s", (0, (5, 3))),
+    "csmoo_basic": Look("CSMOO, basic", PURPLE, "^", (0, (2, 2))),
+    "sgd": Look("baseline, SGD", RED, "v"),
+    "prox": Look("baseline, proximal", ORANGE, "D"),
+    "tuned": Look("baseline, tuned SGD", BLACK, "P"),
+    "penalty_sgd": Look("Penalty SGD", RED, "v"),
+    "ferero": Look("FERERO", BLUE, "D"),
+    "ferero_sa": Look("FERERO-SA", SKY, "d"),
+    "ls": Look("Linear weights", BLACK, "o"),
+    "mgda": Look("MGDA", GREY, "s"),
+    "pmtl": Look("PMTL", GREEN, "^"),
+    "epo": Look("EPO", ORANGE, "v"),
+    "wc_mhgd": Look("WC-MHGD", BLUE, "o"),
+    "moco": Look("MoCo", RED, "D"),
+    "forum": Look("FORUM", ORANGE, "s"),
+    "moml": Look("MOML", GREEN, "^"),
+    "mlm_cmoo": Look("MLM-CMOO", BLUE, "D"),
+    "nsga2": Look("NSGA-II", ORANGE, "v"),
+    "psl": Look("PSL", GREEN, "^"),
+    "tch": Look("TCH", GREY, "s"),
+    "stch": Look("STCH", "#999933", "X"),
+    "omd_gd": Look("OMDgd-TCH (AFL)", SKY, "^"),
+    "ada_gd": Look("AdaOMDgd-TCH", BLUE, "D"),
+    "omd_eg": Look("OMDeg-TCH", ORANGE, "v", "--"),
+    "ada_eg": Look("AdaOMDeg-TCH", RED, "P", "--"),
+    "omd_tch": Look("OMD-TCH", ORANGE, "^", "--"),
+    "ada_omd_tch": Look("AdaOMD-TCH", BLUE, "D"),
+    "qffl": Look("q-FFL", PURPLE, "<"),
+    "propfair": Look("PropFair", GREEN, ">"),
+    "fedmgda_plus": Look("FedMGDA+", "#8C6D31", "p"),
+    "fedfv": Look("FedFV", "#332288", "h"),
+}
+
+
+def look(method: str) -> Look:
+    """Returns the look of a method by its name in conf/algorithm, or by the name of its job."""
+    return METHODS[method]
+
+
+def preference(degrees: float) -> str:
+    """Returns the colour of a preference from the angle of its ray, 0 (along f_1) to 90 degrees (f_2).
+
+    Dark to light, so that the order is seen in grey as well.
+    """
+    return str(mpl.colors.to_hex(plt.get_cmap("viridis")(0.9 * np.clip(degrees / 90.0, 0.0, 1.0))))
+
+
+def preference_bar(fig: Any, axes: Any, label: str = "angle of the preference's ray") -> None:
+    """Gives a figure the colour bar of its preferences."""
+    colours = [preference(d) for d in np.linspace(0, 90, 64)]
+    shown = plt.cm.ScalarMappable(plt.Normalize(0, 90), mpl.colors.ListedColormap(colours))
+    bar = fig.colorbar(shown, ax=axes, shrink=0.7, aspect=25, pad=0.02)
+    bar.set_label(f"{label} (degrees)")
+    bar.set_ticks([0, 30, 60, 90])
+    bar.outline.set_visible(False)
+
+
 def panels(rows: int, cols: int, size: float = 2.6, **kw: Any) -> tuple[Any, np.ndarray]:
-    """A figure with a grid of square panels."""
+    """A figure with a grid of panels, square unless `cols` of them would be wider than the page."""
     return plt.subplots(
-        rows, cols, figsize=(size * cols, size * rows), squeeze=False, layout="constrained", **kw
+        rows, cols, figsize=fitted(size * cols, size * rows), squeeze=False, layout="constrained", **kw
     )
+
+
+def fitted(width: float, height: float) -> tuple[float, float]:
+    """Returns a size that is at most `WIDTH` wide; what is narrowed keeps most of its height."""
+    if width <= WIDTH:
+        return width, height
+    return WIDTH, height * max(WIDTH / width, 0.82)
 
 
 def objective_axes(
@@ -77,8 +175,137 @@ def draw_ray(
     ax.plot([start[0], end[0]], [start[1], end[1]], **style)
 
 
-def draw_path(ax: Any, path: np.ndarray, color: str = BLUE, start: str = GREEN, **kw: Any) -> None:
-    """One trajectory in objective space: thin line, start marked by a square, end by a filled circle."""
+def draw_path(ax: Any, path: np.ndarray, color: str = BLUE, start: str = "white", **kw: Any) -> None:
+    """One trajectory in objective space: an empty square at its start, a full circle at its end."""
     ax.plot(path[:, 0], path[:, 1], color=color, lw=0.9, alpha=0.8, zorder=3, **kw)
-    ax.plot(*path[0, :2], marker="s", ms=3.2, color=start, mec="white", mew=0.3, zorder=4, ls="none")
+    ax.plot(*path[0, :2], marker="s", ms=3.4, color=start, mec="#333333", mew=0.7, zorder=4, ls="none")
     ax.plot(*path[-1, :2], marker="o", ms=4.6, color=color, mec="white", mew=0.4, zorder=5, ls="none")
+
+
+# of the whole figure
+
+
+def finish(fig: Any, badge: str = "") -> Any:
+    """Makes a figure ready for print, and returns its box in inches.
+
+    It is narrowed to `WIDTH`, letters are enlarged to `SMALLEST`, titles and labels that are longer than
+    their panel get several lines, and `badge` (data set and scale) is written above everything.
+    """
+    fig.set_size_inches(*fitted(*fig.get_size_inches()))
+    _enlarge(fig)
+    fig.draw_without_rendering()
+    _wrap(fig)
+    for _ in range(4):
+        fig.draw_without_rendering()
+        pad = float(plt.rcParams["savefig.pad_inches"])
+        over = fig.get_tightbbox().width + 2 * pad - WIDTH
+        if over <= 0.0:
+            break
+        width, height = fig.get_size_inches()
+        fig.set_size_inches(width - over - 0.01, height)
+    fig.set_layout_engine(None)  # of "none", savefig would wait for a draw as well
+    box = fig.get_tightbbox()
+    if badge:
+        width, height = fig.get_size_inches()
+        lines = textwrap.fill(badge, max(20, int(_letters(max(box.width, 2.5), SMALLEST))))
+        place = {"ha": "left", "va": "bottom", "fontsize": SMALLEST, "color": "#555555", "style": "italic"}
+        fig.text(box.x0 / width, (box.y1 + 0.06) / height, lines, gid="badge", **place)
+        box = fig.get_tightbbox()
+    return box.padded(pad)
+
+
+def _letters(inches: float, size: float) -> float:
+    """About how many letters of a size are that wide."""
+    return inches * 72.0 / (0.56 * size)
+
+
+def _enlarge(fig: Any) -> None:
+    for text in fig.findobj(mpl.text.Text):
+        if text.get_fontsize() < SMALLEST:
+            text.set_fontsize(SMALLEST)
+    for ax in fig.axes:
+        for axis in (ax.xaxis, ax.yaxis):
+            for which in ("major", "minor"):
+                old = axis.get_tick_params(which).get("labelsize")
+                if isinstance(old, (int, float)) and old < SMALLEST:
+                    axis.set_tick_params(which=which, labelsize=SMALLEST)
+
+
+def _wrap(fig: Any) -> None:
+    """Breaks titles and labels that are longer than what they stand at; formulas stay whole."""
+    width, _ = fig.get_size_inches()
+    dpi = fig.dpi
+    for ax in fig.axes:
+        if not ax.axison:
+            continue
+        box = ax.get_window_extent()
+        wide = box.width / dpi
+        for title in (ax.title, ax._left_title, ax._right_title, ax.xaxis.label):
+            _break(title, wide * 1.08)
+        _break(ax.yaxis.label, box.height / dpi * 1.08)
+    for text in (fig._suptitle, fig._supxlabel):
+        if text is not None:
+            _break(text, width)
+
+
+def _break(text: Any, inches: float) -> None:
+    words = text.get_text()
+    extent = text.get_window_extent()
+    vertical = text.get_rotation() % 180 == 90
+    length = (extent.height if vertical else extent.width) / text.figure.dpi
+    if not words or "\n" in words or length <= inches or inches <= 0.3:
+        return
+    parts = re.findall(r"(?:\$[^$]*\$|[^\s$])+", words)
+    share = int(np.ceil(length / inches))
+    limit = len(words) / share * 1.15
+    lines = [""]
+    for part in parts:
+        if lines[-1] and len(lines[-1]) + 1 + len(part) > limit:
+            lines.append(part)
+        else:
+            lines[-1] = f"{lines[-1]} {part}".strip()
+    text.set_text("\n".join(lines))
+
+
+def texts(fig: Any) -> Iterator[Any]:
+    """Yields all texts that are visible, tick labels outside of the limits left out."""
+    hidden = set()
+    for ax in fig.axes:
+        for axis in (ax.xaxis, ax.yaxis):
+            low, high = sorted(axis.get_view_interval())
+            slack = 1e-6 * (high - low)
+            for tick in (*axis.get_major_ticks(), *axis.get_minor_ticks()):
+                if not low - slack <= tick.get_loc() <= high + slack or not (ax.axison and ax.get_visible()):
+                    hidden |= {tick.label1, tick.label2}
+            if not (ax.axison and ax.get_visible()):
+                hidden.add(axis.label)
+    for text in fig.findobj(mpl.text.Text):
+        if text.get_visible() and text.get_text().strip() and text not in hidden:
+            yield text
+
+
+def defects(fig: Any) -> list[str]:
+    """Returns what a figure editor would send back: width, small letters, no legend, texts on one another."""
+    found = []
+    box = fig.get_tightbbox()
+    if box.width + 2 * plt.rcParams["savefig.pad_inches"] > WIDTH + 0.02:
+        found.append(f"{box.width:.2f} in wide, at most {WIDTH:g}")
+    shown = list(texts(fig))
+    small = Counter(t.get_fontsize() for t in shown if t.get_fontsize() < SMALLEST - 1e-6)
+    found += [f"{n} texts of {size:g} pt, at least {SMALLEST:g}" for size, n in small.items()]
+    if not (fig.legends or any(ax.get_legend() for ax in fig.axes)):
+        found += [f"panel {i}: no legend" for i, ax in enumerate(fig.axes) if _needs_legend(ax)]
+    boxes = [(t, t.get_window_extent()) for t in shown if t.get_rotation() % 90 == 0]
+    for (one, a), (other, b) in combinations(boxes, 2):
+        across = min(a.x1, b.x1) - max(a.x0, b.x0)
+        along = min(a.y1, b.y1) - max(a.y0, b.y0)
+        pixel = fig.dpi / 72.0
+        if across > 0.75 * pixel and along > 2.0 * pixel:
+            found.append(f"{one.get_text()!r} overlaps {other.get_text()!r}")
+    return found
+
+
+def _needs_legend(ax: Any) -> bool:
+    """Whether there are several series with names that nobody can read."""
+    handles, labels = ax.get_legend_handles_labels()
+    return len(set(labels)) > 1 and len(handles) > 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from mobench.artifacts import style as st
 from mobench.artifacts.rows import JobRows
 from mobench.problems import VLMOP2
 
-COLOURS = st.CYCLE[:4]  # of four preferences
+COLOURS = [st.preference(degrees) for degrees in (81.0, 57.0, 33.0, 9.0)]  # of four rays, FERERO's order
 
 
 @functools.cache
@@ -37,11 +38,13 @@ def trajectories(
 ) -> None:
     """Draws front, rays (or lines through the starts), the paths of one seed, and all end points faintly.
 
+    Colours are those of the preferences; `key_of_paths` is the legend.
+
     Args:
         ax: the panel.
         job: the runs; columns `ray_1` and `ray_2` are their rays.
         title: of the panel.
-        colours: one for each preference.
+        colours: one for each preference, by default that of its ray.
         lines: whether rays are drawn.
         shifted: rays start where the paths do and point the other way.
         seed: whose paths are drawn; the job's first one by default.
@@ -53,7 +56,8 @@ def trajectories(
     chosen = int(rows["seed"].iloc[0]) if seed is None else seed
     first = rows[rows["output"] == rows["output"].iloc[0]].reset_index(drop=True)
     seeds = first["seed"].nunique()
-    palette = colours or [st.BLUE] * (len(first) // seeds)
+    angles = np.degrees(np.arctan2(first["ray_2"], first["ray_1"])).to_numpy(dtype=float)[::seeds]
+    palette = colours or [st.preference(degrees) for degrees in angles]
     own = (first["seed"] == chosen).to_numpy()
     for k in range(len(first) // seeds):
         rest = np.flatnonzero(~own & (first.index.to_numpy() // seeds == k))
@@ -64,3 +68,19 @@ def trajectories(
             st.draw_ray(ax, *((-ray, paths[r, 0]) if shifted else (ray,)))
         st.draw_path(ax, paths[r], color=palette[r // seeds])
     ax.set_title(title)
+
+
+def key_of_paths(fig: Any, angles: Sequence[float], others: bool = True) -> None:
+    """Gives a figure of trajectories its legend: what the marks are, and the colour of each ray."""
+    ax = fig.axes[0]
+    grey: dict[str, Any] = {"color": st.GREY, "ls": "none"}
+    plain = {"color": st.GREY, "ls": (0, (4, 3)), "lw": 0.9}
+    marks = [
+        ax.plot([], [], "s", color="white", mec="#333333", mew=0.7, ms=3.4, label="start")[0],
+        ax.plot([], [], marker="o", ms=4.6, label="end", **grey)[0],
+        *([ax.plot([], [], marker="o", ms=2.2, alpha=0.5, label="ends, other seeds", **grey)[0]] * others),
+        ax.plot([], [], color=st.BLACK, lw=1.6, label="Pareto front")[0],
+        ax.plot([], [], label="ray or line", **plain)[0],
+    ]
+    marks += [ax.plot([], [], color=st.preference(v), lw=2.0, label=f"{v:.3g}°")[0] for v in angles]
+    fig.legend(handles=marks, loc="outside lower center", ncols=min(9, len(marks)), columnspacing=1.2)

@@ -1,0 +1,186 @@
+"""Figures and tables as an editor checks them: width, letters, legends, overlaps, columns."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import pandas as pd
+import pytest
+
+from mobench.artifacts import Artifact, style, tables
+from mobench.artifacts.artifact import registered
+from mobench.artifacts.rows import RunCount
+from mobench.cli import keep
+
+PAGE = 1200  # px: what a page leaves for a table in a window of 1280 px
+WITHOUT_JOBS = ("ferero/fig1", "ferero/fig2", "mobl/fig3")
+KEPT = ("csmoo/fig38", "ferero/table3", "mlm_cmoo/fig1c", "mobl/fig12", "omd_tch/fig3a")
+
+
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The defects of each figure that is taken."""
+    found: list[list[str]] = []
+    finish = style.finish
+
+    def spied(figure: Any, badge: str = "") -> Any:
+        box = finish(figure, badge)
+        found.append(style.defects(figure))
+        assert box.width <= style.WIDTH + 0.02
+        return box
+
+    monkeypatch.setattr(style, "finish", spied)
+    return found
+
+
+@pytest.mark.parametrize("id", WITHOUT_JOBS)
+def test_figures_without_jobs(id: str, taken: list[list[str]]) -> None:
+    registered(id)(Artifact(id, id, "laptop", {}))
+    assert taken == [[]]
+
+
+def test_figures_and_tables_of_kept_rows(tmp_path: Path, taken: list[list[str]]) -> None:
+    for id in KEPT:
+        keep.draw_kept(id, keep.drawings()[id], tmp_path)
+    assert dict(zip(KEPT, taken, strict=True)) == {id: [] for id in KEPT}
+    for table in sorted((tmp_path / "artifacts").rglob("table.md")):
+        assert least_width(table.read_text()) <= PAGE, table
+    for table in sorted((tmp_path / "artifacts").rglob("table.tex")):
+        fits(table.read_text())
+
+
+def least_width(table: str) -> float:
+    """Returns the px that a table needs at least when all cells are broken at spaces."""
+    cells = [re.split(r"(?<!\\)\|", line)[1:-1] for line in table.splitlines() if "---" not in line]
+    words = [
+        max(len(w) for cell in column for w in [*cell.split(), ""]) for column in zip(*cells, strict=True)
+    ]
+    return sum(7.0 * n + 16.0 for n in words)
+
+
+def fits(text: str) -> None:
+    """Every row has the columns of its tabular, braces are paired, and columns are as wide as the text."""
+    assert text.count("{") - text.count(r"\{") == text.count("}") - text.count(r"\}")
+    for block in text.split("\n\\medskip\n"):
+        spec, *rows = [x for x in block.strip().splitlines() if not re.fullmatch(r"\\(\w+rule|end.*)", x)]
+        columns = spec.count(r"\footnotesize")
+        plain = [re.sub(r"\\begin\{tabular\}\[b\].*?\\end\{tabular\}", stacked, row) for row in rows]
+        cells = [re.split(r"(?<!\\)&", row.removesuffix(r"\\")) for row in plain]
+        assert {len(row) for row in cells} == {columns}, block
+        wide = [float(x) if x else 0.0 for x in re.findall(r"\}(?:l|p\{(\d+)pt\})", spec)]
+        letters = [
+            [len(re.sub(r"\\\w+|[${}\\]", "", c).strip()) for c in column]
+            for column in zip(*cells, strict=True)
+        ]
+        widths = [w or tables.LETTER * max(n) for w, n in zip(wide, letters, strict=True)]
+        assert sum(widths) + tables.GAP * (columns - 1) <= tables.TEXT * 1.02, block
+        assert not any(row.lstrip().startswith("[") for row in rows)
+
+
+def stacked(found: re.Match[str]) -> str:
+    """Returns the longest line of a header of several lines."""
+    return max(
+        re.split(r"\\\\ ", found[0][len(r"\begin{tabular}[b]{@{}l@{}}") : -len(r"\end{tabular}")]), key=len
+    )
+
+
+def test_defects_are_found_and_mended() -> None:
+    fig, (left, right) = plt.subplots(1, 2, figsize=(12, 3))
+    for ax in (left, right):
+        ax.plot([0, 1], label="one")
+        ax.plot([1, 0], label="other")
+    right.text(0.5, 0.5, "this stands", fontsize=5)
+    right.text(0.5, 0.5, "on that", fontsize=5)
+    before = " ".join(style.defects(fig))
+    assert all(
+        said in before for said in ("at most 7", "5 pt", "panel 1: no legend", "'this stands' overlaps")
+    )
+    right.texts[1].remove()
+    left.set_title("a title that is much longer than the panel at which it stands, as titles become")
+    left.legend()
+    box = style.finish(fig, "Data: made up. Laptop scale.")
+    assert style.defects(fig) == []
+    assert box.width <= style.WIDTH
+    assert "\n" in left.get_title()
+    plt.close(fig)
+
+
+def test_badge_names_data_and_scale() -> None:
+    a = Artifact("x/y", "t", "laptop", {})
+    assert a.badge == ""
+    assert Artifact("x/y", "t", "smoke", {}).badge.startswith("Smoke scale")
+
+
+def test_methods_of_one_figure_differ_in_colour_and_marker() -> None:
+    together = (
+        ("csmoo2", "csmoo1", "csmoo_basic"),
+        ("csmoo2", "csmoo1", "sgd", "prox", "tuned"),
+        ("ls", "pmtl", "epo", "ferero"),
+        ("mlm_cmoo", "nsga2", "psl", "ls", "mgda"),
+        (
+            "ls",
+            "qffl",
+            "propfair",
+            "fedmgda_plus",
+            "fedfv",
+            "tch",
+            "stch",
+            "omd_gd",
+            "ada_gd",
+            "omd_eg",
+            "ada_eg",
+        ),
+    )
+    for names in together:
+        looks = [style.look(name) for name in names]
+        assert len({x.colour for x in looks}) == len({x.marker for x in looks}) == len(names)
+
+
+def test_spreads_have_two_digits_and_ask_for_five_seeds() -> None:
+    assert tables.spread(81.889, 1.343, 10) == "81.9 ± 1.3"
+    assert tables.spread(0.52468, 0.0412) == "0.525 ± 0.041"
+    assert tables.spread(81.889, 1.343, 3) == "81.9"
+    assert tables.spread(15021.0, None) == "15021"
+    assert tables.spread(float("nan"), 0.1) == "–"
+    frame = pd.DataFrame(
+        {"m": ["a", "b"], "V": [0.5, 0.25], "V std": [0.012, 0.034], "runs": [RunCount(5, 5), RunCount(2, 5)]}
+    )
+    a = Artifact("x/y", "t", "laptop", {})
+    a.table(frame, given=("m",), bold={(1, "V")})
+    assert a.files["table.md"].decode().splitlines()[2:] == [
+        "| a | 0.500 ± 0.012 | 5 of 5 |",
+        "| b | **0.250 (2 of 5)** | 2 of 5 |",
+    ]
+    assert b"V std" in a.files["table.csv"]
+    assert r"\textbf{0.250 (2 of 5)}" in a.files["table.tex"].decode()
+
+
+def made_up() -> pd.DataFrame:
+    """A table with what LaTeX does not like, wider than the page."""
+    cells = {f"a column with number_{k}": ["12.345 ± 0.067", "1e-3 %"] for k in range(9)}
+    return pd.DataFrame(
+        {"symbol": ["[S]", "|x|_2 & ~"], "meaning": ["{1, .., S}" * 9, "a sentence of words " * 9]} | cells
+    )
+
+
+def test_wide_tables_are_split() -> None:
+    text = tables.latex(made_up())
+    fits(text)
+    assert text.count(r"\begin{tabular}{") > 2
+    assert "{[}S{]}" in text.replace("]", "{]}")
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex")
+def test_tables_compile(tmp_path: Path) -> None:
+    packages = "\\usepackage[T1]{fontenc}\\usepackage{booktabs,array}"
+    head = f"\\documentclass{{article}}{packages}\\begin{{document}}\n\\noindent "
+    (tmp_path / "t.tex").write_text(f"{head}{tables.latex(made_up())}\n\\end{{document}}\n")
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "t.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert "Overfull" not in done.stdout
