@@ -17,7 +17,7 @@ from .scores import INTERVAL, Table, mean_ranks
 Refused = Mapping[tuple[str, str], str]  # (problem, algorithm): why they do not fit
 CELL = 0.37  # inches: width of a column of scores
 ROW = 0.185  # inches: height of a method
-LONGEST = 118  # characters of a line below the panels
+LETTERS = 17  # that fit into an inch of a line below the panels
 PROBLEMS = {"vlmop2": "VLMOP2", "dtlz2": "DTLZ2"} | {f"zdt{i}": f"ZDT{i}" for i in range(1, 7)}
 # what a reader of the picture needs of the reasons why a pair does not fit; the table has them in full
 PLAIN = (
@@ -58,7 +58,9 @@ def draw(a: Artifact, shown: list[Table], refused: Refused) -> None:
             "* worst objective, smaller is better." if below else "Worst objective, smaller is better."
         )
     below += [" ".join(explained(letters, reasons, sorted({m for _, m in refused} - set(order))))]
-    text = "\n".join(line for part in below if part for line in textwrap.wrap(part, LONGEST))
+    text = "\n".join(
+        line for part in below if part for line in textwrap.wrap(part, int(LETTERS * fig.get_figwidth()))
+    )
     fig.supxlabel(text, fontsize=st.SMALLEST, x=0.01, ha="left", color="#555555")
     a.figure(fig)
 
