@@ -102,13 +102,13 @@ def table_lines(panel: Panel) -> list[dict[str, Any]]:
         for m, name in METHODS.items():
             points = panel.points(m, measure)
             paper = quoted(f"{panel.name} {measure}", name)
-            for k, ray in enumerate(RAYS):
+            for k in range(len(RAYS)):
                 good = np.isfinite(points[k]).all(1)
                 line: dict[str, Any] = {
                     "data set": panel.name,
                     "measure": measure,
                     "method": name,
-                    "preference": ray,
+                    "preference": NAMED[k],
                 }
                 for task in (0, 1):
                     line[f"task {task + 1}"] = finite_mean(points[k, :, task])

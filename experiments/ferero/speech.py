@@ -175,7 +175,7 @@ def draw_training(a: Artifact, tuned: Mapping[str, Tuned]) -> None:
         "steps of Algorithm 1",
         "violation",
         "(c) convex surrogate",
-        ylim=(1e-9, 10),
+        ylim=(1e-9, 1e4),
         legend={"fontsize": 7},
     )
     legend_below(fig, left, ncols=4, fontsize=8)

@@ -165,7 +165,7 @@ def theory(a: Artifact) -> None:
         else:
             words: dict[str, Any] = {"name": name, "label": label.replace("$", ""), "theorem": THEOREMS[name]}
             a.claim("rate-{name}", check, rests_on=(name,), **words)
-    dress(ax, "$K$", "mean over $k < K$ of $|d_k|^2$", ylim=(None, 20 * ax.get_ylim()[1]))
+    dress(ax, "$K$", "mean over $k < K$ of $|d_k|^2$", ylim=(None, 500 * ax.get_ylim()[1]))
     ax.legend(loc="upper right", fontsize=7)
     effect.draw(axes[0, 1])
     a.figure(fig)

@@ -129,7 +129,8 @@ def preference_bar(fig: Any, axes: Any, label: str = "angle of the preference's 
     """Gives a figure the colour bar of its preferences."""
     colours = [preference(d) for d in np.linspace(0, 90, 64)]
     shown = plt.cm.ScalarMappable(plt.Normalize(0, 90), mpl.colors.ListedColormap(colours))
-    bar = fig.colorbar(shown, ax=axes, shrink=0.7, aspect=25, pad=0.02)
+    shrink = 0.8 if fig.get_figheight() < 4 else 0.3
+    bar = fig.colorbar(shown, ax=axes, shrink=shrink, aspect=20, pad=0.02)
     bar.set_label(f"{label} (degrees)")
     bar.set_ticks([0, 30, 60, 90])
     bar.outline.set_visible(False)
