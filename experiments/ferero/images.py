@@ -114,10 +114,12 @@ def pictures_of(a: Artifact, key: str) -> Iterator[None]:
 
 
 def panels(a: Artifact) -> list[Panel]:
-    """Returns the data sets of an artifact."""
+    """Returns the data sets of an artifact; those that were left out (`artifact.only`) are not there."""
     found = []
     for key in SETS:
         jobs = {m: a.jobs[f"{key}_{m}"] for m in METHODS if f"{key}_{m}" in a.jobs}
+        if not jobs:
+            continue
         found.append(Panel(key, jobs, (a.jobs[f"{key}_single1"], a.jobs[f"{key}_single2"])))
     return found
 
