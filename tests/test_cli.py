@@ -367,7 +367,7 @@ def test_help(mobench: Run) -> None:
     result = mobench("--help")
     assert result.code == 0
     for words in (
-        "algorithm: ada_omd_tch, csmoo1",
+        "algorithm: ada_omd_tch, afl, aligned_mtl",
         "problem: ball_and_half_space, bilevel_quadratic",
         "experiment/ferero: fig1",
         "scale: laptop",

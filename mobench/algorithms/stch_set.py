@@ -49,10 +49,11 @@ class STCHSet(Weighting):
     def weights(
         self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"] | None, state: State, t: int
     ) -> tuple[Float[Tensor, "R M"], State, Info]:
-        w = torch.empty_like(F)
         M = F.shape[1]
-        for seed in state["seed"].unique().tolist():
-            mine = state["seed"] == seed
+        w = torch.full_like(F, 1.0 / M)
+        well = F.isfinite().all(dim=1)  # a run that has diverged has left its set
+        for seed in state["seed"][well].unique().tolist():
+            mine = (state["seed"] == seed) & well
             f = F[mine] / self.nu
             best = -self.nu * torch.logsumexp(-f, dim=0, keepdim=True)
             share = torch.softmax((best - state["z"][mine][:1]) / (M * self.mu), dim=1)

@@ -2,7 +2,7 @@
 
 A job's folder and identity know classes. Several names may stand for one class with other settings, such as
 `omd_tch` and `ada_omd_tch`: the name whose file agrees with most of the job's settings is taken, and of equal
-ones the shortest.
+ones that of the class, else the shortest.
 """
 
 from __future__ import annotations
@@ -46,4 +46,9 @@ def name_of(group: str, settings: Any) -> str | None:
         return None
     named = _files(group).get(settings["class"], [])
     agreeing = {name: sum(settings.get(key) == value for key, value in own.items()) for name, own in named}
-    return min(agreeing, key=lambda name: (-agreeing[name], len(name), name), default=None)
+    own = settings["class"].lower()
+
+    def order(name: str) -> tuple[int, bool, int, str]:
+        return -agreeing[name], name.replace("_", "") != own, len(name), name
+
+    return min(agreeing, key=order, default=None)

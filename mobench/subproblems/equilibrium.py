@@ -115,15 +115,18 @@ def _newton(xp: ModuleType, C: Array, root: Array, p: Array) -> tuple[Array, Arr
     v, e, B = _rescaled(xp, C, root, p, best)
     lowest = 0.0 * e[:, 0] + xp.inf
     i = integers(C, C.shape[1])
-    ended = False
+    good = lowest < 0
+    ended = good
     for _ in range(STEPS):
         residual = _residual(xp, B, e)
-        better = residual < lowest
+        better = (residual < lowest) & ~ended
         best = xp.where(better[:, None], v, best)
         lowest = xp.where(better, residual, lowest)
-        if ended:  # one step more than it takes, from where rounding alone is left
+        # one step more than it takes, from where rounding alone is left; a run ends as it would alone
+        ended = ended | good
+        if ended.all():
             break
-        ended = bool((lowest <= GOOD).all())
+        good = lowest <= GOOD
         q = (B @ e[:, :, None])[:, :, 0] - e
         K = 1.0 * B
         K[:, i, i] += p
