@@ -623,20 +623,23 @@ def test_own_checks_are_counted_apart_and_reasons_are_asked_for() -> None:
 
 def test_files_of_a_figure_show_the_same() -> None:
     """One layout and one margin around everything that is drawn, legends outside the panels included."""
-    a = Artifact("x/y", "", "laptop", {})
-    fig, axes = panels(1, 2, size=2.0)
-    axes[0, 0].plot([0, 1], [0, 1], label="a line")
-    axes[0, 0].legend(loc="lower left", bbox_to_anchor=(0, 1.5))
-    axes[0, 1].set_xscale("log")
-    axes[0, 1].set_ylabel("$f_1$")
-    a.figure(fig)
-    width, height = (int.from_bytes(a.files["figure.png"][i : i + 4], "big") for i in (16, 20))
-    box = re.search(rb"/MediaBox \[ ?0 0 ([\d.]+) ([\d.]+) ?\]", a.files["figure.pdf"])
-    assert box is not None
-    points = [float(v) for v in box.groups()]
-    assert np.allclose(points, [72 * width / DPI, 72 * height / DPI], atol=0.5)
-    assert points[1] > 147  # the legend stands above the figure's own 2 inches, 144 points
-    assert not plt.fignum_exists(fig.number)
+    heights = []
+    for legend in (True, False):
+        a = Artifact("x/y", "", "laptop", {})
+        fig, axes = panels(1, 2, size=2.0)
+        axes[0, 0].plot([0, 1], [0, 1], label="a line")
+        if legend:
+            axes[0, 0].legend(loc="lower left", bbox_to_anchor=(0, 1.5))
+        axes[0, 1].set_xscale("log")
+        axes[0, 1].set_ylabel("$f_1$")
+        a.figure(fig)
+        width, height = (int.from_bytes(a.files["figure.png"][i : i + 4], "big") for i in (16, 20))
+        box = re.search(rb"/MediaBox \[ ?0 0 ([\d.]+) ([\d.]+) ?\]", a.files["figure.pdf"])
+        assert box is not None
+        points = [float(v) for v in box.groups()]
+        assert np.allclose(points, [72 * width / DPI, 72 * height / DPI], atol=0.5)
+        heights.append(points[1])
+    assert heights[0] > heights[1] + 2.0  # the legend stands above what there is without it
 
 
 def test_tables() -> None:

@@ -403,6 +403,12 @@ def test_unknown_flag(mobench: Run) -> None:
     mobench("--hlp").refused("--hlp")
 
 
+def test_the_summary_of_a_sweep_imports_no_plotting() -> None:
+    """It reads what was drawn; whether a pipe breaks before it does not matter here."""
+    code = "import sys, mobench.artifacts.drawing; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([command()[0], "-c", code], check=False).returncode == 0
+
+
 def test_start_up_imports_and_broken_pipe(tmp_path: Path) -> None:
     """Plain jobs import no plotting, no reference solver, no W&B; a reader that goes away is no error."""
     listing = tmp_path / "modules.json"

@@ -30,7 +30,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iter
     monkeypatch.setattr(rows, "NUMBERS", 0)
     monkeypatch.setattr(rows, "COLUMNS", 0)
     if request.param == "kernel" and compiled.module("gramian") is None:
-        pytest.skip("Numba is not installed, or not wanted")
+        pytest.skip("Numba is not installed, or MOBENCH_COMPILED=0 turns it off")
     if request.param == "blocks":
         monkeypatch.setattr(gram, "BLOCK", 20_000)
     return by_kernel if request.param == "kernel" else gram.blocked

@@ -13,7 +13,8 @@ from mobench.kernels.convnet import CrossEntropies, RunPictures
 from mobench.models.convnet import MODELS, ConvNet
 
 pytestmark = pytest.mark.skipif(
-    compiled.module("windows") is None, reason="Numba is not installed, or not wanted"
+    compiled.module("windows") is None,
+    reason="Numba is not installed, or MOBENCH_COMPILED=0 turns it off",
 )
 
 

@@ -9,14 +9,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from mobench.algorithms.mixing import check_mixture, mixture
-from mobench.core.algorithm import Context, Info, State, Weighting
+from mobench.algorithms.mixing import Mixed
+from mobench.core.algorithm import Info, State
 from mobench.errors import choose
 from mobench.subproblems.spectrum import Spectrum, spectrum
 
 
 @dataclass(frozen=True, kw_only=True)
-class AlignedMTL(Weighting):
+class AlignedMTL(Mixed):
     """The gradients BJ are orthogonal and equally long: principal components count the same.
 
     Fields: `mixture`: u = 1/M ("mean") or the preference. `scale`: sigma is the least eigenvalue that is not
@@ -25,19 +25,13 @@ class AlignedMTL(Weighting):
     0; gradients whose lengths differ by a factor of a million are therefore not told from dependent ones.
     """
 
-    gramian: ClassVar[bool] = True
     citation: ClassVar[str] = "Senushkin et al. 2023 (Aligned-MTL)"
 
-    mixture: str = "mean"
     scale: str = "min"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_mixture(self.mixture)
         choose("algorithm.scale", self.scale, ("min", "median", "rmse"))
-
-    def init(self, ctx: Context) -> State:
-        return {"u": mixture(self.mixture, ctx)}
 
     def weights(
         self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"] | None, state: State, t: int

@@ -8,13 +8,13 @@ from typing import ClassVar
 from jaxtyping import Float
 from torch import Tensor
 
-from mobench.algorithms.mixing import check_mixture, mixture
-from mobench.core.algorithm import Context, Info, State, Weighting
+from mobench.algorithms.mixing import Mixed
+from mobench.core.algorithm import Info, State
 from mobench.subproblems.dual_cone import dual_cone
 
 
 @dataclass(frozen=True, kw_only=True)
-class DualProj(Weighting):
+class DualProj(Mixed):
     """The mean gradient, projected to where it raises no objective.
 
     Fields: `mixture`: u = 1/M ("mean") or the preference.
@@ -22,17 +22,7 @@ class DualProj(Weighting):
     memory.
     """
 
-    gramian: ClassVar[bool] = True
     citation: ClassVar[str] = "Lopez-Paz and Ranzato 2017 (GEM)"
-
-    mixture: str = "mean"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_mixture(self.mixture)
-
-    def init(self, ctx: Context) -> State:
-        return {"u": mixture(self.mixture, ctx)}
 
     def weights(
         self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"] | None, state: State, t: int

@@ -1,25 +1,39 @@
-"""What several methods share: the combination of the gradients that they start from, and unit gradients."""
+"""A base class of methods that start from a combination of the gradients, and the cosines of gradients."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from mobench.core.algorithm import Context
+from mobench.core.algorithm import Context, State, Weighting
 from mobench.errors import choose
 
 MIXTURES = ("mean", "preference")
 
 
-def check_mixture(rule: str) -> None:
-    """Raises ConfigError unless the rule is known."""
-    choose("algorithm.mixture", rule, MIXTURES)
+@dataclass(frozen=True, kw_only=True)
+class Mixed(Weighting):
+    """A method that changes the combination sum_m u_m g_m of the gradients.
 
+    Fields: `mixture`: u = 1/M ("mean") or the preference.
+    Raises ConfigError for another rule.
+    """
 
-def mixture(rule: str, ctx: Context) -> Float[Tensor, "R M"]:
-    """1/M for "mean", the preference for "preference"."""
-    return ctx.prefs if rule == "preference" else torch.full_like(ctx.prefs, 1.0 / ctx.spec.M)
+    gramian: ClassVar[bool] = True
+
+    mixture: str = "mean"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        choose("algorithm.mixture", self.mixture, MIXTURES)
+
+    def init(self, ctx: Context) -> State:
+        equal = torch.full_like(ctx.prefs, 1.0 / ctx.spec.M)
+        return {"u": ctx.prefs if self.mixture == "preference" else equal}
 
 
 def cosines(G: Float[Tensor, "R M M"]) -> tuple[Float[Tensor, "R M M"], Float[Tensor, "R M"]]:

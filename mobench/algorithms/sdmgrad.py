@@ -9,14 +9,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from mobench.algorithms.mixing import check_mixture, mixture
-from mobench.core.algorithm import Context, Info, Real, State, Weighting
+from mobench.algorithms.mixing import Mixed
+from mobench.core.algorithm import Context, Info, Real, State
 from mobench.errors import ConfigError, choose
 from mobench.subproblems import project_simplex, qp
 
 
 @dataclass(frozen=True, kw_only=True)
-class SDMGrad(Weighting):
+class SDMGrad(Mixed):
     """MGDA drawn towards a combination of the gradients.
 
     Fields: `rho` >= 0: their lambda; 0 is MGDA, large values are the combination alone. `mixture`: u = 1/M
@@ -26,12 +26,10 @@ class SDMGrad(Weighting):
     factors of the Gram matrix; they draw two (of an exact oracle there is one).
     """
 
-    gramian: ClassVar[bool] = True
     varies: ClassVar[frozenset[str]] = frozenset({"step_size", "rho"})
     citation: ClassVar[str] = "Xiao et al. 2023 (SDMGrad)"
 
     rho: Real = 0.3
-    mixture: str = "mean"
     subproblem: str = "exact"
     inner_steps: int = 20
     inner_step: Real = 10.0
@@ -39,7 +37,6 @@ class SDMGrad(Weighting):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_mixture(self.mixture)
         choose("algorithm.subproblem", self.subproblem, ("exact", "published"))
         if not 0 <= self.rho < float("inf"):
             raise ConfigError(f"algorithm.rho={self.rho} must be a number >= 0.")
@@ -50,7 +47,7 @@ class SDMGrad(Weighting):
             )
 
     def init(self, ctx: Context) -> State:
-        return {"u": mixture(self.mixture, ctx), "w": torch.full_like(ctx.prefs, 1.0 / ctx.spec.M)}
+        return {**super().init(ctx), "w": torch.full_like(ctx.prefs, 1.0 / ctx.spec.M)}
 
     def weights(
         self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"] | None, state: State, t: int

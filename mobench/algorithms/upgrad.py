@@ -9,13 +9,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from mobench.algorithms.mixing import check_mixture, mixture
-from mobench.core.algorithm import Context, Info, State, Weighting
+from mobench.algorithms.mixing import Mixed
+from mobench.core.algorithm import Info, State
 from mobench.subproblems.dual_cone import dual_cone
 
 
 @dataclass(frozen=True, kw_only=True)
-class UPGrad(Weighting):
+class UPGrad(Mixed):
     """Every gradient is projected to where it raises no objective, and the projections are averaged.
 
     Fields: `mixture`: u = 1/M ("mean") or the preference.
@@ -23,17 +23,7 @@ class UPGrad(Weighting):
     their code adds 1e-4 to the diagonal of the normalised Gram matrix; here it is as it is.
     """
 
-    gramian: ClassVar[bool] = True
     citation: ClassVar[str] = "Quinton and Rey 2024 (UPGrad)"
-
-    mixture: str = "mean"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_mixture(self.mixture)
-
-    def init(self, ctx: Context) -> State:
-        return {"u": mixture(self.mixture, ctx)}
 
     def weights(
         self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"] | None, state: State, t: int

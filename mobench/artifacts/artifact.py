@@ -26,7 +26,6 @@ from typing import Any
 
 import pandas as pd
 
-from mobench.artifacts import style
 from mobench.artifacts.checks import Check
 from mobench.artifacts.claims import UNKNOWN, Claim, Text, Texts, Verdict, texts
 from mobench.artifacts.rows import JobRows, RunCount
@@ -349,7 +348,7 @@ class Artifact:
 
     @property
     def badge(self) -> str:
-        """What a reader of the picture must know about its data and scale; nothing where it has no data."""
+        """Returns the line above the picture that names its data and scale; empty where it has no data."""
         labels = sorted({job.data for job in self.jobs.values() if job.data is not None})
         few = "smoke scale: a few steps only" if self.scale == "smoke" else f"{self.scale} scale"
         if not labels:
@@ -360,6 +359,8 @@ class Artifact:
     def figure(self, figure: Any) -> None:
         """Takes the picture: PDF with embedded fonts, and PNG; its width, letters and badge see `style`."""
         import matplotlib.pyplot as plt
+
+        from mobench.artifacts import style  # plotting, which commands that draw nothing need not import
 
         # layout and margins are computed once, not for each file again; at the resolution of the PNG, which
         # then finds its formulas parsed

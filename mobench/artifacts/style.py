@@ -307,6 +307,6 @@ def defects(fig: Any) -> list[str]:
 
 
 def _needs_legend(ax: Any) -> bool:
-    """Whether there are several series with names that nobody can read."""
+    """Returns whether a panel draws several named series, so that it needs a legend."""
     handles, labels = ax.get_legend_handles_labels()
     return len(set(labels)) > 1 and len(handles) > 1

@@ -30,11 +30,11 @@ def script_name(folder: Path) -> str | None:
 
 
 def script(folder: Path) -> bytes:
-    """Returns the script; one that says that nothing is there where the history cannot be loaded."""
+    """Returns the script; where the history cannot be loaded, the page says why."""
     try:
         data = _data(JobFolder(folder))
-    except (StoreError, KeyError, ValueError):
-        data = {}
+    except (StoreError, KeyError, ValueError) as error:
+        data = {"problem": f"The recorded steps could not be loaded: {error}"}
     return f"window.mobenchPaths={json.dumps(data, separators=(',', ':'))};\n".encode()
 
 

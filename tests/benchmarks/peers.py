@@ -42,7 +42,7 @@ from tests.test_runner import composed
 EPOCHS = 1000  # of LibMOON's runs
 PREFERENCES = 10
 # seconds of LibMOON itself for 10 preferences x 1000 epochs on its VLMOP2, measured by others on a machine of
-# this kind in November 2026 (with version 0.1); quoted for orientation, not measured here
+# this kind; quoted for orientation, not measured here
 LIBMOON = {"ls": 2.19, "tch": 2.22, "stch": 2.32, "mgda": 2.70, "pmtl": 5.18, "epo": 37.2}
 AIM_JOB = {"ls": 20.0, "tch": 20.0, "stch": 20.0, "mgda": 20.0, "pmtl": 20.0, "epo": 100.0}
 

@@ -134,6 +134,10 @@
   // a job's picture: objective values of its runs, two objectives against each other or each over the steps
   const paths = window.mobenchPaths;
   const figure = $("#paths");
+  if (figure && paths && paths.problem) {
+    figure.replaceChildren(Object.assign(document.createElement("figcaption"), { textContent: paths.problem }));
+    figure.hidden = false;
+  }
   if (figure && paths && paths.runs && paths.runs.length) {
     const W = 520, H = 400, L = 52, B = 40, T = 12, R = 12;
     const svg = $("svg", figure);
