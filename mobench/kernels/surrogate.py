@@ -41,25 +41,20 @@ def limits_of(a: Array) -> Limits:
 
 @kernel
 def bounded_part(
-    a: Array, tau: Array, low: Array, high: Array, J: Array, v: Array, bend: Array, limits: Limits
-) -> tuple[float, float]:
+    a: Array, tau: Array, low: Array, high: Array, lengths: Array, J: Array, v: Array, bend: Array,
+    limits: Limits,
+) -> tuple[float, float]:  # fmt: skip
     """Adds what variables with bounds give to TRIAL_H, SIZE and the Hessian; objective and size of its terms.
 
-    a, tau (K + 1, D); J (K + 1, D) is overwritten. `blocks.Rows.at`.
+    a, tau (K + 1, D); lengths of the rows of a (K + 1,); J (K + 1, D) is overwritten. `blocks.Rows.at`.
     """
     K1, D = a.shape
     value = 0.0
     objective = 0.0
-    pull = 0.0
+    pull = lengths[0]
     unit = 1.0
-    for k in range(K1):
-        length = 0.0
-        for p in range(D):
-            length += a[k, p] * a[k, p]
-        J[k, 0] = math.sqrt(length)
-        pull += J[k, 0] * (1.0 if k == 0 else v[TRIAL, k - 1])
     for k in range(1, K1):
-        v[LENGTH, k - 1] = J[k, 0]
+        pull += lengths[k] * v[TRIAL, k - 1]
     for p in range(D):
         s = tau[0, p]
         raw = a[0, p]
@@ -86,12 +81,9 @@ def bounded_part(
                 for j in range(1, k + 1):
                     bend[k - 1, j - 1] += J[k, p] * inner * J[j, p]
     for k in range(1, K1):
-        v[SIZE, k - 1] += limits.loose * v[LENGTH, k - 1] * (pull / unit)
+        v[SIZE, k - 1] += limits.loose * lengths[k] * (pull / unit)
     # the row of the objective has a share of its own, as the others
-    length = 0.0
-    for p in range(D):
-        length += a[0, p] * a[0, p]
-    return value, objective + limits.loose * math.sqrt(length) * (pull / unit)
+    return value, objective + limits.loose * lengths[0] * (pull / unit)
 
 
 @kernel
@@ -100,7 +92,7 @@ def ball_part(
 ) -> float:
     """The same for variables in a ball around 0, by their products; value = size. `blocks.Gram.at`.
 
-    w (3, K): a_k'v / s, a_k'(x - v / s), a_k'd without the tangent's missing part.
+    w (4, K): a_k'v / s, a_k'(x - v / s), a_k'd without the tangent's missing part, |a_k|.
     """
     K = len(u)
     s = tau[0]
@@ -116,7 +108,7 @@ def ball_part(
         w[0, k] = value / s
         vv += w[0, k] * v[TRIAL, k] / s
         xv += u[k] * v[TRIAL, k] / s
-        pull += math.sqrt(G[k, k]) * v[TRIAL, k]
+        pull += w[3, k] * v[TRIAL, k]
     pp = xx - 2 * xv + vv
     outside = pp > square
     rho = math.sqrt(square / pp) if outside else 1.0
@@ -131,7 +123,7 @@ def ball_part(
         w[2, k] = linear - w[1, k] * (inverse * dp)
         quadratic = 0.5 * tau[k + 1] * dd
         v[TRIAL_H, k] += linear + quadratic
-        v[SIZE, k] += abs(linear) + quadratic + limits.loose * math.sqrt(G[k, k]) * (pull / s)
+        v[SIZE, k] += abs(linear) + quadratic + limits.loose * w[3, k] * (pull / s)
     for k in range(K):
         for j in range(k + 1):
             value = G[k, j] - w[1, k] * inverse * w[1, j] + tau[k + 1] * w[2, j] + w[2, k] * tau[j + 1]
@@ -198,12 +190,20 @@ def modelled(bend: Array, M: Array, v: Array, damp: float, limits: Limits) -> No
 
 @kernel
 def newton(
-    c: Array, a: Array, tau: Array, low: Array, high: Array, J: Array, ball: bool, G: Array, u: Array,
-    xx: float, square: float, tau_x: Array, w: Array, v: Array, bend: Array, kept: Array, M: Array,
+    c: Array, a: Array, tau: Array, low: Array, high: Array, lengths: Array, J: Array, ball: bool, G: Array,
+    u: Array, xx: float, square: float, tau_x: Array, w: Array, v: Array, bend: Array, kept: Array, M: Array,
     limits: Limits,
 ) -> float:  # fmt: skip
     """BEST <- the best multipliers seen from TRIAL on; returns their residual. `interior.newton`."""
     K = len(c)
+    for k in range(K + 1):  # the same in every iteration
+        length = 0.0
+        for p in range(a.shape[1]):
+            length += a[k, p] * a[k, p]
+        lengths[k] = math.sqrt(length)
+    if ball:
+        for k in range(K):
+            w[3, k] = math.sqrt(G[k, k])
     damp = limits.shift
     least = np.inf
     q = -np.inf
@@ -213,7 +213,7 @@ def newton(
         for k in range(K):
             v[TRIAL_H, k] = c[k]
             v[SIZE, k] = abs(c[k])
-        value, objective = bounded_part(a, tau, low, high, J, v, bend, limits)
+        value, objective = bounded_part(a, tau, low, high, lengths, J, v, bend, limits)
         if ball:
             own = ball_part(G, u, xx, square, tau_x, w, v, bend, limits)
             value += own
@@ -405,10 +405,11 @@ def solve_surrogate(
     taus = np.empty((K + 1, box + q))
     low = np.empty(box + q)
     high = np.full(box + q, np.inf)
+    lengths = np.empty(K + 1)
     J = np.empty((K + 1, box + q))
     G = np.zeros((K, K))
     u = np.zeros(K)
-    w = np.empty((3, K))
+    w = np.empty((4, K))
     v = np.empty((VECTORS, K))
     bend = np.empty((K, K))
     kept = np.empty((K, K))
@@ -437,7 +438,7 @@ def solve_surrogate(
             v[TRIAL, k] = max(start[i, k], 0.0) if abs(start[i, k]) < np.inf else 1.0
         square = outer * outer
         least = newton(
-            cs[i], a, taus, low, high, J, box == 0, G, u, xx, square, tau, w, v, bend, kept, M, limit
+            cs[i], a, taus, low, high, lengths, J, box == 0, G, u, xx, square, tau, w, v, bend, kept, M, limit
         )  # fmt: skip
         if not least <= limit.good:
             continue
