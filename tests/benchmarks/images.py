@@ -230,7 +230,7 @@ def measure(rounds: int, quick: bool, say: Callable[[str], None]) -> Pictures:
         {name: samples[f"step {name}"] for name in METHODS},
         together,
         batch,
-        None if quick else peak(),
+        peak(),
     )
     for n in threads:
         say(f"pictures, {n} threads: " + ", ".join(f"R={R} {found.faster(n, R):.2f}x modules" for R in sizes))
@@ -284,7 +284,7 @@ def _child() -> None:
         note("two halves")
         Epochs(p, runs).at(theta, {}, 0).jacobian()
         note("rows of 256")
-        p._evaluated("test", theta)
+        p.evaluated("test", theta)
         note("evaluation")
     print(
         json.dumps(
