@@ -116,7 +116,8 @@ def objectives(
 
     Functions are written for one x, a float64 tensor (P,), and batched over the runs by torch.func.vmap:
     values from torch operations, torch.where instead of `if` on values, no random numbers. A run is the same
-    alone and in a batch, up to rounding.
+    alone and in a batch, up to rounding. With hardware=gpu x is on the GPU: make tensors with
+    device=x.device, and move captured ones with .to(x.device).
 
     Args:
         f: x (P,) -> (M,), or a list of functions with values () or (k,), which are put in a row.

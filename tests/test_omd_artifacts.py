@@ -322,8 +322,8 @@ def test_wall_time_is_at_least_training(mobench: Run, monkeypatch: pytest.Monkey
     killed(mobench, monkeypatch, first_pass, "algorithm=ls", *BASE)
     load = JobFolder.load_checkpoint
 
-    def older(self: JobFolder) -> Any:
-        saved, messages = load(self)
+    def older(self: JobFolder, *place: str) -> Any:
+        saved, messages = load(self, *place)
         assert saved is not None
         saved.pop("seconds_wall")
         return saved | {"seconds": 1000.0}, messages

@@ -83,8 +83,8 @@ def resumed_at(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, bool
     seen: list[tuple[int, bool]] = []
     original = JobFolder.load_checkpoint
 
-    def load(self: JobFolder) -> Any:
-        saved, messages = original(self)
+    def load(self: JobFolder, *place: str) -> Any:
+        saved, messages = original(self, *place)
         if saved is not None:
             seen.append((saved["state"]["t"], saved["pass"] == 1))
         return saved, messages

@@ -382,7 +382,9 @@ def test_waiting_is_said(
 
 
 def test_device_of_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`cuda` becomes a free number, everything else stays; under Slurm the scheduler has chosen."""
+    """`cuda` becomes a free number, everything else stays, a number of its own is locked too; under Slurm the
+    scheduler has chosen.
+    """
     monkeypatch.setattr(gpu_lock, "folder", lambda: tmp_path)
     monkeypatch.setattr(gpu_lock, "visible", lambda: ["x", "y"])
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
@@ -390,9 +392,10 @@ def test_device_of_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         gpu_lock.device("cuda") as a,
         gpu_lock.device("cuda") as b,
         gpu_lock.device("cpu") as c,
-        gpu_lock.device("cuda:1") as d,
     ):
-        assert (a, b, c, d) == ("cuda:0", "cuda:1", "cpu", "cuda:1")
+        assert (a, b, c) == ("cuda:0", "cuda:1", "cpu")
+    with gpu_lock.device("cuda:1") as a, gpu_lock.device("cuda") as b:
+        assert (a, b) == ("cuda:1", "cuda:0")
     monkeypatch.setenv("SLURM_JOB_ID", "7")  # an allocation of two, shared by the jobs of a sweep inside
     with gpu_lock.device("cuda") as a, gpu_lock.device("cuda") as b:
         assert (a, b) == ("cuda:0", "cuda:1")

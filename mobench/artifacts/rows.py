@@ -87,7 +87,8 @@ class JobRows:
     @property
     def precision(self) -> str:
         """The precision of its network's products."""
-        return str(self.meta.get("precision", "fp32"))
+        found = str(self.meta.get("precision", "fp32"))
+        return "tf32" if found == "fp32" and self.meta.get("tf32") else found
 
     @property
     def weights(self) -> np.ndarray:

@@ -30,7 +30,8 @@ class HardwareConfig:
     the rows are joined (null: all), so that a stop loses less and seeds can be added; retries: how often a
     sweep launches a job again whose worker died; bf16: measured (precision=bf16 is refused on a CPU that
     gains nothing from it) | rounded (any CPU rounds the factors itself: the same numbers, slower than
-    fp32, to try what bf16 does to results).
+    fp32, to try what bf16 does to results); tf32: whether a GPU may round the factors of float32 products to
+    TF32, 10 bits of mantissa: faster, another result, and so another job.
     """
 
     name: str = "cpu"
@@ -41,6 +42,7 @@ class HardwareConfig:
     seeds_per_job: int | None = None
     retries: int = 2
     bf16: str = "measured"
+    tf32: bool = False
 
 
 @dataclass

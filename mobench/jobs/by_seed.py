@@ -23,6 +23,7 @@ from mobench.jobs.rows import mark_done
 from mobench.jobs.store import JobFolder
 from mobench.system.files import write_json
 
+PEAKS = ("peak_memory_mib", "peak_gpu_memory_mib")
 SUMS = ("seconds_train", "seconds_evaluate", "seconds_wall", "final_rows")
 SAME = ("ideal_point", "dtype")  # what must not differ from part to part
 
@@ -115,7 +116,7 @@ def _meta(job: Job, pieces: Sequence[Piece], metas: Sequence[dict[str, Any]]) ->
     names = dict.fromkeys(name for meta in metas for name in meta)
     out: dict[str, Any] = {name: _together([m[name] for m in metas if name in m]) for name in names}
     out |= {name: sum(meta[name] for meta in metas) for name in SUMS}
-    out["peak_memory_mib"] = max(meta["peak_memory_mib"] for meta in metas)
+    out |= {name: max(meta[name] for meta in metas if name in meta) for name in PEAKS if name in out}
     out["unsolved"] = sorted(
         (
             {**run, "run": int(piece.numbers(np.array([run["run"]]))[0])}

@@ -14,6 +14,12 @@ from mobench.errors import ConfigError, MobenchError
 from mobench.jobs.job import Job
 from mobench.jobs.targets import own_classes
 
+# what torch says where tensors of two devices meet
+APART = (
+    "Expected all tensors to be on the same device",
+    "indices should be either on cpu or on the same device",
+)
+
 
 def in_words(error: Exception, job: Job) -> str:
     """What went wrong, and what to do where that is known."""
@@ -32,6 +38,13 @@ def in_words(error: Exception, job: Job) -> str:
         )
     if isinstance(error, MobenchError):
         return str(error)
+    if job.device.type == "cuda" and any(words in str(error) for words in APART):
+        return (
+            f"Tensors of the CPU and of {job.device} meet in one operation{_place(error, job)}. With "
+            "hardware=gpu, x is on the GPU: make tensors there (device=x.device, or torch.zeros_like(x)), "
+            "move those that a function captures with .to(x.device), or run with hardware=cpu. torch says: "
+            f"{error}"
+        )
     notes = "".join(f", {note}" for note in getattr(error, "__notes__", ()))
     return f"{type(error).__name__}: {error}{_place(error, job)}{notes}"
 

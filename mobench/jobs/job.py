@@ -93,6 +93,17 @@ class Job:
         return oracle
 
     @cached_property
+    def weights(self) -> torch.Tensor:
+        """The preference (R, M) of each run, on the job's device."""
+        return self.runs.weights.to(self.device)
+
+    @cached_property
+    def ideal(self) -> torch.Tensor:
+        """The ideal point (M,) of a problem that has one, on the job's device."""
+        assert self.joined.ideal is not None
+        return self.joined.ideal.to(self.device)
+
+    @cached_property
     def joined(self) -> Oracle:
         """The oracle of all runs, once it is known that the algorithm can use it.
 
@@ -170,6 +181,8 @@ def identity(job: Job) -> dict[str, Any]:
     config = {k: job.config[k] for k in HASHED}
     if job.config["precision"] != "fp32":
         config["precision"] = job.config["precision"]
+    if job.config["hardware"]["tf32"]:
+        config["tf32"] = True
     config |= {k: job.config[k] for k in LAYERS if enabled(job.config, k)}
     config["record"] = {k: v for k, v in config["record"].items() if (k, v) != ("measures", True)}
     config["problem"] = {k: v for k, v in config["problem"].items() if k not in job.problem.execution_fields}

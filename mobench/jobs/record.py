@@ -15,6 +15,8 @@ from mobench.core.point import Point
 from mobench.errors import MobenchError
 from mobench.jobs.job import Job
 
+MOST_AWAY = 8_000_000  # numbers of recorded columns that wait on a GPU: 64 MB
+
 
 @dataclass
 class Recorder:
@@ -25,13 +27,15 @@ class Recorder:
     dense: int = 0
     steps: list[int] = field(default_factory=list)
     columns: dict[str, list[Tensor]] = field(default_factory=dict)
+    _away: list[tuple[str, int]] = field(default_factory=list)  # name and place of columns on a GPU
+    _numbers: int = 0  # of them
 
     def wants(self, t: int) -> bool:
         """Whether step t is recorded; the first always is."""
         return t == 0 or t < self.dense or (self.every > 0 and t % self.every == 0)
 
     def add(self, t: int, columns: dict[str, Tensor]) -> None:
-        """Append one recorded step."""
+        """Append one recorded step. Columns on a GPU stay there until `fetch`: no step waits for them."""
         if self.steps and columns.keys() != self.columns.keys():
             changed = ", ".join(sorted(columns.keys() ^ self.columns.keys()))
             raise MobenchError(
@@ -41,10 +45,29 @@ class Recorder:
             )
         self.steps.append(t)
         for name, value in columns.items():
-            self.columns.setdefault(name, []).append(value.detach().to("cpu", torch.float64))
+            rows = self.columns.setdefault(name, [])
+            if value.is_cuda:
+                self._away.append((name, len(rows)))
+                self._numbers += value.numel()
+            rows.append(value.detach().to(torch.float64))
+        if self._numbers > MOST_AWAY:
+            self.fetch()
+
+    def fetch(self) -> None:
+        """Brings columns that are on a GPU to the host, in one copy."""
+        if not self._away:
+            return
+        away = [self.columns[name][place] for name, place in self._away]
+        here = torch.cat([value.reshape(-1) for value in away]).cpu().split([v.numel() for v in away])
+        for (name, place), value, numbers in zip(self._away, away, here, strict=True):
+            # a copy of its own, which does not keep the numbers of all others alive
+            self.columns[name][place] = numbers.reshape(value.shape).clone()
+        self._away.clear()
+        self._numbers = 0
 
     def state(self) -> dict[str, Any]:
         """For the checkpoint."""
+        self.fetch()
         return {"steps": list(self.steps), "columns": {k: torch.stack(v) for k, v in self.columns.items()}}
 
     def load(self, state: dict[str, Any]) -> None:
@@ -54,6 +77,7 @@ class Recorder:
 
     def frame(self, job: Job) -> pd.DataFrame:
         """Tidy rows: run, step, seed, output, f_1..f_M, extra columns."""
+        self.fetch()
         R = len(job.runs)
         T = len(self.steps)
         base = {
@@ -144,5 +168,5 @@ def _tchebycheff(job: Job, values: Tensor) -> Tensor:
     """max_m w_m (f_m - z_m), w the preference."""
     oracle = job.joined
     assert oracle.ideal is not None
-    w = job.runs.weights.to(values)
-    return (w * (values[:, : oracle.spec.M] - oracle.ideal.to(values))).amax(1)
+    w = job.weights.to(values)
+    return (w * (values[:, : oracle.spec.M] - job.ideal.to(values))).amax(1)

@@ -24,7 +24,7 @@ from mobench.jobs.store import JobFolder
 from mobench.jobs.store import columns as named
 from mobench.jobs.targets import enabled
 from mobench.jobs.train import Training
-from mobench.system import provenance, workers
+from mobench.system import gpu, provenance, workers
 from mobench.system.files import write_json
 
 FRONT_POINTS = 20_001  # resolution of `front_distance`: spacing of a front of length 1.5 is below 1e-4
@@ -91,6 +91,7 @@ def _meta(training: Training, frames: list[pd.DataFrame], evaluation: float) -> 
     """What meta.json says: provenance, times, and what belongs to all rows."""
     job = training.job
     ideal = job.joined.ideal
+    on_gpu = gpu.peak_memory_mib(job.device)
     return {
         **provenance.stamp(job.device),
         "execution": f"one batch of {len(job.runs)} runs on {job.device}, {torch.get_num_threads()} "
@@ -100,10 +101,12 @@ def _meta(training: Training, frames: list[pd.DataFrame], evaluation: float) -> 
         "at_once": workers.at_once(),
         "dtype": job.config["dtype"],
         **({} if job.config["precision"] == "fp32" else {"precision": job.config["precision"]}),
+        **({"tf32": True} if job.config["hardware"]["tf32"] else {}),
         "seconds_train": training.clock.training,
         "seconds_evaluate": evaluation,
         "seconds_wall": training.clock.wall(),
         "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        **({} if on_gpu is None else {"peak_gpu_memory_mib": on_gpu}),
         "hypervolume": _hypervolumes(job, frames),
         "final_rows": sum(map(len, frames)),
         "ideal_point": None if ideal is None else ideal.tolist(),

@@ -17,7 +17,7 @@ from mobench.jobs.outcome import Outcome, failed, finished, folder_of, places_of
 from mobench.jobs.rows import finish
 from mobench.jobs.store import JobFolder
 from mobench.jobs.train import train
-from mobench.system import gpu_lock, signals, workers
+from mobench.system import gpu, gpu_lock, signals, workers
 
 
 def again(job: Job, folder: JobFolder) -> bool:
@@ -60,7 +60,9 @@ def run(job: Job, root: Path | None = None, title: str = "") -> Outcome:
     hardware = job.config["hardware"]
     try:
         with gpu_lock.device(hardware["device"], hardware["jobs_per_device"], title) as device:
-            return _on_its_device(job.on(device), folder, title)
+            here = job.on(device)
+            with gpu.current(here.device, hardware["tf32"]):
+                return _on_its_device(here, folder, title)
     # no lock can be had: of the folder, which another process may hold, or of a GPU
     except StoreError as error:
         return failed(folder, str(error), title)

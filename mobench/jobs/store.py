@@ -35,6 +35,7 @@ if TYPE_CHECKING:  # a folder is looked at without them
     import pandas as pd
 
 _MAGIC = b"mobench-checkpoint-1\n"
+_GPUS = 128  # of one machine, at most
 
 
 def refuse_older(root: Path) -> None:
@@ -201,8 +202,13 @@ class JobFolder:
                 raise cannot_write(error, current) from error
         write_atomic(current, _MAGIC + sha256(data).digest() + data)
 
-    def load_checkpoint(self) -> tuple[dict[str, Any] | None, list[str]]:
-        """The newest sound checkpoint (or None), and a message for each corrupt one that was skipped."""
+    def load_checkpoint(self, device: str = "cpu") -> tuple[dict[str, Any] | None, list[str]]:
+        """The newest sound checkpoint (or None), and a message for each corrupt one that was skipped.
+
+        Args:
+            device: of the job. Tensors that were on any GPU come to it, whatever number theirs had: another
+                job may hold that one now. Those that were on the CPU stay there.
+        """
         import torch
 
         messages = []
@@ -217,7 +223,8 @@ class JobFolder:
             if not raw.startswith(_MAGIC) or sha256(data).digest() != digest:
                 messages.append(f"{path} is corrupt (its digest does not match) and is ignored.")
                 continue
-            return torch.load(io.BytesIO(data), weights_only=True), messages
+            places = {f"cuda:{i}": device for i in range(_GPUS)}
+            return torch.load(io.BytesIO(data), map_location=places, weights_only=True), messages
         return None, messages
 
     def remove_checkpoints(self) -> None:

@@ -28,7 +28,7 @@ from mobench.jobs.progress import progress
 from mobench.jobs.record import Recorder, columns
 from mobench.jobs.rehearsal import rehearse
 from mobench.jobs.store import JobFolder
-from mobench.system import workers
+from mobench.system import gpu, workers
 from mobench.system.signals import Signals
 
 BEAT = 5.0  # seconds between signs of life where checkpoints are rarer
@@ -42,7 +42,7 @@ class Clock:
 
     Attributes:
         training: of steps, without recording.
-        recording: of this process.
+        recording: of this process, with the copies of recorded columns to the host.
         before: from the first start to this one, without the time between processes.
         began: when this process began, since the epoch. woke: the same on a clock that nobody sets.
     """
@@ -69,6 +69,7 @@ class Training:
         carried: what the passes before hand to this one, for each rule that listens to it.
         answers: theta (R, P) of the output rules that are finished.
         resumed: whether this process continues from a checkpoint.
+        laps: of recording, since the last look at the clock.
     """
 
     job: Job
@@ -81,6 +82,10 @@ class Training:
     carried: dict[str, loop.State] = field(default_factory=dict)
     answers: dict[str, Tensor] = field(default_factory=dict)
     resumed: bool = False
+    laps: gpu.Laps = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.laps = gpu.Laps(self.job.device)
 
     @property
     def passes(self) -> int:
@@ -132,11 +137,20 @@ class Training:
             return
         # before the clock: the step needs these values in any case, whoever asks for them first
         seen = point.values() if point.recorded is None else point.recorded
-        tick = time.monotonic()
-        averages = {name: self.outputs[name].final(now["out"][name], now["theta"]) for name in self.averaged}
-        with precision.products("fp32"):
+        with self.laps.lap(), precision.products("fp32"):
+            rules = self.outputs
+            averages = {name: rules[name].final(now["out"][name], now["theta"]) for name in self.averaged}
             self.recorder.add(t, columns(self.job, now["theta"], seen, now["alg"], averages, point))
-        self.clock.recording += time.monotonic() - tick
+
+    def count(self, seconds: float) -> None:
+        """Adds the seconds of some steps, whose work is done, to the clock; brings what they recorded to the
+        host.
+        """
+        recording = self.laps.taken()
+        self.clock.training += seconds - recording
+        tick = time.monotonic()
+        self.recorder.fetch()
+        self.clock.recording += recording + time.monotonic() - tick
 
     def beat(self) -> None:
         """Writes the sign of life that `mobench-status` reads."""
@@ -211,7 +225,7 @@ def _begun(job: Job, folder: JobFolder, title: str, anew: bool) -> Training:
     record = job.config["record"]
     recorder = Recorder(record["every"], record["evaluate"], record["dense"])
     outputs = {name: make_output(name) for name in job.algorithm.outputs}
-    saved, messages = (None, []) if anew else folder.load_checkpoint()
+    saved, messages = (None, []) if anew else folder.load_checkpoint(str(job.device))
     for message in messages:
         print(f"warning: {message}", file=sys.stderr)
     training = Training(job, folder, outputs, recorder, Clock())
@@ -229,7 +243,6 @@ def _begun(job: Job, folder: JobFolder, title: str, anew: bool) -> Training:
 def _run_pass(training: Training, title: str, arrived: Signals) -> None:
     """The steps that are left of a pass, in chunks of about a tenth of a second."""
     job = training.job
-    clock = training.clock
     way = bf16.way(job)
     observe = training.observe if training.number == 0 else None
     rules = training.rules()
@@ -239,12 +252,12 @@ def _run_pass(training: Training, title: str, arrived: Signals) -> None:
     saved = told = time.monotonic()
     while training.state["t"] < job.steps:
         tick = time.monotonic()
-        recorded = clock.recording
         until = min(job.steps, training.state["t"] + chunk)
         with precision.products(way):
             training.state = loop.advance(job.joined, job.algorithm, rules, training.state, until, observe)
+        gpu.synchronize(job.device)
         took = time.monotonic() - tick
-        clock.training += took - (clock.recording - recorded)
+        training.count(took)
         chunk = min(2 * chunk, LONGEST) if took < SHORT else max(1, chunk // 2)
         show(training.state["t"])
         asked = bool(arrived.pending)  # what comes after the checkpoint waits for the next one

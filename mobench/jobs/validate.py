@@ -125,3 +125,8 @@ def check_numbers(config: Mapping[str, Any]) -> None:
     choose("checkpoint.signal", config["checkpoint"]["signal"], SIGNALS)
     choose("precision", config["precision"], PRECISIONS)
     choose("hardware.bf16", config["hardware"]["bf16"], BF16_ON_CPU)
+    device = config["hardware"]["device"]
+    if config["hardware"]["tf32"] and not device.startswith("cuda"):
+        raise ConfigError(
+            f"hardware.tf32=true is for a GPU, but hardware.device={device}; remove it, or add hardware=gpu."
+        )

@@ -362,11 +362,12 @@ RUNNERS_KEYS = frozenset(
         "execution",
         "dtype",
         "precision",
+        "tf32",
         "hypervolume",
         "ideal_point",
         "identity",
     }
-    | {"seconds_train", "seconds_evaluate", "seconds_wall", "peak_memory_mib"}
+    | {"seconds_train", "seconds_evaluate", "seconds_wall", "peak_memory_mib", "peak_gpu_memory_mib"}
 )
 
 

@@ -3,6 +3,10 @@ one by accident.
 
 The operating system takes a lock back when its process ends, however it ends. Under Slurm the scheduler hands
 out GPUs (`gres`); only several in one allocation are locked.
+
+Other users and other programs take no such locks. What they hold shows in a GPU's free memory, which
+`nvidia-smi` is asked for where there is one: of GPUs with as many jobs of ours, the one with the most free
+memory is taken, and none with less than LEAST.
 """
 
 from __future__ import annotations
@@ -10,10 +14,12 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import shutil
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -21,6 +27,9 @@ import torch
 from mobench.errors import StoreError
 
 WAIT = 1.0  # seconds between looks
+LEAST = 1024  # MiB that are free on a GPU that a job takes
+QUERY = ("nvidia-smi", "--query-gpu=uuid,memory.free", "--format=csv,noheader,nounits")
+QUERY_SECONDS = 10.0
 
 
 def folder() -> Path:
@@ -36,14 +45,35 @@ def visible() -> list[str]:
     return [str(getattr(p, "uuid", i)) for i, p in enumerate(found)]
 
 
+def free_memory() -> dict[str, int]:
+    """MiB that are free on each GPU of the machine, by what identifies it; empty where nobody says."""
+    if shutil.which(QUERY[0]) is None:
+        return {}
+    try:
+        done = subprocess.run(QUERY, capture_output=True, text=True, check=True, timeout=QUERY_SECONDS)
+        lines = [line.split(",") for line in done.stdout.splitlines() if line.strip()]
+        return {name.strip().removeprefix("GPU-"): int(free) for name, free in lines}
+    except (OSError, subprocess.SubprocessError, ValueError):  # a GPU can do without it
+        return {}
+
+
+def _order(ids: Sequence[str], free: Mapping[str, int], asked: bool) -> list[tuple[int, str]]:
+    """Number and name of the devices that a job may take, from the most free memory on."""
+    enough = [(i, name) for i, name in enumerate(ids) if asked or free.get(name, LEAST) >= LEAST]
+    return sorted(enough, key=lambda place: -free.get(place[1], 0))
+
+
 @contextlib.contextmanager
-def take(ids: Sequence[str], each: int = 1, title: str = "", root: Path | None = None) -> Iterator[int]:
+def take(
+    ids: Sequence[str], each: int = 1, title: str = "", root: Path | None = None, asked: bool = False
+) -> Iterator[int]:
     """The number of a device in `ids` that fewer than `each` jobs hold, until the end of the block.
 
     Waits for one.
 
     The devices are tried from the least used on: with each = 2 no GPU gets a second job while another has
-    none.
+    none. Of those with as many, the one with the most free memory comes first; one with less than LEAST MiB
+    is left to whoever fills it, unless the user `asked` for it by its number.
     """
     base = root or folder()
     try:
@@ -55,8 +85,10 @@ def take(ids: Sequence[str], each: int = 1, title: str = "", root: Path | None =
         ) from error
     said = False
     while True:
+        free = free_memory()
+        usable = _order(ids, free, asked)
         for place in range(each):
-            for number, name in enumerate(ids):
+            for number, name in usable:
                 handle = (base / f"{name}.{place}.lock").open("a")
                 try:
                     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -70,24 +102,30 @@ def take(ids: Sequence[str], each: int = 1, title: str = "", root: Path | None =
                 return
         if not said:
             said = True
-            where = f"{len(ids)} GPU{'s are' if len(ids) > 1 else ' is'}"
-            print(
-                f"{title or 'job'}: waiting because {where} in use (locks in {base})",
-                file=sys.stderr,
-                flush=True,
-            )
+            where = f"{len(ids)} GPU{'s are' if len(ids) > 1 else ' is'} in use (locks in {base}"
+            left_out = set(ids) - {name for _, name in usable}
+            full = [f"{free[name]} MiB on GPU {name}" for name in sorted(left_out)]
+            if full:
+                where += f"; other programs leave less than {LEAST} MiB free: {', '.join(full)}"
+            print(f"{title or 'job'}: waiting because {where})", file=sys.stderr, flush=True)
         time.sleep(WAIT)
 
 
 @contextlib.contextmanager
 def device(name: str, each: int = 1, title: str = "") -> Iterator[str]:
-    """The device of a job: `cuda` becomes a free `cuda:N`.
+    """The device of a job: `cuda` becomes a free `cuda:N`; a `cuda:N` that is asked for is waited for.
 
-    Others stay, and so does `cuda` where Slurm gave the job one GPU.
+    `cpu` stays, and so does `cuda` where Slurm gave the job one GPU.
     """
-    count = torch.cuda.device_count() if name == "cuda" else 0
-    if count == 0 or (count == 1 and "SLURM_JOB_ID" in os.environ):
-        yield name
+    kind, _, asked = name.partition(":")
+    count = torch.cuda.device_count() if kind == "cuda" else 0
+    if count == 0 or (count == 1 and "SLURM_JOB_ID" in os.environ) or int(asked or 0) >= count:
+        yield name  # whoever moves the job there says what is wrong with it
         return
-    with take(visible(), each, title) as number:
+    ids = visible()
+    if asked:
+        with take([ids[int(asked)]], each, title, asked=True):
+            yield name
+        return
+    with take(ids, each, title) as number:
         yield f"cuda:{number}"

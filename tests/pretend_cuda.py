@@ -1,0 +1,562 @@
+"""A pretend CUDA device for machines without one: numbers on the CPU, CUDA's rules about devices, counts of launches and waits.
+
+    import pretend_cuda
+    with pretend_cuda.device(count=1) as gpu:            # torch.cuda.is_available() is True inside
+        x = torch.ones(3, device="cuda")                 # x.device is cuda:0, x.is_cuda, x.numpy() raises
+        x + torch.ones(3)                                # RuntimeError: Expected all tensors to be on the same device
+        gpu.reset(); code_of_one_step(x); gpu.report()   # launches, waits for the device, each with file:line
+
+or a whole program, unchanged:   python pretend_cuda.py -m mobench hardware=gpu problem=zdt2 algorithm=epo steps=5
+or under pytest: a fixture `with pretend_cuda.device() as gpu: yield gpu`, and `assert not gpu.waits`.
+
+Tried with torch 2.15.0+cu132 only; it asks for no CUDA build (then `has no CUDA kernel` is not checked). How: tensors are wrappers round CPU tensors, in C++ of the device type
+PrivateUse1 (so that autograd, views, functorch and factory functions treat them as on a device), in Python they say cuda:N.
+
+What it raises as CUDA would:  operands on different devices (0-dim CPU operands are let through where CUDA lets them through),
+.numpy() and np.asarray, CUDA indices into CPU tensors, integer matrix products, operators that have no CUDA kernel in this build
+of torch (where the build has CUDA), a saved tensor whose cuda:N is not there. `count=2` makes cuda:0 and cuda:1, which do not mix.
+What it counts:
+    launches   operators that are no view and allocate more than nothing: a lower bound on kernels (some launch several)
+    waits      .item()/bool()/float(), copies to the CPU, blocking copies to the device (pageable memory), results of data-dependent
+               size (nonzero, boolean masks, unique), factorisations that check their info on the host
+    cpu        operators on CPU tensors only, while counting is on
+What it cannot show: kernels' own numerics and speed, TF32, atomics, asynchronous errors, memory limits, streams, pinned memory.
+torch.inference_mode is replaced by no_grad inside. Operators of a backward pass run in a thread of their own: their line is "?".
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import os
+import runpy
+import sys
+import threading
+import types
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_aliasing
+from torch.utils._pytree import tree_map
+
+NAME = "pretend"
+HERE = os.path.abspath(__file__)  # noqa: PTH100
+aten = torch.ops.aten
+
+_local = threading.local()
+
+
+def _real(device: Any) -> torch.device | None:
+    """cuda:N of a device, a string or a pretend device; None if it is something else."""
+    if isinstance(device, str):
+        try:
+            device = torch.device(device)
+        except RuntimeError:
+            return None
+    if isinstance(device, torch.device) and device.type in ("cuda", NAME, "privateuseone"):
+        return torch.device("cuda", device.index if device.type == "cuda" and device.index is not None else _index())
+    return None
+
+
+def _index() -> int:
+    return getattr(_local, "index", 0)
+
+
+class Wrapped(torch.Tensor):
+    """A tensor of the pretend device; `inner` is the CPU tensor with its numbers."""
+
+    inner: torch.Tensor
+    place: int
+
+    @staticmethod
+    def __new__(cls, inner: torch.Tensor, place: int = 0) -> Wrapped:
+        t = torch.Tensor._make_wrapper_subclass(
+            cls,
+            inner.shape,
+            strides=inner.stride(),
+            storage_offset=inner.storage_offset(),
+            dtype=inner.dtype,
+            layout=inner.layout,
+            device=f"{NAME}:0",
+            requires_grad=False,
+        )
+        t.inner, t.place = inner, place
+        return t
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    device = property(lambda self: torch.device("cuda", self.place))  # type: ignore[assignment]
+    is_cuda = property(lambda self: True)  # type: ignore[assignment]
+    is_cpu = property(lambda self: False)  # type: ignore[assignment]
+
+    def __repr__(self, **_: Any) -> str:
+        return f"pretend({self.inner!r}, cuda:{self.place})"
+
+    def get_device(self) -> int:
+        return self.place
+
+    def numpy(self, *_: Any, **__: Any) -> Any:
+        raise TypeError(
+            f"can't convert cuda:{self.place} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host "
+            f"memory first."
+        )
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        return self.numpy()
+
+    def tolist(self) -> Any:
+        _note("waits", "tolist")
+        return self.inner.tolist()
+
+    def pin_memory(self, *_: Any) -> Any:
+        raise RuntimeError("cannot pin 'torch.cuda.FloatTensor' only dense CPU tensors can be pinned")
+
+    def __reduce_ex__(self, _: Any) -> Any:
+        _note("waits", "torch.save")
+        return _loaded, (self.inner.detach().clone(), self.place)
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return Wrapped(self.inner.clone(), self.place)
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return _run(func, args, kwargs or {})
+
+
+def _loaded(inner: torch.Tensor, place: int) -> torch.Tensor:
+    """What a saved tensor of the device becomes."""
+    target = getattr(_local, "map_location", None)
+    if isinstance(target, dict):
+        target = target.get(f"cuda:{place}")
+    if target is not None:
+        device = torch.device(target)
+        if device.type == "cpu":
+            return inner
+        place = device.index or 0
+    if place >= _state().count:
+        raise RuntimeError(
+            f"Attempting to deserialize object on CUDA device {place} but torch.cuda.device_count() is {_state().count}. "
+            f"Please use torch.load with map_location to map your storages to an existing device."
+        )
+    return Wrapped(inner, place)
+
+
+class Pretend:
+    """Counts; `waits`, `launches` and `cpu` are Counters of (operator, file:line, caller)."""
+
+    def __init__(self, count: int, roots: tuple[str, ...]) -> None:
+        self.count, self.roots, self.on = count, roots, True
+        self.errors: list[str] = []
+        self.reset()
+
+    def reset(self) -> None:
+        self.launches: collections.Counter[Any] = collections.Counter()
+        self.waits: collections.Counter[Any] = collections.Counter()
+        self.cpu: collections.Counter[Any] = collections.Counter()
+
+    def totals(self) -> dict[str, int]:
+        return {name: sum(getattr(self, name).values()) for name in ("launches", "waits", "cpu")}
+
+    def by_line(self, name: str) -> collections.Counter[str]:
+        found: collections.Counter[str] = collections.Counter()
+        for (op, where), n in getattr(self, name).items():
+            found[f"{where} {op}"] += n
+        return found
+
+    def report(self, steps: int = 1, most: int = 15) -> str:
+        total = {name: round(n / steps, 2) for name, n in self.totals().items()}
+        lines = [f"per step: {total}"]
+        for name in ("waits",):
+            for line, n in self.by_line(name).most_common(most):
+                lines.append(f"    {n / steps:8.2f}  {line}")
+        return "\n".join(lines)
+
+
+_active: list[Pretend] = []
+
+
+def _state() -> Pretend:
+    return _active[-1]
+
+
+def _where() -> str:
+    """file:line of the innermost frame of the program, and of its caller in it."""
+    frame, found = sys._getframe(1), []
+    roots = _state().roots
+    while frame is not None and len(found) < 2:
+        name = frame.f_code.co_filename
+        if name != HERE and "site-packages" not in name and any(root in name for root in roots):
+            short = name
+            for root in roots:
+                short = short.split(root, 1)[-1] if root in short else short
+            found.append(f"{short.lstrip('/')}:{frame.f_lineno}")
+        frame = frame.f_back  # type: ignore[assignment]
+    return " < ".join(found) or "?"
+
+
+def _note(kind: str, what: str) -> None:
+    state = _state()
+    if state.on:
+        getattr(state, kind)[(what, _where())] += 1
+
+
+# data-dependent sizes, or an info that the host reads
+WAITING = {
+    "nonzero", "masked_select", "unique_dim", "_unique", "_unique2", "unique_consecutive", "unique_dim_consecutive", "equal",
+    "bincount", "histc", "_linalg_check_errors", "_linalg_eigh", "linalg_eig", "_linalg_svd", "linalg_cholesky", "linalg_inv",
+    "linalg_lstsq", "_ctc_loss", "is_nonzero", "nonzero_static", "allclose",
+}  # fmt: skip
+PRODUCTS = {"mm", "bmm", "addmm", "baddbmm", "addbmm", "addmv", "mv", "dot", "vdot", "convolution", "addr"}
+FREE = {"detach", "alias", "lift_fresh", "lift", "empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided",
+        "_unsafe_view", "_reshape_alias", "sym_size", "sym_stride", "sym_numel", "resize_", "set_", "_local_scalar_dense",
+        "record_stream", "is_same_size", "_has_compatible_shallow_copy_type", "is_pinned", "_to_copy", "copy_",
+        "_linalg_check_errors"}  # fmt: skip
+SCALAR_OK = {"where", "fill_", "fill", "masked_fill", "masked_fill_", "index_put_", "index_put", "_index_put_impl_", "copy_",
+             "_to_copy", "index_fill_", "index_fill", "_foreach_copy_"}  # fmt: skip
+INDEX = {"index", "_unsafe_index", "index_put_", "index_put", "_index_put_impl_", "_unsafe_index_put"}
+_kernel: dict[Any, bool] = {}
+
+
+def _has_cuda(func: Any) -> bool:
+    """Whether this build of torch has a CUDA kernel of the operator; True where it has no CUDA at all."""
+    if not torch.backends.cuda.is_built() or func.namespace != "aten":
+        return True
+    if func not in _kernel:
+        _kernel[func] = torch._C._dispatch_has_computed_kernel_for_dispatch_key(func.name(), "CUDA")
+    return _kernel[func]
+
+
+def _flat(value: Any, out: list[Any]) -> list[Any]:
+    if isinstance(value, torch.Tensor):
+        out.append(value)
+    elif isinstance(value, list | tuple):
+        for v in value:
+            _flat(v, out)
+    elif isinstance(value, dict):
+        for v in value.values():
+            _flat(v, out)
+    return out
+
+
+def _fail(func: Any, text: str) -> RuntimeError:
+    state = _state()
+    state.errors.append(f"{_where()}: {func}: {text}")
+    return RuntimeError(f"{text} (pretend CUDA, operator {func})")
+
+
+def _check(func: Any, name: str, args: Any, kwargs: Any) -> int | None:
+    """The device of an operator; None: the CPU. Raises what CUDA would."""
+    tensors = _flat([args, kwargs], [])
+    places = {t.place for t in tensors if isinstance(t, Wrapped)}
+    if not places:
+        return None
+    if name in ("copy_", "_to_copy"):
+        return next(iter(places))
+    if len(places) > 1:
+        raise _fail(func, f"Expected all tensors to be on the same device, but found at least two devices, {sorted(places)}")
+    place = next(iter(places))
+    indices: list[Any] = []
+    if name in INDEX:
+        indices = [t for t in args[1] if isinstance(t, torch.Tensor)]
+        if not isinstance(args[0], Wrapped):
+            if any(isinstance(i, Wrapped) for i in indices):
+                raise _fail(func, "indices should be either on cpu or on the same device as the indexed tensor (cpu)")
+            raise _fail(func, "index_put_: self is on the CPU, values are on cuda")
+        for i in indices:
+            if not isinstance(i, Wrapped):
+                _note("waits", "CPU index")
+            elif i.dtype in (torch.bool, torch.uint8):
+                _note("waits", "boolean mask")
+    strays = [t for t in tensors if not isinstance(t, Wrapped) and not any(t is i for i in indices)]
+    for t in strays:
+        if t.ndim == 0 and (name in SCALAR_OK or torch.Tag.pointwise in func.tags):
+            if name == "where" or (name in INDEX):
+                _note("waits", "0-dim CPU operand copied")
+            continue
+        raise _fail(
+            func,
+            f"Expected all tensors to be on the same device, but found at least two devices, cuda:{place} and cpu! "
+            f"(CPU operand {t.dtype} {tuple(t.shape)})",
+        )
+    if name in PRODUCTS and any(not t.dtype.is_floating_point and not t.dtype.is_complex for t in tensors):
+        raise _fail(func, f'"{name}_cuda" not implemented for integers')
+    if not _has_cuda(func):
+        raise _fail(func, "has no CUDA kernel")
+    return place
+
+
+def _unwrap(value: Any) -> Any:
+    return value.inner if isinstance(value, Wrapped) else value
+
+
+def _count(func: Any, name: str, args: Any, kwargs: Any, target: Any) -> None:
+    if not _state().on:
+        return
+    if name == "_local_scalar_dense":
+        _note("waits", "item")
+    elif name in WAITING or (name == "repeat_interleave" and kwargs.get("output_size") is None):
+        _note("waits", name)
+    if name == "_to_copy":
+        source = isinstance(args[0], Wrapped)
+        if source and target is not None:  # a change of dtype on the device
+            _note("launches", name)
+        elif source:
+            _note("waits" if not kwargs.get("non_blocking") else "launches", "copy to CPU")
+        else:
+            pinned = kwargs.get("non_blocking") and args[0].is_pinned()
+            _note("launches" if pinned else "waits", "copy to device")
+    elif name == "copy_":
+        to, source = isinstance(args[0], Wrapped), isinstance(args[1], Wrapped)
+        if to and source:
+            _note("launches", name)
+        else:
+            _note("waits", "copy to device" if to else "copy to CPU")
+    elif name not in FREE and not func.is_view:
+        _note("launches", name)
+
+
+def _run(func: Any, args: Any, kwargs: Any) -> Any:
+    """An operator with operands of the device, or that makes one there."""
+    name = func._schema.name.partition("::")[2]
+    target: Any = "same"
+    if "device" in kwargs:
+        target = _real(kwargs["device"]) if kwargs["device"] is not None else "same"
+        kwargs = {**kwargs, "device": torch.device("cpu") if kwargs["device"] is not None else None}
+    place = _check(func, name, args, kwargs)
+    if kwargs.get("pin_memory"):
+        kwargs = {**kwargs, "pin_memory": False}
+    _count(func, name, args, kwargs, target)
+    if target == "same":
+        home: int | None = place
+    else:
+        home = None if target is None else target.index
+    inner_args, inner_kwargs = tree_map(_unwrap, args), tree_map(_unwrap, kwargs)
+    if name == "_to_copy" and "device" in kwargs:
+        inner_kwargs = {k: v for k, v in inner_kwargs.items() if k != "non_blocking"}
+    out = func(*inner_args, **inner_kwargs)
+    if home is None:
+        return args[0] if func._schema.is_mutable else out
+    wrapped = tree_map(lambda t: Wrapped(t, home) if isinstance(t, torch.Tensor) else t, out)
+    if isinstance(wrapped, torch.Tensor) or func._schema.is_mutable or func.is_view:
+        for t in _flat([args, kwargs], []):  # out= that was resized
+            if isinstance(t, Wrapped) and t.shape != t.inner.shape:
+                raise _fail(func, f"pretend device: an output was resized from {tuple(t.shape)} to {tuple(t.inner.shape)}")
+    if any(isinstance(t, Wrapped) for t in _flat([args, kwargs], [])):
+        return return_and_correct_aliasing(func, args, kwargs, wrapped)
+    return wrapped
+
+
+class _Dispatch(TorchDispatchMode):
+    """Factories on the device, and operators on the CPU, which are counted only."""
+
+    def __torch_dispatch__(self, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if any(isinstance(t, Wrapped) for t in _flat([args, kwargs], [])):
+            return _run(func, args, kwargs)
+        if kwargs.get("device") is not None and _real(kwargs["device"]) is not None:
+            return _run(func, args, kwargs)
+        if kwargs.get("pin_memory"):
+            kwargs = {**kwargs, "pin_memory": False}
+        if _state().on and func.namespace == "aten":
+            name = func._schema.name.partition("::")[2]
+            if name not in FREE and not func.is_view:
+                _note("cpu", name)
+        return func(*args, **kwargs)
+
+
+_DEVICE_GET = torch.Tensor.device.__get__  # type: ignore[attr-defined]
+_IS_CUDA_GET = torch.Tensor.is_cuda.__get__  # type: ignore[attr-defined]
+
+
+class _Function(TorchFunctionMode):
+    """Names cuda:N become the device type that torch knows in C++, and back."""
+
+    def __torch_function__(self, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func is torch.device:
+            return func(*args, **kwargs)
+        if func == _DEVICE_GET:
+            found = func(*args)
+            return torch.device("cuda", _place(args[0])) if found.type == NAME else found
+        if func == _IS_CUDA_GET:
+            return _DEVICE_GET(args[0]).type == NAME
+        if func in (torch.Tensor.is_pinned,):
+            return False
+        if func is torch.Tensor.pin_memory and not isinstance(args[0], Wrapped):
+            return args[0]
+        before = _index()
+        for t in _flat([args, kwargs], []):
+            if isinstance(t, Wrapped):
+                _local.index = t.place
+                break
+        try:
+            if func is torch.Tensor.cuda:
+                device = args[1] if len(args) > 1 else kwargs.get("device")
+                device = torch.device("cuda", device) if isinstance(device, int) else device or torch.device("cuda", 0)
+                return args[0].to(device)
+            if func in _FROM_DATA:
+                return self._from_data(func, args, dict(kwargs))
+            args, kwargs = tree_map(self._name, args), tree_map(self._name, kwargs)
+            if func is torch.Tensor.to and isinstance(args[0], Wrapped):
+                target = kwargs.get("device", args[1] if len(args) > 1 else None)
+                other = target.place if isinstance(target, Wrapped) else None
+                if isinstance(target, torch.device) and target.type == NAME:
+                    other = _index()
+                if other is not None and other != args[0].place:
+                    _note("waits", "copy between devices")
+                    return Wrapped(args[0].inner.clone(), other)
+            return func(*args, **kwargs)
+        finally:
+            _local.index = before
+
+    def _from_data(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """torch.tensor and the like: made on the CPU, then copied (as CUDA does), outside of all modes."""
+        given = args[1] if func is torch.Tensor.new_tensor else args[0]
+        device = kwargs.pop("device", None)
+        if device is None and func is torch.Tensor.new_tensor:
+            device = args[0].device
+        if isinstance(given, torch.Tensor) and func is not torch.Tensor.new_tensor:
+            found = given.detach().clone() if func is torch.tensor else given
+            dtype = kwargs.get("dtype", args[1] if len(args) > 1 else None) or found.dtype
+            return found.to(device=self._name(device) if device is not None else None, dtype=dtype)
+        if func is torch.Tensor.new_tensor:
+            kwargs.setdefault("dtype", args[0].dtype)
+            made = torch.tensor(given, **kwargs)
+        else:
+            made = func(*args, **kwargs)
+        return made if device is None or _real(device) is None else made.to(self._name(_real(device)))
+
+    @staticmethod
+    def _name(value: Any) -> Any:
+        if (isinstance(value, torch.device) and value.type == "cuda") or (isinstance(value, str) and value.startswith("cuda")):
+            device = torch.device(value)
+            if (device.index or 0) >= _state().count:
+                raise RuntimeError("CUDA error: invalid device ordinal")
+            if device.index is not None:
+                _local.index = device.index
+            return torch.device(NAME, 0)
+        return value
+
+
+_FROM_DATA = {torch.tensor, torch.as_tensor, torch.asarray, torch.Tensor.new_tensor}
+
+
+def _place(t: torch.Tensor) -> int:
+    return getattr(t, "place", 0)
+
+
+class _Generators:
+    """Enough of torch.cuda.default_generators."""
+
+    def __getitem__(self, _: Any) -> torch.Generator:
+        return torch.Generator()
+
+
+class _Module:
+    """What torch asks of a registered backend, of which it is one from now on, also outside of the blocks."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("is_initialized", "is_available"):
+            return lambda *_: True
+        if name in ("current_device", "_exchange_device", "_maybe_exchange_device"):
+            return lambda *_: 0
+        if name in ("_lazy_init", "manual_seed_all", "set_rng_state", "synchronize"):
+            return lambda *_: None
+        if name == "_is_in_bad_fork":
+            return lambda: False
+        if name == "device_count":
+            return lambda: 1
+        if name == "get_amp_supported_dtype":
+            return lambda: [torch.float16, torch.bfloat16, torch.float32]
+        if name == "get_rng_state":
+            return lambda *_: torch.get_rng_state()
+        if name == "device":
+            return lambda *_: contextlib.nullcontext()
+        raise AttributeError(name)
+
+
+_registered = False
+
+
+def _register() -> None:
+    global _registered  # noqa: PLW0603
+    if not _registered:
+        import torch._dynamo  # some torch functions import it when first called, which must not see the patches below
+        import torch._dynamo.trace_rules
+        from torch.utils.backend_registration import _setup_privateuseone_for_python_backend as setup
+
+        torch._dynamo.trace_rules.get_torch_obj_rule_map()
+        setup(NAME, backend_module=_Module())
+        torch.serialization.add_safe_globals([_loaded])
+        _registered = True
+
+
+@contextlib.contextmanager
+def device(count: int = 1, roots: tuple[str, ...] = ("/mobench/",)) -> Iterator[Pretend]:
+    """Inside the block there are `count` CUDA devices. `roots`: parts of paths of the program, whose lines are named."""
+    _register()
+    state = Pretend(count, roots)
+    gib = 1 << 30
+
+    def properties(i: Any = 0) -> Any:
+        return types.SimpleNamespace(
+            name="Pretend GPU", uuid=f"pretend-{i}", total_memory=80 * gib, multi_processor_count=108, major=9, minor=0
+        )
+
+    def load(f: Any, map_location: Any = None, **keys: Any) -> Any:
+        if isinstance(map_location, str | torch.device | dict):
+            _local.map_location = map_location
+        try:
+            return plain_load(f, map_location="cpu" if map_location is not None else None, **keys)
+        finally:
+            _local.map_location = None
+
+    plain_load = torch.load
+    quiet = lambda *_, **__: None  # noqa: E731
+    patches: dict[str, Any] = {
+        "is_available": lambda: True, "device_count": lambda: count, "get_device_properties": properties,
+        "get_device_name": lambda *_: "Pretend GPU", "current_device": lambda: 0, "set_device": quiet, "_lazy_init": quiet,
+        "is_initialized": lambda: True, "synchronize": lambda *_: _note("waits", "synchronize"), "empty_cache": quiet,
+        "max_memory_allocated": lambda *_: 0, "memory_allocated": lambda *_: 0, "max_memory_reserved": lambda *_: 0,
+        "reset_peak_memory_stats": quiet, "mem_get_info": lambda *_: (80 * gib, 80 * gib), "manual_seed": quiet,
+        "manual_seed_all": quiet, "get_rng_state": lambda *_: torch.get_rng_state(), "set_rng_state": quiet,
+        "device": lambda *_: contextlib.nullcontext(), "_exchange_device": lambda *_: 0, "_maybe_exchange_device": lambda *_: 0,
+        "default_generators": _Generators(), "get_device_capability": lambda *_: (9, 0),
+    }  # fmt: skip
+    with contextlib.ExitStack() as stack:
+        for name, value in patches.items():
+            stack.enter_context(mock.patch.object(torch.cuda, name, value, create=True))
+        stack.enter_context(mock.patch.object(torch, "load", load))
+        # a wrapper made in inference mode could be no view of one made outside; gradients are switched as it does
+        plain = lambda mode=True: torch.no_grad() if mode else torch.enable_grad()  # noqa: E731
+        stack.enter_context(mock.patch.object(torch, "inference_mode", plain))
+        _active.append(state)
+        stack.callback(_active.pop)
+        stack.enter_context(_Dispatch())
+        stack.enter_context(_Function())
+        yield state
+
+
+def main() -> None:
+    """python pretend_cuda.py [-m MODULE | SCRIPT] ARGUMENTS"""
+    arguments = sys.argv[1:]
+    with device(int(os.environ.get("PRETEND_GPUS", "1"))) as gpu:
+        try:
+            if arguments[0] == "-m":
+                sys.argv = arguments[1:]
+                runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+            else:
+                sys.argv = arguments
+                runpy.run_path(arguments[0], run_name="__main__")
+        finally:
+            print(gpu.report(most=40), *gpu.errors, sep="\n", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    # one module, not two: what is saved names it
+    sys.modules["pretend_cuda"] = sys.modules["__main__"]
+    _loaded.__module__ = Wrapped.__module__ = "pretend_cuda"
+    main()
