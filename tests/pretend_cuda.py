@@ -31,7 +31,7 @@ import contextlib
 import os
 import runpy
 import sys
-import threading
+import time
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -46,7 +46,7 @@ NAME = "pretend"
 HERE = os.path.abspath(__file__)  # noqa: PTH100
 aten = torch.ops.aten
 
-_local = threading.local()
+_local = types.SimpleNamespace()  # one for all threads: those of a backward pass make tensors, too
 
 
 def _real(device: Any) -> torch.device | None:
@@ -306,7 +306,7 @@ def _count(func: Any, name: str, args: Any, kwargs: Any, target: Any) -> None:
         elif source:
             _note("waits" if not kwargs.get("non_blocking") else "launches", "copy to CPU")
         else:
-            pinned = kwargs.get("non_blocking") and args[0].is_pinned()
+            pinned = kwargs.get("non_blocking") and getattr(args[0], "pinned_here", False)
             _note("launches" if pinned else "waits", "copy to device")
     elif name == "copy_":
         to, source = isinstance(args[0], Wrapped), isinstance(args[1], Wrapped)
@@ -386,7 +386,9 @@ class _Function(TorchFunctionMode):
         if func in (torch.Tensor.is_pinned,):
             return False
         if func is torch.Tensor.pin_memory and not isinstance(args[0], Wrapped):
-            return args[0]
+            pinned = args[0].clone()
+            pinned.pinned_here = True  # type: ignore[attr-defined]
+            return pinned
         before = _index()
         for t in _flat([args, kwargs], []):
             if isinstance(t, Wrapped):
@@ -446,6 +448,26 @@ _FROM_DATA = {torch.tensor, torch.as_tensor, torch.asarray, torch.Tensor.new_ten
 
 def _place(t: torch.Tensor) -> int:
     return getattr(t, "place", 0)
+
+
+class _Current(contextlib.nullcontext):  # type: ignore[type-arg]
+    """torch.cuda.device(...)"""
+
+    def __init__(self, *_: Any) -> None:
+        super().__init__()
+
+
+class _Event:
+    """torch.cuda.Event: work is done when it is given."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        self.seconds = 0.0
+
+    def record(self, *_: Any) -> None:
+        self.seconds = time.monotonic()
+
+    def elapsed_time(self, end: _Event) -> float:
+        return 1e3 * (end.seconds - self.seconds)
 
 
 class _Generators:
@@ -523,7 +545,7 @@ def device(count: int = 1, roots: tuple[str, ...] = ("/mobench/",)) -> Iterator[
         "max_memory_allocated": lambda *_: 0, "memory_allocated": lambda *_: 0, "max_memory_reserved": lambda *_: 0,
         "reset_peak_memory_stats": quiet, "mem_get_info": lambda *_: (80 * gib, 80 * gib), "manual_seed": quiet,
         "manual_seed_all": quiet, "get_rng_state": lambda *_: torch.get_rng_state(), "set_rng_state": quiet,
-        "device": lambda *_: contextlib.nullcontext(), "_exchange_device": lambda *_: 0, "_maybe_exchange_device": lambda *_: 0,
+        "device": _Current, "Event": _Event, "_exchange_device": lambda *_: 0, "_maybe_exchange_device": lambda *_: 0,
         "default_generators": _Generators(), "get_device_capability": lambda *_: (9, 0),
     }  # fmt: skip
     with contextlib.ExitStack() as stack:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from mobench.core.algorithm import Info, Real, State, Weighting
+from mobench.core.arrays import scalar
 from mobench.core.oracle import Spec
 from mobench.errors import ConfigError
 from mobench.subproblems.conflict_averse import conflict_averse
@@ -44,6 +44,6 @@ class CAGrad(Weighting):
         self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"] | None, state: State, t: int
     ) -> tuple[Float[Tensor, "R M"], State, Info]:
         assert G is not None
-        c = torch.as_tensor(self.c, dtype=G.dtype, device=G.device).expand(len(G), 1)
+        c = scalar(self.c, G).expand(len(G), 1)
         w, residual, failed = conflict_averse(G, c)
         return w, state, Info(residual, failed)

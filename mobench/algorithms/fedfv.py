@@ -15,6 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mobench.core.algorithm import Info, Real, State, Weighting
+from mobench.core.arrays import scalar
 from mobench.errors import ConfigError
 
 
@@ -55,9 +56,7 @@ class FedFV(Weighting):
         order = torch.argsort(F, dim=-1, stable=True)
         position = torch.argsort(order, dim=-1)
         # the small number: 10 x (1 - 0.7) is a little more than 3
-        moves = position < torch.ceil(
-            (M - 1) * (1.0 - torch.as_tensor(self.alpha, dtype=torch.float64).to(G)) - 1e-9
-        )
+        moves = position < torch.ceil((M - 1) * (1.0 - scalar(self.alpha, G)) - 1e-9)
         # row i: coefficients of v_i in the gradients; all i at once, the projections one after the other
         V = torch.eye(M, dtype=G.dtype, device=G.device).expand(R, M, M).clone()
         rows = torch.arange(R, device=G.device)
@@ -72,7 +71,7 @@ class FedFV(Weighting):
             )
             V[rows, :, j] -= amount
         c = V.mean(1)
-        start = torch.as_tensor(self.external_from, dtype=torch.float64).to(G)
+        start = scalar(self.external_from, G)
         against = ((G @ c.unsqueeze(-1)).squeeze(-1) < 0) & (start > 0) & (start <= t + 1)
         c = _without(c, against.to(G.dtype), G)
         mean = torch.full_like(c, 1.0 / M)

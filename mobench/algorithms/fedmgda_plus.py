@@ -14,6 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mobench.core.algorithm import Info, Real, State, Weighting
+from mobench.core.arrays import scalar
 from mobench.errors import ConfigError, choose
 from mobench.subproblems import qp
 
@@ -49,7 +50,7 @@ class FedMGDAPlus(Weighting):
         scale = torch.where(length > 0, 1.0 / length, 0.0)
         cosines = G * scale.unsqueeze(1) * scale.unsqueeze(2)
         mean = 1.0 / G.shape[-1]
-        epsilon = torch.as_tensor(self.epsilon, dtype=torch.float64).to(G)
+        epsilon = scalar(self.epsilon, G)
         low = (mean - epsilon).clamp_min(0.0)
         high = (mean + epsilon).clamp_max(1.0)
         lam, residual, failed = qp(cosines, None, torch.ones_like(F), lower=low, upper=high)

@@ -23,7 +23,7 @@ from mobench.core.oracle import Spec
 from mobench.core.preferences import ray
 from mobench.errors import ConfigError, choose
 from mobench.subproblems import Solution, project_weighted_simplex, qp, reference
-from mobench.subproblems.dual import Dual, ferero_dual, unreachable
+from mobench.subproblems.dual import Dual, solve_dual
 from mobench.subproblems.pgd import projected_gradient
 
 Matrix = Sequence[Sequence[Real]]
@@ -224,16 +224,6 @@ def _offset(b: Sequence[Real] | None, B: Tensor, what: str) -> Tensor:
     return B.new_tensor([float(x) for x in b])
 
 
-def _proved(program: Dual, G: Tensor, F: Tensor, failed: Tensor) -> Tensor | None:
-    """Which of the failed programs are proved to have no solution; None if none has failed."""
-    runs = failed.nonzero().squeeze(1)
-    if len(runs) == 0:
-        return None
-    out = torch.zeros_like(failed)
-    out[runs] = unreachable(program.take(runs), G[runs], F[runs])
-    return out
-
-
 def _affine(B: Tensor, F: Tensor, b: Tensor) -> Tensor:
     """B F + b."""
     return torch.baddbmm(b.unsqueeze(-1), B, F.unsqueeze(-1)).squeeze(-1)
@@ -280,8 +270,8 @@ class FERERO(Preferred, Weighting):
                 self.domain == "adaptive",
                 self._solver,
             )
-            w, residual, failed = ferero_dual(program, G, F)
-            return w, state, Info(residual, failed, _proved(program, G, F, failed))
+            w, residual, failed, unsolvable = solve_dual(program, G, F)
+            return w, state, Info(residual, failed, unsolvable)
         a, s = self._domain(F, state)
         cG = self.c_g * _affine(state["Bg"], F, state["bg"]) if state["bg"].shape[1] else None
         if self.subproblem == "pgd":

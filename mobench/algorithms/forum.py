@@ -18,6 +18,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from mobench.core.algorithm import Algorithm, Context, Info, Real, State, Step
+from mobench.core.arrays import scalar
 from mobench.core.oracle import Spec
 from mobench.core.point import Point
 from mobench.errors import ConfigError, choose
@@ -76,7 +77,7 @@ class FORUM(Algorithm):
             scale[:, :M] = torch.where(length > 0, 1.0 / length, 1.0)
         K = scale.unsqueeze(1) * K * scale.unsqueeze(2)
         K[:, M, M] += SMALL
-        rho = torch.as_tensor(self.rho, dtype=K.dtype, device=K.device).expand(len(K), 1)
+        rho = scalar(self.rho, K).expand(len(K), 1)
         pi = rho - K[:, :M, M] / K[:, M, M, None]
         solution = (official_weights if self.variant == "official" else exact_weights)(K, pi, rho.squeeze(1))
         share = 1.0 / (2.0 * (t + 1))

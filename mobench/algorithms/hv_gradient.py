@@ -16,6 +16,7 @@ from torch import Tensor
 from mobench.core.algorithm import Context, Info, Real, State, Weighting
 from mobench.errors import ConfigError
 from mobench.metrics.hypervolume import hypervolume
+from mobench.subproblems.host import on_host
 
 MARGIN = 1.1
 
@@ -100,15 +101,20 @@ class HVGradient(Weighting):
     def weights(
         self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"] | None, state: State, t: int
     ) -> tuple[Float[Tensor, "R M"], State, Info]:
-        values = F.detach().cpu().numpy()
-        seeds = state["seed"].cpu().numpy()
-        refs = state["ref"].cpu().numpy()
-        w = np.full_like(values, np.nan)
-        for seed in np.unique(seeds):
-            (mine,) = np.nonzero((seeds == seed) & np.isfinite(values).all(1))
-            if len(mine):
-                w[mine] = ascent(values[mine], refs[mine[0]])
-        return torch.from_numpy(w).to(F), state, Info()
+        return _weights(F.detach(), state["seed"], state["ref"]), state, Info()
+
+
+@on_host(always=True)
+def _weights(F: Tensor, seeds: Tensor, refs: Tensor) -> Float[Tensor, "R M"]:
+    """Weights of all sets, one after the other, in NumPy."""
+    values = F.numpy()
+    keys = seeds.numpy()
+    w = np.full_like(values, np.nan)
+    for seed in np.unique(keys):
+        (mine,) = np.nonzero((keys == seed) & np.isfinite(values).all(1))
+        if len(mine):
+            w[mine] = ascent(values[mine], refs.numpy()[mine[0]])
+    return torch.from_numpy(w)
 
 
 def ascent(F: Float[np.ndarray, "K M"], ref: Float[np.ndarray, " M"]) -> Float[np.ndarray, "K M"]:

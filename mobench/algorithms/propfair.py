@@ -13,6 +13,7 @@ from torch import Tensor
 
 from mobench.algorithms.ls import LS
 from mobench.core.algorithm import State
+from mobench.core.arrays import scalar
 from mobench.errors import ConfigError, choose
 
 
@@ -45,9 +46,7 @@ class PropFair(LS):
         choose("algorithm.below", self.below, ("linear", "huber"))
 
     def transform(self, f: Float[Tensor, "R M"]) -> Float[Tensor, "R M"]:
-        baseline, threshold = (
-            torch.as_tensor(v, dtype=torch.float64).to(f) for v in (self.baseline, self.threshold)
-        )
+        baseline, threshold = (scalar(v, f) for v in (self.baseline, self.threshold))
         utility = baseline - f
         # not maximum(): it shares the slope between equal arguments
         log = torch.log(baseline / torch.where(utility >= threshold, utility, threshold))

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from mobench.algorithms.mixing import Mixed
 from mobench.core.algorithm import Context, Info, Real, State
+from mobench.core.arrays import scalar
 from mobench.errors import ConfigError, choose
 from mobench.subproblems import project_simplex, qp
 
@@ -53,7 +54,7 @@ class SDMGrad(Mixed):
         self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"] | None, state: State, t: int
     ) -> tuple[Float[Tensor, "R M"], State, Info]:
         assert G is not None
-        pull = torch.as_tensor(self.rho, dtype=G.dtype, device=G.device) * state["u"]
+        pull = scalar(self.rho, G) * state["u"]
         info = Info()
         if self.subproblem == "exact":
             slope = (G @ pull.unsqueeze(-1)).squeeze(-1)

@@ -15,6 +15,7 @@ from torch import Tensor
 from mobench.algorithms.tch import ideal_point
 from mobench.core.algorithm import Context, Info, Real, State, Weighting
 from mobench.errors import ConfigError
+from mobench.subproblems.host import on_host
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,13 +50,19 @@ class STCHSet(Weighting):
     def weights(
         self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"] | None, state: State, t: int
     ) -> tuple[Float[Tensor, "R M"], State, Info]:
-        M = F.shape[1]
-        w = torch.full_like(F, 1.0 / M)
-        well = F.isfinite().all(dim=1)  # a run that has diverged has left its set
-        for seed in state["seed"][well].unique().tolist():
-            mine = (state["seed"] == seed) & well
-            f = F[mine] / self.nu
-            best = -self.nu * torch.logsumexp(-f, dim=0, keepdim=True)
-            share = torch.softmax((best - state["z"][mine][:1]) / (M * self.mu), dim=1)
-            w[mine] = share * torch.softmax(-f, dim=0) / M
-        return w, state, Info()
+        return _weights(F, state["seed"], state["z"], float(self.mu), float(self.nu)), state, Info()
+
+
+@on_host()
+def _weights(F: Tensor, seeds: Tensor, z: Tensor, mu: float, nu: float) -> Float[Tensor, "R M"]:
+    """Weights of all sets, one after the other."""
+    M = F.shape[1]
+    w = torch.full_like(F, 1.0 / M)
+    well = F.isfinite().all(dim=1)  # a run that has diverged has left its set
+    for seed in seeds[well].unique().tolist():
+        mine = (seeds == seed) & well
+        f = F[mine] / nu
+        best = -nu * torch.logsumexp(-f, dim=0, keepdim=True)
+        share = torch.softmax((best - z[mine][:1]) / (M * mu), dim=1)
+        w[mine] = share * torch.softmax(-f, dim=0) / M
+    return w

@@ -35,6 +35,13 @@ def tensor(x: Array, dtype: torch.dtype | None = None) -> Tensor:
     return out if dtype is None or out.dtype == dtype else out.to(dtype)
 
 
+def scalar(value: float | Tensor, like: Tensor) -> Tensor:
+    """A setting beside a tensor: one number, or one of each run. On a GPU nothing is copied from the host."""
+    if isinstance(value, Tensor):
+        return value.to(like)
+    return torch.full((), float(value), dtype=like.dtype, device=like.device)
+
+
 def zeros(like: Array, *shape: int) -> Array:
     return like.new_zeros(shape) if isinstance(like, Tensor) else np.zeros(shape)
 

@@ -15,6 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mobench.subproblems.dual_cone import dual_cone
+from mobench.subproblems.host import on_host
 from mobench.subproblems.qp import qp
 from mobench.subproblems.solution import GOOD, GROWTH, TOLERANCE, Solution
 
@@ -27,6 +28,7 @@ FIRST = 1e-4
 TURNS = 80  # QPs per run; a handful is usual
 
 
+@on_host()
 def conflict_averse(G: Float[Tensor, "R M M"], c: Float[Tensor, "R 1"]) -> Solution:
     """Weights 1/M + s w* / |J'w*| of the gradients in d*.
 

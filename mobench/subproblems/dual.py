@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from torch import Tensor
 
 from mobench.core.arrays import Array, arrays, runs_last, tensor
 from mobench.kernels.compiled import kernels
+from mobench.subproblems.host import on_host
 from mobench.subproblems.qp import LIMITS, qp, ridges, rows, segment
 from mobench.subproblems.solution import GOOD, TINY, TOLERANCE, Solution, certified
 
@@ -45,6 +46,34 @@ class Dual:
         return Dual(
             self.rows[runs], self.bg[runs], self.bh[runs], self.c_g, self.c_h, self.adaptive, self.solver
         )
+
+
+class DualSolution(NamedTuple):
+    """As `Solution`, and which of the failed programs are proved to have no solution; None: none failed."""
+
+    x: Float[Tensor, "R n"]
+    residual: Float[Tensor, " R"]
+    failed: Bool[Tensor, " R"]
+    unsolvable: Bool[Tensor, " R"] | None
+
+
+@on_host(closed=lambda program, K, F: _is_plane(program))
+def solve_dual(program: Dual, K: Float[Tensor, "R M M"], F: Float[Tensor, "R M"]) -> DualSolution:
+    """`ferero_dual`, with a proof where a program has no solution."""
+    found = ferero_dual(program, K, F)
+    return DualSolution(*found, _proved(program, K, F, found.failed))
+
+
+def _proved(program: Dual, K: Tensor, F: Tensor, failed: Tensor) -> Tensor | None:
+    """Which of the failed programs are proved to have no solution; None if none has failed."""
+    if K.is_cuda:  # to ask whether any has would make the host wait
+        return failed & unreachable(program, K, F)
+    runs = failed.nonzero().squeeze(1)
+    if len(runs) == 0:
+        return None
+    out = torch.zeros_like(failed)
+    out[runs] = unreachable(program.take(runs), K[runs], F[runs])
+    return out
 
 
 def ferero_dual(program: Dual, K: Float[Tensor, "R M M"], F: Float[Tensor, "R M"]) -> Solution:
@@ -74,10 +103,21 @@ def unreachable(program: Dual, K: Float[Tensor, "R M M"], F: Float[Tensor, "R M"
     # NaN in one run must not stop its neighbours: the eigensolver raises on it
     finite = (trace + H.sum(1)).isfinite()
     unit = torch.where(finite & (trace > 0), trace, 1.0)[:, None, None]
-    values, vectors = torch.linalg.eigh(torch.where(finite[:, None, None], B @ K @ B.mT / unit, 0.0))
-    null = (values <= 1e-26) | (values <= 1e-13 * values[:, -1:]) & (values < values[:, -1:])
-    y = (vectors.mT @ torch.where(finite[:, None], H, 0.0).unsqueeze(2)).squeeze(2) * null
+    S = torch.where(finite[:, None, None], B @ K @ B.mT / unit, 0.0)
+    y = torch.where(finite[:, None], H, 0.0)
+    if h == 1:
+        null = S[:, 0] <= 1e-26
+    else:
+        values, vectors = torch.linalg.eigh(S)
+        null = (values <= 1e-26) | (values <= 1e-13 * values[:, -1:]) & (values < values[:, -1:])
+        y = (vectors.mT @ y.unsqueeze(2)).squeeze(2)
+    y = y * null
     return finite & (y.norm(dim=1) > TOLERANCE * size)
+
+
+def _is_plane(program: Dual) -> bool:
+    """Two objectives, one equality and two rows of A."""
+    return program.rows.shape[1:] == (3, 2) and program.bh.shape[1] == 1 and program.solver is qp
 
 
 def _plane(program: Dual, K: Float[Tensor, "R M M"], F: Float[Tensor, "R M"]) -> Solution | None:
@@ -91,7 +131,7 @@ def _plane(program: Dual, K: Float[Tensor, "R M M"], F: Float[Tensor, "R M"]) ->
     `_eliminate`, and they alone: which formula serves a run does not depend on its neighbours, not even in
     rounding.
     """
-    if program.rows.shape[1:] != (3, 2) or program.bh.shape[1] != 1 or program.solver is not qp:
+    if not _is_plane(program):
         return None
     xp, given = arrays(K, F, program.rows, program.bh)
     if xp is torch:
@@ -211,7 +251,8 @@ def _eliminate(program: Dual, K: Float[Tensor, "R M M"], F: Float[Tensor, "R M"]
                 xp.amax(abs(target), 0) + largest * xp.amax(abs(w), 0) + TINY
             )
             poor = equality > GOOD
-            if last or not poor.any():
+            # a GPU would wait for the answer, and where nothing is poor nothing changes
+            if last or (xp is not torch and not poor.any()):
                 break
             # rows of B_h J that are nearly dependent: S^+ is good to eps cond(S) only; what it has left is
             # solved for

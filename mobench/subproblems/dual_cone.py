@@ -12,6 +12,7 @@ from torch import Tensor
 
 from mobench.core.arrays import tensor
 from mobench.kernels.compiled import kernels
+from mobench.subproblems.host import on_host
 from mobench.subproblems.qp import qp, rows
 from mobench.subproblems.solution import GOOD, GROWTH, Solution
 
@@ -19,6 +20,7 @@ INDEPENDENT = 1e-11  # a row depends on others if its square beside them is less
 TIE = 1e-14  # slopes below this, in units of their terms, are zeros that rounding has missed
 
 
+@on_host()
 def dual_cone(G: Float[Tensor, "R M M"], u: Float[Tensor, "R2 m M"]) -> Solution:
     """Projects J'u_1, ..., J'u_m onto the dual cone {v: Jv >= 0} of the rows of J.
 

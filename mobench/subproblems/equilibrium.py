@@ -15,6 +15,7 @@ from torch import Tensor
 
 from mobench.core.arrays import Array, arrays, integers, tensor
 from mobench.subproblems.blocks import same
+from mobench.subproblems.host import on_host
 from mobench.subproblems.qp import min_norm
 from mobench.subproblems.solution import GOOD, GROWTH, TINY, Solution, certified
 
@@ -29,6 +30,7 @@ HALVINGS = 30
 NEAR = 1e-6  # squared Newton decrement below which a full step is quadratically convergent
 
 
+@on_host()
 def equilibrium(G: Float[Tensor, "R M M"], p: Float[Tensor, "R 1"]) -> Solution:
     """Solves G w = w^-p for w > 0, the minimiser of a strictly convex function.
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from mobench.core.arrays import Array, arrays, integers, tensor, zeros
 from mobench.kernels.compiled import kernels
+from mobench.subproblems.host import on_host
 from mobench.subproblems.pivoting import complementary_pivot, eliminate
 from mobench.subproblems.qp import LIMITS, rows
 from mobench.subproblems.solution import GROWTH, TINY, Solution, certified
@@ -111,6 +112,7 @@ def _solve(xp: ModuleType, c: Array, G: Array, h: Array, dtype: torch.dtype) -> 
     return certified(xp, x, homogeneous_residual(xp, x, y, c, G), probe, dtype)
 
 
+@on_host()
 def lp(c: Float[Tensor, "R n"], G: Float[Tensor, "R k n"], h: Float[Tensor, "R k"]) -> Solution:
     """Solve R linear programs over the simplex.
 
@@ -196,6 +198,7 @@ def _epo_interval(
     return certified(xp, (t, 1 - t), residual, probe, dtype)
 
 
+@on_host(closed=lambda K, *_, **__: K.shape[1] == 2)
 def epo_lp(
     K: Float[Tensor, "R M M"],
     Ca: Float[Tensor, "R M"],

@@ -15,6 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mobench.core.arrays import Array, arrays, tensor
+from mobench.subproblems.host import on_host
 
 TINY = 1e-300
 
@@ -53,6 +54,7 @@ def _project(xp: ModuleType, lam: Array, a: Array, s: Array, n: int, g: int) -> 
     return xp.stack(parts, 1)
 
 
+@on_host()
 @np.errstate(all="ignore")  # a diverged run is no warning about its neighbours
 def projected_gradient(
     Q: Float[Tensor, "R n n"],

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from mobench.subproblems.host import on_host
 from mobench.subproblems.projections import project_simplex
 from mobench.subproblems.qp import min_norm, qp
 from mobench.subproblems.solution import TOLERANCE, Solution
@@ -26,6 +27,7 @@ def _length(M: Float[Tensor, "R n n"], t: Float[Tensor, "R n"]) -> Float[Tensor,
     return (t.unsqueeze(1) @ M @ t.unsqueeze(2)).squeeze(2).clamp_min(0.0).sqrt()
 
 
+@on_host()
 def prox_norm(
     M: Float[Tensor, "R n n"], p: Float[Tensor, "R n"], gamma: float | int | Float[Tensor, "R 1"]
 ) -> Solution:
@@ -92,6 +94,7 @@ def _over(gamma: float | int | Tensor) -> float | int | Tensor:
     return gamma.unsqueeze(2) if isinstance(gamma, Tensor) else gamma
 
 
+@on_host()
 def prox_norm_free(M: Float[Tensor, "R n n"], p: Float[Tensor, "R n"]) -> Float[Tensor, "R n"]:
     """Over R^n with gamma = 1:  t = (I + M/tau)^-1 p  with the root tau of
     sum_i s_i (q_i'p)^2 / (tau + s_i)^2 = 1.

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from mobench.core.arrays import Array, arrays, integers, tensor, zeros
 from mobench.kernels.compiled import kernels
+from mobench.subproblems.host import on_host
 from mobench.subproblems.pivoting import RANK, TIE, complementary_pivot, eliminate
 from mobench.subproblems.solution import GOOD, GROWTH, TINY, TOLERANCE, Solution, best_try, certified
 
@@ -475,6 +476,20 @@ def _compiled(
     return Solution(tensor(x, Q.dtype), tensor(residual, Q.dtype), tensor(failed))
 
 
+def _closed(
+    Q: Tensor,
+    b: Tensor | None = None,
+    a: Tensor | None = None,
+    r: Tensor | None = None,
+    lower: float | Tensor = 0.0,
+    upper: float | Tensor | None = None,
+) -> bool:
+    """Whether `qp` has a closed form."""
+    zero = not isinstance(lower, Tensor) and lower == 0.0
+    return Q.shape[1] == 2 and a is not None and upper is None and zero
+
+
+@on_host(closed=_closed)
 def qp(
     Q: Float[Tensor, "R n n"],
     b: Float[Tensor, "R n"] | None,
@@ -589,6 +604,7 @@ def qp_residual(
         return torch.as_tensor(program_residual(xp, x_, Q_, b_, a_, r_, low_, high_)).to(x.dtype)
 
 
+@on_host(closed=lambda gram, active=None: gram.shape[1] == 2 and active is None)
 def min_norm(gram: Float[Tensor, "R n n"], active: Bool[Tensor, "R n"] | None = None) -> Solution:
     """Weights of the shortest vector in the convex hull of the rows of J, from the Gram matrix G = JJ'.
 

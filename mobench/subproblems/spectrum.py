@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from mobench.core.arrays import Array, arrays, tensor
+from mobench.subproblems.host import on_host
 from mobench.subproblems.solution import TINY, TOLERANCE
 
 RANK = 1e-12
@@ -37,6 +38,7 @@ class Spectrum(NamedTuple):
         return (self.vectors @ inside.unsqueeze(-1)).squeeze(-1)
 
 
+@on_host()
 def spectrum(G: Float[Tensor, "R M M"]) -> Spectrum:
     """Eigenvalues and eigenvectors of R symmetric positive semidefinite matrices."""
     xp, (G_,) = arrays(G)
@@ -52,7 +54,7 @@ def spectrum(G: Float[Tensor, "R M M"]) -> Spectrum:
         residual = _largest(xp, off) / (top[:, 0] + TINY)
         M = G_.shape[1]
         skew = xp.swapaxes(vectors, 1, 2) @ vectors
-        skew[:, range(M), range(M)] -= 1.0
+        skew = skew - (np.eye(M) if xp is np else torch.eye(M, dtype=G_.dtype, device=G_.device))
         residual = xp.maximum(residual, _largest(xp, abs(skew))) + poison
         kept = (values > RANK * top) & (top > 0)
         return Spectrum(

@@ -30,6 +30,7 @@ from mobench.core.arrays import Array, arrays, runs_last, tensor, zeros
 from mobench.core.sets import Ball, Box, Free, Set, project_moving
 from mobench.kernels.compiled import kernels
 from mobench.subproblems.blocks import LOOSE, Block, General, Gram, Rows, same
+from mobench.subproblems.host import on_host
 from mobench.subproblems.interior import FIRST, MODEL, NEWTON, SHIFT, bound, indices, interior, newton
 from mobench.subproblems.qp import rows as in_rows
 from mobench.subproblems.solution import GOOD, TINY, TOLERANCE
@@ -126,6 +127,7 @@ def _in_arrays(p: Program) -> _Arrays:
     return _Arrays(xp, c, rows, slopes, tau, tau_y, x, low, p.X, p.moving)
 
 
+@on_host()
 def solve_surrogate(program: Surrogate, warm: Float[Tensor, "R K"] | None = None) -> SurrogateSolution:
     """Solve R surrogates at once; `warm`: multipliers to start from, such as those of the last iteration.
 

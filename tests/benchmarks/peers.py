@@ -528,6 +528,14 @@ def _known(seconds: dict[str, list[float]]) -> dict[str, list[float | None]]:
     return {name: [x if x == x else None for x in values] for name, values in seconds.items()}
 
 
+def _short(k: int) -> str:
+    """1, 50, 1k, 30k, 1M"""
+    for unit, letter in ((1_000_000, "M"), (1_000, "k")):
+        if k >= unit:
+            return f"{k // unit}{letter}"
+    return str(k)
+
+
 def draw(found: Peers, path: Path) -> None:
     """The cost law: three panels, one for each size, on logarithmic axes."""
     from matplotlib import pyplot as plt
@@ -549,6 +557,8 @@ def draw(found: Peers, path: Path) -> None:
                 ax.plot(*zip(*known, strict=True), "o-", ms=3, color=colours[name], label=names[name])
         ax.set_xscale("log")
         ax.set_yscale("log")
+        ax.set_xticks(law.at, [_short(k) for k in law.at])
+        ax.minorticks_off()
         ax.set_title(f"{titles[law.size]}\n({law.fixed})", fontsize=8)
         ax.grid(alpha=0.25, lw=0.5)
     axes[0].set_ylabel("µs per step of the batch")

@@ -1,0 +1,473 @@
+"""hardware=gpu without a GPU: numbers, devices, waits of the host, resume, times, locks.
+
+On a machine with a GPU the same tests run on it, but for those that count (`make gpu`). Elsewhere
+`tests/pretend_cuda.py` stands in for one. It raises where CUDA would and counts launches and waits; it shows
+nothing of speed, of kernels' own rounding, of TF32 or of memory.
+
+`MOBENCH_GPU_PAIRS=all` tries every algorithm on every problem that it fits (about 10 minutes).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import mobench
+from mobench.config.overrides import normalise
+from mobench.config.schema import choices
+from mobench.core import loop
+from mobench.core.output import make_output
+from mobench.errors import ConfigError, MobenchError
+from mobench.jobs.build import make_job
+from mobench.jobs.run import run_job
+from mobench.jobs.store import JobFolder
+from mobench.subproblems import host, min_norm, qp
+from mobench.sweep.planner import Planner
+from mobench.system import gpu as system
+from mobench.system import gpu_lock
+from tests import pretend_cuda
+from tests.test_runner import Killed, die, disturb, first_pass, same_rows
+
+REAL = torch.cuda.is_available()
+SHORT = ("steps=3", "seeds=[0,1]", "logger=local", "progress=false", "scale=smoke", "record.every=1")
+THREE = "preferences=3"
+BILEVEL = ("oracle.inner_steps=4", "oracle.inner_step=0.4")
+PROBLEMS: dict[str, tuple[str, ...]] = {
+    "vlmop2": ("problem=vlmop2", THREE),
+    "zdt1": ("problem=zdt1", "problem.n=5", THREE),
+    "zdt2": ("problem=zdt2", "problem.n=5", THREE),
+    "zdt3": ("problem=zdt3", "problem.n=5", THREE),
+    "dtlz2": ("problem=dtlz2", THREE),
+    "dtlz": ("problem=dtlz", THREE),
+    "re": ("problem=re", THREE),
+    "uf": ("problem=uf", THREE),
+    "half_plane": ("problem=half_plane", "problem.start={kind:normal,scale:1.0,value:null}", THREE),
+    "ball": ("problem=ball_and_half_space", THREE),
+    "capped": ("problem=least_squares", "problem.caps=[null,0.3]", THREE),
+    "least_squares": ("problem=least_squares", "oracle=minibatch", THREE),
+    "noisy": ("problem=constrained_gaussian", "oracle=ema", THREE),
+    "l1": ("problem=l1_least_squares", THREE),
+    "pls": ("problem=pls", "oracle=ema", THREE),
+    "surrogate": ("problem=speech_surrogate", THREE),
+    "river_flow": ("protocol=mlm_cmoo_river_flow",),
+    "faces": ("protocol=mlm_cmoo_faces",),
+    "federated": ("protocol=federated",),
+    "federated_batches": ("protocol=federated", "oracle.batch_size=16", "oracle.local_steps=2"),
+    "federated_cifar": ("protocol=federated_cifar",),
+    "few_shot": ("protocol=mobl_few_shot", "preferences=2"),
+    "hyper_cleaning": ("protocol=mobl_hyper_cleaning",),
+    "bilevel": ("problem=bilevel_quadratic", "problem.tasks=2", "oracle=hypergradient", *BILEVEL, THREE),
+    "value_gap": ("problem=bilevel_quadratic", "problem.tasks=2", "oracle=value_gap", *BILEVEL, THREE),
+    "small_network": (
+        "protocol=multi_mnist", "problem.model=small", "problem.test_size=100", "oracle.batch_size=32"
+    ),
+    "lenet": (
+        "protocol=multi_mnist", "problem.train_size=100", "problem.test_size=40", "oracle.batch_size=8"
+    ),
+    "speech": ("protocol=ferero_speech", "problem.model=tiny"),
+}  # fmt: skip
+# one method or two for each; all of them on the first of two and of three objectives
+EVERY = ("vlmop2", "dtlz2")
+SOME = {
+    "zdt1": ["csmoo2"],
+    "zdt2": ["nsga2"],
+    "zdt3": ["mlm_cmoo"],
+    "dtlz": ["ferero"],
+    "re": ["epo"],
+    "uf": ["upgrad"],
+    "half_plane": ["csmoo1", "ferero"],
+    "ball": ["mlm_cmoo"],
+    "capped": ["ferero", "penalty_sgd"],
+    "least_squares": ["modo"],
+    "noisy": ["csmoo2"],
+    "l1": ["csmoo2"],
+    "pls": ["csmoo2"],
+    "surrogate": ["ferero"],
+    "river_flow": ["mlm_cmoo"],
+    "faces": ["mlm_cmoo"],
+    "federated": ["fedfv", "omd_tch"],
+    "federated_batches": ["propfair"],
+    "federated_cifar": ["qffl"],
+    "few_shot": ["wc_mhgd"],
+    "hyper_cleaning": ["wc_mhgd"],
+    "bilevel": ["wc_mhgd", "moco"],
+    "value_gap": ["forum"],
+    "small_network": ["ferero_stochastic", "mgda"],
+    "lenet": ["epo"],
+    "speech": ["ferero_stochastic"],
+}
+PAIRS = [(p, a) for p in EVERY for a in choices("algorithm")] + [(p, a) for p in SOME for a in SOME[p]]
+if os.environ.get("MOBENCH_GPU_PAIRS") == "all":
+    PAIRS = [(p, a) for p in PROBLEMS for a in choices("algorithm")]
+
+# waits of the host in a step that is not recorded: one copy of the Gram matrix to the host for each program
+ONE = ("aligned_mtl", "cagrad", "config", "csmoo1", "csmoo2", "csmoo_basic", "dualproj", "fairgrad",
+       "fedmgda_plus", "hv_gradient", "imtl_g", "nash_mtl", "pmgda", "stch_set", "upgrad")  # fmt: skip
+NONE = ("afl", "dwa", "epo", "famo", "fedavg", "fedfv", "ferero", "ferero_sa", "graddrop", "ls", "mgda",
+        "mlm_cmoo", "moco", "omd_tch", "pbi", "pcgrad", "penalty_sgd", "pmtl", "propfair", "qffl", "sdmgrad",
+        "stch", "tch", "term", "wc_mhgd")  # fmt: skip
+WAITS = (
+    [("vlmop2", a, 0) for a in NONE]
+    + [("vlmop2", a, 1) for a in ONE]
+    + [("dtlz2", a, 1) for a in ("mgda", "pmtl", "ferero", "fedmgda_plus", "wc_mhgd", "csmoo2")]
+    + [("dtlz2", "epo", 2), ("dtlz2", "mlm_cmoo", 1), ("half_plane", "ferero", 1), ("lenet", "epo", 0)]
+)
+
+
+@pytest.fixture(autouse=True)
+def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test waits for a GPU that somebody uses."""
+    monkeypatch.setattr(gpu_lock, "folder", lambda: tmp_path / "locks")
+
+
+@contextmanager
+def device(count: int = 1) -> Iterator[Any]:
+    """GPUs: pretended ones if this machine has none."""
+    if REAL:
+        if torch.cuda.device_count() < count:
+            pytest.skip(f"needs {count} GPUs")
+        yield None
+        return
+    with pretend_cuda.device(count) as pretended:
+        yield pretended
+
+
+def on_gpu(config: dict[str, Any], name: str = "cuda") -> dict[str, Any]:
+    """The same job on a GPU."""
+    hardware = config["hardware"] | {"name": "gpu", "device": name, "threads": None}
+    return config | {"hardware": hardware}
+
+
+def words(problem: str, algorithm: str) -> tuple[str, ...]:
+    """The overrides of a pair."""
+    extra = ("algorithm.updates=2",) if algorithm == "psl" else ()
+    if algorithm == "psl" and problem in ("river_flow", "faces"):
+        extra = (*extra, "preferences=3", "preferences.weights=null")
+    return (*PROBLEMS[problem], f"algorithm={algorithm}", *SHORT, *extra)
+
+
+def composed(planner: Planner, *overrides: str) -> dict[str, Any]:
+    """The plain configuration of a command line."""
+    return planner.composer.compose(normalise(overrides))
+
+
+def fitting(planner: Planner, problem: str, algorithm: str, *more: str) -> dict[str, Any]:
+    """The configuration of a pair; skips those that do not fit, and those that need a package."""
+    try:
+        config = composed(planner, *words(problem, algorithm), *more)
+        make_job(config).check()
+    except MobenchError as error:
+        pytest.skip(str(error).splitlines()[0])
+    return config
+
+
+def gap(a: pd.DataFrame, b: pd.DataFrame) -> float:
+    """Largest difference of two tables, relative to entries above 1."""
+    assert list(a) == list(b)
+    worst = 0.0
+    for column in a:
+        if column == "seconds":
+            continue
+        if not pd.api.types.is_numeric_dtype(a[column]):
+            assert a[column].astype(str).tolist() == b[column].astype(str).tolist()
+            continue
+        x = a[column].to_numpy(float)
+        y = b[column].to_numpy(float)
+        good = np.isfinite(x)
+        assert (good == np.isfinite(y)).all(), column
+        if good.any():
+            worst = max(worst, float((abs(x - y)[good] / np.maximum(1.0, abs(x[good]))).max()))
+    return worst
+
+
+# numbers
+
+
+@pytest.mark.parametrize(("problem", "algorithm"), PAIRS)
+def test_rows_are_those_of_the_cpu(problem: str, algorithm: str, planner: Planner, tmp_path: Path) -> None:
+    config = fitting(planner, problem, algorithm)
+    here = run_job(config, tmp_path / "cpu")
+    assert here.status == "done", here.error
+    with device():
+        there = run_job(on_gpu(config), tmp_path / "gpu")
+    assert there.status == "done", there.error
+    allowed = 1e-10 if config["dtype"] == "float64" else 1e-5
+    for table in ("final", "history"):
+        a = getattr(JobFolder(here.folder), table)()
+        b = getattr(JobFolder(there.folder), table)()
+        assert gap(a, b) <= allowed, table
+    assert JobFolder(there.folder).meta()["peak_gpu_memory_mib"] >= 0.0
+
+
+# waits
+
+
+def stepping(config: dict[str, Any], steps: int = 4) -> pretend_cuda.Pretend:
+    """The counts of some steps without recording, after six that warm up."""
+    with pretend_cuda.device() as gpu:
+        job = make_job(on_gpu(config)).on("cuda:0")
+        oracle = job.joined
+        rules = {name: make_output(name) for name in job.algorithm.outputs}
+        theta = oracle.initial(job.runs).to(job.device, job.dtype)
+        state = loop.first_state(oracle, job.algorithm, rules, theta, job.runs.to(job.device), 10)
+        state = loop.advance(oracle, job.algorithm, rules, state, 6)
+        gpu.reset()
+        loop.advance(oracle, job.algorithm, rules, state, 6 + steps)
+    return gpu
+
+
+@pytest.mark.skipif(REAL, reason="a GPU does not count waits")
+@pytest.mark.parametrize(("problem", "algorithm", "budget"), WAITS)
+def test_a_step_makes_the_host_wait_no_more_than_this(
+    problem: str, algorithm: str, budget: int, planner: Planner
+) -> None:
+    gpu = stepping(fitting(planner, problem, algorithm, "steps=10"))
+    assert gpu.totals()["waits"] <= 4 * budget, gpu.report(4)
+
+
+@pytest.mark.skipif(REAL, reason="a GPU does not count waits")
+@pytest.mark.parametrize("algorithm", ["ls", "omd_tch", "stch"])
+def test_recording_a_step_adds_no_wait(algorithm: str, planner: Planner, tmp_path: Path) -> None:
+    """Columns come to the host once in a chunk of steps."""
+    found = []
+    for every in (0, 1):
+        for steps in (4, 14):
+            config = fitting(planner, "vlmop2", algorithm, f"record.every={every}", f"steps={steps}")
+            with pretend_cuda.device() as gpu:
+                done = run_job(on_gpu(config), tmp_path)
+            assert done.status == "done", done.error
+            found.append(sum(n for line, n in gpu.by_line("waits").items() if "synchronize" not in line))
+    without, recorded = (found[1] - found[0], found[3] - found[2])
+    assert recorded - without <= 5, "ten recorded steps come in fewer copies"
+
+
+@pytest.mark.skipif(REAL, reason="a GPU does not count launches")
+@pytest.mark.parametrize(
+    ("problem", "algorithm", "most"),
+    [("vlmop2", "csmoo2", 60), ("dtlz2", "mgda", 60), ("dtlz2", "ferero", 80), ("dtlz2", "csmoo2", 90)],
+)
+def test_small_programs_are_solved_on_the_host(
+    problem: str, algorithm: str, most: int, planner: Planner
+) -> None:
+    """On the device a step launches 890 (csmoo2), 462 (MGDA), 643 (FERERO) and 4,128 (csmoo2) operations."""
+    gpu = stepping(fitting(planner, problem, algorithm, "steps=10"))
+    assert gpu.totals()["launches"] <= 4 * most, gpu.totals()
+
+
+@pytest.mark.parametrize("R", [5, 4000])
+def test_where_a_program_is_solved_does_not_matter(R: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small batch goes to the host, a large one stays; both are what the CPU gives."""
+    draw = torch.Generator().manual_seed(0)
+    J = torch.randn(R, 4, 6, generator=draw, dtype=torch.float64)
+    G = J @ J.mT
+    b = torch.randn(R, 4, generator=draw, dtype=torch.float64)
+    active = torch.rand(R, 4, generator=draw) > 0.3
+    with device() as gpu:
+        away = [t.to("cuda") for t in (G, b, active)]
+        assert host.worthwhile(away[:1]) is (R == 5)
+        if gpu is not None:
+            gpu.reset()
+        found = [min_norm(away[0]), min_norm(away[0], away[2]), qp(away[0], away[1])]
+        if gpu is not None and R == 5:
+            assert gpu.totals()["waits"] == 3, gpu.report()
+        back = [(s.x.cpu(), s.residual.cpu(), s.failed.cpu()) for s in found]
+    for solution, (x, residual, failed) in zip(
+        (min_norm(G), min_norm(G, active), qp(G, b)), back, strict=True
+    ):
+        torch.testing.assert_close(x, solution.x, rtol=1e-9, atol=1e-10)
+        assert x.dtype == solution.x.dtype
+        assert failed.dtype == torch.bool
+        assert not failed.any()
+        assert residual.max() <= 1e-9
+
+
+# resume
+
+
+RESUMED = [
+    ("problem=vlmop2", "algorithm=pmtl", "preferences=3"),
+    ("problem=vlmop2", "algorithm=omd_tch", "algorithm.outputs=[mean,adaptive,last]", "preferences=3"),
+    ("problem=vlmop2", "algorithm=ls", "preferences=3", "vary.step_size=[0.01,0.1]"),
+    ("problem=constrained_gaussian", "oracle=ema", "algorithm=csmoo2", "preferences=3"),
+    ("problem=bilevel_quadratic", "problem.tasks=2", "oracle=hypergradient", "algorithm=wc_mhgd", *BILEVEL),
+    (*PROBLEMS["small_network"], "algorithm=ls"),
+    ("protocol=federated", "algorithm=omd_tch"),
+]
+
+
+@pytest.mark.parametrize("arguments", RESUMED, ids=[" ".join(a[:3]) for a in RESUMED])
+def test_a_job_is_resumed_on_the_device_that_it_has_now(
+    arguments: tuple[str, ...], planner: Planner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed on cuda:1, resumed on cuda:0, which is all that is left."""
+    settings = ("steps=60", "seeds=[0,1]", "scale=smoke", "logger=local", "checkpoint.seconds=0")
+    config = composed(planner, *arguments, *settings, "progress=false")
+    with device(1):
+        whole = run_job(on_gpu(config, "cuda:0"), tmp_path / "whole")
+    assert whole.status == "done", whole.error
+    with device(2), monkeypatch.context() as patch:
+        disturb(patch, first_pass, die)
+        with pytest.raises(Killed):
+            run_job(on_gpu(config, "cuda:1"), tmp_path / "killed")
+    begun = [t for _, t in _begun_at(monkeypatch)]
+    with device(1):
+        resumed = run_job(on_gpu(config, "cuda:0"), tmp_path / "killed")
+    assert resumed.status == "done", resumed.error
+    assert begun == []
+    same_rows(JobFolder(whole.folder), JobFolder(resumed.folder))
+
+
+def _begun_at(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """Notes each job that begins at its first step."""
+    from mobench.jobs import train
+
+    seen: list[tuple[str, int]] = []
+    begin = train.Training.begin_pass
+
+    def noted(self: Any) -> None:
+        seen.append(("begun", self.number))
+        begin(self)
+
+    monkeypatch.setattr(train.Training, "begin_pass", noted)
+    return seen
+
+
+# messages
+
+
+def test_a_function_that_captures_a_cpu_tensor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))
+    centre = torch.tensor([1.0, 0.0], dtype=torch.float64)
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return torch.stack([((x - centre) ** 2).sum(), ((x + centre) ** 2).sum()])
+
+    own = mobench.objectives(f, dim=2)
+    with device(), pytest.raises(MobenchError) as caught:
+        mobench.run("hardware=gpu", problem=own, algorithm="ls", steps=3, preferences=2)
+    said = str(caught.value)
+    assert "device=x.device" in said
+    assert ".to(x.device)" in said
+    assert "hardware=cpu" in said
+
+
+def test_tf32_is_another_job_and_for_a_gpu_only(planner: Planner, tmp_path: Path) -> None:
+    plain = composed(planner, "problem=vlmop2", "algorithm=ls", *SHORT)
+    with pytest.raises(ConfigError, match=r"hardware\.tf32=true is for a GPU"):
+        make_job(plain | {"hardware": plain["hardware"] | {"tf32": True}})
+    config = on_gpu(plain)
+    other = config | {"hardware": config["hardware"] | {"tf32": True}}
+    assert "tf32" not in make_job(config).identity
+    assert make_job(other).identity["tf32"] is True
+    with device():
+        done = run_job(other, tmp_path)
+    assert JobFolder(done.folder).meta()["tf32"] is True
+
+
+@pytest.mark.parametrize("tf32", [False, True])
+def test_the_arithmetic_of_a_job(tf32: bool) -> None:
+    """TF32 and kernels that sum in another order from call to call are off unless a job asks for TF32."""
+    cudnn: Any = torch.backends.cudnn
+    products = (torch.backends.cuda.matmul, cudnn.conv, cudnn.rnn)
+    before = [p.fp32_precision for p in products]
+    with device():
+        with system.current(torch.device("cuda:0"), tf32):
+            assert {p.fp32_precision for p in products} == {"tf32" if tf32 else "ieee"}
+            assert (cudnn.deterministic, cudnn.benchmark) == (True, False)
+        assert [p.fp32_precision for p in products] == before
+    with system.current(torch.device("cpu"), False):
+        assert [p.fp32_precision for p in products] == before
+
+
+# times
+
+
+@pytest.mark.skipif(REAL, reason="the queue is pretended")
+def test_queued_work_is_training_time(
+    planner: Planner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a GPU still has to do when the last step has been given to it counts."""
+    config = composed(planner, "problem=vlmop2", "algorithm=ls", *SHORT)
+    with device():
+        monkeypatch.setattr(torch.cuda, "synchronize", lambda *_: time.sleep(0.2))
+        done = run_job(on_gpu(config), tmp_path)
+    assert JobFolder(done.folder).meta()["seconds_train"] >= 0.2
+
+
+def test_recording_is_not_training_time() -> None:
+    laps = system.Laps(torch.device("cpu"))
+    with laps.lap():
+        time.sleep(0.05)
+    assert 0.05 <= laps.taken() < 0.2
+    assert laps.taken() == 0.0
+    with device():
+        laps = system.Laps(torch.device("cuda:0"))
+        with laps.lap():
+            torch.zeros(2, device="cuda")
+        system.synchronize(torch.device("cuda:0"))
+        assert laps.taken() >= 0.0
+
+
+# locks
+
+
+def smi(folder: Path, *lines: str) -> None:
+    """A program that says what nvidia-smi would."""
+    folder.mkdir()
+    program = folder / "nvidia-smi"
+    program.write_text("#!/bin/sh\ncat <<END\n" + "\n".join(lines) + "\nEND\n")
+    program.chmod(0o755)
+
+
+def test_a_gpu_that_others_fill_is_left_to_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    smi(tmp_path / "bin", "GPU-a, 300", "GPU-b, 40000", "GPU-c, 70000")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    assert gpu_lock.free_memory() == {"a": 300, "b": 40000, "c": 70000}
+    locks = tmp_path / "locks"
+    ids = ["a", "b", "c"]
+    with gpu_lock.take(ids, root=locks) as first, gpu_lock.take(ids, root=locks) as second:
+        assert (first, second) == (2, 1)  # from the most free memory on
+        stopped = RuntimeError("stop")
+
+        def sleep(_: float) -> None:
+            raise stopped
+
+        monkeypatch.setattr(gpu_lock, "time", SimpleNamespace(sleep=sleep))
+        with pytest.raises(RuntimeError, match="stop"), gpu_lock.take(ids, root=locks):
+            pass
+        assert "300 MiB on GPU a" in capsys.readouterr().err
+        with gpu_lock.take(["a"], root=locks, asked=True) as asked:  # by its number: the user's choice
+            assert asked == 0
+
+
+def test_an_answer_of_nvidia_smi_that_cannot_be_read_is_no_reason_to_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    smi(tmp_path / "bin", "NVIDIA-SMI has failed")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    assert gpu_lock.free_memory() == {}
+    with gpu_lock.take(["a"], root=tmp_path / "locks") as number:
+        assert number == 0
+
+
+def test_a_number_is_locked_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_lock, "folder", lambda: tmp_path)
+    with device(2) as gpu:
+        if gpu is None:
+            pytest.skip("the devices are pretended")
+        with gpu_lock.device("cuda:1") as name:
+            assert name == "cuda:1"
+            with gpu_lock.device("cuda") as other:
+                assert other == "cuda:0"
