@@ -37,7 +37,7 @@ def on_host(closed: Callable[..., bool] | None = None, always: bool = False) -> 
     def decorated(solver: Solver) -> Solver:
         @functools.wraps(solver)
         def solve(*given: Any, **options: Any) -> Any:
-            first = given[0] if given else next(iter(options.values()))
+            first = given[0] if given else options
             if not isinstance(first, Tensor):
                 first = next(_tensors(first))
             if not first.is_cuda or (closed is not None and closed(*given, **options)):
