@@ -1,27 +1,33 @@
-"""A pretend CUDA device for machines without one: numbers on the CPU, CUDA's rules about devices, counts of launches and waits.
+"""A pretend CUDA device: numbers on the CPU, CUDA's rules about devices, and counts of launches and waits.
 
     import pretend_cuda
-    with pretend_cuda.device(count=1) as gpu:            # torch.cuda.is_available() is True inside
-        x = torch.ones(3, device="cuda")                 # x.device is cuda:0, x.is_cuda, x.numpy() raises
-        x + torch.ones(3)                                # RuntimeError: Expected all tensors to be on the same device
-        gpu.reset(); code_of_one_step(x); gpu.report()   # launches, waits for the device, each with file:line
+    with pretend_cuda.device(count=1) as gpu:   # torch.cuda.is_available() is True inside
+        x = torch.ones(3, device="cuda")        # x.device is cuda:0, x.is_cuda, x.numpy() raises
+        x + torch.ones(3)                       # RuntimeError: Expected all tensors to be on the same device
+        gpu.reset()
+        code_of_one_step(x)
+        gpu.report()                            # launches and waits for the device, each with file:line
 
-or a whole program, unchanged:   python pretend_cuda.py -m mobench hardware=gpu problem=zdt2 algorithm=epo steps=5
-or under pytest: a fixture `with pretend_cuda.device() as gpu: yield gpu`, and `assert not gpu.waits`.
+A whole program runs unchanged: python pretend_cuda.py -m mobench hardware=gpu problem=zdt2 steps=5
 
-Tried with torch 2.15.0+cu132 only; it asks for no CUDA build (then `has no CUDA kernel` is not checked). How: tensors are wrappers round CPU tensors, in C++ of the device type
-PrivateUse1 (so that autograd, views, functorch and factory functions treat them as on a device), in Python they say cuda:N.
+Tensors are wrappers round CPU tensors. In C++ they have the device type PrivateUse1, so that autograd, views,
+functorch and factory functions treat them as tensors on a device; in Python they say cuda:N. Whether an
+operator has a CUDA kernel is checked only where torch has been built with CUDA.
 
-What it raises as CUDA would:  operands on different devices (0-dim CPU operands are let through where CUDA lets them through),
-.numpy() and np.asarray, CUDA indices into CPU tensors, integer matrix products, operators that have no CUDA kernel in this build
-of torch (where the build has CUDA), a saved tensor whose cuda:N is not there. `count=2` makes cuda:0 and cuda:1, which do not mix.
-What it counts:
-    launches   operators that are no view and allocate more than nothing: a lower bound on kernels (some launch several)
-    waits      .item()/bool()/float(), copies to the CPU, blocking copies to the device (pageable memory), results of data-dependent
-               size (nonzero, boolean masks, unique), factorisations that check their info on the host
+The module raises what CUDA would raise: for operands on different devices (0-dimensional CPU operands are
+let through where CUDA lets them through), `.numpy()` and `np.asarray`, CUDA indices into CPU tensors, integer
+matrix products, operators without a CUDA kernel in this build of torch, and a saved tensor whose cuda:N does
+not exist. `count=2` makes cuda:0 and cuda:1, whose tensors do not mix. It counts
+
+    launches   operators that are no view and allocate something: a lower bound on kernels (some launch more)
+    waits      .item(), bool(), float(), copies to the CPU, blocking copies to the device (pageable memory),
+               results whose shape depends on data (nonzero, boolean masks, unique), and factorizations that
+               check their result on the host
     cpu        operators on CPU tensors only, while counting is on
-What it cannot show: kernels' own numerics and speed, TF32, atomics, asynchronous errors, memory limits, streams, pinned memory.
-torch.inference_mode is replaced by no_grad inside. Operators of a backward pass run in a thread of their own: their line is "?".
+
+It cannot show the kernels' own numerics and speed, TF32, atomics, asynchronous errors, memory limits or
+streams. torch.inference_mode is replaced by no_grad inside. Operators of a backward pass run in a thread of
+their own: their line is "?".
 """
 
 from __future__ import annotations
@@ -57,7 +63,9 @@ def _real(device: Any) -> torch.device | None:
         except RuntimeError:
             return None
     if isinstance(device, torch.device) and device.type in ("cuda", NAME, "privateuseone"):
-        return torch.device("cuda", device.index if device.type == "cuda" and device.index is not None else _index())
+        return torch.device(
+            "cuda", device.index if device.type == "cuda" and device.index is not None else _index()
+        )
     return None
 
 
@@ -100,8 +108,8 @@ class Wrapped(torch.Tensor):
 
     def numpy(self, *_: Any, **__: Any) -> Any:
         raise TypeError(
-            f"can't convert cuda:{self.place} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host "
-            f"memory first."
+            f"can't convert cuda:{self.place} device type tensor to numpy. "
+            "Use Tensor.cpu() to copy the tensor to host memory first."
         )
 
     def __array__(self, *_: Any, **__: Any) -> Any:
@@ -138,7 +146,8 @@ def _loaded(inner: torch.Tensor, place: int) -> torch.Tensor:
         place = device.index or 0
     if place >= _state().count:
         raise RuntimeError(
-            f"Attempting to deserialize object on CUDA device {place} but torch.cuda.device_count() is {_state().count}. "
+            f"Attempting to deserialize object on CUDA device {place} "
+            f"but torch.cuda.device_count() is {_state().count}. "
             f"Please use torch.load with map_location to map your storages to an existing device."
         )
     return Wrapped(inner, place)
@@ -205,17 +214,70 @@ def _note(kind: str, what: str) -> None:
 
 # data-dependent sizes, or an info that the host reads
 WAITING = {
-    "nonzero", "masked_select", "unique_dim", "_unique", "_unique2", "unique_consecutive", "unique_dim_consecutive", "equal",
-    "bincount", "histc", "_linalg_check_errors", "_linalg_eigh", "linalg_eig", "_linalg_svd", "linalg_cholesky", "linalg_inv",
-    "linalg_lstsq", "_ctc_loss", "is_nonzero", "nonzero_static", "allclose",
-}  # fmt: skip
+    "nonzero",
+    "masked_select",
+    "unique_dim",
+    "_unique",
+    "_unique2",
+    "unique_consecutive",
+    "unique_dim_consecutive",
+    "equal",
+    "bincount",
+    "histc",
+    "_linalg_check_errors",
+    "_linalg_eigh",
+    "linalg_eig",
+    "_linalg_svd",
+    "linalg_cholesky",
+    "linalg_inv",
+    "linalg_lstsq",
+    "_ctc_loss",
+    "is_nonzero",
+    "nonzero_static",
+    "allclose",
+}
 PRODUCTS = {"mm", "bmm", "addmm", "baddbmm", "addbmm", "addmv", "mv", "dot", "vdot", "convolution", "addr"}
-FREE = {"detach", "alias", "lift_fresh", "lift", "empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided",
-        "_unsafe_view", "_reshape_alias", "sym_size", "sym_stride", "sym_numel", "resize_", "set_", "_local_scalar_dense",
-        "record_stream", "is_same_size", "_has_compatible_shallow_copy_type", "is_pinned", "_to_copy", "copy_",
-        "_linalg_check_errors"}  # fmt: skip
-SCALAR_OK = {"where", "fill_", "fill", "masked_fill", "masked_fill_", "index_put_", "index_put", "_index_put_impl_", "copy_",
-             "_to_copy", "index_fill_", "index_fill", "_foreach_copy_"}  # fmt: skip
+FREE = {
+    "detach",
+    "alias",
+    "lift_fresh",
+    "lift",
+    "empty",
+    "empty_like",
+    "new_empty",
+    "empty_strided",
+    "new_empty_strided",
+    "_unsafe_view",
+    "_reshape_alias",
+    "sym_size",
+    "sym_stride",
+    "sym_numel",
+    "resize_",
+    "set_",
+    "_local_scalar_dense",
+    "record_stream",
+    "is_same_size",
+    "_has_compatible_shallow_copy_type",
+    "is_pinned",
+    "_to_copy",
+    "copy_",
+    "_linalg_check_errors",
+}
+SCALAR_OK = {
+    "where",
+    "fill_",
+    "fill",
+    "masked_fill",
+    "masked_fill_",
+    "index_put_",
+    "index_put",
+    "_index_put_impl_",
+    "copy_",
+    "_to_copy",
+    "index_fill_",
+    "index_fill",
+    "_foreach_copy_",
+}
 INDEX = {"index", "_unsafe_index", "index_put_", "index_put", "_index_put_impl_", "_unsafe_index_put"}
 _kernel: dict[Any, bool] = {}
 
@@ -256,14 +318,20 @@ def _check(func: Any, name: str, args: Any, kwargs: Any) -> int | None:
     if name in ("copy_", "_to_copy"):
         return next(iter(places))
     if len(places) > 1:
-        raise _fail(func, f"Expected all tensors to be on the same device, but found at least two devices, {sorted(places)}")
+        raise _fail(
+            func,
+            "Expected all tensors to be on the same device, "
+            f"but found at least two devices, {sorted(places)}",
+        )
     place = next(iter(places))
     indices: list[Any] = []
     if name in INDEX:
         indices = [t for t in args[1] if isinstance(t, torch.Tensor)]
         if not isinstance(args[0], Wrapped):
             if any(isinstance(i, Wrapped) for i in indices):
-                raise _fail(func, "indices should be either on cpu or on the same device as the indexed tensor (cpu)")
+                raise _fail(
+                    func, "indices should be either on cpu or on the same device as the indexed tensor (cpu)"
+                )
             raise _fail(func, "index_put_: self is on the CPU, values are on cuda")
         for i in indices:
             if not isinstance(i, Wrapped):
@@ -278,7 +346,8 @@ def _check(func: Any, name: str, args: Any, kwargs: Any) -> int | None:
             continue
         raise _fail(
             func,
-            f"Expected all tensors to be on the same device, but found at least two devices, cuda:{place} and cpu! "
+            f"Expected all tensors to be on the same device, "
+            f"but found at least two devices, cuda:{place} and cpu! "
             f"(CPU operand {t.dtype} {tuple(t.shape)})",
         )
     if name in PRODUCTS and any(not t.dtype.is_floating_point and not t.dtype.is_complex for t in tensors):
@@ -343,7 +412,10 @@ def _run(func: Any, args: Any, kwargs: Any) -> Any:
     if isinstance(wrapped, torch.Tensor) or func._schema.is_mutable or func.is_view:
         for t in _flat([args, kwargs], []):  # out= that was resized
             if isinstance(t, Wrapped) and t.shape != t.inner.shape:
-                raise _fail(func, f"pretend device: an output was resized from {tuple(t.shape)} to {tuple(t.inner.shape)}")
+                raise _fail(
+                    func,
+                    f"pretend device: an output was resized from {tuple(t.shape)} to {tuple(t.inner.shape)}",
+                )
     if any(isinstance(t, Wrapped) for t in _flat([args, kwargs], [])):
         return return_and_correct_aliasing(func, args, kwargs, wrapped)
     return wrapped
@@ -397,7 +469,11 @@ class _Function(TorchFunctionMode):
         try:
             if func is torch.Tensor.cuda:
                 device = args[1] if len(args) > 1 else kwargs.get("device")
-                device = torch.device("cuda", device) if isinstance(device, int) else device or torch.device("cuda", 0)
+                device = (
+                    torch.device("cuda", device)
+                    if isinstance(device, int)
+                    else device or torch.device("cuda", 0)
+                )
                 return args[0].to(device)
             if func in _FROM_DATA:
                 return self._from_data(func, args, dict(kwargs))
@@ -433,7 +509,9 @@ class _Function(TorchFunctionMode):
 
     @staticmethod
     def _name(value: Any) -> Any:
-        if (isinstance(value, torch.device) and value.type == "cuda") or (isinstance(value, str) and value.startswith("cuda")):
+        if (isinstance(value, torch.device) and value.type == "cuda") or (
+            isinstance(value, str) and value.startswith("cuda")
+        ):
             device = torch.device(value)
             if (device.index or 0) >= _state().count:
                 raise RuntimeError("CUDA error: invalid device ordinal")
@@ -504,9 +582,10 @@ _registered = False
 
 
 def _register() -> None:
-    global _registered  # noqa: PLW0603
+    global _registered
     if not _registered:
-        import torch._dynamo  # some torch functions import it when first called, which must not see the patches below
+        # some torch functions import it when first called, which must not see the patches below
+        import torch._dynamo
         import torch._dynamo.trace_rules
         from torch.utils.backend_registration import _setup_privateuseone_for_python_backend as setup
 
@@ -518,14 +597,19 @@ def _register() -> None:
 
 @contextlib.contextmanager
 def device(count: int = 1, roots: tuple[str, ...] = ("/mobench/",)) -> Iterator[Pretend]:
-    """Inside the block there are `count` CUDA devices. `roots`: parts of paths of the program, whose lines are named."""
+    """Pretend that there are `count` CUDA devices. Lines are named in files with one of `roots` in their path."""
     _register()
     state = Pretend(count, roots)
     gib = 1 << 30
 
     def properties(i: Any = 0) -> Any:
         return types.SimpleNamespace(
-            name="Pretend GPU", uuid=f"pretend-{i}", total_memory=80 * gib, multi_processor_count=108, major=9, minor=0
+            name="Pretend GPU",
+            uuid=f"pretend-{i}",
+            total_memory=80 * gib,
+            multi_processor_count=108,
+            major=9,
+            minor=0,
         )
 
     def load(f: Any, map_location: Any = None, **keys: Any) -> Any:
@@ -539,20 +623,37 @@ def device(count: int = 1, roots: tuple[str, ...] = ("/mobench/",)) -> Iterator[
     plain_load = torch.load
     quiet = lambda *_, **__: None  # noqa: E731
     patches: dict[str, Any] = {
-        "is_available": lambda: True, "device_count": lambda: count, "get_device_properties": properties,
-        "get_device_name": lambda *_: "Pretend GPU", "current_device": lambda: 0, "set_device": quiet, "_lazy_init": quiet,
-        "is_initialized": lambda: True, "synchronize": lambda *_: _note("waits", "synchronize"), "empty_cache": quiet,
-        "max_memory_allocated": lambda *_: 0, "memory_allocated": lambda *_: 0, "max_memory_reserved": lambda *_: 0,
-        "reset_peak_memory_stats": quiet, "mem_get_info": lambda *_: (80 * gib, 80 * gib), "manual_seed": quiet,
-        "manual_seed_all": quiet, "get_rng_state": lambda *_: torch.get_rng_state(), "set_rng_state": quiet,
-        "device": _Current, "Event": _Event, "_exchange_device": lambda *_: 0, "_maybe_exchange_device": lambda *_: 0,
-        "default_generators": _Generators(), "get_device_capability": lambda *_: (9, 0),
-    }  # fmt: skip
+        "is_available": lambda: True,
+        "device_count": lambda: count,
+        "get_device_properties": properties,
+        "get_device_name": lambda *_: "Pretend GPU",
+        "current_device": lambda: 0,
+        "set_device": quiet,
+        "_lazy_init": quiet,
+        "is_initialized": lambda: True,
+        "synchronize": lambda *_: _note("waits", "synchronize"),
+        "empty_cache": quiet,
+        "max_memory_allocated": lambda *_: 0,
+        "memory_allocated": lambda *_: 0,
+        "max_memory_reserved": lambda *_: 0,
+        "reset_peak_memory_stats": quiet,
+        "mem_get_info": lambda *_: (80 * gib, 80 * gib),
+        "manual_seed": quiet,
+        "manual_seed_all": quiet,
+        "get_rng_state": lambda *_: torch.get_rng_state(),
+        "set_rng_state": quiet,
+        "device": _Current,
+        "Event": _Event,
+        "_exchange_device": lambda *_: 0,
+        "_maybe_exchange_device": lambda *_: 0,
+        "default_generators": _Generators(),
+        "get_device_capability": lambda *_: (9, 0),
+    }
     with contextlib.ExitStack() as stack:
         for name, value in patches.items():
             stack.enter_context(mock.patch.object(torch.cuda, name, value, create=True))
         stack.enter_context(mock.patch.object(torch, "load", load))
-        # a wrapper made in inference mode could be no view of one made outside; gradients are switched as it does
+        # a wrapper made in inference mode could be no view of one made outside: gradients are switched alike
         plain = lambda mode=True: torch.no_grad() if mode else torch.enable_grad()  # noqa: E731
         stack.enter_context(mock.patch.object(torch, "inference_mode", plain))
         _active.append(state)
