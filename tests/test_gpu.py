@@ -4,7 +4,7 @@ On a machine with a GPU the same tests run on it, but for those that count (`mak
 `tests/pretend_cuda.py` stands in for one. It raises where CUDA would and counts launches and waits; it shows
 nothing of speed, of kernels' own rounding, of TF32 or of memory.
 
-`MOBENCH_GPU_PAIRS=all` tries every algorithm on every problem that it fits (about 10 minutes).
+`MOBENCH_GPU_PAIRS=all` tries every algorithm on every problem that it fits.
 """
 
 from __future__ import annotations
