@@ -597,7 +597,7 @@ def _register() -> None:
 
 @contextlib.contextmanager
 def device(count: int = 1, roots: tuple[str, ...] = ("/mobench/",)) -> Iterator[Pretend]:
-    """Pretend that there are `count` CUDA devices. `roots`: parts of the paths of files whose lines are named."""
+    """Pretend that there are `count` CUDA devices. `roots`: parts of paths whose lines are named."""
     _register()
     state = Pretend(count, roots)
     gib = 1 << 30
