@@ -17,7 +17,7 @@ export OMP_NUM_THREADS ?= 1
 export MPLBACKEND := Agg
 
 .DEFAULT_GOAL := help
-.PHONY: help install reproduce test test-data lint format artifact keep kept report pictures docs benchmark faults doctor learn2learn clean
+.PHONY: help install reproduce test test-data lint format artifact keep kept report pictures docs benchmark gpu faults doctor learn2learn clean
 
 help:  ## print this list
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -82,6 +82,10 @@ docs: install  ## build the documentation site, outputs/docs/index.html
 
 benchmark: install  ## measure the speed against reference loops and write docs/performance.md
 	$(BIN)/python -m tests.benchmarks --output docs/performance.md --json outputs/benchmark.json
+
+MINUTES ?= 45
+gpu: install  ## with one GPU, run what is worth most: device tests, benchmark, headline experiments (MINUTES=45 PARTS="images cifar")
+	$(BIN)/python -m tests.gpu_session --minutes $(MINUTES) $(PARTS)
 
 KILLS ?= 200
 faults: install  ## kill jobs, workers and Slurm jobs at random (KILLS=200), compare their rows and write docs/reliability.md

@@ -1143,6 +1143,27 @@ def test_columns_against_modules(kind: str, execution: str, at_once: int | None,
     assert apart > 0.01 if kind == "partial" else apart < 1e-9
 
 
+@pytest.mark.parametrize("at_once", [None, 1])
+def test_residual_networks_are_evaluated_together_as_one_by_one(
+    at_once: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each batch keeps its own statistics: no pictures of another client enter them, and no padding."""
+    monkeypatch.setattr("mobench.problems.federated_images.EVALUATED", 13)
+    monkeypatch.setattr("mobench.problems.federated_images.PICTURES", 40)  # three batches at a time
+    runs = Runs.product(spread(2, M), [25, 0]).take([3, 0, 1])
+    found = []
+    for execution in ("loop", "batched"):
+        p = tiny("partial", model="resnet_tiny", execution=execution, max_batch_runs=at_once).bind(runs)
+        theta = p.initial(runs)
+        values = p.values(theta)
+        found.append({"values": values, **p.columns(theta, values)})
+    assert set(found[0]) == {"values", *COLUMNS}
+    sizes = {len(i) % 13 for seed in p.seeds for i in p.split_of(seed).train}
+    assert len(sizes) > 1, "no client has a rest of a batch"
+    for name, expected in found[0].items():
+        close(found[1][name], expected, 1e-12)
+
+
 def test_an_evaluation_is_remembered_for_the_same_tensor_only(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = uniform(0)
     p = tiny().bind(runs)

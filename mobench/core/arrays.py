@@ -35,7 +35,7 @@ def tensor(x: Array, dtype: torch.dtype | None = None) -> Tensor:
     return out if dtype is None or out.dtype == dtype else out.to(dtype)
 
 
-def scalar(value: float | Tensor, like: Tensor) -> Tensor:
+def scalar(value: float | int | Tensor, like: Tensor) -> Tensor:
     """A setting beside a tensor: one number, or one of each run. On a GPU nothing is copied from the host."""
     if isinstance(value, Tensor):
         return value.to(like)

@@ -28,10 +28,10 @@ from jaxtyping import Int8, UInt8
 from torch import Tensor
 
 from mobench.core.random import generator
-from mobench.data.cache import cache_root
 from mobench.data.images import absolute, digest_of
 from mobench.errors import ConfigError, DataError, choose
 from mobench.system.console import say
+from mobench.system.paths import cache_root
 
 FOLDER = "celeba"
 IMAGES = "img_align_celeba"

@@ -5,6 +5,7 @@ conv k_1 -> max-pool 2 -> ReLU -> conv k_2 -> max-pool 2 -> ReLU -> linear -> Re
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -18,8 +19,11 @@ from torch import Tensor
 from mobench.core import precision
 from mobench.errors import ConfigError, choose
 from mobench.kernels import convnet as products
+from mobench.system.fastest import fastest
 
-EXECUTIONS = ("products", "grouped", "loop")
+EXECUTIONS = ("products", "grouped", "loop", "unfold")
+TRIED = (5, 256)
+"""Runs and pictures with which a GPU is asked how it computes fastest."""
 
 
 class Layer(NamedTuple):
@@ -34,11 +38,29 @@ class Layer(NamedTuple):
         return self.weight[:1]
 
 
-def for_device(execution: str, device: torch.device) -> str:
-    """`auto` by hardware: on a CPU `products`, on a GPU `grouped`. The results do not depend on it."""
+def for_device(execution: str, device: torch.device, network: ConvNet) -> str:
+    """`auto` by hardware: on a CPU `products`, on a GPU the faster one of `grouped` and `unfold`, which is
+    measured once (`mobench.system.fastest`). The results do not depend on it.
+    """
     if execution == "auto":
-        return "products" if device.type == "cpu" else "grouped"
+        return "products" if device.type == "cpu" else _faster(network, device)
     return choose("problem.execution", execution, ("auto", *EXECUTIONS))
+
+
+@functools.lru_cache(maxsize=64)
+def _faster(network: ConvNet, device: torch.device) -> str:
+    """What a GPU needs the least time for: losses and gradients of some runs."""
+    R, B = TRIED
+    theta = torch.full((R, network.dim), 0.01, device=device)
+    pictures = torch.ones(B, network.canvas, network.canvas, device=device)
+
+    def gradients(way: str) -> Tensor:
+        with torch.enable_grad():
+            leaf = theta.clone().requires_grad_(True)
+            return torch.autograd.grad(network.logits(leaf, pictures, way).sum(), leaf)[0]
+
+    ways = {way: functools.partial(gradients, way) for way in ("grouped", "unfold")}
+    return fastest(f"gradients of {network}, runs and pictures {TRIED}", ways, device)
 
 
 @dataclass(frozen=True)
@@ -56,6 +78,7 @@ class ConvNet:
         products  everything as matrix products on chunks of pictures, with derivatives in closed form
                   (`mobench.kernels.convnet`)
         grouped   the convolutions of all runs as one grouped convolution
+        unfold    the convolutions as batched products with the patches of their inputs
         loop      one run after the other
     """
 
@@ -128,12 +151,15 @@ class ConvNet:
         if execution == "products" and not graph:
             z = products.scores(self, theta, pictures)
             return z.view(len(theta), self.tasks, self.classes, -1).transpose(2, 3)
-        if execution != "grouped" and len(theta) > 1:
+        if execution not in ("grouped", "unfold") and len(theta) > 1:
             # unbind, not theta[r]: the backward of an index writes zeros for all runs, for each run
             return torch.cat([self.logits(row.unsqueeze(0), pictures, execution) for row in theta.unbind(0)])
         W1, b1, W2, b2, W3, b3, *heads = self.split(theta)
         x = nn.avg_pool2d(pictures.unsqueeze(1), self.shrink) if self.shrink > 1 else pictures.unsqueeze(1)
-        h = _second_grouped(_first_grouped(x, W1, b1), W2, b2)
+        if execution == "unfold":
+            h = _second_unfolded(_first_unfolded(x, W1, b1), W2, b2)
+        else:
+            h = _second_grouped(_first_grouped(x, W1, b1), W2, b2)
         h = torch.relu(precision.baddbmm(b3.unsqueeze(1), h, W3.mT))
         scores = [
             precision.baddbmm(b.unsqueeze(1), h, W.mT) for W, b in zip(heads[::2], heads[1::2], strict=True)
@@ -152,6 +178,31 @@ def _second_grouped(h: Tensor, W: Tensor, b: Tensor) -> Float[Tensor, "R B D"]:
     out = precision.conv2d(h.transpose(0, 1).flatten(1, 2), W.flatten(0, 1), b.flatten(), groups=R)
     out = torch.relu(nn.max_pool2d(out, 2))
     return out.view(B, R, -1).transpose(0, 1)
+
+
+def _first_unfolded(x: Tensor, W: Tensor, b: Tensor) -> Float[Tensor, "R B C h w"]:
+    """One product of the patches, which all runs share, with all weights."""
+    R, C = W.shape[:2]
+    k = W.shape[-1]
+    side = x.shape[-1] - k + 1
+    patches = nn.unfold(x, k).mT.flatten(0, 1)  # (B L, k^2)
+    out = precision.baddbmm(b.reshape(1, 1, -1), patches.unsqueeze(0), W.reshape(1, R * C, -1).mT)
+    out = out.view(len(x), side, side, R * C).permute(0, 3, 1, 2)
+    h = torch.relu(nn.max_pool2d(out, 2))
+    return h.unflatten(1, (R, C)).transpose(0, 1)
+
+
+def _second_unfolded(h: Tensor, W: Tensor, b: Tensor) -> Float[Tensor, "R B D"]:
+    """For each run a product of its patches with its weights."""
+    R, B = h.shape[:2]
+    C = W.shape[1]
+    k = W.shape[-1]
+    side = h.shape[-1] - k + 1
+    # (R, B L, inner k^2)
+    patches = nn.unfold(h.flatten(0, 1), k).view(R, B, -1, side * side).mT.flatten(1, 2)
+    out = precision.baddbmm(b.unsqueeze(1), patches, W.reshape(R, C, -1).mT)
+    out = out.view(R * B, side, side, C).permute(0, 3, 1, 2)
+    return torch.relu(nn.max_pool2d(out, 2)).reshape(R, B, -1)
 
 
 MODELS = {

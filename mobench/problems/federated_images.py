@@ -34,6 +34,7 @@ SMALL = 256  # images of a client up to which one product for all clients beats 
 CACHE = 8 << 20
 EVALUATED = 100  # images of a batch whose statistics batch normalisation uses in evaluation
 TABLE = 2048  # images of a forward pass without gradients
+PICTURES = 1 << 14  # of all networks of a grouped forward pass without gradients
 
 
 class Held(NamedTuple):
@@ -472,8 +473,10 @@ class FederatedImages(DataProblem, PerSeed[Clients], Federated):
         loss = x.new_zeros(len(x), self.clients, dtype=torch.float64)
         right = torch.zeros_like(loss)
         with torch.no_grad():
-            if self.strategy(x.device) == "loop" or self.network.batch_norm:
+            if self.strategy(x.device) == "loop":
                 self._evaluate_one_by_one(split, x, loss, right)
+            elif self.network.batch_norm:
+                self._evaluate_normalized(split, x, loss, right)
             else:
                 size = self.max_batch_runs or len(x)
                 for r in range(0, len(x), size):
@@ -498,6 +501,40 @@ class FederatedImages(DataProblem, PerSeed[Clients], Federated):
                     right[r, m] += (z.argmax(-1) == given).sum()
                 loss[r, m] /= len(labels)
                 right[r, m] /= len(labels)
+
+    def _evaluate_normalized(self, split: str, x: Tensor, loss: Tensor, right: Tensor) -> None:
+        """The batches of `_evaluate_one_by_one`, each with its own statistics; those of one size together,
+        of all runs and clients.
+        """
+        data = self._padded(split, x)
+        network = self.network
+        assert isinstance(network, ResNet)
+        for size, batches in self._batches(split, EVALUATED).items():
+            together = max(1, PICTURES // size)
+            if self.max_batch_runs is not None:
+                together = min(together, self.max_batch_runs * self.clients)
+            for some in batches.to(x.device).split(together):
+                r, group, m, start = some.unbind(1)
+                index = start.unsqueeze(1) + torch.arange(size, device=x.device)
+                at = (group.unsqueeze(1), m.unsqueeze(1), index)
+                z = network.logits(x[r], data.x[at], "grouped" if len(some) > 1 else "loop")
+                own = data.weight[at].double()
+                labels = data.labels[at]
+                losses = (_cross_entropy(z, labels).double() * own).sum(-1)
+                loss.index_put_((r, m), losses, accumulate=True)
+                right.index_put_((r, m), ((z.argmax(-1) == labels) * own).sum(-1), accumulate=True)
+
+    def _batches(self, split: str, most: int) -> dict[int, Int[Tensor, "K 4"]]:
+        """By size, the batches in which all clients of all runs are evaluated: run, place of its seed,
+        client, first picture. Those of a client have nearly equal sizes: a rest of one picture would have
+        no statistics.
+        """
+        found: dict[int, list[tuple[int, int, int, int]]] = {}
+        for r, group in enumerate(self.group.tolist()):
+            for m, own in enumerate(getattr(self.split_of(self.seeds[group]), split)):
+                for part in torch.arange(len(own)).tensor_split(-(-len(own) // most)):
+                    found.setdefault(len(part), []).append((r, group, m, int(part[0])))
+        return {size: torch.tensor(batches) for size, batches in found.items()}
 
     def _evaluate_at_once(self, split: str, x: Tensor, first: int, loss: Tensor, right: Tensor) -> None:
         data = self._padded(split, x)

@@ -20,9 +20,9 @@ from mobench.core.preferences import Runs
 from mobench.core.sampled import Batch, BatchGradients
 from mobench.core.types import Real
 from mobench.data.multi import MultiImages, multi_images
-from mobench.errors import ConfigError, check_batch_runs
+from mobench.errors import ConfigError, check_batch_runs, choose
 from mobench.kernels.convnet import CrossEntropies, RunPictures
-from mobench.models.convnet import ConvNet, for_device, model
+from mobench.models.convnet import EXECUTIONS, ConvNet, for_device, model
 from mobench.problems.dataset import TrainTest, chunk_means, network_starts
 
 CHUNK = 2_000_000  # pixels of a forward pass without gradients, for each run
@@ -50,7 +50,7 @@ class MultiMNIST(TrainTest, BatchGradients):
         model: lenet | small | wide. tasks: the heads that exist, [0, 1]; [0] or [1] is single-task learning
             (M = 1).
         start: {kind: default} PyTorch's initialisation, {kind: xavier}: Xavier-uniform weights.
-        execution: auto (by hardware) or one of products, grouped, loop; no part of a job's identity.
+        execution: auto (by hardware) or one of products, grouped, loop, unfold; no part of a job's identity.
         max_batch_runs: so many networks at a time; the activations are then computed anew in the backward
             pass. No part of a job's identity.
     """
@@ -85,7 +85,7 @@ class MultiMNIST(TrainTest, BatchGradients):
         if not 0 < self.pixels < float("inf"):
             raise ConfigError(f"problem.pixels={self.pixels} must be > 0; it is the value of a white pixel.")
         check_batch_runs(self.max_batch_runs)
-        for_device(self.execution, torch.device("cpu"))
+        choose("problem.execution", self.execution, ("auto", *EXECUTIONS))
         self.network  # noqa: B018  a wrong name is an error now
 
     @property
@@ -130,7 +130,7 @@ class MultiMNIST(TrainTest, BatchGradients):
         return super().facts(runs) | {"train_size": len(data.train), "test_size": len(data.test)}
 
     def strategy(self, device: torch.device) -> str:
-        return for_device(self.execution, device)
+        return for_device(self.execution, device, self.network)
 
     def part(self, split: str, like: Tensor) -> tuple[Tensor, Int[Tensor, "N T"]]:
         """Pictures (uint8) and labels of the tasks."""

@@ -20,10 +20,10 @@ from torch import Tensor
 from mobench.core.preferences import Runs
 from mobench.core.random import seed_for
 from mobench.core.sampled import Sampled
-from mobench.data.cache import cache_root
 from mobench.data.images import digest_of
 from mobench.errors import ConfigError, DataError
 from mobench.system.files import write_atomic
+from mobench.system.paths import cache_root
 
 SAVED = 60.0  # seconds between two states of a long training
 

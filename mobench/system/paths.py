@@ -34,3 +34,13 @@ def results_root() -> Path:
 def outputs_root() -> Path:
     """`$MOBENCH_OUTPUTS`, else `outputs` in the working directory."""
     return Path(os.environ.get("MOBENCH_OUTPUTS") or "outputs")
+
+
+def cache_root() -> Path:
+    """`$MOBENCH_CACHE`, else `cache` in the outputs folder; never beside original files, which may be
+    read-only.
+
+    It holds what takes long to make and may be deleted at any time: decoded pictures, trained starts, the
+    implementation that a GPU computes fastest.
+    """
+    return Path(os.environ.get("MOBENCH_CACHE") or outputs_root() / "cache").absolute()
