@@ -33,7 +33,7 @@ from mobench.errors import ConfigError, DataError
 from mobench.models import fewshot as model
 from mobench.models.fewshot import FewShotNet
 from mobench.oracles import Hypergradient, ValueGap
-from mobench.problems.few_shot import FewShotLearning
+from mobench.problems.few_shot import EXECUTIONS, FewShotLearning
 from tests.benchmarks.bilevel import plain_loop
 from tests.conftest import Run
 from tests.reference.bilevel import SoftmaxHead
@@ -580,9 +580,12 @@ def close(found: Tensor, wanted: Tensor, tolerance: float = 1e-9) -> None:
     assert float((found - wanted).norm()) <= tolerance * float(wanted.norm())
 
 
-@pytest.mark.parametrize("tasks", [3, 1])
-def test_the_view_is_that_of_autograd(tasks: int) -> None:
-    problem = tiny(tasks=tasks)
+@pytest.mark.parametrize(
+    ("tasks", "options"),
+    [(3, {}), (1, {}), (3, {"execution": "grouped"}), (1, {"execution": "grouped", "max_batch_runs": 3})],
+)
+def test_the_view_is_that_of_autograd(tasks: int, options: dict[str, Any]) -> None:
+    problem = tiny(tasks=tasks, **options)
     runs = runs_of(0, 4, preferences=2, M=tasks)
     bound = problem.bind(runs)
     x, y = starts(problem, runs)
@@ -669,9 +672,10 @@ def test_a_run_that_diverges_stays_alone() -> None:
     assert bound.columns_at(broken, y)["test_loss"].isnan().tolist() == [False, True, False, False]
 
 
+@pytest.mark.parametrize("execution", EXECUTIONS)
 @pytest.mark.parametrize("batch_runs", [1, 3, None])
-def test_runs_do_not_interact(batch_runs: int | None) -> None:
-    problem = tiny(max_batch_runs=batch_runs)
+def test_runs_do_not_interact(batch_runs: int | None, execution: str) -> None:
+    problem = tiny(max_batch_runs=batch_runs, execution=execution)
     x, y = starts(problem, RUNS)
     steps = [(torch.randn_like(y), torch.randn_like(y))]
     together = problem.bind(RUNS).view(x)

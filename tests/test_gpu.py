@@ -121,6 +121,13 @@ WAITS = (
     + [("vlmop2", a, 1) for a in ONE]
     + [("dtlz2", a, 1) for a in ("mgda", "pmtl", "ferero", "fedmgda_plus", "wc_mhgd", "csmoo2")]
     + [("dtlz2", "epo", 2), ("dtlz2", "mlm_cmoo", 1), ("half_plane", "ferero", 1), ("lenet", "epo", 0)]
+    # batches are drawn on the host and copied through pinned memory
+    + [("federated_batches", a, 0) for a in ("ls", "propfair", "fedfv")]
+    + [("federated", "ls", 0), ("federated_cifar", "qffl", 0), ("small_network", "ferero_stochastic", 0)]
+    + [("bilevel", "moco", 0), ("value_gap", "forum", 1), ("hyper_cleaning", "wc_mhgd", 1)]
+    # few-shot: whether x has moved; speech: the utterances' numbers, and PyTorch's CTC loss
+    + [("few_shot", "wc_mhgd", 2), ("speech", "ls", 4), ("pls", "csmoo2", 1)]
+    + [("river_flow", "mlm_cmoo", 1), ("faces", "mlm_cmoo", 1)]
 )
 
 

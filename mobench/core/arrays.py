@@ -42,6 +42,13 @@ def scalar(value: float | int | Tensor, like: Tensor) -> Tensor:
     return torch.full((), float(value), dtype=like.dtype, device=like.device)
 
 
+def to_device(x: Tensor, device: torch.device) -> Tensor:
+    """Copies a tensor of the host; to a GPU through pinned memory, so that the host does not wait for it."""
+    if device.type != "cuda" or x.is_cuda:
+        return x.to(device)
+    return x.pin_memory().to(device, non_blocking=True)
+
+
 def zeros(like: Array, *shape: int) -> Array:
     return like.new_zeros(shape) if isinstance(like, Tensor) else np.zeros(shape)
 

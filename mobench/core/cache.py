@@ -48,15 +48,21 @@ class Cache:
 
         `release` is called with the value that another one replaces.
         """
+        asked = (key, "asked")  # the tensor itself: a GPU makes the host wait for a comparison of numbers
         last = self._last.get(key)
         if last is not None:
+            same = self._last.get(asked)
+            if same is not None and same[0] is x and same[1] == x._version:
+                return cast(T, last[2])
             known = last[0]
             if known.dtype == x.dtype and known.device == x.device and torch.equal(known, x):
+                self._last[asked] = (x, x._version, None)
                 return cast(T, last[2])
             if release is not None:
                 release(last[2])
         value = compute()
         self._last[key] = (x.detach().clone(), 0, value)
+        self._last[asked] = (x, x._version, None)
         return value
 
     def forget(self) -> None:

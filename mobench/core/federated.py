@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from mobench.core.arrays import to_device
 from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
 from mobench.core.sets import Free, Set
@@ -80,7 +81,7 @@ def descend(
         y = torch.add(y, g, alpha=-eta) if first is None else y.add_(g, alpha=-eta)
         if not isinstance(X, Free):
             y = X.project(y.flatten(0, 1)).view_as(y)
-        active = torch.ones_like(F) if batch is None else (batch.sizes > 0).to(F)
+        active = torch.ones_like(F) if batch is None else to_device(batch.sizes > 0, F.device).to(F.dtype)
         total = total + F * active
         count = count + active
         first = F if first is None else first

@@ -20,6 +20,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from mobench.core import precision
+from mobench.core.arrays import to_device
 
 Shape = tuple[int, ...]
 
@@ -180,7 +181,7 @@ class Conformer:
         seen = inside.unsqueeze(2).expand(-1, -1, T, -1)
         if past:
             seen = seen & torch.ones(T, T, dtype=torch.bool, device=z.device).tril()
-        places = sinusoids(T, self.width).to(z)
+        places = to_device(sinusoids(T, self.width).to(z.dtype), z.device)
         x = z
         for b in range(self.blocks):
             x = x + 0.5 * self._feed(w, f"{b}.first", x)

@@ -183,6 +183,24 @@ class FewShotNet:
         windows = [(self.side >> k) ** 2 // 4 for k in range(BLOCKS)]
         return images * self.filters * (3 * size * windows[0] + (6 * size + 8) * sum(windows[1:]))
 
+    def grouped(
+        self, theta: Float[Tensor, "K P"], images: Float[Tensor, "K n C H W"]
+    ) -> Float[Tensor, "K n F"]:
+        """Features of the images of K networks, as PyTorch's operations: every convolution is one grouped
+        convolution of all networks. Each network normalises with the statistics of its own images.
+        """
+        K, n = images.shape[:2]
+        shapes = self.shapes
+        parts = theta.split([math.prod(s) for s in shapes], dim=1)
+        tensors = [part.reshape(-1, *shape[1:]) for part, shape in zip(parts, shapes, strict=True)]
+        h = images.transpose(0, 1).flatten(1, 2)
+        for k in range(BLOCKS):
+            weight, bias, gamma, beta = tensors[4 * k : 4 * k + 4]
+            h = nn.conv2d(h, weight, bias, padding=1, groups=K)
+            h = nn.batch_norm(h, None, None, gamma, beta, training=True, eps=self.eps)
+            h = nn.max_pool2d(torch.relu(h), 2)
+        return h.view(n, K, self.features).transpose(0, 1)
+
     def _weights(self, theta: Float[Tensor, " P"]) -> list[Weights]:
         tensors = self.split(theta)
         found = []

@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from mobench.core.arrays import to_device
 from mobench.core.oracle import Spec, State
 from mobench.core.point import Point
 from mobench.core.preferences import Runs
@@ -51,18 +52,17 @@ class Epochs(OfProblem):
         self.N = int(N)
         self.spec: Spec = problem_spec(problem, len(runs), samples=samples)
         self.per_epoch = self.N // batch_size + (self.N % batch_size >= samples)
-        self.seeds, group = torch.unique(runs.seeds, return_inverse=True)
+        seeds, group = torch.unique(runs.seeds, return_inverse=True)
+        self.seeds: list[int] = seeds.tolist()
         self.group = group.to(runs.seeds.device)
         self.sizes = tuple(torch.bincount(group).tolist())
         self._epoch: tuple[int, Tensor] | None = None
 
     def _order(self, epoch: int) -> Int[Tensor, "S N"]:
         if self._epoch is None or self._epoch[0] != epoch:
-            rngs = [
-                generator(int(s), problem=self.problem.name, use="epoch", epoch=epoch) for s in self.seeds
-            ]
+            rngs = [generator(s, problem=self.problem.name, use="epoch", epoch=epoch) for s in self.seeds]
             order = torch.from_numpy(np.stack([rng.permutation(self.N) for rng in rngs]))
-            self._epoch = (epoch, order.to(self.group.device))
+            self._epoch = (epoch, to_device(order, self.group.device))
         return self._epoch[1]
 
     def batch(self, t: int, k: int = 0) -> Batch:

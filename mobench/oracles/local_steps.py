@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from mobench.core.arrays import to_device
 from mobench.core.bilevel import Bilevel
 from mobench.core.federated import Federated, LocalBatch, ObjectivesAsClients, changed
 from mobench.core.oracle import State, slope
@@ -139,17 +140,15 @@ class LocalSteps(OfProblem):
         steps = max(len(parts) for parts in orders.values())
         R = len(self.seeds)
         M = self.spec.M
-        out: list[LocalBatch | None] = []
-        for s in range(steps):
-            index = np.zeros((R, M, B), dtype=np.int64)
-            sizes = np.zeros((R, M), dtype=np.int64)
-            for r, seed in enumerate(self.seeds):
-                for m in range(M):
-                    part = orders[seed, m][s] if s < len(orders[seed, m]) else ()
-                    index[r, m, : len(part)] = part
-                    sizes[r, m] = len(part)
-            out.append(LocalBatch(torch.from_numpy(index).to(device), torch.from_numpy(sizes)))
-        return out
+        index = np.zeros((steps, R, M, B), dtype=np.int64)
+        sizes = np.zeros((steps, R, M), dtype=np.int64)
+        for r, seed in enumerate(self.seeds):
+            for m in range(M):
+                for s, part in enumerate(orders[seed, m]):
+                    index[s, r, m, : len(part)] = part
+                    sizes[s, r, m] = len(part)
+        there = to_device(torch.from_numpy(index), device)
+        return [LocalBatch(*some) for some in zip(there, torch.from_numpy(sizes), strict=True)]
 
     def at(self, theta: Float[Tensor, "R P"], state: State, t: int, k: int = 0) -> Point:
         change = None if self.transform is None else self._change

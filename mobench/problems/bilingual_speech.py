@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.checkpoint import checkpoint
 
+from mobench.core.arrays import to_device
 from mobench.core.preferences import Runs
 from mobench.core.random import counter_uniform
 from mobench.core.sampled import BatchGradients
@@ -257,9 +258,8 @@ class BilingualSpeech(DataProblem, BatchGradients):
         """Of each pair and language the number of an utterance, then uniform numbers for its masks."""
         each = 1 + 4 * self.masks
         u = counter_uniform(keys, stream, t, size * 2 * each).view(len(keys), size, 2, each)
-        counts = torch.tensor([len(self.speech.utterances[language]["train"]) for language in LANGUAGES]).to(
-            u
-        )
+        each_has = [len(self.speech.utterances[language]["train"]) for language in LANGUAGES]
+        counts = to_device(torch.tensor(each_has, dtype=u.dtype), u.device)
         chosen = (u[..., 0] * counts).floor().minimum(counts - 1)
         return torch.cat([chosen.unsqueeze(-1), u[..., 1:]], dim=-1)
 
@@ -297,7 +297,9 @@ class BilingualSpeech(DataProblem, BatchGradients):
         targets = torch.tensor([c for row in rows for i in row for c in known[i][1]])
         sizes = torch.tensor([[len(known[i][1]) for i in row] for row in rows])
         mel = pad_sequence(mels, batch_first=True).unflatten(0, (len(rows), -1))
-        return Clips(mel.to(x.device, x.dtype), frames.to(x.device), targets.to(x.device), sizes)
+        # a copy of each that nobody waits for; losses need the sizes on the host, too
+        mel, frames, targets = (to_device(t, x.device) for t in (mel.to(x.dtype), frames, targets))
+        return Clips(mel, frames, targets, sizes)
 
     def _taken(self, batch: Float[Tensor, "R B 2 k"], x: Tensor) -> dict[str, Clips]:
         """Clips of what `draw` gave, masked."""
@@ -359,7 +361,7 @@ class BilingualSpeech(DataProblem, BatchGradients):
             log = torch.log_softmax(net.scores(w, net.encode(w, z, lengths), language), dim=-1)
             heard[language] = (log, lengths)
             rows = log.flatten(0, 1).transpose(0, 1)
-            sizes = own.sizes.to(log.device)
+            sizes = to_device(own.sizes, log.device)
             loss = nn.ctc_loss(rows, own.targets, lengths.flatten(), sizes.flatten(), reduction="none")
             losses[language] = loss.view(len(x), -1) / sizes.to(loss)
         if cpc:

@@ -15,6 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from mobench.core import precision
+from mobench.core.arrays import to_device
 from mobench.core.federated import Change, Descent, Federated, LocalBatch, changed, descend
 from mobench.core.preferences import Runs
 from mobench.core.seeds import PerSeed
@@ -443,9 +444,10 @@ class FederatedImages(DataProblem, PerSeed[Clients], Federated):
         for n in batch.sizes.unique().tolist():
             if n == 0:
                 continue
-            r, m = (i.to(y.device) for i in (batch.sizes == n).nonzero(as_tuple=True))
+            chosen = (batch.sizes == n).nonzero(as_tuple=True)
+            r, m, own = (to_device(i, y.device) for i in (*chosen, group[chosen[0]]))
             index = batch.index[r, m, :n]
-            at = (group.to(y.device)[r].unsqueeze(1), m.unsqueeze(1), index)
+            at = (own.unsqueeze(1), m.unsqueeze(1), index)
             weight = y.new_full(index.shape, 1.0 / n)
             F[r, m], rows[r, m] = self._gradients(
                 network, y[r, m], data.x[at], data.labels[at], weight, columns
@@ -513,7 +515,7 @@ class FederatedImages(DataProblem, PerSeed[Clients], Federated):
             together = max(1, PICTURES // size)
             if self.max_batch_runs is not None:
                 together = min(together, self.max_batch_runs * self.clients)
-            for some in batches.to(x.device).split(together):
+            for some in to_device(batches, x.device).split(together):
                 r, group, m, start = some.unbind(1)
                 index = start.unsqueeze(1) + torch.arange(size, device=x.device)
                 at = (group.unsqueeze(1), m.unsqueeze(1), index)

@@ -14,6 +14,7 @@ import torch.nn.functional as nn
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from mobench.core.arrays import to_device
 from mobench.core.bilevel import Bilevel, Step, View
 from mobench.core.preferences import Runs
 from mobench.core.seeds import PerSeed
@@ -25,6 +26,8 @@ from mobench.problems.dataset import DataProblem, network_starts
 
 # bytes of activations that are kept for the backward pass; those of further runs are computed anew
 HELD = 1 << 30
+GROUPED = 1 << 33  # and on a GPU, where the networks of so many runs are computed at once
+EXECUTIONS = ("loop", "grouped")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,14 +62,16 @@ class FewShotLearning(DataProblem, PerSeed[Episodes], Bilevel):
             before the network. Pixels lie in [0, 1], are not standardised, and grey images get a frame of
             zeros (28 -> 32).
         ll_reg: of g.
-        max_batch_runs: runs whose activations are held at once, the others need one more forward pass (null:
-            as many as need 1 GiB); no part of a job's identity.
+        execution: auto | loop | grouped: one run after the other, with passes written by hand, or all
+            networks in one grouped convolution. auto: grouped on a GPU; no part of a job's identity.
+        max_batch_runs: runs whose activations are held at once (null: as many as need 1 GiB, on a GPU 8); the
+            others need one more forward pass. No part of a job's identity.
 
     Source: multi-objective bilevel learning paper, Section 6 and equation (47). That heads alone are the
     lower level, ll_reg, fixed episodes and no 1/S are our reading of it.
     """
 
-    execution_fields: ClassVar[tuple[str, ...]] = ("data_root", "max_batch_runs")
+    execution_fields: ClassVar[tuple[str, ...]] = ("data_root", "execution", "max_batch_runs")
     small: ClassVar[Mapping[str, Any]] = {
         "filters": 2,
         "shrink": 2,
@@ -87,6 +92,7 @@ class FewShotLearning(DataProblem, PerSeed[Episodes], Bilevel):
     filters: int = 64
     shrink: int = 1
     ll_reg: float = 0.01
+    execution: str = "auto"
     max_batch_runs: int | None = None
     steps: int = 500
 
@@ -102,6 +108,7 @@ class FewShotLearning(DataProblem, PerSeed[Episodes], Bilevel):
                 f"problem.ll_reg={self.ll_reg} must be > 0 and finite; "
                 "without it the lower level is not strongly convex."
             )
+        choose("problem.execution", self.execution, ("auto", *EXECUTIONS))
         check_batch_runs(self.max_batch_runs, "as many as fit into 1 GiB")
 
     # what there is
@@ -159,7 +166,9 @@ class FewShotLearning(DataProblem, PerSeed[Episodes], Bilevel):
         }
 
     def strategy(self, device: torch.device) -> str:
-        return "loop"
+        if self.execution != "auto":
+            return self.execution
+        return "loop" if device.type == "cpu" else "grouped"
 
     def initial(self, runs: Runs) -> Float[Tensor, "R P"]:
         return network_starts(self, runs, self.network.initial)
@@ -174,20 +183,33 @@ class FewShotLearning(DataProblem, PerSeed[Episodes], Bilevel):
         group = int(self.group[run])
 
         def made() -> list[TaskPatches]:
-            items = getattr(self.episodes_of(self.seeds[group]), part)
-            pictures = self.images.take(items.flatten()).to(like.device, like.dtype) / 255.0
-            frame = -pictures.shape[-1] % 16
-            if frame:
-                pictures = nn.pad(pictures, (frame // 2, frame - frame // 2) * 2)
-            if self.shrink > 1:
-                pictures = nn.avg_pool2d(pictures, self.shrink)
-            return self.network.parts(pictures.unflatten(0, items.shape))
+            return self.network.parts(self._pictures(part, group, like))
 
         return self.cache.made((part, group, like.dtype, like.device), made)
 
+    def stacked(self, part: str, like: Tensor) -> Float[Tensor, "seeds S n C H W"]:
+        """Images of a part of the tasks of all seeds."""
+
+        def made() -> Tensor:
+            return torch.stack([self._pictures(part, group, like) for group in range(len(self.seeds))])
+
+        return self.cache.made(("stacked", part, like.dtype, like.device), made)
+
+    def _pictures(self, part: str, group: int, like: Tensor) -> Float[Tensor, "S n C H W"]:
+        """Images of a part of the tasks of one seed."""
+        items = getattr(self.episodes_of(self.seeds[group]), part)
+        pictures = self.images.take(items.flatten()).to(like.device, like.dtype) / 255.0
+        frame = -pictures.shape[-1] % 16
+        if frame:
+            pictures = nn.pad(pictures, (frame // 2, frame - frame // 2) * 2)
+        if self.shrink > 1:
+            pictures = nn.avg_pool2d(pictures, self.shrink)
+        return pictures.unflatten(0, items.shape)
+
     def labels(self, part: str, like: Tensor) -> Int[Tensor, " n"]:
         """Labels of a part, the same for all tasks and runs."""
-        return self.episodes_of(self.seeds[0]).labels(part).to(like.device)
+        own = self.episodes_of(self.seeds[0])
+        return self.cache.made(("labels", part, like.device), lambda: own.labels(part).to(like.device))
 
     # both levels
 
@@ -196,7 +218,8 @@ class FewShotLearning(DataProblem, PerSeed[Episodes], Bilevel):
         return self._view(x)
 
     def _view(self, x: Float[Tensor, "R P"]) -> Heads:
-        return self.cache.at_equal(x, "view", lambda: Heads(self, x.detach().clone()), release=Heads.forget)
+        kind = Heads if self.strategy(x.device) == "loop" else GroupedHeads
+        return self.cache.at_equal(x, "view", lambda: kind(self, x.detach().clone()), release=Heads.forget)
 
     def columns_at(self, x: Float[Tensor, "R P"], y: Float[Tensor, "R B q"]) -> dict[str, Tensor]:
         view = self._view(x)
@@ -384,3 +407,63 @@ class Heads(View):
     def lower_x(self, y: Float[Tensor, "R B q"]) -> Float[Tensor, "R P"]:
         slopes = (self._errors("support", y).mT @ self._weights(y))[..., :-1]
         return torch.stack([rows.sum(0) for rows in self._pulled("support", slopes)])
+
+
+class GroupedHeads(Heads):
+    """The same with the networks of many runs and tasks in grouped convolutions, and autograd's derivatives:
+    a network for each run and task gives the rows of all tasks in one backward pass.
+    """
+
+    def __init__(self, problem: FewShotLearning, x: Float[Tensor, "R P"]) -> None:
+        super().__init__(problem, x)
+        self._graphs: dict[str, dict[int, tuple[Tensor, Tensor]]] = {}
+
+    @cached_property
+    def _together(self) -> list[slice]:
+        """Runs whose networks are computed at once."""
+        R = len(self.x)
+        size = self.problem.max_batch_runs
+        if size is None:
+            support, query = (self.problem.stacked(part, self.x) for part in ("support", "query"))
+            images = support.shape[1] * (support.shape[2] + query.shape[2])
+            # of each block the outputs of four operations; its maps have a quarter of the pixels of the last
+            numbers = 4 * images * self.network.filters * self.network.side**2 * 4 // 3
+            size = GROUPED // (numbers * self.x.element_size())
+        size = max(1, min(size, R))
+        return [slice(r, min(r + size, R)) for r in range(0, R, size)]
+
+    def forget(self) -> None:
+        self._graphs.clear()
+
+    def features(self, part: str) -> Float[Tensor, "R S n F1"]:
+        if part not in self._features:
+            kept = self._graphs.setdefault(part, {})
+            found = []
+            for some in self._together:
+                # the graph of the first runs stays, those of the others are made anew where they are needed
+                graph = part != "test" and some.start == 0
+                leaf, z = self._computed(part, some, graph)
+                if graph:
+                    kept[some.start] = (leaf, z)
+                found.append(nn.pad(z.detach(), (0, 1), value=1.0))
+            S = self.problem.tasks
+            self._features[part] = torch.cat(found).unflatten(0, (-1, S))
+        return self._features[part]
+
+    def _computed(self, part: str, some: slice, graph: bool) -> tuple[Tensor, Tensor]:
+        """Parameters of the networks of some runs, one for each task, and their features."""
+        p = self.problem
+        images = p.stacked(part, self.x)[to_device(p.group[some], self.x.device)].flatten(0, 1)
+        leaf = self.x[some].repeat_interleave(p.tasks, 0)
+        with torch.set_grad_enabled(graph):
+            leaf.requires_grad_(graph)
+            return leaf, self.network.grouped(leaf, images)
+
+    def _pulled(self, part: str, slopes: Float[Tensor, "R S n F"]) -> list[Tensor]:
+        rows = []
+        for some in self._together:
+            kept = self._graphs.get(part, {}).get(some.start)
+            leaf, z = kept or self._computed(part, some, graph=True)
+            (found,) = torch.autograd.grad(z, leaf, slopes[some].flatten(0, 1), retain_graph=kept is not None)
+            rows.append(found.unflatten(0, (-1, self.problem.tasks)))
+        return list(torch.cat(rows).unbind(0))

@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from mobench.core.arrays import to_device
 from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
 from mobench.core.random import counter_normal, generator, seed_for
@@ -261,7 +262,7 @@ class PLS(Sampled):
                 f"The problem is bound to {len(h)} runs, but values of {len(x)} were requested; bind it "
                 "again."
             )
-        return h.to(x)
+        return to_device(h.to(x.dtype), x.device)
 
     @property
     def ideal_point(self) -> Tensor:
@@ -366,7 +367,8 @@ class PLS(Sampled):
         half = math.sqrt(0.5)
         delta = [half * self.error_user] * m + [half * self.error_eavesdropper]
         e = batch.to(x.dtype).reshape(len(batch), B, m + 1, 2 * n)
-        a = self._channels_for(x).unsqueeze(1) + e * e.new_tensor(delta).unsqueeze(-1)
+        scale = to_device(torch.tensor(delta, dtype=e.dtype), e.device).unsqueeze(-1)
+        a = self._channels_for(x).unsqueeze(1) + e * scale
         w = x.reshape(R, 2, m, n).transpose(1, 2).reshape(R, m, 2 * n)
         # h^H w = [Re h, Im h].[Re w, Im w] + i [Re h, Im h].[Im w, -Re w]
         both = torch.cat([w, -_times_i(w, n)], 1)
