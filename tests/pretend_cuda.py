@@ -159,6 +159,8 @@ class Pretend:
     def __init__(self, count: int, roots: tuple[str, ...]) -> None:
         self.count, self.roots, self.on = count, roots, True
         self.errors: list[str] = []
+        self.recording: list[Any] | None = None
+        self.sync_debug = "default"
         self.reset()
 
     def reset(self) -> None:
@@ -208,6 +210,10 @@ def _where() -> str:
 
 def _note(kind: str, what: str) -> None:
     state = _state()
+    if kind == "waits" and state.recording is not None:
+        raise RuntimeError(f"CUDA error: operation not permitted when stream is capturing ({what})")
+    if kind == "waits" and state.sync_debug == "error":
+        raise RuntimeError(f"called a synchronizing CUDA operation ({what})")
     if state.on:
         getattr(state, kind)[(what, _where())] += 1
 
@@ -387,6 +393,53 @@ def _count(func: Any, name: str, args: Any, kwargs: Any, target: Any) -> None:
         _note("launches", name)
 
 
+def _record(func: Any, args: Any, kwargs: Any, out: Any) -> None:
+    """Adds an operator to the graph that is being recorded; views and empty memory stay what they are."""
+    name = func._schema.name.partition("::")[2]
+    if func.is_view or (name in FREE and name not in ("_to_copy", "copy_")):
+        return
+    recording = _state().recording
+    assert recording is not None
+    fresh = [] if func._schema.is_mutable else _flat(out, [])
+    recording.append((func, args, kwargs, fresh))
+
+
+class _CUDAGraph:
+    """The operators of a recording, to be called again with results in the same memory."""
+
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+
+    def replay(self) -> None:
+        _note("launches", "graph")
+        with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+            for func, args, kwargs, fresh in self.calls:
+                out = func(*args, **kwargs)
+                for old, new in zip(fresh, _flat(out, []), strict=bool(fresh)):
+                    if old is not new:
+                        old.copy_(new)
+
+
+@contextlib.contextmanager
+def _graph(graph: _CUDAGraph, **_: Any) -> Iterator[None]:
+    """Records what is called in the block. CUDA would compute none of it: what it made is spoiled."""
+    state = _state()
+    state.recording = graph.calls
+    try:
+        yield
+    finally:
+        state.recording = None
+        for _func, _args, _kwargs, fresh in graph.calls:
+            for made in fresh:
+                if made.is_floating_point():
+                    with torch._C._DisableTorchDispatch():
+                        made.detach().fill_(float("nan"))
+
+
+def _set_sync_debug(mode: str | int) -> None:
+    _state().sync_debug = {0: "default", 1: "warn", 2: "error"}.get(mode, str(mode))  # type: ignore[call-overload]
+
+
 def _run(func: Any, args: Any, kwargs: Any) -> Any:
     """An operator with operands of the device, or that makes one there."""
     name = func._schema.name.partition("::")[2]
@@ -406,6 +459,8 @@ def _run(func: Any, args: Any, kwargs: Any) -> Any:
     if name == "_to_copy" and "device" in kwargs:
         inner_kwargs = {k: v for k, v in inner_kwargs.items() if k != "non_blocking"}
     out = func(*inner_args, **inner_kwargs)
+    if _state().recording is not None:
+        _record(func, inner_args, inner_kwargs, out)
     if home is None:
         return args[0] if func._schema.is_mutable else out
     wrapped = tree_map(lambda t: Wrapped(t, home) if isinstance(t, torch.Tensor) else t, out)
@@ -647,6 +702,10 @@ def device(count: int = 1, roots: tuple[str, ...] = ("/mobench/",)) -> Iterator[
         "_exchange_device": lambda *_: 0,
         "_maybe_exchange_device": lambda *_: 0,
         "default_generators": _Generators(),
+        "CUDAGraph": _CUDAGraph,
+        "graph": _graph,
+        "set_sync_debug_mode": _set_sync_debug,
+        "get_sync_debug_mode": lambda: _state().sync_debug,
         "get_device_capability": lambda *_: (9, 0),
     }
     with contextlib.ExitStack() as stack:

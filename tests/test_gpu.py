@@ -26,6 +26,7 @@ import mobench
 from mobench.config.overrides import normalise
 from mobench.config.schema import choices
 from mobench.core import loop
+from mobench.core.graphs import NotCapturable, StepGraph, StepNumber
 from mobench.core.output import make_output
 from mobench.errors import ConfigError, MobenchError
 from mobench.jobs.build import make_job
@@ -298,6 +299,139 @@ def test_where_a_program_is_solved_does_not_matter(R: int, monkeypatch: pytest.M
         assert residual.max() <= 1e-9
 
 
+# steps as CUDA graphs
+
+
+REPLAYED = (
+    [("vlmop2", a) for a in ("ls", "tch", "mgda", "ferero", "epo", "omd_tch")]
+    + [("dtlz2", "stch"), ("federated", "ls")]
+)  # fmt: skip
+NOT_REPLAYED = [
+    ("vlmop2", "csmoo2", "it depends on the number of the step"),  # gamma_t
+    ("least_squares", "modo", "it depends on the number of the step"),  # batches
+    ("vlmop2", "pmtl", "a part of its state is on the host"),  # the phase of each run
+    ("dtlz2", "mgda", "the host waits for the device in it"),  # subproblems on the host
+    ("few_shot", "wc_mhgd", "the host waits for the device in it"),
+]
+QUIET = ("steps=80", "record.every=20")
+
+
+def with_graphs(config: dict[str, Any], folder: Path, graphs: str) -> tuple[JobFolder, Any]:
+    """A finished job on a GPU, and what the pretended device counted."""
+    config = on_gpu(config)
+    config = config | {"hardware": config["hardware"] | {"graphs": graphs}}
+    with device() as gpu:
+        done = run_job(config, folder / graphs)
+    assert done.status == "done", done.error
+    return JobFolder(done.folder), gpu
+
+
+@pytest.mark.parametrize(("problem", "algorithm"), REPLAYED)
+def test_replayed_steps_give_the_rows_of_the_plain_path(
+    problem: str, algorithm: str, planner: Planner, tmp_path: Path
+) -> None:
+    config = fitting(planner, problem, algorithm, *QUIET)
+    plain, before = with_graphs(config, tmp_path, "off")
+    replayed, after = with_graphs(config, tmp_path, "auto")
+    assert plain.meta()["cuda_graph"] == "off"
+    assert replayed.meta()["cuda_graph"] == "replayed"
+    assert plain.key == replayed.key
+    same_rows(plain, replayed)
+    if after is not None:
+        assert after.totals()["launches"] < 0.8 * before.totals()["launches"]
+
+
+@pytest.mark.parametrize(("problem", "algorithm", "why"), NOT_REPLAYED)
+def test_other_steps_are_run(
+    problem: str, algorithm: str, why: str, planner: Planner, tmp_path: Path
+) -> None:
+    config = fitting(planner, problem, algorithm, *QUIET)
+    plain, _ = with_graphs(config, tmp_path, "off")
+    tried, _ = with_graphs(config, tmp_path, "auto")
+    assert tried.meta()["cuda_graph"] == f"no: {why}"
+    same_rows(plain, tried)
+
+
+def test_short_jobs_are_not_recorded(planner: Planner, tmp_path: Path) -> None:
+    folder, _ = with_graphs(fitting(planner, "vlmop2", "ls", "steps=40", "record.every=20"), tmp_path, "auto")
+    assert folder.meta()["cuda_graph"] == "no: few steps are left"
+
+
+def counting() -> Any:
+    """A step that remembers on the host how often it was called."""
+    seen: list[int] = []
+
+    def step(state: dict[str, Any], t: Any) -> dict[str, Any]:
+        seen.append(1)
+        return {**state, "t": t + 1, "theta": state["theta"] * (1.0 + len(seen))}
+
+    return step
+
+
+def growing(state: dict[str, Any], t: Any) -> dict[str, Any]:
+    return {**state, "t": t + 1, "theta": torch.cat([state["theta"], state["theta"]])}
+
+
+def widening(state: dict[str, Any], t: Any) -> dict[str, Any]:
+    return {**state, "t": t + 1, "more": state["theta"]}
+
+
+def numbered(state: dict[str, Any], t: Any) -> dict[str, Any]:
+    return {**state, "t": t + 1, "calls": state["calls"] + 1}
+
+
+@pytest.mark.parametrize(
+    ("step", "why"),
+    [
+        (counting(), "replayed, it gives other numbers"),
+        (growing, "its state changes its sizes"),
+        (widening, "its state changes its parts"),
+        (numbered, "its state counts on the host"),
+    ],
+)
+def test_steps_that_cannot_be_replayed_are_recognised(step: Any, why: str) -> None:
+    with device():
+        state = {"t": 7, "theta": torch.ones(3, device="cuda"), "calls": 0}
+        with pytest.raises(NotCapturable, match=why):
+            StepGraph(step, state)
+        assert state["t"] == 7
+        assert state["theta"].cpu().tolist() == [1.0, 1.0, 1.0]
+
+
+def test_a_replay_leaves_its_state_alone_and_counts_on_the_device() -> None:
+    """Swapped and rewritten parts, and the number of the step, are those of the plain path."""
+
+    def step(state: dict[str, Any], t: Any) -> dict[str, Any]:
+        state["sum"] += state["theta"]
+        number = t.tensor if isinstance(t, StepNumber) else t
+        at = torch.where(state["theta"] > 4, number, state["at"])
+        return {**state, "t": t + 1, "theta": state["old"] + 1, "old": state["theta"], "at": at}
+
+    with device():
+        state: dict[str, Any] = {"t": 3, "theta": torch.arange(4.0, device="cuda")}
+        state |= {"old": state["theta"] * 0.5, "sum": state["theta"] * 0, "at": torch.zeros(4, device="cuda")}
+        graph = StepGraph(step, state)
+        found = [graph.replay(state, 5), graph.replay(graph.replay(state, 2), 3)]
+        assert {float(x) for x in state["sum"].cpu()} == {0.0}, "the given state is not written to"
+        run = state
+        for t in range(3, 8):
+            run = step(dict(run), t)
+        for other in found:
+            assert other["t"] == run["t"] == 8
+            for name in ("theta", "old", "sum", "at"):
+                assert torch.equal(other[name].cpu(), run[name].cpu()), name
+
+
+@pytest.mark.parametrize(
+    "use", [float, int, str, bool, range, lambda t: 1 / t, lambda t: t % 2, lambda t: (t + 1) > 0]
+)
+def test_the_number_of_a_recorded_step_cannot_be_read(use: Any) -> None:
+    with pytest.raises(NotCapturable, match="number of the step"):
+        use(StepNumber(torch.zeros(())))
+    with pytest.raises(TypeError):
+        torch.where(torch.ones(2) > 0, StepNumber(torch.zeros(())), torch.zeros(2))
+
+
 # resume
 
 
@@ -309,6 +443,7 @@ RESUMED = [
     ("problem=bilevel_quadratic", "problem.tasks=2", "oracle=hypergradient", "algorithm=wc_mhgd", *BILEVEL),
     (*PROBLEMS["small_network"], "algorithm=ls"),
     ("protocol=federated", "algorithm=omd_tch"),
+    ("problem=vlmop2", "algorithm=ferero", "record.every=30", "preferences=3"),  # replayed before and after
 ]
 
 
@@ -317,7 +452,13 @@ def test_a_job_is_resumed_on_the_device_that_it_has_now(
     arguments: tuple[str, ...], planner: Planner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed on cuda:1, resumed on cuda:0, which is all that is left."""
-    settings = ("steps=60", "seeds=[0,1]", "scale=smoke", "logger=local", "checkpoint.seconds=0")
+    settings = (
+        "steps=160" if "record.every=30" in arguments else "steps=60",
+        "seeds=[0,1]",
+        "scale=smoke",
+        "logger=local",
+        "checkpoint.seconds=0",
+    )
     config = composed(planner, *arguments, *settings, "progress=false")
     with device(1):
         whole = run_job(on_gpu(config, "cuda:0"), tmp_path / "whole")

@@ -31,7 +31,8 @@ class HardwareConfig:
     sweep launches a job again whose worker died; bf16: measured (precision=bf16 is refused on a CPU that
     gains nothing from it) | rounded (any CPU rounds the factors itself: the same numbers, slower than
     fp32, to try what bf16 does to results); tf32: whether a GPU may round the factors of float32 products to
-    TF32, 10 bits of mantissa: faster, another result, and so another job.
+    TF32, 10 bits of mantissa: faster, another result, and so another job; graphs: auto | off, whether steps
+    that a GPU can record are replayed as CUDA graphs: the same numbers with one launch a step.
     """
 
     name: str = "cpu"
@@ -43,6 +44,7 @@ class HardwareConfig:
     retries: int = 2
     bf16: str = "measured"
     tf32: bool = False
+    graphs: str = "auto"
 
 
 @dataclass

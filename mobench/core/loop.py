@@ -6,7 +6,7 @@ in each. Saving it is the checkpoint; continuing from it is bit-identical on a C
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from mobench.core.algorithm import Algorithm, Context
 from mobench.core.compatibility import check
+from mobench.core.graphs import StepNumber
 from mobench.core.oracle import Oracle
 from mobench.core.output import Output
 from mobench.core.preferences import Runs
@@ -95,8 +96,11 @@ def advance(
     state: State,
     until: int,
     observe: Callable[[int, State, Any], None] | None = None,
+    number: StepNumber | None = None,
 ) -> State:
     """Run steps t = state["t"] .. until-1. `observe(t, state, point)` sees theta_t before its step.
+
+    `number`: run one step whose number is this stand-in, to record it (`mobench.core.graphs`).
 
     The outputs that `observe` sees hold theta_t already. A run whose solve fails, or whose next iterate is
     not finite or longer than FAR, keeps its last one for good and is marked in `alive`: its neighbours do not
@@ -117,9 +121,9 @@ def advance(
     # a checkpoint of an older version has neither
     stopped = state.get("stopped", torch.full_like(fail, -1))
     unsolvable = state.get("unsolvable", torch.zeros_like(alive))
-    t = state["t"]
+    times: Iterable[Any] = range(state["t"], until) if number is None else (number,)
     with torch.no_grad():
-        for t in range(state["t"], until):
+        for t in times:
             points = tuple([oracle.at(theta, ostate, t, k) for k in samples])
             for point in points:
                 point.graph = not algorithm.derivative_free
@@ -138,7 +142,7 @@ def advance(
                 ended = info.fail & counted
                 alive = alive & ~ended  # nothing takes the place of a failed solve
                 fail = fail + ended
-                stopped = torch.where(ended, t, stopped)
+                stopped = torch.where(ended, t if number is None else number.tensor, stopped)
                 if info.unsolvable is not None:
                     unsolvable = unsolvable | (ended & info.unsolvable)
             theta = torch.where(alive.unsqueeze(-1), proposal, theta)

@@ -106,7 +106,7 @@ def _meta(training: Training, frames: list[pd.DataFrame], evaluation: float) -> 
         "seconds_evaluate": evaluation,
         "seconds_wall": training.clock.wall(),
         "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-        **({} if on_gpu is None else {"peak_gpu_memory_mib": on_gpu}),
+        **({} if on_gpu is None else {"peak_gpu_memory_mib": on_gpu, "cuda_graph": training.graph}),
         "hypervolume": _hypervolumes(job, frames),
         "final_rows": sum(map(len, frames)),
         "ideal_point": None if ideal is None else ideal.tolist(),

@@ -27,6 +27,7 @@ from mobench.jobs.job import Job
 from mobench.jobs.progress import progress
 from mobench.jobs.record import Recorder, columns
 from mobench.jobs.rehearsal import rehearse
+from mobench.jobs.steps import Steps
 from mobench.jobs.store import JobFolder
 from mobench.system import gpu, workers
 from mobench.system.signals import Signals
@@ -70,6 +71,7 @@ class Training:
         answers: theta (R, P) of the output rules that are finished.
         resumed: whether this process continues from a checkpoint.
         laps: of recording, since the last look at the clock.
+        graph: whether steps are replayed as CUDA graphs, see `mobench.jobs.steps`.
     """
 
     job: Job
@@ -82,6 +84,7 @@ class Training:
     carried: dict[str, loop.State] = field(default_factory=dict)
     answers: dict[str, Tensor] = field(default_factory=dict)
     resumed: bool = False
+    graph: str = ""
     laps: gpu.Laps = field(init=False)
 
     def __post_init__(self) -> None:
@@ -245,7 +248,7 @@ def _run_pass(training: Training, title: str, arrived: Signals) -> None:
     job = training.job
     way = bf16.way(job)
     observe = training.observe if training.number == 0 else None
-    rules = training.rules()
+    steps = Steps(job, training.rules(), training.recorder.wants, observe)
     label = title + (" (second pass)" if training.number else "")
     show = progress(job, label, training.state["t"], job.steps)
     chunk = 1
@@ -254,11 +257,12 @@ def _run_pass(training: Training, title: str, arrived: Signals) -> None:
         tick = time.monotonic()
         until = min(job.steps, training.state["t"] + chunk)
         with precision.products(way):
-            training.state = loop.advance(job.joined, job.algorithm, rules, training.state, until, observe)
+            training.state = steps.to(training.state, until)
         gpu.synchronize(job.device)
         took = time.monotonic() - tick
         training.count(took)
         chunk = min(2 * chunk, LONGEST) if took < SHORT else max(1, chunk // 2)
+        training.graph = steps.graph
         show(training.state["t"])
         asked = bool(arrived.pending)  # what comes after the checkpoint waits for the next one
         if asked or time.monotonic() - saved > job.config["checkpoint"]["seconds"]:

@@ -23,6 +23,7 @@ NUMBERS = {"float", "int", "Real", "None"}  # names of types in annotations
 NUMERIC = (*HASHED, *LAYERS, "vary")
 PRECISIONS = ("fp32", "bf16")
 BF16_ON_CPU = ("measured", "rounded")
+GRAPHS = ("auto", "off")
 SIGNALS = ("USR2", "USR1", "TERM")
 
 
@@ -125,6 +126,7 @@ def check_numbers(config: Mapping[str, Any]) -> None:
     choose("checkpoint.signal", config["checkpoint"]["signal"], SIGNALS)
     choose("precision", config["precision"], PRECISIONS)
     choose("hardware.bf16", config["hardware"]["bf16"], BF16_ON_CPU)
+    choose("hardware.graphs", config["hardware"]["graphs"], GRAPHS)
     device = config["hardware"]["device"]
     if config["hardware"]["tf32"] and not device.startswith("cuda"):
         raise ConfigError(
