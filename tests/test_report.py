@@ -1249,12 +1249,60 @@ def chromium() -> str:
     return found
 
 
+QUESTIONS = r"""<!doctype html><html><head><meta charset="utf-8"></head><body><script>
+const wait = (ms) => new Promise((r) => setTimeout(r, ms));
+const asked = async (clicks, answer) => {
+  const frame = document.createElement("iframe");
+  frame.style.cssText = "width:1280px;height:900px;border:0";
+  const loads = () => new Promise((r) => { frame.onload = r; });
+  let loaded = loads();
+  frame.src = "index.html";
+  document.body.append(frame);
+  await loaded;
+  await wait(30);
+  for (const find of clicks) {
+    const target = find(frame.contentDocument);
+    if (!target) return "there is nothing to click in " + frame.contentWindow.location.pathname;
+    if (!target.getClientRects().length) return "the link cannot be seen";
+    loaded = loads();
+    target.dispatchEvent(new frame.contentWindow.MouseEvent("click", { bubbles: true, cancelable: true }));
+    await loaded;
+    await wait(30);
+  }
+  const d = frame.contentDocument;
+  const shown = [...d.querySelectorAll(answer)].filter((e) => e.getClientRects().length > 0);
+  return shown.map((e) => e.textContent.replace(/\s+/g, " ").trim());
+};
+const link = (text, part = "main, header") => (d) =>
+  [...d.querySelectorAll("a")].find((a) => a.closest(part) && a.textContent.trim() === text);
+const to = (address) => (d) => [...d.querySelectorAll("a")].find(
+  (a) => (a.getAttribute("href") || "").endsWith(address) && a.getClientRects().length > 0);
+(async () => ({
+  best: await asked([link("Leaderboards")], "section[aria-labelledby=b-1] .under"),
+  differs: await asked([link("Runs"), to("runs/vlmop2-epo-aaaaaaaaaa.html")], "dl.common, p.under"),
+  number: await asked([to("artifacts/ferero/fig10.html#claim-1")], "tr.claim:target .ours"),
+  rows: await asked(
+    [to("artifacts/ferero/fig10.html#claim-1"), to("runs/vlmop2-pmtl-bbbbbbbbbb.html")], "h2, p.under"),
+}))().catch((e) => ({ crashed: String(e.stack) })).then((out) => {
+  const pre = document.createElement("pre");
+  pre.id = "probe";
+  pre.textContent = JSON.stringify(out);
+  document.body.append(pre);
+});
+</script></body></html>"""
+
+
 def probed(report: Path, profile: Path, pages: list[str], *flags: str) -> dict[str, Any]:
     """Run the harness beside the pages, each of which notes its errors, and return what it saw."""
     for page in report.rglob("*.html"):
         page.write_text(page.read_text().replace("<head>", "<head>" + WATCH))
+    return played(report, HARNESS.replace("PAGES", json.dumps(pages)), profile, *flags)
+
+
+def played(report: Path, script: str, profile: Path, *flags: str) -> dict[str, Any]:
+    """What a script that runs beside the pages has seen."""
     harness = report / "harness.html"
-    harness.write_text(HARNESS.replace("PAGES", json.dumps(pages)))
+    harness.write_text(script)
     quiet = (
         "--no-first-run",
         "--disable-background-networking",
@@ -1276,6 +1324,21 @@ def probed(report: Path, profile: Path, pages: list[str], *flags: str) -> dict[s
     answer: dict[str, Any] = json.loads(html.unescape(match[1]))
     assert "crashed" not in answer, answer
     return answer
+
+
+@pytest.mark.browser
+def test_three_questions_take_two_clicks_at_most(outputs: Path, tmp_path: Path) -> None:
+    """Which method is best on constrained problems, what differs between these runs, and where does this
+    number come from: each click is one on a link that can be seen.
+    """
+    artifact(outputs, "cross/constrained", [claim("a", "check passed")], table=BOARD)
+    saw = played(build().parent, QUESTIONS, tmp_path / "profile")
+    assert saw["best"] == ["First: good. From cross/constrained, laptop scale."]
+    assert "Settings that differ from those of other jobs of ferero/fig10:" in saw["differs"]
+    assert "algorithm.step_size12.5" in saw["differs"]
+    assert saw["number"] == ["1.05"]
+    assert "Rows" in saw["rows"]
+    assert any("runs/vlmop2-pmtl-bbbbbbbbbb/final.csv" in text for text in saw["rows"])
 
 
 ONE_OF_EACH = [
