@@ -21,11 +21,19 @@ import pytest
 from PIL import Image
 
 from mobench.errors import MobenchError, StoreError
-from mobench.report import build, paper_markdown, papers_markdown, results_markdown, results_summary_markdown
+from mobench.report import (
+    build,
+    paper_markdown,
+    papers_markdown,
+    pictures_markdown,
+    results_markdown,
+    results_summary_markdown,
+)
 from mobench.report.__main__ import MARKERS, main, renew
 from mobench.report.boards import boards
 from mobench.report.model import Entry
 from mobench.report.names import name_of
+from mobench.report.papers import PaperInfo
 from mobench.report.reading import collect
 from mobench.report.runtime import runtime, two_workers
 from mobench.report.sheets import sheet
@@ -875,6 +883,25 @@ def test_the_board_of_a_class_puts_feasible_methods_first(tmp_path: Path) -> Non
     assert "Problems with constraints ball, plane First: good . From cross/constrained" in page.text
     assert "runs.html#algorithm=good" in page.links
     assert "lost : it takes no constraints" in page.text
+
+
+def test_a_papers_page_shows_the_figures_of_the_largest_scale(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = PaperInfo("F", "A title", 1, ["fig2", "fig3"])
+    monkeypatch.setattr("mobench.report.markdown.paper_info", lambda id: info)
+    artifact(tmp_path, "ferero/fig2", [claim("a", "reproduced")])
+    artifact(tmp_path, "ferero/fig3", [claim("b", "reproduced")], title="Own | title")
+    artifact(tmp_path / KEPT, "ferero/fig2", [claim("a", "reproduced", scale="paper")], scale="paper")
+    text, pictures = pictures_markdown("ferero", collect(tmp_path))
+    assert list(pictures) == ["ferero_fig2.png", "ferero_fig3.png"]
+    assert all(data.startswith(b"\x89PNG") for data in pictures.values())
+    assert "![Title of ferero/fig2](../images/papers/ferero_fig2.png)" in text
+    assert "*Title of ferero/fig2*, paper scale: `mobench +experiment=ferero/fig2`" in text
+    assert r"*Own \| title*, laptop scale" in text
+    monkeypatch.setattr("mobench.report.markdown.paper_info", lambda id: PaperInfo("F", "", 1, ["fig22"]))
+    with pytest.raises(MobenchError, match=r"ferero/fig22 has no figure.*fig2"):
+        pictures_markdown("ferero", collect(tmp_path))
 
 
 def test_a_jobs_picture_has_its_paths(tmp_path: Path) -> None:

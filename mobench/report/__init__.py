@@ -9,6 +9,7 @@ from mobench.report.build import build
 from mobench.report.markdown import (
     paper_markdown,
     papers_markdown,
+    pictures_markdown,
     results_markdown,
     results_summary_markdown,
     verdicts,
@@ -20,6 +21,7 @@ __all__ = [
     "declared",
     "paper_markdown",
     "papers_markdown",
+    "pictures_markdown",
     "results_markdown",
     "results_summary_markdown",
     "verdicts",

@@ -14,6 +14,7 @@ from mobench.report import (
     declared,
     paper_markdown,
     papers_markdown,
+    pictures_markdown,
     results_markdown,
     results_summary_markdown,
     verdicts,
@@ -26,22 +27,33 @@ from mobench.system.files import write_atomic
 from mobench.system.paths import KEPT, outputs_root
 
 MARKERS = ("<!-- results: written by make report -->", "<!-- end of results -->")
+PICTURES = ("<!-- pictures: written by make report -->", "<!-- end of pictures -->")
 
 
-def renew(path: Path, table: str) -> None:
+def renew(path: Path, table: str, markers: tuple[str, str] = MARKERS) -> None:
     """Replaces the text between the two markers of a Markdown file.
 
     Raises:
         MobenchError: a marker is missing.
     """
     text = path.read_text()
-    begin = text.find(MARKERS[0])
-    end = text.find(MARKERS[1])
+    begin = text.find(markers[0])
+    end = text.find(markers[1])
     if begin < 0 or end < begin:
         raise MobenchError(
-            f"{path} lacks the markers {MARKERS[0]} and {MARKERS[1]} (in this order); restore them."
+            f"{path} lacks the markers {markers[0]} and {markers[1]} (in this order); restore them."
         )
-    write_atomic(path, (text[: begin + len(MARKERS[0])] + "\n" + table + text[end:]).encode())
+    write_atomic(path, (text[: begin + len(markers[0])] + "\n" + table + text[end:]).encode())
+
+
+def _illustrated(page: Path, site: Site) -> None:
+    """Writes the pictures of a paper's page."""
+    text, pictures = pictures_markdown(page.stem, site)
+    if not pictures:
+        return
+    for name, data in pictures.items():
+        write_atomic(page.parent.parent / "images/papers" / name, data)
+    renew(page, text, PICTURES)
 
 
 def complete(outputs: Path | None, expected: Iterable[str]) -> None:
@@ -133,6 +145,7 @@ def main(argv: list[str] | None = None) -> int:
             _pictured(artifacts(args.outputs or outputs_root(), expected), args.findings, args.wall)
         for page in pages:
             renew(page, paper_markdown(page.stem, args.outputs, expected))
+            _illustrated(page, artifacts(args.outputs or outputs_root(), expected))
             print(f"paper: {page}")
     except MobenchError as error:
         print(f"mobench.report: error: {error}", file=sys.stderr)

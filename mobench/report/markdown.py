@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from mobench.errors import MobenchError, suggest
 from mobench.report.model import (
     CLAIMS,
     FAILING,
@@ -23,6 +24,7 @@ from mobench.report.model import (
     count,
     tally,
 )
+from mobench.report.papers import paper_info
 from mobench.report.reading import artifacts
 from mobench.report.words import duration
 from mobench.system.paths import outputs_root
@@ -150,6 +152,33 @@ def paper_markdown(id: str, root: Path | None = None, expected: Sequence[str] = 
         "plus the time for drawing; measured on the machine that ran them."
     )
     return "\n".join([*lines, "", f"{LEGEND}. {took}"]) + "\n"
+
+
+def pictures_markdown(id: str, site: Site) -> tuple[str, dict[str, bytes]]:
+    """The figures that the page of a paper shows, from the rows of the largest scale that were drawn, and the
+    pictures themselves by the names of their copies.
+
+    Raises:
+        MobenchError: an artifact that paper.yaml names has no figure.
+    """
+    lines: list[str] = []
+    found: dict[str, bytes] = {}
+    drawn = {e.name: e for p in site.papers if p.id == id for e in [*p.entries, *p.kept] if e.figure}
+    for name in paper_info(id).pictures:
+        if name not in drawn:
+            raise MobenchError(
+                f"experiments/{id}/paper.yaml: {id}/{name} has no figure.{suggest(name, list(drawn))}"
+            )
+        entry = drawn[name]
+        image = f"{id}_{name}.png"
+        found[image] = site.assets[f"{entry.assets}/figure.png"]
+        lines += [
+            f"![{md(entry.title)}](../images/papers/{image})",
+            "",
+            f"*{md(entry.title)}*, {entry.scale} scale: {code(entry.command)}",
+            "",
+        ]
+    return "\n".join(lines), found
 
 
 def _summary(site: Site) -> str:

@@ -1,19 +1,21 @@
-"""The papers: short name, title and order, from `experiments/<paper>/paper.yaml`.
+"""The papers: short name, title, order and pictures, from `experiments/<paper>/paper.yaml`.
 
 short: FERERO
 title: A Flexible Framework for Preference-Guided Multi-Objective Learning
 position: 1
+pictures: [fig3, fig4]
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mobench.errors import ConfigError
 from mobench.system import paths
 
-ENTRIES = {"short": str, "title": str, "position": int}
+ENTRIES = {"short": str, "title": str, "position": int, "pictures": list}
 
 
 @dataclass(frozen=True)
@@ -24,11 +26,13 @@ class PaperInfo:
         short: what tables and menus call it.
         title: the paper's title, or what the comparison is about.
         position: where it stands among the others, from 1; papers without a file come last.
+        pictures: the artifacts whose figures its page in the documentation shows.
     """
 
     short: str
     title: str
     position: int
+    pictures: Sequence[str] = ()
 
 
 @functools.cache
@@ -44,7 +48,9 @@ def papers() -> dict[str, PaperInfo]:
     for path in paths.experiments().glob("*/paper.yaml"):
         values = yaml.safe_load(path.read_text())
         if not isinstance(values, dict) or {k: type(v) for k, v in values.items()} != ENTRIES:
-            raise ConfigError(f"{path} needs the entries short (text), title (text) and position (integer).")
+            raise ConfigError(
+                f"{path} needs the entries short and title (text), position (integer) and pictures (list)."
+            )
         found[path.parent.name] = PaperInfo(**values)
     return dict(sorted(found.items(), key=lambda item: item[1].position))
 
