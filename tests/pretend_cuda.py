@@ -671,11 +671,13 @@ def device(count: int = 1, roots: tuple[str, ...] = ("/mobench/",)) -> Iterator[
         if isinstance(map_location, str | torch.device | dict):
             _local.map_location = map_location
         try:
-            return plain_load(f, map_location="cpu" if map_location is not None else None, **keys)
+            plain = loading.temp_original  # what torch.load is outside of the block
+            place = "cpu" if map_location is not None else None
+            return plain(f, map_location=place, **{**keys, "weights_only": True})
         finally:
             _local.map_location = None
 
-    plain_load = torch.load
+    loading = mock.patch.object(torch, "load", load)
     quiet = lambda *_, **__: None  # noqa: E731
     patches: dict[str, Any] = {
         "is_available": lambda: True,
@@ -711,7 +713,7 @@ def device(count: int = 1, roots: tuple[str, ...] = ("/mobench/",)) -> Iterator[
     with contextlib.ExitStack() as stack:
         for name, value in patches.items():
             stack.enter_context(mock.patch.object(torch.cuda, name, value, create=True))
-        stack.enter_context(mock.patch.object(torch, "load", load))
+        stack.enter_context(loading)
         # a wrapper made in inference mode could be no view of one made outside: gradients are switched alike
         plain = lambda mode=True: torch.no_grad() if mode else torch.enable_grad()  # noqa: E731
         stack.enter_context(mock.patch.object(torch, "inference_mode", plain))

@@ -46,14 +46,19 @@ def gram(J: Float[Tensor, "R k P"]) -> Float[Tensor, "R k k"]:
     return blocked(J)
 
 
+def _symmetric(G: Float[Tensor, "R k k"]) -> Float[Tensor, "R k k"]:
+    """Returns the matrix with this lower triangle: some libraries round the sums of the two triangles apart."""
+    return G.tril().add_(G.tril(-1).mT)
+
+
 def blocked(J: Float[Tensor, "R k P"]) -> Float[Tensor, "R k k"]:
-    """Returns J J^T in float64: some runs at a time, or some columns of one run."""
+    """Returns J J^T in float64, symmetric: some runs at a time, or some columns of one run."""
     R, M, P = J.shape
     room = (BLOCK if J.device.type == "cpu" else DEVICE_BLOCK) // 8
     runs = room // max(1, M * P)
     if runs >= R:
         whole = J.double()
-        return torch.bmm(whole, whole.mT)
+        return _symmetric(torch.bmm(whole, whole.mT))
     out = J.new_zeros(R, M, M, dtype=torch.float64)
     width = P if runs > 0 else max(1, room // M)
     memory = J.new_empty(max(1, runs) * M * width, dtype=torch.float64)
@@ -61,4 +66,4 @@ def blocked(J: Float[Tensor, "R k P"]) -> Float[Tensor, "R k k"]:
         for part in some.split(width, dim=2):
             block = memory[: part.numel()].view(part.shape).copy_(part)
             result.baddbmm_(block, block.mT)
-    return out
+    return _symmetric(out)

@@ -69,7 +69,9 @@ def jacobian(family: str, R: int, n: int, seed: int = 0) -> Tensor:
 
 
 def gram(J: Tensor) -> Tensor:
-    return J @ J.mT
+    """Rounded once: equal rows have equal entries, which the sums of some libraries do not give."""
+    wide = J.numpy().astype(np.longdouble)
+    return torch.from_numpy((wide @ wide.swapaxes(-1, -2)).astype(np.float64)).to(J.dtype)
 
 
 def direction(J: Tensor, x: Tensor) -> Tensor:
