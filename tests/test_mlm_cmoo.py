@@ -357,7 +357,7 @@ def test_other_families_of_constraints_are_met(family: str) -> None:
     unconstrained = oracle.at(free, {}, 0).G.amax(1)
     assert float(unconstrained.min()) > 0.01
     end, states, _ = follow(oracle, MLMCMOO(step_size=0.05, eta=0.05, beta=0.05), runs, 2000, start)
-    # the iterates oscillate about the boundary: where the last one is depends on rounding, their mean does not
+    # the iterates oscillate about the boundary: the last one depends on rounding, their mean does not
     assert float(oracle.at(end[-200:].mean(0), {}, 0).G.amax()) < 1e-3
     assert float(states[-1]["mu"].amax(1).min()) > 0.0
 

@@ -47,7 +47,7 @@ def gram(J: Float[Tensor, "R k P"]) -> Float[Tensor, "R k k"]:
 
 
 def _symmetric(G: Float[Tensor, "R k k"]) -> Float[Tensor, "R k k"]:
-    """Returns the matrix with this lower triangle: some libraries round the sums of the two triangles apart."""
+    """Returns the matrix with this lower triangle: some libraries round the two triangles apart."""
     return G.tril().add_(G.tril(-1).mT)
 
 
