@@ -1,6 +1,7 @@
 """mobench: gradient-based multi-objective optimization, compared.
 
-In a shell `mobench --help`; in Python `mobench.run`, `mobench.load` and `mobench.objectives`.
+In a shell `mobench --help`; in Python `mobench.run`, `mobench.load` and `mobench.objectives`, and in a
+training loop of your own `mobench.solve` and `mobench.Balanced`.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -8,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     __version__: str
     from mobench.api import Run, load, objectives, run
+    from mobench.training import Balanced, solve
 
-__all__ = ["Run", "load", "objectives", "run"]
+__all__ = ["Balanced", "Run", "load", "objectives", "run", "solve"]
 
 
 def _version() -> str:
@@ -29,9 +31,11 @@ def __getattr__(name: str) -> Any:
     if name == "__version__":
         return _version()
     if name in __all__:
-        from mobench import api
+        from importlib import import_module
 
-        return getattr(api, name)
+        return getattr(
+            import_module("mobench.training" if name in ("Balanced", "solve") else "mobench.api"), name
+        )
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

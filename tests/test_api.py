@@ -263,8 +263,8 @@ def test_light_import_and_no_state_of_hydra_left(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    with pytest.raises(AttributeError, match="no attribute 'solve'"):
-        _ = mobench.solve
+    with pytest.raises(AttributeError, match="no attribute 'solver'"):
+        _ = mobench.solver
 
 
 # objectives of one's own

@@ -1,0 +1,288 @@
+"""One step of any method: its weights from gradients, values and a preference."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from mobench.config import compose
+from mobench.core.algorithm import Algorithm, Context
+from mobench.core.compatibility import check
+from mobench.core.oracle import Spec, slope
+from mobench.core.point import TablePoint
+from mobench.core.preferences import check_weights
+from mobench.core.sets import Free
+from mobench.core.types import State
+from mobench.errors import CompatibilityError, ConfigError
+from mobench.jobs.targets import instantiate
+
+STEPS = 1000  # the horizon of methods that have one, as of problems
+
+
+class Info(NamedTuple):
+    """What a step says beside its weights. R is there if the Jacobian had it.
+
+    Fields: direction (R, P), d = -J^T w for most methods (None where only a Gram matrix was given); state,
+    for the next call; kkt_residual (R,), the certificate of the subproblem, relative (None: the method solves
+    none); failed (R,), whether it could not be solved.
+    """
+
+    direction: Float[Tensor, "*R P"] | None
+    state: dict[str, Any]
+    kkt_residual: Float[Tensor, "*R"] | None
+    failed: Bool[Tensor, "*R"]
+
+
+def solve(
+    method: str | Algorithm,
+    jacobian: Float[Tensor, "*R K P"] | None = None,
+    values: Float[Tensor, "*R K"] | None = None,
+    preference: Float[Tensor, "*R M"] | Sequence[float] | None = None,
+    state: Mapping[str, Any] | None = None,
+    *,
+    gramian: Float[Tensor, "*R K K"] | None = None,
+    constraints: int = 0,
+    steps: int = STEPS,
+    seed: int = 0,
+    ideal: Sequence[float] | None = None,
+    **options: Any,
+) -> tuple[Float[Tensor, "*R K2"] | None, Info]:
+    """The weights w that a method gives the gradients in one step: theta <- theta - eta J^T w.
+
+    Args:
+        method: its name, as in `algorithm=NAME`, or an `Algorithm`.
+        jacobian: the gradients of the objectives, then of the constraints, one in each row; with a first axis
+            R, those of R independent runs.
+        values: of the objectives and constraints (g <= 0). Methods that see gradients alone need none.
+        preference: positive weights with sum 1 (None: uniform).
+        state: `info.state` of the last step; None: this is the first one.
+        gramian: J J^T in place of J: for methods whose direction is a weighted sum of gradients.
+        constraints: how many of the K rows are constraints.
+        steps: of the whole run, for methods that have a horizon. seed: of methods that draw numbers. ideal:
+            z, for methods that have one.
+        options: fields of the method, as in `algorithm.KEY=VALUE`.
+
+    Returns:
+        w (M or K entries for each run), or None where the method's direction is no weighted sum of
+        gradients; and an `Info`.
+
+    Raises:
+        ConfigError, PreferenceError: unknown names or options, shapes that do not fit, no values.
+        CompatibilityError: the method needs something else than one sample's values and gradients.
+    """
+    algorithm = made(method, options)
+    if (jacobian is None) == (gramian is None):
+        raise ConfigError("Give either jacobian or gramian.")
+    given = jacobian if jacobian is not None else gramian
+    assert given is not None
+    if given.ndim not in (2, 3):
+        raise ConfigError(
+            f"{'jacobian' if gramian is None else 'gramian'} has the shape {tuple(given.shape)}; expected a "
+            "matrix, or a matrix for each of R runs."
+        )
+    alone = given.ndim == 2
+    rows = given.detach()[None] if alone else given.detach()
+    if gramian is not None:
+        rows = _factor(rows)
+    R, K, _ = rows.shape
+    F = torch.full((R, K), torch.nan, dtype=rows.dtype, device=rows.device)
+    if values is not None:
+        F = values.detach().to(rows).reshape(R, -1)
+        if F.shape[1] != K:
+            raise ConfigError(f"values has {F.shape[1]} entries for each run, but there are {K} gradients.")
+    seen = Seen(F, rows, K - constraints)
+    stepper = Stepper(algorithm, preference, constraints, steps, seed, ideal, values is not None)
+    direction, after, weights, report = stepper.step(seen, state)
+    if weights is None and gramian is not None:
+        raise CompatibilityError(
+            f"{name_of(algorithm)} gives a direction that is no weighted sum of gradients; give jacobian."
+        )
+    fail = torch.zeros(R, dtype=torch.bool, device=rows.device) if report.fail is None else report.fail
+    found = [weights, None if gramian is not None else direction, report.kkt, fail]
+    w, d, kkt, failed = (x[0] if alone and x is not None else x for x in found)
+    assert failed is not None
+    return w, Info(d, after, kkt, failed)
+
+
+class Seen(TablePoint):
+    """Values and rows of one sample, which notes the weights that it is asked for."""
+
+    def __init__(
+        self,
+        values: Float[Tensor, "R K"],
+        rows: Tensor | Callable[[], Tensor],
+        M: int,
+        vjp: Callable[[Tensor], Tensor] | None = None,
+        x: Tensor | None = None,
+    ) -> None:
+        if x is None:
+            assert isinstance(rows, Tensor)
+            x = rows.new_zeros(len(rows), rows.shape[2])
+        super().__init__(x, Free(), M, {}, values, rows, vjp=vjp)
+        self.asked: list[tuple[Tensor, Tensor]] = []
+
+    def vjp(self, w: Float[Tensor, "R k"]) -> Float[Tensor, "R P"]:
+        found = super().vjp(w)
+        self.asked.append((w, found))
+        return found
+
+    def weights(self, d: Float[Tensor, "R P"]) -> Tensor | None:
+        """w with d = -J^T w, if d is what a single vjp gave, or its negative."""
+        for w, product in self.asked:
+            if torch.equal(d, product):
+                return -w
+            if torch.equal(d, -product):
+                return w
+        return None
+
+
+class Stepper:
+    """One step of a method at a point."""
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        preference: Tensor | Sequence[float] | None,
+        constraints: int,
+        steps: int,
+        seed: int,
+        ideal: Sequence[float] | None,
+        has_values: bool,
+    ) -> None:
+        self.algorithm = algorithm
+        self.preference = preference
+        self.N = constraints
+        self.steps = steps
+        self.seed = seed
+        self.ideal = ideal
+        self.has_values = has_values
+
+    def step(
+        self, point: Seen, state: Mapping[str, Any] | None
+    ) -> tuple[Tensor, dict[str, Any], Tensor | None, Any]:
+        """Direction (R, P), next state, weights (R, k) or None, and what the subproblem's solver says."""
+        algorithm = self.algorithm
+        with torch.no_grad():
+            factor = None
+            if algorithm.transforms:
+                point, factor = _transformed(point, algorithm)
+            if state is None:
+                state = {"t": 0, "alg": self._first(point)}
+            t = int(state["t"])
+            d, alg, report = algorithm.step((point,), _copied(state["alg"]), t, algorithm.schedule(t))
+        if not self.has_values and not bool(torch.isfinite(d).all()):
+            raise ConfigError(f"{name_of(algorithm)} depends on the values of the objectives; give values.")
+        weights = point.weights(d)
+        if weights is not None and factor is not None:
+            weights = weights * factor
+        return d, {"t": t + 1, "alg": alg}, weights, report
+
+    def _first(self, point: Seen) -> State:
+        """The method's state before its first step."""
+        values = point.values()
+        R, K = values.shape
+        M = K - self.N
+        if M < 1:
+            raise ConfigError(f"{self.N} of {K} rows are constraints; expected at least one objective.")
+        spec = Spec(
+            R=R,
+            M=M,
+            N=self.N,
+            P=point.x.shape[1],
+            X=Free(),
+            provides=frozenset({"jacobian", "jvp"}),
+            positive=not bool((values[:, :M] < 0).any()),
+        )
+        if self.algorithm.derivative_free:
+            raise CompatibilityError(
+                f"{name_of(self.algorithm)} sees no gradients: it searches a box; use `mobench.run`."
+            )
+        check(spec, self.algorithm)
+        prefs = self._preferences(R, M).to(values.device)
+        ideal = None if self.ideal is None else torch.tensor(self.ideal, dtype=torch.float64).to(prefs)
+        return self.algorithm.init(
+            Context(
+                spec=spec,
+                prefs=prefs,
+                all_prefs=torch.unique(prefs, dim=0),
+                theta=point.x,
+                exact=lambda theta: values,
+                steps=self.steps,
+                ideal=ideal,
+                seeds=torch.full((R,), self.seed, dtype=torch.int64, device=values.device),
+            )
+        )
+
+    def _preferences(self, R: int, M: int) -> Float[Tensor, "R M"]:
+        if self.preference is None:
+            return torch.full((R, M), 1.0 / M, dtype=torch.float64)
+        given = torch.as_tensor(self.preference, dtype=torch.float64).cpu()
+        given = check_weights(given.reshape(-1, given.shape[-1]), M, None)
+        if len(given) not in (1, R):
+            raise ConfigError(f"preference has {len(given)} rows; expected one, or one for each of {R} runs.")
+        return given.expand(R, -1).contiguous()
+
+
+def _transformed(point: Seen, algorithm: Algorithm) -> tuple[Seen, Tensor]:
+    """The point of fn(f), and fn'(f) (R, M)."""
+    values = point.values()
+    M = point.M
+    moved, factor = slope(algorithm.transform, values[:, :M])
+    scale = torch.cat([factor, torch.ones_like(values[:, M:])], dim=1)
+    other = Seen(
+        torch.cat([moved, values[:, M:]], dim=1),
+        lambda: scale.unsqueeze(-1) * point.jacobian(),
+        M,
+        lambda w: point.vjp(w * factor),
+        point.x,
+    )
+    return other, factor
+
+
+def made(method: str | Algorithm, options: Mapping[str, Any]) -> Algorithm:
+    """The method by its name, with its options."""
+    if isinstance(method, Algorithm):
+        if options:
+            raise ConfigError(
+                f"{name_of(method)} has its options already; {', '.join(options)} cannot be added."
+            )
+        return method
+    words = [f"algorithm.{key}={compose.text(value, key)}" for key, value in options.items()]
+    found = instantiate(compose.compose([f"algorithm={method}", *words])["algorithm"], "algorithm")
+    assert isinstance(found, Algorithm)
+    return found
+
+
+def name_of(algorithm: Algorithm) -> str:
+    return type(algorithm).__name__
+
+
+def _factor(G: Float[Tensor, "R K K"]) -> Float[Tensor, "R K K"]:
+    """Rows with the Gram matrix G.
+
+    Raises:
+        ConfigError: G is no Gram matrix.
+    """
+    if G.shape[1] != G.shape[2]:
+        raise ConfigError(f"gramian has the shape {tuple(G.shape[1:])}; expected a square matrix.")
+    wide = G.double()
+    e, V = torch.linalg.eigh(0.5 * (wide + wide.mT))
+    size = e.abs().amax(1, keepdim=True)
+    asymmetric = (wide - wide.mT).abs().amax((1, 2)) > 1e-6 * size[:, 0]
+    if bool(asymmetric.any()) or bool((e < -1e-6 * size).any()):
+        raise ConfigError("gramian is not symmetric positive semidefinite, as J J^T is.")
+    return V * e.clamp_min(0.0).sqrt().unsqueeze(1)
+
+
+def _copied(state: Any) -> Any:
+    """A state that a step may write to."""
+    if isinstance(state, Tensor):
+        return state.clone()
+    if isinstance(state, dict):
+        return {key: _copied(value) for key, value in state.items()}
+    return copy.copy(state)

@@ -1,0 +1,313 @@
+"""Methods inside a training loop of one's own: `solve` and `Balanced` against the internal loop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import mobench
+from mobench.config.compose import compose
+from mobench.config.schema import choices
+from mobench.core import loop
+from mobench.core.preferences import Runs
+from mobench.errors import CompatibilityError, ConfigError, MobenchError, PreferenceError
+from mobench.jobs.targets import instantiate
+from mobench.oracles import Exact
+from mobench.problems import VLMOP2
+from mobench.training import Balanced, Info, solve
+
+F64 = torch.float64
+SEARCH = {"nsga2", "psl"}  # no gradients
+TWO_SAMPLES = {"ferero_stochastic", "ferero_public_code", "modo"}
+OTHERS = {"forum": "a value function gap", "mlm_cmoo": "Hessian products"}
+
+
+def made(name: str, **options: Any) -> Any:
+    """A method with the settings of its file."""
+    words = [f"algorithm.{key}={value}" for key, value in options.items()]
+    return instantiate(compose([f"algorithm={name}", *words])["algorithm"], "algorithm")
+
+
+def fits(name: str) -> bool:
+    return name not in SEARCH | TWO_SAMPLES and name not in OTHERS
+
+
+def internal(problem: Any, name: str, preference: list[float], steps: int) -> Tensor:
+    """The iterates (T + 1, P) of the project's own loop."""
+    runs = Runs.product(torch.tensor([preference], dtype=F64), [0])
+    oracle = Exact(problem, runs)
+    method = made(name)
+    state = loop.start(oracle, method, {}, oracle.initial(runs), runs, steps)
+    xs = [state["theta"][0]]
+    for t in range(steps):
+        state = loop.advance(oracle, method, {}, state, t + 1)
+        xs.append(state["theta"][0])
+    assert bool(state["alive"].all())
+    return torch.stack(xs)
+
+
+class Rate(torch.optim.lr_scheduler.LambdaLR):
+    """The step sizes of a method."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, method: Any) -> None:
+        super().__init__(optimizer, lambda t: float(method.schedule(t)))
+
+
+def outside(problem: Any, name: str, start: Tensor, preference: list[float], steps: int) -> Tensor:
+    """The same in a loop of one's own."""
+    x = start.clone().requires_grad_(True)
+    sgd = torch.optim.SGD([x], lr=1.0)
+    optimizer = Balanced(sgd, name, preference, steps=steps, ideal=problem.ideal_point.tolist())
+    rates = Rate(sgd, optimizer.algorithm)
+    xs = [x.detach().clone()]
+    for _ in range(steps):
+        values = problem.values(x.unsqueeze(0))[0]
+        M = problem.n_objectives
+        optimizer.step(values[:M], values[M:])
+        rates.step()
+        xs.append(x.detach().clone())
+    return torch.stack(xs)
+
+
+@pytest.mark.parametrize("name", [name for name in choices("algorithm") if fits(name)])
+def test_a_loop_of_ones_own_is_the_internal_loop(name: str) -> None:
+    problem = VLMOP2()
+    preference = [0.3, 0.7]
+    inside = internal(problem, name, preference, 15)
+    found = outside(problem, name, inside[0], preference, 15)
+    torch.testing.assert_close(found, inside, rtol=0, atol=1e-10)
+    assert (inside[-1] - inside[0]).norm() > 1e-6, "nothing has moved"
+
+
+@pytest.mark.parametrize("name", ["csmoo2", "ferero", "penalty_sgd"])
+def test_constraints(name: str) -> None:
+    problem = instantiate(compose(["problem=least_squares", "problem.caps=[null,0.3]"])["problem"], "problem")
+    inside = internal(problem, name, [0.5, 0.5], 25)
+    found = outside(problem, name, inside[0], [0.5, 0.5], 25)
+    torch.testing.assert_close(found, inside, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", sorted(SEARCH | TWO_SAMPLES | set(OTHERS)))
+def test_what_needs_more_than_one_sample_is_refused(name: str) -> None:
+    with pytest.raises(CompatibilityError):
+        solve(name, rows(M=2), torch.ones(2, dtype=F64))
+
+
+def rows(R: int | None = None, M: int = 3, P: int = 7) -> Tensor:
+    draw = torch.Generator().manual_seed(0)
+    return torch.randn(*(() if R is None else (R,)), M, P, dtype=F64, generator=draw)
+
+
+@pytest.mark.parametrize("name", ["mgda", "upgrad", "cagrad", "nash_mtl", "aligned_mtl", "imtl_g", "pcgrad"])
+def test_gram_matrices_are_enough_for_weights(name: str) -> None:
+    J = rows()
+    w, info = solve(name, J)
+    again, other = solve(name, gramian=J @ J.mT)
+    assert w is not None
+    assert again is not None
+    torch.testing.assert_close(w, again, rtol=1e-6, atol=1e-8)
+    assert info.direction is not None
+    torch.testing.assert_close(info.direction, -(w @ J), rtol=1e-12, atol=1e-12)
+    assert other.direction is None
+    assert not info.failed
+    if info.kkt_residual is not None:
+        assert info.kkt_residual <= 1e-9
+
+
+@pytest.mark.parametrize("name", ["mgda", "ferero", "epo", "stch", "graddrop"])
+def test_runs_are_solved_together_as_alone(name: str) -> None:
+    J = rows(4)
+    F = torch.rand(4, 3, dtype=F64, generator=torch.Generator().manual_seed(1)) + 0.1
+    P = torch.tensor([[0.2, 0.3, 0.5], [0.5, 0.25, 0.25], [0.4, 0.4, 0.2], [0.1, 0.1, 0.8]], dtype=F64)
+    together = solve(name, J, F, P)
+    for r in range(4):
+        alone = solve(name, J[r], F[r], P[r])
+        for a, b in ((together[0], alone[0]), (together[1].direction, alone[1].direction)):
+            assert (a is None) == (b is None)
+            if a is not None and b is not None:
+                torch.testing.assert_close(a[r], b, rtol=1e-9, atol=1e-11)
+    assert (together[0] is None) == (name == "graddrop"), "its direction is chosen coordinate by coordinate"
+
+
+def test_a_state_goes_from_step_to_step() -> None:
+    J, F = rows(), torch.ones(3, dtype=F64)
+    first = solve("omd_tch", J, torch.tensor([1.0, 2.0, 3.0], dtype=F64))
+    later, info = solve("omd_tch", J, F, state=first[1].state)
+    fresh, _ = solve("omd_tch", J, F)
+    assert info.state["t"] == 2
+    assert later is not None
+    assert fresh is not None
+    assert not torch.equal(later, fresh)
+    assert first[1].state["t"] == 1, "a step leaves its state as it was"
+
+
+class Net(torch.nn.Module):
+    """A trunk and two heads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trunk = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.Tanh())
+        self.heads = torch.nn.ModuleList([torch.nn.Linear(6, 1), torch.nn.Linear(6, 1)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        z = self.trunk(x)
+        return torch.cat([head(z) for head in self.heads], dim=1)
+
+
+def network() -> tuple[Net, Tensor, Tensor]:
+    torch.manual_seed(0)
+    net = Net().double()
+    return net, torch.randn(32, 4, dtype=F64), torch.randn(32, 2, dtype=F64)
+
+
+def test_gradients_of_a_network_are_the_weighted_ones() -> None:
+    net, x, y = network()
+    parameters = list(net.parameters())
+    losses = (net(x) - y).square().mean(0)
+    J = torch.stack(
+        [
+            torch.cat(
+                [
+                    torch.zeros_like(p).flatten() if g is None else g.flatten()
+                    for p, g in zip(
+                        parameters,
+                        torch.autograd.grad(f, parameters, retain_graph=True, allow_unused=True),
+                        strict=True,
+                    )
+                ]
+            )
+            for f in losses
+        ]
+    )
+    expected, _ = solve("mgda", J, losses.detach())
+    optimizer = Balanced(torch.optim.SGD(parameters, lr=0.0), "mgda")
+    w, info = optimizer.step(list(losses))
+    assert isinstance(info, Info)
+    assert w is not None
+    assert expected is not None
+    torch.testing.assert_close(w, expected, rtol=1e-10, atol=1e-12)
+    found = torch.cat([p.grad.flatten() for p in parameters])  # type: ignore[union-attr]
+    torch.testing.assert_close(found, w @ J, rtol=1e-10, atol=1e-12)
+
+
+def test_features_leave_the_heads_their_own_losses() -> None:
+    net, x, y = network()
+    z = net.trunk(x)
+    losses = [(head(z)[:, 0] - y[:, m]).square().mean() for m, head in enumerate(net.heads)]
+    G = [torch.autograd.grad(f, z, retain_graph=True)[0] for f in losses]
+    expected, _ = solve("mgda", torch.stack([g.flatten() for g in G]), torch.stack(losses).detach())
+    assert expected is not None
+    own = [
+        torch.autograd.grad(f, list(h.parameters()), retain_graph=True)
+        for f, h in zip(losses, net.heads, strict=True)
+    ]
+    trunk = torch.autograd.grad(
+        z,
+        list(net.trunk.parameters()),
+        sum(w * g for w, g in zip(expected, G, strict=True)),
+        retain_graph=True,
+    )
+    optimizer = Balanced(torch.optim.SGD(net.parameters(), lr=0.0), "mgda")
+    w, _ = optimizer.step(losses, features=z)
+    torch.testing.assert_close(w, expected, rtol=1e-10, atol=1e-12)
+    for p, g in zip(net.trunk.parameters(), trunk, strict=True):
+        torch.testing.assert_close(p.grad, g, rtol=1e-9, atol=1e-12)
+    for head, grads in zip(net.heads, own, strict=True):
+        for p, g in zip(head.parameters(), grads, strict=True):
+            torch.testing.assert_close(p.grad, g, rtol=1e-9, atol=1e-12)
+
+
+def test_one_backward_pass_where_no_jacobian_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    passes = []
+    grad = torch.autograd.grad
+    monkeypatch.setattr(torch.autograd, "grad", lambda *a, **k: passes.append(1) or grad(*a, **k))
+    counts = {}
+    for name in ("ls", "stch", "mgda"):
+        net, x, y = network()
+        optimizer = Balanced(torch.optim.SGD(net.parameters(), lr=0.1), name)
+        passes.clear()
+        optimizer.step((net(x) - y).square().mean(0))
+        counts[name] = len(passes)
+    assert counts == {"ls": 1, "stch": 1, "mgda": 2}
+
+
+@pytest.mark.parametrize("name", ["omd_tch", "epo", "mgda"])
+def test_a_state_dict_continues(name: str, tmp_path: Any) -> None:
+    def train(first: int, second: int) -> list[Tensor]:
+        net, x, y = network()
+        make = lambda: Balanced(torch.optim.Adam(net.parameters(), lr=0.01), name, [0.4, 0.6])  # noqa: E731
+        optimizer = make()
+        for k in range(first + second):
+            if k == first:
+                torch.save(optimizer.state_dict(), tmp_path / "state.pt")
+                optimizer = make()
+                optimizer.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
+            optimizer.step((net(x) - y).square().mean(0))
+        return [p.detach() for p in net.parameters()]
+
+    for a, b in zip(train(8, 0), train(3, 5), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_adam_trains_a_front() -> None:
+    """Preferences are followed by a network and Adam: the preferred loss ends lower."""
+    ends = []
+    for preference in ([0.2, 0.8], [0.8, 0.2]):
+        net, x, y = network()
+        optimizer = Balanced(torch.optim.AdamW(net.parameters(), lr=0.01), "ferero", preference)
+        for _ in range(300):
+            optimizer.step((net(x) - y).square().mean(0))
+        ends.append((net(x) - y).square().mean(0).detach())
+    assert ends[0][1] < ends[1][1]
+    assert ends[0][0] > ends[1][0]
+
+
+WRONG: dict[str, tuple[Any, type[Exception], str]] = {
+    "nothing": (lambda: solve("mgda"), ConfigError, "either jacobian or gramian"),
+    "both": (lambda: solve("mgda", rows(), gramian=rows()), ConfigError, "either jacobian or gramian"),
+    "a vector": (lambda: solve("mgda", torch.ones(3)), ConfigError, r"shape \(3,\)"),
+    "values": (lambda: solve("epo", rows()), ConfigError, "EPO depends on the values"),
+    "too few values": (lambda: solve("mgda", rows(), torch.ones(2)), ConfigError, "2 entries.*3 gradients"),
+    "no Gram matrix": (lambda: solve("mgda", gramian=-torch.eye(2)), ConfigError, "not symmetric positive"),
+    "no square": (lambda: solve("mgda", gramian=torch.ones(2, 3)), ConfigError, "square"),
+    "no weights": (lambda: solve("graddrop", gramian=torch.eye(2)), CompatibilityError, "give jacobian"),
+    "a name": (lambda: solve("mgdaa", rows()), ConfigError, "mgda"),
+    "an option": (lambda: solve("mgda", rows(), stepp=1), ConfigError, "stepp"),
+    "a preference": (lambda: solve("ls", rows(), preference=[0.5, 0.5]), PreferenceError, "M=3"),
+    "preferences": (
+        lambda: solve("ls", rows(2), preference=[[0.2, 0.3, 0.5]] * 3), ConfigError, "3 rows; expected one"
+    ),
+    "all constraints": (lambda: solve("ferero", rows(), constraints=3), ConfigError, "at least"),
+    "negative": (lambda: solve("epo", rows(), -torch.ones(3)), CompatibilityError, "objectives >= 0"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", list(WRONG))
+def test_messages(case: str) -> None:
+    call, kind, words = WRONG[case]
+    with pytest.raises(kind, match=words):
+        call()
+
+
+def test_messages_of_the_optimizer() -> None:
+    net, x, y = network()
+    optimizer = Balanced(torch.optim.SGD(net.parameters(), lr=0.1), "mgda")
+    before = [p.detach().clone() for p in net.parameters()]
+    with pytest.raises(ConfigError, match=r"losses: number 2 \(\(32,\)\) must be a scalar"):
+        optimizer.step([(net(x) - y).square().mean(), (net(x) - y).square()[:, 0]])
+    with pytest.raises(ConfigError, match="do not detach"):
+        optimizer.step([(net(x) - y).square().mean().detach()])
+    with pytest.raises(MobenchError, match="not all finite"):
+        optimizer.step([(net(x) - y).square().mean(), net(x).sum() * float("nan")])
+    with pytest.raises(ConfigError, match="expected method and optimizer"):
+        optimizer.load_state_dict({"state": {}})
+    for p, old in zip(net.parameters(), before, strict=True):
+        assert torch.equal(p, old)
+
+
+def test_they_are_part_of_the_package() -> None:
+    assert mobench.solve is solve
+    assert mobench.Balanced is Balanced
