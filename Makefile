@@ -73,7 +73,7 @@ report: install kept  ## build outputs/report/index.html and docs/results.md, an
 	mkdir -p docs/images
 	cp outputs/artifacts/cross/summary/figure.png docs/images/cross_summary.png
 
-pictures: install  ## draw README's moving picture and that of its program into docs/images
+pictures: install  ## draw README's moving picture, that of its program and that of docs/training.md into docs/images
 	$(BIN)/python docs/pictures.py
 
 docs: install  ## build the documentation site, outputs/docs/index.html

@@ -1,4 +1,5 @@
-"""Draws README's pictures: the moving one, and what its program draws (make pictures).
+"""Draws README's pictures, the moving one and what its program draws, and that of docs/training.md
+(make pictures).
 
 Six methods descend from one starting point to one front. Each panel is one job of eight preferences (VLMOP2,
 n = 20, with a starting point of FERERO's Figure 3). What is shown is what the jobs record: no run is chosen,
@@ -119,12 +120,32 @@ def first(target: Path) -> None:
     print(f"{target}: {target.stat().st_size / 1e3:.0f} kB")
 
 
+def loops(target: Path) -> None:
+    """Writes the picture of docs/training.md: the end points of its first program, on their rays."""
+    program = re.findall(r"```python\n(.*?)```", (ROOT / "docs/training.md").read_text(), re.DOTALL)[0]
+    scope: dict[str, Any] = {}
+    exec(compile(program, "training.md", "exec"), scope)
+    fig, ax = st.plt.subplots(figsize=(4.4, 3.0), layout="constrained")
+    palette = [st.plt.get_cmap("plasma")(x) for x in np.linspace(0.0, 0.88, len(scope["preferences"]))]
+    for (w1, w2), end, colour in zip(scope["preferences"], scope["ends"].numpy(), palette, strict=True):
+        st.draw_ray(ax, np.array([w2, w1]) / np.hypot(w1, w2), color=colour, alpha=0.6)
+        ax.plot(
+            *end, "o", color=colour, mec="white", mew=0.5, ms=6.5, label=f"({w1:.1f}, {w2:.1f})", zorder=5
+        )
+    ax.set(xlim=(0, 0.65), ylim=(0, 0.65), xlabel="loss of sin(3x)", ylabel="loss of cos(3x)", aspect="equal")
+    ax.legend(title="preference", loc="upper left", bbox_to_anchor=(1.02, 1.0), frameon=False)
+    fig.savefig(target, dpi=DPI, facecolor="white")
+    st.plt.close(fig)
+    print(f"{target}: {target.stat().st_size / 1e3:.0f} kB")
+
+
 def main() -> None:
-    """Writes both into docs/images."""
+    """Writes all into docs/images."""
     folder = ROOT / "docs/images"
     folder.mkdir(exist_ok=True)
     descent(folder / "descent.gif")
     first(folder / "first.png")
+    loops(folder / "training.png")
 
 
 if __name__ == "__main__":

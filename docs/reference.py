@@ -41,6 +41,7 @@ PACKAGES = {
     "config": ("Configuration", "The schema, overrides, and how one job's configuration is composed."),
     "jobs": ("Jobs", "One job: checking, identity, training, and its rows on disk."),
     "sweep": ("Sweeps", "Many jobs: planning, launching, summary."),
+    "training": ("Training", "Any method inside a training loop of your own: one step, or an optimizer."),
     "system": ("System", "The process and the machine: console, paths, signals, GPU locks, provenance."),
     "cli": ("Commands", "The implementation of the command line."),
 }

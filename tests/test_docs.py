@@ -73,6 +73,21 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def test_the_page_on_training_loops(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its programs, in order; the networks follow their preferences as the page says."""
+    text = (REPOSITORY / "docs" / "training.md").read_text()
+    scope: dict[str, Any] = {}
+    for block in re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+        exec(compile(block, "docs/training.md", "exec"), scope)
+    ends = scope["ends"]
+    assert (ends[:-1, 0] > ends[1:, 0]).all()
+    assert (ends[:-1, 1] < ends[1:, 1]).all()
+    ratio = ends[:, 1] / ends[:, 0]
+    wanted = [w / (1 - w) for w, _ in scope["preferences"]]
+    assert all(0.5 < found / ray < 2.0 for found, ray in zip(ratio.tolist(), wanted, strict=True)), ratio
+    assert scope["weights"].shape == (100, 3)
+
+
 def expanded(words: list[str], place: Path) -> list[str]:
     return [word.replace("$PWD", str(place)) for word in words]
 
