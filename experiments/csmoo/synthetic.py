@@ -260,12 +260,13 @@ def draw_ablation(a: Artifact, betas: Mapping[float, Curves], others: Mapping[st
         curve(violations, c.steps + 1, c.column("violation"), rf"$\beta={b:g}$", **line)
     around: dict[str, Any] = {"log": "x", "symlog": 1e-3, "xlim": (1, 200), "legend": True}
     dress(violations, TIME, "violation, mean over seeds", **around)
-    curve(paths, betas[5.0].steps + 1, betas[5.0].x[0], "standard", color=st.BLACK, lw=0.9)
-    for (k, c), colour in zip(others.items(), (st.RED, st.ORANGE, st.PURPLE), strict=True):
-        curve(paths, c.steps + 1, c.x[0], SCHEDULES[k], color=colour, lw=0.7)
-    dress(paths, TIME, "$x$, one seed", log="x", legend=True)
+    drawn = [("standard", betas[5.0]), *((SCHEDULES[k], c) for k, c in others.items())]
+    for (name, c), colour in zip(drawn, (st.BLACK, st.RED, st.ORANGE, st.PURPLE), strict=True):
+        for seed in range(min(3, len(c.x))):
+            curve(paths, c.steps + 1, c.x[seed], None if seed else name, color=colour, lw=0.7)
+    dress(paths, TIME, "$x$, three seeds", log="x", legend=True)
     lam = ", ".join(f"{v:g}" for v in betas[5.0].lam)
-    fig.suptitle(rf"basic method, $\lambda = ({lam})$")
+    fig.suptitle(rf"CSMOO-2, $\lambda = ({lam})$")
     a.figure(fig)
 
 

@@ -39,7 +39,7 @@ from mobench.artifacts.checks import (
     graded,
 )
 from mobench.artifacts.panels import dress, grid
-from mobench.artifacts.radar import draw_hull, draw_polygon, hull, limits, polygon_area, radar_axes
+from mobench.artifacts.radar import draw_hull, draw_polygon, from_zero, hull, limits, polygon_area, radar_axes
 from mobench.artifacts.statistics import Mean, by_seed
 
 from .rows import COLOURS, HULL, Tasks, band, change, ends, mean_error, over_seeds, rises
@@ -133,7 +133,7 @@ def _preferences(fig: Any, position: Any, job: Cleaning, title: str) -> np.ndarr
     draw_hull(ax, hull(polygons), "best of the runs")
     for (s, mean, error), color in zip(found, COLOURS, strict=True):
         draw_polygon(ax, mean, f"$r_{s + 1} = 0.9$", color, error)
-    ax.set_title(title, pad=14)
+    ax.set_title(title + from_zero(ax).replace(" (", "\n("), pad=14)
     ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.06), ncols=3)
     return polygons
 
@@ -188,7 +188,12 @@ class TradeOffs:
             for u, color in zip(self.us, COLOURS, strict=False):
                 mean, error = self.line(name, u)
                 draw_polygon(ax, mean, f"$u = {u:g}$", color, error)
-            ax.set_title(f"(b) $1/L$, last task preferred;\n{name} rescaled", pad=14)
+            ax.set_title(
+                f"(b) $1/L$, last task preferred;\n{name} rescaled{from_zero(ax)}".replace(
+                    " (axes", "\n(axes"
+                ),
+                pad=14,
+            )
             ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.06), ncols=3)
 
     def against_u(self, ax: Any) -> None:
@@ -609,7 +614,7 @@ def fig12(a: Artifact) -> None:
         draw_polygon(ax, one.moco.mean, f"MoCo, ${one.moco.words.split(',')[0]}$", st.RED, one.moco.error)
         ax.set_title(f"{name} rescaled", pad=14)
         ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.04))
-    fig.suptitle("$1/L$ of each task (axes do not start at 0)")
+    fig.suptitle(f"$1/L$ of each task{from_zero(fig.axes[0])}")
     a.figure(fig)
     a.table(
         pd.DataFrame([line for name, one in found.items() for line in _lines(name, one)]),

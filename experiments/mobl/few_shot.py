@@ -20,7 +20,7 @@ from mobench.artifacts import Artifact, RunCount, artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.checks import Above, AllOf, AtLeast, AtMost, Count, Graded, Ordered, SurelyAbove
 from mobench.artifacts.panels import dress, grid, legend_below
-from mobench.artifacts.radar import draw_hull, draw_polygon, hull, limits, polygon_area, radar_axes
+from mobench.artifacts.radar import draw_hull, draw_polygon, from_zero, hull, limits, polygon_area, radar_axes
 from mobench.artifacts.statistics import Mean, by_seed
 
 from .rows import COLOURS, HULL, Tasks, band, change, ends, mean_error, over_seeds, rises
@@ -184,7 +184,7 @@ def fig1(a: Artifact) -> None:
     cells = fig.add_gridspec(2, 2)
     for k, (kind, prefix) in enumerate(KINDS.items()):
         _radar(fig, cells[0, k], pref, extreme, prefix)
-        fig.axes[-1].set_title(f"{kind} accuracy, % (axes do not start at 0)", pad=14)
+        fig.axes[-1].set_title(f"{kind} accuracy, %{from_zero(fig.axes[-1])}", pad=14)
     _inverse_losses(fig.add_subplot(cells[1, :]), pref, extreme)
     fig.legend(*fig.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     a.figure(fig)
@@ -273,7 +273,7 @@ class Areas:
             lines.items(), (*(st.look(m).colour for m in ("moml", "forum")), st.RED), strict=True
         ):
             draw_polygon(ax, mean, label, color, error)
-        ax.set_title(f"{self.kind} accuracy, % (axes do not start at 0)", pad=14)
+        ax.set_title(f"{self.kind} accuracy, %{from_zero(ax)}", pad=14)
 
     def row(self) -> dict[str, Any]:
         """Returns the line of the table."""
@@ -363,10 +363,12 @@ def fig4(a: Artifact) -> None:
     below: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.08)}
     cells = fig.add_gridspec(2, 2)
     _radar(fig, cells[0, 0], pref, extreme)
-    fig.axes[-1].set_title("(a) training accuracy, % (axes do not start at 0)", pad=14)
+    fig.axes[-1].set_title(f"(a) training accuracy, %{from_zero(fig.axes[-1])}", pad=14)
     fig.axes[-1].legend(ncols=2, **below)
     _trade_off_radar(fig, cells[0, 1], trade)
-    fig.axes[-1].set_title("(b) $r_1 = 0.96$, training accuracy, %", pad=14)
+    fig.axes[-1].set_title(
+        f"(b) $r_1 = 0.96$, training accuracy, %\n{from_zero(fig.axes[-1]).strip()}", pad=14
+    )
     fig.axes[-1].legend(ncols=2, **below)
     ax = fig.add_subplot(cells[1, :])
     speeds = {}

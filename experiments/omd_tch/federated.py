@@ -119,7 +119,11 @@ class Scenario:
     def titled(self) -> str:
         """For a panel: the paper's name, or what stands for it."""
         embedded = bool(self.jobs["ls"].meta["embedded"])
-        return self.name if self.data in FULL else f"{self.name}: {'stand-in' if embedded else 'subset'}"
+        return (
+            self.name
+            if self.data in FULL
+            else f"{self.name}{', replaced by digits' if embedded else ': subset'}"
+        )
 
     def job(self, column: str) -> str | None:
         """Name of a column's job; where OMD and AdaOMD have one step, they share one. None: not run here."""

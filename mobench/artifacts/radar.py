@@ -12,6 +12,11 @@ from matplotlib.patheffects import withStroke
 ROTATION = math.pi / 2  # the first axis points up
 
 
+def from_zero(ax: Any) -> str:
+    """Returns the end of a title: nothing if the axes of a radar chart start at 0, else a note."""
+    return " (axes do not start at 0)" if ax.get_ylim()[0] > 0 else ""
+
+
 def polygon_area(values: np.ndarray) -> float:
     """Area of the polygon with these radii on S >= 3 equally spaced axes from 0."""
     n = len(values)

@@ -48,7 +48,7 @@ SUBSET_DIGEST = "666eff18d994f40daec4a918d112a41718bbc77c50677377325cc21ea5416a0
 LABELS = {
     "digits": "scikit-learn digits, enlarged to 28 x 28",
     "digits_hard": "scikit-learn digits, enlarged, turned by 90 degrees and with noise (stand-in for "
-    "Fashion-MNIST)",
+    "Fashion-MNIST and CIFAR-10)",
     "mnist": "MNIST",
     "fashion_mnist": "Fashion-MNIST",
     "cifar10": "CIFAR-10",
