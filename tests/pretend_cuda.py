@@ -636,7 +636,10 @@ class _Module:
 _registered = False
 
 
-def _register() -> None:
+def register() -> None:
+    """Makes PyTorch know of the device. Before the first backward pass of a process: autograd counts the devices
+    then. A module of tests calls it when it is imported.
+    """
     global _registered
     if not _registered:
         # some torch functions import it when first called, which must not see the patches below
@@ -653,7 +656,7 @@ def _register() -> None:
 @contextlib.contextmanager
 def device(count: int = 1, roots: tuple[str, ...] = ("/mobench/",)) -> Iterator[Pretend]:
     """Pretend that there are `count` CUDA devices. `roots`: parts of paths whose lines are named."""
-    _register()
+    register()
     state = Pretend(count, roots)
     gib = 1 << 30
 
@@ -706,6 +709,8 @@ def device(count: int = 1, roots: tuple[str, ...] = ("/mobench/",)) -> Iterator[
         "default_generators": _Generators(),
         "CUDAGraph": _CUDAGraph,
         "graph": _graph,
+        "Stream": lambda *_, **__: None,
+        "is_current_stream_capturing": lambda: state.recording is not None,
         "set_sync_debug_mode": _set_sync_debug,
         "get_sync_debug_mode": lambda: _state().sync_debug,
         "get_device_capability": lambda *_: (9, 0),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,30 @@ def test_a_stored_answer_that_is_none(cache: Path) -> None:
     fastest("q", ways([], slow=0.01, quick=0.0), CPU)
     with pytest.raises(StoreError, match=r"names 'quick' for q; expected one of new.*Delete"):
         fastest("q", ways([], new=0.0), CPU)
+
+
+def test_a_damaged_file_and_a_folder_that_cannot_be_written(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache.write_text("{")
+    with pytest.raises(StoreError, match="is damaged"):
+        fastest("q", ways([], quick=0.0), CPU)
+    cache.unlink()
+
+    def refuse(*_: object) -> None:
+        raise StoreError("read-only")
+
+    monkeypatch.setattr(module, "write_json", refuse)
+    assert fastest("q", ways([], slow=0.01, quick=0.0), CPU) == "quick"
+
+
+def test_answers_of_others_in_the_meantime_stay(cache: Path) -> None:
+    """A process that asks waits for one that measures."""
+    with ThreadPoolExecutor(4) as pool:
+        names = list(pool.map(lambda k: fastest(f"q{k}", ways([], slow=0.02, quick=0.0), CPU), range(4)))
+    assert names == ["quick"] * 4
+    (answers,) = json.loads(cache.read_text()).values()
+    assert set(answers) == {"q0", "q1", "q2", "q3"}
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="names a pretended device")

@@ -26,6 +26,7 @@ import mobench
 from mobench.config.overrides import normalise
 from mobench.config.schema import choices
 from mobench.core import loop
+from mobench.core.arrays import to_device
 from mobench.core.graphs import NotCapturable, StepGraph, StepNumber
 from mobench.core.output import make_output
 from mobench.errors import ConfigError, MobenchError
@@ -40,6 +41,8 @@ from tests import pretend_cuda
 from tests.test_runner import Killed, die, disturb, first_pass, same_rows
 
 REAL = torch.cuda.is_available()
+if not REAL:
+    pretend_cuda.register()
 SHORT = ("steps=3", "seeds=[0,1]", "logger=local", "progress=false", "scale=smoke", "record.every=1")
 THREE = "preferences=3"
 BILEVEL = ("oracle.inner_steps=4", "oracle.inner_step=0.4")
@@ -380,9 +383,19 @@ def numbered(state: dict[str, Any], t: Any) -> dict[str, Any]:
     return {**state, "t": t + 1, "calls": state["calls"] + 1}
 
 
+def indexing(state: dict[str, Any], t: Any) -> dict[str, Any]:
+    return {**state, "t": t + 1, "theta": torch.add(state["theta"], t)}
+
+
+def copying(state: dict[str, Any], t: Any) -> dict[str, Any]:
+    return {**state, "t": t + 1, "theta": state["theta"] + to_device(torch.ones(3), state["theta"].device)}
+
+
 @pytest.mark.parametrize(
     ("step", "why"),
     [
+        (indexing, "its recording failed"),
+        (copying, "its recording failed: a copy from the host"),
         (counting(), "replayed, it gives other numbers"),
         (growing, "its state changes its sizes"),
         (widening, "its state changes its parts"),
@@ -423,7 +436,7 @@ def test_a_replay_leaves_its_state_alone_and_counts_on_the_device() -> None:
 
 
 @pytest.mark.parametrize(
-    "use", [float, int, str, bool, range, lambda t: 1 / t, lambda t: t % 2, lambda t: (t + 1) > 0]
+    "use", [float, int, str, repr, hash, bool, range, lambda t: 1 / t, lambda t: t % 2, lambda t: (t + 1) > 0]
 )
 def test_the_number_of_a_recorded_step_cannot_be_read(use: Any) -> None:
     with pytest.raises(NotCapturable, match="number of the step"):

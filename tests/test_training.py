@@ -136,7 +136,7 @@ def test_a_state_goes_from_step_to_step() -> None:
     J, F = rows(), torch.ones(3, dtype=F64)
     first = solve("omd_tch", J, torch.tensor([1.0, 2.0, 3.0], dtype=F64))
     later, info = solve("omd_tch", J, F, state=first[1].state)
-    fresh, _ = solve("omd_tch", J, F)
+    fresh, _ = solve("omd_tch", J, [1.0, 1.0, 1.0])
     assert info.state["t"] == 2
     assert later is not None
     assert fresh is not None
@@ -290,6 +290,127 @@ def test_messages(case: str) -> None:
     call, kind, words = WRONG[case]
     with pytest.raises(kind, match=words):
         call()
+
+
+BLIND = (
+    "mgda",
+    "upgrad",
+    "cagrad",
+    "nash_mtl",
+    "aligned_mtl",
+    "imtl_g",
+    "config",
+    "pcgrad",
+    "graddrop",
+    "ls",
+)
+SEEING = (
+    "epo",
+    "ferero",
+    "tch",
+    "stch",
+    "omd_tch",
+    "afl",
+    "dwa",
+    "fedfv",
+    "pbi",
+    "pmgda",
+    "propfair",
+    "famo",
+)
+
+
+@pytest.mark.parametrize("name", BLIND + SEEING)
+def test_values_are_asked_for_where_they_matter(name: str) -> None:
+    """Also where the first step does not show it: the state would."""
+    options = {"ideal": [0.0, 0.0, 0.0]}
+    if name in SEEING:
+        with pytest.raises(ConfigError, match="depends on the values"):
+            solve(name, rows(), **options)
+    else:
+        w, info = solve(name, rows(), **options)
+        given, other = solve(name, rows(), [3.0, 1.0, 2.0], **options)
+        assert info.direction is not None
+        torch.testing.assert_close(info.direction, other.direction)
+
+
+def test_a_run_that_is_not_finite_stays_alone() -> None:
+    J = rows(3)
+    J[1, 0, 0] = torch.nan
+    w, info = solve("mgda", J)
+    assert info.failed.tolist() == [False, True, False]
+    assert w is not None
+    for r in (0, 2):
+        alone, _ = solve("mgda", J[r])
+        torch.testing.assert_close(w[r], alone)
+
+
+def test_a_gradient_that_is_not_finite_changes_nothing() -> None:
+    """The square root of 0 has a finite value."""
+    q = torch.nn.Parameter(torch.zeros(2, dtype=F64))
+    for name in ("ls", "mgda", "upgrad", "stch"):
+        optimizer = Balanced(torch.optim.Adam([q]), name)
+        with pytest.raises(MobenchError, match="gradient of step 0 is not finite"):
+            optimizer.step([q.square().sum().sqrt(), (q - 1).square().sum()])
+        assert q.tolist() == [0.0, 0.0]
+        assert optimizer.state_dict()["method"] is None
+
+
+def test_parameters_without_a_loss_are_left_alone() -> None:
+    q, idle = (torch.nn.Parameter(torch.ones(2, dtype=F64)) for _ in range(2))
+    optimizer = Balanced(torch.optim.SGD([q, idle], lr=0.1, weight_decay=0.1), "mgda")
+    optimizer.step([q.square().sum(), (q - 1).square().sum() + 1])
+    assert idle.grad is None
+    assert idle.tolist() == [1.0, 1.0]
+
+
+def test_losses_are_not_rounded_to_the_parameters() -> None:
+    """3.000 and 3.007 are one number in bf16."""
+    q = torch.nn.Parameter(torch.ones(2, dtype=torch.bfloat16))
+    optimizer = Balanced(torch.optim.SGD([q], lr=0.0), "tch", ideal=[0.0, 0.0])
+    w, _ = optimizer.step([q.float().sum() * 0 + 3.0, q.float().sum() * 0 + 3.007])
+    assert w is not None
+    assert w[0] == 0
+    assert w[1] > 0
+
+
+def test_clipping_between_the_backward_pass_and_the_step() -> None:
+    net, x, y = network()
+    optimizer = Balanced(torch.optim.SGD(net.parameters(), lr=0.1), "mgda")
+    before = [p.detach().clone() for p in net.parameters()]
+    optimizer.backward((net(x) - y).square().mean(0))
+    assert all(torch.equal(p, old) for p, old in zip(net.parameters(), before, strict=True))
+    torch.nn.utils.clip_grad_norm_(net.parameters(), 1e-3)
+    optimizer.optimizer.step()
+    moved = torch.cat([(p - old).flatten() for p, old in zip(net.parameters(), before, strict=True)])
+    assert float(moved.detach().norm()) == pytest.approx(1e-4, rel=1e-4)
+
+
+def test_messages_about_parameters_and_features() -> None:
+    net, x, y = network()
+    z = net.trunk(x)
+    losses = [(head(z)[:, 0] - y[:, m]).square().mean() for m, head in enumerate(net.heads)]
+    optimizer = Balanced(torch.optim.SGD(net.parameters(), lr=0.1), "mgda")
+    with pytest.raises(ConfigError, match="Function 1 depends on no feature"):
+        optimizer.step(losses, features=z * 1.0)
+    with pytest.raises(ConfigError, match="do not depend on parameters"):
+        optimizer.step(losses, features=z.detach().requires_grad_())
+    with pytest.raises(ConfigError, match="cannot be combined with constraints"):
+        optimizer.step(losses, losses[:1], features=z)
+    other = torch.nn.Parameter(torch.ones(1, dtype=F64))
+    with pytest.raises(ConfigError, match="Function 2 depends on no parameter"):
+        Balanced(torch.optim.SGD([other]), "mgda").step([other.sum(), losses[0]])
+    with pytest.raises(ConfigError, match="no parameter that requires grad"):
+        Balanced(torch.optim.SGD([torch.ones(2)]), "mgda").step(losses)
+    with pytest.raises(ConfigError, match="LBFGS needs a closure"):
+        Balanced(torch.optim.LBFGS([other]))
+
+
+def test_what_belongs_to_a_whole_run_does_not_change() -> None:
+    J = rows()
+    _, info = solve("ls", J, preference=[0.2, 0.3, 0.5])
+    with pytest.raises(ConfigError, match="belong to a whole run"):
+        solve("ls", J, preference=[0.5, 0.3, 0.2], state=info.state)
 
 
 def test_messages_of_the_optimizer() -> None:

@@ -46,6 +46,8 @@ def to_device(x: Tensor, device: torch.device) -> Tensor:
     """Copies a tensor of the host; to a GPU through pinned memory, so that the host does not wait for it."""
     if device.type != "cuda" or x.is_cuda:
         return x.to(device)
+    if torch.cuda.is_current_stream_capturing():  # a replay would copy from memory that is gone
+        raise RuntimeError("a copy from the host")
     return x.pin_memory().to(device, non_blocking=True)
 
 

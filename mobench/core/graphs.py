@@ -2,18 +2,20 @@
 
 A step of a small problem costs a GPU a few microseconds of work and the host hundreds of launches. A graph
 records the launches of one step once; to replay them is one launch, with the same kernels on the same
-addresses, hence the same numbers. Only what runs on the device is recorded: a step that reads its number,
-waits for the device, draws on the host or keeps a state there would replay what it saw at its recording. Such
-steps are recognised and run as they are:
+addresses. Only what runs on the device is recorded: a step that depends on its number, waits for the device,
+draws on the host or keeps a state there would replay what it saw at its recording. The contract is that of an
+Algorithm (all that a step remembers is in its state), and most breaches are found, and the step is then run
+as it is:
 
-- its number is a `StepNumber`, which is a number for nobody: whoever reads it raises;
+- its number is a `StepNumber`, a placeholder; reading it raises;
 - PyTorch raises where the host waits for the device (torch.cuda.set_sync_debug_mode);
 - all tensors of the state are on the device and keep their shapes, and what else is in it keeps its value;
-- some replayed steps are compared with steps that were run.
+- three replayed steps are compared with steps that were run.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Never
@@ -36,13 +38,18 @@ class NotCapturable(Exception):
 
 class StepNumber:
     """Stands for the number of a step while it is recorded. `tensor` is the number on the device, which grows
-    with each replay; t + 1 is another stand-in, and any other use raises NotCapturable.
+    with each replay; t + 1 is another stand-in. Other uses raise NotCapturable, or a TypeError where PyTorch
+    expects a number.
     """
-
-    __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor
+
+    def __hash__(self) -> int:
+        return self._read()
+
+    def __repr__(self) -> str:
+        return self._read()
 
     def __add__(self, other: object) -> StepNumber:
         return StepNumber(self.tensor)
@@ -78,22 +85,30 @@ class StepGraph:
             raise NotCapturable("a part of its state is on the host")
         self._number = torch.zeros((), dtype=torch.int64, device=device)
         self._others = [None if isinstance(x, Tensor) else x for x in leaves]
-        # on copies: what the problem remembers of these iterates must not be met at the recording
-        with _waits_raise():
-            self._taken(step, _cloned(leaves))
-        self._static = _cloned(leaves)
-        self._graph = torch.cuda.CUDAGraph()
         try:
-            with torch.cuda.graph(self._graph):
-                after = self._taken(step, self._static)
-                moved = [b.clone() for a, b in zip(self._static, after, strict=True) if b is not a]
-                changed = [a for a, b in zip(self._static, after, strict=True) if b is not a]
-                for a, b in zip(changed, moved, strict=True):
-                    a.copy_(b)
-                self._number.add_(1)
-        except RuntimeError as error:
-            raise NotCapturable(f"its recording failed: {str(error).splitlines()[0]}") from error
-        self._compare(step, state)
+            # on copies: what the problem remembers of these iterates must not be met at the recording
+            with _waits_raise():
+                self._taken(step, _cloned(leaves))
+            self._static = _cloned(leaves)
+            self._graph = torch.cuda.CUDAGraph()
+            # a stream of this device: PyTorch's own is that of the first device of the process
+            with torch.cuda.graph(self._graph, stream=torch.cuda.Stream(device)):
+                self._record(step)
+            self._compare(step, state)
+        except NotCapturable:
+            raise
+        except Exception as error:  # whatever a step of the plain path raises, it raises again there
+            said = str(error).splitlines() or [type(error).__name__]
+            raise NotCapturable(f"its recording failed: {said[0]}") from error
+
+    def _record(self, step: Step) -> None:
+        """Takes a step from the static tensors, and writes its result to them."""
+        after = self._taken(step, self._static)
+        moved = [b.clone() for a, b in zip(self._static, after, strict=True) if b is not a]
+        changed = [a for a, b in zip(self._static, after, strict=True) if b is not a]
+        for a, b in zip(changed, moved, strict=True):
+            a.copy_(b)
+        self._number.add_(1)
 
     def _taken(self, step: Step, tensors: list[Any]) -> list[Any]:
         """The leaves after a step from these, which must be as they were but for their numbers."""
@@ -165,7 +180,9 @@ def _close(a: Tensor, b: Tensor) -> bool:
 def _waits_raise() -> Iterator[None]:
     """Inside the block, a wait of the host for the device raises NotCapturable."""
     before = torch.cuda.get_sync_debug_mode()
-    torch.cuda.set_sync_debug_mode("error")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch calls the mode a prototype
+        torch.cuda.set_sync_debug_mode("error")
     try:
         yield
     except RuntimeError as error:

@@ -44,6 +44,8 @@ class Steps:
         self._recorded: StepGraph | None = None
         if job.device.type != "cuda" or job.config["hardware"]["graphs"] == "off":
             self.graph = "off"
+        elif job.code:
+            self.graph = "no: classes of your own may keep a state on the host"
 
     def to(self, state: State, until: int) -> State:
         """The state before step `until`."""

@@ -49,7 +49,7 @@ def for_device(execution: str, device: torch.device, network: ConvNet) -> str:
 
 @functools.lru_cache(maxsize=64)
 def _faster(network: ConvNet, device: torch.device) -> str:
-    """What a GPU needs the least time for: losses and gradients of some runs."""
+    """The faster implementation on this GPU: the gradients of some runs in float32."""
     R, B = TRIED
     theta = torch.full((R, network.dim), 0.01, device=device)
     pictures = torch.ones(B, network.canvas, network.canvas, device=device)
@@ -60,7 +60,8 @@ def _faster(network: ConvNet, device: torch.device) -> str:
             return torch.autograd.grad(network.logits(leaf, pictures, way).sum(), leaf)[0]
 
     ways = {way: functools.partial(gradients, way) for way in ("grouped", "unfold")}
-    return fastest(f"gradients of {network}, runs and pictures {TRIED}", ways, device)
+    products = torch.backends.cuda.matmul.fp32_precision
+    return fastest(f"gradients of {network}, runs and pictures {TRIED}, {products}", ways, device)
 
 
 @dataclass(frozen=True)

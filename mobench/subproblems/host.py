@@ -5,7 +5,7 @@ costs what launching them costs (5 to 10 us each), whatever their size, and each
 makes the host wait. On the host the same batch takes a microsecond or ten for a run, compiled or in NumPy.
 
 The batch goes to the host if the estimate of that time is below that of the launches, and stays where it is
-if it is large: many references of PMTL, thousands of runs. Which of both it is depends on shapes alone, so
+if it is large: many references of PMTL, thousands of runs. Which of the two it is depends on shapes alone, so
 the same job always takes the same way; results agree to rounding.
 """
 

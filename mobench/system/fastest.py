@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -29,22 +33,54 @@ def fastest(question: str, ways: Mapping[str, Callable[[], object]], device: tor
         question: what the ways compute, and its size; another name asks again.
     """
     path = cache_root() / FILE
-    stored = json.loads(path.read_text()) if path.exists() else {}
     machine = f"{torch.cuda.get_device_name(device)}, torch {torch.__version__}"
-    answers = stored.setdefault(machine, {})
-    if question not in answers:
-        taken = _measured(ways, device)
-        answers[question] = {
-            "choice": min(taken, key=lambda name: taken[name]),
-            "milliseconds": {name: 1e3 * seconds for name, seconds in taken.items()},
-        }
-        write_json(path, stored)
-    choice = str(answers[question]["choice"])
+    with _alone(path):
+        answers = _stored(path)
+        own = answers.setdefault(machine, {})
+        if question not in own:
+            taken = _measured(ways, device)
+            own[question] = {
+                "choice": min(taken, key=lambda name: taken[name]),
+                "milliseconds": {name: 1e3 * seconds for name, seconds in taken.items()},
+            }
+            with contextlib.suppress(
+                StoreError
+            ):  # a cache that cannot be written costs a measurement each time
+                write_json(path, answers)
+    choice = str(own[question]["choice"])
     if choice not in ways:
         raise StoreError(
             f"{path} names {choice!r} for {question}; expected one of {', '.join(ways)}. Delete the file."
         )
     return choice
+
+
+@contextlib.contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Other processes that ask wait for the answer of this one."""
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            lock = stack.enter_context(path.with_suffix(".lock").open("w"))
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _stored(path: Path) -> dict[str, Any]:
+    """All answers.
+
+    Raises:
+        StoreError: the file holds something else.
+    """
+    try:
+        found = json.loads(path.read_text())
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise StoreError(f"{path} is damaged ({error}); delete it.") from error
+    if not isinstance(found, dict):
+        raise StoreError(f"{path} is damaged (expected a mapping); delete it.")
+    return found
 
 
 def _measured(ways: Mapping[str, Callable[[], object]], device: torch.device) -> dict[str, float]:

@@ -2,7 +2,7 @@
 products, when its work is done, and how much memory it took. For a job on a CPU all of it does nothing.
 
 PyTorch lets cuDNN's convolutions round their factors to TF32 (10 bits of mantissa, Ampere and later) and pick
-kernels whose sums change from call to call. A result that depends on neither is the default here;
+kernels whose sums change from call to call. By default, results depend on neither;
 `hardware.tf32=true` allows TF32 in convolutions and matrix products, and is part of the job's name.
 """
 

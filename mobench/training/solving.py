@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 from mobench.config import compose
 from mobench.core.algorithm import Algorithm, Context
@@ -29,7 +31,7 @@ class Info(NamedTuple):
 
     Fields: direction (R, P), d = -J^T w for most methods (None where only a Gram matrix was given); state,
     for the next call; kkt_residual (R,), the certificate of the subproblem, relative (None: the method solves
-    none); failed (R,), whether it could not be solved.
+    none); failed (R,), whether it could not be solved, or the direction is not finite.
     """
 
     direction: Float[Tensor, "*R P"] | None
@@ -41,7 +43,7 @@ class Info(NamedTuple):
 def solve(
     method: str | Algorithm,
     jacobian: Float[Tensor, "*R K P"] | None = None,
-    values: Float[Tensor, "*R K"] | None = None,
+    values: Float[Tensor, "*R K"] | Sequence[float] | None = None,
     preference: Float[Tensor, "*R M"] | Sequence[float] | None = None,
     state: Mapping[str, Any] | None = None,
     *,
@@ -60,7 +62,8 @@ def solve(
             R, those of R independent runs.
         values: of the objectives and constraints (g <= 0). Methods that see gradients alone need none.
         preference: positive weights with sum 1 (None: uniform).
-        state: `info.state` of the last step; None: this is the first one.
+        state: `info.state` of the last step, which was made with the same preference, steps, seed and ideal;
+            None: this is the first one.
         gramian: J J^T in place of J: for methods whose direction is a weighted sum of gradients.
         constraints: how many of the K rows are constraints.
         steps: of the whole run, for methods that have a horizon. seed: of methods that draw numbers. ideal:
@@ -86,23 +89,27 @@ def solve(
             "matrix, or a matrix for each of R runs."
         )
     alone = given.ndim == 2
+    if not given.is_floating_point():
+        raise ConfigError(f"Gradients are floating-point numbers; these are {given.dtype}.")
     rows = given.detach()[None] if alone else given.detach()
     if gramian is not None:
         rows = _factor(rows)
     R, K, _ = rows.shape
-    F = torch.full((R, K), torch.nan, dtype=rows.dtype, device=rows.device)
-    if values is not None:
-        F = values.detach().to(rows).reshape(R, -1)
+    stepper = Stepper(algorithm, preference, constraints, steps, seed, ideal)
+    if values is None:
+        direction, after, weights, report = _blind(stepper, rows, K - constraints, state)
+    else:
+        F = torch.as_tensor(values).detach().to(rows.device, torch.float64).reshape(R, -1)
         if F.shape[1] != K:
             raise ConfigError(f"values has {F.shape[1]} entries for each run, but there are {K} gradients.")
-    seen = Seen(F, rows, K - constraints)
-    stepper = Stepper(algorithm, preference, constraints, steps, seed, ideal, values is not None)
-    direction, after, weights, report = stepper.step(seen, state)
+        direction, after, weights, report = stepper.step(Seen(F, rows, K - constraints), state)
     if weights is None and gramian is not None:
         raise CompatibilityError(
             f"{name_of(algorithm)} gives a direction that is no weighted sum of gradients; give jacobian."
         )
-    fail = torch.zeros(R, dtype=torch.bool, device=rows.device) if report.fail is None else report.fail
+    fail = ~torch.isfinite(direction).all(1)
+    if report.fail is not None:
+        fail = fail | report.fail
     found = [weights, None if gramian is not None else direction, report.kkt, fail]
     w, d, kkt, failed = (x[0] if alone and x is not None else x for x in found)
     assert failed is not None
@@ -133,10 +140,11 @@ class Seen(TablePoint):
 
     def weights(self, d: Float[Tensor, "R P"]) -> Tensor | None:
         """w with d = -J^T w, if d is what a single vjp gave, or its negative."""
+        good = torch.isfinite(d).all(1)
         for w, product in self.asked:
-            if torch.equal(d, product):
+            if torch.equal(d[good], product[good]):
                 return -w
-            if torch.equal(d, -product):
+            if torch.equal(d[good], -product[good]):
                 return w
         return None
 
@@ -152,7 +160,6 @@ class Stepper:
         steps: int,
         seed: int,
         ideal: Sequence[float] | None,
-        has_values: bool,
     ) -> None:
         self.algorithm = algorithm
         self.preference = preference
@@ -160,7 +167,6 @@ class Stepper:
         self.steps = steps
         self.seed = seed
         self.ideal = ideal
-        self.has_values = has_values
 
     def step(
         self, point: Seen, state: Mapping[str, Any] | None
@@ -171,16 +177,26 @@ class Stepper:
             factor = None
             if algorithm.transforms:
                 point, factor = _transformed(point, algorithm)
+            settings = self._settings()
             if state is None:
-                state = {"t": 0, "alg": self._first(point)}
+                state = {"t": 0, "alg": self._first(point), "settings": settings}
+            elif state["settings"] != settings:
+                raise ConfigError(
+                    f"The state was made with {state['settings']}, but this step asks for {settings}. "
+                    "Preference, steps, seed and ideal belong to a whole run; begin a new one with state=None."
+                )
             t = int(state["t"])
             d, alg, report = algorithm.step((point,), _copied(state["alg"]), t, algorithm.schedule(t))
-        if not self.has_values and not bool(torch.isfinite(d).all()):
-            raise ConfigError(f"{name_of(algorithm)} depends on the values of the objectives; give values.")
         weights = point.weights(d)
         if weights is not None and factor is not None:
             weights = weights * factor
-        return d, {"t": t + 1, "alg": alg}, weights, report
+        return d, {"t": t + 1, "alg": alg, "settings": settings}, weights, report
+
+    def _settings(self) -> dict[str, Any]:
+        """What belongs to a whole run, as plain numbers."""
+        preference = None if self.preference is None else torch.as_tensor(self.preference).tolist()
+        ideal = None if self.ideal is None else torch.as_tensor(self.ideal).tolist()
+        return {"preference": preference, "steps": self.steps, "seed": self.seed, "ideal": ideal}
 
     def _first(self, point: Seen) -> State:
         """The method's state before its first step."""
@@ -228,6 +244,26 @@ class Stepper:
         return given.expand(R, -1).contiguous()
 
 
+def _blind(
+    stepper: Stepper, rows: Float[Tensor, "R K P"], M: int, state: Mapping[str, Any] | None
+) -> tuple[Tensor, dict[str, Any], Tensor | None, Any]:
+    """A step without values, of methods that see gradients alone: with two sets of values they give the same.
+
+    Raises:
+        ConfigError: they do not.
+    """
+    R, K, _ = rows.shape
+    up = torch.linspace(1.0, 2.0, K, dtype=torch.float64, device=rows.device).expand(R, -1)
+    one, other = (stepper.step(Seen(values, rows, M), state) for values in (up, 0.7 * up.flip(1)))
+    for a, b in zip(tree_leaves([one[0], one[1]]), tree_leaves([other[0], other[1]]), strict=True):
+        same = torch.allclose(a, b, rtol=1e-9, atol=0.0, equal_nan=True) if isinstance(a, Tensor) else a == b
+        if not same:
+            raise ConfigError(
+                f"{name_of(stepper.algorithm)} depends on the values of the objectives; give values."
+            )
+    return one
+
+
 def _transformed(point: Seen, algorithm: Algorithm) -> tuple[Seen, Tensor]:
     """The point of fn(f), and fn'(f) (R, M)."""
     values = point.values()
@@ -252,7 +288,14 @@ def made(method: str | Algorithm, options: Mapping[str, Any]) -> Algorithm:
                 f"{name_of(method)} has its options already; {', '.join(options)} cannot be added."
             )
         return method
-    words = [f"algorithm.{key}={compose.text(value, key)}" for key, value in options.items()]
+    return _composed(
+        method, tuple(f"algorithm.{key}={compose.text(value, key)}" for key, value in options.items())
+    )
+
+
+@functools.lru_cache(maxsize=256)
+def _composed(method: str, words: tuple[str, ...]) -> Algorithm:
+    """A method by its words on the command line; composing takes a tenth of a second, a step a thousandth."""
     found = instantiate(compose.compose([f"algorithm={method}", *words])["algorithm"], "algorithm")
     assert isinstance(found, Algorithm)
     return found
