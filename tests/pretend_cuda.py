@@ -637,7 +637,7 @@ _registered = False
 
 
 def register() -> None:
-    """Makes PyTorch know of the device. Before the first backward pass of a process: autograd counts the devices
+    """Makes PyTorch know of the device, before the first backward pass of a process: autograd counts devices
     then. A module of tests calls it when it is imported.
     """
     global _registered

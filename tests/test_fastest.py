@@ -18,6 +18,8 @@ from mobench.system.fastest import fastest
 from tests import pretend_cuda
 
 CPU = torch.device("cpu")
+if not torch.cuda.is_available():
+    pretend_cuda.register()
 
 
 @pytest.fixture(autouse=True)

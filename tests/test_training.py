@@ -328,8 +328,8 @@ def test_values_are_asked_for_where_they_matter(name: str) -> None:
         with pytest.raises(ConfigError, match="depends on the values"):
             solve(name, rows(), **options)
     else:
-        w, info = solve(name, rows(), **options)
-        given, other = solve(name, rows(), [3.0, 1.0, 2.0], **options)
+        _, info = solve(name, rows(), **options)
+        _, other = solve(name, rows(), [3.0, 1.0, 2.0], **options)
         assert info.direction is not None
         torch.testing.assert_close(info.direction, other.direction)
 

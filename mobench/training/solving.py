@@ -183,7 +183,7 @@ class Stepper:
             elif state["settings"] != settings:
                 raise ConfigError(
                     f"The state was made with {state['settings']}, but this step asks for {settings}. "
-                    "Preference, steps, seed and ideal belong to a whole run; begin a new one with state=None."
+                    "Preference, steps, seed and ideal belong to a whole run; begin one with state=None."
                 )
             t = int(state["t"])
             d, alg, report = algorithm.step((point,), _copied(state["alg"]), t, algorithm.schedule(t))
