@@ -25,8 +25,8 @@ Solver = TypeVar("Solver", bound=Callable[..., Any])
 
 
 def on_host(closed: Callable[..., bool] | None = None, always: bool = False) -> Callable[[Solver], Solver]:
-    """Decorates a solver of R subproblems, whose tensors have R as their first axis. The device of its first
-    argument, or of the first tensor in that, decides.
+    """Decorates a solver of R subproblems, whose tensors have R as their first axis. The device of the first
+    tensor among its arguments, or else inside of them, decides.
 
     Args:
         closed: of the solver's arguments, whether it needs no more than a formula, which a GPU computes
@@ -37,9 +37,11 @@ def on_host(closed: Callable[..., bool] | None = None, always: bool = False) -> 
     def decorated(solver: Solver) -> Solver:
         @functools.wraps(solver)
         def solve(*given: Any, **options: Any) -> Any:
-            first = given[0] if given else options
-            if not isinstance(first, Tensor):
-                first = next(_tensors(first))
+            for first in given:  # tensors before what contains tensors: every solve on a CPU comes here
+                if isinstance(first, Tensor):
+                    break
+            else:
+                first = next(_tensors((given, options)))
             if not first.is_cuda or (closed is not None and closed(*given, **options)):
                 return solver(*given, **options)
             inputs = list(_tensors((given, options)))
