@@ -98,7 +98,7 @@ def test_answers_of_others_in_the_meantime_stay(cache: Path) -> None:
     assert set(answers) == {"q0", "q1", "q2", "q3"}
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="names a pretended device")
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU; this test pretends one")
 def test_convolutions_on_a_gpu_are_those_that_were_measured(cache: Path) -> None:
     network = convnet.model("small", 2, 36)
     convnet._faster.cache_clear()

@@ -21,6 +21,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from torch.utils._pytree import tree_map
 
 import mobench
 from mobench.config.overrides import normalise
@@ -353,6 +354,35 @@ def test_other_steps_are_run(
     tried, _ = with_graphs(config, tmp_path, "auto")
     assert tried.meta()["cuda_graph"] == f"no: {why}"
     same_rows(plain, tried)
+
+
+def test_code_of_ones_own_is_not_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may keep a state on the host that three steps do not show."""
+    monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return torch.stack([(x - 1).square().sum(), (x + 1).square().sum()])
+
+    own = mobench.objectives(f, dim=2)
+    with device():
+        rows = mobench.run("hardware=gpu", *QUIET, problem=own, algorithm="ls", preferences=2)
+    assert mobench.load(rows).meta["cuda_graph"].startswith("no: code of your own")
+
+
+def test_a_state_dict_goes_to_the_device_of_the_parameters() -> None:
+    """As torch's optimizers do with theirs: a file is usually loaded to the host."""
+    with device():
+        q = torch.nn.Parameter(torch.ones(2, device="cuda"))
+        losses = [q.square().sum(), (q - 1).square().sum() + 1.0]
+        first = mobench.Balanced(torch.optim.SGD([q], lr=0.1), "omd_tch", ideal=[0.0, 0.0])
+        first.step(losses)
+        saved = first.state_dict()
+        saved["method"] = tree_map(lambda x: x.cpu() if isinstance(x, torch.Tensor) else x, saved["method"])
+        second = mobench.Balanced(torch.optim.SGD([q], lr=0.1), "omd_tch", ideal=[0.0, 0.0])
+        second.load_state_dict(saved)
+        w, _ = second.step([q.square().sum(), (q - 1).square().sum() + 1.0])
+        assert w is not None
+        assert w.is_cuda
 
 
 def test_short_jobs_are_not_recorded(planner: Planner, tmp_path: Path) -> None:

@@ -168,7 +168,7 @@ def _tensors(state: State) -> Iterator[Tensor]:
 
 
 def _close(a: Tensor, b: Tensor) -> bool:
-    """Whether two tensors agree to rounding; NaN and infinities where the other has them."""
+    """Returns whether two tensors are equal up to rounding and have NaN and infinities in the same places."""
     if not a.is_floating_point():
         return torch.equal(a, b)
     scale = float(a.nan_to_num(0.0, 0.0, 0.0).abs().max()) if a.numel() else 0.0

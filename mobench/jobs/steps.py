@@ -44,8 +44,8 @@ class Steps:
         self._recorded: StepGraph | None = None
         if job.device.type != "cuda" or job.config["hardware"]["graphs"] == "off":
             self.graph = "off"
-        elif job.code:
-            self.graph = "no: classes of your own may keep a state on the host"
+        elif job.code or "code" in job.config["problem"]:  # a class, or functions, of the user's own
+            self.graph = "no: code of your own may keep a state on the host"
 
     def to(self, state: State, until: int) -> State:
         """The state before step `until`."""
@@ -81,7 +81,7 @@ class Steps:
         return next((k - t for k in range(t, until) if self.wanted(k)), until - t)
 
     def _ready(self, state: State) -> bool:
-        """Whether there is a graph; records one when it is time to."""
+        """Returns whether a recorded graph can be replayed, and records it at the first step that is due."""
         if self._recorded is not None:
             return True
         assert self._first is not None

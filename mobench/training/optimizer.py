@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.utils._pytree import tree_map
 
 from mobench.core.algorithm import Algorithm
 from mobench.errors import ConfigError, MobenchError
@@ -164,7 +165,7 @@ class Balanced:
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
-        """Those of the optimizer."""
+        """Returns the parameter groups of the wrapped optimizer."""
         return self.optimizer.param_groups
 
     def state_dict(self) -> dict[str, Any]:
@@ -245,9 +246,7 @@ def _through(
 
 def _placed(state: Any, device: torch.device) -> Any:
     """A state with its tensors on a device."""
-    if isinstance(state, Tensor):
-        return state.to(device)
-    return {key: _placed(value, device) for key, value in state.items()} if isinstance(state, dict) else state
+    return tree_map(lambda x: x.to(device) if isinstance(x, Tensor) else x, state)
 
 
 def _listed(some: Tensor | Sequence[Tensor]) -> list[Tensor]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -10,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map
 
 from mobench.config import compose
 from mobench.core.algorithm import Algorithm, Context
@@ -324,8 +323,4 @@ def _factor(G: Float[Tensor, "R K K"]) -> Float[Tensor, "R K K"]:
 
 def _copied(state: Any) -> Any:
     """A state that a step may write to."""
-    if isinstance(state, Tensor):
-        return state.clone()
-    if isinstance(state, dict):
-        return {key: _copied(value) for key, value in state.items()}
-    return copy.copy(state)
+    return tree_map(lambda x: x.clone() if isinstance(x, Tensor) else x, state)
