@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -165,6 +166,9 @@ def test_killed_and_resumed_bit_for_bit(
     assert not list(done.folder.glob("checkpoint*"))
     undisturbed = run_job(config, tmp_path / "undisturbed")
     same_rows(JobFolder(done.folder), JobFolder(undisturbed.folder))
+    clock = JobFolder(done.folder).meta()["clock"]  # of both processes together
+    assert clock[0][0] < step < clock[-1][0]
+    assert clock == sorted(clock)
 
 
 @pytest.mark.parametrize("name", ["omd-first-pass", "omd-second-pass"])
@@ -632,4 +636,10 @@ def test_objectives_are_training_also_where_the_record_asks_for_them_first(
     # then values are computed when they are asked for
     monkeypatch.setattr(VLMOP2, "linearize", lambda *given: None)
     result = mobench("problem=vlmop2", "algorithm=ls", "steps=10", "record.every=1", "logger=local")
-    assert json.loads((result.job.path / "meta.json").read_text())["seconds_train"] >= 10 * 0.1
+    meta = json.loads((result.job.path / "meta.json").read_text())
+    assert meta["seconds_train"] >= 10 * 0.1
+    # steps of more than a tenth of a second: each recorded one has its time, and time passes between them
+    steps, seconds = zip(*meta["clock"], strict=True)
+    assert steps == tuple(range(11))
+    assert all(later - earlier >= 0.09 for earlier, later in itertools.pairwise(seconds[:-1]))
+    assert seconds[-1] == pytest.approx(meta["seconds_train"], abs=1e-3)

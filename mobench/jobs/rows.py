@@ -85,6 +85,7 @@ def _record_end(training: Training) -> None:
     seen = job.joined.exact(last) if point is None else point.values()
     averages = {name: training.answers[name] for name in training.averaged}
     training.recorder.add(job.steps, columns(job, last, seen, training.state["alg"], averages, point))
+    training.clock.recorded.append((job.steps, training.clock.training))
 
 
 def _meta(training: Training, frames: list[pd.DataFrame], evaluation: float) -> dict[str, Any]:
@@ -105,6 +106,8 @@ def _meta(training: Training, frames: list[pd.DataFrame], evaluation: float) -> 
         "seconds_train": training.clock.training,
         "seconds_evaluate": evaluation,
         "seconds_wall": training.clock.wall(),
+        # for recorded steps, the seconds of training until then; of short steps, one in each tenth of a second
+        "clock": [[step, round(seconds, 3)] for step, seconds in training.clock.recorded],
         "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         **({} if on_gpu is None else {"peak_gpu_memory_mib": on_gpu, "cuda_graph": training.graph}),
         "hypervolume": _hypervolumes(job, frames),

@@ -46,6 +46,7 @@ class Clock:
         recording: of this process, with the copies of recorded columns to the host.
         before: from the first start to this one, without the time between processes.
         began: when this process began, since the epoch. woke: the same on a clock that nobody sets.
+        recorded: the last recorded step of each chunk that has one, with `training` after that chunk.
     """
 
     training: float = 0.0
@@ -53,6 +54,7 @@ class Clock:
     before: float = 0.0
     began: float = field(default_factory=time.time)
     woke: float = field(default_factory=time.monotonic)
+    recorded: list[tuple[int, float]] = field(default_factory=list)
 
     def wall(self) -> float:
         """Returns the seconds since the job first began, without the time between its processes."""
@@ -154,6 +156,9 @@ class Training:
         tick = time.monotonic()
         self.recorder.fetch()
         self.clock.recording += recording + time.monotonic() - tick
+        step = self.recorder.steps[-1] if self.recorder.steps else None
+        if step is not None and (not self.clock.recorded or self.clock.recorded[-1][0] != step):
+            self.clock.recorded.append((step, self.clock.training))
 
     def beat(self) -> None:
         """Writes the sign of life that `mobench-status` reads."""
@@ -179,6 +184,7 @@ class Training:
                 "answers": self.answers,
                 "seconds": self.clock.training,
                 "seconds_wall": self.clock.wall(),
+                "clock": self.clock.recorded,
                 "history": self.recorder.state(),
             }
         )
@@ -190,6 +196,7 @@ class Training:
         self.answers = saved["answers"]
         self.clock.training = saved["seconds"]
         self.clock.before = saved.get("seconds_wall", saved["seconds"])
+        self.clock.recorded = [(int(step), float(seconds)) for step, seconds in saved.get("clock", [])]
         self.recorder.load(saved["history"])
         self.resumed = True
         if "pass" in saved:
