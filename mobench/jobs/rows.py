@@ -106,7 +106,7 @@ def _meta(training: Training, frames: list[pd.DataFrame], evaluation: float) -> 
         "seconds_train": training.clock.training,
         "seconds_evaluate": evaluation,
         "seconds_wall": training.clock.wall(),
-        # for recorded steps, the seconds of training until then; of short steps, one in each tenth of a second
+        # at recorded steps, the seconds of training so far; of short steps, one in each tenth of a second
         "clock": [[step, round(seconds, 3)] for step, seconds in training.clock.recorded],
         "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         **({} if on_gpu is None else {"peak_gpu_memory_mib": on_gpu, "cuda_graph": training.graph}),
