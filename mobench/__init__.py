@@ -36,6 +36,10 @@ def __getattr__(name: str) -> Any:
         return getattr(
             import_module("mobench.training" if name in ("Balanced", "solve") else "mobench.api"), name
         )
+    if name == "flower":  # a package of its own, which needs Flower
+        from importlib import import_module
+
+        return import_module("mobench.flower")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
