@@ -428,7 +428,7 @@ serverapp = "quadratics.server:app"
 clientapp = "quadratics.client:app"
 
 [tool.flwr.app.config]
-rounds = 4
+rounds = 3
 target = ""
 """
 SERVER = """
@@ -478,14 +478,14 @@ def train(message, context):
     for _ in range(3):
         losses.append(0.5 * (SCALES[m] * (x - CENTRES[m]) ** 2).sum())
         x = x - config["local-step"] * SCALES[m] * (x - CENTRES[m])
-    if m == 2 and config["server-round"] == 3:
+    if m == 1 and config["server-round"] == 3:
         raise RuntimeError("the disk is full")
-    if m == 2 and config["server-round"] == 4:
+    if m == 2 and config["server-round"] == 3:
         x = x * np.nan
     metrics = MetricRecord({"train_loss": float(np.mean(losses)), "partition-id": m})
     return Message(RecordDict({"a": ArrayRecord({"x": Array(x)}), "m": metrics}), reply_to=message)
 """
-LIMIT = 240  # seconds for all of it; a quarter of that on an idle machine
+LIMIT = 300  # seconds for all of it
 
 
 def free_ports(count: int) -> list[int]:
@@ -562,7 +562,7 @@ def deployment(tmp_path: Path) -> Iterator[Callable[[Path, Path], None]]:
 def test_a_real_server_and_clients(
     deployment: Callable[[Path, Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two rounds equal the internal loop; then a client fails, then it sends NaN: the others go on."""
+    """Two rounds equal the internal loop; then a client fails and one sends NaN: the third goes on alone."""
     app, target = tmp_path / "app", tmp_path / "target"
     for folder in (app / "quadratics", target):
         folder.mkdir(parents=True)
@@ -571,7 +571,7 @@ def test_a_real_server_and_clients(
     (app / "quadratics" / "server.py").write_text(SERVER)
     (app / "quadratics" / "client.py").write_text(CLIENT)
     deployment(app, target)
-    path = [np.load(target / f"{t}.npz")["x"] for t in range(5)]
+    path = [np.load(target / f"{t}.npz")["x"] for t in range(4)]
 
     scope: dict[str, Any] = {}
     exec(CLIENT, scope)
@@ -594,30 +594,12 @@ def test_a_real_server_and_clients(
     inner = mobench.load(rows).solutions["last"][0]
     np.testing.assert_allclose(path[2], inner, rtol=0, atol=1e-12)
 
-    expected = path[2]
-    for t in (3, 4):
-        clients = [plain.quadratic_client(np.diag(scales[m].numpy()), centres[m].numpy()) for m in (0, 1)]
-        found = plain.trajectory(
-            "fedmgda",
-            expected,
-            clients,
-            1,
-            eta=0.1,
-            tau=3,
-            batches=None,
-            offset=0.0,
-            client_loss="ell",
-            eps=0.1,
-        )
-        expected = found.thetas[-1]
-        np.testing.assert_allclose(path[t], expected, rtol=0, atol=1e-9)
     lines = (target / "rounds.txt").read_text().splitlines()
-    assert [line.split("{")[0].strip() for line in lines] == [
-        "1 [0, 1, 2]",
-        "2 [0, 1, 2]",
-        "3 [0, 1]",
-        "4 [0, 1]",
-    ]
+    assert [line.split("{")[0].strip() for line in lines] == ["1 [0, 1, 2]", "2 [0, 1, 2]", "3 [0]"]
     assert "the disk is full" in lines[2]
-    assert "client 2" in lines[3]
-    assert "not finite" in lines[3]
+    assert "client 2" in lines[2]
+    assert "not finite" in lines[2]
+    alone = path[2]
+    for _ in range(3):
+        alone = alone - 0.1 * scope["SCALES"][0] * (alone - scope["CENTRES"][0])
+    np.testing.assert_allclose(path[3], alone, rtol=0, atol=1e-12)
