@@ -4,9 +4,16 @@ process. Flower's own simulation needs Ray.
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import itertools
 import os
-from collections.abc import Iterable, Sequence
+import re
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")  # read when flwr is imported
@@ -65,3 +72,23 @@ class Here(Grid):
                 reason = f"{type(error)}:<'{error}'>"
                 replies.append(Message(Error(code=2, reason=reason), reply_to=message))
         return replies
+
+
+@contextlib.contextmanager
+def documented(page: Path) -> Iterator[tuple[ModuleType, ModuleType]]:
+    """The modules client and server of the program on a page."""
+    files = re.findall(
+        r"^`turned/([\w./]+)`[^\n]*\n\n```\w+\n(.*?)```", page.read_text(), re.DOTALL | re.MULTILINE
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        for name, content in files:
+            path = Path(folder, name)
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(content)
+        sys.path.insert(0, folder)
+        try:
+            yield importlib.import_module("turned.client"), importlib.import_module("turned.server")
+        finally:
+            sys.path.remove(folder)
+            for name in ("turned", "turned.client", "turned.server"):
+                sys.modules.pop(name, None)

@@ -30,7 +30,7 @@ from mobench.errors import CompatibilityError, ConfigError, MobenchError
 from mobench.flower import MultiObjective, client_loss, strategy
 from mobench.oracles import LocalSteps
 from tests.conftest import REPOSITORY
-from tests.flower_here import Here
+from tests.flower_here import Here, documented
 from tests.reference import federated as plain
 from tests.test_federated import ETA, METHODS, TAU, M, advance, by_hand, close, rows_of, tiny, uniform
 
@@ -361,6 +361,20 @@ def test_types_and_counters() -> None:
     metrics = result.train_metrics_clientapp[1]
     assert metrics["weights"] == [0.5, 0.5]
     assert metrics["answered"] == 2
+
+
+def test_the_page_on_federations() -> None:
+    """Its program, without a network: other methods serve the client better that the mean leaves behind."""
+    worst = {}
+    with documented(REPOSITORY / "docs" / "federation.md") as (client, server):
+        first = ArrayRecord(client.network().state_dict())
+        for name in ("fedavg", "omd_tch"):
+            chosen = server.federation(name)
+            grid = Here(client.app, [{"partition-id": m} for m in range(client.CLIENTS)])
+            chosen.start(grid=grid, initial_arrays=first, num_rounds=15)
+            worst[name] = float(chosen.rounds[-1].losses[-1])
+            assert chosen.rounds[-1].losses.argmax() == client.CLIENTS - 1 or name != "fedavg"
+    assert worst["omd_tch"] < 0.8 * worst["fedavg"], worst
 
 
 # what is refused before the first round
