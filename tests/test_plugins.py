@@ -124,7 +124,7 @@ def test_a_problem_with_a_data_set(
 ) -> None:
     """Two files: its command trains it, its values are those of NumPy, and its data are recorded."""
     monkeypatch.setattr(sys, "path", [*sys.path, str(place / "mine" / "code")])
-    (command,) = blocks("bash")[1:]
+    command = blocks("bash")[1]
     arguments = command.replace("$PWD", str(place)).replace('"', "").split()[1:]
     result = mobench(*arguments, "steps=20", "preferences=2", "seeds=[0,1]")
     assert result.code == 0, result.err

@@ -137,8 +137,8 @@ def project_moving(
     """Nearest point of X to p among those that equal x (in X) wherever `moving` is False; None: plain
     projection.
 
-    For sets whose section by fixed coordinates has a formula: Free, Box, Intervals, Ball. On a ball the plain projection
-    would move the fixed coordinates as well.
+    For sets whose section by fixed coordinates has a formula: Free, Box, Intervals, Ball. On a ball the plain
+    projection would move the fixed coordinates as well.
 
     Raises:
         ValueError: any other set with fixed coordinates.
