@@ -131,7 +131,8 @@ def objectives(
         f: x (P,) -> (M,), or a list of functions with values () or (k,), which are put in a row.
         dim: P; may be left out if `start` is a vector.
         start: theta_0 (P,) of every run; or a function of a numpy Generator, keyed by the seed, that draws
-            it; or a mapping as `problem.start` has it. Default: uniform in `bounds`, else in [-1, 1].
+            it; or a mapping as `problem.start` has it, such as {"kind": "uniform", "low": 0, "high": 1,
+            "per_preference": True}. Default: uniform in `bounds`, else in [-1, 1].
         constraints: g, x (P,) -> () or (N,), or a list: g(x) <= 0, for csmoo2, mlm_cmoo, ferero and others
             that take them.
         bounds: (lower, upper), each a number for every coordinate or a vector (P,); iterates are projected.

@@ -118,7 +118,7 @@ class Job:
             check(spec, self.algorithm, type(self.problem).__name__)
         except CompatibilityError as error:
             low, high = self.algorithm.constraints
-            if spec.N < low or (high is not None and spec.N > high):
+            if low > spec.N or (high is not None and high < spec.N):
                 error.hint = _takers(spec)
             raise
         return oracle
@@ -146,7 +146,7 @@ def _takers(spec: Spec) -> str:
         cls = load_class(str(node[TARGET]), f"algorithm={name}")
         low, high = cls.constraints  # type: ignore[attr-defined]
         kind = cls.constraint_kind  # type: ignore[attr-defined]
-        fits = low <= spec.N and (high is None or spec.N <= high)
+        fits = low <= spec.N and (high is None or high >= spec.N)
         if fits and (spec.N == 0 or kind in (None, spec.constraint_kind)):
             found.append(name)
     what = "without constraints" if spec.N == 0 else f"with N={spec.N}"

@@ -94,8 +94,8 @@ class Own(Problem):
 
     Fields:
         code: hash of the functions. title: name of the folder and key of the starts.
-        variables: P. bounds: [lower, upper], numbers for every coordinate or lists of P numbers; or null. positive: whether every objective
-            is >= 0.
+        variables: P. bounds: [lower, upper], numbers for every coordinate or lists of P numbers; or null.
+        positive: whether every objective is >= 0.
         ideal: z (M,) of Tchebycheff values, or null. reference: point (M,) of hypervolumes, or null.
         start: as of any problem, or {kind: given, value: [x_1, .., x_P]}, or {kind: sampler}: drawn by a
             function, or {kind: in_bounds}: uniform between the bounds of each coordinate.
