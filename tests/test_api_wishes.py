@@ -44,7 +44,7 @@ def test_bounds_of_each_coordinate() -> None:
     rows = mobench.run(problem=own, algorithm="ls", preferences=3, steps=200, **QUICK)
     x = torch.from_numpy(mobench.load(rows).solutions["last"])
     # the minimiser of w (x - 1)^2 + (1 - w) (x + 1)^2, in each coordinate, is projected
-    w = torch.from_numpy(rows[["preference_1", "preference_2"]].to_numpy())
+    w = torch.tensor(rows[["preference_1", "preference_2"]].to_numpy().tolist(), dtype=torch.float64)
     best = (w[:, :1] - w[:, 1:]) / w.sum(1, keepdim=True)
     expected = torch.cat([best.clamp(0.5, 2.0), best.clamp(-2.0, -0.5)], dim=1)
     torch.testing.assert_close(x, expected, rtol=0, atol=1e-9)
@@ -70,7 +70,7 @@ def test_measures_and_a_front() -> None:
     own = mobench.objectives(WELLS, dim=2, front=front, measures={"length": lambda x: x.norm()})
     rows = mobench.run(problem=own, algorithm="mgda", preferences=2, steps=100, **QUICK)
     x = torch.from_numpy(mobench.load(rows).solutions["last"])
-    torch.testing.assert_close(torch.from_numpy(rows["length"].to_numpy()), x.norm(dim=1))
+    torch.testing.assert_close(torch.tensor(rows["length"].tolist(), dtype=torch.float64), x.norm(dim=1))
     assert (rows["front_distance"] < 0.03).all()
     plain = mobench.run(
         problem=mobench.objectives(WELLS, dim=2), algorithm="mgda", preferences=2, steps=100, **QUICK
