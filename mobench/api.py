@@ -326,7 +326,7 @@ def _method(algorithm: Algorithm) -> list[str]:
     fields = {f.name: getattr(algorithm, f.name) for f in dataclasses.fields(algorithm) if f.init}
     keys = {"_target_": f"{cls.__module__}.{cls.__qualname__}", **fields}
     return [
-        "~algorithm",
+        "algorithm=imtl_g",  # its file holds no key but these two, which every method has
         *(f"++algorithm.{key}={compose.text(value, key)}" for key, value in keys.items()),
     ]
 
