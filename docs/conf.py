@@ -3,6 +3,7 @@
 `make docs` builds the site, and every warning is an error. The pages must also read well as plain Markdown.
 """
 
+import importlib.util
 import os
 import sys
 from pathlib import Path
@@ -39,6 +40,8 @@ html_static_path = ["site.css"]
 html_css_files = ["site.css"]
 
 autodoc_member_order = "bysource"
+# an extra that those who build the pages need not have
+autodoc_mock_imports = [] if importlib.util.find_spec("flwr") else ["flwr"]
 autodoc_typehints = "signature"
 autodoc_class_signature = "mixed"
 autodoc_preserve_defaults = True

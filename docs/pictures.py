@@ -1,5 +1,5 @@
-"""Draws README's pictures, the moving one and what its program draws, and that of docs/training.md
-(make pictures).
+"""Draws README's pictures, the moving one and what its program draws, and those of docs/training.md and of
+docs/federation.md, which needs Flower (make pictures).
 
 Six methods descend from one starting point to one front. Each panel is one job of eight preferences (VLMOP2,
 n = 20, with a starting point of FERERO's Figure 3). What is shown is what the jobs record: no run is chosen,
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ METHODS: dict[str, list[str]] = {
     "EPO": ["algorithm=epo"],
     "FERERO": ["algorithm=ferero", "algorithm.subproblem=exact"],
 }
+FEDERATIONS = {"fedavg": "FedAvg", "fedmgda_plus": "FedMGDA+", "omd_tch": "OMD-TCH"}
 RAYS = (84.0, 73.0, 62.0, 51.0, 39.0, 28.0, 17.0, 6.0)  # degrees
 ROOT = Path(__file__).resolve().parents[1]
 STEPS = 500
@@ -139,6 +141,32 @@ def loops(target: Path) -> None:
     print(f"{target}: {target.stat().st_size / 1e3:.0f} kB")
 
 
+def federations(target: Path) -> None:
+    """Writes the picture of docs/federation.md: losses of the clients of its program, without a network."""
+    sys.path.insert(0, str(ROOT))  # tests/flower_here.py is not part of the package
+    from tests.flower_here import Here, documented
+
+    fig, axes = st.plt.subplots(1, 3, figsize=(7, 2.4), layout="constrained", sharey=True)
+    with documented(ROOT / "docs/federation.md") as (client, server):
+        first = server.ArrayRecord(client.network().state_dict())
+        for ax, (name, title) in zip(axes, FEDERATIONS.items(), strict=True):
+            strategy = server.federation(name)
+            nodes = [{"partition-id": m} for m in range(client.CLIENTS)]
+            strategy.start(grid=Here(client.app, nodes), initial_arrays=first, num_rounds=30)
+            losses = np.stack([r.losses.numpy() for r in strategy.rounds])
+            rounds = np.arange(1, len(losses) + 1)
+            for m, path in enumerate(losses.T):
+                last = m == client.CLIENTS - 1
+                label = "client 4 (upside down)" if last else "clients 0 to 3" if m == 0 else None
+                ax.plot(rounds, path, color="C3" if last else "0.6", lw=1.6 if last else 1.0, label=label)
+            ax.set(title=title, xlabel="round", ylim=(0, None))
+    axes[0].set_ylabel("training loss")
+    axes[0].legend(frameon=False, fontsize=8)
+    fig.savefig(target, dpi=DPI, facecolor="white")
+    st.plt.close(fig)
+    print(f"{target}: {target.stat().st_size / 1e3:.0f} kB")
+
+
 def main() -> None:
     """Writes all into docs/images."""
     folder = ROOT / "docs/images"
@@ -146,6 +174,7 @@ def main() -> None:
     descent(folder / "descent.gif")
     first(folder / "first.png")
     loops(folder / "training.png")
+    federations(folder / "federation.png")
 
 
 if __name__ == "__main__":

@@ -42,6 +42,7 @@ PACKAGES = {
     "jobs": ("Jobs", "One job: checking, identity, training, and its rows on disk."),
     "sweep": ("Sweeps", "Many jobs: planning, launching, summary."),
     "training": ("Training", "Any method inside a training loop of your own: one step, or an optimizer."),
+    "flower": ("Federations", "A Flower strategy from any method; needs Flower."),
     "system": ("System", "The process and the machine: console, paths, signals, GPU locks, provenance."),
     "cli": ("Commands", "The implementation of the command line."),
 }

@@ -1,17 +1,17 @@
 """mobench: gradient-based multi-objective optimization, compared.
 
-In a shell `mobench --help`; in Python `mobench.run`, `mobench.load` and `mobench.objectives`, and in a
-training loop of your own `mobench.solve` and `mobench.Balanced`.
+In a shell `mobench --help`; in Python `mobench.run`, `mobench.load`, `mobench.runs` and `mobench.objectives`,
+in a training loop of your own `mobench.solve` and `mobench.Balanced`, and with Flower `mobench.flower`.
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     __version__: str
-    from mobench.api import Run, load, objectives, run
+    from mobench.api import Run, load, objectives, run, runs
     from mobench.training import Balanced, solve
 
-__all__ = ["Balanced", "Run", "load", "objectives", "run", "solve"]
+__all__ = ["Balanced", "Run", "load", "objectives", "run", "runs", "solve"]
 
 
 def _version() -> str:
@@ -36,6 +36,10 @@ def __getattr__(name: str) -> Any:
         return getattr(
             import_module("mobench.training" if name in ("Balanced", "solve") else "mobench.api"), name
         )
+    if name == "flower":  # a package of its own, which needs Flower
+        from importlib import import_module
+
+        return import_module("mobench.flower")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

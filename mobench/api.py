@@ -9,6 +9,7 @@ Names and values are those of the command line; so are configuration, folder and
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import sys
 import uuid
@@ -23,7 +24,8 @@ import torch
 
 from mobench.artifacts.rows import JobRows
 from mobench.config import compose
-from mobench.errors import ConfigError, MobenchError, StoreError, suggest
+from mobench.core.algorithm import Algorithm
+from mobench.errors import CompatibilityError, ConfigError, MobenchError, StoreError, suggest
 from mobench.jobs.fingerprint import Opaque, fingerprint
 from mobench.jobs.run import run_job
 from mobench.jobs.store import JobFolder
@@ -83,7 +85,10 @@ class Objectives:
     @contextlib.contextmanager
     def chosen(self) -> Iterator[list[str]]:
         """The overrides that choose this problem, which holds inside the block."""
-        served = (self.functions.objectives, self.functions.constraints, self.functions.start)
+        of = self.functions
+        served: tuple[Any, ...] = (of.objectives, of.constraints, of.start)
+        if of.front is not None or of.measures:  # the name of a job without them is what it was
+            served = (*served, of.front, dict(of.measures))
         try:
             code = fingerprint(served)
         except Opaque as reason:
@@ -106,15 +111,18 @@ def objectives(
     dim: int | None = None,
     start: Any = None,
     constraints: Function | Sequence[Function] = (),
-    bounds: Sequence[float | int] | None = None,
+    bounds: Sequence[Any] | None = None,
     positive: bool = False,
     ideal: Sequence[float | int] | None = None,
     reference: Sequence[float | int] | None = None,
+    front: Any = None,
+    measures: Mapping[str, Function] | None = None,
     name: str = "own",
 ) -> Objectives:
     """A problem made of torch functions, for `run(problem=...)`:  minimise f(x) over x in R^P with g(x) <= 0.
 
-    Functions are written for one x, a float64 tensor (P,), and batched over the runs by torch.func.vmap:
+    Functions are written for one x, a tensor (P,) (float64, or float32 in `run(..., dtype="float32")`), and
+    batched over the runs by torch.func.vmap:
     values from torch operations, torch.where instead of `if` on values, no random numbers. A run is the same
     alone and in a batch, up to rounding. With hardware=gpu x is on the GPU: make tensors with
     device=x.device, and move captured ones with .to(x.device).
@@ -123,12 +131,16 @@ def objectives(
         f: x (P,) -> (M,), or a list of functions with values () or (k,), which are put in a row.
         dim: P; may be left out if `start` is a vector.
         start: theta_0 (P,) of every run; or a function of a numpy Generator, keyed by the seed, that draws
-            it; or a mapping as `problem.start` has it. Default: uniform in `bounds`, else in [-1, 1].
+            it; or a mapping as `problem.start` has it, such as {"kind": "uniform", "low": 0, "high": 1,
+            "per_preference": True}. Default: uniform in `bounds`, else in [-1, 1].
         constraints: g, x (P,) -> () or (N,), or a list: g(x) <= 0, for csmoo2, mlm_cmoo, ferero and others
             that take them.
-        bounds: (lower, upper) of every coordinate; iterates are projected.
+        bounds: (lower, upper), each a number for every coordinate or a vector (P,); iterates are projected.
         positive: promise that every f_m >= 0, which EPO and others ask for.
         ideal: z (M,) of Tchebycheff values. reference: point (M,) of hypervolumes.
+        front: points (k, M) of the exact front, for distances to it.
+        measures: {name: function}, x (P,) -> (): further columns of history and final rows. For another
+            problem, compute them from `mobench.load(rows).solutions`.
         name: of the folder; it also keys random starts, so that variants of a function share theirs.
 
     When rows count as those of the same problem: a job is keyed by a hash of what the functions compute
@@ -143,6 +155,8 @@ def objectives(
             no dim.
     """
     use_huge_pages()
+    if bounds is not None and hasattr(bounds, "__len__"):
+        bounds = [b.tolist() if hasattr(b, "tolist") else b for b in bounds]
     keys: dict[str, Any] = {
         "title": name,
         "bounds": bounds,
@@ -156,6 +170,8 @@ def objectives(
         two = bounds is not None and hasattr(bounds, "__len__") and len(bounds) == 2
         low, high = bounds if bounds is not None and two else (-1.0, 1.0)
         keys["start"] = {"kind": "uniform", "low": low, "high": high}
+        if hasattr(low, "__len__") or hasattr(high, "__len__"):
+            keys["start"] = {"kind": "in_bounds"}
     elif isinstance(start, Mapping):
         keys["start"] = dict(start)
     elif callable(start):
@@ -178,7 +194,13 @@ def objectives(
     if dim is None:
         raise ConfigError("objectives(...) needs dim= (the number of variables) or a start= vector.")
     keys |= {"variables": dim, "steps": Own.steps}
-    made = Objectives(Functions(_functions("f", f), _functions("constraints", constraints), sampler), keys)
+    points = None if front is None else torch.as_tensor(front, dtype=torch.float64).detach().cpu()
+    own = Functions(
+        _functions("f", f), _functions("constraints", constraints), sampler, points, dict(measures or {})
+    )
+    for function in own.measures.values():
+        _functions("measures", function)
+    made = Objectives(own, keys)
     if not made.functions.objectives:
         raise ConfigError("objectives(...) needs at least one function.")
     with compose.ALONE, serving("checked", made.functions):  # a mistake is found here, where it was made
@@ -215,6 +237,8 @@ def run(*overrides: str, **keys: Any) -> pd.DataFrame:
         run(problem="zdt2", **{"algorithm.step_size": 0.05})
             a key inside of a group, with a Python value
         run(problem=mobench.objectives(fn, dim=2), algorithm="mgda")   functions of one's own
+        run(problem="zdt2", algorithm=["mgda", "epo"])                 several methods: a job each
+        run(problem="zdt2", algorithm=MyMethod(step_size=0.05))        a method as an object
 
     A finished job is not run again but read (`rerun=True`: it is run again); a stopped one continues from its
     checkpoint. Rows lie in outputs/runs, or $MOBENCH_OUTPUTS/runs. No working directory, signal handler,
@@ -227,7 +251,9 @@ def run(*overrides: str, **keys: Any) -> pd.DataFrame:
     Args:
         overrides: as on the command line, `hydra.searchpath=[file:///my/conf]` included, and
             `+experiment=NAME` of one's own if it is one job; no sweeps, no artifacts, no flags.
-        keys: the same as Python values; None is null, arrays and tensors become lists.
+        keys: the same as Python values; None is null, arrays and tensors become lists. algorithm: also an
+            `Algorithm` whose class can be imported, or a list of methods: then the rows of all of their jobs,
+            with a column `algorithm`.
 
     Returns:
         The rows of final.csv, R * (number of output rules) of them: run, seed, preference_1.., f_1.., status,
@@ -247,6 +273,14 @@ def run(*overrides: str, **keys: Any) -> pd.DataFrame:
                 f'{override!r} is not an override; give text such as "algorithm.step_size=0.05", or '
                 "key=value."
             )
+    several = keys.get("algorithm")
+    if isinstance(several, list | tuple):
+        return _each(overrides, keys, several)
+    chosen_method: list[str] = []
+    if isinstance(several, Algorithm):
+        chosen_method = _method(several)
+        keys = {key: value for key, value in keys.items() if key != "algorithm"}
+    overrides = (*chosen_method, *overrides)
     problem = keys.get("problem")
     if callable(problem):
         raise ConfigError(
@@ -260,11 +294,73 @@ def run(*overrides: str, **keys: Any) -> pd.DataFrame:
         return _run([*chosen, *overrides, *(_override(k, v) for k, v in keys.items() if k != "problem")])
 
 
+def _each(overrides: tuple[str, ...], keys: Mapping[str, Any], methods: Sequence[Any]) -> pd.DataFrame:
+    """The rows of one job after the other, with the method of each in a column `algorithm`."""
+    if not methods:
+        raise ConfigError('algorithm=[] chooses no method; give names, such as algorithm=["mgda", "epo"].')
+    parts = []
+    for method in methods:
+        rows = run(*overrides, **{**keys, "algorithm": method})
+        name = method if isinstance(method, str) else type(method).__name__
+        rows.insert(0, "algorithm", name)
+        rows.attrs = {}  # of several jobs: `load` would show one of them
+        parts.append(rows)
+    return pd.concat(parts, ignore_index=True)
+
+
+def _method(algorithm: Algorithm) -> list[str]:
+    """The overrides that choose a method by its class and fields.
+
+    Raises:
+        ConfigError: its class cannot be imported by its name, as a job's configuration needs.
+    """
+    cls = type(algorithm)
+    found: Any = sys.modules.get(cls.__module__)
+    for part in cls.__qualname__.split("."):
+        found = getattr(found, part, None)
+    if found is not cls:
+        raise ConfigError(
+            f"algorithm={algorithm!r}: {cls.__name__} cannot be imported as "
+            f"{cls.__module__}.{cls.__qualname__}; define the class at the top of a module."
+        )
+    fields = {f.name: getattr(algorithm, f.name) for f in dataclasses.fields(algorithm) if f.init}
+    keys = {"_target_": f"{cls.__module__}.{cls.__qualname__}", **fields}
+    return [
+        "algorithm=imtl_g",  # its file holds no key but these two, which every method has
+        *(f"++algorithm.{key}={compose.text(value, key)}" for key, value in keys.items()),
+    ]
+
+
+def runs() -> pd.DataFrame:
+    """All runs in outputs/runs, or $MOBENCH_OUTPUTS/runs, the latest first, a row each: name (for `load`),
+    status, problem, algorithm, oracle, steps, seeds, modified. Folders that cannot be read are left out.
+    """
+    rows = []
+    root = outputs_root() / "runs"
+    for path in sorted(root.iterdir()) if root.is_dir() else []:
+        try:
+            found = Run(JobFolder(path))
+            config = found.config
+            status = found.folder.status()["status"]
+        except (StoreError, OSError, KeyError):
+            continue
+        row: dict[str, Any] = {"name": path.name, "status": status}
+        for group in ("problem", "algorithm", "oracle"):
+            row[group] = str(config[group].get("_target_", "")).rpartition(".")[2]
+        row |= {"steps": config["steps"], "seeds": list(config["seeds"])}
+        rows.append(row | {"modified": pd.Timestamp((path / "status.json").stat().st_mtime, unit="s")})
+    columns = ["name", "status", "problem", "algorithm", "oracle", "steps", "seeds", "modified"]
+    found_rows = pd.DataFrame(rows, columns=columns)
+    return found_rows.sort_values("modified", ascending=False, ignore_index=True)
+
+
 def _run(arguments: list[str]) -> pd.DataFrame:
     config = compose.compose(arguments)
     threads = torch.get_num_threads()
     try:
         outcome = run_job(config)
+    except CompatibilityError as error:
+        raise CompatibilityError(f"{error}{error.hint}") from error
     finally:
         torch.set_num_threads(threads)
     if outcome.status == "failed":

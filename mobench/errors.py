@@ -19,7 +19,13 @@ class PreferenceError(ConfigError):
 
 
 class CompatibilityError(MobenchError, TypeError):
-    """Problem, oracle, algorithm and output rule do not fit together; the message lists every reason."""
+    """Problem, oracle, algorithm and output rule do not fit together; the message lists every reason.
+
+    Attributes:
+        hint: a further line for who asked for this pair, which tables of many pairs leave out.
+    """
+
+    hint: str = ""
 
 
 class SolverError(MobenchError):

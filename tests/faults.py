@@ -31,7 +31,19 @@ from tests.test_runner import composed, same_rows
 SMALL = ("preferences=3", "seeds=[0,1]", "checkpoint.seconds=0", "logger=local", "progress=false")
 ZOO = (
     *("afl", "aligned_mtl", "cagrad", "config", "dualproj", "dwa", "fairgrad", "famo", "fedavg", "graddrop"),
-    *("hv_gradient", "imtl_g", "nash_mtl", "pbi", "pcgrad", "pmgda", "sdmgrad", "stch_set", "term", "upgrad"),
+    *(
+        "hv_gradient",
+        "imtl_g",
+        "nash_mtl",
+        "pbi",
+        "pcgrad",
+        "pmgda",
+        "sdmgrad",
+        "stch_set",
+        "term",
+        "torchjd",
+        "upgrad",
+    ),
 )
 # every algorithm, and every oracle and output rule that has a state of its own; steps for about a second of
 # work

@@ -497,8 +497,8 @@ def test_rows_of_own_objectives_are_no_job_for_others(mobench: Run, outputs: Pat
         (lambda x: x, {"dim": 2, "bounds": (1, 0)}, "lower < upper"),
         (
             lambda x: x,
-            {"dim": 2, "bounds": ([0, 0], [1, 1])},
-            r"bounds=\(\[0, 0\], \[1, 1\]\) .* must be two numbers",
+            {"dim": 2, "bounds": ([0, 0], [1])},
+            r"bounds=\[\[0, 0\], \[1\]\] .* must be two numbers.* or two lists of 2 numbers",
         ),
         (lambda x: x, {"dim": 2, "bounds": 1.0}, r"bounds=1.0 .* must be two numbers"),
         (lambda x: x, {"dim": "2"}, r"dim='2' .* must be a whole number"),

@@ -14,7 +14,7 @@ from sklearn.datasets import load_diabetes
 
 from mobench.errors import ConfigError
 from mobench.jobs.store import JobFolder
-from tests.conftest import REPOSITORY, environment
+from tests.conftest import REPOSITORY, Run, environment
 
 PAGE = REPOSITORY / "docs" / "plugins.md"
 MODULE = "my_parts"
@@ -27,7 +27,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, text in re.findall(r"`(mine/[\w./]+)`[^`]*\n\n```\w+\n(.*?)```", PAGE.read_text(), re.DOTALL):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
-    assert len(list(folder.rglob("*.*"))) == 5
+    assert len(list(folder.rglob("*.*"))) == 7
     return folder
 
 
@@ -124,7 +124,7 @@ def test_a_problem_with_a_data_set(
 ) -> None:
     """Two files: its command trains it, its values are those of NumPy, and its data are recorded."""
     monkeypatch.setattr(sys, "path", [*sys.path, str(place / "mine" / "code")])
-    (command,) = blocks("bash")[1:]
+    command = blocks("bash")[1]
     arguments = command.replace("$PWD", str(place)).replace('"', "").split()[1:]
     result = mobench(*arguments, "steps=20", "preferences=2", "seeds=[0,1]")
     assert result.code == 0, result.err
@@ -141,3 +141,14 @@ def test_a_problem_with_a_data_set(
             expected = square[part][members].mean(0)
             np.testing.assert_allclose(result.rows[f"{name}_{g + 1}"], expected, rtol=1e-12)
     sys.modules.pop("patients", None)
+
+
+def test_the_method_with_constraints(place: Path, monkeypatch: pytest.MonkeyPatch, mobench: Run) -> None:
+    """Its command runs; where a constraint is violated, its gradient is followed."""
+    monkeypatch.syspath_prepend(str(place / "mine" / "code"))
+    search = f"hydra.searchpath=['file://{place}/mine/conf']"
+    words = ["problem=ball_and_half_space", "algorithm=careful", "preferences=2", "steps=50", "logger=local"]
+    result = mobench(search, *words)
+    assert result.code == 0, result.err
+    refused = mobench(search, "problem=vlmop2", *words[1:])
+    refused.refused("it needs at least one constraint", "Methods that fit a problem without constraints: ")

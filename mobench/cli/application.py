@@ -188,7 +188,7 @@ def _told(error: BaseException, arguments: Sequence[str]) -> tuple[str, int] | N
     if interrupted(error):
         return "Stopped. Repeat the command to resume; finished jobs are kept.", STOPPED
     if isinstance(error, MobenchError):
-        return str(error), FAULT
+        return str(error) + getattr(error, "hint", ""), FAULT
     if isinstance(error, BrokenPipeError):
         # the reader of our output went away (mobench ... | head)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

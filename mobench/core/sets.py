@@ -48,6 +48,21 @@ class Box(Set):
 
 
 @dataclass(frozen=True)
+class Intervals(Set):
+    """X = [lower_1, upper_1] x .. x [lower_P, upper_P]."""
+
+    lower: tuple[float, ...]
+    upper: tuple[float, ...]
+
+    def project(self, p: Float[Tensor, "R P"]) -> Float[Tensor, "R P"]:
+        return torch.maximum(torch.minimum(p, p.new_tensor(self.upper)), p.new_tensor(self.lower))
+
+    def tangent(self, p: Float[Tensor, "R P"], V: Float[Tensor, "R k P"]) -> Float[Tensor, "R k P"]:
+        inside = (p > p.new_tensor(self.lower)) & (p < p.new_tensor(self.upper))
+        return V * inside.unsqueeze(1)
+
+
+@dataclass(frozen=True)
 class Ball(Set):
     """X = {x : |x| <= radius}."""
 
@@ -122,8 +137,8 @@ def project_moving(
     """Nearest point of X to p among those that equal x (in X) wherever `moving` is False; None: plain
     projection.
 
-    For sets whose section by fixed coordinates has a formula: Free, Box, Ball. On a ball the plain projection
-    would move the fixed coordinates as well.
+    For sets whose section by fixed coordinates has a formula: Free, Box, Intervals, Ball. On a ball the plain
+    projection would move the fixed coordinates as well.
 
     Raises:
         ValueError: any other set with fixed coordinates.
@@ -135,6 +150,8 @@ def project_moving(
         square = torch.where(moving, p, 0.0).square().sum(1)
         factor = torch.where(square > room, (room / square).sqrt(), 1.0)
         return torch.where(moving, p * factor.unsqueeze(1), x)
-    if not isinstance(X, Free | Box):
-        raise ValueError(f"Blocks of variables need X to be Free, Box or Ball, not {type(X).__name__}")
+    if not isinstance(X, Free | Box | Intervals):
+        raise ValueError(
+            f"Blocks of variables need X to be Free, Box, Intervals or Ball, not {type(X).__name__}"
+        )
     return torch.where(moving, X.project(p), x)

@@ -10,14 +10,16 @@ from functools import cached_property
 from typing import Any
 
 import torch
+import yaml
 
+from mobench.config.schema import choices, conf_dir
 from mobench.core import loop
 from mobench.core.algorithm import Algorithm
 from mobench.core.compatibility import check
-from mobench.core.oracle import Oracle
+from mobench.core.oracle import Oracle, Spec
 from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
-from mobench.errors import ConfigError
+from mobench.errors import CompatibilityError, ConfigError
 from mobench.jobs.fingerprint import is_own
 from mobench.jobs.store import config_hash
 from mobench.jobs.targets import HASHED, LAYERS, TARGET, enabled, instantiate, load_class, target_nodes
@@ -111,7 +113,14 @@ class Job:
             CompatibilityError: it cannot; with all reasons.
         """
         oracle = self.oracle()
-        check(loop.seen_by(self.algorithm, oracle).spec, self.algorithm, type(self.problem).__name__)
+        spec = loop.seen_by(self.algorithm, oracle).spec
+        try:
+            check(spec, self.algorithm, type(self.problem).__name__)
+        except CompatibilityError as error:
+            low, high = self.algorithm.constraints
+            if low > spec.N or (high is not None and high < spec.N):
+                error.hint = _takers(spec)
+            raise
         return oracle
 
     def check(self) -> None:
@@ -127,6 +136,21 @@ class Job:
     def key(self) -> str:
         """Name of the job's folder: <problem>-<algorithm>-<hash>."""
         return f"{self.problem.name}-{type(self.algorithm).__name__.lower()}-{config_hash(self.identity)}"
+
+
+def _takers(spec: Spec) -> str:
+    """Which methods of the project take as many constraints of this kind."""
+    found = []
+    for name in choices("algorithm"):
+        node = yaml.safe_load((conf_dir() / "algorithm" / f"{name}.yaml").read_text(encoding="utf-8"))
+        cls = load_class(str(node[TARGET]), f"algorithm={name}")
+        low, high = cls.constraints  # type: ignore[attr-defined]
+        kind = cls.constraint_kind  # type: ignore[attr-defined]
+        fits = low <= spec.N and (high is None or high >= spec.N)
+        if fits and (spec.N == 0 or kind in (None, spec.constraint_kind)):
+            found.append(name)
+    what = "without constraints" if spec.N == 0 else f"with N={spec.N}"
+    return f"\nMethods that fit a problem {what}: {', '.join(found)}."
 
 
 def check_device(name: str, here: bool = True) -> None:

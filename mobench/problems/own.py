@@ -26,7 +26,7 @@ from torch import Tensor
 from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
 from mobench.core.random import generator
-from mobench.core.sets import Box, Free, Set
+from mobench.core.sets import Box, Free, Intervals, Set
 from mobench.core.start import START_KINDS
 from mobench.errors import ConfigError
 
@@ -35,13 +35,15 @@ Function = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True, eq=False)
 class Functions:
-    """f(x) and g(x) of one x (P,), each a tensor () or (k,),
-    and what draws a start (P,) from a NumPy generator.
+    """f(x) and g(x) of one x (P,), each a tensor () or (k,); what draws a start (P,) from a NumPy generator;
+    points (k, M) of the exact front; and measures, x (P,) -> () each, by name.
     """
 
     objectives: tuple[Function, ...]
     constraints: tuple[Function, ...] = ()
     start: Callable[[np.random.Generator], Any] | None = None
+    front: Float[Tensor, "k M"] | None = None
+    measures: Mapping[str, Function] = field(default_factory=dict)
 
     @cached_property
     def all(self) -> tuple[Function, ...]:
@@ -92,11 +94,11 @@ class Own(Problem):
 
     Fields:
         code: hash of the functions. title: name of the folder and key of the starts.
-        variables: P. bounds: [lower, upper] of every coordinate, or null. positive: whether every objective
-            is >= 0.
+        variables: P. bounds: [lower, upper], numbers for every coordinate or lists of P numbers; or null.
+        positive: whether every objective is >= 0.
         ideal: z (M,) of Tchebycheff values, or null. reference: point (M,) of hypervolumes, or null.
         start: as of any problem, or {kind: given, value: [x_1, .., x_P]}, or {kind: sampler}: drawn by a
-            function.
+            function, or {kind: in_bounds}: uniform between the bounds of each coordinate.
 
     Raises:
         ConfigError: no functions are served under `code`; or they do not give values that can be used at the
@@ -107,13 +109,14 @@ class Own(Problem):
         **START_KINDS,
         "given": ("value",),
         "sampler": (),
+        "in_bounds": (),
     }
     citation: ClassVar[str] = "the user's own"
 
     code: str
     variables: int
     title: str = "own"
-    bounds: Sequence[float | int] | None = None
+    bounds: Sequence[Any] | None = None
     positive: bool = False  # type: ignore[misc]  # a constant of the class in most problems
     ideal: Sequence[float | int] | None = None
     reference: Sequence[float | int] | None = None
@@ -126,10 +129,10 @@ class Own(Problem):
             raise ConfigError(
                 f"dim={self.variables!r} (problem.variables) must be a whole number, the length of x."
             )
-        if self.bounds is not None and not _two_numbers(self.bounds):
+        if self.bounds is not None and _interval(self.bounds, self.variables) is None:
             raise ConfigError(
-                f"bounds={self.bounds!r} (problem.bounds) must be two numbers, (lower, upper), the same for "
-                f"all coordinates. If they differ, scale x inside the functions."
+                f"bounds={self.bounds!r} (problem.bounds) must be two numbers, (lower, upper), for all "
+                f"coordinates, or two lists of {self.variables} numbers, one for each."
             )
         super().__post_init__()
         if self.code not in _SERVED.get():
@@ -139,9 +142,14 @@ class Own(Problem):
             )
         if self.variables < 1:
             raise ConfigError(f"problem.variables={self.variables} must be at least 1.")
-        if self.bounds is not None and not self.bounds[0] < self.bounds[1]:
+        limits = None if self.bounds is None else _interval(self.bounds, self.variables)
+        if limits is not None and not all(low < high for low, high in zip(*limits, strict=True)):
             raise ConfigError(
-                f"problem.bounds={list(self.bounds)} must be two numbers, lower < upper, for all coordinates."
+                f"problem.bounds={list(self.bounds or ())} must have lower < upper in every coordinate."
+            )
+        if self.start["kind"] == "in_bounds" and not np.isfinite(limits or [np.inf]).all():
+            raise ConfigError(
+                "A start that is drawn between the bounds needs bounds that are finite; give start=."
             )
         if self.start["kind"] == "given" and len(self.start["value"]) != self.variables:
             raise ConfigError(
@@ -158,9 +166,28 @@ class Own(Problem):
         M = sum(sizes[: len(functions.objectives)])
         object.__setattr__(self, "_counts", (M, sum(sizes) - M))
         self._check_values(x)
+        self._check_extras(x, M)
         for key, value in (("ideal", self.ideal), ("reference", self.reference)):
             if value is not None and len(value) != M:
                 raise ConfigError(f"problem.{key}={list(value)} must have {M} entries, one per objective.")
+
+    def _check_extras(self, x: Float[Tensor, " P"], M: int) -> None:
+        """Raises ConfigError for a front or a measure that cannot be used."""
+        front = self._functions.front
+        if front is not None and (front.ndim != 2 or front.shape[1] != M or not bool(front.isfinite().all())):
+            raise ConfigError(
+                f"front has the shape {tuple(front.shape)}; expected finite points of shape (k, {M})."
+            )
+        for name, measure in self._functions.measures.items():
+            try:
+                with torch.no_grad():
+                    value = torch.func.vmap(measure)(x.unsqueeze(0))
+            except Exception as error:  # whatever a user's function raises is an error of the configuration
+                raise ConfigError(
+                    f"The measure {name!r} fails at the start {_shown(x)}: {type(error).__name__}: {error}"
+                ) from error
+            if not isinstance(value, Tensor) or value.shape != (1,):
+                raise ConfigError(f"The measure {name!r} must return a tensor () for one x (P,).")
 
     def _check_values(self, x: Float[Tensor, " P"]) -> None:
         """Values and gradients near the start, as a batch:
@@ -222,7 +249,13 @@ class Own(Problem):
 
     @property
     def X(self) -> Set:
-        return Free() if self.bounds is None else Box(float(self.bounds[0]), float(self.bounds[1]))
+        if self.bounds is None:
+            return Free()
+        if not any(hasattr(b, "__len__") for b in self.bounds):
+            return Box(float(self.bounds[0]), float(self.bounds[1]))
+        limits = _interval(self.bounds, self.variables)
+        assert limits is not None
+        return Intervals(*limits)
 
     @property
     def ideal_point(self) -> Tensor | None:
@@ -244,6 +277,10 @@ class Own(Problem):
         kind = self.start["kind"]
         if kind == "given":
             return torch.tensor([float(v) for v in self.start["value"]], dtype=torch.float64)
+        if kind == "in_bounds":
+            low, high = _interval(self.bounds or (), self.variables) or ((), ())
+            rng = generator(seed, problem=self.name, use="start")
+            return torch.from_numpy(rng.uniform(low, high, self.variables))
         if kind != "sampler":
             return super().initial(Runs.product(torch.ones(1, 1, dtype=torch.float64), [seed]))[0]
         functions = self._functions
@@ -265,19 +302,36 @@ class Own(Problem):
         return row.detach()
 
     def initial(self, runs: Runs) -> Float[Tensor, "R P"]:
-        if self.start["kind"] in ("given", "sampler"):
+        if self.start["kind"] in ("given", "sampler", "in_bounds"):
             return torch.stack([self._theta(int(seed)) for seed in runs.seeds])
         return super().initial(runs)
+
+    def front(self, k: int) -> Float[Tensor, "k2 M"] | None:
+        """At most k of the points that were given as the front."""
+        front = self._functions.front
+        if front is None or len(front) <= k:
+            return front
+        return front[torch.linspace(0, len(front) - 1, k).round().to(torch.int64)]
+
+    def columns(self, x: Float[Tensor, "R P"], values: Float[Tensor, "R K"]) -> dict[str, Tensor]:
+        found = {name: torch.func.vmap(measure)(x) for name, measure in self._functions.measures.items()}
+        return {name: value.double() for name, value in found.items()}
 
     def facts(self, runs: Runs | None = None) -> dict[str, Any]:
         return {"functions": self._functions.source()}
 
 
-def _two_numbers(bounds: Any) -> bool:
+def _interval(bounds: Any, P: int) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+    """Lower and upper bounds of P coordinates; None if they are no such bounds."""
     try:
-        return len(bounds) == 2 and not any(isinstance(b, str) or math.isnan(float(b)) for b in bounds)
+        if len(bounds) != 2 or any(isinstance(b, str) for b in bounds):
+            return None
+        ends = [tuple(map(float, b)) if hasattr(b, "__len__") else (float(b),) * P for b in bounds]
     except (TypeError, ValueError):
-        return False
+        return None
+    if any(len(end) != P or any(math.isnan(v) for v in end) for end in ends):
+        return None
+    return ends[0], ends[1]
 
 
 def _shown(x: Tensor) -> str:

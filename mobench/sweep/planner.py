@@ -270,7 +270,7 @@ def _note(out: Plan, command: _Command, name: str, error: MobenchError) -> None:
         return
     problem = f"{command.artifact or shown(command.overrides)} {name}: {error}".replace(" :", ":")
     if command.artifact is not None or (command.alone and not table):
-        raise type(error)(problem) from error
+        raise type(error)(problem + getattr(error, "hint", "")) from error
     out.problems.append(problem)
 
 

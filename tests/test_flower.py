@@ -1,0 +1,619 @@
+"""mobench.flower: a Flower strategy from any method, against the internal loop, against a real server with
+clients on the loopback address, and with clients that drop out or send what cannot be used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")  # read when flwr is imported
+pytest.importorskip("flwr", reason="needs Flower: pip install 'mobench[flower]'")
+
+from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+
+import mobench
+from mobench.errors import CompatibilityError, ConfigError, MobenchError
+from mobench.flower import MultiObjective, client_loss, strategy
+from mobench.oracles import LocalSteps
+from tests.conftest import REPOSITORY
+from tests.flower_here import Here, documented
+from tests.reference import federated as plain
+from tests.test_federated import ETA, METHODS, TAU, M, advance, by_hand, close, rows_of, tiny, uniform
+
+ROUNDS = 20
+SEED = 25
+NAMES = ["W1", "b1", "W2", "b2"]
+Spoil = Callable[[int, int, dict[str, np.ndarray], dict[str, Any]], None]
+
+
+def split(theta: np.ndarray, shapes: list[tuple[int, ...]]) -> dict[str, np.ndarray]:
+    ends = np.cumsum([int(np.prod(shape)) for shape in shapes])[:-1]
+    parts = np.split(theta, ends)
+    return {name: part.reshape(shape) for name, part, shape in zip(NAMES, parts, shapes, strict=True)}
+
+
+def record(arrays: dict[str, np.ndarray]) -> ArrayRecord:
+    return ArrayRecord({name: Array(np.ascontiguousarray(a)) for name, a in arrays.items()})
+
+
+def joined(arrays: ArrayRecord) -> torch.Tensor:
+    return torch.from_numpy(np.concatenate([arrays[name].numpy().ravel() for name in NAMES]))
+
+
+class Federation:
+    """Clients in NumPy, which know nothing of mobench but the data of a small federated problem."""
+
+    def __init__(self, kind: str = "rotation", transform: Any = None, batches: Any = None) -> None:
+        problem = tiny(kind)
+        runs = uniform(SEED)
+        self.problem = problem
+        self.runs = runs
+        self.start = problem.initial(runs)
+        self.shapes = [tuple(shape) for shape in problem.network.shapes]
+        data = by_hand(problem, SEED, "train")
+        self.clients = [plain.mlp_client(x, y, 8, 10) for x, y in data]
+        self.transform = transform
+        self.batches = batches
+        self.spoil: Spoil | None = None
+        self.visits: list[tuple[int, int]] = []
+
+    def app(self) -> ClientApp:
+        app = ClientApp()
+
+        @app.train()
+        def train(message: Message, context: Context) -> Message:
+            config = message.content["config"]
+            t = int(config["server-round"])
+            m = int(context.node_config["partition-id"])
+            theta = joined(message.content["arrays"]).numpy()
+            self.visits.append((t, m))
+            losses = []
+            for rows in [None] * TAU if self.batches is None else self.batches(t - 1)[m]:
+                loss, slope = self.clients[m](theta, rows)
+                factor = 1.0
+                if self.transform is not None:
+                    loss, factor = self.transform(loss)
+                losses.append(loss)
+                theta = theta - float(config["local-step"]) * factor * slope
+            arrays = split(theta, self.shapes)
+            metrics = {"train_loss": float(np.mean(losses)), "partition-id": m, "num-examples": 1}
+            if self.spoil is not None:
+                self.spoil(t, m, arrays, metrics)
+            content = RecordDict({"arrays": record(arrays), "metrics": MetricRecord(metrics)})
+            return Message(content, reply_to=message)
+
+        return app
+
+    def grid(self) -> Here:
+        # the nodes' order is not the clients'
+        return Here(self.app(), [{"partition-id": m} for m in (3, 0, 4, 1, 2)])
+
+    def train(self, chosen: MultiObjective, rounds: int, grid: Here | None = None) -> torch.Tensor:
+        first = record(split(self.start[0].numpy(), self.shapes))
+        result = chosen.start(grid=grid or self.grid(), initial_arrays=first, num_rounds=rounds, timeout=5)
+        return joined(result.arrays)
+
+
+def made(name: str, **options: Any) -> MultiObjective:
+    flower = {"fraction_evaluate": 0.0}
+    return strategy(METHODS[name].algorithm, M, local_step=ETA, rounds=ROUNDS, flower=flower, **options)
+
+
+@pytest.mark.parametrize("name", list(METHODS))
+def test_twenty_rounds_are_those_of_the_internal_loop(name: str) -> None:
+    method = METHODS[name]
+    transform = None
+    if name.startswith("propfair"):
+        o = method.options
+        transform = plain.propfair_transform(o["base"], o.get("eps0", 0.2), o.get("below", "linear"))
+    federation = Federation(transform=transform)
+    oracle = LocalSteps(federation.problem, federation.runs, local_step=ETA, local_steps=TAU)
+    path, answers, _ = advance(oracle, method.algorithm, federation.runs, ROUNDS)
+    chosen = made(name, transformed=transform is not None)
+    last = federation.train(chosen, ROUNDS)
+    assert (path[0, -1] - path[0, 0]).abs().max() > 1e-2
+    close(last, path[0, -1], 1e-9)
+    for rule, expected in answers.items():
+        close(joined(chosen.answers()[rule]), expected[0], 1e-9)
+    assert [r.number for r in chosen.rounds] == list(range(1, ROUNDS + 1))
+    assert all(len(r.answered) == M and not r.refused and r.moved for r in chosen.rounds)
+
+
+def test_batches_of_the_same_seed() -> None:
+    federation = Federation("partial")
+    oracle = LocalSteps(federation.problem, federation.runs, local_step=ETA, local_steps=TAU, batch_size=5)
+    federation.batches = lambda t: rows_of(oracle, 0, t)
+    path, _, _ = advance(oracle, METHODS["fedmgda"].algorithm, federation.runs, ROUNDS)
+    close(federation.train(made("fedmgda"), ROUNDS), path[0, -1], 1e-9)
+
+
+@pytest.mark.parametrize(
+    "name", ["fedmgda_plus", "mgda", "upgrad", "epo", "ferero", "famo", "omd_tch", "graddrop"]
+)
+def test_methods_by_their_name(name: str) -> None:
+    federation = Federation()
+    chosen = strategy(name, M, local_step=ETA, flower={"fraction_evaluate": 0.0})
+    assert chosen.algorithm.step_size == ETA
+    federation.train(chosen, 2)
+    assert [r.moved for r in chosen.rounds] == [True, True]
+    assert (chosen.rounds[0].weights is None) == (name == "graddrop")
+
+
+# clients that drop out, or whose answer cannot be used
+
+
+def without(
+    name: str, lost: int, rounds: int, **options: Any
+) -> tuple[MultiObjective, torch.Tensor, Federation]:
+    """Training from which a client drops out after its first round."""
+    federation = Federation()
+    grid = federation.grid()
+    node = next(n for n, c in grid.contexts.items() if c.node_config["partition-id"] == lost)
+    chosen = made(name, **options)
+    first = federation.train(chosen, 1, grid)
+    federation.start = first.unsqueeze(0)
+    grid.away.add(node)
+    # a second start goes on with the strategy's state
+    return chosen, federation.train(chosen, rounds, grid), federation
+
+
+def test_a_client_that_drops_out() -> None:
+    """The step is that of the others: the plain FedMGDA+ of four clients, from the same model."""
+    chosen, after, federation = without("fedmgda", 2, 1)
+    theta = federation.start[0].numpy()
+    others = [federation.clients[m] for m in (0, 1, 3, 4)]
+    found = plain.trajectory(
+        "fedmgda", theta, others, 1, eta=ETA, tau=TAU, batches=None, offset=0.0, client_loss="ell", eps=0.05
+    )
+    np.testing.assert_allclose(after.numpy(), found.thetas[-1], rtol=0, atol=1e-9)
+    assert chosen.rounds[-1].answered == (0, 1, 3, 4)
+    assert chosen.rounds[-1].refused == {}
+    weights = chosen.rounds[-1].weights
+    assert weights is not None
+    assert weights[2] == 0.0
+    assert weights.sum() == pytest.approx(1.0, abs=1e-9)
+
+
+def test_a_client_that_drops_out_of_a_mean_leaves_that_of_the_others() -> None:
+    _, after, federation = without("fedavg", 0, 1)
+    theta = federation.start[0].numpy()
+    ends = []
+    for client in federation.clients[1:]:
+        y = theta
+        for _ in range(TAU):
+            y = y - ETA * client(y, None)[1]
+        ends.append(y)
+    np.testing.assert_allclose(after.numpy(), np.mean(ends, axis=0), rtol=0, atol=1e-12)
+
+
+def test_a_memory_of_the_clients_outlasts_one_that_drops_out() -> None:
+    """OMD-TCH's multipliers go on with the last loss of the missing client, which has no row."""
+    chosen, after, federation = without("omd", 2, 2)
+    theta = federation.start[0].numpy()
+    lam = np.full(M, 1.0 / M)
+    gain = 0.3 / M
+    first = chosen.rounds[0].losses.numpy()
+    lam = plain.project_simplex(lam + gain * first)
+    for t in (1, 2):
+        rows, losses = np.zeros((M, len(theta))), first.copy()
+        for m in (0, 1, 3, 4):
+            y, met = theta, []
+            for _ in range(TAU):
+                loss, slope = federation.clients[m](y, None)
+                met.append(loss)
+                y = y - ETA * slope
+            rows[m] = (theta - y) / ETA
+            losses[m] = np.mean(met)
+        theta = theta - M * ETA * (lam / M) @ rows
+        lam = plain.project_simplex(lam + gain * losses)
+        np.testing.assert_allclose(chosen.rounds[t].losses.numpy(), losses, atol=1e-12)
+    np.testing.assert_allclose(after.numpy(), theta, rtol=0, atol=1e-11)
+
+
+def test_a_memory_needs_every_client_once() -> None:
+    federation = Federation()
+    grid = federation.grid()
+    grid.away = {100}
+    for name, moved in (("omd", False), ("fedmgda", True)):
+        chosen = made(name)
+        first = record(split(federation.start[0].numpy(), federation.shapes))
+        chosen.start(grid=grid, initial_arrays=first, num_rounds=2, timeout=5)
+        assert [r.moved for r in chosen.rounds] == [moved, moved]
+
+
+def nan_in_arrays(t: int, m: int, arrays: dict[str, np.ndarray], metrics: dict[str, Any]) -> None:
+    arrays["b1"] = np.full_like(arrays["b1"], np.nan)
+
+
+def wrong_shape(t: int, m: int, arrays: dict[str, np.ndarray], metrics: dict[str, Any]) -> None:
+    arrays["W2"] = arrays["W2"][:, 1:]
+
+
+def wrong_type(t: int, m: int, arrays: dict[str, np.ndarray], metrics: dict[str, Any]) -> None:
+    arrays["W2"] = arrays["W2"].astype(np.float32)
+
+
+def no_array(t: int, m: int, arrays: dict[str, np.ndarray], metrics: dict[str, Any]) -> None:
+    arrays["W3"] = arrays.pop("W2")
+
+
+def far_away(t: int, m: int, arrays: dict[str, np.ndarray], metrics: dict[str, Any]) -> None:
+    arrays["b2"] = arrays["b2"] + 1e300
+
+
+def nan_loss(t: int, m: int, arrays: dict[str, np.ndarray], metrics: dict[str, Any]) -> None:
+    metrics["train_loss"] = float("nan")
+
+
+def no_loss(t: int, m: int, arrays: dict[str, np.ndarray], metrics: dict[str, Any]) -> None:
+    del metrics["train_loss"]
+
+
+def error(t: int, m: int, arrays: dict[str, np.ndarray], metrics: dict[str, Any]) -> None:
+    raise RuntimeError("out of memory")
+
+
+FAULTS = {
+    nan_in_arrays: "its array 'b1' holds a number that is not finite",
+    wrong_shape: "its array 'W2' has the shape (10, 7); expected (10, 8)",
+    wrong_type: "its array 'W2' holds float32; expected float64",
+    no_array: "its model lacks W2 and has W3",
+    far_away: "its array 'b2' is longer than 1e+30",
+    nan_loss: "its 'train_loss' is nan; expected a finite number",
+    no_loss: "its 'train_loss' is None; expected a finite number",
+    error: "it failed: <class 'RuntimeError'>:<'out of memory'>",
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.__name__)
+def test_an_answer_that_cannot_be_used_is_refused_by_name(
+    fault: Spoil, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The round goes on as without the client: the same model, bit for bit."""
+    _, expected, _ = without("fedmgda", 2, 1)
+    federation = Federation()
+    federation.spoil = lambda t, m, arrays, metrics: (
+        fault(t, m, arrays, metrics) if m == 2 and spoilt else None
+    )
+    grid = federation.grid()
+    chosen = made("fedmgda")
+    spoilt = False
+    federation.start = federation.train(chosen, 1, grid).unsqueeze(0)
+    spoilt = True
+    assert torch.equal(federation.train(chosen, 1, grid), expected)
+    ((who, why),) = chosen.rounds[-1].refused.items()
+    assert who == ("node 104" if fault is error else "client 2 (node 104)")
+    assert FAULTS[fault] in why
+    assert chosen.rounds[-1].answered == (0, 1, 3, 4)
+
+
+def test_two_nodes_that_say_they_are_the_same_client() -> None:
+    def impostor(t: int, m: int, arrays: dict[str, np.ndarray], metrics: dict[str, Any]) -> None:
+        metrics["partition-id"] = 1 if m == 2 else m
+
+    federation = Federation()
+    federation.spoil = impostor
+    chosen = made("fedmgda")
+    federation.train(chosen, 1)
+    assert chosen.rounds[0].answered == (0, 3, 4)
+    assert set(chosen.rounds[0].refused) == {"client 1 (node 103)", "client 1 (node 104)"}
+
+
+@pytest.mark.parametrize("number", [5, -1, 0.5, None])
+def test_a_number_that_is_no_clients(number: Any) -> None:
+    def spoil(t: int, m: int, arrays: dict[str, np.ndarray], metrics: dict[str, Any]) -> None:
+        if m == 2:
+            metrics.pop("partition-id")
+            if number is not None:
+                metrics["partition-id"] = number
+
+    federation = Federation()
+    federation.spoil = spoil
+    chosen = made("fedmgda")
+    federation.train(chosen, 1)
+    assert "expected a whole number from 0 to 4" in chosen.rounds[0].refused["node 104"]
+
+
+def test_nobody_answers() -> None:
+    federation = Federation()
+    grid = federation.grid()
+    grid.away = set(grid.contexts)
+    chosen = made("fedmgda")
+    first = record(split(federation.start[0].numpy(), federation.shapes))
+    result = chosen.start(grid=grid, initial_arrays=first, num_rounds=2, timeout=5)
+    assert len(result.arrays) == 0
+    assert [r.moved for r in chosen.rounds] == [False, False]
+    assert torch.equal(joined(chosen.answers()["last"]), federation.start[0])
+
+
+def test_types_and_counters() -> None:
+    """float32 stays float32, and what is no floating-point number stays as it is."""
+    app = ClientApp()
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        x = {name: array.numpy() for name, array in message.content["arrays"].items()}
+        answer = {"x": x["x"] + np.float32(1 + context.node_config["partition-id"]), "count": x["count"] + 7}
+        metrics = MetricRecord({"train_loss": 1.0, "partition-id": context.node_config["partition-id"]})
+        return Message(RecordDict({"a": record(answer), "m": metrics}), reply_to=message)
+
+    first = record({"x": np.zeros((2, 1), np.float32), "count": np.array(3)})
+    chosen = strategy("fedavg", 2, local_step=0.5, flower={"fraction_evaluate": 0.0})
+    grid = Here(app, [{"partition-id": 0}, {"partition-id": 1}])
+    result = chosen.start(grid=grid, initial_arrays=first, num_rounds=1)
+    assert result.arrays["x"].numpy().dtype == np.float32
+    np.testing.assert_allclose(result.arrays["x"].numpy(), [[1.5], [1.5]], rtol=1e-6)
+    assert result.arrays["count"].numpy() == 3
+    metrics = result.train_metrics_clientapp[1]
+    assert metrics["weights"] == [0.5, 0.5]
+    assert metrics["answered"] == 2
+
+
+def test_the_page_on_federations() -> None:
+    """Its program, without a network: other methods serve the client better that the mean leaves behind."""
+    worst = {}
+    with documented(REPOSITORY / "docs" / "federation.md") as (client, server):
+        first = ArrayRecord(client.network().state_dict())
+        for name in ("fedavg", "omd_tch"):
+            chosen = server.federation(name)
+            grid = Here(client.app, [{"partition-id": m} for m in range(client.CLIENTS)])
+            chosen.start(grid=grid, initial_arrays=first, num_rounds=15)
+            worst[name] = float(chosen.rounds[-1].losses[-1])
+            assert chosen.rounds[-1].losses.argmax() == client.CLIENTS - 1 or name != "fedavg"
+    assert worst["omd_tch"] < 0.8 * worst["fedavg"], worst
+
+
+# what is refused before the first round
+
+
+def test_refusals() -> None:
+    with pytest.raises(ConfigError, match="Did you mean 'fedmgda_plus'"):
+        strategy("fedmgda_pluss", 3, local_step=0.1)
+    with pytest.raises(ConfigError, match="clients=0"):
+        strategy("mgda", 0, local_step=0.1)
+    with pytest.raises(ConfigError, match="local_step=0"):
+        strategy("mgda", 3, local_step=0.0)
+    with pytest.raises(ConfigError, match=r"ideal has the shape \(2,\)"):
+        strategy("tch", 3, local_step=0.1, ideal=[0.0, 0.0])
+    with pytest.raises(ConfigError, match="client_loss"):
+        strategy("propfair", 3, local_step=0.1)
+    for name in ("nsga2", "mlm_cmoo", "modo", "forum"):
+        with pytest.raises(CompatibilityError):
+            strategy(name, 3, local_step=0.1)
+    assert mobench.flower.strategy is strategy
+
+
+def test_negative_losses_of_a_method_that_needs_positive_ones() -> None:
+    federation = Federation()
+    federation.spoil = lambda t, m, arrays, metrics: metrics.update(train_loss=-1.0)
+    with pytest.raises(CompatibilityError, match="objectives >= 0"):
+        federation.train(made("qffl"), 1)
+
+
+def test_a_step_that_diverges_is_an_error() -> None:
+    federation = Federation()
+    federation.spoil = lambda t, m, arrays, metrics: arrays.update(W1=arrays["W1"] * 1e28)
+    with pytest.raises(MobenchError, match="after round 1 of LS is not finite"):
+        federation.train(
+            strategy("ls", M, local_step=1e-9, flower={"fraction_evaluate": 0.0}, step_size=1.0), 1
+        )
+
+
+def test_the_loss_of_a_client() -> None:
+    loss = torch.tensor(1.5, dtype=torch.float64, requires_grad=True)
+    value = client_loss("propfair", baseline=5.0)(loss)
+    value.backward()
+    expected = plain.propfair_transform(5.0)(1.5)
+    assert value.item() == pytest.approx(expected[0], rel=1e-12)
+    assert loss.grad is not None
+    assert loss.grad.item() == pytest.approx(expected[1], rel=1e-12)
+    assert client_loss("mgda")(loss) is loss
+
+
+# a real server and clients
+
+PROJECT = """
+[project]
+name = "quadratics"
+version = "1.0.0"
+description = ""
+license = "MIT"
+dependencies = []
+
+[tool.flwr.app]
+publisher = "mobench"
+
+[tool.flwr.app.components]
+serverapp = "quadratics.server:app"
+clientapp = "quadratics.client:app"
+
+[tool.flwr.app.config]
+rounds = 3
+target = ""
+"""
+SERVER = """
+import pathlib
+
+import numpy as np
+from flwr.app import Array, ArrayRecord
+from flwr.serverapp import ServerApp
+
+import mobench
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid, context):
+    target = pathlib.Path(str(context.run_config["target"]))
+    strategy = mobench.flower.strategy("fedmgda_plus", 3, local_step=0.1, flower={"fraction_evaluate": 0.0})
+
+    def keep(number, arrays):
+        path = target / f"{number}.npz"
+        np.savez(path.with_suffix(".part.npz"), x=arrays["x"].numpy())
+        path.with_suffix(".part.npz").rename(path)
+
+    first = ArrayRecord({"x": Array(np.array([2.0, -1.0]))})
+    rounds = int(context.run_config["rounds"])
+    strategy.start(grid=grid, initial_arrays=first, num_rounds=rounds, timeout=100, evaluate_fn=keep)
+    lines = [f"{r.number} {list(r.answered)} {dict(r.refused)}" for r in strategy.rounds]
+    (target / "rounds.txt").write_text("\\n".join(lines))
+"""
+CLIENT = """
+import numpy as np
+from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+
+app = ClientApp()
+CENTRES = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+SCALES = np.array([[1.0, 2.0], [3.0, 1.0], [1.0, 1.0]])
+
+
+@app.train()
+def train(message, context):
+    config = message.content["config"]
+    m = int(context.node_config["partition-id"])
+    x = message.content["arrays"]["x"].numpy()
+    losses = []
+    for _ in range(3):
+        losses.append(0.5 * (SCALES[m] * (x - CENTRES[m]) ** 2).sum())
+        x = x - config["local-step"] * SCALES[m] * (x - CENTRES[m])
+    if m == 1 and config["server-round"] == 3:
+        raise RuntimeError("the disk is full")
+    if m == 2 and config["server-round"] == 3:
+        x = x * np.nan
+    metrics = MetricRecord({"train_loss": float(np.mean(losses)), "partition-id": m})
+    return Message(RecordDict({"a": ArrayRecord({"x": Array(x)}), "m": metrics}), reply_to=message)
+"""
+LIMIT = 300  # seconds for all of it
+
+
+def free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for s in sockets:
+            s.bind(("127.0.0.1", 0))
+        return [s.getsockname()[1] for s in sockets]
+
+
+@pytest.fixture
+def deployment(tmp_path: Path) -> Iterator[Callable[[Path, Path], None]]:
+    """A SuperLink and three SuperNodes on the loopback address, each a process, which end with the test."""
+    link, *nodes = free_ports(4)
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "config.toml").write_text(
+        f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "127.0.0.1:{link}"\ninsecure = true\n'
+    )
+    binaries = Path(sys.executable).parent
+    env = {
+        **os.environ,
+        "FLWR_HOME": str(home),
+        "FLWR_TELEMETRY_ENABLED": "0",
+        "FLWR_DISABLE_UPDATE_CHECK": "1",
+        "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1",
+        "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(REPOSITORY),
+    }
+    running: list[subprocess.Popen[bytes]] = []
+
+    def begin(*words: str) -> subprocess.Popen[bytes]:
+        log = (tmp_path / f"process{len(running)}.log").open("wb")
+        with log:
+            running.append(
+                subprocess.Popen(words, env=env, stdout=log, stderr=log, cwd=tmp_path, start_new_session=True)
+            )
+        return running[-1]
+
+    def run(app: Path, target: Path) -> None:
+        off = "--disable-runtime-dependency-installation"
+        begin("flower-superlink", "--insecure", "--host", "127.0.0.1", "--port", str(link), off)
+        for m, port in enumerate(nodes):
+            here = ["--host", "127.0.0.1", "--port", str(port), "--node-config", f"partition-id={m}"]
+            begin("flower-supernode", "--insecure", "--superlink", f"127.0.0.1:{link}", *here)
+        end = time.monotonic() + LIMIT
+        while time.monotonic() < end:  # refused until the SuperLink listens
+            command = ["flwr", "run", str(app), "--run-config", f"target='{target}'"]
+            if begin(*command).wait(timeout=LIMIT) == 0:
+                break
+            time.sleep(0.5)
+        while time.monotonic() < end and not (target / "rounds.txt").is_file():
+            assert all(process.poll() is None for process in running[:4])
+            time.sleep(0.2)
+        assert (target / "rounds.txt").is_file(), "\n".join(
+            log.read_text(errors="replace")[-2000:] for log in sorted(tmp_path.glob("process*.log"))
+        )
+
+    try:
+        yield run
+    finally:
+        for process in running:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+        for process in running:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=10)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait(timeout=10)
+
+
+@pytest.mark.timeout(LIMIT + 60)
+def test_a_real_server_and_clients(
+    deployment: Callable[[Path, Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two rounds equal the internal loop; then a client fails and one sends NaN: the third goes on alone."""
+    app, target = tmp_path / "app", tmp_path / "target"
+    for folder in (app / "quadratics", target):
+        folder.mkdir(parents=True)
+    (app / "pyproject.toml").write_text(PROJECT)
+    (app / "quadratics" / "__init__.py").touch()
+    (app / "quadratics" / "server.py").write_text(SERVER)
+    (app / "quadratics" / "client.py").write_text(CLIENT)
+    deployment(app, target)
+    path = [np.load(target / f"{t}.npz")["x"] for t in range(4)]
+
+    scope: dict[str, Any] = {}
+    exec(CLIENT, scope)
+    centres, scales = (torch.from_numpy(scope[key]) for key in ("CENTRES", "SCALES"))
+    problem = mobench.objectives(
+        lambda x: 0.5 * (scales * (x - centres) ** 2).sum(-1), start=[2.0, -1.0], positive=True
+    )
+    monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path / "outputs"))
+    rows = mobench.run(
+        "oracle.local_steps=3",
+        "oracle.local_step=0.1",
+        "algorithm.step_size=0.1",
+        problem=problem,
+        oracle="local_steps",
+        algorithm="fedmgda_plus",
+        **{"preferences.weights": "uniform"},
+        seeds=[0],
+        steps=2,
+    )
+    inner = mobench.load(rows).solutions["last"][0]
+    np.testing.assert_allclose(path[2], inner, rtol=0, atol=1e-12)
+
+    lines = (target / "rounds.txt").read_text().splitlines()
+    assert [line.split("{")[0].strip() for line in lines] == ["1 [0, 1, 2]", "2 [0, 1, 2]", "3 [0]"]
+    assert "the disk is full" in lines[2]
+    assert "client 2" in lines[2]
+    assert "not finite" in lines[2]
+    alone = path[2]
+    for _ in range(3):
+        alone = alone - 0.1 * scope["SCALES"][0] * (alone - scope["CENTRES"][0])
+    np.testing.assert_allclose(path[3], alone, rtol=0, atol=1e-12)
