@@ -32,6 +32,7 @@ SMALL = ("preferences=3", "seeds=[0,1]", "checkpoint.seconds=0", "logger=local",
 ZOO = (
     *("afl", "aligned_mtl", "cagrad", "config", "dualproj", "dwa", "fairgrad", "famo", "fedavg", "graddrop"),
     *("hv_gradient", "imtl_g", "nash_mtl", "pbi", "pcgrad", "pmgda", "sdmgrad", "stch_set", "term", "upgrad"),
+    *("cosmos", "phn", "phn_epo"),
 )
 # every algorithm, and every oracle and output rule that has a state of its own; steps for about a second of
 # work
