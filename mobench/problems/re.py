@@ -240,7 +240,11 @@ DESIGNS: dict[str, Design] = {
         (35.3122828, 17561.6018, 425063019.0),
     ),
     "RE33": Design(
-        disc_brake, (55.0, 75.0, 1000.0, 11.0), (80.0, 110.0, 3000.0, 20.0), (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
+        disc_brake,
+        (55.0, 75.0, 1000.0, 11.0),
+        (80.0, 110.0, 3000.0, 20.0),
+        (0.35525, 1.13907203, 0.0),
+        (5.30670001, 9.08412009, 15.8925600),
     ),
     "RE34": Design(
         crashworthiness,
@@ -253,8 +257,8 @@ DESIGNS: dict[str, Design] = {
         speed_reducer,
         (2.6, 0.7, 17.0, 7.3, 7.3, 2.9, 5.0),
         (3.6, 0.8, 28.0, 8.3, 8.3, 3.9, 5.5),
-        (0.0, 0.0, 0.0),
-        (1.0, 1.0, 1.0),
+        (2352.34611, 694.233587, 0.0),
+        (6994.99665, 1695.96388, 397.358928),
     ),
     "RE36": Design(
         gear_train,
@@ -306,7 +310,7 @@ class RE(Problem):
     """One of twelve designs with 2 or 3 objectives and 2 to 7 variables: RE21 to RE25 and RE31 to RE37.
 
     Fronts: exact for RE21 and RE36. The others are what two runs of NSGA-II (300 points, 300 generations;
-    RE33 and RE35: an archive that differential evolution moves, 250 and 350 times 3,000 trials), a global
+    RE33 and RE35: an archive that differential evolution moves, 100 and 350 times 3,000 trials), a global
     minimisation of each objective and random moves around their points found, thinned out to 200: a
     reference, not a truth; methods may go beyond it.
     Departures: integers and table values of RE22, RE23, RE25, RE35 and RE36 are continuous (their fronts here
