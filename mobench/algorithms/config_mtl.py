@@ -28,7 +28,7 @@ class ConFIG(Weighting):
     Where no direction has positive cosines (opposed gradients), U^+ 1 may be 0, and then d = 0. A gradient of
     length 0 is left out.
 
-    Source: Liu et al. 2025 (ConFIG), equations 1 to 3.
+    Source: Liu et al. 2025 (ConFIG), equation 2, with the length of their method section.
     """
 
     gramian: ClassVar[bool] = True

@@ -28,8 +28,8 @@ class IMTLG(Weighting):
     Weights may be negative. Where they sum to 0, d = 0; where the sum is negative, d raises the objectives,
     as in the paper.
 
-    Source: Liu et al. 2021 (IMTL), equation 6. Departure: dependent gradients, which their closed form
-    excludes: the least-squares solution of smallest norm of equal projections onto the unit gradients;
+    Source: Liu et al. 2021 (IMTL), closed form of the gradient balance. Departure: dependent gradients, which
+    that form excludes: the least-squares solution of smallest norm of equal projections onto the unit gradients;
     Quinton and Rey 2024 take that of the gradients as they are. A gradient of length 0 gets no weight.
     """
 
