@@ -29,8 +29,9 @@ class IMTLG(Weighting):
     as in the paper.
 
     Source: Liu et al. 2021 (IMTL), closed form of the gradient balance. Departure: dependent gradients, which
-    that form excludes: the least-squares solution of smallest norm of equal projections onto the unit gradients;
-    Quinton and Rey 2024 take that of the gradients as they are. A gradient of length 0 gets no weight.
+    that form excludes: the least-squares solution of smallest norm of equal projections onto the unit
+    gradients; Quinton and Rey 2024 take that of the gradients as they are. A gradient of length 0 gets no
+    weight.
     """
 
     gramian: ClassVar[bool] = True

@@ -25,9 +25,10 @@ class PHN(ParetoSet):
     Fields: `rule`: "ls" or "epo". EPO's program sees inner products of gradients by phi, of each preference
     by itself, and its weights are multiplied by M, without the factor of its toy code, as in the authors'
     program.
-    Source: Navon et al. 2021 (PHN), PHN-LS and PHN-EPO. Departures: one preference for each run of a seed and step,
-    of which the mean is taken (the paper: one); two hidden layers for every problem; the outputs are added to
-    the start where there is no box; a linear program that fails ends its run (their program goes on with w).
+    Source: Navon et al. 2021 (PHN), PHN-LS and PHN-EPO. Departures: one preference for each run of a seed and
+    step, of which the mean is taken (the paper: one); two hidden layers for every problem; the outputs are
+    added to the start where there is no box; a linear program that fails ends its run (their program goes on
+    with w).
     """
 
     citation: ClassVar[str] = "Navon et al. 2021 (PHN)"
