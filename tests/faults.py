@@ -44,6 +44,7 @@ ZOO = (
         "torchjd",
         "upgrad",
     ),
+    *("cosmos", "phn", "phn_epo"),
 )
 # every algorithm, and every oracle and output rule that has a state of its own; steps for about a second of
 # work

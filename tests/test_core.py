@@ -73,6 +73,8 @@ def algorithm_of(name: str, M: int = 2, **options: Any) -> Algorithm:
     assert isinstance(node, dict)
     # EPO's gain of 10 belongs to two objectives on the toy problem
     small = {"step_size": 0.005} if base == "epo" else {"step_size": 0.05}
+    if base in ("cosmos", "phn", "phn_epo"):  # they replace points
+        small = {"step_size": 1.0}
     made = instantiate({str(k): v for k, v in node.items()} | small | extra | options, "algorithm")
     assert isinstance(made, Algorithm)
     return made

@@ -56,6 +56,7 @@ PROBLEMS: dict[str, tuple[str, ...]] = {
     "dtlz": ("problem=dtlz", THREE),
     "re": ("problem=re", THREE),
     "uf": ("problem=uf", THREE),
+    "fair": ("problem=fair_classification", THREE),
     "half_plane": ("problem=half_plane", "problem.start={kind:normal,scale:1.0,value:null}", THREE),
     "ball": ("problem=ball_and_half_space", THREE),
     "capped": ("problem=least_squares", "problem.caps=[null,0.3]", THREE),
@@ -90,6 +91,7 @@ SOME = {
     "dtlz": ["ferero"],
     "re": ["epo"],
     "uf": ["upgrad"],
+    "fair": ["mgda"],
     "half_plane": ["csmoo1", "ferero"],
     "ball": ["mlm_cmoo"],
     "capped": ["ferero", "penalty_sgd"],
@@ -116,8 +118,9 @@ if os.environ.get("MOBENCH_GPU_PAIRS") == "all":
     PAIRS = [(p, a) for p in PROBLEMS for a in choices("algorithm")]
 
 # waits of the host in a step that is not recorded: one copy of the Gram matrix to the host for each program
-ONE = ("aligned_mtl", "cagrad", "config", "csmoo1", "csmoo2", "csmoo_basic", "dualproj", "fairgrad",
-       "fedmgda_plus", "hv_gradient", "imtl_g", "nash_mtl", "pmgda", "stch_set", "upgrad")  # fmt: skip
+ONE = ("aligned_mtl", "cagrad", "config", "cosmos", "csmoo1", "csmoo2", "csmoo_basic", "dualproj", "fairgrad",
+       "fedmgda_plus", "hv_gradient", "imtl_g", "nash_mtl", "phn", "phn_epo", "pmgda", "stch_set",
+       "upgrad")  # fmt: skip
 NONE = ("afl", "dwa", "epo", "famo", "fedavg", "fedfv", "ferero", "ferero_sa", "graddrop", "ls", "mgda",
         "mlm_cmoo", "moco", "omd_tch", "pbi", "pcgrad", "penalty_sgd", "pmtl", "propfair", "qffl", "sdmgrad",
         "stch", "tch", "term", "wc_mhgd")  # fmt: skip

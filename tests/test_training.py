@@ -20,7 +20,7 @@ from mobench.problems import VLMOP2
 from mobench.training import Balanced, Info, solve
 
 F64 = torch.float64
-SEARCH = {"nsga2", "psl"}  # no gradients
+SEARCH = {"nsga2", "psl", "cosmos", "phn", "phn_epo"}  # they choose the points themselves
 TWO_SAMPLES = {"ferero_stochastic", "ferero_public_code", "modo"}
 OTHERS = {"forum": "a value function gap", "mlm_cmoo": "Hessian products"}
 

@@ -23,7 +23,8 @@ UFS = [UF(which=which, n=n) for which in (1, 2, 3, 4, 7) for n in (6, 7)]
 RES = [RE(which=which) for which in DESIGNS]
 ALL: list[Problem] = [*DTLZS, *UFS, *RES]
 NAMES = [f"{p.name}-{p.n_objectives}-{p.dim}" for p in ALL]
-# the suite's objectives at u = (0.3, 0.6, 0.45, 0.7, 0.2), from the formulas of the authors' public code
+# the suite's objectives at u = (0.3, 0.6, 0.45, 0.7, 0.2, 0.55, 0.35), from the formulas of the authors'
+# public code
 DESIGNED = {
     "RE21": (2080.85768929, 0.0194967698559),
     "RE22": (266.020320, 110.357158761),
@@ -32,7 +33,10 @@ DESIGNED = {
     "RE25": (8.98882582111, 112257.891587),
     "RE31": (261.675041861, 1.55379541467, 261.575041861),
     "RE32": (32.3508502841, 0.00656617573049, 0.0),
+    "RE33": (4.240897325, 2.476293162535231, 0.0),
     "RE34": (1682.6129017, 10.170979, 0.123286),
+    "RE35": (3893.98899438, 1004.89336843, 1.27671052632),
+    "RE36": (5.50854010695, 45.6, 0.294768447114),
     "RE37": (0.35431915, 0.5602885, 0.8477625),
 }
 
@@ -123,7 +127,7 @@ def test_uf_is_its_definition(p: UF) -> None:
 
 @pytest.mark.parametrize("p", RES, ids=lambda p: p.which)
 def test_designs_have_the_suites_values_and_fronts(p: RE) -> None:
-    u = torch.tensor([[0.3, 0.6, 0.45, 0.7, 0.2]], dtype=DTYPE)[:, : p.dim]
+    u = torch.tensor([[0.3, 0.6, 0.45, 0.7, 0.2, 0.55, 0.35]], dtype=DTYPE)[:, : p.dim]
     ideal = torch.tensor(DESIGNS[p.which].ideal, dtype=DTYPE)
     nadir = torch.tensor(DESIGNS[p.which].nadir, dtype=DTYPE)
     own = p.values(u) * (nadir - ideal) + ideal
@@ -146,7 +150,7 @@ def test_what_is_unknown_is_refused() -> None:
         with pytest.raises(ConfigError):
             dataclasses.replace(DTLZ(), **bad)
     with pytest.raises(ConfigError, match="RE21"):
-        RE(which="RE36")
+        RE(which="RE38")
     with pytest.raises(ConfigError):
         UF(which=5)
     with pytest.raises(ConfigError):

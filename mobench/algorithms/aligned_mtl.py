@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import ModuleType
 from typing import ClassVar
 
-import torch
+import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
 from mobench.algorithms.mixing import Mixed
 from mobench.core.algorithm import Info, State
+from mobench.core.arrays import Array, arrays, integers, tensor
 from mobench.errors import choose
-from mobench.subproblems.spectrum import Spectrum, spectrum
+from mobench.subproblems.host import on_host
+from mobench.subproblems.solution import TOLERANCE, Solution
+from mobench.subproblems.spectrum import Parts, decomposed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,15 +41,29 @@ class AlignedMTL(Mixed):
         self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"] | None, state: State, t: int
     ) -> tuple[Float[Tensor, "R M"], State, Info]:
         assert G is not None
-        found = spectrum(G)
-        factor = (self._sigma(found) / found.values).sqrt()
-        return found.apply(factor, state["u"]), state, Info(found.residual, found.failed)
+        w, residual, failed = _weights(G, state["u"], self.scale)
+        return w, state, Info(residual, failed)
 
-    def _sigma(self, found: Spectrum) -> Float[Tensor, "R 1"]:
-        """The eigenvalue that all get; kept ones are the last, in ascending order."""
-        M = found.values.shape[1]
-        kept = found.kept.sum(1, keepdim=True)
-        if self.scale == "rmse":
-            return torch.where(found.kept, found.values, 0.0).sum(1, keepdim=True) / kept.clamp_min(1)
-        first = M - kept if self.scale == "min" else M - kept + (kept - 1).clamp_min(0) // 2
-        return found.values.gather(1, first.clamp_max(M - 1))
+
+@on_host()
+def _weights(G: Float[Tensor, "R M M"], u: Float[Tensor, "R M"], scale: str) -> Solution:
+    xp, (G_, u_) = arrays(G, u)
+    with np.errstate(all="ignore"):
+        found = decomposed(xp, G_)
+        factor = (_sigma(xp, found, scale) / found.values) ** 0.5
+        w = found.apply(xp.where(found.kept, factor, 0.0), u_)
+        w = xp.where(xp.isnan(found.residual)[:, None], xp.nan, w)
+    return Solution(tensor(w, G.dtype), tensor(found.residual, G.dtype), tensor(found.residual > TOLERANCE))
+
+
+def _sigma(xp: ModuleType, found: Parts, scale: str) -> Array:
+    """The eigenvalue that all get, (R, 1); kept ones are the last, in ascending order."""
+    R, M = found.values.shape
+    kept = found.kept.sum(1)
+    if scale == "rmse":
+        return (xp.where(found.kept, found.values, 0.0).sum(1) / xp.where(kept > 0, kept, 1))[:, None]
+    first = M - kept
+    if scale == "median":
+        first = first + xp.where(kept > 0, kept - 1, 0) // 2
+    first = xp.where(first < M, first, M - 1)
+    return found.values[integers(found.values, R), first][:, None]

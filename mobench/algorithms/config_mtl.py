@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
+import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
-from mobench.algorithms.mixing import cosines
 from mobench.core.algorithm import Info, State, Weighting
-from mobench.subproblems.spectrum import spectrum
+from mobench.core.arrays import arrays, tensor
+from mobench.subproblems.alike import alike
+from mobench.subproblems.host import on_host
+from mobench.subproblems.solution import TOLERANCE, Solution
 
 NOTHING = 1e-20
 """|U^+ 1|^2 below this is what rounding leaves of 0."""
@@ -26,7 +28,7 @@ class ConFIG(Weighting):
     Where no direction has positive cosines (opposed gradients), U^+ 1 may be 0, and then d = 0. A gradient of
     length 0 is left out.
 
-    Source: Liu et al. 2025 (ConFIG), equations 1 to 3.
+    Source: Liu et al. 2025 (ConFIG), equation 2, with the length of their method section.
     """
 
     gramian: ClassVar[bool] = True
@@ -36,12 +38,20 @@ class ConFIG(Weighting):
         self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"] | None, state: State, t: int
     ) -> tuple[Float[Tensor, "R M"], State, Info]:
         assert G is not None
-        C, scale = cosines(G)
-        found = spectrum(C)
-        there = (scale > 0).to(G)
-        beta = found.apply(1.0 / found.values, there)
-        square = (there * beta).sum(1, keepdim=True)
-        equal = (C @ beta.unsqueeze(-1)).squeeze(-1)  # <g_m, U^+ 1> / |g_m|
-        length = torch.where(scale > 0, equal / scale, 0.0).sum(1, keepdim=True)
-        w = torch.where((square > NOTHING) | square.isnan(), scale * beta * length / square, 0.0)
-        return w, state, Info(found.residual, found.failed)
+        w, residual, failed = _weights(G)
+        return w, state, Info(residual, failed)
+
+
+@on_host()
+def _weights(G: Float[Tensor, "R M M"]) -> Solution:
+    xp, (G_,) = arrays(G)
+    with np.errstate(all="ignore"):
+        found = alike(xp, G_)
+        b = found.b
+        there = found.length > 0
+        square = xp.where(there, b, 0.0).sum(1)[:, None]
+        # <g_m, U^+ 1>, summed
+        reach = (found.length * (found.cosines @ b[:, :, None])[:, :, 0]).sum(1)[:, None]
+        unit = b * xp.where(there, 1.0 / found.length, 0.0)
+        w = xp.where((square > NOTHING) | xp.isnan(square), unit * (reach / square), 0.0)
+    return Solution(tensor(w, G.dtype), tensor(found.residual, G.dtype), tensor(found.residual > TOLERANCE))

@@ -20,7 +20,7 @@ class DWA(Weighting):
     """Dynamic weight average: objectives that have fallen least get more weight; it ignores the preference.
 
     Fields: `temperature` T > 0. `epoch`: its number of steps; in the first two all weights are 1/M.
-    Source: Liu, Johns and Davison 2019 (DWA), equation 7. Departure: weights sum to 1, not to M.
+    Source: Liu, Johns and Davison 2019 (dynamic weight average). Departure: weights sum to 1, not to M.
     """
 
     positive: ClassVar[bool] = True

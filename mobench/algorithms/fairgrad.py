@@ -22,7 +22,7 @@ class FairGrad(Weighting):
 
     Fields: `alpha` in [0.5, 10]: 1 is proportional fairness (Nash-MTL of length sqrt(M)), 2 minimises
     potential delay, and large values serve the worst objective. Smaller ones approach the mean
-    (algorithm=ls). Source: Ban and Ji 2024 (FairGrad), equation 7. Departure: the equation is solved
+    (algorithm=ls). Source: Ban and Ji 2024 (FairGrad), equation 4. Departure: the equation is solved
     exactly, as the minimum of 1/2 w'Gw - sum_m w_m^(1-p) / (1-p), p = 1 / alpha, where their code calls a
     least-squares solver.
     """

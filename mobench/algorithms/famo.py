@@ -26,9 +26,9 @@ class FAMO(Weighting):
 
     Fields: `weight_step`: beta > 0. `decay`: gamma >= 0. `bound`: b, a lower bound of the objectives, as
     `ideal` of TCH.
-    Source: Liu et al. 2023 (FAMO), Algorithm 1. Departures: f(theta_{t+1}) is what the next step sees, which
-    with minibatches is another sample (they evaluate the old one again); xi takes gradient steps, where their
-    code uses Adam.
+    Source: Liu et al. 2023 (FAMO), the amortized update. Departures: f(theta_{t+1}) is what the next step
+    sees, which with minibatches is another sample (they evaluate the old one again); xi takes gradient steps,
+    where their code uses Adam.
     """
 
     positive: ClassVar[bool] = True

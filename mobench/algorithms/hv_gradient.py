@@ -69,7 +69,7 @@ class HVGradient(Weighting):
     away. A point beyond the reference point descends on the objectives in which it is.
 
     Fields: `reference`: M numbers, or null: 1.1 times the largest value of each objective at the start.
-    Source: Emmerich and Deutz 2014 (facets); Deist et al. 2021, Section 3 (fronts in turn, unit weights).
+    Source: Emmerich and Deutz 2014 (facets); Deist et al. 2021 (fronts in turn, unit weights).
     """
 
     objectives: ClassVar[tuple[int, int | None]] = (2, None)

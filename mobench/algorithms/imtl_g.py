@@ -7,13 +7,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
+import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
-from mobench.algorithms.mixing import cosines
 from mobench.core.algorithm import Info, State, Weighting
-from mobench.subproblems.spectrum import spectrum
+from mobench.core.arrays import arrays, tensor
+from mobench.subproblems.alike import alike
+from mobench.subproblems.host import on_host
+from mobench.subproblems.solution import TOLERANCE, Solution
 
 NOTHING = 1e-12
 """|sum w_m| below this share of sum |w_m| is what rounding leaves of 0."""
@@ -26,9 +28,10 @@ class IMTLG(Weighting):
     Weights may be negative. Where they sum to 0, d = 0; where the sum is negative, d raises the objectives,
     as in the paper.
 
-    Source: Liu et al. 2021 (IMTL), equation 6. Departure: dependent gradients, which their closed form
-    excludes: the least-squares solution of smallest norm of equal projections onto the unit gradients;
-    Quinton and Rey 2024 take that of the gradients as they are. A gradient of length 0 gets no weight.
+    Source: Liu et al. 2021 (IMTL), closed form of the gradient balance. Departure: dependent gradients, which
+    that form excludes: the least-squares solution of smallest norm of equal projections onto the unit
+    gradients; Quinton and Rey 2024 take that of the gradients as they are. A gradient of length 0 gets no
+    weight.
     """
 
     gramian: ClassVar[bool] = True
@@ -38,10 +41,17 @@ class IMTLG(Weighting):
         self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"] | None, state: State, t: int
     ) -> tuple[Float[Tensor, "R M"], State, Info]:
         assert G is not None
-        C, scale = cosines(G)
-        found = spectrum(C)
-        w = scale * found.apply(1.0 / found.values, (scale > 0).to(G))
-        total = w.sum(1, keepdim=True)
-        some = total.abs() > NOTHING * w.abs().sum(1, keepdim=True)
-        w = torch.where(some | total.isnan(), w / total, 0.0)
-        return w, state, Info(found.residual, found.failed)
+        w, residual, failed = _weights(G)
+        return w, state, Info(residual, failed)
+
+
+@on_host()
+def _weights(G: Float[Tensor, "R M M"]) -> Solution:
+    xp, (G_,) = arrays(G)
+    with np.errstate(all="ignore"):
+        found = alike(xp, G_)
+        w = found.b * xp.where(found.length > 0, 1.0 / found.length, 0.0)
+        total = w.sum(1)[:, None]
+        some = (abs(total) > NOTHING * abs(w).sum(1)[:, None]) | xp.isnan(total)
+        w = xp.where(some, w / total, 0.0)
+    return Solution(tensor(w, G.dtype), tensor(found.residual, G.dtype), tensor(found.residual > TOLERANCE))

@@ -25,7 +25,7 @@ class MoDo(Algorithm):
 
     Fields: `weight_step`: gamma > 0. `regularization`: rho >= 0.
     Columns `lambda_1`..: the weights of the step before the recorded one.
-    Source: Chen et al. 2023 (three-way trade-off), Algorithm 1. Departure: x moves along the gradients of the
+    Source: Chen et al. 2023 (three-way trade-off), MoDo. Departure: x moves along the gradients of the
     first of the two samples, not of a third one.
     """
 

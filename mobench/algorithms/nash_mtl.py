@@ -21,7 +21,7 @@ class NashMTL(Weighting):
     The solution has |J'w|^2 = w'Gw = M. At a Pareto stationary point the game has no solution and d = 0.
 
     Fields: `max_norm`: the direction is shortened to this length, as in their code; null: it stays sqrt(M).
-    Source: Navon et al. 2022 (Nash-MTL), Claim 3.1. Departures: the equation is solved exactly, as the
+    Source: Navon et al. 2022 (Nash-MTL), Algorithm 1. Departures: the equation is solved exactly, as the
     minimum of 1/2 w'Gw - sum_m log w_m, where their code makes 20 convex-concave steps and keeps the last w
     if a solver fails; and at every step.
     """

@@ -26,7 +26,7 @@ class PBI(Weighting):
     subgradient.
 
     Fields: `theta` >= 0: the penalty. `ideal`: z as in TCH.
-    Source: Zhang and Li 2007 (MOEA/D), Section II-B3. Departures: v is the ray along 1/w on which all
+    Source: Zhang and Li 2007 (MOEA/D), boundary intersection. Departures: v is the ray along 1/w on which all
     w_m f_m are equal, as everywhere here (they search along w itself), and z is not updated.
     """
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from mobench.core.algorithm import Context, Info, State, Weighting
+from mobench.core.arrays import arrays, integers, tensor, zeros
 from mobench.core.random import counter_uniform
 
 STREAM = "pcgrad"
@@ -45,16 +47,28 @@ class PCGrad(Weighting):
         self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"] | None, state: State, t: int
     ) -> tuple[Float[Tensor, "R M"], State, Info]:
         assert G is not None
-        R, M = F.shape
-        order = orders(state["seed"], t, M).to(G.device)
-        own = torch.arange(M, device=G.device)
-        V = torch.eye(M, dtype=G.dtype, device=G.device).expand(R, M, M).clone()
-        square = G.diagonal(dim1=1, dim2=2)
+        if F.shape[1] == 2:  # either order
+            inner = G[:, :1, 1].clamp_max(0.0)
+            square = G.diagonal(dim1=1, dim2=2)
+            return 1.0 - torch.where(square > 0, inner / square, 0.0), state, Info()
+        return _projected(G, orders(state["seed"], t, F.shape[1])), state, Info()
+
+
+def _projected(G: Float[Tensor, "R M M"], order: Int[Tensor, "R M M"]) -> Float[Tensor, "R M"]:
+    """The sum of the coefficients of all v_m."""
+    xp, (G_,) = arrays(G)
+    R, M = G_.shape[:2]
+    order_ = order.numpy() if xp is np else order.to(G.device)
+    own = integers(G_, M)
+    run = integers(G_, R)[:, None]
+    V = zeros(G_, R, M, M)
+    V[:, own, own] = 1.0
+    square = xp.diagonal(G_, 0, 1, 2)
+    with np.errstate(all="ignore"):
         for k in range(M):
-            j = order[:, :, k]
-            inner = (G.gather(1, j.unsqueeze(-1).expand(R, M, M)) * V).sum(-1)
-            length = square.gather(1, j)
+            j = order_[:, :, k]
+            inner = (G_[run, j] * V).sum(-1)
+            length = square[run, j]
             conflict = (inner < 0) & (j != own) & (length > 0)
-            amount = torch.where(conflict, inner / length, 0.0)
-            V = V.scatter_add(-1, j.unsqueeze(-1), -amount.unsqueeze(-1))
-        return V.sum(1), state, Info()
+            V[run, own, j] -= xp.where(conflict, inner / length, 0.0)
+    return tensor(V.sum(1), G.dtype)

@@ -26,8 +26,8 @@ class PMGDA(Weighting):
     """Preference-based MGDA: down along the ray, back to it where the point has left it.
 
     Fields: `tolerance`: of h relative to |f|. `sigma` in (0, 1]: how much of the fastest return is kept.
-    Source: Zhang et al. 2024 (PMGDA), equations 18 and 20, with the exact constraint. Departures: v is the
-    ray along 1/w, as everywhere here; h is divided by |f| in the comparison with the tolerance.
+    Source: Zhang et al. 2024 (PMGDA), correction step in its dual form, exact constraint. Departures: v is
+    the ray along 1/w, as everywhere here; h is divided by |f| in the comparison with the tolerance.
     """
 
     gramian: ClassVar[bool] = True

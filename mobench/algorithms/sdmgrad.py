@@ -23,7 +23,7 @@ class SDMGrad(Mixed):
     Fields: `rho` >= 0: their lambda; 0 is MGDA, large values are the combination alone. `mixture`: u = 1/M
     ("mean") or the preference. `subproblem`: "exact", or "published": from the last w, `inner_steps`
     projected steps of size `inner_step` with `momentum` on the Gram matrix divided by its mean length
-    squared. Source: Xiao et al. 2023 (SDMGrad), equation 5 and Algorithm 1. Departure: one sample gives both
+    squared. Source: Xiao et al. 2023 (SDMGrad), the regularised subproblem. Departure: one sample gives both
     factors of the Gram matrix; they draw two (of an exact oracle there is one).
     """
 

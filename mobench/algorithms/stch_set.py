@@ -25,7 +25,7 @@ class STCHSet(Weighting):
 
     Fields: `mu`, `nu` > 0: smoothing of the largest objective and of the best point; -> 0 gives the
     Tchebycheff set scalarization. `ideal`: z as in TCH.
-    Source: Lin et al. 2025 (few for many), equations 7 to 9, with equal weights 1/M.
+    Source: Lin et al. 2025 (few for many), the smooth set scalarization with equal weights 1/M.
     """
 
     together: ClassVar[bool] = True

@@ -19,8 +19,8 @@ class UPGrad(Mixed):
     """Every gradient is projected to where it raises no objective, and the projections are averaged.
 
     Fields: `mixture`: u = 1/M ("mean") or the preference.
-    Source: Quinton and Rey 2024 (Jacobian descent), Section 3; Proposition 1 for the weights. Departure:
-    their code adds 1e-4 to the diagonal of the normalised Gram matrix; here it is as it is.
+    Source: Quinton and Rey 2024 (Jacobian descent), equation 3 (projection) and Proposition 1 (weights).
+    Departure: their code adds 1e-4 to the diagonal of the normalised Gram matrix; here it is as it is.
     """
 
     citation: ClassVar[str] = "Quinton and Rey 2024 (UPGrad)"

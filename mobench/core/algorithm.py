@@ -84,6 +84,7 @@ class Algorithm(ABC):
     varies: ClassVar[frozenset[str]] = frozenset()
     derivative_free: ClassVar[bool] = False  # it asks points for values alone: no graph is built
     together: ClassVar[bool] = False  # the runs of a seed see each other: they are a population
+    replaces: ClassVar[bool] = False  # it chooses the next points itself instead of stepping from these
     citation: ClassVar[str] = ""
 
     step_size: Real = 0.1

@@ -28,6 +28,8 @@ from mobench.problems.curves import evenly
 
 FRONTS = Path(__file__).with_name("re_fronts.csv")
 ROOT2 = math.sqrt(2.0)
+GAP = 5.0  # mm between RE33's radii; a design is feasible from 20
+RATIO = 6.931  # of RE36's gears
 Columns = Sequence[Tensor]
 
 
@@ -112,6 +114,23 @@ def welded_beam(x: Columns) -> list[Tensor]:
     return [cost, deflection, _violation(13600.0 - tau, 30000.0 - sigma, b - h, buckling - 6000.0)]
 
 
+def disc_brake(x: Columns) -> list[Tensor]:
+    """RE33: mass and stopping time; the outer radius is at least 5 mm above the inner one here."""
+    r, outer, force, n = x
+    R = torch.maximum(outer, r + GAP)
+    area = R * R - r * r
+    reach = (R**3 - r**3) / area
+    mass = 4.9e-5 * area * (n - 1.0)
+    time = 9.82e6 / (force * n * reach)
+    g = (
+        R - r - 20.0,
+        0.4 - force / (3.14 * area),
+        1.0 - 2.22e-3 * force * reach / area,
+        2.66e-2 * force * n * reach - 900.0,
+    )
+    return [mass, time, _violation(*g)]
+
+
 def crashworthiness(x: Columns) -> list[Tensor]:
     """RE34: mass, acceleration and intrusion of a vehicle."""
     a, b, c, d, e = x
@@ -121,6 +140,39 @@ def crashworthiness(x: Columns) -> list[Tensor]:
     intrusion = -0.0551 + 0.0181 * a + 0.1024 * b + 0.0421 * c - 0.0073 * a * b + 0.024 * b * c
     intrusion = intrusion - 0.0118 * b * d - 0.0204 * c * d - 0.008 * c * e - 0.0241 * b * b
     return [mass, acceleration + 0.1764 * d * d, intrusion + 0.0109 * d * d]
+
+
+def speed_reducer(x: Columns) -> list[Tensor]:
+    """RE35: weight and the stress of one shaft; the number of teeth is continuous here."""
+    width, module, teeth, l1, l2, d1, d2 = x
+    size = module * module * (10.0 / 3.0 * teeth * teeth + 14.933 * teeth - 43.0934)
+    shafts = d1 * d1 + d2 * d2
+    weight = 0.7854 * width * size - 1.508 * width * shafts + 7.477 * (d1**3 + d2**3)
+    weight = weight + 0.7854 * (l1 * d1 * d1 + l2 * d2 * d2)
+    pitch = module * teeth
+    stress = ((745.0 * l1 / pitch) ** 2 + 1.69e7).sqrt() / (0.1 * d1**3)
+    other = ((745.0 * l2 / pitch) ** 2 + 1.575e8).sqrt() / (0.1 * d2**3)
+    g = (
+        1.0 / 27.0 - 1.0 / (width * module * pitch),
+        1.0 / 397.5 - 1.0 / (width * pitch * pitch),
+        1.0 / 1.93 - l1**3 / (pitch * d1**4),
+        1.0 / 1.93 - l2**3 / (pitch * d2**4),
+        40.0 - pitch,
+        12.0 - width / module,
+        width / module - 5.0,
+        l1 - 1.5 * d1 - 1.9,
+        l2 - 1.1 * d2 - 1.9,
+        1300.0 - stress,
+        1100.0 - other,
+    )
+    return [weight, stress, _violation(*g)]
+
+
+def gear_train(x: Columns) -> list[Tensor]:
+    """RE36: error of the ratio and the largest number of teeth; numbers of teeth are continuous here."""
+    a, b, c, d = x
+    error = (RATIO - c * d / (a * b)).abs()
+    return [error, torch.stack([a, b, c, d], dim=-1).amax(-1), _violation(0.5 - error / RATIO)]
 
 
 def rocket_injector(x: Columns) -> list[Tensor]:
@@ -140,7 +192,7 @@ def rocket_injector(x: Columns) -> list[Tensor]:
 
 
 class Design(NamedTuple):
-    """F, the box of its variables, and ideal and nadir of the front: exact for RE21, else of
+    """F, the box of its variables, and ideal and nadir of the front: exact for RE21 and RE36, else of
     `re_fronts.csv`, rounded outwards.
     """
 
@@ -187,12 +239,33 @@ DESIGNS: dict[str, Design] = {
         (0.0102019667, -0.00131711996, 0.0),
         (35.3122828, 17561.6018, 425063019.0),
     ),
+    "RE33": Design(
+        disc_brake,
+        (55.0, 75.0, 1000.0, 11.0),
+        (80.0, 110.0, 3000.0, 20.0),
+        (0.35525, 1.13907203, 0.0),
+        (5.30670001, 9.08412009, 15.8925600),
+    ),
     "RE34": Design(
         crashworthiness,
         (1.0,) * 5,
         (3.0,) * 5,
         (1661.70782, 6.14279956, 0.0424862164),
         (1692.02088, 10.5622524, 0.264000022),
+    ),
+    "RE35": Design(
+        speed_reducer,
+        (2.6, 0.7, 17.0, 7.3, 7.3, 2.9, 5.0),
+        (3.6, 0.8, 28.0, 8.3, 8.3, 3.9, 5.5),
+        (2352.34611, 694.233587, 0.0),
+        (6994.99665, 1695.96388, 397.358928),
+    ),
+    "RE36": Design(
+        gear_train,
+        (12.0,) * 4,
+        (60.0,) * 4,
+        (0.0, 12.0, 0.0),
+        (RATIO - 1.0, 12.0 * math.sqrt(RATIO), 0.5 - 1.0 / RATIO),
     ),
     "RE37": Design(
         rocket_injector,
@@ -201,6 +274,25 @@ DESIGNS: dict[str, Design] = {
         (0.0088933146, 0.00487988943, -0.431500153),
         (1.0020001, 1.11056909, 1.09650015),
     ),
+}
+
+
+def _on_front_21(t: Float[Tensor, " k"]) -> Columns:
+    """Minimisers of f_1 + lambda f_2, which is convex in each variable by itself."""
+    third = torch.full_like(t, ROOT2)
+    return (t / ROOT2).clamp(1.0, 3.0), t.clamp(ROOT2, 3.0), third, t.clamp(1.0, 3.0)
+
+
+def _on_front_36(t: Float[Tensor, " k"]) -> Columns:
+    """The smallest gears of ratio t^2: two have 12 teeth."""
+    small = torch.full_like(t, 12.0)
+    return small, small, 12.0 * t, 12.0 * t
+
+
+# designs with a known front: their variables along it, from low to high
+CURVES: dict[str, tuple[Callable[[Tensor], Columns], float, float]] = {
+    "RE21": (_on_front_21, 1.0, 3.0 * ROOT2),
+    "RE36": (_on_front_36, 1.0, math.sqrt(RATIO)),
 }
 
 
@@ -215,16 +307,19 @@ def _computed_front(which: str) -> Float[np.ndarray, "n M"]:
 
 @dataclass(frozen=True, kw_only=True)
 class RE(Problem):
-    """One of nine designs with 2 or 3 objectives and 2 to 5 variables.
+    """One of twelve designs with 2 or 3 objectives and 2 to 7 variables: RE21 to RE25 and RE31 to RE37.
 
-    Fronts: exact for RE21. The others are what two runs of NSGA-II (300 points, 300 generations), a global
+    Fronts: exact for RE21 and RE36. The others are what two runs of NSGA-II (300 points, 300 generations;
+    RE33 and RE35: an archive that differential evolution moves, 100 and 350 times 3,000 trials), a global
     minimisation of each objective and random moves around their points found, thinned out to 200: a
     reference, not a truth; methods may go beyond it.
-    Departures: integers and table values of RE22, RE23 and RE25 are continuous (their fronts here are those
-    of the relaxed problems), and RE22's width is at least 1e-3, not 0, where it is not defined. RE33 is left
-    out: its violation has a pole inside of its box.
+    Departures: integers and table values of RE22, RE23, RE25, RE35 and RE36 are continuous (their fronts here
+    are those of the relaxed problems), and RE22's width is at least 1e-3, not 0, where it is not defined.
+    RE33's box holds discs whose outer radius is the inner one, where the violation has a pole, and beyond it
+    discs of negative mass; here the outer radius is raised to 5 mm above the inner one, which no feasible
+    design notices.
 
-    Fields: `which`: RE21, RE22, RE23, RE24, RE25, RE31, RE32, RE34 or RE37.
+    Fields: `which`: RE21 to RE25, RE31 to RE37.
     """
 
     citation: ClassVar[str] = (
@@ -278,13 +373,11 @@ class RE(Problem):
 
     def front(self, k: int) -> Float[Tensor, "k2 M"]:
         """k points (RE21), or as many of them as are kept."""
-        if self.which != "RE21":
+        if self.which not in CURVES:
             return self.scaled(torch.from_numpy(_computed_front(self.which)[:k]))
+        x_of, low, high = CURVES[self.which]
 
-        def curve(t: Float[Tensor, " k"]) -> Float[Tensor, "k 2"]:
-            # minimisers of f_1 + lambda f_2, which is convex in each variable by itself
-            third = torch.full_like(t, ROOT2)
-            x = ((t / ROOT2).clamp(1.0, 3.0), t.clamp(ROOT2, 3.0), third, t.clamp(1.0, 3.0))
-            return self.scaled(torch.stack(four_bar_truss(x), dim=1))
+        def curve(t: Float[Tensor, " k"]) -> Float[Tensor, "k M"]:
+            return self.scaled(torch.stack(DESIGNS[self.which].F(x_of(t)), dim=1))
 
-        return evenly(curve, k, [(1.0, 3.0 * ROOT2)])
+        return evenly(curve, k, [(low, high)])

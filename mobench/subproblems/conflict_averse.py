@@ -44,7 +44,7 @@ def conflict_averse(G: Float[Tensor, "R M M"], c: Float[Tensor, "R 1"]) -> Solut
         of the dual in units of |g|max (|g_0| + s), before what is added up in g_0 and J'w cancels (which may
         be up to `GROWTH` times it), and nu = w'slope; that of the projection where J'w* = 0.
 
-    Source: Liu et al. 2021 (CAGrad), equations 3 to 5.
+    Source: Liu et al. 2021 (CAGrad), Algorithm 1 and its dual; the solution is ours.
     """
     R, M = G.shape[:2]
     found = torch.full((R, M), 1.0 / M, dtype=G.dtype, device=G.device)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from mobench.core.arrays import Array, arrays, tensor
+from mobench.core.arrays import Array, arrays, integers, tensor
 from mobench.subproblems.host import on_host
 from mobench.subproblems.solution import TINY, TOLERANCE
 
@@ -38,34 +39,49 @@ class Spectrum(NamedTuple):
         return (self.vectors @ inside.unsqueeze(-1)).squeeze(-1)
 
 
+class Parts(NamedTuple):
+    """As `Spectrum`, in the library of the solvers, without the judgement."""
+
+    values: Array
+    vectors: Array
+    kept: Array
+    residual: Array
+
+    def apply(self, f: Array, x: Array) -> Array:
+        """V diag(f) V' x over the eigenvalues that count."""
+        inside = f * self.kept * (x[:, None, :] @ self.vectors)[:, 0]
+        return (self.vectors @ inside[:, :, None])[:, :, 0]
+
+
+def decomposed(xp: ModuleType, G: Array) -> Parts:
+    """Eigenvalues and eigenvectors with their residual; NaN where G is not finite."""
+    probe = G.sum((1, 2))
+    poison = probe - probe  # 0, or NaN
+    good = poison == 0
+    if not good.all():
+        G = xp.where(good[:, None, None], G, 0.0)
+    values, vectors = xp.linalg.eigh(G)
+    top = values[:, -1:]
+    off = abs(G @ vectors - vectors * values[:, None, :])
+    residual = xp.amax(off, (1, 2)) / (top[:, 0] + TINY)
+    skew = xp.swapaxes(vectors, 1, 2) @ vectors
+    i = integers(G, G.shape[1])
+    skew[:, i, i] -= 1.0
+    residual = xp.maximum(residual, xp.amax(abs(skew), (1, 2))) + poison
+    kept = (values > RANK * top) & (top > 0)
+    return Parts(values + poison[:, None], vectors + poison[:, None, None], kept, residual)
+
+
 @on_host()
 def spectrum(G: Float[Tensor, "R M M"]) -> Spectrum:
     """Eigenvalues and eigenvectors of R symmetric positive semidefinite matrices."""
     xp, (G_,) = arrays(G)
     with np.errstate(all="ignore"):
-        probe = G_.sum((1, 2))
-        poison = probe - probe  # 0, or NaN
-        good = poison == 0
-        if not good.all():
-            G_ = xp.where(good[:, None, None], G_, 0.0)
-        values, vectors = xp.linalg.eigh(G_)
-        top = values[:, -1:]
-        off = abs(G_ @ vectors - vectors * values[:, None, :])
-        residual = _largest(xp, off) / (top[:, 0] + TINY)
-        M = G_.shape[1]
-        skew = xp.swapaxes(vectors, 1, 2) @ vectors
-        skew = skew - (np.eye(M) if xp is np else torch.eye(M, dtype=G_.dtype, device=G_.device))
-        residual = xp.maximum(residual, _largest(xp, abs(skew))) + poison
-        kept = (values > RANK * top) & (top > 0)
-        return Spectrum(
-            tensor(values + poison[:, None], G.dtype),
-            tensor(vectors + poison[:, None, None], G.dtype),
-            tensor(kept),
-            tensor(residual, G.dtype),
-            tensor(residual > TOLERANCE),
-        )
-
-
-def _largest(xp: object, x: Array) -> Array:
-    """Of each run."""
-    return x.reshape(len(x), -1).max(1) if isinstance(x, np.ndarray) else x.flatten(1).amax(1)
+        values, vectors, kept, residual = decomposed(xp, G_)
+    return Spectrum(
+        tensor(values, G.dtype),
+        tensor(vectors, G.dtype),
+        tensor(kept),
+        tensor(residual, G.dtype),
+        tensor(residual > TOLERANCE),
+    )

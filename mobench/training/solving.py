@@ -217,6 +217,10 @@ class Stepper:
             raise CompatibilityError(
                 f"{name_of(self.algorithm)} sees no gradients: it searches a box; use `mobench.run`."
             )
+        if self.algorithm.replaces:
+            raise CompatibilityError(
+                f"{name_of(self.algorithm)} trains a network that chooses the variables; use `mobench.run`."
+            )
         check(spec, self.algorithm)
         prefs = self._preferences(R, M).to(values.device)
         ideal = None if self.ideal is None else torch.tensor(self.ideal, dtype=torch.float64).to(prefs)

@@ -1,0 +1,49 @@
+"""docs/methods.md names every method, with the range of M and the needs that its class declares."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from mobench.config.compose import compose
+from mobench.config.schema import choices
+from mobench.core import Algorithm, Free, Spec
+from mobench.jobs.targets import instantiate
+from tests import agreement
+from tests.conftest import REPOSITORY
+
+ROW = re.compile(r"^\| (\w+) \|.*\| (\d+ (?:up|to \d+)) \| ?(.*?) ?\|$", re.MULTILINE)
+TEXT = (REPOSITORY / "docs" / "methods.md").read_text()
+PAGE = {name: (M, needs) for name, M, needs in ROW.findall(TEXT)}
+
+
+def test_all_are_there_once() -> None:
+    assert sorted(name for name, _, _ in ROW.findall(TEXT)) == sorted(choices("algorithm"))
+    assert f"| names of algorithms | 26 | {len(choices('algorithm'))} |" in TEXT
+
+
+@pytest.mark.parametrize("name", choices("algorithm"))
+def test_what_it_says_is_declared(name: str) -> None:
+    method = instantiate(compose([f"algorithm={name}"])["algorithm"], "algorithm")
+    assert isinstance(method, Algorithm)
+    M, needs = PAGE[name]
+    assert f"{method.objectives[0]} up" == M
+    spec = Spec(R=1, M=2, N=0, P=3, X=Free(), provides=frozenset())
+    for need in ("jacobian", "jvp", "hvp"):
+        assert (need in needs) == (need in method.needs(spec))
+    assert ("2 samples" in needs) == (method.samples == 2)
+    positive = method.positive or any("objectives >= 0" in reason for reason in method.misfits(spec))
+    assert ("f >= 0" in needs) == positive
+    assert ("runs of a seed" in needs) == method.together
+
+
+def test_the_table_of_agreement_is_made() -> None:
+    """One method: as near to others as the tests ask for; every exact method has a line on the page."""
+    text = agreement.main(["--only", "config"])
+    row = text.splitlines()[-1].split("|")
+    assert float(row[2]) < 1e-6
+    assert float(row[3]) < 1e-6
+    assert row[6].strip().startswith("0 of ")
+    page = (REPOSITORY / "docs" / "agreement.md").read_text()
+    assert all(f"| {name} |" in page for name in agreement.EXACT)
