@@ -35,6 +35,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import functools
+import inspect
 import os
 import runpy
 import sys
@@ -45,6 +46,7 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 import torch
+from torch._library import simple_registry
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_aliasing
 
@@ -542,6 +544,9 @@ class _Dispatch(TorchDispatchMode):
         return func(*args, **kwargs)
 
 
+# without the layer that keeps torch.compile out of modes, which nobody calls here
+_Dispatch.__torch_dispatch__ = inspect.unwrap(_Dispatch.__torch_dispatch__)  # type: ignore[method-assign]
+
 _DEVICE_GET = torch.Tensor.device.__get__  # type: ignore[attr-defined]
 _IS_CUDA_GET = torch.Tensor.is_cuda.__get__  # type: ignore[attr-defined]
 # attributes, which are read several times for each operator
@@ -790,6 +795,9 @@ def device(
         # a wrapper made in inference mode could be no view of one made outside: gradients are switched alike
         plain = lambda mode=True: torch.no_grad() if mode else torch.enable_grad()  # noqa: E731
         stack.enter_context(mock.patch.object(torch, "inference_mode", plain))
+        # rules of operators' own for a class of tensors; PyTorch looks for one at every call, here in vain
+        rules = mock.patch.object(simple_registry, "find_torch_dispatch_rule", quiet)
+        stack.enter_context(rules)
         _active.append(state)
         stack.callback(_active.pop)
         stack.enter_context(_Dispatch())
