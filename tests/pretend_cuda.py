@@ -162,7 +162,7 @@ class Pretend:
         self.count, self.roots, self.on = count, roots, counting
         self.files: dict[types.CodeType, str] = {}
         self.errors: list[str] = []
-        self.recording: list[Any] | None = None
+        self.recording: _CUDAGraph | None = None
         self.sync_debug = "default"
         self.reset()
 
@@ -439,15 +439,27 @@ def _count(about: Operator, args: Any, kwargs: Any, target: Any) -> None:
         _note("launches", name)
 
 
-def _record(func: Any, args: Any, kwargs: Any, out: Any) -> None:
+def _record(func: Any, args: Any, kwargs: Any, out: Any, place: int | None) -> None:
     """Adds an operator to the graph that is being recorded; views and empty memory stay what they are."""
     about = _operator(func)
     if about.view or (about.name in FREE and about.name not in ("_to_copy", "copy_")):
         return
     recording = _state().recording
     assert recording is not None
+    if place is not None and place != recording.place:
+        raise RuntimeError(
+            f"CUDA error: operation not permitted when stream is capturing (a launch on cuda:{place}, "
+            f"a stream of cuda:{recording.place})"
+        )
     fresh = [] if about.mutable else _flat(out, [])
-    recording.append((func, args, kwargs, fresh))
+    recording.calls.append((func, args, kwargs, fresh))
+
+
+class _Stream:
+    """torch.cuda.Stream: the device that it is of."""
+
+    def __init__(self, device: Any = None) -> None:
+        self.place = (_real(device or "cuda") or torch.device("cuda", 0)).index
 
 
 class _CUDAGraph:
@@ -455,6 +467,7 @@ class _CUDAGraph:
 
     def __init__(self) -> None:
         self.calls: list[Any] = []
+        self.place = 0
 
     def replay(self) -> None:
         _note("launches", "graph")
@@ -467,10 +480,14 @@ class _CUDAGraph:
 
 
 @contextlib.contextmanager
-def _graph(graph: _CUDAGraph, **_: Any) -> Iterator[None]:
-    """Records what is called in the block. CUDA would compute none of it: what it made is spoiled."""
+def _graph(graph: _CUDAGraph, stream: _Stream | None = None, **_: Any) -> Iterator[None]:
+    """Records what is called in the block. CUDA would compute none of it: what it made is spoiled.
+
+    Without a stream, PyTorch takes one of the process's first device.
+    """
     state = _state()
-    state.recording = graph.calls
+    graph.place = 0 if stream is None else stream.place
+    state.recording = graph
     try:
         yield
     finally:
@@ -509,7 +526,7 @@ def _run(func: Any, args: Any, kwargs: Any) -> Any:
         inner_kwargs = {k: v for k, v in inner_kwargs.items() if k != "non_blocking"}
     out = func(*inner_args, **inner_kwargs)
     if _active[-1].recording is not None:
-        _record(func, inner_args, inner_kwargs, out)
+        _record(func, inner_args, inner_kwargs, out, home)
     if home is None:
         return args[0] if about.mutable else out
     wrapped = _map(lambda t: Wrapped(t, home) if isinstance(t, torch.Tensor) else t, out)
@@ -768,6 +785,7 @@ def device(
         "empty_cache": quiet,
         "max_memory_allocated": lambda *_: 0,
         "memory_allocated": lambda *_: 0,
+        "memory_reserved": lambda *_: 0,
         "max_memory_reserved": lambda *_: 0,
         "reset_peak_memory_stats": quiet,
         "mem_get_info": lambda *_: (80 * gib, 80 * gib),
@@ -782,7 +800,7 @@ def device(
         "default_generators": _Generators(),
         "CUDAGraph": _CUDAGraph,
         "graph": _graph,
-        "Stream": lambda *_, **__: None,
+        "Stream": _Stream,
         "is_current_stream_capturing": lambda: state.recording is not None,
         "set_sync_debug_mode": _set_sync_debug,
         "get_sync_debug_mode": lambda: _state().sync_debug,

@@ -7,6 +7,7 @@ nothing of speed, of kernels' own rounding, of TF32 or of memory.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,6 +29,7 @@ from mobench.core.arrays import to_device
 from mobench.core.graphs import NotCapturable, StepGraph, StepNumber
 from mobench.core.output import make_output
 from mobench.errors import CompatibilityError, ConfigError, MobenchError
+from mobench.jobs import train as training
 from mobench.jobs.build import make_job
 from mobench.jobs.rows import finish
 from mobench.jobs.run import run_job
@@ -311,8 +313,11 @@ def test_a_step_makes_the_host_wait_no_more_than_this(
 
 @pytest.mark.skipif(REAL, reason="a GPU does not count waits")
 @pytest.mark.parametrize("algorithm", ["ls", "omd_tch", "stch"])
-def test_recording_a_step_adds_no_wait(algorithm: str, planner: Planner, tmp_path: Path) -> None:
+def test_recording_a_step_adds_no_wait(
+    algorithm: str, planner: Planner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Columns come to the host once in a chunk of steps."""
+    monkeypatch.setattr(training, "SHORT", math.inf)  # chunks grow, however slow this machine is
     found = []
     for every in (0, 1):
         for steps in (4, 14):
@@ -416,6 +421,29 @@ def test_other_steps_are_run(
     tried, _ = with_graphs(config, tmp_path, "auto")
     assert tried.meta()["cuda_graph"] == f"no: {why}"
     same_rows(plain, tried)
+
+
+def test_a_step_is_recorded_on_a_stream_of_its_jobs_device(planner: Planner, tmp_path: Path) -> None:
+    """PyTorch's own stream for recording is one of the first device."""
+    config = on_gpu(fitting(planner, "vlmop2", "ls", *QUIET), "cuda:1")
+    with device(2):
+        done = run_job(config, tmp_path)
+    assert JobFolder(done.folder).meta()["cuda_graph"] == "replayed"
+
+
+def test_a_graph_leaves_memory_for_steps_that_are_run(
+    planner: Planner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pool of a graph is its own: a step's memory is needed twice."""
+    config = on_gpu(fitting(planner, "vlmop2", "ls", *QUIET))
+    for free, said in ((2 << 20, "replayed"), (1 << 20, "no: the device has too little memory left")):
+        with device(), monkeypatch.context() as patch:
+            patch.setattr(torch.cuda, "max_memory_allocated", lambda *_: 1_000_000)
+            patch.setattr(torch.cuda, "memory_allocated", lambda *_: 0)
+            patch.setattr(torch.cuda, "memory_reserved", lambda *_: 0)
+            patch.setattr(torch.cuda, "mem_get_info", lambda *_, free=free: (free, 80 << 30))
+            done = run_job(config, tmp_path / str(free))
+        assert JobFolder(done.folder).meta()["cuda_graph"].startswith(said)
 
 
 def test_code_of_ones_own_is_not_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
