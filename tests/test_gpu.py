@@ -29,6 +29,7 @@ from mobench.core.arrays import to_device
 from mobench.core.graphs import NotCapturable, StepGraph, StepNumber
 from mobench.core.output import make_output
 from mobench.errors import CompatibilityError, ConfigError, MobenchError
+from mobench.jobs import steps as steps_of_a_job
 from mobench.jobs import train as training
 from mobench.jobs.build import make_job
 from mobench.jobs.rows import finish
@@ -384,7 +385,13 @@ NOT_REPLAYED = [
     ("dtlz2", "mgda", "the host waits for the device in it"),  # subproblems on the host
     ("few_shot", "wc_mhgd", "the host waits for the device in it"),
 ]
-QUIET = ("steps=80", "record.every=20")
+QUIET = ("steps=30", "record.every=15")
+
+
+@pytest.fixture
+def early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps are recorded although few are left."""
+    monkeypatch.setattr(steps_of_a_job, "LEAST", 10)
 
 
 def with_graphs(config: dict[str, Any], folder: Path, graphs: str) -> tuple[JobFolder, Any]:
@@ -397,6 +404,7 @@ def with_graphs(config: dict[str, Any], folder: Path, graphs: str) -> tuple[JobF
     return JobFolder(done.folder), gpu
 
 
+@pytest.mark.usefixtures("early")
 @pytest.mark.parametrize(("problem", "algorithm"), REPLAYED)
 def test_replayed_steps_give_the_rows_of_the_plain_path(
     problem: str, algorithm: str, planner: Planner, tmp_path: Path
@@ -412,6 +420,7 @@ def test_replayed_steps_give_the_rows_of_the_plain_path(
         assert after.totals()["launches"] < 0.8 * before.totals()["launches"]
 
 
+@pytest.mark.usefixtures("early")
 @pytest.mark.parametrize(("problem", "algorithm", "why"), NOT_REPLAYED)
 def test_other_steps_are_run(
     problem: str, algorithm: str, why: str, planner: Planner, tmp_path: Path
@@ -423,6 +432,7 @@ def test_other_steps_are_run(
     same_rows(plain, tried)
 
 
+@pytest.mark.usefixtures("early")
 def test_a_step_is_recorded_on_a_stream_of_its_jobs_device(planner: Planner, tmp_path: Path) -> None:
     """PyTorch's own stream for recording is one of the first device."""
     config = on_gpu(fitting(planner, "vlmop2", "ls", *QUIET), "cuda:1")
@@ -431,6 +441,7 @@ def test_a_step_is_recorded_on_a_stream_of_its_jobs_device(planner: Planner, tmp
     assert JobFolder(done.folder).meta()["cuda_graph"] == "replayed"
 
 
+@pytest.mark.usefixtures("early")
 def test_a_graph_leaves_memory_for_steps_that_are_run(
     planner: Planner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
