@@ -17,7 +17,7 @@ export OMP_NUM_THREADS ?= 1
 export MPLBACKEND := Agg
 
 .DEFAULT_GOAL := help
-.PHONY: help install reproduce test test-data lint format artifact keep kept report pictures docs benchmark gpu faults doctor learn2learn clean
+.PHONY: help install reproduce test test-data lint style types typed format artifact keep kept report pictures docs benchmark gpu faults doctor learn2learn clean
 
 help:  ## print this list
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -38,22 +38,30 @@ reproduce: install  ## draw every artifact (SCALE=laptop, WORKERS=2 jobs at a ti
 	$(BIN)/python -m mobench.report
 	@echo "Open outputs/report/index.html"
 
-# these tests check shapes and types at every call, which makes a step ten times slower: every algorithm on every problem, metrics, the QP;
+# these tests check shapes and types at every call, which makes a step ten times slower: every algorithm with every oracle, metrics, the QP;
 # they assert all that they assert without the checks, so they are not run a second time
 TYPED = tests/test_join.py::test_every_pair_of_the_project_runs_or_is_refused tests/test_metrics.py tests/subproblems/test_subproblem_qp.py
 
+# mypy uses one core, and pytest collects its tests on one
 test: install  ## run lint, type and shape checks, and all tests
-	$(MAKE) --no-print-directory lint
-	$(BIN)/python -m pytest -n 2 --dist worksteal --jaxtyping-packages=mobench,beartype.beartype $(TYPED)
+	$(MAKE) --no-print-directory style
+	$(MAKE) --no-print-directory -j 2 types typed
 	$(BIN)/python -m pytest -n 2 --dist worksteal --durations=25 $(TYPED:%=--deselect=%)
 
 test-data: install  ## run only the tests that need official files: make test-data MOBENCH_DATA=DIR
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m data -rs
 
-lint: install  ## run ruff and mypy
+lint: style types  ## run ruff and mypy
+
+style: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: install
 	$(BIN)/mypy
+
+typed: install
+	$(BIN)/python -m pytest -n 2 --dist worksteal --jaxtyping-packages=mobench,beartype.beartype $(TYPED)
 
 format: install  ## apply ruff's fixes and formatting
 	$(BIN)/ruff check --fix .

@@ -64,8 +64,8 @@ def parts(folder: Path) -> list[Part]:
     tests = ("pytest", "tests/test_gpu.py", "-q", "-p", "no:cacheprovider", "-n", "0")
     one = "problem.episodes=named"
     return [
-        Part("tests", "every algorithm on the device against the CPU", 7.0, tests,
-             (*tests, "-k", "vlmop2 or resumed or captures or tf32 or program_is_solved")),
+        Part("tests", "every algorithm on every problem against the CPU", 7.0, tests,
+             (*tests, "-k", "of_the_cpu[ls] or vlmop2 or resumed or captures or tf32 or program_is_solved")),
         Part("benchmark", "seconds per step and share of the peak", 8.0, ("tests.benchmarks.gpu", *page),
              ("tests.benchmarks.gpu", "--quick", *page)),
         Part("images", "FERERO's images: 78 runs", 12.0, **_artifacts(IMAGES, "data=mnist"),

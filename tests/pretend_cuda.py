@@ -34,19 +34,21 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import functools
+import inspect
 import os
 import runpy
 import sys
 import time
 import types
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 from unittest import mock
 
 import torch
+from torch._library import simple_registry
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_aliasing
-from torch.utils._pytree import tree_map
 
 NAME = "pretend"
 HERE = os.path.abspath(__file__)  # noqa: PTH100
@@ -156,10 +158,11 @@ def _loaded(inner: torch.Tensor, place: int) -> torch.Tensor:
 class Pretend:
     """Counts; `waits`, `launches` and `cpu` are Counters of (operator, file:line, caller)."""
 
-    def __init__(self, count: int, roots: tuple[str, ...]) -> None:
-        self.count, self.roots, self.on = count, roots, True
+    def __init__(self, count: int, roots: tuple[str, ...], counting: bool = True) -> None:
+        self.count, self.roots, self.on = count, roots, counting
+        self.files: dict[types.CodeType, str] = {}
         self.errors: list[str] = []
-        self.recording: list[Any] | None = None
+        self.recording: _CUDAGraph | None = None
         self.sync_debug = "default"
         self.reset()
 
@@ -167,6 +170,14 @@ class Pretend:
         self.launches: collections.Counter[Any] = collections.Counter()
         self.waits: collections.Counter[Any] = collections.Counter()
         self.cpu: collections.Counter[Any] = collections.Counter()
+
+    def short(self, name: str) -> str:
+        """A file's path below the roots; empty for other files."""
+        if name == HERE or "site-packages" in name or not any(root in name for root in self.roots):
+            return ""
+        for root in self.roots:
+            name = name.split(root, 1)[-1]
+        return name.lstrip("/")
 
     def totals(self) -> dict[str, int]:
         return {name: sum(getattr(self, name).values()) for name in ("launches", "waits", "cpu")}
@@ -196,20 +207,20 @@ def _state() -> Pretend:
 def _where() -> str:
     """file:line of the innermost frame of the program, and of its caller in it."""
     frame, found = sys._getframe(1), []
-    roots = _state().roots
+    state = _state()
     while frame is not None and len(found) < 2:
-        name = frame.f_code.co_filename
-        if name != HERE and "site-packages" not in name and any(root in name for root in roots):
-            short = name
-            for root in roots:
-                short = short.split(root, 1)[-1] if root in short else short
-            found.append(f"{short.lstrip('/')}:{frame.f_lineno}")
+        code = frame.f_code
+        short = state.files.get(code)
+        if short is None:
+            short = state.files[code] = state.short(code.co_filename)
+        if short:
+            found.append(f"{short}:{frame.f_lineno}")
         frame = frame.f_back  # type: ignore[assignment]
     return " < ".join(found) or "?"
 
 
 def _note(kind: str, what: str) -> None:
-    state = _state()
+    state = _active[-1]
     if kind == "waits" and state.recording is not None:
         raise RuntimeError(f"CUDA error: operation not permitted when stream is capturing ({what})")
     if kind == "waits" and state.sync_debug == "error":
@@ -285,16 +296,40 @@ SCALAR_OK = {
     "_foreach_copy_",
 }
 INDEX = {"index", "_unsafe_index", "index_put_", "index_put", "_index_put_impl_", "_unsafe_index_put"}
-_kernel: dict[Any, bool] = {}
 
 
-def _has_cuda(func: Any) -> bool:
-    """Whether this build of torch has a CUDA kernel of the operator; True where it has no CUDA at all."""
-    if not torch.backends.cuda.is_built() or func.namespace != "aten":
-        return True
-    if func not in _kernel:
-        _kernel[func] = torch._C._dispatch_has_computed_kernel_for_dispatch_key(func.name(), "CUDA")
-    return _kernel[func]
+class Operator(NamedTuple):
+    """What an operator's schema says. `mutable`: it writes to an operand; `in_place`: to its first one only,
+    which it returns, with the shape that it had.
+    """
+
+    name: str
+    namespace: str
+    view: bool
+    mutable: bool
+    in_place: bool
+    pointwise: bool
+    has_cuda: bool
+
+
+@functools.cache
+def _operator(func: Any) -> Operator:
+    schema = func._schema
+    written = [a.alias_info is not None and a.alias_info.is_write for a in schema.arguments]
+    built = torch.backends.cuda.is_built() and func.namespace == "aten"
+    return Operator(
+        name=schema.name.partition("::")[2],
+        namespace=func.namespace,
+        view=func.is_view,
+        mutable=schema.is_mutable,
+        in_place=written[:1] == [True]
+        and sum(written) == 1
+        and len(schema.returns) == 1
+        and torch.Tag.inplace_view not in func.tags,
+        pointwise=torch.Tag.pointwise in func.tags,
+        # whether this build of torch has a CUDA kernel; True where it has no CUDA at all
+        has_cuda=not built or torch._C._dispatch_has_computed_kernel_for_dispatch_key(func.name(), "CUDA"),
+    )
 
 
 def _flat(value: Any, out: list[Any]) -> list[Any]:
@@ -309,15 +344,27 @@ def _flat(value: Any, out: list[Any]) -> list[Any]:
     return out
 
 
+def _map(fn: Callable[[Any], Any], value: Any) -> Any:
+    """The same of each leaf of what operators take and return; PyTorch's own way takes longer than a step."""
+    if isinstance(value, tuple):
+        made = [_map(fn, v) for v in value]
+        return tuple(made) if type(value) is tuple else type(value)(*made)
+    if isinstance(value, list):
+        return [_map(fn, v) for v in value]
+    if isinstance(value, dict):
+        return {key: _map(fn, v) for key, v in value.items()}
+    return fn(value)
+
+
 def _fail(func: Any, text: str) -> RuntimeError:
     state = _state()
     state.errors.append(f"{_where()}: {func}: {text}")
     return RuntimeError(f"{text} (pretend CUDA, operator {func})")
 
 
-def _check(func: Any, name: str, args: Any, kwargs: Any) -> int | None:
+def _check(func: Any, about: Operator, tensors: list[Any], args: Any) -> int | None:
     """The device of an operator; None: the CPU. Raises what CUDA would."""
-    tensors = _flat([args, kwargs], [])
+    name = about.name
     places = {t.place for t in tensors if isinstance(t, Wrapped)}
     if not places:
         return None
@@ -346,7 +393,7 @@ def _check(func: Any, name: str, args: Any, kwargs: Any) -> int | None:
                 _note("waits", "boolean mask")
     strays = [t for t in tensors if not isinstance(t, Wrapped) and not any(t is i for i in indices)]
     for t in strays:
-        if t.ndim == 0 and (name in SCALAR_OK or torch.Tag.pointwise in func.tags):
+        if t.ndim == 0 and (name in SCALAR_OK or about.pointwise):
             if name == "where" or (name in INDEX):
                 _note("waits", "0-dim CPU operand copied")
             continue
@@ -358,7 +405,7 @@ def _check(func: Any, name: str, args: Any, kwargs: Any) -> int | None:
         )
     if name in PRODUCTS and any(not t.dtype.is_floating_point and not t.dtype.is_complex for t in tensors):
         raise _fail(func, f'"{name}_cuda" not implemented for integers')
-    if not _has_cuda(func):
+    if not about.has_cuda:
         raise _fail(func, "has no CUDA kernel")
     return place
 
@@ -367,9 +414,8 @@ def _unwrap(value: Any) -> Any:
     return value.inner if isinstance(value, Wrapped) else value
 
 
-def _count(func: Any, name: str, args: Any, kwargs: Any, target: Any) -> None:
-    if not _state().on:
-        return
+def _count(about: Operator, args: Any, kwargs: Any, target: Any) -> None:
+    name = about.name
     if name == "_local_scalar_dense":
         _note("waits", "item")
     elif name in WAITING or (name == "repeat_interleave" and kwargs.get("output_size") is None):
@@ -389,19 +435,31 @@ def _count(func: Any, name: str, args: Any, kwargs: Any, target: Any) -> None:
             _note("launches", name)
         else:
             _note("waits", "copy to device" if to else "copy to CPU")
-    elif name not in FREE and not func.is_view:
+    elif name not in FREE and not about.view:
         _note("launches", name)
 
 
-def _record(func: Any, args: Any, kwargs: Any, out: Any) -> None:
+def _record(func: Any, args: Any, kwargs: Any, out: Any, place: int | None) -> None:
     """Adds an operator to the graph that is being recorded; views and empty memory stay what they are."""
-    name = func._schema.name.partition("::")[2]
-    if func.is_view or (name in FREE and name not in ("_to_copy", "copy_")):
+    about = _operator(func)
+    if about.view or (about.name in FREE and about.name not in ("_to_copy", "copy_")):
         return
     recording = _state().recording
     assert recording is not None
-    fresh = [] if func._schema.is_mutable else _flat(out, [])
-    recording.append((func, args, kwargs, fresh))
+    if place is not None and place != recording.place:
+        raise RuntimeError(
+            f"CUDA error: operation not permitted when stream is capturing (a launch on cuda:{place}, "
+            f"a stream of cuda:{recording.place})"
+        )
+    fresh = [] if about.mutable else _flat(out, [])
+    recording.calls.append((func, args, kwargs, fresh))
+
+
+class _Stream:
+    """torch.cuda.Stream: the device that it is of."""
+
+    def __init__(self, device: Any = None) -> None:
+        self.place = (_real(device or "cuda") or torch.device("cuda", 0)).index
 
 
 class _CUDAGraph:
@@ -409,6 +467,7 @@ class _CUDAGraph:
 
     def __init__(self) -> None:
         self.calls: list[Any] = []
+        self.place = 0
 
     def replay(self) -> None:
         _note("launches", "graph")
@@ -421,10 +480,14 @@ class _CUDAGraph:
 
 
 @contextlib.contextmanager
-def _graph(graph: _CUDAGraph, **_: Any) -> Iterator[None]:
-    """Records what is called in the block. CUDA would compute none of it: what it made is spoiled."""
+def _graph(graph: _CUDAGraph, stream: _Stream | None = None, **_: Any) -> Iterator[None]:
+    """Records what is called in the block. CUDA would compute none of it: what it made is spoiled.
+
+    Without a stream, PyTorch takes one of the process's first device.
+    """
     state = _state()
-    state.recording = graph.calls
+    graph.place = 0 if stream is None else stream.place
+    state.recording = graph
     try:
         yield
     finally:
@@ -442,38 +505,42 @@ def _set_sync_debug(mode: str | int) -> None:
 
 def _run(func: Any, args: Any, kwargs: Any) -> Any:
     """An operator with operands of the device, or that makes one there."""
-    name = func._schema.name.partition("::")[2]
+    about = _operator(func)
+    name = about.name
     target: Any = "same"
     if "device" in kwargs:
         target = _real(kwargs["device"]) if kwargs["device"] is not None else "same"
         kwargs = {**kwargs, "device": torch.device("cpu") if kwargs["device"] is not None else None}
-    place = _check(func, name, args, kwargs)
+    tensors = _flat(kwargs, _flat(args, []))
+    place = _check(func, about, tensors, args)
     if kwargs.get("pin_memory"):
         kwargs = {**kwargs, "pin_memory": False}
-    _count(func, name, args, kwargs, target)
+    _count(about, args, kwargs, target)
     if target == "same":
         home: int | None = place
     else:
         home = None if target is None else target.index
-    inner_args, inner_kwargs = tree_map(_unwrap, args), tree_map(_unwrap, kwargs)
+    inner_args = _map(_unwrap, args)
+    inner_kwargs = _map(_unwrap, kwargs) if kwargs else kwargs
     if name == "_to_copy" and "device" in kwargs:
         inner_kwargs = {k: v for k, v in inner_kwargs.items() if k != "non_blocking"}
     out = func(*inner_args, **inner_kwargs)
-    if _state().recording is not None:
-        _record(func, inner_args, inner_kwargs, out)
+    if _active[-1].recording is not None:
+        _record(func, inner_args, inner_kwargs, out, home)
     if home is None:
-        return args[0] if func._schema.is_mutable else out
-    wrapped = tree_map(lambda t: Wrapped(t, home) if isinstance(t, torch.Tensor) else t, out)
-    if isinstance(wrapped, torch.Tensor) or func._schema.is_mutable or func.is_view:
-        for t in _flat([args, kwargs], []):  # out= that was resized
-            if isinstance(t, Wrapped) and t.shape != t.inner.shape:
-                raise _fail(
-                    func,
-                    f"pretend device: an output was resized from {tuple(t.shape)} to {tuple(t.inner.shape)}",
-                )
-    if any(isinstance(t, Wrapped) for t in _flat([args, kwargs], [])):
-        return return_and_correct_aliasing(func, args, kwargs, wrapped)
-    return wrapped
+        return args[0] if about.mutable else out
+    wrapped = _map(lambda t: Wrapped(t, home) if isinstance(t, torch.Tensor) else t, out)
+    if not about.mutable:
+        return wrapped
+    for t in tensors:  # out= that was resized
+        if isinstance(t, Wrapped) and t.shape != t.inner.shape:
+            raise _fail(
+                func,
+                f"pretend device: an output was resized from {tuple(t.shape)} to {tuple(t.inner.shape)}",
+            )
+    if about.in_place:
+        return args[0]
+    return return_and_correct_aliasing(func, args, kwargs, wrapped)
 
 
 class _Dispatch(TorchDispatchMode):
@@ -481,27 +548,42 @@ class _Dispatch(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if any(isinstance(t, Wrapped) for t in _flat([args, kwargs], [])):
+        if any(isinstance(t, Wrapped) for t in _flat(kwargs, _flat(args, []))):
             return _run(func, args, kwargs)
         if kwargs.get("device") is not None and _real(kwargs["device"]) is not None:
             return _run(func, args, kwargs)
         if kwargs.get("pin_memory"):
             kwargs = {**kwargs, "pin_memory": False}
-        if _state().on and func.namespace == "aten":
-            name = func._schema.name.partition("::")[2]
-            if name not in FREE and not func.is_view:
-                _note("cpu", name)
+        if _active[-1].on:
+            about = _operator(func)
+            if about.namespace == "aten" and about.name not in FREE and not about.view:
+                _note("cpu", about.name)
         return func(*args, **kwargs)
 
 
+# without the layer that keeps torch.compile out of modes, which nobody calls here
+_Dispatch.__torch_dispatch__ = inspect.unwrap(_Dispatch.__torch_dispatch__)  # type: ignore[method-assign]
+
 _DEVICE_GET = torch.Tensor.device.__get__  # type: ignore[attr-defined]
 _IS_CUDA_GET = torch.Tensor.is_cuda.__get__  # type: ignore[attr-defined]
+# attributes, which are read several times for each operator
+_GETTERS = {
+    member.__get__
+    for name, member in vars(torch._C.TensorBase).items()
+    if type(member) is types.GetSetDescriptorType and name not in ("device", "is_cuda", "is_cpu")
+}
+_TO = torch.Tensor.to
+_CUDA = torch.Tensor.cuda
+_PIN = torch.Tensor.pin_memory
+_IS_PINNED = torch.Tensor.is_pinned
 
 
 class _Function(TorchFunctionMode):
     """Names cuda:N become the device type that torch knows in C++, and back."""
 
     def __torch_function__(self, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in _GETTERS:
+            return func(*args)
         kwargs = kwargs or {}
         if func is torch.device:
             return func(*args, **kwargs)
@@ -510,19 +592,20 @@ class _Function(TorchFunctionMode):
             return torch.device("cuda", _place(args[0])) if found.type == NAME else found
         if func == _IS_CUDA_GET:
             return _DEVICE_GET(args[0]).type == NAME
-        if func in (torch.Tensor.is_pinned,):
+        if func is _IS_PINNED:
             return False
-        if func is torch.Tensor.pin_memory and not isinstance(args[0], Wrapped):
+        if func is _PIN and not isinstance(args[0], Wrapped):
             pinned = args[0].clone()
             pinned.pinned_here = True  # type: ignore[attr-defined]
             return pinned
         before = _index()
-        for t in _flat([args, kwargs], []):
-            if isinstance(t, Wrapped):
-                _local.index = t.place
-                break
+        if _active[-1].count > 1:
+            for t in _flat(kwargs, _flat(args, [])):
+                if isinstance(t, Wrapped):
+                    _local.index = t.place
+                    break
         try:
-            if func is torch.Tensor.cuda:
+            if func is _CUDA:
                 device = args[1] if len(args) > 1 else kwargs.get("device")
                 device = (
                     torch.device("cuda", device)
@@ -532,8 +615,10 @@ class _Function(TorchFunctionMode):
                 return args[0].to(device)
             if func in _FROM_DATA:
                 return self._from_data(func, args, dict(kwargs))
-            args, kwargs = tree_map(self._name, args), tree_map(self._name, kwargs)
-            if func is torch.Tensor.to and isinstance(args[0], Wrapped):
+            args = tuple([self._name(v) if isinstance(v, _DEVICES) else v for v in args])
+            if kwargs:
+                kwargs = {k: self._name(v) if isinstance(v, _DEVICES) else v for k, v in kwargs.items()}
+            if func is _TO and isinstance(args[0], Wrapped):
                 target = kwargs.get("device", args[1] if len(args) > 1 else None)
                 other = target.place if isinstance(target, Wrapped) else None
                 if isinstance(target, torch.device) and target.type == NAME:
@@ -576,6 +661,7 @@ class _Function(TorchFunctionMode):
         return value
 
 
+_DEVICES = (torch.device, str)
 _FROM_DATA = {torch.tensor, torch.as_tensor, torch.asarray, torch.Tensor.new_tensor}
 
 
@@ -654,10 +740,14 @@ def register() -> None:
 
 
 @contextlib.contextmanager
-def device(count: int = 1, roots: tuple[str, ...] = ("/mobench/",)) -> Iterator[Pretend]:
-    """Pretend that there are `count` CUDA devices. `roots`: parts of paths whose lines are named."""
+def device(
+    count: int = 1, roots: tuple[str, ...] = ("/mobench/",), counting: bool = True
+) -> Iterator[Pretend]:
+    """Pretend that there are `count` CUDA devices. `roots`: parts of paths whose lines are named; `counting`:
+    whether launches and waits are counted from the start.
+    """
     register()
-    state = Pretend(count, roots)
+    state = Pretend(count, roots, counting)
     gib = 1 << 30
 
     def properties(i: Any = 0) -> Any:
@@ -695,6 +785,7 @@ def device(count: int = 1, roots: tuple[str, ...] = ("/mobench/",)) -> Iterator[
         "empty_cache": quiet,
         "max_memory_allocated": lambda *_: 0,
         "memory_allocated": lambda *_: 0,
+        "memory_reserved": lambda *_: 0,
         "max_memory_reserved": lambda *_: 0,
         "reset_peak_memory_stats": quiet,
         "mem_get_info": lambda *_: (80 * gib, 80 * gib),
@@ -709,7 +800,7 @@ def device(count: int = 1, roots: tuple[str, ...] = ("/mobench/",)) -> Iterator[
         "default_generators": _Generators(),
         "CUDAGraph": _CUDAGraph,
         "graph": _graph,
-        "Stream": lambda *_, **__: None,
+        "Stream": _Stream,
         "is_current_stream_capturing": lambda: state.recording is not None,
         "set_sync_debug_mode": _set_sync_debug,
         "get_sync_debug_mode": lambda: _state().sync_debug,
@@ -722,6 +813,9 @@ def device(count: int = 1, roots: tuple[str, ...] = ("/mobench/",)) -> Iterator[
         # a wrapper made in inference mode could be no view of one made outside: gradients are switched alike
         plain = lambda mode=True: torch.no_grad() if mode else torch.enable_grad()  # noqa: E731
         stack.enter_context(mock.patch.object(torch, "inference_mode", plain))
+        # rules of operators' own for a class of tensors; PyTorch looks for one at every call, here in vain
+        rules = mock.patch.object(simple_registry, "find_torch_dispatch_rule", quiet)
+        stack.enter_context(rules)
         _active.append(state)
         stack.callback(_active.pop)
         stack.enter_context(_Dispatch())

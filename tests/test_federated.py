@@ -27,7 +27,7 @@ from mobench.algorithms.propfair import PropFair
 from mobench.algorithms.qffl import QFFL
 from mobench.algorithms.stch import STCH
 from mobench.algorithms.tch import TCH
-from mobench.config import hydra_plugin
+from mobench.config import direct, hydra_plugin
 from mobench.config.overrides import normalise
 from mobench.config.schema import conf_dir, plain
 from mobench.core import Algorithm, Free, Problem, Runs, Spec, Weighting, loop
@@ -1204,6 +1204,8 @@ SMALL = ("problem.hidden=8", "steps=2")
 @functools.cache
 def composed(*overrides: str) -> dict[str, Any]:
     """The plain configuration of a command line; not to be written into."""
+    if (found := direct.composed(normalise(overrides))) is not None:
+        return found
     hydra_plugin.register()
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(conf_dir()), version_base="1.3"):

@@ -3,13 +3,11 @@
 On a machine with a GPU the same tests run on it, but for those that count (`make gpu`). Elsewhere
 `tests/pretend_cuda.py` stands in for one. It raises where CUDA would and counts launches and waits; it shows
 nothing of speed, of kernels' own rounding, of TF32 or of memory.
-
-`MOBENCH_GPU_PAIRS=all` tries every algorithm on every problem that it fits.
 """
 
 from __future__ import annotations
 
-import os
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,14 +28,19 @@ from mobench.core import loop
 from mobench.core.arrays import to_device
 from mobench.core.graphs import NotCapturable, StepGraph, StepNumber
 from mobench.core.output import make_output
-from mobench.errors import ConfigError, MobenchError
+from mobench.errors import CompatibilityError, ConfigError, MobenchError
+from mobench.jobs import steps as steps_of_a_job
+from mobench.jobs import train as training
 from mobench.jobs.build import make_job
+from mobench.jobs.rows import finish
 from mobench.jobs.run import run_job
 from mobench.jobs.store import JobFolder
+from mobench.jobs.train import train
 from mobench.subproblems import host, min_norm, qp
 from mobench.sweep.planner import Planner
 from mobench.system import gpu as system
 from mobench.system import gpu_lock
+from mobench.system.signals import Signals
 from tests import pretend_cuda
 from tests.test_runner import Killed, die, disturb, first_pass, same_rows
 
@@ -46,6 +49,7 @@ if not REAL:
     pretend_cuda.register()
 SHORT = ("steps=3", "seeds=[0,1]", "logger=local", "progress=false", "scale=smoke", "record.every=1")
 THREE = "preferences=3"
+LARGE = ("steps=2", "record.every=0")  # a step takes long
 BILEVEL = ("oracle.inner_steps=4", "oracle.inner_step=0.4")
 PROBLEMS: dict[str, tuple[str, ...]] = {
     "vlmop2": ("problem=vlmop2", THREE),
@@ -70,7 +74,7 @@ PROBLEMS: dict[str, tuple[str, ...]] = {
     "federated": ("protocol=federated",),
     "federated_batches": ("protocol=federated", "oracle.batch_size=16", "oracle.local_steps=2"),
     "federated_cifar": ("protocol=federated_cifar",),
-    "few_shot": ("protocol=mobl_few_shot", "preferences=2"),
+    "few_shot": ("protocol=mobl_few_shot", "preferences=2", *LARGE),
     "hyper_cleaning": ("protocol=mobl_hyper_cleaning",),
     "bilevel": ("problem=bilevel_quadratic", "problem.tasks=2", "oracle=hypergradient", *BILEVEL, THREE),
     "value_gap": ("problem=bilevel_quadratic", "problem.tasks=2", "oracle=value_gap", *BILEVEL, THREE),
@@ -80,42 +84,13 @@ PROBLEMS: dict[str, tuple[str, ...]] = {
     "lenet": (
         "protocol=multi_mnist", "problem.train_size=100", "problem.test_size=40", "oracle.batch_size=8"
     ),
-    "speech": ("protocol=ferero_speech", "problem.model=tiny"),
+    "speech": (
+        "protocol=ferero_speech", "problem.train_size=40", "problem.test_size=2", "problem.masks=0",
+        "problem.start.steps=1", *LARGE
+    ),
 }  # fmt: skip
-# one method or two for each; all of them on the first of two and of three objectives
-EVERY = ("vlmop2", "dtlz2")
-SOME = {
-    "zdt1": ["csmoo2"],
-    "zdt2": ["nsga2"],
-    "zdt3": ["mlm_cmoo"],
-    "dtlz": ["ferero"],
-    "re": ["epo"],
-    "uf": ["upgrad"],
-    "fair": ["mgda"],
-    "half_plane": ["csmoo1", "ferero"],
-    "ball": ["mlm_cmoo"],
-    "capped": ["ferero", "penalty_sgd"],
-    "least_squares": ["modo"],
-    "noisy": ["csmoo2"],
-    "l1": ["csmoo2"],
-    "pls": ["csmoo2"],
-    "surrogate": ["ferero"],
-    "river_flow": ["mlm_cmoo"],
-    "faces": ["mlm_cmoo"],
-    "federated": ["fedfv", "omd_tch"],
-    "federated_batches": ["propfair"],
-    "federated_cifar": ["qffl"],
-    "few_shot": ["wc_mhgd"],
-    "hyper_cleaning": ["wc_mhgd"],
-    "bilevel": ["wc_mhgd", "moco"],
-    "value_gap": ["forum"],
-    "small_network": ["ferero_stochastic", "mgda"],
-    "lenet": ["epo"],
-    "speech": ["ferero_stochastic"],
-}
-PAIRS = [(p, a) for p in EVERY for a in choices("algorithm")] + [(p, a) for p in SOME for a in SOME[p]]
-if os.environ.get("MOBENCH_GPU_PAIRS") == "all":
-    PAIRS = [(p, a) for p in PROBLEMS for a in choices("algorithm")]
+# times the effect of rounding the start that a float32 row on the device may differ from the CPU's
+ROUNDING = 10.0
 
 # waits of the host in a step that is not recorded: one copy of the Gram matrix to the host for each program
 ONE = ("aligned_mtl", "cagrad", "config", "cosmos", "csmoo1", "csmoo2", "csmoo_basic", "dualproj", "fairgrad",
@@ -146,14 +121,14 @@ def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def device(count: int = 1) -> Iterator[Any]:
-    """GPUs: pretended ones if this machine has none."""
+def device(count: int = 1, counting: bool = True) -> Iterator[Any]:
+    """GPUs: pretended ones if this machine has none; `counting`: whether those count launches and waits."""
     if REAL:
         if torch.cuda.device_count() < count:
             pytest.skip(f"needs {count} GPUs")
         yield None
         return
-    with pretend_cuda.device(count) as pretended:
+    with pretend_cuda.device(count, counting=counting) as pretended:
         yield pretended
 
 
@@ -168,12 +143,22 @@ def words(problem: str, algorithm: str) -> tuple[str, ...]:
     extra = ("algorithm.updates=2",) if algorithm == "psl" else ()
     if algorithm == "psl" and problem in ("river_flow", "faces"):
         extra = (*extra, "preferences=3", "preferences.weights=null")
-    return (*PROBLEMS[problem], f"algorithm={algorithm}", *SHORT, *extra)
+    return (*SHORT, *PROBLEMS[problem], f"algorithm={algorithm}", *extra)
 
 
 def composed(planner: Planner, *overrides: str) -> dict[str, Any]:
     """The plain configuration of a command line."""
     return planner.composer.compose(normalise(overrides))
+
+
+def fits(planner: Planner, problem: str, algorithm: str) -> dict[str, Any] | None:
+    """The configuration of a pair, None if its parts do not fit."""
+    config = composed(planner, *words(problem, algorithm))
+    try:
+        make_job(config).check()
+    except CompatibilityError:
+        return None
+    return config
 
 
 def fitting(planner: Planner, problem: str, algorithm: str, *more: str) -> dict[str, Any]:
@@ -208,20 +193,99 @@ def gap(a: pd.DataFrame, b: pd.DataFrame) -> float:
 # numbers
 
 
-@pytest.mark.parametrize(("problem", "algorithm"), PAIRS)
-def test_rows_are_those_of_the_cpu(problem: str, algorithm: str, planner: Planner, tmp_path: Path) -> None:
-    config = fitting(planner, problem, algorithm)
-    here = run_job(config, tmp_path / "cpu")
-    assert here.status == "done", here.error
-    with device():
-        there = run_job(on_gpu(config), tmp_path / "gpu")
-    assert there.status == "done", there.error
-    allowed = 1e-10 if config["dtype"] == "float64" else 1e-5
-    for table in ("final", "history"):
-        a = getattr(JobFolder(here.folder), table)()
-        b = getattr(JobFolder(there.folder), table)()
-        assert gap(a, b) <= allowed, table
-    assert JobFolder(there.folder).meta()["peak_gpu_memory_mib"] >= 0.0
+class Tables(JobFolder):
+    """A job's folder that writes no file but meta.json; its tables are kept as they are."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.tables: dict[str, pd.DataFrame] = {}
+
+    def write_table(self, name: str, frame: pd.DataFrame) -> None:
+        self.tables[name] = frame
+
+    def write_status(self, status: str, **fields: Any) -> None:
+        """Nobody asks for it."""
+
+    def write_config(self, config: dict[str, Any]) -> None:
+        """Nobody asks for it."""
+
+    def write_solutions(self, solutions: dict[str, np.ndarray]) -> None:
+        """The rows hold what follows from them."""
+
+
+def trained(config: dict[str, Any], folder: Path, moved: int | None = None) -> Tables:
+    """The tables of a job that is trained on the device of its configuration.
+
+    moved: the seed of a change of each entry of the start to one of its two neighbours among floating-point
+    numbers.
+    """
+    job = make_job(config)
+    job = job.on("cuda:0" if job.config["hardware"]["device"] == "cuda" else "cpu")
+    if moved is not None:
+        initial = job.joined.initial
+        draw = torch.Generator().manual_seed(moved)
+
+        def beside(runs: Any) -> torch.Tensor:
+            theta = initial(runs).to(job.dtype)
+            far = torch.rand(theta.shape, generator=draw).sub(0.5).sign().to(theta) * torch.inf
+            return torch.nextafter(theta, far)
+
+        object.__setattr__(job.joined, "initial", beside)
+    kept = Tables(folder)
+    with system.current(job.device, False):
+        finish(train(job, kept, "", Signals()), kept)
+    return kept
+
+
+def gaps(a: Tables, b: Tables) -> float:
+    """Largest difference of both tables."""
+    return max(gap(a.tables[name], b.tables[name]) for name in ("final.csv", "history.parquet"))
+
+
+def too_far(config: dict[str, Any], folder: Path) -> str:
+    """What is wrong with a pair's rows on the device; empty if nothing is.
+
+    They may differ from the CPU's by 1e-10 in float64 and by 1e-5 in float32. Some float32 rows are so badly
+    conditioned that rounding alone changes them by more (a start moved to neighbouring floating-point numbers
+    does, on the CPU). A larger difference is let through only if that explains it: the same pair agrees to
+    1e-10 in float64, so both compute the same function; and the difference in float32 is at most ROUNDING
+    times that of the moved start, so the device loses no more digits than the CPU.
+    """
+    here = trained(config, folder / "cpu")
+    with device(counting=False):
+        there = trained(on_gpu(config), folder / "gpu")
+    assert there.meta()["peak_gpu_memory_mib"] >= 0.0
+    found = gaps(here, there)
+    if config["dtype"] == "float64":
+        return "" if found <= 1e-10 else f"{found:.1e} in float64"
+    if found <= 1e-5:
+        return ""
+    effect = max(gaps(here, trained(config, folder / "moved", seed)) for seed in (0, 1))
+    exact = config | {"dtype": "float64"}
+    here = trained(exact, folder / "cpu")
+    with device(counting=False):
+        there = trained(on_gpu(exact), folder / "gpu")
+    double = gaps(here, there)
+    if double <= 1e-10 and found <= ROUNDING * effect:
+        return ""
+    return f"{found:.1e} in float32, where rounding explains {effect:.1e}, and {double:.1e} in float64"
+
+
+@pytest.mark.parametrize("algorithm", choices("algorithm"))
+def test_rows_are_those_of_the_cpu(algorithm: str, planner: Planner, tmp_path: Path) -> None:
+    """On every problem that the algorithm fits."""
+    wrong = {}
+    refused = []
+    for problem in PROBLEMS:
+        config = fits(planner, problem, algorithm)
+        if config is None:
+            refused.append(problem)
+        elif words := too_far(config, tmp_path):
+            wrong[problem] = words
+    assert not wrong
+    assert len(refused) < len(PROBLEMS)
+    if algorithm == "wc_mhgd":
+        assert refused == ["half_plane"], "some method fits each problem"
 
 
 # waits
@@ -252,8 +316,11 @@ def test_a_step_makes_the_host_wait_no_more_than_this(
 
 @pytest.mark.skipif(REAL, reason="a GPU does not count waits")
 @pytest.mark.parametrize("algorithm", ["ls", "omd_tch", "stch"])
-def test_recording_a_step_adds_no_wait(algorithm: str, planner: Planner, tmp_path: Path) -> None:
+def test_recording_a_step_adds_no_wait(
+    algorithm: str, planner: Planner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Columns come to the host once in a chunk of steps."""
+    monkeypatch.setattr(training, "SHORT", math.inf)  # chunks grow, however slow this machine is
     found = []
     for every in (0, 1):
         for steps in (4, 14):
@@ -320,7 +387,13 @@ NOT_REPLAYED = [
     ("dtlz2", "mgda", "the host waits for the device in it"),  # subproblems on the host
     ("few_shot", "wc_mhgd", "the host waits for the device in it"),
 ]
-QUIET = ("steps=80", "record.every=20")
+QUIET = ("steps=30", "record.every=15")
+
+
+@pytest.fixture
+def early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps are recorded although few are left."""
+    monkeypatch.setattr(steps_of_a_job, "LEAST", 10)
 
 
 def with_graphs(config: dict[str, Any], folder: Path, graphs: str) -> tuple[JobFolder, Any]:
@@ -333,6 +406,7 @@ def with_graphs(config: dict[str, Any], folder: Path, graphs: str) -> tuple[JobF
     return JobFolder(done.folder), gpu
 
 
+@pytest.mark.usefixtures("early")
 @pytest.mark.parametrize(("problem", "algorithm"), REPLAYED)
 def test_replayed_steps_give_the_rows_of_the_plain_path(
     problem: str, algorithm: str, planner: Planner, tmp_path: Path
@@ -348,6 +422,7 @@ def test_replayed_steps_give_the_rows_of_the_plain_path(
         assert after.totals()["launches"] < 0.8 * before.totals()["launches"]
 
 
+@pytest.mark.usefixtures("early")
 @pytest.mark.parametrize(("problem", "algorithm", "why"), NOT_REPLAYED)
 def test_other_steps_are_run(
     problem: str, algorithm: str, why: str, planner: Planner, tmp_path: Path
@@ -357,6 +432,31 @@ def test_other_steps_are_run(
     tried, _ = with_graphs(config, tmp_path, "auto")
     assert tried.meta()["cuda_graph"] == f"no: {why}"
     same_rows(plain, tried)
+
+
+@pytest.mark.usefixtures("early")
+def test_a_step_is_recorded_on_a_stream_of_its_jobs_device(planner: Planner, tmp_path: Path) -> None:
+    """PyTorch's own stream for recording is one of the first device."""
+    config = on_gpu(fitting(planner, "vlmop2", "ls", *QUIET), "cuda:1")
+    with device(2):
+        done = run_job(config, tmp_path)
+    assert JobFolder(done.folder).meta()["cuda_graph"] == "replayed"
+
+
+@pytest.mark.usefixtures("early")
+def test_a_graph_leaves_memory_for_steps_that_are_run(
+    planner: Planner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pool of a graph is its own: a step's memory is needed twice."""
+    config = on_gpu(fitting(planner, "vlmop2", "ls", *QUIET))
+    for free, said in ((2 << 20, "replayed"), (1 << 20, "no: the device has too little memory left")):
+        with device(), monkeypatch.context() as patch:
+            patch.setattr(torch.cuda, "max_memory_allocated", lambda *_: 1_000_000)
+            patch.setattr(torch.cuda, "memory_allocated", lambda *_: 0)
+            patch.setattr(torch.cuda, "memory_reserved", lambda *_: 0)
+            patch.setattr(torch.cuda, "mem_get_info", lambda *_, free=free: (free, 80 << 30))
+            done = run_job(config, tmp_path / str(free))
+        assert JobFolder(done.folder).meta()["cuda_graph"].startswith(said)
 
 
 def test_code_of_ones_own_is_not_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ import yaml
 
 from mobench.algorithms.ls import LS
 from mobench.cli import status
-from mobench.config import hydra_plugin, overrides, schema
+from mobench.config import direct, hydra_plugin, overrides, schema
 from mobench.core import loop
 from mobench.core.output import WeightedSum
 from mobench.jobs.run import run_job
@@ -102,7 +102,9 @@ def killed(run: Run, monkeypatch: pytest.MonkeyPatch, when: When, *arguments: st
 
 
 def composed(*arguments: str) -> dict[str, Any]:
-    """The plain configuration of a command line."""
+    """The plain configuration of a command line; by Hydra, which takes long, if it must be."""
+    if (found := direct.composed(overrides.normalise(arguments))) is not None:
+        return found
     hydra_plugin.register()
     with hydra.initialize_config_dir(str(schema.conf_dir()), version_base="1.3"):
         return schema.plain(hydra.compose("config", overrides.normalise(arguments)))

@@ -10,6 +10,7 @@ as it is:
 - its number is a `StepNumber`, a placeholder; reading it raises;
 - PyTorch raises where the host waits for the device (torch.cuda.set_sync_debug_mode);
 - all tensors of the state are on the device and keep their shapes, and what else is in it keeps its value;
+- a graph keeps the memory of its step for itself: it is recorded only if the device has as much left;
 - three replayed steps are compared with steps that were run.
 """
 
@@ -83,6 +84,7 @@ class StepGraph:
         device = state["theta"].device
         if any(isinstance(x, Tensor) and x.device != device for x in leaves):
             raise NotCapturable("a part of its state is on the host")
+        _check_room(leaves, device)
         self._number = torch.zeros((), dtype=torch.int64, device=device)
         self._others = [None if isinstance(x, Tensor) else x for x in leaves]
         try:
@@ -157,6 +159,21 @@ class StepGraph:
 
 def _without_number(state: State) -> State:
     return {key: value for key, value in state.items() if key != "t"}
+
+
+def _check_room(leaves: list[Any], device: torch.device) -> None:
+    """Raises NotCapturable unless the device can hold a graph beside the steps that are run.
+
+    A graph keeps two copies of the state and, in a pool that nothing else can use, what its step allocates:
+    at most what this process has ever held at once beyond what it holds now. Steps that are run between
+    replays need the same again.
+    """
+    held = torch.cuda.memory_allocated(device)
+    step = torch.cuda.max_memory_allocated(device) - held
+    state = sum(x.numel() * x.element_size() for x in leaves if isinstance(x, Tensor))
+    free = torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device) - held
+    if 2 * state + 2 * step > free:
+        raise NotCapturable("the device has too little memory left for a recording")
 
 
 def _cloned(leaves: list[Any]) -> list[Any]:
