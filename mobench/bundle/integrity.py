@@ -112,9 +112,20 @@ def final(files: Mapping[str, bytes], key: str) -> pd.DataFrame:
     """Returns the final rows of a job."""
     name = f"runs/{key}/final.csv"
     try:
-        return pd.read_csv(io.BytesIO(files[name]), float_precision="round_trip")
+        text = pd.read_csv(io.BytesIO(files[name]), dtype=str, keep_default_na=False)
     except (ValueError, pd.errors.ParserError) as error:
         raise BundleError(f"{name} cannot be read: {error}") from error
+    return text.apply(_numbers)
+
+
+def _numbers(column: pd.Series) -> pd.Series:
+    """A column of text as integers, else as floats by Python, which rounds correctly, else as it is."""
+    for kind in (int, float):
+        try:
+            return pd.Series([kind(x or "nan") for x in column], column.index)
+        except ValueError:
+            continue
+    return column
 
 
 def solutions(files: Mapping[str, bytes], key: str) -> dict[str, np.ndarray]:

@@ -17,7 +17,12 @@ from mobench.system.paths import outputs_root
 FAULT = 2  # exit code of a bundle that is refused, or cannot be made
 
 
-def _bundle_arguments(arguments: Sequence[str]) -> argparse.Namespace:
+def parsers() -> dict[str, argparse.ArgumentParser]:
+    """The parsers of both commands."""
+    return {"bundle": _bundle_parser(), "verify": _verify_parser()}
+
+
+def _bundle_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="mobench bundle",
         description="Packs drawn artifacts into one file: rows, configurations, claims, figures, locked "
@@ -28,10 +33,10 @@ def _bundle_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     add("--output", type=Path, metavar="FILE", help="default: outputs/bundles/PAPER-ID.zip")
     add("--kept", action="store_true", help="artifacts drawn from kept rows (make kept)")
     add("--history", action="store_true", help="add the recorded steps of the jobs, which are large")
-    return parser.parse_args(arguments)
+    return parser
 
 
-def _verify_arguments(arguments: Sequence[str]) -> argparse.Namespace:
+def _verify_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="mobench verify",
         description="Checks a bundle, then runs a random sample of its rows again. Exit code 0: no row is "
@@ -44,17 +49,18 @@ def _verify_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     add("--job", metavar="KEY", help="sample rows of this job only")
     add("--minutes", type=float, help="leave out jobs that took longer than this when they were recorded")
     add("--digest", metavar="SHA256", help="refuse a bundle with another digest than the one that was published")
-    given = parser.parse_args(arguments)
-    if given.rows < 0:
-        parser.error(f"--rows={given.rows} must be at least 0")
-    return given
+    return parser
 
 
 def main(arguments: Sequence[str]) -> int:
     """Runs `bundle ...` or `verify ...`; the exit code."""
     command, *rest = arguments
+    parser = parsers()[command]
+    given = parser.parse_args(rest)
+    if command == "verify" and given.rows < 0:
+        parser.error(f"--rows={given.rows} must be at least 0")
     try:
-        return _bundle(_bundle_arguments(rest)) if command == "bundle" else _verify(_verify_arguments(rest))
+        return _bundle(given) if command == "bundle" else _verify(given)
     except MobenchError as error:
         return fail(str(error), FAULT)
 
