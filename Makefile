@@ -89,7 +89,7 @@ verify: install  ## check a bundle and run some of its rows again: make verify F
 	$(BIN)/mobench verify $(FILE) --rows $(ROWS)
 
 release: install  ## build the wheel and the sdist into dist/ and check them; nothing is uploaded
-	$(BIN)/python -m pip install --quiet build twine
+	$(BIN)/python -m pip install --quiet build 'twine>=7'
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist
 	$(BIN)/python -m twine check --strict dist/*

@@ -335,7 +335,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pytest.importorskip("sphinx", reason="pip install 'mobench[docs]'")
+    pytest.importorskip("sphinx", reason="pip install '.[docs]'")
     out = tmp_path_factory.mktemp("site")
     done = subprocess.run(
         [
