@@ -63,7 +63,9 @@ def members(name: str, cls: type) -> Iterator[str]:
         return
     yield f"{name}{signature(cls)}"
     fields = {field.name for field in dataclasses.fields(cls)} if dataclasses.is_dataclass(cls) else set()
-    for key in sorted({n for base in cls.__mro__ if base.__module__.startswith("mobench") for n in vars(base)}):
+    for key in sorted(
+        {n for base in cls.__mro__ if base.__module__.startswith("mobench") for n in vars(base)}
+    ):
         value = inspect.getattr_static(cls, key)
         if key.startswith("_") or (key in fields and not callable(value)):
             continue

@@ -159,9 +159,11 @@ def test_answers_to_checklists_are_words_of_the_list(files: Files) -> None:
 
 def test_what_was_not_drawn_is_refused(outputs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(outputs))
-    with pytest.raises(BundleError, match=r"ferero/fig3 has not been drawn .* mobench \+experiment=ferero/fig3"):
+    with pytest.raises(
+        BundleError, match=r"ferero/fig3 has not been drawn .* mobench \+experiment=ferero/fig3"
+    ):
         collected(["ferero/fig3"])
-    with pytest.raises(BundleError, match="ferero/fgi7 is no artifact. Did you mean 'ferero/fig7'"):
+    with pytest.raises(BundleError, match=r"ferero/fgi7 is no artifact\. Did you mean 'ferero/fig7'"):
         collected(["ferero/fgi7"])
     assert [drawn.id for drawn in collected(["ferero/all"]).artifacts] == [ID]
 
@@ -249,7 +251,11 @@ def test_100_tamperings_are_refused_with_the_reason(files: Files, raw: bytes) ->
     """20 bits, 20 rows, 15 configurations, 15 of the metadata, 16 added files, 14 of the archive."""
     rng = random.Random(7)
     cases: list[tuple[bytes, str]] = [(flipped(raw, rng), "") for _ in range(20)]
-    for pattern, count in ((r"final\.csv$", 20), (r"config\.yaml$", 15), (r"(meta|claims|crate-metadata)\.json$", 15)):
+    for pattern, count in (
+        (r"final\.csv$", 20),
+        (r"config\.yaml$", 15),
+        (r"(meta|claims|crate-metadata)\.json$", 15),
+    ):
         for _ in range(count):
             name, changed = edited(files, rng, pattern)
             cases.append((zipped(changed), re.escape(name)))

@@ -30,7 +30,9 @@ UNIX = 3
 MODE = stat.S_IFREG | 0o644
 PART = r"[A-Za-z0-9_@=,+-][A-Za-z0-9_@=,+.-]*"
 NAME = re.compile(rf"{PART}(/{PART})*")
-SUFFIXES = frozenset(("csv", "diff", "json", "md", "npz", "parquet", "pdf", "png", "sh", "tex", "txt", "yaml"))
+SUFFIXES = frozenset(
+    ("csv", "diff", "json", "md", "npz", "parquet", "pdf", "png", "sh", "tex", "txt", "yaml")
+)
 LARGEST = 2**31  # bytes
 SHOWN = 20  # problems in a message
 UNREADABLE = (
@@ -177,8 +179,8 @@ def _entry_problems(entries: list[zipfile.ZipInfo]) -> list[str]:
             problems.append(f"{name} is encrypted")
         elif entry.compress_type != zipfile.ZIP_STORED or entry.file_size != entry.compress_size:
             problems.append(
-                f"{name} is compressed, from {entry.compress_size} to {entry.file_size} bytes; a bundle stores "
-                "its files as they are, so that nothing expands while it is read"
+                f"{name} is compressed, from {entry.compress_size} to {entry.file_size} bytes; a bundle "
+                "stores its files as they are, so that nothing expands while it is read"
             )
     return problems
 
@@ -195,7 +197,9 @@ def _manifest_problems(files: Mapping[str, bytes]) -> list[str]:
         return [f"{MANIFEST} has format {found.get('format')!r}; this version of mobench reads {FORMAT}"]
     present = {name: data for name, data in files.items() if name != MANIFEST}
     problems = [f"{name} was added: {MANIFEST} does not list it" for name in sorted(present.keys() - listed)]
-    problems += [f"{name} is missing, although {MANIFEST} lists it" for name in sorted(listed.keys() - present)]
+    problems += [
+        f"{name} is missing, although {MANIFEST} lists it" for name in sorted(listed.keys() - present)
+    ]
     problems += [
         f"{name} differs from what {MANIFEST} says: SHA-256 and size are "
         f"{sha256(data).hexdigest()[:16]}... and {len(data)} bytes"
@@ -211,8 +215,8 @@ def _other_bytes(raw: bytes, again: bytes) -> str:
     """Where an archive differs from the one that its files determine."""
     if len(raw) != len(again):
         return (
-            f"The archive has {len(raw)} bytes where its files make {len(again)}: something was added before, "
-            "between or after them"
+            f"The archive has {len(raw)} bytes where its files make {len(again)}: something was added "
+            "before, between or after them"
         )
     place = next(i for i, (one, other) in enumerate(zip(raw, again, strict=True)) if one != other)
     with zipfile.ZipFile(io.BytesIO(again)) as archive:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from mobench.artifacts.drawing import tally
 from mobench.bundle.archive import document
@@ -15,36 +16,7 @@ from mobench.system import provenance
 from mobench.system.paths import locks
 
 LOCK = "full.txt"  # in `locks`
-README = """# {title}
-
-Made by mobench {version} ({code}). {artifacts} artifacts, {claims} claims ({verdicts}), {jobs} jobs, {rows} rows.
-
-| file | what it holds |
-| --- | --- |
-| `claims.json` | every claim: statement, published and measured values, tolerance, verdict, and the jobs whose rows it rests on; `claims.schema.json` is its schema |
-| `runs/KEY/` | of each job: `final.csv` (a row per run and output rule), `config.yaml`, `meta.json` (provenance) |
-| `artifacts/PAPER/NAME/` | figures and tables as they were drawn |
-| `commands.sh` | what runs the jobs and draws the artifacts |
-| `environment/`, `code/` | locked dependencies with hashes, what was installed, version of the code and its changes |
-| `compute.json`, `checklists.json` | what it cost; answers to the checklists of venues as far as the data show them |
-| `croissant.json`, `data/` | Croissant cards of the rows and of the data sets |
-| `ro-crate-metadata.json` | the same as a Workflow Run RO-Crate |
-| `manifest.json` | SHA-256 of every file |
-
-From a verdict to its numbers: in `claims.json`, `claims[i].jobs` are keys of `jobs`, and `jobs[KEY]` names the
-rows, the configuration and the command.
-
-## Check it
-
-    git clone {source} && cd mobench && git checkout {commit}
-    python -m venv .venv && . .venv/bin/activate
-    pip install --require-hashes -r LOCK      # environment/lock.txt of this bundle
-    pip install --no-deps --no-build-isolation .
-    mobench verify BUNDLE.zip --rows 20
-
-`mobench verify` refuses a bundle in which anything was changed, runs a random sample of rows again, and says
-of each whether it is identical, inside the interval, or outside. It needs the data sets that `data/` names.
-"""
+README = Path(__file__).with_name("about.md")
 
 
 def build(contents: Contents, history: bool = False) -> dict[str, bytes]:
@@ -96,7 +68,7 @@ def _code(contents: Contents) -> Mapping[str, bytes]:
 def _readme(contents: Contents) -> str:
     claims = [claim for drawn in contents.artifacts for claim in drawn.claims]
     code = provenance.describe()
-    return README.format(
+    return README.read_text().format(
         title=", ".join(drawn.id for drawn in contents.artifacts),
         version=provenance.versions()["mobench"],
         code=code["git_describe"] or "not from a checkout",

@@ -152,7 +152,9 @@ def expanded(ids: Sequence[str]) -> list[str]:
         BundleError: there is no such artifact.
     """
     known = [id for id in choices("experiment") if "/" in id]
-    known = [id for id in known if id.rpartition("/")[2] != "all" and not id.rpartition("/")[2].startswith("_")]
+    known = [
+        id for id in known if id.rpartition("/")[2] != "all" and not id.rpartition("/")[2].startswith("_")
+    ]
     found: dict[str, None] = {}
     for id in ids:
         paper, _, name = id.rpartition("/")
@@ -179,7 +181,9 @@ def collected(ids: Sequence[str], kept: bool = False) -> Contents:
         if id in ids or (artifact_folder(id, root) / "claims.json").exists():
             drawn.append(_drawn(id, root, kept))
     if not drawn:
-        raise BundleError(f"None of {', '.join(ids)} has been drawn in {root}. Draw it: mobench +experiment=...")
+        raise BundleError(
+            f"None of {', '.join(ids)} has been drawn in {root}. Draw it: mobench +experiment=..."
+        )
     jobs: dict[str, Rows] = {}
     for one in drawn:
         for name, key in one.jobs.items():

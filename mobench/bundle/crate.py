@@ -75,7 +75,7 @@ def metadata(contents: Contents, files: Mapping[str, bytes]) -> dict[str, Any]:
         "@id": "./",
         "@type": "Dataset",
         "name": f"mobench: {ids}"[:200],
-        "description": f"Rows, configurations, figures and claims of {ids}, with all that it takes to check them.",
+        "description": f"Rows, configurations, figures and claims of {ids}, and what it takes to check them.",
         "datePublished": contents.latest[:10],
         "license": _ref(LICENSE),
         "conformsTo": [_ref(id) for id in PROFILES],
@@ -94,7 +94,11 @@ def metadata(contents: Contents, files: Mapping[str, bytes]) -> dict[str, Any]:
         },
         root,
         *_about_the_run(contents, configurations, results),
-        *[_file(name, data, configurations, results) for name, data in sorted(files.items()) if name != WORKFLOW],
+        *[
+            _file(name, data, configurations, results)
+            for name, data in sorted(files.items())
+            if name != WORKFLOW
+        ],
         {
             **_file(WORKFLOW, files[WORKFLOW], (), ()),
             "@type": ["File", "SoftwareSourceCode", "ComputationalWorkflow"],
@@ -117,7 +121,8 @@ def metadata(contents: Contents, files: Mapping[str, bytes]) -> dict[str, Any]:
 def _singled(entity: dict[str, Any]) -> dict[str, Any]:
     """An entity whose lists of one element are that element, as RO-Crate recommends."""
     return {
-        key: value[0] if isinstance(value, list) and len(value) == 1 else value for key, value in entity.items()
+        key: value[0] if isinstance(value, list) and len(value) == 1 else value
+        for key, value in entity.items()
     }
 
 

@@ -81,7 +81,10 @@ def _job_problems(key: str, said: Mapping[str, Any], files: Mapping[str, bytes])
     meta = parsed(f"{base}/meta.json", files[f"{base}/meta.json"])
     identity = meta["identity"]
     if not re.fullmatch(rf"[\w-]+-{config_hash(identity)}", key):
-        yield f"{base}/meta.json: the hash of its identity is {config_hash(identity)}, which does not end {key}"
+        yield (
+            f"{base}/meta.json: the hash of its identity is {config_hash(identity)}, and the name of the job "
+            "ends otherwise"
+        )
     config = configuration(files, key)
     for name in SETTINGS:
         if config.get(name) != identity.get(name):
@@ -139,7 +142,9 @@ def solutions(files: Mapping[str, bytes], key: str) -> dict[str, np.ndarray]:
         with zipfile.ZipFile(io.BytesIO(files[name])) as archive:
             size = sum(entry.file_size for entry in archive.infolist())
         if size > LARGEST:
-            raise BundleError(f"{name} would take {size / 2**20:.0f} MiB; at most {LARGEST / 2**20:.0f} are read.")
+            raise BundleError(
+                f"{name} would take {size / 2**20:.0f} MiB; at most {LARGEST / 2**20:.0f} are read."
+            )
         with np.load(io.BytesIO(files[name]), allow_pickle=False) as arrays:
             return {str(output): arrays[output] for output in arrays.files}
     except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:

@@ -104,7 +104,8 @@ def _neurips(contents: Contents) -> list[dict[str, str]]:
         _item(
             "Claims: do they match the results?",
             "partly" if set(verdicts) - {"reproduced", "check passed"} else "yes",
-            "Verdicts in claims.json: " + (", ".join(f"{n} {v}" for v, n in sorted(verdicts.items())) or "none"),
+            "Verdicts in claims.json: "
+            + (", ".join(f"{n} {v}" for v, n in sorted(verdicts.items())) or "none"),
         ),
         _item(
             "Experimental result reproducibility: is all disclosed that it takes to reproduce the results?",
@@ -115,8 +116,11 @@ def _neurips(contents: Contents) -> list[dict[str, str]]:
             "Open access to data and code?",
             "partly" if dirty or data else "yes",
             ("The code has changes, which code/changes.diff holds. " if dirty else "")
-            + (f"Data that are not in the bundle: {listed(data)}; data/ says where they are." if data else
-               "No data set is used."),
+            + (
+                f"Data that are not in the bundle: {listed(data)}; data/ says where they are."
+                if data
+                else "No data set is used."
+            ),
         ),
         _item(
             "Experimental setting and details: hyper-parameters, splits, optimizer?",

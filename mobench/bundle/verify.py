@@ -1,14 +1,14 @@
 """Checks a bundle, then runs a random sample of its rows again.
 
-A job is run whole, because the last bits of a run depend on the batch that it is in; so a sample of rows costs
-the time of their jobs. Of each row every measured column is compared:
+A job is run whole, because the last bits of a run depend on the batch that it is in; so a sample of rows
+costs the time of their jobs. Of each row every measured column is compared:
 
     identical   every value is the same number, bit by bit
     inside      every value lies in its interval
     outside     some value does not, or the run ended differently
 
-The interval of a value is that in which the run of a further seed would lie with 95 % probability (Student's t
-of the values of all seeds at the same preference and output rule), extended by rounding: the square root of
+The interval of a value is that in which the run of a further seed would lie with 95 % probability (Student's
+t of the values of all seeds at the same preference and output rule), extended by rounding: the square root of
 the machine epsilon of the job's type, times the largest magnitude of the column in the job. It is never
 narrower than rounding on either side of the recorded value, so with one seed it is that alone. Certificates
 (residuals, which are rounding errors themselves) and times are left out.
@@ -105,7 +105,10 @@ def sample(
 
 
 def rerun(
-    files: Mapping[str, bytes], chosen: Mapping[str, Sequence[int]], data_root: str, say: Callable[[str], None]
+    files: Mapping[str, bytes],
+    chosen: Mapping[str, Sequence[int]],
+    data_root: str,
+    say: Callable[[str], None],
 ) -> list[Found]:
     """Runs the jobs of the chosen rows again, in a temporary folder, and compares these rows."""
     found: list[Found] = []
@@ -151,7 +154,7 @@ def _epsilon(files: Mapping[str, bytes], key: str) -> float:
 def runnable(config: Mapping[str, Any]) -> None:
     """Raises BundleError unless every class that a configuration names is one of mobench's own.
 
-    A path such as mobench.module.subprocess.Popen begins with mobench, but its class does not come from there.
+    A path such as mobench.module.subprocess.Popen begins with mobench, but its class is another package's.
     """
     for where, node in target_nodes(config, "config"):
         target = node[TARGET]
@@ -159,7 +162,9 @@ def runnable(config: Mapping[str, Any]) -> None:
             raise BundleError(f"{where} names {target}, which is no class of mobench, so the job is not run.")
         cls = load_class(target, where)
         if not isinstance(cls, type) or not cls.__module__.startswith(OWN):
-            raise BundleError(f"{where} names {target}, which is not defined in mobench, so the job is not run.")
+            raise BundleError(
+                f"{where} names {target}, which is not defined in mobench, so the job is not run."
+            )
 
 
 def _again(files: Mapping[str, bytes], key: str, data_root: str, folder: Path) -> pd.DataFrame:
@@ -176,8 +181,8 @@ def _again(files: Mapping[str, bytes], key: str, data_root: str, folder: Path) -
     job = make_job(config)
     if job.key != key:
         raise BundleError(
-            f"config.yaml is the configuration of {job.key} in this version of mobench: it was changed, or the "
-            "code has changed since. Use the version in code/version.json."
+            f"config.yaml is the configuration of {job.key} in this version of mobench: it was changed, or "
+            "the code has changed since. Use the version in code/version.json."
         )
     outcome = run(job, folder, key)
     if outcome.status == "failed":
@@ -229,7 +234,9 @@ def _compared(
     for name in different:
         if not isinstance(row[name], (int, float, np.number)) or isinstance(row[name], bool):
             return _outside(key, row, f"{name} was {row[name]} and is {now[name]}")
-        low, high = interval(seeds[name].to_numpy(float), float(row[name]), _rounding(recorded, name, epsilon))
+        low, high = interval(
+            seeds[name].to_numpy(float), float(row[name]), _rounding(recorded, name, epsilon)
+        )
         if not low <= float(now[name]) <= high:
             return _outside(
                 key, row, f"{name} was {row[name]:.6g} and is {now[name]:.6g}, not in {low:.6g} to {high:.6g}"

@@ -29,7 +29,12 @@ def _bundle_parser() -> argparse.ArgumentParser:
         "dependencies, version of the code, costs, and cards of the data sets.",
     )
     add = parser.add_argument
-    add("ids", nargs="+", metavar="PAPER/ID", help="artifacts that have been drawn, such as csmoo/fig38; PAPER/all")
+    add(
+        "ids",
+        nargs="+",
+        metavar="PAPER/ID",
+        help="artifacts that have been drawn, such as csmoo/fig38; PAPER/all",
+    )
     add("--output", type=Path, metavar="FILE", help="default: outputs/bundles/PAPER-ID.zip")
     add("--kept", action="store_true", help="artifacts drawn from kept rows (make kept)")
     add("--history", action="store_true", help="add the recorded steps of the jobs, which are large")
@@ -48,7 +53,11 @@ def _verify_parser() -> argparse.ArgumentParser:
     add("--seed", type=int, default=0, help="seed of the sample (default 0)")
     add("--job", metavar="KEY", help="sample rows of this job only")
     add("--minutes", type=float, help="leave out jobs that took longer than this when they were recorded")
-    add("--digest", metavar="SHA256", help="refuse a bundle with another digest than the one that was published")
+    add(
+        "--digest",
+        metavar="SHA256",
+        help="refuse a bundle with another digest than the one that was published",
+    )
     return parser
 
 
@@ -96,7 +105,9 @@ def _verify(given: argparse.Namespace) -> int:
         raise BundleError(f"{given.file} cannot be read: {error.strerror or error}.") from error
     files = unpacked(raw)
     if given.digest is not None and digest(files) != given.digest.lower():
-        raise BundleError(f"The digest is {digest(files)}, and {given.digest} was expected: it is another bundle.")
+        raise BundleError(
+            f"The digest is {digest(files)}, and {given.digest} was expected: it is another bundle."
+        )
     check(files)
     say(f"{given.file}: {len(files)} files, each as manifest.json says; digest {digest(files)}")
     if not given.rows:

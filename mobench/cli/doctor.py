@@ -415,9 +415,7 @@ def examined(check: Check, name: str) -> Iterator[Line]:
     try:
         yield from check()
     except ImportError as error:
-        yield Line(
-            name, PROBLEM, f"{error}: `pip install .` (in a checkout: `make install`) installs it"
-        )
+        yield Line(name, PROBLEM, f"{error}: `pip install .` (in a checkout: `make install`) installs it")
     except (OSError, MobenchError) as error:
         yield Line(
             name,
