@@ -166,7 +166,7 @@ def test_hatchlings_wheel_holds_these_files(tmp_path: Path) -> None:
 def requirements(name: str) -> dict[str, str]:
     """Package -> version of a lock, which holds names, versions, markers and hashes only."""
     found = {}
-    line = re.compile(r"([a-z0-9][a-z0-9.-]*)==([\w.!+]+)( ; [\w .'<>=()]+)? \\")
+    line = re.compile(r"([a-z0-9][a-z0-9.-]*)==([\w.!+]+)( ; [\w .'<>=!()]+)? \\")
     for text in (REPOSITORY / "locks" / name).read_text().splitlines():
         if match := line.fullmatch(text):
             assert match[1] not in found or match[3]
