@@ -7,6 +7,9 @@ WORKERS ?= 2
 LAUNCH = $(if $(filter slurm%,$(HARDWARE)),,hydra/launcher=$(LAUNCHER) $(if $(filter joblib,$(LAUNCHER)),hydra.launcher.n_jobs=$(WORKERS)))
 ID ?= all
 PYTHON ?= python3
+# LOCKED=1 installs the locked versions with their hashes instead of the newest that the bounds allow
+LOCKED ?=
+UV ?= $(BIN)/uv
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -17,7 +20,7 @@ export OMP_NUM_THREADS ?= 1
 export MPLBACKEND := Agg
 
 .DEFAULT_GOAL := help
-.PHONY: help install reproduce test test-data lint style types typed format artifact keep kept report pictures docs benchmark gpu faults doctor learn2learn clean
+.PHONY: help install lock reproduce test test-data test-oldest api release bundle verify lint style types typed format artifact keep kept report pictures docs benchmark gpu faults doctor learn2learn clean
 
 help:  ## print this list
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -28,8 +31,13 @@ $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "mobench needs Python >= 3.11; found `$(PYTHON) --version`. Set PYTHON=..."; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
+ifeq ($(LOCKED),)
 	$(BIN)/python -m pip install --quiet -e '.[dev,docs,compiled,joblib,slurm,baselines,speech]'
-	$(BUILD_LEARN2LEARN) || echo "learn2learn could not be built (it needs a C compiler; see the lines above). Everything else works, but few-shot problems need problem.episodes=named. To try again, run: make learn2learn"
+else
+	$(BIN)/python -m pip install --quiet --require-hashes -r locks/full.txt
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+endif
+	test -n "$(LOCKED)" || { $(BUILD_LEARN2LEARN); } || echo "learn2learn could not be built (it needs a C compiler; see the lines above). Everything else works, but few-shot problems need problem.episodes=named. To try again, run: make learn2learn"
 	touch $(STAMP)
 
 reproduce: install  ## draw every artifact (SCALE=laptop, WORKERS=2 jobs at a time) and those of the kept rows, then build the report
@@ -50,6 +58,42 @@ test: install  ## run lint, type and shape checks, and all tests
 
 test-data: install  ## run only the tests that need official files: make test-data MOBENCH_DATA=DIR
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m data -rs
+
+# the oldest release of each dependency that pyproject.toml allows, in an environment of its own; old releases warn of much that is
+# deprecated by now. Tests that compare with peers, draw, or need a launcher are left to the newest versions
+OLDEST = outputs/oldest
+OLDEST_TESTS = tests/test_core.py tests/test_metrics.py tests/test_gram.py tests/test_store.py tests/test_identity.py tests/test_vary.py tests/test_checks.py
+test-oldest: install  ## run the core tests with the oldest versions that pyproject.toml allows (5 GB in outputs/oldest)
+	$(BIN)/python -m pip install --quiet uv
+	test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)
+	$(UV) pip compile pyproject.toml --extra dev --extra compiled --resolution lowest-direct --python $(OLDEST)/bin/python --no-header --no-annotate -q -o $(OLDEST)/oldest.txt
+	$(OLDEST)/bin/python -m pip install --quiet --no-deps -r $(OLDEST)/oldest.txt
+	PYTHONPATH=$(CURDIR) $(OLDEST)/bin/python -m pytest -q -W ignore::DeprecationWarning -W ignore::PendingDeprecationWarning -W ignore::FutureWarning $(OLDEST_TESTS)
+
+# the lock pins the versions that are installed, with which the tests have passed, and adds the hashes of all platforms
+LOCK = $(UV) pip compile pyproject.toml --universal --python-version 3.11.5 --generate-hashes --no-annotate --no-header --quiet --constraint outputs/installed.txt
+lock: install  ## write locks/ anew, of the versions that are installed
+	$(BIN)/python -m pip install --quiet uv
+	mkdir -p outputs
+	$(BIN)/python -m pip list --format=freeze --exclude-editable --exclude pip --exclude uv --exclude learn2learn > outputs/installed.txt
+	$(LOCK) --all-extras --output-file locks/full.txt
+	printf 'hatchling\nhatch-fancy-pypi-readme\n' | $(LOCK) --output-file locks/light.txt -
+
+api: install  ## write docs/public.txt anew: what is public, with its signatures
+	$(BIN)/python -m tests.public_api --update
+
+bundle: install  ## pack drawn artifacts into one file: make bundle ID=ferero/fig3
+	$(BIN)/mobench bundle $(ID)
+
+ROWS ?= 20
+verify: install  ## check a bundle and run some of its rows again: make verify FILE=outputs/bundles/ferero-fig3.zip ROWS=20
+	$(BIN)/mobench verify $(FILE) --rows $(ROWS)
+
+release: install  ## build the wheel and the sdist into dist/ and check them; nothing is uploaded
+	$(BIN)/python -m pip install --quiet build 'twine>=7'
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/python -m twine check --strict dist/*
 
 lint: style types  ## run ruff and mypy
 

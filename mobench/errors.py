@@ -39,6 +39,10 @@ class StoreError(MobenchError):
     """A run folder cannot be written or read."""
 
 
+class BundleError(MobenchError):
+    """A bundle is damaged, was changed, or holds what no bundle may hold; the message names each file."""
+
+
 class Interrupted(MobenchError):
     """A signal asked to stop; the checkpoint is on disk."""
 

@@ -182,7 +182,7 @@ def test_bad_input_is_one_message(mobench: Run, line: str) -> None:
 
 def test_slurm_needs_its_launcher_and_its_commands(mobench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     absent = HydraException("Could not find 'hydra/launcher/submitit_slurm'\n\nConfig search path:")
-    assert "pip install mobench[slurm]" in compose.explain(absent)
+    assert "pip install '.[slurm]'" in compose.explain(absent)
     pytest.importorskip("hydra_plugins.hydra_submitit_launcher", reason="needs hydra-submitit-launcher")
     monkeypatch.setenv("PATH", "")
     result = mobench("hardware=slurm")

@@ -181,8 +181,8 @@ def test_optional_parts_that_are_not_installed(absent: Any, monkeypatch: pytest.
     monkeypatch.setattr(doctor, "find_spec", absent)
     found = look(doctor.optional)
     commands = {
-        "joblib": "pip install mobench[joblib]",
-        "submitit": "pip install mobench[slurm]",
+        "joblib": "pip install '.[joblib]'",
+        "submitit": "pip install '.[slurm]'",
         "learn2learn": "make learn2learn",
     }
     assert set(found) == set(commands)
@@ -589,7 +589,7 @@ def test_what_is_no_need_of_jobs_does_not_count(
     monkeypatch.setattr(doctor, "CHECKS", (fine, others, lost, doctor.solvers))
     assert doctor.main([]) == 0
     out = capsys.readouterr().out
-    assert "lost           problem  No module named 'torchvision': `pip install mobench`" in out
+    assert "lost           problem  No module named 'torchvision': `pip install .`" in out
     assert out.endswith("\nJobs can run here.\n")
 
 
@@ -686,5 +686,5 @@ def test_a_package_that_cannot_be_imported(package: str, lost: str, root: Path, 
     (tmp_path / "broken" / f"{package}.py").write_text("raise ImportError('lib.so is broken')")
     done = run(root, "-m", "mobench.doctor", PYTHONPATH=str(tmp_path / "broken"))
     assert (done.returncode, done.stderr) == (1, ""), done
-    assert "problem  lib.so is broken: `pip install mobench`" in done.stdout
+    assert "problem  lib.so is broken: `pip install .`" in done.stdout
     assert done.stdout.endswith(f"\nJobs cannot run here because of problems with {lost}.\n")

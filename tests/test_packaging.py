@@ -8,6 +8,8 @@ files.
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -18,6 +20,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from tests.conftest import REPOSITORY, environment
 
@@ -130,6 +134,8 @@ def test_what_belongs_into_the_wheel() -> None:
         "mobench/experiments/ferero/published/table1.csv",
         "mobench/report/templates/index.html",
         "mobench/__main__.py",
+        "mobench/bundle/claims.schema.json",
+        "mobench/locks/full.txt",
     ):
         assert name in names
     assert any(name.startswith("mobench/experiments/results/runs/") for name in names)  # rows at paper scale
@@ -137,9 +143,9 @@ def test_what_belongs_into_the_wheel() -> None:
 
 
 def test_hatchlings_wheel_holds_these_files(tmp_path: Path) -> None:
-    pytest.importorskip(
-        "hatchling", reason="hatchling is not installed; the list of files is read from pyproject.toml"
-    )
+    reason = "the list of files is read from pyproject.toml"
+    for needed in ("hatchling", "hatch_fancy_pypi_readme"):
+        pytest.importorskip(needed, reason=f"{needed} is not installed; {reason}")
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(command, cwd=REPOSITORY, capture_output=True, timeout=120, check=True)
     (built,) = tmp_path.glob("*.whl")
@@ -148,5 +154,59 @@ def test_hatchlings_wheel_holds_these_files(tmp_path: Path) -> None:
         entry_points = next(
             archive.read(n).decode() for n in archive.namelist() if n.endswith("entry_points.txt")
         )
+        metadata = next(archive.read(n).decode() for n in archive.namelist() if n.endswith("METADATA"))
     assert files == set(listed())
+    # the package index shows no picture and no page of the repository under a relative name
+    links = re.findall(r"\]\(([^)]+)\)", metadata.partition("\n\n")[2])
+    assert len(links) > 20
+    assert [link for link in links if not link.startswith(("https://", "#"))] == []
     assert "mobench = mobench.cli.entry:main" in entry_points
+
+
+def requirements(name: str) -> dict[str, str]:
+    """Package -> version of a lock, which holds names, versions, markers and hashes only."""
+    found = {}
+    line = re.compile(r"([a-z0-9][a-z0-9.-]*)==([\w.!+]+)( ; [\w .'<>=!()]+)? \\")
+    for text in (REPOSITORY / "locks" / name).read_text().splitlines():
+        if match := line.fullmatch(text):
+            assert match[1] not in found or match[3]
+            found[match[1]] = match[2]
+        else:
+            assert re.fullmatch(r"    --hash=sha256:[0-9a-f]{64}( \\)?", text), text
+    return found
+
+
+def test_locks_hold_every_dependency() -> None:
+    """`make lock` writes them."""
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    extras = [entry for group in project["optional-dependencies"].values() for entry in group]
+    full = requirements("full.txt")
+    light = requirements("light.txt")
+    for wanted, lock in ((project["dependencies"], light), ([*project["dependencies"], *extras], full)):
+        for text in wanted:
+            requirement = Requirement(text)
+            name = canonicalize_name(requirement.name)
+            assert name in lock, f"{name} is not locked: make lock"
+            assert lock[name] in requirement.specifier, f"{text} does not allow the locked {lock[name]}"
+    assert {name: full[name] for name in light} == light
+
+
+def test_the_version_is_said_once() -> None:
+    version = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["version"]
+    citation = yaml.safe_load((REPOSITORY / "CITATION.cff").read_text())
+    assert citation["version"] == version
+    assert f"version = {{{version}}}" in (REPOSITORY / "README.md").read_text()
+    assert f"\n## {version} (" in (REPOSITORY / "CHANGELOG.md").read_text()
+
+
+def test_the_dockerfile() -> None:
+    """Its form, since no container engine may be at hand: a base by argument, the lock, a command."""
+    lines = [line for line in (REPOSITORY / "Dockerfile").read_text().splitlines() if line and line[0] != "#"]
+    assert lines[0].startswith("ARG BASE=python:3.")
+    assert lines[1] == "FROM ${BASE}"
+    assert "RUN make install LOCKED=1" in lines
+    assert lines.index("COPY . .") < lines.index("RUN make install LOCKED=1")
+    command = json.loads(lines[-1].removeprefix("CMD "))
+    assert shlex.join(command).replace("'", "") in (REPOSITORY / "README.md").read_text()
+    ignored = [line for line in (REPOSITORY / ".dockerignore").read_text().splitlines() if line[0] != "#"]
+    assert not {"locks", "conf", "experiments", "mobench", ".git"} & set(ignored)

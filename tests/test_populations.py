@@ -1006,7 +1006,7 @@ def test_a_missing_extra_is_one_clear_message(mobench: Run, monkeypatch: pytest.
     monkeypatch.setattr(importlib.util, "find_spec", without)
     for algorithm, names in (("nsga2", "pymoo"), ("psl", "botorch and gpytorch")):
         result = mobench(f"algorithm={algorithm}", "problem=zdt1", "preferences=3", "steps=3", "logger=local")
-        result.refused(f"it needs {names}, not installed here; use pip install 'mobench[baselines]'")
+        result.refused(f"it needs {names}, not installed here; use pip install '.[baselines]'")
 
 
 # whole jobs

@@ -102,7 +102,7 @@ class Population(Algorithm):
         missing = [name for name in self.packages if importlib.util.find_spec(name) is None]
         if missing:
             found.append(
-                f"it needs {' and '.join(missing)}, not installed here; use pip install 'mobench[baselines]'"
+                f"it needs {' and '.join(missing)}, not installed here; use pip install '.[baselines]'"
             )
         return found
 

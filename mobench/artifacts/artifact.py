@@ -209,6 +209,7 @@ class Artifact:
                 verdict,
                 why,
                 text.timed,
+                tuple(self._used(text.rests_on)),
             )
         )
 
@@ -255,6 +256,7 @@ class Artifact:
                 verdict,
                 why,
                 text.timed,
+                tuple(used),
             )
         )
 

@@ -41,12 +41,12 @@ OPTIONAL = {  # modules, what they are for, how to get them
     "joblib": (
         ("hydra_plugins.hydra_joblib_launcher", "joblib"),
         "hydra/launcher=joblib",
-        "pip install mobench[joblib]",
+        "pip install '.[joblib]'",
     ),
     "submitit": (
         ("hydra_plugins.hydra_submitit_launcher", "submitit"),
         "hardware=slurm",
-        "pip install mobench[slurm]",
+        "pip install '.[slurm]'",
     ),
     "learn2learn": (("learn2learn",), "problem.episodes=learn2learn", "make learn2learn"),
 }
@@ -415,9 +415,7 @@ def examined(check: Check, name: str) -> Iterator[Line]:
     try:
         yield from check()
     except ImportError as error:
-        yield Line(
-            name, PROBLEM, f"{error}: `pip install mobench` (in a checkout: `make install`) installs it"
-        )
+        yield Line(name, PROBLEM, f"{error}: `pip install .` (in a checkout: `make install`) installs it")
     except (OSError, MobenchError) as error:
         yield Line(
             name,

@@ -60,7 +60,11 @@ def main() -> None:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, signal.default_int_handler)
         allocator.use_huge_pages()
-        if {"-h", "--help"} & set(arguments):
+        if arguments and arguments[0] in ("bundle", "verify"):
+            from mobench.cli import bundle
+
+            leaving.code = bundle.main(arguments)
+        elif {"-h", "--help"} & set(arguments):
             from mobench.cli import application
 
             leaving.code = application.help(arguments)

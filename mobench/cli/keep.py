@@ -27,13 +27,13 @@ from mobench.artifacts.artifact import Artifact, registered
 from mobench.artifacts.drawing import artifact_folder, read
 from mobench.artifacts.rows import JobRows
 from mobench.errors import MobenchError, StoreError
+from mobench.jobs.portable import portable_config, portable_status
 from mobench.jobs.store import JobFolder
 from mobench.system.console import fail, say
 from mobench.system.files import write_atomic, write_json
 from mobench.system.paths import KEPT, outputs_root, results_root
 
 LARGEST = 200_000  # bytes of a solutions.npz: networks belong into no repository
-PRIVATE = ("host", "pid")
 MANIFEST = "artifacts.yaml"  # in experiments/results
 HEAD = """# Artifacts that are drawn from the rows beside this file, with the overrides of their runs.
 # Written by python -m mobench.keep; python -m mobench.keep --draw draws all of them.
@@ -63,12 +63,10 @@ def keep(
         JobFolder(target).write_table("history.parquet", steps.reset_index(drop=True))
     elif history:
         write_atomic(target / "history.parquet", (folder.path / "history.parquet").read_bytes())
-    config = folder.config() | {"data_root": "data"}
-    if "data_root" in config["problem"]:
-        config["problem"] = config["problem"] | {"data_root": "data"}
+    config = portable_config(folder.config())
     write_atomic(target / "config.yaml", yaml.safe_dump(config, sort_keys=False).encode())
     # last: a folder with this file is complete
-    write_json(target / "status.json", {k: v for k, v in folder.status().items() if k not in PRIVATE})
+    write_json(target / "status.json", portable_status(folder.status()))
     return sum(f.stat().st_size for f in target.iterdir())
 
 

@@ -52,7 +52,7 @@ def explain(error: Exception) -> str:
         listed = text.partition("Config search path")[0]
         known = re.findall(r"^\t(.+)$", listed, re.MULTILINE)  # with the choices of plug-in folders
         if missing[1] == "hydra/launcher" and missing[2].startswith("submitit"):
-            return "hardware=slurm needs the submitit launcher; install it with `pip install mobench[slurm]`."
+            return "hardware=slurm needs the submitit launcher; install it with `pip install '.[slurm]'`."
         return (
             f"{missing[1]}={missing[2]!r} is unknown; choose one of "
             f"{', '.join(known)}.{suggest(missing[2], known)}"

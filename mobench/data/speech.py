@@ -151,7 +151,7 @@ def read(path: Path, rate: int) -> Float[np.ndarray, " n"]:
         import soundfile
     except ImportError as error:
         raise ConfigError(
-            "Loading audio files needs soundfile, which is not installed; use pip install 'mobench[speech]'."
+            "Loading audio files needs soundfile, which is not installed; use pip install '.[speech]'."
         ) from error
     if not path.is_file():
         raise DataError(f"{path} is in the index but no longer exists. Unpack it again. {INSTEAD}")

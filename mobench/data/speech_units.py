@@ -64,7 +64,7 @@ def subwords(texts: Sequence[str], largest: int) -> Units:
         import sentencepiece
     except ImportError as error:
         raise ConfigError(
-            "Sub-words need sentencepiece, which is not installed; use pip install 'mobench[speech]' "
+            "Sub-words need sentencepiece, which is not installed; use pip install '.[speech]' "
             "or problem.english_units=characters."
         ) from error
     model = io.BytesIO()

@@ -1,4 +1,4 @@
-"""Numba's kernels, for those who have Numba: `pip install 'mobench[compiled]'`.
+"""Numba's kernels, for those who have Numba: `pip install '.[compiled]'`.
 
 They are imported at the first solve that uses them, and compiled once on a machine: Numba keeps what it has
 compiled below $MOBENCH_CACHE, else beside the package, else in the user's own cache folder. Without Numba, on

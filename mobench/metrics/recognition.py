@@ -56,6 +56,6 @@ def error_rate(kind: str, said: Sequence[str], heard: Sequence[str]) -> float:
         import jiwer
     except ImportError as error:
         raise ConfigError(
-            "Error rates need jiwer, which is not installed; use pip install 'mobench[speech]'."
+            "Error rates need jiwer, which is not installed; use pip install '.[speech]'."
         ) from error
     return float((jiwer.wer if kind == "wer" else jiwer.cer)(list(said), list(heard)))

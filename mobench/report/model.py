@@ -67,6 +67,7 @@ class Claim:
     verdict: Mark
     reason: str
     timed: bool = False
+    jobs: tuple[str, ...] = ()  # names of the artifact's jobs whose rows were measured
 
 
 @dataclass(frozen=True)

@@ -80,6 +80,7 @@ def _claims(value: Sequence[Any], entry: Entry) -> list[Claim]:
             verdict=UNREADABLE if missing else verdict,
             reason=text(reason) if reason else "",
             timed=bool(record.get("timed")),
+            jobs=tuple(text(name) for name in record.get("jobs") or ()),
             **fields,
         )
         claims.append(claim)

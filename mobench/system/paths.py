@@ -31,6 +31,11 @@ def results_root() -> Path:
     return experiments() / "results"
 
 
+def locks() -> Path:
+    """The folder `locks`: versions and hashes of all dependencies."""
+    return beside("locks")
+
+
 def outputs_root() -> Path:
     """`$MOBENCH_OUTPUTS`, else `outputs` in the working directory."""
     return Path(os.environ.get("MOBENCH_OUTPUTS") or "outputs")

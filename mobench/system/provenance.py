@@ -8,7 +8,7 @@ import platform
 import subprocess
 import time
 from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, distributions, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +45,28 @@ def code() -> dict[str, Any]:
     sha = _git("rev-parse", "HEAD")
     status = _git("status", "--porcelain", "--untracked-files=no") if sha else None
     return {"git_sha": sha, "git_dirty": None if status is None else bool(status)}
+
+
+def describe() -> dict[str, Any]:
+    """Version of the code in full: what `code` says, the nearest tag, and files that git does not know."""
+    new = _git("ls-files", "--others", "--exclude-standard", "--full-name", ":/")
+    return {
+        **code(),
+        "git_describe": _git("describe", "--always", "--dirty", "--tags"),
+        "untracked": [] if new is None else new.splitlines(),
+    }
+
+
+def changes() -> str:
+    """Changes of the checkout that are in no commit, as a diff; empty where there are none."""
+    found = _git("diff", "HEAD", "--no-color", "--no-ext-diff")
+    return f"{found}\n" if found else ""
+
+
+def installed() -> list[str]:
+    """Every installed package as name==version, in order."""
+    found = {d.metadata["Name"].lower().replace("_", "-"): d.version for d in distributions()}
+    return [f"{name}=={number}" for name, number in sorted(found.items())]
 
 
 @functools.cache

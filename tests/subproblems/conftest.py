@@ -17,5 +17,5 @@ def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     if request.param == "arrays":
         monkeypatch.setattr(compiled, "module", lambda name: None)
     elif find_spec("numba") is None:
-        pytest.skip("needs Numba: pip install 'mobench[compiled]'")
+        pytest.skip("needs Numba: pip install '.[compiled]'")
     return str(request.param)

@@ -1,0 +1,231 @@
+"""What a bundle is made of: drawn artifacts, and the finished jobs that they rest on."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import yaml
+
+from mobench.artifacts.drawing import artifact_folder, read
+from mobench.artifacts.freshness import rows as rows_hash
+from mobench.config.schema import choices
+from mobench.errors import BundleError, suggest
+from mobench.jobs.portable import portable_config, portable_status
+from mobench.jobs.store import JobFolder
+from mobench.system.paths import KEPT, outputs_root, results_root
+
+DRAWN = ("figure.png", "figure.pdf", "table.csv", "table.md", "table.tex")
+MEDIA = {"png": "image/png", "pdf": "application/pdf", "csv": "text/csv", "md": "text/markdown"}
+MEDIA |= {"tex": "application/x-tex", "json": "application/json", "yaml": "application/yaml"}
+MEDIA |= {"npz": "application/zip", "parquet": "application/vnd.apache.parquet", "txt": "text/plain"}
+MEDIA |= {"diff": "text/x-diff", "sh": "application/x-sh"}
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A drawn artifact: its folder's documents, and its files by their names in the bundle."""
+
+    id: str
+    claims: list[dict[str, Any]]
+    origin: dict[str, Any]
+    files: dict[str, bytes]
+
+    @property
+    def jobs(self) -> dict[str, str]:
+        """Keys of its jobs by name."""
+        return dict(self.origin["jobs"])
+
+    @property
+    def command(self) -> str:
+        """The command that draws it."""
+        return re.sub(r" (logger|progress)=\S+", "", str(self.origin["command"]))
+
+    def job_command(self, name: str) -> str:
+        """The command that runs one of its jobs alone."""
+        return f"{self.command} 'artifact.only=[{name}]'"
+
+
+@dataclass
+class Rows:
+    """A finished job, and where the bundle has its files."""
+
+    folder: JobFolder
+    used: list[tuple[Drawn, str]] = field(default_factory=list)  # by which artifact, under which name
+
+    @property
+    def key(self) -> str:
+        """Name of its folder."""
+        return self.folder.key
+
+    @property
+    def base(self) -> str:
+        """Its folder in the bundle."""
+        return f"runs/{self.key}"
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """Its configuration, without this machine's folder of data."""
+        return portable_config(self.folder.config())
+
+    @cached_property
+    def meta(self) -> dict[str, Any]:
+        """Provenance, times, identity."""
+        return self.folder.meta()
+
+    @cached_property
+    def final(self) -> pd.DataFrame:
+        """Its final rows."""
+        return self.folder.final()
+
+    @property
+    def runs(self) -> int:
+        """Number of runs: rows of one output rule."""
+        return int((self.final["output"] == self.final["output"].iloc[0]).sum())
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of all sessions together."""
+        parts = float(self.meta["seconds_train"]) + float(self.meta["seconds_evaluate"])
+        return max(float(self.meta["seconds_wall"]), parts)
+
+    @property
+    def threads(self) -> int:
+        """Threads of the job on a CPU."""
+        found = re.search(r"(\d+) thread", str(self.meta.get("execution", "")))
+        return int(found[1]) if found else 1
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether it ran on a GPU: provenance names a CPU as such."""
+        return not str(self.meta["device"]).startswith("CPU")
+
+    def files(self, history: bool) -> dict[str, bytes]:
+        """Its files by their names in the bundle."""
+        found = {
+            "config.yaml": yaml.safe_dump(self.config, sort_keys=False).encode(),
+            "status.json": (json.dumps(portable_status(self.folder.status()), indent=2) + "\n").encode(),
+        }
+        names = ["final.csv", "meta.json", "solutions.npz", *(["history.parquet"] if history else [])]
+        for name in names:
+            path = self.folder.path / name
+            if path.exists():
+                found[name] = path.read_bytes()
+        return {f"{self.base}/{name}": data for name, data in found.items()}
+
+
+@dataclass(frozen=True)
+class Contents:
+    """Artifacts and jobs of a bundle."""
+
+    artifacts: list[Drawn]
+    jobs: dict[str, Rows]
+
+    @property
+    def latest(self) -> str:
+        """When the last of the artifacts was drawn: the date of the bundle, which has no time of its own."""
+        return max(str(drawn.origin["date"]) for drawn in self.artifacts)
+
+    @property
+    def earliest(self) -> str:
+        """When the first of the jobs ended; with no jobs, when the first artifact was drawn."""
+        dates = [str(job.meta["date"]) for job in self.jobs.values()]
+        return min(dates or [str(drawn.origin["date"]) for drawn in self.artifacts])
+
+    @property
+    def versions(self) -> list[dict[str, str]]:
+        """The distinct versions of Python and packages that the rows were computed with."""
+        found = {json.dumps(job.meta["versions"], sort_keys=True) for job in self.jobs.values()}
+        return [json.loads(text) for text in sorted(found)]
+
+
+def expanded(ids: Sequence[str]) -> list[str]:
+    """Returns the artifacts that `PAPER/all` and `all` name.
+
+    Raises:
+        BundleError: there is no such artifact.
+    """
+    known = [id for id in choices("experiment") if "/" in id]
+    known = [
+        id for id in known if id.rpartition("/")[2] != "all" and not id.rpartition("/")[2].startswith("_")
+    ]
+    found: dict[str, None] = {}
+    for id in ids:
+        paper, _, name = id.rpartition("/")
+        several = [k for k in known if name == "all" and (not paper or k.startswith(f"{paper}/"))]
+        if not several and id not in known:
+            raise BundleError(f"{id} is no artifact.{suggest(id, known) or ' `mobench --help` lists them.'}")
+        found |= dict.fromkeys(several or [id])
+    return list(found)
+
+
+def collected(ids: Sequence[str], kept: bool = False) -> Contents:
+    """Returns drawn artifacts with the rows of their jobs.
+
+    Args:
+        ids: PAPER/NAME, PAPER/all or all; of several, those that have been drawn.
+        kept: take what is drawn from kept rows (outputs/kept) rather than what was run here.
+
+    Raises:
+        BundleError: one that is named has not been drawn, its rows have changed since, or none was drawn.
+    """
+    root = outputs_root() / KEPT if kept else outputs_root()
+    drawn: list[Drawn] = []
+    for id in expanded(ids):
+        if id in ids or (artifact_folder(id, root) / "claims.json").exists():
+            drawn.append(_drawn(id, root, kept))
+    if not drawn:
+        raise BundleError(
+            f"None of {', '.join(ids)} has been drawn in {root}. Draw it: mobench +experiment=..."
+        )
+    jobs: dict[str, Rows] = {}
+    for one in drawn:
+        for name, key in one.jobs.items():
+            jobs.setdefault(key, Rows(_folder(key, one))).used.append((one, name))
+    return Contents(drawn, dict(sorted(jobs.items())))
+
+
+def _drawn(id: str, root: Path, kept: bool) -> Drawn:
+    folder = artifact_folder(id, root)
+    again = f"make kept ID={id}" if kept else f"mobench +experiment={id}"
+    try:
+        found = read(folder)
+        claims, origin = found["claims"], found["provenance"]
+        jobs = [str(key) for key in origin["jobs"].values()]
+        then = origin["inputs"]["rows"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise BundleError(f"{id} has not been drawn in {root}. Draw it first: {again}") from error
+    if rows_hash(jobs, outputs_root()) != then and rows_hash(jobs, root) != then:
+        raise BundleError(
+            f"Rows of {id} have changed since it was drawn, so its claims may not follow from them. "
+            f"Draw it again: {again}"
+        )
+    base = f"artifacts/{id}"
+    files = {f"{base}/{name}": (folder / name).read_bytes() for name in DRAWN if (folder / name).exists()}
+    for name in ("claims.json", "provenance.json"):
+        files[f"{base}/{name}"] = (folder / name).read_bytes()
+    return Drawn(id, claims, origin, files)
+
+
+def _folder(key: str, drawn: Drawn) -> JobFolder:
+    """A job's finished folder: in outputs/runs, or among the kept rows."""
+    for place in (outputs_root() / "runs", results_root() / "runs"):
+        if (folder := JobFolder(place / key)).done:
+            return folder
+    raise BundleError(f"The rows of {key}, which {drawn.id} rests on, are missing. Run: {drawn.command}")
+
+
+def media_type(name: str) -> str:
+    """Returns the media type of a file of a bundle."""
+    return MEDIA[name.rpartition(".")[2]]
+
+
+def listed(names: Iterable[str]) -> str:
+    """Returns names in a row."""
+    return ", ".join(sorted(set(names)))

@@ -1,0 +1,151 @@
+"""Whether the files of a bundle belong together, beyond what their hashes say.
+
+Hashes show that a file was changed, not who changed it: whoever changes rows and writes the manifest anew has
+another bundle whose hashes are right. What is computed here from several files must agree in such a bundle,
+too; what is left is for the published digest, and for running the rows again.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import yaml
+
+from mobench.bundle.archive import parsed, refuse
+from mobench.bundle.claims import FORMAT
+from mobench.errors import BundleError
+from mobench.jobs.store import config_hash
+
+NEEDED = ("config.yaml", "final.csv", "meta.json", "status.json")
+LARGEST = 2**28  # bytes of the arrays of one solutions.npz
+SETTINGS = ("seeds", "steps", "dtype", "max_failure_share")  # as plain in a configuration as in an identity
+
+
+def check(files: Mapping[str, bytes]) -> None:
+    """Raises BundleError where files contradict each other, with the names of these files."""
+    claims = parsed("claims.json", _needed(files, "claims.json"))
+    try:
+        problems = [*_claims_problems(claims, files)]
+        for key in claims["jobs"]:
+            problems += _job_problems(key, claims["jobs"][key], files)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise BundleError(
+            f"claims.json does not have the form of claims.schema.json ({type(error).__name__}: {error})."
+        ) from error
+    refuse(problems)
+
+
+def _needed(files: Mapping[str, bytes], name: str) -> bytes:
+    if name not in files:
+        raise BundleError(f"{name} is missing.")
+    return files[name]
+
+
+def _claims_problems(document: Mapping[str, Any], files: Mapping[str, bytes]) -> Iterator[str]:
+    """What claims.json names and the bundle does not have; what the artifacts' own claims say otherwise."""
+    if document["format"] != FORMAT:
+        yield f"claims.json has format {document['format']!r}; this version of mobench reads {FORMAT}"
+        return
+    jobs = document["jobs"]
+    folders = {name.split("/")[1] for name in files if name.startswith("runs/")}
+    for key in sorted(folders ^ set(jobs)):
+        yield f"runs/{key} and the jobs of claims.json do not match"
+    for id, artifact in document["artifacts"].items():
+        missing = [name for name in artifact["files"] if name not in files]
+        if missing:
+            yield f"claims.json names {missing[0]} of {id}, which is missing"
+            continue
+        own = parsed(f"artifacts/{id}/claims.json", files[f"artifacts/{id}/claims.json"])
+        said = [claim for claim in document["claims"] if claim["artifact"] == id]
+        for key in ("id", "statement", "published", "measured", "tolerance", "verdict", "reason"):
+            if [claim[key] for claim in own] != [claim[key] for claim in said]:
+                yield f"claims.json and artifacts/{id}/claims.json differ in {key!r}"
+    for claim in document["claims"]:
+        if unknown := [key for key in claim["jobs"] if key not in jobs]:
+            yield f"claims.json: {claim['artifact']} {claim['id']} rests on {unknown[0]}, which is missing"
+
+
+def _job_problems(key: str, said: Mapping[str, Any], files: Mapping[str, bytes]) -> Iterator[str]:
+    """What is wrong with the files of one job."""
+    base = f"runs/{key}"
+    missing = [name for name in NEEDED if f"{base}/{name}" not in files]
+    if missing:
+        yield f"{base}/{missing[0]} is missing"
+        return
+    meta = parsed(f"{base}/meta.json", files[f"{base}/meta.json"])
+    identity = meta["identity"]
+    if not re.fullmatch(rf"[\w-]+-{config_hash(identity)}", key):
+        yield (
+            f"{base}/meta.json: the hash of its identity is {config_hash(identity)}, and the name of the job "
+            "ends otherwise"
+        )
+    config = configuration(files, key)
+    for name in SETTINGS:
+        if config.get(name) != identity.get(name):
+            yield (
+                f"{base}/config.yaml has {name}={config.get(name)}, and {base}/meta.json has "
+                f"{identity.get(name)}"
+            )
+    rows = final(files, key)
+    if len(rows) != said["count"] or len(rows) != meta.get("final_rows", len(rows)):
+        yield f"{base}/final.csv has {len(rows)} rows, and {said['count']} are expected"
+    if f"{base}/solutions.npz" in files:
+        solutions(files, key)
+
+
+def configuration(files: Mapping[str, bytes], key: str) -> dict[str, Any]:
+    """Returns the configuration of a job; YAML that would build objects is an error."""
+    name = f"runs/{key}/config.yaml"
+    try:
+        found = yaml.safe_load(files[name])
+    except yaml.YAMLError as error:
+        raise BundleError(f"{name} is not plain YAML: {error}") from error
+    if not isinstance(found, dict):
+        raise BundleError(f"{name} is not a mapping.")
+    return found
+
+
+def final(files: Mapping[str, bytes], key: str) -> pd.DataFrame:
+    """Returns the final rows of a job."""
+    name = f"runs/{key}/final.csv"
+    try:
+        text = pd.read_csv(io.BytesIO(files[name]), dtype=str, keep_default_na=False)
+    except (ValueError, pd.errors.ParserError) as error:
+        raise BundleError(f"{name} cannot be read: {error}") from error
+    return text.apply(_numbers)
+
+
+def _numbers(column: pd.Series) -> pd.Series:
+    """A column of text as integers, else as floats by Python, which rounds correctly, else as it is."""
+    for kind in (int, float):
+        try:
+            return pd.Series([kind(x or "nan") for x in column], column.index)
+        except ValueError:
+            continue
+    return column
+
+
+def solutions(files: Mapping[str, bytes], key: str) -> dict[str, np.ndarray]:
+    """Returns the decision variables of a job. Pickled objects are refused, and never read.
+
+    Raises:
+        BundleError: no archive of plain arrays, or one that would take more than 256 MiB.
+    """
+    name = f"runs/{key}/solutions.npz"
+    try:
+        with zipfile.ZipFile(io.BytesIO(files[name])) as archive:
+            size = sum(entry.file_size for entry in archive.infolist())
+        if size > LARGEST:
+            raise BundleError(
+                f"{name} would take {size / 2**20:.0f} MiB; at most {LARGEST / 2**20:.0f} are read."
+            )
+        with np.load(io.BytesIO(files[name]), allow_pickle=False) as arrays:
+            return {str(output): arrays[output] for output in arrays.files}
+    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
+        raise BundleError(f"{name} does not hold plain arrays: {error}") from error

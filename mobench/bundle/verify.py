@@ -1,0 +1,288 @@
+"""Checks a bundle, then runs a random sample of its rows again.
+
+A job is run whole, because the last bits of a run depend on the batch that it is in; so a sample of rows
+costs the time of their jobs. Of each row every measured column is compared:
+
+    identical   every value is the same number, bit by bit
+    inside      every value lies in its interval
+    outside     some value does not, or the run ended differently
+
+The interval of a value is that in which the run of a further seed would lie with 95 % probability (Student's
+t of the values of all seeds at the same preference and output rule), extended by rounding: the square root of
+the machine epsilon of the job's type, times the largest magnitude of the column in the job. It is never
+narrower than rounding on either side of the recorded value, so with one seed it is that alone. Certificates
+(residuals, which are rounding errors themselves) and times are left out.
+
+Only classes of mobench are built from a configuration; a job with classes of the authors' own is not run.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from mobench.artifacts.statistics import LEVEL
+from mobench.bundle.archive import parsed
+from mobench.bundle.integrity import configuration, final
+from mobench.config.schema import completed
+from mobench.errors import BundleError, MobenchError
+from mobench.jobs.build import make_job
+from mobench.jobs.portable import portable_config
+from mobench.jobs.run import run
+from mobench.jobs.store import JobFolder
+from mobench.jobs.targets import TARGET, load_class, target_nodes
+from mobench.system import provenance
+
+IDENTICAL = "identical"
+INSIDE = "inside the interval"
+OUTSIDE = "outside"
+NOT_RUN = "not run"
+KEYS = ("run", "seed", "output")
+# times, and residuals, which are rounding errors
+ASIDE = frozenset(("seconds", "kkt_residual_max", "stationarity", "kkt", "solver_failures"))
+OWN = "mobench."
+
+
+@dataclass(frozen=True)
+class Found:
+    """What came of one row: which it is, the outcome in a word, and where it differs in words."""
+
+    key: str
+    run: int
+    output: str
+    outcome: str
+    words: str = ""
+
+    def __str__(self) -> str:
+        row = f"{self.key}, run {self.run}" + ("" if self.output == "last" else f", {self.output}")
+        return f"{self.outcome:20s}{row}{f': {self.words}' if self.words else ''}"
+
+
+def sample(
+    files: Mapping[str, bytes], rows: int, seed: int, minutes: float | None = None, job: str | None = None
+) -> tuple[dict[str, list[int]], int]:
+    """Draws rows of a bundle, each with the same probability.
+
+    Args:
+        files: of the bundle.
+        rows: how many.
+        seed: of the choice.
+        minutes: leave out jobs that took longer than this when they were recorded.
+        job: draw rows of this job only.
+
+    Returns:
+        Numbers of rows by job, and how many rows were left out as too long.
+
+    Raises:
+        BundleError: there is no such job, or no row is left.
+    """
+    jobs = parsed("claims.json", files["claims.json"])["jobs"]
+    if job is not None and job not in jobs:
+        raise BundleError(f"The bundle has no job {job}; its jobs are {', '.join(sorted(jobs))}.")
+    every: list[tuple[str, int]] = []
+    long = 0
+    for key in sorted(jobs) if job is None else [job]:
+        meta = parsed(f"runs/{key}/meta.json", files[f"runs/{key}/meta.json"])
+        if minutes is not None and float(meta["seconds_wall"]) > 60 * minutes:
+            long += jobs[key]["count"]
+        else:
+            every += [(key, i) for i in range(jobs[key]["count"])]
+    if not every:
+        why = f": its jobs took more than {minutes:g} minutes" if long else ""
+        raise BundleError(f"The bundle has no rows to run again{why}.")
+    chosen: dict[str, list[int]] = {}
+    for key, i in sorted(random.Random(seed).sample(every, min(rows, len(every)))):
+        chosen.setdefault(key, []).append(i)
+    return chosen, long
+
+
+def rerun(
+    files: Mapping[str, bytes],
+    chosen: Mapping[str, Sequence[int]],
+    data_root: str,
+    say: Callable[[str], None],
+) -> list[Found]:
+    """Runs the jobs of the chosen rows again, in a temporary folder, and compares these rows."""
+    found: list[Found] = []
+    with TemporaryDirectory(prefix="mobench-verify-") as folder:
+        for key, numbers in chosen.items():
+            say(f"{key}: {_difference(files, key)}")
+            recorded = final(files, key)
+            try:
+                again = _again(files, key, data_root, Path(folder))
+            except MobenchError as error:
+                words = " ".join(str(error).split())
+                mine = [_not_run(key, recorded.iloc[i], words) for i in numbers]
+            else:
+                mine = compared(key, recorded, again, numbers, _epsilon(files, key))
+            for one in mine:
+                say(f"  {one}")
+            found += mine
+    return found
+
+
+def _not_run(key: str, row: pd.Series, words: str) -> Found:
+    return Found(key, int(row["run"]), str(row["output"]), NOT_RUN, words)
+
+
+def _difference(files: Mapping[str, bytes], key: str) -> str:
+    """In which machine and versions this rerun differs from the recorded run."""
+    meta = parsed(f"runs/{key}/meta.json", files[f"runs/{key}/meta.json"])
+    here = provenance.versions()
+    then = meta["versions"]
+    names = [name for name in sorted(here | then) if here.get(name) != then.get(name)]
+    said = [f"{name} {here.get(name, 'absent')} (recorded {then.get(name, 'absent')})" for name in names]
+    if meta["device"] != provenance.device_name():
+        said.append(f"{provenance.device_name()} (recorded {meta['device']})")
+    took = f"{float(meta['seconds_wall']):.0f} s when recorded"
+    return f"{took}; {'other: ' + ', '.join(said) if said else 'same processor model and versions'}"
+
+
+def _epsilon(files: Mapping[str, bytes], key: str) -> float:
+    meta = parsed(f"runs/{key}/meta.json", files[f"runs/{key}/meta.json"])
+    return float(np.finfo(np.dtype(str(meta["dtype"]))).eps)
+
+
+def runnable(config: Mapping[str, Any]) -> None:
+    """Raises BundleError unless every class that a configuration names is one of mobench's own.
+
+    A path such as mobench.module.subprocess.Popen begins with mobench, but its class is another package's.
+    """
+    for where, node in target_nodes(config, "config"):
+        target = node[TARGET]
+        if not isinstance(target, str) or not target.startswith(OWN):
+            raise BundleError(f"{where} names {target}, which is no class of mobench, so the job is not run.")
+        cls = load_class(target, where)
+        if not isinstance(cls, type) or not cls.__module__.startswith(OWN):
+            raise BundleError(
+                f"{where} names {target}, which is not defined in mobench, so the job is not run."
+            )
+
+
+def _again(files: Mapping[str, bytes], key: str, data_root: str, folder: Path) -> pd.DataFrame:
+    """The rows of a job that is run now.
+
+    Raises:
+        MobenchError: it cannot be run here, or this version of mobench makes another job of it.
+    """
+    config = configuration(files, key)
+    runnable(config)
+    config = portable_config(completed(config), data_root)
+    config |= {"rerun": True, "progress": False}
+    config["logger"] = {**config["logger"], "name": "local"}
+    job = make_job(config)
+    if job.key != key:
+        raise BundleError(
+            f"config.yaml is the configuration of {job.key} in this version of mobench: it was changed, or "
+            "the code has changed since. Use the version in code/version.json."
+        )
+    outcome = run(job, folder, key)
+    if outcome.status == "failed":
+        raise BundleError(str(outcome.error))
+    return final({f"runs/{key}/final.csv": (JobFolder(outcome.folder).path / "final.csv").read_bytes()}, key)
+
+
+def compared(
+    key: str, recorded: pd.DataFrame, again: pd.DataFrame, numbers: Sequence[int], epsilon: float
+) -> list[Found]:
+    """Compares rows of a job with those of its rerun.
+
+    Args:
+        key: of the job.
+        recorded: rows of the bundle.
+        again: rows of the rerun.
+        numbers: which of them to compare.
+        epsilon: machine epsilon of the job's type.
+    """
+    if list(recorded) != list(again) or not recorded[list(KEYS)].equals(again[list(KEYS)]):
+        words = "columns or runs are not those of the recorded rows"
+        return [_outside(key, recorded.iloc[i], words) for i in numbers]
+    given = [n for n in recorded if n in KEYS or n.startswith(("preference_", "ray_"))]
+    measured = [n for n in recorded if n not in ASIDE and n not in given]
+    return [_compared(key, recorded, again, i, measured, given, epsilon) for i in numbers]
+
+
+def _outside(key: str, row: pd.Series, words: str) -> Found:
+    return Found(key, int(row["run"]), str(row["output"]), OUTSIDE, words)
+
+
+def _compared(
+    key: str,
+    recorded: pd.DataFrame,
+    again: pd.DataFrame,
+    i: int,
+    measured: Sequence[str],
+    given: Sequence[str],
+    epsilon: float,
+) -> Found:
+    """One row."""
+    row = recorded.iloc[i]
+    now = again.iloc[i]
+    different = [n for n in (*given, *measured) if not _same(row[n], now[n])]
+    if not different:
+        return Found(key, int(row["run"]), str(row["output"]), IDENTICAL)
+    seeds = recorded[_alike(recorded, row, given)]
+    largest = 0.0
+    for name in different:
+        if not isinstance(row[name], (int, float, np.number)) or isinstance(row[name], bool):
+            return _outside(key, row, f"{name} was {row[name]} and is {now[name]}")
+        low, high = interval(
+            seeds[name].to_numpy(float), float(row[name]), _rounding(recorded, name, epsilon)
+        )
+        if not low <= float(now[name]) <= high:
+            return _outside(
+                key, row, f"{name} was {row[name]:.6g} and is {now[name]:.6g}, not in {low:.6g} to {high:.6g}"
+            )
+        largest = max(largest, abs(float(now[name]) - float(row[name])) / max(abs(float(row[name])), 1e-300))
+    words = f"{len(different)} values differ, by {largest:.1e} of their size at most"
+    return Found(key, int(row["run"]), str(row["output"]), INSIDE, words)
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Equal, or both missing."""
+    return bool(one == other) or bool(pd.isna(one) and pd.isna(other))
+
+
+def _alike(recorded: pd.DataFrame, row: pd.Series, given: Sequence[str]) -> pd.Series:
+    """Rows of all seeds with the preference and output rule of a row; of finished runs."""
+    same = recorded["status"] == "done"
+    for name in given:
+        if name not in ("run", "seed"):
+            same &= recorded[name] == row[name]
+    return same
+
+
+def _rounding(recorded: pd.DataFrame, name: str, epsilon: float) -> float:
+    """How far rounding alone may move a value of a column."""
+    values = recorded[name].to_numpy(float)
+    finite = np.abs(values[np.isfinite(values)])
+    return math.sqrt(epsilon) * float(finite.max(initial=0.0))
+
+
+def interval(seeds: np.ndarray, value: float, rounding: float) -> tuple[float, float]:
+    """Returns the ends of the interval in which a value may lie; see the module.
+
+    Args:
+        seeds: values of all seeds (S,), of which those that are finite count.
+        value: the recorded one.
+        rounding: how far rounding alone may move it.
+    """
+    from scipy import stats
+
+    finite = seeds[np.isfinite(seeds)]
+    n = len(finite)
+    low = value - rounding
+    high = value + rounding
+    if n < 2:
+        return low, high
+    half = float(stats.t.ppf(0.5 + LEVEL / 2, n - 1) * finite.std(ddof=1) * math.sqrt(1 + 1 / n)) + rounding
+    mean = float(finite.mean())
+    return min(low, mean - half), max(high, mean + half)

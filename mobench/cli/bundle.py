@@ -1,0 +1,124 @@
+"""`mobench bundle` and `mobench verify`: a reviewer in a box."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from mobench.errors import BundleError, MobenchError
+from mobench.system.console import fail, say
+from mobench.system.files import write_atomic
+from mobench.system.paths import outputs_root
+
+FAULT = 2  # exit code of a bundle that is refused, or cannot be made
+
+
+def parsers() -> dict[str, argparse.ArgumentParser]:
+    """The parsers of both commands."""
+    return {"bundle": _bundle_parser(), "verify": _verify_parser()}
+
+
+def _bundle_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="mobench bundle",
+        description="Packs drawn artifacts into one file: rows, configurations, claims, figures, locked "
+        "dependencies, version of the code, costs, and cards of the data sets.",
+    )
+    add = parser.add_argument
+    add(
+        "ids",
+        nargs="+",
+        metavar="PAPER/ID",
+        help="artifacts that have been drawn, such as csmoo/fig38; PAPER/all",
+    )
+    add("--output", type=Path, metavar="FILE", help="default: outputs/bundles/PAPER-ID.zip")
+    add("--kept", action="store_true", help="artifacts drawn from kept rows (make kept)")
+    add("--history", action="store_true", help="add the recorded steps of the jobs, which are large")
+    return parser
+
+
+def _verify_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="mobench verify",
+        description="Checks a bundle, then runs a random sample of its rows again. Exit code 0: no row is "
+        "outside of its interval; 1: some are, or no row could be run; 2: the bundle is refused.",
+    )
+    add = parser.add_argument
+    add("file", type=Path, metavar="FILE", help="what `mobench bundle` has made")
+    add("--rows", type=int, default=20, help="rows of the sample (default 20); 0: check only")
+    add("--seed", type=int, default=0, help="seed of the sample (default 0)")
+    add("--job", metavar="KEY", help="sample rows of this job only")
+    add("--minutes", type=float, help="leave out jobs that took longer than this when they were recorded")
+    add(
+        "--digest",
+        metavar="SHA256",
+        help="refuse a bundle with another digest than the one that was published",
+    )
+    return parser
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs `bundle ...` or `verify ...`; the exit code."""
+    command, *rest = arguments
+    parser = parsers()[command]
+    given = parser.parse_args(rest)
+    if command == "verify" and given.rows < 0:
+        parser.error(f"--rows={given.rows} must be at least 0")
+    try:
+        return _bundle(given) if command == "bundle" else _verify(given)
+    except MobenchError as error:
+        return fail(str(error), FAULT)
+
+
+def _bundle(given: argparse.Namespace) -> int:
+    from mobench.bundle.archive import MANIFEST, digest, manifest, packed
+    from mobench.bundle.build import build
+    from mobench.bundle.contents import collected
+
+    began = time.monotonic()
+    contents = collected(given.ids, given.kept)
+    files = build(contents, given.history)
+    files[MANIFEST] = manifest(files)
+    raw = packed(files)
+    path = given.output or outputs_root() / "bundles" / f"{'+'.join(given.ids).replace('/', '-')}.zip"
+    write_atomic(path, raw)
+    say(
+        f"{path}: {len(contents.artifacts)} artifacts, {len(contents.jobs)} jobs, {len(files)} files, "
+        f"{len(raw) / 1e6:.1f} MB, {time.monotonic() - began:.1f} s"
+    )
+    say(f"digest {digest(files)}; publish it beside the file: mobench verify --digest")
+    return 0
+
+
+def _verify(given: argparse.Namespace) -> int:
+    from mobench.bundle.archive import digest, unpacked
+    from mobench.bundle.integrity import check
+
+    began = time.monotonic()
+    try:
+        raw = given.file.read_bytes()
+    except OSError as error:
+        raise BundleError(f"{given.file} cannot be read: {error.strerror or error}.") from error
+    files = unpacked(raw)
+    if given.digest is not None and digest(files) != given.digest.lower():
+        raise BundleError(
+            f"The digest is {digest(files)}, and {given.digest} was expected: it is another bundle."
+        )
+    check(files)
+    say(f"{given.file}: {len(files)} files, each as manifest.json says; digest {digest(files)}")
+    if not given.rows:
+        return 0
+    from mobench.bundle.verify import NOT_RUN, OUTSIDE, rerun, sample
+
+    chosen, long = sample(files, given.rows, given.seed, given.minutes, given.job)
+    if long:
+        say(f"{long} rows of jobs that took more than {given.minutes:g} minutes are left out")
+    found = rerun(files, chosen, os.environ.get("MOBENCH_DATA", "data"), say)
+    count = Counter(one.outcome for one in found)
+    said = ", ".join(f"{n} {outcome}" for outcome, n in count.items())
+    say(f"{len(found)} rows run again: {said}; {time.monotonic() - began:.0f} s")
+    return int(count[OUTSIDE] > 0 or count[NOT_RUN] == len(found))
