@@ -52,7 +52,9 @@ def signature(function: Callable[..., Any]) -> str:
     text = str(found.replace(parameters=bare, return_annotation=inspect.Signature.empty))
     text = re.sub(r"<[^<>]* object at 0x\w+>|<factory>", "<default>", text)
     # a set is printed in another order in each process
-    return re.sub(r"frozenset\(\{([^{}]*)\}\)", lambda m: f"frozenset({{{', '.join(sorted(m[1].split(', ')))}}})", text)
+    return re.sub(
+        r"frozenset\(\{([^{}]*)\}\)", lambda m: f"frozenset({{{', '.join(sorted(m[1].split(', ')))}}})", text
+    )
 
 
 def members(name: str, cls: type) -> Iterator[str]:

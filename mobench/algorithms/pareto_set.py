@@ -275,8 +275,9 @@ class ParetoSet(Algorithm):
         G[order.flatten()] = model.gramian(at, all_of).flatten(0, 1)
         u, info = self.combine(F, G, w)
         if info.fail is not None:
-            info = info._replace(fail=info.fail & fine)
-            fine = fine & ~info.fail
+            failed = info.fail & fine
+            info = info._replace(fail=failed)
+            fine = fine & ~failed
         u = torch.where(fine.unsqueeze(1), u, 0.0)[order].unsqueeze(2)
         return Backward(*(u @ part for part in all_of)), fine, info
 

@@ -69,7 +69,7 @@ class TorchJD(Algorithm):
             raise ConfigError(f"algorithm.name={self.name} cannot be used: {UNFIT[self.name]}.")
         choose("algorithm.name", self.name, found)
         object.__setattr__(self, "options", dict(self.options))
-        takes = set(inspect.signature(found[self.name].__init__).parameters) - {"self", "projector"}
+        takes = set(inspect.signature(found[self.name]).parameters) - {"projector"}
         for key in self.options:
             choose("algorithm.options", key, sorted(takes))
         if self.mixture == "preference" and "pref_vector" not in takes:
@@ -97,12 +97,12 @@ class TorchJD(Algorithm):
         point = points[0]
         J = point.jacobian("f")
         R = len(J)
-        memories = _unpacked(state["memory"]) if "memory" in state else [None] * R
+        memories = _unpacked(state["memory"]) if "memory" in state else None
         weights = []
         rows = []
         for r in range(R):
             made = self._made(state["w"][r])
-            if memories[r] is not None:
+            if memories is not None:
                 _restore(made, memories[r])
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(seed_for(int(state["seed"][r]), stream="torchjd", step=t))
@@ -119,9 +119,9 @@ class TorchJD(Algorithm):
                     raise MobenchError(
                         f"TorchJD's {self.name} failed in step {t}: {type(error).__name__}: {error}"
                     ) from error
-            if memories[r] is not None:
+            if memories is not None:
                 memories[r] = _memory(made)
-        if "memory" in state:
+        if memories is not None:
             state = {**state, "memory": _packed(memories)}
         d = -torch.stack(rows) if rows else point.vjp(-torch.stack(weights).to(point.x.dtype))
         return d, state, Info()
@@ -129,7 +129,7 @@ class TorchJD(Algorithm):
     def _made(self, w: Float[Tensor, " M"]) -> Any:
         """The aggregator of a run with this preference."""
         cls = names()[self.name]
-        takes = inspect.signature(cls.__init__).parameters
+        takes = inspect.signature(cls).parameters
         given = {key: _value(value) for key, value in self.options.items()}
         if "n_tasks" in takes:
             given.setdefault("n_tasks", len(w))

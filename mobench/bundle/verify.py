@@ -205,8 +205,9 @@ def compared(
     if list(recorded) != list(again) or not recorded[list(KEYS)].equals(again[list(KEYS)]):
         words = "columns or runs are not those of the recorded rows"
         return [_outside(key, recorded.iloc[i], words) for i in numbers]
-    given = [n for n in recorded if n in KEYS or n.startswith(("preference_", "ray_"))]
-    measured = [n for n in recorded if n not in ASIDE and n not in given]
+    names = [str(n) for n in recorded]
+    given = [n for n in names if n in KEYS or n.startswith(("preference_", "ray_"))]
+    measured = [n for n in names if n not in ASIDE and n not in given]
     return [_compared(key, recorded, again, i, measured, given, epsilon) for i in numbers]
 
 

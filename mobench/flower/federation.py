@@ -167,7 +167,8 @@ class MultiObjective(FedAvg):
         flower: Mapping[str, Any],
     ) -> None:
         few = {"min_train_nodes": 1, "min_evaluate_nodes": 1, "min_available_nodes": 1}
-        super().__init__(**{**few, **flower})
+        chosen = {**few, **flower}
+        super().__init__(**chosen)
         self.algorithm = algorithm
         self.preference = preference
         self.local_step = float(local_step)
@@ -177,7 +178,7 @@ class MultiObjective(FedAvg):
         self.loss_key = loss_key
         self.client_key = client_key
         self.rounds: list[Round] = []
-        self._first = (self.min_train_nodes, self.min_available_nodes)
+        self._first = (int(chosen["min_train_nodes"]), int(chosen["min_available_nodes"]))
         self._rules = {name: make_output(name) for name in algorithm.outputs}
         self._outputs: dict[str, State] | None = None
         self._state: State | None = None
