@@ -332,17 +332,18 @@ def rates(a: Artifact) -> None:
     """Expected rates of both users against t at one preference."""
     lam1 = RATES[a.name]
     shown = compared(a, lam1)
+    best = reference(lam1, ideal_of(a.jobs["csmoo2"]))
     fig, axes = grid(1, 2, size=2.9, sharey=True)
     for user, ax in enumerate(axes[0], 1):
         draw_lines(ax, shown, f"f_{user}", -1.0)
+        level(ax, best.rates[user - 1], "at the exact optimum of V")
         dress(
             ax, TIME, title=f"user {user}, $\\lambda_{user} = {lam1 if user == 1 else 1 - lam1:.1f}$", log="x"
         )
     dress(axes[0, 0], y="expected rate (bit/s/Hz)", ylim=(0.0, None))
-    fig.suptitle("mean over seeds, 10 to 90 % of them")
+    fig.suptitle("lines: mean over seeds, bands: 10 to 90 % of them")
     legend_below(fig, axes[0, 0])
     a.figure(fig)
-    best = reference(lam1, ideal_of(a.jobs["csmoo2"]))
     a.table(table(shown, best), given=("method", "lambda_1"))
     judge_rates(a, shown, best)
     if not MODERATE[0] < lam1 < MODERATE[1]:

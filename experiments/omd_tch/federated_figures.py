@@ -46,13 +46,18 @@ def draw_curves(ax: Any, s: Scenario, name: str, seed: int | None, label: str) -
         marks = {"marker": look.marker, "ms": 3, "markevery": (0.03 * COMPARED.index(column), 0.25)}
         rounds, values = s.curve(column, name, seed)
         ax.plot(rounds, values, ls=look.line, color=look.colour, lw=1.1, label=column, **marks)
-    low, high = ax.dataLim.intervaly
-    if high > 4 * low:
-        ax.set_yscale("log")
-        ax.yaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
-        ax.yaxis.set_major_formatter("{x:g}")
-        ax.yaxis.set_minor_locator(ticker.NullLocator())
+    ax.set_yscale("log")
+    ax.yaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
+    ax.yaxis.set_major_formatter("{x:g}")
+    ax.yaxis.set_minor_locator(ticker.NullLocator())
     dress(ax, "round", label)
+
+
+def draw_last(ax: Any, s: Scenario, name: str) -> None:
+    """Draws the last iterates of AdaOMDgd's trajectory, which its average is to be told from."""
+    rounds, values = s.curve("last iterate of AdaOMDgd-TCH", name, s.first_seed)
+    label = "last iterate of AdaOMDgd"
+    ax.plot(rounds, values, ls=(0, (1, 2)), color=st.BLACK, lw=2.0, label=label, zorder=5)
 
 
 def draw_scatter(ax: Any, s: Scenario) -> None:
@@ -118,6 +123,8 @@ def fig3a(a: Artifact) -> None:
     fig, axes = grid(1, 3, figsize=(7.0, 2.8))
     draw_curves(axes[0, 0], s, LOSS, s.first_seed, "worst client's training loss")
     draw_curves(axes[0, 1], s, METRICS["agnostic loss"], s.first_seed, "worst client's test loss")
+    for ax, name in ((axes[0, 0], LOSS), (axes[0, 1], METRICS["agnostic loss"])):
+        draw_last(ax, s, name)
     draw_scatter(axes[0, 2], s)
     for ax, letter in zip(axes[0], "abc", strict=True):
         dress(ax, title=f"({letter}) {s.titled}, seed {s.first_seed}")
@@ -214,7 +221,7 @@ def judge_fairer(a: Artifact, shown: Sequence[Scenario]) -> None:
 def fig7(a: Artifact) -> None:
     """All methods over the seeds: three metrics, six scenarios."""
     shown = scenarios(a)
-    fig, axes = grid(len(shown), 3, figsize=(7.0, 1.75 * len(shown) + 0.2))
+    fig, axes = grid(len(shown), 3, figsize=(7.0, 1.4 * len(shown) + 0.3))
     for s, row in zip(shown, axes, strict=True):
         for ax, metric in zip(row, METRICS, strict=True):
             draw_boxes(ax, s, metric, metric == ACCURACY)

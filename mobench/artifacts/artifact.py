@@ -209,6 +209,7 @@ class Artifact:
                 verdict,
                 why,
                 text.timed,
+                tuple(vars(gauge) for gauge in check.gauges),
             )
         )
 
@@ -255,6 +256,7 @@ class Artifact:
                 verdict,
                 why,
                 text.timed,
+                tuple(vars(gauge) for gauge in check.gauges),
             )
         )
 
@@ -349,7 +351,8 @@ class Artifact:
     @property
     def badge(self) -> str:
         """Returns the line above the picture that names its data and scale; empty where it has no data."""
-        labels = sorted({job.data for job in self.jobs.values() if job.data is not None})
+        every = sorted({job.data for job in self.jobs.values() if job.data is not None})
+        labels = [one for one in every if not any(one in other for other in every if other != one)]
         few = "smoke scale: a few steps only" if self.scale == "smoke" else f"{self.scale} scale"
         if not labels:
             return "Smoke scale: a few steps only." if self.scale == "smoke" else ""

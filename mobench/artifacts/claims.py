@@ -40,6 +40,7 @@ class Claim:
     """One statement of a paper, or a consistency check of ours, with what was measured.
 
     timed: the verdict depends on how fast the machine is, so it may differ between machines.
+    gauges: its numbers beside their tolerances (`checks.Gauge`).
     """
 
     id: str
@@ -52,6 +53,7 @@ class Claim:
     verdict: Verdict
     reason: str = ""
     timed: bool = False
+    gauges: tuple[dict[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)

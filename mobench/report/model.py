@@ -67,6 +67,7 @@ class Claim:
     verdict: Mark
     reason: str
     timed: bool = False
+    gauges: tuple[dict[str, Any], ...] = ()  # its numbers beside their tolerances (`artifacts.checks.Gauge`)
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,11 @@ def _json(path: Path, entry: Entry, kind: type, why: str) -> Any:
     return None
 
 
+def _gauges(value: Any) -> tuple[dict[str, Any], ...]:
+    """The numbers of a claim; artifacts that were drawn before there were any have none."""
+    return tuple(one for one in value if isinstance(one, dict)) if isinstance(value, list) else ()
+
+
 def _claims(value: Sequence[Any], entry: Entry) -> list[Claim]:
     claims = []
     for i, raw in enumerate(value):
@@ -80,6 +85,7 @@ def _claims(value: Sequence[Any], entry: Entry) -> list[Claim]:
             verdict=UNREADABLE if missing else verdict,
             reason=text(reason) if reason else "",
             timed=bool(record.get("timed")),
+            gauges=_gauges(record.get("gauges")),
             **fields,
         )
         claims.append(claim)
