@@ -22,7 +22,7 @@ import pytest
 import yaml
 
 from mobench.config.overrides import normalise
-from mobench.config.schema import conf_dir
+from mobench.config.schema import choices, conf_dir
 from mobench.jobs.store import JobFolder
 from mobench.report.__main__ import main as report
 from mobench.sweep.planner import Planner, Use
@@ -398,3 +398,8 @@ def test_the_site(site: Path) -> None:
     # the paper's pages are those of the experiments
     experiments = {path.name for path in (REPOSITORY / "conf" / "experiment").iterdir() if path.is_dir()}
     assert experiments == {path.stem for path in DOCS.glob("papers/*.md")}
+
+
+def test_every_method_is_listed_with_its_paper() -> None:
+    listed = set(re.findall(r"`([a-z0-9_]+)`", (DOCS / "methods.md").read_text()))
+    assert set(choices("algorithm")) <= listed

@@ -17,6 +17,7 @@ from .scores import INTERVAL, Table, mean_ranks
 Refused = Mapping[tuple[str, str], str]  # (problem, algorithm): why they do not fit
 CELL = 0.37  # inches: width of a column of scores
 ROW = 0.185  # inches: height of a method
+LINE = 0.135  # inches: height of a line below the panels
 LETTERS = 17  # that fit into an inch of a line below the panels
 PROBLEMS = {"vlmop2": "VLMOP2", "dtlz2": "DTLZ2"} | {f"zdt{i}": f"ZDT{i}" for i in range(1, 7)}
 # what a reader of the picture needs of the reasons why a pair does not fit; the table has them in full
@@ -37,14 +38,13 @@ def draw(a: Artifact, shown: list[Table], refused: Refused) -> None:
     reasons = {pair: plain(reason) for pair, reason in refused.items()}
     letters = {reason: chr(97 + i) for i, reason in enumerate(dict.fromkeys(reasons.values()))}
     several = len(shown) > 1
-    width = max(CELL * len(shown), 0.8) if several else 2.6
+    width = max(CELL * len(shown), 1.6) if several else 2.6
+    wide = min(st.WIDTH, width + 3.4)
+    below = legend(shown, order, refused, reasons, letters)
+    lines = [line for part in below for line in textwrap.wrap(part, int(LETTERS * wide))]
+    high = ROW * len(order) + (1.75 if several else 1.0) + LINE * len(lines)
     fig, (left, right) = st.plt.subplots(
-        1,
-        2,
-        figsize=(min(st.WIDTH, width + 3.4), ROW * len(order) + 1.5),
-        width_ratios=[width, 1.5],
-        layout="constrained",
-        sharey=True,
+        1, 2, figsize=(wide, high), width_ratios=[width, 1.5], layout="constrained", sharey=True
     )
     if several:
         empty = {pair: letters[reason] for pair, reason in reasons.items()}
@@ -56,22 +56,31 @@ def draw(a: Artifact, shown: list[Table], refused: Refused) -> None:
     else:
         draw_single(left, shown[0], list(order))
     draw_ranks(right, shown, order)
-    below = []
-    if several:
-        kinds = {t.fronts for t in shown}
-        below += ["Numbers: share of the front's hypervolume, mean over seeds; bold: the best."] * (
-            True in kinds
-        )
-        star = "* worst objective" if len(kinds) > 1 else "Numbers: worst objective"
-        below += [f"{star}, smaller is better; >999: it diverges."] * (False in kinds)
-    below += [" ".join(explained(letters, reasons, sorted({m for _, m in refused} - set(order))))]
-    blank = several and any(m not in t.pairs and (t.name, m) not in refused for t in shown for m in order)
-    below += ["Blank: not in this suite, whose settings name the methods of each problem."] * blank
-    text = "\n".join(
-        line for part in below if part for line in textwrap.wrap(part, int(LETTERS * fig.get_figwidth()))
-    )
+    text = "\n".join(lines)
     fig.supxlabel(text, fontsize=st.SMALLEST, x=0.01, ha="left", color="#555555")
     a.figure(fig)
+
+
+def legend(
+    shown: list[Table],
+    order: Mapping[str, Any],
+    refused: Refused,
+    reasons: Refused,
+    letters: Mapping[str, str],
+) -> list[str]:
+    """Returns the paragraphs below the panels: what numbers and letters are, which methods are missing."""
+    nowhere = sorted({m for _, m in refused} - set(order))
+    if len(shown) == 1:
+        missing = [f"{method(m)} ({reasons[shown[0].name, m]})" for m in nowhere]
+        return [f"Not here: {'; '.join(missing)}."] * bool(missing)
+    kinds = {t.fronts for t in shown}
+    words = ["Numbers: share of the front's hypervolume, mean over seeds; bold: the best."] * (True in kinds)
+    star = "* worst objective" if len(kinds) > 1 else "Numbers: worst objective"
+    words += [f"{star}, smaller is better; >999: it diverges."] * (False in kinds)
+    words += [" ".join(explained(letters, reasons, nowhere))]
+    blank = any(m not in t.pairs and (t.name, m) not in refused for t in shown for m in order)
+    words += ["Blank: a method for bilevel problems, which is not in the other suites."] * blank
+    return [part for part in words if part]
 
 
 def draw_single(ax: Any, t: Table, methods: list[str]) -> None:
@@ -94,7 +103,8 @@ def draw_single(ax: Any, t: Table, methods: list[str]) -> None:
     ax.grid(axis="both", lw=0.4, color="#DDDDDD")
     ax.set_axisbelow(True)
     words = "share of the front's hypervolume" if t.fronts else "worst objective (smaller is better)"
-    seeds_word = "large: mean over seeds, small: each seed"
+    few = len(t.report)
+    seeds_word = "large: mean over seeds, small: each seed" if few > 1 else "one seed"
     ax.set_xlabel(f"{problem(t.name)}: {words}\n({seeds_word})")
 
 
