@@ -73,7 +73,7 @@ def draw(a: Artifact, job: JobRows) -> dict[str, dict[float, float]]:
     h = job.history[job.history["run"].isin(done["run"]) & (job.history["step"] > 0)]
     fig, axes = grid(1, 3, figsize=(7.0, 2.7))
     found: dict[str, dict[float, float]] = {}
-    for ax, (name, label) in zip(axes[0], PANELS.items(), strict=True):
+    for ax, (name, label) in zip(axes[0, :2], PANELS.items(), strict=True):
         found[name] = {}
         for colour, p in zip(st.CYCLE, sorted(done["penalty_power"].unique()), strict=False):
             rows = h[(h["penalty_power"] == p) & h[name].notna()]

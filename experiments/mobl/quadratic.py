@@ -453,6 +453,7 @@ def draw_stochastic(
             if what == "T = B":
                 mean = running_squares(squares[name])
                 axes[2].loglog(k, mean, color=color, label=f"$T = B = {value}$")
+        ax.plot([], [], ":", color=st.GREY, lw=0.9, label="mean of the\nlast steps")
         dress(ax, "$k$", r"$|\bar d_k|^2$", legend="upper right")
     axes[2].loglog(k, mean[0] / k, color=st.GREY, ls=":", lw=0.9, label="$1/K$")
     dress(axes[2], "$K$", r"mean over $k < K$ of $|\bar d_k|^2$", legend=True)

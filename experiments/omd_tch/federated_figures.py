@@ -71,6 +71,8 @@ def draw_scatter(ax: Any, s: Scenario) -> None:
         else:
             ax.plot(x, y, ms=3, alpha=0.45, **points)
             ax.plot(x.mean(), y.mean(), ms=6, mec="white", mew=0.4, label=column, **points)
+    if 1 < s.seeds < st.FEWEST:
+        ax.plot([], [], "o", ms=3, alpha=0.45, color=st.GREY, label="one seed (large: means)")
     dress(ax, LABELS[ACCURACY], LABELS[PARITY])
 
 
@@ -101,10 +103,12 @@ def fig3(a: Artifact) -> None:
         draw_scatter(scatter, s)
         dress(scatter, title=f"({'bd'[k]}) {s.titled}, {s.span}")
         empty.set_axis_off()
-        empty.legend(*curves.get_legend_handles_labels(), loc="center")
+        handles, names = curves.get_legend_handles_labels()
+        marks, words = scatter.get_legend_handles_labels()
+        empty.legend(handles + marks[len(names) :], names + words[len(names) :], loc="center")
         for ax, metric in zip(axes[2 * k + 1], METRICS, strict=True):
             draw_boxes(ax, s, metric, metric == ACCURACY)
-        dress(axes[2 * k + 1, 1], title=f"(e) {s.titled}, {s.span}; {spread_of([s])}")
+        dress(axes[2 * k + 1, 1], title=f"({'ef'[k]}) {s.titled}, {s.span}; {spread_of([s])}")
     a.figure(fig)
     a.table(means(shown))
     for s in shown:

@@ -352,7 +352,10 @@ class Artifact:
     def badge(self) -> str:
         """Returns the line above the picture that names its data and scale; empty where it has no data."""
         every = sorted({job.data for job in self.jobs.values() if job.data is not None})
-        labels = [one for one in every if not any(one in other for other in every if other != one)]
+        labels = [one for one in every if not any(other.endswith(f": {one}") for other in every)]
+        kind = labels[0].partition(": ")[0] + ": " if labels else ""
+        if len(labels) > 1 and all(label.startswith(kind) for label in labels):  # said once
+            labels = [labels[0], *(label.removeprefix(kind) for label in labels[1:])]
         few = "smoke scale: a few steps only" if self.scale == "smoke" else f"{self.scale} scale"
         if not labels:
             return "Smoke scale: a few steps only." if self.scale == "smoke" else ""

@@ -27,6 +27,7 @@ class Drawn:
     asked: str
     at: float
     band: tuple[float, float]  # from, width
+    ends: str  # of the tolerance: "low", "high" or both
     target: float | None
     spread: tuple[float, float] | None  # from, width
     holds: bool
@@ -82,6 +83,7 @@ def draw(gauge: dict[str, Any]) -> Drawn | None:
         _asked(low, high, target, unit),
         place(value),
         (start, round(end - start, 1)),
+        " ".join(name for name, end_of in (("low", low), ("high", high)) if end_of is not None),
         None if target is None else place(target),
         interval,
         (low is None or value >= low) and (high is None or value <= high),
