@@ -99,7 +99,7 @@ def draw(a: Artifact, shown: Mapping[str, Curves], ends: Mapping[str, float]) ->
     left.axhspan(*feasible, color=st.GREY, alpha=0.12, lw=0, label="feasible set")
     left.plot([], [], ":", color=st.GREY, label="exact minimiser, in the method's colour")
     dress(left, TIME, "$x$, mean over seeds", log="x")
-    dress(right, TIME, "max constraint violation, mean over seeds", log="xy")
+    dress(right, TIME, "max violation, mean over seeds", log="xy")
     legend_below(fig, left, ncols=3)
     a.figure(fig)
 

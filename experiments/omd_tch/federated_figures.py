@@ -225,12 +225,15 @@ def judge_fairer(a: Artifact, shown: Sequence[Scenario]) -> None:
 def fig7(a: Artifact) -> None:
     """All methods over the seeds: three metrics, six scenarios."""
     shown = scenarios(a)
-    fig, axes = grid(len(shown), 3, figsize=(7.0, 1.4 * len(shown) + 0.3))
+    fig, axes = grid(len(shown), 3, figsize=(7.0, 1.5 * len(shown) + 0.3))
     for s, row in zip(shown, axes, strict=True):
         for ax, metric in zip(row, METRICS, strict=True):
             draw_boxes(ax, s, metric, metric == ACCURACY)
             dress(ax, x=None if s is shown[-1] else "")
-        dress(row[1], title=f"{s.titled}, {s.span}")
+        # over all panels of the row, in the line that the title of one keeps free
+        dress(row[1], title=" ")
+        words = row[0].annotate(f"{s.titled}, {s.span}", (0.0, 1.04), xycoords="axes fraction")
+        words.set_in_layout(False)
     fig.suptitle(spread_of(shown))
     a.figure(fig)
     near = {}
