@@ -82,7 +82,8 @@ def draw(a: Artifact, job: JobRows) -> dict[str, dict[float, float]]:
             found[name][p] = float(np.max([slope(steps, table[r].to_numpy()) for r in table]))
             mean = np.exp(np.log(table.cummin().clip(lower=ROUNDING)).mean(axis=1))
             curve(ax, steps, mean.to_numpy(), f"$p={p:g}$, slope {found[name][p]:.2f}", color=colour)
-        dress(ax, "step $t$", label, f"({'ab'[len(found) - 1]}) P2", log="xy", legend="lower left")
+        dress(ax, "step $t$", label, f"({'ab'[len(found) - 1]}) P2", log="xy", legend="upper right")
+        ax.set_ylim(top=1e3 * ax.get_ylim()[1])  # room for the legend
     draw_p1(axes[0, 2], a)
     a.figure(fig)
     return found
