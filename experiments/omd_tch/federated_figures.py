@@ -225,7 +225,7 @@ def judge_fairer(a: Artifact, shown: Sequence[Scenario]) -> None:
 def fig7(a: Artifact) -> None:
     """All methods over the seeds: three metrics, six scenarios."""
     shown = scenarios(a)
-    fig, axes = grid(len(shown), 3, figsize=(7.0, 1.5 * len(shown) + 0.3))
+    fig, axes = grid(len(shown), 3, figsize=(7.0, 1.42 * len(shown) + 0.3))
     for s, row in zip(shown, axes, strict=True):
         for ax, metric in zip(row, METRICS, strict=True):
             draw_boxes(ax, s, metric, metric == ACCURACY)
