@@ -453,13 +453,12 @@ def draw_stochastic(
             if what == "T = B":
                 mean = running_squares(squares[name])
                 axes[2].loglog(k, mean, color=color, label=f"$T = B = {value}$")
-        ax.plot([], [], ":", color=st.GREY, lw=0.9, label="mean of the\nlast steps")
         dress(ax, "$k$", r"$|\bar d_k|^2$", legend="upper right")
     axes[2].loglog(k, mean[0] / k, color=st.GREY, ls=":", lw=0.9, label="$1/K$")
     dress(axes[2], "$K$", r"mean over $k < K$ of $|\bar d_k|^2$", legend=True)
     axes[0].set_title(f"batches, $Q = {max(terms)}$")
     axes[1].set_title(f"terms of the series, $T = B = {max(batches)}$")
-    fig.suptitle("WC-MHGD, Algorithm 2, on the quadratic with samples", fontsize=10)
+    fig.suptitle("WC-MHGD, Algorithm 2, on the quadratic with samples; dotted levels: mean of the last steps")
     a.figure(fig)
 
 
