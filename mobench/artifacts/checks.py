@@ -595,7 +595,7 @@ class Count(Check):
         asked = len(self.found) if self.at_least is None else self.at_least
         end = {"low": float(asked)} if self.at_most is None else {"high": float(self.at_most)}
         words = f"{self.what} {self.that}".strip()
-        return (Gauge(f"{words}, of {len(self.found)}".lstrip(", "), float(self.number), **end),)
+        return (Gauge(f"{words}, of {len(self.found)}".lstrip(", "), float(self.number), unit="", **end),)
 
     @property
     def failing(self) -> list[Any]:
