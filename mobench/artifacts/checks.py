@@ -593,9 +593,10 @@ class Count(Check):
     @property
     def gauges(self) -> tuple[Gauge, ...]:
         asked = len(self.found) if self.at_least is None else self.at_least
-        end = {"low": float(asked)} if self.at_most is None else {"high": float(self.at_most)}
+        low = float(asked) if self.at_most is None else None
+        high = None if self.at_most is None else float(self.at_most)
         words = f"{self.what} {self.that}".strip()
-        return (Gauge(f"{words}, of {len(self.found)}".lstrip(", "), float(self.number), unit="", **end),)
+        return (Gauge(f"{words}, of {len(self.found)}".lstrip(", "), float(self.number), low, high),)
 
     @property
     def failing(self) -> list[Any]:
