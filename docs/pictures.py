@@ -1,5 +1,5 @@
-"""Draws README's pictures, the moving one and what its program draws, and those of docs/training.md and of
-docs/federation.md, which needs Flower (make pictures).
+"""Draws README's pictures, the moving one and what its program draws, and those of docs/tutorial.md, docs/training.md
+and docs/federation.md, which needs Flower (make pictures).
 
 Six methods descend from one starting point to one front. Each panel is one job of eight preferences (VLMOP2,
 n = 20, with a starting point of FERERO's Figure 3). What is shown is what the jobs record: no run is chosen,
@@ -89,7 +89,7 @@ def prepared(found: dict[str, JobRows]) -> tuple[Any, list[tuple[np.ndarray, lis
 def frame(fig: Any, shown: list[tuple[np.ndarray, list[Any], list[Any]]], step: int) -> Image.Image:
     """Returns the picture after so many steps."""
     fig.suptitle(
-        f"Eight preferences (dashed rays), one batch per method: step {step} of {STEPS}", fontsize=9.5
+        f"Eight preferences (dashed rays) and the Pareto front (black): step {step} of {STEPS}", fontsize=9.5
     )
     for paths, lines, points in shown:
         for path, line, point in zip(paths, lines, points, strict=True):
@@ -119,6 +119,17 @@ def first(target: Path) -> None:
     (program,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     with st.plt.rc_context({"figure.figsize": (4.4, 3.0), "figure.constrained_layout.use": True}):
         exec(compile(program.replace('"front.png"', f'"{target}", dpi={DPI}'), "README.md", "exec"), {})
+    print(f"{target}: {target.stat().st_size / 1e3:.0f} kB")
+
+
+def tutorial(target: Path) -> None:
+    """Writes the picture of docs/tutorial.md, by running its first two programs."""
+    load, draw = re.findall(r"```python\n(.*?)```", (ROOT / "docs/tutorial.md").read_text(), re.DOTALL)[:2]
+    scope: dict[str, Any] = {}
+    with st.plt.rc_context({"figure.figsize": (4.4, 3.0), "figure.constrained_layout.use": True}):
+        exec(compile(load, "tutorial.md", "exec"), scope)
+        drawn = draw.replace('"paths.png"', f'"{target}", dpi={DPI}')
+        exec(compile(drawn, "tutorial.md", "exec"), scope)
     print(f"{target}: {target.stat().st_size / 1e3:.0f} kB")
 
 
@@ -173,6 +184,7 @@ def main() -> None:
     folder.mkdir(exist_ok=True)
     descent(folder / "descent.gif")
     first(folder / "first.png")
+    tutorial(folder / "tutorial.png")
     loops(folder / "training.png")
     federations(folder / "federation.png")
 

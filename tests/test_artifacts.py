@@ -45,6 +45,7 @@ FIELDS = {
     "verdict",
     "reason",
     "timed",
+    "gauges",
 }
 FIG7 = ("+experiment=ferero/fig7", "logger=local")
 

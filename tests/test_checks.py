@@ -22,6 +22,7 @@ from mobench.artifacts.checks import (
     Check,
     Count,
     Equal,
+    Gauge,
     Graded,
     Inside,
     Judged,
@@ -208,6 +209,31 @@ def test_kinds(check: Check, holds: Any, measured: str, tolerance: str) -> None:
 def test_every_kind_is_tested() -> None:
     source = Path(__file__).read_text()
     assert all(f"({kind.__name__}(" in source or kind is Undecided for kind in checks.kinds())
+
+
+def test_numbers_keep_their_tolerances_through_every_layer() -> None:
+    near = Within({"a": 1.05, "b": 2.0}, {"a": 1.0, "b": 2.5}, 0.25, of="V", unit=" s")
+    few = AllOf(near, AtMost(3.0, 2.0, of="gap"), Share([True, False], 0.9, that="on the ray")).also("more")
+    found = few.partial_at_best().because("a pilot").provided(False, "Too few.").gauges
+    assert [(g.of, g.value, g.low, g.high, g.target) for g in found] == [
+        ("V a", 1.05, 0.75, 1.25, 1.0),
+        ("V b", 2.0, 2.25, 2.75, 2.5),
+        ("gap", 3.0, None, 2.0, None),
+        ("runs on the ray", 50.0, 90.0, None, None),
+    ]
+    mean = Mean(np.array([1.0, 1.2, 1.1, 0.9, 1.3]))
+    (sure,) = SurelyBelow(mean, 2.0, near=0.1, of="x").gauges
+    assert (sure.value, sure.high, sure.spread) == pytest.approx((1.1, 1.9, mean.half))
+    assert Count({"a": True, "b": False}, 1, what="axes").gauges == (Gauge("axes, of 2", 1.0, low=1.0),)
+    assert Graded(few, YES).gauges == few.gauges
+    assert Ordered({"a": 1.0, "b": 2.0}).gauges == ()
+    # a number holds exactly where it is inside of its gauge
+    for check in (near, AtLeast({"a": 1.0, "b": 3.0}, 2.0), Inside({"a": 1.0, "b": 3.0}, 2.0, 4.0)):
+        inside = [
+            (g.low is None or g.value >= g.low) and (g.high is None or g.value <= g.high)
+            for g in check.gauges
+        ]
+        assert [name not in check.failing for name in check.named] == inside
 
 
 def test_what_cannot_be_decided_says_why() -> None:

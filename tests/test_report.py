@@ -31,6 +31,7 @@ from mobench.report import (
 )
 from mobench.report.__main__ import MARKERS, main, renew
 from mobench.report.boards import boards
+from mobench.report.gauges import compared
 from mobench.report.model import Entry
 from mobench.report.names import name_of
 from mobench.report.papers import PaperInfo
@@ -60,7 +61,7 @@ def png(width: int = 4, height: int = 3) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
 
 
-def claim(id: str, verdict: str, **fields: str) -> dict[str, str]:
+def claim(id: str, verdict: str, **fields: Any) -> dict[str, Any]:
     """A record of claims.json."""
     base = {
         "id": id,
@@ -283,6 +284,7 @@ def test_pages_are_sound_and_self_contained(outputs: Path) -> None:
     assert kinds == {
         "index.html",
         "boards.html",
+        "compared.html",
         "claims.html",
         "runs.html",
         "data.html",
@@ -883,6 +885,28 @@ def test_the_board_of_a_class_puts_feasible_methods_first(tmp_path: Path) -> Non
     assert "Problems with constraints ball, plane First: good . From cross/constrained" in page.text
     assert "runs.html#algorithm=good" in page.links
     assert "lost : it takes no constraints" in page.text
+
+
+def test_numbers_stand_beside_their_tolerances(tmp_path: Path) -> None:
+    near = {"of": "V", "value": 1.05, "low": 0.9, "high": 1.1, "target": 1.0}
+    above = {"of": "gap", "value": 3e-3, "high": 1e-3, "unit": " s"}
+    records = [
+        claim("both", "partial", gauges=[near, above, {"of": "lost", "value": None, "high": 1.0}]),
+        claim("words", "reproduced"),
+    ]
+    artifact(tmp_path, "ferero/fig9", records)
+    ((paper, (one,), others),) = compared(collect(tmp_path))
+    assert (paper.id, one.evidence.claim.id, others) == ("ferero", "both", 1)
+    first, second = one.drawn  # what is outside of its tolerance comes first, what is lost is not drawn
+    assert (first.of, first.value, first.asked, first.holds) == ("gap", "0.003 s", "at most 0.001 s", False)
+    assert first.at > sum(first.band)
+    assert first.band[0] == 0
+    assert (second.value, second.asked, second.holds) == ("1.05", "1 ± 0.1", True)
+    low, width = second.band
+    assert (second.target, second.at) == pytest.approx((low + width / 2, low + 0.75 * width), abs=0.2)
+    page = Page((build(tmp_path).parent / "compared.html").read_text())
+    assert "artifacts/ferero/fig9.html#claim-1" in page.links
+    assert "gap 0.003 s at most 0.001 s" in page.text
 
 
 def test_a_papers_page_shows_the_figures_of_the_largest_scale(

@@ -17,6 +17,7 @@ from .scores import INTERVAL, Table, mean_ranks
 Refused = Mapping[tuple[str, str], str]  # (problem, algorithm): why they do not fit
 CELL = 0.37  # inches: width of a column of scores
 ROW = 0.185  # inches: height of a method
+LINE = 0.135  # inches: height of a line below the panels
 LETTERS = 17  # that fit into an inch of a line below the panels
 PROBLEMS = {"vlmop2": "VLMOP2", "dtlz2": "DTLZ2"} | {f"zdt{i}": f"ZDT{i}" for i in range(1, 7)}
 # what a reader of the picture needs of the reasons why a pair does not fit; the table has them in full
@@ -32,37 +33,79 @@ PLAIN = (
 
 
 def draw(a: Artifact, shown: list[Table], refused: Refused) -> None:
-    """Scores as a heat map, methods by their mean relative rank, which the right panel shows."""
+    """Scores, as a heat map or of a single problem as points, and the mean relative ranks on the right."""
     order = mean_ranks(shown)
     reasons = {pair: plain(reason) for pair, reason in refused.items()}
     letters = {reason: chr(97 + i) for i, reason in enumerate(dict.fromkeys(reasons.values()))}
-    width = max(CELL * len(shown), 0.8)
+    several = len(shown) > 1
+    width = max(CELL * len(shown), 1.6) if several else 2.6
+    wide = min(st.WIDTH, width + 3.4)
+    below = legend(shown, order, refused, reasons, letters)
+    lines = [line for part in below for line in textwrap.wrap(part, int(LETTERS * wide))]
+    high = ROW * len(order) + (1.75 if several else 1.0) + LINE * len(lines)
     fig, (left, right) = st.plt.subplots(
-        1,
-        2,
-        figsize=(min(st.WIDTH, width + 3.4), ROW * len(order) + 1.5),
-        width_ratios=[width, 1.5],
-        layout="constrained",
-        sharey=True,
+        1, 2, figsize=(wide, high), width_ratios=[width, 1.5], layout="constrained", sharey=True
     )
-    empty = {pair: letters[reason] for pair, reason in reasons.items()}
-    image = draw_scores(left, shown, list(order), empty)
-    draw_ranks(right, shown, order)
-    if len(shown) > 2:
-        bar = fig.colorbar(image, ax=left, location="top", shrink=0.6, aspect=40, pad=0.01)
-        bar.set_label("score relative to the best of its column")
+    if several:
+        empty = {pair: letters[reason] for pair, reason in reasons.items()}
+        image = draw_scores(left, shown, list(order), empty)
+        bar = fig.colorbar(image, ax=left, location="top", shrink=0.6 if len(shown) > 4 else 1.0, pad=0.01)
+        bar.ax.set_aspect("auto")
+        bar.set_label("colour: score relative to the best of its column")
         bar.outline.set_visible(False)
-    below = ["Share of the front's hypervolume (mean over seeds)."] if any(t.fronts for t in shown) else []
-    if not all(t.fronts for t in shown):
-        below.append(
-            "* worst objective, smaller is better." if below else "Worst objective, smaller is better."
-        )
-    below += [" ".join(explained(letters, reasons, sorted({m for _, m in refused} - set(order))))]
-    text = "\n".join(
-        line for part in below if part for line in textwrap.wrap(part, int(LETTERS * fig.get_figwidth()))
-    )
+    else:
+        draw_single(left, shown[0], list(order))
+    draw_ranks(right, shown, order)
+    text = "\n".join(lines)
     fig.supxlabel(text, fontsize=st.SMALLEST, x=0.01, ha="left", color="#555555")
     a.figure(fig)
+
+
+def legend(
+    shown: list[Table],
+    order: Mapping[str, Any],
+    refused: Refused,
+    reasons: Refused,
+    letters: Mapping[str, str],
+) -> list[str]:
+    """Returns the paragraphs below the panels: what numbers and letters are, which methods are missing."""
+    nowhere = sorted({m for _, m in refused} - set(order))
+    if len(shown) == 1:
+        missing = [f"{method(m)} ({reasons[shown[0].name, m]})" for m in nowhere]
+        return [f"Not here: {'; '.join(missing)}."] * bool(missing)
+    kinds = {t.fronts for t in shown}
+    words = ["Numbers: share of the front's hypervolume, mean over seeds; bold: the best."] * (True in kinds)
+    star = "* worst objective" if len(kinds) > 1 else "Numbers: worst objective"
+    words += [f"{star}, smaller is better; >999: it diverges."] * (False in kinds)
+    words += [" ".join(explained(letters, reasons, nowhere))]
+    blank = any(m not in t.pairs and (t.name, m) not in refused for t in shown for m in order)
+    words += ["Blank: a method for bilevel problems, which is not in the other suites."] * blank
+    return [part for part in words if part]
+
+
+def draw_single(ax: Any, t: Table, methods: list[str]) -> None:
+    """Scores of one problem: small points are seeds, the large one is their mean."""
+    values = {m: t.scores[list(t.pairs).index(m)] for m in methods}
+    finite = np.concatenate([v[np.isfinite(v)] for v in values.values()])
+    # what diverged stands at the edge, marked as beyond it
+    edge = min(float(finite.max()), 10 * float(np.median(finite))) if not t.fronts else np.inf
+    for i, seeds in enumerate(values.values()):
+        inside = seeds[seeds <= edge]
+        ax.plot(inside, np.full(len(inside), i), "o", ms=2.6, color=st.BLUE, alpha=0.4, mew=0)
+        if np.isfinite(seeds.mean()) and seeds.mean() <= edge:
+            ax.plot(seeds.mean(), i, "o", ms=5, color=st.BLUE, mec="white", mew=0.5)
+        else:
+            ax.annotate("diverges >", (0.99, i), xycoords=ax.get_yaxis_transform(), ha="right", va="center")
+    if t.fronts:
+        ax.set_xlim(-0.02, 1.02)
+    ax.set_yticks(range(len(methods)), [method(m) for m in methods])
+    ax.set_ylim(len(methods) - 0.5, -0.5)
+    ax.grid(axis="both", lw=0.4, color="#DDDDDD")
+    ax.set_axisbelow(True)
+    words = "share of the front's hypervolume" if t.fronts else "worst objective (smaller is better)"
+    few = len(t.report)
+    seeds_word = "large: mean over seeds, small: each seed" if few > 1 else "one seed"
+    ax.set_xlabel(f"{problem(t.name)}: {words}\n({seeds_word})")
 
 
 def draw_scores(ax: Any, shown: list[Table], methods: list[str], empty: Refused) -> Any:
@@ -84,7 +127,7 @@ def draw_scores(ax: Any, shown: list[Table], methods: list[str], empty: Refused)
     image = ax.imshow(colours, cmap="viridis", vmin=0.0, vmax=1.0, aspect="auto")
     stars = "*" if any(t.fronts for t in shown) else ""
     names = [problem(t.name) + ("" if t.fronts else stars) for t in shown]
-    turned = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"} if len(shown) > 2 else {}
+    turned = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"}
     ax.set_xticks(range(len(shown)), names, **turned)
     ax.set_yticks(range(len(methods)), [method(m) for m in methods])
     ax.tick_params(length=0)
@@ -118,7 +161,7 @@ def number(value: float) -> str:
     if not np.isfinite(value):
         return "–"
     if abs(value) >= 1000:
-        return f"1e{int(np.floor(np.log10(abs(value))))}"
+        return ">999"
     return f"{value:.2f}" if abs(value) < 100 else f"{value:.0f}"
 
 
@@ -133,7 +176,7 @@ def draw_ranks(ax: Any, shown: list[Table], order: Mapping[str, tuple[float, flo
     ax.set_xlim(0, 1.02)
     few = "" if all(t.wide for t in shown) else f"\nwhere {INTERVAL} seeds or more count"
     end = "\ngrey: number of problems" if len(shown) > 1 else ""
-    ax.set_xlabel(f"mean rank / methods\n(95 % bootstrap{few}){end}", fontsize=7)
+    ax.set_xlabel(f"mean rank / methods,\nleft is better\n(95 % bootstrap{few}){end}", fontsize=7)
     ax.grid(axis="x", lw=0.4, color="#CCCCCC")
 
 

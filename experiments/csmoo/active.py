@@ -11,7 +11,7 @@ import torch
 from mobench.artifacts import Artifact, artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.checks import AllOf, AtMost, Share, Within
-from mobench.artifacts.panels import curve, dress, grid, level
+from mobench.artifacts.panels import curve, dress, grid, legend_below, level
 from mobench.artifacts.statistics import Mean, seed_columns, std
 from mobench.problems import ConstrainedGaussian
 
@@ -87,15 +87,20 @@ def active(a: Artifact) -> None:
 def draw(a: Artifact, shown: Mapping[str, Curves], ends: Mapping[str, float]) -> None:
     """x with the exact minimisers (dotted), and violation, of all settings."""
     fig, ((left, right),) = grid(1, 2, size=3.0)
-    for (name, c), colour in zip(shown.items(), st.CYCLE, strict=False):
+    penalties = iter((st.ORANGE, st.SKY, st.BLUE))
+    for name, c in shown.items():
+        colour = st.look("csmoo1").colour if name == "CSMOO-1" else next(penalties)
         over = name == "CSMOO-1"  # CSMOO-2 with a large beta does the same
         look: dict[str, Any] = {"color": colour, "ls": "--" if over else "-", "zorder": 3 if over else 2}
         curve(left, c.steps + 1, c.x, name, **look)
         curve(right, c.steps + 1, c.column("violation"), name, **look)
         level(left, ends[name], color=colour)
-    left.axhspan(*next(iter(shown.values())).problem.feasible_set, color=st.GREY, alpha=0.12, lw=0)
-    dress(left, TIME, "$x$, mean over seeds (dotted: exact minimiser)", log="x", legend=True)
-    dress(right, TIME, "max constraint violation, mean", log="xy")
+    feasible = next(iter(shown.values())).problem.feasible_set
+    left.axhspan(*feasible, color=st.GREY, alpha=0.12, lw=0, label="feasible set")
+    left.plot([], [], ":", color=st.GREY, label="exact minimiser, in the method's colour")
+    dress(left, TIME, "$x$, mean over seeds", log="x")
+    dress(right, TIME, "max violation, mean over seeds", log="xy")
+    legend_below(fig, left, ncols=3)
     a.figure(fig)
 
 

@@ -219,7 +219,7 @@ def draw_curves(a: Artifact, shown: Mapping[str, Curves], best: Reference) -> No
     fig, ((value, violation, power),) = grid(1, 3, figsize=(7.0, 2.9))
     for ax, column in ((value, "tchebycheff"), (violation, "violation"), (power, "power")):
         draw_lines(ax, shown, column, windows=column == "violation")
-    level(value, best.V, "reference (SLSQP)")
+    level(value, best.V, "exact optimum (SLSQP)")
     level(power, best.power)
     budget = shown["csmoo2"].setting("power")
     if abs(best.power - budget) > 0.02:
@@ -229,7 +229,9 @@ def draw_curves(a: Artifact, shown: Mapping[str, Curves], best: Reference) -> No
     dress(violation, TIME, "max constraint violation (bit/s/Hz)", log="x", symlog=1e-2)
     dress(power, TIME, r"power $\|W\|_F^2$", log="x", ylim=(0.0, 1.14 * budget))
     lam1 = shown["csmoo2"].lam[0]
-    fig.suptitle(f"$\\lambda = ({lam1:g}, {1 - lam1:.1g})$; mean over seeds, 10 to 90 % of them")
+    fig.suptitle(
+        f"$\\lambda = ({lam1:g}, {1 - lam1:.1g})$; lines: mean over seeds, bands: 10 to 90 % of them"
+    )
     legend_below(fig, value)
     a.figure(fig)
     z = ", ".join(f"{v:.4f}" for v in ideal_of(shown["csmoo2"].job))
@@ -332,17 +334,18 @@ def rates(a: Artifact) -> None:
     """Expected rates of both users against t at one preference."""
     lam1 = RATES[a.name]
     shown = compared(a, lam1)
+    best = reference(lam1, ideal_of(a.jobs["csmoo2"]))
     fig, axes = grid(1, 2, size=2.9, sharey=True)
     for user, ax in enumerate(axes[0], 1):
         draw_lines(ax, shown, f"f_{user}", -1.0)
+        level(ax, best.rates[user - 1], "at the exact optimum of V")
         dress(
             ax, TIME, title=f"user {user}, $\\lambda_{user} = {lam1 if user == 1 else 1 - lam1:.1f}$", log="x"
         )
     dress(axes[0, 0], y="expected rate (bit/s/Hz)", ylim=(0.0, None))
-    fig.suptitle("mean over seeds, 10 to 90 % of them")
+    fig.suptitle("lines: mean over seeds, bands: 10 to 90 % of them")
     legend_below(fig, axes[0, 0])
     a.figure(fig)
-    best = reference(lam1, ideal_of(a.jobs["csmoo2"]))
     a.table(table(shown, best), given=("method", "lambda_1"))
     judge_rates(a, shown, best)
     if not MODERATE[0] < lam1 < MODERATE[1]:
@@ -495,14 +498,21 @@ def draw_rates(a: Artifact, lams: list[float], points: Mapping[str, np.ndarray],
     for lam1, xy in zip(lams, points["csmoo2"], strict=True):
         left.annotate(f"{lam1:g}", xy, xytext=(3, 3), textcoords="offset points", fontsize=6)
     rate = "expected rate, user {} (bit/s/Hz)"
-    dress(left, rate.format(1), rate.format(2), r"numbers: $\lambda_1$", legend={"fontsize": 8}, small=True)
+    dress(
+        left,
+        rate.format(1),
+        rate.format(2),
+        r"numbers: $\lambda_1$ of CSMOO-2",
+        legend={"fontsize": 8},
+        small=True,
+    )
     label: str | None = "one line per instance"
     for _, own in lines.groupby("instance"):
         right.plot(own["lambda_1"], own["ratio"], "-", color=st.GREY, lw=0.6, alpha=0.5, label=label)
         label = None
     middle = lines.groupby("lambda_1")["ratio"].median()
     right.plot(middle.index, middle, "o-", color=st.BLACK, ms=4, label="median")
-    level(right, 1.0, ls="-", lw=0.8)
+    level(right, 1.0, "equal", ls="--", lw=0.8)
     title = f"{lines['instance'].nunique()} channel instances"
     dress(right, r"$\lambda_1$", "V of CSMOO-2 / V of the best baseline", title, legend=True, small=True)
     a.figure(fig)

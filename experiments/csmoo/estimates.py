@@ -21,17 +21,17 @@ from .runs import TIME
 COLOURS = (st.BLACK, st.BLUE, st.GREEN, st.ORANGE)
 RATES = {
     "synthetic": "synthetic",
-    "full": "beamforming, all blocks (4)",
-    "cyclic": "beamforming, 4 blocks, cyclic (5)",
-    "random": "beamforming, 4 blocks, random (6)",
+    "full": "beamforming, all blocks, eq. (4)",
+    "cyclic": "beamforming, 4 blocks, cyclic, eq. (5)",
+    "random": "beamforming, 4 blocks, random, eq. (6)",
 }
 SINCE = 100  # the slope is fitted from this step on
 STEEP = -0.4  # the theorem says -1/2; noise of a fitted slope is some .03
 BLOCKS = {
-    "full": "all at once (4)",
-    "cyclic": "cyclic (5)",
-    "random": "random (6)",
-    "selected": "cyclic (5), only the block moves",
+    "full": "all at once, eq. (4)",
+    "cyclic": "cyclic, eq. (5)",
+    "random": "random, eq. (6)",
+    "selected": "cyclic, eq. (5), only the block moves",
 }
 LEFT = 0.05  # share of the way from V(x_0) to the optimum that may be left; a pilot has .02 to .03
 
@@ -67,7 +67,7 @@ def rate(a: Artifact) -> None:
         guide = np.array([16.0 + SINCE, 16.0 + float(e.index[-1])])
         top = 2 * float(errors["synthetic"].iloc[-1])
         ax.plot(guide, top * (guide / guide[-1]) ** -0.5, color=st.GREY, ls=":", label="$t^{-1/2}$")
-        legend = {"title": "slope", "loc": "upper right"}
+        legend = {"title": "problem: fitted slope", "loc": "upper right"}
         dress(ax, "$t + 16$", f"mean squared error of the {what}", log="xy", legend=legend)
         ax.set_ylim(top=50.0 * ax.get_ylim()[1])
     a.figure(fig)

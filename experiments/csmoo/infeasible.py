@@ -115,8 +115,11 @@ def draw(a: Artifact, starts: Mapping[float, Variants]) -> None:
             met = runs.measured(key, lambda c: c.column("violation"))[runs.met][:, early]
             if len(met):
                 curve(ax, steps[early] + 1, met, METHODS[key], color=COLOURS[key], ls=dash)
-        title = f"$x_0 = {x0:g}$: {int(runs.met.sum())} of {len(runs.met)} runs"
-        dress(ax, TIME, "violation, mean", title, log="x", legend=bool(runs.met.any()), small=True)
+        met_one = f"the {int(runs.met.sum())} of {len(runs.met)} runs"
+        title = f"$x_0 = {x0:g}$: {met_one} that meet an infeasible surrogate"
+        dress(
+            ax, TIME, "violation, mean of these runs", title, log="x", legend=bool(runs.met.any()), small=True
+        )
     ax = axes[0, 2]
     for x0, runs in starts.items():
         share = {lam[0]: c.end("infeasible_steps") > 0 for lam, key, c in runs.each() if key == "basic"}

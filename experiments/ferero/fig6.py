@@ -92,7 +92,8 @@ def draw_lines(ax: Any, path: np.ndarray, point: np.ndarray) -> None:
     ax.plot(*point, "+", color=st.BLACK, ms=8, label="point of the lines")
     ax.plot([], [], ls="", marker="X", ms=4, alpha=0.5, color=st.GREY, label="end of one seed")
     draw_rays(ax, point)
-    ax.plot([], [], ls=":", color=st.GREY, label="line of the ray's colour")
+    ax.plot([], [], ls=":", color=st.GREY, label="line, in the ray's colour")
+    ax.plot([], [], "-", color=st.GREY, lw=0.9, marker=".", ms=4, label="path (mean), recorded steps")
     ax.set_xlabel("training loss, task 1")
     ax.set_ylabel("training loss, task 2")
 

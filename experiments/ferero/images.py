@@ -158,6 +158,7 @@ def widest(points: np.ndarray) -> str:
 def pictures(a: Artifact) -> None:
     """Samples of the data sets (ours)."""
     fig, axes = st.panels(3, 8, size=1.25)
+    fig.suptitle("above each picture: its two labels")
     lines = []
     for row, key in enumerate(SETS):
         job = a.jobs[f"{key}_ferero"]
@@ -166,7 +167,10 @@ def pictures(a: Artifact) -> None:
         for column, ax in enumerate(axes[row]):
             ax.imshow(data.train[column].numpy(), cmap="gray_r", vmin=0, vmax=255)
             ax.set_title(" ".join(str(int(v)) for v in data.train_labels[column]), fontsize=7)
-            ax.set_axis_off()
+            ax.set_xticks([])
+            ax.set_yticks([])
+            ax.spines[:].set_visible(False)
+        axes[row, 0].set_ylabel(titled(a, key, job), fontsize=7)
         counts = np.stack([np.bincount(data.train_labels[:, t], minlength=10) for t in (0, 1)])
         lines.append(
             {

@@ -194,11 +194,12 @@ def direction(method: Weighting, F: Tensor, J: Tensor, w: Tensor) -> Tensor:
 
 
 def draw_paths(a: Artifact, titles: Mapping[str, str], **options: Mapping[str, Any]) -> None:
-    """Draws two rows of three panels with the trajectories of these jobs.
+    """Draws rows of three panels with the trajectories of these jobs.
 
     `options` has those of `trajectories`, for all panels (`every`) or for one job.
     """
-    fig, axes = grid(2, 3, figsize=(7.0, 5.1), sharex=True, sharey=True)
+    rows = len(titles) // 3
+    fig, axes = grid(rows, 3, figsize=(7.0, 2.3 * rows + 0.5), sharex=True, sharey=True)
     for ax, (key, title) in zip(axes.flat, titles.items(), strict=True):
         trajectories(ax, a.jobs[key], title, **{**options.get("every", {}), **options.get(key, {})})
     for ax in axes.flat:

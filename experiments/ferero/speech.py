@@ -31,7 +31,7 @@ from mobench.oracles import Exact
 from mobench.problems import SpeechSurrogate
 
 METHODS = {"ls": "LS-FT", "mgda": "MGDA-FT", "omd_tch": "OMD-TCH-FT", "ferero": "FERERO-FT"}
-COLOURS = {"ls": st.GREY, "mgda": st.GREEN, "omd_tch": st.ORANGE, "ferero": st.BLUE}
+COLOURS = {key: st.look(key).colour for key in METHODS}
 EPS1 = 1.2
 EPS2 = 0.5
 TOLERANCE = 1e-2
@@ -161,7 +161,7 @@ def draw_training(a: Artifact, tuned: Mapping[str, Tuned]) -> None:
             style = "--" if key == "omd_tch" else "-"  # it covers LS
             ax.plot(steps, finite_mean(values, 0), style, color=COLOURS[key], lw=1.6, label=METHODS[key])
     level(left, EPS1, **BOUND)
-    left.annotate(f"bound {EPS1}", (0, EPS1), xytext=(2, 3), textcoords="offset points", fontsize=7.5)
+    left.annotate(f"bound {EPS1}", (0, EPS1), xytext=(2, -9), textcoords="offset points", fontsize=7.5)
     dress(left, "steps of fine-tuning", "contrastive loss $f_{cpc}$", "(a) first constraint")
     dress(
         middle, "steps of fine-tuning", "$|f_{zh} - f_{en} - 0.5|$", "(b) second constraint", ylim=(0, None)
@@ -179,7 +179,7 @@ def draw_training(a: Artifact, tuned: Mapping[str, Tuned]) -> None:
         legend={"fontsize": 7},
     )
     legend_below(fig, left, ncols=4, fontsize=8)
-    fig.suptitle("mean over seeds and each seed")
+    fig.suptitle("thick: mean over seeds, thin: each seed")
     a.figure(fig)
 
 

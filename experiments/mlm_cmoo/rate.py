@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -70,9 +71,9 @@ def draw(a: Artifact, job: JobRows) -> dict[str, dict[float, float]]:
     """Draws both errors for each p; returns the slopes of their slowest instances."""
     done = job.final[job.final["status"] == "done"]
     h = job.history[job.history["run"].isin(done["run"]) & (job.history["step"] > 0)]
-    fig, axes = grid(1, 2, size=3.2)
+    fig, axes = grid(1, 3, figsize=(7.0, 2.7))
     found: dict[str, dict[float, float]] = {}
-    for ax, (name, label) in zip(axes[0], PANELS.items(), strict=True):
+    for ax, (name, label) in zip(axes[0, :2], PANELS.items(), strict=True):
         found[name] = {}
         for colour, p in zip(st.CYCLE, sorted(done["penalty_power"].unique()), strict=False):
             rows = h[(h["penalty_power"] == p) & h[name].notna()]
@@ -81,9 +82,22 @@ def draw(a: Artifact, job: JobRows) -> dict[str, dict[float, float]]:
             found[name][p] = float(np.max([slope(steps, table[r].to_numpy()) for r in table]))
             mean = np.exp(np.log(table.cummin().clip(lower=ROUNDING)).mean(axis=1))
             curve(ax, steps, mean.to_numpy(), f"$p={p:g}$, slope {found[name][p]:.2f}", color=colour)
-        dress(ax, "step $t$", label, log="xy", legend="lower left")
+        dress(ax, "step $t$", label, f"({'ab'[len(found) - 1]}) P2", log="xy", legend="upper right")
+        ax.set_ylim(top=1e3 * ax.get_ylim()[1])  # room for the legend
+    draw_p1(axes[0, 2], a)
     a.figure(fig)
     return found
+
+
+def draw_p1(ax: Any, a: Artifact) -> None:
+    """Draws how far the constraint of P1 is violated, with the corrected method and with the printed one."""
+    for name, look in {"p1": {"color": st.BLUE}, "p1_literal": {"color": st.RED, "ls": "--"}}.items():
+        h = a.jobs[name].history
+        label = "signs as printed" if name == "p1_literal" else "signs corrected"
+        curve(ax, h["step"].to_numpy() + 1.0, h["g_1"].clip(lower=0.0).to_numpy(), label, **look)
+    dress(ax, "step $t + 1$", "violation of the constraint", "(c) P1", log="x", symlog=1e-3)
+    ax.set_ylim(0.0, 20.0)
+    ax.legend(loc="upper right")
 
 
 def ends(job: JobRows, name: str) -> list[dict[str, object]]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,7 @@ from mobench.artifacts.checks import (
     Below,
     Check,
     Count,
+    Gauge,
     Holds,
     Ordered,
     SurelyAbove,
@@ -50,6 +51,7 @@ BOTH = "step and Gram matrix"
 SAME = 0.01  # a change of 1/L or of a loss by at most 1 % counts as none
 UNFINISHED = "Not all runs that it needs finished."
 LOSSES = {"validation": "f_", "test": "test_loss_"}
+COINCIDE = 0.01  # largest relative difference of lines that cannot be told apart
 SETTLED = 0.02  # and over the last fifth of the steps a change below 2 % as converged
 
 
@@ -98,6 +100,14 @@ class BothReadings(Check):
         return "Not all runs that it needs finished." if self.holds is None else ""
 
     @property
+    def gauges(self) -> tuple[Gauge, ...]:
+        return tuple(
+            replace(gauge, of=f"{gauge.of} ({name})".strip())
+            for name, check in self.checks.items()
+            for gauge in check.gauges
+        )
+
+    @property
     def which(self) -> str:
         """Under which readings it holds, in a sentence."""
         yes = [name for name, check in self.checks.items() if check.holds is True]
@@ -134,8 +144,14 @@ def _preferences(fig: Any, position: Any, job: Cleaning, title: str) -> np.ndarr
     for (s, mean, error), color in zip(found, COLOURS, strict=True):
         draw_polygon(ax, mean, f"$r_{s + 1} = 0.9$", color, error)
     ax.set_title(title + from_zero(ax).replace(" (", "\n("), pad=14)
-    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.06), ncols=3)
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.06), ncols=3, title=_coincide("runs", polygons))
     return polygons
+
+
+def _coincide(what: str, polygons: np.ndarray) -> str | None:
+    """Returns the title of a legend that tells polygons on one another from polygons that are not there."""
+    apart = float((np.ptp(polygons, axis=0) / polygons.mean(axis=0)).max())
+    return f"the {len(polygons)} {what} coincide" if apart < COINCIDE else None
 
 
 def _trade_offs(trade: Cleaning, gram: Cleaning) -> dict[str, dict[float, list[int]]]:
@@ -182,19 +198,19 @@ class TradeOffs:
         """Draws one radar for each reading."""
         every = [self.zero[0], *(self.line(name, u)[0] for name in self.jobs for u in self.us)]
         low, high, ticks = limits(np.stack(every))
-        for name, position in ((ONLY, 323), (BOTH, 324)):
+        for name, position, letter in ((ONLY, 323, "c"), (BOTH, 324, "d")):
             ax = radar_axes(fig, position, axis_labels(self.jobs[name]), low, high, ticks)
-            draw_polygon(ax, self.zero[0], "$u = 0$", st.GREY, self.zero[1], ls="--")
+            draw_polygon(ax, self.zero[0], "$u = 0$", st.BLACK, self.zero[1], ls=":", zorder=5)
             for u, color in zip(self.us, COLOURS, strict=False):
                 mean, error = self.line(name, u)
                 draw_polygon(ax, mean, f"$u = {u:g}$", color, error)
             ax.set_title(
-                f"(b) $1/L$, last task preferred;\n{name} rescaled{from_zero(ax)}".replace(
-                    " (axes", "\n(axes"
-                ),
+                f"({letter}) $1/L$, last task preferred, the paper's (b);\n"
+                f"{name} rescaled{from_zero(ax)}".replace(" (axes", "\n(axes"),
                 pad=14,
             )
-            ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.06), ncols=3)
+            one = _coincide("lines of $u > 0$", np.stack([self.line(name, u)[0] for u in self.us]))
+            ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.06), ncols=3, title=one)
 
     def against_u(self, ax: Any) -> None:
         """Draws 1/L of the preferred task against u."""
@@ -204,7 +220,8 @@ class TradeOffs:
             line = {"color": color, "marker": "o", "ms": 3, "label": f"{name} rescaled"}
             ax.errorbar(self.us, heights, errors, **line)
         ax.axhline(self.zero[0][-1], color=st.GREY, ls="--", lw=0.9, label="$u = 0$")
-        dress(ax, "$u$", "$1/L$ of the preferred task, $p = 0.6$", "(b) against $u$", log="x", legend=True)
+        title = "(e) the last axis of (c) and (d) against $u$"
+        dress(ax, "$u$", "$1/L$ of the preferred task, $p = 0.6$", title, log="x", legend=True)
 
 
 @artifact("mobl/fig9")
@@ -214,13 +231,17 @@ def fig9(a: Artifact) -> None:
     pref, pref_gram, trade, gram, literal = (Cleaning(a.jobs[name]) for name in names)
     fig = st.plt.figure(figsize=(7.0, 9.0), layout="constrained")
     polygons = {
-        ONLY: _preferences(fig, 321, pref, f"(a) $1/L$, one task preferred;\n{ONLY} rescaled"),
-        BOTH: _preferences(fig, 322, pref_gram, f"(a) $1/L$, one task preferred;\n{BOTH} rescaled"),
+        ONLY: _preferences(
+            fig, 321, pref, f"(a) $1/L$, one task preferred, the paper's (a);\n{ONLY} rescaled"
+        ),
+        BOTH: _preferences(
+            fig, 322, pref_gram, f"(b) $1/L$, one task preferred, the paper's (a);\n{BOTH} rescaled"
+        ),
     }
     trade_offs = TradeOffs({ONLY: trade, BOTH: gram}, _trade_offs(trade, gram))
     trade_offs.radars(fig)
-    curves = _inner_steps(a, fig.add_subplot(325), pref)
-    trade_offs.against_u(fig.add_subplot(326))
+    trade_offs.against_u(fig.add_subplot(325))
+    curves = _inner_steps(a, fig.add_subplot(326), pref)
     a.figure(fig)
     shown = {f"WC-MHGD, {ONLY}": pref, f"WC-MHGD, {BOTH}": pref_gram, "WC-MHGD, step as printed": literal}
     a.table(_table(shown), given=("method", "preferred"))
@@ -335,7 +356,12 @@ def _inner_steps(a: Artifact, ax: Any, pref: Cleaning) -> dict[int, tuple[np.nda
         rows = job.last if where is None else job.last[job.last["run"].isin(where)]
         last = rows.assign(mean=rows[[f"f_{s + 1}" for s in range(job.S)]].mean(axis=1))
         found[job.D] = (values.mean(axis=1), by_seed(last, "mean"))
-    dress(ax, "outer step $k$", "mean of the validation losses", "(c) inner steps, last task preferred")
+    dress(
+        ax,
+        "outer step $k$",
+        "mean of the validation losses",
+        "(f) inner steps, last task preferred, the paper's (c)",
+    )
     ax.legend()
     return found
 
@@ -417,7 +443,9 @@ def _four(a: Artifact, of: Callable[[np.ndarray], np.ndarray], ylabel: str) -> N
     for row in axes:
         row[0].set_ylabel(ylabel)
         row[1].legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
-    fig.suptitle("Algorithm 4; mean over seeds and their spread")
+    fig.suptitle(
+        "Algorithm 4; lines: mean over seeds, bands: one standard error, mostly narrower than the line"
+    )
     a.figure(fig)
 
 
@@ -611,9 +639,11 @@ def fig12(a: Artifact) -> None:
         draw_hull(ax, hull(one.polygons), "WC-MHGD, best of five runs on each axis")
         for i, mean in enumerate(one.polygons):
             draw_polygon(ax, mean, "WC-MHGD, single runs" if i == 0 else None, st.BLUE, lw=0.8, ms=0)
-        draw_polygon(ax, one.moco.mean, f"MoCo, ${one.moco.words.split(',')[0]}$", st.RED, one.moco.error)
-        ax.set_title(f"{name} rescaled", pad=14)
-        ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.04))
+        label = f"MoCo, ${one.moco.words.split(',')[0]}$"
+        draw_polygon(ax, one.moco.mean, label, st.look("moco").colour, one.moco.error)
+        ax.set_title(f"({'ab'[k]}) {name} rescaled", pad=14)
+        one_line = _coincide("runs of WC-MHGD", one.polygons)
+        ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.04), title=one_line)
     fig.suptitle(f"$1/L$ of each task{from_zero(fig.axes[0])}")
     a.figure(fig)
     a.table(

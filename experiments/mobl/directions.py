@@ -59,6 +59,8 @@ def draw_plane(ax: Any) -> None:
     for scales, color in (((1.0, 1.0), st.RED), (PREFERENCE, st.GREEN)):
         tips = [X0 - LENGTH * scale * J[s] for s, scale in enumerate(scales)]
         ax.plot(*zip(*tips, strict=True), color=color, lw=0.8, ls=(0, (4, 3)))
+    dashed = {"color": st.GREY, "lw": 0.8, "ls": (0, (4, 3))}
+    ax.plot([], [], label="weighted sums of the gradients", **dashed)
 
 
 @artifact("mobl/fig3")

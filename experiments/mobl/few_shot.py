@@ -186,6 +186,7 @@ def fig1(a: Artifact) -> None:
         _radar(fig, cells[0, k], pref, extreme, prefix)
         fig.axes[-1].set_title(f"{kind} accuracy, %{from_zero(fig.axes[-1])}", pad=14)
     _inverse_losses(fig.add_subplot(cells[1, :]), pref, extreme)
+    fig.suptitle("mean over seeds; bars along the axes of the radar charts: one standard error")
     fig.legend(*fig.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     a.figure(fig)
     a.table(_accuracies({"r = .8": pref, "r = .96": extreme}), given=("preference", "preferred"))
@@ -317,6 +318,7 @@ def fig2(a: Artifact) -> None:
                 method=label,
                 more=ONE_STEP if label == "FORUM" else "",
             )
+    fig.suptitle("mean over seeds; bars along the axes: one standard error")
     fig.legend(*fig.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     a.figure(fig)
     a.table(pd.DataFrame(rows).round(4), given=("accuracy",))
@@ -435,7 +437,7 @@ def fig5(a: Artifact) -> None:
         dress(ax, y=f"{kind} accuracy, %", title=f"({PANEL[kind]})")
         _judge_nearly_best(a, pref, kind, mean)
     legend_below(fig, axes[0])
-    fig.suptitle("the preferred task is outlined")
+    fig.suptitle("mean over seeds; outlined: the preferred task; bars: one standard error")
     a.figure(fig)
     _notes(a, pref)
 
@@ -449,10 +451,11 @@ def _accuracy_bars(ax: Any, mean: np.ndarray, error: np.ndarray) -> None:
         line = {"fmt": marker, "ms": 4.5, "color": color, "elinewidth": 0.8, "label": f"task {s + 1}"}
         ax.errorbar(x, mean[:, s], np.nan_to_num(error[:, s]), **line)
         ax.plot(x[s], mean[s, s], marker, ms=8, mfc="none", mec=st.BLACK, mew=0.9)
+    low = float(np.fmin.reduce(mean - np.nan_to_num(error), axis=None))
     for x in range(1, S):
         ax.axvline(x - 0.5, color="#DDDDDD", lw=0.5)
     ax.set_xticks(range(S), [f"$r_{s + 1} = 0.8$" for s in range(S)])
-    ax.set_ylim(max(0.0, float(np.fmin.reduce(mean, axis=None)) - 12), 100.5)
+    ax.set_ylim(max(0.0, low - 2.0), 102.0)  # room for marks at 100 %
 
 
 def _judge_nearly_best(a: Artifact, pref: FewShot, kind: str, mean: np.ndarray) -> None:

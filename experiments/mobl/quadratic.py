@@ -458,7 +458,7 @@ def draw_stochastic(
     dress(axes[2], "$K$", r"mean over $k < K$ of $|\bar d_k|^2$", legend=True)
     axes[0].set_title(f"batches, $Q = {max(terms)}$")
     axes[1].set_title(f"terms of the series, $T = B = {max(batches)}$")
-    fig.suptitle("WC-MHGD, Algorithm 2, on the quadratic with samples", fontsize=10)
+    fig.suptitle("WC-MHGD, Algorithm 2, on the quadratic with samples; dotted levels: mean of the last steps")
     a.figure(fig)
 
 

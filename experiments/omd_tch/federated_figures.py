@@ -46,13 +46,18 @@ def draw_curves(ax: Any, s: Scenario, name: str, seed: int | None, label: str) -
         marks = {"marker": look.marker, "ms": 3, "markevery": (0.03 * COMPARED.index(column), 0.25)}
         rounds, values = s.curve(column, name, seed)
         ax.plot(rounds, values, ls=look.line, color=look.colour, lw=1.1, label=column, **marks)
-    low, high = ax.dataLim.intervaly
-    if high > 4 * low:
-        ax.set_yscale("log")
-        ax.yaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
-        ax.yaxis.set_major_formatter("{x:g}")
-        ax.yaxis.set_minor_locator(ticker.NullLocator())
+    ax.set_yscale("log")
+    ax.yaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
+    ax.yaxis.set_major_formatter("{x:g}")
+    ax.yaxis.set_minor_locator(ticker.NullLocator())
     dress(ax, "round", label)
+
+
+def draw_last(ax: Any, s: Scenario, name: str) -> None:
+    """Draws the last iterates of AdaOMDgd's trajectory, which its average is to be told from."""
+    rounds, values = s.curve("last iterate of AdaOMDgd-TCH", name, s.first_seed)
+    label = "last iterate of AdaOMDgd"
+    ax.plot(rounds, values, ls=(0, (1, 2)), color=st.BLACK, lw=2.0, label=label, zorder=5)
 
 
 def draw_scatter(ax: Any, s: Scenario) -> None:
@@ -66,6 +71,8 @@ def draw_scatter(ax: Any, s: Scenario) -> None:
         else:
             ax.plot(x, y, ms=3, alpha=0.45, **points)
             ax.plot(x.mean(), y.mean(), ms=6, mec="white", mew=0.4, label=column, **points)
+    if 1 < s.seeds < st.FEWEST:
+        ax.plot([], [], "o", ms=3, alpha=0.45, color=st.GREY, label="one seed (large: means)")
     dress(ax, LABELS[ACCURACY], LABELS[PARITY])
 
 
@@ -96,10 +103,12 @@ def fig3(a: Artifact) -> None:
         draw_scatter(scatter, s)
         dress(scatter, title=f"({'bd'[k]}) {s.titled}, {s.span}")
         empty.set_axis_off()
-        empty.legend(*curves.get_legend_handles_labels(), loc="center")
+        handles, names = curves.get_legend_handles_labels()
+        marks, words = scatter.get_legend_handles_labels()
+        empty.legend(handles + marks[len(names) :], names + words[len(names) :], loc="center")
         for ax, metric in zip(axes[2 * k + 1], METRICS, strict=True):
             draw_boxes(ax, s, metric, metric == ACCURACY)
-        dress(axes[2 * k + 1, 1], title=f"(e) {s.titled}, {s.span}; {spread_of([s])}")
+        dress(axes[2 * k + 1, 1], title=f"({'ef'[k]}) {s.titled}, {s.span}; {spread_of([s])}")
     a.figure(fig)
     a.table(means(shown))
     for s in shown:
@@ -118,6 +127,8 @@ def fig3a(a: Artifact) -> None:
     fig, axes = grid(1, 3, figsize=(7.0, 2.8))
     draw_curves(axes[0, 0], s, LOSS, s.first_seed, "worst client's training loss")
     draw_curves(axes[0, 1], s, METRICS["agnostic loss"], s.first_seed, "worst client's test loss")
+    for ax, name in ((axes[0, 0], LOSS), (axes[0, 1], METRICS["agnostic loss"])):
+        draw_last(ax, s, name)
     draw_scatter(axes[0, 2], s)
     for ax, letter in zip(axes[0], "abc", strict=True):
         dress(ax, title=f"({letter}) {s.titled}, seed {s.first_seed}")
@@ -214,12 +225,15 @@ def judge_fairer(a: Artifact, shown: Sequence[Scenario]) -> None:
 def fig7(a: Artifact) -> None:
     """All methods over the seeds: three metrics, six scenarios."""
     shown = scenarios(a)
-    fig, axes = grid(len(shown), 3, figsize=(7.0, 1.75 * len(shown) + 0.2))
+    fig, axes = grid(len(shown), 3, figsize=(7.0, 1.42 * len(shown) + 0.3))
     for s, row in zip(shown, axes, strict=True):
         for ax, metric in zip(row, METRICS, strict=True):
             draw_boxes(ax, s, metric, metric == ACCURACY)
             dress(ax, x=None if s is shown[-1] else "")
-        dress(row[1], title=f"{s.titled}, {s.span}")
+        # over all panels of the row, in the line that the title of one keeps free
+        dress(row[1], title=" ")
+        words = row[0].annotate(f"{s.titled}, {s.span}", (0.0, 1.04), xycoords="axes fraction")
+        words.set_in_layout(False)
     fig.suptitle(spread_of(shown))
     a.figure(fig)
     near = {}

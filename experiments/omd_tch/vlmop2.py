@@ -32,7 +32,14 @@ METHODS = {  # Figure 4: job and output rule
     "AdaOMD (PGD)": ("omd_gd", "adaptive"),
     "AdaOMD (EG)": ("omd_eg", "adaptive"),
 }
+AVERAGED = {  # Figure 2
+    "LS": ("ls", "last"),
+    "TCH": ("tch", "last"),
+    "OMD-TCH (PGD)": ("omd_gd", "mean"),
+    "AdaOMD-TCH (PGD)": ("omd_gd", "adaptive"),
+}
 GIVEN = ("method", "seed")
+FORMS = ("o", "s", "^")  # of the seeds
 
 
 @artifact("omd_tch/fig1")
@@ -140,17 +147,42 @@ def solutions(job: JobRows, output: str, seed: int | None = None) -> Points:
     return Points(F.numpy(), error.numpy(), angle_deg(F, w).numpy(), RunCount.of(rows))
 
 
-def draw_solutions(ax: Any, points: Points, job: JobRows, title: str, small: bool = False) -> None:
-    """Draws the front, the rays through 1/w of the job's preferences, and the solutions coloured by them."""
+def draw_solutions(
+    ax: Any, singles: Sequence[Points], average: Points, job: JobRows, title: str, large: float = 30
+) -> None:
+    """Draws the front, the rays through 1/w, and the solutions, coloured by their preference.
+
+    Small marks, a form for each seed, are what was found; the large rings are where the decision variables
+    averaged over the seeds are, which no run has found.
+    """
     weights = job.weights[:: job.final["seed"].nunique()]
     st.objective_axes(ax, -0.05, 1.05)
     st.draw_front(ax, front())
     for w in weights:
         st.draw_ray(ax, 1 / w, lw=0.6)
     colours = [st.preference(float(np.degrees(np.arctan2(1 / w[1], 1 / w[0])))) for w in weights]
-    ax.scatter(points.F[:, 0], points.F[:, 1], c=colours, s=26, edgecolors="black", linewidths=0.4, zorder=5)
-    dress(ax, title=title, small=small)
+    for points, form in zip(singles, FORMS, strict=False):
+        ax.scatter(*points.F.T, c=colours, marker=form, s=0.4 * large, lw=0, zorder=4)
+    ax.scatter(*average.F.T, facecolors="none", edgecolors=colours, s=1.9 * large, lw=1.1, zorder=5)
+    dress(ax, title=title)
     ax.label_outer()
+
+
+def key_of_solutions(fig: Any, seeds: Sequence[int]) -> None:
+    """Gives a figure of solutions its legend."""
+    ax = fig.axes[0]
+    grey: dict[str, Any] = {"color": st.GREY, "ls": "none"}
+    marks = [
+        ax.plot([], [], marker=form, ms=3.6, mew=0, label=f"seed {seed}", **grey)[0]
+        for seed, form in zip(seeds, FORMS, strict=False)
+    ]
+    ring = {"marker": "o", "ms": 7.5, "mfc": "none", "mew": 1.1}
+    marks += [
+        ax.plot([], [], label="at the variables' average over seeds", **grey, **ring)[0],
+        ax.plot([], [], color=st.BLACK, lw=1.6, label="Pareto front")[0],
+        ax.plot([], [], color=st.GREY, ls=(0, (4, 3)), lw=0.6, label="ray through 1/w")[0],
+    ]
+    fig.legend(handles=marks, loc="outside lower center", ncols=6, columnspacing=1.2)
 
 
 def near_rays(shown: Sequence[Points], mean: float, angle: float, largest: float | None = None) -> Check:
@@ -182,17 +214,15 @@ def ends_only(shown: Sequence[Points]) -> Check:
 
 @artifact("omd_tch/fig2")
 def fig2(a: Artifact) -> None:
-    """Four methods, decision variables averaged over the seeds."""
-    drawn = {
-        "LS": solutions(a.jobs["ls"], "last"),
-        "TCH": solutions(a.jobs["tch"], "last"),
-        "OMD-TCH (PGD)": solutions(a.jobs["omd_gd"], "mean"),
-        "AdaOMD-TCH (PGD)": solutions(a.jobs["omd_gd"], "adaptive"),
-    }
+    """Four methods, the solutions of each seed and of the decision variables averaged over the seeds."""
+    drawn = {name: solutions(a.jobs[job], output) for name, (job, output) in AVERAGED.items()}
+    seeds = [int(seed) for seed in a.jobs["ls"].final["seed"].unique()]
     fig, axes = grid(1, 4, sharey=True)
-    for ax, (name, points), letter in zip(axes[0], drawn.items(), "abcd", strict=True):
-        draw_solutions(ax, points, a.jobs["ls"], f"({letter}) {name}")
+    for ax, (name, (job, output)), letter in zip(axes[0], AVERAGED.items(), "abcd", strict=True):
+        singles = [solutions(a.jobs[job], output, seed) for seed in seeds]
+        draw_solutions(ax, singles, drawn[name], a.jobs["ls"], f"({letter}) {name}", large=18)
     st.preference_bar(fig, axes[0])
+    key_of_solutions(fig, seeds)
     a.figure(fig)
     a.note(
         "T and the start are not printed: T = 1000 (LS 2000), theta_0 uniform in [-1/sqrt d, 1/sqrt d]^d, "
@@ -204,7 +234,7 @@ def fig2(a: Artifact) -> None:
         "OMD-TCH (PGD), last iterate": solutions(a.jobs["omd_gd"], "last"),
     }
     a.table([points.line(name, "average") for name, points in listed.items()], given=GIVEN)
-    single = [solutions(a.jobs["ls"], "last", seed) for seed in a.jobs["ls"].final["seed"].unique()]
+    single = [solutions(a.jobs["ls"], "last", seed) for seed in seeds]
     # 39 of 40 other triples of seeds have at most 2 inside; the other statements of this figure and of
     # Figure 4 hold for all 40
     inside = int((drawn["LS"].to_end > 0.03).sum())
@@ -237,7 +267,7 @@ def judge_stored(a: Artifact) -> None:
 
 @artifact("omd_tch/fig4")
 def fig4(a: Artifact) -> None:
-    """Six methods, every seed and the average over seeds."""
+    """Six methods: the solutions of every seed, and those of the average over seeds."""
     single = [int(s) for s in a.jobs["ls"].final["seed"].unique()]
     seeds: dict[str, int | None] = {str(s): s for s in single} | {"average": None}
     points = {
@@ -245,12 +275,12 @@ def fig4(a: Artifact) -> None:
         for where, seed in seeds.items()
         for method, (job, output) in METHODS.items()
     }
-    fig, axes = grid(len(METHODS), len(seeds), size=1.9, sharex=True, sharey=True)
-    for row, method in zip(axes, METHODS, strict=True):
-        for ax, where in zip(row, seeds, strict=True):
-            title = f"{method}, {'average' if where == 'average' else f'seed {where}'}"
-            draw_solutions(ax, points[method, where], a.jobs["ls"], title, small=True)
+    fig, axes = grid(2, 3, size=2.15, sharex=True, sharey=True)
+    for ax, method, letter in zip(axes.flat, METHODS, "abcdef", strict=True):
+        of_one = [points[method, str(s)] for s in single]
+        draw_solutions(ax, of_one, points[method, "average"], a.jobs["ls"], f"({letter}) {method}")
     st.preference_bar(fig, axes)
+    key_of_solutions(fig, single)
     a.figure(fig)
     a.table([p.line(method, where) for (method, where), p in points.items()], given=GIVEN)
     of_seeds = {method: [points[method, str(s)] for s in single] for method in METHODS}

@@ -210,6 +210,7 @@ class Artifact:
                 why,
                 text.timed,
                 tuple(self._used(text.rests_on)),
+                tuple(vars(gauge) for gauge in check.gauges),
             )
         )
 
@@ -257,6 +258,7 @@ class Artifact:
                 why,
                 text.timed,
                 tuple(used),
+                tuple(vars(gauge) for gauge in check.gauges),
             )
         )
 
@@ -351,7 +353,11 @@ class Artifact:
     @property
     def badge(self) -> str:
         """Returns the line above the picture that names its data and scale; empty where it has no data."""
-        labels = sorted({job.data for job in self.jobs.values() if job.data is not None})
+        every = sorted({job.data for job in self.jobs.values() if job.data is not None})
+        labels = [one for one in every if not any(other.endswith(f": {one}") for other in every)]
+        kind = labels[0].partition(": ")[0] + ": " if labels else ""
+        if len(labels) > 1 and all(label.startswith(kind) for label in labels):  # said once
+            labels = [labels[0], *(label.removeprefix(kind) for label in labels[1:])]
         few = "smoke scale: a few steps only" if self.scale == "smoke" else f"{self.scale} scale"
         if not labels:
             return "Smoke scale: a few steps only." if self.scale == "smoke" else ""

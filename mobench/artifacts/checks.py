@@ -36,6 +36,36 @@ import numpy as np
 from mobench.artifacts.statistics import Mean, percent
 
 Holds = bool | Literal["partial"] | None  # None: these rows cannot decide it
+
+
+@dataclass(frozen=True)
+class Gauge:
+    """One number of a check on its axis: what was measured, and the interval in which it holds.
+
+    Args:
+        of: what is measured.
+        value: the number; a mean over seeds has `spread`, half of its 95 % interval.
+        low: lower end of the tolerance; None: there is none.
+        high: its upper end, likewise.
+        target: the published or exact value; None: the check has only bounds.
+        unit: follows each number.
+    """
+
+    of: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+    target: float | None = None
+    spread: float | None = None
+    unit: str = ""
+
+
+def _spread(number: Any) -> float | None:
+    """Half of the 95 % interval of a mean over seeds."""
+    half = float(number.half) if isinstance(number, Mean) else float("nan")
+    return half if np.isfinite(half) else None
+
+
 Number = float | Mean
 Numbers = Number | Mapping[Any, Number]
 MOST_SHOWN = 8  # names in a list
@@ -80,13 +110,22 @@ class Check:
         """Why the rows cannot decide it (`holds` is None)."""
         return ""
 
+    @property
+    def gauges(self) -> tuple[Gauge, ...]:
+        """Its numbers with their tolerances, for a reader who looks at them; none of what is no number."""
+        return ()
+
     def also(self, text: str) -> Check:
         """Returns the same check with further numbers after the measured ones, of which nothing is asked."""
-        return Judged(self.holds, f"{self.measured}; {text}", self.tolerance, why=self.why)
+        return Judged(
+            self.holds, f"{self.measured}; {text}", self.tolerance, why=self.why, gauges=self.gauges
+        )
 
     def because(self, text: str) -> Check:
         """Returns the same check with words in brackets after its tolerance, such as what a pilot had."""
-        return Judged(self.holds, self.measured, f"{self.tolerance} ({text})", why=self.why)
+        return Judged(
+            self.holds, self.measured, f"{self.tolerance} ({text})", why=self.why, gauges=self.gauges
+        )
 
     def provided(self, enough: bool | np.bool_ | int, otherwise: str) -> Check:
         """Returns the check itself if there is enough to decide it, else an undecided one that says why."""
@@ -96,17 +135,29 @@ class Check:
         """Returns the same check, but partial where it holds: what was run is not quite what was claimed."""
         if not limited or self.holds is not True:
             return self
-        return Judged("partial", self.measured, self.tolerance, why=self.why)
+        return Judged("partial", self.measured, self.tolerance, why=self.why, gauges=self.gauges)
 
 
 class Judged(Check):
     """The odd one: judged by the caller, who writes both texts. Rather use a kind that writes them."""
 
-    def __init__(self, holds: Holds | np.bool_, measured: str, tolerance: str, why: str = "") -> None:
+    def __init__(
+        self,
+        holds: Holds | np.bool_,
+        measured: str,
+        tolerance: str,
+        why: str = "",
+        gauges: tuple[Gauge, ...] = (),
+    ) -> None:
         self._holds: Holds = bool(holds) if isinstance(holds, np.bool_) else holds
         self._measured = measured
         self._tolerance = tolerance
         self._why = why
+        self._gauges = gauges
+
+    @property
+    def gauges(self) -> tuple[Gauge, ...]:
+        return self._gauges
 
     @property
     def holds(self) -> Holds:
@@ -148,6 +199,10 @@ class Undecided(Check):
     def why(self) -> str:
         return self.reason
 
+    @property
+    def gauges(self) -> tuple[Gauge, ...]:
+        return self.check.gauges if self.check else ()
+
 
 @dataclass(frozen=True)
 class _Numbers(Check):
@@ -171,6 +226,20 @@ class _Numbers(Check):
     def holds(self) -> Holds:
         held = (self._holds(name, float(number)) for name, number in self.named.items())
         return graded(held, getattr(self, "partial", False))
+
+    def _ends(self, name: Any) -> dict[str, float] | None:
+        """Ends of the tolerance of a number, and its target; None: it has none."""
+        return None
+
+    @property
+    def gauges(self) -> tuple[Gauge, ...]:
+        of = getattr(self, "of", "")
+        unit = getattr(self, "unit", "")
+        return tuple(
+            Gauge(f"{of} {name}".strip(), float(v), spread=_spread(v), unit=unit, **ends)
+            for name, v in self.named.items()
+            if (ends := self._ends(name)) is not None
+        )
 
     def _write(self, number: Number) -> str:
         digits = getattr(self, "digits", ".4g")
@@ -216,6 +285,9 @@ class _Bounded(_Numbers):
     partial: bool = False
     sign: ClassVar[str]
     compare: ClassVar[Callable[[Any, Any], bool]]
+
+    def _ends(self, name: Any) -> dict[str, float]:
+        return {"high" if self.sign[0] == "<" else "low": float(self._bound(name))}
 
     def _bound(self, name: Any) -> Number:
         return self.bound[name] if isinstance(self.bound, Mapping) else self.bound
@@ -281,6 +353,10 @@ class Within(_Numbers):
     digits: str = ".4g"
     partial: bool = False
 
+    def _ends(self, name: Any) -> dict[str, float]:
+        target = float(self._target(name))
+        return {"low": target - self.by, "high": target + self.by, "target": target}
+
     def _target(self, name: Any) -> Number:
         return self.target[name] if isinstance(self.target, Mapping) else self.target
 
@@ -306,6 +382,9 @@ class Inside(_Numbers):
     unit: str = ""
     digits: str = ".4g"
     partial: bool = False
+
+    def _ends(self, name: Any) -> dict[str, float]:
+        return {"low": self.low, "high": self.high}
 
     def _holds(self, name: Any, number: float) -> bool:
         return bool(self.low <= number <= self.high)
@@ -352,6 +431,14 @@ class _Surely(Check):
         if not self.agree or not len(mean.values):
             return False
         return bool((self.sign * (mean.values - self.bound) > 0).all() and distance > self.near)
+
+    @property
+    def gauges(self) -> tuple[Gauge, ...]:
+        end = {"low" if self.sign > 0 else "high": self.bound + self.sign * self.near}
+        return tuple(
+            Gauge(f"{self.of} {name}".strip(), m.mean, spread=_spread(m), unit=self.unit, **end)
+            for name, m in self.named.items()
+        )
 
     @property
     def failing(self) -> list[Any]:
@@ -431,6 +518,15 @@ class Share(Check):
         return share >= self.at_least if self.at_most is None else share <= self.at_most
 
     @property
+    def gauges(self) -> tuple[Gauge, ...]:
+        end = {"low": 100 * self.at_least} if self.at_most is None else {"high": 100 * self.at_most}
+        words = f"{self.what} {self.that}".strip()
+        return tuple(
+            Gauge(f"{words} {name}".strip(), 100 * share, unit=" %", **end)
+            for name, share in self.shares.items()
+        )
+
+    @property
     def failing(self) -> list[Any]:
         """Names whose share does not hold."""
         return [name for name, share in self.shares.items() if not self._holds(share)]
@@ -493,6 +589,14 @@ class Count(Check):
     def number(self) -> int:
         """How many hold."""
         return sum(bool(x) for x in self.found.values())
+
+    @property
+    def gauges(self) -> tuple[Gauge, ...]:
+        asked = len(self.found) if self.at_least is None else self.at_least
+        low = float(asked) if self.at_most is None else None
+        high = None if self.at_most is None else float(self.at_most)
+        words = f"{self.what} {self.that}".strip()
+        return (Gauge(f"{words}, of {len(self.found)}".lstrip(", "), float(self.number), low, high),)
 
     @property
     def failing(self) -> list[Any]:
@@ -667,6 +771,10 @@ class _Several(Check):
         return _joined(check.measured for check in self.checks)
 
     @property
+    def gauges(self) -> tuple[Gauge, ...]:
+        return tuple(gauge for check in self.checks for gauge in check.gauges)
+
+    @property
     def why(self) -> str:
         return (
             " ".join(dict.fromkeys(check.why for check in self.checks if check.why))
@@ -728,6 +836,10 @@ class Graded(Check):
     @property
     def why(self) -> str:
         return self.full.why
+
+    @property
+    def gauges(self) -> tuple[Gauge, ...]:
+        return self.full.gauges
 
     @property
     def measured(self) -> str:

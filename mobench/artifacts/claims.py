@@ -41,6 +41,7 @@ class Claim:
 
     timed: the verdict depends on how fast the machine is, so it may differ between machines.
     jobs: names of the artifact's jobs whose rows were measured.
+    gauges: its numbers beside their tolerances (`checks.Gauge`).
     """
 
     id: str
@@ -54,6 +55,7 @@ class Claim:
     reason: str = ""
     timed: bool = False
     jobs: tuple[str, ...] = ()
+    gauges: tuple[dict[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,10 @@ DEFAULTS = ("scale=laptop", "hardware=cpu")  # said by the Makefile, of no use t
 
 def _plain(value: Any) -> Any:
     """JSON has no NaN and no NumPy numbers."""
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):

@@ -68,6 +68,7 @@ class Claim:
     reason: str
     timed: bool = False
     jobs: tuple[str, ...] = ()  # names of the artifact's jobs whose rows were measured
+    gauges: tuple[dict[str, Any], ...] = ()  # its numbers beside their tolerances (`artifacts.checks.Gauge`)
 
 
 @dataclass(frozen=True)

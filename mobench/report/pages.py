@@ -17,6 +17,7 @@ import jinja2
 from markupsafe import Markup
 
 from mobench.report.boards import boards
+from mobench.report.gauges import compared
 from mobench.report.model import VERDICTS, DataSet, Entry, Job, Paper, Site
 from mobench.report.runtime import runtime
 from mobench.report.sheets import Sheet
@@ -28,6 +29,7 @@ OPEN_JOBS = 12  # a longer list of an artifact's jobs is folded
 NAVIGATION = (
     ("index.html", "Overview"),
     ("boards.html", "Leaderboards"),
+    ("compared.html", "Published and measured"),
     ("claims.html", "Claims"),
     ("runs.html", "Runs"),
     ("data.html", "Data"),
@@ -101,6 +103,7 @@ def pages(site: Site, thumbnails: dict[str, str]) -> Iterator[tuple[str, bytes]]
         **head,
     )
     yield page("boards.html", "boards.html", here="boards.html", boards=boards(site))
+    yield page("compared.html", "compared.html", here="compared.html", papers=compared(site))
     yield page("claims.html", "claims.html", here="claims.html")
     yield page(
         "runs.html", "runs.html", here="runs.html", choices=_choices(site), told=_told_apart(site.jobs)

@@ -56,6 +56,11 @@ def _json(path: Path, entry: Entry, kind: type, why: str) -> Any:
     return None
 
 
+def _gauges(value: Any) -> tuple[dict[str, Any], ...]:
+    """The numbers of a claim; artifacts that were drawn before there were any have none."""
+    return tuple(one for one in value if isinstance(one, dict)) if isinstance(value, list) else ()
+
+
 def _claims(value: Sequence[Any], entry: Entry) -> list[Claim]:
     claims = []
     for i, raw in enumerate(value):
@@ -81,6 +86,7 @@ def _claims(value: Sequence[Any], entry: Entry) -> list[Claim]:
             reason=text(reason) if reason else "",
             timed=bool(record.get("timed")),
             jobs=tuple(text(name) for name in record.get("jobs") or ()),
+            gauges=_gauges(record.get("gauges")),
             **fields,
         )
         claims.append(claim)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -375,7 +376,7 @@ def markdown(
         parts += bilevel.markdown(levels, table, number)
     if beside is not None:
         parts += overhead.markdown(beside, table, number)
-    return "\n\n".join(parts) + "\n"
+    return with_misses("\n\n".join(parts) + "\n")
 
 
 def _beside(figure: str | None) -> str:
@@ -448,3 +449,48 @@ def finite(value: Any) -> bool:
     if isinstance(value, (list, tuple)):
         return all(finite(v) for v in value)
     return not isinstance(value, float) or bool(np.isfinite(value))
+
+
+MISSES = "Further aims that are missed, each in its section below:"
+MISSED = r"no|\*\*(no|missed|not at .*)\*\*"  # a cell
+NEXT = "\n## How costs grow"
+
+
+def with_misses(text: str) -> str:
+    """Returns the page with a list of what is missed in its later sections, before the second section."""
+    first, found, rest = text.partition(NEXT)
+    lines = misses(rest)
+    if not found or not lines:
+        return text
+    return "\n".join([f"{first}{MISSES}", "", *(f"- {line}" for line in lines), f"{found}{rest}"])
+
+
+def misses(text: str) -> list[str]:
+    """Returns a line for each row of a table, and for each sentence, that says that an aim is missed."""
+    out = []
+    title = ""
+    head: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("## "):
+            title = line[3:]
+        elif line.startswith("|"):
+            cells = [cell.strip() for cell in line.strip("|").split("|")]
+            if not head:
+                head = cells
+            elif missed := [k for k, cell in enumerate(cells) if re.fullmatch(MISSED, cell)]:
+                out.append(f"{title}: {_missed(head, cells, missed[0])}")
+        else:
+            out += [f"{title}: {s}" for s in re.split(r"(?<=\.) ", line) if "**not met**" in s]
+        if not line.startswith("|"):
+            head = []
+    return out
+
+
+def _missed(head: Sequence[str], cells: Sequence[str], at: int) -> str:
+    """Writes a row up to the cell that says that an aim is missed."""
+    said = [
+        cell if k == 0 and not cell[:1].isdigit() else f"{name} {cell}"
+        for k, (name, cell) in enumerate(zip(head[:at], cells[:at], strict=True))
+        if cell
+    ]
+    return f"{', '.join(said)} ({head[at]}: no)" if head[at] else ", ".join(said)

@@ -63,6 +63,21 @@ def test_quick_benchmark_writes_a_complete_report(tmp_path: Path) -> None:
     assert ratios == sorted(ratios, reverse=True)
 
 
+def test_what_is_missed_anywhere_is_listed_first() -> None:
+    page = (
+        "## First\n\n## How costs grow\n\n## Images\n\n| threads | ms | aim met |\n| --- | --- | --- |\n"
+        "| 2 | 143 | **no** |\n| 1 | 37 | yes |\n\nAim: fewer steps: **not met**. More words.\n"
+    )
+    text = report.with_misses(page)
+    first, _, rest = text.partition("\n## How costs grow")
+    assert "- Images: threads 2, ms 143 (aim met: no)\n- Images: Aim: fewer steps: **not met**." in first
+    assert "## Images" in rest
+    assert report.with_misses(page.replace("**no**", "yes").replace("**not met**", "met")).count("- ") == 0
+    stored = (Path(__file__).parents[2] / "docs/performance.md").read_text()
+    first, _, rest = stored.partition("\n## How costs grow")
+    assert all(f"- {line}" in first for line in report.misses(rest))
+
+
 def test_solvers_of_others_find_the_same_weights() -> None:
     """The peers that are timed solve the program that ours solves."""
     g = torch.Generator().manual_seed(0)
