@@ -1,17 +1,17 @@
 """mobench: gradient-based multi-objective optimization, compared.
 
-In a shell `mobench --help`; in Python `mobench.run`, `mobench.load` and `mobench.objectives`, and in a
-training loop of your own `mobench.solve` and `mobench.Balanced`.
+In a shell `mobench --help`; in Python `mobench.run`, `mobench.load`, `mobench.objectives` and
+`mobench.networks`, and in a training loop of your own `mobench.solve` and `mobench.Balanced`.
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     __version__: str
-    from mobench.api import Run, load, objectives, run
+    from mobench.api import Run, load, networks, objectives, run
     from mobench.training import Balanced, solve
 
-__all__ = ["Balanced", "Run", "load", "objectives", "run", "solve"]
+__all__ = ["Balanced", "Run", "load", "networks", "objectives", "run", "solve"]
 
 
 def _version() -> str:

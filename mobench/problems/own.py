@@ -2,7 +2,7 @@
 
 A configuration cannot hold a function. It holds `code`, the hash of what the functions compute
 (`mobench.jobs.fingerprint`), and the functions themselves are found under that name while `serving` is open:
-in this process, during a run.
+in this process, during a run. Modules and losses (`mobench.problems.networks`) are served in the same way.
 """
 
 from __future__ import annotations
@@ -43,6 +43,11 @@ class Functions:
     constraints: tuple[Function, ...] = ()
     start: Callable[[np.random.Generator], Any] | None = None
 
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """What decides the results."""
+        return (self.objectives, self.constraints, self.start)
+
     @cached_property
     def all(self) -> tuple[Function, ...]:
         """Objectives, then constraints."""
@@ -70,11 +75,26 @@ class Functions:
 
 
 # what `serving` serves, in the thread that opened it
-_SERVED: ContextVar[Mapping[str, Functions]] = ContextVar("served", default=MappingProxyType({}))
+_SERVED: ContextVar[Mapping[str, Any]] = ContextVar("served", default=MappingProxyType({}))
+
+
+def served(code: str) -> Any:
+    """What is served under a name.
+
+    Raises:
+        ConfigError: nothing is; the program that defined it has ended.
+    """
+    if code not in _SERVED.get():
+        raise ConfigError(
+            f"problem.code={code}: the functions of this problem exist only in the Python program that "
+            "defined them; rerun it there with mobench.run(problem=mobench.objectives(...)), or "
+            "mobench.networks(...)."
+        )
+    return _SERVED.get()[code]
 
 
 @contextlib.contextmanager
-def serving(code: str, functions: Functions) -> Iterator[None]:
+def serving(code: str, functions: Any) -> Iterator[None]:
     """Let jobs with this `code` find their functions, until the end of the block."""
     token = _SERVED.set({**_SERVED.get(), code: functions})
     try:
@@ -132,11 +152,7 @@ class Own(Problem):
                 f"all coordinates. If they differ, scale x inside the functions."
             )
         super().__post_init__()
-        if self.code not in _SERVED.get():
-            raise ConfigError(
-                f"problem.code={self.code}: the functions of this problem exist only in the Python program "
-                f"that defined them; rerun it there with mobench.run(problem=mobench.objectives(...))."
-            )
+        functions = served(self.code)
         if self.variables < 1:
             raise ConfigError(f"problem.variables={self.variables} must be at least 1.")
         if self.bounds is not None and not self.bounds[0] < self.bounds[1]:
@@ -148,7 +164,6 @@ class Own(Problem):
                 f"problem.start has {len(self.start['value'])} coordinates, "
                 f"but there are {self.variables} variables."
             )
-        functions = _SERVED.get()[self.code]
         object.__setattr__(self, "_functions", functions)
         object.__setattr__(self, "_batched", torch.func.vmap(functions.stacked))
         x = self.X.project(self._theta(0).unsqueeze(0))[0]
