@@ -35,7 +35,7 @@ from mobench.system.fastest import fastest
 
 EVALUATED = 256
 """Samples of a forward pass in evaluation."""
-PROBED = 8
+PROBED = 4
 """Samples with which a module is tried before a job."""
 TYPES = (torch.float32, torch.float64)
 
@@ -301,35 +301,44 @@ class _Trial:
             raise ConfigError(
                 f"The losses at the start are {out.detach().tolist()}; expected finite numbers."
             )
-        for m in range(out.shape[1]):
-            if not out.requires_grad or not bool(self._depends(out[0, m], leaf)):
-                raise ConfigError(
-                    f"Loss {m + 1} does not depend on any parameter through torch operations (NumPy, "
-                    ".item(), .detach() and torch.no_grad() break the graph)."
-                )
-        again, _ = self._values("loop", self.parts.training, head, self.keys)
+        self._check_gradients(scored, out, leaf)
+        again = self._once(scored, self.keys)
         if not torch.equal(out.detach(), again):
             raise ConfigError(
                 "Two equal forward passes differ; a network must not keep a state between them."
             )
-        other, _ = self._values("loop", self.parts.training, head, self.keys + 1)
-        return out.shape[1], not torch.equal(again, other)
+        return out.shape[1], not torch.equal(again, self._once(scored, self.keys + 1))
 
-    @staticmethod
-    def _depends(loss: Tensor, leaf: Tensor) -> bool:
-        (row,) = torch.autograd.grad(loss, leaf, retain_graph=True, allow_unused=True)
-        return row is not None
+    def _once(self, scored: Scored, keys: Tensor, shift: Tensor | float = 0.0) -> Tensor:
+        """Values of both networks, with parameters moved by `shift`."""
+        with torch.no_grad(), named_random.named():
+            return stacked.values(
+                scored, self.layout, self.theta + shift, self.fixed, self.batch, "loop", keys
+            )
+
+    def _check_gradients(self, scored: Scored, out: Tensor, leaf: Tensor) -> None:
+        """Raises ConfigError for a loss without a gradient that changes with the parameters, near or far."""
+        normal = torch.randn(self.theta.shape, generator=torch.Generator().manual_seed(0)).to(self.theta)
+        moved = [self._once(scored, self.keys, size * normal) for size in (1e-2, 1.0)]
+        for m in range(out.shape[1]):
+            slope: Tensor | None = None
+            if out.requires_grad:
+                (slope,) = torch.autograd.grad(out[:, m].sum(), leaf, retain_graph=True, allow_unused=True)
+            near, far = (not torch.equal(found[:, m], out[:, m].detach()) for found in moved)
+            # a loss that is flat here, as a hinge that is met, may have no gradient here
+            if (slope is None or not bool(slope.any())) and (near or not far):
+                raise ConfigError(
+                    f"Loss {m + 1} does not depend on any parameter through torch operations (NumPy, "
+                    ".item(), .detach() and torch.no_grad() break the graph)."
+                )
 
     def _refuse_drawing(self, scored: Scored) -> None:
-        def work() -> None:
-            with named_random.named():
-                stacked.values(scored, self.layout, self.theta, self.fixed, self.batch, "loop", self.keys)
-
         raise ConfigError(
-            f"{named_random.who_draws(work)} draws random numbers in the forward pass that belong to no "
-            "run, so a job could not be resumed, and a run would differ alone and in a batch. Dropout "
-            "(torch.nn.Dropout and torch.nn.functional's, also inside of attention), torch.rand_like and "
-            "torch.randn_like have named ones. Between the layers of an RNN put torch.nn.Dropout."
+            f"{named_random.who_draws(lambda: self._once(scored, self.keys))} draws random numbers in the "
+            "forward pass that belong to no run, so a job could not be resumed, and a run would differ "
+            "alone and in a batch. Dropout (torch.nn.Dropout and torch.nn.functional's, also inside of "
+            "attention), torch.rand_like and torch.randn_like have named ones. Between the layers of an "
+            "RNN put torch.nn.Dropout."
         )
 
     def _apart(self, what: str, module: nn.Module, head: Any, keys: Tensor | None) -> str:
@@ -413,6 +422,7 @@ class Networks(Cached, BatchGradients):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "_given", served(self.code))
+        self.probe  # noqa: B018  what cannot be trained is an error now
         choose("problem.execution", self.execution, ("auto", *WAYS))
         check_batch_runs(self.max_batch_runs)
         if self.bounds is not None and not (len(self.bounds) == 2 and self.bounds[0] < self.bounds[1]):
