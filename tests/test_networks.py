@@ -113,18 +113,17 @@ PROGRAMS = {
     """,
     "recommender": """
         import mobench, torch
-        from torch.nn import Embedding, ModuleDict
-
-        def make():
-            return ModuleDict({"users": Embedding(10, 6), "items": Embedding(10, 6)})
-
+        class Towers(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.users, self.items = torch.nn.Embedding(10, 6), torch.nn.Embedding(10, 6)
         def score(m, b):
-            return (m["users"](b["user"]) * m["items"](b["item"])).sum(1)
+            return (m.users(b["user"]) * m.items(b["item"])).sum(1)
 
         losses = [lambda s, b: (s - b["stars"]).square().mean(), lambda s, b: (s - b["stars"]).relu().mean()]
         ids = torch.randint(0, 10, (2, 30))
         data = {"user": ids[0], "item": ids[1], "stars": torch.rand(30)}
-        problem = mobench.networks(make, losses, data, batch_size=10, forward=score)
+        problem = mobench.networks(Towers, losses, data, batch_size=10, forward=score)
         for name in methods:
             rows = mobench.run(problem=problem, algorithm=name, preferences=2, steps=4, **options)
             found[name] = rows, problem
@@ -221,7 +220,7 @@ def test_gradients_are_those_of_plain_loops(name: str) -> None:
         point = oracle.at(theta, {}, 0)
         torch.testing.assert_close(point.values(), torch.stack(F), rtol=1e-10, atol=1e-12)
         torch.testing.assert_close(point.jacobian(), torch.stack(J), rtol=1e-8, atol=1e-11)
-    assert "vmap" in possible
+    assert ("vmap" in possible) == (name != "recurrent")  # PyTorch's GRU has no rule for it
 
 
 def test_training_is_that_of_a_plain_loop() -> None:
@@ -342,7 +341,7 @@ def test_dropout_differs_by_seed_and_step_but_not_by_preference() -> None:
     problem = mobench.networks(
         lambda: nn.Sequential(nn.Dropout(0.5), nn.Linear(3, 2)),
         squares,
-        (torch.ones(8, 3), torch.zeros(4, 2)),
+        (torch.ones(8, 3), torch.zeros(8, 2)),
     )
     job, oracle = bound(problem)
     theta = oracle.initial(job.runs)[:1].expand(4, -1)
@@ -464,11 +463,11 @@ def test_callback_sees_each_recorded_step_with_its_measures() -> None:
 
 
 def below(history: pd.DataFrame) -> pd.Series:
-    return history.groupby("run")["f_1"].last() < 1.0
+    return history.groupby("run")["f_1"].last() < 0.5
 
 
 def test_a_stop_rule_ends_each_run_by_itself() -> None:
-    given = {**LONG, "algorithm": "ls", "algorithm.step_size": 0.05, "dtype": "float64", "record.every": 2}
+    given = {**LONG, "algorithm": "ls", "algorithm.step_size": 0.01, "dtype": "float64", "record.every": 2}
     rows = mobench.run(problem=long_problem(stop=below), **given)
     assert (rows["ended"] >= 0).any()
     assert rows["ended"].nunique() > 1
@@ -480,7 +479,7 @@ def test_a_stop_rule_ends_each_run_by_itself() -> None:
         assert last == (end if end >= 0 else 40)
         expected = free[(free["run"] == run) & (free["step"] <= last)]
         np.testing.assert_array_equal(own["f_1"], expected["f_1"])
-        assert (own["f_1"].iloc[:-1] >= 1.0).all()
+        assert (own["f_1"].iloc[:-1] >= 0.5).all()
     seed = int(rows.loc[1, "seed"])
     weights = [[rows.loc[1, "preference_1"], rows.loc[1, "preference_2"]]]
     lonely = {k: v for k, v in given.items() if k != "preferences"} | {
@@ -497,7 +496,7 @@ def test_a_job_ends_when_all_runs_have() -> None:
     problem = long_problem(
         callback=lambda step, rows: steps.append(step), stop=lambda h: h.groupby("run")["step"].last() >= 10
     )
-    rows = mobench.run(problem=problem, **{**LONG, "steps": 100_000})
+    rows = mobench.run(problem=problem, **{**LONG, "algorithm": "ls", "steps": 100_000})
     assert rows["ended"].tolist() == [10] * 4
     assert len(steps) < 1000
 
@@ -506,7 +505,7 @@ def test_stop_rules_that_cannot_hold() -> None:
     with pytest.raises(MobenchError, match=r"algorithm\.outputs=\['mean'\]"):
         mobench.run(problem=long_problem(stop=below), **{**LONG, "algorithm.outputs": ["mean"]})
     with pytest.raises(MobenchError, match="expected 4 booleans"):
-        mobench.run(problem=long_problem(stop=lambda h: True), **LONG)
+        mobench.run(problem=long_problem(stop=lambda h: True), **{**LONG, "algorithm": "ls"})
 
 
 def test_constraints_on_losses() -> None:

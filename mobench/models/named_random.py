@@ -27,19 +27,30 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode, resolve_name
 
 from mobench.core.random import keyed_uniform
+from mobench.errors import ConfigError
 
 ALPHA = -1.7580993408473766  # -scale * alpha of SELU, to which alpha dropout sets what it drops
 
 
 class _Stream:
-    """The numbers of one forward pass of one run."""
+    """The numbers of one forward pass of one run, or of all runs of a batch."""
 
-    def __init__(self, key: Int[Tensor, ""]) -> None:
+    def __init__(self, key: Int[Tensor, ""] | None, batched: bool) -> None:
         self.key = key
+        self.batched = batched
         self.place = 0
 
     def uniform(self, like: Tensor, shape: tuple[int, ...]) -> Tensor:
-        """The next numbers in [0, 1)."""
+        """The next numbers in [0, 1).
+
+        Raises:
+            ConfigError: nothing may be drawn.
+        """
+        if self.key is None:
+            raise ConfigError(
+                "The module draws random numbers after eval(), or in a step though it drew none when it was "
+                "tried. Give torch.nn.functional.dropout(..., training=self.training), and draw in every step."
+            )
         self.place += 1
         u = keyed_uniform(self.key, self.place, math.prod(shape)).view(shape)
         return u if like.dtype == torch.float64 else u.to(torch.float32)
@@ -50,9 +61,14 @@ _stream: ContextVar[_Stream | None] = ContextVar("stream", default=None)
 
 
 @contextlib.contextmanager
-def keyed(key: Int[Tensor, ""] | None) -> Iterator[None]:
-    """One forward pass draws under this key, in a block of `named`; None: as PyTorch draws."""
-    token = _stream.set(None if key is None else _Stream(key))
+def keyed(key: Int[Tensor, ""] | None, batched: bool = False) -> Iterator[None]:
+    """One forward pass draws under this key, in a block of `named`.
+
+    Args:
+        key: None: nothing may be drawn.
+        batched: whether torch.func.vmap computes all runs, for which PyTorch's attention has no rule.
+    """
+    token = _stream.set(_Stream(key, batched))
     try:
         yield
     finally:
@@ -134,8 +150,8 @@ def _attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Float[Tensor, "... L E"]:
-    """softmax(Q K^T / sqrt(E) + mask) V with dropout of the weights; without dropout PyTorch's own."""
-    if dropout_p == 0.0:
+    """softmax(Q K^T / sqrt(E) + mask) V with dropout of the weights; PyTorch's own where that can do it."""
+    if dropout_p == 0.0 and not stream.batched:
         return _PLAIN_ATTENTION(
             query, key, value, attn_mask, 0.0, is_causal, scale=scale, enable_gqa=enable_gqa
         )
@@ -150,7 +166,8 @@ def _attention(
     if attn_mask is not None:
         hidden = attn_mask.dtype == torch.bool
         scores = scores.masked_fill(~attn_mask, -math.inf) if hidden else scores + attn_mask
-    return _dropout(stream, scores.softmax(-1), dropout_p) @ value
+    weights = scores.softmax(-1)
+    return (weights if dropout_p == 0.0 else _dropout(stream, weights, dropout_p)) @ value
 
 
 def _rand_like(stream: _Stream, input: Tensor, **kwargs: Any) -> Tensor:

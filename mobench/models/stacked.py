@@ -22,7 +22,7 @@ from torch.func import functional_call, vmap
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from mobench.errors import ConfigError
-from mobench.models.named_random import keyed
+from mobench.models.named_random import keyed, named
 
 Tree = Any
 """A tensor, or a tuple, list or dict of trees."""
@@ -177,7 +177,7 @@ def values(
         batch: samples that all runs share; or, if `each`, samples (R, B, ...) where way=vmap, a function of
             the run else.
         way: vmap | loop | channels_last.
-        keys: of dropout; None: PyTorch's generator.
+        keys: of random numbers; None: nothing may be drawn.
         written: constants that the forward pass may write.
 
     Raises:
@@ -185,7 +185,7 @@ def values(
     """
     held = {n: t for n, t in {**fixed.shared, **fixed.own}.items() if n not in written}
     before = [t._version for t in held.values()]
-    with no_fast_path():
+    with no_fast_path(), named():
         found = _computed(scored, layout, theta, fixed, batch, way, keys, each)
     changed = [n for (n, t), old in zip(held.items(), before, strict=True) if t._version != old]
     if changed:
@@ -215,7 +215,7 @@ def _computed(
         tensors = {f"module.{name}": value for name, value in {**own, **layout.split(row)}.items()}
         if last:
             tensors = {name: _formatted(value, last) for name, value in tensors.items()}
-        with keyed(key):
+        with keyed(key, way == "vmap"):
             out: Tensor = functional_call(scored, {**shared, **tensors}, (seen,))
         return out
 
