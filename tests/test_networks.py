@@ -40,9 +40,10 @@ def outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(autouse=True, scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Measured once for the whole file."""
+    """Measured once for the whole file; compiled solvers stay where they are."""
+    folder = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MOBENCH_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setattr(fastest, "cache_root", lambda: folder)
         yield
 
 

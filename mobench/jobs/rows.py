@@ -119,7 +119,7 @@ def _meta(training: Training, frames: list[pd.DataFrame], evaluation: float) -> 
         "seconds_wall": training.clock.wall(),
         "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         **({} if on_gpu is None else {"peak_gpu_memory_mib": on_gpu, "cuda_graph": training.graph}),
-        "hypervolume": _hypervolumes(job, frames),
+        "hypervolume": hypervolumes(job, frames),
         "final_rows": sum(map(len, frames)),
         "ideal_point": None if ideal is None else ideal.tolist(),
         "unsolved": unsolved(training.state),
@@ -136,7 +136,7 @@ def hypervolume_fault(job: Job) -> str | None:
     return "a job with vary has one hypervolume for each value" if job.varied else None
 
 
-def _hypervolumes(job: Job, frames: list[pd.DataFrame]) -> dict[str, Any] | None:
+def hypervolumes(job: Job, frames: list[pd.DataFrame]) -> dict[str, Any] | None:
     """Per output rule and seed, of the finished runs of all preferences, with the reference point used; None
     where there is none: of a job that varies hyper-parameters each value would have its own.
     """

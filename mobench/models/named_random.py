@@ -49,7 +49,7 @@ class _Stream:
         if self.key is None:
             raise ConfigError(
                 "The module draws random numbers after eval(), or in a step though it drew none when it was "
-                "tried. Give torch.nn.functional.dropout(..., training=self.training), and draw in every step."
+                "tried. Give torch.nn.functional.dropout(..., training=self.training), and draw in all steps."
             )
         self.place += 1
         u = keyed_uniform(self.key, self.place, math.prod(shape)).view(shape)

@@ -1,4 +1,4 @@
-"""A job in parts, some seeds at a time: the rows are those of one batch, and no part is run twice."""
+"""A job in parts: the rows are those of one batch, and no part is run twice."""
 
 from __future__ import annotations
 
