@@ -25,6 +25,7 @@ from mobench.errors import CompatibilityError, ConfigError, MobenchError, StoreE
 from mobench.jobs.build import make_job
 from mobench.models import named_random
 from mobench.models.stacked import mapped
+from mobench.system import fastest
 from tests.conftest import REPOSITORY, environment
 
 QUIET: dict[str, Any] = {"logger": "local", "progress": False}
