@@ -195,7 +195,8 @@ WAYS = ("vmap", "seeds", "loop", "channels_last")
 def test_gradients_are_those_of_plain_loops(name: str) -> None:
     """Values and Jacobians of a batch, run by run and loss by loss with `backward`, in float64."""
     problem = ran(name, dropout=0.0)["problem"]
-    job, oracle = bound(problem)
+    large = name == "residual"
+    job, oracle = bound(problem, seeds=(0,) if large else (0, 1))
     theta = oracle.initial(job.runs)
     theta = theta + 1e-2 * torch.randn(theta.shape, generator=torch.Generator().manual_seed(3), dtype=F64)
     batch = oracle.batch(0)
@@ -217,7 +218,7 @@ def test_gradients_are_those_of_plain_loops(name: str) -> None:
         J.append(torch.stack(rows))
         F.append(values.detach())
     possible = [w for w in WAYS if not (problem.functions.probe.training and w in ("vmap", "seeds"))]
-    for way in possible:
+    for way in ("vmap", "channels_last") if large else possible:
         object.__setattr__(oracle.problem, "execution", way)
         point = oracle.at(theta, {}, 0)
         torch.testing.assert_close(point.values(), torch.stack(F), rtol=1e-10, atol=1e-12)
