@@ -423,7 +423,7 @@ def test_a_killed_job_resumes(outputs: Path) -> None:
     whole = mobench.run(problem=long_problem(), **{**LONG, "rerun": True})
 
     def process(word: str) -> subprocess.CompletedProcess[str]:
-        env = {**environment(), "MOBENCH_OUTPUTS": str(outputs / "other"), "PYTHONPATH": str(REPOSITORY)}
+        env = {**environment(outputs), "MOBENCH_OUTPUTS": str(outputs / "other"), "PYTHONPATH": str(REPOSITORY)}
         return subprocess.run(
             [sys.executable, "-c", KILLED, word], env=env, cwd=REPOSITORY, capture_output=True, text=True
         )
