@@ -1,5 +1,5 @@
-"""Draws README's pictures, the moving one and what its program draws, and those of docs/tutorial.md, docs/training.md
-and docs/federation.md, which needs Flower (make pictures).
+"""Draws README's pictures, the moving one and what its program draws, and those of tutorial.md, training.md,
+networks.md and federation.md, which needs Flower (make pictures).
 
 Six methods descend from one starting point to one front. Each panel is one job of eight preferences (VLMOP2,
 n = 20, with a starting point of FERERO's Figure 3). What is shown is what the jobs record: no run is chosen,
@@ -133,17 +133,24 @@ def tutorial(target: Path) -> None:
     print(f"{target}: {target.stat().st_size / 1e3:.0f} kB")
 
 
-def loops(target: Path) -> None:
-    """Writes the picture of docs/training.md: the end points of its first program, on their rays."""
-    program = re.findall(r"```python\n(.*?)```", (ROOT / "docs/training.md").read_text(), re.DOTALL)[0]
+def program(page: str) -> dict[str, Any]:
+    """Returns the names of a page's first program after it has run."""
+    text = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)[0]
     scope: dict[str, Any] = {}
-    exec(compile(program, "training.md", "exec"), scope)
+    exec(compile(text, page, "exec"), scope)
+    return scope
+
+
+def on_rays(target: Path, preferences: np.ndarray, ends: np.ndarray) -> None:
+    """Writes a picture of end points, each with the ray of its preference."""
     fig, ax = st.plt.subplots(figsize=(4.4, 3.0), layout="constrained")
-    palette = [st.plt.get_cmap("plasma")(x) for x in np.linspace(0.0, 0.88, len(scope["preferences"]))]
-    for (w1, w2), end, colour in zip(scope["preferences"], scope["ends"].numpy(), palette, strict=True):
+    distinct = list(dict.fromkeys(map(tuple, preferences.tolist())))
+    palette = [st.plt.get_cmap("plasma")(x) for x in np.linspace(0.0, 0.88, len(distinct))]
+    for (w1, w2), colour in zip(distinct, palette, strict=True):
         st.draw_ray(ax, np.array([w2, w1]) / np.hypot(w1, w2), color=colour, alpha=0.6)
+        own = ends[(preferences == (w1, w2)).all(1)]
         ax.plot(
-            *end, "o", color=colour, mec="white", mew=0.5, ms=6.5, label=f"({w1:.1f}, {w2:.1f})", zorder=5
+            *own.T, "o", color=colour, mec="white", mew=0.5, ms=6.5, label=f"({w1:.2g}, {w2:.2g})", zorder=5
         )
     ax.set(xlim=(0, 0.65), ylim=(0, 0.65), xlabel="loss of sin(3x)", ylabel="loss of cos(3x)", aspect="equal")
     ax.legend(title="preference", loc="upper left", bbox_to_anchor=(1.02, 1.0), frameon=False)
@@ -178,6 +185,18 @@ def federations(target: Path) -> None:
     print(f"{target}: {target.stat().st_size / 1e3:.0f} kB")
 
 
+def loops(target: Path) -> None:
+    """Writes the picture of docs/training.md."""
+    scope = program("docs/training.md")
+    on_rays(target, np.array(scope["preferences"]), scope["ends"].numpy())
+
+
+def networks(target: Path) -> None:
+    """Writes the picture of docs/networks.md."""
+    rows = program("docs/networks.md")["rows"]
+    on_rays(target, rows[["preference_1", "preference_2"]].to_numpy(), rows[["f_1", "f_2"]].to_numpy())
+
+
 def main() -> None:
     """Writes all into docs/images."""
     folder = ROOT / "docs/images"
@@ -186,6 +205,7 @@ def main() -> None:
     first(folder / "first.png")
     tutorial(folder / "tutorial.png")
     loops(folder / "training.png")
+    networks(folder / "networks.png")
     federations(folder / "federation.png")
 
 

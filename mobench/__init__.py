@@ -1,17 +1,18 @@
 """mobench: gradient-based multi-objective optimization, compared.
 
-In a shell `mobench --help`; in Python `mobench.run`, `mobench.load`, `mobench.runs` and `mobench.objectives`,
-in a training loop of your own `mobench.solve` and `mobench.Balanced`, and with Flower `mobench.flower`.
+In a shell `mobench --help`; in Python `mobench.run`, `mobench.load`, `mobench.runs`, `mobench.objectives` and
+`mobench.networks`, in a training loop of your own `mobench.solve` and `mobench.Balanced`, and with Flower
+`mobench.flower`.
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     __version__: str
-    from mobench.api import Run, load, objectives, run, runs
+    from mobench.api import Run, load, networks, objectives, run, runs
     from mobench.training import Balanced, solve
 
-__all__ = ["Balanced", "Run", "load", "objectives", "run", "runs", "solve"]
+__all__ = ["Balanced", "Run", "load", "networks", "objectives", "run", "runs", "solve"]
 
 
 def _version() -> str:

@@ -1,4 +1,5 @@
-"""mobench from Python: `run` one job, `load` its rows, make a problem of `objectives` of one's own.
+"""mobench from Python: `run` one job, `load` its rows, make a problem of `objectives` or `networks` of one's
+own.
 
     rows = mobench.run(problem="vlmop2", algorithm="ferero", preferences=10, seeds=[0, 1, 2], steps=200)
     mobench.load(rows).history
@@ -9,12 +10,14 @@ Names and values are those of the command line; so are configuration, folder and
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
+import functools
 import os
 import sys
 import uuid
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,10 +28,14 @@ import torch
 from mobench.artifacts.rows import JobRows
 from mobench.config import compose
 from mobench.core.algorithm import Algorithm
+from mobench.core.problem import Problem
+from mobench.data.tables import as_table
 from mobench.errors import CompatibilityError, ConfigError, MobenchError, StoreError, suggest
+from mobench.jobs.build import make_job
 from mobench.jobs.fingerprint import Opaque, fingerprint
 from mobench.jobs.run import run_job
 from mobench.jobs.store import JobFolder
+from mobench.problems.networks import Definition, Networks
 from mobench.problems.own import Function, Functions, Own, serving
 from mobench.system.allocator import use_huge_pages
 from mobench.system.paths import outputs_root, results_root
@@ -79,30 +86,88 @@ class Run(JobRows):
 class Objectives:
     """What `objectives` returns: functions, and the keys of the problem made of them."""
 
-    functions: Functions
+    functions: Functions | Definition
     keys: Mapping[str, Any]
+    kind: type[Problem] = Own
+
+    def choices(self, given: Collection[str]) -> dict[str, Any]:
+        """Keys beside the problem's that are as this problem needs them, unless they are `given`."""
+        return {}
+
+    def code(self) -> str:
+        """The hash of what the functions compute.
+
+        Raises:
+            Opaque: there is none.
+        """
+        return fingerprint(self.functions.identity)
 
     @contextlib.contextmanager
-    def chosen(self) -> Iterator[list[str]]:
-        """The overrides that choose this problem, which holds inside the block."""
-        of = self.functions
-        served: tuple[Any, ...] = (of.objectives, of.constraints, of.start)
-        if of.front is not None or of.measures:  # the name of a job without them is what it was
-            served = (*served, of.front, dict(of.measures))
+    def chosen(self, given: Collection[str] = ()) -> Iterator[list[str]]:
+        """The overrides that choose this problem, which holds inside the block.
+
+        Args:
+            given: keys that the user sets.
+        """
         try:
-            code = fingerprint(served)
+            code = self.code()
         except Opaque as reason:
             code = f"unknown-{uuid.uuid4().hex}"
             print(
                 f"warning: these functions cannot be hashed, so their results are not reused: {reason}",
                 file=sys.stderr,
             )
-        keys = {"_target_": f"{Own.__module__}.{Own.__qualname__}", "code": code, **self.keys}
+        keys = {"_target_": f"{self.kind.__module__}.{self.kind.__qualname__}", "code": code, **self.keys}
+        own = [f"++problem.{key}={compose.text(value, key)}" for key, value in keys.items()]
+        others = [f"{key}={compose.text(value, key)}" for key, value in self.choices(given).items()]
         with serving(code, self.functions):
-            yield [
-                "~problem",
-                *(f"++problem.{key}={compose.text(value, key)}" for key, value in keys.items()),
-            ]
+            yield ["~problem", *own, *others]
+
+
+class OwnNetworks(Objectives):
+    """What `networks` returns."""
+
+    functions: Definition
+
+    def choices(self, given: Collection[str]) -> dict[str, Any]:
+        data = self.functions.data
+        batch = min(data.batch_size or data.size, data.size)
+        steps = -(-data.size // batch)
+        found: dict[str, Any] = {
+            "dtype": str(self.functions.probe.dtype).removeprefix("torch."),
+            "record.every": steps if steps > 1 else 10,
+        }
+        if "oracle" not in given:
+            found |= {"oracle": "epochs", "oracle.batch_size": batch}
+        return {key: value for key, value in found.items() if key not in given}
+
+    def modules(
+        self, rows: str | os.PathLike[str] | pd.DataFrame, output: str | None = None
+    ) -> list[torch.nn.Module]:
+        """The trained modules of a job of this problem, in the order of its runs, after `eval()`.
+
+        Batch normalisations have the mean statistics of the training data.
+
+        Args:
+            rows: what `run` returned, or the folder of the job, from any process that defines the same
+                problem.
+            output: the output rule; default: the method's first.
+
+        Raises:
+            StoreError: the rows are of another problem, or are gone.
+        """
+        found = load(rows)
+        if found.config["problem"].get("code") != self.code():
+            raise StoreError(
+                f"{found.path} was computed by another module, other losses or other data than this "
+                "problem's; define the problem as it was."
+            )
+        theta = torch.from_numpy(found.solutions[output or str(found.final["output"].iloc[0])])
+        with compose.ALONE, serving(found.config["problem"]["code"], self.functions):
+            job = make_job(found.config)
+            problem = job.problem.bind(job.runs)
+        assert isinstance(problem, Networks)
+        return problem.trained(theta)
 
 
 def objectives(
@@ -208,12 +273,126 @@ def objectives(
     return made
 
 
-def _functions(what: str, given: Any) -> tuple[Function, ...]:
+def networks(
+    module: Callable[[], torch.nn.Module] | torch.nn.Module,
+    losses: Callable[..., Any] | Sequence[Callable[..., Any]],
+    data: Any,
+    *,
+    batch_size: int | None = None,
+    forward: Callable[[torch.nn.Module, Any], Any] | None = None,
+    constraints: Callable[..., Any] | Sequence[Callable[..., Any]] = (),
+    validation: Any = None,
+    measures: Mapping[str, Callable[..., Any]] | None = None,
+    start: Mapping[str, torch.Tensor] | Sequence[Mapping[str, torch.Tensor]] | None = None,
+    stop: Callable[[pd.DataFrame], Any] | None = None,
+    callback: Callable[[int, pd.DataFrame], object] | None = None,
+    bounds: Sequence[float | int] | None = None,
+    positive: bool = True,
+    ideal: Sequence[float | int] | None = None,
+    reference: Sequence[float | int] | None = None,
+    execution: str = "auto",
+    name: str = "network",
+) -> OwnNetworks:
+    """A problem made of a module and losses, for `run(problem=...)`: all preferences and seeds are trained at
+    once.
+
+        f_m(theta) = mean over the samples of loss_m(module(batch; theta), batch),   m = 1..M
+
+        problem = mobench.networks(lambda: MyNetwork(), [loss_1, loss_2], DataLoader(data, batch_size=64))
+        rows = mobench.run(problem=problem, algorithm="ferero", preferences=5, seeds=[0, 1], steps=500)
+        best = problem.modules(rows)[0]
+
+    Args:
+        module: makes the network, at a seed of torch's generator that follows from the run's; or a module,
+            from whose weights all seeds start. What does not require a gradient is held constant, and what it
+            put into `eval()` stays there.
+        losses: loss(outputs, batch), the mean over the batch's samples; a list of them, or one with values
+            (M,).
+        data: tensors whose first axis is the sample, such as (x, y); a Dataset, or a DataLoader. It is read
+            once and kept in memory. A batch has the structure of the data.
+        batch_size: samples of a step, drawn without replacement in an order of the seed's (oracle=epochs).
+            Default: the loader's, else all. oracle="minibatch" and others are arguments of `run`.
+        forward: (module, batch) -> outputs. Default: module(batch[0]), or module(batch) if it is no tuple.
+        constraints: g, losses (M,) -> () or (N,), or a list: g <= 0 for the methods that take constraints.
+        validation, measures: columns of history and final rows: the losses on these data, validation_1.., and
+            {name: function of (outputs, batch)}, means over them (without them over the training data).
+        start: a state dict that all runs start from, or a list of one for each preference.
+        stop: given the history so far (a data frame, all runs), the runs that end here, as booleans in the
+            order of the runs. Called at each recorded step; must depend on nothing else.
+        callback: called with the number of each recorded step and its rows. It changes no result, and a job
+            that is finished does not call it.
+        bounds: (lower, upper) of every parameter. positive: promise that every loss is >= 0; it makes 0 the
+            ideal point. ideal, reference: as of `objectives`.
+        execution: auto | vmap | seeds | loop | channels_last; see `mobench.problems.networks`.
+        name: of the folder; it also keys starts and batches.
+
+    Unless `run` is told otherwise, dtype is that of the module, and every epoch is recorded (record.every;
+    every ten steps without batches). Training values are those of a batch as the module is trained; final
+    rows are those of all data after `eval()`.
+
+    Dropout draws named random numbers: a run is the same alone and in a batch, and a job resumes bit for bit.
+    Modules that torch.func.vmap cannot batch are computed one run after the other.
+
+    Raises:
+        ConfigError: modules that cannot be trained in this way, with the reason: other random numbers,
+            buffers that a forward pass changes (but batch normalisation's), losses that fail or depend on no
+            parameter.
+    """
+    use_huge_pages()
+    make = functools.partial(copy.deepcopy, module) if isinstance(module, torch.nn.Module) else module
+    if not callable(make):
+        raise ConfigError(f"module={module!r} must be a torch.nn.Module or a function that makes one.")
+    table = as_table("data", data)
+    if batch_size is not None:
+        if (
+            isinstance(batch_size, bool)
+            or not isinstance(batch_size, int)
+            or not 1 <= batch_size <= table.size
+        ):
+            raise ConfigError(f"batch_size={batch_size!r} must be a whole number in 1..{table.size}.")
+        table = dataclasses.replace(table, batch_size=batch_size)
+    starts = () if start is None else (start,) if isinstance(start, Mapping) else tuple(start)
+    definition = Definition(
+        make=make,
+        losses=_functions("losses", losses, "(outputs, batch)"),
+        data=table,
+        forward=_called if forward is None else forward,
+        constraints=_functions("constraints", constraints, "the losses"),
+        validation=None if validation is None else as_table("validation", validation),
+        measures=dict(measures or {}),
+        starts=starts,
+        stop=stop,
+        callback=callback,
+    )
+    if not definition.losses:
+        raise ConfigError("networks(...) needs at least one loss.")
+    keys: dict[str, Any] = {
+        "title": name,
+        "positive": positive,
+        "ideal": ideal,
+        "reference": reference,
+        "bounds": bounds,
+        "start": {"kind": "module"},
+        "execution": execution,
+        "max_batch_runs": None,
+        "steps": Networks.steps,
+    }
+    with compose.ALONE, serving("checked", definition):  # a mistake is found here, where it was made
+        Networks(code="checked", **keys)
+    return OwnNetworks(definition, keys, Networks)
+
+
+def _called(module: torch.nn.Module, batch: Any) -> Any:
+    """The outputs of a module for the inputs of a batch."""
+    return module(batch[0] if isinstance(batch, tuple | list) else batch)
+
+
+def _functions(what: str, given: Any, takes: str = "x") -> tuple[Function, ...]:
     found = tuple(given) if isinstance(given, tuple | list) else (given,)
     for fn in found:
         if not callable(fn):
             raise ConfigError(
-                f"{what} contains {fn!r}; it must be a function of x or a list of such functions."
+                f"{what} contains {fn!r}; it must be a function of {takes} or a list of such functions."
             )
     return found
 
@@ -290,7 +469,8 @@ def run(*overrides: str, **keys: Any) -> pd.DataFrame:
     if not isinstance(problem, Objectives):
         with compose.ALONE:
             return _run([*overrides, *(_override(k, v) for k, v in keys.items())])
-    with compose.ALONE, problem.chosen() as chosen:
+    given = {override.partition("=")[0].lstrip("+~") for override in overrides} | keys.keys()
+    with compose.ALONE, problem.chosen(given) as chosen:
         return _run([*chosen, *overrides, *(_override(k, v) for k, v in keys.items() if k != "problem")])
 
 

@@ -23,7 +23,7 @@ import yaml
 
 from mobench.cli.bundle import parsers
 from mobench.config.overrides import normalise
-from mobench.config.schema import choices, conf_dir
+from mobench.config.schema import conf_dir
 from mobench.jobs.store import JobFolder
 from mobench.report.__main__ import main as report
 from mobench.sweep.planner import Planner, Use

@@ -27,7 +27,10 @@ class HardwareConfig:
     jobs_per_device: how many jobs share a GPU; threads: torch threads of one job (null: its share of the
     cores); max_batch_runs: networks whose activations are held at once (null: all of a job), fewer need
     less memory and one more forward pass; seeds_per_job: how many seeds of a job run in one batch before
-    the rows are joined (null: all), so that a stop loses less and seeds can be added; retries: how often a
+    the rows are joined (null: all), so that a stop loses less and seeds can be added; split: into how many
+    parts at least a job is cut, by seeds and then by preferences, which a launcher runs beside each other and
+    whose rows are joined; part: which chunk of the preferences a part has ([0, 2]: the first of two), set by
+    the split; retries: how often a
     sweep launches a job again whose worker died; bf16: measured (precision=bf16 is refused on a CPU that
     gains nothing from it) | rounded (any CPU rounds the factors itself: the same numbers, slower than
     fp32, to try what bf16 does to results); tf32: whether a GPU may round the factors of float32 products to
@@ -41,6 +44,8 @@ class HardwareConfig:
     threads: int | None = 1
     max_batch_runs: int | None = None
     seeds_per_job: int | None = None
+    split: int | None = None
+    part: list[int] | None = None
     retries: int = 2
     bf16: str = "measured"
     tf32: bool = False

@@ -106,7 +106,8 @@ def advance(
     not finite or longer than FAR, keeps its last one for good and is marked in `alive`: its neighbours do not
     notice. `kkt` is the largest residual of a run's subproblem solves (-1: it has none), `fail` counts failed
     ones (0 or 1, since no step follows), `stopped` is the step of that solve (-1: there is none),
-    `unsolvable` says that its program is proved to have no solution.
+    `unsolvable` says that its program is proved to have no solution. A state with `ended` (-1, or the step at
+    which a stop rule ended the run) keeps all of such a run as it was then.
     """
     oracle = seen_by(algorithm, oracle)
     X = oracle.spec.X
@@ -131,13 +132,18 @@ def advance(
                 out[name] = rule.update(out[name], theta, points[0], t)
             if observe is not None:
                 observe(t, state, points[0])
+            going = alive if "ended" not in state else alive & (state["ended"] < 0)
             alpha = algorithm.schedule(t)
+            before = _copied(alg) if "ended" in state else alg
             d, alg, info = algorithm.step(points, alg, t, alpha)
+            if "ended" in state:
+                alg = _chosen(state["ended"] < 0, alg, before)
             if isinstance(alpha, torch.Tensor):  # runs with step sizes of their own
                 alpha = alpha.to(d)
             proposal = project_moving(X, theta + alpha * d, theta, points[0].moving)
-            counted = alive  # a run that has ended solves nothing worth counting
-            alive = alive & (proposal.abs().sum(-1) < FAR)  # for good: what is left of its state may be NaN
+            counted = going  # a run that has ended solves nothing worth counting
+            # for good: what is left of its state may be NaN
+            alive = alive & ((proposal.abs().sum(-1) < FAR) | ~going)
             if info.fail is not None:
                 ended = info.fail & counted
                 alive = alive & ~ended  # nothing takes the place of a failed solve
@@ -145,7 +151,7 @@ def advance(
                 stopped = torch.where(ended, t if number is None else number.tensor, stopped)
                 if info.unsolvable is not None:
                     unsolvable = unsolvable | (ended & info.unsolvable)
-            theta = torch.where(alive.unsqueeze(-1), proposal, theta)
+            theta = torch.where((alive & going).unsqueeze(-1), proposal, theta)
             ostate = points[0].state
             if info.kkt is not None:
                 kkt = torch.where(counted, torch.fmax(kkt, info.kkt.to(kkt.dtype)), kkt)
@@ -161,6 +167,33 @@ def advance(
                 "unsolvable": unsolvable,
             }
     return state
+
+
+def _copied(state: State) -> State:
+    """A state that a step does not write to."""
+    return {key: _copied(value) if isinstance(value, dict) else _clone(value) for key, value in state.items()}
+
+
+def _clone(value: Any) -> Any:
+    return value.clone() if isinstance(value, Tensor) else value
+
+
+def _chosen(which: Tensor, new: State, old: State) -> State:
+    """`new` for some runs, `old` for the others; a tensor without an axis of runs is `new`."""
+    out = {}
+    for key, value in new.items():
+        before = old[key]
+        if isinstance(value, dict):
+            value = _chosen(which, value, before)
+        elif (
+            isinstance(value, Tensor)
+            and value.ndim
+            and value.shape == before.shape
+            and len(value) == len(which)
+        ):
+            value = torch.where(which.view(-1, *[1] * (value.ndim - 1)), value, before)
+        out[key] = value
+    return out
 
 
 def finals(outputs: Mapping[str, Output], state: State) -> dict[str, Float[Tensor, "R P"]]:

@@ -52,6 +52,7 @@ class Problem(ABC):
     # rows, inner and columns of a typical product of its network, on which a machine's bf16 is measured;
     # None: it has no network whose products can be bf16 (`mobench.core.precision`)
     product_shape: ClassVar[tuple[int, int, int] | None] = None
+    keeps_solutions: ClassVar[bool] = False  # decision variables are stored however many there are
 
     start: Mapping[str, Any] = field(default_factory=lambda: {"kind": "uniform", "low": -1.0, "high": 1.0})
     steps: int = 1000

@@ -16,12 +16,14 @@ class Batch(NamedTuple):
     """Terms of a finite sum for R runs of which some share theirs.
 
     Fields: chosen (S, B), the terms of each group of runs; group (R,), each run's row of it; sizes: how many
-    runs each group has, as numbers that need not be fetched from a device (None: unknown).
+    runs each group has, as numbers that need not be fetched from a device (None: unknown); number: of the
+    sample among all of a job, which names what else is drawn for it (the masks of dropout).
     """
 
     chosen: Int[Tensor, "S B"]
     group: Int[Tensor, " R"]
     sizes: tuple[int, ...] | None = None
+    number: int = 0
 
 
 class Sampled(Problem):

@@ -102,7 +102,12 @@ def _runs(config: Mapping[str, Any], problem: Problem, variants: int | None) -> 
                 f"seeds contains {seed}, which does not fit into 64 bits; give numbers below 2^63, e.g. "
                 "seeds=[0,1,2]."
             )
-    return Runs.product(preferences, config["seeds"], variants)
+    runs = Runs.product(preferences, config["seeds"], variants)
+    if config["hardware"]["part"] is None:
+        return runs
+    k, chunks = config["hardware"]["part"]
+    chosen = torch.arange(len(preferences)).tensor_split(chunks)[k]
+    return runs.take([r for r, index in enumerate(runs.index.tolist()) if index in set(chosen.tolist())])
 
 
 def _varied(config: Mapping[str, Any], variants: list[dict[str, Any]], runs: Runs) -> dict[str, torch.Tensor]:

@@ -207,6 +207,8 @@ def identity(job: Job) -> dict[str, Any]:
         config["precision"] = job.config["precision"]
     if job.config["hardware"]["tf32"]:
         config["tf32"] = True
+    if job.config["hardware"]["part"] is not None:  # some of the preferences
+        config["part"] = list(job.config["hardware"]["part"])
     config |= {k: job.config[k] for k in LAYERS if enabled(job.config, k)}
     config["record"] = {k: v for k, v in config["record"].items() if (k, v) != ("measures", True)}
     config["problem"] = {k: v for k, v in config["problem"].items() if k not in job.problem.execution_fields}

@@ -75,6 +75,12 @@ class Recorder:
         self.steps = list(state["steps"])
         self.columns = {k: list(v.unbind(0)) for k, v in state["columns"].items()}
 
+    def last(self, job: Job) -> pd.DataFrame:
+        """The rows of the step that was recorded last."""
+        self.fetch()
+        values = {name: found[-1:] for name, found in self.columns.items()}
+        return Recorder(self.every, self.evaluate, self.dense, self.steps[-1:], values).frame(job)
+
     def frame(self, job: Job) -> pd.DataFrame:
         """Tidy rows: run, step, seed, output, f_1..f_M, extra columns."""
         self.fetch()

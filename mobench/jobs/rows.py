@@ -17,6 +17,7 @@ from mobench.core.execution import execution_of
 from mobench.core.preferences import angle_deg, ray
 from mobench.core.sets import Free
 from mobench.core.truth import FrontDistance, KnownFront
+from mobench.core.watched import Watched
 from mobench.jobs.failures import too_many_failed, unsolved
 from mobench.jobs.job import Job
 from mobench.jobs.record import columns, measures
@@ -28,7 +29,7 @@ from mobench.system import gpu, provenance, workers
 from mobench.system.files import write_json
 
 FRONT_POINTS = 20_001  # resolution of `front_distance`: spacing of a front of length 1.5 is below 1e-4
-STORED = 4_000_000  # numbers of a solutions.npz, at most
+STORED = 4_000_000  # numbers of a solutions.npz, at most, unless the problem is about them
 
 
 def finish(training: Training, folder: JobFolder) -> None:
@@ -41,8 +42,8 @@ def finish(training: Training, folder: JobFolder) -> None:
         _record_end(training)
         frames = [_rows(training, name) for name in job.algorithm.outputs]
     evaluation = time.monotonic() - tick
-    folder.write_table("history.parquet", training.recorder.frame(job))
-    if job.joined.spec.P * len(job.runs) <= STORED:
+    folder.write_table("history.parquet", _history(training))
+    if job.problem.keeps_solutions or job.joined.spec.P * len(job.runs) <= STORED:
         folder.write_solutions({name: training.answers[name].cpu().numpy() for name in job.algorithm.outputs})
     meta = _meta(training, frames, evaluation)
     write_json(folder.path / "meta.json", meta)
@@ -86,6 +87,17 @@ def _record_end(training: Training) -> None:
     averages = {name: training.answers[name] for name in training.averaged}
     training.recorder.add(job.steps, columns(job, last, seen, training.state["alg"], averages, point))
     training.clock.recorded.append((job.steps, training.clock.training))
+    if isinstance(job.problem, Watched):
+        training.watch(job.problem, job.steps, training.state)
+
+
+def _history(training: Training) -> pd.DataFrame:
+    """All recorded rows, those of a run up to the step at which a stop rule ended it."""
+    rows = training.recorder.frame(training.job)
+    if "ended" not in training.state:
+        return rows
+    ended = training.state["ended"].cpu().numpy()[rows["run"]]
+    return rows[(ended < 0) | (rows["step"] <= ended)].reset_index(drop=True)
 
 
 def _meta(training: Training, frames: list[pd.DataFrame], evaluation: float) -> dict[str, Any]:
@@ -110,7 +122,7 @@ def _meta(training: Training, frames: list[pd.DataFrame], evaluation: float) -> 
         "clock": [[step, round(seconds, 3)] for step, seconds in training.clock.recorded],
         "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         **({} if on_gpu is None else {"peak_gpu_memory_mib": on_gpu, "cuda_graph": training.graph}),
-        "hypervolume": _hypervolumes(job, frames),
+        "hypervolume": hypervolumes(job, frames),
         "final_rows": sum(map(len, frames)),
         "ideal_point": None if ideal is None else ideal.tolist(),
         "unsolved": unsolved(training.state),
@@ -127,7 +139,7 @@ def hypervolume_fault(job: Job) -> str | None:
     return "a job with vary has one hypervolume for each value" if job.varied else None
 
 
-def _hypervolumes(job: Job, frames: list[pd.DataFrame]) -> dict[str, Any] | None:
+def hypervolumes(job: Job, frames: list[pd.DataFrame]) -> dict[str, Any] | None:
     """Per output rule and seed, of the finished runs of all preferences, with the reference point used; None
     where there is none: of a job that varies hyper-parameters each value would have its own.
     """
@@ -205,7 +217,9 @@ def _ends(training: Training, F: Tensor) -> dict[str, Any]:
     kkt = state["kkt"].cpu().numpy()
     alive = state["alive"].cpu().numpy() & np.isfinite(F.numpy()).all(1)
     failed = state["fail"].cpu().numpy()
+    ended = {"ended": state["ended"].cpu().numpy()} if "ended" in state else {}
     return {
+        **ended,
         "seconds": training.clock.training / len(training.job.runs),
         "solver_failures": failed,
         "kkt_residual_max": np.where(kkt < 0, math.nan, kkt),

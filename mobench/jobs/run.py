@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mobench.errors import Interrupted, MobenchError, StoreError
-from mobench.jobs import bf16, by_seed, memory, wandb_log
+from mobench.jobs import bf16, memory, parts, wandb_log
 from mobench.jobs.build import make_job
 from mobench.jobs.failures import in_words
 from mobench.jobs.job import Job
@@ -55,8 +55,8 @@ def run(job: Job, root: Path | None = None, title: str = "") -> Outcome:
     for place in places_of(job, root):
         if (damage := place.damage) is not None:
             print(f"warning: {title + ': ' if title else ''}{damage} The job will be rerun.", file=sys.stderr)
-    if parts := by_seed.parts_of(job):
-        return _in_parts(job, parts, folder, root, title)
+    if pieces := parts.parts_of(job):
+        return _in_parts(job, pieces, folder, root, title)
     hardware = job.config["hardware"]
     try:
         with gpu_lock.device(hardware["device"], hardware["jobs_per_device"], title) as device:
@@ -68,16 +68,16 @@ def run(job: Job, root: Path | None = None, title: str = "") -> Outcome:
         return failed(folder, str(error), title)
 
 
-def _in_parts(job: Job, parts: list[Job], folder: JobFolder, root: Path | None, title: str) -> Outcome:
-    """Runs a job some seeds at a time, and joins their rows."""
-    for part in parts:
-        seeds = ", ".join(map(str, part.config["seeds"]))
-        outcome = run(part, root, f"{title or job.key}, seeds {seeds}")
+def _in_parts(job: Job, pieces: list[Job], folder: JobFolder, root: Path | None, title: str) -> Outcome:
+    """Runs a job part by part, and joins their rows."""
+    for piece in pieces:
+        name = parts.named(piece)
+        outcome = run(piece, root, f"{title or job.key}, {name}")
         if outcome.status == "failed":
-            return failed(folder, f"Its part with the seeds {seeds} failed: {outcome.error}", title)
+            return failed(folder, f"Its part with the {name} failed: {outcome.error}", title)
     try:
         with folder.locked():
-            by_seed.join(job, parts, [folder_of(part, root) for part in parts], folder)
+            parts.join(job, pieces, [folder_of(piece, root) for piece in pieces], folder)
     except StoreError as error:
         return failed(folder, str(error), title)
     wandb_log.log_job(job.config, folder)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:  # a folder is looked at without them
     import pandas as pd
 
 _MAGIC = b"mobench-checkpoint-1\n"
+_COMPRESSED = 4_000_000  # numbers of a compressed file, at most
 _GPUS = 128  # of one machine, at most
 
 
@@ -251,12 +252,13 @@ class JobFolder:
             write_atomic(self.path / name, buffer.getvalue())
 
     def write_solutions(self, solutions: dict[str, np.ndarray]) -> None:
-        """Decision variables per output rule, (R, P) each."""
+        """Decision variables per output rule, (R, P) each; many are not compressed, which gains little."""
         import numpy as np
 
         buffer = io.BytesIO()
+        small = sum(values.size for values in solutions.values()) <= _COMPRESSED
         # the stub takes names for its flag
-        np.savez_compressed(buffer, **solutions)  # type: ignore[arg-type]
+        (np.savez_compressed if small else np.savez)(buffer, **solutions)  # type: ignore[arg-type]
         write_atomic(self.path / "solutions.npz", buffer.getvalue())
 
     @contextlib.contextmanager

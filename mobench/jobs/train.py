@@ -15,13 +15,15 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from mobench.core import loop, precision
 from mobench.core.output import Output, make_output
 from mobench.core.point import Point
-from mobench.errors import Interrupted
+from mobench.core.watched import Watched
+from mobench.errors import CompatibilityError, ConfigError, Interrupted
 from mobench.jobs import bf16
 from mobench.jobs.job import Job
 from mobench.jobs.progress import progress
@@ -116,6 +118,8 @@ class Training:
         theta = oracle.initial(job.runs).to(job.device, job.dtype)
         runs = job.runs.to(job.device)
         self.state = loop.first_state(oracle, job.algorithm, self.rules(), theta, runs, job.steps)
+        if isinstance(job.problem, Watched) and job.problem.stop is not None:
+            self.state["ended"] = torch.full((len(runs),), -1, dtype=torch.int64, device=job.device)
 
     def end_pass(self) -> bool:
         """Collects the answers of rules that are finished and what the others carry over;
@@ -146,6 +150,27 @@ class Training:
             rules = self.outputs
             averages = {name: rules[name].final(now["out"][name], now["theta"]) for name in self.averaged}
             self.recorder.add(t, columns(self.job, now["theta"], seen, now["alg"], averages, point))
+        if isinstance(self.job.problem, Watched):
+            self.watch(self.job.problem, t, now)
+
+    def watch(self, problem: Watched, t: int, now: loop.State) -> None:
+        """Shows the step that was recorded last to the problem's callback and stop rule.
+
+        Raises:
+            ConfigError: The stop rule returns something else than a boolean for each run.
+        """
+        if problem.callback is not None:
+            problem.callback(t, self.recorder.last(self.job))
+        if problem.stop is None or t == self.job.steps:
+            return
+        found = np.asarray(problem.stop(self.recorder.frame(self.job)))
+        if found.shape != (len(self.job.runs),) or found.dtype != bool:
+            raise ConfigError(
+                f"stop returned {found.dtype} of shape {found.shape}; expected {len(self.job.runs)} "
+                "booleans, one for each run, such as history.groupby('run')['f_1'].last() < 0.1."
+            )
+        new = torch.from_numpy(found.copy()).to(self.job.device) & (now["ended"] < 0)
+        now["ended"] = torch.where(new, t, now["ended"])
 
     def count(self, seconds: float) -> None:
         """Adds the seconds of some steps, whose work is done, to the clock; brings what they recorded to the
@@ -235,6 +260,7 @@ def _begun(job: Job, folder: JobFolder, title: str, anew: bool) -> Training:
     record = job.config["record"]
     recorder = Recorder(record["every"], record["evaluate"], record["dense"])
     outputs = {name: make_output(name) for name in job.algorithm.outputs}
+    _check_stop(job)
     saved, messages = (None, []) if anew else folder.load_checkpoint(str(job.device))
     for message in messages:
         print(f"warning: {message}", file=sys.stderr)
@@ -248,6 +274,22 @@ def _begun(job: Job, folder: JobFolder, title: str, anew: bool) -> Training:
     folder.write_config(job.config)
     training.begin_pass()
     return training
+
+
+def _check_stop(job: Job) -> None:
+    """Raises CompatibilityError for a stop rule where a run does not end by itself."""
+    if not isinstance(job.problem, Watched) or job.problem.stop is None:
+        return
+    if list(job.algorithm.outputs) != ["last"]:
+        raise CompatibilityError(
+            f"A stop rule ends a run at its iterate, but algorithm.outputs={list(job.algorithm.outputs)} "
+            "also asks for averages over all steps. Set algorithm.outputs=[last], or give no stop rule."
+        )
+    if job.algorithm.together:
+        raise CompatibilityError(
+            f"{type(job.algorithm).__name__} moves all runs of a seed together, so none of them can be "
+            "stopped alone."
+        )
 
 
 def _run_pass(training: Training, title: str, arrived: Signals) -> None:
@@ -270,6 +312,8 @@ def _run_pass(training: Training, title: str, arrived: Signals) -> None:
         training.count(took)
         chunk = min(2 * chunk, LONGEST) if took < SHORT else max(1, chunk // 2)
         training.graph = steps.graph
+        if "ended" in training.state and bool((training.state["ended"] >= 0).all()):
+            training.state["t"] = job.steps
         show(training.state["t"])
         asked = bool(arrived.pending)  # what comes after the checkpoint waits for the next one
         if asked or time.monotonic() - saved > job.config["checkpoint"]["seconds"]:

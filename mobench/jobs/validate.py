@@ -118,11 +118,13 @@ def check_numbers(config: Mapping[str, Any]) -> None:
     for group, key, least in (
         ("hardware", "jobs_per_device", 1),
         ("hardware", "seeds_per_job", 1),
+        ("hardware", "split", 1),
         ("hardware", "retries", 0),
         ("checkpoint", "seconds", 0),
     ):
         if config[group][key] is not None and config[group][key] < least:
             raise ConfigError(f"{group}.{key}={config[group][key]} must be at least {least}.")
+    _check_parts(config["hardware"])
     choose("checkpoint.signal", config["checkpoint"]["signal"], SIGNALS)
     choose("precision", config["precision"], PRECISIONS)
     choose("hardware.bf16", config["hardware"]["bf16"], BF16_ON_CPU)
@@ -132,3 +134,15 @@ def check_numbers(config: Mapping[str, Any]) -> None:
         raise ConfigError(
             f"hardware.tf32=true is for a GPU, but hardware.device={device}; remove it, or add hardware=gpu."
         )
+
+
+def _check_parts(hardware: Mapping[str, Any]) -> None:
+    """Raises ConfigError for two ways to cut a job, or a chunk that there is not."""
+    if hardware["split"] is not None and hardware["seeds_per_job"] is not None:
+        raise ConfigError(
+            f"hardware.split={hardware['split']} and hardware.seeds_per_job={hardware['seeds_per_job']} both "
+            "cut the job; give only one of them."
+        )
+    part = hardware["part"]
+    if part is not None and not (len(part) == 2 and 0 <= part[0] < part[1]):
+        raise ConfigError(f"hardware.part={part} must be [k, n] with 0 <= k < n; hardware.split sets it.")

@@ -69,7 +69,8 @@ class Epochs(OfProblem):
         """Part k of the batch of step t."""
         epoch, i = divmod(t, self.per_epoch)
         whole = self._order(epoch)[:, i * self.batch_size : (i + 1) * self.batch_size]
-        return Batch(whole.tensor_split(self.spec.samples, dim=1)[k], self.group, self.sizes)
+        part = whole.tensor_split(self.spec.samples, dim=1)[k]
+        return Batch(part, self.group, self.sizes, t * self.spec.samples + k)
 
     def at(self, theta: Float[Tensor, "R P"], state: State, t: int, k: int = 0) -> Point:
         return make_point(self.problem, theta, self.spec, self.problem.take(self.batch(t, k)))

@@ -2,7 +2,7 @@
 
 A configuration cannot hold a function. It holds `code`, the hash of what the functions compute
 (`mobench.jobs.fingerprint`), and the functions themselves are found under that name while `serving` is open:
-in this process, during a run.
+in this process, during a run. Modules and losses (`mobench.problems.networks`) are served in the same way.
 """
 
 from __future__ import annotations
@@ -45,6 +45,14 @@ class Functions:
     front: Float[Tensor, "k M"] | None = None
     measures: Mapping[str, Function] = field(default_factory=dict)
 
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """What decides the results."""
+        parts = (self.objectives, self.constraints, self.start)
+        if self.front is None and not self.measures:  # the name of a job without them is what it was
+            return parts
+        return (*parts, self.front, dict(self.measures))
+
     @cached_property
     def all(self) -> tuple[Function, ...]:
         """Objectives, then constraints."""
@@ -72,11 +80,26 @@ class Functions:
 
 
 # what `serving` serves, in the thread that opened it
-_SERVED: ContextVar[Mapping[str, Functions]] = ContextVar("served", default=MappingProxyType({}))
+_SERVED: ContextVar[Mapping[str, Any]] = ContextVar("served", default=MappingProxyType({}))
+
+
+def served(code: str) -> Any:
+    """What is served under a name.
+
+    Raises:
+        ConfigError: nothing is; the program that defined it has ended.
+    """
+    if code not in _SERVED.get():
+        raise ConfigError(
+            f"problem.code={code}: the functions of this problem exist only in the Python program that "
+            "defined them; rerun it there with mobench.run(problem=mobench.objectives(...)), or "
+            "mobench.networks(...)."
+        )
+    return _SERVED.get()[code]
 
 
 @contextlib.contextmanager
-def serving(code: str, functions: Functions) -> Iterator[None]:
+def serving(code: str, functions: Any) -> Iterator[None]:
     """Let jobs with this `code` find their functions, until the end of the block."""
     token = _SERVED.set({**_SERVED.get(), code: functions})
     try:
@@ -135,11 +158,7 @@ class Own(Problem):
                 f"coordinates, or two lists of {self.variables} numbers, one for each."
             )
         super().__post_init__()
-        if self.code not in _SERVED.get():
-            raise ConfigError(
-                f"problem.code={self.code}: the functions of this problem exist only in the Python program "
-                f"that defined them; rerun it there with mobench.run(problem=mobench.objectives(...))."
-            )
+        functions = served(self.code)
         if self.variables < 1:
             raise ConfigError(f"problem.variables={self.variables} must be at least 1.")
         limits = None if self.bounds is None else _interval(self.bounds, self.variables)
@@ -156,7 +175,6 @@ class Own(Problem):
                 f"problem.start has {len(self.start['value'])} coordinates, "
                 f"but there are {self.variables} variables."
             )
-        functions = _SERVED.get()[self.code]
         object.__setattr__(self, "_functions", functions)
         object.__setattr__(self, "_batched", torch.func.vmap(functions.stacked))
         x = self.X.project(self._theta(0).unsqueeze(0))[0]

@@ -13,7 +13,7 @@ from typing import Any
 from hydra.core.utils import JobReturn
 
 from mobench.errors import Interrupted
-from mobench.jobs.outcome import Outcome, failed, finished
+from mobench.jobs.outcome import Outcome, failed, finished, folder_of
 from mobench.sweep.launchers import Adapter
 from mobench.sweep.plan import Plan, Planned
 from mobench.system import workers
@@ -55,7 +55,7 @@ def launch_group(jobs: list[Planned], adapter: Adapter, say: Say) -> list[Outcom
         return [run(planned.take(), title=planned.title) for planned in jobs]
     try:
         with workers.told(since=time.time()):
-            return _until_answered(jobs, adapter, say)
+            return _joined(jobs, adapter, say)
     except KeyboardInterrupt:
         if adapter.far:
             raise Interrupted(
@@ -64,6 +64,55 @@ def launch_group(jobs: list[Planned], adapter: Adapter, say: Say) -> list[Outcom
                 "finish."
             ) from None
         raise
+
+
+def _joined(jobs: list[Planned], adapter: Adapter, say: Say) -> list[Outcome]:
+    """Runs jobs, those that are cut part by part beside the others, and joins the parts' rows here."""
+    parts = {job.folder.key: _parts(job) for job in jobs}
+    alone = [job for job in jobs if not parts[job.folder.key]]
+    pieces = [piece for job in jobs for piece in parts[job.folder.key]]
+    todo = {job.folder.key: job for job in (*alone, *pieces) if job.config["rerun"] or not job.folder.done}
+    found = _until_answered(list(todo.values()), adapter, say) if todo else []
+    outcomes = {outcome.key: outcome for outcome in found}
+    return [
+        _of_parts(job, parts[job.folder.key], outcomes)
+        if parts[job.folder.key]
+        else outcomes.get(job.folder.key) or finished(job.folder, skipped=True, title=job.title)
+        for job in jobs
+    ]
+
+
+def _parts(job: Planned) -> list[Planned]:
+    """The parts that a job is run as; none where it is one batch."""
+    hardware = job.config["hardware"]
+    if hardware["split"] is None and hardware["seeds_per_job"] is None:
+        return []
+    from mobench.jobs import parts
+    from mobench.jobs.build import make_job
+
+    found = []
+    for part in parts.parts_of(make_job(job.config)):
+        chunk = part.config["hardware"]["part"]
+        own = [
+            f"seeds={list(part.config['seeds'])}".replace(" ", ""),
+            f"hardware.part={'null' if chunk is None else chunk}".replace(" ", ""),
+            "hardware.split=null",
+            "hardware.seeds_per_job=null",
+        ]
+        name = f"{job.name}, {parts.named(part)}".removeprefix(", ")
+        found.append(Planned([*job.overrides, *own], part.config, folder_of(part), job.artifact, name))
+    return found
+
+
+def _of_parts(job: Planned, parts: list[Planned], outcomes: dict[str, Outcome]) -> Outcome:
+    """Joins the rows of a job's parts."""
+    for part in parts:
+        outcome = outcomes.get(part.folder.key)
+        if outcome is not None and outcome.status == "failed":
+            return failed(job.folder, f"Its part {part.folder.key} failed: {outcome.error}", job.title)
+    from mobench.jobs.run import run_job
+
+    return run_job(job.config, title=job.title)
 
 
 def _until_answered(jobs: list[Planned], adapter: Adapter, say: Say) -> list[Outcome]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import platform
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -33,7 +34,7 @@ def fastest(question: str, ways: Mapping[str, Callable[[], object]], device: tor
         question: what the ways compute, and its size; another name asks again.
     """
     path = cache_root() / FILE
-    machine = f"{torch.cuda.get_device_name(device)}, torch {torch.__version__}"
+    machine = f"{_name(device)}, torch {torch.__version__}"
     with _alone(path):
         answers = _stored(path)
         own = answers.setdefault(machine, {})
@@ -53,6 +54,13 @@ def fastest(question: str, ways: Mapping[str, Callable[[], object]], device: tor
             f"{path} names {choice!r} for {question}; expected one of {', '.join(ways)}. Delete the file."
         )
     return choice
+
+
+def _name(device: torch.device) -> str:
+    """The device, with what else decides how fast it is."""
+    if device.type == "cuda":
+        return str(torch.cuda.get_device_name(device))
+    return f"{platform.processor() or platform.machine()}, {torch.get_num_threads()} thread(s)"
 
 
 @contextlib.contextmanager
@@ -101,5 +109,5 @@ def _measured(ways: Mapping[str, Callable[[], object]], device: torch.device) ->
             seconds = time.perf_counter() - begun
             taken[name] = min(seconds, taken.get(name, seconds)) if k > 1 else seconds
     if not taken:
-        raise torch.OutOfMemoryError("none of the implementations fits into the memory of the GPU")
+        raise torch.OutOfMemoryError("none of the implementations fits into the memory of the device")
     return taken

@@ -1,9 +1,14 @@
-"""A job of many seeds, run a few seeds at a time and joined: `hardware.seeds_per_job=1`.
+"""A job in parts that are jobs of their own, and their rows joined: `hardware.split=4`, or
+`hardware.seeds_per_job=1`.
 
-A run is the same alone and in a batch, up to rounding, so the joined rows are those of the whole job. Each
-part is a job of its own, with a folder of its own: a stop loses one part at most, a seed that was run before
-is not run again, and more seeds can be added later. A batch is faster where programs are small; parts are for
-jobs that take hours. `seconds` of a run is measured in its part.
+Runs are independent, so a job is cut by seeds, and, where that gives too few parts, by preferences. A part
+knows the whole set of preferences, which some methods need, and has a folder of its own: a stop loses one
+part at most. Parts by seeds alone are the jobs of these seeds: one that was run before is not run again, and
+more seeds can be added later. Methods whose runs of a seed move together cannot be cut by preferences.
+
+A run is the same alone and in a batch, up to rounding: sums of another number of runs may be taken in another
+order. Parts of one cut are the same wherever they run, bit for bit on machines of one kind. `seconds` of a
+run is measured in its part.
 """
 
 from __future__ import annotations
@@ -16,34 +21,86 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mobench.errors import StoreError
+from mobench.errors import ConfigError, StoreError
 from mobench.jobs.build import make_job
 from mobench.jobs.job import Job
-from mobench.jobs.rows import mark_done
+from mobench.jobs.rows import hypervolumes, mark_done
 from mobench.jobs.store import JobFolder
 from mobench.system.files import write_json
 
+NO_PARTS = {"split": None, "seeds_per_job": None, "part": None}
 PEAKS = ("peak_memory_mib", "peak_gpu_memory_mib")
 SUMS = ("seconds_train", "seconds_evaluate", "seconds_wall", "final_rows")
 SAME = ("ideal_point", "dtype")  # what must not differ from part to part
 
 
-def parts_of(job: Job) -> list[Job]:
-    """Returns the jobs of a few seeds each that a job is run as; none where it is run as one batch."""
-    size = job.config["hardware"]["seeds_per_job"]
+def cut(job: Job) -> list[dict[str, Any]]:
+    """Returns what the parts of a job set instead of the whole: `seeds`, and `part` of the preferences; none
+    where it is run as one batch.
+
+    Raises:
+        ConfigError: it cannot be cut into so many parts.
+    """
+    hardware = job.config["hardware"]
     seeds = list(job.config["seeds"])
-    if size is None or len(seeds) <= size:
+    size = hardware["seeds_per_job"]
+    if hardware["part"] is not None:
         return []
-    groups = [seeds[i : i + size] for i in range(0, len(seeds), size)]
-    return [make_job({**job.config, "seeds": group}) for group in groups]
+    if size is not None:
+        groups = [seeds[i : i + size] for i in range(0, len(seeds), size)]
+        return [{"seeds": group, "part": None} for group in groups] if len(groups) > 1 else []
+    wanted = hardware["split"] or 1
+    if wanted <= len(seeds):
+        groups = [list(map(int, some)) for some in np.array_split(seeds, wanted)]
+        return [{"seeds": group, "part": None} for group in groups] if wanted > 1 else []
+    chunks = -(-wanted // len(seeds))
+    _check_cut(job, wanted, chunks)
+    return [{"seeds": [seed], "part": [k, chunks]} for k in range(chunks) for seed in seeds]
+
+
+def _check_cut(job: Job, wanted: int, chunks: int) -> None:
+    """Raises ConfigError unless the preferences can be cut into so many chunks."""
+    seeds = len(job.config["seeds"])
+    name = type(job.algorithm).__name__
+    if job.algorithm.together:
+        raise ConfigError(
+            f"hardware.split={wanted}: {name} moves all preferences of a seed together, so a job of {seeds} "
+            f"seed(s) can be cut into {seeds} part(s) at most."
+        )
+    if chunks > len(job.runs.all):
+        most = seeds * len(job.runs.all)
+        raise ConfigError(f"hardware.split={wanted}: the job has {most} runs, and so {most} parts at most.")
+
+
+def parts_of(job: Job) -> list[Job]:
+    """Returns the jobs that a job is run as; none where it is run as one batch."""
+    return [
+        make_job(
+            {
+                **job.config,
+                "seeds": part["seeds"],
+                "hardware": {**job.config["hardware"], **NO_PARTS, "part": part["part"]},
+            }
+        )
+        for part in cut(job)
+    ]
+
+
+def named(part: Job) -> str:
+    """Returns what messages call a part."""
+    seeds = ", ".join(map(str, part.config["seeds"]))
+    if part.config["hardware"]["part"] is None:
+        return f"seeds {seeds}"
+    chunk, chunks = part.config["hardware"]["part"]
+    return f"seeds {seeds} and preferences {chunk + 1} of {chunks}"
 
 
 @dataclasses.dataclass(frozen=True)
 class Piece:
-    """Rows of some seeds of a job.
+    """Rows of a part of a job.
 
     Args:
-        job: the job of these seeds.
+        job: the part.
         folder: its finished folder.
         whole: the job that it is a part of.
     """
@@ -54,10 +111,13 @@ class Piece:
 
     def numbers(self, runs: np.ndarray) -> np.ndarray:
         """Returns the numbers in the whole job of runs of this part: seeds are the fastest axis of both."""
-        own = list(self.job.config["seeds"])
         everyone = list(self.whole.config["seeds"])
-        place = np.array([everyone.index(seed) for seed in own])
-        numbers: np.ndarray = runs // len(own) * len(everyone) + place[runs % len(own)]
+        own = self.job.runs
+        place = np.array([everyone.index(seed) for seed in own.seeds.tolist()])
+        first = own.index.numpy()
+        if own.variant is not None:
+            first = first + own.variant.numpy() * len(own.all)
+        numbers: np.ndarray = (first * len(everyone) + place)[runs]
         return numbers
 
     def numbered(self, frame: pd.DataFrame) -> pd.DataFrame:
@@ -77,7 +137,8 @@ def join(job: Job, parts: Sequence[Job], folders: Sequence[JobFolder], folder: J
         if any(meta.get(name) != metas[0].get(name) for meta in metas):
             raise StoreError(
                 f"The parts of {job.key} cannot be joined: their {name} differs ({metas[0].get(name)} in "
-                f"{folders[0].path}). Run the job in one batch with hardware.seeds_per_job=null."
+                f"{folders[0].path}). Run the job in one batch with hardware.seeds_per_job=null "
+                "hardware.split=null."
             )
     final = _stacked([piece.numbered(piece.folder.final()) for piece in pieces], ["run"])
     history = _stacked([piece.numbered(piece.folder.history()) for piece in pieces], ["step", "run"])
@@ -86,6 +147,9 @@ def join(job: Job, parts: Sequence[Job], folders: Sequence[JobFolder], folder: J
     if all((piece.folder.path / "solutions.npz").exists() for piece in pieces):
         folder.write_solutions(_solutions(job, pieces))
     meta = _meta(job, pieces, metas)
+    # of preferences that parts know only some of
+    frames = [final[final["output"] == name] for name in job.algorithm.outputs]
+    meta["hypervolume"] = hypervolumes(job, frames)
     write_json(folder.path / "meta.json", meta)
     folder.write_table("final.csv", final)
     began = min(float(piece.folder.status().get("started", time.time())) for piece in pieces)
@@ -126,7 +190,7 @@ def _meta(job: Job, pieces: Sequence[Piece], metas: Sequence[dict[str, Any]]) ->
         key=lambda run: run["run"],
     )
     parts = [piece.folder.key for piece in pieces]
-    execution = f"{len(parts)} jobs of some seeds each, joined; the first: {metas[0]['execution']}"
+    execution = f"{len(parts)} jobs joined; the first: {metas[0]['execution']}"
     return {**out, "execution": execution, "parts": parts, "identity": job.identity}
 
 

@@ -1,0 +1,267 @@
+"""Any torch.nn.Module as a function of R stacked parameter vectors, by torch.func.functional_call.
+
+    values (R, k):  row r is head(module(batch; theta_r), batch)
+
+The runs are one axis of torch.func.vmap, or one after the other (`loop`; `channels_last`: so with pictures
+and kernels in that memory format). What a module computes must not depend on which;
+`mobench.problems.networks` compares them before a job begins.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from mobench.errors import ConfigError
+from mobench.models.named_random import keyed, named
+
+Tree = Any
+"""A tensor, or a tuple, list or dict of trees."""
+Forward = Callable[[nn.Module, Tree], Tree]
+Head = Callable[[Tree, Tree], Tensor]
+WAYS = ("vmap", "seeds", "loop", "channels_last")
+
+
+def mapped(fn: Callable[[Tensor], Any], tree: Tree) -> Tree:
+    """A tree of what `fn` makes of its tensors."""
+    if isinstance(tree, Tensor):
+        return fn(tree)
+    if isinstance(tree, Mapping):
+        return {key: mapped(fn, value) for key, value in tree.items()}
+    found = [mapped(fn, value) for value in tree]
+    if hasattr(tree, "_fields"):
+        return type(tree)(*found)
+    return found if isinstance(tree, list) else tuple(found)
+
+
+def leaves(tree: Tree) -> list[Tensor]:
+    """All tensors of a tree."""
+    found: list[Tensor] = []
+    mapped(found.append, tree)
+    return found
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Names and shapes of a module's trainable parameters, in the order of a parameter vector."""
+
+    names: tuple[str, ...]
+    shapes: tuple[torch.Size, ...]
+
+    @staticmethod
+    def of(module: nn.Module) -> Layout:
+        """Shared parameters count once."""
+        found = {name: p.shape for name, p in module.named_parameters() if p.requires_grad}
+        return Layout(tuple(found), tuple(found.values()))
+
+    @property
+    def sizes(self) -> list[int]:
+        """Number of entries of each parameter."""
+        return [math.prod(shape) for shape in self.shapes]
+
+    @property
+    def dim(self) -> int:
+        """P."""
+        return sum(self.sizes)
+
+    def flat(self, tensors: Mapping[str, Tensor]) -> Float[Tensor, " P"]:
+        """The parameter vector, float64 on the CPU."""
+        return torch.cat([tensors[name].detach().double().cpu().reshape(-1) for name in self.names])
+
+    def split(self, theta: Float[Tensor, " P"]) -> dict[str, Tensor]:
+        """Views of one parameter vector."""
+        parts = theta.split(self.sizes)
+        return {
+            name: part.view(shape) for name, shape, part in zip(self.names, self.shapes, parts, strict=True)
+        }
+
+
+class Scored(nn.Module):
+    """A module and what is computed from its outputs, as one module."""
+
+    def __init__(self, module: nn.Module, forward: Forward, head: Head) -> None:
+        super().__init__()
+        self.module = module
+        self.run = forward
+        self.head = head
+
+    def forward(self, batch: Tree) -> Tensor:
+        """head(outputs, batch)."""
+        return self.head(self.run(self.module, batch), batch)
+
+
+@dataclass(frozen=True)
+class Constants:
+    """Frozen parameters and buffers: those that all runs share, and those (R, ...) that differ."""
+
+    shared: dict[str, Tensor]
+    own: dict[str, Tensor]
+
+    @staticmethod
+    def of(modules: Sequence[nn.Module], group: Sequence[int], like: Tensor) -> Constants:
+        """Of runs that belong to these modules, on the device and in the type of `like`."""
+        found = [constants(module) for module in modules]
+        shared: dict[str, Tensor] = {}
+        own: dict[str, Tensor] = {}
+        for name, first in found[0].items():
+            if all(torch.equal(first, other[name]) for other in found[1:]):
+                shared[name] = cast(first, like)
+            else:
+                own[name] = torch.stack([cast(found[g][name], like) for g in group])
+        return Constants(shared, own)
+
+    def with_own(self, tensors: Mapping[str, Tensor]) -> Constants:
+        """The same with further ones (R, ...)."""
+        shared = {name: value for name, value in self.shared.items() if name not in tensors}
+        return Constants(shared, {**self.own, **tensors})
+
+    def take(self, which: Any) -> Constants:
+        """Those of some runs."""
+        return Constants(self.shared, {name: value[which] for name, value in self.own.items()})
+
+
+def constants(module: nn.Module) -> dict[str, Tensor]:
+    """What a module computes with beside its trainable parameters."""
+    frozen = {name: p.detach() for name, p in module.named_parameters() if not p.requires_grad}
+    return {**frozen, **dict(module.named_buffers())}
+
+
+def cast(x: Tensor, like: Tensor) -> Tensor:
+    """On the device of `like`, and in its type if x has real numbers."""
+    return x.to(like.device, like.dtype if x.is_floating_point() else x.dtype)
+
+
+def normalisations(module: nn.Module) -> dict[str, _BatchNorm]:
+    """Batch normalisations that use a batch's statistics in training and running ones in evaluation."""
+    return {
+        name: part
+        for name, part in module.named_modules()
+        if isinstance(part, _BatchNorm) and part.training and part.running_mean is not None
+    }
+
+
+@contextlib.contextmanager
+def no_fast_path() -> Iterator[None]:
+    """Transformers in evaluation compute as in training: their fused path knows no axis of runs."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
+
+
+def values(
+    scored: Scored,
+    layout: Layout,
+    theta: Float[Tensor, "R P"],
+    fixed: Constants,
+    batch: Callable[[int], Tree] | Tree,
+    way: str,
+    keys: Int[Tensor, " R"] | None = None,
+    each: bool = False,
+    written: Sequence[str] = (),
+) -> Float[Tensor, "R k"]:
+    """What the module and its head give for each run.
+
+    Args:
+        batch: samples that all runs share; or, if `each`, samples (R, B, ...) where way=vmap, a function of
+            the run else.
+        way: vmap | loop | channels_last.
+        keys: of random numbers; None: nothing may be drawn.
+        written: constants that the forward pass may write.
+
+    Raises:
+        ConfigError: the module writes into what all runs share.
+    """
+    held = {n: t for n, t in {**fixed.shared, **fixed.own}.items() if n not in written}
+    before = [t._version for t in held.values()]
+    with no_fast_path(), named():
+        found = _computed(scored, layout, theta, fixed, batch, way, keys, each)
+    changed = [n for (n, t), old in zip(held.items(), before, strict=True) if t._version != old]
+    if changed:
+        raise ConfigError(
+            f"The module writes into its buffer {', '.join(changed)} in the forward pass, so that a step "
+            "would depend on all steps before it, and a run on its neighbours. Of such buffers only the "
+            "running statistics of batch normalisation are supported. Use torch.nn.GroupNorm or LayerNorm, "
+            "or mobench.Balanced in a loop of your own."
+        )
+    return found
+
+
+def _computed(
+    scored: Scored,
+    layout: Layout,
+    theta: Tensor,
+    fixed: Constants,
+    batch: Any,
+    way: str,
+    keys: Tensor | None,
+    each: bool,
+) -> Tensor:
+    last = way == "channels_last"
+    shared = {f"module.{name}": _formatted(value, last) for name, value in fixed.shared.items()}
+
+    def one(row: Tensor, own: dict[str, Tensor], key: Tensor | None, seen: Tree) -> Tensor:
+        tensors = {f"module.{name}": value for name, value in {**own, **layout.split(row)}.items()}
+        if last:
+            tensors = {name: _formatted(value, last) for name, value in tensors.items()}
+        with keyed(key, way == "vmap"):
+            out: Tensor = functional_call(scored, {**shared, **tensors}, (seen,))
+        return out
+
+    if way == "vmap":
+        axes = (0, 0, None if keys is None else 0, 0 if each else None)
+        found: Tensor = vmap(one, in_dims=axes)(theta, fixed.own, keys, batch)
+        return found
+    seen = batch if each else mapped(lambda t: _formatted(t, last), batch)
+    rows = []
+    # unbind, not theta[r]: the backward of an index writes zeros for all runs, for each run
+    for r, row in enumerate(theta.unbind(0)):
+        own = {name: value[r] for name, value in fixed.own.items()}
+        given = mapped(lambda t: _formatted(t, last), batch(r)) if each else seen
+        rows.append(one(row, own, None if keys is None else keys[r], given))
+    return torch.stack(rows)
+
+
+def _formatted(x: Tensor, channels_last: bool) -> Tensor:
+    """Pictures and kernels with their channels last in memory, if that is wanted."""
+    return x.contiguous(memory_format=torch.channels_last) if channels_last and x.ndim == 4 else x
+
+
+def statistics(
+    scored: Scored,
+    layout: Layout,
+    theta: Float[Tensor, "R P"],
+    fixed: Constants,
+    batches: Sequence[Tree],
+    names: Sequence[str],
+    way: str,
+) -> dict[str, Tensor]:
+    """Running means and variances (R, ...) of batch normalisations: means over all batches, which depend on
+    theta alone. One run after the other, since they are written in place.
+
+    Args:
+        scored: with normalisations in training whose momentum is None, so that PyTorch takes plain means.
+        way: loop | channels_last.
+    """
+    rows: list[dict[str, Tensor]] = []
+    for r in range(len(theta)):
+        given = fixed.take(slice(r, r + 1))
+        own = {name: fixed.shared[name].clone().unsqueeze(0) for name in names}
+        for value in own.values():
+            value.zero_()
+        one = given.with_own(own)
+        for batch in batches:
+            values(scored, layout, theta[r : r + 1], one, batch, way, written=names)
+        rows.append({name: value[0] for name, value in own.items()})
+    return {name: torch.stack([row[name] for row in rows]) for name in names}

@@ -1,0 +1,767 @@
+"""Losses of any torch.nn.Module on data of one's own; `mobench.networks` makes them.
+
+f_m(theta) = mean over the samples of loss_m(module(batch; theta), batch),   g_n(theta) = constraint_n(f)
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from hashlib import sha256
+from itertools import pairwise
+from typing import Any, ClassVar, TypeVar
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn.parameter import UninitializedTensorMixin
+from torch.utils.checkpoint import checkpoint
+
+from mobench.core.cache import Cache, Cached
+from mobench.core.preferences import Runs
+from mobench.core.random import salted, seed_for
+from mobench.core.sampled import Batch, BatchGradients
+from mobench.core.sets import Box, Free, Set
+from mobench.data.tables import Table
+from mobench.errors import ConfigError, check_batch_runs, choose
+from mobench.models import named_random, stacked
+from mobench.models.stacked import WAYS, Constants, Forward, Layout, Scored, Tree, cast, leaves, mapped
+from mobench.problems.own import served
+from mobench.system.fastest import fastest
+
+EVALUATED = 256
+"""Samples of a forward pass in evaluation."""
+PROBED = 4
+"""Samples with which a module is tried before a job."""
+TYPES = (torch.float32, torch.float64)
+
+This = TypeVar("This", bound="Networks")  # beartype knows no typing.Self in methods
+Function = Callable[[Any, Any], Any]  # (outputs, batch) -> a number, or a vector of losses
+
+
+@dataclass(frozen=True)
+class Parts:
+    """One module in its three uses.
+
+    Attributes:
+        training: as the user made it, but its batch normalisations keep no running statistics, which training
+            does not use.
+        evaluation: after `eval()`.
+        counting: as evaluation, but batch normalisations use the statistics of a batch, and keep the plain
+            mean of those of all batches.
+        statistics: names of their running means and variances.
+    """
+
+    training: nn.Module
+    evaluation: nn.Module
+    counting: nn.Module
+    statistics: tuple[str, ...]
+
+    @staticmethod
+    def of(module: nn.Module) -> Parts:
+        evaluation = copy.deepcopy(module).eval()
+        counting = copy.deepcopy(evaluation)
+        found = stacked.normalisations(module)
+        for name in found:
+            norm = counting.get_submodule(name)
+            norm.train()
+            norm.momentum = None  # type: ignore[assignment]
+        ends = ("running_mean", "running_var", "num_batches_tracked")
+        names = tuple(f"{name}.{end}".lstrip(".") for name in found for end in ends)
+        for norm in found.values():
+            norm.track_running_stats = False
+        return Parts(module, evaluation, counting, names)
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What a module turned out to be, when it was tried on a few samples.
+
+    Attributes:
+        losses, constraints: M and N.
+        training, evaluation: why it cannot be batched there; "" if it can.
+        pictures: whether it has kernels of two dimensions.
+        draws: whether training draws random numbers.
+    """
+
+    layout: Layout
+    dtype: torch.dtype
+    losses: int
+    constraints: int
+    training: str
+    evaluation: str
+    pictures: bool
+    draws: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Definition:
+    """What a user has given; see `mobench.networks`."""
+
+    make: Callable[[], nn.Module]
+    losses: tuple[Function, ...]
+    data: Table
+    forward: Forward
+    constraints: tuple[Callable[[Tensor], Tensor], ...] = ()
+    validation: Table | None = None
+    measures: Mapping[str, Function] = field(default_factory=dict)
+    starts: tuple[Mapping[str, Tensor], ...] = ()
+    stop: Callable[[Any], Any] | None = None
+    callback: Callable[[int, Any], object] | None = None
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """What decides the results."""
+        tables = [None if t is None else t.tree for t in (self.data, self.validation)]
+        functions = (self.make, self.losses, self.forward, self.constraints, dict(self.measures), self.stop)
+        return (*functions, [dict(start) for start in self.starts], *tables)
+
+    def source(self) -> list[str]:
+        """Text of each function, as far as Python can find it; for a reader of the rows."""
+        found = []
+        for fn in (self.make, *self.losses, self.forward, *self.constraints, *self.measures.values()):
+            try:
+                found.append(inspect.getsource(fn))
+            except (OSError, TypeError):
+                found.append(f"{fn!r} (no source text)")
+        return found
+
+    def module(self, seed: int, start: int = 0) -> nn.Module:
+        """The module of a seed, as a run begins with it.
+
+        Args:
+            seed: of PyTorch's generator while it is made.
+            start: which of the starts, if there are any.
+
+        Raises:
+            ConfigError: nothing was made that can be trained, or a start does not fit it.
+        """
+        with torch.random.fork_rng(devices=[]), torch.inference_mode(False):
+            torch.manual_seed(seed)
+            module = self.make()
+        if not isinstance(module, nn.Module):
+            raise ConfigError(
+                f"module() returned {type(module).__name__}; expected a torch.nn.Module. Give a function "
+                "that makes one, such as lambda: MyNetwork(width=64)."
+            )
+        if self.starts:
+            try:
+                module.load_state_dict(self.starts[start])
+            except RuntimeError as error:
+                raise ConfigError(f"start is no state dict of this module: {error}") from error
+        return module
+
+    def head(self, outputs: Tree, batch: Tree) -> Float[Tensor, " K"]:
+        """All losses of a batch."""
+        return self._row("losses", self.losses, outputs, batch)
+
+    def constrained(self, outputs: Tree, batch: Tree) -> Float[Tensor, " K"]:
+        """All losses and constraints of a batch."""
+        return self.appended(self.head(outputs, batch))
+
+    def measured(self, outputs: Tree, batch: Tree) -> Float[Tensor, " k"]:
+        """All losses and measures of a batch."""
+        F = self.head(outputs, batch)
+        if not self.measures:
+            return F
+        found = [self._row(name, (fn,), outputs, batch) for name, fn in self.measures.items()]
+        for name, value in zip(self.measures, found, strict=True):
+            if len(value) != 1:
+                raise ConfigError(f"The measure {name!r} returns {len(value)} numbers; expected one.")
+        return torch.cat([F, *(value.to(F) for value in found)])
+
+    def appended(self, F: Float[Tensor, " M"]) -> Float[Tensor, " K"]:
+        """Losses and the constraints on them."""
+        if not self.constraints:
+            return F
+        return torch.cat([F, *(torch.atleast_1d(torch.as_tensor(g(F))).to(F) for g in self.constraints)])
+
+    @staticmethod
+    def _row(what: str, functions: Sequence[Function], outputs: Tree, batch: Tree) -> Tensor:
+        found = [torch.as_tensor(fn(outputs, batch)) for fn in functions]
+        if any(value.ndim > 1 for value in found):
+            shapes = ", ".join(str(tuple(value.shape)) for value in found)
+            raise ConfigError(
+                f"{what} return the shapes {shapes}; expected one number for each function, or a vector of "
+                "all losses: the mean over the samples of the batch."
+            )
+        return torch.cat([torch.atleast_1d(value).to(found[0]) for value in found])
+
+    @cached_property
+    def probe(self) -> Probe:
+        """Tries the module on a few samples.
+
+        Raises:
+            ConfigError: it cannot be trained here; with the reason and what to do.
+        """
+        return _Trial(self).probe()
+
+
+class _Trial:
+    """Two networks on a few samples, on the CPU, in the module's own type."""
+
+    def __init__(self, given: Definition) -> None:
+        self.given = given
+        modules = [given.module(seed) for seed in (0, 1)]
+        self._check_parameters(modules[0])
+        self.layout = Layout.of(modules[0])
+        again = given.module(0)
+        if not all(
+            torch.equal(a, b) for a, b in zip(modules[0].parameters(), again.parameters(), strict=True)
+        ):
+            raise ConfigError(
+                "module() makes another network at the same seed of torch's generator. Draw initial values "
+                "by torch's functions, without a generator of their own."
+            )
+        rows = [self.layout.flat(dict(module.named_parameters())) for module in modules]
+        self.dtype = next(p.dtype for p in modules[0].parameters() if p.requires_grad)
+        self.theta = torch.stack(rows).to(self.dtype)
+        self.fixed = Constants.of(modules, [0, 1], self.theta)
+        self.parts = Parts.of(modules[0])
+        self.keys = torch.tensor([seed_for(seed, use="probe") for seed in (0, 1)])
+        n = min(PROBED, given.data.size)
+        self.batch = mapped(lambda t: cast(t[:n], self.theta).clone(), given.data.tree)
+
+    @staticmethod
+    def _check_parameters(module: nn.Module) -> None:
+        lazy = [n for n, p in module.named_parameters() if isinstance(p, UninitializedTensorMixin)]
+        if lazy:
+            raise ConfigError(
+                f"{', '.join(lazy)} has no shape yet (a lazy layer). Call the module once inside of "
+                "module(), or name the sizes."
+            )
+        kinds = {p.dtype for p in module.parameters() if p.requires_grad}
+        if not kinds:
+            raise ConfigError("The module has no trainable parameter (requires_grad).")
+        if len(kinds) > 1 or not kinds <= set(TYPES):
+            raise ConfigError(
+                f"The parameters are of type {', '.join(sorted(map(str, kinds)))}; expected all of "
+                "torch.float32 or all of torch.float64. For bf16 products use precision=bf16 with "
+                "mobench's own networks."
+            )
+
+    def probe(self) -> Probe:
+        losses, draws = self._training()
+        # constraints are functions of the losses, which need no network
+        total = len(self.given.appended(torch.ones(losses, dtype=self.dtype)))
+        training = self._apart("training", self.parts.training, self.given.constrained, self.keys)
+        before = named_random.generators()
+        self._values("loop", self.parts.evaluation, self.given.measured, None)
+        if named_random.moved(before):
+            raise ConfigError(
+                "The module draws random numbers after eval(), so its losses could not be told."
+            )
+        evaluation = self._apart("evaluation", self.parts.evaluation, self.given.measured, None)
+        kernels = any(len(shape) == 4 for shape in self.layout.shapes)
+        return Probe(self.layout, self.dtype, losses, total - losses, training, evaluation, kernels, draws)
+
+    def _values(self, way: str, module: nn.Module, head: Any, keys: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Values of both networks and the gradients of their sum."""
+        leaf = self.theta.clone().requires_grad_(True)
+        with torch.enable_grad():
+            scored = Scored(module, self.given.forward, head)
+            out = stacked.values(scored, self.layout, leaf, self.fixed, self.batch, way, keys)
+            if not out.requires_grad:
+                return out, torch.zeros_like(leaf)
+            (slope,) = torch.autograd.grad(out.sum(), leaf)
+        return out.detach(), slope
+
+    def _training(self) -> tuple[int, bool]:
+        """Number of losses, and whether anything is drawn."""
+        head = self.given.head
+        versions = [t._version for t in leaves(self.batch)]
+        scored = Scored(self.parts.training, self.given.forward, head)
+        before = named_random.generators()
+        try:
+            leaf = self.theta.clone().requires_grad_(True)
+            with torch.enable_grad():
+                out = stacked.values(scored, self.layout, leaf, self.fixed, self.batch, "loop", self.keys)
+        except ConfigError:
+            raise
+        except Exception as error:  # whatever a user's module raises is an error of the definition
+            shapes = ", ".join(f"{tuple(t.shape)} {t.dtype}" for t in leaves(self.batch))
+            raise ConfigError(
+                f"The module or a loss fails on a batch of {shapes}: {type(error).__name__}: {error}\nThe "
+                "module is called with the first part of the batch (forward= changes that), and each loss as "
+                "loss(outputs, batch)."
+            ) from error
+        if named_random.moved(before):
+            self._refuse_drawing(scored)
+        if [t._version for t in leaves(self.batch)] != versions:
+            raise ConfigError(
+                "The module or a loss writes into the data (an operation in place, such as relu_). Copy "
+                "first."
+            )
+        if not bool(out.isfinite().all()):
+            raise ConfigError(
+                f"The losses at the start are {out.detach().tolist()}; expected finite numbers."
+            )
+        self._check_gradients(scored, out, leaf)
+        again = self._once(scored, self.keys)
+        if not _near(out.detach(), again):  # kernels without a graph may round in another way
+            raise ConfigError(
+                "Two equal forward passes differ; a network must not keep a state between them."
+            )
+        return out.shape[1], not torch.equal(again, self._once(scored, self.keys + 1))
+
+    def _once(self, scored: Scored, keys: Tensor, shift: Tensor | float = 0.0) -> Tensor:
+        """Values of both networks, with parameters moved by `shift`."""
+        with torch.no_grad():
+            return stacked.values(
+                scored, self.layout, self.theta + shift, self.fixed, self.batch, "loop", keys
+            )
+
+    def _check_gradients(self, scored: Scored, out: Tensor, leaf: Tensor) -> None:
+        """Raises ConfigError for a loss without a gradient that changes with the parameters, near or far."""
+        normal = torch.randn(self.theta.shape, generator=torch.Generator().manual_seed(0)).to(self.theta)
+        moved = [self._once(scored, self.keys, size * normal) for size in (1e-2, 1.0)]
+        for m in range(out.shape[1]):
+            slope: Tensor | None = None
+            if out.requires_grad:
+                (slope,) = torch.autograd.grad(out[:, m].sum(), leaf, retain_graph=True, allow_unused=True)
+            near, far = (not torch.equal(found[:, m], out[:, m].detach()) for found in moved)
+            # a loss that is flat here, as a hinge that is met, may have no gradient here
+            if (slope is None or not bool(slope.any())) and (near or not far):
+                raise ConfigError(
+                    f"Loss {m + 1} does not depend on any parameter through torch operations (NumPy, "
+                    ".item(), .detach() and torch.no_grad() break the graph)."
+                )
+
+    def _refuse_drawing(self, scored: Scored) -> None:
+        raise ConfigError(
+            f"{named_random.who_draws(lambda: self._once(scored, self.keys))} draws random numbers in the "
+            "forward pass that belong to no run, so a job could not be resumed, and a run would differ "
+            "alone and in a batch. Dropout (torch.nn.Dropout and torch.nn.functional's, also inside of "
+            "attention), torch.rand_like and torch.randn_like have named ones. Between the layers of an "
+            "RNN put torch.nn.Dropout."
+        )
+
+    def _apart(self, what: str, module: nn.Module, head: Any, keys: Tensor | None) -> str:
+        """Why runs cannot be one axis of vmap; "" if they can."""
+        expected = self._values("loop", module, head, keys)
+        try:
+            with warnings.catch_warnings():
+                # an operation that vmap would take one run after the other
+                warnings.filterwarnings("error", message="There is a performance drop")
+                found = self._values("vmap", module, head, keys)
+        except ConfigError:
+            raise
+        except Exception as error:  # noqa: BLE001  whatever vmap cannot do is a reason
+            return (
+                f"{type(error).__name__}: {str(error).strip().splitlines()[0]}" if str(error) else "it fails"
+            )
+        for a, b in zip(found, expected, strict=True):
+            if not _near(a, b):
+                return f"{what} gives other numbers under torch.func.vmap"
+        return ""
+
+
+def _near(a: Tensor, b: Tensor) -> bool:
+    """Whether two answers agree in half of their digits."""
+    bound = torch.finfo(b.dtype).eps ** 0.5
+    return bool(((a - b).abs() <= bound * b.abs().amax().clamp_min(1.0)).all())
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The runs of a job.
+
+    Attributes:
+        keys: of random numbers, one of each seed: all preferences of a seed drop the same units.
+        modules: the distinct networks that runs begin with; group: which of them each run has.
+        cache: of their constants.
+    """
+
+    keys: Int[Tensor, " R"]
+    modules: list[nn.Module]
+    group: list[int]
+    cache: Cache = field(default_factory=Cache)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Networks(Cached, BatchGradients):
+    """M losses of a module, for R parameter vectors at once, with derivatives by automatic differentiation.
+
+    `values` of a batch are those of the module as it is trained (dropout, statistics of the batch); without a
+    batch they are means over all training data after `eval()`. Batch normalisation then uses the mean of its
+    statistics over all training data, computed for these parameters: no running average that would depend on
+    the way there.
+
+    Fields:
+        code: hash of module, losses, data and all other functions. title: name of the folder and key of
+            starts and batches.
+        positive: whether every loss is >= 0. ideal: z (M,) of Tchebycheff values (null: 0 if positive).
+        reference: point (M,) of hypervolumes, or null. bounds: [lower, upper] of every parameter, or null.
+        start: {kind: module}: as `module()` makes it at each seed, or the given state dicts.
+        execution: auto (the fastest on this machine, measured once) | vmap | seeds (vmap of the preferences
+            of a seed, which share a batch) | loop | channels_last; no part of a job's identity.
+        max_batch_runs: so many networks at a time hold their activations; no part of a job's identity.
+
+    Raises:
+        ConfigError: nothing is served under `code`, or it cannot be trained here; with the reason.
+    """
+
+    start_kinds: ClassVar[Mapping[str, tuple[str, ...]]] = {"module": ()}
+    execution_fields: ClassVar[tuple[str, ...]] = ("execution", "max_batch_runs")
+    keeps_solutions: ClassVar[bool] = True
+    citation: ClassVar[str] = "the user's own"
+
+    code: str
+    title: str = "network"
+    positive: bool = True  # type: ignore[misc]  # a constant of the class in most problems
+    ideal: Sequence[float | int] | None = None
+    reference: Sequence[float | int] | None = None
+    bounds: Sequence[float | int] | None = None
+    start: Mapping[str, Any] = field(default_factory=lambda: {"kind": "module"})
+    execution: str = "auto"
+    max_batch_runs: int | None = None
+    _given: Definition = field(init=False, repr=False, compare=False)
+    _bound: Bound | None = field(default=None, init=False, repr=False, compare=False)
+    _said: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "_given", served(self.code))
+        self.probe  # noqa: B018  what cannot be trained is an error now
+        choose("problem.execution", self.execution, ("auto", *WAYS))
+        check_batch_runs(self.max_batch_runs)
+        if self.bounds is not None and not (len(self.bounds) == 2 and self.bounds[0] < self.bounds[1]):
+            raise ConfigError(f"problem.bounds={list(self.bounds)} must be two numbers, lower < upper.")
+        for key, value in (("ideal", self.ideal), ("reference", self.reference)):
+            if value is not None and len(value) != self.n_objectives:
+                raise ConfigError(
+                    f"problem.{key}={list(value)} must have {self.n_objectives} entries, one per loss."
+                )
+        if self.execution == "vmap" and (why := self.probe.training):
+            raise ConfigError(f"problem.execution=vmap: this module cannot be batched ({why}).")
+
+    # what there is
+
+    @property
+    def probe(self) -> Probe:
+        """What the module is."""
+        return self._given.probe
+
+    @property
+    def name(self) -> str:
+        return self.title
+
+    @property
+    def n_objectives(self) -> int:
+        return self.probe.losses
+
+    @property
+    def n_constraints(self) -> int:  # type: ignore[override]  # a constant of the class in most problems
+        return self.probe.constraints
+
+    @property
+    def dim(self) -> int:
+        return self.probe.layout.dim
+
+    @property
+    def X(self) -> Set:
+        return Free() if self.bounds is None else Box(float(self.bounds[0]), float(self.bounds[1]))
+
+    @property
+    def n_samples(self) -> int:
+        return self._given.data.size
+
+    @property
+    def ideal_point(self) -> Tensor | None:
+        if self.ideal is not None:
+            return torch.tensor([float(z) for z in self.ideal], dtype=torch.float64)
+        return torch.zeros(self.n_objectives, dtype=torch.float64) if self.positive else None
+
+    @property
+    def ref_point(self) -> tuple[float, ...] | None:
+        return None if self.reference is None else tuple(float(z) for z in self.reference)
+
+    @property
+    def callback(self) -> Callable[[int, Any], object] | None:
+        """Of the user's own, at each recorded step."""
+        return self._given.callback
+
+    @property
+    def stop(self) -> Callable[[Any], Any] | None:
+        """The user's own stop rule."""
+        return self._given.stop
+
+    def facts(self, runs: Runs | None = None) -> dict[str, Any]:
+        probe = self.probe
+        tables = {"data": self._given.data, "validation": self._given.validation}
+        found: dict[str, Any] = {"functions": self._given.source(), "parameters": self.dim}
+        for name, table in tables.items():
+            if table is not None:
+                found |= {f"{name}_sha256": _digest(table), f"{name}_size": table.size}
+        if probe.training:
+            found["not_batched"] = probe.training
+        return found
+
+    # starts and constants
+
+    def _modules(self, runs: Runs) -> tuple[list[nn.Module], list[int]]:
+        """The distinct modules of the runs, and which of them each run has."""
+        each = bool(self.start.get("per_preference", False))
+        starts = len(self._given.starts)
+        if starts > 1 and starts != len(runs.all):
+            raise ConfigError(
+                f"start has {starts} state dicts, but the job has {len(runs.all)} preferences; give one, "
+                "or one for each preference."
+            )
+        found: dict[tuple[int, str, int], int] = {}
+        modules: list[nn.Module] = []
+        group = []
+        for r, seed in enumerate(runs.seeds.tolist()):
+            place = int(runs.index[r]) if starts > 1 else 0
+            key = (seed, runs.name(r) if each else "", place)
+            if key not in found:
+                axes = {"preference": key[1]} if each else {}
+                drawn = seed_for(seed, problem=self.name, use="start", **axes)
+                found[key] = len(modules)
+                modules.append(self._given.module(drawn, place))
+            group.append(found[key])
+        return modules, group
+
+    def initial(self, runs: Runs) -> Float[Tensor, "R P"]:
+        modules, group = self._modules(runs)
+        rows = [self.probe.layout.flat(dict(module.named_parameters())) for module in modules]
+        return torch.stack([rows[g] for g in group])
+
+    def bind(self: This, runs: Runs) -> This:
+        keys = [seed_for(int(seed), problem=self.name, use="noise") for seed in runs.seeds]
+        bound = copy.copy(self)
+        held = Bound(torch.tensor(keys, device=runs.seeds.device), *self._modules(runs))
+        object.__setattr__(bound, "_bound", held)
+        return bound
+
+    @property
+    def bound(self) -> Bound:
+        """The runs of this job."""
+        assert self._bound is not None, "an oracle binds its problem"
+        return self._bound
+
+    def _fixed(self, x: Tensor) -> Constants:
+        held = self.bound
+        if len(held.group) != len(x):
+            raise ConfigError(f"{len(x)} parameter vectors for {len(held.group)} runs.")
+        return held.cache.made((x.dtype, x.device), lambda: Constants.of(held.modules, held.group, x))
+
+    @cached_property
+    def _parts(self) -> Parts:
+        return Parts.of(self._given.module(0))
+
+    def _table(self, split: str, x: Tensor) -> Tree:
+        """All samples of a part, on the device and in the type of x."""
+        table = self._given.data if split == "train" else self._given.validation
+        assert table is not None
+
+        def made() -> Tree:
+            with torch.inference_mode(False):
+                return mapped(lambda t: cast(t, x), table.tree)
+
+        return self.cache.made((split, x.dtype, x.device), made)
+
+    # batches
+
+    def draw(self, keys: Int[Tensor, " R"], stream: str, t: int, size: int) -> Batch:  # type: ignore[override]
+        chosen = super().draw(keys, stream, t, size)
+        group = torch.arange(len(keys), device=keys.device)
+        return Batch(chosen, group, (1,) * len(keys), seed_for(t, stream=stream))
+
+    def take(self, batch: Batch) -> Batch:
+        return batch
+
+    def values(self, x: Float[Tensor, "R P"], batch: Any = None) -> Float[Tensor, "R K"]:
+        """Losses, then constraints: of a batch in training; without one of all samples in evaluation."""
+        if batch is None:
+            F = self._evaluated("train", x)[:, : self.n_objectives]
+            return torch.stack([self._given.appended(row) for row in F.unbind(0)])
+        keys = salted(self.bound.keys, batch.number, "noise") if self.probe.draws else None
+        before = torch.get_rng_state() if x.device.type == "cpu" else None
+        found = self._trained(x, batch, keys, self._way(x, batch, keys))
+        if before is not None and not torch.equal(before, torch.get_rng_state()):
+            raise ConfigError(
+                "The module drew random numbers in this step that belong to no run, which it did not do "
+                "when it was tried. Use torch.nn.Dropout, torch.rand_like or torch.randn_like."
+            )
+        return found
+
+    def _trained(
+        self, x: Float[Tensor, "R P"], batch: Batch, keys: Tensor | None, way: str
+    ) -> Float[Tensor, "R K"]:
+        table = self._table("train", x)
+        fixed = self._fixed(x)
+        group = batch.group.tolist()
+        if way == "seeds":
+            parts = [[r for r, g in enumerate(group) if g == s] for s in range(len(batch.chosen))]
+        else:
+            size = self.max_batch_runs or len(x)
+            parts = [list(range(i, min(i + size, len(x)))) for i in range(0, len(x), size)]
+        rows = []
+        for part in parts:
+            if part:
+                some = torch.tensor(part, device=x.device)
+                whole = len(part) == len(x)
+                rows.append(
+                    self._some(
+                        x if whole else x[some],
+                        fixed if whole else fixed.take(some),
+                        table,
+                        batch.chosen,
+                        [group[r] for r in part],
+                        keys if keys is None or whole else keys[some],
+                        "vmap" if way == "seeds" else way,
+                        whole,
+                    )
+                )
+        order = torch.tensor([r for part in parts for r in part], device=x.device).argsort()
+        return rows[0] if len(rows) == 1 else torch.cat(rows)[order]
+
+    def _some(
+        self,
+        x: Tensor,
+        fixed: Constants,
+        table: Tree,
+        chosen: Tensor,
+        group: list[int],
+        keys: Tensor | None,
+        way: str,
+        whole: bool,
+    ) -> Tensor:
+        """Values of some runs; those of the others are held nowhere if they are not the `whole`."""
+        each = len(set(group)) > 1
+        batch: Any
+        if not each:
+            batch = mapped(lambda t: t[chosen[group[0]]], table)
+        elif way == "vmap":
+            batch = mapped(lambda t: t[chosen[torch.tensor(group, device=chosen.device)]], table)
+        else:
+            taken: dict[int, Tree] = {}
+
+            def batch(r: int) -> Tree:
+                g = group[r]
+                if g not in taken:
+                    taken[g] = mapped(lambda t: t[chosen[g]], table)
+                return taken[g]
+
+        scored = Scored(self._parts.training, self._given.forward, self._given.constrained)
+
+        def compute(some: Tensor) -> Tensor:
+            return stacked.values(scored, self.probe.layout, some, fixed, batch, way, keys, each)
+
+        if whole or not (torch.is_grad_enabled() and x.requires_grad):
+            return compute(x)
+        found: Tensor = checkpoint(compute, x, use_reentrant=False)
+        return found
+
+    def _way(self, x: Tensor, batch: Batch, keys: Tensor | None) -> str:
+        """How the runs of this job are computed: measured once, with this batch."""
+        if self.execution != "auto":
+            return self._noted(x, self.execution)
+        R = len(x)
+        S = len(batch.chosen)
+        ways = ["loop", *(["channels_last"] if self.probe.pictures else [])]
+        if R > 1 and not self.probe.training:
+            ways += ["vmap", *(["seeds"] if 1 < S < R else [])]
+        if len(ways) == 1:
+            return self._noted(x, ways[0])
+        about = f"{R} runs, {S} batches of {batch.chosen.shape[1]}, {x.dtype}"
+
+        def gradients(way: str) -> Tensor:
+            with torch.enable_grad():
+                leaf = x.detach().clone().requires_grad_(True)
+                return torch.autograd.grad(self._trained(leaf, batch, keys, way).sum(), leaf)[0]
+
+        def measured() -> str:
+            tried = {way: (lambda way=way: gradients(way)) for way in ways}
+            return fastest(f"gradients of {self.title} {self.code}, {about}", tried, x.device)
+
+        # the short last batch of an epoch is computed as the others
+        return self._noted(x, self.cache.made(("way", R, S, x.dtype, x.device), measured))
+
+    def _noted(self, x: Tensor, way: str) -> str:
+        self._said[x.device.type] = way
+        return way
+
+    def strategy(self, device: torch.device) -> str:
+        """How runs were computed on this device."""
+        return self._said.get(device.type, "not trained")
+
+    # all samples
+
+    def _evaluated(self, split: str, x: Float[Tensor, "R P"]) -> Float[Tensor, "R k"]:
+        """Means over all samples of a part, after `eval()`: losses, then measures. That of the last x is
+        remembered.
+        """
+        return self.cache.at(x, split, lambda: self._means(split, x))
+
+    def _means(self, split: str, x: Float[Tensor, "R P"]) -> Float[Tensor, "R k"]:
+        layout = self.probe.layout
+        with torch.no_grad():
+            fixed = self._fixed(x)
+            way = "vmap"
+            if self.probe.evaluation or (self.probe.pictures and x.device.type == "cpu"):
+                way = "channels_last" if self.probe.pictures else "loop"
+            if self._parts.statistics:
+                fixed = fixed.with_own(self.cache.at(x, "statistics", lambda: self._statistics(x, fixed)))
+            total: Any = 0.0
+            where = "train" if self._given.validation is None else "validation"
+            head = self._given.measured if split == where else self._given.head
+            scored = Scored(self._parts.evaluation, self._given.forward, head)
+            batches = self._batches(split, x)
+            for batch in batches:
+                found = stacked.values(scored, layout, x, fixed, batch, way)
+                total = total + found.double() * len(leaves(batch)[0])
+            return (total / sum(len(leaves(batch)[0]) for batch in batches)).to(x.dtype)
+
+    def _batches(self, split: str, x: Tensor) -> list[Tree]:
+        """All samples in parts of nearly equal size: a rest of one sample would have no statistics."""
+        table = self._table(split, x)
+        size = len(leaves(table)[0])
+        ends = torch.linspace(0, size, -(-size // EVALUATED) + 1).round().long().tolist()
+        return [mapped(lambda t, a=a, b=b: t[a:b], table) for a, b in pairwise(ends)]
+
+    def _statistics(self, x: Tensor, fixed: Constants) -> dict[str, Tensor]:
+        scored = Scored(self._parts.counting, self._given.forward, self._given.head)
+        way = "channels_last" if self.probe.pictures else "loop"
+        batches = self._batches("train", x)
+        return stacked.statistics(scored, self.probe.layout, x, fixed, batches, self._parts.statistics, way)
+
+    def columns(self, x: Float[Tensor, "R P"], values: Float[Tensor, "R K"]) -> dict[str, Tensor]:
+        """validation_m, the losses on validation data, and the user's own measures there (on the training
+        data if there are no others).
+        """
+        M = self.n_objectives
+        if self._given.validation is None and not self._given.measures:
+            return {}
+        split = "train" if self._given.validation is None else "validation"
+        found = self._evaluated(split, x)
+        named = {} if split == "train" else {f"validation_{m + 1}": found[:, m] for m in range(M)}
+        return named | {name: found[:, M + k] for k, name in enumerate(self._given.measures)}
+
+    def trained(self, theta: Float[Tensor, "R P"]) -> list[nn.Module]:
+        """Modules in evaluation with these parameters, of the bound runs."""
+        found = []
+        fixed = self._fixed(theta)
+        extra = self._statistics(theta, fixed) if self._parts.statistics else {}
+        for r, row in enumerate(theta):
+            module = copy.deepcopy(self.bound.modules[self.bound.group[r]]).to(theta.dtype)
+            tensors = {**self.probe.layout.split(row), **{name: value[r] for name, value in extra.items()}}
+            with torch.no_grad():
+                for name, part in {**dict(module.named_parameters()), **dict(module.named_buffers())}.items():
+                    if name in tensors:
+                        part.copy_(tensors[name])
+            found.append(module.eval())
+        return found
+
+
+def _digest(table: Table) -> str:
+    total = sha256()
+    for leaf in leaves(table.tree):
+        total.update(f"{leaf.dtype} {tuple(leaf.shape)}".encode())
+        total.update(leaf.contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+    return total.hexdigest()

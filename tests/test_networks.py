@@ -1,0 +1,785 @@
+"""`mobench.networks`: five modules that were not written for this project, against plain PyTorch loops."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import torch.nn.functional as nnf
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, WeightedRandomSampler
+
+import mobench
+from mobench.core.random import generator, seed_for
+from mobench.errors import CompatibilityError, ConfigError, MobenchError, StoreError
+from mobench.jobs.build import make_job
+from mobench.models import named_random
+from mobench.models.stacked import mapped
+from mobench.system import fastest
+from tests.conftest import REPOSITORY, environment
+
+QUIET: dict[str, Any] = {"logger": "local", "progress": False}
+F64 = torch.float64
+METHODS = ("ls", "mgda", "ferero")
+
+
+@pytest.fixture(autouse=True)
+def outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path / "outputs"))
+    return tmp_path / "outputs"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Measured once for the whole file; compiled solvers stay where they are."""
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fastest, "cache_root", lambda: folder)
+        yield
+
+
+# what a user writes: at most 15 lines each
+
+PROGRAMS = {
+    "residual": """
+        import mobench, torch, torchvision
+        from torch.nn.functional import cross_entropy
+        from torch.utils.data import DataLoader, TensorDataset
+
+        def losses(z, batch):
+            return torch.stack([cross_entropy(z[:, 2 * m : 2 * m + 2], batch[1][:, m]) for m in range(2)])
+
+        def make():
+            return torchvision.models.resnet18(num_classes=4)
+
+        data = TensorDataset(torch.rand(16, 3, 12, 12), torch.randint(0, 2, (16, 2)))
+        problem = mobench.networks(make, losses, DataLoader(data, batch_size=8, shuffle=True))
+        for name in methods:
+            rows = mobench.run(problem=problem, algorithm=name, preferences=2, steps=2, **options)
+            found[name] = rows, problem
+    """,
+    "transformer": """
+        import mobench, torch
+        class Tagger(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                layer = torch.nn.TransformerEncoderLayer(8, 2, 16, dropout=dropout, batch_first=True)
+                self.words, self.heads = torch.nn.Embedding(20, 8), torch.nn.Linear(8, 2)
+                self.encoder = torch.nn.TransformerEncoder(layer, 2)
+            def forward(self, words):
+                return self.heads(self.encoder(self.words(words))).mean(1)
+
+        data = torch.randint(0, 20, (24, 5)), torch.randn(24, 2)
+        problem = mobench.networks(Tagger, lambda z, b: (z - b[1]).square().mean(0), data, batch_size=8)
+        for name in methods:
+            rows = mobench.run(problem=problem, algorithm=name, preferences=2, steps=4, **options)
+            found[name] = rows, problem
+    """,
+    "recurrent": """
+        import mobench, torch
+        class Forecast(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.cells, self.out = torch.nn.GRU(3, 8, batch_first=True), torch.nn.Linear(8, 2)
+            def forward(self, series):
+                return self.out(self.cells(series)[0][:, -1])
+
+        data = torch.randn(24, 6, 3), torch.randn(24, 2)
+        problem = mobench.networks(Forecast, lambda z, b: (z - b[1]).square().mean(0), data, batch_size=8)
+        for name in methods:
+            rows = mobench.run(problem=problem, algorithm=name, preferences=2, steps=4, **options)
+            found[name] = rows, problem
+    """,
+    "perceptron": """
+        import mobench, torch
+        from torch import nn
+
+        def make():
+            return nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Dropout(dropout), nn.Linear(16, 2))
+
+        data = torch.randn(24, 4), torch.randn(24, 2)
+        problem = mobench.networks(make, lambda z, b: (z - b[1]).square().mean(0), data, batch_size=8)
+        for name in methods:
+            rows = mobench.run(problem=problem, algorithm=name, preferences=2, steps=4, **options)
+            found[name] = rows, problem
+    """,
+    "recommender": """
+        import mobench, torch
+        class Towers(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.users, self.items = torch.nn.Embedding(10, 6), torch.nn.Embedding(10, 6)
+        def score(m, b):
+            return (m.users(b["user"]) * m.items(b["item"])).sum(1)
+
+        losses = [lambda s, b: (s - b["stars"]).square().mean(), lambda s, b: (s - b["stars"]).relu().mean()]
+        ids = torch.randint(0, 10, (2, 30))
+        data = {"user": ids[0], "item": ids[1], "stars": torch.rand(30)}
+        problem = mobench.networks(Towers, losses, data, batch_size=10, forward=score)
+        for name in methods:
+            rows = mobench.run(problem=problem, algorithm=name, preferences=2, steps=4, **options)
+            found[name] = rows, problem
+    """,
+}
+
+
+def ran(name: str, methods: tuple[str, ...] = (), dropout: float = 0.1, **options: Any) -> dict[str, Any]:
+    """The names of a program after it has run."""
+    scope: dict[str, Any] = {
+        "__name__": "program",
+        "methods": methods,
+        "found": {},
+        "dropout": dropout,
+        "options": QUIET | options,
+    }
+    torch.manual_seed(1)
+    exec(compile(textwrap.dedent(PROGRAMS[name]), name, "exec"), scope)
+    return scope
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_three_methods_in_fifteen_lines(name: str) -> None:
+    written = [line for line in textwrap.dedent(PROGRAMS[name]).splitlines() if line.strip()]
+    assert len(written) <= 15
+    # four ways to compute 11 million parameters take longer to measure than to train
+    options = {"problem.execution": "channels_last"} if name == "residual" else {}
+    found = ran(name, METHODS, **options)["found"]
+    for method, (rows, problem) in found.items():
+        assert (rows["status"] == "done").all(), method
+        assert np.isfinite(rows[["f_1", "f_2"]]).all(axis=None)
+        history = mobench.load(rows).history
+        first = history[history["step"] == 0]
+        assert not np.allclose(first[["f_1", "f_2"]], rows[["f_1", "f_2"]], rtol=1e-6)
+        if name != "residual":  # one is enough for 11 million parameters
+            module = problem.modules(rows)[-1]
+            with torch.no_grad():
+                again = expected_losses(problem, module, problem.functions.data.tree)
+            np.testing.assert_allclose(again, rows[["f_1", "f_2"]].iloc[-1], rtol=1e-4)
+
+
+def expected_losses(problem: Any, module: nn.Module, batch: Any) -> Tensor:
+    given = problem.functions
+    outputs = given.forward(module, batch)
+    return torch.cat([torch.atleast_1d(loss(outputs, batch)) for loss in given.losses])
+
+
+# against plain loops
+
+
+def bound(problem: Any, seeds: tuple[int, ...] = (0, 1), **options: Any) -> Any:
+    """The job of a problem, and its problem bound to the runs, in float64."""
+    given = {"preferences": 2, "seeds": list(seeds), "dtype": "float64", "steps": 4, "algorithm": "mgda"}
+    from mobench.config import compose
+
+    given |= QUIET | options
+    with problem.chosen(given) as chosen:
+        job = make_job(compose.compose([*chosen, *(f"{k}={compose.text(v)}" for k, v in given.items())]))
+        oracle = job.oracle()
+    return job, oracle
+
+
+WAYS = ("vmap", "seeds", "loop", "channels_last")
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_gradients_are_those_of_plain_loops(name: str) -> None:
+    """Values and Jacobians of a batch, run by run and loss by loss with `backward`, in float64."""
+    problem = ran(name, dropout=0.0)["problem"]
+    large = name == "residual"
+    job, oracle = bound(problem, seeds=(0,) if large else (0, 1))
+    theta = oracle.initial(job.runs)
+    theta = theta + 1e-2 * torch.randn(theta.shape, generator=torch.Generator().manual_seed(3), dtype=F64)
+    batch = oracle.batch(0)
+    J: list[Tensor] = []
+    F: list[Tensor] = []
+    for r in range(len(theta)):
+        module = problem.functions.make().double()
+        nn.utils.vector_to_parameters(theta[r].clone(), module.parameters())
+        chosen = batch.chosen[batch.group[r]]
+        samples = mapped(
+            lambda t, i=chosen: t[i].double() if t.is_floating_point() else t[i], problem.functions.data.tree
+        )
+        rows = []
+        for loss in range(2):
+            module.zero_grad()
+            values = expected_losses(problem, module.train(), samples)
+            values[loss].backward()
+            rows.append(torch.cat([p.grad.reshape(-1) for p in module.parameters()]))  # type: ignore[union-attr]
+        J.append(torch.stack(rows))
+        F.append(values.detach())
+    possible = [w for w in WAYS if not (problem.functions.probe.training and w in ("vmap", "seeds"))]
+    for way in ("vmap", "channels_last") if large else possible:
+        object.__setattr__(oracle.problem, "execution", way)
+        point = oracle.at(theta, {}, 0)
+        torch.testing.assert_close(point.values(), torch.stack(F), rtol=1e-10, atol=1e-12)
+        torch.testing.assert_close(point.jacobian(), torch.stack(J), rtol=1e-8, atol=1e-11)
+    assert ("vmap" in possible) == (name != "recurrent")  # PyTorch's GRU has no rule for it
+
+
+def test_training_is_that_of_a_plain_loop() -> None:
+    """Three epochs of weighted SGD by hand, from the same start and the same order."""
+    problem = ran("perceptron", dropout=0.0)["problem"]
+    options = {"preferences.weights": [[0.3, 0.7]], "seeds": [5], "steps": 9, "dtype": "float64"}
+    rows = mobench.run(problem=problem, algorithm="ls", **{"algorithm.step_size": 0.05}, **options, **QUIET)
+    torch.manual_seed(seed_for(5, problem="network", use="start"))
+    module = problem.functions.make().double()
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.05)
+    x, y = (t.double() for t in problem.functions.data.tree)
+    for epoch in range(3):
+        order = generator(5, problem="network", use="epoch", epoch=epoch).permutation(24)
+        for i in np.split(order, 3):
+            optimizer.zero_grad()
+            losses = (module(x[i]) - y[i]).square().mean(0)
+            (0.3 * losses[0] + 0.7 * losses[1]).backward()
+            optimizer.step()
+    (found,) = problem.modules(rows)
+    for p, q in zip(found.parameters(), module.parameters(), strict=True):
+        torch.testing.assert_close(p, q, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(
+        rows.loc[0, ["f_1", "f_2"]].astype(float), (module(x) - y).square().mean(0).tolist(), rtol=1e-10
+    )
+
+
+def test_batch_normalisation_ends_with_the_statistics_of_the_training_data() -> None:
+    torch.manual_seed(0)
+    data = torch.randn(600, 3) * 2 + 1, torch.randn(600, 2)
+
+    def make() -> nn.Module:
+        return nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5), nn.Dropout(0.5), nn.Linear(5, 2))
+
+    problem = mobench.networks(make, squares, data, batch_size=100)
+    rows = mobench.run(problem=problem, algorithm="mgda", preferences=2, steps=5, dtype="float64", **QUIET)
+    for module, (_, row) in zip(problem.modules(rows), rows.iterrows(), strict=True):
+        x, y = (t.double() for t in data)
+        z = module[0](x).detach()  # type: ignore[index]
+        norm = module[1]  # type: ignore[index]
+        # 600 samples are evaluated in three parts
+        parts = z.split(200)
+        torch.testing.assert_close(norm.running_mean, torch.stack([p.mean(0) for p in parts]).mean(0))
+        torch.testing.assert_close(norm.running_var, torch.stack([p.var(0) for p in parts]).mean(0))
+        torch.testing.assert_close(squares(module(x), (x, y)).tolist(), [row["f_1"], row["f_2"]])
+
+
+def squares(z: Tensor, batch: Any) -> Tensor:
+    return (z - batch[1]).square().mean(0)
+
+
+# dropout
+
+
+def splitmix(x: np.ndarray) -> np.ndarray:
+    """Steele et al. 2014, in unsigned arithmetic."""
+    x = x + np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def expected_uniform(key: int, place: int, n: int) -> np.ndarray:
+    name = sha256(f"{place}|use=place".encode()).digest()
+    salt = np.uint64(int.from_bytes(name[:8], "big") >> 1)
+    with np.errstate(over="ignore"):
+        first = splitmix(np.array([np.uint64(key)]) ^ salt)
+        return (
+            splitmix(first + np.arange(n, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(11)
+        ) * 2.0**-53
+
+
+def test_masks_of_dropout_by_an_independent_generator() -> None:
+    x = torch.randn(6, 5, dtype=F64)
+    key = torch.tensor(1234567)
+    with named_random.named(), named_random.keyed(key):
+        first = nnf.dropout(x, 0.3)
+        second = nnf.dropout2d(x.view(3, 2, 5, 1), 0.3)
+        attended = nnf.scaled_dot_product_attention(x, x, x, dropout_p=0.5)
+        drawn = torch.randn_like(x)
+    masks = [torch.from_numpy(expected_uniform(1234567, k, 30) >= 0.3).view(6, 5) / 0.7 for k in (1,)]
+    torch.testing.assert_close(first, x * masks[0])
+    channels = torch.from_numpy(expected_uniform(1234567, 2, 6) >= 0.3).view(3, 2, 1, 1) / 0.7
+    torch.testing.assert_close(second, x.view(3, 2, 5, 1) * channels)
+    weights = (x @ x.T / 5**0.5).softmax(-1)
+    kept = torch.from_numpy(expected_uniform(1234567, 3, 36) >= 0.5).view(6, 6) * 2.0
+    torch.testing.assert_close(attended, (weights * kept) @ x)
+    assert drawn.std() > 0.3
+    assert nnf.dropout.__module__ == "torch.nn.functional"  # what was replaced is back
+
+
+def test_dropout_keeps_the_expected_share_and_alpha_dropout_the_moments() -> None:
+    x = torch.randn(400_000, dtype=F64)
+    with named_random.named(), named_random.keyed(torch.tensor(5)):
+        dropped = nnf.dropout(torch.ones_like(x), 0.25)
+        alpha = nnf.alpha_dropout(x, 0.25, training=True)
+    assert float(dropped.mean()) == pytest.approx(1.0, abs=4e-3)
+    assert set(dropped.unique().tolist()) == {0.0, 1 / 0.75}
+    assert float(alpha.mean()) == pytest.approx(0.0, abs=1e-2)
+    assert float(alpha.std()) == pytest.approx(1.0, abs=1e-2)
+
+
+@pytest.mark.parametrize("name", ["perceptron", "transformer", "residual"])
+def test_alone_and_in_a_batch(name: str) -> None:
+    """Dropout, batch order and start of a run do not depend on who is trained beside it."""
+    problem = ran(name, dropout=0.3)["problem"]
+    steps = 2 if name == "residual" else 6
+    common = {"algorithm": "epo", "steps": steps, "dtype": "float64", **QUIET}
+    rows = mobench.run(
+        problem=problem, seeds=[0, 3], **{"preferences.weights": [[0.3, 0.7], [0.6, 0.4]]}, **common
+    )
+    alone = mobench.run(problem=problem, seeds=[3], **{"preferences.weights": [[0.6, 0.4]]}, **common)
+    for key in ("f_1", "f_2"):
+        np.testing.assert_allclose(alone[key], rows[key].iloc[[3]], rtol=1e-9)
+    assert rows["f_1"].nunique() == 4
+
+
+def test_dropout_differs_by_seed_and_step_but_not_by_preference() -> None:
+    problem = mobench.networks(
+        lambda: nn.Sequential(nn.Dropout(0.5), nn.Linear(3, 2)),
+        squares,
+        (torch.ones(8, 3), torch.zeros(8, 2)),
+    )
+    job, oracle = bound(problem)
+    theta = oracle.initial(job.runs)[:1].expand(4, -1)
+    found = [oracle.at(theta, {}, t).values() for t in range(2)]
+    torch.testing.assert_close(found[0][:2], found[0][2:])
+    assert not torch.allclose(found[0][0], found[0][1])
+    assert not torch.allclose(found[0], found[1])
+
+
+# interrupted
+
+
+def long_problem(**options: Any) -> Any:
+    torch.manual_seed(0)
+    data = torch.randn(40, 4), torch.randn(40, 2)
+
+    def make() -> nn.Module:
+        return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Dropout(0.2), nn.Linear(8, 2))
+
+    return mobench.networks(make, squares, data, batch_size=8, **options)
+
+
+def same(a: pd.DataFrame, b: pd.DataFrame) -> None:
+    pd.testing.assert_frame_equal(
+        a.drop(columns="seconds"), b.drop(columns="seconds"), check_exact=True, check_like=False
+    )
+    for x, y in zip(mobench.load(a).solutions.values(), mobench.load(b).solutions.values(), strict=True):
+        assert np.array_equal(x, y)
+
+
+LONG: dict[str, Any] = {
+    "algorithm": "omd_tch",
+    "preferences": 2,
+    "seeds": [0, 1],
+    "steps": 40,
+    "checkpoint.seconds": 0,
+    **QUIET,
+}
+
+
+def test_resumes_bit_for_bit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    whole = mobench.run(problem=long_problem(), **LONG)
+    monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path / "again"))
+
+    def fails(step: int, rows: pd.DataFrame) -> None:
+        if step >= 20:
+            raise RuntimeError("no more power")
+
+    with pytest.raises(MobenchError, match="no more power"):
+        mobench.run(problem=long_problem(callback=fails), **LONG)
+    steps: list[int] = []
+    rows = mobench.run(problem=long_problem(callback=lambda step, rows: steps.append(step)), **LONG)
+    assert steps[0] > 0  # it went on
+    assert steps[-1] == 40
+    same(rows, whole)
+    monkeypatch.undo()
+
+
+KILLED = """
+import os, signal, sys
+import mobench
+from tests.test_networks import LONG, long_problem
+
+def kill(step, rows):
+    if step >= 20 and sys.argv[1] == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+
+first = []
+rows = mobench.run(problem=long_problem(callback=lambda s, r: (first.append(s), kill(s, r))), **LONG)
+print(first[0], rows.attrs["mobench_folder"])
+"""
+
+
+def test_a_killed_job_resumes(outputs: Path) -> None:
+    """The process dies without a word; another one with the same program goes on."""
+    whole = mobench.run(problem=long_problem(), **{**LONG, "rerun": True})
+
+    def process(word: str) -> subprocess.CompletedProcess[str]:
+        env = {
+            **environment(outputs),
+            "MOBENCH_OUTPUTS": str(outputs / "other"),
+            "PYTHONPATH": str(REPOSITORY),
+        }
+        return subprocess.run(
+            [sys.executable, "-c", KILLED, word], env=env, cwd=REPOSITORY, capture_output=True, text=True
+        )
+
+    assert process("kill").returncode == -signal.SIGKILL
+    again = process("go")
+    assert again.returncode == 0, again.stderr
+    first, folder = again.stdout.split()[-2:]
+    assert int(first) > 0
+    pd.testing.assert_frame_equal(
+        mobench.load(folder).final.drop(columns="seconds"), whole.drop(columns="seconds"), check_exact=True
+    )
+
+
+# what a user sees on the way
+
+
+def test_callback_sees_each_recorded_step_with_its_measures() -> None:
+    seen: list[tuple[int, pd.DataFrame]] = []
+    problem = long_problem(
+        callback=lambda step, rows: seen.append((step, rows)),
+        validation=(torch.randn(10, 4), torch.randn(10, 2)),
+        measures={"largest": lambda z, batch: (z - batch[1]).abs().mean()},
+    )
+    rows = mobench.run(problem=problem, **LONG)
+    history = mobench.load(rows).history
+    assert [step for step, _ in seen] == list(range(0, 41, 5))
+    for step, found in seen:
+        expected = history[history["step"] == step].reset_index(drop=True)
+        pd.testing.assert_frame_equal(found[expected.columns], expected)
+    module = problem.modules(rows)[2]
+    x, y = problem.functions.validation.tree
+    with torch.no_grad():
+        z = module(x)
+    np.testing.assert_allclose(
+        rows.loc[2, ["validation_1", "validation_2", "largest"]].astype(float),
+        [*squares(z, (x, y)).tolist(), float((z - y).abs().mean())],
+        rtol=1e-5,
+    )
+
+
+def below(history: pd.DataFrame) -> pd.Series:
+    return history.groupby("run")["f_1"].last() < 0.5
+
+
+def test_a_stop_rule_ends_each_run_by_itself() -> None:
+    given = {**LONG, "algorithm": "ls", "algorithm.step_size": 0.01, "dtype": "float64", "record.every": 2}
+    rows = mobench.run(problem=long_problem(stop=below), **given)
+    assert (rows["ended"] >= 0).any()
+    assert rows["ended"].nunique() > 1
+    history = mobench.load(rows).history
+    free = mobench.load(mobench.run(problem=long_problem(), **given)).history
+    for run, end in enumerate(rows["ended"]):
+        own = history[history["run"] == run]
+        last = own["step"].max()
+        assert last == (end if end >= 0 else 40)
+        expected = free[(free["run"] == run) & (free["step"] <= last)]
+        np.testing.assert_array_equal(own["f_1"], expected["f_1"])
+        assert (own["f_1"].iloc[:-1] >= 0.5).all()
+    seed = int(rows.loc[1, "seed"])
+    weights = [[rows.loc[1, "preference_1"], rows.loc[1, "preference_2"]]]
+    lonely = {k: v for k, v in given.items() if k != "preferences"} | {
+        "seeds": [seed],
+        "preferences.weights": weights,
+    }
+    alone = mobench.run(problem=long_problem(stop=below), **lonely)
+    assert alone.loc[0, "ended"] == rows.loc[1, "ended"]
+    np.testing.assert_allclose(alone.loc[0, "f_1"], rows.loc[1, "f_1"], rtol=1e-9)
+
+
+def test_a_job_ends_when_all_runs_have() -> None:
+    steps: list[int] = []
+    problem = long_problem(
+        callback=lambda step, rows: steps.append(step), stop=lambda h: h.groupby("run")["step"].last() >= 10
+    )
+    rows = mobench.run(problem=problem, **{**LONG, "algorithm": "ls", "steps": 100_000})
+    assert rows["ended"].tolist() == [10] * 4
+    assert len(steps) < 1000
+
+
+def test_stop_rules_that_cannot_hold() -> None:
+    with pytest.raises(MobenchError, match=r"algorithm\.outputs=\['mean'\]"):
+        mobench.run(problem=long_problem(stop=below), **{**LONG, "algorithm.outputs": ["mean"]})
+    with pytest.raises(MobenchError, match="expected 4 booleans"):
+        mobench.run(problem=long_problem(stop=lambda h: True), **{**LONG, "algorithm": "ls"})
+
+
+def test_constraints_on_losses() -> None:
+    problem = long_problem(constraints=lambda f: f[1] - 0.9)
+    rows = mobench.run(problem=problem, algorithm="penalty_sgd", preferences=2, steps=30, **QUIET)
+    np.testing.assert_allclose(rows["g_1"], rows["f_2"] - 0.9, rtol=1e-5)
+    with pytest.raises(CompatibilityError):
+        mobench.run(problem=problem, algorithm="mgda", preferences=2, steps=3, **QUIET)
+
+
+def test_starts_from_state_dicts_one_for_each_preference() -> None:
+    modules = [nn.Linear(4, 2) for _ in range(2)]
+    data = torch.randn(12, 4), torch.randn(12, 2)
+
+    def problem(start: Any) -> Any:
+        return mobench.networks(lambda: nn.Linear(4, 2), squares, data, start=start)
+
+    tiny = {"algorithm": "ls", "preferences": 2, "seeds": [0, 1], "steps": 1, "algorithm.step_size": 1e-12}
+    rows = mobench.run(problem=problem([m.state_dict() for m in modules]), **tiny, **QUIET)
+    for r, found in enumerate(problem([m.state_dict() for m in modules]).modules(rows)):
+        torch.testing.assert_close(found.weight, modules[r // 2].weight)
+    with pytest.raises(ConfigError, match="start has 2 state dicts, but the job has 3 preferences"):
+        mobench.run(problem=problem([m.state_dict() for m in modules]), **{**tiny, "preferences": 3}, **QUIET)
+    with pytest.raises(ConfigError, match="no state dict of this module"):
+        problem(nn.Linear(3, 2).state_dict())
+    # a module instead of a function: all seeds start there
+    of_module = mobench.networks(modules[0], squares, data)
+    rows = mobench.run(problem=of_module, **tiny, **QUIET)
+    for found in of_module.modules(rows):
+        torch.testing.assert_close(found.weight, modules[0].weight)
+
+
+def test_data_as_tensors_a_data_set_and_a_loader_are_one_problem() -> None:
+    x, y = torch.randn(12, 4), torch.randn(12, 2)
+
+    class Items(Dataset[Any]):
+        def __len__(self) -> int:
+            return 12
+
+        def __getitem__(self, i: int) -> Any:
+            return x[i], y[i]
+
+    sources: list[Any] = [
+        (x, y),
+        (x.numpy(), y.numpy()),
+        TensorDataset(x, y),
+        Items(),
+        list(TensorDataset(x, y)),
+    ]
+    sources.append(DataLoader(Items(), batch_size=5, shuffle=True))
+    network = nn.Linear(4, 2)
+    problems = [mobench.networks(network, squares, source, batch_size=5) for source in sources]
+    assert len({problem.code() for problem in problems}) == 1
+    assert problems[-1].functions.data.batch_size == 5
+    assert mobench.networks(network, squares, (x, y + 1), batch_size=5).code() != problems[0].code()
+
+
+def test_another_loss_is_another_job_and_its_modules_are_refused() -> None:
+    data = torch.randn(12, 4), torch.randn(12, 2)
+    first = mobench.networks(nn.Linear(4, 2, bias=False), squares, data)
+    other = mobench.networks(nn.Linear(4, 2, bias=False), lambda z, b: squares(z, b) * 2, data)
+    rows = mobench.run(problem=first, algorithm="ls", preferences=1, steps=2, **QUIET)
+    with pytest.raises(StoreError, match="another module, other losses or other data"):
+        other.modules(rows)
+    assert mobench.load(rows).config["dtype"] == "float32"
+
+
+def test_frozen_parameters_and_buffers_of_each_seed() -> None:
+    """Random features are drawn with the network, and not trained."""
+
+    class Features(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.frozen = nn.Linear(4, 6).requires_grad_(False)
+            self.register_buffer("shift", torch.randn(6))
+            self.out = nn.Linear(6, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.out(torch.cos(self.frozen(x) + self.shift))
+
+    data = torch.randn(12, 4), torch.randn(12, 2)
+    problem = mobench.networks(Features, squares, data)
+    assert problem.functions.probe.layout.dim == 14
+    rows = mobench.run(problem=problem, algorithm="ls", preferences=2, seeds=[0, 1], steps=3, **QUIET)
+    found = problem.modules(rows)
+    for r, seed in enumerate((0, 1, 0, 1)):
+        torch.manual_seed(seed_for(seed, problem="network", use="start"))
+        module = Features()
+        assert torch.equal(found[r].frozen.weight, module.frozen.weight)  # type: ignore[union-attr]
+        assert torch.equal(found[r].shift, module.shift)
+        assert not torch.equal(found[r].out.weight, module.out.weight)  # type: ignore[union-attr]
+        expected = squares(found[r](data[0]), data).tolist()
+        np.testing.assert_allclose(rows.loc[r, ["f_1", "f_2"]].astype(float), expected, rtol=1e-5)
+
+
+def test_control_flow_that_depends_on_the_data_is_computed_run_by_run() -> None:
+    class Branches(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = nn.Linear(4, 2), nn.Linear(4, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.a(x) if self.a(x).sum() > 0 else self.b(x)
+
+    problem = mobench.networks(Branches, squares, (torch.randn(12, 4), torch.randn(12, 2)))
+    assert "data-dependent control flow" in problem.functions.probe.training
+    rows = mobench.run(problem=problem, algorithm="mgda", preferences=2, steps=3, **QUIET)
+    meta = mobench.load(rows).meta
+    assert meta["execution"].endswith("loop")
+    assert "data-dependent" in meta["not_batched"]
+    with pytest.raises(ConfigError, match="cannot be batched"):
+        mobench.networks(Branches, squares, (torch.randn(12, 4), torch.randn(12, 2)), execution="vmap")
+
+
+# refused
+
+
+class Counter(nn.Module):
+    """A buffer that each forward pass changes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(()))
+        self.out = nn.Linear(4, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.seen += 1.0
+        return self.out(x) / self.seen
+
+
+class Memory(nn.Module):
+    """A state that is no buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.out = nn.Linear(4, 2)
+        self.calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return self.out(x) * self.calls
+
+
+class Calls(nn.Module):
+    """A function between two layers."""
+
+    def __init__(self, fn: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.fn = fn
+        self.out = nn.Linear(4, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.out(self.fn(x))
+
+
+class Sequence(nn.Module):
+    """Dropout between the layers of an RNN."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cells = nn.GRU(4, 3, num_layers=2, dropout=0.5)
+        self.out = nn.Linear(3, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.out(self.cells(x)[0])
+
+
+def unseeded() -> nn.Module:
+    module = nn.Linear(4, 2)
+    nn.init.normal_(module.weight, generator=torch.Generator().manual_seed(torch.seed() % 1000))
+    return module
+
+
+class Endless(IterableDataset[Any]):
+    def __iter__(self) -> Any:
+        yield torch.zeros(4), torch.zeros(2)
+
+
+class Augmented(Dataset[Any]):
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, i: int) -> Any:
+        return torch.rand(4), torch.zeros(2)
+
+
+def network(make: Any, loss: Any = squares, data: Any = None, **options: Any) -> Any:
+    torch.manual_seed(0)
+    return mobench.networks(
+        make, loss, (torch.randn(12, 4), torch.randn(12, 2)) if data is None else data, **options
+    )
+
+
+def norms() -> nn.Module:
+    norm = nn.InstanceNorm1d(2, track_running_stats=True)
+    return nn.Sequential(nn.Unflatten(1, (2, 2)), norm, nn.Flatten(), nn.Linear(4, 2))
+
+
+def calling(fn: Callable[[Tensor], Tensor]) -> Callable[[], Any]:
+    return lambda: network(lambda: Calls(fn))
+
+
+def recurrent() -> Any:
+    data = torch.randn(12, 5, 4), torch.randn(12, 2)
+    return network(Sequence, data=data, forward=lambda m, b: m(b[0]).mean(1))
+
+
+def sampled() -> Any:
+    data = TensorDataset(torch.zeros(3, 4), torch.zeros(3, 2))
+    return linear(data=DataLoader(data, sampler=WeightedRandomSampler([0.1, 0.2, 0.7], 3)))
+
+
+def linear(loss: Any = squares, **options: Any) -> Any:
+    return network(nn.Linear(4, 2), loss, **options)
+
+
+REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
+    "a buffer that changes": (lambda: network(Counter), "writes into its buffer seen"),
+    "spectral norm": (
+        lambda: network(lambda: nn.utils.parametrizations.spectral_norm(nn.Linear(4, 2))),
+        r"writes into its buffer parametrizations\.weight\.0\._u",
+    ),
+    "running statistics of another kind": (lambda: network(norms), "writes into its buffer 1"),
+    "a state in the module": (lambda: network(Memory), "must not keep a state"),
+    "its own random numbers": (
+        calling(lambda x: x * torch.bernoulli(torch.full_like(x, 0.5))),
+        r"torch\.bernoulli draws random numbers",
+    ),
+    "random numbers in evaluation": (calling(lambda x: nnf.dropout(x, 0.5)), r"after eval\(\)"),
+    "an RNN's dropout": (recurrent, "gru draws random numbers"),
+    "writing into the data": (calling(lambda x: x.relu_()), "writes into the data"),
+    "another network each time": (lambda: network(unseeded), "another network at the same seed"),
+    "a lazy layer": (lambda: network(lambda: nn.LazyLinear(2)), "lazy layer"),
+    "nothing to train": (lambda: network(nn.Flatten), "no trainable parameter"),
+    "half precision": (lambda: network(lambda: nn.Linear(4, 2).bfloat16()), r"torch\.bfloat16"),
+    "no module": (lambda: network(lambda: 3), "returned int"),
+    "no factory": (lambda: network(3), "must be a torch.nn.Module or a function"),
+    "a loss of each sample": (lambda: linear(lambda z, b: (z - b[1]).square()), r"shapes \(4, 2\)"),
+    "a loss without a gradient": (lambda: linear(lambda z, b: squares(z.detach(), b)), "Loss 1 does not"),
+    "half a gradient": (lambda: linear([lambda z, b: z.sum(), lambda z, b: z.detach().sum()]), "Loss 2 does"),
+    "a loss of the data": (
+        lambda: linear([lambda z, b: z.sum(), lambda z, b: b[1].sum()]),
+        "Loss 2 does not",
+    ),
+    "a loss that fails": (lambda: network(nn.Linear(4, 3)), "RuntimeError: The size of tensor a"),
+    "a loss that is not finite": (lambda: linear(lambda z, b: squares(z, b) / 0), "expected finite numbers"),
+    "no loss": (lambda: linear([]), "at least one loss"),
+    "a loss that is none": (lambda: linear([3]), r"must be a function of \(outputs, batch\)"),
+    "a data set without a length": (lambda: linear(data=DataLoader(Endless())), "IterableDataset"),
+    "random augmentation": (lambda: linear(data=Augmented()), "differs from reading to reading"),
+    "a sampler": (sampled, "a sampler of its own"),
+    "tensors of two lengths": (
+        lambda: linear(data=(torch.zeros(3, 4), torch.zeros(4, 2))),
+        r"\[3, 4\] entries",
+    ),
+    "items of two lengths": (lambda: linear(data=[torch.zeros(2), torch.zeros(3)]), "Pad them"),
+    "a batch that is too large": (lambda: linear(batch_size=13), r"whole number in 1\.\.12"),
+    "a way that is none": (lambda: linear(execution="stacked"), "execution"),
+    "a measure of each sample": (
+        lambda: linear(measures={"m": lambda z, b: z[:, 0]}),
+        "'m' returns 4 numbers",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused_with_the_reason(case: str) -> None:
+    define, words = REFUSED[case]
+    with pytest.raises(ConfigError, match=words):
+        define()
