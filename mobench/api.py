@@ -265,10 +265,10 @@ def objectives(
     )
     for function in own.measures.values():
         _functions("measures", function)
-    made = Objectives(own, keys)
-    if not made.functions.objectives:
+    if not own.objectives:
         raise ConfigError("objectives(...) needs at least one function.")
-    with compose.ALONE, serving("checked", made.functions):  # a mistake is found here, where it was made
+    made = Objectives(own, keys)
+    with compose.ALONE, serving("checked", own):  # a mistake is found here, where it was made
         Own(code="checked", **keys)
     return made
 
@@ -387,7 +387,7 @@ def _called(module: torch.nn.Module, batch: Any) -> Any:
     return module(batch[0] if isinstance(batch, tuple | list) else batch)
 
 
-def _functions(what: str, given: Any, takes: str = "x") -> tuple[Function, ...]:
+def _functions(what: str, given: Any, takes: str = "x") -> tuple[Callable[..., Any], ...]:
     found = tuple(given) if isinstance(given, tuple | list) else (given,)
     for fn in found:
         if not callable(fn):

@@ -91,7 +91,8 @@ def draw(a: Artifact, job: JobRows) -> dict[str, dict[float, float]]:
 
 def draw_p1(ax: Any, a: Artifact) -> None:
     """Draws how far the constraint of P1 is violated, with the corrected method and with the printed one."""
-    for name, look in {"p1": {"color": st.BLUE}, "p1_literal": {"color": st.RED, "ls": "--"}}.items():
+    looks: dict[str, dict[str, Any]] = {"p1": {"color": st.BLUE}, "p1_literal": {"color": st.RED, "ls": "--"}}
+    for name, look in looks.items():
         h = a.jobs[name].history
         label = "signs as printed" if name == "p1_literal" else "signs corrected"
         curve(ax, h["step"].to_numpy() + 1.0, h["g_1"].clip(lower=0.0).to_numpy(), label, **look)

@@ -195,7 +195,8 @@ _DRAWING: dict[tuple[Any, str], Callable[..., Tensor]] = {
 
 def generators() -> tuple[Any, ...]:
     """The states of the generators of this process."""
-    return torch.get_rng_state(), random.getstate(), np.random.get_state()[1]  # noqa: NPY002
+    numpy: Any = np.random.get_state()  # noqa: NPY002
+    return torch.get_rng_state(), random.getstate(), numpy[1]
 
 
 def moved(before: tuple[Any, ...]) -> bool:

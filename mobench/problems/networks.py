@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import operator
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from typing import Any, ClassVar, TypeVar
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.nn.parameter import UninitializedTensorMixin
+from torch.nn.parameter import is_lazy
 from torch.utils.checkpoint import checkpoint
 
 from mobench.core.cache import Cache, Cached
@@ -123,7 +124,9 @@ class Definition:
     def source(self) -> list[str]:
         """Text of each function, as far as Python can find it; for a reader of the rows."""
         found = []
-        for fn in (self.make, *self.losses, self.forward, *self.constraints, *self.measures.values()):
+        functions: list[Callable[..., Any]] = [self.make, *self.losses, self.forward, *self.constraints]
+        functions += self.measures.values()
+        for fn in functions:
             try:
                 found.append(inspect.getsource(fn))
             except (OSError, TypeError):
@@ -228,7 +231,7 @@ class _Trial:
 
     @staticmethod
     def _check_parameters(module: nn.Module) -> None:
-        lazy = [n for n, p in module.named_parameters() if isinstance(p, UninitializedTensorMixin)]
+        lazy = [n for n, p in module.named_parameters() if is_lazy(p)]
         if lazy:
             raise ConfigError(
                 f"{', '.join(lazy)} has no shape yet (a lazy layer). Call the module once inside of "
@@ -723,7 +726,7 @@ class Networks(Cached, BatchGradients):
         table = self._table(split, x)
         size = len(leaves(table)[0])
         ends = torch.linspace(0, size, -(-size // EVALUATED) + 1).round().long().tolist()
-        return [mapped(lambda t, a=a, b=b: t[a:b], table) for a, b in pairwise(ends)]
+        return [mapped(operator.itemgetter(slice(a, b)), table) for a, b in pairwise(ends)]
 
     def _statistics(self, x: Tensor, fixed: Constants) -> dict[str, Tensor]:
         scored = Scored(self._parts.counting, self._given.forward, self._given.head)
