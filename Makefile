@@ -32,7 +32,7 @@ $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 ifeq ($(LOCKED),)
-	$(BIN)/python -m pip install --quiet -e '.[dev,docs,compiled,joblib,slurm,baselines,speech]'
+	$(BIN)/python -m pip install --quiet -e '.[dev,docs,compiled,joblib,slurm,baselines,speech,flower]'
 else
 	$(BIN)/python -m pip install --quiet --require-hashes -r locks/full.txt
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .

@@ -319,8 +319,9 @@ def test_no_constraint_mixes_the_runs(layer: str, compose: Any) -> None:
 
 
 def cheap(name: str, parts: Any, compose: Any) -> Algorithm:
-    """The algorithm with a step that suits the made-up problems."""
-    return job_of(parts, compose, "least_squares", "minibatch", name).algorithm
+    """The algorithm with a step that suits the made-up problems; one that replaces points keeps its own."""
+    algorithm = job_of(parts, compose, "least_squares", "minibatch", name).algorithm
+    return algorithm if algorithm.replaces else dataclasses.replace(algorithm, step_size=0.01)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -432,7 +433,7 @@ def test_oracles_that_lack_something(lack: str, parts: Any, compose: Any, asked:
     runs = Runs.product(weights, [0, 1])
     found = set()
     for name in ALGORITHMS:
-        algorithm = dataclasses.replace(cheap(name, parts, compose), step_size=0.01)
+        algorithm = cheap(name, parts, compose)
         oracle = Watched(Exact(problem, runs), **changes)
         why = refused(oracle.spec, algorithm, oracle, problem, runs)
         if why:
@@ -450,7 +451,7 @@ def test_everything_declared_is_asked_for(
     name: str, parts: Any, compose: Any, asked: dict[str, set[str]]
 ) -> None:
     """After the joins above; alone, this test makes its own."""
-    algorithm = dataclasses.replace(cheap(name, parts, compose), step_size=0.01)
+    algorithm = cheap(name, parts, compose)
     problem = LeastSquares(n=4, samples=20)
     runs = Runs.product(spread(2, 2), [0])
     oracle = Watched(Minibatch(problem, runs, batch_size=10, samples=2))
