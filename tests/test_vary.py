@@ -169,6 +169,7 @@ def test_a_field_that_varies_is_computed_with_as_a_number(name: str, field: str)
     if reasons(Exact(problem, runs).spec, algorithm):
         pytest.skip("does not fit an exact oracle without constraints")
     column = torch.tensor(values, dtype=torch.float64)[runs.variant].unsqueeze(1)
+    algorithm.stacked({field: column}).advice(Exact(problem, runs).spec)  # is said of all values at once
 
     def path(method: Algorithm, some: Runs) -> Tensor:
         oracle = Exact(problem, some)
