@@ -116,7 +116,8 @@ def read(path: Path) -> pd.DataFrame:
     """
     try:
         types: dict[str, type] = dict.fromkeys(TEXT, str)
-        frame = pd.read_csv(path, dtype=types, keep_default_na=False, na_values={name: [""] for name in MEASURES})
+        empty = {name: [""] for name in (*MEASURES, "step_size", "value")}
+        frame = pd.read_csv(path, dtype=types, keep_default_na=False, na_values=empty)
     except (OSError, ValueError, EOFError) as error:
         raise StoreError(f"{path} cannot be read as rows of the comparison: {error}") from error
     check(frame, str(path))

@@ -1,0 +1,43 @@
+"""What conf/experiment/cross/zoo.yaml says, for code that draws and for references."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import yaml
+
+from mobench.config.schema import conf_dir
+from mobench.sweep import boards
+
+
+@functools.cache
+def table() -> dict[str, Any]:
+    """The node `cross` of the experiment."""
+    path = conf_dir() / "experiment" / "cross" / "zoo.yaml"
+    found: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))["cross"]
+    return found
+
+
+def boards_of() -> dict[str, Any]:
+    """Its boards by name."""
+    found: dict[str, Any] = table()["boards"]
+    return found
+
+
+def problems_of(board: str) -> dict[str, list[str]]:
+    """The problems of a board with their overrides."""
+    return boards.problems(table(), board)
+
+
+def ranking(board: str) -> list[str]:
+    """The problems of a board that rank."""
+    beside = boards_of()[board].get("beside") or []
+    return [name for name in problems_of(board) if name not in beside]
+
+
+def ranges_of(method: str, given: dict[str, Any] | None = None) -> dict[str, list[float]]:
+    """What a method tunes."""
+    ranges = (given or table())["ranges"]
+    found: dict[str, list[float]] = ranges.get(method) or ranges["default"]
+    return found
