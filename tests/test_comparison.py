@@ -116,7 +116,9 @@ def test_friedman_and_critical_difference_of_known_cases() -> None:
 def test_wilcoxon_is_scipys_and_exact_with_ties() -> None:
     rng = np.random.default_rng(3)
     one, other = rng.normal(size=(2, 9))
-    assert statistics.wilcoxon(one, other) == pytest.approx(stats.wilcoxon(one - other, method="exact").pvalue)
+    assert statistics.wilcoxon(one, other) == pytest.approx(
+        stats.wilcoxon(one - other, method="exact").pvalue
+    )
     d = np.array([0.1, -0.1, 0.2, 0.3, 0.3, 0.5])
     r = stats.rankdata(np.abs(d))
     sums = [r[np.array(s)].sum() for s in itertools.product([False, True], repeat=6)]

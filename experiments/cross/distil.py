@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,8 @@ import pandas as pd
 from mobench.artifacts.rows import JobRows
 from mobench.comparison import rows
 from mobench.comparison.measures import FEASIBLE, Reference
-from mobench.comparison.trials import STEP, STUDIES, Setting, reported_seeds, trials, tuning_seeds
+from mobench.comparison.trials import STEP, STUDIES, TRIALS, Setting, reported_seeds, tuning_seeds
+from mobench.errors import StoreError
 from mobench.jobs.store import columns
 from mobench.jobs.targets import instantiate
 
@@ -46,7 +47,10 @@ class Runs:
         parts = [_of_job(job, names) for job in jobs]
         return cls(
             pd.concat([part.table for part in parts], ignore_index=True),
-            *(np.concatenate([getattr(part, name) for part in parts]) for name in ("F", "G", "path", "path_G")),
+            *(
+                np.concatenate([getattr(part, name) for part in parts])
+                for name in ("F", "G", "path", "path_G")
+            ),
             parts[0].steps,
         )
 
@@ -133,7 +137,6 @@ class Ruler:
 def distilled(
     key: tuple[int, str, str, str],
     jobs: Sequence[JobRows],
-    ranges: Mapping[str, Sequence[float]],
     budget: int,
     references: References,
 ) -> pd.DataFrame:
@@ -142,13 +145,13 @@ def distilled(
     Args:
         key: replication, board, problem, method.
         jobs: of the pair.
-        ranges: of what it tunes.
         budget: gradients for each function.
         references: of the problems.
     """
-    replication, board, problem, method = key
+    replication, board, problem, _ = key
     config = jobs[0].config
-    runs = Runs.of(jobs, list(ranges))
+    studies = settings_of(jobs)
+    runs = Runs.of(jobs, list(studies[STUDIES[0]][0]))
     count = len(runs.table.drop_duplicates(columns(runs.table, "preference_")))
     made = instantiate(config["problem"], "problem")
     ruler = Ruler(problem, made, references, count, single=board == "single")
@@ -165,14 +168,36 @@ def distilled(
     }
     out = []
     for study in STUDIES:
-        settings = trials(ranges, study, replication)
-        chosen = choose(runs, ruler, settings, tuning_seeds(study, replication))
+        chosen = choose(runs, ruler, studies[study], tuning_seeds(study, replication))
         main = next((name for name in chosen if name != STEP), "")
         said = {"step_size": chosen[STEP], "parameter": main, "value": chosen.get(main, float("nan"))}
         for seed in reported_seeds(replication):
             measured = measure(runs, ruler, runs.at(chosen, seed), seed, per_step)
             out.append({**common, "study": study, "seed": seed, **said, **measured})
     return pd.DataFrame(out)
+
+
+def settings_of(jobs: Sequence[JobRows]) -> dict[int, list[Setting]]:
+    """The settings of each study, as the jobs of a pair list them: study by study, in one job or one job each.
+
+    Raises:
+        StoreError: they are not as many as the protocol asks for.
+    """
+    vary = jobs[0].config["vary"]
+    if vary:
+        every = [
+            dict(zip(vary, map(float, place), strict=True)) for place in zip(*vary.values(), strict=True)
+        ]
+    else:
+        own = [job.config["algorithm"] for job in jobs]
+        names = [name for name in own[0] if name == STEP or any(node[name] != own[0][name] for node in own)]
+        every = [{name: float(node[name]) for name in names} for node in own]
+    if len(every) != len(STUDIES) * TRIALS:
+        raise StoreError(
+            f"{jobs[0].folder.path}: {len(every)} settings were tried, but {len(STUDIES) * TRIALS} are expected, "
+            f"{TRIALS} in each of {len(STUDIES)} studies; run the pair with +experiment=cross/zoo."
+        )
+    return {study: every[i * TRIALS : (i + 1) * TRIALS] for i, study in enumerate(STUDIES)}
 
 
 def choose(runs: Runs, ruler: Ruler, settings: Sequence[Setting], seeds: Sequence[int]) -> Setting:
@@ -200,7 +225,9 @@ def measure(runs: Runs, ruler: Ruler, i: np.ndarray, seed: int, per_step: int) -
     reference, _ = ruler.reference(seed)
     good = F[counted(F, G)]
     place = ruler.arrived(runs.path[i], runs.path_G[i], seed)
-    angle = runs.table["angle_deg"].to_numpy(dtype=float)[i] if "angle_deg" in runs.table else np.array([np.nan])
+    angle = (
+        runs.table["angle_deg"].to_numpy(dtype=float)[i] if "angle_deg" in runs.table else np.array([np.nan])
+    )
     angle = angle[np.isfinite(angle)]
     beyond = G[np.isfinite(G).all(1)]
     return {

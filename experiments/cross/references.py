@@ -1,6 +1,6 @@
 """Reference fronts of the comparison's problems, and the best that few of their points attain.
 
-    python -m experiments.cross.references        computes experiments/results/zoo/references.npz again
+    python -m experiments.cross.references        computes experiments/results/cross/references.npz again
 
 Fronts are those that a problem knows in closed form. For `ball`, whose instances belong to seeds, they are
 minimisers of weighted sums under the constraints, by SciPy's SLSQP: all its functions are convex, so that

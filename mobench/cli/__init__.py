@@ -3,5 +3,5 @@
 
 Nothing imports it but the entry points.
 
-May import: artifacts, config, data, jobs, sweep, system, errors.
+May import: artifacts, comparison, config, data, jobs, sweep, system, errors.
 """

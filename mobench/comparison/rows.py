@@ -45,8 +45,8 @@ Pair = tuple[str, str, str]
 
 
 def folder() -> Path:
-    """experiments/results/zoo: the rows that come with the project."""
-    return results_root() / "zoo"
+    """experiments/results/cross: the rows that come with the project."""
+    return results_root() / "cross"
 
 
 def joined_keys(keys: Iterable[str]) -> str:
@@ -187,8 +187,11 @@ def merge(parts: Mapping[str, pd.DataFrame]) -> tuple[pd.DataFrame, list[str]]:
                     f"{taken[key][2]['jobs'].iloc[0]}); keep one of them."
                 )
         methods = ", ".join(sorted(set(frame["method"])))
-        said.append(f"{where}: {new} pairs, {equal} of them known already ({methods})" if equal else
-                    f"{where}: {new} pairs ({methods})")
+        said.append(
+            f"{where}: {new} pairs, {equal} of them known already ({methods})"
+            if equal
+            else f"{where}: {new} pairs ({methods})"
+        )
     if not taken:
         return pd.DataFrame(columns=list(COLUMNS)), said
     joined = pd.concat([pair for _, _, pair in taken.values()], ignore_index=True)

@@ -144,7 +144,9 @@ class Root:
     steps: int = 100
     # algorithm's field -> values, all combinations in one batch
     vary: dict[str, Any] = field(default_factory=dict)
-    vary_jointly: bool = False  # the lists of vary are read side by side instead: one run for each place in them
+    vary_jointly: bool = (
+        False  # the lists of vary are read side by side instead: one run for each place in them
+    )
     dtype: str = "float64"
     precision: str = "fp32"  # of the products of a network: fp32 | bf16 (mobench/core/precision.py)
     max_failure_share: float = 0.0

@@ -133,9 +133,7 @@ def _code(config: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
     return code, opaque
 
 
-def _variants(
-    vary: Mapping[str, Any], algorithm: Mapping[str, Any], jointly: bool
-) -> list[dict[str, Any]]:
+def _variants(vary: Mapping[str, Any], algorithm: Mapping[str, Any], jointly: bool) -> list[dict[str, Any]]:
     """All combinations of the values of `vary`, the last key fastest; none if there is no key.
 
     `jointly`: the lists side by side instead, one variant for each place in them.

@@ -3,7 +3,8 @@
     cross:
       version: 1                          # of the protocol (docs/protocol.md)
       replication: 0                      # 1: other seeds, other draws
-      algorithms: all                     # of the boards; or a list, in which a method of one's own may be
+      algorithms: kept                    # run nothing, show kept rows; all: run what has no rows; or a list, in
+                                          # which a method of one's own may be: run its pairs that have no rows
       on: [single]                        # only these boards
       all: [record.measures=false]        # overrides of every job
       boards:
@@ -13,7 +14,8 @@
       pairs: {constrained.ball.ferero: [algorithm.line=none]}
       kept: true                          # false: pairs whose rows come with the project run again
 
-The job of a pair is called <board>.<problem>.<method>. Pairs whose rows are kept are left out.
+The job of a pair is called <board>.<problem>.<method>. Pairs whose rows are kept, from the same jobs, are left
+out.
 """
 
 from __future__ import annotations
@@ -66,7 +68,9 @@ def jobs(table: Mapping[str, Any], known: Sequence[str], compose: Compose) -> gr
 
 def pairs(table: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """Board, problem and method of every pair that a command asks for, board by board, problem by problem."""
-    wanted = table.get("algorithms", "all")
+    wanted = table.get("algorithms", "kept")
+    if wanted == "kept":
+        return []
     listed = {name for node in table["boards"].values() for name in node["methods"]}
     out = []
     for board, node in table["boards"].items():
@@ -132,9 +136,7 @@ def _seeds(seeds: Sequence[int]) -> str:
 def _vary(settings: Sequence[Setting]) -> list[str]:
     """The lists of `vary`, side by side; a setting that two studies have is run once."""
     once = list({tuple(setting.items()): setting for setting in settings}.values())
-    return [
-        f"vary.{name}=[{','.join(repr(setting[name]) for setting in once)}]" for name in once[0]
-    ]
+    return [f"vary.{name}=[{','.join(repr(setting[name]) for setting in once)}]" for name in once[0]]
 
 
 def _probed(compose: Compose, base: list[str], per_function: int) -> tuple[Budget, frozenset[str]]:
@@ -156,16 +158,18 @@ def _check(table: Mapping[str, Any], known: Sequence[str]) -> None:
     """Raises ConfigError for what is not there."""
     for key in table:
         if key not in KEYS:
-            raise ConfigError(f"cross.{key} is unknown; the keys of a table with boards are {', '.join(KEYS)}.")
+            raise ConfigError(
+                f"cross.{key} is unknown; the keys of a table with boards are {', '.join(KEYS)}."
+            )
     if int(table["version"]) != rows.VERSION:
         raise ConfigError(
             f"cross.version={table['version']}, but this code computes rows of version {rows.VERSION} of the "
             "protocol."
         )
-    wanted = table.get("algorithms", "all")
-    if isinstance(wanted, str) and wanted != "all":
-        raise ConfigError(f"cross.algorithms={wanted} must be 'all' or a list of algorithms.")
-    for name in [] if wanted == "all" else wanted:
+    wanted = table.get("algorithms", "kept")
+    if isinstance(wanted, str) and wanted not in ("all", "kept"):
+        raise ConfigError(f"cross.algorithms={wanted} must be 'kept', 'all' or a list of algorithms.")
+    for name in [] if isinstance(wanted, str) else wanted:
         if name not in known:
             raise ConfigError(
                 f"cross.algorithms: {name!r} is unknown; choose from {', '.join(known)}."
