@@ -25,7 +25,7 @@ def board(methods: int = 4, problems: int = 9, spread: float = 0.05, seed: int =
     return effect + place + tuned + rng.normal(0, spread, (methods, problems, 3, 10))
 
 
-# --- trials ---------------------------------------------------------------------------------------------------
+# trials
 
 
 def test_every_method_has_as_many_trials_whatever_it_tunes() -> None:
@@ -58,7 +58,7 @@ def test_ranges_that_are_none(ranges: dict[str, list[float]]) -> None:
         trials.trials(ranges, 1, 0)
 
 
-# --- measures -------------------------------------------------------------------------------------------------
+# measures
 
 
 def arc(k: int) -> np.ndarray:
@@ -80,7 +80,7 @@ def test_the_best_few_points_of_a_front(count: int) -> None:
 def test_measures_do_not_depend_on_units() -> None:
     plain = measures.Reference(arc(200))
     scaled = measures.Reference(arc(200) * [7.0, 0.01] + [3.0, -5.0])
-    F = arc(7)[1:-1] + [0.05, 0.2]
+    F = arc(7)[1:-1] + np.array([0.05, 0.2])
     G = F * [7.0, 0.01] + [3.0, -5.0]
     for name in ("volume", "gap", "igd_plus", "epsilon"):
         assert getattr(plain, name)(F) == pytest.approx(getattr(scaled, name)(G), rel=1e-9)
@@ -92,7 +92,8 @@ def test_a_point_moved_by_a_tenth_of_the_extent_has_that_gap() -> None:
     assert reference.gap(inner) == pytest.approx(0.0, abs=1e-12)
     assert reference.gap(inner + 0.1 * reference.extent) == pytest.approx(0.1, abs=1e-3)
     assert reference.epsilon(reference.points + 0.1 * reference.extent) == pytest.approx(0.1, abs=1e-9)
-    assert np.isnan(reference.gap(inner[:0])) and reference.volume(inner[:0]) == 0.0
+    assert np.isnan(reference.gap(inner[:0]))
+    assert reference.volume(inner[:0]) == 0.0
 
 
 def test_a_front_needs_an_extent() -> None:
@@ -100,11 +101,11 @@ def test_a_front_needs_an_extent() -> None:
         measures.Reference(np.array([[0.0, 1.0]]))
 
 
-# --- statistics -----------------------------------------------------------------------------------------------
+# statistics
 
 
 def test_friedman_and_critical_difference_of_known_cases() -> None:
-    """Demsar 2006, Table 6: 4 classifiers on 14 data sets have mean ranks 3.143, 2.000, 2.893, 1.964; CD 1.25."""
+    """Demsar 2006, Table 5: q = 2.569 for four methods, 1.960 for two."""
     assert statistics.critical_difference(4, 14) == pytest.approx(2.569 * np.sqrt(4 * 5 / (6 * 14)), rel=1e-3)
     assert statistics.critical_difference(2, 10) == pytest.approx(1.960 * np.sqrt(6 / 60), rel=1e-3)
     blocks = board().mean((2, 3))
@@ -141,7 +142,7 @@ def test_performance_profile_of_a_known_case() -> None:
 
 
 def test_a_copy_changes_no_score_and_no_order() -> None:
-    """Clone invariance: scores, intervals and the order of all others are the same with a copy beside them."""
+    """Clone invariance: scores, intervals and the order of all others are as they were."""
     scores = board()
     with_copy = np.concatenate([scores, scores[1:2]])
     assert statistics.scores(with_copy)[:4].tolist() == statistics.scores(scores).tolist()
@@ -154,9 +155,7 @@ def test_a_copy_changes_no_score_and_no_order() -> None:
 
 
 def test_a_method_against_its_copy() -> None:
-    """False positives of test and interval in 200 repetitions: at most 5 % (the bound is on the expected rate;
-    17 is the 97.5 % point of a binomial of 200 at 5 %).
-    """
+    """False positives of test and interval in 200 repetitions: 5 % of them is the expected rate (and 17 is the 97.5 % point of a binomial of 200 at 5 %)."""
     calls = intervals = 0
     for repetition in range(200):
         rng = np.random.default_rng(repetition)
@@ -186,7 +185,7 @@ def test_feasible_shares_come_first() -> None:
     assert statistics.order(means, {"a": 0.4, "b": 1.0, "c": 1.0}) == ["c", "b", "a"]
 
 
-# --- rows -----------------------------------------------------------------------------------------------------
+# rows
 
 
 def some(method: str = "ls", shift: float = 0.0) -> pd.DataFrame:
@@ -212,7 +211,8 @@ def test_rows_are_read_as_they_were_written(tmp_path: Path) -> None:
 
 def test_rows_of_several_people_are_joined(tmp_path: Path) -> None:
     joined, said = rows.merge({"mine": some("mine"), "kept": some("ls"), "again": some("ls")})
-    assert set(joined["method"]) == {"ls", "mine"} and len(joined) == 60
+    assert set(joined["method"]) == {"ls", "mine"}
+    assert len(joined) == 60
     assert "again: 0 pairs, 1 of them known already (ls)" in said
 
 

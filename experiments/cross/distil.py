@@ -1,4 +1,4 @@
-"""From the jobs of a pair to its rows: which trial each study chose, and what that reached on reported seeds."""
+"""From the jobs of a pair to its rows: which trial each study chose, and what it reached."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Runs:
     Attributes:
         table: seed, settings, preferences and final values of each run.
         F, G: objectives (runs, M) and constraints (runs, N) at the end; NaN of a run that did not finish.
-        path, path_G: the same at the recorded steps (runs, T, ..).
+        path, bounds: the same at the recorded steps (runs, T, ..).
         steps: the recorded steps (T,).
     """
 
@@ -38,7 +38,7 @@ class Runs:
     F: np.ndarray
     G: np.ndarray
     path: np.ndarray
-    path_G: np.ndarray
+    bounds: np.ndarray
     steps: np.ndarray
 
     @classmethod
@@ -49,7 +49,7 @@ class Runs:
             pd.concat([part.table for part in parts], ignore_index=True),
             *(
                 np.concatenate([getattr(part, name) for part in parts])
-                for name in ("F", "G", "path", "path_G")
+                for name in ("F", "G", "path", "bounds")
             ),
             parts[0].steps,
         )
@@ -77,12 +77,12 @@ def _of_job(job: JobRows, names: Sequence[str]) -> Runs:
     R = len(table)
     path = history[f].to_numpy(dtype=float).reshape(R, -1, len(f))
     bound = columns(history, "g_")
-    path_G = history[bound].to_numpy(dtype=float).reshape(R, path.shape[1], len(bound))
+    bounds = history[bound].to_numpy(dtype=float).reshape(R, path.shape[1], len(bound))
     F = table[f].to_numpy(dtype=float)
     lost = (table["status"] != "done").to_numpy()
     F = np.where(lost[:, None], np.nan, F)
     steps = np.sort(history["step"].unique())
-    return Runs(table, F, table[g].to_numpy(dtype=float), path, path_G, steps)
+    return Runs(table, F, table[g].to_numpy(dtype=float), path, bounds, steps)
 
 
 def counted(F: np.ndarray, G: np.ndarray) -> np.ndarray:
@@ -119,12 +119,12 @@ class Ruler:
             return share, share, 1.0
         return feasible * share, share, feasible
 
-    def arrived(self, path: np.ndarray, path_G: np.ndarray, seed: int) -> int | None:
+    def arrived(self, path: np.ndarray, bounds: np.ndarray, seed: int) -> int | None:
         """The first recorded place at which the target is reached, None if it never is."""
         reference, best = self.reference(seed)
         for t in range(path.shape[1]):
             F = path[:, t]
-            F = F[counted(F, path_G[:, t])]
+            F = F[counted(F, bounds[:, t])]
             if not len(F):
                 continue
             if self.single and len(F) == path.shape[0] and reference.gap(F) <= TARGET_GAP:
@@ -178,7 +178,7 @@ def distilled(
 
 
 def settings_of(jobs: Sequence[JobRows]) -> dict[int, list[Setting]]:
-    """The settings of each study, as the jobs of a pair list them: study by study, in one job or one job each.
+    """The settings of each study, as the jobs of a pair list them: study by study, in one job or in many.
 
     Raises:
         StoreError: they are not as many as the protocol asks for.
@@ -194,14 +194,14 @@ def settings_of(jobs: Sequence[JobRows]) -> dict[int, list[Setting]]:
         every = [{name: float(node[name]) for name in names} for node in own]
     if len(every) != len(STUDIES) * TRIALS:
         raise StoreError(
-            f"{jobs[0].folder.path}: {len(every)} settings were tried, but {len(STUDIES) * TRIALS} are expected, "
+            f"{jobs[0].folder.path}: {len(every)} settings were tried, but {len(STUDIES) * TRIALS} are needed, "
             f"{TRIALS} in each of {len(STUDIES)} studies; run the pair with +experiment=cross/zoo."
         )
     return {study: every[i * TRIALS : (i + 1) * TRIALS] for i, study in enumerate(STUDIES)}
 
 
 def choose(runs: Runs, ruler: Ruler, settings: Sequence[Setting], seeds: Sequence[int]) -> Setting:
-    """The setting with the largest mean score on the tuning seeds (feasible share first), the first of equals."""
+    """The setting with the largest mean score on the tuning seeds, feasible share first."""
     best = (-1.0, -1.0)
     winner = settings[0]
     for setting in settings:
@@ -224,7 +224,7 @@ def measure(runs: Runs, ruler: Ruler, i: np.ndarray, seed: int, per_step: int) -
     score, share, feasible = ruler.score(F, G, seed)
     reference, _ = ruler.reference(seed)
     good = F[counted(F, G)]
-    place = ruler.arrived(runs.path[i], runs.path_G[i], seed)
+    place = ruler.arrived(runs.path[i], runs.bounds[i], seed)
     angle = (
         runs.table["angle_deg"].to_numpy(dtype=float)[i] if "angle_deg" in runs.table else np.array([np.nan])
     )

@@ -15,8 +15,8 @@ LEVEL = 0.05
 def copies_called_different(board: Board, repetitions: int = REPETITIONS) -> float:
     """Share of the repetitions in which Wilcoxon's test calls a method different from its copy.
 
-    Two tunings of one method: on each problem two studies of the three, in random order, each with half of the
-    seeds, so that neither shares a run with the other.
+    Two tunings of one method: on each problem two studies of the three, in random order, each with half of
+    the seeds, so that neither shares a run with the other.
     """
     scores = board.array()
     methods, problems, studies, seeds = scores.shape

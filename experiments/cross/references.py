@@ -36,7 +36,7 @@ FILE = "references.npz"
 
 @functools.cache
 def stored() -> dict[str, np.ndarray]:
-    """What the file holds: `<problem>.<count>` the best volume, `ball.<seed>` a front; empty without a file."""
+    """What the file holds: `<problem>.<count>` the best volume, `ball.<seed>` a front."""
     path = rows.folder() / FILE
     if not path.exists():
         return {}

@@ -1,4 +1,4 @@
-"""The comparison under one protocol (docs/protocol.md): boards, critical differences, performance profiles."""
+"""The comparison under one protocol: boards, critical differences, performance profiles."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def zoo(a: Artifact) -> None:
     if len(fresh):
         a.files[FILE] = rows.to_bytes(fresh)
         a.note(
-            f"Rows of {len(fresh) // 30} pairs were computed here; {FILE} holds them for `mobench cross merge`."
+            f"Rows of {len(fresh) // 30} pairs were computed here; {FILE} has them for `mobench cross merge`."
         )
     shown = boards(every)
     lines = [line for board in shown for line in board.lines()]
@@ -114,9 +114,9 @@ def draw(a: Artifact, shown: list[Board], new: set[str]) -> None:
     for ax in axes.flat[len(shown) :]:
         ax.set_axis_off()
     text = (
-        "Score: hypervolume as a share of the best that as many points of the front attain (with constraints times "
-        "the feasible share). Lines: 95 % bootstrap over problems, tuning studies and seeds. Orange: the best tuned "
-        "scalarization (with constraints: the penalty method)."
+        "Score: hypervolume as a share of the best that as many points of the front attain (with constraints "
+        "times the feasible share). Lines: 95 % bootstrap over problems, tuning studies and seeds. Orange: the "
+        "best tuned scalarization (with constraints: the penalty method)."
     )
     fig.supxlabel(
         "\n".join(textwrap.wrap(text, 118)), fontsize=st.SMALLEST, x=0.01, ha="left", color="#555555"
@@ -169,7 +169,7 @@ def _ranking(board: str) -> list[str]:
 
 @artifact("cross/ranks")
 def critical(a: Artifact) -> None:
-    """Critical-difference diagrams: mean ranks, and bars over methods that Nemenyi's test does not tell apart."""
+    """Critical-difference diagrams: mean ranks, with the difference that Nemenyi's test needs."""
     shown = boards(rows.kept(0))
     if not shown:
         a.note("No rows are kept.")
@@ -211,8 +211,8 @@ def critical(a: Artifact) -> None:
     for ax in axes.flat[len(shown) :]:
         ax.set_axis_off()
     fig.supxlabel(
-        "A line reaches one critical difference (Nemenyi, 5 %) beyond a mean rank: methods whose points it covers "
-        "are not told apart from it.",
+        "A line reaches one critical difference (Nemenyi, 5 %) beyond a mean rank: methods whose points it "
+        "covers are not told apart from it.",
         fontsize=st.SMALLEST,
         x=0.01,
         ha="left",
@@ -224,7 +224,7 @@ def critical(a: Artifact) -> None:
 
 @artifact("cross/profiles")
 def profiles(a: Artifact) -> None:
-    """Performance profiles: the share of cases solved within a factor of the fewest gradients of any method."""
+    """Performance profiles: the share of cases solved within a factor of the fewest gradients."""
     shown = boards(rows.kept(0))
     if not shown:
         a.note("No rows are kept.")

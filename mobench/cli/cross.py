@@ -19,8 +19,8 @@ def merge(files: Sequence[str], out: str | None) -> int:
     """Joins files of rows and says what was found in each; the exit code.
 
     Raises:
-        StoreError: a file cannot be read, has rows of another version of the protocol, rows that were changed,
-            or rows that contradict those of another file. Nothing is written then.
+        StoreError: a file cannot be read, has rows of another version of the protocol, rows that were
+            changed, or rows that contradict those of another file. Nothing is written then.
     """
     parts = {name: rows.read(Path(name)) for name in files}
     if out is not None:

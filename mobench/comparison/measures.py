@@ -94,8 +94,8 @@ class Reference:
 def best_pair(front: Points, count: int) -> float:
     """Largest hypervolume of `count` points of a front of two objectives, by dynamic programming.
 
-    Sorted by f_1, a set's volume is a sum over neighbours: point j adds (1.1 - f_1(j)) (f_2(i) - f_2(j)) after
-    i, with f_2 = 1.1 before the first. O(count n^2).
+    Sorted by f_1, a set's volume is a sum over neighbours: point j adds (1.1 - f_1(j)) (f_2(i) - f_2(j))
+    after i, with f_2 = 1.1 before the first. O(count n^2).
     """
     order = np.argsort(front[:, 0], kind="stable")
     x = front[order, 0]

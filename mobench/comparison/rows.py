@@ -131,7 +131,7 @@ def check(frame: pd.DataFrame, where: str) -> None:
         further = [name for name in frame.columns if name not in COLUMNS]
         raise StoreError(
             f"{where}: the columns are not those of the comparison (missing: {', '.join(missing) or 'none'}; "
-            f"unknown: {', '.join(further) or 'none'}); give the rows.csv.gz that +experiment=cross/zoo wrote."
+            f"unknown: {', '.join(further) or 'none'}); give a rows.csv.gz that +experiment=cross/zoo wrote."
         )
     versions = sorted({int(v) for v in frame["version"]})
     if versions not in ([], [VERSION]):
@@ -149,8 +149,8 @@ def _check_pair(pair: pd.DataFrame, where: str) -> None:
     counted = pair.groupby("study")["seed"].nunique()
     if len(pair) != expected or list(counted.index) != list(STUDIES) or set(counted) != {REPORTED}:
         raise StoreError(
-            f"{where} has {len(pair)} rows, but {expected} are expected, one for each of {len(STUDIES)} studies "
-            f"and {REPORTED} seeds."
+            f"{where} has {len(pair)} rows, but {expected} are expected, one for each of {len(STUDIES)} "
+            f"studies and {REPORTED} seeds."
         )
     if set(pair["digest"]) != {digest(pair)}:
         raise StoreError(

@@ -78,7 +78,7 @@ def check_ranges(ranges: Mapping[str, Sequence[float]]) -> None:
     for name, bounds in ranges.items():
         if len(bounds) != 2 or not 0 < bounds[0] < bounds[1]:
             raise ConfigError(
-                f"cross.ranges: {name}={list(bounds)} must be two numbers, 0 < lowest < highest, since values "
+                f"cross.ranges: {name}={list(bounds)} must be two numbers, 0 < lowest < highest, as values "
                 "are drawn evenly in the logarithm."
             )
 

@@ -3,8 +3,8 @@
     cross:
       version: 1                          # of the protocol (docs/protocol.md)
       replication: 0                      # 1: other seeds, other draws
-      algorithms: kept                    # run nothing, show kept rows; all: run what has no rows; or a list, in
-                                          # which a method of one's own may be: run its pairs that have no rows
+      algorithms: kept                    # run nothing, show kept rows; all: run what has no rows; or a
+                                          # list of methods (one's own, too): run their pairs without rows
       on: [single]                        # only these boards
       all: [record.measures=false]        # overrides of every job
       boards:
@@ -14,8 +14,8 @@
       pairs: {constrained.ball.ferero: [algorithm.line=none]}
       kept: true                          # false: pairs whose rows come with the project run again
 
-The job of a pair is called <board>.<problem>.<method>. Pairs whose rows are kept, from the same jobs, are left
-out.
+The job of a pair is called <board>.<problem>.<method>. Pairs whose rows are kept, from the same jobs,
+are left out.
 """
 
 from __future__ import annotations
