@@ -155,7 +155,9 @@ def test_a_copy_changes_no_score_and_no_order() -> None:
 
 
 def test_a_method_against_its_copy() -> None:
-    """False positives of test and interval in 200 repetitions: 5 % of them is the expected rate (and 17 is the 97.5 % point of a binomial of 200 at 5 %)."""
+    """False positives of test and interval in 200 repetitions: the expected rate is 5 %, of which 17 is the
+    97.5 % point.
+    """
     calls = intervals = 0
     for repetition in range(200):
         rng = np.random.default_rng(repetition)

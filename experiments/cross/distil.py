@@ -194,7 +194,7 @@ def settings_of(jobs: Sequence[JobRows]) -> dict[int, list[Setting]]:
         every = [{name: float(node[name]) for name in names} for node in own]
     if len(every) != len(STUDIES) * TRIALS:
         raise StoreError(
-            f"{jobs[0].folder.path}: {len(every)} settings were tried, but {len(STUDIES) * TRIALS} are needed, "
+            f"{jobs[0].folder.path}: {len(every)} settings were tried instead of {len(STUDIES) * TRIALS}, "
             f"{TRIALS} in each of {len(STUDIES)} studies; run the pair with +experiment=cross/zoo."
         )
     return {study: every[i * TRIALS : (i + 1) * TRIALS] for i, study in enumerate(STUDIES)}

@@ -5,7 +5,7 @@
       replication: 0                      # 1: other seeds, other draws
       algorithms: kept                    # run nothing, show kept rows; all: run what has no rows; or a
                                           # list of methods (one's own, too): run their pairs without rows
-      on: [single]                        # only these boards
+      only: [single]                      # only these boards
       all: [record.measures=false]        # overrides of every job
       boards:
         single: {all: [..], budget: 200, problems: {zdt1: [problem=zdt1]}, beside: [..], methods: [ls, mgda]}
@@ -32,7 +32,7 @@ KEYS = (
     "version",
     "replication",
     "algorithms",
-    "on",
+    "only",
     "all",
     "boards",
     "ranges",
@@ -74,7 +74,7 @@ def pairs(table: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     listed = {name for node in table["boards"].values() for name in node["methods"]}
     out = []
     for board, node in table["boards"].items():
-        if table.get("on") is not None and board not in table["on"]:
+        if table.get("only") is not None and board not in table["only"]:
             continue
         own = list(node["methods"])
         if wanted != "all":
@@ -176,6 +176,6 @@ def _check(table: Mapping[str, Any], known: Sequence[str]) -> None:
                 f"{suggest(str(name), known)}"
             )
     boards = list(table["boards"])
-    for name in table.get("on") or []:
+    for name in table.get("only") or []:
         if name not in boards:
-            raise ConfigError(f"cross.on: {name!r} is unknown; choose from {', '.join(boards)}.")
+            raise ConfigError(f"cross.only: {name!r} is unknown; choose from {', '.join(boards)}.")
