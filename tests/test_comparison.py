@@ -10,8 +10,17 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from experiments.cross import sentences
+from experiments.cross.board import Board, boards
+from experiments.cross.references import References
+from experiments.cross.table import boards_of, problems_of, table
+from mobench.cli import cross
 from mobench.comparison import measures, rows, statistics, trials
+from mobench.config import compose
 from mobench.errors import ConfigError, StoreError
+from mobench.jobs.build import make_job
+from mobench.sweep import boards as planned
+from tests.conftest import Run
 
 RANGES = {"step_size": [0.001, 1.0], "mu": [0.01, 10.0]}
 
@@ -247,3 +256,114 @@ def test_rows_that_are_not_all_there(tmp_path: Path) -> None:
 def test_columns_that_are_not_those_of_the_comparison() -> None:
     with pytest.raises(StoreError, match="unknown: mine"):
         rows.check(some().assign(mine=1), "a.csv.gz")
+
+
+def test_the_command_joins_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows.write(tmp_path / "a.csv.gz", some("ls"))
+    rows.write(tmp_path / "b.csv.gz", some("mine"))
+    names = [str(tmp_path / name) for name in ("a.csv.gz", "b.csv.gz", "out.csv.gz")]
+    assert cross.run(["merge", *names[:2], "--out", names[2]]) == 0
+    assert "2 pairs of method and problem, 2 methods" in capsys.readouterr().out
+    assert set(rows.read(tmp_path / "out.csv.gz")["method"]) == {"ls", "mine"}
+
+
+def test_an_unknown_command(mobench: Run) -> None:
+    mobench("cross", "join").refused("mobench cross join is unknown", "mobench cross merge FILE...")
+
+
+# jobs
+
+
+def test_a_pair_is_one_batch_of_all_trials_studies_and_seeds() -> None:
+    node = {**table(), "algorithms": ["stch"]}
+    (found,) = planned.of_pair(node, "preference", "dtlz2", "stch", compose.compose).values()
+    job = make_job(compose.compose(found))
+    settings = {tuple(s.items()) for k in trials.STUDIES for s in trials.trials(node["ranges"]["stch"], k, 0)}
+    assert len(settings) == 18
+    assert len(job.runs) == 18 * (10 + 6) * 5
+    assert (job.steps, trials.cost(job.algorithm, job.joined.spec)) == (600, 1)  # 200 M gradients, M = 3
+    (found,) = planned.of_pair(node, "preference", "dtlz2", "epo", compose.compose).values()
+    job = make_job(compose.compose(found))
+    assert (job.steps, trials.cost(job.algorithm, job.joined.spec)) == (200, 3)
+
+
+def test_every_method_of_a_board_has_the_same_budget() -> None:
+    """Steps times gradients of a step, of every method on one problem of each board."""
+    node = table()
+    for board, problem in {"single": "zdt1", "constrained": "gaussian_2"}.items():
+        for method in boards_of()[board]["methods"]:
+            for overrides in planned.of_pair(node, board, problem, method, compose.compose).values():
+                if "steps=1" in overrides:  # refused
+                    continue
+                job = make_job(compose.compose(overrides))
+                each = trials.cost(job.algorithm, job.joined.spec)
+                spec = job.joined.spec
+                budget = int(boards_of()[board]["budget"]) * (spec.M + spec.N)
+                assert budget - each < job.steps * each <= budget, (method, job.steps, each)
+
+
+def test_rows_that_come_with_the_project_are_those_of_this_code() -> None:
+    """The jobs that a few kept pairs were computed from are those that the experiment lists now."""
+    kept = rows.kept_pairs(0)
+    for pair in list(kept)[:: max(1, len(kept) // 6)]:
+        found = planned.of_pair(table(), *pair, compose.compose)
+        keys = [make_job(compose.compose(job)).key for job in found.values()]
+        assert rows.joined_keys(keys) == kept[pair], pair
+
+
+def test_nothing_runs_unless_it_is_asked_for() -> None:
+    assert planned.jobs(table(), ["ls"], compose.compose) == {}
+    kept = {**table(), "algorithms": ["ls"], "only": ["single"]}
+    assert planned.jobs(kept, ["ls"], compose.compose) == {}  # its rows are kept
+    own = planned.pairs({**table(), "algorithms": ["mine"]})
+    assert {board for board, _, _ in own} == set(boards_of())
+    assert planned.pairs({**table(), "algorithms": ["mgda"]}) == [
+        ("single", problem, "mgda") for problem in problems_of("single")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"version": 7}, "cross.version=7, but this code computes rows of version 1"),
+        ({"algorithms": "some"}, "must be 'kept', 'all' or a list"),
+        ({"algorithms": ["lss"]}, "cross.algorithms: 'lss' is unknown"),
+        ({"only": ["singel"]}, "cross.only: 'singel' is unknown"),
+        ({"problem": {}}, "cross.problem is unknown"),
+    ],
+)
+def test_bad_tables(change: dict[str, object], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        planned.jobs({**table(), **change}, ["ls"], compose.compose)
+
+
+# boards and pages
+
+
+def test_a_copy_in_the_rows_changes_no_line_of_the_others() -> None:
+    """The board of the kept rows, and the same with a copy of its first method."""
+    kept = rows.kept(0)
+    single = kept[kept["board"] == "single"]
+    before = Board("single", single)
+    copy = single[single["method"] == before.methods[0]].assign(method="copy")
+    after = Board("single", pd.concat([single, copy], ignore_index=True))
+    assert [m for m in after.methods if m != "copy"] == before.methods
+    assert {m: after.scores[m] for m in before.methods} == before.scores
+    assert {m: after.intervals[m] for m in before.methods} == before.intervals
+    assert after.scores["copy"] == before.scores[before.methods[0]]
+
+
+def test_the_page_says_what_the_kept_rows_say() -> None:
+    assert sentences.PAGE.read_text() == sentences.page()
+    assert boards(rows.kept(0))
+
+
+def test_stored_best_volumes_are_computed_again() -> None:
+    job = make_job(compose.compose(["problem=zdt1", "problem.n=10", "algorithm=ls"]))
+    references = References()
+    key, reference = references.of(job.problem, "zdt1", 0)
+    assert references.best(key, 5) == pytest.approx(reference.best(5), rel=1e-12)
+    ball = make_job(compose.compose(["problem=ball_and_half_space", "algorithm=csmoo2"])).problem
+    front = references.of(ball, "ball", 3)[1].points
+    assert front.shape[1] == 3
+    assert len(front) > 20

@@ -33,6 +33,13 @@ def _signed(value: float, low: float, high: float) -> str:
     return f"{value:+.3f} [{low:+.3f}, {high:+.3f}]"
 
 
+def _told(value: float, low: float, high: float) -> str:
+    """What an interval of a difference says."""
+    if low > 0:
+        return "is better than"
+    return "is worse than" if high < 0 else "is not told apart from"
+
+
 def of_board(board: Board) -> Iterator[str]:
     """What one board says."""
     first, second = board.methods[:2]
@@ -49,27 +56,31 @@ def of_board(board: Board) -> Iterator[str]:
     worse = [name for name, (_, _, high) in different.items() if high < 0]
     top = max(different, key=lambda name: different[name][0])
     yield (
-        f"Against the best tuned scalarization, {name_of(base)}, {len(better)} of {len(different)} methods are "
-        f"better and {len(worse)} worse by an interval without 0; the largest difference is that of "
+        f"Against the best tuned scalarization, {name_of(base)}, {len(better)} of {len(different)} methods "
+        f"are better and {len(worse)} worse by an interval without 0; the largest difference is that of "
         f"{name_of(top)}, {_signed(*different[top])}."
     )
     if {"ls", "tch"} <= set(board.methods):
         yield (
-            f"Which scalarization is tuned matters: Tchebycheff less linear is "
-            f"{_signed(*board.difference('tch', 'ls'))} over all problems{_where(board)}."
+            f"Tchebycheff scalarization {_told(*board.difference('tch', 'ls'))} linear scalarization, both "
+            f"tuned: {_signed(*board.difference('tch', 'ls'))} over all problems{_where(board)}."
         )
     if {"stch", "tch"} <= set(board.methods):
-        yield f"Smoothing the maximum (STCH less TCH) changes {_signed(*board.difference('stch', 'tch'))}."
+        found_s = board.difference("stch", "tch")
+        yield f"Smoothing the maximum (STCH) {_told(*found_s)} the maximum itself: {_signed(*found_s)}."
     if {"mgda", "ls"} <= set(board.methods):
         yield (
-            f"The shortest common gradient is no improvement on a tuned weighted sum: MGDA less linear "
-            f"scalarization is {_signed(*board.difference('mgda', 'ls'))}."
+            f"The shortest common gradient (MGDA) {_told(*board.difference('mgda', 'ls'))} a tuned "
+            f"weighted sum: {_signed(*board.difference('mgda', 'ls'))}."
         )
-        conflict = [name for name in ("pcgrad", "cagrad", "upgrad", "nash_mtl", "imtl_g") if name in board.methods]
+        conflict = [
+            name for name in ("pcgrad", "cagrad", "upgrad", "nash_mtl", "imtl_g") if name in board.methods
+        ]
         best = max(conflict, key=lambda name: board.scores[name])
         yield (
-            f"Of the five best-known methods against conflicting gradients {name_of(best)} does best, "
-            f"{_signed(*board.difference(best, 'ls'))} less linear scalarization."
+            f"Of five methods against conflicting gradients (PCGrad, CAGrad, UPGrad, Nash-MTL, IMTL-G) the "
+            f"best, {name_of(best)}, {_told(*board.difference(best, 'ls'))} a tuned weighted sum: "
+            f"{_signed(*board.difference(best, 'ls'))}."
         )
     found = statistics.friedman(board.blocks)
     lowest = min(board.ranks.values())
@@ -77,14 +88,14 @@ def of_board(board: Board) -> Iterator[str]:
     close = sum(rank <= lowest + reach for rank in board.ranks.values())
     least = min(board.tests.values())
     yield (
-        f"Friedman's test {'finds' if found.p < 0.05 else 'does not find'} that methods differ (p = {found.p:.1g}), "
-        f"yet {close} of {len(board.methods)} lie within one critical difference ({reach:.1f} ranks) of the best "
-        f"mean rank, and the smallest corrected p against the baseline is {least:.2g}."
+        f"Friedman's test {'finds' if found.p < 0.05 else 'does not find'} that methods differ "
+        f"(p = {found.p:.1g}); {close} of {len(board.methods)} lie within one critical difference "
+        f"({reach:.1f} ranks) of the best mean rank, and the smallest corrected p against the baseline is {least:.2g}."
     )
     between, noise = _tuning(board)
     yield (
-        f"Two tunings of one method on one problem differ by {between[0]:.3f} [{between[1]:.3f}, {between[2]:.3f}] "
-        f"on average (means over ten seeds), two seeds of one tuning by {noise[0]:.3f} [{noise[1]:.3f}, "
+        f"Two tunings of one method on one problem differ by {between[0]:.3f} [{between[1]:.3f}, "
+        f"{between[2]:.3f}] on average (means over ten seeds), two seeds of one tuning by {noise[0]:.3f} [{noise[1]:.3f}, "
         f"{noise[2]:.3f}]: differences between methods below that say nothing about a problem of yours."
     )
     reached = board.array("gradients")
@@ -95,8 +106,8 @@ def of_board(board: Board) -> Iterator[str]:
     j = board.methods.index(base)
     yield (
         f"{name_of(board.methods[i])} reaches the target most often, in {100 * mean[i]:.0f} % "
-        f"[{100 * low_r[i]:.0f}, {100 * high_r[i]:.0f}] of its runs; {name_of(base)} in {100 * mean[j]:.0f} % "
-        f"[{100 * low_r[j]:.0f}, {100 * high_r[j]:.0f}]."
+        f"[{100 * low_r[i]:.0f}, {100 * high_r[i]:.0f}] of its runs; {name_of(base)} in {100 * mean[j]:.0f} "
+        f"% [{100 * low_r[j]:.0f}, {100 * high_r[j]:.0f}]."
     )
     last = board.methods[-1]
     yield (
@@ -107,10 +118,14 @@ def of_board(board: Board) -> Iterator[str]:
         feasible = board.array("feasible")
         low_f, high_f = statistics.interval(statistics.bootstrap(feasible))
         mean = feasible.mean((1, 2, 3))
-        yield "Feasible points: " + ", ".join(
-            f"{name_of(m)} {100 * mean[k]:.0f} % [{100 * low_f[k]:.0f}, {100 * high_f[k]:.0f}]"
-            for k, m in enumerate(board.methods)
-        ) + "."
+        yield (
+            "Feasible points: "
+            + ", ".join(
+                f"{name_of(m)} {100 * mean[k]:.0f} % [{100 * low_f[k]:.0f}, {100 * high_f[k]:.0f}]"
+                for k, m in enumerate(board.methods)
+            )
+            + "."
+        )
 
 
 def _where(board: Board) -> str:
@@ -133,7 +148,9 @@ def _tuning(board: Board) -> tuple[tuple[float, float, float], tuple[float, floa
     means = scores.mean(3)
     pairs = [(0, 1), (0, 2), (1, 2)]
     tunings = np.mean([np.abs(means[:, :, a] - means[:, :, b]) for a, b in pairs], axis=0).mean(0)
-    seeds = np.abs(scores[..., :, None] - scores[..., None, :]).sum((3, 4)) / (scores.shape[3] * (scores.shape[3] - 1))
+    seeds = np.abs(scores[..., :, None] - scores[..., None, :]).sum((3, 4)) / (
+        scores.shape[3] * (scores.shape[3] - 1)
+    )
     return _over_problems(tunings), _over_problems(seeds.mean((0, 2)))
 
 
