@@ -40,23 +40,13 @@ class Board:
 
     @cached_property
     def problems(self) -> list[str]:
-        """Problems that rank and that have rows of every method that ranks, in the order of the protocol.
+        """Problems that rank and that have rows of the mandatory baselines, in the order of the protocol.
 
         A board whose run is not finished has fewer: those from the end of its list are left out.
         """
-        wanted = set(self._wanted)
-        out = []
-        for problem in ranking(self.name):
-            have = set(self.rows.loc[self.rows["problem"] == problem, "method"])
-            if wanted <= have:
-                out.append(problem)
-        return out
-
-    @cached_property
-    def _wanted(self) -> list[str]:
-        """Methods of the protocol that have rows on the first problem: refused ones have none anywhere."""
-        first = self.rows[self.rows["problem"] == ranking(self.name)[0]]
-        return [name for name in boards_of()[self.name]["methods"] if name in set(first["method"])]
+        baselines = set(BASELINES.get(self.name, SCALARIZATIONS))
+        have = {p: set(own["method"]) for p, own in self.rows.groupby("problem")}
+        return [problem for problem in ranking(self.name) if baselines <= have.get(problem, set())]
 
     @cached_property
     def methods(self) -> list[str]:
@@ -73,8 +63,8 @@ class Board:
 
     @cached_property
     def partly(self) -> list[str]:
-        """Methods with rows of some problems only."""
-        return sorted(set(self.rows["method"]) - set(self.methods))
+        """Methods with rows of some of the ranking problems only: refused by others, or not computed."""
+        return sorted(set(self._ranked["method"]) - set(self.methods))
 
     @cached_property
     def _ranked(self) -> pd.DataFrame:
@@ -151,6 +141,7 @@ class Board:
     def lines(self) -> list[dict[str, object]]:
         """Rows of the table: each method over all problems, then on each problem."""
         out = [self._total(place, name) for place, name in enumerate(self.methods, start=1)]
+        out += [self._below(name) for name in self.partly]
         for problem in problems_of(self.name):
             found = self.rows[self.rows["problem"] == problem]
             order = found.groupby("method")["score"].mean().sort_values(ascending=False)
@@ -173,6 +164,20 @@ class Board:
             **_means(own),
             "reached": self.reached(name),
             "note": f"baseline; {len(self.problems)} problems" if name == self.baseline else "",
+        }
+
+    def _below(self, name: str) -> dict[str, object]:
+        """A method that does not run on all ranking problems: no place, means over those it runs on."""
+        own = self._ranked[self._ranked["method"] == name]
+        ran = own["problem"].nunique()
+        return {
+            "board": self.name,
+            "problem": "all",
+            "method": name,
+            "score": float(own["score"].mean()),
+            **_means(own),
+            "reached": self.reached(name),
+            "note": f"on {ran} of {len(self.problems)} problems, so without a place",
         }
 
     def _line(self, problem: str, name: str, own: pd.DataFrame) -> dict[str, object]:

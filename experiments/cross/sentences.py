@@ -87,16 +87,19 @@ def of_board(board: Board) -> Iterator[str]:
     reach = statistics.critical_difference(len(board.methods), n)
     close = sum(rank <= lowest + reach for rank in board.ranks.values())
     least = min(board.tests.values())
+    told = "finds" if found.p < 0.05 else "does not find"
     yield (
-        f"Friedman's test {'finds' if found.p < 0.05 else 'does not find'} that methods differ "
+        f"Friedman's test {told} that methods differ "
         f"(p = {found.p:.1g}); {close} of {len(board.methods)} lie within one critical difference "
-        f"({reach:.1f} ranks) of the best mean rank, and the smallest corrected p against the baseline is {least:.2g}."
+        f"({reach:.1f} ranks) of the best mean rank, and the smallest corrected p against the "
+        f"baseline is {least:.2g}."
     )
     between, noise = _tuning(board)
     yield (
         f"Two tunings of one method on one problem differ by {between[0]:.3f} [{between[1]:.3f}, "
-        f"{between[2]:.3f}] on average (means over ten seeds), two seeds of one tuning by {noise[0]:.3f} [{noise[1]:.3f}, "
-        f"{noise[2]:.3f}]: differences between methods below that say nothing about a problem of yours."
+        f"{between[2]:.3f}] on average (means over ten seeds), two seeds of one tuning by "
+        f"{noise[0]:.3f} [{noise[1]:.3f}, {noise[2]:.3f}]: "
+        f"smaller differences between methods say nothing about a problem of yours."
     )
     reached = board.array("gradients")
     share = statistics.bootstrap(np.isfinite(reached).astype(float))

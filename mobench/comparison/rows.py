@@ -6,6 +6,7 @@ numbers. Files are CSV, compressed by gzip.
 
 from __future__ import annotations
 
+import functools
 import gzip
 import hashlib
 import io
@@ -62,8 +63,14 @@ def kept(replication: int | None = None) -> pd.DataFrame:
     files = sorted(folder().glob("*.csv.gz"))
     if not files:
         return pd.DataFrame(columns=list(COLUMNS))
-    found = pd.concat([read(path) for path in files], ignore_index=True)
+    found = pd.concat([_read_once(path, path.stat().st_mtime_ns) for path in files], ignore_index=True)
     return found if replication is None else found[found["replication"] == replication]
+
+
+@functools.lru_cache(maxsize=16)
+def _read_once(path: Path, changed: int) -> pd.DataFrame:
+    """The rows of a file, read and checked once for each time that it was changed."""
+    return read(path)
 
 
 def kept_pairs(replication: int) -> dict[Pair, str]:

@@ -145,10 +145,11 @@ def _scored(name: str, entry: Entry, rows: Sequence[dict[str, str]]) -> ScoreBoa
             {found["problem"]: float(found["score"]) for found in ran if found["method"] == row["method"]},
         )
         for row in rows
-        if row["problem"] == "all"
+        if row["problem"] == "all" and row["place"]
     ]
     listed = {line.name for line in lines}
-    absent = {row["method"]: row["note"] for row in each if row["method"] not in listed}
+    below = [row for row in rows if row["problem"] == "all" and not row["place"]]
+    absent = {row["method"]: row["note"] for row in [*each, *below] if row["method"] not in listed}
     ranked = dict.fromkeys(row["problem"] for row in ran if row["note"] != "not ranked")
     beside = dict.fromkeys(row["problem"] for row in ran if row["problem"] not in ranked)
     return ScoreBoard(name, SCORES[name], entry, list(ranked), list(beside), lines, absent)
