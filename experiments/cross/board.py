@@ -182,7 +182,7 @@ class Board:
 
     def _line(self, problem: str, name: str, own: pd.DataFrame) -> dict[str, object]:
         values = own.sort_values(["study", "seed"])["score"].to_numpy().reshape(1, 1, len(STUDIES), -1)
-        low, high = statistics.interval(statistics.bootstrap(values, 1000))
+        low, high = statistics.interval(statistics.bootstrap(values, 500))
         return {
             "board": self.name,
             "problem": problem,
