@@ -45,14 +45,12 @@ class Runs:
     def of(cls, jobs: Sequence[JobRows], names: Sequence[str]) -> Runs:
         """Of the jobs of a pair, which differ in the parameters `names` or hold them in their columns."""
         parts = [_of_job(job, names) for job in jobs]
-        return cls(
-            pd.concat([part.table for part in parts], ignore_index=True),
-            *(
-                np.concatenate([getattr(part, name) for part in parts])
-                for name in ("F", "G", "path", "bounds")
-            ),
-            parts[0].steps,
-        )
+
+        def together(name: str) -> np.ndarray:
+            return np.concatenate([getattr(part, name) for part in parts])
+
+        table = pd.concat([part.table for part in parts], ignore_index=True)
+        return cls(table, together("F"), together("G"), together("path"), together("bounds"), parts[0].steps)
 
     def at(self, setting: Setting, seed: int) -> np.ndarray:
         """Places of the runs of one setting and seed."""

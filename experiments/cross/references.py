@@ -132,7 +132,7 @@ def compute(problems: Mapping[str, tuple[Problem, Sequence[int]]], replications:
     seeds += [s for r in replications for k in STUDIES for s in tuning_seeds(k, r)]
     found: dict[str, np.ndarray] = {}
     for name, (problem, counts) in problems.items():
-        fronts = {name: None}
+        fronts: dict[str, np.ndarray | None] = {name: None}
         if isinstance(problem, PerSeed):
             for seed in seeds:
                 found[f"{name}.{seed}"] = ball_front(problem, seed).astype(np.float32)

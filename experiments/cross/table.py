@@ -16,7 +16,7 @@ def table() -> dict[str, Any]:
     """The node `cross` of the experiment."""
     path = conf_dir() / "experiment" / "cross" / "zoo.yaml"
     found: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))["cross"]
-    return found
+    return {key: value for key, value in found.items() if key != "only"}  # which depends on the scale
 
 
 def boards_of() -> dict[str, Any]:
@@ -34,10 +34,3 @@ def ranking(board: str) -> list[str]:
     """The problems of a board that rank."""
     beside = boards_of()[board].get("beside") or []
     return [name for name in problems_of(board) if name not in beside]
-
-
-def ranges_of(method: str, given: dict[str, Any] | None = None) -> dict[str, list[float]]:
-    """What a method tunes."""
-    ranges = (given or table())["ranges"]
-    found: dict[str, list[float]] = ranges.get(method) or ranges["default"]
-    return found
