@@ -12,7 +12,7 @@ from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 
 from experiments.cross.scores import Pair, Table, choosing, mean_ranks
-from experiments.cross.suites import SUITES, check
+from experiments.cross.suites import check
 from mobench.artifacts import Artifact, JobRows
 from mobench.config import hydra_plugin
 from mobench.config.overrides import normalise
@@ -176,23 +176,23 @@ def test_overrides_in_a_list_need_no_inner_quotes() -> None:
     assert normalise(["cross.algorithms=[ls,epo]"]) == ["++cross.algorithms=[ls,epo]"]
 
 
-def test_a_problem_of_ones_own_in_the_zoo(
+def test_a_problem_of_ones_own_in_a_table(
     mobench: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     search = write(tmp_path / "plugin")
     monkeypatch.syspath_prepend(str(tmp_path / "plugin" / "code"))
-    own = ["+cross.problems.hole=[problem=hole,problem.edge=-9.0,preferences=3]", "~cross.problems.zdt1"]
-    base = ["+experiment=cross/zoo", "cross.algorithms=[ls,nsga2]", "scale=smoke", "logger=local", search]
+    own = ["+cross.problems.hole=[problem=hole,problem.edge=-9.0,preferences=3]", "~cross.problems.bilevel"]
+    base = ["+experiment=cross/bilevel", "cross.algorithms=[ls,nsga2]", "scale=smoke", "logger=local", search]
     result = mobench(*base, *own, "cross.pairs.hole.nsga2=[space=full,space.bound=2.0]")
     assert result.code == 0, result.err
-    table = pd.read_csv(result.root / "artifacts/cross/zoo/table.csv")
-    assert list(dict.fromkeys(table["problem"])) == ["vlmop2", "zdt2", "zdt3", "dtlz2", "hole"]
+    table = pd.read_csv(result.root / "artifacts/cross/bilevel/table.csv")
+    assert list(dict.fromkeys(table["problem"])) == ["hole"]
     assert set(table.loc[table["problem"] == "hole", "algorithm"]) == {"ls", "nsga2"}
-    claims = (result.root / "artifacts/cross/zoo/claims.json").read_text()
+    claims = (result.root / "artifacts/cross/bilevel/claims.json").read_text()
     assert "reproduced" not in claims.replace(
         "not reproduced", ""
     )  # another table than the project's: nothing is judged
-    mobench(*base, "~cross.problems.zdt9").refused("'zdt9' is unknown", "Did you mean")
+    mobench(*base, "~cross.problems.bilevell").refused("'bilevell' is unknown", "Did you mean")
 
 
 # scores
@@ -342,17 +342,6 @@ def test_no_interval_from_fewer_than_five_seeds() -> None:
     assert many.lines()[0]["rank"] == "1 [1, 1]"
     assert np.isnan(mean_ranks([few, many])["a"][1])
     assert mean_ranks([many])["a"][1] == 0.5
-
-
-def test_the_summary_refers_to_the_suites_and_judges_nothing() -> None:
-    a = Artifact("cross/summary", "t", "laptop", {})
-    check(a, [], {})
-    assert a.claims == []
-    assert a.references == {f"cross/{suite}": list(ids) for suite, ids in SUITES.items()}
-    hydra_plugin.register()
-    with initialize_config_dir(config_dir=str(conf_dir()), version_base=None):
-        node = compose("config", overrides=["+experiment=cross/summary"]).cross
-    assert list(node.suites) == [f"cross/{suite}" for suite in SUITES]
 
 
 def test_ranks_and_their_intervals() -> None:

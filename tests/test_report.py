@@ -30,7 +30,7 @@ from mobench.report import (
     results_summary_markdown,
 )
 from mobench.report.__main__ import MARKERS, main, renew
-from mobench.report.boards import boards
+from mobench.report.boards import boards, score_boards
 from mobench.report.gauges import compared
 from mobench.report.model import Entry
 from mobench.report.names import name_of
@@ -870,7 +870,7 @@ plane,lost,,,,it takes no constraints
 
 def test_the_board_of_a_class_puts_feasible_methods_first(tmp_path: Path) -> None:
     """From the overview it is one click to the answer, and a second to the runs behind it."""
-    artifact(tmp_path, "cross/constrained", [claim("a", "check passed")], table=BOARD)
+    artifact(tmp_path, "cross/bilevel", [claim("a", "check passed")], table=BOARD)
     (board,) = boards(collect(tmp_path))
     assert [(line.name, line.rank, line.feasible) for line in board.lines] == [
         ("good", 1.5, True),
@@ -879,10 +879,10 @@ def test_the_board_of_a_class_puts_feasible_methods_first(tmp_path: Path) -> Non
     assert board.lines[0].share == pytest.approx(0.8)
     assert [line.name for line in board.absent] == ["lost"]
     index = build(tmp_path)
-    assert "../../boards.html" in Page((index.parent / "artifacts/cross/constrained.html").read_text()).links
+    assert "../../boards.html" in Page((index.parent / "artifacts/cross/bilevel.html").read_text()).links
     assert "boards.html" in Page(index.read_text()).links
     page = Page((index.parent / "boards.html").read_text())
-    assert "Problems with constraints ball, plane First: good . From cross/constrained" in page.text
+    assert "Bilevel problems ball, plane First: good . From cross/bilevel" in page.text
     assert "runs.html#algorithm=good" in page.links
     assert "lost : it takes no constraints" in page.text
 
@@ -907,6 +907,29 @@ def test_numbers_stand_beside_their_tolerances(tmp_path: Path) -> None:
     page = Page((build(tmp_path).parent / "compared.html").read_text())
     assert "artifacts/ferero/fig9.html#claim-1" in page.links
     assert "gap 0.003 s at most 0.001 s" in page.text
+
+
+SCORES = """board,problem,method,place,score,low,high,p (Holm),feasible,reached,note
+constrained,all,sure,1.0,0.8,0.7,0.9,,1.0,0.5,baseline; 2 problems
+constrained,all,bold,2.0,0.9,0.8,0.95,0.25,0.5,0.25,
+constrained,ball,sure,,0.7,0.6,0.8,,1.0,0.5,
+constrained,ball,bold,,0.9,0.8,0.95,,0.5,0.25,
+constrained,hole,sure,,0.9,0.8,0.95,,1.0,0.5,not ranked
+constrained,ball,lost,,,,,,,,does not fit: it needs objectives >= 0
+"""
+
+
+def test_a_board_of_the_comparison_keeps_its_order(tmp_path: Path) -> None:
+    """Scores, intervals and places are those of the table; methods without a place say why."""
+    artifact(tmp_path, "cross/zoo", [claim("a", "check passed")], table=SCORES)
+    (board,) = score_boards(collect(tmp_path))
+    assert [(line.name, line.place, line.p) for line in board.lines] == [("sure", 1, None), ("bold", 2, 0.25)]
+    assert board.lines[0].scores == {"ball": 0.7, "hole": 0.9}
+    assert (board.problems, board.beside) == (["ball"], ["hole"])
+    assert board.absent == {"lost": "does not fit: it needs objectives >= 0"}
+    page = Page((build(tmp_path).parent / "boards.html").read_text())
+    assert "Problems with constraints ball First: sure . From cross/zoo" in page.text
+    assert "0.900 [0.800, 0.950]" in page.text
 
 
 def test_a_papers_page_shows_the_figures_of_the_largest_scale(
@@ -1382,9 +1405,9 @@ def test_three_questions_take_two_clicks_at_most(outputs: Path, tmp_path: Path) 
     """Which method is best on constrained problems, what differs between these runs, and where does this
     number come from: each click is one on a link that can be seen.
     """
-    artifact(outputs, "cross/constrained", [claim("a", "check passed")], table=BOARD)
+    artifact(outputs, "cross/bilevel", [claim("a", "check passed")], table=BOARD)
     saw = played(build().parent, QUESTIONS, tmp_path / "profile")
-    assert saw["best"] == ["First: good. From cross/constrained, laptop scale."]
+    assert saw["best"] == ["First: good. From cross/bilevel, laptop scale."]
     assert "Settings that differ from those of other jobs of ferero/fig10:" in saw["differs"]
     assert "algorithm.step_size12.5" in saw["differs"]
     assert saw["number"] == ["1.05"]

@@ -127,6 +127,8 @@ SINGLE = {
     "alpha": [0.1, 0.7],
     "external_from": [0, 3],
     "step_size": [0.02, 0.05],
+    "step_decay": [0.55, 0.95],
+    "gamma": [0.02, 0.1],
     "trade_off": [0.1, 10.0],
     "weight_step": [0.1, 0.3],
     "regularization": [0.0, 0.5],
@@ -140,6 +142,9 @@ SINGLE = {
     "c": [0.2, 0.7],
     "theta": [1.0, 4.0],
 }
+
+
+SINGLE_OF: dict[tuple[str, str], list[float]] = {("fairgrad", "alpha"): [0.7, 2.0]}
 
 
 def promises() -> list[tuple[str, str]]:
@@ -156,7 +161,7 @@ def test_a_field_that_varies_is_computed_with_as_a_number(name: str, field: str)
     """Three exact quadratics, several preferences; the promise of `Algorithm.stacked`."""
     node = yaml.safe_load((conf_dir() / "algorithm" / f"{name}.yaml").read_text())
     node = node | {"step_size": 0.03}
-    values = SINGLE[field]
+    values = SINGLE_OF.get((name, field), SINGLE[field])
     problem = LeastSquares(n=6, tasks=3, samples=30)
     runs = Runs.product(spread(2, 3), [0, 1], len(values))
     assert runs.variant is not None
@@ -164,6 +169,7 @@ def test_a_field_that_varies_is_computed_with_as_a_number(name: str, field: str)
     if reasons(Exact(problem, runs).spec, algorithm):
         pytest.skip("does not fit an exact oracle without constraints")
     column = torch.tensor(values, dtype=torch.float64)[runs.variant].unsqueeze(1)
+    algorithm.stacked({field: column}).advice(Exact(problem, runs).spec)  # is said of all values at once
 
     def path(method: Algorithm, some: Runs) -> Tensor:
         oracle = Exact(problem, some)

@@ -1,4 +1,4 @@
-"""The artifacts: a table, a picture and checks for each suite of problems, and the summary of all."""
+"""The artifacts outside of the protocol: a table, a picture and checks for each suite of problems."""
 
 from __future__ import annotations
 
@@ -12,16 +12,8 @@ from mobench.config.schema import choices
 from .picture import Refused, draw
 from .scores import BOOTSTRAP, FEASIBLE, Pair, Table
 
-SUITES = {  # which checks each suite makes; the summary shows the same tables and refers to them
-    "zoo": ("complete", "below-front"),
-    "constrained": ("complete", "feasible"),
-    "bilevel": ("complete",),
-    "federated": ("complete",),
-    "multi_task": ("complete",),
-}
 
-
-@artifact(*(f"cross/{suite}" for suite in (*SUITES, "summary")))
+@artifact("cross/bilevel", "cross/federated", "cross/multi_task")
 def suite(a: Artifact) -> None:
     """Every algorithm on the problems of a suite: scores, ranks, and what does not fit."""
     shown = tables(a)
@@ -57,10 +49,6 @@ def in_one_line(text: str) -> str:
 
 def check(a: Artifact, shown: list[Table], refused: Refused) -> None:
     """All pairs ran, no share exceeds the whole, and methods that use constraints end feasible."""
-    if a.name == "summary":
-        for name, ids in SUITES.items():
-            a.refer(f"cross/{name}", *ids)
-        return
     every = [(t, p) for t in shown for p in t.pairs.values()]
     finished = {str(p): bool((p.at(t.chosen[p.algorithm])["status"] == "done").any()) for t, p in every}
     ran = Count(finished, what="pairs that ran have a finished run at the chosen step size")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -36,8 +37,9 @@ class CAGrad(Weighting):
             raise ConfigError(f"algorithm.c={self.c} must be a number >= 0.")
 
     def advice(self, spec: Spec) -> list[str]:
-        if self.c >= 1:
-            return [f"algorithm.c={self.c}: convergence to a minimum of the mean needs c < 1"]
+        largest = float(torch.as_tensor(self.c).max())  # the runs of a batch may differ in it
+        if largest >= 1:
+            return [f"algorithm.c={largest:g}: convergence to a minimum of the mean needs c < 1"]
         return []
 
     def weights(

@@ -61,13 +61,16 @@ class Penalised(Algorithm):
 
     constraints: ClassVar[tuple[int, int | None]] = (0, None)
     constraint_kind: ClassVar[str | None] = "inequality"
+    varies: ClassVar[frozenset[str]] = frozenset({"step_size", "step_decay"})
 
     step_size: Real = 0.4
     step_decay: Real = 0.95
     ideal: str | Real | Sequence[Real] = "problem"
 
     def advice(self, spec: Spec) -> list[str]:
-        return conditions(spec, float(self.step_decay), type(self).__name__)
+        decays = torch.as_tensor(self.step_decay, dtype=torch.float64).unique().tolist()
+        found = [words for decay in decays for words in conditions(spec, decay, type(self).__name__)]
+        return list(dict.fromkeys(found))
 
 
 @dataclass(frozen=True, kw_only=True)

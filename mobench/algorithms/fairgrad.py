@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from mobench.core.algorithm import Info, Real, State, Weighting
+from mobench.core.arrays import scalar
 from mobench.errors import ConfigError
 from mobench.subproblems.equilibrium import equilibrium
 
@@ -29,6 +29,7 @@ class FairGrad(Weighting):
 
     gramian: ClassVar[bool] = True
     objectives: ClassVar[tuple[int, int | None]] = (2, None)
+    varies: ClassVar[frozenset[str]] = frozenset({"step_size", "alpha"})
     citation: ClassVar[str] = "Ban and Ji 2024 (FairGrad)"
 
     alpha: Real = 2.0
@@ -45,6 +46,6 @@ class FairGrad(Weighting):
         self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"] | None, state: State, t: int
     ) -> tuple[Float[Tensor, "R M"], State, Info]:
         assert G is not None
-        alpha = torch.full_like(G[:, 0, :1], float(self.alpha))
+        alpha = scalar(self.alpha, G).expand(len(G), 1)
         w, residual, failed = equilibrium(G, 1.0 / alpha)
         return w, state, Info(residual, failed)

@@ -32,7 +32,7 @@ class FEREROSA(Preferred):
     (3.4a) as printed is a misprint (minus is meant); inequalities (lg) are our extension by the same rule.
     """
 
-    varies: ClassVar[frozenset[str]] = frozenset({"step_size"})
+    varies: ClassVar[frozenset[str]] = frozenset({"step_size", "gamma"})
 
     gamma: Real = 0.1
     gamma_decay: Real = 0.0
@@ -71,7 +71,10 @@ class FEREROSA(Preferred):
         if h:
             change[:, n + g :] -= self.c_h * _affine(state["Bh"], F, state["bh"])
         a, s = self._domain(F, state)
-        lam = self._project(torch.add(lam, change, alpha=-gamma), a, s, g)
+        moved = (
+            lam - gamma * change if isinstance(gamma, torch.Tensor) else torch.add(lam, change, alpha=-gamma)
+        )
+        lam = self._project(moved, a, s, g)
         return -grad, {**state, "lam": lam}, Info()
 
 

@@ -28,7 +28,6 @@ class PenaltySGD(Penalised):
     Fields: variant: "sgd" or "prox"; smoothing: mu_s; beta: penalty; tau: proximal coefficient of "prox".
     """
 
-    varies: ClassVar[frozenset[str]] = frozenset({"step_size"})
     citation: ClassVar[str] = "baseline of the CSMOO paper, 2025"
 
     variant: str = "sgd"

@@ -49,9 +49,10 @@ def _library() -> str:
 def drawn_by(paper: str) -> list[Path]:
     """Returns what draws a paper's artifacts: all files of its package, and what they import beside it.
 
-    That is code, claims.yaml and published values.
+    That is code, claims.yaml, published values, and what experiments/results/<paper> holds.
     """
-    found: dict[Path, None] = {}
+    kept = results_root() / paper
+    found: dict[Path, None] = {path: None for path in sorted(kept.rglob("*")) if path.is_file()}
     queue = [experiments() / paper]
     while queue:
         path = queue.pop()

@@ -136,6 +136,10 @@ def _without_hydra(given: Sequence[str], rest: Sequence[str]) -> dict[str, Any] 
 
 def _run(arguments: Sequence[str]) -> int:
     """A command line whose errors are still exceptions; its exit code."""
+    if list(arguments[:1]) == ["cross"]:
+        from mobench.cli import cross  # NumPy and pandas, which other commands need not wait for
+
+        return cross.run(arguments[1:])
     given, rest = flags.split(arguments)
     if _answered(given, rest):
         return 0

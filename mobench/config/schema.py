@@ -73,13 +73,15 @@ class LoggerConfig:
 class RecordConfig:
     """history: every `every` steps (0: first and last only) and each of the first `dense`; evaluate: exact
     values of the iterate (instead of the oracle's sample) and of averaged outputs at those steps; measures:
-    the problem's own columns at those steps, which for data sets mean a pass over all samples.
+    the problem's own columns at those steps, which for data sets mean a pass over all samples; certificates:
+    final rows say how far each run is from the front and from a stationary point, where that is known.
     """
 
     every: int = 1
     dense: int = 0
     evaluate: bool = False
     measures: bool = True
+    certificates: bool = True
 
 
 @dataclass
@@ -147,6 +149,9 @@ class Root:
     steps: int = 100
     # algorithm's field -> values, all combinations in one batch
     vary: dict[str, Any] = field(default_factory=dict)
+    vary_jointly: bool = (
+        False  # the lists of vary are read side by side instead: one run for each place in them
+    )
     dtype: str = "float64"
     precision: str = "fp32"  # of the products of a network: fp32 | bf16 (mobench/core/precision.py)
     max_failure_share: float = 0.0

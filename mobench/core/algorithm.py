@@ -106,7 +106,7 @@ class Algorithm(ABC):
         """alpha_t."""
         return (
             self.step_size
-            if self.step_decay == 0
+            if not isinstance(self.step_decay, Tensor) and self.step_decay == 0
             else self.step_size / (self.step_offset + t) ** self.step_decay
         )
 

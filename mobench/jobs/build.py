@@ -35,7 +35,7 @@ def make_job(config: dict[str, Any]) -> Job:
     problem = instantiate(config["problem"], "problem")
     if isinstance(problem, IdealByRuns):
         problem = problem.with_ideal_by(_extreme_values)
-    variants = _variants(config["vary"], config["algorithm"])
+    variants = _variants(config["vary"], config["algorithm"], config.get("vary_jointly", False))
     algorithm = instantiate(config["algorithm"] | (variants[0] if variants else {}), "algorithm")
     if not isinstance(problem, Problem):
         raise ConfigError(
@@ -138,8 +138,11 @@ def _code(config: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
     return code, opaque
 
 
-def _variants(vary: Mapping[str, Any], algorithm: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """All combinations of the values of `vary`, the last key fastest; none if there is no key."""
+def _variants(vary: Mapping[str, Any], algorithm: Mapping[str, Any], jointly: bool) -> list[dict[str, Any]]:
+    """All combinations of the values of `vary`, the last key fastest; none if there is no key.
+
+    `jointly`: the lists side by side instead, one variant for each place in them.
+    """
     cls = load_class(str(algorithm[TARGET]), "algorithm")
     able: frozenset[str] = getattr(cls, "varies", frozenset())
     for name, values in vary.items():
@@ -150,7 +153,7 @@ def _variants(vary: Mapping[str, Any], algorithm: Mapping[str, Any]) -> list[dic
                 f"vary.{name}={values} must contain only numbers; sweep text and switches as separate jobs "
                 "(-m)."
             )
-        if len(set(values)) != len(values):
+        if not jointly and len(set(values)) != len(values):
             raise ConfigError(f"vary.{name}={values} contains a value twice; give each value once.")
         if name not in able:
             known = name in parameters(cls)
@@ -165,4 +168,23 @@ def _variants(vary: Mapping[str, Any], algorithm: Mapping[str, Any]) -> list[dic
             )
     if not vary:
         return []
+    if jointly:
+        return _side_by_side(vary)
     return [dict(zip(vary, combination, strict=True)) for combination in itertools.product(*vary.values())]
+
+
+def _side_by_side(vary: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One variant for each place in lists of one length."""
+    lengths = {name: len(values) for name, values in vary.items()}
+    if len(set(lengths.values())) > 1:
+        raise ConfigError(
+            "vary_jointly=true reads the lists of vary side by side, so they need one length; found "
+            f"{', '.join(f'{length} values of {name}' for name, length in lengths.items())}."
+        )
+    places = [tuple(float(v) for v in place) for place in zip(*vary.values(), strict=True)]
+    if len(set(places)) != len(places):
+        twice = next(place for place in places if places.count(place) > 1)
+        raise ConfigError(
+            f"vary: {dict(zip(vary, twice, strict=True))} is listed twice; give each combination once."
+        )
+    return [dict(zip(vary, place, strict=True)) for place in zip(*vary.values(), strict=True)]

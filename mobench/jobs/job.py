@@ -210,7 +210,8 @@ def identity(job: Job) -> dict[str, Any]:
     if job.config["hardware"]["part"] is not None:  # some of the preferences
         config["part"] = list(job.config["hardware"]["part"])
     config |= {k: job.config[k] for k in LAYERS if enabled(job.config, k)}
-    config["record"] = {k: v for k, v in config["record"].items() if (k, v) != ("measures", True)}
+    switches = [("measures", True), ("certificates", True)]
+    config["record"] = {k: v for k, v in config["record"].items() if (k, v) not in switches}
     config["problem"] = {k: v for k, v in config["problem"].items() if k not in job.problem.execution_fields}
     parts: dict[str, Any] = {"problem": job.problem, "algorithm": job.algorithm}
     versions = {name: type(part).version for name, part in parts.items()}
@@ -220,6 +221,8 @@ def identity(job: Job) -> dict[str, Any]:
     if job.varied:
         # pairs, because the order of the keys numbers the runs
         config["vary"] = [[name, [float(v) for v in values]] for name, values in job.config["vary"].items()]
+        if job.config.get("vary_jointly", False):
+            config["vary_jointly"] = True
     # what the preferences resolve to, so that `preferences=4` and the same rays in degrees are one job
     config["preferences"] = [[round(x, 12) for x in row] for row in job.runs.all.tolist()]
     kind = job.config["hardware"]["device"].partition(":")[0]

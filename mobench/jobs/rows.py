@@ -178,9 +178,10 @@ def _rows(training: Training, output: str) -> pd.DataFrame:
     if spec.positive:
         data["angle_deg"] = angle_deg(F, w).numpy()
     own = measures(job, theta, values) | job.algorithm.report(values[:, :M], training.state["alg"])
-    certified = _front_distance(job, F)
+    asked = bool(job.config["record"].get("certificates", True))
+    certified = _front_distance(job, F) if asked else {}
     certified |= {name: value.cpu().numpy() for name, value in own.items()}
-    certified |= _certificates(job, theta)
+    certified |= _certificates(job, theta) if asked else {}
     return pd.DataFrame(data | certified | _ends(training, F))
 
 

@@ -1,6 +1,8 @@
-"""Leaderboards: one for each class of problems, from the tables in which every method ran on every problem.
+"""Leaderboards: one for each class of problems.
 
-Nothing is computed but means over problems: ranks, shares and violations are those of the tables.
+Those of the comparison under the protocol (`cross/zoo`) show its scores and its order; nothing is computed
+here.
+Those of tables outside of the protocol show ranks, of which means over problems are taken here.
 """
 
 from __future__ import annotations
@@ -12,13 +14,18 @@ from mobench.report.model import Entry, Site
 from mobench.report.sheets import parsed
 
 CLASSES = {  # artifact -> class of problems
-    "cross/zoo": "Unconstrained problems",
-    "cross/constrained": "Problems with constraints",
     "cross/bilevel": "Bilevel problems",
     "cross/federated": "Federated learning",
     "cross/multi_task": "Networks for images",
 }
-FEASIBLE = 1e-3  # largest violation that counts as none, as in cross/constrained
+SCORED = "cross/zoo"
+SCORES = {  # board of the comparison -> class of problems
+    "preference": "Following preferences",
+    "single": "One answer, no preference",
+    "constrained": "Problems with constraints",
+    "many": "Five and ten objectives",
+}
+FEASIBLE = 1e-3  # largest violation that counts as none
 
 
 @dataclass(frozen=True)
@@ -70,6 +77,82 @@ class Board:
     def constrained(self) -> bool:
         """Whether violations were measured."""
         return any(line.violation is not None for line in self.lines)
+
+
+@dataclass(frozen=True)
+class Score:
+    """What one method scores on a board of the comparison.
+
+    Args:
+        name: of the method. place: in the order of the board. score, low, high: with its 95 % interval.
+        p: against the best tuned scalarization; None for that one. reached: how often it reached the target.
+        feasible: share of feasible points. scores: by problem.
+    """
+
+    name: str
+    place: int
+    score: float
+    low: float
+    high: float
+    p: float | None
+    reached: float
+    feasible: float
+    scores: dict[str, float]
+
+
+@dataclass(frozen=True)
+class ScoreBoard:
+    """A board of the comparison: its methods in order; problems that rank, and others that are shown."""
+
+    name: str
+    title: str
+    entry: Entry
+    problems: list[str]
+    beside: list[str]
+    lines: list[Score]
+    absent: dict[str, str]  # methods that do not rank, and why
+
+    @property
+    def constrained(self) -> bool:
+        """Whether feasible shares differ."""
+        return any(line.feasible < 1 for line in self.lines)
+
+
+def score_boards(site: Site) -> list[ScoreBoard]:
+    """Returns the boards of the comparison, if it was drawn."""
+    entry = {e.id: e for e in [*site.kept, *site.entries]}.get(SCORED)
+    if entry is None or entry.csv is None or entry.problems:
+        return []
+    head, body = parsed(site.assets[entry.csv].decode())
+    rows = [dict(zip(head, row, strict=True)) for row in body]
+    by_board = {name: [row for row in rows if row.get("board") == name] for name in SCORES}
+    return [_scored(name, entry, own) for name, own in by_board.items() if own]
+
+
+def _scored(name: str, entry: Entry, rows: Sequence[dict[str, str]]) -> ScoreBoard:
+    each = [row for row in rows if row["problem"] != "all"]
+    ran = [row for row in each if row["score"]]
+    lines = [
+        Score(
+            row["method"],
+            int(float(row["place"])),
+            float(row["score"]),
+            float(row["low"]),
+            float(row["high"]),
+            float(row["p (Holm)"]) if row["p (Holm)"] else None,
+            float(row["reached"]),
+            float(row["feasible"]),
+            {found["problem"]: float(found["score"]) for found in ran if found["method"] == row["method"]},
+        )
+        for row in rows
+        if row["problem"] == "all" and row["place"]
+    ]
+    listed = {line.name for line in lines}
+    below = [row for row in rows if row["problem"] == "all" and not row["place"]]
+    absent = {row["method"]: row["note"] for row in [*each, *below] if row["method"] not in listed}
+    ranked = dict.fromkeys(row["problem"] for row in ran if row["note"] != "not ranked")
+    beside = dict.fromkeys(row["problem"] for row in ran if row["problem"] not in ranked)
+    return ScoreBoard(name, SCORES[name], entry, list(ranked), list(beside), lines, absent)
 
 
 def boards(site: Site) -> list[Board]:

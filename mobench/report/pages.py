@@ -16,7 +16,7 @@ from urllib.parse import quote
 import jinja2
 from markupsafe import Markup
 
-from mobench.report.boards import boards
+from mobench.report.boards import boards, score_boards
 from mobench.report.gauges import compared
 from mobench.report.model import VERDICTS, DataSet, Entry, Job, Paper, Site
 from mobench.report.runtime import runtime
@@ -102,7 +102,8 @@ def pages(site: Site, thumbnails: dict[str, str]) -> Iterator[tuple[str, bytes]]
         wall=Markup(wall(site, links="")) if site.best else "",
         **head,
     )
-    yield page("boards.html", "boards.html", here="boards.html", boards=boards(site))
+    tables = {"boards": boards(site), "scored": score_boards(site)}
+    yield page("boards.html", "boards.html", here="boards.html", **tables)
     yield page("compared.html", "compared.html", here="compared.html", papers=compared(site))
     yield page("claims.html", "claims.html", here="claims.html")
     yield page(

@@ -21,7 +21,7 @@ from mobench.config.direct import Direct
 from mobench.config.overrides import key_of, normalise
 from mobench.config.schema import choices, conf_dir, plain
 from mobench.errors import ConfigError, choose
-from mobench.sweep import cross_table, grid
+from mobench.sweep import boards, cross_table, grid
 
 
 @functools.cache
@@ -127,6 +127,8 @@ class Composer:
         """Returns the overrides of an experiment's jobs by name, or those of the pairs of its cross table."""
         if not config["cross"]:
             return grid.expanded(config, jobs_of)
+        if "boards" in config["cross"]:
+            return boards.jobs(config["cross"], self.algorithms(), self._without_table)
 
         def suite(name: str) -> dict[str, Any]:
             found = (jobs_only(name) or {}).get("cross")
@@ -135,6 +137,10 @@ class Composer:
             return at_scale(found, config)
 
         return cross_table.pairs(config["cross"], self.algorithms(), self.target, suite)
+
+    def _without_table(self, overrides: Sequence[str]) -> dict[str, Any]:
+        """What a job of a table composes."""
+        return self.compose(normalise(list(overrides)))
 
     def target(self, name: str) -> str:
         """Returns the `_target_` of an algorithm's file."""

@@ -1,0 +1,35 @@
+"""What the tests of a board call different that is not: each method against a copy of itself."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mobench.comparison import statistics
+
+from .board import Board
+
+REPETITIONS = 200
+LEVEL = 0.05
+
+
+def copies_called_different(board: Board, repetitions: int = REPETITIONS) -> float:
+    """Share of the repetitions in which Wilcoxon's test calls a method different from its copy.
+
+    Two tunings of one method: on each problem two studies of the three, in random order, each with half of
+    the seeds, so that neither shares a run with the other.
+    """
+    scores = board.array()
+    methods, problems, studies, seeds = scores.shape
+    called = 0
+    for repetition in range(repetitions):
+        rng = np.random.default_rng(repetition)
+        own = scores[repetition % methods]
+        one = np.empty(problems)
+        other = np.empty(problems)
+        for p in range(problems):
+            first, second = rng.permutation(studies)[:2]
+            order = rng.permutation(seeds)
+            one[p] = own[p, first, order[: seeds // 2]].mean()
+            other[p] = own[p, second, order[seeds // 2 :]].mean()
+        called += statistics.wilcoxon(one, other) < LEVEL
+    return called / repetitions

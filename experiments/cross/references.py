@@ -1,0 +1,169 @@
+"""Reference fronts of the comparison's problems, and the best that few of their points attain.
+
+    python -m experiments.cross.references        computes experiments/results/cross/references.npz again
+
+Fronts are those that a problem knows in closed form. For `ball`, whose instances belong to seeds, they are
+minimisers of weighted sums under the constraints, by SciPy's SLSQP: all its functions are convex, so that
+weighted sums reach every point of the front.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.optimize import minimize
+
+from mobench.comparison import rows
+from mobench.comparison.measures import Reference
+from mobench.comparison.trials import STUDIES, reported_seeds, tuning_seeds
+from mobench.core.preferences import Runs, simplex_grid
+from mobench.core.problem import Problem
+from mobench.core.seeds import PerSeed
+from mobench.core.truth import KnownFront
+from mobench.errors import StoreError
+from mobench.system.files import write_atomic
+
+FINE = 1000  # points of a front of two objectives
+COARSE = 500  # of more
+WEIGHTS = 9  # steps of the grid of weights where a front is computed
+FILE = "references.npz"
+
+
+@functools.cache
+def stored() -> dict[str, np.ndarray]:
+    """What the file holds: `<problem>.<count>` the best volume, `ball.<seed>` a front."""
+    path = rows.folder() / FILE
+    if not path.exists():
+        return {}
+    with np.load(path) as found:
+        return {name: found[name] for name in found.files}
+
+
+def front_of(problem: Problem, name: str, seed: int) -> np.ndarray:
+    """Points of the reference front of a problem (n, M).
+
+    Raises:
+        StoreError: none is known, and none is stored.
+    """
+    if isinstance(problem, PerSeed):
+        key = f"{name}.{seed}"
+        if key not in stored():
+            raise StoreError(
+                f"No reference front of {name} with seed {seed} is stored; run python -m "
+                "experiments.cross.references."
+            )
+        return stored()[key].astype(float)
+    if isinstance(problem, KnownFront):
+        found = problem.front(FINE if problem.n_objectives == 2 else COARSE)
+        if found is not None:
+            return found.double().numpy()
+    raise StoreError(f"No reference front of {name} is known: its class has no `front`.")
+
+
+class References:
+    """The reference of each problem and seed, made once, with the best volume of a number of points."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Reference] = {}
+        self._best: dict[tuple[str, int], float] = {}
+
+    def of(self, problem: Problem, name: str, seed: int) -> tuple[str, Reference]:
+        """The reference of a problem and seed, and what it is called."""
+        key = f"{name}.{seed}" if isinstance(problem, PerSeed) else name
+        if key not in self._made:
+            self._made[key] = Reference(front_of(problem, name, seed))
+        return key, self._made[key]
+
+    def best(self, key: str, count: int) -> float:
+        """The best volume of a number of points of a reference that was made."""
+        if (key, count) not in self._best:
+            found = stored().get(f"best.{key}.{count}")
+            self._best[key, count] = self._made[key].best(count) if found is None else float(found)
+        return self._best[key, count]
+
+
+def ball_front(problem: Any, seed: int) -> np.ndarray:
+    """The front of one instance of BallAndHalfSpace, (n, M)."""
+    runs = Runs(torch.ones(1, 3), torch.tensor([seed]), torch.zeros(1, dtype=torch.int64), torch.ones(1, 3))
+    bound = problem.bind(runs)
+    M = problem.n_objectives
+
+    def at(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        values, jacobian, _ = bound.linearize(torch.from_numpy(x)[None])
+        return values[0].numpy(), jacobian()[0].numpy()
+
+    out = []
+    x = np.zeros(problem.dim)
+    for w in simplex_grid(WEIGHTS, M).clamp_min(1e-3).numpy():
+
+        def value(x: np.ndarray, w: np.ndarray = w) -> float:
+            return float(w @ at(x)[0][:M])
+
+        def slope(x: np.ndarray, w: np.ndarray = w) -> np.ndarray:
+            out: np.ndarray = w @ at(x)[1][:M]
+            return out
+
+        inside = {
+            "type": "ineq",
+            "fun": lambda x: -at(x)[0][M:],
+            "jac": lambda x: -at(x)[1][M:],
+        }
+        found = minimize(
+            value, x, jac=slope, constraints=[inside], method="SLSQP", options={"maxiter": 200, "ftol": 1e-12}
+        )
+        if found.success and at(found.x)[0][M:].max() < 1e-8:
+            out.append(at(found.x)[0][:M])
+    return np.array(out)
+
+
+def compute(problems: Mapping[str, tuple[Problem, Sequence[int]]], replications: Sequence[int]) -> None:
+    """Computes and writes the file.
+
+    Args:
+        problems: by name, with the numbers of points that are asked of each.
+        replications: whose seeds have fronts of their own.
+    """
+    seeds = [s for r in replications for s in reported_seeds(r)]
+    seeds += [s for r in replications for k in STUDIES for s in tuning_seeds(k, r)]
+    found: dict[str, np.ndarray] = {}
+    for name, (problem, counts) in problems.items():
+        fronts: dict[str, np.ndarray | None] = {name: None}
+        if isinstance(problem, PerSeed):
+            for seed in seeds:
+                found[f"{name}.{seed}"] = ball_front(problem, seed).astype(np.float32)
+            fronts = {f"{name}.{seed}": found[f"{name}.{seed}"].astype(float) for seed in seeds}
+        for key, points in fronts.items():
+            reference = Reference(front_of(problem, name, 0) if points is None else points)
+            for count in counts:
+                found[f"best.{key}.{count}"] = np.array(reference.best(count))
+        print(name, len(found), flush=True)
+    path = rows.folder() / FILE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **found)  # type: ignore[arg-type]
+    write_atomic(path, buffer.getvalue())
+
+
+def main() -> None:
+    """Computes the file for all problems of the comparison."""
+    from mobench.config import compose
+    from mobench.jobs.build import make_job
+
+    from .table import boards_of, problems_of
+
+    found: dict[str, tuple[Problem, list[int]]] = {}
+    for board, node in boards_of().items():
+        for name, overrides in problems_of(board).items():
+            job = make_job(compose.compose([*node["all"], *overrides, "algorithm=csmoo2"]))
+            _, counts = found.setdefault(name, (job.problem, []))
+            counts += [len(job.runs.all)] if len(job.runs.all) not in counts else []
+    compute(found, (0, 1))
+
+
+if __name__ == "__main__":
+    main()

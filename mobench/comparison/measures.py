@@ -1,0 +1,134 @@
+"""What a set of points is worth beside a problem's reference front; no other method's points enter.
+
+u = (f - ideal) / (nadir - ideal),   ideal and nadir: smallest and largest values of the front
+share = H(points) / max over as many front points of H,   H: hypervolume below 1.1 in every unit
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import moocore
+import numpy as np
+from jaxtyping import Float
+
+from mobench.errors import ConfigError
+from mobench.metrics import hypervolume
+
+REFERENCE = 1.1  # of every objective, in units of the front
+FEASIBLE = 1e-3  # largest max_j g_j of a point that counts
+FLAT = 1e-12  # extent below which an objective does not differ on the front
+Points = Float[np.ndarray, "k M"]
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A reference front with its units, and the best that a few of its points attain.
+
+    Args:
+        points: of the front, (n, M), in the problem's units; dominated ones are left out.
+    """
+
+    points: Points
+
+    def __post_init__(self) -> None:
+        kept = self.points[moocore.is_nondominated(self.points)]
+        if len(kept) < 2 or (np.ptp(kept, axis=0) < FLAT).any():
+            raise ConfigError(
+                "A reference front needs points that differ in every objective, for its extent is the unit; "
+                f"found {len(kept)} nondominated points."
+            )
+        object.__setattr__(self, "points", kept)
+
+    @cached_property
+    def ideal(self) -> Float[np.ndarray, " M"]:
+        """Smallest values of the front."""
+        low: np.ndarray = self.points.min(0)
+        return low
+
+    @cached_property
+    def extent(self) -> Float[np.ndarray, " M"]:
+        """Nadir less ideal."""
+        width: np.ndarray = self.points.max(0) - self.ideal
+        return width
+
+    @cached_property
+    def front(self) -> Points:
+        """The front in its own units."""
+        return self.units(self.points)
+
+    def units(self, F: Points) -> Points:
+        """Objective values in units of the front."""
+        out: np.ndarray = (np.asarray(F, dtype=float) - self.ideal) / self.extent
+        return out
+
+    def volume(self, F: Points) -> float:
+        """Hypervolume in units of the front; 0 of no point."""
+        return hypervolume(self.units(F), [REFERENCE] * self.points.shape[1]) if len(F) else 0.0
+
+    def best(self, count: int) -> float:
+        """Largest hypervolume of `count` points of the front: exact for M = 2, a lower bound for more."""
+        return best_pair(self.front, count) if self.front.shape[1] == 2 else best_greedy(self.front, count)
+
+    def gap(self, F: Points) -> float:
+        """Mean over the points of max(0, min over the front of max_m (u_m - p_m)); NaN of no point.
+
+        How much a point must be moved until no point of the front is better in all objectives.
+        """
+        if not len(F):
+            return float("nan")
+        u = self.units(F)
+        move = (u[:, None, :] - self.front[None]).max(2).min(1)
+        return float(np.maximum(move, 0.0).mean())
+
+    def igd_plus(self, F: Points) -> float:
+        """IGD+ (Ishibuchi et al. 2015) in units of the front; NaN of no point."""
+        return float(moocore.igd_plus(self.units(F), ref=self.front)) if len(F) else float("nan")
+
+    def epsilon(self, F: Points) -> float:
+        """Additive epsilon in units of the front; NaN of no point."""
+        return float(moocore.epsilon_additive(self.units(F), ref=self.front)) if len(F) else float("nan")
+
+
+def best_pair(front: Points, count: int) -> float:
+    """Largest hypervolume of `count` points of a front of two objectives, by dynamic programming.
+
+    Sorted by f_1, a set's volume is a sum over neighbours: point j adds (1.1 - f_1(j)) (f_2(i) - f_2(j))
+    after i, with f_2 = 1.1 before the first. O(count n^2).
+    """
+    order = np.argsort(front[:, 0], kind="stable")
+    x = front[order, 0]
+    y = front[order, 1]
+    width = REFERENCE - x
+    value = width * (REFERENCE - y)
+    after = np.where(np.arange(len(x))[:, None] < np.arange(len(x))[None], 0.0, -np.inf)
+    step = width[None, :] * (y[:, None] - y[None, :]) + after
+    for _ in range(min(count, len(x)) - 1):
+        value = (value[:, None] + step).max(0)
+    return float(value.max())
+
+
+def best_greedy(front: Points, count: int) -> float:
+    """A large hypervolume of `count` points of a front: greedy choice, then exchanges while they help."""
+    ref = [REFERENCE] * front.shape[1]
+
+    def volume(chosen: list[int]) -> float:
+        return hypervolume(front[chosen], ref)
+
+    chosen: list[int] = []
+    for _ in range(min(count, len(front))):
+        chosen.append(max(range(len(front)), key=lambda i: volume([*chosen, i])))
+    best = volume(chosen)
+    improved = True
+    while improved:
+        improved = False
+        for place in range(len(chosen)):
+            rest = chosen[:place] + chosen[place + 1 :]
+            found = max(range(len(front)), key=lambda i: volume([*rest, i]))
+            value = volume([*rest, found])
+            if value > best * (1 + 1e-9):
+                best = value
+                chosen[place] = found
+                improved = True
+    return best

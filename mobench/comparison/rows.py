@@ -1,0 +1,212 @@
+"""Rows of the comparison: one for each pair of method and problem, tuning study and reported seed.
+
+Rows of a pair carry the names of the jobs that they were computed from, the commit, and a digest of their own
+numbers. Files are CSV, compressed by gzip.
+"""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import hashlib
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from mobench.comparison.trials import REPORTED, STUDIES
+from mobench.errors import StoreError
+from mobench.system.files import write_atomic
+from mobench.system.paths import results_root
+
+VERSION = 1  # of the protocol
+PAIR = ("replication", "board", "problem", "method")
+KEY = (*PAIR, "study", "seed")
+MEASURES = (
+    "share",
+    "score",
+    "igd_plus",
+    "epsilon",
+    "gap",
+    "angle",
+    "feasible",
+    "violation",
+    "gradients",
+    "seconds",
+)
+SETTING = ("step_size", "parameter", "value")  # of the study's winner; the main parameter and its value
+ORIGIN = ("jobs", "commit", "digest")
+COLUMNS = ("version", *KEY, *SETTING, *MEASURES, *ORIGIN)
+TEXT = ("board", "problem", "method", "parameter", "jobs", "commit", "digest")
+DIGITS = 5  # significant ones that are kept
+
+Pair = tuple[str, str, str]
+
+
+def folder() -> Path:
+    """experiments/results/cross: the rows that come with the project."""
+    return results_root() / "cross"
+
+
+def joined_keys(keys: Iterable[str]) -> str:
+    """One name for all jobs of a pair: that of the only one, or a hash of several."""
+    found = sorted(keys)
+    if len(found) == 1:
+        return found[0]
+    return f"{len(found)}-{hashlib.sha256(','.join(found).encode()).hexdigest()[:10]}"
+
+
+def kept(replication: int | None = None) -> pd.DataFrame:
+    """The rows that come with the project, of one replication or of all."""
+    files = sorted(folder().glob("*.csv.gz"))
+    if not files:
+        return pd.DataFrame(columns=list(COLUMNS))
+    found = pd.concat([_read_once(path, path.stat().st_mtime_ns) for path in files], ignore_index=True)
+    return found if replication is None else found[found["replication"] == replication]
+
+
+@functools.lru_cache(maxsize=16)
+def _read_once(path: Path, changed: int) -> pd.DataFrame:
+    """The rows of a file, read and checked once for each time that it was changed."""
+    return read(path)
+
+
+def kept_pairs(replication: int) -> dict[Pair, str]:
+    """The jobs behind the kept rows of each pair."""
+    found = kept(replication).drop_duplicates(list(PAIR))
+    keys = zip(found["board"], found["problem"], found["method"], strict=True)
+    return dict(zip(keys, found["jobs"], strict=True))
+
+
+def rounded(frame: pd.DataFrame) -> pd.DataFrame:
+    """The same rows with as many digits as are kept, in the order of the columns and keys."""
+    out = frame.copy()
+    for name in (*MEASURES, "step_size", "value"):
+        out[name] = [float(f"{x:.{DIGITS}g}") for x in out[name].astype(float)]
+    return out[list(COLUMNS)].sort_values(list(KEY), kind="stable").reset_index(drop=True)
+
+
+def digest(pair: pd.DataFrame) -> str:
+    """Of the numbers of one pair's rows, whatever their order."""
+    text = pair[[name for name in COLUMNS if name != "digest"]].sort_values(list(KEY)).to_csv(index=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def stamped(frame: pd.DataFrame) -> pd.DataFrame:
+    """The same rows, rounded, each with the digest of its pair."""
+    out = rounded(frame.assign(digest=""))
+    for _, pair in out.groupby(list(PAIR), sort=False):
+        out.loc[pair.index, "digest"] = digest(pair)
+    return out
+
+
+def write(path: Path, frame: pd.DataFrame) -> None:
+    """Writes rows; equal rows are equal bytes."""
+    write_atomic(path, to_bytes(frame))
+
+
+def to_bytes(frame: pd.DataFrame) -> bytes:
+    """What a file of these rows holds."""
+    buffer = io.BytesIO()
+    with gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0) as file:
+        file.write(frame[list(COLUMNS)].to_csv(index=False).encode())
+    return buffer.getvalue()
+
+
+def read(path: Path) -> pd.DataFrame:
+    """Reads rows and checks them.
+
+    Raises:
+        StoreError: the file cannot be read, or `check` says what is wrong with it.
+    """
+    try:
+        types: dict[str, type] = dict.fromkeys(TEXT, str)
+        empty = {name: [""] for name in (*MEASURES, "step_size", "value")}
+        frame = pd.read_csv(path, dtype=types, keep_default_na=False, na_values=empty)
+    except (OSError, ValueError, EOFError) as error:
+        raise StoreError(f"{path} cannot be read as rows of the comparison: {error}") from error
+    check(frame, str(path))
+    return frame[list(COLUMNS)]
+
+
+def check(frame: pd.DataFrame, where: str) -> None:
+    """Raises StoreError unless rows are complete, of this version, and those that were written."""
+    if list(frame.columns) != list(COLUMNS):
+        missing = [name for name in COLUMNS if name not in frame.columns]
+        further = [name for name in frame.columns if name not in COLUMNS]
+        raise StoreError(
+            f"{where}: the columns are not those of the comparison (missing: {', '.join(missing) or 'none'}; "
+            f"unknown: {', '.join(further) or 'none'}); give a rows.csv.gz that +experiment=cross/zoo wrote."
+        )
+    versions = sorted({int(v) for v in frame["version"]})
+    if versions not in ([], [VERSION]):
+        raise StoreError(
+            f"{where} holds rows of version {', '.join(map(str, versions))} of the protocol, but this code "
+            f"compares version {VERSION}; run the pairs again with this code."
+        )
+    for name, pair in frame.groupby(list(PAIR), sort=False):
+        _check_pair(pair, f"{where}: {'.'.join(map(str, name[1:]))}")
+
+
+def _check_pair(pair: pd.DataFrame, where: str) -> None:
+    """Raises StoreError unless a pair's rows are complete, in their ranges, and belong to their digest."""
+    expected = len(STUDIES) * REPORTED
+    counted = pair.groupby("study")["seed"].nunique()
+    if len(pair) != expected or list(counted.index) != list(STUDIES) or set(counted) != {REPORTED}:
+        raise StoreError(
+            f"{where} has {len(pair)} rows, but {expected} are expected, one for each of {len(STUDIES)} "
+            f"studies and {REPORTED} seeds."
+        )
+    if set(pair["digest"]) != {digest(pair)}:
+        raise StoreError(
+            f"{where}: the rows do not belong to their digest ({', '.join(sorted(set(pair['digest'])))}, but "
+            f"they have {digest(pair)}), so a number was changed after they were written; run the pair again."
+        )
+    shares = pair[["share", "score", "feasible"]].to_numpy(dtype=float)
+    if not np.isfinite(shares).all() or (shares < 0).any() or (pair["feasible"] > 1).any():
+        raise StoreError(f"{where}: share, score and feasible must be finite and not negative.")
+
+
+def merge(parts: Mapping[str, pd.DataFrame]) -> tuple[pd.DataFrame, list[str]]:
+    """Joins rows, by the name of their files, and says in a line each what was found.
+
+    Raises:
+        StoreError: two files have different rows of one pair.
+    """
+    taken: dict[tuple[object, ...], tuple[str, str, pd.DataFrame]] = {}
+    said = []
+    for where, frame in parts.items():
+        new = equal = 0
+        for name, pair in frame.groupby(list(PAIR), sort=False):
+            key = tuple(name)
+            mark = str(pair["digest"].iloc[0])
+            if key not in taken:
+                taken[key] = (where, mark, pair)
+                new += 1
+            elif taken[key][1] == mark:
+                equal += 1
+            else:
+                raise StoreError(
+                    f"{where} and {taken[key][0]} have different rows of {'.'.join(map(str, key[1:]))} "
+                    f"(replication {key[0]}, jobs {pair['jobs'].iloc[0]} and "
+                    f"{taken[key][2]['jobs'].iloc[0]}); keep one of them."
+                )
+        methods = ", ".join(sorted(set(frame["method"])))
+        said.append(
+            f"{where}: {new} pairs, {equal} of them known already ({methods})"
+            if equal
+            else f"{where}: {new} pairs ({methods})"
+        )
+    if not taken:
+        return pd.DataFrame(columns=list(COLUMNS)), said
+    joined = pd.concat([pair for _, _, pair in taken.values()], ignore_index=True)
+    return joined.sort_values(list(KEY), kind="stable").reset_index(drop=True), said
+
+
+def without(frame: pd.DataFrame, pairs: Sequence[tuple[object, ...]]) -> pd.DataFrame:
+    """The rows of all other pairs."""
+    gone = set(pairs)
+    keys = list(zip(*(frame[name] for name in PAIR), strict=True))
+    return frame[[key not in gone for key in keys]]

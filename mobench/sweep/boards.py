@@ -1,0 +1,181 @@
+"""Jobs of a comparison with several boards: every trial of every tuning study of a pair, in one batch.
+
+    cross:
+      version: 1                          # of the protocol (docs/protocol.md)
+      replication: 0                      # 1: other seeds, other draws
+      algorithms: kept                    # run nothing, show kept rows; all: run what has no rows; or a
+                                          # list of methods (one's own, too): run their pairs without rows
+      only: [single]                      # only these boards
+      all: [record.measures=false]        # overrides of every job
+      boards:
+        single: {all: [..], budget: 200, problems: {zdt1: [problem=zdt1]}, beside: [..], methods: [ls, mgda]}
+      ranges: {default: {step_size: [0.001, 1.0]}, stch: {step_size: [..], mu: [..]}}
+      settings: {tch: [algorithm.ideal=problem]}
+      pairs: {constrained.ball.ferero: [algorithm.line=none]}
+      kept: true                          # false: pairs whose rows come with the project run again
+
+The job of a pair is called <board>.<problem>.<method>. Pairs whose rows are kept, from the same jobs,
+are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from mobench.comparison import rows
+from mobench.comparison.trials import STUDIES, Budget, Setting, reported_seeds, trials, tuning_seeds
+from mobench.errors import CompatibilityError, ConfigError, suggest
+from mobench.sweep import grid
+
+KEYS = (
+    "version",
+    "replication",
+    "algorithms",
+    "only",
+    "all",
+    "boards",
+    "ranges",
+    "settings",
+    "pairs",
+    "kept",
+)
+Compose = Callable[[list[str]], dict[str, Any]]
+
+
+def jobs(table: Mapping[str, Any], known: Sequence[str], compose: Compose) -> grid.Jobs:
+    """Overrides of every job that has to run, by name.
+
+    Args:
+        table: the node `cross` of an experiment with boards.
+        known: all algorithms, a plug-in's too.
+        compose: from overrides to a plain configuration.
+
+    Raises:
+        ConfigError: keys, boards or methods that are not there.
+    """
+    _check(table, known)
+    replication = int(table.get("replication", 0))
+    kept = rows.kept_pairs(replication) if table.get("kept", True) else {}
+    out: grid.Jobs = {}
+    for board, problem, method in pairs(table):
+        found = of_pair(table, board, problem, method, compose)
+        keys = kept.get((board, problem, method))
+        if keys is None or keys != rows.joined_keys(_key(compose, job) for job in found.values()):
+            out |= found
+    return out
+
+
+def pairs(table: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Board, problem and method of every pair that a command asks for, board by board, problem by problem."""
+    wanted = table.get("algorithms", "kept")
+    if wanted == "kept":
+        return []
+    listed = {name for node in table["boards"].values() for name in node["methods"]}
+    out = []
+    for board, node in table["boards"].items():
+        if table.get("only") is not None and board not in table["only"]:
+            continue
+        own = list(node["methods"])
+        if wanted != "all":
+            # a method that no board lists is tried on all of them
+            own = [name for name in wanted if name in own or name not in listed]
+        out += [(board, problem, method) for problem in problems(table, board) for method in own]
+    return out
+
+
+def problems(table: Mapping[str, Any], board: str) -> dict[str, list[str]]:
+    """The problems of a board with their overrides; a board may name another one's."""
+    node = table["boards"][board]["problems"]
+    return problems(table, node) if isinstance(node, str) else dict(node)
+
+
+def of_pair(
+    table: Mapping[str, Any], board: str, problem: str, method: str, compose: Compose
+) -> dict[str, list[str]]:
+    """The jobs of one pair: one with all trials of all studies, each with all seeds.
+
+    One for each trial, with the seeds of its study, where runs of a batch cannot differ in what is tuned.
+    """
+    replication = int(table.get("replication", 0))
+    ranges = table["ranges"].get(method) or table["ranges"]["default"]
+    studies = {study: trials(ranges, study, replication) for study in STUDIES}
+    node = table["boards"][board]
+    base = [
+        *(table.get("all") or []),
+        *(node.get("all") or []),
+        *problems(table, board)[problem],
+        f"algorithm={method}",
+        *(table.get("settings", {}).get(method) or []),
+        *(table.get("pairs", {}).get(f"{board}.{problem}.{method}") or []),
+    ]
+    name = f"{board}.{problem}.{method}"
+    try:
+        budget, varies = _probed(compose, base, int(node["budget"]))
+    except CompatibilityError:
+        return {name: grid.last([*base, "seeds=[0]", "steps=1"])}  # which is refused with its reasons
+    base += [f"steps={budget.steps}", f"record.every={budget.every}"]
+    every = [setting for found in studies.values() for setting in found]
+    if set(ranges) <= varies:
+        tuned = [seed for study in STUDIES for seed in tuning_seeds(study, replication)]
+        own = [_seeds([*reported_seeds(replication), *tuned]), *_vary(every), "vary_jointly=true"]
+        return {name: grid.last([*base, *own])}
+    out = {}
+    for study, settings in studies.items():
+        seeds = _seeds([*reported_seeds(replication), *tuning_seeds(study, replication)])
+        for i, setting in enumerate(settings):
+            values = [f"algorithm.{key}={value!r}" for key, value in setting.items()]
+            out[f"{name}.{study}-{i + 1}"] = grid.last([*base, seeds, *values])
+    return out
+
+
+def _seeds(seeds: Sequence[int]) -> str:
+    return f"seeds=[{','.join(map(str, seeds))}]"
+
+
+def _vary(settings: Sequence[Setting]) -> list[str]:
+    """The lists of `vary`, side by side; a setting that two studies have is run once."""
+    once = list({tuple(setting.items()): setting for setting in settings}.values())
+    return [f"vary.{name}=[{','.join(repr(setting[name]) for setting in once)}]" for name in once[0]]
+
+
+def _probed(compose: Compose, base: list[str], per_function: int) -> tuple[Budget, frozenset[str]]:
+    """The budget of a pair, and what the runs of a batch of its method may differ in."""
+    from mobench.jobs.build import make_job  # torch, which only a table that has to be planned needs
+
+    job = make_job(compose(grid.last([*base, "seeds=[0]", "steps=1"])))
+    return Budget.of(per_function, job.algorithm, job.joined.spec), type(job.algorithm).varies
+
+
+def _key(compose: Compose, overrides: list[str]) -> str:
+    """Name of a job's folder."""
+    from mobench.jobs.build import make_job
+
+    return make_job(compose(overrides)).key
+
+
+def _check(table: Mapping[str, Any], known: Sequence[str]) -> None:
+    """Raises ConfigError for what is not there."""
+    for key in table:
+        if key not in KEYS:
+            raise ConfigError(
+                f"cross.{key} is unknown; the keys of a table with boards are {', '.join(KEYS)}."
+            )
+    if int(table["version"]) != rows.VERSION:
+        raise ConfigError(
+            f"cross.version={table['version']}, but this code computes rows of version {rows.VERSION} of the "
+            "protocol."
+        )
+    wanted = table.get("algorithms", "kept")
+    if isinstance(wanted, str) and wanted not in ("all", "kept"):
+        raise ConfigError(f"cross.algorithms={wanted} must be 'kept', 'all' or a list of algorithms.")
+    for name in [] if isinstance(wanted, str) else wanted:
+        if name not in known:
+            raise ConfigError(
+                f"cross.algorithms: {name!r} is unknown; choose from {', '.join(known)}."
+                f"{suggest(str(name), known)}"
+            )
+    boards = list(table["boards"])
+    for name in table.get("only") or []:
+        if name not in boards:
+            raise ConfigError(f"cross.only: {name!r} is unknown; choose from {', '.join(boards)}.")

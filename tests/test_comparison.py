@@ -1,0 +1,369 @@
+"""The comparison of methods: its trials, measures and statistics against known values, and its rows."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from experiments.cross import sentences
+from experiments.cross.board import Board, boards
+from experiments.cross.references import References
+from experiments.cross.table import boards_of, problems_of, table
+from mobench.cli import cross
+from mobench.comparison import measures, rows, statistics, trials
+from mobench.config import compose
+from mobench.errors import ConfigError, StoreError
+from mobench.jobs.build import make_job
+from mobench.sweep import boards as planned
+from tests.conftest import Run
+
+RANGES = {"step_size": [0.001, 1.0], "mu": [0.01, 10.0]}
+
+
+def board(methods: int = 4, problems: int = 9, spread: float = 0.05, seed: int = 0) -> np.ndarray:
+    """Scores with effects of methods and of problems, tuning noise of a study, and noise of a seed."""
+    rng = np.random.default_rng(seed)
+    effect = np.linspace(0.8, 0.4, methods)[:, None, None, None]
+    place = rng.normal(0, 0.1, (1, problems, 1, 1))
+    tuned = rng.normal(0, spread, (methods, problems, 3, 1))
+    return effect + place + tuned + rng.normal(0, spread, (methods, problems, 3, 10))
+
+
+# trials
+
+
+def test_every_method_has_as_many_trials_whatever_it_tunes() -> None:
+    for ranges in ({"step_size": [0.001, 1.0]}, RANGES):
+        for study in trials.STUDIES:
+            found = trials.trials(ranges, study, 0)
+            assert len(found) == trials.TRIALS
+            assert len({tuple(setting.items()) for setting in found}) == trials.TRIALS
+
+
+def test_trials_lie_in_cells_of_their_range() -> None:
+    values = trials.drawn(0.001, 1.0, 6, 2, "step_size", 0)
+    cells = np.floor(np.log10(np.array(values) / 0.001) * 2)
+    assert cells.tolist() == [0, 1, 2, 3, 4, 5]
+    assert values != trials.drawn(0.001, 1.0, 6, 3, "step_size", 0)
+    assert values != trials.drawn(0.001, 1.0, 6, 2, "step_size", 1)
+
+
+def test_no_seed_is_used_twice() -> None:
+    """Reported seeds, those of every study, and those of the replication are disjoint."""
+    every = [trials.reported_seeds(r) for r in (0, 1)]
+    every += [trials.tuning_seeds(k, r) for r in (0, 1) for k in trials.STUDIES]
+    flat = list(itertools.chain(*every))
+    assert len(set(flat)) == len(flat) == 2 * (10 + 6)
+
+
+@pytest.mark.parametrize("ranges", [{"mu": [0.1, 1]}, {**RANGES, "q": [1, 2]}, {"step_size": [0, 1]}])
+def test_ranges_that_are_none(ranges: dict[str, list[float]]) -> None:
+    with pytest.raises(ConfigError, match=r"cross\.ranges"):
+        trials.trials(ranges, 1, 0)
+
+
+# measures
+
+
+def arc(k: int) -> np.ndarray:
+    """A concave front with units of its own: f_1 in [2, 4], f_2 in [-1, 9]."""
+    a = np.linspace(0, np.pi / 2, k)
+    return np.stack([2 + 2 * np.cos(a), -1 + 10 * np.sin(a)], axis=1)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_the_best_few_points_of_a_front(count: int) -> None:
+    """Dynamic programming and exchanges against all subsets."""
+    reference = measures.Reference(arc(18))
+    every = itertools.combinations(range(18), count)
+    best = max(reference.volume(reference.points[list(chosen)]) for chosen in every)
+    assert reference.best(count) == pytest.approx(best, rel=1e-12)
+    assert measures.best_greedy(reference.front, count) == pytest.approx(best, rel=1e-9)
+
+
+def test_measures_do_not_depend_on_units() -> None:
+    plain = measures.Reference(arc(200))
+    scaled = measures.Reference(arc(200) * [7.0, 0.01] + [3.0, -5.0])
+    F = arc(7)[1:-1] + np.array([0.05, 0.2])
+    G = F * [7.0, 0.01] + [3.0, -5.0]
+    for name in ("volume", "gap", "igd_plus", "epsilon"):
+        assert getattr(plain, name)(F) == pytest.approx(getattr(scaled, name)(G), rel=1e-9)
+
+
+def test_a_point_moved_by_a_tenth_of_the_extent_has_that_gap() -> None:
+    reference = measures.Reference(arc(2001))
+    inner = arc(2001)[[500, 1000]]
+    assert reference.gap(inner) == pytest.approx(0.0, abs=1e-12)
+    assert reference.gap(inner + 0.1 * reference.extent) == pytest.approx(0.1, abs=1e-3)
+    assert reference.epsilon(reference.points + 0.1 * reference.extent) == pytest.approx(0.1, abs=1e-9)
+    assert np.isnan(reference.gap(inner[:0]))
+    assert reference.volume(inner[:0]) == 0.0
+
+
+def test_a_front_needs_an_extent() -> None:
+    with pytest.raises(ConfigError, match="extent is the unit"):
+        measures.Reference(np.array([[0.0, 1.0]]))
+
+
+# statistics
+
+
+def test_friedman_and_critical_difference_of_known_cases() -> None:
+    """Demsar 2006, Table 5: q = 2.569 for four methods, 1.960 for two."""
+    assert statistics.critical_difference(4, 14) == pytest.approx(2.569 * np.sqrt(4 * 5 / (6 * 14)), rel=1e-3)
+    assert statistics.critical_difference(2, 10) == pytest.approx(1.960 * np.sqrt(6 / 60), rel=1e-3)
+    blocks = board().mean((2, 3))
+    ours = statistics.friedman(blocks)
+    theirs = stats.friedmanchisquare(*blocks)
+    assert (ours.statistic, ours.p) == pytest.approx((theirs.statistic, theirs.pvalue))
+
+
+def test_wilcoxon_is_scipys_and_exact_with_ties() -> None:
+    rng = np.random.default_rng(3)
+    one, other = rng.normal(size=(2, 9))
+    assert statistics.wilcoxon(one, other) == pytest.approx(
+        stats.wilcoxon(one - other, method="exact").pvalue
+    )
+    d = np.array([0.1, -0.1, 0.2, 0.3, 0.3, 0.5])
+    r = stats.rankdata(np.abs(d))
+    sums = [r[np.array(s)].sum() for s in itertools.product([False, True], repeat=6)]
+    low = min(r[d > 0].sum(), r[d < 0].sum())
+    p = min(1.0, 2 * np.mean(np.array(sums) <= low))
+    assert statistics.wilcoxon(d, np.zeros(6)) == pytest.approx(p)
+    assert statistics.wilcoxon(d, d) == 1.0
+
+
+def test_holm_of_a_known_case() -> None:
+    """Holm 1979: sorted p times (n, n - 1, ..), never falling, at most 1."""
+    assert statistics.holm([0.01, 0.04, 0.03, 0.005]).tolist() == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert statistics.holm([0.5, 0.9]).tolist() == [1.0, 1.0]
+
+
+def test_performance_profile_of_a_known_case() -> None:
+    needed = np.array([[10.0, 20.0, np.nan], [20.0, 10.0, np.nan]])
+    found = statistics.profile(needed, np.array([1.0, 2.0]))
+    assert found.tolist() == pytest.approx(np.array([[1 / 3, 2 / 3], [1 / 3, 2 / 3]]))
+
+
+def test_a_copy_changes_no_score_and_no_order() -> None:
+    """Clone invariance: scores, intervals and the order of all others are as they were."""
+    scores = board()
+    with_copy = np.concatenate([scores, scores[1:2]])
+    assert statistics.scores(with_copy)[:4].tolist() == statistics.scores(scores).tolist()
+    assert (statistics.bootstrap(with_copy, 50)[:, :4] == statistics.bootstrap(scores, 50)).all()
+    names = dict(zip("abcd", statistics.scores(scores), strict=True))
+    ordered = statistics.order({**names, "b2": names["b"]})
+    assert [name for name in ordered if name != "b2"] == statistics.order(names)
+    # which ranks do not have: a rank of the method behind the copied one moves
+    assert statistics.ranks(with_copy.mean((2, 3)))[2] != statistics.ranks(scores.mean((2, 3)))[2]
+
+
+def test_a_method_against_its_copy() -> None:
+    """False positives of test and interval in 200 repetitions: the expected rate is 5 %, of which 17 is the
+    97.5 % point.
+    """
+    calls = intervals = 0
+    for repetition in range(200):
+        rng = np.random.default_rng(repetition)
+        place = rng.normal(0.6, 0.1, (1, 9, 1, 1))
+        pair = place + rng.normal(0, 0.05, (2, 9, 3, 1)) + rng.normal(0, 0.03, (2, 9, 3, 10))
+        blocks = pair.mean((2, 3))
+        calls += statistics.wilcoxon(blocks[0], blocks[1]) < 0.05
+        draws = statistics.bootstrap(pair, 200, seed=repetition)
+        low, high = statistics.interval(draws[:, 0] - draws[:, 1])
+        intervals += not low <= 0 <= high
+    assert calls <= 17
+    assert intervals <= 17
+
+
+def test_a_bootstrap_that_ignores_tuning_is_too_narrow() -> None:
+    """The spread between studies is inside of the interval: without it, it is less than half as wide."""
+    rng = np.random.default_rng(0)
+    tuned = 0.5 + rng.normal(0, 0.1, (1, 6, 3, 1)) + rng.normal(0, 0.01, (1, 6, 3, 10))
+    wide = np.ptp(statistics.interval(statistics.bootstrap(tuned, 300))[0:2])
+    same = tuned - tuned.mean(3, keepdims=True) + tuned.mean()
+    narrow = np.ptp(statistics.interval(statistics.bootstrap(same, 300))[0:2])
+    assert narrow < 0.5 * wide
+
+
+def test_feasible_shares_come_first() -> None:
+    means = {"a": 0.9, "b": 0.5, "c": 0.7}
+    assert statistics.order(means, {"a": 0.4, "b": 1.0, "c": 1.0}) == ["c", "b", "a"]
+
+
+# rows
+
+
+def some(method: str = "ls", shift: float = 0.0) -> pd.DataFrame:
+    """Rows of one pair."""
+    out = []
+    for study, seed in itertools.product(trials.STUDIES, range(trials.REPORTED)):
+        share = 0.5 + 0.01 * study + 0.001 * seed + shift
+        row: dict[str, object] = dict.fromkeys(rows.COLUMNS, 0.25)
+        row |= {"version": rows.VERSION, "replication": 0, "board": "single", "problem": "zdt1"}
+        row |= {"method": method, "study": study, "seed": seed, "share": share, "score": share}
+        row |= {"parameter": "", "value": float("nan"), "gap": float("nan"), "feasible": 1.0}
+        row |= {"jobs": f"zdt1-{method}-0123456789", "commit": "abcdef123", "digest": ""}
+        out.append(row)
+    return rows.stamped(pd.DataFrame(out))
+
+
+def test_rows_are_read_as_they_were_written(tmp_path: Path) -> None:
+    frame = some()
+    rows.write(tmp_path / "a.csv.gz", frame)
+    pd.testing.assert_frame_equal(rows.read(tmp_path / "a.csv.gz"), frame, check_dtype=False)
+    assert rows.to_bytes(frame) == (tmp_path / "a.csv.gz").read_bytes()
+
+
+def test_rows_of_several_people_are_joined(tmp_path: Path) -> None:
+    joined, said = rows.merge({"mine": some("mine"), "kept": some("ls"), "again": some("ls")})
+    assert set(joined["method"]) == {"ls", "mine"}
+    assert len(joined) == 60
+    assert "again: 0 pairs, 1 of them known already (ls)" in said
+
+
+def test_rows_that_contradict_each_other() -> None:
+    with pytest.raises(StoreError, match=r"different rows of single\.zdt1\.ls"):
+        rows.merge({"a": some(), "b": some(shift=0.1)})
+
+
+def test_a_number_that_was_changed(tmp_path: Path) -> None:
+    frame = some()
+    frame.loc[3, "score"] = 0.99
+    rows.write(tmp_path / "a.csv.gz", frame)
+    with pytest.raises(StoreError, match="do not belong to their digest"):
+        rows.read(tmp_path / "a.csv.gz")
+
+
+def test_rows_of_another_version_of_the_protocol(tmp_path: Path) -> None:
+    frame = rows.stamped(some().assign(version=rows.VERSION + 1))
+    rows.write(tmp_path / "a.csv.gz", frame)
+    with pytest.raises(StoreError, match=r"rows of version 2 of the protocol.*compares version 1"):
+        rows.read(tmp_path / "a.csv.gz")
+
+
+def test_rows_that_are_not_all_there(tmp_path: Path) -> None:
+    rows.write(tmp_path / "a.csv.gz", rows.stamped(some().iloc[:-1]))
+    with pytest.raises(StoreError, match="29 rows, but 30 are expected"):
+        rows.read(tmp_path / "a.csv.gz")
+
+
+def test_columns_that_are_not_those_of_the_comparison() -> None:
+    with pytest.raises(StoreError, match="unknown: mine"):
+        rows.check(some().assign(mine=1), "a.csv.gz")
+
+
+def test_the_command_joins_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows.write(tmp_path / "a.csv.gz", some("ls"))
+    rows.write(tmp_path / "b.csv.gz", some("mine"))
+    names = [str(tmp_path / name) for name in ("a.csv.gz", "b.csv.gz", "out.csv.gz")]
+    assert cross.run(["merge", *names[:2], "--out", names[2]]) == 0
+    assert "2 pairs of method and problem, 2 methods" in capsys.readouterr().out
+    assert set(rows.read(tmp_path / "out.csv.gz")["method"]) == {"ls", "mine"}
+
+
+def test_an_unknown_command(mobench: Run) -> None:
+    mobench("cross", "join").refused("mobench cross join is unknown", "mobench cross merge FILE...")
+
+
+# jobs
+
+
+def test_a_pair_is_one_batch_of_all_trials_studies_and_seeds() -> None:
+    node = {**table(), "algorithms": ["stch"]}
+    (found,) = planned.of_pair(node, "preference", "dtlz2", "stch", compose.compose).values()
+    job = make_job(compose.compose(found))
+    settings = {tuple(s.items()) for k in trials.STUDIES for s in trials.trials(node["ranges"]["stch"], k, 0)}
+    assert len(settings) == 18
+    assert len(job.runs) == 18 * (10 + 6) * 5
+    assert (job.steps, trials.cost(job.algorithm, job.joined.spec)) == (600, 1)  # 200 M gradients, M = 3
+    (found,) = planned.of_pair(node, "preference", "dtlz2", "epo", compose.compose).values()
+    job = make_job(compose.compose(found))
+    assert (job.steps, trials.cost(job.algorithm, job.joined.spec)) == (200, 3)
+
+
+def test_every_method_of_a_board_has_the_same_budget() -> None:
+    """Steps times gradients of a step, of every method on one problem of each board."""
+    node = table()
+    for board, problem in {"single": "zdt1", "constrained": "gaussian_2"}.items():
+        for method in boards_of()[board]["methods"][::3]:
+            for overrides in planned.of_pair(node, board, problem, method, compose.compose).values():
+                if "steps=1" in overrides:  # refused
+                    continue
+                job = make_job(compose.compose(overrides))
+                each = trials.cost(job.algorithm, job.joined.spec)
+                spec = job.joined.spec
+                budget = int(boards_of()[board]["budget"]) * (spec.M + spec.N)
+                assert budget - each < job.steps * each <= budget, (method, job.steps, each)
+
+
+def test_rows_that_come_with_the_project_are_those_of_this_code() -> None:
+    """The jobs that a few kept pairs were computed from are those that the experiment lists now."""
+    kept = rows.kept_pairs(0)
+    for pair in list(kept)[:: max(1, len(kept) // 6)]:
+        found = planned.of_pair(table(), *pair, compose.compose)
+        keys = [make_job(compose.compose(job)).key for job in found.values()]
+        assert rows.joined_keys(keys) == kept[pair], pair
+
+
+def test_nothing_runs_unless_it_is_asked_for() -> None:
+    assert planned.jobs(table(), ["ls"], compose.compose) == {}
+    kept = {**table(), "algorithms": ["ls"], "only": ["single"]}
+    assert planned.jobs(kept, ["ls"], compose.compose) == {}  # its rows are kept
+    own = planned.pairs({**table(), "algorithms": ["mine"]})
+    assert {board for board, _, _ in own} == set(boards_of())
+    assert planned.pairs({**table(), "algorithms": ["mgda"]}) == [
+        ("single", problem, "mgda") for problem in problems_of("single")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"version": 7}, "cross.version=7, but this code computes rows of version 1"),
+        ({"algorithms": "some"}, "must be 'kept', 'all' or a list"),
+        ({"algorithms": ["lss"]}, "cross.algorithms: 'lss' is unknown"),
+        ({"only": ["singel"]}, "cross.only: 'singel' is unknown"),
+        ({"problem": {}}, "cross.problem is unknown"),
+    ],
+)
+def test_bad_tables(change: dict[str, object], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        planned.jobs({**table(), **change}, ["ls"], compose.compose)
+
+
+# boards and pages
+
+
+def test_a_copy_in_the_rows_changes_no_line_of_the_others() -> None:
+    """The board of the kept rows, and the same with a copy of its first method."""
+    kept = rows.kept(0)
+    single = kept[kept["board"] == "single"]
+    before = Board("single", single)
+    copy = single[single["method"] == before.methods[0]].assign(method="copy")
+    after = Board("single", pd.concat([single, copy], ignore_index=True))
+    assert [m for m in after.methods if m != "copy"] == before.methods
+    assert {m: after.scores[m] for m in before.methods} == before.scores
+    assert {m: after.intervals[m] for m in before.methods} == before.intervals
+    assert after.scores["copy"] == before.scores[before.methods[0]]
+
+
+def test_the_page_says_what_the_kept_rows_say() -> None:
+    assert sentences.PAGE.read_text() == sentences.page()
+    assert boards(rows.kept(0))
+
+
+def test_stored_best_volumes_are_computed_again() -> None:
+    job = make_job(compose.compose(["problem=zdt1", "problem.n=10", "algorithm=ls"]))
+    references = References()
+    key, reference = references.of(job.problem, "zdt1", 0)
+    assert references.best(key, 5) == pytest.approx(reference.best(5), rel=1e-12)
+    ball = make_job(compose.compose(["problem=ball_and_half_space", "algorithm=csmoo2"])).problem
+    front = references.of(ball, "ball", 3)[1].points
+    assert front.shape[1] == 3
+    assert len(front) > 20
