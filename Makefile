@@ -123,7 +123,7 @@ kept: install  ## draw every artifact with kept rows into outputs/kept, without 
 report: install kept  ## build outputs/report/index.html and docs/results.md, and update the tables in the README and docs/papers
 	$(BIN)/python -m mobench.report --results docs/results.md --readme README.md --papers docs/papers --wall docs/images/claims.svg --findings docs/findings.md
 	mkdir -p docs/images
-	cp outputs/artifacts/cross/summary/figure.png docs/images/cross_summary.png
+	for id in zoo ranks profiles; do cp outputs/artifacts/cross/$$id/figure.png docs/images/cross_$$id.png; done
 
 pictures: install  ## draw README's moving picture, that of its program and that of docs/training.md into docs/images
 	$(BIN)/python docs/pictures.py
