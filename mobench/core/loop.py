@@ -132,18 +132,21 @@ def advance(
                 out[name] = rule.update(out[name], theta, points[0], t)
             if observe is not None:
                 observe(t, state, points[0])
-            going = alive if "ended" not in state else alive & (state["ended"] < 0)
+            stops = "ended" in state  # other jobs do not pay for stop rules
+            going = alive & (state["ended"] < 0) if stops else alive
             alpha = algorithm.schedule(t)
-            before = _copied(alg) if "ended" in state else alg
+            before = _copied(alg) if stops else alg
             d, alg, info = algorithm.step(points, alg, t, alpha)
-            if "ended" in state:
+            if stops:
                 alg = _chosen(state["ended"] < 0, alg, before)
             if isinstance(alpha, torch.Tensor):  # runs with step sizes of their own
                 alpha = alpha.to(d)
             proposal = project_moving(X, theta + alpha * d, theta, points[0].moving)
             counted = going  # a run that has ended solves nothing worth counting
-            # for good: what is left of its state may be NaN
-            alive = alive & ((proposal.abs().sum(-1) < FAR) | ~going)
+            near = proposal.abs().sum(-1) < FAR
+            alive = alive & (
+                near | ~going if stops else near
+            )  # for good: what is left of its state may be NaN
             if info.fail is not None:
                 ended = info.fail & counted
                 alive = alive & ~ended  # nothing takes the place of a failed solve
@@ -151,7 +154,8 @@ def advance(
                 stopped = torch.where(ended, t if number is None else number.tensor, stopped)
                 if info.unsolvable is not None:
                     unsolvable = unsolvable | (ended & info.unsolvable)
-            theta = torch.where((alive & going).unsqueeze(-1), proposal, theta)
+            moves = alive & going if stops else alive
+            theta = torch.where(moves.unsqueeze(-1), proposal, theta)
             ostate = points[0].state
             if info.kkt is not None:
                 kkt = torch.where(counted, torch.fmax(kkt, info.kkt.to(kkt.dtype)), kkt)
