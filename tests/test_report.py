@@ -882,7 +882,8 @@ def test_the_board_of_a_class_puts_feasible_methods_first(tmp_path: Path) -> Non
     assert "../../boards.html" in Page((index.parent / "artifacts/cross/bilevel.html").read_text()).links
     assert "boards.html" in Page(index.read_text()).links
     page = Page((index.parent / "boards.html").read_text())
-    assert "Bilevel problems ball, plane First: good . From cross/bilevel" in page.text
+    said = "First in this run: good; no test tells it from the next ones. From cross/bilevel"
+    assert f"Bilevel problems ball, plane {said}" in page.text
     assert "runs.html#algorithm=good" in page.links
     assert "lost : it takes no constraints" in page.text
 
@@ -928,7 +929,10 @@ def test_a_board_of_the_comparison_keeps_its_order(tmp_path: Path) -> None:
     assert (board.problems, board.beside) == (["ball"], ["hole"])
     assert board.absent == {"lost": "does not fit: it needs objectives >= 0"}
     page = Page((build(tmp_path).parent / "boards.html").read_text())
-    assert "Problems with constraints ball First: sure . From cross/zoo" in page.text
+    assert (
+        "ball Largest score: sure; the intervals of 1 of the other 1 methods overlap its own. From cross/zoo"
+        in page.text
+    )
     assert "0.900 [0.800, 0.950]" in page.text
 
 
@@ -1407,7 +1411,9 @@ def test_three_questions_take_two_clicks_at_most(outputs: Path, tmp_path: Path) 
     """
     artifact(outputs, "cross/bilevel", [claim("a", "check passed")], table=BOARD)
     saw = played(build().parent, QUESTIONS, tmp_path / "profile")
-    assert saw["best"] == ["First: good. From cross/bilevel, laptop scale."]
+    assert saw["best"] == [
+        "First in this run: good; no test tells it from the next ones. From cross/bilevel, laptop scale."
+    ]
     assert "Settings that differ from those of other jobs of ferero/fig10:" in saw["differs"]
     assert "algorithm.step_size12.5" in saw["differs"]
     assert saw["number"] == ["1.05"]

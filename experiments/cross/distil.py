@@ -159,9 +159,9 @@ def distilled(
     common = {
         "version": rows.VERSION,
         **dict(zip(rows.PAIR, key, strict=True)),
-        "seconds": float(meta["seconds_train"]) / len(jobs[0].final),
+        "seconds": sum(float(job.meta["seconds_train"]) for job in jobs) / sum(len(j.final) for j in jobs),
         "jobs": rows.joined_keys(job.folder.key for job in jobs),
-        "commit": str(meta["git_sha"])[:9],
+        "commit": str(meta["git_sha"])[:9] + ("+" if meta["git_dirty"] else ""),
         "digest": "",
     }
     out = []

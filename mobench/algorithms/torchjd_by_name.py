@@ -97,6 +97,9 @@ class TorchJD(Algorithm):
         point = points[0]
         J = point.jacobian("f")
         R = len(J)
+        cls = names()[self.name]
+        ofgram = issubclass(cls, jd.GramianWeightedAggregator | jd.Weighting)
+        G = point.gramian("f") if ofgram else None  # J_1 J_2^T of one sample
         memories = _unpacked(state["memory"]) if "memory" in state else None
         weights = []
         rows = []
@@ -105,14 +108,16 @@ class TorchJD(Algorithm):
             if memories is not None:
                 _restore(made, memories[r])
             with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(seed_for(int(state["seed"][r]), stream="torchjd", step=t))
+                torch.default_generator.manual_seed(seed_for(int(state["seed"][r]), stream="torchjd", step=t))
                 try:
                     if isinstance(made, jd.GramianWeightedAggregator):
-                        weights.append(made.gramian_weighting(point.gramian("f")[r]))
+                        assert G is not None
+                        weights.append(made.gramian_weighting(G[r]))
                     elif isinstance(made, jd.WeightedAggregator):
                         weights.append(made.weighting(J[r]))
                     elif isinstance(made, jd.Weighting):
-                        weights.append(made(point.gramian("f")[r]))  # J_1 J_2^T of one sample
+                        assert G is not None
+                        weights.append(made(G[r]))
                     else:
                         rows.append(made(J[r]))
                 except (ValueError, RuntimeError, ArithmeticError) as error:

@@ -99,6 +99,9 @@ def unpacked(raw: bytes) -> dict[str, bytes]:
         with zipfile.ZipFile(io.BytesIO(raw)) as archive:
             entries = archive.infolist()
             refuse(_entry_problems(entries))
+            total = sum(entry.file_size for entry in entries)
+            if total > len(raw):  # entries that share bytes
+                refuse([f"its files say that they have {total} bytes, but the archive has {len(raw)}"])
             files: dict[str, bytes] = {}
             damaged: list[str] = []
             for entry in entries:

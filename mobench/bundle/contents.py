@@ -22,6 +22,7 @@ from mobench.jobs.store import JobFolder
 from mobench.system.paths import KEPT, outputs_root, results_root
 
 DRAWN = ("figure.png", "figure.pdf", "table.csv", "table.md", "table.tex")
+BOARDS = ("zoo", "ranks", "profiles")  # artifacts of `cross` that are drawn from experiments/results/cross
 MEDIA = {"png": "image/png", "pdf": "application/pdf", "csv": "text/csv", "md": "text/markdown"}
 MEDIA |= {"tex": "application/x-tex", "json": "application/json", "yaml": "application/yaml"}
 MEDIA |= {"npz": "application/zip", "parquet": "application/vnd.apache.parquet", "txt": "text/plain"}
@@ -30,12 +31,15 @@ MEDIA |= {"diff": "text/x-diff", "sh": "application/x-sh"}
 
 @dataclass(frozen=True)
 class Drawn:
-    """A drawn artifact: its folder's documents, and its files by their names in the bundle."""
+    """A drawn artifact: its folder's documents, its files by their names in the bundle, and the outputs
+    folder that has the rows which it was drawn from.
+    """
 
     id: str
     claims: list[dict[str, Any]]
     origin: dict[str, Any]
     files: dict[str, bytes]
+    root: Path
 
     @property
     def jobs(self) -> dict[str, str]:
@@ -178,7 +182,13 @@ def collected(ids: Sequence[str], kept: bool = False) -> Contents:
     root = outputs_root() / KEPT if kept else outputs_root()
     drawn: list[Drawn] = []
     for id in expanded(ids):
-        if id in ids or (artifact_folder(id, root) / "claims.json").exists():
+        named = id in ids
+        if named and _elsewhere(id):
+            raise BundleError(
+                f"The rows of {id} are not those of jobs but lie in {_elsewhere(id)}, which comes with the "
+                "repository. A bundle holds jobs and their rows only; name another artifact."
+            )
+        if named or ((artifact_folder(id, root) / "claims.json").exists() and not _elsewhere(id)):
             drawn.append(_drawn(id, root, kept))
     if not drawn:
         raise BundleError(
@@ -191,6 +201,13 @@ def collected(ids: Sequence[str], kept: bool = False) -> Contents:
     return Contents(drawn, dict(sorted(jobs.items())))
 
 
+def _elsewhere(id: str) -> Path | None:
+    """The folder of rows that belong to a paper's artifacts and to no job, such as those of `cross/zoo`."""
+    paper, _, name = id.partition("/")
+    folder = results_root() / paper
+    return folder if folder.is_dir() and paper == "cross" and name in BOARDS else None
+
+
 def _drawn(id: str, root: Path, kept: bool) -> Drawn:
     folder = artifact_folder(id, root)
     again = f"make kept ID={id}" if kept else f"mobench +experiment={id}"
@@ -201,7 +218,9 @@ def _drawn(id: str, root: Path, kept: bool) -> Drawn:
         then = origin["inputs"]["rows"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise BundleError(f"{id} has not been drawn in {root}. Draw it first: {again}") from error
-    if rows_hash(jobs, outputs_root()) != then and rows_hash(jobs, root) != then:
+    places = dict.fromkeys((root, outputs_root()))
+    rows = next((place for place in places if rows_hash(jobs, place) == then), None)
+    if rows is None:
         raise BundleError(
             f"Rows of {id} have changed since it was drawn, so its claims may not follow from them. "
             f"Draw it again: {again}"
@@ -210,12 +229,12 @@ def _drawn(id: str, root: Path, kept: bool) -> Drawn:
     files = {f"{base}/{name}": (folder / name).read_bytes() for name in DRAWN if (folder / name).exists()}
     for name in ("claims.json", "provenance.json"):
         files[f"{base}/{name}"] = (folder / name).read_bytes()
-    return Drawn(id, claims, origin, files)
+    return Drawn(id, claims, origin, files, rows)
 
 
 def _folder(key: str, drawn: Drawn) -> JobFolder:
-    """A job's finished folder: in outputs/runs, or among the kept rows."""
-    for place in (outputs_root() / "runs", results_root() / "runs"):
+    """A job's finished folder: where the artifact found it, or among the kept rows."""
+    for place in (drawn.root / "runs", results_root() / "runs"):
         if (folder := JobFolder(place / key)).done:
             return folder
     raise BundleError(f"The rows of {key}, which {drawn.id} rests on, are missing. Run: {drawn.command}")

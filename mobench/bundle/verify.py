@@ -48,7 +48,7 @@ NOT_RUN = "not run"
 KEYS = ("run", "seed", "output")
 # times, and residuals, which are rounding errors
 ASIDE = frozenset(("seconds", "kkt_residual_max", "stationarity", "kkt", "solver_failures"))
-OWN = "mobench."
+OWN = tuple(f"mobench.{part}" for part in ("problems", "oracles", "algorithms", "constraints", "spaces"))
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,10 @@ def runnable(config: Mapping[str, Any]) -> None:
     for where, node in target_nodes(config, "config"):
         target = node[TARGET]
         if not isinstance(target, str) or not target.startswith(OWN):
-            raise BundleError(f"{where} names {target}, which is no class of mobench, so the job is not run.")
+            raise BundleError(
+                f"{where} names {target}, which is no problem, oracle, algorithm, constraint or space of "
+                "mobench, so the job is not run."
+            )
         cls = load_class(target, where)
         if not isinstance(cls, type) or not cls.__module__.startswith(OWN):
             raise BundleError(

@@ -95,7 +95,7 @@ def _bundle(given: argparse.Namespace) -> int:
 
 
 def _verify(given: argparse.Namespace) -> int:
-    from mobench.bundle.archive import digest, unpacked
+    from mobench.bundle.archive import digest, parsed, unpacked
     from mobench.bundle.integrity import check
 
     began = time.monotonic()
@@ -114,6 +114,9 @@ def _verify(given: argparse.Namespace) -> int:
         return 0
     from mobench.bundle.verify import NOT_RUN, OUTSIDE, rerun, sample
 
+    if not parsed("claims.json", files["claims.json"])["jobs"]:
+        say("It has no jobs, so there are no rows to run again.")
+        return 0
     chosen, long = sample(files, given.rows, given.seed, given.minutes, given.job)
     if long:
         say(f"{long} rows of jobs that took more than {given.minutes:g} minutes are left out")

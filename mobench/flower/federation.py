@@ -26,7 +26,7 @@ from mobench.core.output import make_output
 from mobench.core.preferences import check_weights
 from mobench.core.sets import Free
 from mobench.core.types import State
-from mobench.errors import ConfigError, MobenchError
+from mobench.errors import CompatibilityError, ConfigError, MobenchError
 from mobench.flower.answers import Answer, Layout, read
 from mobench.training.solving import STEPS, Seen, made, name_of
 
@@ -86,7 +86,7 @@ def strategy(
         ConfigError: unknown names or options; numbers out of range; a method that transforms losses without
             `transformed`.
         CompatibilityError: the method needs more than losses and rows (a second sample, Hessian products, a
-            search without gradients).
+            search without gradients), or computes several points together.
 
     Source: McMahan et al. (2017), FedAvg, for the round; the OMD-TCH paper, Section 5.2, for rows of several
     local steps. Departure: no weights by the number of samples; give `preference` for those.
@@ -104,6 +104,12 @@ def strategy(
             f"and send mobench.flower.client_loss({method!r})(loss), and say so by transformed=True."
         )
     check(_spec(clients, 1), algorithm, "a federation")
+    if algorithm.together or algorithm.replaces:
+        raise CompatibilityError(
+            f"{name_of(algorithm)} computes points for several preferences together, or puts points of its "
+            "own in place of the model, so a server that has one model cannot use it. Choose a method that "
+            "takes steps, such as fedavg or fedmgda_plus."
+        )
     weights = torch.full((clients,), 1.0 / clients, dtype=torch.float64)
     if preference is not None:
         weights = torch.as_tensor(preference, dtype=torch.float64)

@@ -90,9 +90,12 @@ class Training:
     resumed: bool = False
     graph: str = ""
     laps: gpu.Laps = field(init=False)
+    watched: Watched | None = field(init=False)
 
     def __post_init__(self) -> None:
         self.laps = gpu.Laps(self.job.device)
+        problem = self.job.problem
+        self.watched = problem if isinstance(problem, Watched) else None  # asked once: a protocol is slow
 
     @property
     def passes(self) -> int:
@@ -150,8 +153,8 @@ class Training:
             rules = self.outputs
             averages = {name: rules[name].final(now["out"][name], now["theta"]) for name in self.averaged}
             self.recorder.add(t, columns(self.job, now["theta"], seen, now["alg"], averages, point))
-        if isinstance(self.job.problem, Watched):
-            self.watch(self.job.problem, t, now)
+        if self.watched is not None:
+            self.watch(self.watched, t, now)
 
     def watch(self, problem: Watched, t: int, now: loop.State) -> None:
         """Shows the step that was recorded last to the problem's callback and stop rule.

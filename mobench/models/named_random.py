@@ -7,7 +7,7 @@ functions of `torch.nn.functional` that drop, and `torch.rand_like` and `torch.r
     u = uniform(key of the run and step, place of the call in the forward pass)      (`core.random`)
 
 instead; with a key of each run they can be batched by torch.func.vmap. What draws in any other way moves the
-generator of the process, which `unnamed` finds out.
+generator of the process, which `moved` tells.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import math
 import random
+import threading
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any
@@ -56,6 +57,10 @@ class _Stream:
         return u if like.dtype == torch.float64 else u.to(torch.float32)
 
 
+_LOCK = threading.Lock()
+_inside: list[None] = []  # as many as there are blocks of `named`
+_plain: dict[tuple[Any, str], Callable[..., Tensor]] = {}
+
 # of this thread: others may train networks of their own meanwhile
 _stream: ContextVar[_Stream | None] = ContextVar("stream", default=None)
 
@@ -77,15 +82,23 @@ def keyed(key: Int[Tensor, ""] | None, batched: bool = False) -> Iterator[None]:
 
 @contextlib.contextmanager
 def named() -> Iterator[None]:
-    """Functions that draw look for the key of their forward pass."""
-    before = {(place, name): getattr(place, name) for place, name in _DRAWING}
-    for (place, name), plain in before.items():
-        setattr(place, name, _switch(plain, _DRAWING[place, name]))
+    """Functions that draw look for the key of their forward pass. Threads may overlap: the functions are
+    replaced by the first that enters, and restored by the last that leaves.
+    """
+    with _LOCK:
+        if not _inside:
+            _plain.update({(place, name): getattr(place, name) for place, name in _DRAWING})
+            for (place, name), plain in _plain.items():
+                setattr(place, name, _switch(plain, _DRAWING[place, name]))
+        _inside.append(None)
     try:
         yield
     finally:
-        for (place, name), plain in before.items():
-            setattr(place, name, plain)
+        with _LOCK:
+            _inside.pop()
+            if not _inside:
+                for (place, name), plain in _plain.items():
+                    setattr(place, name, plain)
 
 
 def _switch(plain: Callable[..., Tensor], drawn: Callable[..., Tensor]) -> Callable[..., Tensor]:

@@ -87,6 +87,7 @@ class Probe:
         training, evaluation: why it cannot be batched there; "" if it can.
         pictures: whether it has kernels of two dimensions.
         draws: whether training draws random numbers.
+        lowest: the smallest loss of these samples.
     """
 
     layout: Layout
@@ -97,6 +98,7 @@ class Probe:
     evaluation: str
     pictures: bool
     draws: bool
+    lowest: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,7 +262,9 @@ class _Trial:
             )
         evaluation = self._apart("evaluation", self.parts.evaluation, self.given.measured, None)
         kernels = any(len(shape) == 4 for shape in self.layout.shapes)
-        return Probe(self.layout, self.dtype, losses, total - losses, training, evaluation, kernels, draws)
+        return Probe(
+            self.layout, self.dtype, losses, total - losses, training, evaluation, kernels, draws, self.lowest
+        )
 
     def _values(self, way: str, module: nn.Module, head: Any, keys: Tensor | None) -> tuple[Tensor, Tensor]:
         """Values of both networks and the gradients of their sum."""
@@ -322,6 +326,7 @@ class _Trial:
         """Raises ConfigError for a loss without a gradient that changes with the parameters, near or far."""
         normal = torch.randn(self.theta.shape, generator=torch.Generator().manual_seed(0)).to(self.theta)
         moved = [self._once(scored, self.keys, size * normal) for size in (1e-2, 1.0)]
+        self.lowest = float(out.detach().min())
         for m in range(out.shape[1]):
             slope: Tensor | None = None
             if out.requires_grad:
@@ -430,6 +435,12 @@ class Networks(Cached, BatchGradients):
         super().__post_init__()
         object.__setattr__(self, "_given", served(self.code))
         self.probe  # noqa: B018  what cannot be trained is an error now
+        if self.positive and self.probe.lowest < 0:
+            raise ConfigError(
+                f"A loss is {self.probe.lowest:.4g} at the start, but positive=True promises losses >= 0, "
+                "from which an ideal point of 0 would follow. Give positive=False, or losses that cannot be "
+                "negative."
+            )
         choose("problem.execution", self.execution, ("auto", *WAYS))
         check_batch_runs(self.max_batch_runs)
         if self.bounds is not None and not (len(self.bounds) == 2 and self.bounds[0] < self.bounds[1]):

@@ -113,6 +113,11 @@ class ScoreBoard:
     absent: dict[str, str]  # methods that do not rank, and why
 
     @property
+    def close(self) -> int:
+        """How many other methods have an interval that overlaps that of the first."""
+        return sum(line.high >= self.lines[0].low for line in self.lines[1:])
+
+    @property
     def constrained(self) -> bool:
         """Whether feasible shares differ."""
         return any(line.feasible < 1 for line in self.lines)

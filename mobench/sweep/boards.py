@@ -23,8 +23,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import yaml
+
 from mobench.comparison import rows
 from mobench.comparison.trials import STUDIES, Budget, Setting, reported_seeds, trials, tuning_seeds
+from mobench.config.schema import conf_dir
 from mobench.errors import CompatibilityError, ConfigError, suggest
 from mobench.sweep import grid
 
@@ -165,6 +168,18 @@ def _check(table: Mapping[str, Any], known: Sequence[str]) -> None:
         raise ConfigError(
             f"cross.version={table['version']}, but this code computes rows of version {rows.VERSION} of the "
             "protocol."
+        )
+    if table.get("replication", 0) not in (0, 1):
+        raise ConfigError(
+            f"cross.replication={table['replication']} must be 0 or 1: the protocol has one replication."
+        )
+    ruled = yaml.safe_load((conf_dir() / "experiment" / "cross" / "zoo.yaml").read_text())["cross"]["boards"]
+    changed = [name for name, node in table["boards"].items() if node != ruled.get(name)]
+    if changed:
+        raise ConfigError(
+            f"cross.boards.{changed[0]} differs from conf/experiment/cross/zoo.yaml. Budgets and problems "
+            "are rules of the protocol (docs/protocol.md), and rows under other rules do not belong beside "
+            "the kept ones. cross.algorithms, cross.only and cross.ranges can be set."
         )
     wanted = table.get("algorithms", "kept")
     if isinstance(wanted, str) and wanted not in ("all", "kept"):
