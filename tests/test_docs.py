@@ -21,6 +21,7 @@ import pandas as pd
 import pytest
 import yaml
 
+from mobench.cli import cross
 from mobench.cli.bundle import parsers
 from mobench.config.overrides import normalise
 from mobench.config.schema import conf_dir
@@ -53,17 +54,19 @@ def commands(page: Path) -> Iterator[tuple[list[str], bool]]:
     for block in blocks(page, "bash"):
         for line in block.splitlines():
             words = shlex.split(line, comments=True)
-            if words[:1] == ["mobench"] and words[1] not in parsers():
+            if words[:1] == ["mobench"] and words[1] not in (*parsers(), "cross"):
                 yield words[1:], "exit code 2" in line
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_commands_on_bundles_are_spelled_right(page: Path) -> None:
+def test_commands_on_files_are_spelled_right(page: Path) -> None:
     for block in blocks(page, "bash"):
         for line in block.splitlines():
             words = shlex.split(line, comments=True)
             if words[:1] == ["mobench"] and words[1] in parsers():
                 parsers()[words[1]].parse_args(words[2:])
+            if words[:3] == ["mobench", "cross", "merge"]:
+                cross.parser().parse_args(words[3:])
 
 
 def test_no_page_says_that_the_package_index_has_mobench() -> None:

@@ -43,6 +43,14 @@ def merge(files: Sequence[str], out: str | None) -> int:
     return 0
 
 
+def parser() -> argparse.ArgumentParser:
+    """Returns the parser of what follows `mobench cross merge`."""
+    found = argparse.ArgumentParser(prog="mobench cross merge", description=(__doc__ or "").split("\n\n")[1])
+    found.add_argument("files", nargs="+", metavar="FILE", help="rows.csv.gz of a drawn cross/zoo")
+    found.add_argument("--out", metavar="FILE", help="write the joined rows of these files here instead")
+    return found
+
+
 def run(arguments: Sequence[str]) -> int:
     """What follows `mobench cross`; the exit code.
 
@@ -53,8 +61,5 @@ def run(arguments: Sequence[str]) -> int:
         raise ConfigError(
             f"mobench cross {' '.join(arguments)}".rstrip() + " is unknown; use mobench cross merge FILE..."
         )
-    parser = argparse.ArgumentParser(prog="mobench cross merge", description=(__doc__ or "").split("\n\n")[1])
-    parser.add_argument("files", nargs="+", metavar="FILE", help="rows.csv.gz of a drawn cross/zoo")
-    parser.add_argument("--out", metavar="FILE", help="write the joined rows of these files here instead")
-    given = parser.parse_args(list(arguments[1:]))
+    given = parser().parse_args(list(arguments[1:]))
     return merge(given.files, given.out)
