@@ -387,6 +387,50 @@ def test_arrays_that_expand_are_refused(files: Files, monkeypatch: pytest.Monkey
         checked(remade(files, **{name: buffer.getvalue()}))
 
 
+def test_headers_that_announce_more_than_there_is_are_refused(files: Files) -> None:
+    """NumPy would allocate what a header announces, before it finds that the numbers are missing."""
+    stream = io.BytesIO()
+    np.lib.format.write_array_header_1_0(stream, {"descr": "<f8", "fortran_order": False, "shape": (10**13,)})
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as made:
+        made.writestr("last.npy", stream.getvalue())
+    name = next(n for n in files if n.endswith("solutions.npz"))
+    with pytest.raises(BundleError, match="would take 76293945 MiB"):
+        checked(remade(files, **{name: buffer.getvalue()}))
+
+
+@pytest.mark.parametrize("text", ["&a {x: *a}", "{a: &a [1], b: *a}"])
+def test_aliases_are_refused(files: Files, text: str) -> None:
+    name = next(n for n in files if n.endswith("config.yaml"))
+    with pytest.raises(BundleError, match="has YAML aliases"):
+        checked(remade(files, **{name: text.encode()}))
+
+
+def test_entries_that_share_bytes_are_refused(raw: bytes) -> None:
+    """A small archive whose entries overlap would fill the memory before the manifest is compared."""
+    with zipfile.ZipFile(io.BytesIO(raw)) as good:
+        entries = good.infolist()
+        start = good.start_dir
+    largest = max(entries, key=lambda entry: entry.file_size)
+    central = raw[start:]
+    name = largest.filename.encode()
+    at = central.index(name) - 46
+    record = central[at : at + 46 + len(name)]
+    kind = b"." + name.rpartition(b".")[2]
+    names = [b"%0*d%s" % (len(name) - len(kind), k, kind) for k in range(200)]
+    records = b"".join(record.replace(name, other) for other in names)
+    end = bytearray(raw[-22:])
+    end[8:10] = end[10:12] = (200).to_bytes(2, "little")
+    end[12:16] = len(records).to_bytes(4, "little")
+    with pytest.raises(BundleError, match=r"its files say that they have \d+ bytes, but the archive has"):
+        archive.unpacked(raw[:start] + records + bytes(end))
+
+
+def test_rows_that_belong_to_no_job_are_not_bundled() -> None:
+    with pytest.raises(BundleError, match=r"The rows of cross/zoo are not those of jobs but lie in"):
+        collected(["cross/zoo"])
+
+
 # --- rows run again -----------------------------------------------------------------------------------------
 
 
@@ -419,7 +463,15 @@ def test_forged_rows_are_outside(
 
 @pytest.mark.parametrize(
     "target",
-    ["subprocess.Popen", "mobench.cli.doctor.subprocess.Popen", "mobench.system.paths.Path", "os.system", 7],
+    [
+        "subprocess.Popen",
+        "mobench.cli.doctor.subprocess.Popen",
+        "mobench.system.paths.Path",
+        "mobench.system.signals.Signals",  # mobench's own, but no part of a job
+        "mobench.problems.multi_mnist.torch.nn.Linear",
+        "os.system",
+        7,
+    ],
 )
 def test_classes_of_others_are_not_built(target: Any) -> None:
     config = {"problem": {"_target_": "mobench.problems.vlmop2.VLMOP2", "part": {"_target_": target}}}
