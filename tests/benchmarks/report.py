@@ -462,7 +462,7 @@ def with_misses(text: str) -> str:
     lines = misses(rest)
     if not found or not lines:
         return text
-    return "\n".join([f"{first}{MISSES}", "", *(f"- {line}" for line in lines), f"{found}{rest}"])
+    return "\n".join([f"{first}\n{MISSES}", "", *(f"- {line}" for line in lines), f"{found}{rest}"])
 
 
 def misses(text: str) -> list[str]:
