@@ -176,7 +176,6 @@ def test_load(outputs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
         ([], {"problm": "zdt1"}, ["problm is unknown", "known keys are algorithm", "Did you mean 'problem'"]),
         ([], {"problem": "zdt"}, ["problem='zdt' is unknown", "zdt1", "Did you mean"]),
         ([], {"algorithm.stepsize": 1.0}, ["algorithm.stepsize is unknown", "Did you mean 'step_size'"]),
-        ([], {"algorithm": ["ls", "mgda"]}, ["is not a valid choice", "call run once for each"]),
         ([], {"algorithm": {"name": "ls"}}, ["is not a valid choice", "algorithm.KEY"]),
         ([], {"problem": None}, ["is not a valid choice", "mobench.objectives"]),
         ([], {"problem": wells()}, ["problem=mobench.objectives(fn, dim=...)"]),

@@ -36,6 +36,7 @@ SCALES = ("smoke", "laptop", "paper")
 VERDICTS = {"reproduced", "partial", "not reproduced", "inconclusive", "check passed", "check failed"}
 FIELDS = {
     "id",
+    "jobs",
     "statement",
     "source",
     "published",

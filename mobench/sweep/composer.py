@@ -21,7 +21,7 @@ from mobench.config.direct import Direct
 from mobench.config.overrides import key_of, normalise
 from mobench.config.schema import choices, conf_dir, plain
 from mobench.errors import ConfigError, choose
-from mobench.sweep import boards, cross_table, grid
+from mobench.sweep import cross_table, grid
 
 
 @functools.cache
@@ -128,6 +128,8 @@ class Composer:
         if not config["cross"]:
             return grid.expanded(config, jobs_of)
         if "boards" in config["cross"]:
+            from mobench.sweep import boards  # torch, which no other table needs
+
             return boards.jobs(config["cross"], self.algorithms(), self._without_table)
 
         def suite(name: str) -> dict[str, Any]:
