@@ -12,9 +12,11 @@ import importlib
 import inspect
 import re
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from enum import Enum
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from mobench.bundle import archive, claims
@@ -79,10 +81,17 @@ def members(name: str, cls: type) -> Iterator[str]:
             yield f"{name}.{key}"
 
 
+def imported(name: str) -> ModuleType:
+    """The module; what the packages that it imports say of each other's age is not ours to mend."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return importlib.import_module(name)
+
+
 def python() -> Iterator[str]:
     """Names of the public modules."""
     for name in modules():
-        module = importlib.import_module(name)
+        module = imported(name)
         for key in public(module):
             value = getattr(module, key)
             if isinstance(value, type):
