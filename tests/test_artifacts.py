@@ -368,7 +368,7 @@ KEPT = REPOSITORY / "experiments/results"
 # to save time: where `make reproduce SCALE=smoke` has drawn everything; it is looked at, not made again
 DRAWN = "MOBENCH_SMOKE"
 # artifacts and claims that wait for a larger scale; of the other papers 11 and 50
-FEWEST = {"mlm_cmoo": (5, 10), "cross": (6, 1)}
+FEWEST = {"mlm_cmoo": (5, 10), "cross": (6, 0)}  # no cross table makes a claim that needs its scale
 
 
 # tables that no job measures: notation, settings, what is proved of methods, what clients hold, pictures,
@@ -459,7 +459,7 @@ def test_every_artifact_at_smoke_scale(paper: str, tmp_path: Path, monkeypatch: 
     for id in known:
         for other, shown in read(root / "artifacts" / id)["provenance"]["references"].items():
             assert set(shown) <= judged[other], f"{id} refers to claims that {other} does not judge"
-    assert counts["inconclusive"] >= waiting
+    assert counts.get("inconclusive", 0) >= waiting
     # settings, tables of symbols and theory are checked at any scale; csmoo and mlm_cmoo have none of them
     decided = counts.get("reproduced", 0) + counts.get("check passed", 0)
     assert decided >= {"csmoo": 0, "mlm_cmoo": 0, "ferero": 10, "omd_tch": 2}.get(paper, 1)

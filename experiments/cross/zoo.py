@@ -158,6 +158,7 @@ def check(a: Artifact, shown: list[Board], replication: int) -> None:
 @artifact("cross/ranks")
 def critical(a: Artifact) -> None:
     """Critical-difference diagrams: mean ranks, with the difference that Nemenyi's test needs."""
+    a.refer("cross/zoo", "copies", "replication")
     shown = boards(rows.kept(0))
     if not shown:
         a.note("No rows are kept.")
@@ -213,6 +214,7 @@ def critical(a: Artifact) -> None:
 @artifact("cross/profiles")
 def profiles(a: Artifact) -> None:
     """Performance profiles: the share of cases solved within a factor of the fewest gradients."""
+    a.refer("cross/zoo", "all-problems")
     shown = boards(rows.kept(0))
     if not shown:
         a.note("No rows are kept.")
