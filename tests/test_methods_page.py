@@ -29,7 +29,7 @@ def test_what_it_says_is_declared(name: str) -> None:
     assert isinstance(method, Algorithm)
     M, needs = PAGE[name]
     assert f"{method.objectives[0]} up" == M
-    spec = Spec(R=1, M=2, N=0, P=3, X=Free(), provides=frozenset())
+    spec = Spec(R=1, M=2, N=0, P=3, X=Free(), provides=frozenset(), positive=False)
     for need in ("jacobian", "jvp", "hvp"):
         assert (need in needs) == (need in method.needs(spec))
     assert ("2 samples" in needs) == (method.samples == 2)
