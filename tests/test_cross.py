@@ -75,7 +75,7 @@ def test_a_step_size_of_its_own_is_no_grid() -> None:
     }
     found = pairs(node)
     assert not any("vary" in o for o in found["a.ls"])
-    assert not any("vary" in o for o in found["a.csmoo2"])  # its runs share one
+    assert not any("vary" in o for o in found["a.nsga2"])  # its runs share one
     assert "vary.step_size=[0.1]" in found["a.forum"]
 
 
@@ -303,7 +303,7 @@ def test_no_step_size_is_chosen_where_no_run_counts() -> None:
     assert line["note"] == "no step size qualified on the choosing seeds"
     assert str(line["runs"]) == "0 of 6"
     assert np.isnan(line["step size"])
-    a = Artifact("cross/constrained", "t", "laptop", {})
+    a = Artifact("cross/bilevel", "t", "laptop", {})
     check(a, [table], {})
     said = {c.id: c for c in a.claims}
     assert said["complete"].verdict == "check failed"
@@ -321,7 +321,7 @@ def test_methods_that_ignore_constraints_are_not_counted_among_those_that_use_th
         one = pair(name, points, violation=0.0 if name == "ls" else 0.7)
         one.job.config["algorithm"]["_target_"] = target
         found.append(one)
-    a = Artifact("cross/constrained", "t", "laptop", {})
+    a = Artifact("cross/bilevel", "t", "laptop", {})
     check(a, [Table("zdt1", found)], {})
     (feasible,) = (c for c in a.claims if c.id == "feasible")
     assert feasible.verdict == "check passed"

@@ -336,9 +336,9 @@ BAD: dict[str, tuple[str, dict[str, Any], list[str]]] = {
         ["vary.step_offset: QFFL does not"],
     ),
     "nothing can vary": (
-        "csmoo1",
+        "cosmos",
         {"step_size": [0.1]},
-        ["vary.step_size: CSMOO1 does not", "Fields that can vary: none"],
+        ["vary.step_size: COSMOS does not", "Fields that can vary: none"],
     ),
     "invalid value": ("qffl", {"q": [0.1, -1.0]}, ["algorithm.q=-1.0 must be a number >= 0"]),
     "invalid first value": ("stch", {"mu": [0, 0.1]}, ["algorithm.mu=0 must be > 0"]),
@@ -355,7 +355,7 @@ BAD: dict[str, tuple[str, dict[str, Any], list[str]]] = {
 @pytest.mark.parametrize("name", list(BAD))
 def test_bad_values_are_one_message(name: str, tmp_path: Path) -> None:
     algorithm, vary, words = BAD[name]
-    base = BASE if algorithm != "csmoo1" else ("problem=vlmop2", "logger=local")
+    base = BASE if algorithm != "cosmos" else ("problem=vlmop2", "logger=local")
     config = {**composed(*base, f"algorithm={algorithm}"), "vary": vary}
     with pytest.raises(ConfigError) as error:
         run_job(config, tmp_path)
