@@ -25,7 +25,7 @@ from tests.plugin import write
 
 TARGETS = {
     "ls": "mobench.algorithms.ls.LS",
-    "csmoo2": "mobench.algorithms.csmoo2.CSMOO2",
+    "cosmos": "mobench.algorithms.cosmos.COSMOS",
     "forum": "mobench.algorithms.forum.FORUM",
 }
 
@@ -46,7 +46,7 @@ def test_pairs_and_their_overrides() -> None:
                 "b": ["problem=bilevel_quadratic", "oracle=hypergradient", "oracle.inner_steps=3"],
             },
             "algorithms": "all",
-            "without": ["csmoo2"],
+            "without": ["cosmos"],
             "settings": {"ls": ["seeds=[1]"]},
             "pairs": {"b.forum": ["oracle=value_gap"]},
             "step_sizes": [0.1, 0.3],
@@ -75,7 +75,7 @@ def test_a_step_size_of_its_own_is_no_grid() -> None:
     }
     found = pairs(node)
     assert not any("vary" in o for o in found["a.ls"])
-    assert not any("vary" in o for o in found["a.nsga2"])  # its runs share one
+    assert not any("vary" in o for o in found["a.cosmos"])  # its runs share one
     assert "vary.step_size=[0.1]" in found["a.forum"]
 
 
