@@ -20,7 +20,7 @@ import pytest
 import torch
 
 os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")  # read when flwr is imported
-pytest.importorskip("flwr", reason="needs Flower: pip install 'mobench[flower]'")
+pytest.importorskip("flwr", reason="needs Flower: pip install '.[flower]'")
 
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp

@@ -21,7 +21,7 @@ from mobench.oracles import Exact
 from mobench.problems import DTLZ2
 from tests.conftest import Run
 
-jd = pytest.importorskip("torchjd.aggregation", reason="needs TorchJD: pip install 'mobench[torchjd]'")
+jd = pytest.importorskip("torchjd.aggregation", reason="needs TorchJD: pip install '.[torchjd]'")
 
 F64 = torch.float64
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -167,5 +167,5 @@ def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
             "torchjd", rows(), torch.ones(3, dtype=F64), name="Constant", options={"weights": [1.0, 2.0]}
         )
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"pip install 'mobench\[torchjd\]'"):
+    with pytest.raises(ConfigError, match=r"pip install '\.\[torchjd\]'"):
         TorchJD()

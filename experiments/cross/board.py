@@ -82,7 +82,7 @@ class Board:
 
     @cached_property
     def scores(self) -> dict[str, float]:
-        """Of the methods that rank."""
+        """The mean score of each method that ranks."""
         return dict(zip(self.methods, statistics.scores(self.array()).tolist(), strict=True))
 
     @cached_property

@@ -43,7 +43,10 @@ class Runs:
 
     @classmethod
     def of(cls, jobs: Sequence[JobRows], names: Sequence[str]) -> Runs:
-        """Of the jobs of a pair, which differ in the parameters `names` or hold them in their columns."""
+        """Returns the runs of all jobs of a pair.
+
+        names: tuned parameters, which differ from job to job or are columns of a job's rows.
+        """
         parts = [_of_job(job, names) for job in jobs]
 
         def together(name: str) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What the tests of a board call different that is not: each method against a copy of itself."""
+"""A null test of the boards: how often Wilcoxon's test calls a method different from a copy of itself."""
 
 from __future__ import annotations
 

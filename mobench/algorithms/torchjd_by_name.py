@@ -158,7 +158,7 @@ def names() -> dict[str, type]:
     """
     if importlib.util.find_spec("torchjd") is None:
         raise ConfigError(
-            "algorithm=torchjd needs TorchJD, which is not installed; use pip install 'mobench[torchjd]'."
+            "algorithm=torchjd needs TorchJD, which is not installed; use pip install '.[torchjd]'."
         )
     from torchjd import aggregation
 

@@ -31,14 +31,22 @@ SETTINGS = ("seeds", "steps", "dtype", "max_failure_share")  # as plain in a con
 def check(files: Mapping[str, bytes]) -> None:
     """Raises BundleError where files contradict each other, with the names of these files."""
     claims = parsed("claims.json", _needed(files, "claims.json"))
+    malformed = (KeyError, TypeError, AttributeError, ValueError)
     try:
         problems = [*_claims_problems(claims, files)]
-        for key in claims["jobs"]:
-            problems += _job_problems(key, claims["jobs"][key], files)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        jobs = dict(claims["jobs"])
+    except malformed as error:
         raise BundleError(
             f"claims.json does not have the form of claims.schema.json ({type(error).__name__}: {error})."
         ) from error
+    for key, said in jobs.items():
+        try:
+            problems += _job_problems(key, said, files)
+        except malformed as error:
+            raise BundleError(
+                f"What claims.json or runs/{key} says of the job {key} does not have the form of a job "
+                f"({type(error).__name__}: {error})."
+            ) from error
     refuse(problems)
 
 

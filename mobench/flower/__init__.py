@@ -4,7 +4,7 @@
     result = strategy.start(grid=grid, initial_arrays=arrays, num_rounds=20)     # in a Flower ServerApp
 
 The server's step is the method's `Algorithm.step`, as with `oracle=local_steps`. Needs
-`pip install 'mobench[flower]'`.
+`pip install '.[flower]'`.
 
 May import: core, errors, training.
 """
@@ -13,7 +13,7 @@ try:
     import flwr.serverapp.strategy  # noqa: F401
 except ImportError as error:
     raise ImportError(
-        f"mobench.flower needs Flower ({error}); install it with `pip install 'mobench[flower]'`."
+        f"mobench.flower needs Flower ({error}); install it with `pip install '.[flower]'`."
     ) from error
 
 from mobench.flower.federation import MultiObjective, Round, client_loss, strategy

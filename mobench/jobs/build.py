@@ -106,8 +106,8 @@ def _runs(config: Mapping[str, Any], problem: Problem, variants: int | None) -> 
     if config["hardware"]["part"] is None:
         return runs
     k, chunks = config["hardware"]["part"]
-    chosen = torch.arange(len(preferences)).tensor_split(chunks)[k]
-    return runs.take([r for r, index in enumerate(runs.index.tolist()) if index in set(chosen.tolist())])
+    chosen = set(torch.arange(len(preferences)).tensor_split(chunks)[k].tolist())
+    return runs.take([r for r, index in enumerate(runs.index.tolist()) if index in chosen])
 
 
 def _varied(config: Mapping[str, Any], variants: list[dict[str, Any]], runs: Runs) -> dict[str, torch.Tensor]:
