@@ -201,7 +201,7 @@ def critical(a: Artifact) -> None:
         ax.set_axis_off()
     fig.supxlabel(
         "A line reaches one critical difference (Nemenyi, 5 %) beyond a mean rank: methods whose points it "
-        "covers are not told apart from it.",
+        "covers are not told apart from it. Lines end at the worst rank.",
         fontsize=st.SMALLEST,
         x=0.01,
         ha="left",
@@ -246,7 +246,12 @@ def profiles(a: Artifact) -> None:
             )
     for ax in axes.flat[len(shown) :]:
         ax.set_axis_off()
-    fig.supxlabel("gradients, relative to the fewest that any method needed", fontsize=7)
+    fig.supxlabel(
+        "gradients, relative to the fewest that any method needed\n"
+        "Target: 0.9 of the attainable hypervolume; one answer: a gap of at most 0.02 to the front.\n"
+        "Of each board, the six methods that reach it most often.",
+        fontsize=7,
+    )
     fig.supylabel("share of problems, studies and seeds", fontsize=7)
     a.note("The six methods of each board that reach the target most often are drawn; the table has all.")
     a.table(lines, given=["board", "method"])
