@@ -319,8 +319,13 @@ def test_no_constraint_mixes_the_runs(layer: str, compose: Any) -> None:
 
 
 def cheap(name: str, parts: Any, compose: Any) -> Algorithm:
-    """The algorithm with a step that suits the made-up problems; one that replaces points keeps its own."""
-    algorithm = job_of(parts, compose, "least_squares", "minibatch", name).algorithm
+    """The algorithm with a step that suits the made-up problems."""
+    return job_of(parts, compose, "least_squares", "minibatch", name).algorithm
+
+
+def careful(name: str, parts: Any, compose: Any) -> Algorithm:
+    """The same with a small step; an algorithm that replaces points has no other step than 1."""
+    algorithm = cheap(name, parts, compose)
     return algorithm if algorithm.replaces else dataclasses.replace(algorithm, step_size=0.01)
 
 
@@ -433,7 +438,7 @@ def test_oracles_that_lack_something(lack: str, parts: Any, compose: Any, asked:
     runs = Runs.product(weights, [0, 1])
     found = set()
     for name in ALGORITHMS:
-        algorithm = cheap(name, parts, compose)
+        algorithm = careful(name, parts, compose)
         oracle = Watched(Exact(problem, runs), **changes)
         why = refused(oracle.spec, algorithm, oracle, problem, runs)
         if why:
@@ -451,7 +456,7 @@ def test_everything_declared_is_asked_for(
     name: str, parts: Any, compose: Any, asked: dict[str, set[str]]
 ) -> None:
     """After the joins above; alone, this test makes its own."""
-    algorithm = cheap(name, parts, compose)
+    algorithm = careful(name, parts, compose)
     problem = LeastSquares(n=4, samples=20)
     runs = Runs.product(spread(2, 2), [0])
     oracle = Watched(Minibatch(problem, runs, batch_size=10, samples=2))
