@@ -470,7 +470,8 @@ def test_every_artifact_at_smoke_scale(paper: str, tmp_path: Path, monkeypatch: 
     assert set(jobs) <= made | kept
     if announced is not None:
         assert announced == len(made | (set(jobs) & kept))
-    assert len(jobs) > len(set(jobs))
+    if paper != "cross":  # the one of its tables that shared jobs, the summary, is gone
+        assert len(jobs) > len(set(jobs))
 
     def lost(self: JobFolder) -> pd.DataFrame:
         rows = whole(self).copy()
