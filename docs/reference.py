@@ -38,6 +38,7 @@ PACKAGES = {
     "data": ("Data", "Data sets: downloading, checking, caching, partitions over clients."),
     "artifacts": ("Artifacts", "From rows to figures, tables and claims."),
     "report": ("Report", "From artifacts to pages."),
+    "comparison": ("Comparison", "Trials, measures, rows and statistics of the comparison of methods."),
     "bundle": ("Bundles", "One file with the rows behind artifacts and all that it takes to check them."),
     "config": ("Configuration", "The schema, overrides, and how one job's configuration is composed."),
     "jobs": ("Jobs", "One job: checking, identity, training, and its rows on disk."),

@@ -177,6 +177,7 @@ PICKLES = (
     "marshal",
 )
 YAML = ("safe_load", "safe_load_all", "safe_dump", "safe_dump_all", "YAMLError", "error")
+YAML += ("parse", "SafeLoader", "AliasEvent")  # events, of which nothing is built
 ARCHIVES = ("extractall", "unpack_archive", "extract_archive", "download_and_extract_archive")
 COMMANDS = (
     *("eval", "exec", "builtins.eval", "builtins.exec", "os.system", "os.popen", "torch.hub.load"),

@@ -113,7 +113,9 @@ def configuration(files: Mapping[str, bytes], key: str) -> dict[str, Any]:
     name = f"runs/{key}/config.yaml"
     try:
         # an alias could stand for itself, or for more than fits into memory; mobench writes none
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(files[name])):
+        if any(
+            isinstance(event, yaml.AliasEvent) for event in yaml.parse(files[name], Loader=yaml.SafeLoader)
+        ):
             raise BundleError(f"{name} has YAML aliases, which are not read.")
         found = yaml.safe_load(files[name])
     except yaml.YAMLError as error:

@@ -7,6 +7,7 @@ those with y = -1 (odds)
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -155,6 +156,8 @@ class FairClassification(DataProblem):
         # the quadratic part is exact in every step; scaled variables would not change Newton's path
         quadratic = 2.0 * torch.einsum("kj,jp,jq->kpq", penalties, own.c, own.c)
         quadratic = quadratic + self.ridge * torch.eye(self.dim, dtype=torch.float64)
+        # the sum over samples is one matrix product: einsum would hold all samples' products for each k
+        squares = torch.einsum("np,nq->npq", own.signed, own.signed).flatten(1)
         x = torch.zeros(len(w), self.dim, dtype=torch.float64)
         for _ in range(NEWTON):
             slope = self._slope(x, w)
@@ -162,7 +165,7 @@ class FairClassification(DataProblem):
                 return x
             z = x @ own.signed.mT
             curve = torch.sigmoid(z) * torch.sigmoid(-z) / z.shape[1]
-            H = torch.einsum("kn,np,nq->kpq", curve, own.signed, own.signed) + quadratic
+            H = (curve @ squares).view_as(quadratic) + quadratic
             d = torch.linalg.solve(H, -slope.unsqueeze(2)).squeeze(2)
             share = torch.ones(len(w), 1, dtype=torch.float64)
             before = (w * self.values(x)).sum(1, keepdim=True)
@@ -182,16 +185,7 @@ class FairClassification(DataProblem):
 
     def front(self, k: int) -> Float[Tensor, "k2 M"]:
         """Parity: k points of the curve, evenly spaced. Odds: a grid of about k penalties."""
-
-        def curve(u: Float[Tensor, " k"]) -> Float[Tensor, "k M"]:
-            return self.values(self.minimisers((u / (1.0 - u)).unsqueeze(1)))
-
-        if self.criterion == "parity":
-            return evenly(curve, k, [(0.0, END)])
-        n = max(2, math.isqrt(k))
-        u = torch.linspace(0.0, END, n, dtype=torch.float64)
-        penalties = u / (1.0 - u)
-        return self.values(self.minimisers(torch.cartesian_prod(penalties, penalties)))
+        return _front(self.data, self.protected, self.criterion, self.ridge, k).clone()
 
     @property
     def ideal_point(self) -> Float[Tensor, " M"]:
@@ -216,3 +210,18 @@ class FairClassification(DataProblem):
 
         found: Tensor = self.cache.made("frame", made)
         return found
+
+
+@functools.lru_cache(maxsize=16)
+def _front(data: str, protected: str, criterion: str, ridge: float, k: int) -> Float[Tensor, "k2 M"]:
+    """`FairClassification.front`: it depends on nothing else, and takes longer than a short job."""
+    problem = FairClassification(data=data, protected=protected, criterion=criterion, ridge=ridge)
+
+    def curve(u: Float[Tensor, " k"]) -> Float[Tensor, "k M"]:
+        return problem.values(problem.minimisers((u / (1.0 - u)).unsqueeze(1)))
+
+    if criterion == "parity":
+        return evenly(curve, k, [(0.0, END)])
+    u = torch.linspace(0.0, END, max(2, math.isqrt(k)), dtype=torch.float64)
+    penalties = u / (1.0 - u)
+    return problem.values(problem.minimisers(torch.cartesian_prod(penalties, penalties)))
