@@ -20,7 +20,7 @@ export OMP_NUM_THREADS ?= 1
 export MPLBACKEND := Agg
 
 .DEFAULT_GOAL := help
-.PHONY: help install lock reproduce test test-data test-oldest api release bundle verify lint style types typed format artifact keep kept report pictures docs benchmark gpu faults doctor learn2learn clean
+.PHONY: help install lock reproduce test test-data test-oldest api image-steps release bundle verify lint style types typed format artifact keep kept report pictures docs benchmark gpu faults doctor learn2learn clean
 
 help:  ## print this list
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -88,6 +88,9 @@ bundle: install  ## pack drawn artifacts into one file: make bundle ID=ferero/fi
 ROWS ?= 20
 verify: install  ## check a bundle and run some of its rows again: make verify FILE=outputs/bundles/ferero-fig3.zip ROWS=20
 	$(BIN)/mobench verify $(FILE) --rows $(ROWS)
+
+image-steps:  ## run the Dockerfile's steps without a container engine, in the new folder outputs/image
+	$(PYTHON) -m tests.image_steps outputs/image
 
 release: install  ## build the wheel and the sdist into dist/ and check them; nothing is uploaded
 	$(BIN)/python -m pip install --quiet build 'twine>=7'

@@ -23,6 +23,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tests import image_steps
 from tests.conftest import REPOSITORY, environment
 
 # every file that Python opens is noted, if it lies in the checkout; the interpreter's own packages may lie
@@ -206,6 +207,10 @@ def test_the_dockerfile() -> None:
     assert lines[1] == "FROM ${BASE}"
     assert "RUN make install LOCKED=1" in lines
     assert lines.index("COPY . .") < lines.index("RUN make install LOCKED=1")
+    assert [name for name, _ in image_steps.steps((REPOSITORY / "Dockerfile").read_text())][-2:] == [
+        "RUN",
+        "CMD",
+    ]
     command = json.loads(lines[-1].removeprefix("CMD "))
     assert shlex.join(command).replace("'", "") in (REPOSITORY / "README.md").read_text()
     ignored = [line for line in (REPOSITORY / ".dockerignore").read_text().splitlines() if line[0] != "#"]
