@@ -231,7 +231,7 @@ def measure(rounds: int, quick: bool, say: Callable[[str], None]) -> Pictures:
         {name: samples[f"step {name}"] for name in METHODS},
         together,
         batch,
-        peak(),
+        peak(quick),
     )
     for n in threads:
         say(f"pictures, {n} threads: " + ", ".join(f"R={R} {found.faster(n, R):.2f}x modules" for R in sizes))
@@ -245,12 +245,12 @@ def measure(rounds: int, quick: bool, say: Callable[[str], None]) -> Pictures:
     return found
 
 
-def peak() -> dict[str, Any]:
+def peak(quick: bool) -> dict[str, Any]:
     """Peak memory of a fresh process with 25 models: a step of two halves, rows of a batch of 256,
-    a chunk of evaluation.
+    a chunk of evaluation. `quick`: of one model.
     """
     done = subprocess.run(
-        [sys.executable, "-m", "tests.benchmarks.images"],
+        [sys.executable, "-m", "tests.benchmarks.images", "1" if quick else "25"],
         capture_output=True,
         text=True,
         check=False,
@@ -262,7 +262,7 @@ def peak() -> dict[str, Any]:
     return found
 
 
-def _child() -> None:
+def _child(models: int) -> None:
     import resource
 
     root = os.environ.get("MOBENCH_DATA")
@@ -270,7 +270,7 @@ def _child() -> None:
         root = None
     options: dict[str, Any] = {"data": "mnist", "data_root": root} if root else {}
     p = MultiMNIST(test_size=1600 if root else None, **options)
-    runs = _runs(25)
+    runs = _runs(models)
     torch.set_num_threads(2)
     theta = p.initial(runs).float()
     seen: dict[str, float] = {}
@@ -283,7 +283,7 @@ def _child() -> None:
     with torch.no_grad():
         for t in range(2):
             halves: Sequence[Any] = [Epochs(p, runs, samples=2).at(theta, {}, t, k) for k in (0, 1)]
-            g: Tensor = halves[0].vjp(torch.full((25, 2), 0.5))
+            g: Tensor = halves[0].vjp(torch.full((models, 2), 0.5))
             halves[1].jvp(g)
             theta = theta - STEP * g
         note("two halves")
@@ -412,4 +412,4 @@ def markdown(found: Pictures, table: Callable[..., str], number: Callable[[float
 
 
 if __name__ == "__main__":
-    _child()
+    _child(int(sys.argv[1]))
