@@ -6,8 +6,9 @@ import dataclasses
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, cast
 
 import torch
 import yaml
@@ -141,16 +142,23 @@ class Job:
 def _takers(spec: Spec) -> str:
     """Which methods of the project take as many constraints of this kind."""
     found = []
-    for name in choices("algorithm"):
-        node = yaml.safe_load((conf_dir() / "algorithm" / f"{name}.yaml").read_text(encoding="utf-8"))
-        cls = load_class(str(node[TARGET]), f"algorithm={name}")
-        low, high = cls.constraints  # type: ignore[attr-defined]
-        kind = cls.constraint_kind  # type: ignore[attr-defined]
+    for name, cls in _algorithms(conf_dir()).items():
+        low, high = cls.constraints
         fits = low <= spec.N and (high is None or high >= spec.N)
-        if fits and (spec.N == 0 or kind in (None, spec.constraint_kind)):
+        if fits and (spec.N == 0 or cls.constraint_kind in (None, spec.constraint_kind)):
             found.append(name)
     what = "without constraints" if spec.N == 0 else f"with N={spec.N}"
     return f"\nMethods that fit a problem {what}: {', '.join(found)}."
+
+
+@cache
+def _algorithms(folder: Path) -> dict[str, type[Algorithm]]:
+    """The classes of the project's algorithms."""
+    found = {}
+    for name in choices("algorithm"):
+        node = yaml.safe_load((folder / "algorithm" / f"{name}.yaml").read_text(encoding="utf-8"))
+        found[name] = cast(type[Algorithm], load_class(str(node[TARGET]), f"algorithm={name}"))
+    return found
 
 
 def check_device(name: str, here: bool = True) -> None:
