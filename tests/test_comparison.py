@@ -38,7 +38,12 @@ def board(methods: int = 4, problems: int = 9, spread: float = 0.05, seed: int =
 
 
 def test_every_method_has_as_many_trials_whatever_it_tunes() -> None:
-    for ranges in ({"step_size": [0.001, 1.0]}, RANGES):
+    for ranges in (
+        {"step_size": [0.001, 1.0]},
+        RANGES,
+        {"lr": [0.001, 1.0]},
+        {"lr": [0.001, 1.0], "c": [1, 2]},
+    ):
         for study in trials.STUDIES:
             found = trials.trials(ranges, study, 0)
             assert len(found) == trials.TRIALS
@@ -61,7 +66,15 @@ def test_no_seed_is_used_twice() -> None:
     assert len(set(flat)) == len(flat) == 2 * (10 + 6)
 
 
-@pytest.mark.parametrize("ranges", [{"mu": [0.1, 1]}, {**RANGES, "q": [1, 2]}, {"step_size": [0, 1]}])
+@pytest.mark.parametrize(
+    "ranges",
+    [
+        {"mu": [0.1, 1]},
+        {**RANGES, "q": [1, 2]},
+        {"step_size": [0, 1]},
+        {"step_size": [0.1, 1], "lr": [0.1, 1]},
+    ],
+)
 def test_ranges_that_are_none(ranges: dict[str, list[float]]) -> None:
     with pytest.raises(ConfigError, match=r"cross\.ranges"):
         trials.trials(ranges, 1, 0)

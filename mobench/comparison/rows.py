@@ -36,7 +36,7 @@ MEASURES = (
     "gradients",
     "seconds",
 )
-SETTING = ("step_size", "parameter", "value")  # of the study's winner; the main parameter and its value
+SETTING = ("step_size", "parameter", "value")  # of the study's winner: step size or lr; the main parameter
 ORIGIN = ("jobs", "commit", "digest")
 COLUMNS = ("version", *KEY, *SETTING, *MEASURES, *ORIGIN)
 TEXT = ("board", "problem", "method", "parameter", "jobs", "commit", "digest")
