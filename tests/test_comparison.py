@@ -280,6 +280,69 @@ def test_the_command_joins_files(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert set(rows.read(tmp_path / "out.csv.gz")["method"]) == {"ls", "mine"}
 
 
+@pytest.fixture
+def kept_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of kept rows of its own, with two methods on one board and one problem."""
+    monkeypatch.setattr(rows, "folder", lambda: tmp_path / "kept")
+    path = tmp_path / "kept" / "single.csv.gz"
+    rows.write(path, rows.merge({"a": some("ls"), "b": some("mgda")})[0])
+    return path
+
+
+def test_rows_replace_kept_ones_only_where_it_is_said(
+    kept_elsewhere: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = kept_elsewhere.read_bytes()
+    new = str(tmp_path / "new.csv.gz")
+    rows.write(Path(new), rows.merge({"a": some("mgda", 0.1), "b": some("mine")})[0])
+    with pytest.raises(StoreError, match=r"different rows of single\.zdt1\.mgda.*add --replace mgda"):
+        cross.run(["merge", new])
+    with pytest.raises(StoreError, match=r"different rows of single\.zdt1\.mgda"):
+        cross.run(["merge", new, "--replace", "mine"])  # another method than the one that contradicts
+    assert kept_elsewhere.read_bytes() == before
+    assert cross.run(["merge", new, "--replace", "mgda"]) == 0
+    assert "mgda: 1 pairs in place of the kept ones\n" in capsys.readouterr().out
+    found = rows.read(kept_elsewhere)
+    expected = rows.merge({"a": some("ls"), "b": some("mgda", 0.1), "c": some("mine")})[0]
+    pd.testing.assert_frame_equal(found, expected, check_dtype=False)
+    assert cross.run(["merge", new]) == 0  # nothing is contradicted any more
+
+
+def test_kept_rows_that_no_file_replaces_are_named(
+    kept_elsewhere: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = rows.stamped(some("mgda").assign(problem="zdt2"))
+    rows.write(kept_elsewhere, rows.merge({"a": rows.read(kept_elsewhere), "b": other})[0])
+    new = str(tmp_path / "new.csv.gz")
+    rows.write(Path(new), some("mgda", 0.1))
+    assert cross.run(["merge", new, "--replace", "mgda"]) == 0
+    assert "no file has its rows of single.zdt2 (replication 0)" in capsys.readouterr().out
+    assert rows.digests(rows.read(kept_elsewhere), "mgda")[0, "single", "zdt2", "mgda"] == other["digest"][0]
+
+
+def test_two_files_that_contradict_each_other_replace_nothing(kept_elsewhere: Path, tmp_path: Path) -> None:
+    before = kept_elsewhere.read_bytes()
+    names = [str(tmp_path / name) for name in ("a.csv.gz", "b.csv.gz")]
+    rows.write(Path(names[0]), some("mgda", 0.1))
+    rows.write(Path(names[1]), some("mgda", 0.2))
+    with pytest.raises(StoreError, match=r"b\.csv\.gz and .*a\.csv\.gz have different rows"):
+        cross.run(["merge", *names, "--replace", "mgda"])
+    assert kept_elsewhere.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("further", "words"),
+    [
+        (["--replace", "mgdaa"], "--replace mgdaa: the files have no rows of it, but of mgda. Did you mean"),
+        (["--replace", "mgda", "--out", "x"], "replaces kept rows, but --out x joins the given files alone"),
+    ],
+)
+def test_what_cannot_be_replaced(tmp_path: Path, further: list[str], words: str) -> None:
+    rows.write(tmp_path / "a.csv.gz", some("mgda"))
+    with pytest.raises(ConfigError, match=words):
+        cross.run(["merge", str(tmp_path / "a.csv.gz"), *further])
+
+
 def test_an_unknown_command(mobench: Run) -> None:
     mobench("cross", "join").refused("mobench cross join is unknown", "mobench cross merge FILE...")
 
