@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from scipy import stats
+from torch import Tensor
 
 from experiments.cross import sentences
 from experiments.cross.board import Board, boards
+from experiments.cross.distil import distilled
 from experiments.cross.references import References
-from experiments.cross.table import boards_of, problems_of, table
+from experiments.cross.table import boards_of, problems_of, ranking, table
+from mobench.artifacts.rows import JobRows
 from mobench.cli import cross
 from mobench.comparison import measures, rows, statistics, trials
 from mobench.config import compose
+from mobench.core import Weighting
+from mobench.core.algorithm import Info
 from mobench.errors import ConfigError, StoreError
 from mobench.jobs.build import make_job
+from mobench.jobs.run import run_job
+from mobench.jobs.store import JobFolder
 from mobench.sweep import boards as planned
 from tests.conftest import Run
 
@@ -427,6 +436,55 @@ def test_a_copy_in_the_rows_changes_no_line_of_the_others() -> None:
     assert {m: after.scores[m] for m in before.methods} == before.scores
     assert {m: after.intervals[m] for m in before.methods} == before.intervals
     assert after.scores["copy"] == before.scores[before.methods[0]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Signed(Weighting):
+    """The mean of the objectives, in which the sign of the first weight may be wrong."""
+
+    sign: float = -1.0
+
+    def weights(
+        self, F: Tensor, G: Tensor | None, state: dict[str, Tensor], t: int
+    ) -> tuple[Tensor, dict[str, Tensor], Info]:
+        w = torch.full_like(F, 1.0 / F.shape[1])
+        w[:, 0] *= self.sign
+        return w, state, Info()
+
+
+def rows_of_signed(problem: str, sign: float, root: Path) -> pd.DataFrame:
+    """Rows of that method on a problem of the board `single`, by all rules of the protocol: linear
+    scalarization has the same budget and the same trials.
+    """
+    found = planned.of_pair(table(), "single", problem, "ls", compose.compose)
+    (overrides,) = found.values()
+    config = compose.compose([*overrides, "logger=local"])
+    step = config["algorithm"]["step_size"]
+    config["algorithm"] = {"_target_": f"{__name__}.Signed", "step_size": step, "sign": sign}
+    job = JobRows(JobFolder(run_job(config, root).folder))
+    budget = int(boards_of()["single"]["budget"])
+    return distilled((0, "single", problem, "signed"), [job], budget, References())
+
+
+def test_a_method_with_one_weight_of_the_wrong_sign_is_last(tmp_path: Path) -> None:
+    """Among the kept rows of the whole board `single`, although its step sizes are tuned like all others'."""
+    kept = rows.kept(0)
+    single = kept[kept["board"] == "single"]
+    broken = [rows_of_signed(problem, -1.0, tmp_path) for problem in ranking("single")]
+    found = Board("single", pd.concat([single, *broken], ignore_index=True))
+    assert found.problems == ranking("single")
+    assert len(found.methods) > 15
+    assert found.methods[-1] == "signed"
+
+
+def test_with_the_right_sign_it_is_linear_scalarization(tmp_path: Path) -> None:
+    """So that nothing but the sign makes it the last one."""
+    kept = rows.kept(0)
+    own = kept[(kept["board"] == "single") & (kept["problem"] == "zdt1") & (kept["method"] == "ls")]
+    found = rows_of_signed("zdt1", 1.0, tmp_path)
+    expected = own.sort_values(["study", "seed"])
+    assert found["step_size"].tolist() == expected["step_size"].tolist()
+    np.testing.assert_allclose(found["score"], expected["score"], atol=1e-4)
 
 
 def test_the_page_says_what_the_kept_rows_say() -> None:
