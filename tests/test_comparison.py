@@ -14,7 +14,7 @@ from scipy import stats
 from torch import Tensor
 
 from experiments.cross import sentences
-from experiments.cross.board import Board, boards
+from experiments.cross.board import Board, boards, replicated
 from experiments.cross.distil import distilled
 from experiments.cross.references import References
 from experiments.cross.table import boards_of, problems_of, ranking, table
@@ -490,6 +490,19 @@ def test_with_the_right_sign_it_is_linear_scalarization(tmp_path: Path) -> None:
 def test_the_page_says_what_the_kept_rows_say() -> None:
     assert sentences.PAGE.read_text() == sentences.page()
     assert boards(rows.kept(0))
+
+
+def test_agreement_of_a_board_with_its_replication() -> None:
+    """Kendall's tau of the orders, of methods that are on both."""
+    kept = rows.kept(0)
+    single = kept[kept["board"] == "single"]
+    before = Board("single", single)
+    first, second, *_, last = before.methods
+    renamed = single.assign(method=single["method"].replace({first: second, second: first}))
+    after = Board("single", renamed[renamed["method"] != last])
+    n = len(before.methods) - 1
+    assert replicated([before], [after]) == {"single": pytest.approx(1 - 4 / (n * (n - 1)))}  # one pair of n
+    assert replicated([before], []) == {}
 
 
 def test_stored_best_volumes_are_computed_again() -> None:

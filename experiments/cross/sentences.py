@@ -15,12 +15,15 @@ import numpy as np
 from mobench.comparison import rows, statistics
 from mobench.system.files import write_atomic
 
-from .board import TITLES, Board, boards
+from .board import TITLES, Board, boards, replicated
 from .zoo import name_of
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "papers" / "cross.md"
 BEGIN = "<!-- sentences: written by python -m experiments.cross.sentences -->"
 END = "<!-- end of sentences -->"
+AGAIN = "<!-- replication: written by python -m experiments.cross.sentences -->"
+END_AGAIN = "<!-- end of replication -->"
+ASKED = 0.9  # Kendall's tau, by the protocol
 PICKED = {  # which of a board's sentences are among the ten
     "preference": (0, 1, 2, 5),
     "single": (1, 2, 4, 5),
@@ -174,14 +177,39 @@ def _over_problems(values: np.ndarray) -> tuple[float, float, float]:
     return float(values.mean()), float(low), float(high)
 
 
+def replication() -> str:
+    """How far the order of each board is the same with other seeds and other trials."""
+    shown = {board.name: board for board in boards(rows.kept(0))}
+    tau = replicated(list(shown.values()), boards(rows.kept(1)))
+    if not tau:
+        return "No rows of the replication are kept yet."
+    held = [name for name, value in tau.items() if value >= ASKED]
+    listed = ", ".join(
+        f"`{name}` {value:.2f} ({len(shown[name].methods)} methods)" for name, value in tau.items()
+    )
+    reached = f"only {', '.join(f'`{name}`' for name in held)} reaches" if held else "no board reaches"
+    if len(held) == len(tau):
+        reached = "every board reaches"
+    return (
+        "Run again with other seeds and other trials throughout, the orders of the boards have these values "
+        f"of Kendall's tau with those of the first run: {listed}. The protocol asks for {ASKED}, which "
+        f"{reached}."
+    )
+
+
 def page() -> str:
     """The page with the sentences of the kept rows."""
     text = PAGE.read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
     found = sentences() or ["No rows are kept yet."]
     listed = "\n".join(f"{i}. {sentence}" for i, sentence in enumerate(found, start=1))
-    return f"{before}{BEGIN}\n{listed}\n{END}{after}"
+    return _between(_between(text, BEGIN, END, listed), AGAIN, END_AGAIN, replication())
+
+
+def _between(text: str, begin: str, end: str, words: str) -> str:
+    """A text with other words between two marks."""
+    before, _, rest = text.partition(begin)
+    _, _, after = rest.partition(end)
+    return f"{before}{begin}\n{words}\n{end}{after}"
 
 
 def main() -> None:
