@@ -187,13 +187,13 @@ def replication() -> str:
     listed = ", ".join(
         f"`{name}` {value:.2f} ({len(shown[name].methods)} methods)" for name, value in tau.items()
     )
-    reached = f"only {', '.join(f'`{name}`' for name in held)} reaches" if held else "no board reaches"
+    told = " and ".join(f"`{name}`" for name in held) or "no board"
     if len(held) == len(tau):
-        reached = "every board reaches"
+        told = "every board"
     return (
         "Run again with other seeds and other trials throughout, the orders of the boards have these values "
         f"of Kendall's tau with those of the first run: {listed}. The protocol asks for {ASKED}, which "
-        f"{reached}."
+        f"{told} has."
     )
 
 
