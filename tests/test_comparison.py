@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -503,6 +504,13 @@ def test_agreement_of_a_board_with_its_replication() -> None:
     n = len(before.methods) - 1
     assert replicated([before], [after]) == {"single": pytest.approx(1 - 4 / (n * (n - 1)))}  # one pair of n
     assert replicated([before], []) == {}
+    # what the intervals decide is the same again, but not where the first and the last have changed places
+    words = re.compile(r"Of the (\d+) pairs .* in the first run, (\d+) have the same order")
+    ((decided, same),) = words.findall(sentences.replication([before], [before]))
+    assert decided == same != "0"
+    exchanged = single.assign(method=single["method"].replace({first: last, last: first}))
+    ((decided, same),) = words.findall(sentences.replication([before], [Board("single", exchanged)]))
+    assert int(same) < int(decided)
 
 
 def test_stored_best_volumes_are_computed_again() -> None:
