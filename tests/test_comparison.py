@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import itertools
+import re
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from scipy import stats
+from torch import Tensor
 
 from experiments.cross import sentences
-from experiments.cross.board import Board, boards
+from experiments.cross.board import Board, boards, replicated
+from experiments.cross.distil import distilled
 from experiments.cross.references import References
-from experiments.cross.table import boards_of, problems_of, table
+from experiments.cross.table import boards_of, problems_of, ranking, table
+from mobench.artifacts.rows import JobRows
 from mobench.cli import cross
 from mobench.comparison import measures, rows, statistics, trials
 from mobench.config import compose
+from mobench.core import Weighting
+from mobench.core.algorithm import Info
 from mobench.errors import ConfigError, StoreError
 from mobench.jobs.build import make_job
+from mobench.jobs.run import run_job
+from mobench.jobs.store import JobFolder
 from mobench.sweep import boards as planned
 from tests.conftest import Run
 
@@ -38,7 +48,12 @@ def board(methods: int = 4, problems: int = 9, spread: float = 0.05, seed: int =
 
 
 def test_every_method_has_as_many_trials_whatever_it_tunes() -> None:
-    for ranges in ({"step_size": [0.001, 1.0]}, RANGES):
+    for ranges in (
+        {"step_size": [0.001, 1.0]},
+        RANGES,
+        {"lr": [0.001, 1.0]},
+        {"lr": [0.001, 1.0], "c": [1, 2]},
+    ):
         for study in trials.STUDIES:
             found = trials.trials(ranges, study, 0)
             assert len(found) == trials.TRIALS
@@ -61,7 +76,15 @@ def test_no_seed_is_used_twice() -> None:
     assert len(set(flat)) == len(flat) == 2 * (10 + 6)
 
 
-@pytest.mark.parametrize("ranges", [{"mu": [0.1, 1]}, {**RANGES, "q": [1, 2]}, {"step_size": [0, 1]}])
+@pytest.mark.parametrize(
+    "ranges",
+    [
+        {"mu": [0.1, 1]},
+        {**RANGES, "q": [1, 2]},
+        {"step_size": [0, 1]},
+        {"step_size": [0.1, 1], "lr": [0.1, 1]},
+    ],
+)
 def test_ranges_that_are_none(ranges: dict[str, list[float]]) -> None:
     with pytest.raises(ConfigError, match=r"cross\.ranges"):
         trials.trials(ranges, 1, 0)
@@ -267,6 +290,69 @@ def test_the_command_joins_files(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert set(rows.read(tmp_path / "out.csv.gz")["method"]) == {"ls", "mine"}
 
 
+@pytest.fixture
+def kept_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of kept rows of its own, with two methods on one board and one problem."""
+    monkeypatch.setattr(rows, "folder", lambda: tmp_path / "kept")
+    path = tmp_path / "kept" / "single.csv.gz"
+    rows.write(path, rows.merge({"a": some("ls"), "b": some("mgda")})[0])
+    return path
+
+
+def test_rows_replace_kept_ones_only_where_it_is_said(
+    kept_elsewhere: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = kept_elsewhere.read_bytes()
+    new = str(tmp_path / "new.csv.gz")
+    rows.write(Path(new), rows.merge({"a": some("mgda", 0.1), "b": some("mine")})[0])
+    with pytest.raises(StoreError, match=r"different rows of single\.zdt1\.mgda.*add --replace mgda"):
+        cross.run(["merge", new])
+    with pytest.raises(StoreError, match=r"different rows of single\.zdt1\.mgda"):
+        cross.run(["merge", new, "--replace", "mine"])  # another method than the one that contradicts
+    assert kept_elsewhere.read_bytes() == before
+    assert cross.run(["merge", new, "--replace", "mgda"]) == 0
+    assert "mgda: 1 pairs in place of the kept ones\n" in capsys.readouterr().out
+    found = rows.read(kept_elsewhere)
+    expected = rows.merge({"a": some("ls"), "b": some("mgda", 0.1), "c": some("mine")})[0]
+    pd.testing.assert_frame_equal(found, expected, check_dtype=False)
+    assert cross.run(["merge", new]) == 0  # nothing is contradicted any more
+
+
+def test_kept_rows_that_no_file_replaces_are_named(
+    kept_elsewhere: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = rows.stamped(some("mgda").assign(problem="zdt2"))
+    rows.write(kept_elsewhere, rows.merge({"a": rows.read(kept_elsewhere), "b": other})[0])
+    new = str(tmp_path / "new.csv.gz")
+    rows.write(Path(new), some("mgda", 0.1))
+    assert cross.run(["merge", new, "--replace", "mgda"]) == 0
+    assert "no file has its rows of single.zdt2 (replication 0)" in capsys.readouterr().out
+    assert rows.digests(rows.read(kept_elsewhere), "mgda")[0, "single", "zdt2", "mgda"] == other["digest"][0]
+
+
+def test_two_files_that_contradict_each_other_replace_nothing(kept_elsewhere: Path, tmp_path: Path) -> None:
+    before = kept_elsewhere.read_bytes()
+    names = [str(tmp_path / name) for name in ("a.csv.gz", "b.csv.gz")]
+    rows.write(Path(names[0]), some("mgda", 0.1))
+    rows.write(Path(names[1]), some("mgda", 0.2))
+    with pytest.raises(StoreError, match=r"b\.csv\.gz and .*a\.csv\.gz have different rows"):
+        cross.run(["merge", *names, "--replace", "mgda"])
+    assert kept_elsewhere.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("further", "words"),
+    [
+        (["--replace", "mgdaa"], "--replace mgdaa: the files have no rows of it, but of mgda. Did you mean"),
+        (["--replace", "mgda", "--out", "x"], "replaces kept rows, but --out x joins the given files alone"),
+    ],
+)
+def test_what_cannot_be_replaced(tmp_path: Path, further: list[str], words: str) -> None:
+    rows.write(tmp_path / "a.csv.gz", some("mgda"))
+    with pytest.raises(ConfigError, match=words):
+        cross.run(["merge", str(tmp_path / "a.csv.gz"), *further])
+
+
 def test_an_unknown_command(mobench: Run) -> None:
     mobench("cross", "join").refused("mobench cross join is unknown", "mobench cross merge FILE...")
 
@@ -353,9 +439,78 @@ def test_a_copy_in_the_rows_changes_no_line_of_the_others() -> None:
     assert after.scores["copy"] == before.scores[before.methods[0]]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Signed(Weighting):
+    """The mean of the objectives, in which the sign of the first weight may be wrong."""
+
+    sign: float = -1.0
+
+    def weights(
+        self, F: Tensor, G: Tensor | None, state: dict[str, Tensor], t: int
+    ) -> tuple[Tensor, dict[str, Tensor], Info]:
+        w = torch.full_like(F, 1.0 / F.shape[1])
+        w[:, 0] *= self.sign
+        return w, state, Info()
+
+
+def rows_of_signed(problem: str, sign: float, root: Path) -> pd.DataFrame:
+    """Rows of that method on a problem of the board `single`, by all rules of the protocol: linear
+    scalarization has the same budget and the same trials.
+    """
+    found = planned.of_pair(table(), "single", problem, "ls", compose.compose)
+    (overrides,) = found.values()
+    config = compose.compose([*overrides, "logger=local"])
+    step = config["algorithm"]["step_size"]
+    config["algorithm"] = {"_target_": f"{__name__}.Signed", "step_size": step, "sign": sign}
+    job = JobRows(JobFolder(run_job(config, root).folder))
+    budget = int(boards_of()["single"]["budget"])
+    return distilled((0, "single", problem, "signed"), [job], budget, References())
+
+
+def test_a_method_with_one_weight_of_the_wrong_sign_is_last(tmp_path: Path) -> None:
+    """Among the kept rows of the whole board `single`, although its step sizes are tuned like all others'."""
+    kept = rows.kept(0)
+    single = kept[kept["board"] == "single"]
+    broken = [rows_of_signed(problem, -1.0, tmp_path) for problem in ranking("single")]
+    found = Board("single", pd.concat([single, *broken], ignore_index=True))
+    assert found.problems == ranking("single")
+    assert len(found.methods) > 15
+    assert found.methods[-1] == "signed"
+
+
+def test_with_the_right_sign_it_is_linear_scalarization(tmp_path: Path) -> None:
+    """So that nothing but the sign makes it the last one."""
+    kept = rows.kept(0)
+    own = kept[(kept["board"] == "single") & (kept["problem"] == "zdt1") & (kept["method"] == "ls")]
+    found = rows_of_signed("zdt1", 1.0, tmp_path)
+    expected = own.sort_values(["study", "seed"])
+    assert found["step_size"].tolist() == expected["step_size"].tolist()
+    np.testing.assert_allclose(found["score"], expected["score"], atol=1e-4)
+
+
 def test_the_page_says_what_the_kept_rows_say() -> None:
     assert sentences.PAGE.read_text() == sentences.page()
     assert boards(rows.kept(0))
+
+
+def test_agreement_of_a_board_with_its_replication() -> None:
+    """Kendall's tau of the orders, of methods that are on both."""
+    kept = rows.kept(0)
+    single = kept[kept["board"] == "single"]
+    before = Board("single", single)
+    first, second, *_, last = before.methods
+    renamed = single.assign(method=single["method"].replace({first: second, second: first}))
+    after = Board("single", renamed[renamed["method"] != last])
+    n = len(before.methods) - 1
+    assert replicated([before], [after]) == {"single": pytest.approx(1 - 4 / (n * (n - 1)))}  # one pair of n
+    assert replicated([before], []) == {}
+    # what the intervals decide is the same again, but not where the first and the last have changed places
+    words = re.compile(r"Of the (\d+) pairs .* in the first run, (\d+) have the same order")
+    ((decided, same),) = words.findall(sentences.replication([before], [before]))
+    assert decided == same != "0"
+    exchanged = single.assign(method=single["method"].replace({first: last, last: first}))
+    ((decided, same),) = words.findall(sentences.replication([before], [Board("single", exchanged)]))
+    assert int(same) < int(decided)
 
 
 def test_stored_best_volumes_are_computed_again() -> None:

@@ -204,3 +204,15 @@ def boards(rows: pd.DataFrame) -> list[Board]:
     """The boards that have rows, in the order of the protocol."""
     found = [Board(name, rows[rows["board"] == name]) for name in boards_of()]
     return [board for board in found if len(board.rows) and board.problems]
+
+
+def replicated(shown: Sequence[Board], again: Sequence[Board]) -> dict[str, float]:
+    """Kendall's tau between the orders of each board and of its replication, of methods that are on both."""
+    other = {board.name: board.methods for board in again}
+    out = {}
+    for board in shown:
+        first = [name for name in board.methods if name in other.get(board.name, [])]
+        if len(first) > 1:
+            second = [name for name in other[board.name] if name in first]
+            out[board.name] = statistics.kendall(range(len(first)), [second.index(name) for name in first])
+    return out

@@ -12,7 +12,7 @@ import pandas as pd
 from mobench.artifacts.rows import JobRows
 from mobench.comparison import rows
 from mobench.comparison.measures import FEASIBLE, Reference
-from mobench.comparison.trials import STEP, STUDIES, TRIALS, Setting, reported_seeds, tuning_seeds
+from mobench.comparison.trials import STUDIES, TRIALS, Setting, reported_seeds, step_of, tuning_seeds
 from mobench.errors import StoreError
 from mobench.jobs.store import columns
 from mobench.jobs.targets import instantiate
@@ -170,8 +170,9 @@ def distilled(
     out = []
     for study in STUDIES:
         chosen = choose(runs, ruler, studies[study], tuning_seeds(study, replication))
-        main = next((name for name in chosen if name != STEP), "")
-        said = {"step_size": chosen[STEP], "parameter": main, "value": chosen.get(main, float("nan"))}
+        step = step_of(chosen)
+        main = next((name for name in chosen if name != step), "")
+        said = {"step_size": chosen[step], "parameter": main, "value": chosen.get(main, float("nan"))}
         for seed in reported_seeds(replication):
             measured = measure(runs, ruler, runs.at(chosen, seed), seed, per_step)
             out.append({**common, "study": study, "seed": seed, **said, **measured})
@@ -191,7 +192,7 @@ def settings_of(jobs: Sequence[JobRows]) -> dict[int, list[Setting]]:
         ]
     else:
         own = [job.config["algorithm"] for job in jobs]
-        names = [name for name in own[0] if name == STEP or any(node[name] != own[0][name] for node in own)]
+        names = [name for name in own[0] if any(node[name] != own[0][name] for node in own)]
         every = [{name: float(node[name]) for name in names} for node in own]
     if len(every) != len(STUDIES) * TRIALS:
         raise StoreError(

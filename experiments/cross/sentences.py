@@ -7,7 +7,8 @@ A test compares the page with the rows, so that a number on the page cannot be a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,12 +16,15 @@ import numpy as np
 from mobench.comparison import rows, statistics
 from mobench.system.files import write_atomic
 
-from .board import TITLES, Board, boards
+from .board import TITLES, Board, boards, replicated
 from .zoo import name_of
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "papers" / "cross.md"
 BEGIN = "<!-- sentences: written by python -m experiments.cross.sentences -->"
 END = "<!-- end of sentences -->"
+AGAIN = "<!-- replication: written by python -m experiments.cross.sentences -->"
+END_AGAIN = "<!-- end of replication -->"
+ASKED = 0.9  # Kendall's tau, by the protocol
 PICKED = {  # which of a board's sentences are among the ten
     "preference": (0, 1, 2, 5),
     "single": (1, 2, 4, 5),
@@ -30,10 +34,10 @@ PICKED = {  # which of a board's sentences are among the ten
 CONCAVE = ("vlmop2", "zdt2", "uf4", "dtlz2")  # fronts on which weighted sums have no inner optimum
 
 
-def sentences() -> list[str]:
+def sentences(shown: Sequence[Board]) -> list[str]:
     """The ten sentences, board by board; fewer where a board has no rows yet."""
     out = []
-    for board in boards(rows.kept(0)):
+    for board in shown:
         every = list(of_board(board))
         out += [f"*{TITLES[board.name]}.* {every[i]}" for i in PICKED[board.name]]
     return out
@@ -174,14 +178,55 @@ def _over_problems(values: np.ndarray) -> tuple[float, float, float]:
     return float(values.mean()), float(low), float(high)
 
 
+def replication(shown: Sequence[Board], again: Sequence[Board]) -> str:
+    """How far the order of each board is the same with other seeds and other trials."""
+    tau = replicated(shown, again)
+    if not tau:
+        return "No rows of the replication are kept yet."
+    held = [name for name, value in tau.items() if value >= ASKED]
+    listed = ", ".join(f"`{name}` {value:.2f}" for name, value in tau.items())
+    told = " and ".join(f"`{name}`" for name in held) or "no board"
+    if len(held) == len(tau):
+        told = "every board"
+    return (
+        "Run again with other seeds and other trials throughout, the orders of the boards have these values "
+        f"of Kendall's tau with those of the first run: {listed}. The protocol asks for at least "
+        f"{ASKED}, which {told} has. {_decided(shown, again)}"
+    )
+
+
+def _decided(shown: Sequence[Board], again: Sequence[Board]) -> str:
+    """How often a difference whose interval is without 0 has the same sign in the replication."""
+    other = {board.name: board.scores for board in again}
+    same = []
+    for board in shown:
+        scores = other.get(board.name, {})
+        names = [name for name in board.methods if name in scores]
+        for one, two in itertools.combinations(names, 2):
+            value, low, high = board.difference(one, two)
+            if low > 0 or high < 0:
+                same.append((scores[one] - scores[two]) * value > 0)
+    return (
+        f"Of the {len(same)} pairs of methods on a board whose difference has an interval without 0 in the "
+        f"first run, {sum(same)} have the same order in the second, which is on the same problems."
+    )
+
+
 def page() -> str:
     """The page with the sentences of the kept rows."""
     text = PAGE.read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    found = sentences() or ["No rows are kept yet."]
+    shown = boards(rows.kept(0))
+    again = replication(shown, boards(rows.kept(1)))
+    found = sentences(shown) or ["No rows are kept yet."]
     listed = "\n".join(f"{i}. {sentence}" for i, sentence in enumerate(found, start=1))
-    return f"{before}{BEGIN}\n{listed}\n{END}{after}"
+    return _between(_between(text, BEGIN, END, listed), AGAIN, END_AGAIN, again)
+
+
+def _between(text: str, begin: str, end: str, words: str) -> str:
+    """A text with other words between two marks."""
+    before, _, rest = text.partition(begin)
+    _, _, after = rest.partition(end)
+    return f"{before}{begin}\n{words}\n{end}{after}"
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ from .scores import BOOTSTRAP, FEASIBLE, Pair, Table
 
 @artifact("cross/bilevel", "cross/federated", "cross/multi_task")
 def suite(a: Artifact) -> None:
-    """Every algorithm on the problems of a suite: scores, ranks, and what does not fit."""
+    """The methods of a suite on its problems: scores, ranks, and what does not fit."""
     shown = tables(a)
     refused = {
         (name.split(".", 1)[0], name.split(".", 1)[1]): in_one_line(text) for name, text in a.refused.items()
@@ -139,7 +139,7 @@ def note(a: Artifact, shown: list[Table]) -> None:
     )
     seen = {m for t in shown for m in t.pairs} | {name.split(".", 1)[1] for name in a.refused}
     if left := [m for m in choices("algorithm") if m not in seen]:
-        a.note(f"Not in this table (cross.without, cross.later): {', '.join(left)}.")
+        a.note(f"Not in this table: {', '.join(left)}.")
     t = shown[0]
     a.note(
         f"Same starts, preferences and steps for all. Step sizes are chosen on seeds {t.few or 'none'}, by "

@@ -14,7 +14,7 @@ from mobench.artifacts.checks import AtLeast, AtMost, Count
 from mobench.artifacts.rows import JobRows
 from mobench.comparison import rows, statistics
 
-from .board import FACTORS, TITLES, Board, boards
+from .board import FACTORS, TITLES, Board, boards, replicated
 from .distil import distilled
 from .nulls import copies_called_different
 from .references import References
@@ -140,15 +140,7 @@ def check(a: Artifact, shown: list[Board], replication: int) -> None:
     a.check("within-reference", AtMost(most, 1.05, of="largest share", digits=".4f"))
     rate = {board.name: copies_called_different(board) for board in shown}
     a.check("copies", AtMost(rate, 0.05, of="share of 200 copies called different", digits=".3f"))
-    other = boards(rows.kept(1 - replication))
-    tau = {}
-    for board in shown:
-        again = next((b for b in other if b.name == board.name), None)
-        if again is not None:
-            common = [m for m in board.methods if m in again.methods]
-            tau[board.name] = statistics.kendall(
-                [board.scores[m] for m in common], [again.scores[m] for m in common]
-            )
+    tau = replicated(shown, boards(rows.kept(1 - replication)))
     if tau:
         a.check(
             "replication", AtLeast(tau, 0.9, of="Kendall's tau of the order with fresh seeds", digits=".2f")

@@ -36,7 +36,7 @@ MEASURES = (
     "gradients",
     "seconds",
 )
-SETTING = ("step_size", "parameter", "value")  # of the study's winner; the main parameter and its value
+SETTING = ("step_size", "parameter", "value")  # of the study's winner: step size or lr; the main parameter
 ORIGIN = ("jobs", "commit", "digest")
 COLUMNS = ("version", *KEY, *SETTING, *MEASURES, *ORIGIN)
 TEXT = ("board", "problem", "method", "parameter", "jobs", "commit", "digest")
@@ -191,7 +191,8 @@ def merge(parts: Mapping[str, pd.DataFrame]) -> tuple[pd.DataFrame, list[str]]:
                 raise StoreError(
                     f"{where} and {taken[key][0]} have different rows of {'.'.join(map(str, key[1:]))} "
                     f"(replication {key[0]}, jobs {pair['jobs'].iloc[0]} and "
-                    f"{taken[key][2]['jobs'].iloc[0]}); keep one of them."
+                    f"{taken[key][2]['jobs'].iloc[0]}); keep one of them. If one of them is kept and shall "
+                    f"go, add --replace {key[3]}."
                 )
         methods = ", ".join(sorted(set(frame["method"])))
         said.append(
@@ -203,6 +204,13 @@ def merge(parts: Mapping[str, pd.DataFrame]) -> tuple[pd.DataFrame, list[str]]:
         return pd.DataFrame(columns=list(COLUMNS)), said
     joined = pd.concat([pair for _, _, pair in taken.values()], ignore_index=True)
     return joined.sort_values(list(KEY), kind="stable").reset_index(drop=True), said
+
+
+def digests(frame: pd.DataFrame, method: str) -> dict[tuple[object, ...], str]:
+    """The digest of each pair of a method."""
+    own = frame[frame["method"] == method].drop_duplicates(list(PAIR))
+    keys = own[list(PAIR)].itertuples(index=False, name=None)
+    return dict(zip(keys, own["digest"], strict=True))
 
 
 def without(frame: pd.DataFrame, pairs: Sequence[tuple[object, ...]]) -> pd.DataFrame:

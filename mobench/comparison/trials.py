@@ -5,7 +5,7 @@ The rules are in docs/protocol.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +20,10 @@ TRIALS = 6  # of each study
 STEPS_WITH_MAIN = 3  # step sizes where a main parameter is tuned too
 REPORTED = 10  # seeds
 RECORDED = 20  # steps of the grid on which a target is looked for
-STEP = "step_size"
+STEPS = (
+    "step_size",
+    "lr",
+)  # what a step size is called: lr where a method trains a network that gives the answer
 
 Setting = dict[str, float]
 
@@ -51,29 +54,35 @@ def trials(ranges: Mapping[str, Sequence[float]], study: int, replication: int) 
     """The settings that one study tries, step sizes slowest.
 
     Args:
-        ranges: of the step size, and of one main parameter if there is one: lowest and highest value.
+        ranges: of the step size (or lr), and of one main parameter if there is one: lowest and highest value.
 
     Raises:
         ConfigError: no step size, more than one main parameter, or a range that is none.
     """
     check_ranges(ranges)
-    main = [name for name in ranges if name != STEP]
-    low, high = ranges[STEP]
+    step_name = step_of(ranges)
+    main = [name for name in ranges if name != step_name]
+    low, high = ranges[step_name]
     count = STEPS_WITH_MAIN if main else TRIALS
-    steps = drawn(low, high, count, study, STEP, replication)
+    steps = drawn(low, high, count, study, step_name, replication)
     if not main:
-        return [{STEP: step} for step in steps]
+        return [{step_name: step} for step in steps]
     low, high = ranges[main[0]]
     values = drawn(low, high, TRIALS // STEPS_WITH_MAIN, study, main[0], replication)
-    return [{STEP: step, main[0]: value} for step in steps for value in values]
+    return [{step_name: step, main[0]: value} for step in steps for value in values]
+
+
+def step_of(names: Collection[str]) -> str:
+    """What the step size is called among the names of tuned parameters, of which it is one."""
+    return next(name for name in STEPS if name in names)
 
 
 def check_ranges(ranges: Mapping[str, Sequence[float]]) -> None:
     """Raises ConfigError unless ranges are those of the step size and at most one more parameter."""
-    if STEP not in ranges or len(ranges) > 2:
+    if sum(name in ranges for name in STEPS) != 1 or len(ranges) > 2:
         raise ConfigError(
-            f"cross.ranges: a method tunes its step size and at most one main parameter, but {dict(ranges)} "
-            f"was given; write e.g. {{step_size: [0.001, 1.0], mu: [0.001, 1.0]}}."
+            f"cross.ranges: a method tunes its step size (or lr) and at most one main parameter, but "
+            f"{dict(ranges)} was given; write e.g. {{step_size: [0.001, 1.0], mu: [0.001, 1.0]}}."
         )
     for name, bounds in ranges.items():
         if len(bounds) != 2 or not 0 < bounds[0] < bounds[1]:

@@ -6,7 +6,6 @@
       algorithms: all                                         # every file of the group, a plug-in's too; or
                                                               [ls, epo]
       without: [ferero_public_code]                           # of all
-      later: [upgrad]                                         # of all: came after the table was judged
       settings: {psl: [steps=20]}                             # of an algorithm on every problem
       pairs: {bilevel.forum: [oracle=value_gap]}              # of one pair
       step_sizes: [0.03, 0.1, 0.3]                            # all in one batch where the method can
@@ -29,9 +28,9 @@ from typing import Any
 from mobench.errors import ConfigError, suggest
 from mobench.sweep import grid
 
-KEYS = ("all", "problems", "algorithms", "without", "later", "settings", "pairs", "step_sizes", "suites")
+KEYS = ("all", "problems", "algorithms", "without", "settings", "pairs", "step_sizes", "suites")
 ADDED = ("problems", "settings", "pairs")  # mappings, to which a command adds
-NARROWS = ("algorithms", "without", "later", "suites")  # what a table of several suites takes from a command
+NARROWS = ("algorithms", "without", "suites")  # what a table of several suites takes from a command
 Load = Callable[[str], Mapping[str, Any]]
 
 
@@ -97,10 +96,9 @@ def pairs(
             "cross.problems is empty: give each problem a name and its overrides, e.g. {zdt1: "
             "[problem=zdt1]}."
         )
-    absent = {key: node.get(key) or [] for key in ("without", "later")}
-    for key, chosen in absent.items():
-        _known(f"cross.{key}", chosen, algorithms)
-    names = _names(node.get("algorithms", "all"), [*absent["without"], *absent["later"]], algorithms)
+    without = node.get("without") or []
+    _known("cross.without", without, algorithms)
+    names = _names(node.get("algorithms", "all"), without, algorithms)
     for name, chosen in problems.items():
         _check_problem(name, chosen)
     settings = node.get("settings") or {}
@@ -144,7 +142,7 @@ def _check_problem(name: str, overrides: Any) -> None:
 
 def _narrowed(node: Mapping[str, Any]) -> dict[str, Any]:
     """What a table of several suites says for all of them."""
-    return {key: node[key] for key in ("algorithms", "without", "later") if key in node}
+    return {key: node[key] for key in ("algorithms", "without") if key in node}
 
 
 def _names(wanted: Any, without: Sequence[str], algorithms: Sequence[str]) -> list[str]:
