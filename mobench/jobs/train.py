@@ -27,7 +27,7 @@ from mobench.errors import CompatibilityError, ConfigError, Interrupted
 from mobench.jobs import bf16
 from mobench.jobs.job import Job
 from mobench.jobs.progress import progress
-from mobench.jobs.record import Recorder, columns
+from mobench.jobs.record import Growing, Recorder, columns
 from mobench.jobs.rehearsal import rehearse
 from mobench.jobs.steps import Steps
 from mobench.jobs.store import JobFolder
@@ -91,9 +91,11 @@ class Training:
     graph: str = ""
     laps: gpu.Laps = field(init=False)
     watched: Watched | None = field(init=False)
+    shown: Growing = field(init=False)  # the history as a stop rule sees it
 
     def __post_init__(self) -> None:
         self.laps = gpu.Laps(self.job.device)
+        self.shown = Growing(self.recorder)
         problem = self.job.problem
         self.watched = problem if isinstance(problem, Watched) else None  # asked once: a protocol is slow
 
@@ -166,7 +168,7 @@ class Training:
             problem.callback(t, self.recorder.last(self.job))
         if problem.stop is None or t == self.job.steps:
             return
-        found = np.asarray(problem.stop(self.recorder.frame(self.job)))
+        found = np.asarray(problem.stop(self.shown.frame(self.job)))
         if found.shape != (len(self.job.runs),) or found.dtype != bool:
             raise ConfigError(
                 f"stop returned {found.dtype} of shape {found.shape}; expected {len(self.job.runs)} "
