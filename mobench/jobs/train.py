@@ -24,7 +24,7 @@ from mobench.core.output import Output, make_output
 from mobench.core.point import Point
 from mobench.core.watched import Watched
 from mobench.errors import CompatibilityError, ConfigError, Interrupted
-from mobench.jobs import bf16
+from mobench.jobs import bf16, more_steps
 from mobench.jobs.job import Job
 from mobench.jobs.progress import progress
 from mobench.jobs.record import Growing, Recorder, columns
@@ -74,6 +74,7 @@ class Training:
         carried: what the passes before hand to this one, for each rule that listens to it.
         answers: theta (R, P) of the output rules that are finished.
         resumed: whether this process continues from a checkpoint.
+        continued: the name of the job with fewer steps whose state this one went on from; else empty.
         laps: of recording, since the last look at the clock.
         graph: whether steps are replayed as CUDA graphs, see `mobench.jobs.steps`.
     """
@@ -88,6 +89,7 @@ class Training:
     carried: dict[str, loop.State] = field(default_factory=dict)
     answers: dict[str, Tensor] = field(default_factory=dict)
     resumed: bool = False
+    continued: str = ""
     graph: str = ""
     laps: gpu.Laps = field(init=False)
     watched: Watched | None = field(init=False)
@@ -204,20 +206,23 @@ class Training:
             runs=len(self.job.runs),
         )
 
+    def payload(self) -> dict[str, Any]:
+        """What a checkpoint holds."""
+        return {
+            "state": self.state,
+            "pass": self.number,
+            "carried": self.carried,
+            "answers": self.answers,
+            "seconds": self.clock.training,
+            "seconds_wall": self.clock.wall(),
+            "clock": self.clock.recorded,
+            "history": self.recorder.state(),
+            "continued": self.continued,
+        }
+
     def save(self) -> None:
         """Writes a checkpoint, and a sign of life."""
-        self.folder.save_checkpoint(
-            {
-                "state": self.state,
-                "pass": self.number,
-                "carried": self.carried,
-                "answers": self.answers,
-                "seconds": self.clock.training,
-                "seconds_wall": self.clock.wall(),
-                "clock": self.clock.recorded,
-                "history": self.recorder.state(),
-            }
-        )
+        self.folder.save_checkpoint(self.payload())
         self.beat()
 
     def load(self, saved: dict[str, Any]) -> None:
@@ -229,6 +234,7 @@ class Training:
         self.clock.recorded = [(int(step), float(seconds)) for step, seconds in saved.get("clock", [])]
         self.recorder.load(saved["history"])
         self.resumed = True
+        self.continued = saved.get("continued", "")
         if "pass" in saved:
             self.number = saved["pass"]
             self.carried = saved["carried"]
@@ -255,6 +261,8 @@ def train(job: Job, folder: JobFolder, title: str, arrived: Signals, anew: bool 
     training.beat()
     while True:
         _run_pass(training, title, arrived)
+        if training.passes == 1 and _keeps(job):
+            folder.save_state(training.payload())
         if training.end_pass():
             return training
 
@@ -273,12 +281,26 @@ def _begun(job: Job, folder: JobFolder, title: str, anew: bool) -> Training:
     if saved is not None:
         training.load(saved)
         return training
-    for message in rehearse(job):
-        print(f"warning: {title + ': ' if title else ''}{message}", file=sys.stderr)
+    if _keeps(job) and not anew:
+        saved, messages = more_steps.earlier(job, folder, outputs)
+        for message in messages:
+            print(f"{title or job.key}: {message}", file=sys.stderr)
+    if saved is None:
+        for message in rehearse(job):
+            print(f"warning: {title + ': ' if title else ''}{message}", file=sys.stderr)
     folder.remove_checkpoints()
+    folder.remove_state()
     folder.write_config(job.config)
-    training.begin_pass()
+    if saved is None:
+        training.begin_pass()
+    else:
+        training.load(saved)
     return training
+
+
+def _keeps(job: Job) -> bool:
+    """Whether the last state stays, and that of a job with fewer steps is looked for."""
+    return bool(job.config["checkpoint"].get("keep", False))  # jobs of older versions have no such key
 
 
 def _check_stop(job: Job) -> None:
