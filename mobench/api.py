@@ -13,6 +13,7 @@ import contextlib
 import copy
 import dataclasses
 import functools
+import math
 import os
 import sys
 import uuid
@@ -29,12 +30,14 @@ from mobench.artifacts.rows import JobRows
 from mobench.config import compose
 from mobench.core.algorithm import Algorithm
 from mobench.core.problem import Problem
+from mobench.core.random import generator
 from mobench.data.tables import as_table
 from mobench.errors import CompatibilityError, ConfigError, MobenchError, StoreError, suggest
 from mobench.jobs.build import make_job
 from mobench.jobs.fingerprint import Opaque, fingerprint
 from mobench.jobs.run import run_job
 from mobench.jobs.store import JobFolder
+from mobench.problems.arranged import Arrangement
 from mobench.problems.networks import Definition, Networks
 from mobench.problems.own import Function, Functions, Own, serving
 from mobench.system.allocator import use_huge_pages
@@ -123,6 +126,39 @@ class Objectives:
         with serving(code, self.functions):
             yield ["~problem", *own, *others]
 
+    def solutions(self, rows: str | os.PathLike[str] | pd.DataFrame, output: str | None = None) -> list[Any]:
+        """The solutions of a job of this problem, in the order of its runs: tensors (P,), or dictionaries of
+        tensors where the functions take those.
+
+        Args:
+            rows: what `run` returned, or the folder of the job, from any process that defines the same
+                problem.
+            output: the output rule; default: the method's first.
+
+        Raises:
+            StoreError: the rows are of another problem, or are gone.
+        """
+        _, theta = self._solved(rows, output)
+        return [self.parts(row) for row in theta]
+
+    def parts(self, x: torch.Tensor) -> Any:
+        """One solution as the functions take it."""
+        assert isinstance(self.functions, Functions)
+        arrangement = self.functions.arrangement
+        return x if arrangement is None else arrangement.parts(x)
+
+    def _solved(
+        self, rows: str | os.PathLike[str] | pd.DataFrame, output: str | None
+    ) -> tuple[Run, torch.Tensor]:
+        """A job of this problem, and its solutions (R, P)."""
+        found = load(rows)
+        if found.config["problem"].get("code") != self.code():
+            raise StoreError(
+                f"{found.path} was computed from other functions or other data than this problem's; define "
+                "the problem as it was."
+            )
+        return found, torch.from_numpy(found.solutions[output or str(found.final["output"].iloc[0])])
+
 
 class OwnNetworks(Objectives):
     """What `networks` returns."""
@@ -141,6 +177,10 @@ class OwnNetworks(Objectives):
             found |= {"oracle": "epochs", "oracle.batch_size": batch}
         return {key: value for key, value in found.items() if key not in given}
 
+    def parts(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        """The trainable parameters of one solution, by name."""
+        return self.functions.probe.layout.split(x)
+
     def modules(
         self, rows: str | os.PathLike[str] | pd.DataFrame, output: str | None = None
     ) -> list[torch.nn.Module]:
@@ -156,13 +196,7 @@ class OwnNetworks(Objectives):
         Raises:
             StoreError: the rows are of another problem, or are gone.
         """
-        found = load(rows)
-        if found.config["problem"].get("code") != self.code():
-            raise StoreError(
-                f"{found.path} was computed by another module, other losses or other data than this "
-                "problem's; define the problem as it was."
-            )
-        theta = torch.from_numpy(found.solutions[output or str(found.final["output"].iloc[0])])
+        found, theta = self._solved(rows, output)
         with compose.ALONE, serving(found.config["problem"]["code"], self.functions):
             job = make_job(found.config)
             problem = job.problem.bind(job.runs)
@@ -194,13 +228,17 @@ def objectives(
 
     Args:
         f: x (P,) -> (M,), or a list of functions with values () or (k,), which are put in a row.
-        dim: P; may be left out if `start` is a vector.
+        dim: P; may be left out if `start` has it.
         start: theta_0 (P,) of every run; or a function of a numpy Generator, keyed by the seed, that draws
             it; or a mapping as `problem.start` has it, such as {"kind": "uniform", "low": 0, "high": 1,
-            "per_preference": True}. Default: uniform in `bounds`, else in [-1, 1].
+            "per_preference": True}. Default: uniform in `bounds`, else in [-1, 1]. A dictionary of tensors,
+            start={"a": torch.zeros(2, 3), "b": 1.0}, or a function that draws one: then all functions take
+            such a dictionary in place of x, and `problem.solutions(rows)` gives one for each run. It may hold
+            further dictionaries, tuples and lists.
         constraints: g, x (P,) -> () or (N,), or a list: g(x) <= 0, for csmoo2, mlm_cmoo, ferero and others
             that take them.
-        bounds: (lower, upper), each a number for every coordinate or a vector (P,); iterates are projected.
+        bounds: (lower, upper), each a number for every coordinate, a vector (P,), or a dictionary as `start`
+            with tensors or numbers; None or an infinite number is no bound. Iterates are projected.
         positive: promise that every f_m >= 0, which EPO and others ask for.
         ideal: z (M,) of Tchebycheff values. reference: point (M,) of hypervolumes.
         front: points (k, M) of the exact front, for distances to it.
@@ -220,8 +258,16 @@ def objectives(
             no dim.
     """
     use_huge_pages()
+    arrangement = _arrangement(start, name)
     if bounds is not None and hasattr(bounds, "__len__"):
-        bounds = [b.tolist() if hasattr(b, "tolist") else b for b in bounds]
+        if arrangement is not None:
+            bounds = [_limits(arrangement, b) for b in bounds]
+        bounds = [_finite(b.tolist() if hasattr(b, "tolist") else b) for b in bounds]
+    if arrangement is not None:
+        if dim is not None and dim != arrangement.dim:
+            raise ConfigError(f"dim={dim}, but start has {arrangement.dim} entries; leave dim out.")
+        dim = arrangement.dim
+        start = start if callable(start) else arrangement.vector("start", start)
     keys: dict[str, Any] = {
         "title": name,
         "bounds": bounds,
@@ -235,7 +281,7 @@ def objectives(
         two = bounds is not None and hasattr(bounds, "__len__") and len(bounds) == 2
         low, high = bounds if bounds is not None and two else (-1.0, 1.0)
         keys["start"] = {"kind": "uniform", "low": low, "high": high}
-        if hasattr(low, "__len__") or hasattr(high, "__len__"):
+        if any(b is None or hasattr(b, "__len__") for b in (low, high)):
             keys["start"] = {"kind": "in_bounds"}
     elif isinstance(start, Mapping):
         keys["start"] = dict(start)
@@ -261,7 +307,12 @@ def objectives(
     keys |= {"variables": dim, "steps": Own.steps}
     points = None if front is None else torch.as_tensor(front, dtype=torch.float64).detach().cpu()
     own = Functions(
-        _functions("f", f), _functions("constraints", constraints), sampler, points, dict(measures or {})
+        _functions("f", f),
+        _functions("constraints", constraints),
+        sampler,
+        points,
+        dict(measures or {}),
+        arrangement,
     )
     for function in own.measures.values():
         _functions("measures", function)
@@ -271,6 +322,29 @@ def objectives(
     with compose.ALONE, serving("checked", own):  # a mistake is found here, where it was made
         Own(code="checked", **keys)
     return made
+
+
+def _arrangement(start: Any, name: str) -> Arrangement | None:
+    """That of a start that is a dictionary of tensors, or of what a function draws; None where x is a
+    vector.
+    """
+    if callable(start):
+        start = start(generator(0, problem=name, use="start"))
+    if not isinstance(start, Mapping) or isinstance(start.get("kind"), str):
+        return None
+    return Arrangement.of(start)
+
+
+def _finite(bound: Any) -> Any:
+    """A bound with None in place of infinite numbers, as a configuration has it."""
+    if isinstance(bound, list | tuple):
+        return [_finite(b) for b in bound]
+    return None if isinstance(bound, float) and math.isinf(bound) else bound
+
+
+def _limits(arrangement: Arrangement, bound: Any) -> Any:
+    """A bound of all entries, where it is arranged as they are."""
+    return arrangement.vector("bounds", bound, spread=True) if isinstance(bound, Mapping) else bound
 
 
 def networks(
