@@ -90,6 +90,8 @@ BAD = {
     "preferences=many": ["preferences=many", "preferences=K"],
     "seeds=[]": ["seeds is empty", "seeds=[0]"],
     "seeds=[1,2,1]": ["seeds=[1, 2, 1]", "twice"],
+    "seeds=[0, 1]": ["seeds=[0, has a bracket without its partner", "'seeds=[0, 1]'"],
+    "hydra.searchpath=[file:///a=b]": ["searchpath=[file:///a=b] cannot be read", "needs quotes of its own"],
     "seeds=3": ["seeds=3 has the wrong type", "seeds is a list", "seeds=[3]"],
     "seeds=[0,123456789012345678901234567890]": ["seeds contains 123456789012345678901234567890", "64 bits"],
     "seeds=[a]": ["'a'", "Integer"],

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import HydraException
+from hydra.errors import HydraException, OverrideParseException
 from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
@@ -33,6 +33,8 @@ SPECIAL = {"null", "true", "false", "nan", "inf"}  # words that are no text to H
 def explain(error: Exception) -> str:
     """Hydra's message, with the nearest known key or choice."""
     text = str(error).strip()
+    if isinstance(error, OverrideParseException) and "=" in error.override:
+        return _unreadable(error.override, text)
     cause = error.__cause__
     if isinstance(cause, OmegaConfBaseException):
         text += f"\n{str(cause).strip()}"
@@ -83,6 +85,20 @@ def explain(error: Exception) -> str:
             "`mobench --cfg job` shows a value of the correct type."
         )
     return text
+
+
+def _unreadable(override: str, why: str) -> str:
+    """The message for an override that Hydra's grammar does not take."""
+    name, _, value = override.partition("=")
+    if any(value.count(left) != value.count(right) for left, right in ("[]", "{}", "()")):
+        return (
+            f"{override} has a bracket without its partner. If the shell cut it at a space, put the whole of "
+            f"it between quotes: '{name}=[0, 1]'."
+        )
+    return (
+        f"{override} cannot be read: {why.splitlines()[0]}. A text with one of the signs = , : ( ) [ ] {{ }} "
+        f'needs quotes of its own inside of the shell\'s: \'{name}=["a=b", "c"]\'.'
+    )
 
 
 def text(value: Any, key: str = "value") -> str:
