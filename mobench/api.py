@@ -216,6 +216,8 @@ def objectives(
     reference: Sequence[float | int] | None = None,
     front: Any = None,
     measures: Mapping[str, Function] | None = None,
+    stop: Callable[[pd.DataFrame], Any] | None = None,
+    callback: Callable[[int, pd.DataFrame], object] | None = None,
     name: str = "own",
 ) -> Objectives:
     """A problem made of torch functions, for `run(problem=...)`:  minimise f(x) over x in R^P with g(x) <= 0.
@@ -229,12 +231,13 @@ def objectives(
     Args:
         f: x (P,) -> (M,), or a list of functions with values () or (k,), which are put in a row.
         dim: P; may be left out if `start` has it.
-        start: theta_0 (P,) of every run; or a function of a numpy Generator, keyed by the seed, that draws
-            it; or a mapping as `problem.start` has it, such as {"kind": "uniform", "low": 0, "high": 1,
-            "per_preference": True}. Default: uniform in `bounds`, else in [-1, 1]. A dictionary of tensors,
-            start={"a": torch.zeros(2, 3), "b": 1.0}, or a function that draws one: then all functions take
-            such a dictionary in place of x, and `problem.solutions(rows)` gives one for each run. It may hold
-            further dictionaries, tuples and lists.
+        start: theta_0 (P,) of every run, or one row for each preference; or a function of a numpy Generator,
+            keyed by the seed, that draws it; or a mapping as `problem.start` has it, such as
+            {"kind": "uniform", "low": 0, "high": 1, "per_preference": True}. Default: uniform in `bounds`,
+            else in [-1, 1]. A dictionary of tensors, start={"a": torch.zeros(2, 3), "b": 1.0}, a list of one
+            for each preference, or a function that draws one: then all functions take such a dictionary in
+            place of x, and `problem.solutions(rows)` gives one for each run. It may hold further
+            dictionaries, tuples and lists.
         constraints: g, x (P,) -> () or (N,), or a list: g(x) <= 0, for csmoo2, mlm_cmoo, ferero and others
             that take them.
         bounds: (lower, upper), each a number for every coordinate, a vector (P,), or a dictionary as `start`
@@ -244,6 +247,7 @@ def objectives(
         front: points (k, M) of the exact front, for distances to it.
         measures: {name: function}, x (P,) -> (): further columns of history and final rows. For another
             problem, compute them from `mobench.load(rows).solutions`.
+        stop, callback: see `networks`.
         name: of the folder; it also keys random starts, so that variants of a function share theirs.
 
     When rows count as those of the same problem: a job is keyed by a hash of what the functions compute
@@ -267,7 +271,8 @@ def objectives(
         if dim is not None and dim != arrangement.dim:
             raise ConfigError(f"dim={dim}, but start has {arrangement.dim} entries; leave dim out.")
         dim = arrangement.dim
-        start = start if callable(start) else arrangement.vector("start", start)
+        if not callable(start):
+            start = torch.stack([arrangement.vector("start", each) for each in _listed(start)]).squeeze(0)
     keys: dict[str, Any] = {
         "title": name,
         "bounds": bounds,
@@ -295,13 +300,14 @@ def objectives(
             raise ConfigError(
                 f"start={start!r} is not a vector, a function of a generator or a mapping: {error}"
             ) from error
-        if vector.ndim != 1 or not bool(torch.isfinite(vector).all()):
+        one_each = vector.ndim == 2 and len(vector) > 1
+        if not (vector.ndim == 1 or one_each) or not bool(torch.isfinite(vector).all()):
             raise ConfigError(
-                f"start has shape {tuple(vector.shape)}; give a finite vector of shape (P,), a function or a "
-                "mapping."
+                f"start has shape {tuple(vector.shape)}; give a finite vector of shape (P,), or one for each "
+                "preference, or a function or a mapping."
             )
         keys["start"] = {"kind": "given", "value": vector.tolist()}
-        dim = len(vector) if dim is None else dim
+        dim = vector.shape[-1] if dim is None else dim
     if dim is None:
         raise ConfigError("objectives(...) needs dim= (the number of variables) or a start= vector.")
     keys |= {"variables": dim, "steps": Own.steps}
@@ -313,6 +319,8 @@ def objectives(
         points,
         dict(measures or {}),
         arrangement,
+        stop,
+        callback,
     )
     for function in own.measures.values():
         _functions("measures", function)
@@ -330,9 +338,16 @@ def _arrangement(start: Any, name: str) -> Arrangement | None:
     """
     if callable(start):
         start = start(generator(0, problem=name, use="start"))
+    start = _listed(start)[0]
     if not isinstance(start, Mapping) or isinstance(start.get("kind"), str):
         return None
     return Arrangement.of(start)
+
+
+def _listed(start: Any) -> Sequence[Any]:
+    """Starts that are dictionaries, one for each preference; anything else is one start."""
+    several = isinstance(start, list | tuple) and start and all(isinstance(s, Mapping) for s in start)
+    return start if several else (start,)
 
 
 def _finite(bound: Any) -> Any:

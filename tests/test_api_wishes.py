@@ -18,7 +18,7 @@ import mobench
 from mobench.core import Info, Weighting
 from mobench.core.random import generator
 from mobench.core.sets import Intervals
-from mobench.errors import CompatibilityError, ConfigError, StoreError
+from mobench.errors import CompatibilityError, ConfigError, MobenchError, StoreError
 from tests.conftest import REPOSITORY
 
 WELLS = [lambda x: (x - 1).square().sum(), lambda x: (x + 1).square().sum()]
@@ -206,6 +206,41 @@ def test_a_network_by_functional_call() -> None:
 def test_dictionaries_that_do_not_fit(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         mobench.objectives(lambda p: (p["a"] * p["b"]).sum(), **options)
+
+
+def test_a_start_for_each_preference() -> None:
+    given = {"algorithm": "ls", "preferences": 2, "steps": 1, "algorithm.step_size": 1e-300, **QUICK}
+    given["seeds"] = [0, 1]
+    own = mobench.objectives(WELLS, start=[[1.0, 2.0], [3.0, 4.0]])
+    rows = mobench.run(problem=own, **given)
+    for x, preference in zip(own.solutions(rows), rows["preference_1"], strict=True):
+        assert x.tolist() == ([1.0, 2.0] if preference == rows["preference_1"][0] else [3.0, 4.0])
+    named = mobench.objectives(lambda p: WELLS[0](p["a"]), start=[{"a": 5.0}, {"a": 6.0}])
+    assert [float(p["a"]) for p in named.solutions(mobench.run(problem=named, **given))] == [5, 5, 6, 6]
+    with pytest.raises(MobenchError, match="start has 2 rows, but the job has 3 preferences"):
+        mobench.run(problem=own, **given | {"preferences": 3})
+    with pytest.raises(ConfigError, match="expected the keys a"):
+        mobench.objectives(lambda p: WELLS[0](p["a"]), start=[{"a": 5.0}, {"b": 6.0}])
+
+
+def test_a_stop_rule_and_a_callback() -> None:
+    seen: list[int] = []
+    own = mobench.objectives(
+        WELLS,
+        start=[[3.0, 3.0], [2.0, 2.0]],
+        stop=lambda history: history.groupby("run")["f_1"].last() < 2.0,
+        callback=lambda step, rows: seen.append(step),
+    )
+    given = {"algorithm": "ls", "preferences": 2, "steps": 60, "algorithm.step_size": 0.02, **QUICK}
+    rows = mobench.run(problem=own, **given)
+    free = mobench.run(problem=mobench.objectives(WELLS, start=[[3.0, 3.0], [2.0, 2.0]]), **given)
+    history = mobench.load(free).history
+    for run, end in enumerate(rows["ended"]):
+        f = history[history["run"] == run].set_index("step")["f_1"]
+        assert end == f.index[f < 2.0][0]
+        assert rows["f_1"][run] == f[end]
+    assert rows["ended"].nunique() == 2
+    assert seen[: rows["ended"].max()] == list(range(rows["ended"].max()))
 
 
 def test_several_methods_and_a_method_as_an_object() -> None:

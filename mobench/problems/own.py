@@ -37,8 +37,8 @@ Function = Callable[[Any], Tensor]  # of x (P,), or of a dictionary of its parts
 @dataclass(frozen=True, eq=False)
 class Functions:
     """f(x) and g(x) of one x (P,), each a tensor () or (k,); what draws a start (P,) from a NumPy generator;
-    points (k, M) of the exact front; and measures, x (P,) -> () each, by name. With an `arrangement` all of
-    them have a dictionary of tensors in place of x.
+    points (k, M) of the exact front; measures, x (P,) -> () each, by name; a stop rule and a callback. With
+    an `arrangement` functions have a dictionary of tensors in place of x.
     """
 
     objectives: tuple[Function, ...]
@@ -47,6 +47,8 @@ class Functions:
     front: Float[Tensor, "k M"] | None = None
     measures: Mapping[str, Function] = field(default_factory=dict)
     arrangement: Arrangement | None = None
+    stop: Callable[[Any], Any] | None = None
+    callback: Callable[[int, Any], object] | None = None
 
     @property
     def identity(self) -> tuple[Any, ...]:
@@ -55,7 +57,9 @@ class Functions:
         # the name of a job without what follows is what it was
         if self.front is not None or self.measures:
             parts = (*parts, self.front, dict(self.measures))
-        return parts if self.arrangement is None else (*parts, self.arrangement.shapes)
+        if self.arrangement is not None:
+            parts = (*parts, self.arrangement.shapes)
+        return parts if self.stop is None else (*parts, self.stop)
 
     def _of_vector(self, fn: Function) -> Function:
         return fn if self.arrangement is None else self.arrangement.taking(fn)
@@ -133,8 +137,9 @@ class Own(Problem):
             there is no bound; or null.
         positive: whether every objective is >= 0.
         ideal: z (M,) of Tchebycheff values, or null. reference: point (M,) of hypervolumes, or null.
-        start: as of any problem, or {kind: given, value: [x_1, .., x_P]}, or {kind: sampler}: drawn by a
-            function, or {kind: in_bounds}: uniform between the bounds of each coordinate.
+        start: as of any problem, or {kind: given, value: [x_1, .., x_P]}, or a list of such lists, one for each
+            preference; or {kind: sampler}: drawn by a function, or {kind: in_bounds}: uniform between the
+            bounds of each coordinate.
 
     Raises:
         ConfigError: no functions are served under `code`; or they do not give values that can be used at the
@@ -183,11 +188,11 @@ class Own(Problem):
             raise ConfigError(
                 "A start that is drawn between the bounds needs bounds that are finite; give start=."
             )
-        if self.start["kind"] == "given" and len(self.start["value"]) != self.variables:
-            raise ConfigError(
-                f"problem.start has {len(self.start['value'])} coordinates, "
-                f"but there are {self.variables} variables."
-            )
+        for given in self._given:
+            if len(given) != self.variables:
+                raise ConfigError(
+                    f"problem.start has {len(given)} coordinates, but there are {self.variables} variables."
+                )
         object.__setattr__(self, "_functions", functions)
         object.__setattr__(self, "_batched", torch.func.vmap(functions.stacked))
         x = self.X.project(self._theta(0).unsqueeze(0))[0]
@@ -299,16 +304,35 @@ class Own(Problem):
     def ref_point(self) -> tuple[float, ...] | None:
         return None if self.reference is None else tuple(float(z) for z in self.reference)
 
+    @property
+    def callback(self) -> Callable[[int, Any], object] | None:
+        """Of the user's own, at each recorded step."""
+        return self._functions.callback
+
+    @property
+    def stop(self) -> Callable[[Any], Any] | None:
+        """The user's own stop rule."""
+        return self._functions.stop
+
     def values(self, x: Float[Tensor, "R P"], batch: Any = None) -> Float[Tensor, "R K"]:
         if len(x) == 1:
             return self._functions.stacked(x.squeeze(0)).unsqueeze(0)
         return self._batched(x)
 
-    def _theta(self, seed: int) -> Float[Tensor, " P"]:
-        """The start of a seed."""
+    @property
+    def _given(self) -> Sequence[Sequence[float | int]]:
+        """Starts that were given: none, one, or one for each preference."""
+        if self.start["kind"] != "given":
+            return ()
+        found: Sequence[Any] = self.start["value"]
+        return found if hasattr(found[0], "__len__") else (found,)
+
+    def _theta(self, seed: int, preference: int = 0) -> Float[Tensor, " P"]:
+        """The start of a seed and a preference."""
         kind = self.start["kind"]
         if kind == "given":
-            return torch.tensor([float(v) for v in self.start["value"]], dtype=torch.float64)
+            given = self._given[preference if len(self._given) > 1 else 0]
+            return torch.tensor([float(v) for v in given], dtype=torch.float64)
         if kind == "in_bounds":
             low, high = _interval(self.bounds or (), self.variables) or ((), ())
             rng = generator(seed, problem=self.name, use="start")
@@ -336,8 +360,14 @@ class Own(Problem):
         return row.detach()
 
     def initial(self, runs: Runs) -> Float[Tensor, "R P"]:
+        if len(self._given) > 1 and len(self._given) != len(runs.all):
+            raise ConfigError(
+                f"start has {len(self._given)} rows, but the job has {len(runs.all)} preferences; give one "
+                "start, or one for each preference."
+            )
         if self.start["kind"] in ("given", "sampler", "in_bounds"):
-            return torch.stack([self._theta(int(seed)) for seed in runs.seeds])
+            pairs = zip(runs.seeds.tolist(), runs.index.tolist(), strict=True)
+            return torch.stack([self._theta(seed, index) for seed, index in pairs])
         return super().initial(runs)
 
     def front(self, k: int) -> Float[Tensor, "k2 M"] | None:
