@@ -98,8 +98,11 @@ class Training:
     def __post_init__(self) -> None:
         self.laps = gpu.Laps(self.job.device)
         self.shown = Growing(self.recorder)
+        self.watched = None
         problem = self.job.problem
-        self.watched = problem if isinstance(problem, Watched) else None  # asked once: a protocol is slow
+        # asked once: a protocol is slow
+        if isinstance(problem, Watched) and not (problem.callback is None and problem.stop is None):
+            self.watched = problem
 
     @property
     def passes(self) -> int:
@@ -125,7 +128,7 @@ class Training:
         theta = oracle.initial(job.runs).to(job.device, job.dtype)
         runs = job.runs.to(job.device)
         self.state = loop.first_state(oracle, job.algorithm, self.rules(), theta, runs, job.steps)
-        if isinstance(job.problem, Watched) and job.problem.stop is not None:
+        if self.watched is not None and self.watched.stop is not None:
             self.state["ended"] = torch.full((len(runs),), -1, dtype=torch.int64, device=job.device)
 
     def end_pass(self) -> bool:
