@@ -137,9 +137,9 @@ class Own(Problem):
             there is no bound; or null.
         positive: whether every objective is >= 0.
         ideal: z (M,) of Tchebycheff values, or null. reference: point (M,) of hypervolumes, or null.
-        start: as of any problem, or {kind: given, value: [x_1, .., x_P]}, or with a list of such lists, one for
-            each preference; or {kind: sampler}: drawn by a function, or {kind: in_bounds}: uniform between
-            the bounds of each coordinate.
+        start: as of any problem; or {kind: given, value: [x_1, .., x_P]}, where value may be a list of such
+            lists, one for each preference; or {kind: sampler}: drawn by a function; or {kind: in_bounds}:
+            uniform between the bounds of each coordinate.
 
     Raises:
         ConfigError: no functions are served under `code`; or they do not give values that can be used at the
