@@ -85,13 +85,16 @@ class Run(JobRows):
         )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Objectives:
     """What `objectives` returns: functions, and the keys of the problem made of them."""
 
     functions: Functions | Definition
     keys: Mapping[str, Any]
     kind: type[Problem] = Own
+
+    def __repr__(self) -> str:
+        return f"<mobench problem {self.keys['title']!r} of {self.keys['variables']} variables>"
 
     def choices(self, given: Collection[str]) -> dict[str, Any]:
         """Keys beside the problem's that are as this problem needs them, unless they are `given`."""
@@ -127,19 +130,19 @@ class Objectives:
             yield ["~problem", *own, *others]
 
     def solutions(self, rows: str | os.PathLike[str] | pd.DataFrame, output: str | None = None) -> list[Any]:
-        """The solutions of a job of this problem, in the order of its runs: tensors (P,), or dictionaries of
+        """The solutions of a job of this problem, in the order of its rows: tensors (P,), or dictionaries of
         tensors where the functions take those.
 
         Args:
-            rows: what `run` returned, or the folder of the job, from any process that defines the same
-                problem.
-            output: the output rule; default: the method's first.
+            rows: what `run` returned, or some of these rows; or the folder of the job, from any process that
+                defines the same problem.
+            output: the output rule; default: that of the first row.
 
         Raises:
             StoreError: the rows are of another problem, or are gone.
         """
-        _, theta = self._solved(rows, output)
-        return [self.parts(row) for row in theta]
+        _, theta, runs = self._solved(rows, output)
+        return [self.parts(theta[run]) for run in runs]
 
     def parts(self, x: torch.Tensor) -> Any:
         """One solution as the functions take it."""
@@ -149,21 +152,37 @@ class Objectives:
 
     def _solved(
         self, rows: str | os.PathLike[str] | pd.DataFrame, output: str | None
-    ) -> tuple[Run, torch.Tensor]:
-        """A job of this problem, and its solutions (R, P)."""
+    ) -> tuple[Run, torch.Tensor, list[int]]:
+        """A job of this problem, all of its solutions (R, P), and the runs that the rows are of."""
         found = load(rows)
         if found.config["problem"].get("code") != self.code():
             raise StoreError(
-                f"{found.path} was computed from other functions or other data than this problem's; define "
-                "the problem as it was."
+                f"{found.path} was computed by other functions, another module, other losses or other data "
+                "than this problem's; define the problem as it was."
             )
-        return found, torch.from_numpy(found.solutions[output or str(found.final["output"].iloc[0])])
+        chosen = rows if isinstance(rows, pd.DataFrame) else found.final
+        if chosen.empty:
+            return found, torch.zeros(0, 0), []
+        rule = output or str(chosen["output"].iloc[0])
+        if rule not in found.solutions:
+            raise StoreError(
+                f"There is no output {rule!r} in {found.path}.{suggest(rule, list(found.solutions))}"
+            )
+        runs = chosen.loc[chosen["output"] == rule, "run"].tolist()
+        return found, torch.from_numpy(found.solutions[rule]), runs
 
 
 class OwnNetworks(Objectives):
     """What `networks` returns."""
 
     functions: Definition
+
+    def __repr__(self) -> str:
+        probe = self.functions.probe
+        return (
+            f"<mobench problem {self.keys['title']!r}: networks of {probe.layout.dim} parameters, "
+            f"{probe.losses} losses, {self.functions.data.size} samples>"
+        )
 
     def choices(self, given: Collection[str]) -> dict[str, Any]:
         data = self.functions.data
@@ -184,24 +203,26 @@ class OwnNetworks(Objectives):
     def modules(
         self, rows: str | os.PathLike[str] | pd.DataFrame, output: str | None = None
     ) -> list[torch.nn.Module]:
-        """The trained modules of a job of this problem, in the order of its runs, after `eval()`.
+        """The trained modules of a job of this problem, in the order of its rows, after `eval()`.
 
         Batch normalisations have the mean statistics of the training data.
 
         Args:
-            rows: what `run` returned, or the folder of the job, from any process that defines the same
-                problem.
-            output: the output rule; default: the method's first.
+            rows: what `run` returned, or some of these rows; or the folder of the job, from any process that
+                defines the same problem.
+            output: the output rule; default: that of the first row.
 
         Raises:
             StoreError: the rows are of another problem, or are gone.
         """
-        found, theta = self._solved(rows, output)
+        found, theta, runs = self._solved(rows, output)
+        if not runs:
+            return []
         with compose.ALONE, serving(found.config["problem"]["code"], self.functions):
             job = make_job(found.config)
-            problem = job.problem.bind(job.runs)
+            problem = job.problem.bind(job.runs.take(runs))
         assert isinstance(problem, Networks)
-        return problem.trained(theta)
+        return problem.trained(theta[runs])
 
 
 def objectives(
@@ -550,6 +571,10 @@ def run(*overrides: str, **keys: Any) -> pd.DataFrame:
         keys = {key: value for key, value in keys.items() if key != "algorithm"}
     overrides = (*chosen_method, *overrides)
     problem = keys.get("problem")
+    if isinstance(problem, torch.nn.Module):
+        raise ConfigError(
+            "problem is a module; also give losses and data: problem=mobench.networks(module, losses, data)."
+        )
     if callable(problem):
         raise ConfigError(
             "problem is a function; also give its number of variables: problem=mobench.objectives(fn, "

@@ -462,6 +462,23 @@ def test_a_killed_job_resumes(outputs: Path) -> None:
 # what a user sees on the way
 
 
+def test_modules_of_some_of_the_rows() -> None:
+    problem = long_problem()
+    assert repr(problem) == "<mobench problem 'network': networks of 58 parameters, 2 losses, 40 samples>"
+    rows = mobench.run(problem=problem, **{**LONG, "algorithm.outputs": ["last", "mean"]})
+    every = problem.modules(rows)
+    assert len(every) == 4
+    some = rows[rows["output"] == "last"].iloc[[3, 1]]
+    for module, run in zip(problem.modules(some), (3, 1), strict=True):
+        torch.testing.assert_close(module.state_dict(), every[run].state_dict(), rtol=0, atol=0)
+    mean = problem.solutions(rows[rows["output"] == "mean"])
+    assert torch.equal(mean[2]["0.weight"], problem.modules(rows, "mean")[2][0].weight)  # type: ignore[index]
+    assert not torch.equal(mean[2]["0.weight"], every[2][0].weight)  # type: ignore[index]
+    assert problem.modules(rows[rows["f_1"] < 0]) == []
+    with pytest.raises(StoreError, match=r"no output 'means' .* Did you mean 'mean'"):
+        problem.modules(rows, "means")
+
+
 def test_callback_sees_each_recorded_step_with_its_measures() -> None:
     seen: list[tuple[int, pd.DataFrame]] = []
     problem = long_problem(

@@ -27,6 +27,18 @@ WORD = re.compile(r"[A-Za-z_][\w./-]*")
 # Hydra keeps one store, one version and one set of resolvers for the whole process; jobs, too, have random
 # streams of others' code
 ALONE = threading.RLock()
+ELSEWHERE = {  # what a key is called by people who have not read this project's pages
+    "step_size": "algorithm.step_size",
+    "lr": "algorithm.step_size",
+    "learning_rate": "algorithm.step_size",
+    "outputs": "algorithm.outputs",
+    "batch_size": "oracle.batch_size",
+    "epochs": "steps",
+    "iterations": "steps",
+    "device": "hardware",
+    "weights": "preferences.weights",
+    "seed": "seeds",
+}
 SPECIAL = {"null", "true", "false", "nan", "inf"}  # words that are no text to Hydra
 
 
@@ -75,11 +87,15 @@ def explain(error: Exception) -> str:
                 from mobench.core.preferences import KEYS
 
                 known = list(KEYS)
-        return f"{where} is unknown; known keys are {', '.join(known)}.{suggest(name, known)}"
+        near = f" Did you mean {ELSEWHERE[where]!r}?" if where in ELSEWHERE else suggest(name, known)
+        return f"{where} is unknown; known keys are {', '.join(known)}.{near}"
     if merging := re.search(r"Error merging override (.+)\n(.+)", text):
         name, _, value = merging[1].partition("=")
         if "is not a ListConfig" in merging[2]:
             return f"{merging[1]} has the wrong type: {name} is a list; give {name}=[{value}]."
+        if (node := getattr(schema, f"{name.capitalize()}Config", None)) is not None:
+            inner = ", ".join(f"{name}.{key}" for key in node.__dataclass_fields__)
+            return f"{merging[1]} has the wrong type: {name} has keys of its own: {inner}."
         return (
             f"{merging[1]} has the wrong type: {merging[2].rstrip('.')}. "
             "`mobench --cfg job` shows a value of the correct type."
