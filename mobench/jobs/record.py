@@ -150,7 +150,7 @@ class Growing:
             if not pd.api.types.is_numeric_dtype(values):  # the output rule, which is the same in all rows
                 shown[str(name)] = pd.Series(values.iloc[0], index=range(room), dtype=values.dtype)
                 continue
-            larger = np.zeros(room, dtype=values.dtype)
+            larger = np.zeros(room, dtype=values.to_numpy().dtype)
             if str(name) in self._columns:
                 larger[: self._rows] = self._columns[str(name)][: self._rows]
             self._columns[str(name)] = larger
