@@ -13,6 +13,7 @@ import contextlib
 import copy
 import dataclasses
 import functools
+import math
 import os
 import sys
 import uuid
@@ -29,12 +30,14 @@ from mobench.artifacts.rows import JobRows
 from mobench.config import compose
 from mobench.core.algorithm import Algorithm
 from mobench.core.problem import Problem
+from mobench.core.random import generator
 from mobench.data.tables import as_table
 from mobench.errors import CompatibilityError, ConfigError, MobenchError, StoreError, suggest
 from mobench.jobs.build import make_job
 from mobench.jobs.fingerprint import Opaque, fingerprint
 from mobench.jobs.run import run_job
 from mobench.jobs.store import JobFolder
+from mobench.problems.arranged import Arrangement
 from mobench.problems.networks import Definition, Networks
 from mobench.problems.own import Function, Functions, Own, serving
 from mobench.system.allocator import use_huge_pages
@@ -82,13 +85,16 @@ class Run(JobRows):
         )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Objectives:
     """What `objectives` returns: functions, and the keys of the problem made of them."""
 
     functions: Functions | Definition
     keys: Mapping[str, Any]
     kind: type[Problem] = Own
+
+    def __repr__(self) -> str:
+        return f"<mobench problem {self.keys['title']!r} of {self.keys['variables']} variables>"
 
     def choices(self, given: Collection[str]) -> dict[str, Any]:
         """Keys beside the problem's that are as this problem needs them, unless they are `given`."""
@@ -123,11 +129,60 @@ class Objectives:
         with serving(code, self.functions):
             yield ["~problem", *own, *others]
 
+    def solutions(self, rows: str | os.PathLike[str] | pd.DataFrame, output: str | None = None) -> list[Any]:
+        """The solutions of a job of this problem, in the order of its rows: tensors (P,), or dictionaries of
+        tensors where the functions take those.
+
+        Args:
+            rows: what `run` returned, or some of these rows; or the folder of the job, from any process that
+                defines the same problem.
+            output: the output rule; default: that of the first row.
+
+        Raises:
+            StoreError: the rows are of another problem, or are gone.
+        """
+        _, theta, runs = self._solved(rows, output)
+        return [self.parts(theta[run]) for run in runs]
+
+    def parts(self, x: torch.Tensor) -> Any:
+        """One solution as the functions take it."""
+        assert isinstance(self.functions, Functions)
+        arrangement = self.functions.arrangement
+        return x if arrangement is None else arrangement.parts(x)
+
+    def _solved(
+        self, rows: str | os.PathLike[str] | pd.DataFrame, output: str | None
+    ) -> tuple[Run, torch.Tensor, list[int]]:
+        """A job of this problem, all of its solutions (R, P), and the runs that the rows are of."""
+        found = load(rows)
+        if found.config["problem"].get("code") != self.code():
+            raise StoreError(
+                f"{found.path} was computed by other functions, another module, other losses or other data "
+                "than this problem's; define the problem as it was."
+            )
+        chosen = rows if isinstance(rows, pd.DataFrame) else found.final
+        if chosen.empty:
+            return found, torch.zeros(0, 0), []
+        rule = output or str(chosen["output"].iloc[0])
+        if rule not in found.solutions:
+            raise StoreError(
+                f"There is no output {rule!r} in {found.path}.{suggest(rule, list(found.solutions))}"
+            )
+        runs = chosen.loc[chosen["output"] == rule, "run"].tolist()
+        return found, torch.from_numpy(found.solutions[rule]), runs
+
 
 class OwnNetworks(Objectives):
     """What `networks` returns."""
 
     functions: Definition
+
+    def __repr__(self) -> str:
+        probe = self.functions.probe
+        return (
+            f"<mobench problem {self.keys['title']!r}: networks of {probe.layout.dim} parameters, "
+            f"{probe.losses} losses, {self.functions.data.size} samples>"
+        )
 
     def choices(self, given: Collection[str]) -> dict[str, Any]:
         data = self.functions.data
@@ -141,33 +196,33 @@ class OwnNetworks(Objectives):
             found |= {"oracle": "epochs", "oracle.batch_size": batch}
         return {key: value for key, value in found.items() if key not in given}
 
+    def parts(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        """The trainable parameters of one solution, by name."""
+        return self.functions.probe.layout.split(x)
+
     def modules(
         self, rows: str | os.PathLike[str] | pd.DataFrame, output: str | None = None
     ) -> list[torch.nn.Module]:
-        """The trained modules of a job of this problem, in the order of its runs, after `eval()`.
+        """The trained modules of a job of this problem, in the order of its rows, after `eval()`.
 
         Batch normalisations have the mean statistics of the training data.
 
         Args:
-            rows: what `run` returned, or the folder of the job, from any process that defines the same
-                problem.
-            output: the output rule; default: the method's first.
+            rows: what `run` returned, or some of these rows; or the folder of the job, from any process that
+                defines the same problem.
+            output: the output rule; default: that of the first row.
 
         Raises:
             StoreError: the rows are of another problem, or are gone.
         """
-        found = load(rows)
-        if found.config["problem"].get("code") != self.code():
-            raise StoreError(
-                f"{found.path} was computed by another module, other losses or other data than this "
-                "problem's; define the problem as it was."
-            )
-        theta = torch.from_numpy(found.solutions[output or str(found.final["output"].iloc[0])])
+        found, theta, runs = self._solved(rows, output)
+        if not runs:
+            return []
         with compose.ALONE, serving(found.config["problem"]["code"], self.functions):
             job = make_job(found.config)
-            problem = job.problem.bind(job.runs)
+            problem = job.problem.bind(job.runs.take(runs))
         assert isinstance(problem, Networks)
-        return problem.trained(theta)
+        return problem.trained(theta[runs])
 
 
 def objectives(
@@ -182,6 +237,8 @@ def objectives(
     reference: Sequence[float | int] | None = None,
     front: Any = None,
     measures: Mapping[str, Function] | None = None,
+    stop: Callable[[pd.DataFrame], Any] | None = None,
+    callback: Callable[[int, pd.DataFrame], object] | None = None,
     name: str = "own",
 ) -> Objectives:
     """A problem made of torch functions, for `run(problem=...)`:  minimise f(x) over x in R^P with g(x) <= 0.
@@ -194,18 +251,24 @@ def objectives(
 
     Args:
         f: x (P,) -> (M,), or a list of functions with values () or (k,), which are put in a row.
-        dim: P; may be left out if `start` is a vector.
-        start: theta_0 (P,) of every run; or a function of a numpy Generator, keyed by the seed, that draws
-            it; or a mapping as `problem.start` has it, such as {"kind": "uniform", "low": 0, "high": 1,
-            "per_preference": True}. Default: uniform in `bounds`, else in [-1, 1].
+        dim: P; may be left out if `start` has it.
+        start: theta_0 (P,) of every run, or one row for each preference; or a function of a numpy Generator,
+            keyed by the seed, that draws it; or a mapping as `problem.start` has it, such as
+            {"kind": "uniform", "low": 0, "high": 1, "per_preference": True}. Default: uniform in `bounds`,
+            else in [-1, 1]. A dictionary of tensors, start={"a": torch.zeros(2, 3), "b": 1.0}, a list of one
+            for each preference, or a function that draws one: then all functions take such a dictionary in
+            place of x, and `problem.solutions(rows)` gives one for each run. It may hold further
+            dictionaries, tuples and lists.
         constraints: g, x (P,) -> () or (N,), or a list: g(x) <= 0, for csmoo2, mlm_cmoo, ferero and others
             that take them.
-        bounds: (lower, upper), each a number for every coordinate or a vector (P,); iterates are projected.
+        bounds: (lower, upper), each a number for every coordinate, a vector (P,), or a dictionary as `start`
+            with tensors or numbers; None or an infinite number is no bound. Iterates are projected.
         positive: promise that every f_m >= 0, which EPO and others ask for.
         ideal: z (M,) of Tchebycheff values. reference: point (M,) of hypervolumes.
         front: points (k, M) of the exact front, for distances to it.
         measures: {name: function}, x (P,) -> (): further columns of history and final rows. For another
             problem, compute them from `mobench.load(rows).solutions`.
+        stop, callback: see `networks`.
         name: of the folder; it also keys random starts, so that variants of a function share theirs.
 
     When rows count as those of the same problem: a job is keyed by a hash of what the functions compute
@@ -220,8 +283,17 @@ def objectives(
             no dim.
     """
     use_huge_pages()
+    arrangement = _arrangement(start, name)
     if bounds is not None and hasattr(bounds, "__len__"):
-        bounds = [b.tolist() if hasattr(b, "tolist") else b for b in bounds]
+        if arrangement is not None:
+            bounds = [_limits(arrangement, b) for b in bounds]
+        bounds = [_finite(b.tolist() if hasattr(b, "tolist") else b) for b in bounds]
+    if arrangement is not None:
+        if dim is not None and dim != arrangement.dim:
+            raise ConfigError(f"dim={dim}, but start has {arrangement.dim} entries; leave dim out.")
+        dim = arrangement.dim
+        if not callable(start):
+            start = torch.stack([arrangement.vector("start", each) for each in _listed(start)]).squeeze(0)
     keys: dict[str, Any] = {
         "title": name,
         "bounds": bounds,
@@ -235,7 +307,7 @@ def objectives(
         two = bounds is not None and hasattr(bounds, "__len__") and len(bounds) == 2
         low, high = bounds if bounds is not None and two else (-1.0, 1.0)
         keys["start"] = {"kind": "uniform", "low": low, "high": high}
-        if hasattr(low, "__len__") or hasattr(high, "__len__"):
+        if any(b is None or hasattr(b, "__len__") for b in (low, high)):
             keys["start"] = {"kind": "in_bounds"}
     elif isinstance(start, Mapping):
         keys["start"] = dict(start)
@@ -249,19 +321,27 @@ def objectives(
             raise ConfigError(
                 f"start={start!r} is not a vector, a function of a generator or a mapping: {error}"
             ) from error
-        if vector.ndim != 1 or not bool(torch.isfinite(vector).all()):
+        one_each = vector.ndim == 2 and len(vector) > 1
+        if not (vector.ndim == 1 or one_each) or not bool(torch.isfinite(vector).all()):
             raise ConfigError(
-                f"start has shape {tuple(vector.shape)}; give a finite vector of shape (P,), a function or a "
-                "mapping."
+                f"start has shape {tuple(vector.shape)}; give a finite vector of shape (P,), or one for each "
+                "preference, or a function or a mapping."
             )
         keys["start"] = {"kind": "given", "value": vector.tolist()}
-        dim = len(vector) if dim is None else dim
+        dim = vector.shape[-1] if dim is None else dim
     if dim is None:
         raise ConfigError("objectives(...) needs dim= (the number of variables) or a start= vector.")
     keys |= {"variables": dim, "steps": Own.steps}
     points = None if front is None else torch.as_tensor(front, dtype=torch.float64).detach().cpu()
     own = Functions(
-        _functions("f", f), _functions("constraints", constraints), sampler, points, dict(measures or {})
+        _functions("f", f),
+        _functions("constraints", constraints),
+        sampler,
+        points,
+        dict(measures or {}),
+        arrangement,
+        stop,
+        callback,
     )
     for function in own.measures.values():
         _functions("measures", function)
@@ -271,6 +351,36 @@ def objectives(
     with compose.ALONE, serving("checked", own):  # a mistake is found here, where it was made
         Own(code="checked", **keys)
     return made
+
+
+def _arrangement(start: Any, name: str) -> Arrangement | None:
+    """That of a start that is a dictionary of tensors, or of what a function draws; None where x is a
+    vector.
+    """
+    if callable(start):
+        start = start(generator(0, problem=name, use="start"))
+    start = _listed(start)[0]
+    if not isinstance(start, Mapping) or isinstance(start.get("kind"), str):
+        return None
+    return Arrangement.of(start)
+
+
+def _listed(start: Any) -> Sequence[Any]:
+    """Starts that are dictionaries, one for each preference; anything else is one start."""
+    several = isinstance(start, list | tuple) and start and all(isinstance(s, Mapping) for s in start)
+    return start if several else (start,)
+
+
+def _finite(bound: Any) -> Any:
+    """A bound with None in place of infinite numbers, as a configuration has it."""
+    if isinstance(bound, list | tuple):
+        return [_finite(b) for b in bound]
+    return None if isinstance(bound, float) and math.isinf(bound) else bound
+
+
+def _limits(arrangement: Arrangement, bound: Any) -> Any:
+    """A bound of all entries, where it is arranged as they are."""
+    return arrangement.vector("bounds", bound, spread=True) if isinstance(bound, Mapping) else bound
 
 
 def networks(
@@ -461,6 +571,10 @@ def run(*overrides: str, **keys: Any) -> pd.DataFrame:
         keys = {key: value for key, value in keys.items() if key != "algorithm"}
     overrides = (*chosen_method, *overrides)
     problem = keys.get("problem")
+    if isinstance(problem, torch.nn.Module):
+        raise ConfigError(
+            "problem is a module; also give losses and data: problem=mobench.networks(module, losses, data)."
+        )
     if callable(problem):
         raise ConfigError(
             "problem is a function; also give its number of variables: problem=mobench.objectives(fn, "

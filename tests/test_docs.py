@@ -107,6 +107,19 @@ def test_the_page_on_training_loops(capsys: pytest.CaptureFixture[str]) -> None:
     assert scope["weights"].shape == (100, 3)
 
 
+def test_the_page_on_networks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its programs, in order, with fewer steps."""
+    monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))
+    text = (REPOSITORY / "docs" / "networks.md").read_text()
+    scope: dict[str, Any] = {}
+    for block in re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+        shorter = block.replace("steps=1500", "steps=10").replace("steps=400", "steps=150")
+        exec(compile(shorter, "docs/networks.md", "exec"), scope)
+    assert len(scope["networks"]) == 14
+    assert (scope["rows"]["status"] == "done").all()
+    assert "ended" in scope["rows"]
+
+
 def expanded(words: list[str], place: Path) -> list[str]:
     return [word.replace("$PWD", str(place)) for word in words]
 

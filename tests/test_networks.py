@@ -23,6 +23,7 @@ import mobench
 from mobench.core.random import generator, seed_for
 from mobench.errors import CompatibilityError, ConfigError, MobenchError, StoreError
 from mobench.jobs.build import make_job
+from mobench.jobs.record import Recorder
 from mobench.models import named_random
 from mobench.models.stacked import mapped
 from mobench.system import fastest
@@ -325,12 +326,26 @@ def test_dropout_keeps_the_expected_share_and_alpha_dropout_the_moments() -> Non
     assert float(alpha.std()) == pytest.approx(1.0, abs=1e-2)
 
 
+def residual_stages() -> Any:
+    """Of a ResNet-18 the stem, the first stage and a block that changes the resolution: all of its
+    operations with 0.4 million parameters.
+    """
+    from torchvision.models import resnet18
+
+    def make() -> nn.Module:
+        net = resnet18()
+        parts = (net.conv1, net.bn1, net.relu, net.maxpool, net.layer1, net.layer2[0], net.avgpool)
+        return nn.Sequential(*parts, nn.Flatten(), nn.Linear(128, 2))
+
+    return mobench.networks(make, squares, (torch.rand(16, 3, 12, 12), torch.randn(16, 2)), batch_size=8)
+
+
 @pytest.mark.parametrize("name", ["perceptron", "transformer", "residual"])
 def test_alone_and_in_a_batch(name: str) -> None:
     """Dropout, batch order and start of a run do not depend on who is trained beside it."""
-    problem = ran(name, dropout=0.3)["problem"]
-    steps = 2 if name == "residual" else 6
-    common = {"algorithm": "epo", "steps": steps, "dtype": "float64", **QUIET}
+    large = name == "residual"
+    problem = residual_stages() if large else ran(name, dropout=0.3)["problem"]
+    common = {"algorithm": "epo", "steps": 3 if large else 6, "dtype": "float64", **QUIET}
     rows = mobench.run(
         problem=problem, seeds=[0, 3], **{"preferences.weights": [[0.3, 0.7], [0.6, 0.4]]}, **common
     )
@@ -383,6 +398,8 @@ LONG: dict[str, Any] = {
     "checkpoint.seconds": 0,
     **QUIET,
 }
+ONE_WAY = {**LONG, "problem.execution": "vmap"}
+"""For jobs that are compared bit for bit, but measure which way is the fastest each for itself."""
 
 
 def test_resumes_bit_for_bit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -406,21 +423,21 @@ def test_resumes_bit_for_bit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 KILLED = """
 import os, signal, sys
 import mobench
-from tests.test_networks import LONG, long_problem
+from tests.test_networks import ONE_WAY, long_problem
 
 def kill(step, rows):
     if step >= 20 and sys.argv[1] == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
 
 first = []
-rows = mobench.run(problem=long_problem(callback=lambda s, r: (first.append(s), kill(s, r))), **LONG)
+rows = mobench.run(problem=long_problem(callback=lambda s, r: (first.append(s), kill(s, r))), **ONE_WAY)
 print(first[0], rows.attrs["mobench_folder"])
 """
 
 
 def test_a_killed_job_resumes(outputs: Path) -> None:
     """The process dies without a word; another one with the same program goes on."""
-    whole = mobench.run(problem=long_problem(), **{**LONG, "rerun": True})
+    whole = mobench.run(problem=long_problem(), **ONE_WAY)
 
     def process(word: str) -> subprocess.CompletedProcess[str]:
         env = {
@@ -443,6 +460,23 @@ def test_a_killed_job_resumes(outputs: Path) -> None:
 
 
 # what a user sees on the way
+
+
+def test_modules_of_some_of_the_rows() -> None:
+    problem = long_problem()
+    assert repr(problem) == "<mobench problem 'network': networks of 58 parameters, 2 losses, 40 samples>"
+    rows = mobench.run(problem=problem, **{**LONG, "algorithm.outputs": ["last", "mean"]})
+    every = problem.modules(rows)
+    assert len(every) == 4
+    some = rows[rows["output"] == "last"].iloc[[3, 1]]
+    for module, run in zip(problem.modules(some), (3, 1), strict=True):
+        torch.testing.assert_close(module.state_dict(), every[run].state_dict(), rtol=0, atol=0)
+    mean = problem.solutions(rows[rows["output"] == "mean"])
+    assert torch.equal(mean[2]["0.weight"], problem.modules(rows, "mean")[2][0].weight)  # type: ignore[index]
+    assert not torch.equal(mean[2]["0.weight"], every[2][0].weight)  # type: ignore[index]
+    assert problem.modules(rows[rows["f_1"] < 0]) == []
+    with pytest.raises(StoreError, match=r"no output 'means' .* Did you mean 'mean'"):
+        problem.modules(rows, "means")
 
 
 def test_callback_sees_each_recorded_step_with_its_measures() -> None:
@@ -474,7 +508,7 @@ def below(history: pd.DataFrame) -> pd.Series:
 
 
 def test_a_stop_rule_ends_each_run_by_itself() -> None:
-    given = {**LONG, "algorithm": "ls", "algorithm.step_size": 0.01, "dtype": "float64", "record.every": 2}
+    given = {**ONE_WAY, "algorithm": "ls", "algorithm.step_size": 0.01, "dtype": "float64", "record.every": 2}
     rows = mobench.run(problem=long_problem(stop=below), **given)
     assert (rows["ended"] >= 0).any()
     assert rows["ended"].nunique() > 1
@@ -506,6 +540,36 @@ def test_a_job_ends_when_all_runs_have() -> None:
     rows = mobench.run(problem=problem, **{**LONG, "algorithm": "ls", "steps": 100_000})
     assert rows["ended"].tolist() == [10] * 4
     assert len(steps) < 1000
+
+
+def test_a_stop_rule_sees_the_whole_history_and_a_step_costs_its_own_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[int] = []  # rows of each table that is made of recorded columns
+    frame = Recorder.frame
+
+    def counted(self: Recorder, job: Any) -> pd.DataFrame:
+        found = frame(self, job)
+        made.append(len(found))
+        return found
+
+    monkeypatch.setattr(Recorder, "frame", counted)
+    seen: list[pd.DataFrame] = []
+    copies: list[pd.DataFrame] = []
+
+    def never(history: pd.DataFrame) -> Any:
+        seen.append(history)
+        copies.append(history.copy())
+        return np.zeros(4, dtype=bool)
+
+    given = {**LONG, "algorithm": "ls", "record.every": 1, "seeds": [3]}
+    rows = mobench.run("+vary.step_size=[0.01,0.02]", problem=long_problem(stop=never), **given)
+    history = mobench.load(rows).history
+    assert len(seen) == 40
+    for t, (found, copied) in enumerate(zip(seen, copies, strict=True)):
+        pd.testing.assert_frame_equal(found, copied)  # later steps do not write into what was given
+        pd.testing.assert_frame_equal(found, history[history["step"] <= t], check_exact=True)
+    assert made == [4] * 40 + [4 * 41]  # the last one is the history on disk
 
 
 def test_stop_rules_that_cannot_hold() -> None:

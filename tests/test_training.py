@@ -268,6 +268,7 @@ def test_adam_trains_a_front() -> None:
 WRONG: dict[str, tuple[Any, type[Exception], str]] = {
     "nothing": (lambda: solve("mgda"), ConfigError, "either jacobian or gramian"),
     "both": (lambda: solve("mgda", rows(), gramian=rows()), ConfigError, "either jacobian or gramian"),
+    "an array": (lambda: solve("mgda", rows().numpy()), ConfigError, "is ndarray; expected a tensor"),
     "a vector": (lambda: solve("mgda", torch.ones(3)), ConfigError, r"shape \(3,\)"),
     "values": (lambda: solve("epo", rows()), ConfigError, "EPO depends on the values"),
     "too few values": (lambda: solve("mgda", rows(), torch.ones(2)), ConfigError, "2 entries.*3 gradients"),
@@ -423,6 +424,12 @@ def test_messages_of_the_optimizer() -> None:
         optimizer.step([(net(x) - y).square().mean().detach()])
     with pytest.raises(MobenchError, match="not all finite"):
         optimizer.step([(net(x) - y).square().mean(), net(x).sum() * float("nan")])
+    with pytest.raises(ConfigError, match=r"losses is a function.*not a closure"):
+        optimizer.step(lambda: (net(x) - y).square().mean(0))  # type: ignore[arg-type]
+    losses = (net(x) - y).square().mean(0)
+    losses.sum().backward()
+    with pytest.raises(ConfigError, match=r"The graph of function 1 is gone\. Do not call backward"):
+        optimizer.step(losses)
     with pytest.raises(ConfigError, match="expected method and optimizer"):
         optimizer.load_state_dict({"state": {}})
     for p, old in zip(net.parameters(), before, strict=True):

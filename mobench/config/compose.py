@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import HydraException
+from hydra.errors import HydraException, OverrideParseException
 from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
@@ -27,12 +27,26 @@ WORD = re.compile(r"[A-Za-z_][\w./-]*")
 # Hydra keeps one store, one version and one set of resolvers for the whole process; jobs, too, have random
 # streams of others' code
 ALONE = threading.RLock()
+ELSEWHERE = {  # what a key is called by people who have not read this project's pages
+    "step_size": "algorithm.step_size",
+    "lr": "algorithm.step_size",
+    "learning_rate": "algorithm.step_size",
+    "outputs": "algorithm.outputs",
+    "batch_size": "oracle.batch_size",
+    "epochs": "steps",
+    "iterations": "steps",
+    "device": "hardware",
+    "weights": "preferences.weights",
+    "seed": "seeds",
+}
 SPECIAL = {"null", "true", "false", "nan", "inf"}  # words that are no text to Hydra
 
 
 def explain(error: Exception) -> str:
     """Hydra's message, with the nearest known key or choice."""
     text = str(error).strip()
+    if isinstance(error, OverrideParseException) and "=" in error.override:
+        return _unreadable(error.override, text)
     cause = error.__cause__
     if isinstance(cause, OmegaConfBaseException):
         text += f"\n{str(cause).strip()}"
@@ -73,16 +87,34 @@ def explain(error: Exception) -> str:
                 from mobench.core.preferences import KEYS
 
                 known = list(KEYS)
-        return f"{where} is unknown; known keys are {', '.join(known)}.{suggest(name, known)}"
+        near = f" Did you mean {ELSEWHERE[where]!r}?" if where in ELSEWHERE else suggest(name, known)
+        return f"{where} is unknown; known keys are {', '.join(known)}.{near}"
     if merging := re.search(r"Error merging override (.+)\n(.+)", text):
         name, _, value = merging[1].partition("=")
         if "is not a ListConfig" in merging[2]:
             return f"{merging[1]} has the wrong type: {name} is a list; give {name}=[{value}]."
+        if (node := getattr(schema, f"{name.capitalize()}Config", None)) is not None:
+            inner = ", ".join(f"{name}.{key}" for key in node.__dataclass_fields__)
+            return f"{merging[1]} has the wrong type: {name} has keys of its own: {inner}."
         return (
             f"{merging[1]} has the wrong type: {merging[2].rstrip('.')}. "
             "`mobench --cfg job` shows a value of the correct type."
         )
     return text
+
+
+def _unreadable(override: str, why: str) -> str:
+    """The message for an override that Hydra's grammar does not take."""
+    name, _, value = override.partition("=")
+    if any(value.count(left) != value.count(right) for left, right in ("[]", "{}", "()")):
+        return (
+            f"{override} has a bracket without its partner. If the shell cut it at a space, put the whole of "
+            f"it between quotes: '{name}=[0, 1]'."
+        )
+    return (
+        f"{override} cannot be read: {why.splitlines()[0]}. A text with one of the signs = , : ( ) [ ] {{ }} "
+        f'needs quotes of its own inside of the shell\'s: \'{name}=["a=b", "c"]\'.'
+    )
 
 
 def text(value: Any, key: str = "value") -> str:

@@ -54,6 +54,11 @@ def normalise(overrides: Sequence[str]) -> list[str]:
             raise ConfigError(
                 f"{override} is not a valid choice; choose one of {', '.join(choices(match[1]))}."
             )
+        if override.startswith("preferences=["):
+            raise ConfigError(
+                f"{override} has the wrong type: preferences is the number of preferences; give chosen ones "
+                "by preferences.weights=[[0.3,0.7],[0.5,0.5]] or preferences.rays_deg=[30,60]."
+            )
         if match := _COUNT.match(override):
             override = f"preferences.count={match[1]}"
         if match := _PREFERENCES.match(override):

@@ -17,7 +17,6 @@ from mobench.core.execution import execution_of
 from mobench.core.preferences import angle_deg, ray
 from mobench.core.sets import Free
 from mobench.core.truth import FrontDistance, KnownFront
-from mobench.core.watched import Watched
 from mobench.jobs.failures import too_many_failed, unsolved
 from mobench.jobs.job import Job
 from mobench.jobs.record import columns, measures
@@ -87,8 +86,8 @@ def _record_end(training: Training) -> None:
     averages = {name: training.answers[name] for name in training.averaged}
     training.recorder.add(job.steps, columns(job, last, seen, training.state["alg"], averages, point))
     training.clock.recorded.append((job.steps, training.clock.training))
-    if isinstance(job.problem, Watched):
-        training.watch(job.problem, job.steps, training.state)
+    if training.watched is not None:
+        training.watch(training.watched, job.steps, training.state)
 
 
 def _history(training: Training) -> pd.DataFrame:
@@ -126,6 +125,7 @@ def _meta(training: Training, frames: list[pd.DataFrame], evaluation: float) -> 
         "final_rows": sum(map(len, frames)),
         "ideal_point": None if ideal is None else ideal.tolist(),
         "unsolved": unsolved(training.state),
+        **({"continued": training.continued} if training.continued else {}),
         "identity": job.identity,
     }
 

@@ -2,7 +2,7 @@
 
     outputs/runs/<problem>-<algorithm>-<hash>/
       config.yaml status.json final.csv solutions.npz history.parquet meta.json
-          (checkpoint.pt while it runs)
+          (checkpoint.pt while it runs; state.pt with checkpoint.keep=true)
 
 Everything is written atomically: temporary file, fsync, rename. A finished folder is not run again, a
 half-finished one is resumed, a failed one is run again.
@@ -20,7 +20,7 @@ import os
 import socket
 import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # a folder is looked at without them
     import numpy as np
     import pandas as pd
 
+STATE = "state.pt"
 _MAGIC = b"mobench-checkpoint-1\n"
 _COMPRESSED = 4_000_000  # numbers of a compressed file, at most
 _GPUS = 128  # of one machine, at most
@@ -190,18 +191,14 @@ class JobFolder:
 
     def save_checkpoint(self, payload: dict[str, Any]) -> None:
         """Write checkpoint.pt with its digest; the previous one is kept as checkpoint.prev.pt."""
-        import torch
-
-        buffer = io.BytesIO()
-        torch.save(payload, buffer)
-        data = buffer.getvalue()
+        data = _packed(payload)
         current = self.path / "checkpoint.pt"
         if current.exists():
             try:
                 current.replace(self.path / "checkpoint.prev.pt")
             except OSError as error:
                 raise cannot_write(error, current) from error
-        write_atomic(current, _MAGIC + sha256(data).digest() + data)
+        write_atomic(current, data)
 
     def load_checkpoint(self, device: str = "cpu") -> tuple[dict[str, Any] | None, list[str]]:
         """The newest sound checkpoint (or None), and a message for each corrupt one that was skipped.
@@ -210,10 +207,21 @@ class JobFolder:
             device: of the job. Tensors that were on any GPU come to it, whatever number theirs had: another
                 job may hold that one now. Those that were on the CPU stay there.
         """
+        return self._newest(("checkpoint.pt", "checkpoint.prev.pt"), device)
+
+    def save_state(self, payload: dict[str, Any]) -> None:
+        """Write state.pt, the checkpoint after the last step, which stays."""
+        write_atomic(self.path / STATE, _packed(payload))
+
+    def load_state(self, device: str = "cpu") -> tuple[dict[str, Any] | None, list[str]]:
+        """What `save_state` has written, as `load_checkpoint` loads it."""
+        return self._newest((STATE,), device)
+
+    def _newest(self, names: Iterable[str], device: str) -> tuple[dict[str, Any] | None, list[str]]:
         import torch
 
         messages = []
-        for name in ("checkpoint.pt", "checkpoint.prev.pt"):
+        for name in names:
             path = self.path / name
             if not path.exists():
                 continue
@@ -234,6 +242,10 @@ class JobFolder:
             (self.path / name).unlink(missing_ok=True)
         for left in self.path.glob(".*.tmp"):  # of a process that was killed while it wrote
             left.unlink(missing_ok=True)
+
+    def remove_state(self) -> None:
+        """Before a job begins anew."""
+        (self.path / STATE).unlink(missing_ok=True)
 
     def write_config(self, config: dict[str, Any]) -> None:
         """The resolved configuration, when the job begins."""
@@ -314,6 +326,16 @@ class JobFolder:
         """Provenance and timings."""
         with self._reading("meta.json") as path:
             return dict(json.loads(path.read_text()))
+
+
+def _packed(payload: dict[str, Any]) -> bytes:
+    """A checkpoint with its digest."""
+    import torch
+
+    buffer = io.BytesIO()
+    torch.save(payload, buffer)
+    data = buffer.getvalue()
+    return _MAGIC + sha256(data).digest() + data
 
 
 def columns(frame: pd.DataFrame, prefix: str) -> list[str]:

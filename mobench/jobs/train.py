@@ -24,10 +24,10 @@ from mobench.core.output import Output, make_output
 from mobench.core.point import Point
 from mobench.core.watched import Watched
 from mobench.errors import CompatibilityError, ConfigError, Interrupted
-from mobench.jobs import bf16
+from mobench.jobs import bf16, more_steps
 from mobench.jobs.job import Job
 from mobench.jobs.progress import progress
-from mobench.jobs.record import Recorder, columns
+from mobench.jobs.record import Growing, Recorder, columns
 from mobench.jobs.rehearsal import rehearse
 from mobench.jobs.steps import Steps
 from mobench.jobs.store import JobFolder
@@ -74,6 +74,7 @@ class Training:
         carried: what the passes before hand to this one, for each rule that listens to it.
         answers: theta (R, P) of the output rules that are finished.
         resumed: whether this process continues from a checkpoint.
+        continued: the name of the job with fewer steps whose state this one went on from; else empty.
         laps: of recording, since the last look at the clock.
         graph: whether steps are replayed as CUDA graphs, see `mobench.jobs.steps`.
     """
@@ -88,14 +89,20 @@ class Training:
     carried: dict[str, loop.State] = field(default_factory=dict)
     answers: dict[str, Tensor] = field(default_factory=dict)
     resumed: bool = False
+    continued: str = ""
     graph: str = ""
     laps: gpu.Laps = field(init=False)
     watched: Watched | None = field(init=False)
+    shown: Growing = field(init=False)  # the history as a stop rule sees it
 
     def __post_init__(self) -> None:
         self.laps = gpu.Laps(self.job.device)
+        self.shown = Growing(self.recorder)
+        self.watched = None
         problem = self.job.problem
-        self.watched = problem if isinstance(problem, Watched) else None  # asked once: a protocol is slow
+        # asked once: a protocol is slow
+        if isinstance(problem, Watched) and not (problem.callback is None and problem.stop is None):
+            self.watched = problem
 
     @property
     def passes(self) -> int:
@@ -121,7 +128,7 @@ class Training:
         theta = oracle.initial(job.runs).to(job.device, job.dtype)
         runs = job.runs.to(job.device)
         self.state = loop.first_state(oracle, job.algorithm, self.rules(), theta, runs, job.steps)
-        if isinstance(job.problem, Watched) and job.problem.stop is not None:
+        if self.watched is not None and self.watched.stop is not None:
             self.state["ended"] = torch.full((len(runs),), -1, dtype=torch.int64, device=job.device)
 
     def end_pass(self) -> bool:
@@ -166,7 +173,7 @@ class Training:
             problem.callback(t, self.recorder.last(self.job))
         if problem.stop is None or t == self.job.steps:
             return
-        found = np.asarray(problem.stop(self.recorder.frame(self.job)))
+        found = np.asarray(problem.stop(self.shown.frame(self.job)))
         if found.shape != (len(self.job.runs),) or found.dtype != bool:
             raise ConfigError(
                 f"stop returned {found.dtype} of shape {found.shape}; expected {len(self.job.runs)} "
@@ -202,20 +209,23 @@ class Training:
             runs=len(self.job.runs),
         )
 
+    def payload(self) -> dict[str, Any]:
+        """What a checkpoint holds."""
+        return {
+            "state": self.state,
+            "pass": self.number,
+            "carried": self.carried,
+            "answers": self.answers,
+            "seconds": self.clock.training,
+            "seconds_wall": self.clock.wall(),
+            "clock": self.clock.recorded,
+            "history": self.recorder.state(),
+            "continued": self.continued,
+        }
+
     def save(self) -> None:
         """Writes a checkpoint, and a sign of life."""
-        self.folder.save_checkpoint(
-            {
-                "state": self.state,
-                "pass": self.number,
-                "carried": self.carried,
-                "answers": self.answers,
-                "seconds": self.clock.training,
-                "seconds_wall": self.clock.wall(),
-                "clock": self.clock.recorded,
-                "history": self.recorder.state(),
-            }
-        )
+        self.folder.save_checkpoint(self.payload())
         self.beat()
 
     def load(self, saved: dict[str, Any]) -> None:
@@ -227,6 +237,7 @@ class Training:
         self.clock.recorded = [(int(step), float(seconds)) for step, seconds in saved.get("clock", [])]
         self.recorder.load(saved["history"])
         self.resumed = True
+        self.continued = saved.get("continued", "")
         if "pass" in saved:
             self.number = saved["pass"]
             self.carried = saved["carried"]
@@ -253,6 +264,8 @@ def train(job: Job, folder: JobFolder, title: str, arrived: Signals, anew: bool 
     training.beat()
     while True:
         _run_pass(training, title, arrived)
+        if training.passes == 1 and _keeps(job):
+            folder.save_state(training.payload())
         if training.end_pass():
             return training
 
@@ -271,12 +284,26 @@ def _begun(job: Job, folder: JobFolder, title: str, anew: bool) -> Training:
     if saved is not None:
         training.load(saved)
         return training
-    for message in rehearse(job):
-        print(f"warning: {title + ': ' if title else ''}{message}", file=sys.stderr)
+    if _keeps(job) and not anew:
+        saved, messages = more_steps.earlier(job, folder, outputs)
+        for message in messages:
+            print(f"{title or job.key}: {message}", file=sys.stderr)
+    if saved is None:
+        for message in rehearse(job):
+            print(f"warning: {title + ': ' if title else ''}{message}", file=sys.stderr)
     folder.remove_checkpoints()
+    folder.remove_state()
     folder.write_config(job.config)
-    training.begin_pass()
+    if saved is None:
+        training.begin_pass()
+    else:
+        training.load(saved)
     return training
+
+
+def _keeps(job: Job) -> bool:
+    """Whether the last state stays, and that of a job with fewer steps is looked for."""
+    return bool(job.config["checkpoint"].get("keep", False))  # jobs of older versions have no such key
 
 
 def _check_stop(job: Job) -> None:

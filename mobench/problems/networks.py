@@ -294,7 +294,7 @@ class _Trial:
             raise ConfigError(
                 f"The module or a loss fails on a batch of {shapes}: {type(error).__name__}: {error}\nThe "
                 "module is called with the first part of the batch (forward= changes that), and each loss as "
-                "loss(outputs, batch)."
+                "loss(outputs, batch) with the whole batch: lambda outputs, batch: loss(outputs, batch[1])."
             ) from error
         if named_random.moved(before):
             self._refuse_drawing(scored)

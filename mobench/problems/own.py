@@ -29,14 +29,16 @@ from mobench.core.random import generator
 from mobench.core.sets import Box, Free, Intervals, Set
 from mobench.core.start import START_KINDS
 from mobench.errors import ConfigError
+from mobench.problems.arranged import Arrangement
 
-Function = Callable[[Tensor], Tensor]
+Function = Callable[[Any], Tensor]  # of x (P,), or of a dictionary of its parts
 
 
 @dataclass(frozen=True, eq=False)
 class Functions:
     """f(x) and g(x) of one x (P,), each a tensor () or (k,); what draws a start (P,) from a NumPy generator;
-    points (k, M) of the exact front; and measures, x (P,) -> () each, by name.
+    points (k, M) of the exact front; measures, x (P,) -> () each, by name; a stop rule and a callback. With
+    an `arrangement` functions have a dictionary of tensors in place of x.
     """
 
     objectives: tuple[Function, ...]
@@ -44,19 +46,33 @@ class Functions:
     start: Callable[[np.random.Generator], Any] | None = None
     front: Float[Tensor, "k M"] | None = None
     measures: Mapping[str, Function] = field(default_factory=dict)
+    arrangement: Arrangement | None = None
+    stop: Callable[[Any], Any] | None = None
+    callback: Callable[[int, Any], object] | None = None
 
     @property
     def identity(self) -> tuple[Any, ...]:
         """What decides the results."""
-        parts = (self.objectives, self.constraints, self.start)
-        if self.front is None and not self.measures:  # the name of a job without them is what it was
-            return parts
-        return (*parts, self.front, dict(self.measures))
+        parts: tuple[Any, ...] = (self.objectives, self.constraints, self.start)
+        # the name of a job without what follows is what it was
+        if self.front is not None or self.measures:
+            parts = (*parts, self.front, dict(self.measures))
+        if self.arrangement is not None:
+            parts = (*parts, self.arrangement.shapes)
+        return parts if self.stop is None else (*parts, self.stop)
+
+    def _of_vector(self, fn: Function) -> Function:
+        return fn if self.arrangement is None else self.arrangement.taking(fn)
 
     @cached_property
     def all(self) -> tuple[Function, ...]:
-        """Objectives, then constraints."""
-        return self.objectives + self.constraints
+        """Objectives, then constraints, of x (P,)."""
+        return tuple(map(self._of_vector, self.objectives + self.constraints))
+
+    @cached_property
+    def measured(self) -> dict[str, Function]:
+        """The measures, of x (P,)."""
+        return {name: self._of_vector(fn) for name, fn in self.measures.items()}
 
     def stacked(self, x: Float[Tensor, " P"]) -> Float[Tensor, " K"]:
         """All values at one x, in a row."""
@@ -117,11 +133,13 @@ class Own(Problem):
 
     Fields:
         code: hash of the functions. title: name of the folder and key of the starts.
-        variables: P. bounds: [lower, upper], numbers for every coordinate or lists of P numbers; or null.
+        variables: P. bounds: [lower, upper], numbers for every coordinate or lists of P numbers, null where
+            there is no bound; or null.
         positive: whether every objective is >= 0.
         ideal: z (M,) of Tchebycheff values, or null. reference: point (M,) of hypervolumes, or null.
-        start: as of any problem, or {kind: given, value: [x_1, .., x_P]}, or {kind: sampler}: drawn by a
-            function, or {kind: in_bounds}: uniform between the bounds of each coordinate.
+        start: as of any problem; or {kind: given, value: [x_1, .., x_P]}, where value may be a list of such
+            lists, one for each preference; or {kind: sampler}: drawn by a function; or {kind: in_bounds}:
+            uniform between the bounds of each coordinate.
 
     Raises:
         ConfigError: no functions are served under `code`; or they do not give values that can be used at the
@@ -170,16 +188,17 @@ class Own(Problem):
             raise ConfigError(
                 "A start that is drawn between the bounds needs bounds that are finite; give start=."
             )
-        if self.start["kind"] == "given" and len(self.start["value"]) != self.variables:
-            raise ConfigError(
-                f"problem.start has {len(self.start['value'])} coordinates, "
-                f"but there are {self.variables} variables."
-            )
+        for given in self._given:
+            if len(given) != self.variables:
+                raise ConfigError(
+                    f"problem.start has {len(given)} coordinates, but there are {self.variables} variables."
+                )
         object.__setattr__(self, "_functions", functions)
         object.__setattr__(self, "_batched", torch.func.vmap(functions.stacked))
         x = self.X.project(self._theta(0).unsqueeze(0))[0]
         sizes = [
-            _size(fn, x, _called(fn, m, len(functions.objectives))) for m, fn in enumerate(functions.all)
+            _size(fn, x, _called(fn, m, len(functions.objectives)), functions.arrangement)
+            for m, fn in enumerate(functions.all)
         ]
         M = sum(sizes[: len(functions.objectives)])
         object.__setattr__(self, "_counts", (M, sum(sizes) - M))
@@ -196,7 +215,7 @@ class Own(Problem):
             raise ConfigError(
                 f"front has the shape {tuple(front.shape)}; expected finite points of shape (k, {M})."
             )
-        for name, measure in self._functions.measures.items():
+        for name, measure in self._functions.measured.items():
             try:
                 with torch.no_grad():
                     value = torch.func.vmap(measure)(x.unsqueeze(0))
@@ -269,7 +288,7 @@ class Own(Problem):
     def X(self) -> Set:
         if self.bounds is None:
             return Free()
-        if not any(hasattr(b, "__len__") for b in self.bounds):
+        if not any(b is None or hasattr(b, "__len__") for b in self.bounds):
             return Box(float(self.bounds[0]), float(self.bounds[1]))
         limits = _interval(self.bounds, self.variables)
         assert limits is not None
@@ -285,16 +304,35 @@ class Own(Problem):
     def ref_point(self) -> tuple[float, ...] | None:
         return None if self.reference is None else tuple(float(z) for z in self.reference)
 
+    @property
+    def callback(self) -> Callable[[int, Any], object] | None:
+        """Of the user's own, at each recorded step."""
+        return self._functions.callback
+
+    @property
+    def stop(self) -> Callable[[Any], Any] | None:
+        """The user's own stop rule."""
+        return self._functions.stop
+
     def values(self, x: Float[Tensor, "R P"], batch: Any = None) -> Float[Tensor, "R K"]:
         if len(x) == 1:
             return self._functions.stacked(x.squeeze(0)).unsqueeze(0)
         return self._batched(x)
 
-    def _theta(self, seed: int) -> Float[Tensor, " P"]:
-        """The start of a seed."""
+    @property
+    def _given(self) -> Sequence[Sequence[float | int]]:
+        """Starts that were given: none, one, or one for each preference."""
+        if self.start["kind"] != "given":
+            return ()
+        found: Sequence[Any] = self.start["value"]
+        return found if hasattr(found[0], "__len__") else (found,)
+
+    def _theta(self, seed: int, preference: int = 0) -> Float[Tensor, " P"]:
+        """The start of a seed and a preference."""
         kind = self.start["kind"]
         if kind == "given":
-            return torch.tensor([float(v) for v in self.start["value"]], dtype=torch.float64)
+            given = self._given[preference if len(self._given) > 1 else 0]
+            return torch.tensor([float(v) for v in given], dtype=torch.float64)
         if kind == "in_bounds":
             low, high = _interval(self.bounds or (), self.variables) or ((), ())
             rng = generator(seed, problem=self.name, use="start")
@@ -307,6 +345,8 @@ class Own(Problem):
                 "problem.start.kind=sampler needs a function: mobench.objectives(..., start=function)."
             )
         drawn = functions.start(generator(seed, problem=self.name, use="start"))
+        if functions.arrangement is not None:
+            drawn = functions.arrangement.vector("start(rng)", drawn)
         try:
             row = torch.as_tensor(drawn, dtype=torch.float64)
         except (TypeError, ValueError, RuntimeError) as error:
@@ -320,8 +360,14 @@ class Own(Problem):
         return row.detach()
 
     def initial(self, runs: Runs) -> Float[Tensor, "R P"]:
+        if len(self._given) > 1 and len(self._given) != len(runs.all):
+            raise ConfigError(
+                f"start has {len(self._given)} rows, but the job has {len(runs.all)} preferences; give one "
+                "start, or one for each preference."
+            )
         if self.start["kind"] in ("given", "sampler", "in_bounds"):
-            return torch.stack([self._theta(int(seed)) for seed in runs.seeds])
+            pairs = zip(runs.seeds.tolist(), runs.index.tolist(), strict=True)
+            return torch.stack([self._theta(seed, index) for seed, index in pairs])
         return super().initial(runs)
 
     def front(self, k: int) -> Float[Tensor, "k2 M"] | None:
@@ -332,7 +378,7 @@ class Own(Problem):
         return front[torch.linspace(0, len(front) - 1, k).round().to(torch.int64)]
 
     def columns(self, x: Float[Tensor, "R P"], values: Float[Tensor, "R K"]) -> dict[str, Tensor]:
-        found = {name: torch.func.vmap(measure)(x) for name, measure in self._functions.measures.items()}
+        found = {name: torch.func.vmap(measure)(x) for name, measure in self._functions.measured.items()}
         return {name: value.double() for name, value in found.items()}
 
     def facts(self, runs: Runs | None = None) -> dict[str, Any]:
@@ -344,7 +390,12 @@ def _interval(bounds: Any, P: int) -> tuple[tuple[float, ...], tuple[float, ...]
     try:
         if len(bounds) != 2 or any(isinstance(b, str) for b in bounds):
             return None
-        ends = [tuple(map(float, b)) if hasattr(b, "__len__") else (float(b),) * P for b in bounds]
+        sides = [b if hasattr(b, "__len__") else (b,) * P for b in bounds]
+        # a configuration holds no infinite numbers
+        ends = [
+            tuple(none if b is None else float(b) for b in side)
+            for side, none in zip(sides, (-math.inf, math.inf), strict=True)
+        ]
     except (TypeError, ValueError):
         return None
     if any(len(end) != P or any(math.isnan(v) for v in end) for end in ends):
@@ -368,14 +419,15 @@ def _called(fn: Function, place: int, objectives: int) -> str:
     return f"{kind} function {number + 1} ({getattr(fn, '__name__', type(fn).__name__)})"
 
 
-def _size(fn: Function, x: Float[Tensor, " P"], name: str) -> int:
+def _size(fn: Function, x: Float[Tensor, " P"], name: str, arrangement: Arrangement | None) -> int:
     """How many values a function has.
 
     Raises:
         ConfigError: it fails, is no function of x alone, or returns anything but a vector that can be
             differentiated.
     """
-    takes = f"It is called with x of shape ({len(x)},), {x.dtype}"
+    what = f"x of shape ({len(x)},)" if arrangement is None else f"parts of the shapes {arrangement.shapes}"
+    takes = f"It is called with {what}, {x.dtype}"
     x = x.detach().requires_grad_(True)
     try:
         with torch.enable_grad():

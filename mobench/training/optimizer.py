@@ -205,7 +205,15 @@ class _Graph(Seen):
         super().__init__(values, self._rows, M, self._product, x)
 
     def _gradient(self, function: Tensor, name: str) -> Float[Tensor, " P"]:
-        found = torch.autograd.grad(function, self._base, retain_graph=True, allow_unused=True)
+        try:
+            found = torch.autograd.grad(function, self._base, retain_graph=True, allow_unused=True)
+        except RuntimeError as error:
+            if "second time" not in str(error):
+                raise
+            raise ConfigError(
+                f"The graph of {name[0].lower()}{name[1:]} is gone. Do not call backward on the losses: step "
+                "makes the backward passes. Losses must be computed anew in each step."
+            ) from error
         if all(own is None for own in found):
             raise ConfigError(f"{name} depends on no {self._what} that was given.")
         self.unused = [old and own is None for old, own in zip(self.unused, found, strict=True)]
@@ -255,6 +263,8 @@ def _listed(some: Tensor | Sequence[Tensor]) -> list[Tensor]:
 
 def _scalars(what: str, given: Tensor | Sequence[Tensor]) -> list[Tensor]:
     """Scalars, from a vector of them or a list."""
+    if callable(given) and not isinstance(given, Tensor):
+        raise ConfigError(f"{what} is a function; step takes the {what} themselves, not a closure.")
     found = list(given.unbind()) if isinstance(given, Tensor) and given.ndim == 1 else _listed(given)
     for k, f in enumerate(found, 1):
         if not isinstance(f, Tensor) or f.numel() != 1 or not f.requires_grad:

@@ -81,11 +81,12 @@ def solve(
     if (jacobian is None) == (gramian is None):
         raise ConfigError("Give either jacobian or gramian.")
     given = jacobian if jacobian is not None else gramian
-    assert given is not None
+    name = "jacobian" if gramian is None else "gramian"
+    if not isinstance(given, Tensor):
+        raise ConfigError(f"{name} is {type(given).__name__}; expected a tensor, as by torch.as_tensor.")
     if given.ndim not in (2, 3):
         raise ConfigError(
-            f"{'jacobian' if gramian is None else 'gramian'} has the shape {tuple(given.shape)}; expected a "
-            "matrix, or a matrix for each of R runs."
+            f"{name} has the shape {tuple(given.shape)}; expected a matrix, or a matrix for each of R runs."
         )
     alone = given.ndim == 2
     if not given.is_floating_point():
