@@ -43,7 +43,7 @@ def class_counts_figure(base: Images, splits: Mapping[str, Clients], seed: int, 
         ax.set_xticks(range(CLASSES))
         ax.tick_params(length=0, labelsize=7.5)
         ax.spines[:].set_visible(False)
-        ax.set_title(title)
+        ax.set_title(title.replace(" (", "\n("))  # beside the head of the last column
         ax.set_xlabel("class")
     turns = any(any(clients.turns) for clients in splits.values())
     axes[0, 0].set_ylabel("client (and by how much its images are turned)" if turns else "client")
