@@ -221,7 +221,8 @@ class TradeOffs:
             ax.errorbar(self.us, heights, errors, **line)
         ax.axhline(self.zero[0][-1], color=st.GREY, ls="--", lw=0.9, label="$u = 0$")
         title = "(e) the last axis of (c) and (d) against $u$"
-        dress(ax, "$u$", "$1/L$ of the preferred task, $p = 0.6$", title, log="x", legend=True)
+        place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.22), "ncols": 2}
+        dress(ax, "$u$", "$1/L$ of the preferred task, $p = 0.6$", title, log="x", legend=place)
 
 
 @artifact("mobl/fig9")
