@@ -221,7 +221,7 @@ def test_numbers_keep_their_tolerances_through_every_layer() -> None:
         ("V, a", 1.05, 0.75, 1.25, 1.0),
         ("V, b", 2.0, 2.25, 2.75, 2.5),
         ("gap", 3.0, None, 2.0, None),
-        ("share of runs on the ray", 50.0, 90.0, None, None),
+        ("share of runs: on the ray", 50.0, 90.0, None, None),
     ]
     mean = Mean(np.array([1.0, 1.2, 1.1, 0.9, 1.3]))
     (sure,) = SurelyBelow(mean, 2.0, near=0.1, of="x").gauges
@@ -229,6 +229,8 @@ def test_numbers_keep_their_tolerances_through_every_layer() -> None:
     assert Count({"a": True, "b": False}, 1, what="axes").gauges == (Gauge("how many of 2 axes", 1.0, low=1.0),)
     assert Graded(few, YES).gauges == few.gauges
     assert Ordered({"a": 1.0, "b": 2.0}).gauges == ()
+    (against,) = AtMost(1.0, 2.0, of="V", than="the best baseline's").gauges
+    assert against == Gauge("V (bound: the best baseline's)", 1.0, high=2.0)
     counted = Count({"a": True, "b": False}, 1, that="below", what="scenarios")
     assert counted.gauges[0].of == "how many of 2 scenarios: below"
     # a number holds exactly where it is inside of its gauge

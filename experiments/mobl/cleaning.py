@@ -320,9 +320,10 @@ def _judge_trade_off(a: Artifact, found: TradeOffs) -> None:
     changes = {name: found.change(name) for name in found.jobs}
     checks: dict[str, Check] = {}
     for name, mean in changes.items():
-        grown = SurelyAbove(mean, near=100 * SAME, agree=True, unit=" %", digits="+.2f")
+        of = "change of 1/L from the smallest to the largest u"
+        grown = SurelyAbove(mean, of=of, near=100 * SAME, agree=True, unit=" %", digits="+.2f")
         values = ", ".join(f"u = {u:g}: {found.line(name, u)[0][-1]:.4f}" for u in found.us)
-        checks[name] = grown.also(f"{values}; change from the smallest to the largest u")
+        checks[name] = grown.also(values)
     check = BothReadings(checks)
     zero = found.zero[0][-1]
     falls = SurelyBelow(changes[ONLY], near=100 * SAME, agree=True)

@@ -402,7 +402,7 @@ def _judge_trade_off(a: Artifact, trade: FewShot) -> None:
     accuracy = (f"u = {u:g}: {trade.ends('train_accuracy_', r)[:, 0].mean():.1f} %" for u, r in runs.items())
     loss = (f"{trade.ends('f_', r)[:, 0].mean():.4f}" for r in runs.values())
     weight = (f"{trade.curve('lambda_1', r)[1][1:].mean():.2f}" for r in runs.values())
-    check = SurelyAbove(grown, of="from u = 1 to 20", **SURE | {"digits": "+.2f"})
+    check = SurelyAbove(grown, of="gain of accuracy from u = 1 to 20", **SURE | {"digits": "+.2f"})
     values = f"{', '.join(accuracy)}; its loss {', '.join(loss)}; its mean weight {', '.join(weight)}"
     a.claim("trade-off", check.also(values), interval=grown.ends("+.2f", " pp"))
 
@@ -413,7 +413,7 @@ def _judge_inner_steps(
     """A measure, one value for each seed, grows with the number D of inner steps."""
     order = sorted(of_seeds)
     grown = change(of_seeds[order[0]], of_seeds[order[-1]])
-    sure = SurelyAbove(grown, of="largest minus smallest D", **SURE)
+    sure = SurelyAbove(grown, of=f"{of}, largest D minus smallest", **SURE)
     means = {f"D = {D}": float(of_seeds[D].mean()) for D in order}
     check = rises(means, of, sure, unit=" %", digits=".1f")
     a.claim(id, check, interval=grown.ends("+.1f", " pp"), **words)
@@ -525,7 +525,7 @@ def _judge_larger_u(
 ) -> None:
     """Figure 6a: u = 10 and 20 are better than u = 1, and alike."""
     gains = {f"u = {u:g}": _from_to(job, "train_accuracy_1", 1.0, u) for u in (10.0, 20.0)}
-    better = SurelyAbove(gains, of="over u = 1", partial=True, **SURE)
+    better = SurelyAbove(gains, of="gain of accuracy over u = 1", partial=True, **SURE)
     values = "; ".join(f"u = {u:g}: {value:.1f} %, loss {loss[u]:.4f}" for u, value in train.items())
     only = [name for name in gains if name not in better.failing]
     a.claim(
@@ -547,7 +547,7 @@ def _judge_larger_u(
 def _judge_test_accuracy(a: Artifact, job: FewShot, test: Mapping[float, float]) -> None:
     """Figure 6b: the test accuracy of task 1 grows with u."""
     grown = _from_to(job, "test_accuracy_1", 1.0, 20.0)
-    sure = SurelyAbove(grown, of="from u = 1 to 20", **SURE)
+    sure = SurelyAbove(grown, of="gain of accuracy from u = 1 to 20", **SURE)
     means = {f"u = {u:g}": test[u] for u in (1.0, 10.0, 20.0)}
     ordered = Ordered(means, of="means", unit=" %", digits=".1f")
     check = sure if sure.holds is None else Graded(AllOf(ordered, sure), sure)

@@ -246,8 +246,10 @@ class _Numbers(Check):
     def gauges(self) -> tuple[Gauge, ...]:
         of = getattr(self, "of", "")
         unit = getattr(self, "unit", "")
+        than = getattr(self, "than", "")
+        bound = f" (bound: {than})" if than else ""
         return tuple(
-            Gauge(_label(of, name), float(v), spread=_spread(v), unit=unit, **ends)
+            Gauge(_label(of, name) + bound, float(v), spread=_spread(v), unit=unit, **ends)
             for name, v in self.named.items()
             if (ends := self._ends(name)) is not None
         )
@@ -534,7 +536,7 @@ class Share(Check):
     @property
     def gauges(self) -> tuple[Gauge, ...]:
         end = {"low": 100 * self.at_least} if self.at_most is None else {"high": 100 * self.at_most}
-        words = f"share of {self.what}{f' {self.that}' if self.that else ''}"
+        words = f"share of {self.what}{f': {self.that}' if self.that else ''}"
         return tuple(
             Gauge(_label(words, name), 100 * share, unit=" %", **end)
             for name, share in self.shares.items()
