@@ -46,6 +46,7 @@ from mobench.artifacts.statistics import Mean, by_seed
 from .rows import COLOURS, HULL, Tasks, band, change, ends, mean_error, over_seeds, rises
 
 # what is multiplied, of the two readings
+WRONG = "$p$: share of a task's training labels that are wrong, $L$: its validation loss."
 ONLY = "the step alone"
 BOTH = "step and Gram matrix"
 SAME = 0.01  # a change of 1/L or of a loss by at most 1 % counts as none
@@ -243,6 +244,7 @@ def fig9(a: Artifact) -> None:
     trade_offs.radars(fig)
     trade_offs.against_u(fig.add_subplot(325))
     curves = _inner_steps(a, fig.add_subplot(326), pref)
+    st.caption(fig, f"{WRONG} $u$: trade-off, $D$: steps in the lower level for each outer step.")
     a.figure(fig)
     shown = {f"WC-MHGD, {ONLY}": pref, f"WC-MHGD, {BOTH}": pref_gram, "WC-MHGD, step as printed": literal}
     a.table(_table(shown), given=("method", "preferred"))
@@ -448,6 +450,7 @@ def _four(a: Artifact, of: Callable[[np.ndarray], np.ndarray], ylabel: str) -> N
     fig.suptitle(
         "Algorithm 4; lines: mean over seeds, bands: one standard error, mostly narrower than the line"
     )
+    st.caption(fig, WRONG)
     a.figure(fig)
 
 
@@ -647,6 +650,7 @@ def fig12(a: Artifact) -> None:
         one_line = _coincide("runs of WC-MHGD", one.polygons)
         ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.04), title=one_line)
     fig.suptitle(f"$1/L$ of each task{from_zero(fig.axes[0])}")
+    st.caption(fig, f"{WRONG} $b_0$: step of MoCo's averages.")
     a.figure(fig)
     a.table(
         pd.DataFrame([line for name, one in found.items() for line in _lines(name, one)]),
