@@ -226,7 +226,9 @@ def test_numbers_keep_their_tolerances_through_every_layer() -> None:
     mean = Mean(np.array([1.0, 1.2, 1.1, 0.9, 1.3]))
     (sure,) = SurelyBelow(mean, 2.0, near=0.1, of="x").gauges
     assert (sure.value, sure.high, sure.spread) == pytest.approx((1.1, 1.9, mean.half))
-    assert Count({"a": True, "b": False}, 1, what="axes").gauges == (Gauge("how many of 2 axes", 1.0, low=1.0),)
+    assert Count({"a": True, "b": False}, 1, what="axes").gauges == (
+        Gauge("how many of 2 axes", 1.0, low=1.0),
+    )
     assert Graded(few, YES).gauges == few.gauges
     assert Ordered({"a": 1.0, "b": 2.0}).gauges == ()
     (against,) = AtMost(1.0, 2.0, of="V", than="the best baseline's").gauges

@@ -239,10 +239,16 @@ def draw_curves(a: Artifact, shown: Mapping[str, Curves], best: Reference) -> No
     dress(power, TIME, r"power $\|W\|_F^2$", log="x", ylim=(0.0, 1.14 * budget))
     lam1 = shown["csmoo2"].lam[0]
     fig.suptitle(f"Rates of two users with weights $\\lambda = ({lam1:g}, {1 - lam1:.1g})$")
-    for ax, title in ((value, "(a) value"), (violation, "(b) leakage beyond its bound"), (power, "(c) power")):
+    for ax, title in (
+        (value, "(a) value"),
+        (violation, "(b) leakage beyond its bound"),
+        (power, "(c) power"),
+    ):
         dress(ax, title=title)
     legend_below(fig, value)
-    st.caption(fig, f"{spread(shown)} In (b) lines are means over windows of $t$, and CSMOO alone has a band.")
+    st.caption(
+        fig, f"{spread(shown)} In (b) lines are means over windows of $t$, and CSMOO alone has a band."
+    )
     a.figure(fig)
     z = ", ".join(f"{v:.4f}" for v in ideal_of(shown["csmoo2"].job))
     a.note(
@@ -349,9 +355,9 @@ def rates(a: Artifact) -> None:
     for user, ax in enumerate(axes[0], 1):
         draw_lines(ax, shown, f"f_{user}", -1.0)
         level(ax, best.rates[user - 1], "at the exact optimum of V")
-        dress(
-            ax, TIME, title=f"({'ab'[user - 1]}) user {user}, $\\lambda_{user} = {lam1 if user == 1 else 1 - lam1:.1f}$", log="x"
-        )
+        weight = lam1 if user == 1 else 1 - lam1
+        title = f"({'ab'[user - 1]}) user {user}, $\\lambda_{user} = {weight:.1f}$"
+        dress(ax, TIME, title=title, log="x")
     dress(axes[0, 0], y="expected rate (bit/s/Hz)", ylim=(0.0, None))
     fig.suptitle(f"Rates of two users with weights $\\lambda = ({lam1:g}, {1 - lam1:.1g})$")
     legend_below(fig, axes[0, 0])

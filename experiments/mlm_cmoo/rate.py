@@ -88,8 +88,8 @@ def draw(a: Artifact, job: JobRows) -> dict[str, dict[float, float]]:
     st.caption(
         fig,
         "Lines in (a) and (b): geometric means over the instances of the running minimum; slopes: least "
-        f"squares in logarithms from {job.config['steps'] // 20} steps on, of the slowest instance. P1 and P2: "
-        "constrained quadratics whose answers are known.",
+        f"squares in logarithms from {job.config['steps'] // 20} steps on, of the slowest instance. "
+        "P1 and P2: constrained quadratics whose answers are known.",
     )
     a.figure(fig)
     return found

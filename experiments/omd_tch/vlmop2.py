@@ -61,8 +61,12 @@ def fig1(a: Artifact) -> None:
     for ax in axes[0]:
         st.objective_axes(ax, 0.0, 1.05)
         ax.label_outer()
-    words = r"Full: stored, larger with its weight $\gamma$. Empty: not stored, as a later iterate dominates it."
-    st.caption(fig, f"{words} Arrows: where the weight of an iterate goes. Star: the average that is returned.")
+    words = (
+        r"Full: stored, larger with its weight $\gamma$. Empty: not stored, as another iterate dominates it."
+    )
+    st.caption(
+        fig, f"{words} Arrows: where the weight of an iterate goes. Star: the average that is returned."
+    )
     a.figure(fig)
     a.note(
         "Panel (e) draws the average in objective space as if F were linear; "

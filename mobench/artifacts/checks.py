@@ -538,8 +538,7 @@ class Share(Check):
         end = {"low": 100 * self.at_least} if self.at_most is None else {"high": 100 * self.at_most}
         words = f"share of {self.what}{f': {self.that}' if self.that else ''}"
         return tuple(
-            Gauge(_label(words, name), 100 * share, unit=" %", **end)
-            for name, share in self.shares.items()
+            Gauge(_label(words, name), 100 * share, unit=" %", **end) for name, share in self.shares.items()
         )
 
     @property
