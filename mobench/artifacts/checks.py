@@ -313,13 +313,14 @@ class _Bounded(_Numbers):
 
     def _more(self, name: Any) -> str:
         if isinstance(self.bound, Mapping):
-            return f" ({self.than or self.sign} {self._write(self._bound(name))})"
+            bound = self._write(self._bound(name))
+            return f" ({said_of(self.than, bound) if self.than else f'{self.sign} {bound}'})"
         return ""
 
     @property
     def measured(self) -> str:
         if self.than and not isinstance(self.bound, Mapping):
-            return f"{super().measured}; {self.than} {self._write(self.bound)}"
+            return f"{super().measured}; {said_of(self.than, self._write(self.bound))}"
         return super().measured
 
     @property
