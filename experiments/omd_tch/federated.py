@@ -43,6 +43,7 @@ AGNOSTIC = "agnostic loss"
 PARITY = "accuracy parity"
 METRICS = {ACCURACY: "average_accuracy", AGNOSTIC: "agnostic_loss", PARITY: "accuracy_parity"}
 TOLERANCE = {ACCURACY: 0.5, AGNOSTIC: 0.03, PARITY: 0.5}
+WRITTEN = {ACCURACY: "accuracy, %", AGNOSTIC: "worst loss", PARITY: "parity, pp"}
 FAIRNESS = (AGNOSTIC, PARITY)
 FED = "LS(FedAvg)"
 PAIRS = {"gd": ("OMDgd-TCH(AFL)", "AdaOMDgd-TCH"), "eg": ("OMDeg-TCH", "AdaOMDeg-TCH")}
@@ -292,7 +293,7 @@ def by_method(shown: Sequence[Scenario]) -> tuple[pd.DataFrame, set[tables.Cell]
     for s in shown:
         columns = [c for c in COLUMNS if s.has(c)]  # last iterates are in the table of Figure 6
         for metric in METRICS:
-            line = {"scenario": s.titled, "metric": metric}
+            line = {"scenario": s.titled, "metric": WRITTEN[metric]}
             for column in columns:
                 mean, spread = s.printed(column, metric)
                 printed = "" if np.isnan(mean) else f" [{tables.spread(mean, spread)}]"
