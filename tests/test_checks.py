@@ -61,6 +61,8 @@ OPEN = Undecided("Too few.", Judged(None, "o", "w"))
         (AtMost(0.0201, 0.02, unit=" s", digits=".3f"), False, "0.020 s", "<= 0.02 s"),
         (AtMost(NAN, 0.02), False, "nan", "<= 0.02"),
         (AtMost({"a": 1.0, "b": 3.0}, 2.0, of="V"), False, "V: a 1, b 3", "V <= 2, each"),
+        (AtMost(0.5, 1.0, of="end, u = 0"), True, "end, u = 0: 0.5", "end, u = 0 <= 1"),
+        (AtMost({"u = 1": 0.5, "run 2": 3}, 4.0), True, "u = 1: 0.5, run 2: 3", "<= 4, each"),
         (
             AtMost({"a": 1.0, "b": 3.0}, 2.0, partial=True),
             "partial",
@@ -216,17 +218,23 @@ def test_numbers_keep_their_tolerances_through_every_layer() -> None:
     few = AllOf(near, AtMost(3.0, 2.0, of="gap"), Share([True, False], 0.9, that="on the ray")).also("more")
     found = few.partial_at_best().because("a pilot").provided(False, "Too few.").gauges
     assert [(g.of, g.value, g.low, g.high, g.target) for g in found] == [
-        ("V a", 1.05, 0.75, 1.25, 1.0),
-        ("V b", 2.0, 2.25, 2.75, 2.5),
+        ("V, a", 1.05, 0.75, 1.25, 1.0),
+        ("V, b", 2.0, 2.25, 2.75, 2.5),
         ("gap", 3.0, None, 2.0, None),
-        ("runs on the ray", 50.0, 90.0, None, None),
+        ("share of runs: on the ray", 50.0, 90.0, None, None),
     ]
     mean = Mean(np.array([1.0, 1.2, 1.1, 0.9, 1.3]))
     (sure,) = SurelyBelow(mean, 2.0, near=0.1, of="x").gauges
     assert (sure.value, sure.high, sure.spread) == pytest.approx((1.1, 1.9, mean.half))
-    assert Count({"a": True, "b": False}, 1, what="axes").gauges == (Gauge("axes, of 2", 1.0, low=1.0),)
+    assert Count({"a": True, "b": False}, 1, what="axes").gauges == (
+        Gauge("how many of 2 axes", 1.0, low=1.0),
+    )
     assert Graded(few, YES).gauges == few.gauges
     assert Ordered({"a": 1.0, "b": 2.0}).gauges == ()
+    (against,) = AtMost(1.0, 2.0, of="V", than="the best baseline's").gauges
+    assert against == Gauge("V (bound: the best baseline's)", 1.0, high=2.0)
+    counted = Count({"a": True, "b": False}, 1, that="below", what="scenarios")
+    assert counted.gauges[0].of == "how many of 2 scenarios: below"
     # a number holds exactly where it is inside of its gauge
     for check in (near, AtLeast({"a": 1.0, "b": 3.0}, 2.0), Inside({"a": 1.0, "b": 3.0}, 2.0, 4.0)):
         inside = [

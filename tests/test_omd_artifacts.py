@@ -252,7 +252,7 @@ def test_the_text_against_the_printed_means(monkeypatch: pytest.MonkeyPatch) -> 
     assert higher == {"CIFAR10 Rotation gd", "CIFAR10 Rotation eg"}
     claims = {c.id: c for c in drawn(monkeypatch, "table2", labels=STAND_IN).claims}
     assert "MNIST 6 (half 6)" in claims["fairer-in-print"].measured
-    assert "with the authors' listing of CIFAR-10 11 (half 12)" in claims["fairer-in-print"].measured
+    assert "with the authors' listing of CIFAR-10: 11 (half 12)" in claims["fairer-in-print"].measured
     assert claims["parity-in-print"].measured.count("+") == 2
     assert all(name in claims["parity-in-print"].reason for name in higher)
     assert {claims[id].verdict for id in ("fairer-in-print", "parity-in-print")} == {"partial"}

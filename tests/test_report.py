@@ -23,6 +23,7 @@ from PIL import Image
 from mobench.errors import MobenchError, StoreError
 from mobench.report import (
     build,
+    findings,
     paper_markdown,
     papers_markdown,
     pictures_markdown,
@@ -832,6 +833,17 @@ def test_table_of_papers(outputs: Path) -> None:
     assert total.endswith(f" | {counts} | 3 passed, 2 failed | `make reproduce` |")
 
 
+def test_findings_leave_out_whole_numbers(tmp_path: Path) -> None:
+    """What a cell has no room for is left out after a number, and said to be elsewhere."""
+    long = f"first = 1.25; second = {'x' * 200}"
+    artifact(tmp_path, "ferero/fig2", [claim("a", "reproduced", measured=long), claim("b", "reproduced")])
+    text = findings.page(
+        collect(tmp_path), [findings.Finding("T", "ferero", "p", "h", {"ferero/fig2": ["a", "b"]})]
+    )
+    assert "| statement of a | first = 1.25 ([all numbers](results.md)) | " in text
+    assert "| statement of b | 1.05 | " in text
+
+
 def test_each_claim_is_counted_once_by_the_best_rows(tmp_path: Path) -> None:
     """A record that decides comes before one that does not, then the larger scale; checks are no claims."""
     own = [claim("a", "reproduced"), claim("b", "inconclusive"), claim("c", "reproduced")]
@@ -856,6 +868,12 @@ def test_each_claim_is_counted_once_by_the_best_rows(tmp_path: Path) -> None:
     alone = ElementTree.fromstring(wall(site))
     assert alone.attrib["aria-label"].startswith("5 claims, one tile each: 2 reproduced, 1 partial, 2 not")
     assert not re.search(r"(?:href|src)=", wall(site))
+    # what a phone shows at 0.7 of its size, letters of about 7 px each
+    wide = float(alone.attrib["width"])
+    assert wide <= 500
+    texts = [e for e in alone.iter() if e.tag.endswith("}text")]
+    assert len(texts) > 4
+    assert all(float(e.attrib["x"]) + 7 * len("".join(e.itertext())) <= wide for e in texts)
 
 
 BOARD = """problem,algorithm,share of hypervolume,rank,violation (max),note

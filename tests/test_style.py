@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import shutil
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -108,6 +110,29 @@ def test_defects_are_found_and_mended() -> None:
     assert box.width <= style.WIDTH
     assert "\n" in left.get_title()
     plt.close(fig)
+
+
+def test_a_caption_is_below_everything_in_the_file_as_well() -> None:
+    """Saving a box that is larger than the figure moves what hangs at the figure's own box."""
+    fig, ax = plt.subplots(figsize=(4, 2), layout="constrained")
+    ax.plot([0, 1], color="k", label="a line")
+    fig.legend(loc="outside lower center", labelcolor="r")
+    style.caption(
+        fig, "words about what is drawn, so many that they need more than one line of the figure " * 2
+    )
+    fig.texts[-1].set_color("b")
+    box = style.finish(fig, "Data: made up.")
+    assert fig.texts[0].get_text().count("\n") >= 2
+    buffer = io.BytesIO()
+    fig.savefig(buffer, format="png", bbox_inches=box)
+    plt.close(fig)
+    buffer.seek(0)
+    pixels = plt.imread(buffer)[..., :3]
+    red = np.flatnonzero((pixels[..., 0] - pixels[..., 2] > 0.5).any(1))
+    blue = np.flatnonzero((pixels[..., 2] - pixels[..., 0] > 0.5).any(1))
+    assert len(red)
+    assert len(blue)
+    assert red.max() < blue.min()
 
 
 def test_badge_names_data_and_scale() -> None:

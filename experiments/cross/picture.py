@@ -72,7 +72,11 @@ def legend(
     nowhere = sorted({m for _, m in refused} - set(order))
     if len(shown) == 1:
         missing = [f"{method(m)} ({reasons[shown[0].name, m]})" for m in nowhere]
-        return [f"Not here: {'; '.join(missing)}."] * bool(missing)
+        unfinished = [f"{method(m)} ({ended(shown[0], m)})" for m in order if lost(shown[0], m)]
+        return [
+            *[f"No finished run, so the last place: {'; '.join(unfinished)}."] * bool(unfinished),
+            *[f"Not here: {'; '.join(missing)}."] * bool(missing),
+        ]
     kinds = {t.fronts for t in shown}
     words = ["Numbers: share of the front's hypervolume, mean over seeds; bold: the best."] * (True in kinds)
     star = "* worst objective" if len(kinds) > 1 else "Numbers: worst objective"
@@ -83,29 +87,54 @@ def legend(
     return [part for part in words if part]
 
 
+def lost(t: Table, algorithm: str) -> bool:
+    """Returns whether no run of a method counts: its score is the worst there is."""
+    return not t.shown(t.pairs[algorithm])["counts"].any()
+
+
+def ended(t: Table, algorithm: str) -> str:
+    """Returns how the runs of a method ended, in words."""
+    every = t.pairs[algorithm].rows["status"].value_counts()
+    words = {"diverged": "values that are not finite", "solver_failed": "a subproblem without a solution"}
+    said = [f"{n} with {words.get(str(status), str(status))}" for status, n in every.items()]
+    return f"of {every.sum()} runs at all step sizes and seeds, {' and '.join(said)}"
+
+
 def draw_single(ax: Any, t: Table, methods: list[str]) -> None:
     """Scores of one problem: small points are seeds, the large one is their mean."""
     values = {m: t.scores[list(t.pairs).index(m)] for m in methods}
     finite = np.concatenate([v[np.isfinite(v)] for v in values.values()])
     # what diverged stands at the edge, marked as beyond it
     edge = min(float(finite.max()), 10 * float(np.median(finite))) if not t.fronts else np.inf
-    for i, seeds in enumerate(values.values()):
+    for i, (name, seeds) in enumerate(values.items()):
         inside = seeds[seeds <= edge]
+        beside = {"xycoords": ax.get_yaxis_transform(), "va": "center", "fontsize": 7, "color": st.GREY}
+        if lost(t, name):
+            ends: dict[str, Any] = {"ha": "left"} if t.fronts else {"ha": "right"}
+            ax.annotate("no finished run", (0.04 if t.fronts else 0.99, i), **beside, **ends)
+            continue
         ax.plot(inside, np.full(len(inside), i), "o", ms=2.6, color=st.BLUE, alpha=0.4, mew=0)
         if np.isfinite(seeds.mean()) and seeds.mean() <= edge:
             ax.plot(seeds.mean(), i, "o", ms=5, color=st.BLUE, mec="white", mew=0.5)
         else:
-            ax.annotate("diverges >", (0.99, i), xycoords=ax.get_yaxis_transform(), ha="right", va="center")
+            ax.annotate(f"beyond the axis: {seeds.mean():.1g}", (0.99, i), ha="right", **beside)
     if t.fronts:
         ax.set_xlim(-0.02, 1.02)
     ax.set_yticks(range(len(methods)), [method(m) for m in methods])
     ax.set_ylim(len(methods) - 0.5, -0.5)
     ax.grid(axis="both", lw=0.4, color="#DDDDDD")
     ax.set_axisbelow(True)
-    words = "share of the front's hypervolume" if t.fronts else "worst objective (smaller is better)"
-    few = len(t.report)
-    seeds_word = "large: mean over seeds, small: each seed" if few > 1 else "one seed"
-    ax.set_xlabel(f"{problem(t.name)}: {words}\n({seeds_word})")
+    seeds_word = "large: mean over seeds, small: each seed" if len(t.report) > 1 else "one seed"
+    ax.set_xlabel(f"{problem(t.name)}: {scale_of(t)}\n{seeds_word}")
+
+
+def scale_of(t: Table) -> str:
+    """Returns what the scores of a problem are, for its axis."""
+    if not t.fronts:
+        return "worst objective (smaller is better)"
+    if t.front is not None:
+        return "share of the front's hypervolume"
+    return "hypervolume\n(1: that of the points of all methods together)"
 
 
 def draw_scores(ax: Any, shown: list[Table], methods: list[str], empty: Refused) -> Any:
@@ -175,8 +204,10 @@ def draw_ranks(ax: Any, shown: list[Table], order: Mapping[str, tuple[float, flo
             ax.annotate(str(n), (1.04, i), **beside)
     ax.set_xlim(0, 1.02)
     few = "" if all(t.wide for t in shown) else f"\nwhere {INTERVAL} seeds or more count"
+    wide = f"\n(95 % bootstrap{few})" if any(t.wide for t in shown) else ""
     end = "\ngrey: number of problems" if len(shown) > 1 else ""
-    ax.set_xlabel(f"mean rank / methods,\nleft is better\n(95 % bootstrap{few}){end}", fontsize=7)
+    what = "mean rank" if len(shown) > 1 else "rank"
+    ax.set_xlabel(f"{what} / methods,\nleft is better{wide}{end}", fontsize=7)
     ax.grid(axis="x", lw=0.4, color="#CCCCCC")
 
 

@@ -11,6 +11,7 @@ import pandas as pd
 from mobench.artifacts import Artifact, artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.checks import AtLeast, AtMost, Count
+from mobench.artifacts.panels import dress
 from mobench.artifacts.rows import JobRows
 from mobench.comparison import rows, statistics
 
@@ -212,19 +213,19 @@ def profiles(a: Artifact) -> None:
         a.note("No rows are kept.")
         return
     high = (len(shown) + 1) // 2
-    fig, axes = st.plt.subplots(high, 2, figsize=(st.WIDTH, 2.6 * high), layout="constrained", squeeze=False)
+    fig, axes = st.plt.subplots(high, 2, figsize=(st.WIDTH, 2.4 * high), layout="constrained", squeeze=False)
     lines = []
+    looks: dict[str, dict[str, object]] = {}  # of a method, the same in all panels
     for ax, board in zip(axes.flat, shown, strict=False):
         found = board.profile()
         best = np.argsort(-found[:, -1] - 1e-3 * found[:, 0], kind="stable")[:6]
-        for place, i in enumerate(best):
-            ax.step(
-                FACTORS, found[i], where="post", lw=1.1, label=name_of(board.methods[i]), color=f"C{place}"
-            )
-        ax.set_xscale("log")
+        for i in best:
+            name = board.methods[i]
+            more, place = divmod(len(looks), len(st.CYCLE))
+            look = looks.setdefault(name, {"color": st.CYCLE[place], "ls": ("-", "--", ":", "-.")[more % 4]})
+            ax.step(FACTORS, found[i], where="post", lw=1.1, label=name_of(name), **look)
+        dress(ax, "gradients / fewest of any method", "share of cases", TITLES[board.name], log="x")
         ax.set_ylim(0, 1.02)
-        ax.set_title(TITLES[board.name], fontsize=8)
-        ax.legend(fontsize=7, frameon=False)
         ax.grid(lw=0.4, color="#CCCCCC")
         for i, name in enumerate(board.methods):
             lines.append(
@@ -238,13 +239,14 @@ def profiles(a: Artifact) -> None:
             )
     for ax in axes.flat[len(shown) :]:
         ax.set_axis_off()
-    fig.supxlabel(
-        "gradients, relative to the fewest that any method needed\n"
-        "Target: 0.9 of the attainable hypervolume; one answer: a gap of at most 0.02 to the front.\n"
-        "Of each board, the six methods that reach it most often.",
-        fontsize=7,
+    handles = {label: h for ax in axes.flat for h, label in zip(*ax.get_legend_handles_labels(), strict=True)}
+    fig.legend(handles.values(), handles, loc="outside lower center", ncols=5)
+    st.caption(
+        fig,
+        "A case is a problem, tuning study and seed; it counts where the target is reached: 0.9 of the "
+        "attainable hypervolume, or for one answer a gap of at most 0.02 to the front. Of each board, the "
+        "six methods that reach it most often.",
     )
-    fig.supylabel("share of problems, studies and seeds", fontsize=7)
     a.note("The six methods of each board that reach the target most often are drawn; the table has all.")
     a.table(lines, given=["board", "method"])
     a.figure(fig)

@@ -214,6 +214,15 @@ def averaged(t: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     return times, np.stack([values[:, window == w].mean(1) for w in found], 1)
 
 
+def spread(shown: Mapping[str, Curves]) -> str:
+    """Says what lines, bands and baselines are."""
+    return (
+        f"Lines: means over {len(shown['csmoo2'].V_end)} seeds, bands: 10 to 90 % of them. The baselines SGD "
+        "and proximal have CSMOO-2's step sizes and penalty; tuned SGD has those that did best on other "
+        "channels."
+    )
+
+
 def draw_curves(a: Artifact, shown: Mapping[str, Curves], best: Reference) -> None:
     """Tchebycheff value, violation and power against t, and the table of final values."""
     fig, ((value, violation, power),) = grid(1, 3, figsize=(7.0, 2.9))
@@ -229,10 +238,17 @@ def draw_curves(a: Artifact, shown: Mapping[str, Curves], best: Reference) -> No
     dress(violation, TIME, "max constraint violation (bit/s/Hz)", log="x", symlog=1e-2)
     dress(power, TIME, r"power $\|W\|_F^2$", log="x", ylim=(0.0, 1.14 * budget))
     lam1 = shown["csmoo2"].lam[0]
-    fig.suptitle(
-        f"$\\lambda = ({lam1:g}, {1 - lam1:.1g})$; lines: mean over seeds, bands: 10 to 90 % of them"
-    )
+    fig.suptitle(f"Rates of two users with weights $\\lambda = ({lam1:g}, {1 - lam1:.1g})$")
+    for ax, title in (
+        (value, "(a) value"),
+        (violation, "(b) leakage beyond its bound"),
+        (power, "(c) power"),
+    ):
+        dress(ax, title=title)
     legend_below(fig, value)
+    st.caption(
+        fig, f"{spread(shown)} In (b) lines are means over windows of $t$, and CSMOO alone has a band."
+    )
     a.figure(fig)
     z = ", ".join(f"{v:.4f}" for v in ideal_of(shown["csmoo2"].job))
     a.note(
@@ -247,7 +263,7 @@ def table(shown: Mapping[str, Curves], best: Reference) -> pd.DataFrame:
     lines = [{"method": METHODS[k], "lambda_1": c.lam[0], **final(c)} for k, c in shown.items()]
     exact = {"V": best.V, "power": best.power, "rate 1": best.rates[0], "rate 2": best.rates[1]}
     lam1 = shown["csmoo2"].lam[0]
-    return pd.DataFrame([*lines, {"method": "reference (SLSQP)", "lambda_1": lam1, **exact}])
+    return pd.DataFrame([*lines, {"method": "exact optimum (SLSQP)", "lambda_1": lam1, **exact}])
 
 
 def final(c: Curves) -> dict[str, Any]:
@@ -339,12 +355,13 @@ def rates(a: Artifact) -> None:
     for user, ax in enumerate(axes[0], 1):
         draw_lines(ax, shown, f"f_{user}", -1.0)
         level(ax, best.rates[user - 1], "at the exact optimum of V")
-        dress(
-            ax, TIME, title=f"user {user}, $\\lambda_{user} = {lam1 if user == 1 else 1 - lam1:.1f}$", log="x"
-        )
+        weight = lam1 if user == 1 else 1 - lam1
+        title = f"({'ab'[user - 1]}) user {user}, $\\lambda_{user} = {weight:.1f}$"
+        dress(ax, TIME, title=title, log="x")
     dress(axes[0, 0], y="expected rate (bit/s/Hz)", ylim=(0.0, None))
-    fig.suptitle("lines: mean over seeds, bands: 10 to 90 % of them")
+    fig.suptitle(f"Rates of two users with weights $\\lambda = ({lam1:g}, {1 - lam1:.1g})$")
     legend_below(fig, axes[0, 0])
+    st.caption(fig, f"{spread(shown)} V: the weighted maximum that all methods minimise.")
     a.figure(fig)
     a.table(table(shown, best), given=("method", "lambda_1"))
     judge_rates(a, shown, best)

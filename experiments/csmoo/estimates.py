@@ -67,9 +67,10 @@ def rate(a: Artifact) -> None:
         guide = np.array([16.0 + SINCE, 16.0 + float(e.index[-1])])
         top = 2 * float(errors["synthetic"].iloc[-1])
         ax.plot(guide, top * (guide / guide[-1]) ** -0.5, color=st.GREY, ls=":", label="$t^{-1/2}$")
-        legend = {"title": "problem: fitted slope", "loc": "upper right"}
+        legend = {"title": "problem: fitted slope", "loc": "upper center", "bbox_to_anchor": (0.5, -0.18)}
         dress(ax, "$t + 16$", f"mean squared error of the {what}", log="xy", legend=legend)
-        ax.set_ylim(top=50.0 * ax.get_ylim()[1])
+    words = f"Slopes: least squares in logarithms from step {SINCE} on."
+    st.caption(fig, f"{words} Equations are the paper's, of which blocks are updated in a step.")
     a.figure(fig)
     lines = [
         {

@@ -137,14 +137,16 @@ def draw_front(a: Artifact, ends: Mapping[str, pd.DataFrame], front: np.ndarray)
         ax.scatter(*rows[["f_1", "f_2", "f_3"]].to_numpy().T, s=size, label=METHODS[key], **look)
     ax.view_init(elev=22, azim=-120)
     ax.set_box_aspect((1, 1, 0.8), zoom=0.85)
-    ax.set_zlabel("$E f_3$")
+    ax.zaxis.set_rotate_label(False)
+    ax.set_zlabel("$E f_3$", rotation=90)
     for axis, ticks in zip(
         (ax.xaxis, ax.yaxis, ax.zaxis), ((0.3, 0.6), (0.4, 0.8), (0.6, 1.1, 1.6)), strict=True
     ):
         axis.set_ticks(ticks)
     ax.tick_params(pad=-2)
     dress(ax, "$E f_1$", "$E f_2$", title="three methods, all runs")
-    ax.xaxis.labelpad = ax.yaxis.labelpad = ax.zaxis.labelpad = -6
+    ax.xaxis.labelpad = ax.yaxis.labelpad = -6
+    ax.zaxis.labelpad = -2
     rows = ends["csmoo2"].sort_values("preference_3")  # what the third weight moves on top
     for place, n in ((2, 2), (3, 3)):
         flat = fig.add_subplot(1, 3, place)

@@ -45,7 +45,7 @@ def fig5(a: Artifact) -> None:
         axes[0, column].set_title(titled(a, panel.key, panel.jobs["ferero"]))
     add_legend(fig, axes[0, 0])
     a.figure(fig)
-    a.table([line for panel in shown for line in table_lines(panel)], given=GIVEN)
+    a.table([line for panel in shown for line in table_lines(a, panel)], given=GIVEN)
     for panel in shown:
         with pictures_of(a, panel.key):
             judge_published(a, panel)
@@ -95,7 +95,7 @@ def add_legend(fig: Any, ax: Any) -> None:
     fig.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=5)
 
 
-def table_lines(panel: Panel) -> list[dict[str, Any]]:
+def table_lines(a: Artifact, panel: Panel) -> list[dict[str, Any]]:
     """Returns the lines of one data set: means over seeds beside the published points."""
     lines = []
     for measure in MEASURES:
@@ -105,7 +105,7 @@ def table_lines(panel: Panel) -> list[dict[str, Any]]:
             for k in range(len(RAYS)):
                 good = np.isfinite(points[k]).all(1)
                 line: dict[str, Any] = {
-                    "data set": panel.name,
+                    "data set": titled(a, panel.key, panel.jobs["ferero"]),
                     "measure": measure,
                     "method": name,
                     "preference": NAMED[k],

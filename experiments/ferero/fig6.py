@@ -32,7 +32,7 @@ def fig6(a: Artifact) -> None:
         rises = (finite_mean(end, 1) - finite_mean(start, 1)).max(1)
         lines.append(
             {
-                "data set": SETS[key],
+                "data set": titled(a, key, plain),
                 "distance to the lines": float(finite_mean(to_line)),
                 "FERERO of Figure 5 to its rays": float(finite_mean(to_ray)),
                 "largest rise of a loss": float(rises.max()),

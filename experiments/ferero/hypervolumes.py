@@ -13,7 +13,7 @@ from mobench.artifacts.published import published
 from mobench.artifacts.statistics import Mean, finite_mean, std
 from mobench.metrics import hypervolume
 
-from .images import FEW, MEASURES, METHODS, Panel, panels, pictures_of, quoted
+from .images import FEW, MEASURES, METHODS, Panel, panels, pictures_of, quoted, titled
 
 RIVALS = ("ls", "pmtl", "epo")
 PRINTED = ("LS", "PMTL", "EPO", "XWC-MGDA", "FERERO")
@@ -73,7 +73,8 @@ def table2(a: Artifact) -> None:
             nadir, origin = reference(a, panel, measure)
             found = {m: volumes(panel, m, measure, nadir) for m in METHODS}
             name = f"{panel.name} {measure}"
-            line: dict[str, Any] = {"data set": name, "reference": origin}
+            shown = f"{titled(a, panel.key, panel.jobs['ferero'])}, {measure}"
+            line: dict[str, Any] = {"data set": shown, "reference": origin}
             for m, method in METHODS.items():
                 points = np.isfinite(panel.points(m, measure)).all(2)
                 count = RunCount(int(points.sum()), points.size)
@@ -161,7 +162,7 @@ def table9(a: Artifact) -> None:
             alone = finite_mean(panel.alone(measure), 1)
             lines.append(
                 {
-                    "data set": name,
+                    "data set": f"{titled(a, panel.key, panel.jobs['ferero'])}, {measure}",
                     "printed": pair(printed_nadir(name), "g"),
                     "used with published points": pair(published_nadir(panel, measure), "g"),
                     "our single-task networks": pair(alone, ".3f"),

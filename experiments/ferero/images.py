@@ -131,10 +131,10 @@ def quoted(panel: str, method: str) -> np.ndarray:
 
 
 def titled(a: Artifact, key: str, job: JobRows) -> str:
-    """Returns the name of a data set, or what the pictures of a job are to it."""
+    """Returns the name of a data set, and what the pictures of a job are if not the paper's."""
     if on_papers_pictures(a, key, job):
         return SETS[key]
-    return f"in place of {SETS[key]}" if job.meta["embedded"] else f"{SETS[key]}, smaller scale"
+    return f"{SETS[key]} ({'stand-in: digits' if job.meta['embedded'] else 'smaller scale'})"
 
 
 def draw_rays(ax: Any, origin: np.ndarray) -> None:

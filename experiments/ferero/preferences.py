@@ -31,6 +31,7 @@ def fig1(a: Artifact) -> None:
     """Absolute preferences: thresholds f_2 <= eps, and rays."""
     fig, ((left, right),) = grid(1, 2)
     residual = max(draw_thresholds(left), draw_rays(right))
+    st.caption(fig, "Black: the Pareto front of VLMOP2. Dots: its points that satisfy a dashed preference.")
     a.figure(fig)
     a.check(
         "lines-are-constraints",
@@ -86,6 +87,7 @@ def fig2(a: Artifact) -> None:
     part = draw_cone(left, np.eye(2), "(a) $A = I$")
     whole = draw_cone(right, wide, "(b) $A = [2, 1; 1, 2]/\\sqrt{5}$")
     left.legend(loc="lower left")
+    st.caption(fig, "Grey: what improves on $F_0$ in the order of the matrix $A$.")
     a.figure(fig)
     a.claim(
         "wider-cone",

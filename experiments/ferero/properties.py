@@ -17,6 +17,7 @@ from mobench.algorithms.pmtl import PMTL
 from mobench.algorithms.stch import STCH
 from mobench.algorithms.tch import TCH
 from mobench.artifacts import Artifact, JobRows, RunCount, artifact
+from mobench.artifacts import style as st
 from mobench.artifacts.checks import Above, AllOf, AtMost, Below, Check, Graded, Share
 from mobench.artifacts.published import Published, published
 from mobench.artifacts.statistics import percent
@@ -78,7 +79,7 @@ def inside_front(a: Artifact, jobs: Iterable[str]) -> Share:
     for name in jobs:
         rows = first_output(a.jobs[name])
         inner = rows[rows["preference_1"].between(0.15, 0.85)]["k"].unique().tolist()
-        found[name] = INSIDE.of(a.jobs[name], inner)
+        found[st.look(name).name] = INSIDE.of(a.jobs[name], inner)
     return Share(found, SHARE, that=INSIDE.words, what="runs of inner preferences")
 
 
@@ -124,11 +125,11 @@ def judge_scale(a: Artifact, name: str, changes: Mapping[str, np.ndarray], cell:
     """No direction changes with the scale, or a quarter of those of each method do."""
     if cell == "yes":
         does = "does not change"
-        largest = {job: float(c.max()) for job, c in changes.items()}
+        largest = {st.look(job).name: float(c.max()) for job, c in changes.items()}
         check: Check = AtMost(largest, 1e-12, of="largest 1 - cos at 200 random points", digits=".1e")
     else:
         does = "changes"
-        found = {job: c > CHANGED for job, c in changes.items()}
+        found = {st.look(job).name: c > CHANGED for job, c in changes.items()}
         check = Share(found, 0.25, that=f"1 - cos above {CHANGED:g}", what="random points").because(
             "even by following one objective at a time, where another one becomes the largest"
         )

@@ -16,6 +16,8 @@ from mobench.artifacts.checks import Count, Equal, Graded
 from mobench.artifacts.published import published
 from mobench.jobs.targets import parameters
 
+from .images import titled
+
 Cells = list[tuple[str, str, str, float]]  # panel, job, parameter, printed value
 ORDER = ("PMTL", "EPO", "FERERO")  # of the panels of Figure 4
 NOTATION = [
@@ -187,7 +189,8 @@ def table8(a: Artifact) -> None:
     expected = {}
     lines = []
     for cell in published("ferero/table8").rows.to_dict("records"):
-        job = a.jobs[f"{keys[cell['row']]}_{cell['column'].lower()}"]
+        key = keys[cell["row"]]
+        job = a.jobs[f"{key}_{cell['column'].lower()}"]
         printed = float(cell["value"])
         ours = setting(job, cell["metric"])
         same = abs(ours - printed) <= 1e-9 + 2e-3 * (cell["metric"] == "epochs") * ours
@@ -196,7 +199,7 @@ def table8(a: Artifact) -> None:
         expected[name] = printed
         lines.append(
             {
-                "data set": cell["row"],
+                "data set": titled(a, key, job),
                 "method": cell["column"],
                 "parameter": cell["metric"],
                 "published": printed,

@@ -180,6 +180,10 @@ def draw_training(a: Artifact, tuned: Mapping[str, Tuned]) -> None:
     )
     legend_below(fig, left, ncols=4, fontsize=8)
     fig.suptitle("thick: mean over seeds, thin: each seed")
+    words = "Losses: $f_{cpc}$ contrastive, $f_{zh}$ and $f_{en}$ of the Mandarin and the English recognizer."
+    st.caption(
+        fig, f"{words} FT: fine-tuning. In (c) $f_1$, $f_2$, $f_3$ are convex, and the optimum is known."
+    )
     a.figure(fig)
 
 

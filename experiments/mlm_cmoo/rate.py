@@ -82,9 +82,15 @@ def draw(a: Artifact, job: JobRows) -> dict[str, dict[float, float]]:
             found[name][p] = float(np.max([slope(steps, table[r].to_numpy()) for r in table]))
             mean = np.exp(np.log(table.cummin().clip(lower=ROUNDING)).mean(axis=1))
             curve(ax, steps, mean.to_numpy(), f"$p={p:g}$, slope {found[name][p]:.2f}", color=colour)
-        dress(ax, "step $t$", label, f"({'ab'[len(found) - 1]}) P2", log="xy", legend="upper right")
+        dress(ax, "step $t$", label, f"({'ab'[len(found) - 1]}) problem P2", log="xy", legend="upper right")
         ax.set_ylim(top=1e3 * ax.get_ylim()[1])  # room for the legend
     draw_p1(axes[0, 2], a)
+    st.caption(
+        fig,
+        "Lines in (a) and (b): geometric means over the instances of the running minimum; slopes: least "
+        f"squares in logarithms from {job.config['steps'] // 20} steps on, of the slowest instance. "
+        "P1 and P2: constrained quadratics whose answers are known.",
+    )
     a.figure(fig)
     return found
 
@@ -94,10 +100,11 @@ def draw_p1(ax: Any, a: Artifact) -> None:
     looks: dict[str, dict[str, Any]] = {"p1": {"color": st.BLUE}, "p1_literal": {"color": st.RED, "ls": "--"}}
     for name, look in looks.items():
         h = a.jobs[name].history
-        label = "signs as printed" if name == "p1_literal" else "signs corrected"
+        signs = "as printed" if name == "p1_literal" else "corrected"
+        label = f"signs {signs} ({a.jobs[name].config['steps']} steps)"
         curve(ax, h["step"].to_numpy() + 1.0, h["g_1"].clip(lower=0.0).to_numpy(), label, **look)
-    dress(ax, "step $t + 1$", "violation of the constraint", "(c) P1", log="x", symlog=1e-3)
-    ax.set_ylim(0.0, 20.0)
+    dress(ax, "step $t + 1$", "violation of the constraint", "(c) problem P1", log="x", symlog=1e-3)
+    ax.set_ylim(0.0, 60.0)  # room for the legend
     ax.legend(loc="upper right")
 
 

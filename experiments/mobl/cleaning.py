@@ -46,6 +46,7 @@ from mobench.artifacts.statistics import Mean, by_seed
 from .rows import COLOURS, HULL, Tasks, band, change, ends, mean_error, over_seeds, rises
 
 # what is multiplied, of the two readings
+WRONG = "$p$: share of a task's training labels that are wrong, $L$: its validation loss."
 ONLY = "the step alone"
 BOTH = "step and Gram matrix"
 SAME = 0.01  # a change of 1/L or of a loss by at most 1 % counts as none
@@ -221,7 +222,8 @@ class TradeOffs:
             ax.errorbar(self.us, heights, errors, **line)
         ax.axhline(self.zero[0][-1], color=st.GREY, ls="--", lw=0.9, label="$u = 0$")
         title = "(e) the last axis of (c) and (d) against $u$"
-        dress(ax, "$u$", "$1/L$ of the preferred task, $p = 0.6$", title, log="x", legend=True)
+        place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.22), "ncols": 2}
+        dress(ax, "$u$", "$1/L$ of the preferred task, $p = 0.6$", title, log="x", legend=place)
 
 
 @artifact("mobl/fig9")
@@ -242,6 +244,7 @@ def fig9(a: Artifact) -> None:
     trade_offs.radars(fig)
     trade_offs.against_u(fig.add_subplot(325))
     curves = _inner_steps(a, fig.add_subplot(326), pref)
+    st.caption(fig, f"{WRONG} $u$: trade-off, $D$: steps in the lower level for each outer step.")
     a.figure(fig)
     shown = {f"WC-MHGD, {ONLY}": pref, f"WC-MHGD, {BOTH}": pref_gram, "WC-MHGD, step as printed": literal}
     a.table(_table(shown), given=("method", "preferred"))
@@ -319,9 +322,10 @@ def _judge_trade_off(a: Artifact, found: TradeOffs) -> None:
     changes = {name: found.change(name) for name in found.jobs}
     checks: dict[str, Check] = {}
     for name, mean in changes.items():
-        grown = SurelyAbove(mean, near=100 * SAME, agree=True, unit=" %", digits="+.2f")
+        of = "change of 1/L from the smallest to the largest u"
+        grown = SurelyAbove(mean, of=of, near=100 * SAME, agree=True, unit=" %", digits="+.2f")
         values = ", ".join(f"u = {u:g}: {found.line(name, u)[0][-1]:.4f}" for u in found.us)
-        checks[name] = grown.also(f"{values}; change from the smallest to the largest u")
+        checks[name] = grown.also(values)
     check = BothReadings(checks)
     zero = found.zero[0][-1]
     falls = SurelyBelow(changes[ONLY], near=100 * SAME, agree=True)
@@ -446,6 +450,7 @@ def _four(a: Artifact, of: Callable[[np.ndarray], np.ndarray], ylabel: str) -> N
     fig.suptitle(
         "Algorithm 4; lines: mean over seeds, bands: one standard error, mostly narrower than the line"
     )
+    st.caption(fig, WRONG)
     a.figure(fig)
 
 
@@ -645,6 +650,7 @@ def fig12(a: Artifact) -> None:
         one_line = _coincide("runs of WC-MHGD", one.polygons)
         ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.04), title=one_line)
     fig.suptitle(f"$1/L$ of each task{from_zero(fig.axes[0])}")
+    st.caption(fig, f"{WRONG} $b_0$: step of MoCo's averages.")
     a.figure(fig)
     a.table(
         pd.DataFrame([line for name, one in found.items() for line in _lines(name, one)]),

@@ -82,6 +82,7 @@ def fig3(a: Artifact) -> None:
     ax.annotate("$x_0$", X0, xytext=(5, 4), textcoords="offset points")
     ax.set_aspect("equal")
     dress(ax, "$x_1$", "$x_2$", legend={"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": 2})
+    st.caption(fig, "Ellipses: levels of the two objectives. Arrows: directions.")
     a.figure(fig)
     J = gradients().numpy()
     large, lam, _ = arrows["weighted, $u$ large"]

@@ -35,6 +35,8 @@ PANEL = {"training": "a", "test": "b"}
 KINDS = {"training": "train_accuracy_", "test": "test_accuracy_"}
 SURE: dict[str, Any] = {"near": STEP, "agree": True, "unit": " pp", "digits": "+.1f"}
 U_COLOURS = (st.GREY, st.SKY, st.BLUE, st.RED)
+TRADE_OFF = "$u$: the constant that trades the preference $r$ against stationarity."
+INNER = "$D$: steps in the lower level's variables for each outer step."
 D_COLOURS = (st.ORANGE, st.GREEN, st.BLUE)
 
 
@@ -357,6 +359,11 @@ def _by_steps(a: Artifact, pref: FewShot) -> list[tuple[FewShot, list[int] | Non
     return [(FewShot(a.jobs["d8"]), None), (FewShot(a.jobs["d16"]), None), (pref, pref.runs(0))]
 
 
+def error_of(job: FewShot) -> str:
+    """Says what bars and bands are."""
+    return f"one standard error of the mean over {job.final['seed'].nunique()} seeds"
+
+
 @artifact("mobl/fig4")
 def fig4(a: Artifact) -> None:
     """Preferences (a, as Figure 1), trade-off (b), inner steps (c)."""
@@ -379,6 +386,7 @@ def fig4(a: Artifact) -> None:
         band(ax, steps, values, f"$D = {job.D}$", color)
         speeds[job.D] = _per_seed(job, np.trapezoid(values, steps, axis=0) / steps[-1], runs)
     dress(ax, "outer step $k$", "mean training accuracy, %", "(c) task 1 preferred", legend="lower right")
+    st.caption(fig, f"Bars on the axes of (a), (b) and bands in (c): {error_of(pref)}. {TRADE_OFF} {INNER}")
     a.figure(fig)
     shown = ("preferred-training", "extreme-training", "preferred-test", "extreme-test", "loss", "covered")
     a.refer("mobl/fig1", *shown)  # Figure 4a is a copy of Figure 1
@@ -394,7 +402,7 @@ def _judge_trade_off(a: Artifact, trade: FewShot) -> None:
     accuracy = (f"u = {u:g}: {trade.ends('train_accuracy_', r)[:, 0].mean():.1f} %" for u, r in runs.items())
     loss = (f"{trade.ends('f_', r)[:, 0].mean():.4f}" for r in runs.values())
     weight = (f"{trade.curve('lambda_1', r)[1][1:].mean():.2f}" for r in runs.values())
-    check = SurelyAbove(grown, of="from u = 1 to 20", **SURE | {"digits": "+.2f"})
+    check = SurelyAbove(grown, of="gain of accuracy from u = 1 to 20", **SURE | {"digits": "+.2f"})
     values = f"{', '.join(accuracy)}; its loss {', '.join(loss)}; its mean weight {', '.join(weight)}"
     a.claim("trade-off", check.also(values), interval=grown.ends("+.2f", " pp"))
 
@@ -405,7 +413,7 @@ def _judge_inner_steps(
     """A measure, one value for each seed, grows with the number D of inner steps."""
     order = sorted(of_seeds)
     grown = change(of_seeds[order[0]], of_seeds[order[-1]])
-    sure = SurelyAbove(grown, of="largest minus smallest D", **SURE)
+    sure = SurelyAbove(grown, of=f"{of}, largest D minus smallest", **SURE)
     means = {f"D = {D}": float(of_seeds[D].mean()) for D in order}
     check = rises(means, of, sure, unit=" %", digits=".1f")
     a.claim(id, check, interval=grown.ends("+.1f", " pp"), **words)
@@ -487,7 +495,7 @@ def fig6(a: Artifact) -> None:
     panels = {
         "train_accuracy_1": "(a) training accuracy of task 1, %",
         "test_accuracy_1": "(b) test accuracy of task 1, %",
-        "f_1": "upper-level loss of task 1",
+        "f_1": "(ours) upper-level loss of task 1",
     }
     fig, (axes,) = grid(1, 3, figsize=(7.0, 2.6))
     means: dict[str, dict[float, float]] = {column: {} for column in panels}
@@ -499,7 +507,8 @@ def fig6(a: Artifact) -> None:
         dress(ax, "outer step $k$", title=title)
     axes[2].set_yscale("log")
     axes[0].legend()
-    fig.suptitle("$r_1 = 0.8$")
+    fig.suptitle("task 1 preferred, $r_1 = 0.8$")
+    st.caption(fig, f"Lines: means, bands: {error_of(job)}. {TRADE_OFF}")
     a.figure(fig)
     train, test, loss = means.values()
     _judge_larger_u(a, job, train, loss)
@@ -516,7 +525,7 @@ def _judge_larger_u(
 ) -> None:
     """Figure 6a: u = 10 and 20 are better than u = 1, and alike."""
     gains = {f"u = {u:g}": _from_to(job, "train_accuracy_1", 1.0, u) for u in (10.0, 20.0)}
-    better = SurelyAbove(gains, of="over u = 1", partial=True, **SURE)
+    better = SurelyAbove(gains, of="gain of accuracy over u = 1", partial=True, **SURE)
     values = "; ".join(f"u = {u:g}: {value:.1f} %, loss {loss[u]:.4f}" for u, value in train.items())
     only = [name for name in gains if name not in better.failing]
     a.claim(
@@ -538,7 +547,7 @@ def _judge_larger_u(
 def _judge_test_accuracy(a: Artifact, job: FewShot, test: Mapping[float, float]) -> None:
     """Figure 6b: the test accuracy of task 1 grows with u."""
     grown = _from_to(job, "test_accuracy_1", 1.0, 20.0)
-    sure = SurelyAbove(grown, of="from u = 1 to 20", **SURE)
+    sure = SurelyAbove(grown, of="gain of accuracy from u = 1 to 20", **SURE)
     means = {f"u = {u:g}": test[u] for u in (1.0, 10.0, 20.0)}
     ordered = Ordered(means, of="means", unit=" %", digits=".1f")
     check = sure if sure.holds is None else Graded(AllOf(ordered, sure), sure)
@@ -574,7 +583,8 @@ def fig7(a: Artifact) -> None:
             panel=PANEL[kind],
         )
     axes[0].legend(loc="lower right")
-    fig.suptitle("$r_1 = 0.8$")
+    fig.suptitle("task 1 preferred, $r_1 = 0.8$")
+    st.caption(fig, f"Lines: means over tasks and seeds, bands: {error_of(pref)}. {INNER}")
     a.figure(fig)
     _notes(a, pref)
 

@@ -24,6 +24,8 @@ from .rows import over_seeds
 # probability > .99. After 500 steps (-.71 to -.79) it is early.
 STEEP = -0.8
 SHARE = 0.9
+OPTIONS = "NS: hypergradients by a Neumann series, CG: by conjugate gradients."
+TRADE_OFF = "$u$: the constant that trades the preference against stationarity."
 
 
 def running_mean(job: JobRows, column: str, runs: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -168,6 +170,7 @@ def theory(a: Artifact) -> None:
     dress(ax, "$K$", "mean over $k < K$ of $|d_k|^2$", ylim=(None, 500 * ax.get_ylim()[1]))
     ax.legend(loc="upper right", fontsize=7)
     effect.draw(axes[0, 1])
+    st.caption(fig, f"$d_k$: the direction of step $k$; mean over the starts. {OPTIONS} {TRADE_OFF}")
     a.figure(fig)
     a.table(effect.table(), given=("method", "preferred", "u"))
     for s in GROUPS:
@@ -338,6 +341,7 @@ def options(a: Artifact) -> None:
     dress(left, "$k$", r"$|\bar d_k|^2$", legend={"fontsize": 7})
     dress(right, "$K$", r"mean over $k < K$ of $|\bar d_k|^2$")
     fig.suptitle("WC-MHGD on the quadratic: the two options of Algorithm 1", fontsize=10)
+    st.caption(fig, f"{OPTIONS} $D$: steps in y, $N$: steps of CG for each step of x. Dotted: $1/K$.")
     a.figure(fig)
     late = {name: late_mean(values) for name, values in squares.items()}
     a.table(options_table(jobs, labels, late), given=("option",))
@@ -458,7 +462,9 @@ def draw_stochastic(
     dress(axes[2], "$K$", r"mean over $k < K$ of $|\bar d_k|^2$", legend=True)
     axes[0].set_title(f"batches, $Q = {max(terms)}$")
     axes[1].set_title(f"terms of the series, $T = B = {max(batches)}$")
-    fig.suptitle("WC-MHGD, Algorithm 2, on the quadratic with samples; dotted levels: mean of the last steps")
+    fig.suptitle("WC-MHGD, Algorithm 2, on the quadratic with samples")
+    words = "$T$, $B$: samples for a step in y and for a term of the Neumann series, $Q$: its terms."
+    st.caption(fig, f"{words} Dotted levels: means over the last quarter of the steps.")
     a.figure(fig)
 
 

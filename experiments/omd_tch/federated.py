@@ -43,6 +43,7 @@ AGNOSTIC = "agnostic loss"
 PARITY = "accuracy parity"
 METRICS = {ACCURACY: "average_accuracy", AGNOSTIC: "agnostic_loss", PARITY: "accuracy_parity"}
 TOLERANCE = {ACCURACY: 0.5, AGNOSTIC: 0.03, PARITY: 0.5}
+WRITTEN = {ACCURACY: "accuracy, %", AGNOSTIC: "worst loss", PARITY: "parity, pp"}
 FAIRNESS = (AGNOSTIC, PARITY)
 FED = "LS(FedAvg)"
 PAIRS = {"gd": ("OMDgd-TCH(AFL)", "AdaOMDgd-TCH"), "eg": ("OMDeg-TCH", "AdaOMDeg-TCH")}
@@ -117,13 +118,11 @@ class Scenario:
 
     @property
     def titled(self) -> str:
-        """For a panel: the paper's name, or what stands for it."""
+        """For panels and rows of tables: the paper's name, and what the data are if not the paper's."""
+        if self.data in FULL:
+            return self.name
         embedded = bool(self.jobs["ls"].meta["embedded"])
-        return (
-            self.name
-            if self.data in FULL
-            else f"{self.name}{', replaced by digits' if embedded else ': subset'}"
-        )
+        return f"{self.name} ({'stand-in: digits' if embedded else 'subset'})"
 
     def job(self, column: str) -> str | None:
         """Name of a column's job; where OMD and AdaOMD have one step, they share one. None: not run here."""
@@ -266,7 +265,7 @@ def means(shown: Sequence[Scenario]) -> pd.DataFrame:
     lines = []
     for s in shown:
         for column in filter(s.has, [*COLUMNS, *LAST]):
-            line: dict[str, Any] = {"scenario": s.name, "method": column}
+            line: dict[str, Any] = {"scenario": s.titled, "method": column}
             for metric in METRICS:
                 values = s.values(column, metric)
                 mean, spread = s.printed(column, metric)
@@ -294,7 +293,7 @@ def by_method(shown: Sequence[Scenario]) -> tuple[pd.DataFrame, set[tables.Cell]
     for s in shown:
         columns = [c for c in COLUMNS if s.has(c)]  # last iterates are in the table of Figure 6
         for metric in METRICS:
-            line = {"scenario": s.name, "metric": metric}
+            line = {"scenario": s.titled, "metric": WRITTEN[metric]}
             for column in columns:
                 mean, spread = s.printed(column, metric)
                 printed = "" if np.isnan(mean) else f" [{tables.spread(mean, spread)}]"

@@ -47,7 +47,7 @@ def draw_curves(ax: Any, s: Scenario, name: str, seed: int | None, label: str) -
         rounds, values = s.curve(column, name, seed)
         ax.plot(rounds, values, ls=look.line, color=look.colour, lw=1.1, label=column, **marks)
     ax.set_yscale("log")
-    ax.yaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
+    ax.yaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 1.5, 2.0, 3.0, 5.0, 7.0)))
     ax.yaxis.set_major_formatter("{x:g}")
     ax.yaxis.set_minor_locator(ticker.NullLocator())
     dress(ax, "round", label)
@@ -82,11 +82,36 @@ def draw_boxes(ax: Any, s: Scenario, metric: str, names: bool) -> None:
     dress(ax, LABELS.get(metric, metric))
 
 
-def spread_of(shown: Sequence[Scenario]) -> str:
-    """Says what the marks of few or of many seeds are."""
-    return "points: seeds, bars: medians" + (
-        ", boxes: quartiles" if max(s.seeds for s in shown) >= st.FEWEST else ""
-    )
+ROTATION = "Rotation: the images of some clients are turned by 90 or 180 degrees."
+CLASSES = "C=2, C=5: each client holds images of two or five of the ten classes."
+NAMES = (
+    "Methods are named as in the paper's Table 2; gd and eg are the two mirror maps of the clients' weights "
+    "(projected gradient, exponentiated gradient)."
+)
+SHORTER = (
+    "OMD's and AdaOMD's curves are of averages and end one round earlier: the average after round T is "
+    "of the iterates 1 to T, without the one that round T leads to."
+)
+
+
+def marks_of_boxes(ax: Any, shown: Sequence[Scenario]) -> tuple[list[Any], list[str]]:
+    """Returns handles and labels for a legend of what `boxes` draws of few or of many seeds."""
+    grey = {"color": st.GREY, "ls": "none"}
+    (seed,) = ax.plot([], [], "o", ms=3.4, mec="white", mew=0.3, **grey)
+    (median,) = ax.plot([], [], "|", ms=9, mew=1.6, **grey)
+    handles = [seed, median]
+    labels = ["one seed", "short bar: median of the seeds"]
+    if max(s.seeds for s in shown) >= st.FEWEST:
+        handles.append(ax.fill_between([], [], [], color=st.GREY, alpha=0.3, lw=0))
+        labels.append("quartiles")
+    return handles, labels
+
+
+def title_of_row(row: Any, words: str) -> None:
+    """Writes a title over all panels of a row, in the line that the title of one keeps free."""
+    dress(row[1], title=" ")
+    text = row[0].annotate(words, (0.0, 1.04), xycoords="axes fraction")
+    text.set_in_layout(False)
 
 
 @artifact("omd_tch/fig3")
@@ -106,9 +131,12 @@ def fig3(a: Artifact) -> None:
         handles, names = curves.get_legend_handles_labels()
         marks, words = scatter.get_legend_handles_labels()
         empty.legend(handles + marks[len(names) :], names + words[len(names) :], loc="center")
-        for ax, metric in zip(axes[2 * k + 1], METRICS, strict=True):
+        row = axes[2 * k + 1]
+        for ax, metric in zip(row, METRICS, strict=True):
             draw_boxes(ax, s, metric, metric == ACCURACY)
-        dress(axes[2 * k + 1, 1], title=f"({'ef'[k]}) {s.titled}, {s.span}; {spread_of([s])}")
+        title_of_row(row, f"({'ef'[k]}) {s.titled}, {s.span}, all methods")
+    fig.legend(*marks_of_boxes(axes[1, 0], shown), loc="outside lower center", ncols=3)
+    st.caption(fig, f"(a) to (d) are the paper's panels. {ROTATION} {NAMES} {SHORTER}")
     a.figure(fig)
     a.table(means(shown))
     for s in shown:
@@ -133,6 +161,7 @@ def fig3a(a: Artifact) -> None:
     for ax, letter in zip(axes[0], "abc", strict=True):
         dress(ax, title=f"({letter}) {s.titled}, seed {s.first_seed}")
     legend_below(fig, axes[0, 0])
+    st.caption(fig, f"{ROTATION} {SHORTER}")
     a.figure(fig)
     a.table(means([s]))
     judge(a, s, [*of_curves(s), *of_means(s), *fairer_in_rotation(s), *stored(s)])
@@ -163,6 +192,7 @@ def fig5(a: Artifact) -> None:
         for row in (0, 1):
             axes[2 * (k // across) + row, k % across].set_axis_off()
     legend_below(fig, axes[0, 0])
+    st.caption(fig, f"{ROTATION} {CLASSES} {SHORTER}")
     a.figure(fig)
     for label, name in losses.items():
         for kind in PAIRS:
@@ -193,6 +223,7 @@ def fig6(a: Artifact) -> None:
         draw_scatter(ax, s)
         dress(ax, title=f"{s.titled}, {s.span}")
     legend_below(fig, axes[0, 0])
+    st.caption(fig, f"{ROTATION} {CLASSES}")
     a.figure(fig)
     a.table(means(shown))
     for s in shown:
@@ -230,11 +261,9 @@ def fig7(a: Artifact) -> None:
         for ax, metric in zip(row, METRICS, strict=True):
             draw_boxes(ax, s, metric, metric == ACCURACY)
             dress(ax, x=None if s is shown[-1] else "")
-        # over all panels of the row, in the line that the title of one keeps free
-        dress(row[1], title=" ")
-        words = row[0].annotate(f"{s.titled}, {s.span}", (0.0, 1.04), xycoords="axes fraction")
-        words.set_in_layout(False)
-    fig.suptitle(spread_of(shown))
+        title_of_row(row, f"{s.titled}, {s.span}")
+    fig.legend(*marks_of_boxes(axes[0, 0], shown), loc="outside lower center", ncols=3)
+    st.caption(fig, f"{ROTATION} {CLASSES} {NAMES}")
     a.figure(fig)
     near = {}
     mnist = [s for s in shown if s.on_mnist]

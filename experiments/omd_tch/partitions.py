@@ -43,12 +43,12 @@ def class_counts_figure(base: Images, splits: Mapping[str, Clients], seed: int, 
         ax.set_xticks(range(CLASSES))
         ax.tick_params(length=0, labelsize=7.5)
         ax.spines[:].set_visible(False)
-        ax.set_title(title)
+        ax.set_title(title.replace(" (", "\n("))  # beside the head of the last column
         ax.set_xlabel("class")
     turns = any(any(clients.turns) for clients in splits.values())
-    axes[0, 0].set_ylabel("client, turned by" if turns else "client")
+    axes[0, 0].set_ylabel("client (and by how much its images are turned)" if turns else "client")
     what = "training" if split == "train" else "test"
-    fig.suptitle(f"{what} images of each class, seed {seed}")
+    fig.suptitle(f"How many {what} images of each class (columns) each client (rows) holds, seed {seed}")
     return fig
 
 
@@ -58,7 +58,7 @@ def partitions(a: Artifact) -> None:
     shown = scenarios(a)
     problems = {s.key: problem_of(s) for s in shown}
     first = int(shown[0].jobs["ls"].config["seeds"][0])
-    drawn = {s.name: problems[s.key].split_of(first) for s in shown if s.on_mnist == shown[0].on_mnist}
+    drawn = {s.titled: problems[s.key].split_of(first) for s in shown if s.on_mnist == shown[0].on_mnist}
     a.figure(class_counts_figure(problems[shown[0].key].images, drawn, first))
     lines = [line(s, int(seed), problems[s.key]) for s in shown for seed in s.jobs["ls"].config["seeds"]]
     a.table(lines)
@@ -80,7 +80,7 @@ def line(s: Scenario, seed: int, problem: FederatedImages) -> dict[str, Any]:
     split = problem.split_of(seed)
     sizes = {part: [len(i) for i in getattr(split, part)] for part in ("train", "test")}
     return {
-        "scenario": s.name,
+        "scenario": s.titled,
         "images": s.data,
         "seed": seed,
         "training images per client": f"{min(sizes['train'])} to {max(sizes['train'])}",

@@ -65,7 +65,7 @@ def chosen(s: Scenario, row: str) -> dict[str, Any]:
         for point in (ours, theirs)
     )
     return {
-        "scenario": s.name,
+        "scenario": s.titled,
         "method": row,
         "parameter": f"{grid.metric}, tau'" if pair else grid.metric,
         "best": said,
@@ -102,7 +102,7 @@ def table1(a: Artifact) -> None:
         "another, and how much larger its score is."
     )
     for s in shown:
-        agree = {line["method"]: line["agrees"] == "yes" for line in lines if line["scenario"] == s.name}
+        agree = {line["method"]: line["agrees"] == "yes" for line in lines if line["scenario"] == s.titled}
         asked = (
             "each within one step of the grid (FedFV: the printed pair), or the published value scores "
             "within 3 % of the best"

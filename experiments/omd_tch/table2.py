@@ -64,7 +64,11 @@ def table2(a: Artifact) -> None:
         judge_tch(a, cifar)
     check_orderings(a, shown)
     notes(a, shown)
-    a.note("In square brackets: published. Mean and standard deviation over seeds, of five seeds or more.")
+    a.note(
+        "In square brackets: published. Mean and standard deviation over seeds, of five seeds or more. "
+        "Accuracy: mean over the clients; worst loss: the paper's agnostic loss, the largest test loss of a "
+        "client; parity: the paper's accuracy parity, the standard deviation of the clients' accuracies."
+    )
     a.note(
         "CIFAR-10's half of Table 2 is not in the paper's text; its columns quote the authors' result "
         "listing, for orientation. Six of MNIST's published cells are reconstructed "

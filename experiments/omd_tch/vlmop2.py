@@ -52,7 +52,7 @@ def fig1(a: Artifact) -> None:
         gamma = conversion_weights(torch.from_numpy(SAMPLE[None, :t]))[0].numpy()
         found.append({i + 1: float(g) for i, g in enumerate(gamma) if g > 0})
         for i, weight in enumerate(gamma):
-            draw_iterate(ax, i, weight, rf", $\gamma={weight:g}$" if weight > 0 else "", 17 + 1.5 * weight)
+            draw_iterate(ax, i, weight, rf", $\gamma={weight:g}$" if weight > 0 else "")
         dress(ax, title=f"({'abcd'[t - 1]}) after $\\theta_{t}$")
     for panel, (source, target) in MOVES.items():
         arrow = {"arrowstyle": "->", "color": st.ORANGE, "lw": 1.4, "shrinkA": 8, "shrinkB": 8}
@@ -61,6 +61,12 @@ def fig1(a: Artifact) -> None:
     for ax in axes[0]:
         st.objective_axes(ax, 0.0, 1.05)
         ax.label_outer()
+    words = (
+        r"Full: stored, larger with its weight $\gamma$. Empty: not stored, as another iterate dominates it."
+    )
+    st.caption(
+        fig, f"{words} Arrows: where the weight of an iterate goes. Star: the average that is returned."
+    )
     a.figure(fig)
     a.note(
         "Panel (e) draws the average in objective space as if F were linear; "
@@ -71,24 +77,29 @@ def fig1(a: Artifact) -> None:
     a.claim("conversion", check.also(said))
 
 
-def draw_iterate(ax: Any, i: int, weight: float, more: str, below: float) -> None:
-    """Draws iterate i, filled and larger with its weight; without one it is not stored."""
+def draw_iterate(ax: Any, i: int, weight: float, more: str) -> None:
+    """Draws iterate i, filled and larger with its weight; without one it is not stored.
+
+    Names are below what is stored, beside what is not (an arrow leads from there) and beside the leftmost.
+    """
     colour = st.BLUE if weight > 0 else "white"
     ax.plot(*SAMPLE[i], "o", ms=6 + 3 * weight, color=colour, mec=st.BLUE, zorder=3)
-    place = {"xytext": (0, -below), "textcoords": "offset points", "ha": "center", "fontsize": 8}
-    ax.annotate(rf"$\theta_{i + 1}$" + more, SAMPLE[i], **place)
+    leftmost = i == int(SAMPLE[:, 0].argmin())
+    beside = leftmost or weight == 0
+    offset = (8.0, -3.0) if leftmost else (5.0, -12.0) if beside else (0.0, -17.0 - 1.5 * weight)
+    place = {"xytext": offset, "textcoords": "offset points", "fontsize": 8}
+    ax.annotate(rf"$\theta_{i + 1}$" + more, SAMPLE[i], ha="left" if beside else "center", **place)
 
 
 def draw_output(ax: Any, stored: Mapping[int, float]) -> None:
     """Draws the stored iterates and their weighted average."""
     for k, weight in stored.items():
-        draw_iterate(ax, k - 1, weight, "", 22)
+        draw_iterate(ax, k - 1, weight, "")
     mean = sum(weight * SAMPLE[k - 1] for k, weight in stored.items()) / sum(stored.values())
     ax.plot(*SAMPLE[[k - 1 for k in stored]].T, color=st.GREY, lw=0.9, zorder=1)
     ax.plot(*mean, "*", ms=12, color=st.RED, zorder=4)
-    place = {"xytext": (14, 10), "textcoords": "offset points", "fontsize": 8}
-    ax.annotate(r"$\tilde\theta = (3\theta_3 + \theta_4)/4$", mean, **place)
-    dress(ax, title="(e) output")
+    ax.annotate(r"$\tilde\theta$", mean, xytext=(9, 4), textcoords="offset points", fontsize=8)
+    dress(ax, title="(e) output\n$\\tilde\\theta = (3\\theta_3 + \\theta_4)/4$")
 
 
 @dataclass

@@ -66,6 +66,11 @@ def _spread(number: Any) -> float | None:
     return half if np.isfinite(half) else None
 
 
+def _label(of: str, name: Any) -> str:
+    """What a gauge is of: what is measured, and for which of several names."""
+    return ", ".join(part for part in (of, str(name)) if part)
+
+
 Number = float | Mean
 Numbers = Number | Mapping[Any, Number]
 MOST_SHOWN = 8  # names in a list
@@ -85,6 +90,12 @@ def listed(names: Iterable[Any]) -> str:
     return ", ".join(every[:MOST_SHOWN]) + (
         f" and {len(every) - MOST_SHOWN} more" if len(every) > MOST_SHOWN else ""
     )
+
+
+def said_of(name: Any, number: str) -> str:
+    """Writes a name and its number, with a colon where the name would be read on into it: "u = 1: 2.3"."""
+    words = str(name)
+    return f"{words}: {number}" if "=" in words or words[-1:].isdigit() else f"{words} {number}".strip()
 
 
 class Check:
@@ -235,8 +246,10 @@ class _Numbers(Check):
     def gauges(self) -> tuple[Gauge, ...]:
         of = getattr(self, "of", "")
         unit = getattr(self, "unit", "")
+        than = getattr(self, "than", "")
+        bound = f" (bound: {than})" if than else ""
         return tuple(
-            Gauge(f"{of} {name}".strip(), float(v), spread=_spread(v), unit=unit, **ends)
+            Gauge(_label(of, name) + bound, float(v), spread=_spread(v), unit=unit, **ends)
             for name, v in self.named.items()
             if (ends := self._ends(name)) is not None
         )
@@ -254,9 +267,12 @@ class _Numbers(Check):
     def measured(self) -> str:
         of = getattr(self, "of", "")
         if isinstance(self.value, Mapping):
-            each = ", ".join(f"{n} {self._write(v)}{self._more(n)}" for n, v in self.value.items())
+            each = ", ".join(said_of(n, self._write(v) + self._more(n)) for n, v in self.value.items())
             return f"{of}: {each}" if of else each
-        return (f"{of} = " if of else "") + self._write(self.value) + self._more("")
+        number = self._write(self.value) + self._more("")
+        if not of:
+            return number
+        return f"{of}: {number}" if "=" in of else f"{of} = {number}"
 
     def _each(self, text: str) -> str:
         """A tolerance, of each number."""
@@ -297,13 +313,14 @@ class _Bounded(_Numbers):
 
     def _more(self, name: Any) -> str:
         if isinstance(self.bound, Mapping):
-            return f" ({self.than or self.sign} {self._write(self._bound(name))})"
+            bound = self._write(self._bound(name))
+            return f" ({said_of(self.than, bound) if self.than else f'{self.sign} {bound}'})"
         return ""
 
     @property
     def measured(self) -> str:
         if self.than and not isinstance(self.bound, Mapping):
-            return f"{super().measured}; {self.than} {self._write(self.bound)}"
+            return f"{super().measured}; {said_of(self.than, self._write(self.bound))}"
         return super().measured
 
     @property
@@ -436,7 +453,7 @@ class _Surely(Check):
     def gauges(self) -> tuple[Gauge, ...]:
         end = {"low" if self.sign > 0 else "high": self.bound + self.sign * self.near}
         return tuple(
-            Gauge(f"{self.of} {name}".strip(), m.mean, spread=_spread(m), unit=self.unit, **end)
+            Gauge(_label(self.of, name), m.mean, spread=_spread(m), unit=self.unit, **end)
             for name, m in self.named.items()
         )
 
@@ -459,7 +476,7 @@ class _Surely(Check):
 
     @property
     def measured(self) -> str:
-        each = ", ".join(f"{n} {m.words(self.digits, self.unit)}".strip() for n, m in self.named.items())
+        each = ", ".join(said_of(n, m.words(self.digits, self.unit)) for n, m in self.named.items())
         return f"{self.of}: {each}" if self.of else each
 
     @property
@@ -520,10 +537,9 @@ class Share(Check):
     @property
     def gauges(self) -> tuple[Gauge, ...]:
         end = {"low": 100 * self.at_least} if self.at_most is None else {"high": 100 * self.at_most}
-        words = f"{self.what} {self.that}".strip()
+        words = f"share of {self.what}{f': {self.that}' if self.that else ''}"
         return tuple(
-            Gauge(f"{words} {name}".strip(), 100 * share, unit=" %", **end)
-            for name, share in self.shares.items()
+            Gauge(_label(words, name), 100 * share, unit=" %", **end) for name, share in self.shares.items()
         )
 
     @property
@@ -546,7 +562,8 @@ class Share(Check):
             edge = "at least" if self.at_most is None else "at most"
             least = percent(shares[worst], self.digits)
             return f"{before}{edge} {least} of the {self.what} ({worst}; {len(shares)} in all)"
-        said = ", ".join(f"{n} {percent(s, self.digits)} of {len(self.found[n])}" for n, s in shares.items())
+        each = {n: f"{percent(s, self.digits)} of {len(self.found[n])}" for n, s in shares.items()}
+        said = ", ".join(said_of(name, number) for name, number in each.items())
         return f"{before}so many of the {self.what}: {said}" if before else f"{self.what}: {said}"
 
     @property
@@ -595,8 +612,9 @@ class Count(Check):
         asked = len(self.found) if self.at_least is None else self.at_least
         low = float(asked) if self.at_most is None else None
         high = None if self.at_most is None else float(self.at_most)
-        words = f"{self.what} {self.that}".strip()
-        return (Gauge(f"{words}, of {len(self.found)}".lstrip(", "), float(self.number), low, high),)
+        words = f"how many of {len(self.found)} {self.what}".strip()
+        label = f"{words}: {self.that}" if self.that else words
+        return (Gauge(label, float(self.number), low, high),)
 
     @property
     def failing(self) -> list[Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -210,11 +210,18 @@ def draw_path(ax: Any, path: np.ndarray, color: str = BLUE, start: str = "white"
 # of the whole figure
 
 
+def caption(fig: Any, words: str) -> None:
+    """Gives a figure a caption: small text below everything, which says what its marks and bands are."""
+    text = fig.text(0.0, 0.0, words, gid="caption", ha="left", va="top", fontsize=SMALLEST)
+    text.set_in_layout(False)  # until `finish` has found its place
+
+
 def finish(fig: Any, badge: str = "") -> Any:
     """Makes a figure ready for print, and returns its box in inches.
 
     It is narrowed to `WIDTH`, letters are enlarged to `SMALLEST`, titles and labels that are longer than
-    their panel get several lines, and `badge` (data set and scale) is written above everything.
+    their panel get several lines, `badge` (data set and scale) is written above everything, and a `caption`
+    below.
     """
     fig.set_size_inches(*fitted(*fig.get_size_inches()))
     _enlarge(fig)
@@ -230,13 +237,22 @@ def finish(fig: Any, badge: str = "") -> Any:
         fig.set_size_inches(width - over - 0.01, height)
     fig.set_layout_engine(None)  # of "none", savefig would wait for a draw as well
     box = fig.get_tightbbox()
+    width, height = fig.get_size_inches()
+    longest = max(20, int(_letters(max(box.width, 2.5), SMALLEST)))
+    for legend in fig.legends:  # beside the panels, not at the end of the box that is saved, which is larger
+        if legend.get_bbox_to_anchor() is not fig.bbox:
+            continue
+        legend.set_bbox_to_anchor((0.0, 0.0, 1.0, 1.0), transform=fig.transFigure)
+    for text in fig.texts:
+        if text.get_gid() == "caption":
+            text.set_text(textwrap.fill(text.get_text(), longest))
+            text.set_position((box.x0 / width, (box.y0 - 0.06) / height))
+            text.set_in_layout(True)
     if badge:
-        width, height = fig.get_size_inches()
-        lines = textwrap.fill(badge, max(20, int(_letters(max(box.width, 2.5), SMALLEST))))
+        lines = textwrap.fill(badge, longest)
         place = {"ha": "left", "va": "bottom", "fontsize": SMALLEST, "color": "#555555", "style": "italic"}
         fig.text(box.x0 / width, (box.y1 + 0.06) / height, lines, gid="badge", **place)
-        box = fig.get_tightbbox()
-    return box.padded(pad)
+    return fig.get_tightbbox().padded(pad)
 
 
 def _letters(inches: float, size: float) -> float:
@@ -282,14 +298,25 @@ def _break(text: Any, inches: float) -> None:
         return
     parts = re.findall(r"(?:\$[^$]*\$|[^\s$])+", words)
     share = int(np.ceil(length / inches))
-    limit = len(words) / share * 1.15
+    longest = int(1.05 * len(words) * inches / length)
+    for limit in range(len(words) // share, longest + 1):  # as even as the fewest lines can be
+        lines = _filled(parts, limit)
+        if len(lines) <= share:
+            break
+    else:
+        lines = _filled(parts, longest)
+    text.set_text("\n".join(lines))
+
+
+def _filled(parts: Sequence[str], limit: int) -> list[str]:
+    """Returns lines of at most so many letters, longer ones of a single part."""
     lines = [""]
     for part in parts:
         if lines[-1] and len(lines[-1]) + 1 + len(part) > limit:
             lines.append(part)
         else:
             lines[-1] = f"{lines[-1]} {part}".strip()
-    text.set_text("\n".join(lines))
+    return lines
 
 
 def texts(fig: Any) -> Iterator[Any]:

@@ -14,6 +14,7 @@ TEXT = 345.0  # pt: \textwidth of LaTeX's article at 10 pt, on A4 and letter pap
 LETTER = 4.5  # pt: a letter of \footnotesize, as wide as any digit and most letters
 GAP = 7.0  # pt between columns
 LONG = 26  # letters: longer cells are broken
+NAME = 18  # those of the first column, which names the rows and is repeated, sooner
 STD = re.compile(r"(?P<name>.*) std$|^std (?P<task>\d+)$")
 
 
@@ -104,18 +105,20 @@ def latex(frame: pd.DataFrame, bold: Collection[Cell] = ()) -> str:
     """
     names = [str(c) for c in frame.columns]
     rows = [[str(x) for x in row] for row in frame.itertuples(index=False)]
-    widths = [column_width(names[j], [row[j] for row in rows]) for j in range(len(names))]
+    widths = [
+        column_width(name, [row[j] for row in rows], LONG if j else NAME) for j, name in enumerate(names)
+    ]
     return "\n\\medskip\n\n".join(
         _tabular(names, rows, widths, block, bold) for block in blocks(names, rows, widths)
     )
 
 
-def column_width(name: str, cells: Sequence[str]) -> int:
-    """Returns how many letters a column is wide: those of its longest cell, LONG of text that is broken."""
+def column_width(name: str, cells: Sequence[str], long: int = LONG) -> int:
+    """Returns how many letters a column is wide: those of its longest cell, `long` of text that is broken."""
     words = [word for word in re.split(r"\s+", name) if word]
     longest = max((len(c) for c in cells), default=0)
     word = max((len(w) for c in cells for w in c.split()), default=0)
-    return max(min(longest, max(LONG, word)), *(len(w) for w in words), 1) if words else max(longest, 1)
+    return max(min(longest, max(long, word)), *(len(w) for w in words), 1) if words else max(longest, 1)
 
 
 def blocks(names: Sequence[str], rows: Sequence[Sequence[str]], widths: Sequence[int]) -> list[list[int]]:

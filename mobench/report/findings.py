@@ -6,7 +6,6 @@ and the picture is that of the first artifact among them.
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from mobench.report.papers import paper_info
 from mobench.system import paths
 
 KEYS = ("title", "paper", "printed", "happens", "evidence")
+ROOM = 180  # letters of a cell
 HEAD = """# Findings
 
 Do not edit this page. `make report` writes it from `experiments/findings.yaml` and the claims that it names.
@@ -112,8 +112,16 @@ def _records(site: Site) -> dict[tuple[str, str], Evidence]:
 def _line(evidence: Evidence) -> str:
     claim = evidence.claim
     verdict = f"{claim.verdict.symbol} {claim.verdict.name}"
-    measured = textwrap.shorten(claim.measured, 180, placeholder=" …")
-    return f"| {md(claim.statement)} | {md(measured)} | {verdict}, {claim.scale} scale |"
+    return f"| {md(claim.statement)} | {_measured(claim.measured)} | {verdict}, {claim.scale} scale |"
+
+
+def _measured(words: str) -> str:
+    """Returns as many of the measured numbers, whole, as a cell has room for; the results page has all."""
+    first, *others = words.split("; ")
+    kept = [first]
+    while others and len("; ".join([*kept, others[0]])) <= ROOM:
+        kept.append(others.pop(0))
+    return md("; ".join(kept)) + (" ([all numbers](results.md))" if others else "")
 
 
 def pictures(site: Site, found: list[Finding]) -> dict[str, bytes]:

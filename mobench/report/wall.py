@@ -13,15 +13,15 @@ from mobench.report.model import VERDICTS, Evidence, Mark, Site, tally
 
 SIDE = 13  # of a tile, in pixels
 STEP = 17
-PER_LINE = 42
-LEFT = 112  # where tiles begin
-RIGHT = 12
-HEAD = 62
-GAP = 13  # between papers
+PER_LINE = 28
+WIDTH = STEP * PER_LINE  # narrow enough for letters that are read on a phone as well
+LINE = 21  # height of a line of text with a tile
+LETTER = 7.2  # width of one, about
+GAP = 12  # between papers
 COLOURS = {"yes": "#0a7d5b", "part": "#c98a10", "no": "#c2410c", "skip": "#9aa3ab"}
 ORDER = ("yes", "part", "no", "skip")
 STYLE = (
-    "text{font:12px system-ui,sans-serif;fill:#24292f}.small{font-size:11px;fill:#57606a}"
+    "text{font:13px system-ui,sans-serif;fill:#24292f}.small{fill:#57606a}"
     "@media(prefers-color-scheme:dark){text{fill:#e6edf3}.small{fill:#9ea7b0}}"
 )
 
@@ -33,30 +33,28 @@ def wall(site: Site, links: str | None = None) -> str:
         site: whose claims are shown.
         links: what stands in front of the address of each claim's evidence; None: tiles are no links.
     """
-    parts: list[str] = []
-    y = HEAD
+    everything = site.best
+    parts, y = _legend(everything)
     for paper in site.papers:
         found = sorted(paper.best, key=lambda e: ORDER.index(e.claim.verdict.key))
         if not found:
             continue
-        parts.append(f'<text x="0" y="{y + 11}">{escape(paper.short)}</text>')
-        parts.append(f'<text class="small" x="0" y="{y + 26}">{len(found)} claims</text>')
+        y += GAP
+        of = f'<tspan class="small">, {len(found)} claims</tspan>'
+        parts.append(f'<text x="0" y="{y + 11}">{escape(paper.short)}{of}</text>')
+        y += LINE
         for k, evidence in enumerate(found):
-            at = (LEFT + STEP * (k % PER_LINE), y + (STEP + 3) * (k // PER_LINE))
+            at = (STEP * (k % PER_LINE), y + (STEP + 3) * (k // PER_LINE))
             parts.append(_linked(evidence, links, _tile(evidence.claim.verdict, *at, _at_paper(evidence))))
-        lines = -(-len(found) // PER_LINE)
-        y += max(lines * (STEP + 3), 30) + GAP
-    width = LEFT + STEP * PER_LINE + RIGHT
-    everything = site.best
+        y += -(-len(found) // PER_LINE) * (STEP + 3)
     said = ", ".join(f"{n} {v.name}" for v, n in tally(everything))
     # a page that shows it has styles and a namespace of its own
     space = ' xmlns="http://www.w3.org/2000/svg"' if links is None else ""
     style = f"<style>{STYLE}</style>" if links is None else ""
     label = f"{len(everything)} claims, one tile each: {said}"
     return (
-        f'<svg{space} viewBox="0 0 {width} {y}" width="{width}" height="{y}" '
-        f'role="img" aria-label="{escape(label)}">{style}{_legend(everything)}'
-        f"{''.join(parts)}</svg>\n"
+        f'<svg{space} viewBox="0 0 {WIDTH} {y}" width="{WIDTH}" height="{y}" '
+        f'role="img" aria-label="{escape(label)}">{style}{"".join(parts)}</svg>\n'
     )
 
 
@@ -64,19 +62,28 @@ def _at_paper(evidence: Evidence) -> bool:
     return evidence.claim.scale == "paper"
 
 
-def _legend(everything: Sequence[Evidence]) -> str:
-    """Returns the lines above the tiles: what each form means, and how many there are."""
-    x = 0
+def _legend(everything: Sequence[Evidence]) -> tuple[list[str], int]:
+    """Returns what each form means and how many there are, in lines of `WIDTH`, and where they end."""
+    x = 0.0
+    y = 2
     out = []
     for verdict, n in tally(everything):
         words = f"{n} {verdict.name}"
-        out.append(_tile(verdict, x, 4, False) + f'<text x="{x + STEP + 2}" y="15">{words}</text>')
-        x += STEP + 20 + 7 * len(words)
+        wide = STEP + 2 + LETTER * len(words)
+        if x and x + wide > WIDTH:
+            x = 0.0
+            y += LINE
+        out.append(_tile(verdict, round(x), y, False))
+        out.append(f'<text x="{round(x) + STEP + 2}" y="{y + 11}">{words}</text>')
+        x += wide + 14
     large = sum(map(_at_paper, everything))
-    words = f"with a bar: judged at the paper's own scale ({large}); without: at laptop scale"
-    bar = _tile(VERDICTS["inconclusive"], 0, 25, True)
-    out.append(f'{bar}<text class="small" x="{STEP + 2}" y="36">{words}</text>')
-    return "".join(out)
+    bar = _tile(VERDICTS["inconclusive"], 0, y + LINE, True)
+    words = f"with a bar: judged at the paper's own scale ({large})"
+    out.append(f'{bar}<text class="small" x="{STEP + 2}" y="{y + LINE + 11}">{words}</text>')
+    words = f"without: at a smaller scale ({len(everything) - large})"
+    bare = _tile(VERDICTS["inconclusive"], 0, y + 2 * LINE, False)
+    out.append(f'{bare}<text class="small" x="{STEP + 2}" y="{y + 2 * LINE + 11}">{words}</text>')
+    return out, y + 3 * LINE
 
 
 def _tile(verdict: Mark, x: int, y: int, at_paper: bool) -> str:

@@ -152,7 +152,7 @@
     const M = paths.runs[0].f[0].length;
     const last = paths.steps.length - 1;
     const series = two
-      ? paths.runs.map((r) => ({ r, points: r.f, said: `preference ${r.preference.join(", ")}; seed ${r.seed}`, hue: r.preference[0] }))
+      ? paths.runs.map((r) => ({ r, points: r.f, said: `${r.preference.length ? `preference ${r.preference.join(", ")}; ` : ""}seed ${r.seed}`, hue: r.preference.length ? r.preference[0] : 0 }))
       : [...Array(M).keys()].map((m) => ({
         points: paths.steps.map((s, t) => {
           const values = paths.runs.map((r) => r.f[t][m]).filter((v) => v !== null);
@@ -184,11 +184,14 @@
     for (const v of ticks(y0, y1)) make("text", { x: L - 6, y: Y(v) + 4, "text-anchor": "end" }, svg, v);
     make("text", { x: (L + W - R) / 2, y: H - 6, "text-anchor": "middle" }, svg, two ? "f₁" : "step");
     make("text", { x: 12, y: T + 8 }, svg, two ? "f₂" : "f");
+    const shade = (hue) => `hsl(${Math.round(265 - 225 * hue)} 70% 48%)`;
     const drawn = series.map((s) => {
-      const colour = `hsl(${Math.round(265 - 225 * s.hue)} 70% 48%)`;
+      const colour = shade(s.hue);
       const g = make("g", { class: "run", tabindex: -1 }, svg);
       make("title", {}, g, s.said);
       const line = make("path", { fill: "none", stroke: colour }, g);
+      const start = s.points[0];
+      if (two && start[0] !== null && start[1] !== null) make("rect", { x: X(start[0]) - 2.5, y: Y(start[1]) - 2.5, width: 5, height: 5, stroke: colour, class: "start" }, g);
       const dot = make("circle", { r: 4, fill: colour }, g);
       if (!two) make("text", { x: W - R - 4, y: T + 14 + 14 * series.indexOf(s), "text-anchor": "end", style: `fill:${colour}` }, svg, s.said);
       return { points: s.points, line, dot };
@@ -203,7 +206,19 @@
     figure.append(bar);
     const caption = document.createElement("figcaption");
     const of = paths.total > paths.runs.length ? `The first ${paths.runs.length} of ${paths.total} runs. ` : "";
-    caption.textContent = `${of}${two ? "Colour: first component of the preference; point at a run for its preference and seed." : ""}`;
+    const marks = two
+      ? "Each line is one run from its start (square) to the step of the slider (dot); point at one for its preference and seed."
+      : "Each line is one objective, the mean over the runs, up to the step of the slider (dot).";
+    caption.textContent = `${of}${marks}`;
+    if (two && paths.runs[0].preference.length) {
+      const ramp = document.createElement("span");
+      ramp.className = "ramp";
+      ramp.style.background = `linear-gradient(to right, ${[0, 0.25, 0.5, 0.75, 1].map(shade).join(", ")})`;
+      const scale = document.createElement("span");
+      scale.className = "nb";
+      scale.append("0 ", ramp, " 1.");
+      caption.append(" Colour: first component of the preference, ", scale);
+    }
     figure.append(caption);
     const at = () => {
       const t = Number(slider.value);
