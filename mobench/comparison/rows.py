@@ -20,6 +20,7 @@ from mobench.comparison.trials import REPORTED, STUDIES
 from mobench.errors import StoreError
 from mobench.system.files import write_atomic
 from mobench.system.paths import results_root
+from mobench.system.tables import read_csv
 
 VERSION = 1  # of the protocol
 PAIR = ("replication", "board", "problem", "method")
@@ -124,7 +125,7 @@ def read(path: Path) -> pd.DataFrame:
     try:
         types: dict[str, type] = dict.fromkeys(TEXT, str)
         empty = {name: [""] for name in (*MEASURES, "step_size", "value")}
-        frame = pd.read_csv(path, dtype=types, keep_default_na=False, na_values=empty)
+        frame = read_csv(path, dtype=types, keep_default_na=False, na_values=empty)
     except (OSError, ValueError, EOFError) as error:
         raise StoreError(f"{path} cannot be read as rows of the comparison: {error}") from error
     check(frame, str(path))

@@ -29,6 +29,7 @@ import yaml
 
 from mobench.errors import StoreError
 from mobench.system.files import cannot_write, write_atomic, write_json
+from mobench.system.tables import read_csv
 
 if TYPE_CHECKING:  # a folder is looked at without them
     import numpy as np
@@ -303,10 +304,8 @@ class JobFolder:
         """Rows, one per run and output rule."""
         if (damage := self.damage) is not None and (self.path / "final.csv").exists():
             raise StoreError(f"{damage} Rerun the job with the same command, or restore the file.")
-        import pandas as pd
-
         with self._reading("final.csv") as path:
-            return pd.read_csv(path)
+            return read_csv(path)
 
     def history(self) -> pd.DataFrame:
         """Tidy rows over recorded steps."""
