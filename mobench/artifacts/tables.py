@@ -14,7 +14,7 @@ TEXT = 345.0  # pt: \textwidth of LaTeX's article at 10 pt, on A4 and letter pap
 LETTER = 4.5  # pt: a letter of \footnotesize, as wide as any digit and most letters
 GAP = 7.0  # pt between columns
 LONG = 26  # letters: longer cells are broken
-NAME = 18  # those of the first column, which names the rows and is repeated, sooner
+NAME = 20  # those of the first column, which names the rows and is repeated, sooner
 STD = re.compile(r"(?P<name>.*) std$|^std (?P<task>\d+)$")
 
 
