@@ -207,13 +207,7 @@ class OwnNetworks(Objectives):
 
         Batch normalisations have the mean statistics of the training data.
 
-        Args:
-            rows: what `run` returned, or some of these rows; or the folder of the job, from any process that
-                defines the same problem.
-            output: the output rule; default: that of the first row.
-
-        Raises:
-            StoreError: the rows are of another problem, or are gone.
+        Arguments and errors are those of `solutions`.
         """
         found, theta, runs = self._solved(rows, output)
         if not runs:
@@ -354,8 +348,8 @@ def objectives(
 
 
 def _arrangement(start: Any, name: str) -> Arrangement | None:
-    """That of a start that is a dictionary of tensors, or of what a function draws; None where x is a
-    vector.
+    """Returns the names and shapes of the parts of x if the start, or what it draws, is a dictionary of
+    tensors; None if x is a vector.
     """
     if callable(start):
         start = start(generator(0, problem=name, use="start"))

@@ -67,7 +67,7 @@ def _spread(number: Any) -> float | None:
 
 
 def _label(of: str, name: Any) -> str:
-    """What a gauge is of: what is measured, and for which of several names."""
+    """Returns the label of a gauge: the quantity, and which of several it is for."""
     return ", ".join(part for part in (of, str(name)) if part)
 
 

@@ -20,10 +20,8 @@ TRIALS = 6  # of each study
 STEPS_WITH_MAIN = 3  # step sizes where a main parameter is tuned too
 REPORTED = 10  # seeds
 RECORDED = 20  # steps of the grid on which a target is looked for
-STEPS = (
-    "step_size",
-    "lr",
-)  # what a step size is called: lr where a method trains a network that gives the answer
+# names of the parameter that is tuned as the step size; lr: where a method trains a network
+STEPS = ("step_size", "lr")
 
 Setting = dict[str, float]
 
@@ -73,7 +71,7 @@ def trials(ranges: Mapping[str, Sequence[float]], study: int, replication: int) 
 
 
 def step_of(names: Collection[str]) -> str:
-    """What the step size is called among the names of tuned parameters, of which it is one."""
+    """Returns which of the names of tuned parameters is that of the step size."""
     return next(name for name in STEPS if name in names)
 
 
