@@ -85,7 +85,7 @@ PROBLEMS: dict[str, tuple[str, ...]] = {
         "protocol=multi_mnist", "problem.train_size=100", "problem.test_size=40", "oracle.batch_size=8"
     ),
     "speech": (
-        "protocol=ferero_speech", "problem.train_size=40", "problem.test_size=2", "problem.masks=0",
+        "protocol=ferero_speech", "problem.train_size=16", "problem.test_size=2", "problem.masks=0",
         "problem.start.steps=1", *LARGE
     ),
 }  # fmt: skip

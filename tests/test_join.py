@@ -45,7 +45,12 @@ ALGORITHMS = choices("algorithm")
 PROBLEMS = choices("problem")
 ORACLES = choices("oracle")
 BILEVEL = ["hypergradient", "moco", "value_gap"]
-INNER = ["hypergradient", "value_gap"]
+# two steps of a lower level or of a client show what ten do
+FEW = {
+    "hypergradient": ["oracle.inner_steps=2"],
+    "value_gap": ["oracle.inner_steps=2"],
+    "local_steps": ["oracle.local_steps=2"],
+}
 CLASSES = {
     name: load_class(
         yaml.safe_load((conf_dir() / "problem" / f"{name}.yaml").read_text())["_target_"], "problem"
@@ -84,12 +89,7 @@ def parts(compose: Any) -> dict[str, dict[str, dict[str, Any]]]:
             for name in PROBLEMS
         },
         "oracle": {
-            name: {
-                "oracle": compose(f"oracle={name}", *(["oracle.inner_steps=2"] if name in INNER else []))[
-                    "oracle"
-                ]
-            }
-            for name in ORACLES
+            name: {"oracle": compose(f"oracle={name}", *FEW.get(name, []))["oracle"]} for name in ORACLES
         },
     }
 

@@ -10,6 +10,7 @@ import functools
 import gzip
 import hashlib
 import io
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -91,15 +92,32 @@ def rounded(frame: pd.DataFrame) -> pd.DataFrame:
 
 def digest(pair: pd.DataFrame) -> str:
     """Of the numbers of one pair's rows, whatever their order."""
-    text = pair[[name for name in COLUMNS if name != "digest"]].sort_values(list(KEY)).to_csv(index=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+    (found,) = _digests(pair).values()
+    return found
+
+
+def _digests(frame: pd.DataFrame) -> dict[tuple[object, ...], str]:
+    """The digest of the rows of each pair, whatever their order.
+
+    Raises:
+        StoreError: a cell has a line break, so that rows are not lines of CSV.
+    """
+    rows = frame[[name for name in COLUMNS if name != "digest"]].sort_values(list(KEY))
+    # all lines are written at once: pandas takes milliseconds for each table, and a file has hundreds of pairs
+    header, *lines = rows.to_csv(index=False).splitlines(keepends=True)
+    if len(lines) != len(rows):
+        raise StoreError(f"{len(rows)} rows are {len(lines)} lines of CSV: a cell has a line break.")
+    texts: dict[tuple[object, ...], list[str]] = {}
+    for *name, line in zip(*(rows[name] for name in PAIR), lines, strict=True):
+        texts.setdefault(tuple(name), [header]).append(line)
+    return {name: hashlib.sha256("".join(text).encode()).hexdigest()[:12] for name, text in texts.items()}
 
 
 def stamped(frame: pd.DataFrame) -> pd.DataFrame:
     """The same rows, rounded, each with the digest of its pair."""
     out = rounded(frame.assign(digest=""))
-    for _, pair in out.groupby(list(PAIR), sort=False):
-        out.loc[pair.index, "digest"] = digest(pair)
+    found = _digests(out)
+    out["digest"] = [found[name] for name in zip(*(out[name] for name in PAIR), strict=True)]
     return out
 
 
@@ -147,25 +165,37 @@ def check(frame: pd.DataFrame, where: str) -> None:
             f"{where} holds rows of version {', '.join(map(str, versions))} of the protocol, but this code "
             f"compares version {VERSION}; run the pairs again with this code."
         )
-    for name, pair in frame.groupby(list(PAIR), sort=False):
-        _check_pair(pair, f"{where}: {'.'.join(map(str, name[1:]))}")
+    found = _digests(frame)
+    columns = {name: frame[name].to_numpy() for name in ("study", "seed", "digest", "feasible")}
+    shares = frame[["share", "score", "feasible"]].to_numpy(dtype=float)
+    for name, rows in frame.groupby(list(PAIR), sort=False).indices.items():
+        pair = {column: values[rows] for column, values in columns.items()}
+        place = f"{where}: {'.'.join(map(str, name[1:]))}"
+        _check_pair(pair, shares[rows], found[tuple(name)], place)
 
 
-def _check_pair(pair: pd.DataFrame, where: str) -> None:
-    """Raises StoreError unless a pair's rows are complete, in their ranges, and belong to their digest."""
+def _check_pair(pair: Mapping[str, np.ndarray], shares: np.ndarray, true: str, where: str) -> None:
+    """Raises StoreError unless a pair's rows are complete, in their ranges, and belong to their digest.
+
+    Args:
+        pair: its columns.
+        shares: its share, score and feasible share.
+        true: the digest of its numbers.
+        where: where they are from.
+    """
     expected = len(STUDIES) * REPORTED
-    counted = pair.groupby("study")["seed"].nunique()
-    if len(pair) != expected or list(counted.index) != list(STUDIES) or set(counted) != {REPORTED}:
+    keys = set(zip(pair["study"].tolist(), pair["seed"].tolist(), strict=True))
+    seeds = Counter(study for study, _ in keys)
+    if len(pair["study"]) != expected or seeds != dict.fromkeys(STUDIES, REPORTED):
         raise StoreError(
-            f"{where} has {len(pair)} rows, but {expected} are expected, one for each of {len(STUDIES)} "
-            f"studies and {REPORTED} seeds."
+            f"{where} has {len(pair['study'])} rows, but {expected} are expected, one for each of "
+            f"{len(STUDIES)} studies and {REPORTED} seeds."
         )
-    if set(pair["digest"]) != {digest(pair)}:
+    if set(pair["digest"]) != {true}:
         raise StoreError(
             f"{where}: the rows do not belong to their digest ({', '.join(sorted(set(pair['digest'])))}, but "
-            f"they have {digest(pair)}), so a number was changed after they were written; run the pair again."
+            f"they have {true}), so a number was changed after they were written; run the pair again."
         )
-    shares = pair[["share", "score", "feasible"]].to_numpy(dtype=float)
     if not np.isfinite(shares).all() or (shares < 0).any() or (pair["feasible"] > 1).any():
         raise StoreError(f"{where}: share, score and feasible must be finite and not negative.")
 
