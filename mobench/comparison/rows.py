@@ -103,7 +103,7 @@ def _digests(frame: pd.DataFrame) -> dict[tuple[object, ...], str]:
         StoreError: a cell has a line break, so that rows are not lines of CSV.
     """
     rows = frame[[name for name in COLUMNS if name != "digest"]].sort_values(list(KEY))
-    # all lines are written at once: pandas takes milliseconds for each table, and a file has hundreds of pairs
+    # all lines are written at once: a file has hundreds of pairs, and pandas takes milliseconds for each
     header, *lines = rows.to_csv(index=False).splitlines(keepends=True)
     if len(lines) != len(rows):
         raise StoreError(f"{len(rows)} rows are {len(lines)} lines of CSV: a cell has a line break.")

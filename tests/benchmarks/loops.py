@@ -4,6 +4,7 @@ beside loops that do one run at a time.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -68,6 +69,7 @@ def _line(w: np.ndarray) -> Any:
     return ferero.constraints(ray(torch.from_numpy(w)).numpy())
 
 
+@functools.cache
 def algorithms() -> dict[str, Algorithm]:
     """Every file of conf/algorithm, and the variants."""
     files: dict[str, tuple[str, dict[str, Any]]] = {
