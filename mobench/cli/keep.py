@@ -158,14 +158,22 @@ def draw_all(ids: Sequence[str]) -> int:
     if unknown:
         fail(f"No rows are kept for {', '.join(unknown)}; rows are kept for {', '.join(known)}.")
         return 2
-    code = 0
-    for id in ids or known:
-        try:
-            draw_kept(id, known[id], outputs_root() / KEPT)
-        except MobenchError as error:
-            fail(str(error))
-            code = 1
-    return code
+    from mobench.sweep import draw
+
+    chosen = [(id, known[id]) for id in ids or known]
+    drawn = draw.in_processes(_drawn, chosen) if draw.worthwhile(len(chosen)) else map(_drawn, chosen)
+    return 0 if all(list(drawn)) else 1
+
+
+def _drawn(chosen: tuple[str, Sequence[str]]) -> bool:
+    """Draw one artifact from kept rows below the outputs; whether that was possible."""
+    id, overrides = chosen
+    try:
+        draw_kept(id, overrides, outputs_root() / KEPT)
+    except MobenchError as error:
+        fail(str(error))
+        return False
+    return True
 
 
 def keep_artifact(

@@ -5,16 +5,18 @@ from __future__ import annotations
 import multiprocessing
 import os
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from mobench.errors import MobenchError
 from mobench.jobs import wandb_log
 from mobench.jobs.store import JobFolder
 from mobench.sweep.plan import Plan
 from mobench.system.console import fail
+
+T = TypeVar("T")
 
 MANY = 8  # artifacts from which on they are drawn by several processes
 MOST_DRAWERS = 4  # each holds a copy of the libraries: half a gigabyte
@@ -48,23 +50,31 @@ def draw(plan: Plan) -> bool:
         folders = {job.name: job.folder for job in plan.jobs if job.artifact == id}
         found = {**config, "refused": plan.refused.get(id, {})}
         drawings.append(Drawing(id, found, folders, plan.commands[id]))
-    processes = min(os.cpu_count() or 1, MOST_DRAWERS)
     # W&B wants its runs in one process
     online = any(wandb_log.mode(config) for config in plan.artifacts.values())
-    if len(drawings) < MANY or processes < 2 or online:
+    if online or not worthwhile(len(drawings)):
         drawn = [_drawn(drawing) for drawing in drawings]
     else:
-        drawn = _by_many(drawings, processes)
+        drawn = in_processes(_drawn, [drawing.quiet() for drawing in drawings])
     return all(drawn)
 
 
-def _by_many(drawings: Sequence[Drawing], processes: int) -> list[bool]:
-    """The same in several processes: seconds each, most of them spent in matplotlib.
+def worthwhile(count: int) -> bool:
+    """Whether so many artifacts are drawn by several processes."""
+    return count >= MANY and _processes() > 1
+
+
+def _processes() -> int:
+    return min(os.cpu_count() or 1, MOST_DRAWERS)
+
+
+def in_processes(draw_one: Callable[[T], bool], of: Sequence[T]) -> list[bool]:
+    """Returns `draw_one` of each, computed in several processes: seconds each, most of them in matplotlib.
 
     Fresh ones: torch's threads do not survive a fork.
     """
-    with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return list(pool.map(_drawn, [drawing.quiet() for drawing in drawings]))
+    with ProcessPoolExecutor(_processes(), mp_context=multiprocessing.get_context("spawn")) as pool:
+        return list(pool.map(draw_one, of))
 
 
 def _drawn(drawing: Drawing) -> bool:
