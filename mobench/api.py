@@ -31,7 +31,8 @@ from mobench.config import compose
 from mobench.core.algorithm import Algorithm
 from mobench.core.problem import Problem
 from mobench.core.random import generator
-from mobench.data.tables import as_table
+from mobench.core.served import serving
+from mobench.data.tables import Table, as_table
 from mobench.errors import CompatibilityError, ConfigError, MobenchError, StoreError, suggest
 from mobench.jobs.build import make_job
 from mobench.jobs.fingerprint import Opaque, fingerprint
@@ -39,7 +40,8 @@ from mobench.jobs.run import run_job
 from mobench.jobs.store import JobFolder
 from mobench.problems.arranged import Arrangement
 from mobench.problems.networks import Definition, Networks
-from mobench.problems.own import Function, Functions, Own, serving
+from mobench.problems.own import Function, Functions, Own
+from mobench.problems.own_sampled import OwnSampled
 from mobench.system.allocator import use_huge_pages
 from mobench.system.paths import outputs_root, results_root
 
@@ -98,7 +100,11 @@ class Objectives:
 
     def choices(self, given: Collection[str]) -> dict[str, Any]:
         """Keys beside the problem's that are as this problem needs them, unless they are `given`."""
-        return {}
+        assert isinstance(self.functions, Functions)
+        data = self.functions.data
+        if data is None or data.batch_size is None:
+            return {}
+        return _epochs(data, given)
 
     def code(self) -> str:
         """The hash of what the functions compute.
@@ -185,15 +191,8 @@ class OwnNetworks(Objectives):
         )
 
     def choices(self, given: Collection[str]) -> dict[str, Any]:
-        data = self.functions.data
-        batch = min(data.batch_size or data.size, data.size)
-        steps = -(-data.size // batch)
-        found: dict[str, Any] = {
-            "dtype": str(self.functions.probe.dtype).removeprefix("torch."),
-            "record.every": steps if steps > 1 else 10,
-        }
-        if "oracle" not in given:
-            found |= {"oracle": "epochs", "oracle.batch_size": batch}
+        dtype = str(self.functions.probe.dtype).removeprefix("torch.")
+        found = {"dtype": dtype, "record.every": 10} | _epochs(self.functions.data, given)
         return {key: value for key, value in found.items() if key not in given}
 
     def parts(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -219,10 +218,35 @@ class OwnNetworks(Objectives):
         return problem.trained(theta[runs])
 
 
+def _epochs(data: Table, given: Collection[str]) -> dict[str, Any]:
+    """Keys that draw batches without replacement, and record every epoch, unless they are `given`."""
+    batch = min(data.batch_size or data.size, data.size)
+    steps = -(-data.size // batch)
+    found: dict[str, Any] = {} if steps == 1 else {"record.every": steps}
+    if "oracle" not in given:
+        found |= {"oracle": "epochs", "oracle.batch_size": batch}
+    return {key: value for key, value in found.items() if key not in given}
+
+
+def _batches_of(table: Table, batch_size: int | None) -> Table:
+    """The same samples with a number of samples of a step.
+
+    Raises:
+        ConfigError: there are not so many.
+    """
+    if batch_size is None:
+        return table
+    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or not 1 <= batch_size <= table.size:
+        raise ConfigError(f"batch_size={batch_size!r} must be a whole number in 1..{table.size}.")
+    return dataclasses.replace(table, batch_size=batch_size)
+
+
 def objectives(
     f: Function | Sequence[Function],
     *,
     dim: int | None = None,
+    data: Any = None,
+    batch_size: int | None = None,
     start: Any = None,
     constraints: Function | Sequence[Function] = (),
     bounds: Sequence[Any] | None = None,
@@ -246,6 +270,14 @@ def objectives(
     Args:
         f: x (P,) -> (M,), or a list of functions with values () or (k,), which are put in a row.
         dim: P; may be left out if `start` has it.
+        data: tensors whose first axis is the sample, such as (A, b); a Dataset, or a DataLoader; read once,
+            as by `networks`. f, constraints and measures then take (x, batch), where a batch has the
+            structure of the data (real numbers in the type of x), and return means over its samples.
+        batch_size: samples of a step, drawn without replacement in an order of the seed's (oracle=epochs);
+            default: the loader's, else a step sees all data (oracle=exact). Recorded values are those of the
+            step's batch, once in an epoch (record.every; record.evaluate=True: those of all data); final rows
+            and measures are those of all data. For batches with replacement give `run` oracle="minibatch"
+            and **{"oracle.batch_size": 32}.
         start: theta_0 (P,) of every run, or one row for each preference; or a function of a numpy Generator,
             keyed by the seed, that draws it; or a mapping as `problem.start` has it, such as
             {"kind": "uniform", "low": 0, "high": 1, "per_preference": True}. Default: uniform in `bounds`,
@@ -327,24 +359,31 @@ def objectives(
         raise ConfigError("objectives(...) needs dim= (the number of variables) or a start= vector.")
     keys |= {"variables": dim, "steps": Own.steps}
     points = None if front is None else torch.as_tensor(front, dtype=torch.float64).detach().cpu()
+    if data is None and batch_size is not None:
+        raise ConfigError(
+            f"batch_size={batch_size!r} is given without data; objectives(f, dim=..., data=(A, b), "
+            "batch_size=...) calls f(x, batch)."
+        )
+    takes = "x" if data is None else "(x, batch)"
     own = Functions(
-        _functions("f", f),
-        _functions("constraints", constraints),
+        _functions("f", f, takes),
+        _functions("constraints", constraints, takes),
         sampler,
         points,
         dict(measures or {}),
         arrangement,
         stop,
         callback,
+        None if data is None else _batches_of(as_table("data", data), batch_size),
     )
     for function in own.measures.values():
-        _functions("measures", function)
+        _functions("measures", function, takes)
     if not own.objectives:
         raise ConfigError("objectives(...) needs at least one function.")
-    made = Objectives(own, keys)
+    kind = Own if data is None else OwnSampled
     with compose.ALONE, serving("checked", own):  # a mistake is found here, where it was made
-        Own(code="checked", **keys)
-    return made
+        kind(code="checked", **keys)
+    return Objectives(own, keys, kind)
 
 
 def _arrangement(start: Any, name: str) -> Arrangement | None:
@@ -446,15 +485,7 @@ def networks(
     make = functools.partial(copy.deepcopy, module) if isinstance(module, torch.nn.Module) else module
     if not callable(make):
         raise ConfigError(f"module={module!r} must be a torch.nn.Module or a function that makes one.")
-    table = as_table("data", data)
-    if batch_size is not None:
-        if (
-            isinstance(batch_size, bool)
-            or not isinstance(batch_size, int)
-            or not 1 <= batch_size <= table.size
-        ):
-            raise ConfigError(f"batch_size={batch_size!r} must be a whole number in 1..{table.size}.")
-        table = dataclasses.replace(table, batch_size=batch_size)
+    table = _batches_of(as_table("data", data), batch_size)
     starts = () if start is None else (start,) if isinstance(start, Mapping) else tuple(start)
     definition = Definition(
         make=make,

@@ -1,0 +1,47 @@
+"""What a configuration cannot hold: functions, modules and data of a user's program, found by a name.
+
+The configuration holds the name, a hash of what they compute (`mobench.jobs.fingerprint`). They are found
+under it while `serving` is open: in this process, during a run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
+from types import MappingProxyType
+from typing import Any
+
+from mobench.errors import ConfigError
+
+# what `serving` serves, in the thread that opened it
+_SERVED: ContextVar[Mapping[str, Any]] = ContextVar("served", default=MappingProxyType({}))
+
+
+def served(code: str, key: str = "problem.code") -> Any:
+    """What is served under a name.
+
+    Args:
+        key: of the configuration that holds the name, for the message.
+
+    Raises:
+        ConfigError: nothing is; the program that defined it has ended.
+    """
+    if code not in _SERVED.get():
+        again = "measures={...}" if key != "problem.code" else "problem=mobench.objectives(...)"
+        raise ConfigError(
+            f"{key}={code}: the functions of this {key.partition('.')[0]} exist only in the Python program "
+            f"that defined them; rerun it there with mobench.run({again})"
+            + (", or mobench.networks(...)." if key == "problem.code" else ".")
+        )
+    return _SERVED.get()[code]
+
+
+@contextlib.contextmanager
+def serving(code: str, functions: Any) -> Iterator[None]:
+    """Let jobs with this `code` find their functions, until the end of the block."""
+    token = _SERVED.set({**_SERVED.get(), code: functions})
+    try:
+        yield
+    finally:
+        _SERVED.reset(token)
