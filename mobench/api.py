@@ -121,14 +121,7 @@ class Objectives:
         Args:
             given: keys that the user sets.
         """
-        try:
-            code = self.code()
-        except Opaque as reason:
-            code = f"unknown-{uuid.uuid4().hex}"
-            print(
-                f"warning: these functions cannot be hashed, so their results are not reused: {reason}",
-                file=sys.stderr,
-            )
+        code = _hashed(self.functions.identity)
         keys = {"_target_": f"{self.kind.__module__}.{self.kind.__qualname__}", "code": code, **self.keys}
         own = [f"++problem.{key}={compose.text(value, key)}" for key, value in keys.items()]
         others = [f"{key}={compose.text(value, key)}" for key, value in self.choices(given).items()]
@@ -176,6 +169,18 @@ class Objectives:
             )
         runs = chosen.loc[chosen["output"] == rule, "run"].tolist()
         return found, torch.from_numpy(found.solutions[rule]), runs
+
+
+def _hashed(identity: Any) -> str:
+    """The hash of what functions compute; if there is none, a name that nothing else has, and a warning."""
+    try:
+        return fingerprint(identity)
+    except Opaque as reason:
+        print(
+            f"warning: these functions cannot be hashed, so their results are not reused: {reason}",
+            file=sys.stderr,
+        )
+        return f"unknown-{uuid.uuid4().hex}"
 
 
 class OwnNetworks(Objectives):
@@ -292,8 +297,8 @@ def objectives(
         positive: promise that every f_m >= 0, which EPO and others ask for.
         ideal: z (M,) of Tchebycheff values. reference: point (M,) of hypervolumes.
         front: points (k, M) of the exact front, for distances to it.
-        measures: {name: function}, x (P,) -> (): further columns of history and final rows. For another
-            problem, compute them from `mobench.load(rows).solutions`.
+        measures: {name: function}, x (P,) -> (): further columns of history and final rows. For other
+            problems they are an argument of `run`.
         stop, callback: see `networks`.
         name: of the folder; it also keys random starts, so that variants of a function share theirs.
 
@@ -542,7 +547,9 @@ def _override(key: str, value: Any) -> str:
     return f"{key}={compose.text(value, key)}"
 
 
-def run(*overrides: str, **keys: Any) -> pd.DataFrame:
+def run(
+    *overrides: str, measures: Mapping[str, Callable[[torch.Tensor], Any]] | None = None, **keys: Any
+) -> pd.DataFrame:
     """Run one job in this process and return its final rows, as `mobench ARGUMENTS` would: the same
     configuration, checks, folder.
 
@@ -565,6 +572,9 @@ def run(*overrides: str, **keys: Any) -> pd.DataFrame:
     Args:
         overrides: as on the command line, `hydra.searchpath=[file:///my/conf]` included, and
             `+experiment=NAME` of one's own if it is one job; no sweeps, no artifacts, no flags.
+        measures: {name: function}, x (P,) -> () each, batched by torch.func.vmap: further columns of history
+            and final rows, for any problem. x are the decision variables, as `solutions` has them. What the
+            functions compute is part of the job's identity, as for `objectives`.
         keys: the same as Python values; None is null, arrays and tensors become lists. algorithm: also an
             `Algorithm` whose class can be imported, or a list of methods: then the rows of all of their jobs,
             with a column `algorithm`.
@@ -575,7 +585,8 @@ def run(*overrides: str, **keys: Any) -> pd.DataFrame:
         meta and config.
 
     Raises:
-        ConfigError, PreferenceError: unknown key, choice or value; the message lists what there is.
+        ConfigError, PreferenceError: unknown key, choice or value; the message lists what there is. Measures
+            that fail, return another shape, or have the name of a column that there is.
         CompatibilityError: problem and algorithm do not fit; every reason.
         Interrupted: Ctrl-C; the same call continues.
         MobenchError: the job failed; with the reason, and the folder whose status.json has the traceback.
@@ -589,7 +600,7 @@ def run(*overrides: str, **keys: Any) -> pd.DataFrame:
             )
     several = keys.get("algorithm")
     if isinstance(several, list | tuple):
-        return _each(overrides, keys, several)
+        return _each(overrides, measures, keys, several)
     chosen_method: list[str] = []
     if isinstance(several, Algorithm):
         chosen_method = _method(several)
@@ -605,21 +616,46 @@ def run(*overrides: str, **keys: Any) -> pd.DataFrame:
             "problem is a function; also give its number of variables: problem=mobench.objectives(fn, "
             "dim=...)."
         )
-    if not isinstance(problem, Objectives):
-        with compose.ALONE:
-            return _run([*overrides, *(_override(k, v) for k, v in keys.items())])
     given = {override.partition("=")[0].lstrip("+~") for override in overrides} | keys.keys()
-    with compose.ALONE, problem.chosen(given) as chosen:
-        return _run([*chosen, *overrides, *(_override(k, v) for k, v in keys.items() if k != "problem")])
+    with compose.ALONE, contextlib.ExitStack() as stack:
+        chosen = [] if measures is None else stack.enter_context(_measuring(measures))
+        if isinstance(problem, Objectives):
+            chosen = [*stack.enter_context(problem.chosen(given)), *chosen]
+            keys = {key: value for key, value in keys.items() if key != "problem"}
+        return _run([*chosen, *overrides, *(_override(k, v) for k, v in keys.items())])
 
 
-def _each(overrides: tuple[str, ...], keys: Mapping[str, Any], methods: Sequence[Any]) -> pd.DataFrame:
+@contextlib.contextmanager
+def _measuring(measures: Mapping[str, Any]) -> Iterator[list[str]]:
+    """The overrides that choose these measures, which jobs find inside the block.
+
+    Raises:
+        ConfigError: they are no functions by name.
+    """
+    if not isinstance(measures, Mapping):
+        raise ConfigError(f"measures={measures!r} must be a mapping, {{name: function of x}}.")
+    for function in measures.values():
+        _functions("measures", function)
+    if not measures:
+        yield []
+        return
+    code = _hashed(dict(measures))
+    with serving(code, dict(measures)):
+        yield [f"record.code={compose.text(code, 'record.code')}"]
+
+
+def _each(
+    overrides: tuple[str, ...],
+    measures: Mapping[str, Any] | None,
+    keys: Mapping[str, Any],
+    methods: Sequence[Any],
+) -> pd.DataFrame:
     """The rows of one job after the other, with the method of each in a column `algorithm`."""
     if not methods:
         raise ConfigError('algorithm=[] chooses no method; give names, such as algorithm=["mgda", "epo"].')
     parts = []
     for method in methods:
-        rows = run(*overrides, **{**keys, "algorithm": method})
+        rows = run(*overrides, measures=measures, **{**keys, "algorithm": method})
         name = method if isinstance(method, str) else type(method).__name__
         rows.insert(0, "algorithm", name)
         rows.attrs = {}  # of several jobs: `load` would show one of them

@@ -7,13 +7,18 @@ under it while `serving` is open: in this process, during a run.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any
 
 from mobench.errors import ConfigError
 
+AGAIN = {
+    "problem.code": "problem=mobench.objectives(...)), or mobench.run(problem=mobench.networks(...)",
+    "record.code": "measures={...}",
+}
 # what `serving` serves, in the thread that opened it
 _SERVED: ContextVar[Mapping[str, Any]] = ContextVar("served", default=MappingProxyType({}))
 
@@ -28,11 +33,9 @@ def served(code: str, key: str = "problem.code") -> Any:
         ConfigError: nothing is; the program that defined it has ended.
     """
     if code not in _SERVED.get():
-        again = "measures={...}" if key != "problem.code" else "problem=mobench.objectives(...)"
         raise ConfigError(
-            f"{key}={code}: the functions of this {key.partition('.')[0]} exist only in the Python program "
-            f"that defined them; rerun it there with mobench.run({again})"
-            + (", or mobench.networks(...)." if key == "problem.code" else ".")
+            f"{key}={code}: these functions exist only in the Python program that defined them; rerun it "
+            f"there with mobench.run({AGAIN[key]})."
         )
     return _SERVED.get()[code]
 
@@ -45,3 +48,14 @@ def serving(code: str, functions: Any) -> Iterator[None]:
         yield
     finally:
         _SERVED.reset(token)
+
+
+def source(functions: Iterable[Callable[..., Any]]) -> list[str]:
+    """Text of each function, as far as Python can find it; for a reader of the rows."""
+    found = []
+    for fn in functions:
+        try:
+            found.append(inspect.getsource(fn))
+        except (OSError, TypeError):
+            found.append(f"{fn!r} (no source text)")
+    return found

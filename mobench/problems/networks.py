@@ -6,7 +6,6 @@ f_m(theta) = mean over the samples of loss_m(module(batch; theta), batch),   g_n
 from __future__ import annotations
 
 import copy
-import inspect
 import operator
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +24,7 @@ from mobench.core.cache import Cache, Cached
 from mobench.core.preferences import Runs
 from mobench.core.random import salted, seed_for
 from mobench.core.sampled import Batch, BatchGradients
-from mobench.core.served import served
+from mobench.core.served import served, source
 from mobench.core.sets import Box, Free, Set
 from mobench.data.tables import Table
 from mobench.errors import ConfigError, check_batch_runs, choose
@@ -124,16 +123,8 @@ class Definition:
         return (*functions, [dict(start) for start in self.starts], *tables)
 
     def source(self) -> list[str]:
-        """Text of each function, as far as Python can find it; for a reader of the rows."""
-        found = []
-        functions: list[Callable[..., Any]] = [self.make, *self.losses, self.forward, *self.constraints]
-        functions += self.measures.values()
-        for fn in functions:
-            try:
-                found.append(inspect.getsource(fn))
-            except (OSError, TypeError):
-                found.append(f"{fn!r} (no source text)")
-        return found
+        """Text of each function; for a reader of the rows."""
+        return source([self.make, *self.losses, self.forward, *self.constraints, *self.measures.values()])
 
     def module(self, seed: int, start: int = 0) -> nn.Module:
         """The module of a seed, as a run begins with it.

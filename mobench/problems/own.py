@@ -6,7 +6,6 @@ functions themselves are served under that name (`mobench.core.served`).
 
 from __future__ import annotations
 
-import inspect
 import math
 import numbers
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +21,7 @@ from torch import Tensor
 from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
 from mobench.core.random import generator
-from mobench.core.served import served
+from mobench.core.served import served, source
 from mobench.core.sets import Box, Free, Intervals, Set
 from mobench.core.start import START_KINDS
 from mobench.data.tables import Table
@@ -88,15 +87,8 @@ class Functions:
         return torch.cat([torch.atleast_1d(value) for value in values]).to(x.dtype)
 
     def source(self) -> list[str]:
-        """Text of each function, as far as Python can find it; for a reader of the rows."""
-        out = []
-        functions: list[Callable[..., Any]] = [*self.all, *([] if self.start is None else [self.start])]
-        for fn in functions:
-            try:
-                out.append(inspect.getsource(fn))
-            except (OSError, TypeError):
-                out.append(f"{fn!r} (no source text)")
-        return out
+        """Text of each function; for a reader of the rows."""
+        return source([*self.all, *([] if self.start is None else [self.start])])
 
 
 @dataclass(frozen=True, kw_only=True)
