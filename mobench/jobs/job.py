@@ -222,6 +222,8 @@ def identity(job: Job) -> dict[str, Any]:
     config |= {k: job.config[k] for k in LAYERS if enabled(job.config, k)}
     switches = [("measures", True), ("certificates", True), ("code", None)]
     config["record"] = {k: v for k, v in config["record"].items() if (k, v) not in switches}
+    if config["algorithm"].get("optimizer") == "sgd":
+        config["algorithm"] = {k: v for k, v in config["algorithm"].items() if k != "optimizer"}
     config["problem"] = {k: v for k, v in config["problem"].items() if k not in job.problem.execution_fields}
     parts: dict[str, Any] = {"problem": job.problem, "algorithm": job.algorithm}
     versions = {name: type(part).version for name, part in parts.items()}
