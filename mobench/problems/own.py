@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
@@ -186,11 +186,10 @@ class Own(Problem):
             for fn, name in zip(functions.all, called, strict=True)
         ]
 
-    def _measures(self, x: Float[Tensor, "R P"]) -> Iterator[tuple[str, Callable[[], Any]]]:
-        """Each measure by name, with what computes it for all runs."""
+    def _measured(self, fn: Function, x: Float[Tensor, "R P"]) -> Any:
+        """A measure of all runs."""
         beside = self._beside(x)
-        for name, fn in self._functions.measured.items():
-            yield name, lambda fn=fn: torch.func.vmap(lambda row: fn(row, *beside))(x)
+        return torch.func.vmap(lambda row: fn(row, *beside))(x)
 
     def _check_extras(self, x: Float[Tensor, " P"], M: int) -> None:
         """Raises ConfigError for a front or a measure that cannot be used."""
@@ -199,10 +198,10 @@ class Own(Problem):
             raise ConfigError(
                 f"front has the shape {tuple(front.shape)}; expected finite points of shape (k, {M})."
             )
-        for name, measured in self._measures(x.unsqueeze(0)):
+        for name, measure in self._functions.measured.items():
             try:
                 with torch.no_grad():
-                    value = measured()
+                    value = self._measured(measure, x.unsqueeze(0))
             except Exception as error:  # whatever a user's function raises is an error of the configuration
                 raise ConfigError(
                     f"The measure {name!r} fails at the start {_shown(x)}: {type(error).__name__}: {error}"
@@ -362,7 +361,7 @@ class Own(Problem):
         return front[torch.linspace(0, len(front) - 1, k).round().to(torch.int64)]
 
     def columns(self, x: Float[Tensor, "R P"], values: Float[Tensor, "R K"]) -> dict[str, Tensor]:
-        return {name: measured().double() for name, measured in self._measures(x)}
+        return {name: self._measured(fn, x).double() for name, fn in self._functions.measured.items()}
 
     def facts(self, runs: Runs | None = None) -> dict[str, Any]:
         return {"functions": self._functions.source()}

@@ -5,6 +5,7 @@ f_m(x) = mean over the samples of a batch,   the user's f(x, batch);   g_n alike
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,7 +44,7 @@ class OwnSampled(Cached, Own, Sampled):
         counts = self._sizes(x, whole)
         size = self._data.batch_size or self._data.size
         for part in {size, self._data.size % size or size}:
-            if self._sizes(x, mapped(lambda t, n=part: t[:n], whole)) != counts:
+            if self._sizes(x, mapped(operator.itemgetter(slice(part)), whole)) != counts:
                 raise ConfigError(
                     f"The functions have {counts} values for all {self._data.size} samples, but another "
                     f"number for a batch of {part}. Values are means over the samples: (M,), whatever the "
