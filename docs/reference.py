@@ -112,6 +112,16 @@ def build(folder: Path) -> None:
 
 # the options
 
+NOTES = {
+    "algorithm": (
+        "Beside its own keys every method has `step_size`, `step_decay: 0.0`, `step_offset: 1.0` (the step "
+        "size is step_size / (step_offset + t)^step_decay), `outputs: [last]` and `optimizer: sgd`. "
+        "`optimizer=adam` takes Adam's step along the method's direction, for methods whose step is nothing "
+        "but a direction, and X without bounds or with bounds of the coordinates."
+    )
+}
+"""What the YAML files of a group do not say."""
+
 
 def summary(target: str) -> str:
     """Returns the first sentence of the docstring of a `_target_`, or of its module if it has none."""
@@ -134,7 +144,7 @@ def choices() -> str:
     )
     out = ["# Options reference", "", about, ""]
     for group in GROUPS:
-        out += [f"## `{group}=`", ""]
+        out += [f"## `{group}=`", "", *([NOTES[group], ""] if group in NOTES else [])]
         for path in sorted((ROOT / "conf" / group).glob("*.yaml")):
             text = path.read_text()
             content = yaml.safe_load(text) or {}

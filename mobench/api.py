@@ -31,7 +31,8 @@ from mobench.config import compose
 from mobench.core.algorithm import Algorithm
 from mobench.core.problem import Problem
 from mobench.core.random import generator
-from mobench.data.tables import as_table
+from mobench.core.served import serving
+from mobench.data.tables import Table, as_table
 from mobench.errors import CompatibilityError, ConfigError, MobenchError, StoreError, suggest
 from mobench.jobs.build import make_job
 from mobench.jobs.fingerprint import Opaque, fingerprint
@@ -39,7 +40,8 @@ from mobench.jobs.run import run_job
 from mobench.jobs.store import JobFolder
 from mobench.problems.arranged import Arrangement
 from mobench.problems.networks import Definition, Networks
-from mobench.problems.own import Function, Functions, Own, serving
+from mobench.problems.own import Function, Functions, Own
+from mobench.problems.own_sampled import OwnSampled
 from mobench.system.allocator import use_huge_pages
 from mobench.system.paths import outputs_root, results_root
 
@@ -98,7 +100,11 @@ class Objectives:
 
     def choices(self, given: Collection[str]) -> dict[str, Any]:
         """Keys beside the problem's that are as this problem needs them, unless they are `given`."""
-        return {}
+        assert isinstance(self.functions, Functions)
+        data = self.functions.data
+        if data is None or data.batch_size is None:
+            return {}
+        return _epochs(data, given)
 
     def code(self) -> str:
         """The hash of what the functions compute.
@@ -115,14 +121,7 @@ class Objectives:
         Args:
             given: keys that the user sets.
         """
-        try:
-            code = self.code()
-        except Opaque as reason:
-            code = f"unknown-{uuid.uuid4().hex}"
-            print(
-                f"warning: these functions cannot be hashed, so their results are not reused: {reason}",
-                file=sys.stderr,
-            )
+        code = _hashed(self.functions.identity)
         keys = {"_target_": f"{self.kind.__module__}.{self.kind.__qualname__}", "code": code, **self.keys}
         own = [f"++problem.{key}={compose.text(value, key)}" for key, value in keys.items()]
         others = [f"{key}={compose.text(value, key)}" for key, value in self.choices(given).items()]
@@ -172,6 +171,18 @@ class Objectives:
         return found, torch.from_numpy(found.solutions[rule]), runs
 
 
+def _hashed(identity: Any) -> str:
+    """The hash of what functions compute; if there is none, a name that nothing else has, and a warning."""
+    try:
+        return fingerprint(identity)
+    except Opaque as reason:
+        print(
+            f"warning: these functions cannot be hashed, so their results are not reused: {reason}",
+            file=sys.stderr,
+        )
+        return f"unknown-{uuid.uuid4().hex}"
+
+
 class OwnNetworks(Objectives):
     """What `networks` returns."""
 
@@ -185,15 +196,8 @@ class OwnNetworks(Objectives):
         )
 
     def choices(self, given: Collection[str]) -> dict[str, Any]:
-        data = self.functions.data
-        batch = min(data.batch_size or data.size, data.size)
-        steps = -(-data.size // batch)
-        found: dict[str, Any] = {
-            "dtype": str(self.functions.probe.dtype).removeprefix("torch."),
-            "record.every": steps if steps > 1 else 10,
-        }
-        if "oracle" not in given:
-            found |= {"oracle": "epochs", "oracle.batch_size": batch}
+        dtype = str(self.functions.probe.dtype).removeprefix("torch.")
+        found = {"dtype": dtype, "record.every": 10} | _epochs(self.functions.data, given)
         return {key: value for key, value in found.items() if key not in given}
 
     def parts(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -219,10 +223,35 @@ class OwnNetworks(Objectives):
         return problem.trained(theta[runs])
 
 
+def _epochs(data: Table, given: Collection[str]) -> dict[str, Any]:
+    """Keys that draw batches without replacement, and record every epoch, unless they are `given`."""
+    batch = min(data.batch_size or data.size, data.size)
+    steps = -(-data.size // batch)
+    found: dict[str, Any] = {} if steps == 1 else {"record.every": steps}
+    if "oracle" not in given:
+        found |= {"oracle": "epochs", "oracle.batch_size": batch}
+    return {key: value for key, value in found.items() if key not in given}
+
+
+def _batches_of(table: Table, batch_size: int | None) -> Table:
+    """The same samples with a number of samples of a step.
+
+    Raises:
+        ConfigError: there are not so many.
+    """
+    if batch_size is None:
+        return table
+    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or not 1 <= batch_size <= table.size:
+        raise ConfigError(f"batch_size={batch_size!r} must be a whole number in 1..{table.size}.")
+    return dataclasses.replace(table, batch_size=batch_size)
+
+
 def objectives(
     f: Function | Sequence[Function],
     *,
     dim: int | None = None,
+    data: Any = None,
+    batch_size: int | None = None,
     start: Any = None,
     constraints: Function | Sequence[Function] = (),
     bounds: Sequence[Any] | None = None,
@@ -246,6 +275,14 @@ def objectives(
     Args:
         f: x (P,) -> (M,), or a list of functions with values () or (k,), which are put in a row.
         dim: P; may be left out if `start` has it.
+        data: tensors whose first axis is the sample, such as (A, b); a Dataset, or a DataLoader; read once,
+            as by `networks`. f, constraints and measures then take (x, batch), where a batch has the
+            structure of the data (real numbers in the type of x), and return means over its samples.
+        batch_size: samples of a step, drawn without replacement in an order of the seed's (oracle=epochs);
+            default: the loader's, else a step sees all data (oracle=exact). Recorded values are those of the
+            step's batch, once in an epoch (record.every; record.evaluate=True: those of all data); final rows
+            and measures are those of all data. For batches with replacement give `run` oracle="minibatch"
+            and **{"oracle.batch_size": 32}.
         start: theta_0 (P,) of every run, or one row for each preference; or a function of a numpy Generator,
             keyed by the seed, that draws it; or a mapping as `problem.start` has it, such as
             {"kind": "uniform", "low": 0, "high": 1, "per_preference": True}. Default: uniform in `bounds`,
@@ -260,8 +297,8 @@ def objectives(
         positive: promise that every f_m >= 0, which EPO and others ask for.
         ideal: z (M,) of Tchebycheff values. reference: point (M,) of hypervolumes.
         front: points (k, M) of the exact front, for distances to it.
-        measures: {name: function}, x (P,) -> (): further columns of history and final rows. For another
-            problem, compute them from `mobench.load(rows).solutions`.
+        measures: {name: function}, x (P,) -> (): further columns of history and final rows. For other
+            problems they are an argument of `run`.
         stop, callback: see `networks`.
         name: of the folder; it also keys random starts, so that variants of a function share theirs.
 
@@ -327,24 +364,31 @@ def objectives(
         raise ConfigError("objectives(...) needs dim= (the number of variables) or a start= vector.")
     keys |= {"variables": dim, "steps": Own.steps}
     points = None if front is None else torch.as_tensor(front, dtype=torch.float64).detach().cpu()
+    if data is None and batch_size is not None:
+        raise ConfigError(
+            f"batch_size={batch_size!r} is given without data; objectives(f, dim=..., data=(A, b), "
+            "batch_size=...) calls f(x, batch)."
+        )
+    takes = "x" if data is None else "(x, batch)"
     own = Functions(
-        _functions("f", f),
-        _functions("constraints", constraints),
+        _functions("f", f, takes),
+        _functions("constraints", constraints, takes),
         sampler,
         points,
         dict(measures or {}),
         arrangement,
         stop,
         callback,
+        None if data is None else _batches_of(as_table("data", data), batch_size),
     )
     for function in own.measures.values():
-        _functions("measures", function)
+        _functions("measures", function, takes)
     if not own.objectives:
         raise ConfigError("objectives(...) needs at least one function.")
-    made = Objectives(own, keys)
+    kind = Own if data is None else OwnSampled
     with compose.ALONE, serving("checked", own):  # a mistake is found here, where it was made
-        Own(code="checked", **keys)
-    return made
+        kind(code="checked", **keys)
+    return Objectives(own, keys, kind)
 
 
 def _arrangement(start: Any, name: str) -> Arrangement | None:
@@ -446,15 +490,7 @@ def networks(
     make = functools.partial(copy.deepcopy, module) if isinstance(module, torch.nn.Module) else module
     if not callable(make):
         raise ConfigError(f"module={module!r} must be a torch.nn.Module or a function that makes one.")
-    table = as_table("data", data)
-    if batch_size is not None:
-        if (
-            isinstance(batch_size, bool)
-            or not isinstance(batch_size, int)
-            or not 1 <= batch_size <= table.size
-        ):
-            raise ConfigError(f"batch_size={batch_size!r} must be a whole number in 1..{table.size}.")
-        table = dataclasses.replace(table, batch_size=batch_size)
+    table = _batches_of(as_table("data", data), batch_size)
     starts = () if start is None else (start,) if isinstance(start, Mapping) else tuple(start)
     definition = Definition(
         make=make,
@@ -511,7 +547,9 @@ def _override(key: str, value: Any) -> str:
     return f"{key}={compose.text(value, key)}"
 
 
-def run(*overrides: str, **keys: Any) -> pd.DataFrame:
+def run(
+    *overrides: str, measures: Mapping[str, Callable[[torch.Tensor], Any]] | None = None, **keys: Any
+) -> pd.DataFrame:
     """Run one job in this process and return its final rows, as `mobench ARGUMENTS` would: the same
     configuration, checks, folder.
 
@@ -534,6 +572,9 @@ def run(*overrides: str, **keys: Any) -> pd.DataFrame:
     Args:
         overrides: as on the command line, `hydra.searchpath=[file:///my/conf]` included, and
             `+experiment=NAME` of one's own if it is one job; no sweeps, no artifacts, no flags.
+        measures: {name: function}, x (P,) -> () each, batched by torch.func.vmap: further columns of history
+            and final rows, for any problem. x are the decision variables, as `solutions` has them. What the
+            functions compute is part of the job's identity, as for `objectives`.
         keys: the same as Python values; None is null, arrays and tensors become lists. algorithm: also an
             `Algorithm` whose class can be imported, or a list of methods: then the rows of all of their jobs,
             with a column `algorithm`.
@@ -544,7 +585,8 @@ def run(*overrides: str, **keys: Any) -> pd.DataFrame:
         meta and config.
 
     Raises:
-        ConfigError, PreferenceError: unknown key, choice or value; the message lists what there is.
+        ConfigError, PreferenceError: unknown key, choice or value; the message lists what there is. Measures
+            that fail, return another shape, or have the name of a column that there is.
         CompatibilityError: problem and algorithm do not fit; every reason.
         Interrupted: Ctrl-C; the same call continues.
         MobenchError: the job failed; with the reason, and the folder whose status.json has the traceback.
@@ -558,7 +600,7 @@ def run(*overrides: str, **keys: Any) -> pd.DataFrame:
             )
     several = keys.get("algorithm")
     if isinstance(several, list | tuple):
-        return _each(overrides, keys, several)
+        return _each(overrides, measures, keys, several)
     chosen_method: list[str] = []
     if isinstance(several, Algorithm):
         chosen_method = _method(several)
@@ -574,21 +616,46 @@ def run(*overrides: str, **keys: Any) -> pd.DataFrame:
             "problem is a function; also give its number of variables: problem=mobench.objectives(fn, "
             "dim=...)."
         )
-    if not isinstance(problem, Objectives):
-        with compose.ALONE:
-            return _run([*overrides, *(_override(k, v) for k, v in keys.items())])
     given = {override.partition("=")[0].lstrip("+~") for override in overrides} | keys.keys()
-    with compose.ALONE, problem.chosen(given) as chosen:
-        return _run([*chosen, *overrides, *(_override(k, v) for k, v in keys.items() if k != "problem")])
+    with compose.ALONE, contextlib.ExitStack() as stack:
+        chosen = [] if measures is None else stack.enter_context(_measuring(measures))
+        if isinstance(problem, Objectives):
+            chosen = [*stack.enter_context(problem.chosen(given)), *chosen]
+            keys = {key: value for key, value in keys.items() if key != "problem"}
+        return _run([*chosen, *overrides, *(_override(k, v) for k, v in keys.items())])
 
 
-def _each(overrides: tuple[str, ...], keys: Mapping[str, Any], methods: Sequence[Any]) -> pd.DataFrame:
+@contextlib.contextmanager
+def _measuring(measures: Mapping[str, Any]) -> Iterator[list[str]]:
+    """The overrides that choose these measures, which jobs find inside the block.
+
+    Raises:
+        ConfigError: they are no functions by name.
+    """
+    if not isinstance(measures, Mapping):
+        raise ConfigError(f"measures={measures!r} must be a mapping, {{name: function of x}}.")
+    for function in measures.values():
+        _functions("measures", function)
+    if not measures:
+        yield []
+        return
+    code = _hashed(dict(measures))
+    with serving(code, dict(measures)):
+        yield [f"record.code={compose.text(code, 'record.code')}"]
+
+
+def _each(
+    overrides: tuple[str, ...],
+    measures: Mapping[str, Any] | None,
+    keys: Mapping[str, Any],
+    methods: Sequence[Any],
+) -> pd.DataFrame:
     """The rows of one job after the other, with the method of each in a column `algorithm`."""
     if not methods:
         raise ConfigError('algorithm=[] chooses no method; give names, such as algorithm=["mgda", "epo"].')
     parts = []
     for method in methods:
-        rows = run(*overrides, **{**keys, "algorithm": method})
+        rows = run(*overrides, measures=measures, **{**keys, "algorithm": method})
         name = method if isinstance(method, str) else type(method).__name__
         rows.insert(0, "algorithm", name)
         rows.attrs = {}  # of several jobs: `load` would show one of them

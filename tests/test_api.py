@@ -27,12 +27,13 @@ from mobench import api
 from mobench.api import objectives, run
 from mobench.config import compose
 from mobench.core import Point, loop
+from mobench.core.served import serving
 from mobench.errors import CompatibilityError, ConfigError, Interrupted, MobenchError, StoreError
 from mobench.jobs import run as runner
 from mobench.jobs.fingerprint import Opaque, fingerprint
 from mobench.jobs.store import JobFolder, columns
 from mobench.oracles.exact import make_point, problem_spec
-from mobench.problems.own import Functions, Own, serving
+from mobench.problems.own import Functions, Own
 from tests.conftest import REPOSITORY, WANDB, Run, environment
 
 QUIET: dict[str, Any] = {"logger": "local"}

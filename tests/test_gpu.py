@@ -319,6 +319,16 @@ def test_a_step_makes_the_host_wait_no_more_than_this(
 
 
 @pytest.mark.skipif(REAL, reason="a GPU does not count waits")
+def test_adam_adds_no_wait(planner: Planner) -> None:
+    plain, other = (
+        stepping(fitting(planner, "vlmop2", "mgda", "steps=10", f"algorithm.optimizer={name}"))
+        for name in ("sgd", "adam")
+    )
+    assert other.totals()["waits"] == plain.totals()["waits"]
+    assert other.totals()["launches"] > plain.totals()["launches"]
+
+
+@pytest.mark.skipif(REAL, reason="a GPU does not count waits")
 @pytest.mark.parametrize("algorithm", ["ls", "omd_tch", "stch"])
 def test_recording_a_step_adds_no_wait(
     algorithm: str, planner: Planner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -424,6 +434,16 @@ def test_replayed_steps_give_the_rows_of_the_plain_path(
     same_rows(plain, replayed)
     if after is not None:
         assert after.totals()["launches"] < 0.8 * before.totals()["launches"]
+
+
+@pytest.mark.usefixtures("early")
+def test_the_step_of_adam_is_replayed(planner: Planner, tmp_path: Path) -> None:
+    """Its averages are a part of the state that a graph writes."""
+    config = fitting(planner, "vlmop2", "mgda", *QUIET, "algorithm.optimizer=adam")
+    plain, _ = with_graphs(config, tmp_path, "off")
+    replayed, _ = with_graphs(config, tmp_path, "auto")
+    assert replayed.meta()["cuda_graph"] == "replayed"
+    same_rows(plain, replayed)
 
 
 @pytest.mark.usefixtures("early")
@@ -594,6 +614,7 @@ RESUMED = [
     (*PROBLEMS["small_network"], "algorithm=ls"),
     ("protocol=federated", "algorithm=omd_tch"),
     ("problem=vlmop2", "algorithm=ferero", "record.every=30", "preferences=3"),  # replayed before and after
+    ("problem=vlmop2", "algorithm=mgda", "algorithm.optimizer=adam", "record.every=30", "preferences=3"),
 ]
 
 

@@ -154,6 +154,43 @@ def test_where_first_steps_depend_on_the_last_one_a_job_begins_anew(
     check_same(rows, at_once(monkeypatch, tmp_path, **given, steps=20))
 
 
+@pytest.mark.parametrize(
+    ("problem", "cut"),
+    [
+        ("vlmop2", {"hardware.split": 2}),
+        ("vlmop2", {"hardware.seeds_per_job": 1}),
+        ("network", {"hardware.split": 4}),
+    ],
+)
+def test_a_job_in_parts_continues_part_by_part(
+    cut: dict[str, int],
+    problem: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """By seeds, and by seeds and preferences: the rows are those of all steps at once in the same parts."""
+    given = {**KEEP, "problem": problem, "algorithm": "omd_tch", "record.every": 4, **cut}
+    if problem == "network":
+        given["problem"] = network()
+    shorter = mobench.load(mobench.run(**given, steps=10)).meta["parts"]
+    rows = mobench.run(**given, steps=30)
+    assert mobench.load(rows).meta["continued"] == " and ".join(shorter)
+    text = capfd.readouterr().err
+    assert all(f"continues from step 10 of {part}." in text for part in shorter)
+    check_same(rows, at_once(monkeypatch, tmp_path, **given, steps=30))
+
+
+def test_another_cut_begins_anew_and_says_why(capfd: pytest.CaptureFixture[str]) -> None:
+    given = {**KEEP, "problem": "vlmop2", "algorithm": "mgda"}
+    mobench.run(**given, steps=10, **{"hardware.split": 2})
+    rows = mobench.run(**given, steps=20)
+    assert "continued" not in mobench.load(rows).meta
+    text = capfd.readouterr().err
+    assert "has finished 10 steps in parts" in text
+    assert "in the same way (hardware.split" in text
+
+
 def test_other_jobs_are_not_continued(capfd: pytest.CaptureFixture[str], outputs: Path) -> None:
     given = {**KEEP, "problem": "vlmop2", "algorithm": "mgda"}
 

@@ -86,6 +86,7 @@ class Surrogated(Penalised):
     """
 
     citation: ClassVar[str] = "Constrained Stochastic Multi-Objective Optimization (CSMOO), 2025"
+    own_step: ClassVar[str] = "its step is a fraction of the way to the solution of a program"
 
     tau: Real | Sequence[Real] = 0.08
     subproblem: str = "exact"

@@ -46,6 +46,7 @@ class FORUM(Algorithm):
     constraints: ClassVar[tuple[int, int | None]] = (1, 1)
     constraint_kind: ClassVar[str | None] = "gap"
     varies: ClassVar[frozenset[str]] = frozenset({"step_size", "rho"})
+    own_step: ClassVar[str] = "the rate at which its step lowers the gap is that of its direction"
     citation: ClassVar[str] = "Ye et al. 2024 (FORUM)"
 
     rho: Real = 2.0

@@ -31,6 +31,7 @@ ELSEWHERE = {  # what a key is called by people who have not read this project's
     "step_size": "algorithm.step_size",
     "lr": "algorithm.step_size",
     "learning_rate": "algorithm.step_size",
+    "optimizer": "algorithm.optimizer",
     "outputs": "algorithm.outputs",
     "batch_size": "oracle.batch_size",
     "epochs": "steps",

@@ -74,7 +74,8 @@ class RecordConfig:
     """history: every `every` steps (0: first and last only) and each of the first `dense`; evaluate: exact
     values of the iterate (instead of the oracle's sample) and of averaged outputs at those steps; measures:
     the problem's own columns at those steps, which for data sets mean a pass over all samples; certificates:
-    final rows say how far each run is from the front and from a stationary point, where that is known.
+    final rows say how far each run is from the front and from a stationary point, where that is known; code:
+    hash of measures of the user's own, which mobench.run(measures=...) sets.
     """
 
     every: int = 1
@@ -82,6 +83,7 @@ class RecordConfig:
     evaluate: bool = False
     measures: bool = True
     certificates: bool = True
+    code: str | None = None
 
 
 @dataclass

@@ -20,8 +20,9 @@ from mobench.core.oracle import Spec
 from mobench.core.point import Point
 from mobench.core.sets import Set
 from mobench.core.types import Real, State
-from mobench.errors import ConfigError
+from mobench.errors import ConfigError, choose
 
+OPTIMIZERS = ("sgd", "adam")
 Step = float | int | Tensor  # a number, or a column (R, 1) where `vary` gives runs steps of their own
 
 
@@ -70,6 +71,8 @@ class Algorithm(ABC):
     Fields:
         step_size: alpha, the step of theta. step_decay, step_offset:
             alpha_t = alpha / (step_offset + t)^step_decay.
+        optimizer: sgd, theta <- theta + alpha_t d; or adam, Adam's step along d (`mobench.core.adam`), for
+            methods whose step is nothing but a direction.
         outputs: output rules that listen to the trajectory (last, mean, adaptive).
     """
 
@@ -85,11 +88,13 @@ class Algorithm(ABC):
     derivative_free: ClassVar[bool] = False  # it asks points for values alone: no graph is built
     together: ClassVar[bool] = False  # the runs of a seed see each other: they are a population
     replaces: ClassVar[bool] = False  # it chooses the next points itself instead of stepping from these
+    own_step: ClassVar[str] = ""  # why no optimizer may rescale its direction; "": one may
     citation: ClassVar[str] = ""
 
     step_size: Real = 0.1
     step_decay: Real = 0.0
     step_offset: Real = 1.0
+    optimizer: str = "sgd"
     outputs: Sequence[str] = field(default=("last",))
 
     def __post_init__(self) -> None:
@@ -99,6 +104,7 @@ class Algorithm(ABC):
             raise ConfigError(f"algorithm.step_decay={self.step_decay} must be >= 0.")
         if not self.step_offset > 0:
             raise ConfigError(f"algorithm.step_offset={self.step_offset} must be > 0.")
+        choose("algorithm.optimizer", self.optimizer, OPTIMIZERS)
         if len(self.outputs) == 0:
             raise ConfigError("algorithm.outputs is empty. Choose at least one of last, mean, adaptive.")
 

@@ -4,6 +4,7 @@ refuse with every reason at once.
 
 from __future__ import annotations
 
+from mobench.core import adam
 from mobench.core.algorithm import Algorithm
 from mobench.core.oracle import Spec
 from mobench.errors import CompatibilityError
@@ -66,6 +67,8 @@ def reasons(spec: Spec, algorithm: Algorithm) -> list[str]:
             "if they are never negative, declare it: mobench.objectives(..., positive=True), or `positive: "
             "ClassVar[bool] = True` in the problem's class"
         )
+    if algorithm.optimizer == "adam":
+        out += adam.misfits(spec, algorithm)
     return out + algorithm.misfits(spec)
 
 

@@ -1,7 +1,8 @@
 """The batched loop: one trajectory of R runs, six lines a step.
 
 State = {t, theta, oracle, alg, out, alive, kkt, fail, stopped, unsolvable}: nested dicts of tensors, R first
-in each. Saving it is the checkpoint; continuing from it is bit-identical on a CPU.
+in each; and adam, the averages of algorithm.optimizer=adam. Saving it is the checkpoint; continuing from it
+is bit-identical on a CPU.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from mobench.core import adam
 from mobench.core.algorithm import Algorithm, Context
 from mobench.core.compatibility import check
 from mobench.core.graphs import StepNumber
@@ -86,6 +88,7 @@ def first_state(
         "fail": torch.zeros(R, dtype=torch.int64, device=theta.device),
         "stopped": torch.full((R,), -1, dtype=torch.int64, device=theta.device),
         "unsolvable": torch.zeros(R, dtype=torch.bool, device=theta.device),
+        **({"adam": adam.first(theta)} if algorithm.optimizer == "adam" else {}),
     }
 
 
@@ -122,6 +125,7 @@ def advance(
     # a checkpoint of an older version has neither
     stopped = state.get("stopped", torch.full_like(fail, -1))
     unsolvable = state.get("unsolvable", torch.zeros_like(alive))
+    averages = state.get("adam")
     times: Iterable[Any] = range(state["t"], until) if number is None else (number,)
     with torch.no_grad():
         for t in times:
@@ -139,6 +143,9 @@ def advance(
             d, alg, info = algorithm.step(points, alg, t, alpha)
             if stops:
                 alg = _chosen(state["ended"] < 0, alg, before)
+            if averages is not None:
+                d, after = adam.step(d, averages)
+                averages = _chosen(going, after, averages) if stops else after
             if isinstance(alpha, torch.Tensor):  # runs with step sizes of their own
                 alpha = alpha.to(d)
             proposal = project_moving(X, theta + alpha * d, theta, points[0].moving)
@@ -170,6 +177,8 @@ def advance(
                 "stopped": stopped,
                 "unsolvable": unsolvable,
             }
+            if averages is not None:
+                state["adam"] = averages
     return state
 
 

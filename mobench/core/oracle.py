@@ -26,7 +26,8 @@ class Spec:
     many independent samples a step may
     ask for; local_steps: its rows are not gradients of its values (several local steps per round); positive:
     all objectives are >= 0; constraint_kind: "inequality" (g <= 0) or "gap" (a value function gap, bilevel);
-    averaging: exponent a of running averages with weights ~ t^-a, None if it does not average.
+    averaging: exponent a of running averages with weights ~ t^-a, None if it does not average; blocks: of
+    coordinates, one of which moves in a step.
     """
 
     R: int
@@ -41,6 +42,7 @@ class Spec:
     positive: bool = True
     constraint_kind: str = "inequality"
     averaging: float | None = None
+    blocks: int = 1
 
 
 class Oracle(ABC):

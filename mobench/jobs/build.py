@@ -14,7 +14,7 @@ from mobench.core.preferences import Runs, resolve
 from mobench.core.problem import Problem
 from mobench.core.truth import IdealByRuns
 from mobench.errors import ConfigError, PreferenceError, choose, suggest
-from mobench.jobs import bf16, memory
+from mobench.jobs import bf16, measures, memory
 from mobench.jobs.fingerprint import Opaque, of_class
 from mobench.jobs.job import Job, check_device
 from mobench.jobs.targets import TARGET, instantiate, load_class, own_classes, parameters
@@ -57,9 +57,18 @@ def make_job(config: dict[str, Any]) -> Job:
     code, opaque = _code(config)
     if opaque:  # code that cannot be told from other code: no rows or checkpoint are known to be its own
         config = {**config, "rerun": True}
-    dtype = DTYPES[config["dtype"]]
     return Job(
-        config, problem, algorithm, runs, config["steps"], dtype, torch.device("cpu"), varied, code, opaque
+        config,
+        problem,
+        algorithm,
+        runs,
+        config["steps"],
+        DTYPES[config["dtype"]],
+        torch.device("cpu"),
+        varied,
+        code,
+        opaque,
+        measures.of(config),
     )
 
 

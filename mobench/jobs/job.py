@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
@@ -36,6 +36,7 @@ class Job:
         config: the plain configuration, resolved.
         device: where its runs are; a job is built on the CPU and moved by `on`.
         varied: the value (R,) of each run, for each field of the algorithm that the job varies.
+        measures: of the user's own, beside the problem's, by name: x (P,) -> () each.
         code: of each class of the user's own, what it computes, as a hash.
         opaque: those of which that cannot be known, and why.
     """
@@ -50,6 +51,7 @@ class Job:
     varied: dict[str, torch.Tensor] = field(default_factory=dict)
     code: dict[str, str] = field(default_factory=dict)
     opaque: dict[str, str] = field(default_factory=dict)
+    measures: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
 
     def on(self, device: str) -> Job:
         """Returns the same job on a device: itself if it is there already.
@@ -218,8 +220,10 @@ def identity(job: Job) -> dict[str, Any]:
     if job.config["hardware"]["part"] is not None:  # some of the preferences
         config["part"] = list(job.config["hardware"]["part"])
     config |= {k: job.config[k] for k in LAYERS if enabled(job.config, k)}
-    switches = [("measures", True), ("certificates", True)]
+    switches = [("measures", True), ("certificates", True), ("code", None)]
     config["record"] = {k: v for k, v in config["record"].items() if (k, v) not in switches}
+    if config["algorithm"].get("optimizer") == "sgd":
+        config["algorithm"] = {k: v for k, v in config["algorithm"].items() if k != "optimizer"}
     config["problem"] = {k: v for k, v in config["problem"].items() if k not in job.problem.execution_fields}
     parts: dict[str, Any] = {"problem": job.problem, "algorithm": job.algorithm}
     versions = {name: type(part).version for name, part in parts.items()}

@@ -97,7 +97,8 @@ def of_runs(job: Job) -> dict[str, int]:
     fixed = R * (M + 2) * NUMBER + U * M * NUMBER  # weights, seeds, places
     # theta, direction, proposal and next theta; at the end of a job the last theta, and the history as a
     # list, as a table, as columns and with run, step and seed
-    step = {"variables": 4 * theta if here else theta, "history": 0, "preferences": fixed}
+    averages = 2 * theta if job.algorithm.optimizer == "adam" else 0
+    step = {"variables": (4 * theta if here else theta) + averages, "history": 0, "preferences": fixed}
     end = {
         "variables": theta,
         "history": T * R * NUMBER * (3 * M + 3),

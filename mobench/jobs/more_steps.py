@@ -8,6 +8,10 @@ depend on how many will follow:
     no output rule goes over the trajectory a second time
 
 Where it does not hold, the job begins anew and says why.
+
+A job that is cut into parts (`mobench.jobs.parts`) continues part by part, if it is cut in the same way: each
+part has the state of its own runs. States are not joined or cut again: in a batch of another size a run is
+the same up to rounding only, so the rows would not be those of all steps at once, bit for bit.
 """
 
 from __future__ import annotations
@@ -44,6 +48,12 @@ def earlier(
         ]
     messages = []
     for steps, other in jobs:
+        if "parts" in other.meta():
+            messages.append(
+                f"{other.key} has finished {steps} steps in parts, and each part has a state of its own. Cut "
+                "this job in the same way (hardware.split or hardware.seeds_per_job) to continue from them."
+            )
+            continue
         if not (other.path / STATE).exists():
             messages.append(
                 f"{other.key} has finished {steps} steps, but without checkpoint.keep=true, so there is no "

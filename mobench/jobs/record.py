@@ -14,6 +14,7 @@ from torch import Tensor
 from mobench.core.point import Point
 from mobench.errors import MobenchError
 from mobench.jobs.job import Job
+from mobench.jobs.measures import measured
 
 MOST_AWAY = 8_000_000  # numbers of recorded columns that wait on a GPU: 64 MB
 
@@ -209,7 +210,7 @@ def measures(
     job: Job, theta: Tensor, values: Tensor, point: Point | None = None, own: bool = True
 ) -> dict[str, Tensor]:
     """violation = max(0, max_j g_j), the Tchebycheff value where there is an ideal point, and, if `own`,
-    the problem's.
+    the problem's and the user's.
     """
     oracle = job.joined
     out = {}
@@ -217,7 +218,9 @@ def measures(
         out["violation"] = values[:, oracle.spec.M :].amax(1).clamp_min(0.0)
     if oracle.ideal is not None:
         out["tchebycheff"] = _tchebycheff(job, values)
-    return out | oracle.columns(theta, values, point) if own else out
+    if not own:
+        return out
+    return out | oracle.columns(theta, values, point) | measured(job.measures, theta)
 
 
 def _tchebycheff(job: Job, values: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ of a single run.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +26,8 @@ from mobench.core.point import Point
 from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
 from mobench.core.random import generator
-from mobench.errors import MobenchError
+from mobench.errors import ConfigError, MobenchError
+from mobench.jobs import measures
 from mobench.jobs.job import Job
 from mobench.jobs.targets import LAYERS, own_classes
 
@@ -161,6 +163,47 @@ def _units(given: Cast, parts: Parts) -> list[tuple[list[int], Cast]]:
     members = {seed: [r for r, s in enumerate(seeds) if s == seed] for seed in both}
     chosen = [r for r, seed in enumerate(seeds) if seed in both]
     return [([chosen.index(r) for r in own], cast(given.job, own, parts)) for own in members.values()]
+
+
+# measures beside the problem's
+
+RESERVED = re.compile(
+    r"(f|g|preference|ray)_\d+|run|step|seed|output|precision|algorithm|ended|seconds|status|solver_failures|"
+    r"kkt_residual_max|angle_deg|front_distance|stationarity|kkt|violation|tchebycheff|tchebycheff_seen"
+)
+"""Columns that rows may have whatever the problem and the method are."""
+
+
+def check_measures(job: Job) -> None:
+    """Tries the user's measures at the start of a run, and their names against those of all other columns.
+
+    Raises:
+        ConfigError: with all that is wrong.
+    """
+    job.check()
+    seed = int(job.runs.seeds[0])
+    alike = [r for r, other in enumerate(job.runs.seeds.tolist()) if other == seed]
+    given = cast(job, alike if job.algorithm.together else [0], {})
+    with torch.no_grad():
+        F = given.oracle.exact(given.theta)
+        taken = {*given.oracle.columns(given.theta, F, None), *job.varied}
+        taken |= set(given.algorithm.report(F[:, : given.oracle.spec.M], given.start()["alg"]))
+        found = {
+            name: _fault_of_name(name, taken) or measures.fault(fn, given.theta[:1])
+            for name, fn in job.measures.items()
+        }
+    if any(found.values()):
+        listed = "\n".join(f"  - {name!r}: {fault}" for name, fault in found.items() if fault)
+        raise ConfigError(f"measures cannot be used:\n{listed}")
+
+
+def _fault_of_name(name: object, taken: set[str]) -> str:
+    """Why a column cannot have this name; "" if it can."""
+    if not isinstance(name, str) or not name:
+        return "a name must be text."
+    if name in taken or RESERVED.fullmatch(name):
+        return "the rows have a column of this name; choose another."
+    return ""
 
 
 # shapes

@@ -15,6 +15,7 @@ from torch import Tensor
 from mobench import metrics
 from mobench.core.execution import execution_of
 from mobench.core.preferences import angle_deg, ray
+from mobench.core.served import source
 from mobench.core.sets import Free
 from mobench.core.truth import FrontDistance, KnownFront
 from mobench.jobs.failures import too_many_failed, unsolved
@@ -109,6 +110,7 @@ def _meta(training: Training, frames: list[pd.DataFrame], evaluation: float) -> 
         "execution": f"one batch of {len(job.runs)} runs on {job.device}, {torch.get_num_threads()} "
         f"thread(s), {execution_of(job.problem, job.device)}",
         **job.problem.facts(job.runs),
+        **({"measures": source(job.measures.values())} if job.measures else {}),
         # workers of the sweep on this machine (under Slurm 1): other jobs may cost time
         "at_once": workers.at_once(),
         "dtype": job.config["dtype"],

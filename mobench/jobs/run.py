@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mobench.errors import Interrupted, MobenchError, StoreError
-from mobench.jobs import bf16, memory, parts, wandb_log
+from mobench.jobs import bf16, memory, parts, rehearsal, wandb_log
 from mobench.jobs.build import make_job
 from mobench.jobs.failures import in_words
 from mobench.jobs.job import Job
@@ -55,6 +55,8 @@ def run(job: Job, root: Path | None = None, title: str = "") -> Outcome:
     for place in places_of(job, root):
         if (damage := place.damage) is not None:
             print(f"warning: {title + ': ' if title else ''}{damage} The job will be rerun.", file=sys.stderr)
+    if job.measures:
+        rehearsal.check_measures(job)
     if pieces := parts.parts_of(job):
         return _in_parts(job, pieces, folder, root, title)
     hardware = job.config["hardware"]

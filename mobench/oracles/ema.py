@@ -95,6 +95,7 @@ class EMA(Oracle):
             stateful=True,
             samples=1,
             averaging=self.decay,
+            blocks=blocks if block_move == "selected" else 1,
         )
         self.block_of = torch.arange(spec.P, device=runs.seeds.device) * blocks // spec.P
         keys = [seed_for(int(s), problem=problem.name, use="blocks") for s in runs.seeds]

@@ -72,12 +72,12 @@ class Arrangement:
         found = iter(x.split(self.sizes))
         return mapped(lambda t: next(found).view(t.shape), self.like)
 
-    def taking(self, fn: Callable[[Tree], Any]) -> Callable[[Tensor], Any]:
-        """A function of parts as one of x."""
+    def taking(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """A function of parts, and what else it takes, as one of x."""
 
         @functools.wraps(fn)
-        def of_vector(x: Tensor) -> Any:
-            return fn(self.parts(x))
+        def of_vector(x: Tensor, *rest: Any) -> Any:
+            return fn(self.parts(x), *rest)
 
         return of_vector
 

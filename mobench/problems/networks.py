@@ -6,13 +6,11 @@ f_m(theta) = mean over the samples of loss_m(module(batch; theta), batch),   g_n
 from __future__ import annotations
 
 import copy
-import inspect
 import operator
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from hashlib import sha256
 from itertools import pairwise
 from typing import Any, ClassVar, TypeVar
 
@@ -26,12 +24,13 @@ from mobench.core.cache import Cache, Cached
 from mobench.core.preferences import Runs
 from mobench.core.random import salted, seed_for
 from mobench.core.sampled import Batch, BatchGradients
+from mobench.core.served import served, source
 from mobench.core.sets import Box, Free, Set
 from mobench.data.tables import Table
 from mobench.errors import ConfigError, check_batch_runs, choose
 from mobench.models import named_random, stacked
 from mobench.models.stacked import WAYS, Constants, Forward, Layout, Scored, Tree, cast, leaves, mapped
-from mobench.problems.own import served
+from mobench.problems import samples
 from mobench.system.fastest import fastest
 
 EVALUATED = 256
@@ -124,16 +123,8 @@ class Definition:
         return (*functions, [dict(start) for start in self.starts], *tables)
 
     def source(self) -> list[str]:
-        """Text of each function, as far as Python can find it; for a reader of the rows."""
-        found = []
-        functions: list[Callable[..., Any]] = [self.make, *self.losses, self.forward, *self.constraints]
-        functions += self.measures.values()
-        for fn in functions:
-            try:
-                found.append(inspect.getsource(fn))
-            except (OSError, TypeError):
-                found.append(f"{fn!r} (no source text)")
-        return found
+        """Text of each function; for a reader of the rows."""
+        return source([self.make, *self.losses, self.forward, *self.constraints, *self.measures.values()])
 
     def module(self, seed: int, start: int = 0) -> nn.Module:
         """The module of a seed, as a run begins with it.
@@ -507,10 +498,7 @@ class Networks(Cached, BatchGradients):
     def facts(self, runs: Runs | None = None) -> dict[str, Any]:
         probe = self.probe
         tables = {"data": self._given.data, "validation": self._given.validation}
-        found: dict[str, Any] = {"functions": self._given.source(), "parameters": self.dim}
-        for name, table in tables.items():
-            if table is not None:
-                found |= {f"{name}_sha256": _digest(table), f"{name}_size": table.size}
+        found = {"functions": self._given.source(), "parameters": self.dim, **samples.facts(tables)}
         if probe.training:
             found["not_batched"] = probe.training
         return found
@@ -572,12 +560,7 @@ class Networks(Cached, BatchGradients):
         """All samples of a part, on the device and in the type of x."""
         table = self._given.data if split == "train" else self._given.validation
         assert table is not None
-
-        def made() -> Tree:
-            with torch.inference_mode(False):
-                return mapped(lambda t: cast(t, x), table.tree)
-
-        return self.cache.made((split, x.dtype, x.device), made)
+        return samples.held(self.cache, split, table, x)
 
     # batches
 
@@ -771,11 +754,3 @@ class Networks(Cached, BatchGradients):
                         part.copy_(tensors[name])
             found.append(module.eval())
         return found
-
-
-def _digest(table: Table) -> str:
-    total = sha256()
-    for leaf in leaves(table.tree):
-        total.update(f"{leaf.dtype} {tuple(leaf.shape)}".encode())
-        total.update(leaf.contiguous().view(-1).view(torch.uint8).numpy().tobytes())
-    return total.hexdigest()

@@ -1,21 +1,16 @@
 """Objectives that a user's program holds as Python functions; `mobench.objectives` makes them.
 
-A configuration cannot hold a function. It holds `code`, the hash of what the functions compute
-(`mobench.jobs.fingerprint`), and the functions themselves are found under that name while `serving` is open:
-in this process, during a run. Modules and losses (`mobench.problems.networks`) are served in the same way.
+A configuration cannot hold a function. It holds `code`, the hash of what the functions compute, and the
+functions themselves are served under that name (`mobench.core.served`).
 """
 
 from __future__ import annotations
 
-import contextlib
-import inspect
 import math
 import numbers
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,19 +21,24 @@ from torch import Tensor
 from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
 from mobench.core.random import generator
+from mobench.core.served import served, source
 from mobench.core.sets import Box, Free, Intervals, Set
 from mobench.core.start import START_KINDS
+from mobench.data.tables import Table
 from mobench.errors import ConfigError
+from mobench.models.stacked import Tree, mapped
 from mobench.problems.arranged import Arrangement
 
-Function = Callable[[Any], Tensor]  # of x (P,), or of a dictionary of its parts
+# of x (P,), or of a dictionary of its parts; of (x, batch) where there are data
+Function = Callable[..., Tensor]
 
 
 @dataclass(frozen=True, eq=False)
 class Functions:
     """f(x) and g(x) of one x (P,), each a tensor () or (k,); what draws a start (P,) from a NumPy generator;
     points (k, M) of the exact front; measures, x (P,) -> () each, by name; a stop rule and a callback. With
-    an `arrangement` functions have a dictionary of tensors in place of x.
+    an `arrangement` functions have a dictionary of tensors in place of x. With `data`, functions and measures
+    take a batch of samples as well.
     """
 
     objectives: tuple[Function, ...]
@@ -49,6 +49,7 @@ class Functions:
     arrangement: Arrangement | None = None
     stop: Callable[[Any], Any] | None = None
     callback: Callable[[int, Any], object] | None = None
+    data: Table | None = None
 
     @property
     def identity(self) -> tuple[Any, ...]:
@@ -59,6 +60,8 @@ class Functions:
             parts = (*parts, self.front, dict(self.measures))
         if self.arrangement is not None:
             parts = (*parts, self.arrangement.shapes)
+        if self.data is not None:
+            parts = (*parts, "data", self.data.tree)
         return parts if self.stop is None else (*parts, self.stop)
 
     def _of_vector(self, fn: Function) -> Function:
@@ -66,17 +69,17 @@ class Functions:
 
     @cached_property
     def all(self) -> tuple[Function, ...]:
-        """Objectives, then constraints, of x (P,)."""
+        """Objectives, then constraints, of x (P,), and of a batch where there are data."""
         return tuple(map(self._of_vector, self.objectives + self.constraints))
 
     @cached_property
     def measured(self) -> dict[str, Function]:
-        """The measures, of x (P,)."""
+        """The measures, of the same."""
         return {name: self._of_vector(fn) for name, fn in self.measures.items()}
 
-    def stacked(self, x: Float[Tensor, " P"]) -> Float[Tensor, " K"]:
+    def stacked(self, x: Float[Tensor, " P"], *batch: Tree) -> Float[Tensor, " K"]:
         """All values at one x, in a row."""
-        values = [fn(x) for fn in self.all]
+        values = [fn(x, *batch) for fn in self.all]
         if len(values) == 1 and values[0].ndim == 1:
             return values[0].to(x.dtype)
         if not any(value.ndim for value in values):
@@ -84,44 +87,8 @@ class Functions:
         return torch.cat([torch.atleast_1d(value) for value in values]).to(x.dtype)
 
     def source(self) -> list[str]:
-        """Text of each function, as far as Python can find it; for a reader of the rows."""
-        out = []
-        functions: list[Callable[..., Any]] = [*self.all, *([] if self.start is None else [self.start])]
-        for fn in functions:
-            try:
-                out.append(inspect.getsource(fn))
-            except (OSError, TypeError):
-                out.append(f"{fn!r} (no source text)")
-        return out
-
-
-# what `serving` serves, in the thread that opened it
-_SERVED: ContextVar[Mapping[str, Any]] = ContextVar("served", default=MappingProxyType({}))
-
-
-def served(code: str) -> Any:
-    """What is served under a name.
-
-    Raises:
-        ConfigError: nothing is; the program that defined it has ended.
-    """
-    if code not in _SERVED.get():
-        raise ConfigError(
-            f"problem.code={code}: the functions of this problem exist only in the Python program that "
-            "defined them; rerun it there with mobench.run(problem=mobench.objectives(...)), or "
-            "mobench.networks(...)."
-        )
-    return _SERVED.get()[code]
-
-
-@contextlib.contextmanager
-def serving(code: str, functions: Any) -> Iterator[None]:
-    """Let jobs with this `code` find their functions, until the end of the block."""
-    token = _SERVED.set({**_SERVED.get(), code: functions})
-    try:
-        yield
-    finally:
-        _SERVED.reset(token)
+        """Text of each function; for a reader of the rows."""
+        return source([*self.all, *([] if self.start is None else [self.start])])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,10 +163,7 @@ class Own(Problem):
         object.__setattr__(self, "_functions", functions)
         object.__setattr__(self, "_batched", torch.func.vmap(functions.stacked))
         x = self.X.project(self._theta(0).unsqueeze(0))[0]
-        sizes = [
-            _size(fn, x, _called(fn, m, len(functions.objectives)), functions.arrangement)
-            for m, fn in enumerate(functions.all)
-        ]
+        sizes = self._sizes(x, *self._beside(x))
         M = sum(sizes[: len(functions.objectives)])
         object.__setattr__(self, "_counts", (M, sum(sizes) - M))
         self._check_values(x)
@@ -207,6 +171,25 @@ class Own(Problem):
         for key, value in (("ideal", self.ideal), ("reference", self.reference)):
             if value is not None and len(value) != M:
                 raise ConfigError(f"problem.{key}={list(value)} must have {M} entries, one per objective.")
+
+    def _beside(self, x: Tensor) -> tuple[Tree, ...]:
+        """What functions are called with beside x: all data, where there are any."""
+        return ()
+
+    def _sizes(self, x: Float[Tensor, " P"], *batch: Tree) -> list[int]:
+        """How many values each function has. Raises ConfigError as `_size` does."""
+        functions = self._functions
+        M = len(functions.objectives)
+        called = [_called(fn, m, M) for m, fn in enumerate(functions.all)]
+        return [
+            _size(fn, x, name, functions.arrangement, *batch)
+            for fn, name in zip(functions.all, called, strict=True)
+        ]
+
+    def _measured(self, fn: Function, x: Float[Tensor, "R P"]) -> Any:
+        """A measure of all runs."""
+        beside = self._beside(x)
+        return torch.func.vmap(lambda row: fn(row, *beside))(x)
 
     def _check_extras(self, x: Float[Tensor, " P"], M: int) -> None:
         """Raises ConfigError for a front or a measure that cannot be used."""
@@ -218,7 +201,7 @@ class Own(Problem):
         for name, measure in self._functions.measured.items():
             try:
                 with torch.no_grad():
-                    value = torch.func.vmap(measure)(x.unsqueeze(0))
+                    value = self._measured(measure, x.unsqueeze(0))
             except Exception as error:  # whatever a user's function raises is an error of the configuration
                 raise ConfigError(
                     f"The measure {name!r} fails at the start {_shown(x)}: {type(error).__name__}: {error}"
@@ -378,8 +361,7 @@ class Own(Problem):
         return front[torch.linspace(0, len(front) - 1, k).round().to(torch.int64)]
 
     def columns(self, x: Float[Tensor, "R P"], values: Float[Tensor, "R K"]) -> dict[str, Tensor]:
-        found = {name: torch.func.vmap(measure)(x) for name, measure in self._functions.measured.items()}
-        return {name: value.double() for name, value in found.items()}
+        return {name: self._measured(fn, x).double() for name, fn in self._functions.measured.items()}
 
     def facts(self, runs: Runs | None = None) -> dict[str, Any]:
         return {"functions": self._functions.source()}
@@ -419,20 +401,25 @@ def _called(fn: Function, place: int, objectives: int) -> str:
     return f"{kind} function {number + 1} ({getattr(fn, '__name__', type(fn).__name__)})"
 
 
-def _size(fn: Function, x: Float[Tensor, " P"], name: str, arrangement: Arrangement | None) -> int:
+def _size(
+    fn: Function, x: Float[Tensor, " P"], name: str, arrangement: Arrangement | None, *batch: Tree
+) -> int:
     """How many values a function has.
 
     Raises:
-        ConfigError: it fails, is no function of x alone, or returns anything but a vector that can be
-            differentiated.
+        ConfigError: it fails, is no function of x (and the batch) alone, or returns anything but a vector
+            that can be differentiated.
     """
     what = f"x of shape ({len(x)},)" if arrangement is None else f"parts of the shapes {arrangement.shapes}"
     takes = f"It is called with {what}, {x.dtype}"
+    if batch:
+        shapes = mapped(lambda t: f"{tuple(t.shape)} {t.dtype}", batch[0])
+        takes += f", and a batch: {shapes}".replace("'", "")
     x = x.detach().requires_grad_(True)
     try:
         with torch.enable_grad():
-            value = fn(x)
-            again = fn(x)
+            value = fn(x, *batch)
+            again = fn(x, *batch)
     except Exception as error:
         raise ConfigError(
             f"{name} fails at the start {_shown(x)}: {type(error).__name__}: {error}\n{takes}."

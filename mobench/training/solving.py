@@ -285,7 +285,21 @@ def _transformed(point: Seen, algorithm: Algorithm) -> tuple[Seen, Tensor]:
 
 
 def made(method: str | Algorithm, options: Mapping[str, Any]) -> Algorithm:
-    """The method by its name, with its options."""
+    """The method by its name, with its options.
+
+    Raises:
+        ConfigError: unknown names or options; an optimizer of the method, which only jobs have.
+    """
+    found = _method(method, options)
+    if found.optimizer != "sgd":
+        raise ConfigError(
+            f"optimizer={found.optimizer} is an option of mobench.run. Here only the direction is the "
+            "method's; the step is yours: mobench.Balanced(torch.optim.Adam(...), method), for example."
+        )
+    return found
+
+
+def _method(method: str | Algorithm, options: Mapping[str, Any]) -> Algorithm:
     if isinstance(method, Algorithm):
         if options:
             raise ConfigError(

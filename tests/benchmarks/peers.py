@@ -28,10 +28,10 @@ from mobench.core.algorithm import Algorithm
 from mobench.core.gram import gram
 from mobench.core.output import make_output
 from mobench.core.preferences import spread
+from mobench.core.served import serving
 from mobench.jobs.run import run_job
 from mobench.oracles import Exact
 from mobench.problems import DTLZ2, VLMOP2, ZDT2
-from mobench.problems.own import serving
 from mobench.subproblems import min_norm
 from tests.benchmarks import loops
 from tests.benchmarks.floor import products

@@ -1,0 +1,61 @@
+"""What a configuration cannot hold: functions, modules and data of a user's program, found by a name.
+
+The configuration holds the name, a hash of what they compute (`mobench.jobs.fingerprint`). They are found
+under it while `serving` is open: in this process, during a run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
+from types import MappingProxyType
+from typing import Any
+
+from mobench.errors import ConfigError
+
+AGAIN = {
+    "problem.code": "problem=mobench.objectives(...)), or mobench.run(problem=mobench.networks(...)",
+    "record.code": "measures={...}",
+}
+# what `serving` serves, in the thread that opened it
+_SERVED: ContextVar[Mapping[str, Any]] = ContextVar("served", default=MappingProxyType({}))
+
+
+def served(code: str, key: str = "problem.code") -> Any:
+    """What is served under a name.
+
+    Args:
+        key: of the configuration that holds the name, for the message.
+
+    Raises:
+        ConfigError: nothing is; the program that defined it has ended.
+    """
+    if code not in _SERVED.get():
+        raise ConfigError(
+            f"{key}={code}: these functions exist only in the Python program that defined them; rerun it "
+            f"there with mobench.run({AGAIN[key]})."
+        )
+    return _SERVED.get()[code]
+
+
+@contextlib.contextmanager
+def serving(code: str, functions: Any) -> Iterator[None]:
+    """Let jobs with this `code` find their functions, until the end of the block."""
+    token = _SERVED.set({**_SERVED.get(), code: functions})
+    try:
+        yield
+    finally:
+        _SERVED.reset(token)
+
+
+def source(functions: Iterable[Callable[..., Any]]) -> list[str]:
+    """Text of each function, as far as Python can find it; for a reader of the rows."""
+    found = []
+    for fn in functions:
+        try:
+            found.append(inspect.getsource(fn))
+        except (OSError, TypeError):
+            found.append(f"{fn!r} (no source text)")
+    return found

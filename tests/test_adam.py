@@ -1,0 +1,238 @@
+"""`algorithm.optimizer=adam`: Adam's step along the direction of a method, against torch.optim.Adam."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import Tensor, nn
+
+import mobench
+from mobench.algorithms.mgda import MGDA
+from mobench.core import adam
+from mobench.core.random import seed_for
+from mobench.errors import CompatibilityError, ConfigError, MobenchError
+from tests.conftest import REPOSITORY
+
+QUICK: dict[str, Any] = {"preferences": 2, "seeds": [0, 1], "logger": "local", "progress": False}
+ADAM = {"algorithm.optimizer": "adam"}
+F64 = torch.float64
+
+
+@pytest.fixture(autouse=True)
+def outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))
+
+
+def iterates(rows: pd.DataFrame) -> Tensor:
+    return torch.from_numpy(mobench.load(rows).solutions["last"])
+
+
+def last_state(rows: pd.DataFrame) -> dict[str, Any]:
+    """Of a job with checkpoint.keep=true."""
+    payload, messages = mobench.load(rows).folder.load_state("cpu")
+    assert payload is not None
+    assert messages == []
+    state: dict[str, Any] = payload["state"]
+    return state
+
+
+def directions(steps: int) -> Tensor:
+    """Of three runs: lengths from 1e-6 to 1e6, and one that is zero at times."""
+    rng = np.random.default_rng(0)
+    found = torch.from_numpy(rng.standard_normal((steps, 3, 5)))
+    found[:, 1] *= torch.logspace(-6, 6, steps, dtype=F64).unsqueeze(1)
+    found[::3, 2] = 0.0
+    return found
+
+
+@pytest.mark.parametrize(("dtype", "bound"), [(F64, 1e-12), (torch.float32, 1e-5)])
+def test_the_step_is_that_of_torch(dtype: torch.dtype, bound: float) -> None:
+    given = directions(300).to(dtype)
+    x = torch.ones(3, 5, dtype=dtype, requires_grad=True)
+    optimizer = torch.optim.Adam([x], lr=0.03)
+    theta = x.detach().clone()
+    state = adam.first(theta)
+    for d in given:
+        x.grad = -d
+        optimizer.step()
+        u, state = adam.step(d, state)
+        theta = theta + 0.03 * u
+        torch.testing.assert_close(theta, x.detach(), rtol=bound, atol=bound)
+
+
+TARGETS = torch.tensor([[1.0, -2.0, 0.5], [-1.0, 1.0, 2.0]], dtype=F64)
+SCALES = torch.tensor([1.0, 10.0, 0.1], dtype=F64)
+
+
+def wells(x: Tensor) -> Tensor:
+    return (SCALES.to(x) * (x - TARGETS.to(x)).square()).sum(1)
+
+
+@pytest.mark.parametrize("method", ["mgda", "ferero", "famo"])
+def test_a_job_is_a_loop_with_balanced(method: str) -> None:
+    start = [2.0, 2.0, -1.0]
+    own = mobench.objectives(wells, start=start, positive=True, ideal=[0, 0])
+    weights = [[0.3, 0.7], [0.6, 0.4]]
+    given = {key: value for key, value in QUICK.items() if key != "preferences"}
+    given |= {"seeds": [0], "preferences.weights": weights, "algorithm.step_size": 0.05, "steps": 40}
+    rows = mobench.run(problem=own, algorithm=method, **given, **ADAM)
+    plain = mobench.run(problem=own, algorithm=method, **given)
+    assert not torch.allclose(iterates(rows), iterates(plain), atol=1e-3)
+    for preference, found in zip(weights, iterates(rows), strict=True):
+        x = torch.tensor(start, dtype=F64, requires_grad=True)
+        optimizer = mobench.Balanced(
+            torch.optim.Adam([x], lr=0.05), method, preference, ideal=[0.0, 0.0], steps=40
+        )
+        for _ in range(40):
+            optimizer.step(wells(x))
+        torch.testing.assert_close(found, x.detach(), rtol=0, atol=1e-10)
+
+
+def network(**options: Any) -> Any:
+    torch.manual_seed(0)
+    data = torch.randn(20, 4, dtype=F64), torch.randn(20, 2, dtype=F64)
+
+    def make() -> nn.Module:
+        return nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 2)).double()
+
+    def loss(outputs: Tensor, batch: Any) -> Tensor:
+        return (outputs - batch[1]).square().mean(0)
+
+    return mobench.networks(make, loss, data, execution="vmap", **options), data, loss
+
+
+def test_networks_train_by_adam() -> None:
+    problem, data, loss = network()
+    rows = mobench.run(
+        problem=problem, algorithm="mgda", steps=15, **QUICK, **ADAM, **{"algorithm.step_size": 0.02}
+    )
+    start = problem.functions.module(seed_for(0, problem="network", use="start"))
+    optimizer = mobench.Balanced(torch.optim.Adam(start.parameters(), lr=0.02), "mgda")
+    for _ in range(15):
+        optimizer.step(loss(start(data[0]), data))
+    flat = torch.cat([p.detach().reshape(-1) for p in start.parameters()])
+    torch.testing.assert_close(iterates(rows)[0], flat, rtol=0, atol=1e-9)
+
+
+def test_a_run_is_the_same_alone_and_with_steps_of_its_own() -> None:
+    given = {
+        "problem": "least_squares",
+        "algorithm": "mgda",
+        "steps": 20,
+        "oracle": "epochs",
+        **QUICK,
+        **ADAM,
+    }
+    given |= {"oracle.batch_size": 8, "algorithm.step_size": 0.1}
+    together = iterates(mobench.run(**given))
+    alone = iterates(mobench.run(**given | {"seeds": [1]}))
+    torch.testing.assert_close(together[[1, 3]], alone, rtol=0, atol=1e-12)
+    split = iterates(mobench.run(**given, rerun=True, **{"hardware.split": 4}))
+    torch.testing.assert_close(split, together, rtol=0, atol=1e-12)
+    varied = iterates(mobench.run(**given, **{"vary.step_size": [0.05, 0.1]}))
+    other = iterates(mobench.run(**given | {"algorithm.step_size": 0.05}))
+    torch.testing.assert_close(varied, torch.cat([other, together]), rtol=0, atol=1e-12)
+
+
+def test_iterates_stay_within_bounds() -> None:
+    own = mobench.objectives(wells, start=[0.0, 0.0, 0.0], bounds=([-0.5, None, 0.25], [0.5, 0.75, None]))
+    x = iterates(mobench.run(problem=own, algorithm="ls", steps=200, **QUICK, **ADAM))
+    assert bool((x[:, 0].abs() <= 0.5).all() and (x[:, 1] <= 0.75).all() and (x[:, 2] >= 0.25).all())
+    # the minimiser of a separable sum on intervals is projected, in each coordinate
+    w = torch.tensor([[0.136729, 0.863271], [0.863271, 0.136729]], dtype=F64)
+    best = w @ TARGETS
+    assert bool((best[:, 1] > -9).all())
+    expected = torch.stack(
+        [best[:, 0].clamp(-0.5, 0.5), best[:, 1].clamp_max(0.75), best[:, 2].clamp_min(0.25)], 1
+    )
+    torch.testing.assert_close(x[[0, 2]], expected, rtol=0, atol=2e-3)
+
+
+def test_a_stopped_and_a_longer_job_continue_bit_for_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {"algorithm": "ferero", **QUICK, **ADAM, "record.every": 5}
+    kept = {"checkpoint.keep": True, "checkpoint.seconds": 0}
+
+    def fails(step: int, rows: pd.DataFrame) -> None:
+        if step >= 25:
+            raise RuntimeError("no more power")
+
+    with pytest.raises(MobenchError, match="no more power"):
+        mobench.run(problem=network(callback=fails)[0], steps=30, **given, **kept)
+    seen: list[int] = []
+    mobench.run(problem=network(callback=lambda step, rows: seen.append(step))[0], steps=30, **given, **kept)
+    assert seen[0] > 0
+    longer = mobench.run(problem=network()[0], steps=45, **given, **kept)
+    assert "continued" in mobench.load(longer).meta
+    monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path / "whole"))
+    whole = mobench.run(problem=network()[0], steps=45, **given)
+    pd.testing.assert_frame_equal(
+        longer.drop(columns="seconds"), whole.drop(columns="seconds"), check_exact=True
+    )
+    pd.testing.assert_frame_equal(mobench.load(longer).history, mobench.load(whole).history, check_exact=True)
+    assert torch.equal(iterates(longer), iterates(whole))
+
+
+def test_a_run_that_a_stop_rule_has_ended_keeps_its_averages() -> None:
+    own = mobench.objectives(
+        wells,
+        start=[[2.0, 2.0, -1.0], [1.9, 2.0, -1.0]],
+        stop=lambda history: history.groupby("run")["step"].last() >= 3 + 4 * np.arange(2),
+    )
+    given = {"algorithm": "ls", **QUICK | {"seeds": [0]}, **ADAM, "checkpoint.keep": True}
+    rows = mobench.run(problem=own, steps=20, **given)
+    assert rows["ended"].tolist() == [3, 7]
+    state = last_state(rows)
+    assert state["adam"]["n"].tolist() == [3.0, 7.0]
+
+
+def test_jobs_without_adam_are_what_they_were() -> None:
+    """The default is in no key, whether it is written down or not, and in no state."""
+    given = {"problem": "vlmop2", "algorithm": "mgda", "steps": 3, **QUICK, "checkpoint.keep": True}
+    first = mobench.load(mobench.run(**given))
+    assert mobench.load(mobench.run(**given, **{"algorithm.optimizer": "sgd"})).path == first.path
+    assert mobench.load(mobench.run(**given, **ADAM)).path != first.path
+    assert "optimizer" not in json.dumps(first.meta["identity"])
+    assert "adam" not in last_state(mobench.run(**given))
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"algorithm": "nsga2", "problem": "zdt1"}, "points for all preferences"),
+        ({"algorithm": "hv_gradient"}, "points for all preferences"),
+        ({"algorithm": "qffl"}, "the length of its step"),
+        ({"algorithm": "mlm_cmoo"}, "its weights and multipliers"),
+        ({"protocol": "csmoo_pls", "algorithm": "csmoo2"}, "(?s)fraction of the way.*projection onto a Ball"),
+        ({"protocol": "csmoo_pls", "algorithm": "penalty_sgd"}, "projection onto a Ball"),
+        ({"problem": "bilevel_quadratic", "algorithm": "forum", "oracle": "value_gap"}, "lowers the gap"),
+        (
+            {"problem": "least_squares", "algorithm": "ls", "oracle": "ema", "oracle.blocks": 2},
+            "set oracle.block_move=all",
+        ),
+    ],
+)
+def test_where_a_step_is_more_than_a_direction_adam_is_refused(given: dict[str, Any], words: str) -> None:
+    quick = {"problem": "vlmop2", **QUICK, "steps": 2}
+    if "protocol" in given:
+        del quick["problem"]
+    with pytest.raises(CompatibilityError, match=words):
+        mobench.run(**quick | given, **ADAM)
+
+
+def test_other_doors_have_no_optimizer_of_a_method() -> None:
+    x = torch.zeros(2, requires_grad=True)
+    with pytest.raises(ConfigError, match=r"option of mobench\.run"):
+        mobench.solve("mgda", torch.eye(2), optimizer="adam")
+    with pytest.raises(ConfigError, match=r"option of mobench\.run"):
+        mobench.Balanced(torch.optim.SGD([x], lr=0.1), MGDA(optimizer="adam"))
+    with pytest.raises(ConfigError, match=r"algorithm\.optimizer"):
+        mobench.run(problem="vlmop2", algorithm="mgda", steps=1, **QUICK, **{"algorithm.optimizer": "lion"})
+    assert "algorithm.optimizer=adam" in (REPOSITORY / "conf" / "config.yaml").read_text()
