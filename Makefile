@@ -25,6 +25,7 @@ export MPLBACKEND := Agg
 help:  ## print this list
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
+# modules are compiled when they are first imported: pip would compile all of them, which takes longer than unpacking them
 install: $(STAMP)  ## create .venv and install mobench with everything that the tests need
 
 $(STAMP): pyproject.toml
@@ -32,9 +33,9 @@ $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 ifeq ($(LOCKED),)
-	$(BIN)/python -m pip install --quiet -e '.[dev,docs,compiled,joblib,slurm,baselines,speech,flower]'
+	$(BIN)/python -m pip install --quiet --no-compile -e '.[dev,docs,compiled,joblib,slurm,baselines,speech,flower]'
 else
-	$(BIN)/python -m pip install --quiet --require-hashes -r locks/full.txt
+	$(BIN)/python -m pip install --quiet --no-compile --require-hashes -r locks/full.txt
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 endif
 	test -n "$(LOCKED)" || { $(BUILD_LEARN2LEARN); } || echo "learn2learn could not be built (it needs a C compiler; see the lines above). Everything else works, but few-shot problems need problem.episodes=named. To try again, run: make learn2learn"
