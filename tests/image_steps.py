@@ -40,7 +40,7 @@ def build(folder: Path) -> None:
         subprocess.CalledProcessError: a step has failed.
     """
     home = folder.with_name(f"{folder.name}-home")
-    home.mkdir()
+    home.mkdir(parents=True)
     kept = {name: os.environ[name] for name in os.environ if not name.startswith(("MOBENCH_", "VIRTUAL_ENV"))}
     environment = kept | {"HOME": str(home)}
     shell = ["/bin/sh", "-c"]

@@ -165,13 +165,13 @@ def check(frame: pd.DataFrame, where: str) -> None:
             f"{where} holds rows of version {', '.join(map(str, versions))} of the protocol, but this code "
             f"compares version {VERSION}; run the pairs again with this code."
         )
-    found = _digests(frame)
     columns = {name: frame[name].to_numpy() for name in ("study", "seed", "digest", "feasible")}
     shares = frame[["share", "score", "feasible"]].to_numpy(dtype=float)
-    for name, rows in frame.groupby(list(PAIR), sort=False).indices.items():
+    places = frame.groupby(list(PAIR), sort=False).indices
+    for name, true in _digests(frame).items():
+        rows = places[name]
         pair = {column: values[rows] for column, values in columns.items()}
-        place = f"{where}: {'.'.join(map(str, name[1:]))}"
-        _check_pair(pair, shares[rows], found[tuple(name)], place)
+        _check_pair(pair, shares[rows], true, f"{where}: {'.'.join(map(str, name[1:]))}")
 
 
 def _check_pair(pair: Mapping[str, np.ndarray], shares: np.ndarray, true: str, where: str) -> None:
