@@ -281,7 +281,7 @@ class Areas:
     def row(self) -> dict[str, Any]:
         """Returns the line of the table."""
         return {
-            "accuracy": self.kind,
+            "area of the polygon of": f"{self.kind} accuracy",
             "WC-MHGD, hull": self.covered,
             "WC-MHGD, single: largest": max(self.single),
             "WC-MHGD, single: median": float(np.median(self.single)),
@@ -606,9 +606,10 @@ def fig8(a: Artifact) -> None:
     """Accuracies of all tasks without preference."""
     fig, axes = grid(2, 2, figsize=(7.0, 5.0), sharey=True)
     names = ("s5", "s_more")
+    most = max(FewShot(a.jobs[name]).S for name in names)
     for k, (ax, (name, kind)) in enumerate(zip(axes.flat, itertools.product(names, KINDS), strict=True)):
         job = FewShot(a.jobs[name])
-        colors = st.plt.get_cmap("viridis")(np.linspace(0.0, 0.9, job.S))
+        colors = st.plt.get_cmap("viridis")(np.linspace(0.0, 0.9, most))  # a task's are the same in all
         for s in range(job.S):
             steps, values = job.curve(f"{KINDS[kind]}{s + 1}")
             marks = {"marker": (*st.MARKERS, *st.MARKERS)[s], "ms": 3, "markevery": (0.02 * s, 0.25)}

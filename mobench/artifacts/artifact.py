@@ -26,7 +26,7 @@ from typing import Any
 
 import pandas as pd
 
-from mobench.artifacts.checks import Check
+from mobench.artifacts.checks import Check, listed
 from mobench.artifacts.claims import UNKNOWN, Claim, Text, Texts, Verdict, texts
 from mobench.artifacts.rows import JobRows, RunCount
 from mobench.artifacts.tables import Cell, latex, markdown, with_spreads
@@ -340,15 +340,23 @@ class Artifact:
 
     def _few(self, used: Mapping[str, JobRows], seeds: int | None) -> str | None:
         """How many of the paper's seeds ran, if fewer; None if all did."""
-        said = []
+        counts: dict[str, tuple[int, int]] = {}
         for name, job in used.items():
             planned = (
                 self.paper.seeds.get(name) if isinstance(self.paper.seeds, Mapping) else self.paper.seeds
             )
             planned = planned if seeds is None else seeds
-            if planned is not None and (own := len(job.config["seeds"])) < planned:
-                said.append(f"{own} of the paper's {planned} seeds")
-        return min(said, key=len) if said else None
+            if planned is not None:
+                counts[name] = (len(job.config["seeds"]), planned)
+        few = {name: count for name, count in counts.items() if count[0] < count[1]}
+        if not few:
+            return None
+        own, of = min(few.values())
+        said = f"{own} of the paper's {of} seeds"
+        if len(set(counts.values())) == 1:
+            return said
+        fewest = [name for name, count in counts.items() if count == (own, of)]
+        return f"{said} in {listed(fewest)}"
 
     @property
     def badge(self) -> str:
