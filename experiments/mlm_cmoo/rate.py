@@ -53,7 +53,8 @@ def rate(a: Artifact) -> None:
     a.note(
         "Curves: running minimum, recorded every 20 steps, of the instance with the flattest slope; slopes: "
         "least squares from 5 % of the steps on. The table's own residual is |G lam + c J mu|; kkt is the "
-        f"distance to stationarity with the best multipliers, constraints above {ACTIVE:g} counted as active. "
+        f"distance to stationarity with the best multipliers, constraints above {ACTIVE:g} counted as "
+        "active. "
         "Where a constraint that the method holds with a positive multiplier ends just below this threshold, "
         "kkt leaves it out and jumps to the size of a gradient; the column beside it names such a "
         "constraint, and the own residual does not jump."
@@ -97,8 +98,8 @@ def draw(a: Artifact, job: JobRows) -> dict[str, dict[float, float]]:
     draw_p1(axes[0, 2], a)
     st.caption(
         fig,
-        "Lines in (a) and (b): running minimum of the instance with the flattest slope; slopes: least squares "
-        f"in logarithms from {job.config['steps'] // 20} steps on; dashed: rates that the theorem "
+        "Lines in (a) and (b): running minimum of the instance with the flattest slope; slopes: least "
+        f"squares in logarithms from {job.config['steps'] // 20} steps on; dashed: rates that the theorem "
         "guarantees (in (b) in the colour of their p). P1 and P2: constrained quadratics whose answers are "
         "known. In (c) the method as printed keeps its multiplier at "
         f"0; it was stopped after {a.jobs['p1_literal'].config['steps']} steps, which cost more each.",

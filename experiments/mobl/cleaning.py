@@ -49,8 +49,9 @@ from .rows import COLOURS, HULL, Tasks, band, change, ends, mean_error, over_see
 WRONG = "$p$: share of a task's training labels that are wrong"
 LOSS = "$L$: its validation loss"
 RESCALED = (
-    "The step of $x$ that the paper's figures need is not printed. Step alone: it is $10 n$ times the printed "
-    "one, for $n$ training images; step and Gram matrix: the Gram matrix of equation (5) is $n^2$ times as large, too."
+    "The step of $x$ that the paper's figures need is not printed. Step alone: it is $10 n$ times the "
+    "printed one, for $n$ training images; step and Gram matrix: the Gram matrix of equation (5) is $n^2$ "
+    "times as large, too."
 )
 ONLY = "the step alone"
 BOTH = "step and Gram matrix"
@@ -276,9 +277,9 @@ def fig9(a: Artifact) -> None:
     curves = _inner_steps(a, fig.add_subplot(326), pref)
     st.caption(
         fig,
-        f"{WRONG}, {LOSS}, $u$: trade-off, $D$: steps in the lower level for each outer step. {RESCALED} Radar "
-        "charts: means over seeds; bars along their axes, and bands in (f): one standard error, of several "
-        "seeds only.",
+        f"{WRONG}, {LOSS}, $u$: trade-off, $D$: steps in the lower level for each outer step. {RESCALED} "
+        "Radar charts: means over seeds; bars along their axes, and bands in (f): one standard error, of "
+        "several seeds only.",
     )
     a.figure(fig)
     shown = {f"WC-MHGD, {ONLY}": pref, f"WC-MHGD, {BOTH}": pref_gram, "WC-MHGD, step as printed": literal}

@@ -323,7 +323,7 @@ def fig2(a: Artifact) -> None:
     fig.suptitle("mean over seeds; bars along the axes: one standard error")
     fig.legend(*fig.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     a.figure(fig)
-    a.table(pd.DataFrame(rows).round(4), given=("accuracy",))
+    a.table(pd.DataFrame(rows).round(4), given=("area of the polygon of",))
     _notes(a, pref)
     a.note(
         "FORUM: the public code's program is drawn with the exact dual beside it; its variables are (x, y), "

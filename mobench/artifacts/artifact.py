@@ -18,6 +18,7 @@ from __future__ import annotations
 import importlib
 import io
 import pkgutil
+import re
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -113,6 +114,9 @@ class Artifact:
         default_factory=dict
     )  # of a cross table: pairs that do not fit, and why
     paper: Paper = field(default_factory=Paper)
+    data_names: dict[str, str] = field(
+        default_factory=dict
+    )  # the figure's data sets and the labels of their data, in the order of its panels
     references: dict[str, list[str]] = field(
         default_factory=dict
     )  # claims of other artifacts that this one shows, too
@@ -370,7 +374,24 @@ class Artifact:
         if not labels:
             return "Smoke scale: a few steps only." if self.scale == "smoke" else ""
         other = " (not the paper's)" if self.stand_ins() and self.paper.data else ""
+        if self.data_names:
+            return (
+                f"Data{other}, {kind.removesuffix(': ')}. {self._by_name(kind)}. {few[0].upper()}{few[1:]}."
+            )
         return f"Data{other}: {'; '.join(labels)}. {few[0].upper()}{few[1:]}."
+
+    def _by_name(self, kind: str) -> str:
+        """Returns "name: data" for each of the figure's data sets; data of an earlier one by its name."""
+        said: list[str] = []
+        known: dict[str, str] = {}
+        for name, label in self.data_names.items():
+            words = re.sub(r" \(stand-in for [^)]*\)", "", label.removeprefix(kind))
+            known[words] = name
+            for earlier, of in known.items():
+                if of != name:
+                    words = words.replace(earlier, f"{of}'s")
+            said.append(f"{name}: {words}")
+        return "; ".join(said)
 
     def figure(self, figure: Any) -> None:
         """Takes the picture: PDF with embedded fonts, and PNG; its width, letters and badge see `style`."""
