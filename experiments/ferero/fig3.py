@@ -77,8 +77,8 @@ def fig3(a: Artifact) -> None:
     a.note(START)
     a.note(
         "Published end points, hollow diamonds in (a), (d) and (e): those in the vector figures of the "
-        "public code, one run of each preference; of FERERO with the step and the iterations of the public script, "
-        "which are not the printed ones (series e_public of the table)."
+        "public code, one run of each preference; of FERERO with the step and the iterations of the public "
+        "script, which are not the printed ones (series e_public of the table)."
     )
     a.note("Panels show the paths of seed 0; end points of the other seeds are drawn faintly.")
     a.note(
