@@ -113,7 +113,7 @@ def judge_scalarization(a: Artifact) -> None:
         lambda rows: (to_an_end(rows) < 1) & (rows["front_distance"] < 1e-3),
     )
     ends = {"0°": (ls["polar"] < 1).to_numpy(), "90°": (ls["polar"] > 89).to_numpy()}
-    both = Share(ends, 0.1, that="within 1° of that end")
+    both = Share(ends, 0.1, that="within 1° of this end of the front")
     farthest = f"farthest {to_an_end(ls).max():.2g}° and {ls['front_distance'].max():.1g}"
     a.claim("a-ls-ends", AllOf(at_an_end.most(a.jobs["a"]), both).also(farthest))
     mgda = first_output(a.jobs["b"])

@@ -92,7 +92,7 @@ def table2(a: Artifact) -> None:
                     line[method] = measured[method]
                 line[f"{method}, printed"] = printed[method]
             same = "FERERO's only" if panel.paper(a) else "no: other data and another reference point"
-            lines.append(line | {"comparable with the printed": same})
+            lines.append(line | {"comparable": same})
             with pictures_of(a, panel.key):
                 judge_hypervolumes(a, panel, measure, found)
     a.table(lines)
