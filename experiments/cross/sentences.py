@@ -208,8 +208,8 @@ def copies(shown: Sequence[Board]) -> str:
         which = " and ".join(f"`{name}`" for name in over)
         held = f"{which} exceeds: a corrected p just below 0.05 there is no evidence."
     return (
-        "Wilcoxon's test, which compares each method with the best tuned scalarization, was applied to methods "
-        "and copies of themselves (other tunings, other seeds). The share of 200 pairs that it calls "
+        "Wilcoxon's test, which compares each method with the best tuned scalarization, was applied to "
+        "methods and copies of themselves (other tunings, other seeds). The share of 200 pairs that it calls "
         f"different: {said}. The protocol allows {100 * LEVEL:g} %, which {held} Intervals in brackets do "
         "not rest on it."
     )

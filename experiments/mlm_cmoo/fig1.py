@@ -64,7 +64,7 @@ def fig1c(a: Artifact) -> None:
     relative = {m: values / top for m, values in means.items()}
     draw_sites(a, relative)
     lines = [site_line(a.jobs[m], TITLES[m], means[m], picked[m]) for m in TITLES]
-    a.table(lines, given=("method", "baseline_space"))
+    a.table(lines, given=("method", "searched space"))
     a.note(
         f"Data: {a.jobs['mlm_cmoo'].meta['data']}. Test losses: mean squared errors of z-scored flows, mean "
         "over seeds."
@@ -118,7 +118,7 @@ def site_line(job: JobRows, title: str, means: np.ndarray, picked: pd.DataFrame)
     space = (job.config.get("space") or {}).get("_target_", "-").rsplit(".", 1)[-1].lower()
     return {
         "method": title,
-        "baseline_space": space,
+        "searched space": space,
         **dict(zip(SITES, means, strict=True)),
         "sum": means.sum(),
         "max": means.max(),
@@ -170,7 +170,7 @@ def fig1a(a: Artifact) -> None:
     ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
     a.figure(fig)
     a.note(
-        "Baselines: shifts and scales of the heads on frozen features (baseline_space head_bias) after a "
+        "Baselines: shifts and scales of the heads on frozen features (searched space head_bias) after a "
         "warm start, whose time counts."
     )
     judge_faces(a, "matches-loss", "test_loss_mean", "mean test loss")
