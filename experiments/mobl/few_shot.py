@@ -186,7 +186,7 @@ def fig1(a: Artifact) -> None:
     cells = fig.add_gridspec(2, 2)
     for k, (kind, prefix) in enumerate(KINDS.items()):
         _radar(fig, cells[0, k], pref, extreme, prefix)
-        fig.axes[-1].set_title(f"{kind} accuracy, %{from_zero(fig.axes[-1])}", pad=14)
+        fig.axes[-1].set_title(f"({PANEL[kind]}) {kind} accuracy, %{from_zero(fig.axes[-1])}", pad=14)
     _inverse_losses(fig.add_subplot(cells[1, :]), pref, extreme)
     fig.suptitle("mean over seeds; bars along the axes of the radar charts: one standard error")
     fig.legend(*fig.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
@@ -208,7 +208,7 @@ def _inverse_losses(ax: Any, pref: FewShot, extreme: FewShot) -> None:
         ax.plot(at, np.diagonal(low[k]), "os"[k], color=color, label=f"task preferred, {label}")
         ax.plot(at, others, "os"[k], color="white", mec=color, label=f"mean of the other runs, {label}")
     place = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
-    dress(ax, y="1 / upper-level loss", log="y", ticks=labels(pref.S), legend=place)
+    dress(ax, y="1 / upper-level loss", title="(c)", log="y", ticks=labels(pref.S), legend=place)
 
 
 def _accuracies(jobs: dict[str, FewShot]) -> pd.DataFrame:
