@@ -122,6 +122,8 @@ def toy_line(a: Artifact, starts: str, method: str, total: float, steps: int) ->
         "published, ms": 1e3 * printed(row, label, "per-iteration run time"),
         "total, ms": 1e3 * total,
         "published total, ms": 1e3 * printed(row, label, "total run time"),
+        "epoch, s (extrapolated)": np.nan,
+        "published epoch, s": np.nan,
         "gradients per iteration": gradients,
         "runs": runs(a, f"{starts}_{method}"),
     }

@@ -110,8 +110,8 @@ def same_as_last(s: Scenario, column: str) -> str:
     if 2 * same.sum() <= len(same):
         return ""
     return (
-        f"AdaOMD's average is one iterate in {sum(alone.values())} of {len(alone)} recorded rounds, the last"
-        + (" one (after the last round, the last that was evaluated)" if end else " one")
+        f"AdaOMD's average is the last iterate in {sum(alone.values())} of {len(alone)} recorded rounds"
+        + (" (after the last round: the last one that was evaluated)" if end else "")
         + ": this shows that the last iterate beats the uniform average, "
         "not what the adaptive weights are worth."
     )
