@@ -78,7 +78,7 @@ def lines(times: Times, levels: Sequence[float], data: str = "") -> list[dict[st
                     "task": f"{task}{data}",
                     "loss": f"{level:g}{'' if level in LEVELS['paper'] else EASED}",
                     "method": name,
-                    "searched space": space,
+                    "baseline's space": space,
                     "ours": ours,
                 }
                 told = printed.get((task, f"time to loss {level:g}", name), "–")
@@ -129,9 +129,9 @@ def note_settings(a: Artifact, times: Times) -> None:
         return " and ".join(f"{v:g}" for v in sorted({run.rows.config["space"][name] for run in chosen}))
 
     a.note(
-        "Searched space: what NSGA-II and PSL search; the paper does not say. subspace: 50 random directions "
-        "around a warm start by equal-weight gradient descent. full: all weights. hybrid: weights of the "
-        "tasks, each evaluation an epoch of training. Gradient steps inside: "
+        "Baseline's space: what NSGA-II and PSL search; the paper does not say. subspace: 50 random "
+        "directions around a warm start by equal-weight gradient descent. full: all weights. hybrid: weights "
+        "of the tasks, each evaluation an epoch of training. Gradient steps inside: "
         f"{sizes('subspace', 'warm_step')} in warm starts, {sizes('hybrid', 'step')} in those epochs."
     )
     config = times.own[0].rows.config
