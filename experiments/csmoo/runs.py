@@ -170,7 +170,10 @@ def coinciding(shown: Mapping[str, Curves]) -> str:
         for name, curves in panels.items()
         if float(np.ptp(curves, axis=0).max()) < TOLD_APART * float(np.ptp(curves[0]))
     ]
-    return f"; curves of {' and '.join(found)} coincide" if found else ""
+    if not found:
+        return ""
+    every = found[0] if len(found) == 1 else f"{', '.join(found[:-1])} and {found[-1]}"
+    return f"; curves of {every} coincide"
 
 
 # checks
