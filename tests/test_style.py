@@ -155,7 +155,7 @@ def test_badge_names_the_data_of_each_panel_once() -> None:
 
 def test_a_caption_keeps_its_formulas_whole() -> None:
     fig, _ = plt.subplots(figsize=(3, 2))
-    style.caption(fig, "a word and $a = b + c$ " * 8)
+    style.caption(fig, " ".join(f"{'w' * k} $a = b + c$" for k in range(1, 16)))
     style.finish(fig)
     lines = fig.texts[0].get_text().splitlines()
     plt.close(fig)
