@@ -584,6 +584,10 @@ def test_fewer_seeds_than_the_paper_s_are_partial_at_best(holds: Any, verdict: s
         claim(a, "id", holds, why="Why.", remark="" if holds is None else "Why.", interval=interval)
         assert a.claims[0].verdict == verdict
         assert a.claims[0].reason == "3 of the paper's 10 seeds: mean 2.0, 95 % interval [1.5, 2.5]. Why."
+    jobs = {"all": rows("MNIST", 10), "few": rows("MNIST", 3)}
+    a = Artifact("x/y", "t", "paper", jobs, paper=MNIST)
+    claim(a, "id", holds, remark="" if holds is None else "Why.", why="Why.")
+    assert a.claims[0].reason.startswith("3 of the paper's 10 seeds in few.")
     a = Artifact(
         "x/y", "t", "paper", {"job": rows("MNIST", 3)}, paper=MNIST, changed=["seeds=[0,1,2]", "steps=5"]
     )

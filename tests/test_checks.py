@@ -272,6 +272,8 @@ def test_many_names_are_not_all_shown() -> None:
 def test_failing_names() -> None:
     assert AtMost({"a": 1.0, "b": 3.0}, 2.0).failing == ["b"]
     assert Share({"a": [True], "b": [False]}).failing == ["b"]
+    said = "share of the runs (on the ray): a 100 % of 1, b 0 % of 2"
+    assert Share({"a": [True], "b": [False, False]}, that="on the ray").measured == said
     assert SurelyAbove({"a": CLEAR, "b": Mean(-CLEAR.values)}).failing == ["b"]
     assert AllOf(YES, NO).failing == [NO]
 

@@ -198,8 +198,8 @@ def test_one_seed_is_partial_and_a_stand_in_decides_nothing(monkeypatch: pytest.
 def test_the_adaptive_average_is_named_where_it_is_the_last_iterate(monkeypatch: pytest.MonkeyPatch) -> None:
     """All rounds but the last one of ten seeds; then it is theta^(T), which the reason says."""
     same = (
-        f"is the last iterate in {10 * T} of {10 * (T + 1)} recorded rounds and the last evaluated one at "
-        "the end"
+        f"is the last iterate in {10 * (T + 1)} of {10 * (T + 1)} recorded rounds (after the last round: the "
+        "last one that was evaluated)"
     )
     found = drawn(monkeypatch, "fig3a")
     assert {id for id, reason in reasons(found).items() if same in reason} == {
@@ -300,7 +300,7 @@ def test_kept_rows_judge_one_seed(mobench: Run, tmp_path: Path) -> None:
     counts = pd.Series([c["verdict"] for c in artifact["claims"]]).value_counts().to_dict()
     assert counts == {"reproduced": 4, "partial": 23}
     reason = next(c["reason"] for c in artifact["claims"] if c["id"] == "mr-accuracy-gd")
-    assert "the last iterate in 280 of 301 recorded rounds and the last evaluated one at the end" in reason
+    assert "the last iterate in 281 of 301 recorded rounds (after the last round: the last one" in reason
     assert 12_700 < artifact["provenance"]["seconds_jobs"] < 12_900  # training alone took 12,760 s
 
 

@@ -1138,8 +1138,11 @@ def test_words() -> None:
     assert moment("2025-01-02T03:04:05+0100") == "2025-01-02 03:04 +0100"
     assert (text(None), text(0.12345678), text([1, "a"]), text(True)) == ("–", "0.1235", '[1, "a"]', "yes")
     assert glue("<b> < 1e-3") == '&lt;b&gt; <span class="nb">&lt; 1e-3</span>'
-    labels = [Entry("p", n).label for n in ("fig3", "fig1a", "table11", "cross_table", "theory")]
-    assert labels == ["Figure 3", "Figure 1a", "Table 11", "Cross table", "Theory"]
+    labels = [
+        Entry("p", n).label for n in ("fig3", "fig1a", "table11", "cross_table", "theory", "table3_bound")
+    ]
+    assert labels == ["Figure 3", "Figure 1a", "Table 11", "Cross table", "Theory", "Table 3, bound"]
+    assert glue("see `a < b`, < 2") == 'see <code>a &lt; b</code>, <span class="nb">&lt; 2</span>'
     assert fact("train_size", {"0": [5, 5], "1": [5, 5]}) == "10 in 2 parts of 5"
     assert fact("train_size", {"0": 3, "1": [1, 2]}) == "seed 0: 3; seed 1: 3 in 2 parts of 1 to 2"
     assert fact("test_size", 60000) == "60000"

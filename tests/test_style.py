@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -139,6 +140,27 @@ def test_badge_names_data_and_scale() -> None:
     a = Artifact("x/y", "t", "laptop", {})
     assert a.badge == ""
     assert Artifact("x/y", "t", "smoke", {}).badge.startswith("Smoke scale")
+
+
+def test_badge_names_the_data_of_each_panel_once() -> None:
+    """In the order of the panels; what is made of earlier data says so by their names."""
+    names = {"One": "pairs: digits", "Two": "pairs: clothes (stand-in for shoes)"}
+    names["Both"] = "pairs: digits (left) and clothes (right)"
+    jobs: Any = {name: SimpleNamespace(data=label, precision="fp32") for name, label in names.items()}
+    a = Artifact("x/y", "t", "laptop", jobs)
+    a.data_names = names
+    told = "One: digits; Two: clothes; Both: One's (left) and Two's (right)"
+    assert a.badge == f"Data, pairs. {told}. Laptop scale."
+
+
+def test_a_caption_keeps_its_formulas_whole() -> None:
+    fig, _ = plt.subplots(figsize=(3, 2))
+    style.caption(fig, " ".join(f"{'w' * k} $a = b + c$" for k in range(1, 16)))
+    style.finish(fig)
+    lines = fig.texts[0].get_text().splitlines()
+    plt.close(fig)
+    assert len(lines) > 2
+    assert all(line.count("$") % 2 == 0 for line in lines)
 
 
 def test_methods_of_one_figure_differ_in_colour_and_marker() -> None:

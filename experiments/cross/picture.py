@@ -108,7 +108,13 @@ def draw_single(ax: Any, t: Table, methods: list[str]) -> None:
     edge = min(float(finite.max()), 10 * float(np.median(finite))) if not t.fronts else np.inf
     for i, (name, seeds) in enumerate(values.items()):
         inside = seeds[seeds <= edge]
-        beside = {"xycoords": ax.get_yaxis_transform(), "va": "center", "fontsize": 7, "color": st.GREY}
+        beside: dict[str, Any] = {
+            "xycoords": ax.get_yaxis_transform(),
+            "va": "center",
+            "fontsize": 7,
+            "color": st.GREY,
+        }
+        beside["bbox"] = {"fc": "white", "ec": "none", "pad": 0.8}  # over the grid
         if lost(t, name):
             ends: dict[str, Any] = {"ha": "left"} if t.fronts else {"ha": "right"}
             ax.annotate("no finished run", (0.04 if t.fronts else 0.99, i), **beside, **ends)

@@ -17,6 +17,7 @@ from mobench.comparison import rows, statistics
 from mobench.system.files import write_atomic
 
 from .board import TITLES, Board, boards, replicated
+from .nulls import LEVEL, copies_called_different
 from .zoo import name_of
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "papers" / "cross.md"
@@ -195,6 +196,25 @@ def replication(shown: Sequence[Board], again: Sequence[Board]) -> str:
     )
 
 
+def copies(shown: Sequence[Board]) -> str:
+    """How often Wilcoxon's test tells a method from its copy, where the protocol allows 5 %."""
+    rates = {board.name: copies_called_different(board) for board in shown}
+    if not rates:
+        return ""
+    over = {name: rate for name, rate in rates.items() if rate > LEVEL}
+    said = ", ".join(f"`{name}` {100 * rate:.1f} %" for name, rate in rates.items())
+    held = "every board keeps to."
+    if over:
+        which = " and ".join(f"`{name}`" for name in over)
+        held = f"{which} exceeds: a corrected p just below 0.05 there is no evidence."
+    return (
+        "Wilcoxon's test, which compares each method with the best tuned scalarization, was applied to "
+        "methods and copies of themselves (other tunings, other seeds). The share of 200 pairs that it calls "
+        f"different: {said}. The protocol allows {100 * LEVEL:g} %, which {held} Intervals in brackets do "
+        "not rest on it."
+    )
+
+
 def _decided(shown: Sequence[Board], again: Sequence[Board]) -> str:
     """How often a difference whose interval is without 0 has the same sign in the replication."""
     other = {board.name: board.scores for board in again}
@@ -216,7 +236,7 @@ def page() -> str:
     """The page with the sentences of the kept rows."""
     text = PAGE.read_text(encoding="utf-8")
     shown = boards(rows.kept(0))
-    again = replication(shown, boards(rows.kept(1)))
+    again = f"{replication(shown, boards(rows.kept(1)))}\n\n{copies(shown)}".rstrip()
     found = sentences(shown) or ["No rows are kept yet."]
     listed = "\n".join(f"{i}. {sentence}" for i, sentence in enumerate(found, start=1))
     return _between(_between(text, BEGIN, END, listed), AGAIN, END_AGAIN, again)

@@ -110,6 +110,7 @@ def draw(a: Artifact, shown: list[Board], new: set[str]) -> None:
         for label, name in zip(ax.get_yticklabels(), board.methods, strict=True):
             label.set_fontweight("bold" if name in new else "normal")
         ax.invert_yaxis()
+        ax.set_xlabel("score", fontsize=7)
         ax.grid(axis="x", lw=0.4, color="#CCCCCC")
         ax.set_title(f"{TITLES[board.name]} ({len(board.problems)} problems)", fontsize=8)
     for ax in axes.flat[len(shown) :]:

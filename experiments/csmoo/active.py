@@ -92,8 +92,9 @@ def draw(a: Artifact, shown: Mapping[str, Curves], ends: Mapping[str, float]) ->
         colour = st.look("csmoo1").colour if name == "CSMOO-1" else next(penalties)
         over = name == "CSMOO-1"  # CSMOO-2 with a large beta does the same
         look: dict[str, Any] = {"color": colour, "ls": "--" if over else "-", "zorder": 3 if over else 2}
-        curve(left, c.steps + 1, c.x, name, **look)
-        curve(right, c.steps + 1, c.column("violation"), name, **look)
+        label = name.replace("beta", r"$\beta$")
+        curve(left, c.steps + 1, c.x, label, **look)
+        curve(right, c.steps + 1, c.column("violation"), label, **look)
         level(left, ends[name], color=colour)
     feasible = next(iter(shown.values())).problem.feasible_set
     left.axhspan(*feasible, color=st.GREY, alpha=0.12, lw=0, label="feasible set")

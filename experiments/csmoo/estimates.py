@@ -70,7 +70,7 @@ def rate(a: Artifact) -> None:
         legend = {"title": "problem: fitted slope", "loc": "upper center", "bbox_to_anchor": (0.5, -0.18)}
         dress(ax, "$t + 16$", f"mean squared error of the {what}", log="xy", legend=legend)
     words = f"Slopes: least squares in logarithms from step {SINCE} on."
-    st.caption(fig, f"{words} Equations are the paper's, of which blocks are updated in a step.")
+    st.caption(fig, f"{words} Equation numbers of the paper name the rule by which blocks are updated.")
     a.figure(fig)
     lines = [
         {

@@ -26,6 +26,8 @@ DASHES = {key: look.line for key, look in LOOKS.items()}  # where the curves coi
 GIVEN = ("method", "lambda", "x exact", "V exact")  # columns that no run measures
 TIME = "iteration $t + 1$"
 ZERO = 1e-4  # the paper's tolerance on max_j g_j (Appendix E.3)
+NEARLY_ZERO = 1e-3  # violations below it are drawn on a linear axis
+TOLD_APART = 0.05  # share of a panel's height: curves that are nearer are one to the eye
 NEARLY = 0.05  # ours: share of the smallest right-hand side of a constraint
 MATCH = 0.01  # final x of two variants match: less than the spread over seeds
 MOST = 0.95  # of the runs; a pilot has 99 %
@@ -145,23 +147,33 @@ def draw_curves(a: Artifact, shown: Mapping[str, Curves], own: str = "") -> None
     dress(axes[0, 0], TIME, "$x$", log="x")
     lowest = (min(0.0, main.optimum[1] - 0.02), None)
     dress(axes[0, 1], TIME, "Tchebycheff value", log="x", ylim=lowest)
-    dress(axes[0, 2], TIME, "max constraint violation", log="x", symlog=1e-3)
+    dress(axes[0, 2], TIME, "max constraint violation", log="x", symlog=NEARLY_ZERO)
     band_of = f"10 to 90 % of the seeds of {METHODS[own]}" if own else "range of the seeds"
     lam = ", ".join(f"{v:g}" for v in main.lam)
-    fig.suptitle(f"$\\lambda = ({lam})$; mean over seeds, band: {band_of}{coinciding(shown)}")
+    seeds = f"{len(main.final)} seeds"
+    fig.suptitle(f"$\\lambda = ({lam})$; mean over {seeds}, band: {band_of}{coinciding(shown)}")
     legend_below(fig, axes[0, 0])
     a.figure(fig)
 
 
 def coinciding(shown: Mapping[str, Curves]) -> str:
-    """Says which curves lie on one another, so that nobody looks for them."""
-    if len(shown) < 2:
+    """Says in which panels the drawn curves lie on one another, so that nobody looks for them."""
+    if len(shown) < 2 or len({len(c.steps) for c in shown.values()}) > 1:
         return ""
-    curves = [c.column("tchebycheff").mean(0) for c in shown.values()]
-    if len({len(c) for c in curves}) > 1:
+    panels = {
+        "$x$": [c.x.mean(0) for c in shown.values()],
+        "value": [c.column("tchebycheff").mean(0) for c in shown.values()],
+        "violation": [np.arcsinh(c.column("violation").mean(0) / NEARLY_ZERO) for c in shown.values()],
+    }
+    found = [
+        name
+        for name, curves in panels.items()
+        if float(np.ptp(curves, axis=0).max()) < TOLD_APART * float(np.ptp(curves[0]))
+    ]
+    if not found:
         return ""
-    apart = float(np.ptp(curves, axis=0).max())
-    return "; curves coincide" if apart < 0.05 * float(np.ptp(curves[0])) else ""
+    every = found[0] if len(found) == 1 else f"{', '.join(found[:-1])} and {found[-1]}"
+    return f"; curves of {every} coincide"
 
 
 # checks

@@ -169,12 +169,13 @@ def fig1(a: Artifact) -> None:
     points = left.scatter(first["f_1"], first["f_2"], c=first["preference_1"], **look)
     fig.colorbar(points, ax=left, label=r"$\lambda_1$", shrink=0.8)
     dress(left, "$E f_1$", "$E f_2$", "basic, one seed", legend=True)
+    seeds = f"{basic[0].final['seed'].nunique()} seeds"
     lam1 = np.array([lam[0] for lam in lams])
     right.plot(lam1, [c.optimum[0] for c in basic], color=st.BLACK, label="exact optimum")
     for (key, cs), size in zip(sets.items(), (7.5, 5.0, 2.5), strict=True):
         look = {"marker": "o", "ls": "none", "ms": size, "mfc": "none", "mec": COLOURS[key], "mew": 1.1}
         right.plot(lam1, [c.x_end.mean() for c in cs], label=METHODS[key], **look)
-    dress(right, r"$\lambda_1$", "final $x$, mean over seeds", legend=True)
+    dress(right, r"$\lambda_1$", f"final $x$, mean over {seeds}", legend=True)
     a.figure(fig)
     a.table(finals((METHODS[k], c) for k, cs in sets.items() for c in cs), given=GIVEN)
     judge_front(a, [c for c in basic if len(c.x_end)], basic[0].optimum[0] - basic[-1].optimum[0])
@@ -266,7 +267,12 @@ def draw_ablation(a: Artifact, betas: Mapping[float, Curves], others: Mapping[st
             curve(paths, c.steps + 1, c.x[seed], None if seed else name, color=colour, lw=0.7)
     dress(paths, TIME, "$x$, three seeds", log="x", legend=True)
     lam = ", ".join(f"{v:g}" for v in betas[5.0].lam)
-    fig.suptitle(rf"CSMOO-2, $\lambda = ({lam})$")
+    fig.suptitle(rf"CSMOO-2, $\lambda = ({lam})$, {len(betas[5.0].final)} seeds")
+    st.caption(
+        fig,
+        r"$\beta$: penalty of the violation; $\gamma_0$, $b$: of the step size "
+        r"$\gamma_t = \gamma_0 / (t + 1)^b$; $\tau$: coefficient of the proximal terms.",
+    )
     a.figure(fig)
 
 

@@ -31,6 +31,7 @@ from .runs import (
 )  # fmt: skip
 from .synthetic import judge_curves
 
+PREFERENCES = 231  # of the paper's grid of the simplex
 LAM = (0.4, 0.35, 0.25)
 CURVES = {"fig34": "basic", "fig35": "csmoo1", "fig36": "csmoo2"}
 
@@ -157,4 +158,12 @@ def draw_front(a: Artifact, ends: Mapping[str, pd.DataFrame], front: np.ndarray)
         dress(flat, "$E f_1$", f"$E f_{n}$", title="CSMOO-2")
     fig.colorbar(shown, ax=flat, label=r"$\lambda_3$")
     legend_below(fig, ax)
+    names = columns(ends["basic"], "preference_")
+    count = len(a.jobs["basic"].final.drop_duplicates(names))
+    seeds = a.jobs["basic"].final["seed"].nunique()
+    st.caption(
+        fig,
+        f"{a.scale.capitalize()} scale: {count} of the paper's {PREFERENCES} preferences, {seeds} "
+        f"seed{'' if seeds == 1 else 's'}.",
+    )
     a.figure(fig)

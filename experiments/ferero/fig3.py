@@ -61,6 +61,7 @@ SERIES = {
     "f": "FERERO, shifted rays, step 0.2",
     "f_printed": "FERERO, shifted rays, printed step 0.05",
 }
+PUBLIC = {"a": "LS", "d": "EPO", "e": "FERERO"}  # panels whose end points the public code draws
 START = (
     "Starts are those of the authors' public code, 0.3 (+,-,+,-,...) + 0.1 N(0, I); the printed N(0, 1) per "
     "coordinate has gradients of about 1e-8, from which no method moves."
@@ -70,9 +71,15 @@ START = (
 @artifact("ferero/fig3")
 def fig3(a: Artifact) -> None:
     """Six panels on the toy problem: baselines, FERERO on rays and on shifted rays."""
-    draw_paths(a, PANELS, b={"lines": False}, f={"shifted": True})
+    public = {key: {"published": public_points(method)} for key, method in PUBLIC.items()}
+    draw_paths(a, PANELS, b={"lines": False}, f={"shifted": True}, **public)
     end_points(a, SERIES)
     a.note(START)
+    a.note(
+        "Published end points, hollow diamonds in (a), (d) and (e): those in the vector figures of the "
+        "public code, one run of each preference; of FERERO with the step and the iterations of the public "
+        "script, which are not the printed ones (series e_public of the table)."
+    )
     a.note("Panels show the paths of seed 0; end points of the other seeds are drawn faintly.")
     a.note(
         f"The paper draws one run of each preference. Here {a.jobs['e'].final['seed'].nunique()} starts of "
@@ -85,6 +92,12 @@ def fig3(a: Artifact) -> None:
     judge_long_steps(a)
     judge_shifted(a)
     judge_public_points(a)
+
+
+def public_points(method: str) -> np.ndarray:
+    """Returns the end points (4, 2) of a method in the public code's vector figures, in the order of rays."""
+    rows = published("ferero/fig3_endpoints").where(row=method).rows
+    return rows["value"].astype(float).to_numpy().reshape(4, 2)
 
 
 def to_an_end(rows: pd.DataFrame) -> pd.Series:
@@ -100,7 +113,7 @@ def judge_scalarization(a: Artifact) -> None:
         lambda rows: (to_an_end(rows) < 1) & (rows["front_distance"] < 1e-3),
     )
     ends = {"0°": (ls["polar"] < 1).to_numpy(), "90°": (ls["polar"] > 89).to_numpy()}
-    both = Share(ends, 0.1, that="within 1° of that end")
+    both = Share(ends, 0.1, that="within 1° of this end of the front")
     farthest = f"farthest {to_an_end(ls).max():.2g}° and {ls['front_distance'].max():.1g}"
     a.claim("a-ls-ends", AllOf(at_an_end.most(a.jobs["a"]), both).also(farthest))
     mgda = first_output(a.jobs["b"])
@@ -202,11 +215,7 @@ def judge_shifted(a: Artifact) -> None:
 
 def judge_public_points(a: Artifact) -> None:
     """The end points in the public code's vector figures of panels a, d and e, one run of each preference."""
-    cells = published("ferero/fig3_endpoints")
-    public = {
-        method: cells.where(row=method).rows["value"].astype(float).to_numpy().reshape(4, 2)
-        for method in ("FERERO", "EPO", "LS")
-    }
+    public = {method: public_points(method) for method in PUBLIC.values()}
     rays = from_rays_deg([81.0, 57.0, 33.0, 9.0])
     theirs = torch.from_numpy(np.array(public["FERERO"]))
     distances = front_distance(theirs, torch.from_numpy(np.array(front())))

@@ -43,7 +43,8 @@ def fig5(a: Artifact) -> None:
         for row, measure in enumerate(MEASURES):
             draw_points(axes[row, column], panel, measure, panel.paper(a))
         axes[0, column].set_title(titled(a, panel.key, panel.jobs["ferero"]))
-    add_legend(fig, axes[0, 0])
+    add_legend(fig, axes[0, 0], any(panel.paper(a) for panel in shown))
+    a.data_names = {panel.name: panel.data for panel in shown}
     a.figure(fig)
     a.table([line for panel in shown for line in table_lines(a, panel)], given=GIVEN)
     for panel in shown:
@@ -83,13 +84,16 @@ def draw_points(ax: Any, panel: Panel, measure: str, paper: bool) -> None:
     ax.set_ylabel(f"test {measure}, task 2")
 
 
-def add_legend(fig: Any, ax: Any) -> None:
+def add_legend(fig: Any, ax: Any, paper: bool) -> None:
     """Gives the figure one legend of markers, colours and lines."""
     for m, name in METHODS.items():
         ax.plot([], [], ls="", marker=MARKERS[m], color=st.GREY, label=name)
     for colour, degrees in zip(COLOURS, NAMED, strict=True):
         ax.plot([], [], ls="", marker="o", color=colour, label=f"ray {degrees}")
     ax.plot([], [], ls="", marker="o", ms=3, alpha=0.4, color=st.GREY, label="one seed")
+    ax.plot([], [], ls="", marker="o", ms=7, mec="k", mew=0.5, color=st.GREY, label="mean of the seeds")
+    if paper:
+        ax.plot([], [], ls="", marker="x", ms=7, color=st.GREY, label="FERERO, published")
     ax.plot([], [], color=st.GREY, lw=1.1, ls=":", label="ray (loss)")
     ax.plot([], [], color=st.GREY, lw=0.8, label="single task")
     fig.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=5)

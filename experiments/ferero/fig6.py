@@ -35,12 +35,13 @@ def fig6(a: Artifact) -> None:
                 "data set": titled(a, key, plain),
                 "distance to the lines": float(finite_mean(to_line)),
                 "FERERO of Figure 5 to its rays": float(finite_mean(to_ray)),
-                "largest rise of a loss": float(rises.max()),
+                "largest change of a loss from the warm start": float(rises.max()),
                 "runs": job.runs + plain.runs,
             }
         )
         with pictures_of(a, key):
             judge_lines(a, key, to_line, to_ray, rises)
+    a.data_names = {SETS[key]: str(a.jobs[f"{key}_ferero"].data) for key in keys}
     legend_below(fig, axes[0, 0])
     a.figure(fig)
     a.table(lines, given=("data set",))
@@ -117,7 +118,7 @@ def judge_lines(a: Artifact, key: str, to_line: np.ndarray, to_ray: np.ndarray, 
     jobs = (f"{key}_lines", f"{key}_ferero")
     check = Graded(surely, nearer)
     a.claim("{key}-reach", check, key=key, name=SETS[key], reason=STEP_SIZE_NOTE, rests_on=jobs)
-    of = "largest rise of a mean training loss over its value at the warm start"
+    of = "largest change of a mean training loss from its value at the warm start"
     each = ", ".join(f"{rise:+.3f}" for rise in rises)
     risen = Above(float(rises.max()), 0.0, of=of, digits="+.3f").also(f"by preference {each}")
     a.claim("{key}-ascent", risen, key=key, name=SETS[key], rests_on=jobs[:1])

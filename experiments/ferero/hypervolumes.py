@@ -15,6 +15,7 @@ from mobench.metrics import hypervolume
 
 from .images import FEW, MEASURES, METHODS, Panel, panels, pictures_of, quoted, titled
 
+LEAST = 3  # seeds of an interval: FEW says so
 RIVALS = ("ls", "pmtl", "epo")
 PRINTED = ("LS", "PMTL", "EPO", "XWC-MGDA", "FERERO")
 # "Multi-Fashion accuracy" of Table 9 repeats the losses' row and would make every hypervolume 0. This one was
@@ -74,18 +75,24 @@ def table2(a: Artifact) -> None:
             found = {m: volumes(panel, m, measure, nadir) for m in METHODS}
             name = f"{panel.name} {measure}"
             shown = f"{titled(a, panel.key, panel.jobs['ferero'])}, {measure}"
-            line: dict[str, Any] = {"data set": shown, "reference": origin}
+            line: dict[str, Any] = {"hypervolume x 100, data set": shown, "our reference point": origin}
+            measured = {}
             for m, method in METHODS.items():
                 points = np.isfinite(panel.points(m, measure)).all(2)
                 count = RunCount(int(points.sum()), points.size)
                 mean = float(found[m].mean())
                 deviation = float(std(found[m]))
-                line[method] = tables.spread(mean, deviation, len(found[m])) + count.short
+                measured[method] = tables.spread(mean, deviation, len(found[m])) + count.short
             cells = published("ferero/table2").numbers("column", row=name)
             theirs = published("ferero/table2").where(row=name)
             deviation = theirs.std(column="FERERO")
             printed = {m: tables.spread(cells[m], deviation if m == "FERERO" else None) for m in PRINTED}
-            lines.append(line | {f"{m}, printed": printed[m] for m in PRINTED})
+            for method in PRINTED:  # published beside ours
+                if method in measured:
+                    line[method] = measured[method]
+                line[f"{method}, printed"] = printed[method]
+            same = "FERERO's only" if panel.paper(a) else "no: other data and another reference point"
+            lines.append(line | {"comparable": same})
             with pictures_of(a, panel.key):
                 judge_hypervolumes(a, panel, measure, found)
     a.table(lines)
@@ -103,7 +110,7 @@ def table2(a: Artifact) -> None:
 
 def judge_hypervolumes(a: Artifact, panel: Panel, measure: str, found: Mapping[str, np.ndarray]) -> None:
     """FERERO's hypervolume is the printed one, and larger than those of LS, PMTL and EPO."""
-    ours = Mean(found["ferero"])
+    ours = Mean(found["ferero"], LEAST)
     words = panel.words | {"measure": measure, "name": f"{panel.name} {measure}"}
     cells = published("ferero/table2").where(row=words["name"])
     mean = cells.number(column="FERERO")
@@ -114,7 +121,7 @@ def judge_hypervolumes(a: Artifact, panel: Panel, measure: str, found: Mapping[s
         "{key}-{measure}-value",
         near.because("3 printed standard deviations").provided(not fitted, FITTED),
         published=f"{mean:g} ± {spread:g}",
-        interval=str(ours) if len(ours.values) > 2 else FEW,
+        interval=str(ours) if len(ours.values) >= LEAST else FEW,
         rests_on=panel.of("ferero"),
         **words,
     )
@@ -139,7 +146,9 @@ def judge_hypervolumes(a: Artifact, panel: Panel, measure: str, found: Mapping[s
         published=", ".join(f"{METHODS[m]} {cells.number(column=METHODS[m]):g}" for m in ("ferero", *RIVALS)),
         reason=" ".join(text for text, applies in causes.items() if applies),
         remark=remark,
-        interval=", ".join(f"{name} {gap}" for name, gap in gaps.items()) if len(ours.values) > 2 else FEW,
+        interval=", ".join(f"{name} {gap}" for name, gap in gaps.items())
+        if len(ours.values) >= LEAST
+        else FEW,
         rests_on=panel.of("ferero", *RIVALS),
         **words,
     )
@@ -148,7 +157,7 @@ def judge_hypervolumes(a: Artifact, panel: Panel, measure: str, found: Mapping[s
 def difference(ours: np.ndarray, theirs: np.ndarray) -> Mean:
     """Returns the mean difference, paired over seeds where there are as many."""
     if len(ours) == len(theirs):
-        return Mean(ours - theirs)
+        return Mean(ours - theirs, LEAST)
     return Mean(np.array([ours.mean() - theirs.mean()]))
 
 

@@ -134,7 +134,7 @@ def fig7(a: Artifact) -> None:
         start, end = LINE * scale
         st.draw_ray(ax, end - start, start, reach=0.5 * s)
         st.draw_path(ax, path)
-        ax.set_title(f"objective 2 times {int(s)}")
+        ax.set_title("FERERO, objectives as given" if s == 1 else f"FERERO, objective 2 times {int(s)}")
     key_of_paths(fig, (), others=False)
     a.figure(fig)
     back = two / np.array([1.0, 2.0])

@@ -193,7 +193,7 @@ def direction(method: Weighting, F: Tensor, J: Tensor, w: Tensor) -> Tensor:
     return method.step((point,), method.init(told), 0, 1.0)[0]
 
 
-def draw_paths(a: Artifact, titles: Mapping[str, str], **options: Mapping[str, Any]) -> None:
+def draw_paths(a: Artifact, titles: Mapping[str, str], /, **options: Mapping[str, Any]) -> None:
     """Draws rows of three panels with the trajectories of these jobs.
 
     `options` has those of `trajectories`, for all panels (`every`) or for one job.
@@ -204,8 +204,9 @@ def draw_paths(a: Artifact, titles: Mapping[str, str], **options: Mapping[str, A
         trajectories(ax, a.jobs[key], title, **{**options.get("every", {}), **options.get(key, {})})
     for ax in axes.flat:
         ax.label_outer()
+    public = "published" if any("published" in given for given in options.values()) else ""
     rays = first_output(next(a.jobs[key] for key in titles))[["ray_1", "ray_2"]].drop_duplicates()
-    key_of_paths(fig, np.degrees(np.arctan2(rays["ray_2"], rays["ray_1"])).tolist())
+    key_of_paths(fig, np.degrees(np.arctan2(rays["ray_2"], rays["ray_1"])).tolist(), published=public)
     a.figure(fig)
 
 

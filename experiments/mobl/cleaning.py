@@ -46,10 +46,18 @@ from mobench.artifacts.statistics import Mean, by_seed
 from .rows import COLOURS, HULL, Tasks, band, change, ends, mean_error, over_seeds, rises
 
 # what is multiplied, of the two readings
-WRONG = "$p$: share of a task's training labels that are wrong, $L$: its validation loss."
+WRONG = "$p$: share of a task's training labels that are wrong"
+LOSS = "$L$: its validation loss"
+RESCALED = (
+    "The step of $x$ that the paper's figures need is not printed. Step alone: it is $10 n$ times the "
+    "printed one, for $n$ training images; step and Gram matrix: the Gram matrix of equation (5) is $n^2$ "
+    "times as large, too."
+)
 ONLY = "the step alone"
 BOTH = "step and Gram matrix"
 SAME = 0.01  # a change of 1/L or of a loss by at most 1 % counts as none
+AFTER = "at the (x, y_D) that the method has after each step"
+ENDS = "L: validation loss at (x, y_D) after the last step; mean ± standard error over seeds of 1/L."
 UNFINISHED = "Not all runs that it needs finished."
 LOSSES = {"validation": "f_", "test": "test_loss_"}
 COINCIDE = 0.01  # largest relative difference of lines that cannot be told apart
@@ -135,6 +143,13 @@ def axis_labels(job: Cleaning) -> list[str]:
     return [f"$p = {p:.3g}$" for p in job.rates]
 
 
+def _seeds(job: Cleaning, runs: list[int] | None = None) -> str:
+    """Says how many seeds finished: "5 seeds"."""
+    rows = job.final if runs is None else job.final[job.final["run"].isin(runs)]
+    count = rows["seed"].nunique()
+    return f"{count} seed{'' if count == 1 else 's'}"
+
+
 def _preferences(fig: Any, position: Any, job: Cleaning, title: str) -> np.ndarray:
     """Radar of the runs that prefer one task each; returns their means of 1/L, (preferences, S)."""
     found = by_preference(job)
@@ -195,6 +210,10 @@ class TradeOffs:
         )
         return over_seeds(100 * change(first, last).values / float(first.mean()))
 
+    def seeds(self, name: str) -> str:
+        """Says on how many seeds the lines of u > 0 rest."""
+        return _seeds(self.jobs[name], [run for u in self.us for run in self.runs[name][u]])
+
     def radars(self, fig: Any) -> None:
         """Draws one radar for each reading."""
         every = [self.zero[0], *(self.line(name, u)[0] for name in self.jobs for u in self.us)]
@@ -207,7 +226,7 @@ class TradeOffs:
                 draw_polygon(ax, mean, f"$u = {u:g}$", color, error)
             ax.set_title(
                 f"({letter}) $1/L$, last task preferred, the paper's (b);\n"
-                f"{name} rescaled{from_zero(ax)}".replace(" (axes", "\n(axes"),
+                f"{name} rescaled, {self.seeds(name)}{from_zero(ax)}".replace(" (axes", "\n(axes"),
                 pad=14,
             )
             one = _coincide("lines of $u > 0$", np.stack([self.line(name, u)[0] for u in self.us]))
@@ -218,9 +237,15 @@ class TradeOffs:
         for name, color in ((ONLY, st.BLUE), (BOTH, st.ORANGE)):
             heights = [self.line(name, u)[0][-1] for u in self.us]
             errors = np.nan_to_num([self.line(name, u)[1][-1] for u in self.us])
-            line = {"color": color, "marker": "o", "ms": 3, "label": f"{name} rescaled"}
+            line = {"color": color, "marker": "o", "ms": 3, "label": f"{name}, {self.seeds(name)}"}
             ax.errorbar(self.us, heights, errors, **line)
-        ax.axhline(self.zero[0][-1], color=st.GREY, ls="--", lw=0.9, label="$u = 0$")
+        ax.axhline(
+            self.zero[0][-1],
+            color=st.GREY,
+            ls="--",
+            lw=0.9,
+            label=f"$u = 0$, {_seeds(self.jobs[ONLY], self.runs[ONLY][0.0])}",
+        )
         title = "(e) the last axis of (c) and (d) against $u$"
         place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.22), "ncols": 2}
         dress(ax, "$u$", "$1/L$ of the preferred task, $p = 0.6$", title, log="x", legend=place)
@@ -231,20 +256,31 @@ def fig9(a: Artifact) -> None:
     """Preferences (a), trade-off u (b), inner steps D (c), with both readings of the scale."""
     names = ("pref", "pref_gram", "trade_off", "trade_off_gram", "literal")
     pref, pref_gram, trade, gram, literal = (Cleaning(a.jobs[name]) for name in names)
-    fig = st.plt.figure(figsize=(7.0, 9.0), layout="constrained")
+    fig = st.plt.figure(figsize=(7.0, 8.4), layout="constrained")
     polygons = {
         ONLY: _preferences(
-            fig, 321, pref, f"(a) $1/L$, one task preferred, the paper's (a);\n{ONLY} rescaled"
+            fig,
+            321,
+            pref,
+            f"(a) $1/L$, one task preferred, the paper's (a);\n{ONLY} rescaled, {_seeds(pref)}",
         ),
         BOTH: _preferences(
-            fig, 322, pref_gram, f"(b) $1/L$, one task preferred, the paper's (a);\n{BOTH} rescaled"
+            fig,
+            322,
+            pref_gram,
+            f"(b) $1/L$, one task preferred, the paper's (a);\n{BOTH} rescaled, {_seeds(pref_gram)}",
         ),
     }
     trade_offs = TradeOffs({ONLY: trade, BOTH: gram}, _trade_offs(trade, gram))
     trade_offs.radars(fig)
     trade_offs.against_u(fig.add_subplot(325))
     curves = _inner_steps(a, fig.add_subplot(326), pref)
-    st.caption(fig, f"{WRONG} $u$: trade-off, $D$: steps in the lower level for each outer step.")
+    st.caption(
+        fig,
+        f"{WRONG}, {LOSS}, $u$: trade-off, $D$: steps in the lower level for each outer step. {RESCALED} "
+        "Radar charts: means over seeds; bars along their axes, and bands in (f): one standard error, of "
+        "several seeds only.",
+    )
     a.figure(fig)
     shown = {f"WC-MHGD, {ONLY}": pref, f"WC-MHGD, {BOTH}": pref_gram, "WC-MHGD, step as printed": literal}
     a.table(_table(shown), given=("method", "preferred"))
@@ -252,7 +288,7 @@ def fig9(a: Artifact) -> None:
     _judge_trade_off(a, trade_offs)
     _judge_inner_steps(a, curves)
     _judge_literal(a, literal)
-    _notes(a, pref)
+    _notes(a, ENDS)
 
 
 def _judge_literal(a: Artifact, literal: Cleaning) -> None:
@@ -356,7 +392,7 @@ def _inner_steps(a: Artifact, ax: Any, pref: Cleaning) -> dict[int, tuple[np.nda
     for (job, where), color in zip(jobs, (st.ORANGE, st.GREEN, st.BLUE), strict=True):
         parts = [job.curve(f"f_{s + 1}", where) for s in range(job.S)]
         values = np.mean([v for _, v in parts], axis=0)
-        band(ax, parts[0][0], values, f"$D = {job.D}$", color)
+        band(ax, parts[0][0], values, f"$D = {job.D}$, {_seeds(job, where)}", color)
         rows = job.last if where is None else job.last[job.last["run"].isin(where)]
         last = rows.assign(mean=rows[[f"f_{s + 1}" for s in range(job.S)]].mean(axis=1))
         found[job.D] = (values.mean(axis=1), by_seed(last, "mean"))
@@ -364,7 +400,7 @@ def _inner_steps(a: Artifact, ax: Any, pref: Cleaning) -> dict[int, tuple[np.nda
         ax,
         "outer step $k$",
         "mean of the validation losses",
-        "(f) inner steps, last task preferred, the paper's (c)",
+        "(f) inner steps, last task preferred, the paper's (c); step alone rescaled",
     )
     ax.legend()
     return found
@@ -388,8 +424,9 @@ def _judge_inner_steps(a: Artifact, curves: Mapping[int, tuple[np.ndarray, pd.Se
     a.claim("inner-steps", check, interval=smaller.ends("+.4f"))
 
 
-def _notes(a: Artifact, job: Cleaning) -> None:
-    a.note("L: validation loss at (x, y_D) after the last step; mean ± standard error over seeds of 1/L.")
+def _notes(a: Artifact, ends: str) -> None:
+    """The notes that Figures 9 to 12 share; `ends`: what their numbers are."""
+    a.note(ends)
     a.note(
         "The printed step of x, 0.1, leaves x where it starts (mobl/fig9, check literal): it is 10 n times "
         "that here. The paper does not say whether its Gram matrix is rescaled, too; mobl/fig9 and "
@@ -432,9 +469,9 @@ def _table(jobs: dict[str, Cleaning]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _four(a: Artifact, of: Callable[[np.ndarray], np.ndarray], ylabel: str) -> None:
+def _four(a: Artifact, of: Callable[[np.ndarray], np.ndarray], ylabel: str, words: str) -> None:
     """Panels: S = 5 and the larger S, validation ("train" in the paper) and test."""
-    fig, axes = grid(2, 2, figsize=(7.0, 4.8))
+    fig, axes = grid(2, 2, figsize=(7.0, 4.8), sharey="row")
     for k, (ax, (name, kind)) in enumerate(
         zip(axes.flat, itertools.product(("s5", "s10"), LOSSES), strict=True)
     ):
@@ -450,7 +487,7 @@ def _four(a: Artifact, of: Callable[[np.ndarray], np.ndarray], ylabel: str) -> N
     fig.suptitle(
         "Algorithm 4; lines: mean over seeds, bands: one standard error, mostly narrower than the line"
     )
-    st.caption(fig, WRONG)
+    st.caption(fig, f"{words}.")
     a.figure(fig)
 
 
@@ -467,7 +504,7 @@ def _still_moving(job: Cleaning) -> str:
 @artifact("mobl/fig10")
 def fig10(a: Artifact) -> None:
     """Losses of all tasks without preference."""
-    _four(a, lambda losses: losses, "loss")
+    _four(a, lambda losses: losses, "loss", WRONG)
     for name, (kind, prefix) in itertools.product(("s5", "s10"), LOSSES.items()):
         job = Cleaning(a.jobs[name])
         changes = []
@@ -487,13 +524,14 @@ def fig10(a: Artifact) -> None:
             S=job.S,
             kind=kind,
         )
-    _notes(a, Cleaning(a.jobs["s5"]))
+    _notes(a, f"Lines: {AFTER}.")
 
 
 @artifact("mobl/fig11")
 def fig11(a: Artifact) -> None:
     """1/L of all tasks without preference."""
-    _four(a, lambda losses: 1.0 / losses, "$1/L$")
+    words = f"{WRONG}, $L$: its loss on the set that the panel's title names"
+    _four(a, lambda losses: 1.0 / losses, "$1/L$", words)
     for name, (kind, prefix) in itertools.product(("s5", "s10"), LOSSES.items()):
         job = Cleaning(a.jobs[name])
         values = 1.0 / job.ends(prefix)
@@ -519,7 +557,7 @@ def fig11(a: Artifact) -> None:
             Below(away, 5, of="largest deviation of a seed", unit=" %", digits=".1f"),
         )
         a.check("follows-{S}-{kind}", follows, S=job.S, kind=kind)
-    _notes(a, Cleaning(a.jobs["s5"]))
+    _notes(a, f"L: loss on the validation or the test images, {AFTER}.")
 
 
 def _first_lead(values: np.ndarray) -> Mean:
@@ -646,11 +684,15 @@ def fig12(a: Artifact) -> None:
             draw_polygon(ax, mean, "WC-MHGD, single runs" if i == 0 else None, st.BLUE, lw=0.8, ms=0)
         label = f"MoCo, ${one.moco.words.split(',')[0]}$"
         draw_polygon(ax, one.moco.mean, label, st.look("moco").colour, one.moco.error)
-        ax.set_title(f"({'ab'[k]}) {name} rescaled", pad=14)
+        ax.set_title(f"({'ab'[k]}) {name} rescaled, {_compared(one)}", pad=14)
         one_line = _coincide("runs of WC-MHGD", one.polygons)
         ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.04), title=one_line)
     fig.suptitle(f"$1/L$ of each task{from_zero(fig.axes[0])}")
-    st.caption(fig, f"{WRONG} $b_0$: step of MoCo's averages.")
+    st.caption(
+        fig,
+        f"{WRONG}, {LOSS}, $b_0$: step of MoCo's averages. {RESCALED} Means over seeds; bars along the axes: "
+        "one standard error, of several seeds only.",
+    )
     a.figure(fig)
     a.table(
         pd.DataFrame([line for name, one in found.items() for line in _lines(name, one)]),
@@ -663,7 +705,14 @@ def fig12(a: Artifact) -> None:
         "MoCo's parameters are not printed: the best setting by its own mean 1/L is drawn (table: all that "
         "were tried). Where the Gram matrix is rescaled, too, b_0 is the best without it."
     )
-    _notes(a, found[ONLY].pref)
+    _notes(a, ENDS)
+
+
+def _compared(one: Comparison) -> str:
+    """Says on how many seeds both methods rest."""
+    mine = _seeds(one.pref)
+    theirs = _seeds(one.moco.job, one.moco.runs)
+    return mine if mine == theirs else f"{mine} (MoCo: {theirs})"
 
 
 def _judge_moco(a: Artifact, found: Mapping[str, Comparison]) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from matplotlib.patheffects import withStroke
 
 from mobench.algorithms.wc_mhgd import WCMHGD
 from mobench.artifacts import Artifact, artifact
@@ -54,7 +55,9 @@ def draw_plane(ax: Any) -> None:
             points[..., 0], points[..., 1], value(points, s), levels=levels, colors=color, linewidths=0.7
         )
         ax.plot(*CENTRES[s], marker="x", color=color)
-        ax.annotate(rf"$\phi_{s + 1}$", CENTRES[s], xytext=(4, 4), textcoords="offset points", color=color)
+        halo = [withStroke(linewidth=2.5, foreground="white")]
+        beside: dict[str, Any] = {"xytext": (4, 4), "textcoords": "offset points", "color": color}
+        ax.annotate(rf"$\phi_{s + 1}$", CENTRES[s], path_effects=halo, zorder=5, **beside)
     J = gradients().numpy()
     for scales, color in (((1.0, 1.0), st.RED), (PREFERENCE, st.GREEN)):
         tips = [X0 - LENGTH * scale * J[s] for s, scale in enumerate(scales)]
@@ -82,7 +85,12 @@ def fig3(a: Artifact) -> None:
     ax.annotate("$x_0$", X0, xytext=(5, 4), textcoords="offset points")
     ax.set_aspect("equal")
     dress(ax, "$x_1$", "$x_2$", legend={"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": 2})
-    st.caption(fig, "Ellipses: levels of the two objectives. Arrows: directions.")
+    first, second = PREFERENCE
+    st.caption(
+        fig,
+        "Ellipses: levels of the two objectives. Arrows: directions. Preference: "
+        f"$r = ({first:g}, {second:g})$, so $\\phi_1$ is the preferred objective.",
+    )
     a.figure(fig)
     J = gradients().numpy()
     large, lam, _ = arrows["weighted, $u$ large"]

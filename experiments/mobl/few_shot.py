@@ -186,7 +186,7 @@ def fig1(a: Artifact) -> None:
     cells = fig.add_gridspec(2, 2)
     for k, (kind, prefix) in enumerate(KINDS.items()):
         _radar(fig, cells[0, k], pref, extreme, prefix)
-        fig.axes[-1].set_title(f"{kind} accuracy, %{from_zero(fig.axes[-1])}", pad=14)
+        fig.axes[-1].set_title(f"({PANEL[kind]}) {kind} accuracy, %{from_zero(fig.axes[-1])}", pad=14)
     _inverse_losses(fig.add_subplot(cells[1, :]), pref, extreme)
     fig.suptitle("mean over seeds; bars along the axes of the radar charts: one standard error")
     fig.legend(*fig.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
@@ -208,7 +208,7 @@ def _inverse_losses(ax: Any, pref: FewShot, extreme: FewShot) -> None:
         ax.plot(at, np.diagonal(low[k]), "os"[k], color=color, label=f"task preferred, {label}")
         ax.plot(at, others, "os"[k], color="white", mec=color, label=f"mean of the other runs, {label}")
     place = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
-    dress(ax, y="1 / upper-level loss", log="y", ticks=labels(pref.S), legend=place)
+    dress(ax, y="1 / upper-level loss", title="(c)", log="y", ticks=labels(pref.S), legend=place)
 
 
 def _accuracies(jobs: dict[str, FewShot]) -> pd.DataFrame:
@@ -281,7 +281,7 @@ class Areas:
     def row(self) -> dict[str, Any]:
         """Returns the line of the table."""
         return {
-            "accuracy": self.kind,
+            "area of the polygon of": f"{self.kind} accuracy",
             "WC-MHGD, hull": self.covered,
             "WC-MHGD, single: largest": max(self.single),
             "WC-MHGD, single: median": float(np.median(self.single)),
@@ -323,7 +323,7 @@ def fig2(a: Artifact) -> None:
     fig.suptitle("mean over seeds; bars along the axes: one standard error")
     fig.legend(*fig.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     a.figure(fig)
-    a.table(pd.DataFrame(rows).round(4), given=("accuracy",))
+    a.table(pd.DataFrame(rows).round(4), given=("area of the polygon of",))
     _notes(a, pref)
     a.note(
         "FORUM: the public code's program is drawn with the exact dual beside it; its variables are (x, y), "
@@ -606,9 +606,10 @@ def fig8(a: Artifact) -> None:
     """Accuracies of all tasks without preference."""
     fig, axes = grid(2, 2, figsize=(7.0, 5.0), sharey=True)
     names = ("s5", "s_more")
+    most = max(FewShot(a.jobs[name]).S for name in names)
     for k, (ax, (name, kind)) in enumerate(zip(axes.flat, itertools.product(names, KINDS), strict=True)):
         job = FewShot(a.jobs[name])
-        colors = st.plt.get_cmap("viridis")(np.linspace(0.0, 0.9, job.S))
+        colors = st.plt.get_cmap("viridis")(np.linspace(0.0, 0.9, most))  # a task's are the same in all
         for s in range(job.S):
             steps, values = job.curve(f"{KINDS[kind]}{s + 1}")
             marks = {"marker": (*st.MARKERS, *st.MARKERS)[s], "ms": 3, "markevery": (0.02 * s, 0.25)}

@@ -24,6 +24,10 @@ from .rows import over_seeds
 # probability > .99. After 500 steps (-.71 to -.79) it is early.
 STEEP = -0.8
 SHARE = 0.9
+DIRECTION = (
+    r"$\bar d_k$: the direction of step $k$ of $x$, from approximate hypergradients; $K$: number of steps so "
+    "far. Means over the starts."
+)
 OPTIONS = "NS: hypergradients by a Neumann series, CG: by conjugate gradients."
 TRADE_OFF = "$u$: the constant that trades the preference against stationarity."
 
@@ -341,7 +345,8 @@ def options(a: Artifact) -> None:
     dress(left, "$k$", r"$|\bar d_k|^2$", legend={"fontsize": 7})
     dress(right, "$K$", r"mean over $k < K$ of $|\bar d_k|^2$")
     fig.suptitle("WC-MHGD on the quadratic: the two options of Algorithm 1", fontsize=10)
-    st.caption(fig, f"{OPTIONS} $D$: steps in y, $N$: steps of CG for each step of x. Dotted: $1/K$.")
+    words = "$D$: steps in y, $N$: steps of CG for each step of x. Dotted: $1/K$."
+    st.caption(fig, f"{DIRECTION} {OPTIONS} {words}")
     a.figure(fig)
     late = {name: late_mean(values) for name, values in squares.items()}
     a.table(options_table(jobs, labels, late), given=("option",))
@@ -464,7 +469,7 @@ def draw_stochastic(
     axes[1].set_title(f"terms of the series, $T = B = {max(batches)}$")
     fig.suptitle("WC-MHGD, Algorithm 2, on the quadratic with samples")
     words = "$T$, $B$: samples for a step in y and for a term of the Neumann series, $Q$: its terms."
-    st.caption(fig, f"{words} Dotted levels: means over the last quarter of the steps.")
+    st.caption(fig, f"{DIRECTION} {words} Dotted levels: means over the last quarter of the steps.")
     a.figure(fig)
 
 

@@ -1,7 +1,7 @@
 """OMD-TCH's federated scenarios: what the jobs of a column of Table 2 measured, beside what is printed.
 
 Figures 3, 5, 6 and 7 are in `federated_figures`, Tables 1 and 2 in `selection` and `table2`; what the paper
-says of a scenario is in `statements`. Criteria are the specification's, fixed before any run.
+says of a scenario is in `statements`. Criteria were fixed before any run.
 
 The published numbers belong to MNIST and CIFAR-10 at paper scale: on other data or at another scale the
 statements are shown, not judged. Each statement is judged in one place. What concerns FedAvg, TCH and the OMD

@@ -76,6 +76,14 @@ def draw_scatter(ax: Any, s: Scenario) -> None:
     dress(ax, LABELS[ACCURACY], LABELS[PARITY])
 
 
+def draw_published(ax: Any, s: Scenario) -> None:
+    """Draws Table 2's means over ten seeds with their standard deviations, hollow."""
+    for column in COMPARED:
+        (x, dx), (y, dy) = (s.printed(column, m) for m in (ACCURACY, PARITY))
+        hollow = {"ms": 5, "mfc": "none", "mew": 0.9, "lw": 0.7, "zorder": 1}
+        ax.errorbar(x, y, dy, dx, LOOKS[column].marker, color=LOOKS[column].colour, **hollow)
+
+
 def draw_boxes(ax: Any, s: Scenario, metric: str, names: bool) -> None:
     """Draws a metric of all methods over the seeds."""
     boxes(ax, {c: s.values(c, metric) for c in COLUMNS if s.has(c)}, LOOKS, names)
@@ -158,10 +166,17 @@ def fig3a(a: Artifact) -> None:
     for ax, name in ((axes[0, 0], LOSS), (axes[0, 1], METRICS["agnostic loss"])):
         draw_last(ax, s, name)
     draw_scatter(axes[0, 2], s)
+    hollow = ""
+    if a.on_papers_data():
+        draw_published(axes[0, 2], s)
+        axes[0, 0].plot([], [], "o", ms=5, mfc="none", mew=0.9, color=st.GREY, label="published (hollow)")
+        hollow = (
+            " Hollow marks in (c): published means of ten seeds (Table 2) with their standard deviations."
+        )
     for ax, letter in zip(axes[0], "abc", strict=True):
         dress(ax, title=f"({letter}) {s.titled}, seed {s.first_seed}")
     legend_below(fig, axes[0, 0])
-    st.caption(fig, f"{ROTATION} {SHORTER}")
+    st.caption(fig, f"{ROTATION} {SHORTER}{hollow}")
     a.figure(fig)
     a.table(means([s]))
     judge(a, s, [*of_curves(s), *of_means(s), *fairer_in_rotation(s), *stored(s)])

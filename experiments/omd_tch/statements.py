@@ -105,15 +105,26 @@ def same_as_last(s: Scenario, column: str) -> str:
     """Says how often the adaptive average is the last iterate, if that is in most rounds: all that the
     statement then supports.
     """
+    alone = rounds_alone(s, column)
     same, end = s.rounds_alone(column)
     if 2 * same.sum() <= len(same):
         return ""
     return (
-        f"AdaOMD's average is the last iterate in {same.sum()} of {len(same)} recorded rounds"
-        + (" and the last evaluated one at the end" if end else "")
+        f"AdaOMD's average is the last iterate in {sum(alone.values())} of {len(alone)} recorded rounds"
+        + (" (after the last round: the last one that was evaluated)" if end else "")
         + ": this shows that the last iterate beats the uniform average, "
         "not what the adaptive weights are worth."
     )
+
+
+def rounds_alone(s: Scenario, column: str) -> dict[str, bool]:
+    """Returns in which recorded rounds an adaptive average is one iterate."""
+    same, end = s.rounds_alone(column)
+    last = same.index.get_level_values("step").max()
+    return {
+        f"round {t}" + (f" of seed {k}" if s.seeds > 1 else ""): bool(good or (end and t == last))
+        for (k, t), good in zip(same.index, same, strict=True)
+    }
 
 
 # curves
@@ -204,7 +215,7 @@ def of_accuracy(
 
 
 def against_omd(s: Scenario, kind: str) -> list[Statement]:
-    """Returns claims 1 to 3 of the specification: AdaOMD and OMD on MNIST."""
+    """Returns claims 1 to 3: AdaOMD and OMD on MNIST."""
     plain, ada = PAIRS[kind]
     least = {"mr": 3.0, "m2": 0.8, "m5": 1.0}[s.key]
     gain = AtLeast(s.gap(ada, plain, ACCURACY), least, of="AdaOMD's accuracy less OMD's", **SIGNED)
@@ -289,12 +300,7 @@ def stored(s: Scenario) -> list[Statement]:
     """Returns how much Algorithm 2 stores: one iterate where the average has the last iterate's values."""
     found = []
     for kind, (_, ada) in PAIRS.items():
-        same, end = s.rounds_alone(ada)
-        last = same.index.get_level_values("step").max()
-        alone = {
-            f"round {t}" + (f" of seed {k}" if s.seeds > 1 else ""): good or (end and t == last)
-            for (k, t), good in zip(same.index, same, strict=True)
-        }
+        alone = rounds_alone(s, ada)
         check = Count(alone, len(alone) // 2 + 1, that="the average is one iterate", what="recorded rounds")
         found.append(Statement("m{setting}-stored-{kind}", kind, check.because("more than half"), (ada,)))
     return found

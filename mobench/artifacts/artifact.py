@@ -18,6 +18,7 @@ from __future__ import annotations
 import importlib
 import io
 import pkgutil
+import re
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,7 +27,7 @@ from typing import Any
 
 import pandas as pd
 
-from mobench.artifacts.checks import Check
+from mobench.artifacts.checks import Check, listed
 from mobench.artifacts.claims import UNKNOWN, Claim, Text, Texts, Verdict, texts
 from mobench.artifacts.rows import JobRows, RunCount
 from mobench.artifacts.tables import Cell, latex, markdown, with_spreads
@@ -113,6 +114,9 @@ class Artifact:
         default_factory=dict
     )  # of a cross table: pairs that do not fit, and why
     paper: Paper = field(default_factory=Paper)
+    data_names: dict[str, str] = field(
+        default_factory=dict
+    )  # the figure's data sets and the labels of their data, in the order of its panels
     references: dict[str, list[str]] = field(
         default_factory=dict
     )  # claims of other artifacts that this one shows, too
@@ -340,15 +344,23 @@ class Artifact:
 
     def _few(self, used: Mapping[str, JobRows], seeds: int | None) -> str | None:
         """How many of the paper's seeds ran, if fewer; None if all did."""
-        said = []
+        counts: dict[str, tuple[int, int]] = {}
         for name, job in used.items():
             planned = (
                 self.paper.seeds.get(name) if isinstance(self.paper.seeds, Mapping) else self.paper.seeds
             )
             planned = planned if seeds is None else seeds
-            if planned is not None and (own := len(job.config["seeds"])) < planned:
-                said.append(f"{own} of the paper's {planned} seeds")
-        return min(said, key=len) if said else None
+            if planned is not None:
+                counts[name] = (len(job.config["seeds"]), planned)
+        few = {name: count for name, count in counts.items() if count[0] < count[1]}
+        if not few:
+            return None
+        own, of = min(few.values())
+        said = f"{own} of the paper's {of} seeds"
+        if len(set(counts.values())) == 1:
+            return said
+        fewest = [name for name, count in counts.items() if count == (own, of)]
+        return f"{said} in {listed(fewest)}"
 
     @property
     def badge(self) -> str:
@@ -362,7 +374,24 @@ class Artifact:
         if not labels:
             return "Smoke scale: a few steps only." if self.scale == "smoke" else ""
         other = " (not the paper's)" if self.stand_ins() and self.paper.data else ""
+        if self.data_names:
+            return (
+                f"Data{other}, {kind.removesuffix(': ')}. {self._by_name(kind)}. {few[0].upper()}{few[1:]}."
+            )
         return f"Data{other}: {'; '.join(labels)}. {few[0].upper()}{few[1:]}."
+
+    def _by_name(self, kind: str) -> str:
+        """Returns "name: data" for each of the figure's data sets; data of an earlier one by its name."""
+        said: list[str] = []
+        known: dict[str, str] = {}
+        for name, label in self.data_names.items():
+            words = re.sub(r" \(stand-in for [^)]*\)", "", label.removeprefix(kind))
+            known[words] = name
+            for earlier, of in known.items():
+                if of != name:
+                    words = words.replace(earlier, f"{of}'s")
+            said.append(f"{name}: {words}")
+        return "; ".join(said)
 
     def figure(self, figure: Any) -> None:
         """Takes the picture: PDF with embedded fonts, and PNG; its width, letters and badge see `style`."""

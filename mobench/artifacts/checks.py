@@ -564,7 +564,7 @@ class Share(Check):
             return f"{before}{edge} {least} of the {self.what} ({worst}; {len(shares)} in all)"
         each = {n: f"{percent(s, self.digits)} of {len(self.found[n])}" for n, s in shares.items()}
         said = ", ".join(said_of(name, number) for name, number in each.items())
-        return f"{before}so many of the {self.what}: {said}" if before else f"{self.what}: {said}"
+        return f"share of the {self.what} ({self.that}): {said}" if before else f"{self.what}: {said}"
 
     @property
     def tolerance(self) -> str:

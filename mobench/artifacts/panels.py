@@ -168,7 +168,7 @@ def boxes(
         if len(seeds) >= st.FEWEST:
             low, high = np.quantile(seeds, [0.25, 0.75])
             ax.barh(i, high - low, 0.6, low, color=look.colour, alpha=0.3, lw=0)
-        ax.plot([np.median(seeds)] * 2, [i - 0.3, i + 0.3], color=look.colour, lw=1.6)
+        ax.plot([np.median(seeds)] * 2, [i - 0.42, i + 0.42], color=look.colour, lw=1.6)
         points = {"ls": "none", "ms": 3.4, "mec": "white", "mew": 0.3}
         ax.plot(seeds, np.full(len(seeds), i), look.marker, color=look.colour, **points)
     ax.set_yticks(range(len(values)), list(values) if names else [""] * len(values))

@@ -245,7 +245,7 @@ def finish(fig: Any, badge: str = "") -> Any:
         legend.set_bbox_to_anchor((0.0, 0.0, 1.0, 1.0), transform=fig.transFigure)
     for text in fig.texts:
         if text.get_gid() == "caption":
-            text.set_text(textwrap.fill(text.get_text(), longest))
+            text.set_text("\n".join(_filled(_parts(text.get_text()), longest)))
             text.set_position((box.x0 / width, (box.y0 - 0.06) / height))
             text.set_in_layout(True)
     if badge:
@@ -296,7 +296,7 @@ def _break(text: Any, inches: float) -> None:
     length = (extent.height if vertical else extent.width) / text.figure.dpi
     if not words or "\n" in words or length <= inches or inches <= 0.3:
         return
-    parts = re.findall(r"(?:\$[^$]*\$|[^\s$])+", words)
+    parts = _parts(words)
     share = int(np.ceil(length / inches))
     longest = int(1.05 * len(words) * inches / length)
     for limit in range(len(words) // share, longest + 1):  # as even as the fewest lines can be
@@ -306,6 +306,11 @@ def _break(text: Any, inches: float) -> None:
     else:
         lines = _filled(parts, longest)
     text.set_text("\n".join(lines))
+
+
+def _parts(words: str) -> list[str]:
+    """Returns what stands between spaces, formulas whole."""
+    return re.findall(r"(?:\$[^$]*\$|[^\s$])+", words)
 
 
 def _filled(parts: Sequence[str], limit: int) -> list[str]:

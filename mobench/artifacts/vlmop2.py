@@ -35,6 +35,7 @@ def trajectories(
     lines: bool = True,
     shifted: bool = False,
     seed: int | None = None,
+    published: np.ndarray | None = None,
 ) -> None:
     """Draws front, rays (or lines through the starts), the paths of one seed, and all end points faintly.
 
@@ -48,6 +49,7 @@ def trajectories(
         lines: whether rays are drawn.
         shifted: rays start where the paths do and point the other way.
         seed: whose paths are drawn; the job's first one by default.
+        published: published end points (preferences, 2), drawn as hollow diamonds.
     """
     st.objective_axes(ax)
     st.draw_front(ax, front())
@@ -67,11 +69,16 @@ def trajectories(
             ray = first.loc[r, ["ray_1", "ray_2"]].to_numpy(dtype=float)
             st.draw_ray(ax, *((-ray, paths[r, 0]) if shifted else (ray,)))
         st.draw_path(ax, paths[r], color=palette[r // seeds])
+    for point, colour in zip([] if published is None else published, palette, strict=False):
+        ax.plot(*point, "D", ms=7.5, mfc="none", mec=colour, mew=1.1, zorder=6)
     ax.set_title(title)
 
 
-def key_of_paths(fig: Any, angles: Sequence[float], others: bool = True) -> None:
-    """Gives a figure of trajectories its legend: what the marks are, and the colour of each ray."""
+def key_of_paths(fig: Any, angles: Sequence[float], others: bool = True, published: str = "") -> None:
+    """Gives a figure of trajectories its legend: what the marks are, and the colour of each ray.
+
+    published: what the hollow diamonds are; empty where there are none.
+    """
     ax = fig.axes[0]
     grey: dict[str, Any] = {"color": st.GREY, "ls": "none"}
     plain = {"color": st.GREY, "ls": (0, (4, 3)), "lw": 0.9}
@@ -82,5 +89,8 @@ def key_of_paths(fig: Any, angles: Sequence[float], others: bool = True) -> None
         ax.plot([], [], color=st.BLACK, lw=1.6, label="Pareto front")[0],
         ax.plot([], [], label="ray or line", **plain)[0],
     ]
+    if published:
+        hollow = {"mfc": "none", "mec": st.GREY, "mew": 1.1, "ls": "none"}
+        marks += ax.plot([], [], "D", ms=6.5, label=published, **hollow)
     marks += [ax.plot([], [], color=st.preference(v), lw=2.0, label=f"{v:.3g}°")[0] for v in angles]
     fig.legend(handles=marks, loc="outside lower center", ncols=min(9, len(marks)), columnspacing=1.2)

@@ -128,11 +128,12 @@ class Entry:
     @property
     def label(self) -> str:
         """fig3 -> Figure 3; our own additions keep their name."""
-        match = re.fullmatch(r"(fig|table)(\d+[a-z]?)", self.name)
+        match = re.fullmatch(r"(fig|table)(\d+[a-z]?)(?:_(.+))?", self.name)
         if match is None:
             words = self.name.replace("_", " ").replace("/", ", ")
             return words[:1].upper() + words[1:] or self.id
-        return f"{'Figure' if match[1] == 'fig' else 'Table'} {match[2]}"
+        more = f", {match[3].replace('_', ' ')}" if match[3] else ""
+        return f"{'Figure' if match[1] == 'fig' else 'Table'} {match[2]}{more}"
 
     @property
     def command(self) -> str:
@@ -346,7 +347,7 @@ class Job:
     @property
     def facts(self) -> dict[str, Any]:
         """What the problem said of itself and of its data: all of meta.json that is not the runner's."""
-        return {k: v for k, v in self.origin.items() if k not in RUNNERS_KEYS}
+        return {k: v for k, v in self.origin.items() if k not in RUNNERS_KEYS and v not in ([], {}, None)}
 
     @property
     def entries(self) -> list[Entry]:
@@ -368,6 +369,7 @@ RUNNERS_KEYS = frozenset(
         "hypervolume",
         "ideal_point",
         "identity",
+        "clock",
     }
     | {"seconds_train", "seconds_evaluate", "seconds_wall", "peak_memory_mib", "peak_gpu_memory_mib"}
 )

@@ -86,7 +86,7 @@ def rounded(
             ("." if most and not n else "") + "0" * max(0, most - n) if p and numeric else ""
             for p, n in zip(plain, places, strict=True)
         ]
-        published = bool(re.search(r"published|\bpaper\b", name, re.IGNORECASE))
+        published = bool(re.search(r"published|printed|\bpaper\b", name, re.IGNORECASE))
         columns.append(Column(name, numeric, published))
         cells.append([Cell(s, pad) for s, pad in zip(shown, pads, strict=True)])
     return Sheet(columns, [list(row) for row in zip(*cells, strict=True)], len(body))

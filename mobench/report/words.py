@@ -111,13 +111,22 @@ def slug(value: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", value.lower()).strip("-") or "unnamed"
 
 
+_CODE = re.compile(r"`([^`]+)`")
 _GLUED = re.compile(
     r"[+−-]?\d[\d.]* ?± ?[\d.]+|[<>≤≥≈±] ?[+−-]?\d[\w.%°·+−-]{0,12}|[+−-]?\d[\d.]*[eE][+-]?\d+"
 )
 
 
 def glue(value: str) -> Markup:
-    """Escapes text and keeps its numbers on one line: `< 1e-3`, `± 0.2`."""
+    """Escapes text and keeps its numbers on one line: `< 1e-3`, `± 0.2`; what is in backticks is code."""
+    parts = _CODE.split(value)
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if k % 2 else _glued(part) for k, part in enumerate(parts)
+    )
+
+
+def _glued(value: str) -> Markup:
+    """Escapes text and keeps its numbers on one line."""
     out = Markup("")
     at = 0
     for match in _GLUED.finditer(value):
