@@ -954,6 +954,16 @@ def test_a_board_of_the_comparison_keeps_its_order(tmp_path: Path) -> None:
     assert "0.900 [0.800, 0.950]" in page.text
 
 
+def test_boards_call_methods_by_their_proper_names(tmp_path: Path) -> None:
+    """Their links and hints keep the names of the command line."""
+    table = SCORES.replace("bold", "csmoo2").replace("lost", "epo")
+    artifact(tmp_path, "cross/zoo", [claim("a", "check passed")], table=table)
+    page = Page((build(tmp_path).parent / "boards.html").read_text())
+    assert "2 CSMOO-2 0.900" in page.text
+    assert "EPO : does not fit" in page.text
+    assert "runs.html#algorithm=csmoo2" in page.links
+
+
 def test_a_papers_page_shows_the_figures_of_the_largest_scale(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ from urllib.parse import quote
 import jinja2
 from markupsafe import Markup
 
+from mobench.config.method_names import NAMES
 from mobench.report.boards import boards, score_boards
 from mobench.report.gauges import compared
 from mobench.report.model import VERDICTS, DataSet, Entry, Job, Paper, Site
@@ -51,6 +52,7 @@ def _environment() -> jinja2.Environment:
         "fact": fact,
         "body": body,
         "url": quote,
+        "proper": lambda name: NAMES.get(name, name),  # a method of somebody else's has no other name
     }
     env.globals |= {
         "navigation": NAVIGATION,
