@@ -500,7 +500,7 @@ def test_lost_runs_are_counted_in_cells_claims_and_notes(mobench: Run, tmp_path:
     path.write_text(path.read_text().replace(",done", ",diverged", 1))
     assert mobench(*command).code == 0
     table = pd.read_csv(folder / "table.csv", dtype=str)
-    cells = table[table["data set"].str.startswith("Multi-MNIST")]
+    cells = table[table["hypervolume x 100, data set"].str.startswith("Multi-MNIST")]
     assert cells["LS"].str.endswith(" (2 of 3)").all()
     assert not table.drop(cells.index)["LS"].str.contains(" of ").any()
     assert not table["PMTL"].str.contains(" of ").any()
