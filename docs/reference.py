@@ -120,7 +120,7 @@ NOTES = {
         "but a direction, and X without bounds or with bounds of the coordinates."
     )
 }
-"""What the YAML files of a group do not say."""
+"""Notes on groups of options, shown above those of their YAML files."""
 
 
 def summary(target: str) -> str:

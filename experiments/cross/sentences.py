@@ -206,7 +206,7 @@ def copies(shown: Sequence[Board]) -> str:
     held = "every board keeps to."
     if over:
         which = " and ".join(f"`{name}`" for name in over)
-        held = f"{which} exceeds: a corrected p just below 0.05 there is no evidence."
+        held = f"{which} exceeds: there, a corrected p just below 0.05 is no evidence."
     return (
         "Wilcoxon's test, which compares each method with the best tuned scalarization, was applied to "
         "methods and copies of themselves (other tunings, other seeds). The share of 200 pairs that it calls "

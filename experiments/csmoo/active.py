@@ -57,7 +57,7 @@ def active(a: Artifact) -> None:
             **seed_columns(x=c.x_end),
             "exact minimiser of (14)": ends[name],
             "x* of (2)": x_best,
-            "violation": float(c.final["violation"].mean()),
+            "mean violation": float(c.final["violation"].mean()),
             "share feasible": float(c.feasible.mean()),
             "runs": c.runs,
         }

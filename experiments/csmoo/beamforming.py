@@ -283,7 +283,7 @@ def final(c: Curves) -> dict[str, Any]:
     """Cells of one method and preference."""
     return {
         **seed_columns(V=c.V_end, rate_1=c.rate(1), rate_2=c.rate(2)),
-        "violation": float(c.final["violation"].max()),
+        "largest violation": float(c.final["violation"].max()),
         "power": float(c.final["power"].mean()),
         "runs": c.runs,
     }

@@ -121,7 +121,7 @@ def blocks(a: Artifact) -> None:
                     "V": float(V[:, -1].mean()),
                     "V exact": exact.V,
                     "share of the way left": float(left[key][-1].mean()),
-                    "violation": float(c.final["violation"].max()),
+                    "largest violation": float(c.final["violation"].max()),
                     "power": float(c.final["power"].mean()),
                     "runs": c.runs,
                 }

@@ -116,7 +116,7 @@ def finals(shown: Iterable[tuple[str, Curves]]) -> list[dict[str, Any]]:
             "x exact": c.optimum[0],
             **seed_columns(V=c.V_end),
             "V exact": c.optimum[1],
-            "violation": c.final["violation"].max(),
+            "largest violation": c.final["violation"].max(),
             "infeasible steps": c.final["infeasible_steps"].mean(),
             "runs": c.runs,
         }

@@ -43,7 +43,7 @@ PANELS = {
     "c": "(c) PMTL",
     "d": "(d) EPO",
     "e": "(e) FERERO, rays",
-    "f": "(f) FERERO, shifted rays",
+    "f": "(f) FERERO, shifted rays, step 0.2 (printed: 0.05)",
 }
 SERIES = {
     "a": "linear scalarization",

@@ -26,12 +26,12 @@ from .runs import (
 )
 
 PANELS = {
-    "a": "(a) rays, as Fig. 3e",
-    "b": "(b) easy start, as Fig. 4c",
-    "b_shifted": "(b') shifted lines, as Fig. 3f",
-    "c": "(c) hard start, $A = I$",
-    "d": "(d) hard start, wider cone",
-    "d_literal": "(d') as (d) with $\\gamma = 0.1$",
+    "a": "(a) rays, as Fig. 3e, $\\gamma = 0.5$",
+    "b": "(b) easy start, as Fig. 4c, $\\gamma = 0.5$",
+    "b_shifted": "(b') shifted lines, as Fig. 3f, $\\gamma = 0.5$",
+    "c": "(c) hard start, $A = I$, $\\gamma = 0.5$",
+    "d": "(d) hard start, wider cone, $\\gamma = 0.5$",
+    "d_literal": "(d') as (d), $\\gamma = 0.1$, which the text implies",
 }
 SERIES = {
     "a": "start of Figure 3, gamma 0.5",

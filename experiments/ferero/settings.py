@@ -72,7 +72,7 @@ def compare_settings(
         cells: what is printed.
         explained: reasons of the documented deviations by panel and parameter. Another deviation is a failed
             claim.
-        settings: how many of the cells are printed, where not all of them are.
+        settings: how many of the cells, the first ones, are printed, where not all of them are.
     """
     ours = {f"{panel} {name}": setting(a.jobs[job], name) for panel, job, name, _ in cells}
     printed = {f"{panel} {name}": value for panel, _, name, value in cells}
@@ -82,12 +82,12 @@ def compare_settings(
         {
             "panel": panel,
             "parameter": name,
-            "published": value,
+            "published": value if k < (settings or len(cells)) else np.nan,
             "ours": ours[key],
             "equal": "no" if key in equal.failing else "yes",
             "deviation": why.get(key, "") if key in equal.failing else "",
         }
-        for (panel, _, name, value), key in zip(cells, printed, strict=True)
+        for k, ((panel, _, name, value), key) in enumerate(zip(cells, printed, strict=True))
     ]
     a.table(lines)
     known = Count({key: key in why for key in equal.failing}, what="deviations are explained")
@@ -162,8 +162,8 @@ def table10(a: Artifact) -> None:
     cells = [(panel, panel[-1], name, float(value)) for panel, name, value in printed]
     panels = list(rows["row"].unique())
     why = (
-        "gamma is not printed; the step of the inner loop, which it is if all is the same unless otherwise "
-        "specified, is too small: the runs do not arrive (Figure 8, series *_literal)"
+        "gamma is not printed; the step of the inner loop, 0.1, which it is if all is the same unless "
+        "otherwise specified, is too small: the runs do not arrive (Figure 8, series *_literal)"
     )
     cells += [(panel, panel[-1], "gamma", 0.1) for panel in panels]
     compare_settings(a, cells, {(panel, "gamma"): why for panel in panels}, settings=len(rows))

@@ -703,7 +703,8 @@ def fig12(a: Artifact) -> None:
     _judge_moco(a, found)
     a.note(
         "MoCo's parameters are not printed: the best setting by its own mean 1/L is drawn (table: all that "
-        "were tried). Where the Gram matrix is rescaled, too, b_0 is the best without it."
+        "were tried). Where the Gram matrix is rescaled, too, only b_0 = "
+        "0.1, the best without it at paper scale, was tried."
     )
     _notes(a, ENDS)
 

@@ -176,7 +176,12 @@ def fig3a(a: Artifact) -> None:
     for ax, letter in zip(axes[0], "abc", strict=True):
         dress(ax, title=f"({letter}) {s.titled}, seed {s.first_seed}")
     legend_below(fig, axes[0, 0])
-    st.caption(fig, f"{ROTATION} {SHORTER}{hollow}")
+    borrowed = (
+        " AdaOMDeg has OMDeg's step of $\\lambda$, 3.0; its own winner in Table 1 is 1.0."
+        if s.borrowed("AdaOMDeg-TCH")
+        else ""
+    )
+    st.caption(fig, f"{ROTATION} {SHORTER}{hollow}{borrowed}")
     a.figure(fig)
     a.table(means([s]))
     judge(a, s, [*of_curves(s), *of_means(s), *fairer_in_rotation(s), *stored(s)])

@@ -114,9 +114,8 @@ class Artifact:
         default_factory=dict
     )  # of a cross table: pairs that do not fit, and why
     paper: Paper = field(default_factory=Paper)
-    data_names: dict[str, str] = field(
-        default_factory=dict
-    )  # the figure's data sets and the labels of their data, in the order of its panels
+    # the figure's data sets and the labels of their data, in the order of its panels
+    data_names: dict[str, str] = field(default_factory=dict)
     references: dict[str, list[str]] = field(
         default_factory=dict
     )  # claims of other artifacts that this one shows, too

@@ -1,4 +1,4 @@
-"""What readers call the methods, by their names in conf/algorithm, or by those of their jobs."""
+"""Display names of the methods, by their names in conf/algorithm, or by those of their jobs."""
 
 NAMES = {
     "csmoo2": "CSMOO-2",

@@ -1,7 +1,7 @@
-"""What a configuration cannot hold: functions, modules and data of a user's program, found by a name.
+"""Passes functions, modules and data of a user's program to the jobs that run in it, by a name.
 
-The configuration holds the name, a hash of what they compute (`mobench.jobs.fingerprint`). They are found
-under it while `serving` is open: in this process, during a run.
+A configuration cannot hold them. It holds the name, a hash of what they compute (`mobench.jobs.fingerprint`).
+They are found under it while `serving` is open: in this process, during a run.
 """
 
 from __future__ import annotations
