@@ -33,6 +33,7 @@ from mobench.algorithms.stch_set import STCHSet
 from mobench.algorithms.upgrad import UPGrad
 from mobench.core import Algorithm, Free, Point, Spec, Weighting
 from mobench.core.algorithm import Context
+from mobench.core.arrays import arrays, tensor
 from mobench.core.point import TablePoint
 from mobench.core.preferences import ray, spread
 from mobench.core.random import counter_uniform
@@ -244,6 +245,32 @@ def test_projections_by_kernel_and_by_pivoting_are_the_same(monkeypatch: pytest.
         b = other.x.view(6, 8, 8) @ J
         assert max(float(one.residual.max()), float(other.residual.max())) <= TOLERANCE
         torch.testing.assert_close(a, b, rtol=0, atol=1e-7 * float(J.abs().max()))
+
+
+@pytest.mark.parametrize("M", [3, 10])
+@pytest.mark.parametrize("R", [6, 60])
+def test_equal_projections_by_kernel_and_by_arrays_are_the_same(
+    M: int, R: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = sys.modules["mobench.subproblems.alike"]
+    for family in RANKS:
+        J = jacobian(family, R, M)
+        G = J @ J.mT
+        G[1, 0, 0] = torch.nan
+        (xp, (G_,)) = arrays(G)
+        one = module.alike(xp, G_)
+        with monkeypatch.context() as patch, np.errstate(all="ignore"):
+            patch.setattr(module, "kernels", lambda *_: None)
+            other = module.alike(xp, G_)
+        finite = torch.arange(R) != 1
+        for field, a, b in zip(one._fields, one, other, strict=True):
+            assert type(a) is type(b)
+            if field == "b" and family == "nearly opposed":
+                continue  # rounding decides there: the cosines have an eigenvalue of about 1e-11
+            torch.testing.assert_close(tensor(a)[finite], tensor(b)[finite], rtol=1e-9, atol=1e-9)
+        assert tensor(one.b)[1].isnan().all()
+        assert tensor(one.residual)[1].isnan()
+        assert float(tensor(one.residual)[finite].max()) <= TOLERANCE
 
 
 def test_pcgrad_is_torchjds_in_the_same_order(monkeypatch: pytest.MonkeyPatch) -> None:

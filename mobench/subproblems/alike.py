@@ -8,7 +8,9 @@ from typing import NamedTuple
 import torch
 
 from mobench.core.arrays import Array, integers, tensor
+from mobench.kernels.compiled import kernels
 from mobench.subproblems.blocks import same
+from mobench.subproblems.qp import rows
 from mobench.subproblems.spectrum import RANK, spectrum
 
 SURE = 1e4
@@ -32,6 +34,12 @@ class Alike(NamedTuple):
 def alike(xp: ModuleType, G: Array) -> Alike:
     """Solves for b, by the least-squares solution of smallest norm where the gradients are dependent."""
     M = G.shape[1]
+    kernel = kernels("alike", tensor(G)) if M > 2 else None
+    if kernel is not None:
+        parts = kernel.alike(rows(tensor(G)), SURE)
+        b, length, C, residual, hard = (same(xp, torch.from_numpy(part)) for part in parts)
+        _decide(xp, hard, C, b, residual, length > 0)
+        return Alike(b, length, C, residual)
     probe = G.sum((1, 2))
     poison = probe - probe  # 0, or NaN
     square = xp.diagonal(G, 0, 1, 2)
@@ -57,8 +65,14 @@ def alike(xp: ModuleType, G: Array) -> Alike:
     b = (solved * one[:, None, :]).sum(2)
     residual = xp.amax(abs((full * b[:, None, :]).sum(2) - one), 1)
     hard = ~((solved * solved).sum((1, 2)) <= SURE * SURE) & (poison == 0)
+    _decide(xp, hard, C, b, residual, there)
+    return Alike(b + poison[:, None], length, C, residual + poison)
+
+
+def _decide(xp: ModuleType, hard: Array, C: Array, b: Array, residual: Array, there: Array) -> None:
+    """Fills in b and the residual of hard runs: eigenvalues decide the rank of their cosines."""
     if hard.any():
         found = spectrum(tensor(C[hard]))
-        b[hard] = same(xp, found.apply(1.0 / found.values, tensor(one[hard])))
+        one = tensor(xp.where(there[hard], 1.0, 0.0), torch.float64)
+        b[hard] = same(xp, found.apply(1.0 / found.values, one))
         residual[hard] = same(xp, found.residual)
-    return Alike(b + poison[:, None], length, C, residual + poison)

@@ -12,7 +12,18 @@ from typing import Any
 import torch
 
 from mobench.system.provenance import stamp
-from tests.benchmarks import bilevel, federated, images, loops, overhead, peers, report, solves, surrogates
+from tests.benchmarks import (
+    bilevel,
+    directions,
+    federated,
+    images,
+    loops,
+    overhead,
+    peers,
+    report,
+    solves,
+    surrogates,
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
@@ -51,6 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
         print(text, flush=True)
 
     others = None if chosen.no_peers else peers.measure(settings["rounds"], quick, say)
+    zoo = None if chosen.no_peers else directions.measure(settings["rounds"], quick, say)
     lines, left_out = loops.measure(settings["sizes"], settings["steps"], settings["rounds"], only, say)
     rows = []
     programs = []
@@ -67,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     beside = None if chosen.no_overhead else overhead.measure(settings["rounds"], quick, say)
     machine = {**stamp(), "cores": os.cpu_count()}
     result = report.as_json(
-        machine, settings, lines, rows, programs, pictures, clients, levels, beside, others
+        machine, settings, lines, rows, programs, pictures, clients, levels, beside, others, zoo
     )
     if chosen.json:
         chosen.json.parent.mkdir(parents=True, exist_ok=True)
@@ -90,6 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
             levels,
             beside,
             others,
+            zoo,
         )
         chosen.output.write_text(text)
         say(f"wrote {chosen.output} and {figure}")

@@ -1,13 +1,14 @@
-"""Directions per second against TorchJD, one run at a time: `python -m tests.benchmarks.directions`.
+"""Weights of the zoo's methods from a Gram matrix, beside TorchJD's: directions per second.
 
-CPU time, the two in turn, the best of five rounds; ratios are what counts. TorchJD's projections need
-`pip install 'torchjd[full]'`; what cannot be imported is left out.
+CPU time of one thread, ours in one batch of R runs, TorchJD's for one run after the other. TorchJD's UPGrad
+and DualProj need quadprog, and its Nash-MTL needs ECOS; the licences (GPL) keep both out of our requirements.
+What cannot be imported is left out and named.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -24,73 +25,156 @@ from mobench.algorithms.pcgrad import PCGrad
 from mobench.algorithms.sdmgrad import SDMGrad
 from mobench.algorithms.upgrad import UPGrad
 from mobench.core import Weighting
+from tests.benchmarks.peers import cpu
+from tests.benchmarks.timing import Sample, alternate
 from tests.test_zoo import context
 
-ROUNDS = 5
-SECONDS = 0.1
+N = 100
+"""Length of the random gradients."""
+AIMS = {1: 1.0, 100: 30.0}
+"""By runs R: ours are to take this many times as many directions per second."""
+OBJECTIVES = (2, 5, 10)
 PAIRS: dict[str, tuple[Weighting, Callable[[int], Any], bool]] = {
-    # ours, TorchJD's for M objectives, whether that takes the rows instead of the Gram matrix
-    "upgrad": (UPGrad(), lambda M: aggregation.UPGradWeighting(), False),
-    "dualproj": (DualProj(), lambda M: aggregation.DualProjWeighting(), False),
-    "cagrad": (CAGrad(), lambda M: aggregation.CAGradWeighting(c=0.5), False),
-    "nash_mtl": (NashMTL(), lambda M: aggregation.NashMTL(n_tasks=M).weighting, True),
-    "fairgrad": (FairGrad(), lambda M: aggregation.FairGradWeighting(alpha=2.0), False),
-    "imtl_g": (IMTLG(), lambda M: aggregation.IMTLGWeighting(), False),
-    "config": (ConFIG(), lambda M: aggregation.ConFIG(), True),
-    "aligned_mtl": (AlignedMTL(), lambda M: aggregation.AlignedMTLWeighting(), False),
-    "pcgrad": (PCGrad(), lambda M: aggregation.PCGradWeighting(), False),
-    "sdmgrad": (SDMGrad(), lambda M: aggregation.SDMGradWeighting(), False),
+    # ours, TorchJD's for M objectives, whether that takes the gradients instead of their Gram matrix
+    "UPGrad": (UPGrad(), lambda M: aggregation.UPGradWeighting(), False),
+    "DualProj": (DualProj(), lambda M: aggregation.DualProjWeighting(), False),
+    "CAGrad": (CAGrad(), lambda M: aggregation.CAGradWeighting(c=0.5), False),
+    "Nash-MTL": (NashMTL(), lambda M: aggregation.NashMTL(n_tasks=M).weighting, True),
+    "FairGrad": (FairGrad(), lambda M: aggregation.FairGradWeighting(alpha=2.0), False),
+    "IMTL-G": (IMTLG(), lambda M: aggregation.IMTLGWeighting(), False),
+    "ConFIG": (ConFIG(), lambda M: aggregation.ConFIG(), True),
+    "Aligned-MTL": (AlignedMTL(), lambda M: aggregation.AlignedMTLWeighting(), False),
+    "PCGrad": (PCGrad(), lambda M: aggregation.PCGradWeighting(), False),
+    "SDMGrad": (SDMGrad(), lambda M: aggregation.SDMGradWeighting(), False),
 }
 
 
-def best(*works: Callable[[], object]) -> list[float]:
-    """CPU seconds of one call of each, the least of some rounds in turn."""
-    found = [float("inf")] * len(works)
-    for _ in range(ROUNDS):
-        for k, work in enumerate(works):
-            calls = 0
-            began = time.process_time()
-            while time.process_time() - began < SECONDS:
-                work()
-                calls += 1
-            found[k] = min(found[k], (time.process_time() - began) / calls)
-    return found
+@dataclass(frozen=True)
+class Line:
+    """Seconds of a method with M objectives: of one batch by its size R, and of one direction by TorchJD."""
+
+    method: str
+    M: int
+    ours: dict[int, Sample]
+    theirs: Sample
+
+    def ratio(self, R: int) -> float:
+        """Our directions per second over TorchJD's."""
+        return R * self.theirs.over(self.ours[R])
+
+    def missed(self) -> list[int]:
+        """The sizes at which the aim is missed."""
+        return [R for R in self.ours if self.ratio(R) < AIMS.get(R, 0.0)]
 
 
-def compare(name: str, M: int, R: int) -> tuple[float, float]:
-    """Directions per second: ours in a batch of R, TorchJD's."""
-    ours, make, rows = PAIRS[name]
-    J = torch.randn(R, M, 100, generator=torch.Generator().manual_seed(M), dtype=torch.float64)
+@dataclass(frozen=True)
+class Directions:
+    """Lines that were measured, and by method why it was left out."""
+
+    lines: list[Line]
+    left_out: dict[str, str]
+
+
+def compare(name: str, M: int, sizes: Sequence[int], rounds: int, slice_s: float) -> Line:
+    """Measures one method in turn at all batch sizes and by TorchJD.
+
+    Raises:
+        ImportError: TorchJD's needs a package that is not installed.
+    """
+    method, make, rows = PAIRS[name]
+    J = torch.randn(max(sizes), M, N, generator=torch.Generator().manual_seed(M), dtype=torch.float64)
     G = J @ J.mT
-    F = torch.ones(R, M, dtype=torch.float64)
-    state = ours.init(context(M, R))
     theirs = make(M)
     matrix = (J if rows else G)[0]
 
-    def one() -> None:
+    def single() -> None:
         if hasattr(theirs, "reset"):
             theirs.reset()
         theirs(matrix)
 
-    one()
-    ours.weights(F, G, state, 0)
-    batch, single = best(lambda: ours.weights(F, G, state, 0), one)
-    return R / batch, 1.0 / single
+    def batch(R: int) -> Callable[[], object]:
+        state = method.init(context(M, R))
+        F = torch.ones(R, M, dtype=torch.float64)
+        return lambda: method.weights(F, G[:R], state, 0)
+
+    single()
+    cases = {str(R): cpu(batch(R), slice_s) for R in sizes}
+    samples = alternate({**cases, "TorchJD": cpu(single, slice_s)}, rounds)
+    return Line(name, M, {R: samples[str(R)] for R in sizes}, samples["TorchJD"])
 
 
-def main() -> None:
-    torch.set_num_threads(1)
-    print(f"{'method':12} {'M':>3} {'R':>4} {'ours/s':>10} {'TorchJD/s':>10} {'ratio':>8}")
+def measure(rounds: int, quick: bool, say: Callable[[str], None]) -> Directions:
+    """One line for each method and number of objectives."""
+    sizes = (1, 4) if quick else (1, 100)
+    lines: list[Line] = []
+    left_out: dict[str, str] = {}
     for name in PAIRS:
-        for M in (2, 5, 10):
-            for R in (1, 100):
-                try:
-                    ours, theirs = compare(name, M, R)
-                except ImportError as error:
-                    print(f"{name:12} left out: {error}")
-                    break
-                print(f"{name:12} {M:3} {R:4} {ours:10.0f} {theirs:10.0f} {ours / theirs:7.1f}x")
+        for M in (3,) if quick else OBJECTIVES:
+            try:
+                line = compare(name, M, sizes, rounds, 0.001 if quick else 0.05)
+            except ImportError as error:
+                left_out[name] = str(error).splitlines()[0]
+                break
+            lines.append(line)
+            ratios = ", ".join(f"R={R} {line.ratio(R):.1f}" for R in sizes)
+            say(f"direction of {name} M={M}, times TorchJD: {ratios}")
+    return Directions(lines, left_out)
 
 
-if __name__ == "__main__":
-    main()
+def markdown(found: Directions, table: Callable[..., str], number: Callable[[float], str]) -> list[str]:
+    """The section of docs/performance.md."""
+    sizes = list(found.lines[0].ours)
+    body = [
+        [
+            line.method,
+            str(line.M),
+            *[number(R / line.ours[R].least) for R in sizes],
+            number(1.0 / line.theirs.least),
+            *[f"{number(line.ratio(R))}x" for R in sizes],
+            f"**not at {', '.join(f'R = {R}' for R in line.missed())}**" if line.missed() else "yes",
+        ]
+        for line in found.lines
+    ]
+    head = [
+        "method",
+        "M",
+        *[f"R = {R}" for R in sizes],
+        "TorchJD",
+        *[f"ratio, R = {R}" for R in sizes],
+        "aim met",
+    ]
+    parts = [
+        "## Weights of the current methods, beside TorchJD",
+        f"Directions per second of CPU time from the Gram matrix of M random gradients of {N} numbers "
+        "(TorchJD's ConFIG and Nash-MTL take the gradients): ours in one batch of R, TorchJD's one after the "
+        "other. Ours solve in float64 and return a certificate. Aims: not slower than TorchJD at R = 1, 30 "
+        "times as fast at R = 100. With M = 10, Aligned-MTL spends most of its time in LAPACK's eigenvectors, "
+        "one matrix after the other, which a batch does not make cheaper.",
+        table(head, body),
+    ]
+    if found.left_out:
+        named = "; ".join(f"{name} ({why})" for name, why in found.left_out.items())
+        parts.append(
+            f"Not measured, because TorchJD's version needs a package that is not installed: {named}. Its "
+            "UPGrad and DualProj need quadprog, its Nash-MTL needs ECOS; both are under the GPL, so this "
+            "project does not require them."
+        )
+    return parts
+
+
+def as_json(found: Directions) -> dict[str, Any]:
+    """Everything that was measured."""
+    return {
+        "lines": [
+            {
+                "method": line.method,
+                "M": line.M,
+                "per_second": {R: R / sample.least for R, sample in line.ours.items()},
+                "per_second_torchjd": 1.0 / line.theirs.least,
+                "ratio": {R: line.ratio(R) for R in line.ours},
+                "missed": line.missed(),
+            }
+            for line in found.lines
+        ],
+        "left_out": found.left_out,
+    }

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from mobench.artifacts import style
-from tests.benchmarks import bilevel, federated, images, overhead, peers
+from tests.benchmarks import bilevel, directions, federated, images, overhead, peers
 from tests.benchmarks.loops import PREFERENCES, Line, N
 from tests.benchmarks.solves import Row
 from tests.benchmarks.surrogates import Row as Surrogates
@@ -106,6 +106,7 @@ def as_json(
     levels: bilevel.Levels | None = None,
     beside: overhead.Overhead | None = None,
     others: peers.Peers | None = None,
+    zoo: directions.Directions | None = None,
 ) -> dict[str, Any]:
     """Everything that was measured; times in microseconds."""
     return {
@@ -152,6 +153,7 @@ def as_json(
         "bilevel": None if levels is None else bilevel.as_json(levels),
         "overhead": None if beside is None else overhead.as_json(beside),
         "peers": None if others is None else peers.as_json(others),
+        "directions": None if zoo is None else directions.as_json(zoo),
         "aims": judge(lines),
     }
 
@@ -182,6 +184,7 @@ def markdown(
     levels: bilevel.Levels | None = None,
     beside: overhead.Overhead | None = None,
     others: peers.Peers | None = None,
+    zoo: directions.Directions | None = None,
 ) -> str:
     """The whole report."""
     sizes = settings["sizes"]
@@ -198,6 +201,7 @@ def markdown(
         f"{versions}.",
         *([f"![Microseconds per iteration and run against the number of runs]({figure})"] if figure else []),
         *([] if others is None else peers.markdown(others, table, number, _beside(figure))),
+        *([] if zoo is None else directions.markdown(zoo, table, number)),
         "## Iterations of every method",
         f"The problem is VLMOP2 with n = {N} in float64, with a closed-form Jacobian and without recording. "
         f"Each case runs {settings['steps']} iterations from the default start with the step sizes of "

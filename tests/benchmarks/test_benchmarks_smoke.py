@@ -14,7 +14,7 @@ from mobench.core.output import make_output
 from mobench.oracles import Exact
 from mobench.problems import VLMOP2
 from mobench.subproblems import min_norm
-from tests.benchmarks import floor, images, loops, peers, report
+from tests.benchmarks import directions, floor, images, loops, peers, report
 from tests.benchmarks.__main__ import main
 
 
@@ -40,6 +40,8 @@ def test_quick_benchmark_writes_a_complete_report(tmp_path: Path) -> None:
     assert {a["line"] for a in result["aims"]} == {"ferero", "epo"}  # those at R = 4
     assert {(row["threads"], row["R"]) for row in result["images"]["rows"]} == {(1, 1), (1, 2)}
     assert set(result["images"]["steps"]) == set(images.METHODS)
+    compared = result["directions"]
+    assert {row["method"] for row in compared["lines"]} | set(compared["left_out"]) == set(directions.PAIRS)
     text = out.read_text()
     for part in (
         "## Aims",
@@ -55,6 +57,7 @@ def test_quick_benchmark_writes_a_complete_report(tmp_path: Path) -> None:
         "What was asked for, the worst first",
         "weights alone, DAQP",
         "performance_cost_law.png",
+        "Weights of the current methods, beside TorchJD",
     ):
         assert part in text
     assert out.with_suffix(".png").stat().st_size > 10_000
