@@ -16,7 +16,7 @@ import yaml
 from scipy import optimize, stats
 
 from experiments.omd_tch import bounds as theory
-from experiments.omd_tch import federated_figures
+from experiments.omd_tch import federated_figures, statements
 from experiments.omd_tch.federated import COLUMNS, METRICS, Scenario
 from experiments.omd_tch.selection import GRIDS
 from experiments.omd_tch.vlmop2 import judge_stored
@@ -461,3 +461,16 @@ def test_steps_minimise_the_bound(mirror: str) -> None:
             method="bounded",
         )
         assert float(step) == pytest.approx(float(np.exp(found.x)), rel=1e-3)
+
+
+def test_cells_that_all_miss_in_one_direction_point_to_the_partition() -> None:
+    fed = statements.FED
+    said = statements.one_sided({fed: [True], "TCH": [True, True]})
+    assert said.startswith("All 3 missed cells are worse than printed")
+    assert "harder" in said
+    assert "easier" in statements.one_sided({fed: [False], "TCH": [False]})
+    # one method, FedAvg spared, or both directions: nothing that the methods share explains it
+    assert statements.one_sided({fed: [True, True]}) == ""
+    assert statements.one_sided({"TCH": [True], "FedFV": [True]}) == ""
+    assert statements.one_sided({fed: [True], "TCH": [False]}) == ""
+    assert statements.one_sided({}) == ""

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from mobench.artifacts import style
+from mobench.config.method_names import NAMES
 from tests.benchmarks import bilevel, directions, federated, images, overhead, peers
 from tests.benchmarks.loops import PREFERENCES, Line, N
 from tests.benchmarks.solves import Row
@@ -24,16 +25,10 @@ plt = style.plt
 AUTHORS_MS = {"ferero": 2.1, "ferero_pgd": 2.1, "epo": 4.4, "mgda": 0.48, "pmtl": 0.38, "ls": 0.24}
 LIBMOON_MS = {"epo": 50.9, "pmtl": 7.4, "mgda": 4.2, "tch": 4.5}
 TITLES = {
+    **NAMES,
     "loop": "the loop alone",
-    "ls": "LS",
-    "tch": "TCH",
-    "stch": "STCH",
-    "mgda": "MGDA",
-    "pmtl": "PMTL",
-    "epo": "EPO",
     "ferero": "FERERO (exact)",
     "ferero_pgd": "FERERO (printed PGD)",
-    "ferero_sa": "FERERO-SA",
     "omd_tch": "OMD-TCH (mean)",
     "ada_omd_tch": "AdaOMD-TCH (adaptive)",
 }
