@@ -235,6 +235,13 @@ def test_numbers_keep_their_tolerances_through_every_layer() -> None:
     assert against == Gauge("V (bound: the best baseline's)", 1.0, high=2.0)
     counted = Count({"a": True, "b": False}, 1, that="below", what="scenarios")
     assert counted.gauges[0].of == "how many of 2 scenarios: below"
+    assert [check({"a": 2.0}, 2.0).gauges[0].strict for check in (Above, Below, AtLeast, AtMost)] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert sure.strict
     # a number holds exactly where it is inside of its gauge
     for check in (near, AtLeast({"a": 1.0, "b": 3.0}, 2.0), Inside({"a": 1.0, "b": 3.0}, 2.0, 4.0)):
         inside = [

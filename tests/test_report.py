@@ -32,7 +32,7 @@ from mobench.report import (
 )
 from mobench.report.__main__ import MARKERS, main, renew
 from mobench.report.boards import boards, score_boards
-from mobench.report.gauges import compared
+from mobench.report.gauges import compared, draw
 from mobench.report.model import Entry
 from mobench.report.names import name_of
 from mobench.report.papers import PaperInfo
@@ -490,6 +490,7 @@ def test_unknown_verdict_is_never_counted_as_a_known_one(tmp_path: Path) -> None
     site = collect(tmp_path)
     assert {v.name: n for v, n in site.counts} == {
         **dict.fromkeys(VERDICTS, 0),
+        "check undecided": 0,
         "reproduced": 1,
         "unreadable": 1,
     }
@@ -500,9 +501,9 @@ def test_verdict_counts(outputs: Path) -> None:
     site = collect(outputs)
     ours = {p.id: [n for _, n in p.counts] for p in site.papers}
     assert ours == {
-        "ferero": [3, 1, 1, 1, 1, 1],
-        "omd_tch": [1, 0, 0, 0, 0, 0],
-        "newpaper": [0, 0, 0, 0, 0, 0],
+        "ferero": [3, 1, 1, 1, 1, 1, 0],
+        "omd_tch": [1, 0, 0, 0, 0, 0, 0],
+        "newpaper": [0, 0, 0, 0, 0, 0, 0],
     }
     source = build().read_text()
     counts = re.findall(r'class="count v-\w+" href="claims.html#([^"]+)"[^>]*>(\d+)<', source)
@@ -587,7 +588,7 @@ def test_declared_artifacts_without_a_folder_are_listed(outputs: Path) -> None:
     assert "mobench +experiment=ferero/table7" in page.text
     assert "3 artifacts, 1 not drawn yet" in page.text
     assert (
-        "| mobl/theory (not drawn yet) | – | – | – | – | – | – | – | `mobench +experiment=mobl/theory` |"
+        "| mobl/theory (not drawn yet) | – | – | – | – | – | – | – | – | `mobench +experiment=mobl/theory` |"
         in results_summary_markdown(outputs, expected)
     )
 
@@ -799,7 +800,7 @@ def test_results_markdown(outputs: Path) -> None:
     assert "- omd_tch/table1: claims.json could not be loaded" in page
     for line in page.splitlines():
         if line.startswith("|"):
-            assert len(re.findall(r"(?<!\\)\|", line)) in (7, 10), line
+            assert len(re.findall(r"(?<!\\)\|", line)) in (7, 11), line
 
 
 def test_results_summary(outputs: Path) -> None:
@@ -807,13 +808,16 @@ def test_results_summary(outputs: Path) -> None:
     assert (
         lines[0]
         == "| artifact | scale | reproduced | partial | not reproduced | inconclusive | check passed | check "
-        "failed | command |"
+        "failed | check undecided | command |"
     )
-    assert lines[2] == "| ferero/fig2 | laptop | 1 | – | – | – | – | – | `mobench +experiment=ferero/fig2` |"
     assert (
-        lines[3] == "| ferero/fig10 | laptop | 1 | 1 | 1 | 1 | 1 | 1 | `mobench +experiment=ferero/fig10` |"
+        lines[2] == "| ferero/fig2 | laptop | 1 | – | – | – | – | – | – | `mobench +experiment=ferero/fig2` |"
     )
-    assert lines[-1] == "| **all** | laptop | 4 | 1 | 1 | 1 | 1 | 1 | `make reproduce` |"
+    assert (
+        lines[3]
+        == "| ferero/fig10 | laptop | 1 | 1 | 1 | 1 | 1 | 1 | – | `mobench +experiment=ferero/fig10` |"
+    )
+    assert lines[-1] == "| **all** | laptop | 4 | 1 | 1 | 1 | 1 | 1 | 0 | `make reproduce` |"
 
 
 def test_table_of_papers(outputs: Path) -> None:
@@ -842,6 +846,23 @@ def test_findings_leave_out_whole_numbers(tmp_path: Path) -> None:
     )
     assert "| statement of a | first = 1.25 ([all numbers](results.md)) | " in text
     assert "| statement of b | 1.05 | " in text
+
+
+def test_a_check_without_a_verdict_is_no_claim(tmp_path: Path) -> None:
+    """Each check is counted once, by the rows that decide it, and never as an inconclusive claim."""
+    ours = {"source": "ours"}
+    artifact(tmp_path, "ferero/fig2", [claim("a", "inconclusive"), claim("b", "inconclusive", **ours)])
+    artifact(
+        tmp_path, "ferero/fig3", [claim("c", "inconclusive", **ours), claim("d", "check failed", **ours)]
+    )
+    artifact(
+        tmp_path / KEPT, "ferero/fig2", [claim("b", "check passed", scale="paper", **ours)], scale="paper"
+    )
+    site = collect(tmp_path)
+    assert [e.claim.id for e in site.best] == ["a"]
+    found = {e.claim.id: e.claim.verdict.name for e in site.checks}
+    assert found == {"b": "check passed", "c": "check undecided", "d": "check failed"}
+    assert "| 1 passed, 1 failed, 1 undecided |" in papers_markdown(tmp_path)
 
 
 def test_each_claim_is_counted_once_by_the_best_rows(tmp_path: Path) -> None:
@@ -900,7 +921,7 @@ def test_the_board_of_a_class_puts_feasible_methods_first(tmp_path: Path) -> Non
     assert "../../boards.html" in Page((index.parent / "artifacts/cross/bilevel.html").read_text()).links
     assert "boards.html" in Page(index.read_text()).links
     page = Page((index.parent / "boards.html").read_text())
-    said = "First in this run: good; no test tells it from the next ones. From cross/bilevel"
+    said = "First in this run: good; no test was made. From cross/bilevel"
     assert f"Bilevel problems ball, plane {said}" in page.text
     assert "runs.html#algorithm=good" in page.links
     assert "lost : it takes no constraints" in page.text
@@ -914,6 +935,12 @@ def test_numbers_stand_beside_their_tolerances(tmp_path: Path) -> None:
         claim("words", "reproduced"),
     ]
     artifact(tmp_path, "ferero/fig9", records)
+    strict = draw({"of": "tasks", "value": 1.0, "low": 1.0, "strict": True})
+    loose = draw({"of": "tasks", "value": 1.0, "low": 1.0, "strict": False})
+    assert strict is not None
+    assert loose is not None
+    assert (strict.asked, strict.holds) == ("more than 1", False)
+    assert (loose.asked, loose.holds) == ("at least 1", True)
     ((paper, (one,), others),) = compared(collect(tmp_path))
     assert (paper.id, one.evidence.claim.id, others) == ("ferero", "both", 1)
     first, second = one.drawn  # what is outside of its tolerance comes first, what is lost is not drawn
@@ -1035,8 +1062,8 @@ def test_kept_drawings_stand_beside_those_of_make_reproduce(outputs: Path) -> No
     )
     index = build()
     site = collect(outputs)
-    assert [n for _, n in site.counts] == [4, 1, 1, 1, 1, 1]
-    assert [n for _, n in site.kept_counts] == [0, 1, 0, 0, 0, 0]
+    assert [n for _, n in site.counts] == [4, 1, 1, 1, 1, 1, 0]
+    assert [n for _, n in site.kept_counts] == [0, 1, 0, 0, 0, 0, 0]
     page = Page((index.parent / "kept/ferero/fig2.html").read_text())
     assert "../../artifacts/ferero/fig10.html" in page.links
     assert "ferero/gone: x" in page.text
@@ -1442,9 +1469,7 @@ def test_three_questions_take_two_clicks_at_most(outputs: Path, tmp_path: Path) 
     """
     artifact(outputs, "cross/bilevel", [claim("a", "check passed")], table=BOARD)
     saw = played(build().parent, QUESTIONS, tmp_path / "profile")
-    assert saw["best"] == [
-        "First in this run: good; no test tells it from the next ones. From cross/bilevel, laptop scale."
-    ]
+    assert saw["best"] == ["First in this run: good; no test was made. From cross/bilevel, laptop scale."]
     assert "Settings that differ from those of other jobs of ferero/fig10:" in saw["differs"]
     assert "algorithm.step_size12.5" in saw["differs"]
     assert saw["number"] == ["1.05"]

@@ -415,11 +415,8 @@ def judge_rates(a: Artifact, shown: Mapping[str, Curves], best: Reference) -> No
             Share(there, MOST, that=f"{of} at least {least:g}", what="channel instances"),
         )
 
-    parts = [
-        gains(
-            strong, 0.0, f"gain of {'the emphasised rate' if weak else 'both rates'} over the best baseline"
-        )
-    ]
+    gain = f"gain of {'the emphasised rate' if weak else 'both rates'} over the baseline of lowest V"
+    parts = [gains(strong, 0.0, gain)]
     if moderate and weak:
         parts.append(gains(weak, -KEPT, "gain of the other rate"))
     check = AllOf(*parts, partial=True)

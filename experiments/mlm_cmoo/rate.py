@@ -100,7 +100,8 @@ def draw(a: Artifact, job: JobRows) -> dict[str, dict[float, float]]:
         fig,
         "Lines in (a) and (b): running minimum of the instance with the flattest slope; slopes: least "
         f"squares in logarithms from {job.config['steps'] // 20} steps on; dashed: rates that the theorem "
-        "guarantees (in (b) in the colour of their p). P1 and P2: constrained quadratics whose answers are "
+        "guarantees (in (b) in the colour of their p; none for p = 0, and for p = 0.45 one that is almost "
+        "flat, not drawn). P1 and P2: constrained quadratics whose answers are "
         "known. In (c) the method as printed keeps its multiplier at "
         f"0; it was stopped after {a.jobs['p1_literal'].config['steps']} steps, which cost more each.",
     )

@@ -63,7 +63,7 @@ def draw_plane(ax: Any) -> None:
         tips = [X0 - LENGTH * scale * J[s] for s, scale in enumerate(scales)]
         ax.plot(*zip(*tips, strict=True), color=color, lw=0.8, ls=(0, (4, 3)))
     dashed = {"color": st.GREY, "lw": 0.8, "ls": (0, (4, 3))}
-    ax.plot([], [], label="weighted sums of the gradients", **dashed)
+    ax.plot([], [], label="dashed: weighted sums of the gradients", **dashed)
 
 
 @artifact("mobl/fig3")

@@ -317,8 +317,7 @@ def notes(a: Artifact, shown: Sequence[Scenario]) -> None:
         steps = shown[0].jobs["ls"].config["steps"]
         a.note(
             f"Not the paper's data or scale. In place of {'; '.join(words)}. {steps} rounds, "
-            f"{shown[0].span}. The published numbers are shown, not compared. The paper's setting: "
-            f"scale=paper data=mnist."
+            f"{shown[0].span}. The paper's setting: scale=paper data=mnist."
         )
     a.note(
         "The weights 1/10 of the preference are absorbed in the server's step, so that weights of clients "

@@ -177,7 +177,7 @@ def fig3a(a: Artifact) -> None:
         dress(ax, title=f"({letter}) {s.titled}, seed {s.first_seed}")
     legend_below(fig, axes[0, 0])
     borrowed = (
-        " AdaOMDeg has OMDeg's step of $\\lambda$, 3.0; its own winner in Table 1 is 1.0."
+        " AdaOMDeg has OMDeg's step of $\\lambda$, in Table 1's units 0.3; its own winner there is 0.1."
         if s.borrowed("AdaOMDeg-TCH")
         else ""
     )
@@ -276,7 +276,7 @@ def judge_fairer(a: Artifact, shown: Sequence[Scenario]) -> None:
 def fig7(a: Artifact) -> None:
     """All methods over the seeds: three metrics, six scenarios."""
     shown = scenarios(a)
-    fig, axes = grid(len(shown), 3, figsize=(7.0, 1.42 * len(shown) + 0.3))
+    fig, axes = grid(len(shown), 3, figsize=(7.0, 1.62 * len(shown) + 0.3))
     for s, row in zip(shown, axes, strict=True):
         for ax, metric in zip(row, METRICS, strict=True):
             draw_boxes(ax, s, metric, metric == ACCURACY)

@@ -49,6 +49,7 @@ class Gauge:
         high: its upper end, likewise.
         target: the published or exact value; None: the check has only bounds.
         unit: follows each number.
+        strict: the ends do not belong to the tolerance.
     """
 
     of: str
@@ -58,6 +59,7 @@ class Gauge:
     target: float | None = None
     spread: float | None = None
     unit: str = ""
+    strict: bool = False
 
 
 def _spread(number: Any) -> float | None:
@@ -238,8 +240,8 @@ class _Numbers(Check):
         held = (self._holds(name, float(number)) for name, number in self.named.items())
         return graded(held, getattr(self, "partial", False))
 
-    def _ends(self, name: Any) -> dict[str, float] | None:
-        """Ends of the tolerance of a number, and its target; None: it has none."""
+    def _ends(self, name: Any) -> dict[str, Any] | None:
+        """Ends of the tolerance of a number, whether they are strict, and its target; None: it has none."""
         return None
 
     @property
@@ -302,8 +304,9 @@ class _Bounded(_Numbers):
     sign: ClassVar[str]
     compare: ClassVar[Callable[[Any, Any], bool]]
 
-    def _ends(self, name: Any) -> dict[str, float]:
-        return {"high" if self.sign[0] == "<" else "low": float(self._bound(name))}
+    def _ends(self, name: Any) -> dict[str, Any]:
+        end = "high" if self.sign[0] == "<" else "low"
+        return {end: float(self._bound(name)), "strict": len(self.sign) == 1}
 
     def _bound(self, name: Any) -> Number:
         return self.bound[name] if isinstance(self.bound, Mapping) else self.bound
@@ -453,7 +456,7 @@ class _Surely(Check):
     def gauges(self) -> tuple[Gauge, ...]:
         end = {"low" if self.sign > 0 else "high": self.bound + self.sign * self.near}
         return tuple(
-            Gauge(_label(self.of, name), m.mean, spread=_spread(m), unit=self.unit, **end)
+            Gauge(_label(self.of, name), m.mean, spread=_spread(m), unit=self.unit, strict=True, **end)
             for name, m in self.named.items()
         )
 

@@ -187,5 +187,6 @@ def legend_below(fig: Any, ax: Any, ncols: int = 6, **kw: Any) -> None:
     """Gives the figure one legend below all panels, with what is drawn in `ax`."""
     handles, labels = ax.get_legend_handles_labels()
     longest = max((len(label) for label in labels), default=0)
-    fit = max(1, int(fig.get_figwidth() / (0.065 * longest + 0.45)))  # inches: letters, handle
+    fit = max(1, int(fig.get_figwidth() / (0.065 * longest + 0.5)))  # inches: letters, handle
+    kw = {"handlelength": 2.4, **kw}  # long enough for a dash on both sides of a marker
     fig.legend(handles, labels, loc="outside lower center", ncols=min(ncols, fit, len(labels) or 1), **kw)

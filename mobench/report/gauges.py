@@ -66,6 +66,7 @@ def draw(gauge: dict[str, Any]) -> Drawn | None:
     if value is None or (low is None and high is None):
         return None
     unit = str(gauge.get("unit") or "")
+    strict = gauge.get("strict") is True
     reach = [value - (spread or 0.0), value + (spread or 0.0)]
     points = [x for x in (*reach, low, high, target) if x is not None]
     least, most = min(points), max(points)
@@ -80,22 +81,25 @@ def draw(gauge: dict[str, Any]) -> Drawn | None:
     return Drawn(
         str(gauge.get("of") or "measured"),
         _written([value], unit),
-        _asked(low, high, target, unit),
+        _asked(low, high, target, unit, strict),
         place(value),
         (start, round(end - start, 1)),
         " ".join(name for name, end_of in (("low", low), ("high", high)) if end_of is not None),
         None if target is None else place(target),
         interval,
-        (low is None or value >= low) and (high is None or value <= high),
+        (low is None or value > low or (value == low and not strict))
+        and (high is None or value < high or (value == high and not strict)),
     )
 
 
-def _asked(low: float | None, high: float | None, target: float | None, unit: str) -> str:
+def _asked(low: float | None, high: float | None, target: float | None, unit: str, strict: bool) -> str:
     if target is not None:
         return f"{_written([target], unit)} ± {_written([((high or 0.0) - (low or 0.0)) / 2], unit)}"
     if low is not None and high is not None:
         return f"{_written([low], '')} to {_written([high], unit)}"
-    return f"at least {_written([low], unit)}" if low is not None else f"at most {_written([high], unit)}"
+    if low is not None:
+        return f"{'more than' if strict else 'at least'} {_written([low], unit)}"
+    return f"{'less than' if strict else 'at most'} {_written([high], unit)}"
 
 
 def _written(values: Iterable[float | None], unit: str) -> str:

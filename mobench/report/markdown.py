@@ -12,8 +12,10 @@ from typing import Any
 
 from mobench.errors import MobenchError, suggest
 from mobench.report.model import (
+    CHECKS,
     CLAIMS,
     FAILING,
+    UNDECIDED,
     UNREADABLE,
     VERDICTS,
     Entry,
@@ -59,13 +61,9 @@ def _cell(counts: Iterable[tuple[Mark, int]]) -> str:
 
 
 def _checks(counts: Iterable[tuple[Mark, int]]) -> str:
-    """Our own checks: 12 passed, 1 failed."""
-    by = {v.key: n for v, n in counts}
-    passed = by.get("pass", 0)
-    failed = by.get("fail", 0)
-    if not passed + failed:
-        return "–"
-    return f"{passed} passed" + (f", {failed} failed" if failed else "")
+    """Our own checks: 12 passed, 1 failed, 2 undecided."""
+    said = [f"{n} {v.name.removeprefix('check ')}" for v, n in counts if n and v.key in CHECKS]
+    return ", ".join(said) or "–"
 
 
 def results_summary_markdown(root: Path | None = None, expected: Sequence[str] = ()) -> str:
@@ -75,7 +73,7 @@ def results_summary_markdown(root: Path | None = None, expected: Sequence[str] =
 
 COUNTED = (
     "The column *each claim once* counts a claim that both columns judge by the rows that decide it, at the "
-    "larger scale. Own checks are this project's consistency checks; no paper claims them."
+    "larger scale. Own checks are this project's consistency checks, each once, too; no paper claims them."
 )
 LEGEND = ", ".join(f"{v.symbol} {v.name}" for v in VERDICTS.values() if v.key in CLAIMS)
 
@@ -101,12 +99,13 @@ def papers_markdown(root: Path | None = None, expected: Sequence[str] = ()) -> s
         entries: Sequence[Entry],
         own: Sequence[Entry],
         best: Sequence[Evidence],
+        checks: Sequence[Evidence],
         command: str,
     ) -> str:
         drawn = sum(e.built for e in entries)
         of = f"{drawn}" if drawn == known else f"{drawn} of {known}"
         cells = [_cell(count(entries)), _cell(count(own)), _cell(tally(best))]
-        cells.append(_checks(count([*entries, *own])))
+        cells.append(_checks(tally(checks, CHECKS)))
         return f"| {name} | {of} | {' | '.join(cells)} | {code(command)} |"
 
     for paper in site.papers:
@@ -118,11 +117,12 @@ def papers_markdown(root: Path | None = None, expected: Sequence[str] = ()) -> s
                 paper.entries,
                 paper.kept,
                 paper.best,
+                paper.checks,
                 f"mobench +experiment={paper.id}/all",
             )
         )
     known = sum(len(p.entries) + len(p.waiting) for p in site.papers)
-    lines.append(line("**all**", known, site.entries, site.kept, site.best, "make reproduce"))
+    lines.append(line("**all**", known, site.entries, site.kept, site.best, site.checks, "make reproduce"))
     return "\n".join([*lines, "", f"{LEGEND}. {COUNTED}"]) + "\n"
 
 
@@ -257,7 +257,7 @@ def _paper_section(paper: Paper) -> list[str]:
         lines.append("")
     every = (*paper.entries, *paper.kept)
     failing = [
-        (e, c) for e in every for c in e.claims if c.verdict.name in FAILING or c.verdict.key == "skip"
+        (e, c) for e in every for c in e.claims if c.verdict.name in FAILING or c.verdict.key in UNDECIDED
     ]
     if failing:
         lines += ["Reasons for claims that fail, hold in part, or are inconclusive:", ""]

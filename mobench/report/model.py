@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -46,10 +46,13 @@ VERDICTS = {
         Mark(
             "fail", "check failed", "!", "our own consistency check fails; the reason gives the likely cause"
         ),
+        Mark("open", "check undecided", "◌", "our own consistency check, which these rows cannot decide"),
     )
 }
 UNREADABLE = Mark("bad", "unreadable", "?", "the record of the claim is damaged; draw the artifact again")
-CLAIMS = ("yes", "part", "no", "skip")  # keys of the verdicts of claims; the others are of checks
+CLAIMS = ("yes", "part", "no", "skip")  # keys of the verdicts of claims
+CHECKS = ("pass", "fail", "open")  # and of checks of ours
+UNDECIDED = ("skip", "open")
 FAILING = ("partial", "not reproduced", "check failed")
 
 
@@ -204,20 +207,23 @@ class Evidence:
 SCALES = ("smoke", "laptop", "paper")
 
 
-def best(entries: Iterable[Entry]) -> list[Evidence]:
+def best(entries: Iterable[Entry], keys: Sequence[str] = CLAIMS) -> list[Evidence]:
     """Returns each claim once, in the order of the artifacts.
 
     Of a claim that was judged on several sets of rows, the record that decides it is taken; of several that
-    do, the one at the largest scale; of several at one scale, that of the kept rows. Checks of ours are no
-    claims.
+    do, the one at the largest scale; of several at one scale, that of the kept rows.
+
+    Args:
+        entries: whose claims.
+        keys: of the verdicts that are meant: of claims, or of checks of ours, which are no claims.
     """
     found: dict[tuple[str, str], tuple[tuple[bool, int, bool], Evidence]] = {}
     for entry in entries:
         for number, claim in enumerate(entry.claims, 1):
-            if claim.verdict.key not in CLAIMS:
+            if claim.verdict.key not in keys:
                 continue
             size = SCALES.index(claim.scale) if claim.scale in SCALES else -1
-            rank = (claim.verdict.key != "skip", size, entry.kept)
+            rank = (claim.verdict.key not in UNDECIDED, size, entry.kept)
             key = (entry.id, claim.id)
             if key not in found or rank > found[key][0]:
                 found[key] = (rank, Evidence(entry, number, claim))
@@ -239,6 +245,11 @@ class Paper:
     def best(self) -> list[Evidence]:
         """Each claim once, on the best rows there are."""
         return best([*self.entries, *self.kept])
+
+    @property
+    def checks(self) -> list[Evidence]:
+        """Each check of ours once, likewise."""
+        return best([*self.entries, *self.kept], CHECKS)
 
     @property
     def counts(self) -> list[tuple[Mark, int]]:
@@ -456,6 +467,11 @@ class Site:
         return [evidence for paper in self.papers for evidence in paper.best]
 
     @property
+    def checks(self) -> list[Evidence]:
+        """Each check of ours once, likewise."""
+        return [evidence for paper in self.papers for evidence in paper.checks]
+
+    @property
     def waiting(self) -> list[Entry]:
         """Artifacts that are declared and have no folder."""
         return [e for p in self.papers for e in p.waiting]
@@ -494,12 +510,12 @@ class Site:
         return {job.key: data for data in self.data for job in data.jobs}
 
 
-def tally(found: Iterable[Evidence]) -> list[tuple[Mark, int]]:
-    """Returns how many claims have each verdict."""
-    numbers = dict.fromkeys(CLAIMS, 0)
+def tally(found: Iterable[Evidence], keys: Sequence[str] = CLAIMS) -> list[tuple[Mark, int]]:
+    """Returns how many claims have each of these verdicts."""
+    numbers = dict.fromkeys(keys, 0)
     for evidence in found:
         numbers[evidence.claim.verdict.key] += 1
-    return [(v, numbers[v.key]) for v in VERDICTS.values() if v.key in CLAIMS]
+    return [(v, numbers[v.key]) for v in VERDICTS.values() if v.key in keys]
 
 
 def count(entries: Iterable[Entry]) -> list[tuple[Mark, int]]:

@@ -56,6 +56,9 @@ def _json(path: Path, entry: Entry, kind: type, why: str) -> Any:
     return None
 
 
+OWN = "ours"  # the source of a check, where a claim has a place in its paper
+
+
 def _gauges(value: Any) -> tuple[dict[str, Any], ...]:
     """The numbers of a claim; artifacts that were drawn before there were any have none."""
     return tuple(one for one in value if isinstance(one, dict)) if isinstance(value, list) else ()
@@ -67,6 +70,8 @@ def _claims(value: Sequence[Any], entry: Entry) -> list[Claim]:
         record = raw if isinstance(raw, dict) else {}
         missing = [k for k in ("id", "statement", "published", "measured", "verdict") if k not in record]
         verdict = VERDICTS.get(str(record.get("verdict")), UNREADABLE)
+        if record.get("source") == OWN and verdict is VERDICTS["inconclusive"]:
+            verdict = VERDICTS["check undecided"]  # a check is no claim, decided or not
         if not isinstance(raw, dict):
             entry.problems.append(f"claims.json: claim {i + 1} is not an object.")
         elif missing:

@@ -1,7 +1,8 @@
 """The wall of claims: one tile for each claim, as a picture without scripts, fonts or links to elsewhere.
 
 Form tells verdicts apart as well as colour does: a full tile is reproduced, a half one partial, a crossed one
-not reproduced, an empty one inconclusive. A tile with a bar below it was judged at the paper's own scale.
+not reproduced, an empty one inconclusive. A tile with a bar below it was judged by rows of `scale=paper`; on
+most synthetic problems `scale=laptop` has the paper's settings already.
 """
 
 from __future__ import annotations
@@ -78,12 +79,14 @@ def _legend(everything: Sequence[Evidence]) -> tuple[list[str], int]:
         x += wide + 14
     large = sum(map(_at_paper, everything))
     bar = _tile(VERDICTS["inconclusive"], 0, y + LINE, True)
-    words = f"with a bar: judged at the paper's own scale ({large})"
+    words = f"with a bar: by rows of scale=paper ({large})"
     out.append(f'{bar}<text class="small" x="{STEP + 2}" y="{y + LINE + 11}">{words}</text>')
-    words = f"without: at a smaller scale ({len(everything) - large})"
+    words = f"without: by rows of scale=laptop ({len(everything) - large}); on synthetic problems"
+    more = "mostly the paper's own settings (the papers' pages say where)"
     bare = _tile(VERDICTS["inconclusive"], 0, y + 2 * LINE, False)
     out.append(f'{bare}<text class="small" x="{STEP + 2}" y="{y + 2 * LINE + 11}">{words}</text>')
-    return out, y + 3 * LINE
+    out.append(f'<text class="small" x="{STEP + 2}" y="{y + 3 * LINE + 7}">{more}</text>')
+    return out, y + 4 * LINE
 
 
 def _tile(verdict: Mark, x: int, y: int, at_paper: bool) -> str:

@@ -194,7 +194,6 @@ def markdown(
         "Do not edit this page. `make benchmark` (`python -m tests.benchmarks`) writes it.",
         f"{machine['device']}, {machine['cores']} cores, one thread. {machine['date'][:10]}, commit {sha}, "
         f"{versions}.",
-        *([f"![Microseconds per iteration and run against the number of runs]({figure})"] if figure else []),
         *([] if others is None else peers.markdown(others, table, number, _beside(figure))),
         *([] if zoo is None else directions.markdown(zoo, table, number)),
         "## Iterations of every method",
@@ -204,6 +203,7 @@ def markdown(
         f"{PREFERENCES} more seeds; loops with one run at a time take those of R = 4 in turn). All cases "
         f"alternate for {settings['rounds']} rounds. Every time is the minimum over the rounds, and every "
         "ratio compares minima. On a shared machine, differences below 20 % are not significant.",
+        *([f"![Microseconds per iteration and run against the number of runs]({figure})"] if figure else []),
         "## Aims",
         "*Authors-style* refers to our own loops in `tests/benchmarks/authors_style.py`, which handle one "
         "run at a time: automatic differentiation with one backward pass per objective, and the subproblem "
