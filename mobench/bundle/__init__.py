@@ -1,4 +1,4 @@
-"""A reviewer in a box: one file with the rows behind artifacts and all that it takes to check them.
+"""One file for a reviewer: the rows behind artifacts and all that it takes to check them.
 
 `build` makes it of drawn artifacts, `archive` packs and unpacks it, `verify` checks a file of this kind and
 runs some of its rows again. `claims`, `croissant`, `crate` and `statements` write its documents.
