@@ -273,6 +273,33 @@ def test_equal_projections_by_kernel_and_by_arrays_are_the_same(
         assert float(tensor(one.residual)[finite].max()) <= TOLERANCE
 
 
+@pytest.mark.parametrize(("R", "M"), [(1, 3), (6, 5), (40, 10), (60, 9)])
+def test_eigenvalues_by_rotations_are_lapacks(R: int, M: int) -> None:
+    """Of any rank and scale, in ascending order; the certificate is of the vectors, and a NaN stays alone."""
+    module = sys.modules["mobench.subproblems.spectrum"]
+    if module.kernels("jacobi", torch.zeros(1)) is None:
+        pytest.skip("rotations are compiled by Numba, which is not installed")
+    for family in RANKS:
+        for scale in (1e-8, 1.0, 1e8):
+            J = scale * jacobian(family, R, M)
+            G = J @ J.mT
+            found = module.spectrum(G)
+            expected = torch.linalg.eigvalsh(G)
+            size = expected[:, -1:].clamp(min=1e-300)
+            torch.testing.assert_close(found.values / size, expected / size, rtol=0, atol=1e-13)
+            assert (found.values.diff(dim=1) >= 0).all()
+            again = (found.vectors * found.values.unsqueeze(1)) @ found.vectors.mT
+            size = size.unsqueeze(-1)
+            torch.testing.assert_close(again / size, G / size, rtol=0, atol=1e-13)
+            assert float(found.residual.max()) <= 1e-13
+            assert not found.failed.any()
+    G[0, 1, 0] = torch.nan
+    poisoned = module.spectrum(G)
+    assert poisoned.values[0].isnan().all()
+    assert poisoned.residual[0].isnan()
+    torch.testing.assert_close(poisoned.values[1:], found.values[1:])
+
+
 def test_pcgrad_is_torchjds_in_the_same_order(monkeypatch: pytest.MonkeyPatch) -> None:
     J = jacobian("random", 4, 6)
     J[3, 1] = 0.0

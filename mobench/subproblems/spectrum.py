@@ -11,11 +11,18 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from mobench.core.arrays import Array, arrays, integers, tensor
+from mobench.kernels.compiled import kernels
+from mobench.subproblems.blocks import same
 from mobench.subproblems.host import on_host
+from mobench.subproblems.qp import rows
 from mobench.subproblems.solution import TINY, TOLERANCE
 
 RANK = 1e-12
 """Eigenvalues below this share of the largest are what rounding leaves of zeros."""
+# where Jacobi's rotations of all runs together are faster than LAPACK for one run after the other (measured)
+LITTLE = 5  # objectives, of any number of runs
+MIDDLE = 12  # objectives, of many
+MANY = 32
 
 
 class Spectrum(NamedTuple):
@@ -58,18 +65,26 @@ def decomposed(xp: ModuleType, G: Array) -> Parts:
     probe = G.sum((1, 2))
     poison = probe - probe  # 0, or NaN
     good = poison == 0
-    if not good.all():
+    finite = bool(good.all())
+    if not finite:
         G = xp.where(good[:, None, None], G, 0.0)
-    values, vectors = xp.linalg.eigh(G)
+    R, M = G.shape[:2]
+    kernel = kernels("jacobi", tensor(G)) if M <= LITTLE or (M <= MIDDLE and R >= MANY) else None
+    if kernel is not None:
+        values, vectors, residual = (same(xp, torch.from_numpy(x)) for x in kernel.jacobi(rows(tensor(G))))
+    else:
+        values, vectors = xp.linalg.eigh(G)
+        off = abs(G @ vectors - vectors * values[:, None, :])
+        residual = xp.amax(off, (1, 2)) / (values[:, -1] + TINY)
+        skew = xp.swapaxes(vectors, 1, 2) @ vectors
+        i = integers(G, M)
+        skew[:, i, i] -= 1.0
+        residual = xp.maximum(residual, xp.amax(abs(skew), (1, 2)))
     top = values[:, -1:]
-    off = abs(G @ vectors - vectors * values[:, None, :])
-    residual = xp.amax(off, (1, 2)) / (top[:, 0] + TINY)
-    skew = xp.swapaxes(vectors, 1, 2) @ vectors
-    i = integers(G, G.shape[1])
-    skew[:, i, i] -= 1.0
-    residual = xp.maximum(residual, xp.amax(abs(skew), (1, 2))) + poison
     kept = (values > RANK * top) & (top > 0)
-    return Parts(values + poison[:, None], vectors + poison[:, None, None], kept, residual)
+    if finite:
+        return Parts(values, vectors, kept, residual)
+    return Parts(values + poison[:, None], vectors + poison[:, None, None], kept, residual + poison)
 
 
 @on_host()

@@ -148,8 +148,7 @@ def markdown(found: Directions, table: Callable[..., str], number: Callable[[flo
         f"Directions per second of CPU time from the Gram matrix of M random gradients of {N} numbers "
         "(TorchJD's ConFIG and Nash-MTL take the gradients): ours in one batch of R, TorchJD's one after the "
         "other. Ours solve in float64 and return a certificate. Aims: not slower than TorchJD at R = 1, 30 "
-        "times as fast at R = 100. With M = 10, Aligned-MTL spends most of its time in LAPACK's eigenvectors "
-        "of one matrix after the other, which a batch does not make cheaper.",
+        "times as fast at R = 100.",
         table(head, body),
     ]
     if found.left_out:
