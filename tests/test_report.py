@@ -36,7 +36,7 @@ from mobench.report.gauges import compared, draw
 from mobench.report.model import Entry
 from mobench.report.names import name_of
 from mobench.report.papers import PaperInfo
-from mobench.report.reading import collect
+from mobench.report.reading import _settings, collect
 from mobench.report.runtime import runtime, two_workers
 from mobench.report.sheets import sheet
 from mobench.report.trajectories import script, script_name
@@ -1030,6 +1030,15 @@ def test_a_jobs_picture_has_its_paths(tmp_path: Path) -> None:
     build(tmp_path)
     report = tmp_path / "report"
     assert [p.name for p in (report / "assets/paths").iterdir()] == [Path(str(script_name(folder))).name]
+
+
+def test_settings_of_a_job_with_several_values_name_them() -> None:
+    """The algorithm's own value is of no run, and must not be read as theirs."""
+    algorithm = "algorithm:\n  step_size: 0.4\n  beta: 1.0\n"
+    config = f"{algorithm}vary:\n  step_size:\n  - 0.1\n  - 0.3\nproblem:\n  step_size: 2\n"
+    said, _ = _settings(config)
+    assert said == config.replace("step_size: 0.4", "step_size: one of vary.step_size").rstrip()
+    assert _settings("algorithm:\n  step_size: 0.4\nvary: {}\n")[0] == "algorithm:\n  step_size: 0.4"
 
 
 def test_jobs_are_told_apart_by_their_settings(outputs: Path) -> None:

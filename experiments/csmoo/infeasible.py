@@ -187,7 +187,7 @@ def judge_together(a: Artifact, near: Variants, starts: Mapping[float, Variants]
 def judge_relaxation(a: Artifact, starts: Mapping[float, Variants]) -> None:
     """What CSMOO-1's step (13) does where basic stays."""
     gain = {
-        f"x_0 = {x0:g}, {int(runs.met.sum())} runs:": runs.less(violated, "csmoo1", "basic", runs.met)
+        f"x_0 = {x0:g}, {int(runs.met.sum())} runs": runs.less(violated, "csmoo1", "basic", runs.met)
         for x0, runs in starts.items()
     }
     of = f"violation added up over {EARLY} steps, CSMOO-1 less basic, in runs with an infeasible surrogate"
@@ -216,7 +216,7 @@ def judge_relaxation(a: Artifact, starts: Mapping[float, Variants]) -> None:
 def judge_csmoo2(a: Artifact, starts: Mapping[float, Variants]) -> None:
     """What the paper prefers CSMOO-2 for."""
     count = {
-        f"x_0 = {x0:g}, {len(r.met)} runs:": int(r.infeasible["csmoo2"].sum()) for x0, r in starts.items()
+        f"x_0 = {x0:g}, {len(r.met)} runs": int(r.infeasible["csmoo2"].sum()) for x0, r in starts.items()
     }
     basic = ", ".join(str(int(runs.infeasible["basic"].sum())) for runs in starts.values())
     none = AtMost(count, 0, of="infeasible surrogates of CSMOO-2", digits="d")

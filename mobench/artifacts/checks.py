@@ -454,7 +454,7 @@ class _Surely(Check):
 
     @property
     def gauges(self) -> tuple[Gauge, ...]:
-        end = {"low" if self.sign > 0 else "high": self.bound + self.sign * self.near}
+        end: dict[str, Any] = {"low" if self.sign > 0 else "high": self.bound + self.sign * self.near}
         return tuple(
             Gauge(_label(self.of, name), m.mean, spread=_spread(m), unit=self.unit, strict=True, **end)
             for name, m in self.named.items()
@@ -539,7 +539,9 @@ class Share(Check):
 
     @property
     def gauges(self) -> tuple[Gauge, ...]:
-        end = {"low": 100 * self.at_least} if self.at_most is None else {"high": 100 * self.at_most}
+        end: dict[str, Any] = (
+            {"low": 100 * self.at_least} if self.at_most is None else {"high": 100 * self.at_most}
+        )
         words = f"share of {self.what}{f': {self.that}' if self.that else ''}"
         return tuple(
             Gauge(_label(words, name), 100 * share, unit=" %", **end) for name, share in self.shares.items()

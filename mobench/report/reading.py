@@ -220,6 +220,11 @@ def _settings(raw: str) -> tuple[str, str]:
         for k, b in zip(keys, blocks, strict=True)
         if k not in _ASIDE and b.strip() not in ("", f"{k}: {{}}")
     ]
+    several = next((b for b in kept if b.startswith("vary:")), "")
+    for name in re.findall(r"^  (\w+):", several, flags=re.MULTILINE):
+        # the algorithm's own value is not used: a run has one of those below vary
+        of = re.compile(rf"^  {name}: .*$", flags=re.MULTILINE)
+        kept = [of.sub(f"  {name}: one of vary.{name}", b) if b.startswith("algorithm:") else b for b in kept]
     scale = re.search(r"^scale:\n  name: (\S+)$", raw, flags=re.MULTILINE)
     return "".join(kept).rstrip("\n"), scale[1] if scale else "–"
 
