@@ -150,7 +150,7 @@ OPEN = Undecided("Too few.", Judged(None, "o", "w"))
             Count({"a": False}, at_most=0, that="dominated", what="points"),
             True,
             "dominated in 0 of 1 points",
-            "dominated in none points",
+            "dominated in no points",
         ),
         (Ordered({"a": 1, "b": 2, "c": 3}, of="loss"), True, "loss: a 1, b 2, c 3", "rising in this order"),
         (Ordered({"a": 1, "b": 1}), False, "a 1, b 1", "rising in this order"),

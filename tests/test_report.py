@@ -909,6 +909,7 @@ plane,lost,,,,it takes no constraints
 
 def test_the_board_of_a_class_puts_feasible_methods_first(tmp_path: Path) -> None:
     """From the overview it is one click to the answer, and a second to the runs behind it."""
+    job(tmp_path, "ball-good-aaaaaaaaaa", "done", 1, 1)
     artifact(tmp_path, "cross/bilevel", [claim("a", "check passed")], table=BOARD)
     (board,) = boards(collect(tmp_path))
     assert [(line.name, line.rank, line.feasible) for line in board.lines] == [
@@ -924,6 +925,7 @@ def test_the_board_of_a_class_puts_feasible_methods_first(tmp_path: Path) -> Non
     said = "First in this run: good; no test was made. From cross/bilevel"
     assert f"Bilevel problems ball, plane {said}" in page.text
     assert "runs.html#algorithm=good" in page.links
+    assert "runs.html#algorithm=bold" not in page.links  # no job of it was run here
     assert "lost : it takes no constraints" in page.text
 
 
@@ -984,6 +986,7 @@ def test_a_board_of_the_comparison_keeps_its_order(tmp_path: Path) -> None:
 def test_boards_call_methods_by_their_proper_names(tmp_path: Path) -> None:
     """Their links and hints keep the names of the command line."""
     table = SCORES.replace("bold", "csmoo2").replace("lost", "epo")
+    job(tmp_path, "ball-csmoo2-aaaaaaaaaa", "done", 1, 1)
     artifact(tmp_path, "cross/zoo", [claim("a", "check passed")], table=table)
     page = Page((build(tmp_path).parent / "boards.html").read_text())
     assert "2 CSMOO-2 0.900" in page.text

@@ -143,8 +143,7 @@ def note(a: Artifact, shown: list[Table]) -> None:
     t = shown[0]
     a.note(
         f"Same starts, preferences and steps for all. Step sizes are chosen on seeds {t.few or 'none'}, by "
-        f"the number of finished, feasible runs and then by score; everything shown is of seeds {t.report}. "
-        "Colours compare with the best of a column."
+        f"the number of finished, feasible runs and then by score; everything shown is of seeds {t.report}."
     )
     a.note(
         "Population methods evaluate as many points in a step as there are preferences; at small scales they "

@@ -177,7 +177,7 @@ def critical(a: Artifact) -> None:
             ax.plot([value, min(value + difference, len(names))], [i, i], color=st.GREY, lw=1.0)
         ax.set_yticks(range(len(names)), [name_of(m) for m in names], fontsize=7)
         ax.invert_yaxis()
-        ax.set_xlabel("mean rank", fontsize=7)
+        ax.set_xlabel("mean rank (1: best)", fontsize=7)
         ax.set_title(f"{TITLES[board.name]}: Friedman p = {found.p:.1g}, CD = {difference:.1f}", fontsize=8)
         for name, value in zip(names, values, strict=True):
             lines.append(

@@ -646,7 +646,8 @@ class Count(Check):
     @property
     def tolerance(self) -> str:
         if self.at_most is not None:
-            asked = "none" if self.at_most == 0 else f"at most {self.at_most}"
+            nothing = "no" if self.what else "none"
+            asked = nothing if self.at_most == 0 else f"at most {self.at_most}"
         else:
             asked = "all" if self.at_least is None else f"at least {self.at_least} of {len(self.found)}"
         words = f"{self.that + ' in ' if self.that else ''}{asked} {self.what}".strip()

@@ -20,9 +20,9 @@ from mobench.system import paths
 
 KEYS = ("title", "paper", "printed", "happens", "evidence")
 ROOM = 180  # letters of a cell
-HEAD = """# Findings
+HEAD = """<!-- Do not edit this page: `make report` writes it from experiments/findings.yaml and claims. -->
 
-Do not edit this page. `make report` writes it from `experiments/findings.yaml` and the claims that it names.
+# Findings
 
 Checking every claim of five papers turns up more than ticks and crosses. These are the results from which we
 learned most: each with what the paper prints, what happens, and the claims that show it.

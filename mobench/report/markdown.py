@@ -222,11 +222,13 @@ def results_markdown(root: Path | None = None, expected: Sequence[str] = ()) -> 
     """
     site = artifacts(root or outputs_root(), expected)
     lines = [
+        "<!-- Do not edit this page: `make report` writes it. -->",
+        "",
         "# Results",
         "",
-        "Do not edit this page. `make report` writes it from `outputs/artifacts/`, which `make reproduce` "
-        "draws, and `outputs/kept/`, which `make kept` draws from rows that come with the repository. "
-        "`outputs/report/index.html` shows the same results with figures, tables and provenance.",
+        "Every claim, from `outputs/artifacts/`, which `make reproduce` draws, and `outputs/kept/`, which "
+        "`make kept` draws from rows that come with the repository. `outputs/report/index.html`, which "
+        "`make report` builds, shows the same results with figures, tables and provenance.",
         "",
         f"`make reproduce`, {', '.join(_scales(site.entries)) or '–'} scale, {len(site.entries)} artifacts: "
         f"{_tally(site.counts)}. Kept rows, {', '.join(_scales(site.kept)) or '–'} scale, {len(site.kept)} "

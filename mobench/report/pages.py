@@ -104,7 +104,8 @@ def pages(site: Site, thumbnails: dict[str, str]) -> Iterator[tuple[str, bytes]]
         wall=Markup(wall(site, links="")) if site.best else "",
         **head,
     )
-    tables = {"boards": boards(site), "scored": score_boards(site)}
+    ran = {job.algorithm for job in site.jobs}
+    tables = {"boards": boards(site), "scored": score_boards(site), "ran": ran}
     yield page("boards.html", "boards.html", here="boards.html", **tables)
     yield page("compared.html", "compared.html", here="compared.html", papers=compared(site))
     yield page("claims.html", "claims.html", here="claims.html")
