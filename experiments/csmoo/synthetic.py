@@ -266,8 +266,9 @@ def draw_ablation(a: Artifact, betas: Mapping[float, Curves], others: Mapping[st
     dress(violations, TIME, "violation, mean over seeds", **around)
     drawn = [("standard", betas[5.0]), *((SCHEDULES[k], c) for k, c in others.items())]
     for (name, c), colour in zip(drawn, (st.BLACK, st.RED, st.ORANGE, st.PURPLE), strict=True):
+        on_top: dict[str, Any] = {"ls": (0, (3, 2)), "zorder": 5} if name == "standard" else {}
         for seed in range(min(3, len(c.x))):
-            curve(paths, c.steps + 1, c.x[seed], None if seed else name, color=colour, lw=0.7)
+            curve(paths, c.steps + 1, c.x[seed], None if seed else name, color=colour, lw=0.7, **on_top)
     dress(paths, TIME, "$x$, three seeds", log="x", legend=True)
     lam = ", ".join(f"{v:g}" for v in betas[5.0].lam)
     fig.suptitle(rf"CSMOO-2, $\lambda = ({lam})$, {len(betas[5.0].final)} seeds")

@@ -208,7 +208,7 @@ def fig1b(a: Artifact) -> None:
     ax.set_xlim(-0.6, len(names) - 0.4)
     for edge in range(1, len(names)):
         ax.axvline(edge - 0.5, color="#DDDDDD", lw=0.5)
-    ax.plot([], [], "o", ms=2.6, alpha=0.5, color=st.GREY, label="one seed")
+    ax.plot([], [], "o", ms=2.6, alpha=0.5, color=st.GREY, label="small: one seed")
     dress(ax, y="test error (share of pictures)", ylim=(0.0, None))
     legend_below(fig, ax, ncols=4)
     a.figure(fig)

@@ -25,8 +25,8 @@ from .rows import over_seeds
 STEEP = -0.8
 SHARE = 0.9
 DIRECTION = (
-    r"$\bar d_k$: the direction of step $k$ of $x$, from approximate hypergradients; $K$: number of steps so "
-    "far. Means over the starts."
+    r"$\bar d_k$: the direction of step $k$ of $x$ with exact hypergradients (the step itself takes "
+    "approximate ones); $K$: number of steps so far. Means over the starts."
 )
 OPTIONS = "NS: hypergradients by a Neumann series, CG: by conjugate gradients."
 TRADE_OFF = "$u$: the constant that trades the preference against stationarity."

@@ -87,6 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     if chosen.output:
         figure = chosen.output.with_suffix(".png")
         report.draw(lines, figure)
+        report.draw_opening(lines, figure.with_name(report.opening_name(figure.name)))
         if others is not None:
             peers.draw(others, figure.with_name(f"{figure.stem}_cost_law.png"))
         text = report.markdown(

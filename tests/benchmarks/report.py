@@ -194,6 +194,7 @@ def markdown(
         "Do not edit this page. `make benchmark` (`python -m tests.benchmarks`) writes it.",
         f"{machine['device']}, {machine['cores']} cores, one thread. {machine['date'][:10]}, commit {sha}, "
         f"{versions}.",
+        *_opening(lines, figure),
         *([] if others is None else peers.markdown(others, table, number, _beside(figure))),
         *([] if zoo is None else directions.markdown(zoo, table, number)),
         "## Iterations of every method",
@@ -376,6 +377,56 @@ def markdown(
     if beside is not None:
         parts += overhead.markdown(beside, table, number)
     return with_misses("\n\n".join(parts) + "\n")
+
+
+OPENING = ("ls", "tch", "mgda", "pmtl", "epo", "ferero")
+
+
+def _opening(lines: dict[str, Line], figure: str | None) -> list[str]:
+    """The first picture of the page, and what it shows; none where nothing of it was measured."""
+    if figure is None or not set(OPENING) & set(lines):
+        return []
+    return [
+        f"![Time of an iteration and run against the number of runs, six methods]({opening_name(figure)})",
+        "Time of one iteration of one run, with R runs in one batch (VLMOP2, n = 20), and of loops in the "
+        "authors' style, one run at a time (dashed, in the method's colour). What was asked for, and what "
+        "is missed, follows.",
+    ]
+
+
+def opening_name(figure: str) -> str:
+    """Name of the first picture, beside the one of all methods."""
+    return f"{Path(figure).stem}_first.png"
+
+
+def draw_opening(lines: dict[str, Line], path: Path) -> None:
+    """Six methods in one panel: time per iteration and run against R, beside one run at a time."""
+    figure, ((ax,),) = style.panels(1, 1, size=4.2)
+    for name, color in zip(OPENING, style.CYCLE, strict=False):
+        line = lines.get(name)
+        if line is None:
+            continue
+        sizes = list(line.batch)
+        ax.plot(
+            sizes,
+            [1e6 * line.batch[R].least / R for R in sizes],
+            "o-",
+            ms=3.5,
+            color=color,
+            label=TITLES.get(name, name),
+        )
+        if line.authors is not None:
+            ax.axhline(1e6 * line.authors.least, ls="--", lw=0.9, color=color)
+    ax.plot([], [], ls="--", lw=0.9, color=style.GREY, label="authors' style, one run at a time")
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xlabel("runs R in one batch")
+    ax.set_ylabel("µs per iteration and run")
+    ax.grid(alpha=0.25, lw=0.5)
+    figure.legend(loc="outside right upper")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=130)
+    plt.close(figure)
 
 
 def _beside(figure: str | None) -> str:

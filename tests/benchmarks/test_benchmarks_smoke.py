@@ -62,6 +62,8 @@ def test_quick_benchmark_writes_a_complete_report(tmp_path: Path) -> None:
         assert part in text
     assert out.with_suffix(".png").stat().st_size > 10_000
     assert out.with_name("performance_cost_law.png").stat().st_size > 10_000
+    assert out.with_name("performance_first.png").stat().st_size > 10_000
+    assert text.index("performance_first.png") < text.index("## What was asked for")
     ratios = [line["over_aim"] for line in result["peers"]["asked"]]
     assert ratios == sorted(ratios, reverse=True)
 
