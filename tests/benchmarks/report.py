@@ -401,7 +401,7 @@ def opening_name(figure: str) -> str:
 
 def draw_opening(lines: dict[str, Line], path: Path) -> None:
     """Six methods in one panel: time per iteration and run against R, beside one run at a time."""
-    figure, ((ax,),) = style.panels(1, 1, size=4.2)
+    figure, ax = plt.subplots(figsize=(style.WIDTH, 3.8), layout="constrained")
     for name, color in zip(OPENING, style.CYCLE, strict=False):
         line = lines.get(name)
         if line is None:
