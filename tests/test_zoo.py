@@ -275,7 +275,7 @@ def test_equal_projections_by_kernel_and_by_arrays_are_the_same(
 
 @pytest.mark.parametrize(("R", "M"), [(1, 3), (6, 5), (40, 10), (60, 9)])
 def test_eigenvalues_by_rotations_are_lapacks(R: int, M: int) -> None:
-    """Of any rank and scale, in ascending order; the certificate is of the vectors, and a NaN stays alone."""
+    """Both agree at any rank and scale, the vectors restore the matrix, and a NaN stays in its own run."""
     module = sys.modules["mobench.subproblems.spectrum"]
     if module.kernels("jacobi", torch.zeros(1)) is None:
         pytest.skip("rotations are compiled by Numba, which is not installed")

@@ -230,7 +230,7 @@ def profiles(a: Artifact) -> None:
             ax.step(FACTORS, found[i], where="post", lw=1.1, label=name_of(name), **look)
         dress(ax, "gradients / fewest of any method", "share of cases", TITLES[board.name], log="x")
         top = float(found[best, -1].max())
-        ax.set_ylim(0, 1.02 if top > LOW else 1.15 * top)
+        ax.set_ylim(0, 1.15 * top if 0.0 < top <= LOW else 1.02)
         ax.grid(lw=0.4, color="#CCCCCC")
         for i, name in enumerate(board.methods):
             lines.append(

@@ -399,6 +399,12 @@ def opening_name(figure: str) -> str:
     return f"{Path(figure).stem}_first.png"
 
 
+def _per_run(ax: Any, line: Line, color: str, label: str) -> None:
+    """Draws the time of an iteration and run against the size of the batch."""
+    times = {R: 1e6 * sample.least / R for R, sample in line.batch.items()}
+    ax.plot(list(times), list(times.values()), "o-", ms=3.5, color=color, label=label)
+
+
 def draw_opening(lines: dict[str, Line], path: Path) -> None:
     """Six methods in one panel: time per iteration and run against R, beside one run at a time."""
     figure, ax = plt.subplots(figsize=(style.WIDTH, 3.8), layout="constrained")
@@ -406,15 +412,7 @@ def draw_opening(lines: dict[str, Line], path: Path) -> None:
         line = lines.get(name)
         if line is None:
             continue
-        sizes = list(line.batch)
-        ax.plot(
-            sizes,
-            [1e6 * line.batch[R].least / R for R in sizes],
-            "o-",
-            ms=3.5,
-            color=color,
-            label=TITLES.get(name, name),
-        )
+        _per_run(ax, line, color, TITLES.get(name, name))
         if line.authors is not None:
             ax.axhline(1e6 * line.authors.least, ls="--", lw=0.9, color=color)
     ax.plot([], [], ls="--", lw=0.9, color=style.GREY, label="authors' style, one run at a time")
@@ -450,14 +448,7 @@ def draw(lines: dict[str, Line], path: Path) -> None:
         ax.set_visible(False)
     for ax, (name, line) in zip(axes.flat, shown.items(), strict=False):
         sizes = list(line.batch)
-        ax.plot(
-            sizes,
-            [1e6 * line.batch[R].least / R for R in sizes],
-            "o-",
-            ms=3.5,
-            color=style.BLUE,
-            label="mobench, batched",
-        )
+        _per_run(ax, line, style.BLUE, "mobench, batched")
         if "loop" in lines:
             alone = lines["loop"].batch
             ax.plot(
