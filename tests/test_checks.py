@@ -235,6 +235,12 @@ def test_numbers_keep_their_tolerances_through_every_layer() -> None:
     assert against == Gauge("V (bound: the best baseline's)", 1.0, high=2.0)
     counted = Count({"a": True, "b": False}, 1, that="below", what="scenarios")
     assert counted.gauges[0].of == "how many of 2 scenarios: below"
+    some = Count({"a": True, "b": True}, 3, that="below", what="scenarios", of=4)
+    assert some.gauges == (Gauge("how many of 4 scenarios: below", 2.0, low=3.0),)
+    assert some.tolerance == "below in at least 3 of 4 scenarios"
+    assert some.measured == "below in 2 of 2 scenarios"
+    assert some.holds is False
+    assert Count({"a": True}, of=2).holds is False
     assert [check({"a": 2.0}, 2.0).gauges[0].strict for check in (Above, Below, AtLeast, AtMost)] == [
         True,
         True,

@@ -597,6 +597,8 @@ class Count(Check):
         that: the condition, in words.
         what: what is counted.
         partial: one that holds makes it partial.
+        of: how many there are (None: those in `found`), where some of them were not run. It changes the texts
+            alone: whoever passes it also says that the check is undecided (see `provided`).
     """
 
     found: Mapping[Any, bool | np.bool_]
@@ -606,6 +608,7 @@ class Count(Check):
     that: str = ""
     what: str = ""
     partial: bool = False
+    of: int | None = None
 
     @property
     def number(self) -> int:
@@ -613,11 +616,16 @@ class Count(Check):
         return sum(bool(x) for x in self.found.values())
 
     @property
+    def total(self) -> int:
+        """How many there are."""
+        return len(self.found) if self.of is None else self.of
+
+    @property
     def gauges(self) -> tuple[Gauge, ...]:
-        asked = len(self.found) if self.at_least is None else self.at_least
+        asked = self.total if self.at_least is None else self.at_least
         low = float(asked) if self.at_most is None else None
         high = None if self.at_most is None else float(self.at_most)
-        words = f"how many of {len(self.found)} {self.what}".strip()
+        words = f"how many of {self.total} {self.what}".strip()
         label = f"{words}: {self.that}" if self.that else words
         return (Gauge(label, float(self.number), low, high),)
 
@@ -630,7 +638,7 @@ class Count(Check):
     def holds(self) -> Holds:
         if self.at_most is not None:
             return self.number <= self.at_most
-        if self.number >= (len(self.found) if self.at_least is None else self.at_least):
+        if self.number >= (self.total if self.at_least is None else self.at_least):
             return True
         return "partial" if self.partial and self.number else False
 
@@ -649,7 +657,7 @@ class Count(Check):
             nothing = "no" if self.what else "none"
             asked = nothing if self.at_most == 0 else f"at most {self.at_most}"
         else:
-            asked = "all" if self.at_least is None else f"at least {self.at_least} of {len(self.found)}"
+            asked = "all" if self.at_least is None else f"at least {self.at_least} of {self.total}"
         words = f"{self.that + ' in ' if self.that else ''}{asked} {self.what}".strip()
         return words + (" (partial: some)" if self.partial else "")
 
