@@ -484,8 +484,10 @@ def _four(a: Artifact, of: Callable[[np.ndarray], np.ndarray], ylabel: str, word
     for row in axes:
         row[0].set_ylabel(ylabel)
         row[1].legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+    seeds = Cleaning(a.jobs["s5"]).final["seed"].nunique()
     fig.suptitle(
-        "Algorithm 4; lines: mean over seeds, bands: one standard error, mostly narrower than the line"
+        f"Algorithm 4; lines: mean over {seeds} seeds, bands: one standard error, "
+        "mostly narrower than the line"
     )
     st.caption(fig, f"{words}.")
     a.figure(fig)

@@ -177,6 +177,11 @@ def _ratios(pref: FewShot, extreme: FewShot) -> list[float]:
     return found
 
 
+def mean_of(job: FewShot) -> str:
+    """Says over how many seeds means are taken."""
+    return f"mean over {job.final['seed'].nunique()} seeds"
+
+
 @artifact("mobl/fig1")
 def fig1(a: Artifact) -> None:
     """Training accuracies of five preferred and five extremely preferred runs."""
@@ -188,7 +193,7 @@ def fig1(a: Artifact) -> None:
         _radar(fig, cells[0, k], pref, extreme, prefix)
         fig.axes[-1].set_title(f"({PANEL[kind]}) {kind} accuracy, %{from_zero(fig.axes[-1])}", pad=14)
     _inverse_losses(fig.add_subplot(cells[1, :]), pref, extreme)
-    fig.suptitle("mean over seeds; bars along the axes of the radar charts: one standard error")
+    fig.suptitle(f"{mean_of(pref)}; bars along the axes of the radar charts: one standard error")
     fig.legend(*fig.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     a.figure(fig)
     a.table(_accuracies({"r = .8": pref, "r = .96": extreme}), given=("preference", "preferred"))
@@ -320,7 +325,7 @@ def fig2(a: Artifact) -> None:
                 method=label,
                 more=ONE_STEP if label == "FORUM" else "",
             )
-    fig.suptitle("mean over seeds; bars along the axes: one standard error")
+    fig.suptitle(f"{mean_of(pref)}; bars along the axes: one standard error")
     fig.legend(*fig.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     a.figure(fig)
     a.table(pd.DataFrame(rows).round(4), given=("area of the polygon of",))
@@ -445,7 +450,7 @@ def fig5(a: Artifact) -> None:
         dress(ax, y=f"{kind} accuracy, %", title=f"({PANEL[kind]})")
         _judge_nearly_best(a, pref, kind, mean)
     legend_below(fig, axes[0])
-    fig.suptitle("mean over seeds; outlined: the preferred task; bars: one standard error")
+    fig.suptitle(f"{mean_of(pref)}; outlined: the preferred task; bars: one standard error")
     a.figure(fig)
     _notes(a, pref)
 
@@ -463,7 +468,9 @@ def _accuracy_bars(ax: Any, mean: np.ndarray, error: np.ndarray) -> None:
     for x in range(1, S):
         ax.axvline(x - 0.5, color="#DDDDDD", lw=0.5)
     ax.set_xticks(range(S), [f"$r_{s + 1} = 0.8$" for s in range(S)])
-    ax.set_ylim(max(0.0, low - 2.0), 102.0)  # room for marks at 100 %
+    floor = max(0.0, low - 2.0)
+    ax.set_ylim(floor, 102.0)  # room for marks at 100 %
+    ax.set_yticks([tick for tick in ax.get_yticks() if floor <= tick <= 100.0])
 
 
 def _judge_nearly_best(a: Artifact, pref: FewShot, kind: str, mean: np.ndarray) -> None:
@@ -622,7 +629,7 @@ def fig8(a: Artifact) -> None:
         row[0].set_ylabel("accuracy, %")
     legend_below(fig, axes[1, 0])
     job = FewShot(a.jobs["s5"])
-    fig.suptitle("Algorithm 4, no preference; mean over seeds")
+    fig.suptitle(f"Algorithm 4, no preference; {mean_of(job)}")
     a.figure(fig)
     more = FewShot(a.jobs["s_more"])
     if more.S != 10:

@@ -39,6 +39,7 @@ AVERAGED = {  # Figure 2
     "AdaOMD-TCH (PGD)": ("omd_gd", "adaptive"),
 }
 GIVEN = ("method", "seed")
+OF_ALL = "all: variables averaged"  # in place of a seed
 FORMS = ("o", "s", "^")  # of the seeds
 
 
@@ -244,7 +245,7 @@ def fig2(a: Artifact) -> None:
         "STCH, mu = 0.01": solutions(a.jobs["stch"], "last"),
         "OMD-TCH (PGD), last iterate": solutions(a.jobs["omd_gd"], "last"),
     }
-    a.table([points.line(name, "average") for name, points in listed.items()], given=GIVEN)
+    a.table([points.line(name, OF_ALL) for name, points in listed.items()], given=GIVEN)
     single = [solutions(a.jobs["ls"], "last", seed) for seed in seeds]
     # 39 of 40 other triples of seeds have at most 2 inside; the other statements of this figure and of
     # Figure 4 hold for all 40
@@ -280,7 +281,7 @@ def judge_stored(a: Artifact) -> None:
 def fig4(a: Artifact) -> None:
     """Six methods: the solutions of every seed, and those of the average over seeds."""
     single = [int(s) for s in a.jobs["ls"].final["seed"].unique()]
-    seeds: dict[str, int | None] = {str(s): s for s in single} | {"average": None}
+    seeds: dict[str, int | None] = {str(s): s for s in single} | {OF_ALL: None}
     points = {
         (method, where): solutions(a.jobs[job], output, seed)
         for where, seed in seeds.items()
@@ -289,7 +290,7 @@ def fig4(a: Artifact) -> None:
     fig, axes = grid(2, 3, size=2.15, sharex=True, sharey=True)
     for ax, method, letter in zip(axes.flat, METHODS, "abcdef", strict=True):
         of_one = [points[method, str(s)] for s in single]
-        draw_solutions(ax, of_one, points[method, "average"], a.jobs["ls"], f"({letter}) {method}")
+        draw_solutions(ax, of_one, points[method, OF_ALL], a.jobs["ls"], f"({letter}) {method}")
     st.preference_bar(fig, axes)
     key_of_solutions(fig, single)
     a.figure(fig)
