@@ -89,6 +89,13 @@ PROBLEMS: dict[str, tuple[str, ...]] = {
         "problem.start.steps=1", *LARGE
     ),
 }  # fmt: skip
+# Their pairs take long, and show on a pretended GPU what those of other problems do: a method's operations need no
+# network. So there these methods alone run on them, one of each kind; all pairs were compared when this was written,
+# and are on a GPU.
+WITH_DATA = {"river_flow", "faces", "federated", "federated_batches", "federated_cifar", "few_shot", "hyper_cleaning",
+             "small_network", "lenet", "speech"}  # fmt: skip
+ON_DATA = {"ls", "mgda", "epo", "pmtl", "ferero_stochastic", "mlm_cmoo", "omd_tch", "wc_mhgd", "csmoo1", "fedfv",
+           "cosmos", "psl"}  # fmt: skip
 # times the effect of rounding the start that a float32 row on the device may differ from the CPU's
 ROUNDING = 10.0
 
@@ -273,17 +280,18 @@ def too_far(config: dict[str, Any], folder: Path) -> str:
 
 @pytest.mark.parametrize("algorithm", choices("algorithm"))
 def test_rows_are_those_of_the_cpu(algorithm: str, planner: Planner, tmp_path: Path) -> None:
-    """On every problem that the algorithm fits."""
+    """On every problem that the algorithm fits (on a pretended GPU see `ON_DATA`)."""
     wrong = {}
     refused = []
-    for problem in PROBLEMS:
+    here = [name for name in PROBLEMS if REAL or algorithm in ON_DATA or name not in WITH_DATA]
+    for problem in here:
         config = fits(planner, problem, algorithm)
         if config is None:
             refused.append(problem)
         elif words := too_far(config, tmp_path):
             wrong[problem] = words
     assert not wrong
-    assert len(refused) < len(PROBLEMS)
+    assert len(refused) < len(here)
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
