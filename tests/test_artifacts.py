@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import time
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -612,6 +613,28 @@ def test_all_seeds_on_the_whole_of_the_paper_s_data_are_judged() -> None:
     claim(a, "id", True)
     assert a.claims[0].verdict == "reproduced"
     assert a.claims[0].reason == ""
+
+
+@pytest.mark.parametrize(
+    ("scale", "holds", "verdict"),
+    [
+        ("paper", True, "partial"),
+        ("paper", "partial", "partial"),
+        ("paper", False, "not reproduced"),
+        ("laptop", True, "inconclusive"),
+    ],
+)
+def test_a_part_of_the_paper_s_data_is_partial_at_best(scale: str, holds: Any, verdict: str) -> None:
+    some = "MNIST, 5 of 60 thousand"
+    paper = replace(MNIST, parts=(some,))
+    a = Artifact("x/y", "t", scale, {"job": rows(some)}, paper=paper)
+    claim(a, "id", holds, why="Why.", remark="Why.")
+    assert a.claims[0].verdict == verdict
+    assert a.claims[0].reason.startswith(f"On a part of the paper's data ({some}). ")
+    assert a.badge == f"Data (a part of the paper's): {some}. {scale.capitalize()} scale."
+    whole = Artifact("x/y", "t", "paper", {"part": rows(some), "all": rows("MNIST")}, paper=paper)
+    claim(whole, "id", True, rests_on=("all",))
+    assert whole.claims[0].verdict == "reproduced"
 
 
 def test_own_checks_are_counted_apart_and_reasons_are_asked_for() -> None:

@@ -86,6 +86,7 @@ class Paper:
 
     data: labels of the paper's data sets at their full size, as jobs name them in meta.json (empty: none is
         needed).
+    parts: labels of data that are a part of those; a claim that holds on them is partial.
     seeds: number of seeds of the paper's means, for all jobs or by the name of a job (None, or a job that is
         not named: the
     configuration's own seeds are enough at every scale).
@@ -93,6 +94,7 @@ class Paper:
     """
 
     data: Sequence[str] = ()
+    parts: Sequence[str] = ()
     seeds: int | Mapping[str, int] | None = None
     overrides: str = ""
 
@@ -232,6 +234,8 @@ class Artifact:
             before.append(f"Not all runs finished ({', '.join(lost)}); the others are measured.")
         if few := None if text.any_scale else self._few(used, text.seeds):
             before.append(f"{few}{': ' if interval else ''}{interval}.")
+        if part := self._parts(used):
+            before.append(f"On a part of the paper's data ({part}).")
         if before and verdict == "reproduced":
             verdict = "partial"
         if (rounded := self._rounded(used)) is not None:
@@ -303,10 +307,14 @@ class Artifact:
     def stand_ins(self, rests_on: Collection[str] | None = None) -> list[str]:
         """Labels of the data of these jobs that are not the paper's, each once."""
         labels = [job.data for job in self._used(rests_on).values() if job.data is not None]
-        return sorted({label for label in labels if label not in self.paper.data})
+        return sorted({label for label in labels if label not in (*self.paper.data, *self.paper.parts)})
+
+    def _parts(self, used: Mapping[str, JobRows]) -> str:
+        """Labels of the data of these jobs that are a part of the paper's; empty if there are none."""
+        return "; ".join(sorted({str(job.data) for job in used.values() if job.data in self.paper.parts}))
 
     def on_papers_data(self, rests_on: Collection[str] | None = None) -> bool:
-        """Whether these jobs ran at the paper's scale on the paper's data."""
+        """Whether these jobs ran at the paper's scale on the paper's data, or on a part of them."""
         return self.scale == "paper" and not self.stand_ins(rests_on)
 
     def _undecidable(self, used: Mapping[str, JobRows]) -> str | None:
@@ -315,10 +323,7 @@ class Artifact:
             return f"Smoke scale takes a few steps only. Decided by: {self._at('laptop')}."
         if why := self._other_settings():
             return why
-        stand_ins = sorted(
-            {job.data for job in used.values() if job.data is not None and job.data not in self.paper.data}
-        )
-        if stand_ins:
+        if stand_ins := self.stand_ins(used):
             papers = " and ".join(self.paper.data) or "other data"
             found = "; ".join(stand_ins)
             return f"The paper's data are {papers}; measured on {found}. Decided by: {self.decides}."
@@ -373,6 +378,8 @@ class Artifact:
         if not labels:
             return "Smoke scale: a few steps only." if self.scale == "smoke" else ""
         other = " (not the paper's)" if self.stand_ins() and self.paper.data else ""
+        if not other and self._parts(self.jobs):
+            other = " (a part of the paper's)"
         if self.data_names:
             return (
                 f"Data{other}, {kind.removesuffix(': ')}. {self._by_name(kind)}. {few[0].upper()}{few[1:]}."
