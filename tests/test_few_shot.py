@@ -20,8 +20,10 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as fn
+import yaml
 from torch import Tensor
 
+from mobench.config.schema import conf_dir
 from mobench.core.bilevel import GraphView, newton
 from mobench.core.preferences import Runs
 from mobench.data import episodes
@@ -116,6 +118,17 @@ def test_cifar100(data_folder: Path) -> None:
     assert abs(data.images.float().mean() / 255 - 0.478) < 0.01
     index = torch.tensor([3, 21999])
     assert torch.equal(data.take(index), data.images[index])
+
+
+def test_artifacts_know_cifar100_and_the_subset_by_their_labels() -> None:
+    """Else no claim would be judged on them."""
+    asked = []
+    for path in (conf_dir() / "experiment" / "mobl").glob("*.yaml"):
+        paper = yaml.safe_load(path.read_text())["artifact"].get("paper", {})
+        if "data=cifar100" in paper.get("overrides", ""):
+            asked.append(path.stem)
+            assert (paper["data"], paper["parts"]) == ([source.label_of(False)], [source.label_of(True)])
+    assert len(asked) == 7
 
 
 ABOVE = np.arange(100) % 20  # a made-up hierarchy

@@ -154,8 +154,7 @@ def _cifar100(root: Path) -> FewShot:
     with torch.inference_mode(False):
         x = torch.from_numpy(images)
         y = torch.from_numpy(labels)
-    label = SUBSET if subset else "CIFAR-100"
-    return FewShot("cifar100", f"{label}, classes of FC100", x, 1, y, splits, digest, False, subset)
+    return FewShot("cifar100", label_of(subset), x, 1, y, splits, digest, False, subset)
 
 
 def _batches(folder: Path, sums: Mapping[str, str], again: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -170,6 +169,11 @@ def _batches(folder: Path, sums: Mapping[str, str], again: str) -> tuple[np.ndar
         labels.append(np.asarray(batch["fine_labels"], dtype=np.int64))
         above[labels[-1]] = np.asarray(batch["coarse_labels"], dtype=np.int64)
     return np.concatenate(images), np.concatenate(labels), above
+
+
+def label_of(subset: bool) -> str:
+    """The label of CIFAR-100, or of the subset."""
+    return f"{SUBSET if subset else 'CIFAR-100'}, classes of FC100"
 
 
 def _mosaics(folder: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
