@@ -38,6 +38,7 @@ U_COLOURS = (st.GREY, st.SKY, st.BLUE, st.RED)
 TRADE_OFF = "$u$: the constant that trades the preference $r$ against stationarity."
 INNER = "$D$: steps in the lower level's variables for each outer step."
 D_COLOURS = (st.ORANGE, st.GREEN, st.BLUE)
+PAPERS = {"s5": 5, "s_more": 10}  # tasks in the paper; a claim is the same where fewer are run
 
 
 @dataclass(frozen=True)
@@ -649,9 +650,10 @@ def _judge_dominance(a: Artifact, name: str, job: FewShot, kind: str) -> None:
     few = "One seed does not show whether the same task leads in all. Decided by more seeds."
     word = "train" if kind == "training" else kind
     a.claim(
-        "none-dominates-{S}-{kind}",
+        "none-dominates-{papers}-{kind}",
         none.provided(len(accuracies) > 1, few),
         rests_on=(name,),
+        papers=PAPERS[name],
         S=job.S,
         kind=word,
     )
@@ -668,8 +670,9 @@ def _judge_without_preference(a: Artifact, name: str, job: FewShot) -> None:
     )
     differs = AtMost(kept, clear / 2, of=of, than=than, digits="g")
     enough = 2 * clear >= len(job.last) > 1
-    a.claim("does-not-carry-{S}", differs.provided(enough, few), rests_on=(name,), S=job.S)
+    about: dict[str, Any] = {"rests_on": (name,), "papers": PAPERS[name], "S": job.S}
+    a.claim("does-not-carry-{papers}", differs.provided(enough, few), **about)
     square = job.curve("direction_square")[1].mean(axis=1)
     of = f"how many times smaller it becomes, from {square[1]:.2e} to {square[-1]:.2e}"
     falls = AtLeast(square[1] / square[-1], 10, of=of, digits=".0f")
-    a.claim("stationary-{S}", falls, rests_on=(name,), S=job.S)
+    a.claim("stationary-{papers}", falls, **about)
