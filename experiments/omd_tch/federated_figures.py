@@ -205,10 +205,11 @@ def fig5(a: Artifact) -> None:
     fig, axes = grid(2 * blocks, across, figsize=(2.333 * across, 3.9 * blocks))
     losses = {"training": LOSS, "test": METRICS["agnostic loss"]}
     for k, s in enumerate(shown):
+        title = f"{s.titled}, {s.span if s.seeds == 1 else f'mean of {s.span}'}"
         for row, (label, name) in enumerate(losses.items()):
             ax = axes[2 * (k // across) + row, k % across]
             draw_curves(ax, s, name, None, f"worst client's {label} loss" if k % across == 0 else "")
-            dress(ax, "round" if row else "", title="" if row else f"{s.titled}, mean of {s.span}")
+            dress(ax, "round" if row else "", title="" if row else title)
     for k in range(len(shown), across * blocks):
         for row in (0, 1):
             axes[2 * (k // across) + row, k % across].set_axis_off()
