@@ -306,6 +306,9 @@ def stored(s: Scenario) -> list[Statement]:
     return found
 
 
+TESTED = "Tested by omd_tch/other_seeds: FedAvg with three other partitions."
+
+
 def one_sided(missed: Mapping[str, Sequence[bool]]) -> str:
     """Says what cells that miss in one direction, FedAvg's among them, point to.
 
@@ -341,12 +344,13 @@ def cells(a: Artifact, s: Scenario, chosen: Sequence[str], id: str) -> None:
             if not good:
                 missed.setdefault(column, []).append((ours < mean) == (metric == ACCURACY))
     step = borrowed(s, shown)
+    why = "" if ten else one_sided(missed)
     close = f"within {deviations:g} printed standard deviations, or 0.5 pp, 0.03 nats, 0.5 pp if larger"
     what = f"cells, {'means over seeds' if ten else f'{s.span} against the mean of ten'}"
     a.claim(
         id,
         most_cells(near, what, close).partial_at_best(bool(step)),
-        reason="" if ten else one_sided(missed),
+        reason=f"{why} {TESTED}" if s.key == "m5" and why else why,
         remark=step,
         interval=s.alone,
         rests_on=s.names(*shown),
