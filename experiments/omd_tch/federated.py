@@ -23,6 +23,7 @@ import pandas as pd
 from mobench.artifacts import Artifact, JobRows, RunCount, tables
 from mobench.artifacts.checks import Check, Count
 from mobench.artifacts.published import published
+from mobench.artifacts.rows import SomeJobs
 from mobench.artifacts.statistics import Mean
 from mobench.jobs.store import columns
 
@@ -135,9 +136,8 @@ class Scenario:
 
     def source(self, column: str) -> tuple[JobRows, str]:
         """Job and output rule of a column that was run."""
-        name = self.job(column)
-        assert name is not None
-        return self.jobs[name], (COLUMNS | LAST)[column][1]
+        name, output = (COLUMNS | LAST)[column]
+        return self.jobs[self.job(column) or name], output
 
     def names(self, *shown: str) -> set[str]:
         """What the artifact calls the jobs of these columns (none given: all of the scenario's)."""
@@ -241,7 +241,7 @@ def scenarios(a: Artifact) -> list[Scenario]:
     for key in SCENARIOS:
         jobs = {name[len(key) + 1 :]: job for name, job in a.jobs.items() if name.startswith(f"{key}_")}
         if jobs:
-            out.append(Scenario(key, jobs))
+            out.append(Scenario(key, SomeJobs(jobs, f"{key}_")))
     return out
 
 

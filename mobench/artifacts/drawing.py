@@ -14,7 +14,7 @@ import numpy as np
 
 from mobench.artifacts import freshness
 from mobench.artifacts.artifact import Artifact, Paper, registered
-from mobench.artifacts.rows import JobRows
+from mobench.artifacts.rows import JobRows, SomeJobs
 from mobench.config import overrides
 from mobench.jobs import wandb_log
 from mobench.jobs.store import JobFolder
@@ -105,15 +105,13 @@ def _artifact(
     id: str, config: Mapping[str, Any], folders: Mapping[str, JobFolder], command: Sequence[str]
 ) -> Artifact:
     """Returns the artifact to be drawn, with notes on changed settings and unfinished runs."""
-    a = Artifact(
-        id,
-        config["artifact"]["title"] or id,
-        config["scale"]["name"],
-        {k: JobRows(f) for k, f in folders.items()},
-    )
+    only = config["artifact"].get("only")
+    jobs = {k: JobRows(f) for k, f in folders.items()}
+    title = config["artifact"]["title"] or id
+    a = Artifact(id, title, config["scale"]["name"], jobs if only is None else SomeJobs(jobs))
     a.changed = overrides.changed(command)
     a.refused = config.get("refused", {})
-    a.only = config["artifact"].get("only")
+    a.only = only
     if a.only is not None:
         a.note(
             f"Only the jobs {', '.join(a.only)} were run and drawn. Claims that need others are not judged."

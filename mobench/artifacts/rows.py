@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from mobench.errors import ConfigError
 from mobench.jobs.store import JobFolder, columns
 
 
@@ -162,3 +164,22 @@ def preferences_of(job: JobRows) -> list[tuple[float, ...]]:
     """Returns the distinct preferences, in order."""
     rows = job.final.drop_duplicates(columns(job.final, "preference_"))
     return [tuple(float(v) for v in row) for row in rows[columns(rows, "preference_")].to_numpy()]
+
+
+class SomeJobs(dict[str, JobRows]):
+    """Jobs by name, of which `artifact.only` may have left some out: asked for one of those, it says so.
+
+    Raises:
+        ConfigError: the job is not among them.
+    """
+
+    def __init__(self, jobs: Mapping[str, JobRows], prefix: str = "") -> None:
+        """Takes the jobs; `prefix`: what their names begin with in the artifact, if it is cut off here."""
+        super().__init__(jobs)
+        self.prefix = prefix
+
+    def __missing__(self, name: str) -> JobRows:
+        raise ConfigError(
+            f"the drawing needs the job {self.prefix}{name}, which artifact.only left out. The rows of the "
+            "jobs that ran are kept; repeat the command with this job, or without artifact.only, to draw it."
+        )
