@@ -43,7 +43,7 @@ from mobench.artifacts.panels import dress, grid
 from mobench.artifacts.radar import draw_hull, draw_polygon, from_zero, hull, limits, polygon_area, radar_axes
 from mobench.artifacts.statistics import Mean, by_seed
 
-from .rows import COLOURS, HULL, Tasks, band, change, ends, mean_error, over_seeds, rises
+from .rows import COLOURS, HULL, Tasks, band, change, ends, mean_error, mean_of, over_seeds, rises
 
 # what is multiplied, of the two readings
 WRONG = "$p$: share of a task's training labels that are wrong"
@@ -484,11 +484,8 @@ def _four(a: Artifact, of: Callable[[np.ndarray], np.ndarray], ylabel: str, word
     for row in axes:
         row[0].set_ylabel(ylabel)
         row[1].legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
-    seeds = Cleaning(a.jobs["s5"]).final["seed"].nunique()
-    fig.suptitle(
-        f"Algorithm 4; lines: mean over {seeds} seeds, bands: one standard error, "
-        "mostly narrower than the line"
-    )
+    lines = mean_of(Cleaning(a.jobs["s5"]))
+    fig.suptitle(f"Algorithm 4; lines: {lines}, bands: one standard error, mostly narrower than the line")
     st.caption(fig, f"{words}.")
     a.figure(fig)
 

@@ -23,7 +23,7 @@ from mobench.artifacts.panels import dress, grid, legend_below
 from mobench.artifacts.radar import draw_hull, draw_polygon, from_zero, hull, limits, polygon_area, radar_axes
 from mobench.artifacts.statistics import Mean, by_seed
 
-from .rows import COLOURS, HULL, Tasks, band, change, ends, mean_error, over_seeds, rises
+from .rows import COLOURS, HULL, Tasks, band, change, ends, mean_error, mean_of, over_seeds, rises
 
 NEAR = 2.0  # percentage points within which an accuracy counts as nearly the highest
 STEP = 1.0  # percentage points up to which a difference of accuracies counts as none
@@ -176,11 +176,6 @@ def _ratios(pref: FewShot, extreme: FewShot) -> list[float]:
         )
         found.append(polygon_area(hull(every)) / max(polygon_area(p) for p in every))
     return found
-
-
-def mean_of(job: FewShot) -> str:
-    """Says over how many seeds means are taken."""
-    return f"mean over {job.final['seed'].nunique()} seeds"
 
 
 @artifact("mobl/fig1")
@@ -367,7 +362,7 @@ def _by_steps(a: Artifact, pref: FewShot) -> list[tuple[FewShot, list[int] | Non
 
 def error_of(job: FewShot) -> str:
     """Says what bars and bands are."""
-    return f"one standard error of the mean over {job.final['seed'].nunique()} seeds"
+    return f"one standard error of the {mean_of(job)}"
 
 
 @artifact("mobl/fig4")

@@ -124,3 +124,8 @@ def ends(means: Mapping[Any, Mean], digits: str, unit: str = "") -> str:
 def rises(values: Mapping[Any, float], of: str, sure: SurelyAbove, **kw: Any) -> Check:
     """Returns the check that values rise, or stay, in their order, and that the change over all is sure."""
     return sure if sure.holds is None else AllOf(Ordered(values, strict=False, of=of, **kw), sure)
+
+
+def mean_of(job: Tasks) -> str:
+    """Says over how many seeds means are taken."""
+    return f"mean over {job.final['seed'].nunique()} seeds"

@@ -314,7 +314,7 @@ class Artifact:
         return "; ".join(sorted({str(job.data) for job in used.values() if job.data in self.paper.parts}))
 
     def on_papers_data(self, rests_on: Collection[str] | None = None) -> bool:
-        """Whether these jobs ran at the paper's scale on the paper's data, or on a part of them."""
+        """Says whether these jobs ran at the paper's scale on the paper's data or on a part of those."""
         return self.scale == "paper" and not self.stand_ins(rests_on)
 
     def _undecidable(self, used: Mapping[str, JobRows]) -> str | None:

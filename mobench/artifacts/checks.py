@@ -597,8 +597,8 @@ class Count(Check):
         that: the condition, in words.
         what: what is counted.
         partial: one that holds makes it partial.
-        of: how many there are (None: those in `found`), where some of them were not run. It changes the texts
-            alone: whoever passes it also says that the check is undecided (see `provided`).
+        of: how many there are (None: those in `found`), where some of them were not run. Those count as not
+            holding, so whoever passes it also says that the check is undecided (see `provided`).
     """
 
     found: Mapping[Any, bool | np.bool_]
