@@ -171,6 +171,21 @@ def test_preferences_that_work_are_reproduced(monkeypatch: pytest.MonkeyPatch) -
     assert found["extreme-test"].verdict == "not reproduced"
 
 
+def test_figure_4_is_drawn_without_the_trade_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """artifact.only may leave out its job, which takes as long as the others together."""
+    panels: list[Any] = []
+    monkeypatch.setattr(Artifact, "figure", lambda self, figure: panels.extend(figure.axes))
+    jobs = {name: rows_of(90.0, 70.0, step=0.5) for name in ("pref", "extreme", "d8", "d16")}
+    for job in jobs.values():
+        job.history["train_accuracy"] = 80.0
+    for name, D in (("d8", 8), ("d16", 16)):
+        jobs[name].config = {**jobs[name].config, "oracle": {"inner_steps": D}}
+    found = claims_of("mobl/fig4", jobs)
+    assert "inner-steps" in found
+    assert "trade-off" not in found
+    assert [ax.get_title()[:3] for ax in panels] == ["(a)", "(c)"]
+
+
 def test_stand_ins_decide_nothing_in_either_direction(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Artifact, "figure", lambda self, figure: st.plt.close(figure))
     for own in (100.0, 70.0):

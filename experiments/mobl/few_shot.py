@@ -367,19 +367,20 @@ def error_of(job: FewShot) -> str:
 
 @artifact("mobl/fig4")
 def fig4(a: Artifact) -> None:
-    """Preferences (a, as Figure 1), trade-off (b), inner steps (c)."""
-    pref, extreme, trade = (FewShot(a.jobs[n]) for n in ("pref", "extreme", "trade_off"))
+    """Preferences (a, as Figure 1), trade-off (b; not without its job), inner steps (c)."""
+    pref, extreme = (FewShot(a.jobs[n]) for n in ("pref", "extreme"))
+    trade = FewShot(a.jobs["trade_off"]) if "trade_off" in a.jobs else None
     fig = st.plt.figure(figsize=(7.0, 6.4), layout="constrained")
     below: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.08)}
     cells = fig.add_gridspec(2, 2)
-    _radar(fig, cells[0, 0], pref, extreme)
+    _radar(fig, cells[0, 0] if trade else cells[0, :], pref, extreme)
     fig.axes[-1].set_title(f"(a) training accuracy, %{from_zero(fig.axes[-1])}", pad=14)
     fig.axes[-1].legend(ncols=2, **below)
-    _trade_off_radar(fig, cells[0, 1], trade)
-    fig.axes[-1].set_title(
-        f"(b) $r_1 = 0.96$, training accuracy, %\n{from_zero(fig.axes[-1]).strip()}", pad=14
-    )
-    fig.axes[-1].legend(ncols=2, **below)
+    if trade:
+        _trade_off_radar(fig, cells[0, 1], trade)
+        start = from_zero(fig.axes[-1]).strip()
+        fig.axes[-1].set_title(f"(b) $r_1 = 0.96$, training accuracy, %\n{start}", pad=14)
+        fig.axes[-1].legend(ncols=2, **below)
     ax = fig.add_subplot(cells[1, :])
     speeds = {}
     for (job, runs), color in zip(_by_steps(a, pref), D_COLOURS, strict=True):
@@ -387,11 +388,15 @@ def fig4(a: Artifact) -> None:
         band(ax, steps, values, f"$D = {job.D}$", color)
         speeds[job.D] = _per_seed(job, np.trapezoid(values, steps, axis=0) / steps[-1], runs)
     dress(ax, "outer step $k$", "mean training accuracy, %", "(c) task 1 preferred", legend="lower right")
-    st.caption(fig, f"Bars on the axes of (a), (b) and bands in (c): {error_of(pref)}. {TRADE_OFF} {INNER}")
+    axes, told = ("(a), (b)", f"{TRADE_OFF} {INNER}") if trade else ("(a)", INNER)
+    st.caption(fig, f"Bars on the axes of {axes} and bands in (c): {error_of(pref)}. {told}")
     a.figure(fig)
     shown = ("preferred-training", "extreme-training", "preferred-test", "extreme-test", "loss", "covered")
     a.refer("mobl/fig1", *shown)  # Figure 4a is a copy of Figure 1
-    _judge_trade_off(a, trade)
+    if trade:
+        _judge_trade_off(a, trade)
+    else:
+        a.note("(b), the trade-off, is not drawn: artifact.only left out the job trade_off.")
     _judge_inner_steps(a, "inner-steps", speeds, "mean accuracy over the steps")
     _notes(a, pref)
 

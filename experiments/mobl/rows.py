@@ -128,4 +128,5 @@ def rises(values: Mapping[Any, float], of: str, sure: SurelyAbove, **kw: Any) ->
 
 def mean_of(job: Tasks) -> str:
     """Says over how many seeds means are taken."""
-    return f"mean over {job.final['seed'].nunique()} seeds"
+    count = job.final["seed"].nunique()
+    return f"mean over {'one seed' if count == 1 else f'{count} seeds'}"
