@@ -29,9 +29,11 @@ NEAR = 2.0  # percentage points within which an accuracy counts as nearly the hi
 STEP = 1.0  # percentage points up to which a difference of accuracies counts as none
 CLOSE = 3.0  # percentage points within which two accuracies differ little
 HARDER = "Tasks differ in difficulty by more than the preference moves them."
+EARLY = 80.0  # %: mean training accuracy, far enough from chance (20 %) and from the ceiling
 CEILING = "Accuracies on the query sets, on which the network is trained, are near 100 % for all tasks."
 ONE_STEP = " FORUM moves y once in a step of x, and its accuracy is measured there."
 PANEL = {"training": "a", "test": "b"}
+LEADS = {"training": "c", "test": "d"}
 KINDS = {"training": "train_accuracy_", "test": "test_accuracy_"}
 SURE: dict[str, Any] = {"near": STEP, "agree": True, "unit": " pp", "digits": "+.1f"}
 U_COLOURS = (st.GREY, st.SKY, st.BLUE, st.RED)
@@ -84,13 +86,22 @@ def _radar(fig: Any, position: Any, pref: FewShot, extreme: FewShot, prefix: str
         draw_polygon(ax, far[s], f"$r_{s + 1} = 0.96$", color, ls="--", lw=0.9, ms=1.5)
 
 
-def lead(job: FewShot, prefix: str) -> pd.Series:
+def lead(job: FewShot, prefix: str, step: int | None = None) -> pd.Series:
     """For each seed: the preferred task's accuracy minus the mean of the others in the same run,
-    mean of all preferences.
+    mean of all preferences; after the last step, or at a recorded one.
     """
-    F = job.last[[f"{prefix}{s + 1}" for s in range(job.S)]].to_numpy(dtype=float)
-    own = F[np.arange(len(F)), job.last["preferred"]]
-    return by_seed(job.last.assign(lead=own - (F.sum(axis=1) - own) / (job.S - 1)), "lead")
+    rows = job.last if step is None else job.at(step)
+    F = rows[[f"{prefix}{s + 1}" for s in range(job.S)]].to_numpy(dtype=float)
+    own = F[np.arange(len(F)), rows["preferred"]]
+    return by_seed(rows.assign(lead=own - (F.sum(axis=1) - own) / (job.S - 1)), "lead")
+
+
+def early(job: FewShot) -> int | None:
+    """The first recorded step with a mean training accuracy of EARLY or more, over all tasks and runs."""
+    names = [f"train_accuracy_{s + 1}" for s in range(job.S)]
+    means = job.rows.history.groupby("step")[names].mean().mean(axis=1)
+    reached = means.index[means >= EARLY]
+    return int(reached[0]) if len(reached) else None
 
 
 def best_alone(values: np.ndarray, task: int) -> bool:
@@ -442,18 +453,40 @@ def _per_seed(job: FewShot, values: np.ndarray, runs: list[int] | None) -> pd.Se
 
 @artifact("mobl/fig5")
 def fig5(a: Artifact) -> None:
-    """Training and test accuracies of all tasks under each of five preferences."""
+    """Training and test accuracies of all tasks under each of five preferences; how the lead of the
+    preferred task comes and goes.
+    """
     pref = FewShot(a.jobs["pref"])
-    fig, (axes,) = grid(1, 2, figsize=(7.0, 3.0))
-    for ax, (kind, prefix) in zip(axes, KINDS.items(), strict=True):
+    fig, axes = grid(2, 2, figsize=(7.0, 5.2))
+    for ax, below, (kind, prefix) in zip(*axes, KINDS.items(), strict=True):
         mean, error = polygons(pref, prefix)
         _accuracy_bars(ax, mean, error)
         dress(ax, y=f"{kind} accuracy, %", title=f"({PANEL[kind]})")
+        steps, leads = _leads(pref, prefix)
+        below.axhline(0.0, color=st.GREY, lw=0.7)
+        band(below, steps, leads, None, st.BLACK)
+        dress(below, "outer step $k$", "lead of the preferred task, pp", f"({LEADS[kind]}, ours) {kind}")
         _judge_nearly_best(a, pref, kind, mean)
-    legend_below(fig, axes[0])
-    fig.suptitle(f"{mean_of(pref)}; outlined: the preferred task; bars: one standard error")
+        _check_early(a, pref, kind)
+    legend_below(fig, axes[0, 0])
+    fig.suptitle(f"{mean_of(pref)}; outlined: the preferred task; bars, bands: one standard error")
     a.figure(fig)
     _notes(a, pref)
+
+
+def _leads(job: FewShot, prefix: str) -> tuple[np.ndarray, np.ndarray]:
+    """Steps and (steps, seeds) of the lead."""
+    steps = np.sort(job.rows.history["step"].unique())
+    return steps, np.stack([lead(job, prefix, int(step)).to_numpy() for step in steps])
+
+
+def _check_early(a: Artifact, pref: FewShot, kind: str) -> None:
+    """Before accuracies are at their ceiling, the preferred task leads."""
+    step = early(pref)
+    known = f"No step has a mean training accuracy of {EARLY:g} %. Decided by longer runs."
+    ahead = over_seeds([] if step is None else lead(pref, KINDS[kind], step))
+    check = SurelyAbove(ahead, of=f"lead at step {step}", **SURE)
+    a.check("early-{kind}", check.provided(step is not None, known), kind=kind, early=f"{EARLY:g}")
 
 
 def _accuracy_bars(ax: Any, mean: np.ndarray, error: np.ndarray) -> None:
