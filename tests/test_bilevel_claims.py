@@ -201,6 +201,15 @@ def test_figure_4_is_drawn_without_the_trade_off(monkeypatch: pytest.MonkeyPatch
     assert [ax.get_title()[:3] for ax in panels] == ["(a)", "(c)"]
 
 
+def test_figure_2_is_drawn_without_the_exact_dual(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Artifact, "figure", lambda self, figure: st.plt.close(figure))
+    jobs = {name: rows_of(90.0, 70.0, step=0.5) for name in ("pref", "extreme", "moml", "forum")}
+    some = claims_of("mobl/fig2", jobs)
+    every = claims_of("mobl/fig2", {**jobs, "forum_exact": rows_of(80.0, 70.0)})
+    assert {id: claim.measured for id, claim in some.items()} == {id: c.measured for id, c in every.items()}
+    assert len(some) == 4
+
+
 def test_stand_ins_decide_nothing_in_either_direction(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Artifact, "figure", lambda self, figure: st.plt.close(figure))
     for own in (100.0, 70.0):
