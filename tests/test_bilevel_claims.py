@@ -15,7 +15,7 @@ import torch
 from experiments.mobl import cleaning, few_shot, quadratic
 from experiments.mobl.rows import change, over_seeds, rises
 from mobench.algorithms.wc_mhgd import WCMHGD
-from mobench.artifacts import Artifact, JobRows
+from mobench.artifacts import Artifact, JobRows, RunCount
 from mobench.artifacts import style as st
 from mobench.artifacts.artifact import Paper, registered
 from mobench.artifacts.checks import Below, SurelyAbove, SurelyBelow, Undecided
@@ -127,7 +127,7 @@ def rows_of(own: float, others: float, seeds: int = 3, step: float = 0.0, prefer
         data="CIFAR-100",
         config={"problem": {"tasks": S}, "seeds": list(range(seeds)), "oracle": {"inner_steps": 32}},
         complete=True,
-        runs=f"{len(table)} of {len(table)}",
+        runs=RunCount(len(table), len(table)),
     )
 
 
