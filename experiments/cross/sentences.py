@@ -52,7 +52,7 @@ def _told(value: float, low: float, high: float) -> str:
     """What an interval of a difference says."""
     if low > 0:
         return "is better than"
-    return "is worse than" if high < 0 else "is not told apart from"
+    return "is worse than" if high < 0 else "cannot be distinguished from"
 
 
 def of_board(board: Board) -> Iterator[str]:
@@ -72,7 +72,7 @@ def of_board(board: Board) -> Iterator[str]:
     top = max(different, key=lambda name: different[name][0])
     yield (
         f"Against the best tuned scalarization, {name_of(base)}, {len(better)} of {len(different)} methods "
-        f"are better and {len(worse)} worse by an interval without 0; the largest difference is that of "
+        f"are better and {len(worse)} worse by an interval excluding 0; the largest difference is that of "
         f"{name_of(top)}, {_signed(*different[top])}."
     )
     if {"ls", "tch"} <= set(board.methods):
@@ -190,7 +190,7 @@ def replication(shown: Sequence[Board], again: Sequence[Board]) -> str:
     if len(held) == len(tau):
         told = "every board"
     return (
-        "Run again with other seeds and other trials throughout, the orders of the boards have these values "
+        "In a rerun with other seeds and other trials throughout, the orders of the boards have these values "
         f"of Kendall's tau with those of the first run: {listed}. The protocol asks for at least "
         f"{ASKED}, which {told} has. {_decided(shown, again)}"
     )
@@ -203,7 +203,7 @@ def copies(shown: Sequence[Board]) -> str:
         return ""
     over = {name: rate for name, rate in rates.items() if rate > LEVEL}
     said = ", ".join(f"`{name}` {100 * rate:.1f} %" for name, rate in rates.items())
-    held = "every board keeps to."
+    held = "no board exceeds."
     if over:
         which = " and ".join(f"`{name}`" for name in over)
         held = f"{which} exceeds: there, a corrected p just below 0.05 is no evidence."
@@ -211,7 +211,7 @@ def copies(shown: Sequence[Board]) -> str:
         "Wilcoxon's test, which compares each method with the best tuned scalarization, was applied to "
         "methods and copies of themselves (other tunings, other seeds). The share of 200 pairs that it calls "
         f"different: {said}. The protocol allows {100 * LEVEL:g} %, which {held} Intervals in brackets do "
-        "not rest on it."
+        "not depend on it."
     )
 
 

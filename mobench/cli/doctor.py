@@ -1,7 +1,7 @@
 """`python -m mobench.doctor`: what this machine has for mobench, what is missing, and what to do about it.
 
 Nothing that takes long to import is imported before the check that needs it: a package that is missing costs
-a line, not all of them.
+one line of the report, not all of them.
 """
 
 from __future__ import annotations

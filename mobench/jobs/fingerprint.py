@@ -5,8 +5,8 @@
 and so on through the functions, classes and values found there. Bytecode, not text: two lambdas share a line
 of source, and a function typed at a prompt has none; comments do not count. Code of installed packages is
 named with the version of its package and not looked into. Other objects are described by what pickle would
-store of them. Two functions have the same hash only if they agree in all of this; whoever cannot be described
-so is `Opaque`, and never guessed.
+store of them. Two functions have the same hash only if they agree in all of this; what cannot be described
+in this way is `Opaque`; its hash is never guessed.
 
 Not part of it: files, the environment, and what a function looks up by a name that it makes while it runs
 (`getattr`).

@@ -72,8 +72,8 @@ def results_summary_markdown(root: Path | None = None, expected: Sequence[str] =
 
 
 COUNTED = (
-    "The column *each claim once* counts a claim that both columns judge by the rows that decide it, at the "
-    "larger scale. Own checks are this project's consistency checks, each once, too; no paper claims them."
+    "The column *each claim once* takes a claim that is in both columns from the rows that decide it at the "
+    "larger scale. Own checks are this project's consistency checks, counted once each; no paper claims them."
 )
 LEGEND = ", ".join(f"{v.symbol} {v.name}" for v in VERDICTS.values() if v.key in CLAIMS)
 

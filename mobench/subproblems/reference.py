@@ -1,7 +1,7 @@
 """The same subproblems through CVXPY, one run at a time: CLARABEL for QPs and CSMOO's surrogates, HIGHS for
 the LPs.
 
-For `subproblem: cvxpy` of an algorithm, and what the batched solvers are tested against. Each problem is
+They serve `subproblem: cvxpy`, and tests compare the batched solvers with them. Each problem is
 normalised before CVXPY sees it, because its tolerances are absolute: at gradients of size 1e-6 an
 unnormalised min-norm problem comes back "optimal" with weights that are wrong by 0.03.
 """
