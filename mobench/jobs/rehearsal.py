@@ -1,8 +1,8 @@
 """A rehearsal of a job with code of the user's own, on a few of its runs, before the first step.
 
-It checks shapes against what the loop does with them, and that the runs are independent: each of the
-few runs alone must give the values, gradients, measures and steps that it gives beside the others, from starts
-moved by 1e-2 N(0, I), since equal starts would hide a mean over runs.
+It checks shapes against what the loop does with them, and that the runs are independent: each of the few runs
+alone must give the values, gradients, measures and steps that it gives beside the others, from starts moved
+by 1e-2 N(0, I), since equal starts would hide a mean over runs.
 
 mobench's own parts are not rehearsed: tests compare them, in all pairs. The cost is that of some twenty steps
 of these runs.
