@@ -163,12 +163,26 @@ def test_preferences_that_work_are_reproduced(monkeypatch: pytest.MonkeyPatch) -
     clear = rows_of(90.0, 70.0, step=0.5)
     further = rows_of(92.0, 40.0, step=0.5, preferred=0.96)
     found = claims_of("mobl/fig1", {"pref": clear, "extreme": further})
+    assert found.pop("balanced").verdict == "check failed"  # these losses are not in the preferences' ratio
     assert {c.verdict for c in found.values()} <= {"reproduced", "check passed"}
     assert all(c.reason == "" for c in found.values())
     assert claims_of("mobl/fig5", {"pref": clear})["nearly-best-test"].verdict == "reproduced"
     # the other way round the trend becomes less pronounced
     found = claims_of("mobl/fig1", {"pref": further, "extreme": clear})
     assert found["extreme-test"].verdict == "not reproduced"
+
+
+def test_losses_in_the_inverse_ratio_of_the_preferences_are_balanced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Artifact, "figure", lambda self, figure: st.plt.close(figure))
+    jobs = {"pref": rows_of(90.0, 70.0), "extreme": rows_of(90.0, 70.0, preferred=0.96)}
+    for job in jobs.values():
+        for s in range(S):
+            job.history[f"f_{s + 1}"] = 1e-3 / job.weights[job.history["run"], s]
+    assert claims_of("mobl/fig1", jobs)["balanced"].verdict == "check passed"
+    jobs["extreme"].history.loc[0, "f_1"] *= 1.02
+    found = claims_of("mobl/fig1", jobs)["balanced"]
+    assert found.verdict == "check failed"
+    assert "r = .96: 2.00 %" in found.measured
 
 
 def test_a_lead_that_the_ceiling_ends_is_found_before_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,7 @@ CLOSE = 3.0  # percentage points within which two accuracies differ little
 SATURATED = "Accuracies are near 100 % with every D by the end; a larger D is ahead only before (mobl/fig4)."
 BY_SEED = "Which D ends highest differs between seeds, whose episodes differ."
 HARDER = "Tasks differ in difficulty by more than the preference moves them."
+BALANCED = 1.0  # %, up to which r_s phi_s counts as equal for all tasks
 EARLY = 80.0  # %: mean training accuracy, far enough from chance (20 %) and from the ceiling
 CEILING = (
     "Accuracies on the query sets, on which the network is trained, are near 100 % for all tasks; a lead is "
@@ -123,6 +124,16 @@ def _preference_claims(a: Artifact, pref: FewShot, extreme: FewShot) -> None:
     lowest = {f"task {s + 1}": best_alone(-losses[:, s], s) for s in range(pref.S)}
     values = (f"{losses[s, s]:.3f} (others {np.delete(losses[:, s], s).min():.3f})" for s in range(pref.S))
     a.check("loss", Count(lowest, that="lowest loss", what="axes").also(", ".join(values)))
+    apart = {"r = .8": _apart(pref), "r = .96": _apart(extreme)}
+    equal = AtMost(apart, BALANCED, of="100 (max / min - 1), the worst run", unit=" %", digits=".2f")
+    known = "Shorter runs are on their way. Decided by scale=paper."
+    a.check("balanced", equal.provided(a.scale == "paper", known))
+
+
+def _apart(job: FewShot) -> float:
+    """By how many per cent the largest r_s phi_s exceeds the smallest at the end, in the worst run."""
+    weighted = job.rows.weights[job.last["run"]] * job.ends("f_")
+    return float(100.0 * (weighted.max(axis=1) / weighted.min(axis=1) - 1.0).max())
 
 
 def _judge_preferred(a: Artifact, pref: FewShot, kind: str) -> None:
