@@ -696,14 +696,20 @@ def runs() -> pd.DataFrame:
         try:
             found = Run(JobFolder(path))
             config = found.config
-            status = found.folder.status()["status"]
-        except (StoreError, OSError, KeyError):
+            row: dict[str, Any] = {"name": path.name, "status": found.folder.status()["status"]}
+            for group in ("problem", "algorithm", "oracle"):
+                row[group] = str(config[group].get("_target_", "")).rpartition(".")[2]
+            row |= {"steps": config["steps"], "seeds": list(config["seeds"])}
+            modified = pd.Timestamp((path / "status.json").stat().st_mtime, unit="s")
+        except (
+            StoreError,
+            OSError,
+            KeyError,
+            TypeError,
+            AttributeError,
+        ):  # of another program, or just begun
             continue
-        row: dict[str, Any] = {"name": path.name, "status": status}
-        for group in ("problem", "algorithm", "oracle"):
-            row[group] = str(config[group].get("_target_", "")).rpartition(".")[2]
-        row |= {"steps": config["steps"], "seeds": list(config["seeds"])}
-        rows.append(row | {"modified": pd.Timestamp((path / "status.json").stat().st_mtime, unit="s")})
+        rows.append(row | {"modified": modified})
     columns = ["name", "status", "problem", "algorithm", "oracle", "steps", "seeds", "modified"]
     found_rows = pd.DataFrame(rows, columns=columns)
     return found_rows.sort_values("modified", ascending=False, ignore_index=True)

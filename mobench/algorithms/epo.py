@@ -66,7 +66,9 @@ class EPO(Weighting):
         assert G is not None
         r = state["r"]
         rl = r * F
-        Mh = rl * (F.shape[-1] / rl.sum(-1, keepdim=True))
+        total = rl.sum(-1, keepdim=True)
+        # where all losses are zero, no ratio is off the preference
+        Mh = torch.where(total == 0.0, 1.0, rl * (F.shape[-1] / total))
         log = Mh.log()
         # h log(M h) -> 0 as h -> 0; xlogy keeps that limit
         mu = torch.special.xlogy(Mh, Mh).mean(-1, keepdim=True)

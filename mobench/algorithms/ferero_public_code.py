@@ -69,7 +69,7 @@ class PublicCodeFERERO(StochasticFEREROSA):
         g = second.vjp(state["u"].to(first.x.dtype))
         change = (A_ag @ first.jvp(g)[:, :M].double().unsqueeze(-1)).squeeze(-1)
         change[:, n:] -= self.c_h * _affine(state["Bh"], F, state["bh"])
-        moved = self._project(torch.add(lam, change, alpha=-self.gamma), *self._domain(F, state), 0)
+        moved = self._project(lam - self.gamma * change, *self._domain(F, state), 0)
         effect = ((moved - lam).unsqueeze(1) @ A_ag).squeeze(1).abs().sum(-1)
         frozen = effect < self.tolerance
         lam = torch.where(frozen.unsqueeze(-1), lam, moved)

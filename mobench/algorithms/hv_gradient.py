@@ -91,6 +91,11 @@ class HVGradient(Weighting):
             ref = ctx.prefs.new_tensor([float(r) for r in self.reference]).expand_as(ctx.prefs).clone()
             return {"seed": seeds.to(ctx.prefs.device), "ref": ref}
         F = ctx.exact(ctx.theta)[:, :M].to(ctx.prefs)
+        if not bool(torch.isfinite(F).all()):
+            raise ConfigError(
+                "The reference point is made of the objectives at the starts, and one of them is not finite "
+                "there. Set algorithm.reference, or start elsewhere."
+            )
         ref = torch.empty_like(F)
         for seed in seeds.unique().tolist():
             mine = (seeds == seed).to(F.device)

@@ -193,7 +193,7 @@ class Artifact:
         """
         id, text = self.texts.find(id, words, own=True)
         why = self._cannot_check(text)
-        verdict: Verdict = "check passed" if check.holds else "check failed"
+        verdict: Verdict = "check passed" if check.holds is True else "check failed"
         if why is not None:
             verdict = "inconclusive"
         elif check.holds is None:

@@ -26,6 +26,7 @@ names what is measured, `unit` follows each number (with its own space, " %"), `
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -717,6 +718,8 @@ class _Extreme(_Numbers):
     @property
     def holds(self) -> Holds:
         own = self.sign * float(self.value[self.name])
+        if math.isnan(own):
+            return False
         return all(own < self.sign * float(v) for name, v in self.value.items() if name != self.name)
 
     @property

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mobench.errors import ConfigError
+from mobench.errors import ConfigError, StoreError
 from mobench.jobs.store import JobFolder, columns
 
 
@@ -109,9 +109,19 @@ class JobRows:
         return RunCount.of(self.final[self.final["output"] == self.final["output"].iloc[0]])
 
     def paths(self, output: str = "last") -> np.ndarray:
-        """Objective values along the trajectories, (R, recorded steps, M)."""
+        """Objective values along the trajectories, (R, recorded steps, M).
+
+        Raises:
+            StoreError: a run ended early, and has fewer recorded steps than others.
+        """
         h = self.history
         h = h[h["output"] == output].sort_values(["run", "step"], kind="stable")
+        counts = h.groupby("run").size()
+        if counts.nunique() > 1:
+            raise StoreError(
+                f"{self.folder.path}: runs have {counts.min()} to {counts.max()} recorded steps, because "
+                "some ended early; take them from `history`, run by run."
+            )
         F = h[columns(h, "f_")].to_numpy(copy=True)
         return F.reshape(h["run"].nunique(), -1, F.shape[1])
 

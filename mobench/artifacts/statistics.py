@@ -38,8 +38,9 @@ def percent(share: float, digits: int = 0) -> str:
     if not np.isfinite(share):
         return "no share"
     shown = f"{100 * share:.{digits}f}"
-    if (float(shown) == 100 and share < 1) or (float(shown) == 0 and share > 0):
-        shown = f"{100 * share:.{digits + 1}f}"
+    while (float(shown) == 100 and share < 1) or (float(shown) == 0 and share > 0):
+        digits += 1
+        shown = f"{100 * share:.{digits}f}"
     return f"{shown} %"
 
 

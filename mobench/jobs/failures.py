@@ -64,11 +64,15 @@ def advice_for(algorithm: Algorithm) -> str:
     """What can be tried where solves fail: the reference solver,
     if the method has one that it does not use yet; else nothing.
     """
+    # a field that varies is a column of values: any of them will do here, and constructors check numbers
+    fields = {f.name: getattr(algorithm, f.name) for f in dataclasses.fields(algorithm) if f.init}
+    changes: dict[str, Any] = {k: float(v.flatten()[0]) for k, v in fields.items() if torch.is_tensor(v)}
+    changes["subproblem"] = "cvxpy"
     try:
-        other = dataclasses.replace(algorithm, subproblem="cvxpy")  # type: ignore[call-arg]
+        other: Any = dataclasses.replace(algorithm, **changes)
     except (TypeError, ConfigError):  # no such field, or no such choice
         return ""
-    if getattr(algorithm, "subproblem", None) == other.subproblem:  # type: ignore[attr-defined]
+    if getattr(algorithm, "subproblem", None) == other.subproblem:
         return ""
     return "To compare with another solver, set algorithm.subproblem=cvxpy. "
 

@@ -1,0 +1,117 @@
+"""Inputs at the edge: columns of values, zeros, starts that are not finite, runs that ended early."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import mobench
+from mobench.algorithms.epo import EPO
+from mobench.algorithms.ferero import FERERO
+from mobench.algorithms.ferero_public_code import PublicCodeFERERO
+from mobench.algorithms.hv_gradient import HVGradient
+from mobench.algorithms.ls import LS
+from mobench.algorithms.mgda import MGDA
+from mobench.artifacts import JobRows
+from mobench.artifacts.checks import Largest, Smallest
+from mobench.artifacts.statistics import percent
+from mobench.core import Runs, loop
+from mobench.core.preferences import spread
+from mobench.errors import ConfigError, StoreError
+from mobench.jobs.failures import advice_for
+from mobench.oracles import Minibatch
+from mobench.problems import LeastSquares
+
+COLUMN = torch.tensor([[0.1], [0.2]], dtype=torch.float64)
+
+
+@pytest.mark.parametrize("algorithm", [MGDA(), FERERO()])
+def test_advice_on_a_job_that_varies_a_step_size(algorithm: Any) -> None:
+    """It used to raise when the job was finished, and the job counted as failed."""
+    advice = advice_for(algorithm)
+    assert "algorithm.subproblem=cvxpy" in advice
+    assert advice_for(algorithm.stacked({"step_size": COLUMN})) == advice
+    assert advice_for(LS().stacked({"step_size": COLUMN})) == ""
+
+
+def test_the_public_codes_gamma_varies() -> None:
+    """Each value in a batch gives what it gives alone."""
+    problem = LeastSquares(n=6, tasks=2, samples=32)
+    values = [1e-3, 0.5]
+    runs = Runs.product(spread(2, 2), [0], 2)
+    assert runs.variant is not None
+
+    def path(method: Any, some: Runs) -> torch.Tensor:
+        oracle = Minibatch(problem, some, batch_size=8, samples=2)
+        state = loop.start(oracle, method, {}, problem.initial(some), some, 5)
+        return loop.advance(oracle, method, {}, state, 5)["theta"]
+
+    column = torch.tensor(values, dtype=torch.float64)[runs.variant].unsqueeze(1)
+    together = path(PublicCodeFERERO(step_size=0.01).stacked({"gamma": column}), runs)
+    for v, gamma in enumerate(values):
+        mine = [r for r in range(len(runs)) if int(runs.variant[r]) == v]
+        alone = path(PublicCodeFERERO(step_size=0.01, gamma=gamma), runs.take(mine))
+        torch.testing.assert_close(together[mine], alone, rtol=0, atol=1e-12)
+    assert not torch.equal(together[:2], together[2:])
+
+
+def test_epo_stays_where_all_losses_are_zero() -> None:
+    r = torch.tensor([[0.5, 0.5], [0.9, 0.1]], dtype=torch.float64)
+    state = {"r": r, "relaxed": torch.zeros(2, dtype=torch.int64)}
+    weights, _, info = EPO().weights(torch.zeros(2, 2).double(), torch.zeros(2, 2, 2).double(), state, 0)
+    assert bool(torch.isfinite(weights).all())
+    assert info.fail is None or not bool(info.fail.any())
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_reference_point_is_not_made_of_a_start_that_is_not_finite(value: float) -> None:
+    """The other points would stay where they are, and nothing would say so."""
+    F = torch.tensor([[1.0, 2.0], [2.0, 1.0], [value, 1.0]], dtype=torch.float64)
+    ctx: Any = SimpleNamespace(
+        spec=SimpleNamespace(M=2), prefs=torch.ones(3, 2).double(), seeds=None, theta=F, exact=lambda x: x
+    )
+    with pytest.raises(ConfigError, match=r"not finite there\. Set algorithm\.reference"):
+        HVGradient().init(ctx)
+
+
+def test_paths_of_runs_that_ended_early_are_refused() -> None:
+    """Reshaped, they would mix runs: here two runs have two and six steps."""
+    rows = [{"output": "last", "run": 0, "step": k, "f_1": k, "f_2": k} for k in range(2)]
+    rows += [{"output": "last", "run": 1, "step": k, "f_1": 10 + k, "f_2": 10 + k} for k in range(6)]
+    job: Any = SimpleNamespace(history=pd.DataFrame(rows), folder=SimpleNamespace(path="here"))
+    with pytest.raises(StoreError, match="2 to 6 recorded steps"):
+        JobRows.paths(job)
+    job.history = job.history[job.history["step"] < 2]
+    np.testing.assert_array_equal(JobRows.paths(job)[:, :, 0], [[0, 1], [10, 11]])
+
+
+@pytest.mark.parametrize(
+    ("share", "shown"), [(0.9999, "99.99 %"), (0.0004, "0.04 %"), (1.0, "100 %"), (1 - 1e-9, "99.9999999 %")]
+)
+def test_a_share_that_is_not_all_is_not_written_as_all(share: float, shown: str) -> None:
+    assert percent(share) == shown
+
+
+def test_a_nan_is_neither_the_smallest_nor_the_largest() -> None:
+    for check in (Smallest, Largest):
+        assert check({"A": float("nan")}, "A").holds is False
+        assert check({"A": float("nan"), "B": 1.0}, "A").holds is False
+
+
+def test_folders_of_runs_that_have_just_begun_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))
+    for name, config in (("begun", "problem: {}"), ("other", "unknown: 1")):
+        folder = tmp_path / "runs" / name
+        folder.mkdir(parents=True)
+        (folder / "config.yaml").write_text(config)
+    (tmp_path / "runs" / "other" / "status.json").write_text(json.dumps({"status": "done"}))
+    assert mobench.runs().empty
