@@ -1,4 +1,4 @@
-"""Whether a cell of a table holds for a seed that is not in it: `python -m tests.other_seed --output FILE`.
+"""Checks whether cells of tables hold for one more seed: `python -m tests.other_seed --output FILE`.
 
 One cell of each table whose numbers depend on a seed. The cell's job runs with its n seeds; one more seed
 then runs from scratch, in another process and in another folder. The interval that it should lie in is
@@ -26,7 +26,8 @@ import pandas as pd
 from scipy import stats
 
 import mobench
-from experiments.mlm_cmoo.table1 import LEVELS
+from experiments.ferero.images import by_ray
+from experiments.mlm_cmoo.table1 import LEVELS, WINDOWS
 from experiments.omd_tch.federated import FED, METRICS, SEEDS, Scenario
 from mobench.artifacts.statistics import LEVEL
 from mobench.metrics import hypervolume
@@ -44,11 +45,13 @@ Student's 95 % prediction interval for one more run, mean ± t(.975, n - 1) s sq
 outside if all is well. Here {inside} of {lines} lie inside.
 
 Cells are at laptop scale and have ten seeds where the table has fewer, because two seeds give no interval.
-The speech cell has the three seeds of the kept rows and needs `data=speech_small`. The last lines are at the
-paper's scale: FedAvg's kept rows of seeds 1 to 3 beside what the paper prints for its ten seeds. Tables of
-properties, settings and notation (`ferero/table1`, 4 to 8 and 10, `mobl/table1`, `mobl/table2`) have no seed;
-`omd_tch/table1` has choices instead of means; `ferero/table11` has seconds, which `make reproduce` measures
-anew. The boards of `cross/zoo` have a replication of their own ([protocol](protocol.md)).
+The hypervolume's reference point is ({nadir[0]}, {nadir[1]}), three times the losses of single tasks at this
+scale. The speech cell has the three seeds of the kept rows and needs `data=speech_small`. The last lines are
+at the paper's scale: FedAvg's kept rows of seeds 1 to 3 beside what the paper prints for its ten seeds.
+Tables of properties, settings and notation (`ferero/table1`, 4 to 8 and 10, `mobl/table1`, `mobl/table2`)
+have no seed; `omd_tch/table1` has choices instead of means; `ferero/table11` has seconds, which
+`make reproduce` measures anew. The boards of `cross/zoo` have a replication of their own
+([protocol](protocol.md)).
 """
 
 Cells = Callable[[mobench.Run], pd.Series]  # a number for each seed
@@ -56,7 +59,7 @@ Cells = Callable[[mobench.Run], pd.Series]  # a number for each seed
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell of a table.
+    """Describes one cell of a table.
 
     Args:
         table: its artifact.
@@ -95,16 +98,16 @@ NADIR = (0.67, 0.74)  # three times the single-task test losses at laptop scale,
 
 def covered(rows: mobench.Run) -> pd.Series:
     """Returns 100 times the hypervolume of a seed's three points of test losses."""
-    losses = ["test_loss_1", "test_loss_2"]
-    final = rows.final
-    return final.groupby("seed")[losses].apply(lambda own: 100.0 * hypervolume(own.to_numpy(), NADIR))
+    points = by_ray(rows, "test_loss_1", "test_loss_2")
+    volumes = [100.0 * hypervolume(own, NADIR) for own in points.transpose(1, 0, 2)]
+    return pd.Series(volumes, index=np.sort(rows.final["seed"].unique()))
 
 
 def arrived(rows: mobench.Run) -> pd.Series:
-    """Returns the step at which the running mean of 20 batches of the first task reaches Table 1's level."""
+    """Returns the step at which the running mean of the first task's losses reaches Table 1's level."""
     level = LEVELS["laptop"][0]
     history = rows.history.sort_values("step")
-    means = history.groupby("seed")["f_1"].transform(lambda f: f.rolling(20).mean())
+    means = history.groupby("seed")["f_1"].transform(lambda f: f.rolling(WINDOWS["laptop"]).mean())
     reached = history[(means <= level) & (history["step"] < rows.config["steps"])]
     return reached.groupby("seed")["step"].min().astype(float)
 
@@ -138,7 +141,7 @@ OF_PAPER = "federatedimages-ls-7497007376"  # FedAvg, MNIST C=5, seeds 1 to 3 at
 
 @dataclass(frozen=True)
 class Line:
-    """What another seed gave, beside the mean and standard deviation of the n seeds of a cell."""
+    """Holds the number of another seed, beside the mean and standard deviation of a cell's n seeds."""
 
     table: str
     name: str
@@ -150,17 +153,17 @@ class Line:
 
     @property
     def half(self) -> float:
-        """Half the width of the prediction interval."""
+        """Returns half the width of the prediction interval."""
         t = stats.t.ppf(0.5 + LEVEL / 2, self.n - 1)
         return float(t * self.deviation * np.sqrt(1.0 + 1.0 / self.n))
 
     @property
     def inside(self) -> bool:
-        """Whether the other seed's number lies in the interval."""
+        """Says whether the other seed's number lies in the interval."""
         return bool(abs(self.found - self.mean) <= self.half)
 
     def __str__(self) -> str:
-        """A line of the page's table."""
+        """Returns a line of the page's table."""
         ends = f"{self.mean - self.half:.4g} to {self.mean + self.half:.4g}"
         stated = f"{self.mean:.4g} ± {self.deviation:.2g} ({self.n} seeds)"
         answer = "inside" if self.inside else "**outside**"
@@ -209,7 +212,7 @@ def page(lines: list[Line]) -> str:
     """Returns the page."""
     inside = sum(line.inside for line in lines)
     head = "| table | cell | mean ± std | 95 % for one more run | seed | found | |"
-    introduction = INTRODUCTION.format(inside=inside, lines=len(lines))
+    introduction = INTRODUCTION.format(inside=inside, lines=len(lines), nadir=NADIR)
     return "\n".join([introduction, head, "|" + " --- |" * 7, *map(str, lines), ""])
 
 

@@ -28,15 +28,11 @@ from .rows import COLOURS, HULL, Tasks, band, change, ends, mean_error, mean_of,
 NEAR = 2.0  # percentage points within which an accuracy counts as nearly the highest
 STEP = 1.0  # percentage points up to which a difference of accuracies counts as none
 CLOSE = 3.0  # percentage points within which two accuracies differ little
-SATURATED = "Accuracies are near 100 % with every D by the end; a larger D is ahead only before (mobl/fig4)."
-BY_SEED = "Which D ends highest differs between seeds, whose episodes differ."
 HARDER = "Tasks differ in difficulty by more than the preference moves them."
-BALANCED = 1.0  # %, up to which r_s phi_s counts as equal for all tasks
+# both were fixed before all runs had ended: EARLY when those with D = 8 had, BALANCED when those with .8 had,
+# where it was 0.2 %
 EARLY = 80.0  # %: mean training accuracy, far enough from chance (20 %) and from the ceiling
-CEILING = (
-    "Accuracies on the query sets, on which the network is trained, are near 100 % for all tasks; a lead is "
-    "seen only before (mobl/fig5, checks early-training and early-test)."
-)
+BALANCED = 1.0  # %, up to which r_s phi_s counts as equal for all tasks
 ONE_STEP = " FORUM moves y once in a step of x, and its accuracy is measured there."
 PANEL = {"training": "a", "test": "b"}
 LEADS = {"training": "c", "test": "d"}
@@ -92,22 +88,39 @@ def _radar(fig: Any, position: Any, pref: FewShot, extreme: FewShot, prefix: str
         draw_polygon(ax, far[s], f"$r_{s + 1} = 0.96$", color, ls="--", lw=0.9, ms=1.5)
 
 
-def lead(job: FewShot, prefix: str, step: int | None = None) -> pd.Series:
-    """For each seed: the preferred task's accuracy minus the mean of the others in the same run,
-    mean of all preferences; after the last step, or at a recorded one.
+def leads(job: FewShot, prefix: str) -> pd.DataFrame:
+    """Returns, for each recorded step (row) and seed (column), the preferred task's accuracy minus the mean
+    of the others in the same run, mean of all preferences.
     """
-    rows = job.last if step is None else job.at(step)
+    rows = job.recorded
     F = rows[[f"{prefix}{s + 1}" for s in range(job.S)]].to_numpy(dtype=float)
     own = F[np.arange(len(F)), rows["preferred"]]
-    return by_seed(rows.assign(lead=own - (F.sum(axis=1) - own) / (job.S - 1)), "lead")
+    found = rows[["step", "seed"]].assign(lead=own - (F.sum(axis=1) - own) / (job.S - 1))
+    return found.pivot_table(index="step", columns="seed", values="lead")
+
+
+def lead(job: FewShot, prefix: str) -> pd.Series:
+    """Returns the lead of each seed after the last step."""
+    found = leads(job, prefix)
+    return found.iloc[-1] if len(found) else pd.Series(dtype=float)
 
 
 def early(job: FewShot) -> int | None:
-    """The first recorded step with a mean training accuracy of EARLY or more, over all tasks and runs."""
+    """Returns the first recorded step with a mean training accuracy of EARLY or more, None without one."""
     names = [f"train_accuracy_{s + 1}" for s in range(job.S)]
-    means = job.rows.history.groupby("step")[names].mean().mean(axis=1)
+    means = job.recorded.groupby("step")[names].mean().mean(axis=1)
     reached = means.index[means >= EARLY]
     return int(reached[0]) if len(reached) else None
+
+
+def ceiling(pref: FewShot) -> str:
+    """Returns why training accuracies show no preference, with the lead before they were near 100 %."""
+    step = early(pref)
+    said = "Accuracies on the query sets, on which the network is trained, are near 100 % for all tasks"
+    if step is None:
+        return f"{said}."
+    before = leads(pref, KINDS["training"]).loc[step].mean()
+    return f"{said}; at step {step}, where their mean reaches {EARLY:g} %, the lead is {before:+.1f} pp."
 
 
 def best_alone(values: np.ndarray, task: int) -> bool:
@@ -131,7 +144,7 @@ def _preference_claims(a: Artifact, pref: FewShot, extreme: FewShot) -> None:
 
 
 def _apart(job: FewShot) -> float:
-    """By how many per cent the largest r_s phi_s exceeds the smallest at the end, in the worst run."""
+    """Returns by how many % the largest r_s phi_s exceeds the smallest at the end, in the worst run."""
     weighted = job.rows.weights[job.last["run"]] * job.ends("f_")
     return float(100.0 * (weighted.max(axis=1) / weighted.min(axis=1) - 1.0).max())
 
@@ -157,7 +170,7 @@ def _judge_preferred(a: Artifact, pref: FewShot, kind: str) -> None:
         interval="the preferred task's lead over the mean of the others, in pp: "
         f"{over_seeds(lead(pref, KINDS[kind])).ends('.1f')}",
         kind=kind,
-        cause=CEILING if kind == "training" else HARDER,
+        cause=ceiling(pref) if kind == "training" else HARDER,
     )
 
 
@@ -165,17 +178,22 @@ def _judge_extreme(a: Artifact, pref: FewShot, extreme: FewShot, kind: str) -> N
     """The lead of the preferred task grows with its preference."""
     near, far = (lead(job, KINDS[kind]) for job in (pref, extreme))
     further = change(near, far)
-    own, others = ([], [])
-    for job in (pref, extreme):
-        mean, _ = polygons(job, KINDS[kind])
-        own.append(f"{np.diagonal(mean).mean():.1f} %")
-        others.append(f"{mean[~np.eye(job.S, dtype=bool)].mean():.1f} %")
+    means = [polygons(job, KINDS[kind])[0] for job in (pref, extreme)]
+    own = [float(np.diagonal(mean).mean()) for mean in means]
+    others = [float(mean[~np.eye(len(mean), dtype=bool)].mean()) for mean in means]
     check = SurelyAbove(further, of="lead over the mean of the others with .96 minus that with .8", **SURE)
     values = (
         f"lead {near.mean():.1f} pp with .8, {far.mean():.1f} pp with .96; the preferred task itself "
-        f"{' and '.join(own)}, the others {' and '.join(others)}"
+        f"{own[0]:.1f} % and {own[1]:.1f} %, the others {others[0]:.1f} % and {others[1]:.1f} %"
     )
-    a.claim("extreme-{kind}", check.also(values), interval=further.ends("+.1f", " pp"), kind=kind)
+    cause = (
+        f"From .8 to .96 the preferred task's accuracy changes by {own[1] - own[0]:+.1f} pp and that of the "
+        f"others by {others[1] - others[0]:+.1f} pp."
+    )
+    if min(*own, *others) >= 100.0 - STEP:
+        cause = ceiling(pref)
+    interval = further.ends("+.1f", " pp")
+    a.claim("extreme-{kind}", check.also(values), interval=interval, kind=kind, cause=cause)
 
 
 def _judge_area(a: Artifact, pref: FewShot, extreme: FewShot) -> None:
@@ -300,9 +318,8 @@ class Areas:
         draw_hull(ax, hull(self.every), "WC-MHGD, best of ten runs on each axis")
         for i, p in enumerate(self.every):
             draw_polygon(ax, p, "WC-MHGD, single runs" if i == 0 else None, st.BLUE, lw=0.6, ms=0)
-        for (label, (mean, error)), color in zip(
-            lines.items(), (*(st.look(m).colour for m in ("moml", "forum")), st.RED), strict=False
-        ):
+        colours = (*(st.look(m).colour for m in ("moml", "forum")), st.RED)[: len(lines)]
+        for (label, (mean, error)), color in zip(lines.items(), colours, strict=True):
             draw_polygon(ax, mean, label, color, error)
         ax.set_title(f"{self.kind} accuracy, %{from_zero(ax)}", pad=14)
 
@@ -454,6 +471,16 @@ def _judge_inner_steps(
     a.claim(id, check, interval=grown.ends("+.1f", " pp"), **words)
 
 
+def _highest(of_seeds: Mapping[int, pd.Series]) -> str:
+    """Returns with which D accuracies end highest, by seed."""
+    table = pd.DataFrame(dict(of_seeds))
+    if not (table < 100.0 - STEP).any(axis=None):
+        return f"Accuracies are within {STEP:g} pp of 100 % with every D; mobl/fig4 has the steps before."
+    best = table.idxmax(axis=1).value_counts().sort_index()
+    said = ", ".join(f"D = {D} in {count}" for D, count in best.items())
+    return f"Of {len(table)} seeds the highest is {said}."
+
+
 def _from_to(job: FewShot, column: str, first: float, last: float) -> Mean:
     """Returns the change of a column from one u to another, over seeds."""
     less, more = (job.last[job.last["run"].isin(job.runs(trade_off=u))] for u in (first, last))
@@ -480,9 +507,9 @@ def fig5(a: Artifact) -> None:
         mean, error = polygons(pref, prefix)
         _accuracy_bars(ax, mean, error)
         dress(ax, y=f"{kind} accuracy, %", title=f"({PANEL[kind]})")
-        steps, leads = _leads(pref, prefix)
+        found = leads(pref, prefix)
         below.axhline(0.0, color=st.GREY, lw=0.7)
-        band(below, steps, leads, None, st.BLACK)
+        band(below, found.index.to_numpy(), found.to_numpy(), None, st.BLACK)
         dress(below, "outer step $k$", "lead of the preferred task, pp", f"({LEADS[kind]}, ours) {kind}")
         _judge_nearly_best(a, pref, kind, mean)
         _check_early(a, pref, kind)
@@ -492,17 +519,11 @@ def fig5(a: Artifact) -> None:
     _notes(a, pref)
 
 
-def _leads(job: FewShot, prefix: str) -> tuple[np.ndarray, np.ndarray]:
-    """Steps and (steps, seeds) of the lead."""
-    steps = np.sort(job.rows.history["step"].unique())
-    return steps, np.stack([lead(job, prefix, int(step)).to_numpy() for step in steps])
-
-
 def _check_early(a: Artifact, pref: FewShot, kind: str) -> None:
     """Before accuracies are at their ceiling, the preferred task leads."""
     step = early(pref)
     known = f"No step has a mean training accuracy of {EARLY:g} %. Decided by longer runs."
-    ahead = over_seeds([] if step is None else lead(pref, KINDS[kind], step))
+    ahead = over_seeds([] if step is None else leads(pref, KINDS[kind]).loc[step].to_numpy())
     check = SurelyAbove(ahead, of=f"lead at step {step}", **SURE)
     a.check("early-{kind}", check.provided(step is not None, known), kind=kind, early=f"{EARLY:g}")
 
@@ -628,7 +649,7 @@ def fig7(a: Artifact) -> None:
             accuracies[job.D] = _per_seed(job, values[-1], runs)
             spreads[job.D] = float(values.std(axis=1, ddof=1).mean()) if values.shape[1] > 1 else float("nan")
         dress(ax, "outer step $k$", f"mean {kind} accuracy, %", f"({PANEL[kind]})")
-        words = {"kind": kind, "panel": PANEL[kind], "cause": SATURATED if kind == "training" else BY_SEED}
+        words = {"kind": kind, "panel": PANEL[kind], "cause": _highest(accuracies)}
         _judge_inner_steps(a, "grows-{kind}", accuracies, "final accuracy", **words)
         first, *_, last = sorted(spreads)
         of = f"standard deviation of seeds with D = {first}, mean over k"

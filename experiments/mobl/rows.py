@@ -54,12 +54,12 @@ class Tasks(ABC):
     @cached_property
     def last(self) -> pd.DataFrame:
         """The last recorded step of every finished run, at (x, y_D), with what only final rows know."""
-        return self.at(self.rows.history["step"].max())
+        return self.recorded[self.recorded["step"] == self.rows.history["step"].max()].reset_index(drop=True)
 
-    def at(self, step: int) -> pd.DataFrame:
-        """A recorded step of every finished run, likewise."""
+    @cached_property
+    def recorded(self) -> pd.DataFrame:
+        """All recorded steps of every finished run, likewise."""
         h = self.rows.history
-        h = h[h["step"] == step]
         extra = [c for c in self.final.columns if c not in h.columns]
         return h.merge(self.final[["run", *extra]], on="run")
 
