@@ -19,15 +19,18 @@ from mobench.algorithms.ferero_public_code import PublicCodeFERERO
 from mobench.algorithms.hv_gradient import HVGradient
 from mobench.algorithms.ls import LS
 from mobench.algorithms.mgda import MGDA
+from mobench.algorithms.pmtl import PMTL
 from mobench.artifacts import JobRows
-from mobench.artifacts.checks import Largest, Smallest
+from mobench.artifacts.checks import AllOf, Count, Equal, Largest, Smallest
 from mobench.artifacts.statistics import percent
 from mobench.core import Runs, loop
 from mobench.core.preferences import spread
 from mobench.errors import ConfigError, StoreError
 from mobench.jobs.failures import advice_for
-from mobench.oracles import Minibatch
+from mobench.metrics.recognition import error_rate
+from mobench.oracles import Exact, Minibatch
 from mobench.problems import LeastSquares
+from mobench.subproblems.projections import project_weighted_simplex
 
 COLUMN = torch.tensor([[0.1], [0.2]], dtype=torch.float64)
 
@@ -115,3 +118,53 @@ def test_folders_of_runs_that_have_just_begun_are_left_out(
         (folder / "config.yaml").write_text(config)
     (tmp_path / "runs" / "other" / "status.json").write_text(json.dumps({"status": "done"}))
     assert mobench.runs().empty
+
+
+def test_projection_onto_a_simplex_of_size_zero() -> None:
+    """Only 0 is left of entries in the equality; the others are clipped at 0, in any number of variables."""
+    y = torch.tensor([[0.5, 2.0], [0.5, -2.0], [1.0, 1.0], [-0.5, 3.0]], dtype=torch.float64)
+    w = torch.tensor([[1.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]], dtype=torch.float64)
+    s = torch.zeros(4, 1, dtype=torch.float64)
+    expected = torch.tensor([[0.0, 2.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]], dtype=torch.float64)
+    assert torch.equal(project_weighted_simplex(y, w, s), expected)
+    third = torch.ones(4, 1, dtype=torch.float64)  # the general rule, with one more entry in the equality
+    wide = project_weighted_simplex(torch.cat([y, 0 * third], 1), torch.cat([w, third], 1), s)
+    assert torch.equal(wide[:, :2], expected)
+
+
+@pytest.mark.parametrize("check", [Count({}), Equal({}, {}), AllOf()])
+def test_a_check_of_nothing_does_not_hold(check: Any) -> None:
+    assert check.holds is False
+    assert Count({}, at_most=0).holds is True  # none was asked for
+
+
+@pytest.mark.parametrize("setting", [{"gamma_decay": 0.5}, {"warm_steps": 3}])
+def test_what_the_public_code_has_not_is_refused(setting: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="be 0 with ferero_public_code"):
+        PublicCodeFERERO(**setting)
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ({"inner_step": 0.0}, r"inner_step=0\.0 must be > 0"),
+        ({"inner_step": float("inf")}, "must be > 0, and finite"),
+        ({"inner_tolerance": float("nan")}, "inner_tolerance=nan must be >= 0"),
+    ],
+)
+def test_settings_of_fereros_inner_loop(setting: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        FERERO(subproblem="pgd", **setting)
+
+
+def test_an_error_rate_of_another_kind() -> None:
+    with pytest.raises(ConfigError, match="kind"):
+        error_rate("per", ["a"], ["a"])
+
+
+def test_phase_one_has_its_share_of_the_steps() -> None:
+    """0.29 * 100 is 28.999999999999996 in floating point."""
+    oracle = Exact(LeastSquares(n=4, tasks=2, samples=8), Runs.product(spread(2, 2), [0]))
+    runs = Runs.product(spread(2, 2), [0])
+    state = loop.start(oracle, PMTL(phase1=0.29), {}, oracle.problem.initial(runs), runs, 100)
+    assert int(state["alg"]["phase1_steps"][0]) == 29

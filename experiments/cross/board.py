@@ -11,7 +11,7 @@ import pandas as pd
 
 from mobench.comparison import statistics
 from mobench.comparison.rows import MEASURES
-from mobench.comparison.trials import REPORTED, STUDIES
+from mobench.comparison.trials import STUDIES, reported
 
 from .table import boards_of, problems_of, ranking
 
@@ -20,6 +20,7 @@ TITLES = {
     "single": "One answer, no preference",
     "constrained": "With constraints",
     "many": "Five and ten objectives",
+    "networks": "One answer, networks",
 }
 BASELINES = {"constrained": ("penalty_sgd",)}
 SCALARIZATIONS = ("ls", "tch")
@@ -78,7 +79,9 @@ class Board:
             names=["method", "problem", "study", "seed"],
         )
         values = self._ranked.set_index(["method", "problem", "study", "seed"])[measure].reindex(index)
-        return values.to_numpy(dtype=float).reshape(len(chosen), len(self.problems), len(STUDIES), REPORTED)
+        return values.to_numpy(dtype=float).reshape(
+            len(chosen), len(self.problems), len(STUDIES), reported(self.name)
+        )
 
     @cached_property
     def scores(self) -> dict[str, float]:

@@ -20,7 +20,7 @@ from mobench.jobs.targets import instantiate
 from .references import References
 
 TARGET_SHARE = 0.9
-TARGET_GAP = 0.02  # of boards that ask for one point
+TARGET_GAP = {"single": 0.02, "networks": 0.5}  # of boards that ask for one point
 
 
 @dataclass(frozen=True)
@@ -97,14 +97,15 @@ class Ruler:
     """How points of one pair are measured.
 
     Args:
-        problem: which of a board; references: of all problems; single: whether the board asks for one point.
+        problem: which of a board; references: of all problems; target: the gap that is asked for where the
+            board asks for one point, else None.
     """
 
     name: str
     problem: Any
     references: References
     count: int
-    single: bool
+    target: float | None
 
     def reference(self, seed: int) -> tuple[Reference, float]:
         """The reference of a seed, and its best volume."""
@@ -128,9 +129,11 @@ class Ruler:
             F = F[counted(F, bounds[:, t])]
             if not len(F):
                 continue
-            if self.single and len(F) == path.shape[0] and reference.gap(F) <= TARGET_GAP:
-                return t
-            if not self.single and reference.volume(F) >= TARGET_SHARE * best:
+            if self.target is None:
+                reached = reference.volume(F) >= TARGET_SHARE * best
+            else:
+                reached = len(F) == path.shape[0] and reference.gap(F) <= self.target
+            if reached:
                 return t
         return None
 
@@ -155,7 +158,7 @@ def distilled(
     runs = Runs.of(jobs, list(studies[STUDIES[0]][0]))
     count = len(runs.table.drop_duplicates(columns(runs.table, "preference_")))
     made = instantiate(config["problem"], "problem")
-    ruler = Ruler(problem, made, references, count, single=board == "single")
+    ruler = Ruler(problem, made, references, count, target=TARGET_GAP.get(board))
     functions = runs.F.shape[1] + runs.G.shape[1]
     per_step = budget * functions // int(config["steps"])
     meta = jobs[0].meta
@@ -173,22 +176,23 @@ def distilled(
         step = step_of(chosen)
         main = next((name for name in chosen if name != step), "")
         said = {"step_size": chosen[step], "parameter": main, "value": chosen.get(main, float("nan"))}
-        for seed in reported_seeds(replication):
+        for seed in reported_seeds(replication, board):
             measured = measure(runs, ruler, runs.at(chosen, seed), seed, per_step)
             out.append({**common, "study": study, "seed": seed, **said, **measured})
     return pd.DataFrame(out)
 
 
 def settings_of(jobs: Sequence[JobRows]) -> dict[int, list[Setting]]:
-    """The settings of each study, as the jobs of a pair list them: study by study, in one job or in many.
+    """The settings of each study, as the jobs of a pair list them: study by study, in one job or in several.
 
     Raises:
         StoreError: they are not as many as the protocol asks for.
     """
-    vary = jobs[0].config["vary"]
-    if vary:
+    if jobs[0].config["vary"]:
         every = [
-            dict(zip(vary, map(float, place), strict=True)) for place in zip(*vary.values(), strict=True)
+            dict(zip(job.config["vary"], map(float, place), strict=True))
+            for job in jobs
+            for place in zip(*job.config["vary"].values(), strict=True)
         ]
     else:
         own = [job.config["algorithm"] for job in jobs]

@@ -1,19 +1,26 @@
 """Reference fronts of the comparison's problems, and the best that few of their points attain.
 
-    python -m experiments.cross.references        computes experiments/results/cross/references.npz again
+    python -m experiments.cross.references [PROBLEM...]
+
+computes experiments/results/cross/references.npz again, for these problems or for all.
 
 Fronts are those that a problem knows in closed form. For `ball`, whose instances belong to seeds, they are
 minimisers of weighted sums under the constraints, by SciPy's SLSQP: all its functions are convex, so that
-weighted sums reach every point of the front.
+weighted sums reach every point of the front. Those of networks are not known; what weighted sums reach with
+ten times the budget of the board stands for them.
 """
 
 from __future__ import annotations
 
 import functools
 import io
+import sys
+import tempfile
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+import moocore
 import numpy as np
 import torch
 from scipy.optimize import minimize
@@ -23,15 +30,22 @@ from mobench.comparison.measures import Reference
 from mobench.comparison.trials import STUDIES, reported_seeds, tuning_seeds
 from mobench.core.preferences import Runs, simplex_grid
 from mobench.core.problem import Problem
+from mobench.core.sampled import BatchGradients
 from mobench.core.seeds import PerSeed
 from mobench.core.truth import KnownFront
 from mobench.errors import StoreError
+from mobench.sweep import grid
 from mobench.system.files import write_atomic
 
 FINE = 1000  # points of a front of two objectives
 COARSE = 500  # of more
 WEIGHTS = 9  # steps of the grid of weights where a front is computed
 FILE = "references.npz"
+# of the runs that stand for the front of a network
+LONGER = 10  # times the budget of the board
+SHARES = [round(0.05 + 0.09 * i, 2) for i in range(11)]  # weights of the first objective
+SIZES = [0.05, 0.1, 0.2, 0.4]  # of the steps
+SEED = 3000  # which no study and no replication uses
 
 
 @functools.cache
@@ -58,11 +72,13 @@ def front_of(problem: Problem, name: str, seed: int) -> np.ndarray:
                 "experiments.cross.references."
             )
         return stored()[key].astype(float)
+    if name in stored():
+        return stored()[name].astype(float)
     if isinstance(problem, KnownFront):
         found = problem.front(FINE if problem.n_objectives == 2 else COARSE)
         if found is not None:
             return found.double().numpy()
-    raise StoreError(f"No reference front of {name} is known: its class has no `front`.")
+    raise StoreError(f"No reference front of {name} is known: its class has no `front`, and none is stored.")
 
 
 class References:
@@ -121,18 +137,66 @@ def ball_front(problem: Any, seed: int) -> np.ndarray:
     return np.array(out)
 
 
-def compute(problems: Mapping[str, tuple[Problem, Sequence[int]]], replications: Sequence[int]) -> None:
+def trained_front(overrides: Sequence[str], budget: int) -> np.ndarray:
+    """What stands for the front of a network's objectives, (n, M) with M = 2.
+
+    The nondominated ends of weighted sums with `LONGER` times the budget, for each weight and step size, and
+    two points that a network reaches for certain: it has the smallest loss of one task, and as all weights of
+    its other head are 0, that head guesses uniformly and its loss is the problem's reference point, log 10.
+
+    Args:
+        overrides: of the board and the problem.
+        budget: gradients for each function, of the board.
+    """
+    from mobench.config import compose
+    from mobench.jobs.build import make_job
+    from mobench.jobs.run import run
+    from mobench.jobs.store import JobFolder, columns
+
+    weights = ",".join(f"[{w},{round(1 - w, 2)}]" for w in SHARES)
+    own = [
+        "algorithm=ls",
+        f"preferences.weights=[{weights}]",
+        f"vary.step_size={SIZES}".replace(" ", ""),
+        f"seeds=[{SEED}]",
+        f"steps={2 * LONGER * budget}",
+        "record.every=0",
+        "record.measures=false",
+        "max_failure_share=1.0",
+        "logger=local",
+    ]
+    job = make_job(compose.compose(grid.last([*overrides, *own])))
+    with tempfile.TemporaryDirectory() as folder:
+        done = run(job, Path(folder))
+        if done.status != "done":
+            raise StoreError(f"The runs of the reference front did not finish: {done.error}")
+        final = JobFolder(done.folder).final()
+    ends = final[columns(final, "f_")].to_numpy(dtype=float)[(final["status"] == "done").to_numpy()]
+    low = ends.min(0)
+    guess = job.problem.ref_point
+    return np.vstack([ends[moocore.is_nondominated(ends)], [low[0], guess[1]], [guess[0], low[1]]])
+
+
+def compute(
+    problems: Mapping[str, tuple[Problem, Sequence[int]]],
+    replications: Sequence[int],
+    trained: Mapping[str, tuple[Sequence[str], int]],
+) -> None:
     """Computes and writes the file.
 
     Args:
         problems: by name, with the numbers of points that are asked of each.
         replications: whose seeds have fronts of their own.
+        trained: overrides and budget of each problem whose front is that of `trained_front`.
     """
     seeds = [s for r in replications for s in reported_seeds(r)]
     seeds += [s for r in replications for k in STUDIES for s in tuning_seeds(k, r)]
-    found: dict[str, np.ndarray] = {}
+    found = dict(stored())
     for name, (problem, counts) in problems.items():
         fronts: dict[str, np.ndarray | None] = {name: None}
+        if name in trained:
+            found[name] = trained_front(*trained[name]).astype(np.float32)
+            fronts = {name: found[name].astype(float)}
         if isinstance(problem, PerSeed):
             for seed in seeds:
                 found[f"{name}.{seed}"] = ball_front(problem, seed).astype(np.float32)
@@ -149,21 +213,26 @@ def compute(problems: Mapping[str, tuple[Problem, Sequence[int]]], replications:
     write_atomic(path, buffer.getvalue())
 
 
-def main() -> None:
-    """Computes the file for all problems of the comparison."""
+def main(names: Sequence[str]) -> None:
+    """Computes the file, for these problems of the comparison or for all."""
     from mobench.config import compose
     from mobench.jobs.build import make_job
 
     from .table import boards_of, problems_of
 
     found: dict[str, tuple[Problem, list[int]]] = {}
+    trained: dict[str, tuple[list[str], int]] = {}
     for board, node in boards_of().items():
         for name, overrides in problems_of(board).items():
-            job = make_job(compose.compose([*node["all"], *overrides, "algorithm=csmoo2"]))
+            job = make_job(compose.compose(grid.last([*node["all"], *overrides, "algorithm=csmoo2"])))
+            if isinstance(job.problem, BatchGradients):
+                trained[name] = [*node["all"], *overrides], int(node["budget"])
             _, counts = found.setdefault(name, (job.problem, []))
             counts += [len(job.runs.all)] if len(job.runs.all) not in counts else []
-    compute(found, (0, 1))
+    if unknown := set(names) - set(found):
+        raise SystemExit(f"unknown problems: {', '.join(sorted(unknown))}; known are {', '.join(found)}.")
+    compute({name: found[name] for name in names or found}, (0, 1), trained)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

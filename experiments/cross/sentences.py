@@ -27,10 +27,11 @@ AGAIN = "<!-- replication: written by python -m experiments.cross.sentences -->"
 END_AGAIN = "<!-- end of replication -->"
 ASKED = 0.9  # Kendall's tau, by the protocol
 PICKED = {  # which of a board's sentences are among the ten
-    "preference": (0, 1, 2, 5),
+    "preference": (1, 2, 5),
     "single": (1, 2, 4, 5),
     "constrained": (6,),
     "many": (0,),
+    "networks": (1,),
 }
 CONCAVE = ("vlmop2", "zdt2", "uf4", "dtlz2")  # fronts on which weighted sums have no inner optimum
 
@@ -112,8 +113,8 @@ def of_board(board: Board) -> Iterator[str]:
     between, noise = _tuning(board)
     yield (
         f"Two tunings of one method on one problem differ by {between[0]:.3f} [{between[1]:.3f}, "
-        f"{between[2]:.3f}] on average (means over ten seeds), two seeds of one tuning by "
-        f"{noise[0]:.3f} [{noise[1]:.3f}, {noise[2]:.3f}]: "
+        f"{between[2]:.3f}] on average (means over {board.array().shape[3]} seeds), two seeds "
+        f"of one tuning by {noise[0]:.3f} [{noise[1]:.3f}, {noise[2]:.3f}]: "
         f"smaller differences between methods say nothing about a problem of yours."
     )
     reached = board.array("gradients")

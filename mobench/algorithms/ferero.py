@@ -9,6 +9,7 @@ over lf >= 0, lg >= 0, lh free and  lf' (A F) = 1' A F  ("adaptive", 2.4)  or  1
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -255,6 +256,10 @@ class FERERO(Preferred, Weighting):
         choose("algorithm.inner_start", self.inner_start, ("warm", "cold"))
         if self.inner_steps < 1:
             raise ConfigError(f"algorithm.inner_steps={self.inner_steps} must be at least 1.")
+        if not 0 < self.inner_step < math.inf:
+            raise ConfigError(f"algorithm.inner_step={self.inner_step} must be > 0, and finite.")
+        if not self.inner_tolerance >= 0:
+            raise ConfigError(f"algorithm.inner_tolerance={self.inner_tolerance} must be >= 0.")
 
     def weights(
         self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"] | None, state: State, t: int

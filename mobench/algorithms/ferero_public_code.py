@@ -31,7 +31,8 @@ class PublicCodeFERERO(StochasticFEREROSA):
 
     Fields: `tolerance`: a change of the weights below it (L1) is dropped. With gradients of the size that
     images give it can freeze lambda at its first value: `frozen_steps` in the rows counts such steps.
-    Raises ConfigError with inequalities or the adaptive domain, which that code does not have.
+    Raises ConfigError with inequalities, the adaptive domain, `gamma_decay` or `warm_steps`, which that code
+    does not have.
     """
 
     constraints: ClassVar[tuple[int, int | None]] = (0, 0)
@@ -46,6 +47,11 @@ class PublicCodeFERERO(StochasticFEREROSA):
             raise ConfigError(
                 "ferero_public_code supports only the simplex domain without inequalities; use "
                 "ferero_stochastic."
+            )
+        if self.gamma_decay or self.warm_steps:
+            raise ConfigError(
+                f"algorithm.gamma_decay={self.gamma_decay} and algorithm.warm_steps={self.warm_steps} must "
+                "be 0 with ferero_public_code, as the public code has neither; or use ferero_stochastic."
             )
 
     def init(self, ctx: Context) -> State:
@@ -79,7 +85,7 @@ class PublicCodeFERERO(StochasticFEREROSA):
         return d, {**state, "lam": lam, "u": u, "frozen": state["frozen"] + frozen}, Info()
 
     def report(self, F: Float[Tensor, "R M"], state: State) -> dict[str, Tensor]:
-        return {"frozen_steps": state["frozen"].double()}
+        return {**super().report(F, state), "frozen_steps": state["frozen"].double()}
 
 
 def _weights(lam: Float[Tensor, "R n"], A_ag: Float[Tensor, "R n M"]) -> Float[Tensor, "R M"]:

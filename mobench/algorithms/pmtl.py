@@ -89,7 +89,9 @@ class PMTL(Weighting):
         W = torch.where(W.abs().amax(-1, keepdim=True) > 1e-9, W, 0.0)
         eye = torch.eye(ctx.spec.M).to(W).expand(len(W), -1, -1)
         R = len(W)
-        steps = int(self.phase1 * ctx.steps) if self.phase1_steps is None else self.phase1_steps
+        steps = self.phase1_steps
+        if steps is None:  # whole steps; 0.29 * 100 is a little less than 29
+            steps = math.floor(self.phase1 * ctx.steps + 1e-9)
         last = torch.full((R,), steps, dtype=torch.int64)
         searching = torch.ones(R, dtype=torch.bool, device=W.device)
         return {"W": W, "S": torch.cat([eye, W], dim=1), "phase1_steps": last, "searching": searching}

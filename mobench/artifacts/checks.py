@@ -20,8 +20,9 @@ code cannot drift:
 | not measured well enough               | `Undecided`, `check.provided(enough, "why not")`           |
 
 A number is a float, a `Mean` over seeds (compared by its mean, written with its interval), or a mapping from
-names to them: then every one must hold, and with `partial=True` some make it partial. A NaN never holds. `of`
-names what is measured, `unit` follows each number (with its own space, " %"), `digits` is its format.
+names to them: then every one must hold, and with `partial=True` some make it partial. A NaN never holds, and
+neither does a check of nothing. `of` names what is measured, `unit` follows each number (with its own space,
+" %"), `digits` is its format.
 """
 
 from __future__ import annotations
@@ -639,7 +640,7 @@ class Count(Check):
     def holds(self) -> Holds:
         if self.at_most is not None:
             return self.number <= self.at_most
-        if self.number >= (self.total if self.at_least is None else self.at_least):
+        if self.number >= (max(1, self.total) if self.at_least is None else self.at_least):
             return True
         return "partial" if self.partial and self.number else False
 
@@ -765,7 +766,7 @@ class Equal(Check):
     @property
     def holds(self) -> Holds:
         if not self.failing:
-            return True
+            return self._total > 0
         return "partial" if self.partial and len(self.failing) < self._total else False
 
     @property
@@ -824,7 +825,7 @@ class AllOf(_Several):
     @property
     def holds(self) -> Holds:
         each = [check.holds for check in self.checks]
-        if all(h is True for h in each):
+        if each and all(h is True for h in each):
             return True
         if None in each and False not in each:
             return None

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from mobench.comparison.trials import REPORTED, STUDIES
+from mobench.comparison.trials import STUDIES, reported
 from mobench.errors import StoreError
 from mobench.system.files import write_atomic
 from mobench.system.paths import results_root
@@ -171,25 +171,29 @@ def check(frame: pd.DataFrame, where: str) -> None:
     for name, true in _digests(frame).items():
         rows = places[name]
         pair = {column: values[rows] for column, values in columns.items()}
-        _check_pair(pair, shares[rows], true, f"{where}: {'.'.join(map(str, name[1:]))}")
+        count = reported(str(name[1]))
+        _check_pair(pair, shares[rows], count, true, f"{where}: {'.'.join(map(str, name[1:]))}")
 
 
-def _check_pair(pair: Mapping[str, np.ndarray], shares: np.ndarray, true: str, where: str) -> None:
+def _check_pair(
+    pair: Mapping[str, np.ndarray], shares: np.ndarray, count: int, true: str, where: str
+) -> None:
     """Raises StoreError unless a pair's rows are complete, in their ranges, and belong to their digest.
 
     Args:
         pair: its columns.
         shares: its share, score and feasible share.
+        count: the number of reported seeds.
         true: the digest of its numbers.
         where: where they are from.
     """
-    expected = len(STUDIES) * REPORTED
+    expected = len(STUDIES) * count
     keys = set(zip(pair["study"].tolist(), pair["seed"].tolist(), strict=True))
     seeds = Counter(study for study, _ in keys)
-    if len(pair["study"]) != expected or seeds != dict.fromkeys(STUDIES, REPORTED):
+    if len(pair["study"]) != expected or seeds != dict.fromkeys(STUDIES, count):
         raise StoreError(
             f"{where} has {len(pair['study'])} rows, but {expected} are expected, one for each of "
-            f"{len(STUDIES)} studies and {REPORTED} seeds."
+            f"{len(STUDIES)} studies and {count} seeds."
         )
     if set(pair["digest"]) != {true}:
         raise StoreError(

@@ -19,6 +19,7 @@ STUDIES = (1, 2, 3)
 TRIALS = 6  # of each study
 STEPS_WITH_MAIN = 3  # step sizes where a main parameter is tuned too
 REPORTED = 10  # seeds
+FEWER = {"networks": 5}  # reported seeds of boards whose runs take long
 RECORDED = 20  # steps of the grid on which a target is looked for
 # names of the parameter that is tuned as the step size; lr: where a method trains a network
 STEPS = ("step_size", "lr")
@@ -26,9 +27,14 @@ STEPS = ("step_size", "lr")
 Setting = dict[str, float]
 
 
-def reported_seeds(replication: int) -> list[int]:
+def reported(board: str) -> int:
+    """Number of reported seeds of a board."""
+    return FEWER.get(board, REPORTED)
+
+
+def reported_seeds(replication: int, board: str = "") -> list[int]:
     """Seeds of the reported runs, which no study tunes on."""
-    return [100 * replication + i for i in range(REPORTED)]
+    return [100 * replication + i for i in range(reported(board))]
 
 
 def tuning_seeds(study: int, replication: int) -> list[int]:

@@ -72,7 +72,8 @@ def simplex_grid(steps: int, M: int) -> Float[Tensor, "U M"]:
 
 def check_weights(w: Float[Tensor, "U M2"], M: int, floor: float | None) -> Float[Tensor, "U M2"]:
     """Raise PreferenceError unless each row has M positive entries with sum 1;
-    `floor` clips to [floor, 1 - floor].
+    `floor` clips to [floor, 1 - floor]; the weights are divided by their sum afterwards, which can leave a
+    clipped one somewhat below `floor`.
     """
     if w.ndim != 2 or w.shape[-1] != M:
         raise PreferenceError(

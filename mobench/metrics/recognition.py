@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float
 
-from mobench.errors import ConfigError
+from mobench.errors import ConfigError, choose
 
 
 def greedy(log_probs: Float[np.ndarray, "T C"]) -> list[int]:
@@ -51,7 +51,12 @@ def prefix_beam(log_probs: Float[np.ndarray, "T C"], width: int) -> list[int]:
 
 
 def error_rate(kind: str, said: Sequence[str], heard: Sequence[str]) -> float:
-    """`wer` (words) or `cer` (characters) of all utterances together. Raises ConfigError without jiwer."""
+    """`wer` (words) or `cer` (characters) of all utterances together.
+
+    Raises:
+        ConfigError: another kind, or jiwer is not installed.
+    """
+    choose("kind", kind, ("wer", "cer"))
     try:
         import jiwer
     except ImportError as error:

@@ -24,6 +24,7 @@ SCORES = {  # board of the comparison -> class of problems
     "single": "One answer, no preference",
     "constrained": "Problems with constraints",
     "many": "Five and ten objectives",
+    "networks": "One answer, networks",
 }
 FEASIBLE = 1e-3  # largest violation that counts as none
 

@@ -27,7 +27,9 @@ def project_weighted_simplex(
         v1 = (r * w1).addcmul_(w2, beta).clamp_(min=0)
         v2 = (r * w2).addcmul_(w1, beta, value=-1).clamp_(min=0)
         scale = r / (w1 * v1).addcmul_(w2, v2)
-        return torch.stack((v1 * scale, v2 * scale), 1)
+        x = torch.stack((v1 * scale, v2 * scale), 1)
+        # of s = 0 only 0 is left where w > 0; the ratio would be 0 / 0
+        return torch.where(s > 0, x, torch.where(w > 0, 0.0, y.clamp(min=0)))
     ratio = torch.where(w > 0, y / w, -torch.inf)
     ratio, order = ratio.sort(dim=1, descending=True)
     ys = y.gather(1, order)

@@ -7,7 +7,6 @@ unnormalised min-norm problem comes back "optimal" with weights that are wrong b
 """
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
@@ -364,9 +363,3 @@ def solve_surrogate(program: Surrogate, warm: Float[Tensor, "R K"] | None = None
     lost = (failed | ~good)[:, None]
     dx, dy, mu = (torch.where(lost, torch.nan, whole) for whole in (dx, dy, mu))
     return SurrogateSolution(dx, dy, mu, worst, residual, infeasible & ~failed, failed)
-
-
-def solve_reference(kind: str, *inputs: Any, **options: Any) -> Solution:
-    """`kind` is min_norm, qp, lp or epo_lp; the inputs are those of the function of that name."""
-    solvers: dict[str, Callable[..., Solution]] = {"min_norm": min_norm, "qp": qp, "lp": lp, "epo_lp": epo_lp}
-    return solvers[kind](*inputs, **options)

@@ -77,7 +77,8 @@ def pairs(table: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     listed = {name for node in table["boards"].values() for name in node["methods"]}
     out = []
     for board, node in table["boards"].items():
-        if table.get("only") is not None and board not in table["only"]:
+        only = table.get("only")
+        if board not in only if only is not None else node.get("asked_for", False):
             continue
         own = list(node["methods"])
         if wanted != "all":
@@ -98,7 +99,8 @@ def of_pair(
 ) -> dict[str, list[str]]:
     """The jobs of one pair: one with all trials of all studies, each with all seeds.
 
-    One for each trial, with the seeds of its study, where runs of a batch cannot differ in what is tuned.
+    One for each study, with its seeds, on boards whose `batch` is `study`. One for each trial, with the seeds
+    of its study, where runs of a batch cannot differ in what is tuned.
     """
     replication = int(table.get("replication", 0))
     ranges = table["ranges"].get(method) or table["ranges"]["default"]
@@ -119,16 +121,25 @@ def of_pair(
         return {name: grid.last([*base, "seeds=[0]", "steps=1"])}  # which is refused with its reasons
     base += [f"steps={budget.steps}", f"record.every={budget.every}"]
     every = [setting for found in studies.values() for setting in found]
+    seeds_of = {
+        study: [*reported_seeds(replication, board), *tuning_seeds(study, replication)] for study in STUDIES
+    }
+    if set(ranges) <= varies and node.get("batch") == "study":
+        return {
+            f"{name}.{study}": grid.last(
+                [*base, _seeds(seeds_of[study]), *_vary(settings), "vary_jointly=true"]
+            )
+            for study, settings in studies.items()
+        }
     if set(ranges) <= varies:
         tuned = [seed for study in STUDIES for seed in tuning_seeds(study, replication)]
-        own = [_seeds([*reported_seeds(replication), *tuned]), *_vary(every), "vary_jointly=true"]
+        own = [_seeds([*reported_seeds(replication, board), *tuned]), *_vary(every), "vary_jointly=true"]
         return {name: grid.last([*base, *own])}
     out = {}
     for study, settings in studies.items():
-        seeds = _seeds([*reported_seeds(replication), *tuning_seeds(study, replication)])
         for i, setting in enumerate(settings):
             values = [f"algorithm.{key}={value!r}" for key, value in setting.items()]
-            out[f"{name}.{study}-{i + 1}"] = grid.last([*base, seeds, *values])
+            out[f"{name}.{study}-{i + 1}"] = grid.last([*base, _seeds(seeds_of[study]), *values])
     return out
 
 

@@ -223,7 +223,6 @@ def test_reference_numpy_torch_and_float32(M, monkeypatch):
         value = (c * solution.x).sum(1)
         expected = (c * other.x).sum(1)
         assert torch.allclose(value, expected, rtol=1e-6, atol=1e-6)
-        assert torch.equal(reference.solve_reference("epo_lp", *arguments).x, other.x)
         monkeypatch.setattr(ARRAYS, "SMALL", 0)
         assert torch.allclose(epo_lp(*arguments).x, solution.x, rtol=0, atol=1e-12)
         monkeypatch.undo()
