@@ -18,6 +18,8 @@ BUILD_LEARN2LEARN = $(BIN)/python -m pip install --quiet cython wheel "setuptool
 	&& $(BIN)/python -m pip install --quiet --no-build-isolation --no-deps --config-settings="--global-option=build_ext" learn2learn==0.2.0
 export OMP_NUM_THREADS ?= 1
 export MPLBACKEND := Agg
+# where this is set, no process leaves its compiled modules to the next one, and each spends seconds on compiling torch again
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help install lock reproduce test test-data test-oldest api image-steps release bundle verify lint style types typed format artifact keep kept report pictures docs benchmark gpu faults doctor learn2learn clean

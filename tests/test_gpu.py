@@ -284,18 +284,19 @@ def too_far(config: dict[str, Any], folder: Path) -> str:
 
 @pytest.mark.parametrize("algorithm", choices("algorithm"))
 def test_rows_are_those_of_the_cpu(algorithm: str, planner: Planner, tmp_path: Path) -> None:
-    """On every problem that the algorithm fits (on a pretended GPU see `ON_DATA`)."""
-    wrong = {}
-    refused = []
+    """On every problem that the algorithm fits.
+
+    On a pretended GPU on every third of them, other ones with each algorithm, so that each problem is met,
+    too: all pairs agreed when this was written, and take minutes. Of those with data see `ON_DATA`.
+    """
     here = [name for name in PROBLEMS if REAL or algorithm in ON_DATA or name not in WITH_DATA]
-    for problem in here:
-        config = fits(planner, problem, algorithm)
-        if config is None:
-            refused.append(problem)
-        elif words := too_far(config, tmp_path):
-            wrong[problem] = words
+    configs = {name: fits(planner, name, algorithm) for name in here}
+    fitting = [name for name in here if configs[name] is not None]
+    first = choices("algorithm").index(algorithm) % 3
+    shown = fitting if REAL else fitting[first::3] or fitting
+    wrong = {name: words for name in shown if (words := too_far(configs[name], tmp_path))}
     assert not wrong
-    assert len(refused) < len(here)
+    assert shown
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)

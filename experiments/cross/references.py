@@ -81,6 +81,11 @@ def front_of(problem: Problem, name: str, seed: int) -> np.ndarray:
     raise StoreError(f"No reference front of {name} is known: its class has no `front`, and none is stored.")
 
 
+def nadir_of(problem: Problem) -> np.ndarray | None:
+    """The uniform guess of a network, which is its problem's reference point; None: that of the front."""
+    return np.array(problem.ref_point) if isinstance(problem, BatchGradients) else None
+
+
 class References:
     """The reference of each problem and seed, made once, with the best volume of a number of points."""
 
@@ -92,7 +97,7 @@ class References:
         """The reference of a problem and seed, and what it is called."""
         key = f"{name}.{seed}" if isinstance(problem, PerSeed) else name
         if key not in self._made:
-            self._made[key] = Reference(front_of(problem, name, seed))
+            self._made[key] = Reference(front_of(problem, name, seed), nadir_of(problem))
         return key, self._made[key]
 
     def best(self, key: str, count: int) -> float:
@@ -140,9 +145,7 @@ def ball_front(problem: Any, seed: int) -> np.ndarray:
 def trained_front(overrides: Sequence[str], budget: int) -> np.ndarray:
     """What stands for the front of a network's objectives, (n, M) with M = 2.
 
-    The nondominated ends of weighted sums with `LONGER` times the budget, for each weight and step size, and
-    two points that a network reaches for certain: it has the smallest loss of one task, and as all weights of
-    its other head are 0, that head guesses uniformly and its loss is the problem's reference point, log 10.
+    The nondominated ends of weighted sums with `LONGER` times the budget, for each weight and step size.
 
     Args:
         overrides: of the board and the problem.
@@ -172,9 +175,8 @@ def trained_front(overrides: Sequence[str], budget: int) -> np.ndarray:
             raise StoreError(f"The runs of the reference front did not finish: {done.error}")
         final = JobFolder(done.folder).final()
     ends = final[columns(final, "f_")].to_numpy(dtype=float)[(final["status"] == "done").to_numpy()]
-    low = ends.min(0)
-    guess = job.problem.ref_point
-    return np.vstack([ends[moocore.is_nondominated(ends)], [low[0], guess[1]], [guess[0], low[1]]])
+    front: np.ndarray = ends[moocore.is_nondominated(ends)]
+    return front
 
 
 def compute(
@@ -202,7 +204,7 @@ def compute(
                 found[f"{name}.{seed}"] = ball_front(problem, seed).astype(np.float32)
             fronts = {f"{name}.{seed}": found[f"{name}.{seed}"].astype(float) for seed in seeds}
         for key, points in fronts.items():
-            reference = Reference(front_of(problem, name, 0) if points is None else points)
+            reference = Reference(front_of(problem, name, 0) if points is None else points, nadir_of(problem))
             for count in counts:
                 found[f"best.{key}.{count}"] = np.array(reference.best(count))
         print(name, len(found), flush=True)

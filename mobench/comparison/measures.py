@@ -1,6 +1,7 @@
 """What a set of points is worth beside a problem's reference front; no other method's points enter.
 
-u = (f - ideal) / (nadir - ideal),   ideal and nadir: smallest and largest values of the front
+u = (f - ideal) / (nadir - ideal),   ideal and nadir: smallest and largest values of the front (of networks the
+                                      nadir is a uniform guess)
 share = H(points) / max over as many front points of H,   H: hypervolume below 1.1 in every unit
 """
 
@@ -28,13 +29,15 @@ class Reference:
 
     Args:
         points: of the front, (n, M), in the problem's units; dominated ones are left out.
+        nadir: the upper end of the unit (M,); None: the largest values of the front.
     """
 
     points: Points
+    nadir: Float[np.ndarray, " M"] | None = None
 
     def __post_init__(self) -> None:
         kept = self.points[moocore.is_nondominated(self.points)]
-        if len(kept) < 2 or (np.ptp(kept, axis=0) < FLAT).any():
+        if self.nadir is None and (len(kept) < 2 or (np.ptp(kept, axis=0) < FLAT).any()):
             raise ConfigError(
                 "A reference front needs points that differ in every objective, for its extent is the unit; "
                 f"found {len(kept)} nondominated points."
@@ -50,7 +53,8 @@ class Reference:
     @cached_property
     def extent(self) -> Float[np.ndarray, " M"]:
         """Nadir less ideal."""
-        width: np.ndarray = self.points.max(0) - self.ideal
+        high = self.points.max(0) if self.nadir is None else self.nadir
+        width: np.ndarray = high - self.ideal
         return width
 
     @cached_property
