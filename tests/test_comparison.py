@@ -15,7 +15,7 @@ from scipy import stats
 from torch import Tensor
 
 from experiments.cross import sentences
-from experiments.cross.board import Board, boards, replicated
+from experiments.cross.board import Board, boards, expected_agreement, replicated
 from experiments.cross.distil import distilled
 from experiments.cross.references import References
 from experiments.cross.table import boards_of, problems_of, ranking, table
@@ -527,6 +527,25 @@ def test_agreement_of_a_board_with_its_replication() -> None:
     exchanged = single.assign(method=single["method"].replace({first: last, last: first}))
     ((decided, same),) = words.findall(sentences.replication([before], [Board("single", exchanged)]))
     assert int(same) < int(decided)
+
+
+def test_expected_agreement() -> None:
+    """1 of methods that are far apart, and not of methods that differ by noise alone."""
+    noise = np.random.default_rng(0).normal(size=(6, 4, 3, 10))
+
+    def board(shift: float) -> Board:
+        keys = itertools.product(range(6), enumerate(ranking("many")), trials.STUDIES, range(10))
+        lines = [
+            {"method": m, "problem": p, "study": s, "seed": e, "score": shift * m + noise[m, k, s - 1, e]}
+            for m, (k, p), s, e in keys
+        ]
+        names = {0: "ls", 1: "tch"} | {m: f"m{m}" for m in range(2, 6)}
+        return Board("many", pd.DataFrame(lines).replace({"method": names}).assign(feasible=1.0))
+
+    assert expected_agreement(board(100.0)) == pytest.approx((1.0, 1.0, 1.0))
+    mean, low, high = expected_agreement(board(0.0))
+    assert low < mean < 0.9
+    assert low < high
 
 
 def test_stored_best_volumes_are_computed_again() -> None:

@@ -219,3 +219,29 @@ def replicated(shown: Sequence[Board], again: Sequence[Board]) -> dict[str, floa
             second = [name for name in other[board.name] if name in first]
             out[board.name] = statistics.kendall(range(len(first)), [second.index(name) for name in first])
     return out
+
+
+REPETITIONS = 200
+SPAN = (0.05, 0.95)  # of the repetitions
+
+
+def expected_agreement(board: Board, repetitions: int = REPETITIONS) -> tuple[float, float, float]:
+    """Kendall's tau between two reruns of a board on the same problems, by resampling: mean, and quantiles
+    `SPAN`.
+
+    Both reruns draw studies and seeds of each problem with replacement, the same for all methods. The spread
+    of the scores contains that of this run, so that the mean is somewhat too large.
+    """
+    scores = board.array()
+    _, problems, studies, seeds = scores.shape
+    rng = np.random.default_rng(0)
+
+    def order() -> np.ndarray:
+        s = rng.multinomial(studies, np.full(studies, 1.0 / studies), problems) / studies
+        e = rng.multinomial(seeds, np.full(seeds, 1.0 / seeds), (problems, studies)) / seeds
+        out: np.ndarray = np.einsum("mpse,ps,pse->m", scores, s, e)
+        return out
+
+    found = [statistics.kendall(order(), order()) for _ in range(repetitions)]
+    low, high = np.quantile(found, SPAN)
+    return float(np.mean(found)), float(low), float(high)

@@ -16,7 +16,7 @@ import numpy as np
 from mobench.comparison import rows, statistics
 from mobench.system.files import write_atomic
 
-from .board import TITLES, Board, boards, replicated
+from .board import TITLES, Board, boards, expected_agreement, replicated
 from .nulls import LEVEL, copies_called_different
 from .zoo import name_of
 
@@ -193,7 +193,22 @@ def replication(shown: Sequence[Board], again: Sequence[Board]) -> str:
     return (
         "In a rerun with other seeds and other trials throughout, the orders of the boards have these values "
         f"of Kendall's tau with those of the first run: {listed}. The protocol asks for at least "
-        f"{ASKED}, which {told} has. {_decided(shown, again)}"
+        f"{ASKED}, which {told} has. {_expected(shown, tau)} {_decided(shown, again)}"
+    )
+
+
+def _expected(shown: Sequence[Board], tau: dict[str, float]) -> str:
+    """What resampling lets one expect of the agreement."""
+    found = {board.name: expected_agreement(board) for board in shown if board.name in tau}
+    listed = ", ".join(
+        f"`{name}` {mean:.2f} [{low:.2f}, {high:.2f}]" for name, (mean, low, high) in found.items()
+    )
+    inside = sum(low <= tau[name] <= high for name, (_, low, high) in found.items())
+    return (
+        "Two orders of resampled studies and seeds of the first run have a tau of "
+        f"{listed} (mean, 5 % and 95 % quantile); {inside} of the {len(found)} values of the rerun lie in "
+        "these ranges. Where the mean is below 0.9, the methods are too close to each other for the agreement "
+        "that the protocol asks for, with three studies and this number of seeds."
     )
 
 

@@ -15,7 +15,7 @@ from mobench.artifacts.panels import dress
 from mobench.artifacts.rows import JobRows
 from mobench.comparison import rows, statistics
 
-from .board import FACTORS, TITLES, Board, boards, replicated
+from .board import FACTORS, TITLES, Board, boards, expected_agreement, replicated
 from .distil import distilled
 from .nulls import copies_called_different
 from .references import References
@@ -144,8 +144,15 @@ def check(a: Artifact, shown: list[Board], replication: int) -> None:
     a.check("copies", AtMost(rate, 0.05, of="share of 200 copies called different", digits=".3f"))
     tau = replicated(shown, boards(rows.kept(1 - replication)))
     if tau:
+        told = []
+        for board in shown:
+            if board.name in tau:
+                mean, low, high = expected_agreement(board)
+                told.append(f"{board.name} {mean:.2f} ({low:.2f} to {high:.2f})")
         a.check(
-            "replication", AtLeast(tau, 0.9, of="Kendall's tau of the order with fresh seeds", digits=".2f")
+            "replication",
+            AtLeast(tau, 0.9, of="Kendall's tau of the order with fresh seeds", digits=".2f"),
+            expected=", ".join(told),
         )
 
 
