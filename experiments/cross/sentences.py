@@ -207,8 +207,8 @@ def _expected(shown: Sequence[Board], tau: dict[str, float]) -> str:
     return (
         "Two orders of resampled studies and seeds of the first run have a tau of "
         f"{listed} (mean, 5 % and 95 % quantile); {inside} of the {len(found)} values of the rerun lie in "
-        "these ranges. Where the mean is below 0.9, the methods are too close to each other for the agreement "
-        "that the protocol asks for, with three studies and this number of seeds."
+        "these ranges. Where the mean is below 0.9, the methods are too close to each other for the "
+        "agreement that the protocol asks for, with three studies and this number of seeds."
     )
 
 
