@@ -4,6 +4,7 @@ so that each can fail.
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,6 +24,7 @@ from mobench.artifacts.statistics import percent
 from mobench.artifacts.vlmop2 import front
 from mobench.core.preferences import angle_deg, from_rays_deg
 from mobench.metrics import front_distance
+from tests.conftest import Run
 
 RAYS = [81.0, 57.0, 33.0, 9.0]
 
@@ -234,6 +236,23 @@ def test_a_data_set_is_judged_on_its_own_pictures_and_seeds() -> None:
     few = hypervolumes("mm", "loss", 1.97, seeds=3)
     assert verdicts(few)["mm-loss-value"] == "partial"
     assert few.claims[0].reason.startswith("3 of the paper's 5 seeds: 1.97 (95 % interval")
+
+
+def test_images_are_drawn_from_the_jobs_that_ran(mobench: Run) -> None:
+    """One method of a data set, or its single tasks alone: the others are drawn once their jobs have run."""
+    only = "artifact.only=[mm_ferero,mf_single*]"
+    claims: dict[str, set[str]] = {}
+    for name in ("fig5", "table2", "table9"):
+        result = mobench(f"+experiment=ferero/{name}", "scale=smoke", only, "logger=local")
+        assert result.code == 0, result.err
+        folder = result.root / "artifacts" / "ferero" / name
+        judged = json.loads((folder / "claims.json").read_text())
+        claims[name] = {claim["id"] for claim in judged if claim["id"] != "copied-row"}
+    assert claims == {
+        "fig5": {"mm-points", "mm-ordered", "mf-single-task"},
+        "table2": {"mm-loss-value", "mm-accuracy-value"},
+        "table9": set(),
+    }
 
 
 def tuned(gap: list[float], cpc: float) -> Any:

@@ -242,6 +242,6 @@ def expected_agreement(board: Board, repetitions: int = REPETITIONS) -> tuple[fl
         out: np.ndarray = np.einsum("mpse,ps,pse->m", scores, s, e)
         return out
 
-    found = [statistics.kendall(order(), order()) for _ in range(repetitions)]
+    found = [statistics.kendall(order().tolist(), order().tolist()) for _ in range(repetitions)]
     low, high = np.quantile(found, SPAN)
     return float(np.mean(found)), float(low), float(high)

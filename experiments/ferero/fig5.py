@@ -42,7 +42,7 @@ def fig5(a: Artifact) -> None:
     for column, panel in enumerate(shown):
         for row, measure in enumerate(MEASURES):
             draw_points(axes[row, column], panel, measure, panel.paper(a))
-        axes[0, column].set_title(titled(a, panel.key, panel.jobs["ferero"]))
+        axes[0, column].set_title(titled(a, panel.key, panel.first))
     add_legend(fig, axes[0, 0], any(panel.paper(a) for panel in shown))
     a.data_names = {panel.name: panel.data for panel in shown}
     a.figure(fig)
@@ -68,6 +68,8 @@ def fig5(a: Artifact) -> None:
 def draw_points(ax: Any, panel: Panel, measure: str, paper: bool) -> None:
     """Draws every seed's points faintly, their means, the published ones, and the single tasks."""
     for m, marker in MARKERS.items():
+        if m not in panel.jobs:
+            continue
         points = panel.points(m, measure)
         for k, colour in enumerate(COLOURS):
             style = {"ls": "", "marker": marker, "color": colour}
@@ -76,7 +78,7 @@ def draw_points(ax: Any, panel: Panel, measure: str, paper: bool) -> None:
             if paper and m == "ferero":
                 published_point = quoted(f"{panel.name} {measure}", "FERERO")[k]
                 ax.plot(*published_point, ls="", marker="x", ms=7, color=colour)
-    for task, line in enumerate((ax.axvline, ax.axhline)):
+    for task, line in enumerate((ax.axvline, ax.axhline) if panel.single else ()):
         line(finite_mean(panel.alone(measure)[task]), color=st.GREY, lw=0.8)
     if measure == "loss":
         draw_rays(ax, np.zeros(2))
@@ -103,13 +105,13 @@ def table_lines(a: Artifact, panel: Panel) -> list[dict[str, Any]]:
     """Returns the lines of one data set: means over seeds beside the published points."""
     lines = []
     for measure in MEASURES:
-        for m, name in METHODS.items():
+        for m, name in panel.methods.items():
             points = panel.points(m, measure)
             paper = quoted(f"{panel.name} {measure}", name)
             for k in range(len(RAYS)):
                 good = np.isfinite(points[k]).all(1)
                 line: dict[str, Any] = {
-                    "data set": titled(a, panel.key, panel.jobs["ferero"]),
+                    "data set": titled(a, panel.key, panel.first),
                     "measure": measure,
                     "method": name,
                     "preference": NAMED[k],
@@ -124,17 +126,21 @@ def table_lines(a: Artifact, panel: Panel) -> list[dict[str, Any]]:
 
 def judge_published(a: Artifact, panel: Panel) -> None:
     """Single tasks and FERERO's points are the published ones."""
-    cells = published("ferero/single_task").where(row=panel.name)
-    alone = []
-    gap = {}
+    if panel.single:
+        cells = published("ferero/single_task").where(row=panel.name)
+        alone = []
+        for measure, by in (("loss", 0.05), ("accuracy", 0.02)):
+            ours = {f"task {m + 1}": float(finite_mean(panel.alone(measure)[m])) for m in (0, 1)}
+            theirs = {t: cells.number(column=t, metric=f"test {measure} after 100 epochs") for t in ours}
+            alone.append(Within(ours, theirs, by, of=f"test {measure}", to="published", digits=".4f"))
+        a.claim("{key}-single-task", AllOf(*alone), rests_on=panel.of("single1", "single2"), **panel.words)
+    if "ferero" not in panel.jobs:
+        return
     points = {measure: panel.points("ferero", measure) for measure in MEASURES}
-    for measure, by in (("loss", 0.05), ("accuracy", 0.02)):
-        ours = {f"task {m + 1}": float(finite_mean(panel.alone(measure)[m])) for m in (0, 1)}
-        theirs = {t: cells.number(column=t, metric=f"test {measure} after 100 epochs") for t in ours}
-        alone.append(Within(ours, theirs, by, of=f"test {measure}", to="published", digits=".4f"))
+    gap = {}
+    for measure in MEASURES:
         apart = finite_mean(points[measure], 1) - quoted(f"{panel.name} {measure}", "FERERO")
         gap[measure] = float(np.abs(apart).max())
-    a.claim("{key}-single-task", AllOf(*alone), rests_on=panel.of("single1", "single2"), **panel.words)
     of = "largest difference of a coordinate of the mean over seeds"
     near = AtMost(gap, {"loss": 0.06, "accuracy": 0.025}, of=of, digits=".3f", partial=True)
     over_seeds = "; ".join(f"{measure} {widest(points[measure])}" for measure in MEASURES)
@@ -148,6 +154,8 @@ def named(values: np.ndarray) -> dict[str, float]:
 
 def judge_order(a: Artifact, panel: Panel) -> None:
     """The preferences move the solutions along the trade-off."""
+    if "ferero" not in panel.jobs:
+        return
     points = panel.points("ferero", "loss")
     of = "FERERO's mean test loss of task"
     fall = Ordered(named(points[..., 0]), falling=True, of=f"{of} 1", digits=".3f")
@@ -160,6 +168,8 @@ def judge_order(a: Artifact, panel: Panel) -> None:
         rests_on=panel.of("ferero"),
         **panel.words,
     )
+    if not panel.compared:
+        return
     angles = {
         name: Ordered(named(panel.polar(m)), of=f"mean angle of {name}'s test losses", unit="°", digits=".0f")
         for m, name in METHODS.items()
@@ -171,6 +181,14 @@ def judge_order(a: Artifact, panel: Panel) -> None:
 
 def judge_spread(a: Artifact, panel: Panel) -> None:
     """FERERO is nearer to its rays than LS and PMTL, and its points lie closer together than EPO's."""
+    if panel.compared:
+        judge_rays(a, panel)
+    if {"ferero", "epo"} <= set(panel.jobs):
+        judge_width(a, panel)
+
+
+def judge_rays(a: Artifact, panel: Panel) -> None:
+    """FERERO is nearer to its rays than LS and PMTL."""
     rays = np.array(ANGLES)[:, None]
     off = {name: float(finite_mean(np.abs(panel.polar(m) - rays))) for m, name in METHODS.items()}
     of = "FERERO's mean |angle to the ray| of the test losses"
@@ -179,6 +197,10 @@ def judge_spread(a: Artifact, panel: Panel) -> None:
     every = nearer.also(", ".join(f"{name} {v:.1f}°" for name, v in off.items()))
     decided = every.provided(panel.paper(a), f"{SEEN} Decided by: {a.decides}.")
     a.check("{key}-rays", decided, data=panel.data, **panel.words)
+
+
+def judge_width(a: Artifact, panel: Panel) -> None:
+    """FERERO's points lie closer together than EPO's."""
     points = {m: panel.points(m, "loss") for m in ("ferero", "epo")}
     width = {m: float(np.ptp(finite_mean(v, 1), axis=0).max()) for m, v in points.items()}
     drawn = {m: np.ptp(quoted(f"{panel.name} loss", METHODS[m]), axis=0).max() for m in points}
@@ -196,7 +218,7 @@ def judge_spread(a: Artifact, panel: Panel) -> None:
 def note_other_data(a: Artifact, shown: list[Panel]) -> None:
     """Notes what the runs had instead of the paper's data and scale."""
     sets = "; ".join(f"in place of {p.name}: {p.data}" for p in shown)
-    config = shown[0].jobs["ferero"].config
+    config = shown[0].first.config
     a.note(
         f"Not the paper's data or scale: {sets}. Network {config['problem']['model']}, {config['steps']} "
         f"steps of {config['oracle']['batch_size']} pictures. The published numbers are shown, not "

@@ -72,12 +72,12 @@ def table2(a: Artifact) -> None:
     for panel in panels(a):
         for measure in MEASURES:
             nadir, origin = reference(a, panel, measure)
-            found = {m: volumes(panel, m, measure, nadir) for m in METHODS}
+            found = {m: volumes(panel, m, measure, nadir) for m in panel.methods}
             name = f"{panel.name} {measure}"
-            shown = f"{titled(a, panel.key, panel.jobs['ferero'])}, {measure}"
+            shown = f"{titled(a, panel.key, panel.first)}, {measure}"
             line: dict[str, Any] = {"hypervolume x 100, data set": shown, "our reference point": origin}
             measured = {}
-            for m, method in METHODS.items():
+            for m, method in panel.methods.items():
                 points = np.isfinite(panel.points(m, measure)).all(2)
                 count = RunCount(int(points.sum()), points.size)
                 mean = float(found[m].mean())
@@ -88,8 +88,8 @@ def table2(a: Artifact) -> None:
             deviation = theirs.std(column="FERERO")
             printed = {m: tables.spread(cells[m], deviation if m == "FERERO" else None) for m in PRINTED}
             for method in PRINTED:  # published beside ours
-                if method in measured:
-                    line[method] = measured[method]
+                if method in METHODS.values():
+                    line[method] = measured.get(method, "not run")
                 line[f"{method}, printed"] = printed[method]
             same = "FERERO's only" if panel.paper(a) else "no: other data and another reference point"
             lines.append(line | {"comparable": same})
@@ -110,6 +110,8 @@ def table2(a: Artifact) -> None:
 
 def judge_hypervolumes(a: Artifact, panel: Panel, measure: str, found: Mapping[str, np.ndarray]) -> None:
     """FERERO's hypervolume is the printed one, and larger than those of LS, PMTL and EPO."""
+    if "ferero" not in found:
+        return
     ours = Mean(found["ferero"], LEAST)
     words = panel.words | {"measure": measure, "name": f"{panel.name} {measure}"}
     cells = published("ferero/table2").where(row=words["name"])
@@ -125,6 +127,8 @@ def judge_hypervolumes(a: Artifact, panel: Panel, measure: str, found: Mapping[s
         rests_on=panel.of("ferero"),
         **words,
     )
+    if not panel.compared:
+        return
     gaps = {METHODS[m]: difference(ours.values, found[m]) for m in RIVALS}
     of = "difference of hypervolumes x 100, paired over seeds"
     surely = SurelyAbove(gaps, of=of, digits=".4g")
@@ -166,12 +170,12 @@ def table9(a: Artifact) -> None:
     """Nadir points: printed, corrected, and ours from single-task networks."""
     lines = []
     for panel in panels(a):
-        for measure in MEASURES:
+        for measure in MEASURES if panel.single else ():
             name = f"{panel.name} {measure}"
             alone = finite_mean(panel.alone(measure), 1)
             lines.append(
                 {
-                    "data set": f"{titled(a, panel.key, panel.jobs['ferero'])}, {measure}",
+                    "data set": f"{titled(a, panel.key, panel.first)}, {measure}",
                     "printed": pair(printed_nadir(name), "g"),
                     "used with published points": pair(published_nadir(panel, measure), "g"),
                     "our single-task networks": pair(alone, ".3f"),

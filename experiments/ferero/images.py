@@ -43,11 +43,29 @@ STEP_SIZE_NOTE = (
 
 @dataclass(frozen=True)
 class Panel:
-    """One data set of the figure: its jobs by method, and the two single-task jobs."""
+    """One data set of the figure: its jobs by method, and the two single-task jobs.
+
+    Jobs that were left out (`artifact.only`) are in neither, and claims that need them are not judged.
+    """
 
     key: str
     jobs: dict[str, JobRows]
-    single: tuple[JobRows, JobRows]
+    single: tuple[JobRows, ...]
+
+    @property
+    def first(self) -> JobRows:
+        """One of its jobs, for what they have in common."""
+        return next(iter((*self.jobs.values(), *self.single)))
+
+    @property
+    def methods(self) -> dict[str, str]:
+        """Names of the methods that ran."""
+        return {m: name for m, name in METHODS.items() if m in self.jobs}
+
+    @property
+    def compared(self) -> bool:
+        """Whether all methods ran."""
+        return len(self.jobs) == len(METHODS)
 
     @property
     def name(self) -> str:
@@ -57,7 +75,7 @@ class Panel:
     @property
     def data(self) -> str:
         """What the pictures are."""
-        return str(self.jobs["ferero"].data)
+        return str(self.first.data)
 
     @property
     def words(self) -> dict[str, Any]:
@@ -66,7 +84,7 @@ class Panel:
 
     def paper(self, a: Artifact) -> bool:
         """Whether the published numbers are about these runs."""
-        return on_papers_pictures(a, self.key, self.jobs["ferero"])
+        return on_papers_pictures(a, self.key, self.first)
 
     def of(self, *methods: str) -> list[str]:
         """Names of some methods' jobs."""
@@ -84,7 +102,9 @@ class Panel:
         return np.degrees(np.arctan2(points[..., 1], points[..., 0]))
 
     def alone(self, measure: str) -> np.ndarray:
-        """(2, seeds): what a network for one task reaches; NaN where a run was lost."""
+        """(2, seeds): what a network for one task reaches; NaN where a run was lost or left out."""
+        if not self.single:
+            return np.full((2, 1), np.nan)
         rows = [job.final.sort_values("seed") for job in self.single]
         return np.stack([r[f"test_{measure}_1"].where(r["status"] == "done").to_numpy() for r in rows])
 
@@ -118,9 +138,9 @@ def panels(a: Artifact) -> list[Panel]:
     found = []
     for key in SETS:
         jobs = {m: a.jobs[f"{key}_{m}"] for m in METHODS if f"{key}_{m}" in a.jobs}
-        if not jobs:
-            continue
-        found.append(Panel(key, jobs, (a.jobs[f"{key}_single1"], a.jobs[f"{key}_single2"])))
+        single = tuple(a.jobs[name] for m in (1, 2) if (name := f"{key}_single{m}") in a.jobs)
+        if jobs or len(single) == 2:
+            found.append(Panel(key, jobs, single if len(single) == 2 else ()))
     return found
 
 
