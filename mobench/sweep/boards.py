@@ -9,6 +9,7 @@
       all: [record.measures=false]        # overrides of every job
       boards:
         single: {all: [..], budget: 200, problems: {zdt1: [problem=zdt1]}, beside: [..], methods: [ls, mgda]}
+        networks: {.., asked_for: true, batch: study}  # runs only where `only` names it; a job for each study
       ranges: {default: {step_size: [0.001, 1.0]}, stch: {step_size: [..], mu: [..]}}
       settings: {tch: [algorithm.ideal=problem]}
       pairs: {constrained.ball.ferero: [algorithm.line=none]}
