@@ -1,7 +1,7 @@
 """What a set of points is worth beside a problem's reference front; no other method's points enter.
 
-u = (f - ideal) / (nadir - ideal),   ideal and nadir: smallest and largest values of the front (of networks the
-                                      nadir is a uniform guess)
+u = (f - ideal) / (nadir - ideal),   ideal and nadir: smallest and largest values of the front (of networks
+                                      the nadir is a uniform guess)
 share = H(points) / max over as many front points of H,   H: hypervolume below 1.1 in every unit
 """
 
