@@ -18,7 +18,7 @@ from mobench.system.files import write_atomic
 
 from .board import TITLES, Board, boards, expected_agreement, replicated
 from .nulls import LEVEL, copies_called_different
-from .zoo import name_of
+from .zoo import name_of, problems_in_words
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "papers" / "cross.md"
 BEGIN = "<!-- sentences: written by python -m experiments.cross.sentences -->"
@@ -62,8 +62,8 @@ def of_board(board: Board) -> Iterator[str]:
     low, high = board.intervals[first]
     n = len(board.problems)
     yield (
-        f"Over {n} problems {name_of(first)} has the largest score, {board.scores[first]:.3f} [{low:.3f}, "
-        f"{high:.3f}]; its lead over the second, {name_of(second)}, is "
+        f"Over {problems_in_words(n)} {name_of(first)} has the largest score, {board.scores[first]:.3f} "
+        f"[{low:.3f}, {high:.3f}]; its lead over the second, {name_of(second)}, is "
         f"{_signed(*board.difference(first, second))}."
     )
     base = board.baseline
@@ -73,8 +73,8 @@ def of_board(board: Board) -> Iterator[str]:
     top = max(different, key=lambda name: different[name][0])
     yield (
         f"Against the best tuned scalarization, {name_of(base)}, {len(better)} of {len(different)} methods "
-        f"are better and {len(worse)} worse by an interval excluding 0; the largest difference is that of "
-        f"{name_of(top)}, {_signed(*different[top])}."
+        f"are better and {len(worse)} worse by an interval excluding 0{' (one problem)' if n == 1 else ''}; "
+        f"the largest difference is that of {name_of(top)}, {_signed(*different[top])}."
     )
     if {"ls", "tch"} <= set(board.methods):
         yield (

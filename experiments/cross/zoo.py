@@ -88,6 +88,11 @@ def name_of(method: str) -> str:
     return st.METHODS[method].name if method in st.METHODS else method.replace("_", " ")
 
 
+def problems_in_words(count: int) -> str:
+    """Writes how many problems there are."""
+    return f"{count} problem{'' if count == 1 else 's'}"
+
+
 def draw(a: Artifact, shown: list[Board], new: set[str]) -> None:
     """A panel for each board: scores with intervals, the best first; methods computed here in bold."""
     tall = [max(len(board.methods) for board in shown[i : i + 2]) for i in range(0, len(shown), 2)]
@@ -112,7 +117,7 @@ def draw(a: Artifact, shown: list[Board], new: set[str]) -> None:
         ax.invert_yaxis()
         ax.set_xlabel("score", fontsize=7)
         ax.grid(axis="x", lw=0.4, color="#CCCCCC")
-        ax.set_title(f"{TITLES[board.name]} ({len(board.problems)} problems)", fontsize=8)
+        ax.set_title(f"{TITLES[board.name]} ({problems_in_words(len(board.problems))})", fontsize=8)
     for ax in axes.flat[len(shown) :]:
         ax.set_axis_off()
     text = (
@@ -160,7 +165,7 @@ def check(a: Artifact, shown: list[Board], replication: int) -> None:
 def critical(a: Artifact) -> None:
     """Critical-difference diagrams: mean ranks, with the difference that Nemenyi's test needs."""
     a.refer("cross/zoo", "copies", "replication")
-    shown = boards(rows.kept(0))
+    shown = [board for board in boards(rows.kept(0)) if len(board.problems) > 1]
     if not shown:
         a.note("No rows are kept.")
         return
@@ -208,6 +213,7 @@ def critical(a: Artifact) -> None:
         ha="left",
         color="#555555",
     )
+    a.note("Boards with one problem have no ranks over problems, and are left out.")
     a.table(lines, given=["board", "method", "CD", "problems"])
     a.figure(fig)
 
