@@ -13,7 +13,7 @@ from mobench.artifacts.published import published
 from mobench.artifacts.statistics import Mean, finite_mean, std
 from mobench.metrics import hypervolume
 
-from .images import FEW, MEASURES, METHODS, Panel, panels, pictures_of, quoted, titled
+from .images import FEW, MEASURES, METHODS, Panel, diverged, panels, pictures_of, quoted, titled
 
 LEAST = 3  # seeds of an interval: FEW says so
 RIVALS = ("ls", "pmtl", "epo")
@@ -123,6 +123,7 @@ def judge_hypervolumes(a: Artifact, panel: Panel, measure: str, found: Mapping[s
         "{key}-{measure}-value",
         near.because("3 printed standard deviations").provided(not fitted, FITTED),
         published=f"{mean:g} ± {spread:g}",
+        reason=diverged(panel),
         interval=str(ours) if len(ours.values) >= LEAST else FEW,
         rests_on=panel.of("ferero"),
         **words,

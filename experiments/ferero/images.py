@@ -109,6 +109,33 @@ class Panel:
         return np.stack([r[f"test_{measure}_1"].where(r["status"] == "done").to_numpy() for r in rows])
 
 
+PRINTED_GAMMA = 1e-4  # Table 8's
+WHITE = 255.0  # of the public code
+
+
+def diverged(panel: Panel) -> str:
+    """Says which of FERERO's runs were lost, and why if they had the printed settings; empty if none was."""
+    job = panel.jobs["ferero"]
+    lost = job.final[job.final["status"] != "done"]
+    if lost.empty:
+        return ""
+    rays = sorted(
+        round(float(np.degrees(np.arctan2(r2, r1))), 1) for r1, r2 in lost[["ray_1", "ray_2"]].to_numpy()
+    )
+    said = f"{len(lost)} of {len(job.final)} runs diverged ({', '.join(f'{ray:g}°' for ray in rays)})."
+    config = job.config
+    if (float(config["algorithm"].get("gamma", 0.0)), float(config["problem"]["pixels"])) != (
+        PRINTED_GAMMA,
+        WHITE,
+    ):
+        return said
+    return (
+        f"{said} With the printed gamma and white at 255 the first step moves the multiplier of an outer ray "
+        "by 1.3 and gives one loss the weight -0.7; with the public code's gamma, a tenth of it, the "
+        "multiplier moves by 0.13 and the weight is 0.38 (docs/papers/ferero.md, The first steps on images)."
+    )
+
+
 def by_ray(job: JobRows, *names: str) -> np.ndarray:
     """Returns columns of the final rows (preferences, seeds, len(names)); NaN where a run was lost."""
     rows = job.final.sort_values(["ray_2", "seed"], kind="stable")
