@@ -255,6 +255,28 @@ def test_images_are_drawn_from_the_jobs_that_ran(mobench: Run) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ((1e-4, 255.0), "2 of 3 runs diverged (22.5°, 67.5°). With the printed gamma and white at 255"),
+        ((1e-5, 255.0), "2 of 3 runs diverged (22.5°, 67.5°)."),
+        ((1e-4, 3.0), "2 of 3 runs diverged (22.5°, 67.5°)."),
+    ],
+)
+def test_why_runs_on_images_diverged(settings: tuple[float, float], words: str) -> None:
+    """The printed gamma is the cause where it was measured: with white at 255."""
+    weights = from_rays_deg(list(images.ANGLES)).numpy()
+    ray = weights[:, ::-1] / np.linalg.norm(weights, axis=1, keepdims=True)
+    rows = pd.DataFrame({"ray_1": ray[:, 0], "ray_2": ray[:, 1], "status": ["diverged", "done", "diverged"]})
+    config = {"algorithm": {"gamma": settings[0]}, "problem": {"pixels": settings[1]}}
+    panel = images.Panel("mm", {"ferero": job(final=rows, config=config)}, ())
+    said = images.diverged(panel)
+    assert said.startswith(words)
+    assert ("public code" in said) == (settings == (1e-4, 255.0))
+    done = job(final=rows.assign(status="done"), config=config)
+    assert images.diverged(images.Panel("mm", {"ferero": done}, ())) == ""
+
+
 def tuned(gap: list[float], cpc: float) -> Any:
     F = np.array([[cpc, 2.5 + g, 2.0] for g in gap])
     return SimpleNamespace(losses=lambda: F)
