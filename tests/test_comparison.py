@@ -385,7 +385,7 @@ def test_a_board_whose_runs_are_long_has_a_job_for_each_study() -> None:
         settings = trials.trials(node["ranges"]["cagrad"], study, 0)
         assert [
             dict(zip(config["vary"], v, strict=True)) for v in zip(*config["vary"].values(), strict=True)
-        ] == (settings)
+        ] == settings
         assert len(make_job(config).runs) == 6 * 7
 
 

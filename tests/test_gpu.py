@@ -286,8 +286,8 @@ def too_far(config: dict[str, Any], folder: Path) -> str:
 def test_rows_are_those_of_the_cpu(algorithm: str, planner: Planner, tmp_path: Path) -> None:
     """On every problem that the algorithm fits.
 
-    On a pretended GPU on every third of them, other ones with each algorithm, so that each problem is met,
-    too: all pairs agreed when this was written, and take minutes. Of those with data see `ON_DATA`.
+    On a pretended GPU on every third of them, from another one on with each algorithm: all pairs agreed when
+    this was written, and take minutes. Of those with data see `ON_DATA`.
     """
     here = [name for name in PROBLEMS if REAL or algorithm in ON_DATA or name not in WITH_DATA]
     configs = {name: fits(planner, name, algorithm) for name in here}

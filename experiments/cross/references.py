@@ -143,7 +143,7 @@ def ball_front(problem: Any, seed: int) -> np.ndarray:
 
 
 def trained_front(overrides: Sequence[str], budget: int) -> np.ndarray:
-    """What stands for the front of a network's objectives, (n, M) with M = 2.
+    """Returns the points that stand for the front of a network's objectives, (n, M) with M = 2.
 
     The nondominated ends of weighted sums with `LONGER` times the budget, for each weight and step size.
 

@@ -198,7 +198,7 @@ def replication(shown: Sequence[Board], again: Sequence[Board]) -> str:
 
 
 def _expected(shown: Sequence[Board], tau: dict[str, float]) -> str:
-    """What resampling lets one expect of the agreement."""
+    """Says which agreement resampling predicts, and whether the rerun has it."""
     found = {board.name: expected_agreement(board) for board in shown if board.name in tau}
     listed = ", ".join(
         f"`{name}` {mean:.2f} [{low:.2f}, {high:.2f}]" for name, (mean, low, high) in found.items()

@@ -64,7 +64,7 @@ class Panel:
 
     @property
     def compared(self) -> bool:
-        """Whether all methods ran."""
+        """Says whether all methods ran."""
         return len(self.jobs) == len(METHODS)
 
     @property
