@@ -87,6 +87,10 @@ class PublicCodeFERERO(StochasticFEREROSA):
     def report(self, F: Float[Tensor, "R M"], state: State) -> dict[str, Tensor]:
         return {**super().report(F, state), "frozen_steps": state["frozen"].double()}
 
+    def _weights(self, state: State) -> Float[Tensor, "R M"]:
+        """The normalised weights u."""
+        return state["u"]
+
 
 def _weights(lam: Float[Tensor, "R n"], A_ag: Float[Tensor, "R n M"]) -> Float[Tensor, "R M"]:
     w = (lam.unsqueeze(1) @ A_ag).squeeze(1)

@@ -30,6 +30,7 @@ class FEREROSA(Preferred):
     Fields: `gamma`: step of the multipliers; `gamma_decay`: gamma_t = gamma / (1 + t)^gamma_decay.
     lf starts at 1 (adaptive) or 1/n (simplex), lh and lg at 0. Departures: the sign of the theta step in
     (3.4a) as printed is a misprint (minus is meant); inequalities (lg) are our extension by the same rule.
+    Columns `weight_1`..: the weights A_ag' lambda of the losses after the recorded step.
     """
 
     varies: ClassVar[frozenset[str]] = frozenset({"step_size", "gamma"})
@@ -63,7 +64,7 @@ class FEREROSA(Preferred):
         g = state["bg"].shape[1]
         h = state["bh"].shape[1]
         F = first.values().double()
-        grad = first.vjp((lam.unsqueeze(1) @ A_ag).squeeze(1).to(first.x.dtype))
+        grad = first.vjp(self._weights(state).to(first.x.dtype))
         change = (A_ag @ second.jvp(grad).double().unsqueeze(-1)).squeeze(-1)  # A_ag J_2 g
         gamma = self.gamma if self.gamma_decay == 0 else self.gamma / (1.0 + t) ** self.gamma_decay
         if g:
@@ -76,6 +77,15 @@ class FEREROSA(Preferred):
         )
         lam = self._project(moved, a, s, g)
         return -grad, {**state, "lam": lam}, Info()
+
+    def report(self, F: Float[Tensor, "R M"], state: State) -> dict[str, Tensor]:
+        weights = self._weights(state)
+        named = {f"weight_{m + 1}": weights[:, m] for m in range(F.shape[1])}
+        return {**super().report(F, state), **named}
+
+    def _weights(self, state: State) -> Float[Tensor, "R K"]:
+        """Weights of the losses, and of the problem's constraints if there are any."""
+        return (state["lam"].unsqueeze(1) @ state["A_ag"]).squeeze(1)
 
 
 @dataclass(frozen=True, kw_only=True)
