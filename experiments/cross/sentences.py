@@ -8,7 +8,7 @@ A test compares the page with the rows, so that a number on the page cannot be a
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -26,23 +26,7 @@ END = "<!-- end of sentences -->"
 AGAIN = "<!-- replication: written by python -m experiments.cross.sentences -->"
 END_AGAIN = "<!-- end of replication -->"
 ASKED = 0.9  # Kendall's tau, by the protocol
-PICKED = {  # which of a board's sentences are among the ten
-    "preference": (1, 2, 5),
-    "single": (1, 2, 4, 5),
-    "constrained": (6,),
-    "many": (0,),
-    "networks": (1,),
-}
 CONCAVE = ("vlmop2", "zdt2", "uf4", "dtlz2")  # fronts on which weighted sums have no inner optimum
-
-
-def sentences(shown: Sequence[Board]) -> list[str]:
-    """The ten sentences, board by board; fewer where a board has no rows yet."""
-    out = []
-    for board in shown:
-        every = list(of_board(board))
-        out += [f"*{TITLES[board.name]}.* {every[i]}" for i in PICKED[board.name]]
-    return out
 
 
 def _signed(value: float, low: float, high: float) -> str:
@@ -56,95 +40,93 @@ def _told(value: float, low: float, high: float) -> str:
     return "is worse than" if high < 0 else "cannot be distinguished from"
 
 
-def of_board(board: Board) -> Iterator[str]:
-    """What one board says."""
+def leader(board: Board) -> str:
+    """Says which method has the largest score, and how far it leads."""
     first, second = board.methods[:2]
     low, high = board.intervals[first]
-    n = len(board.problems)
-    yield (
-        f"Over {problems_in_words(n)} {name_of(first)} has the largest score, {board.scores[first]:.3f} "
-        f"[{low:.3f}, {high:.3f}]; its lead over the second, {name_of(second)}, is "
+    return (
+        f"Over {problems_in_words(len(board.problems))} {name_of(first)} has the largest score, "
+        f"{board.scores[first]:.3f} [{low:.3f}, {high:.3f}]; its lead over the second, {name_of(second)}, is "
         f"{_signed(*board.difference(first, second))}."
     )
+
+
+def against_baseline(board: Board) -> str:
+    """Says how many methods are better and worse than the best tuned scalarization."""
     base = board.baseline
     different = {name: board.difference(name, base) for name in board.methods if name != base}
     better = [name for name, (_, low, _) in different.items() if low > 0]
     worse = [name for name, (_, _, high) in different.items() if high < 0]
     top = max(different, key=lambda name: different[name][0])
-    yield (
+    alone = " (one problem)" if len(board.problems) == 1 else ""
+    return (
         f"Against the best tuned scalarization, {name_of(base)}, {len(better)} of {len(different)} methods "
-        f"are better and {len(worse)} worse by an interval excluding 0{' (one problem)' if n == 1 else ''}; "
+        f"are better and {len(worse)} worse by an interval excluding 0{alone}; "
         f"the largest difference is that of {name_of(top)}, {_signed(*different[top])}."
     )
-    if {"ls", "tch"} <= set(board.methods):
-        yield (
-            f"Tchebycheff scalarization {_told(*board.difference('tch', 'ls'))} linear scalarization, both "
-            f"tuned: {_signed(*board.difference('tch', 'ls'))} over all problems{_where(board)}."
-        )
-    if {"stch", "tch"} <= set(board.methods):
-        found_s = board.difference("stch", "tch")
-        yield f"Smoothing the maximum (STCH) {_told(*found_s)} the maximum itself: {_signed(*found_s)}."
-    if {"mgda", "ls"} <= set(board.methods):
-        yield (
-            f"The shortest common gradient (MGDA) {_told(*board.difference('mgda', 'ls'))} a tuned "
-            f"weighted sum: {_signed(*board.difference('mgda', 'ls'))}."
-        )
-        conflict = [
-            name for name in ("pcgrad", "cagrad", "upgrad", "nash_mtl", "imtl_g") if name in board.methods
-        ]
-        best = max(conflict, key=lambda name: board.scores[name])
-        yield (
-            f"Of five methods against conflicting gradients (PCGrad, CAGrad, UPGrad, Nash-MTL, IMTL-G) the "
-            f"best, {name_of(best)}, {_told(*board.difference(best, 'ls'))} a tuned weighted sum: "
-            f"{_signed(*board.difference(best, 'ls'))}."
-        )
-    found = statistics.friedman(board.blocks)
-    lowest = min(board.ranks.values())
-    reach = statistics.critical_difference(len(board.methods), n)
-    close = sum(rank <= lowest + reach for rank in board.ranks.values())
-    least = min(board.tests.values())
-    told = "finds" if found.p < 0.05 else "does not find"
-    yield (
-        f"Friedman's test {told} that methods differ "
-        f"(p = {found.p:.1g}); {close} of {len(board.methods)} lie within one critical difference "
-        f"({reach:.1f} ranks) of the best mean rank, and the smallest corrected p against the "
-        f"baseline is {least:.2g}."
+
+
+def maximum_or_sum(board: Board) -> str:
+    """Compares Tchebycheff scalarization with a weighted sum."""
+    found = board.difference("tch", "ls")
+    return (
+        f"Tchebycheff scalarization {_told(*found)} linear scalarization, both "
+        f"tuned: {_signed(*found)} over all problems{_where(board)}."
     )
+
+
+def shortest(board: Board) -> str:
+    """Compares MGDA with a weighted sum."""
+    found = board.difference("mgda", "ls")
+    return f"The shortest common gradient (MGDA) {_told(*found)} a tuned weighted sum: {_signed(*found)}."
+
+
+def against_conflict(board: Board) -> str:
+    """Compares the best method against conflicting gradients with a weighted sum."""
+    conflict = ("pcgrad", "cagrad", "upgrad", "nash_mtl", "imtl_g")
+    best = max((name for name in conflict if name in board.methods), key=lambda name: board.scores[name])
+    found = board.difference(best, "ls")
+    return (
+        f"Of five methods against conflicting gradients (PCGrad, CAGrad, UPGrad, Nash-MTL, IMTL-G) the "
+        f"best, {name_of(best)}, {_told(*found)} a tuned weighted sum: {_signed(*found)}."
+    )
+
+
+def tuning(board: Board) -> str:
+    """Says how much two tunings of one method differ, and two seeds."""
     between, noise = _tuning(board)
-    yield (
+    return (
         f"Two tunings of one method on one problem differ by {between[0]:.3f} [{between[1]:.3f}, "
         f"{between[2]:.3f}] on average (means over {board.array().shape[3]} seeds), two seeds "
         f"of one tuning by {noise[0]:.3f} [{noise[1]:.3f}, {noise[2]:.3f}]: "
         f"smaller differences between methods say nothing about a problem of yours."
     )
-    reached = board.array("gradients")
-    share = statistics.bootstrap(np.isfinite(reached).astype(float))
-    low_r, high_r = statistics.interval(share)
-    mean = np.isfinite(reached).mean((1, 2, 3))
-    i = int(mean.argmax())
-    j = board.methods.index(base)
-    yield (
-        f"{name_of(board.methods[i])} reaches the target most often, in {100 * mean[i]:.0f} % "
-        f"[{100 * low_r[i]:.0f}, {100 * high_r[i]:.0f}] of its runs; {name_of(base)} in {100 * mean[j]:.0f} "
-        f"% [{100 * low_r[j]:.0f}, {100 * high_r[j]:.0f}]."
-    )
-    last = board.methods[-1]
-    yield (
-        f"{name_of(last)} is last with {board.scores[last]:.3f} [{board.intervals[last][0]:.3f}, "
-        f"{board.intervals[last][1]:.3f}]."
-    )
-    if board.name == "constrained":
-        feasible = board.array("feasible")
-        low_f, high_f = statistics.interval(statistics.bootstrap(feasible))
-        mean = feasible.mean((1, 2, 3))
-        yield (
-            "Feasible points: "
-            + ", ".join(
-                f"{name_of(m)} {100 * mean[k]:.0f} % [{100 * low_f[k]:.0f}, {100 * high_f[k]:.0f}]"
-                for k, m in enumerate(board.methods)
-            )
-            + "."
-        )
+
+
+def feasible(board: Board) -> str:
+    """Says which share of each method's points is feasible."""
+    found = board.array("feasible")
+    low, high = statistics.interval(statistics.bootstrap(found))
+    mean = found.mean((1, 2, 3))
+    listed = [
+        f"{name_of(m)} {100 * mean[k]:.0f} % [{100 * low[k]:.0f}, {100 * high[k]:.0f}]"
+        for k, m in enumerate(board.methods)
+    ]
+    return f"Feasible points: {', '.join(listed)}."
+
+
+PICKED: dict[str, tuple[Callable[[Board], str], ...]] = {
+    "preference": (against_baseline, maximum_or_sum, tuning),
+    "single": (against_baseline, maximum_or_sum, shortest, against_conflict),
+    "constrained": (feasible,),
+    "many": (leader,),
+    "networks": (against_baseline,),
+}
+
+
+def sentences(shown: Sequence[Board]) -> list[str]:
+    """Returns the ten sentences, board by board; fewer where a board has no rows yet."""
+    return [f"*{TITLES[board.name]}.* {say(board)}" for board in shown for say in PICKED[board.name]]
 
 
 def _where(board: Board) -> str:

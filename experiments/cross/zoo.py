@@ -33,9 +33,8 @@ def zoo(a: Artifact) -> None:
     every = beside_kept(fresh, replication)
     if len(fresh):
         a.files[FILE] = rows.to_bytes(fresh)
-        a.note(
-            f"Rows of {len(fresh) // 30} pairs were computed here; {FILE} has them for `mobench cross merge`."
-        )
+        pairs = len(fresh.drop_duplicates(list(rows.PAIR)))
+        a.note(f"Rows of {pairs} pairs were computed here; {FILE} has them for `mobench cross merge`.")
     shown = boards(every)
     lines = [line for board in shown for line in board.lines()]
     for name, text in a.refused.items():
