@@ -332,34 +332,8 @@ def objectives(
         "ideal": ideal,
         "reference": reference,
     }
-    sampler = None
-    if start is None:
-        # anything else is refused below
-        two = bounds is not None and hasattr(bounds, "__len__") and len(bounds) == 2
-        low, high = bounds if bounds is not None and two else (-1.0, 1.0)
-        keys["start"] = {"kind": "uniform", "low": low, "high": high}
-        if any(b is None or hasattr(b, "__len__") for b in (low, high)):
-            keys["start"] = {"kind": "in_bounds"}
-    elif isinstance(start, Mapping):
-        keys["start"] = dict(start)
-    elif callable(start):
-        sampler = start
-        keys["start"] = {"kind": "sampler"}
-    else:
-        try:
-            vector = torch.as_tensor(start, dtype=torch.float64)
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise ConfigError(
-                f"start={start!r} is not a vector, a function of a generator or a mapping: {error}"
-            ) from error
-        one_each = vector.ndim == 2 and len(vector) > 1
-        if not (vector.ndim == 1 or one_each) or not bool(torch.isfinite(vector).all()):
-            raise ConfigError(
-                f"start has shape {tuple(vector.shape)}; give a finite vector of shape (P,), or one for each "
-                "preference, or a function or a mapping."
-            )
-        keys["start"] = {"kind": "given", "value": vector.tolist()}
-        dim = vector.shape[-1] if dim is None else dim
+    keys["start"], sampler, entries = _start(start, bounds)
+    dim = entries if dim is None else dim
     if dim is None:
         raise ConfigError("objectives(...) needs dim= (the number of variables) or a start= vector.")
     keys |= {"variables": dim, "steps": Own.steps}
@@ -389,6 +363,39 @@ def objectives(
     with compose.ALONE, serving("checked", own):  # a mistake is found here, where it was made
         kind(code="checked", **keys)
     return Objectives(own, keys, kind)
+
+
+def _start(start: Any, bounds: Any) -> tuple[dict[str, Any], Callable[..., Any] | None, int | None]:
+    """Returns `problem.start` for what a caller gave `objectives`, the function that draws it, if any, and
+    its number of entries, where that is known.
+
+    Raises:
+        ConfigError: a start that is none of what is allowed, or not finite.
+    """
+    if start is None:
+        # bounds that are not two are refused when the problem is made
+        two = bounds is not None and hasattr(bounds, "__len__") and len(bounds) == 2
+        low, high = bounds if bounds is not None and two else (-1.0, 1.0)
+        if any(b is None or hasattr(b, "__len__") for b in (low, high)):
+            return {"kind": "in_bounds"}, None, None
+        return {"kind": "uniform", "low": low, "high": high}, None, None
+    if isinstance(start, Mapping):
+        return dict(start), None, None
+    if callable(start):
+        return {"kind": "sampler"}, start, None
+    try:
+        vector = torch.as_tensor(start, dtype=torch.float64)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ConfigError(
+            f"start={start!r} is not a vector, a function of a generator or a mapping: {error}"
+        ) from error
+    one_each = vector.ndim == 2 and len(vector) > 1
+    if not (vector.ndim == 1 or one_each) or not bool(torch.isfinite(vector).all()):
+        raise ConfigError(
+            f"start has shape {tuple(vector.shape)}; give a finite vector of shape (P,), or one for each "
+            "preference, or a function or a mapping."
+        )
+    return {"kind": "given", "value": vector.tolist()}, None, vector.shape[-1]
 
 
 def _arrangement(start: Any, name: str) -> Arrangement | None:
