@@ -130,9 +130,8 @@ def diverged(panel: Panel) -> str:
     ):
         return said
     return (
-        f"{said} With the printed gamma and white at 255 the first step moves the multiplier of an outer ray "
-        "by 1.3 and gives one loss the weight -0.7; with the public code's gamma, a tenth of it, the "
-        "multiplier moves by 0.13 and the weight is 0.38 (docs/papers/ferero.md, The first steps on images)."
+        f"{said} With the printed gamma and white at 255 the multipliers of the outer rays overshoot in the "
+        "first steps; with the public code's gamma, a tenth of it, they do not (ferero/first_steps)."
     )
 
 
