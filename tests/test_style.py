@@ -142,6 +142,14 @@ def test_badge_names_data_and_scale() -> None:
     assert Artifact("x/y", "t", "smoke", {}).badge.startswith("Smoke scale")
 
 
+def test_badge_keeps_names_of_data_that_are_shorter_than_those_of_their_panels() -> None:
+    names = {"Multi-MNIST": "pairs: MNIST", "Multi-Fashion": "pairs: Fashion-MNIST"}
+    jobs: Any = {name: SimpleNamespace(data=label, precision="fp32") for name, label in names.items()}
+    a = Artifact("x/y", "t", "paper", jobs)
+    a.data_names = names
+    assert a.badge == "Data, pairs. Multi-MNIST: MNIST; Multi-Fashion: Fashion-MNIST. Paper scale."
+
+
 def test_badge_names_the_data_of_each_panel_once() -> None:
     """In the order of the panels; what is made of earlier data says so by their names."""
     names = {"One": "pairs: digits", "Two": "pairs: clothes (stand-in for shoes)"}

@@ -387,14 +387,16 @@ class Artifact:
         return f"Data{other}: {'; '.join(labels)}. {few[0].upper()}{few[1:]}."
 
     def _by_name(self, kind: str) -> str:
-        """Returns "name: data" for each of the figure's data sets; data of an earlier one by its name."""
+        """Returns "name: data" for each of the figure's data sets; data of an earlier one by its name, where
+        that is shorter.
+        """
         said: list[str] = []
         known: dict[str, str] = {}
         for name, label in self.data_names.items():
             words = re.sub(r" \(stand-in for [^)]*\)", "", label.removeprefix(kind))
             known[words] = name
             for earlier, of in known.items():
-                if of != name:
+                if of != name and len(of) + 2 < len(earlier):
                     words = words.replace(earlier, f"{of}'s")
             said.append(f"{name}: {words}")
         return "; ".join(said)
