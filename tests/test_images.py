@@ -482,6 +482,12 @@ def test_ls_trajectory(name: str, pixels: float, step_size: float) -> None:
     )
 
 
+def reported_weights(algorithm: Algorithm, state: dict[str, Any]) -> np.ndarray:
+    """The columns `weight_1` and `weight_2` of the rows (R, 2)."""
+    columns = algorithm.report(torch.ones(len(state["theta"]), 2, dtype=F64), state["alg"])
+    return torch.stack([columns["weight_1"], columns["weight_2"]], dim=1).numpy()
+
+
 @pytest.mark.parametrize(
     ("name", "step_size", "gamma", "c_h"), [("small", 0.05, 0.1, 5.0), ("lenet", 0.01, 2.0, 0.5)]
 )
@@ -493,8 +499,10 @@ def test_ferero_trajectory(name: str, step_size: float, gamma: float, c_h: float
         lambda net, x, w, *a, **k: plain_loops.ferero(net, x, line(w), *a, gamma=gamma, c_h=c_h, **k),
         seeds=(5,) if name == "lenet" else (0, 5),
     )
+    weights = reported_weights(StochasticFEREROSA(), state)
     for r, path in enumerate(paths):
         np.testing.assert_allclose(state["alg"]["lam"][r].numpy(), path.extra["last"], rtol=0, atol=1e-8)
+        np.testing.assert_allclose(weights[r], path.extra["weights"], rtol=0, atol=1e-8)
         assert path.extra["lam"][0].tolist() == [0.5, 0.5, 0.0]
         assert np.ptp(path.extra["lam"], axis=0).min() > 1e-4
     on_the_edge = [(path.extra["lam"][:, :2].min(1) == 0.0).any() for path in paths]
@@ -520,8 +528,10 @@ def test_public_code_trajectory(name: str, tolerance: float, frozen: str) -> Non
     assert {"none": counts.max() == 0, "all": counts.min() == 10, "some": 0 < counts.sum() < 10 * len(paths)}[
         frozen
     ]
+    weights = reported_weights(PublicCodeFERERO(), state)
     for r, path in enumerate(paths):
         np.testing.assert_allclose(state["alg"]["lam"][r].numpy(), path.extra["lam"][-1], rtol=0, atol=1e-8)
+        np.testing.assert_allclose(weights[r], path.extra["u"][-1], rtol=0, atol=1e-8)
         np.testing.assert_allclose(np.abs(path.extra["u"]).sum(1), 1.0, rtol=1e-12)
         if frozen == "all":
             assert np.ptp(path.extra["u"], axis=0).max() == 0.0

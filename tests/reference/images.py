@@ -178,6 +178,7 @@ def ferero(
         run.move(-step_size * g, F, lam=old)
     out = run.trajectory()
     out.extra["last"] = lam
+    out.extra["weights"] = lam @ S
     return out
 
 
