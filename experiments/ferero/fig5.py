@@ -20,6 +20,7 @@ from .images import (
     RAYS,
     STEP_SIZE_NOTE,
     Panel,
+    at_published,
     diverged,
     draw_rays,
     panels,
@@ -148,16 +149,10 @@ def judge_published(a: Artifact, panel: Panel) -> None:
     if "ferero" not in panel.jobs:
         return
     points = {measure: panel.points("ferero", measure) for measure in MEASURES}
-    gap = {}
-    for measure in MEASURES:
-        apart = finite_mean(points[measure], 1) - quoted(f"{panel.name} {measure}", "FERERO")
-        gap[measure] = float(np.nanmax(np.abs(apart))) if np.isfinite(apart).any() else float("nan")
-    of = "largest difference of a coordinate of the mean over seeds"
-    near = AtMost(gap, {"loss": 0.06, "accuracy": 0.025}, of=of, digits=".3f", partial=True)
     over_seeds = "; ".join(f"{measure} {widest(points[measure])}" for measure in MEASURES)
     a.claim(
         "{key}-points",
-        near,
+        at_published(points, panel.name),
         reason=diverged(panel),
         interval=over_seeds,
         rests_on=panel.of("ferero"),

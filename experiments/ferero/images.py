@@ -7,7 +7,7 @@ Multi-Fashion+MNIST at paper scale; on other pictures, and at other scales, clai
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,9 +16,9 @@ import numpy as np
 
 from mobench.artifacts import Artifact, JobRows, artifact
 from mobench.artifacts import style as st
-from mobench.artifacts.checks import Equal
+from mobench.artifacts.checks import AtMost, Equal
 from mobench.artifacts.published import published
-from mobench.artifacts.statistics import Mean
+from mobench.artifacts.statistics import Mean, finite_mean
 from mobench.problems import MultiMNIST
 
 SETS = {"mm": "Multi-MNIST", "mf": "Multi-Fashion", "fm": "Multi-F+M"}
@@ -174,6 +174,18 @@ def quoted(panel: str, method: str) -> np.ndarray:
     """Returns the published points (3, 2) of a panel ("Multi-Fashion loss"), read from the figures."""
     points = published("ferero/fig5_points").where(row=panel, column=method)
     return np.array([[points.number(metric=f"{ray} objective {m}") for m in (1, 2)] for ray in RAYS])
+
+
+def at_published(points: Mapping[str, np.ndarray], name: str) -> AtMost:
+    """Asks that FERERO's points of a data set, for each measure (preferences, seeds, 2), are the published
+    ones.
+    """
+    gap = {}
+    for measure, found in points.items():
+        apart = finite_mean(found, 1) - quoted(f"{name} {measure}", "FERERO")
+        gap[measure] = float(np.nanmax(np.abs(apart))) if np.isfinite(apart).any() else float("nan")
+    of = "largest difference of a coordinate of the mean over seeds"
+    return AtMost(gap, {"loss": 0.06, "accuracy": 0.025}, of=of, digits=".3f", partial=True)
 
 
 def titled(a: Artifact, key: str, job: JobRows) -> str:

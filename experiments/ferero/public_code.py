@@ -1,0 +1,123 @@
+"""What the public code runs on images, beside Algorithm 3 and the published points (ours).
+
+The criterion is that of Figure 5's points. It tells whether the published points are those of the paper's
+algorithm with its printed settings, or of the code.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mobench.artifacts import Artifact, JobRows, RunCount, artifact
+from mobench.artifacts import style as st
+from mobench.artifacts.statistics import finite_mean
+
+from .images import (
+    ANGLES,
+    COLOURS,
+    MEASURES,
+    RAYS,
+    SETS,
+    at_published,
+    by_ray,
+    draw_rays,
+    on_papers_pictures,
+    pictures_of,
+    quoted,
+    titled,
+)  # fmt: skip
+
+OTHER = "The published points belong to the paper's pictures at the paper's scale."
+VARIANTS = {"ferero": ("Algorithm 3", "o"), "code": ("public code", "s")}
+
+
+@artifact("ferero/public_code")
+def public_code(a: Artifact) -> None:
+    """Test losses and accuracies of both variants: a column for each data set."""
+    keys = [key for key in SETS if f"{key}_code" in a.jobs]
+    fig, axes = st.panels(2, len(keys), size=2.333)
+    lines = []
+    for column, key in enumerate(keys):
+        jobs = {name: job for name in VARIANTS if (job := a.jobs.get(f"{key}_{name}")) is not None}
+        for row, measure in enumerate(MEASURES):
+            draw(axes[row, column], jobs, measure)
+            if on_papers_pictures(a, key, jobs["code"]):
+                for k, colour in enumerate(COLOURS):
+                    point = quoted(f"{SETS[key]} {measure}", "FERERO")[k]
+                    axes[row, column].plot(*point, ls="", marker="x", ms=7, color=colour)
+            lines += table_lines(titled(a, key, jobs["code"]), key, jobs, measure)
+        axes[0, column].set_title(titled(a, key, jobs["code"]))
+        points = {measure: points_of(jobs["code"], measure) for measure in MEASURES}
+        with pictures_of(a, key):
+            near = at_published(points, SETS[key]).provided(on_papers_pictures(a, key, jobs["code"]), OTHER)
+            a.check("{key}-points", near, key=key, name=SETS[key])
+    add_legend(fig, axes[0, 0], any(on_papers_pictures(a, key, a.jobs[f"{key}_code"]) for key in keys))
+    a.data_names = {SETS[key]: str(a.jobs[f"{key}_code"].data) for key in keys}
+    a.figure(fig)
+    a.table(lines, given=("data set", "measure", "variant", "preference", "published 1", "published 2"))
+    a.note(
+        "The public code starts the multipliers of the cone anew at every step, normalises the weights, "
+        "drops changes of the multipliers below a tolerance (column: share of such steps), and uses a tenth "
+        "of the printed gamma. It also starts a run again whose accuracy is below 0.15; ours are not started "
+        "again."
+    )
+
+
+def points_of(job: JobRows, measure: str) -> np.ndarray:
+    """Returns test losses or accuracies (preferences, seeds, 2); NaN where a run was lost."""
+    return by_ray(job, f"test_{measure}_1", f"test_{measure}_2")
+
+
+def draw(ax: Any, jobs: dict[str, JobRows], measure: str) -> None:
+    """Draws the means over seeds of both variants."""
+    for name, job in jobs.items():
+        points = points_of(job, measure)
+        for k, colour in enumerate(COLOURS):
+            look = {"ls": "", "marker": VARIANTS[name][1], "color": colour}
+            ax.plot(*points[k].T, ms=3, alpha=0.35, **look)
+            ax.plot(*finite_mean(points[k], 0), ms=7, mec="k", mew=0.5, **look)
+    if measure == "loss":
+        draw_rays(ax, np.zeros(2))
+    ax.set_xlabel(f"test {measure}, task 1")
+    ax.set_ylabel(f"test {measure}, task 2")
+
+
+def add_legend(fig: Any, ax: Any, paper: bool) -> None:
+    """Gives the figure one legend of the markers and colours that are drawn."""
+    for label, marker in VARIANTS.values():
+        ax.plot([], [], ls="", marker=marker, ms=7, mec="k", mew=0.5, color=st.GREY, label=label)
+    for colour, degrees in zip(COLOURS, ANGLES, strict=True):
+        ax.plot([], [], ls="", marker="o", color=colour, label=f"ray {degrees:g}°")
+    if paper:
+        ax.plot([], [], ls="", marker="x", ms=7, color=st.GREY, label="published")
+    fig.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=6)
+
+
+def table_lines(shown: str, key: str, jobs: dict[str, JobRows], measure: str) -> list[dict[str, Any]]:
+    """Returns a line for each variant and ray: means over seeds beside the published point."""
+    paper = quoted(f"{SETS[key]} {measure}", "FERERO")
+    lines = []
+    for name, job in jobs.items():
+        points = points_of(job, measure)
+        frozen = np.full(len(RAYS), np.nan)
+        if name == "code":
+            frozen = finite_mean(by_ray(job, "frozen_steps")[..., 0], 1) / int(job.config["steps"])
+        for k, degrees in enumerate(ANGLES):
+            mean = finite_mean(points[k], 0)
+            lines.append(
+                {
+                    "data set": shown,
+                    "measure": measure,
+                    "variant": VARIANTS[name][0],
+                    "preference": f"{degrees:g}°",
+                    "task 1": mean[0],
+                    "task 2": mean[1],
+                    "published 1": paper[k, 0],
+                    "published 2": paper[k, 1],
+                    "steps dropped": frozen[k],
+                    "runs": RunCount(int(np.isfinite(points[k]).all(1).sum()), points.shape[1]),
+                }
+            )
+    return lines
