@@ -665,6 +665,44 @@ def test_a_run_that_rests_does_not_wake_up() -> None:
         assert torch.equal(path[1, 4:], path[1, 4:5].expand(7, -1))
 
 
+@pytest.mark.parametrize("steps", [(12,), (3, 7, 12)])
+def test_no_step_is_taken_when_no_run_is_left(steps: tuple[int, ...]) -> None:
+    """Every step is still observed, at the iterates where the runs were lost."""
+    runs = runs_of(VLMOP, 3, 1)
+    taken = []
+
+    class Counted(Solving):
+        def weights(self, F: Tensor, G: Tensor | None, state: Any, t: int) -> tuple[Tensor, Any, Info]:
+            taken.append(t)
+            return super().weights(F, G, state, t)
+
+    class Lost(Exact):
+        """Every run is lost, each at a step of its own."""
+
+        def at(self, theta: Tensor, state: dict[str, Tensor], t: int, k: int = 0) -> Point:
+            point = super().at(theta, state, t, k)
+            J = point.jacobian().clone()
+            J[torch.arange(3) <= t - 2] = math.nan
+            return TablePoint(theta, point.X, point.M, {}, point.values(), J, hessian=point.hvp)
+
+    oracle = Lost(VLMOP, runs)
+    algorithm = Counted(step_size=0.01)
+    seen: list[tuple[int, Tensor]] = []
+    state = loop.start(oracle, algorithm, {}, VLMOP.initial(runs), runs, 12)
+    for until in steps:
+        state = loop.advance(
+            oracle, algorithm, {}, state, until, lambda t, now, point: seen.append((t, now["theta"].clone()))
+        )
+    assert taken == [0, 1, 2, 3, 4]
+    assert [t for t, _ in seen] == list(range(12))
+    assert state["t"] == 12
+    assert not state["alive"].any()
+    for _, theta in seen[5:]:
+        assert torch.equal(theta, state["theta"])
+    assert torch.equal(seen[2][1][0], state["theta"][0])
+    assert not torch.equal(seen[2][1][2], state["theta"][2])
+
+
 class Failing(Weighting):
     """Reports a failed solve and a residual in one run."""
 

@@ -107,10 +107,11 @@ def advance(
 
     The outputs that `observe` sees hold theta_t already. A run whose solve fails, or whose next iterate is
     not finite or longer than FAR, keeps its last one for good and is marked in `alive`: its neighbours do not
-    notice. `kkt` is the largest residual of a run's subproblem solves (-1: it has none), `fail` counts failed
-    ones (0 or 1, since no step follows), `stopped` is the step of that solve (-1: there is none),
-    `unsolvable` says that its program is proved to have no solution. A state with `ended` (-1, or the step at
-    which a stop rule ended the run) keeps all of such a run as it was then.
+    notice. When no run is left, a CPU takes no more steps and only observes (a GPU would have to be asked
+    after each one). `kkt` is the largest residual of a run's subproblem solves (-1: it has none), `fail`
+    counts failed ones (0 or 1, since no step follows), `stopped` is the step of that solve (-1: there is
+    none), `unsolvable` says that its program is proved to have no solution. A state with `ended` (-1, or the
+    step at which a stop rule ended the run) keeps all of such a run as it was then.
     """
     oracle = seen_by(algorithm, oracle)
     X = oracle.spec.X
@@ -126,6 +127,7 @@ def advance(
     stopped = state.get("stopped", torch.full_like(fail, -1))
     unsolvable = state.get("unsolvable", torch.zeros_like(alive))
     averages = state.get("adam")
+    on_host = theta.device.type == "cpu"
     times: Iterable[Any] = range(state["t"], until) if number is None else (number,)
     with torch.no_grad():
         for t in times:
@@ -136,6 +138,9 @@ def advance(
                 out[name] = rule.update(out[name], theta, points[0], t)
             if observe is not None:
                 observe(t, state, points[0])
+            if on_host and not bool(alive.any()):
+                state["t"] = t + 1
+                continue
             stops = "ended" in state  # other jobs do not pay for stop rules
             going = alive & (state["ended"] < 0) if stops else alive
             alpha = algorithm.schedule(t)
