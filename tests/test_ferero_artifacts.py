@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 import torch
 
-from experiments.ferero import fig4, fig8, images, properties, run_time, settings, speech
+from experiments.ferero import fig4, fig6, fig8, images, properties, run_time, settings, speech
 from experiments.ferero import runs as toy_runs
 from experiments.ferero.hypervolumes import FITTED, judge_hypervolumes
 from mobench.algorithms.ferero import FERERO
@@ -280,6 +280,28 @@ def test_why_runs_on_images_diverged(settings: tuple[float, float], words: str) 
 def tuned(gap: list[float], cpc: float) -> Any:
     F = np.array([[cpc, 2.5 + g, 2.0] for g in gap])
     return SimpleNamespace(losses=lambda: F)
+
+
+def test_paths_of_lost_runs_are_not_drawn_and_are_no_ascent() -> None:
+    """A lost run keeps its last iterate, whose losses may be anything."""
+    history = pd.DataFrame(
+        {
+            "run": [0, 1, 2] * 3,
+            "seed": 0,
+            "step": np.repeat([0, 10, 20], 3),
+            "f_1": [3.0] * 3 + [1.0] * 3 + [0.5, 0.9, 1e29],
+            "f_2": [3.0] * 3 + [1.0] * 3 + [0.8, 0.7, 1e29],
+        }
+    )
+    final = pd.DataFrame({"run": [0, 1, 2], "status": ["done", "done", "diverged"]})
+    config = {"algorithm": {"warm_steps": 10}}
+    path = fig6.losses(SimpleNamespace(history=history, final=final, config=config))  # type: ignore[arg-type]
+    assert path.shape == (2, 3, 1, 2)
+    assert np.isnan(path[:, 2]).all()
+    np.testing.assert_array_equal(path[-1, :2, 0], [[0.5, 0.8], [0.9, 0.7]])
+    assert history["f_1"].iloc[-1] == 1e29  # the rows of the job are as they were
+    assert fig6.largest((path[-1] - path[0]).max((1, 2))) == pytest.approx(-0.1)
+    assert np.isnan(fig6.largest(np.array([np.nan, np.nan])))
 
 
 def test_a_constraint_that_does_not_hold_fails() -> None:

@@ -23,25 +23,27 @@ def fig6(a: Artifact) -> None:
     lines = []
     for ax, key in zip(axes[0], keys, strict=True):
         job = a.jobs[f"{key}_lines"]
-        plain = a.jobs[f"{key}_ferero"]
+        plain = a.jobs.get(f"{key}_ferero")
         start, *_, end = path = losses(job)
         draw_lines(ax, path, through(job))
-        ax.set_title(titled(a, key, plain) + ("\nstopped before convergence" if moving(path) else ""))
+        ax.set_title(titled(a, key, job) + ("\nstopped before convergence" if moving(path) else ""))
         to_line = finite_mean(to_lines(end, through(job)), 0)
-        to_ray = np.asarray(finite_mean(to_lines(by_ray(plain, "f_1", "f_2"), np.zeros(2)), 0))
+        to_ray = None
+        if plain is not None:
+            to_ray = np.asarray(finite_mean(to_lines(by_ray(plain, "f_1", "f_2"), np.zeros(2)), 0))
         rises = (finite_mean(end, 1) - finite_mean(start, 1)).max(1)
         lines.append(
             {
-                "data set": titled(a, key, plain),
+                "data set": titled(a, key, job),
                 "distance to the lines": float(finite_mean(to_line)),
-                "FERERO of Figure 5 to its rays": float(finite_mean(to_ray)),
-                "largest change of a loss from the warm start": float(rises.max()),
-                "runs": job.runs + plain.runs,
+                "FERERO of Figure 5 to its rays": np.nan if to_ray is None else float(finite_mean(to_ray)),
+                "largest change of a loss from the warm start": largest(rises),
+                "runs": job.runs if plain is None else job.runs + plain.runs,
             }
         )
         with pictures_of(a, key):
             judge_lines(a, key, to_line, to_ray, rises)
-    a.data_names = {SETS[key]: str(a.jobs[f"{key}_ferero"].data) for key in keys}
+    a.data_names = {SETS[key]: str(a.jobs[f"{key}_lines"].data) for key in keys}
     legend_below(fig, axes[0, 0])
     a.figure(fig)
     a.table(lines, given=("data set",))
@@ -54,8 +56,12 @@ def fig6(a: Artifact) -> None:
 
 
 def losses(job: JobRows) -> np.ndarray:
-    """Returns the recorded losses from the warm start on (steps, preferences, seeds, 2)."""
+    """Returns the recorded losses from the warm start on (steps, preferences, seeds, 2); NaN where a run was
+    lost.
+    """
     rows = job.history.sort_values(["step", "run"])
+    done = job.final.set_index("run")["status"] == "done"
+    rows[["f_1", "f_2"]] = rows[["f_1", "f_2"]].where(rows["run"].map(done), np.nan)
     recorded = np.unique(rows["step"])
     warm = recorded[np.abs(recorded - int(job.config["algorithm"]["warm_steps"])).argmin()]
     rows = rows[rows["step"] >= warm]
@@ -99,26 +105,35 @@ def draw_lines(ax: Any, path: np.ndarray, point: np.ndarray) -> None:
     ax.set_ylabel("training loss, task 2")
 
 
-def judge_lines(a: Artifact, key: str, to_line: np.ndarray, to_ray: np.ndarray, rises: np.ndarray) -> None:
+def largest(rises: np.ndarray) -> float:
+    """Returns the largest change among preferences whose runs finished; NaN if none did."""
+    return float(np.nanmax(rises)) if np.isfinite(rises).any() else float("nan")
+
+
+def judge_lines(
+    a: Artifact, key: str, to_line: np.ndarray, to_ray: np.ndarray | None, rises: np.ndarray
+) -> None:
     """FERERO is nearer to the lines than to the rays of Figure 5, and an objective rises on the way.
 
     Args:
         a: the artifact.
         key: the data set.
         to_line: distances of each seed's runs.
-        to_ray: those of the runs of Figure 5.
+        to_ray: those of the runs of Figure 5; None if they were left out.
         rises: largest rise of a mean loss by preference.
     """
+    of = "largest change of a mean training loss from its value at the warm start"
+    each = ", ".join(f"{rise:+.3f}" for rise in rises)
+    risen = Above(largest(rises), 0.0, of=of, digits="+.3f").also(f"by preference {each}")
+    a.claim("{key}-ascent", risen, key=key, name=SETS[key], rests_on=(f"{key}_lines",))
+    if to_ray is None:
+        return
     means = [float(finite_mean(x)) for x in (to_line, to_ray)]
     nearer = Below(
         *means, of="mean distance to the lines", than="of Figure 5's runs to their rays", digits=".3f"
     )
     gap = Mean.finite(to_ray - to_line, least=3)
     surely = SurelyAbove(gap, of="distance to the rays minus that to the lines, paired over seeds")
-    jobs = (f"{key}_lines", f"{key}_ferero")
     check = Graded(surely, nearer)
-    a.claim("{key}-reach", check, key=key, name=SETS[key], reason=STEP_SIZE_NOTE, rests_on=jobs)
-    of = "largest change of a mean training loss from its value at the warm start"
-    each = ", ".join(f"{rise:+.3f}" for rise in rises)
-    risen = Above(float(rises.max()), 0.0, of=of, digits="+.3f").also(f"by preference {each}")
-    a.claim("{key}-ascent", risen, key=key, name=SETS[key], rests_on=jobs[:1])
+    rests_on = (f"{key}_lines", f"{key}_ferero")
+    a.claim("{key}-reach", check, key=key, name=SETS[key], reason=STEP_SIZE_NOTE, rests_on=rests_on)
