@@ -31,7 +31,7 @@ def first_steps(a: Artifact) -> None:
             job = a.jobs[f"{key}_{name}"]
             gamma = float(job.config["algorithm"]["gamma"])
             found = weights(job)
-            lost[name] = int((~np.isfinite(found[-1]).all(1)).sum())
+            lost[name] = int((job.final["status"] != "done").sum())
             draw(axes[row, column], found)
             if row == 0:
                 axes[row, column].set_title(titled(a, key, job), fontsize=8)
