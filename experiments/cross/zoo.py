@@ -213,6 +213,16 @@ def critical(a: Artifact) -> None:
         color="#555555",
     )
     a.note("Boards with one problem have no ranks over problems, and are left out.")
+    silent = [
+        TITLES[board.name]
+        for board in shown
+        if statistics.critical_difference(len(board.methods), len(board.problems)) > len(board.methods) - 1
+    ]
+    if silent:
+        a.note(
+            f"{', '.join(silent)}: with so few problems the critical difference exceeds every difference of "
+            "mean ranks, so that no two methods can be told apart by it."
+        )
     a.table(lines, given=["board", "method", "CD", "problems"])
     a.figure(fig)
 
