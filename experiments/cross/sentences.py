@@ -168,7 +168,7 @@ def replication(shown: Sequence[Board], again: Sequence[Board]) -> str:
     if not tau:
         return "No rows of the replication are kept yet."
     held = [name for name, value in tau.items() if value >= ASKED]
-    listed = ", ".join(f"`{name}` {value:.2f}" for name, value in tau.items())
+    listed = ", ".join(f"`{name}` {value:.3f}" for name, value in tau.items())
     told = " and ".join(f"`{name}`" for name in held) or "no board"
     if len(held) == len(tau):
         told = "every board"

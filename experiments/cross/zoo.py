@@ -155,7 +155,7 @@ def check(a: Artifact, shown: list[Board], replication: int) -> None:
                 told.append(f"{board.name} {mean:.2f} ({low:.2f} to {high:.2f})")
         a.check(
             "replication",
-            AtLeast(tau, 0.9, of="Kendall's tau of the order with fresh seeds", digits=".2f"),
+            AtLeast(tau, 0.9, of="Kendall's tau of the order with fresh seeds", digits=".3f"),
             expected=", ".join(told),
         )
 
