@@ -1,7 +1,7 @@
 """The weights that Algorithm 3 gives the losses in its first steps on images (ours).
 
-They show why runs of Figure 5 diverge. The check was written after runs on Multi-MNIST, and before those on the
-other two data sets.
+They show why runs of Figure 5 diverge. The check was written after runs on Multi-MNIST, and before those
+on the other two data sets.
 """
 
 from __future__ import annotations
