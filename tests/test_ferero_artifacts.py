@@ -256,6 +256,23 @@ def test_images_are_drawn_from_the_jobs_that_ran(mobench: Run) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "only"),
+    [
+        ("fig5", "mm_single1"),
+        ("fig6", "mm_ferero"),
+        ("first_steps", "mm_public"),
+        ("public_code", "mm_ferero"),
+    ],
+)
+def test_too_few_jobs_for_a_panel_are_said(mobench: Run, name: str, only: str) -> None:
+    result = mobench(f"+experiment=ferero/{name}", "scale=smoke", f"artifact.only=[{only}]", "logger=local")
+    assert result.code == 0, result.err
+    folder = result.root / "artifacts" / "ferero" / name
+    assert images.NOTHING in json.loads((folder / "provenance.json").read_text())["notes"]
+    assert json.loads((folder / "claims.json").read_text()) == []
+
+
+@pytest.mark.parametrize(
     ("settings", "words"),
     [
         ((1e-4, 255.0), "2 of 3 runs diverged (22.5°, 67.5°). With the printed gamma and white at 255"),

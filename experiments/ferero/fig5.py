@@ -17,6 +17,7 @@ from .images import (
     COLOURS,
     MEASURES,
     METHODS,
+    NOTHING,
     RAYS,
     STEP_SIZE_NOTE,
     Panel,
@@ -40,6 +41,9 @@ SEEN = "Stated after the first runs at laptop scale had been seen, which are the
 def fig5(a: Artifact) -> None:
     """Test losses and accuracies of four methods at three preferences, three data sets."""
     shown = panels(a)
+    if not shown:
+        a.note(NOTHING)
+        return
     fig, axes = st.panels(2, len(shown), size=2.333)
     for column, panel in enumerate(shown):
         for row, measure in enumerate(MEASURES):

@@ -12,13 +12,16 @@ from mobench.artifacts.checks import Above, Below, Graded, SurelyAbove
 from mobench.artifacts.panels import legend_below
 from mobench.artifacts.statistics import Mean, finite_mean
 
-from .images import ANGLES, COLOURS, SETS, STEP_SIZE_NOTE, by_ray, draw_rays, pictures_of, titled
+from .images import ANGLES, COLOURS, NOTHING, SETS, STEP_SIZE_NOTE, by_ray, draw_rays, pictures_of, titled
 
 
 @artifact("ferero/fig6")
 def fig6(a: Artifact) -> None:
     """Training losses along three shifted rays, from a warm start near the front."""
     keys = [key for key in SETS if f"{key}_lines" in a.jobs]
+    if not keys:
+        a.note(NOTHING)
+        return
     fig, axes = st.panels(1, len(keys), size=2.6)
     lines = []
     for ax, key in zip(axes[0], keys, strict=True):

@@ -15,7 +15,7 @@ from mobench.artifacts import style as st
 from mobench.artifacts.checks import AllOf, AtLeast, AtMost
 from mobench.artifacts.panels import dress
 
-from .images import ANGLES, COLOURS, SETS, pictures_of, titled
+from .images import ANGLES, COLOURS, NOTHING, SETS, pictures_of, titled
 
 GAMMAS = ("printed", "public")
 
@@ -24,6 +24,9 @@ GAMMAS = ("printed", "public")
 def first_steps(a: Artifact) -> None:
     """Weights of both losses over the first steps: a row for each gamma, a column for each data set."""
     keys = [key for key in SETS if all(f"{key}_{name}" in a.jobs for name in GAMMAS)]
+    if not keys:
+        a.note(NOTHING)
+        return
     fig, axes = st.panels(len(GAMMAS), len(keys), size=2.3, sharex=True, sharey=True)
     lines = []
     for column, key in enumerate(keys):

@@ -33,6 +33,7 @@ ANGLES = tuple(RAYS.values())
 COLOURS = tuple(st.preference(degrees) for degrees in ANGLES)
 MEASURES = ("loss", "accuracy")
 FEW = "no interval from fewer than three"
+NOTHING = "Nothing is drawn: the jobs that artifact.only leaves are too few for a panel of any data set."
 STEP_SIZE_NOTE = (
     "FERERO asks for a rate, B_h J d = -c_h H, and gets it to first order only: where a step is not small "
     "against the curvature, gradients are dominated by what oscillates, losses fall slower than J d says, "

@@ -18,6 +18,7 @@ from .images import (
     ANGLES,
     COLOURS,
     MEASURES,
+    NOTHING,
     RAYS,
     SETS,
     at_published,
@@ -37,6 +38,9 @@ VARIANTS = {"ferero": ("Algorithm 3", "o"), "code": ("public code", "s")}
 def public_code(a: Artifact) -> None:
     """Test losses and accuracies of both variants: a column for each data set."""
     keys = [key for key in SETS if f"{key}_code" in a.jobs]
+    if not keys:
+        a.note(NOTHING)
+        return
     fig, axes = st.panels(2, len(keys), size=2.333)
     lines = []
     for column, key in enumerate(keys):
