@@ -255,6 +255,19 @@ def test_images_are_drawn_from_the_jobs_that_ran(mobench: Run) -> None:
     }
 
 
+def test_points_of_lost_runs_are_not_the_published_ones() -> None:
+    exact = {
+        measure: images.quoted(f"Multi-MNIST {measure}", "FERERO")[:, None] for measure in images.MEASURES
+    }
+    assert images.at_published(exact, "Multi-MNIST").holds is True
+    off = {**exact, "loss": exact["loss"] + 0.1}
+    assert images.at_published(off, "Multi-MNIST").holds == "partial"
+    lost = {
+        measure: np.where(np.arange(3)[:, None, None] == 1, found, np.nan) for measure, found in exact.items()
+    }
+    assert images.at_published(lost, "Multi-MNIST").holds is False
+
+
 @pytest.mark.parametrize(
     ("name", "only"),
     [

@@ -1,4 +1,4 @@
-"""The weights that Algorithm 3 gives the losses in its first steps on images (ours).
+"""Draws the weights that Algorithm 3 gives the losses in its first steps on images (ours).
 
 They show why runs of Figure 5 diverge. The check was written after runs on Multi-MNIST, and before those
 on the other two data sets.

@@ -1,4 +1,4 @@
-"""What the public code runs on images, beside Algorithm 3 and the published points (ours).
+"""Compares what the public code runs on images with Algorithm 3 and the published points (ours).
 
 The criterion is that of Figure 5's points. It tells whether the published points are those of the paper's
 algorithm with its printed settings, or of the code.
