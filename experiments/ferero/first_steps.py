@@ -35,13 +35,14 @@ def first_steps(a: Artifact) -> None:
             job = a.jobs[f"{key}_{name}"]
             gamma = float(job.config["algorithm"]["gamma"])
             found = weights(job)
-            lost[name] = int((job.final["status"] != "done").sum())
+            finished = which_finished(job)
+            lost[name] = int((~finished).sum())
             draw(axes[row, column], found)
             if row == 0:
                 axes[row, column].set_title(titled(a, key, job), fontsize=8)
             if column == 0:
                 dress(axes[row, column], y=f"weight, $\\gamma$ = {gamma:g}")
-            lines += table_lines(titled(a, key, job), gamma, found)
+            lines += table_lines(titled(a, key, job), gamma, found, finished)
         with pictures_of(a, key):
             printed = AtLeast(lost["printed"], 1, of="runs lost, printed gamma")
             public = AtMost(lost["public"], 0, of="public code's gamma")
@@ -68,6 +69,11 @@ def weights(job: JobRows) -> np.ndarray:
     return rows[["weight_1", "weight_2"]].to_numpy(dtype=float).reshape(-1, len(ANGLES), 2)
 
 
+def which_finished(job: JobRows) -> np.ndarray:
+    """Returns which preferences finished, in the order of the rays."""
+    return (job.final.sort_values("run")["status"] == "done").to_numpy()
+
+
 def draw(ax: Any, found: np.ndarray) -> None:
     """Draws the weights over the steps, on axes that are linear near zero and logarithmic beyond."""
     ax.axhline(0.0, color=st.GREY, lw=0.6)
@@ -80,11 +86,12 @@ def draw(ax: Any, found: np.ndarray) -> None:
     ax.set_yticks([-10, -1, -0.5, 0, 0.5, 1, 10], ["-10", "-1", "-0.5", "0", "0.5", "1", "10"])
 
 
-def table_lines(shown: str, gamma: float, found: np.ndarray) -> list[dict[str, Any]]:
-    """Returns a line for each ray: the first weights, and what becomes of them."""
+def table_lines(shown: str, gamma: float, found: np.ndarray, finished: np.ndarray) -> list[dict[str, Any]]:
+    """Returns a line for each ray: the first weights, and whether the run finished."""
     lines = []
     for k, degrees in enumerate(ANGLES):
         finite = np.isfinite(found[:, k]).all(1)
+        steps = len(found) - 1
         lines.append(
             {
                 "data set": shown,
@@ -93,7 +100,9 @@ def table_lines(shown: str, gamma: float, found: np.ndarray) -> list[dict[str, A
                 "weight 1 after one step": found[1, k, 0],
                 "weight 2 after one step": found[1, k, 1],
                 "smallest weight": float(found[finite, k].min()),
-                "steps with finite weights": int(finite.sum()) - 1,
+                "steps with finite weights": (
+                    f"all {steps}" if finished[k] else f"{int(finite.sum()) - 1} of {steps}, then lost"
+                ),
             }
         )
     return lines
