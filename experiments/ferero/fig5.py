@@ -23,7 +23,9 @@ from .images import (
     Panel,
     at_published,
     diverged,
-    draw_rays,
+    draw_points,
+    draw_published,
+    dress_points,
     panels,
     pictures_of,
     quoted,
@@ -47,7 +49,7 @@ def fig5(a: Artifact) -> None:
     fig, axes = st.panels(2, len(shown), size=2.333)
     for column, panel in enumerate(shown):
         for row, measure in enumerate(MEASURES):
-            draw_points(axes[row, column], panel, measure, panel.paper(a))
+            draw_panel(axes[row, column], panel, measure, panel.paper(a))
         axes[0, column].set_title(titled(a, panel.key, panel.first) + lost(panel))
     add_legend(fig, axes[0, 0], shown, any(panel.paper(a) for panel in shown))
     a.data_names = {panel.name: panel.data for panel in shown}
@@ -71,25 +73,15 @@ def fig5(a: Artifact) -> None:
     )
 
 
-def draw_points(ax: Any, panel: Panel, measure: str, paper: bool) -> None:
-    """Draws every seed's points faintly, their means, the published ones, and the single tasks."""
-    for m, marker in MARKERS.items():
-        if m not in panel.jobs:
-            continue
-        points = panel.points(m, measure)
-        for k, colour in enumerate(COLOURS):
-            style = {"ls": "", "marker": marker, "color": colour}
-            ax.plot(*points[k].T, ms=3, alpha=0.35, **style)
-            ax.plot(*finite_mean(points[k], 0), ms=7, mec="k", mew=0.5, **style)
-            if paper and m == "ferero":
-                published_point = quoted(f"{panel.name} {measure}", "FERERO")[k]
-                ax.plot(*published_point, ls="", marker="x", ms=7, color=colour)
+def draw_panel(ax: Any, panel: Panel, measure: str, paper: bool) -> None:
+    """Draws the points of all methods, the published ones of FERERO, and the single tasks."""
+    for m in panel.methods:
+        draw_points(ax, panel.points(m, measure), MARKERS[m])
+    if paper and "ferero" in panel.jobs:
+        draw_published(ax, panel.name, measure)
     for task, line in enumerate((ax.axvline, ax.axhline) if panel.single else ()):
         line(finite_mean(panel.alone(measure)[task]), color=st.GREY, lw=0.8)
-    if measure == "loss":
-        draw_rays(ax, np.zeros(2))
-    ax.set_xlabel(f"test {measure}, task 1")
-    ax.set_ylabel(f"test {measure}, task 2")
+    dress_points(ax, measure)
 
 
 def lost(panel: Panel) -> str:

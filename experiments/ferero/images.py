@@ -95,7 +95,7 @@ class Panel:
         """(preferences, seeds, 2) test losses or accuracies, in the order of the rays;
         NaN where a run was lost.
         """
-        return by_ray(self.jobs[method], f"test_{measure}_1", f"test_{measure}_2")
+        return points_of(self.jobs[method], measure)
 
     def polar(self, method: str) -> np.ndarray:
         """Angle of the test losses in degrees (preferences, seeds)."""
@@ -142,6 +142,11 @@ def by_ray(job: JobRows, *names: str) -> np.ndarray:
     good = (rows["status"] == "done").to_numpy()[:, None]
     values = np.where(good, rows[list(names)].to_numpy(dtype=float), np.nan)
     return values.reshape(-1, rows["seed"].nunique(), len(names))
+
+
+def points_of(job: JobRows, measure: str) -> np.ndarray:
+    """Returns test losses or accuracies (preferences, seeds, 2); NaN where a run was lost."""
+    return by_ray(job, f"test_{measure}_1", f"test_{measure}_2")
 
 
 def on_papers_pictures(a: Artifact, key: str, job: JobRows) -> bool:
@@ -207,6 +212,28 @@ def draw_rays(ax: Any, origin: np.ndarray) -> None:
         ax.plot(*(origin[:, None] + np.outer(ray, [0, 100])), color=colour, lw=1.1, ls=":")
     ax.set_xlim(limits[0])
     ax.set_ylim(limits[1])
+
+
+def draw_points(ax: Any, points: np.ndarray, marker: str) -> None:
+    """Draws points (preferences, seeds, 2) faintly, and their means over seeds."""
+    for k, colour in enumerate(COLOURS):
+        look = {"ls": "", "marker": marker, "color": colour}
+        ax.plot(*points[k].T, ms=3, alpha=0.35, **look)
+        ax.plot(*finite_mean(points[k], 0), ms=7, mec="k", mew=0.5, **look)
+
+
+def draw_published(ax: Any, name: str, measure: str) -> None:
+    """Draws FERERO's published points of a data set."""
+    for point, colour in zip(quoted(f"{name} {measure}", "FERERO"), COLOURS, strict=True):
+        ax.plot(*point, ls="", marker="x", ms=7, color=colour)
+
+
+def dress_points(ax: Any, measure: str) -> None:
+    """Draws the rays, which belong to losses, and names the axes."""
+    if measure == "loss":
+        draw_rays(ax, np.zeros(2))
+    ax.set_xlabel(f"test {measure}, task 1")
+    ax.set_ylabel(f"test {measure}, task 2")
 
 
 def widest(points: np.ndarray) -> str:

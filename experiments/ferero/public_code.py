@@ -23,9 +23,12 @@ from .images import (
     SETS,
     at_published,
     by_ray,
-    draw_rays,
+    draw_points,
+    draw_published,
+    dress_points,
     on_papers_pictures,
     pictures_of,
+    points_of,
     quoted,
     titled,
 )  # fmt: skip
@@ -46,11 +49,11 @@ def public_code(a: Artifact) -> None:
     for column, key in enumerate(keys):
         jobs = {name: job for name in VARIANTS if (job := a.jobs.get(f"{key}_{name}")) is not None}
         for row, measure in enumerate(MEASURES):
-            draw(axes[row, column], jobs, measure)
+            for name, job in jobs.items():
+                draw_points(axes[row, column], points_of(job, measure), VARIANTS[name][1])
             if on_papers_pictures(a, key, jobs["code"]):
-                for k, colour in enumerate(COLOURS):
-                    point = quoted(f"{SETS[key]} {measure}", "FERERO")[k]
-                    axes[row, column].plot(*point, ls="", marker="x", ms=7, color=colour)
+                draw_published(axes[row, column], SETS[key], measure)
+            dress_points(axes[row, column], measure)
             lines += table_lines(titled(a, key, jobs["code"]), key, jobs, measure)
         axes[0, column].set_title(titled(a, key, jobs["code"]))
         points = {measure: points_of(jobs["code"], measure) for measure in MEASURES}
@@ -67,25 +70,6 @@ def public_code(a: Artifact) -> None:
         "of the printed gamma. It also starts a run again whose accuracy is below 0.15; ours are not started "
         "again."
     )
-
-
-def points_of(job: JobRows, measure: str) -> np.ndarray:
-    """Returns test losses or accuracies (preferences, seeds, 2); NaN where a run was lost."""
-    return by_ray(job, f"test_{measure}_1", f"test_{measure}_2")
-
-
-def draw(ax: Any, jobs: dict[str, JobRows], measure: str) -> None:
-    """Draws the means over seeds of both variants."""
-    for name, job in jobs.items():
-        points = points_of(job, measure)
-        for k, colour in enumerate(COLOURS):
-            look = {"ls": "", "marker": VARIANTS[name][1], "color": colour}
-            ax.plot(*points[k].T, ms=3, alpha=0.35, **look)
-            ax.plot(*finite_mean(points[k], 0), ms=7, mec="k", mew=0.5, **look)
-    if measure == "loss":
-        draw_rays(ax, np.zeros(2))
-    ax.set_xlabel(f"test {measure}, task 1")
-    ax.set_ylabel(f"test {measure}, task 2")
 
 
 def add_legend(fig: Any, ax: Any, paper: bool) -> None:
