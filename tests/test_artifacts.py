@@ -680,6 +680,19 @@ def test_files_of_a_figure_show_the_same() -> None:
     assert heights[0] > heights[1] + 2.0  # the legend stands above what there is without it
 
 
+def test_runs_too_short_to_be_drawn_are_said(mobench: Run) -> None:
+    short = ("ferero/fig6", "mlm_cmoo/rate", "mobl/stochastic", "mobl/theory")
+    done = mobench(
+        f"+experiment={','.join(short)}", "scale=smoke", "steps=1", "logger=local", "progress=false"
+    )
+    assert done.code != 0
+    for id in short:
+        assert re.search(
+            rf"{id} is not drawn: .* needs at least 2 recorded points, .* have \d\.", done.err
+        ), id
+    assert "Traceback" not in done.err
+
+
 def test_tables() -> None:
     frame = pd.DataFrame({"a_b": ["x|y", "5 % & more"], "v": [0.123456, np.nan]})
     assert markdown(frame).splitlines()[0] == "| a_b | v |"

@@ -10,6 +10,7 @@ from mobench.artifacts import Artifact, JobRows, artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.checks import Above, Below, Graded, SurelyAbove
 from mobench.artifacts.panels import legend_below
+from mobench.artifacts.rows import need_points
 from mobench.artifacts.statistics import Mean, finite_mean
 
 from .images import ANGLES, COLOURS, NOTHING, SETS, STEP_SIZE_NOTE, by_ray, draw_rays, pictures_of, titled
@@ -27,7 +28,9 @@ def fig6(a: Artifact) -> None:
     for ax, key in zip(axes[0], keys, strict=True):
         job = a.jobs[f"{key}_lines"]
         plain = a.jobs.get(f"{key}_ferero")
-        start, *_, end = path = losses(job)
+        path = losses(job)
+        need_points(len(path), 2, "the path from the warm start")
+        start, *_, end = path
         draw_lines(ax, path, through(job))
         ax.set_title(titled(a, key, job) + ("\nstopped before convergence" if moving(path) else ""))
         to_line = finite_mean(to_lines(end, through(job)), 0)

@@ -12,7 +12,7 @@ from mobench.artifacts import Artifact, artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.checks import AtMost, Below
 from mobench.artifacts.panels import curve, dress, grid, level
-from mobench.artifacts.rows import JobRows, RunCount
+from mobench.artifacts.rows import JobRows, RunCount, need_points
 from mobench.artifacts.statistics import log_slope
 
 ROUNDING = 1e-12  # errors below it are rounding: their slope says nothing
@@ -84,6 +84,7 @@ def draw(a: Artifact, job: JobRows) -> dict[str, dict[float, float]]:
             rows = h[(h["penalty_power"] == p) & h[name].notna()]
             table = rows.pivot_table(index="step", columns="run", values=name)
             steps = table.index.to_numpy(float)
+            need_points(len(steps), 2, "a rate")
             slopes = {run: slope(steps, table[run].to_numpy()) for run in table}
             slowest = max(slopes, key=lambda run: slopes[run])
             found[name][p] = float(np.max(list(slopes.values())))

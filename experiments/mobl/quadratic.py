@@ -15,6 +15,7 @@ from mobench.artifacts import Artifact, JobRows, RunCount, artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.checks import Above, AllOf, AtLeast, AtMost, Below, Check, Share
 from mobench.artifacts.panels import dress, grid
+from mobench.artifacts.rows import need_points
 
 from .rows import over_seeds
 
@@ -60,6 +61,7 @@ def running_mean(job: JobRows, column: str, runs: np.ndarray | None = None) -> t
 def slopes(at: np.ndarray, means: np.ndarray) -> tuple[float, np.ndarray]:
     """Of the mean of runs, and of every run (n, runs), over the last nine tenths, in logarithms."""
     late = at >= max(2, at[-1] // 10)
+    need_points(int(late.sum()), 2, "a slope")
     if not np.isfinite(means).all():
         return float("nan"), np.full(means.shape[1], np.nan)
 

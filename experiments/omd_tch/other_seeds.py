@@ -57,8 +57,8 @@ def other_seeds(a: Artifact) -> None:
 
 
 def by_seed(scenarios: dict[str, Scenario], metric: str) -> pd.Series:
-    """Returns a metric of all seeds that finished."""
+    """Returns a metric of all seeds that finished; one line if both jobs were given the same seed."""
     column = METRICS[metric]
     rows = pd.concat([s.jobs["ls"].final for s in scenarios.values()])
     done = rows[(rows["output"] == "last") & (rows["status"] == "done")]
-    return done.set_index("seed")[column].sort_index()
+    return done.drop_duplicates("seed").set_index("seed")[column].sort_index()

@@ -126,6 +126,19 @@ class JobRows:
         return F.reshape(h["run"].nunique(), -1, F.shape[1])
 
 
+def need_points(found: int, least: int, what: str) -> None:
+    """Says that a curve has too few points to be drawn, as when `steps` was set to a small number.
+
+    Raises:
+        ConfigError: it has.
+    """
+    if found < least:
+        raise ConfigError(
+            f"{what} needs at least {least} recorded points, and the runs have {found}. Let them take more "
+            "steps (without an override of steps they take as many as it needs)."
+        )
+
+
 @dataclass(frozen=True)
 class AtPreference:
     """All runs of one job at one preference: recorded steps (T,), columns (S, T), final rows of S runs."""
