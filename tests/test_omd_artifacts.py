@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -16,7 +17,7 @@ import yaml
 from scipy import optimize, stats
 
 from experiments.omd_tch import bounds as theory
-from experiments.omd_tch import federated_figures, statements
+from experiments.omd_tch import federated_figures, other_seeds, statements
 from experiments.omd_tch.federated import COLUMNS, METRICS, Scenario
 from experiments.omd_tch.selection import GRIDS
 from experiments.omd_tch.vlmop2 import judge_stored
@@ -474,3 +475,16 @@ def test_cells_that_all_miss_in_one_direction_point_to_the_partition() -> None:
     assert statements.one_sided({"TCH": [True], "FedFV": [True]}) == ""
     assert statements.one_sided({fed: [True], "TCH": [False]}) == ""
     assert statements.one_sided({}) == ""
+
+
+def test_both_jobs_with_the_same_seed_are_one_line() -> None:
+    def scenario(*seeds: int) -> Any:
+        final = pd.DataFrame(
+            {"seed": seeds, "output": "last", "status": "done", METRICS["accuracy parity"]: 1.5}
+        )
+        return SimpleNamespace(jobs={"ls": SimpleNamespace(final=final)})
+
+    both = {"first": scenario(0), "others": scenario(0)}
+    assert other_seeds.by_seed(both, "accuracy parity").to_dict() == {0: 1.5}
+    both["others"] = scenario(2, 1)
+    assert list(other_seeds.by_seed(both, "accuracy parity").index) == [0, 1, 2]
