@@ -81,8 +81,8 @@ def draw(ax: Any, a: Artifact, key: str) -> None:
             look = {"ls": "", "marker": marker, "color": colour, "alpha": 0.7}
             ax.plot(at, losses, label=label if place == 0 else None, **look)
         if on_papers_pictures(a, key, a.jobs[name(key, "default", task)]):
-            label = "published (one run)" if place == 0 else None
-            ax.plot(place, theirs(key, task, "loss"), "x", ms=8, color=st.preference(45.0), label=label)
+            said = "published (one run)" if place == 0 else None
+            ax.plot(place, theirs(key, task, "loss"), "x", ms=8, color=st.preference(45.0), label=said)
     ax.set_xticks(range(len(TASKS)), [f"task {task}" for task in TASKS])
     ax.set_xlim(-0.5, len(TASKS) - 0.5)
     ax.set_ylim(bottom=0.0)
