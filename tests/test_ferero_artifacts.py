@@ -255,6 +255,17 @@ def test_images_are_drawn_from_the_jobs_that_ran(mobench: Run) -> None:
     }
 
 
+def test_single_tasks_alone_are_drawn(mobench: Run) -> None:
+    only = "artifact.only=[mm_single*]"
+    result = mobench("+experiment=ferero/fig5", "scale=smoke", only, "logger=local")
+    assert result.code == 0, result.err
+    folder = result.root / "artifacts" / "ferero" / "fig5"
+    table = pd.read_csv(folder / "table.csv")
+    assert list(table["method"]) == ["single task", "single task"]
+    assert list(table["published task 1"]) == [0.2684, 0.9137]
+    assert [claim["id"] for claim in json.loads((folder / "claims.json").read_text())] == ["mm-single-task"]
+
+
 def test_points_of_lost_runs_are_not_the_published_ones() -> None:
     exact = {
         measure: images.quoted(f"Multi-MNIST {measure}", "FERERO")[:, None] for measure in images.MEASURES
