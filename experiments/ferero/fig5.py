@@ -141,7 +141,7 @@ def single_line(a: Artifact, panel: Panel, measure: str) -> dict[str, Any]:
         "data set": titled(a, panel.key, panel.first),
         "measure": measure,
         "method": "single task",
-        "preference": "",
+        "preference": "–",
     }
     for task, found in enumerate(alone):
         line[f"task {task + 1}"] = finite_mean(found)

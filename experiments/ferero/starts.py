@@ -20,6 +20,7 @@ from .images import MEASURES, NOTHING, SETS, on_papers_pictures, pictures_of, ti
 
 STARTS = {"default": ("PyTorch's start", "o", st.GREY), "xavier": ("Xavier-uniform start", "s", st.BLACK)}
 TASKS = ("1", "2")
+OTHER = "The published losses belong to the paper's pictures at the paper's scale."
 RESTARTED = 0.15  # the public code starts a run again whose accuracy is below
 AFTER = {"default": "after 1 epoch", "xavier": "after 1 epoch", "long": "after 100 epochs"}
 
@@ -38,7 +39,8 @@ def starts(a: Artifact) -> None:
         ax.set_title(titled(a, key, first))
         with pictures_of(a, key):
             judge(a, key)
-    axes[0, 0].set_ylabel("test loss")
+    axes[0, 0].set_ylim(bottom=0.0)  # of all panels, once all points are drawn
+    axes[0, 0].set_ylabel(f"test loss after {first.config['steps']} steps")
     fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     a.data_names = {SETS[key]: str(a.jobs[name(key, "default", "1")].data) for key in keys}
     a.figure(fig)
@@ -85,7 +87,6 @@ def draw(ax: Any, a: Artifact, key: str) -> None:
             ax.plot(place, theirs(key, task, "loss"), "x", ms=8, color=st.preference(45.0), label=said)
     ax.set_xticks(range(len(TASKS)), [f"task {task}" for task in TASKS])
     ax.set_xlim(-0.5, len(TASKS) - 0.5)
-    ax.set_ylim(bottom=0.0)
 
 
 def judge(a: Artifact, key: str) -> None:
@@ -104,7 +105,8 @@ def judge(a: Artifact, key: str) -> None:
     above = Above(paper, usual, of=of, than="largest with PyTorch's start", digits=".3f")
     low = AtLeast(paper, least, of=of, than="smallest with the script's start", digits=".3f")
     high = AtLeast(most, paper, of="largest with the script's start", than="published", digits=".3f")
-    a.check("{key}-start", AllOf(above, low, high), key=key, name=SETS[key])
+    decided = AllOf(above, low, high).provided(on_papers_pictures(a, key, job), OTHER)
+    a.check("{key}-start", decided, key=key, name=SETS[key])
 
 
 def table_line(a: Artifact, key: str, start: str, task: str) -> dict[str, Any]:
