@@ -13,9 +13,11 @@ from torch import Tensor
 
 from mobench.core.random import generator
 from mobench.data.images import EMBEDDED, SIZE, Images, absolute, digest_of, load_images
-from mobench.errors import ConfigError
+from mobench.errors import ConfigError, choose
 
 SHIFT = 8  # of item 2 against item 1, down and to the right, pixels
+JITTER = 4  # the largest shift of an item at a random position, down and to the right, pixels
+POSITIONS = ("corners", "random")
 CANVAS = SIZE + SHIFT
 CHUNK = 4096  # pictures composed at once: 3 MB for each of their items
 
@@ -42,14 +44,21 @@ class MultiImages:
 
 
 def multi_images(
-    first: str, second: str, root: str | Path, train_size: int | None = None, test_size: int | None = None
+    first: str,
+    second: str,
+    root: str | Path,
+    train_size: int | None = None,
+    test_size: int | None = None,
+    positions: str = "corners",
 ) -> MultiImages:
     """Pictures with item 1 from the base set `first` and item 2 from `second`; made once in a process.
 
-    Item 1 lies in rows and columns 0..27, item 2 in 8..35 of 36 x 36 pixels, each pixel the larger of the
-    two. A split with n images of the first set has 2n pictures, in a fixed random order: each image is item 1
-    of two of them, and each of the m images of the second set is item 2 of 2n/m, rounded down or up. Training
-    pictures are made of training images, test pictures of test images.
+    positions: "corners": item 1 lies in rows and columns 0..27, item 2 in 8..35 of 36 x 36 pixels. "random":
+    item 1 is shifted by 0..4 pixels down and, independently, by 0..4 to the right, item 2 by as much up and
+    to the left. Each pixel is the larger of the two. A split with n images of the first set has 2n pictures,
+    in a fixed random order: each image is item 1 of two of them, and each of the m images of the second set
+    is item 2 of 2n/m, rounded down or up. Training pictures are made of training images, test pictures of
+    test images.
 
     train_size, test_size: the first so many pictures; None: all. Files are looked for below `root`.
     Raises ConfigError for an unknown name or an impossible size, DataError for missing or changed files.
@@ -57,11 +66,14 @@ def multi_images(
     multi-task learning", whose files of pictures are no longer published; numbers on them cannot be compared
     digit by digit.
     """
-    return _multi(first, second, absolute(root), train_size, test_size)
+    return _multi(first, second, absolute(root), train_size, test_size, positions)
 
 
 @lru_cache(maxsize=4)
-def _multi(first: str, second: str, root: str, train_size: int | None, test_size: int | None) -> MultiImages:
+def _multi(
+    first: str, second: str, root: str, train_size: int | None, test_size: int | None, positions: str
+) -> MultiImages:
+    choose("problem.positions", positions, POSITIONS)
     one = load_images(first, root)
     two = load_images(second, root)
     for base in (one, two):
@@ -79,12 +91,15 @@ def _multi(first: str, second: str, root: str, train_size: int | None, test_size
                 f"problem.{split}_size={size} is out of range: data {first} + {second} have {largest} "
                 f"{split} images. Choose 1..{largest}, or null for all."
             )
-    arrays = [a for split, size in sizes.items() for a in _split(one, two, split, size)]
+    jitter = JITTER if positions == "random" else 0
+    arrays = [a for split, size in sizes.items() for a in _split(one, two, split, size, jitter)]
     with torch.inference_mode(False):
         x, y, test, test_y = (torch.from_numpy(a) for a in arrays)
     label = f"overlapping pairs: {one.label} (upper left) and {two.label} (lower right)"
     if first == second:
         label = f"overlapping pairs: {one.label}"
+    if jitter:
+        label += ", at random positions"
     embedded = first in EMBEDDED and second in EMBEDDED
     return MultiImages(x, y, test, test_y, digest_of(*arrays), label, embedded)
 
@@ -98,17 +113,30 @@ def _pairs(n: int, m: int, rng: np.random.Generator) -> tuple[np.ndarray, np.nda
     return item1[order], item2[order]
 
 
-def _split(one: Images, two: Images, split: str, size: int | None) -> tuple[np.ndarray, np.ndarray]:
-    """Pictures and labels of one split."""
+def _split(
+    one: Images, two: Images, split: str, size: int | None, jitter: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Pictures and labels of one split; items are shifted by up to `jitter` pixels from their corners."""
     (x1, y1), (x2, y2) = (
         (getattr(base, split).numpy(), getattr(base, f"{split}_labels").numpy()) for base in (one, two)
     )
     rng = generator(0, data="multi", first=one.name, second=two.name, split=split)
     i, j = (index[:size] for index in _pairs(len(x1), len(x2), rng))
     pictures = np.zeros((len(i), CANVAS, CANVAS), dtype=np.uint8)
-    for k in range(0, len(i), CHUNK):
-        part = pictures[k : k + CHUNK]
-        part[:, :SIZE, :SIZE] = x1[i[k : k + CHUNK]]
-        corner = part[:, SHIFT:, SHIFT:]
-        np.maximum(corner, x2[j[k : k + CHUNK]], out=corner)
+    if jitter == 0:
+        shifts = np.zeros((len(i), 4), dtype=int)
+    else:  # of all pictures of the split, so that a part of them is the same pictures
+        drawn = generator(0, data="multi", first=one.name, second=two.name, split=split, of="positions")
+        shifts = drawn.integers(0, jitter + 1, size=(2 * len(x1), 4))[: len(i)]
+    for place in np.unique(shifts, axis=0):
+        down, right, up, left = place
+        at = np.flatnonzero((shifts == place).all(1))
+        for k in range(0, len(at), CHUNK):
+            part = at[k : k + CHUNK]
+            whole = np.zeros((len(part), CANVAS, CANVAS), dtype=np.uint8)
+            whole[:, down : down + SIZE, right : right + SIZE] = x1[i[part]]
+            y, x = SHIFT - up, SHIFT - left
+            corner = whole[:, y : y + SIZE, x : x + SIZE]
+            np.maximum(corner, x2[j[part]], out=corner)
+            pictures[part] = whole
     return pictures, np.stack([y1[i], y2[j]], 1)

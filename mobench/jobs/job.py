@@ -224,7 +224,12 @@ def identity(job: Job) -> dict[str, Any]:
     config["record"] = {k: v for k, v in config["record"].items() if (k, v) not in switches}
     if config["algorithm"].get("optimizer") == "sgd":
         config["algorithm"] = {k: v for k, v in config["algorithm"].items() if k != "optimizer"}
-    config["problem"] = {k: v for k, v in config["problem"].items() if k not in job.problem.execution_fields}
+    unsaid = job.problem.added_fields
+    config["problem"] = {
+        k: v
+        for k, v in config["problem"].items()
+        if k not in job.problem.execution_fields and not (k in unsaid and v == unsaid[k])
+    }
     parts: dict[str, Any] = {"problem": job.problem, "algorithm": job.algorithm}
     versions = {name: type(part).version for name, part in parts.items()}
     for group in ("oracle", "problem", *LAYERS):
