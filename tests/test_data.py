@@ -203,6 +203,40 @@ def test_the_recipe_with_two_sets() -> None:
             assert tuple(labels[k]) == (y[i], w[j])
 
 
+def test_items_at_random_positions() -> None:
+    """The same pairs, composed by a loop with the same shifts; a part is the beginning."""
+    corners = multi_images("digits", "digits_hard", "")
+    data = multi_images("digits", "digits_hard", "", positions="random")
+    assert data.label == f"{corners.label}, at random positions"
+    assert data.digest != corners.digest
+    for split in SPLITS:
+        (x, _), (z, _) = (split_of(load_images(name, ""), split) for name in ("digits", "digits_hard"))
+        pictures, labels = split_of(data, split)
+        assert (labels == split_of(corners, split)[1]).all()
+        n = len(x)
+        i, j = family._pairs(
+            n, n, generator(0, data="multi", first="digits", second="digits_hard", split=split)
+        )
+        drawn = generator(
+            0, data="multi", first="digits", second="digits_hard", split=split, of="positions"
+        ).integers(0, 5, size=(2 * n, 4))
+        assert [set(column) for column in drawn.T] == [{0, 1, 2, 3, 4}] * 4
+        for k in np.random.default_rng(1).integers(2 * n, size=40):
+            down, right, up, left = drawn[k]
+            canvas = np.zeros((36, 36), dtype=np.uint8)
+            for r in range(28):
+                for c in range(28):
+                    canvas[r + down, c + right] = x[i[k], r, c]
+            for r in range(28):
+                for c in range(28):
+                    at = r + 8 - up, c + 8 - left
+                    canvas[at] = max(canvas[at], z[j[k], r, c])
+            assert (pictures[k] == canvas).all()
+    part = multi_images("digits", "digits_hard", "", 100, 30, "random")
+    assert (part.train == data.train[:100]).all()
+    assert (part.test == data.test[:30]).all()
+
+
 @pytest.mark.parametrize(("n", "m"), [(5, 5), (5, 3), (3, 5), (4, 8), (2, 9), (7, 1)])
 def test_use_of_images_is_as_even_as_it_can_be(n: int, m: int) -> None:
     i, j = family._pairs(n, m, generator(0, use="test", n=n, m=m))
@@ -219,6 +253,8 @@ def test_chunks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(family, "CHUNK", chunk)
         one, two = (load_images(name, "") for name in ("digits", "digits_hard"))
         assert (family._split(one, two, "test", None)[0] == whole.test.numpy()).all()
+        moved = family._split(one, two, "test", None, 4)[0]
+        assert (moved == multi_images("digits", "digits_hard", "", positions="random").test.numpy()).all()
 
 
 @pytest.mark.parametrize("sizes", [(1, 1), (100, 30), (2874, 720), (None, 5), (5, None)])

@@ -41,6 +41,16 @@ def test_identity_is_free_of_import_paths(tmp_path: Path) -> None:
     assert identity(job)["problem"]["class"] == "HyperCleaning"
 
 
+def test_a_field_that_came_later_leaves_kept_jobs_alone() -> None:
+    """At the value that earlier jobs had it is no part of the identity; at another one it is."""
+    base = ("protocol=multi_mnist", "algorithm=ls", "scale=smoke")
+    usual, moved = (
+        identity(make_job(composed(*base, f"problem.positions={name}"))) for name in ("corners", "random")
+    )
+    assert "positions" not in usual["problem"]
+    assert moved["problem"] == {**usual["problem"], "positions": "random"}
+
+
 def test_names_of_parts_are_unique() -> None:
     """Two parts of one name and one version would share folders."""
     named = defaultdict(set)

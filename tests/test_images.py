@@ -818,6 +818,7 @@ BAD = {
     "problem.train_size=0": ["problem.train_size=0", "digits", "2874"],
     "problem.test_size=100000": ["problem.test_size=100000", "720"],
     "problem.model=resnet": ["problem.model='resnet'", "lenet, small, wide"],
+    "problem.positions=rand": ["problem.positions='rand'", "corners, random", "Did you mean 'random'"],
     "problem.tasks=[2]": ["problem.tasks=[2]", "[0, 1]"],
     "problem.tasks=[]": ["problem.tasks=[]", "[0, 1]"],
     "problem.tasks=[1,0]": ["problem.tasks=[1, 0]", "[0, 1]"],
