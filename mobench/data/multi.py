@@ -63,8 +63,8 @@ def multi_images(
     train_size, test_size: the first so many pictures; None: all. Files are looked for below `root`.
     Raises ConfigError for an unknown name or an impossible size, DataError for missing or changed files.
     Source: the recipe is our own, after Sabour, Frosst, Hinton (2017) and Lin et al. (2019), "Pareto
-    multi-task learning", whose files of pictures are no longer published; numbers on them cannot be compared
-    digit by digit.
+    multi-task learning". How the authors place the items is not published, and numbers on their files cannot
+    be compared digit by digit.
     """
     return _multi(first, second, absolute(root), train_size, test_size, positions)
 
