@@ -203,11 +203,11 @@ def test_the_recipe_with_two_sets() -> None:
             assert tuple(labels[k]) == (y[i], w[j])
 
 
-def test_items_at_random_positions() -> None:
+def test_shifted_items() -> None:
     """The same pairs, composed by a loop with the same shifts; a part is the beginning."""
     corners = multi_images("digits", "digits_hard", "")
-    data = multi_images("digits", "digits_hard", "", positions="random")
-    assert data.label == f"{corners.label}, at random positions"
+    data = multi_images("digits", "digits_hard", "", shifts=[3, 4])
+    assert data.label == f"{corners.label}, shifted by up to 3 and 4 pixels"
     assert data.digest != corners.digest
     for split in SPLITS:
         (x, _), (z, _) = (split_of(load_images(name, ""), split) for name in ("digits", "digits_hard"))
@@ -219,8 +219,8 @@ def test_items_at_random_positions() -> None:
         )
         drawn = generator(
             0, data="multi", first="digits", second="digits_hard", split=split, of="positions"
-        ).integers(0, 5, size=(2 * n, 4))
-        assert [set(column) for column in drawn.T] == [{0, 1, 2, 3, 4}] * 4
+        ).integers(0, [4, 4, 5, 5], size=(2 * n, 4))
+        assert [set(column) for column in drawn.T] == [{0, 1, 2, 3}] * 2 + [{0, 1, 2, 3, 4}] * 2
         for k in np.random.default_rng(1).integers(2 * n, size=40):
             down, right, up, left = drawn[k]
             canvas = np.zeros((36, 36), dtype=np.uint8)
@@ -232,7 +232,7 @@ def test_items_at_random_positions() -> None:
                     at = r + 8 - up, c + 8 - left
                     canvas[at] = max(canvas[at], z[j[k], r, c])
             assert (pictures[k] == canvas).all()
-    part = multi_images("digits", "digits_hard", "", 100, 30, "random")
+    part = multi_images("digits", "digits_hard", "", 100, 30, (3, 4))
     assert (part.train == data.train[:100]).all()
     assert (part.test == data.test[:30]).all()
 
@@ -253,8 +253,8 @@ def test_chunks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(family, "CHUNK", chunk)
         one, two = (load_images(name, "") for name in ("digits", "digits_hard"))
         assert (family._split(one, two, "test", None)[0] == whole.test.numpy()).all()
-        moved = family._split(one, two, "test", None, 4)[0]
-        assert (moved == multi_images("digits", "digits_hard", "", positions="random").test.numpy()).all()
+        moved = family._split(one, two, "test", None, (4, 1))[0]
+        assert (moved == multi_images("digits", "digits_hard", "", shifts=(4, 1)).test.numpy()).all()
 
 
 @pytest.mark.parametrize("sizes", [(1, 1), (100, 30), (2874, 720), (None, 5), (5, None)])

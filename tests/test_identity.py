@@ -45,10 +45,10 @@ def test_a_field_that_came_later_leaves_kept_jobs_alone() -> None:
     """At the value that earlier jobs had it is no part of the identity; at another one it is."""
     base = ("protocol=multi_mnist", "algorithm=ls", "scale=smoke")
     usual, moved = (
-        identity(make_job(composed(*base, f"problem.positions={name}"))) for name in ("corners", "random")
+        identity(make_job(composed(*base, f"problem.shifts={shifts}"))) for shifts in ("[0,0]", "[3,4]")
     )
-    assert "positions" not in usual["problem"]
-    assert moved["problem"] == {**usual["problem"], "positions": "random"}
+    assert "shifts" not in usual["problem"]
+    assert moved["problem"] == {**usual["problem"], "shifts": [3, 4]}
 
 
 def test_names_of_parts_are_unique() -> None:

@@ -19,7 +19,7 @@ from mobench.core.point import Linear
 from mobench.core.preferences import Runs
 from mobench.core.sampled import Batch, BatchGradients
 from mobench.core.types import Real
-from mobench.data.multi import POSITIONS, MultiImages, multi_images
+from mobench.data.multi import MultiImages, largest_shifts, multi_images
 from mobench.errors import ConfigError, check_batch_runs, choose
 from mobench.kernels.convnet import CrossEntropies, RunPictures
 from mobench.models.convnet import EXECUTIONS, ConvNet, for_device, model
@@ -44,7 +44,7 @@ class MultiMNIST(TrainTest, BatchGradients):
         data: the base set of the upper left item, second: of the lower right one (null: the same). digits,
             digits_hard (embedded), mnist, fashion_mnist.
         data_root: folder of the official files; no part of a job's identity.
-        positions: corners | random (`mobench.data.multi_images`).
+        shifts: the largest shifts of the two items from their corners, pixels (`mobench.data.multi_images`).
         train_size, test_size: the first so many pictures of the fixed order (null: all).
         pixels: the value of white. 255: as the public code of Pareto MTL, EPO and FERERO has it, whose step
             sizes it fits; the first gradients are then hundreds of times larger than later ones.
@@ -58,7 +58,7 @@ class MultiMNIST(TrainTest, BatchGradients):
 
     start_kinds: ClassVar[Mapping[str, tuple[str, ...]]] = {"default": (), "xavier": ()}
     execution_fields: ClassVar[tuple[str, ...]] = ("data_root", "execution", "max_batch_runs")
-    added_fields: ClassVar[Mapping[str, Any]] = {"positions": "corners"}
+    added_fields: ClassVar[Mapping[str, Any]] = {"shifts": [0, 0]}
     product_shape: ClassVar[tuple[int, int, int] | None] = (
         20,
         250,
@@ -77,11 +77,11 @@ class MultiMNIST(TrainTest, BatchGradients):
     execution: str = "auto"
     max_batch_runs: int | None = None
     steps: int = 1000
-    positions: str = "corners"
+    shifts: Sequence[int] = (0, 0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        choose("problem.positions", self.positions, POSITIONS)
+        largest_shifts(self.shifts)
         if list(self.tasks) not in ([0], [1], [0, 1]):
             raise ConfigError(
                 f"problem.tasks={list(self.tasks)} must be [0, 1], or [0] or [1] for a single task."
@@ -106,7 +106,7 @@ class MultiMNIST(TrainTest, BatchGradients):
             self.data_root,
             self.train_size,
             self.test_size,
-            self.positions,
+            self.shifts,
         )
 
     @property
