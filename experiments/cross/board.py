@@ -117,7 +117,7 @@ class Board:
 
     @property
     def baseline(self) -> str:
-        """The best tuned scalarization of the board."""
+        """The tuned baseline: the better one of linear and Tchebycheff scalarization, or the board's own."""
         names = [name for name in BASELINES.get(self.name, SCALARIZATIONS) if name in self.methods]
         return max(names, key=lambda name: self.scores[name])
 

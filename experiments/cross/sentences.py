@@ -52,7 +52,7 @@ def leader(board: Board) -> str:
 
 
 def against_baseline(board: Board) -> str:
-    """Says how many methods are better and worse than the best tuned scalarization."""
+    """Says how many methods are better and worse than the tuned baseline of the board."""
     base = board.baseline
     different = {name: board.difference(name, base) for name in board.methods if name != base}
     better = [name for name, (_, low, _) in different.items() if low > 0]
@@ -60,7 +60,7 @@ def against_baseline(board: Board) -> str:
     top = max(different, key=lambda name: different[name][0])
     alone = " (one problem)" if len(board.problems) == 1 else ""
     return (
-        f"Against the best tuned scalarization, {name_of(base)}, {len(better)} of {len(different)} methods "
+        f"Against the tuned baseline, {name_of(base)}, {len(better)} of {len(different)} methods "
         f"are better and {len(worse)} worse by an interval excluding 0{alone}; "
         f"the largest difference is that of {name_of(top)}, {_signed(*different[top])}."
     )
@@ -206,7 +206,7 @@ def copies(shown: Sequence[Board]) -> str:
         which = " and ".join(f"`{name}`" for name in over)
         held = f"{which} exceeds: there, a corrected p just below 0.05 is no evidence."
     return (
-        "Wilcoxon's test, which compares each method with the best tuned scalarization, was applied to "
+        "Wilcoxon's test, which compares each method with the tuned baseline, was applied to "
         "methods and copies of themselves (other tunings, other seeds). The share of 200 pairs that it calls "
         f"different: {said}. The protocol allows {100 * LEVEL:g} %, which {held} Intervals in brackets do "
         "not depend on it."

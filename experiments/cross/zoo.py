@@ -122,7 +122,8 @@ def draw(a: Artifact, shown: list[Board], new: set[str]) -> None:
     text = (
         "Score: hypervolume as a share of the best that as many points of the front attain (with constraints "
         "times the feasible share). Lines: 95 % bootstrap over problems, tuning studies and seeds. Orange: "
-        "the best tuned scalarization (with constraints: the penalty method)."
+        "the tuned baseline, the better one of linear and Tchebycheff scalarization (with constraints: the "
+        "penalty method)."
     )
     fig.supxlabel(
         "\n".join(textwrap.wrap(text, 118)), fontsize=st.SMALLEST, x=0.01, ha="left", color="#555555"

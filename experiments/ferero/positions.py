@@ -1,4 +1,4 @@
-"""Compares single-task networks on pictures whose items are shifted from the corners by different amounts (ours).
+"""Compares single-task networks on pictures whose items are shifted from the corners (ours).
 
 How the authors placed the items is not published, and networks for one task on pictures with items in the
 corners end far below the published losses. The largest shifts are calibrated on the published losses after

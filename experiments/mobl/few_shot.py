@@ -555,7 +555,8 @@ def _judge_nearly_best(a: Artifact, pref: FewShot, kind: str, mean: np.ndarray) 
     leads = SurelyAbove(ahead, of="lead", **SURE)
     why = {
         (True, False): "All tasks are nearly at the highest accuracy, so the preference shows nothing.",
-        (False, True): "It leads the mean of the others, but is not nearly the highest in 4 runs. " + HARDER,
+        (False, True): "It leads the mean of the others, but is nearly the highest in only "
+        f"{sum(near.values())} of {len(near)} runs, where 4 are asked for. {HARDER}",
     }
     values = (f"{mean[s, s]:.1f} % of at most {mean[s].max():.1f} %" for s in range(pref.S))
     a.claim(

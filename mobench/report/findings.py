@@ -96,7 +96,7 @@ def page(site: Site, found: list[Finding]) -> str:
         commands = dict.fromkeys(
             known[artifact, ids[0]].entry.command for artifact, ids in finding.evidence.items()
         )
-        lines += ["", f"Rerun it: {', '.join(map(code, commands))}.", ""]
+        lines += ["", f"Draw it: {', '.join(map(code, commands))}.", ""]
     return "\n".join(lines)
 
 

@@ -480,7 +480,8 @@ def markdown(
         "recording, the whole job in a process that runs already (configuration, loop, rows, certificate, "
         "provenance), and the whole command from its start. *Style* is our loop in LibMOON's manner (one "
         "preference after the other, one backward per objective), extrapolated from a few epochs; *quoted* "
-        "is LibMOON itself, measured by others on a machine of this kind.",
+        "is LibMOON itself, measured once by others on a machine of this kind: no publication has these "
+        "numbers, and the aims against them are for orientation.",
         table(
             ["method", "loop", "job", "command", "style", "style / job", "quoted", "quoted / job"],
             jobs,

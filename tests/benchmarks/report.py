@@ -243,7 +243,6 @@ def markdown(
                 for a in judge(lines)
             ],
         ),
-        "LibMOON's PMGDA (9.3 ms) has no counterpart in mobench.",
         "## Microseconds per iteration of the batch",
         table(
             [
