@@ -216,7 +216,7 @@ def verdicts(root: Path | None = None) -> list[dict[str, Any]]:
 
 
 def results_markdown(root: Path | None = None, expected: Sequence[str] = ()) -> str:
-    """The results page of the documentation: every claim with its verdict, and why some fail.
+    """The results page of the documentation: every claim with its tolerance and verdict, and why some fail.
 
     No date inside.
     """
@@ -295,13 +295,15 @@ def _claims_table(title: str, entries: Sequence[Entry]) -> list[str]:
     origin = [f"scale {', '.join(_scales(entries))}"] if _scales(entries) else []
     origin += [f"drawn from {', '.join(commits)}"] if commits else []
     lines = [f"**{title}**: {md('; '.join([_tally(count(entries)), *origin]))}.", ""]
-    lines += ["| artifact | claim | published | measured | verdict | command |", "|" + " --- |" * 6]
+    names = ("artifact", "claim", "published", "measured", "tolerance", "verdict", "command")
+    lines += [f"| {' | '.join(names)} |", "|" + " --- |" * len(names)]
     for entry in entries:
         for c in entry.claims:
-            cells = [md(x) for x in (entry.id, c.statement, c.published, c.measured, _mark(c.verdict))]
+            said = (c.statement, c.published, c.measured, c.tolerance)
+            cells = [md(x) for x in (entry.id, *said, _mark(c.verdict))]
             lines.append(f"| {' | '.join(cells)} | {code(entry.command)} |")
         if not entry.claims:
-            lines.append(f"| {md(entry.id)} | – | – | – | {_why_no_claims(entry)} | {code(entry.command)} |")
+            lines.append(f"| {md(entry.id)} | – | – | – | – | {_why_no_claims(entry)} | {code(entry.command)} |")
     return [*lines, ""]
 
 
