@@ -585,6 +585,13 @@ def test_fewer_seeds_than_the_paper_s_are_partial_at_best(holds: Any, verdict: s
         claim(a, "id", holds, why="Why.", remark="" if holds is None else "Why.", interval=interval)
         assert a.claims[0].verdict == verdict
         assert a.claims[0].reason == "3 of the paper's 10 seeds: mean 2.0, 95 % interval [1.5, 2.5]. Why."
+    # as many as the paper's, or nothing is known of the paper's: they were chosen on the command line
+    for seeds in (10, None):
+        other = replace(MNIST, seeds=seeds)
+        a = Artifact("x/y", "t", "paper", {"job": rows("MNIST")}, paper=other, changed=["seeds=[3]"])
+        claim(a, "id", holds, why="Why.", remark="" if holds is None else "Why.")
+        assert a.claims[0].verdict == verdict
+        assert a.claims[0].reason == "Run with other seeds than the artifact's ('seeds=[3]'). Why."
     jobs = {"all": rows("MNIST", 10), "few": rows("MNIST", 3)}
     a = Artifact("x/y", "t", "paper", jobs, paper=MNIST)
     claim(a, "id", holds, remark="" if holds is None else "Why.", why="Why.")
@@ -657,6 +664,25 @@ def test_own_checks_are_counted_apart_and_reasons_are_asked_for() -> None:
     own_check(smoke, "runs", False)
     own_check(smoke, "arithmetic", False, reason="Why.", any_scale=True)
     assert [c.verdict for c in smoke.claims] == ["inconclusive", "check failed"]
+
+
+def test_an_own_check_does_not_pass_because_runs_were_lost() -> None:
+    """Nor does it fail less for it; one whose text counts lost runs is decided."""
+    jobs: Any = {"job": rows(complete=False), "other": rows()}
+    a = Artifact("x/y", "t", "laptop", jobs)
+    own_check(a, "yes", True)
+    own_check(a, "no", False, reason="Why.")
+    own_check(a, "counted", True, counts_lost=True)
+    own_check(a, "another", True, rests_on=("other",))
+    found = ["inconclusive", "check failed", "check passed", "check passed"]
+    assert [c.verdict for c in a.claims] == found
+    assert a.claims[0].reason.startswith("Not all runs finished (job: 1 of 2)")
+
+
+def test_an_artifact_is_not_planned_twice(mobench: Run) -> None:
+    """Both were run, and only the last one drawn."""
+    result = mobench("-m", "+experiment=ferero/fig7", "scale=laptop,smoke", "logger=local")
+    result.refused("ferero/fig7 is asked for more than once", "one set of jobs")
 
 
 def test_files_of_a_figure_show_the_same() -> None:

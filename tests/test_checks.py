@@ -170,6 +170,7 @@ OPEN = Undecided("Too few.", Judged(None, "o", "w"))
         (Ordered({"a": 1, "b": NAN}), False, "a 1, b nan", "rising in this order"),
         (Smallest({"a": 1, "b": 2}, "a", of="area"), True, "area: a 1, b 2", "a has the smallest area"),
         (Smallest({"a": 1, "b": 1}, "a"), False, "a 1, b 1", "a has the smallest"),
+        (Smallest({"a": 1}, "a"), False, "a 1", "a has the smallest"),
         (Smallest({"a": NAN, "b": 1}, "a"), False, "a nan, b 1", "a has the smallest"),
         (Largest({"a": 3, "b": 2}, "a", of="area"), True, "area: a 3, b 2", "a has the largest area"),
         (Equal({"a": 1}, {"a": 1}, what="cells"), True, "1 of 1 cells equal", "equal"),

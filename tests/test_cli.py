@@ -18,6 +18,7 @@ from omegaconf import OmegaConf
 
 from mobench.config import compose, overrides, schema
 from mobench.errors import ConfigError
+from mobench.jobs.build import make_job
 from tests import plugin
 from tests.conftest import Run, command, environment, shell
 
@@ -90,6 +91,16 @@ BAD = {
     "preferences=many": ["preferences=many", "preferences=K"],
     "seeds=[]": ["seeds is empty", "seeds=[0]"],
     "seeds=[1,2,1]": ["seeds=[1, 2, 1]", "twice"],
+    "preferences.weights=[[0.5,0.5],[0.5,0.5]]": ["preferences.weights", "twice"],
+    "preferences.rays_deg=[30,60,30]": ["preferences.rays_deg=[30, 60, 30]", "twice"],
+    "preferences.count=2.5": ["preferences.count=2.5", "whole number"],
+    "algorithm.outputs=[last,last]": ["algorithm.outputs=['last', 'last']", "twice"],
+    "algorithm.step_size=true": ["algorithm.step_size=True must be a number", "such as 0.1"],
+    "problem.n=5.5": ["problem.n=5.5 must be a whole number"],
+    "checkpoint.seconds=nan": ["checkpoint.seconds=nan", "at least 0"],
+    "hardware.threads=-1": ["hardware.threads=-1", "at least 1"],
+    "hardware.part=[8,9] preferences=2": ["hardware.part=[8, 9]", "none of the 2 preferences"],
+    "hardware.part=[0,2] hardware.split=2": ["hardware.part=[0, 2]", "only one"],
     "seeds=[0, 1]": ["seeds=[0, has a bracket without its partner", "'seeds=[0, 1]'"],
     "hydra.searchpath=[file:///a=b]": ["searchpath=[file:///a=b] cannot be read", "needs quotes of its own"],
     "step_size=0.1": ["step_size is unknown", "Did you mean 'algorithm.step_size'"],
@@ -298,9 +309,11 @@ def test_preferences_replace_those_of_a_protocol(mobench: Run) -> None:
 
 
 def test_normalise() -> None:
-    nulls = ["preferences.rays_deg=null", "preferences.weights=null"]
+    nulls = [f"preferences.{way}=null" for way in ("rays_deg", "simplex_steps", "weights")]
     assert overrides.normalise(["preferences=4", "a=1"]) == [*nulls, "preferences.count=4", "a=1"]
-    assert overrides.normalise(["preferences.rays_deg=[1]"]) == [nulls[1], "preferences.rays_deg=[1]"]
+    assert overrides.normalise(["preferences.rays_deg=[1]"]) == [*nulls[1:], "preferences.rays_deg=[1]"]
+    grid = "preferences.simplex_steps=4"
+    assert overrides.normalise([grid]) == [nulls[0], nulls[2], grid]
     assert overrides.normalise(["algorithm.x=1", "algorithm=ls"]) == ["++algorithm.x=1", "algorithm=ls"]
     assert overrides.shown(["preferences.weights=null", "++algorithm.x=1"]) == "algorithm.x=1"
 
@@ -320,6 +333,24 @@ def test_experiment_lists() -> None:
 def test_changed_overrides() -> None:
     quiet = ["+experiment=a/b", "scale=smoke", "logger=local", "hydra/launcher=joblib", "rerun=true"]
     assert overrides.changed([*quiet, "steps=5", "++algorithm.c_h=2"]) == ["steps=5", "++algorithm.c_h=2"]
+    chosen = ["data=mnist", "hardware=gpu", "hardware.split=3", "hardware.threads=2", "artifact.only=[a]"]
+    assert overrides.changed(chosen) == []
+    others = [
+        "data.train_size=9",
+        "hardware.part=[0,2]",
+        "hardware.tf32=true",
+        "data.lines.multi_mnist=[0,0]",
+    ]
+    assert overrides.changed(others) == others
+
+
+def test_preferences_of_a_protocol_with_a_grid_are_taken_back() -> None:
+    """The grid of the protocol gave its 15 preferences whatever the command line said."""
+    base = ("protocol=csmoo_three_front", "algorithm=csmoo2", "scale=smoke", "seeds=[0]")
+    for asked in ("preferences=3", "preferences.weights=[[0.2,0.3,0.5],[0.3,0.3,0.4],[0.1,0.1,0.8]]"):
+        assert len(make_job(compose.compose([*base, asked])).runs.all) == 3
+    assert len(make_job(compose.compose([*base, "preferences.simplex_steps=6"])).runs.all) == 28
+    assert len(make_job(compose.compose([*base])).runs.all) == 15
 
 
 # what a person sees

@@ -82,8 +82,11 @@ def _of_job(job: JobRows, names: Sequence[str]) -> Runs:
     F = table[f].to_numpy(dtype=float)
     lost = (table["status"] != "done").to_numpy()
     F = np.where(lost[:, None], np.nan, F)
+    G = np.where(lost[:, None], np.nan, table[g].to_numpy(dtype=float))
+    if "angle_deg" in table:
+        table["angle_deg"] = table["angle_deg"].where(~lost)
     steps = np.sort(history["step"].unique())
-    return Runs(table, F, table[g].to_numpy(dtype=float), path, bounds, steps)
+    return Runs(table, F, G, path, bounds, steps)
 
 
 def counted(F: np.ndarray, G: np.ndarray) -> np.ndarray:

@@ -505,7 +505,9 @@ def fig5(a: Artifact) -> None:
     }
     a.claim(
         "nondominated",
-        Count(dominated, at_most=0, that=f"dominated by more than {SLACK} in both rates", what="points"),
+        Count(
+            dominated, at_most=0, that=f"dominated by more than {SLACK} in both rates", what="points"
+        ).provided(np.isfinite(two).all(), "A preference has no finished run of CSMOO-2."),
     )
     first, second = ({f"{lam1:g}": float(p[u]) for lam1, p in zip(lams, two, strict=True)} for u in (0, 1))
     a.claim(

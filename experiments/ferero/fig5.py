@@ -223,7 +223,8 @@ def judge_spread(a: Artifact, panel: Panel) -> None:
 def judge_rays(a: Artifact, panel: Panel) -> None:
     """FERERO is nearer to its rays than LS and PMTL."""
     rays = np.array(ANGLES)[:, None]
-    off = {name: float(finite_mean(np.abs(panel.polar(m) - rays))) for m, name in METHODS.items()}
+    # over the preferences first, so that a seed that lost one of them has no mean: rays differ
+    off = {name: float(finite_mean(np.abs(panel.polar(m) - rays).mean(0))) for m, name in METHODS.items()}
     of = "FERERO's mean |angle to the ray| of the test losses"
     least = min(off["LS"], off["PMTL"])
     nearer = AtMost(off["FERERO"], least, of=of, than="the nearer of LS and PMTL", unit="°", digits=".1f")

@@ -54,8 +54,13 @@ def on_both(*methods: str) -> list[str]:
 
 
 def seconds(a: Artifact, method: str) -> float:
-    """Returns the median time of a method's three runs."""
-    return float(np.median([a.jobs[name].meta["seconds_train"] for name in jobs_of(method)]))
+    """Returns the median time of those of a method's three runs that finished; NaN if none did.
+
+    A run that is lost takes no more steps, and its time is not that of the steps that it was given.
+    """
+    jobs = [a.jobs[name] for name in jobs_of(method)]
+    found = [job.meta["seconds_train"] for job in jobs if job.complete]
+    return float(np.median(found)) if found else float("nan")
 
 
 def epoch(a: Artifact, method: str) -> float:

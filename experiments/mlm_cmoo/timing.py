@@ -28,7 +28,12 @@ class Timed:
 
     @cached_property
     def seconds_per_step(self) -> float:
-        """Training time alone; every step is taken to cost the same."""
+        """Training time alone; every step is taken to cost the same.
+
+        NaN of a job whose runs were all lost: it took no more steps from then on.
+        """
+        if not (self.rows.final["status"] == "done").any():
+            return float("nan")
         return float(self.rows.meta["seconds_train"]) / int(self.rows.config["steps"])
 
     @property

@@ -180,10 +180,12 @@ class Scenario:
         return Mean(a - b if both else np.array([]), least=3).ends(unit=unit)
 
     def curve(self, column: str, name: str, seed: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Recorded rounds and a column of the history: of one seed, or the mean over seeds."""
+        """Recorded rounds and a column of the history: of one seed, or the mean over those that finished."""
         job, output = self.source(column)
+        ends = job.final
+        finished = ends.loc[(ends["output"] == output) & (ends["status"] == "done"), "run"]
         rows = job.history
-        rows = rows[rows["output"] == output]
+        rows = rows[(rows["output"] == output) & rows["run"].isin(finished)]
         # the average after round T is that of theta^1..T, which the row of theta^T has already
         if output != "last":
             rows = rows[rows["step"] < rows["step"].max()]

@@ -189,7 +189,8 @@ class Artifact:
     def check(self, id: str, check: Check, *, reason: str = "", remark: str = "", **words: Any) -> None:
         """Judges a consistency check of ours, which no paper claims; counted apart from claims.
 
-        At smoke scale only those with `any_scale` are decided. Arguments as for `claim`.
+        At smoke scale only those with `any_scale` are decided. One that holds although runs were lost is
+        undecided, unless its text counts them (`counts_lost`). Arguments as for `claim`.
         """
         id, text = self.texts.find(id, words, own=True)
         why = self._cannot_check(text)
@@ -199,6 +200,9 @@ class Artifact:
         elif check.holds is None:
             verdict = "inconclusive"
             why = check.why
+        elif check.holds is True and (lost := self._lost(text, self._used(text.rests_on))):
+            verdict = "inconclusive"
+            why = f"{lost}, and it is not known whether it would hold with those that did not."
         if why is None:
             cause = () if check.holds is True else (reason, text.cause(check.holds))
             why = " ".join(part for part in (*cause, remark, text.remark) if part)
@@ -229,11 +233,12 @@ class Artifact:
         holds = check.holds
         verdict: Verdict = "partial" if holds == "partial" else "reproduced" if holds else "not reproduced"
         before = []
-        lost = [f"{name}: {job.runs}" for name, job in used.items() if not job.complete]
-        if lost and not text.counts_lost:
-            before.append(f"Not all runs finished ({', '.join(lost)}); the others are measured.")
+        if lost := self._lost(text, used):
+            before.append(f"{lost}; the others are measured.")
         if few := None if text.any_scale else self._few(used, text.seeds):
             before.append(f"{few}{': ' if interval else ''}{interval}.")
+        elif self.changed and self._only_seeds and not text.any_scale:
+            before.append(f"Run with other seeds than the artifact's ({overrides.shown(self.changed)}).")
         if part := self._parts(used):
             before.append(f"On a part of the paper's data ({part}).")
         if before and verdict == "reproduced":
@@ -268,6 +273,12 @@ class Artifact:
                 tuple(vars(gauge) for gauge in check.gauges),
             )
         )
+
+    @staticmethod
+    def _lost(text: Text, used: Mapping[str, JobRows]) -> str:
+        """Says which jobs have runs that did not finish; empty if none has, or if the text counts them."""
+        lost = [f"{name}: {job.runs}" for name, job in used.items() if not job.complete]
+        return f"Not all runs finished ({', '.join(lost)})" if lost and not text.counts_lost else ""
 
     def _cannot_judge(self, text: Text, used: Mapping[str, JobRows]) -> str | None:
         """Why these runs cannot judge a statement of the paper, and what would; None if they can."""

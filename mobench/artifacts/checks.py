@@ -719,9 +719,8 @@ class _Extreme(_Numbers):
     @property
     def holds(self) -> Holds:
         own = self.sign * float(self.value[self.name])
-        if math.isnan(own):
-            return False
-        return all(own < self.sign * float(v) for name, v in self.value.items() if name != self.name)
+        others = [self.sign * float(v) for name, v in self.value.items() if name != self.name]
+        return bool(others) and not math.isnan(own) and all(own < other for other in others)
 
     @property
     def tolerance(self) -> str:

@@ -64,7 +64,7 @@ def draw(
         )
         return False
     began = time.time()
-    a = _artifact(id, config, folders, command)
+    a = assembled(id, config, folders, command)
     registered(id)(a)
     if a.only is None:
         a.texts.all_used()
@@ -101,7 +101,7 @@ def draw(
     return True
 
 
-def _artifact(
+def assembled(
     id: str, config: Mapping[str, Any], folders: Mapping[str, JobFolder], command: Sequence[str]
 ) -> Artifact:
     """Returns the artifact to be drawn, with notes on changed settings and unfinished runs."""

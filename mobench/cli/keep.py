@@ -23,9 +23,8 @@ from typing import Any
 
 import yaml
 
-from mobench.artifacts.artifact import Artifact, registered
-from mobench.artifacts.drawing import artifact_folder, read
-from mobench.artifacts.rows import JobRows
+from mobench.artifacts.artifact import registered
+from mobench.artifacts.drawing import artifact_folder, assembled, read
 from mobench.errors import MobenchError, StoreError
 from mobench.jobs.portable import portable_config, portable_status
 from mobench.jobs.store import JobFolder
@@ -72,13 +71,13 @@ def keep(
 
 def fault(id: str, origin: Mapping[str, Any], drawn: Path, root: Path) -> str | None:
     """Why an artifact cannot be drawn from kept rows as it was drawn (`origin`: its provenance), or None."""
+    from mobench.sweep.planner import plan
+
     claims = json.loads((drawn / "claims.json").read_text())
-    a = Artifact(
-        id,
-        origin["title"],
-        origin["scale"],
-        {name: JobRows(JobFolder(root / "runs" / key)) for name, key in origin["jobs"].items()},
-    )
+    found = plan([*shlex.split(origin["command"])[1:], "logger=local"])
+    config = {**found.artifacts[id], "refused": found.refused.get(id, {})}
+    folders = {name: JobFolder(root / "runs" / key) for name, key in origin["jobs"].items()}
+    a = assembled(id, config, folders, found.commands[id])
     try:
         registered(id)(a)
     except (StoreError, KeyError) as error:

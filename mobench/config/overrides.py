@@ -11,7 +11,8 @@ from mobench.config.schema import choices
 from mobench.errors import ConfigError, suggest
 
 _TARGETED = re.compile(r"^(problem|oracle|algorithm|constraint|space|vary|cross)\.")
-_PREFERENCES = re.compile(r"^preferences\.(count|rays_deg|weights)=(?!null$)")
+_PREFERENCES = re.compile(r"^preferences\.(count|rays_deg|weights|simplex_steps)=(?!null$)")
+TAKEN_BACK = ("rays_deg", "weights", "simplex_steps")  # ways to set preferences, which `count` takes back
 _WAYS = re.compile(r"^preferences(?:=\d|\.(?:count|rays_deg|weights|simplex_steps)=(?!null$))")
 _NO_CHOICE = re.compile(
     r"^(problem|oracle|algorithm|constraint|space|protocol|hardware|scale|logger)=(null|[\d.+-]*)$"
@@ -20,13 +21,17 @@ _FOLDER = re.compile(r"^\+{0,2}hydra\.run\.dir=")
 _REMOVED = re.compile(r"^~cross\.((?:problems|settings|pairs)\.[^=]+)$")
 _ADDED = re.compile(r"^\+(cross\.)")
 _LISTED = re.compile(r"^(\+{0,2}(?:cross|jobs)\.[^=]+=)\[(.*)\]$", re.DOTALL)  # lists of overrides
+# groups and keys that change no job of an artifact
+HARMLESS = ("experiment", "scale", "logger", "rerun", "progress", "checkpoint", "data_root", "hydra")
+# values of `hardware` that are part of a job's identity
+IDENTIFYING = ("hardware.part", "hardware.tf32")
 _COUNT = re.compile(r"^preferences=(\d[\d,]*)$")
 
 
 def normalise(overrides: Sequence[str]) -> list[str]:
     """`preferences=K` becomes `preferences.count=K`; keys below a constructor need no `+`.
 
-    Choosing preferences in one of the three ways takes back what a protocol chose in another. Every
+    Choosing preferences in one of the four ways takes back what a protocol chose in another. Every
     constructor parameter is settable although its YAML file leaves it out; whether it exists is decided by
     `config.validate`, which knows the constructor.
     """
@@ -62,7 +67,7 @@ def normalise(overrides: Sequence[str]) -> list[str]:
         if match := _COUNT.match(override):
             override = f"preferences.count={match[1]}"
         if match := _PREFERENCES.match(override):
-            others = {f"preferences.{way}" for way in ("rays_deg", "weights") if way != match[1]} - given
+            others = {f"preferences.{way}" for way in TAKEN_BACK if way != match[1]} - given
             out += [f"{key}=null" for key in sorted(others)]
         elif _TARGETED.match(override):
             override = f"++{override}"
@@ -103,9 +108,7 @@ def _quoted(part: str) -> str:
 def shown(overrides: Sequence[str]) -> str:
     """The overrides as a person would write them: without what `normalise` added."""
     typed = [
-        o.removeprefix("++")
-        for o in overrides
-        if o not in ("preferences.rays_deg=null", "preferences.weights=null")
+        o.removeprefix("++") for o in overrides if o not in {f"preferences.{way}=null" for way in TAKEN_BACK}
     ]
     return shlex.join(typed)
 
@@ -116,24 +119,22 @@ def key_of(override: str) -> str:
 
 
 def changed(overrides: Sequence[str]) -> list[str]:
-    """Those of an artifact's overrides that make its jobs differ from what the artifact says."""
-    harmless = (
-        "experiment",
-        "scale",
-        "data",
-        "hardware",
-        "logger",
-        "rerun",
-        "progress",
-        "checkpoint",
-        "data_root",
-        "hydra",
-    )
-    return [
-        o
-        for o in overrides
-        if re.split(r"[=./]", o.lstrip("+~"))[0] not in harmless and not o.startswith("artifact.only=")
-    ]
+    """Those of an artifact's overrides that make its jobs differ from what the artifact says.
+
+    Choosing another data set or machine is none of them, since rows say which they had; changing a value of
+    the chosen one is, except for values of `hardware` that are no part of a job's identity.
+    """
+    return [o for o in overrides if not _harmless(key_of(o))]
+
+
+def _harmless(key: str) -> bool:
+    """Says whether an override of this key leaves an artifact's jobs as they are, or rows name it."""
+    group = re.split(r"[./]", key)[0]
+    if group == "data":
+        return key == "data"
+    if group == "hardware":
+        return key not in IDENTIFYING
+    return group in HARMLESS or key == "artifact.only"
 
 
 def expand_experiments(overrides: Sequence[str], own: Sequence[str] = ()) -> tuple[list[str], bool]:

@@ -118,6 +118,14 @@ def resolve(config: Any, M: int) -> Float[Tensor, "U M"]:
     weights = config.get("weights")
     floor = config.get("floor")
     steps = config.get("simplex_steps")
+    for key in ("count", "simplex_steps"):
+        if isinstance(config.get(key), float | bool):
+            raise PreferenceError(f"preferences.{key}={config[key]} must be a whole number.")
+    for key, rows in (("rays_deg", rays), ("weights", weights)):
+        if isinstance(rows, list) and len({repr(row) for row in rows}) < len(rows):
+            raise PreferenceError(
+                f"preferences.{key}={rows} has a preference twice, and its runs would be counted twice."
+            )
     if sum(choice is not None for choice in (rays, weights, steps)) > 1:
         raise PreferenceError(
             "Give only one of preferences.rays_deg, preferences.weights and preferences.simplex_steps."

@@ -93,6 +93,11 @@ def _check_outputs(algorithm: Algorithm) -> None:
         raise ConfigError(
             f"algorithm.outputs={algorithm.outputs} must be a list: algorithm.outputs=[{algorithm.outputs}]."
         )
+    if len(set(algorithm.outputs)) < len(algorithm.outputs):
+        raise ConfigError(
+            f"algorithm.outputs={list(algorithm.outputs)} names an output twice, and its rows would "
+            "be counted twice; name each once."
+        )
 
 
 def _runs(config: Mapping[str, Any], problem: Problem, variants: int | None) -> Runs:
@@ -116,6 +121,11 @@ def _runs(config: Mapping[str, Any], problem: Problem, variants: int | None) -> 
         return runs
     k, chunks = config["hardware"]["part"]
     chosen = set(torch.arange(len(preferences)).tensor_split(chunks)[k].tolist())
+    if not chosen:
+        raise ConfigError(
+            f"hardware.part={[k, chunks]} has none of the {len(preferences)} preferences; hardware.split "
+            "cuts a job."
+        )
     return runs.take([r for r, index in enumerate(runs.index.tolist()) if index in chosen])
 
 

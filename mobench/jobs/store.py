@@ -305,7 +305,15 @@ class JobFolder:
         if (damage := self.damage) is not None and (self.path / "final.csv").exists():
             raise StoreError(f"{damage} Rerun the job with the same command, or restore the file.")
         with self._reading("final.csv") as path:
-            return read_csv(path)
+            rows = read_csv(path)
+        numbers = [n for n in map(str, rows) if n in ("run", "seed") or n.startswith(("f_", "preference_"))]
+        damaged = [name for name in numbers if rows[name].dtype.kind not in "iufb"]
+        if damaged:
+            raise StoreError(
+                f"{self.path / 'final.csv'} is damaged: {', '.join(damaged)} must be numbers. Rerun the job "
+                "with rerun=true, or restore the file."
+            )
+        return rows
 
     def history(self) -> pd.DataFrame:
         """Tidy rows over recorded steps."""

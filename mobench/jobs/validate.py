@@ -83,24 +83,32 @@ def _endless(node: Any, where: str) -> Iterator[tuple[str, float]]:
 
 
 def _no_numbers(cls: type, node: Mapping[str, Any], where: str) -> list[str]:
-    """Text, lists and mappings where the constructor's annotation names nothing but numbers."""
+    """Text, lists, mappings and switches where the constructor's annotation names nothing but numbers, and
+    fractions where it names whole ones.
+    """
     found = []
-    for name, default in _numbers(cls).items():
-        if name in node and isinstance(node[name], str | list | Mapping):
-            such = f", such as {default}" if isinstance(default, int | float) else ""
-            found.append(f"{where}.{name}={node[name]!r} must be a number{such}.")
+    for name, (whole, default) in _numbers(cls).items():
+        value = node.get(name)
+        such = f", such as {default}" if isinstance(default, int | float) else ""
+        if isinstance(value, str | list | Mapping | bool):
+            found.append(f"{where}.{name}={value!r} must be a number{such}.")
+        elif whole and isinstance(value, float) and math.isfinite(value) and value != int(value):
+            found.append(f"{where}.{name}={value} must be a whole number{such}.")
     return found
 
 
 @functools.lru_cache(maxsize=256)
-def _numbers(cls: type) -> dict[str, Any]:
-    """A constructor's parameters whose annotation names nothing but numbers, with their defaults."""
+def _numbers(cls: type) -> dict[str, tuple[bool, Any]]:
+    """A constructor's parameters whose annotation names nothing but numbers: whether those are whole ones,
+    and the default.
+    """
     found = {}
     for name, parameter in inspect.signature(cls).parameters.items():
         kind = parameter.annotation
         words = (kind if isinstance(kind, str) else getattr(kind, "__name__", str(kind))).split("|")
-        if {word.strip().rpartition(".")[2] for word in words} <= NUMBERS:
-            found[name] = parameter.default
+        names = {word.strip().rpartition(".")[2] for word in words}
+        if names <= NUMBERS:
+            found[name] = ("int" in names and names <= {"int", "None"}, parameter.default)
     return found
 
 
@@ -120,9 +128,10 @@ def check_numbers(config: Mapping[str, Any]) -> None:
         ("hardware", "seeds_per_job", 1),
         ("hardware", "split", 1),
         ("hardware", "retries", 0),
+        ("hardware", "threads", 1),
         ("checkpoint", "seconds", 0),
     ):
-        if config[group][key] is not None and config[group][key] < least:
+        if config[group][key] is not None and not config[group][key] >= least:
             raise ConfigError(f"{group}.{key}={config[group][key]} must be at least {least}.")
     _check_parts(config["hardware"])
     choose("checkpoint.signal", config["checkpoint"]["signal"], SIGNALS)
@@ -144,5 +153,10 @@ def _check_parts(hardware: Mapping[str, Any]) -> None:
             "cut the job; give only one of them."
         )
     part = hardware["part"]
+    if part is not None and hardware["split"] is not None:
+        raise ConfigError(
+            f"hardware.part={part} and hardware.split={hardware['split']} both cut the job; give only one of "
+            "them."
+        )
     if part is not None and not (len(part) == 2 and 0 <= part[0] < part[1]):
         raise ConfigError(f"hardware.part={part} must be [k, n] with 0 <= k < n; hardware.split sets it.")

@@ -303,7 +303,9 @@ def _claims_table(title: str, entries: Sequence[Entry]) -> list[str]:
             cells = [md(x) for x in (entry.id, *said, _mark(c.verdict))]
             lines.append(f"| {' | '.join(cells)} | {code(entry.command)} |")
         if not entry.claims:
-            lines.append(f"| {md(entry.id)} | – | – | – | – | {_why_no_claims(entry)} | {code(entry.command)} |")
+            lines.append(
+                f"| {md(entry.id)} | – | – | – | – | {_why_no_claims(entry)} | {code(entry.command)} |"
+            )
     return [*lines, ""]
 
 

@@ -152,6 +152,11 @@ class Planner:
             )
         if command.artifact is not None:
             _drawn_here(command.artifact, command.overrides)
+            if command.artifact in out.artifacts:
+                raise ConfigError(
+                    f"{command.artifact} is asked for more than once, with different settings; an artifact "
+                    "is drawn from one set of jobs. Run one command for each."
+                )
             out.artifacts[command.artifact] = config
             out.commands[command.artifact] = command.overrides
         named = self._named(command)
