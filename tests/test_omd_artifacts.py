@@ -43,6 +43,20 @@ OUTPUTS = {"omd": ("mean", "adaptive", "last"), "ada": ("mean", "adaptive", "las
 T = 12
 
 
+def test_a_curve_is_the_mean_of_the_runs_that_finished() -> None:
+    """A lost run's values, however large, are none of it; where none finished there is no value."""
+    steps = [0, 1, 2]
+    for statuses, expected in ((["done", "diverged"], [0.1, 0.2, 0.3]), (["diverged"] * 2, [np.nan] * 3)):
+        final = pd.DataFrame({"run": [0, 1], "seed": [7, 8], "output": "last", "status": statuses})
+        values = [0.1, 0.2, 0.3, 0.1, 500.0, 1e9]
+        history = pd.DataFrame({"run": [0] * 3 + [1] * 3, "seed": [7] * 3 + [8] * 3, "step": steps * 2})
+        job: Any = SimpleNamespace(final=final, history=history.assign(output="last", loss=values))
+        rounds, mean = Scenario("mr", {"ls": job}).curve("LS(FedAvg)", "loss")
+        assert rounds.tolist() == steps
+        np.testing.assert_allclose(mean, expected)
+        assert np.isnan(Scenario("mr", {"ls": job}).curve("LS(FedAvg)", "loss", 8)[1]).all()
+
+
 # made-up rows: the paper's printed means, with little noise
 
 

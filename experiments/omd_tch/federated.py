@@ -185,13 +185,14 @@ class Scenario:
         ends = job.final
         finished = ends.loc[(ends["output"] == output) & (ends["status"] == "done"), "run"]
         rows = job.history
-        rows = rows[(rows["output"] == output) & rows["run"].isin(finished)]
+        rows = rows[rows["output"] == output]
         # the average after round T is that of theta^1..T, which the row of theta^T has already
         if output != "last":
             rows = rows[rows["step"] < rows["step"].max()]
         if seed is not None:
             rows = rows[rows["seed"] == seed]
-        mean = rows.groupby("step")[name].mean()
+        # rounds stay where no run finished, without a value
+        mean = rows[name].where(rows["run"].isin(finished)).groupby(rows["step"]).mean()
         return mean.index.to_numpy(), mean.to_numpy()
 
     def printed(self, column: str, metric: str) -> tuple[float, float]:
