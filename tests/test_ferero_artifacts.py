@@ -63,6 +63,18 @@ def job(angle: Any = 0.0, distance: Any = 0.0, status: Any = "done", seeds: int 
     )
 
 
+def test_a_time_is_of_runs_that_finished() -> None:
+    """A lost run takes no more steps, so that its time is short."""
+    made = {f"image_ls_{r}": job(meta={"seconds_train": t}) for r, t in enumerate((19.0, 0.9, 0.8))}
+    a: Any = SimpleNamespace(jobs=made)
+    assert run_time.seconds(a, "image_ls") == 0.9
+    for r in (1, 2):
+        made[f"image_ls_{r}"].complete = False
+    assert run_time.seconds(a, "image_ls") == 19.0
+    made["image_ls_0"].complete = False
+    assert np.isnan(run_time.seconds(a, "image_ls"))
+
+
 def test_a_run_that_did_not_finish_did_not_arrive() -> None:
     status = ["done"] * 30 + ["diverged"] * 10
     assert toy_runs.arrived().share(job()) == 1.0
