@@ -2,7 +2,8 @@
 
 How the authors placed the items is not published, and networks for one task on pictures with items in the
 corners end far below the published losses. The largest shifts are calibrated on the published losses after
-one epoch, and judged by those after 100 epochs, which had no part in the choice.
+one epoch, and judged by those after 100 epochs, of which those in the corners and with shifts of 4 and 4
+pixels were known by then.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def positions(a: Artifact) -> None:
             judge(a, key)
     if all(on_papers(a, key) for key in keys):
         a.note(
-            f"{distances(a, keys)} The smallest one decides; the losses after 100 epochs had no part in it."
+            f"{distances(a, keys)} By this difference scratch runs with two seeds chose {SHIFTS[CHOSEN][0]}."
         )
     a.note(
         "Plain gradient descent with the settings of Figure 5, each network for one task. Corners: item 1 in "

@@ -119,16 +119,16 @@ def key_of(override: str) -> str:
 
 
 def changed(overrides: Sequence[str]) -> list[str]:
-    """Those of an artifact's overrides that make its jobs differ from what the artifact says.
+    """Returns the overrides that make an artifact's jobs differ from what the artifact says.
 
-    Choosing another data set or machine is none of them, since rows say which they had; changing a value of
+    Choosing another data set or machine is none of them, since rows say which they had. Changing a value of
     the chosen one is, except for values of `hardware` that are no part of a job's identity.
     """
     return [o for o in overrides if not _harmless(key_of(o))]
 
 
 def _harmless(key: str) -> bool:
-    """Says whether an override of this key leaves an artifact's jobs as they are, or rows name it."""
+    """Returns whether an override of this key is no other setting of an artifact's jobs."""
     group = re.split(r"[./]", key)[0]
     if group == "data":
         return key == "data"

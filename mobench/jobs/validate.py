@@ -24,6 +24,7 @@ NUMERIC = (*HASHED, *LAYERS, "vary")
 PRECISIONS = ("fp32", "bf16")
 BF16_ON_CPU = ("measured", "rounded")
 GRAPHS = ("auto", "off")
+CUTS = ("split", "seeds_per_job", "part")  # values of `hardware` that cut a job
 SIGNALS = ("USR2", "USR1", "TERM")
 
 
@@ -147,16 +148,9 @@ def check_numbers(config: Mapping[str, Any]) -> None:
 
 def _check_parts(hardware: Mapping[str, Any]) -> None:
     """Raises ConfigError for two ways to cut a job, or a chunk that there is not."""
-    if hardware["split"] is not None and hardware["seeds_per_job"] is not None:
-        raise ConfigError(
-            f"hardware.split={hardware['split']} and hardware.seeds_per_job={hardware['seeds_per_job']} both "
-            "cut the job; give only one of them."
-        )
+    cuts = [f"hardware.{key}={hardware[key]}" for key in CUTS if hardware[key] is not None]
+    if len(cuts) > 1:
+        raise ConfigError(f"{' and '.join(cuts[:2])} both cut the job; give only one of them.")
     part = hardware["part"]
-    if part is not None and hardware["split"] is not None:
-        raise ConfigError(
-            f"hardware.part={part} and hardware.split={hardware['split']} both cut the job; give only one of "
-            "them."
-        )
     if part is not None and not (len(part) == 2 and 0 <= part[0] < part[1]):
         raise ConfigError(f"hardware.part={part} must be [k, n] with 0 <= k < n; hardware.split sets it.")
