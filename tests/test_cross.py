@@ -203,7 +203,7 @@ class Rows:
 
     def __init__(self, rows: pd.DataFrame) -> None:
         self.final = rows
-        self.meta = {"seconds_train": 1.0}
+        self.seconds_per_step = 0.1
         self.config = {
             "steps": 10,
             "algorithm": {"_target_": "mobench.algorithms.ls.LS", "step_size": 0.1},

@@ -347,6 +347,16 @@ def test_wall_time_is_at_least_training(mobench: Run, monkeypatch: pytest.Monkey
     assert mobench("algorithm=ls", *BASE).job.meta()["seconds_wall"] >= 1000.0
 
 
+def test_a_job_whose_runs_were_all_lost_has_no_time_per_step() -> None:
+    """It ends with its last run, long before the steps that it was given."""
+    rows = JobRows(JobFolder(Path("made up")))
+    rows.__dict__ |= {"meta": {"seconds_train": 5.0}, "config": {"steps": 100}}
+    rows.__dict__["final"] = pd.DataFrame({"output": "last", "status": ["done", "diverged"]})
+    assert rows.seconds_per_step == 0.05
+    rows.__dict__["final"] = pd.DataFrame({"output": "last", "status": ["diverged"] * 2})
+    assert np.isnan(rows.seconds_per_step)
+
+
 # VLMOP2
 
 

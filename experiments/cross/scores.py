@@ -230,7 +230,7 @@ class Table:
             "worst objective": done[columns(done, "f_")].max(axis=1).mean(),
             "stationarity (median)": done.get("stationarity", done.get("kkt", nan)).median(),
             "violation (max)": done.get("violation", nan).max() if pair.constrained else np.nan,
-            "us per step and run": 1e6 * pair.job.meta["seconds_train"] / config["steps"] / len(pair.rows),
+            "us per step and run": 1e6 * pair.job.seconds_per_step / len(pair.rows),
             "step size": config["algorithm"].get(GRID, np.nan) if size is None else size,
             "steps": config["steps"],
             "runs": RunCount.of(rows) if len(rows) else RunCount(0, planned),

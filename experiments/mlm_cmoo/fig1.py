@@ -75,7 +75,7 @@ def fig1c(a: Artifact) -> None:
         "descent (ours: the paper does not say how they search a network) and search 50 random directions "
         "around it, so their polygons owe much to that start."
     )
-    cost = a.jobs["mlm_cmoo"].meta["seconds_train"] / a.jobs["no_u"].meta["seconds_train"]
+    cost = a.jobs["mlm_cmoo"].seconds_per_step / a.jobs["no_u"].seconds_per_step
     sums = {m: float(values.sum()) for m, values in means.items()}
     a.note(
         f"The Hessian-vector term U: a step costs {cost:.2f} times one without it; sum of the "
@@ -124,7 +124,7 @@ def site_line(job: JobRows, title: str, means: np.ndarray, picked: pd.DataFrame)
         "max": means.max(),
         "violation (train)": picked["violation"].mean() if "violation" in picked else np.nan,
         "median |U|/|rest|": job.history["u_ratio"].median() if "u_ratio" in job.history else np.nan,
-        "ms per step": 1e3 * job.meta["seconds_train"] / job.config["steps"],
+        "ms per step": 1e3 * job.seconds_per_step,
         "runs": RunCount(len(picked), job.final["seed"].nunique()),
     }
 
@@ -157,7 +157,7 @@ def fig1a(a: Artifact) -> None:
         warm = 0.0
         if "warm_seconds" in job.final:  # seeds are trained in one batch
             warm = float(job.final.groupby("seed")["warm_seconds"].first().sum())
-        seconds = warm + (best.index.to_numpy() + 1.0) * job.meta["seconds_train"] / job.config["steps"]
+        seconds = warm + (best.index.to_numpy() + 1.0) * job.seconds_per_step
         if best.notna().to_numpy().any():  # else no run of it finished
             draw_followed(ax, m, seconds, best)
             ends[m] = float(best.iloc[-1].mean())

@@ -159,7 +159,7 @@ def ends(job: JobRows, name: str) -> list[dict[str, object]]:
                 "held, not counted in kkt": uncounted(done),
                 "own residual (max)": done.get("own_residual", none).max(),
                 "complementarity (max)": done.get("complementarity", none).max(),
-                "ms per step": 1e3 * job.meta["seconds_train"] / job.config["steps"],
+                "ms per step": 1e3 * job.seconds_per_step,
                 "runs": RunCount.of(rows),
             }
         )

@@ -26,15 +26,10 @@ class Timed:
     rows: JobRows
     window: int
 
-    @cached_property
+    @property
     def seconds_per_step(self) -> float:
-        """Training time alone; every step is taken to cost the same.
-
-        NaN of a job whose runs were all lost: it took no more steps from then on.
-        """
-        if not (self.rows.final["status"] == "done").any():
-            return float("nan")
-        return float(self.rows.meta["seconds_train"]) / int(self.rows.config["steps"])
+        """Training time alone; NaN if all runs were lost."""
+        return self.rows.seconds_per_step
 
     @property
     def warm(self) -> float:

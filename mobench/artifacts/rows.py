@@ -81,6 +81,16 @@ class JobRows:
         return max(float(self.meta["seconds_wall"]), parts)
 
     @property
+    def seconds_per_step(self) -> float:
+        """Training time of a step of the job, every step taken to cost the same.
+
+        NaN of a job whose runs were all lost: it took no more steps from then on.
+        """
+        if not self.runs.finished:
+            return float("nan")
+        return float(self.meta["seconds_train"]) / int(self.config["steps"])
+
+    @property
     def data(self) -> str | None:
         """What its data are, as the problem names them; None if it has none."""
         label = self.meta.get("data")
