@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from omegaconf import OmegaConf
 
 from experiments.ferero import fig4, fig6, fig8, images, properties, run_time, settings, speech
 from experiments.ferero import runs as toy_runs
@@ -248,6 +249,35 @@ def test_a_data_set_is_judged_on_its_own_pictures_and_seeds() -> None:
     few = hypervolumes("mm", "loss", 1.97, seeds=3)
     assert verdicts(few)["mm-loss-value"] == "partial"
     assert few.claims[0].reason.startswith("3 of the paper's 5 seeds: 1.97 (95 % interval")
+
+
+def test_an_artifact_says_which_pictures_are_the_papers() -> None:
+    shifted = {key: f"{label}, shifted by up to 3 and 4 pixels" for key, label in images.PICTURES.items()}
+    a = artifact({}, name="fig5", data=list(shifted.values()))
+    for key, label in images.PICTURES.items():  # one label begins as another one does
+        assert images.papers_pictures(a, key) == (shifted[key],)
+        ran = job(data=shifted[key], meta={"embedded": False})
+        corners = job(data=label, meta={"embedded": False})
+        assert images.titled(a, key, ran) == images.SETS[key]
+        assert images.titled(a, key, corners) == f"{images.SETS[key]} (other pictures)"
+        with images.pictures_of(a, key):
+            assert images.on_papers_pictures(a, key, ran)
+            assert not images.on_papers_pictures(a, key, corners)
+    a.scale = "laptop"
+    assert (
+        images.titled(a, "mm", job(data=shifted["mm"], meta={"embedded": False}))
+        == "Multi-MNIST (smaller scale)"
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ["fig5", "fig6", "first_steps", "pictures", "positions", "public_code", "table2"]
+)
+def test_artifacts_on_images_name_pictures_of_every_data_set(name: str) -> None:
+    """Without a label any data would judge a claim."""
+    said = OmegaConf.load(f"conf/experiment/ferero/{name}.yaml").artifact.paper
+    a = artifact({}, name=name, data=list(said.data))
+    assert all(images.papers_pictures(a, key) for key in images.SETS)
 
 
 def test_images_are_drawn_from_the_jobs_that_ran(mobench: Run) -> None:

@@ -150,6 +150,23 @@ def test_badge_keeps_names_of_data_that_are_shorter_than_those_of_their_panels()
     assert a.badge == "Data, pairs. Multi-MNIST: MNIST; Multi-Fashion: Fashion-MNIST. Paper scale."
 
 
+def test_badge_says_once_what_all_data_end_with_and_keeps_words_whole() -> None:
+    names = {
+        "Multi-MNIST": "pairs: MNIST, shifted by 3",
+        "Multi-Fashion": "pairs: Fashion-MNIST, shifted by 3",
+    }
+    jobs: Any = {name: SimpleNamespace(data=label, precision="fp32") for name, label in names.items()}
+    a = Artifact("x/y", "t", "paper", jobs)
+    a.data_names = names
+    told = "Multi-MNIST: MNIST; Multi-Fashion: Fashion-MNIST"
+    assert a.badge == f"Data, pairs, shifted by 3. {told}. Paper scale."
+    names["Multi-Fashion"] = "pairs: Fashion-MNIST, shifted by 4"
+    told = "Multi-MNIST: MNIST, shifted by 3; Multi-Fashion: Fashion-MNIST, shifted by 4"
+    assert a.badge == f"Data, pairs. {told}. Paper scale."
+    names |= {"One": "pairs: clothes", "Two": "pairs: old-clothes and clothes"}
+    assert "One: clothes; Two: old-clothes and One's." in a.badge
+
+
 def test_badge_names_the_data_of_each_panel_once() -> None:
     """In the order of the panels; what is made of earlier data says so by their names."""
     names = {"One": "pairs: digits", "Two": "pairs: clothes (stand-in for shoes)"}

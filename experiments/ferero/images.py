@@ -22,7 +22,7 @@ from mobench.artifacts.statistics import Mean, finite_mean
 from mobench.problems import MultiMNIST
 
 SETS = {"mm": "Multi-MNIST", "mf": "Multi-Fashion", "fm": "Multi-F+M"}
-PICTURES = {  # as jobs name them
+PICTURES = {  # as jobs name them, before what they say of shifts
     "mm": "overlapping pairs: MNIST",
     "mf": "overlapping pairs: Fashion-MNIST",
     "fm": "overlapping pairs: MNIST (upper left) and Fashion-MNIST (lower right)",
@@ -149,16 +149,23 @@ def points_of(job: JobRows, measure: str) -> np.ndarray:
     return by_ray(job, f"test_{measure}_1", f"test_{measure}_2")
 
 
+def papers_pictures(a: Artifact, key: str) -> tuple[str, ...]:
+    """Returns the labels of this data set among those of the artifact (`artifact.paper.data`): the figure
+    says where the items of its pictures lie.
+    """
+    return tuple(label for label in a.paper.data if label.split(", shifted")[0] == PICTURES[key])
+
+
 def on_papers_pictures(a: Artifact, key: str, job: JobRows) -> bool:
     """Returns whether a job ran at the paper's scale on this data set of the paper."""
-    return a.scale == "paper" and str(job.data) == PICTURES[key]
+    return a.scale == "paper" and str(job.data) in papers_pictures(a, key)
 
 
 @contextmanager
 def pictures_of(a: Artifact, key: str) -> Iterator[None]:
     """Claims in this block are about one of the data sets: the pictures of another one do not judge them."""
     whole = a.paper
-    a.paper = replace(whole, data=(PICTURES[key],))
+    a.paper = replace(whole, data=papers_pictures(a, key))
     try:
         yield
     finally:
@@ -201,7 +208,9 @@ def titled(a: Artifact, key: str, job: JobRows) -> str:
     """Returns the name of a data set, and what the pictures of a job are if not the paper's."""
     if on_papers_pictures(a, key, job):
         return SETS[key]
-    return f"{SETS[key]} ({'stand-in: digits' if job.meta['embedded'] else 'smaller scale'})"
+    if job.meta["embedded"]:
+        return f"{SETS[key]} (stand-in: digits)"
+    return f"{SETS[key]} ({'other pictures' if a.scale == 'paper' else 'smaller scale'})"
 
 
 def draw_rays(ax: Any, origin: np.ndarray) -> None:

@@ -18,7 +18,7 @@ from mobench.artifacts.checks import Below
 from mobench.artifacts.published import published
 from mobench.artifacts.statistics import finite_mean
 
-from .images import MEASURES, NOTHING, PICTURES, SETS, pictures_of, titled
+from .images import MEASURES, NOTHING, SETS, on_papers_pictures, pictures_of, titled
 
 CORNERS = "00"
 CHOSEN = "34"
@@ -135,7 +135,7 @@ def distances(a: Artifact, keys: list[str]) -> str:
 
 def on_papers(a: Artifact, key: str) -> bool:
     """Returns whether the jobs of a data set ran at the paper's scale on its images."""
-    return a.scale == "paper" and str(a.jobs[name(key, CORNERS, "1", FIRST)].data) == PICTURES[key]
+    return on_papers_pictures(a, key, a.jobs[name(key, CORNERS, "1", FIRST)])
 
 
 def draw(ax: Any, a: Artifact, key: str, span: str) -> None:

@@ -392,23 +392,25 @@ class Artifact:
         if not other and self._parts(self.jobs):
             other = " (a part of the paper's)"
         if self.data_names:
-            return (
-                f"Data{other}, {kind.removesuffix(': ')}. {self._by_name(kind)}. {few[0].upper()}{few[1:]}."
-            )
+            parts = [label.rpartition(", ") for label in self.data_names.values()]
+            same = parts[0][1] and len({last for _, _, last in parts}) == 1
+            end = f", {parts[0][2]}" if same else ""
+            what = kind.removesuffix(": ") + end
+            return f"Data{other}, {what}. {self._by_name(kind, end)}. {few[0].upper()}{few[1:]}."
         return f"Data{other}: {'; '.join(labels)}. {few[0].upper()}{few[1:]}."
 
-    def _by_name(self, kind: str) -> str:
-        """Returns "name: data" for each of the figure's data sets; data of an earlier one by its name, where
-        that is shorter.
+    def _by_name(self, kind: str, end: str) -> str:
+        """Returns "name: data" for each of the figure's data sets, without what all of them begin and end
+        with; data of an earlier one by its name, where that is shorter.
         """
         said: list[str] = []
         known: dict[str, str] = {}
         for name, label in self.data_names.items():
-            words = re.sub(r" \(stand-in for [^)]*\)", "", label.removeprefix(kind))
+            words = re.sub(r" \(stand-in for [^)]*\)", "", label.removeprefix(kind).removesuffix(end))
             known[words] = name
             for earlier, of in known.items():
                 if of != name and len(of) + 2 < len(earlier):
-                    words = words.replace(earlier, f"{of}'s")
+                    words = re.sub(rf"(?<![\w-]){re.escape(earlier)}(?![\w-])", f"{of}'s", words)
             said.append(f"{name}: {words}")
         return "; ".join(said)
 
