@@ -14,6 +14,7 @@ import pytest
 
 from mobench.cli import keep as kept_rows
 from mobench.jobs.store import JobFolder
+from mobench.system.paths import results_root
 from tests.conftest import Run
 
 QUICK = ("problem=zdt1", "algorithm=ls", "preferences=2", "steps=5", "seeds=[0]", "logger=local")
@@ -200,3 +201,13 @@ def test_kept_rows_are_drawn_without_training(
     monkeypatch.setattr(sys, "argv", ["keep", "--draw", "ferero/fig3"])
     assert kept_rows.main() == 2
     assert "No rows are kept for ferero/fig3" in capsys.readouterr().err
+
+
+def test_rows_of_the_project_come_from_committed_code() -> None:
+    """Otherwise nobody could run again what made them."""
+    every = sorted((results_root() / "runs").glob("*/meta.json"))
+    assert every
+    unclear = [
+        path.parent.name for path in every if json.loads(path.read_text()).get("git_dirty") is not False
+    ]
+    assert unclear == []
