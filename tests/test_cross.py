@@ -266,6 +266,7 @@ def test_the_step_size_is_chosen_on_seeds_that_are_not_reported() -> None:
     assert (table.few, table.report) == ([0], [1, 2])
     assert table.chosen == {"a": 0.1}  # the best on seed 0, although the other is better on what is shown
     assert table.lines()[0]["step size"] == 0.1
+    assert table.lines()[0]["us per step and run"] == pytest.approx(1e6 * 0.1 / len(both.rows))
 
 
 def _sizes(**points: tuple[dict[int, list[tuple[float, float]]], float]) -> Pair:

@@ -23,6 +23,7 @@ from mobench.algorithms.tch import TCH
 from mobench.artifacts import Artifact
 from mobench.artifacts.statistics import percent
 from mobench.artifacts.vlmop2 import front
+from mobench.config.compose import compose
 from mobench.core.preferences import angle_deg, from_rays_deg
 from mobench.metrics import front_distance
 from tests.conftest import Run
@@ -271,13 +272,12 @@ def test_an_artifact_says_which_pictures_are_the_papers() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["fig5", "fig6", "first_steps", "pictures", "positions", "public_code", "table2"]
+    "name", ["fig5", "fig6", "first_steps", "pictures", "public_code", "table2", "table8", "table9"]
 )
-def test_artifacts_on_images_name_pictures_of_every_data_set(name: str) -> None:
-    """Without a label any data would judge a claim."""
-    said = OmegaConf.load(f"conf/experiment/ferero/{name}.yaml").artifact.paper
-    a = artifact({}, name=name, data=list(said.data))
-    assert all(images.papers_pictures(a, key) for key in images.SETS)
+def test_artifacts_on_images_are_judged_on_the_pictures_of_their_jobs(name: str) -> None:
+    one, two = compose(["protocol=multi_mnist", "scale=paper", "data=mnist"])["problem"]["shifts"]
+    labels = {f"{label}, shifted by up to {one} and {two} pixels" for label in images.PICTURES.values()}
+    assert set(OmegaConf.load(f"conf/experiment/ferero/{name}.yaml").artifact.paper.data) == labels
 
 
 def test_images_are_drawn_from_the_jobs_that_ran(mobench: Run) -> None:
@@ -385,6 +385,22 @@ def test_paths_of_lost_runs_are_not_drawn_and_are_no_ascent() -> None:
     assert history["f_1"].iloc[-1] == 1e29  # the rows of the job are as they were
     assert fig6.largest((path[-1] - path[0]).max((1, 2))) == pytest.approx(-0.1)
     assert np.isnan(fig6.largest(np.array([np.nan, np.nan])))
+
+
+def test_lines_and_rays_are_compared_where_both_runs_finished() -> None:
+    """The outer rays, whose runs of Figure 5 were lost, are far from their lines."""
+    label = images.PICTURES["mm"]
+    jobs = {name: job(data=label, seeds=3) for name in ("mm_lines", "mm_ferero")}
+    a = artifact(jobs, name="fig6", overrides="scale=paper", data=[label])
+    to_line = np.array([[9.0, 9.0, 9.0], [1.0, 1.1, 0.9], [9.0, 9.0, 9.0]])
+    to_ray = np.array([[np.nan] * 3, [2.0, 2.1, 1.8], [np.nan] * 3])
+    fig6.judge_lines(a, "mm", to_line, to_ray, np.array([0.1, 0.0, 0.0]))
+    (reach,) = [claim for claim in a.claims if claim.id == "mm-reach"]
+    assert reach.verdict == "reproduced"
+    assert "compared at 45°" in reach.measured
+    lines = fig6.table_lines("Multi-MNIST", to_line, to_ray, np.zeros(3))
+    assert [str(line["runs"]) for line in lines] == ["3 of 6", "6 of 6", "3 of 6"]
+    assert np.isnan(lines[0]["FERERO of Figure 5 to its ray"])
 
 
 def test_a_constraint_that_does_not_hold_fails() -> None:

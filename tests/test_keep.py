@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -211,3 +212,15 @@ def test_rows_of_the_project_come_from_committed_code() -> None:
         path.parent.name for path in every if json.loads(path.read_text()).get("git_dirty") is not False
     ]
     assert unclear == []
+    root = Path(__file__).parents[1]
+
+    def git(*arguments: str, given: str = "") -> str:
+        done = subprocess.run(["git", *arguments], input=given, cwd=root, capture_output=True, text=True)
+        return done.stdout if done.returncode == 0 else ""
+
+    if git("rev-parse", "--is-shallow-repository").strip() != "false":
+        return  # the files alone, or a part of their history
+    shas = sorted({str(json.loads(path.read_text())["git_sha"]) for path in every})
+    found = git("cat-file", "--batch-check", given="\n".join(shas)).splitlines()
+    assert len(found) == len(shas)
+    assert [line for line in found if " commit " not in line] == []

@@ -163,6 +163,10 @@ def test_badge_says_once_what_all_data_end_with_and_keeps_words_whole() -> None:
     names["Multi-Fashion"] = "pairs: Fashion-MNIST, shifted by 4"
     told = "Multi-MNIST: MNIST, shifted by 3; Multi-Fashion: Fashion-MNIST, shifted by 4"
     assert a.badge == f"Data, pairs. {told}. Paper scale."
+    del names["Multi-Fashion"]
+    assert (
+        a.badge == "Data, pairs. Multi-MNIST: MNIST, shifted by 3. Paper scale."
+    )  # one alone ends with anything
     names |= {"One": "pairs: clothes", "Two": "pairs: old-clothes and clothes"}
     assert "One: clothes; Two: old-clothes and One's." in a.badge
 

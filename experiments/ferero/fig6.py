@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mobench.artifacts import Artifact, JobRows, artifact
+from mobench.artifacts import Artifact, JobRows, RunCount, artifact
 from mobench.artifacts import style as st
 from mobench.artifacts.checks import Above, Below, Graded, SurelyAbove
 from mobench.artifacts.panels import legend_below
@@ -33,26 +33,16 @@ def fig6(a: Artifact) -> None:
         start, *_, end = path
         draw_lines(ax, path, through(job))
         ax.set_title(titled(a, key, job) + ("\nstopped before convergence" if moving(path) else ""))
-        to_line = finite_mean(to_lines(end, through(job)), 0)
-        to_ray = None
-        if plain is not None:
-            to_ray = np.asarray(finite_mean(to_lines(by_ray(plain, "f_1", "f_2"), np.zeros(2)), 0))
+        to_line = to_lines(end, through(job))
+        to_ray = None if plain is None else to_lines(by_ray(plain, "f_1", "f_2"), np.zeros(2))
         rises = (finite_mean(end, 1) - finite_mean(start, 1)).max(1)
-        lines.append(
-            {
-                "data set": titled(a, key, job),
-                "distance to the lines": float(finite_mean(to_line)),
-                "FERERO of Figure 5 to its rays": np.nan if to_ray is None else float(finite_mean(to_ray)),
-                "largest change of a loss from the warm start": largest(rises),
-                "runs": job.runs if plain is None else job.runs + plain.runs,
-            }
-        )
+        lines += table_lines(titled(a, key, job), to_line, to_ray, rises)
         with pictures_of(a, key):
             judge_lines(a, key, to_line, to_ray, rises)
     a.data_names = {SETS[key]: str(a.jobs[f"{key}_lines"].data) for key in keys}
     legend_below(fig, axes[0, 0])
     a.figure(fig)
-    a.table(lines, given=("data set",))
+    a.table(lines, given=("data set", "preference"))
     a.note(
         "No settings of Figure 6 are printed. Ours: uniform descent first, then Algorithm 3 with the cone of "
         "Figure 4 along the rays through 0.9 times the single-task test losses. Training losses, mean over "
@@ -111,9 +101,35 @@ def draw_lines(ax: Any, path: np.ndarray, point: np.ndarray) -> None:
     ax.set_ylabel("training loss, task 2")
 
 
+def table_lines(
+    shown: str, to_line: np.ndarray, to_ray: np.ndarray | None, rises: np.ndarray
+) -> list[dict[str, Any]]:
+    """Returns a line for each ray: means over the seeds whose runs finished."""
+    lines = []
+    for k, degrees in enumerate(ANGLES):
+        found = to_line[k] if to_ray is None else np.concatenate([to_line[k], to_ray[k]])
+        lines.append(
+            {
+                "data set": shown,
+                "preference": f"{degrees:g}°",
+                "distance to the line": finite_mean(to_line[k]),
+                "FERERO of Figure 5 to its ray": np.nan if to_ray is None else finite_mean(to_ray[k]),
+                "largest change of a loss from the warm start": rises[k],
+                "runs": RunCount(int(np.isfinite(found).sum()), found.size),
+            }
+        )
+    return lines
+
+
 def largest(rises: np.ndarray) -> float:
     """Returns the largest change among preferences whose runs finished; NaN if none did."""
     return float(np.nanmax(rises)) if np.isfinite(rises).any() else float("nan")
+
+
+def at(both: np.ndarray) -> str:
+    """Names the rays on which a run of either kind finished (preferences, seeds)."""
+    rays = [f"{degrees:g}°" for degrees, found in zip(ANGLES, both.any(1), strict=True) if found]
+    return ", ".join(rays) or "no ray"
 
 
 def judge_lines(
@@ -124,8 +140,8 @@ def judge_lines(
     Args:
         a: the artifact.
         key: the data set.
-        to_line: distances of each seed's runs.
-        to_ray: those of the runs of Figure 5; None if they were left out.
+        to_line: distances (preferences, seeds); NaN where a run was lost.
+        to_ray: those of the runs of Figure 5 to their rays; None if they were left out.
         rises: largest rise of a mean loss by preference.
     """
     of = "largest change of a mean training loss from its value at the warm start"
@@ -134,11 +150,18 @@ def judge_lines(
     a.claim("{key}-ascent", risen, key=key, name=SETS[key], rests_on=(f"{key}_lines",))
     if to_ray is None:
         return
-    means = [float(finite_mean(x)) for x in (to_line, to_ray)]
+    both = np.isfinite(to_line) & np.isfinite(to_ray)  # rays differ, so the same ones are compared
+    line, ray = (np.asarray(finite_mean(np.where(both, x, np.nan), 0)) for x in (to_line, to_ray))
     nearer = Below(
-        *means, of="mean distance to the lines", than="of Figure 5's runs to their rays", digits=".3f"
+        float(finite_mean(line)),
+        float(finite_mean(ray)),
+        of="mean distance to the lines",
+        than="of Figure 5's runs to their rays",
+        digits=".3f",
     )
-    gap = Mean.finite(to_ray - to_line, least=3)
+    if not both.any(1).all():
+        nearer = nearer.also(f"compared at {at(both)}")
+    gap = Mean.finite(ray - line, least=3)
     surely = SurelyAbove(gap, of="distance to the rays minus that to the lines, paired over seeds")
     check = Graded(surely, nearer)
     rests_on = (f"{key}_lines", f"{key}_ferero")

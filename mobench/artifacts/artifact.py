@@ -37,6 +37,7 @@ from mobench.system import paths
 
 Draw = Callable[["Artifact"], None]
 DPI = 200  # of the PNG
+STAND_IN = re.compile(r" \(stand-in for [^)]*\)")  # in the label of data
 _registry: dict[str, Draw] = {}
 
 
@@ -392,27 +393,13 @@ class Artifact:
         if not other and self._parts(self.jobs):
             other = " (a part of the paper's)"
         if self.data_names:
-            parts = [label.rpartition(", ") for label in self.data_names.values()]
-            same = parts[0][1] and len({last for _, _, last in parts}) == 1
-            end = f", {parts[0][2]}" if same else ""
+            names = {name: STAND_IN.sub("", label) for name, label in self.data_names.items()}
+            ends = {label.rpartition(", ")[1:] for label in names.values()}
+            end = "".join(ends.pop()) if len(names) > 1 and len(ends) == 1 else ""
+            end = end if end.startswith(", ") else ""
             what = kind.removesuffix(": ") + end
-            return f"Data{other}, {what}. {self._by_name(kind, end)}. {few[0].upper()}{few[1:]}."
+            return f"Data{other}, {what}. {_by_panel(names, kind, end)}. {few[0].upper()}{few[1:]}."
         return f"Data{other}: {'; '.join(labels)}. {few[0].upper()}{few[1:]}."
-
-    def _by_name(self, kind: str, end: str) -> str:
-        """Returns "name: data" for each of the figure's data sets, without what all of them begin and end
-        with; data of an earlier one by its name, where that is shorter.
-        """
-        said: list[str] = []
-        known: dict[str, str] = {}
-        for name, label in self.data_names.items():
-            words = re.sub(r" \(stand-in for [^)]*\)", "", label.removeprefix(kind).removesuffix(end))
-            known[words] = name
-            for earlier, of in known.items():
-                if of != name and len(of) + 2 < len(earlier):
-                    words = re.sub(rf"(?<![\w-]){re.escape(earlier)}(?![\w-])", f"{of}'s", words)
-            said.append(f"{name}: {words}")
-        return "; ".join(said)
 
     def figure(self, figure: Any) -> None:
         """Takes the picture: PDF with embedded fonts, and PNG; its width, letters and badge see `style`."""
@@ -463,3 +450,19 @@ class Artifact:
     def note(self, text: str) -> None:
         """Takes a deviation or decision that a reader must know; shown with the artifact."""
         self.notes.append(text)
+
+
+def _by_panel(labels: Mapping[str, str], kind: str, end: str) -> str:
+    """Returns "name: data" for each of a figure's data sets, without what all of their labels begin and end
+    with; data of an earlier one by its name, where that is shorter.
+    """
+    said: list[str] = []
+    known: dict[str, str] = {}
+    for name, label in labels.items():
+        words = label.removeprefix(kind).removesuffix(end)
+        known[words] = name
+        for earlier, of in known.items():
+            if of != name and len(of) + 2 < len(earlier):
+                words = re.sub(rf"(?<![\w-]){re.escape(earlier)}(?![\w-])", f"{of}'s", words)
+        said.append(f"{name}: {words}")
+    return "; ".join(said)
