@@ -8,7 +8,7 @@ import numpy as np
 
 from mobench.artifacts import Artifact, JobRows, RunCount, artifact
 from mobench.artifacts import style as st
-from mobench.artifacts.checks import Above, Below, Graded, SurelyAbove
+from mobench.artifacts.checks import Above, Below, Check, Graded, SurelyAbove
 from mobench.artifacts.panels import legend_below
 from mobench.artifacts.rows import need_points
 from mobench.artifacts.statistics import Mean, finite_mean
@@ -128,7 +128,7 @@ def largest(rises: np.ndarray) -> float:
 
 def at(both: np.ndarray) -> str:
     """Names the rays on which a run of either kind finished (preferences, seeds)."""
-    rays = [f"{degrees:g}°" for degrees, found in zip(ANGLES, both.any(1), strict=True) if found]
+    rays = [f"{degrees:g}°" for degrees, found in zip(ANGLES, both, strict=True) if found.any()]
     return ", ".join(rays) or "no ray"
 
 
@@ -152,7 +152,7 @@ def judge_lines(
         return
     both = np.isfinite(to_line) & np.isfinite(to_ray)  # rays differ, so the same ones are compared
     line, ray = (np.asarray(finite_mean(np.where(both, x, np.nan), 0)) for x in (to_line, to_ray))
-    nearer = Below(
+    nearer: Check = Below(
         float(finite_mean(line)),
         float(finite_mean(ray)),
         of="mean distance to the lines",
