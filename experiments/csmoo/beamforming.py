@@ -404,12 +404,12 @@ def judge_rates(a: Artifact, shown: Mapping[str, Curves], best: Reference) -> No
     lam1 = c.lam[0]
     moderate = MODERATE[0] < lam1 < MODERATE[1]
     strong, weak = users(lam1)
-    others = instances(a)
-    others = others[np.abs(others["lambda_1"] - lam1) < 1e-9].dropna()
+    many = instances(a)  # the drawn one among them
+    many = many[np.abs(many["lambda_1"] - lam1) < 1e-9].dropna()
 
     def gains(chosen: list[int], least: float, of: str) -> Check:
         here = {f"user {u}": float(c.rate(u).mean() - rival.rate(u).mean()) for u in chosen}
-        there = np.all([others[f"gain of rate {u}"] >= least for u in chosen], axis=0)
+        there = np.all([many[f"gain of rate {u}"] >= least for u in chosen], axis=0)
         return AllOf(
             AtLeast(here, least, of=f"{of}, in the drawn instance", digits="+.3f"),
             Share(there, MOST, that=f"{of} at least {least:g}", what="channel instances"),
@@ -489,7 +489,7 @@ def three_methods(a: Artifact) -> None:
 
 @artifact("csmoo/fig5")
 def fig5(a: Artifact) -> None:
-    """Expected rates over the preferences, CSMOO-2 against the baseline; then other channel instances."""
+    """Expected rates over the preferences, CSMOO-2 against the baseline; then in many channel instances."""
     keys = ("csmoo2", *BASELINES)
     lams = lambdas(a.jobs["csmoo2"])
     points = {
@@ -555,9 +555,9 @@ def draw_rates(a: Artifact, lams: list[float], points: Mapping[str, np.ndarray],
     dress(right, r"$\lambda_1$", "V of CSMOO-2 / V of the best baseline", title, legend=True, small=True)
     st.caption(
         fig,
-        "Left: means over seeds of the final rates, the channel instance of the other figures. Right: other "
-        "channel instances, one run each. V: Tchebycheff value, the weighted maximum that all methods "
-        "minimise.",
+        "Left: means over seeds of the final rates, the channel instance of the other figures. Right: that "
+        "and other channel instances, one run each. V: Tchebycheff value, the weighted maximum that all "
+        "methods minimise.",
     )
     a.figure(fig)
 

@@ -739,7 +739,11 @@ def _judge_moco(a: Artifact, found: Mapping[str, Comparison]) -> None:
         axes=len(single),
     )
     still = Below(moved, 1e-3, of="largest distance of a weight from 1/S at the end", digits=".1e")
-    too = f"with the Gram matrix rescaled, too: {max(one.moved for one in found[BOTH].tried):.2f}"
+    known = sum(np.isfinite(one.moved) for one in found[ONLY].tried)
+    too = (
+        f"recorded in {known} of {len(found[ONLY].tried)} settings; with the Gram matrix rescaled, too: "
+        f"{max(one.moved for one in found[BOTH].tried):.2f}"
+    )
     recorded = np.isfinite(moved)
     a.check(
         "equal-weights", still.also(too).provided(recorded, "No job of this reading recorded the weights.")

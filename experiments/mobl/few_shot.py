@@ -113,6 +113,21 @@ def early(job: FewShot) -> int | None:
     return int(reached[0]) if len(reached) else None
 
 
+def before_ceiling(curves: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> str:
+    """Says what mean training accuracies are where the first of them reaches EARLY; empty if none does.
+
+    Args:
+        curves: by name, the recorded steps and the accuracies of the runs (steps, runs).
+    """
+    means = {name: values.mean(axis=1) for name, (_, values) in curves.items()}
+    reached = np.flatnonzero(np.max(list(means.values()), axis=0) >= EARLY)
+    if not len(reached):
+        return ""
+    steps = next(iter(curves.values()))[0]
+    said = ", ".join(f"{mean[reached[0]]:.1f} % with {name}" for name, mean in means.items())
+    return f"At step {steps[reached[0]]}, before accuracies saturate: {said}."
+
+
 def ceiling(pref: FewShot) -> str:
     """Returns why training accuracies show no preference, with the lead before they were near 100 %."""
     step = early(pref)
@@ -429,8 +444,10 @@ def fig4(a: Artifact) -> None:
         fig.axes[-1].legend(ncols=2, **below)
     ax = fig.add_subplot(cells[1, :])
     speeds = {}
+    curves = {}
     for (job, runs), color in zip(_by_steps(a, pref), D_COLOURS, strict=True):
         steps, values = job.curve("train_accuracy", runs)
+        curves[f"D = {job.D}"] = steps, values
         band(ax, steps, values, f"$D = {job.D}$", color)
         speeds[job.D] = _per_seed(job, np.trapezoid(values, steps, axis=0) / steps[-1], runs)
     dress(ax, "outer step $k$", "mean training accuracy, %", "(c) task 1 preferred", legend="lower right")
@@ -443,7 +460,8 @@ def fig4(a: Artifact) -> None:
         _judge_trade_off(a, trade)
     else:
         a.note("(b), the trade-off, is not drawn: artifact.only left out the job trade_off.")
-    _judge_inner_steps(a, "inner-steps", speeds, "mean accuracy over the steps")
+    before = before_ceiling(curves)
+    _judge_inner_steps(a, "inner-steps", speeds, "mean accuracy over the steps", before=before)
     _notes(a, pref)
 
 
@@ -610,11 +628,13 @@ def _judge_larger_u(
     better = SurelyAbove(gains, of="gain of accuracy over u = 1", partial=True, **SURE)
     values = "; ".join(f"u = {u:g}: {value:.1f} %, loss {loss[u]:.4f}" for u, value in train.items())
     only = [name for name in gains if name not in better.failing]
+    curves = {f"u = {u:g}": job.curve("train_accuracy_1", job.runs(trade_off=u)) for u in (1.0, 10.0, 20.0)}
     a.claim(
         "larger",
         better.also(values),
         reason=f"It holds for {only[0]} alone." if len(only) == 1 else "",
         interval=ends(gains, "+.1f", " pp"),
+        before=before_ceiling(curves),
     )
     apart = abs(train[10.0] - train[20.0])
     alike = AtMost(apart, CLOSE, of="difference of the means", unit=" pp", digits=".1f")

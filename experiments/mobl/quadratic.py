@@ -236,9 +236,15 @@ class Preferred:
     @cached_property
     def plain(self) -> pd.Series:
         """Mean values of all objectives without preference."""
-        rows = self.plain_job.final
+        rows = self.plain_rows
         found: pd.Series = rows.loc[rows["status"] == "done", self.names].mean()
         return found
+
+    @property
+    def plain_rows(self) -> pd.DataFrame:
+        """Rows without preference, from the starts that runs with one have."""
+        rows = self.plain_job.final
+        return rows[rows["seed"].isin(self.job.final["seed"])]
 
     def of(self, rows: pd.DataFrame, s: int, u: float) -> pd.DataFrame:
         """Returns the rows that prefer objective s with this u."""
@@ -275,7 +281,7 @@ class Preferred:
     def table(self) -> pd.DataFrame:
         """Returns the mean final values of all objectives by method, preferred objective and u."""
         first = {"method": "Algorithm 4 (no preference)", "preferred": "–", "u": "–"}
-        rows = [{**first, **self._cells(self.plain), "runs": self.plain_job.runs}]
+        rows = [{**first, **self._cells(self.plain), "runs": RunCount.of(self.plain_rows)}]
         for u in self.us:
             for s in GROUPS:
                 line = {"method": "WC-MHGD, r_s = .8", "preferred": str(s), "u": f"{u:g}"}

@@ -176,7 +176,12 @@ class Scenario:
         a = self.values(one, metric)
         b = self.values(other, metric)
         both = len(a) == len(b) == self.seeds
-        unit = {ACCURACY: " pp of accuracy", PARITY: " pp of parity"}.get(metric, "")
+        units = {
+            ACCURACY: " pp of accuracy",
+            PARITY: " pp of parity",
+            AGNOSTIC: ", the difference of the agnostic losses",
+        }
+        unit = units.get(metric, "")
         return Mean(a - b if both else np.array([]), least=3).ends(unit=unit)
 
     def curve(self, column: str, name: str, seed: int | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -318,9 +323,10 @@ def notes(a: Artifact, shown: Sequence[Scenario]) -> None:
     """Says what a reader must know about data and scale."""
     words = dict.fromkeys(f"{s.name.split()[0]}: {s.data}" for s in shown)
     if not a.on_papers_data():
-        steps = shown[0].jobs["ls"].config["steps"]
+        rounds = {s.name.split()[0]: s.jobs["ls"].config["steps"] for s in shown}
+        said = ", ".join(f"{data} {steps}" for data, steps in rounds.items())
         a.note(
-            f"Not the paper's data or scale. In place of {'; '.join(words)}. {steps} rounds, "
+            f"Not the paper's data or scale. In place of {'; '.join(words)}. Rounds: {said}; "
             f"{shown[0].span}. The paper's setting: scale=paper data=mnist."
         )
     a.note(

@@ -37,10 +37,10 @@ LAPTOP = {
     "for AdaOMD and 0.1 for OMD. For 30 rounds of these data they do not suit: in table1's grid (seed 0) "
     "AdaOMD is at least as accurate in both scenarios at each of the seven steps, when OMD has the same "
     "step.",
-    "fedavg": "The lambda steps won on MNIST in 300 rounds. In table1's grid (seed 0, these data) another "
-    "step is below FedAvg in MNIST C=2 (0.60 against 0.84) and CIFAR10 C=5 (0.91 against 1.02). In MNIST C=5 "
-    "none is (0.49 against 0.48), nor any last iterate: after 30 rounds none of these trajectories is below "
-    "FedAvg there.",
+    "fedavg": "The lambda steps are the winners of Table 1, for 300 rounds of MNIST or CIFAR-10. In table1's "
+    "grid (seed 0, these data) another step is below FedAvg in MNIST C=2 (0.60 against 0.84) and CIFAR10 C=5 "
+    "(0.91 against 1.02). In MNIST C=5 none is (0.49 against 0.48), nor any last iterate: after 30 rounds "
+    "none of these trajectories is below FedAvg there.",
 }
 
 
@@ -85,13 +85,17 @@ def judge_best(a: Artifact, shown: Sequence[Scenario]) -> None:
     said = best.also(", ".join(f"{name}: {top}" for name, top in tops.items()))
     a.claim("fedfv-best", whole(said, shown, MNIST), **of)
     ours = {s.name: s.mean("FedMGDA+", PARITY) for s in shown}
-    bound = {
-        s.name: min(s.mean(c, PARITY) for c in COLUMNS) + float(s.values("FedMGDA+", PARITY).std())
-        for s in shown
-    }
-    than = "the lowest plus one of its standard deviations"
+    bound = {s.name: min(s.mean(c, PARITY) for c in COLUMNS) + deviation(s) for s in shown}
+    than = "the lowest plus one of its standard deviations (of fewer than ten seeds: the printed one)"
     lowest = AtMost(ours, bound, of="FedMGDA+'s parity", than=than, **POINTS)
     a.claim("fedmgda-parity", whole(lowest, shown, MNIST), reason=scatter_of_parities(shown), **of)
+
+
+def deviation(s: Scenario) -> float:
+    """Returns the standard deviation of FedMGDA+'s parity over ten seeds; of fewer the printed one."""
+    if s.seeds < SEEDS:
+        return s.printed("FedMGDA+", PARITY)[1]
+    return float(s.values("FedMGDA+", PARITY).std())
 
 
 def scatter_of_parities(shown: Sequence[Scenario]) -> str:
@@ -101,7 +105,8 @@ def scatter_of_parities(shown: Sequence[Scenario]) -> str:
     found = []
     for s in shown:
         least = min(COLUMNS, key=partial(s.mean, name=PARITY))
-        if s.seeds < SEEDS and s.on_mnist and least != "FedMGDA+":
+        misses = s.mean("FedMGDA+", PARITY) > s.mean(least, PARITY) + deviation(s)
+        if s.seeds < SEEDS and s.on_mnist and misses:
             own, other = (s.printed(column, PARITY)[1] for column in ("FedMGDA+", least))
             spreads = f"printed standard deviations {own:.2g} and {other:.2g} pp"
             found.append(f"{least}'s parity is lower in {s.name} ({spreads})")

@@ -361,7 +361,7 @@ def _cost(problem: Any, name: str, R: int, M: int, steps: int) -> float:
 
 
 def _floor(problem: Any, R: int, M: int) -> float:
-    """What the products of a step cost: the Gram matrix and the pull of a Jacobian of these sizes."""
+    """What the products of a step cost: the Gram matrix and a vector-Jacobian product of these sizes."""
     J = torch.randn(R, M, problem.initial(_runs(1, M)).shape[1], dtype=torch.float64)
     w = torch.rand(R, 1, M, dtype=torch.float64)
     again = products(lambda: (torch.bmm(J, J.mT), torch.bmm(w, J)))
@@ -467,7 +467,8 @@ def markdown(
         "## How costs grow",
         f"![Cost of a step against runs, objectives and variables]({figure})",
         "CPU time of one step of the whole batch without recording, beside the matrix products that remain "
-        "when everything else is free (grey): the Gram matrix and the pull of a Jacobian of these sizes.",
+        "when everything else is free (grey): the Gram matrix of a Jacobian of these sizes and one "
+        "vector-Jacobian product with it.",
         "## One direction from a Jacobian, beside TorchJD and general solvers",
         "Microseconds of CPU time for each Jacobian (float32; the tasks share a part of their gradients), at "
         "R = 100 in one batch by mobench and one after the other by all others. *Weights alone* start from "
