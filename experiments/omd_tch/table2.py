@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from mobench.artifacts import Artifact, artifact
-from mobench.artifacts.checks import Above, AllOf, AtLeast, AtMost, Count, Graded
+from mobench.artifacts.checks import Above, AllOf, AtLeast, AtMost, Check, Count, Graded
 
 from .federated import (
     ACCURACY,
@@ -86,8 +86,10 @@ def judge_best(a: Artifact, shown: Sequence[Scenario]) -> None:
     a.claim("fedfv-best", whole(said, shown, MNIST), **of)
     ours = {s.name: s.mean("FedMGDA+", PARITY) for s in shown}
     bound = {s.name: min(s.mean(c, PARITY) for c in COLUMNS) + deviation(s) for s in shown}
-    than = "the lowest plus one of its standard deviations (of fewer than ten seeds: the printed one)"
-    lowest = AtMost(ours, bound, of="FedMGDA+'s parity", than=than, **POINTS)
+    than = "the lowest plus one of its standard deviations"
+    lowest: Check = AtMost(ours, bound, of="FedMGDA+'s parity", than=than, **POINTS)
+    if min(s.seeds for s in shown) < SEEDS:
+        lowest = lowest.because("the printed deviation, as fewer than ten seeds were run")
     a.claim("fedmgda-parity", whole(lowest, shown, MNIST), reason=scatter_of_parities(shown), **of)
 
 
