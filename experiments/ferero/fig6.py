@@ -23,7 +23,7 @@ def fig6(a: Artifact) -> None:
     if not keys:
         a.note(NOTHING)
         return
-    fig, axes = st.panels(1, len(keys), size=2.6)
+    fig, axes = st.panels(1, len(keys), size=2.6 if len(keys) > 1 else 4.4)  # the legend needs its width
     lines = []
     for ax, key in zip(axes[0], keys, strict=True):
         job = a.jobs[f"{key}_lines"]
