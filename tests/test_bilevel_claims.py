@@ -396,3 +396,13 @@ def test_the_gram_matrix_times_a_factor_is_u_over_it() -> None:
         torch.testing.assert_close(one, other)
     plain = WCMHGD(trade_off=10.0).weights(F, G, state, 0)[0]
     assert not torch.allclose(plain, WCMHGD(trade_off=10.0).weights(F, 9.0 * G, state, 0)[0])
+
+
+def test_accuracies_before_their_ceiling_are_those_of_one_step() -> None:
+    """The first at which one of the curves reaches it; none is said where none does."""
+    steps = np.array([0, 5, 10])
+    slow = steps, np.array([[20.0, 20.0], [50.0, 60.0], [99.0, 99.0]])
+    fast = steps, np.array([[20.0, 20.0], [80.0, 90.0], [99.0, 99.0]])
+    said = few_shot.before_ceiling({"D = 8": slow, "D = 32": fast})
+    assert said == "At step 5, before accuracies saturate: 55.0 % with D = 8, 85.0 % with D = 32."
+    assert few_shot.before_ceiling({"D = 8": (steps[:2], slow[1][:2])}) == ""

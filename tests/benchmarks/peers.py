@@ -361,7 +361,7 @@ def _cost(problem: Any, name: str, R: int, M: int, steps: int) -> float:
 
 
 def _floor(problem: Any, R: int, M: int) -> float:
-    """What the products of a step cost: the Gram matrix and a vector-Jacobian product of these sizes."""
+    """Returns the CPU time of the products of a step: a Gram matrix and a vector-Jacobian product."""
     J = torch.randn(R, M, problem.initial(_runs(1, M)).shape[1], dtype=torch.float64)
     w = torch.rand(R, 1, M, dtype=torch.float64)
     again = products(lambda: (torch.bmm(J, J.mT), torch.bmm(w, J)))
