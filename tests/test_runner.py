@@ -29,6 +29,7 @@ from mobench.core.output import WeightedSum
 from mobench.jobs.run import run_job
 from mobench.jobs.store import JobFolder
 from mobench.problems import VLMOP2
+from mobench.system import provenance
 from tests.conftest import Run, environment
 
 STEPS = 120
@@ -645,3 +646,18 @@ def test_objectives_are_training_also_where_the_record_asks_for_them_first(
     assert steps == tuple(range(11))
     assert all(later - earlier >= 0.09 for earlier, later in itertools.pairwise(seconds[:-1]))
     assert seconds[-1] == pytest.approx(meta["seconds_train"], abs=1e-3)
+
+
+def test_provenance_does_not_lock_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job that is killed while git refreshes the index would leave a lock that refuses later commits."""
+    provenance.code()  # cached for all other tests, from the real repository
+    asked: list[list[str]] = []
+
+    def run(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        asked.append(command)
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr("mobench.system.provenance.subprocess.run", run)
+    provenance.describe()
+    assert any("describe" in command for command in asked)
+    assert all(command[:2] == ["git", "--no-optional-locks"] for command in asked)

@@ -30,9 +30,12 @@ PACKAGES = (
 
 
 def _git(*args: str) -> str | None:
+    # `status` would lock the index to refresh it, and a job that is killed then leaves the lock behind, which
+    # refuses every later commit
+    command = ["git", "--no-optional-locks", *args]
     try:
         done = subprocess.run(
-            ["git", *args], cwd=Path(__file__).parent, capture_output=True, text=True, timeout=10, check=False
+            command, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=10, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
