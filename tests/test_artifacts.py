@@ -719,6 +719,16 @@ def test_runs_too_short_to_be_drawn_are_said(mobench: Run) -> None:
     assert "Traceback" not in done.err
 
 
+def test_settings_that_a_drawing_does_not_expect_are_named(mobench: Run) -> None:
+    one = ("artifact.only=[mm_ls]", "preferences.rays_deg=[45.0]")
+    done = mobench("+experiment=ferero/fig5", "scale=smoke", *one, "logger=local")
+    assert done.code == 1
+    assert "ferero/fig5 is not drawn: IndexError" in done.err
+    assert "preferences.rays_deg=[45.0]" in done.err
+    assert "The rows of its jobs are complete" in done.err
+    assert "Traceback" not in done.err
+
+
 def test_tables() -> None:
     frame = pd.DataFrame({"a_b": ["x|y", "5 % & more"], "v": [0.123456, np.nan]})
     assert markdown(frame).splitlines()[0] == "| a_b | v |"

@@ -10,6 +10,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from mobench.config import overrides
 from mobench.errors import MobenchError
 from mobench.jobs import wandb_log
 from mobench.jobs.store import JobFolder
@@ -86,6 +87,15 @@ def _drawn(drawing: Drawing) -> bool:
     except MobenchError as error:
         fail(f"{drawing.id} is not drawn: {error}")
     except Exception as error:  # noqa: BLE001  one drawing's fault must not cost the others
-        traceback.print_exc()
-        fail(f"{drawing.id} is not drawn: {type(error).__name__}: {error}")
+        said = f"{drawing.id} is not drawn: {type(error).__name__}: {error}"
+        changed = overrides.changed(drawing.overrides)
+        if changed:
+            said += (
+                f". The drawing expects the settings of conf/experiment/{drawing.id}.yaml, which "
+                f"{overrides.shown(changed)} changes. The rows of its jobs are complete: load them with "
+                "mobench.runs(), or repeat the command without this override to draw the artifact."
+            )
+        else:
+            traceback.print_exc()
+        fail(said)
     return False
