@@ -32,6 +32,12 @@ from mobench.oracles import Exact, Minibatch
 from mobench.problems import LeastSquares
 from mobench.subproblems.projections import project_weighted_simplex
 
+
+@pytest.fixture(autouse=True)
+def outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))
+
+
 COLUMN = torch.tensor([[0.1], [0.2]], dtype=torch.float64)
 
 
@@ -168,3 +174,64 @@ def test_phase_one_has_its_share_of_the_steps() -> None:
     runs = Runs.product(spread(2, 2), [0])
     state = loop.start(oracle, PMTL(phase1=0.29), {}, oracle.problem.initial(runs), runs, 100)
     assert int(state["alg"]["phase1_steps"][0]) == 29
+
+
+KINKED = [lambda x: torch.sqrt(x[0] ** 2) + 0 * x[1], lambda x: (x[0] - 1) ** 2 + x[1] ** 2]
+"""The first has no gradient at x_0 = 0, though its value there is finite."""
+
+
+@pytest.mark.parametrize("algorithm", ["stch_set", "hv_gradient"])
+def test_a_diverged_run_leaves_its_set(algorithm: str) -> None:
+    """It stays at a finite value, and once went on to serve an objective there."""
+    pair = mobench.objectives(KINKED, start=[[0.0, 0.0], [0.5, 0.5]])
+    other = mobench.objectives(KINKED, start=[0.5, 0.5])
+    given: dict[str, Any] = {"algorithm": algorithm, "steps": 50, "seeds": [0]}
+    if algorithm == "hv_gradient":
+        given["algorithm.reference"] = [1.1, 1.1]
+    both = mobench.run(problem=pair, preferences=2, **given)
+    alone = mobench.run(problem=other, preferences=1, **given)
+    assert both["status"].tolist() == ["diverged", "done"]
+    columns = ["f_1", "f_2"]
+    assert np.allclose(both.loc[1, columns].to_numpy(float), alone.loc[0, columns].to_numpy(float), atol=1e-3)
+
+
+def test_the_state_of_a_diverged_run_rests_as_it_does_alone() -> None:
+    """Beside a neighbour its weights once went on from the gradients of its last iterate (0.878)."""
+    f = [lambda x: (x[0] ** 2 - 1) ** 2, lambda x: 3 * (x[0] - 2) ** 4]
+    given: dict[str, Any] = {
+        "algorithm": "moco",
+        "oracle": "exact",
+        "steps": 60,
+        "seeds": [0],
+        "algorithm.step_size": 0.01,
+        "algorithm.weight_step": 1e-72,
+    }
+    pair = mobench.run(problem=mobench.objectives(f, start=[[0.3], [60.0]]), preferences=2, **given)
+    alone = mobench.run(problem=mobench.objectives(f, start=[60.0]), preferences=1, **given)
+    assert pair["status"].tolist() == ["done", "diverged"]
+    assert 0.51 < alone.loc[0, "lambda_1"] < 0.6
+    assert pair.loc[1, "lambda_1"] == pytest.approx(alone.loc[0, "lambda_1"], rel=1e-9)
+
+
+@pytest.mark.parametrize("M", [2, 3])
+@pytest.mark.parametrize("method", [FERERO(step_size=0.2), FERERO(step_size=0.2, subproblem="pgd")])
+def test_ferero_where_all_losses_are_zero(M: int, method: Any) -> None:
+    """0 is on every ray, and optimal."""
+    f = [lambda x, m=m: torch.relu(x[m] - 0.2) for m in range(M)]
+    problem = mobench.objectives(f, start=[0.3] * M, positive=True)
+    rows = mobench.run(problem=problem, algorithm=method, steps=200, seeds=[0], preferences=1)
+    assert rows["status"].tolist() == ["done"]
+    assert rows[[f"f_{m + 1}" for m in range(M)]].to_numpy().max() < 1e-12
+
+
+def test_federated_averages_of_a_network() -> None:
+    generator = torch.Generator().manual_seed(0)
+    data = (torch.randn(32, 3, generator=generator), torch.randn(32, 2, generator=generator))
+
+    def loss(m: int) -> Any:
+        return lambda out, batch: (out[:, m] - batch[1][:, m]).square().mean()
+
+    problem = mobench.networks(torch.nn.Linear(3, 2), [loss(0), loss(1)], data=data, batch_size=8)
+    rows = mobench.run(problem=problem, algorithm="ls", oracle="federated_ema", steps=5, seeds=[0, 1])
+    assert (rows["status"] == "done").all()
+    assert np.isfinite(rows["f_1"]).all()

@@ -169,3 +169,16 @@ def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"pip install '\.\[torchjd\]'"):
         TorchJD()
+
+
+@pytest.mark.parametrize(("name", "options"), [("CAGrad", {"c": 0.4}), ("IMTLG", {}), ("UPGrad", {})])
+def test_a_lost_run_costs_no_other(
+    name: str, options: dict[str, float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TorchJD's CAGrad and IMTL-G raise where a Jacobian is not finite."""
+    monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))
+    f = [lambda x: torch.sqrt(x[0] ** 2) + 0 * x[1], lambda x: (x[0] - 1) ** 2 + x[1] ** 2]
+    problem = mobench.objectives(f, start=[[0.0, 0.0], [0.5, 0.5]])  # no gradient at x_0 = 0
+    method = TorchJD(name=name, options=options)
+    rows = mobench.run(problem=problem, algorithm=method, steps=20, seeds=[0], preferences=2)
+    assert rows["status"].tolist() == ["diverged", "done"]

@@ -89,7 +89,7 @@ class HVGradient(Weighting):
                     "objectives."
                 )
             ref = ctx.prefs.new_tensor([float(r) for r in self.reference]).expand_as(ctx.prefs).clone()
-            return {"seed": seeds.to(ctx.prefs.device), "ref": ref}
+            return self._state(seeds, ref)
         F = ctx.exact(ctx.theta)[:, :M].to(ctx.prefs)
         if not bool(torch.isfinite(F).all()):
             raise ConfigError(
@@ -101,22 +101,26 @@ class HVGradient(Weighting):
             mine = (seeds == seed).to(F.device)
             top = F[mine].amax(0)
             ref[mine] = top + (MARGIN - 1.0) * top.abs()
-        return {"seed": seeds.to(ctx.prefs.device), "ref": ref}
+        return self._state(seeds, ref)
+
+    def _state(self, seeds: Tensor, ref: Float[Tensor, "R M"]) -> State:
+        alive = torch.ones(len(ref), dtype=torch.bool, device=ref.device)
+        return {"seed": seeds.to(ref.device), "ref": ref, "alive": alive}
 
     def weights(
         self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"] | None, state: State, t: int
     ) -> tuple[Float[Tensor, "R M"], State, Info]:
-        return _weights(F.detach(), state["seed"], state["ref"]), state, Info()
+        return _weights(F.detach(), state["seed"], state["ref"], state["alive"]), state, Info()
 
 
 @on_host(always=True)
-def _weights(F: Tensor, seeds: Tensor, refs: Tensor) -> Float[Tensor, "R M"]:
-    """Weights of all sets, one after the other, in NumPy."""
+def _weights(F: Tensor, seeds: Tensor, refs: Tensor, alive: Tensor) -> Float[Tensor, "R M"]:
+    """Weights of all sets, one after the other, in NumPy; a run that has diverged has left its set."""
     values = F.numpy()
     keys = seeds.numpy()
     w = np.full_like(values, np.nan)
     for seed in np.unique(keys):
-        (mine,) = np.nonzero((keys == seed) & np.isfinite(values).all(1))
+        (mine,) = np.nonzero((keys == seed) & alive.numpy() & np.isfinite(values).all(1))
         if len(mine):
             w[mine] = ascent(values[mine], refs.numpy()[mine[0]])
     return torch.from_numpy(w)

@@ -45,20 +45,24 @@ class STCHSet(Weighting):
         R = len(ctx.prefs)
         seeds = torch.zeros(R, dtype=torch.int64) if ctx.seeds is None else ctx.seeds.clone()
         z = ideal_point(self.ideal, ctx).expand_as(ctx.prefs).clone()
-        return {"seed": seeds.to(ctx.prefs.device), "z": z}
+        device = ctx.prefs.device
+        return {"seed": seeds.to(device), "z": z, "alive": torch.ones(R, dtype=torch.bool, device=device)}
 
     def weights(
         self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"] | None, state: State, t: int
     ) -> tuple[Float[Tensor, "R M"], State, Info]:
-        return _weights(F, state["seed"], state["z"], float(self.mu), float(self.nu)), state, Info()
+        w = _weights(F, state["seed"], state["z"], state["alive"], float(self.mu), float(self.nu))
+        return w, state, Info()
 
 
 @on_host()
-def _weights(F: Tensor, seeds: Tensor, z: Tensor, mu: float, nu: float) -> Float[Tensor, "R M"]:
+def _weights(
+    F: Tensor, seeds: Tensor, z: Tensor, alive: Tensor, mu: float, nu: float
+) -> Float[Tensor, "R M"]:
     """Weights of all sets, one after the other."""
     M = F.shape[1]
     w = torch.full_like(F, 1.0 / M)
-    well = F.isfinite().all(dim=1)  # a run that has diverged has left its set
+    well = alive & F.isfinite().all(dim=1)  # a run that has diverged has left its set
     for seed in seeds[well].unique().tolist():
         mine = (seeds == seed) & well
         f = F[mine] / nu

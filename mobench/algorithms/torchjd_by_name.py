@@ -103,7 +103,12 @@ class TorchJD(Algorithm):
         memories = _unpacked(state["memory"]) if "memory" in state else None
         weights = []
         rows = []
+        weighted = jd.GramianWeightedAggregator | jd.WeightedAggregator | jd.Weighting
+        lost = point.x.new_full((J.shape[1] if issubclass(cls, weighted) else J.shape[2],), torch.nan)
         for r in range(R):
+            if not bool(J[r].isfinite().all()):  # some aggregators raise, which would cost the other runs
+                (weights if issubclass(cls, weighted) else rows).append(lost)
+                continue
             made = self._made(state["w"][r])
             if memories is not None:
                 _restore(made, memories[r])

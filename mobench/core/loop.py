@@ -108,10 +108,12 @@ def advance(
     The outputs that `observe` sees hold theta_t already. A run whose solve fails, or whose next iterate is
     not finite or longer than FAR, keeps its last one for good and is marked in `alive`: its neighbours do not
     notice. When no run is left, a CPU takes no more steps and only observes (a GPU would have to be asked
-    after each one). `kkt` is the largest residual of a run's subproblem solves (-1: it has none), `fail`
-    counts failed ones (0 or 1, since no step follows), `stopped` is the step of that solve (-1: there is
-    none), `unsolvable` says that its program is proved to have no solution. A state with `ended` (-1, or the
-    step at which a stop rule ended the run) keeps all of such a run as it was then.
+    after each one), and while some are left, it keeps the algorithm's state of the others as it was after
+    their last step, unless the runs of a seed move together. Such an algorithm finds `alive` in its state, if
+    its state has that key. `kkt` is the largest residual of a run's subproblem solves (-1: it has none),
+    `fail` counts failed ones (0 or 1, since no step follows), `stopped` is the step of that solve (-1: there
+    is none), `unsolvable` says that its program is proved to have no solution. A state with `ended` (-1, or
+    the step at which a stop rule ended the run) keeps all of such a run as it was then.
     """
     oracle = seen_by(algorithm, oracle)
     X = oracle.spec.X
@@ -144,10 +146,13 @@ def advance(
             stops = "ended" in state  # other jobs do not pay for stop rules
             going = alive & (state["ended"] < 0) if stops else alive
             alpha = algorithm.schedule(t)
-            before = _copied(alg) if stops else alg
+            frozen = on_host and not algorithm.together and not bool(alive.all())
+            before = _copied(alg) if stops or frozen else alg
             d, alg, info = algorithm.step(points, alg, t, alpha)
             if stops:
                 alg = _chosen(state["ended"] < 0, alg, before)
+            if frozen:
+                alg = _chosen(alive, alg, before)
             if averages is not None:
                 d, after = adam.step(d, averages)
                 averages = _chosen(going, after, averages) if stops else after
@@ -166,6 +171,8 @@ def advance(
                 stopped = torch.where(ended, t if number is None else number.tensor, stopped)
                 if info.unsolvable is not None:
                     unsolvable = unsolvable | (ended & info.unsolvable)
+            if "alive" in alg:
+                alg = {**alg, "alive": alive}
             moves = alive & going if stops else alive
             theta = torch.where(moves.unsqueeze(-1), proposal, theta)
             ostate = points[0].state

@@ -685,16 +685,17 @@ def solved(
     for i in range(len(Q)):
         bounded |= w[LOWER, i] != 0
         apart |= equality and w[A, i] == 0
-    ways = (4 if apart else 3) if bounded else 0
+    ways = (4 if apart else 3) if bounded else 2
+    nearer = 2 if bounded else 1  # the turn from which on rows are nearer to their lengths
     first = 0 if apart else 1
     residual = np.inf
     for turn in range(1 + ways + len(ridges) - first):
         plain = turn == 0 or turn > ways
         ridge = ridges[turn - 1 - ways + first] if turn > ways else 0.0
-        levelled = 0.0 if turn == 2 and not plain else (0.5 if turn == 3 and not plain else 1.0)
-        own = apart and (turn == 4 or turn > ways) and turn > 0
+        levelled = 0.0 if turn == nearer and not plain else (0.5 if turn == nearer + 1 and not plain else 1.0)
+        own = apart and turn > 0 and (turn > ways or (bounded and turn == 4))
         x = X if turn == 0 else OTHER
-        drops = 0 if plain else int(limits.drops)
+        drops = 0 if plain or not bounded else int(limits.drops)
         lower = attempt(
             Q, w, P, M, T, v, z, r, equality, above, x, ridge, own, drops, levelled, limits
         )  # fmt: skip

@@ -20,7 +20,7 @@ from mobench.core.point import Point, TablePoint
 from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
 from mobench.core.random import counter_indices, seed_for
-from mobench.core.sampled import samples_of
+from mobench.core.sampled import Batch, Sampled, samples_of
 from mobench.core.types import Real
 from mobench.errors import CompatibilityError, ConfigError
 from mobench.oracles.ema import averaging_weight
@@ -94,11 +94,15 @@ class FederatedEMA(OfProblem):
         return {"values": theta.new_zeros(R, C, K), "rows": theta.new_zeros(R, C, K, P)}
 
     def at(self, theta: Float[Tensor, "R P"], state: State, t: int, k: int = 0) -> Point:
+        assert isinstance(self.problem, Sampled)  # it has a number of samples
         samples = []
         first = 0
+        each = torch.arange(len(theta), device=theta.device)
         for client, size in enumerate(self.sizes):
-            batch = first + counter_indices(self.keys, f"client{client}", t, self.batch_size, size)
-            samples.append(make_point(self.problem, theta, self.spec, batch))
+            stream = f"client{client}"
+            chosen = first + counter_indices(self.keys, stream, t, self.batch_size, size)
+            batch = Batch(chosen, each, (1,) * len(theta), seed_for(t, stream=stream))
+            samples.append(make_point(self.problem, theta, self.spec, self.problem.take(batch)))
             first += size
         rho = averaging_weight(t, *self.schedule)
         values = torch.lerp(state["values"], torch.stack([p.values() for p in samples], dim=1), rho)

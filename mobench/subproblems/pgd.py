@@ -23,9 +23,9 @@ TINY = 1e-300
 def _project(xp: ModuleType, lam: Array, a: Array, s: Array, n: int, g: int) -> Array:
     """Projection onto the domain; see `project_weighted_simplex` for two variables.
 
-    More: with the entries in order of y_i / a_i, tau_k is a weighted mean of tau_{k-1} and y_k / a_k, so it
-    grows up to the support of the projection and falls behind it: tau is the largest of the candidates, no
-    sorting needed.
+    More, for weights >= 0: with the entries in order of y_i / a_i, tau_k is a weighted mean of tau_{k-1} and
+    y_k / a_k, so it grows up to the support of the projection and falls behind it: tau is the largest of the
+    candidates, no sorting needed.
     """
     if n == 2:
         y1 = lam[:, 0]
@@ -45,7 +45,7 @@ def _project(xp: ModuleType, lam: Array, a: Array, s: Array, n: int, g: int) -> 
         counts = ratio[:, None, :] >= ratio[:, :, None]
         total = xp.where(counts, (a * y)[:, None, :], 0.0).sum(2) - s[:, None]
         tau = xp.where(a > 0, total / (xp.where(counts, (a * a)[:, None, :], 0.0).sum(2) + TINY), -xp.inf)
-        x = y - xp.amax(tau, 1)[:, None] * a
+        x = y - xp.where(a > 0, xp.amax(tau, 1)[:, None] * a, 0.0)  # a = 0: tau is -inf
         x = 0.5 * (x + abs(x))
         parts = [x[:, i] for i in range(n)]
     for i in range(n, lam.shape[1]):
@@ -77,6 +77,8 @@ def projected_gradient(
     n = weight.shape[1]
     g = inequalities
     total = total[:, 0]
+    if n > 2:  # the candidates of `_project` are those of weights >= 0
+        total = xp.where(xp.amin(weight, 1) < 0, xp.nan, total)
     lam = _project(xp, lam, weight, total, n, g)
     moving = None
     for _ in range(steps):

@@ -14,7 +14,7 @@ def project_weighted_simplex(
 
     The support is a prefix of the entries sorted by y_i / w_i. Entries with w_i = 0 are not in the equality
     and are only clipped at 0 (FERERO at a weak optimum). If w = 0 and s > 0 the set is empty and the result
-    NaN.
+    NaN. So it is with more than two variables where an entry of w is negative: the rule below does not hold.
     Two variables:  x_1 : x_2 = (s w_1 + w_2 beta)+ : (s w_2 - w_1 beta)+  with  beta = w_2 y_1 - w_1 y_2.
 
     Source: the sorting rule of Held, Wolfe & Crowder 1974, here with weights.
@@ -36,7 +36,9 @@ def project_weighted_simplex(
     ws = w.gather(1, order)
     tau = ((ws * ys).cumsum(1) - s) / (ws * ws).cumsum(1)
     last = (ratio > tau).sum(1, keepdim=True).sub_(1).clamp_(min=0)
-    return (y - tau.gather(1, last) * w).clamp_(min=0)
+    x = (y - tau.gather(1, last) * w).clamp_(min=0)
+    x = torch.where(s > 0, x, torch.where(w > 0, 0.0, y.clamp(min=0)))
+    return torch.where((w < 0).any(1, keepdim=True), torch.nan, x)
 
 
 def project_simplex(v: Float[Tensor, "R n"]) -> Float[Tensor, "R n"]:

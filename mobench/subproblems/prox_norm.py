@@ -19,12 +19,21 @@ from mobench.subproblems.solution import TOLERANCE, Solution
 
 ITERATIONS = 100
 FLOOR = 1e-13  # of |p|_M: a tau below this counts as 0
+ROUNDING = 1e-15  # of tr(M)^(1/2): a length |t|_M below this counts as 0
 EXACT = 1e-13  # relative width of the bracket of tau at which the search ends
 
 
-def _length(M: Float[Tensor, "R n n"], t: Float[Tensor, "R n"]) -> Float[Tensor, "R 1"]:
-    """|t|_M."""
-    return (t.unsqueeze(1) @ M @ t.unsqueeze(2)).squeeze(2).clamp_min(0.0).sqrt()
+def _factor(M: Float[Tensor, "R n n"]) -> Float[Tensor, "R n n"]:
+    """K with K'K = M, up to rounding. |Kt| is exact to rounding of the terms that cancel in Kt, the root of
+    t'Mt only to the square root of rounding.
+    """
+    s, V = torch.linalg.eigh(M)
+    return s.clamp_min(0.0).sqrt().unsqueeze(2) * V.mT
+
+
+def _length(K: Float[Tensor, "R n n"], t: Float[Tensor, "R n"]) -> Float[Tensor, "R 1"]:
+    """|t|_M = |Kt|."""
+    return torch.linalg.vector_norm(K @ t.unsqueeze(2), dim=1)
 
 
 @on_host()
@@ -36,21 +45,26 @@ def prox_norm(
     tau lies between the least |t|_M of the simplex and |p|_M; regula falsi (Illinois) in log tau, a batched
     QP each. Where |t|_M vanishes tau -> 0 and K t / tau is a subgradient of length <= 1. The residual is that
     of the projected gradient, |t - P(t - g/s)|, g = M t / tau + (t - p) / gamma, s = trace
-    M / tau + 1 / gamma, and what is left of |t|_M / tau - 1.
+    M / tau + 1 / gamma, and what is left of |t|_M / tau - 1 beyond rounding of Kt. Where |p|_M is rounding of
+    tr(M)^(1/2), as at a Pareto-stationary point with its own weights, t = p.
     """
     M = M.double()
     p = p.double()
-    high = _length(M, p)
     finite = torch.isfinite(M.sum((1, 2)).unsqueeze(1) + p.sum(1, keepdim=True) + gamma)
-    floor = FLOOR * high + torch.finfo(torch.float64).tiny
-    low = torch.maximum(torch.where(finite, _length(M, min_norm(M).x), torch.nan), floor)
+    K = _factor(torch.where(finite.unsqueeze(2), M, 0.0))
+    size = M.diagonal(dim1=1, dim2=2).sum(1, keepdim=True).clamp_min(0.0).sqrt()
+    noise = ROUNDING * size
+    high = _length(K, p)
+    still = high <= noise
+    floor = torch.maximum(FLOOR * high, noise) + torch.finfo(torch.float64).tiny
+    low = torch.maximum(torch.where(finite, _length(K, min_norm(M).x), torch.nan), floor)
     high = torch.maximum(high, low)
     eye = torch.eye(M.shape[1], dtype=M.dtype, device=M.device)
 
     def at(tau: Tensor) -> tuple[Tensor, Tensor]:
         """t(tau) and log(|t|_M / tau)."""
         t = qp(M / tau.unsqueeze(2) + eye / _over(gamma), p / gamma, torch.ones_like(p)).x
-        return t, (_length(M, t) / tau).clamp_min(1e-300).log()
+        return t, (_length(K, t) / tau).clamp_min(1e-300).log()
 
     a = low.log()
     b = high.log()
@@ -59,7 +73,7 @@ def prox_norm(
     left = fa <= 0  # |t|_M / tau falls: the root is at or below `low`
     tau = torch.where(left, low, high)
     t = torch.where(left, ta, tb)
-    done = left | (fb >= 0) | ~finite
+    done = left | (fb >= 0) | still | ~finite
     side = torch.zeros_like(a)
     for _ in range(ITERATIONS):
         if bool(done.all()):
@@ -79,13 +93,15 @@ def prox_norm(
         fb = torch.where(above, fb, fm)
         side = torch.where(above, 1.0, -1.0)
         done = done | (fm.abs() <= EXACT) | (b - a <= EXACT)
-    g = (M @ t.unsqueeze(2)).squeeze(2) / tau + (t - p) / gamma
-    s = M.diagonal(dim1=1, dim2=2).sum(1, keepdim=True) / tau + 1.0 / gamma
+    g = (K.mT @ (K @ t.unsqueeze(2))).squeeze(2) / tau + (t - p) / gamma
+    s = size.square() / tau + 1.0 / gamma
     step = (t - project_simplex(t - g / s)).abs().amax(1)
-    off = torch.where(tau > 2.0 * floor, (_length(M, t) / tau - 1.0).abs(), 0.0).squeeze(1)
-    residual = torch.where(
-        finite.squeeze(1), torch.maximum(step, off).nan_to_num(torch.inf, torch.inf), torch.nan
-    )
+    off = (_length(K, t) - tau).abs() - noise
+    off = torch.where(tau > 2.0 * floor, off.clamp_min(0.0) / tau, 0.0).squeeze(1)
+    residual = torch.maximum(step, off).nan_to_num(torch.inf, torch.inf)
+    residual = torch.where(still.squeeze(1), 0.0, residual)
+    residual = torch.where(finite.squeeze(1), residual, torch.nan)
+    t = torch.where(still, p, t)
     failed = residual > TOLERANCE
     return Solution(torch.where((residual <= TOLERANCE).unsqueeze(1), t, torch.nan), residual, failed)
 

@@ -37,7 +37,7 @@ def segment(
     xp: ModuleType, Q: Array, b: Array | None, a: Array | None, r: Array | None
 ) -> tuple[tuple[Array, Array], Array, Array]:
     """Both coordinates, the residual and a probe of: two variables, x >= 0, a'x = r > 0
-    (a = 1, r = 1 if a is None).
+    (a = 1, r = 1 if a is None). A run without an equality (a = 0, r = 0) and without b has x = 0.
 
         P = a_2 Q_11 - a_1 Q_12,  S = a_1 Q_22 - a_2 Q_12,  beta = a_2 b_1 - a_1 b_2
         V = (r S + a_2 beta)+,    W = (r P - a_1 beta)+,    x = r (V, W) / (a_1 V + a_2 W)
@@ -104,6 +104,13 @@ def segment(
     e1 = xp.minimum(xp.maximum(unit * x1, z1), x2 * delta)
     e2 = xp.minimum(xp.maximum(unit * x2, z2), -x1 * delta)
     residual = xp.maximum(xp.maximum(abs(e1), abs(e2)), abs(z1 + z2 - 1))
+    if xp is not np or not r.all():
+        empty = (r == 0) & (top == 0) & (P == P) & (S == S)
+        if b is not None:
+            empty = empty & (b1 == 0) & (b2 == 0)
+        x1 = xp.where(empty, 0.0, x1)
+        x2 = xp.where(empty, 0.0, x2)
+        residual = xp.where(empty, 0.0, residual)
     return (x1, x2), residual, probe + r + top
 
 
@@ -506,11 +513,12 @@ def qp(
     be 0, or None for no equality; r (R,), default 1; lower and upper: numbers or tensors that broadcast to
     (R, n), -inf and +inf for no bound. float32 is solved in float64 and rounded.
 
-    n = 2 with an equality, lower = 0 and no upper bound (r > 0) is a closed form. The rest: shift to
+    n = 2 with an equality, lower = 0 and no upper bound is a closed form (r > 0, or x = 0 where a, r and b
+    are 0). The rest: shift to
     lower = 0, scale x so that Q has a unit diagonal (rows of very different length), eliminate the equality,
     pivot; where the certificate shows that rounding has spoilt the answer, again without the bounds that are
-    far from x and with rows nearer to their lengths, then with units of their own for variables with a_i = 0,
-    which the equality gives no size, and then with the smallest ridge that helps.
+    far from x (if there are any) and with rows nearer to their lengths, then with units of their own for
+    variables with a_i = 0, which the equality gives no size, and then with the smallest ridge that helps.
     Infeasible and unbounded runs come back as failed. The answer does not depend on the scale of (Q, b), nor
     on the other runs of the batch.
     """
@@ -549,6 +557,8 @@ def qp(
         if upper is not None or (low_ != 0).any():
             tries += [How(dropping=True, levelled=part) for part in (1.0, 0.0, 0.5)]
             tries += [How(apart=True, dropping=True)] * apart
+        else:
+            tries += [How(levelled=part) for part in (0.0, 0.5)]
         tries += [How(ridge, apart) for ridge in RIDGES[not apart :]]
         x, residual = best_try(xp, _pivoted, tries, *problem)
         return certified(xp, x, residual, probe, dtype)

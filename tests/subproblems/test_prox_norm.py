@@ -37,6 +37,39 @@ def test_simplex_against_cvxpy(n: int) -> None:
             np.testing.assert_allclose(found.x[r].numpy(), t.value, atol=1e-5)
 
 
+@pytest.mark.parametrize("n", [2, 3, 5])
+@pytest.mark.parametrize("shortest", [1e-2, 1e-4, 1e-6, 0.0])
+def test_near_a_stationary_point(n: int, shortest: float) -> None:
+    """The shortest combination of the gradients is that much shorter than they are."""
+    rng = np.random.default_rng(n)
+    R = 50
+    K = torch.from_numpy(rng.standard_normal((R, n + 2, n)))
+    lam = torch.from_numpy(rng.dirichlet(np.ones(n), R))
+    rest = torch.einsum("rkn,rn->rk", K[..., :-1], lam[:, :-1])
+    K[..., -1] = (shortest * torch.from_numpy(rng.standard_normal((R, n + 2))) - rest) / lam[:, -1:]
+    p = torch.from_numpy(rng.dirichlet(np.ones(n), R))
+    rounding = 1e-7 * torch.linalg.matrix_norm(K)  # M = K'K has lost shorter lengths
+    for start in (p, lam):
+        for gamma in (0.1, 1.0):
+            found = prox_norm(K.mT @ K, start, gamma)
+            assert not found.failed.any()
+
+            def aim(t: torch.Tensor, start: torch.Tensor = start, gamma: float = gamma) -> torch.Tensor:
+                length = torch.linalg.vector_norm(torch.einsum("rkn,rn->rk", K, t), dim=1)
+                return length + (t - start).square().sum(1) / (2 * gamma)
+
+            for other in (start, lam, 0.9 * found.x + 0.1 * lam, 0.9 * found.x + 0.1 * start):
+                assert (aim(found.x) <= aim(other) + rounding).all()
+
+
+def test_at_a_stationary_point_its_weights_stay() -> None:
+    M = torch.tensor([[[1.0, -1.0], [-1.0, 1.0]], [[0.0, 0.0], [0.0, 0.0]]], dtype=torch.float64)
+    p = torch.tensor([[0.5, 0.5], [0.3, 0.7]], dtype=torch.float64)
+    found = prox_norm(M, p, 1.0)
+    assert torch.equal(found.x, p)
+    assert found.residual.tolist() == [0.0, 0.0]
+
+
 def test_free_against_cvxpy() -> None:
     K, M, p = gram(4, 4)
     # the first: |K'y| <= 1, so t is in the kernel

@@ -76,3 +76,24 @@ def test_diverged_run_and_empty_set(n):
     assert not x[3].isfinite().all()
     assert torch.equal(x[[0, 1, 4]], clean[[0, 1, 4]])
     assert project_simplex(y)[2].isnan().all()
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_a_sum_of_zero(n):
+    y = draws(4, n)[0]
+    w = torch.zeros_like(y)
+    s = torch.zeros(4, 1, dtype=DTYPE)
+    assert torch.equal(project_weighted_simplex(y, w, s), y.clamp(min=0))
+    w[:, 0] = 0.5
+    x = project_weighted_simplex(y, w, s)
+    assert torch.equal(x[:, 0], s[:, 0])
+    assert torch.equal(x[:, 1:], y[:, 1:].clamp(min=0))
+
+
+def test_negative_weights_of_more_than_two_variables_are_no_answer():
+    """The sorting rule once gave (1.01, 0.94, 0.29), whose weighted sum is 3.99."""
+    y = torch.tensor([[1.0, 1.0, 0.3]] * 2, dtype=DTYPE)
+    w = torch.tensor([[-1.0, 5.0, 1.0], [1.0, 5.0, 1.0]], dtype=DTYPE)
+    x = project_weighted_simplex(y, w, torch.full((2, 1), 5.0, dtype=DTYPE))
+    assert x[0].isnan().all()
+    assert float(w[1] @ x[1]) == pytest.approx(5.0)

@@ -753,6 +753,32 @@ def test_numpy_and_torch_agree(monkeypatch):
         monkeypatch.undo()
 
 
+@pytest.mark.parametrize("n", [3, 5, 10])
+def test_a_short_row_beside_a_linear_term(n):
+    """WC-MHGD's program where one task has nearly ended: a gradient 1e-5 times as long as the others."""
+    J = jacobian("random", 200, n)
+    J[:, 0] *= 1e-5
+    b = 0.1 * uniform(torch.Generator().manual_seed(n), 200, n)
+    a = torch.ones(200, n, dtype=DTYPE)
+    solution = qp(gram(J), b, a)
+    assert_solved(solution, 1e-12)
+    assert qp_residual(solution.x, gram(J), b, a).max() < 1e-12
+    Q = torch.diag(torch.tensor([1e-12, 1.0, 1.0], dtype=DTYPE))[None]
+    found = qp(Q, torch.tensor([[0.1, 0.5, 0.3]], dtype=DTYPE), a[:1, :3])
+    assert torch.allclose(found.x, torch.tensor([[0.4, 0.4, 0.2]], dtype=DTYPE), atol=1e-10)
+
+
+def test_two_variables_without_an_equality_or_a_pull():
+    """FERERO where all losses are 0."""
+    Q = torch.eye(2, dtype=DTYPE).repeat(2, 1, 1)
+    a = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=DTYPE)
+    solution = qp(Q, None, a, a.sum(1) / 2)
+    assert not solution.failed.any()
+    assert solution.x.tolist() == [[0.0, 0.0], [0.5, 0.5]]
+    pulled = qp(Q, torch.ones_like(a), a, a.sum(1) / 2)
+    assert pulled.failed.tolist() == [True, False]
+
+
 @pytest.mark.parametrize("n", [2, 5])
 def test_float32_in_float32_out(n):
     J = jacobian("random", 30, n).float()
