@@ -15,6 +15,7 @@ import dataclasses
 import functools
 import math
 import os
+import re
 import sys
 import uuid
 import warnings
@@ -36,6 +37,7 @@ from mobench.data.tables import Table, as_table
 from mobench.errors import CompatibilityError, ConfigError, MobenchError, StoreError, suggest
 from mobench.jobs.build import make_job
 from mobench.jobs.fingerprint import Opaque, fingerprint
+from mobench.jobs.rehearsal import check_names
 from mobench.jobs.run import run_job
 from mobench.jobs.store import JobFolder
 from mobench.problems.arranged import Arrangement
@@ -359,6 +361,8 @@ def objectives(
         _functions("measures", function, takes)
     if not own.objectives:
         raise ConfigError("objectives(...) needs at least one function.")
+    _check_title(name)
+    check_names(own.measures)
     kind = Own if data is None else OwnSampled
     with compose.ALONE, serving("checked", own):  # a mistake is found here, where it was made
         kind(code="checked", **keys)
@@ -513,6 +517,8 @@ def networks(
     )
     if not definition.losses:
         raise ConfigError("networks(...) needs at least one loss.")
+    _check_title(name)
+    check_names(definition.measures, [f"validation_{m + 1}" for m in range(100)])
     keys: dict[str, Any] = {
         "title": name,
         "positive": positive,
@@ -527,6 +533,15 @@ def networks(
     with compose.ALONE, serving("checked", definition):  # a mistake is found here, where it was made
         Networks(code="checked", **keys)
     return OwnNetworks(definition, keys, Networks)
+
+
+def _check_title(name: object) -> None:
+    """Raises ConfigError unless a problem of one's own can have this name: job folders begin with it."""
+    if not isinstance(name, str) or not re.fullmatch(r"\w[\w .+-]{0,59}", name):
+        raise ConfigError(
+            f"name={name!r} must have at most 60 letters, digits and characters of '_-.+ ' and begin with a "
+            "letter or a digit, because folders of jobs begin with it."
+        )
 
 
 def _called(module: torch.nn.Module, batch: Any) -> Any:

@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 
 from mobench.cli import keep as kept_rows
+from mobench.errors import StoreError
 from mobench.jobs.store import JobFolder
 from mobench.system.paths import results_root
 from tests.conftest import Run
@@ -224,3 +225,32 @@ def test_rows_of_the_project_come_from_committed_code() -> None:
     found = git("cat-file", "--batch-check", given="\n".join(shas)).splitlines()
     assert len(found) == len(shas)
     assert [line for line in found if " commit " not in line] == []
+
+
+def test_a_kept_history_stays_with_its_rows(
+    mobench: Run, results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows that are kept again without it once lay beside the history of other rows."""
+    done = mobench(*QUICK, "record.every=1")
+    kept_rows.keep(done.job, results, history=True)
+    before = stamps(results / "runs" / done.job.key)
+    with pytest.raises(StoreError, match="was kept with its history; add --history"):
+        kept_rows.keep(done.job, results)
+    assert stamps(results / "runs" / done.job.key) == before
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "meta.json", "history.parquet"])
+def test_a_job_without_a_file_is_not_kept(
+    name: str,
+    mobench: Run,
+    results: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    done = mobench(*QUICK, "record.every=1")
+    (done.job.path / name).unlink()
+    monkeypatch.setenv("MOBENCH_OUTPUTS", str(done.root))
+    monkeypatch.setattr(sys, "argv", ["keep", "--jobs", done.job.key, "--history"])
+    assert kept_rows.main() == 1
+    assert f"cannot be kept: it has no {name}" in capsys.readouterr().err
+    assert not (results / "runs" / done.job.key).exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -113,3 +114,22 @@ def test_another_process_is_told_where_the_functions_are() -> None:
     config = mobench.load(mobench.run(**QUICK, measures={"norm": norm})).config
     with pytest.raises(ConfigError, match=r"record.code=.*mobench.run\(measures="):
         make_job(config)
+
+
+@pytest.mark.parametrize("name", ["f_1", "f_norm", "preference_x", "run", "output", "", "a\nb", 3])
+def test_measures_of_own_functions_take_no_column_of_the_rows(name: Any) -> None:
+    """They once took its place in silence: f_1, and with it the hypervolume, were the measure's."""
+    fault = rf"measures cannot be used:\n  - {re.escape(repr(name))}: "
+    with pytest.raises(ConfigError, match=fault):
+        mobench.objectives(lambda x: x**2, dim=2, measures={name: norm})
+    data = (torch.ones(4, 2), torch.ones(4, 1))
+    with pytest.raises(ConfigError, match=fault):
+        mobench.networks(torch.nn.Linear(2, 1), lambda out, _: out.mean(), data, measures={name: norm})
+    with pytest.raises(ConfigError, match=fault):
+        mobench.run(**QUICK, measures={name: norm})
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "", ".", "x" * 61, 3])
+def test_names_of_own_problems_are_no_paths(name: Any) -> None:
+    with pytest.raises(ConfigError, match="folders of jobs begin with it"):
+        mobench.objectives(lambda x: x**2, dim=2, name=name)

@@ -101,8 +101,8 @@ class TorchJD(Algorithm):
         ofgram = issubclass(cls, jd.GramianWeightedAggregator | jd.Weighting)
         G = point.gramian("f") if ofgram else None  # J_1 J_2^T of one sample
         memories = _unpacked(state["memory"]) if "memory" in state else None
-        weights = []
-        rows = []
+        weights: list[Tensor] = []
+        rows: list[Tensor] = []
         weighted = jd.GramianWeightedAggregator | jd.WeightedAggregator | jd.Weighting
         lost = point.x.new_full((J.shape[1] if issubclass(cls, weighted) else J.shape[2],), torch.nan)
         for r in range(R):

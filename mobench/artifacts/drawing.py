@@ -19,7 +19,7 @@ from mobench.config import overrides
 from mobench.jobs import wandb_log
 from mobench.jobs.store import JobFolder
 from mobench.system import console, provenance
-from mobench.system.files import write_atomic, write_json
+from mobench.system.files import cannot_write, write_atomic, write_json
 from mobench.system.paths import outputs_root
 
 DEFAULTS = ("scale=laptop", "hardware=cpu")  # said by the Makefile, of no use to a reader
@@ -71,7 +71,10 @@ def draw(
     target = artifact_folder(id, root)
     for name in ("figure.pdf", "figure.png", "table.csv", "table.md", "table.tex", "claims.json"):
         if name not in a.files:
-            (target / name).unlink(missing_ok=True)
+            try:
+                (target / name).unlink(missing_ok=True)
+            except OSError as error:
+                raise cannot_write(error, target / name) from error
     for name, data in a.files.items():
         write_atomic(target / name, data)
     default = [f"+experiment={id}", *([] if a.scale == "laptop" else [f"scale={a.scale}"])]

@@ -113,6 +113,8 @@ def run(arguments: Sequence[str]) -> int:
     Raises:
         ConfigError: an unknown command, or no file.
     """
+    if arguments and arguments[0] in ("-h", "--help"):
+        arguments = ["merge", "--help"]
     if not arguments or arguments[0] != "merge":
         raise ConfigError(
             f"mobench cross {' '.join(arguments)}".rstrip() + " is unknown; use mobench cross merge FILE..."

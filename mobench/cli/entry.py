@@ -64,7 +64,7 @@ def main() -> None:
             from mobench.cli import bundle
 
             leaving.code = bundle.main(arguments)
-        elif {"-h", "--help"} & set(arguments):
+        elif {"-h", "--help"} & set(arguments) and arguments[0] != "cross":  # cross has its own help
             from mobench.cli import application
 
             leaving.code = application.help(arguments)

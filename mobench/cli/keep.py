@@ -51,6 +51,16 @@ def keep(
     solutions = folder.path / "solutions.npz"
     small = solutions.exists() and solutions.stat().st_size <= LARGEST
     names = ["final.csv", "meta.json", *(["solutions.npz"] if small else [])]
+    needed = [*names, "config.yaml", *(["history.parquet"] if history else [])]
+    if missing := [name for name in needed if not (folder.path / name).exists()]:
+        raise StoreError(f"{folder.path} cannot be kept: it has no {' and no '.join(missing)}.")
+    if not history and (target / "history.parquet").exists():
+        raise StoreError(
+            f"{folder.key} was kept with its history; add --history, or remove {target} to keep it without."
+        )
+    # no solutions of rows that were kept before stay beside the new ones; without status.json none count
+    for name in ("status.json", "solutions.npz"):
+        (target / name).unlink(missing_ok=True)
     for name in names:
         write_atomic(target / name, (folder.path / name).read_bytes())
     if history and (every > 1 or columns is not None):
@@ -261,8 +271,11 @@ def _arguments() -> argparse.Namespace:
 def main() -> int:
     """Keeps the jobs of the given artifacts, or draws what is kept; the exit code."""
     given = _arguments()
-    if given.draw:
-        return draw_all(given.ids)
-    if given.jobs:
-        return keep_jobs(given.ids, given.history, given.every, given.columns)
-    return max(keep_artifact(id, given.history, given.every, given.columns) for id in given.ids)
+    try:
+        if given.draw:
+            return draw_all(given.ids)
+        if given.jobs:
+            return keep_jobs(given.ids, given.history, given.every, given.columns)
+        return max(keep_artifact(id, given.history, given.every, given.columns) for id in given.ids)
+    except MobenchError as error:
+        return fail(str(error))

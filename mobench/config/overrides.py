@@ -178,7 +178,7 @@ def expand_experiments(overrides: Sequence[str], own: Sequence[str] = ()) -> tup
 
 def check_single(config: Mapping[str, Any]) -> None:
     """Raise ConfigError if a configuration that is to run as one job lists several."""
-    listed = next((key for key in ("jobs", "cross") if config[key]), None)
+    listed = next((key for key in ("jobs", "grid", "like", "cross") if config.get(key)), None)
     if listed:
         raise ConfigError(
             f"The experiment lists several jobs ({listed}), but this command runs only one: add `hydra: "

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -172,6 +172,8 @@ RESERVED = re.compile(
     r"kkt_residual_max|angle_deg|front_distance|stationarity|kkt|violation|tchebycheff|tchebycheff_seen"
 )
 """Columns that rows may have whatever the problem and the method are."""
+PREFIXES = ("f_", "g_", "preference_", "ray_")
+"""Columns that begin so are taken for objectives, constraints and preferences."""
 
 
 def check_measures(job: Job) -> None:
@@ -189,7 +191,7 @@ def check_measures(job: Job) -> None:
         taken = {*given.oracle.columns(given.theta, F, None), *job.varied}
         taken |= set(given.algorithm.report(F[:, : given.oracle.spec.M], given.start()["alg"]))
         found = {
-            name: _fault_of_name(name, taken) or measures.fault(fn, given.theta[:1])
+            name: fault_of_name(name, taken) or measures.fault(fn, given.theta[:1])
             for name, fn in job.measures.items()
         }
     if any(found.values()):
@@ -197,13 +199,26 @@ def check_measures(job: Job) -> None:
         raise ConfigError(f"measures cannot be used:\n{listed}")
 
 
-def _fault_of_name(name: object, taken: set[str]) -> str:
-    """Why a column cannot have this name; "" if it can."""
-    if not isinstance(name, str) or not name:
-        return "a name must be text."
+def fault_of_name(name: object, taken: Collection[str] = ()) -> str:
+    """Why a measure's column cannot have this name; "" if it can."""
+    if not isinstance(name, str) or not name or not name.isprintable():
+        return "a name must be text on one line."
     if name in taken or RESERVED.fullmatch(name):
         return "the rows have a column of this name; choose another."
+    if prefix := next((p for p in PREFIXES if name.startswith(p)), ""):
+        return f"columns that begin with {prefix} belong to the rows; choose another name."
     return ""
+
+
+def check_names(names: Iterable[object], taken: Collection[str] = ()) -> None:
+    """Checks the names of measures that belong to a problem.
+
+    Raises:
+        ConfigError: rows have a column of such a name, or it cannot be one.
+    """
+    if found := {name: fault for name in names if (fault := fault_of_name(name, taken))}:
+        listed = "\n".join(f"  - {name!r}: {fault}" for name, fault in found.items())
+        raise ConfigError(f"measures cannot be used:\n{listed}")
 
 
 # shapes

@@ -353,9 +353,10 @@ def _run_pass(training: Training, title: str, arrived: Signals) -> None:
             training.beat()
             told = time.monotonic()
         if asked and training.state["t"] < job.steps and arrived.deliver():
+            again = " without rerun=true" if job.config["rerun"] else ""
             raise Interrupted(
-                f"Stopped at step {training.state['t']} of {job.steps}. Repeat the command to resume from "
-                f"there ({training.folder.path})."
+                f"Stopped at step {training.state['t']} of {job.steps}. Repeat the command{again} to resume "
+                f"from there ({training.folder.path})."
             )
 
 
