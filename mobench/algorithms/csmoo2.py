@@ -24,7 +24,8 @@ class CSMOO2(Surrogated):
     Fields: beta >= 0: penalty of the violation y_1. prox_on_slack: "all" (as printed) or "objective_only"
     (y_1 has no proximal term inside the constraints: far infeasible starts are not held back by its square).
     Departure: the paper calls the surrogate always feasible. The proximal terms on y_0 and y_1 bound what
-    they can absorb, so it is not; an infeasible one takes the step (13) and is counted in `infeasible_steps`.
+    they can absorb, so it is not; an infeasible one takes the step (13) and is counted in `infeasible_steps`
+    (with "objective_only" its solve has failed).
     """
 
     beta: Real = 5.0

@@ -141,14 +141,35 @@ def solve_surrogate(program: Surrogate, warm: Float[Tensor, "R K"] | None = None
     """
     quick = _compiled(program, warm)
     if quick is None:
-        return _solve(program, warm)
-    solution, done = quick
-    if not bool(done.all()):
-        runs = (~done).nonzero()[:, 0]
-        rest = _solve(program.take(runs), None if warm is None else warm[runs])
-        for whole, part in zip(solution, rest, strict=True):
-            whole[runs] = part
-    return solution
+        solution = _solve(program, warm)
+    else:
+        solution, done = quick
+        if not bool(done.all()):
+            runs = (~done).nonzero()[:, 0]
+            rest = _solve(program.take(runs), None if warm is None else warm[runs])
+            for whole, part in zip(solution, rest, strict=True):
+                whole[runs] = part
+    if bool((program.tau_y[1:] > 0).all()):
+        return solution
+    return _checked(program, solution)
+
+
+def _checked(program: Surrogate, found: SurrogateSolution) -> SurrogateSolution:
+    """Takes back solutions that violate a constraint by more than rounding of the step and of x.
+
+    Where a y has no quadratic term in the constraints, multipliers of an infeasible surrogate grow beyond
+    all bounds while the curvature along y stays, and so does the size of the terms to which the certificate
+    compares a violation.
+    """
+    h, size = _constraints(program, found.dx, found.dy)
+    lengths = ((program.rows**2).sum(2) + (program.slopes[1:] ** 2).sum(1)) ** 0.5
+    step = ((found.dx**2).sum(1) + (program.x**2).sum(1) + (found.dy**2).sum(1)) ** 0.5
+    over = (h / (size + lengths * step.unsqueeze(1) + TINY)).amax(1)
+    violated = (over > TOLERANCE) & ~found.infeasible
+    lost = violated.unsqueeze(1)
+    dx, dy, mu = (torch.where(lost, torch.nan, part) for part in (found.dx, found.dy, found.mu))
+    residual = torch.where(violated, torch.fmax(over, found.residual), found.residual)
+    return found._replace(dx=dx, dy=dy, mu=mu, residual=residual, failed=found.failed | violated)
 
 
 def _compiled(

@@ -587,3 +587,33 @@ def test_inputs_are_left_alone_and_gradients_are_not_tracked():
         rounded = solve_surrogate(replace(p, rows=p.rows.detach().float()))
         assert rounded.dx.dtype == DTYPE
         assert torch.allclose(rounded.dx, s.dx, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("constant", [20.0, 0.5])
+def test_a_slack_without_curvature_hides_no_violation(constant: float) -> None:
+    """y_0 can lower c - y_0 + tau/2 y_0^2 by 1 / (2 tau) = 6.25 at most. Multipliers of 1e18 once made a
+    violation of 13.7 small beside the terms that cancel.
+    """
+    slopes = torch.tensor([[1.0, 5.0], [-1.0, 0.0], [-1.0, 0.0], [0.0, -1.0]], dtype=torch.float64)
+    tau_y = torch.full((4, 2), 0.08, dtype=torch.float64)
+    tau_y[1:, 1] = 0.0
+    found = solve_surrogate(
+        Surrogate(
+            c=torch.tensor([[constant, 1.0, 0.5]], dtype=torch.float64),
+            rows=torch.tensor([[[0.01], [-0.01], [0.02]]], dtype=torch.float64),
+            slopes=slopes,
+            tau=torch.full((4,), 0.08, dtype=torch.float64),
+            tau_y=tau_y,
+            x=torch.tensor([[0.3]], dtype=torch.float64),
+            low=torch.tensor([[-torch.inf, -0.5]], dtype=torch.float64),
+            X=Box(-5.0, 5.0),
+        )
+    )
+    assert not found.infeasible.any()
+    if constant > 6.25:
+        assert found.failed.all()
+        assert found.residual.min() > 0.1
+        assert found.dy.isnan().all()
+    else:
+        assert not found.failed.any()
+        assert found.worst.max() < 1e-9
