@@ -19,16 +19,19 @@ from mobench.subproblems.solution import TOLERANCE, Solution
 
 ITERATIONS = 100
 FLOOR = 1e-13  # of |p|_M: a tau below this counts as 0
-ROUNDING = 1e-15  # of tr(M)^(1/2): a length |t|_M below this counts as 0
+ROUNDING = 1e-15  # of sum M_ii^(1/2) |t_i|: a length |t|_M below this counts as 0
 EXACT = 1e-13  # relative width of the bracket of tau at which the search ends
 
 
-def _factor(M: Float[Tensor, "R n n"]) -> Float[Tensor, "R n n"]:
-    """K with K'K = M, up to rounding. |Kt| is exact to rounding of the terms that cancel in Kt, the root of
-    t'Mt only to the square root of rounding.
+def _factor(M: Float[Tensor, "R n n"], rows: Float[Tensor, "R n"]) -> Float[Tensor, "R n n"]:
+    """K with K'K = M, up to rounding; rows: M_ii^(1/2).
+
+    |Kt| is exact to rounding of the terms that cancel in Kt, the root of t'Mt only to the square root of
+    rounding. The cosines are factored, so that a long row does not round a short one away.
     """
-    s, V = torch.linalg.eigh(M)
-    return s.clamp_min(0.0).sqrt().unsqueeze(2) * V.mT
+    length = torch.where(rows > 0, rows, 1.0)
+    s, V = torch.linalg.eigh(M / (length.unsqueeze(1) * length.unsqueeze(2)))
+    return s.clamp_min(0.0).sqrt().unsqueeze(2) * V.mT * rows.unsqueeze(1)
 
 
 def _length(K: Float[Tensor, "R n n"], t: Float[Tensor, "R n"]) -> Float[Tensor, "R 1"]:
@@ -46,14 +49,15 @@ def prox_norm(
     QP each. Where |t|_M vanishes tau -> 0 and K t / tau is a subgradient of length <= 1. The residual is that
     of the projected gradient, |t - P(t - g/s)|, g = M t / tau + (t - p) / gamma, s = trace
     M / tau + 1 / gamma, and what is left of |t|_M / tau - 1 beyond rounding of Kt. Where |p|_M is rounding of
-    tr(M)^(1/2), as at a Pareto-stationary point with its own weights, t = p.
+    its terms, as at a Pareto-stationary point with its own weights, t = p.
     """
     M = M.double()
     p = p.double()
     finite = torch.isfinite(M.sum((1, 2)).unsqueeze(1) + p.sum(1, keepdim=True) + gamma)
-    K = _factor(torch.where(finite.unsqueeze(2), M, 0.0))
-    size = M.diagonal(dim1=1, dim2=2).sum(1, keepdim=True).clamp_min(0.0).sqrt()
-    noise = ROUNDING * size
+    known = torch.where(finite.unsqueeze(2), M, 0.0)
+    rows = known.diagonal(dim1=1, dim2=2).clamp_min(0.0).sqrt()
+    K = _factor(known, rows)
+    noise = ROUNDING * (rows * p.abs()).sum(1, keepdim=True)
     high = _length(K, p)
     still = high <= noise
     floor = torch.maximum(FLOOR * high, noise) + torch.finfo(torch.float64).tiny
@@ -94,9 +98,9 @@ def prox_norm(
         side = torch.where(above, 1.0, -1.0)
         done = done | (fm.abs() <= EXACT) | (b - a <= EXACT)
     g = (K.mT @ (K @ t.unsqueeze(2))).squeeze(2) / tau + (t - p) / gamma
-    s = size.square() / tau + 1.0 / gamma
+    s = rows.square().sum(1, keepdim=True) / tau + 1.0 / gamma
     step = (t - project_simplex(t - g / s)).abs().amax(1)
-    off = (_length(K, t) - tau).abs() - noise
+    off = (_length(K, t) - tau).abs() - ROUNDING * (rows * t.abs()).sum(1, keepdim=True)
     off = torch.where(tau > 2.0 * floor, off.clamp_min(0.0) / tau, 0.0).squeeze(1)
     residual = torch.maximum(step, off).nan_to_num(torch.inf, torch.inf)
     residual = torch.where(still.squeeze(1), 0.0, residual)

@@ -70,6 +70,18 @@ def test_at_a_stationary_point_its_weights_stay() -> None:
     assert found.residual.tolist() == [0.0, 0.0]
 
 
+def test_gradients_of_very_different_length() -> None:
+    """As of a diverging run: a row 1e7 times as long as the others, which the point leaves out."""
+    K, _, p = gram(50, 6)
+    K[..., 3] *= 1e7
+    p[:, 3] = 0.0
+    p = p / p.sum(1, keepdim=True)
+    found = prox_norm(K.mT @ K, p, 1.0)
+    assert not found.failed.any()
+    assert found.residual.max() < 1e-12
+    assert found.x[:, 3].max() < 1e-6
+
+
 def test_free_against_cvxpy() -> None:
     K, M, p = gram(4, 4)
     # the first: |K'y| <= 1, so t is in the kernel
