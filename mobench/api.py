@@ -518,7 +518,7 @@ def networks(
     if not definition.losses:
         raise ConfigError("networks(...) needs at least one loss.")
     _check_title(name)
-    check_names(definition.measures, [f"validation_{m + 1}" for m in range(100)])
+    check_names(definition.measures)
     keys: dict[str, Any] = {
         "title": name,
         "positive": positive,

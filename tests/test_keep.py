@@ -227,9 +227,7 @@ def test_rows_of_the_project_come_from_committed_code() -> None:
     assert [line for line in found if " commit " not in line] == []
 
 
-def test_a_kept_history_stays_with_its_rows(
-    mobench: Run, results: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kept_history_stays_with_its_rows(mobench: Run, results: Path) -> None:
     """Rows that are kept again without it once lay beside the history of other rows."""
     done = mobench(*QUICK, "record.every=1")
     kept_rows.keep(done.job, results, history=True)

@@ -116,7 +116,9 @@ def test_another_process_is_told_where_the_functions_are() -> None:
         make_job(config)
 
 
-@pytest.mark.parametrize("name", ["f_1", "f_norm", "preference_x", "run", "output", "", "a\nb", 3])
+@pytest.mark.parametrize(
+    "name", ["f_1", "f_norm", "preference_x", "validation_1", "run", "output", "", "a\nb", 3]
+)
 def test_measures_of_own_functions_take_no_column_of_the_rows(name: Any) -> None:
     """They once took its place in silence: f_1, and with it the hypervolume, were the measure's."""
     fault = rf"measures cannot be used:\n  - {re.escape(repr(name))}: "

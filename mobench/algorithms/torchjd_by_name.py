@@ -103,11 +103,11 @@ class TorchJD(Algorithm):
         memories = _unpacked(state["memory"]) if "memory" in state else None
         weights: list[Tensor] = []
         rows: list[Tensor] = []
-        weighted = jd.GramianWeightedAggregator | jd.WeightedAggregator | jd.Weighting
-        lost = point.x.new_full((J.shape[1] if issubclass(cls, weighted) else J.shape[2],), torch.nan)
+        weighs = issubclass(cls, jd.GramianWeightedAggregator | jd.WeightedAggregator | jd.Weighting)
+        finite = J.isfinite().flatten(1).all(1).tolist()
         for r in range(R):
-            if not bool(J[r].isfinite().all()):  # some aggregators raise, which would cost the other runs
-                (weights if issubclass(cls, weighted) else rows).append(lost)
+            if not finite[r]:  # some aggregators raise, which would cost the other runs
+                (weights if weighs else rows).append(J.new_full((J.shape[1 if weighs else 2],), torch.nan))
                 continue
             made = self._made(state["w"][r])
             if memories is not None:

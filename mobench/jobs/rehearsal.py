@@ -168,7 +168,7 @@ def _units(given: Cast, parts: Parts) -> list[tuple[list[int], Cast]]:
 # measures beside the problem's
 
 RESERVED = re.compile(
-    r"(f|g|preference|ray)_\d+|run|step|seed|output|precision|algorithm|ended|seconds|status|solver_failures|"
+    r"(f|g|preference|ray|validation)_\d+|run|step|seed|output|precision|algorithm|ended|seconds|status|solver_failures|"
     r"kkt_residual_max|angle_deg|front_distance|stationarity|kkt|violation|tchebycheff|tchebycheff_seen"
 )
 """Columns that rows may have whatever the problem and the method are."""
@@ -210,13 +210,13 @@ def fault_of_name(name: object, taken: Collection[str] = ()) -> str:
     return ""
 
 
-def check_names(names: Iterable[object], taken: Collection[str] = ()) -> None:
+def check_names(names: Iterable[object]) -> None:
     """Checks the names of measures that belong to a problem.
 
     Raises:
         ConfigError: rows have a column of such a name, or it cannot be one.
     """
-    if found := {name: fault for name in names if (fault := fault_of_name(name, taken))}:
+    if found := {name: fault for name in names if (fault := fault_of_name(name))}:
         listed = "\n".join(f"  - {name!r}: {fault}" for name, fault in found.items())
         raise ConfigError(f"measures cannot be used:\n{listed}")
 

@@ -105,7 +105,7 @@ def segment(
     e2 = xp.minimum(xp.maximum(unit * x2, z2), -x1 * delta)
     residual = xp.maximum(xp.maximum(abs(e1), abs(e2)), abs(z1 + z2 - 1))
     if xp is not np or not r.all():
-        empty = (r == 0) & (top == 0) & (P == P) & (S == S)
+        empty = (r == 0) & (top == 0)
         if b is not None:
             empty = empty & (b1 == 0) & (b2 == 0)
         x1 = xp.where(empty, 0.0, x1)
@@ -514,11 +514,11 @@ def qp(
     (R, n), -inf and +inf for no bound. float32 is solved in float64 and rounded.
 
     n = 2 with an equality, lower = 0 and no upper bound is a closed form (r > 0, or x = 0 where a, r and b
-    are 0). The rest: shift to
-    lower = 0, scale x so that Q has a unit diagonal (rows of very different length), eliminate the equality,
-    pivot; where the certificate shows that rounding has spoilt the answer, again without the bounds that are
-    far from x (if there are any) and with rows nearer to their lengths, then with units of their own for
-    variables with a_i = 0, which the equality gives no size, and then with the smallest ridge that helps.
+    are 0). The rest: shift to lower = 0, scale x so that Q has a unit diagonal (rows of very different
+    length), eliminate the equality, pivot; where the certificate shows that rounding has spoilt the answer,
+    again without the bounds that are far from x (if there are any) and with rows nearer to their lengths,
+    then with units of their own for variables with a_i = 0, which the equality gives no size, and then with
+    the smallest ridge that helps.
     Infeasible and unbounded runs come back as failed. The answer does not depend on the scale of (Q, b), nor
     on the other runs of the batch.
     """
