@@ -422,16 +422,15 @@ def test_the_choice_of_a_gpu_is_not_stored(monkeypatch: pytest.MonkeyPatch, tmp_
     assert JobFolder(done.folder).config()["hardware"]["device"] == "cuda"
 
 
-def test_job_is_the_same_on_every_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The number of the GPU is no part of a job; its kind is."""
+def test_job_is_the_same_on_every_device() -> None:
+    """A device is no part of a job: its rows are the same up to rounding, and serve everywhere."""
     from mobench.jobs.build import make_job
     from mobench.jobs.job import identity
 
     keys = set()
-    for device in ("cuda", "cuda:0", "cuda:1"):
+    for device in ("cpu", "cuda", "cuda:0", "cuda:1"):
         keys.add(json.dumps(identity(make_job(composed("algorithm=ls", f"hardware.device={device}")))))
     assert len(keys) == 1
-    assert json.dumps(identity(make_job(composed("algorithm=ls")))) not in keys
 
 
 # shares of cores

@@ -16,6 +16,9 @@ from torch import Tensor
 BLOCK = 1 << 20
 # the same on a GPU, where a block has to be worth its launch
 DEVICE_BLOCK = 1 << 26
+# on a GPU: into how many parts rows are cut, and how long they are at least
+PARTS = 64
+LONG = 1 << 12
 
 Kernel = Callable[[Tensor], Tensor | None]
 
@@ -51,14 +54,27 @@ def _symmetric(G: Float[Tensor, "R k k"]) -> Float[Tensor, "R k k"]:
     return G.tril().add_(G.tril(-1).mT)
 
 
+def _product(J: Float[Tensor, "R k P"]) -> Float[Tensor, "R k k"]:
+    """Returns J J^T. On a GPU the columns are cut into parts, whose products are summed: a product of a few
+    long rows would occupy a few of its many processors.
+    """
+    R, _, P = J.shape
+    if J.device.type == "cpu" or P < LONG:
+        return torch.bmm(J, J.mT)
+    cut = P // PARTS * PARTS
+    head = J[..., :cut].unflatten(2, (PARTS, -1)).transpose(1, 2).flatten(0, 1)
+    rest = J[..., cut:]
+    out = torch.bmm(head, head.mT).unflatten(0, (R, PARTS)).sum(1)
+    return out.baddbmm_(rest, rest.mT)
+
+
 def blocked(J: Float[Tensor, "R k P"]) -> Float[Tensor, "R k k"]:
     """Returns J J^T in float64, symmetric: some runs at a time, or some columns of one run."""
     R, M, P = J.shape
     room = (BLOCK if J.device.type == "cpu" else DEVICE_BLOCK) // 8
     runs = room // max(1, M * P)
     if runs >= R:
-        whole = J.double()
-        return _symmetric(torch.bmm(whole, whole.mT))
+        return _symmetric(_product(J.double()))
     out = J.new_zeros(R, M, M, dtype=torch.float64)
     width = P if runs > 0 else max(1, room // M)
     memory = J.new_empty(max(1, runs) * M * width, dtype=torch.float64)

@@ -206,9 +206,16 @@ def _by_name(node: Any, where: str) -> Any:
     return node
 
 
+REFERENCE = "cpu"
+"""Of an identity: the arithmetic, which a GPU shares up to rounding, as another processor does (TF32 and bf16
+are named on their own). So a job that a CPU began continues on a GPU, and its rows serve both; `device` in
+meta.json is what computed them. The word is part of the names of all jobs that are kept.
+"""
+
+
 def identity(job: Job) -> dict[str, Any]:
     """What decides a job's result: resolved settings, names and versions of its parts, and the code of those
-    that are the user's own. Import paths are no part of it.
+    that are the user's own. Neither import paths nor the device are part of it.
     """
     # a layer that is not enabled is not named, nor a switch at its default: jobs from before there were any
     # keep their rows
@@ -242,8 +249,7 @@ def identity(job: Job) -> dict[str, Any]:
             config["vary_jointly"] = True
     # what the preferences resolve to, so that `preferences=4` and the same rays in degrees are one job
     config["preferences"] = [[round(x, 12) for x in row] for row in job.runs.all.tolist()]
-    kind = job.config["hardware"]["device"].partition(":")[0]
     if job.code:  # mobench's own classes are known by their version
         config["code"] = job.code
     named = {key: _by_name(value, key) for key, value in config.items()}
-    return {**named, "device": kind, "versions": versions}
+    return {**named, "device": REFERENCE, "versions": versions}

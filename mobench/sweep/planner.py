@@ -250,9 +250,11 @@ class Planner:
     ) -> bool:
         """Whether an artifact that runs its jobs again, since it compares their times, is drawn from rows
         that come with the project: if those of all of its jobs do, from one model of processor and one
-        commit, and none are in `outputs`.
+        commit, and none are in `outputs`. On a GPU it is timed anew: those rows are of processors.
         """
         if not command.config["rerun"] or any(key_of(o) == "rerun" for o in command.overrides):
+            return False
+        if command.config["hardware"]["device"] != "cpu":
             return False
         origins = set()
         for job in jobs.values():
