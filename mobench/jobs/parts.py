@@ -30,7 +30,7 @@ from mobench.system.files import write_json
 
 NO_PARTS = {"split": None, "seeds_per_job": None, "part": None}
 PEAKS = ("peak_memory_mib", "peak_gpu_memory_mib")
-SUMS = ("seconds_train", "seconds_evaluate", "seconds_wall", "final_rows")
+SUMS = ("seconds_train", "seconds_evaluate", "seconds_wall")
 SAME = ("ideal_point", "dtype")  # what must not differ from part to part
 
 
@@ -150,6 +150,7 @@ def join(job: Job, parts: Sequence[Job], folders: Sequence[JobFolder], folder: J
     # of preferences that parts know only some of
     frames = [final[final["output"] == name] for name in job.algorithm.outputs]
     meta["hypervolume"] = hypervolumes(job, frames)
+    meta["final_rows"] = len(final)
     write_json(folder.path / "meta.json", meta)
     folder.write_table("final.csv", final)
     began = min(float(piece.folder.status().get("started", time.time())) for piece in pieces)
@@ -185,7 +186,7 @@ def _meta(job: Job, pieces: Sequence[Piece], metas: Sequence[dict[str, Any]]) ->
         (
             {**run, "run": int(piece.numbers(np.array([run["run"]]))[0])}
             for piece, meta in zip(pieces, metas, strict=True)
-            for run in meta["unsolved"]
+            for run in meta.get("unsolved", ())  # older parts do not say it
         ),
         key=lambda run: run["run"],
     )
