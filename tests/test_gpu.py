@@ -24,7 +24,7 @@ from torch.utils._pytree import tree_map
 import mobench
 from mobench.config.overrides import normalise
 from mobench.config.schema import choices
-from mobench.core import loop
+from mobench.core import gram, loop
 from mobench.core.arrays import to_device
 from mobench.core.graphs import NotCapturable, StepGraph, StepNumber
 from mobench.core.output import make_output
@@ -371,6 +371,17 @@ def test_small_programs_are_solved_on_the_host(
     """On the device a step launches 890 (csmoo2), 462 (MGDA), 643 (FERERO) and 4,128 (csmoo2) operations."""
     gpu = stepping(fitting(planner, problem, algorithm, "steps=10"))
     assert gpu.totals()["launches"] <= 4 * most, gpu.totals()
+
+
+@pytest.mark.parametrize("P", [3, gram.LONG - 1, gram.LONG, gram.LONG + gram.PARTS // 2 + 1])
+def test_gram_matrices_in_parts(P: int) -> None:
+    """A GPU sums the products of parts of long rows; P need not be a multiple of their number."""
+    J = torch.randn(3, 4, P, generator=torch.Generator().manual_seed(1))
+    with device():
+        found = gram.gram(J.to("cuda")).cpu()
+    exact = J.double() @ J.double().mT
+    torch.testing.assert_close(found, exact, rtol=1e-12, atol=1e-12 * P)
+    assert torch.equal(found, found.mT)
 
 
 @pytest.mark.parametrize("R", [5, 4000])

@@ -12,9 +12,12 @@ import pytest
 from mobench.config.compose import compose
 from mobench.errors import ConfigError
 from mobench.jobs import run as module
+from mobench.jobs import train as train_module
 from mobench.jobs.build import make_job
 from mobench.jobs.run import run_job
 from mobench.jobs.store import JobFolder
+from mobench.system import provenance
+from mobench.system.files import write_json
 from tests.conftest import Run
 
 BASE = ("problem=vlmop2", "preferences=3", "steps=12", "record.every=4", "logger=local")
@@ -70,6 +73,38 @@ def test_seeds_that_were_run_are_not_run_again(tmp_path: Path, monkeypatch: pyte
     run_job(job(*chosen, "seeds=[1,5,0]"), tmp_path)
     assert run_job(job(*chosen, "seeds=[1,5,0]"), tmp_path).skipped
     assert trained == [[0], [1], [5]]
+
+
+def test_rows_name_all_devices_that_computed_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts on several devices, and a part that began on one and went on on another."""
+    chosen = ("algorithm=ls", "hardware.seeds_per_job=1")
+    alone = JobFolder(run_job(job(*chosen, "seeds=[0]"), tmp_path).folder).meta()
+    assert "seconds_by_device" not in alone
+    for module_ in (train_module, provenance):
+        monkeypatch.setattr(module_, "device_name", lambda device=None: "CPU of another kind")
+    run_job(job(*chosen, "seeds=[1]"), tmp_path)
+    joined = JobFolder(run_job(job(*chosen, "seeds=[0,1]"), tmp_path).folder).meta()
+    assert joined["device"] == f"{alone['device']} and CPU of another kind"
+    assert sum(joined["seconds_by_device"].values()) == pytest.approx(joined["seconds_wall"])
+    clock = train_module.Clock(before=5.0, devices={"a": 3.0, "b": 2.0})
+    assert list(clock.by_device("a")) == ["a", "b"]
+    assert sum(clock.by_device("c").values()) == pytest.approx(clock.wall(), abs=0.1)
+    assert clock.by_device("b")["a"] == 3.0
+
+
+def test_parts_of_before_rows_said_what_failed_are_joined(tmp_path: Path) -> None:
+    """Rows that are kept for long are older than some of what meta.json says today."""
+    chosen = ("algorithm=ls", "hardware.seeds_per_job=1")
+    for seed in (0, 1):
+        run_job(job(*chosen, f"seeds=[{seed}]"), tmp_path)
+    older = JobFolder(run_job(job("algorithm=ls", "seeds=[0]"), tmp_path).folder)
+    meta = older.meta()
+    for name in ("final_rows", "unsolved"):
+        del meta[name]
+    write_json(older.path / "meta.json", meta)
+    joined = JobFolder(run_job(job(*chosen, "seeds=[0,1]"), tmp_path).folder).meta()
+    assert joined["final_rows"] == 6
+    assert joined["unsolved"] == []
 
 
 def test_a_part_that_fails_is_named_and_the_others_are_kept(

@@ -106,9 +106,10 @@ class Rows:
         return int(found[1]) if found else 1
 
     @property
-    def on_gpu(self) -> bool:
-        """Whether it ran on a GPU: provenance names a CPU as such."""
-        return not str(self.meta["device"]).startswith("CPU")
+    def gpu_seconds(self) -> float:
+        """Wall time on GPUs: provenance names a CPU as such."""
+        spent = self.meta.get("seconds_by_device", {str(self.meta["device"]): self.seconds})
+        return sum(seconds for device, seconds in spent.items() if not device.startswith("CPU"))
 
     def files(self, history: bool) -> dict[str, bytes]:
         """Its files by their names in the bundle."""

@@ -39,7 +39,7 @@ def _cost(job: Rows) -> dict[str, Any]:
         "jobs_at_once": meta.get("at_once"),
         "seconds": job.seconds,
         "core_hours": job.seconds * job.threads / 3600,
-        "gpu_hours": job.seconds / 3600 if job.on_gpu else 0.0,
+        "gpu_hours": job.gpu_seconds / 3600,
         "peak_memory_mib": meta.get("peak_memory_mib"),
         "peak_gpu_memory_mib": meta.get("peak_gpu_memory_mib"),
         "precision": dtype if products == "fp32" else f"{dtype}, products in {products}",

@@ -182,6 +182,13 @@ def _meta(job: Job, pieces: Sequence[Piece], metas: Sequence[dict[str, Any]]) ->
     out: dict[str, Any] = {name: _together([m[name] for m in metas if name in m]) for name in names}
     out |= {name: sum(meta[name] for meta in metas) for name in SUMS}
     out |= {name: max(meta[name] for meta in metas if name in meta) for name in PEAKS if name in out}
+    by_device: dict[str, float] = {}
+    for meta in metas:
+        for name, seconds in meta.get("seconds_by_device", {meta["device"]: meta["seconds_wall"]}).items():
+            by_device[name] = by_device.get(name, 0.0) + seconds
+    out["device"] = " and ".join(by_device)
+    if len(by_device) > 1:
+        out["seconds_by_device"] = by_device
     out["unsolved"] = sorted(
         (
             {**run, "run": int(piece.numbers(np.array([run["run"]]))[0])}

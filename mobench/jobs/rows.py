@@ -105,8 +105,12 @@ def _meta(training: Training, frames: list[pd.DataFrame], evaluation: float) -> 
     job = training.job
     ideal = job.joined.ideal
     on_gpu = gpu.peak_memory_mib(job.device)
+    by_device = training.clock.by_device(provenance.device_name(job.device))
     return {
         **provenance.stamp(job.device),
+        # all that it ran on, in the order of its processes
+        "device": " and ".join(by_device),
+        **({"seconds_by_device": by_device} if len(by_device) > 1 else {}),
         "execution": f"one batch of {len(job.runs)} runs on {job.device}, {torch.get_num_threads()} "
         f"thread(s), {execution_of(job.problem, job.device)}",
         **job.problem.facts(job.runs),

@@ -32,6 +32,7 @@ from mobench.jobs.rehearsal import rehearse
 from mobench.jobs.steps import Steps
 from mobench.jobs.store import JobFolder
 from mobench.system import gpu, workers
+from mobench.system.provenance import device_name
 from mobench.system.signals import Signals
 
 BEAT = 5.0  # seconds between signs of life where checkpoints are rarer
@@ -46,7 +47,8 @@ class Clock:
     Attributes:
         training: of steps, without recording.
         recording: of this process, with the copies of recorded columns to the host.
-        before: from the first start to this one, without the time between processes.
+        before: from the first start to this one, without the time between processes. devices: the same by
+            the devices that it was spent on; nothing of processes before November 2026.
         began: when this process began, since the epoch. woke: the same on a clock that nobody sets.
         recorded: the last recorded step of each chunk that has one, with `training` after that chunk.
     """
@@ -54,6 +56,7 @@ class Clock:
     training: float = 0.0
     recording: float = 0.0
     before: float = 0.0
+    devices: dict[str, float] = field(default_factory=dict)
     began: float = field(default_factory=time.time)
     woke: float = field(default_factory=time.monotonic)
     recorded: list[tuple[int, float]] = field(default_factory=list)
@@ -61,6 +64,10 @@ class Clock:
     def wall(self) -> float:
         """Returns the seconds since the job first began, without the time between its processes."""
         return self.before + time.monotonic() - self.woke
+
+    def by_device(self, own: str) -> dict[str, float]:
+        """Returns `wall` by device, where this process has the device `own`."""
+        return self.devices | {own: self.devices.get(own, 0.0) + self.wall() - self.before}
 
 
 @dataclass
@@ -218,6 +225,7 @@ class Training:
             "answers": self.answers,
             "seconds": self.clock.training,
             "seconds_wall": self.clock.wall(),
+            "devices": self.clock.by_device(device_name(self.job.device)),
             "clock": self.clock.recorded,
             "history": self.recorder.state(),
             "continued": self.continued,
@@ -234,6 +242,7 @@ class Training:
         self.answers = saved["answers"]
         self.clock.training = saved["seconds"]
         self.clock.before = saved.get("seconds_wall", saved["seconds"])
+        self.clock.devices = dict(saved.get("devices", {}))
         self.clock.recorded = [(int(step), float(seconds)) for step, seconds in saved.get("clock", [])]
         self.recorder.load(saved["history"])
         self.resumed = True

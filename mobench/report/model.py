@@ -346,8 +346,8 @@ class Job:
 
     @property
     def on_gpu(self) -> bool:
-        """Whether it ran on a GPU: provenance names a CPU as such."""
-        return self.device != "–" and not self.device.startswith("CPU")
+        """Whether any of it ran on a GPU: provenance names a CPU as such."""
+        return self.device != "–" and not all(name.startswith("CPU") for name in self.device.split(" and "))
 
     @property
     def threads(self) -> int | None:
