@@ -16,6 +16,7 @@ import pytest
 from mobench.cli import keep as kept_rows
 from mobench.errors import StoreError
 from mobench.jobs.store import JobFolder
+from mobench.sweep.planner import Planner, Use
 from mobench.system.paths import results_root
 from tests.conftest import Run
 
@@ -203,6 +204,15 @@ def test_kept_rows_are_drawn_without_training(
     monkeypatch.setattr(sys, "argv", ["keep", "--draw", "ferero/fig3"])
     assert kept_rows.main() == 2
     assert "No rows are kept for ferero/fig3" in capsys.readouterr().err
+
+
+def test_kept_times_of_a_processor_are_not_those_of_a_gpu(planner: Planner) -> None:
+    """An artifact that compares times is drawn from kept rows on a CPU; on a GPU it is timed there."""
+    planner.use = Use.SHOWN
+    command = ["+experiment=ferero/table11", "scale=paper", "data=mnist"]
+    for hardware, timed in (("cpu", False), ("gpu", True)):
+        jobs = planner.plan([*command, f"hardware={hardware}"]).jobs
+        assert {job.config["rerun"] for job in jobs} == {timed}, hardware
 
 
 def test_rows_of_the_project_come_from_committed_code() -> None:
