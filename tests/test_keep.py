@@ -206,8 +206,11 @@ def test_kept_rows_are_drawn_without_training(
     assert "No rows are kept for ferero/fig3" in capsys.readouterr().err
 
 
-def test_kept_times_of_a_processor_are_not_those_of_a_gpu(planner: Planner) -> None:
+def test_kept_times_of_a_processor_are_not_those_of_a_gpu(
+    planner: Planner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An artifact that compares times is drawn from kept rows on a CPU; on a GPU it is timed there."""
+    monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))
     planner.use = Use.SHOWN
     command = ["+experiment=ferero/table11", "scale=paper", "data=mnist"]
     for hardware, timed in (("cpu", False), ("gpu", True)):
