@@ -159,7 +159,7 @@ def fig3(a: Artifact) -> None:
 
 @artifact("omd_tch/fig3a")
 def fig3a(a: Artifact) -> None:
-    """MNIST Rotation, one seed: trajectories of Figure 3a, and Table 2's columns for that seed."""
+    """MNIST Rotation: trajectories of Figure 3a for one seed, and Table 2's columns."""
     (s,) = scenarios(a)
     fig, axes = grid(1, 3, figsize=(7.0, 2.8))
     draw_curves(axes[0, 0], s, LOSS, s.first_seed, "worst client's training loss")
@@ -174,8 +174,10 @@ def fig3a(a: Artifact) -> None:
         hollow = (
             " Hollow marks in (c): published means of ten seeds (Table 2) with their standard deviations."
         )
+    if 1 < s.seeds < st.FEWEST:
+        axes[0, 0].plot([], [], "o", ms=3, alpha=0.45, color=st.GREY, label="one seed (large: means)")
     for ax, letter in zip(axes[0], "abc", strict=True):
-        dress(ax, title=f"({letter}) {s.titled}, seed {s.first_seed}")
+        dress(ax, title=f"({letter}) {s.titled}, {s.span if letter == 'c' else f'seed {s.first_seed}'}")
     legend_below(fig, axes[0, 0])
     borrowed = (
         " AdaOMDeg has OMDeg's step of $\\lambda$, in Table 1's units 0.3; its own winner there is 0.1."
