@@ -170,8 +170,8 @@ class ConvNet:
 
 
 class _Convolution(torch.autograd.Function):
-    """The grouped convolution of cuDNN with derivatives of our own; on an H200 cuDNN's for W took four times as
-    long:
+    """The grouped convolution of cuDNN with derivatives of our own, since on an H200 its own for W take four
+    times as long:
 
     dW   products of the slopes with the patches of each picture, summed over the pictures
     dx   the convolution of the slopes, padded with k - 1 zeros, with W turned by 180 degrees
