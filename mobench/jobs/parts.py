@@ -184,7 +184,9 @@ def _meta(job: Job, pieces: Sequence[Piece], metas: Sequence[dict[str, Any]]) ->
     out |= {name: max(meta[name] for meta in metas if name in meta) for name in PEAKS if name in out}
     by_device: dict[str, float] = {}
     for meta in metas:
-        for name, seconds in meta.get("seconds_by_device", {meta["device"]: meta["seconds_wall"]}).items():
+        # the wall time of older rows is that of the last session alone
+        spent = max(meta["seconds_wall"], meta["seconds_train"] + meta["seconds_evaluate"])
+        for name, seconds in meta.get("seconds_by_device", {meta["device"]: spent}).items():
             by_device[name] = by_device.get(name, 0.0) + seconds
     out["device"] = " and ".join(by_device)
     if len(by_device) > 1:
