@@ -107,7 +107,7 @@ class Rows:
 
     @property
     def gpu_seconds(self) -> float:
-        """Wall time on GPUs: provenance names a CPU as such."""
+        """Wall time that the job spent on GPUs. The names of processors begin with CPU."""
         spent = self.meta.get("seconds_by_device", {str(self.meta["device"]): self.seconds})
         return sum(seconds for device, seconds in spent.items() if not device.startswith("CPU"))
 

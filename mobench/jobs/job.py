@@ -207,9 +207,10 @@ def _by_name(node: Any, where: str) -> Any:
 
 
 REFERENCE = "cpu"
-"""Of an identity: the arithmetic, which a GPU shares up to rounding, as another processor does (TF32 and bf16
-are named on their own). So a job that a CPU began continues on a GPU, and its rows serve both; `device` in
-meta.json is what computed them. The word is part of the names of all jobs that are kept.
+"""An identity names this device whatever the job runs on: a GPU computes the same rows up to rounding, as
+another processor does (TF32 and bf16 are named on their own). A job that a CPU began can therefore continue
+on a GPU, and its rows serve both. The devices that computed them are `device` in meta.json. The word is part
+of the names of all kept jobs.
 """
 
 

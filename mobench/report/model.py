@@ -346,7 +346,7 @@ class Job:
 
     @property
     def on_gpu(self) -> bool:
-        """Whether any of it ran on a GPU: provenance names a CPU as such."""
+        """Tells whether a GPU computed any of its rows. The names of processors begin with CPU."""
         return self.device != "–" and not all(name.startswith("CPU") for name in self.device.split(" and "))
 
     @property
