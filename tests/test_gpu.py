@@ -670,6 +670,37 @@ def test_a_job_is_resumed_on_the_device_that_it_has_now(
     same_rows(JobFolder(whole.folder), JobFolder(resumed.folder))
 
 
+@pytest.mark.parametrize("first, then", [("cpu", "cuda:0"), ("cuda:0", "cpu")])
+@pytest.mark.parametrize("arguments", RESUMED, ids=[" ".join(a[:3]) for a in RESUMED])
+def test_a_job_continues_on_a_device_of_the_other_kind(
+    first: str,
+    then: str,
+    arguments: tuple[str, ...],
+    planner: Planner,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its rows are those of a job that had one device, up to rounding."""
+    steps = "steps=160" if "record.every=30" in arguments else "steps=60"
+    settings = (steps, "seeds=[0,1]", "scale=smoke", "logger=local", "checkpoint.seconds=0", "progress=false")
+    config = composed(planner, *arguments, *settings)
+    whole = run_job(config, tmp_path / "whole")
+    assert whole.status == "done", whole.error
+    with device():
+        with monkeypatch.context() as patch:
+            disturb(patch, first_pass, die)
+            with pytest.raises(Killed):
+                run_job(on_gpu(config, first), tmp_path / "killed")
+        begun = _begun_at(monkeypatch)
+        resumed = run_job(on_gpu(config, then), tmp_path / "killed")
+    assert resumed.status == "done", resumed.error
+    assert 0 not in begun, "the first pass goes on where it was"
+    one, both = JobFolder(whole.folder).final(), JobFolder(resumed.folder).final()
+    values = [name for name in one if name.startswith("f_")]
+    rounding = 1e-3 if config["dtype"] == "float32" else 1e-8
+    np.testing.assert_allclose(both[values], one[values], rtol=rounding, atol=rounding)
+
+
 def _begun_at(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Notes the number of each pass over the steps that begins anew."""
     from mobench.jobs import train

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map_only
 
 from mobench.core import loop, precision
 from mobench.core.output import Output, make_output
@@ -237,9 +238,11 @@ class Training:
         self.beat()
 
     def load(self, saved: dict[str, Any]) -> None:
-        """Continues from a checkpoint, also from one that was written before November 2026."""
-        self.state = saved["state"]
-        self.answers = saved["answers"]
+        """Continues from a checkpoint, also from one that was written on another device, or before November
+        2026.
+        """
+        self.state = self._here(saved["state"])
+        self.answers = self._here(saved["answers"])
         self.clock.training = saved["seconds"]
         self.clock.before = saved.get("seconds_wall", saved["seconds"])
         self.clock.devices = dict(saved.get("devices", {}))
@@ -249,11 +252,15 @@ class Training:
         self.continued = saved.get("continued", "")
         if "pass" in saved:
             self.number = saved["pass"]
-            self.carried = saved["carried"]
+            self.carried = self._here(saved["carried"])
         elif saved["second"]:  # an older one: there were two passes at most, and one rule of two
             self.number = 1
             later = [name for name, rule in self.outputs.items() if rule.passes > 1]
-            self.carried = {name: {"gamma": saved["gamma"]} for name in later}
+            self.carried = self._here({name: {"gamma": saved["gamma"]} for name in later})
+
+    def _here(self, saved: Any) -> Any:
+        """The same with all tensors on the device of the job: a CPU may have saved them."""
+        return tree_map_only(Tensor, lambda x: x.to(self.job.device), saved)
 
 
 def train(job: Job, folder: JobFolder, title: str, arrived: Signals, anew: bool = False) -> Training:
