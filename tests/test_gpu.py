@@ -670,7 +670,7 @@ def test_a_job_is_resumed_on_the_device_that_it_has_now(
     same_rows(JobFolder(whole.folder), JobFolder(resumed.folder))
 
 
-@pytest.mark.parametrize("first, then", [("cpu", "cuda:0"), ("cuda:0", "cpu")])
+@pytest.mark.parametrize(("first", "then"), [("cpu", "cuda:0"), ("cuda:0", "cpu")])
 @pytest.mark.parametrize("arguments", RESUMED, ids=[" ".join(a[:3]) for a in RESUMED])
 def test_a_job_continues_on_a_device_of_the_other_kind(
     first: str,
