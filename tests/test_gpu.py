@@ -68,7 +68,8 @@ PROBLEMS: dict[str, tuple[str, ...]] = {
     "noisy": ("problem=constrained_gaussian", "oracle=ema", THREE),
     "l1": ("problem=l1_least_squares", THREE),
     "pls": ("problem=pls", "oracle=ema", THREE),
-    "surrogate": ("problem=speech_surrogate", THREE),
+    # its own start is stationary for the mean, where rounding alone decides in which direction MLM-CMOO goes
+    "surrogate": ("problem=speech_surrogate", "problem.start={kind:normal,scale:1.0}", THREE),
     "river_flow": ("protocol=mlm_cmoo_river_flow",),
     "faces": ("protocol=mlm_cmoo_faces",),
     "federated": ("protocol=federated",),
@@ -680,10 +681,12 @@ def test_a_job_continues_on_a_device_of_the_other_kind(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its rows are those of a job that had one device, up to rounding."""
+    """Its rows are those of a job that had one device, up to rounding: in float64, since training in float32
+    makes a difference of 0.4 % of rounding within 60 steps.
+    """
     steps = "steps=160" if "record.every=30" in arguments else "steps=60"
     settings = (steps, "seeds=[0,1]", "scale=smoke", "logger=local", "checkpoint.seconds=0", "progress=false")
-    config = composed(planner, *arguments, *settings)
+    config = composed(planner, *arguments, *settings) | {"dtype": "float64"}
     whole = run_job(config, tmp_path / "whole")
     assert whole.status == "done", whole.error
     with device():
@@ -697,8 +700,7 @@ def test_a_job_continues_on_a_device_of_the_other_kind(
     assert 0 not in begun, "the first pass goes on where it was"
     one, both = JobFolder(whole.folder).final(), JobFolder(resumed.folder).final()
     values = [name for name in one if name.startswith("f_")]
-    rounding = 1e-3 if config["dtype"] == "float32" else 1e-8
-    np.testing.assert_allclose(both[values], one[values], rtol=rounding, atol=rounding)
+    np.testing.assert_allclose(both[values], one[values], rtol=1e-8, atol=1e-8)
 
 
 def _begun_at(monkeypatch: pytest.MonkeyPatch) -> list[int]:
