@@ -198,6 +198,7 @@ def test_more_parts_than_runs_are_refused(tmp_path: Path) -> None:
     [
         (["hardware.split=2", "hardware.seeds_per_job=1"], "both cut the job"),
         (["hardware.split=0"], r"hardware\.split=0 must be at least 1"),
+        (["hardware.max_batch_runs=-1"], r"hardware\.max_batch_runs=-1 must be at least 1"),
         (["hardware.part=[2,2]"], "must be \\[k, n\\]"),
     ],
 )

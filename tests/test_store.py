@@ -134,6 +134,8 @@ def test_status(tmp_path: Path) -> None:
     assert folder.status()["status"] == "failed"
     assert "unreadable" in folder.status()["error"]
     assert not folder.done
+    (folder.path / "status.json").write_text('{"status": "done", "seconds": "long"}')
+    assert folder.status()["error"] == "unreadable status.json: seconds is 'long', not a number"
 
 
 def test_one_writer(tmp_path: Path) -> None:

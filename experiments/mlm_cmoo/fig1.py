@@ -56,10 +56,8 @@ def taken(job: JobRows) -> pd.DataFrame:
 @artifact("mlm_cmoo/fig1c")
 def fig1c(a: Artifact) -> None:
     """Radar of the test losses at eight sites, divided by the largest of the three methods on each axis."""
-    picked = {name: taken(job) for name, job in a.jobs.items()}
-    means = {
-        name: picked[name][numbered(job.final, "test_loss")].mean().to_numpy() for name, job in a.jobs.items()
-    }
+    picked = {m: taken(a.jobs[m]) for m in TITLES}
+    means = {m: rows[numbered(rows, "test_loss")].mean().to_numpy() for m, rows in picked.items()}
     top = np.nanmax([means[m] for m in METHODS], axis=0)
     relative = {m: values / top for m, values in means.items()}
     draw_sites(a, relative)

@@ -37,6 +37,8 @@ if TYPE_CHECKING:  # a folder is looked at without them
 
 STATE = "state.pt"
 _MAGIC = b"mobench-checkpoint-1\n"
+_NUMBERS = {"time", "progress", "seconds", "started", "finished", "diverged", "solver_failed"}
+"""Fields of status.json that are computed with."""
 _COMPRESSED = 4_000_000  # numbers of a compressed file, at most
 _GPUS = 128  # of one machine, at most
 
@@ -134,6 +136,10 @@ class JobFolder:
             return {"status": "failed", "error": f"unreadable status.json: {error}"}
         if not isinstance(found, dict) or found.get("status") not in ("running", "done", "failed"):
             return {"status": "failed", "error": f"unreadable status.json: it contains {str(found)[:40]}"}
+        for name in _NUMBERS & found.keys():
+            if not isinstance(found[name], int | float):
+                told = f"unreadable status.json: {name} is {found[name]!r:.40}, not a number"
+                return {"status": "failed", "error": told}
         return found
 
     def write_status(self, status: str, **fields: Any) -> None:

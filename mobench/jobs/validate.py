@@ -130,6 +130,7 @@ def check_numbers(config: Mapping[str, Any]) -> None:
         ("hardware", "split", 1),
         ("hardware", "retries", 0),
         ("hardware", "threads", 1),
+        ("hardware", "max_batch_runs", 1),
         ("checkpoint", "seconds", 0),
     ):
         if config[group][key] is not None and not config[group][key] >= least:
