@@ -233,14 +233,20 @@ def markdown(found: dict[str, Any]) -> str:
         if got is None:
             continue
         if "error" in got:
-            lines.append(f"| {case.group} | {case.name} | {case.R} | {got['error']} | | | |")
+            reason = got["error"].split(". ")[0]
+            lines.append(f"| {case.group} | {case.name} | {case.R} | {reason} | | | |")
             continue
         taken = got["seconds_per_step"]
         share = f"{got['flop_per_step'] / taken / peak['float32']:.1%}" if "flop_per_step" in got else ""
         memory = f"{got['peak_memory_mib']:.0f}"
-        cells = [case.group, case.name, str(case.R), f"{1e6 * taken:.3g}", f"{1e6 * taken / case.R:.3g}"]
+        cells = [case.group, case.name, str(case.R), _short(1e6 * taken), _short(1e6 * taken / case.R)]
         lines.append("| " + " | ".join([*cells, share, memory]) + " |")
     return "\n".join(lines) + "\n"
+
+
+def _short(value: float) -> str:
+    """Three digits, without an exponent."""
+    return f"{value:.0f}" if value >= 1000 else f"{value:.3g}"
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
