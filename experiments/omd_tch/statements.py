@@ -10,6 +10,7 @@ import numpy as np
 
 from mobench.artifacts import Artifact
 from mobench.artifacts.checks import Above, AllOf, AtLeast, AtMost, Below, Check, Count, Share
+from mobench.artifacts.statistics import Mean
 
 from .federated import (
     ACCURACY,
@@ -66,7 +67,7 @@ def judge(a: Artifact, s: Scenario, statements: Sequence[Statement]) -> None:
         a.claim(
             x.id,
             x.check.partial_at_best(bool(step)),
-            reason=scatter(s, x) if x.check.holds is not True else "",
+            reason=(scatter(s, x) or agrees_with_print(s, x)) if x.check.holds is not True else "",
             remark=f"{step} {same}".strip(),
             interval=s.interval(x.shown[0], x.shown[1], x.metric) if x.metric else s.alone,
             rests_on=s.names(*x.shown),
@@ -91,6 +92,25 @@ def scatter(s: Scenario, x: Statement) -> str:
     return (
         f"The statement is about means of ten seeds; the printed standard deviations over the seeds are {of} "
         "for the two methods, so a difference in single seeds can have either sign."
+    )
+
+
+def agrees_with_print(s: Scenario, x: Statement) -> str:
+    """Says so where the printed difference lies in the interval of ours."""
+    if x.metric is None:
+        return ""
+    one, other = x.shown[:2]
+    a = s.values(one, x.metric)
+    b = s.values(other, x.metric)
+    if not len(a) == len(b) == s.seeds:
+        return ""
+    ours = Mean(a - b, least=3)
+    printed = s.printed_gap(one, other, x.metric)
+    if not ours.low <= printed <= ours.high:
+        return ""
+    return (
+        f"The printed difference, {printed:.3g}, lies in the 95 % interval of ours, {ours.low:.3g} to "
+        f"{ours.high:.3g} over {s.seeds} paired seeds: they do not contradict it. The bound lies between the two."
     )
 
 
