@@ -95,12 +95,17 @@ def judge_best(a: Artifact, shown: Sequence[Scenario]) -> None:
 
 def leads_of_others(shown: Sequence[Scenario], tops: Mapping[str, str]) -> str:
     """Says by how much, and how surely, another method is more accurate than FedFV."""
-    return " ".join(
-        f"{s.name}: {tops[s.name]} leads FedFV by {s.mean(tops[s.name], ACCURACY) - s.mean('FedFV', ACCURACY):.2f} pp, "
-        f"{s.interval(tops[s.name], 'FedFV', ACCURACY)}; an interval that holds 0 does not tell the two apart."
-        for s in shown
-        if tops[s.name] != "FedFV"
-    )
+    found = []
+    for s in shown:
+        top = tops[s.name]
+        if top != "FedFV":
+            lead = s.mean(top, ACCURACY) - s.mean("FedFV", ACCURACY)
+            surely = s.interval(top, "FedFV", ACCURACY)
+            found.append(
+                f"{s.name}: {top} leads FedFV by {lead:.2f} pp, {surely}; an interval that holds 0 does not tell "
+                "the two apart."
+            )
+    return " ".join(found)
 
 
 def deviation(s: Scenario) -> float:
