@@ -102,8 +102,8 @@ def leads_of_others(shown: Sequence[Scenario], tops: Mapping[str, str]) -> str:
             lead = s.mean(top, ACCURACY) - s.mean("FedFV", ACCURACY)
             surely = s.interval(top, "FedFV", ACCURACY)
             found.append(
-                f"{s.name}: {top} leads FedFV by {lead:.2f} pp, {surely}; an interval that holds 0 does not tell "
-                "the two apart."
+                f"{s.name}: {top} leads FedFV by {lead:.2f} pp, {surely}; an interval that holds 0 does not "
+                "tell the two apart."
             )
     return " ".join(found)
 
