@@ -678,8 +678,10 @@ def test_a_job_is_resumed_on_the_device_that_it_has_now(
     same_rows(JobFolder(whole.folder), JobFolder(resumed.folder))
 
 
-@pytest.mark.parametrize(("first", "then"), [("cpu", "cuda:0"), ("cuda:0", "cpu")])
-@pytest.mark.parametrize("arguments", RESUMED, ids=[" ".join(a[:3]) for a in RESUMED])
+@pytest.mark.parametrize(
+    ("first", "then", "arguments"),
+    [*(("cpu", "cuda:0", arguments) for arguments in RESUMED), ("cuda:0", "cpu", RESUMED[0])],
+)
 def test_a_job_continues_on_a_device_of_the_other_kind(
     first: str,
     then: str,
