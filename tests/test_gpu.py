@@ -262,7 +262,9 @@ def too_far(config: dict[str, Any], folder: Path) -> str:
     numbers does, on the CPU (EPO on a start that is symmetric in the objectives, even in float64), and so
     do products in float32 instead of float64. A larger difference is let through only if that explains it:
     it is at most ROUNDING times the largest of those changes, so the device loses no more digits than the
-    CPU; and in float32 the same pair agrees to 1e-10 in float64, so both compute the same function.
+    CPU; and in float32 the same pair agrees to 1e-10 in float64, so both compute the same function. On a
+    pretended GPU, which computes with the CPU's kernels, float64 is not excused, and two moved starts are all
+    that excuses float32.
     """
     here = trained(config, folder / "cpu")
     with device(counting=False):
@@ -272,16 +274,17 @@ def too_far(config: dict[str, Any], folder: Path) -> str:
     single = config["dtype"] == "float32"
     if found <= (1e-5 if single else 1e-10):
         return ""
-    effect = max(gaps(here, trained(config, folder / "moved", seed)) for seed in range(4))
+    effect = max(gaps(here, trained(config, folder / "moved", seed)) for seed in range(4 if REAL else 2))
     if not single:
         return (
             ""
-            if found <= ROUNDING * effect
+            if REAL and found <= ROUNDING * effect
             else f"{found:.1e} in float64, where rounding explains {effect:.1e}"
         )
     exact = config | {"dtype": "float64"}
     double = trained(exact, folder / "cpu")
-    effect = max(effect, gaps(here, double))
+    if REAL:
+        effect = max(effect, gaps(here, double))
     with device(counting=False):
         there = trained(on_gpu(exact), folder / "gpu")
     in_double = gaps(double, there)

@@ -110,8 +110,7 @@ def agrees_with_print(s: Scenario, x: Statement) -> str:
         return ""
     return (
         f"The printed difference, {printed:.3g}, lies in the 95 % interval of ours, {ours.low:.3g} to "
-        f"{ours.high:.3g} over {s.seeds} paired seeds: they do not contradict it. The bound lies between the "
-        "two."
+        f"{ours.high:.3g} over {s.seeds} paired seeds: they do not contradict it."
     )
 
 
