@@ -37,7 +37,8 @@ def _solved(problem: Any, **options: Any) -> bool:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            problem.solve(**options)
+            # otherwise CVXPY hands new data to the solver of the last run, which keeps its scaling of the old
+            problem.solve(warm_start=False, **options)
         except cvxpy.SolverError:
             return False
     return problem.status in ("optimal", "optimal_inaccurate")
@@ -325,8 +326,8 @@ def _surrogate_judged(
 
 
 def solve_surrogate(program: Surrogate, warm: Float[Tensor, "R K"] | None = None) -> SurrogateSolution:
-    """As `mobench.subproblems.surrogate.solve_surrogate`, for X Free, Box or Ball; CLARABEL takes no warm
-    start.
+    """As `mobench.subproblems.surrogate.solve_surrogate`, for X Free, Box or Ball; every program is solved
+    from a cold start.
 
     Failed means a residual above `REFERENCE_TOLERANCE`. The multipliers prove how good the step is, and,
     those of (13), that no point satisfies the constraints; CLARABEL's status alone proves nothing.

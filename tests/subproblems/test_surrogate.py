@@ -490,6 +490,17 @@ def test_cvxpy_is_compiled_once_and_leaves_diverged_runs_alone():
         reference.solve_surrogate(replace(p, X=Disguised(p.X)))
 
 
+@pytest.mark.parametrize("kind", SETS)
+def test_the_answer_of_cvxpy_does_not_depend_on_earlier_runs(kind):
+    p = make("random", kind, True, 4, 3, 2, 2)
+    together = reference.solve_surrogate(p)
+    for i in (3, 1, 2):
+        reference._surrogate_problem.cache_clear()  # a solver that has seen no other run
+        alone = reference.solve_surrogate(p.take(torch.tensor([i])))
+        assert torch.equal(alone.dx[0], together.dx[i])
+        assert torch.equal(alone.mu[0], together.mu[i])
+
+
 class Disguised(Set):
     """A set that nobody knows but for its projection."""
 
