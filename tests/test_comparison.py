@@ -25,7 +25,7 @@ from mobench.comparison import measures, rows, statistics, trials
 from mobench.config import compose
 from mobench.core import Weighting
 from mobench.core.algorithm import Info
-from mobench.errors import ConfigError, StoreError
+from mobench.errors import ConfigError, MobenchError, StoreError
 from mobench.jobs.build import make_job
 from mobench.jobs.run import run_job
 from mobench.jobs.store import JobFolder
@@ -131,6 +131,16 @@ def test_a_point_moved_by_a_tenth_of_the_extent_has_that_gap() -> None:
 def test_a_front_needs_an_extent() -> None:
     with pytest.raises(ConfigError, match="extent is the unit"):
         measures.Reference(np.array([[0.0, 1.0]]))
+
+
+def test_diverged_runs_are_told_not_measured() -> None:
+    F = arc(7)
+    F[2, 0] = np.nan
+    with pytest.raises(ConfigError, match="1 of 7 points of the reference front are not finite"):
+        measures.Reference(F)
+    for name in ("volume", "gap", "igd_plus", "epsilon"):
+        with pytest.raises(MobenchError, match="1 of 7 points contain NaN"):
+            getattr(measures.Reference(arc(9)), name)(F)
 
 
 # statistics

@@ -14,7 +14,7 @@ import moocore
 import numpy as np
 from jaxtyping import Float
 
-from mobench.errors import ConfigError
+from mobench.errors import ConfigError, MobenchError
 from mobench.metrics import hypervolume
 
 REFERENCE = 1.1  # of every objective, in units of the front
@@ -36,6 +36,12 @@ class Reference:
     nadir: Float[np.ndarray, " M"] | None = None
 
     def __post_init__(self) -> None:
+        bad = ~np.isfinite(self.points).all(1)
+        if bad.any():  # moocore would let a point with one NaN dominate all others
+            raise ConfigError(
+                f"{int(bad.sum())} of {len(bad)} points of the reference front are not finite (first: row "
+                f"{int(bad.argmax())}). Leave out the runs that diverged."
+            )
         kept = self.points[moocore.is_nondominated(self.points)]
         if self.nadir is None and (len(kept) < 2 or (np.ptp(kept, axis=0) < FLAT).any()):
             raise ConfigError(
@@ -63,7 +69,17 @@ class Reference:
         return self.units(self.points)
 
     def units(self, F: Points) -> Points:
-        """Objective values in units of the front."""
+        """Objective values in units of the front.
+
+        Raises:
+            MobenchError: F holds a NaN, which indicators pass over or return, each in a way of its own.
+        """
+        bad = np.isnan(np.asarray(F, dtype=float)).any(1)
+        if bad.any():
+            raise MobenchError(
+                f"{int(bad.sum())} of {len(bad)} points contain NaN (first: row {int(bad.argmax())}). Leave "
+                "out the runs that diverged, and report their number."
+            )
         out: np.ndarray = (np.asarray(F, dtype=float) - self.ideal) / self.extent
         return out
 
