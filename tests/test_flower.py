@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")  # read when flwr is imported
 pytest.importorskip("flwr", reason="needs Flower: pip install '.[flower]'")
@@ -28,6 +29,7 @@ from flwr.clientapp import ClientApp
 import mobench
 from mobench.errors import CompatibilityError, ConfigError, MobenchError
 from mobench.flower import MultiObjective, client_loss, strategy
+from mobench.flower.answers import is_buffer
 from mobench.oracles import LocalSteps
 from tests.conftest import REPOSITORY
 from tests.flower_here import Here, documented
@@ -341,7 +343,7 @@ def test_nobody_answers() -> None:
 
 
 def test_types_and_counters() -> None:
-    """float32 stays float32, and what is no floating-point number stays as it is."""
+    """float32 stays float32, and whole numbers stay whole."""
     app = ClientApp()
 
     @app.train()
@@ -357,10 +359,169 @@ def test_types_and_counters() -> None:
     result = chosen.start(grid=grid, initial_arrays=first, num_rounds=1)
     assert result.arrays["x"].numpy().dtype == np.float32
     np.testing.assert_allclose(result.arrays["x"].numpy(), [[1.5], [1.5]], rtol=1e-6)
-    assert result.arrays["count"].numpy() == 3
+    assert result.arrays["count"].numpy() == 10
+    assert result.arrays["count"].numpy().dtype == np.int64
     metrics = result.train_metrics_clientapp[1]
     assert metrics["weights"] == [0.5, 0.5]
     assert metrics["answered"] == 2
+
+
+# arrays that are not trained
+
+LAYERS: dict[str, Callable[[], nn.Module]] = {
+    "BatchNorm1d": lambda: nn.BatchNorm1d(4),
+    "BatchNorm3d": lambda: nn.BatchNorm3d(4),
+    "SyncBatchNorm": lambda: nn.SyncBatchNorm(4),
+    "BatchNorm without parameters": lambda: nn.BatchNorm2d(4, affine=False),
+    "InstanceNorm1d": lambda: nn.InstanceNorm1d(4, affine=True, track_running_stats=True),
+    "LayerNorm": lambda: nn.LayerNorm(4),
+    "spectral_norm": lambda: nn.utils.spectral_norm(nn.Linear(4, 4)),
+    "parametrized spectral_norm": lambda: nn.utils.parametrizations.spectral_norm(nn.Linear(4, 4)),
+    "parametrized weight_norm": lambda: nn.utils.parametrizations.weight_norm(nn.Linear(4, 4)),
+    "parameters of such names": lambda: nn.ParameterDict({"_u": torch.ones(1), "mean_v": torch.ones(1)}),
+}
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("inner", [True, False])
+def test_buffers_of_normalisations_are_known_by_name(layer: str, inner: bool) -> None:
+    net = nn.Sequential(nn.Linear(2, 4), LAYERS[layer]()) if inner else LAYERS[layer]()
+    names = list(net.state_dict())
+    assert [name for name in names if is_buffer(name, names)] == [name for name, _ in net.named_buffers()]
+
+
+def normalised(tracked: bool, momentum: float | None = 0.1) -> nn.Module:
+    torch.manual_seed(0)
+    norm = nn.BatchNorm1d(8, track_running_stats=tracked, momentum=momentum)
+    return nn.Sequential(nn.Linear(3, 8), norm, nn.ReLU(), nn.Linear(8, 1))
+
+
+def trained(net: nn.Module, m: int) -> float:
+    """Trains a network on the data of client m, which differ in scale, and returns its loss."""
+    g = torch.Generator().manual_seed(m)
+    x = torch.randn(32, 3, generator=g) * (1 + 4 * m) + 3 * m
+    loss = (net(x) - torch.randn(32, 1, generator=g)).square().mean()
+    loss.backward()
+    torch.optim.SGD(net.parameters(), lr=0.1).step()
+    return loss.item()
+
+
+def networks_of(make: Callable[[], nn.Module], samples: Any = lambda m: 10 * (m + 1)) -> Here:
+    """Three clients that train such a network, with so many samples; None: they do not say."""
+    app = ClientApp()
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        m = int(context.node_config["partition-id"])
+        net = make()
+        net.load_state_dict(message.content["arrays"].to_torch_state_dict())
+        metrics = {"train_loss": trained(net, m), "partition-id": m}
+        if samples(m) is not None:
+            metrics["num-examples"] = samples(m)
+        content = {"arrays": ArrayRecord(net.state_dict()), "metrics": MetricRecord(metrics)}
+        return Message(RecordDict(content), reply_to=message)
+
+    return Here(app, [{"partition-id": m} for m in (1, 0, 2)])
+
+
+def served(
+    method: str,
+    make: Callable[[], nn.Module],
+    rounds: int = 2,
+    samples: Any = lambda m: 10 * (m + 1),
+    **o: Any,
+) -> tuple[MultiObjective, dict[str, torch.Tensor]]:
+    chosen = strategy(method, 3, local_step=0.1, flower={"fraction_evaluate": 0.0}, **o)
+    grid = networks_of(make, samples)
+    first = ArrayRecord(make().state_dict())
+    result = chosen.start(grid=grid, initial_arrays=first, num_rounds=rounds)
+    return chosen, result.arrays.to_torch_state_dict()
+
+
+SERVED = (
+    "fedavg",
+    "mgda",
+    "upgrad",
+    "fedmgda_plus",
+    "fedfv",
+    "qffl",
+    "imtl_g",
+    "omd_tch",
+    "famo",
+    "graddrop",
+)
+
+
+@pytest.mark.parametrize("method", SERVED)
+def test_statistics_are_no_gradients(method: str) -> None:
+    """The weights and the trained arrays of two rounds are those of a network without statistics, bit for
+    bit; the statistics of the first round are the clients' mean by their numbers of samples, whatever the
+    method.
+    """
+    with_them, after = served(method, lambda: normalised(True))
+    without_them, plain_after = served(method, lambda: normalised(False))
+    for a, b in zip(with_them.rounds, without_them.rounds, strict=True):
+        assert a.weights is b.weights or torch.equal(a.weights, b.weights)
+    assert all(torch.equal(after[name], value) for name, value in plain_after.items())
+    _, once = served(method, lambda: normalised(True), rounds=1)
+    nets = [normalised(True) for _ in range(3)]
+    for m, net in enumerate(nets):
+        trained(net, m)
+    for name in ("1.running_mean", "1.running_var"):
+        expected = sum((m + 1) / 6 * net.state_dict()[name].double() for m, net in enumerate(nets))
+        torch.testing.assert_close(once[name].double(), expected, rtol=1e-6, atol=0)
+    assert once["1.num_batches_tracked"] == 1
+    assert after["1.num_batches_tracked"] == 2
+    assert after["1.num_batches_tracked"].dtype == torch.int64
+
+
+def test_statistics_with_equal_weights_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    _, after = served("mgda", lambda: normalised(True), rounds=1, samples=lambda m: None if m else 7)
+    nets = [normalised(True) for _ in range(3)]
+    for m, net in enumerate(nets):
+        trained(net, m)
+    expected = sum(net.state_dict()["1.running_var"].double() for net in nets) / 3
+    torch.testing.assert_close(after["1.running_var"].double(), expected, rtol=1e-6, atol=0)
+    chosen, _ = served("mgda", lambda: normalised(False), samples=lambda m: 0 if m == 1 else None)
+    assert "its 'num-examples' is 0; expected a finite number > 0" in str(chosen.rounds[0].refused)
+
+
+class Masked(nn.Module):
+    """A network with a mask, as that of causal attention, and a constant of whole numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer = nn.Linear(3, 3)
+        self.mask: torch.Tensor
+        self.register_buffer("mask", torch.full((3, 3), -torch.inf).triu(1))
+        self.register_buffer("order", torch.tensor([2**60 + 1, 2, 3]))
+        self.register_buffer("on", torch.tensor([True, False]))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x) @ self.mask.softmax(1)[:, :1]
+
+
+def test_arrays_that_are_named_are_trained_and_no_others() -> None:
+    names = [name for name, _ in Masked().named_parameters()]
+    _, after = served("mgda", Masked, trainable=names)
+    first = Masked().state_dict()
+    assert {name for name in first if not torch.equal(after[name], first[name])} == set(names)
+    with pytest.raises(ConfigError, match=r"'mask' holds a number that is not finite.*trainable=\[name for"):
+        served("mgda", Masked)
+    with pytest.raises(ConfigError, match=r"'layer.weights', which the model does not have.*'layer.weight'"):
+        served("mgda", Masked, trainable=["layer.weights"])
+    with pytest.raises(ConfigError, match="'order' holds int64; trained arrays must be of real"):
+        served("mgda", Masked, trainable=["order"])
+    with pytest.raises(ConfigError, match="must be a list of names"):
+        strategy("mgda", 3, local_step=0.1, trainable="layer.weight")
+
+
+def test_complex_arrays_are_refused() -> None:
+    first = record({"x": np.zeros(2), "spectrum": np.zeros(2, np.complex64)})
+    chosen = strategy("mgda", M, local_step=0.1, flower={"fraction_evaluate": 0.0})
+    with pytest.raises(ConfigError, match=r"'spectrum' holds complex64.*torch\.view_as_real"):
+        chosen.start(grid=Federation().grid(), initial_arrays=first, num_rounds=1)
 
 
 def test_the_page_on_federations() -> None:

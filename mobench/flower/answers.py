@@ -1,10 +1,11 @@
-"""What clients send: arrays as one vector, with the checks that an answer must pass."""
+"""Clients' answers: trained arrays as one vector, the others beside it, and the checks of an answer."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,25 +15,39 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mobench.core.loop import FAR
-from mobench.errors import ConfigError
+from mobench.errors import ConfigError, suggest
 
+STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
+"""Buffers of PyTorch's batch and instance normalisations."""
+TRAINABLE = "trainable=[name for name, _ in net.named_parameters()]"
 UNREADABLE = (ValueError, TypeError, OSError, EOFError, KeyError)  # what NumPy raises for broken bytes
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A client's model as a vector, and its loss."""
+    """What a client has sent.
+
+    Attributes:
+        vector: the trained arrays of its model, (P,).
+        others: the other arrays, by name.
+        loss: its mean loss.
+        samples: its number of samples; None if it did not say.
+    """
 
     vector: Float[Tensor, " P"]
+    others: dict[str, np.ndarray]
     loss: float
+    samples: float | None
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Names, shapes and types of a model's arrays; those of floating-point numbers make up the vector.
+    """Names, shapes and types of a model's arrays; the trained ones make up the vector.
 
-    Fields: given: all arrays of the server's model, by name; names: of those in the vector; dtype: of the
-    vector, the widest of its arrays.
+    Attributes:
+        given: all arrays of the server's model, by name.
+        names: of those in the vector.
+        dtype: of the vector, the widest of its arrays.
     """
 
     given: dict[str, np.ndarray]
@@ -40,29 +55,88 @@ class Layout:
     dtype: torch.dtype
 
     @staticmethod
-    def of(arrays: ArrayRecord) -> Layout:
-        """The layout of a model.
+    def of(arrays: ArrayRecord, trainable: Sequence[str] | None = None) -> Layout:
+        """Returns the layout of a model.
+
+        Args:
+            arrays: the model.
+            trainable: names of the trained arrays; None: all of floating-point numbers but those that are
+                buffers by their name (`is_buffer`).
 
         Raises:
-            ConfigError: it has no floating-point array, or one that is not finite.
+            ConfigError: nothing is trained, a trained array is not real or not finite, or a name is unknown.
         """
         given = {name: array.numpy() for name, array in arrays.items()}
-        names = tuple(name for name, array in given.items() if np.issubdtype(array.dtype, np.floating))
+        if trainable is None:
+            names = tuple(
+                name
+                for name, array in given.items()
+                if np.issubdtype(array.dtype, np.inexact) and not is_buffer(name, given)
+            )
+        else:
+            unknown = [name for name in trainable if name not in given]
+            if unknown:
+                raise ConfigError(
+                    f"trainable names {unknown[0]!r}, which the model does not have."
+                    f"{suggest(unknown[0], list(given))}"
+                )
+            names = tuple(name for name in given if name in set(trainable))
         if not names:
             raise ConfigError("The model has no array of floating-point numbers; nothing could be trained.")
-        bad = [name for name in names if not np.isfinite(given[name]).all()]
-        if bad:
-            raise ConfigError(f"The model's array {bad[0]!r} holds a number that is not finite.")
+        for name in names:
+            if not np.issubdtype(given[name].dtype, np.floating):
+                raise ConfigError(
+                    f"The model's array {name!r} holds {given[name].dtype}; trained arrays must be of real "
+                    "floating-point numbers. Send complex ones by torch.view_as_real, or leave out what is "
+                    f"not trained: {TRAINABLE}."
+                )
+            if not np.isfinite(given[name]).all():
+                raise ConfigError(
+                    f"The model's array {name!r} holds a number that is not finite. If it is not trained (a "
+                    f"mask, for example), name the arrays that are: {TRAINABLE}."
+                )
         wide = any(given[name].dtype == np.float64 for name in names)
         return Layout(given, names, torch.float64 if wide else torch.float32)
 
+    @property
+    def others(self) -> tuple[str, ...]:
+        """Names of the arrays that are not trained."""
+        return tuple(name for name in self.given if name not in self.names)
+
+    def averaged(self, answers: Sequence[Answer]) -> Layout:
+        """Returns the same layout with the mean of the clients' other arrays, weighted by their numbers of
+        samples; with equal weights if one of them did not say its number.
+
+        Whole numbers stay whole, masks of truth values stay as they are, and where all agree, so does the
+        mean, to the last bit.
+        """
+        counts = [answer.samples for answer in answers if answer.samples is not None]
+        if len(counts) < len(answers):
+            counts = [1.0] * len(answers)
+        weights = [count / sum(counts) for count in counts]
+        means = {}
+        for name in self.others:
+            own = self.given[name]
+            if own.dtype == np.bool_:
+                continue
+            arrays = [answer.others[name] for answer in answers]
+            exact = np.complex128 if np.issubdtype(own.dtype, np.complexfloating) else np.float64
+            first = arrays[0].astype(exact)
+            with np.errstate(invalid="ignore"):  # infinities that all of them share are not used
+                mean = first + sum(w * (array - first) for w, array in zip(weights, arrays, strict=True))
+                if np.issubdtype(own.dtype, np.integer):
+                    mean = np.rint(mean)
+                agree = np.all([array == arrays[0] for array in arrays], axis=0)
+                means[name] = np.where(agree, arrays[0], mean.astype(own.dtype))
+        return replace(self, given=self.given | means)
+
     def vector(self, arrays: ArrayRecord) -> Float[Tensor, " P"]:
-        """The floating-point arrays in a row."""
+        """Returns the trained arrays in a row."""
         parts = [np.asarray(arrays[name].numpy()).reshape(-1) for name in self.names]
         return torch.cat([torch.from_numpy(np.array(part)).to(self.dtype) for part in parts])
 
     def arrays(self, vector: Float[Tensor, " P"]) -> ArrayRecord:
-        """A model whose floating-point arrays are a vector's parts."""
+        """Returns the model whose trained arrays are a vector's parts."""
         sizes = [self.given[name].size for name in self.names]
         parts = dict(zip(self.names, vector.split(sizes), strict=True))
         out = {}
@@ -89,15 +163,34 @@ class Layout:
                 return f"its array {name!r} has the shape {array.shape}; expected {own.shape}"
             if array.dtype != own.dtype:
                 return f"its array {name!r} holds {array.dtype}; expected {own.dtype}"
-            if name in self.names and not np.isfinite(array).all():
+            # a mask may hold infinities, which no client changes
+            same = array == own if name not in self.names else False
+            if not (np.isfinite(array) | same).all():
                 return f"its array {name!r} holds a number that is not finite"
             if name in self.names and not np.abs(array, dtype=np.float64).sum() < FAR:
                 return f"its array {name!r} is longer than {FAR:g}: it has diverged"
         return None
 
 
+def is_buffer(name: str, names: Iterable[str]) -> bool:
+    """Returns whether an array of PyTorch's state dicts is a buffer rather than a parameter, as far as names
+    tell: statistics of batch and instance normalisations, and the vectors of spectral normalisations.
+    """
+    base, suffix = name[:-2], name[-2:]
+    return (
+        name.rpartition(".")[2] in STATISTICS
+        or re.search(r"(^|\.)parametrizations\..+\._[uv]$", name) is not None
+        or (suffix in ("_u", "_v") and f"{base}_orig" in names)
+    )
+
+
 def read(
-    replies: Iterable[Message], layout: Layout, clients: int, loss_key: str, client_key: str
+    replies: Iterable[Message],
+    layout: Layout,
+    clients: int,
+    loss_key: str,
+    client_key: str,
+    samples_key: str,
 ) -> tuple[dict[int, Answer], dict[str, str]]:
     """The answers by the client's number, in rising order, and who was refused and why.
 
@@ -114,7 +207,7 @@ def read(
             nodes.setdefault(number, []).append(node)
         answer = None
         if why is None:
-            answer, why = _answer(reply, layout, loss_key)
+            answer, why = _answer(reply, layout, loss_key, samples_key)
         if why is not None:
             refused[who] = why
         elif number is not None and answer is not None:
@@ -146,16 +239,25 @@ def _number(reply: Message, clients: int, key: str) -> tuple[int | None, str | N
     return int(found), None
 
 
-def _answer(reply: Message, layout: Layout, loss_key: str) -> tuple[Answer | None, str | None]:
+def _answer(
+    reply: Message, layout: Layout, loss_key: str, samples_key: str
+) -> tuple[Answer | None, str | None]:
     """An answer, or what speaks against it."""
-    loss = _only(reply.content.metric_records).get(loss_key)
+    metrics = _only(reply.content.metric_records)
+    loss = metrics.get(loss_key)
     if not isinstance(loss, int | float) or not math.isfinite(loss):
         return None, f"its {loss_key!r} is {loss!r}; expected a finite number"
     arrays = _only(reply.content.array_records)
     if arrays is None:
         return None, f"it sent {len(reply.content.array_records)} ArrayRecords; expected one"
+    samples = metrics.get(samples_key)
+    if samples is not None and not (isinstance(samples, int | float) and 0 < samples < math.inf):
+        return None, f"its {samples_key!r} is {samples!r}; expected a finite number > 0"
     fault = layout.fault(arrays)
-    return (None, fault) if fault else (Answer(layout.vector(arrays), float(loss)), None)
+    if fault:
+        return None, fault
+    others = {name: np.asarray(arrays[name].numpy()) for name in layout.others}
+    return Answer(layout.vector(arrays), others, float(loss), samples), None
 
 
 def _only(records: Any) -> Any:

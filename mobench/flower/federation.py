@@ -43,6 +43,7 @@ def strategy(
     transformed: bool = False,
     loss_key: str = "train_loss",
     client_key: str = "partition-id",
+    trainable: Sequence[str] | None = None,
     flower: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> MultiObjective:
@@ -66,7 +67,11 @@ def strategy(
     ...) keeps its M objectives: a missing client counts with the last loss that it sent and no row. If too
     few have answered, the model stays as it is.
 
-    Arrays that are not floating-point numbers (counters) stay as they are.
+    Only trained arrays are part of theta. By default these are the floating-point arrays that are no buffers
+    by their name: running means, variances and counters of batch and instance normalisations, and the vectors
+    of spectral normalisations. All others are averaged beside the method: their mean over the clients that
+    answered, weighted by `MetricRecord["num-examples"]` (FedAvg's `weighted_by_key`), or equally, with a line
+    in the log, where a client does not send it. Whole numbers stay whole.
 
     Args:
         method: its name, as in `algorithm=NAME`, or an `Algorithm`.
@@ -78,18 +83,21 @@ def strategy(
         transformed: promise that clients descend on `client_loss(method)` of their loss, and send that;
             methods such as `propfair` are refused without.
         loss_key, client_key: where the MetricRecord holds the loss and the number.
+        trainable: names of the trained arrays, for models with other buffers than the above:
+            `[name for name, _ in net.named_parameters()]`.
         flower: arguments of Flower's FedAvg, such as fraction_train, for the choice of clients and for
             evaluation.
         options: of the method, as in `algorithm.KEY=VALUE`. The default of `step_size` is local_step.
 
     Raises:
-        ConfigError: unknown names or options; numbers out of range; a method that transforms losses without
+        ConfigError: unknown names or options (names in `trainable` are compared with the model when the first
+            round begins); numbers out of range; a method that transforms losses without
             `transformed`.
         CompatibilityError: the method needs more than losses and rows (a second sample, Hessian products, a
             search without gradients), or computes several points together.
 
     Source: McMahan et al. (2017), FedAvg, for the round; the OMD-TCH paper, Section 5.2, for rows of several
-    local steps. Departure: no weights by the number of samples; give `preference` for those.
+    local steps. Departure: no weights of the losses by the number of samples; give `preference` for those.
     """
     if not isinstance(clients, int) or clients < 1:
         raise ConfigError(f"clients={clients!r} must be a whole number of at least 1.")
@@ -117,7 +125,20 @@ def strategy(
     z = None if ideal is None else torch.as_tensor(ideal, dtype=torch.float64)
     if z is not None and z.shape != (clients,):
         raise ConfigError(f"ideal has the shape {tuple(z.shape)}; expected ({clients},).")
-    return MultiObjective(algorithm, weights, local_step, rounds, seed, z, loss_key, client_key, flower or {})
+    if isinstance(trainable, str):
+        raise ConfigError(f"trainable={trainable!r} must be a list of names: trainable=[{trainable!r}].")
+    return MultiObjective(
+        algorithm,
+        weights,
+        local_step,
+        rounds,
+        seed,
+        z,
+        loss_key,
+        client_key,
+        None if trainable is None else tuple(trainable),
+        flower or {},
+    )
 
 
 def client_loss(method: str | Algorithm, **options: Any) -> Callable[[Tensor], Tensor]:
@@ -170,6 +191,7 @@ class MultiObjective(FedAvg):
         ideal: Float[Tensor, " M"] | None,
         loss_key: str,
         client_key: str,
+        trainable: tuple[str, ...] | None,
         flower: Mapping[str, Any],
     ) -> None:
         few = {"min_train_nodes": 1, "min_evaluate_nodes": 1, "min_available_nodes": 1}
@@ -183,6 +205,7 @@ class MultiObjective(FedAvg):
         self.ideal = ideal
         self.loss_key = loss_key
         self.client_key = client_key
+        self.trainable = trainable
         self.rounds: list[Round] = []
         self._first = (int(chosen["min_train_nodes"]), int(chosen["min_available_nodes"]))
         self._rules = {name: make_output(name) for name in algorithm.outputs}
@@ -192,6 +215,7 @@ class MultiObjective(FedAvg):
         self._layout: Layout | None = None
         self._theta: Tensor | None = None
         self._evolving = self._what_changes()
+        self._told = False
         self._remembers = any(len(shape) > 1 for shape in self._evolving.values())
 
     @property
@@ -209,7 +233,7 @@ class MultiObjective(FedAvg):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """The messages of a round; the first round waits for all clients, or Flower's share of them."""
-        self._layout = Layout.of(arrays)
+        self._layout = Layout.of(arrays, self.trainable)
         self._theta = self._layout.vector(arrays)
         config["local-step"] = self.local_step
         wanted = max(1, int(self.clients * self.fraction_train)) if not self.rounds else 0
@@ -228,7 +252,8 @@ class MultiObjective(FedAvg):
         """
         assert self._layout is not None
         assert self._theta is not None
-        answers, refused = read(replies, self._layout, self.clients, self.loss_key, self.client_key)
+        keys = (self.loss_key, self.client_key, self.weighted_by_key)
+        answers, refused = read(replies, self._layout, self.clients, *keys)
         t = len(self.rounds)
         for who, why in refused.items():
             log(WARNING, "aggregate_train: round %d goes on without %s: %s", t + 1, who, why)
@@ -257,11 +282,30 @@ class MultiObjective(FedAvg):
                 "steps may help."
             )
         self._theta = after
+        self._tell_equal_weights(answers)
+        self._layout = self._layout.averaged(list(answers.values()))
         return self._layout.arrays(after), self._metrics(record)
+
+    def _tell_equal_weights(self, answers: Mapping[int, Answer]) -> None:
+        """Says once that arrays which are not trained are averaged with equal weights, and why."""
+        assert self._layout is not None
+        silent = [m for m, answer in answers.items() if answer.samples is None]
+        if silent and self._layout.others and not self._told:
+            self._told = True
+            log(
+                WARNING,
+                "aggregate_train: %d arrays that are not trained (%s, ...) are averaged with equal weights, "
+                "because client %d sends no %r",
+                len(self._layout.others),
+                self._layout.others[0],
+                silent[0],
+                self.weighted_by_key,
+            )
 
     def answers(self) -> dict[str, ArrayRecord]:
         """The answer of each of the method's output rules (`algorithm.outputs`), after the last round: of
-        `omd_tch` the mean of its iterates, where Flower's result has the last one.
+        `omd_tch` the mean of its iterates, where Flower's result has the last one. Arrays that are not
+        trained are those of the last round.
         """
         if self._theta is None or self._layout is None:
             raise MobenchError("There is no answer before the first round.")
