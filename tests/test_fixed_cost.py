@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from mobench.jobs.store import JobFolder
 from mobench.sweep.composer import Composer
 from mobench.sweep.planner import Planner, Use, _Command
 from mobench.system import sources
-from tests.conftest import REPOSITORY, environment
+from tests.conftest import REPOSITORY, Run, environment
 
 SCALES = ("smoke", "laptop", "paper")
 JOB = ["problem=vlmop2", "algorithm=ls", "steps=1", "preferences=2", "logger=local", "progress=false"]
@@ -35,6 +36,68 @@ def commands_of(planner: Planner, experiment: str, scale: str) -> list[list[str]
     overrides = [f"+experiment={experiment}", f"scale={scale}"]
     command = _Command(overrides, planner.composer.compose(overrides), listed=True, alone=True)
     return list(planner._named(command).values())
+
+
+VALUES = ["ls", "'ls'", '"ls"', "\\'ls\\'", "' ls'", "''", "null", "NULL", "True", "1", "1.0", "1_000", "1e3"]
+VALUES += ["0x10", ".5", "+1", "1.", "nan", "-inf", "[]", "[1,2]", "['a', b]", "{}", "{a: 1}", "{null: 1}"]
+VALUES += [
+    "{1: 2}",
+    "{a: {b: [c]}}",
+    "[[.3,.7]]",
+    "a b",
+    "a/b",
+    "${steps}",
+    "'${steps}'",
+    '"a\\"b"',
+    "é",
+    "a:b",
+]
+VALUES += ["a\\,b", "[null]", "str(1)", "int(1.0)", "1 ", "???", "''a"]
+KEYS = [
+    "algorithm",
+    "+algorithm",
+    "++algorithm",
+    "problem",
+    "scale",
+    "problem.n",
+    "++problem.n",
+    "steps",
+    "seeds",
+]
+KEYS += [
+    "algorithm.step_size",
+    "preferences",
+    "preferences.weights",
+    "problem.start",
+    "++problem.start",
+    "vary",
+]
+KEYS += ["logger.tags", "dtype", "++vary.step_size", "data_root", "hardware.threads", "++new.deep", "~steps"]
+
+
+@pytest.mark.parametrize("turn", range(2))
+def test_every_form_of_a_value_means_what_it_means_to_hydra(turn: int) -> None:
+    """A seventh of all pairs; the direct way reads some and leaves the others to Hydra."""
+    with compose.ALONE, hydra_adapter.apart(hydra_plugin.register):
+        loader = hydra_adapter.loader(str(conf_dir()))
+        composer = Composer(loader, hydra_adapter.load(loader, [], hydra_adapter.RunMode.MULTIRUN))
+        pairs = [f"{key}={value}" for key in KEYS for value in VALUES][turn::14]
+        pairs += ["algorithm='ls'", "problem.start=[1,2]", "vary={a: 1}", "++problem.start={null: 1}"]
+        read = 0
+        for pair in pairs:
+            overrides = ["problem=vlmop2", "algorithm=mgda", pair]
+            found = direct.composed(overrides)
+            if found is not None:
+                read += 1
+                assert repr(found) == repr(composer.by_hydra(overrides)), pair
+    assert read > 5
+
+
+@pytest.mark.parametrize("word", ["algorithm='ls'", 'algorithm="ls"', "problem='zdt1'"])
+def test_a_choice_in_quotes_is_that_choice(mobench: Run, word: str) -> None:
+    plain = re.sub("['\"]", "", word)
+    quick = ["preferences=1", "steps=1", "logger=local"]
+    assert mobench(word, *quick).job.key == mobench(plain, *quick).job.key
 
 
 @pytest.mark.parametrize("turn", range(4))

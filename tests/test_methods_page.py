@@ -28,7 +28,8 @@ def test_what_it_says_is_declared(name: str) -> None:
     method = instantiate(compose([f"algorithm={name}"])["algorithm"], "algorithm")
     assert isinstance(method, Algorithm)
     M, needs = PAGE[name]
-    assert f"{method.objectives[0]} up" == M
+    low, high = method.objectives
+    assert (f"{low} up" if high is None else f"{low} to {high}") == M
     spec = Spec(R=1, M=2, N=0, P=3, X=Free(), provides=frozenset(), positive=False)
     for need in ("jacobian", "jvp", "hvp"):
         assert (need in needs) == (need in method.needs(spec))

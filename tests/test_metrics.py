@@ -10,7 +10,13 @@ import torch
 from mobench.core import Ball, Box, Free, Problem, Set, TablePoint
 from mobench.core.preferences import resolve
 from mobench.errors import ConfigError, MobenchError
-from mobench.metrics import common_descent, front_distance, hypervolume, stationarity
+from mobench.metrics import (
+    bounded_hypervolume,
+    common_descent,
+    front_distance,
+    hypervolume,
+    stationarity,
+)
 from mobench.metrics.front import CHUNK
 from mobench.oracles.exact import make_point, problem_spec
 from mobench.problems import DTLZ2, VLMOP2, ZDT1, ZDT2, ZDT3, LeastSquares
@@ -58,6 +64,41 @@ def test_points_outside_the_box_contribute_nothing() -> None:
 def test_hypervolume_refuses_what_has_no_volume(bad: float) -> None:
     with pytest.raises(MobenchError, match=r"1 of 2 points .* row 1"):
         hypervolume(torch.tensor([[0.2, 0.5], [0.5, bad]]), (1.1, 1.1))
+
+
+def on_a_sphere(K: int, M: int) -> np.ndarray:
+    F = np.abs(np.random.default_rng(K + M).standard_normal((K, M)))
+    return F / np.linalg.norm(F, axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize(("K", "M"), [(1, 2), (30, 2), (40, 5), (40, 8), (15, 12), (6, 20), (4, 31)])
+def test_an_estimated_hypervolume_states_its_error(K: int, M: int) -> None:
+    """The exact volume lies in the interval, which is a few per cent wide; equal points get equal numbers."""
+    F = on_a_sphere(K, M)
+    ref = [1.1] * M
+    exact = bounded_hypervolume(F, ref)
+    assert exact == (hypervolume(F, ref), None)
+    drawn = bounded_hypervolume(
+        np.concatenate([F, F + 0.05]), ref, seconds=0.0
+    )  # dominated ones cost nothing
+    assert drawn.half_width is not None
+    assert abs(drawn.value - exact.value) <= 1.5 * drawn.half_width + 1e-12 * exact.value
+    assert drawn.half_width <= (0.15 if M <= 20 else 0.4) * exact.value
+    assert drawn == bounded_hypervolume(F, ref, seconds=0.0)
+
+
+@pytest.mark.parametrize("M", [5, 6, 7, 8, 9, 10, 12])
+def test_an_exact_hypervolume_that_takes_minutes_is_drawn(M: int) -> None:
+    K = int(10 * (2e5) ** (1 / (M - 4))) + 2  # twenty seconds by the estimate
+    volume = bounded_hypervolume(on_a_sphere(min(K, 2000), M), [1.1] * M)
+    assert (volume.half_width is None) == (K > 2000)
+
+
+@pytest.mark.parametrize("M", [32, 40])
+def test_hypervolumes_of_too_many_objectives_are_refused(M: int) -> None:
+    for measure in (hypervolume, bounded_hypervolume):
+        with pytest.raises(ConfigError, match=f"of {M} objectives cannot be computed.*at most 31"):
+            measure(np.zeros((2, M)), [1.0] * M)
 
 
 def test_hypervolume_refuses_a_wrong_reference_point() -> None:

@@ -137,6 +137,37 @@ def test_auto_without_a_key_is_one_line(mobench: Run) -> None:
     assert not (result.root / "wandb").exists()
 
 
+@pytest.mark.parametrize(
+    ("setting", "reason"),
+    [
+        (f"logger.tags=[ok,{70 * 't'}]", "is 70 characters"),
+        ("logger.tags=['']", "is empty"),
+        ("logger.project=a/b", "cannot contain characters"),
+        (f"logger.project={130 * 'p'}", "exceeded 128 characters"),
+        ("logger.project='a:b'", "cannot contain characters"),
+    ],
+)
+def test_settings_that_wandb_refuses_are_refused_before_the_job(
+    mobench: Run, setting: str, reason: str
+) -> None:
+    result = mobench(*QUICK, "logger=wandb", setting)
+    result.refused("W&B refuses the settings of the logger", reason, "Change logger.tags", code=2)
+    assert result.folders == []
+    assert mobench(*QUICK, "logger=local", setting).code == 0
+
+
+def test_finished_jobs_are_logged_without_training(tmp_path: Path) -> None:
+    """The jobs of a sweep, then one of them."""
+    root = tmp_path / "outputs"
+    sweep = ("-m", "algorithm=ls,mgda", *QUICK[1:])
+    assert shell(root, *sweep, "logger=local").returncode == 0
+    rows = {path: path.stat().st_mtime_ns for path in root.glob("runs/*/final.csv")}
+    for words, logged in ((sweep, 2), (QUICK, 3)):
+        assert shell(root, *words, "logger=wandb", "logger.finished=true").returncode == 0
+        assert len(list(root.glob("wandb/offline-run-*"))) == logged
+    assert rows == {path: path.stat().st_mtime_ns for path in root.glob("runs/*/final.csv")}
+
+
 def test_local_is_silent(mobench: Run) -> None:
     result = mobench(*QUICK, "logger=local")
     assert result.err == ""

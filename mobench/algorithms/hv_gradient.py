@@ -14,11 +14,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mobench.core.algorithm import Context, Info, Real, State, Weighting
-from mobench.errors import ConfigError
-from mobench.metrics.hypervolume import hypervolume
+from mobench.errors import CompatibilityError, ConfigError
+from mobench.metrics.hypervolume import MOST_OBJECTIVES, exact_seconds, hypervolume
 from mobench.subproblems.host import on_host
 
 MARGIN = 1.1
+SLOWEST = 60.0  # seconds of a step, at most
 
 
 def volume(F: Float[np.ndarray, "K M"], ref: Float[np.ndarray, " M"]) -> float:
@@ -68,11 +69,13 @@ class HVGradient(Weighting):
     A dominated point climbs the hypervolume of its own front, after the points that dominate it are taken
     away. A point beyond the reference point descends on the objectives in which it is.
 
+    Steps whose exact volumes would take longer than a minute are refused.
+
     Fields: `reference`: M numbers, or null: 1.1 times the largest value of each objective at the start.
     Source: Emmerich and Deutz 2014 (facets); Deist et al. 2021 (fronts in turn, unit weights).
     """
 
-    objectives: ClassVar[tuple[int, int | None]] = (2, None)
+    objectives: ClassVar[tuple[int, int | None]] = (2, MOST_OBJECTIVES)
     together: ClassVar[bool] = True
     varies: ClassVar[frozenset[str]] = frozenset()
     citation: ClassVar[str] = "Emmerich and Deutz 2014; Deist et al. 2021"
@@ -82,6 +85,15 @@ class HVGradient(Weighting):
     def init(self, ctx: Context) -> State:
         M = ctx.spec.M
         seeds = torch.zeros(len(ctx.prefs), dtype=torch.int64) if ctx.seeds is None else ctx.seeds.clone()
+        K = int(seeds.unique(return_counts=True)[1].max())
+        # K M differences of volumes of M - 1 objectives, and of K / 2 points on average
+        seconds = K * M * exact_seconds(K // 2, M - 1)
+        if seconds > SLOWEST:
+            raise CompatibilityError(
+                f"A step of the hypervolume gradient of {K} points of {M} objectives takes about "
+                f"{seconds:,.0f} s, since its facets are exact hypervolumes. Use fewer points "
+                "(preferences=10), or a method whose cost does not grow so, such as stch_set."
+            )
         if self.reference is not None:
             if len(self.reference) != M:
                 raise ConfigError(

@@ -49,7 +49,8 @@ def _single(config: dict[str, Any]) -> Outcome:
 
     overrides.check_single(config)
     job = names.known(config)
-    if job is not None and not config["rerun"] and (folder := outcome.folder_of(job)).done:
+    needed = config["rerun"] or config["logger"]["finished"]
+    if job is not None and not needed and (folder := outcome.folder_of(job)).done:
         return outcome.finished(folder, skipped=True, title=_title(config))
     from mobench.jobs.run import run_job  # torch: what is done, and `--help`, need not wait for it
 

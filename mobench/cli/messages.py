@@ -83,8 +83,10 @@ def _hypervolumes(meta: dict[str, Any]) -> list[str]:
 
     stored = dict(meta.get("hypervolume") or {})
     ref = stored.pop("reference_point", None)
+    widths = stored.pop("half_width_99", {})
     return [
         f"hypervolume ({output}, reference {ref}): {_cell(pd.Series(list(values.values()), dtype=float))}"
+        + (f", drawn, +- {max(widths[output].values()):.2g} (99 %)" if output in widths else "")
         for output, values in stored.items()
     ]
 

@@ -115,6 +115,8 @@ class Direct:
             choice = CHOICE.fullmatch(override)
             if choice is not None and self._is_group(choice[1].lstrip("+")):
                 chosen[choice[1]] = choice[2]
+            elif self._is_group(override.partition("=")[0].lstrip("+")):
+                raise Unknown  # a choice in another form, such as 'ls' in quotes
             else:
                 values.append(self._value(override))
         config = copied(self._of_files(chosen))
@@ -271,7 +273,17 @@ def value_of(override: str) -> tuple[bool, str, Any]:
         raise Unknown
     if found.type not in (OverrideType.CHANGE, OverrideType.FORCE_ADD):
         raise Unknown
-    return found.type is OverrideType.FORCE_ADD, found.key_or_group, found.value()
+    value = found.value()
+    if not _has_names(value):
+        raise Unknown
+    return found.type is OverrideType.FORCE_ADD, found.key_or_group, value
+
+
+def _has_names(value: Any) -> bool:
+    """Whether all keys in a value are texts."""
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and _has_names(entry) for key, entry in value.items())
+    return not isinstance(value, list) or all(map(_has_names, value))
 
 
 def of_mobench(config: Mapping[str, Any]) -> bool:
@@ -329,6 +341,11 @@ def _set(config: Node, path: Sequence[str], value: Any, added: bool) -> None:
             raise Unknown
     last = path[-1]
     if last not in node and not (added and len(path) > 1):
+        raise Unknown
+    # a list or a number in place of a mapping, or the reverse: Hydra says whether that may be
+    if value is not None and isinstance(value, dict) != isinstance(node.get(last, value), dict):
+        raise Unknown
+    if isinstance(value, dict) and value and not added:  # its keys must exist
         raise Unknown
     _merge(node, {last: value})
 

@@ -61,12 +61,13 @@ class ScaleConfig:
 
 @dataclass
 class LoggerConfig:
-    """auto | wandb | local."""
+    """Where finished jobs are logged."""
 
-    name: str = "auto"
+    name: str = "auto"  # auto | wandb | local
     project: str = "mobench"
     entity: str | None = None
     tags: list[str] = field(default_factory=list)
+    finished: bool = False  # jobs that were finished before are logged, too, without training
 
 
 @dataclass
@@ -74,8 +75,10 @@ class RecordConfig:
     """history: every `every` steps (0: first and last only) and each of the first `dense`; evaluate: exact
     values of the iterate (instead of the oracle's sample) and of averaged outputs at those steps; measures:
     the problem's own columns at those steps, which for data sets mean a pass over all samples; certificates:
-    final rows say how far each run is from the front and from a stationary point, where that is known; code:
-    hash of measures of the user's own, which mobench.run(measures=...) sets.
+    final rows say how far each run is from the front and from a stationary point, where that is known;
+    hypervolume_seconds: hypervolumes that would take longer, by an estimate from the numbers of points and
+    objectives, are drawn, with their 99 % interval; code: hash of measures of the user's own, which
+    mobench.run(measures=...) sets.
     """
 
     every: int = 1
@@ -83,6 +86,7 @@ class RecordConfig:
     evaluate: bool = False
     measures: bool = True
     certificates: bool = True
+    hypervolume_seconds: float = 10.0
     code: str | None = None
 
 

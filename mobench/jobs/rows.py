@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import resource
+import sys
 import time
 from typing import Any
 
@@ -45,6 +46,8 @@ def finish(training: Training, folder: JobFolder) -> None:
     folder.write_table("history.parquet", _history(training))
     if job.problem.keeps_solutions or job.joined.spec.P * len(job.runs) <= STORED:
         folder.write_solutions({name: training.answers[name].cpu().numpy() for name in job.algorithm.outputs})
+    if job.problem.ref_point is not None and job.problem.n_objectives > metrics.MOST_OBJECTIVES:
+        print(f"notice: the rows have no hypervolume: {hypervolume_fault(job)}.", file=sys.stderr)
     meta = _meta(training, frames, evaluation)
     write_json(folder.path / "meta.json", meta)
     folder.write_table("final.csv", pd.concat(frames, ignore_index=True))
@@ -140,6 +143,11 @@ def hypervolume_fault(job: Job) -> str | None:
     """Why a job has no hypervolume; None if it has one."""
     if job.problem.ref_point is None:
         return f"{type(job.problem).__name__} has no reference point"
+    if job.problem.n_objectives > metrics.MOST_OBJECTIVES:
+        return (
+            f"{job.problem.n_objectives} objectives are more than the {metrics.MOST_OBJECTIVES} of which "
+            "hypervolumes can be computed"
+        )
     if len(job.runs.all) < 2:
         return "a single preference does not give a front"
     return "a job with vary has one hypervolume for each value" if job.varied else None
@@ -147,19 +155,26 @@ def hypervolume_fault(job: Job) -> str | None:
 
 def hypervolumes(job: Job, frames: list[pd.DataFrame]) -> dict[str, Any] | None:
     """Per output rule and seed, of the finished runs of all preferences, with the reference point used; None
-    where there is none: of a job that varies hyper-parameters each value would have its own.
+    where there is none: of a job that varies hyper-parameters each value would have its own. Where exact ones
+    would take longer than `record.hypervolume_seconds`, they are estimates, and `half_width_99` has half the
+    width of their intervals.
     """
     ref = job.problem.ref_point
     if ref is None or hypervolume_fault(job) is not None:
         return None
+    seconds = job.config["record"].get("hypervolume_seconds", metrics.SECONDS)  # older jobs have no such key
     out: dict[str, Any] = {"reference_point": list(ref)}
+    widths: dict[str, dict[str, float]] = {}
     for frame in frames:
+        output = str(frame["output"].iloc[0])
+        out[output] = {}
         good = frame[frame["status"] == "done"]
-        out[str(frame["output"].iloc[0])] = {
-            str(seed): metrics.hypervolume(group[named(frame, "f_")].to_numpy(), ref)
-            for seed, group in good.groupby("seed")
-        }
-    return out
+        for seed, group in good.groupby("seed"):
+            volume = metrics.bounded_hypervolume(group[named(frame, "f_")].to_numpy(), ref, seconds)
+            out[output][str(seed)] = volume.value
+            if volume.half_width is not None:
+                widths.setdefault(output, {})[str(seed)] = volume.half_width
+    return out | ({"half_width_99": widths} if widths else {})
 
 
 def _rows(training: Training, output: str) -> pd.DataFrame:

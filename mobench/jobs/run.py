@@ -51,6 +51,9 @@ def run(job: Job, root: Path | None = None, title: str = "") -> Outcome:
     """
     folder = folder_of(job, root)
     if folder.done and not again(job, folder):
+        if wandb_log.wants_finished(job.config):
+            wandb_log.check(job.config)
+            wandb_log.log_job(job.config, folder)
         return finished(folder, skipped=True, title=title)
     for place in places_of(job, root):
         if (damage := place.damage) is not None:
@@ -92,8 +95,7 @@ def _on_its_device(job: Job, folder: JobFolder, title: str) -> Outcome:
         return failed(folder, too_large, title)
     if (slower := bf16.refusal(job)) is not None:  # the device that the job has is known only now
         return failed(folder, slower, title)
-    if job.config["logger"]["name"] != "local" and wandb_log.has_key():
-        wandb_log.asked()
+    wandb_log.check(job.config)
     spec = job.joined.spec
     with folder.locked(), signals.caught() as arrived:
         anew = again(job, folder)

@@ -117,8 +117,8 @@ def check_numbers(config: Mapping[str, Any]) -> None:
     """Raises ConfigError for a setting of the job itself that lies outside of its range."""
     if config["steps"] < 1:
         raise ConfigError(f"steps={config['steps']} must be at least 1.")
-    for key in ("every", "dense"):
-        if config["record"][key] < 0:
+    for key in ("every", "dense", "hypervolume_seconds"):
+        if not config["record"].get(key, 0) >= 0:  # older jobs lack some
             raise ConfigError(f"record.{key}={config['record'][key]} must be >= 0.")
     if not 0 <= config["max_failure_share"] <= 1:
         raise ConfigError(

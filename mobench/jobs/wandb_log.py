@@ -43,6 +43,25 @@ def asked() -> str:
     return found
 
 
+def check(config: Mapping[str, Any]) -> None:
+    """Raises ConfigError for settings of the logger that W&B refuses, which it says only after the job."""
+    if config["logger"]["name"] == "local" or mode(config) is None:
+        return
+    import wandb
+
+    options = config["logger"]
+    try:
+        wandb.Settings(project=options["project"], entity=options["entity"], run_tags=options["tags"])
+    except (ValueError, wandb.Error) as error:
+        # pydantic's errors name a field and the reason; others are a sentence
+        listed = error.errors() if hasattr(error, "errors") else [{"msg": str(error)}]
+        said = "; ".join(str(one["msg"]).removeprefix("Value error, ") for one in listed)
+        raise ConfigError(
+            f"W&B refuses the settings of the logger: {said}. Change logger.tags, logger.project or "
+            "logger.entity, or set logger=local."
+        ) from error
+
+
 def mode(config: Mapping[str, Any]) -> str | None:
     """online, offline, or None for off."""
     name = config["logger"]["name"]
@@ -91,6 +110,11 @@ def _init(options: Mapping[str, Any], how: Any, **fields: Any) -> Any:
 
 def _warn(what: str, error: Exception) -> None:
     print(f"warning: W&B could not log {what}: {error}. The rows on disk are complete.", file=sys.stderr)
+
+
+def wants_finished(config: Mapping[str, Any]) -> bool:
+    """Returns whether jobs that are finished already are logged, too (`logger.finished=true`)."""
+    return bool(config["logger"].get("finished", False))  # older jobs have no such key
 
 
 def log_job(config: Mapping[str, Any], folder: JobFolder) -> None:

@@ -4,12 +4,16 @@ May import: core, subproblems, errors.
 """
 
 from mobench.metrics.front import SAMPLES, front_distance
-from mobench.metrics.hypervolume import hypervolume
+from mobench.metrics.hypervolume import MOST_OBJECTIVES, SECONDS, Volume, bounded_hypervolume, hypervolume
 from mobench.metrics.stationarity import Descent, common_descent, constrained_kkt, stationarity
 
 __all__ = [
+    "MOST_OBJECTIVES",
     "SAMPLES",
+    "SECONDS",
     "Descent",
+    "Volume",
+    "bounded_hypervolume",
     "common_descent",
     "constrained_kkt",
     "front_distance",

@@ -71,7 +71,7 @@ def _joined(jobs: list[Planned], adapter: Adapter, say: Say) -> list[Outcome]:
     parts = {job.folder.key: _parts(job) for job in jobs}
     alone = [job for job in jobs if not parts[job.folder.key]]
     pieces = [piece for job in jobs for piece in parts[job.folder.key]]
-    todo = {job.folder.key: job for job in (*alone, *pieces) if job.config["rerun"] or not job.folder.done}
+    todo = {job.folder.key: job for job in (*alone, *pieces) if job.needed}
     found = _until_answered(list(todo.values()), adapter, say) if todo else []
     outcomes = {outcome.key: outcome for outcome in found}
     return [

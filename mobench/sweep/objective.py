@@ -158,10 +158,12 @@ def _hypervolume(folder: JobFolder, rows: pd.DataFrame) -> float:
     """Mean over all seeds, of those also from which no run came back: they count 0."""
     stored = folder.meta()["hypervolume"]
     ref = stored["reference_point"]
+    seconds = folder.config()["record"].get("hypervolume_seconds", metrics.SECONDS)
     found = []
     for _, group in rows.groupby("seed"):
         good = group[group["status"] == "done"]
-        found.append(metrics.hypervolume(good[columns(rows, "f_")].to_numpy(), ref) if len(good) else 0.0)
+        points = good[columns(rows, "f_")].to_numpy()
+        found.append(metrics.bounded_hypervolume(points, ref, seconds).value)
     return float(sum(found) / len(found))
 
 

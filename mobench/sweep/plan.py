@@ -37,6 +37,11 @@ class Planned:
         return job
 
     @property
+    def needed(self) -> bool:
+        """Whether it is to be run: it has no finished rows, or they are to be made or logged again."""
+        return self.config["rerun"] or self.config["logger"]["finished"] or not self.folder.done
+
+    @property
     def title(self) -> str:
         """What messages call it."""
         return f"{self.artifact or ''} {self.name}".strip()
@@ -62,10 +67,10 @@ class Plan:
 
     @property
     def todo(self) -> list[Planned]:
-        """Jobs without finished rows, each once."""
+        """Jobs that are to be run, each once."""
         out: dict[str, Planned] = {}
         for job in self.jobs:
-            if job.folder.key not in out and (job.config["rerun"] or not job.folder.done):
+            if job.folder.key not in out and job.needed:
                 out[job.folder.key] = job
         return list(out.values())
 

@@ -211,6 +211,8 @@ class Planner:
         """Whether a job is neither to be run nor to be checked: its rows are there, or nothing is run."""
         if job.config["rerun"] or job.config["hardware"]["device"] != "cpu":
             return False
+        if job.config["logger"]["finished"]:  # its rows are logged again
+            return False
         return (self.use is Use.SHOWN and not command.config["cross"]) or folder_of(job).done
 
     def _planned(
@@ -225,7 +227,7 @@ class Planner:
 
         check_device(made.config["hardware"]["device"], here=self.use in (Use.PROCESS, Use.HERE))
         job = made.keeping_rows() if kept else made
-        needed = job.config["rerun"] or not folder_of(job).done
+        needed = job.config["rerun"] or job.config["logger"]["finished"] or not folder_of(job).done
         # to show what is there needs no data sets
         if needed and (self.use is not Use.SHOWN or command.config["cross"]):
             job.check()
