@@ -699,7 +699,7 @@ def test_a_scaler_skips_steps_and_leaves_no_trace(name: str, featured: bool) -> 
     torch.testing.assert_close(plain[2], scaled[2], rtol=1e-4, atol=1e-5)
 
 
-def test_small_gradients_survive_in_float16_by_the_scale() -> None:
+def test_small_gradients_survive_in_float16_by_a_scaler() -> None:
     """1e-8 is 0 in float16."""
     q = torch.nn.Parameter(torch.ones(4))
     optimizer = Balanced(torch.optim.SGD([q], lr=0.1), "mgda")
@@ -732,6 +732,8 @@ def test_what_a_scaler_cannot_mend_is_an_error() -> None:
     on.scale(q.sum()).backward()
     with pytest.raises(ConfigError, match=r"scaler\.step\(optimizer\.optimizer\)"):
         on.step(optimizer)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="scaler is float; expected a torch.amp.GradScaler"):
+        optimizer.backward(roots(), scaler=1024.0)  # type: ignore[arg-type]
     half = torch.nn.Parameter(torch.ones(2, dtype=torch.float16))
     with pytest.raises(ConfigError, match=r"Parameter 1 .*float16.*cannot unscale"):
         Balanced(torch.optim.SGD([half], lr=0.1)).backward([half.sum(), -half.sum()], scaler=on)

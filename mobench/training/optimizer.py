@@ -228,6 +228,8 @@ class Balanced:
             raise ConfigError("The optimizer has no parameter that requires grad.")
         if len(places := {p.device for p in parameters}) > 1:
             raise ConfigError(f"The parameters lie on {', '.join(map(str, places))}; expected one device.")
+        if scaler is not None and not isinstance(scaler, torch.amp.GradScaler):
+            raise ConfigError(f"scaler is {type(scaler).__name__}; expected a torch.amp.GradScaler.")
         for name, p in zip(names, parameters, strict=True):
             check_real(name, p)
             if p.dtype == torch.float16 and scaler is not None and scaler.is_enabled():
