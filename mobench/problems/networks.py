@@ -146,9 +146,9 @@ class Definition:
                 "that makes one, such as lambda: MyNetwork(width=64)."
             )
         if self.starts:
-            for name, p in module.named_parameters():
+            for name, p in module.state_dict().items():
                 value = self.starts[start].get(name)
-                if isinstance(value, Tensor) and not p.is_complex():
+                if isinstance(value, Tensor) and isinstance(p, Tensor) and not p.is_complex():
                     check_real(f"{name} of start", value, None)
             try:
                 module.load_state_dict(self.starts[start])

@@ -140,8 +140,8 @@ class Balanced:
             scale = scaler.get_scale()
         preference, steps, seed, ideal = self._set
         stepper = Stepper(self.algorithm, preference, len(outputs) - M, steps, seed, ideal)
-        what = "parameter" if features is None else "feature"
-        seen = _Graph(outputs, scaled, scale, base, M, what, names)
+        called = names if features is None else [f"Feature {k}" for k, _ in enumerate(base, 1)]
+        seen = _Graph(outputs, scaled, scale, base, M, "parameter" if features is None else "feature", called)
         try:
             direction, after, weights, report = stepper.step(seen, self._state)
             if report.fail is not None and bool(report.fail.any()):
@@ -316,7 +316,7 @@ class _Graph(Seen):
 
     def _gradient(self, function: Tensor, name: str) -> Float[Tensor, " P"]:
         try:
-            found = torch.autograd.grad(function, self._base, retain_graph=True, allow_unused=True)
+            found = _gradients(function, self._base, self._names)
         except RuntimeError as error:
             if "second time" not in str(error):
                 raise
@@ -326,8 +326,6 @@ class _Graph(Seen):
             ) from error
         if all(own is None for own in found):
             raise ConfigError(f"{name} depends on no {self._what} that was given.")
-        if self._what == "parameter":
-            _check_gradients(found, self._names)
         self.unused = [old and own is None for old, own in zip(self.unused, found, strict=True)]
         row = torch.cat(
             [
@@ -360,15 +358,29 @@ def _check_finite(gradient: Tensor) -> None:
         raise _NotFinite
 
 
-def _check_gradients(gradients: Sequence[Tensor | None], names: Sequence[str]) -> None:
-    """Raises ConfigError for a gradient that is not dense."""
-    for own, name in zip(gradients, names, strict=True):
+def _gradients(
+    outputs: Tensor | Sequence[Tensor],
+    base: Sequence[Tensor],
+    names: Sequence[str],
+    weights: Sequence[Tensor | None] | None = None,
+) -> tuple[Tensor | None, ...]:
+    """Gradients of (weighted) outputs, None where these do not depend on a tensor of the base.
+
+    Raises:
+        ConfigError: one is not dense.
+    """
+    cure = "use sparse=False in torch.nn.Embedding, EmbeddingBag or their functions"
+    try:
+        found = torch.autograd.grad(outputs, base, weights, retain_graph=True, allow_unused=True)
+    except RuntimeError as error:
+        if "sparse" not in str(error).lower():
+            raise
+        reason = str(error).partition(". ")[0]
+        raise ConfigError(f"A sparse gradient cannot be computed with ({reason}): {cure}.") from error
+    for own, name in zip(found, names, strict=True):
         if own is not None:
-            check_dense(
-                f"The gradient of {name[0].lower()}{name[1:]}",
-                own,
-                "use sparse=False in torch.nn.Embedding, EmbeddingBag or their functions",
-            )
+            check_dense(f"The gradient of {name[0].lower()}{name[1:]}", own, cure)
+    return found
 
 
 def _through(
@@ -380,16 +392,17 @@ def _through(
 ) -> list[Tensor | None]:
     """grad of the trunk: the method's, through the features; of each head: that of the losses it serves."""
     with torch.autocast(parameters[0].device.type, enabled=False):
-        trunk = torch.autograd.grad(features, parameters, list(parts), retain_graph=True, allow_unused=True)
+        trunk = _gradients(features, parameters, names, list(parts))
         if all(own is None for own in trunk):
             raise ConfigError("features depend on no parameter of the optimizer.")
-        heads = [p for p, own in zip(parameters, trunk, strict=True) if own is None]
+        heads = [k for k, own in enumerate(trunk) if own is None]
         total = sum(losses)
         assert isinstance(total, Tensor)
-        found = iter(torch.autograd.grad(total, heads, retain_graph=True, allow_unused=True) if heads else ())
-    grads: list[Tensor | None] = [next(found) if own is None else own for own in trunk]
-    _check_gradients(grads, names)
-    return grads
+        own_losses = (
+            _gradients(total, [parameters[k] for k in heads], [names[k] for k in heads]) if heads else ()
+        )
+        found = iter(own_losses)
+    return [next(found) if own is None else own for own in trunk]
 
 
 def _placed(state: Any, device: torch.device) -> Any:

@@ -189,7 +189,7 @@ class Stepper:
             if algorithm.transforms:
                 point, factor = _transformed(point, algorithm)
             settings = self._settings()
-            if state is None:
+            if not state:
                 state = {"t": 0, "alg": self._first(point), "settings": settings}
             elif state["settings"] != settings:
                 raise ConfigError(
