@@ -6,8 +6,8 @@ built without a warning.
 
 from __future__ import annotations
 
-import os
 import math
+import os
 import re
 import shlex
 import subprocess
