@@ -6,6 +6,7 @@ built without a warning.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shlex
@@ -105,6 +106,10 @@ def test_the_page_on_training_loops(capsys: pytest.CaptureFixture[str]) -> None:
     wanted = [w / (1 - w) for w, _ in scope["preferences"]]
     assert all(0.5 < found / ray < 2.0 for found, ray in zip(ratio.tolist(), wanted, strict=True)), ratio
     assert scope["weights"].shape == (100, 3)
+    # in mixed precision each step was made or skipped by the scaler
+    skipped = 16 - math.log2(scope["scaler"].get_scale())
+    assert scope["optimizer"].state_dict()["method"]["t"] == 20 - skipped
+    assert skipped < 5
 
 
 def test_the_page_on_networks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -691,6 +691,31 @@ def test_control_flow_that_depends_on_the_data_is_computed_run_by_run() -> None:
         mobench.networks(Branches, squares, (torch.randn(12, 4), torch.randn(12, 2)), execution="vmap")
 
 
+def test_losses_in_half_precision_become_float32_and_autocast_stays_outside() -> None:
+    """autocast in forward= is the user's; one around the job changes nothing."""
+
+    def forward(module: nn.Module, batch: Any) -> Any:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return module(batch[0])
+
+    data = torch.randn(12, 4), torch.randn(12, 2)
+    module = nn.Linear(4, 2)
+    mixed = [
+        lambda z, b: 300 * (z - b[1].half()).square().mean().half(),
+        lambda z, b: z.float().square().mean(),
+    ]
+    problem = mobench.networks(module, mixed, data)
+    options = {"algorithm": "mgda", "preferences": 1, "steps": 2} | QUIET
+    found = mobench.run(problem=problem, **options)[["f_1", "f_2"]].iloc[0]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        again = mobench.run(problem=problem, rerun=True, **options)[["f_1", "f_2"]].iloc[0]
+    assert found.tolist() == again.tolist()
+    plain = mobench.networks(module, [lambda z, b: z.square().mean(), squares], data, forward=forward)
+    rows = mobench.run(problem=plain, **options)
+    assert rows["status"].tolist() == ["done"]
+    assert mobench.load(rows).config["dtype"] == "float32"
+
+
 # refused
 
 
@@ -775,6 +800,22 @@ def norms() -> nn.Module:
     return nn.Sequential(nn.Unflatten(1, (2, 2)), norm, nn.Flatten(), nn.Linear(4, 2))
 
 
+class Adjacency(nn.Module):
+    """A sparse matrix beside the parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.out = nn.Linear(4, 2)
+        self.register_buffer("adjacency", torch.eye(4).to_sparse())
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.out((self.adjacency @ x.mT).mT)
+
+
+def words(*shape: int) -> Any:
+    return torch.arange(12).reshape(-1, *shape) % 5, torch.randn(12, 2)
+
+
 def calling(fn: Callable[[Tensor], Tensor]) -> Callable[[], Any]:
     return lambda: network(lambda: Calls(fn))
 
@@ -812,6 +853,38 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "a lazy layer": (lambda: network(lambda: nn.LazyLinear(2)), "lazy layer"),
     "nothing to train": (lambda: network(nn.Flatten), "no trainable parameter"),
     "half precision": (lambda: network(lambda: nn.Linear(4, 2).bfloat16()), r"torch\.bfloat16"),
+    "half precision of a part": (
+        lambda: network(lambda: nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2).half())),
+        r"torch\.float16, torch\.float32; expected all.*torch\.autocast",
+    ),
+    "complex parameters": (
+        lambda: network(lambda: nn.Linear(4, 2, dtype=torch.complex64)),
+        r"weight is complex.*view_as_real",
+    ),
+    "a complex loss": (lambda: linear(lambda z, b: squares(z, b) * 1j), r"losses is complex.*\.abs\(\)"),
+    "one complex loss": (
+        lambda: linear([lambda z, b: z.mean(), lambda z, b: z.mean() * 1j]),
+        "losses is complex",
+    ),
+    "a complex measure": (lambda: linear(measures={"m": lambda z, b: z.mean() * 1j}), "m is complex"),
+    "a complex constraint": (lambda: linear(constraints=lambda f: f[0] * 1j), "constraint is complex"),
+    "a complex start": (
+        lambda: linear(start=nn.Linear(4, 2, dtype=torch.complex64).state_dict()),
+        "weight of start is complex",
+    ),
+    "sparse gradients": (
+        lambda: network(lambda: nn.Sequential(nn.Embedding(5, 2, sparse=True)), data=words()),
+        "0 makes sparse gradients.*sparse=False",
+    ),
+    "sparse gradients of a bag": (
+        lambda: network(lambda: nn.EmbeddingBag(5, 2, mode="sum", sparse=True), data=words(1)),
+        "The module makes sparse gradients.*sparse=False",
+    ),
+    "a sparse buffer": (lambda: network(lambda: Adjacency()), r"adjacency has the layout torch\.sparse_coo"),
+    "sparse data": (
+        lambda: linear(data=(torch.ones(12, 4).to_sparse(), torch.randn(12, 2))),
+        r"data has the layout torch\.sparse_coo",
+    ),
     "no module": (lambda: network(lambda: 3), "returned int"),
     "no factory": (lambda: network(3), "must be a torch.nn.Module or a function"),
     "a loss of each sample": (lambda: linear(lambda z, b: (z - b[1]).square()), r"shapes \(4, 2\)"),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 import mobench
 from mobench.config.compose import compose
@@ -439,3 +442,366 @@ def test_messages_of_the_optimizer() -> None:
 def test_they_are_part_of_the_package() -> None:
     assert mobench.solve is solve
     assert mobench.Balanced is Balanced
+
+
+# complex, sparse, half precision
+
+SLOPES = 1024 * torch.tensor([[3.0, -1.0, 2.0, 5.0], [-2.0, 4.0, 1.0, 0.5]], dtype=F64)
+# how a tensor gets the type, and what the message says; None: the numbers are those of float64
+KINDS: dict[str, tuple[Any, str | None]] = {
+    "complex64": (lambda x: x.to(torch.complex64), r"complex \(torch\.complex64\).*torch\.view_as_real"),
+    "complex128": (lambda x: x.to(torch.complex128), r"complex \(torch\.complex128\).*torch\.view_as_real"),
+    "sparse_coo": (lambda x: x.to_sparse(), r"layout torch\.sparse_coo.*to_dense"),
+    "sparse_csr": (lambda x: x.reshape(-1, 1).to_sparse_csr(), r"layout torch\.sparse_csr.*to_dense"),
+    "float8_e4m3fn": (lambda x: x.to(torch.float8_e4m3fn), r"torch\.float8_e4m3fn.*\.float\(\)"),
+    "float8_e5m2": (lambda x: x.to(torch.float8_e5m2), r"torch\.float8_e5m2.*\.float\(\)"),
+    "float16": (lambda x: x.half(), None),
+    "bfloat16": (lambda x: x.bfloat16(), None),
+}
+Entry = Callable[[str, Callable[[Tensor], Tensor]], tuple[Tensor | None, Tensor | None]]
+
+
+def dense(p: Tensor) -> Tensor:
+    """The real numbers of a tensor of any type, with a graph."""
+    p = p.to_dense() if p.layout is not torch.strided else p
+    return (p.real if p.is_complex() else p).reshape(-1).double()
+
+
+def by_parameters(name: str, convert: Any, others: Any = None) -> tuple[Tensor | None, Tensor | None]:
+    ones = torch.ones(2, dtype=F64)
+    parts = [torch.nn.Parameter(convert(ones)), torch.nn.Parameter((others or convert)(ones))]
+    losses = SLOPES @ torch.cat([dense(p) for p in parts])
+    weights, info = Balanced(torch.optim.SGD(parts, lr=0.1), name).backward(losses)
+    for p in parts:
+        assert p.grad is not None
+        assert p.grad.dtype == p.dtype
+    grads = torch.cat([dense(p.grad) for p in parts])  # type: ignore[arg-type]
+    assert info.direction is not None
+    torch.testing.assert_close(grads, -info.direction.double(), rtol=1e-2, atol=0)
+    return weights, info.direction
+
+
+def by_mixed_parameters(name: str, convert: Any) -> tuple[Tensor | None, Tensor | None]:
+    return by_parameters(name, convert, Tensor.float)
+
+
+def by_features(name: str, convert: Any) -> tuple[Tensor | None, Tensor | None]:
+    p = torch.nn.Parameter(torch.ones(4, dtype=F64))
+    features = convert(1.0 * p)
+    optimizer = Balanced(torch.optim.SGD([p], lr=0.1), name)
+    weights, info = optimizer.backward(SLOPES @ dense(features), features=features)
+    return weights, info.direction
+
+
+def by_losses(name: str, convert: Any) -> tuple[Tensor | None, Tensor | None]:
+    p = torch.nn.Parameter(torch.ones(4, dtype=F64))
+    losses = [convert(f.reshape(1)) for f in SLOPES @ p]
+    weights, info = Balanced(torch.optim.SGD([p], lr=0.1), name).backward(losses)
+    return weights, info.direction
+
+
+def by_jacobian(name: str, convert: Any) -> tuple[Tensor | None, Tensor | None]:
+    weights, info = solve(name, convert(SLOPES))
+    return weights, info.direction
+
+
+def by_values(name: str, convert: Any) -> tuple[Tensor | None, Tensor | None]:
+    weights, info = solve(name, SLOPES, convert(SLOPES.sum(1)))
+    return weights, info.direction
+
+
+def by_networks(name: str, convert: Any) -> tuple[Tensor | None, Tensor | None]:
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.p = torch.nn.Parameter(convert(torch.ones(4, dtype=F64)))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return dense(self.p) * x.double()
+
+    mobench.networks(Net, lambda z, b: SLOPES @ z.mean(0), (torch.ones(8, 4),))
+    raise AssertionError("accepted")
+
+
+ENTRIES = (
+    by_parameters, by_mixed_parameters, by_features, by_losses, by_jacobian, by_values, by_networks
+)  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_types_of_numbers_are_right_or_refused(entry: Entry, kind: str) -> None:
+    """Right: the numbers of float64, although squares of these gradients overflow in float16."""
+    convert, words = KINDS[kind]
+    if words is None and entry is by_networks:
+        words = r"torch\.b?float16.*\.float\(\)"  # it trains float32 and float64
+    if "float8" in kind and entry is by_values:
+        words = None  # numbers as all others
+    if words is not None:
+        with pytest.raises(ConfigError, match=words):
+            entry("mgda", convert)
+        return
+    for name in ("mgda", "cagrad", "upgrad", "imtl_g", "nash_mtl", "ls", "graddrop"):
+        expected, info = solve(name, SLOPES)
+        weights, direction = entry(name, convert)
+        torch.testing.assert_close(direction, info.direction, rtol=1e-5, atol=1e-3, check_dtype=False)
+        torch.testing.assert_close(weights, expected, rtol=1e-5, atol=1e-6, check_dtype=False)
+
+
+class Words(torch.nn.Module):
+    """Sparse gradients of a layer."""
+
+    def __init__(self, layer: str, sparse: bool) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        made = {"Embedding": torch.nn.Embedding, "EmbeddingBag": torch.nn.EmbeddingBag}
+        self.words = made[layer](5, 4, sparse=sparse) if layer in made else torch.nn.Linear(4, 5)
+        self.out = torch.nn.Linear(4, 2)
+        self.sparse = sparse
+
+    def forward(self, x: Tensor) -> Tensor:
+        if isinstance(self.words, torch.nn.Linear):
+            rows = torch.nn.functional.embedding(x, self.words.weight, sparse=self.sparse)
+        else:
+            rows = self.words(x.unsqueeze(1)).reshape(len(x), -1)
+        return self.out(rows)
+
+
+@pytest.mark.parametrize("layer", ["Embedding", "EmbeddingBag", "functional"])
+def test_sparse_gradients_are_refused_by_name(layer: str) -> None:
+    x, y = torch.tensor([0, 1, 3, 3]), torch.ones(4, 2)
+
+    def losses(outputs: Tensor, batch: Any) -> Tensor:
+        return (outputs - batch[1]).square().mean(0)
+
+    net = Words(layer, True)
+    named = Balanced(torch.optim.SGD(net.named_parameters(), lr=0.1), "mgda")
+    with pytest.raises(ConfigError, match=r"parameter words\.weight of shape \(5, 4\).*sparse=False"):
+        named.step(losses(net(x), (x, y)))
+    numbered = Balanced(torch.optim.SGD(list(net.parameters())[::-1], lr=0.1), "ls")
+    number = len(list(net.parameters()))
+    with pytest.raises(ConfigError, match=rf"parameter {number} of shape \(5, 4\).*sparse=False"):
+        numbered.step(losses(net(x), (x, y)))
+    # the layer is the trunk
+    table = net.words.weight
+    features = torch.nn.functional.embedding(x, table, sparse=True)
+    with pytest.raises(ConfigError, match=r"parameter words\.weight.*sparse=False"):
+        named.step(losses(net.out(features), (x, y)), features=features)
+    assert all(p.grad is None for p in net.parameters())
+    with pytest.raises(
+        ConfigError, match=r"words.*sparse=False" if layer != "functional" else "sparse=False"
+    ):
+        mobench.networks(lambda: Words(layer, True), losses, (x, y))
+    net = Words(layer, False)
+    Balanced(torch.optim.SGD(net.parameters(), lr=0.1), "mgda").step(losses(net(x), (x, y)))
+    mobench.networks(lambda: Words(layer, False), losses, (x, y))
+
+
+@pytest.mark.parametrize("made", ["exp", "softmax", "t", "clone"])
+def test_sparse_gradients_of_a_computed_table_are_refused(made: str) -> None:
+    """Some cannot be computed at all; the table may be a feature."""
+    w = torch.nn.Parameter(torch.rand(5, 2))
+    optimizer = Balanced(torch.optim.SGD([w], lr=0.1), "mgda")
+    table = w.softmax(-1) if made == "softmax" else getattr(w, made)()
+    if made == "t":
+        table = table.contiguous().t()
+    losses = torch.nn.functional.embedding(torch.tensor([1, 2]), table, sparse=True).square().mean(0)
+    for features in (None, table):
+        with pytest.raises(ConfigError, match=r"sparse.*sparse=False"):
+            optimizer.step(losses, features=features)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_losses_in_half_precision_do_not_round_the_weights(dtype: torch.dtype) -> None:
+    q = torch.nn.Parameter(torch.zeros(2, dtype=F64))
+    for scaler in (None, torch.amp.GradScaler("cpu", init_scale=1024.0)):
+        optimizer = Balanced(torch.optim.SGD([q], lr=0.1), "ls", [0.3, 0.7])
+        losses = [(1 + q[0]).to(dtype), (1 + q[1]).to(dtype)]
+        weights, _ = optimizer.backward(losses, scaler=scaler)
+        assert q.grad is not None
+        found = q.grad / (1.0 if scaler is None else 1024.0)
+        torch.testing.assert_close(found, torch.tensor([0.3, 0.7], dtype=F64), rtol=1e-12, atol=0)
+        torch.testing.assert_close(weights, found)
+
+
+def test_autocast_around_a_step_changes_nothing() -> None:
+    J = torch.randn(3, 7, generator=torch.Generator().manual_seed(0))
+    net, x, y = network()
+    net, x, y = net.float(), x.float(), y.float()
+    for name in ("mgda", "epo", "ls", "graddrop"):
+        alone = solve(name, J, [1.0, 2.0, 3.0])
+        features = net.trunk(x)
+        losses = [(head(features)[:, 0] - y[:, m]).square().mean() for m, head in enumerate(net.heads)]
+        both = []
+        for enabled in (False, True):
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=enabled):
+                inside = solve(name, J, [1.0, 2.0, 3.0])
+                sgd = torch.optim.SGD(net.parameters(), lr=0.1)
+                Balanced(sgd, name).backward(losses)
+                grads = [p.grad for p in net.parameters()]
+                Balanced(sgd, name).backward(losses, features=features)
+                both.append([*grads, *(p.grad for p in net.parameters())])
+            assert alone[1].direction is not None
+            assert inside[1].direction is not None
+            assert torch.equal(inside[1].direction, alone[1].direction)
+        for a, b in zip(*both, strict=True):
+            assert a is not None
+            assert b is not None
+            torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-8)
+
+
+# a GradScaler
+
+STATEFUL = ("famo", "omd_tch", "nash_mtl", "stch", "dwa", "mgda", "epo", "ferero", "afl")
+
+
+class Overflow(torch.autograd.Function):
+    """The identity, with a backward pass in float16."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:  # type: ignore[override]
+        return torch.where(g.abs() > 65504, g.sign() * torch.inf, g)
+
+
+@pytest.mark.parametrize("featured", [False, True])
+@pytest.mark.parametrize("name", STATEFUL)
+def test_a_scaler_skips_steps_and_leaves_no_trace(name: str, featured: bool) -> None:
+    """Beside a loop in float32 without one: after its first steps were skipped, the same steps are made."""
+
+    def train(scaler: torch.amp.GradScaler | None) -> tuple[list[Tensor], int, Any]:
+        net, x, y = network()
+        net, x, y = net.float(), x.float(), y.float()
+        optimizer = Balanced(torch.optim.Adam(net.parameters(), lr=0.01), name, [0.4, 0.6], ideal=[0.0, 0.0])
+        skipped = 0
+        made = 0
+        while made < 6:
+            z = net.trunk(x)
+            outputs = [Overflow.apply(head(z))[:, 0] for head in net.heads]
+            losses = [(out - y[:, m]).square().mean() for m, out in enumerate(outputs)]
+            before = copy.deepcopy(optimizer.state_dict())
+            weights, info = optimizer.backward(losses, (), z if featured else None, scaler)
+            if info.failed:
+                skipped += 1
+                assert all(bool(p.grad.isnan().all()) for p in net.parameters())  # type: ignore[union-attr]
+                assert weights is not None
+                assert bool(weights.isnan().all())
+                assert info.direction is not None
+                assert len(info.direction) == (
+                    z.numel() if featured else sum(p.numel() for p in net.parameters())
+                )
+            if scaler is None:
+                optimizer.optimizer.step()
+            else:
+                scaler.unscale_(optimizer.optimizer)
+                torch.nn.utils.clip_grad_norm_(net.parameters(), 1e6)
+                scaler.step(optimizer.optimizer)
+                scaler.update()
+            if info.failed:
+                assert str(optimizer.state_dict()) == str(before)
+            else:
+                made += 1
+        return [p.detach() for p in net.parameters()], skipped, weights
+
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**24, growth_interval=1000)
+    plain, scaled = train(None), train(scaler)
+    assert plain[1] == 0
+    assert scaled[1] >= 2
+    assert scaler.get_scale() == 2.0 ** (24 - scaled[1])
+    for a, b in zip(plain[0], scaled[0], strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(plain[2], scaled[2], rtol=1e-4, atol=1e-5)
+
+
+def test_small_gradients_survive_in_float16_by_a_scaler() -> None:
+    """1e-8 is 0 in float16."""
+    q = torch.nn.Parameter(torch.ones(4))
+    optimizer = Balanced(torch.optim.SGD([q], lr=0.1), "mgda")
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**16)
+    weights, _ = optimizer.backward(
+        [1e-8 * (q.half() * row.half()).sum().float() for row in SLOPES], scaler=scaler
+    )
+    torch.testing.assert_close(weights, solve("mgda", SLOPES)[0], rtol=1e-2, atol=1e-3, check_dtype=False)
+
+
+def test_what_a_scaler_cannot_mend_is_an_error() -> None:
+    q = torch.nn.Parameter(torch.zeros(2))
+    roots = lambda: [q.square().sum().sqrt(), (q - 1).square().sum()]  # noqa: E731  the gradient of the first is NaN
+    optimizer = Balanced(torch.optim.SGD([q], lr=0.1), "famo")
+    off = torch.amp.GradScaler("cpu", enabled=False)
+    fallen = torch.amp.GradScaler("cpu", init_scale=2.0**-24)
+    on = torch.amp.GradScaler("cpu", init_scale=2.0**10)
+    for scaler, words in (
+        (None, "pass losses that are not scaled"),
+        (off, "scale is 1"),
+        (fallen, "scale is 5.96e-08"),
+    ):
+        with pytest.raises(MobenchError, match=rf"gradient of step 0 is not finite.*{words}"):
+            optimizer.backward(roots(), scaler=scaler)
+    with pytest.raises(MobenchError, match=r"not all finite.*no GradScaler has scaled"):
+        optimizer.backward([q.sum() / 0.0, q.sum()], scaler=on)
+    # losses that are scaled already
+    with pytest.raises(MobenchError, match=r"scaler=scaler"):
+        optimizer.backward(on.scale(roots()))
+    on.scale(q.sum()).backward()
+    with pytest.raises(ConfigError, match=r"scaler\.step\(optimizer\.optimizer\)"):
+        on.step(optimizer)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="scaler is float; expected"):
+        optimizer.backward(roots(), scaler=1024.0)  # type: ignore[arg-type]
+    half = torch.nn.Parameter(torch.ones(2, dtype=torch.float16))
+    with pytest.raises(ConfigError, match=r"Parameter 1 .*float16.*cannot unscale"):
+        Balanced(torch.optim.SGD([half], lr=0.1)).backward([half.sum(), -half.sum()], scaler=on)
+    assert optimizer.state_dict()["method"] is None
+
+
+def test_gradients_beyond_the_range_of_half_precision_name_the_type() -> None:
+    half = torch.nn.Parameter(torch.ones(2, dtype=torch.float16))
+    optimizer = Balanced(torch.optim.SGD([half], lr=0.1), "ls", [0.5, 0.5])
+    optimizer.backward([30000 * half.float().sum(), 30000 * half.float().sum()])
+    grad = half.grad
+    with pytest.raises(MobenchError, match=r"torch\.float16 may be too small.*torch\.autocast"):
+        optimizer.backward([1e6 * half.float().sum(), 1e6 * half.float().sum()])
+    # the sum alone is too large
+    other = Balanced(torch.optim.SGD([half], lr=0.1), "pcgrad")
+    with pytest.raises(MobenchError, match=r"torch\.float16 may be too small"):
+        other.backward([60000 * half.float().sum(), 60000 * half.float().sum()])
+    assert half.grad is grad
+
+
+# accumulation
+
+
+def test_grad_is_replaced() -> None:
+    net, x, y = network()
+    idle = torch.nn.Parameter(torch.ones(2, dtype=F64))
+    optimizer = Balanced(torch.optim.SGD([*net.parameters(), idle], lr=0.0), "mgda")
+    optimizer.backward((net(x) - y).square().mean(0))
+    once = [p.grad for p in net.parameters()]
+    for p in (*net.parameters(), idle):
+        p.grad = torch.full_like(p, 7.0)
+    optimizer.backward((net(x) - y).square().mean(0))
+    for p, first in zip(net.parameters(), once, strict=True):
+        torch.testing.assert_close(p.grad, first, rtol=0, atol=0)
+    assert idle.grad is None
+
+
+@pytest.mark.parametrize("name", ["mgda", "famo", "ls"])
+def test_micro_batches_in_checkpoints_are_the_whole_batch(name: str) -> None:
+    net, x, y = network()
+
+    def losses_of(x: Tensor, y: Tensor) -> Tensor:
+        return (net(x) - y).square().mean(0)
+
+    found = []
+    for parts in (1, 4):
+        optimizer = Balanced(torch.optim.SGD(net.parameters(), lr=0.0), name)
+        pairs = zip(x.chunk(parts), y.chunk(parts), strict=True)
+        losses = [checkpoint(losses_of, *pair, use_reentrant=False) for pair in pairs]
+        weights, _ = optimizer.backward(torch.stack(losses).mean(0))
+        found.append([weights, *(p.grad for p in net.parameters())])
+    for a, b in zip(*found, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-12)

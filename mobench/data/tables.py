@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, RandomSampler, SequentialSampler, TensorDataset
 from torch.utils.data import default_collate as collate
 
+from mobench.core.types import check_dense
 from mobench.errors import ConfigError
 
 
@@ -91,6 +92,7 @@ def _are_columns(data: Any) -> bool:
 
 def _as_tensors(what: str, data: Any) -> Any:
     if isinstance(data, Tensor):
+        check_dense(what, data)
         return data.detach()
     if isinstance(data, np.ndarray):
         try:

@@ -26,6 +26,7 @@ from mobench.core.random import salted, seed_for
 from mobench.core.sampled import Batch, BatchGradients
 from mobench.core.served import served, source
 from mobench.core.sets import Box, Free, Set
+from mobench.core.types import check_dense, check_real
 from mobench.data.tables import Table
 from mobench.errors import ConfigError, check_batch_runs, choose
 from mobench.models import named_random, stacked
@@ -145,6 +146,10 @@ class Definition:
                 "that makes one, such as lambda: MyNetwork(width=64)."
             )
         if self.starts:
+            for name, p in module.state_dict().items():
+                value = self.starts[start].get(name)
+                if isinstance(value, Tensor) and isinstance(p, Tensor) and not p.is_complex():
+                    check_real(f"{name} of start", value, None)
             try:
                 module.load_state_dict(self.starts[start])
             except RuntimeError as error:
@@ -174,7 +179,10 @@ class Definition:
         """Losses and the constraints on them."""
         if not self.constraints:
             return F
-        return torch.cat([F, *(torch.atleast_1d(torch.as_tensor(g(F))).to(F) for g in self.constraints)])
+        found = [torch.atleast_1d(torch.as_tensor(g(F))) for g in self.constraints]
+        for value in found:
+            check_real("A constraint", value, None)
+        return torch.cat([F, *(value.to(F) for value in found)])
 
     @staticmethod
     def _row(what: str, functions: Sequence[Function], outputs: Tree, batch: Tree) -> Tensor:
@@ -185,7 +193,11 @@ class Definition:
                 f"{what} return the shapes {shapes}; expected one number for each function, or a vector of "
                 "all losses: the mean over the samples of the batch."
             )
-        return torch.cat([torch.atleast_1d(value).to(found[0]) for value in found])
+        for value in found:
+            check_real(f"A value of {what}", value, None)
+        # float32 at least: autocast may give the losses half precision, in which sums overflow
+        dtype = torch.promote_types(found[0].dtype, torch.float32)
+        return torch.cat([torch.atleast_1d(value).to(found[0].device, dtype) for value in found])
 
     @cached_property
     def probe(self) -> Probe:
@@ -230,14 +242,27 @@ class _Trial:
                 f"{', '.join(lazy)} has no shape yet (a lazy layer). Call the module once inside of "
                 "module(), or name the sizes."
             )
+        for name, t in (*module.named_parameters(), *module.named_buffers()):
+            check_dense(name, t, "give the module .to_dense()")
+            if t.requires_grad:
+                check_real(name, t, None)
+        sparse = [
+            name or "The module"
+            for name, part in module.named_modules()
+            if isinstance(part, nn.Embedding | nn.EmbeddingBag) and part.sparse and part.weight.requires_grad
+        ]
+        if sparse:
+            raise ConfigError(
+                f"{', '.join(sparse)} makes sparse gradients; expected dense ones: use sparse=False."
+            )
         kinds = {p.dtype for p in module.parameters() if p.requires_grad}
         if not kinds:
             raise ConfigError("The module has no trainable parameter (requires_grad).")
         if len(kinds) > 1 or not kinds <= set(TYPES):
             raise ConfigError(
                 f"The parameters are of type {', '.join(sorted(map(str, kinds)))}; expected all of "
-                "torch.float32 or all of torch.float64. For bf16 products use precision=bf16 with "
-                "mobench's own networks."
+                "torch.float32 or all of torch.float64 (module.float()). For products in half precision use "
+                "torch.autocast in forward=, or precision=bf16 with mobench's own networks."
             )
 
     def probe(self) -> Probe:
@@ -321,7 +346,7 @@ class _Trial:
         for m in range(out.shape[1]):
             slope: Tensor | None = None
             if out.requires_grad:
-                (slope,) = torch.autograd.grad(out[:, m].sum(), leaf, retain_graph=True, allow_unused=True)
+                slope = self._slope(out[:, m].sum(), leaf, m)
             near, far = (not torch.equal(found[:, m], out[:, m].detach()) for found in moved)
             # a loss that is flat here, as a hinge that is met, may have no gradient here
             if (slope is None or not bool(slope.any())) and (near or not far):
@@ -329,6 +354,17 @@ class _Trial:
                     f"Loss {m + 1} does not depend on any parameter through torch operations (NumPy, "
                     ".item(), .detach() and torch.no_grad() break the graph)."
                 )
+
+    @staticmethod
+    def _slope(loss: Tensor, leaf: Tensor, m: int) -> Tensor | None:
+        try:
+            return torch.autograd.grad(loss, leaf, retain_graph=True, allow_unused=True)[0]
+        except Exception as error:  # whatever a backward pass raises is an error of the definition
+            sparse = "sparse" in str(error)
+            cure = " Use sparse=False in torch.nn.functional.embedding and embedding_bag." if sparse else ""
+            raise ConfigError(
+                f"The gradient of loss {m + 1} fails: {type(error).__name__}: {error}.{cure}"
+            ) from error
 
     def _refuse_drawing(self, scored: Scored) -> None:
         raise ConfigError(

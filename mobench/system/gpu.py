@@ -1,5 +1,6 @@
 """What a job asks of CUDA beside its tensors: which device is the current one, the arithmetic of its
-products, when its work is done, and how much memory it took. For a job on a CPU all of it does nothing.
+products, when its work is done, and how much memory it took. For a job on a CPU all of it does nothing, but
+that no autocast reaches it.
 
 PyTorch lets cuDNN's convolutions round their factors to TF32 (10 bits of mantissa, Ampere and later) and pick
 kernels whose sums change from call to call. By default, results depend on neither;
@@ -18,17 +19,19 @@ import torch
 
 @contextmanager
 def current(device: torch.device, tf32: bool = False) -> Iterator[None]:
-    """Makes a device the current one, and its arithmetic that of the job, until the end of the block.
+    """Makes a device the current one, and its arithmetic that of the job, until the end of the block: also
+    within a user's torch.autocast, which would round products to half precision.
 
     Args:
         tf32: whether float32 products may round their factors to TF32.
     """
-    if device.type != "cuda":
-        yield
-        return
-    with torch.cuda.device(device), _arithmetic("tf32" if tf32 else "ieee"):
-        torch.cuda.reset_peak_memory_stats(device)
-        yield
+    with torch.autocast(device.type, enabled=False):
+        if device.type != "cuda":
+            yield
+            return
+        with torch.cuda.device(device), _arithmetic("tf32" if tf32 else "ieee"):
+            torch.cuda.reset_peak_memory_stats(device)
+            yield
 
 
 @contextmanager

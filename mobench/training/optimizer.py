@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,8 +13,12 @@ from torch import Tensor
 from torch.utils._pytree import tree_map
 
 from mobench.core.algorithm import Algorithm
+from mobench.core.types import HALF, check_dense, check_real
 from mobench.errors import ConfigError, MobenchError
-from mobench.training.solving import STEPS, Info, Seen, Stepper, made, name_of
+from mobench.training.solving import STEPS, Info, Seen, Stepper, made, name_of, widened
+
+FELL = 2.0**-24
+"""The least number of float16: where a GradScaler has come down to it, the scale is not what overflows."""
 
 
 class Balanced:
@@ -23,17 +28,22 @@ class Balanced:
         optimizer.step([loss_1, loss_2])
 
     `backward` computes the gradients of all losses (M backward passes; one for methods without a Jacobian),
-    asks the method for its direction d, and sets every parameter's `grad` to its part of -d; a parameter that
-    no loss depends on keeps None. `step` does that and lets the wrapped optimizer step. Call `backward` and
-    `optimizer.optimizer.step()` yourself to clip gradients in between. `zero_grad` is not needed. Schedulers
-    take `optimizer.optimizer`.
+    asks the method for its direction d, and sets every parameter's `grad` to its part of -d (None where no
+    loss depends on the parameter), whatever `grad` was before: nothing accumulates, and `zero_grad` is not
+    needed. `step` does that and lets the wrapped optimizer step. Call `backward` and
+    `optimizer.optimizer.step()` yourself to clip gradients in between. Schedulers and a GradScaler take
+    `optimizer.optimizer`.
+
+    Rows of the Jacobian are kept in the widest type of the parameters, float32 at least; autocast does not
+    reach the method. Losses in half precision cost all M backward passes: a weighted sum of them in one pass
+    would round the weights.
 
     Gradients are taken by torch.autograd.grad: hooks that fire on accumulation, as those of
     DistributedDataParallel, do not see them.
 
     Args:
         optimizer: one of torch.optim that steps without a closure and has dense gradients; its parameters are
-            the decision variables, on one device.
+            the decision variables, on one device, dense and real, in half precision if need be.
         method, preference, steps, seed, ideal, options: as of `solve`.
 
     Raises:
@@ -68,11 +78,20 @@ class Balanced:
 
     def step(
         self,
-        losses: Tensor | Sequence[Tensor],
+        losses: Tensor | Sequence[Tensor] | None = None,
         constraints: Tensor | Sequence[Tensor] = (),
         features: Tensor | Sequence[Tensor] | None = None,
     ) -> tuple[Float[Tensor, " K"] | None, Info]:
-        """`backward`, then a step of the optimizer."""
+        """`backward`, then a step of the optimizer.
+
+        Raises:
+            ConfigError: no losses, as where a GradScaler calls it.
+        """
+        if losses is None:
+            raise ConfigError(
+                "step takes the losses. After backward(losses) the wrapped optimizer makes the step; a "
+                "GradScaler takes that one, too: scaler.step(optimizer.optimizer)."
+            )
         found = self.backward(losses, constraints, features)
         self.optimizer.step()
         return found
@@ -82,6 +101,7 @@ class Balanced:
         losses: Tensor | Sequence[Tensor],
         constraints: Tensor | Sequence[Tensor] = (),
         features: Tensor | Sequence[Tensor] | None = None,
+        scaler: torch.amp.GradScaler | None = None,
     ) -> tuple[Float[Tensor, " K"] | None, Info]:
         """Sets `grad` of all parameters; returns the weights and the `Info` of `solve`.
 
@@ -92,40 +112,56 @@ class Balanced:
                 trunk descends along the method's direction, and every head on its own loss, unweighted. What
                 a loss adds to the trunk without passing through the features (a penalty of its weights, say)
                 is not seen. Constraints cannot be combined with features.
+            scaler: the GradScaler of a mixed-precision loop. Losses are passed as they are: the backward
+                passes are those of scaled losses, the method sees losses and gradients without the scale, and
+                `grad` has it again, as `scaler.unscale_` and `scaler.step` expect of
+                `optimizer.optimizer` (not of this object). Where a gradient overflows, every `grad` and the
+                weights are NaN, `info.failed` is set and the method's state stays: the scaler skips the step
+                and lowers its scale.
 
         Raises:
             ConfigError: a loss is not a scalar that requires grad, or depends on no parameter; features that
-                no loss depends on, or that depend on no parameter.
-            MobenchError: a value or a gradient is not finite, or the subproblem has no solution. Neither
-                `grad` nor the method's state has changed.
+                no loss depends on, or that depend on no parameter; complex numbers, sparse gradients.
+            MobenchError: a value or, without a scaler, a gradient is not finite, or the subproblem has no
+                solution. Neither `grad` nor the method's state has changed.
             CompatibilityError: method and losses do not fit.
         """
         objectives = _scalars("losses", losses)
-        g = _scalars("constraints", constraints)
+        outputs = [*objectives, *_scalars("constraints", constraints)]
+        M = len(objectives)
         parameters = self.parameters
-        self._check(parameters, [*objectives, *g], bool(g), features)
+        names = self._names()
+        self._check(parameters, names, outputs, len(outputs) > M, features, scaler)
         base = parameters if features is None else _listed(features)
+        scaled, scale = outputs, 1.0
+        if scaler is not None:
+            with torch.enable_grad():
+                scaled = [scaler.scale(f) for f in outputs]
+            scale = scaler.get_scale()
         preference, steps, seed, ideal = self._set
-        stepper = Stepper(self.algorithm, preference, len(g), steps, seed, ideal)
-        seen = _Graph(
-            [*objectives, *g], base, len(objectives), "parameter" if features is None else "feature"
-        )
-        direction, after, weights, report = stepper.step(seen, self._state)
-        if report.fail is not None and bool(report.fail.any()):
-            raise MobenchError(
-                f"The subproblem of {name_of(self.algorithm)} could not be solved in step {after['t'] - 1}. "
-                "Nothing has changed; another preference or fewer constraints may help."
-            )
-        grads = _split(-direction[0], base)
-        if features is None:
-            grads = [None if idle else own for own, idle in zip(grads, seen.unused, strict=True)]
-        else:
-            grads = _through(base, grads, parameters, objectives)
-        if not all(bool(torch.isfinite(own).all()) for own in grads if own is not None):
-            raise MobenchError(
-                f"A gradient of step {after['t'] - 1} is not finite. Nothing has changed; smaller steps may "
-                "help, or losses without square roots of 0."
-            )
+        stepper = Stepper(self.algorithm, preference, len(outputs) - M, steps, seed, ideal)
+        called = names if features is None else [f"Feature {k}" for k, _ in enumerate(base, 1)]
+        seen = _Graph(outputs, scaled, scale, base, M, "parameter" if features is None else "feature", called)
+        try:
+            direction, after, weights, report = stepper.step(seen, self._state)
+            if report.fail is not None and bool(report.fail.any()):
+                raise MobenchError(
+                    f"The subproblem of {name_of(self.algorithm)} could not be solved in step {self._t}. "
+                    "Nothing has changed; another preference or fewer constraints may help."
+                )
+            grads = _split(-scale * direction[0], base)
+            if features is None:
+                grads = [None if idle else own for own, idle in zip(grads, seen.unused, strict=True)]
+            else:
+                grads = _through(base, grads, parameters, scaled[:M], names)
+            for own in grads:
+                if own is not None:
+                    _check_finite(own)
+        except _NotFinite as error:
+            # a scaler that is off would step, and one whose scale has fallen that far cannot help
+            if scaler is None or not scaler.is_enabled() or scale <= FELL:
+                raise MobenchError(self._not_finite(parameters, scaler, scale)) from error
+            return self._handed_on(parameters, base, len(outputs))
         for p, own in zip(parameters, grads, strict=True):
             p.grad = own
         self._state = after
@@ -133,30 +169,88 @@ class Balanced:
         failed = torch.zeros((), dtype=torch.bool, device=direction.device)
         return None if weights is None else weights[0], Info(direction[0], after, kkt, failed)
 
+    def _handed_on(self, parameters: Sequence[Tensor], base: Sequence[Tensor], K: int) -> tuple[Tensor, Info]:
+        """The end of a step that a GradScaler has to skip: it sees NaN, and the method's state stays."""
+        for p in parameters:
+            p.grad = torch.full_like(p, torch.nan)
+        device = parameters[0].device
+        direction = torch.full((sum(p.numel() for p in base),), torch.nan, device=device)
+        weights = torch.full((K,), torch.nan, device=device)
+        failed = torch.ones((), dtype=torch.bool, device=device)
+        return weights, Info(direction, self._state or {}, None, failed)
+
+    def _not_finite(
+        self, parameters: Sequence[Tensor], scaler: torch.amp.GradScaler | None, scale: float
+    ) -> str:
+        """What there is to do about a gradient that is not finite."""
+        text = (
+            f"A gradient of step {self._t} is not finite. Nothing has changed; smaller steps may help, or "
+            "losses without square roots of 0."
+        )
+        if scaler is not None:
+            return f"{text} The GradScaler's scale is {scale:.3g}: it is not the scale that overflows."
+        halves = {p.dtype for p in parameters} & set(HALF)
+        if halves:
+            return (
+                f"{text} The range of {', '.join(map(str, halves))} may be too small: keep parameters in "
+                "torch.float32, and compute in half precision by torch.autocast."
+            )
+        return (
+            f"{text} In mixed precision with a GradScaler, pass losses that are not scaled, and the scaler: "
+            "backward(losses, scaler=scaler)."
+        )
+
+    @property
+    def _t(self) -> int:
+        """The number of the step."""
+        return 0 if self._state is None else int(self._state["t"])
+
+    def _names(self) -> list[str]:
+        """How messages call the parameters: by names that the optimizer knows, or by numbers."""
+        found: list[str] = []
+        for group in self.optimizer.param_groups:
+            for name, p in zip(group.get("param_names", itertools.repeat("")), group["params"], strict=False):
+                if p.requires_grad:
+                    found.append(f"Parameter {name or len(found) + 1} of shape {tuple(p.shape)}")
+        return found
+
     def _check(
         self,
         parameters: Sequence[Tensor],
+        names: Sequence[str],
         outputs: Sequence[Tensor],
         constrained: bool,
         features: Tensor | Sequence[Tensor] | None,
+        scaler: torch.amp.GradScaler | None,
     ) -> None:
         """Raises for what cannot be meant."""
         if not parameters:
             raise ConfigError("The optimizer has no parameter that requires grad.")
         if len(places := {p.device for p in parameters}) > 1:
             raise ConfigError(f"The parameters lie on {', '.join(map(str, places))}; expected one device.")
+        if scaler is not None and not isinstance(scaler, torch.amp.GradScaler):
+            raise ConfigError(f"scaler is {type(scaler).__name__}; expected a torch.amp.GradScaler.")
+        for name, p in zip(names, parameters, strict=True):
+            check_real(name, p)
+            if p.dtype == torch.float16 and scaler is not None and scaler.is_enabled():
+                raise ConfigError(
+                    f"{name} is of type torch.float16, whose gradients a GradScaler cannot unscale: keep "
+                    "parameters in torch.float32, and compute in half precision by torch.autocast."
+                )
         if features is not None and constrained:
             raise ConfigError("features cannot be combined with constraints; leave features out.")
         if features is not None and any(z.grad_fn is None for z in _listed(features)):
             raise ConfigError(
                 "features must be what the trunk has computed; these do not depend on parameters."
             )
+        for k, z in enumerate(() if features is None else _listed(features), 1):
+            check_real(f"Feature {k}", z)
         values = torch.stack([f.detach().double() for f in outputs])
         if not bool(torch.isfinite(values).all()):
-            t = 0 if self._state is None else self._state["t"]
             raise MobenchError(
-                f"The values {values.tolist()} of step {t} are not all finite. Nothing has changed; "
-                "smaller steps may help."
+                f"The values {values.tolist()} of step {self._t} are not all finite. Nothing has changed; "
+                "smaller steps may help. In mixed precision pass losses that no GradScaler has scaled "
+                "(backward has scaler=); where they overflow in torch.float16, torch.bfloat16 does not."
             )
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -190,23 +284,39 @@ class Balanced:
 class _Graph(Seen):
     """Scalars with a graph: rows and products by automatic differentiation, each when it is asked for.
 
+    Rows are those of the scaled outputs, divided by the scale: small gradients would be 0 in float16.
+
     Attributes:
         unused: of each tensor of the base, whether no function depends on it.
     """
 
-    def __init__(self, outputs: Sequence[Tensor], base: Sequence[Tensor], M: int, what: str) -> None:
-        self._outputs = outputs
+    def __init__(
+        self,
+        outputs: Sequence[Tensor],
+        scaled: Sequence[Tensor],
+        scale: float,
+        base: Sequence[Tensor],
+        M: int,
+        what: str,
+        names: Sequence[str],
+    ) -> None:
+        self._scaled = scaled
+        self._scale = scale
         self._base = base
         self._what = what
+        self._names = names
+        self._dtype = widened(*base)
         self.unused = [True] * len(base)
-        x = torch.cat([p.detach().reshape(-1) for p in base]).unsqueeze(0)
+        x = torch.cat([p.detach().reshape(-1).to(self._dtype) for p in base]).unsqueeze(0)
         # losses are not rounded to the type of the parameters
         values = torch.stack([f.detach().double() for f in outputs]).unsqueeze(0)
-        super().__init__(values, self._rows, M, self._product, x)
+        # the gradients of half-precision losses are their weights, which would be rounded
+        half = any(f.dtype in HALF for f in outputs)
+        super().__init__(values, self._rows, M, None if half else self._product, x)
 
     def _gradient(self, function: Tensor, name: str) -> Float[Tensor, " P"]:
         try:
-            found = torch.autograd.grad(function, self._base, retain_graph=True, allow_unused=True)
+            found = _gradients(function, self._base, self._names)
         except RuntimeError as error:
             if "second time" not in str(error):
                 raise
@@ -217,22 +327,60 @@ class _Graph(Seen):
         if all(own is None for own in found):
             raise ConfigError(f"{name} depends on no {self._what} that was given.")
         self.unused = [old and own is None for old, own in zip(self.unused, found, strict=True)]
-        return torch.cat(
+        row = torch.cat(
             [
-                torch.zeros_like(p).reshape(-1) if own is None else own.reshape(-1)
+                (torch.zeros_like(p) if own is None else own).reshape(-1).to(self._dtype)
                 for p, own in zip(self._base, found, strict=True)
             ]
         )
+        if self._scale != 1.0:
+            row.div_(self._scale)
+        _check_finite(row)
+        return row
 
     def _rows(self) -> Float[Tensor, "1 K P"]:
-        rows = [self._gradient(f, f"Function {k}") for k, f in enumerate(self._outputs, 1)]
+        rows = [self._gradient(f, f"Function {k}") for k, f in enumerate(self._scaled, 1)]
         return torch.stack(rows).unsqueeze(0)
 
     def _product(self, w: Float[Tensor, "1 M"]) -> Float[Tensor, "1 P"]:
         with torch.enable_grad():
-            total = sum(c * f for c, f in zip(w[0].to(self._outputs[0]), self._outputs, strict=False))
+            total = sum(c * f for c, f in zip(w[0].to(self._scaled[0].device), self._scaled, strict=False))
         assert isinstance(total, Tensor)
         return self._gradient(total, "The sum of the losses").unsqueeze(0)
+
+
+class _NotFinite(Exception):
+    """A gradient is not finite, so no method is asked what to do with it."""
+
+
+def _check_finite(gradient: Tensor) -> None:
+    if not bool(torch.isfinite(gradient).all()):
+        raise _NotFinite
+
+
+def _gradients(
+    outputs: Tensor | Sequence[Tensor],
+    base: Sequence[Tensor],
+    names: Sequence[str],
+    weights: Sequence[Tensor | None] | None = None,
+) -> tuple[Tensor | None, ...]:
+    """Gradients of (weighted) outputs, None where these do not depend on a tensor of the base.
+
+    Raises:
+        ConfigError: one is not dense.
+    """
+    cure = "use sparse=False in torch.nn.Embedding, EmbeddingBag or their functions"
+    try:
+        found = torch.autograd.grad(outputs, base, weights, retain_graph=True, allow_unused=True)
+    except RuntimeError as error:
+        if "sparse" not in str(error).lower():
+            raise
+        reason = str(error).partition(". ")[0]
+        raise ConfigError(f"A sparse gradient cannot be computed with ({reason}): {cure}.") from error
+    for own, name in zip(found, names, strict=True):
+        if own is not None:
+            check_dense(f"The gradient of {name[0].lower()}{name[1:]}", own, cure)
+    return found
 
 
 def _through(
@@ -240,15 +388,20 @@ def _through(
     parts: Sequence[Tensor | None],
     parameters: Sequence[Tensor],
     losses: Sequence[Tensor],
+    names: Sequence[str],
 ) -> list[Tensor | None]:
     """grad of the trunk: the method's, through the features; of each head: that of the losses it serves."""
-    trunk = torch.autograd.grad(features, parameters, list(parts), retain_graph=True, allow_unused=True)
-    if all(own is None for own in trunk):
-        raise ConfigError("features depend on no parameter of the optimizer.")
-    heads = [p for p, own in zip(parameters, trunk, strict=True) if own is None]
-    total = sum(losses)
-    assert isinstance(total, Tensor)
-    found = iter(torch.autograd.grad(total, heads, retain_graph=True, allow_unused=True) if heads else ())
+    with torch.autocast(parameters[0].device.type, enabled=False):
+        trunk = _gradients(features, parameters, names, list(parts))
+        if all(own is None for own in trunk):
+            raise ConfigError("features depend on no parameter of the optimizer.")
+        heads = [k for k, own in enumerate(trunk) if own is None]
+        total = sum(losses)
+        assert isinstance(total, Tensor)
+        own_losses = (
+            _gradients(total, [parameters[k] for k in heads], [names[k] for k in heads]) if heads else ()
+        )
+        found = iter(own_losses)
     return [next(found) if own is None else own for own in trunk]
 
 
@@ -265,6 +418,8 @@ def _scalars(what: str, given: Tensor | Sequence[Tensor]) -> list[Tensor]:
     """Scalars, from a vector of them or a list."""
     if callable(given) and not isinstance(given, Tensor):
         raise ConfigError(f"{what} is a function; step takes the {what} themselves, not a closure.")
+    if isinstance(given, Tensor):
+        check_dense(what, given)
     found = list(given.unbind()) if isinstance(given, Tensor) and given.ndim == 1 else _listed(given)
     for k, f in enumerate(found, 1):
         if not isinstance(f, Tensor) or f.numel() != 1 or not f.requires_grad:
@@ -273,6 +428,7 @@ def _scalars(what: str, given: Tensor | Sequence[Tensor]) -> list[Tensor]:
                 f"{what}: number {k} ({shape}) must be a scalar tensor that depends on parameters; take a "
                 "mean, and do not detach it."
             )
+        check_real(f"{what}: number {k}", f)
     return [f.reshape(()) for f in found]
 
 

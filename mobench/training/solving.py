@@ -18,7 +18,7 @@ from mobench.core.oracle import Spec, slope
 from mobench.core.point import TablePoint
 from mobench.core.preferences import check_weights
 from mobench.core.sets import Free
-from mobench.core.types import State
+from mobench.core.types import HALF, State, check_real
 from mobench.errors import CompatibilityError, ConfigError
 from mobench.jobs.targets import instantiate
 
@@ -28,9 +28,10 @@ STEPS = 1000  # the horizon of methods that have one, as of problems
 class Info(NamedTuple):
     """What a step says beside its weights. R is there if the Jacobian had it.
 
-    Fields: direction (R, P), d = -J^T w for most methods (None where only a Gram matrix was given); state,
-    for the next call; kkt_residual (R,), the certificate of the subproblem, relative (None: the method solves
-    none); failed (R,), whether it could not be solved, or the direction is not finite.
+    Fields: direction (R, P), d = -J^T w for most methods, in float32 at least (None where only a Gram matrix
+    was given); state, for the next call; kkt_residual (R,), the certificate of the subproblem, relative
+    (None: the method solves none); failed (R,), whether it could not be solved, or the direction is not
+    finite.
     """
 
     direction: Float[Tensor, "*R P"] | None
@@ -58,12 +59,14 @@ def solve(
     Args:
         method: its name, as in `algorithm=NAME`, or an `Algorithm`.
         jacobian: the gradients of the objectives, then of the constraints, one in each row; with a first axis
-            R, those of R independent runs.
+            R, those of R independent runs. A dense tensor of real numbers; float16 and bfloat16 are computed
+            with as float32.
         values: of the objectives and constraints (g <= 0). Methods that see gradients alone need none.
         preference: positive weights with sum 1 (None: uniform).
         state: `info.state` of the last step, which was made with the same preference, steps, seed and ideal;
             None: this is the first one.
-        gramian: J J^T in place of J: for methods whose direction is a weighted sum of gradients.
+        gramian: J J^T in place of J: for methods whose direction is a weighted sum of gradients. Float32 or
+            float64: rounded to half precision it would not be positive semidefinite.
         constraints: how many of the K rows are constraints.
         steps: of the whole run, for methods that have a horizon. seed: of methods that draw numbers. ideal:
             z, for methods that have one.
@@ -74,7 +77,7 @@ def solve(
         gradients; and an `Info`.
 
     Raises:
-        ConfigError, PreferenceError: unknown names or options, shapes that do not fit, no values.
+        ConfigError, PreferenceError: unknown names or options, shapes or types that do not fit, no values.
         CompatibilityError: the method needs something else than one sample's values and gradients.
     """
     algorithm = made(method, options)
@@ -84,22 +87,26 @@ def solve(
     name = "jacobian" if gramian is None else "gramian"
     if not isinstance(given, Tensor):
         raise ConfigError(f"{name} is {type(given).__name__}; expected a tensor, as by torch.as_tensor.")
+    check_real(name, given)
+    if gramian is not None and given.dtype in HALF:
+        raise ConfigError(
+            f"gramian is of type {given.dtype}, rounded to which a Gram matrix is not positive semidefinite. "
+            "Form it from jacobian.double(), or give jacobian."
+        )
     if given.ndim not in (2, 3):
         raise ConfigError(
             f"{name} has the shape {tuple(given.shape)}; expected a matrix, or a matrix for each of R runs."
         )
     alone = given.ndim == 2
-    if not given.is_floating_point():
-        raise ConfigError(f"Gradients are floating-point numbers; these are {given.dtype}.")
     rows = given.detach()[None] if alone else given.detach()
-    if gramian is not None:
-        rows = _factor(rows)
+    rows = rows.to(widened(rows)) if gramian is None else _factor(rows)
     R, K, _ = rows.shape
     stepper = Stepper(algorithm, preference, constraints, steps, seed, ideal)
     if values is None:
         direction, after, weights, report = _blind(stepper, rows, K - constraints, state)
     else:
-        F = torch.as_tensor(values).detach().to(rows.device, torch.float64).reshape(R, -1)
+        check_real("values", torch.as_tensor(values), None)
+        F = torch.as_tensor(values, dtype=torch.float64, device=rows.device).detach().reshape(R, -1)
         if F.shape[1] != K:
             raise ConfigError(f"values has {F.shape[1]} entries for each run, but there are {K} gradients.")
         direction, after, weights, report = stepper.step(Seen(F, rows, K - constraints), state)
@@ -167,18 +174,22 @@ class Stepper:
         self.steps = steps
         self.seed = seed
         self.ideal = ideal
+        for what, numbers in (("preference", preference), ("ideal", ideal)):
+            if numbers is not None:
+                check_real(what, torch.as_tensor(numbers), None)
 
     def step(
         self, point: Seen, state: Mapping[str, Any] | None
     ) -> tuple[Tensor, dict[str, Any], Tensor | None, Any]:
         """Direction (R, P), next state, weights (R, k) or None, and what the subproblem's solver says."""
         algorithm = self.algorithm
-        with torch.no_grad():
+        # autocast would round the products of gradients to half precision
+        with torch.no_grad(), torch.autocast(point.x.device.type, enabled=False):
             factor = None
             if algorithm.transforms:
                 point, factor = _transformed(point, algorithm)
             settings = self._settings()
-            if state is None:
+            if not state:
                 state = {"t": 0, "alg": self._first(point), "settings": settings}
             elif state["settings"] != settings:
                 raise ConfigError(
@@ -224,7 +235,7 @@ class Stepper:
             )
         check(spec, self.algorithm)
         prefs = self._preferences(R, M).to(values.device)
-        ideal = None if self.ideal is None else torch.tensor(self.ideal, dtype=torch.float64).to(prefs)
+        ideal = None if self.ideal is None else torch.as_tensor(self.ideal, dtype=torch.float64).to(prefs)
         return self.algorithm.init(
             Context(
                 spec=spec,
@@ -338,6 +349,11 @@ def _factor(G: Float[Tensor, "R K K"]) -> Float[Tensor, "R K K"]:
     if bool(asymmetric.any()) or bool((e < -1e-6 * size).any()):
         raise ConfigError("gramian is not symmetric positive semidefinite, as J J^T is.")
     return V * e.clamp_min(0.0).sqrt().unsqueeze(1)
+
+
+def widened(*tensors: Tensor) -> torch.dtype:
+    """The type that holds these tensors, float32 at least: squares overflow in half precision."""
+    return functools.reduce(torch.promote_types, (t.dtype for t in tensors), torch.float32)
 
 
 def _copied(state: Any) -> Any:
