@@ -41,7 +41,6 @@ ZOO = (
         "sdmgrad",
         "stch_set",
         "term",
-        "torchjd",
         "upgrad",
     ),
     *("cosmos", "phn", "phn_epo"),
