@@ -152,7 +152,7 @@ faults: install  ## kill jobs, workers and Slurm jobs at random (KILLS=200), com
 learn2learn: install  ## build learn2learn for few-shot problems if `make install` could not (needs a C compiler)
 	$(BUILD_LEARN2LEARN)
 
-doctor: install  ## report what works on this machine and how to fix the rest: solvers, devices, data, disk, locks, W&B, Slurm
+doctor: install  ## report what works on this machine and how to fix the rest: versions, devices, data, disk, locks, W&B, Slurm
 	$(BIN)/python -m mobench.doctor
 
 clean:  ## remove generated outputs without asking (keeps data)

@@ -441,7 +441,7 @@ def test_forged_rows_are_outside(
     "target",
     [
         "subprocess.Popen",
-        "mobench.cli.doctor.subprocess.Popen",
+        "mobench.system.provenance.subprocess.run",
         "mobench.system.paths.Path",
         "mobench.system.signals.Signals",  # mobench's own, but no part of a job
         "mobench.problems.multi_mnist.torch.nn.Linear",
