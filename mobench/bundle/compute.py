@@ -29,7 +29,6 @@ def compute(contents: Contents) -> dict[str, Any]:
 
 def _cost(job: Rows) -> dict[str, Any]:
     meta = job.meta
-    products = "tf32" if meta.get("tf32") else str(meta.get("precision", "fp32"))
     dtype = str(meta["dtype"])
     return {
         "device": str(meta["device"]),
@@ -40,5 +39,5 @@ def _cost(job: Rows) -> dict[str, Any]:
         "gpu_hours": job.gpu_seconds / 3600,
         "peak_memory_mib": meta.get("peak_memory_mib"),
         "peak_gpu_memory_mib": meta.get("peak_gpu_memory_mib"),
-        "precision": dtype if products == "fp32" else f"{dtype}, products in {products}",
+        "precision": f"{dtype}, products in tf32" if meta.get("tf32") else dtype,
     }

@@ -21,8 +21,6 @@ from mobench.jobs.targets import HASHED, LAYERS, TARGET, enabled, load_class, pa
 NUMBERS = {"float", "int", "Real", "None"}  # names of types in annotations
 # groups and keys whose numbers are part of a job's identity
 NUMERIC = (*HASHED, *LAYERS, "vary")
-PRECISIONS = ("fp32", "bf16")
-BF16_ON_CPU = ("measured", "rounded")
 GRAPHS = ("auto", "off")
 CUTS = ("split", "seeds_per_job", "part")  # values of `hardware` that cut a job
 SIGNALS = ("USR2", "USR1", "TERM")
@@ -137,8 +135,6 @@ def check_numbers(config: Mapping[str, Any]) -> None:
             raise ConfigError(f"{group}.{key}={config[group][key]} must be at least {least}.")
     _check_parts(config["hardware"])
     choose("checkpoint.signal", config["checkpoint"]["signal"], SIGNALS)
-    choose("precision", config["precision"], PRECISIONS)
-    choose("hardware.bf16", config["hardware"]["bf16"], BF16_ON_CPU)
     choose("hardware.graphs", config["hardware"]["graphs"], GRAPHS)
     device = config["hardware"]["device"]
     if config["hardware"]["tf32"] and not device.startswith("cuda"):
