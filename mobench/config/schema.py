@@ -32,9 +32,6 @@ class HardwareConfig:
     # networks whose activations are held at once (null: all of a job); fewer need less memory and one more
     # forward pass
     max_batch_runs: int | None = None
-    # seeds of a job that run in one batch before the rows are joined (null: all), so that a stop loses less
-    # and seeds can be added
-    seeds_per_job: int | None = None
     # parts at least into which a job is cut, by seeds and then by preferences; a launcher runs them beside
     # each other, and their rows are joined
     split: int | None = None
