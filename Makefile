@@ -93,7 +93,7 @@ verify: install  ## check a bundle and run some of its rows again: make verify F
 	$(BIN)/mobench verify $(FILE) --rows $(ROWS)
 
 image-steps:  ## run the Dockerfile's steps without a container engine, in the new folder outputs/image
-	$(PYTHON) -m tests.image_steps outputs/image
+	$(PYTHON) -m campaigns.image_steps outputs/image
 
 release: install  ## build the wheel and the sdist into dist/ and check them; nothing is uploaded
 	$(BIN)/python -m pip install --quiet build 'twine>=7'
@@ -139,20 +139,20 @@ docs: install  ## build the documentation site, outputs/docs/index.html
 	@echo "Open outputs/docs/index.html"
 
 benchmark: install  ## measure the speed against reference loops and write docs/performance.md
-	$(BIN)/python -m tests.benchmarks --output docs/performance.md --json outputs/benchmark.json
+	$(BIN)/python -m benchmarks --output docs/performance.md --json outputs/benchmark.json
 
 MINUTES ?= 45
 gpu: install  ## with one GPU, run what is worth most: device tests, benchmark, headline experiments (MINUTES=45 PARTS="images cifar")
-	$(BIN)/python -m tests.gpu_session --minutes $(MINUTES) $(PARTS)
+	$(BIN)/python -m campaigns.gpu_session --minutes $(MINUTES) $(PARTS)
 
 KILLS ?= 200
 faults: install  ## kill jobs, workers and Slurm jobs at random (KILLS=200), compare their rows and write docs/reliability.md
-	$(BIN)/python -m tests.faults --kills $(KILLS) --output docs/reliability.md
+	$(BIN)/python -m campaigns.faults --kills $(KILLS) --output docs/reliability.md
 
 learn2learn: install  ## build learn2learn for few-shot problems if `make install` could not (needs a C compiler)
 	$(BUILD_LEARN2LEARN)
 
-doctor: install  ## report what works on this machine and how to fix the rest: solvers, devices, data, disk, locks, W&B, Slurm
+doctor: install  ## report what works on this machine and how to fix the rest: versions, devices, data, disk, locks, W&B, Slurm
 	$(BIN)/python -m mobench.doctor
 
 clean:  ## remove generated outputs without asking (keeps data)

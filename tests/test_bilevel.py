@@ -15,6 +15,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from benchmarks.bilevel import plain_loop
 from mobench.algorithms.forum import FORUM
 from mobench.algorithms.mgda import MGDA
 from mobench.algorithms.moco import MoCo
@@ -28,7 +29,6 @@ from mobench.errors import CompatibilityError, ConfigError, PreferenceError, Sol
 from mobench.oracles import EMA, Exact, Hypergradient, ValueGap
 from mobench.oracles import hypergradient as hypergradient_module
 from mobench.problems import VLMOP2, BilevelQuadratic, HyperCleaning
-from tests.benchmarks.bilevel import plain_loop
 from tests.reference import bilevel as reference
 
 S = 5
@@ -777,7 +777,7 @@ def test_cleaning_series_on_batches_is_the_reference(cleaning: HyperCleaning) ->
 
 
 def test_cleaning_is_the_plain_loop_of_the_benchmark(cleaning: HyperCleaning) -> None:
-    """What tests/benchmarks/bilevel.py compares: the same batches give the same rows."""
+    """What benchmarks/bilevel.py compares: the same batches give the same rows."""
     runs = runs_of([0.2, 0.3, 0.5])
     oracle = Hypergradient(
         cleaning, runs, inner_steps=20, lower_batch=15, method="neumann", neumann_steps=3, neumann_batch=5

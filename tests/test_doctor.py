@@ -41,13 +41,6 @@ def states(check: Check) -> dict[str, str]:
     return {name: line.state for name, line in look(check).items()}
 
 
-def program(folder: Path, name: str, script: str) -> None:
-    """An executable for the PATH."""
-    folder.mkdir(exist_ok=True)
-    (folder / name).write_text(f"#!/bin/sh\n{script}\n")
-    (folder / name).chmod(0o755)
-
-
 def raising(error: BaseException) -> Any:
     def refuse(*_: Any, **__: Any) -> Any:
         raise error
@@ -218,177 +211,31 @@ def test_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "`pip install moocore`" in found["moocore"].text
 
 
-@pytest.mark.parametrize("where", ["environment", "netrc"])
-@pytest.mark.parametrize(
-    ("mode", "state"), [(None, OK), ("offline", OK), ("disabled", OK), ("of-line", PROBLEM), ("", PROBLEM)]
-)
-def test_wandb_with_a_key(
-    where: str, mode: str | None, state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("where", ["environment", "netrc", ""])
+def test_the_key_of_wandb_is_found_and_never_shown(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = secrets.token_hex(20)
-    for name in ("WANDB_API_KEY", "WANDB_MODE", "NETRC"):
+    for name in ("WANDB_API_KEY", "NETRC"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    if mode is not None:
-        monkeypatch.setenv("WANDB_MODE", mode)
+    monkeypatch.setenv("WANDB_MODE", key)  # at the wrong place
     if where == "environment":
         monkeypatch.setenv("WANDB_API_KEY", key)
-    else:
+    elif where == "netrc":
         (tmp_path / ".netrc").write_text(f"machine api.wandb.ai\n  login user\n  password {key}\n")
         (tmp_path / ".netrc").chmod(0o600)
     line = look(doctor.wandb)["W&B"]
-    assert line.state == state
+    assert line.state == (OK if where else MISSING)
     assert key not in line.text
-    assert ("unset it" in line.text) == (state == PROBLEM)
-    if state == OK:
-        assert f"logger=auto is {mode or 'online'}" in line.text
 
 
-def test_wandb_without_a_key_or_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("WANDB_API_KEY", "WANDB_MODE", "NETRC"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    line = look(doctor.wandb)["W&B"]
-    assert line.state == MISSING
-    assert "`wandb login`" in line.text
-    secret = secrets.token_hex(20)
-    monkeypatch.setenv("WANDB_MODE", secret)  # the key at the wrong place
-    line = look(doctor.wandb)["W&B"]
-    assert line.state == PROBLEM
-    assert secret not in line.text
-    monkeypatch.setattr(doctor, "find_spec", lambda _: None)
-    line = look(doctor.wandb)["W&B"]
-    assert line.state == PROBLEM
-    assert "`pip install wandb`" in line.text
-
-
-# --- Slurm --------------------------------------------------------------------------------------------------
-
-
-def test_no_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    line = look(doctor.slurm)["slurm"]
-    assert line == Line(
-        "slurm", MISSING, "no sinfo on the PATH: hardware=slurm needs a machine with Slurm's commands"
-    )
-
-
-def test_slurm_that_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program(
-        tmp_path / "bin", "sinfo", 'test "$*" = "--noheader --format=%R" && printf "short\\nlong\\nshort\\n"'
-    )
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
-    assert look(doctor.slurm)["slurm"] == Line("slurm", OK, "2 partitions (long, short): hardware=slurm")
-
-
-@pytest.mark.parametrize(
-    ("script", "words"),
-    [
-        ("exec sleep 30", "did not respond within 0.3 s"),
-        ("echo 'sinfo: error: no controller' >&2; exit 1", "sinfo fails: sinfo: error: no controller."),
-        ("exit 3", "sinfo fails: exit code 3."),
-    ],
-)
-def test_slurm_that_does_not(
-    script: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program(tmp_path / "bin", "sinfo", script)
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
-    monkeypatch.setattr(doctor, "SLURM_SECONDS", 0.3)
-    line = look(doctor.slurm)["slurm"]
-    assert line.state == PROBLEM
-    assert words in line.text
-    assert "hardware=cpu" in line.text
-
-
-def test_slurm_that_cannot_be_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program(tmp_path / "bin", "sinfo", "")
-    (tmp_path / "bin" / "sinfo").write_text("#!/no/such/interpreter\n")
-    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    line = look(doctor.slurm)["slurm"]
-    assert line.state == PROBLEM
-    assert "No such file" in line.text
-
-
-# --- solvers ------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def solving(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """`solving(code)` lets that Python code stand for the process that tries the solvers."""
-    doctor._solving.cache_clear()
-
-    def use(code: str) -> None:
-        monkeypatch.setattr(doctor, "SOLVING", [sys.executable, "-S", "-c", code])
-
-    yield use
-    doctor._solving.cache_clear()
-
-
-SOLVED = """print('["CLARABEL", "ok", "solves"]', flush=True); """
-
-
-def test_solvers_are_tried() -> None:
-    cvxpy = pytest.importorskip("cvxpy")
-    found = states(doctor._solved)
-    assert list(found) == ["CLARABEL", "HIGHS", "SCS", "OSQP", "SCIPY"]
-    for name, state in found.items():
-        assert state == (OK if name in cvxpy.installed_solvers() else MISSING), name
-
-
-@pytest.mark.parametrize("result", [3.0, float("inf"), float("nan"), None, "raised"])
-def test_solvers_that_do_not_solve(result: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    import cvxpy
-
-    solve = raising(cvxpy.SolverError("no")) if result == "raised" else lambda *_, **__: result
-    monkeypatch.setattr(cvxpy.Problem, "solve", solve)
-    monkeypatch.setattr(cvxpy, "installed_solvers", lambda: ["HIGHS", "CLARABEL"])
-    found = look(doctor._solved)
-    for name, package in (("CLARABEL", "clarabel"), ("HIGHS", "highspy")):
-        assert found[name].state == PROBLEM
-        assert f"`pip install --force-reinstall {package}`" in found[name].text
-    assert found["SCS"].state == MISSING
-
-
-def test_solvers_that_are_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    import cvxpy
-
-    monkeypatch.setattr(cvxpy, "installed_solvers", list)
-    found = look(doctor._solved)
-    assert [line.state for line in found.values()] == [PROBLEM] + [MISSING] * 4
-    assert "`pip install clarabel`" in found["CLARABEL"].text
-    assert "`pip install highspy`" in found["HIGHS"].text
-
-
-@pytest.mark.parametrize(
-    ("code", "words"),
-    [
-        ("import os; os.abort()", "exit code -6"),
-        ("raise RuntimeError('the library is too new')", "exit code 1: RuntimeError: the library is too new"),
-        ("import time; print('hm', flush=True); time.sleep(30)", "no response within 0.5 s"),
-    ],
-)
-def test_solvers_that_crash_or_hang(
-    code: str, words: str, solving: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    solving(SOLVED + code)
-    monkeypatch.setattr(doctor, "SOLVERS_SECONDS", 0.5)
-    found = look(doctor.solvers)
-    assert found["CLARABEL"] == Line("CLARABEL", OK, "solves")
-    assert found["solvers"].state == PROBLEM
-    assert words in found["solvers"].text
-
-
-def test_solvers_that_chat(solving: Any) -> None:
-    solving("print('Academic licence'); " + SOLVED + "print('[1, 2]')")
-    assert states(doctor.solvers) == {"CLARABEL": OK}
-
-
-def test_no_process_for_the_solvers(solving: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "SOLVING", ["/no/such/python"])
-    line = look(doctor.solvers)["solvers"]
-    assert line.state == PROBLEM
-    assert "No such file" in line.text
+    assert look(doctor.slurm)["slurm"].state == MISSING
+    (tmp_path / "sbatch").write_text("#!/bin/sh\n")
+    (tmp_path / "sbatch").chmod(0o755)
+    assert look(doctor.slurm)["slurm"].state == OK
 
 
 # --- data ---------------------------------------------------------------------------------------------------
@@ -557,9 +404,8 @@ def fine() -> Iterator[Line]:
 @pytest.mark.parametrize("name", doctor.VITAL)
 @pytest.mark.parametrize("state", [MISSING, PROBLEM, "no line"])
 def test_exit_code_and_reason(
-    name: str, state: str, solving: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str, state: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    solving("")
 
     def ill() -> Iterator[Line]:
         for line in fine():
@@ -568,15 +414,14 @@ def test_exit_code_and_reason(
             elif state != "no line":
                 yield Line(name, state, "ill")
 
-    monkeypatch.setattr(doctor, "CHECKS", (ill, doctor.solvers))
+    monkeypatch.setattr(doctor, "CHECKS", (ill,))
     assert doctor.main([]) == 1
     assert capsys.readouterr().out.endswith(f"\nJobs cannot run here because of problems with {name}.\n")
 
 
 def test_what_is_no_need_of_jobs_does_not_count(
-    solving: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    solving("")
 
     def others() -> Iterator[Line]:
         yield Line("disk", PROBLEM, "full")
@@ -586,30 +431,11 @@ def test_what_is_no_need_of_jobs_does_not_count(
         yield from ()
         raise ImportError("No module\nnamed 'torchvision'")
 
-    monkeypatch.setattr(doctor, "CHECKS", (fine, others, lost, doctor.solvers))
+    monkeypatch.setattr(doctor, "CHECKS", (fine, others, lost))
     assert doctor.main([]) == 0
     out = capsys.readouterr().out
     assert "lost           problem  No module named 'torchvision': `pip install .`" in out
     assert out.endswith("\nJobs can run here.\n")
-
-
-def test_help(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stop:
-        doctor.main(["--help"])
-    assert stop.value.code == 0
-    out = capsys.readouterr().out
-    for words in (
-        "solvers",
-        "CUDA",
-        "joblib",
-        "learn2learn",
-        "locks",
-        "Data sets",
-        "W&B",
-        "Slurm",
-        "Exit code 0",
-    ):
-        assert words in out
 
 
 def test_an_unknown_option(capsys: pytest.CaptureFixture[str]) -> None:
@@ -649,7 +475,6 @@ def test_this_machine(root: Path) -> None:
         "commit",
         "cpu",
         "gpu",
-        "conf",
         "disk",
         "outputs",
         "locks",
@@ -658,8 +483,6 @@ def test_this_machine(root: Path) -> None:
     ):
         assert found[name][0] == OK, found[name]
     assert {
-        "CLARABEL",
-        "HIGHS",
         "joblib",
         "submitit",
         "learn2learn",
@@ -671,7 +494,6 @@ def test_this_machine(root: Path) -> None:
         "speech_small",
         "librispeech_aishell",
     } <= set(found)
-    assert found["W&B"][1] == "API key configured: logger=auto is offline"
     for name, (state, text) in found.items():
         assert state in STATES
         assert state == OK or any(hint in text for hint in ("`", "=")), (
@@ -680,11 +502,10 @@ def test_this_machine(root: Path) -> None:
     assert list(root.iterdir()) == []
 
 
-@pytest.mark.parametrize(("package", "lost"), [("torch", "torch"), ("cvxpy", "CLARABEL")])
-def test_a_package_that_cannot_be_imported(package: str, lost: str, root: Path, tmp_path: Path) -> None:
+def test_a_torch_that_cannot_be_imported(root: Path, tmp_path: Path) -> None:
     (tmp_path / "broken").mkdir()
-    (tmp_path / "broken" / f"{package}.py").write_text("raise ImportError('lib.so is broken')")
+    (tmp_path / "broken" / "torch.py").write_text("raise ImportError('lib.so is broken')")
     done = run(root, "-m", "mobench.doctor", PYTHONPATH=str(tmp_path / "broken"))
     assert (done.returncode, done.stderr) == (1, ""), done
     assert "problem  lib.so is broken: `pip install .`" in done.stdout
-    assert done.stdout.endswith(f"\nJobs cannot run here because of problems with {lost}.\n")
+    assert done.stdout.endswith("\nJobs cannot run here because of problems with torch.\n")

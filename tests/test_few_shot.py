@@ -23,6 +23,7 @@ import torch.nn.functional as fn
 import yaml
 from torch import Tensor
 
+from benchmarks.bilevel import plain_loop
 from mobench.config.schema import conf_dir
 from mobench.core.bilevel import GraphView, newton
 from mobench.core.preferences import Runs
@@ -36,7 +37,6 @@ from mobench.models import fewshot as model
 from mobench.models.fewshot import FewShotNet
 from mobench.oracles import Hypergradient, ValueGap
 from mobench.problems.few_shot import EXECUTIONS, FewShotLearning
-from tests.benchmarks.bilevel import plain_loop
 from tests.conftest import Run
 from tests.reference.bilevel import SoftmaxHead
 
@@ -751,7 +751,7 @@ def test_hypergradients_are_those_of_an_unrolled_inner_loop(D: int) -> None:
 
 @pytest.mark.parametrize("shrink", [1, 2])
 def test_hypergradients_are_those_of_the_benchmarks_plain_loop(shrink: int) -> None:
-    """What tests/benchmarks/bilevel.py compares: the same episodes give the same rows."""
+    """What benchmarks/bilevel.py compares: the same episodes give the same rows."""
     problem = tiny(filters=4, shrink=shrink)
     runs = runs_of(0)
     oracle = Hypergradient(problem, runs, inner_steps=32, inner_step=0.3)

@@ -6,11 +6,11 @@ import re
 
 import pytest
 
+from campaigns import agreement
 from mobench.config.compose import compose
 from mobench.config.schema import choices
 from mobench.core import Algorithm, Free, Spec
 from mobench.jobs.targets import instantiate
-from tests import agreement
 from tests.conftest import REPOSITORY
 
 ROW = re.compile(r"^\| (\w+) \|.*\| (\d+ (?:up|to \d+)) \| ?(.*?) ?\|$", re.MULTILINE)
@@ -20,7 +20,6 @@ PAGE = {name: (M, needs) for name, M, needs in ROW.findall(TEXT)}
 
 def test_all_are_there_once() -> None:
     assert sorted(name for name, _, _ in ROW.findall(TEXT)) == sorted(choices("algorithm"))
-    assert f"| names of algorithms | 26 | {len(choices('algorithm'))} |" in TEXT
 
 
 @pytest.mark.parametrize("name", choices("algorithm"))

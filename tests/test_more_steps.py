@@ -158,7 +158,6 @@ def test_where_first_steps_depend_on_the_last_one_a_job_begins_anew(
     ("problem", "cut"),
     [
         ("vlmop2", {"hardware.split": 2}),
-        ("vlmop2", {"hardware.seeds_per_job": 1}),
         ("network", {"hardware.split": 4}),
     ],
 )

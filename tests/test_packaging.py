@@ -23,7 +23,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests import image_steps
+from campaigns import image_steps
 from tests.conftest import REPOSITORY, environment
 
 # every file that Python opens is noted, if it lies in the checkout; the interpreter's own packages may lie

@@ -38,11 +38,11 @@ def job(*overrides: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("size", [1, 2])
-def test_joined_rows_are_those_of_one_batch(tmp_path: Path, case: str, size: int) -> None:
+@pytest.mark.parametrize("parts", [2, 3])
+def test_joined_rows_are_those_of_one_batch(tmp_path: Path, case: str, parts: int) -> None:
     chosen = (*CASES[case], "seeds=[3,0,7]")
     whole = JobFolder(run_job(job(*chosen), tmp_path / "whole").folder)
-    outcome = run_job(job(*chosen, f"hardware.seeds_per_job={size}"), tmp_path / "parts")
+    outcome = run_job(job(*chosen, f"hardware.split={parts}"), tmp_path / "parts")
     joined = JobFolder(outcome.folder)
     assert outcome.status == "done"
     assert joined.done
@@ -56,7 +56,7 @@ def test_joined_rows_are_those_of_one_batch(tmp_path: Path, case: str, size: int
     for key in ("final_rows", "unsolved", "identity", "ideal_point"):
         assert ours[key] == theirs[key], key
     assert set(theirs) <= set(ours)
-    assert len(ours["parts"]) == -(-3 // size)
+    assert len(ours["parts"]) == parts
     assert ours["seconds_train"] == pytest.approx(joined.status()["seconds"])
     if theirs["hypervolume"] is not None:
         assert ours["hypervolume"]["last"] == pytest.approx(theirs["hypervolume"]["last"])
@@ -68,22 +68,22 @@ def test_seeds_that_were_run_are_not_run_again(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(
         module, "train", lambda job, *rest: trained.append(job.config["seeds"]) or train(job, *rest)
     )
-    chosen = ("algorithm=ls", "hardware.seeds_per_job=1")
-    run_job(job(*chosen, "seeds=[0,1]"), tmp_path)
-    run_job(job(*chosen, "seeds=[1,5,0]"), tmp_path)
-    assert run_job(job(*chosen, "seeds=[1,5,0]"), tmp_path).skipped
+    chosen = ("algorithm=ls",)
+    run_job(job(*chosen, "seeds=[0,1]", "hardware.split=2"), tmp_path)
+    run_job(job(*chosen, "seeds=[1,5,0]", "hardware.split=3"), tmp_path)
+    assert run_job(job(*chosen, "seeds=[1,5,0]", "hardware.split=3"), tmp_path).skipped
     assert trained == [[0], [1], [5]]
 
 
 def test_rows_name_all_devices_that_computed_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts on several devices, and a part that began on one and went on on another."""
-    chosen = ("algorithm=ls", "hardware.seeds_per_job=1")
+    chosen = ("algorithm=ls",)
     alone = JobFolder(run_job(job(*chosen, "seeds=[0]"), tmp_path).folder).meta()
     assert "seconds_by_device" not in alone
     for module_ in (train_module, provenance):
         monkeypatch.setattr(module_, "device_name", lambda device=None: "CPU of another kind")
     run_job(job(*chosen, "seeds=[1]"), tmp_path)
-    joined = JobFolder(run_job(job(*chosen, "seeds=[0,1]"), tmp_path).folder).meta()
+    joined = JobFolder(run_job(job(*chosen, "seeds=[0,1]", "hardware.split=2"), tmp_path).folder).meta()
     assert joined["device"] == f"{alone['device']} and CPU of another kind"
     assert sum(joined["seconds_by_device"].values()) == pytest.approx(joined["seconds_wall"])
     clock = train_module.Clock(before=5.0, devices={"a": 3.0, "b": 2.0})
@@ -94,7 +94,7 @@ def test_rows_name_all_devices_that_computed_them(tmp_path: Path, monkeypatch: p
 
 def test_parts_of_before_rows_said_what_failed_are_joined(tmp_path: Path) -> None:
     """Rows that are kept for long are older than some of what meta.json says today."""
-    chosen = ("algorithm=ls", "hardware.seeds_per_job=1")
+    chosen = ("algorithm=ls",)
     for seed in (0, 1):
         run_job(job(*chosen, f"seeds=[{seed}]"), tmp_path)
     older = JobFolder(run_job(job("algorithm=ls", "seeds=[0]"), tmp_path).folder)
@@ -102,7 +102,7 @@ def test_parts_of_before_rows_said_what_failed_are_joined(tmp_path: Path) -> Non
     for name in ("final_rows", "unsolved"):
         del meta[name]
     write_json(older.path / "meta.json", meta)
-    joined = JobFolder(run_job(job(*chosen, "seeds=[0,1]"), tmp_path).folder).meta()
+    joined = JobFolder(run_job(job(*chosen, "seeds=[0,1]", "hardware.split=2"), tmp_path).folder).meta()
     assert joined["final_rows"] == 6
     assert joined["unsolved"] == []
 
@@ -118,7 +118,7 @@ def test_a_part_that_fails_is_named_and_the_others_are_kept(
         return train(job, *rest)
 
     monkeypatch.setattr(module, "train", fails)
-    chosen = ("algorithm=ls", "seeds=[0,1]", "hardware.seeds_per_job=1")
+    chosen = ("algorithm=ls", "seeds=[0,1]", "hardware.split=2")
     outcome = run_job(job(*chosen), tmp_path)
     assert outcome.status == "failed"
     assert "Its part with the seeds 1 failed: RuntimeError: no more power" in str(outcome.error)
@@ -133,14 +133,9 @@ def test_parts_that_do_not_belong_together_are_refused(
     monkeypatch.setattr(
         JobFolder, "meta", lambda self: meta(self) | {"ideal_point": [len(self.key), id(self)]}
     )
-    outcome = run_job(job("algorithm=ls", "seeds=[0,1]", "hardware.seeds_per_job=1"), tmp_path)
+    outcome = run_job(job("algorithm=ls", "seeds=[0,1]", "hardware.split=2"), tmp_path)
     assert outcome.status == "failed"
     assert "cannot be joined: their ideal_point differs" in str(outcome.error)
-
-
-def test_a_number_below_one_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"hardware\.seeds_per_job=0 must be at least 1"):
-        make_job(job("algorithm=ls", "hardware.seeds_per_job=0"))
 
 
 # hardware.split
@@ -196,7 +191,7 @@ def test_more_parts_than_runs_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [
-        (["hardware.split=2", "hardware.seeds_per_job=1"], "both cut the job"),
+        (["hardware.split=2", "hardware.part=[0,2]"], "both cut the job"),
         (["hardware.split=0"], r"hardware\.split=0 must be at least 1"),
         (["hardware.max_batch_runs=-1"], r"hardware\.max_batch_runs=-1 must be at least 1"),
         (["hardware.part=[2,2]"], "must be \\[k, n\\]"),

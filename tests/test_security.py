@@ -1,12 +1,7 @@
-"""What the sources may not do, read from their syntax trees; and that an API key is written nowhere.
-
-Every rule is a function from a module to what breaks it. It is tested on snippets that break it, then used on
-all sources.
-"""
+"""Data are read as data, and an API key is written nowhere. Ruff's rules S look for the rest in the code."""
 
 from __future__ import annotations
 
-import ast
 import base64
 import contextlib
 import hashlib
@@ -16,10 +11,8 @@ import pickle
 import re
 import secrets
 import subprocess
-import textwrap
 import zipfile
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -69,339 +62,6 @@ def texts() -> dict[str, str]:
     if not any(p.endswith(".py") for p in found):
         pytest.skip(f"there are no sources below {root}")
     return found
-
-
-@pytest.fixture(scope="module")
-def modules(texts: dict[str, str]) -> dict[str, ast.Module]:
-    """path -> tree of all modules, and of the Python examples in documents."""
-    found = {p: ast.parse(text, p) for p, text in texts.items() if p.endswith(".py")}
-    for path, text in texts.items():
-        if path.endswith(".md"):
-            for k, block in enumerate(re.findall(r"```python\n(.*?)```", text, re.DOTALL)):
-                found[f"{path}#{k}"] = ast.parse(textwrap.dedent(block), path)
-    return found
-
-
-@dataclass(frozen=True)
-class Use:
-    """A name where it is read, `np.load` as numpy.load; its call, if it is called;
-    the function around it ("": none).
-    """
-
-    name: str
-    line: int
-    call: ast.Call | None
-    function: str
-
-    def argument(self, keyword: str, position: int | None = None) -> Any:
-        """The literal that is given; None where there is no such argument; ... for all but a literal,
-        and for **options.
-        """
-        assert self.call is not None
-        given = [k.value for k in self.call.keywords if k.arg == keyword]
-        if position is not None and len(self.call.args) > position:
-            given.append(self.call.args[position])
-        if not given:
-            return ... if any(k.arg is None for k in self.call.keywords) else None
-        return given[0].value if isinstance(given[0], ast.Constant) else ...
-
-
-def imported(tree: ast.AST) -> dict[str, str]:
-    """Local name -> dotted name."""
-    names = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for a in node.names:
-                names[a.asname or a.name.split(".")[0]] = a.name if a.asname else a.name.split(".")[0]
-        elif isinstance(node, ast.ImportFrom):
-            names |= {a.asname or a.name: f"{node.module or ''}.{a.name}" for a in node.names}
-    return names
-
-
-def dotted(node: ast.expr, names: dict[str, str]) -> str:
-    """`a.b.c`; a call in between is `()`, getattr with a literal is an attribute, anything else is `?`."""
-    if isinstance(node, ast.Name):
-        return names.get(node.id, node.id)
-    if isinstance(node, ast.Attribute):
-        return f"{dotted(node.value, names)}.{node.attr}"
-    if isinstance(node, ast.Call):
-        if (
-            isinstance(node.func, ast.Name)
-            and node.func.id == "getattr"
-            and isinstance(node.args[1], ast.Constant)
-        ):
-            return f"{dotted(node.args[0], names)}.{node.args[1].value}"
-        return f"{dotted(node.func, names)}()"
-    return "?"
-
-
-def uses(tree: ast.AST) -> Iterator[Use]:
-    """Every name that is read, and every module that is imported (as `import NAME`)."""
-    names = imported(tree)
-
-    def visit(node: ast.AST, function: str, call: ast.Call | None) -> Iterator[Use]:
-        line = getattr(node, "lineno", 0)
-        if isinstance(node, ast.Import):
-            yield from (Use(f"import {a.name}", line, None, function) for a in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield Use(f"import {node.module}", line, None, function)
-            yield from (Use(f"import {node.module}.{a.name}", line, None, function) for a in node.names)
-        elif isinstance(node, ast.Name | ast.Attribute):
-            yield Use(dotted(node, names), line, call, function)
-        elif isinstance(node, ast.Call):
-            target = dotted(node.func, names)
-            if target in ("importlib.import_module", "__import__") and isinstance(node.args[0], ast.Constant):
-                yield Use(f"import {node.args[0].value}", line, None, function)
-            if target == "getattr":
-                yield Use(dotted(node, names), line, call, function)
-        inner = node.name if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else function
-        for child in ast.iter_child_nodes(node):
-            called = isinstance(node, ast.Call) and child is node.func
-            yield from visit(child, inner, node if called else None)
-
-    yield from visit(tree, "", None)
-
-
-# --- rules --------------------------------------------------------------------------------------------------
-
-Rule = Callable[[ast.AST], list[Use]]
-PICKLES = (
-    "pickle",
-    "_pickle",
-    "cPickle",
-    "pickle5",
-    "dill",
-    "cloudpickle",
-    "jsonpickle",
-    "shelve",
-    "marshal",
-)
-YAML = ("safe_load", "safe_load_all", "safe_dump", "safe_dump_all", "YAMLError", "error")
-YAML += ("parse", "SafeLoader", "AliasEvent")  # events, of which nothing is built
-ARCHIVES = ("extractall", "unpack_archive", "extract_archive", "download_and_extract_archive")
-COMMANDS = (
-    *("eval", "exec", "builtins.eval", "builtins.exec", "os.system", "os.popen", "torch.hub.load"),
-    *("subprocess.getoutput", "subprocess.getstatusoutput", "asyncio.create_subprocess_shell"),
-)
-
-
-def unsafe_torch_load(tree: ast.AST) -> list[Use]:
-    """torch.load that is not called with weights_only=True, or handed on without a call."""
-    loads = [use for use in uses(tree) if use.name in ("torch.load", "torch.serialization.load")]
-    return [use for use in loads if use.call is None or use.argument("weights_only") is not True]
-
-
-def unpickling(tree: ast.AST) -> list[Use]:
-    """Modules that unpickle, and what unpickles in others."""
-    found = []
-    for use in uses(tree):
-        words = use.name.removeprefix("import ").split(".")
-        if (
-            words[0] in PICKLES
-            or words[-1] == "read_pickle"
-            or use.name in ("joblib.load", "import joblib.load")
-        ):
-            found.append(use)
-        elif use.call is not None and words[-1] in ("load", "read_array"):
-            position = 2 if use.name == "numpy.load" else None
-            if use.argument("allow_pickle", position) not in (None, False):
-                found.append(use)
-    return found
-
-
-def unsafe_yaml(tree: ast.AST) -> list[Use]:
-    """Of PyYAML all but the safe functions; other packages for YAML."""
-    found = []
-    for use in uses(tree):
-        words = use.name.removeprefix("import ").replace("()", "").split(".")
-        if (words[0] == "yaml" and len(words) > 1 and words[1] not in YAML) or words[0] in (
-            "ruamel",
-            "oyaml",
-        ):
-            found.append(use)
-    return found
-
-
-def unpacking(tree: ast.AST) -> list[Use]:
-    """Archives unpacked wherever their own paths point to; tarfile's filter="data" refuses such paths."""
-    found = []
-    for use in uses(tree):
-        last = use.name.split(".")[-1]
-        checked = last == "extractall" and use.call is not None and use.argument("filter") == "data"
-        if last in ARCHIVES and not checked:
-            found.append(use)
-    return found
-
-
-def commands(tree: ast.AST) -> list[Use]:
-    """Text that is run as code or by a shell."""
-    found = []
-    for use in uses(tree):
-        shell_of = (
-            use.argument("shell") if use.call is not None and use.name.startswith("subprocess.") else None
-        )
-        if use.name.removeprefix("import ") in COMMANDS or shell_of not in (None, False):
-            found.append(use)
-    return found
-
-
-def torchvision_cifar(tree: ast.AST) -> list[Use]:
-    """torchvision's CIFAR classes, which unpickle when they are made."""
-    return [use for use in uses(tree) if re.search(r"torchvision.*\.CIFAR100?$", use.name)]
-
-
-BAD: dict[Rule, list[str]] = {
-    unsafe_torch_load: [
-        "import torch\ntorch.load('x')",
-        "import torch as t\nt.load('x', weights_only=False)",
-        "from torch import load\nload('x', weights_only=1)",
-        "from torch import load as read\nread('x')",
-        "import torch\nsafe = True\ntorch.load('x', weights_only=safe)",
-        "import torch\ntorch.load('x', **{'weights_only': True})",
-        "import torch\nlist(map(torch.load, ['x']))",
-        "import torch\ngetattr(torch, 'load')('x')",
-        "import torch.serialization\ntorch.serialization.load('x')",
-    ],
-    unpickling: [
-        "import pickle",
-        "import cPickle as json",
-        "from pickle import loads",
-        "import dill.session",
-        "def f():\n    import cloudpickle",
-        "import shelve",
-        "from marshal import load",
-        "import importlib\nimportlib.import_module('pickle')",
-        "__import__('_pickle')",
-        "import joblib\njoblib.load('x')",
-        "from joblib import load",
-        "import pandas as pd\npd.read_pickle('x')",
-        "from pandas import read_pickle as read\nread('x')",
-        "import numpy as np\nnp.load('x', allow_pickle=True)",
-        "import numpy as np\nnp.load('x', None, True)",
-        "import numpy as np\nyes = 1\nnp.load('x', allow_pickle=yes)",
-        "import numpy as np\nnp.load('x', **options)",
-        "from numpy.lib.format import read_array\nread_array('x', allow_pickle=True)",
-    ],
-    unsafe_yaml: [
-        "import yaml\nyaml.load('x')",
-        "import yaml\nyaml.load('x', Loader=yaml.SafeLoader)",
-        "import yaml as y\ny.unsafe_load('x')",
-        "from yaml import full_load",
-        "from yaml import FullLoader as SafeLoader",
-        "import yaml\nyaml.load_all('x')",
-        "import yaml\nread = yaml.unsafe_load",
-        "import yaml.loader",
-        "from ruamel.yaml import YAML",
-    ],
-    unpacking: [
-        "import tarfile\ntarfile.open('x').extractall('y')",
-        "import tarfile\nwith tarfile.open('x') as t:\n    t.extractall('y', filter='fully_trusted')",
-        "import tarfile\nwith tarfile.open('x') as t:\n    t.extractall('y', filter=chosen)",
-        "import zipfile\nzipfile.ZipFile('x').extractall()",
-        "import shutil\nshutil.unpack_archive('x')",
-        "from shutil import unpack_archive as unpack\nunpack('x')",
-        "from torchvision.datasets.utils import extract_archive\nextract_archive('x')",
-    ],
-    commands: [
-        "eval('1')",
-        "exec(text)",
-        "import builtins\nbuiltins.exec('1')",
-        "run = eval",
-        "import os\nos.system('ls')",
-        "from os import system as run\nrun('ls')",
-        "import os\nos.popen('ls')",
-        "import subprocess\nsubprocess.run('ls', shell=True)",
-        "import subprocess as s\ns.Popen('ls', shell=1)",
-        "from subprocess import check_output as ask\nask('ls', shell=yes)",
-        "import subprocess\nsubprocess.run('ls', **options)",
-        "import subprocess\nsubprocess.getoutput('ls')",
-    ],
-    torchvision_cifar: [
-        "from torchvision.datasets import CIFAR10",
-        "import torchvision\ntorchvision.datasets.CIFAR100('x')",
-        "from torchvision import datasets as d\nd.cifar.CIFAR10",
-    ],
-}
-GOOD: dict[Rule, list[str]] = {
-    unsafe_torch_load: [
-        "import torch\ntorch.load('x', weights_only=True)",
-        "import json\njson.load('torch.load')",
-    ],
-    unpickling: [
-        (
-            "import numpy as np\nnp.load('x')\nnp.load('x', allow_pickle=False)\nnp.savez('x', "
-            "allow_pickle=True)"
-        ),
-        "import joblib\njoblib.Parallel",
-        "import json\njson.load('pickle')",
-    ],
-    unsafe_yaml: [
-        "import yaml\nyaml.safe_load('x')\nyaml.safe_dump({})\nyaml.YAMLError",
-        "from yaml import safe_load",
-        "from omegaconf import OmegaConf\nOmegaConf.load('x')",
-    ],
-    unpacking: ["import tarfile\nwith tarfile.open('x') as t:\n    t.extractall('y', filter='data')"],
-    commands: [
-        "import subprocess\nsubprocess.run(['ls'])\nsubprocess.run(['ls'], shell=False)",
-        "model.eval()",
-        "import re\nre.compile('eval')",
-    ],
-    torchvision_cifar: ["from torchvision.datasets import MNIST", "CIFAR10 = 'torchvision'"],
-}
-
-
-@pytest.mark.parametrize(("rule", "snippet"), [(rule, text) for rule, some in BAD.items() for text in some])
-def test_a_rule_sees_what_breaks_it(rule: Rule, snippet: str) -> None:
-    assert rule(ast.parse(snippet))
-
-
-@pytest.mark.parametrize(("rule", "snippet"), [(rule, text) for rule, some in GOOD.items() for text in some])
-def test_a_rule_lets_the_rest_pass(rule: Rule, snippet: str) -> None:
-    assert rule(ast.parse(snippet)) == []
-
-
-def broken(rule: Rule, modules: dict[str, ast.Module], tops: tuple[str, ...] | None = None) -> list[str]:
-    """file:line and name of all that breaks a rule, in `tops` or everywhere."""
-    some = {p: tree for p, tree in modules.items() if tops is None or Path(p).parts[0] in tops}
-    assert some
-    return [
-        f"{path}:{use.line} {use.name} in {use.function}" for path, tree in some.items() for use in rule(tree)
-    ]
-
-
-def without(found: list[str], allowed: str) -> list[str]:
-    """What does not match a pattern."""
-    return [entry for entry in found if not re.fullmatch(allowed, entry)]
-
-
-# --- the project --------------------------------------------------------------------------------------------
-
-
-def test_the_search_sees_the_project(texts: dict[str, str], modules: dict[str, ast.Module]) -> None:
-    assert {"mobench/jobs/store.py", "mobench/data/images.py"} <= set(modules)
-    found = [use for use in uses(modules["mobench/jobs/store.py"]) if use.name == "torch.load"]
-    assert [use.function for use in found] == ["_newest"]  # of checkpoints, whatever they are kept for
-    changed = texts["mobench/jobs/store.py"].replace("weights_only=True", "weights_only=False")
-    assert len(unsafe_torch_load(ast.parse(changed))) == 1
-
-
-def test_tensors_are_read_as_data(modules: dict[str, ast.Module]) -> None:
-    assert broken(unsafe_torch_load, modules) == []
-
-
-# the base class of its reader
-UNPICKLED = r"mobench/data/images\.py:\d+ (import pickle|pickle\.Unpickler|pickle) in $"
-
-
-def test_nothing_is_unpickled_but_official_files(modules: dict[str, ast.Module]) -> None:
-    """CIFAR is published as pickles alone.
-
-    One reader takes them, after their checksum, and builds nothing but arrays.
-    """
-    found = broken(unpickling, modules, OURS)
-    assert without(found, UNPICKLED) == []
-    assert sum("pickle.Unpickler" in entry for entry in found) == 1
-    assert not any("pickle.load" in entry for entry in found)
 
 
 @pytest.mark.parametrize("protocol", [0, 2, 4])
@@ -481,39 +141,10 @@ def test_a_file_exchanged_after_its_checksum_is_not_unpickled(
     assert not (tmp_path / "sprung").exists()
 
 
-CIFAR = (
-    r"mobench/data/images\.py:\d+ .* in _torchvision"
-    r"|mobench/data/fewshot\.py:\d+ .* in _cifar100"
-    r"|mobench/cli/doctor\.py:\d+ .* in _cifar100"
-)
-
-
-def test_torchvisions_cifar_is_asked_for_names_alone(modules: dict[str, ast.Module]) -> None:
-    """Its classes unpickle when they are made, after the checksums of their files.
-
-    `download` makes one, on request.
-    """
-    assert without(broken(torchvision_cifar, modules, OURS), CIFAR) == []
-    ours = [tree for path, tree in modules.items() if Path(path).parts[0] in OURS]
-    assert [use for tree in ours for use in torchvision_cifar(tree) if use.call is not None] == []
-
-
-def test_yaml_is_read_as_data(modules: dict[str, ast.Module]) -> None:
-    assert broken(unsafe_yaml, modules) == []
-
-
-def test_archives_stay_in_their_folder(modules: dict[str, ast.Module]) -> None:
-    assert broken(unpacking, modules) == []
-
-
-def test_no_text_is_run(modules: dict[str, ast.Module]) -> None:
-    assert broken(commands, modules, OURS) == []
-
-
 WORDS = re.compile(
     r"\b(c?[pP]ickle|dill|cloudpickle|marshal)\.loads?\b|\bread_pickle\b|allow_pickle\s*=\s*True|"
     r"weights_only\s*=\s*False|\byaml\.(unsafe_|full_)?load\b|!!python/|shell\s*=\s*True|\bos\.system\b|"
-    r"\bextractall\b|(curl|wget)\b[^\n]*\|\s*(ba|z)?sh\b"
+    r"\btorch\.load\((?!.*weights_only=True)|\bextractall\b|(curl|wget)\b[^\n]*\|\s*(ba|z)?sh\b"
 )
 
 
@@ -524,18 +155,19 @@ WORDS = re.compile(
         "a: !!python/object/apply:os.system [ls]",
         "`yaml.load(text)`",
         "torch.load(path, weights_only=False)",
+        "torch.load(path)",
         "\tcurl -s https://example.org/install | bash",
     ],
 )
-def test_the_search_in_other_texts_sees(text: str) -> None:
+def test_the_search_sees(text: str) -> None:
     assert WORDS.search(text)
 
 
-def test_other_texts(texts: dict[str, str]) -> None:
-    """Makefile, YAML and documents hold code as well."""
-    others = {p: text for p, text in texts.items() if p.endswith(TEXT)}
-    assert any(p.endswith(".yaml") for p in others)
-    found = [f"{p}: {hit.group()}" for p, text in others.items() for hit in WORDS.finditer(text)]
+def test_nothing_is_unpickled_or_run(texts: dict[str, str]) -> None:
+    """In code, Makefile, YAML and documents; the tests break the rules on purpose."""
+    ours = {p: text for p, text in texts.items() if Path(p).parts[0] != "tests"}
+    assert {"mobench/jobs/store.py", "Makefile"} <= set(ours)
+    found = [f"{p}: {hit.group()}" for p, text in ours.items() for hit in WORDS.finditer(text)]
     assert found == []
 
 

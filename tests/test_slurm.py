@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import disturb_slurm, slurm
+from campaigns.faults import disturb_slurm, slurm
 
 JOBS = (
     "algorithm=ferero,pmtl",

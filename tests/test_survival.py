@@ -26,6 +26,7 @@ from hydra.errors import MissingConfigException
 from hydra.plugins.launcher import Launcher
 from omegaconf import OmegaConf
 
+from campaigns.faults import LAUNCHERS
 from mobench.cli import status
 from mobench.config.schema import conf_dir
 from mobench.errors import StoreError
@@ -36,7 +37,6 @@ from mobench.sweep import launch, launchers
 from mobench.sweep.plan import Planned
 from mobench.system import gpu_lock, signals, workers
 from tests.conftest import Run, environment, shell
-from tests.faults import LAUNCHERS
 from tests.test_runner import (
     BASE,
     STEPS,

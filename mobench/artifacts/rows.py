@@ -99,8 +99,7 @@ class JobRows:
     @property
     def precision(self) -> str:
         """The precision of its network's products."""
-        found = str(self.meta.get("precision", "fp32"))
-        return "tf32" if found == "fp32" and self.meta.get("tf32") else found
+        return "tf32" if self.meta.get("tf32") else "fp32"
 
     @property
     def weights(self) -> np.ndarray:

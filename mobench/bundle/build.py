@@ -8,10 +8,8 @@ from pathlib import Path
 from mobench.artifacts.drawing import tally
 from mobench.bundle.archive import document
 from mobench.bundle.claims import SCHEMA, claims_document
+from mobench.bundle.compute import compute
 from mobench.bundle.contents import Contents
-from mobench.bundle.crate import METADATA, WORKFLOW, metadata
-from mobench.bundle.croissant import CARD, data_cards, rows_card
-from mobench.bundle.statements import checklists, compute
 from mobench.system import provenance
 from mobench.system.paths import locks
 
@@ -34,16 +32,12 @@ def build(contents: Contents, history: bool = False) -> dict[str, bytes]:
     files["claims.json"] = document(claims_document(contents))
     files[SCHEMA.name] = SCHEMA.read_bytes()
     files["compute.json"] = document(compute(contents))
-    files["checklists.json"] = document(checklists(contents))
     files["environment/lock.txt"] = (locks() / LOCK).read_bytes()
     files["environment/installed.txt"] = "\n".join([*provenance.installed(), ""]).encode()
     files |= _code(contents)
     commands = [drawn.command for drawn in contents.artifacts]
-    files[WORKFLOW] = "\n".join(["#!/usr/bin/env bash", "set -euo pipefail", *commands, ""]).encode()
-    files[CARD] = document(rows_card(contents, files))
-    files |= {name: document(card) for name, card in data_cards(contents).items()}
+    files["commands.sh"] = "\n".join(["#!/usr/bin/env bash", "set -euo pipefail", *commands, ""]).encode()
     files["README.md"] = _readme(contents).encode()
-    files[METADATA] = document(metadata(contents, files))
     return files
 
 

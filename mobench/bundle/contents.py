@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -23,10 +23,6 @@ from mobench.system.paths import KEPT, outputs_root, results_root
 
 DRAWN = ("figure.png", "figure.pdf", "table.csv", "table.md", "table.tex")
 BOARDS = ("zoo", "ranks", "profiles")  # artifacts of `cross` that are drawn from experiments/results/cross
-MEDIA = {"png": "image/png", "pdf": "application/pdf", "csv": "text/csv", "md": "text/markdown"}
-MEDIA |= {"tex": "application/x-tex", "json": "application/json", "yaml": "application/yaml"}
-MEDIA |= {"npz": "application/zip", "parquet": "application/vnd.apache.parquet", "txt": "text/plain"}
-MEDIA |= {"diff": "text/x-diff", "sh": "application/x-sh"}
 
 
 @dataclass(frozen=True)
@@ -239,13 +235,3 @@ def _folder(key: str, drawn: Drawn) -> JobFolder:
         if (folder := JobFolder(place / key)).done:
             return folder
     raise BundleError(f"The rows of {key}, which {drawn.id} rests on, are missing. Run: {drawn.command}")
-
-
-def media_type(name: str) -> str:
-    """Returns the media type of a file of a bundle."""
-    return MEDIA[name.rpartition(".")[2]]
-
-
-def listed(names: Iterable[str]) -> str:
-    """Returns names in a row."""
-    return ", ".join(sorted(set(names)))

@@ -23,32 +23,23 @@ from mobench.system import paths
 
 @dataclass
 class HardwareConfig:
-    """device: cpu | cuda | cuda:N, where cuda takes a free GPU of the machine, or waits for one;
-    jobs_per_device: how many jobs share a GPU; threads: torch threads of one job (null: its share of the
-    cores); max_batch_runs: networks whose activations are held at once (null: all of a job), fewer need
-    less memory and one more forward pass; seeds_per_job: how many seeds of a job run in one batch before
-    the rows are joined (null: all), so that a stop loses less and seeds can be added; split: into how many
-    parts at least a job is cut, by seeds and then by preferences, which a launcher runs beside each other and
-    whose rows are joined; part: which chunk of the preferences a part has ([0, 2]: the first of two), set by
-    the split; retries: how often a
-    sweep launches a job again whose worker died; bf16: measured (precision=bf16 is refused on a CPU that
-    gains nothing from it) | rounded (any CPU rounds the factors itself: the same numbers, slower than
-    fp32, to try what bf16 does to results); tf32: whether a GPU may round the factors of float32 products to
-    TF32, 10 bits of mantissa: faster, another result, and so another job; graphs: auto | off, whether steps
-    that a GPU can record are replayed as CUDA graphs: the same numbers with one launch a step.
-    """
+    """Where and how a job runs. None of these keys but `tf32` and `part` changes the job's rows."""
 
     name: str = "cpu"
-    device: str = "cpu"
-    jobs_per_device: int = 1
-    threads: int | None = 1
+    device: str = "cpu"  # cpu | cuda | cuda:N; cuda takes a free GPU of the machine, or waits for one
+    jobs_per_device: int = 1  # jobs that share a GPU
+    threads: int | None = 1  # torch threads of one job; null: its share of the cores
+    # networks whose activations are held at once (null: all of a job); fewer need less memory and one more
+    # forward pass
     max_batch_runs: int | None = None
-    seeds_per_job: int | None = None
+    # parts at least into which a job is cut, by seeds and then by preferences; a launcher runs them beside
+    # each other, and their rows are joined
     split: int | None = None
-    part: list[int] | None = None
-    retries: int = 2
-    bf16: str = "measured"
+    part: list[int] | None = None  # set by the split: [0, 2] is the first of two chunks of the preferences
+    retries: int = 2  # how often a sweep launches a job again whose worker died
+    # a GPU may round the factors of float32 products to TF32, 10 bits of mantissa: faster, and another job
     tf32: bool = False
+    # auto | off: steps that a GPU can record are replayed as CUDA graphs, the same numbers in one launch
     graphs: str = "auto"
 
 
@@ -163,7 +154,6 @@ class Root:
         False  # the lists of vary are read side by side instead: one run for each place in them
     )
     dtype: str = "float64"
-    precision: str = "fp32"  # of the products of a network: fp32 | bf16 (mobench/core/precision.py)
     max_failure_share: float = 0.0
     record: RecordConfig = field(default_factory=RecordConfig)
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)

@@ -18,6 +18,8 @@ from torch import Tensor
 
 from mobench.errors import ConfigError, PreferenceError
 
+MOST = 1_000_000
+"""Preferences of a job, at most: their rows alone would fill gigabytes."""
 KEYS = ("count", "rays_deg", "weights", "floor", "simplex_steps")
 
 
@@ -42,6 +44,14 @@ def from_rays_deg(angles: Sequence[float]) -> Float[Tensor, "U 2"]:
     return w / w.sum(-1, keepdim=True)
 
 
+def _check_count(key: str, count: int) -> None:
+    if count > MOST:
+        raise PreferenceError(
+            f"{key} requests {count:,} preferences; a job takes at most {MOST:,}. Request fewer: "
+            "preferences=1000 already gives a dense front."
+        )
+
+
 def spread(count: int, M: int) -> Float[Tensor, "U M"]:
     """The default set: for M = 2 rays at angles evenly from 9 to 81 degrees, else low-discrepancy points.
 
@@ -50,6 +60,7 @@ def spread(count: int, M: int) -> Float[Tensor, "U M"]:
     """
     if count < 1:
         raise PreferenceError(f"preferences={count} is too small; at least one preference is needed.")
+    _check_count(f"preferences={count}", count)
     if M == 2:
         angles = [45.0] if count == 1 else np.linspace(9.0, 81.0, count).tolist()
         return from_rays_deg(angles)
@@ -65,6 +76,7 @@ def simplex_grid(steps: int, M: int) -> Float[Tensor, "U M"]:
     """All (i_1, .., i_M) / steps with sum 1, zeros included: (steps + M - 1 choose M - 1) points."""
     if steps < 1:
         raise PreferenceError(f"preferences.simplex_steps={steps} must be at least 1.")
+    _check_count(f"preferences.simplex_steps={steps}", math.comb(steps + M - 1, M - 1))
     bars = np.array(list(combinations(range(steps + M - 1), M - 1)), dtype=np.int64).reshape(-1, M - 1)
     edges = np.hstack([np.full((len(bars), 1), -1), bars, np.full((len(bars), 1), steps + M - 1)])
     return torch.from_numpy((np.diff(edges, axis=1) - 1) / steps)

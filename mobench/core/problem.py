@@ -51,9 +51,6 @@ class Problem(ABC):
     execution_fields: ClassVar[tuple[str, ...]] = ()  # fields that change no result, and no job's identity
     # fields that came after jobs had been kept, with the value that those had: it is no part of the identity
     added_fields: ClassVar[Mapping[str, Any]] = {}
-    # rows, inner and columns of a typical product of its network, on which a machine's bf16 is measured;
-    # None: it has no network whose products can be bf16 (`mobench.core.precision`)
-    product_shape: ClassVar[tuple[int, int, int] | None] = None
     keeps_solutions: ClassVar[bool] = False  # decision variables are stored however many there are
 
     start: Mapping[str, Any] = field(default_factory=lambda: {"kind": "uniform", "low": -1.0, "high": 1.0})

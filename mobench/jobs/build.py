@@ -14,7 +14,7 @@ from mobench.core.preferences import Runs, resolve
 from mobench.core.problem import Problem
 from mobench.core.truth import IdealByRuns
 from mobench.errors import ConfigError, PreferenceError, choose, suggest
-from mobench.jobs import bf16, measures, memory
+from mobench.jobs import measures
 from mobench.jobs.fingerprint import Opaque, of_class
 from mobench.jobs.job import Job, check_device
 from mobench.jobs.targets import TARGET, instantiate, load_class, own_classes, parameters
@@ -47,7 +47,6 @@ def make_job(config: dict[str, Any]) -> Job:
         )
     choose_dtype(config["dtype"])
     check_numbers(config)
-    bf16.check(config, problem)
     _check_outputs(algorithm)
     check_device(config["hardware"]["device"], here=False)
     runs = _runs(config, problem, len(variants) if variants else None)
@@ -102,7 +101,6 @@ def _check_outputs(algorithm: Algorithm) -> None:
 
 def _runs(config: Mapping[str, Any], problem: Problem, variants: int | None) -> Runs:
     """Every preference with every seed, for each of the variants."""
-    memory.check_preferences(config["preferences"], problem.n_objectives)
     try:
         preferences = resolve(config["preferences"], problem.n_objectives)
     except (TypeError, ValueError) as error:

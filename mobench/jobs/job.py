@@ -208,7 +208,7 @@ def _by_name(node: Any, where: str) -> Any:
 
 REFERENCE = "cpu"
 """An identity names this device whatever the job runs on: a GPU computes the same rows up to rounding, as
-another processor does (TF32 and bf16 are named on their own). A job that a CPU began can therefore continue
+another processor does (TF32 is named on its own). A job that a CPU began can therefore continue
 on a GPU, and its rows serve both. The devices that computed them are `device` in meta.json. The word is part
 of the names of all kept jobs.
 """
@@ -221,8 +221,6 @@ def identity(job: Job) -> dict[str, Any]:
     # a layer that is not enabled is not named, nor a switch at its default: jobs from before there were any
     # keep their rows
     config = {k: job.config[k] for k in HASHED}
-    if job.config["precision"] != "fp32":
-        config["precision"] = job.config["precision"]
     if job.config["hardware"]["tf32"]:
         config["tf32"] = True
     if job.config["hardware"]["part"] is not None:  # some of the preferences

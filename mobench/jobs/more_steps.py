@@ -51,7 +51,7 @@ def earlier(
         if "parts" in other.meta():
             messages.append(
                 f"{other.key} has finished {steps} steps in parts, and each part has a state of its own. Cut "
-                "this job in the same way (hardware.split or hardware.seeds_per_job) to continue from them."
+                "this job in the same way (hardware.split) to continue from them."
             )
             continue
         if not (other.path / STATE).exists():

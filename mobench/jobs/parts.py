@@ -1,5 +1,4 @@
-"""A job in parts that are jobs of their own, and their rows joined: `hardware.split=4`, or
-`hardware.seeds_per_job=1`.
+"""A job in parts that are jobs of their own, and their rows joined: `hardware.split=4`.
 
 Runs are independent, so a job is cut by seeds, and, where that gives too few parts, by preferences. A part
 knows the whole set of preferences, which some methods need, and has a folder of its own: a stop loses one
@@ -28,7 +27,7 @@ from mobench.jobs.rows import hypervolumes, mark_done
 from mobench.jobs.store import JobFolder
 from mobench.system.files import write_json
 
-NO_PARTS = {"split": None, "seeds_per_job": None, "part": None}
+NO_PARTS = {"split": None, "part": None}
 PEAKS = ("peak_memory_mib", "peak_gpu_memory_mib")
 SUMS = ("seconds_train", "seconds_evaluate", "seconds_wall")
 SAME = ("ideal_point", "dtype")  # what must not differ from part to part
@@ -43,12 +42,8 @@ def cut(job: Job) -> list[dict[str, Any]]:
     """
     hardware = job.config["hardware"]
     seeds = list(job.config["seeds"])
-    size = hardware["seeds_per_job"]
     if hardware["part"] is not None:
         return []
-    if size is not None:
-        groups = [seeds[i : i + size] for i in range(0, len(seeds), size)]
-        return [{"seeds": group, "part": None} for group in groups] if len(groups) > 1 else []
     wanted = hardware["split"] or 1
     if wanted <= len(seeds):
         groups = [list(map(int, some)) for some in np.array_split(seeds, wanted)]
@@ -137,8 +132,7 @@ def join(job: Job, parts: Sequence[Job], folders: Sequence[JobFolder], folder: J
         if any(meta.get(name) != metas[0].get(name) for meta in metas):
             raise StoreError(
                 f"The parts of {job.key} cannot be joined: their {name} differs ({metas[0].get(name)} in "
-                f"{folders[0].path}). Run the job in one batch with hardware.seeds_per_job=null "
-                "hardware.split=null."
+                f"{folders[0].path}). Run the job in one batch with hardware.split=null."
             )
     final = _stacked([piece.numbered(piece.folder.final()) for piece in pieces], ["run"])
     history = _stacked([piece.numbered(piece.folder.history()) for piece in pieces], ["step", "run"])

@@ -121,7 +121,6 @@ def _meta(training: Training, frames: list[pd.DataFrame], evaluation: float) -> 
         # workers of the sweep on this machine (under Slurm 1): other jobs may cost time
         "at_once": workers.at_once(),
         "dtype": job.config["dtype"],
-        **({} if job.config["precision"] == "fp32" else {"precision": job.config["precision"]}),
         **({"tf32": True} if job.config["hardware"]["tf32"] else {}),
         "seconds_train": training.clock.training,
         "seconds_evaluate": evaluation,
@@ -189,8 +188,6 @@ def _rows(training: Training, output: str) -> pd.DataFrame:
     w = runs.weights
     v = ray(w)
     data: dict[str, Any] = {"run": range(len(runs)), "seed": runs.seeds.numpy(), "output": output}
-    if job.config["precision"] != "fp32":  # rows of fp32 are as they were before there was a choice
-        data["precision"] = job.config["precision"]
     data |= {name: column.numpy() for name, column in job.varied.items()}
     data |= {f"preference_{m + 1}": w[:, m].numpy() for m in range(M)}
     data |= {f"ray_{m + 1}": v[:, m].numpy() for m in range(M)}

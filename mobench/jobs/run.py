@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mobench.errors import Interrupted, MobenchError, StoreError
-from mobench.jobs import bf16, memory, parts, rehearsal, wandb_log
+from mobench.jobs import parts, rehearsal, wandb_log
 from mobench.jobs.build import make_job
 from mobench.jobs.failures import in_words
 from mobench.jobs.job import Job
@@ -91,10 +91,6 @@ def _in_parts(job: Job, pieces: list[Job], folder: JobFolder, root: Path | None,
 
 def _on_its_device(job: Job, folder: JobFolder, title: str) -> Outcome:
     """Run a job that has its device."""
-    if (too_large := memory.refusal(job)) is not None:  # other jobs of a sweep may fit
-        return failed(folder, too_large, title)
-    if (slower := bf16.refusal(job)) is not None:  # the device that the job has is known only now
-        return failed(folder, slower, title)
     wandb_log.check(job.config)
     spec = job.joined.spec
     with folder.locked(), signals.caught() as arrived:

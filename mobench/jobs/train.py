@@ -20,12 +20,12 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
-from mobench.core import loop, precision
+from mobench.core import loop
 from mobench.core.output import Output, make_output
 from mobench.core.point import Point
 from mobench.core.watched import Watched
 from mobench.errors import CompatibilityError, ConfigError, Interrupted
-from mobench.jobs import bf16, more_steps
+from mobench.jobs import more_steps
 from mobench.jobs.job import Job
 from mobench.jobs.progress import progress
 from mobench.jobs.record import Growing, Recorder, columns
@@ -164,7 +164,7 @@ class Training:
             return
         # before the clock: the step needs these values in any case, whoever asks for them first
         seen = point.values() if point.recorded is None else point.recorded
-        with self.laps.lap(), precision.products("fp32"):
+        with self.laps.lap():
             rules = self.outputs
             averages = {name: rules[name].final(now["out"][name], now["theta"]) for name in self.averaged}
             self.recorder.add(t, columns(self.job, now["theta"], seen, now["alg"], averages, point))
@@ -341,7 +341,6 @@ def _check_stop(job: Job) -> None:
 def _run_pass(training: Training, title: str, arrived: Signals) -> None:
     """The steps that are left of a pass, in chunks of about a tenth of a second."""
     job = training.job
-    way = bf16.way(job)
     observe = training.observe if training.number == 0 else None
     steps = Steps(job, training.rules(), training.recorder.wants, observe)
     label = title + (" (second pass)" if training.number else "")
@@ -351,8 +350,7 @@ def _run_pass(training: Training, title: str, arrived: Signals) -> None:
     while training.state["t"] < job.steps:
         tick = time.monotonic()
         until = min(job.steps, training.state["t"] + chunk)
-        with precision.products(way):
-            training.state = steps.to(training.state, until)
+        training.state = steps.to(training.state, until)
         gpu.synchronize(job.device)
         took = time.monotonic() - tick
         training.count(took)

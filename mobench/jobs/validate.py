@@ -21,10 +21,7 @@ from mobench.jobs.targets import HASHED, LAYERS, TARGET, enabled, load_class, pa
 NUMBERS = {"float", "int", "Real", "None"}  # names of types in annotations
 # groups and keys whose numbers are part of a job's identity
 NUMERIC = (*HASHED, *LAYERS, "vary")
-PRECISIONS = ("fp32", "bf16")
-BF16_ON_CPU = ("measured", "rounded")
 GRAPHS = ("auto", "off")
-CUTS = ("split", "seeds_per_job", "part")  # values of `hardware` that cut a job
 SIGNALS = ("USR2", "USR1", "TERM")
 
 
@@ -126,7 +123,6 @@ def check_numbers(config: Mapping[str, Any]) -> None:
         )
     for group, key, least in (
         ("hardware", "jobs_per_device", 1),
-        ("hardware", "seeds_per_job", 1),
         ("hardware", "split", 1),
         ("hardware", "retries", 0),
         ("hardware", "threads", 1),
@@ -137,8 +133,6 @@ def check_numbers(config: Mapping[str, Any]) -> None:
             raise ConfigError(f"{group}.{key}={config[group][key]} must be at least {least}.")
     _check_parts(config["hardware"])
     choose("checkpoint.signal", config["checkpoint"]["signal"], SIGNALS)
-    choose("precision", config["precision"], PRECISIONS)
-    choose("hardware.bf16", config["hardware"]["bf16"], BF16_ON_CPU)
     choose("hardware.graphs", config["hardware"]["graphs"], GRAPHS)
     device = config["hardware"]["device"]
     if config["hardware"]["tf32"] and not device.startswith("cuda"):
@@ -148,10 +142,12 @@ def check_numbers(config: Mapping[str, Any]) -> None:
 
 
 def _check_parts(hardware: Mapping[str, Any]) -> None:
-    """Raises ConfigError for two ways to cut a job, or a chunk that there is not."""
-    cuts = [f"hardware.{key}={hardware[key]}" for key in CUTS if hardware[key] is not None]
-    if len(cuts) > 1:
-        raise ConfigError(f"{' and '.join(cuts[:2])} both cut the job; give only one of them.")
+    """Raises ConfigError for a chunk that does not exist, or that would be cut again."""
+    if hardware["split"] is not None and hardware["part"] is not None:
+        raise ConfigError(
+            f"hardware.split={hardware['split']} and hardware.part={hardware['part']} both cut the job; give "
+            "only one of them."
+        )
     part = hardware["part"]
     if part is not None and not (len(part) == 2 and 0 <= part[0] < part[1]):
         raise ConfigError(f"hardware.part={part} must be [k, n] with 0 <= k < n; hardware.split sets it.")

@@ -19,7 +19,6 @@ import torch.nn.functional as nn
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from mobench.core import precision
 from mobench.core.point import Linear
 from mobench.kernels.compiled import kernels
 from mobench.kernels.pooling import marked, maxima
@@ -201,6 +200,11 @@ def spread(
     )
 
 
+def add_product(c: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """Adds the product of two matrices, or of two batches of them, to c in place."""
+    return c.addmm_(a, b) if c.ndim == 2 else c.baddbmm_(a, b)
+
+
 def alive(g: Tensor, h: Tensor, out: Tensor | None = None) -> Tensor:
     """g where the ReLU h is above 0, else 0."""
     found: Tensor = (
@@ -315,7 +319,7 @@ def forward(
         x = nn.avg_pool2d(part.unsqueeze(1), net.shrink).squeeze(1) if net.shrink > 1 else part
         x = take("pictures", (*x.shape[1:], len(x)), x).copy_(x.permute(1, 2, 0))
         maps = _maps(net, w, shifted(x, net.kernels[0], take), keep, take)
-        yield precision.baddbmm(w.heads_bias, w.heads, maps.h3), maps if keep else None
+        yield torch.baddbmm(w.heads_bias, w.heads, maps.h3), maps if keep else None
 
 
 def stacked(net: ConvNet, count: int) -> int:
@@ -347,7 +351,7 @@ def _blocks(
     memory = take("z1", (step, RC, wn), rows)
     for y, some in zip(range(0, h, step), rows.split(step), strict=True):
         z = memory[: len(some)]
-        precision.bmm(weight.expand(len(z), -1, -1), some, out=z)
+        torch.bmm(weight.expand(len(z), -1, -1), some, out=z)
         yield slice(y // 2, (y + len(z)) // 2), z.view(len(z), RC, 2, h // 2, -1)
 
 
@@ -386,9 +390,9 @@ class _Second:
         above = up.unbind()
         self._rest.zero_()
         for y in self._fresh:
-            precision.mm(weight, above[y], out=self._rows[y])
+            torch.mm(weight, above[y], out=self._rows[y])
         for y in self._later:
-            precision.add_product(self._rows[y], weight, above[y])
+            add_product(self._rows[y], weight, above[y])
         _, k, _, w, _ = self._shifts.shape
         kernel = kernels("windows", out)
         if kernel is not None:
@@ -422,10 +426,10 @@ def _maps(net: ConvNet, w: Weights, x: Float[Tensor, "H k w n"], keep: bool, tak
     z2 = ROOM.take("z2", (h, C2, h, n), x)
     apart = halves(z2)
     for r, maps in enumerate(h1.split(C1, dim=1)):
-        precision.bmm(w.second[r].expand(h, -1, -1), second.see(maps), out=z2.flatten(2))
+        torch.bmm(w.second[r].expand(h, -1, -1), second.see(maps), out=z2.flatten(2))
         pool(apart, w.second_bias[r], h2[r], at2[r] if keep else None)
     h2 = h2.flatten(1, 3)
-    h3 = precision.baddbmm(w.shared_bias, w.shared, h2).relu_()
+    h3 = torch.baddbmm(w.shared_bias, w.shared, h2).relu_()
     return Maps(rows, at1, h1, at2, h2, h3, second if R == 1 and take is not fresh else None)
 
 
@@ -478,9 +482,9 @@ class Sums(NamedTuple):
 
     def affine(self, s: int, maps: Maps, d3: Float[Tensor, "R H n"], dz: Float[Tensor, "R TC n"]) -> None:
         """Adds those of the last two layers."""
-        precision.add_product(self.heads[s], dz, maps.h3.mT)
+        add_product(self.heads[s], dz, maps.h3.mT)
         self.heads_bias[s].add_(dz.sum(2, keepdim=True))
-        precision.add_product(self.shared[s], d3, maps.h2.mT)
+        add_product(self.shared[s], d3, maps.h2.mT)
         self.shared_bias[s].add_(d3.sum(2, keepdim=True))
 
 
@@ -496,9 +500,9 @@ def backward(
     S = len(slopes)
     d2 = ROOM.take("d2", (S, R, v, C2, v, n), h2)
     for s, dz in enumerate(slopes):
-        d3 = alive(precision.bmm(w.heads.mT, dz), h3)
+        d3 = alive(torch.bmm(w.heads.mT, dz), h3)
         sums.affine(s, maps, d3, dz)
-        alive(precision.bmm(w.shared.mT, d3), h2, out=d2[s].view_as(h2))
+        alive(torch.bmm(w.shared.mT, d3), h2, out=d2[s].view_as(h2))
     sums.second_bias.add_(d2.sum((2, 4, 5))[..., None, None])
     second = seen or _Second(net, h1, ROOM.take)
     up = ROOM.take("up", (2 * v, S, C2, 2 * v, n), h1)
@@ -509,7 +513,7 @@ def backward(
         zip(h1.split(C, dim=1), sums.below[..., :n].split(C, dim=2), strict=True)
     ):
         Unpooling(d2[:, r].transpose(0, 1), at2[r], into)()
-        precision.add_product(sums.second[r], second.seen if seen else second.see(own), joint)
+        add_product(sums.second[r], second.seen if seen else second.see(own), joint)
         weight = w.second[r].mT
         for s in range(S):
             second.back(weight, each[s], below[:, s])
@@ -532,7 +536,7 @@ def _first_backward(net: ConvNet, maps: Maps, sums: Sums) -> None:
     unpool = Unpooling(below, maps.at1, onto, h1)
     for y, pair in enumerate(pairs):
         unpool(y)
-        precision.add_product(sums.first, flat, pair)
+        add_product(sums.first, flat, pair)
     sums.first_bias.add_(below.sum((0, 3, 4)).flatten())
 
 
@@ -571,22 +575,22 @@ def curvature(
     flat = z2.flatten(2)
     parts = corners(marks)
     for r in range(R):
-        precision.bmm(v.second[r].expand(h, -1, -1), second.see(own[r]), out=flat)
-        precision.add_product(flat, w.second[r].expand(h, -1, -1), change.see(moved[r]))
+        torch.bmm(v.second[r].expand(h, -1, -1), second.see(own[r]), out=flat)
+        add_product(flat, w.second[r].expand(h, -1, -1), change.see(moved[r]))
         marked(at2[r], parts)
         t2[r] = gathered(corners2, parts, v.second_bias[r])
     t2 = alive(t2.view_as(h2), h2)
-    t3 = alive(precision.add_product(precision.baddbmm(v.shared_bias, v.shared, h2), w.shared, t2), h3)
-    ez = bent(precision.add_product(precision.baddbmm(v.heads_bias, v.heads, h3), w.heads, t3))
+    t3 = alive(add_product(torch.baddbmm(v.shared_bias, v.shared, h2), w.shared, t2), h3)
+    ez = bent(add_product(torch.baddbmm(v.heads_bias, v.heads, h3), w.heads, t3))
     # slopes d and their changes e, back again
-    d3 = alive(precision.bmm(w.heads.mT, dz), h3)
-    e3 = alive(precision.add_product(precision.bmm(v.heads.mT, dz), w.heads.mT, ez), h3)
+    d3 = alive(torch.bmm(w.heads.mT, dz), h3)
+    e3 = alive(add_product(torch.bmm(v.heads.mT, dz), w.heads.mT, ez), h3)
     sums.affine(0, maps, e3, ez)
-    precision.add_product(sums.heads[0], dz, t3.mT)
-    precision.add_product(sums.shared[0], d3, t2.mT)
+    add_product(sums.heads[0], dz, t3.mT)
+    add_product(sums.shared[0], d3, t2.mT)
     both = h2.new_empty(2, R, half, C2, half, n)
-    alive(precision.bmm(w.shared.mT, d3), h2, out=both[0].view_as(h2))
-    alive(precision.add_product(precision.bmm(v.shared.mT, d3), w.shared.mT, e3), h2, out=both[1].view_as(h2))
+    alive(torch.bmm(w.shared.mT, d3), h2, out=both[0].view_as(h2))
+    alive(add_product(torch.bmm(v.shared.mT, d3), w.shared.mT, e3), h2, out=both[1].view_as(h2))
     sums.second_bias.add_(both[1:].sum((2, 4, 5))[..., None, None])
     up = h1.new_empty(h, 2, C2, h, n)
     d, e = up.flatten(3).unbind(1)
@@ -594,8 +598,8 @@ def curvature(
     joint = up.flatten(1, 2).flatten(2)
     for r in range(R):
         Unpooling(both[:, r].transpose(0, 1), at2[r], into)()
-        precision.add_product(sums.second[r], second.see(own[r]), e.mT)
-        precision.add_product(sums.second[r], change.see(moved[r]), d.mT)
+        add_product(sums.second[r], second.see(own[r]), e.mT)
+        add_product(sums.second[r], change.see(moved[r]), d.mT)
         second.back(torch.cat([v.second[r], w.second[r]]).mT, joint, below[r])
     _first_backward(net, maps, sums)
 

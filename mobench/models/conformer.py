@@ -19,7 +19,6 @@ import torch.nn.functional as nn
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from mobench.core import precision
 from mobench.core.arrays import to_device
 
 Shape = tuple[int, ...]
@@ -163,7 +162,7 @@ class Conformer:
             h = torch.where(keep.unsqueeze(-1), h, 0.0)
             weight = w[f"front{k}.weight"].flatten(0, 1)
             bias = w[f"front{k}.bias"].flatten()
-            h = torch.relu(precision.conv2d(h, weight, bias, stride=2, padding=1, groups=R))
+            h = torch.relu(nn.conv2d(h, weight, bias, stride=2, padding=1, groups=R))
             frames = (frames + 1) // 2
         h = h.view(B, R, self.channels, *h.shape[2:]).permute(1, 0, 3, 2, 4).flatten(3)
         return _linear(w, "front", h), frames
@@ -253,7 +252,7 @@ def _linear(w: dict[str, Tensor], name: str, x: Float[Tensor, "R B T i"]) -> Flo
     W = w[f"{name}.weight"]
     b = w.get(f"{name}.bias")
     h = x.flatten(1, 2)
-    out = precision.bmm(h, W.mT) if b is None else precision.baddbmm(b.unsqueeze(1), h, W.mT)
+    out = torch.bmm(h, W.mT) if b is None else torch.baddbmm(b.unsqueeze(1), h, W.mT)
     return out.unflatten(1, x.shape[1:3])
 
 

@@ -17,7 +17,6 @@ import torch.nn.functional as nn
 from jaxtyping import Float
 from torch import Tensor
 
-from mobench.core import precision
 from mobench.errors import ConfigError, choose
 from mobench.kernels import convnet as products
 from mobench.system.fastest import fastest
@@ -162,9 +161,9 @@ class ConvNet:
         x = nn.avg_pool2d(pictures.unsqueeze(1), self.shrink) if self.shrink > 1 else pictures.unsqueeze(1)
         convolved = _by_patches if execution == "unfold" else _grouped
         h = _second(_first(x, W1, b1, convolved), W2, b2, convolved)
-        h = torch.relu(precision.baddbmm(b3.unsqueeze(1), h, W3.mT))
+        h = torch.relu(torch.baddbmm(b3.unsqueeze(1), h, W3.mT))
         scores = [
-            precision.baddbmm(b.unsqueeze(1), h, W.mT) for W, b in zip(heads[::2], heads[1::2], strict=True)
+            torch.baddbmm(b.unsqueeze(1), h, W.mT) for W, b in zip(heads[::2], heads[1::2], strict=True)
         ]
         return torch.stack(scores, dim=1)
 
@@ -179,7 +178,7 @@ class _Convolution(torch.autograd.Function):
 
     @staticmethod
     def forward(x: Tensor, W: Tensor, groups: int) -> Tensor:
-        return precision.conv2d(x, W, groups=groups)
+        return nn.conv2d(x, W, groups=groups)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -195,12 +194,12 @@ class _Convolution(torch.autograd.Function):
         dx = dW = None
         if ctx.needs_input_grad[0]:
             turned = W.view(G, -1, *W.shape[1:]).transpose(1, 2).flip(-1, -2).flatten(0, 1)
-            dx = precision.conv2d(g, turned, padding=k - 1, groups=G)
+            dx = nn.conv2d(g, turned, padding=k - 1, groups=G)
         if ctx.needs_input_grad[1]:
             # all maps as channels of one picture: unfold launches a kernel for each picture
             patches = nn.unfold(x.reshape(1, -1, *x.shape[2:]), k).view(B * G, W[0].numel(), -1)
             slopes = g.reshape(B * G, len(W) // G, -1)
-            dW = precision.bmm(slopes, patches.mT).view(B, *W.shape).sum(0)
+            dW = torch.bmm(slopes, patches.mT).view(B, *W.shape).sum(0)
         return dx, dW, None
 
 
@@ -221,7 +220,7 @@ def _second(h: Tensor, W: Tensor, b: Tensor, convolved: Convolve) -> Float[Tenso
 
 
 def _grouped(x: Tensor, W: Tensor, groups: int) -> Tensor:
-    return precision.conv2d(x, W, groups=groups)
+    return nn.conv2d(x, W, groups=groups)
 
 
 def _by_patches(x: Tensor, W: Tensor, groups: int) -> Tensor:

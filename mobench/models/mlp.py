@@ -16,8 +16,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from mobench.core import precision
-
 
 @dataclass(frozen=True)
 class OneHidden:
@@ -88,7 +86,7 @@ class MLP(OneHidden):
         """
         W1, b1, W2, b2 = self.split(theta)
         used = W1 if columns is None else W1.index_select(2, columns)
-        h = torch.relu(precision.baddbmm(b1.unsqueeze(1), x, used.mT))
+        h = torch.relu(torch.baddbmm(b1.unsqueeze(1), x, used.mT))
         return _scores(h, W2, b2).mT
 
     def gradients(
@@ -108,19 +106,19 @@ class MLP(OneHidden):
         """
         W1, b1, W2, b2 = self.split(theta)
         used = W1 if columns is None else W1.index_select(2, columns)
-        h = precision.baddbmm(b1.unsqueeze(1), x, used.mT).relu_()
+        h = torch.baddbmm(b1.unsqueeze(1), x, used.mT).relu_()
         loss, error = _errors(_scores(h, W2, b2), labels, weight)
         out = torch.zeros_like(theta) if columns is not None else torch.empty_like(theta)
         g1, c1, g2, c2 = self.split(out)
-        precision.bmm(error, h, out=g2)
+        torch.bmm(error, h, out=g2)
         torch.sum(error, 2, out=c2)
-        back = precision.bmm(error.mT, W2)
+        back = torch.bmm(error.mT, W2)
         torch.ops.aten.threshold_backward(back, h, 0, grad_input=back)
         torch.sum(back, 1, out=c1)
         if columns is None:
-            precision.bmm(back.mT, x, out=g1)
+            torch.bmm(back.mT, x, out=g1)
         else:
-            g1.index_copy_(2, columns, precision.bmm(back.mT, x))
+            g1.index_copy_(2, columns, torch.bmm(back.mT, x))
         return loss, out
 
     def descent(
@@ -150,7 +148,7 @@ class MLP(OneHidden):
         K = R * M
         H = self.hidden
         W1, b1, first, bias = self.split(theta)
-        Z = precision.baddbmm(b1.unsqueeze(1), x.flatten(1, 2), W1.mT).view(K, B, H)
+        Z = torch.baddbmm(b1.unsqueeze(1), x.flatten(1, 2), W1.mT).view(K, B, H)
         first, bias = (t.repeat_interleave(M, 0) for t in (first, bias))
         gram, labels, weight = (t.flatten(0, 1) for t in (gram, labels, weight))
         A = torch.zeros_like(Z)
@@ -168,9 +166,9 @@ class MLP(OneHidden):
             if factor is not None:
                 error *= factor.reshape(K, 1, 1)
             losses.append(F)
-            precision.bmm(error.mT, W2, out=back)
+            torch.bmm(error.mT, W2, out=back)
             A += torch.ops.aten.threshold_backward(back, h, 0, grad_input=back)
-            precision.add_product(g2, error, h)
+            g2.baddbmm_(error, h)
             c2 += error.sum(2)
             if step < steps - 1:
                 W2 = torch.add(first, g2, alpha=-eta)
@@ -187,8 +185,8 @@ class TanhMLP(OneHidden):
     ) -> tuple[Float[Tensor, "K B C"], Float[Tensor, "K B H"]]:
         """Outputs z and the hidden layer h; each network has inputs of its own."""
         W1, b1, W2, b2 = self.split(theta)
-        h = precision.baddbmm(b1.unsqueeze(1), x, W1.mT).tanh()
-        return precision.baddbmm(b2.unsqueeze(1), h, W2.mT), h
+        h = torch.baddbmm(b1.unsqueeze(1), x, W1.mT).tanh()
+        return torch.baddbmm(b2.unsqueeze(1), h, W2.mT), h
 
     def jacobian(
         self,
@@ -212,11 +210,11 @@ class TanhMLP(OneHidden):
         scaled = error.mT.unsqueeze(2) * (1.0 - h.square()).mT.unsqueeze(1)  # (K, C, H, B)
         out = theta.new_zeros(K, C, self.dim)
         first, bias, second, last = out.split([math.prod(s) for s in self.shapes], dim=2)
-        product = precision.bmm(scaled.view(K, C * H, B), x).view(K, C, H, D)
+        product = torch.bmm(scaled.view(K, C * H, B), x).view(K, C, H, D)
         torch.mul(product, W2.unsqueeze(-1), out=first.unflatten(2, (H, D)))
         torch.mul(scaled.sum(3), W2, out=bias)
         # loss c depends on row c of W_2 and on entry c of b_2 alone: the rest stays 0
-        second.unflatten(2, (C, H)).diagonal(dim1=1, dim2=2).copy_(precision.bmm(h.mT, error))
+        second.unflatten(2, (C, H)).diagonal(dim1=1, dim2=2).copy_(torch.bmm(h.mT, error))
         last.diagonal(dim1=1, dim2=2).copy_(error.sum(1))
         return out
 
@@ -234,7 +232,7 @@ class Moves:
     def jacobian(self, out: Float[Tensor, "R M P"]) -> None:
         """All of them."""
         g1, c1, g2, c2 = self.network.split(out.flatten(0, 1))
-        precision.bmm(self.A.flatten(0, 1).mT, self.x.flatten(0, 1), out=g1)
+        torch.bmm(self.A.flatten(0, 1).mT, self.x.flatten(0, 1), out=g1)
         torch.sum(self.A.flatten(0, 1), 1, out=c1)
         g2.copy_(self.W.flatten(0, 1))
         c2.copy_(self.b.flatten(0, 1))
@@ -245,10 +243,10 @@ class Moves:
         """
         g1, c1, g2, c2 = self.network.split(out)
         weighted = (self.A * w[:, :, None, None]).flatten(1, 2)
-        precision.bmm(weighted.mT, self.x.flatten(1, 2), out=g1)
+        torch.bmm(weighted.mT, self.x.flatten(1, 2), out=g1)
         torch.sum(weighted, 1, out=c1)
-        g2.copy_(precision.bmm(w.unsqueeze(1), self.W.flatten(2)).view_as(g2))
-        c2.copy_(precision.bmm(w.unsqueeze(1), self.b).squeeze(1))
+        g2.copy_(torch.bmm(w.unsqueeze(1), self.W.flatten(2)).view_as(g2))
+        c2.copy_(torch.bmm(w.unsqueeze(1), self.b).squeeze(1))
 
 
 def _scores(
@@ -257,7 +255,7 @@ def _scores(
     """z, classes before inputs: sums and products over ten numbers that lie side by side are many times
     slower.
     """
-    return precision.baddbmm(b2.unsqueeze(2), W2, h.mT)
+    return torch.baddbmm(b2.unsqueeze(2), W2, h.mT)
 
 
 def _errors(

@@ -18,7 +18,6 @@ import torch.nn.functional as nn
 from jaxtyping import Float
 from torch import Tensor
 
-from mobench.core import precision
 from mobench.errors import ConfigError, choose
 
 EXECUTIONS = ("grouped", "loop")
@@ -179,12 +178,12 @@ class ResNet:
             h = (out + h).relu_()
         pooled = h.mean((2, 3)).view(B, K, self.widths[-1]).transpose(0, 1)
         W, b = parts
-        return precision.baddbmm(b.unsqueeze(1), pooled, W.mT)
+        return torch.baddbmm(b.unsqueeze(1), pooled, W.mT)
 
     def _layer(self, h: Float[Tensor, "B KI H W"], parts: Iterator[Tensor], stride: int, K: int) -> Tensor:
         """Convolution and batch normalisation of all networks; takes their parameters from `parts`."""
         W, scale, shift = (next(parts).flatten(0, 1) for _ in range(3))
-        h = precision.conv2d(h, W, stride=stride, padding=W.shape[-1] // 2, groups=K)
+        h = nn.conv2d(h, W, stride=stride, padding=W.shape[-1] // 2, groups=K)
         return nn.batch_norm(h, None, None, scale, shift, training=True, eps=self.eps)
 
 

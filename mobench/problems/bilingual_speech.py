@@ -119,7 +119,6 @@ class BilingualSpeech(DataProblem, BatchGradients):
     }
     twice: ClassVar[bool] = False  # PyTorch's CTC has a gradient only
     execution_fields: ClassVar[tuple[str, ...]] = ("data_root", "max_batch_runs")
-    product_shape: ClassVar[tuple[int, int, int] | None] = (2048, 144, 576)  # a feed-forward layer
     small: ClassVar[Mapping[str, Any]] = {"model": "tiny", "train_size": 40, "test_size": 2, "masks": 0}
     citation: ClassVar[str] = (
         "Chen et al. 2024 (FERERO); Gulati et al. 2020; Graves et al. 2006; van den Oord et al. 2018"

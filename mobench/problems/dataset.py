@@ -14,7 +14,6 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from mobench.core import precision
 from mobench.core.cache import Cached
 from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
@@ -117,9 +116,8 @@ class TrainTest(DataProblem, Sampled):
         raise NotImplementedError(f"{type(self).__name__} does not evaluate a split")
 
     def evaluated(self, split: str, x: Float[Tensor, "R P"]) -> tuple[Float[Tensor, "R M"], ...]:
-        """What `evaluate` gives, with fp32 products; that of the last x is remembered."""
-        with precision.products("fp32"):
-            return self.cache.at(x, split, lambda: self.evaluate(split, x))
+        """What `evaluate` gives; that of the last x is remembered."""
+        return self.cache.at(x, split, lambda: self.evaluate(split, x))
 
 
 def network_starts(

@@ -60,7 +60,6 @@ class FaceAttributes(TrainTest, BatchGradients):
     """
 
     execution_fields: ClassVar[tuple[str, ...]] = ("data_root", "execution", "max_batch_runs")
-    product_shape: ClassVar[tuple[int, int, int] | None] = (4096, 144, 16)  # a convolution of 16 channels
     small: ClassVar[Mapping[str, Any]] = {
         "hidden": 4,
         "train_size": 256,

@@ -14,7 +14,6 @@ import torch.nn.functional as nn
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from mobench.core import precision
 from mobench.core.arrays import to_device
 from mobench.core.federated import Change, Descent, Federated, LocalBatch, changed, descend
 from mobench.core.preferences import Runs
@@ -94,11 +93,6 @@ class FederatedImages(DataProblem, PerSeed[Clients], Federated):
     """
 
     execution_fields: ClassVar[tuple[str, ...]] = ("data_root", "execution", "max_batch_runs")
-    product_shape: ClassVar[tuple[int, int, int] | None] = (
-        6000,
-        784,
-        200,
-    )  # first layer, the images of a client
     small: ClassVar[Mapping[str, Any]] = {"hidden": 4, "shrink": 4, "train_size": 300, "test_size": 200}
     citation: ClassVar[str] = "McMahan et al. 2017; Liu et al. 2024 (OMD-TCH)"
 
@@ -463,11 +457,8 @@ class FederatedImages(DataProblem, PerSeed[Clients], Federated):
     def _evaluated(
         self, split: str, x: Float[Tensor, "R P"]
     ) -> tuple[Float[Tensor, "R M"], Float[Tensor, "R M"]]:
-        """Mean losses and shares of right answers of the clients, with fp32 products; those of the last x
-        are remembered.
-        """
-        with precision.products("fp32"):
-            return self.cache.at(x, split, lambda: self._evaluate(split, x))
+        """Mean losses and shares of right answers of the clients; those of the last x are remembered."""
+        return self.cache.at(x, split, lambda: self._evaluate(split, x))
 
     def _evaluate(
         self, split: str, x: Float[Tensor, "R P"]

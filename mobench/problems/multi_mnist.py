@@ -59,11 +59,6 @@ class MultiMNIST(TrainTest, BatchGradients):
     start_kinds: ClassVar[Mapping[str, tuple[str, ...]]] = {"default": (), "xavier": ()}
     execution_fields: ClassVar[tuple[str, ...]] = ("data_root", "execution", "max_batch_runs")
     added_fields: ClassVar[Mapping[str, Any]] = {"shifts": [0, 0]}
-    product_shape: ClassVar[tuple[int, int, int] | None] = (
-        20,
-        250,
-        768,
-    )  # second convolution of LeNet, a chunk of pictures
     small: ClassVar[Mapping[str, Any]] = {"model": "small", "train_size": 256, "pixels": 1.0, "test_size": 16}
     citation: ClassVar[str] = "Sabour et al. 2017; Lin et al. 2019"
 

@@ -262,7 +262,7 @@ class _Trial:
             raise ConfigError(
                 f"The parameters are of type {', '.join(sorted(map(str, kinds)))}; expected all of "
                 "torch.float32 or all of torch.float64 (module.float()). For products in half precision use "
-                "torch.autocast in forward=, or precision=bf16 with mobench's own networks."
+                "torch.autocast in forward=."
             )
 
     def probe(self) -> Probe:

@@ -47,7 +47,6 @@ class RiverFlow(TrainTest):
     choice.
     """
 
-    product_shape: ClassVar[tuple[int, int, int] | None] = (1024, 64, 64)  # first layer
     small: ClassVar[Mapping[str, Any]] = {"hidden": 4, "train_size": 256, "test_size": 32}
     citation: ClassVar[str] = "Spyromitros-Xioufis et al. 2016 (RF1); MLM-CMOO paper"
 

@@ -375,7 +375,6 @@ RUNNERS_KEYS = frozenset(
         "date",
         "execution",
         "dtype",
-        "precision",
         "tf32",
         "hypervolume",
         "ideal_point",

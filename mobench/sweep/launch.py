@@ -85,7 +85,7 @@ def _joined(jobs: list[Planned], adapter: Adapter, say: Say) -> list[Outcome]:
 def _parts(job: Planned) -> list[Planned]:
     """The parts that a job is run as; none where it is one batch."""
     hardware = job.config["hardware"]
-    if hardware["split"] is None and hardware["seeds_per_job"] is None:
+    if hardware["split"] is None:
         return []
     from mobench.jobs import parts
     from mobench.jobs.build import make_job
@@ -97,7 +97,6 @@ def _parts(job: Planned) -> list[Planned]:
             f"seeds={list(part.config['seeds'])}".replace(" ", ""),
             f"hardware.part={'null' if chunk is None else chunk}".replace(" ", ""),
             "hardware.split=null",
-            "hardware.seeds_per_job=null",
         ]
         name = f"{job.name}, {parts.named(part)}".removeprefix(", ")
         found.append(Planned([*job.overrides, *own], part.config, folder_of(part), job.artifact, name))

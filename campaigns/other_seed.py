@@ -1,4 +1,4 @@
-"""Checks whether cells of tables hold for one more seed: `python -m tests.other_seed --output FILE`.
+"""Checks whether cells of tables hold for one more seed: `python -m campaigns.other_seed --output FILE`.
 
 One cell of each table whose numbers depend on a seed. The cell's job runs with its n seeds; one more seed
 then runs from scratch, in another process and in another folder. The interval that it should lie in is
@@ -37,7 +37,7 @@ from mobench.system.paths import results_root
 FOLDER = "MOBENCH_OUTPUTS"
 INTRODUCTION = """# Another seed
 
-Do not edit this page: `python -m tests.other_seed --output docs/other_seed.md` writes it.
+Do not edit this page: `python -m campaigns.other_seed --output docs/other_seed.md` writes it.
 
 For each table whose numbers depend on a seed, the job of one cell runs with the seeds of the cell, and then
 with one more seed: from scratch, in another process, in another folder. The other seed's number should lie in

@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torchjd import aggregation
 
+from benchmarks.peers import cpu
+from benchmarks.timing import Sample, alternate
 from mobench.algorithms.aligned_mtl import AlignedMTL
 from mobench.algorithms.cagrad import CAGrad
 from mobench.algorithms.config_mtl import ConFIG
@@ -25,8 +27,6 @@ from mobench.algorithms.pcgrad import PCGrad
 from mobench.algorithms.sdmgrad import SDMGrad
 from mobench.algorithms.upgrad import UPGrad
 from mobench.core import Weighting
-from tests.benchmarks.peers import cpu
-from tests.benchmarks.timing import Sample, alternate
 from tests.test_zoo import context
 
 N = 100

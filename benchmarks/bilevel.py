@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn.utils import vector_to_parameters
 
+from benchmarks.floor import products
+from benchmarks.timing import Sample, Work, alternate
 from mobench.core import Runs
 from mobench.core.bilevel import Bilevel
 from mobench.oracles import Hypergradient
@@ -22,8 +24,6 @@ from mobench.oracles.hypergradient import HyperPoint
 from mobench.problems.bilevel_quadratic import BilevelQuadratic
 from mobench.problems.few_shot import FewShotLearning
 from mobench.problems.hyper_cleaning import HyperCleaning
-from tests.benchmarks.floor import products
-from tests.benchmarks.timing import Sample, Work, alternate
 from tests.reference.bilevel_torch import Cleaning, Episode, backbone, cleaning_row, few_shot_row
 
 S = 5

@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from benchmarks import directions, floor, images, loops, peers, report
+from benchmarks.__main__ import main
 from mobench.core import loop
 from mobench.core.gram import gram
 from mobench.core.output import make_output
 from mobench.oracles import Exact
 from mobench.problems import VLMOP2
 from mobench.subproblems import min_norm
-from tests.benchmarks import directions, floor, images, loops, peers, report
-from tests.benchmarks.__main__ import main
 
 
 def test_quick_benchmark_writes_a_complete_report(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
 """What to do with one GPU and 45 minutes, in order of value: `make gpu`, or
-`python -m tests.gpu_session [PART ...] [--minutes 45] [--rehearse]`.
+`python -m campaigns.gpu_session [PART ...] [--minutes 45] [--rehearse]`.
 
 Each part is a command of its own with a time limit. A part that runs out of time is stopped as a cluster
 stops a job (SIGTERM: jobs save a checkpoint), and the same command continues it; a part that has ended well
@@ -66,8 +66,8 @@ def parts(folder: Path) -> list[Part]:
     return [
         Part("tests", "every algorithm on every problem against the CPU", 7.0, tests,
              (*tests, "-k", "of_the_cpu[ls] or vlmop2 or resumed or captures or tf32 or program_is_solved")),
-        Part("benchmark", "seconds per step and share of the peak", 8.0, ("tests.benchmarks.gpu", *page),
-             ("tests.benchmarks.gpu", "--quick", *page)),
+        Part("benchmark", "seconds per step and share of the peak", 8.0, ("benchmarks.gpu", *page),
+             ("benchmarks.gpu", "--quick", *page)),
         Part("images", "FERERO's images: 78 runs", 12.0, **_artifacts(IMAGES, "data=mnist"),
              needs=("MNIST", "FashionMNIST")),
         Part("cifar", "federated CIFAR-10, three seeds", 8.0,
@@ -157,7 +157,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the parts that were asked for; 1 if one failed or was stopped, so that a script goes on."""
     folder = outputs_root() / "gpu"
     known = {part.name: part for part in parts(folder)}
-    parser = argparse.ArgumentParser(prog="python -m tests.gpu_session", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m campaigns.gpu_session", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(known)} (default: all)")
     parser.add_argument("--minutes", type=float, default=45.0, help="for all parts together (default: 45)")
     parser.add_argument("--rehearse", action="store_true", help="smoke scale on a pretended GPU")

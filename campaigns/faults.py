@@ -1,4 +1,4 @@
-"""The fault campaign: `python -m tests.faults --kills 200` (make faults), and smaller pieces of it in the
+"""The fault campaign: `python -m campaigns.faults --kills 200` (make faults), and smaller pieces of it in the
 test suite.
 
 Processes that run jobs are killed (SIGKILL) at random moments, again and again, until every job is done.
@@ -23,31 +23,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mobench.config.schema import choices
 from mobench.jobs.run import run_job
 from mobench.jobs.store import JobFolder
 from tests.conftest import REPOSITORY, command, environment
 from tests.test_runner import composed, same_rows
 
 SMALL = ("preferences=3", "seeds=[0,1]", "checkpoint.seconds=0", "logger=local", "progress=false")
-ZOO = (
-    *("afl", "aligned_mtl", "cagrad", "config", "dualproj", "dwa", "fairgrad", "famo", "fedavg", "graddrop"),
-    *(
-        "hv_gradient",
-        "imtl_g",
-        "nash_mtl",
-        "pbi",
-        "pcgrad",
-        "pmgda",
-        "sdmgrad",
-        "stch_set",
-        "term",
-        "torchjd",
-        "upgrad",
-    ),
-    *("cosmos", "phn", "phn_epo"),
-)
-# every algorithm, and every oracle and output rule that has a state of its own; steps for about a second of
-# work
+# every oracle and output rule that has a state of its own; steps for about a second of work
 CASES: dict[str, tuple[str, ...]] = {
     "ls": ("algorithm=ls", "steps=3000"),
     "mgda": ("algorithm=mgda", "steps=1500"),
@@ -123,8 +106,6 @@ CASES: dict[str, tuple[str, ...]] = {
         "space.step=0.01",
         "steps=80",
     ),
-    # directions of other papers' methods: little work, for there are many
-    **{f"zoo-{name}": (f"algorithm={name}", "steps=150") for name in ZOO},
     "modo": ("algorithm=modo", "problem=least_squares", "oracle=minibatch", "steps=150"),
     "psl": (
         "algorithm=psl",
@@ -136,6 +117,9 @@ CASES: dict[str, tuple[str, ...]] = {
         "steps=4",
     ),
 }
+# the other algorithms, with little work each, for there are many
+_NAMED = {word.removeprefix("algorithm=") for case in CASES.values() for word in case}
+CASES |= {name: (f"algorithm={name}", "steps=150") for name in choices("algorithm") if name not in _NAMED}
 
 
 @dataclass
@@ -468,7 +452,7 @@ LAUNCHERS = {
 def main() -> int:
     """Run the campaign and write docs/reliability.md."""
     parser = argparse.ArgumentParser(
-        prog="python -m tests.faults", description=(__doc__ or "").split("\n\n")[0]
+        prog="python -m campaigns.faults", description=(__doc__ or "").split("\n\n")[0]
     )
     parser.add_argument(
         "--kills", type=int, default=200, help="in all: four fifths in single jobs, the rest in sweeps"
@@ -522,7 +506,7 @@ def page(rows: Sequence[tuple[str, Tally]], kills: int, seed: int) -> str:
     lines = [
         "# Reliability",
         "",
-        f"Do not edit this page. `make faults` (`python -m tests.faults --kills {kills} --seed {seed}`) "
+        f"Do not edit this page. `make faults` (`python -m campaigns.faults --kills {kills} --seed {seed}`) "
         f"writes it. Commit {str(where['git_sha'])[:10]}{' and changes' if where['git_dirty'] else ''}, "
         f"{where['date'][:10]}.",
         "",
@@ -551,7 +535,7 @@ def page(rows: Sequence[tuple[str, Tally]], kills: int, seed: int) -> str:
     lines += [
         f"The single jobs cycle through {len(CASES)} kinds: {', '.join(CASES)}.",
         "",
-        "`make test` runs a small version and tests what the campaign cannot reach: full disks, read-only "
+        "`make test` kills six kinds of jobs and tests what the campaign cannot reach: full disks, read-only "
         "folders, truncated files, a clock that jumps, two processes on one folder "
         "(`tests/test_runner.py`, `test_store.py`, `test_survival.py`, `test_faults.py`, `test_slurm.py`).",
     ]

@@ -1,4 +1,4 @@
-"""How far the zoo's directions are from other people's code: `python -m tests.agreement --output FILE`.
+"""How far the zoo's directions are from other people's code: `python -m campaigns.agreement --output FILE`.
 
 Each method of Gram matrices against TorchJD where that is exact, against CVXPY or NumPy from its definition,
 and by its own certificate over ranks and scales of gradients.
@@ -167,7 +167,7 @@ def table(lines: Sequence[Line]) -> str:
 
 HEAD = """# Agreement with other code
 
-Written by `python -m tests.agreement --output docs/agreement.md`. Differences are the largest entry of
+Written by `python -m campaigns.agreement --output docs/agreement.md`. Differences are the largest entry of
 d - d', relative to the larger of the Jacobian's norm and d', over M = 2, 3, 10 and random gradients; those to
 TorchJD also over dependent and opposed gradients, or over rows of very different lengths where TorchJD's
 formula needs full rank. "From its definition" is the method's program in CVXPY (CLARABEL, whose own tolerance
@@ -181,7 +181,7 @@ bounds the difference) or its formula in NumPy, on J itself. Residuals and faile
 
 def main(arguments: Sequence[str] | None = None) -> str:
     """Measure and write what was asked for."""
-    parser = argparse.ArgumentParser(prog="python -m tests.agreement", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m campaigns.agreement", description=__doc__)
     parser.add_argument("--output", type=Path, help="Markdown file")
     parser.add_argument("--only", help="comma-separated names; default: all")
     chosen = parser.parse_args(arguments)

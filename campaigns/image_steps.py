@@ -1,4 +1,4 @@
-"""Runs the steps of the Dockerfile without a container engine:  python -m tests.image_steps FOLDER
+"""Runs the steps of the Dockerfile without a container engine:  python -m campaigns.image_steps FOLDER
 
 FOLDER, which must not exist, takes the place of WORKDIR. COPY takes the files of the last commit, and .git;
 what .dockerignore leaves out of the image is not committed. RUN and CMD are run in FOLDER with the variables
@@ -70,7 +70,7 @@ def build(folder: Path) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m tests.image_steps",
+        prog="python -m campaigns.image_steps",
         description=(__doc__ or "").split("\n\n", 1)[1],
     )
     parser.add_argument("folder", type=Path, help="takes the place of the image's working directory")

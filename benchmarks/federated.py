@@ -25,6 +25,8 @@ import torch
 import torch.nn.functional as nn
 from torch import Tensor
 
+from benchmarks.floor import products
+from benchmarks.timing import Sample, Work, alternate
 from mobench.algorithms.fedfv import FedFV
 from mobench.algorithms.fedmgda_plus import FedMGDAPlus
 from mobench.algorithms.ls import LS
@@ -39,8 +41,6 @@ from mobench.data.images import Images
 from mobench.models.mlp import MLP
 from mobench.oracles import LocalSteps
 from mobench.problems.federated_images import FederatedImages
-from tests.benchmarks.floor import products
-from tests.benchmarks.timing import Sample, Work, alternate
 
 M = 10
 TAU = 10
@@ -441,7 +441,7 @@ def peak() -> dict[str, Any]:
     found = {}
     for execution in ("loop", "batched"):
         done = subprocess.run(
-            [sys.executable, "-m", "tests.benchmarks.federated", execution],
+            [sys.executable, "-m", "benchmarks.federated", execution],
             capture_output=True,
             text=True,
             check=True,

@@ -1,4 +1,4 @@
-"""`python -m tests.benchmarks.gpu [--quick] [--json FILE] [--output FILE.md]`: steps of jobs on a GPU.
+"""`python -m benchmarks.gpu [--quick] [--json FILE] [--output FILE.md]`: steps of jobs on a GPU.
 
 Each case is a job of mobench. After some steps that do not count, the seconds of a step are those between two
 synchronizations of the device, over the steps between them; the median of several. A share of the peak is the
@@ -214,7 +214,7 @@ def markdown(found: dict[str, Any]) -> str:
     lines = [
         "# Performance on a GPU",
         "",
-        "Do not edit this page. `make gpu` (`python -m tests.benchmarks.gpu`) writes it.",
+        "Do not edit this page. `make gpu` (`python -m benchmarks.gpu`) writes it.",
         "",
         f"{origin['device']}, torch {origin['versions']['torch']}, {origin['date'][:10]}, "
         f"commit {(origin['git_sha'] or 'unknown')[:10]}. "
@@ -251,7 +251,7 @@ def _short(value: float) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     """Measures, and writes the files that were asked for."""
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.gpu", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="tiny sizes: does everything run?")
     parser.add_argument("--json", type=Path, help="all measurements; an interrupted run continues from it")
     parser.add_argument("--output", type=Path, help="the page as Markdown")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from campaigns import gpu_session
+from campaigns.gpu_session import Part, Session, main
 from mobench.config.schema import choices
-from tests import gpu_session
-from tests.gpu_session import Part, Session, main
 
 WORK = """
 import signal, sys, time

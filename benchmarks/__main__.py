@@ -1,4 +1,4 @@
-"""`python -m tests.benchmarks [--quick] [--output docs/performance.md] [--json outputs/benchmark.json]`."""
+"""`python -m benchmarks [--quick] [--output docs/performance.md] [--json outputs/benchmark.json]`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from typing import Any
 
 import torch
 
-from mobench.system.provenance import stamp
-from tests.benchmarks import (
+from benchmarks import (
     bilevel,
     directions,
     federated,
@@ -24,11 +23,12 @@ from tests.benchmarks import (
     solves,
     surrogates,
 )
+from mobench.system.provenance import stamp
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     """Measure, write the files that were asked for, return what the JSON file holds."""
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
         "--quick", action="store_true", help="a tiny grid: does everything run? Its numbers mean nothing"
     )

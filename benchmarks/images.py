@@ -19,6 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from benchmarks.floor import products
+from benchmarks.timing import Sample, Work, alternate, timed
 from mobench.algorithms.epo import EPO
 from mobench.algorithms.ferero_public_code import PublicCodeFERERO
 from mobench.algorithms.ferero_sa import StochasticFEREROSA
@@ -30,8 +32,6 @@ from mobench.core.algorithm import Algorithm
 from mobench.core.preferences import from_rays_deg
 from mobench.oracles import Epochs
 from mobench.problems import MultiMNIST
-from tests.benchmarks.floor import products
-from tests.benchmarks.timing import Sample, Work, alternate, timed
 from tests.reference import images as plain
 
 STEP = 1e-3
@@ -250,7 +250,7 @@ def peak(quick: bool) -> dict[str, Any]:
     a chunk of evaluation. `quick`: of one model.
     """
     done = subprocess.run(
-        [sys.executable, "-m", "tests.benchmarks.images", "1" if quick else "25"],
+        [sys.executable, "-m", "benchmarks.images", "1" if quick else "25"],
         capture_output=True,
         text=True,
         check=False,

@@ -16,6 +16,8 @@ import torch
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
+from benchmarks import authors_style
+from benchmarks.timing import Sample, Work, alternate, timed
 from mobench.core import Runs, loop
 from mobench.core.algorithm import Algorithm, Info
 from mobench.core.compatibility import reasons
@@ -26,8 +28,6 @@ from mobench.core.preferences import ray, spread
 from mobench.core.sets import Free
 from mobench.oracles import Exact
 from mobench.problems import VLMOP2
-from tests.benchmarks import authors_style
-from tests.benchmarks.timing import Sample, Work, alternate, timed
 from tests.reference import epo, ferero, ls, mgda, omd, pmtl, problems, tchebycheff
 
 N = 20

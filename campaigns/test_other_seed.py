@@ -7,8 +7,8 @@ import dataclasses
 import numpy as np
 import pytest
 
+from campaigns import other_seed
 from mobench.sweep.composer import jobs_of
-from tests import other_seed
 from tests.conftest import REPOSITORY
 
 PAGE = REPOSITORY / "docs" / "other_seed.md"

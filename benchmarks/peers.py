@@ -22,6 +22,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from benchmarks import loops
+from benchmarks.floor import products
+from benchmarks.timing import Sample, Work, alternate
 from mobench import objectives
 from mobench.core import Runs, loop
 from mobench.core.algorithm import Algorithm
@@ -33,9 +36,6 @@ from mobench.jobs.run import run_job
 from mobench.oracles import Exact
 from mobench.problems import DTLZ2, VLMOP2, ZDT2
 from mobench.subproblems import min_norm
-from tests.benchmarks import loops
-from tests.benchmarks.floor import products
-from tests.benchmarks.timing import Sample, Work, alternate
 from tests.conftest import REPOSITORY, command, environment
 from tests.test_runner import composed
 

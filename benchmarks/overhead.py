@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.timing import Sample
 from mobench.jobs import record
 from mobench.jobs import run as runner
 from mobench.jobs.store import JobFolder
-from tests.benchmarks.timing import Sample
 from tests.conftest import REPOSITORY, command, environment
 from tests.test_runner import composed
 

@@ -15,6 +15,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
+from benchmarks.timing import Sample, alternate, on_arrays, repeated
 from mobench.algorithms.csmoo import CSMOO1
 from mobench.algorithms.csmoo2 import CSMOO2
 from mobench.core import loop
@@ -24,7 +25,6 @@ from mobench.oracles import EMA, Minibatch
 from mobench.problems import PLS, ConstrainedGaussian
 from mobench.subproblems import reference
 from mobench.subproblems.surrogate import Surrogate, solve_surrogate
-from tests.benchmarks.timing import Sample, alternate, on_arrays, repeated
 
 Step = tuple[Surrogate, Tensor]
 # steps before the recorded ones, and how many are recorded

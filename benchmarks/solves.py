@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from benchmarks.timing import Sample, alternate, on_arrays, repeated
 from mobench.subproblems import epo_lp, min_norm, project_simplex, project_weighted_simplex, qp
-from tests.benchmarks.timing import Sample, alternate, on_arrays, repeated
 
 Inputs = tuple[Tensor, ...]
 

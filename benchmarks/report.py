@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import bilevel, directions, federated, images, overhead, peers
+from benchmarks.loops import PREFERENCES, Line, N
+from benchmarks.solves import Row
+from benchmarks.surrogates import Row as Surrogates
 from mobench.artifacts import style
 from mobench.config.method_names import NAMES
-from tests.benchmarks import bilevel, directions, federated, images, overhead, peers
-from tests.benchmarks.loops import PREFERENCES, Line, N
-from tests.benchmarks.solves import Row
-from tests.benchmarks.surrogates import Row as Surrogates
 
 plt = style.plt
 
@@ -191,7 +191,7 @@ def markdown(
     sha = (machine["git_sha"] or "unknown")[:10] + (" with local changes" if machine["git_dirty"] else "")
     parts = [
         "# Performance",
-        "Do not edit this page. `make benchmark` (`python -m tests.benchmarks`) writes it.",
+        "Do not edit this page. `make benchmark` (`python -m benchmarks`) writes it.",
         f"{machine['device']}, {machine['cores']} cores, one thread. {machine['date'][:10]}, commit {sha}, "
         f"{versions}.",
         *_opening(lines, figure),
@@ -206,7 +206,7 @@ def markdown(
         "ratio compares minima. On a shared machine, differences below 20 % are not significant.",
         *([f"![Microseconds per iteration and run against the number of runs]({figure})"] if figure else []),
         "## Aims",
-        "*Authors-style* refers to our own loops in `tests/benchmarks/authors_style.py`, which handle one "
+        "*Authors-style* refers to our own loops in `benchmarks/authors_style.py`, which handle one "
         "run at a time: automatic differentiation with one backward pass per objective, and the subproblem "
         "in its published form (EPO: CVXPY with HiGHS; FERERO: up to 250 cold projected gradient steps in "
         "NumPy; PMTL: Frank-Wolfe). They are measured in the same session. *Quoted* refers to the authors' "
