@@ -38,7 +38,7 @@ from mobench.jobs.build import make_job
 from mobench.jobs.portable import portable_config
 from mobench.jobs.run import run
 from mobench.jobs.store import JobFolder
-from mobench.jobs.targets import TARGET, load_class, target_nodes
+from mobench.jobs.targets import check_parts
 from mobench.system import provenance
 
 IDENTICAL = "identical"
@@ -152,22 +152,8 @@ def _epsilon(files: Mapping[str, bytes], key: str) -> float:
 
 
 def runnable(config: Mapping[str, Any]) -> None:
-    """Raises BundleError unless every class that a configuration names is one of mobench's own.
-
-    A path such as mobench.module.subprocess.Popen begins with mobench, but its class is another package's.
-    """
-    for where, node in target_nodes(config, "config"):
-        target = node[TARGET]
-        if not isinstance(target, str) or not target.startswith(OWN):
-            raise BundleError(
-                f"{where} names {target}, which is no problem, oracle, algorithm, constraint or space of "
-                "mobench, so the job is not run."
-            )
-        cls = load_class(target, where)
-        if not isinstance(cls, type) or not cls.__module__.startswith(OWN):
-            raise BundleError(
-                f"{where} names {target}, which is not defined in mobench, so the job is not run."
-            )
+    """Raises BundleError unless every class that a configuration names is one of mobench's own."""
+    check_parts(config, OWN, BundleError)
 
 
 def _again(files: Mapping[str, bytes], key: str, data_root: str, folder: Path) -> pd.DataFrame:

@@ -166,13 +166,17 @@ def planned(arguments: Sequence[str]) -> tuple[list[Group], dict[str, dict[str, 
 def rerun(states: Iterable[JobStatus], configs: dict[str, dict[str, Any]]) -> int:
     """Runs again, one after the other, what failed or died; the exit code."""
     from mobench.jobs.run import run_job
+    from mobench.jobs.targets import check_parts
 
     chosen = {s.folder.key: s for s in states if s.state in ("failed", "dead")}
     say(f"\n{len(chosen)} to rerun")
     code = 0
     for key, state in chosen.items():
         try:
-            config = configs.get(key) or completed(state.folder.config())
+            config = configs.get(key)
+            if config is None:
+                config = completed(state.folder.config())
+                check_parts(config)
             root = state.folder.path.parent.parent
             outcome = run_job({**config, "rerun": False}, root=root, title=state.name)
         except Interrupted:

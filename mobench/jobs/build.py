@@ -37,14 +37,6 @@ def make_job(config: dict[str, Any]) -> Job:
         problem = problem.with_ideal_by(_extreme_values)
     variants = _variants(config["vary"], config["algorithm"], config.get("vary_jointly", False))
     algorithm = instantiate(config["algorithm"] | (variants[0] if variants else {}), "algorithm")
-    if not isinstance(problem, Problem):
-        raise ConfigError(
-            f"problem._target_ builds {type(problem).__name__}, which is not a mobench Problem."
-        )
-    if not isinstance(algorithm, Algorithm):
-        raise ConfigError(
-            f"algorithm._target_ builds {type(algorithm).__name__}, which is not a mobench Algorithm."
-        )
     choose_dtype(config["dtype"])
     check_numbers(config)
     _check_outputs(algorithm)

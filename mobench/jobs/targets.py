@@ -77,6 +77,47 @@ def target_nodes(node: Any, where: str) -> Iterator[tuple[str, Mapping[str, Any]
             yield from target_nodes(value, f"{where}.{key}")
 
 
+def part_types() -> dict[str, type]:
+    """Returns the base class of each group whose files name a class."""
+    from mobench.core.algorithm import Algorithm  # torch, which whoever looks at a folder need not import
+    from mobench.core.oracle import Oracle
+    from mobench.core.problem import Problem
+
+    return {"problem": Problem, "oracle": Oracle, "algorithm": Algorithm, **dict.fromkeys(LAYERS, Oracle)}
+
+
+def check_parts(
+    config: Mapping[str, Any],
+    packages: tuple[str, ...] | None = None,
+    error: type[MobenchError] = ConfigError,
+) -> None:
+    """Refuses a configuration that comes from a file and names anything but parts of a job; nothing is built.
+
+    A path such as mobench.module.subprocess.Popen begins with mobench, but its class is another package's.
+
+    Args:
+        config: of a job.
+        packages: where its classes must be defined; None: wherever Python finds them. Their modules are
+            imported, so a folder of somebody else's should be read with `packages`.
+        error: what is raised.
+
+    Raises:
+        MobenchError: a class, nested ones included, is no problem, oracle, algorithm, constraint or space.
+    """
+    bases = tuple(part_types().values())
+    for where, node in target_nodes(config, "config"):
+        target = node[TARGET]
+        known = isinstance(target, str) and (packages is None or target.startswith(packages))
+        cls = load_class(target, where) if known else None
+        inside = packages is None or (cls is not None and cls.__module__.startswith(packages))
+        if cls is None or not issubclass(cls, bases) or not inside:
+            whose = "" if packages is None else " of mobench"
+            raise error(
+                f"{where} names {target}, which is no problem, oracle, algorithm, constraint or "
+                f"space{whose}, so the job is not run."
+            )
+
+
 def enabled(config: Mapping[str, Any], layer: str) -> bool:
     """Whether a layer is chosen. Raises ConfigError if keys are set for one that is not."""
     node = config.get(layer) or {}

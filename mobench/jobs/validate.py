@@ -16,7 +16,16 @@ from typing import Any
 
 from mobench.config.schema import choices
 from mobench.errors import ConfigError, choose, suggest
-from mobench.jobs.targets import HASHED, LAYERS, TARGET, enabled, load_class, parameters, target_nodes
+from mobench.jobs.targets import (
+    HASHED,
+    LAYERS,
+    TARGET,
+    enabled,
+    load_class,
+    parameters,
+    part_types,
+    target_nodes,
+)
 
 NUMBERS = {"float", "int", "Real", "None"}  # names of types in annotations
 # groups and keys whose numbers are part of a job's identity
@@ -34,6 +43,10 @@ def validate(config: Mapping[str, Any]) -> None:
             continue
         if not isinstance(node, Mapping) or TARGET not in node:
             raise ConfigError(_without_target(group, node))
+        base = part_types()[group]
+        cls = load_class(str(node[TARGET]), group)
+        if not issubclass(cls, base):  # before anything is built
+            raise ConfigError(f"{group}._target_ is {cls.__name__}, which is not a mobench {base.__name__}.")
         for where, inner in target_nodes(node, group):
             cls = load_class(str(inner[TARGET]), where)
             known = parameters(cls)
