@@ -26,6 +26,7 @@ import re
 import shutil
 import socket
 import time
+import warnings
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import file_digest, sha256
@@ -446,7 +447,8 @@ def _unpacked(path: Path) -> Any:
     if not raw.startswith(_MAGIC) or sha256(data).digest() != raw[len(_MAGIC) :][:32]:
         raise UnfitError("is corrupt (its digest does not match)")
     try:
-        return torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+        with warnings.catch_warnings(action="ignore"):  # what PyTorch advises is not for who runs a job
+            return torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
     except _UNREADABLE as error:
         raise UnfitError("holds something else than tensors and plain values") from error
 
