@@ -208,7 +208,7 @@ def in_process(root: Path, arguments: tuple[str, ...], patch: pytest.MonkeyPatch
 
 
 def of_before(folder: JobFolder) -> JobFolder:
-    """The same folder as versions before 1.1 left it, without digests of its files."""
+    """The same folder as older versions left it, without digests of its files."""
     status = folder.status()
     status.pop("sha256", None)
     write_json(folder.path / "status.json", status)

@@ -12,7 +12,6 @@ import math
 import re
 import zipfile
 from collections.abc import Iterator, Mapping
-from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -95,10 +94,6 @@ def _job_problems(key: str, said: Mapping[str, Any], files: Mapping[str, bytes])
             f"{base}/meta.json: the hash of its identity is {config_hash(identity)}, and the name of the job "
             "ends otherwise"
         )
-    status = parsed(f"{base}/status.json", files[f"{base}/status.json"])
-    for name, digest in status.get("sha256", {}).items():
-        if f"{base}/{name}" not in files or sha256(files[f"{base}/{name}"]).hexdigest() != digest:
-            yield f"{base}/{name} is not the file whose SHA-256 is in {base}/status.json"
     config = configuration(files, key)
     for name in SETTINGS:
         if config.get(name) != identity.get(name):

@@ -9,7 +9,7 @@ half-finished one is resumed, a failed one is run again.
 
 Files belong to their job: a checkpoint says whose it is (`mobench.jobs.checkpoints`), status.json, which is
 written last, has the SHA-256 of all other files of a finished job, and the name of a folder ends with the
-hash of the identity in its meta.json. Folders of versions before 1.1 have no hashes of their files.
+hash of the identity in its meta.json. Folders of older versions have no hashes of their files.
 """
 
 from __future__ import annotations
@@ -185,7 +185,8 @@ class JobFolder:
     def damage(self) -> str | None:
         """What is wrong with a folder that says of itself that it is done, in a sentence; else None.
 
-        Its rows are looked at and whose they are, which costs little; other files when they are read.
+        The rows are compared with their digest, and the identity with the name of the folder, which costs
+        little; the digests of other files when they are read.
         """
         status = self.status()
         return self._damage(status) if status["status"] == "done" else None
@@ -202,7 +203,7 @@ class JobFolder:
         except OSError:
             return None  # whoever reads the rows says why they cannot be
         meta = self._plain_meta()
-        if (why := self._changed(status, "meta.json") or self._other_job(meta)) is not None:
+        if (why := self._other_job(meta)) is not None:
             return why
         expected = _expected(meta)
         found = max(rows.count(b"\n") - 1, 0)

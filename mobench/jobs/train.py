@@ -272,7 +272,7 @@ class Training:
         self.carried = self._here(saved["carried"])
         self.answers = self._here(saved["answers"])
         self.clock.training = saved["seconds"]
-        self.clock.before = saved["seconds_wall"]
+        self.clock.before = saved.get("seconds_wall", saved["seconds"])
         self.clock.devices = dict(saved["devices"])
         self.clock.recorded = list(saved["clock"])
         self.recorder.load(saved["history"])
