@@ -30,6 +30,7 @@ from mobench.jobs.store import JobFolder
 from mobench.sweep import plugin as plugin_of_hydra
 from mobench.sweep.composer import Composer
 from mobench.sweep.planner import Planner, Use
+from mobench.system.files import write_json
 from tests import plugin
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -204,6 +205,14 @@ def in_process(root: Path, arguments: tuple[str, ...], patch: pytest.MonkeyPatch
         torch.set_num_threads(threads)
         signal.signal(signal.SIGTERM, terminate)
     raise AssertionError("mobench.cli.entry.main returned without an exit code")
+
+
+def of_before(folder: JobFolder) -> JobFolder:
+    """The same folder as older versions left it, without digests of its files."""
+    status = folder.status()
+    status.pop("sha256", None)
+    write_json(folder.path / "status.json", status)
+    return folder
 
 
 Run = Callable[..., Result]

@@ -8,6 +8,7 @@ import os
 import pickle
 import random
 import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -27,7 +28,7 @@ from mobench.bundle.build import build
 from mobench.bundle.claims import SCHEMA
 from mobench.bundle.contents import collected
 from mobench.cli import bundle as command
-from mobench.errors import BundleError
+from mobench.errors import BundleError, StoreError
 from tests.conftest import environment
 
 ID = "ferero/fig7"
@@ -156,6 +157,28 @@ def test_rows_that_changed_after_the_drawing_are_refused(
             collected([ID])
     finally:
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def test_a_file_of_another_job_is_refused(
+    outputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where its size and its times are those of the file that was there."""
+    root = tmp_path / "outputs"
+    shutil.copytree(outputs, root)
+    monkeypatch.setenv("MOBENCH_OUTPUTS", str(root))
+    assert build(collected([ID]))
+    for name in ("solutions.npz", "config.yaml", "meta.json", "final.csv"):
+        path = next((root / "runs").glob(f"*/{name}"))
+        data = path.read_bytes()
+        before = path.stat()
+        path.write_bytes(data[:-3] + b"123")
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+        error, words = (BundleError, ID) if name == "final.csv" else (StoreError, name)
+        with pytest.raises(error, match=words):
+            build(collected([ID]))
+        path.write_bytes(data)
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert build(collected([ID]))
 
 
 # --- tampering ----------------------------------------------------------------------------------------------

@@ -279,6 +279,37 @@ def test_names_are_those_of_the_code_and_of_the_configuration(
         assert names.known(config) is None
 
 
+@pytest.mark.parametrize("change", ["swapped", "one", "old form", "digest", "list", "number"])
+def test_names_that_somebody_else_has_written_do_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], change: str
+) -> None:
+    monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))
+    monkeypatch.delitem(sys.modules, "mobench.jobs.job", raising=False)
+    config = compose.compose(JOB)
+    other = {**config, "steps": 2}
+    names.remember([(config, "vlmop2-ls-0123456789"), (other, "vlmop2-epo-0123456789")])
+    (file,) = (tmp_path / "cache").glob("names-*.json")
+    stored = json.loads(file.read_text())
+    mine, theirs = stored["names"]
+    known = stored["names"]
+    changed = {
+        "swapped": {**stored, "names": {mine: known[theirs], theirs: known[mine]}},
+        "one": {**stored, "names": {mine: known[theirs], theirs: known[theirs]}},
+        "old form": {mine: known[theirs]},
+        "digest": {**stored, "sha256": None},
+        "list": [known],
+        "number": 3,
+    }
+    file.write_text(json.dumps(changed[change]))
+    names._stored.cache_clear()
+    assert names.known(config) is None
+    assert "it is made again" in capsys.readouterr().err
+    names.remember([(config, "vlmop2-ls-0123456789")])
+    found = names.known(config)
+    assert found is not None
+    assert found.key == "vlmop2-ls-0123456789"
+
+
 def test_a_full_disk_costs_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path))
     (tmp_path / "cache").write_text("a file where a folder is needed")

@@ -18,7 +18,7 @@ from mobench.jobs.run import run_job
 from mobench.jobs.store import JobFolder
 from mobench.system import provenance
 from mobench.system.files import write_json
-from tests.conftest import Run
+from tests.conftest import Run, of_before
 
 BASE = ("problem=vlmop2", "preferences=3", "steps=12", "record.every=4", "logger=local")
 CASES = {
@@ -98,7 +98,7 @@ def test_parts_of_before_rows_said_what_failed_are_joined(tmp_path: Path) -> Non
     for seed in (0, 1):
         run_job(job(*chosen, f"seeds=[{seed}]"), tmp_path)
     older = JobFolder(run_job(job("algorithm=ls", "seeds=[0]"), tmp_path).folder)
-    meta = older.meta()
+    meta = of_before(older).meta()
     for name in ("final_rows", "unsolved"):
         del meta[name]
     write_json(older.path / "meta.json", meta)

@@ -175,10 +175,10 @@ def test_killed_and_resumed_bit_for_bit(
 
 
 @pytest.mark.parametrize("name", ["omd-first-pass", "omd-second-pass"])
-def test_checkpoints_of_before_november_2026_are_continued(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+def test_checkpoints_of_before_november_2026_are_named_and_ignored(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    """They said which of two passes it was, and had the weights of the only rule that needs a second one."""
+    """They said which of two passes it was, but not whose they are."""
     arguments, when, second = CASES[name]
     config = composed(*arguments, *BASE)
     save = JobFolder.save_checkpoint
@@ -188,6 +188,8 @@ def test_checkpoints_of_before_november_2026_are_continued(
         saved["second"] = bool(saved.pop("pass"))
         carried = saved.pop("carried")
         saved["gamma"] = carried["adaptive_two_pass"]["gamma"] if saved["second"] else None
+        for mark in ("format", "key", "dtype", "steps", "processes"):
+            del saved[mark]
         save(self, saved)
 
     with monkeypatch.context() as patch:
@@ -200,6 +202,8 @@ def test_checkpoints_of_before_november_2026_are_continued(
     assert saved is not None
     assert saved["second"] is second
     done = run_job(config, tmp_path / "killed")
+    lines = capsys.readouterr().err.splitlines()
+    assert ["was written by another version of mobench (format none" in line for line in lines] == [True] * 2
     same_rows(JobFolder(done.folder), JobFolder(run_job(config, tmp_path / "undisturbed").folder))
 
 

@@ -6,19 +6,25 @@ import errno
 import json
 import math
 import os
+import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 
+from mobench import load
 from mobench.errors import StoreError
 from mobench.jobs.store import JobFolder, config_hash
+from mobench.report.reading import collect
 from mobench.system.files import write_atomic, write_json
 from mobench.system.paths import outputs_root
-from tests.conftest import Run
+from tests.conftest import Run, in_process, of_before
+from tests.test_runner import same_rows
 
 LS = ("algorithm=ls", "preferences=2", "steps=5", "logger=local")
 
@@ -300,3 +306,178 @@ def test_the_state_of_truncated_rows(mobench: Run) -> None:
     path.write_text(path.read_text()[:-1])
     assert look(job).state == "failed"
     assert "has 1 rows and an incomplete row, but 2 are expected" in look(job).words
+
+
+# files of another job
+
+
+def rows_changed(change: Callable[[list[str]], list[str]]) -> Callable[[Path, Path], None]:
+    """Changes the lines of final.csv."""
+
+    def swap(mine: Path, other: Path) -> None:
+        path = mine / "final.csv"
+        path.write_text("\n".join(change(path.read_text().splitlines())) + "\n")
+
+    return swap
+
+
+def replaced(name: str) -> Callable[[Path, Path], None]:
+    """Puts the other job's file into the place of this one's."""
+
+    def swap(mine: Path, other: Path) -> None:
+        shutil.copy(other / name, mine / name)
+
+    return swap
+
+
+def all_replaced(mine: Path, other: Path) -> None:
+    shutil.rmtree(mine)
+    shutil.copytree(other, mine)
+
+
+def meta_changed(name: str, value: object) -> Callable[[Path, Path], None]:
+    def swap(mine: Path, other: Path) -> None:
+        meta = json.loads((mine / "meta.json").read_text())
+        write_json(mine / "meta.json", meta | {name: value})
+
+    return swap
+
+
+FOREIGN: dict[str, tuple[str, Callable[[Path, Path], None]]] = {
+    "rows of another job": ("final.csv", replaced("final.csv")),
+    "a row twice": ("final.csv", rows_changed(lambda x: [x[0], x[1], x[1], *x[3:]])),
+    "a column renamed": ("final.csv", rows_changed(lambda x: [x[0].replace("f_1", "h_1"), *x[1:]])),
+    "two columns exchanged": (
+        "final.csv",
+        rows_changed(lambda x: [x[0].replace("f_1,f_2", "f_2,f_1"), *x[1:]]),
+    ),
+    "rows in another order": ("final.csv", rows_changed(lambda x: [x[0], *reversed(x[1:])])),
+    "a number changed": ("final.csv", rows_changed(lambda x: [*x[:-1], x[-1].replace("5", "6")])),
+    "a comment in place of a row": ("final.csv", rows_changed(lambda x: [*x[:-1], "# lost"])),
+    "facts of another job": ("meta.json", replaced("meta.json")),
+    "another device": ("meta.json", meta_changed("device", "an abacus")),
+    "facts without an identity": ("meta.json", meta_changed("identity", None)),
+    "everything of another job": ("meta.json", all_replaced),
+    "history of another job": ("history.parquet", replaced("history.parquet")),
+    "solutions of another job": ("solutions.npz", replaced("solutions.npz")),
+    "settings of another job": ("config.yaml", replaced("config.yaml")),
+}
+RUN_AGAIN = [
+    *(name for name, (file, _) in FOREIGN.items() if file == "final.csv"),
+    "facts of another job",
+    "everything of another job",
+]
+READERS = {
+    "final.csv": "final",
+    "meta.json": "meta",
+    "history.parquet": "history",
+    "solutions.npz": "solutions",
+    "config.yaml": "config",
+}
+COMMAND = ("algorithm=ls", "preferences=2", "steps=5", "record.every=1", "progress=false", "logger=local")
+
+
+@pytest.fixture(scope="module")
+def two_jobs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Folders of the same problem and method, with other seeds."""
+    root = tmp_path_factory.mktemp("two")
+    found = []
+    for seeds in ("seeds=[0,1]", "seeds=[5,6]"):
+        with pytest.MonkeyPatch.context() as patch:
+            assert in_process(root / seeds, (*COMMAND, seeds), patch) == 0
+        found += list((root / seeds / "runs").iterdir())
+    return found[0], found[1]
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_a_file_of_another_job_is_named_by_every_reader(
+    mobench: Run,
+    two_jobs: tuple[Path, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+) -> None:
+    file, swap = FOREIGN[name]
+    mine, other = two_jobs
+    folder = JobFolder(tmp_path / "outputs/runs" / mine.name)
+    shutil.copytree(mine, folder.path)
+    swap(folder.path, other)
+    words = f"{folder.path / file} "
+    readers = READERS if name == "everything of another job" else [file]
+    for reader in (READERS[reader] for reader in readers):
+        with pytest.raises(StoreError, match=f"^{re.escape(words)}.*(Rerun the job|restore the file)"):
+            getattr(folder, reader)()
+        with pytest.raises(StoreError, match=re.escape(words)):
+            getattr(load(folder.path), reader)
+    monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path / "outputs"))
+    (row,) = collect(tmp_path / "outputs").jobs
+    again = mobench(*COMMAND, "seeds=[0,1]")
+    if name not in RUN_AGAIN:  # looking at a finished job reads no more
+        assert "already finished" in again.out
+        assert again.code == (2 if file == "meta.json" else 0)  # what it says of the job is in that file
+        assert (words in again.err) is (file == "meta.json")
+        assert row.status == "done"
+        again = mobench(*COMMAND, "seeds=[0,1]", "rerun=true")
+    else:
+        assert row.status == "unreadable"
+        assert file in row.detail
+        assert "already finished" not in again.out
+        assert again.err.count(f"warning: {words}") == 1
+        assert "The job will be rerun." in again.err
+    assert again.code == 0, again.err
+    assert folder.done
+    same_rows(folder, JobFolder(mine))
+    assert load(folder.path).config["seeds"] == [0, 1]
+
+
+def test_folders_of_older_versions_have_no_digests(two_jobs: tuple[Path, Path], tmp_path: Path) -> None:
+    """Of their files all that is known is the identity, which is that of the folder's name."""
+    mine, other = two_jobs
+    folder = JobFolder(tmp_path / mine.name)
+    shutil.copytree(mine, folder.path)
+    of_before(folder)
+    replaced("solutions.npz")(folder.path, other)
+    assert folder.done
+    assert folder.solutions()
+    replaced("meta.json")(folder.path, other)
+    assert not folder.done
+    with pytest.raises(StoreError, match="belongs to another job"):
+        folder.final()
+
+
+def test_a_copy_may_have_any_name_but_another_jobs(two_jobs: tuple[Path, Path], tmp_path: Path) -> None:
+    mine, other = two_jobs
+    for name in ("mine", "my best rows", f"copy-of-{mine.name}", "ls-0123"):
+        shutil.copytree(mine, tmp_path / name)
+        assert len(load(tmp_path / name).final) == 4
+        assert JobFolder(tmp_path / name).done
+    shutil.copytree(mine, tmp_path / other.name)
+    with pytest.raises(StoreError, match="belongs to another job"):
+        _ = load(tmp_path / other.name).history
+
+
+def test_digests_that_are_none_are_no_status(tmp_path: Path, two_jobs: tuple[Path, Path]) -> None:
+    folder = JobFolder(tmp_path / two_jobs[0].name)
+    shutil.copytree(two_jobs[0], folder.path)
+    for digests in (3, [], "no", None):
+        write_json(folder.path / "status.json", {"status": "done", "sha256": digests})
+        assert "sha256 is" in folder.status()["error"]
+        assert not folder.done
+
+
+def test_a_job_that_begins_anew_is_not_done_before_its_files_change(
+    mobench: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed right after it has written its configuration, it has no digests of the files before."""
+    seen = []
+    write = JobFolder.write_config
+
+    def look(self: JobFolder, config: dict[str, Any]) -> None:
+        seen.append(self.status()["status"])
+        write(self, config)
+
+    mobench(*LS)
+    monkeypatch.setattr(JobFolder, "write_config", look)
+    assert mobench(*LS, "rerun=true").code == 0
+    assert mobench(*LS, "rerun=true", "hardware.seeds_per_job=1", "seeds=[0,1]").code == 0
+    assert set(seen) == {"running"}

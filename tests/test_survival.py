@@ -5,14 +5,19 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import io
 import json
 import multiprocessing
 import os
+import pickle
+import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor
+from hashlib import sha256
 from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import Any, cast
@@ -31,15 +36,17 @@ from mobench.cli import status
 from mobench.config.schema import conf_dir
 from mobench.errors import StoreError
 from mobench.jobs import run as runner
+from mobench.jobs import store
 from mobench.jobs.store import JobFolder
 from mobench.jobs.train import threads
 from mobench.sweep import launch, launchers
 from mobench.sweep.plan import Planned
-from mobench.system import gpu_lock, signals, workers
+from mobench.system import gpu_lock, processes, signals, workers
 from tests.conftest import Run, environment, shell
 from tests.test_runner import (
     BASE,
     STEPS,
+    TWO_PASS,
     Killed,
     composed,
     die,
@@ -49,6 +56,7 @@ from tests.test_runner import (
     last_chunk,
     resumed_at,
     same_rows,
+    second_pass,
 )
 
 __all__ = ["resumed_at"]  # a fixture
@@ -167,6 +175,377 @@ def test_stop_is_not_lost_when_the_job_fails(
         result = mobench("-m", "algorithm=ls,mgda", *QUICK)
     result.refused("Stopped", "had just failed: ValueError: by itself", code=130)
     assert result.job.status()["status"] == "failed"  # the second job did not start
+
+
+# checkpoints that a job cannot continue from
+
+TWICE = (*TWO_PASS, "preferences=2", "seeds=[0,1]", f"steps={STEPS}", "checkpoint.seconds=0", "logger=local")
+Change = Callable[[dict[str, Any]], Any]
+
+
+class Custom:
+    """An object of a class, which no checkpoint may hold."""
+
+
+def put(value: Any, *path: Any) -> Change:
+    """Sets one value of a checkpoint; a function is called with the one that is there."""
+
+    def change(saved: dict[str, Any]) -> dict[str, Any]:
+        node = saved
+        for name in path[:-1]:
+            node = node[name]
+        node[path[-1]] = value(node[path[-1]]) if callable(value) else value
+        return saved
+
+    return change
+
+
+def without(*path: str) -> Change:
+    """Removes the last name of a path."""
+
+    def change(saved: dict[str, Any]) -> dict[str, Any]:
+        node = saved
+        for name in path[:-1]:
+            node = node[name]
+        del node[path[-1]]
+        return saved
+
+    return change
+
+
+def of_older_versions(saved: dict[str, Any]) -> dict[str, Any]:
+    for name in ("format", "key", "dtype", "steps", "processes"):
+        del saved[name]
+    return saved
+
+
+def longer(x: torch.Tensor) -> torch.Tensor:
+    return torch.cat([x, x[:1]])
+
+
+def wider(x: torch.Tensor) -> torch.Tensor:
+    return torch.cat([x, x[:, :1]], 1)
+
+
+def with_nan(x: torch.Tensor) -> torch.Tensor:
+    x = x.clone()
+    x[0, 0] = torch.nan
+    return x
+
+
+def reordered(columns: dict[str, Any]) -> dict[str, Any]:
+    return dict(reversed(columns.items()))
+
+
+THETA = ("state", "theta")
+ADAPTIVE = ("state", "out", "adaptive_two_pass")
+COLUMNS = ("history", "columns")
+UNFIT: dict[str, tuple[Change, str]] = {
+    "nothing": (lambda saved: {}, "another version"),
+    "a list": (lambda saved: [saved], "holds list"),
+    "a number": (lambda saved: 3, "holds int"),
+    "none": (lambda saved: None, "holds NoneType"),
+    "a tensor": (lambda saved: saved["state"]["theta"], "holds Tensor"),
+    "an object": (lambda saved: saved | {"seconds": Custom()}, "something else than tensors"),
+    "of older versions": (of_older_versions, "format none; this one has 2"),
+    "of a newer version": (put(3, "format"), "format 3; this one has 2"),
+    "a format in words": (put("2", "format"), "another version"),
+    "no key": (without("key"), "belongs to NoneType"),
+    "key of another job": (put("zdt1-ls-0123456789", "key"), "belongs to zdt1-ls-0123456789"),
+    "another dtype": (put("float32", "dtype"), "has dtype=float32, but its job has float64"),
+    "other steps": (put(60, "steps"), "has steps=60, but its job has 120"),
+    "no state": (without("state"), "differs in state"),
+    "state of another kind": (put([1, 2], "state"), "at step NoneType"),
+    "a key too many": (put(1, "gamma"), "differs in gamma"),
+    "t far away": (put(10**6, "state", "t"), "at step 1000000, but its job has 120"),
+    "t just beyond": (put(STEPS + 1, "state", "t"), "at step 121"),
+    "t negative": (put(-5, "state", "t"), "at step -5"),
+    "t a fraction": (put(3.5, "state", "t"), "at step 3.5"),
+    "t a switch": (put(True, "state", "t"), "at step True"),
+    "t a tensor": (put(torch.tensor(50), "state", "t"), "at step Tensor"),
+    "no t": (without("state", "t"), "at step NoneType"),
+    "pass 7": (put(7, "pass"), "at pass 7, but the job has 2"),
+    "pass 2": (put(2, "pass"), "at pass 2"),
+    "pass -1": (put(-1, "pass"), "at pass -1"),
+    "pass in words": (put("1", "pass"), "at pass 1"),
+    "the pass before": (put(0, "pass"), "the steps that the job records"),
+    "theta not a number": (put(with_nan, *THETA), "not finite"),
+    "theta infinite": (put(lambda x: x * torch.inf, *THETA), "not finite"),
+    "theta in float32": (put(lambda x: x.float(), *THETA), "theta float32"),
+    "theta complex": (put(lambda x: x.to(torch.complex128), *THETA), "theta complex128"),
+    "theta sparse": (put(lambda x: x.to_sparse(), *THETA), "theta of another form"),
+    "theta without numbers": (put(lambda x: x.to("meta"), *THETA), "theta of another form"),
+    "theta of more runs": (put(longer, *THETA), "theta float64 of shape (5, 20)"),
+    "theta of more variables": (put(wider, *THETA), "of shape (4, 21), and the job float64 of shape (4, 20)"),
+    "theta a list": (put(lambda x: x.tolist(), *THETA), "theta of another form"),
+    "flags as numbers": (put(lambda x: x.long(), "state", "alive"), "alive int64"),
+    "fewer failures": (put(lambda x: x[:-1], "state", "fail"), "fail int64 of shape (3,)"),
+    "no method": (without("state", "alg"), "differs in alg"),
+    "a method's value too many": (put(torch.ones(4), "state", "alg", "extra"), "differs in extra"),
+    "no output rule": (without(*ADAPTIVE), "differs in adaptive_two_pass"),
+    "output rule of more runs": (put(longer, *ADAPTIVE, "sum"), "sum float64 of shape (5, 20)"),
+    "nothing carried over": (put({}, "carried"), "carried differs in adaptive_two_pass"),
+    "weights of fewer steps": (
+        put(lambda x: x[:, 1:], "carried", "adaptive_two_pass", "gamma"),
+        "gamma float64",
+    ),
+    "no answers": (put({}, "answers"), "answers differs in"),
+    "an answer of more runs": (put(longer, "answers", "mean"), "answers.mean float64 of shape (5, 20)"),
+    "an answer not a number": (put(with_nan, "answers", "last"), "not finite"),
+    "no history": (put({}, "history"), "history differs in"),
+    "steps of another history": (put(lambda x: x[1:], "history", "steps"), "the steps that the job records"),
+    "a step twice": (put(lambda x: [x[0], *x[:-1]], "history", "steps"), "the steps that the job records"),
+    "a column fewer": (without(*COLUMNS, "mean/f"), "other columns"),
+    "a column too many": (put(torch.ones(13, 4), *COLUMNS, "last/x"), "other columns"),
+    "a column renamed": (put(lambda x: {f"{k}_": v for k, v in x.items()}, *COLUMNS), "other columns"),
+    "columns in another order": (put(reordered, *COLUMNS), "other columns"),
+    "a column of fewer steps": (put(lambda x: x[1:], *COLUMNS, "last/f"), "history.last/f float64"),
+    "a column of fewer runs": (put(lambda x: x[:, 1:], *COLUMNS, "last/f"), "history.last/f float64"),
+    "time not a number": (put(float("nan"), "seconds"), "no sound seconds"),
+    "time before the start": (put(-1.0, "seconds_wall"), "no sound seconds_wall"),
+    "times in words": (put([("a", "b")], "clock"), "no sound clock"),
+    "devices in a list": (put([1], "devices"), "no sound devices"),
+    "processes in words": (put(["one"], "processes"), "no sound processes"),
+    "continued from a number": (put(3, "continued"), "no sound continued"),
+}
+
+
+def _whole(path: Path, data: bytes) -> None:
+    path.unlink()
+    path.write_bytes(data)
+
+
+def _folder(path: Path, inside: bool = False) -> None:
+    path.unlink()
+    path.mkdir()
+    if inside:
+        (path / "file").touch()
+
+
+def _packed_anew(path: Path, data: bytes) -> None:
+    path.write_bytes(store._MAGIC + sha256(data).digest() + data)
+
+
+UNSOUND: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "truncated": (lambda path: _whole(path, path.read_bytes()[:1000]), "is corrupt"),
+    "a byte fewer": (lambda path: _whole(path, path.read_bytes()[:-1]), "is corrupt"),
+    "empty": (lambda path: _whole(path, b""), "is corrupt"),
+    "of zeros": (lambda path: _whole(path, bytes(5000)), "is corrupt"),
+    "text": (lambda path: _whole(path, b"checkpoint"), "is corrupt"),
+    "a folder": (_folder, "is not a file"),
+    "a folder with a file": (lambda path: _folder(path, True), "is not a file"),
+    "a pipe": (lambda path: (path.unlink(), os.mkfifo(path)), "is not a file"),
+    "rubbish with its digest": (lambda path: _packed_anew(path, b"rubbish"), "something else than tensors"),
+    "a pickle": (lambda path: _packed_anew(path, pickle.dumps({"state": 1})), ""),
+}
+
+
+@pytest.fixture(scope="module")
+def halfway(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Folders of jobs that were killed in their second pass, and of the first one undisturbed."""
+    root = tmp_path_factory.mktemp("halfway")
+    found = {}
+    for name, change in {
+        "job": (),
+        "other": ("seeds=[5,6]",),
+        "method": ("algorithm.step_size=0.03",),
+    }.items():
+        with pytest.MonkeyPatch.context() as patch:
+            disturb(patch, second_pass, die)
+            with pytest.raises(Killed):
+                runner.run_job(composed(*TWICE, *change), root / name)
+        (found[name],) = (root / name / "runs").iterdir()
+    found["undisturbed"] = runner.run_job(composed(*TWICE), root / "undisturbed").folder
+    return found
+
+
+def goes_on(
+    halfway: dict[str, Path],
+    root: Path,
+    damage: Callable[[Path], Any],
+    both: bool,
+    seen: list[tuple[int, bool]],
+) -> list[str]:
+    """Runs the job again with damaged checkpoints; returns the lines that it says."""
+    folder = root / "runs" / halfway["job"].name
+    shutil.copytree(halfway["job"], folder)
+    names = ["checkpoint.pt", "checkpoint.prev.pt"][: 2 if both else 1]
+    for name in names:
+        damage(folder / name)
+    with contextlib.redirect_stderr(io.StringIO()) as said:
+        done = runner.run_job(composed(*TWICE), root)
+    assert done.status == "done", done.error
+    same_rows(JobFolder(folder), JobFolder(halfway["undisturbed"]))
+    assert len(seen) == (0 if both else 1)  # the previous one, or anew
+    assert not list(folder.glob("checkpoint*"))
+    lines = said.getvalue().splitlines()
+    assert len(lines) == len(names), lines
+    for line, name in zip(lines, names, strict=True):
+        assert line.startswith(f"warning: {folder / name} ")
+        assert line.endswith("; it is ignored.")
+        assert len(line) < 400
+    return lines
+
+
+@pytest.mark.parametrize("name", UNFIT)
+def test_a_checkpoint_that_does_not_fit_is_named_and_ignored(
+    halfway: dict[str, Path], tmp_path: Path, resumed_at: list[tuple[int, bool]], name: str
+) -> None:
+    """Its digest is right, but it is another job's, another version's, or of another form."""
+    change, words = UNFIT[name]
+
+    def damage(path: Path) -> None:
+        path.write_bytes(store._packed(change(store._unpacked(path))))
+
+    (line,) = goes_on(halfway, tmp_path, damage, False, resumed_at)
+    assert words in line
+
+
+@pytest.mark.parametrize("both", [False, True])
+@pytest.mark.parametrize("name", UNSOUND)
+def test_a_checkpoint_that_cannot_be_read_is_named_and_ignored(
+    halfway: dict[str, Path], tmp_path: Path, resumed_at: list[tuple[int, bool]], name: str, both: bool
+) -> None:
+    damage, words = UNSOUND[name]
+    assert all(words in line for line in goes_on(halfway, tmp_path, damage, both, resumed_at))
+
+
+@pytest.mark.parametrize("both", [False, True])
+@pytest.mark.parametrize("other", ["other", "method"])
+def test_a_checkpoint_of_another_job_is_named_and_ignored(
+    halfway: dict[str, Path], tmp_path: Path, resumed_at: list[tuple[int, bool]], other: str, both: bool
+) -> None:
+    """It has the same shapes, and comes from the same problem: with other seeds, or another step size."""
+
+    def damage(path: Path) -> None:
+        shutil.copy(halfway[other] / path.name, path)
+
+    for line in goes_on(halfway, tmp_path, damage, both, resumed_at):
+        assert f"belongs to {halfway[other].name}; it is ignored." in line
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_a_checkpoint_without_permission_is_named_and_ignored(
+    halfway: dict[str, Path],
+    tmp_path: Path,
+    resumed_at: list[tuple[int, bool]],
+    monkeypatch: pytest.MonkeyPatch,
+    both: bool,
+) -> None:
+    refused: list[Path] = []
+    read = Path.read_bytes
+
+    def refuse(path: Path) -> bytes:
+        if path in refused:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    for line in goes_on(halfway, tmp_path, refused.append, both, resumed_at):
+        assert "cannot be read (Permission denied)" in line
+
+
+def test_the_state_of_a_ring_that_does_not_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The stored iterates of the adaptive average grow: their number is free, but it is one number."""
+    config = composed("algorithm=omd_tch", "algorithm.outputs=[adaptive]", *QUICK)
+    undisturbed = JobFolder(runner.run_job(config, tmp_path / "undisturbed").folder)
+    changes = [
+        put(wider, "state", "out", "adaptive", "gamma"),
+        put(longer, "state", "out", "adaptive", "F"),
+        put(lambda x: x + 1000, "state", "out", "adaptive", "used"),
+        put(lambda x: x - 1000, "state", "out", "adaptive", "used"),
+        put(lambda x: x[..., :1], "state", "out", "adaptive", "theta"),
+        put(lambda x: x[0], "state", "out", "adaptive", "alive"),
+    ]
+    for k, change in enumerate(changes):
+        with monkeypatch.context() as patch:
+            disturb(patch, first_pass, die)
+            with pytest.raises(Killed):
+                runner.run_job(config, tmp_path / str(k))
+        (folder,) = (tmp_path / str(k) / "runs").iterdir()
+        saved, _ = JobFolder(folder).load_checkpoint()
+        assert saved is not None
+        (folder / "checkpoint.pt").write_bytes(store._packed(change(saved)))
+        same_rows(JobFolder(runner.run_job(config, tmp_path / str(k)).folder), undisturbed)
+        assert capsys.readouterr().err.count("; it is ignored.") == 1
+
+
+@pytest.mark.parametrize("changes", [{"key": "zdt1-ls-0123456789"}, {"steps": 4}, {"dtype": "float32"}, None])
+def test_a_kept_state_that_does_not_fit(mobench: Run, tmp_path: Path, changes: dict[str, Any] | None) -> None:
+    command = ("algorithm=ls", *QUICK[:2], "checkpoint.keep=true", "logger=local")
+    shorter = mobench(*command, "steps=10").job
+    path = shorter.path / "state.pt"
+    if changes is None:
+        path.unlink()
+        path.mkdir()
+    else:
+        saved, _ = shorter.load_state(lambda saved: None)
+        assert saved is not None
+        path.write_bytes(store._packed(saved | changes))
+    longer = mobench(*command, "steps=30")
+    assert longer.code == 0, longer.err
+    assert longer.err.count(f"{path} ") == longer.err.count("; it is ignored.") == 1
+    folder = next(f for f in longer.folders if f.key != shorter.key)
+    assert "continued" not in folder.meta()
+    alone = mobench(*command, "steps=30", root=tmp_path / "alone").job
+    same_rows(folder, alone)
+
+
+# code that changes between two processes of a job
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"git_sha": "b" * 40}, f"commit {'a' * 10} instead of {'b' * 10}"),
+        ({"versions": {"torch": "2.10"}}, "torch 2.9 instead of 2.10"),
+        ({"versions": {"torch": "2.9", "numba": "0.6"}}, "numba unknown instead of 0.6"),
+        ({"git_dirty": True}, "files of mobench that were edited since"),
+        ({"files": "1"}, "files of mobench that were edited since"),
+        ({"device": "CPU B"}, ""),
+        ({}, ""),
+    ],
+)
+def test_provenance_names_the_code_of_all_processes(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    changed: dict[str, Any],
+    words: str,
+) -> None:
+    first = {
+        "git_sha": "a" * 40,
+        "git_dirty": False,
+        "files": "0",
+        "versions": {"torch": "2.9"},
+        "device": "CPU A",
+    }
+    config = composed("algorithm=ls", *QUICK)
+    with monkeypatch.context() as patch:
+        patch.setattr(processes, "this", lambda device: first)
+        disturb(patch, first_pass, die)
+        with pytest.raises(Killed):
+            runner.run_job(config, tmp_path)
+    second = first | changed
+    monkeypatch.setattr(processes, "this", lambda device: second)
+    done = runner.run_job(config, tmp_path)
+    meta = JobFolder(done.folder).meta()
+    lines = [line for line in capsys.readouterr().err.splitlines() if "were computed with" in line]
+    assert len(lines) == bool(words)
+    assert all(words in line for line in lines)
+    several = bool(changed)
+    assert ("processes" in meta) is several
+    if several:
+        one, two = meta["processes"]
+        step = one["steps"][1]
+        assert 0 < step < STEPS
+        assert (one, two) == (first | {"steps": [0, step]}, second | {"steps": [step, STEPS]})
+    both = [first, second] if "git_sha" in changed else [first]
+    assert meta["git_sha"] == " and ".join(one["git_sha"] for one in both)
+    assert meta["git_dirty"] is bool(changed.get("git_dirty", False))
+    assert meta["versions"]["torch"] == ("2.9 and 2.10" if "2.10" in words else "2.9")
 
 
 # workers that die

@@ -170,7 +170,8 @@ def distilled(
         **dict(zip(rows.PAIR, key, strict=True)),
         "seconds": sum(float(job.meta["seconds_train"]) for job in jobs) / sum(len(j.final) for j in jobs),
         "jobs": rows.joined_keys(job.folder.key for job in jobs),
-        "commit": str(meta["git_sha"])[:9] + ("+" if meta["git_dirty"] else ""),
+        "commit": " and ".join(sha[:9] for sha in str(meta["git_sha"]).split(" and "))
+        + ("+" if meta["git_dirty"] else ""),
         "digest": "",
     }
     out = []

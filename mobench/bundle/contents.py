@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -109,15 +110,16 @@ class Rows:
 
     def files(self, history: bool) -> dict[str, bytes]:
         """Its files by their names in the bundle."""
-        found = {
-            "config.yaml": yaml.safe_dump(self.config, sort_keys=False).encode(),
-            "status.json": (json.dumps(portable_status(self.folder.status()), indent=2) + "\n").encode(),
-        }
+        found = {"config.yaml": yaml.safe_dump(self.config, sort_keys=False).encode()}
         names = ["final.csv", "meta.json", "solutions.npz", *(["history.parquet"] if history else [])]
         for name in names:
             path = self.folder.path / name
             if path.exists():
+                self.folder.check(name)
                 found[name] = path.read_bytes()
+        digests = {name: sha256(data).hexdigest() for name, data in sorted(found.items())}
+        status = portable_status(self.folder.status(), digests)
+        found["status.json"] = (json.dumps(status, indent=2) + "\n").encode()
         return {f"{self.base}/{name}": data for name, data in found.items()}
 
 

@@ -58,6 +58,8 @@ def keep(
         raise StoreError(
             f"{folder.key} was kept with its history; add --history, or remove {target} to keep it without."
         )
+    for name in needed:
+        folder.check(name)
     # no solutions of rows that were kept before stay beside the new ones; without status.json none count
     for name in ("status.json", "solutions.npz"):
         (target / name).unlink(missing_ok=True)
@@ -75,7 +77,7 @@ def keep(
     config = portable_config(folder.config())
     write_atomic(target / "config.yaml", yaml.safe_dump(config, sort_keys=False).encode())
     # last: a folder with this file is complete
-    write_json(target / "status.json", portable_status(folder.status()))
+    write_json(target / "status.json", portable_status(folder.status(), JobFolder(target).digests()))
     return sum(f.stat().st_size for f in target.iterdir())
 
 

@@ -125,9 +125,8 @@ def advance(
     alive = state["alive"]
     kkt = state["kkt"]
     fail = state["fail"]
-    # a checkpoint of an older version has neither
-    stopped = state.get("stopped", torch.full_like(fail, -1))
-    unsolvable = state.get("unsolvable", torch.zeros_like(alive))
+    stopped = state["stopped"]
+    unsolvable = state["unsolvable"]
     averages = state.get("adam")
     on_host = theta.device.type == "cpu"
     times: Iterable[Any] = range(state["t"], until) if number is None else (number,)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import glob
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -31,11 +31,15 @@ from mobench.jobs.store import STATE, JobFolder
 
 
 def earlier(
-    job: Job, folder: JobFolder, outputs: Mapping[str, Output]
+    job: Job,
+    folder: JobFolder,
+    outputs: Mapping[str, Output],
+    fits: Callable[[str, int], Callable[[Any], None]],
 ) -> tuple[dict[str, Any] | None, list[str]]:
     """The last state of the longest finished job that this one continues, or None; and what to tell the user.
 
-    The state is a checkpoint of that job, with the name of its folder as `continued`.
+    The state is a checkpoint of that job, with the name of its folder as `continued`. `fits` returns, for the
+    name and the steps of that job, what raises an error for a state that this job cannot continue from.
     """
     jobs = sorted(_shorter(job, folder), key=lambda found: -found[0])
     if not jobs:
@@ -65,7 +69,7 @@ def earlier(
                 f"starts at step 0, although {other.key} has finished {steps} steps: "
                 f"{type(job.algorithm).__name__} depends on the number of steps (its state {where!r})."
             ]
-        payload, damaged = other.load_state(str(job.device))
+        payload, damaged = other.load_state(fits(other.key, steps))
         messages += damaged
         if payload is not None:
             words = f"continues from step {steps} of {other.key}."

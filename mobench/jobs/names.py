@@ -1,14 +1,15 @@
 """The names of jobs' folders, remembered: whether a job is finished is known without building it, so without
 torch.
 
-    outputs/cache/names-<hash of the package's files and of versions>.json   {hash of a configuration: name}
+    outputs/cache/names-<hash of the package's files and of versions>.json
+        {"names": {hash of a configuration: name}, "sha256": of the names}
 
 The name of a folder follows from a job's configuration and from mobench's code alone, unless the
 configuration names classes of somebody else, whose code is part of the name; those are never remembered. The
 file is found by a hash of all of mobench's files and of the versions of the packages, so any edit or upgrade
 forgets all names. It is asked only as long as the process has not imported what builds jobs: then building is
-exact, and quick. A file that cannot be read is made again with a line of notice; one that cannot be written
-costs time only.
+exact, and quick. A file that cannot be read, or is not what mobench wrote, is made again with a line of
+notice; one that cannot be written costs time only.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import re
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -31,7 +31,6 @@ from mobench.system.paths import outputs_root
 
 # keys that say where a job is listed, how it is shown and whether finished rows count, not which job it is
 ASIDE = ("artifact", "jobs", "grid", "like", "cross", "logger", "progress", "rerun")
-NAME = re.compile(r"[\w-]+")
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,9 @@ def remember(jobs: Iterable[tuple[dict[str, Any], str]]) -> None:
     if found.items() <= before.items() or sources.edited():
         return
     try:
-        write_atomic(path, json.dumps(before | found).encode(), durable=False)
+        every = before | found
+        stored = json.dumps({"names": every, "sha256": _digest(every)})
+        write_atomic(path, stored.encode(), durable=False)
         for other in path.parent.glob("names-*.json"):
             if other != path:
                 other.unlink(missing_ok=True)
@@ -84,15 +85,19 @@ def _stored(path: Path) -> dict[str, str]:
     """What the file says; nothing if there is none, or none that can be read."""
     try:
         found = json.loads(path.read_bytes())
-        if isinstance(found, dict) and all(NAME.fullmatch(str(name)) for name in found.values()):
-            return found
-        problem = "it holds something else than names"
+        if isinstance(found, dict) and found.get("sha256") == _digest(found.get("names")):
+            return dict(found["names"])
+        problem = "it holds something else than the names that mobench wrote"
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
         problem = str(error)
     print(f"notice: {path} cannot be read ({problem}); it is made again.", file=sys.stderr)
     return {}
+
+
+def _digest(known: Any) -> str:
+    return hashlib.sha256(json.dumps(known).encode()).hexdigest()
 
 
 def _entry(config: Mapping[str, Any]) -> str | None:

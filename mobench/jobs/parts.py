@@ -25,11 +25,13 @@ from mobench.jobs.build import make_job
 from mobench.jobs.job import Job
 from mobench.jobs.rows import hypervolumes, mark_done
 from mobench.jobs.store import JobFolder
+from mobench.system import processes
 from mobench.system.files import write_json
 
 NO_PARTS = {"split": None, "part": None}
 PEAKS = ("peak_memory_mib", "peak_gpu_memory_mib")
 SUMS = ("seconds_train", "seconds_evaluate", "seconds_wall")
+ALONE = ("git_sha", "git_dirty", "versions", "device")  # of a part that one process computed
 SAME = ("ideal_point", "dtype")  # what must not differ from part to part
 
 
@@ -136,6 +138,7 @@ def join(job: Job, parts: Sequence[Job], folders: Sequence[JobFolder], folder: J
             )
     final = _stacked([piece.numbered(piece.folder.final()) for piece in pieces], ["run"])
     history = _stacked([piece.numbered(piece.folder.history()) for piece in pieces], ["step", "run"])
+    folder.write_status("running", step=job.steps, steps=job.steps)  # until all files are those of one job
     folder.write_config(job.config)
     folder.write_table("history.parquet", history)
     if all((piece.folder.path / "solutions.npz").exists() for piece in pieces):
@@ -185,6 +188,15 @@ def _meta(job: Job, pieces: Sequence[Piece], metas: Sequence[dict[str, Any]]) ->
     out["device"] = " and ".join(by_device)
     if len(by_device) > 1:
         out["seconds_by_device"] = by_device
+    every = [
+        {**one, "part": piece.folder.key}
+        for piece, meta in zip(pieces, metas, strict=True)
+        for one in meta.get("processes", [{name: meta.get(name) for name in ALONE}])
+    ]
+    out |= processes.together(every)
+    out.pop("processes", None)
+    if any("processes" in meta for meta in metas) or any(map(_other_code, every, every[1:])):
+        out["processes"] = every
     out["unsolved"] = sorted(
         (
             {**run, "run": int(piece.numbers(np.array([run["run"]]))[0])}
@@ -196,6 +208,10 @@ def _meta(job: Job, pieces: Sequence[Piece], metas: Sequence[dict[str, Any]]) ->
     parts = [piece.folder.key for piece in pieces]
     execution = f"{len(parts)} jobs joined; the first: {metas[0]['execution']}"
     return {**out, "execution": execution, "parts": parts, "identity": job.identity}
+
+
+def _other_code(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    return any(one[name] != other[name] for name in ("git_sha", "git_dirty", "versions"))
 
 
 def _together(values: Sequence[Any]) -> Any:

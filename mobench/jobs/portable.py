@@ -17,6 +17,8 @@ def portable_config(config: Mapping[str, Any], data_root: str = DATA_ROOT) -> di
     return found
 
 
-def portable_status(status: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a status without the names of host and process."""
-    return {key: value for key, value in status.items() if key not in PRIVATE}
+def portable_status(status: Mapping[str, Any], digests: Mapping[str, str]) -> dict[str, Any]:
+    """Returns a status without the names of host and process, and with the digests of the files beside it:
+    the configuration is not the job's any more.
+    """
+    return {**{key: value for key, value in status.items() if key not in PRIVATE}, "sha256": dict(digests)}

@@ -26,7 +26,7 @@ from mobench.jobs.store import JobFolder
 from mobench.jobs.store import columns as named
 from mobench.jobs.targets import enabled
 from mobench.jobs.train import Training
-from mobench.system import gpu, provenance, workers
+from mobench.system import gpu, processes, provenance, workers
 from mobench.system.files import write_json
 
 FRONT_POINTS = 20_001  # resolution of `front_distance`: spacing of a front of length 1.5 is below 1e-4
@@ -62,7 +62,7 @@ def mark_done(
     began: float,
     seconds: float,
 ) -> None:
-    """Marks a job done whose files are all written, and removes its checkpoints.
+    """Marks a job done whose files are all written, with their digests, and removes its checkpoints.
 
     Args:
         rows: final rows of the first output rule.
@@ -77,7 +77,8 @@ def mark_done(
     if words := too_many_failed(job, unsolved):
         ended["error"] = words
     times = {"started": began, "finished": time.time(), "seconds": seconds}
-    folder.write_status("done", step=job.steps, steps=job.steps, **times, **ended, runs=len(job.runs))
+    about = {"step": job.steps, "steps": job.steps, **times, **ended, "runs": len(job.runs)}
+    folder.write_status("done", **about, sha256=folder.digests())
     folder.remove_checkpoints()
 
 
@@ -108,10 +109,13 @@ def _meta(training: Training, frames: list[pd.DataFrame], evaluation: float) -> 
     job = training.job
     ideal = job.joined.ideal
     on_gpu = gpu.peak_memory_mib(job.device)
+    by_process = training.processes()
     by_device = training.clock.by_device(provenance.device_name(job.device))
     return {
         **provenance.stamp(job.device),
-        # all that it ran on, in the order of its processes
+        # of all processes, in their order
+        **processes.together(by_process),
+        **({"processes": by_process} if len(by_process) > 1 else {}),
         "device": " and ".join(by_device),
         **({"seconds_by_device": by_device} if len(by_device) > 1 else {}),
         "execution": f"one batch of {len(job.runs)} runs on {job.device}, {torch.get_num_threads()} "

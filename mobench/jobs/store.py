@@ -6,6 +6,10 @@
 
 Everything is written atomically: temporary file, fsync, rename. A finished folder is not run again, a
 half-finished one is resumed, a failed one is run again.
+
+Files belong to their job: a checkpoint says whose it is (`mobench.jobs.checkpoints`), status.json, which is
+written last, has the SHA-256 of all other files of a finished job, and the name of a folder ends with the
+hash of the identity in its meta.json. Folders of older versions have no hashes of their files.
 """
 
 from __future__ import annotations
@@ -17,11 +21,15 @@ import io
 import json
 import math
 import os
+import pickle
+import re
+import shutil
 import socket
 import time
+import warnings
 import zipfile
-from collections.abc import Iterable, Iterator
-from hashlib import sha256
+from collections.abc import Callable, Iterable, Iterator
+from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -36,11 +44,25 @@ if TYPE_CHECKING:  # a folder is looked at without them
     import pandas as pd
 
 STATE = "state.pt"
+RESULTS = ("config.yaml", "final.csv", "history.parquet", "solutions.npz", "meta.json")
 _MAGIC = b"mobench-checkpoint-1\n"
 _NUMBERS = {"time", "progress", "seconds", "started", "finished", "diverged", "solver_failed"}
 """Fields of status.json that are computed with."""
 _COMPRESSED = 4_000_000  # numbers of a compressed file, at most
-_GPUS = 128  # of one machine, at most
+_NAME = re.compile(r".+-([0-9a-f]{10})")  # of a folder; a copy may have any other
+_UNREADABLE = (  # errors of a reader of tensors that was handed something else
+    pickle.UnpicklingError,
+    RuntimeError,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    EOFError,
+)
+
+
+class UnfitError(StoreError):
+    """A checkpoint cannot be continued; the message goes on from the name of its file."""
 
 
 def refuse_older(root: Path) -> None:
@@ -136,6 +158,10 @@ class JobFolder:
             return {"status": "failed", "error": f"unreadable status.json: {error}"}
         if not isinstance(found, dict) or found.get("status") not in ("running", "done", "failed"):
             return {"status": "failed", "error": f"unreadable status.json: it contains {str(found)[:40]}"}
+        digests = found.get("sha256", {})
+        if not isinstance(digests, dict):
+            told = f"unreadable status.json: sha256 is {digests!r:.40}, not the digests of files"
+            return {"status": "failed", "error": told}
         for name in _NUMBERS & found.keys():
             if not isinstance(found[name], int | float):
                 told = f"unreadable status.json: {name} is {found[name]!r:.40}, not a number"
@@ -152,46 +178,80 @@ class JobFolder:
     @property
     def done(self) -> bool:
         """Finished and complete on disk."""
-        return self.status()["status"] == "done" and self._missing() is None
+        status = self.status()
+        return status["status"] == "done" and self._damage(status) is None
 
     @property
     def damage(self) -> str | None:
-        """What is wrong with a folder that says of itself that it is done, in a sentence; else None."""
-        if self.status()["status"] != "done" or (why := self._missing()) is None:
-            return None
-        return f"{self.path / 'final.csv'} {why}."
+        """What is wrong with a folder that says of itself that it is done, in a sentence; else None.
 
-    def _missing(self) -> str | None:
-        """What final.csv lacks of a row for every run and output rule; None: nothing.
+        The rows are compared with their digest, and the identity with the name of the folder, which costs
+        little; the digests of other files when they are read.
+        """
+        status = self.status()
+        return self._damage(status) if status["status"] == "done" else None
 
-        A job whose rows are not all there is not finished: as one without final.csv, it is run again."""
+    def _damage(self, status: dict[str, Any]) -> str | None:
+        """The same of a status that says done. A job whose rows are not all there, or not its own, is not
+        finished: as one without final.csv, it is run again.
+        """
+        path = self.path / "final.csv"
         try:
-            data = (self.path / "final.csv").read_bytes()
+            rows = path.read_bytes()
         except FileNotFoundError:
-            return "is missing"
+            return f"{path} is missing."
         except OSError:
             return None  # whoever reads the rows says why they cannot be
-        expected = self._expected()
-        found = max(data.count(b"\n") - 1, 0)
-        if expected is None or (found == expected and data.endswith(b"\n")):
-            return None
-        part = "" if data.endswith(b"\n") else " and an incomplete row"
-        return f"has {found} rows{part}, but {expected} are expected, one for every run and output rule"
+        meta = self._plain_meta()
+        if (why := self._other_job(meta)) is not None:
+            return why
+        expected = _expected(meta)
+        found = max(rows.count(b"\n") - 1, 0)
+        if expected is None or (found == expected and rows.endswith(b"\n")):
+            return self._changed(status, "final.csv")
+        part = "" if rows.endswith(b"\n") else " and an incomplete row"
+        why = f"has {found} rows{part}, but {expected} are expected, one for every run and output rule"
+        return f"{path} {why}."
 
-    def _expected(self) -> int | None:
-        """Number of rows, as meta.json says, which is written before them; None: it does not."""
+    def _changed(self, status: dict[str, Any], name: str) -> str | None:
+        """Why a file is not the one that the job wrote, in a sentence; else None."""
+        path = self.path / name
+        known = status.get("sha256", {}).get(name)
         try:
-            meta = json.loads((self.path / "meta.json").read_text())
-            if "final_rows" in meta:
-                return int(meta["final_rows"])
-            job = meta["identity"]  # of older folders
-            runs = (
-                len(job["preferences"])
-                * len(job["seeds"])
-                * math.prod(len(v) for _, v in job.get("vary", []))
-            )
-            return runs * len(job["algorithm"].get("outputs", ["last"]))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            if known is None or _digest(path) == known:
+                return None
+        except OSError:
+            return None  # whoever reads it says that it is missing, or why it cannot be read
+        return f"{path} is not the file that the job wrote, whose SHA-256 is in status.json."
+
+    def _other_job(self, meta: Any) -> str | None:
+        """Why meta.json is that of another job than the folder's name says, in a sentence; else None."""
+        named = _NAME.fullmatch(self.key)
+        identity = meta.get("identity") if isinstance(meta, dict) else None
+        if named is None or identity is None or (hashed := config_hash(identity)) == named[1]:
+            return None
+        return (
+            f"{self.path / 'meta.json'} belongs to another job: the hash of its identity is {hashed}, and "
+            f"the name of the folder ends with {named[1]}."
+        )
+
+    def check(self, name: str) -> None:
+        """Raises StoreError if a file of a finished folder is not the one that its job wrote."""
+        status = self.status()
+        if status["status"] != "done":
+            return
+        if (why := self._changed(status, name) or self._other_job(self._plain_meta())) is not None:
+            raise StoreError(f"{why} Rerun the job with rerun=true, or restore the file.")
+
+    def digests(self) -> dict[str, str]:
+        """SHA-256 of each file of results that there is."""
+        return {name: _digest(self.path / name) for name in RESULTS if (self.path / name).exists()}
+
+    def _plain_meta(self) -> Any:
+        """What meta.json says; None where it cannot be read."""
+        try:
+            return json.loads((self.path / "meta.json").read_bytes())
+        except (OSError, ValueError, RecursionError):
             return None
 
     # checkpoints
@@ -207,52 +267,54 @@ class JobFolder:
                 raise cannot_write(error, current) from error
         write_atomic(current, data)
 
-    def load_checkpoint(self, device: str = "cpu") -> tuple[dict[str, Any] | None, list[str]]:
-        """The newest sound checkpoint (or None), and a message for each corrupt one that was skipped.
+    def load_checkpoint(
+        self, check: Callable[[Any], None] | None = None
+    ) -> tuple[dict[str, Any] | None, list[str]]:
+        """The newest sound checkpoint (or None), and a message for each that was skipped.
 
         Args:
-            device: of the job. Tensors that were on any GPU come to it, whatever number theirs had: another
-                job may hold that one now. Those that were on the CPU stay there.
+            check: raises UnfitError for the content of one that the job cannot continue from. Its tensors are
+                on the CPU: the device that they come from may be another job's now.
         """
-        return self._newest(("checkpoint.pt", "checkpoint.prev.pt"), device)
+        return self._newest(("checkpoint.pt", "checkpoint.prev.pt"), check)
 
     def save_state(self, payload: dict[str, Any]) -> None:
         """Write state.pt, the checkpoint after the last step, which stays."""
+        _remove(self.path / STATE)
         write_atomic(self.path / STATE, _packed(payload))
 
-    def load_state(self, device: str = "cpu") -> tuple[dict[str, Any] | None, list[str]]:
+    def load_state(self, check: Callable[[Any], None]) -> tuple[dict[str, Any] | None, list[str]]:
         """What `save_state` has written, as `load_checkpoint` loads it."""
-        return self._newest((STATE,), device)
+        return self._newest((STATE,), check)
 
-    def _newest(self, names: Iterable[str], device: str) -> tuple[dict[str, Any] | None, list[str]]:
-        import torch
-
+    def _newest(
+        self, names: Iterable[str], check: Callable[[Any], None] | None
+    ) -> tuple[dict[str, Any] | None, list[str]]:
         messages = []
         for name in names:
             path = self.path / name
             if not path.exists():
                 continue
-            raw = path.read_bytes()
-            head = len(_MAGIC)
-            digest = raw[head : head + 32]
-            data = raw[head + 32 :]
-            if not raw.startswith(_MAGIC) or sha256(data).digest() != digest:
-                messages.append(f"{path} is corrupt (its digest does not match) and is ignored.")
-                continue
-            places = {f"cuda:{i}": device for i in range(_GPUS)}
-            return torch.load(io.BytesIO(data), map_location=places, weights_only=True), messages
+            try:
+                found = _unpacked(path)
+                if check is not None:
+                    check(found)
+            except UnfitError as error:
+                messages.append(f"{path} {error}; it is ignored.")
+            else:
+                return found, messages
         return None, messages
 
-    def remove_checkpoints(self) -> None:
-        """After the rows are on disk."""
-        for name in ("checkpoint.pt", "checkpoint.prev.pt"):
-            (self.path / name).unlink(missing_ok=True)
+    def remove_checkpoints(self, *names: str) -> None:
+        """After the rows are on disk; or those of these names."""
+        for name in names or ("checkpoint.pt", "checkpoint.prev.pt"):
+            _remove(self.path / name)
         for left in self.path.glob(".*.tmp"):  # of a process that was killed while it wrote
             left.unlink(missing_ok=True)
 
     def remove_state(self) -> None:
         """Before a job begins anew."""
-        (self.path / STATE).unlink(missing_ok=True)
+        _remove(self.path / STATE)
 
     def write_config(self, config: dict[str, Any]) -> None:
         """The resolved configuration, when the job begins."""
@@ -282,8 +344,11 @@ class JobFolder:
 
     @contextlib.contextmanager
     def _reading(self, name: str) -> Iterator[Path]:
-        """A file of the folder; one that is missing or broken is a StoreError that says what to do."""
+        """A file of the folder; one that is missing, broken or another job's is a StoreError that says what
+        to do.
+        """
         path = self.path / name
+        self.check(name)
         try:
             yield path
         except (
@@ -339,6 +404,54 @@ class JobFolder:
         """Provenance and timings."""
         with self._reading("meta.json") as path:
             return dict(json.loads(path.read_text()))
+
+
+def _expected(meta: Any) -> int | None:
+    """Number of rows, as meta.json says, which is written before them; None: it does not."""
+    try:
+        if "final_rows" in meta:
+            return int(meta["final_rows"])
+        job = meta["identity"]  # of older folders
+        runs = len(job["preferences"]) * len(job["seeds"]) * math.prod(len(v) for _, v in job.get("vary", []))
+        return runs * len(job["algorithm"].get("outputs", ["last"]))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()
+
+
+def _remove(path: Path) -> None:
+    """Removes what lies in a checkpoint's place, a folder as well."""
+    try:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    except OSError as error:
+        raise cannot_write(error, path) from error
+
+
+def _unpacked(path: Path) -> Any:
+    """The content of a checkpoint; raises UnfitError if there is none to be read."""
+    import torch
+
+    if not path.is_file():
+        raise UnfitError("is not a file")
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise UnfitError(f"cannot be read ({error.strerror})") from error
+    data = raw[len(_MAGIC) + 32 :]
+    if not raw.startswith(_MAGIC) or sha256(data).digest() != raw[len(_MAGIC) :][:32]:
+        raise UnfitError("is corrupt (its digest does not match)")
+    try:
+        with warnings.catch_warnings(action="ignore"):  # what PyTorch advises is not for who runs a job
+            return torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+    except _UNREADABLE as error:
+        raise UnfitError("holds something else than tensors and plain values") from error
 
 
 def _packed(payload: dict[str, Any]) -> bytes:

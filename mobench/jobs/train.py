@@ -9,9 +9,11 @@ gives the rows of one that was never stopped, bit for bit on a CPU.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,14 +27,14 @@ from mobench.core.output import Output, make_output
 from mobench.core.point import Point
 from mobench.core.watched import Watched
 from mobench.errors import CompatibilityError, ConfigError, Interrupted
-from mobench.jobs import more_steps
+from mobench.jobs import checkpoints, more_steps
 from mobench.jobs.job import Job
 from mobench.jobs.progress import progress
 from mobench.jobs.record import Growing, Recorder, columns
 from mobench.jobs.rehearsal import rehearse
 from mobench.jobs.steps import Steps
 from mobench.jobs.store import JobFolder
-from mobench.system import gpu, workers
+from mobench.system import gpu, processes, workers
 from mobench.system.provenance import device_name
 from mobench.system.signals import Signals
 
@@ -81,6 +83,8 @@ class Training:
         number: of the pass, from 0.
         carried: what the passes before hand to this one, for each rule that listens to it.
         answers: theta (R, P) of the output rules that are finished.
+        before: the processes that took the steps before this one, see `processes`.
+        taken: steps of all passes that they took.
         resumed: whether this process continues from a checkpoint.
         continued: the name of the job with fewer steps whose state this one went on from; else empty.
         laps: of recording, since the last look at the clock.
@@ -96,6 +100,8 @@ class Training:
     number: int = 0
     carried: dict[str, loop.State] = field(default_factory=dict)
     answers: dict[str, Tensor] = field(default_factory=dict)
+    before: list[dict[str, Any]] = field(default_factory=list)
+    taken: int = 0
     resumed: bool = False
     continued: str = ""
     graph: str = ""
@@ -163,13 +169,17 @@ class Training:
         if not self.recorder.wants(t):
             return
         # before the clock: the step needs these values in any case, whoever asks for them first
-        seen = point.values() if point.recorded is None else point.recorded
+        values = point.values() if point.recorded is None else point.recorded
         with self.laps.lap():
-            rules = self.outputs
-            averages = {name: rules[name].final(now["out"][name], now["theta"]) for name in self.averaged}
-            self.recorder.add(t, columns(self.job, now["theta"], seen, now["alg"], averages, point))
+            self.recorder.add(t, self.seen(now, point, values))
         if self.watched is not None:
             self.watch(self.watched, t, now)
+
+    def seen(self, now: loop.State, point: Point, values: Tensor) -> dict[str, Tensor]:
+        """Returns the columns of a step: of its state, its point and the values (R, K) there."""
+        rules = self.outputs
+        averages = {name: rules[name].final(now["out"][name], now["theta"]) for name in self.averaged}
+        return columns(self.job, now["theta"], values, now["alg"], averages, point)
 
     def watch(self, problem: Watched, t: int, now: loop.State) -> None:
         """Shows the step that was recorded last to the problem's callback and stop rule.
@@ -205,7 +215,7 @@ class Training:
 
     def beat(self) -> None:
         """Writes the sign of life that `mobench-status` reads."""
-        t = self.state["t"]
+        t = self.state.get("t", 0)
         self.folder.write_status(
             "running",
             step=t,
@@ -217,9 +227,26 @@ class Training:
             runs=len(self.job.runs),
         )
 
+    def processes(self) -> list[dict[str, Any]]:
+        """Returns which code, with which packages on which device, took which steps of all passes together.
+
+        Processes in a row that do not differ are one.
+        """
+        own = processes.this(self.job.device)
+        first = self.taken
+        before = self.before
+        if before and own == {name: before[-1][name] for name in own}:
+            first = before[-1]["steps"][0]
+            before = before[:-1]
+        return [*before, {**own, "steps": [first, self._taken()]}]
+
+    def _taken(self) -> int:
+        return self.number * self.job.steps + int(self.state.get("t", 0))
+
     def payload(self) -> dict[str, Any]:
         """What a checkpoint holds."""
         return {
+            **checkpoints.origin(self.job),
             "state": self.state,
             "pass": self.number,
             "carried": self.carried,
@@ -227,6 +254,7 @@ class Training:
             "seconds": self.clock.training,
             "seconds_wall": self.clock.wall(),
             "devices": self.clock.by_device(device_name(self.job.device)),
+            "processes": self.processes(),
             "clock": self.clock.recorded,
             "history": self.recorder.state(),
             "continued": self.continued,
@@ -238,25 +266,20 @@ class Training:
         self.beat()
 
     def load(self, saved: dict[str, Any]) -> None:
-        """Continues from a checkpoint, also from one that was written on another device, or before November
-        2026.
-        """
+        """Continues from a checkpoint that fits (`mobench.jobs.checkpoints`), also from another device's."""
         self.state = self._here(saved["state"])
+        self.number = saved["pass"]
+        self.carried = self._here(saved["carried"])
         self.answers = self._here(saved["answers"])
         self.clock.training = saved["seconds"]
         self.clock.before = saved.get("seconds_wall", saved["seconds"])
-        self.clock.devices = dict(saved.get("devices", {}))
-        self.clock.recorded = [(int(step), float(seconds)) for step, seconds in saved.get("clock", [])]
+        self.clock.devices = dict(saved["devices"])
+        self.clock.recorded = list(saved["clock"])
         self.recorder.load(saved["history"])
+        self.before = saved["processes"]
+        self.taken = self._taken()
         self.resumed = True
-        self.continued = saved.get("continued", "")
-        if "pass" in saved:
-            self.number = saved["pass"]
-            self.carried = self._here(saved["carried"])
-        elif saved["second"]:  # an older one: there were two passes at most, and one rule of two
-            self.number = 1
-            later = [name for name, rule in self.outputs.items() if rule.passes > 1]
-            self.carried = self._here({name: {"gamma": saved["gamma"]} for name in later})
+        self.continued = saved["continued"]
 
     def _here(self, saved: Any) -> Any:
         """The same with all tensors on the device of the job: a CPU may have saved them."""
@@ -277,7 +300,6 @@ def train(job: Job, folder: JobFolder, title: str, arrived: Signals, anew: bool 
     """
     torch.set_num_threads(threads(job.config))
     training = _begun(job, folder, title, anew)
-    training.beat()
     while True:
         _run_pass(training, title, arrived)
         if training.passes == 1 and _keeps(job):
@@ -293,28 +315,47 @@ def _begun(job: Job, folder: JobFolder, title: str, anew: bool) -> Training:
     recorder = Recorder(record["every"], record["evaluate"], record["dense"])
     outputs = {name: make_output(name) for name in job.algorithm.outputs}
     _check_stop(job)
-    saved, messages = (None, []) if anew else folder.load_checkpoint(str(job.device))
+    training = Training(job, folder, outputs, recorder, Clock())
+
+    def fits(key: str, steps: int) -> Callable[[Any], None]:
+        return functools.partial(checkpoints.check, training=training, key=key, steps=steps)
+
+    saved, messages = (None, []) if anew else folder.load_checkpoint(fits(job.key, job.steps))
     for message in messages:
         print(f"warning: {message}", file=sys.stderr)
-    training = Training(job, folder, outputs, recorder, Clock())
     if saved is not None:
-        training.load(saved)
+        if messages:  # else the next checkpoint would put it in the place of the sound one
+            folder.remove_checkpoints("checkpoint.pt")
+        _continue(training, saved, title)
+        training.beat()
         return training
     if _keeps(job) and not anew:
-        saved, messages = more_steps.earlier(job, folder, outputs)
+        saved, messages = more_steps.earlier(job, folder, outputs, fits)
         for message in messages:
             print(f"{title or job.key}: {message}", file=sys.stderr)
     if saved is None:
         for message in rehearse(job):
             print(f"warning: {title + ': ' if title else ''}{message}", file=sys.stderr)
+    training.beat()  # before any file changes: those that are there are not those of a finished job any more
     folder.remove_checkpoints()
     folder.remove_state()
     folder.write_config(job.config)
     if saved is None:
         training.begin_pass()
     else:
-        training.load(saved)
+        _continue(training, saved, title)
     return training
+
+
+def _continue(training: Training, saved: dict[str, Any], title: str) -> None:
+    """Loads a checkpoint, and says it where other code or other packages took its steps."""
+    training.load(saved)
+    if others := processes.differences(training.before, processes.this(training.job.device)):
+        print(
+            f"warning: {title or training.job.key}: its first {training.taken} steps were computed with "
+            f"{others}; meta.json names both.",
+            file=sys.stderr,
+        )
 
 
 def _keeps(job: Job) -> bool:

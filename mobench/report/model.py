@@ -371,6 +371,7 @@ RUNNERS_KEYS = frozenset(
         "git_sha",
         "git_dirty",
         "versions",
+        "processes",
         "device",
         "date",
         "execution",

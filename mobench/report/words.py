@@ -28,7 +28,8 @@ def commit(origin: dict[str, Any]) -> str:
     sha = origin.get("git_sha")
     if not isinstance(sha, str) or not sha:
         return "unknown commit"
-    return sha[:10] + (" + changes" if origin.get("git_dirty") else "")
+    several = " and ".join(one[:10] for one in sha.split(" and "))  # of a job that two versions computed
+    return several + (" + changes" if origin.get("git_dirty") else "")
 
 
 def measured(value: Any) -> float | None:
