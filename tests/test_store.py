@@ -479,5 +479,5 @@ def test_a_job_that_begins_anew_is_not_done_before_its_files_change(
     mobench(*LS)
     monkeypatch.setattr(JobFolder, "write_config", look)
     assert mobench(*LS, "rerun=true").code == 0
-    assert mobench(*LS, "rerun=true", "hardware.seeds_per_job=1", "seeds=[0,1]").code == 0
+    assert mobench(*LS, "rerun=true", "hardware.split=2", "seeds=[0,1]").code == 0
     assert set(seen) == {"running"}

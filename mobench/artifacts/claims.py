@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mobench.errors import ConfigError, suggest
-from mobench.system import paths
+from mobench.system import forms, paths
 
 Verdict = Literal["reproduced", "partial", "not reproduced", "inconclusive", "check passed", "check failed"]
 UNKNOWN = "The cause is not known."  # a test finds claims that say so
@@ -193,11 +193,14 @@ def _file(path: Path) -> dict[str, dict[str, Text]]:
     """Returns the texts of a claims.yaml by artifact and id."""
     import yaml
 
-    read = yaml.safe_load(path.read_text()) or {}
+    try:
+        read = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from error
     found: dict[str, dict[str, Text]] = {}
-    for key, section in read.items():
+    for key, section in forms.mapping(str(path), read).items():
         for name in names(key):
-            for id, values in section.items():
+            for id, values in forms.mapping(f"{path}: {key}", section).items():
                 if id in found.setdefault(name, {}):
                     raise ConfigError(f"{path}: {name} has the claim {id!r} twice.")
                 found[name][id] = _text(path, key, id, values)
@@ -206,6 +209,7 @@ def _file(path: Path) -> dict[str, dict[str, Text]]:
 
 def _text(path: Path, key: str, id: str, values: Mapping[str, Any]) -> Text:
     where = f"{path}: {key}: {id}"
+    values = forms.mapping(where, values)
     known = [f.name for f in fields(Text)]
     if unknown := [name for name in values if name not in known]:
         raise ConfigError(f"{where} has the unknown entry {unknown[0]!r}.{suggest(unknown[0], known)}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections import Counter
@@ -18,7 +17,7 @@ from mobench.artifacts.rows import JobRows, SomeJobs
 from mobench.config import overrides
 from mobench.jobs import wandb_log
 from mobench.jobs.store import JobFolder
-from mobench.system import console, provenance
+from mobench.system import console, forms, provenance
 from mobench.system.files import cannot_write, write_atomic, write_json
 from mobench.system.paths import outputs_root
 
@@ -144,8 +143,12 @@ def _say(id: str, a: Artifact, target: Path) -> None:
 
 
 def read(folder: Path) -> dict[str, Any]:
-    """What a drawn artifact's folder says: claims and provenance."""
-    return {
-        "claims": json.loads((folder / "claims.json").read_text()),
-        "provenance": json.loads((folder / "provenance.json").read_text()),
-    }
+    """What a drawn artifact's folder says: claims and provenance.
+
+    Raises:
+        FileNotFoundError: it was not drawn to its end.
+        StoreError: a file has another form.
+    """
+    path = folder / "provenance.json"
+    provenance = forms.fields(str(path), forms.read_json(path), {"jobs": dict, "inputs": dict})
+    return {"claims": freshness.claims(folder), "provenance": provenance}

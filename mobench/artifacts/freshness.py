@@ -17,12 +17,18 @@ from pathlib import Path
 from typing import Any
 
 from mobench.config.schema import conf_dir
+from mobench.errors import StoreError
 from mobench.jobs.store import JobFolder
+from mobench.system import forms
 from mobench.system.paths import experiments, outputs_root, package, results_root
 from mobench.system.provenance import versions
 from mobench.system.sources import digest
 
 ROWS = ("final.csv", "history.parquet", "solutions.npz", "meta.json")
+CLAIM: dict[str, forms.Kinds] = dict.fromkeys(
+    ("id", "statement", "source", "published", "measured", "tolerance", "scale", "verdict", "reason"), str
+)
+"""Fields of a claim in claims.json, and their kinds."""
 # what a command may say without changing what is drawn
 ASIDE = re.compile(
     r"(hydra/launcher|(progress|logger|hydra|checkpoint)(\.[\w.]+)?)=.*|scale=laptop|hardware=cpu", re.DOTALL
@@ -123,18 +129,31 @@ def inputs(
     }
 
 
+def claims(folder: Path) -> list[dict[str, Any]]:
+    """Returns the claims of a drawn artifact.
+
+    Raises:
+        FileNotFoundError: it was not drawn to its end.
+        StoreError: claims.json has another form.
+    """
+    path = folder / "claims.json"
+    found = forms.read_json(path)
+    if not isinstance(found, list):
+        raise StoreError(f"{path} is {forms.shown(found)}; expected a list of claims.")
+    return [forms.fields(f"{path}, claim {i}", claim, CLAIM) for i, claim in enumerate(found)]
+
+
 def unchanged(id: str, command: Sequence[str], root: Path | None = None) -> str | None:
     """When the artifact was drawn, if it would come out the same; else None."""
     folder = (root or outputs_root()) / "artifacts" / id
     try:
-        origin = json.loads((folder / "provenance.json").read_text())
+        origin = forms.read_json(folder / "provenance.json")
         then = origin["inputs"]
         jobs = origin["jobs"]
-        whole = isinstance(json.loads((folder / "claims.json").read_text()), list) and all(
-            (folder / name).stat().st_size == size for name, size in then["files"].items()
-        )
+        claims(folder)
+        whole = all((folder / name).stat().st_size == size for name, size in then["files"].items())
         now = {"command": said(command), "code": code(id.split("/")[0]), "rows": rows(jobs.values(), root)}
         same = whole and now["rows"] is not None and now == {key: then.get(key) for key in now}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, StoreError, KeyError, TypeError, AttributeError):
         return None  # never drawn to its end, by an older version, or damaged: it is drawn (again)
     return str(origin.get("date")) if same else None

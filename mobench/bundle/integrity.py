@@ -21,7 +21,8 @@ import yaml
 from mobench.bundle.archive import parsed, refuse
 from mobench.bundle.claims import FORMAT
 from mobench.errors import BundleError
-from mobench.jobs.store import config_hash
+from mobench.jobs.store import META, config_hash
+from mobench.system.forms import fields
 
 NEEDED = ("config.yaml", "final.csv", "meta.json", "status.json")
 LARGEST = 2**28  # bytes of the arrays of one solutions.npz
@@ -87,8 +88,11 @@ def _job_problems(key: str, said: Mapping[str, Any], files: Mapping[str, bytes])
     if missing:
         yield f"{base}/{missing[0]} is missing"
         return
-    meta = parsed(f"{base}/meta.json", files[f"{base}/meta.json"])
+    name = f"{base}/meta.json"
+    meta = fields(name, parsed(name, files[name]), META, BundleError)
     identity = meta["identity"]
+    if meta["dtype"] not in ("float32", "float64"):
+        yield f"{name} has dtype={meta['dtype']!r}; expected float32 or float64"
     if not re.fullmatch(rf"[\w-]+-{config_hash(identity)}", key):
         yield (
             f"{base}/meta.json: the hash of its identity is {config_hash(identity)}, and the name of the job "
@@ -101,7 +105,16 @@ def _job_problems(key: str, said: Mapping[str, Any], files: Mapping[str, bytes])
                 f"{base}/config.yaml has {name}={config.get(name)}, and {base}/meta.json has "
                 f"{identity.get(name)}"
             )
+    for part in ("problem", "algorithm", "oracle"):
+        named = str(fields(f"{base}/config.yaml: {part}", config.get(part), {}, BundleError).get("_target_"))
+        known = str(fields(f"{base}/meta.json: {part}", identity.get(part), {}, BundleError).get("class"))
+        if named.rpartition(".")[2] != known.rpartition(".")[2]:
+            yield f"{base}/config.yaml names {named} as its {part}, and {base}/meta.json names {known}"
     rows = final(files, key)
+    if lost := [name for name in ("run", "seed", "output", "status") if name not in rows]:
+        yield f"{base}/final.csv has no column {lost[0]}"
+    elif rows["run"].dtype.kind not in "iu":
+        yield f"{base}/final.csv: the column run must hold whole numbers"
     if len(rows) != said["count"] or len(rows) != meta.get("final_rows", len(rows)):
         yield f"{base}/final.csv has {len(rows)} rows, and {said['count']} are expected"
     if f"{base}/solutions.npz" in files:

@@ -23,6 +23,7 @@ from typing import Any
 
 import yaml
 
+from mobench.artifacts import freshness
 from mobench.artifacts.artifact import registered
 from mobench.artifacts.drawing import artifact_folder, assembled, read
 from mobench.errors import MobenchError, StoreError
@@ -85,7 +86,7 @@ def fault(id: str, origin: Mapping[str, Any], drawn: Path, root: Path) -> str | 
     """Why an artifact cannot be drawn from kept rows as it was drawn (`origin`: its provenance), or None."""
     from mobench.sweep.planner import plan
 
-    claims = json.loads((drawn / "claims.json").read_text())
+    claims = freshness.claims(drawn)
     found = plan([*shlex.split(origin["command"])[1:], "logger=local"])
     config = {**found.artifacts[id], "refused": found.refused.get(id, {})}
     folders = {name: JobFolder(root / "runs" / key) for name, key in origin["jobs"].items()}

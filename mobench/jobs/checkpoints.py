@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
-from mobench.core import loop, precision
+from mobench.core import loop
 from mobench.core.output import Output
 from mobench.core.types import State
 from mobench.jobs.job import Job
@@ -138,7 +138,7 @@ def _columns(first: Training) -> dict[str, Tensor]:
     state = first.state
     point = loop.seen_by(job.algorithm, job.joined).at(state["theta"], state["oracle"], 0, 0)
     point.graph = not job.algorithm.derivative_free
-    with torch.no_grad(), precision.products("fp32"):
+    with torch.no_grad():
         values = point.values() if point.recorded is None else point.recorded
         found = first.seen(state, point, values)
     return {name: value.detach().to("cpu", torch.float64) for name, value in found.items()}

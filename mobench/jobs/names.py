@@ -25,7 +25,7 @@ from typing import Any
 
 from mobench.config import direct
 from mobench.errors import StoreError
-from mobench.system import sources
+from mobench.system import forms, sources
 from mobench.system.files import write_atomic
 from mobench.system.paths import outputs_root
 
@@ -84,15 +84,15 @@ def _path() -> Path:
 def _stored(path: Path) -> dict[str, str]:
     """What the file says; nothing if there is none, or none that can be read."""
     try:
-        found = json.loads(path.read_bytes())
+        found = forms.read_json(path)
         if isinstance(found, dict) and found.get("sha256") == _digest(found.get("names")):
             return dict(found["names"])
         problem = "it holds something else than the names that mobench wrote"
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
+    except StoreError as error:
         problem = str(error)
-    print(f"notice: {path} cannot be read ({problem}); it is made again.", file=sys.stderr)
+    print(f"notice: {path} is made again ({problem}).", file=sys.stderr)
     return {}
 
 

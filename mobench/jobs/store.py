@@ -37,6 +37,7 @@ import yaml
 
 from mobench.errors import StoreError
 from mobench.system.files import cannot_write, write_atomic, write_json
+from mobench.system.forms import Kinds, fields, read_json, shown
 from mobench.system.tables import read_csv
 
 if TYPE_CHECKING:  # a folder is looked at without them
@@ -48,6 +49,15 @@ RESULTS = ("config.yaml", "final.csv", "history.parquet", "solutions.npz", "meta
 _MAGIC = b"mobench-checkpoint-1\n"
 _NUMBERS = {"time", "progress", "seconds", "started", "finished", "diverged", "solver_failed"}
 """Fields of status.json that are computed with."""
+META: dict[str, Kinds] = {
+    "identity": dict,
+    "versions": dict,
+    "device": str,
+    "dtype": str,
+    "hypervolume": (dict, type(None)),
+    **dict.fromkeys(("seconds_train", "seconds_evaluate", "seconds_wall"), float),
+}
+"""Fields of meta.json that readers use, and their kinds."""
 _COMPRESSED = 4_000_000  # numbers of a compressed file, at most
 _NAME = re.compile(r".+-([0-9a-f]{10})")  # of a folder; a copy may have any other
 _UNREADABLE = (  # errors of a reader of tensors that was handed something else
@@ -78,12 +88,12 @@ def refuse_older(root: Path) -> None:
 @functools.lru_cache(maxsize=8)
 def _refuse_older(runs: Path, state: tuple[int, int, int]) -> None:
     """The same of a folder of jobs, looked at again when folders have come or gone."""
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+    with contextlib.suppress(OSError, KeyError, TypeError, AttributeError):
         with os.scandir(runs) as entries:
             found = next(
                 (meta for entry in entries if (meta := Path(entry.path) / "meta.json").exists()), None
             )
-        if found is not None and "_target_" in json.loads(found.read_text())["identity"]["problem"]:
+        if found is not None and "_target_" in _plain(found)["identity"]["problem"]:
             raise StoreError(
                 f"The jobs in {runs} were written by an older version of mobench with other folder names, "
                 f"so none of them would be found. Move them (mv {runs} {runs}-before), or choose "
@@ -151,13 +161,13 @@ class JobFolder:
         """status.json, or {"status": "missing"}; an unreadable file counts as failed."""
         path = self.path / "status.json"
         try:
-            found = json.loads(path.read_text())
+            found = read_json(path)
         except FileNotFoundError:
             return {"status": "missing"}
-        except (OSError, ValueError) as error:
+        except StoreError as error:
             return {"status": "failed", "error": f"unreadable status.json: {error}"}
         if not isinstance(found, dict) or found.get("status") not in ("running", "done", "failed"):
-            return {"status": "failed", "error": f"unreadable status.json: it contains {str(found)[:40]}"}
+            return {"status": "failed", "error": f"unreadable status.json: it contains {shown(found)}"}
         digests = found.get("sha256", {})
         if not isinstance(digests, dict):
             told = f"unreadable status.json: sha256 is {digests!r:.40}, not the digests of files"
@@ -249,10 +259,7 @@ class JobFolder:
 
     def _plain_meta(self) -> Any:
         """What meta.json says; None where it cannot be read."""
-        try:
-            return json.loads((self.path / "meta.json").read_bytes())
-        except (OSError, ValueError, RecursionError):
-            return None
+        return _plain(self.path / "meta.json")
 
     # checkpoints
 
@@ -359,6 +366,7 @@ class JobFolder:
             EOFError,
             yaml.YAMLError,
             zipfile.BadZipFile,
+            RecursionError,
         ) as error:
             missing = isinstance(error, FileNotFoundError)
             why = "is missing" if missing else f"could not be read ({type(error).__name__}: {error})"
@@ -369,7 +377,7 @@ class JobFolder:
     def config(self) -> dict[str, Any]:
         """The resolved configuration that produced the rows."""
         with self._reading("config.yaml") as path:
-            return dict(yaml.safe_load(path.read_text()))
+            return fields(str(path), yaml.safe_load(path.read_text()), {})
 
     def final(self) -> pd.DataFrame:
         """Rows, one per run and output rule."""
@@ -378,6 +386,11 @@ class JobFolder:
         with self._reading("final.csv") as path:
             rows = read_csv(path)
         numbers = [n for n in map(str, rows) if n in ("run", "seed") or n.startswith(("f_", "preference_"))]
+        if lost := [name for name in ("run", "seed", "output", "status") if name not in rows]:
+            raise StoreError(
+                f"{self.path / 'final.csv'} is damaged: it has no column {lost[0]}. Rerun the job with "
+                "rerun=true, or restore the file."
+            )
         damaged = [name for name in numbers if rows[name].dtype.kind not in "iufb"]
         if damaged:
             raise StoreError(
@@ -403,7 +416,15 @@ class JobFolder:
     def meta(self) -> dict[str, Any]:
         """Provenance and timings."""
         with self._reading("meta.json") as path:
-            return dict(json.loads(path.read_text()))
+            return fields(str(path), read_json(path), META)
+
+
+def _plain(path: Path) -> Any:
+    """What a file of JSON says; None where it cannot be read."""
+    try:
+        return read_json(path)
+    except (OSError, StoreError):
+        return None
 
 
 def _expected(meta: Any) -> int | None:

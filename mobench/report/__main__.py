@@ -24,6 +24,7 @@ from mobench.report.model import Site
 from mobench.report.reading import artifacts
 from mobench.report.wall import wall
 from mobench.system.files import write_atomic
+from mobench.system.forms import read_json
 from mobench.system.paths import KEPT, outputs_root
 
 MARKERS = ("<!-- results: written by make report -->", "<!-- end of results -->")
@@ -78,7 +79,7 @@ def complete(outputs: Path | None, expected: Iterable[str]) -> None:
     missing = []
     for id in expected:
         origin = root / id / "provenance.json"
-        if not origin.exists() or json.loads(origin.read_text())["scale"] == "smoke":
+        if not origin.exists() or read_json(origin)["scale"] == "smoke":
             missing.append(id)
     if missing:
         raise MobenchError(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,12 +14,13 @@ from typing import Any
 
 from PIL import Image
 
-from mobench.errors import MobenchError
+from mobench.errors import MobenchError, StoreError
 from mobench.jobs.store import JobFolder
 from mobench.report.model import UNREADABLE, VERDICTS, Claim, Entry, Figure, Job, Paper, Site
 from mobench.report.papers import paper_info
 from mobench.report.sheets import job_rows, parsed, sheet
 from mobench.report.words import measured, moment, text
+from mobench.system.forms import read_json
 from mobench.system.paths import KEPT, results_root
 
 # of a job's configuration: what its rows do not depend on, or what its page says elsewhere
@@ -44,10 +44,10 @@ _ASIDE = frozenset(
 def _json(path: Path, entry: Entry, kind: type, why: str) -> Any:
     """The file's value, or None and a problem of the entry."""
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = read_json(path)
     except FileNotFoundError:
         entry.problems.append(f"{path.name} is missing: {why}")
-    except (OSError, ValueError) as error:
+    except StoreError as error:
         entry.problems.append(f"{path.name} could not be loaded ({error}).")
     else:
         if isinstance(value, kind):
@@ -235,13 +235,13 @@ def _job(folder: Path, kept: bool) -> Job:
 
     def load(name: str) -> dict[str, Any]:
         try:
-            value = json.loads((folder / name).read_text(encoding="utf-8"))
+            value = read_json(folder / name)
             if not isinstance(value, dict):
                 raise ValueError("not an object")
             return value
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError) as error:
+        except (StoreError, ValueError) as error:
             job.detail = f"{name} could not be loaded ({error})"
             return {}
 

@@ -31,6 +31,7 @@ from mobench.comparison.trials import STUDIES, Budget, Setting, reported_seeds, 
 from mobench.config.schema import conf_dir
 from mobench.errors import CompatibilityError, ConfigError, suggest
 from mobench.sweep import grid
+from mobench.system import forms
 
 KEYS = (
     "version",
@@ -170,23 +171,26 @@ def _key(compose: Compose, overrides: list[str]) -> str:
 
 
 def _check(table: Mapping[str, Any], known: Sequence[str]) -> None:
-    """Raises ConfigError for what is not there."""
+    """Raises ConfigError for what is not there, or has another form."""
+    boards = forms.mapping("cross.boards", table["boards"])
+    for name, node in boards.items():
+        forms.mapping(f"cross.boards.{name}", node)
     for key in table:
         if key not in KEYS:
             raise ConfigError(
                 f"cross.{key} is unknown; the keys of a table with boards are {', '.join(KEYS)}."
             )
-    if int(table["version"]) != rows.VERSION:
+    if table.get("version") != rows.VERSION:
         raise ConfigError(
-            f"cross.version={table['version']}, but this code computes rows of version {rows.VERSION} of the "
-            "protocol."
+            f"cross.version={table.get('version')}, but this code computes rows of version {rows.VERSION} "
+            "of the protocol."
         )
     if table.get("replication", 0) not in (0, 1):
         raise ConfigError(
             f"cross.replication={table['replication']} must be 0 or 1: the protocol has one replication."
         )
     ruled = yaml.safe_load((conf_dir() / "experiment" / "cross" / "zoo.yaml").read_text())["cross"]["boards"]
-    changed = [name for name, node in table["boards"].items() if node != ruled.get(name)]
+    changed = [name for name, node in boards.items() if node != ruled.get(name)]
     if changed:
         raise ConfigError(
             f"cross.boards.{changed[0]} differs from conf/experiment/cross/zoo.yaml. Budgets and problems "
@@ -194,15 +198,16 @@ def _check(table: Mapping[str, Any], known: Sequence[str]) -> None:
             "the kept ones. cross.algorithms, cross.only and cross.ranges can be set."
         )
     wanted = table.get("algorithms", "kept")
-    if isinstance(wanted, str) and wanted not in ("all", "kept"):
-        raise ConfigError(f"cross.algorithms={wanted} must be 'kept', 'all' or a list of algorithms.")
+    if wanted not in ("all", "kept") and not isinstance(wanted, list | tuple):
+        raise ConfigError(
+            f"cross.algorithms={forms.shown(wanted)} must be 'kept', 'all' or a list of algorithms."
+        )
     for name in [] if isinstance(wanted, str) else wanted:
         if name not in known:
             raise ConfigError(
                 f"cross.algorithms: {name!r} is unknown; choose from {', '.join(known)}."
                 f"{suggest(str(name), known)}"
             )
-    boards = list(table["boards"])
-    for name in table.get("only") or []:
+    for name in forms.texts("cross.only", table.get("only") or []):
         if name not in boards:
             raise ConfigError(f"cross.only: {name!r} is unknown; choose from {', '.join(boards)}.")

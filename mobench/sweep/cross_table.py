@@ -27,6 +27,7 @@ from typing import Any
 
 from mobench.errors import ConfigError, suggest
 from mobench.sweep import grid
+from mobench.system import forms
 
 KEYS = ("all", "problems", "algorithms", "without", "settings", "pairs", "step_sizes", "suites")
 ADDED = ("problems", "settings", "pairs")  # mappings, to which a command adds
@@ -78,52 +79,61 @@ def pairs(
     _known("cross", node, KEYS)
     if node.get("suites"):
         beside = [key for key in node if key not in NARROWS]
+        suites = forms.texts("cross.suites", node["suites"])
         if beside:
             raise ConfigError(
                 f"cross.{beside[0]} cannot be combined with cross.suites: set it for one suite, e.g. "
-                f"+experiment={node['suites'][0]}. Only cross.algorithms and cross.without can be set "
+                f"+experiment={suites[0]}. Only cross.algorithms and cross.without can be set "
                 "for all suites."
             )
         others = {
-            name: pairs({**suite(name), **_narrowed(node)}, algorithms, target, suite)
-            for name in node["suites"]
+            name: pairs({**suite(name), **_narrowed(node)}, algorithms, target, suite) for name in suites
         }
         return {name: overrides for found in others.values() for name, overrides in found.items()}
-    given: Mapping[str, Sequence[str] | None] = node.get("problems") or {}
+    given = forms.mapping("cross.problems", node.get("problems"))
     problems = {name: chosen for name, chosen in given.items() if chosen is not None}
     if not problems:
         raise ConfigError(
             "cross.problems is empty: give each problem a name and its overrides, e.g. {zdt1: "
             "[problem=zdt1]}."
         )
-    without = node.get("without") or []
+    without = forms.texts("cross.without", node.get("without") or [])
     _known("cross.without", without, algorithms)
     names = _names(node.get("algorithms", "all"), without, algorithms)
     for name, chosen in problems.items():
         _check_problem(name, chosen)
-    settings = node.get("settings") or {}
-    special = _by_pair(node.get("pairs") or {})
+    settings = _lists("cross.settings", node.get("settings"))
+    special = _lists("cross.pairs", _by_pair(forms.mapping("cross.pairs", node.get("pairs"))))
     _known("cross.settings", settings, algorithms)
     # those of a problem that was taken out remain, and nothing asks for them
     _known("cross.pairs", special, [f"{p}.{a}" for p in given for a in algorithms])
     steps = node.get("step_sizes")
+    if steps is not None and not (isinstance(steps, list | tuple) and all(map(_is_number, steps))):
+        raise ConfigError(f"cross.step_sizes={forms.shown(steps)} must be a list of numbers.")
     tried = f"vary.step_size={list(steps or [])}".replace(" ", "")
     further: dict[str, list[str]] = {}
     for problem in problems:
         for name in names:
-            own = [*(settings.get(name) or []), *(special.get(f"{problem}.{name}") or [])]
+            own = [*settings.get(name, []), *special.get(f"{problem}.{name}", [])]
             further[f"{problem}.{name}"] = [tried, *own] if steps and _takes_steps(target(name), own) else own
     chosen_algorithms = {name: [f"algorithm={name}"] for name in names}
-    return grid.product(node.get("all", []), [problems, chosen_algorithms], further, ".")
+    every = grid.overrides("cross.all", node.get("all") or [])
+    return grid.product(every, [problems, chosen_algorithms], further, ".")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _lists(where: str, node: Any) -> dict[str, list[str]]:
+    """A mapping of names to lists of overrides; null stands for none."""
+    entries = forms.mapping(where, node)
+    return {name: grid.overrides(f"{where}.{name}", entry or []) for name, entry in entries.items()}
 
 
 def _check_problem(name: str, overrides: Any) -> None:
     """Raise ConfigError unless a problem of the table is a list of overrides that chooses one."""
-    if (
-        isinstance(overrides, str)
-        or not isinstance(overrides, Sequence)
-        or not all(isinstance(o, str) for o in overrides)
-    ):
+    if not isinstance(overrides, list | tuple) or not all(isinstance(o, str) for o in overrides):
         raise ConfigError(
             f"cross.problems.{name}={overrides} must be a list of overrides, e.g. "
             f"'+cross.problems.{name}=[problem={name}]'."
@@ -148,8 +158,8 @@ def _narrowed(node: Mapping[str, Any]) -> dict[str, Any]:
 def _names(wanted: Any, without: Sequence[str], algorithms: Sequence[str]) -> list[str]:
     if wanted == "all":
         return [name for name in algorithms if name not in without]
-    if not isinstance(wanted, Sequence) or isinstance(wanted, str):
-        raise ConfigError(f"cross.algorithms={wanted} must be 'all' or a list of algorithms.")
+    if not isinstance(wanted, list | tuple):
+        raise ConfigError(f"cross.algorithms={forms.shown(wanted)} must be 'all' or a list of algorithms.")
     _known("cross.algorithms", wanted, algorithms)
     return list(wanted)
 

@@ -22,6 +22,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from mobench.errors import ConfigError, suggest
+from mobench.system import forms
 
 KEYS = ("all", "axes", "settings", "without")
 Jobs = dict[str, list[str]]
@@ -69,13 +70,15 @@ def expanded(node: Mapping[str, Any], jobs_of: Callable[[str], Jobs]) -> Jobs:
         jobs_of: the jobs of another experiment, by its name.
 
     Raises:
-        ConfigError: a key or pattern that names nothing, or a name that two jobs would have.
+        ConfigError: a node of another form, a key or pattern that names nothing, or a name that two jobs
+            would have.
     """
     out: Jobs = {}
-    grids = node.get("grid") or []
-    parts = [_borrowed(node["like"], jobs_of)] if node.get("like") else []
-    parts += [_grid(each) for each in ([grids] if isinstance(grids, Mapping) else grids)]
-    parts.append({str(name): list(job) for name, job in (node.get("jobs") or {}).items()})
+    grids = [] if node.get("grid") is None else node["grid"]
+    parts = [_borrowed(node["like"], jobs_of)] if node.get("like") is not None else []
+    parts += [_grid(each) for each in (grids if isinstance(grids, list | tuple) else [grids])]
+    jobs = forms.mapping("jobs", node.get("jobs"))
+    parts.append({name: overrides(f"jobs.{name}", job) for name, job in jobs.items()})
     for part in parts:
         if twice := sorted(out.keys() & part.keys()):
             raise ConfigError(
@@ -84,6 +87,22 @@ def expanded(node: Mapping[str, Any], jobs_of: Callable[[str], Jobs]) -> Jobs:
             )
         out |= part
     return out
+
+
+def overrides(where: str, node: Any) -> list[str]:
+    """Returns a list of overrides of a job.
+
+    Raises:
+        ConfigError: it is no list of texts, or names an experiment.
+    """
+    found = forms.texts(where, node)
+    nested = [override for override in found if override.lstrip("+").startswith("experiment=")]
+    if nested:
+        raise ConfigError(
+            f"{where} contains {nested[0]}, but an experiment is no part of a job. Give the job its own "
+            "settings, or take the other experiment's jobs by like."
+        )
+    return found
 
 
 def _borrowed(like: Any, jobs_of: Callable[[str], Jobs]) -> Jobs:
@@ -104,8 +123,10 @@ def matching(where: str, patterns: Any, jobs: Mapping[str, list[str]]) -> Jobs:
     Raises:
         ConfigError: `patterns` is no list of names, or one of them matches no job.
     """
-    if isinstance(patterns, str) or not isinstance(patterns, Sequence):
-        raise ConfigError(f"{where}={patterns} must be a list of job names or patterns, such as ['*_ls'].")
+    if not isinstance(patterns, list | tuple) or not all(isinstance(name, str) for name in patterns):
+        raise ConfigError(
+            f"{where}={forms.shown(patterns)} must be a list of job names or patterns, such as ['*_ls']."
+        )
     _match_something(where, patterns, jobs)
     return {
         name: list(job)
@@ -117,24 +138,35 @@ def matching(where: str, patterns: Any, jobs: Mapping[str, list[str]]) -> Jobs:
 def _grid(node: Any) -> Jobs:
     if not isinstance(node, Mapping) or not isinstance(node.get("axes"), Mapping) or not node["axes"]:
         raise ConfigError(
-            f"grid={node} needs axes, a mapping of names to mappings of keys to lists of overrides."
+            f"grid={forms.shown(node)} needs axes, a mapping of names to mappings of keys to lists of "
+            "overrides."
         )
+    node = forms.mapping("grid", node)
     if unknown := [key for key in node if key not in KEYS]:
         raise ConfigError(
             f"grid.{unknown[0]} is unknown; the keys of a grid are "
             f"{', '.join(KEYS)}.{suggest(unknown[0], KEYS)}"
         )
-    for axis, entries in node["axes"].items():
-        if not isinstance(entries, Mapping) or not all(isinstance(value, list) for value in entries.values()):
-            raise ConfigError(f"grid.axes.{axis}={entries} must map each key to a list of overrides.")
-    settings = node.get("settings") or {}
-    out = product(node.get("all") or [], list(node["axes"].values()), settings, "_")
+    axes = {
+        axis: _lists(f"grid.axes.{axis}", entries)
+        for axis, entries in forms.mapping("grid.axes", node["axes"]).items()
+    }
+    if empty := [axis for axis, entries in axes.items() if not entries]:
+        raise ConfigError(f"grid.axes.{empty[0]} is empty; it must map each key to a list of overrides.")
+    settings = _lists("grid.settings", node.get("settings"))
+    every = overrides("grid.all", [] if node.get("all") is None else node["all"])
+    out = product(every, list(axes.values()), settings, "_")
     _match_something("grid.settings", settings, out)
-    without = node.get("without") or []
+    without = forms.texts("grid.without", [] if node.get("without") is None else node["without"])
     _match_something("grid.without", without, out)
     return {
         name: job for name, job in out.items() if not any(fnmatchcase(name, pattern) for pattern in without)
     }
+
+
+def _lists(where: str, node: Any) -> dict[str, list[str]]:
+    """A mapping of names to lists of overrides."""
+    return {name: overrides(f"{where}.{name}", entry) for name, entry in forms.mapping(where, node).items()}
 
 
 def _match_something(where: str, patterns: Any, jobs: Mapping[str, list[str]]) -> None:

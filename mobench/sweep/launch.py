@@ -14,6 +14,7 @@ from hydra.core.utils import JobReturn
 
 from mobench.errors import Interrupted
 from mobench.jobs.outcome import Outcome, failed, finished, folder_of
+from mobench.jobs.store import JobFolder
 from mobench.sweep.launchers import Adapter
 from mobench.sweep.plan import Plan, Planned
 from mobench.system import workers
@@ -40,7 +41,19 @@ def launch(plan: Plan, adapter: Adapter, say: Say) -> list[Outcome]:
         else:
             beside.append(job)
     groups = [beside, *alone] if beside else alone
-    return [outcome for group in groups for outcome in launch_group(group, adapter, say)]
+    anew = {job.folder.key for job in plan.todo if job.config["rerun"]}
+    outcomes = [outcome for group in groups for outcome in launch_group(group, adapter, say)]
+    return [outcome if outcome.key in anew else _looked_again(outcome) for outcome in outcomes]
+
+
+def _looked_again(outcome: Outcome) -> Outcome:
+    """The outcome of a job that may have been refused because another process was running it, and that this
+    process has finished meanwhile.
+    """
+    folder = JobFolder(outcome.folder)
+    if outcome.status == "failed" and folder.done:
+        return finished(folder, skipped=True, title=outcome.title)
+    return outcome
 
 
 def launch_group(jobs: list[Planned], adapter: Adapter, say: Say) -> list[Outcome]:

@@ -1,0 +1,336 @@
+"""Nodes of JSON and YAML that have another form than expected: one sentence with file and key, never a
+traceback, and no other job pays for it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import mobench as api
+from mobench.artifacts import claims as claim_texts
+from mobench.artifacts import drawing, freshness
+from mobench.bundle import integrity
+from mobench.bundle.archive import document
+from mobench.cli import messages, status
+from mobench.errors import ConfigError, MobenchError, StoreError
+from mobench.jobs import names
+from mobench.jobs.build import make_job
+from mobench.jobs.store import JobFolder
+from mobench.report.reading import artifacts
+from mobench.sweep import cross_table, grid
+from mobench.sweep.plan import Planned
+from mobench.system import forms
+from tests.conftest import Run
+
+DEEP = "[" * 200_000
+FORMS: dict[str, Any] = {
+    "null": None,
+    "number": 3,
+    "truth": True,
+    "text": "algorithm=ls",
+    "list of nulls": [None],
+    "list of numbers": [3],
+    "list of lists": [["algorithm=ls"]],
+    "list of mappings": [{"algorithm": "ls"}],
+    "mapping": {"a": "algorithm=ls"},
+    "mapping with a number": {1: ["algorithm=ls"]},
+    "mapping of nulls": {"a": None},
+    "empty list": [],
+    "empty mapping": {},
+}
+FINE = ["algorithm=ls"]
+
+
+def told(read: Callable[..., Any], *arguments: Any) -> tuple[Any, str]:
+    """What a function returns, or None and what its error says."""
+    try:
+        return read(*arguments), ""
+    except MobenchError as error:
+        return None, str(error)
+
+
+def listed(node: dict[str, Any]) -> grid.Jobs:
+    return grid.expanded(node, lambda name: {"a": list(FINE)})
+
+
+def crossed(node: dict[str, Any]) -> dict[str, list[str]]:
+    whole = {"problems": {"zdt1": ["problem=zdt1"]}, "algorithms": ["ls"]} | node
+    return cross_table.pairs(
+        whole, ["ls", "mgda"], lambda name: "mobench.algorithms.ls.LS", lambda name: whole
+    )
+
+
+def axes(**more: Any) -> dict[str, Any]:
+    return {"grid": {"axes": {"method": {"ls": list(FINE)}}} | more}
+
+
+PLACES: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "jobs": ("jobs", lambda node: listed({"jobs": node})),
+    "a job": ("jobs.a", lambda node: listed({"jobs": {"a": node}})),
+    "grid": ("grid", lambda node: listed({"grid": node})),
+    "grid.axes": ("grid", lambda node: listed({"grid": {"axes": node}})),
+    "an axis": ("grid.axes.method", lambda node: listed({"grid": {"axes": {"method": node}}})),
+    "an entry": ("grid.axes.method.ls", lambda node: listed({"grid": {"axes": {"method": {"ls": node}}}})),
+    "grid.all": ("grid.all", lambda node: listed(axes(all=node))),
+    "grid.settings": ("grid.settings", lambda node: listed(axes(settings=node))),
+    "a setting": ("grid.settings.ls", lambda node: listed(axes(settings={"ls": node}))),
+    "grid.without": ("grid.without", lambda node: listed(axes(without=node))),
+    "like": ("like", lambda node: listed({"like": node})),
+    "like.only": ("like.only", lambda node: listed({"like": {"experiment": "x/y", "only": node}})),
+    "cross.problems": ("cross.problems", lambda node: crossed({"problems": node})),
+    "cross.algorithms": ("cross.algorithms", lambda node: crossed({"algorithms": node})),
+    "cross.without": ("cross.without", lambda node: crossed({"without": node})),
+    "cross.settings": ("cross.settings", lambda node: crossed({"settings": node})),
+    "cross.pairs": ("cross.pairs", lambda node: crossed({"pairs": node})),
+    "cross.all": ("cross.all", lambda node: crossed({"all": node})),
+    "cross.step_sizes": ("cross.step_sizes", lambda node: crossed({"step_sizes": node})),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("place", PLACES)
+def test_nodes_of_experiments(place: str, form: str) -> None:
+    """Jobs of texts, or a ConfigError that names the key."""
+    key, read = PLACES[place]
+    found, words = told(read, FORMS[form])
+    assert found is not None or key in words
+    jobs = (found or {}).values() if place != "cross.step_sizes" else []  # of numbers
+    assert all(isinstance(override, str) and "=" in override for job in jobs for override in job)
+
+
+def test_what_was_silent_is_told() -> None:
+    with pytest.raises(ConfigError, match=r"grid.all=\{'algorithm': 'ls'\} must be a list of texts"):
+        listed(axes(all={"algorithm": "ls"}))
+    with pytest.raises(ConfigError, match=r"jobs.a contains \+experiment=ferero/fig3"):
+        listed({"jobs": {"a": ["+experiment=ferero/fig3"]}})
+
+
+def test_an_experiment_of_another_form_ends_with_exit_code_2(mobench: Run, tmp_path: Path) -> None:
+    path = tmp_path / "conf" / "experiment" / "odd.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text("# @package _global_\nhydra: {mode: MULTIRUN}\njobs: {a: [3]}\n")
+    mobench("--config-dir", str(tmp_path / "conf"), "+experiment=odd").refused("jobs.a=[3] must be a list")
+
+
+# files of jobs and artifacts
+
+CONTENT = {
+    "nested": DEEP,
+    "null": "null",
+    "a number": "3",
+    "a list": "[1, 2]",
+    "a list of mappings": "[{}]",
+    "a mapping": "{}",
+    "no identity": '{"identity": null}',
+    "a list in place of a mapping": '{"identity": {}, "hypervolume": [1], "versions": [], "device": 3}',
+    "cut": '{"identity": ',
+    "bytes": "\ud800",
+}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[JobFolder]]:
+    """Two finished jobs."""
+    root = tmp_path_factory.mktemp("outputs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MOBENCH_OUTPUTS", str(root))
+        for name in ("ls", "mgda"):
+            api.run(problem="vlmop2", algorithm=name, preferences=2, steps=2, logger="local")
+        yield [JobFolder(path) for path in sorted((root / "runs").iterdir())]
+
+
+@pytest.fixture
+def spoilt(finished: list[JobFolder]) -> Iterator[Callable[[str, str], JobFolder]]:
+    """`spoilt(name, text)` writes a file of the first job anew, and its digest, as an older folder has it."""
+    folder = finished[0]
+    before = {path: path.read_bytes() for path in folder.path.iterdir()}
+
+    def write(name: str, text: str) -> JobFolder:
+        status = json.loads((folder.path / "status.json").read_text())
+        status.pop("sha256", None)
+        (folder.path / "status.json").write_text(json.dumps(status))
+        (folder.path / name).write_bytes(text.encode(errors="surrogatepass"))
+        return folder
+
+    yield write
+    for path, data in before.items():
+        path.write_bytes(data)
+
+
+@pytest.mark.parametrize("content", CONTENT)
+@pytest.mark.parametrize("name", ["status.json", "meta.json", "config.yaml", "final.csv"])
+def test_files_of_a_job(
+    name: str, content: str, finished: list[JobFolder], spoilt: Callable[[str, str], JobFolder]
+) -> None:
+    folder = spoilt(name, CONTENT[content])
+    assert folder.status()["status"] in ("failed", "done")
+    for read in (folder.meta, folder.config, folder.final, lambda: messages.summary(folder)):
+        found, words = told(read)
+        assert found is not None or str(folder.path) in words
+    # nobody else pays
+    assert finished[1].done
+    assert len(api.runs()) >= 1
+
+
+@pytest.mark.parametrize("columns", ["run,seed,f_1,f_2", "a", "run,output,status"])
+def test_rows_without_a_column(columns: str, spoilt: Callable[[str, str], JobFolder]) -> None:
+    lines = "\n".join([columns] + 2 * [columns.replace("run", "0").replace("seed", "0")])
+    with pytest.raises(StoreError, match=r"final.csv is damaged"):
+        spoilt("final.csv", f"{lines}\n").final()
+
+
+@pytest.mark.parametrize("content", [*CONTENT, "numbers"])
+def test_names_that_cannot_be_read_are_made_again(
+    content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "names.json"
+    path.write_bytes(CONTENT.get(content, '{"a": 3}').encode(errors="surrogatepass"))
+    names._stored.cache_clear()
+    assert names._stored(path) == {}
+    assert "is made again" in capsys.readouterr().err
+    names._stored.cache_clear()
+
+
+CLAIM = dict.fromkeys(freshness.CLAIM, "x")
+CLAIMS = {**CONTENT, "a claim of numbers": json.dumps([CLAIM | {"verdict": 3}]), "fine": json.dumps([CLAIM])}
+
+
+@pytest.mark.parametrize("content", CLAIMS)
+@pytest.mark.parametrize("name", ["claims.json", "provenance.json"])
+def test_files_of_an_artifact(name: str, content: str, tmp_path: Path) -> None:
+    folder = tmp_path / "artifacts" / "ferero" / "fig7"
+    folder.mkdir(parents=True)
+    (folder / "claims.json").write_text(json.dumps([CLAIM]))
+    (folder / "provenance.json").write_text('{"jobs": {}, "inputs": {}}')
+    (folder / name).write_bytes(CLAIMS[content].encode(errors="surrogatepass"))
+    if (name, content) == ("claims.json", "fine"):
+        assert drawing.read(folder)["claims"] == [CLAIM]
+    else:
+        with pytest.raises(StoreError, match=name):
+            drawing.read(folder)
+    assert freshness.unchanged("ferero/fig7", ["+experiment=ferero/fig7"], tmp_path) is None
+    artifacts(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["[1]", "3", "fig3: 3", "fig3: {a: [x]}", "fig3: {a: 3}", "{3: {}}", DEEP])
+def test_texts_of_claims(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "claims.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=r"claims\.yaml"):
+        claim_texts._file(path)
+
+
+# bundles
+
+ROWS = b"run,seed,output,status,f_1\n0,0,last,done,1.0\n"
+IDENTITY = {
+    "problem": {"class": "VLMOP2"},
+    "algorithm": {"class": "LS"},
+    "oracle": {"class": "Exact"},
+    "seeds": [0],
+}
+META = {
+    "identity": IDENTITY,
+    "versions": {},
+    "device": "cpu",
+    "dtype": "float64",
+    "hypervolume": None,
+    **dict.fromkeys(("seconds_train", "seconds_evaluate", "seconds_wall"), 1.0),
+}
+CONFIG = {
+    "problem": {"_target_": "mobench.problems.VLMOP2"},
+    "algorithm": {"_target_": "mobench.algorithms.ls.LS"},
+    "oracle": {"_target_": "mobench.oracles.Exact"},
+    "seeds": [0],
+}
+
+
+def job_problems(
+    meta: dict[str, Any] = META, config: dict[str, Any] = CONFIG, rows: bytes = ROWS
+) -> list[str]:
+    key = f"vlmop2-ls-{integrity.config_hash(meta['identity'])}"
+    files = {"meta.json": document(meta), "config.yaml": yaml.safe_dump(config).encode(), "final.csv": rows}
+    files = {f"runs/{key}/{name}": data for name, data in files.items()} | {f"runs/{key}/status.json": b"{}"}
+    return list(integrity._job_problems(key, {"count": 1}, files))
+
+
+@pytest.mark.parametrize("field", [name for name in META if name not in ("identity", "hypervolume")])
+@pytest.mark.parametrize("value", [None, "many", [1], ...])
+def test_provenance_of_a_bundle(field: str, value: Any) -> None:
+    """What `verify` computes with is there, or the bundle is refused."""
+    meta = {k: v for k, v in META.items() if k != field} | ({} if value is ... else {field: value})
+    found, words = told(job_problems, meta)
+    fine = (field, value) == ("device", "many")
+    assert found == [] if fine else any(field in problem for problem in (*(found or []), words))
+
+
+def test_rows_and_configuration_of_a_bundle() -> None:
+    assert job_problems() == []
+    other = CONFIG | {"algorithm": {"_target_": "mobench.algorithms.mgda.MGDA"}}
+    assert any("names mobench.algorithms.mgda.MGDA as its algorithm" in p for p in job_problems(config=other))
+    assert any("no column output" in p for p in job_problems(rows=ROWS.replace(b"output", b"put")))
+    assert any("column run must hold whole" in p for p in job_problems(rows=ROWS.replace(b"\n0,", b"\na,")))
+
+
+# what a configuration that comes from a folder may build
+
+
+@pytest.mark.parametrize("group", ["problem", "algorithm", "oracle"])
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("target", ["logging.FileHandler", "mobench.system.signals.Signals", "os.getcwd"])
+def test_only_parts_of_a_job_are_built(
+    group: str,
+    nested: bool,
+    target: str,
+    finished: list[JobFolder],
+    spoilt: Callable[[str, str], JobFolder],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Of a job that failed and is run again; a file that the class would make is not there."""
+    mark = tmp_path / "mark"
+    config = finished[0].config()
+    node = {"_target_": target, "filename": str(mark)}
+    config[group] = {**config[group], "part": node} if nested else node
+    folder = spoilt("config.yaml", yaml.safe_dump(config))
+    folder.write_status("failed", error="of this test")
+    assert status.rerun([status.look(folder, "a job")], {}) != 0
+    assert "a job could not be rerun" in capsys.readouterr().err
+    assert not mark.exists()
+
+
+def test_a_group_is_not_built_by_another_class(finished: list[JobFolder], tmp_path: Path) -> None:
+    config = finished[1].config()
+    for group, target in (("problem", "mobench.algorithms.ls.LS"), ("oracle", "logging.FileHandler")):
+        wrong = {**config, group: {"_target_": target, "filename": str(tmp_path / "mark")}}
+        with pytest.raises(ConfigError, match=rf"{group}\._target_ is \w+, which is not a mobench"):
+            make_job(wrong)
+    assert not (tmp_path / "mark").exists()
+
+
+def test_deep_nodes_are_shown() -> None:
+    node: list[Any] = []
+    for _ in range(100_000):
+        node = [node]
+    assert forms.shown(node) == "a node that nests too deeply"
+    with pytest.raises(MobenchError, match="nests too deeply"):
+        forms.texts("here", node)
+    while node:  # Python frees nested lists recursively
+        node = node[0]
+
+
+def test_a_sweep_looks_again_at_jobs_of_another_process(finished: list[JobFolder]) -> None:
+    from mobench.jobs.outcome import failed
+    from mobench.sweep.launch import _looked_again
+
+    folder = finished[1]
+    refused = failed(folder, "Another process is running this job", "title")
+    assert (_looked_again(refused).status, _looked_again(refused).skipped) == ("done", True)
+    assert _looked_again(failed(JobFolder(folder.path.with_name("none")), "no", "")).status == "failed"
+    assert Planned([], {"rerun": False, "logger": {"finished": False}}, folder).needed is False
