@@ -17,6 +17,8 @@ from mobench.algorithms.mgda import MGDA
 from mobench.core import adam
 from mobench.core.random import seed_for
 from mobench.errors import CompatibilityError, ConfigError, MobenchError
+from mobench.jobs import run as runner
+from mobench.jobs.rows import finish
 from tests.conftest import REPOSITORY
 
 QUICK: dict[str, Any] = {"preferences": 2, "seeds": [0, 1], "logger": "local", "progress": False}
@@ -33,13 +35,13 @@ def iterates(rows: pd.DataFrame) -> Tensor:
     return torch.from_numpy(mobench.load(rows).solutions["last"])
 
 
-def last_state(rows: pd.DataFrame) -> dict[str, Any]:
-    """Of a job with checkpoint.keep=true."""
-    payload, messages = mobench.load(rows).folder.load_state("cpu")
-    assert payload is not None
-    assert messages == []
-    state: dict[str, Any] = payload["state"]
-    return state
+def last_state(patch: pytest.MonkeyPatch, **given: Any) -> tuple[dict[str, Any], pd.DataFrame]:
+    """The state after the last step of a job, and its rows."""
+    states = []
+    with patch.context() as inside:
+        inside.setattr(runner, "finish", lambda job, *rest: states.append(job.state) or finish(job, *rest))
+        rows = mobench.run(**given)
+    return states[0], rows
 
 
 def directions(steps: int) -> Tensor:
@@ -154,11 +156,9 @@ def test_iterates_stay_within_bounds() -> None:
     torch.testing.assert_close(x[[0, 2]], expected, rtol=0, atol=2e-3)
 
 
-def test_a_stopped_and_a_longer_job_continue_bit_for_bit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stopped_job_continues_bit_for_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given = {"algorithm": "ferero", **QUICK, **ADAM, "record.every": 5}
-    kept = {"checkpoint.keep": True, "checkpoint.seconds": 0}
+    kept = {"checkpoint.seconds": 0}
 
     def fails(step: int, rows: pd.DataFrame) -> None:
         if step >= 25:
@@ -167,40 +167,39 @@ def test_a_stopped_and_a_longer_job_continue_bit_for_bit(
     with pytest.raises(MobenchError, match="no more power"):
         mobench.run(problem=network(callback=fails)[0], steps=30, **given, **kept)
     seen: list[int] = []
-    mobench.run(problem=network(callback=lambda step, rows: seen.append(step))[0], steps=30, **given, **kept)
+    again = network(callback=lambda step, rows: seen.append(step))[0]
+    rest = mobench.run(problem=again, steps=30, **given, **kept)
     assert seen[0] > 0
-    longer = mobench.run(problem=network()[0], steps=45, **given, **kept)
-    assert "continued" in mobench.load(longer).meta
     monkeypatch.setenv("MOBENCH_OUTPUTS", str(tmp_path / "whole"))
-    whole = mobench.run(problem=network()[0], steps=45, **given)
+    whole = mobench.run(problem=network()[0], steps=30, **given)
     pd.testing.assert_frame_equal(
-        longer.drop(columns="seconds"), whole.drop(columns="seconds"), check_exact=True
+        rest.drop(columns="seconds"), whole.drop(columns="seconds"), check_exact=True
     )
-    pd.testing.assert_frame_equal(mobench.load(longer).history, mobench.load(whole).history, check_exact=True)
-    assert torch.equal(iterates(longer), iterates(whole))
+    pd.testing.assert_frame_equal(mobench.load(rest).history, mobench.load(whole).history, check_exact=True)
+    assert torch.equal(iterates(rest), iterates(whole))
 
 
-def test_a_run_that_a_stop_rule_has_ended_keeps_its_averages() -> None:
+def test_a_run_that_a_stop_rule_has_ended_keeps_its_averages(monkeypatch: pytest.MonkeyPatch) -> None:
     own = mobench.objectives(
         wells,
         start=[[2.0, 2.0, -1.0], [1.9, 2.0, -1.0]],
         stop=lambda history: history.groupby("run")["step"].last() >= 3 + 4 * np.arange(2),
     )
-    given = {"algorithm": "ls", **QUICK | {"seeds": [0]}, **ADAM, "checkpoint.keep": True}
-    rows = mobench.run(problem=own, steps=20, **given)
+    given = {"algorithm": "ls", **QUICK | {"seeds": [0]}, **ADAM}
+    state, rows = last_state(monkeypatch, problem=own, steps=20, **given)
     assert rows["ended"].tolist() == [3, 7]
-    state = last_state(rows)
     assert state["adam"]["n"].tolist() == [3.0, 7.0]
 
 
-def test_jobs_without_adam_are_what_they_were() -> None:
+def test_jobs_without_adam_are_what_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
     """The default is in no key, whether it is written down or not, and in no state."""
-    given = {"problem": "vlmop2", "algorithm": "mgda", "steps": 3, **QUICK, "checkpoint.keep": True}
-    first = mobench.load(mobench.run(**given))
+    given = {"problem": "vlmop2", "algorithm": "mgda", "steps": 3, **QUICK}
+    state, rows = last_state(monkeypatch, **given)
+    assert "adam" not in state
+    first = mobench.load(rows)
     assert mobench.load(mobench.run(**given, **{"algorithm.optimizer": "sgd"})).path == first.path
     assert mobench.load(mobench.run(**given, **ADAM)).path != first.path
     assert "optimizer" not in json.dumps(first.meta["identity"])
-    assert "adam" not in last_state(mobench.run(**given))
 
 
 @pytest.mark.parametrize(

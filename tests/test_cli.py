@@ -106,7 +106,7 @@ BAD = {
     "step_size=0.1": ["step_size is unknown", "Did you mean 'algorithm.step_size'"],
     "lr=0.1": ["lr is unknown", "Did you mean 'algorithm.step_size'"],
     "preferences=[[0.3,0.7]]": ["preferences=[[0.3,0.7]] has the wrong type", "preferences.weights="],
-    "checkpoint=true": ["checkpoint has keys of its own", "checkpoint.keep"],
+    "checkpoint=true": ["checkpoint has keys of its own", "checkpoint.signal"],
     "seeds=3": ["seeds=3 has the wrong type", "seeds is a list", "seeds=[3]"],
     "seeds=[0,123456789012345678901234567890]": ["seeds contains 123456789012345678901234567890", "64 bits"],
     "seeds=[a]": ["'a'", "Integer"],

@@ -306,7 +306,6 @@ UNFIT: dict[str, tuple[Change, str]] = {
     "times in words": (put([("a", "b")], "clock"), "no sound clock"),
     "devices in a list": (put([1], "devices"), "no sound devices"),
     "processes in words": (put(["one"], "processes"), "no sound processes"),
-    "continued from a number": (put(3, "continued"), "no sound continued"),
 }
 
 
@@ -470,27 +469,6 @@ def test_the_state_of_a_ring_that_does_not_fit(
         (folder / "checkpoint.pt").write_bytes(store._packed(change(saved)))
         same_rows(JobFolder(runner.run_job(config, tmp_path / str(k)).folder), undisturbed)
         assert capsys.readouterr().err.count("; it is ignored.") == 1
-
-
-@pytest.mark.parametrize("changes", [{"key": "zdt1-ls-0123456789"}, {"steps": 4}, {"dtype": "float32"}, None])
-def test_a_kept_state_that_does_not_fit(mobench: Run, tmp_path: Path, changes: dict[str, Any] | None) -> None:
-    command = ("algorithm=ls", *QUICK[:2], "checkpoint.keep=true", "logger=local")
-    shorter = mobench(*command, "steps=10").job
-    path = shorter.path / "state.pt"
-    if changes is None:
-        path.unlink()
-        path.mkdir()
-    else:
-        saved, _ = shorter.load_state(lambda saved: None)
-        assert saved is not None
-        path.write_bytes(store._packed(saved | changes))
-    longer = mobench(*command, "steps=30")
-    assert longer.code == 0, longer.err
-    assert longer.err.count(f"{path} ") == longer.err.count("; it is ignored.") == 1
-    folder = next(f for f in longer.folders if f.key != shorter.key)
-    assert "continued" not in folder.meta()
-    alone = mobench(*command, "steps=30", root=tmp_path / "alone").job
-    same_rows(folder, alone)
 
 
 # code that changes between two processes of a job

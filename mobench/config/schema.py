@@ -84,13 +84,11 @@ class RecordConfig:
 @dataclass
 class CheckpointConfig:
     """seconds between checkpoints, which are also a running job's signs of life; signal: what Slurm sends
-    before it takes a node away (USR2, USR1 or TERM); keep: whether a finished job keeps its last state, so
-    that a job with more steps can continue from there (mobench/jobs/more_steps.py).
+    before it takes a node away (USR2, USR1 or TERM).
     """
 
     seconds: float = 30.0
     signal: str = "USR2"
-    keep: bool = False
 
 
 @dataclass

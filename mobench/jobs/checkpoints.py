@@ -36,20 +36,18 @@ def origin(job: Job) -> dict[str, Any]:
     return {"format": FORMAT, "key": job.key, "dtype": job.config["dtype"], "steps": job.steps}
 
 
-def check(saved: Any, training: Training, key: str, steps: int) -> None:
+def check(saved: Any, training: Training) -> None:
     """Checks what was read from a checkpoint.
 
     Args:
         saved: its content, on the CPU.
         training: of the job that is to continue from it, at its first step.
-        key: of the job that wrote it: this one, or one with fewer steps.
-        steps: of that job.
 
     Raises:
         UnfitError: the job cannot continue from it; with the reason.
     """
-    expected = {**origin(training.job), "key": key, "steps": steps}
-    _check_origin(saved, expected)
+    _check_origin(saved, origin(training.job))
+    steps = training.job.steps
     _check_names("it", saved, training.payload())
     number = saved["pass"]
     if type(number) is not int or not 0 <= number < training.passes:
@@ -94,7 +92,6 @@ def _check_records(saved: Mapping[str, Any]) -> None:
     sound = {
         "seconds": _is_time(saved["seconds"]),
         "seconds_wall": _is_time(saved["seconds_wall"]),
-        "continued": isinstance(saved["continued"], str),
         "devices": isinstance(saved["devices"], dict)
         and all(isinstance(k, str) and _is_time(v) for k, v in saved["devices"].items()),
         **{name: isinstance(saved[name], list) for name in lists},

@@ -137,7 +137,6 @@ def _meta(training: Training, frames: list[pd.DataFrame], evaluation: float) -> 
         "final_rows": sum(map(len, frames)),
         "ideal_point": None if ideal is None else ideal.tolist(),
         "unsolved": unsolved(training.state),
-        **({"continued": training.continued} if training.continued else {}),
         "identity": job.identity,
     }
 

@@ -2,7 +2,7 @@
 
     outputs/runs/<problem>-<algorithm>-<hash>/
       config.yaml status.json final.csv solutions.npz history.parquet meta.json
-          (checkpoint.pt while it runs; state.pt with checkpoint.keep=true)
+          (checkpoint.pt while it runs)
 
 Everything is written atomically: temporary file, fsync, rename. A finished folder is not run again, a
 half-finished one is resumed, a failed one is run again.
@@ -28,7 +28,7 @@ import socket
 import time
 import warnings
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -44,7 +44,6 @@ if TYPE_CHECKING:  # a folder is looked at without them
     import numpy as np
     import pandas as pd
 
-STATE = "state.pt"
 RESULTS = ("config.yaml", "final.csv", "history.parquet", "solutions.npz", "meta.json")
 _MAGIC = b"mobench-checkpoint-1\n"
 _NUMBERS = {"time", "progress", "seconds", "started", "finished", "diverged", "solver_failed"}
@@ -283,22 +282,8 @@ class JobFolder:
             check: raises UnfitError for the content of one that the job cannot continue from. Its tensors are
                 on the CPU: the device that they come from may be another job's now.
         """
-        return self._newest(("checkpoint.pt", "checkpoint.prev.pt"), check)
-
-    def save_state(self, payload: dict[str, Any]) -> None:
-        """Write state.pt, the checkpoint after the last step, which stays."""
-        _remove(self.path / STATE)
-        write_atomic(self.path / STATE, _packed(payload))
-
-    def load_state(self, check: Callable[[Any], None]) -> tuple[dict[str, Any] | None, list[str]]:
-        """What `save_state` has written, as `load_checkpoint` loads it."""
-        return self._newest((STATE,), check)
-
-    def _newest(
-        self, names: Iterable[str], check: Callable[[Any], None] | None
-    ) -> tuple[dict[str, Any] | None, list[str]]:
         messages = []
-        for name in names:
+        for name in ("checkpoint.pt", "checkpoint.prev.pt"):
             path = self.path / name
             if not path.exists():
                 continue
@@ -318,10 +303,6 @@ class JobFolder:
             _remove(self.path / name)
         for left in self.path.glob(".*.tmp"):  # of a process that was killed while it wrote
             left.unlink(missing_ok=True)
-
-    def remove_state(self) -> None:
-        """Before a job begins anew."""
-        _remove(self.path / STATE)
 
     def write_config(self, config: dict[str, Any]) -> None:
         """The resolved configuration, when the job begins."""

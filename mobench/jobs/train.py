@@ -13,7 +13,6 @@ import functools
 import os
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,7 +26,7 @@ from mobench.core.output import Output, make_output
 from mobench.core.point import Point
 from mobench.core.watched import Watched
 from mobench.errors import CompatibilityError, ConfigError, Interrupted
-from mobench.jobs import checkpoints, more_steps
+from mobench.jobs import checkpoints
 from mobench.jobs.job import Job
 from mobench.jobs.progress import progress
 from mobench.jobs.record import Growing, Recorder, columns
@@ -86,7 +85,6 @@ class Training:
         before: the processes that took the steps before this one, see `processes`.
         taken: steps of all passes that they took.
         resumed: whether this process continues from a checkpoint.
-        continued: the name of the job with fewer steps whose state this one went on from; else empty.
         laps: of recording, since the last look at the clock.
         graph: whether steps are replayed as CUDA graphs, see `mobench.jobs.steps`.
     """
@@ -103,7 +101,6 @@ class Training:
     before: list[dict[str, Any]] = field(default_factory=list)
     taken: int = 0
     resumed: bool = False
-    continued: str = ""
     graph: str = ""
     laps: gpu.Laps = field(init=False)
     watched: Watched | None = field(init=False)
@@ -257,7 +254,6 @@ class Training:
             "processes": self.processes(),
             "clock": self.clock.recorded,
             "history": self.recorder.state(),
-            "continued": self.continued,
         }
 
     def save(self) -> None:
@@ -279,7 +275,6 @@ class Training:
         self.before = saved["processes"]
         self.taken = self._taken()
         self.resumed = True
-        self.continued = saved["continued"]
 
     def _here(self, saved: Any) -> Any:
         """The same with all tensors on the device of the job: a CPU may have saved them."""
@@ -302,8 +297,6 @@ def train(job: Job, folder: JobFolder, title: str, arrived: Signals, anew: bool 
     training = _begun(job, folder, title, anew)
     while True:
         _run_pass(training, title, arrived)
-        if training.passes == 1 and _keeps(job):
-            folder.save_state(training.payload())
         if training.end_pass():
             return training
 
@@ -316,11 +309,8 @@ def _begun(job: Job, folder: JobFolder, title: str, anew: bool) -> Training:
     outputs = {name: make_output(name) for name in job.algorithm.outputs}
     _check_stop(job)
     training = Training(job, folder, outputs, recorder, Clock())
-
-    def fits(key: str, steps: int) -> Callable[[Any], None]:
-        return functools.partial(checkpoints.check, training=training, key=key, steps=steps)
-
-    saved, messages = (None, []) if anew else folder.load_checkpoint(fits(job.key, job.steps))
+    fits = functools.partial(checkpoints.check, training=training)
+    saved, messages = (None, []) if anew else folder.load_checkpoint(fits)
     for message in messages:
         print(f"warning: {message}", file=sys.stderr)
     if saved is not None:
@@ -329,21 +319,12 @@ def _begun(job: Job, folder: JobFolder, title: str, anew: bool) -> Training:
         _continue(training, saved, title)
         training.beat()
         return training
-    if _keeps(job) and not anew:
-        saved, messages = more_steps.earlier(job, folder, outputs, fits)
-        for message in messages:
-            print(f"{title or job.key}: {message}", file=sys.stderr)
-    if saved is None:
-        for message in rehearse(job):
-            print(f"warning: {title + ': ' if title else ''}{message}", file=sys.stderr)
+    for message in rehearse(job):
+        print(f"warning: {title + ': ' if title else ''}{message}", file=sys.stderr)
     training.beat()  # before any file changes: those that are there are not those of a finished job any more
     folder.remove_checkpoints()
-    folder.remove_state()
     folder.write_config(job.config)
-    if saved is None:
-        training.begin_pass()
-    else:
-        _continue(training, saved, title)
+    training.begin_pass()
     return training
 
 
@@ -356,11 +337,6 @@ def _continue(training: Training, saved: dict[str, Any], title: str) -> None:
             f"{others}; meta.json names both.",
             file=sys.stderr,
         )
-
-
-def _keeps(job: Job) -> bool:
-    """Whether the last state stays, and that of a job with fewer steps is looked for."""
-    return bool(job.config["checkpoint"].get("keep", False))  # jobs of older versions have no such key
 
 
 def _check_stop(job: Job) -> None:
