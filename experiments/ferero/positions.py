@@ -1,9 +1,9 @@
 """Compares single-task networks on pictures whose items are shifted from the corners (ours).
 
-How the authors placed the items is not published, and networks for one task on pictures with items in the
-corners end far below the published losses. The largest shifts are calibrated on the published losses after
-one epoch, and judged by those after 100 epochs, of which those in the corners and with shifts of 4 and 4
-pixels were known by then.
+The runs are of a time when the authors' recipe was not known; networks for one task on pictures with items
+in the corners end far below the published losses. The largest shifts are calibrated on the published losses
+after one epoch, and judged by those after 100 epochs, of which those in the corners and with shifts of 4 and
+4 pixels were known by then.
 """
 
 from __future__ import annotations

@@ -63,8 +63,7 @@ def multi_images(
     Raises ConfigError for an unknown name, an impossible size or shift, DataError for missing or changed
     files.
     Source: the recipe is our own, after Sabour, Frosst, Hinton (2017) and Lin et al. (2019), "Pareto
-    multi-task learning". How the authors place the items is not published, and numbers on their files cannot
-    be compared digit by digit.
+    multi-task learning". The authors' pictures are made in another way (docs/corrections.md).
     """
     return _multi(first, second, absolute(root), train_size, test_size, largest_shifts(shifts))
 
