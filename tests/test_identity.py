@@ -47,6 +47,7 @@ def test_a_field_that_came_later_leaves_kept_jobs_alone() -> None:
     usual, moved = (
         identity(make_job(composed(*base, f"problem.shifts={shifts}"))) for shifts in ("[0,0]", "[3,4]")
     )
+    assert identity(make_job(composed(*base)))["problem"] == {**usual["problem"], "shifts": "diagonal"}
     assert "shifts" not in usual["problem"]
     assert moved["problem"] == {**usual["problem"], "shifts": [3, 4]}
 

@@ -19,7 +19,7 @@ from mobench.core.point import Linear
 from mobench.core.preferences import Runs
 from mobench.core.sampled import Batch, BatchGradients
 from mobench.core.types import Real
-from mobench.data.multi import MultiImages, largest_shifts, multi_images
+from mobench.data.multi import MultiImages, multi_images, placement
 from mobench.errors import ConfigError, check_batch_runs, choose
 from mobench.kernels.convnet import CrossEntropies, RunPictures
 from mobench.models.convnet import EXECUTIONS, ConvNet, for_device, model
@@ -44,7 +44,8 @@ class MultiMNIST(TrainTest, BatchGradients):
         data: the base set of the upper left item, second: of the lower right one (null: the same). digits,
             digits_hard (embedded), mnist, fashion_mnist.
         data_root: folder of the official files; no part of a job's identity.
-        shifts: the largest shifts of the two items from their corners, pixels (`mobench.data.multi_images`).
+        shifts: where the two items lie. "diagonal" (the default of the configuration): as in the authors'
+            files; [s1, s2]: shifted by up to so many pixels from their corners (`mobench.data.multi_images`).
         train_size, test_size: the first so many pictures of the fixed order (null: all).
         pixels: the value of white. 255: as the public code of Pareto MTL, EPO and FERERO has it, whose step
             sizes it fits; the first gradients are then hundreds of times larger than later ones.
@@ -77,11 +78,11 @@ class MultiMNIST(TrainTest, BatchGradients):
     execution: str = "auto"
     max_batch_runs: int | None = None
     steps: int = 1000
-    shifts: Sequence[int] = (0, 0)
+    shifts: str | Sequence[int] = (0, 0)  # a job that names none is one of before there were any
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        largest_shifts(self.shifts)
+        placement(self.shifts)
         if list(self.tasks) not in ([0], [1], [0, 1]):
             raise ConfigError(
                 f"problem.tasks={list(self.tasks)} must be [0, 1], or [0] or [1] for a single task."
