@@ -1021,6 +1021,21 @@ def test_nothing_is_downloaded_twice(
     assert not offline
 
 
+def test_a_set_of_pictures_is_written(
+    small: Path, capsys: pytest.CaptureFixture[str], offline: list[str]
+) -> None:
+    """What a user reads with NumPy alone is what the problems train on."""
+    assert main(["multi_mnist", "multi_fashion_mnist", "--root", str(small)]) == 0
+    assert not offline
+    out = capsys.readouterr().out.splitlines()
+    for line, name in zip(out, ("multi_mnist", "multi_fashion_mnist"), strict=True):
+        data = multi_images(*family.FAMILY[name], small)
+        assert f"written to {small / name}.npz: 40 + 20 pictures, sha256 {data.digest[:16]}" in line
+        with np.load(small / f"{name}.npz") as found:
+            assert set(found) == {"train", "train_labels", "test", "test_labels"}
+            assert all((found[key] == getattr(data, key).numpy()).all() for key in found)
+
+
 @pytest.mark.parametrize("damage", ["missing", "truncated"])
 def test_download(damage: str, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a mirror sends is stored, checked and read; of the other files nothing is asked."""
