@@ -89,7 +89,8 @@ def positions(a: Artifact) -> None:
     a.note(
         "Above: mean test loss of the network that the authors trained for task 2, by the diagonal positions "
         "a of item 1 and b of item 2; frame: the positions of the recipe; circles: those of nine training "
-        "pictures of the authors' Multi-MNIST. The same 20,000 pairs of test images at every position. "
+        "pictures of the authors' Multi-MNIST. The same 20,000 pairs of official test images at every "
+        "position, whatever data the jobs have. "
         "Published values are of the authors' 20,000 test pictures."
     )
     if curves:
@@ -237,13 +238,13 @@ def draw_map(ax: Any, rows: pd.DataFrame, key: str) -> None:
     ax.imshow(found, cmap="viridis_r", norm="log", vmin=0.15, vmax=5.0, origin="lower")
     for (i, j), value in np.ndenumerate(found):
         look = {"ha": "center", "va": "center", "fontsize": 5.5, "color": "w" if value > 1.0 else st.BLACK}
-        ax.text(j, i, f"{value:.2f}".removeprefix("0"), **look)
+        ax.text(j, i, f"{value:.{2 if value < 1 else 1 if value < 9.95 else 0}f}".removeprefix("0"), **look)
     corner = SECOND[0] - 0.5, FIRST[0] - 0.5
     size = SECOND[1] - SECOND[0] + 1, FIRST[1] - FIRST[0] + 1
     ax.add_patch(frame(corner, *size))
     if key == "mm":
         ax.plot([b for _, b in DRAWN], [i for i, _ in DRAWN], ls="", marker="o", ms=11, mfc="none", mec="w")
-    ax.set_title(f"{SETS[key]}: {score(rows, key, CHOSEN).loss:.3f} (published {theirs(key, 'loss'):.3f})")
+    ax.set_title(f"{SETS[key]}\n{score(rows, key, CHOSEN).loss:.3f}, published {theirs(key, 'loss'):.3f}")
     ax.set_xlabel("b, position of item 2")
     ax.set_ylabel("a, position of item 1")
 
