@@ -125,7 +125,8 @@ def test_digest_covers_every_array_in_its_order() -> None:
 
 
 def test_another_process_makes_the_same_data() -> None:
-    code = "from mobench.data import *\nprint(multi_images('digits', 'digits_hard', '').digest)\nimport sys\n"
+    code = "from mobench.data import *\nimport sys\n"
+    code += "print(multi_images('digits', 'digits_hard', '', shifts=(0, 0)).digest)\n"
     code += "assert 'torchvision' not in sys.modules"  # nor is it imported for embedded data
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120
@@ -138,7 +139,7 @@ def test_another_process_makes_the_same_data() -> None:
 
 @pytest.mark.parametrize("pair", EMBEDDED)
 def test_pictures_of_embedded_sets(pair: tuple[str, str]) -> None:
-    data = multi_images(*pair, "")
+    data = multi_images(*pair, "", shifts=(0, 0))
     assert (data.embedded, data.digest) == (True, PAIRS[pair])
     assert data.train.shape == (2 * 1437, 36, 36)
     assert data.test.shape == (720, 36, 36)
@@ -164,7 +165,7 @@ def found_items(data: MultiImages, split: str) -> tuple[list[int], list[int]]:
 
 @pytest.mark.parametrize("split", SPLITS)
 def test_pictures_are_the_maximum_of_two_items_of_their_split(split: str) -> None:
-    data = multi_images("digits_hard", "digits_hard", "")
+    data = multi_images("digits_hard", "digits_hard", "", shifts=(0, 0))
     i, j = found_items(data, split)
     x, y = split_of(load_images("digits_hard", ""), split)
     pictures, labels = split_of(data, split)
@@ -183,7 +184,7 @@ def test_the_recipe_with_two_sets() -> None:
     """The draws in their order: what a picture of a published digest consists of can be told without this
     package.
     """
-    data = multi_images("digits", "digits_hard", "")
+    data = multi_images("digits", "digits_hard", "", shifts=(0, 0))
     for split in SPLITS:
         (x, y), (z, w) = (split_of(load_images(name, ""), split) for name in ("digits", "digits_hard"))
         rng = generator(0, data="multi", first="digits", second="digits_hard", split=split)
@@ -205,7 +206,7 @@ def test_the_recipe_with_two_sets() -> None:
 
 def test_shifted_items() -> None:
     """The same pairs, composed by a loop with the same shifts; a part is the beginning."""
-    corners = multi_images("digits", "digits_hard", "")
+    corners = multi_images("digits", "digits_hard", "", shifts=(0, 0))
     data = multi_images("digits", "digits_hard", "", shifts=[3, 4])
     assert data.label == f"{corners.label}, shifted by up to 3 and 4 pixels"
     assert data.digest != corners.digest
@@ -248,7 +249,7 @@ def test_use_of_images_is_as_even_as_it_can_be(n: int, m: int) -> None:
 
 
 def test_chunks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = multi_images("digits", "digits_hard", "")
+    whole = multi_images("digits", "digits_hard", "", shifts=(0, 0))
     for chunk in (1, 7, 1000, 10**6):
         monkeypatch.setattr(family, "CHUNK", chunk)
         one, two = (load_images(name, "") for name in ("digits", "digits_hard"))
@@ -257,10 +258,94 @@ def test_chunks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
         assert (moved == multi_images("digits", "digits_hard", "", shifts=(4, 1)).test.numpy()).all()
 
 
+# item 2 and the diagonal positions of both items in the nine training pictures of the authors' Multi-MNIST
+# that are drawn in msanezary/MultiMNIST-classification; item 1 of picture n is training image n
+DRAWN = [
+    (30337, 3, 7), (4570, 2, 5), (30521, 4, 7), (24048, 2, 8), (19526, 4, 8),
+    (1057, 2, 7), (45034, 3, 6), (25043, 4, 5), (37681, 4, 7),
+]  # fmt: skip
+
+
+def composed(one: np.ndarray, two: np.ndarray, a: int, b: int) -> np.ndarray:
+    """The sum of both images on the diagonal, clipped at 255, pixel by pixel."""
+    canvas = np.zeros((36, 36), dtype=np.uint8)
+    for r in range(28):
+        for c in range(28):
+            canvas[r + a, c + a] = one[r, c]
+    for r in range(28):
+        for c in range(28):
+            canvas[r + b, c + b] = min(int(canvas[r + b, c + b]) + int(two[r, c]), 255)
+    return canvas
+
+
+@pytest.mark.parametrize("pair", EMBEDDED)
+@pytest.mark.parametrize("split", SPLITS)
+def test_pictures_on_the_diagonal(pair: tuple[str, str], split: str) -> None:
+    """The draws in their order, told without this package: partners first, then places."""
+    data = multi_images(*pair, "")
+    assert data.label.endswith(", on the diagonal")
+    assert data.digest == multi_images(*pair, "", shifts="diagonal").digest != PAIRS[pair]
+    (x, y), (z, w) = (split_of(load_images(name, ""), split) for name in pair)
+    pictures, labels = split_of(data, split)
+    n = len(x)
+    assert pictures.shape == (2 * n, 36, 36)
+    assert (labels[:, 0] == np.tile(y, 2)).all()  # item 1 in the order of its set, twice
+    if pair[0] == pair[1]:
+        assert (labels[:, 0] != labels[:, 1]).all()
+    else:
+        assert 0.05 < (labels[:, 0] == labels[:, 1]).mean() < 0.15
+    names = {"data": "multi", "first": pair[0], "second": pair[1], "split": split}
+    rng = generator(0, **names, of="diagonal partners")
+    j = rng.integers(len(z), size=2 * n)
+    while pair[0] == pair[1] and (same := w[j] == np.tile(y, 2)).any():
+        j[same] = rng.integers(len(z), size=same.sum())
+    rng = generator(0, **names, of="diagonal")
+    a = rng.integers(1, 5, size=2 * n)
+    b = rng.integers(5, 9, size=2 * n)
+    assert {*zip(a.tolist(), b.tolist(), strict=True)} == {(u, v) for u in range(1, 5) for v in range(5, 9)}
+    for k in np.random.default_rng(2).integers(2 * n, size=25):
+        assert (pictures[k] == composed(x[k % n], z[j[k]], a[k], b[k])).all()
+        assert labels[k, 1] == w[j[k]]
+
+
+def test_the_authors_pictures_are_possible() -> None:
+    places = {(a, b) for _, a, b in DRAWN}
+    assert all(family.FIRST[0] <= a <= family.FIRST[1] for a, _ in places)
+    assert all(family.SECOND[0] <= b <= family.SECOND[1] for _, b in places)
+
+
+@pytest.mark.data("mnist")
+def test_the_authors_pictures(data_folder: Path) -> None:
+    x, y = split_of(load_images("mnist", data_folder), "train")
+    j, a, b = np.array(DRAWN).T
+    pictures = family.overlap(x, np.arange(9), x, j, np.stack([a, a, b, b], 1))
+    assert y[:9].tolist() == [5, 0, 4, 1, 9, 2, 1, 3, 1]  # as printed beside the drawings
+    assert (y[j] != y[:9]).all()
+    for k, picture in enumerate(pictures):
+        assert (picture == composed(x[k], x[j[k]], a[k], b[k])).all()
+    assert (pictures == 255).sum() > (np.concatenate([x[:9], x[j]]) == 255).sum()  # where they overlap
+
+
+def test_a_sum_is_clipped_and_a_maximum_is_not_added() -> None:
+    levels = np.full((1, 28, 28), 200, dtype=np.uint8)
+    at = np.array([[1, 1, 5, 5]])
+    none = np.zeros(1, dtype=int)
+    for add, both in ((True, 255), (False, 200)):
+        picture = family.overlap(levels, none, levels, none, at, add)[0]
+        assert (picture[5:29, 5:29] == both).all()
+        assert (picture[1:5, 1:29] == 200).all()
+        assert (picture[29:33, 5:33] == 200).all()
+        assert not picture[0].any()
+        assert not picture[33:].any()
+
+
+@pytest.mark.parametrize("shifts", ["diagonal", (0, 0), (3, 4)])
 @pytest.mark.parametrize("sizes", [(1, 1), (100, 30), (2874, 720), (None, 5), (5, None)])
-def test_a_subset_is_the_beginning(sizes: tuple[int | None, int | None]) -> None:
-    whole = multi_images("digits", "digits_hard", "")
-    part = multi_images("digits", "digits_hard", "", *sizes)
+def test_a_subset_is_the_beginning(
+    sizes: tuple[int | None, int | None], shifts: str | tuple[int, int]
+) -> None:
+    whole = multi_images("digits", "digits_hard", "", shifts=shifts)
+    part = multi_images("digits", "digits_hard", "", *sizes, shifts)
     for split, size in zip(SPLITS, sizes, strict=True):
         (x, y), (z, w) = (split_of(d, split) for d in (whole, part))
         assert len(z) == len(w) == (len(x) if size is None else size)
@@ -936,6 +1021,21 @@ def test_nothing_is_downloaded_twice(
     assert not offline
 
 
+def test_a_set_of_pictures_is_written(
+    small: Path, capsys: pytest.CaptureFixture[str], offline: list[str]
+) -> None:
+    """What a user reads with NumPy alone is what the problems train on."""
+    assert main(["multi_mnist", "multi_fashion_mnist", "--root", str(small)]) == 0
+    assert not offline
+    out = capsys.readouterr().out.splitlines()
+    for line, name in zip(out, ("multi_mnist", "multi_fashion_mnist"), strict=True):
+        data = multi_images(*family.FAMILY[name], small)
+        assert f"written to {small / name}.npz: 40 + 20 pictures, sha256 {data.digest[:16]}" in line
+        with np.load(small / f"{name}.npz") as found:
+            assert set(found) == {"train", "train_labels", "test", "test_labels"}
+            assert all((found[key] == getattr(data, key).numpy()).all() for key in found)
+
+
 @pytest.mark.parametrize("damage", ["missing", "truncated"])
 def test_download(damage: str, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a mirror sends is stored, checked and read; of the other files nothing is asked."""
@@ -1051,7 +1151,7 @@ def test_official_set(name: str, data_folder: Path) -> None:
 @pytest.mark.parametrize("pair", [needing(*p) for p in PAIRS if p not in EMBEDDED])
 def test_official_pictures(pair: tuple[str, str], data_folder: Path) -> None:
     try:
-        data = multi_images(*pair, data_folder)
+        data = multi_images(*pair, data_folder, shifts=(0, 0))
         assert (data.digest, data.embedded) == (PAIRS[pair], False)
         assert data.train.shape == (120_000, 36, 36)
         assert data.test.shape == (20_000, 36, 36)

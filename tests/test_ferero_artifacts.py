@@ -14,7 +14,19 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from experiments.ferero import fig4, fig6, fig8, images, properties, run_time, settings, speech
+from experiments.ferero import (
+    fig4,
+    fig6,
+    fig8,
+    images,
+    positions,
+    properties,
+    run_time,
+    screen,
+    settings,
+    speech,
+    witnesses,
+)  # fmt: skip
 from experiments.ferero import runs as toy_runs
 from experiments.ferero.hypervolumes import FITTED, judge_hypervolumes
 from mobench.algorithms.ferero import FERERO
@@ -25,8 +37,12 @@ from mobench.artifacts.statistics import percent
 from mobench.artifacts.vlmop2 import front
 from mobench.config.compose import compose
 from mobench.core.preferences import angle_deg, from_rays_deg
+from mobench.errors import DataError
 from mobench.metrics import front_distance
+from mobench.models.convnet import model
+from mobench.system.tables import read_csv
 from tests.conftest import Run
+from tests.reference import images as plain_loops
 
 RAYS = [81.0, 57.0, 33.0, 9.0]
 
@@ -275,8 +291,13 @@ def test_an_artifact_says_which_pictures_are_the_papers() -> None:
     "name", ["fig5", "fig6", "first_steps", "pictures", "public_code", "table2", "table8", "table9"]
 )
 def test_artifacts_on_images_are_judged_on_the_pictures_of_their_jobs(name: str) -> None:
-    one, two = compose(["protocol=multi_mnist", "scale=paper", "data=mnist"])["problem"]["shifts"]
-    labels = {f"{label}, shifted by up to {one} and {two} pixels" for label in images.PICTURES.values()}
+    """Those of the authors, and those of the kept rows."""
+    assert compose(["protocol=multi_mnist", "scale=paper", "data=mnist"])["problem"]["shifts"] == "diagonal"
+    labels = {
+        f"{label}, {where}"
+        for label in images.PICTURES.values()
+        for where in ("on the diagonal", "shifted by up to 3 and 4 pixels")
+    }
     assert set(OmegaConf.load(f"conf/experiment/ferero/{name}.yaml").artifact.paper.data) == labels
 
 
@@ -319,6 +340,112 @@ def test_points_of_lost_runs_are_not_the_published_ones() -> None:
         measure: np.where(np.arange(3)[:, None, None] == 1, found, np.nan) for measure, found in exact.items()
     }
     assert images.at_published(lost, "Multi-MNIST").holds is False
+
+
+@pytest.fixture(scope="module")
+def networks() -> pd.DataFrame:
+    """Losses of the authors' networks by position, as they come with the project."""
+    return read_csv(witnesses.table(), comment="#")
+
+
+def test_the_networks_tell_the_recipe(networks: pd.DataFrame) -> None:
+    chosen, *others = positions.fitting(networks)
+    assert chosen == positions.CHOSEN
+    assert len(others) == len(set(others))
+    for recipe in (positions.Recipe(a=(2, 4)), positions.Recipe(b=(4, 8)), positions.Recipe(join="maximum")):
+        assert not all(positions.fits(networks, key, recipe).holds for key in images.SETS), recipe
+    for impossible in (positions.Recipe(a=(0, 3)), positions.Recipe(b=(6, 8)), positions.Recipe(a=(3, 4))):
+        assert positions.likelihood(networks, impossible) == -np.inf
+    a = artifact({}, name="positions", scale="laptop")
+    positions.judge_range(a, networks)
+    assert verdicts(a) == {"range": "check passed"}
+
+
+def test_other_losses_would_tell_another_recipe(networks: pd.DataFrame) -> None:
+    """The check can fail: if the networks were worse where item 1 is nearest to item 2."""
+    same = networks.copy()
+    same["loss"] += np.where(same["a"] == 4, 0.1, 0.0)
+    assert not positions.fits(same, "mm", positions.CHOSEN).holds
+    a = artifact({}, name="positions", scale="laptop")
+    positions.judge_range(a, same)
+    assert verdicts(a) == {"range": "check failed"}
+
+
+def test_a_score_is_the_mean_over_positions(networks: pd.DataFrame) -> None:
+    recipe = positions.Recipe(a=(1, 2), b=(5, 6))
+    rows = networks[
+        (networks["set"] == "fm")
+        & (networks["join"] == "sum")
+        & (networks["partner"] == "any")
+        & networks["a"].isin([1, 2])
+        & networks["b"].isin([5, 6])
+    ]
+    found = positions.score(networks, "fm", recipe)
+    assert len(rows) == 4
+    assert found.loss == pytest.approx(rows["loss"].mean())
+    assert found.accuracy == pytest.approx(rows["accuracy"].mean())
+    squares = rows["std"] ** 2 + rows["loss"] ** 2
+    assert found.error == pytest.approx(np.sqrt((squares.mean() - rows["loss"].mean() ** 2) / 20_000))
+
+
+def test_a_network_of_the_authors_is_read_layer_by_layer(tmp_path: Any) -> None:
+    net = plain_loops.LeNet()
+    state = {name: value.numpy() for name, value in net.state_dict().items()}
+    renamed = dict(
+        zip([f"{n}.{k}" for n in witnesses.LAYERS for k in ("weight", "bias")], state.values(), strict=True)
+    )
+    np.savez(tmp_path / "mnist.npz", **renamed)
+    theta = witnesses.network(tmp_path / "mnist.npz")
+    pictures = 255 * torch.rand(5, 36, 36)
+    found = model("lenet", 2, 36).logits(theta, pictures, "loop")[0]
+    with torch.no_grad():
+        for task, expected in enumerate(net(pictures)):
+            torch.testing.assert_close(found[task], expected, rtol=1e-4, atol=1e-4)
+    with pytest.raises(DataError, match=r"fashion\.npz is missing"):
+        witnesses.network(tmp_path / "fashion.npz")
+
+
+@pytest.mark.parametrize("far", [0.02, 0.04])
+def test_curves_are_compared_from_epoch_ten_on(far: float) -> None:
+    def ran(task: str) -> Any:
+        curve = positions.their_curve("mm", task)
+        losses = curve.to_numpy() + np.where(curve.index < 10, 1.0, np.where(curve.index == 60, -far, 0.0))
+        history = pd.DataFrame({"step": 469 * curve.index.to_numpy(), "test_loss_1": losses})
+        return job(history=history, data="overlapping pairs: MNIST, on the diagonal")
+
+    jobs = {task: ran(task) for task in positions.TASKS}
+    a = artifact(jobs, name="positions", data=["overlapping pairs: MNIST, on the diagonal"])
+    positions.judge_curves(a, "mm", jobs)
+    assert verdicts(a) == {"mm-curves": "check passed" if far < 0.03 else "check failed"}
+    assert len(positions.their_curve("mm", "1").loc[10:]) == 46
+    alone = artifact(jobs, name="positions", data=["overlapping pairs: MNIST, on the diagonal"])
+    positions.judge_curves(alone, "mm", {"1": jobs["1"]})
+    assert verdicts(alone) == {"mm-curves": "inconclusive"}
+
+
+@pytest.mark.parametrize(("good", "expected"), [([1, 1], 1), ([0, 1], 2), ([0, 0], None), ([0, 0, 1], 3)])
+def test_the_tries_of_the_public_script(good: list[int], expected: int | None) -> None:
+    assert screen.tries(np.array(good, dtype=bool)) == expected
+
+
+def test_runs_that_the_script_would_start_again_are_not_drawn() -> None:
+    rows = (
+        job(seeds=2)
+        .final.iloc[2:]
+        .assign(ray_2=np.repeat([0.3, 0.7, 0.9], 2), test_loss_1=0.5, test_loss_2=0.5)
+    )
+    ended = job(final=rows.assign(ended=[469, -1, -1, -1, 469, 469]))
+    assert screen.passed(ended).tolist() == [[False, True], [True, True], [False, False]]
+    assert np.isnan(screen.ends(ended)).any(2).tolist() == [[True, False], [False, False], [True, True]]
+    assert screen.passed(job(final=rows)).all()
+
+
+def test_variants_are_drawn_from_what_ran(mobench: Run) -> None:
+    result = mobench("+experiment=ferero/screen", "scale=smoke", "artifact.only=[mm_*]", "logger=local")
+    assert result.code == 0, result.err
+    table = pd.read_csv(result.root / "artifacts" / "ferero" / "screen" / "table.csv")
+    assert list(table["variant"].unique()) == [label for label, _ in screen.VARIANTS.values()]
+    assert len(table) == 12
 
 
 @pytest.mark.parametrize(

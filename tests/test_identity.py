@@ -47,8 +47,23 @@ def test_a_field_that_came_later_leaves_kept_jobs_alone() -> None:
     usual, moved = (
         identity(make_job(composed(*base, f"problem.shifts={shifts}"))) for shifts in ("[0,0]", "[3,4]")
     )
+    assert identity(make_job(composed(*base)))["problem"] == {**usual["problem"], "shifts": "diagonal"}
     assert "shifts" not in usual["problem"]
     assert moved["problem"] == {**usual["problem"], "shifts": [3, 4]}
+
+
+def test_options_of_the_public_script_leave_kept_jobs_alone() -> None:
+    """Those of the method, of the oracle and of the problem, each at the value that kept jobs had."""
+    base = ("protocol=multi_mnist", "algorithm=ferero_public_code", "scale=smoke")
+    former = ["algorithm.line_start=1.0", "algorithm.doubled=false"]
+    kept = identity(make_job(composed(*base, *former)))
+    assert not {"line_start", "doubled", "optimizer"} & set(kept["algorithm"])
+    assert set(kept["oracle"]) == {"batch_size", "samples", "class"}
+    assert not {"test_batch", "least_accuracy"} & set(kept["problem"])
+    script = identity(make_job(composed(*base, "oracle.cut=full", "problem.test_batch=256")))
+    assert (script["algorithm"]["line_start"], script["algorithm"]["doubled"]) == (0.0, True)
+    assert script["oracle"]["cut"] == "full"
+    assert script["problem"]["test_batch"] == 256
 
 
 def test_names_of_parts_are_unique() -> None:

@@ -539,6 +539,114 @@ def test_public_code_trajectory(name: str, tolerance: float, frozen: str) -> Non
 
 
 @pytest.mark.parametrize(
+    ("batch_size", "whole", "last"),
+    [(36, (18, 18), (18, 6)), (48, (24, 24), (24, 24)), (35, (17, 18), (17, 9))],
+)
+def test_a_short_last_batch_is_cut_as_a_whole_one(
+    batch_size: int, whole: tuple[int, int], last: tuple[int, int]
+) -> None:
+    p = tiny(model="small")
+    runs = runs_at(*RAYS, seeds=(3,))
+    oracle = Epochs(p, runs, batch_size=batch_size, samples=2, cut="full")
+    theta = p.initial(runs)
+    seen = []
+    for t in range(oracle.per_epoch):
+        parts = [oracle.batch(t, k).chosen for k in (0, 1)]
+        sizes = tuple(part.shape[1] for part in parts)
+        assert sizes == (last if t == oracle.per_epoch - 1 else whole)
+        seen.append(torch.cat(parts, 1))
+        for k in (0, 1):
+            assert oracle.at(theta, {}, t, k).share == sizes[k] / sum(sizes)
+    assert torch.equal(torch.cat(seen, 1).sort(1).values, torch.arange(96).expand(1, -1))
+
+
+@pytest.mark.parametrize("batch_size", [64, 80])
+def test_a_last_batch_without_a_second_part_is_refused(batch_size: int) -> None:
+    p = tiny(model="small")
+    runs = runs_at(*RAYS, seeds=(3,))
+    with pytest.raises(CompatibilityError, match=r"cut=full leaves nothing of the last batch of"):
+        Epochs(p, runs, batch_size=batch_size, samples=2, cut="full")
+    Epochs(p, runs, batch_size=batch_size, samples=1, cut="full")
+    with pytest.raises(ConfigError, match=r"oracle.cut"):
+        Epochs(p, runs, batch_size=batch_size, samples=2, cut="half")
+
+
+@pytest.mark.parametrize("batch", [7, 16, 48, 100])
+def test_losses_as_means_of_batch_means(batch: int) -> None:
+    p, q = tiny(model="small"), tiny(model="small", test_batch=batch)
+    runs = runs_at(*RAYS, seeds=(3,))
+    theta = p.initial(runs)
+    for split in ("train", "test"):
+        exact, right = p.evaluate(split, theta)
+        found, accuracy = q.evaluate(split, theta)
+        assert torch.equal(accuracy, right)
+        net = module("small")
+        data = data_of(p, split)
+        for r in range(len(runs)):
+            plain_loops.load(net, theta[r])
+            with torch.no_grad():
+                parts = [
+                    torch.stack(plain_loops.losses(net, a, b))
+                    for a, b in zip(data.x.split(batch), data.y.split(batch), strict=True)
+                ]
+            expected = torch.stack(parts).mean(0) if split == "test" else exact[r]
+            torch.testing.assert_close(found[r], expected, rtol=1e-10, atol=0)
+
+
+@pytest.mark.parametrize("below", [0.0, 0.99])
+def test_runs_of_low_accuracy_end(below: float, mobench: Run) -> None:
+    """At the first recorded step but 0, as the public script starts them again."""
+    settings = (
+        "algorithm=ls",
+        "logger=local",
+        "record.every=4",
+        "steps=12",
+        f"problem.least_accuracy={below}",
+    )
+    result = mobench(*SMOKE, *settings)
+    assert result.code == 0, result.err
+    rows = result.rows
+    assert ("ended" in rows) == (below > 0)
+    if below:
+        assert (rows["ended"] == 4).all()
+        assert set(result.job.history()["step"]) == {0, 4}
+        blind = mobench(*SMOKE, *settings, "record.measures=false")
+        assert blind.code == 1
+        assert "problem.least_accuracy=0.99 needs" in blind.err
+        assert "record.measures=true" in blind.err
+
+
+SCRIPT: dict[str, Any] = {"line_start": 0.0, "doubled": True, "step_size": 0.1, "c_h": 0.5}
+
+
+@pytest.mark.parametrize(("gamma", "tolerance"), [(0.02, 1e-5), (0.2, 1e-5), (0.02, 0.01)])
+def test_the_public_script_for_fifty_steps(gamma: float, tolerance: float) -> None:
+    """Against a loop with the script's own shapes; batches of 36 of 96 pictures, the last one 18 + 6."""
+    p = tiny(model="small")
+    runs = runs_at(*RAYS, seeds=(3,))
+    algorithm = PublicCodeFERERO(gamma=gamma, tolerance=tolerance, **SCRIPT)
+    oracle = Epochs(p, runs, batch_size=36, samples=2, cut="full")
+    state = loop.start(oracle, algorithm, {}, p.initial(runs), runs, 50)
+    xs: list[Tensor] = []
+    state = loop.advance(oracle, algorithm, {}, state, 50, lambda t, s, q: xs.append(s["theta"].clone()))
+    sizes = {tuple(oracle.batch(t, k).chosen.shape[1] for k in (0, 1)) for t in range(50)}
+    assert sizes == {(18, 18), (18, 6)}
+    frozen = state["alg"]["frozen"].numpy()
+    assert frozen.any() or tolerance < 1e-4
+    for r in range(len(runs)):
+        parts = [tuple(oracle.batch(t, k).chosen[oracle.group[r]].numpy() for k in (0, 1)) for t in range(50)]
+        path = plain_loops.ferero_script(
+            module(p.model), xs[0][r], line(runs.weights[r].numpy()), data_of(p), parts,
+            step_size=0.1, gamma=gamma, c_h=0.5, tolerance=tolerance,
+        )  # fmt: skip
+        found = torch.stack([*(x[r] for x in xs), state["theta"][r]])
+        np.testing.assert_allclose(found.numpy(), path.x, rtol=0, atol=1e-10)
+        np.testing.assert_allclose(float(state["alg"]["lam"][r, 2]), path.extra["lh"][-1], atol=1e-10)
+        assert path.extra["frozen"].sum() == frozen[r]
+        assert np.abs(path.x[-1] - path.x[0]).max() > 1e-2
+
+
+@pytest.mark.parametrize(
     "options", [{"domain": "adaptive"}, {"upper": [1.0, None]}, {"inequality_matrix": [[1.0, 0.0]]}]
 )
 def test_public_code_refusals(options: dict[str, Any]) -> None:
@@ -823,6 +931,9 @@ BAD = {
     "problem.shifts=[3,-1]": ["problem.shifts=[3, -1]", "from 0 to 8"],
     "problem.shifts=[1.5,2]": ["problem.shifts=[1.5, 2]", "whole numbers"],
     "problem.shifts=random": ["problem.shifts=random", "two whole numbers"],
+    "problem.test_batch=0": ["problem.test_batch=0", "at least 1"],
+    "problem.least_accuracy=1": ["problem.least_accuracy=1", "< 1"],
+    "problem.least_accuracy=-0.1": ["problem.least_accuracy=-0.1", ">= 0"],
     "problem.tasks=[2]": ["problem.tasks=[2]", "[0, 1]"],
     "problem.tasks=[]": ["problem.tasks=[]", "[0, 1]"],
     "problem.tasks=[1,0]": ["problem.tasks=[1, 0]", "[0, 1]"],

@@ -22,7 +22,7 @@ from mobench.artifacts.statistics import Mean, finite_mean
 from mobench.problems import MultiMNIST
 
 SETS = {"mm": "Multi-MNIST", "mf": "Multi-Fashion", "fm": "Multi-F+M"}
-PICTURES = {  # as jobs name them, before what they say of shifts
+PICTURES = {  # as jobs name them, before they say where the items lie
     "mm": "overlapping pairs: MNIST",
     "mf": "overlapping pairs: Fashion-MNIST",
     "fm": "overlapping pairs: MNIST (upper left) and Fashion-MNIST (lower right)",
@@ -151,10 +151,11 @@ def points_of(job: JobRows, measure: str) -> np.ndarray:
 
 
 def papers_pictures(a: Artifact, key: str) -> tuple[str, ...]:
-    """Returns the labels of this data set among those of the artifact (`artifact.paper.data`): the figure
-    says where the items of its pictures lie.
+    """Returns the labels of this data set among those of the artifact (`artifact.paper.data`): they say
+    where the items of its pictures lie.
     """
-    return tuple(label for label in a.paper.data if label.split(", shifted")[0] == PICTURES[key])
+    name = PICTURES[key]
+    return tuple(label for label in a.paper.data if label == name or label.startswith(f"{name}, "))
 
 
 def on_papers_pictures(a: Artifact, key: str, job: JobRows) -> bool:

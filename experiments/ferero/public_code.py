@@ -1,7 +1,7 @@
 """Compares what the public code runs on images with Algorithm 3 and the published points (ours).
 
-The criterion is that of Figure 5's points. It tells whether the published points are those of the paper's
-algorithm with its printed settings, or of the code.
+The criterion is that of Figure 5's points. The kept rows are of a former reading that differs from the public
+image script in two respects, so that they do not tell whether it arrives there.
 """
 
 from __future__ import annotations
@@ -34,6 +34,10 @@ from .images import (
 )  # fmt: skip
 
 OTHER = "The published points belong to the paper's pictures at the paper's scale."
+FORMER = (
+    "These runs start the multiplier of the ray at 1 and are not started again, where the public image "
+    "script starts it at 0 and starts a run again whose accuracy is below 0.15. Decided by: runs with both."
+)
 VARIANTS = {"ferero": ("Algorithm 3", "o"), "code": ("public code", "s")}
 
 
@@ -58,7 +62,9 @@ def public_code(a: Artifact) -> None:
         axes[0, column].set_title(titled(a, key, jobs["code"]))
         points = {measure: points_of(jobs["code"], measure) for measure in MEASURES}
         with pictures_of(a, key):
-            near = at_published(points, SETS[key]).provided(on_papers_pictures(a, key, jobs["code"]), OTHER)
+            former = float(jobs["code"].config["algorithm"].get("line_start", 1.0)) != 0.0
+            whole = not former and on_papers_pictures(a, key, jobs["code"])
+            near = at_published(points, SETS[key]).provided(whole, FORMER if former else OTHER)
             a.check("{key}-points", near, key=key, name=SETS[key])
     add_legend(fig, axes[0, 0], any(on_papers_pictures(a, key, a.jobs[f"{key}_code"]) for key in keys))
     a.data_names = {SETS[key]: str(a.jobs[f"{key}_code"].data) for key in keys}
@@ -68,7 +74,7 @@ def public_code(a: Artifact) -> None:
         "The public code starts the multipliers of the cone anew at every step, normalises the weights, "
         "drops changes of the multipliers below a tolerance (column: share of such steps), and uses a tenth "
         "of the printed gamma. It also starts a run again whose accuracy is below 0.15; ours are not started "
-        "again."
+        "again here (ferero/screen)."
     )
 
 

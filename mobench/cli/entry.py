@@ -64,6 +64,10 @@ def main() -> None:
             from mobench.cli import bundle
 
             leaving.code = bundle.main(arguments)
+        elif arguments and arguments[0] == "data":  # as python -m mobench.data
+            from mobench.data.__main__ import main as bring
+
+            leaving.code = bring(arguments[1:])
         elif {"-h", "--help"} & set(arguments) and arguments[0] != "cross":  # cross has its own help
             from mobench.cli import application
 

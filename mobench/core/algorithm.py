@@ -11,7 +11,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -90,6 +90,8 @@ class Algorithm(ABC):
     replaces: ClassVar[bool] = False  # it chooses the next points itself instead of stepping from these
     own_step: ClassVar[str] = ""  # why no optimizer may rescale its direction; "": one may
     citation: ClassVar[str] = ""
+    # as of a problem: fields that came after jobs had been kept, with the value that those had
+    added_fields: ClassVar[Mapping[str, Any]] = {"optimizer": "sgd"}
 
     step_size: Real = 0.1
     step_decay: Real = 0.0

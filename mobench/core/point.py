@@ -30,6 +30,7 @@ class Point(ABC):
         inner: the point that this one is made of, None if it is made of none.
         recorded: values for the history where they are not those that the algorithm sees; None: they are.
         same_sample: makes the point of the same sample at other iterates, None where that cannot be had.
+        share: how much of its step's batch it has, where that is cut into parts of different sizes.
         graph: whether gradients may be asked for; the loop clears it for derivative-free methods, which save
             the memory.
     """
@@ -37,6 +38,7 @@ class Point(ABC):
     inner: Point | None = None
     recorded: Tensor | None = None
     graph: bool = True
+    share: float = 0.5
     same_sample: Callable[[Tensor], Point] | None = None
 
     def __init__(self, x: Float[Tensor, "R P"], X: Set, M: int, state: dict[str, Any]) -> None:

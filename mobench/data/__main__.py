@@ -1,12 +1,15 @@
-"""`python -m mobench.data mnist`: download official files and check them; `--list`: names,
-and which are found.
+"""`python -m mobench.data mnist` downloads official files and checks them, `multi_mnist` writes pictures that
+are made of them; `--list`: names, and which are found. `mobench data` does the same.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 from pathlib import Path
+
+import numpy as np
 
 from mobench.data.images import (
     EMBEDDED,
@@ -19,7 +22,9 @@ from mobench.data.images import (
     load_images,
     missing_files,
 )
+from mobench.data.multi import FAMILY, multi_images
 from mobench.errors import DataError, MobenchError, choose
+from mobench.system.files import write_atomic
 
 
 def _found(data: Images) -> str:
@@ -40,7 +45,22 @@ def _line(name: str, root: Path) -> str:
         return f"damaged: {error}"
 
 
+def _make(name: str, root: Path) -> str:
+    """Writes pictures of two images, after the files that they are made of have been brought."""
+    for base in FAMILY[name]:
+        _bring(base, root)
+    data = multi_images(*FAMILY[name], root)
+    kinds = ("train", "train_labels", "test", "test_labels")
+    written = io.BytesIO()
+    np.savez_compressed(written, **{kind: getattr(data, kind).numpy() for kind in kinds})
+    path = root / f"{name}.npz"
+    write_atomic(path, written.getvalue())
+    return f"written to {path}: {len(data.train)} + {len(data.test)} pictures, sha256 {data.digest[:16]}"
+
+
 def _bring(name: str, root: Path) -> str:
+    if name in FAMILY:
+        return _make(name, root)
     if name in EMBEDDED:
         return f"embedded, nothing to download: {_found(load_images(name, root))}"
     try:
@@ -58,7 +78,10 @@ def main(argv: list[str] | None = None) -> int:
     """Download or list; the exit code."""
     parser = argparse.ArgumentParser(prog="python -m mobench.data", description=__doc__)
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", help=f"data sets to download: {', '.join(OFFICIAL)}"
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help=f"data sets to download: {', '.join(OFFICIAL)}; to make of them: {', '.join(FAMILY)}",
     )
     parser.add_argument(
         "--root", type=Path, help="the folder of data files (default: $MOBENCH_DATA, else data)"
@@ -69,10 +92,10 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     root = args.root or default_root()
     if not (args.names or args.list):
-        parser.error(f"name a data set ({', '.join(OFFICIAL)}) or use --list.")
+        parser.error(f"name a data set ({', '.join((*OFFICIAL, *FAMILY))}) or use --list.")
     try:
         for name in args.names:
-            choose("data", name, LABELS)
+            choose("data", name, (*LABELS, *FAMILY))
         for name in args.names:
             print(f"{name:14s} {_bring(name, root)}")
         if args.list:

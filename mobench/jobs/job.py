@@ -228,14 +228,11 @@ def identity(job: Job) -> dict[str, Any]:
     config |= {k: job.config[k] for k in LAYERS if enabled(job.config, k)}
     switches = [("measures", True), ("certificates", True), ("code", None)]
     config["record"] = {k: v for k, v in config["record"].items() if (k, v) not in switches}
-    if config["algorithm"].get("optimizer") == "sgd":
-        config["algorithm"] = {k: v for k, v in config["algorithm"].items() if k != "optimizer"}
-    unsaid = job.problem.added_fields
-    config["problem"] = {
-        k: v
-        for k, v in config["problem"].items()
-        if k not in job.problem.execution_fields and not (k in unsaid and v == unsaid[k])
-    }
+    oracle = load_class(str(config["oracle"][TARGET]), "oracle")
+    for group, part in (("problem", job.problem), ("algorithm", job.algorithm), ("oracle", oracle)):
+        unsaid = getattr(part, "added_fields", {})
+        config[group] = {k: v for k, v in config[group].items() if not (k in unsaid and v == unsaid[k])}
+    config["problem"] = {k: v for k, v in config["problem"].items() if k not in job.problem.execution_fields}
     parts: dict[str, Any] = {"problem": job.problem, "algorithm": job.algorithm}
     versions = {name: type(part).version for name, part in parts.items()}
     for group in ("oracle", "problem", *LAYERS):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
 import numpy as np
 import torch
 from jaxtyping import Float, Int
@@ -14,7 +17,7 @@ from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
 from mobench.core.random import generator
 from mobench.core.sampled import Batch, Sampled, samples_of
-from mobench.errors import CompatibilityError
+from mobench.errors import CompatibilityError, choose
 from mobench.oracles.exact import OfProblem, make_point, problem_spec, refuse_unfit
 
 
@@ -24,12 +27,17 @@ class Epochs(OfProblem):
 
     `samples` is the number of disjoint parts into which a batch is cut: sample k of a step is part k, so that
     two samples of a batch of 256 are independent halves of 128 and an epoch costs every algorithm the same
-    data. (The short last batch of 192 is cut into 96 and 96; FERERO's public code cuts 128 and 64.)
+    data. `cut` says how a short last batch is: "even", 192 into 96 and 96, or "full", into parts that are as
+    large as those of a whole batch as long as it lasts, 128 and 64 (FERERO's public script).
     The order is a function of (problem, seed, epoch): all preferences of a seed see the same batches. A rest
     smaller than `samples` is left out of its epoch.
     """
 
-    def __init__(self, problem: Problem, runs: Runs, batch_size: int = 256, samples: int = 1) -> None:
+    added_fields: ClassVar[Mapping[str, Any]] = {"cut": "even"}  # as of a problem
+
+    def __init__(
+        self, problem: Problem, runs: Runs, batch_size: int = 256, samples: int = 1, cut: str = "even"
+    ) -> None:
         refuse_unfit(problem, "epochs")
         N = samples_of(problem)
         if not 0 < N < float("inf"):
@@ -45,6 +53,14 @@ class Epochs(OfProblem):
             raise CompatibilityError(
                 f"oracle.batch_size={batch_size} must lie in {samples}..{N:g}, the number of samples."
             )
+        choose("oracle.cut", cut, ("even", "full"))
+        part = batch_size // samples
+        if cut == "full" and samples > 1 and 0 < N % batch_size <= part * (samples - 1):
+            raise CompatibilityError(
+                f"oracle.cut=full leaves nothing of the last batch of {N % batch_size:g} for its second part,"
+                f" as the first has {part}. Choose oracle.cut=even or another oracle.batch_size."
+            )
+        self.part = part if cut == "full" else None
         bound = problem.bind(runs)
         assert isinstance(bound, Sampled)
         self.problem: Sampled = bound
@@ -69,8 +85,19 @@ class Epochs(OfProblem):
         """Part k of the batch of step t."""
         epoch, i = divmod(t, self.per_epoch)
         whole = self._order(epoch)[:, i * self.batch_size : (i + 1) * self.batch_size]
-        part = whole.tensor_split(self.spec.samples, dim=1)[k]
+        samples = self.spec.samples
+        if self.part is None:
+            part = whole.tensor_split(samples, dim=1)[k]
+        else:
+            part = whole.tensor_split([self.part * i for i in range(1, samples)], dim=1)[k]
         return Batch(part, self.group, self.sizes, t * self.spec.samples + k)
 
     def at(self, theta: Float[Tensor, "R P"], state: State, t: int, k: int = 0) -> Point:
-        return make_point(self.problem, theta, self.spec, self.problem.take(self.batch(t, k)))
+        point = make_point(self.problem, theta, self.spec, self.problem.take(self.batch(t, k)))
+        if self.part is not None:
+            last = self.N - (self.per_epoch - 1) * self.batch_size
+            short = t % self.per_epoch == self.per_epoch - 1 and last < self.batch_size
+            size = last if short else self.batch_size
+            part = size - self.part * (self.spec.samples - 1) if k == self.spec.samples - 1 else self.part
+            point.share = part / size
+        return point

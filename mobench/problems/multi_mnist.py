@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -19,7 +19,7 @@ from mobench.core.point import Linear
 from mobench.core.preferences import Runs
 from mobench.core.sampled import Batch, BatchGradients
 from mobench.core.types import Real
-from mobench.data.multi import MultiImages, largest_shifts, multi_images
+from mobench.data.multi import MultiImages, multi_images, placement
 from mobench.errors import ConfigError, check_batch_runs, choose
 from mobench.kernels.convnet import CrossEntropies, RunPictures
 from mobench.models.convnet import EXECUTIONS, ConvNet, for_device, model
@@ -38,14 +38,19 @@ class MultiMNIST(TrainTest, BatchGradients):
     theta (R, P) are the networks' parameter vectors (LeNet: P = 31,910). `values` of a batch are means over
     it; without one over all training pictures. History and final rows carry train_accuracy_m, test_loss_m,
     test_accuracy_m, all means over the whole split.
-    Departure: the public code averages test losses of batches, the short last one with equal weight.
+    Departure: FERERO's public code averages test losses of batches, the short last one with equal weight;
+    `test_batch` does so.
 
     Fields:
         data: the base set of the upper left item, second: of the lower right one (null: the same). digits,
             digits_hard (embedded), mnist, fashion_mnist.
         data_root: folder of the official files; no part of a job's identity.
-        shifts: the largest shifts of the two items from their corners, pixels (`mobench.data.multi_images`).
+        shifts: where the two items lie. "diagonal" (the default of the configuration): as in the authors'
+            files; [s1, s2]: shifted by up to so many pixels from their corners (`mobench.data.multi_images`).
         train_size, test_size: the first so many pictures of the fixed order (null: all).
+        test_batch: null, or so many pictures: test losses are then means of the means of such batches.
+        least_accuracy: a run ends at the first recorded step but 0 at which the test accuracy of a task is
+            below it (0: none does). FERERO's public script starts such a run again.
         pixels: the value of white. 255: as the public code of Pareto MTL, EPO and FERERO has it, whose step
             sizes it fits; the first gradients are then hundreds of times larger than later ones.
         model: lenet | small | wide. tasks: the heads that exist, [0, 1]; [0] or [1] is single-task learning
@@ -58,7 +63,11 @@ class MultiMNIST(TrainTest, BatchGradients):
 
     start_kinds: ClassVar[Mapping[str, tuple[str, ...]]] = {"default": (), "xavier": ()}
     execution_fields: ClassVar[tuple[str, ...]] = ("data_root", "execution", "max_batch_runs")
-    added_fields: ClassVar[Mapping[str, Any]] = {"shifts": [0, 0]}
+    added_fields: ClassVar[Mapping[str, Any]] = {
+        "shifts": [0, 0],
+        "test_batch": None,
+        "least_accuracy": 0.0,
+    }
     small: ClassVar[Mapping[str, Any]] = {"model": "small", "train_size": 256, "pixels": 1.0, "test_size": 16}
     citation: ClassVar[str] = "Sabour et al. 2017; Lin et al. 2019"
 
@@ -72,17 +81,23 @@ class MultiMNIST(TrainTest, BatchGradients):
     execution: str = "auto"
     max_batch_runs: int | None = None
     steps: int = 1000
-    shifts: Sequence[int] = (0, 0)
+    test_batch: int | None = None
+    least_accuracy: Real = 0.0
+    shifts: str | Sequence[int] = (0, 0)  # a job that names none is one of before there were any
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        largest_shifts(self.shifts)
+        placement(self.shifts)
         if list(self.tasks) not in ([0], [1], [0, 1]):
             raise ConfigError(
                 f"problem.tasks={list(self.tasks)} must be [0, 1], or [0] or [1] for a single task."
             )
         if not 0 < self.pixels < float("inf"):
             raise ConfigError(f"problem.pixels={self.pixels} must be > 0; it is the value of a white pixel.")
+        if self.test_batch is not None and not self.test_batch > 0:
+            raise ConfigError(f"problem.test_batch={self.test_batch} must be at least 1, or null.")
+        if not 0 <= self.least_accuracy < 1:
+            raise ConfigError(f"problem.least_accuracy={self.least_accuracy} must be >= 0 and < 1.")
         check_batch_runs(self.max_batch_runs)
         choose("problem.execution", self.execution, ("auto", *EXECUTIONS))
         self.network  # noqa: B018  a wrong name is an error now
@@ -207,14 +222,41 @@ class MultiMNIST(TrainTest, BatchGradients):
         pictures, labels = self.of_split(split, x)
         execution = self.strategy(x.device)
         size = max(1, CHUNK // pictures[0].numel() // (1 if x.device.type == "cpu" else 4))
+        batch = self.test_batch if split == "test" else None
+        if batch is not None:
+            size = batch
+        N = len(pictures)
 
         def sums(some: Tensor, part: Tensor, given: Tensor) -> tuple[Tensor, Tensor]:
             z = self.network.logits(some, self._input(part, x), execution)
             right = z.argmax(-1) == given.T
-            return _cross_entropy(z, given).double().sum(-1), right.double().sum(-1)
+            losses = _cross_entropy(z, given).double().sum(-1)
+            if batch is not None:  # each batch counts alike, however many pictures it has
+                losses *= N / (len(part) * math.ceil(N / batch))
+            return losses, right.double().sum(-1)
 
         chunks = zip(pictures.split(size), labels.split(size), strict=True)
         return chunk_means(x, chunks, sums, self.max_batch_runs)
+
+    @property
+    def callback(self) -> None:
+        """None: nobody looks at recorded steps (`Watched`)."""
+
+    @property
+    def stop(self) -> Callable[[Any], Any] | None:
+        """The rule by which runs end, None without `least_accuracy` (`Watched`)."""
+        return self._inaccurate if self.least_accuracy else None
+
+    def _inaccurate(self, rows: Any) -> Any:
+        """Returns which runs are below `least_accuracy` at the last recorded step, or not finite."""
+        names = [f"test_accuracy_{m + 1}" for m in range(len(self.tasks))]
+        if not set(names) <= set(rows):
+            raise ConfigError(
+                f"problem.least_accuracy={self.least_accuracy} needs the test accuracy of recorded steps; "
+                "set record.measures=true."
+            )
+        last = rows.groupby("run").last()
+        return ((last["step"] > 0) & ~(last[names] >= self.least_accuracy).all(axis=1)).to_numpy()
 
     def columns(self, x: Float[Tensor, "R P"], values: Float[Tensor, "R M"]) -> dict[str, Tensor]:
         """train_accuracy_m, test_loss_m, test_accuracy_m."""

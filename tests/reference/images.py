@@ -217,6 +217,48 @@ def ferero_code(
     return run.trajectory()
 
 
+def ferero_script(
+    net: nn.Module,
+    x0: Tensor,
+    ray: Array,
+    data: Data,
+    parts: Sequence[tuple[Indices, Indices]],
+    *,
+    step_size: float,
+    gamma: float,
+    c_h: float,
+    tolerance: float,
+) -> Trajectory:
+    """The public image script, with its shapes: before the first step the multiplier of the ray is a number,
+    with which NumPy makes a 2 x 2 matrix of the weights; the weighted loss and the change sum over it.
+    """
+    run = Run(net, x0, data)
+    across = _rows(ray)[2:]  # (1, 2)
+    fresh = np.array([0.5, 0.5])
+    lh: float | Array = 0.0
+    sent = fresh + np.dot(across.T, lh)
+    assert sent.shape == (2, 2)
+    for one, two in parts:
+        F, J = jacobian(net, *run.on(one))
+        _, g = weighted(net, *run.on(two), sent.sum(0) if sent.ndim == 2 else sent)
+        start = fresh + np.dot(across.T, lh)
+        slope = (J @ g).numpy()
+        moved_f = project_simplex(fresh - gamma * slope)
+        moved_h = lh - gamma * (across @ slope - c_h * across @ F.numpy())
+        moved = moved_f + across.T @ moved_h
+        frozen = bool(np.abs(moved - start).sum() < tolerance)
+        if frozen:
+            moved = start
+        else:
+            lh = moved_h
+        if moved.ndim == 2:  # the script stops with an error at a first change that is dropped
+            moved = moved.mean(0)
+        sent = moved / np.abs(moved).sum()
+        _, d = weighted(net, *run.on(np.concatenate([one, two])), sent)
+        run.move(-step_size * d, F.numpy(), lh=float(np.ravel(lh)[0]), u=sent, frozen=frozen)
+    return run.trajectory()
+
+
 def pmtl(
     net: nn.Module,
     x0: Tensor,

@@ -1,0 +1,119 @@
+"""Compares FERERO's variants on pictures like the authors' (ours): where runs end, and which are lost.
+
+Algorithm 3 with the printed step of the multipliers, a tenth and a hundredth of it, and the public image
+script. That script starts a run again whose test accuracy is below 0.15 after 1, 2, 4, 6, ... epochs; here
+such a run ends at the first recorded step where it is, and the next seed is the next try.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mobench.artifacts import Artifact, JobRows, RunCount, artifact
+from mobench.artifacts import style as st
+from mobench.artifacts.statistics import finite_mean
+
+from .images import (
+    ANGLES,
+    COLOURS,
+    NOTHING,
+    SETS,
+    by_ray,
+    draw_points,
+    draw_published,
+    dress_points,
+    on_papers_pictures,
+    points_of,
+    titled,
+)  # fmt: skip
+
+VARIANTS = {  # name of a job, label and marker
+    "printed": ("Algorithm 3, printed gamma", "o"),
+    "tenth": ("Algorithm 3, a tenth", "s"),
+    "hundredth": ("Algorithm 3, a hundredth", "^"),
+    "script": ("public image script", "D"),
+}
+
+
+@artifact("ferero/screen")
+def screen(a: Artifact) -> None:
+    """Test losses of all variants: a panel for each data set."""
+    found = {key: {v: a.jobs[f"{key}_{v}"] for v in VARIANTS if f"{key}_{v}" in a.jobs} for key in SETS}
+    shown = {key: jobs for key, jobs in found.items() if jobs}
+    if not shown:
+        a.note(NOTHING)
+        return
+    fig, axes = st.panels(1, len(shown), size=2.6)
+    lines = []
+    for ax, (key, jobs) in zip(axes[0], shown.items(), strict=True):
+        first = next(iter(jobs.values()))
+        for name, job in jobs.items():
+            draw_points(ax, ends(job), VARIANTS[name][1])
+            lines += table_lines(titled(a, key, first), name, job)
+        if on_papers_pictures(a, key, first):
+            draw_published(ax, SETS[key], "loss")
+        dress_points(ax, "loss")
+        ax.set_title(titled(a, key, first))
+    for label, marker in VARIANTS.values():
+        axes[0, 0].plot([], [], ls="", marker=marker, color=st.GREY, label=label)
+    for colour, degrees in zip(COLOURS, ANGLES, strict=True):
+        axes[0, 0].plot([], [], color=colour, label=f"ray {degrees:g}°")
+    fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    a.data_names = {SETS[key]: str(next(iter(jobs.values())).data) for key, jobs in shown.items()}
+    a.figure(fig)
+    a.table(lines, given=("data set", "variant", "ray"))
+    a.note(
+        "H: distance of the training losses from the ray, with its sign (positive: the first loss is too "
+        "large). Tries: how many seeds, in their order, until one passes the script's rule. A point of a run "
+        "that was lost or ended is not drawn."
+    )
+
+
+def passed(job: JobRows) -> np.ndarray:
+    """Returns which runs finished and were not ended by the rule (preferences, seeds)."""
+    rows = job.final.sort_values(["ray_2", "seed"], kind="stable")
+    good = rows["status"] == "done"
+    if "ended" in rows:
+        good &= rows["ended"] < 0
+    return good.to_numpy().reshape(-1, rows["seed"].nunique())
+
+
+def ends(job: JobRows) -> np.ndarray:
+    """Returns test losses (preferences, seeds, 2); NaN where a run was lost or ended."""
+    return np.where(passed(job)[..., None], points_of(job, "loss"), np.nan)
+
+
+def tries(good: np.ndarray) -> int | None:
+    """Returns how many of a preference's seeds it takes until one passes; None if none does."""
+    return int(np.argmax(good)) + 1 if good.any() else None
+
+
+def table_lines(shown: str, name: str, job: JobRows) -> list[dict[str, Any]]:
+    """Returns a line for each ray."""
+    good = passed(job)
+    test = ends(job)
+    train = np.where(good[..., None], by_ray(job, "f_1", "f_2"), np.nan)
+    accuracy = np.where(good[..., None], points_of(job, "accuracy"), np.nan)
+    lines = []
+    for k, degrees in enumerate(ANGLES):
+        across = np.array([np.sin(np.radians(degrees)), -np.cos(np.radians(degrees))])
+        mean = finite_mean(test[k], 0)
+        right = finite_mean(accuracy[k], 0)
+        lines.append(
+            {
+                "data set": shown,
+                "variant": VARIANTS[name][0],
+                "ray": f"{degrees:g}°",
+                "test loss 1": mean[0],
+                "test loss 2": mean[1],
+                "accuracy 1": right[0],
+                "accuracy 2": right[1],
+                "angle": float(np.degrees(np.arctan2(mean[1], mean[0]))),
+                "H": float(finite_mean(train[k] @ across, 0)),
+                "tries": tries(good[k]),
+                "runs": RunCount(int(good[k].sum()), good.shape[1]),
+            }
+        )
+    return lines
