@@ -228,7 +228,7 @@ class OwnNetworks(Objectives):
 def _epochs(data: Table, given: Collection[str]) -> dict[str, Any]:
     """Keys that draw batches without replacement, and record every epoch, unless they are `given`."""
     batch = min(data.batch_size or data.size, data.size)
-    steps = -(-data.size // batch)
+    steps = data.size // batch if data.drop_last else -(-data.size // batch)
     found: dict[str, Any] = {} if steps == 1 else {"record.every": steps}
     if "oracle" not in given:
         found |= {"oracle": "epochs", "oracle.batch_size": batch}

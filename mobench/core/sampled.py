@@ -36,6 +36,15 @@ class Sampled(Problem):
     def n_samples(self) -> float | int:
         """Number of terms of the finite sum; inf: an expectation."""
 
+    @property
+    def drop_last(self) -> bool:
+        """Whether an epoch leaves out its last batch where that is short."""
+        return False
+
+    def unfit_batch(self, size: int) -> str:
+        """Says why a step cannot have a batch of so many samples; "" if it can."""
+        return ""
+
     def draw(self, keys: Int[Tensor, " R"], stream: str, t: int, size: int) -> Tensor:
         """The sample of step t, (R, size, ...), as `values` takes it: a function of (key, stream, t) alone.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import numpy as np
 import torch
 from jaxtyping import Float, Int
@@ -26,7 +28,12 @@ class Epochs(OfProblem):
     two samples of a batch of 256 are independent halves of 128 and an epoch costs every algorithm the same
     data. (The short last batch of 192 is cut into 96 and 96; FERERO's public code cuts 128 and 64.)
     The order is a function of (problem, seed, epoch): all preferences of a seed see the same batches. A rest
-    smaller than `samples` is left out of its epoch.
+    smaller than `samples` is left out of its epoch, and every short one where the problem's data come from a
+    loader with drop_last=True.
+
+    Raises:
+        CompatibilityError: settings that do not fit the problem, or a batch of an epoch, such as a last one
+            of one sample before batch normalisation, that it cannot be trained on.
     """
 
     def __init__(self, problem: Problem, runs: Runs, batch_size: int = 256, samples: int = 1) -> None:
@@ -51,12 +58,37 @@ class Epochs(OfProblem):
         self.batch_size = batch_size
         self.N = int(N)
         self.spec: Spec = problem_spec(problem, len(runs), samples=samples)
-        self.per_epoch = self.N // batch_size + (self.N % batch_size >= samples)
+        self.per_epoch = self.N // batch_size + (not bound.drop_last and self.N % batch_size >= samples)
+        self._check_shortest()
         seeds, group = torch.unique(runs.seeds, return_inverse=True)
         self.seeds: list[int] = seeds.tolist()
         self.group = group.to(runs.seeds.device)
         self.sizes = tuple(torch.bincount(group).tolist())
         self._epoch: tuple[int, Tensor] | None = None
+
+    def _shortest(self, batch_size: int) -> int:
+        """Size of the smallest part of a step's batch in epochs of this batch size."""
+        samples = self.spec.samples
+        rest = self.N % batch_size
+        short = not self.problem.drop_last and rest >= samples
+        return (min(rest, batch_size) if short else batch_size) // samples
+
+    def _check_shortest(self) -> None:
+        size = self._shortest(self.batch_size)
+        if not (why := self.problem.unfit_batch(size)):
+            return
+        others = range(self.spec.samples, self.N + 1)
+        near = sorted(others, key=lambda b: (abs(b - self.batch_size), -b))
+        longer = (b for b in near if self._shortest(b) > size)
+        fit = [b for b in islice(longer, 4) if not self.problem.unfit_batch(self._shortest(b))]
+        avoid = [f"oracle.batch_size={b}" for b in sorted(fit[:2])]
+        if not self.problem.drop_last and size < self.batch_size // self.spec.samples:
+            avoid.append("a DataLoader with drop_last=True")
+        raise CompatibilityError(
+            f"{self.N} samples in batches of {self.batch_size}"
+            f"{f', each cut into {self.spec.samples} parts' if self.spec.samples > 1 else ''} make a batch of "
+            f"{size}, but {why}; {' or '.join(avoid) or 'no batch size near it'} avoids this."
+        )
 
     def _order(self, epoch: int) -> Int[Tensor, "S N"]:
         if self._epoch is None or self._epoch[0] != epoch:

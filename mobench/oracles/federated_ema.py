@@ -74,6 +74,11 @@ class FederatedEMA(OfProblem):
                 f"oracle.decay={decay} must be >= 0; oracle.scale={scale} and oracle.offset={offset} must be "
                 "> 0."
             )
+        if isinstance(problem, Sampled) and (why := problem.unfit_batch(batch_size)):
+            raise CompatibilityError(
+                f"oracle.batch_size={batch_size} makes batches of so many samples, but {why}; a larger one, or "
+                "a loss that is defined for them, avoids this."
+            )
         self.problem = problem.bind(runs)
         self.batch_size = batch_size
         self.sizes = sizes

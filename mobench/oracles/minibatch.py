@@ -46,6 +46,11 @@ class Minibatch(OfProblem):
             )
         bound = problem.bind(runs)
         assert isinstance(bound, Sampled)
+        if why := bound.unfit_batch(batch_size):
+            raise CompatibilityError(
+                f"oracle.batch_size={batch_size} makes batches of so many samples, but {why}; a larger one, or "
+                "a loss that is defined for them, avoids this."
+            )
         self.problem: Sampled = bound
         self.batch_size = batch_size
         self.spec: Spec = problem_spec(problem, len(runs), samples=samples)
