@@ -27,7 +27,7 @@ class Batch(NamedTuple):
 
 
 class Sampled(Problem):
-    """Base class of problems whose functions are means over samples;
+    """Base class of problems whose functions are of samples, mostly means over them;
     `values` takes the samples as `batch`.
     """
 

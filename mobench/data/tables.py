@@ -70,8 +70,8 @@ def as_table(what: str, data: Any) -> Table:
     size = sizes.pop()
     if drop_last and batch_size is not None and batch_size > size:
         raise ConfigError(
-            f"{what}: the DataLoader has no batch: batch_size={batch_size} with drop_last=True leaves out all "
-            f"{size} samples. Give a batch_size of at most {size}."
+            f"{what}: the DataLoader has no batch: batch_size={batch_size} with drop_last=True leaves out "
+            f"all {size} samples. Give a batch_size of at most {size}."
         )
     return Table(tree, size, batch_size, drop_last)
 
@@ -90,8 +90,8 @@ def _check_sampler(what: str, loader: DataLoader[Any]) -> None:
         return
     if sampler is None:
         raise ConfigError(
-            f"{what}: the DataLoader has batch_size=None, so its items are batches already, but mobench draws "
-            "batches by seed. Give a data set of single samples, and a batch_size."
+            f"{what}: the DataLoader has batch_size=None, so its items are batches already, but mobench "
+            "draws batches by seed. Give a data set of single samples, and a batch_size."
         )
     name = "sampler" if loader.batch_size is not None else "batch_sampler"
     raise ConfigError(
@@ -136,28 +136,36 @@ def _collated(what: str, data: Any, together: Any) -> Any:
     try:
         tree = _as_tensors(what, together(items))
         for i in {0, size // 2, size - 1}:
-            once = _leaves(_as_tensors(what, together([items[i]])))
-            again = _leaves(_as_tensors(what, together([data[i]])))
-            if not all(map(_equal, once, again)):
-                raise ConfigError(
-                    f"{what}: item {i} differs from reading to reading (random augmentation?). Items are "
-                    "read once: give fixed ones, and put augmentation into the module (torch.rand_like has "
-                    "named random numbers there)."
-                )
-            rows = [t[i : i + 1] if len(t) == size else alone for t, alone in zip(_leaves(tree), once, strict=True)]
-            # padding to the longest of all may make a row longer
-            if not all(row.shape != alone.shape or _equal(row, alone) for row, alone in zip(rows, once, strict=True)):
-                raise ConfigError(
-                    f"{what}: collate_fn gives sample {i} other values beside all samples than alone (mixing "
-                    "of samples, statistics of a batch?). Items are put together once for all steps: do this "
-                    "in forward= or in the losses, which see each batch."
-                )
+            alone = [_leaves(_as_tensors(what, together([item]))) for item in (items[i], data[i])]
+            _check_item(what, i, alone, [t[i : i + 1] for t in _leaves(tree) if t.ndim and len(t) == size])
     except (TypeError, RuntimeError, ValueError) as error:
         raise ConfigError(
             f"{what}: the items cannot be put into one batch: {error}. Pad them to one length, convert "
             "pictures to tensors, or give a DataLoader with a collate_fn that does."
         ) from error
     return tree
+
+
+def _check_item(what: str, i: int, alone: list[list[Tensor]], rows: list[Tensor]) -> None:
+    """Raises ConfigError for an item that is not what it was, when it is read again, or beside all others.
+
+    Args:
+        alone: its tensors, read twice. rows: those in the batch of all items.
+    """
+    if not all(map(_equal, *alone)):
+        raise ConfigError(
+            f"{what}: item {i} differs from reading to reading (random augmentation?). Items are read once: "
+            "give fixed ones, and put augmentation into the module (torch.rand_like has named random numbers "
+            "there)."
+        )
+    pairs = zip(rows, alone[0], strict=False)
+    # padding to the longest of all may make a row longer
+    if len(rows) == len(alone[0]) and not all(a.shape != b.shape or _equal(a, b) for a, b in pairs):
+        raise ConfigError(
+            f"{what}: collate_fn gives item {i} other values beside all items than alone (mixing of samples, "
+            "statistics of a batch?). Items are put together once for all steps: do this in forward= or in "
+            "the losses, which see each batch."
+        )
 
 
 def _equal(a: Tensor, b: Tensor) -> bool:

@@ -99,6 +99,8 @@ def of_runs(job: Job) -> dict[str, int]:
     # list, as a table, as columns and with run, step and seed
     averages = 2 * theta if job.algorithm.optimizer == "adam" else 0
     step = {"variables": (4 * theta if here else theta) + averages, "history": 0, "preferences": fixed}
+    outputs = getattr(job.problem, "held_outputs", 0) * job.dtype.itemsize if here else 0
+    evaluation = {"variables": theta, "history": 0, "preferences": fixed, "outputs": outputs}
     end = {
         "variables": theta,
         "history": T * R * NUMBER * (3 * M + 3),
@@ -109,7 +111,7 @@ def of_runs(job: Job) -> dict[str, int]:
         "history": T * R * NUMBER * M,
         "preferences": fixed + of_preferences(U, M),
     }
-    return max(step, end, named, key=lambda parts: sum(parts.values()))
+    return max(step, evaluation, end, named, key=lambda parts: sum(parts.values()))
 
 
 def _words(size: int) -> str:
@@ -151,6 +153,11 @@ def refusal(job: Job) -> str | None:
         advice = (
             f"Record fewer steps (record.every={_rarer(job)}, or 0 for the first and the last step only), "
             "or use fewer runs per job"
+        )
+    elif most == "outputs":
+        advice = (
+            "Losses and measures of all data need the outputs of all samples at once: give a forward= that "
+            "returns fewer, such as the losses of each sample, of which the losses are then means"
         )
     elif hasattr(job.problem, "max_batch_runs"):
         advice += "; hardware.max_batch_runs limits the activations, which need further memory"

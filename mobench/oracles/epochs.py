@@ -71,7 +71,7 @@ class Epochs(OfProblem):
         samples = self.spec.samples
         rest = self.N % batch_size
         short = not self.problem.drop_last and rest >= samples
-        return (min(rest, batch_size) if short else batch_size) // samples
+        return (rest if short else batch_size) // samples
 
     def _check_shortest(self) -> None:
         size = self._shortest(self.batch_size)
@@ -82,12 +82,12 @@ class Epochs(OfProblem):
         longer = (b for b in near if self._shortest(b) > size)
         fit = [b for b in islice(longer, 4) if not self.problem.unfit_batch(self._shortest(b))]
         avoid = [f"oracle.batch_size={b}" for b in sorted(fit[:2])]
-        if not self.problem.drop_last and size < self.batch_size // self.spec.samples:
+        if size < self.batch_size // self.spec.samples:
             avoid.append("a DataLoader with drop_last=True")
+        cut = f", each cut into {self.spec.samples}," if self.spec.samples > 1 else ""
         raise CompatibilityError(
-            f"{self.N} samples in batches of {self.batch_size}"
-            f"{f', each cut into {self.spec.samples} parts' if self.spec.samples > 1 else ''} make a batch of "
-            f"{size}, but {why}; {' or '.join(avoid) or 'no batch size near it'} avoids this."
+            f"{self.N} samples in batches of {self.batch_size}{cut} make a batch of {size}, but {why}; "
+            f"avoid it by {' or '.join(avoid) or 'losses that such a batch has'}."
         )
 
     def _order(self, epoch: int) -> Int[Tensor, "S N"]:

@@ -15,7 +15,7 @@ from mobench.core.problem import Problem
 from mobench.core.random import seed_for
 from mobench.core.sampled import Sampled, samples_of
 from mobench.errors import CompatibilityError
-from mobench.oracles.exact import OfProblem, make_point, problem_spec, refuse_unfit
+from mobench.oracles.exact import OfProblem, make_point, problem_spec, refuse_batch, refuse_unfit
 
 
 class Minibatch(OfProblem):
@@ -46,11 +46,7 @@ class Minibatch(OfProblem):
             )
         bound = problem.bind(runs)
         assert isinstance(bound, Sampled)
-        if why := bound.unfit_batch(batch_size):
-            raise CompatibilityError(
-                f"oracle.batch_size={batch_size} makes batches of so many samples, but {why}; a larger one, or "
-                "a loss that is defined for them, avoids this."
-            )
+        refuse_batch(bound, batch_size)
         self.problem: Sampled = bound
         self.batch_size = batch_size
         self.spec: Spec = problem_spec(problem, len(runs), samples=samples)

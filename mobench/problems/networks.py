@@ -10,7 +10,7 @@ import operator
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any, ClassVar, TypeVar
 
@@ -41,7 +41,7 @@ PROBED = 4
 PAIRED = 16
 """Samples whose outputs are compared with those of their halves."""
 TRIED = 2**27
-"""Losses and measures are tried before a job unless the outputs of all samples have more numbers than these."""
+"""Losses and measures are tried before a job unless the outputs of all samples have more numbers."""
 HELD = 2**24
 """Outputs of all samples are held for so many runs at once that they have at most so many numbers."""
 TYPES = (torch.float32, torch.float64)
@@ -189,7 +189,9 @@ class Definition:
 
     @staticmethod
     def _row(what: str, functions: Sequence[Function], outputs: Tree, batch: Tree) -> Tensor:
-        found = [torch.as_tensor(fn(outputs, batch)) for fn in functions]
+        values = [fn(outputs, batch) for fn in functions]
+        # a float of Python has more digits than torch's default type
+        found = [torch.as_tensor(v, dtype=torch.float64 if isinstance(v, float) else None) for v in values]
         if any(value.ndim > 1 for value in found):
             shapes = ", ".join(str(tuple(value.shape)) for value in found)
             raise ConfigError(
@@ -402,10 +404,10 @@ class _Trial:
             self._check_losses(what, found, len(given.measures) if measured else 0, name == "data")
             if joints is None and table.size > EVALUATED:
                 reason = reason or "the outputs of a sample depend on the others of its batch"
+            elif name == "data":
+                self._check_slopes(samples, forward, what)
             if not reason:
-                reason = self._apart(
-                    "evaluation", lambda way, s=scored, b=samples: (self._evaluated(s, b, way),)
-                )
+                reason = self._apart("evaluation", partial(self._values_of_all, scored, samples))
         return reason
 
     def _repeated(self, joints: Joints, table: Table) -> Forward:
@@ -417,26 +419,28 @@ class _Trial:
 
         return forward
 
+    def _values_of_all(self, scored: Scored, batch: Tree, way: str) -> tuple[Tensor]:
+        return (self._evaluated(scored, batch, way),)
+
     def _evaluated(self, scored: Scored, batch: Tree, way: str) -> Tensor:
         with torch.no_grad():
             return stacked.values(scored, self.layout, self.theta, self.fixed, batch, way)
 
     def _after_eval(self, scored: Scored, batch: Tree, what: str) -> Tensor:
-        before = named_random.generators()
-        try:
-            found = self._evaluated(scored, batch, "loop")
-        except ConfigError:
-            raise
-        except Exception as error:  # whatever a user's functions raise is an error of the definition
-            raise ConfigError(
-                f"After eval() the module, a loss or a measure fails on {what}: {type(error).__name__}: "
-                f"{error}\nFinal rows hold each loss and measure of all samples at once."
-            ) from error
-        if named_random.moved(before):
-            raise ConfigError(
-                "The module draws random numbers after eval(), so its losses could not be told."
-            )
-        return found
+        for _ in range(2):  # an import in a measure may draw, but once only
+            before = named_random.generators()
+            try:
+                found = self._evaluated(scored, batch, "loop")
+            except ConfigError:
+                raise
+            except Exception as error:  # whatever a user's functions raise is an error of the definition
+                raise ConfigError(
+                    f"After eval() the module, a loss or a measure fails on {what}: {type(error).__name__}: "
+                    f"{error}\nFinal rows hold each loss and measure of all samples at once."
+                ) from error
+            if not named_random.moved(before):
+                return found
+        raise ConfigError("The module draws random numbers after eval(), so its losses could not be told.")
 
     def _check_losses(self, what: str, found: Tensor, measures: int, trained: bool) -> None:
         """Raises ConfigError unless all samples have as many losses as a few, and finite ones in training."""
@@ -452,6 +456,27 @@ class _Trial:
                 f"The losses of {what} are {F[0].tolist()} at the start, though those of a few samples are "
                 "finite. Final rows hold the losses of all data: is there a NaN among the data?"
             )
+
+    def _check_slopes(self, samples: Tree, forward: Forward, what: str) -> None:
+        """Raises ConfigError for a finite loss whose gradient is not, as that of NaN labels taken out of a
+        mean: 0 * NaN.
+        """
+        leaf = self.theta.clone().requires_grad_(True)
+        row = self.given._row
+        # one function after the other: the gradient 0 of a row that is cut out becomes 0 * nan, too
+        for i, loss in enumerate(self.given.losses):
+            with torch.enable_grad():
+                scored = Scored(self.parts.evaluation, forward, partial(row, "losses", (loss,)))
+                F = stacked.values(scored, self.layout, leaf, self.fixed, samples, "loop")
+                if not F.requires_grad:
+                    continue
+                (slope,) = torch.autograd.grad(F.sum(), leaf)
+            if not bool(slope.isfinite().all()):
+                raise ConfigError(
+                    f"Loss function {i + 1} of {what} is finite at the start, but its gradient is not. "
+                    "Replace missing values before they are used (torch.where or nan_to_num on the targets): "
+                    "what is masked or left out afterwards, as by nanmean, has the gradient 0 * nan."
+                )
 
     def unfit(self, size: int) -> str:
         """Why a step cannot have a batch of so many samples."""
@@ -540,12 +565,14 @@ class Bound:
         keys: of random numbers, one of each seed: all preferences of a seed drop the same units.
         modules: the distinct networks that runs begin with; group: which of them each run has.
         cache: of their constants.
+        examined: runs that had a loss that is not finite, whose cause was no batch.
     """
 
     keys: Int[Tensor, " R"]
     modules: list[nn.Module]
     group: list[int]
     cache: Cache = field(default_factory=Cache)
+    examined: set[int] = field(default_factory=set)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -553,7 +580,8 @@ class Networks(Cached, BatchGradients):
     """M losses of a module, for R parameter vectors at once, with derivatives by automatic differentiation.
 
     `values` of a batch are those of the module as it is trained (dropout, statistics of the batch); without a
-    batch they are means over all training data after `eval()`. Batch normalisation then uses the mean of its
+    batch they are those of all training data after `eval()`: outputs are computed part by part, losses of all
+    of them at once, so that they need not be means over samples. Batch normalisation uses the mean of its
     statistics over all training data, computed for these parameters: no running average that would depend on
     the way there.
 
@@ -670,6 +698,13 @@ class Networks(Cached, BatchGradients):
         """The user's own stop rule."""
         return self._given.stop
 
+    @property
+    def held_outputs(self) -> int:
+        """How many numbers of one run's outputs evaluation holds at once."""
+        joints = self.probe.joints
+        sizes = [t.size for t in (self._given.data, self._given.validation) if t is not None]
+        return 0 if joints is None or max(sizes) <= EVALUATED else 2 * joints.width * max(sizes)
+
     def facts(self, runs: Runs | None = None) -> dict[str, Any]:
         probe = self.probe
         tables = {"data": self._given.data, "validation": self._given.validation}
@@ -760,7 +795,36 @@ class Networks(Cached, BatchGradients):
                 "The module drew random numbers in this step that belong to no run, which it did not do "
                 "when it was tried. Use torch.nn.Dropout, torch.rand_like or torch.randn_like."
             )
+        if not bool(found.detach().isfinite().all()):
+            self._examine(x.detach(), batch, keys, found.detach())
         return found
+
+    def _examine(self, x: Tensor, batch: Batch, keys: Tensor | None, found: Tensor) -> None:
+        """Raises ConfigError if losses of a step are not finite whatever its parameters: no run diverges for
+        a batch without a label.
+        """
+        held = self.bound
+        table = self._table("train", x)
+        for r in (~found.isfinite().all(1) & x.isfinite().all(1)).nonzero().squeeze(1).tolist():
+            if r in held.examined:
+                continue
+            held.examined.add(r)
+            start = self.probe.layout.flat(dict(held.modules[held.group[r]].named_parameters()))
+            fixed = self._fixed(x).take(slice(r, r + 1))
+            key = None if keys is None else keys[r : r + 1]
+            group = [int(batch.group[r])]
+            with torch.no_grad():
+                F = self._some(start.to(x).unsqueeze(0), fixed, table, batch.chosen, group, key, "loop", True)
+            bad = (~F[0].isfinite() & ~found[r].isfinite()).nonzero().squeeze(1).tolist()
+            if bad:
+                M = self.n_objectives
+                name = f"loss {bad[0] + 1}" if bad[0] < M else f"constraint {bad[0] - M + 1}"
+                raise ConfigError(
+                    f"{name.capitalize()} of a step's batch of {batch.chosen.shape[1]} samples is "
+                    f"{float(found[r, bad[0]])}, with the parameters of the start as well: has none of these "
+                    "samples a label (0/0)? Choose a larger batch_size, or let the loss give 0 for such a "
+                    "batch, as losses.sum() / mask.sum().clamp_min(1) does."
+                )
 
     def _trained(
         self, x: Float[Tensor, "R P"], batch: Batch, keys: Tensor | None, way: str
