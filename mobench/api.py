@@ -228,7 +228,7 @@ class OwnNetworks(Objectives):
 def _epochs(data: Table, given: Collection[str]) -> dict[str, Any]:
     """Keys that draw batches without replacement, and record every epoch, unless they are `given`."""
     batch = min(data.batch_size or data.size, data.size)
-    steps = -(-data.size // batch)
+    steps = data.size // batch if data.drop_last else -(-data.size // batch)
     found: dict[str, Any] = {} if steps == 1 else {"record.every": steps}
     if "oracle" not in given:
         found |= {"oracle": "epochs", "oracle.batch_size": batch}
@@ -455,7 +455,7 @@ def networks(
     """A problem made of a module and losses, for `run(problem=...)`: all preferences and seeds are trained at
     once.
 
-        f_m(theta) = mean over the samples of loss_m(module(batch; theta), batch),   m = 1..M
+        f_m(theta) = loss_m(module(data; theta), data),   m = 1..M;   in a step of a batch of the data
 
         problem = mobench.networks(lambda: MyNetwork(), [loss_1, loss_2], DataLoader(data, batch_size=64))
         rows = mobench.run(problem=problem, algorithm="ferero", preferences=5, seeds=[0, 1], steps=500)
@@ -465,16 +465,18 @@ def networks(
         module: makes the network, at a seed of torch's generator that follows from the run's; or a module,
             from whose weights all seeds start. What does not require a gradient is held constant, and what it
             put into `eval()` stays there.
-        losses: loss(outputs, batch), the mean over the batch's samples; a list of them, or one with values
-            (M,).
-        data: tensors whose first axis is the sample, such as (x, y); a Dataset, or a DataLoader. It is read
-            once and kept in memory. A batch has the structure of the data.
+        losses: loss(outputs, batch), one number for the batch; a list of them, or one with values (M,). Rows
+            hold that of all data at once, so it need not be a mean over samples (class weights, masks, RMSE).
+        data: tensors whose first axis is the sample, such as (x, y); a Dataset, or a DataLoader, of which
+            batch_size, drop_last and collate_fn count (orders are the seed's). It is read once and kept in
+            memory. A batch has the structure of the data.
         batch_size: samples of a step, drawn without replacement in an order of the seed's (oracle=epochs).
-            Default: the loader's, else all. oracle="minibatch" and others are arguments of `run`.
+            Default: the loader's, else all. oracle="minibatch" and others are arguments of `run`. The
+            shortest batch of an epoch is tried before the job.
         forward: (module, batch) -> outputs. Default: module(batch[0]), or module(batch) if it is no tuple.
         constraints: g, losses (M,) -> () or (N,), or a list: g <= 0 for the methods that take constraints.
         validation, measures: columns of history and final rows: the losses on these data, validation_1.., and
-            {name: function of (outputs, batch)}, means over them (without them over the training data).
+            {name: function of (outputs, batch)}, of all of them at once (without them of the training data).
         start: a state dict that all runs start from, or a list of one for each preference.
         stop: given the history so far (a data frame, all runs), the runs that end here, as booleans in the
             order of the runs. Called at each recorded step; must depend on nothing else.

@@ -17,7 +17,16 @@ import pytest
 import torch
 import torch.nn.functional as nnf
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, WeightedRandomSampler
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    RandomSampler,
+    TensorDataset,
+    WeightedRandomSampler,
+    default_collate,
+)
 
 import mobench
 from mobench.core.random import generator, seed_for
@@ -26,6 +35,7 @@ from mobench.jobs.build import make_job
 from mobench.jobs.record import Recorder
 from mobench.models import named_random
 from mobench.models.stacked import mapped
+from mobench.problems import networks
 from mobench.system import fastest
 from tests.conftest import REPOSITORY, environment
 
@@ -834,6 +844,15 @@ def linear(loss: Any = squares, **options: Any) -> Any:
     return network(nn.Linear(4, 2), loss, **options)
 
 
+HOLES = torch.randn(40, 4), torch.randn(40, 2).index_fill(0, torch.tensor(7), torch.nan)
+PLAIN = TensorDataset(torch.randn(12, 4), torch.randn(12, 2))
+
+
+def mixing(items: Any) -> Any:
+    x, y = default_collate(items)
+    return (x + x.roll(1, 0)) / 2, y
+
+
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "a buffer that changes": (lambda: network(Counter), "writes into its buffer seen"),
     "spectral norm": (
@@ -906,11 +925,48 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         r"\[3, 4\] entries",
     ),
     "items of two lengths": (lambda: linear(data=[torch.zeros(2), torch.zeros(3)]), "Pad them"),
+    "a loader that repeats": (
+        lambda: linear(data=DataLoader(PLAIN, sampler=RandomSampler(PLAIN, num_samples=5))),
+        "a sampler of its own",
+    ),
+    "a batch sampler": (
+        lambda: linear(data=DataLoader(PLAIN, batch_sampler=BatchSampler(RandomSampler(PLAIN), 4, False))),
+        "a batch_sampler of its own",
+    ),
+    "batches as items": (lambda: linear(data=DataLoader(PLAIN, batch_size=None)), "batches already"),
+    "a loader without a batch": (
+        lambda: linear(data=DataLoader(PLAIN, batch_size=13, drop_last=True)),
+        "leaves out all 12 samples",
+    ),
+    "a collation that mixes": (
+        lambda: linear(data=DataLoader(PLAIN, batch_size=4, collate_fn=mixing)),
+        "other values beside all items",
+    ),
+    "losses of each sample in a row": (
+        lambda: linear(lambda z, b: (z - b[1]).square().mean(1)),
+        "4 numbers for 4 samples, but 12 for all 12 samples of data",
+    ),
+    "a measure that fails": (
+        lambda: linear(measures={"m": lambda z, b: z.view(5, -1).sum()}),
+        r"fails on all 12 samples of data: RuntimeError",
+    ),
+    "validation data without targets": (
+        lambda: linear(validation=torch.randn(5, 4)),
+        r"fails on all 5 samples of validation",
+    ),
+    "a NaN among the data": (
+        lambda: linear(data=HOLES),
+        r"all 40 samples of data are \[nan, nan\]",
+    ),
+    "NaN labels left out of a mean": (
+        lambda: linear(lambda z, b: (z - b[1]).square().nanmean(0), data=HOLES),
+        "Loss function 1 of all 40 samples of data is finite at the start, but its gradient is not",
+    ),
     "a batch that is too large": (lambda: linear(batch_size=13), r"whole number in 1\.\.12"),
     "a way that is none": (lambda: linear(execution="stacked"), "execution"),
     "a measure of each sample": (
         lambda: linear(measures={"m": lambda z, b: z[:, 0]}),
-        "'m' returns 4 numbers",
+        "'m' returns 12 numbers",
     ),
 }
 
@@ -920,3 +976,368 @@ def test_refused_with_the_reason(case: str) -> None:
     define, words = REFUSED[case]
     with pytest.raises(ConfigError, match=words):
         define()
+
+
+# numbers of all data, whatever the losses are
+
+
+def auc(z: Any, batch: Any) -> float:
+    from sklearn.metrics import roc_auc_score
+
+    return float(roc_auc_score(batch[2].numpy(), z[:, 2].numpy()))
+
+
+def f1(z: Tensor, batch: Any) -> Tensor:
+    told = z[:, 2] > z[:, 1]
+    return 2 * (told & (batch[2] == 1)).sum() / (told.sum() + (batch[2] == 1).sum())
+
+
+def pairs(z: Tensor, batch: Any) -> Tensor:
+    """A contrastive loss: each sample against all others of the batch."""
+    similar = nnf.normalize(z[:, :2], dim=1)
+    return nnf.cross_entropy(similar @ similar.T / 0.5, torch.arange(len(z)))
+
+
+LOSSES: dict[str, Any] = {
+    "mean": lambda z, b: (z[:, 0] - b[1]).square().mean(),
+    "sum": lambda z, b: (z[:, 0] - b[1]).square().sum(),
+    "class weights": lambda z, b: nnf.cross_entropy(z[:, 1:], b[2], weight=z.new_tensor([0.1, 5.0])),
+    "ignore_index": lambda z, b: nnf.cross_entropy(z[:, 1:], b[3]),
+    "mask": lambda z, b: (b[4] * (z[:, 0] - b[1]).square()).sum() / b[4].sum(),
+    "sample weights": lambda z, b: (b[5] * (z[:, 0] - b[1]).square()).sum() / b[5].sum(),
+    "NaN labels": lambda z, b: (
+        (~b[6].isnan() * (z[:, 0] - b[6].nan_to_num()).square()).sum() / (~b[6].isnan()).sum()
+    ),
+    "RMSE": lambda z, b: (z[:, 0] - b[1]).square().mean().sqrt(),
+    "quantile": lambda z, b: (z[:, 0] - b[1]).abs().quantile(0.9),
+    "max": lambda z, b: (z[:, 0] - b[1]).abs().max(),
+    "hard samples": lambda z, b: (z[:, 0] - b[1]).square().topk(8).values.mean(),
+    "correlation": lambda z, b: 1 - torch.corrcoef(torch.stack([z[:, 0], b[1]]))[0, 1],
+    "soft F1": lambda z, b: 1 - 2 * (p := z[:, 1].sigmoid() * b[2]).sum() / (p.sum() + b[2].sum()),
+    "contrastive": pairs,
+}
+MEASURES = {**LOSSES, "F1": f1, "AUC": auc}
+
+
+def labelled(size: int, order: str) -> tuple[Tensor, ...]:
+    """x, target, class, class where there is one, mask, weights, target where there is one."""
+    rng = torch.Generator().manual_seed(size)
+    y = torch.randn(size, generator=rng)
+    kind = (torch.arange(size) >= 0.8 * size).long()
+    known = torch.arange(size) >= 0.5 * size
+    parts = [
+        torch.randn(size, 3, generator=rng) + y.unsqueeze(1),
+        y + 3 * known,
+        kind,
+        torch.where(known, kind, -100),
+        known.float(),
+        torch.rand(size, generator=rng) + 5 * kind,
+        torch.where(known, y, torch.nan),
+    ]
+    orders = {"sorted": torch.arange(size), "reversed": torch.arange(size).flip(0)}
+    chosen = orders[order] if order in orders else torch.randperm(size, generator=rng)
+    return tuple(part[chosen] for part in parts)
+
+
+SHORT: dict[str, Any] = {"algorithm": "ls", "preferences": 1, "dtype": "float64", "steps": 3, **QUIET}
+
+
+def check_rows(problem: Any, **options: Any) -> None:
+    """Compares final rows with what the returned modules have on all samples of a table at once."""
+    rows = mobench.run(problem=problem, **SHORT | {"algorithm.step_size": 1e-3} | options)
+    assert (rows["status"] == "done").all()
+    given = problem.functions
+    for (_, row), module in zip(rows.iterrows(), problem.modules(rows), strict=True):
+        for prefix, table in (("f_", given.data), ("validation_", given.validation)):
+            if table is None:
+                continue
+            batch = mapped(lambda t: t.double() if t.is_floating_point() else t, table.tree)
+            with torch.no_grad():
+                outputs = given.forward(module, batch)
+                losses = torch.cat([torch.atleast_1d(loss(outputs, batch)) for loss in given.losses])
+                expected = {f"{prefix}{m + 1}": float(value) for m, value in enumerate(losses)}
+                if table is given.validation or given.validation is None:
+                    expected |= {name: float(fn(outputs, batch)) for name, fn in given.measures.items()}
+            for name, value in expected.items():
+                assert row[name] == pytest.approx(value, rel=1e-9), name
+
+
+@pytest.mark.parametrize(
+    ("size", "order", "execution"),
+    [
+        (100, "sorted", "auto"),
+        (515, "sorted", "auto"),
+        (515, "reversed", "auto"),
+        (515, "shuffled", "auto"),
+        (515, "sorted", "vmap"),
+    ],
+)
+def test_rows_hold_losses_and_measures_of_all_data(size: int, order: str, execution: str) -> None:
+    """Kinds of losses that are no means over samples, in parts that may have no label."""
+    one_way = execution == "vmap"
+    losses = [fn for name, fn in LOSSES.items() if not one_way or name not in ("correlation", "quantile")]
+
+    def make() -> nn.Module:
+        return nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.Dropout(0.1), nn.Tanh(), nn.Linear(8, 3))
+
+    given: dict[str, Any] = {"batch_size": 50, "positive": False}
+    if not one_way:
+        given |= {"measures": MEASURES, "validation": labelled(300, order)}
+    problem = mobench.networks(make, losses, labelled(size, order), **given)
+    assert (problem.functions.probe.evaluation == "") == one_way  # AUC leaves torch
+    check_rows(problem, preferences=2, **{"problem.execution": execution if one_way else "loop"})
+
+
+class Returns(nn.Module):
+    """Outputs of another form than one tensor with the samples first."""
+
+    def __init__(self, form: Callable[[nn.Module, Tensor, Tensor], Any]) -> None:
+        super().__init__()
+        self.form = form
+        self.net = nn.Linear(3, 4)
+        self.norm = nn.BatchNorm1d(4, track_running_stats=False)
+        self.log_variance = nn.Parameter(torch.zeros(16))
+
+    def forward(self, x: Tensor) -> Any:
+        return self.form(self, x, self.net(x))
+
+
+def error(z: Tensor, b: Any) -> Tensor:
+    return torch.stack([(z[:, m] - b[1]).square().mean().sqrt() for m in range(2)])
+
+
+FORMS: dict[str, tuple[Any, Any, bool]] = {  # outputs, losses, whether outputs of parts can be put together
+    "a dictionary": (lambda m, x, z: {"z": z, "names": ("a", None, 1)}, lambda o, b: error(o["z"], b), True),
+    "a penalty": (
+        lambda m, x, z: (z, m.net.weight.square().sum()),
+        lambda o, b: error(o[0], b) + 0.1 * o[1],
+        True,
+    ),
+    "log-variances": (
+        lambda m, x, z: [z, m.log_variance],
+        lambda o, b: error(o[0], b) * o[1][:2].exp() + o[1].square().sum(),
+        True,
+    ),
+    "time first": (lambda m, x, z: torch.stack([z, 2 * z]), lambda o, b: error(o.mean(0), b), True),
+    "samples times places": (
+        lambda m, x, z: z.reshape(-1, 2),
+        lambda o, b: error(o.reshape(-1, 4), b),
+        True,
+    ),
+    "nothing but a vector": (
+        lambda m, x, z: z[:, 0],
+        lambda o, b: torch.stack([(o - b[1]).square().mean().sqrt(), o.std()]),
+        True,
+    ),
+    "a mean of the batch": (
+        lambda m, x, z: (z, z.mean()),
+        lambda o, b: error(o[0], b) + o[1].square(),
+        False,
+    ),
+    "the largest of the batch": (
+        lambda m, x, z: (z, x[:, 0].round().amax()),  # the same in many parts
+        lambda o, b: error(o[0], b) + 0.1 * o[1].square(),
+        False,
+    ),
+    "an object": (lambda m, x, z: torch.distributions.Normal(z, 1.0), lambda o, b: error(o.mean, b), False),
+    "statistics of the batch": (lambda m, x, z: m.norm(z), error, False),
+    "a shift by the batch": (lambda m, x, z: z - z.mean(0), error, False),
+    "the number of samples": (lambda m, x, z: (z, len(x)), lambda o, b: error(o[0], b) * o[1], False),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_outputs_of_all_data_in_any_form(form: str) -> None:
+    returned, losses, apart = FORMS[form]
+    data = labelled(515, "sorted")[:2]
+    problem = mobench.networks(lambda: Returns(returned), losses, data, batch_size=64)
+    if form != "the largest of the batch":  # which few samples do not tell
+        assert (problem.functions.probe.joints is not None) == apart
+    check_rows(problem, preferences=2)
+
+
+def test_a_leaf_that_parts_share_by_chance_is_that_of_all_data() -> None:
+    """One sample of 515, which no trial sees, makes one part of the outputs another."""
+    x, y = labelled(515, "shuffled")[:2]
+    x[300, 0] = 50.0
+    problem = mobench.networks(
+        lambda: Returns(lambda m, x, z: (z, (x[:, 0] > 40).any().to(z))),
+        lambda o, b: error(o[0], b) * (1 + o[1]),
+        (x, y),
+        batch_size=64,
+    )
+    assert problem.functions.probe.joints is not None
+    check_rows(problem, preferences=2)
+
+
+def test_lengths_that_parts_share_by_chance() -> None:
+    """Padding is cut to the longest of a batch, which makes the outputs of one part longer."""
+    x, y = labelled(515, "shuffled")[:2]
+    words = torch.cat([x[:, :2], torch.zeros(515, 1)], 1)
+    words[300, 2] = 1.0
+
+    def cut(m: nn.Module, x: Tensor, z: Tensor) -> Tensor:
+        return (x * z[:, :3])[:, : int(x.any(0).sum())]
+
+    def loss(o: Tensor, b: Any) -> Tensor:
+        return torch.stack([(o.sum(1) - b[1]).square().mean().sqrt(), o.square().mean()])
+
+    problem = mobench.networks(lambda: Returns(cut), loss, (words, y), batch_size=64)
+    check_rows(problem)
+
+
+def test_constraints_and_recorded_values_of_all_data() -> None:
+    data = labelled(515, "sorted")
+    losses = [LOSSES["class weights"], LOSSES["NaN labels"]]
+    problem = mobench.networks(
+        nn.Linear(3, 3), losses, data, batch_size=100, constraints=lambda f: f[1] - 0.5
+    )
+    rows = mobench.run(
+        problem=problem, **SHORT | {"algorithm": "penalty_sgd", "record.evaluate": True, "record.every": 1}
+    )
+    last = mobench.load(rows).history.iloc[-1]
+    (module,) = problem.modules(rows)
+    batch = tuple(t.double() if t.is_floating_point() else t for t in data)
+    expected = [float(loss(module(batch[0]).detach(), batch)) for loss in losses]
+    for row in (rows.iloc[0], last):
+        np.testing.assert_allclose(row[["f_1", "f_2"]].astype(float), expected, rtol=1e-9)
+        assert row["g_1"] == pytest.approx(expected[1] - 0.5, rel=1e-9)
+
+
+def test_runs_are_evaluated_in_groups_that_can_be_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = mobench.networks(nn.Linear(3, 3), LOSSES["ignore_index"], labelled(515, "sorted"))
+    job, oracle = bound(problem)
+    theta = oracle.initial(job.runs) + torch.arange(4, dtype=F64).unsqueeze(1)
+    together = oracle.exact(theta)
+    monkeypatch.setattr(networks, "HELD", 2 * 515 * 3)
+    torch.testing.assert_close(oracle.exact(theta.clone()), together, rtol=1e-12, atol=0)
+
+
+# batches that cannot be trained on
+
+
+def normed() -> nn.Module:
+    return nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 2))
+
+
+def spread(z: Tensor, b: Any) -> Tensor:
+    """A variance, which one sample does not have."""
+    errors = z - b[1]
+    return (errors - errors.mean(0)).square().sum(0) / (len(z) - 1)
+
+
+def halves(z: Tensor, b: Any) -> Tensor:
+    """For even batches only."""
+    a, c = z.view(2, -1, 2)
+    return (a - c).square().mean(0)
+
+
+@pytest.mark.parametrize(
+    ("make", "loss", "size", "options", "words"),
+    [
+        (
+            normed,
+            squares,
+            65,
+            {"oracle.batch_size": 32},
+            r"batch of 1, but .* by oracle.batch_size=31 or .*=33 or",
+        ),
+        (
+            normed,
+            squares,
+            65,
+            {"oracle.batch_size": 1},
+            r"a batch of 1, but .* by oracle.batch_size=3 or .*=5\.",
+        ),
+        (
+            normed,
+            squares,
+            12,
+            {"oracle.batch_size": 2, "oracle.samples": 2},
+            r"of 2, each cut into 2, make a",
+        ),
+        (
+            normed,
+            squares,
+            12,
+            {"oracle": "minibatch", "oracle.batch_size": 1},
+            r"batch_size=1 cannot be used",
+        ),
+        (
+            normed,
+            squares,
+            12,
+            {"oracle": "federated_ema", "oracle.batch_size": 1},
+            r"batch_size=1 cannot be used: .*Expected more than 1",
+        ),
+        (
+            lambda: nn.Linear(4, 2),
+            spread,
+            65,
+            {"oracle.batch_size": 32},
+            r"loss 1 of it is nan at the start; ",
+        ),
+        (lambda: nn.Linear(4, 2), halves, 66, {"oracle.batch_size": 63}, r"a batch of 3, but .* by oracle\."),
+    ],
+)
+def test_the_shortest_batch_is_tried_before_the_job(
+    make: Any, loss: Any, size: int, options: dict[str, Any], words: str, outputs: Path
+) -> None:
+    data = torch.randn(size, 4), torch.randn(size, 2)
+    problem = mobench.networks(make, loss, data)
+    method = {"algorithm": "csmoo2"} if options.get("oracle") == "federated_ema" else {}
+    with pytest.raises(CompatibilityError, match=words):
+        mobench.run(problem=problem, **SHORT | {"oracle": "epochs"} | method | options)
+    assert not (outputs / "runs").exists()
+
+
+def test_batches_that_are_named_instead_are_trained_on() -> None:
+    data = torch.randn(65, 4), torch.randn(65, 2)
+    for batch_size in (31, 33):
+        rows = mobench.run(problem=mobench.networks(normed, squares, data, batch_size=batch_size), **SHORT)
+        assert rows["status"].tolist() == ["done"]
+
+
+def test_a_loader_leaves_out_its_last_batch() -> None:
+    x, y = torch.randn(65, 4), torch.randn(65, 2)
+    loader = DataLoader(TensorDataset(x, y), batch_size=32, shuffle=True, drop_last=True)
+    problem = mobench.networks(normed, squares, loader)
+    job, oracle = bound(problem)
+    for t in range(5):
+        order = generator(1, problem="network", use="epoch", epoch=t // 2).permutation(65)
+        expected = order[32 * (t % 2) : 32 * (t % 2) + 32]
+        np.testing.assert_array_equal(oracle.batch(t).chosen[1].numpy(), expected)
+    assert job.config["record"]["every"] == 2
+    check_rows(problem)
+    keeps = DataLoader(TensorDataset(x, y), batch_size=32, shuffle=True)
+    assert problem.code() != mobench.networks(normed, squares, keeps).code()
+    assert mobench.networks(normed, squares, keeps).code() == mobench.networks(normed, squares, (x, y)).code()
+
+
+def test_a_batch_without_a_label_is_named_when_it_comes() -> None:
+    x, y = torch.randn(64, 4), torch.randint(0, 2, (64,))
+    known = torch.arange(64) % 21 == 0  # the four that are tried have labels
+    y = torch.where(known, y, -100)
+    problem = mobench.networks(
+        nn.Linear(4, 2), lambda z, b: nnf.cross_entropy(z, b[1]).expand(2) + 0, (x, y), batch_size=4
+    )
+    with pytest.raises(
+        MobenchError, match=r"Loss 1 of a step's batch of 4 samples is nan, with the parameters"
+    ):
+        mobench.run(problem=problem, **SHORT | {"steps": 40})
+
+    def defined(z: Tensor, b: Any) -> Tensor:
+        known = b[1] >= 0
+        each = nnf.cross_entropy(z, b[1], reduction="none")
+        return (each.sum() / known.sum().clamp_min(1)).expand(2) + 0
+
+    check_rows(mobench.networks(nn.Linear(4, 2), defined, (x, y), batch_size=4), steps=40)
+
+
+def test_a_run_that_diverges_is_no_fault_of_a_batch() -> None:
+    data = torch.randn(12, 4), torch.randn(12, 2)
+    problem = mobench.networks(nn.Linear(4, 2), squares, data, batch_size=4)
+    rows = mobench.run(
+        problem=problem, **SHORT | {"steps": 60, "algorithm.step_size": 1e20, "dtype": "float32"}
+    )
+    assert rows["status"].tolist() == ["diverged"]

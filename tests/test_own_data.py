@@ -176,3 +176,38 @@ def test_without_data_there_is_nothing_to_sample() -> None:
     own = mobench.objectives(lambda x: x.square().sum(), dim=2)
     with pytest.raises(CompatibilityError, match="nothing to sample"):
         mobench.run(problem=own, algorithm="ls", oracle="minibatch", **QUICK)
+
+
+def test_a_loader_leaves_out_its_last_batch() -> None:
+    """Two batches of eight of 22 samples in each epoch."""
+    loader = DataLoader(TensorDataset(A, B), batch_size=8, drop_last=True)
+    own = mobench.objectives(fit, dim=3, data=loader, name="mine")
+    given = {key: value for key, value in QUICK.items() if key != "preferences"}
+    rows = mobench.run(problem=own, algorithm="ls", steps=5, **given, **{"preferences.weights": [[0.5, 0.5]]})
+    for seed, found in zip((0, 1), iterates(rows), strict=True):
+        x = torch.from_numpy(generator(seed, problem="mine", use="start").uniform(-1.0, 1.0, 3))
+        for t in range(5):
+            order = generator(seed, problem="mine", use="epoch", epoch=t // 2).permutation(22)
+            chosen = torch.from_numpy(order[8 * (t % 2) : 8 * (t % 2) + 8].copy())
+            a, b = A[chosen], B[chosen]
+            x = x - 0.1 * (2 * a.T @ ((a @ x).unsqueeze(1) - b) / 8).mean(1)
+        torch.testing.assert_close(found, x, rtol=0, atol=1e-13)
+    assert mobench.load(rows).history["step"].unique().tolist() == [0, 2, 4, 5]
+    every = DataLoader(TensorDataset(A, B), batch_size=8)
+    assert own.code() != mobench.objectives(fit, dim=3, data=every, name="mine").code()
+
+
+def test_missing_labels_of_a_data_set_are_no_augmentation() -> None:
+    targets = B.clone()
+    targets[::2] = torch.nan
+    items = [(a, b) for a, b in zip(A, targets, strict=True)]
+
+    def masked(x: Tensor, batch: Any) -> Tensor:
+        known = ~batch[1].isnan()
+        errors = (batch[0] @ x).unsqueeze(1) - batch[1].nan_to_num()
+        return (known * errors.square()).sum(0) / known.sum(0).clamp_min(1)
+
+    rows = mobench.run(
+        problem=mobench.objectives(masked, dim=3, data=items), algorithm="ls", steps=3, **QUICK
+    )
+    assert (rows["status"] == "done").all()

@@ -27,7 +27,7 @@ class Batch(NamedTuple):
 
 
 class Sampled(Problem):
-    """Base class of problems whose functions are means over samples;
+    """Base class of problems whose functions are of samples, mostly means over them;
     `values` takes the samples as `batch`.
     """
 
@@ -35,6 +35,15 @@ class Sampled(Problem):
     @abstractmethod
     def n_samples(self) -> float | int:
         """Number of terms of the finite sum; inf: an expectation."""
+
+    @property
+    def drop_last(self) -> bool:
+        """Whether an epoch leaves out its last batch where that is short."""
+        return False
+
+    def unfit_batch(self, size: int) -> str:
+        """Says why a step cannot have a batch of so many samples; "" if it can."""
+        return ""
 
     def draw(self, keys: Int[Tensor, " R"], stream: str, t: int, size: int) -> Tensor:
         """The sample of step t, (R, size, ...), as `values` takes it: a function of (key, stream, t) alone.

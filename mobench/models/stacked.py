@@ -209,12 +209,12 @@ def _computed(
     each: bool,
 ) -> Tensor:
     last = way == "channels_last"
-    shared = {f"module.{name}": _formatted(value, last) for name, value in fixed.shared.items()}
+    shared = {f"module.{name}": formatted(value, last) for name, value in fixed.shared.items()}
 
     def one(row: Tensor, own: dict[str, Tensor], key: Tensor | None, seen: Tree) -> Tensor:
         tensors = {f"module.{name}": value for name, value in {**own, **layout.split(row)}.items()}
         if last:
-            tensors = {name: _formatted(value, last) for name, value in tensors.items()}
+            tensors = {name: formatted(value, last) for name, value in tensors.items()}
         with keyed(key, way == "vmap"):
             out: Tensor = functional_call(scored, {**shared, **tensors}, (seen,))
         return out
@@ -223,17 +223,17 @@ def _computed(
         axes = (0, 0, None if keys is None else 0, 0 if each else None)
         found: Tensor = vmap(one, in_dims=axes)(theta, fixed.own, keys, batch)
         return found
-    seen = batch if each else mapped(lambda t: _formatted(t, last), batch)
+    seen = batch if each else mapped(lambda t: formatted(t, last), batch)
     rows = []
     # unbind, not theta[r]: the backward of an index writes zeros for all runs, for each run
     for r, row in enumerate(theta.unbind(0)):
         own = {name: value[r] for name, value in fixed.own.items()}
-        given = mapped(lambda t: _formatted(t, last), batch(r)) if each else seen
+        given = mapped(lambda t: formatted(t, last), batch(r)) if each else seen
         rows.append(one(row, own, None if keys is None else keys[r], given))
     return torch.stack(rows)
 
 
-def _formatted(x: Tensor, channels_last: bool) -> Tensor:
+def formatted(x: Tensor, channels_last: bool) -> Tensor:
     """Pictures and kernels with their channels last in memory, if that is wanted."""
     return x.contiguous(memory_format=torch.channels_last) if channels_last and x.ndim == 4 else x
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any, ClassVar
 
 import numpy as np
@@ -30,7 +31,12 @@ class Epochs(OfProblem):
     data. `cut` says how a short last batch is: "even", 192 into 96 and 96, or "full", into parts that are as
     large as those of a whole batch as long as it lasts, 128 and 64 (FERERO's public script).
     The order is a function of (problem, seed, epoch): all preferences of a seed see the same batches. A rest
-    smaller than `samples` is left out of its epoch.
+    smaller than `samples` is left out of its epoch, and every short one where the problem's data come from a
+    loader with drop_last=True.
+
+    Raises:
+        CompatibilityError: settings that do not fit the problem, or a batch of an epoch, such as a last one
+            of one sample before batch normalisation, that it cannot be trained on.
     """
 
     added_fields: ClassVar[Mapping[str, Any]] = {"cut": "even"}  # as of a problem
@@ -67,12 +73,40 @@ class Epochs(OfProblem):
         self.batch_size = batch_size
         self.N = int(N)
         self.spec: Spec = problem_spec(problem, len(runs), samples=samples)
-        self.per_epoch = self.N // batch_size + (self.N % batch_size >= samples)
+        self.per_epoch = self.N // batch_size + (not bound.drop_last and self.N % batch_size >= samples)
+        self._check_shortest()
         seeds, group = torch.unique(runs.seeds, return_inverse=True)
         self.seeds: list[int] = seeds.tolist()
         self.group = group.to(runs.seeds.device)
         self.sizes = tuple(torch.bincount(group).tolist())
         self._epoch: tuple[int, Tensor] | None = None
+
+    def _shortest(self, batch_size: int) -> int:
+        """Size of the smallest part of a step's batch in epochs of this batch size."""
+        samples = self.spec.samples
+        rest = self.N % batch_size
+        short = not self.problem.drop_last and rest >= samples
+        size = rest if short else batch_size
+        if self.part is None:
+            return size // samples
+        return size - batch_size // samples * (samples - 1)
+
+    def _check_shortest(self) -> None:
+        size = self._shortest(self.batch_size)
+        if not (why := self.problem.unfit_batch(size)):
+            return
+        others = range(self.spec.samples, self.N + 1)
+        near = sorted(others, key=lambda b: (abs(b - self.batch_size), -b))
+        longer = (b for b in near if self._shortest(b) > size)
+        fit = [b for b in islice(longer, 4) if not self.problem.unfit_batch(self._shortest(b))]
+        avoid = [f"oracle.batch_size={b}" for b in sorted(fit[:2])]
+        if size < self.batch_size // self.spec.samples:
+            avoid.append("a DataLoader with drop_last=True")
+        cut = f", each cut into {self.spec.samples}," if self.spec.samples > 1 else ""
+        raise CompatibilityError(
+            f"{self.N} samples in batches of {self.batch_size}{cut} make a batch of {size}, but {why}; "
+            f"avoid it by {' or '.join(avoid) or 'losses that such a batch has'}."
+        )
 
     def _order(self, epoch: int) -> Int[Tensor, "S N"]:
         if self._epoch is None or self._epoch[0] != epoch:

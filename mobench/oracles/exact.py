@@ -16,7 +16,7 @@ from mobench.core.oracle import Oracle, Spec, State
 from mobench.core.point import GraphPoint, Linear, LinearPoint, Point, TablePoint
 from mobench.core.preferences import Runs
 from mobench.core.problem import Problem
-from mobench.core.sampled import BatchGradients, samples_of
+from mobench.core.sampled import BatchGradients, Sampled, samples_of
 from mobench.errors import CompatibilityError
 
 
@@ -90,6 +90,15 @@ def refuse_large(problem: Problem, oracle: str) -> None:
         raise CompatibilityError(
             f"oracle={oracle} would need a graph of all samples of {type(problem).__name__}, which does not "
             f"fit into memory. Choose oracle={'epochs' if finite else 'minibatch'} (or a protocol that does)."
+        )
+
+
+def refuse_batch(problem: Problem, size: int) -> None:
+    """Raises CompatibilityError unless steps can have batches of so many samples."""
+    if isinstance(problem, Sampled) and (why := problem.unfit_batch(size)):
+        raise CompatibilityError(
+            f"oracle.batch_size={size} cannot be used: {why}. Choose a larger one, or losses that such a "
+            "batch has."
         )
 
 

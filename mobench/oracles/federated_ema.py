@@ -24,7 +24,7 @@ from mobench.core.sampled import Batch, Sampled, samples_of
 from mobench.core.types import Real
 from mobench.errors import CompatibilityError, ConfigError
 from mobench.oracles.ema import averaging_weight
-from mobench.oracles.exact import OfProblem, make_point, problem_spec, refuse_unfit
+from mobench.oracles.exact import OfProblem, make_point, problem_spec, refuse_batch, refuse_unfit
 
 
 class FederatedEMA(OfProblem):
@@ -74,6 +74,7 @@ class FederatedEMA(OfProblem):
                 f"oracle.decay={decay} must be >= 0; oracle.scale={scale} and oracle.offset={offset} must be "
                 "> 0."
             )
+        refuse_batch(problem, batch_size)
         self.problem = problem.bind(runs)
         self.batch_size = batch_size
         self.sizes = sizes

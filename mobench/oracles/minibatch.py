@@ -15,7 +15,7 @@ from mobench.core.problem import Problem
 from mobench.core.random import seed_for
 from mobench.core.sampled import Sampled, samples_of
 from mobench.errors import CompatibilityError
-from mobench.oracles.exact import OfProblem, make_point, problem_spec, refuse_unfit
+from mobench.oracles.exact import OfProblem, make_point, problem_spec, refuse_batch, refuse_unfit
 
 
 class Minibatch(OfProblem):
@@ -46,6 +46,7 @@ class Minibatch(OfProblem):
             )
         bound = problem.bind(runs)
         assert isinstance(bound, Sampled)
+        refuse_batch(bound, batch_size)
         self.problem: Sampled = bound
         self.batch_size = batch_size
         self.spec: Spec = problem_spec(problem, len(runs), samples=samples)

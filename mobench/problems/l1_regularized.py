@@ -95,6 +95,13 @@ class L1Regularized(Sampled):
         return samples_of(self.problem)
 
     @property
+    def drop_last(self) -> bool:
+        return isinstance(self.problem, Sampled) and self.problem.drop_last
+
+    def unfit_batch(self, size: int) -> str:
+        return self.problem.unfit_batch(size) if isinstance(self.problem, Sampled) else ""
+
+    @property
     def X(self) -> Set:
         return L1Epigraph(self.problem.dim)
 

@@ -1,6 +1,6 @@
 """Losses of any torch.nn.Module on data of one's own; `mobench.networks` makes them.
 
-f_m(theta) = mean over the samples of loss_m(module(batch; theta), batch),   g_n(theta) = constraint_n(f)
+f_m(theta) = loss_m(module(data; theta), data),   g_n(theta) = constraint_n(f);   in a step of a batch
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import operator
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any, ClassVar, TypeVar
 
@@ -30,6 +30,7 @@ from mobench.core.types import check_dense, check_real
 from mobench.data.tables import Table
 from mobench.errors import ConfigError, check_batch_runs, choose
 from mobench.models import named_random, stacked
+from mobench.models.in_parts import ApartError, InParts, Joints
 from mobench.models.stacked import WAYS, Constants, Forward, Layout, Scored, Tree, cast, leaves, mapped
 from mobench.problems import samples
 from mobench.system.fastest import fastest
@@ -37,7 +38,13 @@ from mobench.system.fastest import fastest
 EVALUATED = 256
 """Samples of a forward pass in evaluation."""
 PROBED = 4
-"""Samples with which a module is tried before a job."""
+"""Samples with which a module is tried before a job; more where these have no finite losses."""
+PAIRED = 16
+"""Samples whose outputs are compared with those of their halves."""
+TRIED = 2**27
+"""Losses and measures are tried before a job unless the outputs of all samples have more numbers."""
+HELD = 2**24
+"""Outputs of all samples are held for so many runs at once that they have at most so many numbers."""
 TYPES = (torch.float32, torch.float64)
 
 This = TypeVar("This", bound="Networks")  # beartype knows no typing.Self in methods
@@ -88,6 +95,7 @@ class Probe:
         pictures: whether it has kernels of two dimensions.
         draws: whether training draws random numbers.
         lowest: the smallest loss of these samples.
+        joints: how outputs of parts of the data become those of all; None: all samples at once.
     """
 
     layout: Layout
@@ -99,6 +107,7 @@ class Probe:
     pictures: bool
     draws: bool
     lowest: float
+    joints: Joints | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +130,9 @@ class Definition:
         """What decides the results."""
         tables = [None if t is None else t.tree for t in (self.data, self.validation)]
         functions = (self.make, self.losses, self.forward, self.constraints, dict(self.measures), self.stop)
-        return (*functions, [dict(start) for start in self.starts], *tables)
+        found = (*functions, [dict(start) for start in self.starts], *tables)
+        # the name of a job without it is what it was
+        return (*found, "drop_last") if self.data.drop_last else found
 
     def source(self) -> list[str]:
         """Text of each function; for a reader of the rows."""
@@ -186,12 +197,14 @@ class Definition:
 
     @staticmethod
     def _row(what: str, functions: Sequence[Function], outputs: Tree, batch: Tree) -> Tensor:
-        found = [torch.as_tensor(fn(outputs, batch)) for fn in functions]
+        values = [fn(outputs, batch) for fn in functions]
+        # a float of Python has more digits than torch's default type
+        found = [torch.as_tensor(v, dtype=torch.float64 if isinstance(v, float) else None) for v in values]
         if any(value.ndim > 1 for value in found):
             shapes = ", ".join(str(tuple(value.shape)) for value in found)
             raise ConfigError(
                 f"{what} return the shapes {shapes}; expected one number for each function, or a vector of "
-                "all losses: the mean over the samples of the batch."
+                "all losses: the loss of the whole batch."
             )
         for value in found:
             check_real(f"A value of {what}", value, None)
@@ -201,12 +214,20 @@ class Definition:
 
     @cached_property
     def probe(self) -> Probe:
-        """Tries the module on a few samples.
+        """Tries the module on a few samples, and losses and measures on all.
 
         Raises:
             ConfigError: it cannot be trained here; with the reason and what to do.
         """
-        return _Trial(self).probe()
+        return self._trial.probe()
+
+    @cached_property
+    def _trial(self) -> _Trial:
+        return _Trial(self)
+
+    def unfit_batch(self, size: int) -> str:
+        """Says why a step cannot have a batch of so many samples; "" if it can."""
+        return "" if size > EVALUATED else self._trial.unfit(size)
 
 
 class _Trial:
@@ -231,8 +252,13 @@ class _Trial:
         self.fixed = Constants.of(modules, [0, 1], self.theta)
         self.parts = Parts.of(modules[0])
         self.keys = torch.tensor([seed_for(seed, use="probe") for seed in (0, 1)])
-        n = min(PROBED, given.data.size)
-        self.batch = mapped(lambda t: cast(t[:n], self.theta).clone(), given.data.tree)
+        self.batch = self._some(given.data, PROBED)
+        self.losses = 0
+
+    def _some(self, table: Table, n: int) -> Tree:
+        """So many samples, evenly spaced: data may be sorted by class, or by who has a label."""
+        chosen = torch.linspace(0, table.size - 1, min(n, table.size)).round().long()
+        return mapped(lambda t: cast(t[chosen], self.theta), table.tree)
 
     @staticmethod
     def _check_parameters(module: nn.Module) -> None:
@@ -266,28 +292,32 @@ class _Trial:
             )
 
     def probe(self) -> Probe:
-        losses, draws = self._training()
+        self.losses, draws = self._training()
         # constraints are functions of the losses, which need no network
-        total = len(self.given.appended(torch.ones(losses, dtype=self.dtype)))
-        training = self._apart("training", self.parts.training, self.given.constrained, self.keys)
-        before = named_random.generators()
-        self._values("loop", self.parts.evaluation, self.given.measured, None)
-        if named_random.moved(before):
-            raise ConfigError(
-                "The module draws random numbers after eval(), so its losses could not be told."
-            )
-        evaluation = self._apart("evaluation", self.parts.evaluation, self.given.measured, None)
+        total = len(self.given.appended(torch.ones(self.losses, dtype=self.dtype)))
+        scored = Scored(self.parts.training, self.given.forward, self.given.constrained)
+        training = self._apart("training", lambda way: self._values(way, scored))
+        joints = self._joints()
+        evaluation = self._evaluation(joints)
         kernels = any(len(shape) == 4 for shape in self.layout.shapes)
         return Probe(
-            self.layout, self.dtype, losses, total - losses, training, evaluation, kernels, draws, self.lowest
+            self.layout,
+            self.dtype,
+            self.losses,
+            total - self.losses,
+            training,
+            evaluation,
+            kernels,
+            draws,
+            self.lowest,
+            joints,
         )
 
-    def _values(self, way: str, module: nn.Module, head: Any, keys: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Values of both networks and the gradients of their sum."""
+    def _values(self, way: str, scored: Scored) -> tuple[Tensor, Tensor]:
+        """Values of both networks in training and the gradients of their sum."""
         leaf = self.theta.clone().requires_grad_(True)
         with torch.enable_grad():
-            scored = Scored(module, self.given.forward, head)
-            out = stacked.values(scored, self.layout, leaf, self.fixed, self.batch, way, keys)
+            out = stacked.values(scored, self.layout, leaf, self.fixed, self.batch, way, self.keys)
             if not out.requires_grad:
                 return out, torch.zeros_like(leaf)
             (slope,) = torch.autograd.grad(out.sum(), leaf)
@@ -295,9 +325,36 @@ class _Trial:
 
     def _training(self) -> tuple[int, bool]:
         """Number of losses, and whether anything is drawn."""
-        head = self.given.head
+        scored = Scored(self.parts.training, self.given.forward, self.given.head)
+        out, leaf = self._first(scored)
+        self._check_gradients(scored, out, leaf)
+        again = self._once(scored, self.keys)
+        if not _near(out.detach(), again):  # kernels without a graph may round in another way
+            raise ConfigError(
+                "Two equal forward passes differ; a network must not keep a state between them."
+            )
+        return out.shape[1], not torch.equal(again, self._once(scored, self.keys + 1))
+
+    def _first(self, scored: Scored) -> tuple[Tensor, Tensor]:
+        """Losses of as few samples as they can be computed of, and the parameters of their graph.
+
+        A few samples may have no label of a task, or be fewer than a loss ranks.
+        """
+        refused: ConfigError | None = None
+        most = min(self.given.data.size, EVALUATED)
+        n = PROBED
+        while True:
+            try:
+                return self._differentiable(scored)
+            except _TooFewError as error:
+                refused = refused or error
+            if n >= most:
+                raise ConfigError(str(refused)) from refused.__cause__
+            n *= 2
+            self.batch = self._some(self.given.data, min(n, most))
+
+    def _differentiable(self, scored: Scored) -> tuple[Tensor, Tensor]:
         versions = [t._version for t in leaves(self.batch)]
-        scored = Scored(self.parts.training, self.given.forward, head)
         before = named_random.generators()
         try:
             leaf = self.theta.clone().requires_grad_(True)
@@ -307,7 +364,7 @@ class _Trial:
             raise
         except Exception as error:  # whatever a user's module raises is an error of the definition
             shapes = ", ".join(f"{tuple(t.shape)} {t.dtype}" for t in leaves(self.batch))
-            raise ConfigError(
+            raise _TooFewError(
                 f"The module or a loss fails on a batch of {shapes}: {type(error).__name__}: {error}\nThe "
                 "module is called with the first part of the batch (forward= changes that), and each loss as "
                 "loss(outputs, batch) with the whole batch: lambda outputs, batch: loss(outputs, batch[1])."
@@ -320,23 +377,154 @@ class _Trial:
                 "first."
             )
         if not bool(out.isfinite().all()):
-            raise ConfigError(
+            raise _TooFewError(
                 f"The losses at the start are {out.detach().tolist()}; expected finite numbers."
             )
-        self._check_gradients(scored, out, leaf)
-        again = self._once(scored, self.keys)
-        if not _near(out.detach(), again):  # kernels without a graph may round in another way
-            raise ConfigError(
-                "Two equal forward passes differ; a network must not keep a state between them."
-            )
-        return out.shape[1], not torch.equal(again, self._once(scored, self.keys + 1))
+        return out, leaf
 
-    def _once(self, scored: Scored, keys: Tensor, shift: Tensor | float = 0.0) -> Tensor:
-        """Values of both networks, with parameters moved by `shift`."""
+    # evaluation: losses and measures of all samples, outputs of a few
+
+    def _joints(self) -> Joints | None:
+        """Compares the outputs of some samples with those of their halves, after `eval()`."""
+        n = min(PAIRED, self.given.data.size)
+        some = self._some(self.given.data, n)
+        halves = [mapped(operator.itemgetter(part), some) for part in (slice(n // 2), slice(n // 2, n))]
+        found: list[Tree] = []
+
+        def kept(outputs: Tree, batch: Tree) -> Tensor:
+            found.append(outputs)
+            return self.theta.new_zeros(1)
+
+        scored = Scored(self.parts.evaluation, self.given.forward, kept)
+        self._after_eval(scored, some, f"{n} samples")
+        if n == 1:
+            return None
+        try:
+            for part in halves:
+                self._after_eval(scored, part, "half of them")
+            return Joints.of(found[0], [found[2], found[4]], n)  # of the first of two networks
+        except (ApartError, ConfigError):
+            return None
+
+    def _evaluation(self, joints: Joints | None) -> str:
+        """Why runs cannot be batched in evaluation.
+
+        Raises:
+            ConfigError: losses or measures of all samples cannot be told.
+        """
+        given = self.given
+        reason = ""
+        for name, table in (("data", given.data), ("validation", given.validation)):
+            if table is None or (joints is not None and joints.width * table.size > TRIED):
+                continue
+            measured = given.validation is None or name == "validation"
+            samples = mapped(lambda t: cast(t, self.theta), table.tree)
+            forward = given.forward
+            if joints is not None and table.size > PAIRED:
+                forward = self._repeated(joints, table)
+            head = given.measured if measured else given.head
+            scored = Scored(self.parts.evaluation, forward, head)
+            what = f"all {table.size} samples of {name}"
+            found = self._after_eval(scored, samples, what)
+            self._check_losses(what, found, len(given.measures) if measured else 0, name == "data")
+            if joints is None and table.size > EVALUATED:
+                reason = reason or "the outputs of a sample depend on the others of its batch"
+            elif name == "data":
+                self._check_slopes(samples, forward, what)
+            if not reason:
+                reason = self._apart("evaluation", partial(self._values_of_all, scored, samples))
+        return reason
+
+    def _repeated(self, joints: Joints, table: Table) -> Forward:
+        """Outputs of a few samples in the place of those of all."""
+        some = self._some(table, PROBED)
+
+        def forward(module: nn.Module, batch: Tree) -> Tree:
+            return joints.repeated(self.given.forward(module, some), PROBED, table.size)
+
+        return forward
+
+    def _values_of_all(self, scored: Scored, batch: Tree, way: str) -> tuple[Tensor]:
+        return (self._evaluated(scored, batch, way),)
+
+    def _evaluated(self, scored: Scored, batch: Tree, way: str) -> Tensor:
         with torch.no_grad():
-            return stacked.values(
-                scored, self.layout, self.theta + shift, self.fixed, self.batch, "loop", keys
+            return stacked.values(scored, self.layout, self.theta, self.fixed, batch, way)
+
+    def _after_eval(self, scored: Scored, batch: Tree, what: str) -> Tensor:
+        for _ in range(2):  # an import in a measure may draw, but once only
+            before = named_random.generators()
+            try:
+                found = self._evaluated(scored, batch, "loop")
+            except ConfigError:
+                raise
+            except Exception as error:  # whatever a user's functions raise is an error of the definition
+                raise ConfigError(
+                    f"After eval() the module, a loss or a measure fails on {what}: {type(error).__name__}: "
+                    f"{error}\nFinal rows hold each loss and measure of all samples at once."
+                ) from error
+            if not named_random.moved(before):
+                return found
+        raise ConfigError("The module draws random numbers after eval(), so its losses could not be told.")
+
+    def _check_losses(self, what: str, found: Tensor, measures: int, trained: bool) -> None:
+        """Raises ConfigError unless all samples have as many losses as a few, and finite ones in training."""
+        if (losses := found.shape[1] - measures) != self.losses:
+            raise ConfigError(
+                f"The losses return {self.losses} numbers for {len(leaves(self.batch)[0])} samples, but "
+                f"{losses} for {what}. Return one number for each loss, whatever the batch (a loss of each "
+                'sample, as reduction="none" gives, needs a mean).'
             )
+        F = found[:, : self.losses]
+        if trained and not bool(F.isfinite().all()):
+            raise ConfigError(
+                f"The losses of {what} are {F[0].tolist()} at the start, though those of a few samples are "
+                "finite. Final rows hold the losses of all data: is there a NaN among the data?"
+            )
+
+    def _check_slopes(self, samples: Tree, forward: Forward, what: str) -> None:
+        """Raises ConfigError for a finite loss whose gradient is not, as that of NaN labels taken out of a
+        mean: 0 * NaN.
+        """
+        leaf = self.theta.clone().requires_grad_(True)
+        row = self.given._row
+        # one function after the other: the gradient 0 of a row that is cut out becomes 0 * nan, too
+        for i, loss in enumerate(self.given.losses):
+            with torch.enable_grad():
+                scored = Scored(self.parts.evaluation, forward, partial(row, "losses", (loss,)))
+                F = stacked.values(scored, self.layout, leaf, self.fixed, samples, "loop")
+                if not F.requires_grad:
+                    continue
+                (slope,) = torch.autograd.grad(F.sum(), leaf)
+            if not bool(slope.isfinite().all()):
+                raise ConfigError(
+                    f"Loss function {i + 1} of {what} is finite at the start, but its gradient is not: "  # noqa: S608
+                    "replace missing values before they are used (torch.where or nan_to_num on the targets): "
+                    "what is masked or left out afterwards, as by nanmean, has the gradient 0 * nan."
+                )
+
+    def unfit(self, size: int) -> str:
+        """Why a step cannot have a batch of so many samples."""
+        scored = Scored(self.parts.training, self.given.forward, self.given.head)
+        batch = self._some(self.given.data, size)
+        try:
+            F = self._once(scored, self.keys, batch=batch)
+        except Exception as error:  # noqa: BLE001  whatever a user's module raises is the reason
+            return f"the module or a loss fails on it: {type(error).__name__}: {error}"
+        if F.shape[1] != self.losses:
+            return f"the losses return {F.shape[1]} numbers for it, but {self.losses} for other batches"
+        if bool((bad := ~F.isfinite().all(0)).any()):
+            m = int(bad.nonzero()[0])
+            return f"loss {m + 1} of it is {float(F[0, m])} at the start"
+        return ""
+
+    def _once(
+        self, scored: Scored, keys: Tensor, shift: Tensor | float = 0.0, batch: Tree | None = None
+    ) -> Tensor:
+        """Values of both networks, with parameters moved by `shift`."""
+        seen = self.batch if batch is None else batch
+        with torch.no_grad():
+            return stacked.values(scored, self.layout, self.theta + shift, self.fixed, seen, "loop", keys)
 
     def _check_gradients(self, scored: Scored, out: Tensor, leaf: Tensor) -> None:
         """Raises ConfigError for a loss without a gradient that changes with the parameters, near or far."""
@@ -375,14 +563,14 @@ class _Trial:
             "RNN put torch.nn.Dropout."
         )
 
-    def _apart(self, what: str, module: nn.Module, head: Any, keys: Tensor | None) -> str:
+    def _apart(self, what: str, values: Callable[[str], tuple[Tensor, ...]]) -> str:
         """Why runs cannot be one axis of vmap; "" if they can."""
-        expected = self._values("loop", module, head, keys)
+        expected = values("loop")
         try:
             with warnings.catch_warnings():
                 # an operation that vmap would take one run after the other
                 warnings.filterwarnings("error", message="There is a performance drop")
-                found = self._values("vmap", module, head, keys)
+                found = values("vmap")
         except ConfigError:
             raise
         except Exception as error:  # noqa: BLE001  whatever vmap cannot do is a reason
@@ -393,6 +581,10 @@ class _Trial:
             if not _near(a, b):
                 return f"{what} gives other numbers under torch.func.vmap"
         return ""
+
+
+class _TooFewError(ConfigError):
+    """Losses cannot be computed of these samples; of more they may."""
 
 
 def _near(a: Tensor, b: Tensor) -> bool:
@@ -409,12 +601,14 @@ class Bound:
         keys: of random numbers, one of each seed: all preferences of a seed drop the same units.
         modules: the distinct networks that runs begin with; group: which of them each run has.
         cache: of their constants.
+        examined: runs that had a loss that is not finite, whose cause was no batch.
     """
 
     keys: Int[Tensor, " R"]
     modules: list[nn.Module]
     group: list[int]
     cache: Cache = field(default_factory=Cache)
+    examined: set[int] = field(default_factory=set)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -422,7 +616,8 @@ class Networks(Cached, BatchGradients):
     """M losses of a module, for R parameter vectors at once, with derivatives by automatic differentiation.
 
     `values` of a batch are those of the module as it is trained (dropout, statistics of the batch); without a
-    batch they are means over all training data after `eval()`. Batch normalisation then uses the mean of its
+    batch they are those of all training data after `eval()`: outputs are computed part by part, losses of all
+    of them at once, so that they need not be means over samples. Batch normalisation uses the mean of its
     statistics over all training data, computed for these parameters: no running average that would depend on
     the way there.
 
@@ -441,6 +636,7 @@ class Networks(Cached, BatchGradients):
     """
 
     start_kinds: ClassVar[Mapping[str, tuple[str, ...]]] = {"module": ()}
+    version: ClassVar[int] = 2  # 1: losses of all data were means over parts of them
     execution_fields: ClassVar[tuple[str, ...]] = ("execution", "max_batch_runs")
     keeps_solutions: ClassVar[bool] = True
     citation: ClassVar[str] = "the user's own"
@@ -510,6 +706,13 @@ class Networks(Cached, BatchGradients):
     @property
     def n_samples(self) -> int:
         return self._given.data.size
+
+    @property
+    def drop_last(self) -> bool:
+        return self._given.data.drop_last
+
+    def unfit_batch(self, size: int) -> str:
+        return self._given.unfit_batch(size)
 
     @property
     def ideal_point(self) -> Tensor | None:
@@ -621,7 +824,36 @@ class Networks(Cached, BatchGradients):
                 "The module drew random numbers in this step that belong to no run, which it did not do "
                 "when it was tried. Use torch.nn.Dropout, torch.rand_like or torch.randn_like."
             )
+        if not bool(found.detach().isfinite().all()):
+            self._examine(x.detach(), batch, keys, found.detach())
         return found
+
+    def _examine(self, x: Tensor, batch: Batch, keys: Tensor | None, found: Tensor) -> None:
+        """Raises ConfigError if losses of a step are not finite whatever its parameters: no run diverges for
+        a batch without a label.
+        """
+        held = self.bound
+        table = self._table("train", x)
+        for r in (~found.isfinite().all(1) & x.isfinite().all(1)).nonzero().squeeze(1).tolist():
+            if r in held.examined:
+                continue
+            held.examined.add(r)
+            start = self.probe.layout.flat(dict(held.modules[held.group[r]].named_parameters()))
+            fixed = self._fixed(x).take(slice(r, r + 1))
+            key = None if keys is None else keys[r : r + 1]
+            group = [int(batch.group[r])]
+            with torch.no_grad():
+                F = self._some(start.to(x).unsqueeze(0), fixed, table, batch.chosen, group, key, "loop", True)
+            bad = (~F[0].isfinite() & ~found[r].isfinite()).nonzero().squeeze(1).tolist()
+            if bad:
+                M = self.n_objectives
+                name = f"loss {bad[0] + 1}" if bad[0] < M else f"constraint {bad[0] - M + 1}"
+                raise ConfigError(
+                    f"{name.capitalize()} of a step's batch of {batch.chosen.shape[1]} samples is "
+                    f"{float(found[r, bad[0]])}, with the parameters of the start as well: has none of these "
+                    "samples a label (0/0)? Choose a larger batch_size, or let the loss give 0 for such a "
+                    "batch, as losses.sum() / mask.sum().clamp_min(1) does."
+                )
 
     def _trained(
         self, x: Float[Tensor, "R P"], batch: Batch, keys: Tensor | None, way: str
@@ -727,29 +959,47 @@ class Networks(Cached, BatchGradients):
     # all samples
 
     def _evaluated(self, split: str, x: Float[Tensor, "R P"]) -> Float[Tensor, "R k"]:
-        """Means over all samples of a part, after `eval()`: losses, then measures. That of the last x is
+        """Losses, then measures, of all samples of a table at once, after `eval()`. That of the last x is
         remembered.
         """
-        return self.cache.at(x, split, lambda: self._means(split, x))
+        return self.cache.at(x, split, lambda: self._computed(split, x))
 
-    def _means(self, split: str, x: Float[Tensor, "R P"]) -> Float[Tensor, "R k"]:
-        layout = self.probe.layout
+    def _computed(self, split: str, x: Float[Tensor, "R P"]) -> Float[Tensor, "R k"]:
         with torch.no_grad():
             fixed = self._fixed(x)
-            way = "vmap"
-            if self.probe.evaluation or (self.probe.pictures and x.device.type == "cpu"):
-                way = "channels_last" if self.probe.pictures else "loop"
             if self._parts.statistics:
                 fixed = fixed.with_own(self.cache.at(x, "statistics", lambda: self._statistics(x, fixed)))
-            total: Any = 0.0
-            where = "train" if self._given.validation is None else "validation"
-            head = self._given.measured if split == where else self._given.head
-            scored = Scored(self._parts.evaluation, self._given.forward, head)
-            batches = self._batches(split, x)
-            for batch in batches:
-                found = stacked.values(scored, layout, x, fixed, batch, way)
-                total = total + found.double() * len(leaves(batch)[0])
-            return (total / sum(len(leaves(batch)[0]) for batch in batches)).to(x.dtype)
+            samples = self._table(split, x)
+            parts = self._batches(split, x)
+            if self.probe.joints is None:
+                parts = [samples]
+            found = self._of_all(split, x, fixed, samples, parts)
+            if bool((found[:, -1] != 0).any()):  # outputs that no part has alone
+                found = self._of_all(split, x, fixed, samples, [samples])
+            return found[:, :-1].to(x.dtype)
+
+    def _of_all(
+        self, split: str, x: Tensor, fixed: Constants, samples: Tree, parts: Sequence[Tree]
+    ) -> Float[Tensor, "R k"]:
+        """What `InParts` gives for each run, for as many runs at once as can be held."""
+        where = "train" if self._given.validation is None else "validation"
+        head = self._given.measured if split == where else self._given.head
+        pictures = self.probe.pictures
+        way = "vmap"
+        if self.probe.evaluation or (pictures and x.device.type == "cpu"):
+            way = "channels_last" if pictures else "loop"
+        joints = self.probe.joints
+        last = way == "channels_last"
+        module = self._parts.evaluation
+        scored = InParts(module, self._given.forward, head, samples, parts, joints, last)
+        size = self.max_batch_runs or len(x)
+        if way == "vmap" and len(parts) > 1 and joints is not None:
+            size = min(size, max(1, HELD // max(1, joints.width * len(leaves(samples)[0]))))
+        found = []
+        for i in range(0, len(x), size):
+            some = slice(i, i + size)
+            found.append(stacked.values(scored, self.probe.layout, x[some], fixed.take(some), (), way))
+        return torch.cat(found)
 
     def _batches(self, split: str, x: Tensor) -> list[Tree]:
         """All samples in parts of nearly equal size: a rest of one sample would have no statistics."""
@@ -759,7 +1009,8 @@ class Networks(Cached, BatchGradients):
         return [mapped(operator.itemgetter(slice(a, b)), table) for a, b in pairwise(ends)]
 
     def _statistics(self, x: Tensor, fixed: Constants) -> dict[str, Tensor]:
-        scored = Scored(self._parts.counting, self._given.forward, self._given.head)
+        # a part need not have losses
+        scored = Scored(self._parts.counting, self._given.forward, lambda outputs, batch: x.new_zeros(1))
         way = "channels_last" if self.probe.pictures else "loop"
         batches = self._batches("train", x)
         return stacked.statistics(scored, self.probe.layout, x, fixed, batches, self._parts.statistics, way)

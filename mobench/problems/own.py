@@ -61,7 +61,7 @@ class Functions:
         if self.arrangement is not None:
             parts = (*parts, self.arrangement.shapes)
         if self.data is not None:
-            parts = (*parts, "data", self.data.tree)
+            parts = (*parts, "data", self.data.tree, *(["drop_last"] if self.data.drop_last else []))
         return parts if self.stop is None else (*parts, self.stop)
 
     def _of_vector(self, fn: Function) -> Function:

@@ -63,6 +63,10 @@ class OwnSampled(Cached, Own, Sampled):
     def n_samples(self) -> int:
         return self._data.size
 
+    @property
+    def drop_last(self) -> bool:
+        return self._data.drop_last
+
     def _beside(self, x: Tensor) -> tuple[Tree, ...]:
         return (samples.held(self.cache, "data", self._data, x),)
 
