@@ -181,7 +181,7 @@ def _exact() -> Any:
     class Exact(DualConeProjector):
         def __call__(self, U: Tensor, G: Tensor) -> Tensor:
             rows = U.reshape(1, -1, U.shape[-1])
-            found, _, failed = dual_cone(G.unsqueeze(0), rows)
+            found, _, failed, _ = dual_cone(G.unsqueeze(0), rows)
             if bool(failed.any()):
                 raise ValueError("the projection onto the dual cone could not be certified")
             return found.reshape(U.shape)
