@@ -15,6 +15,7 @@ from mobench.subproblems.alike import NOTHING, alike
 from mobench.subproblems.host import on_host
 from mobench.subproblems.solution import TOLERANCE, Solution
 
+
 @dataclass(frozen=True, kw_only=True)
 class ConFIG(Weighting):
     """The conflict-free direction with equal cosines, as long as its projections onto the gradients together;

@@ -54,7 +54,7 @@ def _weights(G: Float[Tensor, "R M M"]) -> Solution:
         there = found.length > 0
         w = found.b * xp.where(there, 1.0 / found.length, 0.0)
         total = w.sum(1)[:, None]
-        # collinear gradients, half against half: b is what rounding leaves of 0, and so is |sum w| beside sum |w|
+        # collinear gradients, half against half: b is what rounding leaves of 0, and so are all sums of w
         square = xp.where(there, found.b, 0.0).sum(1)[:, None]
         some = (square > NOTHING) & (abs(total) > SUM * abs(w).sum(1)[:, None]) | xp.isnan(total)
         w = xp.where(some, w / total, 0.0)

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
-from mobench.core.algorithm import Algorithm, Context, Info, State, Step
+from mobench.core.algorithm import Algorithm, Context, Info, State, Step, combined
 from mobench.core.oracle import Spec
 from mobench.core.point import Point
 from mobench.core.random import seed_for
@@ -133,7 +133,7 @@ class TorchJD(Algorithm):
                 memories[r] = _memory(made)
         if memories is not None:
             state = {**state, "memory": _packed(memories)}
-        d = -torch.stack(rows) if rows else point.vjp(-torch.stack(weights).to(point.x.dtype))
+        d = -torch.stack(rows) if rows else combined(point, -torch.stack(weights), G, "f")
         return d, state, Info()
 
     def _made(self, w: Float[Tensor, " M"]) -> Any:

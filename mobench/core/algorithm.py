@@ -11,7 +11,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from mobench.core.gram import cancelled, combination
 from mobench.core.oracle import Spec
-from mobench.core.point import Point
+from mobench.core.point import Point, RowsOf
 from mobench.core.sets import Set
 from mobench.core.types import Real, State
 from mobench.errors import ConfigError, choose
@@ -177,9 +177,9 @@ class Weighting(Algorithm):
     """d = -J^T w, with w (R, M) a function of F and, where `gramian` is set, of J J^T. Any w: negative,
     unnormalised.
 
-    F, the Gram matrix and the weights are float64 whatever the dtype of theta. J^T w is formed in the dtype of
-    theta; of a class that `cancels` in float64 for those runs in which its terms cancel so far that rounding
-    would be seen.
+    F, the Gram matrix and the weights are float64 whatever the dtype of theta. J^T w is formed in the dtype
+    of theta; of a class that `cancels` in float64 for those runs in which its terms cancel so far that
+    rounding would be seen.
     """
 
     gramian: ClassVar[bool] = False
@@ -208,12 +208,12 @@ class Weighting(Algorithm):
         self, points: tuple[Point, ...], state: State, t: int, alpha: Step
     ) -> tuple[Float[Tensor, "R P"], State, Info]:
         point = points[0]
-        part: Literal["f", "all"]
+        part: RowsOf
         F, part = (point.values(), "all") if self.weighs_constraints else (point.F, "f")
         G = point.gramian(part) if self.gramian else None
         w, state, info = self.weights(F.double(), G, state, t)
         solved: dict[int, Tensor] = {}
-        if info.hard:
+        if info.hard and not point.factored:
             assert info.kkt is not None
             assert info.fail is not None
             w = w.clone()
@@ -222,11 +222,21 @@ class Weighting(Algorithm):
             for r in info.hard:
                 w[r], solved[r], kkt[r], fail[r] = self.from_rows(point.jacobian(part)[r], state, r)
             info = info._replace(kkt=kkt, fail=fail)
-        d = point.vjp(-w.to(point.x.dtype))  # the sign of R M numbers, not of R P
-        # in place: for who watches the point (mobench.training), d is still what it gave for these weights
-        if self.cancels and G is not None and d.dtype != torch.float64:
-            for r in cancelled(w, G, torch.finfo(d.dtype).eps):
-                d[r] = combination(point.jacobian(part)[r], -w[r])
+        d = combined(point, -w, G if self.cancels else None, part)  # the sign of R M numbers, not of R P
         for r, direction in solved.items():
             d[r] = -direction
         return d, state, info
+
+
+def combined(
+    point: Point, w: Float[Tensor, "R k"], G: Float[Tensor, "R k k"] | None, part: RowsOf
+) -> Float[Tensor, "R P"]:
+    """Returns J^T w; with the Gram matrix of the rows, by sums in float64 where their terms cancel so far
+    that rounding to the dtype of the point would be seen.
+    """
+    found = point.vjp(w.to(point.x.dtype))
+    if G is not None and found.dtype != torch.float64:
+        for r in cancelled(w, G, torch.finfo(found.dtype).eps):
+            # in place: to who watches the point (`mobench.training`) it stays the answer to these weights
+            found[r] = combination(point.jacobian(part)[r], w[r])
+    return found

@@ -30,12 +30,14 @@ class Point(ABC):
         inner: the point that this one is made of, None if it is made of none.
         recorded: values for the history where they are not those that the algorithm sees; None: they are.
         same_sample: makes the point of the same sample at other iterates, None where that cannot be had.
+        factored: whether its rows are a factor of a Gram matrix that stands for gradients nobody knows.
         graph: whether gradients may be asked for; the loop clears it for derivative-free methods, which save
             the memory.
     """
 
     inner: Point | None = None
     recorded: Tensor | None = None
+    factored: bool = False
     graph: bool = True
     same_sample: Callable[[Tensor], Point] | None = None
 

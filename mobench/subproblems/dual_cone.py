@@ -22,6 +22,7 @@ from mobench.subproblems.spectrum import spectrum
 
 INDEPENDENT = 1e-11  # a row depends on others if its square beside them is less than this share of it
 TIE = 1e-14  # slopes below this, in units of their terms, are zeros that rounding has missed
+UNKNOWN = 1e-6  # slopes of unit gradients below this: rounding of G, the square, decides about their signs
 
 
 class Projections(NamedTuple):
@@ -71,7 +72,7 @@ def dual_cone(G: Float[Tensor, "R M M"], u: Float[Tensor, "R2 m M"]) -> Projecti
         return Projections(found, certificate, failed)
     hard = tuple(torch.nonzero(~done)[:, 0].tolist())
     for r in hard:
-        projected = nearest(_factor(G[r]), u[r if len(u) > 1 else 0])
+        projected = nearest(_factor(G[r]), u[r if len(u) > 1 else 0], UNKNOWN)
         found[r] = projected.x.reshape(-1)
         certificate[r] = projected.residual
         failed[r] = projected.failed
@@ -79,12 +80,11 @@ def dual_cone(G: Float[Tensor, "R M M"], u: Float[Tensor, "R2 m M"]) -> Projecti
 
 
 def _factor(G: Float[Tensor, "M M"]) -> Float[Tensor, "M M"]:
-    """Rows with the Gram matrix G, but for eigenvalues of their cosines that rounding leaves of zeros."""
+    """Rows with the Gram matrix G."""
     length = G.diagonal().clamp_min(0.0).sqrt()
     inverse = torch.where(length > 0, 1.0 / length, 0.0)
     found = spectrum((G * inverse * inverse.unsqueeze(1)).unsqueeze(0))
-    root = torch.where(found.kept, found.values.clamp_min(0.0), 0.0).sqrt()
-    return (found.vectors * root.unsqueeze(1))[0] * length.unsqueeze(1)
+    return found.vectors[0] * found.values.clamp_min(0.0).sqrt() * length.unsqueeze(1)
 
 
 def _pivoted(

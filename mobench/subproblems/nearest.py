@@ -23,14 +23,14 @@ from torch import Tensor
 from mobench.core.arrays import Array
 from mobench.subproblems.solution import TOLERANCE
 
-ZERO = 1e-14  # slopes and pivots of unit rows below this are what rounding leaves of 0
+ZERO = 1e-14  # slopes of unit rows below this are what rounding leaves of 0
 TURNS = 5  # more turns than so many times M mean that rounding goes in a circle
 
 
 class Nearest(NamedTuple):
     """m projections of one run: weights u + z (m, M), directions d (m, P), and the largest residual.
 
-    residual: of unit gradients, with lengths relative to sum |g_j| |u_j|: the slopes that are negative;
+    residual: of unit gradients, with lengths relative to sum |g_j| |u_j|: slopes below -`zero`;
     <d, d - J'u>; and |d - J'(u + z)| as a share of its terms, by how much J would have to differ.
     """
 
@@ -44,8 +44,11 @@ class Nearest(NamedTuple):
         return not self.residual <= TOLERANCE
 
 
-def nearest(J: Float[Tensor, "M P"], u: Float[Tensor, "m M"]) -> Nearest:
-    """Projects J'u_1, ..., J'u_m onto {v: Jv >= 0}; in float64 whatever the dtype of J."""
+def nearest(J: Float[Tensor, "M P"], u: Float[Tensor, "m M"], zero: float = ZERO) -> Nearest:
+    """Projects J'u_1, ..., J'u_m onto {v: Jv >= 0}; in float64 whatever the dtype of J.
+
+    zero: slopes of unit gradients, and their distances from the span of others, that count as 0.
+    """
     J = J.detach().double()
     top = J.abs().amax(1, keepdim=True)
     length = torch.linalg.vector_norm(J / torch.where(top > 0, top, 1.0), dim=1, keepdim=True)
@@ -56,7 +59,7 @@ def nearest(J: Float[Tensor, "M P"], u: Float[Tensor, "m M"]) -> Nearest:
     given = u.detach().double().cpu().numpy() * long
     scale = abs(given).sum(1)
     given = given / np.where(scale > 0, scale, 1.0)[:, None]
-    found = [_projected(A, A @ v) for v in given]
+    found = [_projected(A, A @ v, zero) for v in given]
     z = np.stack([part[0] for part in found])
     y = np.stack([part[1] for part in found])
     d = torch.from_numpy(y).to(J) @ Q.mT
@@ -65,11 +68,12 @@ def nearest(J: Float[Tensor, "M P"], u: Float[Tensor, "m M"]) -> Nearest:
     slopes = (d @ unit.mT).cpu().numpy()
     off = np.linalg.norm(y - (given + z) @ A.T, axis=1) / (1.0 + z.sum(1))
     tilt = abs((y * (y - given @ A.T)).sum(1))
-    residual = float(np.max([-slopes.min(1), off, tilt]))
+    rise = np.where(slopes < -zero, -slopes, 0.0).max(1)
+    residual = float(np.max([rise, off, tilt]))
     return Nearest(torch.from_numpy(x).to(J), d * torch.from_numpy(scale)[:, None].to(J), residual)
 
 
-def _projected(A: Array, v: Array) -> tuple[Array, Array]:
+def _projected(A: Array, v: Array, zero: float) -> tuple[Array, Array]:
     """z >= 0 and y = v + A z nearest to 0, of columns of length 1 or 0."""
     M = A.shape[1]
     z = np.zeros(M)
@@ -80,9 +84,9 @@ def _projected(A: Array, v: Array) -> tuple[Array, Array]:
         slopes = A.T @ y
         slopes[held + sorted(barred)] = 0.0
         j = int(slopes.argmin())
-        if not slopes[j] < -ZERO:
+        if not slopes[j] < -zero:
             break
-        entered = _entered(A, v, z, [*held, j])
+        entered = _entered(A, v, z, [*held, j], zero)
         if entered is None:
             barred.add(j)
             continue
@@ -91,14 +95,16 @@ def _projected(A: Array, v: Array) -> tuple[Array, Array]:
     return z, y
 
 
-def _entered(A: Array, v: Array, z: Array, held: list[int]) -> tuple[list[int], Array, Array] | None:
+def _entered(
+    A: Array, v: Array, z: Array, held: list[int], zero: float
+) -> tuple[list[int], Array, Array] | None:
     """The minimum over the rows held, the last of which is new, without those that it would take below 0;
     None if rounding cannot tell the new one from the others.
     """
     new = held[-1]
     while held:
         Q, R = np.linalg.qr(A[:, held])
-        if len(held) > len(R) or not (abs(np.diagonal(R)) > ZERO).all():
+        if len(held) > len(R) or not (abs(np.diagonal(R)) > zero).all():
             return None
         trial = -np.linalg.solve(R, Q.T @ v)
         if (trial > 0).all():
