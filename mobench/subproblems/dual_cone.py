@@ -22,7 +22,7 @@ from mobench.subproblems.spectrum import spectrum
 
 INDEPENDENT = 1e-11  # a row depends on others if its square beside them is less than this share of it
 TIE = 1e-14  # slopes below this, in units of their terms, are zeros that rounding has missed
-UNKNOWN = 1e-6  # slopes of unit gradients below this: rounding of G, the square, decides about their signs
+UNKNOWN = 1e-6  # share of its length by which a gradient may depart from others unseen: G is its square
 
 
 class Projections(NamedTuple):
@@ -101,4 +101,6 @@ def _pivoted(
     inverse = torch.where((length > 0) & (terms > 0), 1.0 / (length * terms), 0.0)
     natural = torch.minimum((x - u) * length * length, torch.bmm(x, G)) * inverse
     residual = natural.abs().amax((1, 2))
-    return x.reshape(R, m * M), residual, (residual <= GOOD) | ~G.isfinite().all((1, 2))
+    # dependent rows are not excluded here: what they leave are weights as long as 1 / their distance
+    short = ((length * x.abs()).sum(2, keepdim=True) <= terms * INDEPENDENT**-0.5).all((1, 2))
+    return x.reshape(R, m * M), residual, short & (residual <= GOOD) | ~G.isfinite().all((1, 2))

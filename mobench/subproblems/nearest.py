@@ -23,14 +23,17 @@ from torch import Tensor
 from mobench.core.arrays import Array
 from mobench.subproblems.solution import TOLERANCE
 
-ZERO = 1e-14  # slopes of unit rows below this are what rounding leaves of 0
+SLOPE = 1e-14  # slopes of unit rows below this are what rounding leaves of 0
+ROUNDINGS = 32  # rows are dependent if one is nearer to the span of others than so many of their dtype
+MOST = 1e-4  # and never from further away
 TURNS = 5  # more turns than so many times M mean that rounding goes in a circle
 
 
 class Nearest(NamedTuple):
     """m projections of one run: weights u + z (m, M), directions d (m, P), and the largest residual.
 
-    residual: of unit gradients, with lengths relative to sum |g_j| |u_j|: slopes below -`zero`;
+    residual: of unit gradients, with lengths relative to sum |g_j| |u_j|: slopes below -`zero`, which
+        dependent rows may have;
     <d, d - J'u>; and |d - J'(u + z)| as a share of its terms, by how much J would have to differ.
     """
 
@@ -44,11 +47,14 @@ class Nearest(NamedTuple):
         return not self.residual <= TOLERANCE
 
 
-def nearest(J: Float[Tensor, "M P"], u: Float[Tensor, "m M"], zero: float = ZERO) -> Nearest:
+def nearest(J: Float[Tensor, "M P"], u: Float[Tensor, "m M"], zero: float | None = None) -> Nearest:
     """Projects J'u_1, ..., J'u_m onto {v: Jv >= 0}; in float64 whatever the dtype of J.
 
-    zero: slopes of unit gradients, and their distances from the span of others, that count as 0.
+    zero: distance of a unit gradient from the span of others up to which it depends on them; None: what
+        rounding to the dtype of J may have made.
     """
+    if zero is None:
+        zero = min(ROUNDINGS * torch.finfo(J.dtype).eps, MOST)
     J = J.detach().double()
     top = J.abs().amax(1, keepdim=True)
     length = torch.linalg.vector_norm(J / torch.where(top > 0, top, 1.0), dim=1, keepdim=True)
@@ -84,7 +90,7 @@ def _projected(A: Array, v: Array, zero: float) -> tuple[Array, Array]:
         slopes = A.T @ y
         slopes[held + sorted(barred)] = 0.0
         j = int(slopes.argmin())
-        if not slopes[j] < -zero:
+        if not slopes[j] < -SLOPE:
             break
         entered = _entered(A, v, z, [*held, j], zero)
         if entered is None:
