@@ -30,7 +30,8 @@ def normal(g: torch.Generator, *shape: int) -> Tensor:
 
 def answer(name: str, J: Tensor, **options: float) -> tuple[Tensor, mobench.Info]:
     """-d in float64 and what `solve` says; nothing failed, and the residual is that of a solved program."""
-    w, info = mobench.solve(name, J, **options)
+    values = torch.ones(J.shape[:-1], dtype=F64)  # nobody sees them, and one step suffices
+    w, info = mobench.solve(name, J, values, **options)
     assert info.direction is not None
     assert w is not None
     assert w.isfinite().all()
@@ -81,18 +82,18 @@ def exact(name: str, J: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("name", PROJECTIONS)
-@pytest.mark.parametrize("P", [2, 3, 10, 100])
+@pytest.mark.parametrize("P", [2, 3, 20])
 @pytest.mark.parametrize(
     ("dtype", "gap"), [(F32, 1e-4), (F32, 1e-5), (F64, 1e-5), (F64, 1e-6), (F64, 1e-7), (F64, 1e-8)]
 )
 def test_projections_are_those_of_rational_numbers(name: str, P: int, dtype: torch.dtype, gap: float) -> None:
-    for seed in range(8):
-        J = opposed(P, seed, gap, dtype)
-        d, _ = answer(name, J)
-        size = J.double().norm(dim=1).max()
+    batch = torch.stack([opposed(P, seed, gap, dtype) for seed in range(8)])
+    found, _ = answer(name, batch)
+    for d, J in zip(found, batch.double(), strict=True):
+        size = J.norm(dim=1).max()
         assert (d - exact(name, J)).norm() <= 1e-3 * size
-        assert (J.double() @ d).min() >= -(1e-4 if dtype == F32 else 1e-6) * size**2
-        longest = J.double().mean(0).norm() if name == "dualproj" else J.double().norm(dim=1).mean()
+        assert (J @ d).min() >= -(1e-4 if dtype == F32 else 1e-6) * size**2
+        longest = J.mean(0).norm() if name == "dualproj" else J.norm(dim=1).mean()
         assert d.norm() <= longest * (1 + 1e-6)
 
 
@@ -100,12 +101,11 @@ def test_projections_are_those_of_rational_numbers(name: str, P: int, dtype: tor
 def test_rows_opposed_up_to_the_last_digit_are_dependent(dtype: torch.dtype) -> None:
     """-c a is rounded: what is left beside a has no digits, and no weights are made of it."""
     for gap in (0.0, 1e-15, 1e-13, 1e-12) if dtype == F64 else (0.0, 1e-7, 3e-7):
-        for seed in range(8):
-            J = opposed(20, seed, gap, dtype)
-            size = J.double().norm(dim=1).max()
-            for name, c in (("upgrad", {}), ("dualproj", {}), ("cagrad", {"c": 1.0})):
-                d, _ = answer(name, J, **c)
-                assert (J.double() @ d).min() >= -1e-6 * size**2
+        batch = torch.stack([opposed(20, seed, gap, dtype) for seed in range(8)])
+        for name, c in (("upgrad", {}), ("dualproj", {}), ("cagrad", {"c": 1.0})):
+            for d, J in zip(answer(name, batch, **c)[0], batch.double(), strict=True):
+                size = J.norm(dim=1).max()
+                assert (J @ d).min() >= -1e-6 * size**2
                 assert d.norm() <= 2 * size / 3**0.5
 
 
@@ -114,24 +114,23 @@ def test_rows_opposed_up_to_the_last_digit_are_dependent(dtype: torch.dtype) -> 
 def test_cagrad_raises_nothing_in_a_ball_that_holds_0(P: int, gap: float) -> None:
     """With c = 1, 0 is in the ball: the worst objective does not rise; and no direction leaves the ball."""
     for dtype in DTYPES:
-        for seed in range(4):
-            J = opposed(P, seed, gap, dtype)
-            d, _ = answer("cagrad", J, c=1.0)
-            mean = J.double().mean(0)
-            size = J.double().norm(dim=1).max()
-            assert (J.double() @ d).min() >= -1e-4 * size**2
+        batch = torch.stack([opposed(P, seed, gap, dtype) for seed in range(8)])
+        for d, J in zip(answer("cagrad", batch, c=1.0)[0], batch.double(), strict=True):
+            mean = J.mean(0)
+            size = J.norm(dim=1).max()
+            assert (J @ d).min() >= -1e-4 * size**2
             assert (d - mean).norm() <= mean.norm() * (1 + 1e-3)
 
 
 @pytest.mark.parametrize("name", [*PROJECTIONS, "cagrad"])
-@pytest.mark.parametrize("gap", [0.0, 1e-10, 1e-8, 1e-7, 1e-6])
+@pytest.mark.parametrize("gap", [0.0, 1e-8, 1e-7, 1e-6])
 def test_a_gram_matrix_alone_knows_no_such_angle(name: str, gap: float) -> None:
     """The weights are those of dependent gradients, and J'w is no longer than what is projected."""
-    for seed in range(8):
-        J = opposed(20, seed, gap, F64)
-        w, info = mobench.solve(name, gramian=J @ J.mT)
-        assert w is not None
-        assert not info.failed
+    batch = torch.stack([opposed(20, seed, gap, F64) for seed in range(8)])
+    weights, info = mobench.solve(name, gramian=batch @ batch.mT)
+    assert weights is not None
+    assert not info.failed.any()
+    for w, J in zip(weights, batch, strict=True):
         d = w @ J
         size = J.norm(dim=1).max()
         if name == "cagrad":
@@ -146,8 +145,8 @@ def test_a_gram_matrix_alone_knows_no_such_angle(name: str, gap: float) -> None:
 
 def test_a_hard_run_does_not_touch_the_others() -> None:
     g = torch.Generator().manual_seed(0)
-    plain = normal(g, 5, 3, 20).to(F32)
-    hard = torch.stack([opposed(20, seed, 0.0, F32) for seed in range(5)])
+    plain = normal(g, 4, 3, 20).to(F32)
+    hard = torch.stack([opposed(20, seed, 0.0, F32) for seed in range(4)])
     mixed = torch.stack([plain, hard], dim=1).flatten(0, 1)
     for name in (*PROJECTIONS, "cagrad"):
         together, _ = answer(name, mixed)
@@ -217,8 +216,8 @@ def matrix(kind: str, M: int, P: int, rank: int, g: torch.Generator) -> Tensor:
     return J
 
 
-SHAPES = [(2, 5, 1), (3, 7, 2), (5, 10, 3), (9, 11, 5), (20, 10, 1), (20, 10, 4), (20, 10, 9)]
-SCALES = [1e-10, 1.0, 1e5, 1e10]
+SHAPES = [(3, 7, 2), (9, 11, 5), (20, 10, 1), (20, 10, 9)]
+SCALES = [1e-10, 1.0, 1e10]
 KINDS = ["random", "strong", "weak", "strictly weak"]
 
 
@@ -226,7 +225,7 @@ def each(kind: str, dtype: torch.dtype) -> list[tuple[Tensor, float]]:
     """Matrices and their sizes (the longest row)."""
     found = []
     for M, P, rank in SHAPES:
-        for scale in SCALES if (M, P) == (20, 10) else [1.0]:
+        for scale in SCALES if (M, rank) == (9, 5) else [1.0]:
             g = torch.Generator().manual_seed(100 * M + rank)
             J = (scale * matrix(kind, M, P, rank, g)).to(dtype)
             found.append((J, float(J.double().norm(dim=1).max())))
@@ -318,11 +317,11 @@ def balanced(M: int, P: int, g: torch.Generator) -> Tensor:
 def test_a_direction_does_not_depend_on_the_order_of_the_rows(
     rows: Callable[[int, int, torch.Generator], Tensor], name: str, dtype: torch.dtype
 ) -> None:
-    for M in range(2, 9):
-        for P in (2, 3, 20):
+    for M in (2, 3, 4, 5, 8):
+        for P in (2, 20):
             g = torch.Generator().manual_seed(10 * M + P)
             J = rows(M, P, g).to(dtype)
-            orders = torch.stack([torch.arange(M), *[torch.randperm(M, generator=g) for _ in range(4)]])
+            orders = torch.stack([torch.arange(M), *[torch.randperm(M, generator=g) for _ in range(3)]])
             d, _ = answer(name, J[orders])
             size = J.double().norm(dim=1).max()
             apart = (d - d[:1]).norm(dim=1).max()
