@@ -29,6 +29,7 @@ class AlignedMTL(Mixed):
     0; gradients whose lengths differ by a factor of a million are therefore not told from dependent ones.
     """
 
+    cancels: ClassVar[bool] = True
     citation: ClassVar[str] = "Senushkin et al. 2023 (Aligned-MTL)"
 
     scale: str = "min"

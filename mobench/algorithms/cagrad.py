@@ -14,6 +14,7 @@ from mobench.core.arrays import scalar
 from mobench.core.oracle import Spec
 from mobench.errors import ConfigError
 from mobench.subproblems.conflict_averse import conflict_averse
+from mobench.subproblems.nearest import nearest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +28,7 @@ class CAGrad(Weighting):
 
     gramian: ClassVar[bool] = True
     varies: ClassVar[frozenset[str]] = frozenset({"step_size", "c"})
+    cancels: ClassVar[bool] = True
     citation: ClassVar[str] = "Liu et al. 2021 (CAGrad)"
 
     c: Real = 0.5
@@ -47,5 +49,12 @@ class CAGrad(Weighting):
     ) -> tuple[Float[Tensor, "R M"], State, Info]:
         assert G is not None
         c = scalar(self.c, G).expand(len(G), 1)
-        w, residual, failed = conflict_averse(G, c)
-        return w, state, Info(residual, failed)
+        w, residual, failed, hard = conflict_averse(G, c)
+        return w, state, Info(residual, failed, hard=hard)
+
+    def from_rows(
+        self, J: Float[Tensor, "M P"], state: State, r: int
+    ) -> tuple[Float[Tensor, " M"], Float[Tensor, " P"], float, bool]:
+        mean = torch.full((1, len(J)), 1.0 / len(J), dtype=torch.float64, device=J.device)
+        found = nearest(J, mean)  # only where the mean has to be projected
+        return found.x[0], found.d[0], found.residual, found.failed

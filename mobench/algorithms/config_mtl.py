@@ -11,12 +11,9 @@ from torch import Tensor
 
 from mobench.core.algorithm import Info, State, Weighting
 from mobench.core.arrays import arrays, tensor
-from mobench.subproblems.alike import alike
+from mobench.subproblems.alike import NOTHING, alike
 from mobench.subproblems.host import on_host
 from mobench.subproblems.solution import TOLERANCE, Solution
-
-NOTHING = 1e-20
-"""|U^+ 1|^2 below this is what rounding leaves of 0."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +29,7 @@ class ConFIG(Weighting):
     """
 
     gramian: ClassVar[bool] = True
+    cancels: ClassVar[bool] = True
     citation: ClassVar[str] = "Liu et al. 2025 (ConFIG)"
 
     def weights(

@@ -11,6 +11,7 @@ from torch import Tensor
 from mobench.algorithms.mixing import Mixed
 from mobench.core.algorithm import Info, State
 from mobench.subproblems.dual_cone import dual_cone
+from mobench.subproblems.nearest import nearest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,11 +23,18 @@ class DualProj(Mixed):
     memory.
     """
 
+    cancels: ClassVar[bool] = True
     citation: ClassVar[str] = "Lopez-Paz and Ranzato 2017 (GEM)"
 
     def weights(
         self, F: Float[Tensor, "R M"], G: Float[Tensor, "R M M"] | None, state: State, t: int
     ) -> tuple[Float[Tensor, "R M"], State, Info]:
         assert G is not None
-        w, residual, failed = dual_cone(G, state["u"].unsqueeze(1))
-        return w, state, Info(residual, failed)
+        w, residual, failed, hard = dual_cone(G, state["u"].unsqueeze(1))
+        return w, state, Info(residual, failed, hard=hard)
+
+    def from_rows(
+        self, J: Float[Tensor, "M P"], state: State, r: int
+    ) -> tuple[Float[Tensor, " M"], Float[Tensor, " P"], float, bool]:
+        found = nearest(J, state["u"][r : r + 1])
+        return found.x[0], found.d[0], found.residual, found.failed

@@ -30,6 +30,7 @@ class FairGrad(Weighting):
     gramian: ClassVar[bool] = True
     objectives: ClassVar[tuple[int, int | None]] = (2, None)
     varies: ClassVar[frozenset[str]] = frozenset({"step_size", "alpha"})
+    cancels: ClassVar[bool] = True
     citation: ClassVar[str] = "Ban and Ji 2024 (FairGrad)"
 
     alpha: Real = 2.0

@@ -13,11 +13,11 @@ from torch import Tensor
 
 from mobench.core.algorithm import Info, State, Weighting
 from mobench.core.arrays import arrays, tensor
-from mobench.subproblems.alike import alike
+from mobench.subproblems.alike import NOTHING, alike
 from mobench.subproblems.host import on_host
 from mobench.subproblems.solution import TOLERANCE, Solution
 
-NOTHING = 1e-12
+SUM = 1e-12
 """|sum w_m| below this share of sum |w_m| is what rounding leaves of 0."""
 
 
@@ -35,6 +35,7 @@ class IMTLG(Weighting):
     """
 
     gramian: ClassVar[bool] = True
+    cancels: ClassVar[bool] = True
     citation: ClassVar[str] = "Liu et al. 2021 (IMTL)"
 
     def weights(
@@ -50,8 +51,11 @@ def _weights(G: Float[Tensor, "R M M"]) -> Solution:
     xp, (G_,) = arrays(G)
     with np.errstate(all="ignore"):
         found = alike(xp, G_)
-        w = found.b * xp.where(found.length > 0, 1.0 / found.length, 0.0)
+        there = found.length > 0
+        w = found.b * xp.where(there, 1.0 / found.length, 0.0)
         total = w.sum(1)[:, None]
-        some = (abs(total) > NOTHING * abs(w).sum(1)[:, None]) | xp.isnan(total)
+        # collinear gradients, half against half: b is what rounding leaves of 0, and so are all sums of w
+        square = xp.where(there, found.b, 0.0).sum(1)[:, None]
+        some = (square > NOTHING) & (abs(total) > SUM * abs(w).sum(1)[:, None]) | xp.isnan(total)
         w = xp.where(some, w / total, 0.0)
     return Solution(tensor(w, G.dtype), tensor(found.residual, G.dtype), tensor(found.residual > TOLERANCE))

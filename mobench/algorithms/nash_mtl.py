@@ -28,6 +28,7 @@ class NashMTL(Weighting):
 
     gramian: ClassVar[bool] = True
     objectives: ClassVar[tuple[int, int | None]] = (2, None)
+    cancels: ClassVar[bool] = True
     citation: ClassVar[str] = "Navon et al. 2022 (Nash-MTL)"
 
     max_norm: Real | None = 1.0

@@ -12,6 +12,7 @@ from torch import Tensor
 from mobench.algorithms.mixing import Mixed
 from mobench.core.algorithm import Info, State
 from mobench.subproblems.dual_cone import dual_cone
+from mobench.subproblems.nearest import nearest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +24,7 @@ class UPGrad(Mixed):
     Departure: their code adds 1e-4 to the diagonal of the normalised Gram matrix; here it is as it is.
     """
 
+    cancels: ClassVar[bool] = True
     citation: ClassVar[str] = "Quinton and Rey 2024 (UPGrad)"
 
     def weights(
@@ -31,6 +33,13 @@ class UPGrad(Mixed):
         assert G is not None
         R, M = F.shape
         rows = torch.eye(M, dtype=G.dtype, device=G.device).unsqueeze(0)
-        x, residual, failed = dual_cone(G, rows)
+        x, residual, failed, hard = dual_cone(G, rows)
         w = torch.einsum("rm,rmj->rj", state["u"], x.view(R, M, M))
-        return w, state, Info(residual, failed)
+        return w, state, Info(residual, failed, hard=hard)
+
+    def from_rows(
+        self, J: Float[Tensor, "M P"], state: State, r: int
+    ) -> tuple[Float[Tensor, " M"], Float[Tensor, " P"], float, bool]:
+        u = state["u"][r]
+        found = nearest(J, torch.eye(len(J), dtype=u.dtype, device=u.device))
+        return u @ found.x, u @ found.d, found.residual, found.failed

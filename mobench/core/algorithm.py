@@ -11,13 +11,15 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
+import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from mobench.core.gram import cancelled, combination
 from mobench.core.oracle import Spec
-from mobench.core.point import Point
+from mobench.core.point import Point, RowsOf
 from mobench.core.sets import Set
 from mobench.core.types import Real, State
 from mobench.errors import ConfigError, choose
@@ -30,12 +32,14 @@ class Info(NamedTuple):
     """What a step says about its subproblem, None where it has nothing to say.
 
     Fields: kkt (R,), relative KKT residuals; fail (R,), failed solves: the loop takes no step from one;
-    unsolvable (R,), those of the failed whose program is proved to have no solution.
+    unsolvable (R,), those of the failed whose program is proved to have no solution; hard, the numbers of the
+    runs that the Gram matrix does not decide: a `Weighting` solves them by `from_rows`.
     """
 
     kkt: Float[Tensor, " R"] | None = None
     fail: Bool[Tensor, " R"] | None = None
     unsolvable: Bool[Tensor, " R"] | None = None
+    hard: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -175,10 +179,13 @@ class Weighting(Algorithm):
     """d = -J^T w, with w (R, M) a function of F and, where `gramian` is set, of J J^T. Any w: negative,
     unnormalised.
 
-    F, the Gram matrix and the weights are float64 whatever the dtype of theta.
+    F, the Gram matrix and the weights are float64 whatever the dtype of theta. J^T w is formed in the dtype
+    of theta; of a class that `cancels` in float64 for those runs in which its terms cancel so far that
+    rounding would be seen.
     """
 
     gramian: ClassVar[bool] = False
+    cancels: ClassVar[bool] = False  # |J^T w| may be far smaller than the terms that are added up
     weighs_constraints: ClassVar[bool] = False  # F, G and the weights are those of all K functions
     varies: ClassVar[frozenset[str]] = frozenset({"step_size"})
 
@@ -191,11 +198,47 @@ class Weighting(Algorithm):
     ) -> tuple[Float[Tensor, "R M"], State, Info]:
         """Weights of the objectives' gradients."""
 
+    def from_rows(
+        self, J: Float[Tensor, "M P"], state: State, r: int
+    ) -> tuple[Float[Tensor, " M"], Float[Tensor, " P"], float, bool]:
+        """Weights, J^T w, the residual and whether the solve failed, of run r, one of `Info.hard`, from its
+        gradients themselves.
+        """
+        raise NotImplementedError(f"{type(self).__name__} reports hard runs without a way to solve them")
+
     def step(
         self, points: tuple[Point, ...], state: State, t: int, alpha: Step
     ) -> tuple[Float[Tensor, "R P"], State, Info]:
         point = points[0]
-        part: Literal["f", "all"]
+        part: RowsOf
         F, part = (point.values(), "all") if self.weighs_constraints else (point.F, "f")
-        w, state, info = self.weights(F.double(), point.gramian(part) if self.gramian else None, state, t)
-        return point.vjp(-w.to(point.x.dtype)), state, info  # the sign of R M numbers, not of R P
+        G = point.gramian(part) if self.gramian else None
+        w, state, info = self.weights(F.double(), G, state, t)
+        solved: dict[int, Tensor] = {}
+        if info.hard and not point.factored:
+            assert info.kkt is not None
+            assert info.fail is not None
+            w = w.clone()
+            kkt = info.kkt.clone()
+            fail = info.fail.clone()
+            for r in info.hard:
+                w[r], solved[r], kkt[r], fail[r] = self.from_rows(point.jacobian(part)[r], state, r)
+            info = info._replace(kkt=kkt, fail=fail)
+        d = combined(point, -w, G if self.cancels else None, part)  # the sign of R M numbers, not of R P
+        for r, direction in solved.items():
+            d[r] = -direction
+        return d, state, info
+
+
+def combined(
+    point: Point, w: Float[Tensor, "R k"], G: Float[Tensor, "R k k"] | None, part: RowsOf
+) -> Float[Tensor, "R P"]:
+    """Returns J^T w; with the Gram matrix of the rows, by sums in float64 where their terms cancel so far
+    that rounding to the dtype of the point would be seen.
+    """
+    found = point.vjp(w.to(point.x.dtype))
+    if G is not None and found.dtype != torch.float64:
+        for r in cancelled(w, G, torch.finfo(found.dtype).eps):
+            # in place: to who watches the point (`mobench.training`) it stays the answer to these weights
+            found[r] = combination(point.jacobian(part)[r], w[r])
+    return found

@@ -12,6 +12,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from mobench.core.arrays import arrays
+
 # bytes of a block in float64: half of a core's cache, beyond which the product waits for memory
 BLOCK = 1 << 20
 # the same on a GPU, where a block has to be worth its launch
@@ -19,19 +21,25 @@ DEVICE_BLOCK = 1 << 26
 # on a GPU: into how many parts rows are cut, and how long they are at least
 PARTS = 64
 LONG = 1 << 12
+# share of the length of a sum from which on the rounding of its terms counts
+SEEN = 1e-3
 
 Kernel = Callable[[Tensor], Tensor | None]
+Screen = Callable[[Tensor, Tensor, float], list[int] | None]
 
 _kernels: list[Kernel] = []
+_screens: list[Screen] = []
 
 
-def use(kernel: Kernel) -> None:
-    """From now on asks `kernel` for the Gram matrices of float32 rows first; None: it leaves them to others.
+def use(kernel: Kernel, screen: Screen) -> None:
+    """From now on asks `kernel` for the Gram matrices of float32 rows first, and `screen` for the runs of
+    `cancelled`; None: they leave them to others.
 
     The core knows of no compiled code: who makes points brings it.
     """
     if kernel not in _kernels:
         _kernels.append(kernel)
+        _screens.append(screen)
 
 
 def gram(J: Float[Tensor, "R k P"]) -> Float[Tensor, "R k k"]:
@@ -83,3 +91,28 @@ def blocked(J: Float[Tensor, "R k P"]) -> Float[Tensor, "R k k"]:
             block = memory[: part.numel()].view(part.shape).copy_(part)
             result.baddbmm_(block, block.mT)
     return _symmetric(out)
+
+
+def cancelled(w: Float[Tensor, "R k"], G: Float[Tensor, "R k k"], eps: float) -> list[int]:
+    """Runs in which rounding of the terms of J^T w by `eps` is more than `SEEN` of its length.
+
+    A GPU is asked once.
+    """
+    for screen in _screens:
+        some = screen(w, G, SEEN / eps)
+        if some is not None:
+            return some
+    xp, (w_, G_) = arrays(w, G)
+    square = (w_ * (G_ @ w_[:, :, None])[:, :, 0]).sum(1)
+    terms = (abs(w_) * abs(xp.diagonal(G_, 0, 1, 2)) ** 0.5).sum(1)
+    runs = xp.where(square * (SEEN / eps) ** 2 < terms * terms, 1, 0).nonzero()
+    return [int(r) for r in (runs[0] if isinstance(runs, tuple) else runs[:, 0])]
+
+
+def combination(J: Float[Tensor, "k P"], w: Float[Tensor, " k"]) -> Float[Tensor, " P"]:
+    """Returns J^T w, added up in float64, block by block, and rounded once."""
+    out = J.new_empty(J.shape[1])
+    width = max(1, (BLOCK if J.device.type == "cpu" else DEVICE_BLOCK) // 8 // len(J))
+    for part, some in zip(J.split(width, dim=1), out.split(width), strict=True):
+        some.copy_(w.double() @ part.double())
+    return out

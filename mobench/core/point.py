@@ -31,12 +31,14 @@ class Point(ABC):
         recorded: values for the history where they are not those that the algorithm sees; None: they are.
         same_sample: makes the point of the same sample at other iterates, None where that cannot be had.
         share: how much of its step's batch it has, where that is cut into parts of different sizes.
+        factored: whether its rows are a factor of a Gram matrix that stands for gradients nobody knows.
         graph: whether gradients may be asked for; the loop clears it for derivative-free methods, which save
             the memory.
     """
 
     inner: Point | None = None
     recorded: Tensor | None = None
+    factored: bool = False
     graph: bool = True
     share: float = 0.5
     same_sample: Callable[[Tensor], Point] | None = None

@@ -98,9 +98,14 @@ def slopes(G: Array, held: Array, k: int, v: Array, growth: float) -> float:
 
 
 @kernel
-def residual_of(v: Array, length: float) -> float:
-    """Largest |min(z_j, slope_j)|, z_j in units of length / |g_j| and slope_j in units of |g_j| length."""
+def residual_of(v: Array) -> float:
+    """Largest |min(z_j, slope_j)|, z_j in units of length / |g_j| and slope_j in units of |g_j| length, where
+    length = sum |g_j| |u_j| has no part of z: large weights that cancel do not excuse a slope.
+    """
     worst = 0.0
+    length = 0.0
+    for j in range(v.shape[1]):
+        length += v[LENGTH, j] * abs(v[U, j])
     if length == 0.0:
         return worst
     for j in range(v.shape[1]):
@@ -141,7 +146,7 @@ def exchanged(G: Array, L: Array, held: Array, v: Array, limits: Limits) -> tupl
                 wrong += 1
                 last = j
         if wrong == 0:
-            return k, residual_of(v, length)
+            return k, residual_of(v)
         patience -= 1
         if wrong < fewest:
             fewest = wrong
@@ -211,7 +216,7 @@ def entered(G: Array, L: Array, held: Array, v: Array, limits: Limits) -> tuple[
         if enters < 0:
             for j in range(n):
                 v[INSIDE, j] = 1.0 if v[Z, j] > 0.0 else 0.0
-            return k, residual_of(v, length)
+            return k, residual_of(v)
         if k == n or not grown(G, L, held, k, enters, limits.independent):
             break
         k += 1

@@ -8,6 +8,7 @@ vectors.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -185,3 +186,22 @@ def gram(flat: Array, run: int, row: int, n: int, G: Array) -> None:
         for i in range(M):
             for j in range(i):
                 g[i, j] = g[j, i]
+
+
+@entry
+def cancelled(w: Array, G: Array, share: float) -> Array:
+    """The numbers r with share |J_r^T w_r| < sum_m |w_rm| |g_rm|; w (R, M), G (R, M, M)."""
+    R, M = w.shape
+    found = np.empty(R, np.int64)
+    count = 0
+    for r in range(R):
+        square = 0.0
+        terms = 0.0
+        for i in range(M):
+            terms += abs(w[r, i]) * math.sqrt(abs(G[r, i, i]))
+            for j in range(M):
+                square += w[r, i] * G[r, i, j] * w[r, j]
+        if square * share * share < terms * terms:
+            found[count] = r
+            count += 1
+    return found[:count]

@@ -1,7 +1,8 @@
-"""Gram matrices of float32 rows on a CPU, by a kernel that Numba compiles."""
+"""Gram matrices of float32 rows on a CPU, and sums of such rows that cancel, by kernels for Numba."""
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -26,3 +27,15 @@ def gram(J: Float[Tensor, "R k P"]) -> Float[Tensor, "R k k"] | None:
     out = J.new_empty(R, M, M, dtype=torch.float64)
     kernel.gram(flat.numpy(), run, row, P, out.numpy())
     return out
+
+
+def cancelled(w: Float[Tensor, "R k"], G: Float[Tensor, "R k k"], share: float) -> list[int] | None:
+    """Returns the runs in which |J^T w| is less than the length of its terms over `share`; None where array
+    operations are the only choice.
+    """
+    kernel = kernels("gramian", G)
+    if kernel is None:
+        return None
+    weights = np.ascontiguousarray(w.detach().numpy())
+    found: list[int] = kernel.cancelled(weights, np.ascontiguousarray(G.detach().numpy()), share).tolist()
+    return found

@@ -28,4 +28,4 @@ __all__ = [
     "ValueGap",
 ]
 
-gram.use(rows.gram)  # for the points that oracles make
+gram.use(rows.gram, rows.cancelled)  # for the points that oracles make

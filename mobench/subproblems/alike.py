@@ -19,6 +19,12 @@ eigenvalues decide.
 """
 
 
+NOTHING = 1e-20
+"""1'C^+ 1 = |U^+ 1|^2, U the unit gradients, below this is what rounding leaves of 0: no direction has equal
+projections onto all of them.
+"""
+
+
 class Alike(NamedTuple):
     """b (R, M), 0 of gradients of length 0; length (R, M) of the gradients; cosines C (R, M, M), rows of
     which are 0 where the gradient is; residual (R,): the largest |(C b)_m - 1| where C has full rank, else

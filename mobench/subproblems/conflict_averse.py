@@ -14,10 +14,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from mobench.subproblems.dual_cone import dual_cone
+from mobench.subproblems.dual_cone import Projections, dual_cone
 from mobench.subproblems.host import on_host
 from mobench.subproblems.qp import qp
-from mobench.subproblems.solution import GOOD, GROWTH, TOLERANCE, Solution
+from mobench.subproblems.solution import GOOD, GROWTH, TOLERANCE
 
 NOTHING = 1e-14
 """|J'w|^2 below this share of the longest gradient's square is what rounding of G leaves of 0."""
@@ -29,7 +29,7 @@ TURNS = 80  # QPs per run; a handful is usual
 
 
 @on_host()
-def conflict_averse(G: Float[Tensor, "R M M"], c: Float[Tensor, "R 1"]) -> Solution:
+def conflict_averse(G: Float[Tensor, "R M M"], c: Float[Tensor, "R 1"]) -> Projections:
     """Weights 1/M + s w* / |J'w*| of the gradients in d*.
 
     If J'w* = 0, every direction of the ball with Jd >= 0 is a solution, and the one nearest to g_0 is
@@ -50,6 +50,7 @@ def conflict_averse(G: Float[Tensor, "R M M"], c: Float[Tensor, "R 1"]) -> Solut
     found = torch.full((R, M), 1.0 / M, dtype=G.dtype, device=G.device)
     residual = torch.zeros(R, dtype=G.dtype, device=G.device)
     failed = torch.zeros(R, dtype=torch.bool, device=G.device)
+    hard: tuple[int, ...] = ()
     poison = G.sum((1, 2)) * 0.0
     top = G.diagonal(dim1=1, dim2=2).amax(1)
     b = G.mean(2)
@@ -66,22 +67,17 @@ def conflict_averse(G: Float[Tensor, "R M M"], c: Float[Tensor, "R 1"]) -> Solut
         far = radius / square.sqrt()
         v = 1.0 / M + far[:, None] * w
         if bool(stands.any()):
-            v, kkt = _nearest(K, stands, v, kkt)
+            mean = torch.full((1, 1, M), 1.0 / M, dtype=K.dtype, device=K.device)
+            projected = dual_cone(K[stands], mean)
+            v[stands] = projected.x
+            kkt = kkt.masked_scatter(stands, projected.residual)
+            if projected.hard:
+                hard = tuple(runs[stands][list(projected.hard)].tolist())
         found[runs] = v
         residual[runs] = kkt
         failed[runs] = ~(kkt <= TOLERANCE)
     found = torch.where(failed[:, None], torch.nan, found) + poison[:, None]
-    return Solution(found, residual + poison, failed)
-
-
-def _nearest(K: Tensor, stands: Tensor, v: Tensor, kkt: Tensor) -> tuple[Tensor, Tensor]:
-    """Weights and residuals with those of the projection of g_0 where J'w* = 0."""
-    M = K.shape[1]
-    mean = torch.full((1, 1, M), 1.0 / M, dtype=K.dtype, device=K.device)
-    x, residual, _ = dual_cone(K[stands], mean)
-    v = v.clone()
-    v[stands] = x
-    return v, kkt.masked_scatter(stands, residual)
+    return Projections(found, residual + poison, failed, hard)
 
 
 def _square(K: Tensor, w: Tensor) -> Float[Tensor, " R"]:

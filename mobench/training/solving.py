@@ -103,13 +103,14 @@ def solve(
     R, K, _ = rows.shape
     stepper = Stepper(algorithm, preference, constraints, steps, seed, ideal)
     if values is None:
-        direction, after, weights, report = _blind(stepper, rows, K - constraints, state)
+        direction, after, weights, report = _blind(stepper, rows, K - constraints, state, gramian is not None)
     else:
         check_real("values", torch.as_tensor(values), None)
         F = torch.as_tensor(values, dtype=torch.float64, device=rows.device).detach().reshape(R, -1)
         if F.shape[1] != K:
             raise ConfigError(f"values has {F.shape[1]} entries for each run, but there are {K} gradients.")
-        direction, after, weights, report = stepper.step(Seen(F, rows, K - constraints), state)
+        seen = Seen(F, rows, K - constraints, factored=gramian is not None)
+        direction, after, weights, report = stepper.step(seen, state)
     if weights is None and gramian is not None:
         raise CompatibilityError(
             f"{name_of(algorithm)} gives a direction that is no weighted sum of gradients; give jacobian."
@@ -133,11 +134,13 @@ class Seen(TablePoint):
         M: int,
         vjp: Callable[[Tensor], Tensor] | None = None,
         x: Tensor | None = None,
+        factored: bool = False,
     ) -> None:
         if x is None:
             assert isinstance(rows, Tensor)
             x = rows.new_zeros(len(rows), rows.shape[2])
         super().__init__(x, Free(), M, {}, values, rows, vjp=vjp)
+        self.factored = factored
         self.asked: list[tuple[Tensor, Tensor]] = []
 
     def vjp(self, w: Float[Tensor, "R k"]) -> Float[Tensor, "R P"]:
@@ -260,7 +263,11 @@ class Stepper:
 
 
 def _blind(
-    stepper: Stepper, rows: Float[Tensor, "R K P"], M: int, state: Mapping[str, Any] | None
+    stepper: Stepper,
+    rows: Float[Tensor, "R K P"],
+    M: int,
+    state: Mapping[str, Any] | None,
+    factored: bool,
 ) -> tuple[Tensor, dict[str, Any], Tensor | None, Any]:
     """A step without values, of methods that see gradients alone: with two sets of values they give the same.
 
@@ -269,7 +276,9 @@ def _blind(
     """
     R, K, _ = rows.shape
     up = torch.linspace(1.0, 2.0, K, dtype=torch.float64, device=rows.device).expand(R, -1)
-    one, other = (stepper.step(Seen(values, rows, M), state) for values in (up, 0.7 * up.flip(1)))
+    one, other = (
+        stepper.step(Seen(values, rows, M, factored=factored), state) for values in (up, 0.7 * up.flip(1))
+    )
     for a, b in zip(tree_leaves([one[0], one[1]]), tree_leaves([other[0], other[1]]), strict=True):
         same = torch.allclose(a, b, rtol=1e-9, atol=0.0, equal_nan=True) if isinstance(a, Tensor) else a == b
         if not same:
@@ -291,6 +300,7 @@ def _transformed(point: Seen, algorithm: Algorithm) -> tuple[Seen, Tensor]:
         M,
         lambda w: point.vjp(w * factor),
         point.x,
+        point.factored,
     )
     return other, factor
 
