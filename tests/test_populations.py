@@ -1033,7 +1033,9 @@ def test_multi_mnist_in_a_subspace(mobench: Run) -> None:
     assert "warm_seconds" not in rows
     history = result.job.history()
     first = history[(history["step"] == 0) & (history["run"] == 0)].iloc[0]
-    images_of = MultiMNIST(model="small", train_size=40, test_size=10, pixels=1.0, data_root="data")
+    images_of = MultiMNIST(
+        model="small", train_size=40, test_size=10, pixels=1.0, data_root="data", shifts="diagonal"
+    )
     runs = members(4)
     f = images_of.values(images_of.initial(runs)[:1])[0]
     assert [first["f_1"], first["f_2"]] == pytest.approx(f.tolist(), rel=1e-9)
