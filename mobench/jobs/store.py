@@ -240,8 +240,8 @@ class JobFolder:
     def check(self, name: str) -> None:
         """Raises StoreError if a file of a finished folder is not the one that its job wrote.
 
-        Of a folder of an older version, which has no digests, it does so only if rows are missing. That a file
-        is missing, its reader says.
+        Of a folder of an older version, which has no digests, it does so only if rows are missing. Where the
+        file itself is missing, its reader says so.
         """
         status = self.status()
         if status["status"] != "done" or not (self.path / name).exists():
