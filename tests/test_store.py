@@ -441,8 +441,8 @@ def test_folders_of_older_versions_have_no_digests(two_jobs: tuple[Path, Path], 
     assert folder.solutions()
     replaced("meta.json")(folder.path, other)
     assert not folder.done
-    with pytest.raises(StoreError, match="belongs to another job"):
-        folder.final()
+    assert "belongs to another job" in str(folder.damage)
+    assert len(folder.final()) == 4  # who asks for this folder may read it
 
 
 def test_a_copy_may_have_any_name_but_another_jobs(two_jobs: tuple[Path, Path], tmp_path: Path) -> None:

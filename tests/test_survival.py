@@ -444,6 +444,19 @@ def test_a_checkpoint_without_permission_is_named_and_ignored(
         assert "cannot be read (Permission denied)" in line
 
 
+def test_a_folder_in_the_place_of_the_previous_checkpoint(
+    halfway: dict[str, Path], tmp_path: Path, resumed_at: list[tuple[int, bool]]
+) -> None:
+    """The newest one is sound, so the other is not looked at, and must not be in the way of the next."""
+    folder = tmp_path / "runs" / halfway["job"].name
+    shutil.copytree(halfway["job"], folder)
+    _folder(folder / "checkpoint.prev.pt", inside=True)
+    done = runner.run_job(composed(*TWICE), tmp_path)
+    assert done.status == "done", done.error
+    assert len(resumed_at) == 1
+    same_rows(JobFolder(folder), JobFolder(halfway["undisturbed"]))
+
+
 def test_the_state_of_a_ring_that_does_not_fit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -57,13 +57,13 @@ def check(saved: Any, training: Training) -> None:
         raise UnfitError(f"is at step {_shown(t)}, but its job has {steps}")
     _check_records(saved)
     first = dataclasses.replace(training)
-    first.begin_pass()
+    first.state = first.first_state()
     _check_history(saved["history"], first, steps if number else t, "ended" in first.state)
     if number:
         _check_carried(saved["carried"], first, number)
         first.number = number
         first.carried = _moved(saved["carried"], training.job.device)
-        first.begin_pass()
+        first.state = first.first_state()
     elif saved["carried"] != {}:
         raise UnfitError("carries values over from a pass before the first")
     _check_state(saved["state"], first)

@@ -204,6 +204,11 @@ class JobFolder:
         """The same of a status that says done. A job whose rows are not all there, or not its own, is not
         finished: as one without final.csv, it is run again.
         """
+        meta = self._plain_meta()
+        return self._other_job(meta) or self._rows_damage(status, meta)
+
+    def _rows_damage(self, status: dict[str, Any], meta: Any) -> str | None:
+        """What is wrong with final.csv, in a sentence; else None."""
         path = self.path / "final.csv"
         try:
             rows = path.read_bytes()
@@ -211,9 +216,6 @@ class JobFolder:
             return f"{path} is missing."
         except OSError:
             return None  # whoever reads the rows says why they cannot be
-        meta = self._plain_meta()
-        if (why := self._other_job(meta)) is not None:
-            return why
         expected = _expected(meta)
         found = max(rows.count(b"\n") - 1, 0)
         if expected is None or (found == expected and rows.endswith(b"\n")):
@@ -245,12 +247,24 @@ class JobFolder:
         )
 
     def check(self, name: str) -> None:
-        """Raises StoreError if a file of a finished folder is not the one that its job wrote."""
+        """Raises StoreError if a file of a finished folder is not the one that its job wrote.
+
+        Of a folder of an older version, which has no digests, it does so only if rows are missing. Where the
+        file itself is missing, its reader says so.
+        """
         status = self.status()
-        if status["status"] != "done":
+        if status["status"] != "done" or not (self.path / name).exists():
             return
-        if (why := self._changed(status, name) or self._other_job(self._plain_meta())) is not None:
-            raise StoreError(f"{why} Rerun the job with rerun=true, or restore the file.")
+        meta = self._plain_meta()
+        why = self._other_job(meta) if "sha256" in status else None
+        if name == "final.csv":
+            why = why or self._rows_damage(status, meta)
+            how = "the same command"
+        else:
+            why = why or self._changed(status, name)
+            how = "rerun=true"
+        if why is not None:
+            raise StoreError(f"{why} Rerun the job with {how}, or restore the file.")
 
     def digests(self) -> dict[str, str]:
         """SHA-256 of each file of results that there is."""
@@ -266,9 +280,12 @@ class JobFolder:
         """Write checkpoint.pt with its digest; the previous one is kept as checkpoint.prev.pt."""
         data = _packed(payload)
         current = self.path / "checkpoint.pt"
+        previous = self.path / "checkpoint.prev.pt"
         if current.exists():
             try:
-                current.replace(self.path / "checkpoint.prev.pt")
+                if previous.is_dir():
+                    _remove(previous)
+                current.replace(previous)
             except OSError as error:
                 raise cannot_write(error, current) from error
         write_atomic(current, data)
@@ -362,8 +379,6 @@ class JobFolder:
 
     def final(self) -> pd.DataFrame:
         """Rows, one per run and output rule."""
-        if (damage := self.damage) is not None and (self.path / "final.csv").exists():
-            raise StoreError(f"{damage} Rerun the job with the same command, or restore the file.")
         with self._reading("final.csv") as path:
             rows = read_csv(path)
         numbers = [n for n in map(str, rows) if n in ("run", "seed") or n.startswith(("f_", "preference_"))]

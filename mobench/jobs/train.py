@@ -134,13 +134,18 @@ class Training:
 
     def begin_pass(self) -> None:
         """Goes to the first step of this pass."""
+        self.state = self.first_state()
+
+    def first_state(self) -> loop.State:
+        """Returns the state before the first step of this pass."""
         job = self.job
         oracle = job.joined
         theta = oracle.initial(job.runs).to(job.device, job.dtype)
         runs = job.runs.to(job.device)
-        self.state = loop.first_state(oracle, job.algorithm, self.rules(), theta, runs, job.steps)
+        state = loop.first_state(oracle, job.algorithm, self.rules(), theta, runs, job.steps)
         if self.watched is not None and self.watched.stop is not None:
-            self.state["ended"] = torch.full((len(runs),), -1, dtype=torch.int64, device=job.device)
+            state["ended"] = torch.full((len(runs),), -1, dtype=torch.int64, device=job.device)
+        return state
 
     def end_pass(self) -> bool:
         """Collects the answers of rules that are finished and what the others carry over;

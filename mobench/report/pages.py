@@ -49,6 +49,7 @@ def _environment() -> jinja2.Environment:
         "glue": glue,
         "duration": duration,
         "moment": moment,
+        "commit": commit,
         "fact": fact,
         "body": body,
         "url": quote,

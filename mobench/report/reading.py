@@ -261,14 +261,16 @@ def _job(folder: Path, kept: bool) -> Job:
         pass  # its page says so
     except (OSError, ValueError) as error:
         job.detail = job.detail or f"config.yaml could not be loaded ({error})"
-    if job.status == "done" and (damage := JobFolder(folder).damage) is not None:
-        job.status = "unreadable"
-        job.detail = damage.removeprefix(f"{folder}/").rstrip(".")
-        return job
     try:
+        JobFolder(folder).check("final.csv")
         _final((folder / "final.csv").read_text(encoding="utf-8"), job)
     except FileNotFoundError:
-        pass  # of a job that has not ended
+        if job.status == "done":
+            job.status = "unreadable"
+            job.detail = "final.csv is missing"
+    except StoreError as error:
+        job.status = "unreadable"
+        job.detail = str(error).removeprefix(f"{folder}/")
     except (OSError, ValueError, csv.Error) as error:
         job.detail = f"final.csv could not be loaded ({error})"
     return job
