@@ -22,6 +22,10 @@ class CAGrad(Weighting):
     """Near the mean gradient, the direction that serves the worst objective best; it ignores the preference.
 
     Fields: `c` >= 0: radius of the ball in units of |g_0|; 0 is the mean of the gradients.
+    Where some convex combination of the gradients is shorter than 1e-7 of the longest one, it counts as 0:
+    the program then has many solutions up to that, and the one nearest to the mean is taken, which is the
+    mean's projection (`DualProj`).
+
     Source: Liu et al. 2021 (CAGrad), Algorithm 1. Departures: the dual is solved exactly, and the direction
     is not divided by 1 + c^2 (which their code does).
     """

@@ -20,7 +20,8 @@ class DualProj(Mixed):
 
     Fields: `mixture`: u = 1/M ("mean") or the preference.
     Source: Lopez-Paz and Ranzato 2017 (gradient episodic memory), equation 11, of all objectives instead of a
-    memory.
+    memory. Gradients that depend on others up to rounding are projected without their Gram matrix
+    (`mobench.subproblems.nearest`).
     """
 
     cancels: ClassVar[bool] = True

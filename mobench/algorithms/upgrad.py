@@ -21,7 +21,9 @@ class UPGrad(Mixed):
 
     Fields: `mixture`: u = 1/M ("mean") or the preference.
     Source: Quinton and Rey 2024 (Jacobian descent), equation 3 (projection) and Proposition 1 (weights).
-    Departure: their code adds 1e-4 to the diagonal of the normalised Gram matrix; here it is as it is.
+    Gradients that depend on others up to rounding are projected without their Gram matrix
+    (`mobench.subproblems.nearest`). Departure: their code adds 1e-4 to the diagonal of the normalised Gram
+    matrix; here it is as it is.
     """
 
     cancels: ClassVar[bool] = True
@@ -42,4 +44,4 @@ class UPGrad(Mixed):
     ) -> tuple[Float[Tensor, " M"], Float[Tensor, " P"], float, bool]:
         u = state["u"][r]
         found = nearest(J, torch.eye(len(J), dtype=u.dtype, device=u.device))
-        return u @ found.x, u @ found.d, found.residual, found.failed
+        return found.x.mT.mv(u), found.d.mT.mv(u), found.residual, found.failed

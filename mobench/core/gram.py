@@ -114,5 +114,5 @@ def combination(J: Float[Tensor, "k P"], w: Float[Tensor, " k"]) -> Float[Tensor
     out = J.new_empty(J.shape[1])
     width = max(1, (BLOCK if J.device.type == "cpu" else DEVICE_BLOCK) // 8 // len(J))
     for part, some in zip(J.split(width, dim=1), out.split(width), strict=True):
-        some.copy_(w.double() @ part.double())
+        some.copy_(part.double().mT.mv(w.double()))
     return out

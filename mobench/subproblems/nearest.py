@@ -32,9 +32,9 @@ TURNS = 5  # more turns than so many times M mean that rounding goes in a circle
 class Nearest(NamedTuple):
     """m projections of one run: weights u + z (m, M), directions d (m, P), and the largest residual.
 
-    residual: of unit gradients, with lengths relative to sum |g_j| |u_j|: slopes below -`zero`, which
-        dependent rows may have;
-    <d, d - J'u>; and |d - J'(u + z)| as a share of its terms, by how much J would have to differ.
+    residual: of unit gradients, with lengths relative to sum |g_j| |u_j|, the largest of the slopes below
+        -`zero` (what dependent gradients may have), of <d, d - J'u>, and of |d - J'(u + z)| as a share of its
+        terms, which is by how much J would have to differ.
     """
 
     x: Float[Tensor, "m M"]
