@@ -205,6 +205,20 @@ def gap(a: pd.DataFrame, b: pd.DataFrame) -> float:
 # numbers
 
 
+@pytest.mark.parametrize("name", ["upgrad", "dualproj", "cagrad", "nash_mtl"])
+def test_gradients_opposed_up_to_rounding(name: str) -> None:
+    """What the Gram matrix does not decide is solved from rows on the device, with sums in float64."""
+    J = torch.randn(3, 6, 20, generator=torch.Generator().manual_seed(0)).movedim(0, 1).contiguous()
+    J[:, 1] = -0.7 * J[:, 0]
+    F = torch.ones(6, 3, dtype=torch.float64)
+    here = mobench.solve(name, J, F)[1].direction
+    assert here is not None
+    with device():
+        there = mobench.solve(name, J.cuda(), F.cuda())[1].direction
+        assert there is not None
+        torch.testing.assert_close(there.cpu(), here, rtol=0, atol=1e-4)
+
+
 class Tables(JobFolder):
     """A job's folder that writes no file but meta.json; its tables are kept as they are."""
 
