@@ -805,3 +805,14 @@ def test_micro_batches_in_checkpoints_are_the_whole_batch(name: str) -> None:
         found.append([weights, *(p.grad for p in net.parameters())])
     for a, b in zip(*found, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_method_that_transforms_losses_takes_rows_of_any_type(dtype: torch.dtype) -> None:
+    J = torch.randn(3, 5, generator=torch.Generator().manual_seed(0)).to(dtype)
+    _, info = mobench.solve("propfair", J, torch.tensor([1.0, 2.0, 3.0]), baseline=5.0)
+    _, exact = mobench.solve("propfair", J.double(), torch.tensor([1.0, 2.0, 3.0]), baseline=5.0)
+    assert info.direction is not None
+    assert exact.direction is not None
+    assert info.direction.dtype == dtype
+    torch.testing.assert_close(info.direction.double(), exact.direction, rtol=1e-6, atol=1e-7)

@@ -294,11 +294,12 @@ def _transformed(point: Seen, algorithm: Algorithm) -> tuple[Seen, Tensor]:
     M = point.M
     moved, factor = slope(algorithm.transform, values[:, :M])
     scale = torch.cat([factor, torch.ones_like(values[:, M:])], dim=1)
+    dtype = point.x.dtype  # of the rows; values are float64
     other = Seen(
         torch.cat([moved, values[:, M:]], dim=1),
-        lambda: scale.unsqueeze(-1) * point.jacobian(),
+        lambda: scale.to(dtype).unsqueeze(-1) * point.jacobian(),
         M,
-        lambda w: point.vjp(w * factor),
+        lambda w: point.vjp((w * factor).to(dtype)),
         point.x,
         point.factored,
     )
