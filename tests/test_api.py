@@ -34,7 +34,7 @@ from mobench.jobs.fingerprint import Opaque, fingerprint
 from mobench.jobs.store import JobFolder, columns
 from mobench.oracles.exact import make_point, problem_spec
 from mobench.problems.own import Functions, Own
-from tests.conftest import REPOSITORY, WANDB, Run, environment
+from tests.conftest import REPOSITORY, WANDB, Run, environment, of_before
 
 QUIET: dict[str, Any] = {"logger": "local"}
 each = pytest.mark.parametrize
@@ -139,7 +139,7 @@ def test_finished_jobs_are_read_and_rerun_makes_them_again(
         torch.set_num_threads(threads)
     assert Path.cwd() == here
     (folder,) = folders(outputs)
-    folder.write_table("final.csv", first.assign(f_1=7.0))  # a mark that only reading can find
+    of_before(folder).write_table("final.csv", first.assign(f_1=7.0))  # a mark that only reading can find
     assert set(run(**job)["f_1"]) == {7.0}
     pd.testing.assert_frame_equal(
         run(**job, rerun=True).drop(columns="seconds"), first.drop(columns="seconds")

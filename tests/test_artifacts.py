@@ -31,7 +31,7 @@ from mobench.cli import keep as keep_rows
 from mobench.config.schema import choices
 from mobench.errors import ConfigError
 from mobench.jobs.store import JobFolder
-from tests.conftest import REPOSITORY, Run, shell
+from tests.conftest import REPOSITORY, Run, of_before, shell
 
 SCALES = ("smoke", "laptop", "paper")
 VERDICTS = {"reproduced", "partial", "not reproduced", "inconclusive", "check passed", "check failed"}
@@ -353,6 +353,7 @@ def test_timed_jobs_are_read_where_all_were_kept(
     (first.root / "artifacts/mlm_cmoo/table1/claims.json").unlink()  # else nothing has changed
     # rows of this machine are not mixed with those
     assert mobench(*command, root=first.root).out.startswith(planned)
+    of_before(JobFolder(results / "runs" / own.key))
     elsewhere = own.meta() | {"device": "another machine"}
     (results / "runs" / own.key / "meta.json").write_text(json.dumps(elsewhere))
     assert mobench(*command, root=tmp_path / "mixed").out.startswith(planned)
@@ -498,6 +499,7 @@ def test_lost_runs_are_counted_in_cells_claims_and_notes(mobench: Run, tmp_path:
     assert " of " not in (folder / "table.md").read_text()
     key = read(folder)["provenance"]["jobs"]["mm_ls"]
     path = first.root / "runs" / key / "final.csv"
+    of_before(JobFolder(path.parent))
     path.write_text(path.read_text().replace(",done", ",diverged", 1))
     assert mobench(*command).code == 0
     table = pd.read_csv(folder / "table.csv", dtype=str)

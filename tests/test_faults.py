@@ -56,7 +56,7 @@ def test_truncated_files_say_what_to_do(mobench: Run) -> None:
         cut = (
             "final.csv has 0 rows.*Rerun the job"
             if name == "final.csv"
-            else f"{name} could not be read.*rerun=true"
+            else f"{name} is not the file that the job wrote.*rerun=true"
         )
         with pytest.raises(StoreError, match=cut):
             getattr(folder, reader)()
@@ -73,7 +73,9 @@ def test_truncated_rows_of_an_artifact_are_one_message(mobench: Run) -> None:
     path = first.folders[0].path / "history.parquet"
     path.write_bytes(path.read_bytes()[:100])
     again = mobench(*command)
-    again.refused("ferero/fig7 is not drawn", "history.parquet could not be read", "rerun=true", code=1)
+    again.refused(
+        "ferero/fig7 is not drawn", "history.parquet is not the file that the job wrote", "rerun=true", code=1
+    )
     assert mobench(*command, "rerun=true").code == 0
 
 

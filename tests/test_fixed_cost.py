@@ -252,7 +252,7 @@ def test_what_is_done_is_found_without_torch(tmp_path: Path) -> None:
     file.write_text("{")
     unreadable = loaded(JOB, tmp_path, "entry")
     assert (unreadable["code"], unreadable["torch"]) == (0, True)
-    assert unreadable["err"].count("is made again") == 1
+    assert unreadable["err"].count("it is made again") == 1
     assert loaded(JOB, tmp_path, "entry")["torch"] is False
 
 

@@ -193,7 +193,7 @@ def test_names_that_cannot_be_read_are_made_again(
     path.write_bytes(CONTENT.get(content, '{"a": 3}').encode(errors="surrogatepass"))
     names._stored.cache_clear()
     assert names._stored(path) == {}
-    assert "is made again" in capsys.readouterr().err
+    assert "it is made again" in capsys.readouterr().err
     names._stored.cache_clear()
 
 

@@ -290,7 +290,7 @@ def test_white_is_pixels() -> None:
     theta = tiny().initial(runs_at(45.0, seeds=(0,)))
     net = module()
     plain_loops.load(net, theta[0])
-    data = multi_images("digits", "digits", "", 96, 48)
+    data = multi_images("digits", "digits", "", 96, 48, (0, 0))
     for pixels in (255.0, 1.0, 0.5, 255):
         x = data.train.double() / 255 * pixels
         expected = torch.stack(plain_loops.losses(net, x, data.train_labels)).detach()
@@ -789,7 +789,7 @@ def test_start_kinds_are_refused_by_name() -> None:
 def test_facts() -> None:
     p = tiny(data="digits", second="digits_hard")
     facts = p.facts()
-    images = multi_images("digits", "digits_hard", "", 96, 48)
+    images = multi_images("digits", "digits_hard", "", 96, 48, (0, 0))
     assert facts["data_sha256"] == images.digest
     assert facts["data"] == images.label
     assert facts["embedded"] is True

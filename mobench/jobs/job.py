@@ -227,7 +227,11 @@ def identity(job: Job) -> dict[str, Any]:
         config["part"] = list(job.config["hardware"]["part"])
     config |= {k: job.config[k] for k in LAYERS if enabled(job.config, k)}
     switches = [("measures", True), ("certificates", True), ("code", None)]
-    config["record"] = {k: v for k, v in config["record"].items() if (k, v) not in switches}
+    config["record"] = {
+        k: v
+        for k, v in config["record"].items()
+        if (k, v) not in switches and k != "hypervolume_seconds"  # which changes no row
+    }
     oracle = load_class(str(config["oracle"][TARGET]), "oracle")
     for group, part in (("problem", job.problem), ("algorithm", job.algorithm), ("oracle", oracle)):
         unsaid = getattr(part, "added_fields", {})

@@ -92,7 +92,7 @@ def _stored(path: Path) -> dict[str, str]:
         return {}
     except StoreError as error:
         problem = str(error)
-    print(f"notice: {path} is made again ({problem}).", file=sys.stderr)
+    print(f"notice: {path} cannot be read ({problem}); it is made again.", file=sys.stderr)
     return {}
 
 

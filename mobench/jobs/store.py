@@ -382,7 +382,8 @@ class JobFolder:
         with self._reading("final.csv") as path:
             rows = read_csv(path)
         numbers = [n for n in map(str, rows) if n in ("run", "seed") or n.startswith(("f_", "preference_"))]
-        if lost := [name for name in ("run", "seed", "output", "status") if name not in rows]:
+        lost = [name for name in ("run", "seed", "output", "status") if name not in rows]
+        if lost and self.status()["status"] == "done":
             raise StoreError(
                 f"{self.path / 'final.csv'} is damaged: it has no column {lost[0]}. Rerun the job with "
                 "rerun=true, or restore the file."

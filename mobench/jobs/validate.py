@@ -46,7 +46,7 @@ def validate(config: Mapping[str, Any]) -> None:
         base = part_types()[group]
         cls = load_class(str(node[TARGET]), group)
         if not issubclass(cls, base):  # before anything is built
-            raise ConfigError(f"{group}._target_ is {cls.__name__}, which is not a mobench {base.__name__}.")
+            problems.append(f"{group}._target_ is {cls.__name__}, which is not a mobench {base.__name__}.")
         for where, inner in target_nodes(node, group):
             cls = load_class(str(inner[TARGET]), where)
             known = parameters(cls)

@@ -45,13 +45,16 @@ def for_device(execution: str, device: torch.device, network: ConvNet) -> str:
     measured once (`mobench.system.fastest`). The results do not depend on it.
     """
     if execution == "auto":
-        return "products" if device.type == "cpu" else _faster(network, device)
+        return "products" if device.type == "cpu" else _faster(network, device, PRODUCTS.fp32_precision)
     return choose("problem.execution", execution, ("auto", *EXECUTIONS))
 
 
+PRODUCTS: Any = torch.backends.cuda.matmul  # its stubs name no parts
+
+
 @functools.lru_cache(maxsize=64)
-def _faster(network: ConvNet, device: torch.device) -> str:
-    """The faster implementation on this GPU: the gradients of some runs in float32."""
+def _faster(network: ConvNet, device: torch.device, products: str) -> str:
+    """The faster implementation on this GPU: the gradients of some runs in float32, with such products."""
     R, B = TRIED
     theta = torch.full((R, network.dim), 0.01, device=device)
     pictures = torch.ones(B, network.canvas, network.canvas, device=device)
@@ -62,7 +65,6 @@ def _faster(network: ConvNet, device: torch.device) -> str:
             return torch.autograd.grad(network.logits(leaf, pictures, way).sum(), leaf)[0]
 
     ways = {way: functools.partial(gradients, way) for way in ("grouped", "unfold")}
-    products = torch.backends.cuda.matmul.fp32_precision
     return fastest(f"gradients of {network} by patches, runs and pictures {TRIED}, {products}", ways, device)
 
 

@@ -74,7 +74,8 @@ def expanded(node: Mapping[str, Any], jobs_of: Callable[[str], Jobs]) -> Jobs:
             would have.
     """
     out: Jobs = {}
-    grids = [] if node.get("grid") is None else node["grid"]
+    grids = node.get("grid")
+    grids = [] if grids is None or grids == {} else grids
     parts = [_borrowed(node["like"], jobs_of)] if node.get("like") is not None else []
     parts += [_grid(each) for each in (grids if isinstance(grids, list | tuple) else [grids])]
     jobs = forms.mapping("jobs", node.get("jobs"))
@@ -166,6 +167,8 @@ def _grid(node: Any) -> Jobs:
 
 def _lists(where: str, node: Any) -> dict[str, list[str]]:
     """A mapping of names to lists of overrides."""
+    if node is not None and not isinstance(node, Mapping):
+        raise ConfigError(f"{where}={forms.shown(node)} must map each key to a list of overrides.")
     return {name: overrides(f"{where}.{name}", entry) for name, entry in forms.mapping(where, node).items()}
 
 
