@@ -1,4 +1,4 @@
-"""How far the zoo's directions are from other people's code: `python -m campaigns.agreement --output FILE`.
+"""Compares the zoo's directions with other people's code: `python -m campaigns.agreement --output FILE`.
 
 Each method of Gram matrices against TorchJD where that is exact, against CVXPY or NumPy from its definition,
 and by its own certificate over ranks and scales of gradients.

@@ -143,7 +143,7 @@ def _say(id: str, a: Artifact, target: Path) -> None:
 
 
 def read(folder: Path) -> dict[str, Any]:
-    """What a drawn artifact's folder says: claims and provenance.
+    """Returns the claims and the provenance of a drawn artifact.
 
     Raises:
         FileNotFoundError: it was not drawn to its end.

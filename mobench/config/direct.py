@@ -280,7 +280,7 @@ def value_of(override: str) -> tuple[bool, str, Any]:
 
 
 def _has_names(value: Any) -> bool:
-    """Whether all keys in a value are texts."""
+    """Returns whether all keys in a value are texts."""
     if isinstance(value, dict):
         return all(isinstance(key, str) and _has_names(entry) for key, entry in value.items())
     return not isinstance(value, list) or all(map(_has_names, value))
