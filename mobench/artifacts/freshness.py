@@ -55,10 +55,9 @@ def _library() -> str:
 def drawn_by(paper: str) -> list[Path]:
     """Returns what draws a paper's artifacts: all files of its package, and what they import beside it.
 
-    That is code, claims.yaml, published values, and what experiments/results/<paper> holds.
+    That is code, claims.yaml and published values.
     """
-    kept = results_root() / paper
-    found: dict[Path, None] = {path: None for path in sorted(kept.rglob("*")) if path.is_file()}
+    found: dict[Path, None] = {}
     queue = [experiments() / paper]
     while queue:
         path = queue.pop()
@@ -86,7 +85,9 @@ def imported(path: Path) -> list[Path]:
 @functools.cache
 def code(paper: str) -> str:
     """Hash of everything that decides what an artifact of the paper looks like, but its rows."""
-    return hashlib.sha256(f"{_library()} {digest(drawn_by(paper), experiments())}".encode()).hexdigest()
+    kept = (path for path in (results_root() / paper).rglob("*") if path.is_file())
+    parts = [_library(), digest(drawn_by(paper), experiments()), digest(kept, results_root())]
+    return hashlib.sha256(" ".join(parts).encode()).hexdigest()
 
 
 def rows(keys: Iterable[str], root: Path | None = None) -> str | None:
