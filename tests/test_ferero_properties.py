@@ -1035,6 +1035,34 @@ def test_algorithm_3_uses_its_samples_as_printed() -> None:
         assert (tau[r][~on] <= tau[r][on].min() + 1e-12).all()
 
 
+@pytest.mark.parametrize("M", [2, 3])
+@pytest.mark.parametrize("normalize", [False, True])
+def test_multipliers_of_the_line_are_the_sums_in_the_rows(M: int, normalize: bool) -> None:
+    """lh = gamma (line_pull - line_gram), with the sums formed anew from the two samples."""
+    F, J = random(3, M, 16)
+    F2, J2 = random(3, M, 17)
+    x = torch.zeros(3, J.shape[2], dtype=FLOAT)
+    algorithm = StochasticFEREROSA(gamma=0.3, c_h=0.4, normalize=normalize)
+    state = state_of(algorithm, F)
+    first = TablePoint(x, Free(), M, {}, F, J)
+    second = TablePoint(x, Free(), M, {}, F2, J2)
+    B = state["Bh"].numpy()
+    gram = pull = np.zeros((3, M - 1))
+    for t in range(4):
+        w = np.einsum("rk,rkm->rm", state["lam"].numpy(), state["A_ag"].numpy())
+        w = w / np.abs(w).sum(1, keepdims=True) if normalize else w
+        step = np.einsum("rmp,rqp,rq->rm", J2.numpy(), J.numpy(), w)
+        gram = gram + np.einsum("rhm,rm->rh", B, step)
+        pull = pull + 0.4 * np.einsum("rhm,rm->rh", B, F.numpy())
+        d, state, _ = algorithm.step((first, second), state, t, 0.1)
+        np.testing.assert_allclose(d.numpy(), -np.einsum("rm,rmp->rp", w, J.numpy()), atol=1e-13)
+    rows = algorithm.report(F, state)
+    for k in range(M - 1):
+        np.testing.assert_allclose(rows[f"line_gram_{k + 1}"], gram[:, k], rtol=1e-12)
+        np.testing.assert_allclose(rows[f"line_pull_{k + 1}"], pull[:, k], rtol=1e-12)
+        np.testing.assert_allclose(state["lam"][:, M + k], 0.3 * (pull - gram)[:, k], rtol=1e-12)
+
+
 # EPO
 
 

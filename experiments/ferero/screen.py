@@ -1,8 +1,9 @@
 """Compares FERERO's variants on pictures like the authors' (ours): where runs end, and which are lost.
 
-Algorithm 3 with the printed step of the multipliers, a tenth and a hundredth of it, and the public image
-script. That script starts a run again whose test accuracy is below 0.15 after 1, 2, 4, 6, ... epochs; here
-such a run ends at the first recorded step where it is, and the next seed is the next try.
+Algorithm 3 with the printed step of the multipliers, a tenth and a hundredth of it, with a tenth and
+normalized weights, and the public image script. That script starts a run again whose test accuracy is below
+0.15 after 1, 2, 4, 6, ... epochs; here such a run ends at the first recorded step where it is, and the next
+seed is the next try.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ VARIANTS = {  # name of a job, label and marker
     "printed": ("Algorithm 3, printed gamma", "o"),
     "tenth": ("Algorithm 3, a tenth", "s"),
     "hundredth": ("Algorithm 3, a hundredth", "^"),
+    "normalized": ("a tenth, weights normalized", "v"),
     "script": ("public image script", "D"),
 }
 
@@ -67,8 +69,9 @@ def screen(a: Artifact) -> None:
     a.table(lines, given=("data set", "variant", "ray"))
     a.note(
         "H: distance of the training losses from the ray, with its sign (positive: the first loss is too "
-        "large). Tries: how many seeds, in their order, until one passes the script's rule. A point of a run "
-        "that was lost or ended is not drawn."
+        "large). The multiplier of the ray moves by gamma (pull of the ray - push of the gradients) in a "
+        "step; both are means over all steps: c_h H of a batch, and B_h J g. Tries: how many seeds, in their "
+        "order, until one passes the script's rule. A point of a run that was lost or ended is not drawn."
     )
 
 
@@ -86,6 +89,15 @@ def ends(job: JobRows) -> np.ndarray:
     return np.where(passed(job)[..., None], points_of(job, "loss"), np.nan)
 
 
+def means(job: JobRows, term: str) -> np.ndarray:
+    """Returns means over all steps of c_h H ("pull") or of B_h J g ("gram"), (preferences, seeds); NaN where
+    the rows have none."""
+    name = f"line_{term}_1"
+    if name not in job.final:
+        return np.full(passed(job).shape, np.nan)
+    return by_ray(job, name)[..., 0] / int(job.history["step"].max())
+
+
 def tries(good: np.ndarray) -> int | None:
     """Returns how many of a preference's seeds it takes until one passes; None if none does."""
     return int(np.argmax(good)) + 1 if good.any() else None
@@ -97,6 +109,7 @@ def table_lines(shown: str, name: str, job: JobRows) -> list[dict[str, Any]]:
     test = ends(job)
     train = np.where(good[..., None], by_ray(job, "f_1", "f_2"), np.nan)
     accuracy = np.where(good[..., None], points_of(job, "accuracy"), np.nan)
+    pull, gram = (np.where(good, means(job, term), np.nan) for term in ("pull", "gram"))
     lines = []
     for k, degrees in enumerate(ANGLES):
         across = np.array([np.sin(np.radians(degrees)), -np.cos(np.radians(degrees))])
@@ -113,6 +126,8 @@ def table_lines(shown: str, name: str, job: JobRows) -> list[dict[str, Any]]:
                 "accuracy 2": right[1],
                 "angle": float(np.degrees(np.arctan2(mean[1], mean[0]))),
                 "H": float(finite_mean(train[k] @ across, 0)),
+                "pull of the ray": float(finite_mean(pull[k], 0)),
+                "push of the gradients": float(finite_mean(gram[k], 0)),
                 "tries": tries(good[k]),
                 "runs": RunCount(int(good[k].sum()), good.shape[1]),
             }

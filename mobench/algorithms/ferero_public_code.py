@@ -37,12 +37,13 @@ class PublicCodeFERERO(StochasticFEREROSA):
 
     Fields:
         tolerance: a change of the weights below it (L1) is dropped. With gradients of the size that images
-            give it can freeze lambda at its first value: `frozen_steps` in the rows counts such steps.
+            give it can freeze lambda at its first value: `frozen_steps` in the rows counts such steps,
+            which `line_gram` and `line_pull` sum as well.
         line_start: lh_0. The image script has 0, the public solver of the toy problem 1.
         doubled: in the first step the weights of g and the change that the tolerance sees count twice. The
             image script does so: with its scalar lh_0 the weights are a matrix, over which both are summed.
     Raises ConfigError with inequalities, the adaptive domain, `gamma_decay` or `warm_steps`, which that code
-    does not have.
+    does not have, and with `normalize`, as it always does that.
     """
 
     constraints: ClassVar[tuple[int, int | None]] = (0, 0)
@@ -65,10 +66,11 @@ class PublicCodeFERERO(StochasticFEREROSA):
                 "ferero_public_code supports only the simplex domain without inequalities; use "
                 "ferero_stochastic."
             )
-        if self.gamma_decay or self.warm_steps:
+        if self.gamma_decay or self.warm_steps or self.normalize:
             raise ConfigError(
                 f"algorithm.gamma_decay={self.gamma_decay} and algorithm.warm_steps={self.warm_steps} must "
-                "be 0 with ferero_public_code, as the public code has neither; or use ferero_stochastic."
+                f"be 0 and algorithm.normalize={self.normalize} False with ferero_public_code: the public code "
+                "has neither of the first two, and always normalizes. Or use ferero_stochastic."
             )
 
     def init(self, ctx: Context) -> State:
@@ -104,7 +106,8 @@ class PublicCodeFERERO(StochasticFEREROSA):
         w = u.to(first.x.dtype)
         share = first.share  # of the batch
         d = -(share * first.vjp(w) + (1.0 - share) * second.vjp(w))
-        return d, {**state, "lam": lam, "u": u, "frozen": state["frozen"] + frozen}, Info()
+        seen = self._seen(state, change, F)
+        return d, {**seen, "lam": lam, "u": u, "frozen": state["frozen"] + frozen}, Info()
 
     def report(self, F: Float[Tensor, "R M"], state: State) -> dict[str, Tensor]:
         return {**super().report(F, state), "frozen_steps": state["frozen"].double()}

@@ -9,8 +9,9 @@ Algorithm 2 uses one exact sample (J_2 = J_1); Algorithm 3 two independent minib
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
@@ -76,7 +77,11 @@ class FEREROSA(Preferred):
             lam - gamma * change if isinstance(gamma, torch.Tensor) else torch.add(lam, change, alpha=-gamma)
         )
         lam = self._project(moved, a, s, g)
-        return -grad, {**state, "lam": lam}, Info()
+        return -grad, {**self._seen(state, change, F), "lam": lam}, Info()
+
+    def _seen(self, state: State, change: Float[Tensor, "R K"], F: Float[Tensor, "R M"]) -> State:
+        """Returns the state with sums for the rows; `change` is A_ag J_2 g - (0, c_g G, c_h H)."""
+        return state
 
     def report(self, F: Float[Tensor, "R M"], state: State) -> dict[str, Tensor]:
         weights = self._weights(state)
@@ -92,18 +97,30 @@ class FEREROSA(Preferred):
 class StochasticFEREROSA(FEREROSA):
     """Algorithm 3: J_1, G_1, H_1 from one batch, J_2 from an independent one (M + 1 gradients a step).
 
-    Fields: `warm_steps`: so many first steps descend the uniform mean of the losses over both batches, with
-    multipliers at their start (the paper's Figure 6 starts near the front; how is not said).
+    Fields:
+        warm_steps: so many first steps descend the uniform mean of the losses over both batches, with
+            multipliers at their start (the paper's Figure 6 starts near the front; how is not said).
+        normalize: divides the weights A_ag' lambda by the sum of their absolute values, as the public code
+            does and Algorithm 3 does not.
+    Columns, one for each equality: `line_gram_1`.. and `line_pull_1`..: sums over all steps of B_h J_2 g and
+    of c_h H_1. With a constant gamma lh = gamma (line_pull - line_gram): the first is what the gradients do
+    to lh, the second what the distance from the ray does.
     """
 
     samples: ClassVar[int] = 2
+    added_fields: ClassVar[Mapping[str, Any]] = {**FEREROSA.added_fields, "normalize": False}
 
     warm_steps: int = 0
+    normalize: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.warm_steps < 0:
             raise ConfigError(f"algorithm.warm_steps={self.warm_steps} must be >= 0.")
+
+    def init(self, ctx: Context) -> State:
+        state = super().init(ctx)
+        return {**state, "gram": torch.zeros_like(state["bh"]), "pull": torch.zeros_like(state["bh"])}
 
     def step(
         self, points: tuple[Point, ...], state: State, t: int, alpha: Step
@@ -114,3 +131,20 @@ class StochasticFEREROSA(FEREROSA):
         second = points[-1]
         w = first.x.new_full((len(first.x), first.M), 0.5 / first.M)
         return -(first.vjp(w) + second.vjp(w)), state, Info()
+
+    def report(self, F: Float[Tensor, "R M"], state: State) -> dict[str, Tensor]:
+        sums = {
+            f"line_{term}_{k + 1}": column
+            for term in ("gram", "pull")
+            for k, column in enumerate(state[term].unbind(1))
+        }
+        return {**super().report(F, state), **sums}
+
+    def _seen(self, state: State, change: Float[Tensor, "R K"], F: Float[Tensor, "R M"]) -> State:
+        pull = self.c_h * _affine(state["Bh"], F, state["bh"])
+        gram = change[:, change.shape[1] - pull.shape[1] :] + pull
+        return {**state, "gram": state["gram"] + gram, "pull": state["pull"] + pull}
+
+    def _weights(self, state: State) -> Float[Tensor, "R K"]:
+        w = super()._weights(state)
+        return w / w.abs().sum(-1, keepdim=True).clamp_min(1e-300) if self.normalize else w
