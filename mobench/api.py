@@ -306,7 +306,7 @@ def objectives(
 
     When rows count as those of the same problem: a job is keyed by a hash of what the functions compute
     (`mobench.jobs.fingerprint`): bytecode, constants, captured values and the globals that they name, through
-    modules of the user's own, with the versions of installed packages. It is taken at each `run`: change a
+    modules of the user's, with the versions of other installed packages. It is taken at each `run`: change a
     line or a captured tensor, and the job is another. Where no hash can be had (an open file, `eval`) the job
     gets a key that nothing else has and always runs anew, which a warning says. Files and the environment are
     not part of the hash.

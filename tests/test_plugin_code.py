@@ -5,8 +5,6 @@ code that cannot be known runs anew.
 from __future__ import annotations
 
 import importlib
-import os
-import shutil
 import subprocess
 import sys
 import textwrap
@@ -267,40 +265,6 @@ def test_another_process_has_the_same_hash(hashed: Hash, tmp_path: Path) -> None
         env=environment(tmp_path, PYTHONHASHSEED="7"), capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.stdout.strip() == here, done.stderr
-
-
-STUBS = {
-    "torch.py": "class Tensor: pass\ndef stack(x): return x\ndef full_like(x): return x\n",
-    "numpy.py": "class ndarray: pass\n",
-    "mobench/__init__.py": "",
-    "mobench/jobs/__init__.py": "",
-    "mobench/core.py": "from dataclasses import dataclass\nInfo = tuple\n@dataclass(frozen=True, "
-    "kw_only=True)\n"
-    "class Problem: version = 1\n@dataclass(frozen=True, kw_only=True)\nclass Weighting: version = 1\n",
-}
-
-
-def test_every_python_has_the_same_hash(tmp_path: Path) -> None:
-    """With stand-ins for the packages, which other Pythons of this machine may lack."""
-    write(tmp_path / "mine")
-    for name, text in STUBS.items():
-        (tmp_path / "stubs" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "stubs" / name).write_text(text)
-    for name in ("jobs/fingerprint.py", "errors.py"):
-        (tmp_path / "stubs" / "mobench" / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(REPOSITORY / "mobench" / name, tmp_path / "stubs" / "mobench" / name)
-    found = {}
-    for name in (sys.executable, *(f"python3.{k}" for k in (11, 12, 13, 14))):
-        path = shutil.which(name)
-        if path is None or subprocess.run([path, "--version"], capture_output=True, check=False).returncode:
-            continue
-        command = [path, "-S", "-c", PROGRAM, str(tmp_path / "stubs"), str(tmp_path / "mine")]
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": ""}
-        )
-        assert done.returncode == 0, done.stderr
-        found[name] = done.stdout.strip()
-    assert len(set(found.values())) == 1, found
 
 
 # jobs

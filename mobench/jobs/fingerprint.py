@@ -1,48 +1,35 @@
-"""What a Python function computes, as a hash: its code and all that it refers to, by content.
+"""Hashes what a function or class of the user's computes: its code and all that it refers to, by content.
 
     hash(function) = sha256(bytecode, constants, names, defaults, captured values, globals that it names)
 
-and so on through the functions, classes and values found there. Bytecode, not text: two lambdas share a line
-of source, and a function typed at a prompt has none; comments do not count. Code of installed packages is
-named with the version of its package and not looked into. Other objects are described by what pickle would
-store of them. Two functions have the same hash only if they agree in all of this; what cannot be described
-in this way is `Opaque`; its hash is never guessed.
+and so on through the functions, classes and values that these hold. Bytecode, not text: two lambdas share a
+line of source, and a function typed at a prompt has none. Comments, docstrings and annotations do not count;
+another Python compiles to other bytecode, so a job runs anew there. mobench's own classes count by name and
+`version`; torch, NumPy and whatever else mobench computes with by name, as in any other job (their versions
+are in meta.json); other installed packages by name and version. Other objects are described by what pickle
+would store of them. Two functions have the same hash only if they agree in all of this; what cannot be
+described in this way is `Opaque`, and its hash is never guessed.
 
 Not part of it: files, the environment, and what a function looks up by a name that it makes while it runs
 (`getattr`).
-
-Classes outside of mobench that a configuration names by `_target_` are keyed by the same walk (`of_class`),
-made for code that lies in files and is used for months:
-
-- code is described by its syntax tree, which is the same in every Python, wherever its file still says what
-  runs, else by bytecode;
-- mobench's own classes count by name and `version`, and torch, NumPy and the other packages that mobench
-  itself computes with by name, as in any other job (their versions are in meta.json); the package that the
-  class lives in is looked into wherever it lies;
-- a container or array counts as it was when it was first met in this process: a cache that fills up makes no
-  other job;
-- files that the code opens are data, and no part of it: raise `version` when they change.
 """
 
 from __future__ import annotations
 
-import ast
 import builtins
 import copyreg
 import dataclasses
 import dis
-import enum
 import functools
 import importlib
 import importlib.util
-import linecache
+import inspect
 import os
 import sys
 import types
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path, PurePath
-from typing import Any
 
 import numpy as np
 import torch
@@ -50,14 +37,8 @@ import torch
 from mobench.errors import MobenchError
 
 PLAIN = (type(None), bool, int, float, complex, str, bytes, types.EllipsisType, types.NotImplementedType)
-HIDING = {
-    "eval",
-    "exec",
-    "globals",
-    "open",
-    "__import__",
-    "import_module",
-}  # what they reach cannot be seen in the code
+# what these reach cannot be seen in the code
+HIDING = frozenset({"eval", "exec", "globals", "open", "__import__", "import_module"})
 # what mobench itself computes with: their versions are in meta.json, and key no job
 COMMON = {
     "cvxpy",
@@ -93,8 +74,8 @@ class Opaque(MobenchError):
 
 
 def fingerprint(value: object) -> str:
-    """32 hex digits that change with what `value` (a function, or a container of functions and values)
-    computes.
+    """Returns 32 hex digits that change with what `value` computes: a function, or a container of functions
+    and values.
 
     Raises:
         Opaque: part of it cannot be described.
@@ -103,38 +84,42 @@ def fingerprint(value: object) -> str:
 
 
 def of_class(cls: type) -> str:
-    """32 hex digits that change with what a class of the user's own computes, and with nothing else.
+    """Returns 32 hex digits that change with what a class that a configuration names computes.
+
+    Such a class lies in files and is used for months, so its package is looked into wherever it lies, what it
+    opens is data and no part of the hash (raise `version` when a file changes), and a container or array of a
+    module counts as it was when this process first saw it: a cache that fills up makes no other job.
 
     Raises:
         Opaque: part of it cannot be described.
     """
-    return _Parts(cls)(cls).hex()[:32]
+    return _Walk(cls)(cls).hex()[:32]
 
 
 def is_own(cls: type) -> bool:
-    """Whether a class is the user's own: mobench's are keyed by their `version`."""
+    """Tells whether a class is the user's: mobench's are keyed by their `version`."""
     top = cls.__module__.partition(".")[0]
     return top not in COMMON and top not in sys.stdlib_module_names
 
 
-def _library(module: str | None) -> str | None:
-    """Name and version of the installed package that a module belongs to; None for code of the user's own."""
+def _version_of(module: str | None) -> str | None:
+    """Returns name and version of the installed package of a module; None for the user's code."""
     top = (module or "builtins").partition(".")[0]
-    if top in sys.stdlib_module_names:
+    if top in sys.stdlib_module_names or top in COMMON:
         return top
-    found = sys.modules.get(top)
-    places = [getattr(found, "__file__", None) or "", *getattr(found, "__path__", [])]
+    package = sys.modules.get(top)
+    places = [getattr(package, "__file__", None) or "", *getattr(package, "__path__", [])]
     if not any(part in ("site-packages", "dist-packages") for place in places for part in Path(place).parts):
         return None
-    return f"{top} {getattr(found, '__version__', '')}"
+    return f"{top} {getattr(package, '__version__', '')}"
 
 
 def _reachable(function: types.FunctionType) -> bool:
-    """Whether the function is what its module has under its name: a closure made there is not."""
-    found: object = sys.modules.get(function.__module__)
+    """Tells whether the function is what its module has under its name: a closure made there is not."""
+    value: object = sys.modules.get(function.__module__)
     for name in function.__qualname__.split("."):
-        found = getattr(found, name, None)
-    return found is function
+        value = getattr(value, name, None)
+    return value is function
 
 
 def _nested(code: types.CodeType) -> Iterator[types.CodeType]:
@@ -145,47 +130,65 @@ def _nested(code: types.CodeType) -> Iterator[types.CodeType]:
             yield from _nested(constant)
 
 
+_first: dict[int, tuple[object, bytes]] = {}  # data of modules, as this process first saw them
+
+
 class _Walk:
     """Digests of one walk.
 
     Each object is met once: one that is met inside of itself is named by how far outside it began.
     """
 
-    hiding = frozenset(HIDING)
-
-    def __init__(self) -> None:
+    def __init__(self, cls: type | None = None) -> None:
         self.known: dict[int, bytes] = {}
-        self.kept: list[object] = []  # an address must not be given to another object meanwhile
+        self.alive: list[object] = []  # an address must not be given to another object meanwhile
         self.open: dict[int, int] = {}  # depth of what is being described
+        self.functions = 0  # pieces of code met so far
+        self.settled = cls is not None
+        self.hiding = HIDING - {"open"} if cls is not None else HIDING
+        self.top = cls.__module__.partition(".")[0] if cls is not None else ""
+        place = getattr(sys.modules.get(self.top), "__file__", None)
+        self.folder = str(Path(place).parent) if place else ""
 
     def __call__(self, value: object) -> bytes:
         key = id(value)
         if key in self.open:
             return b"met %d outside" % (len(self.open) - self.open[key])
         if key not in self.known:
-            self.kept.append(value)
+            self.alive.append(value)
             self.open[key] = len(self.open)
             try:
-                self.known[key] = self._digest(value)
+                self.known[key] = _joined(self._parts(value))
             finally:
                 del self.open[key]
         return self.known[key]
 
-    def _digest(self, value: object) -> bytes:
-        return _joined(self._parts(value))
-
     def _library(self, module: str | None) -> str | None:
-        return _library(module)
+        return None if self.top and (module or "").partition(".")[0] == self.top else _version_of(module)
 
     def _attribute(self, value: object) -> bytes:
-        """What a module, class or closure holds under a name."""
-        return self(value)
+        """Digests what a module, class or closure holds under a name."""
+        constant = isinstance(value, (*PLAIN, tuple, frozenset, type, types.FunctionType))
+        if not self.settled or constant or id(value) in self.known:
+            return self(value)
+        first = _first.get(id(value))
+        if first is not None and first[0] is value:
+            return first[1]
+        before = self.functions
+        digest = self(value)
+        if self.functions == before:  # data alone: code that is edited in place must be seen
+            _first[id(value)] = (value, digest)
+        return digest
 
     def _each(self, values: Iterable[object]) -> list[bytes]:
         return [self(value) for value in values]
 
     def _parts(self, value: object) -> list[bytes]:
         kind = type(value).__name__.encode()
+        if isinstance(value, PurePath):
+            return [b"path", self._inside(str(value)).encode()]
+        if type(value) is str:
+            return [b"str", self._inside(value).encode()]
         if isinstance(value, PLAIN):
             return [kind, repr(value).encode(), *([] if type(value) in PLAIN else [self(type(value))])]
         if isinstance(value, tuple | list) and type(value) in (tuple, list):
@@ -224,10 +227,19 @@ class _Walk:
             return [kind, *self._each((value.fget, value.fset, value.fdel))]
         if isinstance(value, functools.cached_property):
             return [kind, self(value.func)]
+        if isinstance(value, dataclasses.Field):
+            values = (value.default, value.default_factory)
+            named = repr((value.name, value.init, value.kw_only is True)).encode()  # MISSING in a ClassVar
+            return [named, *(b"none" if v is dataclasses.MISSING else self._attribute(v) for v in values)]
         return [kind, *self._stored(value)]
 
+    def _inside(self, text: str) -> str:
+        """Returns a path below the folder of the code without that folder: it may lie elsewhere tomorrow."""
+        inside = bool(self.folder) and (text + os.sep).startswith(self.folder + os.sep)
+        return f"...{text[len(self.folder) :]}" if inside else text
+
     def _stored(self, value: object) -> list[bytes]:
-        """What pickle would store."""
+        """Digests what pickle would store."""
         try:
             registered = copyreg.dispatch_table.get(type(value))
             stored = value.__reduce_ex__(4) if registered is None else registered(value)
@@ -239,9 +251,7 @@ class _Walk:
         return [self(made), self(arguments), *(self(list(r) if isinstance(r, Iterator) else r) for r in rest)]
 
     def _named(self, value: object, name: str) -> list[bytes]:
-        """What pickle would find again by its name: a function that is cached,
-        or something of an installed package.
-        """
+        """Digests what pickle would find again by its name: a cached function, or an object of a package."""
         if (wrapped := getattr(value, "__wrapped__", None)) is not None:
             return [self(type(value)), self(wrapped)]
         module = getattr(value, "__module__", None) or type(value).__module__
@@ -254,12 +264,13 @@ class _Walk:
         shape = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
         names = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
         tables = (code.co_code, getattr(code, "co_exceptiontable", b""))
-        return [repr((shape, names)).encode(), *tables, *self._each(code.co_consts)]
+        return [repr((shape, names)).encode(), *tables, *self._each(_constants(code))]
 
     def _function(self, function: types.FunctionType) -> list[bytes]:
         library = self._library(function.__module__)
         if library is not None and _reachable(function):
             return [f"{library} {function.__module__}.{function.__qualname__}".encode()]
+        self.functions += 1
         codes = list(_nested(function.__code__))
         names = frozenset(name for code in codes for name in code.co_names)
         if hiding := sorted(names & self.hiding):
@@ -286,24 +297,21 @@ class _Walk:
         return parts
 
     def _imported(self, name: str, wanted: Iterable[str], function: types.FunctionType) -> object:
-        """A module that the function imports while it runs, `from name import wanted`;
-        dots before the name are relative.
-        """
+        """Returns a module that the function imports while it runs; a name may begin with dots."""
         if not name.startswith(".") and self._library(name):
             return name
         try:
             full = importlib.util.resolve_name(name, function.__globals__.get("__package__") or "")
-        except ImportError:
-            full = name
-        return self._found(full, wanted, function)
-
-    def _found(self, name: str, wanted: Iterable[str], function: types.FunctionType) -> types.ModuleType:
-        if name not in sys.modules:
-            raise Opaque(f"{function.__qualname__} imports {name!r} at run time")
-        return sys.modules[name]
+            module = importlib.import_module(full)
+            for part in wanted:
+                if not hasattr(module, part):
+                    importlib.import_module(f"{full}.{part}")
+        except Exception as error:  # whatever a user's module raises
+            raise Opaque(f"{function.__qualname__} imports {name!r} at run time ({error})") from error
+        return module
 
     def _module(self, module: types.ModuleType, names: frozenset[str], met: set[str]) -> bytes:
-        """A package by its version, a module of the user's own by what the code may take from it."""
+        """Digests a package by its version, a module of the user's by what the code may take from it."""
         name = module.__name__
         library = self._library(name)
         if library is not None or name in met:
@@ -324,139 +332,34 @@ class _Walk:
     def _class(self, cls: type) -> list[bytes]:
         library = self._library(cls.__module__)
         if library is not None or cls.__module__ == builtins.__name__:
-            return [f"{library} {cls.__module__}.{cls.__qualname__}".encode()]
+            version = getattr(cls, "version", None) if library == "mobench" else None
+            return [f"{library} {cls.__module__}.{cls.__qualname__} {version!r}".encode()]
+        self.functions += 1
         parts = [cls.__qualname__.encode(), *self._each(cls.__bases__)]
         for name in sorted(vars(cls).keys() - SHELL):
-            parts += [name.encode(), self._attribute(vars(cls)[name])]
-        return parts
-
-
-_first: dict[int, tuple[object, bytes]] = {}  # data under a name, as they were first met in this process
-
-
-class _Parts(_Walk):
-    """The walk of a class that a configuration names; see the module."""
-
-    hiding = frozenset(HIDING - {"open"})
-
-    def __init__(self, cls: type) -> None:
-        super().__init__()
-        self.top = cls.__module__.partition(".")[0]
-        found = sys.modules.get(self.top)
-        place = getattr(found, "__file__", None) or next(iter(getattr(found, "__path__", [])), "")
-        folder = Path(place).parent if place else None
-        self.folder = str(
-            folder.parent if folder is not None and hasattr(found, "__path__") else folder or ""
-        )
-        self.codes = 0  # pieces of the user's code met so far
-        self.coded: set[int] = set()  # what holds some
-
-    def __call__(self, value: object) -> bytes:
-        if id(value) in self.coded or id(value) in self.open:
-            self.codes += 1
-        return super().__call__(value)
-
-    def _digest(self, value: object) -> bytes:
-        before = self.codes
-        self.codes += isinstance(value, types.FunctionType | types.CodeType)
-        digest = super()._digest(value)
-        if self.codes > before:
-            self.coded.add(id(value))
-        return digest
-
-    def _library(self, module: str | None) -> str | None:
-        top = (module or "builtins").partition(".")[0]
-        if top == self.top:
-            return None
-        return top if top in COMMON else _library(module)
-
-    def _attribute(self, value: object) -> bytes:
-        if isinstance(value, (*PLAIN, tuple, frozenset, type, types.FunctionType)):
-            return self(value)
-        first = _first.get(id(value))
-        if first is not None and first[0] is value:
-            return first[1]
-        before = self.codes
-        digest = self(value)
-        if self.codes == before:  # data alone: code that is edited in place must be seen
-            _first[id(value)] = (value, digest)
-        return digest
-
-    def _parts(self, value: object) -> list[bytes]:
-        if isinstance(value, PurePath):
-            return [b"path", self._inside(str(value)).encode()]
-        if type(value) is str:
-            return [b"str", self._inside(value).encode()]
-        return super()._parts(value)
-
-    def _inside(self, text: str) -> str:
-        """A path below the folder of the code, without that folder: it may lie elsewhere tomorrow."""
-        inside = bool(self.folder) and (text + os.sep).startswith(self.folder + os.sep)
-        return f"...{text[len(self.folder) :]}" if inside else text
-
-    def _code(self, code: types.CodeType) -> list[bytes]:
-        tree = _tree(code)
-        return super()._code(code) if tree is None else [b"tree", _shape(tree).encode()]
-
-    def _function(self, function: types.FunctionType) -> list[bytes]:
-        library = self._library(function.__module__)
-        if library is None:
-            return super()._function(function)
-        parts = [f"{library} {function.__module__}.{function.__qualname__}".encode()]
-        if not _reachable(function):  # a closure of the package: what it wraps may be the user's
-            parts += self._each((function.__defaults__, function.__kwdefaults__, function.__dict__))
-            for name, value in sorted(_captured(function).items()):
+            value = vars(cls)[name]
+            if name == "__dataclass_params__":
+                parts += [
+                    name.encode(),
+                    repr([getattr(value, key) for key in ("eq", "order", "frozen")]).encode(),
+                ]
+            elif not _generated(value):
                 parts += [name.encode(), self._attribute(value)]
         return parts
 
-    def _found(self, name: str, wanted: Iterable[str], function: types.FunctionType) -> types.ModuleType:
-        try:
-            module = importlib.import_module(name)
-            for part in wanted:
-                if not hasattr(module, part):
-                    importlib.import_module(f"{name}.{part}")
-        except Exception as error:  # whatever a user's module raises
-            raise Opaque(f"{function.__qualname__} imports {name!r} at run time ({error})") from error
-        return module
 
-    def _class(self, cls: type) -> list[bytes]:
-        if self._library(cls.__module__) is not None:
-            version = getattr(cls, "version", None) if cls.__module__.partition(".")[0] == "mobench" else None
-            return [*super()._class(cls), repr(version).encode()]
-        self.codes += 1
-        parts = [cls.__qualname__.encode(), *self._each(cls.__bases__)]
-        members = (
-            {name: m.value for name, m in cls.__members__.items()} if issubclass(cls, enum.Enum) else None
-        )
-        if members is not None:
-            parts.append(self(members))
-        for name in sorted(vars(cls).keys() - SHELL - {"__replace__", "__repr__"}):
-            value = vars(cls)[name]
-            if _generated(value) or (members is not None and not self._method(value)):
-                continue
-            if name == "__dataclass_fields__":
-                inner = _joined([part for f in dataclasses.fields(cls) for part in self._field(f)])
-            elif name == "__dataclass_params__":
-                inner = repr([getattr(value, key) for key in ("eq", "order", "frozen")]).encode()
-            else:
-                inner = self._attribute(value)
-            parts += [name.encode(), inner]
-        return parts
-
-    def _method(self, value: object) -> bool:
-        """Whether a member of an enumeration's class is a method that the user wrote."""
-        function = value.__func__ if isinstance(value, staticmethod | classmethod) else value
-        written = isinstance(function, types.FunctionType) and self._library(function.__module__) is None
-        return written or isinstance(value, property)
-
-    def _field(self, field: dataclasses.Field[Any]) -> list[bytes]:
-        values = (field.default, field.default_factory)
-        about = repr((field.name, field.init, field.kw_only)).encode()
-        return [about, *(b"none" if v is dataclasses.MISSING else self._attribute(v) for v in values)]
+def _constants(code: types.CodeType) -> tuple[object, ...]:
+    """Returns the constants without the docstring, which is the first one of a function that has one."""
+    if sys.version_info >= (3, 13):
+        documented = bool(code.co_flags & 0x4000000)  # inspect.CO_HAS_DOCSTRING
+    else:  # there the first constant of a function is its docstring or None
+        function = bool(code.co_flags & inspect.CO_NEWLOCALS) and not code.co_name.startswith("<")
+        documented = function and isinstance(code.co_consts[0], str)
+    return code.co_consts[1:] if documented else code.co_consts
 
 
 def _captured(function: types.FunctionType) -> dict[str, object]:
-    """What a closure holds."""
+    """Returns what a closure holds."""
     out: dict[str, object] = {}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
@@ -467,84 +370,10 @@ def _captured(function: types.FunctionType) -> dict[str, object]:
 
 
 def _generated(value: object) -> bool:
-    """Whether the method of a class was made by `dataclass` or `namedtuple`,
-    whose code differs from Python to Python.
-    """
+    """Tells whether `dataclass` or `namedtuple` made a method: the fields say the same."""
     function = value.__func__ if isinstance(value, staticmethod) else value
     made = isinstance(function, types.FunctionType) and function.__code__.co_filename == "<string>"
     return made or type(value).__name__ == "_tuplegetter"  # `_fields` has their order
-
-
-Place = tuple[str, int]  # name and first line
-
-
-@functools.lru_cache(maxsize=64)
-def _parsed(text: str, file: str) -> tuple[dict[Place, list[ast.AST]], dict[Place, list[types.CodeType]]]:
-    """Functions of a file: their trees by name and line, their code by qualified name and line."""
-    trees: dict[Place, list[ast.AST]] = {}
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
-            trees.setdefault((node.name, first), []).append(node)
-        elif isinstance(node, ast.Lambda):
-            trees.setdefault(("<lambda>", node.lineno), []).append(node)
-    codes: dict[Place, list[types.CodeType]] = {}
-    for code in _nested(compile(text, file, "exec", dont_inherit=True)):
-        codes.setdefault((code.co_qualname, code.co_firstlineno), []).append(code)
-    return trees, codes
-
-
-def _tree(code: types.CodeType) -> ast.AST | None:
-    """The syntax tree of a function, if its file still says what runs and leaves no doubt which function
-    it is.
-    """
-    linecache.checkcache(code.co_filename)
-    text = "".join(linecache.getlines(code.co_filename))
-    try:
-        trees, codes = _parsed(text, code.co_filename)
-    except (SyntaxError, ValueError):
-        return None
-    # the file may have been edited since it was imported: then the old code runs
-    found = codes.get((code.co_qualname, code.co_firstlineno), [])
-    if not any(_Walk()(other) == _Walk()(code) for other in found):
-        return None
-    nodes = trees.get((code.co_name, code.co_firstlineno), [])
-    if len(nodes) > 1:  # lambdas of one line
-        places = {(line, column) for line, _, column, _ in code.co_positions()}
-        bodies = [(node, node.body) for node in nodes if isinstance(node, ast.Lambda)]
-        nodes = [node for node, body in bodies if (body.lineno, body.col_offset) in places]
-    return nodes[0] if len(nodes) == 1 else None
-
-
-def _shape(node: object) -> str:
-    """A syntax tree as text that is the same in every Python: without places, comments,
-    docstrings and annotations.
-    """
-    if isinstance(node, ast.Constant):
-        return f"{type(node.value).__name__} {node.value!r}"
-    if isinstance(node, ast.AST):
-        parts = []
-        for name, value in ast.iter_fields(node):
-            if value is None or value == [] or name in ("annotation", "returns", "type_comment"):
-                continue
-            if name == "body" and isinstance(value, list):
-                value = [line for line in value if not _remark(line)]
-            if isinstance(node, ast.JoinedStr):  # Python 3.12 has empty text between parts
-                value = [part for part in value if not (isinstance(part, ast.Constant) and part.value == "")]
-            parts.append(f"{name}={_shape(value)}")
-        return f"{type(node).__name__}({', '.join(parts)})"
-    if isinstance(node, list):
-        return f"[{', '.join(map(_shape, node))}]"
-    return repr(node)
-
-
-def _remark(line: ast.stmt) -> bool:
-    """A docstring, or any text that stands alone."""
-    return (
-        isinstance(line, ast.Expr)
-        and isinstance(line.value, ast.Constant)
-        and isinstance(line.value.value, str)
-    )
 
 
 def _joined(parts: list[bytes]) -> bytes:
