@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import random
 import signal
 import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,6 @@ from mobench.core.random import generator, seed_for
 from mobench.errors import CompatibilityError, ConfigError, MobenchError, StoreError
 from mobench.jobs.build import make_job
 from mobench.jobs.record import Recorder
-from mobench.models import named_random
 from mobench.models.stacked import mapped
 from mobench.problems import networks
 from mobench.system import fastest
@@ -288,52 +287,57 @@ def squares(z: Tensor, batch: Any) -> Tensor:
 # dropout
 
 
-def splitmix(x: np.ndarray) -> np.ndarray:
-    """Steele et al. 2014, in unsigned arithmetic."""
-    x = x + np.uint64(0x9E3779B97F4A7C15)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
+class Drawing(nn.Module):
+    """Draws in four ways, of which two have no module."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cells = nn.GRU(3, 4, num_layers=2, dropout=0.5)
+        self.drop = nn.AlphaDropout(0.3)
+        self.out = nn.Linear(4, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        z = self.drop(self.cells(x.unsqueeze(1))[0].squeeze(1))
+        if self.training:
+            z = z * torch.bernoulli(torch.full_like(z, 0.8)) + 0.1 * torch.randn(z.shape, dtype=z.dtype)
+        return self.out(z)
 
 
-def expected_uniform(key: int, place: int, n: int) -> np.ndarray:
-    name = sha256(f"{place}|use=place".encode()).digest()
-    salt = np.uint64(int.from_bytes(name[:8], "big") >> 1)
-    with np.errstate(over="ignore"):
-        first = splitmix(np.array([np.uint64(key)]) ^ salt)
-        return (
-            splitmix(first + np.arange(n, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(11)
-        ) * 2.0**-53
+def drawing(**options: Any) -> Any:
+    torch.manual_seed(0)
+    return mobench.networks(Drawing, squares, (torch.randn(8, 3), torch.zeros(8, 2)), **options)
 
 
-def test_masks_of_dropout_by_an_independent_generator() -> None:
-    x = torch.randn(6, 5, dtype=F64)
-    key = torch.tensor(1234567)
-    with named_random.named(), named_random.keyed(key):
-        first = nnf.dropout(x, 0.3)
-        second = nnf.dropout2d(x.view(3, 2, 5, 1), 0.3)
-        attended = nnf.scaled_dot_product_attention(x, x, x, dropout_p=0.5)
-        drawn = torch.randn_like(x)
-    masks = [torch.from_numpy(expected_uniform(1234567, k, 30) >= 0.3).view(6, 5) / 0.7 for k in (1,)]
-    torch.testing.assert_close(first, x * masks[0])
-    channels = torch.from_numpy(expected_uniform(1234567, 2, 6) >= 0.3).view(3, 2, 1, 1) / 0.7
-    torch.testing.assert_close(second, x.view(3, 2, 5, 1) * channels)
-    weights = (x @ x.T / 5**0.5).softmax(-1)
-    kept = torch.from_numpy(expected_uniform(1234567, 3, 36) >= 0.5).view(6, 6) * 2.0
-    torch.testing.assert_close(attended, (weights * kept) @ x)
-    assert drawn.std() > 0.3
-    assert nnf.dropout.__module__ == "torch.nn.functional"  # what was replaced is back
+def test_a_run_draws_as_its_module_does_under_a_seed_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    inputs: list[Tensor] = []
+
+    def forward(module: nn.Module, batch: Any) -> Tensor:
+        inputs.append(batch[0])  # in the order of the batch
+        return module(batch[0])
+
+    job, oracle = bound(drawing(forward=forward))
+    theta = oracle.initial(job.runs)
+    oracle.at(theta, {}, 0).values()  # makes the module, under a seed of its own
+    seeds: list[int] = []
+    plain = torch.manual_seed
+    monkeypatch.setattr(torch, "manual_seed", lambda key: seeds.append(key) or plain(key))
+    before = torch.get_rng_state()
+    found = oracle.at(theta, {}, 3).values()
+    assert torch.equal(before, torch.get_rng_state())
+    assert len(seeds) == len(theta) == 4
+    assert len(set(seeds)) == 2  # all preferences of a seed draw the same
+    module = Drawing().double()
+    for key, row, values, x in zip(seeds, theta, found, inputs[-4:], strict=True):
+        torch.nn.utils.vector_to_parameters(row, module.parameters())
+        plain(key)
+        torch.testing.assert_close(values, module(x).square().mean(0).detach())
 
 
-def test_dropout_keeps_the_expected_share_and_alpha_dropout_the_moments() -> None:
-    x = torch.randn(400_000, dtype=F64)
-    with named_random.named(), named_random.keyed(torch.tensor(5)):
-        dropped = nnf.dropout(torch.ones_like(x), 0.25)
-        alpha = nnf.alpha_dropout(x, 0.25, training=True)
-    assert float(dropped.mean()) == pytest.approx(1.0, abs=4e-3)
-    assert set(dropped.unique().tolist()) == {0.0, 1 / 0.75}
-    assert float(alpha.mean()) == pytest.approx(0.0, abs=1e-2)
-    assert float(alpha.std()) == pytest.approx(1.0, abs=1e-2)
+def test_a_module_that_draws_in_any_way_is_the_same_alone() -> None:
+    whole = mobench.run(problem=drawing(batch_size=4), **LONG)
+    alone = mobench.run(problem=drawing(batch_size=4), **{**LONG, "seeds": [1]})
+    for key in ("f_1", "f_2"):
+        np.testing.assert_allclose(alone[key], whole[key][whole["seed"] == 1], rtol=1e-5)
 
 
 def residual_stages() -> Any:
@@ -408,7 +412,7 @@ LONG: dict[str, Any] = {
     "checkpoint.seconds": 0,
     **QUIET,
 }
-ONE_WAY = {**LONG, "problem.execution": "vmap"}
+ONE_WAY = {**LONG, "problem.execution": "loop"}
 """For jobs that are compared bit for bit, but measure which way is the fastest each for itself."""
 
 
@@ -767,18 +771,6 @@ class Calls(nn.Module):
         return self.out(self.fn(x))
 
 
-class Sequence(nn.Module):
-    """Dropout between the layers of an RNN."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.cells = nn.GRU(4, 3, num_layers=2, dropout=0.5)
-        self.out = nn.Linear(3, 2)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.out(self.cells(x)[0])
-
-
 def unseeded() -> nn.Module:
     module = nn.Linear(4, 2)
     nn.init.normal_(module.weight, generator=torch.Generator().manual_seed(torch.seed() % 1000))
@@ -830,11 +822,6 @@ def calling(fn: Callable[[Tensor], Tensor]) -> Callable[[], Any]:
     return lambda: network(lambda: Calls(fn))
 
 
-def recurrent() -> Any:
-    data = torch.randn(12, 5, 4), torch.randn(12, 2)
-    return network(Sequence, data=data, forward=lambda m, b: m(b[0]).mean(1))
-
-
 def sampled() -> Any:
     data = TensorDataset(torch.zeros(3, 4), torch.zeros(3, 2))
     return linear(data=DataLoader(data, sampler=WeightedRandomSampler([0.1, 0.2, 0.7], 3)))
@@ -861,12 +848,9 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "running statistics of another kind": (lambda: network(norms), "writes into its buffer 1"),
     "a state in the module": (lambda: network(Memory), "must not keep a state"),
-    "its own random numbers": (
-        calling(lambda x: x * torch.bernoulli(torch.full_like(x, 0.5))),
-        r"torch\.bernoulli draws random numbers",
-    ),
+    "numbers of NumPy": (calling(lambda x: x * np.random.rand()), "Python's random or of NumPy"),  # noqa: NPY002
+    "numbers of Python": (calling(lambda x: x * random.random()), "Python's random or of NumPy"),
     "random numbers in evaluation": (calling(lambda x: nnf.dropout(x, 0.5)), r"after eval\(\)"),
-    "an RNN's dropout": (recurrent, "gru draws random numbers"),
     "writing into the data": (calling(lambda x: x.relu_()), "writes into the data"),
     "another network each time": (lambda: network(unseeded), "another network at the same seed"),
     "a lazy layer": (lambda: network(lambda: nn.LazyLinear(2)), "lazy layer"),
@@ -1078,7 +1062,8 @@ def test_rows_hold_losses_and_measures_of_all_data(size: int, order: str, execut
     losses = [fn for name, fn in LOSSES.items() if not one_way or name not in ("correlation", "quantile")]
 
     def make() -> nn.Module:
-        return nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.Dropout(0.1), nn.Tanh(), nn.Linear(8, 3))
+        drop = nn.Identity() if one_way else nn.Dropout(0.1)
+        return nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), drop, nn.Tanh(), nn.Linear(8, 3))
 
     given: dict[str, Any] = {"batch_size": 50, "positive": False}
     if not one_way:

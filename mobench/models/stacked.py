@@ -19,10 +19,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from mobench.errors import ConfigError
-from mobench.models.named_random import keyed, named
+from mobench.models.seeded import seeded
 
 Tree = Any
 """A tensor, or a tuple, list or dict of trees."""
@@ -177,7 +178,8 @@ def values(
         batch: samples that all runs share; or, if `each`, samples (R, B, ...) where way=vmap, a function of
             the run else.
         way: vmap | loop | channels_last.
-        keys: of random numbers; None: nothing may be drawn.
+        keys: seeds of the runs' random numbers; None: nothing may be drawn. Under vmap a module that draws
+            fails.
         written: constants that the forward pass may write.
 
     Raises:
@@ -185,7 +187,7 @@ def values(
     """
     held = {n: t for n, t in {**fixed.shared, **fixed.own}.items() if n not in written}
     before = [t._version for t in held.values()]
-    with no_fast_path(), named():
+    with no_fast_path():
         found = _computed(scored, layout, theta, fixed, batch, way, keys, each)
     changed = [n for (n, t), old in zip(held.items(), before, strict=True) if t._version != old]
     if changed:
@@ -211,25 +213,27 @@ def _computed(
     last = way == "channels_last"
     shared = {f"module.{name}": formatted(value, last) for name, value in fixed.shared.items()}
 
-    def one(row: Tensor, own: dict[str, Tensor], key: Tensor | None, seen: Tree) -> Tensor:
+    def one(row: Tensor, own: dict[str, Tensor], seen: Tree) -> Tensor:
         tensors = {f"module.{name}": value for name, value in {**own, **layout.split(row)}.items()}
         if last:
             tensors = {name: formatted(value, last) for name, value in tensors.items()}
-        with keyed(key, way == "vmap"):
-            out: Tensor = functional_call(scored, {**shared, **tensors}, (seen,))
+        out: Tensor = functional_call(scored, {**shared, **tensors}, (seen,))
         return out
 
     if way == "vmap":
-        axes = (0, 0, None if keys is None else 0, 0 if each else None)
-        found: Tensor = vmap(one, in_dims=axes)(theta, fixed.own, keys, batch)
-        return found
+        # of attention's kernels only the plain products have a rule for an axis of runs
+        with sdpa_kernel(SDPBackend.MATH):
+            out: Tensor = vmap(one, in_dims=(0, 0, 0 if each else None))(theta, fixed.own, batch)
+        return out
+    seeds = [None] * len(theta) if keys is None else keys.tolist()
     seen = batch if each else mapped(lambda t: formatted(t, last), batch)
     rows = []
     # unbind, not theta[r]: the backward of an index writes zeros for all runs, for each run
     for r, row in enumerate(theta.unbind(0)):
         own = {name: value[r] for name, value in fixed.own.items()}
         given = mapped(lambda t: formatted(t, last), batch(r)) if each else seen
-        rows.append(one(row, own, None if keys is None else keys[r], given))
+        with seeded(seeds[r], theta.device):
+            rows.append(one(row, own, given))
     return torch.stack(rows)
 
 

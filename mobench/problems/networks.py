@@ -29,7 +29,7 @@ from mobench.core.sets import Box, Free, Set
 from mobench.core.types import check_dense, check_real
 from mobench.data.tables import Table
 from mobench.errors import ConfigError, check_batch_runs, choose
-from mobench.models import named_random, stacked
+from mobench.models import seeded, stacked
 from mobench.models.in_parts import ApartError, InParts, Joints
 from mobench.models.stacked import WAYS, Constants, Forward, Layout, Scored, Tree, cast, leaves, mapped
 from mobench.problems import samples
@@ -93,7 +93,6 @@ class Probe:
         losses, constraints: M and N.
         training, evaluation: why it cannot be batched there; "" if it can.
         pictures: whether it has kernels of two dimensions.
-        draws: whether training draws random numbers.
         lowest: the smallest loss of these samples.
         joints: how outputs of parts of the data become those of all; None: all samples at once.
     """
@@ -105,7 +104,6 @@ class Probe:
     training: str
     evaluation: str
     pictures: bool
-    draws: bool
     lowest: float
     joints: Joints | None
 
@@ -296,7 +294,8 @@ class _Trial:
         # constraints are functions of the losses, which need no network
         total = len(self.given.appended(torch.ones(self.losses, dtype=self.dtype)))
         scored = Scored(self.parts.training, self.given.forward, self.given.constrained)
-        training = self._apart("training", lambda way: self._values(way, scored))
+        training = "it draws random numbers" if draws else ""
+        training = training or self._apart("training", lambda way: self._values(way, scored))
         joints = self._joints()
         evaluation = self._evaluation(joints)
         kernels = any(len(shape) == 4 for shape in self.layout.shapes)
@@ -308,7 +307,6 @@ class _Trial:
             training,
             evaluation,
             kernels,
-            draws,
             self.lowest,
             joints,
         )
@@ -355,7 +353,7 @@ class _Trial:
 
     def _differentiable(self, scored: Scored) -> tuple[Tensor, Tensor]:
         versions = [t._version for t in leaves(self.batch)]
-        before = named_random.generators()
+        before = seeded.generators()
         try:
             leaf = self.theta.clone().requires_grad_(True)
             with torch.enable_grad():
@@ -369,8 +367,11 @@ class _Trial:
                 "module is called with the first part of the batch (forward= changes that), and each loss as "
                 "loss(outputs, batch) with the whole batch: lambda outputs, batch: loss(outputs, batch[1])."
             ) from error
-        if named_random.moved(before):
-            self._refuse_drawing(scored)
+        if seeded.moved(before):
+            raise ConfigError(
+                "The module or a loss draws numbers of Python's random or of NumPy, which belong to no run: "
+                "a job could not be resumed, and a run would differ alone and in a batch. Draw with torch."
+            )
         if [t._version for t in leaves(self.batch)] != versions:
             raise ConfigError(
                 "The module or a loss writes into the data (an operation in place, such as relu_). Copy "
@@ -453,7 +454,7 @@ class _Trial:
 
     def _after_eval(self, scored: Scored, batch: Tree, what: str) -> Tensor:
         for _ in range(2):  # an import in a measure may draw, but once only
-            before = named_random.generators()
+            before = seeded.generators()
             try:
                 found = self._evaluated(scored, batch, "loop")
             except ConfigError:
@@ -463,7 +464,7 @@ class _Trial:
                     f"After eval() the module, a loss or a measure fails on {what}: {type(error).__name__}: "
                     f"{error}\nFinal rows hold each loss and measure of all samples at once."
                 ) from error
-            if not named_random.moved(before):
+            if not seeded.moved(before):
                 return found
         raise ConfigError("The module draws random numbers after eval(), so its losses could not be told.")
 
@@ -554,15 +555,6 @@ class _Trial:
                 f"The gradient of loss {m + 1} fails: {type(error).__name__}: {error}.{cure}"
             ) from error
 
-    def _refuse_drawing(self, scored: Scored) -> None:
-        raise ConfigError(
-            f"{named_random.who_draws(lambda: self._once(scored, self.keys))} draws random numbers in the "
-            "forward pass that belong to no run, so a job could not be resumed, and a run would differ "
-            "alone and in a batch. Dropout (torch.nn.Dropout and torch.nn.functional's, also inside of "
-            "attention), torch.rand_like and torch.randn_like have named ones. Between the layers of an "
-            "RNN put torch.nn.Dropout."
-        )
-
     def _apart(self, what: str, values: Callable[[str], tuple[Tensor, ...]]) -> str:
         """Why runs cannot be one axis of vmap; "" if they can."""
         expected = values("loop")
@@ -599,7 +591,7 @@ class Bound:
     """The runs of a job.
 
     Attributes:
-        keys: of random numbers, one of each seed: all preferences of a seed drop the same units.
+        keys: of random numbers, on the CPU, one of each seed: all preferences of a seed drop the same units.
         modules: the distinct networks that runs begin with; group: which of them each run has.
         cache: of their constants.
         examined: runs that had a loss that is not finite, whose cause was no batch.
@@ -776,7 +768,7 @@ class Networks(Cached, BatchGradients):
     def bind(self: This, runs: Runs) -> This:
         keys = [seed_for(int(seed), problem=self.name, use="noise") for seed in runs.seeds]
         bound = copy.copy(self)
-        held = Bound(torch.tensor(keys, device=runs.seeds.device), *self._modules(runs))
+        held = Bound(torch.tensor(keys), *self._modules(runs))
         object.__setattr__(bound, "_bound", held)
         return bound
 
@@ -817,19 +809,13 @@ class Networks(Cached, BatchGradients):
         if batch is None:
             F = self._evaluated("train", x)[:, : self.n_objectives]
             return torch.stack([self._given.appended(row) for row in F.unbind(0)])
-        keys = salted(self.bound.keys, batch.number, "noise") if self.probe.draws else None
-        before = torch.get_rng_state() if x.device.type == "cpu" else None
+        keys = salted(self.bound.keys, batch.number, "noise")
         found = self._trained(x, batch, keys, self._way(x, batch, keys))
-        if before is not None and not torch.equal(before, torch.get_rng_state()):
-            raise ConfigError(
-                "The module drew random numbers in this step that belong to no run, which it did not do "
-                "when it was tried. Use torch.nn.Dropout, torch.rand_like or torch.randn_like."
-            )
         if not bool(found.detach().isfinite().all()):
             self._examine(x.detach(), batch, keys, found.detach())
         return found
 
-    def _examine(self, x: Tensor, batch: Batch, keys: Tensor | None, found: Tensor) -> None:
+    def _examine(self, x: Tensor, batch: Batch, keys: Tensor, found: Tensor) -> None:
         """Raises ConfigError if losses of a step are not finite whatever its parameters: no run diverges for
         a batch without a label.
         """
@@ -841,8 +827,8 @@ class Networks(Cached, BatchGradients):
             held.examined.add(r)
             start = self.probe.layout.flat(dict(held.modules[held.group[r]].named_parameters()))
             fixed = self._fixed(x).take(slice(r, r + 1))
-            key = None if keys is None else keys[r : r + 1]
             group = [int(batch.group[r])]
+            key = keys[r : r + 1]
             with torch.no_grad():
                 F = self._some(start.to(x).unsqueeze(0), fixed, table, batch.chosen, group, key, "loop", True)
             bad = (~F[0].isfinite() & ~found[r].isfinite()).nonzero().squeeze(1).tolist()
@@ -856,9 +842,7 @@ class Networks(Cached, BatchGradients):
                     "batch, as losses.sum() / mask.sum().clamp_min(1) does."
                 )
 
-    def _trained(
-        self, x: Float[Tensor, "R P"], batch: Batch, keys: Tensor | None, way: str
-    ) -> Float[Tensor, "R K"]:
+    def _trained(self, x: Float[Tensor, "R P"], batch: Batch, keys: Tensor, way: str) -> Float[Tensor, "R K"]:
         table = self._table("train", x)
         fixed = self._fixed(x)
         group = batch.group.tolist()
@@ -879,7 +863,7 @@ class Networks(Cached, BatchGradients):
                         table,
                         batch.chosen,
                         [group[r] for r in part],
-                        keys if keys is None or whole else keys[some],
+                        keys if whole else keys[part],
                         "vmap" if way == "seeds" else way,
                         whole,
                     )
@@ -894,7 +878,7 @@ class Networks(Cached, BatchGradients):
         table: Tree,
         chosen: Tensor,
         group: list[int],
-        keys: Tensor | None,
+        keys: Tensor,
         way: str,
         whole: bool,
     ) -> Tensor:
@@ -924,7 +908,7 @@ class Networks(Cached, BatchGradients):
         found: Tensor = checkpoint(compute, x, use_reentrant=False)
         return found
 
-    def _way(self, x: Tensor, batch: Batch, keys: Tensor | None) -> str:
+    def _way(self, x: Tensor, batch: Batch, keys: Tensor) -> str:
         """How the runs of this job are computed: measured once, with this batch."""
         if self.execution != "auto":
             return self._noted(x, self.execution)
