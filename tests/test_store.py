@@ -8,6 +8,7 @@ import math
 import os
 import re
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,11 @@ import torch
 
 from mobench import load
 from mobench.errors import StoreError
+from mobench.jobs import store
 from mobench.jobs.store import JobFolder, config_hash
 from mobench.report.reading import collect
 from mobench.system.files import write_atomic, write_json
+from mobench.system.forms import read_json
 from mobench.system.paths import outputs_root
 from tests.conftest import Run, in_process, of_before
 from tests.test_runner import same_rows
@@ -142,6 +145,28 @@ def test_status(tmp_path: Path) -> None:
     assert not folder.done
     (folder.path / "status.json").write_text('{"status": "done", "seconds": "long"}')
     assert folder.status()["error"] == "unreadable status.json: seconds is 'long', not a number"
+
+
+def test_the_state_is_read_once_and_again_after_any_change(
+    two_jobs: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / two_jobs[0].name
+    shutil.copytree(two_jobs[0], path)
+    reads: list[str] = []
+    monkeypatch.setattr(store, "read_json", lambda file: reads.append(file.name) or read_json(file))
+    time.sleep(0.05)
+    assert all(JobFolder(path).done and JobFolder(path).damage is None for _ in range(10))
+    assert sorted(reads) == ["meta.json", "status.json"]
+    rows = bytearray((path / "final.csv").read_bytes())
+    for k in range(20, 40):  # in place, of equal length, within a tick of the clock
+        rows[k] ^= 1
+        (path / "final.csv").write_bytes(rows)
+        assert not JobFolder(path).done
+        rows[k] ^= 1
+        (path / "final.csv").write_bytes(rows)
+        assert JobFolder(path).done
+    (path / "status.json").unlink()
+    assert JobFolder(path).status() == {"status": "missing"}
 
 
 def test_one_writer(tmp_path: Path) -> None:

@@ -57,6 +57,7 @@ META: dict[str, Kinds] = {
     **dict.fromkeys(("seconds_train", "seconds_evaluate", "seconds_wall"), float),
 }
 """Fields of meta.json that readers use, and their kinds."""
+_TICK = 20_000_000  # ns; longer than the tick of any file system's clock
 _COMPRESSED = 4_000_000  # numbers of a compressed file, at most
 _NAME = re.compile(r".+-([0-9a-f]{10})")  # of a folder; a copy may have any other
 _UNREADABLE = (  # errors of a reader of tensors that was handed something else
@@ -158,9 +159,22 @@ class JobFolder:
 
     def status(self) -> dict[str, Any]:
         """status.json, or {"status": "missing"}; an unreadable file counts as failed."""
-        path = self.path / "status.json"
+        return dict(self._state()[0])
+
+    def _state(self) -> tuple[dict[str, Any], str | None]:
+        """Status, and what is wrong with a folder that is done; read again when a file has changed."""
+        stamps = tuple(_stamp(self.path / name) for name in ("status.json", "meta.json", "final.csv"))
+        if stamps[0] is None:
+            return {"status": "missing"}, None
+        newest = max(stamp[2] for stamp in stamps if stamp is not None)
+        # a file that was edited twice within a tick of the clock may have the same stamp
+        read = _read if time.time_ns() - newest > _TICK else _read.__wrapped__
+        return read(self.path, stamps)
+
+    def _status(self) -> dict[str, Any]:
+        """What status.json says."""
         try:
-            found = read_json(path)
+            found = read_json(self.path / "status.json")
         except FileNotFoundError:
             return {"status": "missing"}
         except StoreError as error:
@@ -187,25 +201,18 @@ class JobFolder:
     @property
     def done(self) -> bool:
         """Finished and complete on disk."""
-        status = self.status()
-        return status["status"] == "done" and self._damage(status) is None
+        status, damage = self._state()
+        return status["status"] == "done" and damage is None
 
     @property
     def damage(self) -> str | None:
         """What is wrong with a folder that says of itself that it is done, in a sentence; else None.
 
         The rows are compared with their digest, and the identity with the name of the folder, which costs
-        little; the digests of other files when they are read.
+        little; the digests of other files when they are read. A job whose rows are not all there, or not its
+        own, is not finished: as one without final.csv, it is run again.
         """
-        status = self.status()
-        return self._damage(status) if status["status"] == "done" else None
-
-    def _damage(self, status: dict[str, Any]) -> str | None:
-        """The same of a status that says done. A job whose rows are not all there, or not its own, is not
-        finished: as one without final.csv, it is run again.
-        """
-        meta = self._plain_meta()
-        return self._other_job(meta) or self._rows_damage(status, meta)
+        return self._state()[1]
 
     def _rows_damage(self, status: dict[str, Any], meta: Any) -> str | None:
         """What is wrong with final.csv, in a sentence; else None."""
@@ -414,6 +421,28 @@ class JobFolder:
         """Provenance and timings."""
         with self._reading("meta.json") as path:
             return fields(str(path), read_json(path), META)
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    """Changes when a file does, and with the time for one that cannot be seen; None: it is missing."""
+    try:
+        seen = path.stat()
+    except FileNotFoundError:
+        return None
+    except OSError:
+        return 0, 0, time.time_ns()
+    return seen.st_ino, seen.st_size, seen.st_mtime_ns
+
+
+@functools.lru_cache(maxsize=10_000)
+def _read(path: Path, stamps: tuple[Any, ...]) -> tuple[dict[str, Any], str | None]:
+    """Status and damage of a folder whose files have these stamps."""
+    folder = JobFolder(path)
+    status = folder._status()
+    if status["status"] != "done":
+        return status, None
+    meta = folder._plain_meta()
+    return status, folder._other_job(meta) or folder._rows_damage(status, meta)
 
 
 def _plain(path: Path) -> Any:
