@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -113,7 +114,9 @@ def test_kinds(points: tuple[ZDT3, Array, Array]) -> None:
     assert check_values(problem, x, F * (1 + 1e-8)).kind == "same"
     found = check_values(problem, x, F * [2.0, 0.5] + [1.0, -3.0])
     assert found.kind == "affine"
-    np.testing.assert_allclose(np.stack([found.factor, found.shift]), [[2, 0.5], [1, -3]], rtol=1e-9)
+    np.testing.assert_allclose(
+        np.stack([found.factor, found.shift]), np.array([[2, 0.5], [1, -3]]), rtol=1e-9
+    )
     assert "f_1' = 2 f_1 + 1, f_2' = 0.5 f_2 - 3" in str(found)
     g = 1 + 9 * x[:, 1:].mean(1)
     for other in (np.stack([F[:, 0], F[:, 1] / g], 1), -F, F**2, F[:, ::-1]):
@@ -133,11 +136,11 @@ def test_kinds(points: tuple[ZDT3, Array, Array]) -> None:
     ],
 )
 def test_values_that_cannot_be_compared(
-    points: tuple[ZDT3, Array, Array], change: object, message: str
+    points: tuple[ZDT3, Array, Array], change: Callable[[Array, Array], tuple[Array, Array]], message: str
 ) -> None:
     problem, x, F = points
     with pytest.raises(ConfigError, match=message):
-        check_values(problem, *change(x, F))  # type: ignore[operator]
+        check_values(problem, *change(x, F))
 
 
 def test_files(points: tuple[ZDT3, Array, Array], tmp_path: Path) -> None:
