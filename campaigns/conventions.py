@@ -513,7 +513,7 @@ Written by `python -m campaigns.conventions` from `campaigns/conventions.csv`, w
 an indicator or a method of one name is not the same everywhere; what is meant here stands in the second
 column. Two definitions agree if their values do, up to 1e-6 of their size, at {points} random points
 (methods: for three fixed gradients). A difference is shown by both numbers at one point, all variables at
-{stated} of their ranges. "Since" is the oldest version that was tried and differs; libraries that agree are in
+{stated} of their ranges. "Since" is the oldest tried version that differs; libraries that agree are in
 the last column. mobench's own definitions are tested against the formulas (`tests/test_conventions.py`).
 
 `mobench check-problem NAME FILE` compares objective values of your own with mobench's definition
