@@ -35,7 +35,7 @@ $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 ifeq ($(LOCKED),)
-	$(BIN)/python -m pip install --quiet --no-compile -e '.[dev,docs,compiled,joblib,slurm,baselines,speech,flower]'
+	$(BIN)/python -m pip install --quiet --no-compile -e '.[dev,docs,joblib,slurm,baselines,speech,flower]'
 else
 	$(BIN)/python -m pip install --quiet --no-compile --require-hashes -r locks/full.txt
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
@@ -69,7 +69,7 @@ OLDEST_TESTS = tests/test_core.py tests/test_metrics.py tests/test_gram.py tests
 test-oldest: install  ## run the core tests with the oldest versions that pyproject.toml allows (5 GB in outputs/oldest)
 	$(BIN)/python -m pip install --quiet uv
 	test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)
-	$(UV) pip compile pyproject.toml --extra dev --extra compiled --resolution lowest-direct --python $(OLDEST)/bin/python --no-header --no-annotate -q -o $(OLDEST)/oldest.txt
+	$(UV) pip compile pyproject.toml --extra dev --resolution lowest-direct --python $(OLDEST)/bin/python --no-header --no-annotate -q -o $(OLDEST)/oldest.txt
 	$(OLDEST)/bin/python -m pip install --quiet --no-deps -r $(OLDEST)/oldest.txt
 	PYTHONPATH=$(CURDIR) $(OLDEST)/bin/python -m pytest -q -W ignore::DeprecationWarning -W ignore::PendingDeprecationWarning -W ignore::FutureWarning $(OLDEST_TESTS)
 
