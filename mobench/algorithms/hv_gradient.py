@@ -125,7 +125,7 @@ class HVGradient(Weighting):
         return _weights(F.detach(), state["seed"], state["ref"], state["alive"]), state, Info()
 
 
-@on_host(always=True)
+@on_host()
 def _weights(F: Tensor, seeds: Tensor, refs: Tensor, alive: Tensor) -> Float[Tensor, "R M"]:
     """Weights of all sets, one after the other, in NumPy; a run that has diverged has left its set."""
     values = F.numpy()

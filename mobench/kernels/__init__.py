@@ -2,5 +2,5 @@
 
 A plain path exists for each of them, and tests compare both.
 
-May import: core, system.
+May import: core, system, errors.
 """

@@ -177,7 +177,7 @@ def refined(M: Array, T: Array, v: Array, z: Array) -> None:
 
 @kernel
 def complementary_pivot(M: Array, T: Array, v: Array, z: Array, tolerance: float, limits: Limits) -> None:
-    """z of the mixed problem in z[:m]; see `mobench.subproblems.pivoting`."""
+    """z of the mixed problem in z[:m]; see above."""
     m = len(M)
     begin(M, T, v)
     freeing = True
@@ -761,6 +761,26 @@ def qp(
     return x, residual, failed
 
 
+@entry
+def qp_residual(
+    Q: Array, b: Array, a: Array, r: Array, lower: Array, upper: Array, x: Array, limits: Array
+) -> Array:
+    """The certificate (R,) of anybody's x (R, n) for the programs of `qp`; inf where it has none."""
+    R, n = x.shape
+    w = np.empty((ROOM, n))
+    out = np.empty(R)
+    for i in range(R):
+        put(w, B, b, i, 0.0)
+        put(w, A, a, i, 0.0)
+        put(w, LOWER, lower, i, 0.0)
+        put(w, UPPER, upper, i, np.inf)
+        w[X] = x[i]
+        share = r[0 if len(r) == 1 else i] if len(a) > 0 else 0.0
+        Q_ = Q[0 if len(Q) == 1 else i]
+        out[i] = program_residual(Q_, w, X, share, len(a) > 0, len(upper) > 0, limits_of(limits))
+    return out
+
+
 # linear programs over the simplex:  max c'x,  Gx >= 0,  c and G in units of their own (`lp.homogeneous`)
 
 
@@ -917,7 +937,7 @@ def epo_lp(
     return x, residual, failed
 
 
-# FERERO's dual; the names are those of `mobench.subproblems.dual._eliminate`
+# FERERO's dual; the names are those of `mobench.subproblems.dual`
 
 
 @kernel
@@ -1031,7 +1051,12 @@ def spectral(S: Array, V: Array, out: Array) -> None:
 
 @kernel
 def pseudoinverse(S: Array, V: Array, out: Array, trace: float) -> None:
-    """out = S^+ as in `dual._pinv`; overwrites S. NaN where S is not finite."""
+    """out = S^+; overwrites S. NaN where S is not finite.
+
+    One row: a division. More: eigenvalues below 1e-13 of the largest are taken as 0, so that an equality that
+    no direction can move (B_h J = 0) leaves its multiplier at 0; whether it holds is then judged by the
+    certificate.
+    """
     h = len(S)
     if h == 1:
         out[0, 0] = 0.0 if S[0, 0] - 1e-26 * trace <= 0 else 1 / S[0, 0]
@@ -1206,7 +1231,7 @@ def ferero_dual(
     rows: Array, bg: Array, bh: Array, c_g: float, c_h: float, adaptive: bool, Ks: Array, Fs: Array,
     ridges: Array, limits: Array,
 ) -> tuple[Array, Array, Array]:  # fmt: skip
-    """Weights (R, M), residual (R,) and failed (R,) of `mobench.subproblems.dual.ferero_dual`, h > 0."""
+    """Weights (R, M), residual (R,) and failed (R,) of `mobench.subproblems.dual.ferero_dual`."""
     R, L, M = rows.shape
     g = bg.shape[1]
     h = bh.shape[1]
@@ -1227,6 +1252,7 @@ def ferero_dual(
     Q = np.empty((e, e))
     affine = np.empty(L)
     target = np.empty(h)
+    broken = np.empty(h)
     SH = np.empty(h)
     w = np.empty((ROOM, e))
     room = np.empty((e, e))
@@ -1264,7 +1290,7 @@ def ferero_dual(
         if failed[i]:
             continue
         dual_weights(A_ag, w, SC, SH, weights[i])
-        equality = kept_equalities(A_ag, rows_k, inverse, target, S[0], weights[i], limit)
+        equality = kept_equalities(A_ag, rows_k, inverse, target, broken, weights[i], limit)
         residual[i] = max(kkt, equality)
         failed[i] = equality > limit.tolerance
     return weights, residual, failed

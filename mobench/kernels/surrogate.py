@@ -1,8 +1,12 @@
-"""CSMOO's surrogate run by run in scalar loops for Numba: Newton's method in the dual, step and certificate.
+"""CSMOO's surrogate run by run in scalar loops for Numba: its dual by two iterations, the step, its
+certificate and, where there is no solution, the proof.
 
-The formulas are those of `mobench.subproblems` (`interior.newton`, `blocks`, `surrogate`), where they are
-explained. Runs that Newton's method does not finish, and runs that are infeasible or not finite, are not
-`done`: the caller gives them to those modules.
+    maximise q(mu) over mu >= 0,  dq/dmu = h(d(mu)),  Hessian -H:  see `surrogate.py`
+
+Newton's method with active sets starts from a guess. Where it fails, a primal-dual interior-point method
+finds a better start for it. Variables come in blocks, each of which says what it adds to h and H at d(mu):
+variables with bounds by their rows (y, and x in a box); x in R^P or in a ball by products alone, whatever P
+is; x in the epigraph of the 1-norm by its projection.
 """
 
 from __future__ import annotations
@@ -14,9 +18,11 @@ import numpy as np
 
 from mobench.kernels.jit import Array, entry, kernel
 
+FREE, BOX, BALL, EPIGRAPH = 0, 1, 2, 3  # kinds of X
+
 
 class Limits(NamedTuple):
-    """Thresholds of `mobench.subproblems`, under their names there."""
+    """Thresholds of `mobench.subproblems.surrogate`, under their names there."""
 
     good: float
     tolerance: float
@@ -25,51 +31,105 @@ class Limits(NamedTuple):
     shift: float
     first: float
     cancelled: float
+    rounding: float
+    far: float
     newton: float
+    patient: float
+    proof: float
     model: float
+    interior: float
+
+
+class Program(NamedTuple):
+    """One run of `Surrogate`: bounds (P,) of x in a box, the radius of a ball; moving (P,), or (0,) for
+    all.
+    """
+
+    c: Array
+    rows: Array
+    slopes: Array
+    tau: Array
+    tau_y: Array
+    x: Array
+    low: Array
+    kind: int
+    inner: Array
+    outer: Array
+    radius: float
+    moving: Array
+
+
+class Bounded(NamedTuple):
+    """Variables with bounds low <= d <= high (D,): rows a and curvatures tau (K + 1, D), the rows' lengths
+    (K + 1,), derivatives J (K + 1, D), and the room e (STATES, D) of the interior-point method.
+    """
+
+    a: Array
+    tau: Array
+    low: Array
+    high: Array
+    lengths: Array
+    J: Array
+    e: Array
+
+
+class Whole(NamedTuple):
+    """x known by products: G_kl = a_k'a_l, u_k = a_k'x, xx = |x|^2, square = radius^2 (inf: R^P). In the
+    epigraph: p, J and its image under the tangent, (2 + 2 K, P).
+    """
+
+    G: Array
+    u: Array
+    xx: float
+    square: float
+    w: Array
+    p: Array
 
 
 # rows of `v` (VECTORS, K)
 MU, TRIAL, BEST, H, TRIAL_H, SIZE, RIDGE, ACTIVE, RIGHT, NEXT, LENGTH = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
-VECTORS = 11
+ONE, SLACK, MOVE, MOVE_SLACK, OLD, OLD_SLACK, LAG, PULL, KEPT = 11, 12, 13, 14, 15, 16, 17, 18, 19
+VECTORS = 20
+# rows of `Bounded.e`: d and the multipliers of its bounds, their changes and old values, s and v + s d
+D, ZL, ZU, DD, DL, DU, D0, ZL0, ZU0, S, V = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
+STATES = 11
 
 
 @kernel
 def limits_of(a: Array) -> Limits:
-    return Limits(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8])
+    return Limits(
+        a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13]
+    )  # fmt: skip
+
+
+# what the blocks of variables add to h, to the sizes of its terms and to the Hessian, at d(TRIAL); zero: mu_0
 
 
 @kernel
-def bounded_part(
-    a: Array, tau: Array, low: Array, high: Array, lengths: Array, J: Array, v: Array, bend: Array,
-    limits: Limits,
-) -> tuple[float, float]:  # fmt: skip
-    """Adds what variables with bounds give to TRIAL_H, SIZE and the Hessian; objective and size of its terms.
-
-    a, tau (K + 1, D); lengths of the rows of a (K + 1,); J (K + 1, D) is overwritten. `blocks.Rows.at`.
-    """
-    K1, D = a.shape
+def bounded_part(y: Bounded, v: Array, bend: Array, zero: float, limits: Limits) -> tuple[float, float]:
+    """The objective and the size of its terms, of variables with bounds."""
+    K1, n = y.a.shape
     value = 0.0
     objective = 0.0
-    pull = lengths[0]
+    pull = zero * y.lengths[0]
     unit = 1.0
     for k in range(1, K1):
-        pull += lengths[k] * v[TRIAL, k - 1]
-    for p in range(D):
-        s = tau[0, p]
-        raw = a[0, p]
+        pull += y.lengths[k] * v[TRIAL, k - 1]
+    for p in range(n):
+        s = zero * y.tau[0, p]
+        raw = zero * y.a[0, p]
         for k in range(1, K1):
-            s += tau[k, p] * v[TRIAL, k - 1]
-            raw += a[k, p] * v[TRIAL, k - 1]
+            s += y.tau[k, p] * v[TRIAL, k - 1]
+            raw += y.a[k, p] * v[TRIAL, k - 1]
         raw = -raw / s
         if p == 0:
             unit = s
-        d = min(max(raw, low[p]), high[p])
-        inner = 1 / s if raw > low[p] and raw < high[p] else 0.0
+        d = min(max(raw, y.low[p]), y.high[p])
+        inner = 1 / s if raw > y.low[p] and raw < y.high[p] else 0.0
         for k in range(K1):
-            bent = tau[k, p] * d
-            linear = a[k, p] * d
-            J[k, p] = a[k, p] + bent
+            bent = y.tau[k, p] * d
+            linear = y.a[k, p] * d
+            y.J[k, p] = y.a[k, p] + bent
             if k == 0:
                 value += linear + 0.5 * d * bent
                 objective += abs(linear) + 0.5 * d * bent
@@ -79,23 +139,23 @@ def bounded_part(
         if inner > 0:
             for k in range(1, K1):
                 for j in range(1, k + 1):
-                    bend[k - 1, j - 1] += J[k, p] * inner * J[j, p]
-    for k in range(1, K1):
-        v[SIZE, k - 1] += limits.loose * lengths[k] * (pull / unit)
-    # the row of the objective has a share of its own, as the others
-    return value, objective + limits.loose * lengths[0] * (pull / unit)
+                    bend[k - 1, j - 1] += y.J[k, p] * inner * y.J[j, p]
+    for k in range(1, K1):  # of what cancels in a_k'd some counts as size of h on the way
+        v[SIZE, k - 1] += limits.loose * y.lengths[k] * (pull / unit)
+    return value, objective + limits.loose * y.lengths[0] * (pull / unit)
 
 
 @kernel
-def ball_part(
-    G: Array, u: Array, xx: float, square: float, tau: Array, w: Array, v: Array, bend: Array, limits: Limits
-) -> float:
-    """The same for variables in a ball around 0, by their products; value = size. `blocks.Gram.at`.
+def ball_part(x: Whole, tau: Array, v: Array, bend: Array, zero: float, limits: Limits) -> float:
+    """The same, value and size being one, for variables in a ball around 0 (R^P: radius inf). With
+    p = x - v/s: d = rho p - x, rho = min(1, radius/|p|); the derivative of the projection is
+    rho (I - pp'/|p|^2) outside of the ball.
 
     w (4, K): a_k'v / s, a_k'(x - v / s), a_k'd without the tangent's missing part, |a_k|.
     """
-    K = len(u)
-    s = tau[0]
+    K = len(x.u)
+    w = x.w
+    s = zero * tau[0]
     for k in range(K):
         s += tau[k + 1] * v[TRIAL, k]
     vv = 0.0
@@ -104,36 +164,155 @@ def ball_part(
     for k in range(K):
         value = 0.0
         for j in range(K):
-            value += G[k, j] * v[TRIAL, j]
+            value += x.G[k, j] * v[TRIAL, j]
         w[0, k] = value / s
         vv += w[0, k] * v[TRIAL, k] / s
-        xv += u[k] * v[TRIAL, k] / s
+        xv += x.u[k] * v[TRIAL, k] / s
         pull += w[3, k] * v[TRIAL, k]
-    pp = xx - 2 * xv + vv
-    outside = pp > square
-    rho = math.sqrt(square / pp) if outside else 1.0
+    pp = x.xx - 2 * xv + vv
+    outside = pp > x.square
+    rho = math.sqrt(x.square / pp) if outside else 1.0
     inverse = 1 / pp if outside else 0.0
     less = rho - 1
-    dd = less * less * xx - 2 * rho * less * xv + rho * rho * vv
-    dp = rho * pp - (xx - xv)
+    dd = less * less * x.xx - 2 * rho * less * xv + rho * rho * vv
+    dp = rho * pp - (x.xx - xv)
     curved = dd - inverse * dp * dp
     for k in range(K):
-        linear = less * u[k] - rho * w[0, k]
-        w[1, k] = u[k] - w[0, k]
+        linear = less * x.u[k] - rho * w[0, k]
+        w[1, k] = x.u[k] - w[0, k]
         w[2, k] = linear - w[1, k] * (inverse * dp)
         quadratic = 0.5 * tau[k + 1] * dd
         v[TRIAL_H, k] += linear + quadratic
         v[SIZE, k] += abs(linear) + quadratic + limits.loose * w[3, k] * (pull / s)
     for k in range(K):
         for j in range(k + 1):
-            value = G[k, j] - w[1, k] * inverse * w[1, j] + tau[k + 1] * w[2, j] + w[2, k] * tau[j + 1]
+            value = x.G[k, j] - w[1, k] * inverse * w[1, j] + tau[k + 1] * w[2, j] + w[2, k] * tau[j + 1]
             bend[k, j] += (value + tau[k + 1] * tau[j + 1] * curved) * (rho / s)
     return 0.5 * tau[0] * dd
 
 
 @kernel
-def solve(M: Array, v: Array) -> None:
-    """RIGHT <- the solution of M x = RIGHT; overwrites M (K, K), symmetric and positive definite."""
+def epigraph_part(p: Program, x: Whole, v: Array, bend: Array, zero: float, limits: Limits) -> float:
+    """The same for x = (y, s) with |y|_1 <= s; rows of x.p: the raw point and d, J and its image."""
+    K, P = p.rows.shape
+    w = x.w
+    s = zero * p.tau[0]
+    pull = 0.0
+    for k in range(K):
+        s += p.tau[k + 1] * v[TRIAL, k]
+        pull += w[3, k] * v[TRIAL, k]
+    for i in range(P):
+        raw = 0.0
+        for k in range(K):
+            raw += v[TRIAL, k] * p.rows[k, i]
+        x.p[0, i] = p.x[i] - raw / s
+    t = shrunk(x.p[0], x.p[1])
+    active = 0.0
+    dd = 0.0
+    for i in range(P):
+        active += 1.0 if i < P - 1 and abs(x.p[0, i]) > t else 0.0
+        x.p[1, i] -= p.x[i]
+        dd += x.p[1, i] * x.p[1, i]
+    for k in range(K):
+        linear = 0.0
+        slope = 0.0  # of t along the row of J
+        for i in range(P):
+            linear += p.rows[k, i] * x.p[1, i]
+            x.p[2 + k, i] = p.rows[k, i] + p.tau[k + 1] * x.p[1, i]
+            if i < P - 1 and abs(x.p[0, i]) > t:
+                slope += math.copysign(x.p[2 + k, i], x.p[2 + k, i] * x.p[0, i])
+        slope = (slope - x.p[2 + k, P - 1]) / (1.0 + active)
+        for i in range(P):
+            image = x.p[2 + k, i]
+            if t > 0:
+                if i == P - 1:
+                    image += slope
+                elif abs(x.p[0, i]) > t:
+                    image -= math.copysign(slope, slope * x.p[0, i])
+                else:
+                    image = 0.0
+            x.p[2 + K + k, i] = image
+        quadratic = 0.5 * p.tau[k + 1] * dd
+        v[TRIAL_H, k] += linear + quadratic
+        v[SIZE, k] += abs(linear) + quadratic + limits.loose * w[3, k] * (pull / s)
+    for k in range(K):
+        for j in range(k + 1):
+            value = 0.0
+            for i in range(P):
+                value += x.p[2 + K + k, i] * x.p[2 + j, i] + x.p[2 + K + j, i] * x.p[2 + k, i]
+            bend[k, j] += 0.5 * value / s
+    return 0.5 * p.tau[0] * dd
+
+
+@kernel
+def shrunk(p: Array, d: Array) -> float:
+    """d <- the projection of p = (y, s) onto |y|_1 <= s, and by how much y shrinks; `sets.L1Epigraph`."""
+    n = len(p) - 1
+    for i in range(n):
+        d[i] = abs(p[i])
+    ordered = np.sort(d[:n])
+    t = max(-p[n], 0.0)
+    total = 0.0
+    for i in range(n):
+        total += ordered[n - 1 - i]
+        t = max(t, (total - p[n]) / (i + 2))
+    d[n] = p[n]
+    if t > 0:
+        d[n] = 0.0
+        for i in range(n):
+            d[n] += max(ordered[n - 1 - i] - t, 0.0)
+    for i in range(n):
+        size = max(abs(p[i]) - t, 0.0)
+        d[i] = size if p[i] > 0 else -size
+    return t
+
+
+@kernel
+def parts(
+    p: Program, x: Whole, y: Bounded, v: Array, bend: Array, zero: float, limits: Limits
+) -> tuple[float, float]:
+    """TRIAL_H, SIZE and the Hessian at TRIAL; the objective and the size of its terms."""
+    K = len(p.c)
+    bend[:, :] = 0.0
+    for k in range(K):
+        v[TRIAL_H, k] = p.c[k]
+        v[SIZE, k] = abs(p.c[k])
+    value, objective = bounded_part(y, v, bend, zero, limits)
+    own = 0.0
+    if p.kind == EPIGRAPH:
+        own = epigraph_part(p, x, v, bend, zero, limits)
+    elif p.kind != BOX:
+        own = ball_part(x, p.tau, v, bend, zero, limits)
+    for k in range(K):
+        for j in range(k):
+            bend[j, k] = bend[k, j]
+    return value + own, objective + own
+
+
+@kernel
+def bound(p: Program, x: Whole, y: Bounded, v: Array, bend: Array, row: int, limits: Limits) -> float:
+    """A lower bound of the value of (13), relative to its own terms, from the direction of row `row` of v."""
+    total = 0.0
+    for k in range(len(p.c)):
+        total += v[row, k]
+    if not (total > 0 and total < np.inf):
+        return -np.inf
+    for k in range(len(p.c)):
+        v[TRIAL, k] = v[row, k] / total
+    parts(p, x, y, v, bend, 0.0, limits)
+    value = 0.0
+    size = limits.tiny
+    for k in range(len(p.c)):
+        value += v[TRIAL, k] * v[TRIAL_H, k]
+        size += v[TRIAL, k] * v[SIZE, k]
+    return value / size
+
+
+@kernel
+def solve(M: Array, v: Array, both: bool) -> None:
+    """RIGHT <- the solution of M x = RIGHT, and likewise ONE if `both`; overwrites M (K, K), symmetric and
+    positive definite.
+    """
     K = len(M)
     for j in range(K - 1):
         for i in range(j + 1, K):
@@ -142,40 +321,69 @@ def solve(M: Array, v: Array) -> None:
                 for c in range(j + 1, K):
                     M[i, c] -= factor * M[j, c]
                 v[RIGHT, i] -= factor * v[RIGHT, j]
+                if both:
+                    v[ONE, i] -= factor * v[ONE, j]
     for i in range(K - 1, -1, -1):
         for c in range(i + 1, K):
             v[RIGHT, i] -= M[i, c] * v[RIGHT, c]
+            if both:
+                v[ONE, i] -= M[i, c] * v[ONE, c]
         v[RIGHT, i] /= M[i, i]
+        if both:
+            v[ONE, i] /= M[i, i]
+
+
+# Newton's method
 
 
 @kernel
-def modelled(bend: Array, M: Array, v: Array, damp: float, limits: Limits) -> None:
-    """TRIAL <- maximiser x >= 0 of the damped quadratic model at MU, by active sets. `interior._model`."""
+def modelled(bend: Array, M: Array, v: Array, damp: float, relaxed: bool, limits: Limits) -> None:
+    """TRIAL <- maximiser x >= 0 of the quadratic model H'(x - MU) - 1/2 (x - MU)'(bend + ridge)(x - MU), by
+    active sets; `relaxed`: on sum x = 1.
+
+    Active are the k with x_k + (slope_k - t)/bend_kk > 0; there the slope of the model is t (not relaxed: 0),
+    else x = 0.
+    """
     K = len(bend)
     top = 0.0
+    mean = 0.0
     for k in range(K):
         top = max(top, bend[k, k])
+        mean += v[MU, k] * v[H, k]
     for k in range(K):
+        # relaxed: of the order of the error, so that less cancels in t
+        v[PULL, k] = v[H, k] - mean if relaxed else v[H, k]
         v[RIDGE, k] = damp * (bend[k, k] + 1e-4 * top + limits.tiny)
-        v[ACTIVE, k] = 1.0 if v[MU, k] * (bend[k, k] + v[RIDGE, k]) + v[H, k] > 0 else 0.0
+        v[ACTIVE, k] = 1.0 if v[MU, k] * (bend[k, k] + v[RIDGE, k]) + v[PULL, k] > 0 else 0.0
     for turn in range(int(limits.model)):
         for k in range(K):
             on = v[ACTIVE, k] > 0
-            v[RIGHT, k] = v[H, k] if on else 0.0
+            v[RIGHT, k] = v[PULL, k] if on else 0.0
+            v[ONE, k] = v[ACTIVE, k]
             for j in range(K):
                 also = v[ACTIVE, j] > 0
                 M[k, j] = bend[k, j] if on and also else 0.0
                 if on and not also:
                     v[RIGHT, k] += bend[k, j] * v[MU, j]
             M[k, k] = bend[k, k] + v[RIDGE, k] if on else 1.0
-        solve(M, v)
+        solve(M, v, relaxed)
+        t = 0.0
+        if relaxed:
+            total = 0.0
+            weight = 0.0
+            for k in range(K):
+                total += v[RIGHT, k] if v[ACTIVE, k] > 0 else -v[MU, k]
+                weight += v[ONE, k]
+            t = total / weight
+            for k in range(K):
+                v[RIGHT, k] -= v[ONE, k] * t
         same = True
         for k in range(K):
             v[TRIAL, k] = v[MU, k] + v[RIGHT, k] if v[ACTIVE, k] > 0 else 0.0
         if turn + 1 < int(limits.model):
             for k in range(K):
                 change = v[TRIAL, k] - v[MU, k]
-                slope = v[H, k] - v[RIDGE, k] * change
+                slope = v[PULL, k] - t - v[RIDGE, k] * change
                 for j in range(K):
                     slope -= bend[k, j] * (v[TRIAL, j] - v[MU, j])
                 v[NEXT, k] = 1.0 if v[TRIAL, k] * (bend[k, k] + v[RIDGE, k]) + slope > 0 else 0.0
@@ -184,268 +392,739 @@ def modelled(bend: Array, M: Array, v: Array, damp: float, limits: Limits) -> No
                 v[ACTIVE, k] = v[NEXT, k]
         if same:
             break
+    total = 0.0
     for k in range(K):
         v[TRIAL, k] = v[TRIAL, k] if v[TRIAL, k] > 0 else 0.0
+        total += v[TRIAL, k]
+    if relaxed:
+        for k in range(K):
+            v[TRIAL, k] /= total
 
 
 @kernel
 def newton(
-    c: Array, a: Array, tau: Array, low: Array, high: Array, lengths: Array, J: Array, ball: bool, G: Array,
-    u: Array, xx: float, square: float, tau_x: Array, w: Array, v: Array, bend: Array, kept: Array, M: Array,
+    p: Program, x: Whole, y: Bounded, v: Array, bend: Array, kept: Array, M: Array, relaxed: bool,
     limits: Limits,
 ) -> float:  # fmt: skip
-    """BEST <- the best multipliers seen from TRIAL on; returns their residual. `interior.newton`."""
-    K = len(c)
-    for k in range(K + 1):  # the same in every iteration
-        length = 0.0
-        for p in range(a.shape[1]):
-            length += a[k, p] * a[k, p]
-        lengths[k] = math.sqrt(length)
-    if ball:
+    """BEST <- the best multipliers seen from TRIAL on; returns their residual. `relaxed`: those of (13).
+
+    Each step is for the quadratic model of q at MU, damped by damp * diag(H); where q has not grown it is
+    taken back and damped more, so that kinks of q do no harm.
+    """
+    K = len(p.c)
+    steps = int(limits.patient if p.kind == EPIGRAPH else limits.newton)
+    zero = 0.0 if relaxed else 1.0
+    if relaxed:
+        total = 0.0
         for k in range(K):
-            w[3, k] = math.sqrt(G[k, k])
+            total += v[TRIAL, k]
+        for k in range(K):
+            v[TRIAL, k] /= total
     damp = limits.shift
     least = np.inf
     q = -np.inf
     residual = np.inf
-    for turn in range(int(limits.newton) + 1):
-        bend[:, :] = 0.0
-        for k in range(K):
-            v[TRIAL_H, k] = c[k]
-            v[SIZE, k] = abs(c[k])
-        value, objective = bounded_part(a, tau, low, high, lengths, J, v, bend, limits)
-        if ball:
-            own = ball_part(G, u, xx, square, tau_x, w, v, bend, limits)
-            value += own
-            objective += own
+    v[BEST] = v[TRIAL]
+    for turn in range(steps + 1):
+        value, objective = parts(p, x, y, v, bend, zero, limits)
         terms = objective + limits.tiny
         lagrangian = 0.0
         products = 0.0
         worst = -np.inf
+        top = -np.inf
+        largest = 0.0
         for k in range(K):
             terms += v[TRIAL, k] * v[SIZE, k]
             lagrangian += v[TRIAL, k] * v[TRIAL_H, k]
             products += v[TRIAL, k] * abs(v[TRIAL_H, k])
             worst = max(worst, v[TRIAL_H, k] / (v[SIZE, k] + limits.tiny))
-            for j in range(k):
-                bend[j, k] = bend[k, j]
+            top = max(top, v[TRIAL_H, k])
+            largest = max(largest, v[SIZE, k])
         found = max(worst, products / terms)
-        if not found < np.inf:
-            return np.inf
-        if turn == 0 or found < least:
+        reached = value + lagrangian
+        if relaxed:
+            terms = largest + limits.tiny
+            found = (top - lagrangian) / terms
+            reached = lagrangian
+        finite = abs(reached) < np.inf and abs(found) < np.inf
+        if turn == 0 and not finite:
+            break
+        if finite and found < least:
             least = found
             v[BEST] = v[TRIAL]
-        if least <= 0.1 * limits.good or turn == int(limits.newton):
+        if least <= 0.1 * limits.good or turn == steps:
             break
-        if turn == 0 or value + lagrangian >= q - 1e-13 * terms or found < residual:
+        if turn == 0 or (finite and (reached >= q - 1e-13 * terms or found < residual)):
             if turn > 0:
                 damp = 0.1 * damp if damp > 10 * limits.shift else limits.shift
             v[MU] = v[TRIAL]
             v[H] = v[TRIAL_H]
             kept[:, :] = bend
-            q = value + lagrangian
+            q = reached
             residual = found
         else:  # taken back, and damped more
             damp = max(10 * damp, limits.first)
-        modelled(kept, M, v, damp, limits)
+        # multipliers that run away are a proof that (11) is infeasible: nothing to wait for
+        hopeless = turn == int(limits.proof) and not relaxed
+        if hopeless and bound(p, x, y, v, bend, MU, limits) > limits.tolerance:
+            break
+        modelled(kept, M, v, damp, relaxed, limits)
     return least
 
 
+# the interior-point method on (mu, w, d), w the slacks of -h, keeps the kinks of bounds and of a ball as
+# variables of their own, which it eliminates:
+#     h(d) + w = t,  mu w = eps,  and with bounds  v + s d = zl - zu,  zl (d - low) = zu (high - d) = eps
+#     (H + diag(w/mu)) dmu + dt = h - t + eps/mu - J r/S,   dw = (eps - mu w - w dmu)/mu
+
+
 @kernel
-def stepped(
-    rows: Array, slopes: Array, tau: Array, tau_y: Array, x: Array, low: Array, kind: int, inner: float,
-    outer: float, v: Array, dx: Array, dy: Array,
-) -> None:  # fmt: skip
-    """d of BEST; kind 0: any x, 1: inner <= x <= outer, 2: |x| <= outer. `surrogate._step`."""
-    K, P = rows.shape
-    s = tau[0]
+def reach(x: float, dx: float) -> float:
+    """How far along dx an x > 0 vanishes (inf: never)."""
+    return -x / dx if dx < 0 else np.inf
+
+
+class Sums(NamedTuple):
+    """Size of the objective's terms; sum and number of complementary products; the relative dual residual."""
+
+    objective: float
+    products: float
+    pairs: float
+    dual: float
+
+
+@kernel
+def bounded_system(y: Bounded, v: Array, zero: float, limits: Limits) -> Sums:
+    """Adds what variables with bounds give to TRIAL_H and SIZE at their d; J, s and v + s d."""
+    K1, n = y.a.shape
+    e = y.e
+    objective = 0.0
+    products = 0.0
+    pairs = 0.0
+    dual = 0.0
+    for i in range(n):
+        d = e[D, i]
+        s = zero * y.tau[0, i]
+        pull = zero * y.a[0, i]
+        size = abs(pull)
+        for k in range(K1):
+            bent = y.tau[k, i] * d
+            linear = y.a[k, i] * d
+            y.J[k, i] = y.a[k, i] + bent
+            if k == 0:
+                objective += abs(linear) + 0.5 * d * bent
+            else:
+                s += y.tau[k, i] * v[TRIAL, k - 1]
+                pull += y.a[k, i] * v[TRIAL, k - 1]
+                size += abs(y.a[k, i] * v[TRIAL, k - 1])
+                v[TRIAL_H, k - 1] += linear + 0.5 * d * bent
+                v[SIZE, k - 1] += abs(linear) + 0.5 * d * bent
+        e[S, i] = s
+        e[V, i] = pull + s * d
+        if e[ZL, i] > 0:
+            products += e[ZL, i] * (d - y.low[i])
+            pairs += 1.0
+        if e[ZU, i] > 0:
+            products += e[ZU, i] * (y.high[i] - d)
+            pairs += 1.0
+        if y.high[i] > y.low[i]:
+            off = abs(e[V, i] - e[ZL, i] + e[ZU, i])
+            dual = max(dual, off / (size + s * abs(d) + limits.tiny))
+    return Sums(objective, products, pairs, dual)
+
+
+@kernel
+def local(y: Bounded, i: int, eps: float) -> tuple[float, float]:
+    """S and r of variable i after elimination of the multipliers of its bounds."""
+    e = y.e
+    curvature = e[S, i]
+    rest = e[V, i]
+    if e[ZL, i] > 0:
+        below = e[D, i] - y.low[i]
+        curvature += e[ZL, i] / below
+        rest -= eps / below
+    if e[ZU, i] > 0:
+        above = y.high[i] - e[D, i]
+        curvature += e[ZU, i] / above
+        rest += eps / above
+    return (curvature if y.high[i] > y.low[i] else np.inf), rest
+
+
+@kernel
+def bounded_move(y: Bounded, v: Array, eps: float) -> float:
+    """Changes of d and of the multipliers of its bounds for MOVE of mu, and how far they can go."""
+    e = y.e
+    far = np.inf
+    for i in range(len(y.low)):
+        curvature, rest = local(y, i, eps)
+        for k in range(v.shape[1]):
+            rest += y.J[k + 1, i] * v[MOVE, k]
+        e[DD, i] = -rest / curvature
+        below = e[D, i] - y.low[i]
+        above = y.high[i] - e[D, i]
+        e[DL, i] = eps / below - e[ZL, i] - e[ZL, i] / below * e[DD, i] if e[ZL, i] > 0 else 0.0
+        e[DU, i] = eps / above - e[ZU, i] + e[ZU, i] / above * e[DD, i] if e[ZU, i] > 0 else 0.0
+        far = min(far, min(reach(e[ZL, i], e[DL, i]), reach(e[ZU, i], e[DU, i])))
+        far = min(far, min(reach(below, e[DD, i]), reach(above, -e[DD, i])))
+    return far
+
+
+@kernel
+def ball_system(
+    x: Whole, tau: Array, nu: float, omega: float, v: Array, bend: Array, zero: float, limits: Limits
+) -> tuple[Sums, float, float]:
+    """The same for x in a ball, one more constraint |x + d|^2 <= radius^2 with multiplier nu and slack omega;
+    H in bend, w[1]: its row of H; how far it is violated and its curvature.
+
+    d = -(v + 2 nu x)/S, S = s + 2 nu, is smooth.
+    """
+    K = len(x.u)
+    w = x.w
+    s = zero * tau[0] + 2 * nu
     for k in range(K):
-        s += tau[k + 1] * v[BEST, k]
+        s += tau[k + 1] * v[TRIAL, k]
+    vv = 0.0
+    xv = 0.0
+    for k in range(K):
+        w[0, k] = 0.0
+        for j in range(K):
+            w[0, k] += x.G[k, j] * v[TRIAL, j]
+        vv += w[0, k] * v[TRIAL, k]
+        xv += x.u[k] * v[TRIAL, k]
+    xd = -(xv + 2 * nu * x.xx) / s
+    dd = (vv + 4 * nu * xv + 4 * nu * nu * x.xx) / (s * s)
+    for k in range(K):
+        linear = -(w[0, k] + 2 * nu * x.u[k]) / s
+        w[2, k] = linear
+        w[1, k] = 2 * (x.u[k] + linear + tau[k + 1] * (xd + dd)) / s
+        v[TRIAL_H, k] += linear + 0.5 * tau[k + 1] * dd
+        v[SIZE, k] += abs(linear) + 0.5 * tau[k + 1] * dd
+    for k in range(K):
+        for j in range(K):
+            value = x.G[k, j] + tau[k + 1] * w[2, j] + w[2, k] * tau[j + 1] + tau[k + 1] * tau[j + 1] * dd
+            bend[k, j] += value / s
+    if not nu > 0:
+        return Sums(0.5 * tau[0] * dd, 0.0, 0.0, 0.0), 0.0, 0.0
+    out = x.xx + 2 * xd + dd
+    over = out - x.square
+    sums = Sums(0.5 * tau[0] * dd, nu * omega, 1.0, abs(over + omega) / (x.square + out + limits.tiny))
+    return sums, over, 4 * out / s
+
+
+@kernel
+def system(
+    p: Program, x: Whole, y: Bounded, nu: float, omega: float, v: Array, bend: Array, zero: float,
+    limits: Limits,
+) -> tuple[Sums, float, float]:  # fmt: skip
+    """TRIAL_H, SIZE and what is needed of all blocks at TRIAL, d, nu and omega."""
+    bend[:, :] = 0.0
+    for k in range(len(p.c)):
+        v[TRIAL_H, k] = p.c[k]
+        v[SIZE, k] = abs(p.c[k])
+    one = bounded_system(y, v, zero, limits)
+    other = Sums(0.0, 0.0, 0.0, 0.0)
+    over = 0.0
+    curvature = 0.0
+    if p.kind == EPIGRAPH:
+        other = Sums(epigraph_part(p, x, v, bend, zero, limits), 0.0, 0.0, 0.0)
+        for k in range(len(p.c)):
+            for j in range(k):
+                bend[j, k] = bend[k, j]
+    elif p.kind != BOX:
+        other, over, curvature = ball_system(x, p.tau, nu, omega, v, bend, zero, limits)
+    sums = Sums(
+        one.objective + other.objective, one.products + other.products, one.pairs + other.pairs,
+        max(one.dual, other.dual),
+    )  # fmt: skip
+    return sums, over, curvature
+
+
+@kernel
+def started(p: Program, x: Whole, y: Bounded, v: Array, zero: float, limits: Limits) -> tuple[float, float]:
+    """d strictly inside its bounds, their multipliers; nu and omega of a ball."""
+    e = y.e
+    for i in range(len(y.low)):
+        s = zero * y.tau[0, i]
+        raw = zero * y.a[0, i]
+        for k in range(len(p.c)):
+            s += y.tau[k + 1, i] * v[TRIAL, k]
+            raw += y.a[k + 1, i] * v[TRIAL, k]
+        room = y.high[i] - y.low[i]
+        margin = 0.25 * room if room < 4.0 else 1.0
+        e[D, i] = min(max(-raw / s, y.low[i] + margin), y.high[i] - margin)
+        e[ZL, i] = 1.0 if y.low[i] > -np.inf and room > 0 else 0.0
+        e[ZU, i] = 1.0 if y.high[i] < np.inf and room > 0 else 0.0
+    if p.kind != BALL:
+        return 0.0, 1.0
+    return 1.0, max(x.square - x.xx, 0.1 * x.square + limits.tiny)
+
+
+@kernel
+def merit_of(v: Array, t: float, eps: float) -> float:
+    merit = 0.0
+    for k in range(v.shape[1]):
+        merit += abs(v[TRIAL_H, k] - t + v[SLACK, k]) + abs(v[TRIAL, k] * v[SLACK, k] - eps)
+    return merit
+
+
+@kernel
+def interior(
+    p: Program, x: Whole, y: Bounded, v: Array, bend: Array, M: Array, relaxed: bool, limits: Limits
+) -> None:
+    """TRIAL <- multipliers by the interior-point method; `relaxed` (13): mu_0 = 0, t is free and sum mu = 1.
+
+    eps is a tenth of the mean product; steps go 0.995 of the way to the boundary at most and are halved while
+    the residual grows much.
+    """
+    K = len(p.c)
+    n = len(y.low)
+    e = y.e
+    zero = 0.0 if relaxed else 1.0
+    top = 0.0
+    for k in range(K):
+        v[TRIAL, k] = 1.0 / K if relaxed else 1.0
+        top = max(top, abs(p.c[k]))
+    nu, omega = started(p, x, y, v, zero, limits)
+    sums, over, curvature = system(p, x, y, nu, omega, v, bend, zero, limits)
+    floor = 0.1 * (top + limits.tiny) if relaxed else 1.0
+    t = 0.0
+    if relaxed:
+        t = -np.inf
+        for k in range(K):
+            t = max(t, v[TRIAL_H, k])
+        t += floor
+    for k in range(K):
+        v[SLACK, k] = max(t - v[TRIAL_H, k], floor)
+    for _ in range(int(limits.interior)):
+        mean = sums.products
+        terms = sums.objective + limits.tiny
+        primal = sums.dual
+        largest = 0.0
+        for k in range(K):
+            mean += v[TRIAL, k] * v[SLACK, k]
+            terms += v[TRIAL, k] * v[SIZE, k]
+            primal = max(primal, abs(v[TRIAL_H, k] - t + v[SLACK, k]) / (v[SIZE, k] + limits.tiny))
+            largest = max(largest, v[TRIAL, k])
+        mean /= K + sums.pairs
+        if not ((K * mean > 1e-14 * terms or primal > 1e-13) and largest < limits.far):
+            break
+        eps = 0.1 * mean
+        # the matrix and the right side after elimination of d and nu
+        pivot = curvature + omega / nu if nu > 0 else np.inf
+        rest = over + eps / nu if nu > 0 else 0.0
+        for k in range(K):
+            v[LAG, k] = 0.0
+            for j in range(K):
+                M[k, j] = bend[k, j]
+            if nu > 0:
+                v[LAG, k] = x.w[1, k] / pivot * rest
+                for j in range(K):
+                    M[k, j] -= x.w[1, k] / pivot * x.w[1, j]
+            M[k, k] += v[SLACK, k] / v[TRIAL, k]
+        for i in range(n):
+            S_i, r_i = local(y, i, eps)
+            for k in range(K):
+                share = y.J[k + 1, i] / S_i
+                v[LAG, k] += share * r_i
+                for j in range(K):
+                    M[k, j] += share * y.J[j + 1, i]
+        weight = 1.0
+        for k in range(K):
+            v[RIGHT, k] = v[TRIAL_H, k] - t + eps / v[TRIAL, k] - v[LAG, k]
+            v[ONE, k] = 1.0
+            weight -= v[TRIAL, k]
+        solve(M, v, relaxed)
+        dt = 0.0
+        if relaxed:
+            total = -weight
+            weight = 0.0
+            for k in range(K):
+                total += v[RIGHT, k]
+                weight += v[ONE, k]
+            dt = total / weight
+        far = np.inf
+        probe = dt
+        for k in range(K):
+            v[MOVE, k] = v[RIGHT, k] - v[ONE, k] * dt if relaxed else v[RIGHT, k]
+            v[MOVE_SLACK, k] = (eps - v[TRIAL, k] * v[SLACK, k] - v[SLACK, k] * v[MOVE, k]) / v[TRIAL, k]
+            far = min(far, min(reach(v[TRIAL, k], v[MOVE, k]), reach(v[SLACK, k], v[MOVE_SLACK, k])))
+            probe += v[MOVE, k] + v[MOVE_SLACK, k]
+        far = min(far, bounded_move(y, v, eps))
+        dnu = 0.0
+        domega = 0.0
+        if nu > 0:
+            dnu = rest
+            for k in range(K):
+                dnu -= x.w[1, k] * v[MOVE, k]
+            dnu /= pivot
+            domega = (eps - nu * omega - omega * dnu) / nu
+            far = min(far, min(reach(nu, dnu), reach(omega, domega)))
+        for i in range(n):
+            probe += e[DD, i] + e[DL, i] + e[DU, i]
+        if not abs(probe + dnu + domega) < np.inf:
+            break
+        length = min(0.995 * far, 1.0)
+        merit = merit_of(v, t, eps)
+        v[OLD] = v[TRIAL]
+        v[OLD_SLACK] = v[SLACK]
+        e[D0] = e[D]
+        e[ZL0] = e[ZL]
+        e[ZU0] = e[ZU]
+        t0 = t
+        nu0 = nu
+        omega0 = omega
+        for _ in range(6):
+            for k in range(K):
+                v[TRIAL, k] = v[OLD, k] + length * v[MOVE, k]
+                v[SLACK, k] = v[OLD_SLACK, k] + length * v[MOVE_SLACK, k]
+            for i in range(n):
+                e[D, i] = e[D0, i] + length * e[DD, i]
+                e[ZL, i] = e[ZL0, i] + length * e[DL, i]
+                e[ZU, i] = e[ZU0, i] + length * e[DU, i]
+            t = t0 + length * dt
+            nu = nu0 + length * dnu
+            omega = omega0 + length * domega
+            sums, over, curvature = system(p, x, y, nu, omega, v, bend, zero, limits)
+            if not merit_of(v, t, eps) > 2 * merit:
+                break
+            length *= 0.5
+
+
+@kernel
+def multipliers(
+    p: Program, x: Whole, y: Bounded, v: Array, bend: Array, kept: Array, M: Array, relaxed: bool,
+    limits: Limits,
+) -> None:  # fmt: skip
+    """BEST <- multipliers of (11), or of (13) if `relaxed`, from TRIAL."""
+    residual = np.inf
+    for turn in range(2):  # each kernel is called in one place: LLVM compiles one copy of it
+        lower = newton(p, x, y, v, bend, kept, M, relaxed, limits)
+        if turn == 1:
+            if not lower < residual:
+                v[BEST] = v[KEPT]
+            break
+        residual = lower
+        good = residual <= limits.good
+        if good and not relaxed:
+            break
+        below = bound(p, x, y, v, bend, BEST, limits)
+        # (11): the direction of multipliers that have run away proves already that it is infeasible.
+        # (13): a value that is no proof may be zero, and is to be known as exactly as rounding lets it be
+        if (good and below > limits.good) if relaxed else below > limits.tolerance:
+            break
+        v[KEPT] = v[BEST]
+        interior(p, x, y, v, bend, M, relaxed, limits)
+
+
+# the step of given multipliers, and what it is worth
+
+
+@kernel
+def stepped(p: Program, v: Array, zero: float, dx: Array, dy: Array) -> None:
+    """d(BEST), the projection of -v/s."""
+    K, P = p.rows.shape
+    s = zero * p.tau[0]
+    for k in range(K):
+        s += p.tau[k + 1] * v[BEST, k]
     dx[:] = 0.0
     for k in range(K):
         if v[BEST, k] != 0.0:
-            for p in range(P):
-                dx[p] += v[BEST, k] * rows[k, p]
+            for i in range(P):
+                dx[i] += v[BEST, k] * p.rows[k, i]
+    some = len(p.moving) > 0
     length = 0.0
-    for p in range(P):
-        dx[p] = x[p] - dx[p] / s
-        length += dx[p] * dx[p]
-    length = math.sqrt(length)
-    factor = outer / length if kind == 2 and length > outer * (1 + 4 * 2.220446049250313e-16) else 1.0
-    for p in range(P):
-        if kind == 1:
-            dx[p] = min(max(dx[p], inner), outer)
-        dx[p] = dx[p] * factor - x[p]
-    for p in range(len(dy)):
-        slope = slopes[0, p]
-        s = tau_y[0, p]
+    still = 0.0
+    for i in range(P):
+        dx[i] = p.x[i] - dx[i] / s
+        if some and not p.moving[i]:
+            still += p.x[i] * p.x[i]
+        else:
+            length += dx[i] * dx[i]
+    factor = 1.0
+    if p.kind == EPIGRAPH:
+        raw = dx.copy()
+        shrunk(raw, dx)
+    elif p.kind == BALL and some:
+        room = max(p.radius * p.radius - still, 0.0)
+        factor = math.sqrt(room / length) if length > room else 1.0
+    elif p.kind == BALL:
+        length = math.sqrt(length)
+        factor = p.radius / length if length > p.radius * (1 + 4 * 2.220446049250313e-16) else 1.0
+    for i in range(P):
+        if p.kind == BOX:
+            dx[i] = min(max(dx[i], p.inner[i]), p.outer[i])
+        dx[i] = 0.0 if some and not p.moving[i] else dx[i] * factor - p.x[i]
+    for i in range(len(dy)):
+        slope = zero * p.slopes[0, i]
+        s = zero * p.tau_y[0, i]
         for k in range(K):
-            slope += v[BEST, k] * slopes[k + 1, p]
-            s += v[BEST, k] * tau_y[k + 1, p]
-        dy[p] = max(-slope / s, low[p])
+            slope += v[BEST, k] * p.slopes[k + 1, i]
+            s += v[BEST, k] * p.tau_y[k + 1, i]
+        dy[i] = max(-slope / s, p.low[i])
 
 
 @kernel
-def cancelled(rows: Array, slopes: Array, tau: Array, tau_y: Array, x: Array, v: Array, share: float) -> None:
-    """Adds a share of the terms that cancel in a_k'd to SIZE. `surrogate._terms`."""
-    K, P = rows.shape
-    s = tau[0]
+def cancelled(p: Program, v: Array, zero: float) -> None:
+    """LENGTH <- the size of the terms that cancel in a_k'd(BEST), |a_k| (sum mu_l |a_l| / s + |x|): rounding
+    is relative to it.
+    """
+    K, P = p.rows.shape
+    s = zero * p.tau[0]
     away = 0.0
     pull = 0.0
     for k in range(K):
         length = 0.0
-        for p in range(P):
-            length += rows[k, p] * rows[k, p]
-        for p in range(slopes.shape[1]):
-            length += slopes[k + 1, p] * slopes[k + 1, p]
+        for i in range(P):
+            length += p.rows[k, i] * p.rows[k, i]
+        for i in range(p.slopes.shape[1]):
+            length += p.slopes[k + 1, i] * p.slopes[k + 1, i]
         v[LENGTH, k] = math.sqrt(length)
-        s += v[BEST, k] * tau[k + 1]
+        s += v[BEST, k] * p.tau[k + 1]
         pull += v[BEST, k] * v[LENGTH, k]
     own = 0.0
-    for p in range(slopes.shape[1]):
-        other = tau_y[0, p]
-        own += slopes[0, p] * slopes[0, p]
+    for i in range(p.slopes.shape[1]):
+        other = zero * p.tau_y[0, i]
+        own += p.slopes[0, i] * p.slopes[0, i]
         for k in range(K):
-            other += v[BEST, k] * tau_y[k + 1, p]
+            other += v[BEST, k] * p.tau_y[k + 1, i]
         s = min(s, other)
-    for p in range(P):
-        away += x[p] * x[p]
+    for i in range(P):
+        away += p.x[i] * p.x[i]
     for k in range(K):
-        v[SIZE, k] += share * v[LENGTH, k] * ((pull + math.sqrt(own)) / s + math.sqrt(away))
+        v[LENGTH, k] *= (pull + zero * math.sqrt(own)) / s + math.sqrt(away)
 
 
 @kernel
-def certified(
-    c: Array, rows: Array, slopes: Array, tau: Array, tau_y: Array, x: Array, v: Array, dx: Array, dy: Array,
-    limits: Limits,
-) -> tuple[float, float]:  # fmt: skip
-    """max_k h_k at the step, and its residual from the rows. `surrogate._certificate`."""
-    K, P = rows.shape
+def constrained(p: Program, v: Array, dx: Array, dy: Array) -> tuple[float, float]:
+    """H and SIZE of the constraints at the step from the rows; the largest, and the size of the objective."""
+    K, P = p.rows.shape
     dd = 0.0
-    for p in range(P):
-        dd += dx[p] * dx[p]
-    zero = 0.5 * dd * tau[0]
-    for p in range(len(dy)):
-        zero += abs(dy[p]) * abs(slopes[0, p]) + 0.5 * dy[p] * dy[p] * tau_y[0, p]
+    for i in range(P):
+        dd += dx[i] * dx[i]
+    zero = 0.5 * dd * p.tau[0]
+    for i in range(len(dy)):
+        zero += abs(dy[i]) * abs(p.slopes[0, i]) + 0.5 * dy[i] * dy[i] * p.tau_y[0, i]
     worst = -np.inf
-    products = 0.0
     for k in range(K):
         linear = 0.0
-        for p in range(P):
-            linear += rows[k, p] * dx[p]
-        bent = 0.5 * dd * tau[k + 1]
+        for i in range(P):
+            linear += p.rows[k, i] * dx[i]
+        bent = 0.5 * dd * p.tau[k + 1]
         along = 0.0
         size = 0.0
-        for p in range(len(dy)):
-            along += dy[p] * slopes[k + 1, p]
-            size += abs(dy[p] * slopes[k + 1, p])
-            bent += 0.5 * dy[p] * dy[p] * tau_y[k + 1, p]
-        v[H, k] = c[k] + linear + along + bent
-        v[SIZE, k] = abs(c[k]) + abs(linear) + size + bent
+        for i in range(len(dy)):
+            along += dy[i] * p.slopes[k + 1, i]
+            size += abs(dy[i] * p.slopes[k + 1, i])
+            bent += 0.5 * dy[i] * dy[i] * p.tau_y[k + 1, i]
+        v[H, k] = p.c[k] + linear + along + bent
+        v[SIZE, k] = abs(p.c[k]) + abs(linear) + size + bent
         worst = max(worst, v[H, k])
-        products += abs(v[BEST, k] * v[H, k])
+    return worst, zero
+
+
+@kernel
+def certified(p: Program, v: Array, dx: Array, dy: Array, limits: Limits) -> tuple[float, float]:
+    """max_k h_k at the step, and the residual: violation max h_k+ and duality gap |mu'h|, relative to their
+    own terms.
+
+    d(mu) minimises the Lagrangian, therefore h_0(d) - q(mu) = -mu'h is the duality gap. At a fixed point d
+    and all its terms vanish; there a small share of what cancels in d counts.
+    """
+    K = len(p.c)
+    worst, zero = constrained(p, v, dx, dy)
     residual = np.inf
     for turn in range(2):
         terms = zero + limits.tiny
         violated = 0.0
+        products = 0.0
         for k in range(K):
             terms += v[BEST, k] * v[SIZE, k]
+            products += abs(v[BEST, k] * v[H, k])
             if v[H, k] > 0:
                 violated = max(violated, v[H, k] / (v[SIZE, k] + limits.tiny))
-        residual = max(violated, products / terms)
+        gap = products / terms
+        residual = max(violated, gap) if gap < np.inf and abs(worst) < np.inf else np.inf
         if turn == 0:
             if residual <= limits.good:
                 break
-            cancelled(rows, slopes, tau, tau_y, x, v, limits.cancelled)
+            cancelled(p, v, 1.0)
+            for k in range(K):
+                v[SIZE, k] += limits.cancelled * v[LENGTH, k]
     return worst, residual
 
 
 @kernel
-def boxed(rows: Array, x: Array, inner: float, outer: float, a: Array, low: Array, high: Array) -> None:
-    """Rows and bounds of the variables x in a box, beside those of y."""
-    K, P = rows.shape
-    for p in range(P):
-        low[p] = inner - x[p]
-        high[p] = outer - x[p]
-        for k in range(K):
-            a[k + 1, p] = rows[k, p]
+def proved(p: Program, v: Array, dx: Array, dy: Array, limits: Limits) -> tuple[bool, float, float]:
+    """Whether BEST proves that no point of Q satisfies the constraints; max_k h_k at the step, and the gap of
+    (13), inf where nothing is settled.
+    """
+    K = len(p.c)
+    above, _ = constrained(p, v, dx, dy)
+    below = 0.0
+    size = 0.0
+    scale = limits.tiny
+    cancelled(p, v, 0.0)
+    noise = 0.0
+    for k in range(K):
+        below += v[BEST, k] * v[H, k]
+        size += v[BEST, k] * v[SIZE, k]
+        scale = max(scale, v[SIZE, k] + limits.tiny)
+        noise = max(noise, limits.rounding * v[LENGTH, k])
+    if not (abs(below) < np.inf and abs(above) < np.inf):
+        return False, above, np.inf
+    if below > limits.good * size:  # beyond rounding: no point of Q makes mu'h smaller
+        return True, above, (above - below) / scale
+    # value 0: the minimiser of (13) is the only point that satisfies the constraints, (11) has no multipliers
+    return False, above, 0.0 if max(abs(above), abs(below)) <= noise else np.inf
+
+
+# all runs
 
 
 @kernel
-def products(rows: Array, x: Array, G: Array, u: Array) -> float:
-    """G_kl = a_k'a_l and u_k = a_k'x; returns |x|^2."""
-    K, P = rows.shape
+def boxed(p: Program, y: Bounded) -> None:
+    """Rows and bounds of the variables x in a box, beside those of y."""
+    K, P = p.rows.shape
+    for i in range(P):
+        still = len(p.moving) > 0 and not p.moving[i]
+        y.low[i] = 0.0 if still else p.inner[i] - p.x[i]
+        y.high[i] = 0.0 if still else p.outer[i] - p.x[i]
+        for k in range(K):
+            y.a[k + 1, i] = p.rows[k, i]
+
+
+@kernel
+def multiplied(p: Program, G: Array, u: Array, masked: Array) -> tuple[float, float]:
+    """G_kl = a_k'a_l and u_k = a_k'x over what moves; returns |x|^2 of it and the square of the ball's radius
+    there.
+    """
+    K, P = p.rows.shape
+    rows = p.rows
+    still = 0.0
+    xx = 0.0
+    if len(p.moving) > 0:
+        rows = masked
+        for i in range(P):
+            still += 0.0 if p.moving[i] else p.x[i] * p.x[i]
+            for k in range(K):
+                masked[k, i] = p.rows[k, i] if p.moving[i] else 0.0
     for k in range(K):
         u[k] = 0.0
-        for p in range(P):
-            u[k] += rows[k, p] * x[p]
+        for i in range(P):
+            u[k] += rows[k, i] * p.x[i]
         for j in range(k + 1):
             value = 0.0
-            for p in range(P):
-                value += rows[k, p] * rows[j, p]
+            for i in range(P):
+                value += rows[k, i] * rows[j, i]
             G[k, j] = value
             G[j, k] = value
-    xx = 0.0
-    for p in range(P):
-        xx += x[p] * x[p]
-    return xx
+    for i in range(P):
+        if not (len(p.moving) > 0 and not p.moving[i]):
+            xx += p.x[i] * p.x[i]
+    return xx, max(p.radius * p.radius - still, 0.0)
+
+
+@kernel
+def lengths_of(p: Program, x: Whole, y: Bounded) -> None:
+    """The lengths of the rows in both blocks, the same in every iteration."""
+    for k in range(len(p.c) + 1):
+        length = 0.0
+        for i in range(y.a.shape[1]):
+            length += y.a[k, i] * y.a[k, i]
+        y.lengths[k] = math.sqrt(length)
+    for k in range(len(p.c)):
+        if p.kind == EPIGRAPH:
+            length = 0.0
+            for i in range(len(p.x)):
+                length += p.rows[k, i] * p.rows[k, i]
+            x.w[3, k] = math.sqrt(length)
+        elif p.kind != BOX:
+            x.w[3, k] = math.sqrt(x.G[k, k])
 
 
 @entry
 def solve_surrogate(
-    cs: Array, rows: Array, slopes: Array, tau: Array, tau_y: Array, xs: Array, lows: Array, start: Array,
-    kind: int, inner: float, outer: float, limits: Array,
+    cs: Array, rows: Array, slopes: Array, tau: Array, tau_y: Array, xs: Array, lows: Array, moving: Array,
+    start: Array, kind: int, inner: Array, outer: Array, radius: float, limits: Array,
 ) -> tuple[Array, Array, Array, Array, Array, Array]:  # fmt: skip
-    """dx (R, P), dy (R, q), mu (R, K), max_k h_k (R,), residual (R,) and which runs are done (R,)."""
+    """dx (R, P), dy (R, q), mu (R, K), max_k h_k (R,), residual (R,) and infeasible (R,). A run that is not
+    finite gets NaN.
+
+    moving (R, P), or (0, 0) for all; inner, outer (P,): the bounds of a box.
+    """
     R, K, P = rows.shape
     q = slopes.shape[1]
     limit = limits_of(limits)
-    box = P if kind == 1 else 0  # a box shares one block with y
-    a = np.zeros((K + 1, box + q))
-    taus = np.empty((K + 1, box + q))
-    low = np.empty(box + q)
-    high = np.full(box + q, np.inf)
-    lengths = np.empty(K + 1)
-    J = np.empty((K + 1, box + q))
+    box = P if kind == BOX else 0  # a box shares one block with y
+    n = box + q
+    y = Bounded(
+        np.zeros((K + 1, n)), np.empty((K + 1, n)), np.empty(n), np.full(n, np.inf), np.empty(K + 1),
+        np.empty((K + 1, n)), np.empty((STATES, n)),
+    )  # fmt: skip
     G = np.zeros((K, K))
     u = np.zeros(K)
     w = np.empty((4, K))
+    room = np.empty((2 + 2 * K if kind == EPIGRAPH else 0, P))
+    masked = np.empty((K if len(moving) > 0 else 0, P))
     v = np.empty((VECTORS, K))
     bend = np.empty((K, K))
     kept = np.empty((K, K))
     M = np.empty((K, K))
+    relaxable = True
     for k in range(K + 1):
-        taus[k, :box] = tau[k]
-        taus[k, box:] = tau_y[k]
-        a[k, box:] = slopes[k]
+        y.tau[k, :box] = tau[k]
+        y.tau[k, box:] = tau_y[k]
+        y.a[k, box:] = slopes[k]
+        for i in range(q if k > 0 else 0):
+            relaxable = relaxable and tau_y[k, i] > 0
     dx = np.empty((R, P))
     dy = np.empty((R, q))
     mu = np.empty((R, K))
-    worst = np.empty(R)
-    residual = np.full(R, np.inf)
-    done = np.zeros(R, np.bool_)
-    for i in range(R):
-        x = xs[i]
-        if not abs(cs[i].sum() + rows[i].sum() + x.sum()) < np.inf:
+    ex = np.empty(P)
+    ey = np.empty(q)
+    worst = np.full(R, np.nan)
+    residual = np.full(R, np.nan)
+    infeasible = np.zeros(R, np.bool_)
+    for r in range(R):
+        mask = moving[r] if len(moving) > 0 else np.zeros(0, np.bool_)
+        p = Program(
+            cs[r], rows[r], slopes, tau, tau_y, xs[r], lows[r], kind, inner, outer, radius, mask
+        )  # fmt: skip
+        if not abs(cs[r].sum() + rows[r].sum() + xs[r].sum()) < np.inf:
+            dx[r] = np.nan
+            dy[r] = np.nan
+            mu[r] = np.nan
             continue
         xx = 0.0
-        low[box:] = lows[i]
-        if box > 0:
-            boxed(rows[i], x, inner, outer, a, low, high)
-        else:
-            xx = products(rows[i], x, G, u)
+        square = np.inf
+        y.low[box:] = lows[r]
+        if kind == BOX:
+            boxed(p, y)
+        elif kind != EPIGRAPH:
+            xx, square = multiplied(p, G, u, masked)
+        x = Whole(G, u, xx, square, w, room)
+        lengths_of(p, x, y)
         for k in range(K):
-            v[TRIAL, k] = max(start[i, k], 0.0) if abs(start[i, k]) < np.inf else 1.0
-        square = outer * outer
-        least = newton(
-            cs[i], a, taus, low, high, lengths, J, box == 0, G, u, xx, square, tau, w, v, bend, kept, M, limit
-        )  # fmt: skip
-        if not least <= limit.good:
-            continue
-        stepped(rows[i], slopes, tau, tau_y, x, lows[i], kind, inner, outer, v, dx[i], dy[i])
-        worst[i], residual[i] = certified(
-            cs[i], rows[i], slopes, tau, tau_y, x, v, dx[i], dy[i], limit
-        )  # fmt: skip
-        mu[i] = v[BEST]
-        done[i] = residual[i] <= limit.tolerance
-    return dx, dy, mu, worst, residual, done
+            v[TRIAL, k] = max(start[r, k], 0.0) if abs(start[r, k]) < np.inf else 1.0
+        for relaxed in (False, True):
+            multipliers(p, x, y, v, bend, kept, M, relaxed, limit)
+            stepped(p, v, 0.0 if relaxed else 1.0, ex, ey)
+            if relaxed:
+                infeasible[r], above, gap = proved(p, v, ex, ey, limit)
+            else:
+                above, gap = certified(p, v, ex, ey, limit)
+            if not relaxed or gap < np.inf:
+                dx[r] = ex
+                dy[r] = ey
+                mu[r] = v[BEST]
+                worst[r] = above
+                residual[r] = gap
+            if residual[r] <= limit.tolerance or not relaxable:
+                break
+            v[TRIAL] = v[BEST]
+        if not residual[r] <= limit.tolerance:
+            infeasible[r] = False
+            dx[r] = np.nan
+            dy[r] = np.nan
+            mu[r] = np.nan
+    return dx, dy, mu, worst, residual, infeasible

@@ -13,10 +13,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from mobench.core.arrays import tensor
-from mobench.kernels.compiled import kernels
+from mobench.kernels.compiled import module
 from mobench.subproblems.host import on_host
 from mobench.subproblems.nearest import nearest
-from mobench.subproblems.qp import qp, rows
+from mobench.subproblems.qp import rows
 from mobench.subproblems.solution import GOOD, GROWTH
 from mobench.subproblems.spectrum import spectrum
 
@@ -58,49 +58,27 @@ def dual_cone(G: Float[Tensor, "R M M"], u: Float[Tensor, "R2 m M"]) -> Projecti
     """
     R, M = G.shape[:2]
     m = u.shape[1]
-    kernel = kernels("dual_cone", G)
-    if kernel is None:
-        found, certificate, done = _pivoted(G, u.expand(R, m, M))
-    else:
-        limits = np.array([INDEPENDENT, TIE, GROWTH, GOOD])
-        x, residual, ended = kernel.dual_cone(rows(G), rows(u), limits)
-        found = tensor(x, G.dtype).view(R, m * M)
-        certificate = tensor(residual, G.dtype)
-        done = torch.from_numpy(ended)
+    limits = np.array([INDEPENDENT, TIE, GROWTH, GOOD])
+    x, residual, ended = module("dual_cone").dual_cone(rows(G), rows(u), limits)
+    weights = tensor(x, G.dtype).view(R, m * M)
+    certificate = tensor(residual, G.dtype)
+    done = torch.from_numpy(ended)
     failed = torch.zeros_like(done)
     if bool(done.all()):
-        return Projections(found, certificate, failed)
+        return Projections(weights, certificate, failed)
     hard = tuple(torch.nonzero(~done)[:, 0].tolist())
     for r in hard:
         projected = nearest(_factor(G[r]), u[r if len(u) > 1 else 0], UNKNOWN)
-        found[r] = projected.x.reshape(-1)
+        weights[r] = projected.x.reshape(-1)
         certificate[r] = projected.residual
         failed[r] = projected.failed
-    return Projections(found, certificate, failed, hard)
+    return Projections(weights, certificate, failed, hard)
 
 
 def _factor(G: Float[Tensor, "M M"]) -> Float[Tensor, "M M"]:
     """Rows with the Gram matrix G."""
     length = G.diagonal().clamp_min(0.0).sqrt()
     inverse = torch.where(length > 0, 1.0 / length, 0.0)
-    found = spectrum((G * inverse * inverse.unsqueeze(1)).unsqueeze(0))
-    return found.vectors[0] * found.values.clamp_min(0.0).sqrt() * length.unsqueeze(1)
-
-
-def _pivoted(
-    G: Float[Tensor, "R M M"], u: Float[Tensor, "R m M"]
-) -> tuple[Float[Tensor, "R n"], Float[Tensor, " R"], Bool[Tensor, " R"]]:
-    """x, the residuals of the directions, and done, as the kernel finds them, by quadratic programs."""
-    R, m, M = u.shape
-    u = u.to(G)
-    slope = torch.bmm(u, G).reshape(R * m, M)
-    many = G.unsqueeze(1).expand(R, m, M, M).reshape(R * m, M, M)
-    x = u + qp(many, -slope).x.view(R, m, M)
-    length = G.diagonal(dim1=1, dim2=2).clamp_min(0.0).sqrt().unsqueeze(1)
-    terms = (length * u.abs()).sum(2, keepdim=True)
-    inverse = torch.where((length > 0) & (terms > 0), 1.0 / (length * terms), 0.0)
-    natural = torch.minimum((x - u) * length * length, torch.bmm(x, G)) * inverse
-    residual = natural.abs().amax((1, 2))
-    # dependent rows are not excluded here: what they leave are weights as long as 1 / their distance
-    short = ((length * x.abs()).sum(2, keepdim=True) <= terms * INDEPENDENT**-0.5).all((1, 2))
-    return x.reshape(R, m * M), residual, short & (residual <= GOOD) | ~G.isfinite().all((1, 2))
+    cosines = spectrum(rows(G * inverse * inverse.unsqueeze(1))[None])
+    root = np.sqrt(np.maximum(cosines.values, 0.0))
+    return torch.from_numpy(cosines.vectors[0] * root).to(G) * length.unsqueeze(1)

@@ -7,16 +7,14 @@ In terms of the gradients g_m and of d = J'w:  <g_m, d> = w_m^-p.
 
 from __future__ import annotations
 
-from types import ModuleType
-
 import numpy as np
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from mobench.core.arrays import Array, arrays, integers, tensor
-from mobench.subproblems.blocks import same
+from mobench.core.arrays import Array
 from mobench.subproblems.host import on_host
-from mobench.subproblems.qp import min_norm
+from mobench.subproblems.qp import min_norm, rows
 from mobench.subproblems.solution import GOOD, GROWTH, TINY, Solution, certified
 
 STATIONARY = 1e-13
@@ -53,77 +51,76 @@ def equilibrium(G: Float[Tensor, "R M M"], p: Float[Tensor, "R 1"]) -> Solution:
 
     Source: Navon et al. 2022 (p = 1); Ban and Ji 2024 (p = 1 / alpha).
     """
-    xp, (G_, p_) = arrays(G, p)
+    G_ = rows(G)
+    p_ = rows(p)
     with np.errstate(all="ignore"):
         probe = G_.sum((1, 2)) + p_[:, 0]
         good = probe - probe == 0
-        G_ = xp.where(good[:, None, None], G_, 0.0)
-        p_ = xp.where(good[:, None], p_, 1.0)
-        top = xp.amax(xp.diagonal(G_, 0, 1, 2), 1)[:, None]
-        top = xp.where(top > 0, top, 1.0)
+        G_ = np.where(good[:, None, None], G_, 0.0)
+        p_ = np.where(good[:, None], p_, 1.0)
+        top = np.amax(np.diagonal(G_, 0, 1, 2), 1)[:, None]
+        top = np.where(top > 0, top, 1.0)
         G_ = G_ / top[:, :, None]
-        length = xp.diagonal(G_, 0, 1, 2) ** 0.5
-        inverse = xp.where(length > 0, 1.0 / length, 0.0)
+        length = np.diagonal(G_, 0, 1, 2) ** 0.5
+        inverse = np.where(length > 0, 1.0 / length, 0.0)
         C = inverse[:, :, None] * G_ * inverse[:, None, :]
-        shortest = min_norm(tensor(C))
-        lam = same(xp, shortest.x)
-        kkt = same(xp, shortest.residual)
+        shortest = min_norm(torch.from_numpy(C))
+        lam = shortest.x.numpy()
+        kkt = shortest.residual.numpy()
         square = (lam * (C @ lam[:, :, None])[:, :, 0]).sum(1)
-        still = ~(square > STATIONARY ** xp.where(p_ > 1, 2.0 / (1.0 + p_), 1.0)[:, 0])
-        i = integers(G_, G_.shape[1])
-        eye = xp.where(i[:, None] == i[None, :], 1.0, 0.0)
-        C = xp.where(still[:, None, None], eye, C)
+        still = ~(square > STATIONARY ** np.where(p_ > 1, 2.0 / (1.0 + p_), 1.0)[:, 0])
+        C = np.where(still[:, None, None], np.eye(G_.shape[1]), C)
         # c = G_mm^((p - 1) / (1 + p)); v = w / G_mm^(-1 / (1 + p)) solves sqrt(c c') C v = c v^-p
-        length = xp.where(still[:, None], 1.0, length)
+        length = np.where(still[:, None], 1.0, length)
         root = length ** ((p_ - 1.0) / (1.0 + p_))
-        v, residual = _newton(xp, C, root, p_)
+        v, residual = _newton(C, root, p_)
         w = v * length ** (-2.0 / (1.0 + p_)) * top ** (-1.0 / (1.0 + p_))
-        w = xp.where(still[:, None], 0.0, w)
-        residual = xp.where(still, kkt, residual)
-        return certified(xp, w, residual, probe, G.dtype)
+        w = np.where(still[:, None], 0.0, w)
+        residual = np.where(still, kkt, residual)
+        return certified(np, w, residual, probe, G.dtype)
 
 
-def _rescaled(xp: ModuleType, C: Array, root: Array, p: Array, v: Array) -> tuple[Array, Array, Array]:
+def _rescaled(C: Array, root: Array, p: Array, v: Array) -> tuple[Array, Array, Array]:
     """The best multiple of v; e with e_i^2 = c_i v_i^(1 - p); B_ij = v_i A_ij v_j / (e_i e_j)."""
     y = root * v
     energy = (y * (C @ y[:, :, None])[:, :, 0]).sum(1)[:, None]
     wanted = (root * root * v ** (1.0 - p)).sum(1)[:, None]
-    v = v * xp.where(energy > 0, wanted / energy, 1.0) ** (1.0 / (1.0 + p))
+    v = v * np.where(energy > 0, wanted / energy, 1.0) ** (1.0 / (1.0 + p))
     e = root * v ** (0.5 * (1.0 - p))
     scaled = root * v / e
     return v, e, scaled[:, :, None] * C * scaled[:, None, :]
 
 
-def _residual(xp: ModuleType, B: Array, e: Array) -> Array:
+def _residual(B: Array, e: Array) -> Array:
     """See `equilibrium`."""
     off = abs((B @ e[:, :, None])[:, :, 0] - e)
     terms = (abs(B) @ e[:, :, None])[:, :, 0]
-    return xp.amax(off / (e + xp.minimum(terms, GROWTH * GROWTH * e) + TINY), 1)
+    return np.amax(off / (e + np.minimum(terms, GROWTH * GROWTH * e) + TINY), 1)
 
 
-def _value(xp: ModuleType, C: Array, root: Array, p: Array, v: Array) -> Array:
+def _value(C: Array, root: Array, p: Array, v: Array) -> Array:
     """1/2 v'Av - sum c phi(v)."""
     y = root * v
     energy = 0.5 * (y * (C @ y[:, :, None])[:, :, 0]).sum(1)
     one = abs(p - 1.0) < 1e-9
-    power = xp.where(one, 1.0, 1.0 - p)
-    gain = xp.where(one, xp.log(v), v**power / power)
+    power = np.where(one, 1.0, 1.0 - p)
+    gain = np.where(one, np.log(v), v**power / power)
     return energy - (root * root * gain).sum(1)
 
 
-def _newton(xp: ModuleType, C: Array, root: Array, p: Array) -> tuple[Array, Array]:
+def _newton(C: Array, root: Array, p: Array) -> tuple[Array, Array]:
     """v and residual, from v = 1."""
     best = 0.0 * root + 1.0
-    v, e, B = _rescaled(xp, C, root, p, best)
-    lowest = 0.0 * e[:, 0] + xp.inf
-    i = integers(C, C.shape[1])
+    v, e, B = _rescaled(C, root, p, best)
+    lowest = 0.0 * e[:, 0] + np.inf
+    i = np.arange(C.shape[1])
     good = lowest < 0
     ended = good
     for _ in range(STEPS):
-        residual = _residual(xp, B, e)
+        residual = _residual(B, e)
         better = (residual < lowest) & ~ended
-        best = xp.where(better[:, None], v, best)
-        lowest = xp.where(better, residual, lowest)
+        best = np.where(better[:, None], v, best)
+        lowest = np.where(better, residual, lowest)
         # one step more than it takes, from where rounding alone is left; a run ends as it would alone
         ended = ended | good
         if ended.all():
@@ -132,27 +129,27 @@ def _newton(xp: ModuleType, C: Array, root: Array, p: Array) -> tuple[Array, Arr
         q = (B @ e[:, :, None])[:, :, 0] - e
         K = 1.0 * B
         K[:, i, i] += p
-        dt = xp.linalg.solve(K, -q[:, :, None])[:, :, 0]
+        dt = np.linalg.solve(K, -q[:, :, None])[:, :, 0]
         decrement = -(dt * q).sum(1)
         t = dt / e
-        v = _stepped(xp, C, root, p, v, t, decrement)
-        v, e, B = _rescaled(xp, C, root, p, v)
+        v = _stepped(C, root, p, v, t, decrement)
+        v, e, B = _rescaled(C, root, p, v)
     return best, lowest
 
 
-def _stepped(xp: ModuleType, C: Array, root: Array, p: Array, v: Array, t: Array, decrement: Array) -> Array:
+def _stepped(C: Array, root: Array, p: Array, v: Array, t: Array, decrement: Array) -> Array:
     """v (1 + share t) with the first share of 1, 1/2, ... that is inside and decreases enough."""
-    least = xp.amin(t, 1)
-    share = xp.where(least < -0.9, -0.9 / least, 1.0)
+    least = np.amin(t, 1)
+    share = np.where(least < -0.9, -0.9 / least, 1.0)
     near = decrement <= NEAR
     if near.all():
         return v * (1.0 + share[:, None] * t)
-    before = _value(xp, C, root, p, v)
+    before = _value(C, root, p, v)
     for _ in range(HALVINGS):
         moved = v * (1.0 + share[:, None] * t)
-        enough = _value(xp, C, root, p, moved) <= before - 0.1 * share * decrement
+        enough = _value(C, root, p, moved) <= before - 0.1 * share * decrement
         enough = enough | near
         if enough.all():
             break
-        share = xp.where(enough, share, 0.5 * share)
+        share = np.where(enough, share, 0.5 * share)
     return v * (1.0 + share[:, None] * t)

@@ -1,8 +1,8 @@
 """Batched LP over the simplex:  x* = argmax c'x   s.t.  Gx >= h,  x >= 0,  1'x = 1;  and the two LPs of EPO.
 
 On the simplex Gx >= h is (G - h 1')x >= 0: the right-hand side disappears, and rows and objective get a scale
-each. Two variables leave an interval, everything else goes through complementary pivoting, compiled where
-Numba is.
+each. Two variables leave an interval, everything else goes through complementary pivoting in
+`kernels.pivoting`.
 """
 
 from types import ModuleType
@@ -12,38 +12,37 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from mobench.core.arrays import Array, arrays, integers, tensor, zeros
-from mobench.kernels.compiled import kernels
+from mobench.core.arrays import Array, arrays
+from mobench.kernels.compiled import module
 from mobench.subproblems.host import on_host
-from mobench.subproblems.pivoting import complementary_pivot, eliminate
-from mobench.subproblems.qp import LIMITS, rows
+from mobench.subproblems.qp import LIMITS, _solution, rows
 from mobench.subproblems.solution import GROWTH, TINY, Solution, certified
 
 
-def homogeneous(xp: ModuleType, c: Array, G: Array, h: Array) -> tuple[Array, Array]:
+def homogeneous(c: Array, G: Array, h: Array) -> tuple[Array, Array]:
     """Objective and rows in the form  max c'x, Gx >= 0  with entries of order 1;
     h = -inf becomes a row of zeros.
     """
-    off = h == -xp.inf
-    h = xp.where(off, 0.0, h)
-    scale = xp.maximum(xp.amax(abs(G), 2), abs(h))
-    weight = xp.where(off, 0.0, 1 / (scale + TINY))
+    off = h == -np.inf
+    h = np.where(off, 0.0, h)
+    scale = np.maximum(np.amax(abs(G), 2), abs(h))
+    weight = np.where(off, 0.0, 1 / (scale + TINY))
     G = (G - h[:, :, None]) * weight[:, :, None]
-    c = (c - c.mean(1)[:, None]) / (xp.amax(abs(c), 1)[:, None] + TINY)
+    c = (c - c.mean(1)[:, None]) / (np.amax(abs(c), 1)[:, None] + TINY)
     return c, G
 
 
-def homogeneous_residual(xp: ModuleType, x: Array, y: Array, c: Array, G: Array) -> Array:
+def homogeneous_residual(x: Array, y: Array, c: Array, G: Array) -> Array:
     """Certificate of a homogeneous LP: largest of primal infeasibility, |1'x - 1|,
     negative y and the relative gap.
     """
     value = (c * x).sum(1)
-    bound = xp.amax(c + (y[:, None, :] @ G)[:, 0, :], 1)
-    size = xp.clip(xp.amax(abs(y), 1), 1.0, GROWTH)
-    infeasible = -xp.minimum(xp.amin((G @ x[:, :, None])[:, :, 0], 1), xp.amin(x, 1))
-    infeasible = xp.maximum(infeasible, abs(x.sum(1) - 1))
-    dual = xp.maximum(abs(bound - value), -xp.amin(y, 1)) / size
-    return xp.maximum(infeasible, dual)
+    bound = np.amax(c + (y[:, None, :] @ G)[:, 0, :], 1)
+    size = np.clip(np.amax(abs(y), 1), 1.0, GROWTH)
+    infeasible = -np.minimum(np.amin((G @ x[:, :, None])[:, :, 0], 1), np.amin(x, 1))
+    infeasible = np.maximum(infeasible, abs(x.sum(1) - 1))
+    dual = np.maximum(abs(bound - value), -np.amin(y, 1)) / size
+    return np.maximum(infeasible, dual)
 
 
 def _best_end(xp: ModuleType, slope: Array, low: Array, high: Array) -> Array:
@@ -55,61 +54,29 @@ def _best_end(xp: ModuleType, slope: Array, low: Array, high: Array) -> Array:
     return xp.where(slope > 0, high, xp.where(slope < 0, low, 0.5 * (low + high)))
 
 
-def _interval(xp: ModuleType, c: Array, G: Array) -> tuple[Array, Array]:
+def _interval(c: Array, G: Array) -> tuple[Array, Array]:
     """x and y of a homogeneous LP in x = (t, 1 - t): each row is  u t + v (1 - t) >= 0."""
     u = G[:, :, 0]
     v = G[:, :, 1]
     root = v / (v - u)
     down = u < 0
     up = v < 0
-    above = xp.where(down & ~up, root, 1.0)
-    below = xp.where(up & ~down, root, 0.0)
-    runs = integers(u, len(u))
+    above = np.where(down & ~up, root, 1.0)
+    below = np.where(up & ~down, root, 0.0)
+    runs = np.arange(len(u))
     first = above.argmin(1)
     last = below.argmax(1)
     high = above[runs, first]
     low = below[runs, last]
     slope = c[:, 0] - c[:, 1]
     rising = slope > 0
-    t = _best_end(xp, slope, low, high)
-    x = xp.stack((t, 1 - t), 1)
-    row = xp.where(rising, first, last)
-    held = xp.where(rising, high < 1, low > 0)
-    y = zeros(c, *u.shape)
-    y[runs, row] = xp.where(held, abs(slope / (v - u)[runs, row]), 0.0)
+    t = _best_end(np, slope, low, high)
+    x = np.stack((t, 1 - t), 1)
+    row = np.where(rising, first, last)
+    held = np.where(rising, high < 1, low > 0)
+    y = np.zeros(u.shape)
+    y[runs, row] = np.where(held, abs(slope / (v - u)[runs, row]), 0.0)
     return x, y
-
-
-def _pivoted(xp: ModuleType, c: Array, G: Array) -> tuple[Array, Array]:
-    """x and y of a homogeneous LP by complementary pivoting, from the best vertex of the simplex."""
-    R, n = c.shape
-    k = G.shape[1]
-    one = zeros(c, R, n) + 1
-    v = c.argmax(1)
-    Z, start, skew, _ = eliminate(xp, one, one[:, 0], v)
-    q = -(c - c[integers(c, R), v][:, None]) + start
-    room = (G @ start[:, :, None])[:, :, 0]
-    G_ = G @ Z
-    M = xp.concatenate(
-        (xp.concatenate((skew, -xp.swapaxes(G_, 1, 2)), 2), xp.concatenate((G_, zeros(c, R, k, k)), 2)), 1
-    )
-    q = xp.concatenate((q, room), 1)
-    z = complementary_pivot(xp, M, q, q > xp.inf, 1e-9)
-    x = start + (Z @ z[:, :n, None])[:, :, 0]
-    y = z[:, n:]
-    return xp.where(x < 0, 0.0, x), xp.where(y < 0, 0.0, y)
-
-
-def _solve(xp: ModuleType, c: Array, G: Array, h: Array, dtype: torch.dtype) -> Solution:
-    """The LP with its certificate; h may be -inf."""
-    c, G = homogeneous(xp, c, G, h)
-    probe = c.sum(1) + G.sum((1, 2))
-    good = probe - probe == 0
-    if not good.all():
-        c = xp.where(good[:, None], c, 0.0)
-        G = xp.where(good[:, None, None], G, 0.0)
-    x, y = _interval(xp, c, G) if c.shape[1] == 2 else _pivoted(xp, c, G)
-    return certified(xp, x, homogeneous_residual(xp, x, y, c, G), probe, dtype)
 
 
 @on_host()
@@ -120,34 +87,34 @@ def lp(c: Float[Tensor, "R n"], G: Float[Tensor, "R k n"], h: Float[Tensor, "R k
 
     c (R, n), G (R, k, n), h (R, k), -inf where a row is no constraint -> x (R, n).
     """
-    kernel = kernels("pivoting", c) if c.shape[1] > 2 else None
-    if kernel is not None:  # overwrites c and G
-        x, residual, failed = kernel.lp(rows(c).copy(), rows(G).copy(), rows(h), LIMITS)
-        return Solution(tensor(x, c.dtype), tensor(residual, c.dtype), tensor(failed))
-    xp, (c_, G_, h_) = arrays(c, G, h)
+    if c.shape[1] > 2:
+        found = module("pivoting").lp(rows(c).copy(), rows(G).copy(), rows(h), LIMITS)  # overwrites c and G
+        return _solution(*found, c.dtype)
     with np.errstate(all="ignore"):
-        return _solve(xp, c_, G_, h_, c.dtype)
+        c_, G_ = homogeneous(rows(c), rows(G), rows(h))
+        probe = c_.sum(1) + G_.sum((1, 2))
+        x, y = _interval(c_, G_)
+        return certified(np, x, homogeneous_residual(x, y, c_, G_), probe, c.dtype)
 
 
 def epo_data(
-    xp: ModuleType, K: Array, Ca: Array, balance: Array, jstar: Array, restricted: bool
-) -> tuple[Array, Array, Array]:
-    """c, G and h of the LPs of `epo_lp`."""
+    K: Float[Tensor, "R M M"],
+    Ca: Float[Tensor, "R M"],
+    balance: Bool[Tensor, " R"],
+    jstar: Int[Tensor, " R"],
+    restricted: bool,
+) -> tuple[Float[Tensor, "R M"], Float[Tensor, "R k M"], Float[Tensor, "R k"]]:
+    """Returns c, G and h of the LPs of `epo_lp`."""
     positive = Ca > 0
-    h = xp.where(positive, -xp.inf, xp.where(positive.any(1)[:, None], Ca, 0.0))
-    h[integers(h, len(h)), jstar] = 0.0
-    balance = balance[:, None]
-    h = xp.where(balance, h, 0.0)
-    c = xp.where(balance, Ca, K.sum(1))
+    h = torch.where(positive, -torch.inf, torch.where(positive.any(1, keepdim=True), Ca, 0.0))
+    h = h.scatter(1, jstar.long()[:, None], 0.0)
+    mode = balance[:, None]
+    h = torch.where(mode, h, 0.0)
+    c = torch.where(mode, Ca, K.sum(1))
     if not restricted:
         return c, K, h
-    largest = xp.amax(Ca, 1)[:, None]
-    limit = xp.where(largest < 0, largest, 0.0)
-    return (
-        c,
-        xp.concatenate((K, Ca[:, None, :]), 1),
-        xp.concatenate((h, xp.where(balance, -xp.inf, limit)), 1),
-    )
+    limit = Ca.amax(1, keepdim=True).clamp_max(0.0)
+    return c, torch.cat((K, Ca[:, None]), 1), torch.cat((h, torch.where(mode, -torch.inf, limit)), 1)
 
 
 def _epo_interval(
@@ -218,14 +185,10 @@ def epo_lp(
 
     Source: Mahapatra & Rajan 2020, in the form of their public code.
     """
-    kernel = kernels("pivoting", K) if K.shape[1] > 2 else None
-    if kernel is not None:
+    if K.shape[1] > 2:
         program = (rows(K), rows(Ca), balance.contiguous().numpy(), jstar.long().contiguous().numpy())
-        x, residual, failed = kernel.epo_lp(*program, bool(restricted), LIMITS)
-        return Solution(tensor(x, K.dtype), tensor(residual, K.dtype), tensor(failed))
+        return _solution(*module("pivoting").epo_lp(*program, bool(restricted), LIMITS), K.dtype)
     xp, (K_, Ca_) = arrays(K, Ca)
     mode, j = (balance, jstar) if xp is torch else (balance.numpy(), jstar.numpy())
     with np.errstate(all="ignore"):
-        if K.shape[1] == 2:
-            return _epo_interval(xp, K_, Ca_, mode, j, restricted, K.dtype)
-        return _solve(xp, *epo_data(xp, K_, Ca_, mode, j, restricted), K.dtype)
+        return _epo_interval(xp, K_, Ca_, mode, j, restricted, K.dtype)

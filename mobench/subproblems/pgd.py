@@ -7,20 +7,19 @@ Source: FERERO paper, Section 5 (gamma = 0.1, at most 250 steps, 1e-5); what is 
 code.
 """
 
-from types import ModuleType
-
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from mobench.core.arrays import Array, arrays, tensor
+from mobench.core.arrays import Array, tensor
 from mobench.subproblems.host import on_host
+from mobench.subproblems.qp import rows
 
 TINY = 1e-300
 
 
-def _project(xp: ModuleType, lam: Array, a: Array, s: Array, n: int, g: int) -> Array:
+def _project(lam: Array, a: Array, s: Array, n: int, g: int) -> Array:
     """Projection onto the domain; see `project_weighted_simplex` for two variables.
 
     More, for weights >= 0: with the entries in order of y_i / a_i, tau_k is a weighted mean of tau_{k-1} and
@@ -41,17 +40,17 @@ def _project(xp: ModuleType, lam: Array, a: Array, s: Array, n: int, g: int) -> 
         parts = [v1 * scale, v2 * scale]
     else:
         y = lam[:, :n]
-        ratio = xp.where(a > 0, y / (a + TINY), -xp.inf)
+        ratio = np.where(a > 0, y / (a + TINY), -np.inf)
         counts = ratio[:, None, :] >= ratio[:, :, None]
-        total = xp.where(counts, (a * y)[:, None, :], 0.0).sum(2) - s[:, None]
-        tau = xp.where(a > 0, total / (xp.where(counts, (a * a)[:, None, :], 0.0).sum(2) + TINY), -xp.inf)
-        x = y - xp.where(a > 0, xp.amax(tau, 1)[:, None] * a, 0.0)  # a = 0: tau is -inf
+        total = np.where(counts, (a * y)[:, None, :], 0.0).sum(2) - s[:, None]
+        tau = np.where(a > 0, total / (np.where(counts, (a * a)[:, None, :], 0.0).sum(2) + TINY), -np.inf)
+        x = y - np.where(a > 0, np.amax(tau, 1)[:, None] * a, 0.0)  # a = 0: tau is -inf
         x = 0.5 * (x + abs(x))
         parts = [x[:, i] for i in range(n)]
     for i in range(n, lam.shape[1]):
         y = lam[:, i]
         parts.append(0.5 * (y + abs(y)) if i < n + g else y)
-    return xp.stack(parts, 1)
+    return np.stack(parts, 1)
 
 
 @on_host()
@@ -73,27 +72,27 @@ def projected_gradient(
     The residual is max |lambda - Proj(lambda - (Q lambda - p) / tr Q)|, the same for every step size. A run
     that has stopped rests while its neighbours go on; a run with NaN does not disturb them.
     """
-    xp, (q, linear, lam, weight, total, rows) = arrays(Q, p, start, a, s, stacked)
+    q, linear, lam, weight, total, A = (rows(t) for t in (Q, p, start, a, s, stacked))
     n = weight.shape[1]
     g = inequalities
     total = total[:, 0]
     if n > 2:  # the candidates of `_project` are those of weights >= 0
-        total = xp.where(xp.amin(weight, 1) < 0, xp.nan, total)
-    lam = _project(xp, lam, weight, total, n, g)
+        total = np.where(np.amin(weight, 1) < 0, np.nan, total)
+    lam = _project(lam, weight, total, n, g)
     moving = None
     for _ in range(steps):
         grad = (q @ lam[:, :, None])[:, :, 0] - linear
-        new = _project(xp, lam - step * grad, weight, total, n, g)
+        new = _project(lam - step * grad, weight, total, n, g)
         if tolerance <= 0:
             lam = new
             continue
-        change = abs(((new - lam)[:, None, :] @ rows)[:, 0, :]).sum(1)
-        lam = new if moving is None else xp.where(moving[:, None], new, lam)
+        change = abs(((new - lam)[:, None, :] @ A)[:, 0, :]).sum(1)
+        lam = new if moving is None else np.where(moving[:, None], new, lam)
         going = change >= tolerance
         moving = going if moving is None else moving & going
         if not moving.any():
             break
-    trace = xp.diagonal(q, 0, 1, 2).sum(1)[:, None]
+    trace = np.diagonal(q, 0, 1, 2).sum(1)[:, None]
     grad = (q @ lam[:, :, None])[:, :, 0] - linear
-    gap = abs(lam - _project(xp, lam - grad / (trace + TINY), weight, total, n, g))
-    return tensor(lam, Q.dtype), tensor(xp.amax(gap, 1), torch.float64)
+    gap = abs(lam - _project(lam - grad / (trace + TINY), weight, total, n, g))
+    return tensor(lam, Q.dtype), tensor(np.amax(gap, 1), torch.float64)

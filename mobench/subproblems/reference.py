@@ -18,12 +18,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from mobench.core.arrays import Array
-from mobench.core.sets import Ball, Box, Free
-from mobench.subproblems import surrogate
+from mobench.core.sets import Ball, Box, Free, project_moving
 from mobench.subproblems.lp import epo_data, homogeneous, homogeneous_residual
-from mobench.subproblems.qp import program_residual
+from mobench.subproblems.qp import qp_residual
 from mobench.subproblems.solution import TINY, TOLERANCE, Solution, certified
-from mobench.subproblems.surrogate import Surrogate, SurrogateSolution
+from mobench.subproblems.surrogate import Surrogate, SurrogateSolution, constraints
 
 # of an interior-point solver; the certificate is the same as that of the exact solvers
 REFERENCE_TOLERANCE = 1e-6
@@ -101,8 +100,11 @@ def qp(
             rules.append((a_[i] / top) @ y == r_[i] / (top * unit))
         if _solved(cvxpy.Problem(cvxpy.Minimize(value), rules), solver="CLARABEL", **CLARABEL):
             x[i] = np.clip(np.asarray(y.value) * unit, low[i], high[i])
+    bounds = (torch.from_numpy(low.copy()), torch.from_numpy(high.copy()))
+    equality = (None, None) if a is None else (torch.from_numpy(a_.copy()), torch.from_numpy(r_.copy()))
+    data = (torch.from_numpy(x), torch.from_numpy(Q_.copy()), torch.from_numpy(b_.copy()))
+    residual = qp_residual(*data, *equality, *bounds).numpy()
     with np.errstate(all="ignore"):
-        residual = program_residual(np, x, Q_, b_, None if a is None else a_, r_, low, high)
         solution = certified(np, x, residual, probe, Q.dtype, REFERENCE_TOLERANCE)
     return Solution(*(t.to(Q.device) for t in solution))
 
@@ -126,7 +128,7 @@ def lp(c: Float[Tensor, "R n"], G: Float[Tensor, "R k n"], h: Float[Tensor, "R k
     c_, G_, h_ = (t.detach().cpu().double().numpy() for t in (c, G, h))
     with np.errstate(all="ignore"):
         probe = c_.sum(1) + G_.sum((1, 2)) + np.where(h_ == -np.inf, 0.0, h_).sum(1)
-        c_, G_ = homogeneous(np, c_, G_, h_)
+        c_, G_ = homogeneous(c_, G_, h_)
     x = np.full(c_.shape, np.nan)
     y = np.full(G_.shape[:2], np.nan)
     for i in np.flatnonzero(np.isfinite(probe)):
@@ -137,7 +139,7 @@ def lp(c: Float[Tensor, "R n"], G: Float[Tensor, "R k n"], h: Float[Tensor, "R k
             x[i] = beta.value
             y[i] = np.abs(rows.dual_value)
     with np.errstate(all="ignore"):
-        residual = homogeneous_residual(np, x, y, c_, G_)
+        residual = homogeneous_residual(x, y, c_, G_)
         solution = certified(np, x, residual, probe, c.dtype, REFERENCE_TOLERANCE)
     return Solution(*(t.to(c.device) for t in solution))
 
@@ -150,7 +152,7 @@ def epo_lp(
     restricted: bool = True,
 ) -> Solution:
     """As `mobench.subproblems.epo_lp`."""
-    return lp(*epo_data(torch, K.detach(), Ca.detach(), balance, jstar, restricted))
+    return lp(*epo_data(K.detach(), Ca.detach(), balance, jstar, restricted))
 
 
 @dataclass(frozen=True)
@@ -299,6 +301,15 @@ def _surrogate_solution(p: Surrogate, relaxed: bool, unit: float) -> tuple[Tenso
     return dx if p.moving is None else torch.where(p.moving, dx, 0.0), torch.maximum(dy, p.low), nu
 
 
+def _step(p: Surrogate, mu: Tensor, objective: bool = True) -> tuple[Tensor, Tensor]:
+    """d(mu): dx (R, P), dy (R, q). `objective=False`: mu_0 = 0, as in (13)."""
+    zero = 1.0 if objective else 0.0
+    raw = (mu[:, None] @ p.rows)[:, 0] / -(zero * p.tau[0] + mu @ p.tau[1:])[:, None]
+    slope = zero * p.slopes[0] + mu @ p.slopes[1:]
+    dy = torch.maximum(-slope / (zero * p.tau_y[0] + mu @ p.tau_y[1:]), p.low)
+    return project_moving(p.X, p.x + raw, p.x, p.moving) - p.x, dy
+
+
 def _surrogate_judged(
     p: Surrogate, mu: Tensor, dx: Tensor, dy: Tensor, relaxed: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -308,11 +319,11 @@ def _surrogate_judged(
     The gap is h_0(d) minus the dual value q(mu), which holds for every mu >= 0. Of (13): max_k h_k(d) minus
     q(mu), whose sign is the proof that the constraints cannot be satisfied.
     """
-    h, size = surrogate._constraints(p, dx, dy)
+    h, size = constraints(p, dx, dy)
     high = h.amax(1)
     scale = size.amax(1) + TINY
-    ex, ey = surrogate._step(p, mu, objective=not relaxed)
-    dual = (mu * surrogate._constraints(p, ex, ey)[0]).sum(1)
+    ex, ey = _step(p, mu, objective=not relaxed)
+    dual = (mu * constraints(p, ex, ey)[0]).sum(1)
     if relaxed:
         return high, (high - dual) / scale, dual > TOLERANCE * scale
 

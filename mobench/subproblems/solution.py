@@ -1,8 +1,7 @@
 """What every subproblem returns: (x, residual, failed), one entry per run."""
 
-from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
@@ -55,22 +54,3 @@ def certified(
     poison = zero / (residual <= tolerance)  # 0/True = 0, 0/False = NaN
     x = xp.stack([column + poison for column in x], 1) if isinstance(x, tuple) else x + poison[:, None]
     return Solution(tensor(x, dtype), tensor(residual, dtype), tensor(residual > tolerance))
-
-
-def best_try(
-    xp: ModuleType, solve: Callable[..., tuple[Array, Array]], tries: Sequence[Any], *problem: Array | None
-) -> tuple[Array, Array]:
-    """x and residual of solve(xp, tries[0], *problem); runs that are not `GOOD` get the next tries,
-    the best counts.
-    """
-    x, residual = solve(xp, tries[0], *problem)
-    for value in tries[1:]:
-        runs = xp.where(residual <= GOOD, 0, 1).nonzero()
-        runs = runs[0] if isinstance(runs, tuple) else runs[:, 0]
-        if len(runs) == 0:
-            break
-        other, lower = solve(xp, value, *[None if p is None else p[runs] for p in problem])
-        take = (lower < residual[runs]) | xp.isnan(residual[runs])
-        x[runs] = xp.where(take[:, None], other, x[runs])
-        residual[runs] = xp.where(take, lower, residual[runs])
-    return x, residual

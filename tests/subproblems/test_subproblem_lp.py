@@ -8,10 +8,11 @@ import torch
 from scipy.optimize import linprog
 from torch import Tensor
 
+from mobench.kernels.compiled import module
 from mobench.subproblems import TOLERANCE, epo_lp, lp, reference
 from mobench.subproblems.lp import epo_data
+from mobench.subproblems.qp import LIMITS
 
-ARRAYS = sys.modules["mobench.core.arrays"]
 DTYPE = torch.float64
 FAMILIES = [
     "random",
@@ -83,7 +84,7 @@ def test_agrees_with_highs(family, mode, M):
     R = 12
     K, Ca, balance, jstar, restricted = inputs(family, mode, R, M)
     solution = epo_lp(K, Ca, balance, jstar, restricted)
-    c, G, h = (t.numpy() for t in epo_data(torch, K, Ca, balance, jstar, restricted))
+    c, G, h = (t.numpy() for t in epo_data(K, Ca, balance, jstar, restricted))
     for i in range(R):
         status, value = highs(c[i], G[i], h[i])
         if status == 2 and family != "stationary":
@@ -138,14 +139,14 @@ def test_definition_of_the_modes():
         [[1.0, -0.5, 0.3], [-1.0, -0.5, -2.0], [1.0, -0.5, 0.3], [-1.0, -0.5, -2.0]], dtype=DTYPE
     )
     balance = torch.tensor([True, True, False, False])
-    c, G, h = epo_data(torch, K, Ca, balance, torch.tensor([0, 1, 2, 0]), True)
+    c, G, h = epo_data(K, Ca, balance, torch.tensor([0, 1, 2, 0]), True)
     inf = torch.inf
     assert h.tolist() == [[0, -0.5, -inf, -inf], [0, 0, 0, -inf], [0, 0, 0, 0], [0, 0, 0, -0.5]]
     assert torch.equal(c[:2], Ca[:2])
     assert torch.allclose(c[2:], K[2:].sum(1))
     assert torch.equal(G[:, :3], K)
     assert torch.equal(G[:, 3], Ca)
-    c, G, h = epo_data(torch, K, Ca, balance, torch.tensor([1, 1, 2, 0]), False)
+    c, G, h = epo_data(K, Ca, balance, torch.tensor([1, 1, 2, 0]), False)
     assert h[0].tolist() == [-inf, 0, -inf]  # the row of j* is overridden
     assert G.shape == (4, 3, 3)
 
@@ -164,16 +165,14 @@ def test_interval_of_two_objectives():
 
 
 def test_interval_equals_pivoting():
-    module = sys.modules["mobench.subproblems.lp"]
     for family in FAMILIES:
         for mode in MODES:
-            c, G, h = epo_data(torch, *inputs(family, mode, 50, 2))
-            c, G = module.homogeneous(np, c.numpy(), G.numpy(), h.numpy())
-            with np.errstate(all="ignore"):
-                x, y = module._pivoted(np, c, G)
-                assert module.homogeneous_residual(np, x, y, c, G).max() < TOLERANCE
-            closed = lp(*(torch.from_numpy(t) for t in (c, G, np.zeros(G.shape[:2])))).x.numpy()
-            assert np.abs((c * (x - closed)).sum(1)).max() < 1e-9
+            c, G, h = epo_data(*inputs(family, mode, 50, 2))
+            closed = lp(c, G, h)
+            x, residual, _ = module("pivoting").lp(c.numpy().copy(), G.numpy().copy(), h.numpy(), LIMITS)
+            assert residual.max() < TOLERANCE
+            size = c.abs().amax(1).clamp(min=1e-300)
+            assert ((c * (torch.from_numpy(x) - closed.x)).sum(1).abs() / size).max() < 1e-9
 
 
 @pytest.mark.parametrize("M", [2, 4])
@@ -213,61 +212,55 @@ def test_diverged_run_and_batch(M, mode):
 
 
 @pytest.mark.parametrize("M", [2, 4])
-def test_reference_numpy_torch_and_float32(M, monkeypatch):
+def test_reference_and_float32(M):
     for mode in ("balance", "unrestricted"):
         arguments = inputs("random", mode, 6, M)
         solution = epo_lp(*arguments)
         other = reference.epo_lp(*arguments)
         assert not other.failed.any()
-        c = epo_data(torch, *arguments)[0]
+        c = epo_data(*arguments)[0]
         value = (c * solution.x).sum(1)
         expected = (c * other.x).sum(1)
         assert torch.allclose(value, expected, rtol=1e-6, atol=1e-6)
-        monkeypatch.setattr(ARRAYS, "SMALL", 0)
-        assert torch.allclose(epo_lp(*arguments).x, solution.x, rtol=0, atol=1e-12)
-        monkeypatch.undo()
         K, Ca, *rest = arguments
         single = epo_lp(K.float(), Ca.float(), *rest)
         assert single.x.dtype == torch.float32
         assert torch.allclose(single.x.double(), solution.x, rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize("path", ["arrays"], indirect=True)
 def test_a_wrong_vertex_is_found_out(monkeypatch):
-    module = sys.modules["mobench.subproblems.lp"]
-    arguments = inputs("random", "balance", 5, 3)
-    assert not epo_lp(*arguments).failed.any()
-    honest = module.complementary_pivot
+    """No start looks infeasible to the kernel, so it takes the best vertex for the solution."""
+    limits = LIMITS.copy()
+    limits[6] = np.inf
+    arguments = inputs("random", "balance", 50, 3)
+    right = epo_lp(*arguments)
+    monkeypatch.setattr(sys.modules["mobench.subproblems.lp"], "LIMITS", limits)
+    wrong = epo_lp(*arguments)
+    vertices = (right.x > 0).sum(1) == 1
+    assert 0 < int(vertices.sum()) < 50
+    assert wrong.failed[~vertices].all()
+    assert wrong.x[~vertices].isnan().all()
 
-    def dishonest(xp, M, q, free, tolerance):
-        z = honest(xp, M, q, free, tolerance)
-        z[2] = 0.1  # variables and multipliers
-        return z
 
-    monkeypatch.setattr(module, "complementary_pivot", dishonest)
-    assert epo_lp(*arguments).failed.tolist() == [False, False, True, False, False]
-
-
-@pytest.mark.parametrize("path", ["arrays"], indirect=True)
 def test_the_wrong_end_of_the_interval_is_found_out(monkeypatch):
     """Two objectives: the feasible end with the other value fails, in `epo_lp` and in `lp`."""
-    module = sys.modules["mobench.subproblems.lp"]
-    honest = module._best_end
+    module_ = sys.modules["mobench.subproblems.lp"]
+    honest = module_._best_end
     caught = 0
     for family in FAMILIES:
         for mode in MODES:
             arguments = inputs(family, mode, 200, 2)
-            c, G, h = epo_data(torch, *arguments)
+            c, G, h = epo_data(*arguments)
             slope = (c[:, 0] - c[:, 1]) / c.abs().amax(1).clamp(min=1e-300)
             for solve in (lambda a=arguments: epo_lp(*a), lambda c=c, G=G, h=h: lp(c, G, h)):
                 right = solve()
                 monkeypatch.setattr(
-                    module, "_best_end", lambda xp, slope, low, high: honest(xp, -slope, low, high)
+                    module_, "_best_end", lambda xp, slope, low, high: honest(xp, -slope, low, high)
                 )
                 wrong = solve()
                 # a tolerance that fails nothing shows where the other end lies
                 monkeypatch.setattr(
-                    module, "certified", lambda *a, f=module.certified: f(*a, tolerance=torch.inf)
+                    module_, "certified", lambda *a, f=module_.certified: f(*a, tolerance=torch.inf)
                 )
                 other = solve()
                 monkeypatch.undo()
@@ -294,7 +287,7 @@ def test_two_objectives_agree_with_the_reference():
         assert torch.equal(solution.failed, other.failed)
         assert 20 < int(solution.failed.sum()) < 180
         ok = ~solution.failed
-        c = epo_data(torch, *arguments)[0]
+        c = epo_data(*arguments)[0]
         value = (c * solution.x).sum(1)[ok]
         expected = (c * other.x).sum(1)[ok]
         assert torch.allclose(value, expected, rtol=1e-7, atol=1e-7)

@@ -12,10 +12,11 @@ import torch
 from scipy.optimize import nnls
 from torch import Tensor
 
+from mobench.kernels.pivoting import Limits
 from mobench.subproblems import TOLERANCE, min_norm, qp, qp_residual, reference
 from mobench.subproblems.solution import Solution
 
-ARRAYS = sys.modules["mobench.core.arrays"]
+QP = sys.modules["mobench.subproblems.qp"]
 DTYPE = torch.float64
 
 FAMILIES = [
@@ -597,23 +598,47 @@ def test_unbounded_and_infeasible_programs_fail(n):
     assert reference.qp(flat, None, full, upper=0.5 / n).failed.all()
 
 
-@pytest.mark.parametrize("path", ["arrays"], indirect=True)
-def test_a_solver_that_returns_nonsense_is_found_out(monkeypatch):
-    module = sys.modules["mobench.subproblems.qp"]
-    honest = module.complementary_pivot
+def test_a_kernel_that_stops_too_early_is_found_out(monkeypatch):
+    """No start looks infeasible to it, so it takes the first vertex for the solution."""
+    limits = QP.LIMITS.copy()
+    limits[6] = np.inf
+    J = jacobian("random", 50, 4)
+    J[:, 0] *= 0.2
+    G = gram(J)
+    right = min_norm(G)
+    monkeypatch.setattr(QP, "LIMITS", limits)
+    wrong = min_norm(G)
+    vertices = (right.x > 0).sum(1) == 1
+    assert 0 < int(vertices.sum()) < 50
+    assert wrong.failed[~vertices].all()
+    assert wrong.x[~vertices].isnan().all()
+    assert not wrong.failed.all()
 
-    def dishonest(xp, M, q, free, tolerance):
-        z = honest(xp, M, q, free, tolerance)
-        z[0] = 0.3 * xp.ones_like(z[0])
-        return z
 
-    G = gram(jacobian("random", 3, 4))
-    assert not min_norm(G).failed.any()
-    monkeypatch.setattr(module, "complementary_pivot", dishonest)
-    solution = min_norm(G)
-    assert solution.failed.tolist() == [True, False, False]
-    assert solution.x[0].isnan().all()
-    assert solution.x[1:].isfinite().all()
+def test_the_kernel_knows_the_same_thresholds():
+    limits = Limits(*QP.LIMITS)
+    assert limits.tolerance == TOLERANCE
+    assert limits._asdict() == {name: vars(QP)[name.upper()] for name in Limits._fields}
+
+
+@pytest.mark.parametrize("kind", PROGRAMS)
+@pytest.mark.parametrize("n", [2, 3, 8])
+def test_a_run_alone_is_a_run_in_a_batch_and_its_certificate_is_everybodys(kind, n):
+    for rank in (n + 2, max(1, n - 2)):
+        p = programs(kind, 30, n, rank)
+        one = qp(**p)
+        assert (one.residual - qp_residual(one.x, **p)).abs().max() < 1e-13
+        first = {k: v[:1] if isinstance(v, Tensor) and len(v) == 30 else v for k, v in p.items()}
+        assert torch.equal(qp(**first).x, one.x[:1])
+
+
+def test_a_run_without_a_solution_is_alone_with_it():
+    p = programs("weighted", 6, 4, 5)
+    upper = torch.ones(6, 4, dtype=DTYPE)
+    for high in (0.1, 1.0, torch.nan):
+        upper[3] = high
+        one = qp(p["Q"], None, torch.ones_like(upper), upper=upper)
+        assert one.failed.tolist() == [i == 3 and high != 1.0 for i in range(6)]
 
 
 def test_certificate_sees_every_kind_of_error():
@@ -732,25 +757,6 @@ def test_every_other_active_set_of_lower_bounds_is_rejected(size, linear):
         assert (residual[~same] > 100 * TOLERANCE).all()
         seen += int((~same).sum())
     assert seen == R * (2**n - 1)
-
-
-def test_numpy_and_torch_agree(monkeypatch):
-    for n in (2, 4):
-        for kind in PROGRAMS:
-            p = programs(kind, 40, n, n + 1)
-            small = qp(**p)
-            monkeypatch.setattr(ARRAYS, "SMALL", 0)
-            large = qp(**p)
-            monkeypatch.undo()
-            assert_solved(large, 1e-10)
-            size = 1e3 if kind == "far bounds" else 1.0  # of the bounds, from which x is reckoned
-            assert torch.allclose(small.x, large.x, rtol=1e-9, atol=1e-12 * size)
-        active = jacobian("random", 40, n)[:, :, 0] > 0
-        G = gram(jacobian("integer", 40, n))
-        monkeypatch.setattr(ARRAYS, "SMALL", 0)
-        assert_solved(min_norm(G), 1e-12)
-        assert_solved(min_norm(G, active), 1e-12)
-        monkeypatch.undo()
 
 
 @pytest.mark.parametrize("n", [3, 5, 10])
