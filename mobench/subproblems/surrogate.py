@@ -46,7 +46,8 @@ INTERIOR = 60  # interior-point steps: 12 to 20 are needed
 # what the kernel has to know, in the order of `mobench.kernels.surrogate.Limits`
 _STEPS = (NEWTON, PATIENT, PROOF, MODEL, INTERIOR)
 LIMITS = np.array([GOOD, TOLERANCE, TINY, LOOSE, SHIFT, FIRST, CANCELLED, ROUNDING, FAR, *_STEPS])
-KINDS = ((Free,), (Box, Intervals), (Ball,), (L1Epigraph,))  # in the order of the kernel's numbers
+# the sets of x that the kernel knows, with its numbers for them
+SETS: dict[type[Set], int] = {Free: 0, Box: 1, Intervals: 1, Ball: 2, L1Epigraph: 3}
 
 
 class SurrogateSolution(NamedTuple):
@@ -106,14 +107,16 @@ def solve_surrogate(program: Surrogate, warm: Float[Tensor, "R K"] | None = None
     or `failed`. The certificate is computed from the step itself, by rows, whatever formula found it.
 
     Raises:
-        ValueError: a set without a formula in the kernel, or blocks of variables in an epigraph.
+        ValueError: x in a set that the kernel does not know, or blocks of variables in an epigraph.
     """
     X = program.X
     P = program.rows.shape[2]
-    kind = next((k for k, known in enumerate(KINDS) if type(X) in known), -1)
-    if kind < 0 or (isinstance(X, L1Epigraph) and program.moving is not None):
-        sets = "Free, Box, Intervals or Ball" + (" or L1Epigraph" if kind < 0 else " for blocks of variables")
-        raise ValueError(f"CSMOO's surrogate needs X to be {sets}, not {type(X).__name__}.")
+    if type(X) not in SETS or (isinstance(X, L1Epigraph) and program.moving is not None):
+        names = ", ".join(known.__name__ for known in SETS)
+        raise ValueError(
+            f"CSMOO's surrogate is solved for X in {names} (L1Epigraph: without blocks of variables), not "
+            f"{type(X).__name__}."
+        )
     bounded = isinstance(X, (Box, Intervals))
     inner, outer = (np.full(P, 1.0) * end for end in ((X.lower, X.upper) if bounded else (0.0, 0.0)))
     fields = ("c", "rows", "slopes", "tau", "tau_y", "x", "low")
@@ -122,7 +125,7 @@ def solve_surrogate(program: Surrogate, warm: Float[Tensor, "R K"] | None = None
         *(in_rows(getattr(program, name)) for name in fields),
         moving.contiguous().numpy(),
         in_rows(torch.ones_like(program.c) if warm is None else warm),
-        kind,
+        SETS[type(X)],
         inner,
         outer,
         float(X.radius) if isinstance(X, Ball) else np.inf,

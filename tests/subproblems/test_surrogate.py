@@ -524,7 +524,7 @@ def test_a_set_without_a_formula_is_refused():
     p = make("random", "box", True, 2, 3, 2, 2)
     with pytest.raises(ValueError, match="Disguised"):
         solve_surrogate(replace(p, X=Disguised(p.X)))
-    with pytest.raises(ValueError, match="blocks of variables, not L1Epigraph"):
+    with pytest.raises(ValueError, match="without blocks of variables"):
         solve_surrogate(replace(p, X=L1Epigraph(2), moving=torch.ones_like(p.x, dtype=torch.bool)))
 
 
